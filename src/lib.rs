@@ -1,0 +1,3 @@
+//! Memory-adaptive execution.
+
+pub use toma_core::{classify, memory, observe};

@@ -1,0 +1,128 @@
+//! Seeing what happens: events, observers, reports.
+
+use std::fmt;
+use std::time::Duration;
+
+use crate::classify::Class;
+
+/// Something that happened in one call.
+#[non_exhaustive]
+#[derive(Clone, Copy, Debug)]
+pub struct Event<'a> {
+    /// A number that tells concurrent calls apart.
+    pub call: u64,
+    /// The name of the call: its `name` option, the function's path, or the line of an inline form.
+    pub name: &'a str,
+    /// What happened.
+    pub kind: EventKind<'a>,
+}
+
+/// What happened.
+///
+/// Sizes and positions are in items; a batch runs from 0 to its batch size.
+#[non_exhaustive]
+#[derive(Clone, Copy, Debug)]
+pub enum EventKind<'a> {
+    /// A call begins with the step `start`; `remembered` is what the size cache knew (a cache hit).
+    Started {
+        /// The size this call may start with at most.
+        initial: usize,
+        /// The size it starts with.
+        start: usize,
+        /// How many items there are to do; `None` for a batch.
+        length: Option<usize>,
+        /// The settled size found in the size cache; `None` is a cache miss.
+        remembered: Option<usize>,
+    },
+    /// An attempt at the items from `start` to `end` begins.
+    Attempt {
+        /// First item.
+        start: usize,
+        /// One past the last item.
+        end: usize,
+    },
+    /// An attempt succeeded.
+    Succeeded {
+        /// First item.
+        start: usize,
+        /// One past the last item.
+        end: usize,
+        /// How long the attempt took.
+        elapsed: Duration,
+    },
+    /// An attempt failed.
+    Failed {
+        /// First item.
+        start: usize,
+        /// One past the last item.
+        end: usize,
+        /// What kind of failure.
+        class: Class,
+        /// Bytes the failed allocation asked for, when known.
+        requested_bytes: Option<u64>,
+        /// Free bytes of the memory source after clean-up, when known.
+        free_bytes: Option<u64>,
+        /// The error's own words.
+        message: &'a str,
+        /// How long the failed attempt took.
+        elapsed: Option<Duration>,
+    },
+    /// The step shrinks and the piece is tried again.
+    Shrink {
+        /// The size that failed.
+        from: usize,
+        /// The size tried next.
+        to: usize,
+    },
+    /// The same size is tried once more.
+    Again {
+        /// The size.
+        size: usize,
+    },
+    /// The policy tries a larger step on the next piece, which is useful work whatever happens.
+    Probe {
+        /// The step so far.
+        from: usize,
+        /// The step tried next.
+        to: usize,
+    },
+    /// The failure goes through to the caller.
+    GaveUp {
+        /// The size that failed last.
+        size: usize,
+        /// Why nothing more is tried.
+        reason: &'static str,
+    },
+    /// The size cache remembers `size` for the next call.
+    Settled {
+        /// The settled size.
+        size: usize,
+    },
+    /// The call is over.
+    Finished {
+        /// Attempts made, failed ones included.
+        attempts: usize,
+        /// Attempts that ran out of memory.
+        out_of_memory: usize,
+    },
+}
+
+/// Something that wants to know what happens: a log, a progress bar, a test.
+///
+/// An observer that panics is heard no more in that call, and the work goes on.
+pub trait Observer: Sync {
+    /// Called for each event, in order, on the thread that works.
+    fn observe(&self, event: &Event<'_>);
+}
+
+impl<F: Fn(&Event<'_>) + Sync> Observer for F {
+    fn observe(&self, event: &Event<'_>) {
+        self(event);
+    }
+}
+
+impl fmt::Debug for dyn Observer + '_ {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Observer")
+    }
+}
