@@ -2,6 +2,25 @@
 //!
 //! Users depend on the `toma` crate, which re-exports everything here together with the attributes.
 
+pub mod cache;
+pub mod chunk;
 pub mod classify;
+pub mod cpu_memory;
+mod engine;
+pub mod execute;
 pub mod memory;
 pub mod observe;
+mod outcome;
+pub mod policy;
+#[doc(hidden)]
+pub mod private;
+pub mod stack;
+mod switches;
+mod task;
+#[cfg(feature = "testing")]
+pub mod testing;
+
+pub use observe::report;
+pub use outcome::{
+    AnyValue, Auto, ByError, ByValue, Classified, Completes, Fallible, Judge, Outcome, Plain, Ready,
+};

@@ -1,6 +1,29 @@
 //! What went wrong: sorting failures into the few classes that decide what happens next.
+//!
+//! Types are asked before texts, because a type cannot be misread: every link of an error's
+//! [`source`](std::error::Error::source) chain is looked at for a type that says out of memory, and
+//! only when none does are the texts compared with one table per backend. Both can be extended, with
+//! [`add_error`] and [`add_text`].
+
+mod backend;
+mod bytes;
+mod chain;
+mod error;
+mod out_of_memory;
+mod panic;
+mod register;
+#[cfg(test)]
+mod tests;
+mod text;
 
 use std::borrow::Cow;
+
+pub use chain::classify_error;
+pub use error::{Classify, marker};
+pub use out_of_memory::OutOfMemory;
+pub use panic::classify_panic;
+pub use register::{add_error, add_text};
+pub use text::classify_text;
 
 /// What kind of failure ended an attempt, and so what the engine does next.
 #[non_exhaustive]

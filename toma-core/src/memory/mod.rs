@@ -1,7 +1,49 @@
 //! How much memory there is: free and total bytes of the host and of devices.
 
+mod cgroup;
+mod host;
+mod page;
+mod recent;
+#[cfg(test)]
+mod tests;
+
 use std::fmt;
 use std::io;
+use std::time::Duration;
+
+pub use host::Host;
+pub(crate) use page::address_space_bytes;
+#[cfg_attr(
+    not(test),
+    expect(unused_imports, reason = "for the loops, which come on top of this module")
+)]
+pub(crate) use recent::recent;
+
+/// How old a reading may be where the engine reads memory on a path that must be fast.
+///
+/// A reading of the host opens several files and costs tens of microseconds, a remembered one
+/// tens of nanoseconds, and the engine asks only to tell much free memory from little.
+pub const STALENESS: Duration = Duration::from_millis(100);
+
+/// Free and total bytes of the host now.
+///
+/// The smallest of what the machine, the control groups of this process, and its address-space
+/// limit leave; see [`Host`].
+///
+/// ```
+/// # #[cfg(target_os = "linux")] {
+/// let host = toma_core::memory::host()?;
+/// assert!(host.free_bytes <= host.total_bytes);
+/// # }
+/// # Ok::<(), std::io::Error>(())
+/// ```
+///
+/// # Errors
+/// When a file of the kernel cannot be read or has unexpected content; the message names it. Of
+/// kind [`Unsupported`](io::ErrorKind::Unsupported) where there is no `/proc/meminfo`.
+pub fn host() -> io::Result<Reading> {
+    Host::shared().read()
+}
 
 /// Free and total bytes of one memory, read at one moment.
 #[non_exhaustive]
@@ -18,6 +60,14 @@ impl Reading {
     pub const fn new(free_bytes: u64, total_bytes: u64) -> Self {
         Self { free_bytes, total_bytes }
     }
+
+    /// What is left when both limits hold.
+    fn tighter(self, other: Self) -> Self {
+        Self {
+            free_bytes: self.free_bytes.min(other.free_bytes),
+            total_bytes: self.total_bytes.min(other.total_bytes),
+        }
+    }
 }
 
 /// A memory that work allocates from: the host, or one device.
@@ -26,6 +76,8 @@ impl Reading {
 /// transient failure, and asks it to release what its allocator holds back before a retry.
 pub trait MemorySource: fmt::Debug + Sync {
     /// A name that tells this memory from others of the program, such as `cuda:0`.
+    ///
+    /// Sources of one name count as one memory: a remembered reading of the one serves the other.
     fn name(&self) -> &str;
 
     /// Free and total bytes now.
@@ -37,6 +89,13 @@ pub trait MemorySource: fmt::Debug + Sync {
 
     /// Gives cached memory of the allocator back, so that a retry finds it free.
     fn release_cached_memory(&self) {}
+
+    /// How old a remembered reading of this memory may be where the engine must be fast.
+    ///
+    /// Zero suits a source that is as cheap to read as to remember, or whose figures must be exact.
+    fn staleness(&self) -> Duration {
+        STALENESS
+    }
 }
 
 impl<M: MemorySource + ?Sized> MemorySource for &M {
@@ -50,5 +109,9 @@ impl<M: MemorySource + ?Sized> MemorySource for &M {
 
     fn release_cached_memory(&self) {
         (**self).release_cached_memory();
+    }
+
+    fn staleness(&self) -> Duration {
+        (**self).staleness()
     }
 }

@@ -1,4 +1,20 @@
 //! Seeing what happens: events, observers, reports.
+//!
+//! Nobody may wonder why a job is slow. Each call can have an observer, [`everywhere`] sees all of
+//! them, `TOMA_LOG=1` prints every failure, and [`report::last`] tells what the last call on this
+//! thread went through. Without any of them no clock is read and no event is built.
+
+mod global;
+mod log;
+pub mod report;
+#[cfg(feature = "tracing")]
+mod tracing;
+mod watch;
+
+pub use global::{Everywhere, everywhere};
+pub(crate) use report::NameKind;
+pub use report::{Name, Report, Tried};
+pub(crate) use watch::Watch;
 
 use std::fmt;
 use std::time::Duration;
@@ -124,5 +140,36 @@ impl<F: Fn(&Event<'_>) + Sync> Observer for F {
 impl fmt::Debug for dyn Observer + '_ {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("Observer")
+    }
+}
+
+/// `bytes` for people: `1.5 GiB`.
+pub(crate) fn bytes(bytes: u64) -> String {
+    const UNITS: [&str; 5] = ["KiB", "MiB", "GiB", "TiB", "PiB"];
+    if bytes < 1024 {
+        return format!("{bytes} bytes");
+    }
+    #[expect(clippy::cast_precision_loss, reason = "one digit after the point is shown")]
+    let mut value = bytes as f64;
+    let mut unit = "bytes";
+    for larger in UNITS {
+        if value < 1024.0 {
+            break;
+        }
+        value /= 1024.0;
+        unit = larger;
+    }
+    format!("{value:.1} {unit}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::bytes;
+
+    #[test]
+    fn bytes_are_readable() {
+        let shown = [0, 1023, 1024, 1 << 20, 3 << 29].map(bytes);
+        assert_eq!(shown, ["0 bytes", "1023 bytes", "1.0 KiB", "1.0 MiB", "1.5 GiB"]);
+        assert_eq!(bytes(u64::MAX), "16384.0 PiB");
     }
 }

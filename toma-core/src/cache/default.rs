@@ -1,0 +1,68 @@
+//! Which cache a call uses when it names none.
+
+use std::cell::Cell;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{PoisonError, RwLock};
+
+use super::{Key, Place, Remembered, SizeCache, StacktraceMemoryCache};
+
+/// The cache of calls that name none: [`StacktraceMemoryCache`] unless [`set_default`] changed it.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct DefaultCache;
+
+type Chosen = Option<&'static dyn SizeCache>;
+
+static CHOSEN: RwLock<Chosen> = RwLock::new(None);
+static GENERATION: AtomicU64 = AtomicU64::new(0);
+
+thread_local! {
+    // Reading the lock at every call would make threads wait for each other.
+    static MEMO: Cell<(u64, Chosen)> = const { Cell::new((0, None)) };
+}
+
+/// Makes `C` the cache of all calls of the process that name none.
+///
+/// What other caches remember stays there.
+///
+/// ```
+/// use toma_core::cache::{GlobalCache, StacktraceMemoryCache, set_default};
+///
+/// set_default::<GlobalCache>();
+/// # set_default::<StacktraceMemoryCache>();
+/// ```
+pub fn set_default<C: SizeCache + 'static>() {
+    let mut chosen = CHOSEN.write().unwrap_or_else(PoisonError::into_inner);
+    *chosen = Some(C::shared());
+    GENERATION.fetch_add(1, Ordering::Release);
+}
+
+#[inline]
+fn chosen() -> &'static dyn SizeCache {
+    let generation = GENERATION.load(Ordering::Acquire);
+    let (of, mut chosen) = MEMO.get();
+    if of != generation {
+        chosen = *CHOSEN.read().unwrap_or_else(PoisonError::into_inner);
+        MEMO.set((generation, chosen));
+    }
+    chosen.unwrap_or_else(|| StacktraceMemoryCache::shared())
+}
+
+impl SizeCache for DefaultCache {
+    fn shared() -> &'static Self {
+        &Self
+    }
+
+    #[inline]
+    fn key(&self, place: &Place<'_>) -> Key {
+        chosen().key(place)
+    }
+
+    #[inline]
+    fn recall(&self, key: &Key, place: &Place<'_>) -> Option<Remembered> {
+        chosen().recall(key, place)
+    }
+
+    fn remember(&self, key: &Key, place: &Place<'_>, learned: Remembered) {
+        chosen().remember(key, place, learned);
+    }
+}

@@ -1,0 +1,69 @@
+use super::store::Store;
+use super::{Entry, Key, Place, Remembered, SizeCache};
+
+/// One entry per annotated function, or per line of an inline form, wherever it is called from.
+///
+/// The right cache where the stack says nothing: in work-stealing pools and async executors, or
+/// when all callers do the same work. Add the `key` option to keep, say, image sizes apart.
+///
+/// ```
+/// use toma_core::{cache::GlobalCache, execute};
+///
+/// let sizes = GlobalCache::new();     // an instance of one's own; the shared one is chosen by type
+/// sizes.seed("resize", 64);
+/// execute::with::<GlobalCache>().cache(&sizes).name("resize").range(0..256, 256, |start, end| {
+///     assert!(end - start <= 64);
+/// });
+/// ```
+#[derive(Debug)]
+pub struct GlobalCache {
+    store: Store,
+}
+
+impl GlobalCache {
+    /// An empty cache of one's own.
+    pub const fn new() -> Self {
+        Self { store: Store::new() }
+    }
+
+    /// What is remembered now.
+    pub fn entries(&self) -> Vec<Entry> {
+        self.store.entries()
+    }
+
+    /// Forgets everything, seeds too.
+    pub fn clear(&self) {
+        self.store.clear();
+    }
+
+    /// Lets calls of this name start at `size` items until they learn better.
+    ///
+    /// The name is the `name` option, the path of an annotated function, or `file:line` of an
+    /// inline form.
+    pub fn seed(&self, name: impl Into<String>, size: usize) {
+        self.store.seed(name.into(), size);
+    }
+}
+
+impl Default for GlobalCache {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl SizeCache for GlobalCache {
+    fn shared() -> &'static Self {
+        static SHARED: GlobalCache = GlobalCache::new();
+        &SHARED
+    }
+
+    #[inline]
+    fn recall(&self, key: &Key, place: &Place<'_>) -> Option<Remembered> {
+        self.store.recall(key, place)
+    }
+
+    fn remember(&self, key: &Key, place: &Place<'_>, learned: Remembered) {
+        // One entry per function, whatever memory was free: that is what global means.
+        self.store.remember(key, place, Remembered { free_bytes: None, ..learned });
+    }
+}

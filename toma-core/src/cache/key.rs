@@ -1,0 +1,149 @@
+//! What tells two calls apart.
+
+use std::fmt;
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::panic::Location;
+
+use crate::memory::{self, MemorySource};
+use crate::observe::Name;
+use crate::stack::{self, Fingerprint};
+
+/// The identity of an annotated function: one static per function.
+///
+/// The address of the static is the identity: functions that one macro call generates share a line,
+/// and instantiations of a generic function share the static, as they should.
+#[derive(Debug)]
+pub struct Site {
+    name: &'static str,
+    file: &'static str,
+    line: u32,
+    column: u32,
+}
+
+impl Site {
+    /// The site of a function, with its path and the place of its definition.
+    pub const fn new(name: &'static str, file: &'static str, line: u32, column: u32) -> Self {
+        Self { name, file, line, column }
+    }
+
+    /// The path of the function.
+    pub const fn name(&self) -> &'static str {
+        self.name
+    }
+}
+
+impl fmt::Display for Site {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} ({}:{}:{})", self.name, self.file, self.line, self.column)
+    }
+}
+
+impl PartialEq for Site {
+    fn eq(&self, other: &Self) -> bool {
+        std::ptr::eq(self, other)
+    }
+}
+
+impl Eq for Site {}
+
+impl Hash for Site {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        std::ptr::from_ref(self).addr().hash(state);
+    }
+}
+
+/// Where a call comes from.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Origin {
+    /// The annotated function; `None` for inline forms.
+    pub(crate) site: Option<&'static Site>,
+    /// The line that called; `None` for async functions, which cannot know it.
+    pub(crate) caller: Option<&'static Location<'static>>,
+    /// The address of a local of the form that was called: frames below it are ours.
+    pub(crate) entry: usize,
+}
+
+/// One call, as a size cache sees it.
+#[derive(Debug)]
+pub struct Place<'a> {
+    pub(crate) origin: Origin,
+    pub(crate) name: &'a Name,
+    pub(crate) user: u64,
+    pub(crate) device: Option<&'a dyn MemorySource>,
+}
+
+impl Place<'_> {
+    /// One key per annotated function, or per line of an inline form.
+    #[inline]
+    pub fn by_function(&self) -> Key {
+        let caller = if self.origin.site.is_some() { None } else { self.origin.caller };
+        self.with(caller, None)
+    }
+
+    /// One key per calling line and chain of functions above it; per function where the calling
+    /// line is not known, as in async functions.
+    pub fn by_stack(&self) -> Key {
+        match self.origin.caller {
+            Some(caller) => self.with(Some(caller), Some(stack::fingerprint(self.origin.entry))),
+            None => self.by_function(),
+        }
+    }
+
+    /// The name of the call.
+    pub fn name(&self) -> &Name {
+        self.name
+    }
+
+    /// Free bytes of the call's memory source, at most a tenth of a second old.
+    pub fn free_bytes(&self) -> Option<u64> {
+        let device = self.device.unwrap_or(memory::Host::shared());
+        memory::recent(device).map(|now| now.free_bytes)
+    }
+
+    #[inline]
+    fn with(&self, caller: Option<&'static Location<'static>>, stack: Option<Fingerprint>) -> Key {
+        let device = self.device.map_or(0, |device| hash_of(device.name()));
+        Key { site: self.origin.site, caller, user: self.user, device, stack }
+    }
+}
+
+/// The key of an entry: the same for calls that share what was learned.
+///
+/// Compared by value: the same line seen from two crates is one line, whatever the address of its
+/// location.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Key {
+    site: Option<&'static Site>,
+    caller: Option<&'static Location<'static>>,
+    user: u64,
+    device: u64,
+    stack: Option<Fingerprint>,
+}
+
+impl Key {
+    /// Cheap and good enough to spread keys over a small table.
+    #[inline]
+    #[expect(clippy::cast_possible_truncation, reason = "any bits of the fingerprint will do")]
+    pub(super) fn spread(&self) -> u64 {
+        let site = self.site.map_or(0, |site| std::ptr::from_ref(site).addr() as u64);
+        let line = self.caller.map_or(0, |at| (u64::from(at.line()) << 32) | u64::from(at.column()));
+        // Half of the bits are as evenly mixed as all of them.
+        let stack = self.stack.map_or(0, |stack| stack.to_bits() as u64);
+        let words = [site, line, self.user, self.device, stack];
+        words.iter().fold(0, |mix, word| (mix ^ word).wrapping_mul(0x9E37_79B9_7F4A_7C15).rotate_left(29))
+    }
+}
+
+impl Hash for Key {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        // The file is left to equality: it is long, and line and column nearly always differ.
+        state.write_u64(self.spread());
+    }
+}
+
+/// The number that stands for a user's key.
+pub(crate) fn hash_of(value: impl Hash) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    value.hash(&mut hasher);
+    hasher.finish()
+}

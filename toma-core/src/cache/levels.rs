@@ -1,0 +1,135 @@
+//! The few entries of one key, one per level of free memory.
+
+use super::Remembered;
+
+/// Free memory within this many bytes counts as equal: a neighbor taking 300 MiB must not bring the
+/// failures back.
+const TOLERANCE_BYTES: u64 = 512 << 20;
+
+/// Entries one key may have; beyond it the oldest goes.
+const MAX_LEVELS: usize = 4;
+
+/// What is known at different levels of free memory, ordered by it.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Levels {
+    entries: [Option<Remembered>; MAX_LEVELS],
+}
+
+impl Levels {
+    pub(super) fn one(remembered: Remembered) -> Self {
+        let mut levels = Self::default();
+        levels.entries[0] = Some(remembered);
+        levels
+    }
+
+    /// The entry learned nearest below the free memory there is now, or the lowest: less free
+    /// memory never sends a call back to its initial size. `free` is asked only when it matters.
+    #[inline]
+    pub(super) fn choose(&self, free: impl FnOnce() -> Option<u64>) -> Option<Remembered> {
+        self.only().or_else(|| self.nearest_below(free()))
+    }
+
+    /// The entry, when there is just one and memory need not be read.
+    #[inline]
+    pub(super) fn only(&self) -> Option<Remembered> {
+        if self.entries[1].is_none() { self.entries[0] } else { None }
+    }
+
+    fn nearest_below(&self, free: Option<u64>) -> Option<Remembered> {
+        let free = free.unwrap_or(0);
+        let reachable = |entry: &&Remembered| {
+            entry.free_bytes.is_none_or(|learned| learned <= free.saturating_add(tolerance(learned)))
+        };
+        self.iter().filter(reachable).last().or_else(|| self.iter().next()).copied()
+    }
+
+    /// Keeps `learned` in place of the entry at about the same level, or beside the others.
+    pub(super) fn learn(&mut self, learned: Remembered) {
+        let mut entries: Vec<Remembered> =
+            self.iter().filter(|entry| !same_level(entry, &learned)).copied().collect();
+        if entries.len() == MAX_LEVELS {
+            let oldest = (0..MAX_LEVELS).min_by_key(|&i| entries[i].learned).unwrap_or(0);
+            entries.remove(oldest);
+        }
+        entries.push(learned);
+        entries.sort_by_key(|entry| entry.free_bytes);
+        self.entries = std::array::from_fn(|i| entries.get(i).copied());
+    }
+
+    pub(super) fn iter(&self) -> impl Iterator<Item = &Remembered> {
+        self.entries.iter().flatten()
+    }
+}
+
+fn same_level(a: &Remembered, b: &Remembered) -> bool {
+    match (a.free_bytes, b.free_bytes) {
+        (Some(a), Some(b)) => a.abs_diff(b) <= tolerance(a.max(b)),
+        // A level nobody could read is replaced by whatever is known better.
+        _ => true,
+    }
+}
+
+fn tolerance(bytes: u64) -> u64 {
+    TOLERANCE_BYTES.max(bytes / 20)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Levels, MAX_LEVELS, Remembered};
+
+    const GIB: u64 = 1 << 30;
+
+    fn at(free_gib: u64, settled: usize) -> Remembered {
+        Remembered { free_bytes: Some(free_gib * GIB), ..Remembered::new(settled) }
+    }
+
+    fn settled(levels: &Levels, free: u64) -> Option<usize> {
+        levels.choose(|| Some(free)).map(|entry| entry.settled)
+    }
+
+    #[test]
+    fn the_nearest_below_is_chosen_and_the_lowest_when_there_is_none() {
+        let mut levels = Levels::default();
+        for entry in [at(10, 64), at(2, 16), at(5, 32)] {
+            levels.learn(entry);
+        }
+        let chosen = [1, 2, 3, 5, 9, 10, 80].map(|gib| settled(&levels, gib * GIB));
+        assert_eq!(chosen, [16, 16, 16, 32, 32, 64, 64].map(Some));
+    }
+
+    #[test]
+    fn a_neighbor_taking_a_little_changes_nothing() {
+        let mut levels = Levels::default();
+        levels.learn(at(10, 64));
+        levels.learn(at(2, 16));
+        assert_eq!(settled(&levels, 10 * GIB - (300 << 20)), Some(64));
+        levels.learn(Remembered { free_bytes: Some(10 * GIB - (300 << 20)), ..Remembered::new(48) });
+        assert_eq!(levels.iter().count(), 2);
+        assert_eq!(settled(&levels, 10 * GIB), Some(48));
+    }
+
+    #[test]
+    fn a_single_entry_needs_no_reading() {
+        let levels = Levels::one(at(10, 64));
+        let entry = levels.choose(|| panic!("memory was read"));
+        assert_eq!(entry.map(|entry| entry.settled), Some(64));
+    }
+
+    #[test]
+    fn unknown_memory_takes_the_lowest() {
+        let mut levels = Levels::default();
+        levels.learn(at(10, 64));
+        levels.learn(at(2, 16));
+        assert_eq!(levels.choose(|| None).map(|entry| entry.settled), Some(16));
+    }
+
+    #[test]
+    fn the_oldest_level_goes() {
+        let mut levels = Levels::default();
+        for gib in 1..=MAX_LEVELS as u64 + 1 {
+            levels.learn(at(gib * 10, usize::try_from(gib).unwrap()));
+        }
+        let left: Vec<usize> = levels.iter().map(|entry| entry.settled).collect();
+        assert_eq!(left, [2, 3, 4, 5]);
+    }
+}

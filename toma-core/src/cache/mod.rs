@@ -1,0 +1,84 @@
+//! The size cache: what worked, remembered for the next call.
+//!
+//! A cache maps a [`Place`] (which function, called from where, with which key) to
+//! [`Remembered`] evidence. Three come with the library:
+//!
+//! | cache | one entry per | a warm call costs |
+//! |---|---|---|
+//! | [`StacktraceMemoryCache`] (the default) | calling line, chain of functions above it, free memory | one stack walk |
+//! | [`GlobalCache`] | function, or line of an inline form | a few nanoseconds |
+//! | [`NoCache`] | nothing is remembered | nothing |
+//!
+//! A warm call writes no shared memory, not even a lock: each thread keeps a memo of what it looked
+//! up, which is valid while the cache's generation (one relaxed load) has not moved. Only learning
+//! something new moves it. So threads do not slow each other down, and neither does the number of
+//! entries.
+
+mod default;
+mod global;
+mod key;
+mod levels;
+mod memo;
+mod none;
+mod stacktrace;
+mod store;
+
+use std::fmt::Debug;
+use std::time::SystemTime;
+
+pub use default::{DefaultCache, set_default};
+pub use global::GlobalCache;
+pub use key::{Key, Place, Site};
+pub(crate) use key::{Origin, hash_of};
+pub use none::NoCache;
+pub use stacktrace::StacktraceMemoryCache;
+pub use store::Entry;
+
+use crate::policy::Bounds;
+
+/// Remembers sizes from call to call.
+///
+/// A custom cache decides what tells two calls apart ([`key`](Self::key)) and where evidence is
+/// kept. It must be fast: `key` and `recall` run at every call.
+pub trait SizeCache: Debug + Sync {
+    /// The instance that a cache chosen by type uses.
+    ///
+    /// A static inside a generic function is shared by all its instantiations, which is why the
+    /// type has to name its own.
+    fn shared() -> &'static Self
+    where
+        Self: Sized;
+
+    /// What tells this call apart from others.
+    fn key(&self, place: &Place<'_>) -> Key {
+        place.by_function()
+    }
+
+    /// What is known about the place, if anything.
+    fn recall(&self, key: &Key, place: &Place<'_>) -> Option<Remembered>;
+
+    /// Keeps what a call has learned. Called at most once per call, and only by calls that learned
+    /// something.
+    fn remember(&self, key: &Key, place: &Place<'_>, learned: Remembered);
+}
+
+/// The evidence kept for one place at one level of free memory.
+#[non_exhaustive]
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Remembered {
+    /// The size that worked after the last change, in items.
+    pub settled: usize,
+    /// The sizes known to work and to fail.
+    pub bounds: Bounds,
+    /// Free bytes of the memory source when this was learned, if they could be read.
+    pub free_bytes: Option<u64>,
+    /// When this was learned.
+    pub learned: SystemTime,
+}
+
+impl Remembered {
+    /// Evidence that `settled` items work, learned now.
+    pub fn new(settled: usize) -> Self {
+        Self { settled, bounds: Bounds::default(), free_bytes: None, learned: SystemTime::now() }
+    }
+}

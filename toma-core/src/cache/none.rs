@@ -1,0 +1,18 @@
+use super::{Key, Place, Remembered, SizeCache};
+
+/// Remembers nothing: every call starts at its initial size.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct NoCache;
+
+impl SizeCache for NoCache {
+    fn shared() -> &'static Self {
+        &Self
+    }
+
+    #[inline]
+    fn recall(&self, _: &Key, _: &Place<'_>) -> Option<Remembered> {
+        None
+    }
+
+    fn remember(&self, _: &Key, _: &Place<'_>, _: Remembered) {}
+}

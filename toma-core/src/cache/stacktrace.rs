@@ -1,0 +1,69 @@
+use super::store::Store;
+use super::{Entry, Key, Place, Remembered, SizeCache};
+
+/// The default: one entry per calling line, chain of functions above it, and level of free memory.
+///
+/// The same function run from training and from evaluation, or on two models, needs two sizes; the
+/// stack tells them apart without anybody naming them. The key is the line that called and the
+/// functions above it, up to [`FRAME_LIMIT`](crate::stack::FRAME_LIMIT) frames: it differs for two
+/// lines, for two chains of functions and for recursion depths up to the limit. Free memory only
+/// chooses among entries of one key, and is read only when there are several.
+///
+/// In work-stealing pools and async executors the frames above a task are the pool's own: use
+/// [`GlobalCache`](super::GlobalCache) or the `key` option there.
+#[derive(Debug)]
+pub struct StacktraceMemoryCache {
+    store: Store,
+}
+
+impl StacktraceMemoryCache {
+    /// An empty cache of one's own.
+    pub const fn new() -> Self {
+        Self { store: Store::new() }
+    }
+
+    /// What is remembered now.
+    pub fn entries(&self) -> Vec<Entry> {
+        self.store.entries()
+    }
+
+    /// Forgets everything, seeds too.
+    pub fn clear(&self) {
+        self.store.clear();
+    }
+
+    /// Lets calls of this name start at `size` items until they learn better, whatever their stack.
+    ///
+    /// The name is the `name` option, the path of an annotated function, or `file:line` of an
+    /// inline form.
+    pub fn seed(&self, name: impl Into<String>, size: usize) {
+        self.store.seed(name.into(), size);
+    }
+}
+
+impl Default for StacktraceMemoryCache {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl SizeCache for StacktraceMemoryCache {
+    fn shared() -> &'static Self {
+        static SHARED: StacktraceMemoryCache = StacktraceMemoryCache::new();
+        &SHARED
+    }
+
+    #[inline]
+    fn key(&self, place: &Place<'_>) -> Key {
+        place.by_stack()
+    }
+
+    #[inline]
+    fn recall(&self, key: &Key, place: &Place<'_>) -> Option<Remembered> {
+        self.store.recall(key, place)
+    }
+
+    fn remember(&self, key: &Key, place: &Place<'_>, learned: Remembered) {
+        self.store.remember(key, place, learned);
+    }
+}

@@ -1,0 +1,149 @@
+//! The table behind the caches: the cold path.
+
+use std::collections::HashMap;
+use std::num::NonZeroUsize;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
+
+use lru::LruCache;
+
+use super::key::{Key, Place};
+use super::levels::Levels;
+use super::{Remembered, memo};
+
+/// Entries a cache holds; beyond it the one least recently learned or looked up on the cold path
+/// goes.
+const MAX_ENTRIES: NonZeroUsize = NonZeroUsize::new(4096).unwrap();
+
+/// One entry of a cache, for inspection.
+#[non_exhaustive]
+#[derive(Clone, Debug)]
+pub struct Entry {
+    /// The name of the call.
+    pub name: String,
+    /// What tells it apart from others of the same name.
+    pub key: Key,
+    /// What is remembered.
+    pub remembered: Remembered,
+}
+
+#[derive(Debug)]
+pub(super) struct Store {
+    id: OnceLock<u64>,
+    generation: AtomicU64,
+    table: OnceLock<Mutex<Table>>,
+}
+
+#[derive(Debug)]
+struct Table {
+    entries: LruCache<Key, (String, Levels)>,
+    seeds: HashMap<String, Remembered>,
+}
+
+/// What the memo said, free of the memo.
+enum Warm {
+    Known(Option<Remembered>),
+    Many(Levels),
+}
+
+impl Warm {
+    #[inline]
+    fn of(known: &memo::Known) -> Self {
+        match known {
+            None => Self::Known(None),
+            Some(levels) => levels.only().map_or_else(|| Self::Many(*levels), |one| Self::Known(Some(one))),
+        }
+    }
+}
+
+impl Store {
+    pub(super) const fn new() -> Self {
+        Self { id: OnceLock::new(), generation: AtomicU64::new(0), table: OnceLock::new() }
+    }
+
+    #[inline]
+    pub(super) fn recall(&self, key: &Key, place: &Place<'_>) -> Option<Remembered> {
+        let generation = self.generation.load(Ordering::Acquire);
+        match memo::with(self.id(), generation, key, Warm::of) {
+            Some(Warm::Known(remembered)) => remembered,
+            // A memory source is anybody's code and may come back here: not inside the memo.
+            Some(Warm::Many(levels)) => levels.choose(|| place.free_bytes()),
+            None => self.look_up(key, place),
+        }
+    }
+
+    #[cold]
+    fn look_up(&self, key: &Key, place: &Place<'_>) -> Option<Remembered> {
+        let (known, generation) = {
+            let mut table = self.table();
+            // Under the lock, so that what is kept is what this generation says.
+            (table.find(key, place), self.generation.load(Ordering::Acquire))
+        };
+        memo::keep(self.id(), generation, key, known);
+        known.and_then(|levels| levels.choose(|| place.free_bytes()))
+    }
+
+    pub(super) fn remember(&self, key: &Key, place: &Place<'_>, learned: Remembered) {
+        let mut table = self.table();
+        match table.entries.get_mut(key) {
+            Some((_, levels)) => levels.learn(learned),
+            None => {
+                table.entries.put(*key, (place.name().to_string(), Levels::one(learned)));
+            }
+        }
+        self.generation.fetch_add(1, Ordering::Release);
+    }
+
+    pub(super) fn seed(&self, name: String, size: usize) {
+        let mut table = self.table();
+        table.seeds.insert(name, Remembered::new(size));
+        self.generation.fetch_add(1, Ordering::Release);
+    }
+
+    pub(super) fn clear(&self) {
+        let mut table = self.table();
+        table.entries.clear();
+        table.seeds.clear();
+        self.generation.fetch_add(1, Ordering::Release);
+    }
+
+    pub(super) fn entries(&self) -> Vec<Entry> {
+        let table = self.table();
+        let each = |(key, (name, levels)): (&Key, &(String, Levels))| {
+            let (key, name) = (*key, name.clone());
+            let entries = levels.iter().map(move |&remembered| Entry { name: name.clone(), key, remembered });
+            entries.collect::<Vec<_>>()
+        };
+        table.entries.iter().flat_map(each).collect()
+    }
+
+    /// Nothing in the table is ever half-changed, so a lock poisoned by a panic is as good as new.
+    fn table(&self) -> MutexGuard<'_, Table> {
+        self.table.get_or_init(Mutex::default).lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Tells stores apart in the memos of threads, which outlive instances.
+    #[inline]
+    fn id(&self) -> u64 {
+        static IDS: AtomicU64 = AtomicU64::new(1);
+        *self.id.get_or_init(|| IDS.fetch_add(1, Ordering::Relaxed))
+    }
+}
+
+impl Default for Table {
+    fn default() -> Self {
+        Self { entries: LruCache::new(MAX_ENTRIES), seeds: HashMap::new() }
+    }
+}
+
+impl Table {
+    fn find(&mut self, key: &Key, place: &Place<'_>) -> Option<Levels> {
+        if let Some((_, levels)) = self.entries.get(key) {
+            return Some(*levels);
+        }
+        if self.seeds.is_empty() {
+            return None;
+        }
+        self.seeds.get(&place.name().to_string()).map(|seed| Levels::one(*seed))
+    }
+}

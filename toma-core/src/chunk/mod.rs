@@ -1,0 +1,75 @@
+//! Values that can be worked on piece by piece.
+//!
+//! A [`Chunked`] value has an extent, the number of items along an axis, and gives views of ranges
+//! of it. A view is *held* for one attempt and *lent* to the body, so that a body can take a
+//! parameter of the value's own type, such as `&Tensor`, where the view is a value of its own.
+
+#[cfg(feature = "ndarray")]
+mod ndarray;
+mod slice;
+mod tuple;
+
+use std::ops::Range;
+
+/// The types of one value's views, for a borrow of length `'a`.
+///
+/// `B` lets the compiler conclude that `Self` outlives `'a`; it never has to be written.
+pub trait ChunkOf<'a, B = &'a Self> {
+    /// What is kept for the time of one attempt.
+    type Held;
+
+    /// What the body gets.
+    type Chunk;
+}
+
+/// A value that can be worked on piece by piece along an axis.
+///
+/// Implemented for slices, mutable slices, and tuples of up to six values of equal extent; for
+/// ndarray views with the feature `ndarray`.
+///
+/// ```
+/// use toma_core::execute;
+///
+/// let input = [1, 2, 3, 4, 5];
+/// let mut output = [0; 5];
+/// execute::chunked((&input[..], &mut output[..]), 2, |(input, output), _start, _end| {
+///     for (out, value) in output.iter_mut().zip(input) {
+///         *out = value * value;
+///     }
+/// });
+/// assert_eq!(output, [1, 4, 9, 16, 25]);
+/// ```
+pub trait Chunked: for<'a> ChunkOf<'a> {
+    /// The number of items along axis `dim`; a negative `dim` counts from the last axis.
+    ///
+    /// # Panics
+    /// When there is no such axis, or the parts of a tuple differ, with the values.
+    fn extent(&self, dim: isize) -> usize;
+
+    /// A view of the items in `range` along `dim`, kept for one attempt.
+    fn hold(&mut self, dim: isize, range: Range<usize>) -> Held<'_, Self>;
+
+    /// Lends the view to the body.
+    fn lend<'a>(held: &'a mut Held<'_, Self>) -> Chunk<'a, Self>;
+}
+
+/// What is kept of `D` for the time of one attempt.
+pub type Held<'a, D> = <D as ChunkOf<'a>>::Held;
+
+/// What the body gets of `D`.
+pub type Chunk<'a, D> = <D as ChunkOf<'a>>::Chunk;
+
+/// `dim` as an index into `axes` axes.
+///
+/// # Panics
+/// When there is no such axis.
+pub fn axis(dim: isize, axes: usize) -> usize {
+    let index = if dim < 0 { axes.checked_add_signed(dim) } else { usize::try_from(dim).ok() };
+    match index {
+        Some(index) if index < axes => index,
+        _ => panic!(
+            "dim {dim}: must be between -{axes} and {} for {axes} axes",
+            axes.wrapping_sub(1).cast_signed()
+        ),
+    }
+}

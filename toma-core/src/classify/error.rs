@@ -1,0 +1,100 @@
+//! The trait behind "every error is classified without opt-in".
+
+use std::error::Error;
+
+use super::{Failure, classify_error};
+
+/// An error that can be sorted into a [`Class`](super::Class): every standard and every boxed error.
+///
+/// Nothing has to be implemented by hand, and `Marker` never has to be written: it keeps the
+/// implementation for all standard errors apart from the one for boxed errors (which are not
+/// standard errors themselves), and is inferred.
+///
+/// ```
+/// use std::io;
+/// use toma_core::classify::{Class, Classify};
+///
+/// fn class<M>(error: &impl Classify<M>) -> Class {
+///     error.classify().class
+/// }
+///
+/// assert_eq!(class(&io::Error::from(io::ErrorKind::OutOfMemory)), Class::OutOfMemory);
+/// let boxed: Box<dyn std::error::Error> = "CUDA error: out of memory".into();
+/// assert_eq!(class(&boxed), Class::OutOfMemory);
+/// ```
+///
+/// A type that is no error does not compile:
+///
+/// ```compile_fail
+/// use toma_core::classify::{Class, Classify};
+///
+/// fn class<M>(error: &impl Classify<M>) -> Class {
+///     error.classify().class
+/// }
+/// class(&String::from("CUDA error: out of memory"));
+/// ```
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` cannot be classified as out of memory or not",
+    label = "this error type is not known to toma",
+    note = "implement `std::error::Error` for `{Self}` (which must be `'static`), or give the option `classify = path`"
+)]
+pub trait Classify<Marker> {
+    /// What kind of failure this error is, judged by its whole chain of sources.
+    fn classify(&self) -> Failure;
+}
+
+/// The types that tell the implementations of [`Classify`] apart; nothing to use by hand.
+pub mod marker {
+    /// Marks standard errors.
+    #[derive(Debug)]
+    pub enum Standard {}
+
+    /// Marks boxed errors.
+    #[derive(Debug)]
+    pub enum Boxed {}
+}
+
+impl<E: Error + 'static> Classify<marker::Standard> for E {
+    fn classify(&self) -> Failure {
+        classify_error(self)
+    }
+}
+
+// One blanket implementation and not one per box: with a second candidate for every type the
+// compiler reports the trait itself as missing, in the words above, instead of `Error`.
+impl<E: Boxed> Classify<marker::Boxed> for E {
+    fn classify(&self) -> Failure {
+        classify_error(self.inside())
+    }
+}
+
+/// A box around an error of any type, which cannot be a standard error itself.
+pub trait Boxed {
+    /// The error in the box.
+    fn inside(&self) -> &(dyn Error + 'static);
+}
+
+impl Boxed for Box<dyn Error> {
+    fn inside(&self) -> &(dyn Error + 'static) {
+        &**self
+    }
+}
+
+impl Boxed for Box<dyn Error + Send> {
+    fn inside(&self) -> &(dyn Error + 'static) {
+        &**self
+    }
+}
+
+impl Boxed for Box<dyn Error + Send + Sync> {
+    fn inside(&self) -> &(dyn Error + 'static) {
+        &**self
+    }
+}
+
+#[cfg(feature = "anyhow")]
+impl Boxed for anyhow::Error {
+    fn inside(&self) -> &(dyn Error + 'static) {
+        &**self
+    }
+}

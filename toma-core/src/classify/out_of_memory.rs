@@ -1,0 +1,45 @@
+//! An error of our own that is out of memory by its type.
+
+use std::error::Error;
+use std::fmt;
+
+/// Memory ran out: an error that is out of memory by its type, whatever its text says.
+///
+/// For allocators, fakes and bodies that know for certain that memory ran out. Any error that has
+/// it in its chain of sources is classified as out of memory, and so is a panic with it as payload.
+///
+/// ```
+/// use toma_core::classify::{Class, Classify, OutOfMemory};
+///
+/// let error = OutOfMemory::new(Some(1 << 20));
+/// assert_eq!(error.to_string(), "out of memory: tried to allocate 1048576 bytes");
+/// assert_eq!(error.classify().class, Class::OutOfMemory);
+/// assert_eq!(error.classify().requested_bytes, Some(1 << 20));
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct OutOfMemory {
+    requested_bytes: Option<u64>,
+}
+
+impl OutOfMemory {
+    /// Memory ran out in an allocation of `requested_bytes`, when that is known.
+    pub const fn new(requested_bytes: Option<u64>) -> Self {
+        Self { requested_bytes }
+    }
+
+    /// Bytes the failed allocation asked for, when known.
+    pub const fn requested_bytes(&self) -> Option<u64> {
+        self.requested_bytes
+    }
+}
+
+impl fmt::Display for OutOfMemory {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.requested_bytes {
+            Some(bytes) => write!(f, "out of memory: tried to allocate {bytes} bytes"),
+            None => f.write_str("out of memory"),
+        }
+    }
+}
+
+impl Error for OutOfMemory {}

@@ -1,0 +1,27 @@
+//! The classification against real texts, real errors and arbitrary ones.
+
+mod chains;
+mod panics;
+mod properties;
+mod registering;
+mod rows;
+
+/// What libtorch appends to every error: about 2 kB of C++ frames, here of functions whose names
+/// say everything that could mislead.
+fn backtrace() -> String {
+    let frame = "c10::cuda::CUDACachingAllocator::throw(CUDA out of memory. Tried to allocate 9.00 TiB) \
+                 [an illegal memory access was encountered, Cuda failure 2 'out of memory'] + 0x8c1 \
+                 (0x7f2b5c1d4b21 in /opt/libtorch/lib/libc10_cuda.so)";
+    let frames: Vec<String> = (0..8).map(|number| format!("frame #{number}: {frame}")).collect();
+    frames.join("\n") + "\n"
+}
+
+fn with_backtrace(text: &str) -> String {
+    let origin = "malloc at /pytorch/c10/cuda/CUDACachingAllocator.cpp:1346 (most recent call first)";
+    format!("{text}\nException raised from {origin}:\n{}", backtrace())
+}
+
+/// The panic that tch's ordinary methods raise for an error with this text.
+fn unwrapped(text: &str) -> String {
+    format!("called `Result::unwrap()` on an `Err` value: Torch({text:?})")
+}

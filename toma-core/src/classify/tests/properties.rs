@@ -1,0 +1,136 @@
+//! What holds for any text and any chain.
+
+use std::error::Error;
+use std::fmt;
+
+use proptest::prelude::*;
+
+use super::super::bytes::requested_bytes;
+use super::super::text::{message, normalized};
+use super::super::{Class, OutOfMemory, classify_error, classify_text};
+use super::{unwrapped, with_backtrace};
+
+/// Pieces that the code treats specially, so that random texts reach every branch.
+const PIECES: [&str; 24] = [
+    "CUDA out of memory. Tried to allocate ",
+    "CUDA error: out of memory",
+    "std::bad_alloc",
+    "Cuda failure 2 'out of memory'",
+    "an illegal memory access was encountered",
+    "CUDNN_STATUS_INTERNAL_ERROR",
+    "Exception raised from",
+    "frame #0:",
+    "Stack backtrace:",
+    "2.00 GiB",
+    "more than 1EB",
+    "99999999999999999999 bytes",
+    ".",
+    "0",
+    "\n",
+    "\\n",
+    "\\",
+    "\"",
+    "'",
+    "\t ",
+    "\\u{1b}",
+    "u{7f}",
+    "\u{1b}\0\u{301}\u{200b}",
+    "ſßİ🦀",
+];
+
+fn any_text() -> impl Strategy<Value = String> {
+    let piece = prop_oneof![3 => prop::sample::select(&PIECES[..]).prop_map(str::to_owned), 1 => "\\PC{0,8}", 1 => any::<String>()];
+    prop::collection::vec(piece, 0..8).prop_map(|pieces| pieces.concat())
+}
+
+/// Frames below a message that end in `leaf`.
+#[derive(Debug)]
+struct Link(String, Box<dyn Error>);
+
+impl fmt::Display for Link {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl Error for Link {
+    fn source(&self) -> Option<&(dyn Error + 'static)> {
+        Some(&*self.1)
+    }
+}
+
+fn chain(texts: Vec<String>, leaf: impl Error + 'static) -> Box<dyn Error> {
+    texts.into_iter().fold(Box::new(leaf), |below, text| Box::new(Link(text, below)))
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(10_000))]
+
+    #[test]
+    fn case_does_not_matter(text in any_text()) {
+        let class = classify_text(&text).class;
+        prop_assert_eq!(classify_text(&text.to_ascii_uppercase()).class, class);
+        prop_assert_eq!(classify_text(&text.to_ascii_lowercase()).class, class);
+    }
+
+    #[test]
+    fn a_backtrace_does_not_matter(text in any_text()) {
+        let (bare, traced) = (classify_text(&text), classify_text(&with_backtrace(&text)));
+        prop_assert_eq!(traced.class, bare.class);
+        prop_assert_eq!(traced.requested_bytes, bare.requested_bytes);
+    }
+
+    #[test]
+    fn debug_escaping_does_not_matter(text in any_text()) {
+        let class = classify_text(&text).class;
+        let quoted = format!("{text:?}");
+        prop_assert_eq!(classify_text(&quoted).class, class);
+        prop_assert_eq!(classify_text(&unwrapped(&text)).class, class);
+        prop_assert_eq!(classify_text(&unwrapped(&quoted)).class, class);
+    }
+
+    #[test]
+    fn escaping_normalizes_away(text in any_text()) {
+        let quoted = format!("{text:?}");
+        let (plain, quoted) = (normalized(&text), normalized(&quoted));
+        prop_assert_eq!(quoted.trim(), plain.trim());
+        prop_assert_eq!(&normalized(&plain), &plain);
+    }
+
+    #[test]
+    fn a_message_is_one_short_line_of_the_text(text in any_text()) {
+        let message = message(&text);
+        prop_assert!(text.contains(&message));
+        prop_assert!(message.chars().count() <= 200);
+        prop_assert!(!message.contains(['\n', '\r']));
+        prop_assert!(!message.to_ascii_lowercase().contains("exception raised from"));
+        prop_assert_eq!(message.trim(), &message);
+    }
+
+    #[test]
+    fn amounts_are_read_back(hundredths in 0_u64..=102_400, unit in 0_usize..5) {
+        let (name, shift) = [("bytes", 0), ("KiB", 10), ("MiB", 20), ("GiB", 30), ("TiB", 40)][unit];
+        let hundredths = if shift == 0 { hundredths / 100 * 100 } else { hundredths };
+        let said = if shift == 0 { (hundredths / 100).to_string() } else { format!("{}.{:02}", hundredths / 100, hundredths % 100) };
+        let said = normalized(&format!("CUDA out of memory. Tried to allocate {said} {name}. GPU 0 has"));
+        let bytes = u64::try_from((u128::from(hundredths) << shift) / 100).unwrap();
+        prop_assert_eq!(requested_bytes(Class::OutOfMemory, &said), Some(bytes));
+    }
+
+    #[test]
+    fn a_type_is_found_at_any_depth(texts in prop::collection::vec(any_text(), 0..63), bytes: u64) {
+        let error = chain(texts, OutOfMemory::new(Some(bytes)));
+        let failure = classify_error(&*error);
+        prop_assert_eq!(failure.class, Class::OutOfMemory);
+        prop_assert_eq!(failure.requested_bytes, Some(bytes));
+    }
+
+    #[test]
+    fn the_outermost_text_that_is_known_decides(texts in prop::collection::vec(any_text(), 1..6)) {
+        // Other stands for "not known" here: a text that is a known look-alike stops the search.
+        let known = |text: &&String| super::super::text::decide(text).is_some();
+        let expected = texts.iter().rev().find(known).map_or(Class::Other, |text| classify_text(text).class);
+        let error = chain(texts, fmt::Error);
+        prop_assert_eq!(classify_error(&*error).class, expected);
+    }
+}

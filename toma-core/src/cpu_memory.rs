@@ -1,0 +1,171 @@
+//! A limit on the memory of this process, set and taken back while it runs.
+//!
+//! With a limit, work on the host runs out of memory where a machine with less would, instead of
+//! driving it into swap or to the kernel's killer. The limit is the soft `RLIMIT_AS`, which counts
+//! *address space*, not resident memory: every mapping counts in full from its reservation on,
+//! whether touched or not, and so do threads' stacks (2 MiB for each thread by default) and the
+//! memory that the allocator holds back. So take a limit relative to what is [in use](used_bytes).
+//!
+//! CUDA reserves address ranges of many GiB when it starts, and fails to start under a small limit:
+//! initialize it first, then read what is in use, then set the limit.
+//!
+//! ```
+//! use toma_core::cpu_memory;
+//!
+//! # #[cfg(target_os = "linux")] {
+//! let limit = cpu_memory::set_cpu_memory_limit(cpu_memory::used_bytes()? + (256 << 20))?;
+//! let too_large = Vec::<u8>::new().try_reserve_exact(512 << 20);
+//! limit.restore()?;
+//! assert!(too_large.is_err());
+//! # }
+//! # Ok::<(), std::io::Error>(())
+//! ```
+
+use std::io;
+use std::mem;
+use std::path::Path;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+/// A limit on this process's address space that ends when this guard is dropped.
+///
+/// Guards may live at the same time and end in any order: in force is the limit of the newest
+/// living one, and when none is left, the one that was in force before the first.
+#[must_use = "the limit ends when this guard is dropped"]
+#[derive(Debug)]
+pub struct CpuMemoryLimit {
+    id: u64,
+}
+
+/// The limits of all living guards, oldest first, and what was in force before them.
+#[derive(Debug)]
+struct Limits {
+    next_id: u64,
+    before: Option<u64>,
+    living: Vec<Limit>,
+}
+
+#[derive(Debug)]
+struct Limit {
+    id: u64,
+    bytes: u64,
+}
+
+/// Limits the address space of this process to `bytes` in all until the guard returned is dropped.
+///
+/// Allocations beyond it fail: those that report failure, such as `Vec::try_reserve_exact`, can be
+/// retried with a smaller size, while an ordinary `Vec` that grows too large aborts the program.
+/// Linux enforces the limit; other systems may ignore it.
+///
+/// # Errors
+/// When `bytes` is above the hard limit or below what is [in use](used_bytes) already, or when the
+/// system has no such limit. Nothing is changed then.
+pub fn set_cpu_memory_limit(bytes: u64) -> io::Result<CpuMemoryLimit> {
+    let mut limits = limits();
+    // Everything would fail at once, and what cannot report the failure would abort.
+    let used = used_bytes().unwrap_or(0);
+    if bytes < used {
+        return Err(invalid(format!(
+            "cannot limit memory to {bytes} bytes: {used} bytes are in use already"
+        )));
+    }
+    let before = rlimit::set_soft(Some(bytes))?;
+    if limits.living.is_empty() {
+        limits.before = before;
+    }
+    let id = limits.next_id;
+    limits.next_id += 1;
+    limits.living.push(Limit { id, bytes });
+    Ok(CpuMemoryLimit { id })
+}
+
+/// Bytes of address space that this process uses now, as the limit counts them.
+///
+/// # Errors
+/// When `/proc/self/statm` cannot be read; only Linux has it.
+pub fn used_bytes() -> io::Result<u64> {
+    crate::memory::address_space_bytes(Path::new("/proc/self/statm"), &mut Vec::new())
+}
+
+/// The limit in force; `None` when there is none.
+pub(crate) fn soft_limit() -> Option<u64> {
+    rlimit::soft()
+}
+
+impl CpuMemoryLimit {
+    /// Ends the limit now, and says whether that worked; dropping the guard cannot say it.
+    ///
+    /// # Errors
+    /// When the system refuses the limit that should be in force again, because the hard limit was
+    /// lowered below it meanwhile.
+    pub fn restore(self) -> io::Result<()> {
+        let ended = end(self.id);
+        mem::forget(self);
+        ended
+    }
+}
+
+impl Drop for CpuMemoryLimit {
+    fn drop(&mut self) {
+        // Nobody is there to hear of a failure; who wants to know calls `restore`.
+        let _ = end(self.id);
+    }
+}
+
+/// Takes the limit `id` out, and puts the one in force again that is the newest without it.
+fn end(id: u64) -> io::Result<()> {
+    let mut limits = limits();
+    let newest = limits.living.last().is_some_and(|limit| limit.id == id);
+    limits.living.retain(|limit| limit.id != id);
+    if newest {
+        let bytes = limits.living.last().map_or(limits.before, |limit| Some(limit.bytes));
+        rlimit::set_soft(bytes)?;
+    }
+    Ok(())
+}
+
+/// Held while the limit of the process is changed, so that it always is the newest's.
+fn limits() -> MutexGuard<'static, Limits> {
+    static LIMITS: Mutex<Limits> = Mutex::new(Limits { next_id: 0, before: None, living: Vec::new() });
+    LIMITS.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn invalid(text: String) -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidInput, text)
+}
+
+#[cfg(all(unix, not(target_os = "openbsd")))]
+mod rlimit {
+    use std::io;
+
+    use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+
+    pub(super) fn soft() -> Option<u64> {
+        getrlimit(Resource::As).current
+    }
+
+    /// Sets the soft limit, `None` for none, and returns the one before.
+    pub(super) fn set_soft(bytes: Option<u64>) -> io::Result<Option<u64>> {
+        let Rlimit { current, maximum } = getrlimit(Resource::As);
+        if let Some(hard) = maximum.filter(|hard| bytes.is_none_or(|bytes| bytes > *hard)) {
+            let wanted = bytes.map_or("no limit".to_owned(), |bytes| format!("{bytes} bytes"));
+            return Err(super::invalid(format!(
+                "cannot limit memory to {wanted}: the hard limit is {hard} bytes"
+            )));
+        }
+        setrlimit(Resource::As, Rlimit { current: bytes, maximum })?;
+        Ok(current)
+    }
+}
+
+#[cfg(not(all(unix, not(target_os = "openbsd"))))]
+mod rlimit {
+    use std::io;
+
+    pub(super) fn soft() -> Option<u64> {
+        None
+    }
+
+    pub(super) fn set_soft(_: Option<u64>) -> io::Result<Option<u64>> {
+        Err(io::Error::new(io::ErrorKind::Unsupported, "this system cannot limit the memory of a process"))
+    }
+}

@@ -1,0 +1,234 @@
+//! One call: the machine, connected to the size cache, the memory source and the observers.
+
+use std::ops::Range;
+use std::time::{Duration, Instant};
+
+use super::attempt;
+use super::machine::{Extent, Known, Machine, Retryable, Verdict};
+use super::sizes::{SizeOptions, Sizes};
+use super::tally::Tally;
+use crate::cache::{Key, Origin, Place, Remembered, SizeCache};
+use crate::classify::{Class, Failure};
+use crate::memory::{Host, MemorySource, Reading};
+use crate::observe::{EventKind, Name, Observer, Watch};
+use crate::policy::Policy;
+use crate::switches::Switches;
+
+/// The options of a call that need no type of their own.
+#[derive(Clone, Debug)]
+pub(crate) struct Options<'a> {
+    pub(crate) sizes: SizeOptions,
+    pub(crate) max_attempts: usize,
+    pub(crate) deadline: Option<Duration>,
+    pub(crate) user: u64,
+    pub(crate) device: Option<&'a dyn MemorySource>,
+    pub(crate) observer: Option<&'a dyn Observer>,
+}
+
+impl Default for Options<'_> {
+    fn default() -> Self {
+        Self {
+            sizes: SizeOptions::default(),
+            max_attempts: usize::MAX,
+            deadline: None,
+            user: 0,
+            device: None,
+            observer: None,
+        }
+    }
+}
+
+/// One call from its first attempt to its report.
+///
+/// What was learned is remembered when the call is dropped, so also when the body fails otherwise,
+/// panics, or the future is dropped while it waits.
+pub(crate) struct Call<'a, P: Policy> {
+    machine: Machine,
+    policy: P,
+    memory: Memory<'a>,
+    deadline: Option<Instant>,
+    watch: Option<Box<Watch<'a>>>,
+    tally: Tally,
+    switches: Switches,
+}
+
+/// Where sizes are remembered, and what memory they are about.
+struct Memory<'a> {
+    cache: &'a dyn SizeCache,
+    key: Key,
+    origin: Origin,
+    device: Option<&'a dyn MemorySource>,
+    user: u64,
+    /// The last reading after a failure.
+    now: Option<Reading>,
+}
+
+impl<'a, P: Policy> Call<'a, P> {
+    #[inline]
+    pub(crate) fn new(
+        cache: &'a dyn SizeCache,
+        policy: P,
+        options: &Options<'a>,
+        name: Name,
+        (origin, extent): (Origin, Extent),
+    ) -> Self {
+        attempt::install_hook();
+        let sizes = Sizes::new(&options.sizes);
+        assert!(options.max_attempts > 0, "max_attempts 0: must be at least 1");
+        let switches = Switches::load();
+        let mut machine = Machine::new(extent, sizes, options.max_attempts);
+        let place = Place { origin, name: &name, user: options.user, device: options.device };
+        let key = cache.key(&place);
+        let recalled = if switches.disable() { None } else { cache.recall(&key, &place) };
+        if let Some(Remembered { settled, bounds, .. }) = recalled {
+            machine.start_from(Known { settled: Some(settled), bounds }, &policy);
+        }
+        let watch = Watch::new(&name, options.observer, switches);
+        let tally = Tally::new(name, extent, machine.step(), recalled.map(|known| known.settled));
+        let memory = Memory { cache, key, origin, device: options.device, user: options.user, now: None };
+        let deadline = options.deadline.map(|limit| Instant::now() + limit);
+        let mut call = Self { machine, policy, memory, deadline, watch, tally, switches };
+        call.tell_started(sizes.cap);
+        call
+    }
+
+    fn tell_started(&mut self, initial: usize) {
+        let (start, length, remembered) = (self.machine.step(), self.tally.length(), self.tally.remembered());
+        self.tell(|| EventKind::Started { initial, start, length, remembered });
+    }
+
+    #[inline]
+    pub(crate) fn is_done(&self) -> bool {
+        self.machine.is_done()
+    }
+
+    /// Begins an attempt: the items to work on, and what would be retried.
+    #[inline]
+    pub(crate) fn begin(&mut self) -> (Range<usize>, Retryable) {
+        let piece = self.machine.piece();
+        let retryable = self.retryable();
+        if self.watch.is_some() || self.deadline.is_some() || self.tally.has_failed() {
+            self.tally.start_clock();
+            let Range { start, end } = piece.clone();
+            self.tell(|| EventKind::Attempt { start, end });
+        }
+        (piece, retryable)
+    }
+
+    #[inline]
+    fn retryable(&self) -> Retryable {
+        if self.switches.disable() || self.is_late() { Retryable::NOTHING } else { self.machine.retryable() }
+    }
+
+    #[inline]
+    fn is_late(&self) -> bool {
+        self.deadline.is_some_and(|deadline| Instant::now() >= deadline)
+    }
+
+    /// The attempt succeeded.
+    #[inline]
+    pub(crate) fn succeeded(&mut self) {
+        let piece = self.machine.piece();
+        let step = self.machine.step();
+        self.tally.succeeded(step, piece.len());
+        if self.watch.is_some() {
+            let (Range { start, end }, elapsed) = (piece, self.tally.elapsed().unwrap_or_default());
+            self.tell(|| EventKind::Succeeded { start, end, elapsed });
+        }
+        if let Some(to) = self.machine.succeeded(&self.policy) {
+            self.tally.step_changed();
+            self.tell(|| EventKind::Probe { from: step, to });
+        }
+    }
+
+    /// The attempt failed: says whether to try again. The failed values are still there, because
+    /// a failure that is not tried again goes through unchanged.
+    #[cold]
+    pub(crate) fn failed(&mut self, retryable: Retryable, failure: &Failure) -> bool {
+        let elapsed = self.tally.elapsed();
+        let (piece, step) = (self.machine.piece(), self.machine.step());
+        self.tally.failed(step, failure.class, elapsed);
+        let verdict = self.judge(retryable, failure);
+        let free_bytes = self.memory.now.map(|now| now.free_bytes);
+        self.tell(|| EventKind::Failed {
+            start: piece.start,
+            end: piece.end,
+            class: failure.class,
+            requested_bytes: failure.requested_bytes,
+            free_bytes,
+            message: &failure.message,
+            elapsed,
+        });
+        self.tally.judged(verdict);
+        let size = piece.len();
+        self.tell(|| match verdict {
+            Verdict::Again => EventKind::Again { size },
+            Verdict::Shrink(to) => EventKind::Shrink { from: size, to },
+            Verdict::GiveUp(reason) => EventKind::GaveUp { size, reason },
+        });
+        !matches!(verdict, Verdict::GiveUp(_))
+    }
+
+    fn judge(&mut self, retryable: Retryable, failure: &Failure) -> Verdict {
+        let memory_matters = matches!(failure.class, Class::OutOfMemory | Class::Transient);
+        if memory_matters && self.switches.disable() {
+            return Verdict::GiveUp("TOMA_DISABLE is set");
+        }
+        if memory_matters && (self.is_late() || retryable == Retryable::NOTHING && self.deadline.is_some()) {
+            self.machine.give_up();
+            return Verdict::GiveUp("the deadline has passed");
+        }
+        self.memory.now = if memory_matters { self.memory.read() } else { None };
+        self.machine.failed(&self.policy, failure, self.memory.now)
+    }
+
+    /// Gives the device's cached memory back; runs after the failed values are gone and undone.
+    pub(crate) fn release(&mut self) {
+        if let Some(device) = self.memory.device {
+            device.release_cached_memory();
+        }
+    }
+
+    #[inline]
+    fn tell<'e>(&mut self, kind: impl FnOnce() -> EventKind<'e>) {
+        if let Some(watch) = &mut self.watch {
+            watch.tell(kind());
+        }
+    }
+}
+
+impl Memory<'_> {
+    fn read(&self) -> Option<Reading> {
+        self.device.unwrap_or(Host::shared()).read().ok()
+    }
+}
+
+impl<P: Policy> Call<'_, P> {
+    #[cold]
+    fn remember(&mut self, size: usize) {
+        let place = Place {
+            origin: self.memory.origin,
+            name: self.tally.name(),
+            user: self.memory.user,
+            device: self.memory.device,
+        };
+        let free_bytes = self.memory.now.map(|now| now.free_bytes);
+        let bounds = self.machine.bounds();
+        let learned = Remembered { bounds, free_bytes, ..Remembered::new(size) };
+        self.memory.cache.remember(&self.memory.key, &place, learned);
+        self.tell(|| EventKind::Settled { size });
+    }
+}
+
+impl<P: Policy> Drop for Call<'_, P> {
+    #[inline]
+    fn drop(&mut self) {
+        let settled = self.machine.settled();
+        if let Some(size) = settled {
+            self.remember(size);
+        }
+        let (attempts, out_of_memory) = self.tally.counts();
+        self.tell(|| EventKind::Finished { attempts, out_of_memory });
+        self.tally.report(settled);
+    }
+}

@@ -1,0 +1,108 @@
+//! The drivers: attempts at one piece until it is done or the failure goes through.
+
+use std::future::Future;
+use std::ops::Range;
+
+use super::attempt::{self, Payload};
+use super::call::Call;
+use super::machine::Retryable;
+use crate::classify::classify_panic;
+
+use crate::outcome::Judge;
+use crate::policy::Policy;
+
+/// A body, and what undoes a failed attempt of it.
+pub(crate) trait Work<R> {
+    fn run(&mut self, piece: Range<usize>) -> R;
+    fn undo(&mut self, failed: Range<usize>);
+}
+
+/// Runs attempts at the next piece until one succeeds or its failure goes through.
+#[inline]
+pub(crate) fn drive<R, M>(
+    call: &mut Call<'_, impl Policy>,
+    judge: &impl Judge<R, M>,
+    work: &mut impl Work<R>,
+) -> Done<R> {
+    loop {
+        let (piece, retryable) = call.begin();
+        let result = attempt(retryable, &piece, || work.run(piece.clone()));
+        match settle(call, retryable, result, judge) {
+            Turn::Done(done) => return done,
+            Turn::Retry => {
+                work.undo(piece);
+                call.release();
+            }
+        }
+    }
+}
+
+/// How the attempts at a piece ended.
+pub(crate) enum Done<R> {
+    Succeeded(R),
+    /// The error to pass on. Panics never come back.
+    Failed(R),
+}
+
+/// What to do after an attempt.
+pub(crate) enum Turn<R> {
+    Done(Done<R>),
+    /// The failed values are dropped: undo, release, try again.
+    Retry,
+}
+
+/// Judges what an attempt came to; a panic that is not tried again continues here.
+#[inline]
+pub(crate) fn settle<R, M>(
+    call: &mut Call<'_, impl Policy>,
+    retryable: Retryable,
+    result: Result<R, Payload>,
+    judge: &impl Judge<R, M>,
+) -> Turn<R> {
+    match result {
+        Ok(outcome) => match judge.failure(&outcome) {
+            None => {
+                call.succeeded();
+                Turn::Done(Done::Succeeded(outcome))
+            }
+            Some(failure) if call.failed(retryable, &failure) => Turn::Retry,
+            Some(_) => Turn::Done(Done::Failed(outcome)),
+        },
+        Err(payload) => retry_panic(call, retryable, payload),
+    }
+}
+
+#[cold]
+fn retry_panic<R>(call: &mut Call<'_, impl Policy>, retryable: Retryable, payload: Payload) -> Turn<R> {
+    let failure = classify_panic(payload.as_ref());
+    if !call.failed(retryable, &failure) {
+        attempt::pass_on(payload);
+    }
+    attempt::forget_silenced();
+    Turn::Retry
+}
+
+/// One attempt; with the feature `testing`, failures may be injected where a retry is possible.
+#[inline]
+fn attempt<R>(retryable: Retryable, piece: &Range<usize>, body: impl FnOnce() -> R) -> Result<R, Payload> {
+    #[cfg(feature = "testing")]
+    if let Some(injected) = inject::ask(retryable, piece.len()) {
+        return attempt::attempt(retryable, || injected.around(body));
+    }
+    let _ = piece;
+    attempt::attempt(retryable, body)
+}
+
+/// The same for an async body.
+pub(crate) async fn attempt_async<F: Future>(
+    retryable: Retryable,
+    piece: Range<usize>,
+    body: F,
+) -> Result<F::Output, Payload> {
+    #[cfg(feature = "testing")]
+    if let Some(injected) = inject::ask(retryable, piece.len()) {
+        return attempt::attempt_async(retryable, injected.around_async(body)).await;
+    }
+    let _ = piece;
+    attempt::attempt_async(retryable, body).await
+}

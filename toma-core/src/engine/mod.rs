@@ -1,0 +1,20 @@
+//! The engine: one loop for every form.
+//!
+//! ```text
+//! options ──> Sizes ──> Machine <── Policy          what to try next, and what came back (pure)
+//!                          │
+//! cache, device, ──────> Call                       one call: machine + size cache + events
+//! observer                 │
+//! body ─────────────> drive / end                   attempt, classify, clean up, again
+//! ```
+//!
+//! [`Machine`](machine::Machine) decides and never runs anything; [`Call`](call::Call) connects it
+//! to the size cache, the memory source and the observers; [`drive`] runs attempts until a piece is
+//! done. The asynchronous driver differs only in who awaits.
+
+pub(crate) mod attempt;
+pub(crate) mod call;
+pub(crate) mod drive;
+pub(crate) mod machine;
+pub(crate) mod sizes;
+mod tally;

@@ -1,0 +1,117 @@
+//! The sizes a call may use: validated once, then rounded and bounded in one place.
+
+/// The size options of one call, as the user gave them.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct SizeOptions {
+    pub(crate) initial: Option<usize>,
+    pub(crate) min: usize,
+    pub(crate) max: Option<usize>,
+    pub(crate) multiple_of: usize,
+}
+
+impl Default for SizeOptions {
+    fn default() -> Self {
+        Self { initial: None, min: 1, max: None, multiple_of: 1 }
+    }
+}
+
+/// The sizes a call may use: multiples of `multiple_of` from `floor` to `cap`.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Sizes {
+    pub(crate) floor: usize,
+    pub(crate) cap: usize,
+    pub(crate) multiple_of: usize,
+}
+
+impl Sizes {
+    /// Checks the options.
+    ///
+    /// Panics with the names and values, because a mistake here has no place in the body's own
+    /// error type.
+    pub(crate) fn new(options: &SizeOptions) -> Self {
+        let &SizeOptions { initial, min, max, multiple_of } = options;
+        check_positive(options);
+        for (name, limit) in [("initial", initial), ("max", max)] {
+            assert!(
+                limit.is_none_or(|limit| min <= limit),
+                "min {min}: must be at most {name} {}",
+                show(limit)
+            );
+        }
+        let floor = min.max(multiple_of).checked_next_multiple_of(multiple_of).unwrap_or(usize::MAX);
+        for (name, limit) in [("initial", initial), ("max", max)] {
+            assert!(
+                limit.is_none_or(|limit| floor <= limit),
+                "{name} {}: must be at least the floor {floor} (min {min}, multiple_of {multiple_of})",
+                show(limit)
+            );
+        }
+        let largest = initial.unwrap_or(usize::MAX).min(max.unwrap_or(usize::MAX));
+        Self { floor, cap: largest / multiple_of * multiple_of, multiple_of }
+    }
+
+    /// `size` rounded down to a multiple and kept between floor and cap.
+    #[inline]
+    pub(crate) fn fit(&self, size: usize) -> usize {
+        // Division is the one slow instruction of the success path, and almost nobody needs it.
+        let rounded = if self.multiple_of == 1 { size } else { size / self.multiple_of * self.multiple_of };
+        rounded.min(self.cap).max(self.floor)
+    }
+
+    /// Whether a failure at `size` leaves anything smaller to try.
+    #[inline]
+    pub(crate) fn can_shrink(&self, size: usize) -> bool {
+        self.floor < size
+    }
+}
+
+fn check_positive(options: &SizeOptions) {
+    let given = [
+        ("initial", options.initial.unwrap_or(1)),
+        ("min", options.min),
+        ("max", options.max.unwrap_or(1)),
+        ("multiple_of", options.multiple_of),
+    ];
+    for (name, value) in given {
+        assert!(value > 0, "{name} {value}: must be at least 1");
+    }
+}
+
+fn show(limit: Option<usize>) -> usize {
+    limit.unwrap_or(usize::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{SizeOptions, Sizes};
+
+    fn sizes(initial: usize, min: usize, max: usize, multiple_of: usize) -> Sizes {
+        Sizes::new(&SizeOptions { initial: Some(initial), min, max: Some(max), multiple_of })
+    }
+
+    #[test]
+    fn floor_and_cap_are_multiples() {
+        let sizes = sizes(100, 10, 90, 8);
+        assert_eq!((sizes.floor, sizes.cap), (16, 88));
+        assert_eq!([3, 17, 64, 1000].map(|size| sizes.fit(size)), [16, 16, 64, 88]);
+    }
+
+    #[test]
+    fn every_mistake_names_itself() {
+        let message = |initial, min, max, multiple_of| {
+            let panic = std::panic::catch_unwind(|| sizes(initial, min, max, multiple_of)).unwrap_err();
+            panic.downcast::<String>().map_or_else(|_| String::new(), |text| *text)
+        };
+        assert_eq!(message(0, 1, 8, 1), "initial 0: must be at least 1");
+        assert_eq!(message(8, 0, 8, 1), "min 0: must be at least 1");
+        assert_eq!(message(8, 1, 0, 1), "max 0: must be at least 1");
+        assert_eq!(message(8, 1, 8, 0), "multiple_of 0: must be at least 1");
+        assert_eq!(message(4, 8, 16, 1), "min 8: must be at most initial 4");
+        assert_eq!(message(16, 8, 4, 1), "min 8: must be at most max 4");
+        assert_eq!(message(4, 1, 16, 8), "initial 4: must be at least the floor 8 (min 1, multiple_of 8)");
+        assert_eq!(
+            message(usize::MAX, usize::MAX, usize::MAX, 2),
+            format!("initial {0}: must be at least the floor {0} (min {0}, multiple_of 2)", usize::MAX)
+        );
+    }
+}

@@ -1,0 +1,155 @@
+//! Inline forms: a closure, run piece by piece with sizes that adapt to the memory there is.
+//!
+//! | form | the body gets | and returns |
+//! |---|---|---|
+//! | [`batch`] | a batch size | anything; it is returned |
+//! | [`range`] | `start, end` | `()` or `Result<(), E>` |
+//! | [`chunked`] | a chunk, `start, end` | `()` or `Result<(), E>` |
+//! | [`map`] | `start, end` | a value, collected in order |
+//! | [`fold`] | the value so far, `start, end` | the next value |
+//!
+//! These use the default cache and options; [`with`] makes everything selectable.
+//!
+//! The body may run more than once for the same items: an attempt that runs out of memory is
+//! dropped and made again with a smaller step. Write results to their place (`out[start..end]`)
+//! rather than appending them, or undo what a failed attempt did with
+//! [`before_retry`](With::before_retry).
+//!
+//! # Panics
+//! All forms panic when a size is 0, or when a range ends before it starts, with the names and
+//! values. What the body itself panics with goes through unchanged, unless it says that memory ran
+//! out and a smaller size is left to try.
+
+#![expect(clippy::inline_always, reason = "the number of our own frames must not depend on the optimizer")]
+
+mod forms;
+mod size;
+mod with;
+
+use std::ops::Range;
+use std::panic::Location;
+
+pub use forms::Undo;
+pub(crate) use forms::{run_all, run_batch};
+pub use size::Size;
+pub(crate) use size::length;
+pub use with::With;
+
+use crate::cache::{DefaultCache, SizeCache};
+use crate::chunk::{Chunk, Chunked};
+use crate::outcome::{Auto, Completes, Judge, Outcome};
+use crate::policy::Halve;
+
+/// Starts an inline form whose cache and options are chosen.
+///
+/// ```
+/// use toma_core::{cache::GlobalCache, execute, policy::Bisect};
+///
+/// let mut done = 0;
+/// execute::with::<GlobalCache>().policy(Bisect::default()).multiple_of(8).range(0..100, 32, |start, end| {
+///     done += end - start;
+/// });
+/// assert_eq!(done, 100);
+/// ```
+pub fn with<C: SizeCache + 'static>() -> With<'static, Halve, Auto, ()> {
+    With::new(C::shared())
+}
+
+/// Runs `body` with a batch size of `initial` items, or less when memory runs out, and returns what
+/// it returns.
+///
+/// ```
+/// let sum = toma_core::execute::batch(512, |batch_size| (0..batch_size).sum::<usize>());
+/// assert_eq!(sum, 512 * 511 / 2);
+/// ```
+#[track_caller]
+#[inline(always)]
+pub fn batch<R, M>(initial: usize, body: impl FnMut(usize) -> R) -> R
+where
+    Auto: Judge<R, M>,
+{
+    with::<DefaultCache>().initial(initial).batch_at(Location::caller(), body)
+}
+
+/// Runs `body` on consecutive pieces of `range`, of at most `initial` items each.
+///
+/// ```
+/// let mut squares = vec![0; 10];
+/// toma_core::execute::range(0..10, 4, |start, end| {
+///     for i in start..end {
+///         squares[i] = i * i;
+///     }
+/// });
+/// assert_eq!(squares[9], 81);
+/// ```
+#[track_caller]
+#[inline(always)]
+pub fn range<R, M>(range: Range<usize>, initial: usize, body: impl FnMut(usize, usize) -> R) -> R
+where
+    R: Completes,
+    Auto: Judge<R, M>,
+{
+    with::<DefaultCache>().initial(initial).range_at(Location::caller(), (range.start, range.end), body)
+}
+
+/// Runs `body` on consecutive chunks of `data`, of at most `initial` items each; `start` and `end`
+/// are the chunk's place in the whole.
+///
+/// ```
+/// let mut data = [1.0; 10];
+/// toma_core::execute::chunked(&mut data[..], 4, |chunk, _start, _end| chunk.fill(2.0));
+/// assert_eq!(data, [2.0; 10]);
+/// ```
+#[track_caller]
+#[inline(always)]
+pub fn chunked<D, R, M>(data: D, initial: usize, body: impl FnMut(Chunk<'_, D>, usize, usize) -> R) -> R
+where
+    D: Chunked,
+    R: Completes,
+    Auto: Judge<R, M>,
+{
+    with::<DefaultCache>().initial(initial).chunked_at(Location::caller(), data, body)
+}
+
+/// Collects what `body` returns for consecutive pieces of `range`, in order, each piece once.
+///
+/// ```
+/// let sizes = toma_core::execute::map(0..10, 4, |start, end| end - start);
+/// assert_eq!(sizes, [4, 4, 2]);
+/// ```
+#[track_caller]
+#[inline(always)]
+pub fn map<R, S, M>(
+    range: Range<usize>,
+    initial: usize,
+    body: impl FnMut(usize, usize) -> R,
+) -> R::Of<Vec<R::Value>>
+where
+    R: Outcome<S>,
+    Auto: Judge<R, M>,
+{
+    with::<DefaultCache>().initial(initial).map_at(Location::caller(), range, body)
+}
+
+/// Reduces consecutive pieces of `range`: the body gets the value so far and returns the next.
+///
+/// The value so far is borrowed, so a failed attempt cannot have changed it.
+///
+/// ```
+/// let sum = toma_core::execute::fold(0..10, 4, 0, |sum, start, end| sum + (start..end).sum::<usize>());
+/// assert_eq!(sum, 45);
+/// ```
+#[track_caller]
+#[inline(always)]
+pub fn fold<R, S, M>(
+    range: Range<usize>,
+    initial: usize,
+    init: R::Value,
+    body: impl FnMut(&R::Value, usize, usize) -> R,
+) -> R::Of<R::Value>
+where
+    R: Outcome<S>,
+    Auto: Judge<R, M>,
+{
+    with::<DefaultCache>().initial(initial).fold_at(Location::caller(), range, init, body)
+}

@@ -1,0 +1,173 @@
+use std::borrow::Cow;
+use std::fmt;
+use std::hash::Hash;
+use std::ops::Range;
+use std::time::Duration;
+
+use crate::cache::{Site, SizeCache, hash_of};
+use crate::engine::call::Options;
+use crate::memory::MemorySource;
+use crate::observe::Observer;
+use crate::outcome::{Auto, Classified};
+use crate::policy::{Halve, Policy};
+
+/// An inline form with its cache and options, made by [`with`](super::with); ends with one of
+/// [`batch`](Self::batch), [`range`](Self::range), [`chunked`](Self::chunked), [`map`](Self::map)
+/// and [`fold`](Self::fold).
+///
+/// Sizes are in items. The sizes used are multiples of `multiple_of` between the floor, the larger
+/// of `min` and `multiple_of`, and `initial` or `max`; only a last piece may be smaller.
+#[must_use = "nothing runs until a form such as `range` is called"]
+#[derive(Clone)]
+pub struct With<'a, P, K, B> {
+    pub(crate) cache: &'a dyn SizeCache,
+    pub(crate) site: Option<&'static Site>,
+    pub(crate) name: Option<Cow<'static, str>>,
+    pub(crate) dim: isize,
+    pub(crate) options: Options<'a>,
+    pub(crate) policy: P,
+    pub(crate) judge: K,
+    pub(crate) undo: B,
+}
+
+impl<'a> With<'a, Halve, Auto, ()> {
+    #[inline]
+    pub(crate) fn new(cache: &'a dyn SizeCache) -> Self {
+        Self {
+            cache,
+            site: None,
+            name: None,
+            dim: 0,
+            options: Options::default(),
+            policy: Halve,
+            judge: Auto,
+            undo: (),
+        }
+    }
+}
+
+impl<'a, P, K, B> With<'a, P, K, B> {
+    /// Uses this cache instead of the one chosen by type.
+    pub fn cache(self, cache: &'a dyn SizeCache) -> Self {
+        Self { cache, ..self }
+    }
+
+    /// Never uses a size under `min`, except for a last piece that is smaller.
+    pub fn min(mut self, min: usize) -> Self {
+        self.options.sizes.min = min;
+        self
+    }
+
+    /// Never uses a size over `max`.
+    pub fn max(mut self, max: usize) -> Self {
+        self.options.sizes.max = Some(max);
+        self
+    }
+
+    /// Uses multiples of `multiple_of` only, except for a last piece.
+    pub fn multiple_of(mut self, multiple_of: usize) -> Self {
+        self.options.sizes.multiple_of = multiple_of;
+        self
+    }
+
+    /// Makes at most `max_attempts` attempts at one piece.
+    pub fn max_attempts(mut self, max_attempts: usize) -> Self {
+        self.options.max_attempts = max_attempts;
+        self
+    }
+
+    /// Starts no retry once this time has passed since the call began; a failure after it goes
+    /// through.
+    pub fn deadline(mut self, deadline: Duration) -> Self {
+        self.options.deadline = Some(deadline);
+        self
+    }
+
+    /// Keeps what calls with different keys learn apart, for instance by image size.
+    pub fn key(mut self, key: impl Hash) -> Self {
+        self.options.user = hash_of(key);
+        self
+    }
+
+    /// Cuts along this axis; negative counts from the last. Only `chunked` has an axis.
+    pub fn dim(self, dim: isize) -> Self {
+        Self { dim, ..self }
+    }
+
+    /// The memory the work allocates from; the host's unless given.
+    pub fn device(mut self, device: &'a dyn MemorySource) -> Self {
+        self.options.device = Some(device);
+        self
+    }
+
+    /// Sees every event of the call.
+    pub fn observer(mut self, observer: &'a dyn Observer) -> Self {
+        self.options.observer = Some(observer);
+        self
+    }
+
+    /// The name in events, reports and cache entries.
+    pub fn name(self, name: impl Into<Cow<'static, str>>) -> Self {
+        Self { name: Some(name.into()), ..self }
+    }
+
+    /// Decides sizes by `policy` instead of [`Halve`].
+    pub fn policy<Q: Policy>(self, policy: Q) -> With<'a, Q, K, B> {
+        let Self { cache, site, name, dim, options, policy: _, judge, undo } = self;
+        With { cache, site, name, dim, options, policy, judge, undo }
+    }
+
+    /// Runs `undo` with the failed piece before each retry, to take back what the failed attempt
+    /// did to borrowed state. It runs after the failed attempt's values are dropped.
+    ///
+    /// The body and `undo` are two closures: share state that both change in a `RefCell` or `Cell`.
+    ///
+    /// ```
+    /// use std::cell::RefCell;
+    /// use toma_core::{cache::NoCache, classify::OutOfMemory, execute};
+    ///
+    /// let rows = RefCell::new(Vec::new());
+    /// execute::with::<NoCache>().before_retry(|failed| rows.borrow_mut().truncate(failed.start)).range(
+    ///     0..8,
+    ///     8,
+    ///     |start, end| {
+    ///         rows.borrow_mut().extend(start..end);
+    ///         if end - start > 2 { Err(OutOfMemory::new(None)) } else { Ok(()) }
+    ///     },
+    /// )?;
+    /// assert_eq!(*rows.borrow(), [0, 1, 2, 3, 4, 5, 6, 7]);
+    /// # Ok::<(), OutOfMemory>(())
+    /// ```
+    pub fn before_retry<U: FnMut(Range<usize>)>(self, undo: U) -> With<'a, P, K, U> {
+        let Self { cache, site, name, dim, options, policy, judge, undo: _ } = self;
+        With { cache, site, name, dim, options, policy, judge, undo }
+    }
+
+    /// Classifies the body's errors by `classify`, which takes `&E` and returns a
+    /// [`Class`](crate::classify::Class) or a [`Failure`](crate::classify::Failure).
+    ///
+    /// For error types that are no `std::error::Error`, or that know better.
+    pub fn classify<F>(self, classify: F) -> With<'a, P, Classified<F>, B> {
+        self.judge(Classified(classify))
+    }
+
+    /// Judges outcomes by `judge`; the attributes choose it by return type.
+    #[doc(hidden)]
+    pub fn judge<J>(self, judge: J) -> With<'a, P, J, B> {
+        let Self { cache, site, name, dim, options, policy, judge: _, undo } = self;
+        With { cache, site, name, dim, options, policy, judge, undo }
+    }
+}
+
+impl<P: fmt::Debug, K, B> fmt::Debug for With<'_, P, K, B> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { cache, name, dim, options, policy, .. } = self;
+        f.debug_struct("With")
+            .field("cache", cache)
+            .field("name", name)
+            .field("dim", dim)
+            .field("options", options)
+            .field("policy", policy)
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,187 @@
+//! Memory limits of the control groups this process is in.
+//!
+//! `/proc/self/cgroup` says in which group of each hierarchy the process is, and
+//! `/proc/self/mountinfo` says where in the file system a hierarchy can be seen, and from which of
+//! its groups on: in a container that is often the container's own group, whose path as told by
+//! `/proc/self/cgroup` then does not exist below the mount. A limit on any group from the process's
+//! own up to the topmost visible one holds for the process. Version 1 (its `memory` hierarchy) and
+//! version 2 may both be mounted; only one of them has the memory files, but which one is found out
+//! by looking for the files.
+
+use std::io;
+use std::path::{Component, Path, PathBuf};
+
+use super::Reading;
+use super::page::Page;
+
+/// One control group whose files may hold a memory limit.
+#[derive(Debug)]
+pub(super) struct Group {
+    version: &'static Version,
+    limit: PathBuf,
+    usage: PathBuf,
+    stat: PathBuf,
+}
+
+/// What one version of control groups calls its files.
+#[derive(Debug)]
+struct Version {
+    file_system: &'static str,
+    limit: &'static str,
+    usage: &'static str,
+    reclaimable: &'static str,
+}
+
+/// The group of a process in one hierarchy: a line `id:controllers:path`.
+struct Member<'a> {
+    id: &'a str,
+    controllers: &'a str,
+    path: &'a str,
+}
+
+/// Where groups of a hierarchy can be seen: those below the group `root` of it, at `point`.
+struct Mount<'a> {
+    root: &'a str,
+    point: PathBuf,
+    file_system: &'a str,
+    options: &'a str,
+}
+
+const V1: Version = Version {
+    file_system: "cgroup",
+    limit: "memory.limit_in_bytes",
+    usage: "memory.usage_in_bytes",
+    reclaimable: "total_inactive_file",
+};
+
+const V2: Version = Version {
+    file_system: "cgroup2",
+    limit: "memory.max",
+    usage: "memory.current",
+    reclaimable: "inactive_file",
+};
+
+/// Version 1 says "no limit" with the largest number of whole pages below 2^63 bytes, and page
+/// sizes differ.
+const NO_LIMIT: u64 = 1 << 62;
+
+/// The groups that hold for a process whose `/proc/self/cgroup` says `membership`.
+///
+/// The mounts come from the file `mountinfo`; their places are taken below `root`.
+///
+/// # Errors
+/// When one of the two files is malformed or `mountinfo` cannot be read.
+pub(super) fn groups(membership: &Page<'_>, mountinfo: &Path, root: &Path) -> io::Result<Vec<Group>> {
+    let mut members = membership.parse_lines(Member::parse)?;
+    members.retain(|member| member.version().is_some());
+    if members.is_empty() {
+        return Ok(Vec::new());
+    }
+    let mut buffer = Vec::new();
+    let expected = "lines of mounts, each with ` - ` and a file system";
+    let page = Page::must_read(mountinfo, expected, &mut buffer)?;
+    let mounts = page.parse_lines(Mount::parse)?;
+    Ok(members.iter().flat_map(|member| member.groups(&mounts, root)).collect())
+}
+
+impl<'a> Member<'a> {
+    fn parse(line: &'a str) -> Option<Self> {
+        let mut parts = line.splitn(3, ':');
+        Some(Self { id: parts.next()?, controllers: parts.next()?, path: parts.next()? })
+    }
+
+    /// `None` when the hierarchy has nothing to do with memory.
+    fn version(&self) -> Option<&'static Version> {
+        match self.controllers {
+            "" if self.id == "0" => Some(&V2),
+            list => names_memory(list).then_some(&V1),
+        }
+    }
+
+    /// All visible groups of this hierarchy from the process's own up.
+    fn groups(&self, mounts: &[Mount<'_>], root: &Path) -> Vec<Group> {
+        let Some(version) = self.version() else { return Vec::new() };
+        let shown = mounts.iter().filter(|mount| mount.shows(version));
+        // The mount that shows most. One that does not show the process's own group is still good
+        // for its topmost one.
+        let best = shown.min_by_key(|mount| (mount.inside(self.path).is_none(), mount.root.len()));
+        let folders = best.map(|mount| mount.levels(self.path)).unwrap_or_default();
+        folders.iter().map(|folder| Group::new(version, &root.join(folder))).collect()
+    }
+}
+
+impl<'a> Mount<'a> {
+    /// A line such as `31 23 0:28 / /sys/fs/cgroup rw shared:1 - cgroup2 cgroup2 rw`.
+    fn parse(line: &'a str) -> Option<Self> {
+        let (mount, kind) = line.split_once(" - ")?;
+        let (mut mount, mut kind) = (mount.split(' ').skip(3), kind.split(' '));
+        let (root, point) = (mount.next()?, unescaped(mount.next()?));
+        // Without its first slash it can be taken below another root.
+        let point = PathBuf::from(point.trim_start_matches('/'));
+        Some(Self { root, point, file_system: kind.next()?, options: kind.nth(1).unwrap_or_default() })
+    }
+
+    fn shows(&self, version: &Version) -> bool {
+        self.file_system == version.file_system
+            && (version.file_system == V2.file_system || names_memory(self.options))
+    }
+
+    /// `path` as seen from the mount point.
+    fn inside<'p>(&self, path: &'p str) -> Option<&'p Path> {
+        let inside = Path::new(path).strip_prefix(self.root).ok()?;
+        // A path such as `/../other` leads out of the namespace: nothing of it can be seen here.
+        inside.components().all(|part| matches!(part, Component::Normal(_))).then_some(inside)
+    }
+
+    /// The folders of all visible groups from `path` up to the mount point.
+    fn levels(&self, path: &str) -> Vec<PathBuf> {
+        let own = self.inside(path).unwrap_or(Path::new(""));
+        own.ancestors().map(|group| self.point.join(group)).collect()
+    }
+}
+
+impl Group {
+    fn new(version: &'static Version, folder: &Path) -> Self {
+        let [limit, usage, stat] =
+            [version.limit, version.usage, "memory.stat"].map(|file| folder.join(file));
+        Self { version, limit, usage, stat }
+    }
+
+    /// What this group leaves and allows; `None` when it has no limit.
+    pub(super) fn read(&self, buffer: &mut Vec<u8>) -> io::Result<Option<Reading>> {
+        let Some(limit) = self.limit(buffer)? else { return Ok(None) };
+        let bytes = "a number of bytes";
+        let used = Page::must_read(&self.usage, bytes, buffer)?.first_number()?;
+        let statistics = "a line with the bytes of inactive file pages";
+        let reclaimable =
+            Page::must_read(&self.stat, statistics, buffer)?.value_of(self.version.reclaimable)?;
+        Ok(Some(left(limit, used, reclaimable)))
+    }
+
+    fn limit(&self, buffer: &mut Vec<u8>) -> io::Result<Option<u64>> {
+        let expected = "a number of bytes or `max`";
+        match Page::read(&self.limit, expected, buffer)? {
+            None => Ok(None),
+            Some(page) if page.text().trim() == "max" => Ok(None),
+            Some(page) => Ok(Some(page.first_number()?).filter(|limit| *limit < NO_LIMIT)),
+        }
+    }
+}
+
+/// What a limit leaves when the kernel can take `reclaimable` of the `used` bytes back at no loss.
+///
+/// The counters are updated at different times, so that more may be reclaimable than used.
+pub(super) fn left(limit: u64, used: u64, reclaimable: u64) -> Reading {
+    Reading::new(limit.saturating_sub(used.saturating_sub(reclaimable)), limit)
+}
+
+fn names_memory(list: &str) -> bool {
+    list.split(',').any(|word| word == "memory")
+}
+
+/// The kernel writes blanks and backslashes of a path as a backslash and three octal digits.
+fn unescaped(path: &str) -> String {
+    let escapes = [("\\040", " "), ("\\011", "\t"), ("\\012", "\n"), ("\\134", "\\")];
+    // The backslash comes last, so that none it leaves behind is read as an escape.
+    escapes.iter().fold(path.to_owned(), |path, (escape, character)| path.replace(escape, character))
+}

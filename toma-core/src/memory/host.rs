@@ -1,0 +1,142 @@
+//! The memory of the host, under every limit this process is held to.
+
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::{LazyLock, Mutex, PoisonError};
+
+use super::cgroup::{self, Group};
+use super::page::Page;
+use super::{MemorySource, Reading, address_space_bytes};
+use crate::cpu_memory;
+
+/// The memory of the host, as far as this process may use it.
+///
+/// Free bytes are the smallest of
+/// - `MemAvailable` of `/proc/meminfo`,
+/// - for each control group (version 1 and 2) from the process's own up to the topmost visible
+///   one: its limit less what is used, not counting file pages that the kernel can take back,
+/// - the soft address-space limit (`RLIMIT_AS`) less the address space in use.
+///
+/// Total bytes are the smallest of `MemTotal` and those limits. Swap counts as no memory.
+///
+/// ```
+/// use toma_core::memory::{Host, MemorySource};
+///
+/// assert_eq!(Host::shared().name(), "host");
+/// # #[cfg(target_os = "linux")]
+/// println!("{} bytes free", Host::shared().read()?.free_bytes);
+/// # Ok::<(), std::io::Error>(())
+/// ```
+#[derive(Debug)]
+pub struct Host {
+    root: PathBuf,
+    meminfo: PathBuf,
+    membership: PathBuf,
+    statm: PathBuf,
+    address_space: AddressSpaceLimit,
+    state: Mutex<State>,
+}
+
+#[derive(Debug)]
+enum AddressSpaceLimit {
+    OfThisProcess,
+    Fixed(Option<u64>),
+}
+
+/// What one reading leaves for the next, so that it need not search again nor allocate.
+#[derive(Debug, Default)]
+struct State {
+    buffer: Vec<u8>,
+    /// The text of `/proc/self/cgroup` for which `groups` were found.
+    membership: Option<String>,
+    groups: Vec<Group>,
+}
+
+impl Host {
+    /// The one for all of the program.
+    pub fn shared() -> &'static Self {
+        static SHARED: LazyLock<Host> =
+            LazyLock::new(|| Host::below("/".into(), AddressSpaceLimit::OfThisProcess));
+        &SHARED
+    }
+
+    /// A host whose files lie below the folder `root` instead of `/`, for tests that need a certain
+    /// memory or certain limits.
+    ///
+    /// `address_space_limit` in bytes stands for the soft `RLIMIT_AS`; `None` is no limit.
+    ///
+    /// ```
+    /// use toma_core::memory::{Host, MemorySource};
+    ///
+    /// # let root = std::env::temp_dir().join(format!("toma-host-{}", std::process::id()));
+    /// std::fs::create_dir_all(root.join("proc"))?;
+    /// std::fs::write(root.join("proc/meminfo"), "MemTotal: 8 kB\nMemAvailable: 2 kB\n")?;
+    /// assert_eq!(Host::at(&root, None).read()?.free_bytes, 2048);
+    /// # std::fs::remove_dir_all(&root)?;
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
+    pub fn at(root: impl Into<PathBuf>, address_space_limit: Option<u64>) -> Self {
+        Self::below(root.into(), AddressSpaceLimit::Fixed(address_space_limit))
+    }
+
+    fn below(root: PathBuf, address_space: AddressSpaceLimit) -> Self {
+        let [meminfo, membership, statm] =
+            ["proc/meminfo", "proc/self/cgroup", "proc/self/statm"].map(|file| root.join(file));
+        Self { root, meminfo, membership, statm, address_space, state: Mutex::default() }
+    }
+
+    /// What the machine as a whole has.
+    fn machine(&self, buffer: &mut Vec<u8>) -> io::Result<Reading> {
+        let expected = "lines `MemTotal:` and `MemAvailable:` with numbers of kB";
+        let page = Page::read(&self.meminfo, expected, buffer)?.ok_or_else(|| no_meminfo(&self.meminfo))?;
+        let bytes = |key| Ok::<_, io::Error>(page.value_of(key)?.saturating_mul(1024));
+        Ok(Reading::new(bytes("MemAvailable")?, bytes("MemTotal")?))
+    }
+
+    /// What the address-space limit leaves; `None` without one.
+    fn address_space(&self, buffer: &mut Vec<u8>) -> io::Result<Option<Reading>> {
+        let limit = match self.address_space {
+            AddressSpaceLimit::OfThisProcess => cpu_memory::soft_limit(),
+            AddressSpaceLimit::Fixed(limit) => limit,
+        };
+        let Some(limit) = limit else { return Ok(None) };
+        Ok(Some(cgroup::left(limit, address_space_bytes(&self.statm, buffer)?, 0)))
+    }
+
+    /// Finds the control groups anew when the process was moved to others, or for the first time.
+    fn find_groups(&self, state: &mut State) -> io::Result<()> {
+        let expected = "lines `id:controllers:path`";
+        let Some(page) = Page::read(&self.membership, expected, &mut state.buffer)? else {
+            (state.membership, state.groups) = (None, Vec::new());
+            return Ok(());
+        };
+        if state.membership.as_deref() != Some(page.text()) {
+            state.groups = cgroup::groups(&page, &self.root.join("proc/self/mountinfo"), &self.root)?;
+            state.membership = Some(page.text().to_owned());
+        }
+        Ok(())
+    }
+}
+
+impl MemorySource for Host {
+    fn name(&self) -> &'static str {
+        "host"
+    }
+
+    fn read(&self) -> io::Result<Reading> {
+        // A panic while it was held leaves the state whole, at worst to be searched for again.
+        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        self.find_groups(&mut state)?;
+        let State { buffer, groups, .. } = &mut *state;
+        let mut reading = self.machine(buffer)?;
+        for group in groups {
+            reading = group.read(buffer)?.map_or(reading, |left| reading.tighter(left));
+        }
+        Ok(self.address_space(buffer)?.map_or(reading, |left| reading.tighter(left)))
+    }
+}
+
+fn no_meminfo(path: &Path) -> io::Error {
+    let text = format!("cannot tell the memory of this host: {} does not exist", path.display());
+    io::Error::new(io::ErrorKind::Unsupported, text)
+}

@@ -1,0 +1,136 @@
+//! Small files of the kernel: read, parsed, and named in errors.
+
+use std::borrow::Cow;
+use std::error::Error;
+use std::fmt;
+use std::fs::File;
+use std::io::{self, Read};
+use std::path::{Path, PathBuf};
+
+/// The text of one file, with what it takes to name the file in an error.
+pub(super) struct Page<'a> {
+    path: &'a Path,
+    expected: &'static str,
+    text: Cow<'a, str>,
+}
+
+/// A file that cannot be read, or holds something else than expected; `cause` says which.
+#[derive(Debug)]
+struct Unusable {
+    path: PathBuf,
+    expected: &'static str,
+    cause: Box<dyn Error + Send + Sync>,
+}
+
+/// What stood in a file instead.
+#[derive(Debug)]
+struct Found(String);
+
+impl<'a> Page<'a> {
+    /// Reads the file at `path` into `buffer`, which is reused so that a later reading allocates
+    /// nothing; `None` when there is no such file.
+    pub(super) fn read(
+        path: &'a Path,
+        expected: &'static str,
+        buffer: &'a mut Vec<u8>,
+    ) -> io::Result<Option<Self>> {
+        buffer.clear();
+        match File::open(path).and_then(|mut file| file.read_to_end(buffer)) {
+            // Paths of other programs' mounts may hold any bytes, and must not spoil the rest.
+            Ok(_) => Ok(Some(Self { path, expected, text: String::from_utf8_lossy(buffer) })),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+            Err(error) => Err(unusable(path, expected, error.kind(), error.into())),
+        }
+    }
+
+    /// The same, when the file has to be there.
+    pub(super) fn must_read(
+        path: &'a Path,
+        expected: &'static str,
+        buffer: &'a mut Vec<u8>,
+    ) -> io::Result<Self> {
+        Self::read(path, expected, buffer)?.ok_or_else(|| {
+            let kind = io::ErrorKind::NotFound;
+            unusable(path, expected, kind, io::Error::from(kind).into())
+        })
+    }
+
+    /// All of it.
+    pub(super) fn text(&self) -> &str {
+        &self.text
+    }
+
+    /// Each line as `parse` understands it.
+    pub(super) fn parse_lines<'l, T>(&'l self, parse: impl Fn(&'l str) -> Option<T>) -> io::Result<Vec<T>> {
+        self.text.lines().map(|line| parse(line).ok_or_else(|| self.malformed(line))).collect()
+    }
+
+    /// The number in the line that begins with `key`.
+    pub(super) fn value_of(&self, key: &str) -> io::Result<u64> {
+        let values = self.text.lines().filter_map(|line| line.strip_prefix(key));
+        // One key may begin another, as `inactive_file` may begin `inactive_file_huge`.
+        let mut words = values.filter(|value| value.starts_with([':', ' ']));
+        self.number(words.next().and_then(|value| value.trim_start_matches(':').split_whitespace().next()))
+    }
+
+    /// The number that is the first word of the file.
+    pub(super) fn first_number(&self) -> io::Result<u64> {
+        self.number(self.text.split_whitespace().next())
+    }
+
+    fn number(&self, word: Option<&str>) -> io::Result<u64> {
+        word.and_then(|word| word.parse().ok()).ok_or_else(|| self.malformed(self.text.trim()))
+    }
+
+    /// The error for content that is not as expected.
+    fn malformed(&self, found: &str) -> io::Error {
+        let excerpt = found.lines().next().unwrap_or_default().chars().take(80).collect();
+        unusable(self.path, self.expected, io::ErrorKind::InvalidData, Found(excerpt).into())
+    }
+}
+
+/// Bytes of address space in use, from a file such as `/proc/self/statm`.
+pub(crate) fn address_space_bytes(statm: &Path, buffer: &mut Vec<u8>) -> io::Result<u64> {
+    let expected = "the number of pages of address space in use as the first word";
+    let pages = Page::must_read(statm, expected, buffer)?.first_number()?;
+    Ok(pages.saturating_mul(page_bytes()))
+}
+
+#[cfg(unix)]
+fn page_bytes() -> u64 {
+    rustix::param::page_size() as u64
+}
+
+#[cfg(not(unix))]
+fn page_bytes() -> u64 {
+    4096
+}
+
+fn unusable(
+    path: &Path,
+    expected: &'static str,
+    kind: io::ErrorKind,
+    cause: Box<dyn Error + Send + Sync>,
+) -> io::Error {
+    io::Error::new(kind, Unusable { path: path.to_owned(), expected, cause })
+}
+
+impl fmt::Display for Unusable {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "cannot use {}: expected {}", self.path.display(), self.expected)
+    }
+}
+
+impl Error for Unusable {
+    fn source(&self) -> Option<&(dyn Error + 'static)> {
+        Some(&*self.cause)
+    }
+}
+
+impl fmt::Display for Found {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "found {:?}", self.0)
+    }
+}
+
+impl Error for Found {}

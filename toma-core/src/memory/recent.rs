@@ -1,0 +1,90 @@
+//! Readings that may be a little old, for paths that must be fast.
+//!
+//! Each thread remembers its own readings: a place shared between threads would have its cache line
+//! written by one and fetched by all others, and a warm call writes no shared memory.
+
+use std::cell::RefCell;
+use std::time::Duration;
+
+use super::{MemorySource, Reading};
+
+/// What this thread read last of one memory; `None` when it could not be read.
+#[derive(Debug)]
+pub(super) struct Memo {
+    name: String,
+    at: Duration,
+    pub(super) reading: Option<Reading>,
+}
+
+/// The last readings of a thread, one for each memory.
+#[derive(Debug)]
+pub(super) struct Memos(Vec<Memo>);
+
+/// More memories than one thread works with; the search is linear.
+pub(super) const MEMORIES: usize = 8;
+
+thread_local! {
+    static MEMOS: RefCell<Memos> = const { RefCell::new(Memos::new()) };
+}
+
+/// A reading of `source` at most its [`staleness`](MemorySource::staleness) old; `None` when it
+/// cannot be read, which is remembered likewise.
+#[cfg_attr(not(test), expect(dead_code, reason = "for the loops, which come on top of this module"))]
+pub(crate) fn recent(source: &dyn MemorySource) -> Option<Reading> {
+    let staleness = source.staleness();
+    if staleness.is_zero() {
+        return source.read().ok();
+    }
+    let (name, now) = (source.name(), now());
+    // While a thread ends its memos may be gone: then every reading is new.
+    let known = MEMOS.try_with(|memos| memos.borrow().fresh(name, now, staleness).map(|memo| memo.reading));
+    if let Ok(Some(reading)) = known {
+        return reading;
+    }
+    // Nothing is borrowed here, because the source may itself run loops.
+    let reading = source.read().ok();
+    let _ = MEMOS.try_with(|memos| memos.borrow_mut().keep(name, now, reading));
+    reading
+}
+
+impl Memos {
+    pub(super) const fn new() -> Self {
+        Self(Vec::new())
+    }
+
+    /// What was read of the memory `name` less than `staleness` before `now`.
+    pub(super) fn fresh(&self, name: &str, now: Duration, staleness: Duration) -> Option<&Memo> {
+        let fresh = |memo: &&Memo| memo.name == name && now.saturating_sub(memo.at) < staleness;
+        self.0.iter().find(fresh)
+    }
+
+    /// Remembers a reading, in place of the oldest when there are too many.
+    pub(super) fn keep(&mut self, name: &str, at: Duration, reading: Option<Reading>) {
+        if let Some(memo) = self.0.iter_mut().find(|memo| memo.name == name) {
+            (memo.at, memo.reading) = (at, reading);
+            return;
+        }
+        if self.0.len() >= MEMORIES {
+            let oldest = self.0.iter().enumerate().min_by_key(|(_, memo)| memo.at);
+            oldest.map(|(index, _)| index).map(|index| self.0.swap_remove(index));
+        }
+        self.0.push(Memo { name: name.to_owned(), at, reading });
+    }
+}
+
+/// Time since some fixed moment, a few milliseconds coarse: a third of the price of the exact clock.
+#[cfg(any(target_os = "linux", target_os = "android"))]
+fn now() -> Duration {
+    use rustix::time::{ClockId, clock_gettime};
+    let time = clock_gettime(ClockId::MonotonicCoarse);
+    let seconds = u64::try_from(time.tv_sec).unwrap_or_default();
+    Duration::from_secs(seconds) + Duration::from_nanos(u64::try_from(time.tv_nsec).unwrap_or_default())
+}
+
+#[cfg(not(any(target_os = "linux", target_os = "android")))]
+fn now() -> Duration {
+    use std::sync::LazyLock;
+    use std::time::Instant;
+    static START: LazyLock<Instant> = LazyLock::new(Instant::now);
+    START.elapsed()
+}

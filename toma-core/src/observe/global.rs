@@ -1,0 +1,60 @@
+//! Observers of every call of the process.
+
+use std::fmt;
+use std::sync::{Arc, PoisonError, RwLock};
+
+use super::Observer;
+use crate::switches;
+
+type Shared = Arc<dyn Observer + Send>;
+
+static OBSERVERS: RwLock<Vec<Shared>> = RwLock::new(Vec::new());
+
+/// Lets `observer` see every call of the process, until the guard is dropped.
+///
+/// Calls that run already are not seen. One call's observer is given by its `observer` option.
+///
+/// ```
+/// use std::sync::{Arc, atomic::{AtomicUsize, Ordering}};
+/// use toma_core::observe::{Event, everywhere};
+///
+/// let events = Arc::new(AtomicUsize::new(0));
+/// let seen = Arc::clone(&events);
+/// let guard = everywhere(move |_: &Event<'_>| {
+///     seen.fetch_add(1, Ordering::Relaxed);
+/// });
+/// toma_core::execute::range(0..4, 4, |_start, _end| ());
+/// drop(guard);
+/// assert!(events.load(Ordering::Relaxed) >= 3);
+/// ```
+pub fn everywhere(observer: impl Observer + Send + 'static) -> Everywhere {
+    let observer: Shared = Arc::new(observer);
+    let mut observers = OBSERVERS.write().unwrap_or_else(PoisonError::into_inner);
+    observers.push(Arc::clone(&observer));
+    switches::set_observed(true);
+    Everywhere { observer }
+}
+
+/// Ends the observation when dropped.
+#[must_use = "the observation ends when the guard is dropped"]
+pub struct Everywhere {
+    observer: Shared,
+}
+
+impl fmt::Debug for Everywhere {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Everywhere").finish_non_exhaustive()
+    }
+}
+
+impl Drop for Everywhere {
+    fn drop(&mut self) {
+        let mut observers = OBSERVERS.write().unwrap_or_else(PoisonError::into_inner);
+        observers.retain(|other| !Arc::ptr_eq(other, &self.observer));
+        switches::set_observed(!observers.is_empty());
+    }
+}
+
+pub(super) fn observers() -> Vec<Shared> {
+    OBSERVERS.read().unwrap_or_else(PoisonError::into_inner).clone()
+}

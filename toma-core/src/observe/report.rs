@@ -1,0 +1,165 @@
+//! What one call went through, for people.
+
+use std::cell::RefCell;
+use std::fmt;
+use std::time::Duration;
+
+use crate::classify::Class;
+
+/// What one call went through: attempts, failures, the sizes tried, the time lost.
+///
+/// [`last`] gives the report of the last call that ended on this thread; its `Display` is a few
+/// lines for people.
+#[non_exhaustive]
+#[derive(Clone, Debug)]
+pub struct Report {
+    /// The name of the call.
+    pub name: Name,
+    /// Items in the whole call; `None` for a batch.
+    pub length: Option<usize>,
+    /// Items done.
+    pub done: usize,
+    /// The size the first attempt started with.
+    pub start: usize,
+    /// The settled size the size cache knew, if any.
+    pub remembered: Option<usize>,
+    /// Attempts made, failed ones included.
+    pub attempts: usize,
+    /// Attempts that ran out of memory.
+    pub out_of_memory: usize,
+    /// The sizes tried, in order. Empty when nothing failed and the step never changed.
+    pub tried: Vec<Tried>,
+    /// Time spent in failed attempts. The first failed attempt is counted only when an observer or
+    /// a deadline made the engine read the clock, because calls that succeed read none.
+    pub time_lost: Duration,
+    /// Whether `time_lost` counts every failed attempt.
+    pub time_lost_is_exact: bool,
+    /// The size remembered for the next call, when this call settled one.
+    pub settled: Option<usize>,
+    /// Why the call gave up; `None` when all was done.
+    pub gave_up: Option<&'static str>,
+}
+
+/// One size in the history of a call.
+#[non_exhaustive]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Tried {
+    /// The step in items.
+    pub size: usize,
+    /// Attempts at this size that succeeded.
+    pub succeeded: usize,
+    /// The class of the failure that ended it; `None` when none did.
+    pub failed: Option<Class>,
+}
+
+/// The name of a call: a function's path, a given name, or the line of an inline form.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Name(pub(crate) NameKind);
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum NameKind {
+    Given(std::borrow::Cow<'static, str>),
+    Line(&'static std::panic::Location<'static>),
+}
+
+impl fmt::Display for Name {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.0 {
+            NameKind::Given(name) => f.write_str(name),
+            NameKind::Line(line) => write!(f, "{}:{}", line.file(), line.line()),
+        }
+    }
+}
+
+thread_local! {
+    static LAST: RefCell<Option<Report>> = const { RefCell::new(None) };
+}
+
+/// The report of the last call that ended on this thread.
+///
+/// ```
+/// toma_core::execute::range(0..10, 4, |_start, _end| ());
+/// let report = toma_core::report::last().unwrap();
+/// assert_eq!((report.attempts, report.out_of_memory), (3, 0));
+/// ```
+pub fn last() -> Option<Report> {
+    LAST.try_with(|last| last.borrow().clone()).ok().flatten()
+}
+
+pub(crate) fn set_last(report: Report) {
+    // At thread exit there is nobody left to ask for it.
+    let _ = LAST.try_with(|last| last.replace(Some(report)));
+}
+
+impl fmt::Display for Report {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.summary(f)?;
+        self.sizes(f)?;
+        self.lost(f)?;
+        self.outlook(f)
+    }
+}
+
+impl Report {
+    fn summary(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let attempts = count(self.attempts, "attempt");
+        match self.length {
+            None => write!(f, "{}: {attempts}", self.name)?,
+            Some(length) => {
+                write!(f, "{}: {} of {} in {attempts}", self.name, self.done, count(length, "item"))?;
+            }
+        }
+        match self.out_of_memory {
+            0 => writeln!(f, ", never out of memory"),
+            failed => writeln!(f, ", {failed} out of memory"),
+        }
+    }
+
+    fn sizes(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.remembered {
+            Some(size) => writeln!(f, "  started at {}, remembered {size} from an earlier call", self.start)?,
+            None => writeln!(f, "  started at {}, nothing remembered", self.start)?,
+        }
+        if self.tried.is_empty() {
+            return Ok(());
+        }
+        let tried: Vec<String> = self.tried.iter().map(ToString::to_string).collect();
+        writeln!(f, "  sizes tried: {}", tried.join(", "))
+    }
+
+    fn lost(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.out_of_memory == 0 {
+            return Ok(());
+        }
+        let at_least = if self.time_lost_is_exact { "" } else { "at least " };
+        writeln!(f, "  time lost to failed attempts: {at_least}{:.1?}", self.time_lost)
+    }
+
+    fn outlook(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match (self.gave_up, self.settled) {
+            (Some(reason), _) => write!(f, "  gave up: {reason}"),
+            (None, Some(size)) => write!(f, "  the next call starts at {size}"),
+            (None, None) => write!(f, "  nothing new to remember"),
+        }
+    }
+}
+
+impl fmt::Display for Tried {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}", self.size)?;
+        if self.succeeded > 0 {
+            write!(f, " (worked {})", count(self.succeeded, "time"))?;
+        }
+        match self.failed {
+            None => Ok(()),
+            Some(Class::OutOfMemory) => f.write_str(" (out of memory)"),
+            Some(Class::Transient) => f.write_str(" (transient failure)"),
+            Some(Class::Poisoned) => f.write_str(" (device context poisoned)"),
+            Some(Class::Other) => f.write_str(" (failed otherwise)"),
+        }
+    }
+}
+
+fn count(number: usize, noun: &str) -> String {
+    if number == 1 { format!("1 {noun}") } else { format!("{number} {noun}s") }
+}

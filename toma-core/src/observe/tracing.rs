@@ -1,0 +1,41 @@
+//! Every event as a `tracing` event, target `toma`.
+
+use ::tracing::level_filters::LevelFilter;
+use ::tracing::{Level, debug, info, warn};
+
+use super::{Event, EventKind, Observer};
+
+pub(super) struct Tracing;
+
+/// Whether any subscriber wants anything of ours: one relaxed load.
+#[inline]
+pub(super) fn listens() -> bool {
+    LevelFilter::current() >= Level::WARN
+}
+
+impl Observer for Tracing {
+    fn observe(&self, event: &Event<'_>) {
+        let &Event { call, name, kind } = event;
+        match kind {
+            EventKind::Started { initial, start, length, remembered } => {
+                debug!(target: "toma", call, name, initial, start, length, remembered, "started");
+            }
+            EventKind::Attempt { start, end } => debug!(target: "toma", call, name, start, end, "attempt"),
+            EventKind::Succeeded { start, end, elapsed } => {
+                debug!(target: "toma", call, name, start, end, ?elapsed, "succeeded");
+            }
+            EventKind::Failed { start, end, class, requested_bytes, free_bytes, message, elapsed } => warn!(
+                target: "toma", call, name, start, end, ?class, requested_bytes, free_bytes, ?elapsed, error = message,
+                "failed"
+            ),
+            EventKind::Shrink { from, to } => info!(target: "toma", call, name, from, to, "shrink"),
+            EventKind::Again { size } => info!(target: "toma", call, name, size, "again"),
+            EventKind::Probe { from, to } => info!(target: "toma", call, name, from, to, "probe"),
+            EventKind::GaveUp { size, reason } => warn!(target: "toma", call, name, size, reason, "gave up"),
+            EventKind::Settled { size } => info!(target: "toma", call, name, size, "settled"),
+            EventKind::Finished { attempts, out_of_memory } => {
+                debug!(target: "toma", call, name, attempts, out_of_memory, "finished");
+            }
+        }
+    }
+}

@@ -1,0 +1,77 @@
+//! Who is watching one call, and telling them.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+use super::{Event, EventKind, Name, Observer, global, log};
+use crate::switches::Switches;
+
+/// The observers of one call; exists only when there is at least one.
+pub(crate) struct Watch<'a> {
+    call: u64,
+    name: String,
+    observers: Vec<Watcher<'a>>,
+}
+
+enum Watcher<'a> {
+    Borrowed(&'a dyn Observer),
+    Shared(Arc<dyn Observer + Send>),
+}
+
+impl<'a> Watch<'a> {
+    /// `None`, without having built anything, when nobody watches.
+    #[inline]
+    pub(crate) fn new(name: &Name, local: Option<&'a dyn Observer>, switches: Switches) -> Option<Box<Self>> {
+        let nobody = local.is_none() && !switches.log() && !switches.observed() && !tracing_listens();
+        if nobody { None } else { Self::gather(name, local, switches) }
+    }
+
+    #[cold]
+    fn gather(name: &Name, local: Option<&'a dyn Observer>, switches: Switches) -> Option<Box<Self>> {
+        static CALLS: AtomicU64 = AtomicU64::new(1);
+        let mut observers = Vec::from_iter(local.map(Watcher::Borrowed));
+        if switches.log() {
+            observers.push(Watcher::Borrowed(&log::Stderr));
+        }
+        #[cfg(feature = "tracing")]
+        if tracing_listens() {
+            observers.push(Watcher::Borrowed(&super::tracing::Tracing));
+        }
+        observers.extend(global::observers().into_iter().map(Watcher::Shared));
+        let call = CALLS.fetch_add(1, Relaxed);
+        Some(Box::new(Self { call, name: name.to_string(), observers }))
+    }
+
+    /// Tells everybody. An observer that panics is dropped: seeing must not stop the work.
+    pub(crate) fn tell(&mut self, kind: EventKind<'_>) {
+        let Self { call, name, observers } = self;
+        let event = Event { call: *call, name, kind };
+        observers.retain(|watcher| {
+            let heard = catch_unwind(AssertUnwindSafe(|| watcher.observer().observe(&event)));
+            if heard.is_err() {
+                eprintln!("toma: {name}: an observer panicked and is not told of anything more in this call");
+            }
+            heard.is_ok()
+        });
+    }
+}
+
+impl Watcher<'_> {
+    fn observer(&self) -> &dyn Observer {
+        match self {
+            Self::Borrowed(observer) => *observer,
+            Self::Shared(observer) => observer.as_ref(),
+        }
+    }
+}
+
+#[cfg(feature = "tracing")]
+fn tracing_listens() -> bool {
+    super::tracing::listens()
+}
+
+#[cfg(not(feature = "tracing"))]
+fn tracing_listens() -> bool {
+    false
+}

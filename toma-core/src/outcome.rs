@@ -1,0 +1,184 @@
+//! What bodies return: which values are successes, and what an error means.
+
+use std::collections::{BTreeMap, BTreeSet, BinaryHeap, HashMap, HashSet, LinkedList, VecDeque};
+use std::ops::ControlFlow;
+use std::rc::Rc;
+use std::sync::Arc;
+
+use crate::classify::{Classify, Failure};
+
+/// What a body returns to an inline form: a `Result`, or a plain value.
+///
+/// The kind of return type is found by inference, so bodies need no annotation: `Result<T, E>`,
+/// `()`, numbers, the standard containers, tensors, and anything wrapped in [`Plain`].
+///
+/// `Kind` keeps the implementations apart and never has to be written. A crate can implement this
+/// trait for a foreign type by using a kind of its own.
+#[diagnostic::on_unimplemented(
+    message = "a body cannot return `{Self}`",
+    label = "return a `Result`, `()`, a number or a standard container",
+    note = "wrap any other value: `toma::Plain(value)`"
+)]
+pub trait Outcome<Kind> {
+    /// What the body produces when it succeeds.
+    type Value;
+
+    /// The same kind of outcome around another value.
+    type Of<U>;
+
+    /// The value, or the error to pass on.
+    fn branch<U>(self) -> ControlFlow<Self::Of<U>, Self::Value>;
+
+    /// A success.
+    fn of<U>(value: U) -> Self::Of<U>;
+}
+
+/// The kind of `Result`.
+#[derive(Clone, Copy, Debug)]
+pub struct Fallible;
+
+/// The kind of plain values.
+#[derive(Clone, Copy, Debug)]
+pub struct Ready;
+
+impl<T, E> Outcome<Fallible> for Result<T, E> {
+    type Value = T;
+    type Of<U> = Result<U, E>;
+
+    #[inline]
+    fn branch<U>(self) -> ControlFlow<Result<U, E>, T> {
+        match self {
+            Ok(value) => ControlFlow::Continue(value),
+            Err(error) => ControlFlow::Break(Err(error)),
+        }
+    }
+
+    #[inline]
+    fn of<U>(value: U) -> Result<U, E> {
+        Ok(value)
+    }
+}
+
+/// Lets a body return any value at all.
+///
+/// ```
+/// struct Embedding([f32; 4]);
+///
+/// let rows: Vec<toma_core::Plain<Embedding>> =
+///     toma_core::execute::map(0..8, 4, |_start, _end| toma_core::Plain(Embedding([0.0; 4])));
+/// assert_eq!(rows.len(), 2);
+/// ```
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Plain<T>(pub T);
+
+macro_rules! ready {
+    ($([$($generics:tt)*] $type:ty;)*) => {$(
+        impl<$($generics)*> Outcome<Ready> for $type {
+            type Value = Self;
+            type Of<U> = U;
+
+            #[inline]
+            fn branch<U>(self) -> ControlFlow<U, Self> {
+                ControlFlow::Continue(self)
+            }
+
+            #[inline]
+            fn of<U>(value: U) -> U {
+                value
+            }
+        }
+    )*};
+}
+
+ready! {
+    [] (); [] bool; [] char; [] String;
+    [] u8; [] u16; [] u32; [] u64; [] u128; [] usize;
+    [] i8; [] i16; [] i32; [] i64; [] i128; [] isize;
+    [] f32; [] f64;
+    [T: ?Sized] &T; [T: ?Sized] Box<T>; [T: ?Sized] Rc<T>; [T: ?Sized] Arc<T>;
+    [T] Option<T>; [T] Vec<T>; [T] VecDeque<T>; [T] LinkedList<T>; [T] BinaryHeap<T>;
+    [T] BTreeSet<T>; [T, S] HashSet<T, S>; [K, V] BTreeMap<K, V>; [K, V, S] HashMap<K, V, S>;
+    [T, const N: usize] [T; N];
+    [A] (A,); [A, B] (A, B); [A, B, C] (A, B, C); [A, B, C, D] (A, B, C, D);
+    [A, B, C, D, E] (A, B, C, D, E); [A, B, C, D, E, F] (A, B, C, D, E, F);
+    [T] Plain<T>;
+}
+
+/// What a body of `range` or `chunked` may return: nothing, or a `Result` of nothing.
+#[diagnostic::on_unimplemented(
+    message = "a body of `range` or `chunked` returns `()` or `Result<(), E>`, not `{Self}`",
+    label = "this value would be lost",
+    note = "use `map` to collect the values in order, or `fold` to reduce them"
+)]
+pub trait Completes {
+    /// The outcome when every piece succeeded.
+    fn completed() -> Self;
+}
+
+impl Completes for () {
+    fn completed() -> Self {}
+}
+
+impl<E> Completes for Result<(), E> {
+    fn completed() -> Self {
+        Ok(())
+    }
+}
+
+/// Tells success from failure. `M` is found by inference.
+pub trait Judge<R, M> {
+    /// The failure, or `None` for a success.
+    fn failure(&self, outcome: &R) -> Option<Failure>;
+}
+
+/// Judges by type: errors are classified, plain values are successes.
+#[derive(Clone, Copy, Debug)]
+pub struct Auto;
+
+/// The marker under which [`Auto`] judges a `Result`.
+#[derive(Clone, Copy, Debug)]
+pub struct ByError<M>(M);
+
+/// The marker under which [`Auto`] judges a plain value.
+#[derive(Clone, Copy, Debug)]
+pub struct ByValue<Kind>(Kind);
+
+impl<T, E: Classify<M>, M> Judge<Result<T, E>, ByError<M>> for Auto {
+    #[inline]
+    fn failure(&self, outcome: &Result<T, E>) -> Option<Failure> {
+        outcome.as_ref().err().map(Classify::classify)
+    }
+}
+
+impl<R: Outcome<Kind, Of<()> = ()>, Kind> Judge<R, ByValue<Kind>> for Auto {
+    #[inline]
+    fn failure(&self, _: &R) -> Option<Failure> {
+        None
+    }
+}
+
+/// Every value is a success: what attributes use for return types that are no `Result`.
+#[derive(Clone, Copy, Debug)]
+pub struct AnyValue;
+
+impl<R> Judge<R, ()> for AnyValue {
+    #[inline]
+    fn failure(&self, _: &R) -> Option<Failure> {
+        None
+    }
+}
+
+/// Errors are classified by the user's function.
+#[derive(Clone, Copy, Debug)]
+pub struct Classified<F>(pub F);
+
+impl<T, E, F, C> Judge<Result<T, E>, C> for Classified<F>
+where
+    F: Fn(&E) -> C,
+    C: Into<Failure>,
+{
+    #[inline]
+    fn failure(&self, outcome: &Result<T, E>) -> Option<Failure> {
+        outcome.as_ref().err().map(|error| (self.0)(error).into())
+    }
+}

@@ -1,0 +1,55 @@
+use super::{Evidence, Policy};
+
+/// Halves down to the first success, then bisects between the largest success and the smallest
+/// failure.
+///
+/// Ends within the tolerance of the best size, where [`Halve`](super::Halve) may end at half of it.
+/// Each probe is a real piece of the work, so a probe that succeeds costs nothing. In `range`,
+/// `chunked`, `map` and `fold` it probes within one call; in `batch` from call to call.
+///
+/// ```
+/// use toma_core::policy::Bisect;
+///
+/// let default = Bisect::default();               // stop within 1/16 of the largest success
+/// let closer = Bisect::within(1.0 / 64.0);
+/// assert_ne!(default, closer);
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Bisect {
+    tolerance: f64,
+}
+
+impl Bisect {
+    /// Stops probing when the gap is at most `tolerance` times the largest success.
+    ///
+    /// # Panics
+    /// When `tolerance` is not between 0 and 1.
+    pub fn within(tolerance: f64) -> Self {
+        assert!((0.0..=1.0).contains(&tolerance), "bisect tolerance {tolerance}: must be between 0 and 1");
+        Self { tolerance }
+    }
+}
+
+impl Default for Bisect {
+    fn default() -> Self {
+        Self::within(1.0 / 16.0)
+    }
+}
+
+impl Policy for Bisect {
+    fn shrink(&self, evidence: &Evidence) -> usize {
+        let smaller = evidence.bounds.largest_success.filter(|&size| size < evidence.size);
+        smaller.unwrap_or(evidence.size / 2)
+    }
+
+    #[expect(clippy::cast_precision_loss, reason = "the tolerance is a fraction, exactness is not needed")]
+    fn advance(&self, evidence: &Evidence) -> usize {
+        match (evidence.bounds.largest_success, evidence.bounds.smallest_failure) {
+            (Some(low), Some(high)) if (high - low) as f64 > self.tolerance * low as f64 => {
+                low + (high - low) / 2
+            }
+            (Some(low), Some(_)) => low,
+            _ => evidence.step,
+        }
+    }
+}

@@ -1,0 +1,54 @@
+/// The largest size known to work and the smallest known to fail.
+///
+/// Memory need not be monotone in size (a convolution may fail at 16 and run at 32), so neither is
+/// proof: the newer observation overrides an older one that contradicts it.
+#[non_exhaustive]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Bounds {
+    /// The largest size that succeeded, in items.
+    pub largest_success: Option<usize>,
+    /// The smallest size that ran out of memory, in items.
+    pub smallest_failure: Option<usize>,
+}
+
+impl Bounds {
+    /// Takes note that `size` items succeeded.
+    #[inline]
+    pub fn succeeded(&mut self, size: usize) {
+        self.largest_success = self.largest_success.max(Some(size));
+        self.smallest_failure = self.smallest_failure.filter(|&failed| failed > size);
+    }
+
+    /// Takes note that `size` items ran out of memory.
+    pub fn failed(&mut self, size: usize) {
+        self.smallest_failure = Some(self.smallest_failure.map_or(size, |failed| failed.min(size)));
+        self.largest_success = self.largest_success.filter(|&succeeded| succeeded < size);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Bounds;
+
+    #[test]
+    fn the_newer_observation_wins() {
+        let mut bounds = Bounds::default();
+        bounds.failed(16);
+        bounds.succeeded(32);
+        assert_eq!(bounds, Bounds { largest_success: Some(32), smallest_failure: None });
+        bounds.failed(32);
+        assert_eq!(bounds, Bounds { largest_success: None, smallest_failure: Some(32) });
+    }
+
+    #[test]
+    fn bounds_only_tighten_while_consistent() {
+        let mut bounds = Bounds::default();
+        for size in [64, 32] {
+            bounds.failed(size);
+        }
+        for size in [8, 16, 12] {
+            bounds.succeeded(size);
+        }
+        assert_eq!(bounds, Bounds { largest_success: Some(16), smallest_failure: Some(32) });
+    }
+}

@@ -1,0 +1,14 @@
+use super::{Evidence, Policy};
+
+/// Halves the size after each failure: the default, and hard to beat when nothing is known.
+///
+/// From `initial`, at most log2(`initial`) attempts fail before one item is left.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Halve;
+
+impl Policy for Halve {
+    #[inline]
+    fn shrink(&self, evidence: &Evidence) -> usize {
+        evidence.size / 2
+    }
+}

@@ -1,0 +1,106 @@
+//! Which size to try next.
+//!
+//! A [`Policy`] is a pure function from [`Evidence`] to a size. It keeps no state of its own: what
+//! was learned lives in the evidence, which the size cache keeps from call to call. The engine
+//! rounds and bounds every answer, so a policy can be one line.
+//!
+//! ```
+//! use toma_core::policy::{Evidence, Policy};
+//!
+//! #[derive(Debug)]
+//! struct Quarter;
+//!
+//! impl Policy for Quarter {
+//!     fn shrink(&self, evidence: &Evidence) -> usize {
+//!         evidence.size / 4
+//!     }
+//! }
+//! ```
+
+mod bisect;
+mod bounds;
+mod decay;
+mod halve;
+
+use std::fmt::Debug;
+use std::time::Duration;
+
+pub use bisect::Bisect;
+pub use bounds::Bounds;
+pub use decay::Decay;
+pub use halve::Halve;
+
+use crate::classify::Class;
+
+/// Decides the next size from the evidence.
+///
+/// Sizes are in items. The engine rounds what a policy answers down to the call's `multiple_of`,
+/// and keeps it between the floor and the call's `initial` and `max`.
+pub trait Policy: Debug {
+    /// The size to try after an attempt of `evidence.size` items ran out of memory.
+    ///
+    /// The answer must be smaller than `evidence.size`; the engine panics with the policy and both
+    /// sizes when it is not. It is not asked when nothing smaller is allowed.
+    fn shrink(&self, evidence: &Evidence) -> usize;
+
+    /// The step for the next piece after one that succeeded, or for the first piece of a call.
+    ///
+    /// Stays at the step in force unless the policy looks for a better one.
+    fn advance(&self, evidence: &Evidence) -> usize {
+        evidence.step
+    }
+}
+
+/// What is known when a policy is asked.
+#[non_exhaustive]
+#[derive(Clone, Debug)]
+pub struct Evidence {
+    /// Items in the attempt that was just made (or would be made first).
+    pub size: usize,
+    /// The step in force, in items; larger than `size` when only a ragged rest was left.
+    pub step: usize,
+    /// The class of the failure; `None` after a success or before the first attempt.
+    pub class: Option<Class>,
+    /// Bytes the failed allocation asked for, when known.
+    pub requested_bytes: Option<u64>,
+    /// Free bytes of the memory source after clean-up, when known. Never read after a success.
+    pub free_bytes: Option<u64>,
+    /// Total bytes of the memory source, when known. Never read after a success.
+    pub total_bytes: Option<u64>,
+    /// Most bytes the attempt had allocated, where the memory source counts them.
+    pub peak_bytes: Option<u64>,
+    /// How long the attempt took, when a clock was read.
+    pub elapsed: Option<Duration>,
+    /// Items still to do, those of a failed attempt included; `usize::MAX` in a batch.
+    pub remaining: usize,
+    /// The sizes known to work and to fail.
+    pub bounds: Bounds,
+    /// No size other than a last piece is smaller.
+    pub floor: usize,
+    /// No size is larger.
+    pub cap: usize,
+    /// Every size but a last piece is a multiple of this.
+    pub multiple_of: usize,
+}
+
+impl<P: Policy + ?Sized> Policy for &P {
+    fn shrink(&self, evidence: &Evidence) -> usize {
+        (**self).shrink(evidence)
+    }
+
+    fn advance(&self, evidence: &Evidence) -> usize {
+        (**self).advance(evidence)
+    }
+}
+
+impl<P: Policy + ?Sized> Policy for Box<P> {
+    fn shrink(&self, evidence: &Evidence) -> usize {
+        (**self).shrink(evidence)
+    }
+
+    fn advance(&self, evidence: &Evidence) -> usize {
+        (**self).advance(evidence)
+    }
+}
+
+const _: Option<&dyn Policy> = None;

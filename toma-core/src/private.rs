@@ -1,0 +1,183 @@
+//! What the attributes' expansions call. Not for users: anything here may change.
+
+#![expect(clippy::inline_always, reason = "the number of our own frames must not depend on the optimizer")]
+
+use std::future::Future;
+use std::marker::PhantomData;
+use std::ops::Range;
+use std::panic::Location;
+
+pub use crate::cache::Site;
+use crate::cache::SizeCache;
+use crate::chunk::{Chunk, Chunked};
+use crate::engine::drive::Work;
+use crate::engine::machine::Extent;
+use crate::execute::{Size, With, length, run_all, run_batch};
+pub use crate::outcome::AnyValue;
+use crate::outcome::{Auto, Classified, Completes, Judge};
+use crate::policy::{Halve, Policy};
+pub use crate::task::{Next, Task};
+
+/// The builder of an annotated function.
+#[inline]
+pub fn at<C: SizeCache + 'static>(site: &'static Site) -> With<'static, Halve, Auto, ()> {
+    With { site: Some(site), ..With::new(C::shared()) }
+}
+
+/// Judges by the user's function.
+pub fn classified<F>(classify: F) -> Classified<F> {
+    Classified(classify)
+}
+
+/// An `i64` option as a size.
+///
+/// # Panics
+/// When it is less than 1.
+pub fn to_usize(name: &str, value: i64) -> usize {
+    match usize::try_from(value) {
+        Ok(value) => value,
+        Err(_) => panic!("{name} {value}: must be at least 1"),
+    }
+}
+
+/// Pins the output of an async block, so that `return` and `?` in it know their type.
+pub fn typed<R, F: Future<Output = R>>(body: F) -> F {
+    body
+}
+
+/// Chooses how a return type is judged, by autoref: a `Result` by its error, all else as success.
+#[derive(Debug)]
+pub struct Via<R>(PhantomData<fn() -> R>);
+
+impl<R> Via<R> {
+    /// Of the return type `R`.
+    #[must_use]
+    pub const fn new() -> Self {
+        Self(PhantomData)
+    }
+}
+
+/// Chosen first: the return type is a `Result`.
+pub trait ViaResult {
+    /// Judges by the error.
+    fn judge(&self) -> Auto {
+        Auto
+    }
+}
+
+impl<T, E> ViaResult for Via<Result<T, E>> {}
+
+/// Chosen otherwise.
+pub trait ViaValue {
+    /// Every value is a success.
+    fn judge(&self) -> AnyValue {
+        AnyValue
+    }
+}
+
+impl<R> ViaValue for &Via<R> {}
+
+/// The forms of attributes: the options are set, and sizes are of the function's own type.
+impl<'a, P: Policy, K> With<'a, P, K, ()> {
+    #[doc(hidden)]
+    #[track_caller]
+    #[inline(always)]
+    pub fn run_batch<S: Size, R, M>(self, body: impl FnMut(S) -> R) -> R
+    where
+        K: Judge<R, M>,
+    {
+        self.batch_at(Location::caller(), body)
+    }
+
+    #[doc(hidden)]
+    #[track_caller]
+    #[inline(always)]
+    pub fn run_range<S: Size, R: Completes, M>(self, start: S, end: S, body: impl FnMut(S, S) -> R) -> R
+    where
+        K: Judge<R, M>,
+    {
+        self.range_at(Location::caller(), (start, end), body)
+    }
+
+    #[doc(hidden)]
+    #[track_caller]
+    #[inline(always)]
+    pub fn run_chunked<D: Chunked, S: Size, R: Completes, M>(
+        self,
+        data: D,
+        body: impl FnMut(Chunk<'_, D>, S, S) -> R,
+    ) -> R
+    where
+        K: Judge<R, M>,
+    {
+        self.chunked_at(Location::caller(), data, body)
+    }
+}
+
+/// The same with `before_retry`: one closure does both, told by its last argument, so that body and
+/// undo can borrow the same arguments.
+impl<'a, P: Policy, K> With<'a, P, K, ()> {
+    #[doc(hidden)]
+    #[track_caller]
+    #[inline(never)]
+    pub fn undo_batch<S: Size, R, M>(self, mut body: impl FnMut(S, bool) -> Option<R>) -> R
+    where
+        K: Judge<R, M>,
+    {
+        let (mut call, judge, ()) = self.begin(Location::caller(), Extent::Batch);
+        let turns = Turns(|piece: Range<usize>, undo| body(S::from_count(piece.len()), undo));
+        run_batch(&mut call, &judge, turns)
+    }
+
+    #[doc(hidden)]
+    #[track_caller]
+    #[inline(never)]
+    pub fn undo_range<S: Size, R: Completes, M>(
+        self,
+        start: S,
+        end: S,
+        mut body: impl FnMut(S, S, bool) -> Option<R>,
+    ) -> R
+    where
+        K: Judge<R, M>,
+    {
+        let (mut call, judge, ()) = self.begin(Location::caller(), Extent::Items(length(start, end)));
+        let turn = |piece: Range<usize>, undo| body(start.plus(piece.start), start.plus(piece.end), undo);
+        run_all(&mut call, &judge, Turns(turn))
+    }
+
+    #[doc(hidden)]
+    #[track_caller]
+    #[inline(never)]
+    pub fn undo_chunked<D: Chunked, S: Size, R: Completes, M>(
+        self,
+        mut data: D,
+        mut body: impl FnMut(Chunk<'_, D>, S, S, bool) -> Option<R>,
+    ) -> R
+    where
+        K: Judge<R, M>,
+    {
+        let dim = self.dim;
+        let items = data.extent(dim);
+        let (mut call, judge, ()) = self.begin(Location::caller(), Extent::Items(items));
+        let turn = |piece: Range<usize>, undo| {
+            let mut held = data.hold(dim, piece.clone());
+            body(D::lend(&mut held), S::from_count(piece.start), S::from_count(piece.end), undo)
+        };
+        run_all(&mut call, &judge, Turns(turn))
+    }
+}
+
+/// A body and its undo in one closure.
+struct Turns<F>(F);
+
+impl<R, F: FnMut(Range<usize>, bool) -> Option<R>> Work<R> for Turns<F> {
+    #[inline]
+    fn run(&mut self, piece: Range<usize>) -> R {
+        (self.0)(piece, false).expect("the expansion returns a value unless it is told to undo")
+    }
+
+    fn undo(&mut self, failed: Range<usize>) {
+        (self.0)(failed, true);
+    }
+}

@@ -1,0 +1,150 @@
+//! Who called: a fingerprint of the calling thread's stack.
+//!
+//! The default size cache keeps one entry per way of reaching a call site: the same line may be
+//! reached with small images from one function and with large ones from another. So a call walks its
+//! own stack, up to [`FRAME_LIMIT`] frames, and hashes what it meets.
+//!
+//! **What is hashed** is the address at which the function of each frame begins, never the address
+//! at which it will go on. The optimizer unrolls loops and clones call sites, so one line of source
+//! has many return addresses, and a loop keyed on them would start over on every pass. A function
+//! begins at one address only, known from the unwind tables, which stripping a program keeps.
+//!
+//! **Where the walk starts.** Frames are counted from the first one whose stack pointer lies above a
+//! local variable of the library's entry function, that is, from the caller of that function. How
+//! many of the library's own frames lie below depends on what the optimizer inlined, and none of them
+//! is looked at.
+//!
+//! **What it cannot tell apart.** A function that was inlined, left by a tail call, or merged with
+//! another of identical code has no frame or no address of its own. Neither have the functions above
+//! a frame without unwind tables: the walk ends there. Which of these happen is settled when the
+//! program is built, so the fingerprint of one chain of calls is the same throughout. Linkers for
+//! Apple systems fold the unwind entries of neighboring functions that need no clean-up, and such
+//! neighbors count as one function. With `panic = "abort"` toolchains before 1.92 write unwind tables
+//! only when told to (`-C force-unwind-tables=yes`), and so do all with `-C force-unwind-tables=no`:
+//! without tables every stack looks the same.
+//!
+//! **Why no frame pointers.** Following them would be a hundred times faster, but whether every
+//! function above keeps one is settled by the flags of crates that a library cannot see, and a
+//! function that does not keep one leaves an ordinary value in the register. Such a chain can be
+//! checked for plausibility, not for truth. It would also give return addresses only, and finding the
+//! beginning of a function is what the tables are read for.
+
+use std::fmt;
+use std::ops::ControlFlow;
+
+mod walk;
+
+/// How many frames take part in a [`Fingerprint`], counted from the caller of the entry function.
+///
+/// Recursion up to this depth is told apart; deeper recursion shares one fingerprint. A walk costs
+/// about 0.1 µs per frame, so the limit bounds the price of a call made from deep inside a program.
+pub const FRAME_LIMIT: usize = 24;
+
+/// What [`fingerprint`] saw: 128 bits that stand for the functions on a stack.
+///
+/// Equal for equal chains of functions, different for different ones but for one chance in 2^64 among
+/// billions of chains. Addresses change when a program starts anew, so it means something within one
+/// process only.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Fingerprint(u128);
+
+/// The fingerprint of the functions that called the one whose local variable has the address `entry`.
+///
+/// It takes no lock, allocates nothing, uses no thread-local value and cannot panic, so it works on a
+/// thread with a tiny stack and while a thread ends. An address that is not on this stack is harmless:
+/// more of the library's frames count, or fewer frames do.
+///
+/// The function that owns the variable must be `#[inline(never)]`. Were it inlined, its caller would
+/// own the variable and be left out, perhaps in one copy of a loop's body and not in the next.
+///
+/// ```
+/// use toma_core::stack::{Fingerprint, fingerprint};
+///
+/// #[inline(never)]
+/// fn entry() -> Fingerprint {
+///     let anchor = 0_u8;
+///     fingerprint(std::ptr::from_ref(&anchor).addr())
+/// }
+///
+/// let first = entry();
+/// let second = entry();
+/// assert_eq!(first, second);
+/// ```
+#[must_use]
+pub fn fingerprint(entry: usize) -> Fingerprint {
+    let mut digest = Digest::new(entry);
+    walk::frames(&mut digest);
+    Fingerprint(digest.state)
+}
+
+impl Fingerprint {
+    /// The 128 bits, evenly mixed: any of them may choose a slot of a table.
+    pub const fn to_bits(self) -> u128 {
+        self.0
+    }
+}
+
+impl fmt::Debug for Fingerprint {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Fingerprint({:#034x})", self.0)
+    }
+}
+
+/// One function on the stack that has not returned, as an unwinder shows it.
+trait Frame {
+    /// The stack pointer it will go on with: everything it called lies below.
+    fn stack_pointer(&self) -> usize;
+
+    /// Where its function begins; 0 where the platform does not know.
+    fn function_start(&self) -> usize;
+}
+
+/// The hash of the frames seen so far.
+struct Digest {
+    entry: usize,
+    inside: bool,
+    left: usize,
+    state: u128,
+}
+
+impl Digest {
+    /// Any value serves; these are digits of pi.
+    const INITIAL: u128 = 0x243f_6a88_85a3_08d3_1319_8a2e_0370_7344;
+
+    const fn new(entry: usize) -> Self {
+        Self { entry, inside: true, left: FRAME_LIMIT, state: Self::INITIAL }
+    }
+
+    /// Takes the next frame outwards, and breaks when no further one is wanted.
+    ///
+    /// Once outside the library every frame counts, whatever its address: a program may go on from a
+    /// stack of its own making, below the one it left.
+    fn visit(&mut self, frame: &impl Frame) -> ControlFlow<()> {
+        if self.inside && frame.stack_pointer() <= self.entry {
+            return ControlFlow::Continue(());
+        }
+        self.inside = false;
+        self.state = absorb(self.state, frame.function_start());
+        self.left = self.left.wrapping_sub(1);
+        if self.left == 0 { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+    }
+}
+
+/// Mixes one address into the hash.
+///
+/// For a fixed address each operation is a bijection of the state, and for a fixed state different
+/// addresses give different results. So two chains that differ in one frame never collide, and a
+/// difference once made is not lost by what follows. The upper half of the product depends on every
+/// bit of the lower half; folding it down lets the bits of an address, of which the lowest are always
+/// zero and the highest nearly always equal, reach the whole state with the next frame. Order counts
+/// because each step multiplies what the earlier ones left.
+const fn absorb(state: u128, address: usize) -> u128 {
+    /// Odd, so that multiplying loses nothing; the one of the 128-bit PCG generators, chosen for its
+    /// spectrum.
+    const MULTIPLIER: u128 = 0x2360_ed05_1fc6_5da4_4385_df64_9fcc_f645;
+    let product = (state ^ address as u128).wrapping_mul(MULTIPLIER);
+    product ^ (product >> 64)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,142 @@
+//! The walk itself, and all that is unsafe about it: one module per family of platforms.
+#![expect(unsafe_code, reason = "walking a stack means calling the unwinder of the platform")]
+
+use super::{Digest, Frame};
+
+#[cfg(any(not(unix), target_arch = "arm", target_arch = "s390x"))]
+pub(super) use portable::frames;
+#[cfg(all(unix, not(any(target_arch = "arm", target_arch = "s390x"))))]
+pub(super) use unwinder::frames;
+
+/// The unwinder that comes with every Rust program on Unix, asked directly.
+///
+/// The `backtrace` crate would look every function up a second time to tell where it begins, which
+/// the unwinder has just done (20 to 35 % of the walk), and on Apple systems would not tell at all.
+/// 32-bit ARM shows its frames through other functions, and the stack pointer of s390x is not what
+/// `_Unwind_GetCFA` gives.
+#[cfg(all(unix, not(any(target_arch = "arm", target_arch = "s390x"))))]
+mod unwinder {
+    use std::ffi::{c_int, c_void};
+    use std::ptr;
+
+    use super::{Digest, Frame};
+
+    /// Makes the unwinder go on to the next frame.
+    const NO_REASON: c_int = 0;
+    /// Makes the unwinder stop.
+    const NORMAL_STOP: c_int = 4;
+
+    /// A frame as the unwinder keeps it; it never leaves the callback it was handed to.
+    struct Context(*mut c_void);
+
+    unsafe extern "C" {
+        fn _Unwind_Backtrace(
+            visit: extern "C" fn(*mut c_void, *mut c_void) -> c_int,
+            argument: *mut c_void,
+        ) -> c_int;
+        fn _Unwind_GetCFA(context: *mut c_void) -> usize;
+        fn _Unwind_GetRegionStart(context: *mut c_void) -> usize;
+    }
+
+    /// Shows `digest` the frames of this thread, the innermost first.
+    pub(in super::super) fn frames(digest: &mut Digest) {
+        // SAFETY: the callback has the type the platform's ABI asks for, expects a `Digest` and gets
+        // one that is borrowed mutably until the call returns, and does not unwind.
+        unsafe { _Unwind_Backtrace(visit, ptr::from_mut(digest).cast()) };
+    }
+
+    /// Hands one frame on. Nothing here or below can panic, so nothing unwinds into foreign frames.
+    extern "C" fn visit(context: *mut c_void, digest: *mut c_void) -> c_int {
+        // SAFETY: `frames` passed this pointer, made from a `&mut Digest` it holds and does not use
+        // meanwhile, and the unwinder calls back on the same thread, one frame at a time.
+        let digest = unsafe { &mut *digest.cast::<Digest>() };
+        if digest.visit(&Context(context)).is_break() { NORMAL_STOP } else { NO_REASON }
+    }
+
+    impl Frame for Context {
+        /// The unwinder calls it the canonical frame address, which is that of the function called
+        /// from this frame: the value its own stack pointer will have on return.
+        fn stack_pointer(&self) -> usize {
+            // SAFETY: the context is the one of the running callback, and is only read.
+            unsafe { _Unwind_GetCFA(self.0) }
+        }
+
+        /// For a frame without tables, the last one shown, this is the function of the frame before
+        /// it: the same for the same chain.
+        fn function_start(&self) -> usize {
+            // SAFETY: the context is the one of the running callback, and is only read.
+            unsafe { _Unwind_GetRegionStart(self.0) }
+        }
+    }
+}
+
+/// The `backtrace` crate, for the platforms whose own ways to walk a stack differ.
+///
+/// Where it cannot tell the beginning of a function it gives the return address instead, and a loop
+/// keyed on that starts over on every pass. Only the number of frames counts there: too few keys cost
+/// a smaller step, too many cost an allocation failure each.
+#[cfg(any(test, not(unix), target_arch = "arm", target_arch = "s390x"))]
+pub(super) mod portable {
+    use super::{Digest, Frame};
+
+    /// Shows `digest` the frames of this thread, the innermost first.
+    pub(in super::super) fn frames(digest: &mut Digest) {
+        trace(|frame| digest.visit(frame).is_continue());
+    }
+
+    #[cfg(all(windows, target_arch = "x86"))]
+    use backtrace::trace;
+
+    /// Walks without the lock that serves the symbol tables, which are not read here. Only 32-bit
+    /// Windows needs it, because its walk goes through the library of those tables.
+    #[cfg(not(all(windows, target_arch = "x86")))]
+    fn trace(visit: impl FnMut(&backtrace::Frame) -> bool) {
+        // SAFETY: the walk touches this thread's stack and read-only tables, nothing shared.
+        unsafe { backtrace::trace_unsynchronized(visit) };
+    }
+
+    impl Frame for backtrace::Frame {
+        fn stack_pointer(&self) -> usize {
+            self.sp().addr()
+        }
+
+        fn function_start(&self) -> usize {
+            start(self)
+        }
+    }
+
+    #[cfg(not(all(windows, target_pointer_width = "64")))]
+    fn start(frame: &backtrace::Frame) -> usize {
+        let start = frame.symbol_address().addr();
+        if start == frame.ip().addr() { 0 } else { start }
+    }
+
+    #[cfg(all(windows, target_pointer_width = "64"))]
+    fn start(frame: &backtrace::Frame) -> usize {
+        /// The part of the table's entry that all architectures share.
+        #[repr(C)]
+        struct RuntimeFunction {
+            begin: u32,
+        }
+
+        #[link(name = "kernel32")]
+        unsafe extern "system" {
+            fn RtlLookupFunctionEntry(
+                address: usize,
+                image_base: *mut usize,
+                history: *mut std::ffi::c_void,
+            ) -> *const RuntimeFunction;
+        }
+
+        // A call may be the last instruction of its function, and then the next function begins where
+        // it returns to.
+        let call = frame.ip().addr().wrapping_sub(1);
+        let mut image_base = 0;
+        // SAFETY: any address may be looked up, the base is a variable of this function, and the
+        // history may be null.
+        let entry = unsafe { RtlLookupFunctionEntry(call, &raw mut image_base, std::ptr::null_mut()) };
+        // SAFETY: the entry is null or part of a loaded image, whose code is on this stack and so is
+        // not unloaded meanwhile.
+        unsafe { entry.as_ref() }.map_or(0, |entry| image_base.wrapping_add(entry.begin as usize))
+    }
+}

@@ -1,0 +1,59 @@
+//! Process-wide switches, read with one relaxed load per call.
+
+use std::sync::atomic::{AtomicU8, Ordering::Relaxed};
+
+static SWITCHES: AtomicU8 = AtomicU8::new(0);
+
+const READ: u8 = 1;
+const LOG: u8 = 1 << 1;
+const DISABLE: u8 = 1 << 2;
+const OBSERVED: u8 = 1 << 3;
+
+/// The switches in force.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Switches(u8);
+
+impl Switches {
+    #[inline]
+    pub(crate) fn load() -> Self {
+        let bits = SWITCHES.load(Relaxed);
+        if bits & READ == 0 { read_environment() } else { Self(bits) }
+    }
+
+    /// `TOMA_LOG=1`: every shrink is printed.
+    #[inline]
+    pub(crate) fn log(self) -> bool {
+        self.0 & LOG != 0
+    }
+
+    /// `TOMA_DISABLE=1`: bodies run once, at the initial size.
+    #[inline]
+    pub(crate) fn disable(self) -> bool {
+        self.0 & DISABLE != 0
+    }
+
+    /// Somebody observes every call of the process.
+    #[inline]
+    pub(crate) fn observed(self) -> bool {
+        self.0 & OBSERVED != 0
+    }
+}
+
+pub(crate) fn set_observed(observed: bool) {
+    if observed {
+        SWITCHES.fetch_or(OBSERVED, Relaxed);
+    } else {
+        SWITCHES.fetch_and(!OBSERVED, Relaxed);
+    }
+}
+
+#[cold]
+fn read_environment() -> Switches {
+    let mut bits = READ;
+    for (name, bit) in [("TOMA_LOG", LOG), ("TOMA_DISABLE", DISABLE)] {
+        if std::env::var_os(name).is_some_and(|value| !value.is_empty() && value != "0") {
+            bits |= bit;
+        }
+    }
+    Switches(SWITCHES.fetch_or(bits, Relaxed) | bits)
+}

@@ -1,0 +1,247 @@
+//! Failures where nothing is wrong: does this code stand being run again with a smaller size?
+//!
+//! A body that meets a failure once in a month is tested once in a month. Here a test makes attempts
+//! fail at will: by a [script](script), [by size](above), or at [random](random). Each of these
+//! returns a [`Scope`]; while it lives, the attempts of this thread meet it. Of several scopes on a
+//! thread, only the newest is asked. An attempt fails only where the loop could try again, so that
+//! injection never turns into a failure of the whole call that the program could not have had.
+//!
+//! ```
+//! use toma_core::testing::inject::{self, Verdict};
+//!
+//! let injection = inject::script([Verdict::PASS, Verdict::OUT_OF_MEMORY.after_body()]);
+//! // ... run the code under test here ...
+//! # assert_eq!(injection.failures(), 0);
+//! println!("{} of {} attempts failed", injection.failures(), injection.attempts());
+//! ```
+//!
+//! # All of a test suite
+//!
+//! `TOMA_INJECT=0.2 cargo test` lets each attempt of the program run out of memory with probability
+//! 0.2, in all threads, where no scope lives; half of the failures come after the body has run. The
+//! first attempt prints to stderr with which seed to get the same failures again:
+//! `toma: injecting out of memory: TOMA_INJECT=0.2,42`. Each thread has its own random numbers, made
+//! from the seed, the name of the thread (that of the test, under `cargo test`), and a count of the
+//! threads before it of the same name. An empty value is no injection; a malformed one panics at the
+//! first attempt, because a test run that silently tests less proves nothing.
+
+mod environment;
+mod random;
+#[cfg(test)]
+mod tests;
+
+use std::cell::{Cell, RefCell};
+use std::fmt;
+use std::rc::Rc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use crate::classify::{Class, Failure};
+use random::Generator;
+
+/// While it lives, attempts on this thread fail as [`script`], [`above`], [`at_sizes`], or
+/// [`random`] said.
+///
+/// It stays on its thread:
+///
+/// ```compile_fail,E0277
+/// let injection = toma_core::testing::inject::above(64);
+/// std::thread::spawn(move || drop(injection));
+/// ```
+#[must_use = "nothing fails any more when the scope is dropped"]
+pub struct Scope {
+    rules: Rc<Rules>,
+}
+
+/// What happens to one attempt.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Verdict(Option<Injected>);
+
+/// A failure that an attempt is to meet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Injected {
+    pub(crate) when: When,
+    pub(crate) class: Class,
+    pub(crate) requested_bytes: Option<u64>,
+}
+
+/// When an attempt fails.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum When {
+    /// Instead of running the body.
+    Before,
+    /// After the body has run; its value is dropped.
+    After,
+}
+
+struct Rules {
+    judge: RefCell<Box<dyn FnMut(usize) -> Verdict>>,
+    after_body: Cell<bool>,
+    attempts: Cell<usize>,
+    failures: Cell<usize>,
+}
+
+/// Living scopes of all threads, and one more as long as the environment may ask for injection.
+static REASONS: AtomicUsize = AtomicUsize::new(1);
+
+thread_local! {
+    static SCOPES: RefCell<Vec<Rc<Rules>>> = const { RefCell::new(Vec::new()) };
+}
+
+/// The attempts meet these verdicts, one each, and after the last they pass.
+///
+/// An empty script lets everything pass, whatever `TOMA_INJECT` says.
+pub fn script<V>(verdicts: V) -> Scope
+where
+    V: IntoIterator<Item = Verdict>,
+    V::IntoIter: 'static,
+{
+    let mut verdicts = verdicts.into_iter().fuse();
+    Scope::new(move |_| verdicts.next().unwrap_or(Verdict::PASS))
+}
+
+/// Attempts with more than `size` items run out of memory.
+pub fn above(size: usize) -> Scope {
+    at_sizes(move |attempted| attempted > size)
+}
+
+/// Attempts whose size `fails` run out of memory.
+///
+/// Attempts that `fails` itself makes pass.
+pub fn at_sizes(mut fails: impl FnMut(usize) -> bool + 'static) -> Scope {
+    Scope::new(move |size| if fails(size) { Verdict::OUT_OF_MEMORY } else { Verdict::PASS })
+}
+
+/// Attempts run out of memory with `probability`, half of them after the body has run.
+///
+/// The same seed gives the same failures, in every version of this crate.
+///
+/// # Panics
+/// When `probability` is not between 0 and 1.
+pub fn random(seed: u64, probability: f64) -> Scope {
+    assert!((0.0..=1.0).contains(&probability), "probability {probability}: must be from 0 to 1");
+    let mut generator = Generator::new(seed);
+    Scope::new(move |_| generator.verdict(probability))
+}
+
+/// Whether an attempt may fail artificially; otherwise nobody need ask for a verdict.
+#[cfg_attr(not(test), expect(dead_code, reason = "for the loops, which come on top of this module"))]
+pub(crate) fn active() -> bool {
+    REASONS.load(Ordering::Relaxed) != 0
+}
+
+/// The failure that the attempt of `size` items is to meet; asked once for each attempt that could
+/// be tried again.
+#[cfg_attr(not(test), expect(dead_code, reason = "for the loops, which come on top of this module"))]
+pub(crate) fn verdict(size: usize) -> Option<Injected> {
+    let everywhere = environment::settings();
+    // No scope can be found any more while a thread ends.
+    match SCOPES.try_with(|scopes| scopes.borrow().last().cloned()).ok().flatten() {
+        Some(rules) => rules.verdict(size),
+        None => everywhere?.verdict(),
+    }
+    .0
+}
+
+impl Scope {
+    fn new(judge: impl FnMut(usize) -> Verdict + 'static) -> Self {
+        let rules = Rc::new(Rules {
+            judge: RefCell::new(Box::new(judge)),
+            after_body: Cell::new(false),
+            attempts: Cell::new(0),
+            failures: Cell::new(0),
+        });
+        SCOPES.with(|scopes| scopes.borrow_mut().push(Rc::clone(&rules)));
+        REASONS.fetch_add(1, Ordering::Relaxed);
+        Self { rules }
+    }
+
+    /// Lets every failure come after the body has run, to find bodies that cannot run twice.
+    pub fn after_body(self) -> Self {
+        self.rules.after_body.set(true);
+        self
+    }
+
+    /// How many attempts met this scope so far; those that could not have been tried again do not
+    /// count.
+    pub fn attempts(&self) -> usize {
+        self.rules.attempts.get()
+    }
+
+    /// How many attempts it let fail so far.
+    pub fn failures(&self) -> usize {
+        self.rules.failures.get()
+    }
+}
+
+impl Drop for Scope {
+    fn drop(&mut self) {
+        // Scopes may end in any order; while a thread ends the list may be gone before them.
+        let _ = SCOPES.try_with(|scopes| {
+            scopes.borrow_mut().retain(|rules| !Rc::ptr_eq(rules, &self.rules));
+        });
+        REASONS.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+impl fmt::Debug for Scope {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (attempts, failures) = (self.attempts(), self.failures());
+        f.debug_struct("Scope").field("attempts", &attempts).field("failures", &failures).finish()
+    }
+}
+
+impl Rules {
+    fn verdict(&self, size: usize) -> Verdict {
+        // Borrowed already: this attempt is made by the rule itself.
+        let Ok(mut judge) = self.judge.try_borrow_mut() else { return Verdict::PASS };
+        self.attempts.set(self.attempts.get() + 1);
+        let verdict = judge(size);
+        if verdict == Verdict::PASS {
+            return verdict;
+        }
+        self.failures.set(self.failures.get() + 1);
+        if self.after_body.get() { verdict.after_body() } else { verdict }
+    }
+}
+
+impl Verdict {
+    /// Nothing is injected.
+    pub const PASS: Self = Self(None);
+    /// Memory runs out, so the loop shrinks.
+    pub const OUT_OF_MEMORY: Self = Self::failing(Class::OutOfMemory);
+    /// A failure that may be memory, so the loop tries the same size once more.
+    pub const TRANSIENT: Self = Self::failing(Class::Transient);
+    /// The device becomes unusable, so the loop gives up.
+    pub const POISONED: Self = Self::failing(Class::Poisoned);
+    /// Something that is no matter of memory, so the loop gives up.
+    pub const OTHER: Self = Self::failing(Class::Other);
+
+    const fn failing(class: Class) -> Self {
+        Self(Some(Injected { when: When::Before, class, requested_bytes: None }))
+    }
+
+    /// The same failure after the body has run and its value was dropped, to find bodies that
+    /// cannot run twice.
+    #[must_use]
+    pub fn after_body(self) -> Self {
+        Self(self.0.map(|injected| Injected { when: When::After, ..injected }))
+    }
+
+    /// The same failure with the number of bytes that were asked for.
+    #[must_use]
+    pub fn requesting(self, bytes: u64) -> Self {
+        Self(self.0.map(|injected| Injected { requested_bytes: Some(bytes), ..injected }))
+    }
+}
+
+#[cfg_attr(not(test), expect(dead_code, reason = "for the loops, which come on top of this module"))]
+impl Injected {
+    /// What the loop reports, in words that no text table takes for a real failure.
+    pub(crate) fn failure(self) -> Failure {
+        let message = match self.when {
+            When::Before => "injected by a test instead of running the body",
+            When::After => "injected by a test after running the body",
+        };
+        Failure::new(self.class, message).requesting(self.requested_bytes)
+    }
+}

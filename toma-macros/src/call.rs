@@ -1,0 +1,58 @@
+//! An attribute and its function, checked: the last place where anything can be wrong.
+
+use proc_macro2::{Group, Ident, Span, TokenStream};
+use syn::{Error, Result, Signature};
+
+use crate::form::Form;
+use crate::function::Function;
+use crate::options::Options;
+use crate::output::Output;
+use crate::parameters::{self, Parameter};
+
+/// An attribute and its function, both found right.
+pub(crate) struct Call<'a> {
+    pub(crate) form: Form,
+    pub(crate) options: Options,
+    pub(crate) parameters: Vec<Parameter>,
+    pub(crate) output: Output,
+    pub(crate) function: &'a Function,
+    pub(crate) body: &'a Group,
+}
+
+impl<'a> Call<'a> {
+    pub(crate) fn check(form: Form, args: TokenStream, function: &'a Function) -> Result<Self> {
+        let options = Options::parse(form, args)?;
+        reject_const(form, &function.sig)?;
+        let parameters = parameters::check(form, &function.sig)?;
+        let body = function.body.as_ref().ok_or_else(|| {
+            let message = format!("{form} needs a body to run: put it on the implementation");
+            Error::new_spanned(&function.sig.ident, message)
+        })?;
+        Ok(Self { form, options, parameters, output: Output::of(&function.sig.output), function, body })
+    }
+
+    pub(crate) fn is_async(&self) -> bool {
+        self.function.sig.asyncness.is_some()
+    }
+
+    /// The parameters that callers pass.
+    pub(crate) fn kept(&self) -> impl Iterator<Item = &Parameter> {
+        self.parameters.iter().filter(|parameter| self.form.keeps(parameter.role))
+    }
+}
+
+fn reject_const(form: Form, sig: &Signature) -> Result<()> {
+    let Some(constness) = sig.constness else { return Ok(()) };
+    let message = format!("{form} cannot run a `const fn`: trying again happens at run time");
+    Err(Error::new_spanned(constness, message))
+}
+
+/// A name that neither the body nor an option can see or shadow.
+pub(crate) fn local(name: &str) -> Ident {
+    local_at(name, Span::mixed_site())
+}
+
+/// A [`local`] name at which errors about `span`'s code can point.
+pub(crate) fn local_at(name: &str, span: Span) -> Ident {
+    Ident::new(&format!("__toma_{name}"), Span::mixed_site().located_at(span))
+}

@@ -1,0 +1,144 @@
+//! What a checked attribute becomes: one `static` for the call site and one call into `__private`.
+//!
+//! Every name of ours is hygienic. A parameter that callers keep passing keeps its own name when
+//! it has one, so that options can use it and documentation shows it.
+
+use proc_macro2::{Ident, Span, TokenStream};
+use quote::{format_ident, quote};
+use syn::{Expr, FnArg, Pat, Signature};
+
+use crate::call::{Call, local};
+use crate::form::Role;
+use crate::function::Function;
+use crate::options::{Kind, Known, Value};
+use crate::parameters::{self, Parameter};
+use crate::types;
+
+pub(crate) fn expand(call: &Call<'_>) -> TokenStream {
+    let Function { attrs, vis, .. } = call.function;
+    let (track_caller, signature) = (track_caller(call), signature(call));
+    let import = call.output.import(&call.options);
+    let (site, references) = (site(call), references(call));
+    let run = if call.is_async() { crate::asynchronous::run(call) } else { run(call) };
+    quote! {
+        #(#attrs)* #track_caller #vis #signature { #import #site #references #run }
+    }
+}
+
+/// `at(..)` with a setter for each option.
+pub(crate) fn builder(call: &Call<'_>) -> TokenStream {
+    let site = site_name();
+    let cache = match call.options.of(Kind::Cache) {
+        None => quote!(::toma::DefaultCache),
+        Some(Value::Type(cache)) => quote!(#cache),
+        Some(Value::Expr(_)) => quote!(::toma::NoCache),
+    };
+    let setters = call.options.given().map(|(known, value)| setter(call, known, value));
+    let judge = call.output.judge(&call.options);
+    quote!(::toma::__private::at::<#cache>(&#site) #(#setters)* .judge(#judge))
+}
+
+/// The statement that undoes what a failed attempt did.
+pub(crate) fn undo(call: &Call<'_>) -> Option<TokenStream> {
+    let Some(Value::Expr(undo)) = call.options.of(Kind::Undo) else { return None };
+    Some(match undo {
+        Expr::Closure(_) => quote!((#undo)();),
+        Expr::Path(_) => quote!(#undo();),
+        _ => quote!(#undo;),
+    })
+}
+
+fn run(call: &Call<'_>) -> TokenStream {
+    let (builder, form) = (builder(call), call.form.name());
+    let kept = call.kept().map(Parameter::outer_name);
+    let inside = call.parameters.iter().map(Parameter::inside);
+    let (arrow, ty, body) = (call.output.arrow(), call.output.ty(), call.body);
+    let Some(undo) = undo(call) else {
+        let run = format_ident!("run_{form}");
+        return quote!(#builder.#run(#(#kept,)* |#(#inside),*| #arrow #body));
+    };
+    let (run, flag) = (format_ident!("undo_{form}"), local("undo"));
+    // One closure for both, because both borrow the same arguments.
+    quote! {
+        #builder.#run(#(#kept,)* |#(#inside,)* #flag: bool| -> ::core::option::Option<#ty> {
+            if #flag {
+                #undo
+                return ::core::option::Option::None;
+            }
+            ::core::option::Option::Some((|| #arrow #body)())
+        })
+    }
+}
+
+/// Call sites are told apart by the line that called, which only plain functions can know.
+fn track_caller(call: &Call<'_>) -> Option<TokenStream> {
+    let Function { attrs, sig, .. } = call.function;
+    let given = attrs.iter().any(|attr| attr.path().is_ident("track_caller"));
+    (!given && !call.is_async() && sig.abi.is_none()).then(|| quote!(#[track_caller]))
+}
+
+/// The signature that callers see.
+fn signature(call: &Call<'_>) -> Signature {
+    let mut sig = call.function.sig.clone();
+    for parameter in call.kept() {
+        if let Some(FnArg::Typed(typed)) = sig.inputs.get_mut(parameter.index) {
+            let name = parameter.outer_name();
+            // An asynchronous loop lends pieces of the data from here.
+            let lends = call.is_async() && parameter.role == Role::Data;
+            *typed.pat = Pat::Verbatim(if lends { quote!(mut #name) } else { quote!(#name) });
+        }
+    }
+    let hidden = call.parameters.iter().filter(|parameter| !call.form.keeps(parameter.role));
+    parameters::remove(&mut sig, hidden);
+    sig
+}
+
+fn site(call: &Call<'_>) -> TokenStream {
+    let (site, path) = (site_name(), format!("::{}", call.function.name()));
+    quote! {
+        static #site: ::toma::__private::Site = ::toma::__private::Site::new(
+            ::core::concat!(::core::module_path!(), #path),
+            ::core::file!(),
+            ::core::line!(),
+            ::core::column!(),
+        );
+    }
+}
+
+fn site_name() -> Ident {
+    Ident::new("__TOMA_SITE", Span::mixed_site())
+}
+
+/// A `let` for each option that is handed over by reference, so that its value outlives the call.
+fn references(call: &Call<'_>) -> TokenStream {
+    let bind = |(known, value): (&Known, &Value)| {
+        let name = local(known.name);
+        match (known.kind, value) {
+            (Kind::Cache, Value::Expr(reference)) => Some(quote!(let #name = #reference;)),
+            (Kind::Reference, Value::Expr(expr)) => Some(quote!(let #name = &(#expr);)),
+            _ => None,
+        }
+    };
+    call.options.given().filter_map(bind).collect()
+}
+
+fn setter(call: &Call<'_>, known: &Known, value: &Value) -> Option<TokenStream> {
+    let Value::Expr(expr) = value else { return None };
+    let argument = match known.kind {
+        Kind::Cache | Kind::Reference => {
+            let bound = local(known.name);
+            quote!(#bound)
+        }
+        Kind::Size => size(call, known.name, expr),
+        Kind::Value => quote!(#expr),
+        Kind::Undo | Kind::Classify => return None,
+    };
+    let name = format_ident!("{}", known.name);
+    Some(quote!(.#name(#argument)))
+}
+
+/// A size as `usize`: an `i64` is checked when the program runs, with the option's name at hand.
+fn size(call: &Call<'_>, name: &str, expr: &Expr) -> TokenStream {
+    let ty = call.parameters.last().and_then(|parameter| types::size(&parameter.typed.ty));
+    if ty == Some("i64") { quote!(::toma::__private::to_usize(#name, #expr)) } else { quote!(#expr) }
+}

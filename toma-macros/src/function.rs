@@ -1,0 +1,83 @@
+//! The annotated function: a parsed signature and a body that nobody looks into.
+//!
+//! The body stays raw tokens: that is faster, and syntax that this crate has never heard of
+//! keeps working inside it.
+
+use proc_macro2::{Delimiter, Group, TokenStream, TokenTree};
+use syn::ext::IdentExt;
+use syn::parse::{ParseStream, Parser};
+use syn::{AttrStyle, Attribute, Error, Ident, LitStr, Result, Signature, Token, Visibility};
+
+use crate::form::Form;
+
+pub(crate) struct Function {
+    pub(crate) attrs: Vec<Attribute>,
+    pub(crate) vis: Visibility,
+    pub(crate) sig: Signature,
+    /// `None` for a trait method without a body.
+    pub(crate) body: Option<Group>,
+}
+
+impl Function {
+    pub(crate) fn parse(form: Form, item: TokenStream) -> Result<Self> {
+        let parse = |input: ParseStream<'_>| {
+            let mut attrs = input.call(Attribute::parse_outer)?;
+            let vis = input.parse()?;
+            if !starts_function(&input.fork()) {
+                return Err(input.error(format!("{form} goes on a function")));
+            }
+            let sig = input.parse()?;
+            let body = if input.parse::<Option<Token![;]>>()?.is_some() {
+                None
+            } else {
+                Some(hoist_attributes(block(input)?, &mut attrs)?)
+            };
+            Ok(Self { attrs, vis, sig, body })
+        };
+        parse.parse2(item)
+    }
+
+    /// The function's own name, `r#` stripped, as call sites are named.
+    pub(crate) fn name(&self) -> String {
+        self.sig.ident.unraw().to_string()
+    }
+}
+
+/// Whether nothing but qualifiers stands before `fn`.
+fn starts_function(input: ParseStream<'_>) -> bool {
+    loop {
+        if input.peek(Token![fn]) {
+            return true;
+        }
+        let qualifier = input.peek(Token![const])
+            || input.peek(Token![async])
+            || input.peek(Token![unsafe])
+            || input.peek(Token![extern]);
+        let is_abi = || input.parse::<LitStr>().is_ok();
+        if !(qualifier && Ident::parse_any(input).is_ok() || is_abi()) {
+            return false;
+        }
+    }
+}
+
+/// The braces of the body, also when `macro_rules` passed them on as `$body:block`.
+fn block(input: ParseStream<'_>) -> Result<Group> {
+    match input.parse()? {
+        TokenTree::Group(group) if group.delimiter() == Delimiter::Brace => Ok(group),
+        TokenTree::Group(group) if group.delimiter() == Delimiter::None => block.parse2(group.stream()),
+        other => Err(Error::new_spanned(other, "expected the function's body")),
+    }
+}
+
+/// Moves `#![..]` at the head of the body to the function: a closure's body cannot carry them.
+fn hoist_attributes(body: Group, attrs: &mut Vec<Attribute>) -> Result<Group> {
+    let split = |input: ParseStream<'_>| Ok((input.call(Attribute::parse_inner)?, input.parse()?));
+    let (inner, rest): (Vec<Attribute>, TokenStream) = split.parse2(body.stream())?;
+    if inner.is_empty() {
+        return Ok(body);
+    }
+    attrs.extend(inner.into_iter().map(|attr| Attribute { style: AttrStyle::Outer, ..attr }));
+    let mut hoisted = Group::new(Delimiter::Brace, rest);
+    hoisted.set_span(body.span());
+    Ok(hoisted)
+}
