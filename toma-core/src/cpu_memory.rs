@@ -147,10 +147,9 @@ mod rlimit {
     pub(super) fn set_soft(bytes: Option<u64>) -> io::Result<Option<u64>> {
         let Rlimit { current, maximum } = getrlimit(Resource::As);
         if let Some(hard) = maximum.filter(|hard| bytes.is_none_or(|bytes| bytes > *hard)) {
-            let wanted = bytes.map_or("no limit".to_owned(), |bytes| format!("{bytes} bytes"));
-            return Err(super::invalid(format!(
-                "cannot limit memory to {wanted}: the hard limit is {hard} bytes"
-            )));
+            let wanted = bytes.map_or_else(|| "any number of".to_owned(), |bytes| bytes.to_string());
+            let text = format!("cannot limit memory to {wanted} bytes: the hard limit is {hard} bytes");
+            return Err(super::invalid(text));
         }
         setrlimit(Resource::As, Rlimit { current: bytes, maximum })?;
         Ok(current)

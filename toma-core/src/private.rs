@@ -21,7 +21,7 @@ pub use crate::task::{Next, Task};
 /// The builder of an annotated function.
 #[inline]
 pub fn at<C: SizeCache + 'static>(site: &'static Site) -> With<'static, Halve, Auto, ()> {
-    With { site: Some(site), ..With::new(C::shared()) }
+    With::new(C::shared(), Some(site))
 }
 
 /// Judges by the user's function.
@@ -124,9 +124,8 @@ impl<'a, P: Policy, K> With<'a, P, K, ()> {
     where
         K: Judge<R, M>,
     {
-        let (mut call, judge, ()) = self.begin(Location::caller(), Extent::Batch);
         let turns = Turns(|piece: Range<usize>, undo| body(S::from_count(piece.len()), undo));
-        run_batch(&mut call, &judge, turns)
+        self.core.call(Location::caller(), Extent::Batch, |call| run_batch(call, &self.judge, turns))
     }
 
     #[doc(hidden)]
@@ -141,9 +140,10 @@ impl<'a, P: Policy, K> With<'a, P, K, ()> {
     where
         K: Judge<R, M>,
     {
-        let (mut call, judge, ()) = self.begin(Location::caller(), Extent::Items(length(start, end)));
+        let items = length(start, end);
         let turn = |piece: Range<usize>, undo| body(start.plus(piece.start), start.plus(piece.end), undo);
-        run_all(&mut call, &judge, Turns(turn))
+        self.core
+            .call(Location::caller(), Extent::Items(items), |call| run_all(call, &self.judge, Turns(turn)))
     }
 
     #[doc(hidden)]
@@ -157,14 +157,14 @@ impl<'a, P: Policy, K> With<'a, P, K, ()> {
     where
         K: Judge<R, M>,
     {
-        let dim = self.dim;
+        let dim = self.core.dim;
         let items = data.extent(dim);
-        let (mut call, judge, ()) = self.begin(Location::caller(), Extent::Items(items));
         let turn = |piece: Range<usize>, undo| {
             let mut held = data.hold(dim, piece.clone());
             body(D::lend(&mut held), S::from_count(piece.start), S::from_count(piece.end), undo)
         };
-        run_all(&mut call, &judge, Turns(turn))
+        self.core
+            .call(Location::caller(), Extent::Items(items), |call| run_all(call, &self.judge, Turns(turn)))
     }
 }
 

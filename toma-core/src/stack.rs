@@ -50,9 +50,11 @@ pub struct Fingerprint(u128);
 
 /// The fingerprint of the functions that called the one whose local variable has the address `entry`.
 ///
-/// It takes no lock, allocates nothing, uses no thread-local value and cannot panic, so it works on a
-/// thread with a tiny stack and while a thread ends. An address that is not on this stack is harmless:
-/// more of the library's frames count, or fewer frames do.
+/// It takes no lock, allocates nothing, uses no thread-local value and cannot panic, so it works while
+/// a thread ends, and on a thread with a tiny stack: the unwinder takes about 5 KiB. (The unwinder of
+/// some C libraries locks the list of loaded libraries for a moment; that of glibc since 2.35 does
+/// not.) An address that is not on this stack is harmless: more of the library's frames count, or
+/// fewer frames do.
 ///
 /// The function that owns the variable must be `#[inline(never)]`. Were it inlined, its caller would
 /// own the variable and be left out, perhaps in one copy of a loop's body and not in the next.

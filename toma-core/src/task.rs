@@ -79,20 +79,22 @@ impl<'a, P: Policy, K, B: Undo> With<'a, P, K, B> {
 
     #[doc(hidden)]
     pub fn start_range<S: Size>(self, start: S, end: S) -> Task<'a, P, K, OfPieces<S>> {
-        let dim = self.dim;
+        let dim = self.core.dim;
         self.task(Extent::Items(length(start, end)), OfPieces { start, dim })
     }
 
     #[doc(hidden)]
     pub fn start_chunked<S: Size, D: Chunked>(self, data: &D) -> Task<'a, P, K, OfPieces<S>> {
-        let (dim, items) = (self.dim, data.extent(self.dim));
+        let (dim, items) = (self.core.dim, data.extent(self.core.dim));
         self.task(Extent::Items(items), OfPieces { start: S::from_count(0), dim })
     }
 
     fn task<F>(self, extent: Extent, form: F) -> Task<'a, P, K, F> {
         // An async function cannot know the line that called it.
-        let origin = Origin { site: self.site, caller: None, entry: 0 };
-        let (call, judge, _) = self.begin_from(origin, extent);
+        let Self { core, judge, undo: _ } = self;
+        let origin = Origin { site: core.site, caller: None, entry: 0 };
+        let mut call = Call::closed(core.cache, core.policy, &core.options, (core.name, origin, extent));
+        call.open(&core.options);
         Task { call, judge, form, piece: 0..0, retryable: Retryable::NOTHING }
     }
 }

@@ -3,30 +3,33 @@
 //! Each attempt is a plain async block. A closure that returns a future would have to be an
 //! `AsyncFnMut`, and the future of a function that takes one is not `Send`.
 
-use proc_macro2::TokenStream;
-use quote::{format_ident, quote};
+use proc_macro2::{Ident, Span, TokenStream};
+use quote::{format_ident, quote, quote_spanned};
 
-use crate::call::{Call, local};
+use crate::call::{Call, local, local_at};
 use crate::expand::{builder, undo};
 use crate::form::{Form, Role};
 use crate::parameters::Parameter;
 
 pub(crate) fn run(call: &Call<'_>) -> TokenStream {
-    let (running, outcome, value) = (local("call"), local("outcome"), local("value"));
-    let (builder, ty, body, undo) = (builder(call), call.output.ty(), call.body, undo(call));
-    let (start, arguments) = (format_ident!("start_{}", call.form.name()), call.kept().map(start_argument));
-    let (piece, next) = piece(call.form);
-    let bindings = call.parameters.iter().map(binding);
+    let (running, piece, attempt, outcome) =
+        (local("call"), local("piece"), local("attempt"), local("outcome"));
+    let (builder, start) = (builder(call), call.output.method("start", call.form));
+    let arguments = call.kept().map(start_argument);
+    let next = format_ident!("{}", if call.form == Form::Batch { "size" } else { "piece" });
+    let (data, sizes) = (call.parameters.iter().find_map(lend), sizes(call));
+    let (ty, body) = (call.output.ty(), call.body);
+    // A body that consumes an argument is told so at the body.
+    let future = quote_spanned!(call.body_span()=> async #body);
+    let arms = arms(call);
     quote! {
         let mut #running = #builder.#start(#(#arguments),*);
         while let ::core::option::Option::Some(#piece) = #running.#next() {
-            #(#bindings)*
-            let #outcome = #running.attempt(::toma::__private::typed::<#ty, _>(async #body)).await;
-            match #running.end(#outcome) {
-                ::toma::__private::Next::Done(#value) => return #value,
-                ::toma::__private::Next::Retry => { #undo #running.recover().await; }
-                ::toma::__private::Next::Piece => {}
-            }
+            #data
+            #sizes
+            let #attempt = ::toma::__private::typed::<#ty, _>(#future);
+            let #outcome = #running.attempt(#attempt).await;
+            match #running.end(#outcome) { #arms }
         }
         #running.finish()
     }
@@ -34,29 +37,48 @@ pub(crate) fn run(call: &Call<'_>) -> TokenStream {
 
 fn start_argument(parameter: &Parameter) -> TokenStream {
     let name = parameter.outer_name();
-    if parameter.role == Role::Data { quote!(&#name) } else { quote!(#name) }
+    if parameter.role == Role::Data { quote_spanned!(mixed_at(&name)=> &#name) } else { quote!(#name) }
 }
 
-/// What the loop takes from the call each time, and the method that gives it.
-fn piece(form: Form) -> (TokenStream, TokenStream) {
-    let (size, start, end) = (local("size"), local("start"), local("end"));
-    match form {
-        Form::Batch => (quote!(#size), quote!(size)),
-        Form::Range | Form::Chunked => (quote!((#start, #end)), quote!(piece)),
-    }
+/// Data that cannot be chunked is reported at the data.
+fn mixed_at(data: &Ident) -> Span {
+    Span::mixed_site().located_at(data.span())
 }
 
-/// The parameter as the body sees it, for one piece.
-fn binding(parameter: &Parameter) -> TokenStream {
-    let (attrs, inside) = (&parameter.typed.attrs, parameter.inside_without_attrs());
-    if parameter.role == Role::Data {
-        let (running, held, data) = (local("call"), local("held"), parameter.outer_name());
-        let ty = parameter.inside_type();
-        return quote! {
+/// The piece of the data as the body sees it.
+fn lend(parameter: &Parameter) -> Option<TokenStream> {
+    let data = parameter.outer_name();
+    let (running, held) = (local("call"), local_at("held", data.span()));
+    let (attrs, pat, ty) = (&parameter.typed.attrs, &parameter.typed.pat, parameter.inside_type());
+    (parameter.role == Role::Data).then(|| {
+        quote_spanned! {mixed_at(&data)=>
             let mut #held = #running.hold(&mut #data);
-            #(#attrs)* let #inside = <#ty as ::toma::chunk::Chunked>::lend(&mut #held);
-        };
+            #(#attrs)* let #pat = <#ty as ::toma::chunk::Chunked>::lend(&mut #held);
+        }
+    })
+}
+
+/// The sizes as the body sees them.
+fn sizes(call: &Call<'_>) -> TokenStream {
+    let (piece, is_size) = (local("piece"), |parameter: &&Parameter| parameter.role != Role::Data);
+    let sizes: Vec<_> = call.parameters.iter().filter(is_size).map(|parameter| &parameter.typed).collect();
+    let attrs = sizes.iter().flat_map(|size| &size.attrs);
+    let (pats, types) = (sizes.iter().map(|size| &size.pat), sizes.iter().map(|size| &size.ty));
+    match call.form {
+        Form::Batch => quote!(#(#attrs)* let #(#pats: #types)* = #piece;),
+        Form::Range | Form::Chunked => quote!(#(#attrs)* let (#(#pats),*): (#(#types),*) = #piece;),
     }
-    let given = local(parameter.role.name());
-    quote!(#(#attrs)* let #inside = #given;)
+}
+
+fn arms(call: &Call<'_>) -> TokenStream {
+    let (running, value) = (local("call"), local("value"));
+    let retry = match undo(call) {
+        None => quote!(#running.recover().await),
+        Some(undo) => quote!({ #undo #running.recover().await; }),
+    };
+    quote! {
+        ::toma::__private::Next::Done(#value) => return #value,
+        ::toma::__private::Next::Retry => #retry,
+        ::toma::__private::Next::Piece => {}
+    }
 }

@@ -35,6 +35,11 @@ impl<'a> Call<'a> {
         self.function.sig.asyncness.is_some()
     }
 
+    /// Where errors about code of ours around the body point.
+    pub(crate) fn body_span(&self) -> Span {
+        Span::mixed_site().located_at(self.body.span())
+    }
+
     /// The parameters that callers pass.
     pub(crate) fn kept(&self) -> impl Iterator<Item = &Parameter> {
         self.parameters.iter().filter(|parameter| self.form.keeps(parameter.role))

@@ -4,7 +4,7 @@
 //! it has one, so that options can use it and documentation shows it.
 
 use proc_macro2::{Ident, Span, TokenStream};
-use quote::{format_ident, quote};
+use quote::{format_ident, quote, quote_spanned};
 use syn::{Expr, FnArg, Pat, Signature};
 
 use crate::call::{Call, local};
@@ -49,15 +49,17 @@ pub(crate) fn undo(call: &Call<'_>) -> Option<TokenStream> {
 }
 
 fn run(call: &Call<'_>) -> TokenStream {
-    let (builder, form) = (builder(call), call.form.name());
+    let builder = builder(call);
     let kept = call.kept().map(Parameter::outer_name);
     let inside = call.parameters.iter().map(Parameter::inside);
     let (arrow, ty, body) = (call.output.arrow(), call.output.ty(), call.body);
     let Some(undo) = undo(call) else {
-        let run = format_ident!("run_{form}");
+        let run = call.output.method("run", call.form);
         return quote!(#builder.#run(#(#kept,)* |#(#inside),*| #arrow #body));
     };
-    let (run, flag) = (format_ident!("undo_{form}"), local("undo"));
+    let (run, flag) = (call.output.method("undo", call.form), local("undo"));
+    // A body that consumes an argument is told so at the body.
+    let attempt = quote_spanned!(call.body_span()=> (|| #arrow #body)());
     // One closure for both, because both borrow the same arguments.
     quote! {
         #builder.#run(#(#kept,)* |#(#inside,)* #flag: bool| -> ::core::option::Option<#ty> {
@@ -65,7 +67,7 @@ fn run(call: &Call<'_>) -> TokenStream {
                 #undo
                 return ::core::option::Option::None;
             }
-            ::core::option::Option::Some((|| #arrow #body)())
+            ::core::option::Option::Some(#attempt)
         })
     }
 }

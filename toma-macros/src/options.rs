@@ -3,7 +3,7 @@
 use proc_macro2::{Span, TokenStream};
 use syn::ext::IdentExt;
 use syn::parse::{ParseStream, Parser};
-use syn::{Error, Expr, Ident, PathArguments, Result, Token, Type};
+use syn::{Error, Expr, Ident, Result, Token, Type};
 
 use crate::form::Form;
 
@@ -148,22 +148,19 @@ fn value(name: &Ident, kind: Kind, input: ParseStream<'_>) -> Result<Value> {
 }
 
 fn cache_type(input: ParseStream<'_>) -> Result<Type> {
-    let ty: Type = input.parse()?;
-    let is_call = match &ty {
-        Type::Path(path) => {
-            let mut segments = path.path.segments.iter();
-            segments.any(|segment| matches!(segment.arguments, PathArguments::Parenthesized(_)))
-        }
-        _ => true,
-    };
-    if is_call {
-        return Err(Error::new_spanned(ty, "cache is a type, or a reference to a cache: `cache = &expr`"));
+    let ty = input.parse()?;
+    if input.is_empty() || input.peek(Token![,]) {
+        return Ok(ty);
     }
-    Ok(ty)
+    Err(Error::new_spanned(ty, "cache takes a type, or a reference to a value: `cache = &expr`"))
 }
 
 fn undo(input: ParseStream<'_>) -> Result<Expr> {
-    let undo = input.parse()?;
+    let mut undo = input.parse()?;
+    // `macro_rules` passes `$undo:expr` on inside an invisible group.
+    while let Expr::Group(group) = undo {
+        undo = *group.expr;
+    }
     match &undo {
         Expr::Closure(closure) if !closure.inputs.is_empty() => {
             let message = "before_retry takes no parameters: the function's own parameters are in scope";

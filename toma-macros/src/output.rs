@@ -1,10 +1,11 @@
 //! The return type: how the inside of the function writes it, and who judges what comes back.
 
-use proc_macro2::{Span, TokenStream};
+use proc_macro2::{Ident, Span, TokenStream};
 use quote::{quote, quote_spanned};
 use syn::spanned::Spanned;
 use syn::{GenericArgument, PathArguments, ReturnType, Type, parse_quote};
 
+use crate::form::Form;
 use crate::options::{Kind, Options, Value};
 use crate::types;
 
@@ -12,6 +13,8 @@ use crate::types;
 pub(crate) struct Output {
     /// `None` for `impl Trait` and `!`, which only a signature can write.
     named: Option<Type>,
+    /// Where an error about the type points.
+    span: Span,
 }
 
 impl Output {
@@ -21,7 +24,11 @@ impl Output {
             ReturnType::Type(_, ty) if matches!(**ty, Type::ImplTrait(_) | Type::Never(_)) => None,
             ReturnType::Type(_, ty) => Some(types::without_impl(ty)),
         };
-        Self { named }
+        let span = match output {
+            ReturnType::Default => Span::mixed_site(),
+            ReturnType::Type(_, ty) => Span::mixed_site().located_at(ty.span()),
+        };
+        Self { named, span }
     }
 
     /// The return type of a closure.
@@ -32,6 +39,11 @@ impl Output {
     /// The type as a generic argument.
     pub(crate) fn ty(&self) -> TokenStream {
         self.named.as_ref().map_or_else(|| quote!(_), |ty| quote!(#ty))
+    }
+
+    /// The method that runs the body, at which an unfit return type is reported.
+    pub(crate) fn method(&self, what: &str, form: Form) -> Ident {
+        Ident::new(&format!("{what}_{}", form.name()), self.span)
     }
 
     /// The value that tells success from failure.

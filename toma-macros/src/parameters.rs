@@ -37,6 +37,7 @@ impl Parameter {
         quote!(#pat #colon_token #ty)
     }
 
+    /// Its type as the body sees it: that of one piece.
     pub(crate) fn inside_type(&self) -> Type {
         types::of_piece(&self.typed.ty)
     }

@@ -57,7 +57,7 @@ impl Eraser {
             Type::Slice(slice) => self.erase(&mut slice.elem),
             Type::Tuple(tuple) => tuple.elems.iter_mut().for_each(|elem| self.erase(elem)),
             Type::Reference(reference) => {
-                reference.lifetime.iter_mut().for_each(|lifetime| self.erase_lifetime(lifetime));
+                reference.lifetime.take_if(|_| self.lifetimes);
                 self.erase(&mut reference.elem);
             }
             Type::Path(path) => {
@@ -84,16 +84,12 @@ impl Eraser {
                 match argument {
                     GenericArgument::Type(ty) => self.erase(ty),
                     GenericArgument::AssocType(assoc) => self.erase(&mut assoc.ty),
-                    GenericArgument::Lifetime(lifetime) => self.erase_lifetime(lifetime),
+                    GenericArgument::Lifetime(lifetime) if self.lifetimes => {
+                        *lifetime = Lifetime::new("'_", lifetime.span());
+                    }
                     _ => {}
                 }
             }
-        }
-    }
-
-    fn erase_lifetime(&self, lifetime: &mut Lifetime) {
-        if self.lifetimes {
-            *lifetime = Lifetime::new("'_", lifetime.span());
         }
     }
 }

@@ -111,7 +111,7 @@ impl Place<'_> {
 ///
 /// Compared by value: the same line seen from two crates is one line, whatever the address of its
 /// location.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug)]
 pub struct Key {
     site: Option<&'static Site>,
     caller: Option<&'static Location<'static>>,
@@ -121,6 +121,9 @@ pub struct Key {
 }
 
 impl Key {
+    /// The key of caches that keep nothing.
+    pub(crate) const NOTHING: Self = Self { site: None, caller: None, user: 0, device: 0, stack: None };
+
     /// Cheap and good enough to spread keys over a small table.
     #[inline]
     #[expect(clippy::cast_possible_truncation, reason = "any bits of the fingerprint will do")]
@@ -131,6 +134,28 @@ impl Key {
         let stack = self.stack.map_or(0, |stack| stack.to_bits() as u64);
         let words = [site, line, self.user, self.device, stack];
         words.iter().fold(0, |mix, word| (mix ^ word).wrapping_mul(0x9E37_79B9_7F4A_7C15).rotate_left(29))
+    }
+}
+
+impl PartialEq for Key {
+    #[inline]
+    fn eq(&self, other: &Self) -> bool {
+        self.site == other.site
+            && self.user == other.user
+            && self.device == other.device
+            && self.stack == other.stack
+            && same_line(self.caller, other.caller)
+    }
+}
+
+impl Eq for Key {}
+
+/// Compared by value, and by address first: it is nearly always the same location.
+#[inline]
+fn same_line(a: Option<&'static Location<'static>>, b: Option<&'static Location<'static>>) -> bool {
+    match (a, b) {
+        (Some(a), Some(b)) => std::ptr::eq(a, b) || a == b,
+        (a, b) => a.is_none() && b.is_none(),
     }
 }
 

@@ -10,6 +10,11 @@ impl SizeCache for NoCache {
     }
 
     #[inline]
+    fn key(&self, _: &Place<'_>) -> Key {
+        Key::NOTHING
+    }
+
+    #[inline]
     fn recall(&self, _: &Key, _: &Place<'_>) -> Option<Remembered> {
         None
     }

@@ -29,7 +29,8 @@ pub struct Entry {
 
 #[derive(Debug)]
 pub(super) struct Store {
-    id: OnceLock<u64>,
+    /// 0 until it is asked for.
+    id: AtomicU64,
     generation: AtomicU64,
     table: OnceLock<Mutex<Table>>,
 }
@@ -40,10 +41,10 @@ struct Table {
     seeds: HashMap<String, Remembered>,
 }
 
-/// What the memo said, free of the memo.
+/// What the memo said, free of the memo and small: most calls carry this and nothing else.
 enum Warm {
     Known(Option<Remembered>),
-    Many(Levels),
+    Many,
 }
 
 impl Warm {
@@ -51,14 +52,14 @@ impl Warm {
     fn of(known: &memo::Known) -> Self {
         match known {
             None => Self::Known(None),
-            Some(levels) => levels.only().map_or_else(|| Self::Many(*levels), |one| Self::Known(Some(one))),
+            Some(levels) => levels.only().map_or(Self::Many, |one| Self::Known(Some(one))),
         }
     }
 }
 
 impl Store {
     pub(super) const fn new() -> Self {
-        Self { id: OnceLock::new(), generation: AtomicU64::new(0), table: OnceLock::new() }
+        Self { id: AtomicU64::new(0), generation: AtomicU64::new(0), table: OnceLock::new() }
     }
 
     #[inline]
@@ -66,10 +67,17 @@ impl Store {
         let generation = self.generation.load(Ordering::Acquire);
         match memo::with(self.id(), generation, key, Warm::of) {
             Some(Warm::Known(remembered)) => remembered,
-            // A memory source is anybody's code and may come back here: not inside the memo.
-            Some(Warm::Many(levels)) => levels.choose(|| place.free_bytes()),
+            Some(Warm::Many) => self.choose(generation, key, place),
             None => self.look_up(key, place),
         }
+    }
+
+    /// A memory source is anybody's code and may come back here: it is read outside the memo.
+    #[cold]
+    fn choose(&self, generation: u64, key: &Key, place: &Place<'_>) -> Option<Remembered> {
+        let free = place.free_bytes();
+        let chosen = memo::with(self.id(), generation, key, |known| known.as_ref()?.choose(|| free));
+        chosen.unwrap_or_else(|| self.look_up(key, place))
     }
 
     #[cold]
@@ -125,8 +133,18 @@ impl Store {
     /// Tells stores apart in the memos of threads, which outlive instances.
     #[inline]
     fn id(&self) -> u64 {
+        match self.id.load(Ordering::Relaxed) {
+            0 => self.new_id(),
+            id => id,
+        }
+    }
+
+    #[cold]
+    fn new_id(&self) -> u64 {
         static IDS: AtomicU64 = AtomicU64::new(1);
-        *self.id.get_or_init(|| IDS.fetch_add(1, Ordering::Relaxed))
+        let id = IDS.fetch_add(1, Ordering::Relaxed);
+        // Two threads may both come here; whoever is first names the store.
+        self.id.compare_exchange(0, id, Ordering::Relaxed, Ordering::Relaxed).err().unwrap_or(id)
     }
 }
 

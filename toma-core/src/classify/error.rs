@@ -62,38 +62,38 @@ impl<E: Error + 'static> Classify<marker::Standard> for E {
 
 // One blanket implementation and not one per box: with a second candidate for every type the
 // compiler reports the trait itself as missing, in the words above, instead of `Error`.
-impl<E: Boxed> Classify<marker::Boxed> for E {
+impl<E: ErrorBox> Classify<marker::Boxed> for E {
     fn classify(&self) -> Failure {
         classify_error(self.inside())
     }
 }
 
 /// A box around an error of any type, which cannot be a standard error itself.
-pub trait Boxed {
+pub trait ErrorBox {
     /// The error in the box.
     fn inside(&self) -> &(dyn Error + 'static);
 }
 
-impl Boxed for Box<dyn Error> {
+impl ErrorBox for Box<dyn Error> {
     fn inside(&self) -> &(dyn Error + 'static) {
         &**self
     }
 }
 
-impl Boxed for Box<dyn Error + Send> {
+impl ErrorBox for Box<dyn Error + Send> {
     fn inside(&self) -> &(dyn Error + 'static) {
         &**self
     }
 }
 
-impl Boxed for Box<dyn Error + Send + Sync> {
+impl ErrorBox for Box<dyn Error + Send + Sync> {
     fn inside(&self) -> &(dyn Error + 'static) {
         &**self
     }
 }
 
 #[cfg(feature = "anyhow")]
-impl Boxed for anyhow::Error {
+impl ErrorBox for anyhow::Error {
     fn inside(&self) -> &(dyn Error + 'static) {
         &**self
     }

@@ -1,10 +1,14 @@
 //! The classification against real texts, real errors and arbitrary ones.
 
 mod chains;
+mod messages;
 mod panics;
 mod properties;
 mod registering;
 mod rows;
+
+use std::error::Error;
+use std::fmt;
 
 /// What libtorch appends to every error: about 2 kB of C++ frames, here of functions whose names
 /// say everything that could mislead.
@@ -24,4 +28,25 @@ fn with_backtrace(text: &str) -> String {
 /// The panic that tch's ordinary methods raise for an error with this text.
 fn unwrapped(text: &str) -> String {
     format!("called `Result::unwrap()` on an `Err` value: Torch({text:?})")
+}
+
+/// An error with a text, on top of another.
+#[derive(Debug)]
+struct Link(String, Box<dyn Error>);
+
+impl fmt::Display for Link {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl Error for Link {
+    fn source(&self) -> Option<&(dyn Error + 'static)> {
+        Some(&*self.1)
+    }
+}
+
+/// The leaf below links with these texts, the last one outermost.
+fn chain(texts: impl IntoIterator<Item = String>, leaf: impl Error + 'static) -> Box<dyn Error> {
+    texts.into_iter().fold(Box::new(leaf), |below, text| Box::new(Link(text, below)))
 }

@@ -1,10 +1,11 @@
 //! One call: the machine, connected to the size cache, the memory source and the observers.
 
+use std::borrow::Cow;
 use std::ops::Range;
 use std::time::{Duration, Instant};
 
 use super::attempt;
-use super::machine::{Extent, Known, Machine, Retryable, Verdict};
+use super::machine::{Extent, Machine, Retryable, Verdict};
 use super::sizes::{SizeOptions, Sizes};
 use super::tally::Tally;
 use crate::cache::{Key, Origin, Place, Remembered, SizeCache};
@@ -64,36 +65,58 @@ struct Memory<'a> {
 }
 
 impl<'a, P: Policy> Call<'a, P> {
+    /// A call that is not open yet. In two steps, so that it is built where it stays: a call is
+    /// large, and moving it would cost as much as opening it.
     #[inline]
-    pub(crate) fn new(
+    pub(crate) fn closed(
         cache: &'a dyn SizeCache,
         policy: P,
         options: &Options<'a>,
-        name: Name,
-        (origin, extent): (Origin, Extent),
+        (name, origin, extent): (Option<Cow<'static, str>>, Origin, Extent),
     ) -> Self {
-        attempt::install_hook();
-        let sizes = Sizes::new(&options.sizes);
-        assert!(options.max_attempts > 0, "max_attempts 0: must be at least 1");
-        let switches = Switches::load();
-        let mut machine = Machine::new(extent, sizes, options.max_attempts);
-        let place = Place { origin, name: &name, user: options.user, device: options.device };
-        let key = cache.key(&place);
-        let recalled = if switches.disable() { None } else { cache.recall(&key, &place) };
-        if let Some(Remembered { settled, bounds, .. }) = recalled {
-            machine.start_from(Known { settled: Some(settled), bounds }, &policy);
+        let (user, device) = (options.user, options.device);
+        Self {
+            machine: Machine::new(extent, Sizes::new(&options.sizes), options.max_attempts),
+            policy,
+            memory: Memory { cache, key: Key::NOTHING, origin, device, user, now: None },
+            deadline: None,
+            watch: None,
+            tally: Tally::new(Name::of(name, &origin), extent),
+            switches: Switches::load(),
         }
-        let watch = Watch::new(&name, options.observer, switches);
-        let tally = Tally::new(name, extent, machine.step(), recalled.map(|known| known.settled));
-        let memory = Memory { cache, key, origin, device: options.device, user: options.user, now: None };
-        let deadline = options.deadline.map(|limit| Instant::now() + limit);
-        let mut call = Self { machine, policy, memory, deadline, watch, tally, switches };
-        call.tell_started(sizes.cap);
-        call
     }
 
-    fn tell_started(&mut self, initial: usize) {
+    /// Asks the size cache where to start, and who wants to watch.
+    #[inline]
+    pub(crate) fn open(&mut self, options: &Options<'a>) {
+        attempt::install_hook();
+        assert!(options.max_attempts > 0, "max_attempts 0: must be at least 1");
+        self.deadline = options.deadline.map(|limit| Instant::now() + limit);
+        if !self.switches.disable() {
+            self.recall();
+        }
+        self.tally.starts_at(self.machine.step());
+        self.watch = Watch::new(self.tally.name(), options.observer, self.switches);
+        if self.watch.is_some() {
+            self.tell_started();
+        }
+    }
+
+    #[inline]
+    fn recall(&mut self) {
+        let Memory { cache, origin, device, user, .. } = self.memory;
+        let place = Place { origin, name: self.tally.name(), user, device };
+        self.memory.key = cache.key(&place);
+        if let Some(Remembered { settled, bounds, .. }) = cache.recall(&self.memory.key, &place) {
+            self.machine.start_from(settled, bounds, &self.policy);
+            self.tally.remembers(settled);
+        }
+    }
+
+    #[cold]
+    fn tell_started(&mut self) {
         let (start, length, remembered) = (self.machine.step(), self.tally.length(), self.tally.remembered());
+        let initial = self.machine.cap();
         self.tell(|| EventKind::Started { initial, start, length, remembered });
     }
 
@@ -107,7 +130,7 @@ impl<'a, P: Policy> Call<'a, P> {
     pub(crate) fn begin(&mut self) -> (Range<usize>, Retryable) {
         let piece = self.machine.piece();
         let retryable = self.retryable();
-        if self.watch.is_some() || self.deadline.is_some() || self.tally.has_failed() {
+        if self.watch.is_some() || self.deadline.is_some() || self.tally.has_history() {
             self.tally.start_clock();
             let Range { start, end } = piece.clone();
             self.tell(|| EventKind::Attempt { start, end });
@@ -130,13 +153,13 @@ impl<'a, P: Policy> Call<'a, P> {
     pub(crate) fn succeeded(&mut self) {
         let piece = self.machine.piece();
         let step = self.machine.step();
-        self.tally.succeeded(step, piece.len());
+        self.tally.succeeded();
         if self.watch.is_some() {
             let (Range { start, end }, elapsed) = (piece, self.tally.elapsed().unwrap_or_default());
             self.tell(|| EventKind::Succeeded { start, end, elapsed });
         }
         if let Some(to) = self.machine.succeeded(&self.policy) {
-            self.tally.step_changed();
+            self.tally.step_changes(step);
             self.tell(|| EventKind::Probe { from: step, to });
         }
     }
@@ -206,12 +229,8 @@ impl Memory<'_> {
 impl<P: Policy> Call<'_, P> {
     #[cold]
     fn remember(&mut self, size: usize) {
-        let place = Place {
-            origin: self.memory.origin,
-            name: self.tally.name(),
-            user: self.memory.user,
-            device: self.memory.device,
-        };
+        let Memory { origin, device, user, .. } = self.memory;
+        let place = Place { origin, name: self.tally.name(), user, device };
         let free_bytes = self.memory.now.map(|now| now.free_bytes);
         let bounds = self.machine.bounds();
         let learned = Remembered { bounds, free_bytes, ..Remembered::new(size) };
@@ -223,12 +242,13 @@ impl<P: Policy> Call<'_, P> {
 impl<P: Policy> Drop for Call<'_, P> {
     #[inline]
     fn drop(&mut self) {
-        let settled = self.machine.settled();
-        if let Some(size) = settled {
+        if let Some(size) = self.machine.settled() {
             self.remember(size);
         }
-        let (attempts, out_of_memory) = self.tally.counts();
-        self.tell(|| EventKind::Finished { attempts, out_of_memory });
-        self.tally.report(settled);
+        if let Some(watch) = &mut self.watch {
+            let (attempts, out_of_memory) = self.tally.counts();
+            watch.tell(EventKind::Finished { attempts, out_of_memory });
+        }
+        self.tally.finish(&self.machine);
     }
 }

@@ -10,6 +10,8 @@ use crate::classify::classify_panic;
 
 use crate::outcome::Judge;
 use crate::policy::Policy;
+#[cfg(feature = "testing")]
+use crate::testing::inject;
 
 /// A body, and what undoes a failed attempt of it.
 pub(crate) trait Work<R> {

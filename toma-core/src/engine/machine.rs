@@ -47,13 +47,6 @@ pub(crate) enum Extent {
     Items(usize),
 }
 
-/// What the size cache knew when the call began.
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Known {
-    pub(crate) settled: Option<usize>,
-    pub(crate) bounds: Bounds,
-}
-
 /// What to do after a failure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Verdict {
@@ -77,6 +70,7 @@ impl Retryable {
 }
 
 impl Machine {
+    #[inline]
     pub(crate) fn new(extent: Extent, sizes: Sizes, max_attempts: usize) -> Self {
         let end = match extent {
             Extent::Batch => usize::MAX,
@@ -96,10 +90,9 @@ impl Machine {
     }
 
     /// Starts from what an earlier call learned; the policy may probe beyond it.
-    pub(crate) fn start_from(&mut self, known: Known, policy: &impl Policy) {
-        let Some(settled) = known.settled else { return };
+    pub(crate) fn start_from(&mut self, settled: usize, bounds: Bounds, policy: &impl Policy) {
         self.step = self.sizes.fit(settled);
-        self.bounds = known.bounds;
+        self.bounds = bounds;
         self.learning.changed = self.advance(policy).is_some();
     }
 
@@ -120,8 +113,20 @@ impl Machine {
         self.position == self.end
     }
 
+    /// Items that succeeded.
+    #[inline]
+    pub(crate) fn done(&self) -> usize {
+        self.position
+    }
+
+    #[inline]
     pub(crate) fn step(&self) -> usize {
         self.step
+    }
+
+    /// The largest size this call may use.
+    pub(crate) fn cap(&self) -> usize {
+        self.sizes.cap
     }
 
     pub(crate) fn bounds(&self) -> Bounds {
@@ -129,6 +134,7 @@ impl Machine {
     }
 
     /// The step worth remembering, once it has succeeded.
+    #[inline]
     pub(crate) fn settled(&self) -> Option<usize> {
         self.learning.settled
     }
@@ -152,7 +158,10 @@ impl Machine {
         if self.learning.changed && size == self.step {
             self.learning.settled = Some(size);
         }
-        self.position = if self.single { self.end } else { self.position + size };
+        self.position += size;
+        if self.single {
+            self.end = self.position;
+        }
         self.piece = PieceState::default();
         if self.is_done() {
             return None;

@@ -17,4 +17,4 @@ pub(crate) mod call;
 pub(crate) mod drive;
 pub(crate) mod machine;
 pub(crate) mod sizes;
-mod tally;
+pub(crate) mod tally;

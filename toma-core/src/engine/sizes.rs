@@ -28,26 +28,28 @@ impl Sizes {
     ///
     /// Panics with the names and values, because a mistake here has no place in the body's own
     /// error type.
+    #[inline]
     pub(crate) fn new(options: &SizeOptions) -> Self {
         let &SizeOptions { initial, min, max, multiple_of } = options;
-        check_positive(options);
-        for (name, limit) in [("initial", initial), ("max", max)] {
-            assert!(
-                limit.is_none_or(|limit| min <= limit),
-                "min {min}: must be at most {name} {}",
-                show(limit)
-            );
-        }
-        let floor = min.max(multiple_of).checked_next_multiple_of(multiple_of).unwrap_or(usize::MAX);
-        for (name, limit) in [("initial", initial), ("max", max)] {
-            assert!(
-                limit.is_none_or(|limit| floor <= limit),
-                "{name} {}: must be at least the floor {floor} (min {min}, multiple_of {multiple_of})",
-                show(limit)
-            );
-        }
         let largest = initial.unwrap_or(usize::MAX).min(max.unwrap_or(usize::MAX));
-        Self { floor, cap: largest / multiple_of * multiple_of, multiple_of }
+        if multiple_of == 1 {
+            // Most calls: nothing to divide.
+            let sizes = Self { floor: min, cap: largest, multiple_of };
+            return if 0 < min && min <= largest { sizes } else { refuse(options) };
+        }
+        Self::of_multiples(options, largest)
+    }
+
+    fn of_multiples(options: &SizeOptions, largest: usize) -> Self {
+        let &SizeOptions { min, multiple_of, .. } = options;
+        let floor =
+            if multiple_of == 0 { None } else { min.max(multiple_of).checked_next_multiple_of(multiple_of) };
+        match floor {
+            Some(floor) if 0 < min && floor <= largest => {
+                Self { floor, cap: largest / multiple_of * multiple_of, multiple_of }
+            }
+            _ => refuse(options),
+        }
     }
 
     /// `size` rounded down to a multiple and kept between floor and cap.
@@ -65,20 +67,27 @@ impl Sizes {
     }
 }
 
-fn check_positive(options: &SizeOptions) {
-    let given = [
-        ("initial", options.initial.unwrap_or(1)),
-        ("min", options.min),
-        ("max", options.max.unwrap_or(1)),
-        ("multiple_of", options.multiple_of),
-    ];
+/// Says what is wrong with the options, with names and values.
+#[cold]
+fn refuse(options: &SizeOptions) -> ! {
+    let &SizeOptions { initial, min, max, multiple_of } = options;
+    let given = [("initial", initial), ("min", Some(min)), ("max", max), ("multiple_of", Some(multiple_of))];
     for (name, value) in given {
-        assert!(value > 0, "{name} {value}: must be at least 1");
+        assert!(value != Some(0), "{name} 0: must be at least 1");
     }
-}
-
-fn show(limit: Option<usize>) -> usize {
-    limit.unwrap_or(usize::MAX)
+    let floor = min.max(multiple_of).checked_next_multiple_of(multiple_of).unwrap_or(usize::MAX);
+    for (name, limit) in [("initial", initial), ("max", max)] {
+        let limit = limit.unwrap_or(usize::MAX);
+        assert!(min <= limit, "min {min}: must be at most {name} {limit}");
+    }
+    for (name, limit) in [("initial", initial), ("max", max)] {
+        let limit = limit.unwrap_or(usize::MAX);
+        assert!(
+            floor <= limit,
+            "{name} {limit}: must be at least the floor {floor} (min {min}, multiple_of {multiple_of})"
+        );
+    }
+    panic!("multiple_of {multiple_of}: no multiple from min {min} fits in the address space");
 }
 
 #[cfg(test)]
@@ -109,9 +118,7 @@ mod tests {
         assert_eq!(message(4, 8, 16, 1), "min 8: must be at most initial 4");
         assert_eq!(message(16, 8, 4, 1), "min 8: must be at most max 4");
         assert_eq!(message(4, 1, 16, 8), "initial 4: must be at least the floor 8 (min 1, multiple_of 8)");
-        assert_eq!(
-            message(usize::MAX, usize::MAX, usize::MAX, 2),
-            format!("initial {0}: must be at least the floor {0} (min {0}, multiple_of 2)", usize::MAX)
-        );
+        let beyond = format!("multiple_of 2: no multiple from min {} fits in the address space", usize::MAX);
+        assert_eq!(message(usize::MAX, usize::MAX, usize::MAX, 2), beyond);
     }
 }

@@ -1,71 +1,106 @@
 //! Counting what a call goes through, for its report.
 //!
-//! On the success path these are plain additions in the call's own frame; the history is built
-//! only when something fails or the step changes.
+//! On the success path this is one addition per attempt; the history is built only when something
+//! fails or the step changes, and the report only when somebody asks for it.
 
+use std::cell::RefCell;
 use std::mem;
 use std::time::{Duration, Instant};
 
-use super::machine::{Extent, Verdict};
+use super::machine::{Extent, Machine, Verdict};
 use crate::classify::Class;
-use crate::observe::{Name, NameKind, Report, Tried, report};
+use crate::observe::{Name, Report, Tried};
 
 /// Entries the history keeps; a call that changes its step without end must not eat the memory.
 const MAX_HISTORY: usize = 256;
 
 #[derive(Debug)]
-pub(super) struct Tally {
-    report: Report,
-    /// Successes since the last entry of the history.
-    run: usize,
-    step: usize,
+pub(crate) struct Tally {
+    name: Name,
+    length: Option<usize>,
+    start: usize,
+    remembered: Option<usize>,
+    attempts: usize,
     clock: Option<Instant>,
+    history: Option<Box<History>>,
+    outcome: Outcome,
+}
+
+/// How the call ended; known when it is over.
+#[derive(Clone, Copy, Debug, Default)]
+struct Outcome {
+    done: usize,
+    settled: Option<usize>,
+}
+
+/// What calls that never fail and never change their step do not have.
+#[derive(Debug)]
+struct History {
+    tried: Vec<Tried>,
+    attempts_told: usize,
+    out_of_memory: usize,
+    time_lost: Duration,
+    exact: bool,
+    gave_up: Option<&'static str>,
+}
+
+thread_local! {
+    static LAST: RefCell<Option<Tally>> = const { RefCell::new(None) };
+}
+
+/// The report of the last call that ended on this thread.
+pub(crate) fn last() -> Option<Report> {
+    LAST.try_with(|last| last.borrow().as_ref().map(Tally::report)).ok().flatten()
 }
 
 impl Tally {
     #[inline]
-    pub(super) fn new(name: Name, extent: Extent, start: usize, remembered: Option<usize>) -> Self {
+    pub(super) fn new(name: Name, extent: Extent) -> Self {
         let length = match extent {
             Extent::Batch => None,
             Extent::Items(count) => Some(count),
         };
-        let start = length.map_or(start, |length| start.min(length));
-        let report = Report {
+        Self {
             name,
             length,
-            done: 0,
-            start,
-            remembered,
+            start: 0,
+            remembered: None,
             attempts: 0,
-            out_of_memory: 0,
-            tried: Vec::new(),
-            time_lost: Duration::ZERO,
-            time_lost_is_exact: true,
-            settled: None,
-            gave_up: None,
-        };
-        Self { report, run: 0, step: start, clock: None }
-    }
-
-    pub(super) fn name(&self) -> &Name {
-        &self.report.name
-    }
-
-    pub(super) fn length(&self) -> Option<usize> {
-        self.report.length
-    }
-
-    pub(super) fn remembered(&self) -> Option<usize> {
-        self.report.remembered
-    }
-
-    pub(super) fn counts(&self) -> (usize, usize) {
-        (self.report.attempts, self.report.out_of_memory)
+            clock: None,
+            history: None,
+            outcome: Outcome::default(),
+        }
     }
 
     #[inline]
-    pub(super) fn has_failed(&self) -> bool {
-        self.report.out_of_memory > 0
+    pub(super) fn starts_at(&mut self, step: usize) {
+        self.start = step;
+    }
+
+    #[inline]
+    pub(super) fn remembers(&mut self, settled: usize) {
+        self.remembered = Some(settled);
+    }
+
+    pub(super) fn name(&self) -> &Name {
+        &self.name
+    }
+
+    pub(super) fn length(&self) -> Option<usize> {
+        self.length
+    }
+
+    pub(super) fn remembered(&self) -> Option<usize> {
+        self.remembered
+    }
+
+    pub(super) fn counts(&self) -> (usize, usize) {
+        (self.attempts, self.history.as_ref().map_or(0, |history| history.out_of_memory))
+    }
+
+    #[inline]
+    pub(super) fn has_history(&self) -> bool {
+        self.history.is_some()
     }
 
     pub(super) fn start_clock(&mut self) {
@@ -78,55 +113,94 @@ impl Tally {
     }
 
     #[inline]
-    pub(super) fn succeeded(&mut self, step: usize, items: usize) {
-        self.report.attempts += 1;
-        self.report.done += items;
-        self.run += 1;
-        self.step = step;
+    pub(super) fn succeeded(&mut self) {
+        self.attempts += 1;
     }
 
-    /// The step is about to change after a success.
+    /// The step is about to change from `step` after a success.
     #[cold]
-    pub(super) fn step_changed(&mut self) {
-        self.write_down(self.step, None);
+    pub(super) fn step_changes(&mut self, step: usize) {
+        self.write_down(step, None);
     }
 
     pub(super) fn failed(&mut self, step: usize, class: Class, elapsed: Option<Duration>) {
-        self.report.attempts += 1;
-        self.report.out_of_memory += usize::from(class == Class::OutOfMemory);
-        self.report.time_lost += elapsed.unwrap_or_default();
-        self.report.time_lost_is_exact &= elapsed.is_some();
-        let step = self.report.length.map_or(step, |length| step.min(length));
         self.write_down(step, Some(class));
+        self.attempts += 1;
+        let attempts = self.attempts;
+        let history = self.history();
+        history.attempts_told = attempts;
+        history.out_of_memory += usize::from(class == Class::OutOfMemory);
+        history.time_lost += elapsed.unwrap_or_default();
+        history.exact &= elapsed.is_some();
     }
 
     pub(super) fn judged(&mut self, verdict: Verdict) {
         if let Verdict::GiveUp(reason) = verdict {
-            self.report.gave_up = Some(reason);
+            self.history().gave_up = Some(reason);
         }
     }
 
-    fn write_down(&mut self, size: usize, failed: Option<Class>) {
-        let succeeded = mem::take(&mut self.run);
-        if self.report.tried.len() < MAX_HISTORY {
-            self.report.tried.push(Tried { size, succeeded, failed });
+    /// One entry: the successes since the last one, at this step, and what ended them.
+    fn write_down(&mut self, step: usize, failed: Option<Class>) {
+        let (attempts, size) = (self.attempts, self.length.map_or(step, |length| step.min(length)));
+        let history = self.history();
+        let succeeded = attempts - mem::replace(&mut history.attempts_told, attempts);
+        if history.tried.len() < MAX_HISTORY && (succeeded > 0 || failed.is_some()) {
+            history.tried.push(Tried { size, succeeded, failed });
         }
     }
 
-    /// Hands the report to the thread.
+    fn history(&mut self) -> &mut History {
+        self.history.get_or_insert_default()
+    }
+
+    /// The call is over: hands the tally to the thread, for [`last`].
     #[inline]
-    pub(super) fn report(&mut self, settled: Option<usize>) {
-        self.report.settled = settled;
-        if !self.report.tried.is_empty() && self.run > 0 {
-            self.write_down(self.step, None);
+    pub(super) fn finish(&mut self, machine: &Machine) {
+        self.outcome = Outcome { done: machine.done(), settled: machine.settled() };
+        if self.history.is_some() {
+            self.write_down(machine.step(), None);
         }
-        report::set_last(mem::replace(&mut self.report, Report::empty()));
+        // Swapping is cheaper than moving one out and another in, and this runs at every call. At
+        // thread exit there is nobody left to ask.
+        let _ = LAST.try_with(|last| match &mut *last.borrow_mut() {
+            Some(last) => mem::swap(last, self),
+            none => {
+                let empty = Self::new(Name::default(), Extent::Batch);
+                *none = Some(mem::replace(self, empty));
+            }
+        });
+    }
+
+    fn report(&self) -> Report {
+        let none = History::default();
+        let history = self.history.as_deref().unwrap_or(&none);
+        Report {
+            name: self.name.clone(),
+            length: self.length,
+            done: self.outcome.done,
+            start: self.length.map_or(self.start, |length| self.start.min(length)),
+            remembered: self.remembered,
+            attempts: self.attempts,
+            out_of_memory: history.out_of_memory,
+            tried: history.tried.clone(),
+            time_lost: history.time_lost,
+            time_lost_is_exact: history.exact,
+            settled: self.outcome.settled,
+            gave_up: history.gave_up,
+        }
     }
 }
 
-impl Report {
-    fn empty() -> Self {
-        let name = Name(NameKind::Given("".into()));
-        Tally::new(name, Extent::Batch, 0, None).report
+impl Default for History {
+    fn default() -> Self {
+        Self {
+            tried: Vec::new(),
+            attempts_told: 0,
+            out_of_memory: 0,
+            time_lost: Duration::ZERO,
+            exact: true,
+            gave_up: None,
+        }
     }
 }

@@ -9,13 +9,12 @@ use std::ops::{ControlFlow, Range};
 use std::panic::Location;
 
 use super::size::{Size, length};
-use super::with::With;
+use super::with::{Core, With};
 use crate::cache::Origin;
 use crate::chunk::{Chunk, Chunked};
 use crate::engine::call::Call;
 use crate::engine::drive::{Done, Work, drive};
 use crate::engine::machine::Extent;
-use crate::observe::{Name, NameKind};
 use crate::outcome::{Completes, Judge, Outcome};
 use crate::policy::Policy;
 
@@ -106,9 +105,10 @@ impl<'a, P: Policy, K, B: Undo> With<'a, P, K, B> {
         S: Size,
         K: Judge<R, M>,
     {
-        let (mut call, judge, mut undo) = self.begin(caller, Extent::Batch);
+        let Self { core, judge, mut undo } = self;
         let run = |piece: Range<usize>| body(S::from_count(piece.len()));
-        run_batch(&mut call, &judge, Body { run, undo: &mut undo })
+        let work = Body { run, undo: &mut undo };
+        core.call(caller, Extent::Batch, |call| run_batch(call, &judge, work))
     }
 
     #[inline(never)]
@@ -123,9 +123,10 @@ impl<'a, P: Policy, K, B: Undo> With<'a, P, K, B> {
         R: Completes,
         K: Judge<R, M>,
     {
-        let (mut call, judge, mut undo) = self.begin(caller, Extent::Items(length(start, end)));
+        let Self { core, judge, mut undo } = self;
         let run = |piece: Range<usize>| body(start.plus(piece.start), start.plus(piece.end));
-        run_all(&mut call, &judge, Body { run, undo: &mut undo })
+        let work = Body { run, undo: &mut undo };
+        core.call(caller, Extent::Items(length(start, end)), |call| run_all(call, &judge, work))
     }
 
     #[inline(never)]
@@ -141,14 +142,15 @@ impl<'a, P: Policy, K, B: Undo> With<'a, P, K, B> {
         R: Completes,
         K: Judge<R, M>,
     {
-        let dim = self.dim;
+        let Self { core, judge, mut undo } = self;
+        let dim = core.dim;
         let items = data.extent(dim);
-        let (mut call, judge, mut undo) = self.begin(caller, Extent::Items(items));
         let run = |piece: Range<usize>| {
             let mut held = data.hold(dim, piece.clone());
             body(D::lend(&mut held), S::from_count(piece.start), S::from_count(piece.end))
         };
-        run_all(&mut call, &judge, Body { run, undo: &mut undo })
+        let work = Body { run, undo: &mut undo };
+        core.call(caller, Extent::Items(items), |call| run_all(call, &judge, work))
     }
 
     #[inline(never)]
@@ -162,18 +164,20 @@ impl<'a, P: Policy, K, B: Undo> With<'a, P, K, B> {
         R: Outcome<S>,
         K: Judge<R, M>,
     {
+        let Self { core, judge, mut undo } = self;
         let start = range.start;
-        let (mut call, judge, mut undo) = self.begin(caller, Extent::Items(length(start, range.end)));
         let run = |piece: Range<usize>| body(start + piece.start, start + piece.end);
         let mut work = Body { run, undo: &mut undo };
-        let mut values = Vec::new();
-        while !call.is_done() {
-            match branch(drive(&mut call, &judge, &mut work)) {
-                ControlFlow::Continue(value) => values.push(value),
-                ControlFlow::Break(error) => return error,
+        core.call(caller, Extent::Items(length(start, range.end)), |call| {
+            let mut values = Vec::new();
+            while !call.is_done() {
+                match branch(drive(call, &judge, &mut work)) {
+                    ControlFlow::Continue(value) => values.push(value),
+                    ControlFlow::Break(error) => return error,
+                }
             }
-        }
-        R::of(values)
+            R::of(values)
+        })
     }
 
     #[inline(never)]
@@ -188,53 +192,44 @@ impl<'a, P: Policy, K, B: Undo> With<'a, P, K, B> {
         R: Outcome<S>,
         K: Judge<R, M>,
     {
+        let Self { core, judge, mut undo } = self;
         let start = range.start;
-        let (mut call, judge, mut undo) = self.begin(caller, Extent::Items(length(start, range.end)));
-        let mut value = init;
-        while !call.is_done() {
-            let run = |piece: Range<usize>| body(&value, start + piece.start, start + piece.end);
-            let done = drive(&mut call, &judge, &mut Body { run, undo: &mut undo });
-            match branch(done) {
-                ControlFlow::Continue(next) => value = next,
-                ControlFlow::Break(error) => return error,
+        core.call(caller, Extent::Items(length(start, range.end)), |call| {
+            let mut value = init;
+            while !call.is_done() {
+                let run = |piece: Range<usize>| body(&value, start + piece.start, start + piece.end);
+                match branch(drive(call, &judge, &mut Body { run, undo: &mut undo })) {
+                    ControlFlow::Continue(next) => value = next,
+                    ControlFlow::Break(error) => return error,
+                }
             }
-        }
-        R::of(value)
+            R::of(value)
+        })
     }
 
-    /// Sets the largest size; without it, a range or a chunked value starts with the whole.
-    #[doc(hidden)]
     #[inline]
-    pub fn initial(mut self, initial: usize) -> Self {
-        self.options.sizes.initial = Some(initial);
-        self
-    }
-
     fn shifted(self, start: usize) -> With<'a, P, K, Shifted<B>> {
-        let Self { cache, site, name, dim, options, policy, judge, undo } = self;
-        With { cache, site, name, dim, options, policy, judge, undo: Shifted { undo, start } }
+        With { core: self.core, judge: self.judge, undo: Shifted { undo: self.undo, start } }
     }
+}
 
-    /// Begins the call. Inlined into the form, so that the local whose address it takes lives in
-    /// the form's frame or above.
+impl<P: Policy> Core<'_, P> {
+    /// Opens a call and works with it. Inlined into the form, so that the local whose address it
+    /// takes lives in the form's frame.
     #[inline(always)]
-    pub(crate) fn begin(self, caller: Caller, extent: Extent) -> (Call<'a, P>, K, B) {
+    pub(crate) fn call<R>(
+        &self,
+        caller: Caller,
+        extent: Extent,
+        work: impl FnOnce(&mut Call<'_, &P>) -> R,
+    ) -> R {
         let here = 0_u8;
         let entry = std::ptr::from_ref(&here).addr();
         let origin = Origin { site: self.site, caller: Some(caller), entry };
-        self.begin_from(origin, extent)
-    }
-
-    #[inline]
-    pub(crate) fn begin_from(self, origin: Origin, extent: Extent) -> (Call<'a, P>, K, B) {
-        let name = match (self.name, self.site, origin.caller) {
-            (Some(name), ..) => NameKind::Given(name),
-            (None, Some(site), _) => NameKind::Given(site.name().into()),
-            (None, None, Some(caller)) => NameKind::Line(caller),
-            (None, None, None) => NameKind::Given("unnamed".into()),
-        };
-        let call = Call::new(self.cache, self.policy, &self.options, Name(name), (origin, extent));
-        (call, self.judge, self.undo)
+        let mut call =
+            Call::closed(self.cache, &self.policy, &self.options, (self.name.clone(), origin, extent));
+        call.open(&self.options);
+        work(&mut call)
     }
 }
 

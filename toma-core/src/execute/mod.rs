@@ -51,8 +51,9 @@ use crate::policy::Halve;
 /// });
 /// assert_eq!(done, 100);
 /// ```
+#[inline]
 pub fn with<C: SizeCache + 'static>() -> With<'static, Halve, Auto, ()> {
-    With::new(C::shared())
+    With::new(C::shared(), None)
 }
 
 /// Runs `body` with a batch size of `initial` items, or less when memory runs out, and returns what

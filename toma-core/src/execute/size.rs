@@ -75,6 +75,6 @@ mod tests {
     #[test]
     #[should_panic(expected = "start 3: must be at most end 2")]
     fn a_range_that_ends_before_it_starts_is_refused() {
-        length(3, 2);
+        length(3_usize, 2);
     }
 }

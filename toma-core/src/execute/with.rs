@@ -20,101 +20,115 @@ use crate::policy::{Halve, Policy};
 #[must_use = "nothing runs until a form such as `range` is called"]
 #[derive(Clone)]
 pub struct With<'a, P, K, B> {
+    pub(crate) core: Core<'a, P>,
+    pub(crate) judge: K,
+    pub(crate) undo: B,
+}
+
+/// What the call needs; judge and undo are the driver's.
+#[derive(Clone, Debug)]
+pub(crate) struct Core<'a, P> {
     pub(crate) cache: &'a dyn SizeCache,
     pub(crate) site: Option<&'static Site>,
     pub(crate) name: Option<Cow<'static, str>>,
     pub(crate) dim: isize,
     pub(crate) options: Options<'a>,
     pub(crate) policy: P,
-    pub(crate) judge: K,
-    pub(crate) undo: B,
 }
 
 impl<'a> With<'a, Halve, Auto, ()> {
     #[inline]
-    pub(crate) fn new(cache: &'a dyn SizeCache) -> Self {
-        Self {
-            cache,
-            site: None,
-            name: None,
-            dim: 0,
-            options: Options::default(),
-            policy: Halve,
-            judge: Auto,
-            undo: (),
-        }
+    pub(crate) fn new(cache: &'a dyn SizeCache, site: Option<&'static Site>) -> Self {
+        let core = Core { cache, site, name: None, dim: 0, options: Options::default(), policy: Halve };
+        Self { core, judge: Auto, undo: () }
     }
 }
 
 impl<'a, P, K, B> With<'a, P, K, B> {
     /// Uses this cache instead of the one chosen by type.
-    pub fn cache(self, cache: &'a dyn SizeCache) -> Self {
-        Self { cache, ..self }
+    #[inline]
+    pub fn cache(mut self, cache: &'a dyn SizeCache) -> Self {
+        self.core.cache = cache;
+        self
     }
 
     /// Never uses a size under `min`, except for a last piece that is smaller.
+    #[inline]
     pub fn min(mut self, min: usize) -> Self {
-        self.options.sizes.min = min;
+        self.core.options.sizes.min = min;
         self
     }
 
     /// Never uses a size over `max`.
+    #[inline]
     pub fn max(mut self, max: usize) -> Self {
-        self.options.sizes.max = Some(max);
+        self.core.options.sizes.max = Some(max);
         self
     }
 
     /// Uses multiples of `multiple_of` only, except for a last piece.
+    #[inline]
     pub fn multiple_of(mut self, multiple_of: usize) -> Self {
-        self.options.sizes.multiple_of = multiple_of;
+        self.core.options.sizes.multiple_of = multiple_of;
         self
     }
 
     /// Makes at most `max_attempts` attempts at one piece.
+    #[inline]
     pub fn max_attempts(mut self, max_attempts: usize) -> Self {
-        self.options.max_attempts = max_attempts;
+        self.core.options.max_attempts = max_attempts;
         self
     }
 
     /// Starts no retry once this time has passed since the call began; a failure after it goes
     /// through.
+    #[inline]
     pub fn deadline(mut self, deadline: Duration) -> Self {
-        self.options.deadline = Some(deadline);
+        self.core.options.deadline = Some(deadline);
         self
     }
 
     /// Keeps what calls with different keys learn apart, for instance by image size.
+    #[inline]
     pub fn key(mut self, key: impl Hash) -> Self {
-        self.options.user = hash_of(key);
+        self.core.options.user = hash_of(key);
         self
     }
 
     /// Cuts along this axis; negative counts from the last. Only `chunked` has an axis.
-    pub fn dim(self, dim: isize) -> Self {
-        Self { dim, ..self }
+    #[inline]
+    pub fn dim(mut self, dim: isize) -> Self {
+        self.core.dim = dim;
+        self
     }
 
     /// The memory the work allocates from; the host's unless given.
+    #[inline]
     pub fn device(mut self, device: &'a dyn MemorySource) -> Self {
-        self.options.device = Some(device);
+        self.core.options.device = Some(device);
         self
     }
 
     /// Sees every event of the call.
+    #[inline]
     pub fn observer(mut self, observer: &'a dyn Observer) -> Self {
-        self.options.observer = Some(observer);
+        self.core.options.observer = Some(observer);
         self
     }
 
     /// The name in events, reports and cache entries.
-    pub fn name(self, name: impl Into<Cow<'static, str>>) -> Self {
-        Self { name: Some(name.into()), ..self }
+    #[inline]
+    pub fn name(mut self, name: impl Into<Cow<'static, str>>) -> Self {
+        self.core.name = Some(name.into());
+        self
     }
 
     /// Decides sizes by `policy` instead of [`Halve`].
+    #[inline]
     pub fn policy<Q: Policy>(self, policy: Q) -> With<'a, Q, K, B> {
-        let Self { cache, site, name, dim, options, policy: _, judge, undo } = self;
-        With { cache, site, name, dim, options, policy, judge, undo }
+        let Core { cache, site, name, dim, options, policy: _ } = self.core;
+        let core = Core { cache, site, name, dim, options, policy };
+        With { core, judge: self.judge, undo: self.undo }
     }
 
     /// Runs `undo` with the failed piece before each retry, to take back what the failed attempt
@@ -138,36 +152,38 @@ impl<'a, P, K, B> With<'a, P, K, B> {
     /// assert_eq!(*rows.borrow(), [0, 1, 2, 3, 4, 5, 6, 7]);
     /// # Ok::<(), OutOfMemory>(())
     /// ```
+    #[inline]
     pub fn before_retry<U: FnMut(Range<usize>)>(self, undo: U) -> With<'a, P, K, U> {
-        let Self { cache, site, name, dim, options, policy, judge, undo: _ } = self;
-        With { cache, site, name, dim, options, policy, judge, undo }
+        With { core: self.core, judge: self.judge, undo }
     }
 
     /// Classifies the body's errors by `classify`, which takes `&E` and returns a
     /// [`Class`](crate::classify::Class) or a [`Failure`](crate::classify::Failure).
     ///
     /// For error types that are no `std::error::Error`, or that know better.
+    #[inline]
     pub fn classify<F>(self, classify: F) -> With<'a, P, Classified<F>, B> {
         self.judge(Classified(classify))
     }
 
     /// Judges outcomes by `judge`; the attributes choose it by return type.
     #[doc(hidden)]
+    #[inline]
     pub fn judge<J>(self, judge: J) -> With<'a, P, J, B> {
-        let Self { cache, site, name, dim, options, policy, judge: _, undo } = self;
-        With { cache, site, name, dim, options, policy, judge, undo }
+        With { core: self.core, judge, undo: self.undo }
+    }
+
+    /// Sets the largest size; without it, a range or a chunked value starts with the whole.
+    #[doc(hidden)]
+    #[inline]
+    pub fn initial(mut self, initial: usize) -> Self {
+        self.core.options.sizes.initial = Some(initial);
+        self
     }
 }
 
 impl<P: fmt::Debug, K, B> fmt::Debug for With<'_, P, K, B> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { cache, name, dim, options, policy, .. } = self;
-        f.debug_struct("With")
-            .field("cache", cache)
-            .field("name", name)
-            .field("dim", dim)
-            .field("options", options)
-            .field("policy", policy)
-            .finish_non_exhaustive()
+        f.debug_struct("With").field("core", &self.core).finish_non_exhaustive()
     }
 }

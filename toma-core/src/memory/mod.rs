@@ -13,10 +13,6 @@ use std::time::Duration;
 
 pub use host::Host;
 pub(crate) use page::address_space_bytes;
-#[cfg_attr(
-    not(test),
-    expect(unused_imports, reason = "for the loops, which come on top of this module")
-)]
 pub(crate) use recent::recent;
 
 /// How old a reading may be where the engine reads memory on a path that must be fast.

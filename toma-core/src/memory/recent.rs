@@ -29,7 +29,6 @@ thread_local! {
 
 /// A reading of `source` at most its [`staleness`](MemorySource::staleness) old; `None` when it
 /// cannot be read, which is remembered likewise.
-#[cfg_attr(not(test), expect(dead_code, reason = "for the loops, which come on top of this module"))]
 pub(crate) fn recent(source: &dyn MemorySource) -> Option<Reading> {
     let staleness = source.staleness();
     if staleness.is_zero() {
@@ -72,7 +71,7 @@ impl Memos {
     }
 }
 
-/// Time since some fixed moment, a few milliseconds coarse: a third of the price of the exact clock.
+/// Time since some fixed moment, a few milliseconds coarse: a tenth of the price of the exact clock.
 #[cfg(any(target_os = "linux", target_os = "android"))]
 fn now() -> Duration {
     use rustix::time::{ClockId, clock_gettime};

@@ -12,7 +12,6 @@ mod tracing;
 mod watch;
 
 pub use global::{Everywhere, everywhere};
-pub(crate) use report::NameKind;
 pub use report::{Name, Report, Tried};
 pub(crate) use watch::Watch;
 

@@ -1,10 +1,13 @@
 //! What one call went through, for people.
 
-use std::cell::RefCell;
+use std::borrow::Cow;
 use std::fmt;
+use std::panic::Location;
 use std::time::Duration;
 
+use crate::cache::Origin;
 use crate::classify::Class;
+use crate::engine::tally;
 
 /// What one call went through: attempts, failures, the sizes tried, the time lost.
 ///
@@ -58,8 +61,8 @@ pub struct Name(pub(crate) NameKind);
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum NameKind {
-    Given(std::borrow::Cow<'static, str>),
-    Line(&'static std::panic::Location<'static>),
+    Given(Cow<'static, str>),
+    Line(&'static Location<'static>),
 }
 
 impl fmt::Display for Name {
@@ -71,8 +74,23 @@ impl fmt::Display for Name {
     }
 }
 
-thread_local! {
-    static LAST: RefCell<Option<Report>> = const { RefCell::new(None) };
+impl Name {
+    /// The name given, or what is known of where the call comes from.
+    #[inline]
+    pub(crate) fn of(given: Option<Cow<'static, str>>, origin: &Origin) -> Self {
+        Self(match (given, origin.site, origin.caller) {
+            (Some(name), ..) => NameKind::Given(name),
+            (None, Some(site), _) => NameKind::Given(Cow::Borrowed(site.name())),
+            (None, None, Some(caller)) => NameKind::Line(caller),
+            (None, None, None) => NameKind::Given(Cow::Borrowed("unnamed")),
+        })
+    }
+}
+
+impl Default for Name {
+    fn default() -> Self {
+        Self(NameKind::Given(Cow::Borrowed("")))
+    }
 }
 
 /// The report of the last call that ended on this thread.
@@ -83,12 +101,7 @@ thread_local! {
 /// assert_eq!((report.attempts, report.out_of_memory), (3, 0));
 /// ```
 pub fn last() -> Option<Report> {
-    LAST.try_with(|last| last.borrow().clone()).ok().flatten()
-}
-
-pub(crate) fn set_last(report: Report) {
-    // At thread exit there is nobody left to ask for it.
-    let _ = LAST.try_with(|last| last.replace(Some(report)));
+    tally::last()
 }
 
 impl fmt::Display for Report {

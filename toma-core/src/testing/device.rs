@@ -1,13 +1,12 @@
 //! A device that only counts.
 
-use std::error::Error;
-use std::fmt;
 use std::io;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use crate::classify::OutOfMemory;
+use super::FakeOutOfMemory;
+use super::ledger::Ledger;
 use crate::memory::{MemorySource, Reading};
 
 /// A device with a budget of bytes, which counts what is allocated and holds no data.
@@ -41,40 +40,11 @@ pub struct FakeBuffer {
     bytes: u64,
 }
 
-/// The error of a [`FakeDevice`] whose budget does not suffice.
-///
-/// Its [`source`](Error::source) is an [`OutOfMemory`].
-#[non_exhaustive]
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct FakeOutOfMemory {
-    /// Bytes asked for.
-    pub requested_bytes: u64,
-    /// Bytes that could have been allocated.
-    pub free_bytes: u64,
-    /// Bytes the device had in all.
-    pub budget_bytes: u64,
-    cause: OutOfMemory,
-}
-
 #[derive(Debug)]
 struct Shared {
     name: String,
     /// One lock instead of an atomic for each figure, so that figures read together fit together.
     ledger: Mutex<Ledger>,
-}
-
-/// The books of a device.
-///
-/// `allocated <= budget` when anything was allocated last, and `allocated <= reserved` always.
-#[derive(Debug)]
-struct Ledger {
-    budget: u64,
-    allocated: u64,
-    reserved: u64,
-    peak: u64,
-    allocations: u64,
-    failures: u64,
-    keeps_freed: bool,
 }
 
 impl FakeDevice {
@@ -122,9 +92,7 @@ impl FakeDevice {
     ///
     /// It may be below what is allocated: then every allocation fails until enough is freed.
     pub fn set_budget(&self, budget_bytes: u64) {
-        let mut ledger = self.ledger();
-        ledger.budget = budget_bytes;
-        ledger.reserved = ledger.reserved.min(budget_bytes).max(ledger.allocated);
+        self.ledger().set_budget(budget_bytes);
     }
 
     /// Makes what is allocated now the peak.
@@ -205,63 +173,5 @@ impl FakeBuffer {
 impl Drop for FakeBuffer {
     fn drop(&mut self) {
         self.device.ledger().give(self.bytes);
-    }
-}
-
-impl Ledger {
-    fn new(budget: u64) -> Self {
-        let keeps_freed = false;
-        Self { budget, allocated: 0, reserved: 0, peak: 0, allocations: 0, failures: 0, keeps_freed }
-    }
-
-    fn take(&mut self, bytes: u64) -> Result<(), FakeOutOfMemory> {
-        let allocated = self.allocated.checked_add(bytes).filter(|allocated| *allocated <= self.budget);
-        let Some(allocated) = allocated else { return Err(self.refuse(bytes)) };
-        self.allocated = allocated;
-        self.reserved = self.reserved.max(allocated);
-        self.peak = self.peak.max(allocated);
-        self.allocations += 1;
-        Ok(())
-    }
-
-    /// Cached memory goes first, as with tensor libraries, so that what the error calls free is
-    /// what could have been allocated.
-    fn refuse(&mut self, requested_bytes: u64) -> FakeOutOfMemory {
-        self.failures += 1;
-        self.release();
-        let cause = OutOfMemory::new(Some(requested_bytes));
-        FakeOutOfMemory { requested_bytes, free_bytes: self.free(), budget_bytes: self.budget, cause }
-    }
-
-    fn give(&mut self, bytes: u64) {
-        self.allocated -= bytes;
-        if self.keeps_freed {
-            // Reserved beyond a budget that was lowered meanwhile: nothing to keep there.
-            self.reserved = self.reserved.min(self.budget).max(self.allocated);
-        } else {
-            self.release();
-        }
-    }
-
-    fn release(&mut self) {
-        self.reserved = self.allocated;
-    }
-
-    fn free(&self) -> u64 {
-        self.budget.saturating_sub(self.reserved)
-    }
-}
-
-impl fmt::Display for FakeOutOfMemory {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { requested_bytes, free_bytes, budget_bytes, .. } = self;
-        write!(f, "fake device out of memory: tried to allocate {requested_bytes} bytes, ")?;
-        write!(f, "{free_bytes} of {budget_bytes} free")
-    }
-}
-
-impl Error for FakeOutOfMemory {
-    fn source(&self) -> Option<&(dyn Error + 'static)> {
-        Some(&self.cause)
     }
 }

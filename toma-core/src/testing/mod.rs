@@ -7,5 +7,7 @@ mod device;
 #[cfg(test)]
 mod device_tests;
 pub mod inject;
+mod ledger;
 
-pub use device::{FakeBuffer, FakeDevice, FakeOutOfMemory};
+pub use device::{FakeBuffer, FakeDevice};
+pub use ledger::FakeOutOfMemory;

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::{fmt, io};
 
 use super::super::{Class, Classify, Failure, OutOfMemory, classify_error};
+use super::chain;
 
 /// Compiles only when the marker of `E` can be inferred.
 fn classify<M, E: Classify<M>>(error: &E) -> Failure {
@@ -113,10 +114,11 @@ fn an_io_error_hides_its_content_from_source() {
 
 #[test]
 fn a_shared_or_boxed_error_hides_its_type() {
-    let shared: Arc<dyn Error + Send + Sync> = Arc::new(io::Error::from(io::ErrorKind::OutOfMemory));
+    let full = || io::Error::new(io::ErrorKind::OutOfMemory, "arena is full");
+    let shared: Arc<dyn Error + Send + Sync> = Arc::new(full());
     assert_eq!(classify(&Wrapper("epoch 3", shared)).class, Class::OutOfMemory);
-    assert_eq!(classify(&Wrapper("epoch 3", Box::new(failed_reserve()))).class, Class::OutOfMemory);
-    assert_eq!(classify(&Wrapper("epoch 3", Arc::new(failed_reserve()))).class, Class::OutOfMemory);
+    assert_eq!(classify(&Wrapper("epoch 3", Box::new(full()))).class, Class::OutOfMemory);
+    assert_eq!(classify(&Wrapper("epoch 3", Arc::new(full()))).class, Class::OutOfMemory);
     let other: Arc<dyn Error + Send + Sync> = Arc::new(fmt::Error);
     assert_eq!(classify(&other).class, Class::Other);
 }
@@ -158,13 +160,9 @@ fn an_unknown_error_speaks_with_its_outermost_words() {
 
 #[test]
 fn depth_is_bounded() {
-    let deep = |depth: usize| {
-        let leaf: Box<dyn Error + Send + Sync> = Box::new(failed_reserve());
-        (0..depth).fold(io::Error::other(leaf), |below, _| io::Error::other(below))
-    };
-    // The error itself and its leaf are two of the 64 links.
-    assert_eq!(classify(&deep(62)).class, Class::OutOfMemory);
-    assert_eq!(classify(&deep(63)).class, Class::Other);
+    let below = |links| chain(vec!["epoch 3".to_owned(); links], failed_reserve());
+    assert_eq!(classify(&below(63)).class, Class::OutOfMemory, "the leaf is the last of 64 links");
+    assert_eq!(classify(&below(64)).class, Class::Other);
 }
 
 #[derive(Debug)]

@@ -13,6 +13,11 @@ fn classify(body: impl FnOnce()) -> Failure {
     classify_panic(&*payload)
 }
 
+/// What `unwrap` makes of a result, out of the compiler's sight.
+fn of_unwrap<E: fmt::Debug>(result: Result<(), E>) -> Failure {
+    classify(|| result.unwrap())
+}
+
 fn of_payload(payload: impl Any + Send) -> Class {
     classify(|| panic_any(payload)).class
 }
@@ -33,7 +38,7 @@ fn a_text_without_values() {
 fn an_unwrapped_tch_error() {
     let text =
         with_backtrace("CUDA out of memory. Tried to allocate 2.00 GiB. GPU 0 has a \"total\" capacity.");
-    let failure = classify(|| Err::<(), _>(TchError::Torch(text)).unwrap());
+    let failure = of_unwrap(Err(TchError::Torch(text)));
     assert_eq!(failure.class, Class::OutOfMemory);
     assert_eq!(failure.requested_bytes, Some(2 << 30));
     assert!(failure.message.ends_with("capacity."), "{failure:?}");
@@ -41,14 +46,14 @@ fn an_unwrapped_tch_error() {
 
 #[test]
 fn an_unwrapped_reservation() {
-    let failure = classify(|| Vec::<u8>::new().try_reserve_exact(isize::MAX as usize).unwrap());
+    let failure = of_unwrap(Vec::<u8>::new().try_reserve_exact(isize::MAX as usize));
     assert_eq!(failure.class, Class::OutOfMemory);
     assert_eq!(failure.requested_bytes, Some(isize::MAX as u64));
 }
 
 #[test]
 fn an_unwrapped_reservation_beyond_any_capacity() {
-    let failure = classify(|| Vec::<u64>::new().try_reserve_exact(usize::MAX).unwrap());
+    let failure = of_unwrap(Vec::<u64>::new().try_reserve_exact(usize::MAX));
     assert_eq!(failure.class, Class::OutOfMemory);
 }
 
@@ -56,23 +61,23 @@ fn an_unwrapped_reservation_beyond_any_capacity() {
 fn an_unwrapped_io_error() {
     let oom = || io::ErrorKind::OutOfMemory;
     for error in [oom().into(), io::Error::new(oom(), "arena is full"), io::Error::new(oom(), fmt::Error)] {
-        assert_eq!(classify(|| Err(error).unwrap()).class, Class::OutOfMemory);
+        assert_eq!(of_unwrap(Err(error)).class, Class::OutOfMemory);
     }
     let error = io::Error::other("Cannot allocate memory");
-    assert_eq!(classify(|| Err(error).unwrap()).class, Class::Other);
+    assert_eq!(of_unwrap(Err(error)).class, Class::Other);
 }
 
 #[cfg(target_os = "linux")]
 #[test]
 fn an_unwrapped_enomem() {
-    let failure = classify(|| Err(io::Error::from_raw_os_error(12)).unwrap());
+    let failure = of_unwrap(Err(io::Error::from_raw_os_error(12)));
     assert_eq!(failure.class, Class::OutOfMemory);
     assert_eq!(classify(|| panic!("{}", io::Error::from_raw_os_error(12))).class, Class::Other);
 }
 
 #[test]
 fn an_unwrapped_error_of_ours() {
-    let failure = classify(|| Err(OutOfMemory::new(Some(9))).unwrap());
+    let failure = of_unwrap(Err(OutOfMemory::new(Some(9))));
     assert_eq!((failure.class, failure.requested_bytes), (Class::OutOfMemory, Some(9)));
 }
 

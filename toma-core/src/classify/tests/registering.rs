@@ -3,7 +3,7 @@
 
 use std::error::Error;
 use std::panic::panic_any;
-use std::sync::Arc;
+use std::sync::{Arc, PoisonError};
 use std::{fmt, io, panic, thread};
 
 use super::super::{
@@ -49,6 +49,12 @@ fn the_latest_text_decides_and_may_change_its_class() {
     assert_eq!(classify_text("big lemur full").class, Class::Transient);
     add_text("lemur FULL", Class::Poisoned);
     assert_eq!(classify_text("big lemur full").class, Class::Poisoned);
+    let texts = register::TEXTS.read().unwrap_or_else(PoisonError::into_inner);
+    assert_eq!(
+        texts.iter().filter(|(pattern, _)| pattern == "lemur full").count(),
+        1,
+        "the list must not grow"
+    );
 }
 
 #[test]

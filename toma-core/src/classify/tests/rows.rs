@@ -25,6 +25,7 @@ const OUT_OF_MEMORY: &[Case] = &[
     ("cuda check 2.11", "CUDA error: out of memory\nSearch for `cudaErrorMemoryAllocation' in https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__TYPES.html for more information.\nCUDA kernel errors might be asynchronously reported at some other API call, so the stacktrace below might be incorrect.", OOM, None),
     ("cuda driver", "CUDA driver error: out of memory", OOM, None),
     ("cuda 0.x", "cuda runtime error (2) : out of memory at /pytorch/aten/src/THC/THCTensorRandom.cu:25", OOM, None),
+    ("cuda check of a user's frame", "decoder frame #0: CUDA error: out of memory", OOM, None),
     ("hip allocator", "HIP out of memory. Tried to allocate 1.50 GiB. GPU 0 has a total capacity of 15.98 GiB of which 310.00 MiB is free.", OOM, Some(GIB + GIB / 2)),
     ("hip check", "HIP error: out of memory\nHIP kernel errors might be asynchronously reported at some other API call, so the stacktrace below might be incorrect.", OOM, None),
     ("xpu allocator", "XPU out of memory. Tried to allocate 4.00 GiB. GPU 0 has a total capacity of 15.56 GiB. Of the allocated memory 12.00 GiB is allocated by PyTorch, and 8.00 MiB is reserved by PyTorch but unallocated.", OOM, Some(4 * GIB)),
@@ -113,6 +114,7 @@ const OTHER: &[Case] = &[
     ("nccl, last error alone", "Cuda failure 2 'out of memory'", Class::Other, None),
     ("nccl, older", "Cuda failure 'out of memory'", Class::Other, None),
     ("nccl quoting an out of memory", "Cuda failure 2 'out of memory' (CUDA error: out of memory)", Class::Other, None),
+    ("nccl quoting an amount", "Cuda failure 2 'out of memory' (Tried to allocate 2.00 GiB)", Class::Other, None),
     ("nccl calloc", "Failed to CUDA calloc async 608 bytes", Class::Other, None),
     ("invalid argument", "CUDA error: invalid argument\nSearch for `cudaErrorInvalidValue' in https://docs.nvidia.com/cuda/ for more information.", Class::Other, None),
     ("invalid configuration", "CUDA error: invalid configuration argument", Class::Other, None),
@@ -136,7 +138,6 @@ const OTHER: &[Case] = &[
     ("user, a length check", "invalid buffer size: expected 16, got 12", Class::Other, None),
     ("user, bad_alloc in a sentence", "std::bad_alloc is what this crate never raises", Class::Other, None),
     ("user, bad_alloc at the end", "we translate every std::bad_alloc", Class::Other, None),
-    ("user, frame at a line's middle", "decoder: frame #0: broken", Class::Other, None),
     ("nothing", "", Class::Other, None),
 ];
 

@@ -8,7 +8,7 @@ use std::sync::atomic::Ordering;
 use std::sync::{Mutex, OnceLock, PoisonError};
 use std::{env, thread};
 
-use super::random::Generator;
+use super::generator::Generator;
 use super::{REASONS, Verdict};
 
 const VARIABLE: &str = "TOMA_INJECT";

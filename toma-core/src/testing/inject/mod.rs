@@ -1,7 +1,7 @@
 //! Failures where nothing is wrong: does this code stand being run again with a smaller size?
 //!
 //! A body that meets a failure once in a month is tested once in a month. Here a test makes attempts
-//! fail at will: by a [script](script), [by size](above), or at [random](random). Each of these
+//! fail at will: by a [script], [by size](above), or at [random]. Each of these
 //! returns a [`Scope`]; while it lives, the attempts of this thread meet it. Of several scopes on a
 //! thread, only the newest is asked. An attempt fails only where the loop could try again, so that
 //! injection never turns into a failure of the whole call that the program could not have had.
@@ -26,17 +26,21 @@
 //! first attempt, because a test run that silently tests less proves nothing.
 
 mod environment;
-mod random;
+mod generator;
+mod raise;
 #[cfg(test)]
 mod tests;
+mod verdict;
 
 use std::cell::{Cell, RefCell};
 use std::fmt;
 use std::rc::Rc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use crate::classify::{Class, Failure};
-use random::Generator;
+use generator::Generator;
+pub(crate) use raise::ask;
+pub(crate) use verdict::Injected;
+pub use verdict::Verdict;
 
 /// While it lives, attempts on this thread fail as [`script`], [`above`], [`at_sizes`], or
 /// [`random`] said.
@@ -50,27 +54,6 @@ use random::Generator;
 #[must_use = "nothing fails any more when the scope is dropped"]
 pub struct Scope {
     rules: Rc<Rules>,
-}
-
-/// What happens to one attempt.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Verdict(Option<Injected>);
-
-/// A failure that an attempt is to meet.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Injected {
-    pub(crate) when: When,
-    pub(crate) class: Class,
-    pub(crate) requested_bytes: Option<u64>,
-}
-
-/// When an attempt fails.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum When {
-    /// Instead of running the body.
-    Before,
-    /// After the body has run; its value is dropped.
-    After,
 }
 
 struct Rules {
@@ -124,14 +107,12 @@ pub fn random(seed: u64, probability: f64) -> Scope {
 }
 
 /// Whether an attempt may fail artificially; otherwise nobody need ask for a verdict.
-#[cfg_attr(not(test), expect(dead_code, reason = "for the loops, which come on top of this module"))]
 pub(crate) fn active() -> bool {
     REASONS.load(Ordering::Relaxed) != 0
 }
 
 /// The failure that the attempt of `size` items is to meet; asked once for each attempt that could
 /// be tried again.
-#[cfg_attr(not(test), expect(dead_code, reason = "for the loops, which come on top of this module"))]
 pub(crate) fn verdict(size: usize) -> Option<Injected> {
     let everywhere = environment::settings();
     // No scope can be found any more while a thread ends.
@@ -201,47 +182,5 @@ impl Rules {
         }
         self.failures.set(self.failures.get() + 1);
         if self.after_body.get() { verdict.after_body() } else { verdict }
-    }
-}
-
-impl Verdict {
-    /// Nothing is injected.
-    pub const PASS: Self = Self(None);
-    /// Memory runs out, so the loop shrinks.
-    pub const OUT_OF_MEMORY: Self = Self::failing(Class::OutOfMemory);
-    /// A failure that may be memory, so the loop tries the same size once more.
-    pub const TRANSIENT: Self = Self::failing(Class::Transient);
-    /// The device becomes unusable, so the loop gives up.
-    pub const POISONED: Self = Self::failing(Class::Poisoned);
-    /// Something that is no matter of memory, so the loop gives up.
-    pub const OTHER: Self = Self::failing(Class::Other);
-
-    const fn failing(class: Class) -> Self {
-        Self(Some(Injected { when: When::Before, class, requested_bytes: None }))
-    }
-
-    /// The same failure after the body has run and its value was dropped, to find bodies that
-    /// cannot run twice.
-    #[must_use]
-    pub fn after_body(self) -> Self {
-        Self(self.0.map(|injected| Injected { when: When::After, ..injected }))
-    }
-
-    /// The same failure with the number of bytes that were asked for.
-    #[must_use]
-    pub fn requesting(self, bytes: u64) -> Self {
-        Self(self.0.map(|injected| Injected { requested_bytes: Some(bytes), ..injected }))
-    }
-}
-
-#[cfg_attr(not(test), expect(dead_code, reason = "for the loops, which come on top of this module"))]
-impl Injected {
-    /// What the loop reports, in words that no text table takes for a real failure.
-    pub(crate) fn failure(self) -> Failure {
-        let message = match self.when {
-            When::Before => "injected by a test instead of running the body",
-            When::After => "injected by a test after running the body",
-        };
-        Failure::new(self.class, message).requesting(self.requested_bytes)
     }
 }

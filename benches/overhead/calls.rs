@@ -1,0 +1,109 @@
+//! Nanoseconds per call and per chunk over the hand-written loop.
+
+use std::hint::black_box;
+
+use toma::{GlobalCache, NoCache, StacktraceMemoryCache, execute};
+
+use super::measure::pairs;
+
+/// A case that can be timed and counted.
+pub struct Case {
+    pub name: &'static str,
+    pub run: fn(u32),
+}
+
+const CHUNKS: u32 = 1000;
+
+pub const CASES: &[Case] = &[
+    Case { name: "call/hand", run: hand_calls },
+    Case { name: "call/no-cache", run: no_cache_calls },
+    Case { name: "call/global-cache", run: global_calls },
+    Case { name: "call/default-cache", run: default_calls },
+    Case { name: "call/attribute-no-cache", run: attribute_calls },
+    Case { name: "call/attribute-global-cache", run: attribute_global_calls },
+    Case { name: "batch/no-cache", run: batch_calls },
+    Case { name: "1000-chunks/hand", run: hand_chunks },
+    Case { name: "1000-chunks/no-cache", run: no_cache_chunks },
+    Case { name: "1000-chunks/global-cache", run: global_chunks },
+];
+
+#[inline(never)]
+fn body(start: usize, end: usize) {
+    black_box(start ^ end);
+}
+
+#[inline(never)]
+fn hand(items: usize, step: usize) {
+    let mut start = 0;
+    while start < items {
+        let end = items.min(start + step);
+        body(start, end);
+        start = end;
+    }
+}
+
+fn hand_calls(times: u32) {
+    (0..times).for_each(|_| hand(black_box(8), black_box(8)));
+}
+
+fn no_cache_calls(times: u32) {
+    (0..times).for_each(|_| execute::with::<NoCache>().range(0..black_box(8), black_box(8), body));
+}
+
+fn global_calls(times: u32) {
+    (0..times).for_each(|_| execute::with::<GlobalCache>().range(0..black_box(8), black_box(8), body));
+}
+
+fn default_calls(times: u32) {
+    (0..times)
+        .for_each(|_| execute::with::<StacktraceMemoryCache>().range(0..black_box(8), black_box(8), body));
+}
+
+#[toma::range(initial = black_box(8), cache = NoCache)]
+fn annotated(start: usize, end: usize) {
+    body(start, end);
+}
+
+fn attribute_calls(times: u32) {
+    (0..times).for_each(|_| annotated(0, black_box(8)));
+}
+
+#[toma::range(initial = black_box(8), cache = GlobalCache)]
+fn annotated_global(start: usize, end: usize) {
+    body(start, end);
+}
+
+fn attribute_global_calls(times: u32) {
+    (0..times).for_each(|_| annotated_global(0, black_box(8)));
+}
+
+fn batch_calls(times: u32) {
+    (0..times).for_each(|_| execute::with::<NoCache>().batch(black_box(8), |size| body(0, size)));
+}
+
+fn hand_chunks(times: u32) {
+    (0..times).for_each(|_| hand(black_box(CHUNKS as usize), black_box(1)));
+}
+
+fn no_cache_chunks(times: u32) {
+    let each = |_| execute::with::<NoCache>().range(0..black_box(CHUNKS as usize), black_box(1), body);
+    (0..times).for_each(each);
+}
+
+fn global_chunks(times: u32) {
+    let each = |_| execute::with::<GlobalCache>().range(0..black_box(CHUNKS as usize), black_box(1), body);
+    (0..times).for_each(each);
+}
+
+pub fn report() {
+    println!("per call, over the hand-written loop (bar: 50 ns for no-cache and global-cache)");
+    for case in &CASES[1..7] {
+        let pair = pairs(401, || hand_calls(1000), || (case.run)(1000));
+        println!("  {:<28} {:>7.1} ns", case.name, pair.overhead_ns(1000));
+    }
+    println!("per chunk, over the hand-written loop (bar: 20 ns)");
+    for case in &CASES[8..] {
+        let pair = pairs(401, || hand_chunks(1), || (case.run)(1));
+        println!("  {:<28} {:>7.1} ns", case.name, pair.overhead_ns(CHUNKS));
+    }
+}

@@ -1,0 +1,54 @@
+//! What a call costs when nothing fails, against the hand-written loop in the same run.
+//!
+//! ```text
+//! overhead                  every measurement, as ratios and differences to its baseline
+//! overhead list             the cases that can be counted
+//! overhead count CASE N     runs the case N times and nothing else, for an instruction counter
+//! ```
+//!
+//! Times are medians of alternating pairs, so that a busy machine disturbs both sides alike.
+
+mod calls;
+mod measure;
+mod reference;
+mod scaling;
+mod walk;
+
+use std::env;
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    let arguments: Vec<String> = env::args().skip(1).collect();
+    match arguments.iter().map(String::as_str).collect::<Vec<_>>()[..] {
+        ["list"] => calls::CASES.iter().for_each(|case| println!("{}", case.name)),
+        ["count", name, times] => return count(name, times),
+        _ if arguments.iter().any(|argument| argument == "--test") => test(),
+        _ => everything(),
+    }
+    ExitCode::SUCCESS
+}
+
+fn count(name: &str, times: &str) -> ExitCode {
+    let case = calls::CASES.iter().find(|case| case.name == name);
+    let (Some(case), Ok(times)) = (case, times.parse()) else {
+        eprintln!("overhead count {name} {times}: no such case, or not a number");
+        return ExitCode::FAILURE;
+    };
+    (case.run)(times);
+    ExitCode::SUCCESS
+}
+
+/// Each case once, so that tests notice a bench that no longer runs.
+fn test() {
+    for case in calls::CASES {
+        (case.run)(2);
+        println!("{}: ok", case.name);
+    }
+}
+
+fn everything() {
+    calls::report();
+    walk::report();
+    reference::report();
+    scaling::report();
+}

@@ -1,0 +1,52 @@
+//! Making an attempt fail: a panic inside it, as tch's ordinary methods fail.
+//!
+//! No error of the body's own type can be made here, and a panic goes through the same hook and the
+//! same classification as a real one.
+
+use std::future::Future;
+use std::panic::panic_any;
+
+use super::verdict::{Injected, When};
+use super::{active, verdict};
+use crate::classify::{Class, OutOfMemory};
+use crate::engine::machine::Retryable;
+
+/// The failure that the coming attempt is to meet. Asked only where memory running out could be
+/// answered by a retry, and where a panic can be caught.
+#[inline]
+pub(crate) fn ask(retryable: Retryable, size: usize) -> Option<Injected> {
+    let possible = cfg!(panic = "unwind") && retryable.out_of_memory && active();
+    if possible { verdict(size) } else { None }
+}
+
+impl Injected {
+    /// Runs the body and fails, or fails at once.
+    pub(crate) fn around<R>(self, body: impl FnOnce() -> R) -> R {
+        if self.when == When::After {
+            drop(body());
+        }
+        self.fail()
+    }
+
+    /// The same around an async body.
+    pub(crate) async fn around_async<R>(self, body: impl Future<Output = R>) -> R {
+        if self.when == When::After {
+            drop(body.await);
+        }
+        self.fail()
+    }
+
+    /// Panics with what a real failure of the class would panic with.
+    fn fail(self) -> ! {
+        let how = match self.when {
+            When::Before => "injected by a test instead of running the body",
+            When::After => "injected by a test after running the body",
+        };
+        match self.class {
+            Class::OutOfMemory => panic_any(OutOfMemory::new(self.requested_bytes)),
+            Class::Transient => panic!("CUBLAS_STATUS_INTERNAL_ERROR, {how}"),
+            Class::Poisoned => panic!("an illegal memory access was encountered, {how}"),
+            Class::Other => panic!("a failure {how}"),
+        }
+    }
+}

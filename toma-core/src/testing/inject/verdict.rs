@@ -1,0 +1,54 @@
+//! What may happen to one attempt.
+
+use crate::classify::Class;
+
+/// What happens to one attempt.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Verdict(pub(super) Option<Injected>);
+
+/// A failure that an attempt is to meet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Injected {
+    pub(crate) when: When,
+    pub(crate) class: Class,
+    pub(crate) requested_bytes: Option<u64>,
+}
+
+/// When an attempt fails.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum When {
+    /// Instead of running the body.
+    Before,
+    /// After the body has run; its value is dropped.
+    After,
+}
+
+impl Verdict {
+    /// Nothing is injected.
+    pub const PASS: Self = Self(None);
+    /// Memory runs out, so the loop shrinks.
+    pub const OUT_OF_MEMORY: Self = Self::failing(Class::OutOfMemory);
+    /// A failure that may be memory, so the loop tries the same size once more.
+    pub const TRANSIENT: Self = Self::failing(Class::Transient);
+    /// The device becomes unusable, so the loop gives up.
+    pub const POISONED: Self = Self::failing(Class::Poisoned);
+    /// Something that is no matter of memory, so the loop gives up.
+    pub const OTHER: Self = Self::failing(Class::Other);
+
+    const fn failing(class: Class) -> Self {
+        Self(Some(Injected { when: When::Before, class, requested_bytes: None }))
+    }
+
+    /// The same failure after the body has run and its value was dropped, to find bodies that
+    /// cannot run twice.
+    #[must_use]
+    pub fn after_body(self) -> Self {
+        Self(self.0.map(|injected| Injected { when: When::After, ..injected }))
+    }
+
+    /// The same failure with the number of bytes that were asked for.
+    #[must_use]
+    pub fn requesting(self, bytes: u64) -> Self {
+        Self(self.0.map(|injected| Injected { requested_bytes: Some(bytes), ..injected }))
+    }
+}

@@ -1,0 +1,102 @@
+//! The books of a fake device, and the error when they do not balance.
+
+use std::error::Error;
+use std::fmt;
+
+use crate::classify::OutOfMemory;
+
+/// The books of a device.
+///
+/// `allocated <= budget` when anything was allocated last, and `allocated <= reserved` always.
+#[derive(Debug)]
+pub(super) struct Ledger {
+    pub(super) budget: u64,
+    pub(super) allocated: u64,
+    pub(super) reserved: u64,
+    pub(super) peak: u64,
+    pub(super) allocations: u64,
+    pub(super) failures: u64,
+    pub(super) keeps_freed: bool,
+}
+
+/// The error of a [`FakeDevice`](super::FakeDevice) whose budget does not suffice.
+///
+/// Its [`source`](Error::source) is an [`OutOfMemory`].
+#[non_exhaustive]
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FakeOutOfMemory {
+    /// Bytes asked for.
+    pub requested_bytes: u64,
+    /// Bytes that could have been allocated.
+    pub free_bytes: u64,
+    /// Bytes the device had in all.
+    pub budget_bytes: u64,
+    cause: OutOfMemory,
+}
+
+impl Ledger {
+    pub(super) fn new(budget: u64) -> Self {
+        let keeps_freed = false;
+        Self { budget, allocated: 0, reserved: 0, peak: 0, allocations: 0, failures: 0, keeps_freed }
+    }
+
+    pub(super) fn take(&mut self, bytes: u64) -> Result<(), FakeOutOfMemory> {
+        let allocated = self.allocated.checked_add(bytes).filter(|allocated| *allocated <= self.budget);
+        let Some(allocated) = allocated else { return Err(self.refuse(bytes)) };
+        self.allocated = allocated;
+        self.reserved = self.reserved.max(allocated);
+        self.peak = self.peak.max(allocated);
+        self.allocations += 1;
+        Ok(())
+    }
+
+    /// Cached memory goes first, as with tensor libraries, so that what the error calls free is
+    /// what could have been allocated.
+    fn refuse(&mut self, requested_bytes: u64) -> FakeOutOfMemory {
+        self.failures += 1;
+        self.release();
+        let cause = OutOfMemory::new(Some(requested_bytes));
+        FakeOutOfMemory { requested_bytes, free_bytes: self.free(), budget_bytes: self.budget, cause }
+    }
+
+    pub(super) fn give(&mut self, bytes: u64) {
+        self.allocated -= bytes;
+        if self.keeps_freed {
+            self.fit();
+        } else {
+            self.release();
+        }
+    }
+
+    pub(super) fn set_budget(&mut self, bytes: u64) {
+        self.budget = bytes;
+        self.fit();
+    }
+
+    /// Beyond a budget that was lowered nothing can be kept.
+    fn fit(&mut self) {
+        self.reserved = self.reserved.min(self.budget).max(self.allocated);
+    }
+
+    pub(super) fn release(&mut self) {
+        self.reserved = self.allocated;
+    }
+
+    pub(super) fn free(&self) -> u64 {
+        self.budget.saturating_sub(self.reserved)
+    }
+}
+
+impl fmt::Display for FakeOutOfMemory {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { requested_bytes, free_bytes, budget_bytes, .. } = self;
+        write!(f, "fake device out of memory: tried to allocate {requested_bytes} bytes, ")?;
+        write!(f, "{free_bytes} of {budget_bytes} free")
+    }
+}
+
+impl Error for FakeOutOfMemory {
+    fn source(&self) -> Option<&(dyn Error + 'static)> {
+        Some(&self.cause)
+    }
+}

@@ -1,0 +1,177 @@
+//! The limit of the whole process, so each test is run in a process of its own.
+
+#![cfg(target_os = "linux")]
+
+use std::env;
+use std::process::Command;
+use std::thread;
+
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+use toma_core::cpu_memory::{set_cpu_memory_limit, used_bytes};
+use toma_core::memory;
+
+const MIB: u64 = 1 << 20;
+const CHILD: &str = "TOMA_TEST_CHILD";
+
+/// Runs `body` in a child process that runs the test `name` alone.
+fn in_child(name: &str, body: fn()) {
+    if env::var(CHILD).is_ok_and(|child| child == name) {
+        body();
+        println!("body of {name} is done");
+        return;
+    }
+    let mut command = Command::new(env::current_exe().unwrap());
+    command.args(["--exact", name, "--nocapture", "--test-threads=1"]).env(CHILD, name);
+    let output = command.output().unwrap();
+    let stdout = String::from_utf8_lossy(&output.stdout);
+    let done = stdout.contains(&format!("body of {name} is done"));
+    assert!(output.status.success() && done, "{stdout}{}", String::from_utf8_lossy(&output.stderr));
+}
+
+fn soft() -> Option<u64> {
+    getrlimit(Resource::As).current
+}
+
+fn allocates(bytes: u64) -> bool {
+    Vec::<u8>::new().try_reserve_exact(usize::try_from(bytes).unwrap()).is_ok()
+}
+
+#[test]
+fn allocations_over_the_limit_fail_until_it_is_restored() {
+    in_child("allocations_over_the_limit_fail_until_it_is_restored", || {
+        let limit = set_cpu_memory_limit(used_bytes().unwrap() + 64 * MIB).unwrap();
+        assert!(allocates(32 * MIB));
+        assert!(!allocates(128 * MIB));
+        limit.restore().unwrap();
+        assert!(allocates(128 * MIB));
+    });
+}
+
+#[test]
+fn dropping_restores_what_was_there_before() {
+    in_child("dropping_restores_what_was_there_before", || {
+        let before = 1 << 40;
+        setrlimit(Resource::As, Rlimit { current: Some(before), ..getrlimit(Resource::As) }).unwrap();
+        drop(set_cpu_memory_limit(1 << 38).unwrap());
+        assert_eq!(soft(), Some(before));
+        let unwound = std::panic::catch_unwind(|| {
+            let _limit = set_cpu_memory_limit(1 << 38).unwrap();
+            panic!("on purpose");
+        });
+        assert!(unwound.is_err());
+        assert_eq!(soft(), Some(before));
+    });
+}
+
+#[test]
+fn newest_living_limit_is_in_force() {
+    in_child("newest_living_limit_is_in_force", || {
+        let before = soft();
+        let [one, two, three, four] = [40, 41, 39, 42].map(|bits| set_cpu_memory_limit(1 << bits).unwrap());
+        assert_eq!(soft(), Some(1 << 42));
+        two.restore().unwrap();
+        assert_eq!(soft(), Some(1 << 42));
+        drop(four);
+        assert_eq!(soft(), Some(1 << 39));
+        drop(one);
+        assert_eq!(soft(), Some(1 << 39));
+        let five = set_cpu_memory_limit(1 << 43).unwrap();
+        drop(three);
+        assert_eq!(soft(), Some(1 << 43));
+        five.restore().unwrap();
+        assert_eq!(soft(), before);
+    });
+}
+
+#[test]
+fn limit_above_the_hard_limit_is_refused_with_both_values() {
+    in_child("limit_above_the_hard_limit_is_refused_with_both_values", || {
+        let hard = 1 << 40;
+        setrlimit(Resource::As, Rlimit { current: Some(hard - 1), maximum: Some(hard) }).unwrap();
+        let error = set_cpu_memory_limit(hard + 1).unwrap_err();
+        let text = "cannot limit memory to 1099511627777 bytes: the hard limit is 1099511627776 bytes";
+        assert_eq!((error.kind(), error.to_string().as_str()), (std::io::ErrorKind::InvalidInput, text));
+        assert_eq!(soft(), Some(hard - 1));
+        // A refused limit is not one of those living.
+        let limit = set_cpu_memory_limit(hard).unwrap();
+        assert_eq!(getrlimit(Resource::As), Rlimit { current: Some(hard), maximum: Some(hard) });
+        drop(limit);
+        assert_eq!(soft(), Some(hard - 1));
+    });
+}
+
+#[test]
+fn limit_below_what_is_in_use_is_refused_with_both_values() {
+    in_child("limit_below_what_is_in_use_is_refused_with_both_values", || {
+        let before = soft();
+        let error = set_cpu_memory_limit(4096).unwrap_err().to_string();
+        let start = "cannot limit memory to 4096 bytes: ";
+        assert!(error.starts_with(start) && error.ends_with(" bytes are in use already"), "{error}");
+        assert_eq!(soft(), before);
+    });
+}
+
+#[test]
+fn hard_limit_lowered_meanwhile_is_told_by_restore() {
+    in_child("hard_limit_lowered_meanwhile_is_told_by_restore", || {
+        setrlimit(Resource::As, Rlimit { current: None, maximum: None }).unwrap();
+        let limit = set_cpu_memory_limit(1 << 39).unwrap();
+        setrlimit(Resource::As, Rlimit { current: Some(1 << 39), maximum: Some(1 << 40) }).unwrap();
+        let error = limit.restore().unwrap_err().to_string();
+        assert_eq!(
+            error,
+            "cannot limit memory to any number of bytes: the hard limit is 1099511627776 bytes"
+        );
+        drop(set_cpu_memory_limit(1 << 38).unwrap());
+        assert_eq!(soft(), Some(1 << 39));
+    });
+}
+
+#[test]
+fn threads_that_set_and_end_limits_leave_none() {
+    in_child("threads_that_set_and_end_limits_leave_none", || {
+        let before = soft();
+        thread::scope(|scope| {
+            for bits in 38..46 {
+                scope.spawn(move || {
+                    for _ in 0..200 {
+                        let limit = set_cpu_memory_limit(1 << bits).unwrap();
+                        assert!(soft().is_some_and(|bytes| bytes.is_power_of_two() && bytes >= 1 << 38));
+                        drop(limit);
+                    }
+                });
+            }
+        });
+        assert_eq!(soft(), before);
+    });
+}
+
+#[test]
+fn host_memory_is_what_the_limit_leaves() {
+    in_child("host_memory_is_what_the_limit_leaves", || {
+        let bytes = used_bytes().unwrap() + 64 * MIB;
+        let limit = set_cpu_memory_limit(bytes).unwrap();
+        let reading = memory::host().unwrap();
+        assert_eq!(reading.total_bytes, bytes);
+        assert!(reading.free_bytes <= 64 * MIB && reading.free_bytes > 56 * MIB, "{reading:?}");
+        let mut held = Vec::<u8>::new();
+        held.try_reserve_exact(32 << 20).unwrap();
+        let with_less = memory::host().unwrap();
+        assert!(reading.free_bytes - with_less.free_bytes >= 32 * MIB, "{with_less:?}");
+        limit.restore().unwrap();
+        assert!(memory::host().unwrap().total_bytes > bytes);
+        drop(held);
+    });
+}
+
+#[test]
+fn used_bytes_count_what_is_reserved_untouched() {
+    in_child("used_bytes_count_what_is_reserved_untouched", || {
+        let before = used_bytes().unwrap();
+        let mut held = Vec::<u8>::new();
+        held.try_reserve_exact(256 << 20).unwrap();
+        let after = used_bytes().unwrap();
+        assert!(after - before >= 256 * MIB, "{before} {after}");
+        drop(held);
+    });
+}

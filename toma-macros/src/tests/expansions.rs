@@ -1,0 +1,901 @@
+//! What each kind of function becomes.
+
+#![expect(clippy::needless_raw_string_hashes, reason = "`UPDATE_EXPECT=1` writes the snapshots")]
+
+use expect_test::{Expect, expect};
+use proc_macro2::TokenStream;
+use quote::quote;
+
+use super::{expand, print};
+use crate::form::Form::{self, Batch, Chunked, Range};
+
+/// Lines that an expansion may add to the function as written, one more for each option apart.
+const ADDED_LINES: usize = 16;
+
+/// The loop of an `async fn` has to stand in the function itself for its future to be `Send`.
+const ADDED_LINES_ASYNC: usize = 28;
+
+fn check(form: Form, args: TokenStream, item: &TokenStream, expected: &Expect) {
+    let options = args.to_string();
+    let expansion = expand(form, args, item);
+    expected.assert_eq(&expansion);
+    let limit = if expansion.contains("async fn") { ADDED_LINES_ASYNC } else { ADDED_LINES };
+    let limit = limit + options.matches(" = ").count();
+    let added = expansion.lines().count() - print(item.clone()).lines().count();
+    assert!(added <= limit || options.contains("before_retry"), "{added} lines added");
+}
+
+#[test]
+fn batch() {
+    let item = quote! {
+        /// Embeds.
+        pub fn embed(batch_size: usize, model: &Model) -> Result<Tensor, TchError> {
+            let batch = model.take(batch_size);
+            model.run(batch)
+        }
+    };
+    check(
+        Batch,
+        quote!(initial = 512),
+        &item,
+        &expect![[r#"
+        /// Embeds.
+        #[track_caller]
+        pub fn embed(model: &Model) -> Result<Tensor, TchError> {
+            use ::toma::__private::{ViaResult as _, ViaValue as _};
+            static __TOMA_SITE: ::toma::__private::Site = ::toma::__private::Site::new(
+                ::core::concat!(::core::module_path!(), "::embed"),
+                ::core::file!(),
+                ::core::line!(),
+                ::core::column!(),
+            );
+            ::toma::__private::at::<::toma::DefaultCache>(&__TOMA_SITE)
+                .initial(512)
+                .judge((&::toma::__private::Via::<Result<Tensor, TchError>>::new()).judge())
+                .run_batch(|batch_size: usize| -> Result<Tensor, TchError> {
+                    let batch = model.take(batch_size);
+                    model.run(batch)
+                })
+        }
+    "#]],
+    );
+}
+
+#[test]
+fn range() {
+    let item = quote! {
+        fn reduce(start: usize, end: usize, out: &mut [f32], a: &[f32]) {
+            let rows = &a[start..end];
+            out.fill(rows[0]);
+        }
+    };
+    check(
+        Range,
+        quote!(),
+        &item,
+        &expect![[r##"
+        #[track_caller]
+        fn reduce(start: usize, end: usize, out: &mut [f32], a: &[f32]) {
+            use ::toma::__private::{ViaResult as _, ViaValue as _};
+            static __TOMA_SITE: ::toma::__private::Site = ::toma::__private::Site::new(
+                ::core::concat!(::core::module_path!(), "::reduce"),
+                ::core::file!(),
+                ::core::line!(),
+                ::core::column!(),
+            );
+            ::toma::__private::at::<::toma::DefaultCache>(&__TOMA_SITE)
+                .judge((&::toma::__private::Via::<()>::new()).judge())
+                .run_range(
+                    start,
+                    end,
+                    |start: usize, end: usize| -> () {
+                        let rows = &a[start..end];
+                        out.fill(rows[0]);
+                    },
+                )
+        }
+    "##]],
+    );
+}
+
+#[test]
+fn chunked() {
+    let item = quote! {
+        fn normalize(data: &mut [f32], start: usize, end: usize, scale: f32) -> Result<(), Error> {
+            let rows = load(start, end)?;
+            data.copy_from_slice(&rows);
+        }
+    };
+    check(
+        Chunked,
+        quote!(initial = 64,),
+        &item,
+        &expect![[r##"
+        #[track_caller]
+        fn normalize(data: &mut [f32], scale: f32) -> Result<(), Error> {
+            use ::toma::__private::{ViaResult as _, ViaValue as _};
+            static __TOMA_SITE: ::toma::__private::Site = ::toma::__private::Site::new(
+                ::core::concat!(::core::module_path!(), "::normalize"),
+                ::core::file!(),
+                ::core::line!(),
+                ::core::column!(),
+            );
+            ::toma::__private::at::<::toma::DefaultCache>(&__TOMA_SITE)
+                .initial(64)
+                .judge((&::toma::__private::Via::<Result<(), Error>>::new()).judge())
+                .run_chunked(
+                    data,
+                    |data: &mut [f32], start: usize, end: usize| -> Result<(), Error> {
+                        let rows = load(start, end)?;
+                        data.copy_from_slice(&rows);
+                    },
+                )
+        }
+    "##]],
+    );
+}
+
+#[test]
+fn every_option() {
+    let args = quote! {
+        classify = sort, before_retry = out.clear(), policy = Decay(0.5), dim = -1, observer = log, device = Host,
+        name = "fill", key = data.len(), deadline = Duration::from_secs(9), max_attempts = 7, multiple_of = 8,
+        max = data.len(), min = 8, initial = 1 << 10, cache = Shared<u8>,
+    };
+    let item = quote! {
+        fn fill(data: &mut [f32], start: usize, end: usize, out: &mut Vec<f32>) -> Odd { out.extend(data) }
+    };
+    check(
+        Chunked,
+        args,
+        &item,
+        &expect![[r##"
+            #[track_caller]
+            fn fill(data: &mut [f32], out: &mut Vec<f32>) -> Odd {
+                static __TOMA_SITE: ::toma::__private::Site = ::toma::__private::Site::new(
+                    ::core::concat!(::core::module_path!(), "::fill"),
+                    ::core::file!(),
+                    ::core::line!(),
+                    ::core::column!(),
+                );
+                let __toma_key = &(data.len());
+                let __toma_device = &(Host);
+                let __toma_observer = &(log);
+                ::toma::__private::at::<Shared<u8>>(&__TOMA_SITE)
+                    .initial(1 << 10)
+                    .min(8)
+                    .max(data.len())
+                    .multiple_of(8)
+                    .max_attempts(7)
+                    .deadline(Duration::from_secs(9))
+                    .key(__toma_key)
+                    .name("fill")
+                    .device(__toma_device)
+                    .observer(__toma_observer)
+                    .dim(-1)
+                    .policy(Decay(0.5))
+                    .judge(::toma::__private::classified(sort))
+                    .undo_chunked(
+                        data,
+                        |
+                            data: &mut [f32],
+                            start: usize,
+                            end: usize,
+                            __toma_undo: bool,
+                        | -> ::core::option::Option<Odd> {
+                            if __toma_undo {
+                                out.clear();
+                                return ::core::option::Option::None;
+                            }
+                            ::core::option::Option::Some((|| -> Odd { out.extend(data) })())
+                        },
+                    )
+            }
+        "##]],
+    );
+}
+
+#[test]
+fn cache_by_reference() {
+    let item = quote!(
+        fn f(n: usize) -> u8 {
+            1
+        }
+    );
+    check(
+        Batch,
+        quote!(initial = 1, cache = &self.sizes, key = n + 1),
+        &item,
+        &expect![[r##"
+        #[track_caller]
+        fn f() -> u8 {
+            use ::toma::__private::{ViaResult as _, ViaValue as _};
+            static __TOMA_SITE: ::toma::__private::Site = ::toma::__private::Site::new(
+                ::core::concat!(::core::module_path!(), "::f"),
+                ::core::file!(),
+                ::core::line!(),
+                ::core::column!(),
+            );
+            let __toma_cache = &self.sizes;
+            let __toma_key = &(n + 1);
+            ::toma::__private::at::<::toma::NoCache>(&__TOMA_SITE)
+                .cache(__toma_cache)
+                .initial(1)
+                .key(__toma_key)
+                .judge((&::toma::__private::Via::<u8>::new()).judge())
+                .run_batch(|n: usize| -> u8 { 1 })
+        }
+    "##]],
+    );
+}
+
+#[test]
+fn generics_lifetimes_and_where() {
+    let item = quote! {
+        pub(crate) unsafe fn pick<'a, 'd: 'a, T, const N: usize>(
+            (a, b): (&'d mut [T], Rows<'d, N>), start: usize, end: usize, sink: &'a mut Vec<&'d T>,
+        ) -> Res<'a>
+        where
+            T: Clone + 'd,
+        {
+            a.clone_from_slice(b);
+            Ok(())
+        }
+    };
+    check(
+        Chunked,
+        quote!(),
+        &item,
+        &expect![[r##"
+        #[track_caller]
+        pub(crate) unsafe fn pick<'a, 'd: 'a, T, const N: usize>(
+            __toma_data: (&'d mut [T], Rows<'d, N>),
+            sink: &'a mut Vec<&'d T>,
+        ) -> Res<'a>
+        where
+            T: Clone + 'd,
+        {
+            use ::toma::__private::{ViaResult as _, ViaValue as _};
+            static __TOMA_SITE: ::toma::__private::Site = ::toma::__private::Site::new(
+                ::core::concat!(::core::module_path!(), "::pick"),
+                ::core::file!(),
+                ::core::line!(),
+                ::core::column!(),
+            );
+            ::toma::__private::at::<::toma::DefaultCache>(&__TOMA_SITE)
+                .judge((&::toma::__private::Via::<Res<'a>>::new()).judge())
+                .run_chunked(
+                    __toma_data,
+                    |(a, b): (&mut [T], Rows<'_, N>), start: usize, end: usize| -> Res<'a> {
+                        a.clone_from_slice(b);
+                        Ok(())
+                    },
+                )
+        }
+    "##]],
+    );
+}
+
+#[test]
+fn shared_method() {
+    let shared = quote!(
+        fn run(&self, n: usize) -> u8 {
+            self.model.run(n)
+        }
+    );
+    check(
+        Batch,
+        quote!(initial = self.initial),
+        &shared,
+        &expect![[r##"
+        #[track_caller]
+        fn run(&self) -> u8 {
+            use ::toma::__private::{ViaResult as _, ViaValue as _};
+            static __TOMA_SITE: ::toma::__private::Site = ::toma::__private::Site::new(
+                ::core::concat!(::core::module_path!(), "::run"),
+                ::core::file!(),
+                ::core::line!(),
+                ::core::column!(),
+            );
+            ::toma::__private::at::<::toma::DefaultCache>(&__TOMA_SITE)
+                .initial(self.initial)
+                .judge((&::toma::__private::Via::<u8>::new()).judge())
+                .run_batch(|n: usize| -> u8 { self.model.run(n) })
+        }
+    "##]],
+    );
+}
+
+#[test]
+fn unique_method() {
+    let unique = quote!(
+        fn run(self: &mut Self, start: usize, end: usize) {
+            self.model.run(start, end);
+        }
+    );
+    check(
+        Range,
+        quote!(),
+        &unique,
+        &expect![[r##"
+        #[track_caller]
+        fn run(self: &mut Self, start: usize, end: usize) {
+            use ::toma::__private::{ViaResult as _, ViaValue as _};
+            static __TOMA_SITE: ::toma::__private::Site = ::toma::__private::Site::new(
+                ::core::concat!(::core::module_path!(), "::run"),
+                ::core::file!(),
+                ::core::line!(),
+                ::core::column!(),
+            );
+            ::toma::__private::at::<::toma::DefaultCache>(&__TOMA_SITE)
+                .judge((&::toma::__private::Via::<()>::new()).judge())
+                .run_range(
+                    start,
+                    end,
+                    |start: usize, end: usize| -> () {
+                        self.model.run(start, end);
+                    },
+                )
+        }
+    "##]],
+    );
+}
+
+#[test]
+fn impl_trait_argument() {
+    let argument = quote!(
+        fn f(data: &[impl Copy], start: usize, end: usize, out: &mut impl Extend<u8>) {
+            out.extend(data);
+        }
+    );
+    check(
+        Chunked,
+        quote!(),
+        &argument,
+        &expect![[r##"
+        #[track_caller]
+        fn f(data: &[impl Copy], out: &mut impl Extend<u8>) {
+            use ::toma::__private::{ViaResult as _, ViaValue as _};
+            static __TOMA_SITE: ::toma::__private::Site = ::toma::__private::Site::new(
+                ::core::concat!(::core::module_path!(), "::f"),
+                ::core::file!(),
+                ::core::line!(),
+                ::core::column!(),
+            );
+            ::toma::__private::at::<::toma::DefaultCache>(&__TOMA_SITE)
+                .judge((&::toma::__private::Via::<()>::new()).judge())
+                .run_chunked(
+                    data,
+                    |data: &[_], start: usize, end: usize| -> () {
+                        out.extend(data);
+                    },
+                )
+        }
+    "##]],
+    );
+}
+
+#[test]
+fn impl_trait_returned() {
+    let whole = quote!(
+        fn f(n: usize) -> impl Iterator<Item = u8> {
+            0..n
+        }
+    );
+    check(
+        Batch,
+        quote!(initial = 1),
+        &whole,
+        &expect![[r##"
+        #[track_caller]
+        fn f() -> impl Iterator<Item = u8> {
+            static __TOMA_SITE: ::toma::__private::Site = ::toma::__private::Site::new(
+                ::core::concat!(::core::module_path!(), "::f"),
+                ::core::file!(),
+                ::core::line!(),
+                ::core::column!(),
+            );
+            ::toma::__private::at::<::toma::DefaultCache>(&__TOMA_SITE)
+                .initial(1)
+                .judge(::toma::__private::AnyValue)
+                .run_batch(|n: usize| { 0..n })
+        }
+    "##]],
+    );
+}
+
+#[test]
+fn impl_trait_inside_the_return_type() {
+    let nested = quote!(
+        fn f(n: usize) -> Res<Box<dyn Iterator<Item = impl Debug>>, (impl Error, u8)> {
+            Ok(Box::new(0..n))
+        }
+    );
+    check(
+        Batch,
+        quote!(initial = 1),
+        &nested,
+        &expect![[r##"
+        #[track_caller]
+        fn f() -> Res<Box<dyn Iterator<Item = impl Debug>>, (impl Error, u8)> {
+            use ::toma::__private::{ViaResult as _, ViaValue as _};
+            static __TOMA_SITE: ::toma::__private::Site = ::toma::__private::Site::new(
+                ::core::concat!(::core::module_path!(), "::f"),
+                ::core::file!(),
+                ::core::line!(),
+                ::core::column!(),
+            );
+            ::toma::__private::at::<::toma::DefaultCache>(&__TOMA_SITE)
+                .initial(1)
+                .judge(
+                    (&::toma::__private::Via::<Res<Box<dyn Iterator<Item = _>>, (_, u8)>>::new())
+                        .judge(),
+                )
+                .run_batch(|n: usize| -> Res<Box<dyn Iterator<Item = _>>, (_, u8)> {
+                    Ok(Box::new(0..n))
+                })
+        }
+    "##]],
+    );
+}
+
+#[test]
+fn never_returned() {
+    let never = quote!(
+        fn f(n: usize) -> ! {
+            panic!()
+        }
+    );
+    check(
+        Batch,
+        quote!(initial = 1),
+        &never,
+        &expect![[r##"
+        #[track_caller]
+        fn f() -> ! {
+            static __TOMA_SITE: ::toma::__private::Site = ::toma::__private::Site::new(
+                ::core::concat!(::core::module_path!(), "::f"),
+                ::core::file!(),
+                ::core::line!(),
+                ::core::column!(),
+            );
+            ::toma::__private::at::<::toma::DefaultCache>(&__TOMA_SITE)
+                .initial(1)
+                .judge(::toma::__private::AnyValue)
+                .run_batch(|n: usize| { panic!() })
+        }
+    "##]],
+    );
+}
+
+#[test]
+fn i64_sizes() {
+    let args = quote!(initial = 512, min = 1, max = n, multiple_of = 8, max_attempts = 3);
+    let item = quote!(
+        fn f(size: i64, n: i64) {
+            run(size);
+        }
+    );
+    check(
+        Batch,
+        args,
+        &item,
+        &expect![[r##"
+        #[track_caller]
+        fn f(n: i64) {
+            use ::toma::__private::{ViaResult as _, ViaValue as _};
+            static __TOMA_SITE: ::toma::__private::Site = ::toma::__private::Site::new(
+                ::core::concat!(::core::module_path!(), "::f"),
+                ::core::file!(),
+                ::core::line!(),
+                ::core::column!(),
+            );
+            ::toma::__private::at::<::toma::DefaultCache>(&__TOMA_SITE)
+                .initial(::toma::__private::to_usize("initial", 512))
+                .min(::toma::__private::to_usize("min", 1))
+                .max(::toma::__private::to_usize("max", n))
+                .multiple_of(::toma::__private::to_usize("multiple_of", 8))
+                .max_attempts(3)
+                .judge((&::toma::__private::Via::<()>::new()).judge())
+                .run_batch(|size: i64| -> () {
+                    run(size);
+                })
+        }
+    "##]],
+    );
+}
+
+#[test]
+fn patterns() {
+    let item = quote!(
+        fn f(#[allow(unused)] mut start: usize, _: usize, (a, mut b): (u8, u8)) {
+            start += 1;
+        }
+    );
+    check(
+        Range,
+        quote!(),
+        &item,
+        &expect![[r##"
+        #[track_caller]
+        fn f(#[allow(unused)] start: usize, __toma_end: usize, (a, mut b): (u8, u8)) {
+            use ::toma::__private::{ViaResult as _, ViaValue as _};
+            static __TOMA_SITE: ::toma::__private::Site = ::toma::__private::Site::new(
+                ::core::concat!(::core::module_path!(), "::f"),
+                ::core::file!(),
+                ::core::line!(),
+                ::core::column!(),
+            );
+            ::toma::__private::at::<::toma::DefaultCache>(&__TOMA_SITE)
+                .judge((&::toma::__private::Via::<()>::new()).judge())
+                .run_range(
+                    start,
+                    __toma_end,
+                    |#[allow(unused)] mut start: usize, _: usize| -> () {
+                        start += 1;
+                    },
+                )
+        }
+    "##]],
+    );
+}
+
+#[test]
+fn before_retry_as_a_closure() {
+    let item = quote!(
+        fn f(start: usize, end: usize, out: &mut Vec<u8>) -> Result<(), Error> {
+            out.push(1);
+            Ok(())
+        }
+    );
+    check(
+        Range,
+        quote!(before_retry = || out.truncate(start)),
+        &item,
+        &expect![[r##"
+        #[track_caller]
+        fn f(start: usize, end: usize, out: &mut Vec<u8>) -> Result<(), Error> {
+            use ::toma::__private::{ViaResult as _, ViaValue as _};
+            static __TOMA_SITE: ::toma::__private::Site = ::toma::__private::Site::new(
+                ::core::concat!(::core::module_path!(), "::f"),
+                ::core::file!(),
+                ::core::line!(),
+                ::core::column!(),
+            );
+            ::toma::__private::at::<::toma::DefaultCache>(&__TOMA_SITE)
+                .judge((&::toma::__private::Via::<Result<(), Error>>::new()).judge())
+                .undo_range(
+                    start,
+                    end,
+                    |
+                        start: usize,
+                        end: usize,
+                        __toma_undo: bool,
+                    | -> ::core::option::Option<Result<(), Error>> {
+                        if __toma_undo {
+                            (|| out.truncate(start))();
+                            return ::core::option::Option::None;
+                        }
+                        ::core::option::Option::Some(
+                            (|| -> Result<(), Error> {
+                                out.push(1);
+                                Ok(())
+                            })(),
+                        )
+                    },
+                )
+        }
+    "##]],
+    );
+}
+
+#[test]
+fn before_retry_as_a_path() {
+    let opaque = quote!(
+        fn f(size: usize) -> impl Sized {
+            size
+        }
+    );
+    check(
+        Batch,
+        quote!(initial = 1, before_retry = Undo::all),
+        &opaque,
+        &expect![[r##"
+        #[track_caller]
+        fn f() -> impl Sized {
+            static __TOMA_SITE: ::toma::__private::Site = ::toma::__private::Site::new(
+                ::core::concat!(::core::module_path!(), "::f"),
+                ::core::file!(),
+                ::core::line!(),
+                ::core::column!(),
+            );
+            ::toma::__private::at::<::toma::DefaultCache>(&__TOMA_SITE)
+                .initial(1)
+                .judge(::toma::__private::AnyValue)
+                .undo_batch(|size: usize, __toma_undo: bool| -> ::core::option::Option<_> {
+                    if __toma_undo {
+                        Undo::all();
+                        return ::core::option::Option::None;
+                    }
+                    ::core::option::Option::Some((|| { size })())
+                })
+        }
+    "##]],
+    );
+}
+
+#[test]
+fn async_batch() {
+    let item = quote! {
+        pub async fn embed(&self, size: usize) -> Result<Tensor, Error> {
+            let batch = self.load(size).await?;
+            self.run(batch).await
+        }
+    };
+    check(
+        Batch,
+        quote!(initial = 512),
+        &item,
+        &expect![[r#"
+        pub async fn embed(&self) -> Result<Tensor, Error> {
+            use ::toma::__private::{ViaResult as _, ViaValue as _};
+            static __TOMA_SITE: ::toma::__private::Site = ::toma::__private::Site::new(
+                ::core::concat!(::core::module_path!(), "::embed"),
+                ::core::file!(),
+                ::core::line!(),
+                ::core::column!(),
+            );
+            let mut __toma_call = ::toma::__private::at::<::toma::DefaultCache>(&__TOMA_SITE)
+                .initial(512)
+                .judge((&::toma::__private::Via::<Result<Tensor, Error>>::new()).judge())
+                .start_batch();
+            while let ::core::option::Option::Some(__toma_piece) = __toma_call.size() {
+                let size: usize = __toma_piece;
+                let __toma_attempt = ::toma::__private::typed::<
+                    Result<Tensor, Error>,
+                    _,
+                >(async {
+                    let batch = self.load(size).await?;
+                    self.run(batch).await
+                });
+                let __toma_outcome = __toma_call.attempt(__toma_attempt).await;
+                match __toma_call.end(__toma_outcome) {
+                    ::toma::__private::Next::Done(__toma_value) => return __toma_value,
+                    ::toma::__private::Next::Retry => __toma_call.recover().await,
+                    ::toma::__private::Next::Piece => {}
+                }
+            }
+            __toma_call.finish()
+        }
+    "#]],
+    );
+}
+
+#[test]
+fn async_range() {
+    let item = quote! {
+        async fn send(start: i64, end: i64, to: Socket) {
+            to.send(start).await;
+            to.send(end).await;
+        }
+    };
+    check(
+        Range,
+        quote!(initial = 8, before_retry = to.reset().await),
+        &item,
+        &expect![[r#"
+        async fn send(start: i64, end: i64, to: Socket) {
+            use ::toma::__private::{ViaResult as _, ViaValue as _};
+            static __TOMA_SITE: ::toma::__private::Site = ::toma::__private::Site::new(
+                ::core::concat!(::core::module_path!(), "::send"),
+                ::core::file!(),
+                ::core::line!(),
+                ::core::column!(),
+            );
+            let mut __toma_call = ::toma::__private::at::<::toma::DefaultCache>(&__TOMA_SITE)
+                .initial(::toma::__private::to_usize("initial", 8))
+                .judge((&::toma::__private::Via::<()>::new()).judge())
+                .start_range(start, end);
+            while let ::core::option::Option::Some(__toma_piece) = __toma_call.piece() {
+                let (start, end): (i64, i64) = __toma_piece;
+                let __toma_attempt = ::toma::__private::typed::<
+                    (),
+                    _,
+                >(async {
+                    to.send(start).await;
+                    to.send(end).await;
+                });
+                let __toma_outcome = __toma_call.attempt(__toma_attempt).await;
+                match __toma_call.end(__toma_outcome) {
+                    ::toma::__private::Next::Done(__toma_value) => return __toma_value,
+                    ::toma::__private::Next::Retry => {
+                        to.reset().await;
+                        __toma_call.recover().await;
+                    }
+                    ::toma::__private::Next::Piece => {}
+                }
+            }
+            __toma_call.finish()
+        }
+    "#]],
+    );
+}
+
+#[test]
+fn async_chunked() {
+    let item = quote! {
+        async fn send<'d>((a, b): Pair<'d>, start: usize, end: usize) -> Result<(), Error> {
+            a.copy_from_slice(b);
+            flush(a).await
+        }
+    };
+    check(
+        Chunked,
+        quote!(initial = 8),
+        &item,
+        &expect![[r#"
+        async fn send<'d>(mut __toma_data: Pair<'d>) -> Result<(), Error> {
+            use ::toma::__private::{ViaResult as _, ViaValue as _};
+            static __TOMA_SITE: ::toma::__private::Site = ::toma::__private::Site::new(
+                ::core::concat!(::core::module_path!(), "::send"),
+                ::core::file!(),
+                ::core::line!(),
+                ::core::column!(),
+            );
+            let mut __toma_call = ::toma::__private::at::<::toma::DefaultCache>(&__TOMA_SITE)
+                .initial(8)
+                .judge((&::toma::__private::Via::<Result<(), Error>>::new()).judge())
+                .start_chunked(&__toma_data);
+            while let ::core::option::Option::Some(__toma_piece) = __toma_call.piece() {
+                let mut __toma_held = __toma_call.hold(&mut __toma_data);
+                let (a, b) = <Pair<'_> as ::toma::chunk::Chunked>::lend(&mut __toma_held);
+                let (start, end): (usize, usize) = __toma_piece;
+                let __toma_attempt = ::toma::__private::typed::<
+                    Result<(), Error>,
+                    _,
+                >(async {
+                    a.copy_from_slice(b);
+                    flush(a).await
+                });
+                let __toma_outcome = __toma_call.attempt(__toma_attempt).await;
+                match __toma_call.end(__toma_outcome) {
+                    ::toma::__private::Next::Done(__toma_value) => return __toma_value,
+                    ::toma::__private::Next::Retry => __toma_call.recover().await,
+                    ::toma::__private::Next::Piece => {}
+                }
+            }
+            __toma_call.finish()
+        }
+    "#]],
+    );
+}
+
+#[test]
+fn async_chunked_by_name() {
+    let named = quote! {
+        async fn send(mut data: &[u8], #[allow(unused)] start: usize, end: usize) {
+            data = &data[1..];
+            flush(data).await;
+        }
+    };
+    check(
+        Chunked,
+        quote!(max = data.len()),
+        &named,
+        &expect![[r#"
+        async fn send(mut data: &[u8]) {
+            use ::toma::__private::{ViaResult as _, ViaValue as _};
+            static __TOMA_SITE: ::toma::__private::Site = ::toma::__private::Site::new(
+                ::core::concat!(::core::module_path!(), "::send"),
+                ::core::file!(),
+                ::core::line!(),
+                ::core::column!(),
+            );
+            let mut __toma_call = ::toma::__private::at::<::toma::DefaultCache>(&__TOMA_SITE)
+                .max(data.len())
+                .judge((&::toma::__private::Via::<()>::new()).judge())
+                .start_chunked(&data);
+            while let ::core::option::Option::Some(__toma_piece) = __toma_call.piece() {
+                let mut __toma_held = __toma_call.hold(&mut data);
+                let mut data = <&[u8] as ::toma::chunk::Chunked>::lend(&mut __toma_held);
+                #[allow(unused)]
+                let (start, end): (usize, usize) = __toma_piece;
+                let __toma_attempt = ::toma::__private::typed::<
+                    (),
+                    _,
+                >(async {
+                    data = &data[1..];
+                    flush(data).await;
+                });
+                let __toma_outcome = __toma_call.attempt(__toma_attempt).await;
+                match __toma_call.end(__toma_outcome) {
+                    ::toma::__private::Next::Done(__toma_value) => return __toma_value,
+                    ::toma::__private::Next::Retry => __toma_call.recover().await,
+                    ::toma::__private::Next::Piece => {}
+                }
+            }
+            __toma_call.finish()
+        }
+    "#]],
+    );
+}
+
+#[test]
+fn track_caller_is_added_where_it_is_legal() {
+    let count = |item: TokenStream| expand(Batch, quote!(initial = 1), &item).matches("track_caller").count();
+    assert_eq!(count(quote! { fn f(n: usize) {} }), 1);
+    assert_eq!(count(quote! { #[track_caller] fn f(n: usize) {} }), 1);
+    assert_eq!(count(quote! { async fn f(n: usize) {} }), 0);
+    assert_eq!(count(quote! { extern "C" fn f(n: usize) {} }), 0);
+}
+
+#[test]
+fn attributes_of_the_body_move_to_the_function() {
+    let item = quote!(
+        #[inline]
+        fn r#type(n: usize) {
+            #![allow(unused)]
+            run();
+        }
+    );
+    check(
+        Batch,
+        quote!(initial = 1),
+        &item,
+        &expect![[r##"
+        #[inline]
+        #[allow(unused)]
+        #[track_caller]
+        fn r#type() {
+            use ::toma::__private::{ViaResult as _, ViaValue as _};
+            static __TOMA_SITE: ::toma::__private::Site = ::toma::__private::Site::new(
+                ::core::concat!(::core::module_path!(), "::type"),
+                ::core::file!(),
+                ::core::line!(),
+                ::core::column!(),
+            );
+            ::toma::__private::at::<::toma::DefaultCache>(&__TOMA_SITE)
+                .initial(1)
+                .judge((&::toma::__private::Via::<()>::new()).judge())
+                .run_batch(|n: usize| -> () {
+                    run();
+                })
+        }
+    "##]],
+    );
+}
+
+#[test]
+fn the_order_of_options_changes_nothing() {
+    let mut options = [
+        quote!(initial = 64),
+        quote!(cache = Own),
+        quote!(policy = Halve),
+        quote!(key = data.len()),
+        quote!(min = 2),
+        quote!(max = 9),
+        quote!(multiple_of = 2),
+        quote!(deadline = soon()),
+        quote!(before_retry = undo),
+        quote!(dim = 1),
+        quote!(device = gpu),
+        quote!(observer = log),
+        quote!(name = "x"),
+        quote!(classify = sort),
+        quote!(max_attempts = 3),
+    ];
+    let item = quote!(
+        fn f(data: &[u8], start: usize, end: usize) -> Result<(), Odd> {
+            Ok(())
+        }
+    );
+    let expected = expand(Chunked, quote!(#(#options),*), &item);
+    let mut state = 1_usize;
+    for round in 0..200 {
+        for i in (1..options.len()).rev() {
+            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            options.swap(i, (state >> 33) % (i + 1));
+        }
+        assert_eq!(expand(Chunked, quote!(#(#options),*), &item), expected, "round {round}: {options:?}");
+    }
+}
