@@ -5,7 +5,7 @@ use std::ops::ControlFlow;
 use std::rc::Rc;
 use std::sync::Arc;
 
-use crate::classify::{Classify, Failure};
+use crate::classify::{Class, Classify, Failure};
 
 /// What a body returns to an inline form: a `Result`, or a plain value.
 ///
@@ -180,5 +180,12 @@ where
     #[inline]
     fn failure(&self, outcome: &Result<T, E>) -> Option<Failure> {
         outcome.as_ref().err().map(|error| (self.0)(error).into())
+    }
+}
+
+/// A class alone: what a function given to the option `classify` may answer.
+impl From<Class> for Failure {
+    fn from(class: Class) -> Self {
+        Self::new(class, "an error that the call's own `classify` judged")
     }
 }
