@@ -82,15 +82,15 @@ impl<'a, P: Policy, K, B: Undo> With<'a, P, K, B> {
     /// See [`execute::fold`](super::fold).
     #[track_caller]
     #[inline(always)]
-    pub fn fold<R, S, M>(
+    pub fn fold<A, R, S, M>(
         self,
         range: Range<usize>,
         initial: usize,
-        init: R::Value,
-        body: impl FnMut(&R::Value, usize, usize) -> R,
-    ) -> R::Of<R::Value>
+        init: A,
+        body: impl FnMut(&A, usize, usize) -> R,
+    ) -> R::Of<A>
     where
-        R: Outcome<S>,
+        R: Outcome<S, Value = A>,
         K: Judge<R, M>,
     {
         self.shifted(range.start).initial(initial).fold_at(Location::caller(), range, init, body)
@@ -181,15 +181,15 @@ impl<'a, P: Policy, K, B: Undo> With<'a, P, K, B> {
     }
 
     #[inline(never)]
-    pub(super) fn fold_at<R, S, M>(
+    pub(super) fn fold_at<A, R, S, M>(
         self,
         caller: Caller,
         range: Range<usize>,
-        init: R::Value,
-        mut body: impl FnMut(&R::Value, usize, usize) -> R,
-    ) -> R::Of<R::Value>
+        init: A,
+        mut body: impl FnMut(&A, usize, usize) -> R,
+    ) -> R::Of<A>
     where
-        R: Outcome<S>,
+        R: Outcome<S, Value = A>,
         K: Judge<R, M>,
     {
         let Self { core, judge, mut undo } = self;

@@ -137,19 +137,19 @@ where
 /// The value so far is borrowed, so a failed attempt cannot have changed it.
 ///
 /// ```
-/// let sum = toma_core::execute::fold(0..10, 4, 0, |sum, start, end| sum + (start..end).sum::<usize>());
+/// let sum = toma_core::execute::fold(0..10, 4, 0_usize, |sum, start, end| sum + (start..end).sum::<usize>());
 /// assert_eq!(sum, 45);
 /// ```
 #[track_caller]
 #[inline(always)]
-pub fn fold<R, S, M>(
+pub fn fold<A, R, S, M>(
     range: Range<usize>,
     initial: usize,
-    init: R::Value,
-    body: impl FnMut(&R::Value, usize, usize) -> R,
-) -> R::Of<R::Value>
+    init: A,
+    body: impl FnMut(&A, usize, usize) -> R,
+) -> R::Of<A>
 where
-    R: Outcome<S>,
+    R: Outcome<S, Value = A>,
     Auto: Judge<R, M>,
 {
     with::<DefaultCache>().initial(initial).fold_at(Location::caller(), range, init, body)
