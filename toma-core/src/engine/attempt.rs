@@ -141,6 +141,8 @@ fn raise_anew(payload: Payload) -> ! {
     let payload = raise_as::<std::collections::TryReserveError>(payload);
     let payload = raise_as::<Box<dyn Error + Send + Sync>>(payload);
     let payload = raise_as::<Box<dyn Error + Send>>(payload);
+    #[cfg(feature = "anyhow")]
+    let payload = raise_as::<anyhow::Error>(payload);
     // A type the user registered: the message is lost to the hook, the payload is not.
     eprintln!("toma: passing on a panic that ran out of memory");
     resume_unwind(payload)
