@@ -7,14 +7,14 @@ use toma::{GlobalCache, NoCache, StacktraceMemoryCache, execute};
 use super::measure::pairs;
 
 /// A case that can be timed and counted.
-pub struct Case {
-    pub name: &'static str,
-    pub run: fn(u32),
+pub(crate) struct Case {
+    pub(crate) name: &'static str,
+    pub(crate) run: fn(u32),
 }
 
 const CHUNKS: u32 = 1000;
 
-pub const CASES: &[Case] = &[
+pub(crate) const CASES: &[Case] = &[
     Case { name: "call/hand", run: hand_calls },
     Case { name: "call/no-cache", run: no_cache_calls },
     Case { name: "call/global-cache", run: global_calls },
@@ -95,7 +95,7 @@ fn global_chunks(times: u32) {
     (0..times).for_each(each);
 }
 
-pub fn report() {
+pub(crate) fn report() {
     println!("per call, over the hand-written loop (bar: 50 ns for no-cache and global-cache)");
     for case in &CASES[1..7] {
         let pair = pairs(401, || hand_calls(1000), || (case.run)(1000));

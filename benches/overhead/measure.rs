@@ -3,14 +3,14 @@
 use std::time::{Duration, Instant};
 
 /// The medians of both sides, and of the pairwise ratios.
-pub struct Pair {
-    pub baseline: Duration,
-    pub ours: Duration,
-    pub ratio: f64,
+pub(crate) struct Pair {
+    pub(crate) baseline: Duration,
+    pub(crate) ours: Duration,
+    pub(crate) ratio: f64,
 }
 
 /// Runs both sides `rounds` times each, alternating which goes first.
-pub fn pairs(rounds: usize, mut baseline: impl FnMut(), mut ours: impl FnMut()) -> Pair {
+pub(crate) fn pairs(rounds: usize, mut baseline: impl FnMut(), mut ours: impl FnMut()) -> Pair {
     baseline();
     ours();
     let mut samples = Vec::new();
@@ -33,7 +33,7 @@ pub fn pairs(rounds: usize, mut baseline: impl FnMut(), mut ours: impl FnMut()) 
 
 impl Pair {
     /// Nanoseconds that ours takes longer, for each of `times` repetitions in one sample.
-    pub fn overhead_ns(&self, times: u32) -> f64 {
+    pub(crate) fn overhead_ns(&self, times: u32) -> f64 {
         (self.ours.as_secs_f64() - self.baseline.as_secs_f64()) * 1e9 / f64::from(times)
     }
 }

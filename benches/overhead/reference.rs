@@ -11,7 +11,7 @@ const ITEMS: usize = 128;
 const ITEM: usize = 256 * 256;
 const STEP: usize = 32;
 
-pub fn report() {
+pub(crate) fn report() {
     let mut data = vec![0.0_f32; ITEMS * ITEM];
     let cell = std::cell::RefCell::new(&mut data[..]);
     let hand = || check(hand(&mut cell.borrow_mut()));

@@ -10,7 +10,7 @@ use toma::{GlobalCache, NoCache, SizeCache, StacktraceMemoryCache, execute};
 const CALLS: u32 = 200_000;
 const ROUNDS: usize = 15;
 
-pub fn report() {
+pub(crate) fn report() {
     println!("two threads on one warm call site, rate of each against one alone (bar: 0.90)");
     println!("  no-cache       {:.2}", one_against_two::<NoCache>());
     println!("  global-cache   {:.2}", one_against_two::<GlobalCache>());

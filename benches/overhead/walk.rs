@@ -34,7 +34,7 @@ mod bare {
 
     /// Unwinds as many frames as a fingerprint does, and does nothing with them.
     #[inline(never)]
-    pub fn walk() -> usize {
+    pub(crate) fn walk() -> usize {
         let mut left = FRAME_LIMIT;
         // SAFETY: `count` does not unwind, and the local outlives the call.
         unsafe { _Unwind_Backtrace(count, (&raw mut left).cast()) };
@@ -44,7 +44,7 @@ mod bare {
 
 const TIMES: u32 = 100;
 
-pub fn report() {
+pub(crate) fn report() {
     println!(
         "default cache, warm, against a bare unwinder walk of {FRAME_LIMIT} frames (bar: 1.3x + 200 ns)"
     );
@@ -58,9 +58,9 @@ pub fn report() {
 #[inline(never)]
 fn at_depth(depth: usize, then: &mut dyn FnMut()) {
     if depth == 0 {
-        then()
+        then();
     } else {
-        at_depth(black_box(depth - 1), then)
+        at_depth(black_box(depth - 1), then);
     }
     black_box(());
 }

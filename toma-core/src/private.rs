@@ -2,7 +2,6 @@
 
 #![expect(clippy::inline_always, reason = "the number of our own frames must not depend on the optimizer")]
 
-use std::future::Future;
 use std::marker::PhantomData;
 use std::ops::Range;
 use std::panic::Location;
@@ -10,13 +9,15 @@ use std::panic::Location;
 pub use crate::cache::Site;
 use crate::cache::SizeCache;
 use crate::chunk::{Chunk, Chunked};
+use crate::classify::{Classify, Failure};
 use crate::engine::drive::Work;
 use crate::engine::machine::Extent;
 use crate::execute::{Size, With, length, run_all, run_batch};
 pub use crate::outcome::AnyValue;
 use crate::outcome::{Auto, Classified, Completes, Judge};
 use crate::policy::{Halve, Policy};
-pub use crate::task::{Next, Task};
+pub use crate::task::Task;
+pub use crate::{done, site};
 
 /// The builder of an annotated function.
 #[inline]
@@ -34,21 +35,41 @@ pub fn classified<F>(classify: F) -> Classified<F> {
 /// # Panics
 /// When it is less than 1.
 pub fn to_usize(name: &str, value: i64) -> usize {
-    match usize::try_from(value) {
-        Ok(value) => value,
-        Err(_) => panic!("{name} {value}: must be at least 1"),
-    }
+    usize::try_from(value).unwrap_or_else(|_| panic!("{name} {value}: must be at least 1"))
 }
 
-/// Pins the output of an async block, so that `return` and `?` in it know their type.
-pub fn typed<R, F: Future<Output = R>>(body: F) -> F {
-    body
+/// The call site of an annotated function, and the traits that choose how its result is judged.
+#[doc(hidden)]
+#[macro_export]
+macro_rules! site {
+    ($site:ident, $name:literal) => {
+        #[allow(unused_imports, reason = "the `classify` option judges without them")]
+        use $crate::private::{ViaResult as _, ViaValue as _};
+        static $site: $crate::private::Site = $crate::private::Site::new(
+            ::core::concat!(::core::module_path!(), "::", $name),
+            ::core::file!(),
+            ::core::line!(),
+            ::core::column!(),
+        );
+    };
+}
+
+/// Returns from an async function when its attempt is the last.
+#[doc(hidden)]
+#[macro_export]
+macro_rules! done {
+    ($done:ident) => {
+        if let ::core::option::Option::Some(value) = $done {
+            return value;
+        }
+    };
 }
 
 /// Chooses how a return type is judged, by autoref: a `Result` by its error, all else as success.
 #[derive(Debug)]
 pub struct Via<R>(PhantomData<fn() -> R>);
 
+#[expect(clippy::new_without_default, reason = "only expansions make one")]
 impl<R> Via<R> {
     /// Of the return type `R`.
     #[must_use]
@@ -57,28 +78,65 @@ impl<R> Via<R> {
     }
 }
 
-/// Chosen first: the return type is a `Result`.
-pub trait ViaResult {
-    /// Judges by the error.
-    fn judge(&self) -> Auto {
-        Auto
+/// Judges a known return type.
+///
+/// It names the type, so that a `_` in it is inferred, and asks nothing of it any more, so that an
+/// error type that is not classified is reported once.
+#[derive(Debug)]
+pub struct Of<R>(fn(&R) -> Option<Failure>);
+
+impl<R> Judge<R, ()> for Of<R> {
+    #[inline]
+    fn failure(&self, outcome: &R) -> Option<Failure> {
+        (self.0)(outcome)
     }
 }
 
-impl<T, E> ViaResult for Via<Result<T, E>> {}
+/// Chosen first: the return type is a `Result`.
+pub trait ViaResult {
+    /// What the body returns.
+    type Returned;
+
+    /// Its error.
+    type Error;
+
+    /// Judges by the error.
+    fn judge<M>(&self) -> Of<Self::Returned>
+    where
+        Self::Error: Classify<M>;
+}
+
+impl<T, E> ViaResult for Via<Result<T, E>> {
+    type Returned = Result<T, E>;
+    type Error = E;
+
+    fn judge<M>(&self) -> Of<Result<T, E>>
+    where
+        E: Classify<M>,
+    {
+        Of(|outcome| outcome.as_ref().err().map(Classify::classify))
+    }
+}
 
 /// Chosen otherwise.
 pub trait ViaValue {
+    /// What the body returns.
+    type Returned;
+
     /// Every value is a success.
-    fn judge(&self) -> AnyValue {
-        AnyValue
+    fn judge(&self) -> Of<Self::Returned>;
+}
+
+impl<R> ViaValue for &Via<R> {
+    type Returned = R;
+
+    fn judge(&self) -> Of<R> {
+        Of(|_| None)
     }
 }
 
-impl<R> ViaValue for &Via<R> {}
-
 /// The forms of attributes: the options are set, and sizes are of the function's own type.
-impl<'a, P: Policy, K> With<'a, P, K, ()> {
+impl<P: Policy, K> With<'_, P, K, ()> {
     #[doc(hidden)]
     #[track_caller]
     #[inline(always)]
@@ -116,7 +174,7 @@ impl<'a, P: Policy, K> With<'a, P, K, ()> {
 
 /// The same with `before_retry`: one closure does both, told by its last argument, so that body and
 /// undo can borrow the same arguments.
-impl<'a, P: Policy, K> With<'a, P, K, ()> {
+impl<P: Policy, K> With<'_, P, K, ()> {
     #[doc(hidden)]
     #[track_caller]
     #[inline(never)]

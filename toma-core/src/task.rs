@@ -1,59 +1,45 @@
 //! The asynchronous driver, as the attributes' expansions use it.
 //!
 //! The loop itself is in the expansion, because only there can each attempt be a plain async block
-//! that borrows the function's arguments, which keeps the future `Send` when the body's is.
-//! Dropping the future at any await drops the attempt and then the call, which remembers what it
-//! had settled.
+//! that borrows the function's arguments, which keeps the future `Send` when the body's is. No
+//! outcome is held across an await, so the outcome need not be `Send`. Dropping the future at any
+//! await drops the attempt and then the call, which remembers what it had settled.
 
+use std::fmt;
 use std::future::{Future, poll_fn};
 use std::marker::PhantomData;
+use std::mem;
 use std::ops::Range;
 use std::task::Poll;
 
 use crate::cache::Origin;
 use crate::chunk::{Chunked, Held};
-use crate::engine::attempt::Payload;
 use crate::engine::call::Call;
 use crate::engine::drive::{self, Done, Turn, attempt_async};
 use crate::engine::machine::{Extent, Retryable};
-use crate::execute::{Size, Undo, With, length};
+use crate::execute::{Size, Undo, With};
 use crate::outcome::{Completes, Judge};
 use crate::policy::Policy;
 
-/// One call of an async function; `F` is what a piece means to its body.
-pub struct Task<'a, P: Policy, K, F> {
+/// One call of an async function that returns `R`; `F` is what a piece means to its body.
+pub struct Task<'a, P: Policy, K, R, F> {
     call: Call<'a, P>,
     judge: K,
     form: F,
     piece: Range<usize>,
     retryable: Retryable,
-}
-
-impl<P: Policy, K, F> std::fmt::Debug for Task<'_, P, K, F> {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Task").field("piece", &self.piece).finish_non_exhaustive()
-    }
-}
-
-/// What the expansion does after an attempt.
-#[derive(Debug)]
-pub enum Next<R> {
-    /// Return this.
-    Done(R),
-    /// The failed values are dropped: undo, recover, and go around again.
-    Retry,
-    /// Go around for the next piece.
-    Piece,
+    retries: bool,
+    returns: PhantomData<fn() -> R>,
 }
 
 /// One piece of whatever size succeeds.
 #[derive(Debug)]
-pub struct OfBatch<S>(PhantomData<fn() -> S>);
+pub struct OfBatch;
 
 /// Consecutive pieces from `start`.
 #[derive(Debug)]
-pub struct OfPieces<S> {
-    start: S,
+pub struct OfPieces {
+    start: i128,
     dim: isize,
 }
 
@@ -63,106 +49,100 @@ pub trait Form {
     const SINGLE: bool;
 }
 
-impl<S> Form for OfBatch<S> {
+impl Form for OfBatch {
     const SINGLE: bool = true;
 }
 
-impl<S> Form for OfPieces<S> {
+impl Form for OfPieces {
     const SINGLE: bool = false;
 }
 
 impl<'a, P: Policy, K, B: Undo> With<'a, P, K, B> {
     #[doc(hidden)]
-    pub fn start_batch<S: Size>(self) -> Task<'a, P, K, OfBatch<S>> {
-        self.task(Extent::Batch, OfBatch(PhantomData))
+    pub fn start_batch<R>(self) -> Task<'a, P, K, R, OfBatch> {
+        self.task(Extent::Batch, OfBatch)
     }
 
     #[doc(hidden)]
-    pub fn start_range<S: Size>(self, start: S, end: S) -> Task<'a, P, K, OfPieces<S>> {
-        let dim = self.core.dim;
-        self.task(Extent::Items(length(start, end)), OfPieces { start, dim })
+    pub fn start_range<R>(self, start: impl Size, end: impl Size) -> Task<'a, P, K, R, OfPieces> {
+        let (start, end, dim) = (start.widen(), end.widen(), self.core.dim);
+        assert!(start <= end, "start {start}: must be at most end {end}");
+        let items = usize::try_from(end - start).expect("a range of items fits in the address space");
+        self.task(Extent::Items(items), OfPieces { start, dim })
     }
 
     #[doc(hidden)]
-    pub fn start_chunked<S: Size, D: Chunked>(self, data: &D) -> Task<'a, P, K, OfPieces<S>> {
+    pub fn start_chunked<R>(self, data: &impl Chunked) -> Task<'a, P, K, R, OfPieces> {
         let (dim, items) = (self.core.dim, data.extent(self.core.dim));
-        self.task(Extent::Items(items), OfPieces { start: S::from_count(0), dim })
+        self.task(Extent::Items(items), OfPieces { start: 0, dim })
     }
 
-    fn task<F>(self, extent: Extent, form: F) -> Task<'a, P, K, F> {
-        // An async function cannot know the line that called it.
+    fn task<R, F>(self, extent: Extent, form: F) -> Task<'a, P, K, R, F> {
         let Self { core, judge, undo: _ } = self;
+        // An async function cannot know the line that called it.
         let origin = Origin { site: core.site, caller: None, entry: 0 };
         let mut call = Call::closed(core.cache, core.policy, &core.options, (core.name, origin, extent));
         call.open(&core.options);
-        Task { call, judge, form, piece: 0..0, retryable: Retryable::NOTHING }
+        let (piece, retryable, retries, returns) = (0..0, Retryable::NOTHING, false, PhantomData);
+        Task { call, judge, form, piece, retryable, retries, returns }
     }
 }
 
-impl<P: Policy, K, F: Form> Task<'_, P, K, F> {
-    /// Runs one attempt; a panic comes back as its payload.
-    pub fn attempt<A: Future>(
-        &self,
-        body: A,
-    ) -> impl Future<Output = Result<A::Output, Payload>> + use<A, P, K, F> {
-        attempt_async(self.retryable, self.piece.clone(), body)
-    }
-
-    /// Judges what the attempt came to.
-    pub fn end<R, M>(&mut self, result: Result<R, Payload>) -> Next<R>
+impl<P: Policy, K, R, F: Form> Task<'_, P, K, R, F> {
+    /// Runs one attempt. The outcome comes back when it ends the call.
+    pub async fn attempt<A: Future<Output = R>, M>(&mut self, body: A) -> Option<R>
     where
         K: Judge<R, M>,
     {
+        let result = attempt_async(self.retryable, self.piece.clone(), body).await;
         match drive::settle(&mut self.call, self.retryable, result, &self.judge) {
-            Turn::Done(Done::Succeeded(_)) if !F::SINGLE => Next::Piece,
-            Turn::Done(Done::Succeeded(outcome) | Done::Failed(outcome)) => Next::Done(outcome),
-            Turn::Retry => Next::Retry,
+            Turn::Done(Done::Succeeded(_)) if !F::SINGLE => None,
+            Turn::Done(Done::Succeeded(outcome) | Done::Failed(outcome)) => Some(outcome),
+            Turn::Retry => {
+                self.retries = true;
+                None
+            }
         }
     }
 
-    /// Releases cached memory, and lets other tasks of the executor run before the retry: they may
-    /// be the ones to free memory.
-    pub async fn recover(&mut self) {
-        self.call.release();
-        let mut yielded = false;
-        poll_fn(|context| {
-            if std::mem::replace(&mut yielded, true) {
-                return Poll::Ready(());
-            }
-            context.waker().wake_by_ref();
-            Poll::Pending
-        })
-        .await;
+    /// Whether the attempt failed and will be made again: its values are dropped by now.
+    pub fn must_undo(&self) -> bool {
+        self.retries
     }
 
-    fn begin(&mut self) -> Range<usize> {
-        let (piece, retryable) = self.call.begin();
-        self.retryable = retryable;
-        self.piece = piece.clone();
-        piece
+    /// Before a retry, releases cached memory and lets other tasks of the executor run: they may be
+    /// the ones to free memory.
+    async fn begin(&mut self) -> Range<usize> {
+        if mem::take(&mut self.retries) {
+            self.call.release();
+            yield_now().await;
+        }
+        (self.piece, self.retryable) = self.call.begin();
+        self.piece.clone()
     }
 }
 
-impl<P: Policy, K, S: Size> Task<'_, P, K, OfBatch<S>> {
+impl<P: Policy, K, R> Task<'_, P, K, R, OfBatch> {
     /// The batch size of the coming attempt.
-    pub fn size(&mut self) -> Option<S> {
-        Some(S::from_count(self.begin().len()))
+    pub async fn next<S: Size>(&mut self) -> Option<S> {
+        Some(S::from_count(self.begin().await.len()))
     }
 
     /// A batch ends with its one piece, inside the loop.
-    pub fn finish(self) -> ! {
+    pub fn finish(self) -> R {
         unreachable!("a batch returns when its attempt is done")
     }
 }
 
-impl<P: Policy, K, S: Size> Task<'_, P, K, OfPieces<S>> {
+impl<P: Policy, K, R> Task<'_, P, K, R, OfPieces> {
     /// Start and end of the coming attempt; `None` when all is done.
-    pub fn piece(&mut self) -> Option<(S, S)> {
+    pub async fn next<S: Size>(&mut self) -> Option<(S, S)> {
         if self.call.is_done() {
             return None;
         }
-        let Range { start, end } = self.begin();
-        Some((self.form.start.plus(start), self.form.start.plus(end)))
+        let Range { start, end } = self.begin().await;
+        let position = |offset: usize| S::narrow(self.form.start + offset.widen());
+        Some((position(start), position(end)))
     }
 
     /// A view of the coming attempt's items.
@@ -171,7 +151,28 @@ impl<P: Policy, K, S: Size> Task<'_, P, K, OfPieces<S>> {
     }
 
     /// All pieces succeeded.
-    pub fn finish<R: Completes>(self) -> R {
+    pub fn finish(self) -> R
+    where
+        R: Completes,
+    {
         R::completed()
     }
+}
+
+impl<P: Policy, K, R, F> fmt::Debug for Task<'_, P, K, R, F> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Task").field("piece", &self.piece).finish_non_exhaustive()
+    }
+}
+
+async fn yield_now() {
+    let mut yielded = false;
+    poll_fn(|context| {
+        if mem::replace(&mut yielded, true) {
+            return Poll::Ready(());
+        }
+        context.waker().wake_by_ref();
+        Poll::Pending
+    })
+    .await;
 }

@@ -4,7 +4,7 @@
 //! `AsyncFnMut`, and the future of a function that takes one is not `Send`.
 
 use proc_macro2::{Ident, Span, TokenStream};
-use quote::{format_ident, quote, quote_spanned};
+use quote::{quote, quote_spanned};
 
 use crate::call::{Call, local, local_at};
 use crate::expand::{builder, undo};
@@ -12,26 +12,25 @@ use crate::form::{Form, Role};
 use crate::parameters::Parameter;
 
 pub(crate) fn run(call: &Call<'_>) -> TokenStream {
-    let (running, piece, attempt, outcome) =
-        (local("call"), local("piece"), local("attempt"), local("outcome"));
-    let (builder, start) = (builder(call), call.output.method("start", call.form));
+    let (running, piece, done) = (local("call"), local("piece"), local("done"));
+    let (builder, start) = (builder(call), call.method("start"));
     let arguments = call.kept().map(start_argument);
-    let next = format_ident!("{}", if call.form == Form::Batch { "size" } else { "piece" });
     let (data, sizes) = (call.parameters.iter().find_map(lend), sizes(call));
     let (ty, body) = (call.output.ty(), call.body);
     // A body that consumes an argument is told so at the body.
     let future = quote_spanned!(call.body_span()=> async #body);
-    let arms = arms(call);
+    let finish = call.output.method("finish");
+    let undo = undo(call).map(|undo| quote!(if #running.must_undo() { #undo }));
     quote! {
-        let mut #running = #builder.#start(#(#arguments),*);
-        while let ::core::option::Option::Some(#piece) = #running.#next() {
+        let mut #running = #builder.#start::<#ty>(#(#arguments),*);
+        while let ::core::option::Option::Some(#piece) = #running.next().await {
             #data
             #sizes
-            let #attempt = ::toma::__private::typed::<#ty, _>(#future);
-            let #outcome = #running.attempt(#attempt).await;
-            match #running.end(#outcome) { #arms }
+            let #done = #running.attempt(#future).await;
+            ::toma::__private::done!(#done);
+            #undo
         }
-        #running.finish()
+        #running.#finish()
     }
 }
 
@@ -67,18 +66,5 @@ fn sizes(call: &Call<'_>) -> TokenStream {
     match call.form {
         Form::Batch => quote!(#(#attrs)* let #(#pats: #types)* = #piece;),
         Form::Range | Form::Chunked => quote!(#(#attrs)* let (#(#pats),*): (#(#types),*) = #piece;),
-    }
-}
-
-fn arms(call: &Call<'_>) -> TokenStream {
-    let (running, value) = (local("call"), local("value"));
-    let retry = match undo(call) {
-        None => quote!(#running.recover().await),
-        Some(undo) => quote!({ #undo #running.recover().await; }),
-    };
-    quote! {
-        ::toma::__private::Next::Done(#value) => return #value,
-        ::toma::__private::Next::Retry => #retry,
-        ::toma::__private::Next::Piece => {}
     }
 }

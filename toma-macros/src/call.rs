@@ -40,6 +40,11 @@ impl<'a> Call<'a> {
         Span::mixed_site().located_at(self.body.span())
     }
 
+    /// The method that does `what` in the attribute's form.
+    pub(crate) fn method(&self, what: &str) -> Ident {
+        self.output.method(&format!("{what}_{}", self.form.name()))
+    }
+
     /// The parameters that callers pass.
     pub(crate) fn kept(&self) -> impl Iterator<Item = &Parameter> {
         self.parameters.iter().filter(|parameter| self.form.keeps(parameter.role))

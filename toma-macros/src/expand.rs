@@ -17,11 +17,10 @@ use crate::types;
 pub(crate) fn expand(call: &Call<'_>) -> TokenStream {
     let Function { attrs, vis, .. } = call.function;
     let (track_caller, signature) = (track_caller(call), signature(call));
-    let import = call.output.import(&call.options);
     let (site, references) = (site(call), references(call));
     let run = if call.is_async() { crate::asynchronous::run(call) } else { run(call) };
     quote! {
-        #(#attrs)* #track_caller #vis #signature { #import #site #references #run }
+        #(#attrs)* #track_caller #vis #signature { #site #references #run }
     }
 }
 
@@ -54,10 +53,10 @@ fn run(call: &Call<'_>) -> TokenStream {
     let inside = call.parameters.iter().map(Parameter::inside);
     let (arrow, ty, body) = (call.output.arrow(), call.output.ty(), call.body);
     let Some(undo) = undo(call) else {
-        let run = call.output.method("run", call.form);
+        let run = call.method("run");
         return quote!(#builder.#run(#(#kept,)* |#(#inside),*| #arrow #body));
     };
-    let (run, flag) = (call.output.method("undo", call.form), local("undo"));
+    let (run, flag) = (call.method("undo"), local("undo"));
     // A body that consumes an argument is told so at the body.
     let attempt = quote_spanned!(call.body_span()=> (|| #arrow #body)());
     // One closure for both, because both borrow the same arguments.
@@ -96,15 +95,8 @@ fn signature(call: &Call<'_>) -> Signature {
 }
 
 fn site(call: &Call<'_>) -> TokenStream {
-    let (site, path) = (site_name(), format!("::{}", call.function.name()));
-    quote! {
-        static #site: ::toma::__private::Site = ::toma::__private::Site::new(
-            ::core::concat!(::core::module_path!(), #path),
-            ::core::file!(),
-            ::core::line!(),
-            ::core::column!(),
-        );
-    }
+    let (site, name) = (site_name(), call.function.name());
+    quote!(::toma::__private::site!(#site, #name);)
 }
 
 fn site_name() -> Ident {

@@ -5,7 +5,6 @@ use quote::{quote, quote_spanned};
 use syn::spanned::Spanned;
 use syn::{GenericArgument, PathArguments, ReturnType, Type, parse_quote};
 
-use crate::form::Form;
 use crate::options::{Kind, Options, Value};
 use crate::types;
 
@@ -41,9 +40,9 @@ impl Output {
         self.named.as_ref().map_or_else(|| quote!(_), |ty| quote!(#ty))
     }
 
-    /// The method that runs the body, at which an unfit return type is reported.
-    pub(crate) fn method(&self, what: &str, form: Form) -> Ident {
-        Ident::new(&format!("{what}_{}", form.name()), self.span)
+    /// A method that asks something of the return type: an unfit type is reported at the type.
+    pub(crate) fn method(&self, name: &str) -> Ident {
+        Ident::new(name, self.span)
     }
 
     /// The value that tells success from failure.
@@ -56,16 +55,6 @@ impl Output {
                 quote_spanned!(span=> (&::toma::__private::Via::<#ty>::new()).judge())
             }
         }
-    }
-
-    /// The traits between which the return type chooses, when it is asked.
-    pub(crate) fn import(&self, options: &Options) -> Option<TokenStream> {
-        let asks = self.named.is_some() && options.of(Kind::Classify).is_none();
-        asks.then(|| {
-            quote!(
-                use ::toma::__private::{ViaResult as _, ViaValue as _};
-            )
-        })
     }
 }
 

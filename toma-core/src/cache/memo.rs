@@ -46,9 +46,9 @@ pub(super) fn with<R>(
     .flatten()
 }
 
-pub(super) fn keep(store: u64, generation: u64, key: &Key, known: Known) {
+pub(super) fn keep(store: u64, generation: u64, key: &Key, known: &Known) {
     let _ = MEMO.try_with(|memo| {
-        memo.borrow_mut()[slot_of(key)] = Some(Slot { store, generation, key: *key, known });
+        memo.borrow_mut()[slot_of(key)] = Some(Slot { store, generation, key: *key, known: *known });
     });
 }
 

@@ -87,7 +87,7 @@ impl Store {
             // Under the lock, so that what is kept is what this generation says.
             (table.find(key, place), self.generation.load(Ordering::Acquire))
         };
-        memo::keep(self.id(), generation, key, known);
+        memo::keep(self.id(), generation, key, &known);
         known.and_then(|levels| levels.choose(|| place.free_bytes()))
     }
 

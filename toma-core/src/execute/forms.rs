@@ -1,6 +1,6 @@
 //! The forms: what a piece means to the body. Everything else is the engine's.
 //!
-//! The stack walk counts frames from the caller of the function that [`With::begin`] is inlined
+//! The stack walk counts frames from the caller of the function that [`Core::call`] is inlined
 //! into. So these functions are never inlined, and the covers over them always: how many frames of
 //! ours there are must not depend on the optimizer.
 #![expect(clippy::inline_always, reason = "the number of our own frames must not depend on the optimizer")]
@@ -20,7 +20,7 @@ use crate::policy::Policy;
 
 type Caller = &'static Location<'static>;
 
-impl<'a, P: Policy, K, B: Undo> With<'a, P, K, B> {
+impl<P: Policy, K, B: Undo> With<'_, P, K, B> {
     /// See [`execute::batch`](super::batch).
     #[track_caller]
     #[inline(always)]

@@ -8,7 +8,7 @@
 //! | [`map`] | `start, end` | a value, collected in order |
 //! | [`fold`] | the value so far, `start, end` | the next value |
 //!
-//! These use the default cache and options; [`with`] makes everything selectable.
+//! These use the default cache and options; [`with()`] makes everything selectable.
 //!
 //! The body may run more than once for the same items: an attempt that runs out of memory is
 //! dropped and made again with a smaller step. Write results to their place (`out[start..end]`)

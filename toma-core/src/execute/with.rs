@@ -11,7 +11,7 @@ use crate::observe::Observer;
 use crate::outcome::{Auto, Classified};
 use crate::policy::{Halve, Policy};
 
-/// An inline form with its cache and options, made by [`with`](super::with); ends with one of
+/// An inline form with its cache and options, made by [`with()`](super::with()); ends with one of
 /// [`batch`](Self::batch), [`range`](Self::range), [`chunked`](Self::chunked), [`map`](Self::map)
 /// and [`fold`](Self::fold).
 ///

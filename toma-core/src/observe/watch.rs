@@ -24,11 +24,11 @@ impl<'a> Watch<'a> {
     #[inline]
     pub(crate) fn new(name: &Name, local: Option<&'a dyn Observer>, switches: Switches) -> Option<Box<Self>> {
         let nobody = local.is_none() && !switches.log() && !switches.observed() && !tracing_listens();
-        if nobody { None } else { Self::gather(name, local, switches) }
+        if nobody { None } else { Some(Box::new(Self::gather(name, local, switches))) }
     }
 
     #[cold]
-    fn gather(name: &Name, local: Option<&'a dyn Observer>, switches: Switches) -> Option<Box<Self>> {
+    fn gather(name: &Name, local: Option<&'a dyn Observer>, switches: Switches) -> Self {
         static CALLS: AtomicU64 = AtomicU64::new(1);
         let mut observers = Vec::from_iter(local.map(Watcher::Borrowed));
         if switches.log() {
@@ -40,7 +40,7 @@ impl<'a> Watch<'a> {
         }
         observers.extend(global::observers().into_iter().map(Watcher::Shared));
         let call = CALLS.fetch_add(1, Relaxed);
-        Some(Box::new(Self { call, name: name.to_string(), observers }))
+        Self { call, name: name.to_string(), observers }
     }
 
     /// Tells everybody. An observer that panics is dropped: seeing must not stop the work.

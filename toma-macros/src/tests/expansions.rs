@@ -10,10 +10,10 @@ use super::{expand, print};
 use crate::form::Form::{self, Batch, Chunked, Range};
 
 /// Lines that an expansion may add to the function as written, one more for each option apart.
-const ADDED_LINES: usize = 16;
+const ADDED_LINES: usize = 10;
 
 /// The loop of an `async fn` has to stand in the function itself for its future to be `Send`.
-const ADDED_LINES_ASYNC: usize = 28;
+const ADDED_LINES_ASYNC: usize = 15;
 
 fn check(form: Form, args: TokenStream, item: &TokenStream, expected: &Expect) {
     let options = args.to_string();
@@ -39,25 +39,19 @@ fn batch() {
         quote!(initial = 512),
         &item,
         &expect![[r#"
-        /// Embeds.
-        #[track_caller]
-        pub fn embed(model: &Model) -> Result<Tensor, TchError> {
-            use ::toma::__private::{ViaResult as _, ViaValue as _};
-            static __TOMA_SITE: ::toma::__private::Site = ::toma::__private::Site::new(
-                ::core::concat!(::core::module_path!(), "::embed"),
-                ::core::file!(),
-                ::core::line!(),
-                ::core::column!(),
-            );
-            ::toma::__private::at::<::toma::DefaultCache>(&__TOMA_SITE)
-                .initial(512)
-                .judge((&::toma::__private::Via::<Result<Tensor, TchError>>::new()).judge())
-                .run_batch(|batch_size: usize| -> Result<Tensor, TchError> {
-                    let batch = model.take(batch_size);
-                    model.run(batch)
-                })
-        }
-    "#]],
+            /// Embeds.
+            #[track_caller]
+            pub fn embed(model: &Model) -> Result<Tensor, TchError> {
+                ::toma::__private::site!(__TOMA_SITE, "embed");
+                ::toma::__private::at::<::toma::DefaultCache>(&__TOMA_SITE)
+                    .initial(512)
+                    .judge((&::toma::__private::Via::<Result<Tensor, TchError>>::new()).judge())
+                    .run_batch(|batch_size: usize| -> Result<Tensor, TchError> {
+                        let batch = model.take(batch_size);
+                        model.run(batch)
+                    })
+            }
+        "#]],
     );
 }
 
@@ -74,27 +68,21 @@ fn range() {
         quote!(),
         &item,
         &expect![[r##"
-        #[track_caller]
-        fn reduce(start: usize, end: usize, out: &mut [f32], a: &[f32]) {
-            use ::toma::__private::{ViaResult as _, ViaValue as _};
-            static __TOMA_SITE: ::toma::__private::Site = ::toma::__private::Site::new(
-                ::core::concat!(::core::module_path!(), "::reduce"),
-                ::core::file!(),
-                ::core::line!(),
-                ::core::column!(),
-            );
-            ::toma::__private::at::<::toma::DefaultCache>(&__TOMA_SITE)
-                .judge((&::toma::__private::Via::<()>::new()).judge())
-                .run_range(
-                    start,
-                    end,
-                    |start: usize, end: usize| -> () {
-                        let rows = &a[start..end];
-                        out.fill(rows[0]);
-                    },
-                )
-        }
-    "##]],
+            #[track_caller]
+            fn reduce(start: usize, end: usize, out: &mut [f32], a: &[f32]) {
+                ::toma::__private::site!(__TOMA_SITE, "reduce");
+                ::toma::__private::at::<::toma::DefaultCache>(&__TOMA_SITE)
+                    .judge((&::toma::__private::Via::<()>::new()).judge())
+                    .run_range(
+                        start,
+                        end,
+                        |start: usize, end: usize| -> () {
+                            let rows = &a[start..end];
+                            out.fill(rows[0]);
+                        },
+                    )
+            }
+        "##]],
     );
 }
 
@@ -111,27 +99,21 @@ fn chunked() {
         quote!(initial = 64,),
         &item,
         &expect![[r##"
-        #[track_caller]
-        fn normalize(data: &mut [f32], scale: f32) -> Result<(), Error> {
-            use ::toma::__private::{ViaResult as _, ViaValue as _};
-            static __TOMA_SITE: ::toma::__private::Site = ::toma::__private::Site::new(
-                ::core::concat!(::core::module_path!(), "::normalize"),
-                ::core::file!(),
-                ::core::line!(),
-                ::core::column!(),
-            );
-            ::toma::__private::at::<::toma::DefaultCache>(&__TOMA_SITE)
-                .initial(64)
-                .judge((&::toma::__private::Via::<Result<(), Error>>::new()).judge())
-                .run_chunked(
-                    data,
-                    |data: &mut [f32], start: usize, end: usize| -> Result<(), Error> {
-                        let rows = load(start, end)?;
-                        data.copy_from_slice(&rows);
-                    },
-                )
-        }
-    "##]],
+            #[track_caller]
+            fn normalize(data: &mut [f32], scale: f32) -> Result<(), Error> {
+                ::toma::__private::site!(__TOMA_SITE, "normalize");
+                ::toma::__private::at::<::toma::DefaultCache>(&__TOMA_SITE)
+                    .initial(64)
+                    .judge((&::toma::__private::Via::<Result<(), Error>>::new()).judge())
+                    .run_chunked(
+                        data,
+                        |data: &mut [f32], start: usize, end: usize| -> Result<(), Error> {
+                            let rows = load(start, end)?;
+                            data.copy_from_slice(&rows);
+                        },
+                    )
+            }
+        "##]],
     );
 }
 
@@ -152,12 +134,7 @@ fn every_option() {
         &expect![[r##"
             #[track_caller]
             fn fill(data: &mut [f32], out: &mut Vec<f32>) -> Odd {
-                static __TOMA_SITE: ::toma::__private::Site = ::toma::__private::Site::new(
-                    ::core::concat!(::core::module_path!(), "::fill"),
-                    ::core::file!(),
-                    ::core::line!(),
-                    ::core::column!(),
-                );
+                ::toma::__private::site!(__TOMA_SITE, "fill");
                 let __toma_key = &(data.len());
                 let __toma_device = &(Host);
                 let __toma_observer = &(log);
@@ -207,25 +184,19 @@ fn cache_by_reference() {
         quote!(initial = 1, cache = &self.sizes, key = n + 1),
         &item,
         &expect![[r##"
-        #[track_caller]
-        fn f() -> u8 {
-            use ::toma::__private::{ViaResult as _, ViaValue as _};
-            static __TOMA_SITE: ::toma::__private::Site = ::toma::__private::Site::new(
-                ::core::concat!(::core::module_path!(), "::f"),
-                ::core::file!(),
-                ::core::line!(),
-                ::core::column!(),
-            );
-            let __toma_cache = &self.sizes;
-            let __toma_key = &(n + 1);
-            ::toma::__private::at::<::toma::NoCache>(&__TOMA_SITE)
-                .cache(__toma_cache)
-                .initial(1)
-                .key(__toma_key)
-                .judge((&::toma::__private::Via::<u8>::new()).judge())
-                .run_batch(|n: usize| -> u8 { 1 })
-        }
-    "##]],
+            #[track_caller]
+            fn f() -> u8 {
+                ::toma::__private::site!(__TOMA_SITE, "f");
+                let __toma_cache = &self.sizes;
+                let __toma_key = &(n + 1);
+                ::toma::__private::at::<::toma::NoCache>(&__TOMA_SITE)
+                    .cache(__toma_cache)
+                    .initial(1)
+                    .key(__toma_key)
+                    .judge((&::toma::__private::Via::<u8>::new()).judge())
+                    .run_batch(|n: usize| -> u8 { 1 })
+            }
+        "##]],
     );
 }
 
@@ -247,32 +218,26 @@ fn generics_lifetimes_and_where() {
         quote!(),
         &item,
         &expect![[r##"
-        #[track_caller]
-        pub(crate) unsafe fn pick<'a, 'd: 'a, T, const N: usize>(
-            __toma_data: (&'d mut [T], Rows<'d, N>),
-            sink: &'a mut Vec<&'d T>,
-        ) -> Res<'a>
-        where
-            T: Clone + 'd,
-        {
-            use ::toma::__private::{ViaResult as _, ViaValue as _};
-            static __TOMA_SITE: ::toma::__private::Site = ::toma::__private::Site::new(
-                ::core::concat!(::core::module_path!(), "::pick"),
-                ::core::file!(),
-                ::core::line!(),
-                ::core::column!(),
-            );
-            ::toma::__private::at::<::toma::DefaultCache>(&__TOMA_SITE)
-                .judge((&::toma::__private::Via::<Res<'a>>::new()).judge())
-                .run_chunked(
-                    __toma_data,
-                    |(a, b): (&mut [T], Rows<'_, N>), start: usize, end: usize| -> Res<'a> {
-                        a.clone_from_slice(b);
-                        Ok(())
-                    },
-                )
-        }
-    "##]],
+            #[track_caller]
+            pub(crate) unsafe fn pick<'a, 'd: 'a, T, const N: usize>(
+                __toma_data: (&'d mut [T], Rows<'d, N>),
+                sink: &'a mut Vec<&'d T>,
+            ) -> Res<'a>
+            where
+                T: Clone + 'd,
+            {
+                ::toma::__private::site!(__TOMA_SITE, "pick");
+                ::toma::__private::at::<::toma::DefaultCache>(&__TOMA_SITE)
+                    .judge((&::toma::__private::Via::<Res<'a>>::new()).judge())
+                    .run_chunked(
+                        __toma_data,
+                        |(a, b): (&mut [T], Rows<'_, N>), start: usize, end: usize| -> Res<'a> {
+                            a.clone_from_slice(b);
+                            Ok(())
+                        },
+                    )
+            }
+        "##]],
     );
 }
 
@@ -288,21 +253,15 @@ fn shared_method() {
         quote!(initial = self.initial),
         &shared,
         &expect![[r##"
-        #[track_caller]
-        fn run(&self) -> u8 {
-            use ::toma::__private::{ViaResult as _, ViaValue as _};
-            static __TOMA_SITE: ::toma::__private::Site = ::toma::__private::Site::new(
-                ::core::concat!(::core::module_path!(), "::run"),
-                ::core::file!(),
-                ::core::line!(),
-                ::core::column!(),
-            );
-            ::toma::__private::at::<::toma::DefaultCache>(&__TOMA_SITE)
-                .initial(self.initial)
-                .judge((&::toma::__private::Via::<u8>::new()).judge())
-                .run_batch(|n: usize| -> u8 { self.model.run(n) })
-        }
-    "##]],
+            #[track_caller]
+            fn run(&self) -> u8 {
+                ::toma::__private::site!(__TOMA_SITE, "run");
+                ::toma::__private::at::<::toma::DefaultCache>(&__TOMA_SITE)
+                    .initial(self.initial)
+                    .judge((&::toma::__private::Via::<u8>::new()).judge())
+                    .run_batch(|n: usize| -> u8 { self.model.run(n) })
+            }
+        "##]],
     );
 }
 
@@ -318,26 +277,20 @@ fn unique_method() {
         quote!(),
         &unique,
         &expect![[r##"
-        #[track_caller]
-        fn run(self: &mut Self, start: usize, end: usize) {
-            use ::toma::__private::{ViaResult as _, ViaValue as _};
-            static __TOMA_SITE: ::toma::__private::Site = ::toma::__private::Site::new(
-                ::core::concat!(::core::module_path!(), "::run"),
-                ::core::file!(),
-                ::core::line!(),
-                ::core::column!(),
-            );
-            ::toma::__private::at::<::toma::DefaultCache>(&__TOMA_SITE)
-                .judge((&::toma::__private::Via::<()>::new()).judge())
-                .run_range(
-                    start,
-                    end,
-                    |start: usize, end: usize| -> () {
-                        self.model.run(start, end);
-                    },
-                )
-        }
-    "##]],
+            #[track_caller]
+            fn run(self: &mut Self, start: usize, end: usize) {
+                ::toma::__private::site!(__TOMA_SITE, "run");
+                ::toma::__private::at::<::toma::DefaultCache>(&__TOMA_SITE)
+                    .judge((&::toma::__private::Via::<()>::new()).judge())
+                    .run_range(
+                        start,
+                        end,
+                        |start: usize, end: usize| -> () {
+                            self.model.run(start, end);
+                        },
+                    )
+            }
+        "##]],
     );
 }
 
@@ -353,25 +306,19 @@ fn impl_trait_argument() {
         quote!(),
         &argument,
         &expect![[r##"
-        #[track_caller]
-        fn f(data: &[impl Copy], out: &mut impl Extend<u8>) {
-            use ::toma::__private::{ViaResult as _, ViaValue as _};
-            static __TOMA_SITE: ::toma::__private::Site = ::toma::__private::Site::new(
-                ::core::concat!(::core::module_path!(), "::f"),
-                ::core::file!(),
-                ::core::line!(),
-                ::core::column!(),
-            );
-            ::toma::__private::at::<::toma::DefaultCache>(&__TOMA_SITE)
-                .judge((&::toma::__private::Via::<()>::new()).judge())
-                .run_chunked(
-                    data,
-                    |data: &[_], start: usize, end: usize| -> () {
-                        out.extend(data);
-                    },
-                )
-        }
-    "##]],
+            #[track_caller]
+            fn f(data: &[impl Copy], out: &mut impl Extend<u8>) {
+                ::toma::__private::site!(__TOMA_SITE, "f");
+                ::toma::__private::at::<::toma::DefaultCache>(&__TOMA_SITE)
+                    .judge((&::toma::__private::Via::<()>::new()).judge())
+                    .run_chunked(
+                        data,
+                        |data: &[_], start: usize, end: usize| -> () {
+                            out.extend(data);
+                        },
+                    )
+            }
+        "##]],
     );
 }
 
@@ -387,20 +334,15 @@ fn impl_trait_returned() {
         quote!(initial = 1),
         &whole,
         &expect![[r##"
-        #[track_caller]
-        fn f() -> impl Iterator<Item = u8> {
-            static __TOMA_SITE: ::toma::__private::Site = ::toma::__private::Site::new(
-                ::core::concat!(::core::module_path!(), "::f"),
-                ::core::file!(),
-                ::core::line!(),
-                ::core::column!(),
-            );
-            ::toma::__private::at::<::toma::DefaultCache>(&__TOMA_SITE)
-                .initial(1)
-                .judge(::toma::__private::AnyValue)
-                .run_batch(|n: usize| { 0..n })
-        }
-    "##]],
+            #[track_caller]
+            fn f() -> impl Iterator<Item = u8> {
+                ::toma::__private::site!(__TOMA_SITE, "f");
+                ::toma::__private::at::<::toma::DefaultCache>(&__TOMA_SITE)
+                    .initial(1)
+                    .judge(::toma::__private::AnyValue)
+                    .run_batch(|n: usize| { 0..n })
+            }
+        "##]],
     );
 }
 
@@ -416,26 +358,20 @@ fn impl_trait_inside_the_return_type() {
         quote!(initial = 1),
         &nested,
         &expect![[r##"
-        #[track_caller]
-        fn f() -> Res<Box<dyn Iterator<Item = impl Debug>>, (impl Error, u8)> {
-            use ::toma::__private::{ViaResult as _, ViaValue as _};
-            static __TOMA_SITE: ::toma::__private::Site = ::toma::__private::Site::new(
-                ::core::concat!(::core::module_path!(), "::f"),
-                ::core::file!(),
-                ::core::line!(),
-                ::core::column!(),
-            );
-            ::toma::__private::at::<::toma::DefaultCache>(&__TOMA_SITE)
-                .initial(1)
-                .judge(
-                    (&::toma::__private::Via::<Res<Box<dyn Iterator<Item = _>>, (_, u8)>>::new())
-                        .judge(),
-                )
-                .run_batch(|n: usize| -> Res<Box<dyn Iterator<Item = _>>, (_, u8)> {
-                    Ok(Box::new(0..n))
-                })
-        }
-    "##]],
+            #[track_caller]
+            fn f() -> Res<Box<dyn Iterator<Item = impl Debug>>, (impl Error, u8)> {
+                ::toma::__private::site!(__TOMA_SITE, "f");
+                ::toma::__private::at::<::toma::DefaultCache>(&__TOMA_SITE)
+                    .initial(1)
+                    .judge(
+                        (&::toma::__private::Via::<Res<Box<dyn Iterator<Item = _>>, (_, u8)>>::new())
+                            .judge(),
+                    )
+                    .run_batch(|n: usize| -> Res<Box<dyn Iterator<Item = _>>, (_, u8)> {
+                        Ok(Box::new(0..n))
+                    })
+            }
+        "##]],
     );
 }
 
@@ -451,20 +387,15 @@ fn never_returned() {
         quote!(initial = 1),
         &never,
         &expect![[r##"
-        #[track_caller]
-        fn f() -> ! {
-            static __TOMA_SITE: ::toma::__private::Site = ::toma::__private::Site::new(
-                ::core::concat!(::core::module_path!(), "::f"),
-                ::core::file!(),
-                ::core::line!(),
-                ::core::column!(),
-            );
-            ::toma::__private::at::<::toma::DefaultCache>(&__TOMA_SITE)
-                .initial(1)
-                .judge(::toma::__private::AnyValue)
-                .run_batch(|n: usize| { panic!() })
-        }
-    "##]],
+            #[track_caller]
+            fn f() -> ! {
+                ::toma::__private::site!(__TOMA_SITE, "f");
+                ::toma::__private::at::<::toma::DefaultCache>(&__TOMA_SITE)
+                    .initial(1)
+                    .judge(::toma::__private::AnyValue)
+                    .run_batch(|n: usize| { panic!() })
+            }
+        "##]],
     );
 }
 
@@ -481,34 +412,28 @@ fn i64_sizes() {
         args,
         &item,
         &expect![[r##"
-        #[track_caller]
-        fn f(n: i64) {
-            use ::toma::__private::{ViaResult as _, ViaValue as _};
-            static __TOMA_SITE: ::toma::__private::Site = ::toma::__private::Site::new(
-                ::core::concat!(::core::module_path!(), "::f"),
-                ::core::file!(),
-                ::core::line!(),
-                ::core::column!(),
-            );
-            ::toma::__private::at::<::toma::DefaultCache>(&__TOMA_SITE)
-                .initial(::toma::__private::to_usize("initial", 512))
-                .min(::toma::__private::to_usize("min", 1))
-                .max(::toma::__private::to_usize("max", n))
-                .multiple_of(::toma::__private::to_usize("multiple_of", 8))
-                .max_attempts(3)
-                .judge((&::toma::__private::Via::<()>::new()).judge())
-                .run_batch(|size: i64| -> () {
-                    run(size);
-                })
-        }
-    "##]],
+            #[track_caller]
+            fn f(n: i64) {
+                ::toma::__private::site!(__TOMA_SITE, "f");
+                ::toma::__private::at::<::toma::DefaultCache>(&__TOMA_SITE)
+                    .initial(::toma::__private::to_usize("initial", 512))
+                    .min(::toma::__private::to_usize("min", 1))
+                    .max(::toma::__private::to_usize("max", n))
+                    .multiple_of(::toma::__private::to_usize("multiple_of", 8))
+                    .max_attempts(3)
+                    .judge((&::toma::__private::Via::<()>::new()).judge())
+                    .run_batch(|size: i64| -> () {
+                        run(size);
+                    })
+            }
+        "##]],
     );
 }
 
 #[test]
 fn patterns() {
     let item = quote!(
-        fn f(#[allow(unused)] mut start: usize, _: usize, (a, mut b): (u8, u8)) {
+        fn f(#[cfg(all())] mut start: usize, _: usize, (a, mut b): (u8, u8)) {
             start += 1;
         }
     );
@@ -517,26 +442,20 @@ fn patterns() {
         quote!(),
         &item,
         &expect![[r##"
-        #[track_caller]
-        fn f(#[allow(unused)] start: usize, __toma_end: usize, (a, mut b): (u8, u8)) {
-            use ::toma::__private::{ViaResult as _, ViaValue as _};
-            static __TOMA_SITE: ::toma::__private::Site = ::toma::__private::Site::new(
-                ::core::concat!(::core::module_path!(), "::f"),
-                ::core::file!(),
-                ::core::line!(),
-                ::core::column!(),
-            );
-            ::toma::__private::at::<::toma::DefaultCache>(&__TOMA_SITE)
-                .judge((&::toma::__private::Via::<()>::new()).judge())
-                .run_range(
-                    start,
-                    __toma_end,
-                    |#[allow(unused)] mut start: usize, _: usize| -> () {
-                        start += 1;
-                    },
-                )
-        }
-    "##]],
+            #[track_caller]
+            fn f(#[cfg(all())] start: usize, __toma_end: usize, (a, mut b): (u8, u8)) {
+                ::toma::__private::site!(__TOMA_SITE, "f");
+                ::toma::__private::at::<::toma::DefaultCache>(&__TOMA_SITE)
+                    .judge((&::toma::__private::Via::<()>::new()).judge())
+                    .run_range(
+                        start,
+                        __toma_end,
+                        |#[cfg(all())] mut start: usize, _: usize| -> () {
+                            start += 1;
+                        },
+                    )
+            }
+        "##]],
     );
 }
 
@@ -553,39 +472,33 @@ fn before_retry_as_a_closure() {
         quote!(before_retry = || out.truncate(start)),
         &item,
         &expect![[r##"
-        #[track_caller]
-        fn f(start: usize, end: usize, out: &mut Vec<u8>) -> Result<(), Error> {
-            use ::toma::__private::{ViaResult as _, ViaValue as _};
-            static __TOMA_SITE: ::toma::__private::Site = ::toma::__private::Site::new(
-                ::core::concat!(::core::module_path!(), "::f"),
-                ::core::file!(),
-                ::core::line!(),
-                ::core::column!(),
-            );
-            ::toma::__private::at::<::toma::DefaultCache>(&__TOMA_SITE)
-                .judge((&::toma::__private::Via::<Result<(), Error>>::new()).judge())
-                .undo_range(
-                    start,
-                    end,
-                    |
-                        start: usize,
-                        end: usize,
-                        __toma_undo: bool,
-                    | -> ::core::option::Option<Result<(), Error>> {
-                        if __toma_undo {
-                            (|| out.truncate(start))();
-                            return ::core::option::Option::None;
-                        }
-                        ::core::option::Option::Some(
-                            (|| -> Result<(), Error> {
-                                out.push(1);
-                                Ok(())
-                            })(),
-                        )
-                    },
-                )
-        }
-    "##]],
+            #[track_caller]
+            fn f(start: usize, end: usize, out: &mut Vec<u8>) -> Result<(), Error> {
+                ::toma::__private::site!(__TOMA_SITE, "f");
+                ::toma::__private::at::<::toma::DefaultCache>(&__TOMA_SITE)
+                    .judge((&::toma::__private::Via::<Result<(), Error>>::new()).judge())
+                    .undo_range(
+                        start,
+                        end,
+                        |
+                            start: usize,
+                            end: usize,
+                            __toma_undo: bool,
+                        | -> ::core::option::Option<Result<(), Error>> {
+                            if __toma_undo {
+                                (|| out.truncate(start))();
+                                return ::core::option::Option::None;
+                            }
+                            ::core::option::Option::Some(
+                                (|| -> Result<(), Error> {
+                                    out.push(1);
+                                    Ok(())
+                                })(),
+                            )
+                        },
+                    )
+            }
+        "##]],
     );
 }
 
@@ -601,26 +514,21 @@ fn before_retry_as_a_path() {
         quote!(initial = 1, before_retry = Undo::all),
         &opaque,
         &expect![[r##"
-        #[track_caller]
-        fn f() -> impl Sized {
-            static __TOMA_SITE: ::toma::__private::Site = ::toma::__private::Site::new(
-                ::core::concat!(::core::module_path!(), "::f"),
-                ::core::file!(),
-                ::core::line!(),
-                ::core::column!(),
-            );
-            ::toma::__private::at::<::toma::DefaultCache>(&__TOMA_SITE)
-                .initial(1)
-                .judge(::toma::__private::AnyValue)
-                .undo_batch(|size: usize, __toma_undo: bool| -> ::core::option::Option<_> {
-                    if __toma_undo {
-                        Undo::all();
-                        return ::core::option::Option::None;
-                    }
-                    ::core::option::Option::Some((|| { size })())
-                })
-        }
-    "##]],
+            #[track_caller]
+            fn f() -> impl Sized {
+                ::toma::__private::site!(__TOMA_SITE, "f");
+                ::toma::__private::at::<::toma::DefaultCache>(&__TOMA_SITE)
+                    .initial(1)
+                    .judge(::toma::__private::AnyValue)
+                    .undo_batch(|size: usize, __toma_undo: bool| -> ::core::option::Option<_> {
+                        if __toma_undo {
+                            Undo::all();
+                            return ::core::option::Option::None;
+                        }
+                        ::core::option::Option::Some((|| { size })())
+                    })
+            }
+        "##]],
     );
 }
 
@@ -637,44 +545,32 @@ fn async_batch() {
         quote!(initial = 512),
         &item,
         &expect![[r#"
-        pub async fn embed(&self) -> Result<Tensor, Error> {
-            use ::toma::__private::{ViaResult as _, ViaValue as _};
-            static __TOMA_SITE: ::toma::__private::Site = ::toma::__private::Site::new(
-                ::core::concat!(::core::module_path!(), "::embed"),
-                ::core::file!(),
-                ::core::line!(),
-                ::core::column!(),
-            );
-            let mut __toma_call = ::toma::__private::at::<::toma::DefaultCache>(&__TOMA_SITE)
-                .initial(512)
-                .judge((&::toma::__private::Via::<Result<Tensor, Error>>::new()).judge())
-                .start_batch();
-            while let ::core::option::Option::Some(__toma_piece) = __toma_call.size() {
-                let size: usize = __toma_piece;
-                let __toma_attempt = ::toma::__private::typed::<
-                    Result<Tensor, Error>,
-                    _,
-                >(async {
-                    let batch = self.load(size).await?;
-                    self.run(batch).await
-                });
-                let __toma_outcome = __toma_call.attempt(__toma_attempt).await;
-                match __toma_call.end(__toma_outcome) {
-                    ::toma::__private::Next::Done(__toma_value) => return __toma_value,
-                    ::toma::__private::Next::Retry => __toma_call.recover().await,
-                    ::toma::__private::Next::Piece => {}
+            pub async fn embed(&self) -> Result<Tensor, Error> {
+                ::toma::__private::site!(__TOMA_SITE, "embed");
+                let mut __toma_call = ::toma::__private::at::<::toma::DefaultCache>(&__TOMA_SITE)
+                    .initial(512)
+                    .judge((&::toma::__private::Via::<Result<Tensor, Error>>::new()).judge())
+                    .start_batch::<Result<Tensor, Error>>();
+                while let ::core::option::Option::Some(__toma_piece) = __toma_call.next().await {
+                    let size: usize = __toma_piece;
+                    let __toma_done = __toma_call
+                        .attempt(async {
+                            let batch = self.load(size).await?;
+                            self.run(batch).await
+                        })
+                        .await;
+                    ::toma::__private::done!(__toma_done);
                 }
+                __toma_call.finish()
             }
-            __toma_call.finish()
-        }
-    "#]],
+        "#]],
     );
 }
 
 #[test]
 fn async_range() {
     let item = quote! {
-        async fn send(start: i64, end: i64, to: Socket) {
+        async fn send(#[cfg(all())] start: i64, end: i64, to: Socket) {
             to.send(start).await;
             to.send(end).await;
         }
@@ -684,40 +580,29 @@ fn async_range() {
         quote!(initial = 8, before_retry = to.reset().await),
         &item,
         &expect![[r#"
-        async fn send(start: i64, end: i64, to: Socket) {
-            use ::toma::__private::{ViaResult as _, ViaValue as _};
-            static __TOMA_SITE: ::toma::__private::Site = ::toma::__private::Site::new(
-                ::core::concat!(::core::module_path!(), "::send"),
-                ::core::file!(),
-                ::core::line!(),
-                ::core::column!(),
-            );
-            let mut __toma_call = ::toma::__private::at::<::toma::DefaultCache>(&__TOMA_SITE)
-                .initial(::toma::__private::to_usize("initial", 8))
-                .judge((&::toma::__private::Via::<()>::new()).judge())
-                .start_range(start, end);
-            while let ::core::option::Option::Some(__toma_piece) = __toma_call.piece() {
-                let (start, end): (i64, i64) = __toma_piece;
-                let __toma_attempt = ::toma::__private::typed::<
-                    (),
-                    _,
-                >(async {
-                    to.send(start).await;
-                    to.send(end).await;
-                });
-                let __toma_outcome = __toma_call.attempt(__toma_attempt).await;
-                match __toma_call.end(__toma_outcome) {
-                    ::toma::__private::Next::Done(__toma_value) => return __toma_value,
-                    ::toma::__private::Next::Retry => {
+            async fn send(#[cfg(all())] start: i64, end: i64, to: Socket) {
+                ::toma::__private::site!(__TOMA_SITE, "send");
+                let mut __toma_call = ::toma::__private::at::<::toma::DefaultCache>(&__TOMA_SITE)
+                    .initial(::toma::__private::to_usize("initial", 8))
+                    .judge((&::toma::__private::Via::<()>::new()).judge())
+                    .start_range::<()>(start, end);
+                while let ::core::option::Option::Some(__toma_piece) = __toma_call.next().await {
+                    #[cfg(all())]
+                    let (start, end): (i64, i64) = __toma_piece;
+                    let __toma_done = __toma_call
+                        .attempt(async {
+                            to.send(start).await;
+                            to.send(end).await;
+                        })
+                        .await;
+                    ::toma::__private::done!(__toma_done);
+                    if __toma_call.must_undo() {
                         to.reset().await;
-                        __toma_call.recover().await;
                     }
-                    ::toma::__private::Next::Piece => {}
                 }
+                __toma_call.finish()
             }
-            __toma_call.finish()
-        }
-    "#]],
+        "#]],
     );
 }
 
@@ -734,46 +619,34 @@ fn async_chunked() {
         quote!(initial = 8),
         &item,
         &expect![[r#"
-        async fn send<'d>(mut __toma_data: Pair<'d>) -> Result<(), Error> {
-            use ::toma::__private::{ViaResult as _, ViaValue as _};
-            static __TOMA_SITE: ::toma::__private::Site = ::toma::__private::Site::new(
-                ::core::concat!(::core::module_path!(), "::send"),
-                ::core::file!(),
-                ::core::line!(),
-                ::core::column!(),
-            );
-            let mut __toma_call = ::toma::__private::at::<::toma::DefaultCache>(&__TOMA_SITE)
-                .initial(8)
-                .judge((&::toma::__private::Via::<Result<(), Error>>::new()).judge())
-                .start_chunked(&__toma_data);
-            while let ::core::option::Option::Some(__toma_piece) = __toma_call.piece() {
-                let mut __toma_held = __toma_call.hold(&mut __toma_data);
-                let (a, b) = <Pair<'_> as ::toma::chunk::Chunked>::lend(&mut __toma_held);
-                let (start, end): (usize, usize) = __toma_piece;
-                let __toma_attempt = ::toma::__private::typed::<
-                    Result<(), Error>,
-                    _,
-                >(async {
-                    a.copy_from_slice(b);
-                    flush(a).await
-                });
-                let __toma_outcome = __toma_call.attempt(__toma_attempt).await;
-                match __toma_call.end(__toma_outcome) {
-                    ::toma::__private::Next::Done(__toma_value) => return __toma_value,
-                    ::toma::__private::Next::Retry => __toma_call.recover().await,
-                    ::toma::__private::Next::Piece => {}
+            async fn send<'d>(mut __toma_data: Pair<'d>) -> Result<(), Error> {
+                ::toma::__private::site!(__TOMA_SITE, "send");
+                let mut __toma_call = ::toma::__private::at::<::toma::DefaultCache>(&__TOMA_SITE)
+                    .initial(8)
+                    .judge((&::toma::__private::Via::<Result<(), Error>>::new()).judge())
+                    .start_chunked::<Result<(), Error>>(&__toma_data);
+                while let ::core::option::Option::Some(__toma_piece) = __toma_call.next().await {
+                    let mut __toma_held = __toma_call.hold(&mut __toma_data);
+                    let (a, b) = <Pair<'_> as ::toma::chunk::Chunked>::lend(&mut __toma_held);
+                    let (start, end): (usize, usize) = __toma_piece;
+                    let __toma_done = __toma_call
+                        .attempt(async {
+                            a.copy_from_slice(b);
+                            flush(a).await
+                        })
+                        .await;
+                    ::toma::__private::done!(__toma_done);
                 }
+                __toma_call.finish()
             }
-            __toma_call.finish()
-        }
-    "#]],
+        "#]],
     );
 }
 
 #[test]
 fn async_chunked_by_name() {
     let named = quote! {
-        async fn send(mut data: &[u8], #[allow(unused)] start: usize, end: usize) {
+        async fn send(mut data: &[u8], start: usize, end: usize) {
             data = &data[1..];
             flush(data).await;
         }
@@ -783,40 +656,27 @@ fn async_chunked_by_name() {
         quote!(max = data.len()),
         &named,
         &expect![[r#"
-        async fn send(mut data: &[u8]) {
-            use ::toma::__private::{ViaResult as _, ViaValue as _};
-            static __TOMA_SITE: ::toma::__private::Site = ::toma::__private::Site::new(
-                ::core::concat!(::core::module_path!(), "::send"),
-                ::core::file!(),
-                ::core::line!(),
-                ::core::column!(),
-            );
-            let mut __toma_call = ::toma::__private::at::<::toma::DefaultCache>(&__TOMA_SITE)
-                .max(data.len())
-                .judge((&::toma::__private::Via::<()>::new()).judge())
-                .start_chunked(&data);
-            while let ::core::option::Option::Some(__toma_piece) = __toma_call.piece() {
-                let mut __toma_held = __toma_call.hold(&mut data);
-                let mut data = <&[u8] as ::toma::chunk::Chunked>::lend(&mut __toma_held);
-                #[allow(unused)]
-                let (start, end): (usize, usize) = __toma_piece;
-                let __toma_attempt = ::toma::__private::typed::<
-                    (),
-                    _,
-                >(async {
-                    data = &data[1..];
-                    flush(data).await;
-                });
-                let __toma_outcome = __toma_call.attempt(__toma_attempt).await;
-                match __toma_call.end(__toma_outcome) {
-                    ::toma::__private::Next::Done(__toma_value) => return __toma_value,
-                    ::toma::__private::Next::Retry => __toma_call.recover().await,
-                    ::toma::__private::Next::Piece => {}
+            async fn send(mut data: &[u8]) {
+                ::toma::__private::site!(__TOMA_SITE, "send");
+                let mut __toma_call = ::toma::__private::at::<::toma::DefaultCache>(&__TOMA_SITE)
+                    .max(data.len())
+                    .judge((&::toma::__private::Via::<()>::new()).judge())
+                    .start_chunked::<()>(&data);
+                while let ::core::option::Option::Some(__toma_piece) = __toma_call.next().await {
+                    let mut __toma_held = __toma_call.hold(&mut data);
+                    let mut data = <&[u8] as ::toma::chunk::Chunked>::lend(&mut __toma_held);
+                    let (start, end): (usize, usize) = __toma_piece;
+                    let __toma_done = __toma_call
+                        .attempt(async {
+                            data = &data[1..];
+                            flush(data).await;
+                        })
+                        .await;
+                    ::toma::__private::done!(__toma_done);
                 }
+                __toma_call.finish()
             }
-            __toma_call.finish()
-        }
-    "#]],
+        "#]],
     );
 }
 
@@ -843,25 +703,19 @@ fn attributes_of_the_body_move_to_the_function() {
         quote!(initial = 1),
         &item,
         &expect![[r##"
-        #[inline]
-        #[allow(unused)]
-        #[track_caller]
-        fn r#type() {
-            use ::toma::__private::{ViaResult as _, ViaValue as _};
-            static __TOMA_SITE: ::toma::__private::Site = ::toma::__private::Site::new(
-                ::core::concat!(::core::module_path!(), "::type"),
-                ::core::file!(),
-                ::core::line!(),
-                ::core::column!(),
-            );
-            ::toma::__private::at::<::toma::DefaultCache>(&__TOMA_SITE)
-                .initial(1)
-                .judge((&::toma::__private::Via::<()>::new()).judge())
-                .run_batch(|n: usize| -> () {
-                    run();
-                })
-        }
-    "##]],
+            #[inline]
+            #[allow(unused)]
+            #[track_caller]
+            fn r#type() {
+                ::toma::__private::site!(__TOMA_SITE, "type");
+                ::toma::__private::at::<::toma::DefaultCache>(&__TOMA_SITE)
+                    .initial(1)
+                    .judge((&::toma::__private::Via::<()>::new()).judge())
+                    .run_batch(|n: usize| -> () {
+                        run();
+                    })
+            }
+        "##]],
     );
 }
 

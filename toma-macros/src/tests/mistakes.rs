@@ -191,7 +191,7 @@ fn the_function_stays_callable() {
         ::core::compile_error! {
             "the batch size must be `usize` or `i64`: `#[toma::batch]` takes the batch size as the first parameter after `self`"
         }
-        #[allow(unused)]
+        #[allow(unused, reason = "the mistake is reported, nothing else")]
         pub fn f<T>(&self, model: &T) -> impl Sized
         where
             T: Model,
@@ -205,7 +205,7 @@ fn the_function_stays_callable() {
         ::core::compile_error! {
             "`self` cannot be the data: `#[toma::chunked]` takes the data, start and end as the first three parameters after `self`"
         }
-        #[allow(unused)]
+        #[allow(unused, reason = "the mistake is reported, nothing else")]
         fn f(&self, out: &mut [u8]) {
             let start: usize = loop {};
             let end: usize = loop {};
@@ -220,7 +220,7 @@ fn the_function_stays_callable() {
         ::core::compile_error! {
             "end must be `usize`, as start is"
         }
-        #[allow(unused)]
+        #[allow(unused, reason = "the mistake is reported, nothing else")]
         fn f(start: usize, end: i64) {
             {}
         }

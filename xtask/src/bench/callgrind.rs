@@ -1,0 +1,132 @@
+//! Instructions per call, counted by valgrind: the same number on a busy machine as on an idle one.
+//!
+//! The benchmark `overhead` lists its cases (`overhead list`) and runs one of them a given number of
+//! times (`overhead count CASE N`) and nothing else. A run of 2 n calls less a run of n calls leaves n
+//! calls: starting, warming up and ending cancel out.
+
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context as _, Result, bail};
+use serde_json::Value;
+
+use crate::project::Project;
+use crate::table::{Align, table};
+
+/// The benchmark that knows `list` and `count`.
+const BENCH: &str = "overhead";
+
+/// Prints how many instructions a call of each case takes; `only` keeps the cases whose name contains it.
+pub(super) fn count(project: &Project, only: Option<&str>, calls: u64) -> Result<()> {
+    if project.command("valgrind").arg("--version").quiet().ignore_stdout().ignore_stderr().run().is_err() {
+        bail!("valgrind: not found; --instructions needs it (your system's package manager has it)");
+    }
+    let bench = build(project)?;
+    let cases = cases(&project.command(&bench).arg("list").read()?, only)?;
+    let mut rows = vec![["case", "instructions/call"].map(str::to_owned)];
+    for case in cases {
+        let [once, twice] = [calls, 2 * calls].map(|calls| collect(project, &bench, &case, calls));
+        rows.push([case, per_call(once?, twice?, calls)]);
+    }
+    print!("{}", table([Align::Left, Align::Right], &rows));
+    Ok(())
+}
+
+/// Builds the benchmark as `cargo bench` does, and tells where it is.
+fn build(project: &Project) -> Result<PathBuf> {
+    let (package, bench) = project.workspace.target("bench", BENCH)?;
+    let cargo = project.cargo("bench").args(["-p", &package.name, "--bench", BENCH, "--no-run"]);
+    let messages = cargo.args(bench.feature_args()).arg("--message-format=json-render-diagnostics").read()?;
+    executable(&messages).with_context(|| format!("benchmark `{BENCH}`: cargo built no program"))
+}
+
+fn executable(messages: &str) -> Option<PathBuf> {
+    let messages = messages.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
+    let mut of_bench = messages.filter(|message| message["target"]["name"] == BENCH);
+    of_bench.find_map(|message| Some(message["executable"].as_str()?.into()))
+}
+
+fn cases(listed: &str, only: Option<&str>) -> Result<Vec<String>> {
+    let names = listed.lines().map(str::trim).filter(|name| !name.is_empty());
+    let cases: Vec<_> =
+        names.filter(|name| only.is_none_or(|only| name.contains(only))).map(str::to_owned).collect();
+    match only {
+        Some(only) if cases.is_empty() => {
+            bail!(
+                "benchmark `{BENCH}`: no case with `{only}` in its name among: {}",
+                listed.replace('\n', ", ")
+            )
+        }
+        _ if cases.is_empty() => bail!("benchmark `{BENCH}`: lists no cases"),
+        _ => Ok(cases),
+    }
+}
+
+/// Instructions of one run of the benchmark.
+fn collect(project: &Project, bench: &Path, case: &str, calls: u64) -> Result<u64> {
+    let folder = project.shell.create_temp_dir()?;
+    let out = folder.path().join("callgrind.out");
+    let valgrind = project.command("valgrind").args(["--quiet", "--tool=callgrind"]);
+    let valgrind = valgrind.arg(format!("--callgrind-out-file={}", out.display()));
+    valgrind.arg(bench).arg("count").arg(case).arg(calls.to_string()).ignore_stdout().quiet().run()?;
+    let text = project.shell.read_file(&out)?;
+    total(&text).with_context(|| format!("case `{case}`: no total in what callgrind wrote"))
+}
+
+/// The total of the first event, which is instructions, in what callgrind writes to its file
+/// (`summary: 123 4`) or to the screen (`==7== Collected : 123 4`).
+fn total(text: &str) -> Option<u64> {
+    text.lines().find_map(|line| {
+        let (word, numbers) = line.split_once(':')?;
+        let is_total = word == "summary" || word.trim_end().ends_with("Collected");
+        is_total.then(|| numbers.split_whitespace().next()?.parse().ok())?
+    })
+}
+
+fn per_call(once: u64, twice: u64, calls: u64) -> String {
+    // Tenths in whole numbers: exact however long the run. A case that does nothing may differ by
+    // a few instructions of start-up either way.
+    let tenths = twice.saturating_sub(once).saturating_mul(10) / calls;
+    format!("{}.{}", tenths / 10, tenths % 10)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn totals_are_read_from_the_file_and_from_the_screen() {
+        let file =
+            "version: 1\nevents: Ir Dr\nfn=(1) main\n5 100 2\n\nsummary: 4021337 88\ntotals: 4021337 88\n";
+        assert_eq!(total(file), Some(4_021_337));
+        let screen = "==7== Events    : Ir\n==7== Collected : 52\n==7== \n==7== I   refs:      52\n";
+        assert_eq!(total(screen), Some(52));
+        for wrong in ["", "summary:", "summary: many", "events: Ir\n"] {
+            assert_eq!(total(wrong), None, "{wrong}");
+        }
+    }
+
+    #[test]
+    fn start_up_cancels_out() {
+        assert_eq!(per_call(1_000_000 + 500, 1_000_000 + 1000, 100), "5.0");
+        assert_eq!(per_call(10, 13, 2), "1.5");
+        assert_eq!(per_call(10, 9, 2), "0.0");
+    }
+
+    #[test]
+    fn cases_are_one_per_line() {
+        assert_eq!(cases("batch/hand\nbatch/toma\n\n", None).unwrap(), ["batch/hand", "batch/toma"]);
+        assert_eq!(cases("batch/hand\nbatch/toma\n", Some("toma")).unwrap(), ["batch/toma"]);
+        assert!(cases("a\n", Some("b")).unwrap_err().to_string().contains("`b`"));
+        assert!(cases("\n", None).unwrap_err().to_string().contains("lists no cases"));
+    }
+
+    #[test]
+    fn the_program_is_found_among_the_messages() {
+        let messages = "\
+            {\"reason\":\"compiler-artifact\",\"target\":{\"name\":\"toma\"},\"executable\":null}\n\
+            not json\n\
+            {\"reason\":\"compiler-artifact\",\"target\":{\"name\":\"overhead\"},\"executable\":\"/t/overhead-1\"}\n";
+        assert_eq!(executable(messages), Some("/t/overhead-1".into()));
+        assert_eq!(executable("{\"reason\":\"build-finished\",\"success\":true}"), None);
+    }
+}

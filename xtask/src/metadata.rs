@@ -1,0 +1,257 @@
+//! What `cargo metadata` says of the workspace.
+
+use std::fmt;
+use std::path::PathBuf;
+
+use anyhow::{Context as _, Result};
+use serde_json::Value;
+
+/// The workspace: where it stands, and the packages that are checked.
+#[derive(Debug)]
+pub(crate) struct Workspace {
+    pub(crate) root: PathBuf,
+    pub(crate) target_dir: PathBuf,
+    /// The default members and this one, root package first.
+    pub(crate) packages: Vec<Package>,
+}
+
+/// One package of the workspace.
+#[derive(Debug)]
+pub(crate) struct Package {
+    pub(crate) name: String,
+    pub(crate) manifest: PathBuf,
+    /// Every feature but `default`.
+    pub(crate) features: Vec<String>,
+    pub(crate) targets: Vec<Target>,
+    /// Whether it may be published to a registry.
+    pub(crate) published: bool,
+    /// The `[package.metadata]` table.
+    pub(crate) metadata: Value,
+}
+
+/// One thing cargo builds of a package.
+#[derive(Debug)]
+pub(crate) struct Target {
+    pub(crate) name: String,
+    pub(crate) kinds: Vec<String>,
+    pub(crate) required_features: Vec<String>,
+}
+
+/// A Rust version, as `rust-version` states it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct RustVersion([u32; 3]);
+
+impl Workspace {
+    /// Reads the answer of `cargo metadata`; `extra` is the one package that is checked without
+    /// being a default member.
+    pub(crate) fn parse(answer: &Value, extra: &str) -> Result<Self> {
+        let root = PathBuf::from(text(answer, "workspace_root")?);
+        let defaults = strings(&answer["workspace_default_members"]);
+        let is_checked =
+            |package: &&Value| strings_contain(&defaults, &package["id"]) || package["name"] == extra;
+        let mut packages = list(&answer["packages"])
+            .iter()
+            .filter(is_checked)
+            .map(Package::parse)
+            .collect::<Result<Vec<_>>>()?;
+        packages.sort_by_key(|package| package.manifest.components().count());
+        Ok(Self { root, target_dir: text(answer, "target_directory")?.into(), packages })
+    }
+
+    /// Every target of that kind, with its package.
+    pub(crate) fn targets_of(&self, kind: &'static str) -> impl Iterator<Item = (&Package, &Target)> {
+        self.packages
+            .iter()
+            .flat_map(move |package| package.targets_of(kind).map(move |target| (package, target)))
+    }
+
+    /// The target of that kind and name, with its package.
+    pub(crate) fn target(&self, kind: &'static str, name: &str) -> Result<(&Package, &Target)> {
+        self.targets_of(kind).find(|(_, target)| target.name == name).with_context(|| {
+            let known: Vec<_> = self.targets_of(kind).map(|(_, target)| &*target.name).collect();
+            let known = if known.is_empty() { "none".to_owned() } else { known.join(", ") };
+            format!("unknown {kind} `{name}`; known: {known}")
+        })
+    }
+
+    /// The package at the root of the workspace: the one users depend on.
+    pub(crate) fn facade(&self) -> Result<&Package> {
+        let manifest = self.root.join("Cargo.toml");
+        let at_root = self.packages.iter().find(|package| package.manifest == manifest);
+        at_root.with_context(|| format!("no package at {}", manifest.display()))
+    }
+
+    pub(crate) fn published(&self) -> impl Iterator<Item = &Package> {
+        self.packages.iter().filter(|package| package.published)
+    }
+}
+
+impl Package {
+    pub(crate) fn parse(value: &Value) -> Result<Self> {
+        let features = value["features"].as_object().into_iter().flat_map(|table| table.keys());
+        Ok(Self {
+            name: text(value, "name")?.to_owned(),
+            manifest: text(value, "manifest_path")?.into(),
+            features: features.filter(|name| *name != "default").cloned().collect(),
+            targets: list(&value["targets"]).iter().map(Target::parse).collect::<Result<_>>()?,
+            // `publish = false` shows as an empty list of registries.
+            published: value["publish"].as_array().is_none_or(|registries| !registries.is_empty()),
+            metadata: value["metadata"].clone(),
+        })
+    }
+
+    pub(crate) fn targets_of(&self, kind: &'static str) -> impl Iterator<Item = &Target> {
+        self.targets.iter().filter(move |target| target.is(kind))
+    }
+
+    pub(crate) fn is_library(&self) -> bool {
+        self.targets_of("lib").chain(self.targets_of("proc-macro")).next().is_some()
+    }
+
+    /// The list of names `[package.metadata.toma]` gives for `key`, if it gives one.
+    pub(crate) fn listed(&self, key: &str) -> Option<Vec<String>> {
+        let value = &self.metadata["toma"][key];
+        value.is_array().then(|| strings(value))
+    }
+}
+
+impl Target {
+    fn parse(value: &Value) -> Result<Self> {
+        Ok(Self {
+            name: text(value, "name")?.to_owned(),
+            kinds: strings(&value["kind"]),
+            required_features: strings(&value["required-features"]),
+        })
+    }
+
+    fn is(&self, kind: &str) -> bool {
+        self.kinds.iter().any(|of| of == kind)
+    }
+
+    /// The options that make cargo build it.
+    pub(crate) fn feature_args(&self) -> Vec<String> {
+        match self.required_features.as_slice() {
+            [] => Vec::new(),
+            required => vec!["--features".to_owned(), required.join(",")],
+        }
+    }
+}
+
+impl RustVersion {
+    /// Reads `1.88` or `1.88.0`.
+    pub(crate) fn parse(text: &str) -> Result<Self> {
+        let mut parts = [0; 3];
+        // A pre-release such as `1.88.0-beta` counts as its release: the comparison is about which
+        // toolchain is needed at least.
+        for (at, word) in text.split('-').next().unwrap_or_default().split('.').enumerate() {
+            let part = parts.get_mut(at).with_context(|| format!("rust-version `{text}`: too many parts"))?;
+            *part = word.parse().with_context(|| format!("rust-version `{text}`: `{word}` is no number"))?;
+        }
+        Ok(Self(parts))
+    }
+}
+
+impl fmt::Display for RustVersion {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let [major, minor, patch] = self.0;
+        write!(f, "{major}.{minor}.{patch}")
+    }
+}
+
+/// The string at `key`.
+pub(crate) fn text<'a>(value: &'a Value, key: &str) -> Result<&'a str> {
+    value[key].as_str().with_context(|| format!("cargo metadata: no `{key}`"))
+}
+
+/// The items of an array, and none of anything else: cargo leaves out what is empty.
+pub(crate) fn list(value: &Value) -> &[Value] {
+    value.as_array().map_or(&[], Vec::as_slice)
+}
+
+/// The strings of an array.
+pub(crate) fn strings(value: &Value) -> Vec<String> {
+    list(value).iter().filter_map(Value::as_str).map(str::to_owned).collect()
+}
+
+fn strings_contain(strings: &[String], value: &Value) -> bool {
+    strings.iter().any(|string| *value == **string)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn workspace() -> Workspace {
+        let package = |name: &str, manifest: &str, publish: Value| {
+            json!({
+                "id": format!("path#{name}"), "name": name, "manifest_path": manifest, "publish": publish,
+                "features": { "default": [], "tracing": ["dep:tracing"] },
+                "targets": [{ "name": "bar", "kind": ["example"], "required-features": ["a", "b"] }],
+                "metadata": { "toma": { "release-tests": ["lib"] } },
+            })
+        };
+        let answer = json!({
+            "workspace_root": "/w", "target_directory": "/t",
+            "workspace_default_members": ["path#core", "path#facade"],
+            "packages": [
+                package("core", "/w/core/Cargo.toml", Value::Null),
+                package("torch", "/w/torch/Cargo.toml", Value::Null),
+                package("tasks", "/w/tasks/Cargo.toml", json!([])),
+                package("facade", "/w/Cargo.toml", Value::Null),
+            ],
+        });
+        Workspace::parse(&answer, "tasks").unwrap()
+    }
+
+    #[test]
+    fn default_members_and_the_extra_one_are_checked_root_first() {
+        let workspace = workspace();
+        let names: Vec<_> = workspace.packages.iter().map(|package| &*package.name).collect();
+        assert_eq!(names, ["facade", "core", "tasks"]);
+        assert_eq!(workspace.facade().unwrap().name, "facade");
+        let published: Vec<_> = workspace.published().map(|package| &*package.name).collect();
+        assert_eq!(published, ["facade", "core"]);
+    }
+
+    #[test]
+    fn a_package_tells_features_targets_and_lists() {
+        let workspace = workspace();
+        let package = workspace.facade().unwrap();
+        assert_eq!(package.features, ["tracing"]);
+        let example = package.targets_of("example").next().unwrap();
+        assert_eq!(example.feature_args(), ["--features", "a,b"]);
+        assert!(package.targets_of("bench").next().is_none());
+        assert!(!package.is_library());
+        assert_eq!(package.listed("release-tests"), Some(vec!["lib".to_owned()]));
+        assert_eq!(package.listed("profiles"), None);
+    }
+
+    #[test]
+    fn an_unknown_target_is_named_with_those_there_are() {
+        let workspace = workspace();
+        let (package, example) = workspace.target("example", "bar").unwrap();
+        assert_eq!((&*package.name, &*example.name), ("facade", "bar"));
+        let error = |kind, name| workspace.target(kind, name).unwrap_err().to_string();
+        assert_eq!(error("example", "foo"), "unknown example `foo`; known: bar, bar, bar");
+        assert_eq!(error("bench", "bar"), "unknown bench `bar`; known: none");
+    }
+
+    #[test]
+    fn a_missing_field_is_named() {
+        let error = Workspace::parse(&json!({}), "x").unwrap_err();
+        assert_eq!(error.to_string(), "cargo metadata: no `workspace_root`");
+    }
+
+    #[test]
+    fn versions_compare_by_number() {
+        let parse = |text| RustVersion::parse(text).unwrap();
+        assert!(parse("1.100") > parse("1.88.1"));
+        assert_eq!(parse("1.88"), parse("1.88.0"));
+        assert_eq!(parse("1.88").to_string(), "1.88.0");
+        for wrong in ["", "1.x", "1.2.3.4", "stable"] {
+            let error = RustVersion::parse(wrong).unwrap_err();
+            assert!(error.to_string().contains(&format!("`{wrong}`")), "{error}");
+        }
+    }
+}
