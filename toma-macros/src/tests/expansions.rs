@@ -694,7 +694,7 @@ fn attributes_of_the_body_move_to_the_function() {
     let item = quote!(
         #[inline]
         fn r#type(n: usize) {
-            #![allow(unused)]
+            #![cfg(all())]
             run();
         }
     );
