@@ -91,7 +91,8 @@ impl<'a, P: Policy> Call<'a, P> {
     pub(crate) fn open(&mut self, options: &Options<'a>) {
         attempt::install_hook();
         assert!(options.max_attempts > 0, "max_attempts 0: must be at least 1");
-        self.deadline = options.deadline.map(|limit| Instant::now() + limit);
+        // A deadline beyond the end of the clock is none.
+        self.deadline = options.deadline.and_then(|limit| Instant::now().checked_add(limit));
         if !self.switches.disable() {
             self.recall();
         }
@@ -107,10 +108,10 @@ impl<'a, P: Policy> Call<'a, P> {
         let Memory { cache, origin, device, user, .. } = self.memory;
         let place = Place { origin, name: self.tally.name(), user, device };
         self.memory.key = cache.key(&place);
-        if let Some(Remembered { settled, bounds, .. }) = cache.recall(&self.memory.key, &place) {
-            self.machine.start_from(settled, bounds, &self.policy);
-            self.tally.remembers(settled);
-        }
+        let known = cache.recall(&self.memory.key, &place);
+        let known = known.map(|Remembered { settled, bounds, .. }| (settled, bounds));
+        self.machine.start_from(known, &self.policy);
+        self.tally.remembers(known.map(|(settled, _)| settled));
     }
 
     #[cold]
@@ -197,8 +198,10 @@ impl<'a, P: Policy> Call<'a, P> {
         if memory_matters && self.switches.disable() {
             return Verdict::GiveUp("TOMA_DISABLE is set");
         }
-        if memory_matters && (self.is_late() || retryable == Retryable::NOTHING && self.deadline.is_some()) {
-            self.machine.give_up();
+        // What the machine would retry and the attempt was not promised began too late.
+        let began_late = retryable == Retryable::NOTHING && self.machine.retryable() != Retryable::NOTHING;
+        if memory_matters && (began_late || self.is_late()) {
+            self.machine.forget();
             return Verdict::GiveUp("the deadline has passed");
         }
         self.memory.now = if memory_matters { self.memory.read() } else { None };

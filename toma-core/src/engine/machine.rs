@@ -28,13 +28,17 @@ pub(crate) struct Machine {
 #[derive(Debug, Default)]
 struct PieceState {
     attempts: usize,
+    /// A transient failure has had its second attempt at this size.
     tried_again: bool,
 }
 
-/// What this call has learned: a step settles when the policy changed it and it then succeeded.
-#[derive(Debug, Default)]
+/// What this call has learned: the step in force after a shrink settles once it has succeeded, and
+/// without a failure only a step beyond all that worked before, so that no later call is lowered.
+#[derive(Debug)]
 struct Learning {
-    changed: bool,
+    shrunk: bool,
+    /// The largest step known to work: where the call started, then what it settled.
+    best: usize,
     settled: Option<usize>,
 }
 
@@ -85,15 +89,21 @@ impl Machine {
             max_attempts,
             single: extent == Extent::Batch,
             piece: PieceState::default(),
-            learning: Learning::default(),
+            learning: Learning { shrunk: false, best: sizes.cap, settled: None },
         }
     }
 
-    /// Starts from what an earlier call learned; the policy may probe beyond it.
-    pub(crate) fn start_from(&mut self, settled: usize, bounds: Bounds, policy: &impl Policy) {
-        self.step = self.sizes.fit(settled);
-        self.bounds = bounds;
-        self.learning.changed = self.advance(policy).is_some();
+    /// Starts from what an earlier call learned, if any; the policy chooses the first step.
+    #[inline]
+    pub(crate) fn start_from(&mut self, known: Option<(usize, Bounds)>, policy: &impl Policy) {
+        if let Some((settled, bounds)) = known {
+            self.step = self.sizes.fit(settled);
+            self.bounds = bounds;
+            self.learning.best = self.step;
+        }
+        if !self.is_done() {
+            self.advance(policy, self.piece().len());
+        }
     }
 
     /// The items of the coming attempt; empty when all is done.
@@ -155,7 +165,8 @@ impl Machine {
     pub(crate) fn succeeded(&mut self, policy: &impl Policy) -> Option<usize> {
         let size = self.piece().len();
         self.bounds.succeeded(size);
-        if self.learning.changed && size == self.step {
+        if size == self.step && (self.learning.shrunk || size > self.learning.best) {
+            self.learning.best = size;
             self.learning.settled = Some(size);
         }
         self.position += size;
@@ -166,9 +177,7 @@ impl Machine {
         if self.is_done() {
             return None;
         }
-        let changed = self.advance(policy);
-        self.learning.changed |= changed.is_some();
-        changed
+        self.advance(policy, size)
     }
 
     /// The attempt failed: decides what happens next. `now` is the memory after clean-up.
@@ -180,20 +189,16 @@ impl Machine {
     ) -> Verdict {
         let retryable = self.retryable();
         self.piece.attempts += 1;
-        let verdict = match failure.class {
+        match failure.class {
             Class::OutOfMemory => self.shrink(policy, failure, now, retryable),
             Class::Transient => self.again_or_shrink(policy, failure, now, retryable),
             Class::Poisoned => Verdict::GiveUp("the device context is poisoned"),
             Class::Other => Verdict::GiveUp("not out of memory"),
-        };
-        if failure.class == Class::OutOfMemory && matches!(verdict, Verdict::GiveUp(_)) {
-            self.give_up();
         }
-        verdict
     }
 
-    /// A total failure must not pin later calls to a size that failed in the end.
-    pub(crate) fn give_up(&mut self) {
+    /// What had settled has failed after all; a total failure must not pin later calls to it.
+    pub(crate) fn forget(&mut self) {
         self.learning.settled = None;
     }
 
@@ -204,15 +209,15 @@ impl Machine {
         now: Option<Reading>,
         retryable: Retryable,
     ) -> Verdict {
-        if !retryable.transient {
-            return Verdict::GiveUp(self.why_not());
-        }
-        if !self.piece.tried_again {
+        if retryable.transient && !self.piece.tried_again {
             self.piece.tried_again = true;
             return Verdict::Again;
         }
         if now.is_some_and(|now| memory_is_low(now, failure)) {
             return self.shrink(policy, failure, now, retryable);
+        }
+        if !self.piece.tried_again {
+            return Verdict::GiveUp(self.why_not());
         }
         Verdict::GiveUp("failed again at the same size, and memory is not low")
     }
@@ -226,9 +231,11 @@ impl Machine {
     ) -> Verdict {
         let size = self.piece().len();
         self.bounds.failed(size);
+        self.forget();
         if !retryable.out_of_memory {
             return Verdict::GiveUp(self.why_not());
         }
+        self.piece.tried_again = false;
         let proposal = policy.shrink(&self.evidence(size, Some(failure), now));
         assert!(
             proposal < size,
@@ -236,7 +243,7 @@ impl Machine {
             failure.message
         );
         self.step = self.sizes.fit(proposal);
-        self.learning = Learning { changed: true, settled: None };
+        self.learning.shrunk = true;
         Verdict::Shrink(self.step)
     }
 
@@ -248,10 +255,11 @@ impl Machine {
         }
     }
 
-    /// Asks the policy for the next step; returns it when it differs.
+    /// Asks the policy for the next step; returns it when it differs. `size` is the attempt just
+    /// made, or the one that would be made first.
     #[inline]
-    fn advance(&mut self, policy: &impl Policy) -> Option<usize> {
-        let next = self.sizes.fit(policy.advance(&self.evidence(self.step, None, None)));
+    fn advance(&mut self, policy: &impl Policy, size: usize) -> Option<usize> {
+        let next = self.sizes.fit(policy.advance(&self.evidence(size, None, None)));
         let changed = (next != self.step).then_some(next);
         self.step = next;
         changed
@@ -280,5 +288,5 @@ impl Machine {
 /// Less free than was asked for, or less than a tenth of the whole.
 fn memory_is_low(now: Reading, failure: &Failure) -> bool {
     failure.requested_bytes.is_some_and(|requested| now.free_bytes < requested)
-        || now.free_bytes < now.total_bytes / 10
+        || now.free_bytes < now.total_bytes.div_ceil(10)
 }

@@ -78,8 +78,8 @@ impl Tally {
     }
 
     #[inline]
-    pub(super) fn remembers(&mut self, settled: usize) {
-        self.remembered = Some(settled);
+    pub(super) fn remembers(&mut self, settled: Option<usize>) {
+        self.remembered = settled;
     }
 
     pub(super) fn name(&self) -> &Name {

@@ -704,7 +704,7 @@ fn attributes_of_the_body_move_to_the_function() {
         &item,
         &expect![[r##"
             #[inline]
-            #[allow(unused)]
+            #[cfg(all())]
             #[track_caller]
             fn r#type() {
                 ::toma::__private::site!(__TOMA_SITE, "type");
