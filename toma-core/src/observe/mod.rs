@@ -6,12 +6,16 @@
 
 mod global;
 mod log;
+#[cfg(feature = "progress")]
+mod progress;
 pub mod report;
 #[cfg(feature = "tracing")]
 mod tracing;
 mod watch;
 
 pub use global::{Everywhere, everywhere};
+#[cfg(feature = "progress")]
+pub use progress::ProgressBar;
 pub use report::{Name, Report, Tried};
 pub(crate) use watch::Watch;
 

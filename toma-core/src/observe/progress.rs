@@ -1,0 +1,178 @@
+//! A progress bar for long calls, drawn by indicatif.
+
+mod figures;
+mod screen;
+#[cfg(test)]
+mod tests;
+
+use std::fmt;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use self::figures::Progress;
+use self::screen::{Line, Screen};
+use super::{Event, EventKind, Observer};
+
+/// Shows on standard error how far each call is: items done, rate, time left, the current step and
+/// how often memory ran out.
+///
+/// Each shrink gets a line of its own that stays on the screen; the bar goes when its call is over
+/// ([`report::last`](super::report::last) has the figures). One bar serves any number of calls, one
+/// after another, nested or on several threads: each has its own line while it runs. Calls that
+/// follow each other quicker than the eye show none.
+///
+/// Where standard error is no terminal there is no bar but lines for a log: one for each shrink, and
+/// one every half minute for calls that take longer than that.
+///
+/// The bar moves when an attempt ends. There is no thread that redraws it meanwhile, because a
+/// thread takes memory of its own.
+///
+/// ```
+/// use toma_core::{cache::NoCache, execute, observe::ProgressBar};
+///
+/// let bar = ProgressBar::new();
+/// let mut squares = vec![0; 1000];
+/// execute::with::<NoCache>().observer(&bar).name("squares").range(0..1000, 64, |start, end| {
+///     for i in start..end {
+///         squares[i] = i * i;
+///     }
+/// });
+/// ```
+///
+/// For every call of the program: `let _bar = everywhere(ProgressBar::new());`, see
+/// [`everywhere`](super::everywhere).
+pub struct ProgressBar {
+    state: Mutex<State>,
+}
+
+struct State {
+    screen: Screen,
+    calls: Vec<Call>,
+    pace: Pace,
+    /// The last call that ended was over before anybody could have read its line.
+    last_was_quick: bool,
+}
+
+/// One call that runs now.
+struct Call {
+    id: u64,
+    progress: Progress,
+    line: Line,
+    started: Instant,
+    refreshed: Instant,
+    /// How long after that it may be refreshed again.
+    period: Duration,
+}
+
+/// How often what is shown changes.
+#[derive(Clone, Copy)]
+struct Pace {
+    /// Between two drawings of a bar.
+    draw: Duration,
+    /// Between two lines in a log.
+    log: Duration,
+    /// A call that takes less is not worth a line.
+    quick: Duration,
+}
+
+impl ProgressBar {
+    /// A bar on standard error, or lines for a log where that is no terminal.
+    pub fn new() -> Self {
+        let pace = Pace {
+            draw: Duration::from_millis(50),
+            log: Duration::from_secs(30),
+            quick: Duration::from_millis(100),
+        };
+        Self::on(Screen::stderr(), pace)
+    }
+
+    /// Prints a line above the bar. An ordinary `println!` while the bar is there would leave parts
+    /// of it on the screen.
+    pub fn println(&self, line: impl AsRef<str>) {
+        self.state().screen.print(line.as_ref());
+    }
+
+    fn on(screen: Screen, pace: Pace) -> Self {
+        let state = State { screen, calls: Vec::new(), pace, last_was_quick: false };
+        Self { state: Mutex::new(state) }
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Default for ProgressBar {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Observer for ProgressBar {
+    fn observe(&self, event: &Event<'_>) {
+        self.state().observe(event);
+    }
+}
+
+/// For a bar that an annotated function takes by reference: `observer = bar`.
+impl Observer for &ProgressBar {
+    fn observe(&self, event: &Event<'_>) {
+        (**self).observe(event);
+    }
+}
+
+impl fmt::Debug for ProgressBar {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let running = self.state().calls.len();
+        f.debug_struct("ProgressBar").field("running", &running).finish_non_exhaustive()
+    }
+}
+
+impl State {
+    fn observe(&mut self, event: &Event<'_>) {
+        match event.kind {
+            EventKind::Started { length: Some(0), .. } => {}
+            EventKind::Started { start, length, .. } => {
+                self.begin(event.call, Progress::new(event.name, start, length));
+            }
+            EventKind::Finished { .. } => self.end(event.call),
+            kind => self.learn(event.call, &kind),
+        }
+    }
+
+    fn begin(&mut self, id: u64, progress: Progress) {
+        let period = match (&self.screen, self.last_was_quick) {
+            (Screen::Log(_), _) => self.pace.log,
+            (Screen::Terminal(_), true) => self.pace.quick,
+            (Screen::Terminal(_), false) => Duration::ZERO,
+        };
+        let now = Instant::now();
+        self.calls.push(Call { id, progress, line: Line::None, started: now, refreshed: now, period });
+    }
+
+    fn learn(&mut self, id: u64, kind: &EventKind<'_>) {
+        // A bar that joins in the middle of a call knows too little to show it.
+        let Some(call) = self.calls.iter_mut().find(|call| call.id == id) else { return };
+        let note = call.progress.learn(kind);
+        if let Some(note) = &note {
+            self.screen.print(note);
+        }
+        let now = Instant::now();
+        let is_stale = note.is_some() && matches!(call.line, Line::Drawn(_));
+        if matches!(kind, EventKind::GaveUp { .. }) {
+            // Now, because nothing is drawn once the panic of a body goes on.
+            self.screen.clear(&mut call.line);
+        } else if is_stale || now - call.refreshed >= call.period {
+            self.screen.refresh(&mut call.line, &call.progress);
+            call.refreshed = now;
+            call.period = if let Screen::Log(_) = self.screen { self.pace.log } else { self.pace.draw };
+        }
+    }
+
+    fn end(&mut self, id: u64) {
+        let Some(at) = self.calls.iter().position(|call| call.id == id) else { return };
+        let mut call = self.calls.remove(at);
+        self.last_was_quick = call.started.elapsed() < self.pace.quick;
+        self.screen.end(&mut call.line, &call.progress);
+    }
+}

@@ -1,0 +1,153 @@
+use std::time::Duration;
+
+use indicatif::{HumanCount, HumanDuration};
+
+use crate::classify::Class;
+use crate::observe::{EventKind, bytes};
+
+/// Letters of a name that are shown; the bar needs the rest of the line.
+const MAX_NAME: usize = 24;
+
+/// How far one call is, and how to say it.
+pub(super) struct Progress {
+    name: String,
+    /// `None` for a batch.
+    length: Option<usize>,
+    done: usize,
+    step: usize,
+    out_of_memory: usize,
+    /// Time in attempts that succeeded: what failed says nothing about the rest.
+    busy: Duration,
+    /// What happened last, until it is known what is done about it.
+    failure: String,
+}
+
+impl Progress {
+    pub(super) fn new(name: &str, start: usize, length: Option<usize>) -> Self {
+        Self {
+            name: short(name),
+            length,
+            done: 0,
+            step: length.map_or(start, |length| start.min(length)),
+            out_of_memory: 0,
+            busy: Duration::ZERO,
+            failure: String::new(),
+        }
+    }
+
+    /// Takes an event in; a line comes back when it is worth one that stays.
+    pub(super) fn learn(&mut self, kind: &EventKind<'_>) -> Option<String> {
+        match *kind {
+            EventKind::Succeeded { end, elapsed, .. } => {
+                self.done = end;
+                self.busy += elapsed;
+            }
+            EventKind::Failed { class, requested_bytes, free_bytes, .. } => {
+                self.out_of_memory += usize::from(class == Class::OutOfMemory);
+                self.failure = describe(class, requested_bytes, free_bytes);
+            }
+            EventKind::Shrink { from, to } => {
+                self.step = to;
+                let (from, to) = (count(from), count(to));
+                return Some(self.say(&format!(
+                    "{} at {from}, {} shrinks to {to}",
+                    self.failure,
+                    self.word()
+                )));
+            }
+            EventKind::Probe { to, .. } => self.step = to,
+            EventKind::GaveUp { size, reason } if !self.failure.is_empty() => {
+                return Some(self.say(&format!("{} at {}, gives up: {reason}", self.failure, count(size))));
+            }
+            _ => {}
+        }
+        None
+    }
+
+    pub(super) fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Items done and items in all; `None` for a batch.
+    pub(super) fn items(&self) -> Option<(u64, u64)> {
+        self.length.map(|length| (self.done as u64, length as u64))
+    }
+
+    /// Rate, time left, step and failures, as far as there is anything to say.
+    pub(super) fn figures(&self) -> String {
+        let mut figures = Vec::with_capacity(4);
+        if let Some(rate) = self.rate() {
+            figures.push(format!("{}/s", rounded(rate)));
+            figures.extend(self.left(rate).map(|left| format!("ETA {:#}", HumanDuration(left))));
+        }
+        figures.push(format!("{} {}", self.word(), count(self.step)));
+        if self.out_of_memory > 0 {
+            figures.push(format!("{} OOM", count(self.out_of_memory)));
+        }
+        figures.join(" · ")
+    }
+
+    /// All of it in one line, for a log.
+    pub(super) fn line(&self) -> String {
+        let Some((done, length)) = self.items() else { return self.say(&self.figures()) };
+        self.say(&format!("{} of {} · {}", HumanCount(done), HumanCount(length), self.figures()))
+    }
+
+    fn say(&self, what: &str) -> String {
+        format!("toma: {}: {what}", self.name)
+    }
+
+    fn word(&self) -> &'static str {
+        if self.length.is_some() { "step" } else { "batch size" }
+    }
+
+    /// Items per second.
+    #[expect(clippy::cast_precision_loss, reason = "three digits of it are shown")]
+    fn rate(&self) -> Option<f64> {
+        let rate = self.done as f64 / self.busy.as_secs_f64();
+        (self.length.is_some() && self.done > 0 && rate.is_finite()).then_some(rate)
+    }
+
+    #[expect(clippy::cast_precision_loss, reason = "an estimate")]
+    fn left(&self, rate: f64) -> Option<Duration> {
+        let items = self.length?.checked_sub(self.done).filter(|items| *items > 0)?;
+        Duration::try_from_secs_f64(items as f64 / rate).ok()
+    }
+}
+
+fn describe(class: Class, requested_bytes: Option<u64>, free_bytes: Option<u64>) -> String {
+    let what = match class {
+        Class::OutOfMemory => "out of memory",
+        Class::Transient => "transient failure",
+        // The error goes through, and whoever gets it knows more.
+        Class::Poisoned | Class::Other => return String::new(),
+    };
+    let figures = [(requested_bytes, "requested"), (free_bytes, "free")];
+    let figures: Vec<_> = figures
+        .iter()
+        .filter_map(|&(figure, word)| figure.map(|figure| format!("{} {word}", bytes(figure))))
+        .collect();
+    if figures.is_empty() { what.to_owned() } else { format!("{what} ({})", figures.join(", ")) }
+}
+
+/// The function's own name, without its path, and not longer than the eye takes in.
+fn short(name: &str) -> String {
+    let last = name.rsplit("::").next().unwrap_or(name);
+    match last.char_indices().nth(MAX_NAME) {
+        None => last.to_owned(),
+        Some((end, _)) => format!("{}…", &last[..end]),
+    }
+}
+
+fn count(items: usize) -> HumanCount {
+    HumanCount(items as u64)
+}
+
+#[expect(
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    reason = "a rate is positive, and more than u64::MAX items a second are as good as that many"
+)]
+fn rounded(rate: f64) -> String {
+    if rate < 10.0 { format!("{rate:.1}") } else { HumanCount(rate.round() as u64).to_string() }
+}

@@ -1,0 +1,84 @@
+use std::io::{self, Write};
+
+use indicatif::{MultiProgress, ProgressBar, ProgressDrawTarget, ProgressStyle};
+
+use super::figures::Progress;
+
+/// Where progress is shown.
+pub(super) enum Screen {
+    Terminal(MultiProgress),
+    /// Nobody watches, somebody may read it later.
+    Log(Box<dyn Write + Send>),
+}
+
+/// What is shown of one call.
+#[derive(Default)]
+pub(super) enum Line {
+    #[default]
+    None,
+    Drawn(ProgressBar),
+    Logged,
+}
+
+impl Screen {
+    pub(super) fn stderr() -> Self {
+        Self::to(ProgressDrawTarget::stderr(), io::stderr())
+    }
+
+    /// On the terminal, or into the log when there is none.
+    pub(super) fn to(terminal: ProgressDrawTarget, log: impl Write + Send + 'static) -> Self {
+        if terminal.is_hidden() {
+            return Self::Log(Box::new(log));
+        }
+        Self::Terminal(MultiProgress::with_draw_target(terminal))
+    }
+
+    /// Prints a line that stays. There is nobody to tell that it could not be printed.
+    pub(super) fn print(&mut self, line: &str) {
+        let _ = match self {
+            Self::Terminal(lines) => lines.println(line),
+            Self::Log(log) => writeln!(log, "{line}"),
+        };
+    }
+
+    /// Shows how far the call is now.
+    pub(super) fn refresh(&mut self, line: &mut Line, progress: &Progress) {
+        let Self::Terminal(lines) = self else {
+            *line = Line::Logged;
+            return self.print(&progress.line());
+        };
+        if !matches!(line, Line::Drawn(_)) {
+            *line = Line::Drawn(lines.add(bar(progress)));
+        }
+        if let Line::Drawn(bar) = line {
+            bar.set_position(progress.items().map_or(0, |(done, _)| done));
+            bar.set_message(progress.figures());
+        }
+    }
+
+    /// The call is over. A log that showed it on its way also shows that.
+    pub(super) fn end(&mut self, line: &mut Line, progress: &Progress) {
+        if matches!(line, Line::Logged) {
+            self.print(&progress.line());
+        }
+        self.clear(line);
+    }
+
+    pub(super) fn clear(&mut self, line: &mut Line) {
+        if let (Self::Terminal(lines), Line::Drawn(bar)) = (self, std::mem::take(line)) {
+            bar.finish_and_clear();
+            lines.remove(&bar);
+        }
+    }
+}
+
+fn bar(progress: &Progress) -> ProgressBar {
+    let (length, template) = match progress.items() {
+        None => (None, "{prefix} {msg}"),
+        Some((_, length)) => (Some(length), "{prefix} {wide_bar} {human_pos}/{human_len} · {msg}"),
+    };
+    let style = ProgressStyle::with_template(template).unwrap_or_else(|_| ProgressStyle::default_bar());
+    ProgressBar::with_draw_target(length, ProgressDrawTarget::hidden())
+        .with_style(style)
+        .with_prefix(progress.name().to_owned())
+}

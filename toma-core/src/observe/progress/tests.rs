@@ -1,0 +1,279 @@
+use std::io::Write;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use indicatif::{InMemoryTerm, ProgressDrawTarget};
+
+use super::screen::Screen;
+use super::{Pace, ProgressBar};
+use crate::cache::NoCache;
+use crate::classify::{Class, OutOfMemory};
+use crate::execute;
+use crate::observe::{Event, EventKind, Observer, everywhere};
+
+/// Everything is shown at once, so that nothing depends on the clock.
+const AT_ONCE: Pace = Pace { draw: Duration::ZERO, log: Duration::ZERO, quick: Duration::ZERO };
+const PATIENT: Pace = Pace { log: Duration::from_secs(3600), ..AT_ONCE };
+
+fn on_terminal(columns: u16, pace: Pace) -> (ProgressBar, InMemoryTerm) {
+    let terminal = InMemoryTerm::new(20, columns);
+    let target = ProgressDrawTarget::term_like(Box::new(terminal.clone()));
+    (ProgressBar::on(Screen::to(target, std::io::sink()), pace), terminal)
+}
+
+#[derive(Clone, Default)]
+struct Log(Arc<Mutex<Vec<u8>>>);
+
+impl Log {
+    fn lines(&self) -> Vec<String> {
+        String::from_utf8_lossy(&self.0.lock().unwrap()).lines().map(str::to_owned).collect()
+    }
+}
+
+impl Write for Log {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        self.0.lock().unwrap().write(bytes)
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        Ok(())
+    }
+}
+
+fn into_log(pace: Pace) -> (ProgressBar, Log) {
+    let log = Log::default();
+    (ProgressBar::on(Screen::to(ProgressDrawTarget::hidden(), log.clone()), pace), log)
+}
+
+fn tell(bar: &ProgressBar, call: u64, kind: EventKind<'_>) {
+    bar.observe(&Event { call, name: "demo::embed", kind });
+}
+
+fn started(start: usize, length: Option<usize>) -> EventKind<'static> {
+    EventKind::Started { initial: start, start, length, remembered: None }
+}
+
+fn succeeded(start: usize, end: usize, seconds: u64) -> EventKind<'static> {
+    EventKind::Succeeded { start, end, elapsed: Duration::from_secs(seconds) }
+}
+
+fn failed(start: usize, end: usize) -> EventKind<'static> {
+    EventKind::Failed {
+        start,
+        end,
+        class: Class::OutOfMemory,
+        requested_bytes: Some(2 << 30),
+        free_bytes: Some(1 << 30),
+        message: "out of memory",
+        elapsed: None,
+    }
+}
+
+const FINISHED: EventKind<'_> = EventKind::Finished { attempts: 1, out_of_memory: 0 };
+
+#[test]
+fn a_bar_shows_items_rate_time_left_step_and_failures() {
+    let (bar, terminal) = on_terminal(80, AT_ONCE);
+    tell(&bar, 1, started(usize::MAX, Some(20_000)));
+    tell(&bar, 1, EventKind::Attempt { start: 0, end: 20_000 });
+    assert!(terminal.contents().ends_with("0/20,000 · step 20,000"), "{}", terminal.contents());
+
+    tell(&bar, 1, failed(0, 20_000));
+    tell(&bar, 1, EventKind::Shrink { from: 20_000, to: 10_000 });
+    tell(&bar, 1, succeeded(0, 10_000, 5));
+    let shown = terminal.contents();
+    // The note is longer than this terminal is wide.
+    let [begin, end, line] = shown.lines().collect::<Vec<_>>()[..] else { panic!("{shown}") };
+    assert_eq!(
+        format!("{begin}{end}"),
+        "toma: embed: out of memory (2.0 GiB requested, 1.0 GiB free) at 20,000, step shrinks to 10,000"
+    );
+    assert!(line.contains("embed █"), "{shown}");
+    assert!(line.ends_with("10,000/20,000 · 2,000/s · ETA 5s · step 10,000 · 1 OOM"), "{shown}");
+    assert!(line.chars().count() <= 80, "{shown}");
+}
+
+#[test]
+fn the_bar_goes_and_the_shrinks_stay() {
+    let (bar, terminal) = on_terminal(120, AT_ONCE);
+    let limit = |start, end| if end - start > 300 { Err(OutOfMemory::new(None)) } else { Ok(()) };
+    execute::with::<NoCache>().observer(&bar).name("limit").range(0..1000, 1000, limit).unwrap();
+    let shown = terminal.contents();
+    let lines: Vec<_> = shown.lines().collect();
+    assert_eq!(lines.len(), 2, "{shown}");
+    assert!(lines[0].ends_with("at 1,000, step shrinks to 500"), "{shown}");
+    assert!(lines[1].ends_with("at 500, step shrinks to 250"), "{shown}");
+}
+
+#[test]
+fn calls_one_after_another_share_a_bar() {
+    let (bar, terminal) = on_terminal(80, AT_ONCE);
+    for pass in 1..=3 {
+        tell(&bar, pass, started(10, Some(100)));
+        tell(&bar, pass, succeeded(0, 10, 1));
+        let shown = terminal.contents();
+        assert_eq!(shown.lines().count(), 1, "{shown}");
+        assert!(shown.contains("10/100"), "{shown}");
+        tell(&bar, pass, FINISHED);
+        assert_eq!(terminal.contents(), "");
+    }
+}
+
+#[test]
+fn what_is_printed_between_two_calls_stays() {
+    let (bar, terminal) = on_terminal(80, AT_ONCE);
+    for pass in 1..=2 {
+        tell(&bar, pass, started(10, Some(100)));
+        tell(&bar, pass, succeeded(0, 10, 1));
+        bar.println(format!("pass {pass} goes well"));
+        tell(&bar, pass, FINISHED);
+        indicatif::TermLike::write_line(&terminal, "printed by the program").unwrap();
+    }
+    let pass = |n| format!("pass {n} goes well\nprinted by the program");
+    assert_eq!(terminal.contents(), format!("{}\n{}", pass(1), pass(2)));
+}
+
+#[test]
+fn nested_calls_have_a_line_each() {
+    let (bar, terminal) = on_terminal(80, AT_ONCE);
+    let mut shown = String::new();
+    execute::with::<NoCache>().observer(&bar).name("outer").range(0..2, 1, |_, _| {
+        execute::with::<NoCache>().observer(&bar).name("inner").range(0..4, 1, |start, _| {
+            if start == 3 {
+                shown = terminal.contents();
+            }
+        });
+    });
+    let lines: Vec<_> = shown.lines().collect();
+    assert_eq!(lines.len(), 2, "{shown}");
+    assert!(lines[0].starts_with("outer") && lines[0].contains(" 1/2 "), "{shown}");
+    assert!(lines[1].starts_with("inner") && lines[1].contains(" 3/4 "), "{shown}");
+    assert_eq!(terminal.contents(), "");
+}
+
+#[test]
+fn calls_on_two_threads_do_not_mix() {
+    let (bar, terminal) = on_terminal(80, AT_ONCE);
+    std::thread::scope(|scope| {
+        for length in [100, 200] {
+            let bar = &bar;
+            scope.spawn(move || {
+                execute::with::<NoCache>().observer(bar).range(0..length, 1, |_, _| ());
+            });
+        }
+    });
+    assert_eq!(terminal.contents(), "");
+}
+
+#[test]
+fn a_batch_has_no_length() {
+    let (bar, terminal) = on_terminal(100, AT_ONCE);
+    tell(&bar, 1, started(512, None));
+    tell(&bar, 1, failed(0, 512));
+    tell(&bar, 1, EventKind::Shrink { from: 512, to: 256 });
+    let shown = terminal.contents();
+    assert!(shown.contains("at 512, batch size shrinks to 256"), "{shown}");
+    assert_eq!(shown.lines().last(), Some("embed batch size 256 · 1 OOM"));
+    tell(&bar, 1, succeeded(0, 256, 3));
+    assert_eq!(terminal.contents().lines().last(), Some("embed batch size 256 · 1 OOM"));
+}
+
+#[test]
+fn an_empty_range_shows_nothing() {
+    let (bar, terminal) = on_terminal(80, AT_ONCE);
+    execute::with::<NoCache>().observer(&bar).range(5..5, 8, |_, _| ());
+    assert_eq!(terminal.moves_since_last_check(), "");
+    let (bar, log) = into_log(AT_ONCE);
+    execute::with::<NoCache>().observer(&bar).range(5..5, 8, |_, _| ());
+    assert_eq!(log.lines(), [""; 0]);
+}
+
+#[test]
+fn a_body_that_panics_leaves_no_bar() {
+    let (bar, terminal) = on_terminal(80, AT_ONCE);
+    let run = || execute::with::<NoCache>().observer(&bar).range(0..8, 8, |_, _| -> () { panic!("broken") });
+    assert!(std::panic::catch_unwind(std::panic::AssertUnwindSafe(run)).is_err());
+    assert_eq!(terminal.contents(), "");
+}
+
+#[test]
+fn giving_up_says_why() {
+    let (bar, terminal) = on_terminal(120, AT_ONCE);
+    let body = |_, _| Err::<(), _>(OutOfMemory::new(None));
+    let result = execute::with::<NoCache>().observer(&bar).name("f").range(0..8, 1, body);
+    assert!(result.is_err());
+    let shown = terminal.contents();
+    assert!(shown.starts_with("toma: f: out of memory"), "{shown}");
+    assert!(shown.ends_with("at 1, gives up: no smaller size is allowed"), "{shown}");
+}
+
+#[test]
+fn an_error_of_another_kind_is_left_to_its_reader() {
+    let (bar, terminal) = on_terminal(120, AT_ONCE);
+    let body = |_, _| Err::<(), _>(std::io::Error::other("disk is on fire"));
+    assert!(execute::with::<NoCache>().observer(&bar).range(0..8, 1, body).is_err());
+    assert_eq!(terminal.contents(), "");
+}
+
+#[test]
+fn a_log_gets_a_line_for_each_shrink_and_nothing_for_short_calls() {
+    let (bar, log) = into_log(PATIENT);
+    let limit = |start, end| if end - start > 300 { Err(OutOfMemory::new(None)) } else { Ok(()) };
+    execute::with::<NoCache>().observer(&bar).name("limit").range(0..1000, 600, limit).unwrap();
+    let lines = log.lines();
+    assert_eq!(lines.len(), 1, "{lines:?}");
+    assert!(lines[0].starts_with("toma: limit: out of memory"), "{lines:?}");
+    assert!(lines[0].ends_with("at 600, step shrinks to 300"), "{lines:?}");
+}
+
+#[test]
+fn a_log_of_a_long_call_shows_how_it_goes_on_and_its_end() {
+    let (bar, log) = into_log(AT_ONCE);
+    tell(&bar, 1, started(50, Some(100)));
+    tell(&bar, 1, succeeded(0, 50, 10));
+    tell(&bar, 1, succeeded(50, 100, 10));
+    tell(&bar, 1, FINISHED);
+    let half = "toma: embed: 50 of 100 · 5.0/s · ETA 10s · step 50";
+    let done = "toma: embed: 100 of 100 · 5.0/s · step 50";
+    assert_eq!(log.lines(), [half, done, done]);
+}
+
+#[test]
+fn a_call_right_after_a_quick_one_must_last_to_be_shown() {
+    let pace = Pace { quick: Duration::from_secs(3600), ..AT_ONCE };
+    let (bar, terminal) = on_terminal(80, pace);
+    for (call, is_shown) in [(1, true), (2, false)] {
+        tell(&bar, call, started(1, Some(9)));
+        tell(&bar, call, succeeded(0, 1, 0));
+        assert_eq!(!terminal.contents().is_empty(), is_shown, "call {call}");
+        tell(&bar, call, FINISHED);
+    }
+}
+
+#[test]
+fn events_of_calls_that_began_unseen_are_passed_over() {
+    let (bar, terminal) = on_terminal(80, AT_ONCE);
+    tell(&bar, 7, succeeded(0, 1, 1));
+    tell(&bar, 7, failed(1, 2));
+    tell(&bar, 7, FINISHED);
+    assert_eq!(terminal.contents(), "");
+}
+
+#[test]
+fn a_long_name_leaves_room_for_the_bar() {
+    let (bar, terminal) = on_terminal(80, AT_ONCE);
+    let name = "ünïcödé".repeat(30);
+    let kind = started(usize::MAX, Some(usize::MAX));
+    bar.observe(&Event { call: 1, name: &name, kind });
+    bar.observe(&Event { call: 1, name: &name, kind: EventKind::Attempt { start: 0, end: 9 } });
+    assert!(terminal.contents().contains("… "), "{}", terminal.contents());
+}
+
+#[test]
+fn every_call_of_the_program_can_have_a_bar() {
+    let (bar, log) = into_log(AT_ONCE);
+    let guard = everywhere(bar);
+    execute::with::<NoCache>().name("seen everywhere").range(0..4, 4, |_, _| ());
+    drop(guard);
+    assert!(log.lines().iter().any(|line| line.contains("seen everywhere: 4 of 4")), "{:?}", log.lines());
+}
