@@ -1,6 +1,6 @@
 use std::time::Duration;
 
-use indicatif::{HumanCount, HumanDuration};
+use indicatif::HumanDuration;
 
 use crate::classify::Class;
 use crate::observe::{EventKind, bytes};
@@ -48,7 +48,6 @@ impl Progress {
             }
             EventKind::Shrink { from, to } => {
                 self.step = to;
-                let (from, to) = (count(from), count(to));
                 return Some(self.say(&format!(
                     "{} at {from}, {} shrinks to {to}",
                     self.failure,
@@ -57,7 +56,7 @@ impl Progress {
             }
             EventKind::Probe { to, .. } => self.step = to,
             EventKind::GaveUp { size, reason } if !self.failure.is_empty() => {
-                return Some(self.say(&format!("{} at {}, gives up: {reason}", self.failure, count(size))));
+                return Some(self.say(&format!("{} at {size}, gives up: {reason}", self.failure)));
             }
             _ => {}
         }
@@ -80,9 +79,9 @@ impl Progress {
             figures.push(format!("{}/s", rounded(rate)));
             figures.extend(self.left(rate).map(|left| format!("ETA {:#}", HumanDuration(left))));
         }
-        figures.push(format!("{} {}", self.word(), count(self.step)));
+        figures.push(format!("{} {}", self.word(), self.step));
         if self.out_of_memory > 0 {
-            figures.push(format!("{} OOM", count(self.out_of_memory)));
+            figures.push(format!("{} OOM", self.out_of_memory));
         }
         figures.join(" · ")
     }
@@ -90,7 +89,7 @@ impl Progress {
     /// All of it in one line, for a log.
     pub(super) fn line(&self) -> String {
         let Some((done, length)) = self.items() else { return self.say(&self.figures()) };
-        self.say(&format!("{} of {} · {}", HumanCount(done), HumanCount(length), self.figures()))
+        self.say(&format!("{done} of {length} · {}", self.figures()))
     }
 
     fn say(&self, what: &str) -> String {
@@ -139,15 +138,6 @@ fn short(name: &str) -> String {
     }
 }
 
-fn count(items: usize) -> HumanCount {
-    HumanCount(items as u64)
-}
-
-#[expect(
-    clippy::cast_possible_truncation,
-    clippy::cast_sign_loss,
-    reason = "a rate is positive, and more than u64::MAX items a second are as good as that many"
-)]
 fn rounded(rate: f64) -> String {
-    if rate < 10.0 { format!("{rate:.1}") } else { HumanCount(rate.round() as u64).to_string() }
+    if rate < 10.0 { format!("{rate:.1}") } else { format!("{rate:.0}") }
 }

@@ -47,12 +47,14 @@ impl Screen {
             *line = Line::Logged;
             return self.print(&progress.line());
         };
-        if !matches!(line, Line::Drawn(_)) {
-            *line = Line::Drawn(lines.add(bar(progress)));
-        }
+        let (figures, position) = (progress.figures(), progress.items().map_or(0, |(done, _)| done));
         if let Line::Drawn(bar) = line {
-            bar.set_position(progress.items().map_or(0, |(done, _)| done));
-            bar.set_message(progress.figures());
+            bar.set_position(position);
+            bar.set_message(figures);
+        } else {
+            let bar = lines.add(bar(progress).with_message(figures).with_position(position));
+            bar.tick();
+            *line = Line::Drawn(bar);
         }
     }
 
@@ -75,7 +77,7 @@ impl Screen {
 fn bar(progress: &Progress) -> ProgressBar {
     let (length, template) = match progress.items() {
         None => (None, "{prefix} {msg}"),
-        Some((_, length)) => (Some(length), "{prefix} {wide_bar} {human_pos}/{human_len} · {msg}"),
+        Some((_, length)) => (Some(length), "{prefix} {wide_bar} {pos}/{len} · {msg}"),
     };
     let style = ProgressStyle::with_template(template).unwrap_or_else(|_| ProgressStyle::default_bar());
     ProgressBar::with_draw_target(length, ProgressDrawTarget::hidden())

@@ -1,0 +1,117 @@
+//! Nearest neighbors of handwritten digits, in less memory than they ask for: `cargo xtask demo`.
+
+use std::collections::TryReserveError;
+use std::error::Error;
+use std::process::ExitCode;
+use std::time::Instant;
+
+use toma::cpu_memory::{set_cpu_memory_limit, used_bytes};
+use toma::observe::{ProgressBar, Report, everywhere};
+
+use crate::digits::{COPIES, Digits, Image};
+
+#[path = "quickstart/digits.rs"]
+mod digits;
+
+/// Finds the nearest neighbor of each of the images `start..end` among all images.
+///
+/// Written as if memory were endless: the distances from all of `start..end` to all images are in
+/// memory at once. It is called once, for all images, which does not fit; the attribute then runs
+/// it on parts that do, and remembers their size for the next call.
+#[toma::range]
+fn find_nearest(
+    start: usize,
+    end: usize,
+    images: &[Image],
+    nearest: &mut [usize],
+) -> Result<(), TryReserveError> {
+    let mut distances: Vec<f32> = Vec::new();
+    distances.try_reserve_exact((end - start) * images.len())?;
+    for image in &images[start..end] {
+        distances.extend(images.iter().map(|other| squared_distance(image, other)));
+    }
+    for (i, row) in (start..end).zip(distances.chunks_exact(images.len())) {
+        nearest[i] = nearest_of_another_digit(i, row);
+    }
+    Ok(())
+}
+
+fn squared_distance(a: &Image, b: &Image) -> f32 {
+    // At most 64 × 16² = 16384, which an i16 holds.
+    let sum: i16 = a.iter().zip(b).map(|(a, b)| (a - b) * (a - b)).sum();
+    f32::from(sum)
+}
+
+/// All copies of one original are left out: finding it again would be no achievement.
+fn nearest_of_another_digit(i: usize, distances: &[f32]) -> usize {
+    let others = distances.iter().enumerate().filter(|(j, _)| j / COPIES != i / COPIES);
+    others.min_by(|(_, a), (_, b)| a.total_cmp(b)).map_or(i, |(j, _)| j)
+}
+
+fn main() -> ExitCode {
+    match run() {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("error: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run() -> Result<(), Box<dyn Error>> {
+    let Digits { images, classes } = Digits::load()?;
+    let mut nearest = vec![0; images.len()];
+    introduce(images.len());
+    // A real limit: the system itself refuses what goes beyond it.
+    let _limit = set_cpu_memory_limit(used_bytes()? + (256 << 20))
+        .map_err(|error| format!("cannot limit the memory of this process, which needs Linux: {error}"))?;
+    // Sees every call of the program: prints each shrink as it happens, and draws the bar.
+    let _bar = everywhere(ProgressBar::new());
+    for pass in ["First pass: nothing is known yet.", "Second pass: the size that worked is known."] {
+        println!("\n{pass}");
+        let begin = Instant::now();
+        find_nearest(0, images.len(), &images, &mut nearest)?;
+        let seconds = begin.elapsed().as_secs_f64();
+        let accuracy = accuracy(&nearest, &classes);
+        println!("  accuracy: {accuracy:.4} after {seconds:.1} s");
+        let report = toma::report::last().ok_or("there is no report")?;
+        println!("  report:   {}", report.to_string().replace('\n', "\n          "));
+        check(&report, accuracy)?;
+    }
+    println!("\nThe second pass started at the remembered size and never ran out of memory.");
+    Ok(())
+}
+
+fn introduce(images: usize) {
+    println!("Nearest neighbors of handwritten digits, in less memory than they ask for");
+    println!();
+    println!("  images:   {images}, from {} real digits: each as it is, and moved by one", images / COPIES);
+    println!("            pixel in all 8 directions");
+    println!("  task:     for each image the nearest among those of all other digits, its own");
+    println!("            moved copies left out; the accuracy is how often both show the same");
+    println!("  memory:   all distances at once are {} MiB of f32, and this process may", mebibytes(images));
+    println!("            take 256 MiB more than it has now");
+}
+
+/// Memory for all distances.
+fn mebibytes(images: usize) -> usize {
+    (images * images * size_of::<f32>()).div_ceil(1 << 20)
+}
+
+#[expect(clippy::cast_precision_loss, reason = "a few thousand are exact")]
+fn accuracy(nearest: &[usize], classes: &[u8]) -> f64 {
+    let right = nearest.iter().zip(classes).filter(|&(&j, class)| classes[j] == *class).count();
+    right as f64 / classes.len() as f64
+}
+
+/// This example is a test as well: what it shows has to be so.
+fn check(report: &Report, accuracy: f64) -> Result<(), String> {
+    if !(0.98..0.99).contains(&accuracy) {
+        return Err(format!("accuracy {accuracy}: must be at least 0.98 and less than 0.99"));
+    }
+    match (report.remembered, report.out_of_memory) {
+        (None, 2..) | (Some(_), 0) => Ok(()),
+        (None, failed) => Err(format!("first pass: {failed} out of memory, must be at least 2")),
+        (Some(_), failed) => Err(format!("second pass: {failed} out of memory, must be none")),
+    }
+}
