@@ -1,4 +1,120 @@
-//! Memory-adaptive execution.
+//! Memory-adaptive execution: code that runs out of memory is run again with a smaller batch, and
+//! the size that worked is remembered.
+//!
+//! Write the body for as many items as there are and call it for all of them. When memory does not
+//! suffice, the body runs on smaller parts, and the next call starts with parts of that size:
+//!
+//! ```
+//! use std::collections::TryReserveError;
+//! use toma::cpu_memory::{set_cpu_memory_limit, used_bytes};
+//!
+//! /// The distance from each point to its nearest neighbor.
+//! #[toma::range]
+//! fn nearest(start: usize, end: usize, points: &[f32], out: &mut [f32]) -> Result<(), TryReserveError> {
+//!     let mut gaps: Vec<f32> = Vec::new();
+//!     gaps.try_reserve_exact((end - start) * points.len())?; // too much? once more with half of start..end
+//!     gaps.extend(points[start..end].iter().flat_map(|a| points.iter().map(move |b| (a - b).abs())));
+//!     for (row, out) in gaps.chunks(points.len()).zip(&mut out[start..end]) {
+//!         *out = row.iter().copied().filter(|gap| *gap > 0.0).fold(f32::INFINITY, f32::min);
+//!     }
+//!     Ok(())
+//! }
+//!
+//! let points: Vec<f32> = (0_u16..3000).map(|i| f32::from(i).sin()).collect();
+//! let mut out = vec![0.0; points.len()];
+//! // All gaps take 34 MiB. Linux can be told to leave this process 16.
+//! let limit = used_bytes().and_then(|used| set_cpu_memory_limit(used + (16 << 20)));
+//! nearest(0, points.len(), &points, &mut out)?;
+//!
+//! println!("{}", toma::report::last().unwrap());
+//! # assert_eq!(toma::report::last().unwrap().out_of_memory, if limit.is_ok() { 2 } else { 0 });
+//! # assert!(out.iter().all(|gap| *gap < 0.01));
+//! # Ok::<(), TryReserveError>(())
+//! ```
+//!
+//! It prints what the call went through:
+//!
+//! ```text
+//! demo::nearest: 3000 of 3000 items in 6 attempts, 2 out of memory
+//!   started at 3000, nothing remembered
+//!   sizes tried: 3000 (out of memory), 1500 (out of memory), 750 (worked 4 times)
+//!   time lost to failed attempts: at least 22.9µs
+//!   the next call starts at 750
+//! ```
+//!
+//! # Where to look
+//!
+//! | for | see |
+//! |---|---|
+//! | a function whose body works on a part of a range | [`#[toma::range]`](range) |
+//! | a function whose body works on a part of a slice, array or tuple of them | [`#[toma::chunked]`](chunked) |
+//! | a function whose body takes a batch size | [`#[toma::batch]`](batch) |
+//! | a closure instead of a function, values in order, reductions | [`execute`] |
+//! | where sizes are remembered, and what tells two calls apart | [`cache`] |
+//! | which size comes next | [`policy`] |
+//! | which values can be cut into chunks | [`chunk`] |
+//! | which failures are out of memory, and types and texts of your own | [`classify`] |
+//! | a limit on the memory of this process | [`cpu_memory`] |
+//! | memory that is free, and devices of your own | [`memory`] |
+//! | events, observers, the progress bar | [`observe`] |
+//! | what the last call went through | [`report::last`] |
+//! | failures on purpose, in tests | [`testing`] |
+//!
+//! # The body may run more than once
+//!
+//! An attempt that runs out of memory is dropped and made again, from the start of its own piece:
+//! pieces that succeeded are never done again. So a body should put its results where they belong
+//! (`out[start..end]`) instead of appending them, or take back what a failed attempt did. In an
+//! attribute, `before_retry` sees the function's parameters as the failed attempt saw them:
+//!
+//! ```
+//! # use std::collections::TryReserveError;
+//! #[toma::range(initial = 64, before_retry = rows.truncate(start))]
+//! fn collect(start: usize, end: usize, rows: &mut Vec<usize>) -> Result<(), TryReserveError> {
+//!     rows.extend(start..end);
+//! #   if end - start > 10 { Vec::<u8>::new().try_reserve_exact(usize::MAX)?; }
+//!     Ok(())
+//! }
+//!
+//! let mut rows = Vec::new();
+//! collect(0, 100, &mut rows)?;
+//! assert_eq!(rows, Vec::from_iter(0..100));
+//! # assert!(toma::report::last().unwrap().out_of_memory > 0);
+//! # Ok::<(), TryReserveError>(())
+//! ```
+//!
+//! Inline forms have two closures, which share state in a `RefCell`: see
+//! [`With::before_retry`](execute::With::before_retry).
+//!
+//! # What counts as out of memory
+//!
+//! Every [`std::error::Error`] and every boxed error whose chain of sources says so: by its type
+//! where there is one ([`TryReserveError`](std::collections::TryReserveError),
+//! [`io::ErrorKind::OutOfMemory`](std::io::ErrorKind::OutOfMemory)), otherwise by its text (CUDA,
+//! libtorch, cuDNN and others). So does a panic whose payload says so, because many libraries
+//! panic when memory runs out. Everything else goes through unchanged at the first attempt, and at
+//! the smallest size the original error or panic goes through unchanged. See [`classify`].
+//!
+//! Rust's own collections abort the program when memory runs out: allocate what may be too large
+//! with `try_reserve`.
+//!
+//! # Seeing what happens
+//!
+//! `TOMA_LOG=1` prints every failure and what is done about it; `TOMA_DISABLE=1` runs every body
+//! once at its initial size; [`report::last`] tells what the last call of this thread went through;
+//! [observers](observe) see every event.
+//!
+//! # Features
+//!
+//! None is on by default.
+//!
+//! | feature | turns on | adds |
+//! |---|---|---|
+//! | `anyhow` | `anyhow::Error` as an error type of bodies | the anyhow crate |
+//! | `ndarray` | [chunks](chunk) of ndarray views along any axis | the ndarray crate |
+//! | `progress` | [`ProgressBar`](observe::ProgressBar) | the indicatif crate |
+//! | `testing` | [`testing`]: a fake device, failures on purpose; for `[dev-dependencies]` | one relaxed load per attempt |
+//! | `tracing` | every event as a `tracing` event, target `toma` | the tracing crate |
 
 pub use toma_core::cache::{DefaultCache, GlobalCache, NoCache, SizeCache, StacktraceMemoryCache};
 pub use toma_core::chunk::Chunked;
@@ -9,7 +125,234 @@ pub use toma_core::testing;
 pub use toma_core::{
     Outcome, Plain, cache, chunk, classify, cpu_memory, execute, memory, observe, policy, stack,
 };
-pub use toma_macros::{batch, chunked, range};
+
+/// Runs a function with the largest batch size that memory allows.
+///
+/// # Examples
+///
+/// The batch size disappears from the signature; callers get what the attempt that succeeded
+/// returned:
+///
+/// ```
+/// use toma::classify::OutOfMemory;
+/// # struct Model;
+/// # impl Model {
+/// #     /// Has memory for 100 texts.
+/// #     fn embed(&self, texts: &[&str]) -> Result<Vec<usize>, OutOfMemory> {
+/// #         if texts.len() > 100 { return Err(OutOfMemory::new(None)) }
+/// #         Ok(texts.iter().map(|text| text.len()).collect())
+/// #     }
+/// # }
+///
+/// #[toma::batch(initial = 512)]
+/// fn embed(batch_size: usize, model: &Model, texts: &[&str]) -> Result<Vec<usize>, OutOfMemory> {
+///     let mut vectors = Vec::new();
+///     for batch in texts.chunks(batch_size) {
+///         vectors.extend(model.embed(batch)?);
+///     }
+///     Ok(vectors)
+/// }
+///
+/// let texts = ["a text"; 1000];
+/// assert_eq!(embed(&Model, &texts)?.len(), 1000);
+/// assert_eq!(toma::report::last().unwrap().settled, Some(64));
+/// # Ok::<(), OutOfMemory>(())
+/// ```
+///
+/// Methods, `i64` sizes as tch has them, and option values that use the function's arguments:
+///
+/// ```
+/// use std::time::Duration;
+/// use toma::{Bisect, GlobalCache};
+/// # use toma::classify::OutOfMemory;
+///
+/// struct Renderer {
+///     largest_batch: i64,
+/// }
+///
+/// impl Renderer {
+///     /// One size is remembered per image size, and all of them are multiples of 8.
+///     #[toma::batch(
+///         initial = self.largest_batch, multiple_of = 8, key = (width, height),
+///         cache = GlobalCache, policy = Bisect::default(), deadline = Duration::from_secs(60),
+///     )]
+///     fn render(&self, batch_size: i64, width: u32, height: u32) -> Result<i64, OutOfMemory> {
+/// #       if batch_size > 100 { return Err(OutOfMemory::new(None)) }
+///         Ok(batch_size)
+///     }
+/// }
+///
+/// let renderer = Renderer { largest_batch: 512 };
+/// assert_eq!(renderer.render(640, 480)?, 64);
+/// # Ok::<(), OutOfMemory>(())
+/// ```
+///
+/// An error type that is no [`std::error::Error`] comes with a function that
+/// [classifies](crate::classify) it:
+///
+/// ```
+/// use toma::classify::Class;
+///
+/// struct Status(u32);
+///
+/// fn class_of(status: &Status) -> Class {
+///     if status.0 == 2 { Class::OutOfMemory } else { Class::Other }
+/// }
+///
+/// #[toma::batch(initial = 64, classify = class_of)]
+/// fn launch(blocks: usize) -> Result<usize, Status> {
+///     if blocks > 20 { Err(Status(2)) } else { Ok(blocks) }
+/// }
+///
+/// assert!(launch().is_ok_and(|blocks| blocks == 16));
+/// ```
+///
+/// An `async fn`; the future is [`Send`] when that of the body is:
+///
+/// ```
+/// # use std::collections::TryReserveError;
+/// # async fn upload(size: usize) -> Result<usize, TryReserveError> { Ok(size) }
+/// #[toma::batch(initial = 256, min = 16)]
+/// async fn upload_all(batch_size: usize, files: &[String]) -> Result<usize, TryReserveError> {
+///     let mut done = 0;
+///     for batch in files.chunks(batch_size) {
+///         done += upload(batch.len()).await?;
+///     }
+///     Ok(done)
+/// }
+/// # fn is_send(_: impl Send) {}
+/// # is_send(upload_all(&[]));
+/// ```
+///
+/// # Reference
+pub use toma_macros::batch;
+
+/// Runs a function over a range, in parts as large as memory allows.
+///
+/// # Examples
+///
+/// Callers pass the whole range, the body sees one part after another:
+///
+/// ```
+/// use std::collections::TryReserveError;
+///
+/// #[toma::range(initial = 256)]
+/// fn squares(start: usize, end: usize, x: &[f32], out: &mut [f32]) -> Result<(), TryReserveError> {
+///     let mut squares = Vec::new();
+///     squares.try_reserve_exact(end - start)?;
+///     squares.extend(x[start..end].iter().map(|x| x * x));
+///     out[start..end].copy_from_slice(&squares);
+///     Ok(())
+/// }
+///
+/// let mut out = [0.0; 1000];
+/// squares(0, 1000, &[3.0; 1000], &mut out)?;
+/// assert_eq!(out, [9.0; 1000]);
+/// # Ok::<(), TryReserveError>(())
+/// ```
+///
+/// A body that returns nothing and whose library panics when memory runs out:
+///
+/// ```
+/// use toma::GlobalCache;
+/// # fn launch_kernel(items: i64) {
+/// #     assert!(items <= 40, "CUDA out of memory. Tried to allocate 2.00 GiB");
+/// # }
+///
+/// #[toma::range(initial = 64, min = 8, multiple_of = 8, cache = GlobalCache)]
+/// fn process(start: i64, end: i64, done: &mut Vec<i64>) {
+///     launch_kernel(end - start); // panics
+///     done.push(end - start);
+/// }
+///
+/// let mut done = Vec::new();
+/// process(-50, 50, &mut done);
+/// assert_eq!(done, [32, 32, 32, 4]);
+/// ```
+///
+/// `before_retry` takes back what a failed attempt did; it sees the parameters of that attempt:
+///
+/// ```
+/// use std::cell::Cell;
+/// # use toma::classify::OutOfMemory;
+///
+/// #[toma::range(initial = 8, before_retry = open.set(open.get() - (end - start)))]
+/// fn open_files(start: usize, end: usize, open: &Cell<usize>) -> Result<(), OutOfMemory> {
+///     open.set(open.get() + (end - start));
+///     if end - start > 2 { Err(OutOfMemory::new(None)) } else { Ok(()) }
+/// }
+///
+/// let open = Cell::new(0);
+/// open_files(0, 10, &open)?;
+/// assert_eq!(open.get(), 10);
+/// # Ok::<(), OutOfMemory>(())
+/// ```
+///
+/// # Reference
+pub use toma_macros::range;
+
+/// Runs a function over data, in chunks as large as memory allows.
+///
+/// # Examples
+///
+/// Callers pass the whole, the body gets a chunk of it and where that stands:
+///
+/// ```
+/// use std::collections::TryReserveError;
+///
+/// #[toma::chunked(initial = 512)]
+/// fn number(data: &mut [usize], start: usize, end: usize) -> Result<(), TryReserveError> {
+///     let mut numbers = Vec::new();
+///     numbers.try_reserve_exact(data.len())?;
+///     numbers.extend(start..end);
+///     data.copy_from_slice(&numbers);
+///     Ok(())
+/// }
+///
+/// let mut data = [0; 1000];
+/// number(&mut data)?;
+/// assert_eq!(data[999], 999);
+/// # Ok::<(), TryReserveError>(())
+/// ```
+///
+/// A tuple is cut in all its parts at once; an observer sees each shrink:
+///
+/// ```
+/// use std::sync::atomic::{AtomicUsize, Ordering};
+/// use toma::classify::OutOfMemory;
+/// use toma::observe::{Event, EventKind};
+///
+/// static SHRINKS: AtomicUsize = AtomicUsize::new(0);
+///
+/// fn count(event: &Event<'_>) {
+///     if let EventKind::Shrink { .. } = event.kind {
+///         SHRINKS.fetch_add(1, Ordering::Relaxed);
+///     }
+/// }
+///
+/// #[toma::chunked(observer = count)]
+/// fn square((out, x): (&mut [i32], &[i32]), start: usize, end: usize) -> Result<(), OutOfMemory> {
+/// #   if end - start > 300 { return Err(OutOfMemory::new(None)) }
+///     for (out, x) in out.iter_mut().zip(x) {
+///         *out = x * x;
+///     }
+///     Ok(())
+/// }
+///
+/// let mut out = [0; 1000];
+/// square((&mut out, &[3; 1000]))?;
+/// assert_eq!(out, [9; 1000]);
+/// assert_eq!(SHRINKS.load(Ordering::Relaxed), 2); // 1000, 500, 250
+/// # Ok::<(), OutOfMemory>(())
+/// ```
+///
+/// # Reference
+pub use toma_macros::chunked;
 
 #[doc(hidden)]
 pub use toma_core::private as __private;
+
+/// Lets the examples of the README be tested.
+#[cfg(all(doctest, feature = "testing"))]
+#[doc = include_str!("../README.md")]
+mod readme {}
