@@ -10,7 +10,8 @@
 //! initialize it first, then read what is in use, then set the limit.
 //!
 //! ```
-//! use toma_core::cpu_memory;
+//! # extern crate toma_core as toma;
+//! use toma::cpu_memory;
 //!
 //! # #[cfg(target_os = "linux")] {
 //! let limit = cpu_memory::set_cpu_memory_limit(cpu_memory::used_bytes()? + (256 << 20))?;

@@ -62,10 +62,11 @@ impl<T, E> Outcome<Fallible> for Result<T, E> {
 /// Lets a body return any value at all.
 ///
 /// ```
+/// # extern crate toma_core as toma;
 /// struct Embedding([f32; 4]);
 ///
-/// let rows: Vec<toma_core::Plain<Embedding>> =
-///     toma_core::execute::map(0..8, 4, |_start, _end| toma_core::Plain(Embedding([0.0; 4])));
+/// let rows: Vec<toma::Plain<Embedding>> =
+///     toma::execute::map(0..8, 4, |_start, _end| toma::Plain(Embedding([0.0; 4])));
 /// assert_eq!(rows.len(), 2);
 /// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]

@@ -60,7 +60,8 @@ pub struct Fingerprint(u128);
 /// own the variable and be left out, perhaps in one copy of a loop's body and not in the next.
 ///
 /// ```
-/// use toma_core::stack::{Fingerprint, fingerprint};
+/// # extern crate toma_core as toma;
+/// use toma::stack::{Fingerprint, fingerprint};
 ///
 /// #[inline(never)]
 /// fn entry() -> Fingerprint {

@@ -25,7 +25,8 @@ thread_local! {
 /// What other caches remember stays there.
 ///
 /// ```
-/// use toma_core::cache::{GlobalCache, StacktraceMemoryCache, set_default};
+/// # extern crate toma_core as toma;
+/// use toma::cache::{GlobalCache, StacktraceMemoryCache, set_default};
 ///
 /// set_default::<GlobalCache>();
 /// # set_default::<StacktraceMemoryCache>();

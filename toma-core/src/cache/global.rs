@@ -7,7 +7,8 @@ use super::{Entry, Key, Place, Remembered, SizeCache};
 /// when all callers do the same work. Add the `key` option to keep, say, image sizes apart.
 ///
 /// ```
-/// use toma_core::{cache::GlobalCache, execute};
+/// # extern crate toma_core as toma;
+/// use toma::{cache::GlobalCache, execute};
 ///
 /// let sizes = GlobalCache::new();     // an instance of one's own; the shared one is chosen by type
 /// sizes.seed("resize", 64);

@@ -116,8 +116,9 @@ impl<'a, P: Policy> Call<'a, P> {
 
     #[cold]
     fn tell_started(&mut self) {
-        let (start, length, remembered) = (self.machine.step(), self.tally.length(), self.tally.remembered());
-        let initial = self.machine.cap();
+        let (length, remembered) = (self.tally.length(), self.tally.remembered());
+        let within = |size: usize| length.map_or(size, |length| size.min(length));
+        let (initial, start) = (within(self.machine.cap()), within(self.machine.step()));
         self.tell(|| EventKind::Started { initial, start, length, remembered });
     }
 

@@ -8,7 +8,8 @@ use super::{Evidence, Policy};
 /// `chunked`, `map` and `fold` it probes within one call; in `batch` from call to call.
 ///
 /// ```
-/// use toma_core::policy::Bisect;
+/// # extern crate toma_core as toma;
+/// use toma::policy::Bisect;
 ///
 /// let default = Bisect::default();               // stop within 1/16 of the largest success
 /// let closer = Bisect::within(1.0 / 64.0);

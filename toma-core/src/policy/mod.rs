@@ -5,7 +5,8 @@
 //! rounds and bounds every answer, so a policy can be one line.
 //!
 //! ```
-//! use toma_core::policy::{Evidence, Policy};
+//! # extern crate toma_core as toma;
+//! use toma::policy::{Evidence, Policy};
 //!
 //! #[derive(Debug)]
 //! struct Quarter;
