@@ -28,7 +28,8 @@ pub trait ChunkOf<'a, B = &'a Self> {
 /// ndarray views with the feature `ndarray`.
 ///
 /// ```
-/// use toma_core::execute;
+/// # extern crate toma_core as toma;
+/// use toma::execute;
 ///
 /// let input = [1, 2, 3, 4, 5];
 /// let mut output = [0; 5];

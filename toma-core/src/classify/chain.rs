@@ -22,8 +22,9 @@ const LONGEST_CHAIN: usize = 64;
 /// knows decides: a wrapper that merely quotes a look-alike cannot hide a typed failure below it.
 ///
 /// ```
+/// # extern crate toma_core as toma;
 /// use std::io;
-/// use toma_core::classify::{Class, OutOfMemory, classify_error};
+/// use toma::classify::{Class, OutOfMemory, classify_error};
 ///
 /// // The text says nothing, the type inside does.
 /// let error = io::Error::other(OutOfMemory::new(None));

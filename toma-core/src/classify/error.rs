@@ -11,8 +11,9 @@ use super::{Failure, classify_error};
 /// standard errors themselves), and is inferred.
 ///
 /// ```
+/// # extern crate toma_core as toma;
 /// use std::io;
-/// use toma_core::classify::{Class, Classify};
+/// use toma::classify::{Class, Classify};
 ///
 /// fn class<M>(error: &impl Classify<M>) -> Class {
 ///     error.classify().class
@@ -26,7 +27,8 @@ use super::{Failure, classify_error};
 /// A type that is no error does not compile:
 ///
 /// ```compile_fail
-/// use toma_core::classify::{Class, Classify};
+/// # extern crate toma_core as toma;
+/// use toma::classify::{Class, Classify};
 ///
 /// fn class<M>(error: &impl Classify<M>) -> Class {
 ///     error.classify().class

@@ -9,7 +9,8 @@ use std::fmt;
 /// it in its chain of sources is classified as out of memory, and so is a panic with it as payload.
 ///
 /// ```
-/// use toma_core::classify::{Class, Classify, OutOfMemory};
+/// # extern crate toma_core as toma;
+/// use toma::classify::{Class, Classify, OutOfMemory};
 ///
 /// let error = OutOfMemory::new(Some(1 << 20));
 /// assert_eq!(error.to_string(), "out of memory: tried to allocate 1048576 bytes");

@@ -27,7 +27,8 @@ const KNOWN: &[ErrorIn] = &[
 /// `Box<dyn Any + Send>`, pass `&*payload`: a reference to the box would be the box as payload.
 ///
 /// ```
-/// use toma_core::classify::{Class, classify_panic};
+/// # extern crate toma_core as toma;
+/// use toma::classify::{Class, classify_panic};
 ///
 /// let payload = std::panic::catch_unwind(|| {
 ///     Vec::<u8>::new().try_reserve_exact(isize::MAX as usize).unwrap();

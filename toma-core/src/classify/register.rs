@@ -24,7 +24,8 @@ static JUDGES: RwLock<Vec<(TypeId, Arc<dyn Judge>)>> = RwLock::new(Vec::new());
 /// patterns in one text the latest added decides; adding a pattern again changes its class.
 ///
 /// ```
-/// use toma_core::classify::{Class, add_text, classify_text};
+/// # extern crate toma_core as toma;
+/// use toma::classify::{Class, add_text, classify_text};
 ///
 /// add_text("arena exhausted", Class::OutOfMemory);
 /// assert_eq!(classify_text("step 3: Arena exhausted").class, Class::OutOfMemory);
@@ -49,7 +50,8 @@ pub fn add_text(pattern: &str, class: Class) {
 /// added is asked first; adding a type again replaces its judge.
 ///
 /// ```
-/// use toma_core::classify::{Class, Classify, add_error};
+/// # extern crate toma_core as toma;
+/// use toma::classify::{Class, Classify, add_error};
 ///
 /// #[derive(Debug)]
 /// struct DeviceError(u32);

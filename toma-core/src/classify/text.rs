@@ -22,7 +22,8 @@ const BACKTRACE_LINES: [&str; 2] = ["frame #0:", "stack backtrace:"];
 /// [`Class::Other`].
 ///
 /// ```
-/// use toma_core::classify::{Class, classify_text};
+/// # extern crate toma_core as toma;
+/// use toma::classify::{Class, classify_text};
 ///
 /// let failure = classify_text("CUDA out of memory. Tried to allocate 2.00 GiB. GPU 0 has ...");
 /// assert_eq!(failure.class, Class::OutOfMemory);

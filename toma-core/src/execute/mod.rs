@@ -43,7 +43,8 @@ use crate::policy::Halve;
 /// Starts an inline form whose cache and options are chosen.
 ///
 /// ```
-/// use toma_core::{cache::GlobalCache, execute, policy::Bisect};
+/// # extern crate toma_core as toma;
+/// use toma::{cache::GlobalCache, execute, policy::Bisect};
 ///
 /// let mut done = 0;
 /// execute::with::<GlobalCache>().policy(Bisect::default()).multiple_of(8).range(0..100, 32, |start, end| {
@@ -60,7 +61,8 @@ pub fn with<C: SizeCache + 'static>() -> With<'static, Halve, Auto, ()> {
 /// it returns.
 ///
 /// ```
-/// let sum = toma_core::execute::batch(512, |batch_size| (0..batch_size).sum::<usize>());
+/// # extern crate toma_core as toma;
+/// let sum = toma::execute::batch(512, |batch_size| (0..batch_size).sum::<usize>());
 /// assert_eq!(sum, 512 * 511 / 2);
 /// ```
 #[track_caller]
@@ -75,8 +77,9 @@ where
 /// Runs `body` on consecutive pieces of `range`, of at most `initial` items each.
 ///
 /// ```
+/// # extern crate toma_core as toma;
 /// let mut squares = vec![0; 10];
-/// toma_core::execute::range(0..10, 4, |start, end| {
+/// toma::execute::range(0..10, 4, |start, end| {
 ///     for i in start..end {
 ///         squares[i] = i * i;
 ///     }
@@ -97,8 +100,9 @@ where
 /// are the chunk's place in the whole.
 ///
 /// ```
+/// # extern crate toma_core as toma;
 /// let mut data = [1.0; 10];
-/// toma_core::execute::chunked(&mut data[..], 4, |chunk, _start, _end| chunk.fill(2.0));
+/// toma::execute::chunked(&mut data[..], 4, |chunk, _start, _end| chunk.fill(2.0));
 /// assert_eq!(data, [2.0; 10]);
 /// ```
 #[track_caller]
@@ -115,7 +119,8 @@ where
 /// Collects what `body` returns for consecutive pieces of `range`, in order, each piece once.
 ///
 /// ```
-/// let sizes = toma_core::execute::map(0..10, 4, |start, end| end - start);
+/// # extern crate toma_core as toma;
+/// let sizes = toma::execute::map(0..10, 4, |start, end| end - start);
 /// assert_eq!(sizes, [4, 4, 2]);
 /// ```
 #[track_caller]
@@ -137,7 +142,8 @@ where
 /// The value so far is borrowed, so a failed attempt cannot have changed it.
 ///
 /// ```
-/// let sum = toma_core::execute::fold(0..10, 4, 0_usize, |sum, start, end| sum + (start..end).sum::<usize>());
+/// # extern crate toma_core as toma;
+/// let sum = toma::execute::fold(0..10, 4, 0_usize, |sum, start, end| sum + (start..end).sum::<usize>());
 /// assert_eq!(sum, 45);
 /// ```
 #[track_caller]

@@ -137,8 +137,9 @@ impl<'a, P, K, B> With<'a, P, K, B> {
     /// The body and `undo` are two closures: share state that both change in a `RefCell` or `Cell`.
     ///
     /// ```
+    /// # extern crate toma_core as toma;
     /// use std::cell::RefCell;
-    /// use toma_core::{cache::NoCache, classify::OutOfMemory, execute};
+    /// use toma::{cache::NoCache, classify::OutOfMemory, execute};
     ///
     /// let rows = RefCell::new(Vec::new());
     /// execute::with::<NoCache>().before_retry(|failed| rows.borrow_mut().truncate(failed.start)).range(

@@ -20,7 +20,8 @@ use crate::cpu_memory;
 /// Total bytes are the smallest of `MemTotal` and those limits. Swap counts as no memory.
 ///
 /// ```
-/// use toma_core::memory::{Host, MemorySource};
+/// # extern crate toma_core as toma;
+/// use toma::memory::{Host, MemorySource};
 ///
 /// assert_eq!(Host::shared().name(), "host");
 /// # #[cfg(target_os = "linux")]
@@ -66,7 +67,8 @@ impl Host {
     /// `address_space_limit` in bytes stands for the soft `RLIMIT_AS`; `None` is no limit.
     ///
     /// ```
-    /// use toma_core::memory::{Host, MemorySource};
+    /// # extern crate toma_core as toma;
+    /// use toma::memory::{Host, MemorySource};
     ///
     /// # let root = std::env::temp_dir().join(format!("toma-host-{}", std::process::id()));
     /// std::fs::create_dir_all(root.join("proc"))?;

@@ -27,8 +27,9 @@ pub const STALENESS: Duration = Duration::from_millis(100);
 /// limit leave; see [`Host`].
 ///
 /// ```
+/// # extern crate toma_core as toma;
 /// # #[cfg(target_os = "linux")] {
-/// let host = toma_core::memory::host()?;
+/// let host = toma::memory::host()?;
 /// assert!(host.free_bytes <= host.total_bytes);
 /// # }
 /// # Ok::<(), std::io::Error>(())

@@ -15,15 +15,16 @@ static OBSERVERS: RwLock<Vec<Shared>> = RwLock::new(Vec::new());
 /// Calls that run already are not seen. One call's observer is given by its `observer` option.
 ///
 /// ```
+/// # extern crate toma_core as toma;
 /// use std::sync::{Arc, atomic::{AtomicUsize, Ordering}};
-/// use toma_core::observe::{Event, everywhere};
+/// use toma::observe::{Event, everywhere};
 ///
 /// let events = Arc::new(AtomicUsize::new(0));
 /// let seen = Arc::clone(&events);
 /// let guard = everywhere(move |_: &Event<'_>| {
 ///     seen.fetch_add(1, Ordering::Relaxed);
 /// });
-/// toma_core::execute::range(0..4, 4, |_start, _end| ());
+/// toma::execute::range(0..4, 4, |_start, _end| ());
 /// drop(guard);
 /// assert!(events.load(Ordering::Relaxed) >= 3);
 /// ```

@@ -28,7 +28,8 @@ use super::{Event, EventKind, Observer};
 /// thread takes memory of its own.
 ///
 /// ```
-/// use toma_core::{cache::NoCache, execute, observe::ProgressBar};
+/// # extern crate toma_core as toma;
+/// use toma::{cache::NoCache, execute, observe::ProgressBar};
 ///
 /// let bar = ProgressBar::new();
 /// let mut squares = vec![0; 1000];

@@ -96,8 +96,9 @@ impl Default for Name {
 /// The report of the last call that ended on this thread.
 ///
 /// ```
-/// toma_core::execute::range(0..10, 4, |_start, _end| ());
-/// let report = toma_core::report::last().unwrap();
+/// # extern crate toma_core as toma;
+/// toma::execute::range(0..10, 4, |_start, _end| ());
+/// let report = toma::report::last().unwrap();
 /// assert_eq!((report.attempts, report.out_of_memory), (3, 0));
 /// ```
 pub fn last() -> Option<Report> {

@@ -16,7 +16,8 @@ use crate::memory::{MemorySource, Reading};
 /// are the same device, from any thread.
 ///
 /// ```
-/// use toma_core::testing::FakeDevice;
+/// # extern crate toma_core as toma;
+/// use toma::testing::FakeDevice;
 ///
 /// let device = FakeDevice::new(8192);
 /// let weights = device.alloc(7168)?;
@@ -25,7 +26,7 @@ use crate::memory::{MemorySource, Reading};
 ///
 /// drop(weights);
 /// assert!(device.alloc(4096).is_ok());
-/// # Ok::<(), toma_core::testing::FakeOutOfMemory>(())
+/// # Ok::<(), toma::testing::FakeOutOfMemory>(())
 /// ```
 #[derive(Clone, Debug)]
 pub struct FakeDevice {
@@ -62,8 +63,9 @@ impl FakeDevice {
     /// do it.
     ///
     /// ```
-    /// use toma_core::memory::MemorySource;
-    /// use toma_core::testing::FakeDevice;
+    /// # extern crate toma_core as toma;
+    /// use toma::memory::MemorySource;
+    /// use toma::testing::FakeDevice;
     ///
     /// let device = FakeDevice::new(1000).with_cached_memory();
     /// drop(device.alloc(600)?);
@@ -71,7 +73,7 @@ impl FakeDevice {
     ///
     /// device.release_cached_memory();
     /// assert_eq!(device.free_bytes(), 1000);
-    /// # Ok::<(), toma_core::testing::FakeOutOfMemory>(())
+    /// # Ok::<(), toma::testing::FakeOutOfMemory>(())
     /// ```
     #[must_use]
     pub fn with_cached_memory(self) -> Self {

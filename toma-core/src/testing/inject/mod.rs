@@ -7,7 +7,8 @@
 //! injection never turns into a failure of the whole call that the program could not have had.
 //!
 //! ```
-//! use toma_core::testing::inject::{self, Verdict};
+//! # extern crate toma_core as toma;
+//! use toma::testing::inject::{self, Verdict};
 //!
 //! let injection = inject::script([Verdict::PASS, Verdict::OUT_OF_MEMORY.after_body()]);
 //! // ... run the code under test here ...
@@ -48,7 +49,8 @@ pub use verdict::Verdict;
 /// It stays on its thread:
 ///
 /// ```compile_fail,E0277
-/// let injection = toma_core::testing::inject::above(64);
+/// # extern crate toma_core as toma;
+/// let injection = toma::testing::inject::above(64);
 /// std::thread::spawn(move || drop(injection));
 /// ```
 #[must_use = "nothing fails any more when the scope is dropped"]
