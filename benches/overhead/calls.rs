@@ -2,6 +2,7 @@
 
 use std::hint::black_box;
 
+use toma::classify::OutOfMemory;
 use toma::{GlobalCache, NoCache, StacktraceMemoryCache, execute};
 
 use super::measure::pairs;
@@ -95,12 +96,28 @@ fn global_chunks(times: u32) {
     (0..times).for_each(each);
 }
 
+/// Lets the shared caches learn a size at a place of no importance.
+pub(crate) fn learn_something() {
+    let body = |size| if size > 4 { Err(OutOfMemory::new(None)) } else { Ok(()) };
+    let global = execute::with::<GlobalCache>().batch(8, body);
+    let default = execute::with::<StacktraceMemoryCache>().batch(8, body);
+    assert!(global.is_ok() && default.is_ok(), "half of the size succeeds");
+}
+
 pub(crate) fn report() {
     println!("per call, over the hand-written loop (bar: 50 ns for no-cache and global-cache)");
     for case in &CASES[1..7] {
         let pair = pairs(401, || hand_calls(1000), || (case.run)(1000));
         println!("  {:<28} {:>7.1} ns", case.name, pair.overhead_ns(1000));
     }
+    let empty: &'static GlobalCache = Box::leak(Box::default());
+    let unlearned = || {
+        (0..1000).for_each(|_| {
+            execute::with::<GlobalCache>().cache(empty).range(0..black_box(8), black_box(8), body);
+        });
+    };
+    let pair = pairs(401, || hand_calls(1000), unlearned);
+    println!("  {:<28} {:>7.1} ns", "call/nothing-learned-yet", pair.overhead_ns(1000));
     println!("per chunk, over the hand-written loop (bar: 20 ns)");
     for case in &CASES[8..] {
         let pair = pairs(401, || hand_chunks(1), || (case.run)(1));

@@ -4,7 +4,7 @@ use std::cell::Cell;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{PoisonError, RwLock};
 
-use super::{Key, Place, Remembered, SizeCache, StacktraceMemoryCache};
+use super::{Place, Remembered, SizeCache, StacktraceMemoryCache};
 
 /// The cache of calls that name none: [`StacktraceMemoryCache`] unless [`set_default`] changed it.
 #[derive(Clone, Copy, Debug, Default)]
@@ -54,16 +54,11 @@ impl SizeCache for DefaultCache {
     }
 
     #[inline]
-    fn key(&self, place: &Place<'_>) -> Key {
-        chosen().key(place)
+    fn recall(&self, place: &Place<'_>) -> Option<Remembered> {
+        chosen().recall(place)
     }
 
-    #[inline]
-    fn recall(&self, key: &Key, place: &Place<'_>) -> Option<Remembered> {
-        chosen().recall(key, place)
-    }
-
-    fn remember(&self, key: &Key, place: &Place<'_>, learned: Remembered) {
-        chosen().remember(key, place, learned);
+    fn remember(&self, place: &Place<'_>, learned: Remembered) {
+        chosen().remember(place, learned);
     }
 }

@@ -1,5 +1,5 @@
 use super::store::Store;
-use super::{Entry, Key, Place, Remembered, SizeCache};
+use super::{Entry, Place, Remembered, SizeCache};
 
 /// One entry per annotated function, or per line of an inline form, wherever it is called from.
 ///
@@ -59,12 +59,12 @@ impl SizeCache for GlobalCache {
     }
 
     #[inline]
-    fn recall(&self, key: &Key, place: &Place<'_>) -> Option<Remembered> {
-        self.store.recall(key, place)
+    fn recall(&self, place: &Place<'_>) -> Option<Remembered> {
+        self.store.recall(place, || place.by_function())
     }
 
-    fn remember(&self, key: &Key, place: &Place<'_>, learned: Remembered) {
+    fn remember(&self, place: &Place<'_>, learned: Remembered) {
         // One entry per function, whatever memory was free: that is what global means.
-        self.store.remember(key, place, Remembered { free_bytes: None, ..learned });
+        self.store.remember(&place.by_function(), place, Remembered { free_bytes: None, ..learned });
     }
 }

@@ -121,9 +121,6 @@ pub struct Key {
 }
 
 impl Key {
-    /// The key of caches that keep nothing.
-    pub(crate) const NOTHING: Self = Self { site: None, caller: None, user: 0, device: 0, stack: None };
-
     /// Cheap and good enough to spread keys over a small table.
     #[inline]
     #[expect(clippy::cast_possible_truncation, reason = "any bits of the fingerprint will do")]

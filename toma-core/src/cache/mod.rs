@@ -10,9 +10,10 @@
 //! | [`NoCache`] | nothing is remembered | nothing |
 //!
 //! A warm call writes no shared memory, not even a lock: each thread keeps a memo of what it looked
-//! up, which is valid while the cache's generation (one relaxed load) has not moved. Only learning
-//! something new moves it. So threads do not slow each other down, and neither does the number of
-//! entries.
+//! up, which is valid while the cache's generation (one load) has not moved. Only learning something
+//! new moves it. So threads do not slow each other down, and neither does the number of entries. And
+//! a cache that has learned nothing yet is not asked at all: a program that never runs out of memory
+//! never walks its stack.
 
 mod default;
 mod global;
@@ -38,8 +39,8 @@ use crate::policy::Bounds;
 
 /// Remembers sizes from call to call.
 ///
-/// A custom cache decides what tells two calls apart ([`key`](Self::key)) and where evidence is
-/// kept. It must be fast: `key` and `recall` run at every call.
+/// A custom cache decides what tells two calls apart, usually by one of the keys that a [`Place`]
+/// gives, and where evidence is kept. It must be fast: `recall` runs at every call.
 pub trait SizeCache: Debug + Sync {
     /// The instance that a cache chosen by type uses.
     ///
@@ -49,17 +50,12 @@ pub trait SizeCache: Debug + Sync {
     where
         Self: Sized;
 
-    /// What tells this call apart from others.
-    fn key(&self, place: &Place<'_>) -> Key {
-        place.by_function()
-    }
-
     /// What is known about the place, if anything.
-    fn recall(&self, key: &Key, place: &Place<'_>) -> Option<Remembered>;
+    fn recall(&self, place: &Place<'_>) -> Option<Remembered>;
 
     /// Keeps what a call has learned. Called at most once per call, and only by calls that learned
     /// something.
-    fn remember(&self, key: &Key, place: &Place<'_>, learned: Remembered);
+    fn remember(&self, place: &Place<'_>, learned: Remembered);
 }
 
 /// The evidence kept for one place at one level of free memory.

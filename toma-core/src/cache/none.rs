@@ -1,4 +1,4 @@
-use super::{Key, Place, Remembered, SizeCache};
+use super::{Place, Remembered, SizeCache};
 
 /// Remembers nothing: every call starts at its initial size.
 #[derive(Clone, Copy, Debug, Default)]
@@ -10,14 +10,9 @@ impl SizeCache for NoCache {
     }
 
     #[inline]
-    fn key(&self, _: &Place<'_>) -> Key {
-        Key::NOTHING
-    }
-
-    #[inline]
-    fn recall(&self, _: &Key, _: &Place<'_>) -> Option<Remembered> {
+    fn recall(&self, _: &Place<'_>) -> Option<Remembered> {
         None
     }
 
-    fn remember(&self, _: &Key, _: &Place<'_>, _: Remembered) {}
+    fn remember(&self, _: &Place<'_>, _: Remembered) {}
 }

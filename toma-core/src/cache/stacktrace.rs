@@ -1,5 +1,5 @@
 use super::store::Store;
-use super::{Entry, Key, Place, Remembered, SizeCache};
+use super::{Entry, Place, Remembered, SizeCache};
 
 /// The default: one entry per calling line, chain of functions above it, and level of free memory.
 ///
@@ -54,16 +54,11 @@ impl SizeCache for StacktraceMemoryCache {
     }
 
     #[inline]
-    fn key(&self, place: &Place<'_>) -> Key {
-        place.by_stack()
+    fn recall(&self, place: &Place<'_>) -> Option<Remembered> {
+        self.store.recall(place, || place.by_stack())
     }
 
-    #[inline]
-    fn recall(&self, key: &Key, place: &Place<'_>) -> Option<Remembered> {
-        self.store.recall(key, place)
-    }
-
-    fn remember(&self, key: &Key, place: &Place<'_>, learned: Remembered) {
-        self.store.remember(key, place, learned);
+    fn remember(&self, place: &Place<'_>, learned: Remembered) {
+        self.store.remember(&place.by_stack(), place, learned);
     }
 }

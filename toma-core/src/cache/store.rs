@@ -31,6 +31,7 @@ pub struct Entry {
 pub(super) struct Store {
     /// 0 until it is asked for.
     id: AtomicU64,
+    /// Moves whenever something is learned; 0 while nothing ever was.
     generation: AtomicU64,
     table: OnceLock<Mutex<Table>>,
 }
@@ -62,9 +63,17 @@ impl Store {
         Self { id: AtomicU64::new(0), generation: AtomicU64::new(0), table: OnceLock::new() }
     }
 
+    /// What is known under the key, which is made only when anything is known at all.
     #[inline]
-    pub(super) fn recall(&self, key: &Key, place: &Place<'_>) -> Option<Remembered> {
-        let generation = self.generation.load(Ordering::Acquire);
+    pub(super) fn recall(&self, place: &Place<'_>, key: impl FnOnce() -> Key) -> Option<Remembered> {
+        match self.generation.load(Ordering::Acquire) {
+            0 => None,
+            generation => self.recall_at(generation, &key(), place),
+        }
+    }
+
+    #[inline]
+    fn recall_at(&self, generation: u64, key: &Key, place: &Place<'_>) -> Option<Remembered> {
         match memo::with(self.id(), generation, key, Warm::of) {
             Some(Warm::Known(remembered)) => remembered,
             Some(Warm::Many) => self.choose(generation, key, place),

@@ -8,7 +8,7 @@ use super::attempt;
 use super::machine::{Extent, Machine, Retryable, Verdict};
 use super::sizes::{SizeOptions, Sizes};
 use super::tally::Tally;
-use crate::cache::{Key, Origin, Place, Remembered, SizeCache};
+use crate::cache::{Origin, Place, Remembered, SizeCache};
 use crate::classify::{Class, Failure};
 use crate::memory::{Host, MemorySource, Reading};
 use crate::observe::{EventKind, Name, Observer, Watch};
@@ -56,7 +56,6 @@ pub(crate) struct Call<'a, P: Policy> {
 /// Where sizes are remembered, and what memory they are about.
 struct Memory<'a> {
     cache: &'a dyn SizeCache,
-    key: Key,
     origin: Origin,
     device: Option<&'a dyn MemorySource>,
     user: u64,
@@ -74,19 +73,20 @@ impl<'a, P: Policy> Call<'a, P> {
         options: &Options<'a>,
         (name, origin, extent): (Option<Cow<'static, str>>, Origin, Extent),
     ) -> Self {
-        let (user, device) = (options.user, options.device);
+        let (user, device, switches) = (options.user, options.device, Switches::load());
+        let name = Name::of(name, &origin);
         Self {
             machine: Machine::new(extent, Sizes::new(&options.sizes), options.max_attempts),
             policy,
-            memory: Memory { cache, key: Key::NOTHING, origin, device, user, now: None },
+            memory: Memory { cache, origin, device, user, now: None },
             deadline: None,
-            watch: None,
-            tally: Tally::new(Name::of(name, &origin), extent),
-            switches: Switches::load(),
+            watch: Watch::new(&name, options.observer, switches),
+            tally: Tally::new(name, extent),
+            switches,
         }
     }
 
-    /// Asks the size cache where to start, and who wants to watch.
+    /// Asks the size cache where to start.
     #[inline]
     pub(crate) fn open(&mut self, options: &Options<'a>) {
         attempt::install_hook();
@@ -97,7 +97,6 @@ impl<'a, P: Policy> Call<'a, P> {
             self.recall();
         }
         self.tally.starts_at(self.machine.step());
-        self.watch = Watch::new(self.tally.name(), options.observer, self.switches);
         if self.watch.is_some() {
             self.tell_started();
         }
@@ -107,8 +106,7 @@ impl<'a, P: Policy> Call<'a, P> {
     fn recall(&mut self) {
         let Memory { cache, origin, device, user, .. } = self.memory;
         let place = Place { origin, name: self.tally.name(), user, device };
-        self.memory.key = cache.key(&place);
-        let known = cache.recall(&self.memory.key, &place);
+        let known = cache.recall(&place);
         let known = known.map(|Remembered { settled, bounds, .. }| (settled, bounds));
         self.machine.start_from(known, &self.policy);
         self.tally.remembers(known.map(|(settled, _)| settled));
@@ -238,7 +236,7 @@ impl<P: Policy> Call<'_, P> {
         let free_bytes = self.memory.now.map(|now| now.free_bytes);
         let bounds = self.machine.bounds();
         let learned = Remembered { bounds, free_bytes, ..Remembered::new(size) };
-        self.memory.cache.remember(&self.memory.key, &place, learned);
+        self.memory.cache.remember(&place, learned);
         self.tell(|| EventKind::Settled { size });
     }
 }

@@ -105,10 +105,10 @@ impl<'a, P: Policy, K, B: Undo> With<'a, P, K, B> {
         S: Size,
         K: Judge<R, M>,
     {
-        let Self { core, judge, mut undo } = self;
+        let mut undo = self.undo;
         let run = |piece: Range<usize>| body(S::from_count(piece.len()));
         let work = Body { run, undo: &mut undo };
-        core.call(caller, Extent::Batch, |call| run_batch(call, &judge, work))
+        self.core.call(caller, Extent::Batch, |call| run_batch(call, &self.judge, work))
     }
 
     #[inline(never)]
@@ -123,10 +123,10 @@ impl<'a, P: Policy, K, B: Undo> With<'a, P, K, B> {
         R: Completes,
         K: Judge<R, M>,
     {
-        let Self { core, judge, mut undo } = self;
+        let mut undo = self.undo;
         let run = |piece: Range<usize>| body(start.plus(piece.start), start.plus(piece.end));
         let work = Body { run, undo: &mut undo };
-        core.call(caller, Extent::Items(length(start, end)), |call| run_all(call, &judge, work))
+        self.core.call(caller, Extent::Items(length(start, end)), |call| run_all(call, &self.judge, work))
     }
 
     #[inline(never)]
@@ -142,15 +142,15 @@ impl<'a, P: Policy, K, B: Undo> With<'a, P, K, B> {
         R: Completes,
         K: Judge<R, M>,
     {
-        let Self { core, judge, mut undo } = self;
-        let dim = core.dim;
+        let mut undo = self.undo;
+        let dim = self.core.dim;
         let items = data.extent(dim);
         let run = |piece: Range<usize>| {
             let mut held = data.hold(dim, piece.clone());
             body(D::lend(&mut held), S::from_count(piece.start), S::from_count(piece.end))
         };
         let work = Body { run, undo: &mut undo };
-        core.call(caller, Extent::Items(items), |call| run_all(call, &judge, work))
+        self.core.call(caller, Extent::Items(items), |call| run_all(call, &self.judge, work))
     }
 
     #[inline(never)]
@@ -164,14 +164,14 @@ impl<'a, P: Policy, K, B: Undo> With<'a, P, K, B> {
         R: Outcome<S>,
         K: Judge<R, M>,
     {
-        let Self { core, judge, mut undo } = self;
+        let mut undo = self.undo;
         let start = range.start;
         let run = |piece: Range<usize>| body(start + piece.start, start + piece.end);
         let mut work = Body { run, undo: &mut undo };
-        core.call(caller, Extent::Items(length(start, range.end)), |call| {
+        self.core.call(caller, Extent::Items(length(start, range.end)), |call| {
             let mut values = Vec::new();
             while !call.is_done() {
-                match branch(drive(call, &judge, &mut work)) {
+                match branch(drive(call, &self.judge, &mut work)) {
                     ControlFlow::Continue(value) => values.push(value),
                     ControlFlow::Break(error) => return error,
                 }
@@ -192,13 +192,13 @@ impl<'a, P: Policy, K, B: Undo> With<'a, P, K, B> {
         R: Outcome<S, Value = A>,
         K: Judge<R, M>,
     {
-        let Self { core, judge, mut undo } = self;
+        let mut undo = self.undo;
         let start = range.start;
-        core.call(caller, Extent::Items(length(start, range.end)), |call| {
+        self.core.call(caller, Extent::Items(length(start, range.end)), |call| {
             let mut value = init;
             while !call.is_done() {
                 let run = |piece: Range<usize>| body(&value, start + piece.start, start + piece.end);
-                match branch(drive(call, &judge, &mut Body { run, undo: &mut undo })) {
+                match branch(drive(call, &self.judge, &mut Body { run, undo: &mut undo })) {
                     ControlFlow::Continue(next) => value = next,
                     ControlFlow::Break(error) => return error,
                 }
