@@ -37,8 +37,10 @@ struct Shield {
 /// Runs `body` once; a panic comes back as its payload.
 #[inline]
 pub(crate) fn attempt<R>(retryable: Retryable, body: impl FnOnce() -> R) -> Result<R, Payload> {
-    let _raised = Raised::new(retryable);
-    catch_unwind(AssertUnwindSafe(body))
+    let raised = Raised::new(retryable);
+    let result = catch_unwind(AssertUnwindSafe(body));
+    raised.lower(result.is_err());
+    result
 }
 
 /// Polls `body` to its end; the shield is raised for each poll only, so that other tasks of the
@@ -46,8 +48,7 @@ pub(crate) fn attempt<R>(retryable: Retryable, body: impl FnOnce() -> R) -> Resu
 pub(crate) async fn attempt_async<F: Future>(retryable: Retryable, body: F) -> Result<F::Output, Payload> {
     let mut body = pin!(body);
     poll_fn(|context| {
-        let _raised = Raised::new(retryable);
-        match catch_unwind(AssertUnwindSafe(|| body.as_mut().poll(context))) {
+        match attempt(retryable, || body.as_mut().poll(context)) {
             Ok(poll) => poll.map(Ok),
             Err(payload) => std::task::Poll::Ready(Err(payload)),
         }
@@ -71,28 +72,29 @@ pub(crate) fn forget_silenced() {
     SHIELD.set(Shield { silenced: false, ..SHIELD.get() });
 }
 
-/// Lowers the shield to what it was, also when the attempt unwinds.
+/// The shield of one attempt, to be lowered to what it was.
 struct Raised {
-    before: Retryable,
+    before: Shield,
 }
 
 impl Raised {
     #[inline]
     fn new(retryable: Retryable) -> Self {
-        let before = SHIELD.get().quiet;
+        let before = SHIELD.get();
         let quiet = Retryable {
-            out_of_memory: before.out_of_memory || retryable.out_of_memory,
-            transient: before.transient || retryable.transient,
+            out_of_memory: before.quiet.out_of_memory || retryable.out_of_memory,
+            transient: before.quiet.transient || retryable.transient,
         };
         SHIELD.set(Shield { quiet, silenced: false });
         Self { before }
     }
-}
 
-impl Drop for Raised {
+    /// A panic that came out of the attempt is still to be answered for. Otherwise one may be in
+    /// flight from before, when a destructor ran this attempt.
     #[inline]
-    fn drop(&mut self) {
-        SHIELD.set(Shield { quiet: self.before, ..SHIELD.get() });
+    fn lower(self, panicked: bool) {
+        let silenced = if panicked { SHIELD.get().silenced } else { self.before.silenced };
+        SHIELD.set(Shield { quiet: self.before.quiet, silenced });
     }
 }
 
@@ -111,9 +113,10 @@ pub(crate) fn install_hook() {
 fn chain_hook() {
     let previous = panic::take_hook();
     panic::set_hook(Box::new(move |info| {
-        if silence(info.payload()) {
-            SHIELD.set(Shield { silenced: true, ..SHIELD.get() });
-        } else {
+        let silenced = silence(info.payload());
+        // Of a panic that is printed too: it takes the place of one that the body kept to itself.
+        SHIELD.set(Shield { silenced, ..SHIELD.get() });
+        if !silenced {
             previous(info);
         }
     }));
@@ -131,8 +134,7 @@ fn silence(payload: &(dyn Any + Send)) -> bool {
     }
 }
 
-/// Panics with the very payload, through the hook. Only classified payloads are ever silenced, so
-/// these types are all there are.
+/// Panics with the very payload, through the hook.
 fn raise_anew(payload: Payload) -> ! {
     let payload = raise_as::<String>(payload);
     let payload = raise_as::<&'static str>(payload);
@@ -143,8 +145,9 @@ fn raise_anew(payload: Payload) -> ! {
     let payload = raise_as::<Box<dyn Error + Send>>(payload);
     #[cfg(feature = "anyhow")]
     let payload = raise_as::<anyhow::Error>(payload);
-    // A type the user registered: the message is lost to the hook, the payload is not.
-    eprintln!("toma: passing on a panic that ran out of memory");
+    // A type that only its own crate can name: the hook is told its words in its place.
+    let words = classify_panic(payload.as_ref()).message;
+    let _ = catch_unwind(|| panic_any(words.into_owned()));
     resume_unwind(payload)
 }
 
