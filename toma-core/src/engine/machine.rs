@@ -237,10 +237,10 @@ impl Machine {
         }
         self.piece.tried_again = false;
         let proposal = policy.shrink(&self.evidence(size, Some(failure), now));
+        // Without the failure's own words, for which a loop around this one would retry.
         assert!(
             proposal < size,
-            "policy {policy:?}: answered {proposal} after a failure at {size}: must be smaller ({})",
-            failure.message
+            "policy {policy:?}: answered {proposal} after a failure at {size}: must be smaller"
         );
         self.step = self.sizes.fit(proposal);
         self.learning.shrunk = true;
