@@ -47,11 +47,9 @@ pub(crate) fn attempt<R>(retryable: Retryable, body: impl FnOnce() -> R) -> Resu
 /// thread keep their messages.
 pub(crate) async fn attempt_async<F: Future>(retryable: Retryable, body: F) -> Result<F::Output, Payload> {
     let mut body = pin!(body);
-    poll_fn(|context| {
-        match attempt(retryable, || body.as_mut().poll(context)) {
-            Ok(poll) => poll.map(Ok),
-            Err(payload) => std::task::Poll::Ready(Err(payload)),
-        }
+    poll_fn(|context| match attempt(retryable, || body.as_mut().poll(context)) {
+        Ok(poll) => poll.map(Ok),
+        Err(payload) => std::task::Poll::Ready(Err(payload)),
     })
     .await
 }

@@ -1,0 +1,212 @@
+//! What the panic hook sees: a panic that is retried is not printed, one that goes through is
+//! printed exactly once.
+
+use std::cell::Cell;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::process::Command;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use toma::{NoCache, execute};
+
+use crate::noise::{prepare, printed};
+
+const OOM: &str = "CUDA out of memory. Tried to allocate 2.00 GiB";
+
+/// Panics, though its type does not say so.
+fn fail(text: &str) {
+    panic!("{text}");
+}
+
+/// Ends without printing, whatever it ends with.
+fn quietly(run: impl FnOnce()) -> bool {
+    catch_unwind(AssertUnwindSafe(run)).is_ok()
+}
+
+#[test]
+fn a_panic_the_body_keeps_to_itself_is_not_counted_for_a_later_one() {
+    prepare();
+    let (done, printed) = printed(|| {
+        quietly(|| {
+            execute::with::<NoCache>().batch(8, |_| {
+                quietly(|| panic!("{OOM}"));
+                fail("size mismatch");
+            });
+        })
+    });
+    assert_eq!((done, printed), (false, 1));
+}
+
+/// Runs a loop of its own when it is dropped.
+struct Flush;
+
+impl Drop for Flush {
+    fn drop(&mut self) {
+        execute::with::<NoCache>().range(0..8, 4, |_start, _end| ());
+    }
+}
+
+#[test]
+fn a_loop_in_a_destructor_leaves_a_panic_in_flight_alone() {
+    prepare();
+    let deadline = Duration::from_millis(1);
+    let (done, printed) = printed(|| {
+        quietly(|| {
+            execute::with::<NoCache>().deadline(deadline).batch(8, |_| {
+                let _flush = Flush;
+                spend(deadline);
+                fail(OOM);
+            });
+        })
+    });
+    assert_eq!((done, printed), (false, 1));
+}
+
+#[test]
+fn a_panic_in_before_retry_goes_through() {
+    prepare();
+    let (done, printed) = printed(|| {
+        quietly(|| {
+            let with = execute::with::<NoCache>().before_retry(|_| panic!("{OOM}: nothing can be undone"));
+            with.batch(8, |_| fail(OOM));
+        })
+    });
+    assert_eq!((done, printed), (false, 1));
+}
+
+#[test]
+fn a_silenced_panic_in_an_inner_loop_is_printed_by_the_outer_one() {
+    prepare();
+    let outer_attempts = Cell::new(0);
+    let (done, printed) = printed(|| {
+        quietly(|| {
+            execute::with::<NoCache>().batch(2, |_| {
+                outer_attempts.set(outer_attempts.get() + 1);
+                execute::with::<NoCache>().batch(2, |_| fail(OOM));
+            });
+        })
+    });
+    assert_eq!((done, printed, outer_attempts.get()), (false, 1, 2));
+}
+
+fn spend(time: Duration) {
+    let start = Instant::now();
+    while start.elapsed() <= time {
+        thread::yield_now();
+    }
+}
+
+/// What a process of its own prints, with the hook that every program has.
+#[test]
+fn stderr_tells_each_panic_once() {
+    if std::env::var_os(CHILD).is_some() {
+        return child();
+    }
+    let this = format!("{}::stderr_tells_each_panic_once", module_path!().split_once("::").unwrap().1);
+    let child = Command::new(std::env::current_exe().unwrap())
+        .args([&this, "--exact", "--nocapture"])
+        .env(CHILD, "1")
+        .env_remove("RUST_BACKTRACE")
+        .output()
+        .unwrap();
+    let said = String::from_utf8_lossy(&child.stderr);
+    assert!(child.status.success(), "{said}");
+    for scenario in SCENARIOS {
+        let times = said.matches(&format!("<{}>", scenario.name)).count();
+        assert_eq!(times, scenario.prints, "{}: {said}", scenario.name);
+    }
+    assert_eq!(
+        said.matches("panicked at").count(),
+        SCENARIOS.iter().map(|s| s.prints).sum::<usize>(),
+        "{said}"
+    );
+}
+
+const CHILD: &str = "TOMA_TEST_PRINTS";
+
+struct Scenario {
+    name: &'static str,
+    prints: usize,
+    run: fn(&str),
+}
+
+const SCENARIOS: &[Scenario] = &[
+    Scenario { name: "retried", prints: 0, run: |id| fails_above(1, OOM, id) },
+    Scenario { name: "total failure", prints: 1, run: |id| fails_above(0, OOM, id) },
+    Scenario { name: "other", prints: 1, run: |id| fails_above(4, "size mismatch", id) },
+    Scenario { name: "transient once", prints: 0, run: transient_once },
+    Scenario { name: "transient", prints: 1, run: |id| fails_above(4, "CUBLAS_STATUS_INTERNAL_ERROR", id) },
+    Scenario { name: "too late", prints: 1, run: |id| too_late(|| panic!("{OOM} <{id}>")) },
+    // Of a payload that is no text, the hook of the standard library shows the type.
+    Scenario { name: "dyn Any", prints: 1, run: |id| too_late(|| panic_with_box(id)) },
+    Scenario { name: "too late, registered", prints: 1, run: |id| too_late(|| panic_with_type(id)) },
+    Scenario { name: "nested, retried inside", prints: 0, run: |id| nested(1, id) },
+    Scenario { name: "nested, retried outside", prints: 0, run: |id| nested_outside(2, id) },
+    Scenario { name: "nested, total failure", prints: 1, run: |id| nested_outside(0, id) },
+    Scenario { name: "async, total failure", prints: 1, run: asynchronous },
+];
+
+fn child() {
+    toma::classify::add_error::<Registered>(|_| Some(toma::classify::Class::OutOfMemory));
+    for scenario in SCENARIOS {
+        let _ = quietly(|| (scenario.run)(scenario.name));
+    }
+}
+
+fn fails_above(most: usize, text: &str, id: &str) {
+    execute::with::<NoCache>().batch(8, |size| assert!(size <= most, "{text} <{id}>"));
+}
+
+fn transient_once(id: &str) {
+    let mut failed = false;
+    execute::with::<NoCache>().batch(8, |_| {
+        assert!(std::mem::replace(&mut failed, true), "CUBLAS_STATUS_INTERNAL_ERROR <{id}>");
+    });
+}
+
+fn too_late(fail: impl Fn()) {
+    let deadline = Duration::from_millis(1);
+    execute::with::<NoCache>().deadline(deadline).batch(8, |_| {
+        spend(deadline);
+        fail();
+    });
+}
+
+fn panic_with_box(id: &str) {
+    std::panic::panic_any(Box::<dyn std::error::Error + Send + Sync>::from(format!("{OOM} <{id}>")));
+}
+
+#[derive(Debug)]
+struct Registered(String);
+
+impl std::fmt::Display for Registered {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "<{}>", self.0)
+    }
+}
+
+impl std::error::Error for Registered {}
+
+fn panic_with_type(id: &str) {
+    std::panic::panic_any(Registered(id.to_owned()));
+}
+
+fn nested(most: usize, id: &str) {
+    execute::with::<NoCache>().batch(8, |_| fails_above(most, OOM, id));
+}
+
+/// The inner loop can do nothing about it.
+fn nested_outside(most: usize, id: &str) {
+    execute::with::<NoCache>().batch(8, |outer| {
+        execute::with::<NoCache>().batch(2, |_| assert!(outer <= most, "{OOM} <{id}>"));
+    });
+}
+
+#[toma::batch(initial = 8)]
+async fn fails(batch_size: usize, id: &str) {
+    assert!(batch_size == 0, "{OOM} <{id}>");
+}
+
+fn asynchronous(id: &str) {
+    crate::attributes::block_on(fails(id));
+}

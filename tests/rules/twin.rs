@@ -1,0 +1,212 @@
+//! The slow, obvious twin: what a call must do, told step by step from the rules alone.
+//!
+//! It shares nothing with the library. Where the library has a state machine, policies behind a
+//! trait and a cache, this has two loops, one `match` and a few numbers.
+
+use crate::plan::Plan;
+
+/// The sizes of one call, as the user gives them.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Rules {
+    pub(crate) initial: usize,
+    pub(crate) min: usize,
+    pub(crate) max: usize,
+    pub(crate) multiple_of: usize,
+    pub(crate) max_attempts: usize,
+}
+
+/// What becomes of an attempt.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Fate {
+    Success,
+    OutOfMemory,
+    Transient,
+    Poisoned,
+    Other,
+}
+
+/// Where the attempts happen.
+pub(crate) trait World {
+    /// What becomes of attempt `number` (from 0) at these items.
+    fn fate(&mut self, number: usize, start: usize, end: usize) -> Fate;
+
+    /// Whether free memory, after attempt `number`, is below what it asked for or below a tenth of
+    /// all there is.
+    fn is_memory_low(&self, number: usize) -> bool;
+}
+
+/// What is known from earlier calls.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub(crate) struct Known {
+    pub(crate) settled: usize,
+    pub(crate) bounds: Bounds,
+}
+
+/// The newest observations that do not contradict each other.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub(crate) struct Bounds {
+    pub(crate) works: Option<usize>,
+    pub(crate) fails: Option<usize>,
+}
+
+/// How a call ends.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum End {
+    Done,
+    /// The failure of this attempt goes through.
+    Passed(usize),
+    /// The policy answered this to a failure of this size, which is not smaller.
+    NotSmaller(usize, usize),
+}
+
+/// One attempt a call must make.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct Attempt {
+    pub(crate) start: usize,
+    pub(crate) end: usize,
+    pub(crate) fate: Fate,
+}
+
+/// Everything a call must do.
+#[derive(Clone, Debug)]
+pub(crate) struct Story {
+    pub(crate) attempts: Vec<Attempt>,
+    pub(crate) end: End,
+    /// What this call teaches the next one.
+    pub(crate) learned: Option<Known>,
+}
+
+/// How many items a batch has: it is done after one success.
+pub(crate) const BATCH: usize = usize::MAX;
+
+/// What must happen to `total` items.
+pub(crate) fn tell(
+    total: usize,
+    rules: &Rules,
+    plan: Plan,
+    known: Option<Known>,
+    world: &mut dyn World,
+) -> Story {
+    let (floor, cap) = (rules.floor(), rules.cap());
+    let start = known.map_or(cap, |known| rules.fit(known.settled));
+    assert!((floor..=cap).contains(&start), "the twin starts at {start}, not in {floor}..={cap}");
+    let mut teller = Teller {
+        rules: *rules,
+        plan,
+        bounds: known.unwrap_or_default().bounds,
+        step: start,
+        shrunk: false,
+        settled: None,
+        attempts: Vec::new(),
+    };
+    let (mut best, mut position, mut size) = (start, 0, start.min(total));
+    while position < total {
+        let left = total - position;
+        teller.step = rules.fit(plan.advance(teller.bounds, [size, teller.step, left]));
+        size = match teller.piece(position, left, world) {
+            Ok(size) => size,
+            Err(end) => return teller.story(end),
+        };
+        teller.bounds.succeeded(size);
+        // Without a failure nothing is settled, except a probe that went further than ever.
+        if size == teller.step && (teller.shrunk || size > best) {
+            teller.settled = Some(size);
+            best = size;
+        }
+        position = if total == BATCH { total } else { position + size };
+    }
+    teller.story(End::Done)
+}
+
+impl Rules {
+    pub(crate) fn floor(&self) -> usize {
+        self.min.max(self.multiple_of).next_multiple_of(self.multiple_of)
+    }
+
+    pub(crate) fn cap(&self) -> usize {
+        self.round(self.initial.min(self.max))
+    }
+
+    fn fit(&self, size: usize) -> usize {
+        self.round(size).clamp(self.floor(), self.cap())
+    }
+
+    fn round(&self, size: usize) -> usize {
+        size / self.multiple_of * self.multiple_of
+    }
+}
+
+struct Teller {
+    rules: Rules,
+    plan: Plan,
+    bounds: Bounds,
+    step: usize,
+    shrunk: bool,
+    settled: Option<usize>,
+    attempts: Vec<Attempt>,
+}
+
+impl Teller {
+    /// Attempts at the piece that begins here, to its end: the size that succeeded.
+    fn piece(&mut self, start: usize, left: usize, world: &mut dyn World) -> Result<usize, End> {
+        let (mut tries, mut again) = (0, false);
+        loop {
+            let size = self.step.min(left);
+            let (number, end) = (self.attempts.len(), start + size);
+            let fate = world.fate(number, start, end);
+            self.attempts.push(Attempt { start, end, fate });
+            tries += 1;
+            let is_memory = match fate {
+                Fate::Success => return Ok(size),
+                Fate::Poisoned | Fate::Other => return Err(End::Passed(number)),
+                Fate::Transient => world.is_memory_low(number),
+                Fate::OutOfMemory => true,
+            };
+            let may_go_on = tries < self.rules.max_attempts;
+            if may_go_on && fate == Fate::Transient && !again {
+                again = true;
+                continue;
+            }
+            if is_memory {
+                // Nothing is remembered of a call that ends out of memory: it would pin the next.
+                self.settled = None;
+            }
+            if !may_go_on || !is_memory || size <= self.rules.floor() {
+                return Err(End::Passed(number));
+            }
+            self.bounds.failed(size);
+            let answer = self.plan.shrink(self.bounds, [size, self.step, left]);
+            if answer >= size {
+                return Err(End::NotSmaller(answer, size));
+            }
+            self.step = self.rules.fit(answer);
+            (self.shrunk, again) = (true, false);
+        }
+    }
+
+    fn story(self, end: End) -> Story {
+        let bounds = self.bounds;
+        let learned = self.settled.map(|settled| Known { settled, bounds });
+        Story { attempts: self.attempts, end, learned }
+    }
+}
+
+impl Bounds {
+    fn succeeded(&mut self, size: usize) {
+        if self.works.is_none_or(|works| works < size) {
+            self.works = Some(size);
+        }
+        if self.fails.is_some_and(|fails| fails <= size) {
+            self.fails = None;
+        }
+    }
+
+    fn failed(&mut self, size: usize) {
+        if self.fails.is_none_or(|fails| fails > size) {
+            self.fails = Some(size);
+        }
+        if self.works.is_some_and(|works| works >= size) {
+            self.works = None;
+        }
+    }
+}
