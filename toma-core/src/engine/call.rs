@@ -59,7 +59,7 @@ struct Memory<'a> {
     origin: Origin,
     device: Option<&'a dyn MemorySource>,
     user: u64,
-    /// The last reading after a failure.
+    /// The reading at the last failure that was about memory.
     now: Option<Reading>,
 }
 
@@ -118,6 +118,9 @@ impl<'a, P: Policy> Call<'a, P> {
         let within = |size: usize| length.map_or(size, |length| size.min(length));
         let (initial, start) = (within(self.machine.cap()), within(self.machine.step()));
         self.tell(|| EventKind::Started { initial, start, length, remembered });
+        if let Some(from) = remembered.filter(|&size| size < start) {
+            self.tell(|| EventKind::Probe { from, to: start });
+        }
     }
 
     #[inline]
@@ -171,8 +174,9 @@ impl<'a, P: Policy> Call<'a, P> {
         let elapsed = self.tally.elapsed();
         let (piece, step) = (self.machine.piece(), self.machine.step());
         self.tally.failed(step, failure.class, elapsed);
-        let verdict = self.judge(retryable, failure);
-        let free_bytes = self.memory.now.map(|now| now.free_bytes);
+        let now = self.memory.read_after(failure.class);
+        let verdict = self.judge(retryable, failure, now);
+        let free_bytes = now.map(|now| now.free_bytes);
         self.tell(|| EventKind::Failed {
             start: piece.start,
             end: piece.end,
@@ -192,8 +196,8 @@ impl<'a, P: Policy> Call<'a, P> {
         !matches!(verdict, Verdict::GiveUp(_))
     }
 
-    fn judge(&mut self, retryable: Retryable, failure: &Failure) -> Verdict {
-        let memory_matters = matches!(failure.class, Class::OutOfMemory | Class::Transient);
+    fn judge(&mut self, retryable: Retryable, failure: &Failure, now: Option<Reading>) -> Verdict {
+        let memory_matters = is_about_memory(failure.class);
         if memory_matters && self.switches.disable() {
             return Verdict::GiveUp("TOMA_DISABLE is set");
         }
@@ -203,8 +207,7 @@ impl<'a, P: Policy> Call<'a, P> {
             self.machine.forget();
             return Verdict::GiveUp("the deadline has passed");
         }
-        self.memory.now = if memory_matters { self.memory.read() } else { None };
-        self.machine.failed(&self.policy, failure, self.memory.now)
+        self.machine.failed(&self.policy, failure, now)
     }
 
     /// Gives the device's cached memory back; runs after the failed values are gone and undone.
@@ -223,9 +226,18 @@ impl<'a, P: Policy> Call<'a, P> {
 }
 
 impl Memory<'_> {
-    fn read(&self) -> Option<Reading> {
-        self.device.unwrap_or(Host::shared()).read().ok()
+    /// Reads the memory where the class of a failure makes it matter.
+    fn read_after(&mut self, class: Class) -> Option<Reading> {
+        if !is_about_memory(class) {
+            return None;
+        }
+        self.now = self.device.unwrap_or(Host::shared()).read().ok();
+        self.now
     }
+}
+
+fn is_about_memory(class: Class) -> bool {
+    matches!(class, Class::OutOfMemory | Class::Transient)
 }
 
 impl<P: Policy> Call<'_, P> {

@@ -180,7 +180,7 @@ impl Machine {
         self.advance(policy, size)
     }
 
-    /// The attempt failed: decides what happens next. `now` is the memory after clean-up.
+    /// The attempt failed: decides what happens next. `now` is the memory once it had failed.
     pub(crate) fn failed(
         &mut self,
         policy: &impl Policy,

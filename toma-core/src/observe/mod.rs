@@ -79,7 +79,7 @@ pub enum EventKind<'a> {
         class: Class,
         /// Bytes the failed allocation asked for, when known.
         requested_bytes: Option<u64>,
-        /// Free bytes of the memory source after clean-up, when known.
+        /// Free bytes of the memory source once the attempt had failed, when known.
         free_bytes: Option<u64>,
         /// The error's own words.
         message: &'a str,

@@ -64,7 +64,7 @@ pub struct Evidence {
     pub class: Option<Class>,
     /// Bytes the failed allocation asked for, when known.
     pub requested_bytes: Option<u64>,
-    /// Free bytes of the memory source after clean-up, when known. Never read after a success.
+    /// Free bytes of the memory source once the attempt had failed, when known. Never read after a success.
     pub free_bytes: Option<u64>,
     /// Total bytes of the memory source, when known. Never read after a success.
     pub total_bytes: Option<u64>,
