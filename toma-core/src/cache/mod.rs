@@ -21,6 +21,7 @@ mod key;
 mod levels;
 mod memo;
 mod none;
+mod over_store;
 mod stacktrace;
 mod store;
 

@@ -1,3 +1,4 @@
+use super::over_store::over_store;
 use super::store::Store;
 use super::{Entry, Place, Remembered, SizeCache};
 
@@ -16,36 +17,7 @@ pub struct StacktraceMemoryCache {
     store: Store,
 }
 
-impl StacktraceMemoryCache {
-    /// An empty cache of one's own.
-    pub const fn new() -> Self {
-        Self { store: Store::new() }
-    }
-
-    /// What is remembered now.
-    pub fn entries(&self) -> Vec<Entry> {
-        self.store.entries()
-    }
-
-    /// Forgets everything, seeds too.
-    pub fn clear(&self) {
-        self.store.clear();
-    }
-
-    /// Lets calls of this name start at `size` items until they learn better, whatever their stack.
-    ///
-    /// The name is the `name` option, the path of an annotated function, or `file:line` of an
-    /// inline form.
-    pub fn seed(&self, name: impl Into<String>, size: usize) {
-        self.store.seed(name.into(), size);
-    }
-}
-
-impl Default for StacktraceMemoryCache {
-    fn default() -> Self {
-        Self::new()
-    }
-}
+over_store!(StacktraceMemoryCache);
 
 impl SizeCache for StacktraceMemoryCache {
     fn shared() -> &'static Self {

@@ -1,0 +1,40 @@
+//! What the caches that remember have in common besides the store: looking into it.
+
+/// Gives a cache over a [`Store`](super::store::Store) its constructors and its inspection.
+macro_rules! over_store {
+    ($cache:ident) => {
+        impl $cache {
+            /// An empty cache of one's own.
+            pub const fn new() -> Self {
+                Self { store: Store::new() }
+            }
+
+            /// What is remembered now.
+            pub fn entries(&self) -> Vec<Entry> {
+                self.store.entries()
+            }
+
+            /// Forgets everything, seeds too.
+            pub fn clear(&self) {
+                self.store.clear();
+            }
+
+            /// Lets calls of this name start at `size` items until they learn better, wherever they
+            /// come from.
+            ///
+            /// The name is the `name` option, the path of an annotated function, or `file:line` of
+            /// an inline form.
+            pub fn seed(&self, name: impl Into<String>, size: usize) {
+                self.store.seed(name.into(), size);
+            }
+        }
+
+        impl Default for $cache {
+            fn default() -> Self {
+                Self::new()
+            }
+        }
+    };
+}
+
+pub(super) use over_store;
