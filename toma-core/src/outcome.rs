@@ -15,9 +15,8 @@ use crate::classify::{Class, Classify, Failure};
 /// `Kind` keeps the implementations apart and never has to be written. A crate can implement this
 /// trait for a foreign type by using a kind of its own.
 #[diagnostic::on_unimplemented(
-    message = "a body cannot return `{Self}`",
-    label = "return a `Result`, `()`, a number or a standard container",
-    note = "wrap any other value: `toma::Plain(value)`"
+    message = "a body cannot return `{Self}` as it is: wrap it, `toma::Plain(value)`",
+    label = "neither a `Result`, `()`, a number nor a standard container"
 )]
 pub trait Outcome<Kind> {
     /// What the body produces when it succeeds.
@@ -127,6 +126,11 @@ impl<E> Completes for Result<(), E> {
 }
 
 /// Tells success from failure. `M` is found by inference.
+#[diagnostic::on_unimplemented(
+    message = "cannot tell whether a body that returns `{R}` ran out of memory",
+    label = "not a `Result` whose error can be classified",
+    note = "implement `std::error::Error` for the error type (which must be `'static`), or give the option `classify = path`"
+)]
 pub trait Judge<R, M> {
     /// The failure, or `None` for a success.
     fn failure(&self, outcome: &R) -> Option<Failure>;

@@ -40,6 +40,11 @@ pub trait ChunkOf<'a, B = &'a Self> {
 /// });
 /// assert_eq!(output, [1, 4, 9, 16, 25]);
 /// ```
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` cannot be cut into chunks",
+    label = "not a slice, a tensor, nor a tuple of them",
+    note = "pass a slice of a `Vec` or an array: `&data[..]` or `&mut data[..]`"
+)]
 pub trait Chunked: for<'a> ChunkOf<'a> {
     /// The number of items along axis `dim`; a negative `dim` counts from the last axis.
     ///

@@ -9,11 +9,13 @@ fn slice(range: &Range<usize>) -> Slice {
     Slice::from(range.start..range.end)
 }
 
+#[diagnostic::do_not_recommend]
 impl<'a, T, D: Dimension> ChunkOf<'a> for ArrayView<'_, T, D> {
     type Held = ArrayView<'a, T, D>;
     type Chunk = ArrayView<'a, T, D>;
 }
 
+#[diagnostic::do_not_recommend]
 impl<T, D: Dimension> Chunked for ArrayView<'_, T, D> {
     fn extent(&self, dim: isize) -> usize {
         self.len_of(Axis(axis(dim, self.ndim())))
@@ -28,11 +30,13 @@ impl<T, D: Dimension> Chunked for ArrayView<'_, T, D> {
     }
 }
 
+#[diagnostic::do_not_recommend]
 impl<'a, T, D: Dimension> ChunkOf<'a> for ArrayViewMut<'_, T, D> {
     type Held = ArrayViewMut<'a, T, D>;
     type Chunk = ArrayViewMut<'a, T, D>;
 }
 
+#[diagnostic::do_not_recommend]
 impl<T, D: Dimension> Chunked for ArrayViewMut<'_, T, D> {
     fn extent(&self, dim: isize) -> usize {
         self.len_of(Axis(axis(dim, self.ndim())))

@@ -14,11 +14,13 @@ fn equal_extents(extents: &[usize]) -> usize {
 
 macro_rules! tuple {
     ($($part:ident $index:tt),+) => {
+        #[diagnostic::do_not_recommend]
         impl<'a, $($part: ChunkOf<'a>),+> ChunkOf<'a> for ($($part,)+) {
             type Held = ($($part::Held,)+);
             type Chunk = ($($part::Chunk,)+);
         }
 
+        #[diagnostic::do_not_recommend]
         impl<$($part: Chunked),+> Chunked for ($($part,)+) {
             fn extent(&self, dim: isize) -> usize {
                 equal_extents(&[$(self.$index.extent(dim)),+])
