@@ -1,0 +1,159 @@
+//! The panic hook is silent while an attempt is polled, and only for what is tried again.
+//!
+//! The hook belongs to the process, and it matters who sets it first: each of these tests runs in a
+//! process of its own.
+
+use std::cell::RefCell;
+use std::panic::{self, AssertUnwindSafe, catch_unwind};
+use std::pin::pin;
+use std::process::Command;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+
+use tokio::runtime::Builder;
+use tokio::task::yield_now;
+use toma::NoCache;
+
+use crate::{OUT_OF_MEMORY, block_on, pause, poll};
+
+const CHILD: &str = "TOMA_TEST_CHILD";
+
+/// Runs `test`, the body of the test of this name, in a process of its own.
+fn in_a_process(name: &str, test: fn()) {
+    if std::env::var_os(CHILD).is_some() {
+        panic::set_hook(Box::new(|info| {
+            // For whoever reads the output of a child that failed.
+            eprintln!("{info}");
+            let text = info.payload_as_str().unwrap_or("?").to_owned();
+            PRINTED.with_borrow_mut(|printed| printed.push(text));
+        }));
+        test();
+        return;
+    }
+    let this = std::env::current_exe().unwrap();
+    let output = Command::new(this).args(["--exact", name, "--nocapture"]).env(CHILD, "1").output().unwrap();
+    let stdout = String::from_utf8_lossy(&output.stdout);
+    assert!(output.status.success() && stdout.contains("1 passed"), "{output:#?}");
+}
+
+thread_local! {
+    static PRINTED: RefCell<Vec<String>> = const { RefCell::new(Vec::new()) };
+}
+
+/// The panics of this thread that reached the hook in force before the first call, so far.
+fn printed() -> Vec<String> {
+    PRINTED.take()
+}
+
+/// A failed assertion is a panic too, and must be seen.
+fn check(printed: &[String], expected: &[&str]) {
+    if printed != expected {
+        eprintln!("printed: {printed:?}, expected: {expected:?}");
+        std::process::abort();
+    }
+}
+
+#[toma::batch(initial = 16, cache = NoCache)]
+async fn panics_late(size: usize, limit: usize) -> usize {
+    pause().await;
+    assert!(size <= limit, "{OUT_OF_MEMORY}");
+    pause().await;
+    size
+}
+
+#[toma::batch(initial = 16, cache = NoCache)]
+async fn waits_and_panics(size: usize, go: Arc<AtomicBool>) -> usize {
+    while !go.load(Relaxed) {
+        yield_now().await;
+    }
+    assert!(size <= 1, "{OUT_OF_MEMORY}");
+    size
+}
+
+fn panic_outside(text: &'static str) {
+    catch_unwind(|| panic!("{text}")).unwrap_err();
+}
+
+#[test]
+fn what_is_tried_again_is_silent() {
+    in_a_process("hook::what_is_tried_again_is_silent", || {
+        assert_eq!(block_on(panics_late(4)), 4);
+        check(&printed(), &[]);
+    });
+}
+
+#[test]
+fn what_passes_is_printed_once() {
+    in_a_process("hook::what_passes_is_printed_once", || {
+        catch_unwind(|| block_on(panics_late(0))).unwrap_err();
+        check(&printed(), &[OUT_OF_MEMORY]);
+    });
+}
+
+#[test]
+fn others_are_heard_while_an_attempt_is_suspended() {
+    in_a_process("hook::others_are_heard_while_an_attempt_is_suspended", || {
+        let mut future = pin!(panics_late(4));
+        for _ in 0..6 {
+            assert!(poll(future.as_mut()).is_pending());
+            check(&printed(), &[]);
+            panic_outside(OUT_OF_MEMORY);
+            check(&printed(), &[OUT_OF_MEMORY]);
+            panic_outside("something else");
+            check(&printed(), &["something else"]);
+        }
+        assert!(poll(future.as_mut()).is_ready());
+    });
+}
+
+#[test]
+fn others_are_heard_after_a_future_is_dropped() {
+    in_a_process("hook::others_are_heard_after_a_future_is_dropped", || {
+        for polls in 0..7 {
+            let mut future = Box::pin(panics_late(4));
+            for _ in 0..polls {
+                assert!(poll(future.as_mut()).is_pending());
+            }
+            drop(future);
+            panic_outside(OUT_OF_MEMORY);
+            check(&printed(), &[OUT_OF_MEMORY]);
+        }
+    });
+}
+
+#[test]
+fn another_task_of_the_thread_is_heard() {
+    in_a_process("hook::another_task_of_the_thread_is_heard", || {
+        Builder::new_current_thread().build().unwrap().block_on(async {
+            let go = Arc::<AtomicBool>::default();
+            let ours = tokio::spawn(waits_and_panics(Arc::clone(&go)));
+            let neighbor = tokio::spawn(async {
+                yield_now().await;
+                panic!("{OUT_OF_MEMORY}");
+            });
+            assert!(neighbor.await.unwrap_err().is_panic());
+            check(&printed(), &[OUT_OF_MEMORY]);
+            go.store(true, Relaxed);
+            assert_eq!(ours.await.unwrap(), 1);
+            check(&printed(), &[]);
+        });
+    });
+}
+
+#[test]
+fn a_task_polled_inside_an_attempt_keeps_what_is_its_own() {
+    in_a_process("hook::a_task_polled_inside_an_attempt_keeps_what_is_its_own", || {
+        let mut suspended = Box::pin(panics_late(8));
+        assert!(poll(suspended.as_mut()).is_pending());
+        let size = toma::execute::with::<NoCache>().batch(4, |size| {
+            assert!(poll(suspended.as_mut()).is_pending(), "the panic of the inner attempt is silent");
+            panic_outside("something else");
+            size
+        });
+        assert_eq!(size, 4);
+        check(&printed(), &["something else"]);
+        drop(AssertUnwindSafe(suspended));
+        panic_outside(OUT_OF_MEMORY);
+        check(&printed(), &[OUT_OF_MEMORY]);
+    });
+}

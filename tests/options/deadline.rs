@@ -1,0 +1,25 @@
+//! `deadline`: no retry starts after it.
+
+use std::time::Duration;
+
+use toma::{NoCache, execute};
+
+use crate::trial::{Error, TrialWith};
+
+type Trial = TrialWith<Duration>;
+
+forms! {
+    names: trial, start, end;
+    inline: execute::with::<NoCache>().deadline(trial.given), initial 16;
+    attribute: initial = 16, cache = NoCache, deadline = trial.given
+}
+
+fn effect(form: fn(&Trial) -> Result<(), Error>) {
+    let in_time = Trial::giving(Duration::from_secs(3600), 8);
+    form(&in_time).unwrap();
+    assert_eq!(in_time.steps(), [16, 8]);
+
+    let late = Trial::giving(Duration::ZERO, 8);
+    assert_eq!(form(&late), Err(Error::new(None)));
+    assert_eq!(late.steps(), [16]);
+}

@@ -1,0 +1,21 @@
+//! `min`: no smaller size is tried.
+
+use toma::{NoCache, execute};
+
+use crate::trial::{Error, Trial};
+
+forms! {
+    names: trial, start, end;
+    inline: execute::with::<NoCache>().min(6), initial 16;
+    attribute: initial = 16, cache = NoCache, min = 6
+}
+
+fn effect(form: fn(&Trial) -> Result<(), Error>) {
+    let enough = Trial::with_limit(6);
+    form(&enough).unwrap();
+    assert_eq!(enough.steps(), [16, 8, 6]);
+
+    let too_little = Trial::with_limit(5);
+    assert_eq!(form(&too_little), Err(Error::new(None)));
+    assert_eq!(too_little.steps(), [16, 8, 6]);
+}

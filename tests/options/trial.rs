@@ -1,0 +1,116 @@
+//! What the body of every cell does, and what it saw.
+
+use std::cell::RefCell;
+use std::fmt::Debug;
+use std::future::{Future, poll_fn};
+use std::ops::Range;
+use std::pin::pin;
+use std::task::{Context, Poll, Waker};
+
+use toma::classify::OutOfMemory;
+
+/// Items to do; all sizes of the table divide their number.
+pub(crate) const RANGE: Range<usize> = 1000..1240;
+
+/// Each item is its position.
+pub(crate) const DATA: &[usize] = &{
+    let mut data = [0; 240];
+    let mut i = 0;
+    while i < data.len() {
+        data[i] = i;
+        i += 1;
+    }
+    data
+};
+
+pub(crate) type Trial = TrialWith<()>;
+
+pub(crate) type Error = OutOfMemory;
+
+/// A body that runs out of memory above a limit, and writes down what it is given.
+pub(crate) struct TrialWith<G> {
+    limit: usize,
+    attempts: RefCell<Vec<Range<usize>>>,
+    /// What the row's option takes from the function's arguments.
+    pub(crate) given: G,
+}
+
+impl Trial {
+    /// A body for which more items than `limit` are too many.
+    pub(crate) fn with_limit(limit: usize) -> Self {
+        Self::giving((), limit)
+    }
+}
+
+impl<G> TrialWith<G> {
+    /// The same, with a value for the option.
+    pub(crate) fn giving(given: G, limit: usize) -> Self {
+        Self { limit, attempts: RefCell::default(), given }
+    }
+
+    /// The body.
+    pub(crate) fn attempt<S: Position, E: Refusal>(&self, start: S, end: S) -> Result<(), E> {
+        let items = position(start)..position(end);
+        self.attempts.borrow_mut().push(items.clone());
+        if items.len() > self.limit { Err(E::refused()) } else { Ok(()) }
+    }
+
+    /// The items of each attempt.
+    pub(crate) fn attempts(&self) -> Vec<Range<usize>> {
+        self.attempts.borrow().clone()
+    }
+
+    /// The sizes tried, in order, repetitions left out: the same for one batch and for many pieces.
+    pub(crate) fn steps(&self) -> Vec<usize> {
+        let mut sizes: Vec<usize> = self.attempts.borrow().iter().map(Range::len).collect();
+        sizes.dedup();
+        sizes
+    }
+
+    /// Attempts that did not run out of memory.
+    pub(crate) fn successes(&self) -> usize {
+        self.attempts.borrow().iter().filter(|items| items.len() <= self.limit).count()
+    }
+}
+
+/// An error with which the body says that memory ran out.
+pub(crate) trait Refusal: Debug {
+    fn refused() -> Self;
+}
+
+impl Refusal for OutOfMemory {
+    fn refused() -> Self {
+        Self::new(None)
+    }
+}
+
+/// The integers that attributes take.
+pub(crate) trait Position: Copy + TryInto<usize, Error: Debug> + TryFrom<usize, Error: Debug> {}
+
+impl Position for usize {}
+impl Position for i64 {}
+
+pub(crate) fn position(position: impl Position) -> usize {
+    position.try_into().unwrap()
+}
+
+/// [`RANGE`] in the function's own integers.
+pub(crate) fn range<S: Position>() -> (S, S) {
+    (S::try_from(RANGE.start).unwrap(), S::try_from(RANGE.end).unwrap())
+}
+
+/// Runs a future to its end.
+pub(crate) fn block_on<F: Future>(future: F) -> F::Output {
+    let mut future = pin!(future);
+    loop {
+        if let Poll::Ready(output) = future.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
+            return output;
+        }
+    }
+}
+
+/// Is pending once.
+pub(crate) async fn pause() {
+    let mut first = true;
+    poll_fn(|_| if std::mem::take(&mut first) { Poll::Pending } else { Poll::Ready(()) }).await;
+}

@@ -1,0 +1,8 @@
+#[toma::batch(initial = 16)]
+struct Model {
+    size: usize,
+}
+
+fn main() {
+    Model { size: 16 }.size;
+}

@@ -1,0 +1,8 @@
+#[toma::batch(initial = 16)]
+const fn f(size: usize) -> usize {
+    size
+}
+
+fn main() {
+    f();
+}

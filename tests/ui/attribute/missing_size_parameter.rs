@@ -1,0 +1,8 @@
+#[toma::batch(initial = 16)]
+fn f() -> usize {
+    16
+}
+
+fn main() {
+    f();
+}

@@ -1,0 +1,8 @@
+#[toma::batch(512)]
+fn f(size: usize) -> usize {
+    size
+}
+
+fn main() {
+    f();
+}

@@ -1,0 +1,9 @@
+#[toma::batch(initial = 16)]
+fn f(size: usize, names: Vec<String>) -> usize {
+    drop(names);
+    size
+}
+
+fn main() {
+    f(Vec::new());
+}

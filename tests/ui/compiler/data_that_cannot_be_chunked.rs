@@ -1,0 +1,8 @@
+#[toma::chunked(initial = 16)]
+fn f(data: &Vec<f32>, start: usize, end: usize) {
+    assert_eq!(data.len(), end - start);
+}
+
+fn main() {
+    f(&vec![0.0]);
+}

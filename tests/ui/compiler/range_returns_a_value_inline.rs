@@ -1,0 +1,3 @@
+fn main() {
+    toma::execute::range(0..16, 4, |start, end| end - start);
+}

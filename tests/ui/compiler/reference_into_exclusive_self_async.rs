@@ -1,0 +1,14 @@
+struct Model {
+    weights: Vec<f32>,
+}
+
+impl Model {
+    #[toma::batch(initial = 16)]
+    async fn f(&mut self, size: usize) -> &mut [f32] {
+        &mut self.weights[..size]
+    }
+}
+
+fn main() {
+    drop(Model { weights: Vec::new() }.f());
+}
