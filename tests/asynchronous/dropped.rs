@@ -77,7 +77,9 @@ async fn range(start: usize, end: usize, world: &World) -> Result<(), OutOfMemor
 #[toma::chunked(initial = 16, cache = &world.cache, before_retry = world.undone.set(world.undone.get() + 1))]
 async fn chunked(data: &mut [u8], start: usize, end: usize, world: &World) -> Result<(), OutOfMemory> {
     world.attempt(start, end).await?;
-    data.iter_mut().for_each(|value| *value += 1);
+    for value in data {
+        *value += 1;
+    }
     Ok(())
 }
 

@@ -3,6 +3,7 @@
 //! The hook belongs to the process, and it matters who sets it first: each of these tests runs in a
 //! process of its own.
 
+use std::any::Any;
 use std::cell::RefCell;
 use std::panic::{self, AssertUnwindSafe, catch_unwind};
 use std::pin::pin;
@@ -24,8 +25,8 @@ fn in_a_process(name: &str, test: fn()) {
         panic::set_hook(Box::new(|info| {
             // For whoever reads the output of a child that failed.
             eprintln!("{info}");
-            let text = info.payload_as_str().unwrap_or("?").to_owned();
-            PRINTED.with_borrow_mut(|printed| printed.push(text));
+            let message = text(info.payload());
+            PRINTED.with_borrow_mut(|printed| printed.push(message));
         }));
         test();
         return;
@@ -34,6 +35,11 @@ fn in_a_process(name: &str, test: fn()) {
     let output = Command::new(this).args(["--exact", name, "--nocapture"]).env(CHILD, "1").output().unwrap();
     let stdout = String::from_utf8_lossy(&output.stdout);
     assert!(output.status.success() && stdout.contains("1 passed"), "{output:#?}");
+}
+
+fn text(payload: &dyn Any) -> String {
+    let literal = payload.downcast_ref::<&str>().map(ToString::to_string);
+    payload.downcast_ref::<String>().cloned().or(literal).expect("these panics are texts")
 }
 
 thread_local! {

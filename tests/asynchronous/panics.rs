@@ -46,7 +46,7 @@ fn out_of_memory_is_tried_again() {
     assert_eq!((block_on(after_an_await(4)), failures()), (4, 2));
     let mut done = Vec::new();
     block_on(between_awaits(0, 32, &mut done));
-    assert_eq!((done, failures()), (Vec::from_iter(0..32), 3));
+    assert_eq!((done, failures()), ((0..32).collect::<Vec<_>>(), 3));
     let mut data = [0; 16];
     block_on(in_what_is_awaited(&mut data));
     assert_eq!((data, failures()), ([1; 16], 2));

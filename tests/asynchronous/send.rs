@@ -4,6 +4,7 @@ use std::cell::Cell;
 use std::error::Error;
 use std::marker::PhantomData;
 use std::rc::Rc;
+use std::sync::Arc;
 use std::time::Duration;
 
 use toma::classify::{Class, OutOfMemory};
@@ -51,7 +52,7 @@ struct Sized8;
 impl Sized8 {
     #[toma::batch(
         initial = 16,
-        cache = &*cache,
+        cache = &**cache,
         min = 1,
         max = 32,
         multiple_of = 1,
@@ -68,7 +69,7 @@ impl Sized8 {
     async fn with_every_option(
         &mut self,
         size: i64,
-        cache: &GlobalCache,
+        cache: &Arc<GlobalCache>,
         retries: &mut usize,
     ) -> Result<i64, NotAnError> {
         pause().await;
@@ -84,10 +85,10 @@ fn futures_are_send_when_the_body_is() {
     let mut out = [0; 20];
     block_on(send(range(0, 20, &mut out, |i| i * 2)));
     assert_eq!(out[19], 38);
-    let (from, mut to) = (Vec::from_iter(0..20), [0; 20]);
+    let (from, mut to) = ((0..20).collect::<Vec<_>>(), [0; 20]);
     block_on(send(chunked((&from, &mut to)))).unwrap();
     assert_eq!(from, to);
-    let (cache, mut retries) = (GlobalCache::new(), 0);
+    let (cache, mut retries) = (Arc::default(), 0);
     let size = block_on(send(Sized8.with_every_option(&cache, &mut retries)));
     assert_eq!((size.ok(), retries), (Some(8), 1));
 }

@@ -49,7 +49,9 @@ impl Model {
     #[toma::chunked(initial = 16, cache = NoCache)]
     async fn scale(&self, data: &mut [usize], _start: usize, _end: usize, factor: usize) -> io::Result<()> {
         allocate(data.len(), self.limit).await.map_err(io::Error::other)?;
-        data.iter_mut().for_each(|value| *value *= factor);
+        for value in data {
+            *value *= factor;
+        }
         Ok(())
     }
 }
@@ -158,7 +160,7 @@ async fn patterns(mut start: i64, _: i64, (first, out): (&str, &mut Vec<String>)
 }
 
 #[toma::chunked(initial = 16, cache = NoCache, before_retry = to.fill(0))]
-async fn pairs((from, to): (&[u8], &mut [u8]), start @ _: usize, _end: usize) -> Result<(), OutOfMemory> {
+async fn pairs((from, to): (&[u8], &mut [u8]), start: usize, _end: usize) -> Result<(), OutOfMemory> {
     assert!(to.iter().all(|&value| value == 0), "undone at {start}");
     to.copy_from_slice(from);
     allocate(from.len(), 4).await

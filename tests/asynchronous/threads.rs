@@ -41,12 +41,11 @@ fn threads() -> tokio::runtime::Runtime {
 #[test]
 fn tasks_never_see_each_others_step() {
     threads().block_on(async {
-        let tasks = Vec::from_iter((1..=32).map(|limit| {
-            tokio::spawn(async move {
-                let mut data = [0; ITEMS];
-                fill(&mut data, limit).await.map(|()| data)
-            })
-        }));
+        let fill = |limit| async move {
+            let mut data = [0; ITEMS];
+            fill(&mut data, limit).await.map(|()| data)
+        };
+        let tasks: Vec<_> = (1..=32).map(|limit| tokio::spawn(fill(limit))).collect();
         for task in tasks {
             let data = task.await.unwrap().unwrap();
             assert!(data.into_iter().eq(0..ITEMS), "every item once");
@@ -54,20 +53,19 @@ fn tasks_never_see_each_others_step() {
     });
 }
 
+async fn compete(free: Arc<AtomicUsize>) {
+    for _ in 0..10 {
+        // Memory may be short even for one item: then the error says so.
+        let size = share(&free).await.unwrap_or(1);
+        assert!((1..=64).contains(&size) && size.is_power_of_two());
+    }
+}
+
 #[test]
 fn tasks_that_compete_for_memory_all_end() {
     let free = Arc::new(AtomicUsize::new(96));
     threads().block_on(async {
-        let tasks = Vec::from_iter((0..32).map(|_| {
-            let free = Arc::clone(&free);
-            tokio::spawn(async move {
-                for _ in 0..10 {
-                    // Memory may be short even for one item: then the error says so.
-                    let size = share(&free).await.unwrap_or(1);
-                    assert!((1..=64).contains(&size) && size.is_power_of_two());
-                }
-            })
-        }));
+        let tasks: Vec<_> = (0..32).map(|_| tokio::spawn(compete(Arc::clone(&free)))).collect();
         for task in tasks {
             task.await.unwrap();
         }

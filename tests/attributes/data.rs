@@ -42,7 +42,7 @@ fn undone(data: &mut [u8], start: usize, end: usize) {
 fn every_item_once_and_in_order() {
     let mut texts = vec![String::new(); 20];
     exclusive(&mut texts);
-    assert_eq!(texts, Vec::from_iter((0..20).map(|i| i.to_string())));
+    assert_eq!(texts, (0..20).map(|i| i.to_string()).collect::<Vec<_>>());
     assert_eq!(failures(), 2);
 
     let mut sum = [0.0; 20];

@@ -9,7 +9,7 @@ use crate::{allocate_or_panic, failures};
 /// Its documentation has more than one line.
 #[inline]
 #[must_use]
-#[cfg(all())]
+#[cfg(test)]
 #[toma::batch(initial = 16, cache = NoCache)]
 #[cold]
 #[expect(unused_variables, reason = "an attribute that fails to compile when it is lost")]

@@ -2,6 +2,14 @@
 //!
 //! Each function here meets too little memory at least once, so that its body runs more than once.
 
+#![expect(
+    clippy::boxed_local,
+    clippy::needless_arbitrary_self_type,
+    clippy::needless_return,
+    clippy::redundant_pattern,
+    reason = "everything that can be written has to work"
+)]
+
 mod bodies;
 mod data;
 mod generics;

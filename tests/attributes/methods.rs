@@ -65,7 +65,9 @@ impl Model {
     #[toma::chunked(initial = 16, cache = NoCache)]
     fn scale(&self, data: &mut [usize], _start: usize, _end: usize, factor: usize) {
         allocate_or_panic(data.len(), self.limit);
-        data.iter_mut().for_each(|value| *value *= factor);
+        for value in data {
+            *value *= factor;
+        }
     }
 
     #[toma::batch(initial = self.runs + extra, cache = NoCache)]

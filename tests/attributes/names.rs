@@ -43,7 +43,7 @@ fn taken_names_do_not_matter() {
     let mut out = Vec::new();
     taken::range(0, 8, &mut out);
     taken::range(8, 24, &mut out);
-    assert_eq!(out, Vec::from_iter(8..24), "undone with the failed attempt");
+    assert_eq!(out, (8..24).collect::<Vec<_>>(), "undone with the failed attempt");
     let mut batch = std::pin::pin!(taken::batch());
     let mut context = std::task::Context::from_waker(std::task::Waker::noop());
     let mut size = std::task::Poll::Pending;

@@ -69,5 +69,5 @@ fn panics_at(start: usize, end: usize, at: usize, done: &mut Vec<usize>) {
 fn a_panic_ends_the_range() {
     let mut done = Vec::new();
     assert_eq!(panic_of(|| panics_at(0, 32, 13, &mut done)), "this item is bad");
-    assert_eq!(done, Vec::from_iter(0..12));
+    assert_eq!(done, (0..12).collect::<Vec<_>>());
 }

@@ -67,7 +67,7 @@ fn patterns_are_allowed_everywhere() {
     assert_eq!(ends, [16, 32, 40]);
     let mut seen = Vec::new();
     changed(0, 40, &mut seen);
-    assert_eq!(seen, Vec::from_iter(100..140));
+    assert_eq!(seen, (100..140).collect::<Vec<_>>());
 }
 
 #[test]
@@ -87,7 +87,7 @@ fn patterns_of_data() {
 fn attributes(
     #[allow(unused_variables, reason = "the size may carry attributes too")] size: usize,
     #[cfg(any())] left_out: Missing,
-    #[cfg(all())] there: usize,
+    #[cfg(test)] there: usize,
     #[allow(unused_mut, reason = "on another parameter")] mut last: usize,
 ) -> usize {
     there + last
