@@ -4,7 +4,6 @@ use std::cell::Cell;
 use std::error::Error;
 use std::marker::PhantomData;
 use std::rc::Rc;
-use std::sync::Arc;
 use std::time::Duration;
 
 use toma::classify::{Class, OutOfMemory};
@@ -52,7 +51,7 @@ struct Sized8;
 impl Sized8 {
     #[toma::batch(
         initial = 16,
-        cache = &**cache,
+        cache = &*cache,
         min = 1,
         max = 32,
         multiple_of = 1,
@@ -69,7 +68,7 @@ impl Sized8 {
     async fn with_every_option(
         &mut self,
         size: i64,
-        cache: &Arc<GlobalCache>,
+        cache: &GlobalCache,
         retries: &mut usize,
     ) -> Result<i64, NotAnError> {
         pause().await;
@@ -88,7 +87,7 @@ fn futures_are_send_when_the_body_is() {
     let (from, mut to) = ((0..20).collect::<Vec<_>>(), [0; 20]);
     block_on(send(chunked((&from, &mut to)))).unwrap();
     assert_eq!(from, to);
-    let (cache, mut retries) = (Arc::default(), 0);
+    let (cache, mut retries) = (GlobalCache::new(), 0);
     let size = block_on(send(Sized8.with_every_option(&cache, &mut retries)));
     assert_eq!((size.ok(), retries), (Some(8), 1));
 }

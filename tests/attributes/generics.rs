@@ -140,3 +140,14 @@ fn pieces_of_generics() {
     generic_chunked(&[1_u8; 10], &mut sum).unwrap();
     assert!((sum - 25.0).abs() < 1e-9);
 }
+
+#[toma::batch(initial = 16, cache = NoCache)]
+fn nested_impl(size: usize) -> Result<impl Display, OutOfMemory> {
+    allocate(size, 4)?;
+    Ok(size)
+}
+
+#[test]
+fn impl_trait_in_a_result() {
+    assert_eq!(nested_impl().unwrap().to_string(), "4");
+}

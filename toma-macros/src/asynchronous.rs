@@ -3,7 +3,7 @@
 //! Each attempt is a plain async block. A closure that returns a future would have to be an
 //! `AsyncFnMut`, and the future of a function that takes one is not `Send`.
 
-use proc_macro2::{Ident, Span, TokenStream};
+use proc_macro2::{Group, Ident, Span, TokenStream, TokenTree};
 use quote::{quote, quote_spanned};
 
 use crate::call::{Call, local, local_at};
@@ -49,12 +49,25 @@ fn lend(parameter: &Parameter) -> Option<TokenStream> {
     let data = parameter.outer_name();
     let (running, held) = (local("call"), local_at("held", data.span()));
     let (attrs, pat, ty) = (&parameter.typed.attrs, &parameter.typed.pat, parameter.inside_type());
+    let ty = respan(quote!(#ty), data.span());
     (parameter.role == Role::Data).then(|| {
         quote_spanned! {mixed_at(&data)=>
             let mut #held = #running.hold(&mut #data);
             #(#attrs)* let #pat = <#ty as ::toma::chunk::Chunked>::lend(&mut #held);
         }
     })
+}
+
+/// The same tokens at another place.
+fn respan(tokens: TokenStream, span: Span) -> TokenStream {
+    let respan = |mut token| {
+        if let TokenTree::Group(group) = &mut token {
+            *group = Group::new(group.delimiter(), respan(group.stream(), span));
+        }
+        token.set_span(Span::mixed_site().located_at(span));
+        token
+    };
+    tokens.into_iter().map(respan).collect()
 }
 
 /// The sizes as the body sees them.

@@ -1,13 +1,14 @@
 //! An attribute and its function, checked: the last place where anything can be wrong.
 
 use proc_macro2::{Group, Ident, Span, TokenStream};
-use syn::{Error, Result, Signature};
+use syn::{Error, Lifetime, ReceiverKind, Result, ReturnType, Signature};
 
 use crate::form::Form;
 use crate::function::Function;
 use crate::options::Options;
 use crate::output::Output;
 use crate::parameters::{self, Parameter};
+use crate::types;
 
 /// An attribute and its function, both found right.
 pub(crate) struct Call<'a> {
@@ -23,6 +24,7 @@ impl<'a> Call<'a> {
     pub(crate) fn check(form: Form, args: TokenStream, function: &'a Function) -> Result<Self> {
         let options = Options::parse(form, args)?;
         reject_const(form, &function.sig)?;
+        reject_exclusive_borrow_of_self(form, &function.sig)?;
         let parameters = parameters::check(form, &function.sig)?;
         let body = function.body.as_ref().ok_or_else(|| {
             let message = format!("{form} needs a body to run: put it on the implementation");
@@ -55,6 +57,22 @@ fn reject_const(form: Form, sig: &Signature) -> Result<()> {
     let Some(constness) = sig.constness else { return Ok(()) };
     let message = format!("{form} cannot run a `const fn`: trying again happens at run time");
     Err(Error::new_spanned(constness, message))
+}
+
+/// Told here because the compiler's own words are about closures that nobody wrote.
+fn reject_exclusive_borrow_of_self(form: Form, sig: &Signature) -> Result<()> {
+    let (Some(receiver), ReturnType::Type(_, ty)) = (sig.receiver(), &sig.output) else { return Ok(()) };
+    let ReceiverKind::Reference(_, of_self, Some(_)) = &receiver.kind else { return Ok(()) };
+    let into_self = |lifetime: &Option<Lifetime>| lifetime.is_none() || lifetime == of_self;
+    match types::exclusive(ty).filter(|reference| into_self(&reference.lifetime)) {
+        None => Ok(()),
+        Some(reference) => {
+            let message = format!(
+                "{form} cannot return `&mut` into `self`: the body may run again while the reference is in use"
+            );
+            Err(Error::new_spanned(reference, message))
+        }
+    }
 }
 
 /// A name that neither the body nor an option can see or shadow.

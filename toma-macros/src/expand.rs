@@ -8,7 +8,7 @@ use quote::{format_ident, quote, quote_spanned};
 use syn::{Expr, FnArg, Pat, Signature};
 
 use crate::call::{Call, local};
-use crate::form::Role;
+use crate::form::{Form, Role};
 use crate::function::Function;
 use crate::options::{Kind, Known, Value};
 use crate::parameters::{self, Parameter};
@@ -52,16 +52,17 @@ fn run(call: &Call<'_>) -> TokenStream {
     let kept = call.kept().map(Parameter::outer_name);
     let inside = call.parameters.iter().map(Parameter::inside);
     let (arrow, ty, body) = (call.output.arrow(), call.output.ty(), call.body);
+    let generics = generics(call);
     let Some(undo) = undo(call) else {
         let run = call.method("run");
-        return quote!(#builder.#run(#(#kept,)* |#(#inside),*| #arrow #body));
+        return quote!(#builder.#run #generics (#(#kept,)* |#(#inside),*| #arrow #body));
     };
     let (run, flag) = (call.method("undo"), local("undo"));
     // A body that consumes an argument is told so at the body.
     let attempt = quote_spanned!(call.body_span()=> (|| #arrow #body)());
     // One closure for both, because both borrow the same arguments.
     quote! {
-        #builder.#run(#(#kept,)* |#(#inside,)* #flag: bool| -> ::core::option::Option<#ty> {
+        #builder.#run #generics (#(#kept,)* |#(#inside,)* #flag: bool| -> ::core::option::Option<#ty> {
             if #flag {
                 #undo
                 return ::core::option::Option::None;
@@ -69,6 +70,15 @@ fn run(call: &Call<'_>) -> TokenStream {
             ::core::option::Option::Some(#attempt)
         })
     }
+}
+
+/// The generic arguments of `run_*` and `undo_*`: with `classify` the outcome is given, so that a
+/// function for another error type is reported and does not decide what the body has to return.
+fn generics(call: &Call<'_>) -> Option<TokenStream> {
+    call.options.of(Kind::Classify)?;
+    let data = (call.form == Form::Chunked).then(|| quote!(_,));
+    let ty = call.output.ty();
+    Some(quote!(::<#data _, #ty, _>))
 }
 
 /// Call sites are told apart by the line that called, which only plain functions can know.
@@ -108,7 +118,11 @@ fn references(call: &Call<'_>) -> TokenStream {
     let bind = |(known, value): (&Known, &Value)| {
         let name = local(known.name);
         match (known.kind, value) {
-            (Kind::Cache, Value::Expr(reference)) => Some(quote!(let #name = #reference;)),
+            // A cache given by a reference has to be written `&*cache`, which clippy would object to.
+            (Kind::Cache, Value::Expr(reference)) => Some(quote! {
+                #[allow(clippy::borrow_deref_ref)]
+                let #name = #reference;
+            }),
             (Kind::Reference, Value::Expr(expr)) => Some(quote!(let #name = &(#expr);)),
             _ => None,
         }

@@ -130,6 +130,8 @@ pub fn chunked(args: proc_macro::TokenStream, item: proc_macro::TokenStream) -> 
 fn attribute(form: Form, args: TokenStream, item: &TokenStream) -> TokenStream {
     let function = match Function::parse(form, item.clone()) {
         Ok(function) => function,
+        // The compiler has refused this before it asked us.
+        Err(error) if error.to_string() == "unexpected method receiver" => return item.clone(),
         Err(error) => {
             let error = error.into_compile_error();
             return quote!(#error #item);

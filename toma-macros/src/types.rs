@@ -1,6 +1,6 @@
 //! What can be said of a type by its tokens.
 
-use syn::{GenericArgument, Lifetime, Path, PathArguments, Type, TypeParamBound, parse_quote};
+use syn::{GenericArgument, Lifetime, Path, PathArguments, Type, TypeParamBound, TypeReference, parse_quote};
 
 const SIZES: [&str; 2] = ["usize", "i64"];
 const NUMBERS: [&str; 14] =
@@ -23,6 +23,29 @@ fn is_named(ty: &Type, name: &str) -> bool {
         Type::Paren(paren) => is_named(&paren.elem, name),
         Type::Path(path) => path.qself.is_none() && path.path.is_ident(name),
         _ => false,
+    }
+}
+
+/// The first `&mut` in `ty`, also inside of `Option`, `Result`, tuples and the like.
+pub(crate) fn exclusive(ty: &Type) -> Option<&TypeReference> {
+    match ty {
+        Type::Reference(reference) if reference.mutability.is_some() => Some(reference),
+        Type::Reference(reference) => exclusive(&reference.elem),
+        Type::Group(group) => exclusive(&group.elem),
+        Type::Paren(paren) => exclusive(&paren.elem),
+        Type::Array(array) => exclusive(&array.elem),
+        Type::Slice(slice) => exclusive(&slice.elem),
+        Type::Tuple(tuple) => tuple.elems.iter().find_map(exclusive),
+        Type::Path(path) => path.path.segments.iter().find_map(|segment| match &segment.arguments {
+            PathArguments::AngleBracketed(arguments) => {
+                arguments.args.iter().find_map(|argument| match argument {
+                    GenericArgument::Type(ty) => exclusive(ty),
+                    _ => None,
+                })
+            }
+            _ => None,
+        }),
+        _ => None,
     }
 }
 

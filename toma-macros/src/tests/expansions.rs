@@ -152,7 +152,12 @@ fn every_option() {
                     .dim(-1)
                     .policy(Decay(0.5))
                     .judge(::toma::__private::classified(sort))
-                    .undo_chunked(
+                    .undo_chunked::<
+                        _,
+                        _,
+                        Odd,
+                        _,
+                    >(
                         data,
                         |
                             data: &mut [f32],
@@ -187,6 +192,7 @@ fn cache_by_reference() {
             #[track_caller]
             fn f() -> u8 {
                 ::toma::__private::site!(__TOMA_SITE, "f");
+                #[allow(clippy::borrow_deref_ref)]
                 let __toma_cache = &self.sizes;
                 let __toma_key = &(n + 1);
                 ::toma::__private::at::<::toma::NoCache>(&__TOMA_SITE)
