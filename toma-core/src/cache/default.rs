@@ -32,8 +32,10 @@ thread_local! {
 /// # set_default::<StacktraceMemoryCache>();
 /// ```
 pub fn set_default<C: SizeCache + 'static>() {
+    // Before the lock, because making a cache is anybody's code, which may run loops.
+    let cache = C::shared();
     let mut chosen = CHOSEN.write().unwrap_or_else(PoisonError::into_inner);
-    *chosen = Some(C::shared());
+    *chosen = Some(cache);
     GENERATION.fetch_add(1, Ordering::Release);
 }
 

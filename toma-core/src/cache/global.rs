@@ -1,6 +1,6 @@
 use super::over_store::over_store;
 use super::store::Store;
-use super::{Entry, Place, Remembered, SizeCache};
+use super::{Entry, Key, Place, Remembered, SizeCache};
 
 /// One entry per annotated function, or per line of an inline form, wherever it is called from.
 ///

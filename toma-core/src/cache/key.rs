@@ -110,8 +110,9 @@ impl Place<'_> {
 /// The key of an entry: the same for calls that share what was learned.
 ///
 /// Compared by value: the same line seen from two crates is one line, whatever the address of its
-/// location.
-#[derive(Clone, Copy, Debug)]
+/// location. Its `Display` is for people who look into a cache: the function, the line that called,
+/// and a number for each thing else that tells calls apart.
+#[derive(Clone, Copy)]
 pub struct Key {
     site: Option<&'static Site>,
     caller: Option<&'static Location<'static>>,
@@ -131,6 +132,27 @@ impl Key {
         let stack = self.stack.map_or(0, |stack| stack.to_bits() as u64);
         let words = [site, line, self.user, self.device, stack];
         words.iter().fold(0, |mix, word| (mix ^ word).wrapping_mul(0x9E37_79B9_7F4A_7C15).rotate_left(29))
+    }
+}
+
+impl fmt::Display for Key {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let parts = [
+            self.site.map(ToString::to_string),
+            self.caller.map(|line| format!("called at {line}")),
+            (self.user != 0).then(|| format!("key {:#018x}", self.user)),
+            (self.device != 0).then(|| format!("device {:#018x}", self.device)),
+            self.stack.map(|stack| format!("stack {:#034x}", stack.to_bits())),
+        ];
+        let parts: Vec<_> = parts.into_iter().flatten().collect();
+        f.write_str(if parts.is_empty() { "one entry for all" } else { "" })?;
+        f.write_str(&parts.join(", "))
+    }
+}
+
+impl fmt::Debug for Key {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Key({self})")
     }
 }
 

@@ -35,10 +35,12 @@ impl Levels {
         if self.entries[1].is_none() { self.entries[0] } else { None }
     }
 
+    /// What nobody could read counts as the lowest level, when learned and when asked.
     fn nearest_below(&self, free: Option<u64>) -> Option<Remembered> {
-        let free = free.unwrap_or(0);
-        let reachable = |entry: &&Remembered| {
-            entry.free_bytes.is_none_or(|learned| learned <= free.saturating_add(tolerance(learned)))
+        let reachable = |entry: &&Remembered| match (entry.free_bytes, free) {
+            (None, _) => true,
+            (Some(_), None) => false,
+            (Some(learned), Some(free)) => learned <= free.saturating_add(tolerance(learned)),
         };
         self.iter().filter(reachable).last().or_else(|| self.iter().next()).copied()
     }
@@ -46,7 +48,7 @@ impl Levels {
     /// Keeps `learned` in place of the entry at about the same level, or beside the others.
     pub(super) fn learn(&mut self, learned: Remembered) {
         let mut entries: Vec<Remembered> =
-            self.iter().filter(|entry| !same_level(entry, &learned)).copied().collect();
+            self.iter().filter(|entry| !replaces(&learned, entry)).copied().collect();
         if entries.len() == MAX_LEVELS {
             let oldest = (0..MAX_LEVELS).min_by_key(|&i| entries[i].learned).unwrap_or(0);
             entries.remove(oldest);
@@ -61,11 +63,13 @@ impl Levels {
     }
 }
 
-fn same_level(a: &Remembered, b: &Remembered) -> bool {
-    match (a.free_bytes, b.free_bytes) {
-        (Some(a), Some(b)) => a.abs_diff(b) <= tolerance(a.max(b)),
-        // A level nobody could read is replaced by whatever is known better.
-        _ => true,
+fn replaces(new: &Remembered, old: &Remembered) -> bool {
+    match (new.free_bytes, old.free_bytes) {
+        (Some(new), Some(old)) => new.abs_diff(old) <= tolerance(new.max(old)),
+        // A level nobody could read gives way to whatever is known better, and not the other way
+        // round: one reading that fails must not bring the failures of all levels back.
+        (_, None) => true,
+        (None, Some(_)) => false,
     }
 }
 

@@ -19,6 +19,17 @@ macro_rules! over_store {
                 self.store.clear();
             }
 
+            /// What is known under `key`: for a cache of your own that keeps its evidence here, under
+            /// a key of its own.
+            pub fn recall_by(&self, key: &Key, place: &Place<'_>) -> Option<Remembered> {
+                self.store.recall(place, || *key)
+            }
+
+            /// Keeps what a call has learned under `key`.
+            pub fn remember_by(&self, key: &Key, place: &Place<'_>, learned: Remembered) {
+                self.store.remember(key, place, learned);
+            }
+
             /// Lets calls of this name start at `size` items until they learn better, wherever they
             /// come from.
             ///

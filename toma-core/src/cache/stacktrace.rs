@@ -1,6 +1,6 @@
 use super::over_store::over_store;
 use super::store::Store;
-use super::{Entry, Place, Remembered, SizeCache};
+use super::{Entry, Key, Place, Remembered, SizeCache};
 
 /// The default: one entry per calling line, chain of functions above it, and level of free memory.
 ///

@@ -1,6 +1,7 @@
 //! The table behind the caches: the cold path.
 
 use std::collections::HashMap;
+use std::fmt;
 use std::num::NonZeroUsize;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
@@ -10,12 +11,24 @@ use lru::LruCache;
 use super::key::{Key, Place};
 use super::levels::Levels;
 use super::{Remembered, memo};
+use crate::observe::{bytes, count};
 
 /// Entries a cache holds; beyond it the one least recently learned or looked up on the cold path
 /// goes.
 const MAX_ENTRIES: NonZeroUsize = NonZeroUsize::new(4096).unwrap();
 
 /// One entry of a cache, for inspection.
+///
+/// ```
+/// use toma::{cache::GlobalCache, classify::OutOfMemory, execute};
+///
+/// let sizes = GlobalCache::new();
+/// execute::with::<GlobalCache>().cache(&sizes).name("resize").range(0..256, 256, |start, end| {
+///     if end - start > 100 { Err(OutOfMemory::new(None)) } else { Ok(()) }
+/// })?;
+/// assert!(sizes.entries()[0].to_string().starts_with("resize: 64 items, called at "));
+/// # Ok::<(), OutOfMemory>(())
+/// ```
 #[non_exhaustive]
 #[derive(Clone, Debug)]
 pub struct Entry {
@@ -154,6 +167,17 @@ impl Store {
         let id = IDS.fetch_add(1, Ordering::Relaxed);
         // Two threads may both come here; whoever is first names the store.
         self.id.compare_exchange(0, id, Ordering::Relaxed, Ordering::Relaxed).err().unwrap_or(id)
+    }
+}
+
+impl fmt::Display for Entry {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Remembered { settled, free_bytes, .. } = self.remembered;
+        write!(f, "{}: {}", self.name, count(settled, "item"))?;
+        if let Some(free_bytes) = free_bytes {
+            write!(f, " with {} free", bytes(free_bytes))?;
+        }
+        write!(f, ", {}", self.key)
     }
 }
 

@@ -16,6 +16,7 @@ mod watch;
 pub use global::{Everywhere, everywhere};
 #[cfg(feature = "progress")]
 pub use progress::ProgressBar;
+pub(crate) use report::count;
 pub use report::{Name, Report, Tried};
 pub(crate) use watch::Watch;
 

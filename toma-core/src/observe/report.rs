@@ -174,6 +174,7 @@ impl fmt::Display for Tried {
     }
 }
 
-fn count(number: usize, noun: &str) -> String {
+/// `3 items`, `1 item`.
+pub(crate) fn count(number: usize, noun: &str) -> String {
     if number == 1 { format!("1 {noun}") } else { format!("{number} {noun}s") }
 }

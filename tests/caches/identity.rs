@@ -1,0 +1,350 @@
+//! Which calls share an entry, and which do not.
+
+use std::borrow::Cow;
+use std::pin::pin;
+use std::task::{Context, Poll, Waker};
+
+use toma::classify::OutOfMemory;
+use toma::{GlobalCache, NoCache, StacktraceMemoryCache, execute};
+
+use crate::kit::{GIB, Memory, fits};
+
+/// The memory of a call that fails once: nothing of the machine is read.
+static MEMORY: FixedMemory = FixedMemory;
+
+#[derive(Debug)]
+struct FixedMemory;
+
+impl toma::memory::MemorySource for FixedMemory {
+    fn name(&self) -> &'static str {
+        "fixed"
+    }
+
+    fn read(&self) -> std::io::Result<toma::memory::Reading> {
+        Ok(toma::memory::Reading::new(GIB, 2 * GIB))
+    }
+}
+
+/// Makes a call that settles and returns the number of its attempts: 3 when nothing was known, 1
+/// when it shared what another call learned.
+macro_rules! call {
+    ($cache:expr) => {{
+        let mut attempts = 0;
+        execute::with::<NoCache>()
+            .cache($cache)
+            .device(&MEMORY)
+            .batch(32, |size| {
+                attempts += 1;
+                fits(size, 8)
+            })
+            .unwrap();
+        attempts
+    }};
+}
+
+const MISS: usize = 3;
+const HIT: usize = 1;
+
+mod no_cache {
+    use super::*;
+
+    #[test]
+    fn every_call_starts_anew() {
+        for _ in 0..3 {
+            assert_eq!(call!(&NoCache), MISS);
+        }
+    }
+}
+
+mod global {
+    use super::*;
+
+    static SIZES: GlobalCache = GlobalCache::new();
+
+    #[toma::batch(initial = 32, cache = &SIZES, device = MEMORY)]
+    fn one(size: usize, attempts: &mut usize) -> Result<(), OutOfMemory> {
+        *attempts += 1;
+        fits(size, 8)
+    }
+
+    #[toma::batch(initial = 32, cache = &SIZES, device = MEMORY)]
+    fn generic<T: Default>(size: usize, attempts: &mut usize) -> Result<T, OutOfMemory> {
+        *attempts += 1;
+        fits(size, 8).map(|()| T::default())
+    }
+
+    /// Both functions have one line, one column and one path.
+    macro_rules! two_of_one_line {
+        () => {
+            impl First {
+                #[toma::batch(initial = 32, cache = &SIZES, device = MEMORY)]
+                fn run(size: usize, attempts: &mut usize) -> Result<(), OutOfMemory> {
+                    *attempts += 1;
+                    fits(size, 8)
+                }
+            }
+            impl Second {
+                #[toma::batch(initial = 32, cache = &SIZES, device = MEMORY)]
+                fn run(size: usize, attempts: &mut usize) -> Result<(), OutOfMemory> {
+                    *attempts += 1;
+                    fits(size, 8)
+                }
+            }
+        };
+    }
+
+    struct First;
+    struct Second;
+    two_of_one_line!();
+
+    fn count(call: impl FnOnce(&mut usize)) -> usize {
+        let mut attempts = 0;
+        call(&mut attempts);
+        attempts
+    }
+
+    #[test]
+    fn a_function_has_one_entry_wherever_it_is_called() {
+        assert_eq!(count(|n| one(n).unwrap()), MISS);
+        assert_eq!(count(|n| one(n).unwrap()), HIT);
+        let elsewhere = std::thread::spawn(|| count(|n| one(n).unwrap()));
+        assert_eq!(elsewhere.join().unwrap(), HIT);
+    }
+
+    #[test]
+    fn instantiations_of_a_generic_function_share() {
+        assert_eq!(count(|n| generic::<u8>(n).map(drop).unwrap()), MISS);
+        assert_eq!(count(|n| generic::<String>(n).map(drop).unwrap()), HIT);
+        assert_eq!(count(|n| generic::<Vec<f64>>(n).map(drop).unwrap()), HIT);
+    }
+
+    #[test]
+    fn two_functions_of_one_macro_line_do_not_share() {
+        assert_eq!(count(|n| First::run(n).unwrap()), MISS);
+        assert_eq!(count(|n| Second::run(n).unwrap()), MISS);
+        assert_eq!(count(|n| First::run(n).unwrap()), HIT);
+        assert_eq!(count(|n| Second::run(n).unwrap()), HIT);
+    }
+
+    #[test]
+    fn an_inline_form_has_one_entry_for_each_line() {
+        let sizes = GlobalCache::new();
+        for pass in 0..3 {
+            let expected = if pass == 0 { MISS } else { HIT };
+            assert_eq!(call!(&sizes), expected);
+            assert_eq!(call!(&sizes), expected);
+        }
+        assert_eq!(sizes.entries().len(), 2);
+    }
+
+    #[test]
+    fn the_shared_instance_is_one() {
+        fn call() -> usize {
+            let mut attempts = 0;
+            let with = execute::with::<GlobalCache>().device(&MEMORY);
+            with.range(0..32, 32, |start, end| {
+                attempts += 1;
+                fits(end - start, 32 >> (attempts == 1) as usize)
+            })
+            .unwrap();
+            attempts
+        }
+        assert_eq!([call(), call()], [3, 2]);
+        let entries = <GlobalCache as toma::SizeCache>::shared().entries();
+        assert!(
+            entries.iter().any(|entry| entry.name.contains("identity.rs") && entry.remembered.settled == 16)
+        );
+    }
+}
+
+mod stacktrace {
+    use super::*;
+
+    #[test]
+    fn two_lines_of_one_function_differ() {
+        let sizes = StacktraceMemoryCache::new();
+        for pass in 0..3 {
+            let expected = if pass == 0 { MISS } else { HIT };
+            assert_eq!(call!(&sizes), expected);
+            assert_eq!(call!(&sizes), expected);
+        }
+    }
+
+    #[inline(never)]
+    fn inner(sizes: &StacktraceMemoryCache) -> usize {
+        call!(sizes)
+    }
+
+    #[inline(never)]
+    fn train(sizes: &StacktraceMemoryCache) -> usize {
+        std::hint::black_box(inner(sizes))
+    }
+
+    /// What follows the call differs from `train`, or the two would be merged.
+    #[inline(never)]
+    fn evaluate(sizes: &StacktraceMemoryCache) -> usize {
+        let attempts = inner(sizes);
+        std::hint::black_box(sizes);
+        attempts
+    }
+
+    #[test]
+    fn two_chains_of_functions_differ() {
+        let sizes = StacktraceMemoryCache::new();
+        assert_eq!([train(&sizes), evaluate(&sizes)], [MISS, MISS]);
+        assert_eq!([train(&sizes), evaluate(&sizes)], [HIT, HIT]);
+        assert_eq!(inner(&sizes), MISS);
+    }
+
+    #[inline(never)]
+    fn recurse(sizes: &StacktraceMemoryCache, depth: usize) -> usize {
+        if depth == 0 {
+            return call!(sizes);
+        }
+        std::hint::black_box(recurse(sizes, depth - 1))
+    }
+
+    #[test]
+    fn recursion_depths_differ_up_to_the_limit() {
+        let sizes = StacktraceMemoryCache::new();
+        let limit = toma::stack::FRAME_LIMIT;
+        let depths = || (0..limit + 8).map(|depth| recurse(&sizes, depth)).collect::<Vec<_>>();
+        let first = depths();
+        assert_eq!(first[..limit], vec![MISS; limit]);
+        assert_eq!(first[limit..], [HIT; 8]);
+        assert_eq!(depths(), vec![HIT; limit + 8]);
+    }
+
+    #[test]
+    fn threads_spawned_at_one_place_share() {
+        let sizes = StacktraceMemoryCache::new();
+        let mut first = [0; 4].map(|_| 0);
+        for attempts in &mut first {
+            *attempts = std::thread::scope(|scope| scope.spawn(|| call!(&sizes)).join().unwrap());
+        }
+        assert_eq!(first, [MISS, HIT, HIT, HIT]);
+    }
+
+    static SIZES: StacktraceMemoryCache = StacktraceMemoryCache::new();
+
+    #[toma::range(initial = 32, cache = &SIZES, device = MEMORY)]
+    fn annotated(start: usize, end: usize, attempts: &mut usize) -> Result<(), OutOfMemory> {
+        *attempts += 1;
+        fits(end - start, 8)
+    }
+
+    #[test]
+    fn the_line_that_calls_an_annotated_function_counts() {
+        let sizes_tried = |call: &dyn Fn(&mut usize)| {
+            let mut attempts = 0;
+            call(&mut attempts);
+            attempts
+        };
+        let here = |n: &mut usize| annotated(0, 8, n).unwrap();
+        assert_eq!(sizes_tried(&here), 1, "what fits at once teaches nothing");
+        let (one, other) = (
+            |n: &mut usize| annotated(0, 32, n).unwrap(), //
+            |n: &mut usize| annotated(0, 32, n).unwrap(),
+        );
+        assert_eq!([sizes_tried(&one), sizes_tried(&other)], [6, 6]);
+        assert_eq!([sizes_tried(&one), sizes_tried(&other)], [4, 4]);
+    }
+
+    #[toma::batch(initial = 32, cache = &SIZES, device = MEMORY, key = image)]
+    async fn task(size: usize, image: usize, attempts: &mut usize) -> Result<(), OutOfMemory> {
+        *attempts += 1;
+        fits(size, 8)
+    }
+
+    #[toma::batch(initial = 32, cache = &SIZES, device = MEMORY)]
+    async fn other_task(size: usize, attempts: &mut usize) -> Result<(), OutOfMemory> {
+        *attempts += 1;
+        fits(size, 8)
+    }
+
+    fn wait<F: Future>(future: F) -> F::Output {
+        let mut future = pin!(future);
+        loop {
+            if let Poll::Ready(value) = future.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
+                return value;
+            }
+        }
+    }
+
+    #[inline(never)]
+    fn elsewhere(attempts: &mut usize) {
+        wait(task(7, attempts)).unwrap();
+        std::hint::black_box(attempts);
+    }
+
+    #[test]
+    fn async_functions_have_one_entry_for_each_key() {
+        let count = |run: &dyn Fn(&mut usize)| {
+            let mut attempts = 0;
+            run(&mut attempts);
+            attempts
+        };
+        assert_eq!(count(&|n| wait(task(7, n)).unwrap()), MISS);
+        assert_eq!(count(&|n| wait(task(7, n)).unwrap()), HIT, "another line");
+        assert_eq!(count(&elsewhere), HIT, "another chain");
+        let spawned = std::thread::spawn(move || {
+            let mut attempts = 0;
+            elsewhere(&mut attempts);
+            attempts
+        });
+        assert_eq!(spawned.join().unwrap(), HIT, "another thread");
+        assert_eq!(count(&|n| wait(task(8, n)).unwrap()), MISS, "another key");
+        assert_eq!(count(&|n| wait(other_task(n)).unwrap()), MISS, "another function");
+    }
+}
+
+/// One line that calls with what is given.
+fn one_line(
+    cache: &dyn toma::SizeCache,
+    memory: Option<&Memory>,
+    key: Cow<'_, str>,
+    name: &'static str,
+) -> usize {
+    let mut attempts = 0;
+    let mut with = execute::with::<NoCache>().cache(cache).device(&MEMORY).key(key).name(name);
+    if let Some(memory) = memory {
+        with = with.device(memory);
+    }
+    with.batch(32, |size| {
+        attempts += 1;
+        fits(size, 8)
+    })
+    .unwrap();
+    attempts
+}
+
+#[test]
+fn keys_separate() {
+    let (global, stacktrace) = (GlobalCache::new(), StacktraceMemoryCache::new());
+    for cache in [&global as &dyn toma::SizeCache, &stacktrace] {
+        assert_eq!(one_line(cache, None, "224".into(), "a"), MISS);
+        assert_eq!(one_line(cache, None, "112".into(), "a"), MISS);
+        assert_eq!(one_line(cache, None, "".into(), "a"), MISS);
+        assert_eq!(one_line(cache, None, "224".into(), "a"), HIT);
+        assert_eq!(one_line(cache, None, "112".into(), "a"), HIT);
+        assert_eq!(one_line(cache, None, String::from("224").into(), "a"), HIT, "equal values, equal keys");
+    }
+}
+
+#[test]
+fn devices_separate_by_name() {
+    let (global, stacktrace) = (GlobalCache::new(), StacktraceMemoryCache::new());
+    let [zero, one, also_zero] = ["cuda:0", "cuda:1", "cuda:0"].map(|name| Memory::named(name, GIB));
+    for cache in [&global as &dyn toma::SizeCache, &stacktrace] {
+        assert_eq!(one_line(cache, Some(&zero), "".into(), "a"), MISS);
+        assert_eq!(one_line(cache, Some(&one), "".into(), "a"), MISS);
+        assert_eq!(one_line(cache, Some(&also_zero), "".into(), "a"), HIT);
+    }
+}
+
+#[test]
+fn names_do_not_separate() {
+    let sizes = GlobalCache::new();
+    assert_eq!(one_line(&sizes, None, "".into(), "a"), MISS);
+    assert_eq!(one_line(&sizes, None, "".into(), "b"), HIT);
+}

@@ -1,0 +1,221 @@
+//! Looking into a cache, filling it beforehand, and emptying it.
+
+use std::sync::Barrier;
+
+use toma::cache::SizeCache;
+use toma::classify::OutOfMemory;
+use toma::{GlobalCache, NoCache, StacktraceMemoryCache, execute};
+
+use crate::kit::{GIB, Memory, batch, fits, settled};
+
+/// The caches that can be looked into, as one.
+trait Sizes: SizeCache {
+    fn entries(&self) -> Vec<toma::cache::Entry>;
+    fn seed(&self, name: &str, size: usize);
+    fn clear(&self);
+}
+
+macro_rules! sizes {
+    ($($cache:ty),*) => {$(
+        impl Sizes for $cache {
+            fn entries(&self) -> Vec<toma::cache::Entry> {
+                <$cache>::entries(self)
+            }
+
+            fn seed(&self, name: &str, size: usize) {
+                <$cache>::seed(self, name, size);
+            }
+
+            fn clear(&self) {
+                <$cache>::clear(self);
+            }
+        }
+    )*};
+}
+
+sizes!(GlobalCache, StacktraceMemoryCache);
+
+fn with_each(test: impl Fn(&dyn Sizes, &dyn SizeCache)) {
+    let (global, stacktrace) = (GlobalCache::default(), StacktraceMemoryCache::default());
+    test(&global, &global);
+    test(&stacktrace, &stacktrace);
+}
+
+#[test]
+fn a_seed_of_a_given_name_is_where_calls_start() {
+    with_each(|sizes, cache| {
+        let memory = Memory::new(GIB);
+        sizes.seed("batch", 4);
+        assert_eq!(batch(cache, &memory, 32, 8), [4]);
+        assert!(sizes.entries().is_empty(), "a seed is no evidence");
+        assert_eq!(batch(cache, &memory, 32, 2), [4, 2], "until they learn better");
+        assert_eq!(batch(cache, &memory, 32, 2), [2]);
+        sizes.seed("batch", 16);
+        assert_eq!(batch(cache, &memory, 32, 8), [2], "what was learned counts more");
+        sizes.seed("another", 16);
+        assert_eq!(batch(cache, &memory, 3, 8), [2]);
+    });
+}
+
+#[test]
+fn a_seed_is_seen_by_a_place_that_was_looked_up_before() {
+    with_each(|sizes, cache| {
+        let memory = Memory::new(GIB);
+        assert_eq!(batch(cache, &memory, 32, 32), [32]);
+        sizes.seed("batch", 8);
+        assert_eq!(batch(cache, &memory, 32, 32), [8]);
+        sizes.seed("batch", 16);
+        assert_eq!(batch(cache, &memory, 32, 32), [16], "the last seed counts");
+        sizes.seed("batch", 0);
+        assert_eq!(batch(cache, &memory, 32, 32), [1], "no size is under the floor");
+        sizes.seed("batch", usize::MAX);
+        assert_eq!(batch(cache, &memory, 32, 32), [32], "nor over the initial one");
+    });
+}
+
+static SEEDED: StacktraceMemoryCache = StacktraceMemoryCache::new();
+
+#[toma::batch(initial = 32, cache = &SEEDED)]
+fn annotated(size: usize) -> usize {
+    size
+}
+
+#[toma::batch(initial = 32, cache = &SEEDED)]
+async fn annotated_async(size: usize) -> usize {
+    size
+}
+
+struct Model;
+
+impl Model {
+    #[toma::batch(initial = 32, cache = &SEEDED)]
+    fn method(&self, size: usize) -> usize {
+        size
+    }
+}
+
+#[test]
+fn a_seed_names_a_function_by_its_path_and_an_inline_form_by_its_line() {
+    let name = |name| format!("{}::{name}", module_path!());
+    SEEDED.seed(name("annotated"), 2);
+    SEEDED.seed(name("annotated_async"), 3);
+    SEEDED.seed(name("method"), 4);
+    assert_eq!((annotated(), Model.method()), (2, 4));
+    let mut future = std::pin::pin!(annotated_async());
+    let poll = future.as_mut().poll(&mut std::task::Context::from_waker(std::task::Waker::noop()));
+    assert_eq!(poll, std::task::Poll::Ready(3));
+    SEEDED.seed(format!("{}:{}", file!(), line!() + 1), 5);
+    assert_eq!(execute::with::<NoCache>().cache(&SEEDED).batch(32, |size| size), 5);
+}
+
+#[test]
+fn clearing_forgets_everything_everywhere() {
+    with_each(|sizes, cache| {
+        let memory = Memory::new(GIB);
+        batch(cache, &memory, 32, 8);
+        sizes.seed("batch", 4);
+        let (learned, cleared) = (Barrier::new(2), Barrier::new(2));
+        std::thread::scope(|scope| {
+            let other = scope.spawn(|| {
+                let memory = Memory::new(GIB);
+                batch(cache, &memory, 32, 2);
+                learned.wait();
+                cleared.wait();
+                batch(cache, &memory, 32, 32)
+            });
+            learned.wait();
+            sizes.clear();
+            cleared.wait();
+            assert_eq!(other.join().unwrap(), [32]);
+        });
+        assert!(sizes.entries().is_empty());
+        assert_eq!(batch(cache, &memory, 32, 32), [32]);
+    });
+}
+
+/// How many of `keys` were known; afterwards all of them are.
+fn known(cache: &dyn SizeCache, keys: std::ops::Range<usize>) -> usize {
+    let memory = Memory::new(GIB);
+    let is_known = |key: &usize| {
+        let mut attempts = 0;
+        let with = execute::with::<NoCache>().cache(cache).device(&memory).key(key);
+        with.batch(32, |size| {
+            attempts += 1;
+            fits(size, 8)
+        })
+        .unwrap();
+        attempts == 1
+    };
+    keys.filter(is_known).count()
+}
+
+const MAX_ENTRIES: usize = 4096;
+
+#[test]
+fn the_least_recently_learned_goes_first() {
+    with_each(|sizes, cache| {
+        assert_eq!(known(cache, 0..MAX_ENTRIES), 0);
+        assert_eq!(sizes.entries().len(), MAX_ENTRIES);
+        assert_eq!(known(cache, MAX_ENTRIES..MAX_ENTRIES + 10), 0);
+        assert_eq!(sizes.entries().len(), MAX_ENTRIES);
+        assert_eq!(known(cache, 10..MAX_ENTRIES + 10), MAX_ENTRIES, "the others are still there");
+        assert_eq!(known(cache, 0..10), 0);
+    });
+}
+
+#[test]
+fn a_hundred_thousand_keys_leave_a_bounded_table() {
+    let sizes = GlobalCache::new();
+    assert_eq!(known(&sizes, 0..100_000), 0);
+    assert_eq!(sizes.entries().len(), MAX_ENTRIES);
+}
+
+#[test]
+fn entries_say_what_they_are_of() {
+    let (sizes, memory) = (StacktraceMemoryCache::new(), Memory::named("cuda:0", 3 * GIB));
+    let line = line!() + 2;
+    let with = execute::with::<NoCache>().cache(&sizes).device(&memory).key((224, 224));
+    with.batch(32, |size| fits(size, 8)).unwrap();
+    let [entry] = &sizes.entries()[..] else { panic!("one entry") };
+    assert_eq!(entry.name, format!("{}:{line}", file!()));
+    let shown = format!("{entry}");
+    let expected = [
+        &format!("{}:{line}: 8 items with 3.0 GiB free", file!()),
+        &format!("called at {}:{line}:10", file!()),
+        "key 0x",
+        "device 0x",
+        "stack 0x",
+    ];
+    for part in expected {
+        assert!(shown.contains(part), "{part:?} is not in {shown:?}");
+    }
+    assert_eq!(shown.lines().count(), 1);
+}
+
+#[test]
+fn entries_of_a_global_cache_are_short() {
+    static SIZES: GlobalCache = GlobalCache::new();
+
+    #[toma::batch(initial = 32, cache = &SIZES, name = "short")]
+    fn annotated(size: usize) -> Result<(), OutOfMemory> {
+        fits(size, 8)
+    }
+
+    annotated().unwrap();
+    let [entry] = &SIZES.entries()[..] else { panic!("one entry") };
+    let (path, file) = (module_path!(), file!());
+    let shown = format!("{entry}");
+    assert!(shown.starts_with(&format!("short: 8 items, {path}::annotated ({file}:")), "{shown}");
+    let key = format!("{:?}", entry.key);
+    assert!(key.contains("annotated") && !key.contains("None"), "{key}");
+}
+
+#[test]
+fn the_same_size_is_seen_by_entries_and_by_calls() {
+    with_each(|sizes, cache| {
+        let memory = Memory::new(GIB);
+        batch(cache, &memory, 1000, 77);
+        assert_eq!(settled(&sizes.entries()), [62]);
+        assert_eq!(batch(cache, &memory, 1000, 77), [62]);
+    });
+}

@@ -1,0 +1,12 @@
+//! What the size caches remember, what they tell apart, and what they never do.
+
+mod custom;
+mod default;
+mod identity;
+mod inspect;
+mod kit;
+mod learning;
+mod levels;
+mod lifetime;
+mod model;
+mod threads;
