@@ -108,7 +108,7 @@ fn the_default_can_be_chosen() {
         assert_eq!(looking.join().unwrap(), [32, 16, 8, 4]);
     });
 
-    let broken = thread::spawn(|| set_default::<Broken>()).join();
+    let broken = thread::spawn(set_default::<Broken>).join();
     assert_eq!(broken.unwrap_err().downcast_ref(), Some(&"no cache today"));
     assert_eq!(tried(8), [32, 16, 8], "the one before stays");
 

@@ -144,7 +144,7 @@ mod global {
             let with = execute::with::<GlobalCache>().device(&MEMORY);
             with.range(0..32, 32, |start, end| {
                 attempts += 1;
-                fits(end - start, 32 >> (attempts == 1) as usize)
+                fits(end - start, 32 >> usize::from(attempts == 1))
             })
             .unwrap();
             attempts

@@ -45,7 +45,7 @@ impl Model {
             (Some(level), Some(free)) => level <= free + tolerance(level),
             (Some(_), None) => false,
         };
-        let chosen = by_level.iter().filter(below).next_back().or(by_level.first());
+        let chosen = by_level.iter().rfind(below).or(by_level.first());
         chosen.map(|entry| entry.1)
     }
 

@@ -1,10 +1,5 @@
 //! The attributes' forms, every option given by an argument.
 
-#![expect(
-    clippy::borrow_deref_ref,
-    reason = "the option `cache` takes a type, or a value that begins with `&`"
-)]
-
 use std::future::poll_fn;
 use std::pin::pin;
 use std::task::{Context, Poll, Waker};
