@@ -1,0 +1,138 @@
+//! A warm call that succeeds allocates nothing; one that fails allocates little.
+
+use std::hint::black_box;
+use std::time::Duration;
+
+use allocation_counter::measure;
+use toma::classify::OutOfMemory;
+use toma::memory::Host;
+use toma::{Bisect, GlobalCache, NoCache, SizeCache, StacktraceMemoryCache, execute};
+
+/// The first call of a thread makes its memo and its report; the second is warm.
+fn allocates(mut call: impl FnMut()) -> u64 {
+    call();
+    call();
+    measure(call).count_total
+}
+
+/// A cache that has learned nothing is not even asked, so let it learn something elsewhere.
+fn learn_something(cache: &dyn SizeCache) {
+    let form = execute::with::<NoCache>().cache(cache).name("elsewhere");
+    let result = form.batch(8, |size| if size > 4 { Err(OutOfMemory::new(None)) } else { Ok(()) });
+    assert!(result.is_ok());
+}
+
+macro_rules! every_cache {
+    ($($name:ident: $cache:ty;)*) => {$(
+        mod $name {
+            use super::*;
+
+            type Cache = $cache;
+
+            #[test]
+            fn inline_forms() {
+                learn_something(Cache::shared());
+                let form = || execute::with::<Cache>();
+                assert_eq!(allocates(|| _ = black_box(form().batch(64, |size| size))), 0);
+                assert_eq!(allocates(|| form().range(0..1000, 1, |start, end| _ = black_box(end - start))), 0);
+                let mut data = [0_u8; 1000];
+                assert_eq!(allocates(|| form().chunked(&mut data[..], 1, |chunk, _, _| chunk.fill(1))), 0);
+                let sum = || form().fold(0..1000, 1, 0, |sum: &usize, start, end| sum + end - start);
+                assert_eq!(allocates(|| assert_eq!(sum(), 1000)), 0);
+            }
+
+            #[test]
+            fn attributes() {
+                #[toma::batch(initial = 64, cache = Cache)]
+                fn batch(size: usize) -> Result<usize, OutOfMemory> {
+                    Ok(size)
+                }
+
+                #[toma::range(initial = 1, cache = Cache)]
+                fn range(start: usize, end: usize) {
+                    black_box(end - start);
+                }
+
+                #[toma::chunked(initial = 1, cache = Cache)]
+                fn chunked(data: &mut [u8], start: i64, end: i64) {
+                    data.fill(u8::try_from(end - start).unwrap());
+                }
+
+                learn_something(Cache::shared());
+                assert_eq!(allocates(|| assert_eq!(batch(), Ok(64))), 0);
+                assert_eq!(allocates(|| range(0, 1000)), 0);
+                assert_eq!(allocates(|| chunked(&mut [0; 1000])), 0);
+            }
+
+            #[test]
+            fn with_every_option() {
+                learn_something(Cache::shared());
+                let call = || {
+                    let form = execute::with::<Cache>().key("a key").device(Host::shared()).name("named");
+                    let form = form.min(2).max(64).multiple_of(2).max_attempts(9).policy(Bisect::default());
+                    form.deadline(Duration::from_secs(60)).before_retry(|_| ()).range(0..100, 64, |start, end| {
+                        black_box(end - start);
+                    });
+                };
+                assert_eq!(allocates(call), 0);
+            }
+        }
+    )*};
+}
+
+every_cache! {
+    no_cache: NoCache;
+    global_cache: GlobalCache;
+    stacktrace_memory_cache: StacktraceMemoryCache;
+    default_cache: toma::DefaultCache;
+}
+
+#[test]
+fn map_allocates_its_result_only() {
+    let map = || execute::with::<GlobalCache>().map(0..1000, 1, |start, end| end - start);
+    let grown = measure(|| {
+        let mut values = Vec::new();
+        (0..1000).for_each(|i| values.push(black_box(i)));
+        black_box(values);
+    });
+    assert_eq!(allocates(|| _ = black_box(map())), grown.count_total);
+}
+
+#[test]
+fn an_async_call_allocates_nothing() {
+    #[toma::range(initial = 1, cache = GlobalCache)]
+    async fn range(start: usize, end: usize) {
+        black_box(end - start);
+    }
+
+    learn_something(GlobalCache::shared());
+    let call = || {
+        let mut context = std::task::Context::from_waker(std::task::Waker::noop());
+        let done = std::pin::pin!(range(0, 1000)).poll(&mut context);
+        assert!(done.is_ready());
+    };
+    assert_eq!(allocates(call), 0);
+}
+
+#[test]
+fn a_failing_call_allocates_little_and_keeps_nothing() {
+    let cache = GlobalCache::new();
+    let call = || {
+        let form = execute::with::<NoCache>().cache(&cache);
+        let done =
+            form.batch(64, |size| if size > 4 { Err(OutOfMemory::new(Some(1 << 20))) } else { Ok(()) });
+        assert!(done.is_ok());
+    };
+    // The first calls make the cache's table and the thread's memo and report.
+    call();
+    call();
+    let mut left = 0;
+    for _ in 0..1000 {
+        cache.clear();
+        let failing = measure(call);
+        assert!(failing.bytes_max < 16 << 10, "{failing:?}");
+        left += failing.bytes_current;
+    }
+    // Of a thousand calls only the last entry stays.
+    assert!(left < 1000 * 1024, "{left} bytes more after all calls");
+}
