@@ -1,12 +1,20 @@
 //! A warm call that succeeds allocates nothing; one that fails allocates little.
 
 use std::hint::black_box;
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use allocation_counter::measure;
 use toma::classify::OutOfMemory;
 use toma::memory::Host;
 use toma::{Bisect, GlobalCache, NoCache, SizeCache, StacktraceMemoryCache, execute};
+
+/// Learning in one test would make the calls of another look into the shared caches again.
+static ALONE: Mutex<()> = Mutex::new(());
+
+fn alone() -> MutexGuard<'static, ()> {
+    ALONE.lock().unwrap_or_else(PoisonError::into_inner)
+}
 
 /// The first call of a thread makes its memo and its report; the second is warm.
 fn allocates(mut call: impl FnMut()) -> u64 {
@@ -31,6 +39,7 @@ macro_rules! every_cache {
 
             #[test]
             fn inline_forms() {
+                let _alone = alone();
                 learn_something(Cache::shared());
                 let form = || execute::with::<Cache>();
                 assert_eq!(allocates(|| _ = black_box(form().batch(64, |size| size))), 0);
@@ -58,6 +67,7 @@ macro_rules! every_cache {
                     data.fill(u8::try_from(end - start).unwrap());
                 }
 
+                let _alone = alone();
                 learn_something(Cache::shared());
                 assert_eq!(allocates(|| assert_eq!(batch(), Ok(64))), 0);
                 assert_eq!(allocates(|| range(0, 1000)), 0);
@@ -66,6 +76,7 @@ macro_rules! every_cache {
 
             #[test]
             fn with_every_option() {
+                let _alone = alone();
                 learn_something(Cache::shared());
                 let call = || {
                     let form = execute::with::<Cache>().key("a key").device(Host::shared()).name("named");
@@ -89,6 +100,7 @@ every_cache! {
 
 #[test]
 fn map_allocates_its_result_only() {
+    let _alone = alone();
     let map = || execute::with::<GlobalCache>().map(0..1000, 1, |start, end| end - start);
     let grown = measure(|| {
         let mut values = Vec::new();
@@ -105,6 +117,7 @@ fn an_async_call_allocates_nothing() {
         black_box(end - start);
     }
 
+    let _alone = alone();
     learn_something(GlobalCache::shared());
     let call = || {
         let mut context = std::task::Context::from_waker(std::task::Waker::noop());

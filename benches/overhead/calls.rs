@@ -23,6 +23,7 @@ pub(crate) const CASES: &[Case] = &[
     Case { name: "call/attribute-no-cache", run: attribute_calls },
     Case { name: "call/attribute-global-cache", run: attribute_global_calls },
     Case { name: "batch/no-cache", run: batch_calls },
+    Case { name: "batch/global-cache-settled", run: settled_calls },
     Case { name: "1000-chunks/hand", run: hand_chunks },
     Case { name: "1000-chunks/no-cache", run: no_cache_chunks },
     Case { name: "1000-chunks/global-cache", run: global_chunks },
@@ -82,6 +83,17 @@ fn batch_calls(times: u32) {
     (0..times).for_each(|_| execute::with::<NoCache>().batch(black_box(8), |size| body(0, size)));
 }
 
+/// The first call learns that 4 fit; all others find that in the size cache and start there.
+fn settled_calls(times: u32) {
+    for _ in 0..times {
+        let done = execute::with::<GlobalCache>().batch(black_box(8), |size| {
+            body(0, size);
+            if size > 4 { Err(OutOfMemory::new(None)) } else { Ok(()) }
+        });
+        black_box(done.is_ok());
+    }
+}
+
 fn hand_chunks(times: u32) {
     (0..times).for_each(|_| hand(black_box(CHUNKS as usize), black_box(1)));
 }
@@ -106,7 +118,7 @@ pub(crate) fn learn_something() {
 
 pub(crate) fn report() {
     println!("per call, over the hand-written loop (bar: 50 ns for no-cache and global-cache)");
-    for case in &CASES[1..7] {
+    for case in &CASES[1..8] {
         let pair = pairs(401, || hand_calls(1000), || (case.run)(1000));
         println!("  {:<28} {:>7.1} ns", case.name, pair.overhead_ns(1000));
     }
@@ -119,7 +131,7 @@ pub(crate) fn report() {
     let pair = pairs(401, || hand_calls(1000), unlearned);
     println!("  {:<28} {:>7.1} ns", "call/nothing-learned-yet", pair.overhead_ns(1000));
     println!("per chunk, over the hand-written loop (bar: 20 ns)");
-    for case in &CASES[8..] {
+    for case in &CASES[9..] {
         let pair = pairs(401, || hand_chunks(1), || (case.run)(1));
         println!("  {:<28} {:>7.1} ns", case.name, pair.overhead_ns(CHUNKS));
     }

@@ -1,5 +1,6 @@
 //! Which cache a call uses when it names none.
 
+use std::any::TypeId;
 use std::cell::Cell;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{PoisonError, RwLock};
@@ -22,7 +23,8 @@ thread_local! {
 
 /// Makes `C` the cache of all calls of the process that name none.
 ///
-/// What other caches remember stays there.
+/// What other caches remember stays there. `set_default::<DefaultCache>()` goes back to the
+/// standard.
 ///
 /// ```
 /// # extern crate toma_core as toma;
@@ -32,10 +34,12 @@ thread_local! {
 /// # set_default::<StacktraceMemoryCache>();
 /// ```
 pub fn set_default<C: SizeCache + 'static>() {
-    // Before the lock, because making a cache is anybody's code, which may run loops.
-    let cache = C::shared();
+    // Before the lock, because making a cache is anybody's code, which may run loops. The default
+    // cache as the default would ask itself without end: it stands for the standard one.
+    let is_itself = TypeId::of::<C>() == TypeId::of::<DefaultCache>();
+    let cache: Chosen = if is_itself { None } else { Some(C::shared()) };
     let mut chosen = CHOSEN.write().unwrap_or_else(PoisonError::into_inner);
-    *chosen = Some(cache);
+    *chosen = cache;
     GENERATION.fetch_add(1, Ordering::Release);
 }
 

@@ -24,15 +24,17 @@ impl Levels {
 
     /// The entry learned nearest below the free memory there is now, or the lowest: less free
     /// memory never sends a call back to its initial size. `free` is asked only when it matters.
-    #[inline]
     pub(super) fn choose(&self, free: impl FnOnce() -> Option<u64>) -> Option<Remembered> {
-        self.only().or_else(|| self.nearest_below(free()))
+        if self.is_plain() { self.first() } else { self.nearest_below(free()) }
     }
 
-    /// The entry, when there is just one and memory need not be read.
-    #[inline]
-    pub(super) fn only(&self) -> Option<Remembered> {
-        if self.entries[1].is_none() { self.entries[0] } else { None }
+    /// Whether there is nothing to choose, so that memory need not be read.
+    pub(super) fn is_plain(&self) -> bool {
+        self.entries[1].is_none()
+    }
+
+    pub(super) fn first(&self) -> Option<Remembered> {
+        self.entries[0]
     }
 
     /// What nobody could read counts as the lowest level, when learned and when asked.

@@ -1,29 +1,37 @@
 //! What one thread has looked up: the warm path of every cache.
 //!
-//! A table of a few slots per thread, found by key and valid for one generation of one store. It
-//! holds absence too, so that a call site that never failed is as fast as one that settled.
+//! A table per thread, found by key and valid for one generation of one store. It holds absence
+//! too, so that a call site that never failed is as fast as one that settled.
 
 use std::cell::RefCell;
+use std::collections::HashMap;
+use std::hash::{BuildHasherDefault, Hasher};
 
+use super::Remembered;
 use super::key::Key;
 use super::levels::Levels;
 
-const SLOTS: usize = 64;
+/// Keys a thread keeps in mind; beyond it the memo starts anew.
+const MAX_KEYS: usize = 1024;
 
 /// What the memo says about a key.
-pub(super) type Known = Option<Levels>;
+#[derive(Debug)]
+pub(super) enum Known {
+    /// There is nothing to choose: no entry, or one.
+    Plain(Option<Remembered>),
+    /// The entries of several levels of free memory.
+    Many(Box<Levels>),
+}
 
-#[derive(Clone, Copy)]
 struct Slot {
-    store: u64,
     generation: u64,
-    key: Key,
     known: Known,
 }
 
+type Slots = HashMap<(u64, Key), Slot, BuildHasherDefault<Spread>>;
+
 thread_local! {
-    // On the heap, because thread-local storage is taken from the thread's own stack.
-    static MEMO: RefCell<Box<[Option<Slot>]>> = RefCell::new(vec![None; SLOTS].into_boxed_slice());
+    static MEMO: RefCell<Slots> = RefCell::default();
 }
 
 /// Asks `use_known` with what this thread knows, if it is of this generation.
@@ -38,21 +46,38 @@ pub(super) fn with<R>(
 ) -> Option<R> {
     MEMO.try_with(|memo| {
         let memo = memo.borrow();
-        let slot = memo[slot_of(key)].as_ref()?;
-        let valid = slot.store == store && slot.generation == generation && slot.key == *key;
-        valid.then(|| use_known(&slot.known))
+        let slot = memo.get(&(store, *key)).filter(|slot| slot.generation == generation)?;
+        Some(use_known(&slot.known))
     })
     .ok()
     .flatten()
 }
 
-pub(super) fn keep(store: u64, generation: u64, key: &Key, known: &Known) {
+pub(super) fn keep(store: u64, generation: u64, key: &Key, known: Known) {
     let _ = MEMO.try_with(|memo| {
-        memo.borrow_mut()[slot_of(key)] = Some(Slot { store, generation, key: *key, known: *known });
+        let mut memo = memo.borrow_mut();
+        if memo.len() >= MAX_KEYS {
+            memo.clear();
+        }
+        memo.insert((store, *key), Slot { generation, known });
     });
 }
 
-#[inline]
-fn slot_of(key: &Key) -> usize {
-    usize::try_from(key.spread() >> 58).unwrap_or(0) % SLOTS
+/// Passes on the one word that a key has already spread evenly.
+#[derive(Default)]
+struct Spread(u64);
+
+impl Hasher for Spread {
+    fn finish(&self) -> u64 {
+        self.0
+    }
+
+    fn write(&mut self, _: &[u8]) {
+        unreachable!("keys are hashed as words")
+    }
+
+    #[inline]
+    fn write_u64(&mut self, word: u64) {
+        self.0 ^= word;
+    }
 }

@@ -8,9 +8,10 @@ use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 
 use lru::LruCache;
 
+use super::Remembered;
 use super::key::{Key, Place};
 use super::levels::Levels;
-use super::{Remembered, memo};
+use super::memo::{self, Known};
 use crate::observe::{bytes, count};
 
 /// Entries a cache holds; beyond it the one least recently learned or looked up on the cold path
@@ -55,22 +56,6 @@ struct Table {
     seeds: HashMap<String, Remembered>,
 }
 
-/// What the memo said, free of the memo and small: most calls carry this and nothing else.
-enum Warm {
-    Known(Option<Remembered>),
-    Many,
-}
-
-impl Warm {
-    #[inline]
-    fn of(known: &memo::Known) -> Self {
-        match known {
-            None => Self::Known(None),
-            Some(levels) => levels.only().map_or(Self::Many, |one| Self::Known(Some(one))),
-        }
-    }
-}
-
 impl Store {
     pub(super) const fn new() -> Self {
         Self { id: AtomicU64::new(0), generation: AtomicU64::new(0), table: OnceLock::new() }
@@ -87,9 +72,13 @@ impl Store {
 
     #[inline]
     fn recall_at(&self, generation: u64, key: &Key, place: &Place<'_>) -> Option<Remembered> {
-        match memo::with(self.id(), generation, key, Warm::of) {
-            Some(Warm::Known(remembered)) => remembered,
-            Some(Warm::Many) => self.choose(generation, key, place),
+        let plain = memo::with(self.id(), generation, key, |known| match known {
+            Known::Plain(remembered) => Some(*remembered),
+            Known::Many(_) => None,
+        });
+        match plain {
+            Some(Some(remembered)) => remembered,
+            Some(None) => self.choose(generation, key, place),
             None => self.look_up(key, place),
         }
     }
@@ -98,19 +87,24 @@ impl Store {
     #[cold]
     fn choose(&self, generation: u64, key: &Key, place: &Place<'_>) -> Option<Remembered> {
         let free = place.free_bytes();
-        let chosen = memo::with(self.id(), generation, key, |known| known.as_ref()?.choose(|| free));
+        let chosen = memo::with(self.id(), generation, key, |known| match known {
+            Known::Plain(remembered) => *remembered,
+            Known::Many(levels) => levels.choose(|| free),
+        });
         chosen.unwrap_or_else(|| self.look_up(key, place))
     }
 
     #[cold]
     fn look_up(&self, key: &Key, place: &Place<'_>) -> Option<Remembered> {
-        let (known, generation) = {
+        let (levels, generation) = {
             let mut table = self.table();
             // Under the lock, so that what is kept is what this generation says.
-            (table.find(key, place), self.generation.load(Ordering::Acquire))
+            (table.find(key, place).unwrap_or_default(), self.generation.load(Ordering::Acquire))
         };
-        memo::keep(self.id(), generation, key, &known);
-        known.and_then(|levels| levels.choose(|| place.free_bytes()))
+        let plain = levels.is_plain();
+        let known = if plain { Known::Plain(levels.first()) } else { Known::Many(Box::new(levels)) };
+        memo::keep(self.id(), generation, key, known);
+        levels.choose(|| place.free_bytes())
     }
 
     pub(super) fn remember(&self, key: &Key, place: &Place<'_>, learned: Remembered) {

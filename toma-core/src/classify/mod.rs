@@ -17,6 +17,7 @@ mod tests;
 mod text;
 
 use std::borrow::Cow;
+use std::fmt;
 
 pub use chain::classify_error;
 pub use error::{Classify, marker};
@@ -38,6 +39,17 @@ pub enum Class {
     Poisoned,
     /// Anything else: goes through unchanged on the first attempt.
     Other,
+}
+
+impl fmt::Display for Class {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::OutOfMemory => "out of memory",
+            Self::Transient => "transient failure",
+            Self::Poisoned => "device context poisoned",
+            Self::Other => "other failure",
+        })
+    }
 }
 
 /// One classified failure: its class, and the number of bytes asked for when that is known.

@@ -55,19 +55,22 @@ pub(crate) async fn attempt_async<F: Future>(retryable: Retryable, body: F) -> R
 }
 
 /// Passes a panic on, printed exactly once.
-pub(crate) fn pass_on(payload: Payload) -> ! {
-    let shield = SHIELD.get();
-    let outer_may_retry = shield.quiet != Retryable::NOTHING;
-    if shield.silenced && !outer_may_retry {
-        forget_silenced();
+pub(crate) fn pass_on(payload: Payload, silenced: bool) -> ! {
+    let outer_may_retry = SHIELD.get().quiet != Retryable::NOTHING;
+    if silenced && !outer_may_retry {
         raise_anew(payload);
     }
+    // A loop around this one answers for it now.
+    SHIELD.set(Shield { silenced, ..SHIELD.get() });
     resume_unwind(payload)
 }
 
-/// The failure is answered for: by a retry, or because somebody else prints it.
-pub(crate) fn forget_silenced() {
-    SHIELD.set(Shield { silenced: false, ..SHIELD.get() });
+/// Whether the panic that came out of the attempt has not been printed. Asked at once, because
+/// observers and policies may panic too before it is decided what to do.
+pub(crate) fn take_silenced() -> bool {
+    let shield = SHIELD.get();
+    SHIELD.set(Shield { silenced: false, ..shield });
+    shield.silenced
 }
 
 /// The shield of one attempt, to be lowered to what it was.

@@ -5,7 +5,7 @@ use std::ops::Range;
 use std::time::{Duration, Instant};
 
 use super::attempt;
-use super::machine::{Extent, Machine, Retryable, Verdict};
+use super::machine::{Extent, Failed, Machine, Retryable, Verdict};
 use super::sizes::{SizeOptions, Sizes};
 use super::tally::Tally;
 use crate::cache::{Origin, Place, Remembered, SizeCache};
@@ -93,7 +93,9 @@ impl<'a, P: Policy> Call<'a, P> {
         assert!(options.max_attempts > 0, "max_attempts 0: must be at least 1");
         // A deadline beyond the end of the clock is none.
         self.deadline = options.deadline.and_then(|limit| Instant::now().checked_add(limit));
-        if !self.switches.disable() {
+        if self.switches.disable() {
+            self.machine.freeze();
+        } else {
             self.recall();
         }
         self.tally.starts_at(self.machine.step());
@@ -157,11 +159,12 @@ impl<'a, P: Policy> Call<'a, P> {
         let piece = self.machine.piece();
         let step = self.machine.step();
         self.tally.succeeded();
+        let elapsed = self.tally.elapsed();
         if self.watch.is_some() {
-            let (Range { start, end }, elapsed) = (piece, self.tally.elapsed().unwrap_or_default());
+            let (Range { start, end }, elapsed) = (piece, elapsed.unwrap_or_default());
             self.tell(|| EventKind::Succeeded { start, end, elapsed });
         }
-        if let Some(to) = self.machine.succeeded(&self.policy) {
+        if let Some(to) = self.machine.succeeded(&self.policy, elapsed) {
             self.tally.step_changes(step);
             self.tell(|| EventKind::Probe { from: step, to });
         }
@@ -175,7 +178,7 @@ impl<'a, P: Policy> Call<'a, P> {
         let (piece, step) = (self.machine.piece(), self.machine.step());
         self.tally.failed(step, failure.class, elapsed);
         let now = self.memory.read_after(failure.class);
-        let verdict = self.judge(retryable, failure, now);
+        let verdict = self.judge(retryable, &Failed { failure, now, elapsed });
         let free_bytes = now.map(|now| now.free_bytes);
         self.tell(|| EventKind::Failed {
             start: piece.start,
@@ -196,8 +199,8 @@ impl<'a, P: Policy> Call<'a, P> {
         !matches!(verdict, Verdict::GiveUp(_))
     }
 
-    fn judge(&mut self, retryable: Retryable, failure: &Failure, now: Option<Reading>) -> Verdict {
-        let memory_matters = is_about_memory(failure.class);
+    fn judge(&mut self, retryable: Retryable, failed: &Failed<'_>) -> Verdict {
+        let memory_matters = is_about_memory(failed.failure.class);
         if memory_matters && self.switches.disable() {
             return Verdict::GiveUp("TOMA_DISABLE is set");
         }
@@ -207,7 +210,7 @@ impl<'a, P: Policy> Call<'a, P> {
             self.machine.forget();
             return Verdict::GiveUp("the deadline has passed");
         }
-        self.machine.failed(&self.policy, failure, now)
+        self.machine.failed(&self.policy, failed)
     }
 
     /// Gives the device's cached memory back; runs after the failed values are gone and undone.

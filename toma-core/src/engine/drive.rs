@@ -7,7 +7,6 @@ use super::attempt::{self, Payload};
 use super::call::Call;
 use super::machine::Retryable;
 use crate::classify::classify_panic;
-
 use crate::outcome::Judge;
 use crate::policy::Policy;
 #[cfg(feature = "testing")]
@@ -76,12 +75,12 @@ pub(crate) fn settle<R, M>(
 
 #[cold]
 fn retry_panic<R>(call: &mut Call<'_, impl Policy>, retryable: Retryable, payload: Payload) -> Turn<R> {
+    let silenced = attempt::take_silenced();
     let failure = classify_panic(payload.as_ref());
-    if !call.failed(retryable, &failure) {
-        attempt::pass_on(payload);
+    if call.failed(retryable, &failure) {
+        return Turn::Retry;
     }
-    attempt::forget_silenced();
-    Turn::Retry
+    attempt::pass_on(payload, silenced)
 }
 
 /// One attempt; with the feature `testing`, failures may be injected where a retry is possible.

@@ -4,6 +4,7 @@
 //! every rule of the loop can be tested against a script of failures.
 
 use std::ops::Range;
+use std::time::Duration;
 
 use super::sizes::Sizes;
 use crate::classify::{Class, Failure};
@@ -20,6 +21,8 @@ pub(crate) struct Machine {
     bounds: Bounds,
     max_attempts: usize,
     single: bool,
+    /// The step stays as it is, whatever the policy thinks.
+    frozen: bool,
     piece: PieceState,
     learning: Learning,
 }
@@ -49,6 +52,14 @@ pub(crate) enum Extent {
     Batch,
     /// This many items, piece by piece.
     Items(usize),
+}
+
+/// A failed attempt: the failure, the memory once it had failed, and how long it took.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Failed<'a> {
+    pub(crate) failure: &'a Failure,
+    pub(crate) now: Option<Reading>,
+    pub(crate) elapsed: Option<Duration>,
 }
 
 /// What to do after a failure.
@@ -88,6 +99,7 @@ impl Machine {
             bounds: Bounds::default(),
             max_attempts,
             single: extent == Extent::Batch,
+            frozen: false,
             piece: PieceState::default(),
             learning: Learning { shrunk: false, best: sizes.cap, settled: None },
         }
@@ -102,8 +114,13 @@ impl Machine {
             self.learning.best = self.step;
         }
         if !self.is_done() {
-            self.advance(policy, self.piece().len());
+            self.advance(policy, self.piece().len(), None);
         }
+    }
+
+    /// Keeps the step as it is.
+    pub(crate) fn freeze(&mut self) {
+        self.frozen = true;
     }
 
     /// The items of the coming attempt; empty when all is done.
@@ -162,7 +179,7 @@ impl Machine {
 
     /// The piece succeeded: moves on, and returns the new step when the policy changes it.
     #[inline]
-    pub(crate) fn succeeded(&mut self, policy: &impl Policy) -> Option<usize> {
+    pub(crate) fn succeeded(&mut self, policy: &impl Policy, elapsed: Option<Duration>) -> Option<usize> {
         let size = self.piece().len();
         self.bounds.succeeded(size);
         if size == self.step && (self.learning.shrunk || size > self.learning.best) {
@@ -174,24 +191,19 @@ impl Machine {
             self.end = self.position;
         }
         self.piece = PieceState::default();
-        if self.is_done() {
+        if self.is_done() || self.frozen {
             return None;
         }
-        self.advance(policy, size)
+        self.advance(policy, size, elapsed)
     }
 
-    /// The attempt failed: decides what happens next. `now` is the memory once it had failed.
-    pub(crate) fn failed(
-        &mut self,
-        policy: &impl Policy,
-        failure: &Failure,
-        now: Option<Reading>,
-    ) -> Verdict {
+    /// The attempt failed: decides what happens next.
+    pub(crate) fn failed(&mut self, policy: &impl Policy, failed: &Failed<'_>) -> Verdict {
         let retryable = self.retryable();
         self.piece.attempts += 1;
-        match failure.class {
-            Class::OutOfMemory => self.shrink(policy, failure, now, retryable),
-            Class::Transient => self.again_or_shrink(policy, failure, now, retryable),
+        match failed.failure.class {
+            Class::OutOfMemory => self.shrink(policy, failed, retryable),
+            Class::Transient => self.again_or_shrink(policy, failed, retryable),
             Class::Poisoned => Verdict::GiveUp("the device context is poisoned"),
             Class::Other => Verdict::GiveUp("not out of memory"),
         }
@@ -205,16 +217,15 @@ impl Machine {
     fn again_or_shrink(
         &mut self,
         policy: &impl Policy,
-        failure: &Failure,
-        now: Option<Reading>,
+        failed: &Failed<'_>,
         retryable: Retryable,
     ) -> Verdict {
         if retryable.transient && !self.piece.tried_again {
             self.piece.tried_again = true;
             return Verdict::Again;
         }
-        if now.is_some_and(|now| memory_is_low(now, failure)) {
-            return self.shrink(policy, failure, now, retryable);
+        if failed.now.is_some_and(|now| memory_is_low(now, failed.failure)) {
+            return self.shrink(policy, failed, retryable);
         }
         if !self.piece.tried_again {
             return Verdict::GiveUp(self.why_not());
@@ -222,13 +233,8 @@ impl Machine {
         Verdict::GiveUp("failed again at the same size, and memory is not low")
     }
 
-    fn shrink(
-        &mut self,
-        policy: &impl Policy,
-        failure: &Failure,
-        now: Option<Reading>,
-        retryable: Retryable,
-    ) -> Verdict {
+    fn shrink(&mut self, policy: &impl Policy, failed: &Failed<'_>, retryable: Retryable) -> Verdict {
+        let &Failed { failure, now, elapsed } = failed;
         let size = self.piece().len();
         self.bounds.failed(size);
         self.forget();
@@ -236,7 +242,14 @@ impl Machine {
             return Verdict::GiveUp(self.why_not());
         }
         self.piece.tried_again = false;
-        let proposal = policy.shrink(&self.evidence(size, Some(failure), now));
+        let proposal = policy.shrink(&Evidence {
+            class: Some(failure.class),
+            requested_bytes: failure.requested_bytes,
+            free_bytes: now.map(|now| now.free_bytes),
+            total_bytes: now.map(|now| now.total_bytes),
+            elapsed,
+            ..self.evidence(size)
+        });
         // Without the failure's own words, for which a loop around this one would retry.
         assert!(
             proposal < size,
@@ -258,30 +271,19 @@ impl Machine {
     /// Asks the policy for the next step; returns it when it differs. `size` is the attempt just
     /// made, or the one that would be made first.
     #[inline]
-    fn advance(&mut self, policy: &impl Policy, size: usize) -> Option<usize> {
-        let next = self.sizes.fit(policy.advance(&self.evidence(size, None, None)));
+    fn advance(&mut self, policy: &impl Policy, size: usize, elapsed: Option<Duration>) -> Option<usize> {
+        let evidence = Evidence { elapsed, ..self.evidence(size) };
+        let next = self.sizes.fit(policy.advance(&evidence));
         let changed = (next != self.step).then_some(next);
         self.step = next;
         changed
     }
 
     #[inline]
-    fn evidence(&self, size: usize, failure: Option<&Failure>, now: Option<Reading>) -> Evidence {
-        Evidence {
-            size,
-            step: self.step,
-            class: failure.map(|failure| failure.class),
-            requested_bytes: failure.and_then(|failure| failure.requested_bytes),
-            free_bytes: now.map(|now| now.free_bytes),
-            total_bytes: now.map(|now| now.total_bytes),
-            peak_bytes: None,
-            elapsed: None,
-            remaining: self.end - self.position,
-            bounds: self.bounds,
-            floor: self.sizes.floor,
-            cap: self.sizes.cap,
-            multiple_of: self.sizes.multiple_of,
-        }
+    fn evidence(&self, size: usize) -> Evidence {
+        let Sizes { floor, cap, multiple_of } = self.sizes;
+        let (remaining, bounds, step) = (self.end - self.position, self.bounds, self.step);
+        Evidence { step, remaining, bounds, floor, cap, multiple_of, ..Evidence::new(size) }
     }
 }
 

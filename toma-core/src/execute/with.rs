@@ -74,13 +74,15 @@ impl<'a, P, K, B> With<'a, P, K, B> {
     }
 
     /// Makes at most `max_attempts` attempts at one piece.
+    ///
+    /// The form panics when it is 0.
     #[inline]
     pub fn max_attempts(mut self, max_attempts: usize) -> Self {
         self.core.options.max_attempts = max_attempts;
         self
     }
 
-    /// Starts no retry once this time has passed since the call began; a failure after it goes
+    /// Decides on no retry once this time has passed since the call began; a failure after it goes
     /// through.
     #[inline]
     pub fn deadline(mut self, deadline: Duration) -> Self {
@@ -95,7 +97,8 @@ impl<'a, P, K, B> With<'a, P, K, B> {
         self
     }
 
-    /// Cuts along this axis; negative counts from the last. Only `chunked` has an axis.
+    /// Cuts along this axis; negative counts from the last. Only `chunked` has an axis; the other
+    /// forms ignore it.
     #[inline]
     pub fn dim(mut self, dim: isize) -> Self {
         self.core.dim = dim;

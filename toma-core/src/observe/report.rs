@@ -166,10 +166,7 @@ impl fmt::Display for Tried {
         }
         match self.failed {
             None => Ok(()),
-            Some(Class::OutOfMemory) => f.write_str(" (out of memory)"),
-            Some(Class::Transient) => f.write_str(" (transient failure)"),
-            Some(Class::Poisoned) => f.write_str(" (device context poisoned)"),
-            Some(Class::Other) => f.write_str(" (failed otherwise)"),
+            Some(class) => write!(f, " ({class})"),
         }
     }
 }

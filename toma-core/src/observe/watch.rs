@@ -50,7 +50,9 @@ impl<'a> Watch<'a> {
         observers.retain(|watcher| {
             let heard = catch_unwind(AssertUnwindSafe(|| watcher.observer().observe(&event)));
             if heard.is_err() {
-                eprintln!("toma: {name}: an observer panicked and is not told of anything more in this call");
+                log::print(&format!(
+                    "toma: {name}: an observer panicked and is told of nothing more in this call"
+                ));
             }
             heard.is_ok()
         });

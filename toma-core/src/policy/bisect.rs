@@ -46,10 +46,11 @@ impl Policy for Bisect {
     #[expect(clippy::cast_precision_loss, reason = "the tolerance is a fraction, exactness is not needed")]
     fn advance(&self, evidence: &Evidence) -> usize {
         match (evidence.bounds.largest_success, evidence.bounds.smallest_failure) {
-            (Some(low), Some(high)) if (high - low) as f64 > self.tolerance * low as f64 => {
-                low + (high - low) / 2
+            // A failure below the largest success is no bound: a cache may say anything.
+            (Some(low), Some(high)) if low < high => {
+                let gap = high - low;
+                if gap as f64 > self.tolerance * low as f64 { low + gap / 2 } else { low }
             }
-            (Some(low), Some(_)) => low,
             _ => evidence.step,
         }
     }

@@ -68,9 +68,10 @@ pub struct Evidence {
     pub free_bytes: Option<u64>,
     /// Total bytes of the memory source, when known. Never read after a success.
     pub total_bytes: Option<u64>,
-    /// Most bytes the attempt had allocated, where the memory source counts them.
+    /// Most bytes the attempt had allocated, where the memory source counts them; none does yet.
     pub peak_bytes: Option<u64>,
-    /// How long the attempt took, when a clock was read.
+    /// How long the attempt took, when an observer, a deadline or an earlier failure of the call
+    /// made the engine read the clock.
     pub elapsed: Option<Duration>,
     /// Items still to do, those of a failed attempt included; `usize::MAX` in a batch.
     pub remaining: usize,
@@ -82,6 +83,28 @@ pub struct Evidence {
     pub cap: usize,
     /// Every size but a last piece is a multiple of this.
     pub multiple_of: usize,
+}
+
+impl Evidence {
+    /// An attempt of `size` items of which nothing else is known: for the tests of a policy, which
+    /// then set the fields they are about.
+    pub const fn new(size: usize) -> Self {
+        Self {
+            size,
+            step: size,
+            class: None,
+            requested_bytes: None,
+            free_bytes: None,
+            total_bytes: None,
+            peak_bytes: None,
+            elapsed: None,
+            remaining: usize::MAX,
+            bounds: Bounds { largest_success: None, smallest_failure: None },
+            floor: 1,
+            cap: usize::MAX,
+            multiple_of: 1,
+        }
+    }
 }
 
 impl<P: Policy + ?Sized> Policy for &P {
