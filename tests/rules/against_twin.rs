@@ -1,5 +1,6 @@
 //! Every form against the twin: attempts, ends, memory, order of clean-up, and what is printed.
 
+use proptest::strategy::Strategy;
 use std::cell::RefCell;
 use std::time::Duration;
 
