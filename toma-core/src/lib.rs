@@ -14,6 +14,7 @@ mod outcome;
 pub mod policy;
 #[doc(hidden)]
 pub mod private;
+mod reserve;
 pub mod stack;
 mod switches;
 mod task;

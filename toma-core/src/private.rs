@@ -2,6 +2,7 @@
 
 #![expect(clippy::inline_always, reason = "the number of our own frames must not depend on the optimizer")]
 
+use std::any::type_name;
 use std::marker::PhantomData;
 use std::ops::Range;
 use std::panic::Location;
@@ -131,6 +132,13 @@ impl<R> ViaValue for &Via<R> {
     type Returned = R;
 
     fn judge(&self) -> Of<R> {
+        // Behind a type parameter the traits cannot see a `Result`, and its errors would be taken for
+        // successes.
+        let name = type_name::<R>();
+        assert!(
+            !name.starts_with("core::result::Result<"),
+            "return type `{name}`: an attribute cannot classify errors behind a type parameter: write `Result<T, E>`"
+        );
         Of(|_| None)
     }
 }

@@ -2,6 +2,8 @@
 
 use std::sync::atomic::{AtomicU8, Ordering::Relaxed};
 
+use crate::observe;
+
 static SWITCHES: AtomicU8 = AtomicU8::new(0);
 
 const READ: u8 = 1;
@@ -51,9 +53,32 @@ pub(crate) fn set_observed(observed: bool) {
 fn read_environment() -> Switches {
     let mut bits = READ;
     for (name, bit) in [("TOMA_LOG", LOG), ("TOMA_DISABLE", DISABLE)] {
-        if std::env::var_os(name).is_some_and(|value| !value.is_empty() && value != "0") {
+        if std::env::var(name).is_ok_and(|value| is_on(name, &value)) {
             bits |= bit;
         }
     }
     Switches(SWITCHES.fetch_or(bits, Relaxed) | bits)
+}
+
+/// What people write for yes and no; anything else is said to be no.
+fn is_on(name: &str, value: &str) -> bool {
+    match value.to_ascii_lowercase().as_str() {
+        "1" | "true" | "on" | "yes" => true,
+        "" | "0" | "false" | "off" | "no" => false,
+        _ => {
+            observe::print(&format!("toma: {name}={value}: must be 1 or 0; taken for 0"));
+            false
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::is_on;
+
+    #[test]
+    fn yes_and_no() {
+        assert!(["1", "true", "On", "YES"].iter().all(|value| is_on("TOMA_LOG", value)));
+        assert!(["", "0", "False", "off", "no", "maybe"].iter().all(|value| !is_on("TOMA_LOG", value)));
+    }
 }

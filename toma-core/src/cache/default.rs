@@ -59,6 +59,10 @@ impl SizeCache for DefaultCache {
         &Self
     }
 
+    fn remembers(&self) -> bool {
+        chosen().remembers()
+    }
+
     #[inline]
     fn recall(&self, place: &Place<'_>) -> Option<Remembered> {
         chosen().recall(place)

@@ -51,6 +51,11 @@ pub trait SizeCache: Debug + Sync {
     where
         Self: Sized;
 
+    /// Whether anything is ever remembered; otherwise reports promise nothing for the next call.
+    fn remembers(&self) -> bool {
+        true
+    }
+
     /// What is known about the place, if anything.
     fn recall(&self, place: &Place<'_>) -> Option<Remembered>;
 

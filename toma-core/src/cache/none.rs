@@ -9,6 +9,10 @@ impl SizeCache for NoCache {
         &Self
     }
 
+    fn remembers(&self) -> bool {
+        false
+    }
+
     #[inline]
     fn recall(&self, _: &Place<'_>) -> Option<Remembered> {
         None

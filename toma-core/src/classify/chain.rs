@@ -9,6 +9,7 @@ use std::{io, iter};
 use super::bytes::requested_bytes;
 use super::text::{decide, message, normalized};
 use super::{Class, Failure, OutOfMemory, register};
+use crate::reserve;
 
 /// Links looked at, so that a chain that leads back into itself ends.
 const LONGEST_CHAIN: usize = 64;
@@ -31,6 +32,7 @@ const LONGEST_CHAIN: usize = 64;
 /// assert_eq!(classify_error(&error).class, Class::OutOfMemory);
 /// ```
 pub fn classify_error(error: &(dyn Error + 'static)) -> Failure {
+    reserve::release();
     typed(error)
         .or_else(|| links(error).find_map(|link| decide(&text_of(link))))
         .unwrap_or_else(|| Failure::new(Class::Other, message(&text_of(error))))

@@ -6,6 +6,7 @@ use std::error::Error;
 use std::io;
 
 use super::{Class, Failure, OutOfMemory, classify_error, classify_text, register};
+use crate::reserve;
 
 type ErrorIn = fn(&(dyn Any + Send)) -> Option<&(dyn Error + 'static)>;
 
@@ -37,6 +38,7 @@ const KNOWN: &[ErrorIn] = &[
 /// assert_eq!(classify_panic(&*payload).class, Class::OutOfMemory);
 /// ```
 pub fn classify_panic(payload: &(dyn Any + Send)) -> Failure {
+    reserve::release();
     if let Some(error) = error_in(payload) {
         return classify_error(error);
     }

@@ -17,6 +17,7 @@ use std::sync::Once;
 
 use super::machine::Retryable;
 use crate::classify::{Class, OutOfMemory, classify_panic};
+use crate::reserve;
 
 /// What a panic leaves behind.
 pub(crate) type Payload = Box<dyn Any + Send>;
@@ -99,15 +100,20 @@ impl Raised {
     }
 }
 
-/// Puts our hook in front of the one in force, once per process.
+/// Puts our hook in front of the one in force and takes the reserve, once per process.
 ///
 /// With `panic = "abort"` nothing can be retried after a panic, so nothing may be silenced.
 #[inline]
-pub(crate) fn install_hook() {
-    static INSTALLED: Once = Once::new();
+pub(crate) fn prepare() {
+    static PREPARED: Once = Once::new();
     // Changing the hook is refused on a panicking thread; a later call then does it.
-    if cfg!(panic = "unwind") && !INSTALLED.is_completed() && !std::thread::panicking() {
-        INSTALLED.call_once(chain_hook);
+    if !PREPARED.is_completed() && !std::thread::panicking() {
+        PREPARED.call_once(|| {
+            reserve::hold();
+            if cfg!(panic = "unwind") {
+                chain_hook();
+            }
+        });
     }
 }
 

@@ -2,17 +2,19 @@
 
 use std::borrow::Cow;
 use std::ops::Range;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::{Duration, Instant};
 
 use super::attempt;
 use super::machine::{Extent, Failed, Machine, Retryable, Verdict};
 use super::sizes::{SizeOptions, Sizes};
-use super::tally::Tally;
+use super::tally::{self, Tally};
 use crate::cache::{Origin, Place, Remembered, SizeCache};
 use crate::classify::{Class, Failure};
 use crate::memory::{Host, MemorySource, Reading};
-use crate::observe::{EventKind, Name, Observer, Watch};
+use crate::observe::{self, EventKind, Name, Observer, Watch};
 use crate::policy::Policy;
+use crate::reserve;
 use crate::switches::Switches;
 
 /// The options of a call that need no type of their own.
@@ -89,7 +91,8 @@ impl<'a, P: Policy> Call<'a, P> {
     /// Asks the size cache where to start.
     #[inline]
     pub(crate) fn open(&mut self, options: &Options<'a>) {
-        attempt::install_hook();
+        attempt::prepare();
+        tally::prepare();
         assert!(options.max_attempts > 0, "max_attempts 0: must be at least 1");
         // A deadline beyond the end of the clock is none.
         self.deadline = options.deadline.and_then(|limit| Instant::now().checked_add(limit));
@@ -218,6 +221,7 @@ impl<'a, P: Policy> Call<'a, P> {
         if let Some(device) = self.memory.device {
             device.release_cached_memory();
         }
+        reserve::hold();
     }
 
     #[inline]
@@ -234,8 +238,12 @@ impl Memory<'_> {
         if !is_about_memory(class) {
             return None;
         }
-        self.now = self.device.unwrap_or(Host::shared()).read().ok();
+        self.now = self.read();
         self.now
+    }
+
+    fn read(&self) -> Option<Reading> {
+        self.device.unwrap_or(Host::shared()).read().ok()
     }
 }
 
@@ -244,28 +252,46 @@ fn is_about_memory(class: Class) -> bool {
 }
 
 impl<P: Policy> Call<'_, P> {
+    /// A cache is anybody's code, and this may run while a panic unwinds: one of its own must not
+    /// take the results of the call with it.
     #[cold]
     fn remember(&mut self, size: usize) {
-        let Memory { origin, device, user, .. } = self.memory;
-        let place = Place { origin, name: self.tally.name(), user, device };
-        let free_bytes = self.memory.now.map(|now| now.free_bytes);
-        let bounds = self.machine.bounds();
-        let learned = Remembered { bounds, free_bytes, ..Remembered::new(size) };
-        self.memory.cache.remember(&place, learned);
+        let Memory { cache, origin, device, user, .. } = self.memory;
+        // A step that was settled without a failure was settled at what is free now.
+        let now = self.memory.now.or_else(|| self.memory.read());
+        let free_bytes = now.map(|now| now.free_bytes);
+        let learned = Remembered { bounds: self.machine.bounds(), free_bytes, ..Remembered::new(size) };
+        let name = self.tally.name();
+        let place = Place { origin, name, user, device };
+        let kept = catch_unwind(AssertUnwindSafe(|| cache.remember(&place, learned)));
+        if kept.is_err() {
+            observe::print(&format!("toma: {name}: the size cache panicked and has not remembered {size}"));
+            return;
+        }
         self.tell(|| EventKind::Settled { size });
+    }
+
+    /// What the size cache is to remember, when it remembers anything.
+    #[inline]
+    fn to_remember(&self) -> Option<usize> {
+        self.machine.settled().filter(|_| self.memory.cache.remembers())
     }
 }
 
 impl<P: Policy> Drop for Call<'_, P> {
     #[inline]
     fn drop(&mut self) {
-        if let Some(size) = self.machine.settled() {
+        let settled = self.to_remember();
+        if let Some(size) = settled {
             self.remember(size);
+        }
+        if self.tally.has_history() {
+            reserve::hold();
         }
         if let Some(watch) = &mut self.watch {
             let (attempts, out_of_memory) = self.tally.counts();
             watch.tell(EventKind::Finished { attempts, out_of_memory });
         }
-        self.tally.finish(&self.machine);
+        self.tally.finish(&self.machine, settled);
     }
 }

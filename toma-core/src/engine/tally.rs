@@ -53,6 +53,12 @@ pub(crate) fn last() -> Option<Report> {
     LAST.try_with(|last| last.borrow().as_ref().map(Tally::report)).ok().flatten()
 }
 
+/// Makes the thread's place for its last report while there is memory: making it allocates.
+#[inline]
+pub(super) fn prepare() {
+    let _ = LAST.try_with(|_| ());
+}
+
 impl Tally {
     #[inline]
     pub(super) fn new(name: Name, extent: Extent) -> Self {
@@ -156,8 +162,8 @@ impl Tally {
 
     /// The call is over: hands the tally to the thread, for [`last`].
     #[inline]
-    pub(super) fn finish(&mut self, machine: &Machine) {
-        self.outcome = Outcome { done: machine.done(), settled: machine.settled() };
+    pub(super) fn finish(&mut self, machine: &Machine, settled: Option<usize>) {
+        self.outcome = Outcome { done: machine.done(), settled };
         if self.history.is_some() {
             self.write_down(machine.step(), None);
         }

@@ -15,16 +15,13 @@ impl Observer for Stderr {
 }
 
 /// A line on standard error. That nobody reads it must not stop the work, as `eprintln!` would.
-pub(super) fn print(line: &str) {
+pub(crate) fn print(line: &str) {
     let _ = writeln!(io::stderr(), "{line}");
 }
 
 /// What is worth a line; attempts that succeed are not.
 fn line(kind: &EventKind<'_>) -> Option<String> {
     Some(match *kind {
-        EventKind::Started { start, remembered: Some(size), .. } => {
-            format!("starts at {start}, remembered {size}")
-        }
         EventKind::Failed { start, end, class, requested_bytes, free_bytes, message, .. } => {
             let requested = requested_bytes.map_or(String::new(), |n| format!(", {} requested", bytes(n)));
             let free = free_bytes.map_or(String::new(), |n| format!(", {} free", bytes(n)));

@@ -14,6 +14,7 @@ mod tracing;
 mod watch;
 
 pub use global::{Everywhere, everywhere};
+pub(crate) use log::print;
 #[cfg(feature = "progress")]
 pub use progress::ProgressBar;
 pub(crate) use report::count;

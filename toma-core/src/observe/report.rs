@@ -145,8 +145,11 @@ impl Report {
         if self.out_of_memory == 0 {
             return Ok(());
         }
-        let at_least = if self.time_lost_is_exact { "" } else { "at least " };
-        writeln!(f, "  time lost to failed attempts: {at_least}{:.1?}", self.time_lost)
+        match (self.time_lost_is_exact, self.time_lost.is_zero()) {
+            (true, _) => writeln!(f, "  time lost to failed attempts: {:.1?}", self.time_lost),
+            (false, false) => writeln!(f, "  time lost to failed attempts: at least {:.1?}", self.time_lost),
+            (false, true) => writeln!(f, "  time lost to failed attempts: not measured without an observer"),
+        }
     }
 
     fn outlook(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
