@@ -47,7 +47,7 @@
 //! | for | see |
 //! |---|---|
 //! | a function whose body works on a part of a range | [`#[toma::range]`](range) |
-//! | a function whose body works on a part of a slice, array or tuple of them | [`#[toma::chunked]`](chunked) |
+//! | a function whose body works on a part of a slice or a tuple of them | [`#[toma::chunked]`](chunked) |
 //! | a function whose body takes a batch size | [`#[toma::batch]`](batch) |
 //! | a closure instead of a function, values in order, reductions | [`execute`] |
 //! | where sizes are remembered, and what tells two calls apart | [`cache`] |

@@ -5,7 +5,7 @@ use std::io::{BufRead, BufReader};
 
 use flate2::read::GzDecoder;
 
-/// 8 × 8 grey values from 0 to 16, row by row.
+/// 8 × 8 gray values from 0 to 16, row by row.
 pub(crate) type Image = [i16; SIDE * SIDE];
 
 /// Images made of one digit; they stand next to each other.

@@ -55,7 +55,8 @@ struct Limit {
 ///
 /// Allocations beyond it fail: those that report failure, such as `Vec::try_reserve_exact`, can be
 /// retried with a smaller size, while an ordinary `Vec` that grows too large aborts the program.
-/// Linux enforces the limit; other systems may ignore it.
+/// Linux enforces the limit; other systems may ignore it. It takes the place of the soft limit in
+/// force, also of a lower one.
 ///
 /// # Errors
 /// When `bytes` is above the hard limit or below what is [in use](used_bytes) already, or when the

@@ -43,9 +43,11 @@ pub fn to_usize(name: &str, value: i64) -> usize {
 #[doc(hidden)]
 #[macro_export]
 macro_rules! site {
-    ($site:ident, $name:literal) => {
-        #[allow(unused_imports, reason = "the `classify` option judges without them")]
+    ($site:ident, $name:literal, judged) => {
         use $crate::private::{ViaResult as _, ViaValue as _};
+        $crate::site!($site, $name);
+    };
+    ($site:ident, $name:literal) => {
         static $site: $crate::private::Site = $crate::private::Site::new(
             ::core::concat!(::core::module_path!(), "::", $name),
             ::core::file!(),

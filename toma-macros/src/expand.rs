@@ -106,7 +106,10 @@ fn signature(call: &Call<'_>) -> Signature {
 
 fn site(call: &Call<'_>) -> TokenStream {
     let (site, name) = (site_name(), call.function.name());
-    quote!(::toma::__private::site!(#site, #name);)
+    {
+        let judged = call.output.is_judged(&call.options).then(|| quote!(, judged));
+        quote!(::toma::__private::site!(#site, #name #judged);)
+    }
 }
 
 fn site_name() -> Ident {

@@ -45,6 +45,11 @@ impl Output {
         Ident::new(name, self.span)
     }
 
+    /// Whether the return type itself chooses how it is judged.
+    pub(crate) fn is_judged(&self, options: &Options) -> bool {
+        self.named.is_some() && options.of(Kind::Classify).is_none()
+    }
+
     /// The value that tells success from failure.
     pub(crate) fn judge(&self, options: &Options) -> TokenStream {
         match (options.of(Kind::Classify), &self.named) {

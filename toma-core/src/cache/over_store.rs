@@ -31,7 +31,7 @@ macro_rules! over_store {
             }
 
             /// Lets calls of this name start at `size` items until they learn better, wherever they
-            /// come from.
+            /// come from. Seeds are kept until [`clear`](Self::clear); `entries` does not list them.
             ///
             /// The name is the `name` option, the path of an annotated function, or `file:line` of
             /// an inline form.

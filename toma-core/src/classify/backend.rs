@@ -183,6 +183,8 @@ const TRITON: &[Row] = &[look_alike(&["out of resource: shared memory"])];
 
 const CPP: &[Row] = &[
     Row { parts: &["std::bad_alloc"], place: Place::Alone, class: Class::OutOfMemory },
+    // Our own words, when only they are left of the type.
+    Row { parts: &["out of memory"], place: Place::Alone, class: Class::OutOfMemory },
     // thrust and RMM say more after it.
     out_of_memory(&["cudaerrormemoryallocation: out of memory"]),
     out_of_memory(&["std::bad_alloc: out_of_memory:"]),

@@ -5,7 +5,7 @@
 //!                          │
 //! cache, device, ──────> Call                       one call: machine + size cache + events
 //! observer                 │
-//! body ─────────────> drive / end                   attempt, classify, clean up, again
+//! body ─────────────> drive                         attempt, classify, clean up, again
 //! ```
 //!
 //! [`Machine`](machine::Machine) decides and never runs anything; [`Call`](call::Call) connects it

@@ -100,7 +100,8 @@ pub enum EventKind<'a> {
         /// The size.
         size: usize,
     },
-    /// The policy tries a larger step on the next piece, which is useful work whatever happens.
+    /// The policy tries another step on the next piece, nearly always a larger one; useful work
+    /// whatever happens.
     Probe {
         /// The step so far.
         from: usize,

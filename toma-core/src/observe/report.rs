@@ -30,7 +30,8 @@ pub struct Report {
     pub attempts: usize,
     /// Attempts that ran out of memory.
     pub out_of_memory: usize,
-    /// The sizes tried, in order. Empty when nothing failed and the step never changed.
+    /// The sizes tried, in order, the first 256 of them. Empty when nothing failed and the step never
+    /// changed.
     pub tried: Vec<Tried>,
     /// Time spent in failed attempts. The first failed attempt is counted only when an observer or
     /// a deadline made the engine read the clock, because calls that succeed read none.

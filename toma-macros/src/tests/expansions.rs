@@ -42,7 +42,7 @@ fn batch() {
             /// Embeds.
             #[track_caller]
             pub fn embed(model: &Model) -> Result<Tensor, TchError> {
-                ::toma::__private::site!(__TOMA_SITE, "embed");
+                ::toma::__private::site!(__TOMA_SITE, "embed", judged);
                 ::toma::__private::at::<::toma::DefaultCache>(&__TOMA_SITE)
                     .initial(512)
                     .judge((&::toma::__private::Via::<Result<Tensor, TchError>>::new()).judge())
@@ -70,7 +70,7 @@ fn range() {
         &expect![[r##"
             #[track_caller]
             fn reduce(start: usize, end: usize, out: &mut [f32], a: &[f32]) {
-                ::toma::__private::site!(__TOMA_SITE, "reduce");
+                ::toma::__private::site!(__TOMA_SITE, "reduce", judged);
                 ::toma::__private::at::<::toma::DefaultCache>(&__TOMA_SITE)
                     .judge((&::toma::__private::Via::<()>::new()).judge())
                     .run_range(
@@ -101,7 +101,7 @@ fn chunked() {
         &expect![[r##"
             #[track_caller]
             fn normalize(data: &mut [f32], scale: f32) -> Result<(), Error> {
-                ::toma::__private::site!(__TOMA_SITE, "normalize");
+                ::toma::__private::site!(__TOMA_SITE, "normalize", judged);
                 ::toma::__private::at::<::toma::DefaultCache>(&__TOMA_SITE)
                     .initial(64)
                     .judge((&::toma::__private::Via::<Result<(), Error>>::new()).judge())
@@ -191,7 +191,7 @@ fn cache_by_reference() {
         &expect![[r##"
             #[track_caller]
             fn f() -> u8 {
-                ::toma::__private::site!(__TOMA_SITE, "f");
+                ::toma::__private::site!(__TOMA_SITE, "f", judged);
                 #[allow(clippy::borrow_deref_ref)]
                 let __toma_cache = &self.sizes;
                 let __toma_key = &(n + 1);
@@ -232,7 +232,7 @@ fn generics_lifetimes_and_where() {
             where
                 T: Clone + 'd,
             {
-                ::toma::__private::site!(__TOMA_SITE, "pick");
+                ::toma::__private::site!(__TOMA_SITE, "pick", judged);
                 ::toma::__private::at::<::toma::DefaultCache>(&__TOMA_SITE)
                     .judge((&::toma::__private::Via::<Res<'a>>::new()).judge())
                     .run_chunked(
@@ -261,7 +261,7 @@ fn shared_method() {
         &expect![[r##"
             #[track_caller]
             fn run(&self) -> u8 {
-                ::toma::__private::site!(__TOMA_SITE, "run");
+                ::toma::__private::site!(__TOMA_SITE, "run", judged);
                 ::toma::__private::at::<::toma::DefaultCache>(&__TOMA_SITE)
                     .initial(self.initial)
                     .judge((&::toma::__private::Via::<u8>::new()).judge())
@@ -285,7 +285,7 @@ fn unique_method() {
         &expect![[r##"
             #[track_caller]
             fn run(self: &mut Self, start: usize, end: usize) {
-                ::toma::__private::site!(__TOMA_SITE, "run");
+                ::toma::__private::site!(__TOMA_SITE, "run", judged);
                 ::toma::__private::at::<::toma::DefaultCache>(&__TOMA_SITE)
                     .judge((&::toma::__private::Via::<()>::new()).judge())
                     .run_range(
@@ -314,7 +314,7 @@ fn impl_trait_argument() {
         &expect![[r##"
             #[track_caller]
             fn f(data: &[impl Copy], out: &mut impl Extend<u8>) {
-                ::toma::__private::site!(__TOMA_SITE, "f");
+                ::toma::__private::site!(__TOMA_SITE, "f", judged);
                 ::toma::__private::at::<::toma::DefaultCache>(&__TOMA_SITE)
                     .judge((&::toma::__private::Via::<()>::new()).judge())
                     .run_chunked(
@@ -366,7 +366,7 @@ fn impl_trait_inside_the_return_type() {
         &expect![[r##"
             #[track_caller]
             fn f() -> Res<Box<dyn Iterator<Item = impl Debug>>, (impl Error, u8)> {
-                ::toma::__private::site!(__TOMA_SITE, "f");
+                ::toma::__private::site!(__TOMA_SITE, "f", judged);
                 ::toma::__private::at::<::toma::DefaultCache>(&__TOMA_SITE)
                     .initial(1)
                     .judge(
@@ -420,7 +420,7 @@ fn i64_sizes() {
         &expect![[r##"
             #[track_caller]
             fn f(n: i64) {
-                ::toma::__private::site!(__TOMA_SITE, "f");
+                ::toma::__private::site!(__TOMA_SITE, "f", judged);
                 ::toma::__private::at::<::toma::DefaultCache>(&__TOMA_SITE)
                     .initial(::toma::__private::to_usize("initial", 512))
                     .min(::toma::__private::to_usize("min", 1))
@@ -450,7 +450,7 @@ fn patterns() {
         &expect![[r##"
             #[track_caller]
             fn f(#[cfg(all())] start: usize, __toma_end: usize, (a, mut b): (u8, u8)) {
-                ::toma::__private::site!(__TOMA_SITE, "f");
+                ::toma::__private::site!(__TOMA_SITE, "f", judged);
                 ::toma::__private::at::<::toma::DefaultCache>(&__TOMA_SITE)
                     .judge((&::toma::__private::Via::<()>::new()).judge())
                     .run_range(
@@ -480,7 +480,7 @@ fn before_retry_as_a_closure() {
         &expect![[r##"
             #[track_caller]
             fn f(start: usize, end: usize, out: &mut Vec<u8>) -> Result<(), Error> {
-                ::toma::__private::site!(__TOMA_SITE, "f");
+                ::toma::__private::site!(__TOMA_SITE, "f", judged);
                 ::toma::__private::at::<::toma::DefaultCache>(&__TOMA_SITE)
                     .judge((&::toma::__private::Via::<Result<(), Error>>::new()).judge())
                     .undo_range(
@@ -552,7 +552,7 @@ fn async_batch() {
         &item,
         &expect![[r#"
             pub async fn embed(&self) -> Result<Tensor, Error> {
-                ::toma::__private::site!(__TOMA_SITE, "embed");
+                ::toma::__private::site!(__TOMA_SITE, "embed", judged);
                 let mut __toma_call = ::toma::__private::at::<::toma::DefaultCache>(&__TOMA_SITE)
                     .initial(512)
                     .judge((&::toma::__private::Via::<Result<Tensor, Error>>::new()).judge())
@@ -587,7 +587,7 @@ fn async_range() {
         &item,
         &expect![[r#"
             async fn send(#[cfg(all())] start: i64, end: i64, to: Socket) {
-                ::toma::__private::site!(__TOMA_SITE, "send");
+                ::toma::__private::site!(__TOMA_SITE, "send", judged);
                 let mut __toma_call = ::toma::__private::at::<::toma::DefaultCache>(&__TOMA_SITE)
                     .initial(::toma::__private::to_usize("initial", 8))
                     .judge((&::toma::__private::Via::<()>::new()).judge())
@@ -626,7 +626,7 @@ fn async_chunked() {
         &item,
         &expect![[r#"
             async fn send<'d>(mut __toma_data: Pair<'d>) -> Result<(), Error> {
-                ::toma::__private::site!(__TOMA_SITE, "send");
+                ::toma::__private::site!(__TOMA_SITE, "send", judged);
                 let mut __toma_call = ::toma::__private::at::<::toma::DefaultCache>(&__TOMA_SITE)
                     .initial(8)
                     .judge((&::toma::__private::Via::<Result<(), Error>>::new()).judge())
@@ -663,7 +663,7 @@ fn async_chunked_by_name() {
         &named,
         &expect![[r#"
             async fn send(mut data: &[u8]) {
-                ::toma::__private::site!(__TOMA_SITE, "send");
+                ::toma::__private::site!(__TOMA_SITE, "send", judged);
                 let mut __toma_call = ::toma::__private::at::<::toma::DefaultCache>(&__TOMA_SITE)
                     .max(data.len())
                     .judge((&::toma::__private::Via::<()>::new()).judge())
@@ -713,7 +713,7 @@ fn attributes_of_the_body_move_to_the_function() {
             #[cfg(all())]
             #[track_caller]
             fn r#type() {
-                ::toma::__private::site!(__TOMA_SITE, "type");
+                ::toma::__private::site!(__TOMA_SITE, "type", judged);
                 ::toma::__private::at::<::toma::DefaultCache>(&__TOMA_SITE)
                     .initial(1)
                     .judge((&::toma::__private::Via::<()>::new()).judge())
