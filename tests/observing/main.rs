@@ -1,0 +1,20 @@
+//! What anybody can see of a call: every event in order, its report, and its `tracing` events.
+
+mod durations;
+mod everywhere;
+mod last;
+mod panics;
+mod record;
+mod reports;
+mod shown;
+mod stream;
+#[cfg(feature = "tracing")]
+mod subscriber;
+#[cfg(feature = "tracing")]
+mod traced;
+mod world;
+
+use std::sync::RwLock;
+
+/// Tests that observe every call of the process write, tests of calls that nobody observes read.
+static PROCESS: RwLock<()> = RwLock::new(());

@@ -1,0 +1,67 @@
+//! An observer that writes down everything it is told.
+
+use std::sync::Mutex;
+use std::time::Duration;
+
+use toma::observe::{Event, EventKind, Observer};
+
+/// All that was told, in order.
+#[derive(Debug, Default)]
+pub(crate) struct Record(Mutex<Vec<Told>>);
+
+/// One event, with nothing left out.
+#[derive(Clone, Debug)]
+pub(crate) struct Told {
+    pub(crate) call: u64,
+    pub(crate) name: String,
+    /// The kind and all its fields but the duration.
+    pub(crate) line: String,
+    pub(crate) elapsed: Option<Duration>,
+}
+
+impl Record {
+    pub(crate) fn told(&self) -> Vec<Told> {
+        self.0.lock().unwrap().clone()
+    }
+
+    /// The lines since the last time, joined.
+    pub(crate) fn take(&self) -> String {
+        let told = std::mem::take(&mut *self.0.lock().unwrap());
+        told.into_iter().map(|told| told.line + "\n").collect()
+    }
+}
+
+impl Observer for Record {
+    fn observe(&self, event: &Event<'_>) {
+        let (line, elapsed) = line(&event.kind);
+        let told = Told { call: event.call, name: event.name.to_owned(), line, elapsed };
+        self.0.lock().unwrap().push(told);
+    }
+}
+
+/// Names every field, so that a new one has to be tested too.
+fn line(kind: &EventKind<'_>) -> (String, Option<Duration>) {
+    let line = match *kind {
+        EventKind::Started { initial, start, length, remembered } => {
+            format!("started: initial {initial}, start {start}, length {length:?}, remembered {remembered:?}")
+        }
+        EventKind::Attempt { start, end } => format!("attempt {start}..{end}"),
+        EventKind::Succeeded { start, end, elapsed } => {
+            return (format!("succeeded {start}..{end}"), Some(elapsed));
+        }
+        EventKind::Failed { start, end, class, requested_bytes, free_bytes, message, elapsed } => {
+            let bytes = format!("requested {requested_bytes:?}, free {free_bytes:?}");
+            return (format!("failed {start}..{end}: {class:?}, {bytes}: {message}"), elapsed);
+        }
+        EventKind::Shrink { from, to } => format!("shrink {from} to {to}"),
+        EventKind::Again { size } => format!("again {size}"),
+        EventKind::Probe { from, to } => format!("probe {from} to {to}"),
+        EventKind::GaveUp { size, reason } => format!("gave up at {size}: {reason}"),
+        EventKind::Settled { size } => format!("settled {size}"),
+        EventKind::Finished { attempts, out_of_memory } => {
+            format!("finished: {attempts} attempts, {out_of_memory} out of memory")
+        }
+        _ => format!("an event the tests do not know: {kind:?}"),
+    };
+    (line, None)
+}

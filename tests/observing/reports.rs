@@ -1,0 +1,147 @@
+//! Every public field of a report.
+
+use std::sync::PoisonError;
+use std::time::Duration;
+
+use toma::classify::{Class, OutOfMemory};
+use toma::observe::{Report, Tried};
+use toma::policy::{Evidence, Policy};
+use toma::{GlobalCache, NoCache, execute, report};
+
+use crate::PROCESS;
+use crate::world::{FINE, FORMS, OTHER, OUT_OF_MEMORY, TRANSIENT_LARGE, World};
+
+fn last() -> Report {
+    report::last().expect("a call has ended on this thread")
+}
+
+/// Sizes, successes and what ended them.
+fn tried(report: &Report) -> Vec<(usize, usize, Option<Class>)> {
+    report.tried.iter().map(|&Tried { size, succeeded, failed, .. }| (size, succeeded, failed)).collect()
+}
+
+#[test]
+fn of_a_success() {
+    for (name, form) in FORMS {
+        form(&World::new([]), 20).unwrap();
+        let report = last();
+        assert_eq!(report.name.to_string(), "work", "{name}");
+        assert_eq!((report.length, report.done, report.start), (Some(20), 20, 8), "{name}");
+        assert_eq!((report.attempts, report.out_of_memory, report.remembered), (3, 0, None), "{name}");
+        assert_eq!((report.time_lost, report.time_lost_is_exact), (Duration::ZERO, true), "{name}");
+        assert_eq!((tried(&report), report.settled, report.gave_up), (vec![], None, None), "{name}");
+    }
+}
+
+#[test]
+fn of_shrinks() {
+    let script = [FINE, OUT_OF_MEMORY, FINE, TRANSIENT_LARGE, TRANSIENT_LARGE];
+    for (name, form) in FORMS {
+        form(&World::new(script), 20).unwrap();
+        let report = last();
+        let (oom, transient) = (Some(Class::OutOfMemory), Some(Class::Transient));
+        // 0..8, then 8..16 fails, 8..12, 12..16 fails twice, 12..14, 14..16, 16..18, 18..20
+        let expected = vec![(8, 1, oom), (4, 1, transient), (4, 0, transient), (2, 4, None)];
+        assert_eq!(tried(&report), expected, "{name}");
+        assert_eq!((report.length, report.done, report.start), (Some(20), 20, 8), "{name}");
+        assert_eq!((report.attempts, report.out_of_memory), (9, 1), "{name}");
+        assert_eq!((report.settled, report.gave_up), (Some(2), None), "{name}");
+    }
+}
+
+#[test]
+fn of_a_call_that_remembers() {
+    for (name, form) in FORMS {
+        let world = World::new([OUT_OF_MEMORY]);
+        form(&world, 8).unwrap();
+        assert_eq!(last().remembered, None, "{name}");
+        form(&world, 8).unwrap();
+        let report = last();
+        assert_eq!((report.remembered, report.start, report.attempts), (Some(4), 4, 2), "{name}");
+        assert_eq!((tried(&report), report.settled), (vec![], None), "{name}");
+        // Fewer items than the remembered size.
+        form(&world, 3).unwrap();
+        assert_eq!((last().remembered, last().start), (Some(4), 3), "{name}");
+    }
+}
+
+#[test]
+fn of_giving_up() {
+    for (name, form) in FORMS {
+        assert_eq!(form(&World::new([FINE, OTHER]), 20), OTHER, "{name}");
+        let report = last();
+        assert_eq!((report.length, report.done, report.attempts), (Some(20), 8, 2), "{name}");
+        assert_eq!(tried(&report), [(8, 1, Some(Class::Other))], "{name}");
+        assert_eq!((report.out_of_memory, report.settled), (0, None), "{name}");
+        assert_eq!(report.gave_up, Some("not out of memory"), "{name}");
+    }
+}
+
+#[test]
+fn of_a_batch() {
+    assert_eq!(World::new([OUT_OF_MEMORY; 2]).batch(), Ok(2));
+    let report = last();
+    assert_eq!((report.length, report.done, report.start), (None, 2, 8));
+    assert_eq!((report.attempts, report.out_of_memory, report.settled), (3, 2, Some(2)));
+    let oom = Some(Class::OutOfMemory);
+    assert_eq!(tried(&report), [(8, 0, oom), (4, 0, oom), (2, 1, None)]);
+}
+
+#[test]
+fn of_a_nameless_call_tells_its_line() {
+    execute::with::<NoCache>().range(0..1, 1, |_, _| ());
+    assert_eq!(last().name.to_string(), format!("{}:{}", file!(), line!() - 1));
+}
+
+#[test]
+fn of_an_annotated_function_tells_its_path() {
+    #[toma::range(initial = 4, cache = NoCache)]
+    fn annotated(_start: usize, _end: usize) {}
+
+    annotated(0, 4);
+    assert_eq!(last().name.to_string(), concat!(module_path!(), "::annotated"));
+}
+
+#[test]
+fn unobserved_counts_the_time_of_all_failures_but_the_first() {
+    let _unobserved = PROCESS.read().unwrap_or_else(PoisonError::into_inner);
+    let pause = Duration::from_millis(2);
+    let fail_above = |limit: usize| {
+        let cache = GlobalCache::new();
+        let with = execute::with::<GlobalCache>().cache(&cache);
+        let body = |start: usize, end: usize| {
+            std::thread::sleep(pause);
+            if end - start > limit { Err(OutOfMemory::new(None)) } else { Ok(()) }
+        };
+        with.range(0..8, 8, body).unwrap();
+        last()
+    };
+    let once = fail_above(4);
+    assert_eq!((once.time_lost, once.time_lost_is_exact), (Duration::ZERO, false));
+    let three_times = fail_above(1);
+    assert_eq!((three_times.out_of_memory, three_times.time_lost_is_exact), (3, false));
+    assert!(three_times.time_lost >= 2 * pause, "{:?}", three_times.time_lost);
+}
+
+#[test]
+fn keeps_the_first_256_sizes() {
+    execute::with::<NoCache>().policy(Restless).range(0..1500, 2, |_, _| ());
+    let report = last();
+    assert_eq!((report.done, report.attempts), (1500, 1000));
+    let expected: Vec<_> = (0..256).map(|n| (if n % 2 == 0 { 1 } else { 2 }, 1, None)).collect();
+    assert_eq!(tried(&report), expected);
+}
+
+/// Takes two items, then one, then two.
+#[derive(Debug)]
+struct Restless;
+
+impl Policy for Restless {
+    fn shrink(&self, evidence: &Evidence) -> usize {
+        evidence.size / 2
+    }
+
+    fn advance(&self, evidence: &Evidence) -> usize {
+        3 - evidence.step
+    }
+}

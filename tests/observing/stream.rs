@@ -1,0 +1,376 @@
+//! Every event of a call, in order, with every field: the same for each form.
+
+use std::time::Duration;
+
+use expect_test::{Expect, expect};
+use toma::Bisect;
+
+use crate::world::{
+    FINE, FORMS, Fate, Form, OTHER, OUT_OF_MEMORY, POISONED, TRANSIENT_LARGE, TRANSIENT_SMALL, World,
+};
+
+/// Runs each form in a world of its own and compares what it told.
+fn told(script: &[Fate], ends: Fate, expected: &Expect, call: impl Fn(Form, &mut World) -> Fate) {
+    let told = FORMS.map(|(name, form)| {
+        let mut world = World::new(script.iter().copied());
+        assert_eq!(call(form, &mut world), ends, "{name}");
+        world.record.take()
+    });
+    expected.assert_eq(&told[0]);
+    for ((name, _), other) in FORMS.iter().zip(&told) {
+        assert_eq!(*other, told[0], "{name}");
+    }
+}
+
+#[test]
+fn success() {
+    let expected = expect![[r#"
+        started: initial 8, start 8, length Some(20), remembered None
+        attempt 0..8
+        succeeded 0..8
+        attempt 8..16
+        succeeded 8..16
+        attempt 16..20
+        succeeded 16..20
+        finished: 3 attempts, 0 out of memory
+    "#]];
+    told(&[], FINE, &expected, |form, world| form(world, 20));
+}
+
+#[test]
+fn nothing_to_do() {
+    let expected = expect![[r#"
+        started: initial 0, start 0, length Some(0), remembered None
+        finished: 0 attempts, 0 out of memory
+    "#]];
+    told(&[], FINE, &expected, |form, world| form(world, 0));
+}
+
+#[test]
+fn fewer_items_than_the_initial_size() {
+    let expected = expect![[r#"
+        started: initial 3, start 3, length Some(3), remembered None
+        attempt 0..3
+        succeeded 0..3
+        finished: 1 attempts, 0 out of memory
+    "#]];
+    told(&[], FINE, &expected, |form, world| form(world, 3));
+}
+
+#[test]
+fn out_of_memory_shrinks_and_settles() {
+    let expected = expect![[r#"
+        started: initial 8, start 8, length Some(12), remembered None
+        attempt 0..8
+        failed 0..8: OutOfMemory, requested Some(4096), free Some(512): the script says so
+        shrink 8 to 4
+        attempt 0..4
+        succeeded 0..4
+        attempt 4..8
+        succeeded 4..8
+        attempt 8..12
+        succeeded 8..12
+        settled 4
+        finished: 4 attempts, 1 out of memory
+    "#]];
+    told(&[OUT_OF_MEMORY], FINE, &expected, |form, world| form(world, 12));
+}
+
+#[test]
+fn a_ragged_rest_shrinks_from_its_own_size() {
+    let expected = expect![[r#"
+        started: initial 8, start 8, length Some(12), remembered None
+        attempt 0..8
+        succeeded 0..8
+        attempt 8..12
+        failed 8..12: OutOfMemory, requested Some(4096), free Some(512): the script says so
+        shrink 4 to 2
+        attempt 8..10
+        succeeded 8..10
+        attempt 10..12
+        succeeded 10..12
+        settled 2
+        finished: 4 attempts, 1 out of memory
+    "#]];
+    told(&[FINE, OUT_OF_MEMORY], FINE, &expected, |form, world| form(world, 12));
+}
+
+#[test]
+fn a_transient_failure_is_tried_again() {
+    let expected = expect![[r#"
+        started: initial 8, start 8, length Some(12), remembered None
+        attempt 0..8
+        failed 0..8: Transient, requested Some(4096), free Some(512): the script says so
+        again 8
+        attempt 0..8
+        succeeded 0..8
+        attempt 8..12
+        succeeded 8..12
+        finished: 3 attempts, 0 out of memory
+    "#]];
+    told(&[TRANSIENT_LARGE], FINE, &expected, |form, world| form(world, 12));
+}
+
+#[test]
+fn a_transient_failure_that_repeats_shrinks_when_memory_is_low() {
+    let expected = expect![[r#"
+        started: initial 8, start 8, length Some(8), remembered None
+        attempt 0..8
+        failed 0..8: Transient, requested Some(4096), free Some(512): the script says so
+        again 8
+        attempt 0..8
+        failed 0..8: Transient, requested Some(4096), free Some(512): the script says so
+        shrink 8 to 4
+        attempt 0..4
+        succeeded 0..4
+        attempt 4..8
+        succeeded 4..8
+        settled 4
+        finished: 4 attempts, 0 out of memory
+    "#]];
+    told(&[TRANSIENT_LARGE; 2], FINE, &expected, |form, world| form(world, 8));
+}
+
+#[test]
+fn bisect_probes() {
+    let expected = expect![[r#"
+        started: initial 8, start 8, length Some(24), remembered None
+        attempt 0..8
+        failed 0..8: OutOfMemory, requested Some(4096), free Some(512): the script says so
+        shrink 8 to 4
+        attempt 0..4
+        succeeded 0..4
+        probe 4 to 6
+        attempt 4..10
+        succeeded 4..10
+        probe 6 to 7
+        attempt 10..17
+        succeeded 10..17
+        attempt 17..24
+        succeeded 17..24
+        settled 7
+        finished: 5 attempts, 1 out of memory
+    "#]];
+    told(&[OUT_OF_MEMORY], FINE, &expected, |form, world| {
+        world.policy = Box::new(Bisect::default());
+        form(world, 24)
+    });
+}
+
+#[test]
+fn a_probe_that_fails_goes_back() {
+    let expected = expect![[r#"
+        started: initial 8, start 8, length Some(12), remembered None
+        attempt 0..8
+        failed 0..8: OutOfMemory, requested Some(4096), free Some(512): the script says so
+        shrink 8 to 4
+        attempt 0..4
+        succeeded 0..4
+        probe 4 to 6
+        attempt 4..10
+        failed 4..10: OutOfMemory, requested Some(4096), free Some(512): the script says so
+        shrink 6 to 4
+        attempt 4..8
+        succeeded 4..8
+        attempt 8..12
+        succeeded 8..12
+        settled 4
+        finished: 5 attempts, 2 out of memory
+    "#]];
+    told(&[OUT_OF_MEMORY, FINE, OUT_OF_MEMORY], FINE, &expected, |form, world| {
+        world.policy = Box::new(Bisect::within(0.5));
+        form(world, 12)
+    });
+}
+
+#[test]
+fn a_cache_hit_starts_at_what_was_settled() {
+    let expected = expect![[r#"
+        started: initial 8, start 2, length Some(8), remembered Some(2)
+        attempt 0..2
+        succeeded 0..2
+        attempt 2..4
+        succeeded 2..4
+        attempt 4..6
+        succeeded 4..6
+        attempt 6..8
+        succeeded 6..8
+        finished: 4 attempts, 0 out of memory
+    "#]];
+    told(&[OUT_OF_MEMORY], FINE, &expected, |form, world| {
+        form(world, 4)?;
+        world.record.take();
+        form(world, 8)
+    });
+}
+
+#[test]
+fn a_remembered_size_that_fails_settles_anew() {
+    let expected = expect![[r#"
+        started: initial 4, start 2, length Some(4), remembered Some(2)
+        attempt 0..2
+        failed 0..2: OutOfMemory, requested Some(4096), free Some(512): the script says so
+        shrink 2 to 1
+        attempt 0..1
+        succeeded 0..1
+        attempt 1..2
+        succeeded 1..2
+        attempt 2..3
+        succeeded 2..3
+        attempt 3..4
+        succeeded 3..4
+        settled 1
+        finished: 5 attempts, 1 out of memory
+    "#]];
+    told(&[OUT_OF_MEMORY], FINE, &expected, |form, world| {
+        form(world, 4)?;
+        world.record.take();
+        world.follow([OUT_OF_MEMORY]);
+        form(world, 4)
+    });
+}
+
+#[test]
+fn gives_up_at_the_floor() {
+    let expected = expect![[r#"
+        started: initial 8, start 8, length Some(12), remembered None
+        attempt 0..8
+        failed 0..8: OutOfMemory, requested Some(4096), free Some(512): the script says so
+        shrink 8 to 4
+        attempt 0..4
+        failed 0..4: OutOfMemory, requested Some(4096), free Some(512): the script says so
+        gave up at 4: no smaller size is allowed
+        finished: 2 attempts, 2 out of memory
+    "#]];
+    told(&[OUT_OF_MEMORY; 2], OUT_OF_MEMORY, &expected, |form, world| {
+        world.min = 4;
+        form(world, 12)
+    });
+}
+
+#[test]
+fn gives_up_after_pieces_that_succeeded() {
+    let expected = expect![[r#"
+        started: initial 8, start 8, length Some(12), remembered None
+        attempt 0..8
+        failed 0..8: OutOfMemory, requested Some(4096), free Some(512): the script says so
+        shrink 8 to 4
+        attempt 0..4
+        succeeded 0..4
+        attempt 4..8
+        failed 4..8: Other, requested None, free None: the script says so
+        gave up at 4: not out of memory
+        settled 4
+        finished: 3 attempts, 1 out of memory
+    "#]];
+    told(&[OUT_OF_MEMORY, FINE, OTHER], OTHER, &expected, |form, world| form(world, 12));
+}
+
+#[test]
+fn gives_up_a_poisoned_device() {
+    let expected = expect![[r#"
+        started: initial 8, start 8, length Some(12), remembered None
+        attempt 0..8
+        failed 0..8: Poisoned, requested None, free None: the script says so
+        gave up at 8: the device context is poisoned
+        finished: 1 attempts, 0 out of memory
+    "#]];
+    told(&[POISONED], POISONED, &expected, |form, world| form(world, 12));
+}
+
+#[test]
+fn gives_up_a_transient_failure_that_is_not_about_memory() {
+    let expected = expect![[r#"
+        started: initial 8, start 8, length Some(12), remembered None
+        attempt 0..8
+        failed 0..8: Transient, requested Some(16), free Some(512): the script says so
+        again 8
+        attempt 0..8
+        failed 0..8: Transient, requested Some(16), free Some(512): the script says so
+        gave up at 8: failed again at the same size, and memory is not low
+        finished: 2 attempts, 0 out of memory
+    "#]];
+    told(&[TRANSIENT_SMALL; 2], TRANSIENT_SMALL, &expected, |form, world| form(world, 12));
+}
+
+#[test]
+fn gives_up_when_the_attempts_are_used_up() {
+    let expected = expect![[r#"
+        started: initial 8, start 8, length Some(12), remembered None
+        attempt 0..8
+        failed 0..8: OutOfMemory, requested Some(4096), free Some(512): the script says so
+        shrink 8 to 4
+        attempt 0..4
+        failed 0..4: OutOfMemory, requested Some(4096), free Some(512): the script says so
+        gave up at 4: max_attempts is reached
+        finished: 2 attempts, 2 out of memory
+    "#]];
+    told(&[OUT_OF_MEMORY; 2], OUT_OF_MEMORY, &expected, |form, world| {
+        world.max_attempts = 2;
+        form(world, 12)
+    });
+}
+
+#[test]
+fn gives_up_when_the_deadline_has_passed() {
+    let expected = expect![[r#"
+        started: initial 8, start 8, length Some(12), remembered None
+        attempt 0..8
+        failed 0..8: OutOfMemory, requested Some(4096), free Some(512): the script says so
+        gave up at 8: the deadline has passed
+        finished: 1 attempts, 1 out of memory
+    "#]];
+    told(&[OUT_OF_MEMORY], OUT_OF_MEMORY, &expected, |form, world| {
+        world.deadline = Duration::ZERO;
+        form(world, 12)
+    });
+}
+
+#[test]
+fn a_batch_has_no_length() {
+    let world = World::new([OUT_OF_MEMORY]);
+    assert_eq!(world.batch(), Ok(4));
+    expect![[r#"
+        started: initial 8, start 8, length None, remembered None
+        attempt 0..8
+        failed 0..8: OutOfMemory, requested Some(4096), free Some(512): the script says so
+        shrink 8 to 4
+        attempt 0..4
+        succeeded 0..4
+        settled 4
+        finished: 2 attempts, 1 out of memory
+    "#]]
+    .assert_eq(&world.record.take());
+}
+
+#[test]
+fn a_batch_probes_from_call_to_call() {
+    let mut world = World::new([OUT_OF_MEMORY]);
+    world.policy = Box::new(Bisect::default());
+    assert_eq!(world.batch(), Ok(4));
+    world.record.take();
+    assert_eq!(world.batch(), Ok(6));
+    expect![[r#"
+        started: initial 8, start 6, length None, remembered Some(4)
+        probe 4 to 6
+        attempt 0..6
+        succeeded 0..6
+        settled 6
+        finished: 1 attempts, 0 out of memory
+    "#]]
+    .assert_eq(&world.record.take());
+}
+
+#[test]
+fn the_events_of_a_call_share_a_number_and_the_name() {
+    for (form, run) in FORMS {
+        let world = World::new([OUT_OF_MEMORY]);
+        run(&world, 8).unwrap();
+        let first = world.record.told();
+        assert!(first.iter().all(|told| (told.call, &*told.name) == (first[0].call, "work")), "{form}");
+        run(&world, 8).unwrap();
+        let second = &world.record.told()[first.len()..];
+        assert!(second.iter().all(|told| told.call == second[0].call), "{form}");
+        assert_ne!(first[0].call, second[0].call, "{form}");
+    }
+}
