@@ -1,0 +1,60 @@
+//! The parts of a tuple must have one extent.
+
+use toma::{NoCache, execute};
+
+use crate::{panic_of, unreached};
+
+#[test]
+fn the_message_has_every_extent() {
+    let words = panic_of(|| {
+        execute::with::<NoCache>().chunked((&[0; 3][..], &mut [0; 4][..]), 2, |_, _, _| unreached());
+    });
+    assert_eq!(words, "chunked tuple: the extents [3, 4] must be equal");
+}
+
+#[test]
+fn any_part_may_be_the_one_that_differs() {
+    for odd in 0..6 {
+        let extents: [usize; 6] = std::array::from_fn(|part| if part == odd { 5 } else { 3 });
+        let [a, b, c, d, e, f] = extents.map(|extent| vec![0_u8; extent]);
+        let mut f = f;
+        let words = panic_of(|| {
+            let data = (&a[..], &b[..], &c[..], &d[..], &e[..], &mut f[..]);
+            execute::with::<NoCache>().chunked(data, 2, |_, _, _| unreached());
+        });
+        assert_eq!(words, format!("chunked tuple: the extents {extents:?} must be equal"));
+    }
+}
+
+#[test]
+fn an_empty_part_differs_too() {
+    let words = panic_of(|| {
+        execute::with::<NoCache>().chunked((&[0; 0][..], &[0; 4][..]), 2, |_, _, _| unreached());
+    });
+    assert_eq!(words, "chunked tuple: the extents [0, 4] must be equal");
+}
+
+#[test]
+fn a_nested_tuple_speaks_first() {
+    let words = panic_of(|| {
+        let data = (&[0; 9][..], (&[0; 3][..], &[0; 4][..]));
+        execute::with::<NoCache>().chunked(data, 2, |_, _, _| unreached());
+    });
+    assert_eq!(words, "chunked tuple: the extents [3, 4] must be equal");
+    let words = panic_of(|| {
+        let data = (&[0; 9][..], (&[0; 3][..], &[0; 3][..]));
+        execute::with::<NoCache>().chunked(data, 2, |_, _, _| unreached());
+    });
+    assert_eq!(words, "chunked tuple: the extents [9, 3] must be equal");
+}
+
+#[test]
+fn an_annotated_function_says_the_same() {
+    #[toma::chunked(initial = 2, cache = NoCache)]
+    fn annotated((_a, _b): (&[u8], &mut [u8]), _start: usize, _end: usize) {
+        unreached();
+    }
+
+    let words = panic_of(|| annotated((&[0; 3], &mut [0; 4])));
+    assert_eq!(words, "chunked tuple: the extents [3, 4] must be equal");
+}
