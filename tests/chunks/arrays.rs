@@ -43,7 +43,9 @@ impl Layout {
             axes.reverse();
         }
         if self.steps {
-            axes.iter_mut().for_each(|extent| *extent *= 2);
+            for extent in axes {
+                *extent *= 2;
+            }
         }
         Array::zeros(shape)
     }
@@ -84,9 +86,9 @@ fn along_each_axis<D: Dimension + RemoveAxis>(shape: &D, case: Case) {
     under_x.iter_mut().zip(0..).for_each(|(x, number)| *x = number);
     let x = lay!(under_x.view(), case.layouts[0]);
     assert_eq!(x.raw_dim(), *shape);
-    let axes = isize::try_from(shape.ndim()).unwrap();
-    for dim in -axes..axes {
-        let axis = usize::try_from(dim.rem_euclid(axes)).unwrap();
+    let count = isize::try_from(shape.ndim()).unwrap();
+    for dim in -count..count {
+        let axis = usize::try_from(dim.rem_euclid(count)).unwrap();
         let mut under = case.layouts[1].under(shape);
         run(&x, lay!(under.view_mut(), case.layouts[1]), dim, case);
         assert_eq!(lay!(under.view(), case.layouts[1]).into_dyn(), by_hand(&x, axis), "dim {dim}");
@@ -102,7 +104,7 @@ fn run<D: Dimension + RemoveAxis>(
     case: Case,
 ) {
     let axis = Axis(usize::try_from(dim.rem_euclid(isize::try_from(x.ndim()).unwrap())).unwrap());
-    let positions = Vec::from_iter(0..i64::try_from(x.len_of(axis)).unwrap());
+    let positions: Vec<i64> = (0..).take(x.len_of(axis)).collect();
     let mut flaky = Flaky::new(case.bits);
     let body = execute::with::<NoCache>().dim(dim).chunked(
         (x.view(), out),

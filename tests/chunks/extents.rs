@@ -16,10 +16,9 @@ fn the_message_has_every_extent() {
 fn any_part_may_be_the_one_that_differs() {
     for odd in 0..6 {
         let extents: [usize; 6] = std::array::from_fn(|part| if part == odd { 5 } else { 3 });
-        let [a, b, c, d, e, f] = extents.map(|extent| vec![0_u8; extent]);
-        let mut f = f;
+        let [first, second, third, fourth, fifth, mut sixth] = extents.map(|extent| vec![0_u8; extent]);
         let words = panic_of(|| {
-            let data = (&a[..], &b[..], &c[..], &d[..], &e[..], &mut f[..]);
+            let data = (&first[..], &second[..], &third[..], &fourth[..], &fifth[..], &mut sixth[..]);
             execute::with::<NoCache>().chunked(data, 2, |_, _, _| unreached());
         });
         assert_eq!(words, format!("chunked tuple: the extents {extents:?} must be equal"));

@@ -49,7 +49,7 @@ fn items_without_size_are_counted() {
 
 #[test]
 fn more_items_without_size_than_any_memory_holds() {
-    let units = vec![(); usize::MAX];
+    let units = [(); usize::MAX];
     let mut pieces = Vec::new();
     execute::with::<NoCache>().chunked(&units[..], usize::MAX - 1, |chunk, start, end| {
         assert_eq!(chunk.len(), end - start);

@@ -1,5 +1,10 @@
 //! What anybody can see of a call: every event in order, its report, and its `tracing` events.
 
+#![expect(
+    clippy::needless_raw_string_hashes,
+    reason = "as expect-test writes them when it is told to update"
+)]
+
 mod durations;
 mod everywhere;
 mod last;

@@ -96,7 +96,9 @@ fn of_a_nameless_call_tells_its_line() {
 #[test]
 fn of_an_annotated_function_tells_its_path() {
     #[toma::range(initial = 4, cache = NoCache)]
-    fn annotated(_start: usize, _end: usize) {}
+    fn annotated(start: usize, end: usize) {
+        assert!(start < end);
+    }
 
     annotated(0, 4);
     assert_eq!(last().name.to_string(), concat!(module_path!(), "::annotated"));

@@ -374,3 +374,37 @@ fn the_events_of_a_call_share_a_number_and_the_name() {
         assert_ne!(first[0].call, second[0].call, "{form}");
     }
 }
+
+#[test]
+fn a_smaller_initial_size_is_no_shrink() {
+    let expected = expect![[r#"
+        started: initial 3, start 3, length Some(3), remembered Some(4)
+        attempt 0..3
+        succeeded 0..3
+        finished: 1 attempts, 0 out of memory
+    "#]];
+    told(&[OUT_OF_MEMORY], FINE, &expected, |form, world| {
+        form(world, 8)?;
+        world.record.take();
+        form(world, 3)
+    });
+}
+
+#[test]
+#[ignore = "a start raised to the floor is told as a probe, which no policy asked for"]
+fn a_floor_above_the_remembered_size_is_no_probe() {
+    let expected = expect![[r#"
+        started: initial 8, start 4, length Some(8), remembered Some(2)
+        attempt 0..4
+        succeeded 0..4
+        attempt 4..8
+        succeeded 4..8
+        finished: 2 attempts, 0 out of memory
+    "#]];
+    told(&[OUT_OF_MEMORY; 2], FINE, &expected, |form, world| {
+        form(world, 8)?;
+        world.record.take();
+        world.min = 4;
+        form(world, 8)
+    });
+}

@@ -1,12 +1,12 @@
 //! A `tracing` subscriber that keeps what it is given.
 
-use std::fmt;
+use std::fmt::{self, Write as _};
 use std::sync::{Arc, Mutex};
 
 use tracing::field::{Field, Visit};
 use tracing::level_filters::LevelFilter;
 use tracing::span::{Attributes, Id, Record};
-use tracing::{Event, Metadata, Subscriber};
+use tracing::{Dispatch, Event, Metadata, Subscriber};
 
 /// One event: level, target, and all fields as `name=value`, in order.
 pub(crate) type Line = String;
@@ -26,6 +26,9 @@ impl Collect {
     /// Runs `work` with this subscriber on this thread, and gives what it was told of ours.
     pub(crate) fn during(&self, work: impl FnOnce()) -> String {
         tracing::subscriber::with_default(self.clone(), work);
+        // The level in force is that of all subscribers when the newest came, those that are gone since
+        // included: without one that wants nothing, calls of other tests stay observed.
+        drop(Dispatch::new(Self::up_to(LevelFilter::OFF)));
         std::mem::take(&mut *self.lines.lock().unwrap()).concat()
     }
 }
@@ -66,7 +69,7 @@ impl Fields {
             "call" | "elapsed" => &field.name().to_uppercase() as &dyn fmt::Display,
             _ => value,
         };
-        self.0 += &format!(" {}={known}", field.name());
+        write!(self.0, " {}={known}", field.name()).expect("a string takes everything");
     }
 }
 

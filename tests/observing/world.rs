@@ -86,7 +86,8 @@ impl World {
         self.script.replace(script);
     }
 
-    pub(crate) fn attempt(&self) -> Fate {
+    pub(crate) fn attempt(&self, start: usize, end: usize) -> Fate {
+        assert!(start < end, "{start}..{end}: an attempt at nothing");
         sleep(self.pause);
         self.script.borrow_mut().pop().unwrap_or(FINE)
     }
@@ -95,7 +96,7 @@ impl World {
     pub(crate) fn batch(&self) -> Result<usize, Trouble> {
         let with = execute::with::<NoCache>().cache(&self.cache).policy(&*self.policy).min(self.min);
         let with = with.observer(&self.record).device(&self.memory).name("work").classify(Trouble::classify);
-        with.batch(INITIAL, |size| self.attempt().map(|()| size))
+        with.batch(INITIAL, |size| self.attempt(0, size).map(|()| size))
     }
 }
 
@@ -110,7 +111,7 @@ pub(crate) fn inline(world: &World, items: usize) -> Result<(), Trouble> {
         .device(&world.memory)
         .name("work")
         .classify(Trouble::classify)
-        .range(0..items, INITIAL, |_, _| world.attempt())
+        .range(0..items, INITIAL, |start, end| world.attempt(start, end))
 }
 
 fn attribute(world: &World, items: usize) -> Result<(), Trouble> {
@@ -122,8 +123,8 @@ fn attribute(world: &World, items: usize) -> Result<(), Trouble> {
     max_attempts = world.max_attempts, deadline = world.deadline, observer = world.record,
     device = world.memory, classify = Trouble::classify,
 )]
-fn attributed(_start: usize, _end: usize, world: &World) -> Result<(), Trouble> {
-    world.attempt()
+fn attributed(start: usize, end: usize, world: &World) -> Result<(), Trouble> {
+    world.attempt(start, end)
 }
 
 fn asynchronous(world: &World, items: usize) -> Result<(), Trouble> {
@@ -135,9 +136,9 @@ fn asynchronous(world: &World, items: usize) -> Result<(), Trouble> {
     max_attempts = world.max_attempts, deadline = world.deadline, observer = world.record,
     device = world.memory, classify = Trouble::classify,
 )]
-pub(crate) async fn awaited(_start: usize, _end: usize, world: &World) -> Result<(), Trouble> {
+pub(crate) async fn awaited(start: usize, end: usize, world: &World) -> Result<(), Trouble> {
     pending_once().await;
-    world.attempt()
+    world.attempt(start, end)
 }
 
 /// Half full, whatever happens.
