@@ -39,7 +39,7 @@
 //!   started at 3000, nothing remembered
 //!   sizes tried: 3000 (out of memory), 1500 (out of memory), 750 (worked 4 times)
 //!   time lost to failed attempts: at least 22.9µs
-//!   the next call starts at 750
+//!   remembered for the next call: 750
 //! ```
 //!
 //! # Where to look

@@ -74,10 +74,12 @@ tuple!(of_six_exclusive: reads [], writes [a b c d e f],
 
 tuple!(in_a_tuple: reads [a c], writes [b d],
     (&a[..], (&mut b[..], &c[..]), &mut d[..]) => (a, (b, c), d));
-tuple!(in_a_tuple_in_a_tuple: reads [a b], writes [c], (((&a[..],), (&b[..], (&mut c[..],))),) => (((a,), (b, (c,))),));
+tuple!(in_a_tuple_in_a_tuple: reads [a b], writes [c],
+    (((&a[..],), (&b[..], (&mut c[..],))),) => (((a,), (b, (c,))),));
 // More parts than a tuple may have.
-tuple!(of_six_and_three: reads [a b c d], writes [e f g h],
-    ((&a[..], &b[..], &c[..], &d[..], &mut e[..], &mut f[..]), (&mut g[..], &mut h[..])) => ((a, b, c, d, e, f), (g, h)));
+tuple!(of_a_six_and_a_two: reads [a b c d], writes [e f g h],
+    ((&a[..], &b[..], &c[..], &d[..], &mut e[..], &mut f[..]), (&mut g[..], &mut h[..]))
+        => ((a, b, c, d, e, f), (g, h)));
 
 /// Item types differ from part to part.
 #[test]

@@ -7,6 +7,7 @@
 
 mod durations;
 mod everywhere;
+mod gave_up;
 mod last;
 mod panics;
 mod record;

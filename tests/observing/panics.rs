@@ -31,7 +31,6 @@ fn a_panic_that_says_out_of_memory_shrinks() {
         succeeded 0..2
         attempt 2..4
         succeeded 2..4
-        settled 2
         finished: 3 attempts, 1 out of memory
     "#]].assert_eq(&format!("{before}, free HOST{after}"));
 }

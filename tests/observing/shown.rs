@@ -15,6 +15,9 @@ fn shows(expected: &Expect) {
     let lines = text.lines().map(|line| match line.split_once("failed attempts: ") {
         None => line.to_owned(),
         Some((before, time)) => {
+            if time == "not measured without an observer" {
+                return line.to_owned();
+            }
             let bound = if time.starts_with("at least ") { "at least " } else { "" };
             let time = time.trim_start_matches("at least ");
             assert!(time.starts_with(|c: char| c.is_ascii_digit()) && time.ends_with('s'), "{line}");
@@ -52,7 +55,7 @@ fn shrinks() {
           started at 8, nothing remembered
           sizes tried: 8 (worked 1 time) (out of memory), 4 (worked 1 time) (out of memory), 2 (transient failure), 2 (worked 4 times)
           time lost to failed attempts: TIME
-          the next call starts at 2
+          remembered for the next call: 2
     "#]]);
 }
 
@@ -65,8 +68,8 @@ fn shrinks_nobody_observed() {
         work: 8 of 8 items in 3 attempts, 1 out of memory
           started at 8, nothing remembered
           sizes tried: 8 (out of memory), 4 (worked 2 times)
-          time lost to failed attempts: at least TIME
-          the next call starts at 4
+          time lost to failed attempts: not measured without an observer
+          nothing new to remember
     "#]]);
 }
 
@@ -90,7 +93,7 @@ fn gave_up_after_another_failure() {
     shows(&expect![[r#"
         work: 8 of 20 items in 2 attempts, never out of memory
           started at 8, nothing remembered
-          sizes tried: 8 (worked 1 time) (failed otherwise)
+          sizes tried: 8 (worked 1 time) (other failure)
           gave up: not out of memory
     "#]]);
 }
@@ -114,7 +117,7 @@ fn batch() {
           started at 8, nothing remembered
           sizes tried: 8 (out of memory), 4 (worked 1 time)
           time lost to failed attempts: TIME
-          the next call starts at 4
+          remembered for the next call: 4
     "#]]);
 }
 
@@ -141,6 +144,6 @@ fn second_call_that_shrinks_further() {
           started at 4, remembered 4 from an earlier call
           sizes tried: 4 (out of memory), 2 (worked 4 times)
           time lost to failed attempts: TIME
-          the next call starts at 2
+          remembered for the next call: 2
     "#]]);
 }

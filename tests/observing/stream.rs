@@ -1,16 +1,12 @@
 //! Every event of a call, in order, with every field: the same for each form.
 
-use std::time::Duration;
-
 use expect_test::{Expect, expect};
 use toma::Bisect;
 
-use crate::world::{
-    FINE, FORMS, Fate, Form, OTHER, OUT_OF_MEMORY, POISONED, TRANSIENT_LARGE, TRANSIENT_SMALL, World,
-};
+use crate::world::{FINE, FORMS, Fate, Form, OUT_OF_MEMORY, TRANSIENT_LARGE, World};
 
 /// Runs each form in a world of its own and compares what it told.
-fn told(script: &[Fate], ends: Fate, expected: &Expect, call: impl Fn(Form, &mut World) -> Fate) {
+pub(crate) fn told(script: &[Fate], ends: Fate, expected: &Expect, call: impl Fn(Form, &mut World) -> Fate) {
     let told = FORMS.map(|(name, form)| {
         let mut world = World::new(script.iter().copied());
         assert_eq!(call(form, &mut world), ends, "{name}");
@@ -231,102 +227,6 @@ fn a_remembered_size_that_fails_settles_anew() {
 }
 
 #[test]
-fn gives_up_at_the_floor() {
-    let expected = expect![[r#"
-        started: initial 8, start 8, length Some(12), remembered None
-        attempt 0..8
-        failed 0..8: OutOfMemory, requested Some(4096), free Some(512): the script says so
-        shrink 8 to 4
-        attempt 0..4
-        failed 0..4: OutOfMemory, requested Some(4096), free Some(512): the script says so
-        gave up at 4: no smaller size is allowed
-        finished: 2 attempts, 2 out of memory
-    "#]];
-    told(&[OUT_OF_MEMORY; 2], OUT_OF_MEMORY, &expected, |form, world| {
-        world.min = 4;
-        form(world, 12)
-    });
-}
-
-#[test]
-fn gives_up_after_pieces_that_succeeded() {
-    let expected = expect![[r#"
-        started: initial 8, start 8, length Some(12), remembered None
-        attempt 0..8
-        failed 0..8: OutOfMemory, requested Some(4096), free Some(512): the script says so
-        shrink 8 to 4
-        attempt 0..4
-        succeeded 0..4
-        attempt 4..8
-        failed 4..8: Other, requested None, free None: the script says so
-        gave up at 4: not out of memory
-        settled 4
-        finished: 3 attempts, 1 out of memory
-    "#]];
-    told(&[OUT_OF_MEMORY, FINE, OTHER], OTHER, &expected, |form, world| form(world, 12));
-}
-
-#[test]
-fn gives_up_a_poisoned_device() {
-    let expected = expect![[r#"
-        started: initial 8, start 8, length Some(12), remembered None
-        attempt 0..8
-        failed 0..8: Poisoned, requested None, free None: the script says so
-        gave up at 8: the device context is poisoned
-        finished: 1 attempts, 0 out of memory
-    "#]];
-    told(&[POISONED], POISONED, &expected, |form, world| form(world, 12));
-}
-
-#[test]
-fn gives_up_a_transient_failure_that_is_not_about_memory() {
-    let expected = expect![[r#"
-        started: initial 8, start 8, length Some(12), remembered None
-        attempt 0..8
-        failed 0..8: Transient, requested Some(16), free Some(512): the script says so
-        again 8
-        attempt 0..8
-        failed 0..8: Transient, requested Some(16), free Some(512): the script says so
-        gave up at 8: failed again at the same size, and memory is not low
-        finished: 2 attempts, 0 out of memory
-    "#]];
-    told(&[TRANSIENT_SMALL; 2], TRANSIENT_SMALL, &expected, |form, world| form(world, 12));
-}
-
-#[test]
-fn gives_up_when_the_attempts_are_used_up() {
-    let expected = expect![[r#"
-        started: initial 8, start 8, length Some(12), remembered None
-        attempt 0..8
-        failed 0..8: OutOfMemory, requested Some(4096), free Some(512): the script says so
-        shrink 8 to 4
-        attempt 0..4
-        failed 0..4: OutOfMemory, requested Some(4096), free Some(512): the script says so
-        gave up at 4: max_attempts is reached
-        finished: 2 attempts, 2 out of memory
-    "#]];
-    told(&[OUT_OF_MEMORY; 2], OUT_OF_MEMORY, &expected, |form, world| {
-        world.max_attempts = 2;
-        form(world, 12)
-    });
-}
-
-#[test]
-fn gives_up_when_the_deadline_has_passed() {
-    let expected = expect![[r#"
-        started: initial 8, start 8, length Some(12), remembered None
-        attempt 0..8
-        failed 0..8: OutOfMemory, requested Some(4096), free Some(512): the script says so
-        gave up at 8: the deadline has passed
-        finished: 1 attempts, 1 out of memory
-    "#]];
-    told(&[OUT_OF_MEMORY], OUT_OF_MEMORY, &expected, |form, world| {
-        world.deadline = Duration::ZERO;
-        form(world, 12)
-    });
-}
-
-#[test]
 fn a_batch_has_no_length() {
     let world = World::new([OUT_OF_MEMORY]);
     assert_eq!(world.batch(), Ok(4));
@@ -391,7 +291,6 @@ fn a_smaller_initial_size_is_no_shrink() {
 }
 
 #[test]
-#[ignore = "a start raised to the floor is told as a probe, which no policy asked for"]
 fn a_floor_above_the_remembered_size_is_no_probe() {
     let expected = expect![[r#"
         started: initial 8, start 4, length Some(8), remembered Some(2)

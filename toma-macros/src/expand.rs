@@ -123,7 +123,7 @@ fn references(call: &Call<'_>) -> TokenStream {
         match (known.kind, value) {
             // A cache given by a reference has to be written `&*cache`, which clippy would object to.
             (Kind::Cache, Value::Expr(reference)) => Some(quote! {
-                #[allow(clippy::borrow_deref_ref)]
+                #[allow(clippy::borrow_deref_ref, reason = "a name alone would be taken for a type")]
                 let #name = #reference;
             }),
             (Kind::Reference, Value::Expr(expr)) => Some(quote!(let #name = &(#expr);)),

@@ -1,6 +1,7 @@
 //! One call: the machine, connected to the size cache, the memory source and the observers.
 
 use std::borrow::Cow;
+use std::mem;
 use std::ops::Range;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::{Duration, Instant};
@@ -123,7 +124,7 @@ impl<'a, P: Policy> Call<'a, P> {
         let within = |size: usize| length.map_or(size, |length| size.min(length));
         let (initial, start) = (within(self.machine.cap()), within(self.machine.step()));
         self.tell(|| EventKind::Started { initial, start, length, remembered });
-        if let Some(from) = remembered.filter(|&size| size < start) {
+        if let Some(from) = self.machine.probes_from().filter(|&from| remembered.is_some() && from < start) {
             self.tell(|| EventKind::Probe { from, to: start });
         }
     }
@@ -180,7 +181,8 @@ impl<'a, P: Policy> Call<'a, P> {
         let elapsed = self.tally.elapsed();
         let (piece, step) = (self.machine.piece(), self.machine.step());
         self.tally.failed(step, failure.class, elapsed);
-        let now = self.memory.read_after(failure.class);
+        let disabled = self.switches.disable();
+        let now = if disabled { None } else { self.memory.read_after(failure.class) };
         let verdict = self.judge(retryable, &Failed { failure, now, elapsed });
         let free_bytes = now.map(|now| now.free_bytes);
         self.tell(|| EventKind::Failed {
@@ -263,8 +265,9 @@ impl<P: Policy> Call<'_, P> {
         let learned = Remembered { bounds: self.machine.bounds(), free_bytes, ..Remembered::new(size) };
         let name = self.tally.name();
         let place = Place { origin, name, user, device };
-        let kept = catch_unwind(AssertUnwindSafe(|| cache.remember(&place, learned)));
-        if kept.is_err() {
+        if let Err(payload) = catch_unwind(AssertUnwindSafe(|| cache.remember(&place, learned))) {
+            // Dropping what somebody panicked with may panic, too.
+            mem::forget(payload);
             observe::print(&format!("toma: {name}: the size cache panicked and has not remembered {size}"));
             return;
         }

@@ -118,6 +118,11 @@ impl Machine {
         }
     }
 
+    /// The size known to work, when the policy starts beyond it.
+    pub(crate) fn probes_from(&self) -> Option<usize> {
+        Some(self.learning.best).filter(|&best| best < self.step)
+    }
+
     /// Keeps the step as it is.
     pub(crate) fn freeze(&mut self) {
         self.frozen = true;

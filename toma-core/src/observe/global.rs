@@ -12,7 +12,8 @@ static OBSERVERS: RwLock<Vec<Shared>> = RwLock::new(Vec::new());
 
 /// Lets `observer` see every call of the process, until the guard is dropped.
 ///
-/// Calls that run already are not seen. One call's observer is given by its `observer` option.
+/// Calls that begin before or after that are not seen, and calls that run when the guard is dropped
+/// are seen to their end. One call's observer is given by its `observer` option.
 ///
 /// ```
 /// # extern crate toma_core as toma;

@@ -40,7 +40,8 @@ pub struct Event<'a> {
 
 /// What happened.
 ///
-/// Sizes and positions are in items; a batch runs from 0 to its batch size.
+/// Sizes and positions are in items. Positions count from the start of what the call works on; a
+/// batch runs from 0 to its batch size.
 #[non_exhaustive]
 #[derive(Clone, Copy, Debug)]
 pub enum EventKind<'a> {
@@ -131,7 +132,8 @@ pub enum EventKind<'a> {
 
 /// Something that wants to know what happens: a log, a progress bar, a test.
 ///
-/// An observer that panics is heard no more in that call, and the work goes on.
+/// An observer that panics is heard no more in that call, and the work goes on. Loops that an
+/// observer runs itself are shown only to observers of their own.
 pub trait Observer: Sync {
     /// Called for each event, in order, on the thread that works.
     fn observe(&self, event: &Event<'_>);

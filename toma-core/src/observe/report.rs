@@ -156,7 +156,7 @@ impl Report {
     fn outlook(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match (self.gave_up, self.settled) {
             (Some(reason), _) => write!(f, "  gave up: {reason}"),
-            (None, Some(size)) => write!(f, "  the next call starts at {size}"),
+            (None, Some(size)) => write!(f, "  remembered for the next call: {size}"),
             (None, None) => write!(f, "  nothing new to remember"),
         }
     }

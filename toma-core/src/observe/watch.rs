@@ -1,11 +1,19 @@
 //! Who is watching one call, and telling them.
 
+use std::cell::Cell;
+use std::mem;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use super::{Event, EventKind, Name, Observer, global, log};
 use crate::switches::Switches;
+
+thread_local! {
+    /// An observer is being told. Loops that it runs itself are shown only to observers of their own:
+    /// told of them, an observer of everything would never end.
+    static TELLING: Cell<bool> = const { Cell::new(false) };
+}
 
 /// The observers of one call; exists only when there is at least one.
 pub(crate) struct Watch<'a> {
@@ -23,22 +31,17 @@ impl<'a> Watch<'a> {
     /// `None`, without having built anything, when nobody watches.
     #[inline]
     pub(crate) fn new(name: &Name, local: Option<&'a dyn Observer>, switches: Switches) -> Option<Box<Self>> {
-        let nobody = local.is_none() && !switches.log() && !switches.observed() && !tracing_listens();
-        if nobody { None } else { Some(Box::new(Self::gather(name, local, switches))) }
+        let of_all = (switches.log() || switches.observed() || tracing_listens()) && !TELLING.get();
+        if local.is_none() && !of_all { None } else { Some(Box::new(Self::gather(name, local, switches))) }
     }
 
     #[cold]
     fn gather(name: &Name, local: Option<&'a dyn Observer>, switches: Switches) -> Self {
         static CALLS: AtomicU64 = AtomicU64::new(1);
         let mut observers = Vec::from_iter(local.map(Watcher::Borrowed));
-        if switches.log() {
-            observers.push(Watcher::Borrowed(&log::Stderr));
+        if !TELLING.get() {
+            observers.extend(of_all(switches));
         }
-        #[cfg(feature = "tracing")]
-        if tracing_listens() {
-            observers.push(Watcher::Borrowed(&super::tracing::Tracing));
-        }
-        observers.extend(global::observers().into_iter().map(Watcher::Shared));
         let call = CALLS.fetch_add(1, Relaxed);
         Self { call, name: name.to_string(), observers }
     }
@@ -47,16 +50,33 @@ impl<'a> Watch<'a> {
     pub(crate) fn tell(&mut self, kind: EventKind<'_>) {
         let Self { call, name, observers } = self;
         let event = Event { call: *call, name, kind };
+        let telling = TELLING.replace(true);
         observers.retain(|watcher| {
             let heard = catch_unwind(AssertUnwindSafe(|| watcher.observer().observe(&event)));
-            if heard.is_err() {
-                log::print(&format!(
-                    "toma: {name}: an observer panicked and is told of nothing more in this call"
-                ));
-            }
-            heard.is_ok()
+            let Err(payload) = heard else { return true };
+            // Dropping what somebody panicked with may panic, too.
+            mem::forget(payload);
+            log::print(&format!(
+                "toma: {name}: an observer panicked and is not told of anything more in this call"
+            ));
+            false
         });
+        TELLING.set(telling);
     }
+}
+
+/// Those who see every call.
+fn of_all<'a>(switches: Switches) -> Vec<Watcher<'a>> {
+    let mut observers = Vec::new();
+    if switches.log() {
+        observers.push(Watcher::Borrowed(&log::Stderr));
+    }
+    #[cfg(feature = "tracing")]
+    if tracing_listens() {
+        observers.push(Watcher::Borrowed(&super::tracing::Tracing));
+    }
+    observers.extend(global::observers().into_iter().map(Watcher::Shared));
+    observers
 }
 
 impl Watcher<'_> {

@@ -192,7 +192,7 @@ fn cache_by_reference() {
             #[track_caller]
             fn f() -> u8 {
                 ::toma::__private::site!(__TOMA_SITE, "f", judged);
-                #[allow(clippy::borrow_deref_ref)]
+                #[allow(clippy::borrow_deref_ref, reason = "a name alone would be taken for a type")]
                 let __toma_cache = &self.sizes;
                 let __toma_key = &(n + 1);
                 ::toma::__private::at::<::toma::NoCache>(&__TOMA_SITE)

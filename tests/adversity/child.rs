@@ -1,0 +1,62 @@
+//! Tests that need a process of their own: for its environment, its standard error, its limits, or
+//! because a failure would end it.
+
+use std::env;
+use std::process::{Command, ExitStatus, Stdio};
+
+const MARK: &str = "TOMA_TEST_CHILD";
+
+/// What became of a child.
+#[derive(Debug)]
+pub(crate) struct Ended {
+    pub(crate) status: ExitStatus,
+    /// What it wrote to standard error, line by line.
+    pub(crate) stderr: Vec<String>,
+}
+
+impl Ended {
+    /// Asserts that the child's side of the test passed.
+    pub(crate) fn passed(self) -> Vec<String> {
+        assert!(self.status.success(), "{:?}\n{}", self.status, self.stderr.join("\n"));
+        self.stderr
+    }
+}
+
+/// Runs the test of this name in a process of its own; `None` in that process.
+///
+/// The name is the path of the calling function from the root of this program.
+pub(crate) fn run(test: &str, settings: &[(&str, &str)]) -> Option<Ended> {
+    let output = command(test, settings)?.output().expect("this program can be started again");
+    let [stdout, stderr] = [output.stdout, output.stderr].map(|bytes| String::from_utf8(bytes).unwrap());
+    assert!(stdout.contains("running 1 test"), "{test}: no such test\n{stdout}");
+    Some(Ended { status: output.status, stderr: stderr.lines().map(str::to_owned).collect() })
+}
+
+/// The same with nobody at the other end of standard error.
+pub(crate) fn run_unheard(test: &str, settings: &[(&str, &str)]) -> Option<ExitStatus> {
+    let mut command = command(test, settings)?;
+    let mut child =
+        command.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
+    drop(child.stderr.take());
+    // Only now it may start, see `wait_to_be_unheard`.
+    drop(child.stdin.take());
+    Some(child.wait().unwrap())
+}
+
+/// In the child of [`run_unheard`]: returns when nobody listens any more.
+pub(crate) fn wait_to_be_unheard() {
+    std::io::stdin().lines().for_each(drop);
+}
+
+fn command(test: &str, settings: &[(&str, &str)]) -> Option<Command> {
+    if env::var_os(MARK).is_some() {
+        return None;
+    }
+    let mut command = Command::new(env::current_exe().unwrap());
+    command.args(["--exact", test, "--nocapture", "--include-ignored"]).env(MARK, "1");
+    for unset in ["TOMA_LOG", "TOMA_DISABLE", "TOMA_INJECT", "RUST_TEST_THREADS"] {
+        command.env_remove(unset);
+    }
+    command.env("RUST_BACKTRACE", "0").envs(settings.iter().copied());
+    Some(command)
+}

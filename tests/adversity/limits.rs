@@ -1,0 +1,104 @@
+//! Deadlines and attempts.
+
+use std::cell::Cell;
+use std::time::{Duration, Instant};
+
+use toma::classify::OutOfMemory;
+use toma::{NoCache, execute, report};
+
+fn gave_up() -> Option<&'static str> {
+    report::last().unwrap().gave_up
+}
+
+#[test]
+fn a_deadline_of_zero_leaves_one_attempt_each() {
+    let mut tried = Vec::new();
+    let with = || execute::with::<NoCache>().deadline(Duration::ZERO);
+    with().range(0..10, 4, |start, end| tried.push((start, end)));
+    assert_eq!(tried, [(0, 4), (4, 8), (8, 10)], "what succeeds needs no retry");
+    let mut attempts = 0;
+    let error = with().batch(8, |_| {
+        attempts += 1;
+        Err::<(), _>(OutOfMemory::new(Some(7)))
+    });
+    assert_eq!((error, attempts), (Err(OutOfMemory::new(Some(7))), 1));
+    assert_eq!(gave_up(), Some("the deadline has passed"));
+}
+
+#[test]
+fn no_retry_starts_after_the_deadline() {
+    let (start, attempts) = (Instant::now(), Cell::new(0));
+    let with = execute::with::<NoCache>().deadline(Duration::from_millis(50));
+    let ended = with.batch(1 << 20, |_| {
+        attempts.set(attempts.get() + 1);
+        std::thread::sleep(Duration::from_millis(20));
+        Err::<(), _>(OutOfMemory::new(None))
+    });
+    assert!(ended.is_err());
+    let attempts = attempts.get();
+    assert!((2..=3).contains(&attempts), "{attempts} attempts in {:?}", start.elapsed());
+    assert_eq!(gave_up(), Some("the deadline has passed"));
+}
+
+#[test]
+fn a_deadline_that_passes_in_the_middle_leaves_the_rest_to_succeed() {
+    let mut tried = Vec::new();
+    let with = execute::with::<NoCache>().deadline(Duration::from_millis(30));
+    with.range(0..8, 8, |start, end| {
+        tried.push(end - start);
+        if end - start > 2 {
+            return Err(OutOfMemory::new(None));
+        }
+        std::thread::sleep(Duration::from_millis(15));
+        Ok(())
+    })
+    .unwrap();
+    assert_eq!(tried, [8, 4, 2, 2, 2, 2]);
+    assert_eq!(gave_up(), None);
+}
+
+#[test]
+fn a_deadline_beyond_all_time_is_none() {
+    for deadline in [Duration::MAX, Duration::from_secs(u64::MAX), Duration::from_secs(1 << 40)] {
+        let with = execute::with::<NoCache>().deadline(deadline);
+        let size = with.batch(8, |size| if size > 2 { Err(OutOfMemory::new(None)) } else { Ok(size) });
+        assert_eq!(size, Ok(2));
+    }
+}
+
+#[test]
+fn one_attempt_is_one_attempt() {
+    let mut tried = Vec::new();
+    let with = || execute::with::<NoCache>().max_attempts(1);
+    let ended = with().range(0..8, 4, |start, end| {
+        tried.push((start, end));
+        if start == 4 { Err(OutOfMemory::new(None)) } else { Ok(()) }
+    });
+    assert!(ended.is_err());
+    assert_eq!(tried, [(0, 4), (4, 8)]);
+    assert_eq!(gave_up(), Some("max_attempts is reached"));
+    with().max_attempts(usize::MAX).range(0..8, 8, |_, _| ());
+}
+
+#[test]
+fn the_reason_given_is_the_reason() {
+    let with = || execute::with::<NoCache>().deadline(Duration::from_secs(3600));
+    let fails = |_| Err::<(), _>(OutOfMemory::new(None));
+    with().max_attempts(1).batch(8, fails).unwrap_err();
+    assert_eq!(gave_up(), Some("max_attempts is reached"));
+    with().max_attempts(2).batch(8, fails).unwrap_err();
+    assert_eq!(gave_up(), Some("max_attempts is reached"));
+    with().batch(8, fails).unwrap_err();
+    assert_eq!(gave_up(), Some("no smaller size is allowed"));
+    with().min(8).batch(8, fails).unwrap_err();
+    assert_eq!(gave_up(), Some("no smaller size is allowed"));
+    let transient = |_| Err::<(), _>(std::io::Error::other("CUBLAS_STATUS_INTERNAL_ERROR"));
+    with().max_attempts(1).batch(1, transient).unwrap_err();
+    assert_eq!(gave_up(), Some("max_attempts is reached"));
+}
+
+#[test]
+#[should_panic(expected = "max_attempts 0: must be at least 1")]
+fn no_attempt_is_refused() {
+    execute::with::<NoCache>().max_attempts(0).batch(8, |_| ());
+}

@@ -1,0 +1,151 @@
+//! Calls inside calls.
+
+use std::cell::Cell;
+
+use toma::classify::OutOfMemory;
+use toma::{GlobalCache, NoCache, StacktraceMemoryCache, execute};
+
+type Result<T> = std::result::Result<T, OutOfMemory>;
+
+/// The leaf works at size 1 only, and every level handles its own failures.
+fn deep(levels: usize, leaf: &Cell<usize>) -> Result<usize> {
+    execute::range(0..1, 1, |_, _| Ok(()))?;
+    if levels == 0 {
+        leaf.set(leaf.get() + 1);
+        return execute::batch(4, |size| if size > 1 { Err(OutOfMemory::new(None)) } else { Ok(size) });
+    }
+    match levels % 4 {
+        0 => execute::batch(4, |_| deep(levels - 1, leaf)),
+        1 => {
+            let mut found = 0;
+            execute::range(0..1, 4, |_, _| deep(levels - 1, leaf).map(|size| found = size))?;
+            Ok(found)
+        }
+        2 => execute::fold(0..1, 4, 0, |_, _, _| deep(levels - 1, leaf)),
+        _ => Ok(execute::map(0..1, 4, |_, _| deep(levels - 1, leaf))?[0]),
+    }
+}
+
+#[test]
+fn fifty_levels_work() {
+    let leaf = Cell::new(0);
+    assert_eq!(deep(50, &leaf), Ok(1));
+    assert_eq!(leaf.get(), 1, "no outer level had to try again");
+    assert_eq!(deep(50, &leaf), Ok(1));
+}
+
+/// The same by panics, which every level passes through.
+fn deep_panic(levels: usize, leaf: &Cell<usize>) -> usize {
+    if levels == 0 {
+        leaf.set(leaf.get() + 1);
+        return execute::with::<NoCache>().batch(4, |size| {
+            assert!(size == 1, "CUDA out of memory. Tried to allocate 2.00 GiB");
+            size
+        });
+    }
+    execute::with::<NoCache>().batch(4, |_| deep_panic(levels - 1, leaf))
+}
+
+#[test]
+fn fifty_levels_of_panics_work() {
+    let leaf = Cell::new(0);
+    assert_eq!(deep_panic(50, &leaf), 1);
+    assert_eq!(leaf.get(), 1);
+}
+
+/// Nothing works until the outermost level has shrunk to 1.
+fn gives_up(levels: usize, outer: usize, attempts: &Cell<usize>) -> Result<()> {
+    if levels == 0 {
+        attempts.set(attempts.get() + 1);
+        return if outer > 1 { Err(OutOfMemory::new(None)) } else { Ok(()) };
+    }
+    execute::with::<NoCache>()
+        .batch(2, |size| gives_up(levels - 1, if outer == 0 { size } else { outer }, attempts))
+}
+
+#[test]
+fn when_the_inner_one_gives_up_the_outer_one_shrinks() {
+    let attempts = Cell::new(0);
+    assert_eq!(gives_up(8, 0, &attempts), Ok(()));
+    assert_eq!(attempts.get(), (1 << 7) + 1, "each level tried both of its sizes");
+}
+
+#[test]
+fn an_inner_call_does_not_disturb_the_outer_ones_step() {
+    let sizes = [&GlobalCache::new() as &dyn toma::SizeCache, &StacktraceMemoryCache::new(), &NoCache];
+    for cache in sizes {
+        let mut outer = Vec::new();
+        let with = execute::with::<NoCache>().cache(cache);
+        with.range(0..8, 4, |start, end| {
+            outer.push((start, end));
+            let with = execute::with::<NoCache>().cache(cache);
+            with.range(
+                0..8,
+                8,
+                |start, end| if end - start > 1 { Err(OutOfMemory::new(None)) } else { Ok(()) },
+            )
+        })
+        .unwrap();
+        assert_eq!(outer, [(0, 4), (4, 8)]);
+    }
+}
+
+/// One line that calls itself: outer and inner call share an entry, and each keeps its own step.
+fn same_line(sizes: &GlobalCache, depth: usize, tried: &Cell<usize>) -> Result<()> {
+    let with = execute::with::<NoCache>().cache(sizes);
+    with.range(0..4, 4, |start, end| {
+        tried.set(tried.get() + 1);
+        if depth == 0 {
+            return if end - start > 1 { Err(OutOfMemory::new(None)) } else { Ok(()) };
+        }
+        same_line(sizes, depth - 1, tried)
+    })
+}
+
+#[test]
+fn a_line_that_calls_itself_keeps_its_steps_apart() {
+    let (sizes, tried) = (GlobalCache::new(), Cell::new(0));
+    same_line(&sizes, 1, &tried).unwrap();
+    assert_eq!(tried.replace(0), 1 + 6, "the outer piece of 4, and 4, 2, 1, 1, 1, 1 inside");
+    same_line(&sizes, 1, &tried).unwrap();
+    assert_eq!(tried.get(), 4 + 4 * 4, "what the inner call learned is where both start now");
+}
+
+/// Each piece needs a scratch of the same place, which is leaked.
+#[test]
+fn a_body_that_leaks_is_left_alone() {
+    let mut total = 0;
+    execute::with::<NoCache>()
+        .range(0..64, 64, |start, end| {
+            let scratch = Box::leak(vec![1_u8; end - start].into_boxed_slice());
+            if scratch.len() > 8 {
+                return Err(OutOfMemory::new(None));
+            }
+            total += scratch.len();
+            Ok(())
+        })
+        .unwrap();
+    assert_eq!(total, 64);
+}
+
+#[toma::batch(initial = 8, cache = &*sizes)]
+async fn waits(size: usize, sizes: &GlobalCache) -> Result<()> {
+    if size > 2 {
+        return Err(OutOfMemory::new(None));
+    }
+    std::future::pending().await
+}
+
+#[test]
+fn a_future_that_is_leaked_mid_await_disturbs_nobody() {
+    let sizes: &'static GlobalCache = Box::leak(Box::default());
+    let mut future = Box::pin(waits(sizes));
+    for _ in 0..5 {
+        let poll = future.as_mut().poll(&mut std::task::Context::from_waker(std::task::Waker::noop()));
+        assert!(poll.is_pending());
+    }
+    std::mem::forget(future);
+    assert!(sizes.entries().is_empty());
+    let other = execute::with::<NoCache>().cache(sizes).batch(8, |size| size);
+    assert_eq!(other, 8);
+}

@@ -1,0 +1,197 @@
+//! What bodies fail with: values that say nothing, and values that fail in turn.
+
+use std::any::Any;
+use std::cell::Cell;
+use std::error::Error;
+use std::fmt;
+use std::panic::{AssertUnwindSafe, catch_unwind, panic_any, resume_unwind};
+use std::rc::Rc;
+
+use toma::classify::OutOfMemory;
+use toma::{NoCache, execute, report};
+
+/// The payload that comes out of a body which panics with this one.
+fn passed_on<P: Any + Send + Copy>(payload: P, attempts: &Cell<usize>) -> Box<dyn Any + Send> {
+    let body = |start, _| {
+        attempts.set(attempts.get() + 1);
+        if start == 0 {
+            panic_any(payload);
+        }
+    };
+    catch_unwind(AssertUnwindSafe(|| execute::with::<NoCache>().range(0..8, 8, body))).unwrap_err()
+}
+
+#[test]
+fn a_payload_of_an_unknown_type_goes_through_at_once() {
+    #[derive(Clone, Copy, Debug, PartialEq)]
+    struct OutOfMemoryOfSomeoneElse(u32);
+
+    let attempts = Cell::new(0);
+    assert_eq!(passed_on(5_u8, &attempts).downcast_ref(), Some(&5_u8));
+    assert_eq!(passed_on((), &attempts).downcast_ref(), Some(&()));
+    let own = OutOfMemoryOfSomeoneElse(3);
+    assert_eq!(passed_on(own, &attempts).downcast_ref(), Some(&own));
+    assert_eq!(attempts.get(), 3);
+    assert_eq!(report::last().unwrap().gave_up, Some("not out of memory"));
+}
+
+#[test]
+fn a_box_in_a_box_is_no_text() {
+    let inner: Box<dyn Any + Send> = Box::new("CUDA out of memory");
+    let payload = Cell::new(Some(inner));
+    let body = |_, _| {
+        if let Some(payload) = payload.take() {
+            resume_unwind(Box::new(payload));
+        }
+    };
+    let panic =
+        catch_unwind(AssertUnwindSafe(|| execute::with::<NoCache>().range(0..8, 8, body))).unwrap_err();
+    let inner = panic.downcast::<Box<dyn Any + Send>>().unwrap();
+    assert_eq!((*inner).downcast_ref(), Some(&"CUDA out of memory"));
+}
+
+/// An error whose `Drop` panics, as often as `left` says.
+#[derive(Debug)]
+struct Bomb(Rc<Cell<usize>>);
+
+impl fmt::Display for Bomb {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("CUDA out of memory. Tried to allocate 2.00 GiB")
+    }
+}
+
+impl Error for Bomb {}
+
+impl Drop for Bomb {
+    fn drop(&mut self) {
+        if self.0.get() > 0 {
+            self.0.set(self.0.get() - 1);
+            panic!("dropping the error failed");
+        }
+    }
+}
+
+#[test]
+fn an_error_whose_drop_panics_ends_the_call_with_that_panic() {
+    let left = Rc::new(Cell::new(1));
+    let mut attempts = 0;
+    let with = execute::with::<NoCache>();
+    let call = AssertUnwindSafe(|| {
+        with.range(0..8, 8, |start, end| {
+            attempts += 1;
+            if end - start > 2 { Err(Bomb(Rc::clone(&left))) } else { Ok(()) }
+        })
+    });
+    let panic = catch_unwind(call).unwrap_err();
+    assert_eq!(panic.downcast_ref(), Some(&"dropping the error failed"));
+    assert_eq!((attempts, left.get()), (1, 0));
+    works();
+}
+
+/// A payload that is out of memory and panics when it is dropped.
+#[derive(Debug)]
+struct Fuse;
+
+impl fmt::Display for Fuse {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("CUDA out of memory. Tried to allocate 2.00 GiB")
+    }
+}
+
+impl Error for Fuse {}
+
+impl Drop for Fuse {
+    fn drop(&mut self) {
+        panic!("dropping the payload failed");
+    }
+}
+
+#[test]
+fn a_payload_whose_drop_panics_ends_the_call_with_that_panic() {
+    let mut attempts = 0;
+    let call = AssertUnwindSafe(|| {
+        execute::with::<NoCache>().range(0..8, 8, |start, end| {
+            attempts += 1;
+            if end - start > 2 {
+                let error: Box<dyn Error + Send + Sync> = Box::new(Fuse);
+                panic_any(error);
+            }
+        });
+    });
+    let panic = catch_unwind(call).unwrap_err();
+    assert_eq!(panic.downcast_ref(), Some(&"dropping the payload failed"));
+    assert_eq!(attempts, 1);
+    works();
+}
+
+#[test]
+fn a_payload_whose_drop_panics_is_passed_on_whole() {
+    let body = |_: usize| -> usize {
+        let error: Box<dyn Error + Send + Sync> = Box::new(Fuse);
+        panic_any(error)
+    };
+    let panic = catch_unwind(AssertUnwindSafe(|| execute::with::<NoCache>().batch(1, body))).unwrap_err();
+    let error = panic.downcast::<Box<dyn Error + Send + Sync>>().unwrap();
+    assert!(error.is::<Fuse>());
+    std::mem::forget(error);
+    works();
+}
+
+/// An error whose text cannot be had.
+#[derive(Debug)]
+struct Mute;
+
+impl fmt::Display for Mute {
+    fn fmt(&self, _: &mut fmt::Formatter<'_>) -> fmt::Result {
+        Err(fmt::Error)
+    }
+}
+
+impl Error for Mute {}
+
+/// An error that is its own source, without end.
+#[derive(Debug)]
+struct Endless;
+
+impl fmt::Display for Endless {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("round and round")
+    }
+}
+
+impl Error for Endless {
+    fn source(&self) -> Option<&(dyn Error + 'static)> {
+        Some(self)
+    }
+}
+
+#[test]
+fn an_error_that_is_its_own_source_is_looked_at_for_a_while() {
+    let ended = execute::with::<NoCache>().batch(8, |_| Err::<(), _>(Endless));
+    assert!(ended.is_err());
+}
+
+#[test]
+fn an_error_whose_text_fails_goes_through() {
+    let call = || execute::with::<NoCache>().batch(8, |_| Err::<(), _>(Mute));
+    // `to_string` of the standard library panics here, which must not be taken for the body's.
+    match catch_unwind(call) {
+        Ok(ended) => assert!(ended.is_err()),
+        Err(panic) => assert!(panic.downcast_ref::<String>().is_some_and(|text| text.contains("Display"))),
+    }
+    works();
+}
+
+/// After whatever happened, a call on this thread is as good as any.
+fn works() {
+    let mut tried = Vec::new();
+    execute::with::<NoCache>().range(0..4, 4, |start, end| {
+        tried.push((start, end));
+        if end - start > 2 {
+            panic_any(OutOfMemory::new(None));
+        }
+    });
+    assert_eq!(tried, [(0, 4), (0, 2), (2, 4)]);
+    let report = report::last().unwrap();
+    assert_eq!((report.attempts, report.out_of_memory, report.done), (3, 1, 4));
+}

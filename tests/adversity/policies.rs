@@ -1,0 +1,142 @@
+//! Policies that answer nonsense.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+use toma::classify::OutOfMemory;
+use toma::policy::{Evidence, Policy};
+use toma::{GlobalCache, NoCache, execute};
+
+/// Always answers the same, to a failure and to a success.
+#[derive(Clone, Copy, Debug)]
+struct Answers {
+    shrink: usize,
+    advance: usize,
+}
+
+impl Policy for Answers {
+    fn shrink(&self, _: &Evidence) -> usize {
+        self.shrink
+    }
+
+    fn advance(&self, _: &Evidence) -> usize {
+        self.advance
+    }
+}
+
+/// The sizes tried with the policy, of which those above `limit` fail, and how it ended.
+fn run(policy: impl Policy, limit: usize) -> (Vec<usize>, Result<(), String>) {
+    let mut tried = Vec::new();
+    let ended = catch_unwind(AssertUnwindSafe(|| {
+        execute::with::<NoCache>().policy(policy).range(0..16, 8, |start, end| {
+            tried.push(end - start);
+            if end - start > limit { Err(OutOfMemory::new(None)) } else { Ok(()) }
+        })
+    }));
+    let ended = match ended {
+        Ok(ended) => ended.map_err(|error| error.to_string()),
+        Err(panic) => Err(panic.downcast_ref::<String>().cloned().unwrap_or_default()),
+    };
+    (tried, ended)
+}
+
+#[test]
+fn a_policy_that_does_not_shrink_is_named_with_its_answer() {
+    for answer in [8, 9, usize::MAX] {
+        let (tried, ended) = run(Answers { shrink: answer, advance: 8 }, 4);
+        assert_eq!(tried, [8]);
+        let message = ended.unwrap_err();
+        let expected = format!(
+            "policy Answers {{ shrink: {answer}, advance: 8 }}: answered {answer} after a failure at 8: must be smaller"
+        );
+        // The failure's own words are left out: a loop around this one would retry for them.
+        assert_eq!(message, expected);
+    }
+}
+
+#[test]
+fn a_policy_that_stops_shrinking_is_named() {
+    let (tried, ended) = run(Answers { shrink: 4, advance: 8 }, 2);
+    assert_eq!(tried, [8, 4]);
+    assert!(ended.unwrap_err().contains("answered 4 after a failure at 4"));
+}
+
+#[test]
+fn an_answer_below_the_floor_is_the_floor() {
+    let (tried, ended) = run(Answers { shrink: 0, advance: 0 }, 4);
+    assert_eq!(tried, [1; 16], "the policy is asked before the first piece, too");
+    assert_eq!(ended, Ok(()));
+}
+
+#[test]
+fn an_answer_beyond_the_cap_is_the_cap() {
+    let (tried, ended) = run(Answers { shrink: 2, advance: usize::MAX }, 8);
+    assert_eq!(tried, [8, 8]);
+    assert_eq!(ended, Ok(()));
+}
+
+#[test]
+fn a_policy_that_grows_into_failures_ends_all_the_same() {
+    let (tried, ended) = run(Answers { shrink: 1, advance: usize::MAX }, 7);
+    assert_eq!(tried, [[8, 1].repeat(9), vec![7]].concat());
+    assert_eq!(ended, Ok(()));
+}
+
+#[derive(Debug)]
+struct Panics(&'static str);
+
+impl Policy for Panics {
+    fn shrink(&self, _: &Evidence) -> usize {
+        assert!(self.0 != "shrink", "no idea how to shrink");
+        1
+    }
+
+    fn advance(&self, evidence: &Evidence) -> usize {
+        assert!(self.0 != "advance" || evidence.remaining > 8, "no idea how to advance");
+        evidence.step
+    }
+}
+
+#[test]
+fn a_policy_that_panics_ends_the_call_with_its_panic() {
+    for (when, limit, tried) in [("shrink", 4, vec![8]), ("advance", 8, vec![8])] {
+        let call = AssertUnwindSafe(|| {
+            let mut sizes = Vec::new();
+            let call = AssertUnwindSafe(|| {
+                execute::with::<NoCache>().policy(Panics(when)).range(0..16, 8, |start, end| {
+                    sizes.push(end - start);
+                    if end - start > limit { Err(OutOfMemory::new(None)) } else { Ok(()) }
+                })
+            });
+            let panic = catch_unwind(call).unwrap_err();
+            (sizes, panic)
+        });
+        let (sizes, panic) = call();
+        assert_eq!(sizes, tried);
+        assert_eq!(panic.downcast_ref().copied(), Some(&*format!("no idea how to {when}")));
+    }
+}
+
+#[test]
+fn a_size_that_failed_when_the_policy_panicked_is_not_remembered() {
+    let sizes = GlobalCache::new();
+    let call = AssertUnwindSafe(|| {
+        let with = execute::with::<NoCache>().cache(&sizes).policy(Once::default());
+        with.range(0..64, 16, |start, end| {
+            if start >= 8 || end - start > 8 { Err(OutOfMemory::new(None)) } else { Ok(()) }
+        })
+    });
+    let panic = catch_unwind(call).unwrap_err();
+    assert_eq!(panic.downcast_ref(), Some(&"shrinks once only"));
+    assert!(sizes.entries().is_empty(), "{:?}", sizes.entries());
+}
+
+/// Halves, once.
+#[derive(Debug, Default)]
+struct Once(std::cell::Cell<bool>);
+
+impl Policy for Once {
+    fn shrink(&self, evidence: &Evidence) -> usize {
+        assert!(!self.0.replace(true), "shrinks once only");
+        evidence.size / 2
+    }
+}
