@@ -9,7 +9,7 @@ use xshell::Cmd;
 
 use crate::args::Args;
 use crate::project::Project;
-use crate::steps::{STEPS, Step};
+use crate::steps::{ON_REQUEST, STEPS, Step};
 use crate::table::{Align, table};
 
 /// What a step works with.
@@ -30,7 +30,7 @@ struct Ended {
 
 pub(crate) fn command(mut args: Args) -> Result<ExitCode> {
     let (list, fail_fast) = (args.flag("--list"), args.flag("--fail-fast"));
-    let steps = choose(STEPS, &args.names()?.without_rest()?)?;
+    let steps = choose(STEPS, ON_REQUEST, &args.names()?.without_rest()?)?;
     if list {
         print!("{}", listing(&steps));
         return Ok(ExitCode::SUCCESS);
@@ -42,13 +42,18 @@ pub(crate) fn command(mut args: Args) -> Result<ExitCode> {
     Ok(if all_passed { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-/// The steps named, in the order in which they always run; all of them when none is named.
-fn choose<'a>(steps: &'a [Step], names: &[String]) -> Result<Vec<&'a Step>> {
-    if let Some(unknown) = names.iter().find(|name| !steps.iter().any(|step| step.name == **name)) {
-        bail!("unknown step `{unknown}`; `cargo xtask test --list` lists the steps");
+/// The steps named, in the order in which they always run; when none is named, all but those that
+/// run on request alone.
+fn choose<'a>(steps: &'a [Step], on_request: &'a [Step], names: &[String]) -> Result<Vec<&'a Step>> {
+    let all = || steps.iter().chain(on_request);
+    if let Some(unknown) = names.iter().find(|name| !all().any(|step| step.name == **name)) {
+        let known: Vec<_> = all().map(|step| step.name).collect();
+        bail!("unknown step `{unknown}`; known: {}", known.join(", "));
     }
-    let is_chosen = |step: &&Step| names.is_empty() || names.iter().any(|name| name == step.name);
-    Ok(steps.iter().filter(is_chosen).collect())
+    if names.is_empty() {
+        return Ok(steps.iter().collect());
+    }
+    Ok(all().filter(|step| names.iter().any(|name| name == step.name)).collect())
 }
 
 fn run(checks: &Checks<'_>, steps: &[&Step]) -> Vec<Ended> {
@@ -141,9 +146,11 @@ mod tests {
 
     const THREE: &[Step] = &[step("one"), step("two"), step("three")];
 
+    const EXTRA: &[Step] = &[step("extra")];
+
     fn chosen(names: &[&str]) -> Result<Vec<&'static str>> {
         let names: Vec<_> = names.iter().map(|&name| name.to_owned()).collect();
-        Ok(choose(THREE, &names)?.iter().map(|step| step.name).collect())
+        Ok(choose(THREE, EXTRA, &names)?.iter().map(|step| step.name).collect())
     }
 
     fn ended(name: &'static str, result: Result<String>) -> Ended {
@@ -155,13 +162,19 @@ mod tests {
         assert_eq!(chosen(&[]).unwrap(), ["one", "two", "three"]);
         assert_eq!(chosen(&["three", "one", "three"]).unwrap(), ["one", "three"]);
         let error = chosen(&["one", "tow"]).unwrap_err();
-        assert!(error.to_string().starts_with("unknown step `tow`"), "{error}");
+        assert_eq!(error.to_string(), "unknown step `tow`; known: one, two, three, extra");
+    }
+
+    #[test]
+    fn steps_on_request_run_when_they_are_named() {
+        assert_eq!(chosen(&["extra", "two"]).unwrap(), ["two", "extra"]);
     }
 
     #[test]
     fn the_steps_have_different_names() {
-        let names: std::collections::HashSet<_> = STEPS.iter().map(|step| step.name).collect();
-        assert_eq!(names.len(), STEPS.len());
+        let names: std::collections::HashSet<_> =
+            STEPS.iter().chain(ON_REQUEST).map(|step| step.name).collect();
+        assert_eq!(names.len(), STEPS.len() + ON_REQUEST.len());
     }
 
     #[test]

@@ -49,7 +49,7 @@ pub(super) fn doc(checks: &Checks<'_>) -> Result<String> {
     Ok(String::new())
 }
 
-fn strict_doc(doc: Cmd<'_>) -> Cmd<'_> {
+pub(super) fn strict_doc(doc: Cmd<'_>) -> Cmd<'_> {
     doc.arg("--no-deps").env("RUSTDOCFLAGS", "-D warnings")
 }
 

@@ -5,6 +5,7 @@ mod lints;
 mod msrv;
 mod programs;
 mod suites;
+mod torch;
 
 use anyhow::Result;
 
@@ -46,6 +47,13 @@ pub(crate) const STEPS: &[Step] = &[
         run: fixtures::step,
     },
 ];
+
+/// Steps that run only when they are named, because they need more than a Rust toolchain.
+pub(crate) const ON_REQUEST: &[Step] = &[Step {
+    name: "torch",
+    checks: "lints, documentation and tests of toma-torch, with libtorch",
+    run: torch::step,
+}];
 
 /// How many there are, in words.
 fn counted(count: usize, word: &str) -> String {
