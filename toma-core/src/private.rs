@@ -170,10 +170,10 @@ impl<P: Policy, K> With<'_, P, K, ()> {
     #[doc(hidden)]
     #[track_caller]
     #[inline(always)]
-    pub fn run_chunked<D: Chunked, S: Size, R: Completes, M>(
+    pub fn run_chunked<D: Chunked<C>, C, S: Size, R: Completes, M>(
         self,
         data: D,
-        body: impl FnMut(Chunk<'_, D>, S, S) -> R,
+        body: impl FnMut(Chunk<'_, D, C>, S, S) -> R,
     ) -> R
     where
         K: Judge<R, M>,
@@ -217,10 +217,10 @@ impl<P: Policy, K> With<'_, P, K, ()> {
     #[doc(hidden)]
     #[track_caller]
     #[inline(never)]
-    pub fn undo_chunked<D: Chunked, S: Size, R: Completes, M>(
+    pub fn undo_chunked<D: Chunked<C>, C, S: Size, R: Completes, M>(
         self,
         mut data: D,
-        mut body: impl FnMut(Chunk<'_, D>, S, S, bool) -> Option<R>,
+        mut body: impl FnMut(Chunk<'_, D, C>, S, S, bool) -> Option<R>,
     ) -> R
     where
         K: Judge<R, M>,

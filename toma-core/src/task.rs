@@ -72,7 +72,7 @@ impl<'a, P: Policy, K, B: Undo> With<'a, P, K, B> {
     }
 
     #[doc(hidden)]
-    pub fn start_chunked<R>(self, data: &impl Chunked) -> Task<'a, P, K, R, OfPieces> {
+    pub fn start_chunked<R, C>(self, data: &impl Chunked<C>) -> Task<'a, P, K, R, OfPieces> {
         let (dim, items) = (self.core.dim, data.extent(self.core.dim));
         self.task(Extent::Items(items), OfPieces { start: 0, dim })
     }
@@ -146,7 +146,7 @@ impl<P: Policy, K, R> Task<'_, P, K, R, OfPieces> {
     }
 
     /// A view of the coming attempt's items.
-    pub fn hold<'d, D: Chunked>(&self, data: &'d mut D) -> Held<'d, D> {
+    pub fn hold<'d, D: Chunked<C>, C>(&self, data: &'d mut D) -> Held<'d, D, C> {
         data.hold(self.form.dim, self.piece.clone())
     }
 

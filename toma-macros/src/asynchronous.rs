@@ -20,9 +20,11 @@ pub(crate) fn run(call: &Call<'_>) -> TokenStream {
     // A body that consumes an argument is told so at the body.
     let future = quote_spanned!(call.body_span()=> async #body);
     let finish = call.output.method("finish");
+    // The kind of the data, which is inferred.
+    let kind = (call.form == Form::Chunked).then(|| quote!(, _));
     let undo = undo(call).map(|undo| quote!(if #running.must_undo() { #undo }));
     quote! {
-        let mut #running = #builder.#start::<#ty>(#(#arguments),*);
+        let mut #running = #builder.#start::<#ty #kind>(#(#arguments),*);
         while let ::core::option::Option::Some(#piece) = #running.next().await {
             #data
             #sizes
@@ -53,7 +55,7 @@ fn lend(parameter: &Parameter) -> Option<TokenStream> {
     (parameter.role == Role::Data).then(|| {
         quote_spanned! {mixed_at(&data)=>
             let mut #held = #running.hold(&mut #data);
-            #(#attrs)* let #pat = <#ty as ::toma::chunk::Chunked>::lend(&mut #held);
+            #(#attrs)* let #pat = <#ty as ::toma::chunk::Chunked<_>>::lend(&mut #held);
         }
     })
 }

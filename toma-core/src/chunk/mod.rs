@@ -13,8 +13,9 @@ use std::ops::Range;
 
 /// The types of one value's views, for a borrow of length `'a`.
 ///
-/// `B` lets the compiler conclude that `Self` outlives `'a`; it never has to be written.
-pub trait ChunkOf<'a, B = &'a Self> {
+/// `B` lets the compiler conclude that `Self` outlives `'a`; it never has to be written. `K` is the
+/// kind of [`Chunked`].
+pub trait ChunkOf<'a, K = Own, B = &'a Self> {
     /// What is kept for the time of one attempt.
     type Held;
 
@@ -26,6 +27,9 @@ pub trait ChunkOf<'a, B = &'a Self> {
 ///
 /// Implemented for slices, mutable slices, and tuples of up to six values of equal extent; for
 /// ndarray views with the feature `ndarray`.
+///
+/// `K` is found by inference and never has to be written. A crate can implement this trait for a
+/// foreign type by using a kind of its own.
 ///
 /// ```
 /// # extern crate toma_core as toma;
@@ -45,7 +49,7 @@ pub trait ChunkOf<'a, B = &'a Self> {
     label = "not a slice, a tensor, nor a tuple of them",
     note = "pass a slice of a `Vec` or an array: `&data[..]` or `&mut data[..]`"
 )]
-pub trait Chunked: for<'a> ChunkOf<'a> {
+pub trait Chunked<K = Own>: for<'a> ChunkOf<'a, K> {
     /// The number of items along axis `dim`; a negative `dim` counts from the last axis.
     ///
     /// # Panics
@@ -53,17 +57,22 @@ pub trait Chunked: for<'a> ChunkOf<'a> {
     fn extent(&self, dim: isize) -> usize;
 
     /// A view of the items in `range` along `dim`, kept for one attempt.
-    fn hold(&mut self, dim: isize, range: Range<usize>) -> Held<'_, Self>;
+    fn hold(&mut self, dim: isize, range: Range<usize>) -> Held<'_, Self, K>;
 
     /// Lends the view to the body.
-    fn lend<'a>(held: &'a mut Held<'_, Self>) -> Chunk<'a, Self>;
+    fn lend<'a>(held: &'a mut Held<'_, Self, K>) -> Chunk<'a, Self, K>;
 }
 
 /// What is kept of `D` for the time of one attempt.
-pub type Held<'a, D> = <D as ChunkOf<'a>>::Held;
+pub type Held<'a, D, K = Own> = <D as ChunkOf<'a, K>>::Held;
 
 /// What the body gets of `D`.
-pub type Chunk<'a, D> = <D as ChunkOf<'a>>::Chunk;
+pub type Chunk<'a, D, K = Own> = <D as ChunkOf<'a, K>>::Chunk;
+
+/// The kind of values that implement [`Chunked`] where the trait or the type is at home. Tuples have
+/// the kinds of their parts.
+#[derive(Clone, Copy, Debug)]
+pub struct Own;
 
 /// `dim` as an index into `axes` axes.
 ///

@@ -13,35 +13,35 @@ fn equal_extents(extents: &[usize]) -> usize {
 }
 
 macro_rules! tuple {
-    ($($part:ident $index:tt),+) => {
+    ($($part:ident $kind:ident $index:tt),+) => {
         #[diagnostic::do_not_recommend]
-        impl<'a, $($part: ChunkOf<'a>),+> ChunkOf<'a> for ($($part,)+) {
+        impl<'a, $($part: ChunkOf<'a, $kind>, $kind),+> ChunkOf<'a, ($($kind,)+)> for ($($part,)+) {
             type Held = ($($part::Held,)+);
             type Chunk = ($($part::Chunk,)+);
         }
 
         #[diagnostic::do_not_recommend]
-        impl<$($part: Chunked),+> Chunked for ($($part,)+) {
+        impl<$($part: Chunked<$kind>, $kind),+> Chunked<($($kind,)+)> for ($($part,)+) {
             fn extent(&self, dim: isize) -> usize {
                 equal_extents(&[$(self.$index.extent(dim)),+])
             }
 
             #[inline]
-            fn hold(&mut self, dim: isize, range: Range<usize>) -> Held<'_, Self> {
+            fn hold(&mut self, dim: isize, range: Range<usize>) -> Held<'_, Self, ($($kind,)+)> {
                 ($(self.$index.hold(dim, range.clone()),)+)
             }
 
             #[inline]
-            fn lend<'a>(held: &'a mut Held<'_, Self>) -> Chunk<'a, Self> {
+            fn lend<'a>(held: &'a mut Held<'_, Self, ($($kind,)+)>) -> Chunk<'a, Self, ($($kind,)+)> {
                 ($($part::lend(&mut held.$index),)+)
             }
         }
     };
 }
 
-tuple!(A 0);
-tuple!(A 0, B 1);
-tuple!(A 0, B 1, C 2);
-tuple!(A 0, B 1, C 2, D 3);
-tuple!(A 0, B 1, C 2, D 3, E 4);
-tuple!(A 0, B 1, C 2, D 3, E 4, F 5);
+tuple!(A KA 0);
+tuple!(A KA 0, B KB 1);
+tuple!(A KA 0, B KB 1, C KC 2);
+tuple!(A KA 0, B KB 1, C KC 2, D KD 3);
+tuple!(A KA 0, B KB 1, C KC 2, D KD 3, E KE 4);
+tuple!(A KA 0, B KB 1, C KC 2, D KD 3, E KE 4, F KF 5);

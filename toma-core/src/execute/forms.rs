@@ -49,14 +49,14 @@ impl<P: Policy, K, B: Undo> With<'_, P, K, B> {
     /// See [`execute::chunked`](super::chunked).
     #[track_caller]
     #[inline(always)]
-    pub fn chunked<D, R, M>(
+    pub fn chunked<D, C, R, M>(
         self,
         data: D,
         initial: usize,
-        body: impl FnMut(Chunk<'_, D>, usize, usize) -> R,
+        body: impl FnMut(Chunk<'_, D, C>, usize, usize) -> R,
     ) -> R
     where
-        D: Chunked,
+        D: Chunked<C>,
         R: Completes,
         K: Judge<R, M>,
     {
@@ -130,14 +130,14 @@ impl<'a, P: Policy, K, B: Undo> With<'a, P, K, B> {
     }
 
     #[inline(never)]
-    pub(crate) fn chunked_at<D, S, R, M>(
+    pub(crate) fn chunked_at<D, C, S, R, M>(
         self,
         caller: Caller,
         mut data: D,
-        mut body: impl FnMut(Chunk<'_, D>, S, S) -> R,
+        mut body: impl FnMut(Chunk<'_, D, C>, S, S) -> R,
     ) -> R
     where
-        D: Chunked,
+        D: Chunked<C>,
         S: Size,
         R: Completes,
         K: Judge<R, M>,

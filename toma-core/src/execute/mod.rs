@@ -107,9 +107,9 @@ where
 /// ```
 #[track_caller]
 #[inline(always)]
-pub fn chunked<D, R, M>(data: D, initial: usize, body: impl FnMut(Chunk<'_, D>, usize, usize) -> R) -> R
+pub fn chunked<D, K, R, M>(data: D, initial: usize, body: impl FnMut(Chunk<'_, D, K>, usize, usize) -> R) -> R
 where
-    D: Chunked,
+    D: Chunked<K>,
     R: Completes,
     Auto: Judge<R, M>,
 {

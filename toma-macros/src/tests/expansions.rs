@@ -630,10 +630,10 @@ fn async_chunked() {
                 let mut __toma_call = ::toma::__private::at::<::toma::DefaultCache>(&__TOMA_SITE)
                     .initial(8)
                     .judge((&::toma::__private::Via::<Result<(), Error>>::new()).judge())
-                    .start_chunked::<Result<(), Error>>(&__toma_data);
+                    .start_chunked::<Result<(), Error>, _>(&__toma_data);
                 while let ::core::option::Option::Some(__toma_piece) = __toma_call.next().await {
                     let mut __toma_held = __toma_call.hold(&mut __toma_data);
-                    let (a, b) = <Pair<'_> as ::toma::chunk::Chunked>::lend(&mut __toma_held);
+                    let (a, b) = <Pair<'_> as ::toma::chunk::Chunked<_>>::lend(&mut __toma_held);
                     let (start, end): (usize, usize) = __toma_piece;
                     let __toma_done = __toma_call
                         .attempt(async {
@@ -667,10 +667,10 @@ fn async_chunked_by_name() {
                 let mut __toma_call = ::toma::__private::at::<::toma::DefaultCache>(&__TOMA_SITE)
                     .max(data.len())
                     .judge((&::toma::__private::Via::<()>::new()).judge())
-                    .start_chunked::<()>(&data);
+                    .start_chunked::<(), _>(&data);
                 while let ::core::option::Option::Some(__toma_piece) = __toma_call.next().await {
                     let mut __toma_held = __toma_call.hold(&mut data);
-                    let mut data = <&[u8] as ::toma::chunk::Chunked>::lend(&mut __toma_held);
+                    let mut data = <&[u8] as ::toma::chunk::Chunked<_>>::lend(&mut __toma_held);
                     let (start, end): (usize, usize) = __toma_piece;
                     let __toma_done = __toma_call
                         .attempt(async {
