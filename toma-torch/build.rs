@@ -1,0 +1,41 @@
+//! Compiles the shim against the libtorch that torch-sys found.
+
+use std::path::{Path, PathBuf};
+
+fn main() {
+    // torch-sys says where, and only to packages that depend on it directly. Without a libtorch it
+    // has failed before with a message of its own.
+    let lib = std::env::var("DEP_TCH_LIBTORCH_LIB").expect("torch-sys tells where libtorch is");
+    let include = include_folder(Path::new(&lib));
+    println!("cargo:rerun-if-changed=shim");
+    println!("cargo:rerun-if-env-changed=LIBTORCH_CXX11_ABI");
+    let abi = std::env::var("LIBTORCH_CXX11_ABI").unwrap_or_else(|_| "1".to_owned());
+    cc::Build::new()
+        .cpp(true)
+        .std("c++17")
+        .files(["cpu", "device", "rng", "thread"].map(|name| format!("shim/{name}.cpp")))
+        // Not ours to mend: warnings in libtorch's headers.
+        .flag("-isystem")
+        .flag(&include)
+        .flag("-Wno-unused-parameter")
+        // As libtorch was compiled: without it some of its types have other members.
+        .define("NDEBUG", None)
+        .define("_GLIBCXX_USE_CXX11_ABI", &*abi)
+        .compile("toma_torch_shim");
+    // After our own library, because linkers resolve from left to right.
+    println!("cargo:rustc-link-search=native={lib}");
+    println!("cargo:rustc-link-lib=dylib=torch_cpu");
+    println!("cargo:rustc-link-lib=dylib=c10");
+}
+
+fn include_folder(lib: &Path) -> PathBuf {
+    let include = lib.join("../include");
+    let header = include.join("c10/core/CachingDeviceAllocator.h");
+    assert!(
+        header.exists(),
+        "libtorch in {}: {} is missing; libtorch 2.11.0 is needed with its headers",
+        lib.display(),
+        header.display()
+    );
+    include
+}

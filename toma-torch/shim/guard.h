@@ -1,0 +1,58 @@
+// The one place where exceptions become codes.
+#pragma once
+
+#include <c10/util/Exception.h>
+
+#include <cstring>
+#include <exception>
+#include <new>
+#include <string>
+
+#include "shim.h"
+
+namespace toma {
+
+struct NoDevice : std::exception {
+  explicit NoDevice(std::string words) : words(std::move(words)) {}
+  const char* what() const noexcept override { return words.c_str(); }
+  std::string words;
+};
+
+inline int32_t failed(toma_error* error, int32_t code, const char* words) noexcept {
+  std::strncpy(error->message, words, sizeof error->message - 1);
+  error->message[sizeof error->message - 1] = '\0';
+  return code;
+}
+
+// `what_without_backtrace`: symbolizing one costs milliseconds.
+template <class F>
+int32_t guarded(toma_error* error, F body) noexcept {
+  try {
+    body();
+    return TOMA_OK;
+  } catch (const NoDevice& e) {
+    return failed(error, TOMA_NO_DEVICE, e.what());
+  } catch (const c10::OutOfMemoryError& e) {
+    return failed(error, TOMA_OUT_OF_MEMORY, e.what_without_backtrace());
+  } catch (const c10::NotImplementedError& e) {
+    return failed(error, TOMA_UNSUPPORTED, e.what_without_backtrace());
+  } catch (const c10::Error& e) {
+    return failed(error, TOMA_OTHER, e.what_without_backtrace());
+  } catch (const std::bad_alloc& e) {
+    return failed(error, TOMA_OUT_OF_MEMORY, e.what());
+  } catch (const std::exception& e) {
+    return failed(error, TOMA_OTHER, e.what());
+  } catch (...) {
+    return failed(error, TOMA_OTHER, "an exception of unknown type");
+  }
+}
+
+// While one of these lives, allocations of this thread are counted, and never refused.
+struct Exempt {
+  Exempt() noexcept;
+  ~Exempt();
+  Exempt(const Exempt&) = delete;
+  Exempt& operator=(const Exempt&) = delete;
+};
+
+}  // namespace toma

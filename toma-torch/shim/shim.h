@@ -1,0 +1,80 @@
+// What toma-torch needs of libtorch and tch does not offer. Only c10 and one ATen header: they
+// know every kind of device, compile in seconds, and need no CUDA headers.
+//
+// Every function returns a toma_code and throws nothing; `error` is filled where the code is not
+// TOMA_OK.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+extern "C" {
+
+enum toma_code : int32_t {
+  TOMA_OK = 0,
+  TOMA_OUT_OF_MEMORY = 1,
+  // There is no such device, or libtorch was built or linked without it.
+  TOMA_NO_DEVICE = 2,
+  // The device is there, and cannot do it.
+  TOMA_UNSUPPORTED = 3,
+  TOMA_OTHER = 4,
+};
+
+// What went wrong, in libtorch's words without its backtrace, cut where it does not fit.
+struct toma_error {
+  char message[512];
+};
+
+struct toma_device_stats {
+  uint64_t allocated_bytes;
+  uint64_t reserved_bytes;
+  uint64_t peak_allocated_bytes;
+  uint64_t peak_reserved_bytes;
+  uint64_t alloc_retries;
+  uint64_t ooms;
+};
+
+struct toma_cpu_stats {
+  uint64_t allocated_bytes;
+  uint64_t peak_allocated_bytes;
+  uint64_t allocations;
+  uint64_t ooms;
+};
+
+// The modes of a thread that change what operators do.
+struct toma_modes {
+  uint64_t included;
+  uint64_t excluded;
+  uint8_t grad;
+  uint8_t forward_grad;
+  uint8_t inference;
+  uint8_t multithreading;
+  uint8_t view_replay;
+};
+
+// Devices: `type` is a c10::DeviceType.
+int32_t toma_device_stats_get(int32_t type, int32_t index, toma_device_stats* out, toma_error* error) noexcept;
+int32_t toma_device_memory(int32_t type, int32_t index, uint64_t* free, uint64_t* total, toma_error* error) noexcept;
+int32_t toma_device_release(int32_t type, int32_t index, toma_error* error) noexcept;
+int32_t toma_device_reset_peak(int32_t type, int32_t index, toma_error* error) noexcept;
+
+// The counting CPU allocator.
+void toma_cpu_install() noexcept;
+void toma_cpu_stats_get(toma_cpu_stats* out) noexcept;
+void toma_cpu_reset_peak() noexcept;
+// UINT64_MAX for no budget.
+void toma_cpu_set_budget(uint64_t bytes) noexcept;
+// The allocation after `skip` more of this thread fails, once; -1 for none. Returns what was left.
+int64_t toma_cpu_fail_after(int64_t skip) noexcept;
+
+// Errors of this thread carry no C++ backtrace while the depth is above 0.
+void toma_traces_quiet(int32_t change) noexcept;
+
+void toma_modes_get(toma_modes* out) noexcept;
+int32_t toma_modes_set(const toma_modes* modes, toma_error* error) noexcept;
+
+// Random numbers: writes at most `capacity` bytes and always the true size.
+int32_t toma_rng_get(int32_t type, int32_t index, uint8_t* out, size_t capacity, size_t* size, toma_error* error) noexcept;
+int32_t toma_rng_set(int32_t type, int32_t index, const uint8_t* state, size_t size, toma_error* error) noexcept;
+
+}  // extern "C"

@@ -1,0 +1,181 @@
+//! Memory of CPU tensors: counted to the byte, and limited where you say so.
+//!
+//! libtorch leaves the host's memory to the system, which tells neither how much tensors hold nor
+//! when they hold too much: it overcommits, swaps, and in the end kills. The allocator of this
+//! module stands between. It counts every byte of every CPU tensor made after it was put in place,
+//! and refuses what exceeds a [`Budget`] with libtorch's own typed out-of-memory error, as a GPU
+//! does. So programs for a GPU can be tested, and run, where there is none.
+//!
+//! Counted are tensors; what libraries such as oneDNN take for themselves beside tensors is not.
+//! The allocator is put in place by whatever function here is called first and stays until the
+//! process ends. Tensors from before are neither counted nor touched, so begin with [`count`].
+//!
+//! ```
+//! use tch::{Device, Kind, Tensor};
+//! use toma_torch::cpu::{self, Budget};
+//!
+//! cpu::count();
+//! let budget = Budget::beyond_allocated(1 << 20);
+//! let fits = Tensor::f_zeros([1 << 10], (Kind::Float, Device::Cpu));
+//! let does_not = Tensor::f_zeros([1 << 20], (Kind::Float, Device::Cpu));
+//! assert!(fits.is_ok() && does_not.is_err());
+//! drop(budget);
+//! assert!(Tensor::f_zeros([1 << 20], (Kind::Float, Device::Cpu)).is_ok());
+//! ```
+
+use std::marker::PhantomData;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use crate::ffi;
+
+/// What stands for no budget.
+const UNLIMITED: u64 = u64::MAX;
+
+/// Counts the memory of every CPU tensor made from now on.
+///
+/// Costs a few nanoseconds and 64 bytes per tensor. Calling it again changes nothing.
+pub fn count() {
+    ffi::install_cpu_allocator();
+}
+
+/// Bytes that CPU tensors hold now.
+pub fn allocated_bytes() -> u64 {
+    stats().allocated_bytes
+}
+
+/// The most bytes that CPU tensors held at any time since [`reset_peak_allocated_bytes`].
+pub fn peak_allocated_bytes() -> u64 {
+    stats().peak_allocated_bytes
+}
+
+/// Lets [`peak_allocated_bytes`] begin again with what is allocated now.
+pub fn reset_peak_allocated_bytes() {
+    count();
+    ffi::reset_cpu_peak();
+}
+
+/// How many allocations were asked for so far, refused ones among them.
+pub fn allocations() -> u64 {
+    stats().allocations
+}
+
+/// How many allocations were refused so far.
+pub fn out_of_memory_count() -> u64 {
+    stats().ooms
+}
+
+fn stats() -> ffi::CpuStats {
+    count();
+    ffi::cpu_stats()
+}
+
+/// A limit on the bytes that CPU tensors hold, which ends when this guard is dropped.
+///
+/// Of the whole process. Guards may live at the same time and end in any order: in force is the
+/// newest living one.
+#[must_use = "the limit ends when this guard is dropped"]
+#[derive(Debug)]
+pub struct Budget {
+    id: u64,
+}
+
+#[derive(Debug)]
+struct Budgets {
+    next_id: u64,
+    /// Numbers and bytes, oldest first.
+    living: Vec<(u64, u64)>,
+}
+
+impl Budget {
+    /// A limit of `bytes` in all, whatever is allocated already.
+    ///
+    /// What is allocated beyond it stays; only new allocations are refused.
+    pub fn new(bytes: u64) -> Self {
+        count();
+        let mut budgets = budgets();
+        let id = budgets.next_id;
+        budgets.next_id += 1;
+        budgets.living.push((id, bytes));
+        budgets.enforce();
+        Self { id }
+    }
+
+    /// A limit of `bytes` more than is allocated now.
+    pub fn beyond_allocated(bytes: u64) -> Self {
+        Self::new(allocated_bytes().saturating_add(bytes))
+    }
+
+    /// Bytes of the limit in force; `None` when there is none.
+    pub fn in_force() -> Option<u64> {
+        budgets().newest()
+    }
+}
+
+impl Drop for Budget {
+    fn drop(&mut self) {
+        let mut budgets = budgets();
+        budgets.living.retain(|(id, _)| *id != self.id);
+        budgets.enforce();
+    }
+}
+
+impl Budgets {
+    fn newest(&self) -> Option<u64> {
+        self.living.last().map(|(_, bytes)| *bytes)
+    }
+
+    fn enforce(&self) {
+        ffi::set_cpu_budget(self.newest().unwrap_or(UNLIMITED));
+    }
+}
+
+/// Held while the limit is changed, so that it always is the newest's.
+fn budgets() -> MutexGuard<'static, Budgets> {
+    static BUDGETS: Mutex<Budgets> = Mutex::new(Budgets { next_id: 0, living: Vec::new() });
+    BUDGETS.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// An allocation of this thread that will fail, for tests; none is left to fail once this guard is
+/// dropped.
+///
+/// With it a test can let every single allocation of a step fail, one at a time: an n for which
+/// nothing [has failed](Self::has_failed) is one more than there are.
+///
+/// ```
+/// use tch::{Device, Kind, Tensor};
+/// use toma_torch::cpu::FailingAllocation;
+///
+/// let failing = FailingAllocation::after(1);
+/// assert!(Tensor::f_zeros([8], (Kind::Float, Device::Cpu)).is_ok());
+/// assert!(Tensor::f_zeros([8], (Kind::Float, Device::Cpu)).is_err());
+/// assert!(Tensor::f_zeros([8], (Kind::Float, Device::Cpu)).is_ok());
+/// assert!(failing.has_failed());
+/// ```
+#[must_use = "no allocation fails once this guard is dropped"]
+#[derive(Debug)]
+pub struct FailingAllocation {
+    /// What was armed before, which is armed again in the end.
+    before: Option<u32>,
+    of_thread: PhantomData<*const ()>,
+}
+
+impl FailingAllocation {
+    /// Lets `skip` allocations of this thread pass and the next fail, once.
+    pub fn after(skip: u32) -> Self {
+        count();
+        Self { before: ffi::fail_cpu_allocation(Some(skip)), of_thread: PhantomData }
+    }
+
+    /// Whether it has failed by now.
+    pub fn has_failed(&self) -> bool {
+        let left = ffi::fail_cpu_allocation(None);
+        ffi::fail_cpu_allocation(left);
+        left.is_none()
+    }
+}
+
+impl Drop for FailingAllocation {
+    fn drop(&mut self) {
+        ffi::fail_cpu_allocation(self.before);
+    }
+}

@@ -1,0 +1,150 @@
+use std::io;
+
+use tch::Tensor;
+use toma_core::memory::{self, MemorySource, Reading};
+
+use crate::error::Error;
+use crate::{cpu, ffi};
+
+/// A device of libtorch as a memory source.
+///
+/// Free is what an allocation could get: what the driver has left, and what libtorch's allocator
+/// holds back without using it. Give it to a loop as the option `device`, and sizes are remembered
+/// by this device's free memory and its cached memory is released before a retry.
+///
+/// The CPU's free memory is the host's, or less under a [`Budget`](cpu::Budget).
+///
+/// ```
+/// use toma_core::{cache::NoCache, execute};
+/// use toma_torch::Device;
+///
+/// let device = Device::new(tch::Device::cuda_if_available());
+/// let mut done = 0;
+/// execute::with::<NoCache>().device(&device).range(0..100, 32, |start, end| done += end - start);
+/// assert_eq!(done, 100);
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Device {
+    device: tch::Device,
+    name: String,
+}
+
+/// What an allocator of libtorch has counted on one device.
+#[non_exhaustive]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Stats {
+    /// Bytes that tensors hold.
+    pub allocated_bytes: u64,
+    /// Bytes that the allocator has from the driver, whether a tensor holds them or not.
+    pub reserved_bytes: u64,
+    /// The most bytes that tensors held at any time since the peaks were reset.
+    pub peak_allocated_bytes: u64,
+    /// The most bytes that the allocator had at any time since the peaks were reset.
+    pub peak_reserved_bytes: u64,
+    /// Times the allocator released its cached memory because the driver had no more.
+    pub alloc_retries: u64,
+    /// Times it gave up and raised out of memory.
+    pub ooms: u64,
+}
+
+impl Device {
+    /// The memory of `device`; whether there is such a device shows when it is read.
+    pub fn new(device: tch::Device) -> Self {
+        let name = match device {
+            tch::Device::Cpu => "cpu".to_owned(),
+            tch::Device::Cuda(index) => format!("cuda:{index}"),
+            tch::Device::Mps => "mps".to_owned(),
+            tch::Device::Vulkan => "vulkan".to_owned(),
+        };
+        Self { device, name }
+    }
+
+    /// The memory that `tensor` is in.
+    pub fn of(tensor: &Tensor) -> Self {
+        Self::new(tensor.device())
+    }
+
+    /// The device as tch names it.
+    pub const fn device(&self) -> tch::Device {
+        self.device
+    }
+
+    /// What libtorch's allocator has counted; of the CPU since [`cpu::count`].
+    ///
+    /// # Errors
+    /// When there is no such device, or its allocator keeps no books.
+    pub fn stats(&self) -> Result<Stats, Error> {
+        if self.device == tch::Device::Cpu {
+            return Ok(cpu_stats());
+        }
+        let stats = ffi::device_stats(self.place())?;
+        Ok(Stats {
+            allocated_bytes: stats.allocated_bytes,
+            reserved_bytes: stats.reserved_bytes,
+            peak_allocated_bytes: stats.peak_allocated_bytes,
+            peak_reserved_bytes: stats.peak_reserved_bytes,
+            alloc_retries: stats.alloc_retries,
+            ooms: stats.ooms,
+        })
+    }
+
+    /// Lets the peaks begin again with what is allocated and reserved now.
+    ///
+    /// # Errors
+    /// When there is no such device, or its allocator keeps no books.
+    pub fn reset_peaks(&self) -> Result<(), Error> {
+        if self.device == tch::Device::Cpu {
+            cpu::reset_peak_allocated_bytes();
+            return Ok(());
+        }
+        ffi::reset_device_peak(self.place())
+    }
+
+    fn place(&self) -> ffi::Place {
+        ffi::Place::of(self.device)
+    }
+}
+
+impl MemorySource for Device {
+    fn name(&self) -> &str {
+        &self.name
+    }
+
+    fn read(&self) -> io::Result<Reading> {
+        if self.device == tch::Device::Cpu {
+            return read_cpu();
+        }
+        let (free, total) = ffi::device_memory(self.place())?;
+        let stats = ffi::device_stats(self.place())?;
+        let unused = stats.reserved_bytes.saturating_sub(stats.allocated_bytes);
+        Ok(Reading::new(free.saturating_add(unused).min(total), total))
+    }
+
+    /// Of all devices of this kind: libtorch knows no finer release.
+    fn release_cached_memory(&self) {
+        // The host's allocator keeps nothing back. Elsewhere a failure only means that the retry
+        // finds less free, and shrinks.
+        if self.device != tch::Device::Cpu {
+            let _ = ffi::release_device(self.place());
+        }
+    }
+}
+
+fn read_cpu() -> io::Result<Reading> {
+    let host = memory::host()?;
+    let Some(budget) = cpu::Budget::in_force() else { return Ok(host) };
+    let left = budget.saturating_sub(cpu::allocated_bytes());
+    Ok(Reading::new(host.free_bytes.min(left), host.total_bytes.min(budget)))
+}
+
+fn cpu_stats() -> Stats {
+    let (allocated_bytes, peak_allocated_bytes) = (cpu::allocated_bytes(), cpu::peak_allocated_bytes());
+    Stats {
+        allocated_bytes,
+        reserved_bytes: allocated_bytes,
+        peak_allocated_bytes,
+        peak_reserved_bytes: peak_allocated_bytes,
+        alloc_retries: 0,
+        ooms: cpu::out_of_memory_count(),
+    }
+}

@@ -1,0 +1,123 @@
+//! Tensors in toma's traits: as data that is worked on in chunks, and as values that bodies return.
+
+use std::ops::{ControlFlow, Range};
+
+use tch::{TchError, Tensor};
+use toma_core::Outcome;
+use toma_core::chunk::{Chunk, ChunkOf, Chunked, Held, axis};
+
+/// The kind of tensors, by which they implement traits of another crate; it never has to be written.
+#[derive(Clone, Copy, Debug)]
+pub struct Tensors;
+
+impl Outcome<Tensors> for Tensor {
+    type Value = Self;
+    type Of<U> = U;
+
+    #[inline]
+    fn branch<U>(self) -> ControlFlow<U, Self> {
+        ControlFlow::Continue(self)
+    }
+
+    #[inline]
+    fn of<U>(value: U) -> U {
+        value
+    }
+}
+
+macro_rules! chunked {
+    ($($tensor:ty),*) => {$(
+        impl<'a> ChunkOf<'a, Tensors> for $tensor {
+            type Held = Tensor;
+            type Chunk = &'a Tensor;
+        }
+
+        /// A chunk is a view along `dim` that shares the tensor's storage: what is written to it in
+        /// place is written to the tensor.
+        impl Chunked<Tensors> for $tensor {
+            fn extent(&self, dim: isize) -> usize {
+                extent(self, dim)
+            }
+
+            fn hold(&mut self, dim: isize, range: Range<usize>) -> Held<'_, Self, Tensors> {
+                view(self, dim, &range)
+            }
+
+            #[inline]
+            fn lend<'a>(held: &'a mut Held<'_, Self, Tensors>) -> Chunk<'a, Self, Tensors> {
+                held
+            }
+        }
+    )*};
+}
+
+chunked!(&Tensor, &mut Tensor, Tensor);
+
+fn extent(tensor: &Tensor, dim: isize) -> usize {
+    assert!(tensor.defined(), "chunked tensor: must be defined");
+    let sizes = tensor.size();
+    let size = sizes[axis(dim, sizes.len())];
+    usize::try_from(size).expect("sizes of tensors are natural numbers")
+}
+
+/// libtorch counts negative dims from the last axis as we do.
+fn view(tensor: &Tensor, dim: isize, range: &Range<usize>) -> Tensor {
+    let number = |index: usize| i64::try_from(index).expect("extents of tensors fit in i64");
+    tensor.narrow(dim as i64, number(range.start), number(range.len()))
+}
+
+/// Puts the parts that [`map`](toma_core::execute::map) collected together into one tensor.
+///
+/// The parts and the whole are in memory together for a moment, so the whole should be at most half
+/// of what there is. One part is the whole, without a copy.
+///
+/// ```
+/// use tch::{Device, Kind, Tensor};
+/// use toma_core::execute;
+/// use toma_torch::Concatenate as _;
+///
+/// let input = Tensor::arange(10, (Kind::Float, Device::Cpu));
+/// let squares = execute::map(0..10, 4, |start, end| {
+///     input.narrow(0, start as i64, (end - start) as i64).square()
+/// })
+/// .concatenate(0);
+/// assert_eq!(squares, input.square());
+/// ```
+pub trait Concatenate {
+    /// One tensor, or the error that there is none.
+    type Whole;
+
+    /// The parts one after the other along `dim`; a negative `dim` counts from the last axis.
+    ///
+    /// # Panics
+    /// Where `Whole` is a tensor, as tch's ordinary methods do: when there are no parts, or their
+    /// shapes differ in other dims, or memory runs out.
+    fn concatenate(self, dim: i64) -> Self::Whole;
+}
+
+impl Concatenate for Vec<Tensor> {
+    type Whole = Tensor;
+
+    fn concatenate(self, dim: i64) -> Tensor {
+        let parts = self.len();
+        match concatenate(self, dim) {
+            Ok(whole) => whole,
+            Err(error) => panic!("concatenate {parts} tensors along dim {dim}: {error}"),
+        }
+    }
+}
+
+impl<E: From<TchError>> Concatenate for Result<Vec<Tensor>, E> {
+    type Whole = Result<Tensor, E>;
+
+    fn concatenate(self, dim: i64) -> Result<Tensor, E> {
+        Ok(concatenate(self?, dim)?)
+    }
+}
+
+fn concatenate(mut parts: Vec<Tensor>, dim: i64) -> Result<Tensor, TchError> {
+    if parts.len() == 1 {
+        return Ok(parts.swap_remove(0));
+    }
+    Tensor::f_cat(&parts, dim)
+}
