@@ -211,6 +211,15 @@ pub(crate) fn leave_autocast() {
     }
 }
 
+/// Enters an autocast region and switches autocast of CUDA; tch does both only where there is CUDA.
+#[cfg(test)]
+pub(crate) fn enter_autocast(enabled: bool) {
+    // SAFETY: changes a counter of this thread.
+    unsafe { torch_sys::at_autocast_increment_nesting() };
+    // SAFETY: changes a mode of this thread.
+    unsafe { torch_sys::at_autocast_set_enabled(enabled.into()) };
+}
+
 pub(crate) fn rng_state(Place { kind, index }: Place) -> Result<Vec<u8>, Error> {
     let (mut state, mut size) = (vec![0; LARGEST_RNG_STATE], 0);
     checked(|error| {

@@ -50,3 +50,40 @@ impl Drop for ModeGuard {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::panic::catch_unwind;
+
+    /// The modes, of which autocast is one, and how many autocast regions there are.
+    fn autocast() -> (ffi::Modes, i32) {
+        (ffi::modes(), ffi::autocast_depth())
+    }
+
+    #[test]
+    fn autocast_is_left_by_a_panic_with_its_state_and_its_depth() {
+        let before = autocast();
+        let failed = catch_unwind(|| {
+            let _modes = ModeGuard::new();
+            ffi::enter_autocast(true);
+            ffi::enter_autocast(true);
+            assert_ne!(autocast().0, before.0);
+            panic!("out of memory");
+        });
+        assert!(failed.is_err());
+        assert_eq!(autocast(), before);
+    }
+
+    #[test]
+    fn a_guard_inside_a_region_leaves_only_what_was_entered_after_it() {
+        ffi::enter_autocast(true);
+        let within = autocast();
+        let modes = ModeGuard::new();
+        ffi::enter_autocast(false);
+        drop(modes);
+        assert_eq!(autocast(), within);
+        assert_eq!(within.1, 1);
+        ffi::leave_autocast();
+    }
+}

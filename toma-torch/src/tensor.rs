@@ -55,6 +55,10 @@ chunked!(&Tensor, &mut Tensor, Tensor);
 
 fn extent(tensor: &Tensor, dim: isize) -> usize {
     assert!(tensor.defined(), "chunked tensor: must be defined");
+    assert!(
+        !tensor.is_sparse(),
+        "chunked tensor: a sparse tensor has no views; loop over a range and use `narrow_copy`"
+    );
     let sizes = tensor.size();
     let size = sizes[axis(dim, sizes.len())];
     usize::try_from(size).expect("sizes of tensors are natural numbers")

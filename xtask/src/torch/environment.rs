@@ -66,12 +66,15 @@ impl Environment {
             .collect()
     }
 
-    /// The variables as lines for a shell.
+    /// The variables as lines for a shell, which has loader paths of its own.
     pub(super) fn exports(&self) -> String {
         let mut text = String::new();
-        for (name, value) in self.variables() {
+        for (name, value) in self.variables_before(None) {
+            let value = value.to_string_lossy().replace('\'', r"'\''");
+            let inherited =
+                if name == LOADER_PATH { format!("\"${{{name}:+:${name}}}\"") } else { String::new() };
             // Writing to a string cannot fail.
-            let _ = writeln!(text, "export {name}='{}'", value.to_string_lossy().replace('\'', r"'\''"));
+            let _ = writeln!(text, "export {name}='{value}'{inherited}");
         }
         text
     }
@@ -138,7 +141,11 @@ mod tests {
     fn exports_survive_any_path() {
         let odd = Environment::new("/it's here/x".into(), vec!["/it's here/x/lib".into()]);
         let text = odd.exports();
-        assert!(text.starts_with("export LIBTORCH='/it'\\''s here/x'\n"), "{text}");
+        let mut lines = text.lines();
+        assert_eq!(lines.next(), Some("export LIBTORCH='/it'\\''s here/x'"));
+        let path =
+            format!("export {LOADER_PATH}='/it'\\''s here/x/lib'\"${{{LOADER_PATH}:+:${LOADER_PATH}}}\"");
+        assert_eq!(lines.next(), Some(&*path));
     }
 
     #[test]

@@ -1,0 +1,58 @@
+//! Devices as memory sources, there or not.
+
+use std::io;
+
+use toma_core::cache::GlobalCache;
+use toma_core::execute;
+use toma_core::memory::{self, MemorySource as _};
+use toma_torch::cpu::{self, Budget};
+use toma_torch::{Device, ErrorKind};
+
+use crate::stage::{ROW, alone, rows};
+
+#[test]
+fn the_free_memory_of_the_cpu_is_the_hosts_or_what_the_budget_leaves() {
+    let _alone = alone();
+    let device = Device::new(tch::Device::Cpu);
+    assert_eq!(device.name(), "cpu");
+    assert_eq!(device.read().unwrap().total_bytes, memory::host().unwrap().total_bytes);
+    let budget = Budget::beyond_allocated(10 * ROW);
+    let held = rows(4);
+    assert_eq!(Device::of(&held), device);
+    assert_eq!(device.read().unwrap().free_bytes, 6 * ROW);
+    let stats = device.stats().unwrap();
+    assert_eq!(stats.allocated_bytes, cpu::allocated_bytes());
+    let below = Budget::new(0);
+    assert_eq!(device.read().unwrap().free_bytes, 0);
+    drop((below, budget));
+    device.reset_peaks().unwrap();
+    assert_eq!(device.stats().unwrap().peak_allocated_bytes, cpu::allocated_bytes());
+}
+
+#[test]
+fn a_device_that_is_not_there_is_named_by_type_and_words() {
+    let _alone = alone();
+    let none = Device::new(tch::Device::Cuda(9999));
+    assert_eq!(none.name(), "cuda:9999");
+    for error in [none.stats().unwrap_err(), none.reset_peaks().unwrap_err()] {
+        assert_eq!(error.kind(), ErrorKind::NoDevice);
+        assert!(error.to_string().starts_with("no device cuda:"), "{error}");
+    }
+    assert_eq!(none.read().unwrap_err().kind(), io::ErrorKind::NotFound);
+    // There is nothing to release, and nobody to tell.
+    none.release_cached_memory();
+    let beyond = Device::new(tch::Device::Cuda(usize::MAX));
+    assert_eq!(beyond.stats().unwrap_err().kind(), ErrorKind::NoDevice);
+}
+
+#[test]
+fn a_device_that_cannot_be_read_does_not_stop_a_loop() {
+    let _alone = alone();
+    let none = Device::new(tch::Device::Cuda(9999));
+    let _budget = Budget::beyond_allocated(4 * ROW);
+    let size = execute::with::<GlobalCache>().device(&none).batch(8, |batch_size| {
+        drop(rows(batch_size));
+        batch_size
+    });
+    assert_eq!(size, 4);
+}

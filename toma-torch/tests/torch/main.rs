@@ -1,0 +1,13 @@
+//! Real tensors that really run out of memory, on the CPU.
+
+#![expect(clippy::float_cmp, reason = "small whole numbers, which floats hold exactly")]
+
+mod chunks;
+mod counting;
+mod devices;
+mod every_allocation;
+mod modes;
+mod random;
+mod roads;
+mod stage;
+mod traces;

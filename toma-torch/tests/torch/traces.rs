@@ -1,0 +1,52 @@
+//! Backtraces: gone where nobody reads them, back where they are read.
+
+use std::thread;
+use std::time::Instant;
+
+use tch::Tensor;
+use toma_torch::QuietTraces;
+use toma_torch::cpu::Budget;
+
+use crate::stage::{FLOATS, alone};
+
+fn error() -> String {
+    Tensor::ones([2], FLOATS).f_reshape([3]).unwrap_err().to_string()
+}
+
+fn has_trace() -> bool {
+    error().contains("frame #")
+}
+
+#[test]
+fn quiet_is_of_its_thread_and_counts_its_guards() {
+    let _alone = alone();
+    assert!(has_trace());
+    let outer = QuietTraces::new();
+    let inner = QuietTraces::new();
+    assert!(!has_trace());
+    assert!(thread::spawn(has_trace).join().unwrap(), "another thread keeps its own");
+    drop(outer);
+    assert!(!has_trace());
+    drop(inner);
+    assert!(has_trace());
+}
+
+#[test]
+fn a_quiet_error_still_says_what_went_wrong() {
+    let _alone = alone();
+    let _quiet = QuietTraces::new();
+    assert!(error().contains("shape '[3]' is invalid for input of size 2"), "{}", error());
+}
+
+#[test]
+fn a_refused_allocation_costs_microseconds_even_with_traces() {
+    let _alone = alone();
+    let _budget = Budget::new(0);
+    let refused = || assert!(Tensor::f_zeros([8], FLOATS).is_err());
+    refused();
+    let begun = Instant::now();
+    (0..100).for_each(|_| refused());
+    let each = begun.elapsed() / 100;
+    // A symbolized backtrace takes 6 ms at least, on any machine.
+    assert!(each.as_micros() < 1000, "{each:?}");
+}
