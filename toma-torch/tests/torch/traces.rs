@@ -1,7 +1,6 @@
 //! Backtraces: gone where nobody reads them, back where they are read.
 
 use std::thread;
-use std::time::Instant;
 
 use tch::Tensor;
 use toma_torch::QuietTraces;
@@ -39,14 +38,9 @@ fn a_quiet_error_still_says_what_went_wrong() {
 }
 
 #[test]
-fn a_refused_allocation_costs_microseconds_even_with_traces() {
+fn a_refused_allocation_has_no_backtrace_to_begin_with() {
     let _alone = alone();
     let _budget = Budget::new(0);
-    let refused = || assert!(Tensor::f_zeros([8], FLOATS).is_err());
-    refused();
-    let begun = Instant::now();
-    (0..100).for_each(|_| refused());
-    let each = begun.elapsed() / 100;
-    // A symbolized backtrace takes 6 ms at least, on any machine.
-    assert!(each.as_micros() < 1000, "{each:?}");
+    let error = Tensor::f_zeros([8], FLOATS).unwrap_err().to_string();
+    assert!(error.contains("tried to allocate 32 bytes") && !error.contains("frame #"), "{error}");
 }
