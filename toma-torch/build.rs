@@ -24,6 +24,11 @@ fn main() {
         .compile("toma_torch_shim");
     // After our own library, because linkers resolve from left to right.
     println!("cargo:rustc-link-search=native={lib}");
+    println!("cargo:rustc-check-cfg=cfg(libtorch_has_cuda)");
+    if Path::new(&lib).join("libtorch_cuda.so").exists() {
+        println!("cargo:rustc-cfg=libtorch_has_cuda");
+        println!("cargo:rustc-link-lib=dylib=torch_cuda");
+    }
     println!("cargo:rustc-link-lib=dylib=torch_cpu");
     println!("cargo:rustc-link-lib=dylib=c10");
 }

@@ -11,7 +11,7 @@ namespace {
 // Neither the guard nor the allocator may be asked before it is known that there is a device: both
 // exist in a libtorch that was built for devices this machine does not have.
 c10::DeviceAllocator& allocator_of(int32_t type, int32_t index) {
-  const auto device = static_cast<c10::DeviceType>(type);
+  const auto device = toma::kind_of(type);
   const int32_t count =
       c10::impl::hasDeviceGuardImpl(device) ? c10::impl::getDeviceGuardImpl(device)->deviceCount() : 0;
   if (index < 0 || index >= count) {

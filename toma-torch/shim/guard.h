@@ -1,6 +1,7 @@
 // The one place where exceptions become codes.
 #pragma once
 
+#include <c10/core/DeviceType.h>
 #include <c10/util/Exception.h>
 
 #include <cstring>
@@ -17,6 +18,14 @@ struct NoDevice : std::exception {
   const char* what() const noexcept override { return words.c_str(); }
   std::string words;
 };
+
+// libtorch looks kinds up in a table without asking whether they are in it.
+inline c10::DeviceType kind_of(int32_t type) {
+  if (type < 0 || type >= static_cast<int32_t>(c10::COMPILE_TIME_MAX_DEVICE_TYPES)) {
+    throw NoDevice("no kind of device has the number " + std::to_string(type));
+  }
+  return static_cast<c10::DeviceType>(type);
+}
 
 inline int32_t failed(toma_error* error, int32_t code, const char* words) noexcept {
   std::strncpy(error->message, words, sizeof error->message - 1);

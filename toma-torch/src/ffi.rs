@@ -93,6 +93,22 @@ unsafe extern "C" {
     fn toma_rng_set(kind: i32, index: i32, state: *const u8, size: usize, error: *mut RawError) -> i32;
 }
 
+/// Keeps libtorch's CUDA part in the program.
+///
+/// libtorch reaches it only through what it registers when it is loaded, so no program refers to
+/// it, and linkers leave out libraries that nothing refers to: CUDA would seem not to be there.
+#[cfg(libtorch_has_cuda)]
+mod keep_cuda {
+    unsafe extern "C" {
+        // One of the few names of it that are C. It is never called.
+        fn aoti_torch_cuda_caching_allocator_raw_delete(data: *mut std::ffi::c_void) -> i32;
+    }
+
+    #[used]
+    static KEPT: unsafe extern "C" fn(*mut std::ffi::c_void) -> i32 =
+        aoti_torch_cuda_caching_allocator_raw_delete;
+}
+
 impl Place {
     pub(crate) fn of(device: tch::Device) -> Self {
         // The numbers of c10::DeviceType, which never change: files hold them.

@@ -45,6 +45,14 @@ fn a_device_that_is_not_there_is_named_by_type_and_words() {
     assert_eq!(beyond.stats().unwrap_err().kind(), ErrorKind::NoDevice);
 }
 
+/// With CUDA or without, there is nothing for a program to do about it.
+#[cfg(target_os = "linux")]
+#[test]
+fn the_cuda_part_of_libtorch_is_loaded_where_there_is_one() {
+    let maps = std::fs::read_to_string("/proc/self/maps").unwrap();
+    assert_eq!(maps.contains("/libtorch_cuda.so"), cfg!(libtorch_has_cuda));
+}
+
 #[test]
 fn a_device_that_cannot_be_read_does_not_stop_a_loop() {
     let _alone = alone();

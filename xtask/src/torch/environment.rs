@@ -26,7 +26,7 @@ const ASK_PYTORCH: &str = "import os, torch; print(os.path.join(os.path.dirname(
 pub(crate) struct Environment {
     /// The value of `LIBTORCH`; `None` where the caller's own variables stay in force.
     libtorch: Option<PathBuf>,
-    /// Folders with libraries, in the order in which they are searched.
+    /// Folders with libraries, in the order in which they are searched; libtorch's own first.
     libraries: Vec<PathBuf>,
 }
 
@@ -44,6 +44,11 @@ impl Environment {
             libtorch_libraries(env::var_os("LIBTORCH"), env::var_os("LIBTORCH_LIB"))?
         };
         Ok(libraries.map(|folder| Self { libtorch: None, libraries: vec![folder] }))
+    }
+
+    /// The folder with libtorch's own libraries.
+    pub(crate) fn folder(&self) -> &Path {
+        &self.libraries[0]
     }
 
     /// Names and values.

@@ -1,0 +1,162 @@
+// The shim by itself, for the address sanitizer: `cargo xtask test torch` compiles and runs it.
+
+#include <c10/core/CPUAllocator.h>
+#include <c10/util/Exception.h>
+
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <thread>
+#include <vector>
+
+#include "guard.h"
+#include "shim.h"
+
+#define CHECK(condition)                                                      \
+  do {                                                                        \
+    if (!(condition)) {                                                       \
+      std::fprintf(stderr, "%s:%d: %s\n", __FILE__, __LINE__, #condition);    \
+      std::exit(1);                                                           \
+    }                                                                         \
+  } while (false)
+
+namespace {
+
+uint64_t allocated() {
+  toma_cpu_stats stats;
+  toma_cpu_stats_get(&stats);
+  return stats.allocated_bytes;
+}
+
+c10::DataPtr allocate(size_t bytes) { return c10::GetCPUAllocator()->allocate(bytes); }
+
+bool is_refused(size_t bytes) {
+  try {
+    allocate(bytes);
+    return false;
+  } catch (const c10::OutOfMemoryError& error) {
+    CHECK(std::strstr(error.what(), "tried to allocate") != nullptr);
+    CHECK(error.backtrace() == nullptr);
+    return true;
+  }
+}
+
+void blocks_are_whole_and_freed() {
+  const auto before = allocated();
+  for (const size_t bytes : {1, 63, 64, 65, 4096, 5000000}) {
+    auto block = allocate(bytes);
+    CHECK(block.get() == block.get_context());
+    CHECK(reinterpret_cast<uintptr_t>(block.get()) % 64 == 0);
+    std::memset(block.get(), 0xab, bytes);
+    CHECK(allocated() == before + bytes);
+  }
+  CHECK(allocate(0).get() == nullptr);
+  auto* allocator = c10::GetCPUAllocator();
+  void* raw = allocator->raw_allocate(100);
+  std::memset(raw, 1, 100);
+  allocator->raw_deallocate(raw);
+  CHECK(allocated() == before);
+}
+
+void budgets_and_injected_failures() {
+  const auto before = allocated();
+  toma_cpu_set_budget(before + 100);
+  CHECK(!is_refused(100));
+  CHECK(is_refused(101));
+  CHECK(is_refused(SIZE_MAX / 4));
+  {
+    const toma::Exempt exempt;
+    CHECK(!is_refused(101));
+  }
+  toma_cpu_set_budget(UINT64_MAX);
+  CHECK(toma_cpu_fail_after(1) == -1);
+  CHECK(!is_refused(1) && is_refused(1) && !is_refused(1));
+  CHECK(toma_cpu_fail_after(-1) == -1);
+  CHECK(is_refused(size_t{1} << 60));
+  CHECK(allocated() == before);
+}
+
+void blocks_cross_threads() {
+  const auto before = allocated();
+  std::vector<c10::DataPtr> blocks(64);
+  std::vector<std::thread> threads;
+  for (size_t first : {0, 32}) {
+    threads.emplace_back([&, first] {
+      for (size_t i = first; i < first + 32; ++i) {
+        blocks[i] = allocate(1000);
+      }
+    });
+  }
+  for (auto& thread : threads) {
+    thread.join();
+  }
+  CHECK(allocated() == before + 64000);
+  blocks.clear();
+  CHECK(allocated() == before);
+}
+
+void every_exception_becomes_a_code() {
+  toma_error error;
+  const std::string endless(2000, 'x');
+  CHECK(toma::guarded(&error, [] {}) == TOMA_OK);
+  CHECK(toma::guarded(&error, [&] { throw c10::OutOfMemoryError(endless, nullptr); }) == TOMA_OUT_OF_MEMORY);
+  CHECK(std::strlen(error.message) == sizeof error.message - 1);
+  CHECK(toma::guarded(&error, [] { throw std::bad_alloc(); }) == TOMA_OUT_OF_MEMORY);
+  CHECK(toma::guarded(&error, [] { TORCH_CHECK_NOT_IMPLEMENTED(false, "not here"); }) == TOMA_UNSUPPORTED);
+  CHECK(toma::guarded(&error, [] { TORCH_CHECK(false, "wrong"); }) == TOMA_OTHER);
+  CHECK(std::strcmp(error.message, "wrong") == 0);
+  CHECK(toma::guarded(&error, [] { throw 7; }) == TOMA_OTHER);
+}
+
+void devices_that_are_not_there() {
+  toma_error error;
+  toma_device_stats stats;
+  uint64_t free, total;
+  for (const int32_t type : {0, 1, 13, 10}) {
+    for (const int32_t index : {-1, 200}) {
+      CHECK(toma_device_stats_get(type, index, &stats, &error) == TOMA_NO_DEVICE);
+      CHECK(toma_device_memory(type, index, &free, &total, &error) == TOMA_NO_DEVICE);
+      CHECK(toma_device_release(type, index, &error) == TOMA_NO_DEVICE);
+      CHECK(toma_device_reset_peak(type, index, &error) == TOMA_NO_DEVICE);
+    }
+  }
+  // A kind that libtorch does not know at all.
+  for (const int32_t type : {-1, 22, 99, 1 << 20}) {
+    CHECK(toma_device_stats_get(type, 0, &stats, &error) == TOMA_NO_DEVICE);
+    size_t size = 0;
+    CHECK(toma_rng_get(type, 0, nullptr, 0, &size, &error) == TOMA_NO_DEVICE);
+  }
+}
+
+void random_states_and_modes() {
+  toma_error error;
+  size_t size = 0;
+  std::vector<uint8_t> state(8192), small(10);
+  CHECK(toma_rng_get(0, 0, state.data(), state.size(), &size, &error) == TOMA_OK);
+  size_t same = 0;
+  CHECK(toma_rng_get(0, 0, small.data(), small.size(), &same, &error) == TOMA_OK);
+  CHECK(same == size && std::memcmp(small.data(), state.data(), small.size()) == 0);
+  CHECK(toma_rng_set(0, 0, state.data(), size, &error) == TOMA_OK);
+  CHECK(toma_rng_set(0, 0, state.data(), size - 1, &error) == TOMA_OTHER);
+  CHECK(toma_rng_get(1, 0, state.data(), state.size(), &size, &error) != TOMA_OK);
+  toma_modes modes;
+  toma_modes_get(&modes);
+  CHECK(toma_modes_set(&modes, &error) == TOMA_OK);
+}
+
+}  // namespace
+
+int main() {
+  toma_cpu_install();
+  toma_cpu_install();
+  blocks_are_whole_and_freed();
+  budgets_and_injected_failures();
+  blocks_cross_threads();
+  every_exception_becomes_a_code();
+  devices_that_are_not_there();
+  random_states_and_modes();
+  toma_traces_quiet(1);
+  every_exception_becomes_a_code();
+  toma_traces_quiet(-1);
+  std::puts("the shim's own tests: ok");
+}
