@@ -81,6 +81,8 @@ fn repeat(times: u32, mut work: impl FnMut()) {
 }
 
 fn median(rounds: usize, mut work: impl FnMut()) -> Duration {
+    // Once for what only the first time takes.
+    work();
     let mut samples: Vec<_> = (0..rounds).map(|_| time(&mut work)).collect();
     samples.sort();
     samples[rounds / 2]
