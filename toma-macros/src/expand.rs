@@ -76,7 +76,7 @@ fn run(call: &Call<'_>) -> TokenStream {
 /// function for another error type is reported and does not decide what the body has to return.
 fn generics(call: &Call<'_>) -> Option<TokenStream> {
     call.options.of(Kind::Classify)?;
-    let data = (call.form == Form::Chunked).then(|| quote!(_,));
+    let data = (call.form == Form::Chunked).then(|| quote!(_, _,));
     let ty = call.output.ty();
     Some(quote!(::<#data _, #ty, _>))
 }

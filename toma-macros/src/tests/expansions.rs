@@ -155,6 +155,7 @@ fn every_option() {
                     .undo_chunked::<
                         _,
                         _,
+                        _,
                         Odd,
                         _,
                     >(
