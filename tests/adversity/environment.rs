@@ -86,7 +86,7 @@ fn a_log_that_nobody_reads_stops_nothing() {
         let mut done = Vec::new();
         let with = execute::with::<NoCache>().device(&Half);
         with.range(0..40, 32, |start, end| above(8, end - start).map(|()| done.extend(start..end))).unwrap();
-        assert_eq!(done, Vec::from_iter(0..40));
+        assert_eq!(done, (0..40).collect::<Vec<_>>());
         return;
     };
     assert!(status.success(), "{status:?}");
@@ -147,7 +147,7 @@ mod injected {
     fn work() {
         let mut done = Vec::new();
         execute::with::<NoCache>().range(0..10, 4, |start, end| done.extend(start..end));
-        assert_eq!(done, Vec::from_iter(0..10));
+        assert_eq!(done, (0..10).collect::<Vec<_>>());
         assert_eq!(execute::with::<NoCache>().batch(8, |size| size), 1);
         let values = execute::with::<NoCache>().map(0..6, 2, |start, end| end - start);
         assert_eq!(values, [1; 6]);

@@ -65,18 +65,24 @@ fn the_first_call_of_a_thread_may_come_at_its_end() {
     }
 }
 
+/// Settles at 2 when it is dropped, under this name.
+struct Learns(&'static str);
+
+impl Drop for Learns {
+    fn drop(&mut self) {
+        let with = toma::execute::with::<toma::GlobalCache>().name(self.0);
+        let fails = |size| if size > 2 { Err(toma::classify::OutOfMemory::new(None)) } else { Ok(()) };
+        with.batch(8, fails).unwrap();
+    }
+}
+
+thread_local! {
+    static LEARNS: RefCell<Option<Learns>> = const { RefCell::new(None) };
+}
+
 #[test]
 fn what_is_learned_at_the_end_of_a_thread_is_not_lost() {
     let name = "learned at the end of a thread";
-    struct Learns(&'static str);
-    impl Drop for Learns {
-        fn drop(&mut self) {
-            let with = toma::execute::with::<toma::GlobalCache>().name(self.0);
-            let fails = |size| if size > 2 { Err(toma::classify::OutOfMemory::new(None)) } else { Ok(()) };
-            with.batch(8, fails).unwrap();
-        }
-    }
-    thread_local!(static LEARNS: RefCell<Option<Learns>> = const { RefCell::new(None) });
     let work = move || {
         LEARNS.set(Some(Learns(name)));
         every_form(Fails::Never);

@@ -35,11 +35,18 @@ fn range(start: i64, end: i64, done: &mut Vec<i64>) -> Result<(), TryReserveErro
     Ok(())
 }
 
+/// Shows whether an item is done twice.
+fn increment(items: &mut [u8]) {
+    for item in items {
+        *item += 1;
+    }
+}
+
 #[toma::chunked(initial = ITEMS)]
-fn chunked(data: &mut [u16], start: usize, end: usize) -> Result<(), Box<dyn std::error::Error>> {
+fn chunked(data: &mut [u8], start: usize, end: usize) -> Result<(), Box<dyn std::error::Error>> {
     let _block = allocate(data.len())?;
     assert_eq!(data.len(), end - start);
-    data.iter_mut().for_each(|item| *item += 1);
+    increment(data);
     Ok(())
 }
 
@@ -65,13 +72,13 @@ fn inline_forms() {
     let mut done = Vec::new();
     execute::range(0..ITEMS, ITEMS, |start, end| allocate(end - start).map(|_| done.extend(start..end)))
         .unwrap();
-    assert_eq!(done, Vec::from_iter(0..ITEMS));
+    assert_eq!(done, (0..ITEMS).collect::<Vec<_>>());
     shrank();
     let mut data = vec![0_u8; ITEMS];
     execute::chunked(&mut data[..], ITEMS, |chunk, _, _| {
         // Ordinary methods of tensor libraries panic.
         let _block = allocate(chunk.len()).unwrap();
-        chunk.iter_mut().for_each(|item| *item += 1);
+        increment(chunk);
     });
     assert_eq!(data, [1; ITEMS]);
     shrank();
@@ -90,7 +97,7 @@ fn attributes() {
     shrank();
     let mut done = Vec::new();
     range(-500, 500, &mut done).unwrap();
-    assert_eq!(done, Vec::from_iter(-500..500));
+    assert_eq!(done, (-500..500).collect::<Vec<_>>());
     shrank();
     let mut data = vec![0; ITEMS];
     chunked(&mut data).unwrap();

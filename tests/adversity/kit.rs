@@ -7,7 +7,7 @@ use toma::cache::SizeCache;
 use toma::classify::OutOfMemory;
 use toma::{DefaultCache, GlobalCache, NoCache, StacktraceMemoryCache, execute};
 
-type Result<T> = std::result::Result<T, OutOfMemory>;
+pub(crate) type Result<T> = std::result::Result<T, OutOfMemory>;
 
 /// How attempts of more than 2 items fail.
 #[derive(Clone, Copy, Debug)]
@@ -20,7 +20,7 @@ pub(crate) enum Fails {
 impl Fails {
     pub(crate) const ALL: [Self; 3] = [Self::Never, Self::ByError, Self::ByPanic];
 
-    fn attempt(self, size: usize) -> Result<usize> {
+    pub(crate) fn attempt(self, size: usize) -> Result<usize> {
         match self {
             Self::ByError if size > 2 => Err(OutOfMemory::new(None)),
             Self::ByPanic if size > 2 => panic_any(OutOfMemory::new(None)),
@@ -61,7 +61,7 @@ fn attributes(fails: Fails) {
     assert!(size <= 8);
     let mut done = Vec::new();
     range(-4, 6, fails, &mut done).unwrap();
-    assert_eq!(done, Vec::from_iter(-4..6));
+    assert_eq!(done, (-4..6).collect::<Vec<_>>());
     let mut data = [0; 10];
     chunked(&mut data, fails).unwrap();
     assert_eq!(data, [1; 10]);

@@ -72,7 +72,7 @@ fn succeeds(observer: &dyn Observer) {
         Ok(())
     })
     .unwrap();
-    assert_eq!(done, Vec::from_iter(0..100));
+    assert_eq!(done, (0..100).collect::<Vec<_>>());
 }
 
 /// A call that settles and gives up in the end, with the error unchanged.
@@ -119,7 +119,9 @@ fn all_kinds_of_events_are_met() {
 /// In a process of its own, because so much is said about it.
 fn check(test: &str, raise: impl Fn() + Sync + Copy) {
     let Some(ended) = child::run(test, &[]) else {
-        KINDS.into_iter().for_each(|kind| check_kind(kind, raise));
+        for kind in KINDS {
+            check_kind(kind, raise);
+        }
         return;
     };
     let said = "an observer panicked and is not told of anything more in this call";

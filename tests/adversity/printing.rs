@@ -93,6 +93,46 @@ fn a_panic_after_one_that_the_body_caught_is_printed_once() {
     assert!(printed.is_none_or(|printed| printed == ["broken"]));
 }
 
+/// Runs a loop of its own when it is dropped, with failures that are answered there.
+struct Loops;
+
+impl Drop for Loops {
+    fn drop(&mut self) {
+        execute::with::<NoCache>().range(0..8, 8, |start, end| assert!(end - start < 3, "{OUT_OF_MEMORY}"));
+    }
+}
+
+#[test]
+fn a_loop_in_a_destructor_does_not_take_the_message() {
+    let printed = printed("printing::a_loop_in_a_destructor_does_not_take_the_message", || {
+        panics(|| {
+            let with = execute::with::<NoCache>().deadline(Duration::from_millis(5));
+            with.range(0..8, 8, |_, _| {
+                let _loops = Loops;
+                std::thread::sleep(Duration::from_millis(10));
+                runs_out();
+            });
+        });
+    });
+    assert!(printed.is_none_or(|printed| printed == [OUT_OF_MEMORY]));
+}
+
+#[test]
+fn what_the_outer_level_cuts_off_is_printed_once() {
+    let printed = printed("printing::what_the_outer_level_cuts_off_is_printed_once", || {
+        panics(|| {
+            let with = execute::with::<NoCache>().deadline(Duration::from_millis(5));
+            with.batch(4, |_| {
+                execute::with::<NoCache>().batch(4, |_| {
+                    std::thread::sleep(Duration::from_millis(3));
+                    runs_out();
+                });
+            });
+        });
+    });
+    assert!(printed.is_none_or(|printed| printed == [OUT_OF_MEMORY]));
+}
+
 #[test]
 fn a_panic_of_an_undo_is_printed_once() {
     let printed = printed("printing::a_panic_of_an_undo_is_printed_once", || {

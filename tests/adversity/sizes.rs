@@ -15,7 +15,7 @@ fn the_largest_batch_shrinks_to_one() {
         if size > 1 { Err(OutOfMemory::new(None)) } else { Ok(size) }
     });
     assert_eq!(size, Ok(1));
-    assert_eq!(tried, Vec::from_iter((0..usize::BITS).map(|shift| ALL >> shift)));
+    assert_eq!(tried, (0..usize::BITS).map(|shift| ALL >> shift).collect::<Vec<_>>());
 }
 
 #[test]

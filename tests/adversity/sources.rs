@@ -10,6 +10,8 @@ use toma::classify::OutOfMemory;
 use toma::memory::{MemorySource, Reading};
 use toma::{GlobalCache, NoCache, StacktraceMemoryCache, execute};
 
+use crate::child;
+
 /// A memory that does what it is told, and counts.
 #[derive(Debug, Default)]
 struct Odd {
@@ -56,7 +58,7 @@ fn range(cache: &dyn SizeCache, device: &Odd, done: &mut Vec<usize>) -> Result<(
 fn completes(cache: &dyn SizeCache, device: &Odd) {
     let mut done = Vec::new();
     range(cache, device, &mut done).unwrap();
-    assert_eq!(done, Vec::from_iter(0..16));
+    assert_eq!(done, (0..16).collect::<Vec<_>>());
 }
 
 #[test]
@@ -127,6 +129,27 @@ fn a_memory_that_panics_while_a_start_is_chosen_harms_nobody() {
     completes(&cache, &Odd::default());
 }
 
+/// What grew without a failure is remembered with what is free when the call is over.
+#[test]
+fn a_memory_that_panics_when_all_is_done_does_not_take_the_result() {
+    let test = "sources::a_memory_that_panics_when_all_is_done_does_not_take_the_result";
+    if let Some(ended) = child::run(test, &[]) {
+        let said = "12 is not remembered, because of a panic meanwhile";
+        assert!(ended.passed().iter().any(|line| line.ends_with(said)));
+        return;
+    }
+    let sizes = GlobalCache::new();
+    let call = |odd: &Odd| {
+        let with = execute::with::<NoCache>().cache(&sizes).device(odd).policy(toma::Bisect::default());
+        with.batch(16, |size| if size > 12 { Err(OutOfMemory::new(None)) } else { Ok(size) })
+    };
+    assert_eq!(call(&Odd::default()), Ok(8));
+    let odd = Odd { read: Some(|| panic!("driver gone")), ..Odd::default() };
+    assert_eq!(call(&odd), Ok(12), "half way to the size that failed");
+    assert!(odd.readings.load(Relaxed) > 0);
+    assert_eq!(call(&Odd::default()), Ok(12));
+}
+
 #[test]
 fn a_release_that_panics_ends_the_call_with_its_panic() {
     let odd = Odd { release: Some(|| panic!("cannot release")), ..Odd::default() };
@@ -137,10 +160,10 @@ fn a_release_that_panics_ends_the_call_with_its_panic() {
 
 #[test]
 fn a_slow_memory_is_read_once_for_each_failure_and_released_once_for_each_retry() {
-    fn slow() -> io::Result<Reading> {
+    let slow = || {
         std::thread::sleep(Duration::from_millis(5));
         Ok(Reading::new(1, 2))
-    }
+    };
     let odd = Odd { read: Some(slow), ..Odd::default() };
     let cache = StacktraceMemoryCache::new();
     let calls = || completes(&cache, &odd);

@@ -4,7 +4,7 @@ use std::thread;
 
 use toma::classify::OutOfMemory;
 use toma::observe::{Event, everywhere};
-use toma::{GlobalCache, NoCache, execute};
+use toma::{GlobalCache, NoCache, SizeCache, execute, report};
 
 use crate::child;
 use crate::kit::{Fails, every_form};
@@ -23,31 +23,26 @@ fn on_a_stack_of(bytes: usize, work: fn()) {
 fn a_call_fits_on_the_smallest_stack() {
     let Some(ended) = child::run("stacks::a_call_fits_on_the_smallest_stack", &[]) else {
         // Each is the first of its thread, one of them the first of the process.
-        on_a_stack_of(CALL_BYTES, || {
-            settles(|size| if size > 2 { Err(OutOfMemory::new(None)) } else { Ok(()) })
-        });
-        on_a_stack_of(CALL_BYTES, || {
-            settles(|size| {
-                assert!(size <= 2, "CUDA out of memory. Tried to allocate {size}.00 GiB");
-                Ok(())
-            });
-        });
+        on_a_stack_of(CALL_BYTES, || settles(Fails::ByError));
+        on_a_stack_of(CALL_BYTES, || settles(Fails::ByPanic));
         on_a_stack_of(CALL_BYTES, gives_up);
         let _seen = everywhere(|_: &Event<'_>| ());
-        on_a_stack_of(CALL_BYTES, || {
-            settles(|size| if size > 2 { Err(OutOfMemory::new(None)) } else { Ok(()) })
-        });
+        on_a_stack_of(CALL_BYTES, || settles(Fails::ByError));
         return;
     };
     assert_eq!(ended.passed(), [""; 0]);
 }
 
-/// Twice by the default cache and twice by a global one.
-fn settles(attempt: fn(usize) -> Result<(), OutOfMemory>) {
+/// Learns and recalls, by the default cache and by a global one.
+fn settles(fails: Fails) {
+    GlobalCache::shared().clear();
     for _ in 0..2 {
-        execute::range(0..9, 8, |start, end| attempt(end - start)).unwrap();
-        execute::with::<GlobalCache>().range(0..9, 8, |start, end| attempt(end - start)).unwrap();
+        execute::range(0..9, 8, |start, end| fails.attempt(end - start).map(drop)).unwrap();
+        let with = execute::with::<GlobalCache>();
+        with.range(0..9, 8, |start, end| fails.attempt(end - start).map(drop)).unwrap();
     }
+    let report = report::last().unwrap();
+    assert_eq!((report.remembered, report.attempts), (Some(2), 5));
 }
 
 fn gives_up() {

@@ -144,7 +144,7 @@ mod global {
             let with = execute::with::<GlobalCache>().device(&MEMORY);
             with.range(0..32, 32, |start, end| {
                 attempts += 1;
-                fits(end - start, 32 >> usize::from(attempts == 1))
+                fits(end - start, if attempts == 1 { 16 } else { 32 })
             })
             .unwrap();
             attempts

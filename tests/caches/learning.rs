@@ -4,6 +4,7 @@
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::Pin;
 use std::task::{Context, Poll, Waker};
+use std::time::Duration;
 
 use toma::cache::SizeCache;
 use toma::classify::OutOfMemory;
@@ -118,7 +119,29 @@ fn a_total_failure_remembers_nothing() {
         let tried = range(cache, 0, (64, 64), &mut |start, end| start >= 16 || end - start > 16);
         assert_eq!(tried, [64, 32, 16, 16, 8, 4, 2, 1], "the first piece had settled at 16");
         assert_eq!(settled(), [0; 0]);
+        let tried = range(cache, 0, (4, 4), &mut |start, end| start >= 2 || end - start > 1);
+        assert_eq!(tried, [4, 2, 1, 1, 1], "the smallest size had settled, and then failed");
+        assert_eq!(settled(), [0; 0]);
         assert_eq!(range(cache, 0, (64, 64), &mut above(64)), [64]);
+    });
+}
+
+#[test]
+fn a_size_that_fails_at_the_last_attempt_or_too_late_is_not_remembered() {
+    with_each(|cache, settled| {
+        let memory = Memory::new(GIB);
+        let with = || execute::with::<NoCache>().cache(cache).device(&memory);
+        let fails = |start, size| if start >= 16 || size > 16 { Err(OutOfMemory::new(None)) } else { Ok(()) };
+        let ended = with().max_attempts(3).range(0..64, 64, |start, end| fails(start, end - start));
+        assert!(ended.is_err());
+        let ended = with().deadline(Duration::from_millis(10)).range(0..64, 64, |start, end| {
+            if start >= 16 {
+                std::thread::sleep(Duration::from_millis(20));
+            }
+            fails(start, end - start)
+        });
+        assert!(ended.is_err());
+        assert_eq!(settled(), [0; 0]);
     });
 }
 
@@ -163,6 +186,19 @@ fn a_call_that_ends_otherwise_after_it_settled_remembers() {
         assert_eq!(ends_by(cache, poisoned), [64, 32, 16, 16]);
         assert_eq!(settled(), [16]);
     });
+}
+
+/// What a call keeps while a panic unwinds is found by a call that comes the same way.
+#[test]
+fn what_a_call_remembers_when_it_ends_otherwise_is_where_the_next_one_starts() {
+    let ends: [fn() -> std::io::Result<()>; 2] =
+        [|| Err(std::io::Error::other("broken")), || panic!("broken")];
+    for end in ends {
+        with_each(|cache, _| {
+            let tried: Vec<_> = (0..3).map(|_| ends_by(cache, end)).collect();
+            assert_eq!(tried, [&[64, 32, 16, 16][..], &[16, 16], &[16, 16]]);
+        });
+    }
 }
 
 #[test]

@@ -71,6 +71,15 @@ fn a_neighbor_that_takes_300_mib_does_not_bring_the_failures_back() {
 }
 
 #[test]
+fn half_a_gib_is_about_equal_where_a_twentieth_is_less() {
+    let (cache, memory) = taught(&[(5 * GIB, 64), (2 * GIB, 16)]);
+    assert_eq!(start(&cache, &memory, 5 * GIB - 300 * MIB), 64);
+    assert_eq!(start(&cache, &memory, 5 * GIB - 513 * MIB), 16);
+    learn(&cache, &memory, 2 * GIB + 512 * MIB, 8);
+    assert_eq!(settled(&cache.0.entries()), [8, 64]);
+}
+
+#[test]
 fn what_is_learned_at_about_the_same_level_replaces() {
     let (cache, memory) = taught(&[(40 * GIB, 512), (10 * GIB, 256)]);
     learn(&cache, &memory, 10 * GIB - 300 * MIB, 128);

@@ -1,7 +1,7 @@
 //! Many threads on one instance.
 
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::sync::{Barrier, Mutex};
 use std::thread;
 
 use toma::cache::SizeCache;
@@ -130,26 +130,26 @@ fn clearing_and_seeding_meanwhile_does_no_harm() {
     });
 }
 
+/// In each round one thread learns, then all look: nobody is left with what it had looked up.
 #[test]
-fn a_size_learned_by_one_thread_is_seen_by_all_that_start_later() {
-    let cache = AnyStack::default();
-    let size = AtomicUsize::new(INITIAL);
-    thread::scope(|scope| {
-        for _ in 0..4 {
-            scope.spawn(|| {
-                let memory = Memory::new(GIB);
-                for _ in 0..500 {
-                    // Read before the call: what was settled by then, or less, must be its start.
-                    let settled = size.load(Relaxed);
-                    let (start, _) = call(&cache, 0, &memory, settled);
-                    assert!(start <= settled, "started at {start}, though {settled} was settled");
-                    let (_, learned) = call(&cache, 0, &memory, (settled / 2).max(1));
-                    if let Some(learned) = learned {
-                        size.fetch_min(learned, Relaxed);
-                    }
+fn a_size_learned_by_one_thread_is_where_all_others_start() {
+    let (cache, memory) = (AnyStack::default(), Memory::new(GIB));
+    let (fits, turn) = (AtomicUsize::new(INITIAL), Barrier::new(4));
+    let rounds = |thread: usize| {
+        for round in 0..200 {
+            if round % 4 == thread {
+                // Now and then everything is forgotten, so that there is something to learn again.
+                let smaller = (fits.load(Relaxed) / 2).max(1);
+                if smaller == 1 {
+                    cache.0.clear();
                 }
-            });
+                fits.store(if smaller == 1 { INITIAL / 2 } else { smaller }, Relaxed);
+                call(&cache, 0, &memory, fits.load(Relaxed));
+            }
+            turn.wait();
+            assert_eq!(call(&cache, 0, &memory, INITIAL).0, fits.load(Relaxed), "round {round}");
+            turn.wait();
         }
-    });
-    assert_eq!(call(&cache, 0, &Memory::new(GIB), INITIAL).0, 1);
+    };
+    thread::scope(|scope| (0..4).for_each(|thread| drop(scope.spawn(move || rounds(thread)))));
 }

@@ -192,3 +192,54 @@ impl Table {
         self.seeds.get(&place.name().to_string()).map(|seed| Levels::one(*seed))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::borrow::Cow;
+    use std::panic::{AssertUnwindSafe, catch_unwind};
+
+    use super::{Mutex, Remembered, Store};
+    use crate::cache::{Origin, Place};
+    use crate::observe::Name;
+
+    /// A place that is nothing but a name and a key.
+    fn with_place<R>(name: &'static str, user: u64, act: impl FnOnce(&Place<'_>) -> R) -> R {
+        let origin = Origin { site: None, caller: None, entry: 0 };
+        let name = Name::of(Some(Cow::Borrowed(name)), &origin);
+        act(&Place { origin, name: &name, user, device: None })
+    }
+
+    fn recall(store: &Store, name: &'static str, user: u64) -> Option<usize> {
+        let known = with_place(name, user, |place| store.recall(place, || place.by_function()));
+        known.map(|known| known.settled)
+    }
+
+    fn remember(store: &Store, name: &'static str, user: u64, size: usize) {
+        with_place(name, user, |place| store.remember(&place.by_function(), place, Remembered::new(size)));
+    }
+
+    #[test]
+    fn a_lock_that_a_panic_left_poisoned_is_used_all_the_same() {
+        let store = Store::new();
+        remember(&store, "a", 1, 8);
+        let panic = catch_unwind(AssertUnwindSafe(|| {
+            let _table = store.table();
+            panic!("while the table is locked");
+        }));
+        assert!(panic.is_err());
+        assert!(store.table.get().is_some_and(Mutex::is_poisoned));
+        assert_eq!(recall(&store, "a", 1), Some(8));
+        let elsewhere = std::thread::scope(|scope| scope.spawn(|| recall(&store, "a", 1)).join().unwrap());
+        assert_eq!(elsewhere, Some(8), "without what this thread has looked up");
+        remember(&store, "a", 1, 4);
+        remember(&store, "b", 2, 2);
+        store.seed("c".into(), 16);
+        assert_eq!(
+            [recall(&store, "a", 1), recall(&store, "b", 2), recall(&store, "c", 3)],
+            [4, 2, 16].map(Some)
+        );
+        assert_eq!(store.entries().len(), 2);
+        store.clear();
+        assert_eq!([recall(&store, "a", 1), recall(&store, "c", 3)], [None, None]);
+    }
+}

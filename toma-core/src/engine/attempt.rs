@@ -19,8 +19,15 @@ use super::machine::Retryable;
 use crate::classify::{Class, OutOfMemory, classify_panic};
 use crate::reserve;
 
-/// What a panic leaves behind.
-pub(crate) type Payload = Box<dyn Any + Send>;
+/// A panic that came out of an attempt.
+pub(crate) struct Panic {
+    pub(crate) payload: Payload,
+    /// It has not been printed. Kept with the payload, because other panics may come and go on this
+    /// thread before it is decided what to do: in destructors, observers and policies.
+    silenced: bool,
+}
+
+type Payload = Box<dyn Any + Send>;
 
 thread_local! {
     // No destructor, so it works at thread exit too.
@@ -31,32 +38,39 @@ thread_local! {
 struct Shield {
     /// What this attempt or one around it would retry.
     quiet: Retryable,
-    /// A panic was kept from printing and nobody has answered for it yet.
+    /// The last panic inside this attempt was kept from printing.
     silenced: bool,
 }
 
-/// Runs `body` once; a panic comes back as its payload.
+/// Runs `body` once; a panic comes back as a value.
 #[inline]
-pub(crate) fn attempt<R>(retryable: Retryable, body: impl FnOnce() -> R) -> Result<R, Payload> {
+pub(crate) fn attempt<R>(retryable: Retryable, body: impl FnOnce() -> R) -> Result<R, Panic> {
     let raised = Raised::new(retryable);
-    let result = catch_unwind(AssertUnwindSafe(body));
-    raised.lower(result.is_err());
-    result
+    match catch_unwind(AssertUnwindSafe(body)) {
+        Ok(result) => {
+            raised.lower();
+            Ok(result)
+        }
+        Err(payload) => {
+            let Shield { silenced, .. } = raised.lower();
+            Err(Panic { payload, silenced })
+        }
+    }
 }
 
 /// Polls `body` to its end; the shield is raised for each poll only, so that other tasks of the
 /// thread keep their messages.
-pub(crate) async fn attempt_async<F: Future>(retryable: Retryable, body: F) -> Result<F::Output, Payload> {
+pub(crate) async fn attempt_async<F: Future>(retryable: Retryable, body: F) -> Result<F::Output, Panic> {
     let mut body = pin!(body);
     poll_fn(|context| match attempt(retryable, || body.as_mut().poll(context)) {
         Ok(poll) => poll.map(Ok),
-        Err(payload) => std::task::Poll::Ready(Err(payload)),
+        Err(panic) => std::task::Poll::Ready(Err(panic)),
     })
     .await
 }
 
 /// Passes a panic on, printed exactly once.
-pub(crate) fn pass_on(payload: Payload, silenced: bool) -> ! {
+pub(crate) fn pass_on(Panic { payload, silenced }: Panic) -> ! {
     let outer_may_retry = SHIELD.get().quiet != Retryable::NOTHING;
     if silenced && !outer_may_retry {
         raise_anew(payload);
@@ -64,14 +78,6 @@ pub(crate) fn pass_on(payload: Payload, silenced: bool) -> ! {
     // A loop around this one answers for it now.
     SHIELD.set(Shield { silenced, ..SHIELD.get() });
     resume_unwind(payload)
-}
-
-/// Whether the panic that came out of the attempt has not been printed. Asked at once, because
-/// observers and policies may panic too before it is decided what to do.
-pub(crate) fn take_silenced() -> bool {
-    let shield = SHIELD.get();
-    SHIELD.set(Shield { silenced: false, ..shield });
-    shield.silenced
 }
 
 /// The shield of one attempt, to be lowered to what it was.
@@ -91,12 +97,11 @@ impl Raised {
         Self { before }
     }
 
-    /// A panic that came out of the attempt is still to be answered for. Otherwise one may be in
+    /// Returns the shield of the attempt. The one before it comes back whole: a panic may be in
     /// flight from before, when a destructor ran this attempt.
     #[inline]
-    fn lower(self, panicked: bool) {
-        let silenced = if panicked { SHIELD.get().silenced } else { self.before.silenced };
-        SHIELD.set(Shield { quiet: self.before.quiet, silenced });
+    fn lower(self) -> Shield {
+        SHIELD.replace(self.before)
     }
 }
 

@@ -254,24 +254,27 @@ fn is_about_memory(class: Class) -> bool {
 }
 
 impl<P: Policy> Call<'_, P> {
-    /// A cache is anybody's code, and this may run while a panic unwinds: one of its own must not
-    /// take the results of the call with it.
+    /// A cache and a memory are anybody's code, and this may run while a panic unwinds: one of theirs
+    /// must not take the results of the call with it.
     #[cold]
     fn remember(&mut self, size: usize) {
+        if let Err(payload) = catch_unwind(AssertUnwindSafe(|| self.hand_over(size))) {
+            // Dropping what somebody panicked with may panic, too.
+            mem::forget(payload);
+            let name = self.tally.name();
+            observe::print(&format!("toma: {name}: {size} is not remembered, because of a panic meanwhile"));
+            return;
+        }
+        self.tell(|| EventKind::Settled { size });
+    }
+
+    fn hand_over(&self, size: usize) {
         let Memory { cache, origin, device, user, .. } = self.memory;
         // A step that was settled without a failure was settled at what is free now.
         let now = self.memory.now.or_else(|| self.memory.read());
         let free_bytes = now.map(|now| now.free_bytes);
         let learned = Remembered { bounds: self.machine.bounds(), free_bytes, ..Remembered::new(size) };
-        let name = self.tally.name();
-        let place = Place { origin, name, user, device };
-        if let Err(payload) = catch_unwind(AssertUnwindSafe(|| cache.remember(&place, learned))) {
-            // Dropping what somebody panicked with may panic, too.
-            mem::forget(payload);
-            observe::print(&format!("toma: {name}: the size cache panicked and has not remembered {size}"));
-            return;
-        }
-        self.tell(|| EventKind::Settled { size });
+        cache.remember(&Place { origin, name: self.tally.name(), user, device }, learned);
     }
 
     /// What the size cache is to remember, when it remembers anything.

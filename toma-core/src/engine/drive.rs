@@ -3,7 +3,7 @@
 use std::future::Future;
 use std::ops::Range;
 
-use super::attempt::{self, Payload};
+use super::attempt::{self, Panic};
 use super::call::Call;
 use super::machine::Retryable;
 use crate::classify::classify_panic;
@@ -57,7 +57,7 @@ pub(crate) enum Turn<R> {
 pub(crate) fn settle<R, M>(
     call: &mut Call<'_, impl Policy>,
     retryable: Retryable,
-    result: Result<R, Payload>,
+    result: Result<R, Panic>,
     judge: &impl Judge<R, M>,
 ) -> Turn<R> {
     match result {
@@ -69,23 +69,22 @@ pub(crate) fn settle<R, M>(
             Some(failure) if call.failed(retryable, &failure) => Turn::Retry,
             Some(_) => Turn::Done(Done::Failed(outcome)),
         },
-        Err(payload) => retry_panic(call, retryable, payload),
+        Err(panic) => retry_panic(call, retryable, panic),
     }
 }
 
 #[cold]
-fn retry_panic<R>(call: &mut Call<'_, impl Policy>, retryable: Retryable, payload: Payload) -> Turn<R> {
-    let silenced = attempt::take_silenced();
-    let failure = classify_panic(payload.as_ref());
+fn retry_panic<R>(call: &mut Call<'_, impl Policy>, retryable: Retryable, panic: Panic) -> Turn<R> {
+    let failure = classify_panic(panic.payload.as_ref());
     if call.failed(retryable, &failure) {
         return Turn::Retry;
     }
-    attempt::pass_on(payload, silenced)
+    attempt::pass_on(panic)
 }
 
 /// One attempt; with the feature `testing`, failures may be injected where a retry is possible.
 #[inline]
-fn attempt<R>(retryable: Retryable, piece: &Range<usize>, body: impl FnOnce() -> R) -> Result<R, Payload> {
+fn attempt<R>(retryable: Retryable, piece: &Range<usize>, body: impl FnOnce() -> R) -> Result<R, Panic> {
     #[cfg(feature = "testing")]
     if let Some(injected) = inject::ask(retryable, piece.len()) {
         return attempt::attempt(retryable, || injected.around(body));
@@ -99,7 +98,7 @@ pub(crate) async fn attempt_async<F: Future>(
     retryable: Retryable,
     piece: Range<usize>,
     body: F,
-) -> Result<F::Output, Payload> {
+) -> Result<F::Output, Panic> {
     #[cfg(feature = "testing")]
     if let Some(injected) = inject::ask(retryable, piece.len()) {
         return attempt::attempt_async(retryable, injected.around_async(body)).await;
