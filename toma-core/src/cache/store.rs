@@ -21,6 +21,7 @@ const MAX_ENTRIES: NonZeroUsize = NonZeroUsize::new(4096).unwrap();
 /// One entry of a cache, for inspection.
 ///
 /// ```
+/// # extern crate toma_core as toma;
 /// use toma::{cache::GlobalCache, classify::OutOfMemory, execute};
 ///
 /// let sizes = GlobalCache::new();
