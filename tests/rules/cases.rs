@@ -39,6 +39,7 @@ pub(crate) fn check<S: Strategy>(strategy: S, property: impl Fn(&S::Value)) {
     let config = ProptestConfig {
         cases: CASES,
         failure_persistence: None,
+        max_shrink_iters: 2_000,
         rng_algorithm,
         ..ProptestConfig::default()
     };
@@ -53,6 +54,21 @@ pub(crate) fn check<S: Strategy>(strategy: S, property: impl Fn(&S::Value)) {
 pub(crate) fn sequence() -> impl Strategy<Value = Sequence> {
     let seed = prop_oneof![2 => Just(None), 1 => (0..120_usize).prop_map(Some)];
     (seed, vec(case(plan()), 1..=3)).prop_map(|(seed, calls)| Sequence { seed, calls })
+}
+
+/// Sizes beyond what a float can tell apart.
+pub(crate) fn huge_sequence() -> impl Strategy<Value = Sequence> {
+    let huge = prop_oneof![Just(usize::MAX), 1 << 53..=(1 << 53) + 64_usize, 1 << 52..=usize::MAX];
+    (sequence(), huge).prop_map(|(mut sequence, huge)| {
+        for case in &mut sequence.calls {
+            case.rules.initial = huge;
+            // Failures by size would take forever to end, and so would the weights of the items.
+            if !matches!(case.script.trouble, Trouble::NonMonotone(_)) {
+                case.script.trouble = Trouble::Attempts(case.script.seed);
+            }
+        }
+        sequence
+    })
 }
 
 pub(crate) fn case(plan: impl Strategy<Value = Plan>) -> impl Strategy<Value = Case> {
@@ -77,10 +93,15 @@ pub(crate) fn plan() -> impl Strategy<Value = Plan> {
 pub(crate) fn shrinking_plan() -> impl Strategy<Value = Plan> {
     prop_oneof![
         3 => Just(Plan::Halve),
-        2 => (0.01..0.99).prop_map(Plan::Decay),
+        2 => factor().prop_map(Plan::Decay),
         3 => tolerance().prop_map(Plan::Bisect),
         2 => any::<u64>().prop_map(Plan::Wild),
     ]
+}
+
+/// Also as near 0 and 1 as can be.
+fn factor() -> impl Strategy<Value = f64> {
+    prop_oneof![8 => 0.01..0.99, 1 => Just(1.0 - f64::EPSILON / 2.0), 1 => Just(f64::MIN_POSITIVE)]
 }
 
 pub(crate) fn tolerance() -> impl Strategy<Value = f64> {

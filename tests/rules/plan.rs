@@ -95,7 +95,11 @@ fn wild_shrink(seed: u64, asked: Asked) -> usize {
 /// One answer in four is not smaller.
 fn stuck_shrink(seed: u64, asked: Asked) -> usize {
     let random = mix(seed, asked);
-    if random.is_multiple_of(4) { asked[0] + (random >> 8) as usize % 5 } else { wild_shrink(seed, asked) }
+    if random.is_multiple_of(4) {
+        asked[0].saturating_add((random >> 8) as usize % 5)
+    } else {
+        wild_shrink(seed, asked)
+    }
 }
 
 /// Often the step in force, sometimes another, sometimes nonsense.
