@@ -111,8 +111,11 @@
 //! | feature | turns on | adds |
 //! |---|---|---|
 //! | `anyhow` | `anyhow::Error` as an error type of bodies | the anyhow crate |
+//! | `cuda` | devices, errors and slices of cudarc | the cudarc crate |
+//! | `doc-only` | the documentation of `tch` where there is no libtorch | what `tch` adds |
 //! | `ndarray` | [chunks](chunk) of ndarray views along any axis | the ndarray crate |
 //! | `progress` | [`ProgressBar`](observe::ProgressBar) | the indicatif crate |
+//! | `tch` | `toma::torch`: chunks of tensors, memory of libtorch's devices | the tch crate, which needs libtorch 2.11 |
 //! | `testing` | [`testing`]: a fake device, failures on purpose; for `[dev-dependencies]` | one relaxed load per attempt |
 //! | `tracing` | every event as a `tracing` event, target `toma` | the tracing crate |
 
@@ -348,6 +351,9 @@ pub use toma_macros::range;
 ///
 /// # Reference
 pub use toma_macros::chunked;
+
+#[cfg(feature = "tch")]
+pub use toma_torch as torch;
 
 #[doc(hidden)]
 pub use toma_core::private as __private;

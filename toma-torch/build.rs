@@ -3,6 +3,10 @@
 use std::path::{Path, PathBuf};
 
 fn main() {
+    println!("cargo:rustc-check-cfg=cfg(libtorch_has_cuda)");
+    if std::env::var_os("CARGO_FEATURE_DOC_ONLY").is_some() {
+        return;
+    }
     // torch-sys says where, and only to packages that depend on it directly. Without a libtorch it
     // has failed before with a message of its own.
     let lib = std::env::var("DEP_TCH_LIBTORCH_LIB").expect("torch-sys tells where libtorch is");
@@ -24,7 +28,6 @@ fn main() {
         .compile("toma_torch_shim");
     // After our own library, because linkers resolve from left to right.
     println!("cargo:rustc-link-search=native={lib}");
-    println!("cargo:rustc-check-cfg=cfg(libtorch_has_cuda)");
     if Path::new(&lib).join("libtorch_cuda.so").exists() {
         println!("cargo:rustc-cfg=libtorch_has_cuda");
         println!("cargo:rustc-link-lib=dylib=torch_cuda");
