@@ -126,7 +126,7 @@ pub use toma_core::policy::{Bisect, Decay, Halve, Policy};
 #[cfg(feature = "testing")]
 pub use toma_core::testing;
 pub use toma_core::{
-    Outcome, Plain, cache, chunk, classify, cpu_memory, execute, memory, observe, policy, stack,
+    Outcome, Plain, cache, chunk, classify, cpu_memory, execute, memory, observe, policy, stack, thread_state,
 };
 
 /// Runs a function with the largest batch size that memory allows.

@@ -20,6 +20,7 @@ mod switches;
 mod task;
 #[cfg(feature = "testing")]
 pub mod testing;
+pub mod thread_state;
 
 pub use observe::report;
 pub use outcome::{

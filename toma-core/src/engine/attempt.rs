@@ -6,6 +6,9 @@
 //! before the attempt starts, because the hook runs in the middle of the panic and may not ask
 //! anybody. When a silenced panic has to be passed on after all, it is raised anew, so that the
 //! hook prints it: whatever is passed on has been printed exactly once.
+//!
+//! Beside this shield stand the modes of the thread that a library has [registered](crate::thread_state):
+//! an attempt that fails leaves those from before it.
 
 use std::any::Any;
 use std::cell::Cell;
@@ -14,10 +17,12 @@ use std::future::{Future, poll_fn};
 use std::panic::{self, AssertUnwindSafe, catch_unwind, panic_any, resume_unwind};
 use std::pin::pin;
 use std::sync::Once;
+use std::task::Poll;
 
 use super::machine::Retryable;
 use crate::classify::{Class, OutOfMemory, classify_panic};
 use crate::reserve;
+use crate::thread_state::{Before, Tasked};
 
 /// A panic that came out of an attempt.
 pub(crate) struct Panic {
@@ -42,17 +47,24 @@ struct Shield {
     silenced: bool,
 }
 
-/// Runs `body` once; a panic comes back as a value.
+/// What a body came to that did not panic.
+pub(crate) struct Ended<R> {
+    pub(crate) outcome: R,
+    /// The modes of the thread, which come back unless they are told to stay.
+    pub(crate) before: Before,
+}
+
+/// Runs `body` once; a panic comes back as a value, with the modes of the thread as they were.
 #[inline]
-pub(crate) fn attempt<R>(retryable: Retryable, body: impl FnOnce() -> R) -> Result<R, Panic> {
+pub(crate) fn attempt<R>(retryable: Retryable, body: impl FnOnce() -> R) -> Result<Ended<R>, Panic> {
     let raised = Raised::new(retryable);
     match catch_unwind(AssertUnwindSafe(body)) {
-        Ok(result) => {
-            raised.lower();
-            Ok(result)
+        Ok(outcome) => {
+            let (before, _) = raised.lower();
+            Ok(Ended { outcome, before })
         }
         Err(payload) => {
-            let Shield { silenced, .. } = raised.lower();
+            let (_, Shield { silenced, .. }) = raised.lower();
             Err(Panic { payload, silenced })
         }
     }
@@ -60,11 +72,16 @@ pub(crate) fn attempt<R>(retryable: Retryable, body: impl FnOnce() -> R) -> Resu
 
 /// Polls `body` to its end; the shield is raised for each poll only, so that other tasks of the
 /// thread keep their messages.
-pub(crate) async fn attempt_async<F: Future>(retryable: Retryable, body: F) -> Result<F::Output, Panic> {
-    let mut body = pin!(body);
-    poll_fn(|context| match attempt(retryable, || body.as_mut().poll(context)) {
-        Ok(poll) => poll.map(Ok),
-        Err(panic) => std::task::Poll::Ready(Err(panic)),
+pub(crate) async fn attempt_async<F: Future>(
+    retryable: Retryable,
+    body: F,
+) -> Result<Ended<F::Output>, Panic> {
+    let mut body = pin!(Some(body));
+    let mut task = Tasked::new(body.as_mut());
+    poll_fn(|context| match attempt(retryable, || task.poll(context)) {
+        Ok(Ended { outcome: Poll::Ready(outcome), before }) => Poll::Ready(Ok(Ended { outcome, before })),
+        Ok(Ended { outcome: Poll::Pending, .. }) => Poll::Pending,
+        Err(panic) => Poll::Ready(Err(panic)),
     })
     .await
 }
@@ -82,26 +99,30 @@ pub(crate) fn pass_on(Panic { payload, silenced }: Panic) -> ! {
 
 /// The shield of one attempt, to be lowered to what it was.
 struct Raised {
-    before: Shield,
+    shield: Shield,
+    modes: Before,
 }
 
 impl Raised {
     #[inline]
     fn new(retryable: Retryable) -> Self {
-        let before = SHIELD.get();
+        let (shield, modes) = (SHIELD.get(), Before::now());
         let quiet = Retryable {
-            out_of_memory: before.quiet.out_of_memory || retryable.out_of_memory,
-            transient: before.quiet.transient || retryable.transient,
+            out_of_memory: shield.quiet.out_of_memory || retryable.out_of_memory,
+            transient: shield.quiet.transient || retryable.transient,
         };
         SHIELD.set(Shield { quiet, silenced: false });
-        Self { before }
+        modes.expect_out_of_memory(quiet.out_of_memory);
+        Self { shield, modes }
     }
 
-    /// Returns the shield of the attempt. The one before it comes back whole: a panic may be in
-    /// flight from before, when a destructor ran this attempt.
+    /// Returns the modes from before the attempt and its shield. The shield before it comes back
+    /// whole: a panic may be in flight from before, when a destructor ran this attempt.
     #[inline]
-    fn lower(self) -> Shield {
-        SHIELD.replace(self.before)
+    fn lower(self) -> (Before, Shield) {
+        let Self { shield, modes } = self;
+        modes.expect_out_of_memory(shield.quiet.out_of_memory);
+        (modes, SHIELD.replace(shield))
     }
 }
 

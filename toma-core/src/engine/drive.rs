@@ -3,7 +3,7 @@
 use std::future::Future;
 use std::ops::Range;
 
-use super::attempt::{self, Panic};
+use super::attempt::{self, Ended, Panic};
 use super::call::Call;
 use super::machine::Retryable;
 use crate::classify::classify_panic;
@@ -57,20 +57,20 @@ pub(crate) enum Turn<R> {
 pub(crate) fn settle<R, M>(
     call: &mut Call<'_, impl Policy>,
     retryable: Retryable,
-    result: Result<R, Panic>,
+    result: Result<Ended<R>, Panic>,
     judge: &impl Judge<R, M>,
 ) -> Turn<R> {
-    match result {
-        Ok(outcome) => match judge.failure(&outcome) {
-            None => {
-                call.succeeded();
-                Turn::Done(Done::Succeeded(outcome))
-            }
-            Some(failure) if call.failed(retryable, &failure) => Turn::Retry,
-            Some(_) => Turn::Done(Done::Failed(outcome)),
-        },
-        Err(panic) => retry_panic(call, retryable, panic),
-    }
+    let Ended { outcome, before } = match result {
+        Ok(ended) => ended,
+        Err(panic) => return retry_panic(call, retryable, panic),
+    };
+    let Some(failure) = judge.failure(&outcome) else {
+        before.keep();
+        call.succeeded();
+        return Turn::Done(Done::Succeeded(outcome));
+    };
+    drop(before);
+    if call.failed(retryable, &failure) { Turn::Retry } else { Turn::Done(Done::Failed(outcome)) }
 }
 
 #[cold]
@@ -84,7 +84,11 @@ fn retry_panic<R>(call: &mut Call<'_, impl Policy>, retryable: Retryable, panic:
 
 /// One attempt; with the feature `testing`, failures may be injected where a retry is possible.
 #[inline]
-fn attempt<R>(retryable: Retryable, piece: &Range<usize>, body: impl FnOnce() -> R) -> Result<R, Panic> {
+fn attempt<R>(
+    retryable: Retryable,
+    piece: &Range<usize>,
+    body: impl FnOnce() -> R,
+) -> Result<Ended<R>, Panic> {
     #[cfg(feature = "testing")]
     if let Some(injected) = inject::ask(retryable, piece.len()) {
         return attempt::attempt(retryable, || injected.around(body));
@@ -98,7 +102,7 @@ pub(crate) async fn attempt_async<F: Future>(
     retryable: Retryable,
     piece: Range<usize>,
     body: F,
-) -> Result<F::Output, Panic> {
+) -> Result<Ended<F::Output>, Panic> {
     #[cfg(feature = "testing")]
     if let Some(injected) = inject::ask(retryable, piece.len()) {
         return attempt::attempt_async(retryable, injected.around_async(body)).await;
