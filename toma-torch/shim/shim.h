@@ -67,8 +67,13 @@ void toma_cpu_set_budget(uint64_t bytes) noexcept;
 // The allocation after `skip` more of this thread fails, once; -1 for none. Returns what was left.
 int64_t toma_cpu_fail_after(int64_t skip) noexcept;
 
-// Errors of this thread carry no C++ backtrace while the depth is above 0.
+// Puts our fetcher of C++ backtraces in place of libtorch's, which libtorch does without a lock: call
+// it before there are threads.
+void toma_traces_install() noexcept;
+// Errors that this thread catches carry no backtrace while the depth is above 0.
 void toma_traces_quiet(int32_t change) noexcept;
+// The same for errors that mean out of memory, while they are expected.
+void toma_expect_out_of_memory(bool expected) noexcept;
 
 void toma_modes_get(toma_modes* out) noexcept;
 int32_t toma_modes_set(const toma_modes* modes, toma_error* error) noexcept;

@@ -3,8 +3,11 @@
 #include <c10/core/AutogradState.h>
 #include <c10/core/impl/LocalDispatchKeySet.h>
 #include <c10/util/Backtrace.h>
+#include <c10/util/Exception.h>
 #include <c10/util/Logging.h>
 
+#include <cstring>
+#include <exception>
 #include <functional>
 #include <memory>
 #include <mutex>
@@ -15,23 +18,70 @@
 namespace {
 
 thread_local int32_t quiet = 0;
+thread_local bool expects_out_of_memory = false;
 
-// Stands in for libtorch's own fetcher, which cannot be asked for and put back: this one does the
-// same unless its thread is quiet.
+const std::string nothing;
+
+bool means_out_of_memory(const c10::Error& error) {
+  if (dynamic_cast<const c10::OutOfMemoryError*>(&error) != nullptr) {
+    return true;
+  }
+  if (const auto* accelerator = dynamic_cast<const c10::AcceleratorError*>(&error)) {
+    // The number of CUDA and of HIP.
+    return accelerator->get_error_code() == 2;
+  }
+  // The host's has no type.
+  return std::strstr(error.what_without_backtrace(), "DefaultCPUAllocator: ") != nullptr;
+}
+
+// A backtrace that is written down only when somebody will read it.
+//
+// Where an error is raised its type is not known yet: this is called by the constructor of its base.
+// It is known where the text is asked for, which is where the error was caught; there the thread
+// also is the one that the error goes to, while an error of backward is raised on a device's thread.
+struct Trace final : c10::LazyValue<std::string> {
+  explicit Trace(c10::Backtrace written) : written(std::move(written)) {}
+
+  const std::string& get() const override {
+    return quiet > 0 || (expects_out_of_memory && is_of_out_of_memory()) ? nothing : written->get();
+  }
+
+  // Whether the error in the hands of this thread is ours, and means that.
+  bool is_of_out_of_memory() const {
+    const auto caught = std::current_exception();
+    if (caught == nullptr) {
+      return false;
+    }
+    try {
+      std::rethrow_exception(caught);
+    } catch (const c10::Error& error) {
+      return error.backtrace().get() == this && means_out_of_memory(error);
+    } catch (...) {
+      return false;
+    }
+  }
+
+  c10::Backtrace written;
+};
+
+// Stands in for libtorch's own fetcher, which cannot be asked for: it does the same, later.
 c10::Backtrace fetch() {
-  static const c10::Backtrace none = std::make_shared<c10::PrecomputedLazyValue<std::string>>(std::string());
-  return quiet > 0 ? none : c10::get_lazy_backtrace(/*frames_to_skip=*/1);
+  static const c10::Backtrace none = std::make_shared<c10::PrecomputedLazyValue<std::string>>(nothing);
+  return quiet > 0 ? none : std::make_shared<Trace>(c10::get_lazy_backtrace(/*frames_to_skip=*/1));
 }
 
 c10::DispatchKeySet keys(uint64_t raw) { return {c10::DispatchKeySet::RAW, raw}; }
 
 }  // namespace
 
-void toma_traces_quiet(int32_t change) noexcept {
+void toma_traces_install() noexcept {
   static std::once_flag once;
   std::call_once(once, [] { c10::SetStackTraceFetcher(std::function<c10::Backtrace()>(fetch)); });
-  quiet += change;
 }
+
+void toma_traces_quiet(int32_t change) noexcept { quiet += change; }
+
+void toma_expect_out_of_memory(bool expected) noexcept { expects_out_of_memory = expected; }
 
 void toma_modes_get(toma_modes* out) noexcept {
   const auto dispatch = c10::impl::tls_local_dispatch_key_set();

@@ -5,9 +5,17 @@
 
 #![expect(unsafe_code, reason = "the edge to C++: nothing here can be said in safe Rust")]
 
+mod thread;
+
 use std::ffi::c_char;
 
 use crate::error::{Error, ErrorKind};
+
+#[cfg(test)]
+pub(crate) use thread::enter_autocast;
+pub(crate) use thread::{
+    Modes, autocast_depth, expect_out_of_memory, modes, quiet_traces, set_autocast_depth, set_modes,
+};
 
 /// Bytes that any generator's state fits into; the CPU's has 5056.
 const LARGEST_RNG_STATE: usize = 8192;
@@ -40,19 +48,6 @@ pub(crate) struct CpuStats {
     pub(crate) ooms: u64,
 }
 
-/// `toma_modes`.
-#[repr(C)]
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Modes {
-    included: u64,
-    excluded: u64,
-    grad: u8,
-    forward_grad: u8,
-    inference: u8,
-    multithreading: u8,
-    view_replay: u8,
-}
-
 /// A device as the shim knows it: the number of its kind in c10, and its index.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Place {
@@ -68,9 +63,6 @@ unsafe extern "C" {
     safe fn toma_cpu_set_budget(bytes: u64);
     safe fn toma_cpu_fail_after(skip: i64) -> i64;
     safe fn toma_cpu_stats_get(out: &mut CpuStats);
-    safe fn toma_traces_quiet(change: i32);
-    safe fn toma_modes_get(out: &mut Modes);
-    safe fn toma_modes_set(modes: &Modes, error: &mut RawError) -> i32;
     safe fn toma_device_stats_get(kind: i32, index: i32, out: &mut DeviceStats, error: &mut RawError) -> i32;
     safe fn toma_device_memory(
         kind: i32,
@@ -192,48 +184,6 @@ pub(crate) fn set_cpu_budget(bytes: u64) {
 pub(crate) fn fail_cpu_allocation(skip: Option<u32>) -> Option<u32> {
     let left = toma_cpu_fail_after(skip.map_or(-1, i64::from));
     u32::try_from(left).ok()
-}
-
-/// Changes how many want this thread's errors without a backtrace.
-pub(crate) fn quiet_traces(change: i32) {
-    toma_traces_quiet(change);
-}
-
-pub(crate) fn modes() -> Modes {
-    let mut modes = Modes::default();
-    toma_modes_get(&mut modes);
-    modes
-}
-
-pub(crate) fn set_modes(modes: &Modes) -> Result<(), Error> {
-    checked(|error| toma_modes_set(modes, error))
-}
-
-/// How many autocast regions this thread is in.
-pub(crate) fn autocast_depth() -> i32 {
-    // SAFETY: changes a counter of this thread and returns it.
-    unsafe { torch_sys::at_autocast_increment_nesting() };
-    // SAFETY: takes back the change above.
-    unsafe { torch_sys::at_autocast_decrement_nesting() }
-}
-
-/// Leaves one autocast region, and drops its weights with the outermost.
-pub(crate) fn leave_autocast() {
-    // SAFETY: changes a counter of this thread and returns it.
-    let depth = unsafe { torch_sys::at_autocast_decrement_nesting() };
-    if depth == 0 {
-        // SAFETY: drops tensors that only autocast regions of this thread use, of which none is left.
-        unsafe { torch_sys::at_autocast_clear_cache() };
-    }
-}
-
-/// Enters an autocast region and switches autocast of CUDA; tch does both only where there is CUDA.
-#[cfg(test)]
-pub(crate) fn enter_autocast(enabled: bool) {
-    // SAFETY: changes a counter of this thread.
-    unsafe { torch_sys::at_autocast_increment_nesting() };
-    // SAFETY: changes a mode of this thread.
-    unsafe { torch_sys::at_autocast_set_enabled(enabled.into()) };
 }
 
 pub(crate) fn rng_state(Place { kind, index }: Place) -> Result<Vec<u8>, Error> {

@@ -1,13 +1,42 @@
 use std::marker::PhantomData;
 
-use crate::ffi;
+use toma_core::thread_state::{Saved, ThreadState};
+
+use crate::ffi::{self, Modes};
+
+/// libtorch's modes of a thread, which the engine guards around every attempt.
+#[derive(Debug)]
+pub(crate) struct TorchModes;
+
+impl ThreadState for TorchModes {
+    fn save(&self) -> Saved {
+        ffi::modes().pack(ffi::autocast_depth())
+    }
+
+    fn restore(&self, saved: &Saved) {
+        if self.save() == *saved {
+            return;
+        }
+        let (modes, autocast_depth) = Modes::unpack(saved);
+        // Regions first: leaving the last one drops the weights that autocast has cast, and a region
+        // that was left by a panic would keep them for good.
+        ffi::set_autocast_depth(autocast_depth);
+        // It changes variables of this thread; nothing in it fails.
+        let _ = ffi::set_modes(&modes);
+    }
+
+    fn expect_out_of_memory(&self, expected: bool) {
+        ffi::expect_out_of_memory(expected);
+    }
+}
 
 /// Puts this thread's grad mode, autocast and inference mode back to what they were when it is
 /// dropped, whatever happened in between.
 ///
 /// `tch::no_grad`, `tch::with_grad` and `tch::autocast` do not survive a panic: after an operator
 /// that ran out of memory inside one of them, and panicked, gradients stay off for the rest of the
-/// thread and the retry trains nothing. Let a body begin with a guard where it uses one of them.
+/// thread. Attempts of a loop need no guard, because [each is guarded](crate#no-trace-of-a-failed-attempt);
+/// this one is for a `catch_unwind` of your own.
 ///
 /// ```
 /// use tch::{Device, Kind, Tensor};
@@ -24,8 +53,7 @@ use crate::ffi;
 #[must_use = "modes are put back when this guard is dropped"]
 #[derive(Debug)]
 pub struct ModeGuard {
-    modes: ffi::Modes,
-    autocast_depth: i32,
+    saved: Saved,
     of_thread: PhantomData<*const ()>,
 }
 
@@ -33,21 +61,13 @@ impl ModeGuard {
     /// Remembers the modes in force.
     #[expect(clippy::new_without_default, reason = "a guard is made for what is in force now")]
     pub fn new() -> Self {
-        Self { modes: ffi::modes(), autocast_depth: ffi::autocast_depth(), of_thread: PhantomData }
+        Self { saved: TorchModes.save(), of_thread: PhantomData }
     }
 }
 
 impl Drop for ModeGuard {
     fn drop(&mut self) {
-        // The weights that autocast has cast are kept until the outermost region is left; a region
-        // that was left by a panic would keep them for good.
-        for _ in self.autocast_depth..ffi::autocast_depth() {
-            ffi::leave_autocast();
-        }
-        if ffi::modes() != self.modes {
-            // It changes variables of this thread; nothing in it fails.
-            let _ = ffi::set_modes(&self.modes);
-        }
+        TorchModes.restore(&self.saved);
     }
 }
 
@@ -84,6 +104,6 @@ mod tests {
         drop(modes);
         assert_eq!(autocast(), within);
         assert_eq!(within.1, 1);
-        ffi::leave_autocast();
+        ffi::set_autocast_depth(0);
     }
 }
