@@ -74,10 +74,16 @@ impl Drop for ModeGuard {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::future::poll_fn;
     use std::panic::catch_unwind;
+    use std::pin::pin;
+    use std::task::{Context, Poll, Waker};
+
+    use toma_core::cache::NoCache;
+    use toma_core::execute;
 
     /// The modes, of which autocast is one, and how many autocast regions there are.
-    fn autocast() -> (ffi::Modes, i32) {
+    fn autocast() -> (Modes, i32) {
         (ffi::modes(), ffi::autocast_depth())
     }
 
@@ -104,6 +110,55 @@ mod tests {
         drop(modes);
         assert_eq!(autocast(), within);
         assert_eq!(within.1, 1);
+        ffi::set_autocast_depth(0);
+    }
+
+    #[test]
+    fn attempts_that_fail_inside_autocast_leave_it_and_one_that_succeeds_stays() {
+        let before = autocast();
+        let mut seen = Vec::new();
+        execute::with::<NoCache>().batch(4, |batch_size| {
+            seen.push(autocast() == before);
+            ffi::enter_autocast(true);
+            assert!(batch_size < 2, "CUDA out of memory.");
+        });
+        assert_eq!(seen, [true, true, true]);
+        assert_eq!(autocast().1, before.1 + 1);
+        TorchModes.restore(&before.0.pack(before.1));
+        assert_eq!(autocast(), before);
+    }
+
+    #[test]
+    fn a_task_that_waits_inside_autocast_is_in_it_alone() {
+        #[toma::batch(initial = 2, cache = NoCache)]
+        async fn cast(batch_size: usize) -> i32 {
+            let before = ffi::autocast_depth();
+            ffi::enter_autocast(true);
+            let within = autocast();
+            let mut first = true;
+            poll_fn(|_| if std::mem::take(&mut first) { Poll::Pending } else { Poll::Ready(()) }).await;
+            assert_eq!(autocast(), within);
+            assert!(batch_size < 2, "CUDA out of memory.");
+            ffi::set_autocast_depth(before);
+            before
+        }
+        let before = autocast();
+        let (mut task, mut polls) = (pin!(cast()), 0);
+        while task.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending() {
+            assert_eq!(autocast(), before);
+            polls += 1;
+        }
+        assert_eq!((polls, autocast().1), (3, before.1));
+        // Its dispatch key it left on.
+        TorchModes.restore(&before.0.pack(before.1));
+    }
+
+    #[test]
+    fn modes_survive_packing() {
+        ffi::enter_autocast(true);
+        let (modes, depth) = autocast();
+        assert_eq!(Modes::unpack(&modes.pack(depth)), (modes, depth));
+        assert_ne!(modes.pack(depth), modes.pack(depth + 1));
         ffi::set_autocast_depth(0);
     }
 }
