@@ -1,11 +1,13 @@
 // The shim by itself, for the address sanitizer: `cargo xtask test torch` compiles and runs it.
 
 #include <c10/core/CPUAllocator.h>
+#include <c10/core/impl/alloc_cpu.h>
 #include <c10/util/Exception.h>
 
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <exception>
 #include <thread>
 #include <vector>
 
@@ -144,9 +146,74 @@ void random_states_and_modes() {
   CHECK(toma_modes_set(&modes, &error) == TOMA_OK);
 }
 
+const c10::SourceLocation here{"test", __FILE__, __LINE__};
+
+// Whether the text of what `raise` throws has a backtrace, as the one who catches it sees.
+template <class F>
+bool has_trace(F raise) {
+  try {
+    raise();
+  } catch (const std::exception& error) {
+    return std::strstr(error.what(), "frame #") != nullptr;
+  }
+  CHECK(false);
+  return false;
+}
+
+void raise_out_of_memory() { TORCH_CHECK_WITH(OutOfMemoryError, false, "no memory"); }
+void raise_of_driver(int32_t code) { throw c10::AcceleratorError(here, code, "CUDA error"); }
+void raise_other() { TORCH_CHECK(false, "not the DefaultCPUAllocator"); }
+
+void backtraces_are_left_out_only_of_what_means_out_of_memory() {
+  toma_expect_out_of_memory(true);
+  CHECK(!has_trace(raise_out_of_memory));
+  CHECK(!has_trace([] { raise_of_driver(2); }));
+  CHECK(!has_trace([] { c10::alloc_cpu(size_t{1} << 60); }));
+  CHECK(has_trace([] { raise_of_driver(700); }));
+  CHECK(has_trace(raise_other));
+  std::thread([] { CHECK(has_trace(raise_out_of_memory)); }).join();
+  toma_expect_out_of_memory(false);
+  CHECK(has_trace(raise_out_of_memory));
+  CHECK(has_trace([] { raise_of_driver(2); }));
+  CHECK(has_trace([] { c10::alloc_cpu(size_t{1} << 60); }));
+  toma_traces_quiet(1);
+  CHECK(!has_trace(raise_other));
+  toma_traces_quiet(-1);
+}
+
+// Backward raises on a thread of its own, and its error is caught on another.
+void what_counts_is_the_thread_that_catches() {
+  std::exception_ptr error;
+  std::thread([&] {
+    try {
+      raise_out_of_memory();
+    } catch (...) {
+      error = std::current_exception();
+    }
+  }).join();
+  toma_expect_out_of_memory(true);
+  CHECK(!has_trace([&] { std::rethrow_exception(error); }));
+  toma_expect_out_of_memory(false);
+}
+
+// The text of an error may be asked for where none is handled, or something else.
+void what_is_not_handled_keeps_its_backtrace() {
+  toma_expect_out_of_memory(true);
+  const c10::OutOfMemoryError held(here, "held");
+  CHECK(std::strstr(held.what(), "frame #") != nullptr);
+  try {
+    throw 7;
+  } catch (int) {
+    const c10::OutOfMemoryError another(here, "another");
+    CHECK(std::strstr(another.what(), "frame #") != nullptr);
+  }
+  toma_expect_out_of_memory(false);
+}
+
 }  // namespace
 
 int main() {
+  toma_traces_install();
   toma_cpu_install();
   toma_cpu_install();
   blocks_are_whole_and_freed();
@@ -155,6 +222,9 @@ int main() {
   every_exception_becomes_a_code();
   devices_that_are_not_there();
   random_states_and_modes();
+  backtraces_are_left_out_only_of_what_means_out_of_memory();
+  what_counts_is_the_thread_that_catches();
+  what_is_not_handled_keeps_its_backtrace();
   toma_traces_quiet(1);
   every_exception_becomes_a_code();
   toma_traces_quiet(-1);

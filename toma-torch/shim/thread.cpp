@@ -34,31 +34,32 @@ bool means_out_of_memory(const c10::Error& error) {
   return std::strstr(error.what_without_backtrace(), "DefaultCPUAllocator: ") != nullptr;
 }
 
+// Whether the error that this thread handles means that. It may be another than the one whose text is
+// asked for, which then lacks a backtrace: an error does not tell which backtrace it wraps.
+bool handles_out_of_memory() {
+  const auto caught = std::current_exception();
+  if (caught == nullptr) {
+    return false;
+  }
+  try {
+    std::rethrow_exception(caught);
+  } catch (const c10::Error& error) {
+    return means_out_of_memory(error);
+  } catch (...) {
+    return false;
+  }
+}
+
 // A backtrace that is written down only when somebody will read it.
 //
-// Where an error is raised its type is not known yet: this is called by the constructor of its base.
+// Where an error is raised its type is not known yet: this is made by the constructor of its base.
 // It is known where the text is asked for, which is where the error was caught; there the thread
 // also is the one that the error goes to, while an error of backward is raised on a device's thread.
 struct Trace final : c10::LazyValue<std::string> {
   explicit Trace(c10::Backtrace written) : written(std::move(written)) {}
 
   const std::string& get() const override {
-    return quiet > 0 || (expects_out_of_memory && is_of_out_of_memory()) ? nothing : written->get();
-  }
-
-  // Whether the error in the hands of this thread is ours, and means that.
-  bool is_of_out_of_memory() const {
-    const auto caught = std::current_exception();
-    if (caught == nullptr) {
-      return false;
-    }
-    try {
-      std::rethrow_exception(caught);
-    } catch (const c10::Error& error) {
-      return error.backtrace().get() == this && means_out_of_memory(error);
-    } catch (...) {
-      return false;
-    }
+    return quiet > 0 || (expects_out_of_memory && handles_out_of_memory()) ? nothing : written->get();
   }
 
   c10::Backtrace written;
