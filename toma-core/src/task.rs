@@ -94,8 +94,8 @@ impl<P: Policy, K, R, F: Form> Task<'_, P, K, R, F> {
     where
         K: Judge<R, M>,
     {
-        let result = attempt_async(self.retryable, self.piece.clone(), body).await;
-        match drive::settle(&mut self.call, self.retryable, result, &self.judge) {
+        let (before, result) = attempt_async(self.retryable, self.piece.clone(), body).await;
+        match drive::settle(&mut self.call, (self.retryable, &before), result, &self.judge) {
             Turn::Done(Done::Succeeded(_)) if !F::SINGLE => None,
             Turn::Done(Done::Succeeded(outcome) | Done::Failed(outcome)) => Some(outcome),
             Turn::Retry => {

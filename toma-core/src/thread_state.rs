@@ -95,19 +95,29 @@ pub fn register(state: &'static dyn ThreadState) -> Result<(), &'static dyn Thre
     REGISTERED.set(state)
 }
 
-/// The modes from before an attempt or a poll, which come back when this is dropped.
+/// The modes from before an attempt or a poll; nothing when no library has registered.
+#[derive(Clone, Copy)]
 pub(crate) struct Before(Option<(&'static dyn ThreadState, Saved)>);
 
 impl Before {
     #[inline]
     pub(crate) fn now() -> Self {
-        Self(REGISTERED.get().map(|state| (*state, state.save())))
+        match REGISTERED.get() {
+            None => Self(None),
+            Some(state) => Self::of(*state),
+        }
     }
 
-    /// Leaves the modes as they are.
+    #[inline(never)]
+    fn of(state: &'static dyn ThreadState) -> Self {
+        Self(Some((state, state.save())))
+    }
+
     #[inline]
-    pub(crate) fn keep(self) {
-        mem::forget(self);
+    pub(crate) fn put_back(&self) {
+        if let Self(Some((state, saved))) = self {
+            state.restore(saved);
+        }
     }
 
     /// Says that out of memory would be retried, or no longer.
@@ -121,14 +131,19 @@ impl Before {
     fn saved(&self) -> Saved {
         self.0.map(|(_, saved)| saved).unwrap_or_default()
     }
+
+    /// These modes of the same library.
+    fn with(self, saved: Saved) -> Self {
+        Self(self.0.map(|(state, _)| (state, saved)))
+    }
 }
 
-impl Drop for Before {
-    #[inline]
+/// Puts modes back when it is dropped, because other people's code runs meanwhile and may panic.
+struct PutBack(Before);
+
+impl Drop for PutBack {
     fn drop(&mut self) {
-        if let Self(Some((state, saved))) = self {
-            state.restore(saved);
-        }
+        self.0.put_back();
     }
 }
 
@@ -154,21 +169,20 @@ impl<'a, F: Future> Tasked<'a, F> {
     /// Polls the body, which finds its own modes. The thread's come back with what is returned,
     /// unless the body is done with modes that it did not begin with.
     pub(crate) fn poll(&mut self, context: &mut Context<'_>) -> Poll<F::Output> {
-        let before = Before::now();
+        let thread = PutBack(Before::now());
         let waited = self.waits_with.take();
         if let Some(Modes { own, .. }) = waited {
-            restore(&own);
+            thread.0.with(own).put_back();
         }
         let body = self.body.as_mut().as_pin_mut().expect("the body is dropped with its task");
         let poll = body.poll(context);
-        let inherited = waited.map_or_else(|| before.saved(), |modes| modes.inherited);
-        let own = Before::now();
+        let inherited = waited.map_or_else(|| thread.0.saved(), |modes| modes.inherited);
+        let own = Before::now().saved();
         if poll.is_pending() {
-            self.waits_with = Some(Modes { inherited, own: own.saved() });
-        } else if own.saved() != inherited {
-            before.keep();
+            self.waits_with = Some(Modes { inherited, own });
+        } else if own != inherited {
+            mem::forget(thread);
         }
-        own.keep();
         poll
     }
 }
@@ -177,15 +191,9 @@ impl<'a, F: Future> Tasked<'a, F> {
 impl<F> Drop for Tasked<'_, F> {
     fn drop(&mut self) {
         if let Some(Modes { own, .. }) = self.waits_with.take() {
-            let _before = Before::now();
-            restore(&own);
+            let thread = PutBack(Before::now());
+            thread.0.with(own).put_back();
             self.body.set(None);
         }
-    }
-}
-
-fn restore(saved: &Saved) {
-    if let Some(state) = REGISTERED.get() {
-        state.restore(saved);
     }
 }

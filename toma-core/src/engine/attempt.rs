@@ -47,41 +47,43 @@ struct Shield {
     silenced: bool,
 }
 
-/// What a body came to that did not panic.
-pub(crate) struct Ended<R> {
-    pub(crate) outcome: R,
-    /// The modes of the thread, which come back unless they are told to stay.
-    pub(crate) before: Before,
-}
-
 /// Runs `body` once; a panic comes back as a value, with the modes of the thread as they were.
 #[inline]
-pub(crate) fn attempt<R>(retryable: Retryable, body: impl FnOnce() -> R) -> Result<Ended<R>, Panic> {
-    let raised = Raised::new(retryable);
+pub(crate) fn attempt<R>(
+    retryable: Retryable,
+    before: &Before,
+    body: impl FnOnce() -> R,
+) -> Result<R, Panic> {
+    let raised = Raised::new(retryable, before);
     match catch_unwind(AssertUnwindSafe(body)) {
-        Ok(outcome) => {
-            let (before, _) = raised.lower();
-            Ok(Ended { outcome, before })
+        Ok(result) => {
+            raised.lower();
+            Ok(result)
         }
         Err(payload) => {
-            let (_, Shield { silenced, .. }) = raised.lower();
+            let Shield { silenced, .. } = raised.lower();
+            before.put_back();
             Err(Panic { payload, silenced })
         }
     }
 }
 
 /// Polls `body` to its end; the shield is raised for each poll only, so that other tasks of the
-/// thread keep their messages.
+/// thread keep their messages. The modes are those from before the last poll.
 pub(crate) async fn attempt_async<F: Future>(
     retryable: Retryable,
     body: F,
-) -> Result<Ended<F::Output>, Panic> {
+) -> (Before, Result<F::Output, Panic>) {
     let mut body = pin!(Some(body));
     let mut task = Tasked::new(body.as_mut());
-    poll_fn(|context| match attempt(retryable, || task.poll(context)) {
-        Ok(Ended { outcome: Poll::Ready(outcome), before }) => Poll::Ready(Ok(Ended { outcome, before })),
-        Ok(Ended { outcome: Poll::Pending, .. }) => Poll::Pending,
-        Err(panic) => Poll::Ready(Err(panic)),
+    poll_fn(|context| {
+        let before = Before::now();
+        let result = match attempt(retryable, &before, || task.poll(context)) {
+            Ok(Poll::Pending) => return Poll::Pending,
+            Ok(Poll::Ready(outcome)) => Ok(outcome),
+            Err(panic) => Err(panic),
+        };
+        Poll::Ready((before, result))
     })
     .await
 }
@@ -98,15 +100,15 @@ pub(crate) fn pass_on(Panic { payload, silenced }: Panic) -> ! {
 }
 
 /// The shield of one attempt, to be lowered to what it was.
-struct Raised {
+struct Raised<'a> {
     shield: Shield,
-    modes: Before,
+    modes: &'a Before,
 }
 
-impl Raised {
+impl<'a> Raised<'a> {
     #[inline]
-    fn new(retryable: Retryable) -> Self {
-        let (shield, modes) = (SHIELD.get(), Before::now());
+    fn new(retryable: Retryable, modes: &'a Before) -> Self {
+        let shield = SHIELD.get();
         let quiet = Retryable {
             out_of_memory: shield.quiet.out_of_memory || retryable.out_of_memory,
             transient: shield.quiet.transient || retryable.transient,
@@ -116,13 +118,12 @@ impl Raised {
         Self { shield, modes }
     }
 
-    /// Returns the modes from before the attempt and its shield. The shield before it comes back
-    /// whole: a panic may be in flight from before, when a destructor ran this attempt.
+    /// Returns the shield of the attempt. The one before it comes back whole: a panic may be in
+    /// flight from before, when a destructor ran this attempt.
     #[inline]
-    fn lower(self) -> (Before, Shield) {
-        let Self { shield, modes } = self;
-        modes.expect_out_of_memory(shield.quiet.out_of_memory);
-        (modes, SHIELD.replace(shield))
+    fn lower(self) -> Shield {
+        self.modes.expect_out_of_memory(self.shield.quiet.out_of_memory);
+        SHIELD.replace(self.shield)
     }
 }
 

@@ -3,7 +3,7 @@
 use std::future::Future;
 use std::ops::Range;
 
-use super::attempt::{self, Ended, Panic};
+use super::attempt::{self, Panic};
 use super::call::Call;
 use super::machine::Retryable;
 use crate::classify::classify_panic;
@@ -11,6 +11,7 @@ use crate::outcome::Judge;
 use crate::policy::Policy;
 #[cfg(feature = "testing")]
 use crate::testing::inject;
+use crate::thread_state::Before;
 
 /// A body, and what undoes a failed attempt of it.
 pub(crate) trait Work<R> {
@@ -27,8 +28,9 @@ pub(crate) fn drive<R, M>(
 ) -> Done<R> {
     loop {
         let (piece, retryable) = call.begin();
-        let result = attempt(retryable, &piece, || work.run(piece.clone()));
-        match settle(call, retryable, result, judge) {
+        let before = Before::now();
+        let result = attempt(retryable, &before, &piece, || work.run(piece.clone()));
+        match settle(call, (retryable, &before), result, judge) {
             Turn::Done(done) => return done,
             Turn::Retry => {
                 work.undo(piece);
@@ -52,25 +54,28 @@ pub(crate) enum Turn<R> {
     Retry,
 }
 
-/// Judges what an attempt came to; a panic that is not tried again continues here.
+/// Judges what an attempt came to; a panic that is not tried again continues here. After a failure
+/// the thread has the modes from before the attempt, whoever looks at it first.
 #[inline]
 pub(crate) fn settle<R, M>(
     call: &mut Call<'_, impl Policy>,
-    retryable: Retryable,
-    result: Result<Ended<R>, Panic>,
+    (retryable, before): (Retryable, &Before),
+    result: Result<R, Panic>,
     judge: &impl Judge<R, M>,
 ) -> Turn<R> {
-    let Ended { outcome, before } = match result {
-        Ok(ended) => ended,
-        Err(panic) => return retry_panic(call, retryable, panic),
-    };
-    let Some(failure) = judge.failure(&outcome) else {
-        before.keep();
-        call.succeeded();
-        return Turn::Done(Done::Succeeded(outcome));
-    };
-    drop(before);
-    if call.failed(retryable, &failure) { Turn::Retry } else { Turn::Done(Done::Failed(outcome)) }
+    match result {
+        Ok(outcome) => match judge.failure(&outcome) {
+            None => {
+                call.succeeded();
+                Turn::Done(Done::Succeeded(outcome))
+            }
+            Some(failure) => {
+                before.put_back();
+                if call.failed(retryable, &failure) { Turn::Retry } else { Turn::Done(Done::Failed(outcome)) }
+            }
+        },
+        Err(panic) => retry_panic(call, retryable, panic),
+    }
 }
 
 #[cold]
@@ -86,23 +91,24 @@ fn retry_panic<R>(call: &mut Call<'_, impl Policy>, retryable: Retryable, panic:
 #[inline]
 fn attempt<R>(
     retryable: Retryable,
+    before: &Before,
     piece: &Range<usize>,
     body: impl FnOnce() -> R,
-) -> Result<Ended<R>, Panic> {
+) -> Result<R, Panic> {
     #[cfg(feature = "testing")]
     if let Some(injected) = inject::ask(retryable, piece.len()) {
-        return attempt::attempt(retryable, || injected.around(body));
+        return attempt::attempt(retryable, before, || injected.around(body));
     }
     let _ = piece;
-    attempt::attempt(retryable, body)
+    attempt::attempt(retryable, before, body)
 }
 
-/// The same for an async body.
+/// The same for an async body, with the modes from before its last poll.
 pub(crate) async fn attempt_async<F: Future>(
     retryable: Retryable,
     piece: Range<usize>,
     body: F,
-) -> Result<Ended<F::Output>, Panic> {
+) -> (Before, Result<F::Output, Panic>) {
     #[cfg(feature = "testing")]
     if let Some(injected) = inject::ask(retryable, piece.len()) {
         return attempt::attempt_async(retryable, injected.around_async(body)).await;
