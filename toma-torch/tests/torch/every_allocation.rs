@@ -1,128 +1,226 @@
-//! One step of training, with a failure at every single allocation of it, one at a time: the retry
-//! gives the very same values, and nothing stays allocated.
+//! Training with a failure at every single allocation of it, one at a time: the values are the very
+//! same, nothing stays allocated, nothing is printed, and it ends.
 
 use std::cell::Cell;
+use std::ops::Range;
 
-use tch::nn::{self, ModuleT, OptimizerConfig as _, RNN as _};
-use tch::{Device, Kind, TchError, Tensor};
+use tch::nn::{self, Optimizer, OptimizerConfig as _, VarStore};
+use tch::{TchError, Tensor};
 use toma_core::cache::NoCache;
 use toma_core::execute;
-use toma_torch::ModeGuard;
 use toma_torch::cpu::{self, FailingAllocation};
 
-use crate::stage::{FLOATS, alone, printed_by};
+use crate::nets::{self, Net, ROADS, Road, Untouched, copy};
+use crate::stage::{alone, caught, copies, printed_by};
 
-/// More than any step here allocates: a loop that goes on so long would never end.
+/// More than any training here allocates: a loop that goes on so long would never end.
 const MOST: u32 = 5000;
 
-type Forward = Box<dyn Fn(&Tensor) -> Tensor>;
+/// Few, because they are worked on hundreds of times.
+const SOME_ROWS: Range<usize> = 3..7;
 
-/// A net and what it learns from.
-struct Net {
-    variables: nn::VarStore,
-    forward: Forward,
-    input: Tensor,
+/// Gradients added to those there are: an attempt that fails half-way has added some.
+struct Accumulation {
+    net: Net,
+    untouched: Untouched,
+    /// Gradients and buffers to begin with.
+    start: Vec<Tensor>,
 }
 
-fn net(input: &[i64], build: impl FnOnce(&nn::Path<'_>) -> Forward) -> Net {
-    tch::manual_seed(7);
-    let variables = nn::VarStore::new(Device::Cpu);
-    let forward = build(&variables.root());
-    Net { variables, forward, input: Tensor::randn(input, FLOATS) }
-}
-
-impl Net {
-    /// Forward and backward from zero gradients: the loss and all gradients.
-    fn step(&self) -> Result<Vec<Tensor>, TchError> {
-        let mut variables = self.variables.trainable_variables();
-        variables.iter_mut().for_each(Tensor::zero_grad);
-        let loss = (self.forward)(&self.input).square().mean(Kind::Float);
-        loss.f_backward()?;
-        let gradients = variables.iter().map(|variable| variable.grad().copy());
-        Ok(gradients.chain([loss.detach().copy()]).collect())
+impl Accumulation {
+    fn new(net: Net) -> Self {
+        net.zero_gradients();
+        net.loss(Road::Errors, &(0..3)).unwrap().backward();
+        Self { untouched: Untouched::new(net.state()), start: copies(&net.state()), net }
     }
 
-    fn survives_a_failure_anywhere(&self) {
-        // Twice: the first makes the gradients, which stay.
-        self.step().unwrap();
-        let right = self.step().unwrap();
-        let before = cpu::allocated_bytes();
+    fn survives_a_failure_anywhere(&self, road: Road) {
+        let right = self.run(road, MOST).expect_err("so many there are not");
+        let allocated = cpu::allocated_bytes();
         let mut allocation = 0;
-        while self.survives(allocation, &right) {
-            assert_eq!(cpu::allocated_bytes(), before, "allocation {allocation}");
+        while let Ok(values) = self.run(road, allocation) {
+            assert_eq!(values, right, "allocation {allocation}");
+            drop(values);
+            assert_eq!(cpu::allocated_bytes(), allocated, "allocation {allocation}");
             allocation += 1;
-            assert!(allocation < MOST);
         }
-        assert!(allocation > 5, "{allocation} allocations: too few for a step");
-        assert_eq!(cpu::allocated_bytes(), before);
+        assert!(allocation > 10, "{allocation} allocations: too few for a step");
     }
 
-    /// Whether there is such an allocation at all.
-    fn survives(&self, allocation: u32, right: &[Tensor]) -> bool {
-        let (attempts, has_failed) = (Cell::new(0), Cell::new(false));
+    /// The loss, gradients and buffers; as an error when there is no such allocation.
+    fn run(&self, road: Road, allocation: u32) -> Result<Vec<Tensor>, Vec<Tensor>> {
+        copy(&self.start, &self.net.state());
+        let attempts = Cell::new(0);
+        let (mut has_failed, mut loss) = (false, Ok(Tensor::new()));
         let printed = printed_by(|| {
-            let values = execute::with::<NoCache>().batch(2, |_| {
-                let _modes = ModeGuard::new();
+            let failing = FailingAllocation::after(allocation);
+            loss = execute::with::<NoCache>().batch(2, |_| {
                 attempts.set(attempts.get() + 1);
-                let failing = (attempts.get() == 1).then(|| FailingAllocation::after(allocation));
-                let values = self.step();
-                has_failed.set(has_failed.get() || failing.is_some_and(|failing| failing.has_failed()));
-                values
+                self.attempt(road)
             });
-            assert_eq!(values.unwrap(), right, "allocation {allocation}");
+            has_failed = failing.has_failed();
         });
-        assert_eq!(printed, 0, "allocation {allocation}");
-        attempts.get() == 2 || has_failed.get()
+        assert_eq!((printed, attempts.get()), (0, 1 + i32::from(has_failed)), "allocation {allocation}");
+        let values = copies(self.net.state().iter().chain([&loss.unwrap()]));
+        if has_failed { Ok(values) } else { Err(values) }
     }
+
+    fn attempt(&self, road: Road) -> Result<Tensor, TchError> {
+        let undo = self.untouched.begin();
+        let loss = self.net.loss(road, &SOME_ROWS)?;
+        self.net.backward(road, &loss)?;
+        undo.keep();
+        Ok(loss.detach())
+    }
+}
+
+fn accumulation_survives(net: impl FnOnce() -> Net) {
+    let _alone = alone();
+    let work = Accumulation::new(net());
+    ROADS.iter().for_each(|road| work.survives_a_failure_anywhere(*road));
 }
 
 #[test]
 fn of_a_perceptron() {
-    let _alone = alone();
-    net(&[8, 16], |path| {
-        let net = nn::seq()
-            .add(nn::linear(path / "1", 16, 32, nn::LinearConfig::default()))
-            .add_fn(Tensor::relu)
-            .add(nn::linear(path / "2", 32, 4, nn::LinearConfig::default()));
-        Box::new(move |input| net.forward_t(input, true))
-    })
-    .survives_a_failure_anywhere();
+    accumulation_survives(nets::perceptron);
 }
 
 #[test]
-fn of_a_convolution() {
-    let _alone = alone();
-    net(&[2, 3, 8, 8], |path| {
-        let net = nn::seq()
-            .add(nn::conv2d(path / "1", 3, 4, 3, nn::ConvConfig::default()))
-            .add_fn(|input| input.relu().max_pool2d_default(2).flatten(1, -1))
-            .add(nn::linear(path / "2", 36, 4, nn::LinearConfig::default()));
-        Box::new(move |input| net.forward_t(input, true))
-    })
-    .survives_a_failure_anywhere();
+fn of_a_convolution_with_batch_norm() {
+    accumulation_survives(nets::convolution);
 }
 
 #[test]
 fn of_an_lstm() {
-    let _alone = alone();
-    net(&[2, 5, 6], |path| {
-        let lstm = nn::lstm(path, 6, 8, nn::RNNConfig::default());
-        Box::new(move |input| lstm.seq(input).0)
-    })
-    .survives_a_failure_anywhere();
+    accumulation_survives(nets::lstm);
 }
 
 #[test]
-fn of_an_optimizer_without_momentum() {
+fn of_a_transformer_block() {
+    accumulation_survives(|| nets::transformer(0.0));
+}
+
+/// Two steps of a new net: the first makes gradients and what the optimizer keeps.
+struct Training {
+    net: fn() -> Net,
+    optimizer: fn(&VarStore) -> Optimizer,
+}
+
+#[derive(Debug, PartialEq)]
+enum Trained {
+    /// Weights and buffers in the end.
+    Through(Vec<Tensor>),
+    /// The optimizer's step ran out of memory.
+    Refused,
+}
+
+impl Training {
+    /// How many allocations were of the optimizer's steps.
+    fn survives_a_failure_anywhere(&self) -> u32 {
+        let (has_failed, right) = self.run(MOST);
+        assert!(!has_failed);
+        let allocated = cpu::allocated_bytes();
+        let [mut through, mut refused] = [0, 0];
+        loop {
+            let (has_failed, trained) = self.run(through + refused);
+            if trained == Trained::Refused {
+                refused += 1;
+            } else {
+                assert_eq!(trained, right, "allocation {}", through + refused);
+                through += 1;
+            }
+            drop(trained);
+            assert_eq!(cpu::allocated_bytes(), allocated, "after {through} and {refused}");
+            if !has_failed {
+                break;
+            }
+        }
+        assert!(through > 20, "{through} allocations: too few for two steps");
+        refused
+    }
+
+    /// Whether there was such an allocation, and what came out.
+    ///
+    /// The optimizer's step is not in the body: a retry would make it twice, for the weights it had
+    /// changed already, and a smaller batch would not make it any cheaper.
+    fn run(&self, allocation: u32) -> (bool, Trained) {
+        let net = (self.net)();
+        let mut optimizer = (self.optimizer)(&net.variables);
+        let buffers = Untouched::new(net.buffers());
+        let (stepping, mut has_failed, mut outcome) = (Cell::new(false), false, Ok(()));
+        let printed = printed_by(|| {
+            let failing = FailingAllocation::after(allocation);
+            outcome = caught(|| {
+                for _ in 0..2 {
+                    execute::with::<NoCache>().batch(2, |_| gradients_of(&net, &buffers)).unwrap();
+                    stepping.set(true);
+                    optimizer.step();
+                    stepping.set(false);
+                }
+            });
+            has_failed = failing.has_failed();
+        });
+        let Err(text) = outcome else {
+            assert_eq!(printed, 0, "allocation {allocation}");
+            return (has_failed, Trained::Through(copies(net.weights().iter().chain(&net.buffers()))));
+        };
+        assert!(stepping.get() && text.contains("a failure was injected"), "{text}");
+        assert_eq!(printed, 1, "allocation {allocation}");
+        (has_failed, Trained::Refused)
+    }
+}
+
+fn gradients_of(net: &Net, buffers: &Untouched) -> Result<(), TchError> {
+    net.weights().iter_mut().for_each(Tensor::zero_grad);
+    let undo = buffers.begin();
+    let loss = net.loss(Road::Errors, &SOME_ROWS)?;
+    net.backward(Road::Errors, &loss)?;
+    undo.keep();
+    Ok(())
+}
+
+fn training_survives(optimizer: fn(&VarStore) -> Optimizer, allocates: bool) {
     let _alone = alone();
-    let net = net(&[8, 16], |path| {
-        let linear = nn::linear(path, 16, 4, nn::LinearConfig::default());
-        Box::new(move |input| linear.forward_t(input, true))
-    });
-    let mut optimizer = nn::Sgd::default().build(&net.variables, 0.1).unwrap();
-    net.step().unwrap();
-    let before = cpu::allocated_bytes();
-    optimizer.step();
-    assert_eq!(cpu::allocated_bytes(), before);
-    net.survives_a_failure_anywhere();
+    for net in [nets::perceptron, nets::convolution, nets::lstm, || nets::transformer(0.0)] {
+        let refused = Training { net, optimizer }.survives_a_failure_anywhere();
+        assert_eq!(refused > 0, allocates, "{refused} allocations");
+    }
+}
+
+fn adam(variables: &VarStore) -> Optimizer {
+    nn::Adam::default().build(variables, 0.1).unwrap()
+}
+
+#[test]
+fn of_training_with_plain_descent() {
+    training_survives(|variables| nn::Sgd::default().build(variables, 0.1).unwrap(), false);
+}
+
+#[test]
+fn of_training_with_momentum() {
+    training_survives(|variables| nn::sgd(0.9, 0.0, 0.01, true).build(variables, 0.1).unwrap(), true);
+}
+
+#[test]
+fn of_training_with_adam() {
+    training_survives(adam, true);
+}
+
+/// The reason for the structure above: what a body changes by itself, it changes in every attempt.
+#[test]
+fn an_optimizer_inside_the_body_steps_twice() {
+    let _alone = alone();
+    let weights_after = |allocation| {
+        let net = nets::perceptron();
+        let (mut optimizer, buffers) = (adam(&net.variables), Untouched::new(net.buffers()));
+        let failing = FailingAllocation::after(allocation);
+        execute::with::<NoCache>().batch(2, |_| {
+            gradients_of(&net, &buffers).unwrap();
+            optimizer.step();
+        });
+        (failing.has_failed(), net.weights())
+    };
+    let right = weights_after(MOST).1;
+    let wrong = (0..MOST).map(weights_after).take_while(|(has_failed, _)| *has_failed);
+    assert!(wrong.map(|(_, weights)| weights).any(|weights| weights != right));
 }

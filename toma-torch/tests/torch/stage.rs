@@ -1,5 +1,6 @@
 //! What the tests share.
 
+use std::any::Any;
 use std::cell::Cell;
 use std::panic;
 use std::sync::{Mutex, MutexGuard, Once, PoisonError};
@@ -14,6 +15,7 @@ pub(crate) const ROW: u64 = 4096;
 
 thread_local! {
     static PRINTED: Cell<usize> = const { Cell::new(0) };
+    static COUNTING: Cell<bool> = const { Cell::new(false) };
 }
 
 /// Keeps the other tests waiting: bytes are counted for the whole process.
@@ -31,18 +33,25 @@ pub(crate) fn alone() -> MutexGuard<'static, ()> {
 }
 
 /// Counts the panics that are printed, per thread; before the engine puts its own hook in front.
+///
+/// Those that are counted on purpose, and are as they should be, are only counted: hundreds of
+/// backtraces would take longer than the tests.
 fn count_panics() {
     let previous = panic::take_hook();
     panic::set_hook(Box::new(move |info| {
         PRINTED.set(PRINTED.get() + 1);
-        previous(info);
+        if !(COUNTING.get() && text_of(info.payload()).contains("CPU out of memory")) {
+            previous(info);
+        }
     }));
 }
 
 /// How many panics of this thread were printed while `work` ran.
 pub(crate) fn printed_by(work: impl FnOnce()) -> usize {
     let before = PRINTED.get();
+    COUNTING.set(true);
     work();
+    COUNTING.set(false);
     PRINTED.get() - before
 }
 
@@ -57,9 +66,28 @@ pub(crate) fn size(count: usize) -> i64 {
 
 /// What a panic said.
 pub(crate) fn panic_of(work: impl FnOnce()) -> String {
-    let payload = panic::catch_unwind(panic::AssertUnwindSafe(work)).expect_err("it panics");
-    match payload.downcast::<String>() {
-        Ok(text) => *text,
-        Err(other) => (*other.downcast::<&str>().expect("a text")).to_owned(),
-    }
+    caught(work).expect_err("it panics")
+}
+
+/// What `work` returned, or what its panic said.
+pub(crate) fn caught<R>(work: impl FnOnce() -> R) -> Result<R, String> {
+    panic::catch_unwind(panic::AssertUnwindSafe(work)).map_err(|payload| text_of(&*payload).to_owned())
+}
+
+fn text_of(payload: &(dyn Any + Send)) -> &str {
+    let text = payload.downcast_ref::<String>().map(String::as_str);
+    text.or_else(|| payload.downcast_ref::<&str>().copied()).expect("a text")
+}
+
+/// Copies that keep nothing of a graph.
+pub(crate) fn copies<'t>(tensors: impl IntoIterator<Item = &'t Tensor>) -> Vec<Tensor> {
+    tensors.into_iter().map(|tensor| tensor.detach().copy()).collect()
+}
+
+/// The largest between any two numbers at the same place.
+#[track_caller]
+pub(crate) fn difference(some: &[Tensor], others: &[Tensor]) -> f64 {
+    assert_eq!(some.len(), others.len());
+    let pairs = some.iter().zip(others);
+    pairs.map(|(one, other)| (one - other).abs().max().double_value(&[])).fold(0.0, f64::max)
 }

@@ -1,0 +1,337 @@
+//! Each net under every budget that changes anything: from what fits at once down to what does not
+//! fit a single row. What is tried is foretold from what each piece was measured to take.
+
+use std::cell::{Cell, RefCell};
+use std::collections::{BTreeSet, HashMap};
+use std::ops::Range;
+
+use tch::{TchError, Tensor};
+use toma_core::cache::GlobalCache;
+use toma_core::execute;
+use toma_torch::Concatenate as _;
+use toma_torch::cpu::{self, Budget};
+
+use crate::nets::{self, Net, ROADS, ROWS, Road, Untouched, of_rows};
+use crate::stage::{alone, caught, copies, difference, printed_by};
+
+/// What is done with a net.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Form {
+    /// Inference, collected by `map`.
+    Map,
+    /// Inference, written to its place by `chunked`.
+    Chunked,
+    /// Gradients added up over the pieces of a `range`.
+    Range,
+    /// The loss of as many rows as fit and its gradients, by `batch`.
+    Batch,
+}
+
+const FORMS: [Form; 4] = [Form::Map, Form::Chunked, Form::Range, Form::Batch];
+
+/// Bytes that one piece takes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Cost {
+    peak: u64,
+    /// Of its values, which the call keeps.
+    kept: u64,
+}
+
+/// What a call will do under a budget.
+#[derive(Debug, Default)]
+struct Foretold {
+    tried: Vec<Range<usize>>,
+    /// Bytes held when each attempt begins.
+    levels: Vec<u64>,
+    done: Vec<Range<usize>>,
+    fits: bool,
+    /// The step after the last shrink.
+    settled: Option<usize>,
+}
+
+struct Work<'n> {
+    net: &'n Net,
+    form: Form,
+    road: Road,
+    output: Tensor,
+    untouched: Untouched,
+    costs: RefCell<HashMap<Range<usize>, Cost>>,
+    /// Bytes held when a call begins.
+    base: Cell<u64>,
+    tried: RefCell<Vec<Range<usize>>>,
+    levels: RefCell<Vec<u64>>,
+    /// Attempts that failed, and those of them that failed in backward.
+    failures: Cell<usize>,
+    in_backward: Cell<usize>,
+}
+
+/// The body and its call.
+impl Work<'_> {
+    /// One attempt, of which nothing is left when it fails.
+    fn attempt(&self, rows: &Range<usize>) -> Result<Vec<Tensor>, TchError> {
+        let undo = self.untouched.begin();
+        let values = match self.form {
+            Form::Map => vec![self.infer(rows)?],
+            Form::Chunked => of_rows(&self.output, rows).f_copy_(&self.infer(rows)?).map(|()| Vec::new())?,
+            Form::Range => self.train(rows)?,
+            Form::Batch => {
+                self.net.weights().iter_mut().for_each(Tensor::zero_grad);
+                self.train(rows)?
+            }
+        };
+        undo.keep();
+        Ok(values)
+    }
+
+    fn infer(&self, rows: &Range<usize>) -> Result<Tensor, TchError> {
+        let _off = tch::no_grad_guard();
+        self.net.output(self.road, rows, false)
+    }
+
+    fn train(&self, rows: &Range<usize>) -> Result<Vec<Tensor>, TchError> {
+        let loss = self.net.loss(self.road, rows)?;
+        // Until it is through.
+        self.in_backward.set(self.in_backward.get() + 1);
+        self.net.backward(self.road, &loss)?;
+        self.in_backward.set(self.in_backward.get() - 1);
+        Ok(if self.form == Form::Batch { vec![loss.detach()] } else { Vec::new() })
+    }
+
+    fn observed(&self, rows: Range<usize>) -> Result<Vec<Tensor>, TchError> {
+        self.levels.borrow_mut().push(cpu::allocated_bytes() - self.base.get());
+        self.tried.borrow_mut().push(rows.clone());
+        self.attempt(&rows)
+    }
+
+    fn call(&self, cache: &GlobalCache) -> Result<Vec<Tensor>, TchError> {
+        let with = execute::with::<GlobalCache>().cache(cache);
+        match self.form {
+            Form::Map => with
+                .map(0..ROWS, self.initial(), |start, end| self.observed(start..end))
+                .map(|values| values.into_iter().flatten().collect()),
+            Form::Chunked => with
+                .chunked(&self.output, self.initial(), |chunk, start, end| {
+                    assert_eq!(chunk.data_ptr(), of_rows(&self.output, &(start..end)).data_ptr());
+                    self.observed(start..end).map(drop)
+                })
+                .map(|()| Vec::new()),
+            Form::Range => with
+                .range(0..ROWS, self.initial(), |start, end| self.observed(start..end).map(drop))
+                .map(|()| Vec::new()),
+            Form::Batch => with.batch(self.initial(), |size| self.observed(0..size)),
+        }
+    }
+
+    fn learns(&self) -> bool {
+        matches!(self.form, Form::Range | Form::Batch)
+    }
+
+    /// More rows than there are, where a call stops at the last.
+    fn initial(&self) -> usize {
+        if self.form == Form::Batch { ROWS } else { ROWS + 10 }
+    }
+}
+
+/// What it must come to.
+impl<'n> Work<'n> {
+    fn new(net: &'n Net, form: Form, road: Road) -> Self {
+        net.zero_gradients();
+        let output = net.output(Road::Errors, &(0..ROWS), false).unwrap().detach();
+        Self {
+            net,
+            form,
+            road,
+            output,
+            untouched: Untouched::new(net.state()),
+            costs: RefCell::default(),
+            base: Cell::default(),
+            tried: RefCell::default(),
+            levels: RefCell::default(),
+            failures: Cell::default(),
+            in_backward: Cell::default(),
+        }
+    }
+
+    /// As if nothing had been done yet.
+    fn reset(&self) {
+        let _ = self.output.shallow_clone().zero_();
+        self.net.zero_gradients();
+        self.net.reset_buffers();
+    }
+
+    /// Everything the work changes.
+    fn state(&self) -> Vec<Tensor> {
+        let output = [self.output.shallow_clone()];
+        copies(output.iter().chain(&self.net.state()))
+    }
+
+    /// The values of these pieces and the state after them, with memory for everything.
+    fn right(&self, pieces: &[Range<usize>]) -> (Vec<Tensor>, Vec<Tensor>) {
+        self.reset();
+        let values = pieces.iter().flat_map(|rows| self.attempt(rows).unwrap()).collect();
+        (values, self.state())
+    }
+
+    fn cost(&self, rows: &Range<usize>) -> Cost {
+        if let Some(cost) = self.costs.borrow().get(rows) {
+            return *cost;
+        }
+        // Twice, because a first time may fill tables that stay.
+        let _ = self.measure(rows);
+        let cost = self.measure(rows);
+        assert_eq!(cost, self.measure(rows));
+        self.costs.borrow_mut().insert(rows.clone(), cost);
+        cost
+    }
+
+    fn measure(&self, rows: &Range<usize>) -> Cost {
+        self.reset();
+        let before = cpu::allocated_bytes();
+        cpu::reset_peak_allocated_bytes();
+        let values = self.attempt(rows).unwrap();
+        let peak = cpu::peak_allocated_bytes() - before;
+        let kept = cpu::allocated_bytes() - before;
+        drop(values);
+        assert_eq!(cpu::allocated_bytes(), before);
+        Cost { peak, kept }
+    }
+
+    /// The obvious twin: halve what does not fit until it does.
+    fn foretell(&self, initial: usize, room: u64) -> Foretold {
+        let mut told = Foretold { fits: true, ..Foretold::default() };
+        let (mut step, mut start, mut held) = (initial, 0, 0);
+        while start < ROWS && (self.form != Form::Batch || start == 0) {
+            let rows = start..ROWS.min(start + step);
+            told.tried.push(rows.clone());
+            told.levels.push(held);
+            let cost = self.cost(&rows);
+            if held + cost.peak <= room {
+                held += cost.kept;
+                start = rows.end;
+                told.done.push(rows);
+            } else if rows.len() == 1 {
+                told.fits = false;
+                break;
+            } else {
+                step = rows.len() / 2;
+                told.settled = Some(step);
+            }
+        }
+        told
+    }
+
+    /// The peak of each size, a byte less, and something between two peaks; nothing, and everything.
+    fn rooms(&self) -> BTreeSet<u64> {
+        let mut peaks = vec![0];
+        let mut size = ROWS;
+        while size > 0 {
+            peaks.push(self.cost(&(0..size)).peak);
+            size /= 2;
+        }
+        peaks.sort_unstable();
+        let between = peaks.windows(2).map(|pair| u64::midpoint(pair[0], pair[1])).collect::<Vec<_>>();
+        let below = peaks.iter().map(|peak| peak.saturating_sub(1)).collect::<Vec<_>>();
+        let everything = 2 * peaks[peaks.len() - 1];
+        peaks.into_iter().chain(between).chain(below).chain([everything]).collect()
+    }
+}
+
+/// The comparison.
+impl Work<'_> {
+    fn check_every_room(&self) {
+        let rooms = self.rooms();
+        let mut fitting = 0;
+        for room in &rooms {
+            let cache = GlobalCache::new();
+            let first = self.foretell(self.initial(), *room);
+            self.check(&cache, *room, &first);
+            fitting += usize::from(first.fits);
+            // What failed in the end is no lesson, so the next call begins where this one did.
+            let settled = first.settled.filter(|_| first.fits);
+            let second = self.foretell(settled.unwrap_or(self.initial()), *room);
+            self.check(&cache, *room, &second);
+        }
+        assert!(fitting > 4 && rooms.len() - fitting > 2, "{fitting} of {} fit", rooms.len());
+        let (failures, in_backward) = (self.failures.get(), self.in_backward.get());
+        assert!(failures > in_backward && (in_backward > 0) == self.learns(), "{in_backward} of {failures}");
+    }
+
+    fn check(&self, cache: &GlobalCache, room: u64, told: &Foretold) {
+        let what = format!("{} {:?} {:?} {room} bytes", self.net.name, self.form, self.road);
+        let right = self.right(&told.done);
+        self.reset();
+        self.base.set(cpu::allocated_bytes());
+        self.tried.take();
+        self.levels.take();
+        let mut outcome = None;
+        let budget = Budget::beyond_allocated(room);
+        let printed = printed_by(|| outcome = Some(caught(|| self.call(cache))));
+        drop(budget);
+        assert_eq!(*self.tried.borrow(), told.tried, "{what}");
+        assert_eq!(*self.levels.borrow(), told.levels, "{what}");
+        match outcome.unwrap() {
+            Ok(Ok(values)) => {
+                assert!(told.fits, "{what}");
+                assert_eq!(values, right.0, "{what}");
+            }
+            Ok(Err(error)) => self.check_failure(&error.to_string(), told, Road::Errors),
+            Err(text) => self.check_failure(&text, told, Road::Panics),
+        }
+        self.failures.set(self.failures.get() + told.tried.len() - told.done.len());
+        assert_eq!(printed, usize::from(!told.fits && self.road == Road::Panics), "{what}");
+        assert_eq!(cpu::allocated_bytes(), self.base.get(), "{what}");
+        assert_eq!(self.state(), right.1, "{what}");
+    }
+
+    fn check_failure(&self, text: &str, told: &Foretold, road: Road) {
+        assert!(!told.fits && self.road == road, "{told:?}");
+        assert!(text.contains("CPU out of memory: tried to allocate"), "{text}");
+    }
+
+    /// Pieces give what the whole gives, up to the order of sums.
+    fn check_pieces_against_the_whole(&self) {
+        let whole = self.right(&[0..ROWS]);
+        for step in [11, 5, 2, 1] {
+            let pieces: Vec<_> = (0..ROWS).step_by(step).map(|at| at..ROWS.min(at + step)).collect();
+            let (values, state) = self.right(&pieces);
+            if self.form == Form::Map {
+                assert!(difference(&[values.concatenate(0)], &whole.0) <= 1e-5);
+            }
+            assert!(difference(&state, &whole.1) <= 1e-5, "{}", self.net.name);
+        }
+    }
+}
+
+fn sweep(net: impl FnOnce() -> Net) {
+    let _alone = alone();
+    let net = net();
+    for road in ROADS {
+        for form in FORMS {
+            let work = Work::new(&net, form, road);
+            work.check_every_room();
+            if form != Form::Batch && (form != Form::Range || !net.mixes_rows()) {
+                work.check_pieces_against_the_whole();
+            }
+        }
+    }
+}
+
+#[test]
+fn of_a_perceptron() {
+    sweep(nets::perceptron);
+}
+
+#[test]
+fn of_a_convolution_with_batch_norm() {
+    sweep(nets::convolution);
+}
+
+#[test]
+fn of_an_lstm() {
+    sweep(nets::lstm);
+}
+
+#[test]
+fn of_a_transformer_block() {
+    sweep(|| nets::transformer(0.0));
+}
