@@ -3,6 +3,7 @@
 
 use std::cell::Cell;
 use std::ops::Range;
+use std::thread;
 
 use tch::nn::{self, Optimizer, OptimizerConfig as _, VarStore};
 use tch::{TchError, Tensor};
@@ -98,6 +99,24 @@ fn of_an_lstm() {
 #[test]
 fn of_a_transformer_block() {
     accumulation_survives(|| nets::transformer(0.0));
+}
+
+/// Failures are injected per thread, so two threads can run out at once and exactly.
+#[test]
+fn of_two_threads_at_once() {
+    let _alone = alone();
+    let before = cpu::allocated_bytes();
+    let works = [nets::perceptron(), nets::transformer(0.0)].map(Accumulation::new);
+    thread::scope(|scope| {
+        works.map(|work| {
+            drop(scope.spawn(move || {
+                let right = work.run(Road::Panics, MOST).unwrap_err();
+                let failing = (0..MOST).map_while(|allocation| work.run(Road::Panics, allocation).ok());
+                assert!(failing.into_iter().all(|values| values == right));
+            }))
+        })
+    });
+    assert_eq!(cpu::allocated_bytes(), before);
 }
 
 /// Two steps of a new net: the first makes gradients and what the optimizer keeps.

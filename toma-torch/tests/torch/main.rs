@@ -6,6 +6,7 @@ mod chunks;
 mod counting;
 mod devices;
 mod every_allocation;
+mod leaks;
 mod modes;
 mod nets;
 mod random;

@@ -20,7 +20,7 @@ pub(crate) enum Road {
 
 pub(crate) const ROADS: [Road; 2] = [Road::Errors, Road::Panics];
 
-trait Layers {
+trait Layers: Send {
     fn forward(&self, input: &Tensor, train: bool) -> Tensor;
     fn f_forward(&self, input: &Tensor, train: bool) -> Result<Tensor, TchError>;
 }

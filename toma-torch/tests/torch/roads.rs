@@ -132,18 +132,3 @@ fn what_is_not_out_of_memory_goes_through_on_the_first_attempt() {
     assert!(error.unwrap_err().to_string().contains("frame #"), "what is passed on keeps its backtrace");
     assert_eq!(attempts.get(), 1);
 }
-
-#[test]
-fn a_thousand_failures_leak_nothing() {
-    let _alone = alone();
-    let before = cpu::allocated_bytes();
-    let _budget = Budget::beyond_allocated(ROW);
-    for _ in 0..500 {
-        let done = execute::with::<NoCache>().batch(4, |batch_size| {
-            let _ = Tensor::f_zeros([size(batch_size), 1024], FLOATS)?;
-            Ok::<_, TchError>(batch_size)
-        });
-        assert_eq!(done.unwrap(), 1);
-    }
-    assert_eq!(cpu::allocated_bytes(), before);
-}

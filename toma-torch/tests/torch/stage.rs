@@ -2,7 +2,9 @@
 
 use std::any::Any;
 use std::cell::Cell;
+use std::env;
 use std::panic;
+use std::process::Command;
 use std::sync::{Mutex, MutexGuard, Once, PoisonError};
 
 use tch::{Device, Kind, Tensor};
@@ -90,4 +92,21 @@ pub(crate) fn difference(some: &[Tensor], others: &[Tensor]) -> f64 {
     assert_eq!(some.len(), others.len());
     let pairs = some.iter().zip(others);
     pairs.map(|(one, other)| (one - other).abs().max().double_value(&[])).fold(0.0, f64::max)
+}
+
+/// Runs the test of this name again, alone in a process of its own, which must be well and print
+/// nothing; whether this is that process.
+pub(crate) fn in_child(name: &str) -> bool {
+    const CHILD: &str = "TOMA_TEST_CHILD";
+    if env::var_os(CHILD).is_some() {
+        return true;
+    }
+    let mut child = Command::new(env::current_exe().unwrap());
+    let child = child.args(["--exact", name, "--nocapture"]).env(CHILD, name).output().unwrap();
+    let [printed, errors] =
+        [child.stdout, child.stderr].map(|text| String::from_utf8_lossy(&text).into_owned());
+    assert!(child.status.success() && printed.contains("1 passed"), "{printed}{errors}");
+    assert_eq!(errors, "");
+    println!("{printed}");
+    false
 }

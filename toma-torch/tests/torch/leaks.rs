@@ -1,0 +1,240 @@
+//! What goes wrong again and again, in nested loops, on two threads, in a task that is given up, or
+//! where the system itself has no more, leaves nothing behind.
+
+use std::cell::{Cell, RefCell};
+use std::fs;
+use std::future::poll_fn;
+use std::pin::pin;
+use std::task::{Context, Poll, Waker};
+use std::thread;
+
+use tch::{Kind, TchError, Tensor};
+use toma::cpu_memory::{set_cpu_memory_limit, used_bytes};
+use toma_core::cache::NoCache;
+use toma_core::execute;
+use toma_torch::cpu::{self, Budget};
+
+use crate::nets::{ROADS, Road};
+use crate::stage::{FLOATS, ROW, alone, in_child, panic_of, printed_by, rows, size};
+
+/// As many rows as said, by either road.
+fn rows_by(road: Road, count: usize) -> Result<Tensor, TchError> {
+    match road {
+        Road::Errors => Tensor::f_zeros([size(count), 1024], FLOATS),
+        Road::Panics => Ok(rows(count)),
+    }
+}
+
+/// Bytes of this process that are in memory.
+fn resident_bytes() -> u64 {
+    let status = fs::read_to_string("/proc/self/status").unwrap();
+    let line = status.lines().find(|line| line.starts_with("VmRSS:")).unwrap();
+    line.split_whitespace().nth(1).unwrap().parse::<u64>().unwrap() << 10
+}
+
+/// Makes out of memory 1,200 times, of which the first 200 fill what a process keeps for good.
+fn leaves_memory_level(run_out: impl Fn()) {
+    let _alone = alone();
+    let times = |count| {
+        let before = cpu::out_of_memory_count();
+        while cpu::out_of_memory_count() < before + count {
+            run_out();
+        }
+        (cpu::allocated_bytes(), resident_bytes())
+    };
+    let before = times(200);
+    let after = times(1000);
+    assert_eq!(before.0, after.0);
+    assert!(after.1 < before.1 + (1 << 20), "{before:?} {after:?}");
+}
+
+/// One out of memory, and a retry.
+fn run_out_forward(road: Road) {
+    let _budget = Budget::beyond_allocated(ROW);
+    let done = execute::with::<NoCache>().batch(2, |batch_size| rows_by(road, batch_size).map(drop));
+    done.unwrap();
+}
+
+fn run_out_backward(road: Road) {
+    let weight = Tensor::ones([1024], FLOATS).set_requires_grad(true);
+    // Two rows fit forward, one fits backward.
+    let _budget = Budget::beyond_allocated(5 * ROW);
+    let done = execute::with::<NoCache>().batch(2, |batch_size| {
+        let loss = weight.unsqueeze(0).expand([size(batch_size), 1024], false).square().sum(Kind::Float);
+        match road {
+            Road::Errors => loss.f_backward(),
+            Road::Panics => {
+                loss.backward();
+                Ok(())
+            }
+        }
+    });
+    done.unwrap();
+}
+
+#[test]
+fn a_thousand_errors() {
+    if in_child("leaks::a_thousand_errors") {
+        leaves_memory_level(|| run_out_forward(Road::Errors));
+    }
+}
+
+#[test]
+fn a_thousand_panics() {
+    if in_child("leaks::a_thousand_panics") {
+        leaves_memory_level(|| run_out_forward(Road::Panics));
+    }
+}
+
+#[test]
+fn a_thousand_exceptions_in_backward() {
+    if in_child("leaks::a_thousand_exceptions_in_backward") {
+        for road in ROADS {
+            leaves_memory_level(|| run_out_backward(road));
+        }
+    }
+}
+
+/// With libtorch's own allocator, whose error is not the typed one.
+#[test]
+fn the_system_has_no_more() {
+    if !in_child("leaks::the_system_has_no_more") {
+        return;
+    }
+    const MIB: u64 = 1 << 20;
+    let floats = 2 << 20;
+    tch::set_num_threads(1);
+    let weight = Tensor::ones([floats], FLOATS).set_requires_grad(true);
+    (&weight * &weight).sum(Kind::Float).backward();
+    weight.shallow_clone().zero_grad();
+    let limit = set_cpu_memory_limit(used_bytes().unwrap() + 48 * MIB).unwrap();
+    let text = Tensor::f_zeros([16, floats], FLOATS).unwrap_err().to_string();
+    assert!(text.contains("DefaultCPUAllocator: can't allocate memory"), "{text}");
+    for road in ROADS {
+        let tried = RefCell::new(Vec::new());
+        let work = |batch_size| {
+            tried.borrow_mut().push(batch_size);
+            let sizes = [size(batch_size), floats];
+            match road {
+                Road::Errors => Tensor::f_zeros(sizes, FLOATS).map(drop),
+                Road::Panics => Ok(drop(Tensor::zeros(sizes, FLOATS))),
+            }
+        };
+        execute::with::<NoCache>().batch(16, work).unwrap();
+        assert_eq!(tried.take(), [16, 8, 4]);
+    }
+    let forward = Cell::new(0);
+    let done = execute::with::<NoCache>().batch(4, |batch_size| {
+        let loss =
+            weight.unsqueeze(0).expand([size(batch_size), floats], false).f_square()?.f_sum(Kind::Float)?;
+        forward.set(forward.get() + 1);
+        loss.f_backward().map(|()| batch_size)
+    });
+    limit.restore().unwrap();
+    let done = done.unwrap();
+    assert!(done < 4 && forward.get() > 1, "{done} {}", forward.get());
+    assert_eq!(weight.grad().double_value(&[5]), 2.0 * f64::from(u32::try_from(done).unwrap()));
+}
+
+#[test]
+fn an_inner_loop_gives_up_and_the_outer_one_shrinks() {
+    let _alone = alone();
+    let _budget = Budget::beyond_allocated(3 * ROW);
+    for road in ROADS {
+        let (tried, before) = (RefCell::new(Vec::new()), cpu::allocated_bytes());
+        let printed = printed_by(|| {
+            let outer = execute::with::<NoCache>().batch(4, |outer| {
+                execute::with::<NoCache>().range(0..4, 4, |start, end| {
+                    tried.borrow_mut().push((outer, end - start));
+                    rows_by(road, outer * (end - start)).map(drop)
+                })?;
+                Ok::<_, TchError>(outer)
+            });
+            assert_eq!(outer.unwrap(), 2);
+        });
+        let halved = [(4, 4), (4, 2), (4, 1), (2, 4), (2, 2), (2, 1), (2, 1), (2, 1), (2, 1)];
+        assert_eq!(tried.take(), halved);
+        assert_eq!((printed, cpu::allocated_bytes()), (0, before));
+    }
+}
+
+#[test]
+fn a_panic_half_way_leaves_nothing_of_its_attempt() {
+    let _alone = alone();
+    let before = cpu::allocated_bytes();
+    let _budget = Budget::beyond_allocated(5 * ROW);
+    let done = Cell::new(0);
+    let text = panic_of(|| {
+        execute::with::<NoCache>().range(0..20, 8, |start, end| {
+            let _held = rows(end - start);
+            assert!(start < 12, "no row {start}");
+            done.set(end);
+        });
+    });
+    assert_eq!((text.as_str(), done.get()), ("no row 12", 12));
+    assert_eq!(cpu::allocated_bytes(), before);
+}
+
+/// Two threads at one line. What does not fit holds nothing when it is refused, so a quarter of it
+/// always finds room beside whatever the other thread has.
+#[test]
+fn two_threads_run_out_at_once() {
+    let _alone = alone();
+    let (before, refused) = (cpu::allocated_bytes(), cpu::out_of_memory_count());
+    let _budget = Budget::beyond_allocated(21 * ROW);
+    let work = |road| {
+        for _ in 0..300 {
+            let done = execute::with::<NoCache>().map(0..44, 22, |start, end| {
+                let ones = rows_by(road, end - start)?.f_fill_(1.0)?;
+                Ok::<_, TchError>(ones.narrow(1, 0, 1).sum(Kind::Float).double_value(&[]))
+            });
+            assert_eq!(done.unwrap().iter().sum::<f64>(), 44.0);
+        }
+    };
+    thread::scope(|scope| ROADS.map(|road| drop(scope.spawn(move || work(road)))));
+    assert!(cpu::out_of_memory_count() >= refused + 600);
+    assert_eq!(cpu::allocated_bytes(), before);
+}
+
+/// Holds tensors while it waits, in every attempt.
+#[toma::batch(initial = 8, cache = NoCache)]
+async fn waits(batch_size: usize, panics: bool) -> Result<usize, TchError> {
+    let _held = rows(1);
+    pause().await;
+    let road = if panics { Road::Panics } else { Road::Errors };
+    let _more = rows_by(road, batch_size)?;
+    pause().await;
+    Ok(batch_size)
+}
+
+/// Is pending once.
+async fn pause() {
+    let mut first = true;
+    poll_fn(|_| if std::mem::take(&mut first) { Poll::Pending } else { Poll::Ready(()) }).await;
+}
+
+#[test]
+fn a_task_that_is_given_up_drops_what_it_held() {
+    let _alone = alone();
+    let before = cpu::allocated_bytes();
+    let _budget = Budget::beyond_allocated(5 * ROW);
+    let mut context = Context::from_waker(Waker::noop());
+    for panics in [false, true] {
+        let mut polls = 0;
+        loop {
+            let mut task = Box::pin(waits(panics));
+            let done = (0..polls).any(|_| task.as_mut().poll(&mut context).is_ready());
+            drop(task);
+            assert_eq!(cpu::allocated_bytes(), before, "after {polls} polls");
+            if done {
+                break;
+            }
+            polls += 1;
+        }
+        // Each of two attempts waits once, then says it will try again; the last waits twice.
+        assert!(polls > 4, "{polls}");
+        let mut task = pin!(waits(panics));
+        let done = std::iter::repeat_with(|| task.as_mut().poll(&mut context)).find(Poll::is_ready);
+        assert!(matches!(done, Some(Poll::Ready(Ok(4)))));
+    }
+}
