@@ -137,9 +137,18 @@ fn f_linear(input: &Tensor, layer: &nn::Linear) -> Result<Tensor, TchError> {
 struct Perceptron([nn::Linear; 2]);
 
 pub(crate) fn perceptron() -> Net {
-    Net::new("perceptron", (&[16], &[4]), |path| {
+    perceptron_of("perceptron", 32)
+}
+
+/// So wide that libtorch shares the work out to several threads.
+pub(crate) fn wide_perceptron() -> Net {
+    perceptron_of("wide perceptron", 4096)
+}
+
+fn perceptron_of(name: &'static str, width: i64) -> Net {
+    Net::new(name, (&[16], &[4]), |path| {
         let linear = |name, from, to| nn::linear(path / name, from, to, nn::LinearConfig::default());
-        Perceptron([linear("1", 16, 32), linear("2", 32, 4)])
+        Perceptron([linear("1", 16, width), linear("2", width, 4)])
     })
 }
 

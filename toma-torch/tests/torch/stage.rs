@@ -28,9 +28,9 @@ pub(crate) fn alone() -> MutexGuard<'static, ()> {
     FIRST.call_once(|| {
         cpu::count();
         count_panics();
-        // One order of sums, so that values can be compared exactly.
-        tch::set_num_threads(1);
     });
+    // One order of sums, so that values can be compared exactly. Each thread has its own number.
+    tch::set_num_threads(1);
     guard
 }
 

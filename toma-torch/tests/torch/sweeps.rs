@@ -304,10 +304,13 @@ impl Work<'_> {
 
 fn sweep(net: impl FnOnce() -> Net) {
     let _alone = alone();
-    let net = net();
+    sweep_on_these_threads(&net());
+}
+
+fn sweep_on_these_threads(net: &Net) {
     for road in ROADS {
         for form in FORMS {
-            let work = Work::new(&net, form, road);
+            let work = Work::new(net, form, road);
             work.check_every_room();
             if form != Form::Batch && (form != Form::Range || !net.mixes_rows()) {
                 work.check_pieces_against_the_whole();
@@ -334,4 +337,12 @@ fn of_an_lstm() {
 #[test]
 fn of_a_transformer_block() {
     sweep(|| nets::transformer(0.0));
+}
+
+#[test]
+fn with_several_threads_at_each_operator() {
+    let _alone = alone();
+    tch::set_num_threads(2);
+    assert_eq!(tch::get_num_threads(), 2);
+    sweep_on_these_threads(&nets::wide_perceptron());
 }
