@@ -2,10 +2,16 @@
 
 mod args;
 mod bench;
+mod corpus;
 mod demo;
+mod examples;
 mod layout;
 mod metadata;
 mod project;
+mod provision;
+mod run;
+#[cfg(test)]
+mod scratch;
 mod steps;
 mod table;
 mod test;
@@ -55,6 +61,7 @@ fn run(mut args: Args) -> Result<ExitCode> {
         return Ok(ExitCode::SUCCESS);
     }
     match args.command().as_deref() {
+        Some("run") => run::command(args),
         Some("demo") => demo::command(args),
         Some("test") => test::command(args),
         Some("bench") => bench::command(args),

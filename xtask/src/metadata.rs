@@ -13,6 +13,8 @@ pub(crate) struct Workspace {
     pub(crate) target_dir: PathBuf,
     /// The default members and this one, root package first.
     pub(crate) packages: Vec<Package>,
+    /// The other members, which need libtorch.
+    pub(crate) with_libtorch: Vec<Package>,
 }
 
 /// One package of the workspace.
@@ -20,7 +22,7 @@ pub(crate) struct Workspace {
 pub(crate) struct Package {
     pub(crate) name: String,
     pub(crate) manifest: PathBuf,
-    /// Every feature but `default`.
+    /// Every feature but `default` and those it lists as `libtorch-features`.
     pub(crate) features: Vec<String>,
     pub(crate) targets: Vec<Target>,
     /// Whether it may be published to a registry.
@@ -49,20 +51,29 @@ impl Workspace {
         let defaults = strings(&answer["workspace_default_members"]);
         let is_checked =
             |package: &&Value| strings_contain(&defaults, &package["id"]) || package["name"] == extra;
-        let mut packages = list(&answer["packages"])
-            .iter()
-            .filter(is_checked)
-            .map(Package::parse)
-            .collect::<Result<Vec<_>>>()?;
+        let (packages, with_libtorch): (Vec<_>, Vec<_>) =
+            list(&answer["packages"]).iter().partition(is_checked);
+        let parse = |packages: Vec<&Value>| packages.into_iter().map(Package::parse).collect::<Result<_>>();
+        let mut packages: Vec<Package> = parse(packages)?;
         packages.sort_by_key(|package| package.manifest.components().count());
-        Ok(Self { root, target_dir: text(answer, "target_directory")?.into(), packages })
+        let with_libtorch = parse(with_libtorch)?;
+        Ok(Self { root, target_dir: text(answer, "target_directory")?.into(), packages, with_libtorch })
+    }
+
+    /// Every package, those that need libtorch last.
+    pub(crate) fn all_packages(&self) -> impl Iterator<Item = &Package> {
+        self.packages.iter().chain(&self.with_libtorch)
     }
 
     /// Every target of that kind, with its package.
     pub(crate) fn targets_of(&self, kind: &'static str) -> impl Iterator<Item = (&Package, &Target)> {
-        self.packages
-            .iter()
+        self.all_packages()
             .flat_map(move |package| package.targets_of(kind).map(move |target| (package, target)))
+    }
+
+    /// Whether building the package takes a libtorch.
+    pub(crate) fn needs_libtorch(&self, package: &Package) -> bool {
+        self.with_libtorch.iter().any(|with| with.name == package.name)
     }
 
     /// The target of that kind and name, with its package.
@@ -82,17 +93,21 @@ impl Workspace {
     }
 
     pub(crate) fn published(&self) -> impl Iterator<Item = &Package> {
-        self.packages.iter().filter(|package| package.published)
+        self.all_packages().filter(|package| package.published)
     }
 }
 
 impl Package {
     pub(crate) fn parse(value: &Value) -> Result<Self> {
         let features = value["features"].as_object().into_iter().flat_map(|table| table.keys());
+        let left_out = strings(&value["metadata"]["toma"]["libtorch-features"]);
         Ok(Self {
             name: text(value, "name")?.to_owned(),
             manifest: text(value, "manifest_path")?.into(),
-            features: features.filter(|name| *name != "default").cloned().collect(),
+            features: features
+                .filter(|name| *name != "default" && !left_out.contains(name))
+                .cloned()
+                .collect(),
             targets: list(&value["targets"]).iter().map(Target::parse).collect::<Result<_>>()?,
             // `publish = false` shows as an empty list of registries.
             published: value["publish"].as_array().is_none_or(|registries| !registries.is_empty()),
@@ -186,9 +201,9 @@ mod tests {
         let package = |name: &str, manifest: &str, publish: Value| {
             json!({
                 "id": format!("path#{name}"), "name": name, "manifest_path": manifest, "publish": publish,
-                "features": { "default": [], "tracing": ["dep:tracing"] },
+                "features": { "default": [], "tch": [], "tracing": ["dep:tracing"] },
                 "targets": [{ "name": "bar", "kind": ["example"], "required-features": ["a", "b"] }],
-                "metadata": { "toma": { "release-tests": ["lib"] } },
+                "metadata": { "toma": { "release-tests": ["lib"], "libtorch-features": ["tch"] } },
             })
         };
         let answer = json!({
@@ -205,13 +220,16 @@ mod tests {
     }
 
     #[test]
-    fn default_members_and_the_extra_one_are_checked_root_first() {
+    fn default_members_and_the_extra_one_need_no_libtorch_and_come_root_first() {
         let workspace = workspace();
-        let names: Vec<_> = workspace.packages.iter().map(|package| &*package.name).collect();
-        assert_eq!(names, ["facade", "core", "tasks"]);
+        let names: Vec<_> = workspace.all_packages().map(|package| &*package.name).collect();
+        assert_eq!(names, ["facade", "core", "tasks", "torch"]);
+        let with: Vec<_> =
+            workspace.all_packages().map(|package| workspace.needs_libtorch(package)).collect();
+        assert_eq!(with, [false, false, false, true]);
         assert_eq!(workspace.facade().unwrap().name, "facade");
         let published: Vec<_> = workspace.published().map(|package| &*package.name).collect();
-        assert_eq!(published, ["facade", "core"]);
+        assert_eq!(published, ["facade", "core", "torch"]);
     }
 
     #[test]
@@ -233,7 +251,7 @@ mod tests {
         let (package, example) = workspace.target("example", "bar").unwrap();
         assert_eq!((&*package.name, &*example.name), ("facade", "bar"));
         let error = |kind, name| workspace.target(kind, name).unwrap_err().to_string();
-        assert_eq!(error("example", "foo"), "unknown example `foo`; known: bar, bar, bar");
+        assert_eq!(error("example", "foo"), "unknown example `foo`; known: bar, bar, bar, bar");
         assert_eq!(error("bench", "bar"), "unknown bench `bar`; known: none");
     }
 

@@ -1,5 +1,6 @@
 //! The workspace at hand and the commands that are run in it.
 
+use std::collections::BTreeSet;
 use std::ffi::{OsStr, OsString};
 use std::io::IsTerminal as _;
 
@@ -7,7 +8,7 @@ use anyhow::{Context as _, Result};
 use serde_json::Value;
 use xshell::{Cmd, Shell};
 
-use crate::metadata::Workspace;
+use crate::metadata::{Package, Workspace};
 
 /// The workspace, with a shell at its root.
 #[derive(Debug)]
@@ -15,10 +16,12 @@ pub(crate) struct Project {
     pub(crate) shell: Shell,
     pub(crate) workspace: Workspace,
     /// No colors and no progress bars.
-    plain: bool,
+    pub(crate) plain: bool,
+    /// A shell where the user is.
+    caller: Shell,
 }
 
-/// A choice of features of the packages that are checked.
+/// A choice of features, none of which needs libtorch.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Features<'a> {
     None,
@@ -35,12 +38,23 @@ impl Project {
         let workspace = Workspace::parse(&answer, env!("CARGO_PKG_NAME"))?;
         shell.change_dir(&workspace.root);
         let plain = std::env::var_os("CI").is_some_and(|ci| !ci.is_empty() && ci != "false");
-        Ok(Self { shell, workspace, plain })
+        Ok(Self { shell, workspace, plain, caller: Shell::new()? })
     }
 
     /// `cargo SUBCOMMAND`, at the root of the workspace.
     pub(crate) fn cargo(&self, subcommand: &str) -> Cmd<'_> {
-        let cargo = self.command("cargo").arg(subcommand);
+        self.toned(self.command("cargo").arg(subcommand))
+    }
+
+    /// `cargo SUBCOMMAND` where the user is, so that paths mean what they mean there, and with the
+    /// user's own settings.
+    pub(crate) fn cargo_of_caller(&self, subcommand: &str) -> Cmd<'_> {
+        let manifest = self.workspace.root.join("Cargo.toml");
+        let cargo = self.caller.cmd("cargo").arg(subcommand).arg("--manifest-path").arg(manifest);
+        self.toned(cargo)
+    }
+
+    fn toned<'a>(&self, cargo: Cmd<'a>) -> Cmd<'a> {
         if self.plain {
             cargo.env("CARGO_TERM_COLOR", "never").env("CARGO_TERM_PROGRESS_WHEN", "never")
         } else {
@@ -48,15 +62,29 @@ impl Project {
         }
     }
 
-    /// `cargo SUBCOMMAND` for every package that is checked.
+    /// `cargo SUBCOMMAND` for every package that needs no libtorch.
     ///
     /// Always the same packages: another choice would give shared dependencies other features, and so build
     /// them again.
-    pub(crate) fn cargo_all(&self, subcommand: &str) -> Cmd<'_> {
-        self.workspace
-            .packages
-            .iter()
-            .fold(self.cargo(subcommand), |cargo, package| cargo.arg("-p").arg(&package.name))
+    pub(crate) fn cargo_all(&self, subcommand: &str, features: Features<'_>) -> Cmd<'_> {
+        let packages: Vec<_> = self.workspace.packages.iter().collect();
+        self.cargo_for(subcommand, &packages, features)
+    }
+
+    pub(crate) fn cargo_for(
+        &self,
+        subcommand: &str,
+        packages: &[&Package],
+        features: Features<'_>,
+    ) -> Cmd<'_> {
+        of_packages(self.cargo(subcommand), packages).args(features.args(packages))
+    }
+
+    /// `cargo SUBCOMMAND` for every package, with every feature: what needs libtorch is there as far
+    /// as the compiler looks, and none is needed, because the features include `doc-only`.
+    pub(crate) fn cargo_everything(&self, subcommand: &str) -> Cmd<'_> {
+        let packages: Vec<_> = self.workspace.all_packages().collect();
+        of_packages(self.cargo(subcommand), &packages).arg("--all-features")
     }
 
     /// `program`, at the root of the workspace.
@@ -81,15 +109,21 @@ impl Project {
 }
 
 impl Features<'_> {
-    /// The options that choose them.
-    pub(crate) fn args(self) -> Vec<String> {
-        let args: &[&str] = match self {
-            Self::None => &["--no-default-features"],
-            Self::One(feature) => &["--no-default-features", "--features", feature],
-            Self::All => &["--all-features"],
-        };
-        args.iter().map(|&arg| arg.to_owned()).collect()
+    /// The options that choose them where these packages are built.
+    ///
+    /// Not `--all-features`, which would include those that need libtorch.
+    fn args(self, packages: &[&Package]) -> Vec<String> {
+        let every = || packages.iter().flat_map(|package| &package.features).collect::<BTreeSet<_>>();
+        match self {
+            Self::None => vec!["--no-default-features".to_owned()],
+            Self::One(feature) => vec!["--no-default-features".to_owned(), format!("--features={feature}")],
+            Self::All => every().into_iter().map(|feature| format!("--features={feature}")).collect(),
+        }
     }
+}
+
+fn of_packages<'a>(cargo: Cmd<'a>, packages: &[&Package]) -> Cmd<'a> {
+    packages.iter().fold(cargo, |cargo, package| cargo.arg("-p").arg(&package.name))
 }
 
 /// A command without the variables that steer toma, which would make a check mean something else
@@ -106,6 +140,7 @@ fn steers_toma(name: &OsStr) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use serde_json::json;
 
     #[test]
     fn only_variables_of_toma_are_taken_away() {
@@ -117,6 +152,22 @@ mod tests {
 
     #[test]
     fn each_feature_stands_alone() {
-        assert_eq!(Features::One("ndarray").args(), ["--no-default-features", "--features", "ndarray"]);
+        assert_eq!(Features::One("ndarray").args(&[]), ["--no-default-features", "--features=ndarray"]);
+    }
+
+    #[test]
+    fn all_features_are_those_of_any_package_without_what_needs_libtorch() {
+        let package = |features: Value, libtorch: &[&str]| {
+            let metadata = json!({ "toma": { "libtorch-features": libtorch } });
+            let package = json!({
+                "name": "x", "manifest_path": "x", "features": features, "metadata": metadata,
+            });
+            Package::parse(&package).unwrap()
+        };
+        let facade = package(json!({ "b": [], "tch": [], "default": [] }), &["tch"]);
+        let core = package(json!({ "a": [], "b": [] }), &[]);
+        assert_eq!(Features::All.args(&[&facade, &core]), ["--features=a", "--features=b"]);
+        assert_eq!(Features::All.args(&[&facade]), ["--features=b"]);
+        assert_eq!(Features::All.args(&[]), [""; 0]);
     }
 }

@@ -9,13 +9,16 @@ use xshell::Cmd;
 
 use crate::args::Args;
 use crate::project::Project;
-use crate::steps::{ON_REQUEST, STEPS, Step};
+use crate::provision::{Provision, build_of};
+use crate::steps::{STEPS, Step};
 use crate::table::{Align, table};
 
 /// What a step works with.
 #[derive(Debug)]
 pub(crate) struct Checks<'a> {
     pub(crate) project: &'a Project,
+    /// What some steps need besides Rust.
+    pub(crate) provision: Provision<'a>,
     /// Stop at the first failure.
     pub(crate) fail_fast: bool,
 }
@@ -30,30 +33,28 @@ struct Ended {
 
 pub(crate) fn command(mut args: Args) -> Result<ExitCode> {
     let (list, fail_fast) = (args.flag("--list"), args.flag("--fail-fast"));
-    let steps = choose(STEPS, ON_REQUEST, &args.names()?.without_rest()?)?;
+    let build = build_of(&mut args)?;
+    let steps = choose(STEPS, &args.names()?.without_rest()?)?;
     if list {
         print!("{}", listing(&steps));
         return Ok(ExitCode::SUCCESS);
     }
     let project = Project::find()?;
-    let ended = run(&Checks { project: &project, fail_fast }, &steps);
+    let provision = Provision::new(&project, build);
+    let ended = run(&Checks { project: &project, provision, fail_fast }, &steps);
     print!("{}", summary(&ended, steps.len()));
     let all_passed = ended.iter().all(|step| step.result.is_ok());
     Ok(if all_passed { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-/// The steps named, in the order in which they always run; when none is named, all but those that
-/// run on request alone.
-fn choose<'a>(steps: &'a [Step], on_request: &'a [Step], names: &[String]) -> Result<Vec<&'a Step>> {
-    let all = || steps.iter().chain(on_request);
-    if let Some(unknown) = names.iter().find(|name| !all().any(|step| step.name == **name)) {
-        let known: Vec<_> = all().map(|step| step.name).collect();
+/// The steps named, in the order in which they always run; all when none is named.
+fn choose<'a>(steps: &'a [Step], names: &[String]) -> Result<Vec<&'a Step>> {
+    if let Some(unknown) = names.iter().find(|name| !steps.iter().any(|step| step.name == **name)) {
+        let known: Vec<_> = steps.iter().map(|step| step.name).collect();
         bail!("unknown step `{unknown}`; known: {}", known.join(", "));
     }
-    if names.is_empty() {
-        return Ok(steps.iter().collect());
-    }
-    Ok(all().filter(|step| names.iter().any(|name| name == step.name)).collect())
+    let is_chosen = |step: &&Step| names.is_empty() || names.iter().any(|name| name == step.name);
+    Ok(steps.iter().filter(is_chosen).collect())
 }
 
 fn run(checks: &Checks<'_>, steps: &[&Step]) -> Vec<Ended> {
@@ -146,11 +147,9 @@ mod tests {
 
     const THREE: &[Step] = &[step("one"), step("two"), step("three")];
 
-    const EXTRA: &[Step] = &[step("extra")];
-
     fn chosen(names: &[&str]) -> Result<Vec<&'static str>> {
         let names: Vec<_> = names.iter().map(|&name| name.to_owned()).collect();
-        Ok(choose(THREE, EXTRA, &names)?.iter().map(|step| step.name).collect())
+        Ok(choose(THREE, &names)?.iter().map(|step| step.name).collect())
     }
 
     fn ended(name: &'static str, result: Result<String>) -> Ended {
@@ -162,19 +161,13 @@ mod tests {
         assert_eq!(chosen(&[]).unwrap(), ["one", "two", "three"]);
         assert_eq!(chosen(&["three", "one", "three"]).unwrap(), ["one", "three"]);
         let error = chosen(&["one", "tow"]).unwrap_err();
-        assert_eq!(error.to_string(), "unknown step `tow`; known: one, two, three, extra");
-    }
-
-    #[test]
-    fn steps_on_request_run_when_they_are_named() {
-        assert_eq!(chosen(&["extra", "two"]).unwrap(), ["two", "extra"]);
+        assert_eq!(error.to_string(), "unknown step `tow`; known: one, two, three");
     }
 
     #[test]
     fn the_steps_have_different_names() {
-        let names: std::collections::HashSet<_> =
-            STEPS.iter().chain(ON_REQUEST).map(|step| step.name).collect();
-        assert_eq!(names.len(), STEPS.len() + ON_REQUEST.len());
+        let names: std::collections::HashSet<_> = STEPS.iter().map(|step| step.name).collect();
+        assert_eq!(names.len(), STEPS.len());
     }
 
     #[test]

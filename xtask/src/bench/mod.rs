@@ -8,6 +8,8 @@ use anyhow::{Context as _, Result, bail};
 
 use crate::args::{Args, Names};
 use crate::project::Project;
+use crate::provision::{Provision, build_of};
+use crate::torch::Build;
 
 /// Calls to count instructions over when `--calls` does not say otherwise.
 const CALLS: u64 = 1000;
@@ -15,6 +17,7 @@ const CALLS: u64 = 1000;
 pub(crate) fn command(mut args: Args) -> Result<ExitCode> {
     let instructions = args.flag("--instructions");
     let calls = args.value("--calls")?;
+    let build = build_of(&mut args)?;
     let Names { names, rest } = args.names()?;
     let name = at_most_one(&names)?;
     if instructions {
@@ -22,22 +25,25 @@ pub(crate) fn command(mut args: Args) -> Result<ExitCode> {
     } else if calls.is_some() {
         bail!("option `--calls`: only with `--instructions`");
     } else {
-        measure(&Project::find()?, name, &rest)?;
+        measure(&Project::find()?, build, name, &rest)?;
     }
     Ok(ExitCode::SUCCESS)
 }
 
-fn measure(project: &Project, name: Option<&str>, rest: &[String]) -> Result<()> {
+fn measure(project: &Project, build: Option<Build>, name: Option<&str>, rest: &[String]) -> Result<()> {
     let benches: Vec<_> = match name {
         Some(name) => vec![project.workspace.target("bench", name)?],
         None => project.workspace.targets_of("bench").collect(),
     };
+    let provision = Provision::new(project, build);
     if benches.is_empty() {
         eprintln!("no benchmarks");
     }
     for (package, bench) in benches {
         let cargo = project.cargo("bench").args(["-p", &package.name, "--bench", &bench.name]);
-        cargo.args(bench.feature_args()).arg("--").args(rest).run()?;
+        let cargo = cargo.args(bench.feature_args()).arg("--").args(rest);
+        let with_libtorch = project.workspace.needs_libtorch(package);
+        if with_libtorch { provision.libtorch()?.give(cargo).run()? } else { cargo.run()? }
     }
     Ok(())
 }

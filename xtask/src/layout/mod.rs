@@ -1,6 +1,6 @@
 //! Rules of the house that no other tool checks, over every file of the repository.
 
-mod files;
+pub(crate) mod files;
 mod links;
 mod text;
 mod tokens;

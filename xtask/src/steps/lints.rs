@@ -5,7 +5,7 @@ use serde_json::Value;
 use xshell::Cmd;
 
 use crate::metadata::{Package, strings};
-use crate::project::{Features, Project};
+use crate::project::Project;
 use crate::test::Checks;
 
 pub(super) fn fmt(checks: &Checks<'_>) -> Result<String> {
@@ -17,16 +17,19 @@ pub(super) fn fmt(checks: &Checks<'_>) -> Result<String> {
 pub(super) fn clippy(checks: &Checks<'_>) -> Result<String> {
     needs(checks.project, "clippy", "clippy")?;
     let sets = checks.project.feature_sets()?;
-    let count = checks.run_all(sets.into_iter().map(|features| lint(checks.project, features)))?;
+    let ordinary = sets.into_iter().map(|features| strict_lint(checks.project.cargo_all("clippy", features)));
+    let count = checks.run_all(ordinary.chain([lint(checks.project)]))?;
     Ok(format!("{count} sets of features"))
 }
 
-/// Clippy over everything with `features`.
-///
+/// Clippy over every package with every feature.
+pub(super) fn lint(project: &Project) -> Cmd<'_> {
+    strict_lint(project.cargo_everything("clippy"))
+}
+
 /// One list of lints for every caller: cargo checks again whatever it checked with another list.
-pub(super) fn lint<'a>(project: &'a Project, features: Features<'_>) -> Cmd<'a> {
-    let clippy = project.cargo_all("clippy").arg("--all-targets").args(features.args());
-    clippy.args(["--", "-D", "warnings", "-D", "clippy::incompatible_msrv"])
+fn strict_lint(clippy: Cmd<'_>) -> Cmd<'_> {
+    clippy.args(["--all-targets", "--", "-D", "warnings", "-D", "clippy::incompatible_msrv"])
 }
 
 /// Fails with the cure when a part of the Rust toolchain is not there.
@@ -41,7 +44,7 @@ pub(super) fn needs(project: &Project, subcommand: &str, component: &str) -> Res
 /// what stays in the target folder to be read.
 pub(super) fn doc(checks: &Checks<'_>) -> Result<String> {
     let project = checks.project;
-    let inside = project.cargo_all("doc").args(["--all-features", "--document-private-items"]);
+    let inside = project.cargo_everything("doc").arg("--document-private-items");
     let libraries = project.workspace.published().filter(|package| package.is_library());
     let outside =
         libraries.map(|package| project.cargo("doc").args(["-p", &package.name]).args(docs_rs_args(package)));
@@ -49,7 +52,7 @@ pub(super) fn doc(checks: &Checks<'_>) -> Result<String> {
     Ok(String::new())
 }
 
-pub(super) fn strict_doc(doc: Cmd<'_>) -> Cmd<'_> {
+fn strict_doc(doc: Cmd<'_>) -> Cmd<'_> {
     doc.arg("--no-deps").env("RUSTDOCFLAGS", "-D warnings")
 }
 

@@ -25,7 +25,8 @@ pub(crate) struct Step {
 /// Every step, in the order in which they run.
 ///
 /// `clippy`, `msrv` and `doc` share the checked dependencies, `test` and `doc-tests` the debug build, and
-/// `release`, `bench-build` and `examples` the release build.
+/// all after them the release build. Those that need libtorch come last: without it the others have
+/// been run.
 pub(crate) const STEPS: &[Step] = &[
     Step { name: "fmt", checks: "sources are formatted", run: lints::fmt },
     Step { name: "layout", checks: "file sizes, unsafe, lint reasons, paths, links", run: layout::step },
@@ -46,14 +47,19 @@ pub(crate) const STEPS: &[Step] = &[
         checks: "fixture programs end well in each profile they list",
         run: fixtures::step,
     },
+    Step {
+        name: "libtorch",
+        checks: "a libtorch for the steps below, installed if need be",
+        run: torch::provide,
+    },
+    Step { name: "torch", checks: "tests, documentation and benchmarks with libtorch", run: torch::test },
+    Step {
+        name: "torch-examples",
+        checks: "examples with libtorch: their tests, and each runs",
+        run: torch::examples,
+    },
+    Step { name: "shim", checks: "the shim's own test under sanitizers", run: torch::shim },
 ];
-
-/// Steps that run only when they are named, because they need more than a Rust toolchain.
-pub(crate) const ON_REQUEST: &[Step] = &[Step {
-    name: "torch",
-    checks: "lints, documentation and tests of toma-torch, with libtorch",
-    run: torch::step,
-}];
 
 /// How many there are, in words.
 fn counted(count: usize, word: &str) -> String {

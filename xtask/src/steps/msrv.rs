@@ -7,7 +7,6 @@ use anyhow::{Context as _, Result};
 use serde_json::Value;
 
 use crate::metadata::{RustVersion, list, strings, text};
-use crate::project::Features;
 use crate::steps::lints;
 use crate::test::{Checks, all_clear};
 
@@ -20,7 +19,7 @@ pub(super) fn step(checks: &Checks<'_>) -> Result<String> {
     let (count, problems) = too_new(&answer, &published, stated)?;
     all_clear(&problems)?;
     lints::needs(project, "clippy", "clippy")?;
-    checks.run_all([lints::lint(project, Features::All)])?;
+    checks.run_all([lints::lint(project)])?;
     Ok(format!("{count} packages, rust {stated}"))
 }
 

@@ -12,7 +12,7 @@ pub(super) fn test(checks: &Checks<'_>) -> Result<String> {
     let sets = checks.project.feature_sets()?;
     let count = checks.run_all(sets.into_iter().map(|features| {
         // `--tests` leaves out examples, benchmarks and documentation: steps of their own.
-        let cargo = quiet(checks.project.cargo_all("test").arg("--tests").args(features.args()));
+        let cargo = quiet(checks.project.cargo_all("test", features).arg("--tests"));
         cargo.args(skip_args(features, &slow))
     }))?;
     Ok(format!("{count} sets of features"))
@@ -28,7 +28,7 @@ fn skip_args<'a>(features: Features<'_>, slow: &'a [String]) -> Vec<&'a str> {
 }
 
 pub(super) fn doc(checks: &Checks<'_>) -> Result<String> {
-    let cargo = checks.project.cargo_all("test").arg("--doc").args(Features::All.args());
+    let cargo = checks.project.cargo_all("test", Features::All).arg("--doc");
     checks.run_all([quiet(cargo)])?;
     Ok(String::new())
 }
@@ -47,16 +47,16 @@ pub(super) fn release(checks: &Checks<'_>) -> Result<String> {
 }
 
 fn release_tests<'a>(project: &'a Project, package: &Package, tests: &[String]) -> Cmd<'a> {
-    let cargo = project.cargo("test").args(["--release", "-p", &package.name]);
+    let cargo = project.cargo_for("test", &[package], Features::All).arg("--release");
     let cargo = tests.iter().fold(cargo, |cargo, test| match test.as_str() {
         "lib" => cargo.arg("--lib"),
         name => cargo.args(["--test", name]),
     });
-    quiet(cargo.args(Features::All.args()))
+    quiet(cargo)
 }
 
 /// All test programs are run, whichever fails; what passes is a dot.
-fn quiet(cargo: Cmd<'_>) -> Cmd<'_> {
+pub(super) fn quiet(cargo: Cmd<'_>) -> Cmd<'_> {
     cargo.args(["--no-fail-fast", "--", "--quiet"])
 }
 

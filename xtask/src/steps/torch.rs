@@ -1,41 +1,57 @@
-//! The package that needs libtorch, which no other step touches.
-
-use std::env;
+//! What is checked with libtorch; everything else is checked without.
 
 use anyhow::{Context as _, Result};
 
-use super::lints;
-use crate::project::Project;
+use crate::examples::Example;
+use crate::steps::{programs, suites};
 use crate::test::Checks;
-use crate::torch::{self, Environment};
-
-const PACKAGE: &str = "toma-torch";
+use crate::torch;
 
 /// Sources of the shim, and its own test.
 const SHIM: &str = "toma-torch/shim";
 
-pub(super) fn step(checks: &Checks<'_>) -> Result<String> {
-    lints::needs(checks.project, "clippy", "clippy")?;
-    let environment = torch::for_checks(checks.project)?;
-    let cargo = |subcommand| checks.project.cargo(subcommand).args(["-p", PACKAGE]);
-    let clippy =
-        cargo("clippy").args(["--all-targets", "--", "-D", "warnings", "-D", "clippy::incompatible_msrv"]);
-    let doc = lints::strict_doc(cargo("doc").arg("--document-private-items"));
-    let test = cargo("test").args(["--no-fail-fast", "--", "--quiet"]);
-    checks.run_all([clippy, doc, test].map(|cargo| environment.give(cargo)))?;
-    sanitize(checks.project, &environment)?;
-    Ok("shim under the address sanitizer".to_owned())
+/// A step of its own, so that its time and its failure are told apart from those of the tests.
+pub(super) fn provide(checks: &Checks<'_>) -> Result<String> {
+    Ok(checks.provision.libtorch()?.to_string())
+}
+
+/// Optimized alone: tch takes longer to build than all the rest, and the examples and benchmarks
+/// need it optimized.
+pub(super) fn test(checks: &Checks<'_>) -> Result<String> {
+    let environment = checks.provision.libtorch()?;
+    let runs = checks.project.workspace.with_libtorch.iter().flat_map(|package| {
+        let cargo = || checks.project.cargo("test").args(["--release", "-p", &package.name]);
+        let tests = suites::quiet(cargo().args(["--lib", "--bins", "--tests"]));
+        let docs = suites::quiet(cargo().arg("--doc"));
+        let benches = package.targets_of("bench").map(move |bench| programs::run_once(cargo(), bench));
+        [tests, docs].into_iter().chain(benches)
+    });
+    checks.run_all(runs.map(|cargo| environment.give(cargo)))?;
+    Ok(String::new())
+}
+
+/// The tests in the examples, then the examples.
+pub(super) fn examples(checks: &Checks<'_>) -> Result<String> {
+    let project = checks.project;
+    let of_torch = Example::all(&project.workspace)?.into_iter().filter(|example| example.needs_libtorch);
+    let tests = of_torch.map(|example| {
+        let cargo = suites::quiet(example.cargo(project.cargo("test")));
+        Ok(cargo.envs(checks.provision.variables(&example)?))
+    });
+    checks.run_all(tests.collect::<Result<Vec<_>>>()?)?;
+    programs::run_examples(checks, true)
 }
 
 /// Runs the shim's own test with the address and undefined behavior sanitizers, which notice what a
 /// test from Rust cannot see.
-fn sanitize(project: &Project, environment: &Environment) -> Result<()> {
+pub(super) fn shim(checks: &Checks<'_>) -> Result<String> {
+    let (project, environment) = (checks.project, checks.provision.libtorch()?);
     let program = project.workspace.target_dir.join("toma-torch-shim-test");
-    let compiler = env::var_os("CXX").unwrap_or_else(|| "c++".into());
     let mut sources = project.shell.read_dir(SHIM)?;
     sources.retain(|path| path.extension().is_some_and(|extension| extension == "cpp"));
     // libtorch has no type information for the undefined behavior sanitizer's `vptr`.
-    let compile = project.command(compiler).args(["-std=c++17", "-g", "-O1", "-Wall", "-Wextra", "-DNDEBUG"]);
+    let compile =
+        project.command(torch::compiler()).args(["-std=c++17", "-g", "-O1", "-Wall", "-Wextra", "-DNDEBUG"]);
     let compile =
         compile.args(["-fsanitize=address,undefined", "-fno-sanitize=vptr", "-fno-sanitize-recover"]);
     let compile = compile.arg("-isystem").arg(environment.folder().join("../include"));
@@ -45,5 +61,6 @@ fn sanitize(project: &Project, environment: &Environment) -> Result<()> {
     compile.run().context("the shim did not compile with the address sanitizer")?;
     // The system says no to sizes beyond it, and the sanitizer is to say the same.
     let test = project.command(program).env("ASAN_OPTIONS", "allocator_may_return_null=1");
-    environment.give(test).run().context("the shim's own test")
+    environment.give(test).run().context("the shim's own test")?;
+    Ok(String::new())
 }

@@ -2,12 +2,10 @@
 
 use std::env;
 use std::ffi::OsString;
-use std::fmt::Write as _;
+use std::fmt::{self, Write as _};
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context as _, Result, ensure};
-
-use crate::project::Project;
+use xshell::Cmd;
 
 /// What the loader of this system looks for libraries by.
 const LOADER_PATH: &str = if cfg!(target_os = "macos") {
@@ -18,12 +16,11 @@ const LOADER_PATH: &str = if cfg!(target_os = "macos") {
     "LD_LIBRARY_PATH"
 };
 
-/// Prints the library folder of the PyTorch that `LIBTORCH_USE_PYTORCH` means.
-const ASK_PYTORCH: &str = "import os, torch; print(os.path.join(os.path.dirname(torch.__file__), 'lib'))";
-
 /// A libtorch, as the variables say it.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Environment {
+    /// Which one it is, in a few words.
+    what: String,
     /// The value of `LIBTORCH`; `None` where the caller's own variables stay in force.
     libtorch: Option<PathBuf>,
     /// Folders with libraries, in the order in which they are searched; libtorch's own first.
@@ -31,19 +28,19 @@ pub(crate) struct Environment {
 }
 
 impl Environment {
-    pub(super) fn new(libtorch: PathBuf, libraries: Vec<PathBuf>) -> Self {
-        Self { libtorch: Some(libtorch), libraries }
+    /// One that we have installed.
+    pub(super) fn ours(what: String, libtorch: PathBuf, libraries: Vec<PathBuf>) -> Self {
+        Self { what, libtorch: Some(libtorch), libraries }
     }
 
-    /// The libtorch that the caller chose by `LIBTORCH_USE_PYTORCH` or `LIBTORCH`, in the order in
-    /// which torch-sys asks for them.
-    pub(super) fn given(project: &Project) -> Result<Option<Self>> {
-        let libraries = if env::var_os("LIBTORCH_USE_PYTORCH").is_some() {
-            Some(pytorch_libraries(project)?)
-        } else {
-            libtorch_libraries(env::var_os("LIBTORCH"), env::var_os("LIBTORCH_LIB"))?
-        };
-        Ok(libraries.map(|folder| Self { libtorch: None, libraries: vec![folder] }))
+    /// One that the caller has named by `variable`.
+    pub(super) fn given(variable: &str, lib: PathBuf) -> Self {
+        Self { what: format!("{variable} of yours"), libtorch: None, libraries: vec![lib] }
+    }
+
+    /// `command` with the variables that make it build against, and find, this libtorch.
+    pub(crate) fn give<'a>(&self, command: Cmd<'a>) -> Cmd<'a> {
+        command.envs(self.variables())
     }
 
     /// The folder with libtorch's own libraries.
@@ -52,7 +49,7 @@ impl Environment {
     }
 
     /// Names and values.
-    pub(super) fn variables(&self) -> Vec<(&'static str, OsString)> {
+    pub(crate) fn variables(&self) -> Vec<(&'static str, OsString)> {
         self.variables_before(env::var_os(LOADER_PATH))
     }
 
@@ -85,30 +82,10 @@ impl Environment {
     }
 }
 
-/// The library folder, when `LIBTORCH` is set.
-fn libtorch_libraries(libtorch: Option<OsString>, lib: Option<OsString>) -> Result<Option<PathBuf>> {
-    let Some(libtorch) = libtorch else { return Ok(None) };
-    let folder = Path::new(&lib.unwrap_or(libtorch)).join("lib");
-    ensure!(
-        has_libtorch(&folder),
-        "LIBTORCH: no libtorch in {}; unset the variable to have one installed",
-        folder.display()
-    );
-    Ok(Some(folder))
-}
-
-fn has_libtorch(folder: &Path) -> bool {
-    ["libc10.so", "libc10.dylib", "c10.dll", "libc10.a"].iter().any(|name| folder.join(name).exists())
-}
-
-fn pytorch_libraries(project: &Project) -> Result<PathBuf> {
-    // The interpreter that torch-sys asks.
-    let python = if env::var_os("VIRTUAL_ENV").is_some() { "python" } else { "python3" };
-    let answer = project.command(python).args(["-c", ASK_PYTORCH]).quiet().ignore_stderr().read();
-    let folder = answer.with_context(|| {
-        format!("LIBTORCH_USE_PYTORCH: `{python}` has no PyTorch; unset the variable to have one installed")
-    })?;
-    Ok(folder.trim().into())
+impl fmt::Display for Environment {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.what)
+    }
 }
 
 #[cfg(test)]
@@ -116,7 +93,11 @@ mod tests {
     use super::*;
 
     fn environment() -> Environment {
-        Environment::new("/t/libtorch".into(), vec!["/t/libtorch/lib".into(), "/t/cuda".into()])
+        Environment::ours(
+            String::new(),
+            "/t/libtorch".into(),
+            vec!["/t/libtorch/lib".into(), "/t/cuda".into()],
+        )
     }
 
     #[test]
@@ -137,28 +118,19 @@ mod tests {
 
     #[test]
     fn a_chosen_libtorch_keeps_the_callers_variables() {
-        let given = Environment { libtorch: None, libraries: vec!["/a/lib".into()] };
+        let given = Environment::given("LIBTORCH", "/a/lib".into());
         let names: Vec<_> = given.variables_before(None).into_iter().map(|(name, _)| name).collect();
         assert_eq!(names, [LOADER_PATH]);
     }
 
     #[test]
     fn exports_survive_any_path() {
-        let odd = Environment::new("/it's here/x".into(), vec!["/it's here/x/lib".into()]);
+        let odd = Environment::ours(String::new(), "/it's here/x".into(), vec!["/it's here/x/lib".into()]);
         let text = odd.exports();
         let mut lines = text.lines();
         assert_eq!(lines.next(), Some("export LIBTORCH='/it'\\''s here/x'"));
         let path =
             format!("export {LOADER_PATH}='/it'\\''s here/x/lib'\"${{{LOADER_PATH}:+:${LOADER_PATH}}}\"");
         assert_eq!(lines.next(), Some(&*path));
-    }
-
-    #[test]
-    fn a_libtorch_that_is_not_there_is_named() {
-        assert_eq!(libtorch_libraries(None, Some("/x".into())).unwrap(), None);
-        let error = libtorch_libraries(Some("/nowhere".into()), None).unwrap_err().to_string();
-        assert!(error.contains("/nowhere/lib"), "{error}");
-        let error = libtorch_libraries(Some("/a".into()), Some("/nowhere".into())).unwrap_err().to_string();
-        assert!(error.contains("/nowhere/lib"), "{error}");
     }
 }

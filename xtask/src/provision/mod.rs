@@ -1,0 +1,91 @@
+//! What some packages and examples need besides Rust, fetched when it is first asked for.
+//!
+//! Everything comes as Python packages, with pip, into the target folder: a virtual environment of
+//! its own for each, so that nothing of the user's Python is touched.
+
+mod fetch;
+mod lock;
+mod packages;
+
+use std::cell::OnceCell;
+use std::path::PathBuf;
+
+use anyhow::{Result, anyhow};
+use xshell::Cmd;
+
+use crate::args::Args;
+use crate::examples::{Data, Example};
+use crate::project::Project;
+use crate::torch::{self, Build, Environment};
+pub(crate) use packages::{Packages, folders_in};
+
+/// Provides, and remembers what it has provided.
+#[derive(Debug)]
+pub(crate) struct Provision<'a> {
+    project: &'a Project,
+    build: Option<Build>,
+    /// The reason where there is none: each that needs it says so.
+    libtorch: OnceCell<Result<Environment, String>>,
+}
+
+impl<'a> Provision<'a> {
+    pub(crate) fn new(project: &'a Project, build: Option<Build>) -> Self {
+        Self { project, build, libtorch: OnceCell::new() }
+    }
+
+    /// The variables for libtorch, which is installed now when there is none.
+    pub(crate) fn libtorch(&self) -> Result<&Environment> {
+        let provided = self.libtorch.get_or_init(|| {
+            torch::environment(self.project, self.build).map_err(|error| format!("{error:#}"))
+        });
+        provided.as_ref().map_err(|reason| anyhow!("{reason}"))
+    }
+
+    /// The command that runs an example with all it needs, in the folder where the user is.
+    pub(crate) fn run(&self, example: &Example<'_>) -> Result<Cmd<'a>> {
+        let command = example.cargo(self.project.cargo_of_caller("run"));
+        Ok(command.envs(self.variables(example)?))
+    }
+
+    /// The variables an example runs with.
+    pub(crate) fn variables(&self, example: &Example<'_>) -> Result<Vec<(String, PathBuf)>> {
+        let mut variables = Vec::new();
+        if example.needs_libtorch {
+            let own = self.libtorch()?.variables();
+            variables.extend(own.into_iter().map(|(name, value)| (name.to_owned(), value.into())));
+        }
+        if let Some(data) = &example.settings.data {
+            variables.extend(self.data(data)?.map(|path| (data.variable.clone(), path)));
+        }
+        Ok(variables)
+    }
+
+    /// Where the files are; `None` when the user has said so already.
+    fn data(&self, data: &Data) -> Result<Option<PathBuf>> {
+        if std::env::var_os(&data.variable).is_some_and(|value| !value.is_empty()) {
+            return Ok(None);
+        }
+        let root = self.project.workspace.target_dir.join("models").join(data.folder_name());
+        let packages = Packages {
+            what: format!("{}, into {}", data.package, root.display()),
+            root,
+            requirements: vec![data.package.clone()],
+            with_dependencies: false,
+            megabytes: 1000,
+            proof: data.folder.clone(),
+            otherwise: format!("or set {} to a folder with its files", data.variable),
+        };
+        packages.install(self.project, |_| Ok(()))?;
+        packages.proof_path().map(Some)
+    }
+}
+
+/// What `--cpu` and `--cuda` say.
+pub(crate) fn build_of(args: &mut Args) -> Result<Option<Build>> {
+    match (args.flag("--cpu"), args.flag("--cuda")) {
+        (true, true) => Err(anyhow!("options `--cpu` and `--cuda`: one at most")),
+        (true, false) => Ok(Some(Build::Cpu)),
+        (false, true) => Ok(Some(Build::Cuda)),
+        (false, false) => Ok(None),
+    }
+}
