@@ -121,6 +121,8 @@
 
 pub use toma_core::cache::{DefaultCache, GlobalCache, NoCache, SizeCache, StacktraceMemoryCache};
 pub use toma_core::chunk::Chunked;
+#[cfg(feature = "cuda")]
+pub use toma_core::cuda;
 pub use toma_core::observe::report;
 pub use toma_core::policy::{Bisect, Decay, Halve, Policy};
 #[cfg(feature = "testing")]

@@ -6,6 +6,8 @@ pub mod cache;
 pub mod chunk;
 pub mod classify;
 pub mod cpu_memory;
+#[cfg(feature = "cuda")]
+pub mod cuda;
 mod engine;
 pub mod execute;
 pub mod memory;

@@ -112,6 +112,10 @@ const CUDA: &[Row] = &[
     poisoned(&["an illegal instruction was encountered"]),
     poisoned(&["hardware stack error"]),
     poisoned(&["uncorrectable ecc"]),
+    poisoned(&["uncorrectable nvlink"]),
+    poisoned(&["the launch timed out and was terminated"]),
+    poisoned(&["operation not supported on global/shared address space"]),
+    poisoned(&["invalid program counter"]),
     look_alike(&["cuda error: invalid argument"]),
     look_alike(&["invalid configuration argument"]),
     look_alike(&["too many resources requested for launch"]),
@@ -157,7 +161,25 @@ const INTEL: &[Row] = &[
 ];
 
 /// Also what candle prints.
-const CUDARC: &[Row] = &[out_of_memory(&["cuda_error_out_of_memory"])];
+const CUDARC: &[Row] = &[
+    out_of_memory(&["cuda_error_out_of_memory"]),
+    poisoned(&["cuda_error_ecc_uncorrectable"]),
+    poisoned(&["cuda_error_nvlink_uncorrectable"]),
+    poisoned(&["cuda_error_contained"]),
+    poisoned(&["cuda_error_illegal_address"]),
+    poisoned(&["cuda_error_launch_timeout"]),
+    poisoned(&["cuda_error_context_is_destroyed"]),
+    poisoned(&["cuda_error_assert"]),
+    poisoned(&["cuda_error_hardware_stack_error"]),
+    poisoned(&["cuda_error_illegal_instruction"]),
+    poisoned(&["cuda_error_misaligned_address"]),
+    poisoned(&["cuda_error_invalid_address_space"]),
+    poisoned(&["cuda_error_invalid_pc"]),
+    poisoned(&["cuda_error_launch_failed"]),
+    poisoned(&["cuda_error_tensor_memory_leak"]),
+    poisoned(&["cuda_error_mps_client_terminated"]),
+    poisoned(&["cuda_error_external_device"]),
+];
 
 /// Also what burn prints.
 const CUBECL: &[Row] = &[

@@ -17,9 +17,9 @@ const LONGEST_CHAIN: usize = 64;
 /// What kind of failure `error` is, judged by its whole chain of sources (the first 64 links).
 ///
 /// The types of all links are asked first, those of [`add_error`](super::add_error) before the
-/// built-in ones: [`OutOfMemory`], [`TryReserveError`], and [`io::Error`] of the kind
-/// [`OutOfMemory`](io::ErrorKind::OutOfMemory), also inside another `io::Error`, a `Box` or an
-/// `Arc`. A text is believed only when no type speaks, and then the outermost text that any table
+/// built-in ones: [`OutOfMemory`], [`TryReserveError`], [`io::Error`] of the kind
+/// [`OutOfMemory`](io::ErrorKind::OutOfMemory), and cudarc's `DriverError` (feature `cuda`, by its
+/// code), also inside another `io::Error`, a `Box` or an `Arc`. A text is believed only when no type speaks, and then the outermost text that any table
 /// knows decides: a wrapper that merely quotes a look-alike cannot hide a typed failure below it.
 ///
 /// ```
@@ -55,6 +55,10 @@ fn by_type(link: &(dyn Error + 'static)) -> Option<Failure> {
     if let Some(error) = as_type::<TryReserveError>(link) {
         // Its accessors are unstable; the Debug form is the only place that names the bytes.
         return Some(failure_of(link, class, requested_in(&format!("{error:?}"), class)));
+    }
+    #[cfg(feature = "cuda")]
+    if let Some(error) = as_type::<cudarc::driver::DriverError>(link) {
+        return Some(crate::cuda::failure_of(*error));
     }
     as_type::<io::Error>(link)
         .filter(|error| error.kind() == io::ErrorKind::OutOfMemory)

@@ -16,6 +16,8 @@ const KNOWN: &[ErrorIn] = &[
     held::<io::Error>,
     |payload| payload.downcast_ref::<Box<dyn Error + Send + Sync>>().map(|error| &**error as _),
     |payload| payload.downcast_ref::<Box<dyn Error + Send>>().map(|error| &**error as _),
+    #[cfg(feature = "cuda")]
+    held::<cudarc::driver::DriverError>,
     #[cfg(feature = "anyhow")]
     |payload| payload.downcast_ref::<anyhow::Error>().map(|error| &**error as _),
 ];
@@ -23,7 +25,7 @@ const KNOWN: &[ErrorIn] = &[
 /// What kind of failure a panic with this payload is.
 ///
 /// Understood are the texts of `panic!`, `unwrap` and `expect`, boxed errors, [`OutOfMemory`],
-/// [`TryReserveError`], [`io::Error`], `anyhow::Error` (feature `anyhow`), and every type given to
+/// [`TryReserveError`], [`io::Error`], `anyhow::Error` (feature `anyhow`), cudarc's `DriverError` (feature `cuda`), and every type given to
 /// [`add_error`](super::add_error); any other payload is [`Class::Other`]. Given a
 /// `Box<dyn Any + Send>`, pass `&*payload`: a reference to the box would be the box as payload.
 ///

@@ -1,0 +1,60 @@
+use cudarc::driver::DriverError;
+
+use super::driver;
+use crate::classify::{Class, Failure};
+
+const OUT_OF_MEMORY: u32 = 2;
+
+/// Codes after which the driver returns the same for whatever the context is asked to do, as its
+/// manual says of each. By number, because which have a name depends on the version cudarc is
+/// compiled for.
+const POISONED: &[u32] = &[
+    214, // ECC_UNCORRECTABLE
+    220, // NVLINK_UNCORRECTABLE
+    226, // CONTAINED
+    700, // ILLEGAL_ADDRESS
+    702, // LAUNCH_TIMEOUT
+    709, // CONTEXT_IS_DESTROYED
+    710, // ASSERT
+    714, // HARDWARE_STACK_ERROR
+    715, // ILLEGAL_INSTRUCTION
+    716, // MISALIGNED_ADDRESS
+    717, // INVALID_ADDRESS_SPACE
+    718, // INVALID_PC
+    719, // LAUNCH_FAILED
+    721, // TENSOR_MEMORY_LEAK
+    810, // MPS_CLIENT_TERMINATED
+    911, // EXTERNAL_DEVICE
+];
+
+/// What kind of failure an error of the driver is, by its code.
+///
+/// `CUDA_ERROR_OUT_OF_MEMORY` is out of memory, codes that leave the context unusable (illegal
+/// access, device assert, launch failure and the like) are poisoned, all others are other. None is
+/// transient: the driver has one code for memory that ran out and uses it for nothing else, and the
+/// codes that may pass (`SYSTEM_NOT_READY`, `MPS_SERVER_NOT_READY`) take longer than an attempt.
+///
+/// ```
+/// # extern crate toma_core as toma;
+/// use cudarc::driver::{DriverError, sys::CUresult};
+/// use toma::{classify::Class, cuda::class_of};
+///
+/// let class = |code| class_of(DriverError(code));
+/// assert_eq!(class(CUresult::CUDA_ERROR_OUT_OF_MEMORY), Class::OutOfMemory);
+/// assert_eq!(class(CUresult::CUDA_ERROR_ILLEGAL_ADDRESS), Class::Poisoned);
+/// assert_eq!(class(CUresult::CUDA_ERROR_INVALID_VALUE), Class::Other);
+/// ```
+pub fn class_of(error: DriverError) -> Class {
+    match error.0 as u32 {
+        OUT_OF_MEMORY => Class::OutOfMemory,
+        code if POISONED.contains(&code) => Class::Poisoned,
+        _ => Class::Other,
+    }
+}
+
+/// The failure that `error` is, with what the driver calls it.
+pub(crate) fn failure_of(error: DriverError) -> Failure {
+    // The error asks the driver for its words, and panics where there is no driver.
+    let words = if driver::is_present() { error.to_string() } else { format!("{:?}", error.0) };
+    Failure::new(class_of(error), words)
+}

@@ -1,0 +1,158 @@
+use std::error::Error;
+use std::fmt;
+use std::io;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use cudarc::driver::sys::CUresult;
+use cudarc::driver::{CudaContext, DriverError};
+
+use super::{class_of, driver};
+use crate::classify::Class;
+use crate::memory::{MemorySource, Reading};
+
+/// A device of the CUDA driver as a memory source.
+///
+/// Free is what an allocation of cudarc could get: what the driver has left, and what the device's
+/// memory pool holds back without using it. Give it to a loop as the option `device`: sizes are then
+/// remembered by this device's free memory, and before a retry the work in flight is waited for, the
+/// pool emptied, and the context cleared of errors that dropping the failed attempt's values left
+/// behind (see [`take_drop_error`](Self::take_drop_error)).
+///
+/// Its [name](MemorySource::name) is `cuda:N`, as that of the same device in other libraries: sources
+/// of one name count as one memory. Clones are one device.
+///
+/// Reading asks the driver, which takes microseconds; where the engine must be fast it uses a reading
+/// that is at most [`STALENESS`](crate::memory::STALENESS) old, and costs tens of nanoseconds.
+///
+/// ```
+/// # extern crate toma_core as toma;
+/// use std::io;
+/// use toma::{cache::NoCache, cuda::Device, execute};
+///
+/// match Device::new(0) {
+///     Ok(device) => {
+///         let mut done = 0;
+///         execute::with::<NoCache>().device(&device).range(0..100, 32, |start, end| done += end - start);
+///         assert_eq!(done, 100);
+///     }
+///     // No driver, or none that sees a device.
+///     Err(error) => assert!([io::ErrorKind::Unsupported, io::ErrorKind::NotFound].contains(&error.kind())),
+/// }
+/// ```
+#[derive(Clone, Debug)]
+pub struct Device(Arc<Inner>);
+
+#[derive(Debug)]
+struct Inner {
+    context: Arc<CudaContext>,
+    name: String,
+    drop_error: Mutex<Option<DriverError>>,
+}
+
+impl Device {
+    /// The device of this index, with its primary context.
+    ///
+    /// Where the program has no context on it yet, making one takes some hundred MB of the device. As
+    /// always with cudarc, the context becomes the current one of this thread.
+    ///
+    /// # Errors
+    /// Of kind [`Unsupported`](io::ErrorKind::Unsupported) where there is no driver, of kind
+    /// [`NotFound`](io::ErrorKind::NotFound) where the driver sees no such device; otherwise with the
+    /// [`DriverError`] as its source, by which it is [classified](crate::classify).
+    pub fn new(index: usize) -> io::Result<Self> {
+        let name = name(index);
+        if !driver::is_present() {
+            let message = format!("{name}: no CUDA driver on this machine");
+            return Err(io::Error::new(io::ErrorKind::Unsupported, message));
+        }
+        let count = CudaContext::device_count().map_err(|error| failed(&name, "count devices", error))?;
+        if usize::try_from(count).is_ok_and(|count| index >= count) {
+            let message = format!("{name}: no such device; the driver sees {count}");
+            return Err(io::Error::new(io::ErrorKind::NotFound, message));
+        }
+        let context = CudaContext::new(index).map_err(|error| failed(&name, "make a context", error))?;
+        Ok(Self::of(&context))
+    }
+
+    /// The device that `context` is on; of a slice, `slice.context()`.
+    pub fn of(context: &Arc<CudaContext>) -> Self {
+        let (context, name) = (Arc::clone(context), name(context.ordinal()));
+        Self(Arc::new(Inner { context, name, drop_error: Mutex::new(None) }))
+    }
+
+    /// The context, from which streams come and slices through them.
+    pub fn context(&self) -> &Arc<CudaContext> {
+        &self.0.context
+    }
+
+    /// The first error that cudarc met while it dropped values of failed attempts, which is then
+    /// forgotten.
+    ///
+    /// A destructor returns nothing, so cudarc keeps its error and returns it from whatever is called
+    /// next in the context. After a failed attempt that would be the retry, which has not failed. So
+    /// the error is taken from the context before a retry and kept here. One that leaves the context
+    /// unusable stays where it is and ends the loop.
+    pub fn take_drop_error(&self) -> Option<DriverError> {
+        self.0.drop_error.lock().unwrap_or_else(PoisonError::into_inner).take()
+    }
+
+    fn settle(&self, result: Result<(), DriverError>) {
+        let Err(error) = result else { return };
+        if class_of(error) == Class::Poisoned {
+            self.0.context.record_err::<()>(Err(error));
+        } else {
+            self.0.drop_error.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(error);
+        }
+    }
+}
+
+impl MemorySource for Device {
+    fn name(&self) -> &str {
+        &self.0.name
+    }
+
+    fn read(&self) -> io::Result<Reading> {
+        driver::memory(&self.0.context).map_err(|error| failed(&self.0.name, "read its memory", error))
+    }
+
+    /// Of the device's memory pool, after all work in flight is done.
+    fn release_cached_memory(&self) {
+        self.settle(self.0.context.check_err());
+        self.settle(driver::release(&self.0.context));
+    }
+}
+
+fn name(index: usize) -> String {
+    format!("cuda:{index}")
+}
+
+fn failed(name: &str, what: &'static str, source: DriverError) -> io::Error {
+    let kind = match source.0 {
+        CUresult::CUDA_ERROR_OUT_OF_MEMORY => io::ErrorKind::OutOfMemory,
+        CUresult::CUDA_ERROR_NO_DEVICE | CUresult::CUDA_ERROR_INVALID_DEVICE => io::ErrorKind::NotFound,
+        // The library that toolkits have for linkers only.
+        CUresult::CUDA_ERROR_STUB_LIBRARY => io::ErrorKind::Unsupported,
+        _ => io::ErrorKind::Other,
+    };
+    io::Error::new(kind, Failed { name: name.to_owned(), what, source })
+}
+
+/// What could not be done with which device.
+#[derive(Debug)]
+struct Failed {
+    name: String,
+    what: &'static str,
+    source: DriverError,
+}
+
+impl fmt::Display for Failed {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: cannot {} ({:?})", self.name, self.what, self.source.0)
+    }
+}
+
+impl Error for Failed {
+    fn source(&self) -> Option<&(dyn Error + 'static)> {
+        Some(&self.source)
+    }
+}

@@ -1,0 +1,81 @@
+//! The edge to the driver: what cudarc offers as `unsafe` only, behind safe functions.
+//!
+//! None of them asks cudarc for the errors that its destructors have recorded: those are for the
+//! program's own next call.
+
+#![expect(unsafe_code, reason = "the edge to the driver: cudarc has no safe functions for memory pools")]
+
+use std::ptr;
+use std::sync::OnceLock;
+
+use cudarc::driver::result::{self, ctx, mem_pool};
+use cudarc::driver::sys::{self, CUmemPool_attribute, CUmemoryPool};
+use cudarc::driver::{CudaContext, DriverError};
+
+use crate::memory::Reading;
+
+/// Whether there is a driver. Without one every other function of cudarc panics.
+pub(super) fn is_present() -> bool {
+    static PRESENT: OnceLock<bool> = OnceLock::new();
+    // SAFETY: loads the driver's library and lets it go again; nothing of it is called.
+    *PRESENT.get_or_init(|| unsafe { sys::is_culib_present() })
+}
+
+/// What the driver has left, and what the memory pool holds back without using it.
+pub(super) fn memory(context: &CudaContext) -> Result<Reading, DriverError> {
+    within(context, || {
+        let (free, total) = result::mem_get_info()?;
+        let (free, total) = (free as u64, total as u64);
+        Ok(Reading::new(free.saturating_add(unused_bytes(context)?).min(total), total))
+    })
+}
+
+/// Waits for all work, so that what it used can be freed, and empties the memory pool.
+pub(super) fn release(context: &CudaContext) -> Result<(), DriverError> {
+    within(context, || {
+        ctx::synchronize()?;
+        pool(context)?.map_or(Ok(()), |pool| {
+            // SAFETY: the pool of a device lives as long as the device.
+            unsafe { mem_pool::trim_to(pool, 0) }
+        })
+    })
+}
+
+fn unused_bytes(context: &CudaContext) -> Result<u64, DriverError> {
+    let Some(pool) = pool(context)? else { return Ok(0) };
+    let reserved = pool_bytes(pool, CUmemPool_attribute::CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT)?;
+    let used = pool_bytes(pool, CUmemPool_attribute::CU_MEMPOOL_ATTR_USED_MEM_CURRENT)?;
+    Ok(reserved.saturating_sub(used))
+}
+
+/// The pool that slices of this device come from, which is its default pool unless the program has
+/// set another; `None` where slices come from no pool.
+fn pool(context: &CudaContext) -> Result<Option<CUmemoryPool>, DriverError> {
+    if !context.has_async_alloc() {
+        return Ok(None);
+    }
+    // SAFETY: the device is that of a living context.
+    unsafe { result::device::get_mem_pool(context.cu_device()) }.map(Some)
+}
+
+fn pool_bytes(pool: CUmemoryPool, attribute: CUmemPool_attribute) -> Result<u64, DriverError> {
+    let mut bytes = 0_u64;
+    // SAFETY: the pool is a living device's, and both attributes that are asked for are a `u64`.
+    unsafe { mem_pool::get_attribute(pool, attribute, (&raw mut bytes).cast()) }?;
+    Ok(bytes)
+}
+
+/// Runs `work` with `context` as this thread's current one, and then makes current what was so
+/// before: other libraries take the current context for their choice of a device.
+fn within<T>(context: &CudaContext, work: impl FnOnce() -> Result<T, DriverError>) -> Result<T, DriverError> {
+    let before = ctx::get_current()?.unwrap_or(ptr::null_mut());
+    if before == context.cu_ctx() {
+        return work();
+    }
+    // SAFETY: `context` keeps it alive, beyond the time in which it is current.
+    unsafe { ctx::set_current(context.cu_ctx()) }?;
+    let done = work();
+    // SAFETY: it was current a moment ago; null, for none, is allowed.
+    let restored = unsafe { ctx::set_current(before) };
+    done.and_then(|value| restored.map(|()| value))
+}

@@ -1,0 +1,51 @@
+//! `toma` for cudarc: the memory of devices, errors by their codes, and slices in chunks.
+//!
+//! | | |
+//! |---|---|
+//! | [`Device`] | free and total bytes of a device, and the release of what its memory pool holds back |
+//! | [`class_of`] | what a [`DriverError`](cudarc::driver::DriverError) means, by its code |
+//! | [`Chunked`](crate::chunk::Chunked) | `&CudaSlice`, `&mut CudaSlice`, `CudaView` and `CudaViewMut`, also in tuples with other data |
+//!
+//! The driver is loaded when it is first asked for. A program with this feature starts without one,
+//! and [`Device::new`] then says so.
+//!
+//! ```
+//! # extern crate toma_core as toma;
+//! use cudarc::driver::{CudaSlice, DriverError};
+//! use toma::{cache::GlobalCache, cuda::Device, execute};
+//!
+//! /// Brings the values to the host, as many at a time as there is memory for their squares.
+//! fn squares(device: &Device, data: &CudaSlice<f32>) -> Result<Vec<f32>, DriverError> {
+//!     let mut squares = Vec::new();
+//!     let step = data.len().max(1);
+//!     execute::with::<GlobalCache>().device(device).chunked(
+//!         data,
+//!         step,
+//!         |chunk, _, _| -> Result<(), DriverError> {
+//!             let copy = data.stream().clone_dtod(&chunk)?; // no memory? once more with half the chunk
+//!             squares.extend(data.stream().clone_dtoh(&copy)?.into_iter().map(|x| x * x));
+//!             Ok(())
+//!         },
+//!     )?;
+//!     Ok(squares)
+//! }
+//!
+//! match Device::new(0) {
+//!     Ok(device) => {
+//!         let data = device.context().default_stream().clone_htod(&[3.0_f32; 100])?;
+//!         assert_eq!(squares(&device, &data)?, [9.0; 100]);
+//!     }
+//!     Err(error) => println!("{error}"), // cuda:0: no CUDA driver on this machine
+//! }
+//! # Ok::<(), DriverError>(())
+//! ```
+
+mod class;
+mod device;
+mod driver;
+mod slices;
+
+pub use class::class_of;
+pub use device::Device;
+
+pub(crate) use class::failure_of;

@@ -1,0 +1,119 @@
+//! A device as a memory source.
+
+use cudarc::driver::CudaContext;
+use cudarc::driver::result::ctx;
+use cudarc::driver::sys::CUresult;
+use toma_core::classify::{Class, Classify as _};
+use toma_core::cuda::Device;
+use toma_core::memory::MemorySource as _;
+
+use crate::stage::{Kind, device, stream, with_double, zeros};
+
+const TOTAL: u64 = 1000;
+
+#[test]
+fn free_is_what_the_driver_has_left_and_what_the_pool_holds_back() {
+    with_double(|double| {
+        double.set_total(TOTAL);
+        let device = device();
+        assert_eq!(device.name(), "cuda:0");
+        let read = || device.read().unwrap();
+        assert_eq!((read().free_bytes, read().total_bytes), (TOTAL, TOTAL));
+        let (first, second) = (zeros(&stream(&device), 300).unwrap(), zeros(&stream(&device), 100).unwrap());
+        assert_eq!(read().free_bytes, 600);
+        drop(first);
+        assert_eq!((double.used_bytes(), double.taken_bytes()), (100, 400));
+        assert_eq!(read().free_bytes, 900, "the pool holds 300 back, which it would give out again");
+        device.release_cached_memory();
+        assert_eq!((double.taken_bytes(), read().free_bytes), (100, 900));
+        assert_eq!((double.calls(Kind::Synchronize), double.calls(Kind::Trim)), (1, 1));
+        drop(second);
+    });
+}
+
+#[test]
+fn without_memory_pools_there_is_nothing_to_trim() {
+    with_double(|double| {
+        double.without_pools();
+        double.set_total(TOTAL);
+        let device = device();
+        let slice = zeros(&stream(&device), 300).unwrap();
+        assert_eq!(device.read().unwrap().free_bytes, 700);
+        drop(slice);
+        device.release_cached_memory();
+        assert_eq!((double.taken_bytes(), double.calls(Kind::Trim)), (0, 0));
+        assert_eq!(device.take_drop_error(), None);
+    });
+}
+
+#[test]
+fn the_pool_counts_no_more_than_there_is() {
+    with_double(|double| {
+        double.set_total(TOTAL);
+        let device = device();
+        drop(zeros(&stream(&device), 800).unwrap());
+        // Another program took what this one has: nothing may come out above the total.
+        double.set_total(500);
+        let reading = device.read().unwrap();
+        assert_eq!((reading.free_bytes, reading.total_bytes), (500, 500));
+    });
+}
+
+#[test]
+fn reading_and_releasing_leave_the_current_context_as_it_was() {
+    with_double(|_| {
+        let (first, second) = (device(), Device::new(1).unwrap());
+        assert_eq!(second.name(), "cuda:1");
+        for context in [first.context(), second.context()] {
+            context.bind_to_thread().unwrap();
+            let before = ctx::get_current().unwrap();
+            for device in [&first, &second] {
+                device.read().unwrap();
+                device.release_cached_memory();
+                assert_eq!(ctx::get_current().unwrap(), before);
+            }
+        }
+        let none = std::thread::spawn(move || {
+            first.read().unwrap();
+            ctx::get_current().unwrap().is_none()
+        });
+        assert!(none.join().unwrap(), "a thread without a context is left without one");
+    });
+}
+
+#[test]
+fn each_device_is_read_by_itself() {
+    with_double(|double| {
+        double.set_total(TOTAL);
+        let (first, second) = (device(), Device::new(1).unwrap());
+        let held = zeros(&stream(&second), 256).unwrap();
+        assert_eq!(first.read().unwrap().free_bytes, TOTAL);
+        let reading = second.read().unwrap();
+        assert_eq!(reading.free_bytes, reading.total_bytes - 256);
+        assert_eq!(Device::of(held.context()).name(), "cuda:1");
+    });
+}
+
+#[test]
+fn a_reading_that_fails_says_why_and_takes_no_error_of_the_programs() {
+    with_double(|double| {
+        let device = device();
+        double.fail(Kind::Information, 0, CUresult::CUDA_ERROR_ILLEGAL_ADDRESS);
+        let error = device.read().unwrap_err();
+        assert_eq!(error.to_string(), "cuda:0: cannot read its memory (CUDA_ERROR_ILLEGAL_ADDRESS)");
+        assert_eq!(error.classify().class, Class::Poisoned);
+        let slice = zeros(&stream(&device), 8).unwrap();
+        double.fail(Kind::Free, 0, CUresult::CUDA_ERROR_INVALID_VALUE);
+        drop(slice);
+        assert!(device.read().is_ok());
+        assert_eq!(device.context().check_err().unwrap_err().0, CUresult::CUDA_ERROR_INVALID_VALUE);
+    });
+}
+
+#[test]
+fn two_sources_of_one_device_have_one_name() {
+    with_double(|_| {
+        let context = CudaContext::new(1).unwrap();
+        assert_eq!(Device::of(&context).name(), Device::new(1).unwrap().name());
+    });
+}

@@ -1,0 +1,22 @@
+//! cudarc's side of `toma` against a test double of the CUDA driver, without a GPU.
+//!
+//! Each test runs in a process of its own, whose loader path begins with the folder of the double:
+//! that the double is what was loaded, also where there is a real driver, is checked and printed.
+
+#[cfg(target_os = "linux")]
+mod absent;
+#[cfg(target_os = "linux")]
+mod chunks;
+#[cfg(target_os = "linux")]
+mod classes;
+#[cfg(target_os = "linux")]
+mod device;
+/// A library of its own, see [`stage`]; here for the lints and the formatter alone.
+#[cfg(clippy)]
+mod double;
+#[cfg(target_os = "linux")]
+mod dropping;
+#[cfg(target_os = "linux")]
+mod shrinking;
+#[cfg(target_os = "linux")]
+mod stage;

@@ -1,0 +1,199 @@
+//! What the tests share: the double, the process it is loaded in, and what is asked of it.
+
+#![expect(
+    unsafe_code,
+    reason = "functions of a library that is loaded at run time can be had in no other way"
+)]
+
+use std::any::type_name;
+use std::env;
+use std::ffi::{CStr, OsStr};
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+use std::sync::{Arc, OnceLock};
+
+use cudarc::driver::sys::CUresult;
+use cudarc::driver::{CudaSlice, CudaStream, DriverError};
+use libloading::Library;
+use toma_core::cuda::Device;
+
+/// Names the folder with a library that was compiled elsewhere, where there is no compiler.
+const COMPILED: &str = "CUDA_DOUBLE";
+
+const CHILD: &str = "CUDA_DOUBLE_CHILD";
+
+/// By what calls of the double are counted and made to fail.
+#[derive(Clone, Copy, Debug)]
+#[repr(usize)]
+pub(crate) enum Kind {
+    Allocate,
+    Free,
+    Synchronize,
+    Copy,
+    Information,
+    Trim,
+    Initialize,
+}
+
+/// The double in this process.
+#[derive(Debug)]
+pub(crate) struct Double(Library);
+
+/// Runs `test` in a process that has the double as its driver.
+///
+/// The test's name is that of the function in which `test` is written.
+#[track_caller]
+pub(crate) fn with_double<F: FnOnce(&Double)>(test: F) {
+    if env::var_os(CHILD).is_some() {
+        return test(&Double::loaded());
+    }
+    let output = child(test_name::<F>(), folder().as_os_str());
+    print!("{}", String::from_utf8_lossy(&output.stdout));
+}
+
+/// Runs `test` in a process in which no driver can be loaded.
+#[track_caller]
+pub(crate) fn without_driver<F: FnOnce()>(test: F) {
+    if env::var_os(CHILD).is_some() {
+        return test();
+    }
+    let folder = broken_folder(test_name::<F>());
+    child(test_name::<F>(), folder.as_os_str());
+    fs::remove_dir_all(folder).unwrap();
+}
+
+/// The path of the function in which `F` is written, without this program's name.
+fn test_name<F>() -> &'static str {
+    let path = type_name::<F>().trim_end_matches("::{{closure}}");
+    path.split_once("::").expect("the path of a function in this program").1
+}
+
+#[track_caller]
+fn child(test: &str, loader_path: &OsStr) -> Output {
+    let mut command = Command::new(env::current_exe().unwrap());
+    command.args(["--exact", test, "--nocapture"]).env(CHILD, "1").env("LD_LIBRARY_PATH", loader_path);
+    for unset in ["LD_PRELOAD", "TOMA_LOG", "TOMA_DISABLE", "TOMA_INJECT", "RUST_TEST_THREADS"] {
+        command.env_remove(unset);
+    }
+    let output = command.env("RUST_BACKTRACE", "0").output().expect("this program can be started again");
+    let [stdout, stderr] = [&output.stdout, &output.stderr].map(|bytes| String::from_utf8_lossy(bytes));
+    assert!(stdout.contains("running 1 test"), "{test}: no such test\n{stdout}");
+    assert!(output.status.success(), "{test}: {}\n{stdout}{stderr}", output.status);
+    output
+}
+
+/// The folder that holds the double alone.
+fn folder() -> &'static Path {
+    static FOLDER: OnceLock<PathBuf> = OnceLock::new();
+    FOLDER.get_or_init(|| env::var_os(COMPILED).map_or_else(compiled, PathBuf::from))
+}
+
+/// Compiles the double, into its place by one step: another run of these tests may be loading it.
+fn compiled() -> PathBuf {
+    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("cuda-double");
+    fs::create_dir_all(&folder).unwrap();
+    let source = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/cuda/double.rs");
+    let library = folder.join(format!("new-{}", std::process::id()));
+    let rustc = env::var_os("RUSTC").unwrap_or_else(|| "rustc".into());
+    let mut command = Command::new(&rustc);
+    command.args(["--edition=2024", "--crate-type=cdylib", "--crate-name=cuda", source, "-o"]).arg(&library);
+    let output = command.output().unwrap_or_else(|error| panic!("{}: {error}", rustc.display()));
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    fs::rename(library, folder.join("libcuda.so")).unwrap();
+    folder
+}
+
+/// A folder with files of every name that cudarc looks for, none of them a library: what is first on
+/// the loader path is what is loaded, so a driver of this machine is not found either.
+fn broken_folder(test: &str) -> PathBuf {
+    let name = format!("toma-{}-{}", std::process::id(), test.replace("::", "-"));
+    let folder = env::temp_dir().join(name);
+    fs::create_dir_all(&folder).unwrap();
+    for name in ["cuda", "nvcuda"].iter().flat_map(|name| cudarc::get_lib_name_candidates(name)) {
+        fs::write(folder.join(name), "no library").unwrap();
+    }
+    folder
+}
+
+impl Double {
+    /// The driver of this process, which is the double or nothing.
+    fn loaded() -> Self {
+        // SAFETY: the library runs nothing when it is loaded.
+        let library = unsafe { Library::new("libcuda.so") }.expect("the double is on the loader path");
+        let maps = fs::read_to_string("/proc/self/maps").unwrap();
+        let loaded = maps.lines().find(|line| line.contains("libcuda.so")).expect("it is loaded");
+        println!("driver: a test double, {}", loaded.split_whitespace().last().unwrap_or(loaded));
+        let double = Self(library);
+        // A real driver has no such function.
+        double.ask(c"double_calls", Kind::Allocate as usize);
+        double
+    }
+
+    /// As much memory as `bytes` in all on device 0.
+    pub(crate) fn set_total(&self, bytes: u64) {
+        let set: libloading::Symbol<'_, extern "C" fn(usize, u64)> = self.symbol(c"double_set_total");
+        set(0, bytes);
+    }
+
+    pub(crate) fn set_device_count(&self, count: i32) {
+        let set: libloading::Symbol<'_, extern "C" fn(i32)> = self.symbol(c"double_set_device_count");
+        set(count);
+    }
+
+    pub(crate) fn without_pools(&self) {
+        let set: libloading::Symbol<'_, extern "C" fn()> = self.symbol(c"double_without_pools");
+        set();
+    }
+
+    /// The call of this kind after `skip` more fails once.
+    pub(crate) fn fail(&self, kind: Kind, skip: u32, code: CUresult) {
+        let fail: libloading::Symbol<'_, extern "C" fn(usize, u32, u32)> = self.symbol(c"double_fail");
+        fail(kind as usize, skip, code as u32);
+    }
+
+    /// Everything fails from now on.
+    pub(crate) fn poison(&self, code: CUresult) {
+        let poison: libloading::Symbol<'_, extern "C" fn(u32)> = self.symbol(c"double_poison");
+        poison(code as u32);
+    }
+
+    pub(crate) fn calls(&self, kind: Kind) -> u64 {
+        self.ask(c"double_calls", kind as usize)
+    }
+
+    /// Bytes that slices hold on device 0.
+    pub(crate) fn used_bytes(&self) -> u64 {
+        self.ask(c"double_used_bytes", 0)
+    }
+
+    /// Bytes that are not free on device 0: of slices, and what the pool holds back.
+    pub(crate) fn taken_bytes(&self) -> u64 {
+        self.ask(c"double_taken_bytes", 0)
+    }
+
+    fn ask(&self, name: &CStr, about: usize) -> u64 {
+        let ask: libloading::Symbol<'_, extern "C" fn(usize) -> u64> = self.symbol(name);
+        ask(about)
+    }
+
+    fn symbol<F>(&self, name: &CStr) -> libloading::Symbol<'_, F> {
+        // SAFETY: the signatures are those of `double.rs`, beside this file.
+        unsafe { self.0.get(name.to_bytes_with_nul()) }.expect("a function of the double")
+    }
+}
+
+/// Device 0.
+pub(crate) fn device() -> Device {
+    Device::new(0).unwrap()
+}
+
+/// The stream that everything runs on.
+pub(crate) fn stream(device: &Device) -> Arc<CudaStream> {
+    device.context().default_stream()
+}
+
+/// Zeros on the device; bytes, so that a length is a size.
+pub(crate) fn zeros(stream: &Arc<CudaStream>, len: usize) -> Result<CudaSlice<u8>, DriverError> {
+    stream.alloc_zeros(len)
+}
