@@ -1,0 +1,131 @@
+//! `--check`: the vectors are right, and the same whatever memory there is.
+
+use serde::Deserialize;
+use tch::Device;
+
+use crate::Result;
+use crate::arguments::PolicyName;
+use crate::embedder::{Embedder, Work};
+use crate::job::Parts;
+use crate::memory::Memory;
+use crate::search::dot;
+use crate::summary::Summary;
+use crate::tokens::Tokens;
+
+/// Real lines for a check without an input.
+const LINES: &str = include_str!("../../README.md");
+
+/// Made by reference.py with the published implementation.
+const REFERENCE: &str = include_str!("reference.json");
+
+/// By how much a cosine may differ from the published implementation's.
+const COSINE: f32 = 1e-4;
+
+/// By how much a value may differ between batches.
+const VALUE: f32 = 1e-5;
+
+/// Bytes beside the model: from a few short texts at a time to many long ones.
+const BESIDE: [u64; 3] = [4 << 20, 12 << 20, 64 << 20];
+
+#[derive(Deserialize)]
+struct Reference {
+    pairs: Vec<Pair>,
+}
+
+#[derive(Deserialize)]
+struct Pair {
+    a: String,
+    b: String,
+    cosine: f32,
+}
+
+/// Both checks; `lines` stand in for our own where there is an input.
+pub(crate) fn run(parts: &Parts, budget: Option<u64>, lines: Option<&[String]>) -> Result<()> {
+    against_reference(parts)?;
+    let own: Vec<String> = LINES.lines().map(str::to_owned).collect();
+    let texts = parts.words.tokens(lines.unwrap_or(&own))?;
+    against_fixed(parts, budget, &texts)
+}
+
+fn against_reference(parts: &Parts) -> Result<()> {
+    let reference: Reference = serde_json::from_str(REFERENCE)?;
+    let texts: Vec<&str> = reference.pairs.iter().flat_map(|pair| [&*pair.a, &*pair.b]).collect();
+    let texts = parts.words.tokens(&texts)?;
+    let memory = Memory::limit(parts.device, None)?;
+    let embedder = Embedder::new(&parts.model, &memory, PolicyName::Halve.policy(), texts.len());
+    let rows = embedder.embed(&texts, &mut Summary::default())?;
+    let width = parts.model.width();
+    let cosines = rows.chunks_exact(2 * width).map(|pair| dot(&pair[..width], &pair[width..]));
+    let worst = reference.pairs.iter().zip(cosines).map(|(pair, cosine)| (pair.cosine - cosine).abs());
+    let worst = worst.fold(0.0, largest);
+    let pairs = reference.pairs.len();
+    println!(
+        "check: cosines of {pairs} pairs differ from the published implementation's by at most {worst:.1e}"
+    );
+    within("cosine", worst, COSINE)
+}
+
+fn against_fixed(parts: &Parts, budget: Option<u64>, texts: &[Tokens]) -> Result<()> {
+    // In input order: other neighbors, so other paddings.
+    let right = Work::in_input_order(&parts.model, texts).embed_fixed(16)?;
+    let model_bytes = Memory::limit(parts.device, None)?.model_bytes;
+    let budgets: Vec<Option<u64>> = match (parts.device, budget) {
+        (Device::Cpu, None) => BESIDE.map(|beside| Some(model_bytes + beside)).to_vec(),
+        (_, budget) => vec![budget],
+    };
+    let mut failed = 0;
+    for budget in &budgets {
+        for policy in [PolicyName::Halve, PolicyName::Decay, PolicyName::Bisect] {
+            failed += against(parts, (*budget, policy), texts, &right)?;
+        }
+    }
+    if budgets.len() > 1 && failed < 2 {
+        return Err(format!("check: memory ran out {failed} times, so nothing was shown").into());
+    }
+    Ok(())
+}
+
+/// Compares one run with the rows of fixed batches; returns how often memory ran out.
+fn against(
+    parts: &Parts,
+    (budget, policy): (Option<u64>, PolicyName),
+    texts: &[Tokens],
+    right: &[f32],
+) -> Result<usize> {
+    let memory = Memory::limit(parts.device, budget)?;
+    let embedder = Embedder::new(&parts.model, &memory, policy.policy(), texts.len());
+    let mut summary = Summary::default();
+    let rows = embedder.embed(texts, &mut summary)?;
+    let worst = rows.iter().zip(right).map(|(value, right)| (value - right).abs()).fold(0.0, largest);
+    println!(
+        "check: {memory}, {policy:?}: {} lines, {} out of memory, values differ from fixed batches' by at most {worst:.1e}",
+        summary.lines, summary.out_of_memory
+    );
+    within("value", worst, VALUE)?;
+    Ok(summary.out_of_memory)
+}
+
+/// NaN is larger than anything, so that it is not overlooked.
+fn largest(a: f32, b: f32) -> f32 {
+    if a.is_nan() || b.is_nan() { f32::NAN } else { a.max(b) }
+}
+
+fn within(what: &str, difference: f32, allowed: f32) -> Result<()> {
+    if difference <= allowed {
+        return Ok(());
+    }
+    Err(format!("check: a {what} differs by {difference:e}, allowed is {allowed:e}").into())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nan_passes_no_check() {
+        let worst = [0.0, f32::NAN, 1.0].into_iter().fold(0.0, largest);
+        assert!(within("value", worst, VALUE).is_err());
+        assert!(within("value", 2e-5, VALUE).is_err());
+        assert!(within("value", 1e-6, VALUE).is_ok());
+    }
+}

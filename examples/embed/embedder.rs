@@ -1,0 +1,111 @@
+//! The heart of the example: batches as large as memory allows, for texts of all lengths.
+
+use std::ops::Range;
+use std::time::Instant;
+
+use tch::TchError;
+use toma::observe::{ProgressBar, report};
+use toma::{GlobalCache, Policy, execute};
+
+use crate::buckets::{Bucket, buckets, longest_first, scatter};
+use crate::memory::Memory;
+use crate::model::Model;
+use crate::summary::Summary;
+use crate::tokens::Tokens;
+use crate::{Result, first_line};
+
+/// Embeds texts and remembers, window after window, how large batches may be.
+pub(crate) struct Embedder<'a> {
+    pub(crate) model: &'a Model,
+    pub(crate) memory: &'a Memory,
+    policy: Box<dyn Policy>,
+    /// The largest batch.
+    pub(crate) most: usize,
+    sizes: GlobalCache,
+    bar: ProgressBar,
+}
+
+/// Texts and where they are in the order of work.
+pub(crate) struct Work<'a> {
+    model: &'a Model,
+    texts: &'a [Tokens],
+    order: Vec<usize>,
+}
+
+impl<'a> Embedder<'a> {
+    pub(crate) fn new(model: &'a Model, memory: &'a Memory, policy: Box<dyn Policy>, most: usize) -> Self {
+        Self { model, memory, policy, most, sizes: GlobalCache::new(), bar: ProgressBar::new() }
+    }
+
+    /// One row per text, in the order of the texts; adds to the summary what it took.
+    pub(crate) fn embed(&self, texts: &[Tokens], summary: &mut Summary) -> Result<Vec<f32>> {
+        let work = Work::longest_first(self.model, texts);
+        let mut rows = vec![0.0; texts.len() * self.model.width()];
+        let begin = Instant::now();
+        for bucket in buckets(texts, &work.order) {
+            if let Err(error) = self.adapt(&work, &bucket, &mut rows) {
+                return Err(self.explain(&bucket, &error).into());
+            }
+            summary.add_bucket(&bucket, &report::last().ok_or("there is no report")?);
+        }
+        summary.add_texts(texts, begin.elapsed());
+        Ok(rows)
+    }
+
+    fn adapt(&self, work: &Work<'_>, bucket: &Bucket, rows: &mut [f32]) -> std::result::Result<(), TchError> {
+        let Bucket { most_tokens, range } = bucket.clone();
+        execute::with::<GlobalCache>()
+            .cache(&self.sizes)
+            // Long texts take more memory than short ones: each bucket remembers a size of its own.
+            .key(most_tokens)
+            .policy(&*self.policy)
+            // Its cached memory is released before a retry.
+            .device(self.memory.device())
+            .observer(&self.bar)
+            .name(format!("up to {most_tokens} tokens"))
+            .range(range, self.most, |start, end| work.embed(start..end, rows))
+    }
+
+    /// The error is the one of the smallest batch when the loop has given up.
+    fn explain(&self, bucket: &Bucket, error: &TchError) -> String {
+        let error = first_line(error);
+        match report::last() {
+            Some(report) if report.gave_up.is_some() && report.out_of_memory > 0 => format!(
+                "{}: not even one text of up to {} tokens fits beside the model: {error}",
+                self.memory, bucket.most_tokens
+            ),
+            _ => error,
+        }
+    }
+}
+
+impl<'a> Work<'a> {
+    pub(crate) fn longest_first(model: &'a Model, texts: &'a [Tokens]) -> Self {
+        Self { model, texts, order: longest_first(texts) }
+    }
+
+    pub(crate) fn in_input_order(model: &'a Model, texts: &'a [Tokens]) -> Self {
+        Self { model, texts, order: (0..texts.len()).collect() }
+    }
+
+    /// Embeds the texts at these places in the order of work, and writes their rows. What fails has
+    /// written nothing.
+    fn embed(&self, places: Range<usize>, rows: &mut [f32]) -> std::result::Result<(), TchError> {
+        let places = &self.order[places];
+        let batch: Vec<&Tokens> = places.iter().map(|&place| &self.texts[place]).collect();
+        let vectors = self.model.embed(&batch)?;
+        let mut values = vec![0.0; vectors.numel()];
+        vectors.f_copy_data(&mut values, vectors.numel())?;
+        scatter(places, &values, rows, self.model.width());
+        Ok(())
+    }
+
+    /// The same with batches that are all of one size, and no way out.
+    pub(crate) fn embed_fixed(&self, batch: usize) -> Result<Vec<f32>> {
+        let mut rows = vec![0.0; self.texts.len() * self.model.width()];
+        for start in (0..self.order.len()).step_by(batch) {
+            self.embed(start..self.order.len().min(start + batch), &mut rows)?;
+        }
+        Ok(rows)
+    }
+}

@@ -1,0 +1,84 @@
+//! The lines nearest to a query, kept while the lines go by.
+
+use std::cmp::Ordering;
+
+use crate::lines::Window;
+
+/// The best lines so far; one is better with a larger score, and among equals the earlier one.
+#[derive(Debug)]
+pub(crate) struct Nearest {
+    query: Vec<f32>,
+    most: usize,
+    /// Best first.
+    pub(crate) hits: Vec<Hit>,
+}
+
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Hit {
+    /// The cosine of the angle between the line and the query, from -1 to 1.
+    pub(crate) score: f32,
+    /// Counted from 1.
+    pub(crate) line: usize,
+    pub(crate) text: String,
+}
+
+impl Nearest {
+    /// Keeps at most `most` lines.
+    pub(crate) fn new(query: Vec<f32>, most: usize) -> Self {
+        Self { query, most, hits: Vec::new() }
+    }
+
+    /// Looks at lines and their vectors, which have length 1.
+    pub(crate) fn look(&mut self, window: &Window, rows: &[f32]) {
+        for (index, row) in rows.chunks_exact(self.query.len()).enumerate() {
+            let score = dot(row, &self.query);
+            if self.hits.len() < self.most || self.hits.last().is_some_and(|worst| score > worst.score) {
+                self.keep(Hit { score, line: window.before + index + 1, text: window.lines[index].clone() });
+            }
+        }
+    }
+
+    fn keep(&mut self, hit: Hit) {
+        let place = self.hits.partition_point(|better| better.score.total_cmp(&hit.score) != Ordering::Less);
+        self.hits.insert(place, hit);
+        self.hits.truncate(self.most);
+    }
+}
+
+pub(crate) fn dot(a: &[f32], b: &[f32]) -> f32 {
+    a.iter().zip(b).map(|(a, b)| a * b).sum()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    /// Everything sorted, the rest cut off.
+    fn slowly(scores: &[f32], most: usize) -> Vec<(f32, usize)> {
+        let mut all: Vec<_> = scores.iter().copied().zip(1..).collect();
+        all.sort_by(|a, b| b.0.total_cmp(&a.0).then(a.1.cmp(&b.1)));
+        all.truncate(most);
+        all
+    }
+
+    proptest! {
+        #[test]
+        fn it_keeps_what_sorting_everything_keeps(
+            scores in prop::collection::vec((-4_i8..4).prop_map(|score| f32::from(score) / 4.0), 0..60),
+            most in 1_usize..8,
+            window in 1_usize..20,
+        ) {
+            let mut nearest = Nearest::new(vec![1.0, 0.0], most);
+            for (number, scores) in scores.chunks(window).enumerate() {
+                let before = number * window;
+                let lines = (0..scores.len()).map(|index| format!("text {}", before + index + 1)).collect();
+                let rows: Vec<f32> = scores.iter().flat_map(|score| [*score, 9.0]).collect();
+                nearest.look(&Window { before, lines }, &rows);
+            }
+            let found: Vec<_> = nearest.hits.iter().map(|hit| (hit.score, hit.line)).collect();
+            prop_assert_eq!(found, slowly(&scores, most));
+            prop_assert!(nearest.hits.iter().all(|hit| hit.text == format!("text {}", hit.line)));
+        }
+    }
+}
