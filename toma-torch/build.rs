@@ -17,7 +17,7 @@ fn main() {
     cc::Build::new()
         .cpp(true)
         .std("c++17")
-        .files(["cpu", "device", "rng", "thread"].map(|name| format!("shim/{name}.cpp")))
+        .files(["cpu", "device", "gradient", "rng", "thread"].map(|name| format!("shim/{name}.cpp")))
         // Not ours to mend: warnings in libtorch's headers.
         .flag("-isystem")
         .flag(&include)

@@ -1,5 +1,5 @@
-// What toma-torch needs of libtorch and tch does not offer. Only c10 and one ATen header: they
-// know every kind of device, compile in seconds, and need no CUDA headers.
+// What toma-torch needs of libtorch and tch does not offer. Only c10 and two ATen headers:
+// they know every kind of device, compile in seconds, and need no CUDA headers.
 //
 // Every function returns a toma_code and throws nothing; `error` is filled where the code is not
 // TOMA_OK.
@@ -77,6 +77,13 @@ void toma_expect_out_of_memory(bool expected) noexcept;
 
 void toma_modes_get(toma_modes* out) noexcept;
 int32_t toma_modes_set(const toma_modes* modes, toma_error* error) noexcept;
+
+// Tensors: `const at::Tensor*`, as torch-sys hands them out.
+//
+// The gradient of a variable becomes this very tensor, or undefined for a null pointer.
+int32_t toma_gradient_set(const void* variable, const void* gradient, toma_error* error) noexcept;
+// Whether nobody else holds the tensor or its memory, in which each element has a place of its own.
+int32_t toma_tensor_is_sole(const void* tensor, bool* out, toma_error* error) noexcept;
 
 // Random numbers: writes at most `capacity` bytes and always the true size.
 int32_t toma_rng_get(int32_t type, int32_t index, uint8_t* out, size_t capacity, size_t* size, toma_error* error) noexcept;

@@ -1,6 +1,9 @@
 use std::fmt;
 use std::io;
 
+use tch::TchError;
+use toma_core::classify::{Class, Classify as _};
+
 /// What libtorch could not do, told by type.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Error {
@@ -50,5 +53,20 @@ impl From<Error> for io::Error {
             ErrorKind::Other => io::ErrorKind::Other,
         };
         Self::new(kind, error)
+    }
+}
+
+impl From<TchError> for Error {
+    fn from(error: TchError) -> Self {
+        let is_out_of_memory = error.classify().class == Class::OutOfMemory;
+        let kind = if is_out_of_memory { ErrorKind::OutOfMemory } else { ErrorKind::Other };
+        Self::new(kind, error.to_string())
+    }
+}
+
+/// For bodies that return errors of tch.
+impl From<Error> for TchError {
+    fn from(error: Error) -> Self {
+        Self::Torch(error.message)
     }
 }

@@ -5,12 +5,14 @@
 
 #![expect(unsafe_code, reason = "the edge to C++: nothing here can be said in safe Rust")]
 
+mod tensor;
 mod thread;
 
 use std::ffi::c_char;
 
 use crate::error::{Error, ErrorKind};
 
+pub(crate) use tensor::{is_sole, set_gradient};
 #[cfg(test)]
 pub(crate) use thread::enter_autocast;
 pub(crate) use thread::{

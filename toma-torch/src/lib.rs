@@ -28,14 +28,18 @@ pub mod cpu;
 mod device;
 mod error;
 mod ffi;
+mod gradients;
 mod modes;
 mod rng;
+mod snapshot;
 mod tensor;
 mod traces;
 
 pub use device::{Device, Stats};
 pub use error::{Error, ErrorKind};
+pub use gradients::accumulate_gradients;
 pub use modes::ModeGuard;
 pub use rng::RngState;
+pub use snapshot::Snapshot;
 pub use tensor::{Concatenate, Tensors};
 pub use traces::QuietTraces;

@@ -31,6 +31,12 @@ impl RngState {
         Ok(Self { device, bytes: ffi::rng_state(ffi::Place::of(device))? })
     }
 
+    /// Takes the state of now in place of the one from before.
+    pub(crate) fn refresh(&mut self) -> Result<(), Error> {
+        *self = Self::of(self.device)?;
+        Ok(())
+    }
+
     /// Makes it the state of its device again. Needs no memory under a budget.
     ///
     /// # Errors

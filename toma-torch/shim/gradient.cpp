@@ -1,0 +1,25 @@
+// Gradients as handles: put in place without a copy, and taken away again.
+
+#include <ATen/core/Tensor.h>
+
+#include "guard.h"
+#include "shim.h"
+
+namespace {
+
+const at::Tensor& tensor_of(const void* tensor) { return *static_cast<const at::Tensor*>(tensor); }
+
+}  // namespace
+
+int32_t toma_gradient_set(const void* variable, const void* gradient, toma_error* error) noexcept {
+  return toma::guarded(error, [&] {
+    tensor_of(variable).mutable_grad() = gradient == nullptr ? at::Tensor() : tensor_of(gradient);
+  });
+}
+
+int32_t toma_tensor_is_sole(const void* tensor, bool* out, toma_error* error) noexcept {
+  return toma::guarded(error, [&] {
+    const auto& asked = tensor_of(tensor);
+    *out = asked.use_count() == 1 && asked.storage().use_count() == 1 && asked.is_non_overlapping_and_dense();
+  });
+}

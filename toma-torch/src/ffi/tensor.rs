@@ -1,0 +1,34 @@
+//! Gradients of tensors, as handles.
+
+use std::ffi::c_void;
+use std::ptr;
+
+use tch::{TchError, Tensor};
+
+use super::{RawError, checked};
+
+unsafe extern "C" {
+    // These take pointers to tensors of libtorch.
+    fn toma_gradient_set(variable: *const c_void, gradient: *const c_void, error: &mut RawError) -> i32;
+    fn toma_tensor_is_sole(tensor: *const c_void, out: &mut bool, error: &mut RawError) -> i32;
+}
+
+/// Makes a tensor the gradient of a variable, as it is; `None` leaves the variable without one.
+pub(crate) fn set_gradient(variable: &Tensor, gradient: Option<&Tensor>) -> Result<(), TchError> {
+    let gradient = gradient.map_or(ptr::null(), pointer);
+    // SAFETY: both are tensors of libtorch or null, and live through the call.
+    checked(|error| unsafe { toma_gradient_set(pointer(variable), gradient, error) })?;
+    Ok(())
+}
+
+/// Whether this is the only handle to the tensor and its memory, in which no elements overlap.
+pub(crate) fn is_sole(tensor: &Tensor) -> Result<bool, TchError> {
+    let mut sole = false;
+    // SAFETY: it is a tensor of libtorch, and lives through the call.
+    checked(|error| unsafe { toma_tensor_is_sole(pointer(tensor), &mut sole, error) })?;
+    Ok(sole)
+}
+
+fn pointer(tensor: &Tensor) -> *const c_void {
+    tensor.as_ptr().cast()
+}

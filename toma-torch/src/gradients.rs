@@ -1,0 +1,107 @@
+use std::borrow::Borrow;
+
+use tch::{TchError, Tensor};
+
+use crate::ffi;
+
+/// Adds the gradients of a loss to those of the variables: all of them, or none.
+///
+/// `loss.backward()` adds to one variable after the other while it runs. When memory runs out half
+/// way, some have their share already, and a piece that is tried again counts for them twice. This
+/// computes all gradients first and adds them when nothing is left that could run out of memory.
+///
+/// The price is that all new gradients are in memory at once, where `backward` lets go of each when
+/// it is added: at most the size of the variables more. Variables that need no gradient, and those
+/// that the loss does not depend on, are passed over.
+///
+/// ```
+/// use tch::{Device, Kind, Tensor};
+/// use toma_core::cache::NoCache;
+/// use toma_core::execute;
+/// use toma_torch::accumulate_gradients;
+///
+/// let data = Tensor::ones([100, 4], (Kind::Float, Device::Cpu));
+/// let weight = Tensor::zeros([4], (Kind::Float, Device::Cpu)).set_requires_grad(true);
+/// execute::with::<NoCache>().chunked(&data, 32, |chunk, _start, _end| {
+///     let loss = (chunk.f_matmul(&weight)? - 1.0).f_square()?.f_sum(Kind::Float)?;
+///     accumulate_gradients(&loss, &[&weight])
+/// })?;
+/// assert_eq!(weight.grad().double_value(&[0]), -200.0);
+/// # Ok::<(), tch::TchError>(())
+/// ```
+///
+/// # Errors
+/// Those of backward, most of all out of memory; also for a loss of more than one element, for a
+/// variable that was computed from others, and for sparse gradients. No gradient has changed then,
+/// unless the device itself fails while they are added.
+pub fn accumulate_gradients<T: Borrow<Tensor>>(loss: &Tensor, variables: &[T]) -> Result<(), TchError> {
+    let variables: Vec<&Tensor> =
+        variables.iter().map(Borrow::borrow).filter(|variable| variable.requires_grad()).collect();
+    check(loss, &variables).map_err(TchError::Torch)?;
+    if variables.is_empty() {
+        // Asked for the gradients of nothing, libtorch would add those of everything.
+        return Ok(());
+    }
+    let gradients = Tensor::f_run_backward(&[loss], &variables, false, false)?;
+    let _off = tch::no_grad_guard();
+    let shares = variables.into_iter().zip(gradients).filter(|(_, gradient)| gradient.defined());
+    let shares = shares.map(|(variable, gradient)| Share::new(variable, gradient));
+    let (sums, firsts): (Vec<_>, Vec<_>) =
+        shares.collect::<Result<Vec<_>, _>>()?.into_iter().partition(|share| share.sum.defined());
+    // Sums first: should the device fail at the very first of them, nothing has changed.
+    sums.into_iter().chain(firsts).try_for_each(Share::add)
+}
+
+/// What libtorch does not check on this way into it: it would crash, or add up a loss of many elements.
+fn check(loss: &Tensor, variables: &[&Tensor]) -> Result<(), String> {
+    let elements = loss.numel();
+    if elements != 1 {
+        return Err(format!("loss of {elements} elements: must have exactly one"));
+    }
+    if !loss.requires_grad() {
+        return Err(
+            "loss: was computed from nothing that requires gradients, or with gradients off".to_owned()
+        );
+    }
+    match variables.iter().position(|variable| !variable.is_leaf()) {
+        Some(index) => Err(format!("variable {index}: was computed from others, so it keeps no gradient")),
+        None => Ok(()),
+    }
+}
+
+/// What is to be added to the gradient of one variable.
+struct Share<'a> {
+    variable: &'a Tensor,
+    /// The gradient so far; undefined before the first.
+    sum: Tensor,
+    gradient: Tensor,
+}
+
+impl<'a> Share<'a> {
+    /// All that can run out of memory.
+    fn new(variable: &'a Tensor, gradient: Tensor) -> Result<Self, TchError> {
+        let sum = variable.grad();
+        if gradient.is_sparse() || (sum.defined() && sum.is_sparse()) {
+            return Err(TchError::Torch("sparse gradient: cannot be added without memory".to_owned()));
+        }
+        // A first gradient becomes the variable's own. Backward hands out views, and one tensor to
+        // several variables: added to in place later, they would change together.
+        let gradient =
+            if sum.defined() || ffi::is_sole(&gradient)? { gradient } else { own_copy(&gradient)? };
+        Ok(Self { variable, sum, gradient })
+    }
+
+    /// In place, so it needs no memory.
+    fn add(mut self) -> Result<(), TchError> {
+        if self.sum.defined() {
+            return self.sum.f_add_(&self.gradient).map(drop);
+        }
+        ffi::set_gradient(self.variable, Some(&self.gradient))
+    }
+}
+
+fn own_copy(gradient: &Tensor) -> Result<Tensor, TchError> {
+    let mut copy = gradient.f_empty_like()?;
+    copy.f_copy_(gradient)?;
+    Ok(copy)
+}

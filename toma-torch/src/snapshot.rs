@@ -1,0 +1,252 @@
+use std::borrow::Borrow;
+use std::sync::{Mutex, PoisonError};
+
+use tch::nn::VarStore;
+use tch::{TchError, Tensor};
+
+use crate::error::{Error, ErrorKind};
+use crate::{RngState, ffi};
+
+/// Random state, gradients and buffers as they were before an attempt, to be put back before a retry.
+///
+/// A body that trains changes what it borrows: it adds to gradients, moves the running averages of a
+/// batch norm, and uses random numbers up. What a failed attempt changed of these stays changed
+/// unless it is put back, and the retry counts twice. A snapshot holds copies of what you name, and
+/// [`restore`](Self::restore) as `before_retry` puts them back.
+///
+/// Let a body that runs piece by piece begin with [`refresh`](Self::refresh): what is put back then
+/// is the state from before this piece, and earlier pieces keep their share.
+///
+/// ```
+/// use tch::{Device, Kind, TchError, Tensor, nn, nn::ModuleT as _};
+/// use toma_core::cache::NoCache;
+/// use toma_core::execute;
+/// use toma_torch::Snapshot;
+///
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// let variables = nn::VarStore::new(Device::Cpu);
+/// let net = nn::seq_t()
+///     .add(nn::linear(variables.root(), 8, 4, nn::LinearConfig::default()))
+///     .add(nn::batch_norm1d(variables.root() / "norm", 4, nn::BatchNormConfig::default()))
+///     .add_fn_t(|input, train| input.dropout(0.5, train));
+/// let data = Tensor::randn([64, 8], (Kind::Float, Device::Cpu));
+///
+/// let snapshot = Snapshot::new()
+///     .rng(Device::Cpu)?
+///     .gradients(&variables.trainable_variables())?
+///     .buffers(&variables)?;
+/// execute::with::<NoCache>().before_retry(|_failed| snapshot.restore()).range(
+///     0..64,
+///     32,
+///     |start, end| -> Result<(), TchError> {
+///         snapshot.refresh()?;
+///         let piece = data.f_narrow(0, start as i64, (end - start) as i64)?;
+///         let loss = net.forward_t(&piece, true).f_square()?.f_mean(Kind::Float)?;
+///         // Each piece counts for its share of the whole.
+///         (loss * ((end - start) as f64 / 64.0)).f_backward()
+///     },
+/// )?;
+/// # Ok(())
+/// # }
+/// ```
+///
+/// As an attribute, with the snapshot among the function's arguments:
+///
+/// ```
+/// # use tch::{Device, Kind, TchError, Tensor};
+/// # use toma_torch::Snapshot;
+/// #[toma::range(initial = 32, before_retry = snapshot.restore())]
+/// fn noise(start: i64, end: i64, out: &Tensor, snapshot: &Snapshot) -> Result<(), TchError> {
+///     snapshot.refresh()?;
+///     let mut piece = out.f_narrow(0, start, end - start)?;
+///     piece.f_copy_(&Tensor::f_randn([end - start], (Kind::Float, Device::Cpu))?)
+/// }
+///
+/// let snapshot = Snapshot::new().rng(Device::Cpu)?;
+/// noise(0, 100, &Tensor::zeros([100], (Kind::Float, Device::Cpu)), &snapshot)?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+///
+/// Copies take as much memory as what they are copies of, from when they are taken until the
+/// snapshot is dropped; of an undefined gradient there is none. [`accumulate_gradients`] needs no
+/// copies: where it can be used, a snapshot of the rest is enough.
+///
+/// [`accumulate_gradients`]: crate::accumulate_gradients
+#[must_use = "nothing is put back until `restore` is called"]
+#[derive(Debug, Default)]
+pub struct Snapshot {
+    parts: Mutex<Parts>,
+}
+
+#[derive(Debug, Default)]
+struct Parts {
+    random: Vec<RngState>,
+    gradients: Vec<Gradient>,
+    buffers: Vec<Copied>,
+    /// The copies are not of one moment, because the last refresh failed.
+    torn: bool,
+}
+
+#[derive(Debug)]
+struct Gradient {
+    variable: Tensor,
+    /// `None` where it was undefined.
+    kept: Option<Copied>,
+}
+
+/// A tensor and what was in it.
+#[derive(Debug)]
+struct Copied {
+    tensor: Tensor,
+    copy: Tensor,
+}
+
+impl Snapshot {
+    /// Of nothing yet.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Takes the random state of `device`, too.
+    ///
+    /// # Errors
+    /// When there is no such device.
+    pub fn rng(self, device: tch::Device) -> Result<Self, Error> {
+        let state = RngState::of(device)?;
+        self.change(|parts| parts.random.push(state));
+        Ok(self)
+    }
+
+    /// Takes the gradients of `variables`, too: their values, or that there are none.
+    ///
+    /// # Errors
+    /// When memory runs out, and for a sparse gradient, which cannot be put back without memory.
+    pub fn gradients<T: Borrow<Tensor>>(self, variables: &[T]) -> Result<Self, Error> {
+        let variables = variables.iter().map(|variable| Gradient::of(variable.borrow()));
+        let gradients = variables.collect::<Result<Vec<_>, _>>()?;
+        self.change(|parts| parts.gradients.extend(gradients));
+        Ok(self)
+    }
+
+    /// Takes what is in `variables` without being trained, too, such as the running averages of a
+    /// batch norm. Frozen variables do not change, and are left out.
+    ///
+    /// # Errors
+    /// When memory runs out.
+    pub fn buffers(self, variables: &VarStore) -> Result<Self, Error> {
+        let trained: Vec<_> = variables.trainable_variables().iter().map(Tensor::data_ptr).collect();
+        let all = variables.variables().into_values();
+        let buffers = all.filter(|tensor| !trained.contains(&tensor.data_ptr())).map(Copied::new);
+        let buffers = buffers.collect::<Result<Vec<_>, _>>()?;
+        self.change(|parts| parts.buffers.extend(buffers));
+        Ok(self)
+    }
+
+    /// Takes the state of now in place of the one from before.
+    ///
+    /// Memory is needed only for gradients that were undefined the last time.
+    ///
+    /// # Errors
+    /// When memory runs out or a gradient has become sparse. Nothing is put back then until a refresh
+    /// succeeds: a body that ends with this error has not changed anything yet.
+    pub fn refresh(&self) -> Result<(), Error> {
+        self.change(|parts| {
+            parts.torn = true;
+            parts.refresh()?;
+            parts.torn = false;
+            Ok(())
+        })
+    }
+
+    /// Puts everything back as it was when it was taken last. Needs no memory of any device.
+    ///
+    /// # Panics
+    /// When a device is gone or refuses: the retry would compute something else.
+    pub fn restore(&self) {
+        self.change(|parts| {
+            if parts.torn {
+                return;
+            }
+            if let Err(error) = parts.restore() {
+                panic!("snapshot: cannot be put back: {error}");
+            }
+        });
+    }
+
+    fn change<R>(&self, change: impl FnOnce(&mut Parts) -> R) -> R {
+        // A panic while it was held leaves copies that are whole each.
+        change(&mut self.parts.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+}
+
+impl Parts {
+    fn refresh(&mut self) -> Result<(), Error> {
+        for state in &mut self.random {
+            state.refresh()?;
+        }
+        self.gradients.iter_mut().try_for_each(Gradient::refresh)?;
+        self.buffers.iter_mut().try_for_each(Copied::refresh)?;
+        Ok(())
+    }
+
+    fn restore(&mut self) -> Result<(), Error> {
+        self.gradients.iter_mut().try_for_each(Gradient::restore)?;
+        self.buffers.iter_mut().try_for_each(Copied::restore)?;
+        self.random.iter().try_for_each(RngState::restore)
+    }
+}
+
+impl Gradient {
+    fn of(variable: &Tensor) -> Result<Self, Error> {
+        let mut gradient = Self { variable: variable.shallow_clone(), kept: None };
+        gradient.refresh()?;
+        Ok(gradient)
+    }
+
+    fn refresh(&mut self) -> Result<(), Error> {
+        let now = self.variable.f_grad()?;
+        if !now.defined() {
+            self.kept = None;
+            return Ok(());
+        }
+        if now.is_sparse() {
+            let text = "sparse gradient: cannot be put back without memory".to_owned();
+            return Err(Error::new(ErrorKind::Unsupported, text));
+        }
+        match &mut self.kept {
+            // The same tensor, or one that has taken its place.
+            Some(kept) if kept.copy.size() == now.size() && kept.copy.kind() == now.kind() => {
+                kept.tensor = now;
+                kept.refresh()?;
+            }
+            kept => *kept = Some(Copied::new(now)?),
+        }
+        Ok(())
+    }
+
+    fn restore(&mut self) -> Result<(), TchError> {
+        if let Some(kept) = &mut self.kept {
+            kept.restore()?;
+        }
+        // Whatever took its place since.
+        ffi::set_gradient(&self.variable, self.kept.as_ref().map(|kept| &kept.tensor))
+    }
+}
+
+impl Copied {
+    fn new(tensor: Tensor) -> Result<Self, TchError> {
+        let mut copied = Self { copy: tensor.f_empty_like()?, tensor };
+        copied.refresh()?;
+        Ok(copied)
+    }
+
+    fn refresh(&mut self) -> Result<(), TchError> {
+        let _off = tch::no_grad_guard();
+        self.copy.f_copy_(&self.tensor)
+    }
+
+    fn restore(&mut self) -> Result<(), TchError> {
+        let _off = tch::no_grad_guard();
+        self.tensor.f_copy_(&self.copy)
+    }
+}

@@ -1,0 +1,173 @@
+//! Gradients are added all or not at all.
+
+use tch::nn::{self, Module as _};
+use tch::{Device, Kind, TchError, Tensor};
+use toma_core::cache::NoCache;
+use toma_core::execute;
+use toma_torch::accumulate_gradients;
+use toma_torch::cpu::{self, Budget, FailingAllocation};
+
+use crate::stage::{FLOATS, ROW, alone, rows, size};
+
+/// What the variables' gradients are; `None` where there is none.
+fn gradients(variables: &[Tensor]) -> Vec<Option<Tensor>> {
+    let grads = variables.iter().map(Tensor::grad);
+    grads.map(|grad| grad.defined().then(|| grad.copy())).collect()
+}
+
+/// Without any.
+fn fresh(variables: &[Tensor]) -> Vec<Tensor> {
+    let clone = |variable: &Tensor| variable.detach().copy().set_requires_grad(variable.requires_grad());
+    variables.iter().map(clone).collect()
+}
+
+fn variable(sizes: &[i64]) -> Tensor {
+    Tensor::randn(sizes, FLOATS).set_requires_grad(true)
+}
+
+/// Losses whose gradients come in every way: as one tensor for two variables, as a view of one
+/// element, not at all, for a variable used twice, and through layers.
+fn losses(of: &[Tensor]) -> Result<Tensor, TchError> {
+    let [a, b, c, _unused, frozen] = of else { panic!("five variables") };
+    let shared = a.f_add(b)?.f_sum(Kind::Float)?;
+    let expanded = c.f_sum(Kind::Float)?;
+    let twice = a.f_mul(a)?.f_mul(frozen)?.f_tanh()?.f_sum(Kind::Float)?;
+    shared.f_add(&expanded)?.f_add(&twice)
+}
+
+fn variables() -> Vec<Tensor> {
+    tch::manual_seed(3);
+    let frozen = Tensor::randn([4], FLOATS);
+    vec![variable(&[4]), variable(&[4]), variable(&[3, 5]), variable(&[2]), frozen]
+}
+
+#[test]
+fn they_are_those_of_backward_first_and_later() {
+    let _alone = alone();
+    let (ours, theirs) = (variables(), fresh(&variables()));
+    for _ in 0..3 {
+        accumulate_gradients(&losses(&ours).unwrap(), &ours).unwrap();
+        losses(&theirs).unwrap().backward();
+        assert_eq!(gradients(&ours), gradients(&theirs));
+    }
+    assert!(gradients(&ours)[3..].iter().all(Option::is_none), "unused and frozen");
+}
+
+#[test]
+fn two_variables_never_share_a_gradient() {
+    let _alone = alone();
+    let of = variables();
+    accumulate_gradients(&losses(&of).unwrap(), &of).unwrap();
+    let before = of[1].grad().copy();
+    let _ = of[0].grad().fill_(7.0);
+    let _ = of[2].grad().get(0).get(0).fill_(7.0);
+    assert_eq!(of[1].grad(), before);
+    assert_eq!(of[2].grad().double_value(&[0, 1]), 1.0, "each element has a place of its own");
+}
+
+/// Lets each allocation of a backward fail, one at a time.
+fn survives_a_failure_anywhere(of: &[Tensor], loss: impl Fn() -> Tensor) {
+    let before = gradients(of);
+    let (mut allocation, mut failed) = (0, true);
+    while failed {
+        let loss = loss();
+        let level = cpu::allocated_bytes();
+        let failing = FailingAllocation::after(allocation);
+        let result = accumulate_gradients(&loss, of);
+        failed = failing.has_failed();
+        drop(failing);
+        assert_eq!(result.is_err(), failed, "allocation {allocation}: {result:?}");
+        if failed {
+            assert_eq!(gradients(of), before, "allocation {allocation}");
+            drop(loss);
+            assert!(cpu::allocated_bytes() <= level, "allocation {allocation}");
+        }
+        allocation += 1;
+    }
+    assert!(allocation > 3, "{allocation} allocations: too few for a backward");
+}
+
+#[test]
+fn a_failure_at_any_allocation_changes_none_of_them() {
+    let _alone = alone();
+    let (ours, theirs) = (variables(), fresh(&variables()));
+    for _ in 0..2 {
+        survives_a_failure_anywhere(&ours, || losses(&ours).unwrap());
+        losses(&theirs).unwrap().backward();
+        assert_eq!(gradients(&ours), gradients(&theirs));
+    }
+}
+
+#[test]
+fn a_failure_at_any_allocation_of_a_net_changes_none_of_them() {
+    let _alone = alone();
+    let store = nn::VarStore::new(Device::Cpu);
+    let net = nn::seq()
+        .add(nn::linear(store.root() / "1", 8, 16, nn::LinearConfig::default()))
+        .add_fn(Tensor::relu)
+        .add(nn::linear(store.root() / "2", 16, 2, nn::LinearConfig::default()));
+    let input = Tensor::randn([4, 8], FLOATS);
+    let of = store.trainable_variables();
+    let loss = || net.forward(&input).square().mean(Kind::Float);
+    for _ in 0..2 {
+        survives_a_failure_anywhere(&of, loss);
+    }
+    let ours = gradients(&of);
+    of.iter().for_each(|variable| drop(variable.grad().zero_()));
+    (0..2).for_each(|_| loss().backward());
+    assert_eq!(ours, gradients(&of));
+}
+
+#[test]
+fn backward_itself_leaves_half_of_them() {
+    let _alone = alone();
+    // The reason for this function. When this fails libtorch has mended it.
+    let of = variables();
+    let torn = (0..30).any(|allocation| {
+        let loss = losses(&of).unwrap();
+        let before = gradients(&of);
+        let failing = FailingAllocation::after(allocation);
+        let failed = loss.f_backward().is_err();
+        drop(failing);
+        failed && gradients(&of) != before
+    });
+    assert!(torn);
+}
+
+#[test]
+fn a_loop_that_shrinks_counts_each_row_once() {
+    let _alone = alone();
+    let weight = Tensor::ones([1024], FLOATS).set_requires_grad(true);
+    let data = rows(16) + 1.0;
+    let _budget = Budget::beyond_allocated(20 * ROW);
+    execute::with::<NoCache>()
+        .chunked(&data, 16, |chunk, _, _| {
+            let loss = chunk.f_mul(&weight)?.f_square()?.f_sum(Kind::Float)?;
+            accumulate_gradients(&loss, &[&weight])
+        })
+        .unwrap();
+    assert!(toma_core::report::last().unwrap().out_of_memory > 0);
+    assert_eq!(weight.grad().double_value(&[9]), 32.0);
+}
+
+#[test]
+fn what_cannot_be_added_is_named_and_changes_nothing() {
+    let _alone = alone();
+    let weight = variable(&[4, size(2)]);
+    let text = |result: Result<(), TchError>| result.unwrap_err().to_string();
+    let loss = || weight.square().sum(Kind::Float);
+    let many = text(accumulate_gradients(&weight.square(), &[&weight]));
+    assert!(many.contains("loss of 8 elements: must have exactly one"), "{many}");
+    let computed = text(accumulate_gradients(&loss(), &[&weight, &(&weight * 2.0)]));
+    assert!(computed.contains("variable 1: was computed from others"), "{computed}");
+    let constant = Tensor::from(1.0_f32);
+    let constant = text(accumulate_gradients(&constant, &[&weight]));
+    assert!(constant.contains("loss: was computed from nothing"), "{constant}");
+    let rows = Tensor::from_slice(&[0_i64, 2]);
+    let sparse = Tensor::embedding(&weight, &rows, -1, false, true).sum(Kind::Float);
+    let sparse = text(accumulate_gradients(&sparse, &[&weight]));
+    assert!(sparse.contains("sparse gradient"), "{sparse}");
+    assert!(!weight.grad().defined());
+    accumulate_gradients::<&Tensor>(&loss(), &[]).unwrap();
+    assert!(!weight.grad().defined(), "asked for none, nothing is added");
+}

@@ -1,0 +1,238 @@
+//! What a failed attempt changed comes back: random state, gradients, buffers.
+
+use tch::nn::{self, ModuleT as _};
+use tch::{Device, Kind, TchError, Tensor};
+use toma_core::cache::NoCache;
+use toma_core::{execute, report};
+use toma_torch::cpu::{self, Budget, FailingAllocation};
+use toma_torch::{ErrorKind, Snapshot};
+
+use crate::stage::{FLOATS, ROW, alone, panic_of, rows, size};
+
+struct Net {
+    store: nn::VarStore,
+    net: nn::SequentialT,
+    data: Tensor,
+}
+
+/// A net whose training moves gradients, running averages and random numbers.
+fn net() -> Net {
+    tch::manual_seed(5);
+    let store = nn::VarStore::new(Device::Cpu);
+    let net = nn::seq_t()
+        .add(nn::linear(store.root() / "in", 6, 4, nn::LinearConfig::default()))
+        .add(nn::batch_norm1d(store.root() / "norm", 4, nn::BatchNormConfig::default()))
+        .add_fn_t(|input, train| input.dropout(0.5, train));
+    Net { store, net, data: Tensor::randn([16, 6], FLOATS) }
+}
+
+impl Net {
+    fn snapshot(&self) -> Snapshot {
+        let snapshot = Snapshot::new().rng(Device::Cpu).unwrap();
+        snapshot.gradients(&self.store.trainable_variables()).unwrap().buffers(&self.store).unwrap()
+    }
+
+    fn step(&self, start: usize, end: usize) -> Result<(), TchError> {
+        let piece = self.data.f_narrow(0, size(start), size(end - start))?;
+        self.net.forward_t(&piece, true).f_square()?.f_sum(Kind::Float)?.f_backward()
+    }
+
+    /// Everything that a step changes.
+    fn state(&self) -> (Vec<Option<Tensor>>, Vec<(String, Tensor)>, toma_torch::RngState) {
+        let gradients = self.store.trainable_variables().into_iter().map(|variable| variable.grad());
+        let gradients = gradients.map(|grad| grad.defined().then(|| grad.copy())).collect();
+        let buffers = self.store.variables().into_iter().map(|(name, tensor)| (name, tensor.detach().copy()));
+        let mut buffers: Vec<_> = buffers.collect();
+        buffers.sort_by(|one, other| one.0.cmp(&other.0));
+        (gradients, buffers, toma_torch::RngState::of(Device::Cpu).unwrap())
+    }
+}
+
+#[test]
+fn everything_comes_back_also_gradients_that_were_not_there() {
+    let _alone = alone();
+    let net = net();
+    for round in 0..2 {
+        let before = net.state();
+        assert_eq!(before.0.iter().all(Option::is_none), round == 0);
+        let level = cpu::allocated_bytes();
+        let snapshot = net.snapshot();
+        net.step(0, 8).unwrap();
+        assert_ne!(net.state(), before);
+        // Nothing is needed to put it back.
+        let (budget, failing) = (Budget::new(0), FailingAllocation::after(0));
+        snapshot.restore();
+        assert!(!failing.has_failed());
+        drop((budget, failing, snapshot));
+        assert_eq!(net.state(), before);
+        drop(before);
+        if round == 0 {
+            assert!(cpu::allocated_bytes() <= level, "gradients that were not there hold nothing");
+        }
+        net.step(0, 8).unwrap();
+    }
+}
+
+#[test]
+fn gradients_that_were_dropped_or_replaced_come_back() {
+    let _alone = alone();
+    let net = net();
+    net.step(0, 8).unwrap();
+    let before = net.state();
+    let snapshot = net.snapshot();
+    let mut optimizer = nn::OptimizerConfig::build(nn::Sgd::default(), &net.store, 0.0).unwrap();
+    // It leaves them undefined.
+    optimizer.zero_grad();
+    assert!(net.state().0.iter().all(Option::is_none));
+    snapshot.restore();
+    assert_eq!(net.state().0, before.0);
+    optimizer.zero_grad();
+    net.step(8, 16).unwrap();
+    snapshot.restore();
+    assert_eq!(net.state().0, before.0);
+    // And what is put back is no copy that later steps would change.
+    net.step(0, 8).unwrap();
+    assert_ne!(net.state().0, before.0);
+    snapshot.restore();
+    assert_eq!(net.state().0, before.0);
+}
+
+/// Trains in pieces, of which the first attempt at the first two fails at `allocation`; the pieces
+/// that succeeded, and whether anything failed.
+fn trained(net: &Net, allocation: u32) -> (Vec<(usize, usize)>, bool) {
+    let (snapshot, mut done, mut armed) = (net.snapshot(), Vec::new(), [true; 2]);
+    execute::with::<NoCache>()
+        .min(2)
+        .before_retry(|_| snapshot.restore())
+        .range(0..16, 8, |start, end| -> Result<(), TchError> {
+            let armed = armed.get_mut(done.len()).is_some_and(std::mem::take);
+            let _failing = armed.then(|| FailingAllocation::after(allocation));
+            snapshot.refresh()?;
+            net.step(start, end)?;
+            done.push((start, end));
+            Ok(())
+        })
+        .unwrap();
+    (done, report::last().unwrap().out_of_memory > 0)
+}
+
+#[test]
+fn pieces_that_fail_at_any_allocation_leave_what_those_that_succeed_make() {
+    let _alone = alone();
+    let mut allocation = 0;
+    loop {
+        let net_of_failures = net();
+        let (pieces, failed) = trained(&net_of_failures, allocation);
+        let twin = net();
+        pieces.iter().for_each(|&(start, end)| twin.step(start, end).unwrap());
+        assert_eq!(net_of_failures.state(), twin.state(), "allocation {allocation}: {pieces:?}");
+        if !failed {
+            break;
+        }
+        allocation += 1;
+    }
+    assert!(allocation > 20, "{allocation} allocations: too few for a step");
+}
+
+#[test]
+fn without_a_snapshot_the_retry_counts_twice() {
+    let _alone = alone();
+    let (ours, twin) = (net(), net());
+    ours.step(0, 8).unwrap();
+    twin.step(0, 8).unwrap();
+    // An attempt that has done its work before it fails.
+    let mut attempts = 0;
+    execute::with::<NoCache>().batch(2, |_| {
+        attempts += 1;
+        ours.step(8, 16).unwrap();
+        assert!(attempts == 2, "CUDA out of memory.");
+    });
+    twin.step(8, 16).unwrap();
+    assert_ne!(ours.state().0, twin.state().0);
+}
+
+#[toma::range(initial = 8, cache = NoCache, before_retry = snapshot.restore())]
+fn draw(start: usize, end: usize, out: &Tensor, snapshot: &Snapshot) {
+    snapshot.refresh().unwrap();
+    let numbers = Tensor::randn([size(end - start), 1024], FLOATS);
+    drop(rows(end - start));
+    out.narrow(0, size(start), size(end - start)).copy_(&numbers);
+}
+
+#[test]
+fn an_attribute_draws_the_same_numbers_again() {
+    let _alone = alone();
+    let out = rows(8);
+    let snapshot = Snapshot::new().rng(Device::Cpu).unwrap();
+    tch::manual_seed(9);
+    let budget = Budget::beyond_allocated(10 * ROW);
+    draw(0, 8, &out, &snapshot);
+    drop(budget);
+    assert_eq!(report::last().unwrap().out_of_memory, 1);
+    tch::manual_seed(9);
+    let parts = [4, 4].map(|rows| Tensor::randn([rows, 1024], FLOATS));
+    assert_eq!(out, Tensor::cat(&parts, 0));
+}
+
+#[test]
+fn after_a_refresh_that_failed_nothing_is_put_back() {
+    let _alone = alone();
+    let net = net();
+    let snapshot = net.snapshot();
+    net.step(0, 8).unwrap();
+    let now = net.state();
+    let failing = FailingAllocation::after(2);
+    assert_eq!(snapshot.refresh().unwrap_err().kind(), ErrorKind::OutOfMemory);
+    drop(failing);
+    snapshot.restore();
+    assert_eq!(net.state(), now, "the step before is not lost");
+    snapshot.refresh().unwrap();
+    net.step(8, 16).unwrap();
+    snapshot.restore();
+    assert_eq!(net.state(), now);
+}
+
+#[test]
+fn copies_take_what_they_are_copies_of_and_frozen_variables_none() {
+    let _alone = alone();
+    let mut net = net();
+    net.store.freeze();
+    let before = cpu::allocated_bytes();
+    let snapshot = Snapshot::new().buffers(&net.store).unwrap();
+    // The running mean and variance of four channels.
+    assert_eq!(cpu::allocated_bytes(), before + 2 * 4 * 4);
+    snapshot.refresh().unwrap();
+    assert_eq!(cpu::allocated_bytes(), before + 2 * 4 * 4);
+    drop(snapshot);
+    assert_eq!(cpu::allocated_bytes(), before);
+}
+
+#[test]
+fn what_cannot_be_taken_is_an_error() {
+    let _alone = alone();
+    let error = Snapshot::new().rng(Device::Cuda(9999)).unwrap_err();
+    assert_ne!(error.kind(), ErrorKind::OutOfMemory);
+    let weight = Tensor::ones([4, 2], FLOATS).set_requires_grad(true);
+    let rows = Tensor::from_slice(&[1_i64]);
+    Tensor::embedding(&weight, &rows, -1, false, true).sum(Kind::Float).backward();
+    let error = Snapshot::new().gradients(&[&weight]).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Unsupported);
+    assert!(error.to_string().contains("sparse gradient"), "{error}");
+    let net = net();
+    net.step(0, 8).unwrap();
+    let _budget = Budget::new(0);
+    let error = Snapshot::new().gradients(&net.store.trainable_variables()).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::OutOfMemory);
+}
+
+#[test]
+fn what_cannot_be_put_back_is_a_panic() {
+    let _alone = alone();
+    let mut variables = nn::VarStore::new(Device::Cpu);
+    let buffer = variables.root().zeros_no_train("buffer", &[4]);
+    let snapshot = Snapshot::new().buffers(&variables).unwrap();
+    variables.unfreeze();
+    let _ = buffer.shallow_clone().resize_([5]);
+    let text = panic_of(|| snapshot.restore());
+    assert!(text.contains("snapshot: cannot be put back"), "{text}");
+}
