@@ -63,7 +63,7 @@ fn failures(rounds: usize) {
 fn reads(rounds: usize) {
     let device = toma_torch::Device::new(Device::Cpu);
     print("allocated bytes", median(rounds, || repeat(1000, || _ = black_box(cpu::allocated_bytes()))), 1000);
-    print("free memory of the host", median(rounds, || repeat(10, || drop(black_box(device.read())))), 10);
+    print("free memory of the CPU", median(rounds, || repeat(1000, || drop(black_box(device.read())))), 1000);
     print("a guard of the modes", median(rounds, || repeat(1000, || drop(ModeGuard::new()))), 1000);
     print(
         "a state of random numbers",

@@ -131,7 +131,7 @@ void toma_cpu_install() noexcept {
 }
 
 void toma_cpu_stats_get(toma_cpu_stats* out) noexcept {
-  *out = {allocated.load(), peak.load(), allocations.load(), ooms.load()};
+  *out = {allocated.load(), peak.load(), allocations.load(), ooms.load(), budget.load()};
 }
 
 void toma_cpu_reset_peak() noexcept { peak.store(allocated.load()); }

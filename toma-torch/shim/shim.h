@@ -39,6 +39,8 @@ struct toma_cpu_stats {
   uint64_t peak_allocated_bytes;
   uint64_t allocations;
   uint64_t ooms;
+  // UINT64_MAX for no budget.
+  uint64_t budget_bytes;
 };
 
 // The modes of a thread that change what operators do.

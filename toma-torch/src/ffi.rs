@@ -48,6 +48,8 @@ pub(crate) struct CpuStats {
     pub(crate) peak_allocated_bytes: u64,
     pub(crate) allocations: u64,
     pub(crate) ooms: u64,
+    /// The limit in force, `u64::MAX` for none.
+    pub(crate) budget_bytes: u64,
 }
 
 /// A device as the shim knows it: the number of its kind in c10, and its index.

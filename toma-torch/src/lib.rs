@@ -29,6 +29,7 @@ mod device;
 mod error;
 mod ffi;
 mod gradients;
+mod level;
 mod modes;
 mod rng;
 mod snapshot;

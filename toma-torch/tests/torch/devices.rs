@@ -30,6 +30,35 @@ fn the_free_memory_of_the_cpu_is_the_hosts_or_what_the_budget_leaves() {
 }
 
 #[test]
+fn what_tensors_hold_is_exact_though_the_host_is_not_asked_again() {
+    let _alone = alone();
+    let device = Device::new(tch::Device::Cpu);
+    // Between two readings the host may be asked anew, which tells something else; not every time.
+    let is_exact = |_| {
+        let before = device.read().unwrap().free_bytes;
+        let held = rows(1000);
+        let after = device.read().unwrap().free_bytes;
+        drop(held);
+        before.checked_sub(after) == Some(1000 * ROW) && device.read().unwrap().free_bytes == before
+    };
+    assert!((0..50).any(is_exact));
+}
+
+#[test]
+fn after_a_release_the_host_is_asked_again() {
+    let _alone = alone();
+    let device = Device::new(tch::Device::Cpu);
+    let free = || device.read().unwrap().free_bytes;
+    // The kernel's figure moves all the time; what is remembered does not.
+    let (first, mut asked_again) = (free(), false);
+    for _ in 0..2000 {
+        device.release_cached_memory();
+        asked_again = asked_again || free() != first;
+    }
+    assert!(asked_again);
+}
+
+#[test]
 fn a_device_that_is_not_there_is_named_by_type_and_words() {
     let _alone = alone();
     let none = Device::new(tch::Device::Cuda(9999));

@@ -1,0 +1,137 @@
+//! What the driver and the host said last, remembered for a moment.
+//!
+//! A question to either costs microseconds to tens of them. What is remembered is chosen so that our
+//! own allocations do not make it stale: what is free together with what is ours changes only when
+//! somebody else takes memory or gives it back.
+//!
+//! Each thread remembers for itself, so that no thread writes what another one reads.
+
+use std::cell::RefCell;
+use std::io;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use toma_core::memory::Reading;
+
+use crate::ffi::Place;
+
+/// How long an answer is good for.
+pub(crate) const STALENESS: Duration = Duration::from_millis(100);
+
+/// How much there is to share between what is ours and what is free.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Level {
+    /// Free bytes, and those that our allocator had from the driver.
+    pub(crate) available_bytes: u64,
+    pub(crate) total_bytes: u64,
+}
+
+impl Level {
+    /// What is free while tensors hold so much.
+    pub(crate) fn less(self, allocated_bytes: u64) -> Reading {
+        let free_bytes = self.available_bytes.saturating_sub(allocated_bytes).min(self.total_bytes);
+        Reading::new(free_bytes, self.total_bytes)
+    }
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Memo {
+    place: Place,
+    level: Level,
+    at: Instant,
+    generation: u64,
+}
+
+impl Memo {
+    fn is_fresh(&self, now: Instant, generation: u64) -> bool {
+        self.generation == generation && now.saturating_duration_since(self.at) < STALENESS
+    }
+}
+
+/// Moves on when all that is remembered is to be forgotten.
+static GENERATION: AtomicU64 = AtomicU64::new(0);
+
+thread_local! {
+    /// One for each device that this thread has read.
+    static MEMOS: RefCell<Vec<Memo>> = const { RefCell::new(Vec::new()) };
+}
+
+/// The level of a place, asked for by `read` where none is remembered. Errors are not remembered.
+pub(crate) fn recent(place: Place, read: impl FnOnce() -> io::Result<Level>) -> io::Result<Level> {
+    let (now, generation) = (Instant::now(), GENERATION.load(Ordering::Relaxed));
+    let known = |memos: &RefCell<Vec<Memo>>| {
+        let memo = memos.borrow().iter().find(|memo| memo.place == place).copied();
+        memo.filter(|memo| memo.is_fresh(now, generation)).map(|memo| memo.level)
+    };
+    // While a thread ends its memos may be gone.
+    if let Ok(Some(level)) = MEMOS.try_with(known) {
+        return Ok(level);
+    }
+    let level = read()?;
+    let _ = MEMOS.try_with(|memos| {
+        let mut memos = memos.borrow_mut();
+        memos.retain(|memo| memo.place != place);
+        memos.push(Memo { place, level, at: now, generation });
+    });
+    Ok(level)
+}
+
+/// Lets every thread ask anew.
+pub(crate) fn forget() {
+    GENERATION.fetch_add(1, Ordering::Relaxed);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::cell::Cell;
+    use std::thread;
+
+    const LEVEL: Level = Level { available_bytes: 100, total_bytes: 80 };
+
+    /// A place of this test alone.
+    fn place(index: usize) -> Place {
+        Place::of(tch::Device::Cuda(1000 + index))
+    }
+
+    #[test]
+    fn the_second_answer_is_remembered_until_it_is_forgotten_by_any_thread() {
+        // Other tests may forget at any moment, which asks once too often and never too rarely.
+        let asked = Cell::new(0);
+        let read = || {
+            asked.set(asked.get() + 1);
+            Ok(Level { total_bytes: asked.get(), ..LEVEL })
+        };
+        let remembers = |_| recent(place(0), read).unwrap() == recent(place(0), read).unwrap();
+        assert!((0..100).any(remembers));
+        let before = asked.get();
+        thread::spawn(forget).join().unwrap();
+        recent(place(0), read).unwrap();
+        assert!(asked.get() > before);
+        let before = asked.get();
+        recent(place(1), read).unwrap();
+        assert!(asked.get() > before, "another place");
+    }
+
+    #[test]
+    fn errors_are_asked_for_again() {
+        assert!(recent(place(2), || Err(io::ErrorKind::NotFound.into())).is_err());
+        assert_eq!(recent(place(2), || Ok(LEVEL)).unwrap(), LEVEL);
+    }
+
+    #[test]
+    fn an_answer_is_good_for_less_than_its_staleness() {
+        let at = Instant::now();
+        let memo = Memo { place: place(3), level: LEVEL, at, generation: 7 };
+        assert!(memo.is_fresh(at, 7));
+        assert!(memo.is_fresh(at + STALENESS - Duration::from_nanos(1), 7));
+        assert!(!memo.is_fresh(at + STALENESS, 7));
+        assert!(!memo.is_fresh(at, 8));
+    }
+
+    #[test]
+    fn what_tensors_hold_is_not_free_and_nothing_exceeds_the_total() {
+        let free = |allocated| LEVEL.less(allocated).free_bytes;
+        assert_eq!([free(0), free(20), free(21), free(100), free(u64::MAX)], [80, 80, 79, 0, 0]);
+    }
+}
