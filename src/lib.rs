@@ -119,6 +119,11 @@
 //! | `testing` | [`testing`]: a fake device, failures on purpose; for `[dev-dependencies]` | one relaxed load per attempt |
 //! | `tracing` | every event as a `tracing` event, target `toma` | the tracing crate |
 
+#![cfg_attr(
+    not(all(feature = "progress", feature = "testing")),
+    allow(rustdoc::broken_intra_doc_links, reason = "the manual names what only features bring")
+)]
+
 pub use toma_core::cache::{DefaultCache, GlobalCache, NoCache, SizeCache, StacktraceMemoryCache};
 pub use toma_core::chunk::Chunked;
 #[cfg(feature = "cuda")]

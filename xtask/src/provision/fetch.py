@@ -73,13 +73,15 @@ def pull(url, part, lively):
 
 
 def copy(response, file, have, total, lively):
-    shown = 0.0
+    shown = time.monotonic()
     while block := response.read(BLOCK):
         file.write(block)
         have += len(block)
-        if lively and time.monotonic() - shown > 0.2:
+        if time.monotonic() - shown > (0.2 if lively else 10):
             shown = time.monotonic()
-            print(f"\r  {have / 1e6:.0f} of {(total or 0) / 1e6:.0f} MB ", end="", file=sys.stderr, flush=True)
+            begin, end = ("\r", "") if lively else ("", "\n")
+            of = f" of {total / 1e6:.0f}" if total else ""
+            print(f"{begin}    {have / 1e6:.0f}{of} MB ", end=end, file=sys.stderr, flush=True)
     if lively:
         print("\r" + " " * 40 + "\r", end="", file=sys.stderr, flush=True)
     if total is not None and have < total:

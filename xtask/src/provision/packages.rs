@@ -49,6 +49,7 @@ impl Packages {
         project.heading(&self.what);
         // What this removes may be all that stands between us and enough room.
         let _ = fs::remove_file(self.stamp());
+        let _ = fs::remove_dir_all(self.temporary());
         self.check_room()?;
         self.make_venv(project)?;
         self.download(project)?;
@@ -120,13 +121,16 @@ impl Packages {
     }
 
     /// What pip would get, it says itself: which files fit, where they are, and their checksums. Says
-    /// no where pip is too old to say so, or the files are out of our reach.
+    /// no where it cannot, or the files are out of our reach.
     fn download_by_report(&self, project: &Project) -> Result<bool> {
         let report = self.temporary().join("report.json");
-        let pip = self.pip(project).args(["install", "--dry-run", "--ignore-installed", "--quiet"]);
-        let pip = pip.args(["--retries", "1", "--report"]).arg(&report).args(self.arguments());
-        // Its complaints are worth nothing: where pip cannot, it is asked once more, and heard.
-        if pip.ignore_stderr().run().is_err() {
+        // An old one would get all files to learn what they are called.
+        let newer = self.pip(project).args(["install", "--upgrade", "pip>=25"]);
+        let pip = self.pip(project).args(["install", "--dry-run", "--ignore-installed"]);
+        let pip = pip.args(["--use-feature=fast-deps", "--report"]).arg(&report).args(self.arguments());
+        // Their complaints are worth nothing: where this fails, pip is asked in another way, and heard.
+        let quietly = |pip: Cmd<'_>| works(pip.args(["--quiet", "--retries", "1"]));
+        if !(quietly(newer) && quietly(pip)) {
             return Ok(false);
         }
         let fetched = fetch::resumable(project, &self.python(), &report, &self.wheels());
