@@ -29,23 +29,26 @@ Set-up and checks of toma.
 Usage: cargo xtask <COMMAND>
 
 Commands:
-  demo [EXAMPLE...] [-- ARGS]  run the examples named in release mode; quickstart when none is named
+  demo [EXAMPLE...] [-- ARGS]  see it work: the examples named, or those made for it, with arguments that show something
+  run EXAMPLE [-- ARGS]        run any example, optimized, with the libtorch and the files it needs;
+                               paths in ARGS mean what they mean where you are
   test [STEP...]               run every check, or only the steps named, and print a table
-  test torch                   run the checks of toma-torch, which need libtorch; only when named
       --list                   print the name of each step and what it checks
       --fail-fast              stop at the first failure instead of going on
   bench [NAME] [-- ARGS]       run every benchmark, or the one named
   bench --instructions [CASE]  count instructions per call under valgrind: repeatable on a busy machine
       --calls N                calls to count over; 1000 when not given
   torch                        install libtorch into the target folder, and print the variables to use it
-      --cuda                   the build for GPUs, several GB, instead of the CPU's, about 600 MB
   torch -- CARGO ARGS...       run any cargo command with libtorch: cargo xtask torch -- test -p toma-torch
 
 Options:
+      --cpu, --cuda            which libtorch to install, where one is needed: the CPU's (540 MB to download) or the one
+                               for GPUs (2.3 GB); without either, the GPU's where there is an NVIDIA driver
   -h, --help                   print this
 
-libtorch is yours where LIBTORCH or LIBTORCH_USE_PYTORCH is set.
-With CI=true in the environment the output is plain. TOMA_* variables never reach what is run.
+libtorch is yours where LIBTORCH or LIBTORCH_USE_PYTORCH is set; it must be 2.11.0, unless you set
+LIBTORCH_BYPASS_VERSION_CHECK. Installing one takes Linux, a C++ compiler, and Python 3.10 to 3.14 with venv and pip.
+With CI=true in the environment the output is plain. TOMA_* variables reach `run` and `demo` alone.
 ";
 
 fn main() -> ExitCode {
