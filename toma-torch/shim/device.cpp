@@ -8,18 +8,8 @@
 
 namespace {
 
-// Neither the guard nor the allocator may be asked before it is known that there is a device: both
-// exist in a libtorch that was built for devices this machine does not have.
 c10::DeviceAllocator& allocator_of(int32_t type, int32_t index) {
-  const auto device = toma::kind_of(type);
-  const int32_t count =
-      c10::impl::hasDeviceGuardImpl(device) ? c10::impl::getDeviceGuardImpl(device)->deviceCount() : 0;
-  if (index < 0 || index >= count) {
-    throw toma::NoDevice(
-        "no device " + c10::DeviceTypeName(device, true) + ":" + std::to_string(index) + ": libtorch sees " +
-        std::to_string(count) + " of this kind");
-  }
-  return *c10::getDeviceAllocator(device);
+  return *c10::getDeviceAllocator(toma::existing_kind(type, index));
 }
 
 uint64_t natural(int64_t number) { return number < 0 ? 0 : static_cast<uint64_t>(number); }
@@ -39,6 +29,20 @@ toma_device_stats stats_of(c10::DeviceAllocator& allocator, int32_t index) {
 }
 
 }  // namespace
+
+// Neither the guard nor the allocator may be asked before it is known that there is a device: both
+// exist in a libtorch that was built for devices this machine does not have.
+c10::DeviceType toma::existing_kind(int32_t type, int32_t index) {
+  const auto device = kind_of(type);
+  const int32_t count =
+      c10::impl::hasDeviceGuardImpl(device) ? c10::impl::getDeviceGuardImpl(device)->deviceCount() : 0;
+  if (index < 0 || index >= count) {
+    throw NoDevice(
+        "no device " + c10::DeviceTypeName(device, true) + ":" + std::to_string(index) + ": libtorch sees " +
+        std::to_string(count) + " of this kind");
+  }
+  return device;
+}
 
 int32_t toma_device_stats_get(int32_t type, int32_t index, toma_device_stats* out, toma_error* error) noexcept {
   return toma::guarded(error, [&] { *out = stats_of(allocator_of(type, index), index); });

@@ -27,6 +27,9 @@ inline c10::DeviceType kind_of(int32_t type) {
   return static_cast<c10::DeviceType>(type);
 }
 
+// The same, and throws where there is no such device.
+c10::DeviceType existing_kind(int32_t type, int32_t index);
+
 inline int32_t failed(toma_error* error, int32_t code, const char* words) noexcept {
   std::strncpy(error->message, words, sizeof error->message - 1);
   error->message[sizeof error->message - 1] = '\0';

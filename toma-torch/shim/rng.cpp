@@ -13,7 +13,7 @@ namespace {
 // The generator is not safe to use from two threads; its mutex is public for that.
 template <class F>
 void with_generator(int32_t type, int32_t index, F body) {
-  const auto kind = toma::kind_of(type);
+  const auto kind = toma::existing_kind(type, index);
   const auto cpu = kind == c10::DeviceType::CPU;
   const auto& generator = at::globalContext().defaultGenerator(c10::Device(kind, cpu ? -1 : static_cast<c10::DeviceIndex>(index)));
   auto* state = generator.unsafeGetGeneratorImpl();

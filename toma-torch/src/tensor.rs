@@ -67,7 +67,10 @@ fn extent(tensor: &Tensor, dim: isize) -> usize {
 /// libtorch counts negative dims from the last axis as we do.
 fn view(tensor: &Tensor, dim: isize, range: &Range<usize>) -> Tensor {
     let number = |index: usize| i64::try_from(index).expect("extents of tensors fit in i64");
-    tensor.narrow(dim as i64, number(range.start), number(range.len()))
+    tensor.f_narrow(dim as i64, number(range.start), number(range.len())).unwrap_or_else(|error| {
+        // The layouts that tch cannot tell: compressed rows or columns, and oneDNN's own.
+        panic!("chunked tensor: it has no views along dim {dim}; make it dense and strided first: {error}")
+    })
 }
 
 /// Puts the parts that [`map`](toma_core::execute::map) collected together into one tensor.

@@ -82,6 +82,7 @@ pub fn axis(dim: isize, axes: usize) -> usize {
     let index = if dim < 0 { axes.checked_add_signed(dim) } else { usize::try_from(dim).ok() };
     match index {
         Some(index) if index < axes => index,
+        _ if axes == 0 => panic!("dim {dim}: a value without axes has no items"),
         _ => panic!(
             "dim {dim}: must be between -{axes} and {} for {axes} axes",
             axes.wrapping_sub(1).cast_signed()

@@ -100,42 +100,6 @@ fn attributes_take_tensors_and_return_them() {
 }
 
 #[test]
-fn non_contiguous_empty_and_strided_tensors() {
-    let _alone = alone();
-    let transposed = numbered(&[3, 5]).transpose(0, 1);
-    let mut total = 0.0;
-    execute::chunked(&transposed, 2, |chunk, _, _| total += chunk.sum(Kind::Double).double_value(&[]));
-    assert_eq!(total, 105.0);
-    let mut calls = 0;
-    execute::chunked(&Tensor::zeros([0, 3], FLOATS), 2, |_, _, _| calls += 1);
-    assert_eq!(calls, 0);
-    // Items there are, only none of them has an element.
-    execute::chunked(&Tensor::zeros([3, 0], FLOATS), 2, |chunk, _, _| calls += chunk.size()[0]);
-    assert_eq!(calls, 3);
-}
-
-#[test]
-fn tensors_without_views_are_refused_with_what_to_do() {
-    let _alone = alone();
-    let sparse = numbered(&[4, 2]).to_sparse_sparse_dim(2);
-    let text = panic_of(|| execute::chunked(&sparse, 3, |_, _, _| ()));
-    assert!(text.contains("sparse") && text.contains("narrow_copy"), "{text}");
-}
-
-#[test]
-fn a_dim_that_is_not_there_is_named() {
-    let _alone = alone();
-    let cut = |tensor: &Tensor, dim| {
-        panic_of(|| execute::with::<NoCache>().dim(dim).chunked(tensor, 2, |_, _, _| ()))
-    };
-    let matrix = numbered(&[2, 2]);
-    assert!(cut(&matrix, 2).contains("dim 2: must be between -2 and 1"));
-    assert!(cut(&matrix, -3).contains("dim -3"));
-    assert!(cut(&Tensor::from(1.0), 0).contains("dim 0"));
-    assert!(cut(&Tensor::new(), 0).contains("must be defined"));
-}
-
-#[test]
 fn map_concatenates_in_order_along_any_dim() {
     let _alone = alone();
     let input = numbered(&[10, 3]);

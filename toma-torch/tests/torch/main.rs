@@ -2,6 +2,7 @@
 
 #![expect(clippy::float_cmp, reason = "small whole numbers, which floats hold exactly")]
 
+mod bad_input;
 mod chunks;
 mod counting;
 mod devices;
