@@ -47,11 +47,8 @@ struct toma_cpu_stats {
 struct toma_modes {
   uint64_t included;
   uint64_t excluded;
-  uint8_t grad;
-  uint8_t forward_grad;
-  uint8_t inference;
-  uint8_t multithreading;
-  uint8_t view_replay;
+  // Those of autograd, one bit each.
+  uint64_t autograd;
 };
 
 // Devices: `type` is a c10::DeviceType.

@@ -1,6 +1,9 @@
 // The shim by itself, for the address sanitizer: `cargo xtask test torch` compiles and runs it.
 
+#include <ATen/core/Tensor.h>
+#include <c10/core/AutogradState.h>
 #include <c10/core/CPUAllocator.h>
+#include <c10/core/impl/LocalDispatchKeySet.h>
 #include <c10/core/impl/alloc_cpu.h>
 #include <c10/util/Exception.h>
 
@@ -130,7 +133,7 @@ void devices_that_are_not_there() {
   }
 }
 
-void random_states_and_modes() {
+void random_states() {
   toma_error error;
   size_t size = 0;
   std::vector<uint8_t> state(8192), small(10);
@@ -141,9 +144,81 @@ void random_states_and_modes() {
   CHECK(toma_rng_set(0, 0, state.data(), size, &error) == TOMA_OK);
   CHECK(toma_rng_set(0, 0, state.data(), size - 1, &error) == TOMA_OTHER);
   CHECK(toma_rng_get(1, 0, state.data(), state.size(), &size, &error) != TOMA_OK);
-  toma_modes modes;
-  toma_modes_get(&modes);
-  CHECK(toma_modes_set(&modes, &error) == TOMA_OK);
+}
+
+bool are_equal(const toma_modes& one, const toma_modes& other) {
+  return one.included == other.included && one.excluded == other.excluded && one.autograd == other.autograd;
+}
+
+void modes_come_back_one_by_one() {
+  toma_error error;
+  toma_modes before, now;
+  toma_modes_get(&before);
+  for (uint64_t mode = 0; mode < 5; ++mode) {
+    auto changed = before;
+    changed.autograd ^= uint64_t{1} << mode;
+    CHECK(toma_modes_set(&changed, &error) == TOMA_OK);
+    toma_modes_get(&now);
+    CHECK(are_equal(now, changed) && !are_equal(now, before));
+  }
+  {
+    const c10::impl::ExcludeDispatchKeyGuard excluded(c10::DispatchKey::AutogradCPU);
+    toma_modes_get(&now);
+    CHECK(now.excluded != before.excluded);
+    std::thread([&] {
+      CHECK(toma_modes_set(&now, &error) == TOMA_OK);
+      CHECK(c10::impl::tls_is_dispatch_key_excluded(c10::DispatchKey::AutogradCPU));
+    }).join();
+  }
+  CHECK(toma_modes_set(&before, &error) == TOMA_OK);
+  toma_modes_get(&now);
+  CHECK(are_equal(now, before));
+  CHECK(c10::AutogradState::get_tls_state().get_grad_mode());
+}
+
+at::Tensor tensor_of(size_t floats, c10::Storage storage) {
+  auto tensor = at::detail::make_tensor<c10::TensorImpl>(
+      std::move(storage), c10::DispatchKeySet(c10::DispatchKey::CPU), caffe2::TypeMeta::Make<float>());
+  tensor.unsafeGetTensorImpl()->set_sizes_contiguous({static_cast<int64_t>(floats)});
+  return tensor;
+}
+
+c10::Storage storage_of(size_t floats) {
+  return c10::Storage(c10::Storage::use_byte_size_t{}, floats * sizeof(float), c10::GetCPUAllocator(), true);
+}
+
+void gradients_are_handles() {
+  toma_error error;
+  const auto before = allocated();
+  {
+    const auto variable = tensor_of(4, storage_of(4)), gradient = tensor_of(4, storage_of(4));
+    CHECK(toma_gradient_set(&variable, &gradient, &error) == TOMA_OK);
+    CHECK(variable.grad().is_same(gradient));
+    CHECK(allocated() == before + 32);
+    CHECK(toma_gradient_set(&variable, nullptr, &error) == TOMA_OK);
+    CHECK(!variable.grad().defined());
+  }
+  CHECK(allocated() == before);
+}
+
+bool is_sole(const at::Tensor& tensor) {
+  toma_error error;
+  bool sole = false;
+  CHECK(toma_tensor_is_sole(&tensor, &sole, &error) == TOMA_OK);
+  return sole;
+}
+
+void sole_owners_share_neither_handle_nor_memory_nor_elements() {
+  const auto storage = storage_of(4);
+  const auto shared = tensor_of(4, storage), sole = tensor_of(4, storage_of(4));
+  CHECK(!is_sole(shared) && is_sole(sole));
+  {
+    const auto other = sole;
+    CHECK(!is_sole(sole));
+  }
+  CHECK(is_sole(sole));
+  sole.unsafeGetTensorImpl()->set_sizes_and_strides(c10::IntArrayRef{2, 2}, c10::IntArrayRef{0, 1});
+  CHECK(!is_sole(sole));
 }
 
 const c10::SourceLocation here{"test", __FILE__, __LINE__};
@@ -221,7 +296,10 @@ int main() {
   blocks_cross_threads();
   every_exception_becomes_a_code();
   devices_that_are_not_there();
-  random_states_and_modes();
+  random_states();
+  modes_come_back_one_by_one();
+  gradients_are_handles();
+  sole_owners_share_neither_handle_nor_memory_nor_elements();
   backtraces_are_left_out_only_of_what_means_out_of_memory();
   what_counts_is_the_thread_that_catches();
   what_is_not_handled_keeps_its_backtrace();

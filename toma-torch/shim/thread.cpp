@@ -71,6 +71,10 @@ c10::Backtrace fetch() {
   return quiet > 0 ? none : std::make_shared<Trace>(c10::get_lazy_backtrace(/*frames_to_skip=*/1));
 }
 
+enum AutogradMode : uint32_t { grad, forward_grad, inference, multithreading, view_replay };
+
+uint64_t bit(AutogradMode mode, bool on) { return uint64_t{on} << mode; }
+
 c10::DispatchKeySet keys(uint64_t raw) { return {c10::DispatchKeySet::RAW, raw}; }
 
 }  // namespace
@@ -86,28 +90,27 @@ void toma_expect_out_of_memory(bool expected) noexcept { expects_out_of_memory =
 
 void toma_modes_get(toma_modes* out) noexcept {
   const auto dispatch = c10::impl::tls_local_dispatch_key_set();
-  const auto& autograd = c10::AutogradState::get_tls_state();
+  const auto& state = c10::AutogradState::get_tls_state();
   *out = {
       dispatch.included_.raw_repr(),
       dispatch.excluded_.raw_repr(),
-      autograd.get_grad_mode(),
-      autograd.get_fw_grad_mode(),
-      autograd.get_inference_mode(),
-      autograd.get_multithreading_enabled(),
-      autograd.get_view_replay_enabled(),
+      bit(grad, state.get_grad_mode()) | bit(forward_grad, state.get_fw_grad_mode()) |
+          bit(inference, state.get_inference_mode()) | bit(multithreading, state.get_multithreading_enabled()) |
+          bit(view_replay, state.get_view_replay_enabled()),
   };
 }
 
 // Autocast is a dispatch key that is excluded while it is off.
 int32_t toma_modes_set(const toma_modes* modes, toma_error* error) noexcept {
   return toma::guarded(error, [&] {
+    const auto has = [&](AutogradMode mode) { return (modes->autograd >> mode & 1) != 0; };
     // A copy of the state in force: it holds more than we know of.
     auto autograd = c10::AutogradState::get_tls_state();
-    autograd.set_grad_mode(modes->grad);
-    autograd.set_fw_grad_mode(modes->forward_grad);
-    autograd.set_inference_mode(modes->inference);
-    autograd.set_multithreading_enabled(modes->multithreading);
-    autograd.set_view_replay_enabled(modes->view_replay);
+    autograd.set_grad_mode(has(grad));
+    autograd.set_fw_grad_mode(has(forward_grad));
+    autograd.set_inference_mode(has(inference));
+    autograd.set_multithreading_enabled(has(multithreading));
+    autograd.set_view_replay_enabled(has(view_replay));
     c10::AutogradState::set_tls_state(std::move(autograd));
     auto dispatch = c10::impl::tls_local_dispatch_key_set();
     dispatch.included_ = keys(modes->included);

@@ -6,9 +6,11 @@
 //! | [`Device`] | free and total bytes of a device, and what its allocator has counted |
 //! | [`cpu`] | bytes of CPU tensors, a [budget](cpu::Budget), injected failures |
 //! | [`Concatenate`] | one tensor from the parts that `map` collected |
-//! | [`ModeGuard`] | grad mode and autocast survive a panic |
-//! | [`QuietTraces`] | errors without libtorch's slow C++ backtrace |
+//! | [`accumulate_gradients`] | backward that adds all gradients or none |
+//! | [`Snapshot`] | random state, gradients and buffers put back before a retry |
 //! | [`RngState`] | the same random numbers again |
+//! | [`ModeGuard`] | grad mode and autocast survive a `catch_unwind` of your own |
+//! | [`QuietTraces`] | errors without libtorch's slow C++ backtrace |
 //!
 //! Tensors can be worked on in chunks: `&Tensor`, `&mut Tensor` and `Tensor` along any dim, also
 //! together with slices in a tuple. A chunk is a view that shares storage.
@@ -23,6 +25,44 @@
 //! });
 //! assert_eq!(output.double_value(&[40, 0]), 32.0);
 //! ```
+//!
+//! # No trace of a failed attempt
+//!
+//! A program that is linked with this package need not call anything for the following; it is set up
+//! before `main`.
+//!
+//! **Modes.** An attempt that fails leaves grad mode, inference mode, autocast and all else that
+//! libtorch keeps per thread to choose operators as they were before it. tch's own `no_grad`,
+//! `with_grad` and `autocast` do not survive a panic, and its ordinary methods panic when memory runs
+//! out. What an attempt that succeeds has set stays set. The modes of an async body are the task's,
+//! as [`thread_state`](toma_core::thread_state) says.
+//!
+//! **Error texts.** Where a failure would be retried, errors that mean out of memory carry no C++
+//! backtrace, which takes libtorch milliseconds to write down. All others keep theirs, and so does the
+//! error of an attempt that will not be retried. (Only the counting allocator of [`cpu`] never writes
+//! one, and an attempt whose deadline passes while it runs was promised a retry when it began.)
+//!
+//! **Memory.** What the attempt allocated is freed before the retry, to the byte.
+//!
+//! ```
+//! use tch::{Device, Kind, Tensor};
+//! use toma_core::cache::NoCache;
+//! use toma_core::execute;
+//! use toma_torch::cpu::{self, Budget};
+//!
+//! cpu::count();
+//! let weight = Tensor::ones([256], (Kind::Float, Device::Cpu)).set_requires_grad(true);
+//! let _budget = Budget::beyond_allocated(40 << 10);
+//! execute::with::<NoCache>().batch(64, |batch_size| {
+//!     // The first attempt panics inside `no_grad`.
+//!     let input = tch::no_grad(|| Tensor::ones([batch_size as i64, 256], (Kind::Float, Device::Cpu)));
+//!     (input * &weight).sum(Kind::Float).backward();
+//! });
+//! assert!(weight.grad().defined());
+//! ```
+//!
+//! What a body did to values that it borrows is its own to undo. Two tools help it: gradients that are
+//! added [all or not at all](accumulate_gradients), and a [`Snapshot`] to put back before the retry.
 
 pub mod cpu;
 mod device;

@@ -2,11 +2,12 @@ use std::marker::PhantomData;
 
 use crate::ffi;
 
-/// While it lives, libtorch's errors of this thread carry no C++ backtrace.
+/// While it lives, no error of libtorch that this thread catches carries a C++ backtrace.
 ///
 /// Writing down a backtrace takes libtorch 6 to 11 ms, a hundred times what the failure itself
-/// takes; where an error will be dealt with nobody reads it. Errors that are raised when the guard
-/// is gone have theirs again.
+/// takes; where an error will be dealt with nobody reads it. Attempts of a loop leave out those of
+/// out of memory [by themselves](crate#no-trace-of-a-failed-attempt); this guard leaves out all, for
+/// code of your own that tries things. Once it is gone errors have theirs again.
 ///
 /// ```
 /// use tch::{Device, Kind, Tensor};
@@ -26,9 +27,6 @@ pub struct QuietTraces {
 
 impl QuietTraces {
     /// No backtraces from now on, for this thread.
-    ///
-    /// The first call in a process puts our hook in place of libtorch's, which libtorch does without
-    /// a lock: make it before other threads use libtorch.
     #[expect(clippy::new_without_default, reason = "what it does is no default")]
     pub fn new() -> Self {
         ffi::quiet_traces(1);

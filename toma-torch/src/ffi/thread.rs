@@ -12,7 +12,7 @@ use crate::modes::TorchModes;
 pub(crate) struct Modes {
     included: u64,
     excluded: u64,
-    flags: [u8; 5],
+    autograd: u64,
 }
 
 // Sound to call with anything, from any thread: they read and write variables of the calling one.
@@ -37,16 +37,13 @@ ctor::declarative::ctor! {
 
 impl Modes {
     pub(crate) fn pack(&self, autocast_depth: i32) -> Saved {
-        let [a, b, c, d, e] = self.flags;
-        let flags = u64::from_ne_bytes([a, b, c, d, e, 0, 0, 0]);
-        Saved([self.included, self.excluded, flags, u64::from(autocast_depth.cast_unsigned())])
+        let depth = u64::try_from(autocast_depth).unwrap_or_default();
+        Saved([self.included, self.excluded, self.autograd, depth])
     }
 
     pub(crate) fn unpack(saved: &Saved) -> (Self, i32) {
-        let Saved([included, excluded, flags, depth]) = *saved;
-        let [a, b, c, d, e, ..] = flags.to_ne_bytes();
-        let depth = i32::try_from(depth).unwrap_or_default();
-        (Self { included, excluded, flags: [a, b, c, d, e] }, depth)
+        let Saved([included, excluded, autograd, depth]) = *saved;
+        (Self { included, excluded, autograd }, i32::try_from(depth).unwrap_or_default())
     }
 }
 

@@ -11,7 +11,7 @@ use crate::stage::{FLOATS, ROW, alone, panic_of, rows, size};
 
 struct Net {
     store: nn::VarStore,
-    net: nn::SequentialT,
+    layers: nn::SequentialT,
     data: Tensor,
 }
 
@@ -19,11 +19,11 @@ struct Net {
 fn net() -> Net {
     tch::manual_seed(5);
     let store = nn::VarStore::new(Device::Cpu);
-    let net = nn::seq_t()
+    let layers = nn::seq_t()
         .add(nn::linear(store.root() / "in", 6, 4, nn::LinearConfig::default()))
         .add(nn::batch_norm1d(store.root() / "norm", 4, nn::BatchNormConfig::default()))
         .add_fn_t(|input, train| input.dropout(0.5, train));
-    Net { store, net, data: Tensor::randn([16, 6], FLOATS) }
+    Net { store, layers, data: Tensor::randn([16, 6], FLOATS) }
 }
 
 impl Net {
@@ -34,7 +34,7 @@ impl Net {
 
     fn step(&self, start: usize, end: usize) -> Result<(), TchError> {
         let piece = self.data.f_narrow(0, size(start), size(end - start))?;
-        self.net.forward_t(&piece, true).f_square()?.f_sum(Kind::Float)?.f_backward()
+        self.layers.forward_t(&piece, true).f_square()?.f_sum(Kind::Float)?.f_backward()
     }
 
     /// Everything that a step changes.
@@ -124,7 +124,9 @@ fn pieces_that_fail_at_any_allocation_leave_what_those_that_succeed_make() {
         let net_of_failures = net();
         let (pieces, failed) = trained(&net_of_failures, allocation);
         let twin = net();
-        pieces.iter().for_each(|&(start, end)| twin.step(start, end).unwrap());
+        for &(start, end) in &pieces {
+            twin.step(start, end).unwrap();
+        }
         assert_eq!(net_of_failures.state(), twin.state(), "allocation {allocation}: {pieces:?}");
         if !failed {
             break;
