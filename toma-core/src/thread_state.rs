@@ -60,6 +60,8 @@ use std::pin::Pin;
 use std::sync::OnceLock;
 use std::task::{Context, Poll};
 
+use crate::engine::attempt;
+
 static REGISTERED: OnceLock<&'static dyn ThreadState> = OnceLock::new();
 
 /// The modes of a thread, as their library packs them.
@@ -78,13 +80,6 @@ pub trait ThreadState: fmt::Debug + Sync {
 
     /// Puts modes in force that were saved, on this thread or on another.
     fn restore(&self, saved: &Saved);
-
-    /// Says whether a failure for want of memory would from now on be retried.
-    ///
-    /// Nobody will read its error then, so the library need not take pains to explain it.
-    fn expect_out_of_memory(&self, expected: bool) {
-        let _ = expected;
-    }
 }
 
 /// Guards the attempts of the whole process by `state`, for good.
@@ -93,6 +88,26 @@ pub trait ThreadState: fmt::Debug + Sync {
 /// Gives `state` back when a library has registered before: there is room for one.
 pub fn register(state: &'static dyn ThreadState) -> Result<(), &'static dyn ThreadState> {
     REGISTERED.set(state)
+}
+
+/// Whether this thread would retry out of memory, were it to fail now: in this attempt or one around
+/// it.
+///
+/// Nobody reads the error then, so a library that takes milliseconds to explain one can save them. It
+/// allocates nothing and cannot panic.
+///
+/// ```
+/// # extern crate toma_core as toma;
+/// use toma::thread_state::would_retry_out_of_memory;
+/// use toma::{cache::NoCache, execute};
+///
+/// assert!(!would_retry_out_of_memory());
+/// execute::with::<NoCache>().batch(2, |_| assert!(would_retry_out_of_memory()));
+/// // There is no size below 1.
+/// execute::with::<NoCache>().batch(1, |_| assert!(!would_retry_out_of_memory()));
+/// ```
+pub fn would_retry_out_of_memory() -> bool {
+    attempt::would_retry().out_of_memory
 }
 
 /// The modes from before an attempt or a poll; nothing when no library has registered.
@@ -117,14 +132,6 @@ impl Before {
     pub(crate) fn put_back(&self) {
         if let Self(Some((state, saved))) = self {
             state.restore(saved);
-        }
-    }
-
-    /// Says that out of memory would be retried, or no longer.
-    #[inline]
-    pub(crate) fn expect_out_of_memory(&self, expected: bool) {
-        if let Self(Some((state, _))) = self {
-            state.expect_out_of_memory(expected);
         }
     }
 

@@ -67,12 +67,11 @@ void toma_cpu_set_budget(uint64_t bytes) noexcept;
 int64_t toma_cpu_fail_after(int64_t skip) noexcept;
 
 // Puts our fetcher of C++ backtraces in place of libtorch's, which libtorch does without a lock: call
-// it before there are threads.
-void toma_traces_install() noexcept;
+// it before there are threads. Errors that mean out of memory carry no backtrace where the thread that
+// catches them would retry; `would_retry` says so, and throws nothing.
+void toma_traces_install(bool (*would_retry)()) noexcept;
 // Errors that this thread catches carry no backtrace while the depth is above 0.
 void toma_traces_quiet(int32_t change) noexcept;
-// The same for errors that mean out of memory, while they are expected.
-void toma_expect_out_of_memory(bool expected) noexcept;
 
 void toma_modes_get(toma_modes* out) noexcept;
 int32_t toma_modes_set(const toma_modes* modes, toma_error* error) noexcept;

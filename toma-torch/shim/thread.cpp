@@ -18,9 +18,15 @@
 namespace {
 
 thread_local int32_t quiet = 0;
-thread_local bool expects_out_of_memory = false;
 
-const std::string nothing;
+// Set before there are threads.
+bool (*would_retry_out_of_memory)() = nullptr;
+
+// Never destroyed: threads may raise errors while the process ends.
+const std::string& nothing() {
+  static const auto* empty = new std::string;
+  return *empty;
+}
 
 bool means_out_of_memory(const c10::Error& error) {
   if (dynamic_cast<const c10::OutOfMemoryError*>(&error) != nullptr) {
@@ -59,7 +65,7 @@ struct Trace final : c10::LazyValue<std::string> {
   explicit Trace(c10::Backtrace written) : written(std::move(written)) {}
 
   const std::string& get() const override {
-    return quiet > 0 || (expects_out_of_memory && handles_out_of_memory()) ? nothing : written->get();
+    return quiet > 0 || (would_retry_out_of_memory() && handles_out_of_memory()) ? nothing() : written->get();
   }
 
   c10::Backtrace written;
@@ -67,8 +73,8 @@ struct Trace final : c10::LazyValue<std::string> {
 
 // Stands in for libtorch's own fetcher, which cannot be asked for: it does the same, later.
 c10::Backtrace fetch() {
-  static const c10::Backtrace none = std::make_shared<c10::PrecomputedLazyValue<std::string>>(nothing);
-  return quiet > 0 ? none : std::make_shared<Trace>(c10::get_lazy_backtrace(/*frames_to_skip=*/1));
+  static const auto* none = new c10::Backtrace(std::make_shared<c10::PrecomputedLazyValue<std::string>>(nothing()));
+  return quiet > 0 ? *none : std::make_shared<Trace>(c10::get_lazy_backtrace(/*frames_to_skip=*/1));
 }
 
 enum AutogradMode : uint32_t { grad, forward_grad, inference, multithreading, view_replay };
@@ -79,14 +85,15 @@ c10::DispatchKeySet keys(uint64_t raw) { return {c10::DispatchKeySet::RAW, raw};
 
 }  // namespace
 
-void toma_traces_install() noexcept {
+void toma_traces_install(bool (*would_retry)()) noexcept {
   static std::once_flag once;
-  std::call_once(once, [] { c10::SetStackTraceFetcher(std::function<c10::Backtrace()>(fetch)); });
+  std::call_once(once, [&] {
+    would_retry_out_of_memory = would_retry;
+    c10::SetStackTraceFetcher(std::function<c10::Backtrace()>(fetch));
+  });
 }
 
 void toma_traces_quiet(int32_t change) noexcept { quiet += change; }
-
-void toma_expect_out_of_memory(bool expected) noexcept { expects_out_of_memory = expected; }
 
 void toma_modes_get(toma_modes* out) noexcept {
   const auto dispatch = c10::impl::tls_local_dispatch_key_set();

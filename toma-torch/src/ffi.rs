@@ -1,7 +1,7 @@
 //! The edge to the shim and to torch-sys: all of this package's `unsafe`, behind safe functions.
 //!
-//! No exception leaves the shim (its functions are `noexcept` and answer with codes), and no Rust
-//! code is ever called from it. Everything it is handed lives on the caller's stack.
+//! No exception leaves the shim (its functions are `noexcept` and answer with codes), and it calls one
+//! function of ours, which cannot panic. Everything it is handed lives on the caller's stack.
 
 #![expect(unsafe_code, reason = "the edge to C++: nothing here can be said in safe Rust")]
 
@@ -15,9 +15,7 @@ use crate::error::{Error, ErrorKind};
 pub(crate) use tensor::{is_sole, set_gradient};
 #[cfg(test)]
 pub(crate) use thread::enter_autocast;
-pub(crate) use thread::{
-    Modes, autocast_depth, expect_out_of_memory, modes, quiet_traces, set_autocast_depth, set_modes,
-};
+pub(crate) use thread::{Modes, autocast_depth, modes, quiet_traces, set_autocast_depth, set_modes};
 
 /// Bytes that any generator's state fits into; the CPU's has 5056.
 const LARGEST_RNG_STATE: usize = 8192;

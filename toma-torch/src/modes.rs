@@ -24,10 +24,6 @@ impl ThreadState for TorchModes {
         // It changes variables of this thread; nothing in it fails.
         let _ = ffi::set_modes(&modes);
     }
-
-    fn expect_out_of_memory(&self, expected: bool) {
-        ffi::expect_out_of_memory(expected);
-    }
 }
 
 /// Puts this thread's grad mode, autocast and inference mode back to what they were when it is

@@ -54,7 +54,7 @@ pub(crate) fn attempt<R>(
     before: &Before,
     body: impl FnOnce() -> R,
 ) -> Result<R, Panic> {
-    let raised = Raised::new(retryable, before);
+    let raised = Raised::new(retryable);
     match catch_unwind(AssertUnwindSafe(body)) {
         Ok(result) => {
             raised.lower();
@@ -90,7 +90,7 @@ pub(crate) async fn attempt_async<F: Future>(
 
 /// Passes a panic on, printed exactly once.
 pub(crate) fn pass_on(Panic { payload, silenced }: Panic) -> ! {
-    let outer_may_retry = SHIELD.get().quiet != Retryable::NOTHING;
+    let outer_may_retry = would_retry() != Retryable::NOTHING;
     if silenced && !outer_may_retry {
         raise_anew(payload);
     }
@@ -99,31 +99,33 @@ pub(crate) fn pass_on(Panic { payload, silenced }: Panic) -> ! {
     resume_unwind(payload)
 }
 
-/// The shield of one attempt, to be lowered to what it was.
-struct Raised<'a> {
-    shield: Shield,
-    modes: &'a Before,
+/// What this attempt or one around it would retry.
+pub(crate) fn would_retry() -> Retryable {
+    SHIELD.get().quiet
 }
 
-impl<'a> Raised<'a> {
+/// The shield of one attempt, to be lowered to what it was.
+struct Raised {
+    before: Shield,
+}
+
+impl Raised {
     #[inline]
-    fn new(retryable: Retryable, modes: &'a Before) -> Self {
-        let shield = SHIELD.get();
+    fn new(retryable: Retryable) -> Self {
+        let before = SHIELD.get();
         let quiet = Retryable {
-            out_of_memory: shield.quiet.out_of_memory || retryable.out_of_memory,
-            transient: shield.quiet.transient || retryable.transient,
+            out_of_memory: before.quiet.out_of_memory || retryable.out_of_memory,
+            transient: before.quiet.transient || retryable.transient,
         };
         SHIELD.set(Shield { quiet, silenced: false });
-        modes.expect_out_of_memory(quiet.out_of_memory);
-        Self { shield, modes }
+        Self { before }
     }
 
     /// Returns the shield of the attempt. The one before it comes back whole: a panic may be in
     /// flight from before, when a destructor ran this attempt.
     #[inline]
     fn lower(self) -> Shield {
-        self.modes.expect_out_of_memory(self.shield.quiet.out_of_memory);
-        SHIELD.replace(self.shield)
+        SHIELD.replace(self.before)
     }
 }
 
@@ -157,7 +159,7 @@ fn chain_hook() {
 }
 
 fn silence(payload: &(dyn Any + Send)) -> bool {
-    let quiet = SHIELD.get().quiet;
+    let quiet = would_retry();
     if quiet == Retryable::NOTHING {
         return false;
     }

@@ -17,9 +17,8 @@ pub(crate) struct Modes {
 
 // Sound to call with anything, from any thread: they read and write variables of the calling one.
 unsafe extern "C" {
-    safe fn toma_traces_install();
+    safe fn toma_traces_install(would_retry: extern "C" fn() -> bool);
     safe fn toma_traces_quiet(change: i32);
-    safe fn toma_expect_out_of_memory(expected: bool);
     safe fn toma_modes_get(out: &mut Modes);
     safe fn toma_modes_set(modes: &Modes, error: &mut RawError) -> i32;
 }
@@ -29,10 +28,15 @@ ctor::declarative::ctor! {
     /// have to call anything for attempts to be guarded.
     #[ctor(unsafe)]
     fn before_main() {
-        toma_traces_install();
+        toma_traces_install(would_retry);
         // Taken only by a program that registered modes of its own even earlier.
         let _ = thread_state::register(&TorchModes);
     }
+}
+
+/// The one thing the shim calls: it reads a variable of the thread, and cannot panic.
+extern "C" fn would_retry() -> bool {
+    thread_state::would_retry_out_of_memory()
 }
 
 impl Modes {
@@ -50,11 +54,6 @@ impl Modes {
 /// Changes how many want this thread's errors without a backtrace.
 pub(crate) fn quiet_traces(change: i32) {
     toma_traces_quiet(change);
-}
-
-/// Whether errors that mean out of memory are to come without a backtrace.
-pub(crate) fn expect_out_of_memory(expected: bool) {
-    toma_expect_out_of_memory(expected);
 }
 
 pub(crate) fn modes() -> Modes {
