@@ -5,6 +5,7 @@ use std::ops::Range;
 
 use tch::nn::{self, Module as _, ModuleT as _, Path, RNN as _};
 use tch::{Device, Kind, Reduction, TchError, Tensor};
+use toma_torch::{Snapshot, accumulate_gradients};
 
 use crate::stage::{FLOATS, size};
 
@@ -32,6 +33,7 @@ pub(crate) struct Net {
     pub(crate) input: Tensor,
     pub(crate) target: Tensor,
     layers: Box<dyn Layers>,
+    is_random: bool,
 }
 
 impl Net {
@@ -47,7 +49,7 @@ impl Net {
         let variables = nn::VarStore::new(Device::Cpu);
         let layers = Box::new(layers(&variables.root()));
         let random = |row: &[i64]| Tensor::randn([&[size(ROWS)], row].concat(), FLOATS);
-        Self { name, variables, input: random(input), target: random(target), layers }
+        Self { name, variables, input: random(input), target: random(target), layers, is_random: false }
     }
 
     /// What it answers to these rows.
@@ -70,14 +72,24 @@ impl Net {
         }
     }
 
-    /// Adds the gradients of `loss` to those there are.
+    /// Adds the gradients of `loss` to those there are: all or none where errors come back; with
+    /// tch's own method some may be added when it fails.
     pub(crate) fn backward(&self, road: Road, loss: &Tensor) -> Result<(), TchError> {
         match road {
-            Road::Errors => loss.f_backward(),
+            Road::Errors => accumulate_gradients(loss, &self.weights()),
             Road::Panics => {
                 loss.backward();
                 Ok(())
             }
+        }
+    }
+
+    /// What a failed attempt by this road may have changed.
+    pub(crate) fn snapshot(&self, road: Road) -> Snapshot {
+        let snapshot = Snapshot::new().rng(Device::Cpu).unwrap().buffers(&self.variables).unwrap();
+        match road {
+            Road::Errors => snapshot,
+            Road::Panics => snapshot.gradients(&self.weights()).unwrap(),
         }
     }
 
@@ -120,9 +132,9 @@ impl Net {
         }
     }
 
-    /// Whether a row's output depends on which rows are with it.
+    /// Whether what it learns from rows depends on which are worked on together.
     pub(crate) fn mixes_rows(&self) -> bool {
-        !self.buffers().is_empty()
+        !self.buffers().is_empty() || self.is_random
     }
 }
 
@@ -233,7 +245,7 @@ struct Transformer {
 }
 
 pub(crate) fn transformer(dropout: f64) -> Net {
-    Net::new("transformer", (&[5, 8], &[5, 8]), |path| {
+    let net = Net::new("transformer", (&[5, 8], &[5, 8]), |path| {
         let linear = |name, from, to| nn::linear(path / name, from, to, nn::LinearConfig::default());
         let norm = |name| nn::layer_norm(path / name, vec![8], nn::LayerNormConfig::default());
         Transformer {
@@ -244,7 +256,8 @@ pub(crate) fn transformer(dropout: f64) -> Net {
             narrow: linear("narrow", 32, 8),
             dropout,
         }
-    })
+    });
+    Net { is_random: dropout > 0.0, ..net }
 }
 
 impl Layers for Transformer {
@@ -278,43 +291,6 @@ fn heads(attended: Tensor) -> Result<[Tensor; 3], TchError> {
     let rows = attended.size()[0];
     let split = attended.f_view([rows, 5, 3, 2, 4])?.f_permute([2, 0, 3, 1, 4])?;
     Ok([split.f_get(0)?, split.f_get(1)?, split.f_get(2)?])
-}
-
-/// Tensors that a failed attempt leaves as they were.
-pub(crate) struct Untouched {
-    tensors: Vec<Tensor>,
-    saved: Vec<Tensor>,
-}
-
-#[must_use = "what is dropped is taken back"]
-pub(crate) struct Undo<'u> {
-    untouched: &'u Untouched,
-    kept: bool,
-}
-
-impl Untouched {
-    pub(crate) fn new(tensors: Vec<Tensor>) -> Self {
-        Self { saved: tensors.iter().map(Tensor::copy).collect(), tensors }
-    }
-
-    pub(crate) fn begin(&self) -> Undo<'_> {
-        copy(&self.tensors, &self.saved);
-        Undo { untouched: self, kept: false }
-    }
-}
-
-impl Undo<'_> {
-    pub(crate) fn keep(mut self) {
-        self.kept = true;
-    }
-}
-
-impl Drop for Undo<'_> {
-    fn drop(&mut self) {
-        if !self.kept {
-            copy(&self.untouched.saved, &self.untouched.tensors);
-        }
-    }
 }
 
 /// In place, because memory is short.
