@@ -94,8 +94,8 @@ pub(crate) fn difference(some: &[Tensor], others: &[Tensor]) -> f64 {
     pairs.map(|(one, other)| (one - other).abs().max().double_value(&[])).fold(0.0, f64::max)
 }
 
-/// Runs the test of this name again, alone in a process of its own, which must be well and print
-/// nothing; whether this is that process.
+/// Runs the test of this name again, alone in a process of its own, which must end well and print
+/// neither a panic nor a backtrace; whether this is that process.
 pub(crate) fn in_child(name: &str) -> bool {
     const CHILD: &str = "TOMA_TEST_CHILD";
     if env::var_os(CHILD).is_some() {
@@ -106,7 +106,8 @@ pub(crate) fn in_child(name: &str) -> bool {
     let [printed, errors] =
         [child.stdout, child.stderr].map(|text| String::from_utf8_lossy(&text).into_owned());
     assert!(child.status.success() && printed.contains("1 passed"), "{printed}{errors}");
-    assert_eq!(errors, "");
+    // Libraries may warn of this machine there.
+    assert!(!errors.contains("panicked at") && !errors.contains("frame #"), "{errors}");
     println!("{printed}");
     false
 }
