@@ -73,6 +73,7 @@ impl<'a> Provision<'a> {
             with_dependencies: false,
             megabytes: 1000,
             proof: data.folder.clone(),
+            python: "Python 3",
             otherwise: format!("or set {} to a folder with its files", data.variable),
         };
         packages.install(self.project, |_| Ok(()))?;

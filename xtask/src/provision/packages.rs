@@ -28,6 +28,8 @@ pub(crate) struct Packages {
     pub(crate) megabytes: u64,
     /// Among the installed packages, what must be there when all is well.
     pub(crate) proof: PathBuf,
+    /// For which Python there are such packages, for messages.
+    pub(crate) python: &'static str,
     /// How to do without us, for messages.
     pub(crate) otherwise: String,
 }
@@ -95,7 +97,8 @@ impl Packages {
         }
         ensure!(
             works(project.command("python3").arg("--version")),
-            "python3: not found; install Python 3 with your system's package manager, {}",
+            "python3: not found; install {} with your system's package manager, {}",
+            self.python,
             self.otherwise
         );
         let made = project.command("python3").args(["-m", "venv", "--clear"]).arg(self.venv()).run();
@@ -146,7 +149,8 @@ impl Packages {
             got.ok().with_context(|| {
                 format!(
                     "pip could not get `{requirement}`, see above: it needs a network, or an index that pip is set \
-                     up for, and a Python that there is a package for; run the same command again, {}",
+                     up for, and {}; run the same command again, {}",
+                    self.python,
                     self.otherwise
                 )
             })?;
@@ -228,3 +232,6 @@ pub(crate) fn folders_in(folder: &Path) -> Result<Vec<PathBuf>> {
 fn works(command: Cmd<'_>) -> bool {
     command.quiet().ignore_stdout().ignore_stderr().run().is_ok()
 }
+
+#[cfg(test)]
+mod tests;

@@ -7,7 +7,7 @@ use anyhow::{Context as _, Result, ensure};
 
 use super::build::Build;
 use super::environment::Environment;
-use super::version::{self, PYTHONS, VERSION};
+use super::version::{self, PYTHON, VERSION};
 use crate::project::Project;
 use crate::provision::{Packages, folders_in};
 
@@ -40,9 +40,8 @@ impl Installation {
             with_dependencies: self.build.with_dependencies(),
             megabytes: self.build.megabytes(),
             proof: "torch/lib/libtorch_cpu.so".into(),
-            otherwise: format!(
-                "or set LIBTORCH to the folder of a libtorch {VERSION} you have (Python must be {PYTHONS})"
-            ),
+            python: PYTHON,
+            otherwise: format!("or set LIBTORCH to the folder of a libtorch {VERSION} you have"),
         }
     }
 

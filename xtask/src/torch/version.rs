@@ -8,8 +8,8 @@ use anyhow::{Result, bail};
 /// The libtorch that tch 0.24 is made for.
 pub(super) const VERSION: &str = "2.11.0";
 
-/// What the build machine's Python must be for there to be a package.
-pub(super) const PYTHONS: &str = "3.10 to 3.14";
+/// The Python there are packages for.
+pub(super) const PYTHON: &str = "Python 3.10 to 3.14";
 
 /// How tch is told to take any version.
 const BYPASS: &str = "LIBTORCH_BYPASS_VERSION_CHECK";
