@@ -1,5 +1,6 @@
 //! `cargo xtask demo`: the examples, as a newcomer runs them.
 
+use std::path::PathBuf;
 use std::process::ExitCode;
 
 use anyhow::Result;
@@ -43,10 +44,33 @@ fn title(number: usize, count: usize, example: &Example<'_>) -> String {
 }
 
 fn arguments(project: &Project, example: &Example<'_>) -> Result<Vec<String>> {
-    let given = example.settings.demo.clone().unwrap_or_default();
-    if !given.iter().any(|argument| argument.contains(LINES)) {
-        return Ok(given);
+    fill_in(example.settings.demo.clone().unwrap_or_default(), || corpus::write(project))
+}
+
+/// Puts the path of the lines where it is asked for; they are collected only then.
+fn fill_in(mut args: Vec<String>, lines: impl FnOnce() -> Result<PathBuf>) -> Result<Vec<String>> {
+    if args.iter().any(|argument| argument.contains(LINES)) {
+        let path = lines()?;
+        for argument in &mut args {
+            *argument = argument.replace(LINES, &path.to_string_lossy());
+        }
     }
-    let path = corpus::write(project)?;
-    Ok(given.iter().map(|argument| argument.replace(LINES, &path.to_string_lossy())).collect())
+    Ok(args)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn strings(words: &[&str]) -> Vec<String> {
+        words.iter().map(|&word| word.to_owned()).collect()
+    }
+
+    #[test]
+    fn lines_are_collected_only_where_an_argument_asks_for_them() {
+        let args = fill_in(strings(&["--input={lines}", "-n", "{lines}"]), || Ok("/t/lines.txt".into()));
+        assert_eq!(args.unwrap(), ["--input=/t/lines.txt", "-n", "/t/lines.txt"]);
+        let untouched = fill_in(strings(&["--lines"]), || panic!("nobody asked"));
+        assert_eq!(untouched.unwrap(), ["--lines"]);
+    }
 }

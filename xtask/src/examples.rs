@@ -134,10 +134,11 @@ mod tests {
     #[test]
     fn a_table_tells_files_and_arguments() {
         let settings = Settings::parse(&json!({
-            "package": "model==0.1.0", "folder": "model/files", "variable": "MODEL_DIR",
+            "package": "model==0.1.0", "folder": "model/files", "variable": "MODEL_DIR", "about": "a model",
             "test": ["--check"], "demo": ["--input", "{lines}"],
         }));
         let settings = settings.unwrap();
+        assert_eq!(settings.about.as_deref(), Some("a model"));
         let data = settings.data.unwrap();
         assert_eq!(data.folder_name(), "model-0.1.0");
         assert_eq!((data.folder, &*data.variable), ("model/files".into(), "MODEL_DIR"));

@@ -43,7 +43,7 @@ Commands:
 
 Options:
       --cpu, --cuda            which libtorch to install, where one is needed: the CPU's (540 MB to download) or the one
-                               for GPUs (2.3 GB); without either, the GPU's where there is an NVIDIA driver
+                               for GPUs (2.7 GB); without either, the GPU's where there is an NVIDIA driver
   -h, --help                   print this
 
 libtorch is yours where LIBTORCH or LIBTORCH_USE_PYTORCH is set; it must be 2.11.0, unless you set

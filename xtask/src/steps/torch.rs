@@ -21,7 +21,9 @@ pub(super) fn test(checks: &Checks<'_>) -> Result<String> {
     let environment = checks.provision.libtorch()?;
     let runs = checks.project.workspace.with_libtorch.iter().flat_map(|package| {
         let cargo = || checks.project.cargo("test").args(["--release", "-p", &package.name]);
-        let tests = suites::quiet(cargo().args(["--lib", "--bins", "--tests"]));
+        // Each by its name: `--tests` would include those in examples, which have a step of their own.
+        let names = package.targets_of("test").flat_map(|test| ["--test", &test.name]);
+        let tests = suites::quiet(cargo().arg("--lib").args(names));
         let docs = suites::quiet(cargo().arg("--doc"));
         let benches = package.targets_of("bench").map(move |bench| programs::run_once(cargo(), bench));
         [tests, docs].into_iter().chain(benches)

@@ -10,7 +10,7 @@ use crate::project::Project;
 pub(crate) enum Build {
     /// Linked against the CPU's part alone: 540 MB to download.
     Cpu,
-    /// With everything a GPU needs: 2.3 GB to download.
+    /// With everything a GPU needs: 2.7 GB to download.
     Cuda,
 }
 
