@@ -90,3 +90,17 @@ pub(crate) fn build_of(args: &mut Args) -> Result<Option<Build>> {
         (false, false) => Ok(None),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_build_at_most_is_chosen() {
+        let of = |words: &[&str]| build_of(&mut Args::new(words.iter().copied()));
+        assert_eq!(of(&["--cpu"]).unwrap(), Some(Build::Cpu));
+        assert_eq!(of(&["x", "--cuda"]).unwrap(), Some(Build::Cuda));
+        assert_eq!(of(&["x"]).unwrap(), None);
+        assert!(of(&["--cuda", "--cpu"]).unwrap_err().to_string().contains("one at most"));
+    }
+}

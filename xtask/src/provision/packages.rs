@@ -4,10 +4,11 @@
 //! files, the packages installed. A stamp is written when all is done; without it nothing that
 //! stands there is believed.
 
-use std::fs;
 use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::{fs, io};
 
-use anyhow::{Context as _, Result, ensure};
+use anyhow::{Context as _, Result, bail, ensure};
 use xshell::Cmd;
 
 use super::fetch;
@@ -101,26 +102,25 @@ impl Packages {
             self.python,
             self.otherwise
         );
-        let made = project.command("python3").args(["-m", "venv", "--clear"]).arg(self.venv()).run();
-        made.ok().filter(|()| works(self.pip(project).arg("--version"))).with_context(|| {
-            format!(
-                "python3 -m venv: failed; your system's package manager has venv and pip \
-                 (python3-venv, python3-pip): install them, {}",
-                self.otherwise
-            )
-        })
+        let made = run(project.command("python3").args(["-m", "venv", "--clear"]).arg(self.venv()));
+        ensure!(
+            made && works(self.pip(project).arg("--version")),
+            "python3 -m venv: failed; your system's package manager has venv and pip (python3-venv, python3-pip): \
+             install them, {}",
+            self.otherwise
+        );
+        Ok(())
     }
 
     fn download(&self, project: &Project) -> Result<()> {
         fs::create_dir_all(self.wheels())?;
-        let done = self.wheels().join("complete");
-        if fs::read_to_string(&done).is_ok_and(|text| text == self.stamp_text()) {
+        if fs::read_to_string(self.downloaded()).is_ok_and(|text| text == self.stamp_text()) {
             return Ok(());
         }
         if !self.download_by_report(project)? {
             self.download_by_pip(project)?;
         }
-        Ok(fs::write(done, self.stamp_text())?)
+        Ok(fs::write(self.downloaded(), self.stamp_text())?)
     }
 
     /// What pip would get, it says itself: which files fit, where they are, and their checksums. Says
@@ -145,15 +145,13 @@ impl Packages {
     fn download_by_pip(&self, project: &Project) -> Result<()> {
         for requirement in &self.requirements {
             let pip = self.pip(project).args(["download", "--dest"]).arg(self.wheels());
-            let got = pip.args(self.dependency_args()).arg(requirement).run();
-            got.ok().with_context(|| {
-                format!(
-                    "pip could not get `{requirement}`, see above: it needs a network, or an index that pip is set \
-                     up for, and {}; run the same command again, {}",
-                    self.python,
-                    self.otherwise
-                )
-            })?;
+            ensure!(
+                run(pip.args(self.dependency_args()).arg(requirement)),
+                "pip could not get `{requirement}`, see above: it needs a network, or an index that pip is set up for, \
+                 and {}; run the same command again, {}",
+                self.python,
+                self.otherwise
+            );
         }
         Ok(())
     }
@@ -162,9 +160,11 @@ impl Packages {
         fs::write(self.unpacking(), "")?;
         let pip = self.pip(project).args(["install", "--no-index", "--no-compile", "--force-reinstall"]);
         let pip = pip.arg("--find-links").arg(self.wheels()).args(self.arguments());
-        pip.run().ok().with_context(|| {
-            format!("pip could not unpack what it had downloaded into {}, see above", self.root.display())
-        })?;
+        if !run(pip) {
+            // The next run looks at each file again.
+            let _ = fs::remove_file(self.downloaded());
+            bail!("pip could not unpack what it had downloaded into {}, see above", self.root.display());
+        }
         Ok(fs::remove_file(self.unpacking())?)
     }
 
@@ -206,6 +206,11 @@ impl Packages {
         self.root.join("wheels")
     }
 
+    /// There when all files are.
+    fn downloaded(&self) -> PathBuf {
+        self.wheels().join("complete")
+    }
+
     fn temporary(&self) -> PathBuf {
         self.root.join("tmp")
     }
@@ -227,6 +232,13 @@ impl Packages {
 pub(crate) fn folders_in(folder: &Path) -> Result<Vec<PathBuf>> {
     let entries = fs::read_dir(folder).with_context(|| format!("cannot read {}", folder.display()))?;
     Ok(entries.filter_map(Result::ok).map(|entry| entry.path()).filter(|path| path.is_dir()).collect())
+}
+
+/// Runs it, and shows what it says; not on our standard output, where `cargo xtask torch` has an
+/// answer for shells.
+fn run(command: Cmd<'_>) -> bool {
+    eprintln!("$ {command}");
+    Command::from(command).stdout(io::stderr()).status().is_ok_and(|status| status.success())
 }
 
 fn works(command: Cmd<'_>) -> bool {

@@ -1,5 +1,3 @@
-use anyhow::bail;
-
 use super::*;
 use crate::scratch::Scratch;
 
