@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::{fs, io};
 
-use anyhow::{Context as _, Result, bail, ensure};
+use anyhow::{Context as _, Result, anyhow, bail, ensure};
 use xshell::Cmd;
 
 use super::fetch;
@@ -137,7 +137,7 @@ impl Packages {
             return Ok(false);
         }
         let fetched = fetch::resumable(project, &self.python(), &report, &self.wheels());
-        fetched.with_context(|| format!("{}, {}", self.what, self.otherwise))
+        fetched.map_err(|error| anyhow!("{error}, {}", self.otherwise))
     }
 
     /// The packages one by one: pip keeps none of a group of which one fails, and it checks what it
