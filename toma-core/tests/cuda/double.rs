@@ -430,6 +430,12 @@ extern "C" fn cuMemPoolGetAttribute(pool: usize, attribute: c_int, value: Out<'_
     state.poison()
 }
 
+/// It keeps what is freed in any case.
+#[unsafe(no_mangle)]
+extern "C" fn cuMemPoolSetAttribute(_pool: usize, _attribute: c_int, _value: &u64) -> Code {
+    state().poison()
+}
+
 #[unsafe(no_mangle)]
 extern "C" fn cuMemPoolTrimTo(pool: usize, keep: usize) -> Code {
     let mut state = state();

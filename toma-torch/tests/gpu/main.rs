@@ -1,0 +1,52 @@
+//! What holds on a real GPU, as a table: `check | result | figure`.
+//!
+//! ```text
+//! gpu            every check
+//! gpu WORD       the checks with this word in their names
+//! ```
+//!
+//! Where there is no CUDA device, checks that need one are skipped, say so, and are counted. The
+//! allocator of libtorch is limited to a fiftieth of the device, so that the checks are quick on a
+//! large card and leave it usable; the environment says so before libtorch starts. Checks that leave
+//! a process unusable run in one of their own.
+
+mod always;
+mod child;
+mod driver;
+mod libtorch;
+mod measure;
+mod table;
+
+use std::env;
+use std::process::{Command, ExitCode};
+
+use crate::table::Check;
+
+/// What libtorch reads when its allocator starts.
+const LIMIT: (&str, &str) = ("PYTORCH_ALLOC_CONF", "per_process_memory_fraction:0.02");
+
+/// The same as a part of the device's memory.
+const PARTS: u64 = 50;
+
+fn main() -> ExitCode {
+    if let Some(task) = child::task() {
+        child::work(&task);
+        return ExitCode::SUCCESS;
+    }
+    if env::var(LIMIT.0).as_deref() != Ok(LIMIT.1) {
+        return limited();
+    }
+    let words: Vec<String> = env::args().skip(1).filter(|word| !word.starts_with('-')).collect();
+    let checks: Vec<Check> = [always::CHECKS, libtorch::CHECKS, driver::CHECKS, child::CHECKS].concat();
+    table::run(&checks, &words)
+}
+
+/// This program once more, with a limited allocator.
+fn limited() -> ExitCode {
+    let program = env::current_exe().expect("this program has a path");
+    let status = Command::new(program).args(env::args_os().skip(1)).env(LIMIT.0, LIMIT.1).status();
+    match status.expect("this program can be started again").code() {
+        Some(0) => ExitCode::SUCCESS,
+        _ => ExitCode::FAILURE,
+    }
+}

@@ -1,0 +1,97 @@
+//! The table: runs checks one after the other, and prints a row for each.
+
+use std::cell::{Cell, RefCell};
+use std::panic;
+use std::process::ExitCode;
+
+use toma::cuda;
+
+thread_local! {
+    /// How often a panic of this thread would have been printed, and what the last one said.
+    static PRINTED: Cell<usize> = const { Cell::new(0) };
+    static SAID: RefCell<String> = const { RefCell::new(String::new()) };
+}
+
+/// Names a library that stands in for the driver.
+const DOUBLE: &str = "CUDA_DOUBLE";
+
+/// One row: a check panics when it fails, and otherwise answers with a figure.
+#[derive(Clone, Copy)]
+pub(crate) struct Check {
+    pub(crate) name: &'static str,
+    pub(crate) needs: Needs,
+    pub(crate) run: fn() -> String,
+}
+
+/// What has to be there for a check to mean anything.
+#[derive(Clone, Copy)]
+pub(crate) enum Needs {
+    Nothing,
+    /// A device that the driver sees, or its double.
+    Driver,
+    /// A device that the real driver sees.
+    Gpu,
+    /// A device that libtorch sees.
+    Libtorch,
+}
+
+impl Needs {
+    /// Why a check is skipped.
+    fn missing(self) -> Option<&'static str> {
+        let is_double = std::env::var_os(DOUBLE).is_some();
+        let has_device = || cuda::Device::new(0).is_ok();
+        match self {
+            Self::Nothing => None,
+            Self::Gpu if is_double && has_device() => Some("skipped: the driver is a test double"),
+            Self::Driver | Self::Gpu if has_device() => None,
+            Self::Libtorch if tch::Cuda::device_count() > 0 => None,
+            _ => Some("skipped: no CUDA device"),
+        }
+    }
+}
+
+/// Runs the checks with one of `words` in their names, or all when there are none.
+pub(crate) fn run(checks: &[Check], words: &[String]) -> ExitCode {
+    count_panics();
+    let is_asked_for =
+        |check: &&Check| words.is_empty() || words.iter().any(|word| check.name.contains(&**word));
+    let (mut passed, mut failed, mut skipped) = (0, 0, 0);
+    row("check", "result", "figure");
+    for check in checks.iter().filter(is_asked_for) {
+        if let Some(why) = check.needs.missing() {
+            skipped += 1;
+            row(check.name, why, "");
+            continue;
+        }
+        if let Ok(figure) = panic::catch_unwind(check.run) {
+            passed += 1;
+            row(check.name, "ok", &figure);
+        } else {
+            failed += 1;
+            row(check.name, "FAILED", &SAID.take());
+        }
+    }
+    println!("{passed} ok, {failed} failed, {skipped} skipped");
+    if failed == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}
+
+fn row(name: &str, result: &str, figure: &str) {
+    // One line, whatever a library had to say.
+    let figure = figure.split_whitespace().collect::<Vec<_>>().join(" ");
+    println!("{name:<62} | {result:<23} | {}", figure.chars().take(300).collect::<String>());
+}
+
+/// Takes the place of what prints panics, before toma puts its own hook in front.
+fn count_panics() {
+    panic::set_hook(Box::new(|info| {
+        PRINTED.set(PRINTED.get() + 1);
+        SAID.replace(info.to_string());
+    }));
+}
+
+/// How many panics of this thread would have been printed while `work` ran.
+pub(crate) fn printed_by(work: impl FnOnce()) -> usize {
+    let before = PRINTED.get();
+    work();
+    PRINTED.get() - before
+}
