@@ -2,6 +2,7 @@
 
 mod args;
 mod bench;
+mod bundle;
 mod corpus;
 mod demo;
 mod examples;
@@ -38,6 +39,7 @@ Commands:
   bench [NAME] [-- ARGS]       run every benchmark, or the one named
   bench --instructions [CASE]  count instructions per call under valgrind: repeatable on a busy machine
       --calls N                calls to count over; 1000 when not given
+  gpu-bundle DIR               checks and benchmarks in one folder with a script `run`, for a machine with a GPU
   torch                        install libtorch into the target folder, and print the variables to use it
   torch -- CARGO ARGS...       run any cargo command with libtorch: cargo xtask torch -- test -p toma-torch
 
@@ -68,6 +70,7 @@ fn run(mut args: Args) -> Result<ExitCode> {
         Some("demo") => demo::command(args),
         Some("test") => test::command(args),
         Some("bench") => bench::command(args),
+        Some("gpu-bundle") => bundle::command(args),
         Some("torch") => torch::command(args),
         Some(other) => bail!("unknown command `{other}`; `cargo xtask --help` lists the commands"),
         None => {
