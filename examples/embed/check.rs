@@ -5,7 +5,7 @@ use tch::Device;
 
 use crate::Result;
 use crate::arguments::PolicyName;
-use crate::embedder::{Embedder, Work};
+use crate::embedder::{Embedder, VALUE, Work, difference, within};
 use crate::job::Parts;
 use crate::memory::Memory;
 use crate::search::dot;
@@ -20,9 +20,6 @@ const REFERENCE: &str = include_str!("reference.json");
 
 /// By how much a cosine may differ from the published implementation's.
 const COSINE: f32 = 1e-4;
-
-/// By how much a value may differ between batches.
-const VALUE: f32 = 1e-5;
 
 /// Bytes beside the model: from a few short texts at a time to many long ones.
 const BESIDE: [u64; 3] = [4 << 20, 12 << 20, 64 << 20];
@@ -52,12 +49,12 @@ fn against_reference(parts: &Parts) -> Result<()> {
     let texts: Vec<&str> = reference.pairs.iter().flat_map(|pair| [&*pair.a, &*pair.b]).collect();
     let texts = parts.words.tokens(&texts)?;
     let memory = Memory::limit(parts.device, None)?;
-    let embedder = Embedder::new(&parts.model, &memory, PolicyName::Halve.policy(), texts.len());
+    let embedder = Embedder::new(&parts.model, &memory, PolicyName::Halve.policy(), texts.len()).quiet();
     let rows = embedder.embed(&texts, &mut Summary::default())?;
     let width = parts.model.width();
     let cosines = rows.chunks_exact(2 * width).map(|pair| dot(&pair[..width], &pair[width..]));
-    let worst = reference.pairs.iter().zip(cosines).map(|(pair, cosine)| (pair.cosine - cosine).abs());
-    let worst = worst.fold(0.0, largest);
+    let right: Vec<f32> = reference.pairs.iter().map(|pair| pair.cosine).collect();
+    let worst = difference(&cosines.collect::<Vec<_>>(), &right);
     let pairs = reference.pairs.len();
     println!(
         "check: cosines of {pairs} pairs differ from the published implementation's by at most {worst:.1e}"
@@ -66,9 +63,11 @@ fn against_reference(parts: &Parts) -> Result<()> {
 }
 
 fn against_fixed(parts: &Parts, budget: Option<u64>, texts: &[Tokens]) -> Result<()> {
+    let wide = Memory::limit(parts.device, None)?;
     // In input order: other neighbors, so other paddings.
     let right = Work::in_input_order(&parts.model, texts).embed_fixed(16)?;
-    let model_bytes = Memory::limit(parts.device, None)?.model_bytes;
+    let model_bytes = wide.model_bytes;
+    drop(wide);
     let budgets: Vec<Option<u64>> = match (parts.device, budget) {
         (Device::Cpu, None) => BESIDE.map(|beside| Some(model_bytes + beside)).to_vec(),
         (_, budget) => vec![budget],
@@ -93,39 +92,14 @@ fn against(
     right: &[f32],
 ) -> Result<usize> {
     let memory = Memory::limit(parts.device, budget)?;
-    let embedder = Embedder::new(&parts.model, &memory, policy.policy(), texts.len());
+    let embedder = Embedder::new(&parts.model, &memory, policy.policy(), texts.len()).quiet();
     let mut summary = Summary::default();
     let rows = embedder.embed(texts, &mut summary)?;
-    let worst = rows.iter().zip(right).map(|(value, right)| (value - right).abs()).fold(0.0, largest);
+    let worst = difference(&rows, right);
     println!(
         "check: {memory}, {policy:?}: {} lines, {} out of memory, values differ from fixed batches' by at most {worst:.1e}",
         summary.lines, summary.out_of_memory
     );
     within("value", worst, VALUE)?;
     Ok(summary.out_of_memory)
-}
-
-/// NaN is larger than anything, so that it is not overlooked.
-fn largest(a: f32, b: f32) -> f32 {
-    if a.is_nan() || b.is_nan() { f32::NAN } else { a.max(b) }
-}
-
-fn within(what: &str, difference: f32, allowed: f32) -> Result<()> {
-    if difference <= allowed {
-        return Ok(());
-    }
-    Err(format!("check: a {what} differs by {difference:e}, allowed is {allowed:e}").into())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn nan_passes_no_check() {
-        let worst = [0.0, f32::NAN, 1.0].into_iter().fold(0.0, largest);
-        assert!(within("value", worst, VALUE).is_err());
-        assert!(within("value", 2e-5, VALUE).is_err());
-        assert!(within("value", 1e-6, VALUE).is_ok());
-    }
 }

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use toma::{NoCache, execute, observe::report};
 
-use crate::embedder::{Embedder, Work};
+use crate::embedder::{Embedder, VALUE, Work, difference, within};
 use crate::summary::Summary;
 use crate::tokens::Tokens;
 use crate::{Result, first_line};
@@ -21,6 +21,8 @@ pub(crate) struct Fixed {
     longest: usize,
     failed_while_looking: usize,
     time_looking: Duration,
+    /// The largest difference of a value from the adaptive run's.
+    difference: f32,
     summary: Summary,
 }
 
@@ -46,12 +48,14 @@ impl Fixed {
         Ok(())
     }
 
-    pub(crate) fn run(&mut self, embedder: &Embedder<'_>, texts: &[Tokens]) -> Result<Vec<f32>> {
+    /// Embeds the texts once more, and compares with the rows of the adaptive run.
+    pub(crate) fn run(&mut self, embedder: &Embedder<'_>, texts: &[Tokens], adaptive: &[f32]) -> Result<()> {
         let work = Work::longest_first(embedder.model, texts);
         let begin = Instant::now();
         let rows = work.embed_fixed(self.batch)?;
         self.summary.add_texts(texts, begin.elapsed());
-        Ok(rows)
+        self.difference = self.difference.max(difference(&rows, adaptive));
+        within("value", difference(&rows, adaptive), VALUE)
     }
 
     pub(crate) fn print(&self, adaptive: &Summary) {
@@ -63,6 +67,9 @@ impl Fixed {
             self.batch
         );
         let ratio = self.summary.time.as_secs_f64() / adaptive.time.as_secs_f64().max(1e-9);
-        println!("adaptive batches are {ratio:.2} times as fast");
+        println!(
+            "adaptive batches are {ratio:.2} times as fast; values differ by at most {:.1e}",
+            self.difference
+        );
     }
 }

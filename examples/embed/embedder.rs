@@ -4,7 +4,7 @@ use std::ops::Range;
 use std::time::Instant;
 
 use tch::TchError;
-use toma::observe::{ProgressBar, report};
+use toma::observe::{Event, Observer, ProgressBar, report};
 use toma::{GlobalCache, Policy, execute};
 
 use crate::buckets::{Bucket, buckets, longest_first, scatter};
@@ -14,6 +14,9 @@ use crate::summary::Summary;
 use crate::tokens::Tokens;
 use crate::{Result, first_line};
 
+/// By how much a value may differ between batches: sums are added up in another order.
+pub(crate) const VALUE: f32 = 1e-5;
+
 /// Embeds texts and remembers, window after window, how large batches may be.
 pub(crate) struct Embedder<'a> {
     pub(crate) model: &'a Model,
@@ -22,7 +25,7 @@ pub(crate) struct Embedder<'a> {
     /// The largest batch.
     pub(crate) most: usize,
     sizes: GlobalCache,
-    bar: ProgressBar,
+    bar: Box<dyn Observer>,
 }
 
 /// Texts and where they are in the order of work.
@@ -34,7 +37,12 @@ pub(crate) struct Work<'a> {
 
 impl<'a> Embedder<'a> {
     pub(crate) fn new(model: &'a Model, memory: &'a Memory, policy: Box<dyn Policy>, most: usize) -> Self {
-        Self { model, memory, policy, most, sizes: GlobalCache::new(), bar: ProgressBar::new() }
+        Self { model, memory, policy, most, sizes: GlobalCache::new(), bar: Box::new(ProgressBar::new()) }
+    }
+
+    /// Without a progress bar.
+    pub(crate) fn quiet(self) -> Self {
+        Self { bar: Box::new(|_: &Event<'_>| {}), ..self }
     }
 
     /// One row per text, in the order of the texts; adds to the summary what it took.
@@ -61,7 +69,7 @@ impl<'a> Embedder<'a> {
             .policy(&*self.policy)
             // Its cached memory is released before a retry.
             .device(self.memory.device())
-            .observer(&self.bar)
+            .observer(&*self.bar)
             .name(format!("up to {most_tokens} tokens"))
             .range(range, self.most, |start, end| work.embed(start..end, rows))
     }
@@ -107,5 +115,36 @@ impl<'a> Work<'a> {
             self.embed(start..self.order.len().min(start + batch), &mut rows)?;
         }
         Ok(rows)
+    }
+}
+
+/// The largest difference of two values; NaN, which passes no comparison, when there is one.
+pub(crate) fn difference(rows: &[f32], others: &[f32]) -> f32 {
+    rows.iter().zip(others).map(|(value, other)| (value - other).abs()).fold(0.0, largest)
+}
+
+fn largest(a: f32, b: f32) -> f32 {
+    if a.is_nan() || b.is_nan() { f32::NAN } else { a.max(b) }
+}
+
+/// # Errors
+/// When it is not.
+pub(crate) fn within(what: &str, difference: f32, allowed: f32) -> Result<()> {
+    if difference <= allowed {
+        return Ok(());
+    }
+    Err(format!("check: a {what} differs by {difference:e}, allowed is {allowed:e}").into())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_difference_is_found_wherever_it_is_and_nan_passes_no_check() {
+        assert!((difference(&[1.0, 2.0, 3.0], &[1.0, 1.5, 3.25]) - 0.5).abs() < 1e-9);
+        assert!(within("value", difference(&[0.0, f32::NAN, 1.0], &[0.0; 3]), VALUE).is_err());
+        assert!(within("value", 2e-5, VALUE).is_err());
+        assert!(within("value", 1e-6, VALUE).is_ok());
     }
 }

@@ -60,14 +60,6 @@ fn filled(start: &[u8], text: &str) -> [u8; HEADER] {
     header
 }
 
-/// A file of this name that no other test uses.
-#[cfg(test)]
-pub(crate) fn scratch(name: &str) -> std::path::PathBuf {
-    let folder = std::env::temp_dir().join(format!("toma-embed-{}", std::process::id()));
-    std::fs::create_dir_all(&folder).unwrap();
-    folder.join(name)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -71,7 +71,7 @@ fn embed(
     output: Option<RowFile>,
 ) -> Result<()> {
     let memory = Memory::limit(arguments.device, arguments.budget)?;
-    let embedder = Embedder::new(&parts.model, &memory, arguments.policy.policy(), arguments.batch.get());
+    let embedder = Embedder::new(&parts.model, &memory, arguments.policy.policy(), arguments.batch());
     let nearest = nearest(arguments, parts, &embedder)?;
     let mut sinks = Sinks { output, nearest, fixed: arguments.compare.then(Fixed::default) };
     let (mut summary, mut peak_bytes) = (Summary::default(), 0);
@@ -88,7 +88,7 @@ fn embed(
             check::run(parts, arguments.budget, Some(&window.lines))?;
         }
         if let Some(fixed) = &mut sinks.fixed {
-            fixed.run(&embedder, &texts)?;
+            fixed.run(&embedder, &texts, &rows)?;
         }
         if let Some(output) = &mut sinks.output {
             output.append(&rows)?;

@@ -25,6 +25,8 @@ mod model;
 mod output;
 mod search;
 mod summary;
+#[cfg(test)]
+mod tests;
 mod tokens;
 mod weights;
 

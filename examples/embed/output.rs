@@ -78,7 +78,8 @@ impl Drop for RowFile {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::format::{HEADER, scratch};
+    use crate::format::HEADER;
+    use crate::tests::{alone, scratch};
     use tch::Tensor;
 
     fn write(name: &str, parts: &[&[f32]]) -> PathBuf {
@@ -92,6 +93,7 @@ mod tests {
     /// libtorch's own readers are the judges.
     #[test]
     fn both_formats_are_read_back_by_others() {
+        let _alone = alone();
         for (parts, rows) in [(&[&[][..]][..], 0), (&[&[1.0, 2.0], &[], &[3.0, 4.0, 5.0, -0.5]], 3)] {
             let right: Vec<f32> = parts.concat();
             let right = Tensor::from_slice(&right).view([rows, 2]);

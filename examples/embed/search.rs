@@ -78,7 +78,9 @@ mod tests {
             }
             let found: Vec<_> = nearest.hits.iter().map(|hit| (hit.score, hit.line)).collect();
             prop_assert_eq!(found, slowly(&scores, most));
-            prop_assert!(nearest.hits.iter().all(|hit| hit.text == format!("text {}", hit.line)));
+            for Hit { line, text, .. } in &nearest.hits {
+                prop_assert_eq!(text, &format!("text {line}"));
+            }
         }
     }
 }

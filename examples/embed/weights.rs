@@ -44,7 +44,7 @@ impl Weights {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::format::scratch;
+    use crate::tests::{alone, scratch};
     use std::fs;
 
     fn floats(shape: &[i64]) -> Tensor {
@@ -53,6 +53,7 @@ mod tests {
 
     #[test]
     fn what_is_missing_or_of_another_shape_or_kind_is_named() {
+        let _alone = alone();
         let path = scratch("foreign.safetensors");
         let doubles = floats(&[4]).to_kind(Kind::Double);
         Tensor::write_safetensors(&[("a", floats(&[2, 3])), ("b", doubles)], &path).unwrap();
@@ -67,6 +68,7 @@ mod tests {
 
     #[test]
     fn a_broken_file_is_named() {
+        let _alone = alone();
         let path = scratch("broken.safetensors");
         for content in [&b""[..], b"short", b"\xff\xff\xff\xff\xff\xff\xff\xff{}", b"\x02\0\0\0\0\0\0\0[]"] {
             fs::write(&path, content).unwrap();

@@ -1,0 +1,148 @@
+//! Tests of the whole job with the real model, which is in the folder `MINILM_DIR`.
+
+use std::fs;
+use std::path::PathBuf;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use clap::Parser as _;
+use tch::Tensor;
+
+use crate::arguments::{Arguments, PolicyName};
+use crate::config::Config;
+use crate::embedder::{Embedder, VALUE, Work, difference};
+use crate::job;
+use crate::memory::Memory;
+use crate::model::Model;
+use crate::summary::Summary;
+use crate::tokens::Words;
+
+/// Keeps other tests that make tensors waiting: a budget is the whole process's.
+pub(crate) fn alone() -> MutexGuard<'static, ()> {
+    static ALONE: Mutex<()> = Mutex::new(());
+    let guard = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
+    crate::memory::count();
+    guard
+}
+
+/// A file of this name that no other process uses.
+pub(crate) fn scratch(name: &str) -> PathBuf {
+    let folder = std::env::temp_dir().join(format!("toma-embed-{}", std::process::id()));
+    fs::create_dir_all(&folder).unwrap();
+    folder.join(name)
+}
+
+/// Where the model is, or word that the test cannot be made.
+fn model_folder() -> Option<PathBuf> {
+    let folder = std::env::var_os("MINILM_DIR").map(PathBuf::from);
+    if folder.is_none() {
+        println!("skipped: MINILM_DIR does not say where the model is");
+    }
+    folder
+}
+
+fn parts() -> Option<(Words, Model)> {
+    let folder = model_folder()?;
+    let config = Config::read(&folder.join("config.json")).unwrap();
+    let words = Words::read(&folder.join("tokenizer.json"), &config).unwrap();
+    Some((words, Model::load(&folder, config, tch::Device::Cpu).unwrap()))
+}
+
+/// Runs the job on `text`, with an output file; the error's text when there is one.
+fn run(text: &[u8], more: &[&str]) -> Result<Tensor, String> {
+    let (input, output) = (scratch("input.txt"), scratch("rows.npy"));
+    fs::write(&input, text).unwrap();
+    let _ = fs::remove_file(&output);
+    let files = ["--input", input.to_str().unwrap(), "--output", output.to_str().unwrap()];
+    let arguments = Arguments::parse_from(["embed"].iter().chain(&files).chain(more));
+    let result = job::run(&arguments).map_err(|error| error.to_string());
+    assert_eq!(output.exists(), result.is_ok());
+    result.map(|()| Tensor::read_npy(output).unwrap())
+}
+
+#[test]
+fn texts_get_their_marks_are_cut_at_256_and_not_padded() {
+    let _alone = alone();
+    let Some((words, _)) = parts() else { return };
+    let texts = [String::new(), "word ".repeat(254), "word ".repeat(300), "hello world".to_owned()];
+    let tokens = words.tokens(&texts).unwrap();
+    let lengths: Vec<usize> = tokens.iter().map(Vec::len).collect();
+    assert_eq!(lengths, [2, 256, 256, 4]);
+    assert_eq!(tokens[3], [101, 7592, 2088, 102]);
+}
+
+#[test]
+fn neighbors_in_a_batch_change_nothing() {
+    let _alone = alone();
+    let Some((words, model)) = parts() else { return };
+    let texts = ["", "one", "a text of several words", &"long ".repeat(200), "another one"];
+    let texts = words.tokens(&texts).unwrap();
+    let alone = Work::in_input_order(&model, &texts).embed_fixed(1).unwrap();
+    for batch in [2, 3, 5] {
+        for work in [Work::in_input_order(&model, &texts), Work::longest_first(&model, &texts)] {
+            assert!(difference(&work.embed_fixed(batch).unwrap(), &alone) < VALUE, "batches of {batch}");
+        }
+    }
+    let first = &alone[..model.width()];
+    assert!((first.iter().map(|value| value * value).sum::<f32>() - 1.0).abs() < 1e-5);
+    assert!(difference(first, &alone[model.width()..]) > 0.01);
+}
+
+#[test]
+fn a_size_that_was_found_serves_the_next_window() {
+    let _alone = alone();
+    let Some((words, model)) = parts() else { return };
+    let texts = words.tokens(&vec!["a text of some words, but not of too many of them"; 64]).unwrap();
+    let model_bytes = Memory::limit(tch::Device::Cpu, None).unwrap().model_bytes;
+    let memory = Memory::limit(tch::Device::Cpu, Some(model_bytes + (4 << 20))).unwrap();
+    let embedder = Embedder::new(&model, &memory, PolicyName::Halve.policy(), 64).quiet();
+    let (mut first, mut second) = (Summary::default(), Summary::default());
+    let rows = embedder.embed(&texts, &mut first).unwrap();
+    assert!(first.out_of_memory > 1, "{first}");
+    assert_eq!(embedder.embed(&texts, &mut second).unwrap(), rows);
+    assert_eq!(second.out_of_memory, 0, "{second}");
+    assert!(memory.peak_bytes().unwrap() <= model_bytes + (4 << 20));
+}
+
+#[test]
+fn every_line_has_its_row_in_input_order() {
+    let _alone = alone();
+    if model_folder().is_none() {
+        return;
+    }
+    let rows = run(b"cake\n\nmemory\r\ncake", &["--batch", "2"]).unwrap();
+    assert_eq!(rows.size(), [4, 384]);
+    let same = |a, b| (rows.get(a) - rows.get(b)).abs().max().double_value(&[]) < 1e-5;
+    assert!(same(0, 3) && !same(0, 1) && !same(0, 2) && !same(1, 2));
+    assert_eq!(run(b"", &["--query", "cake"]).unwrap().size(), [0, 384]);
+}
+
+#[test]
+fn too_small_a_budget_is_an_error_with_its_figures() {
+    let _alone = alone();
+    if model_folder().is_none() {
+        return;
+    }
+    let error = run(b"text", &["--budget", "1MB"]).unwrap_err();
+    assert!(error.starts_with("budget 1000000 bytes: the model alone needs 9"), "{error}");
+    let needs: u64 = error.split(' ').nth(7).unwrap().parse().unwrap();
+    let barely = (needs + 10_000).to_string();
+    let error = run("word ".repeat(300).as_bytes(), &["--budget", &barely]).unwrap_err();
+    let says = "not even one text of up to 256 tokens fits beside the model: ";
+    assert!(error.contains(says) && error.lines().count() == 1, "{error}");
+}
+
+#[test]
+fn an_error_on_the_way_leaves_no_output() {
+    let _alone = alone();
+    if model_folder().is_none() {
+        return;
+    }
+    assert!(run(b"good\n\xff", &[]).unwrap_err().ends_with("line 2: not UTF-8 from byte 1 of the line on"));
+}
+
+#[test]
+fn a_model_that_is_not_there_is_named() {
+    let _alone = alone();
+    let error = run(b"text", &["--model", "no/such/model"]).unwrap_err();
+    assert_eq!(error, "model no/such/model: no such folder");
+}

@@ -1,0 +1,59 @@
+//! The digits as tensors: what is learned from, and what is tested with.
+
+use tch::{Device, Kind, Tensor};
+
+use crate::Result;
+use crate::digits::{COPIES, Digits};
+
+/// Digits that are learned from, each with its moved copies.
+const TRAINING: usize = 1500;
+
+pub(crate) struct Data {
+    pub(crate) training: Set,
+    /// Of the other digits, and as they are.
+    pub(crate) test: Set,
+}
+
+/// Images and what they show.
+pub(crate) struct Set {
+    /// Images × 1 × 8 × 8, from 0 to 1.
+    pub(crate) images: Tensor,
+    pub(crate) classes: Tensor,
+}
+
+impl Data {
+    /// With images of this kind of numbers.
+    pub(crate) fn load(kind: Kind) -> Result<Self> {
+        let Digits { images, classes } = Digits::load()?;
+        let (learned, others) = (0..TRAINING * COPIES, TRAINING * COPIES..images.len());
+        let select = |places: &mut dyn Iterator<Item = usize>| {
+            let (mut pixels, mut shown) = (Vec::new(), Vec::new());
+            for place in places {
+                pixels.extend(images[place].map(|gray| f32::from(gray) / 16.0));
+                shown.push(i64::from(classes[place]));
+            }
+            let images = Tensor::from_slice(&pixels).view([-1, 1, 8, 8]).to_kind(kind);
+            Set { images, classes: Tensor::from_slice(&shown) }
+        };
+        // The copy in the middle is the one that is not moved.
+        let unmoved = others.filter(|place| place % COPIES == COPIES / 2);
+        Ok(Self { training: select(&mut { learned }), test: select(&mut { unmoved }) })
+    }
+}
+
+impl Set {
+    pub(crate) fn len(&self) -> usize {
+        usize::try_from(self.classes.size()[0]).expect("sizes of tensors are natural numbers")
+    }
+
+    /// All images, in another order each time, `size` at a time.
+    pub(crate) fn batches(&self, size: usize) -> impl Iterator<Item = Self> {
+        let places = Tensor::randperm(self.classes.size()[0], (Kind::Int64, Device::Cpu));
+        let parts = places.split(i64::try_from(size).expect("sizes of batches fit in i64"), 0);
+        parts.into_iter().map(|places| self.select(&places))
+    }
+
+    fn select(&self, places: &Tensor) -> Self {
+        Self { images: self.images.index_select(0, places), classes: self.classes.index_select(0, places) }
+    }
+}

@@ -1,0 +1,118 @@
+//! Two convolutions and a linear layer; what runs out of memory is run again on fewer images.
+
+use std::fmt;
+
+use tch::nn::{self, Module as _};
+use tch::{Device, Kind, Reduction, TchError, Tensor};
+use toma::observe::report;
+use toma::{GlobalCache, execute};
+
+use crate::data::Set;
+use crate::gradients;
+
+pub(crate) struct Net {
+    pub(crate) variables: nn::VarStore,
+    layers: nn::Sequential,
+    /// The device whose memory runs out.
+    device: toma::torch::Device,
+    /// The sizes that worked, which the next step starts with.
+    sizes: GlobalCache,
+}
+
+/// What one step went through, or several together.
+#[derive(Debug, Default)]
+pub(crate) struct Accumulated {
+    /// Mean over the images.
+    pub(crate) loss: f64,
+    pub(crate) images: usize,
+    pub(crate) out_of_memory: usize,
+    /// Images in the last piece but a rest.
+    size: usize,
+}
+
+impl Net {
+    /// With weights of this kind of numbers.
+    pub(crate) fn new(kind: Kind) -> Self {
+        let mut variables = nn::VarStore::new(Device::Cpu);
+        let root = variables.root();
+        let padded = nn::ConvConfig { padding: 1, ..nn::ConvConfig::default() };
+        let layers = nn::seq()
+            .add(nn::conv2d(&root / "1", 1, 16, 3, padded))
+            .add_fn(Tensor::relu)
+            .add(nn::conv2d(&root / "2", 16, 32, 3, padded))
+            .add_fn(|images| images.relu().max_pool2d_default(2).flatten(1, -1))
+            .add(nn::linear(&root / "3", 32 * 4 * 4, 10, nn::LinearConfig::default()));
+        variables.set_kind(kind);
+        gradients::create(&variables.trainable_variables());
+        let device = toma::torch::Device::new(Device::Cpu);
+        Self { variables, layers, device, sizes: GlobalCache::new() }
+    }
+
+    /// The gradients of the mean loss over all these images, made in pieces that fit, in place of
+    /// those the variables had.
+    pub(crate) fn accumulate(&self, batch: &Set) -> Result<Accumulated, TchError> {
+        let variables = self.variables.trainable_variables();
+        gradients::clear(&variables);
+        let images = batch.len();
+        let pieces = execute::with::<GlobalCache>().cache(&self.sizes).device(&self.device).name("step");
+        let loss = pieces.fold(0..images, images, 0.0, |sum, start, end| {
+            let part = part(start, end, images) * self.loss(batch, start, end)?;
+            gradients::backward(&part, &variables)?;
+            Ok::<f64, TchError>(sum + part.double_value(&[]))
+        })?;
+        let report = report::last().expect("a call has just ended");
+        let size = report.tried.last().map_or(report.start, |tried| tried.size);
+        Ok(Accumulated { loss, images, out_of_memory: report.out_of_memory, size })
+    }
+
+    /// The mean over the images from `start` to `end`.
+    fn loss(&self, batch: &Set, start: usize, end: usize) -> Result<Tensor, TchError> {
+        let guess = self.layers.forward(&narrow(&batch.images, start, end));
+        // tch's own short form would compute it in f32.
+        let classes = narrow(&batch.classes, start, end);
+        guess.f_cross_entropy_loss::<Tensor>(&classes, None, Reduction::Mean, -100, 0.0)
+    }
+
+    /// The share of images that are recognized.
+    pub(crate) fn accuracy(&self, set: &Set) -> Result<f64, TchError> {
+        let guesses = execute::with::<GlobalCache>().cache(&self.sizes).device(&self.device).name("test");
+        let right = guesses.fold(0..set.len(), set.len(), 0.0, |sum, start, end| {
+            let _no_gradients = tch::no_grad_guard();
+            let guess = self.layers.forward(&narrow(&set.images, start, end));
+            let accuracy = guess.accuracy_for_logits(&narrow(&set.classes, start, end)).double_value(&[]);
+            Ok::<f64, TchError>(sum + accuracy * part(start, end, set.len()))
+        })?;
+        Ok(right)
+    }
+
+    pub(crate) fn gradients(&self) -> Vec<Tensor> {
+        self.variables.trainable_variables().iter().map(|variable| variable.grad().copy()).collect()
+    }
+}
+
+/// The share of a piece in the mean: means of pieces count by how many images they are of.
+#[expect(clippy::cast_precision_loss, reason = "a few thousand are exact")]
+fn part(start: usize, end: usize, all: usize) -> f64 {
+    (end - start) as f64 / all as f64
+}
+
+fn narrow(tensor: &Tensor, start: usize, end: usize) -> Tensor {
+    let number = |index: usize| i64::try_from(index).expect("extents of tensors fit in i64");
+    tensor.narrow(0, number(start), number(end - start))
+}
+
+impl Accumulated {
+    /// The two together, with the later one's size.
+    pub(crate) fn and(self, next: Self) -> Self {
+        let images = self.images + next.images;
+        let loss = self.loss * part(0, self.images, images) + next.loss * part(0, next.images, images);
+        Self { loss, images, out_of_memory: self.out_of_memory + next.out_of_memory, size: next.size }
+    }
+}
+
+impl fmt::Display for Accumulated {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { loss, out_of_memory, size, .. } = self;
+        write!(f, "loss {loss:.4}, pieces of {size:>3} images, {out_of_memory} out of memory")
+    }
+}
