@@ -9,7 +9,7 @@ use serde_json::Value;
 
 use crate::args::Args;
 use crate::project::Project;
-use crate::torch::{self, Environment};
+use crate::torch::{self, Build, Environment};
 
 /// More would be a burden to carry about.
 const LARGEST_BYTES: u64 = 60 << 20;
@@ -42,7 +42,7 @@ pub(crate) fn command(args: Args) -> Result<ExitCode> {
     // Of the caller's current folder; the project's shell stands elsewhere.
     let folder = std::path::absolute(folder)?;
     let project = Project::find()?;
-    let environment = torch::for_checks(&project)?;
+    let environment = torch::environment(&project, Some(Build::Cpu))?;
     let bundle = Bundle { project: &project, environment: &environment, folder };
     bundle.clear()?;
     PROGRAMS.iter().try_for_each(|program| bundle.add(program))?;
