@@ -15,7 +15,7 @@ use crate::error::{Error, ErrorKind};
 pub(crate) use tensor::{is_sole, set_gradient};
 #[cfg(test)]
 pub(crate) use thread::enter_autocast;
-pub(crate) use thread::{Modes, autocast_depth, modes, quiet_traces, set_autocast_depth, set_modes};
+pub(crate) use thread::{modes, quiet_traces, set_modes};
 
 /// Bytes that any generator's state fits into; the CPU's has 5056.
 const LARGEST_RNG_STATE: usize = 8192;

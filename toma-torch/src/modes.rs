@@ -2,7 +2,7 @@ use std::marker::PhantomData;
 
 use toma_core::thread_state::{Saved, ThreadState};
 
-use crate::ffi::{self, Modes};
+use crate::ffi;
 
 /// libtorch's modes of a thread, which the engine guards around every attempt.
 #[derive(Debug)]
@@ -10,19 +10,14 @@ pub(crate) struct TorchModes;
 
 impl ThreadState for TorchModes {
     fn save(&self) -> Saved {
-        ffi::modes().pack(ffi::autocast_depth())
+        ffi::modes()
     }
 
     fn restore(&self, saved: &Saved) {
-        if self.save() == *saved {
-            return;
+        if ffi::modes() != *saved {
+            // It changes variables of this thread; nothing in it fails.
+            let _ = ffi::set_modes(saved);
         }
-        let (modes, autocast_depth) = Modes::unpack(saved);
-        // Regions first: leaving the last one drops the weights that autocast has cast, and a region
-        // that was left by a panic would keep them for good.
-        ffi::set_autocast_depth(autocast_depth);
-        // It changes variables of this thread; nothing in it fails.
-        let _ = ffi::set_modes(&modes);
     }
 }
 
@@ -78,83 +73,74 @@ mod tests {
     use toma_core::cache::NoCache;
     use toma_core::execute;
 
-    /// The modes, of which autocast is one, and how many autocast regions there are.
-    fn autocast() -> (Modes, i32) {
-        (ffi::modes(), ffi::autocast_depth())
+    /// How many autocast regions the modes are of.
+    fn depth(Saved([.., depth]): Saved) -> u64 {
+        depth
     }
 
     #[test]
     fn autocast_is_left_by_a_panic_with_its_state_and_its_depth() {
-        let before = autocast();
+        let before = ffi::modes();
         let failed = catch_unwind(|| {
             let _modes = ModeGuard::new();
             ffi::enter_autocast(true);
             ffi::enter_autocast(true);
-            assert_ne!(autocast().0, before.0);
+            assert_ne!(ffi::modes().0[..3], before.0[..3]);
+            assert_eq!(depth(ffi::modes()), 2);
             panic!("out of memory");
         });
         assert!(failed.is_err());
-        assert_eq!(autocast(), before);
+        assert_eq!(ffi::modes(), before);
     }
 
     #[test]
     fn a_guard_inside_a_region_leaves_only_what_was_entered_after_it() {
+        let before = ffi::modes();
         ffi::enter_autocast(true);
-        let within = autocast();
+        let within = ffi::modes();
         let modes = ModeGuard::new();
         ffi::enter_autocast(false);
+        assert_ne!(ffi::modes(), within);
         drop(modes);
-        assert_eq!(autocast(), within);
-        assert_eq!(within.1, 1);
-        ffi::set_autocast_depth(0);
+        assert_eq!(ffi::modes(), within);
+        assert_eq!(depth(within), 1);
+        TorchModes.restore(&before);
     }
 
     #[test]
     fn attempts_that_fail_inside_autocast_leave_it_and_one_that_succeeds_stays() {
-        let before = autocast();
+        let before = ffi::modes();
         let mut seen = Vec::new();
         execute::with::<NoCache>().batch(4, |batch_size| {
-            seen.push(autocast() == before);
+            seen.push(ffi::modes() == before);
             ffi::enter_autocast(true);
             assert!(batch_size < 2, "CUDA out of memory.");
         });
         assert_eq!(seen, [true, true, true]);
-        assert_eq!(autocast().1, before.1 + 1);
-        TorchModes.restore(&before.0.pack(before.1));
-        assert_eq!(autocast(), before);
+        assert_eq!(depth(ffi::modes()), 1);
+        TorchModes.restore(&before);
+        assert_eq!(ffi::modes(), before);
     }
 
     #[test]
     fn a_task_that_waits_inside_autocast_is_in_it_alone() {
         #[toma::batch(initial = 2, cache = NoCache)]
-        async fn cast(batch_size: usize) -> i32 {
-            let before = ffi::autocast_depth();
+        async fn cast(batch_size: usize) {
+            let before = ffi::modes();
             ffi::enter_autocast(true);
-            let within = autocast();
+            let within = ffi::modes();
             let mut first = true;
             poll_fn(|_| if std::mem::take(&mut first) { Poll::Pending } else { Poll::Ready(()) }).await;
-            assert_eq!(autocast(), within);
+            assert_eq!(ffi::modes(), within);
             assert!(batch_size < 2, "CUDA out of memory.");
-            ffi::set_autocast_depth(before);
-            before
+            TorchModes.restore(&before);
         }
-        let before = autocast();
+        let before = ffi::modes();
         let (mut task, mut polls) = (pin!(cast()), 0);
         while task.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending() {
-            assert_eq!(autocast(), before);
+            assert_eq!(ffi::modes(), before);
             polls += 1;
         }
-        assert_eq!((polls, autocast().1), (3, before.1));
-        // Its dispatch key it left on.
-        TorchModes.restore(&before.0.pack(before.1));
-    }
-
-    #[test]
-    fn modes_survive_packing() {
-        ffi::enter_autocast(true);
-        let (modes, depth) = autocast();
-        assert_eq!(Modes::unpack(&modes.pack(depth)), (modes, depth));
-        assert_ne!(modes.pack(depth), modes.pack(depth + 1));
-        ffi::set_autocast_depth(0);
+        assert_eq!((polls, ffi::modes()), (3, before));
     }
 }

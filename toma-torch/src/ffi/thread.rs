@@ -6,21 +6,15 @@ use super::{RawError, checked};
 use crate::error::Error;
 use crate::modes::TorchModes;
 
-/// `toma_modes`.
-#[repr(C)]
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Modes {
-    included: u64,
-    excluded: u64,
-    autograd: u64,
-}
+/// `toma_modes`: the dispatch keys that are included and excluded, and the modes of autograd.
+type Words = [u64; 3];
 
 // Sound to call with anything, from any thread: they read and write variables of the calling one.
 unsafe extern "C" {
     safe fn toma_traces_install(would_retry: extern "C" fn() -> bool);
     safe fn toma_traces_quiet(change: i32);
-    safe fn toma_modes_get(out: &mut Modes);
-    safe fn toma_modes_set(modes: &Modes, error: &mut RawError) -> i32;
+    safe fn toma_modes_get(out: &mut Words);
+    safe fn toma_modes_set(modes: &Words, error: &mut RawError) -> i32;
 }
 
 ctor::declarative::ctor! {
@@ -39,41 +33,38 @@ extern "C" fn would_retry() -> bool {
     thread_state::would_retry_out_of_memory()
 }
 
-impl Modes {
-    pub(crate) fn pack(&self, autocast_depth: i32) -> Saved {
-        let depth = u64::try_from(autocast_depth).unwrap_or_default();
-        Saved([self.included, self.excluded, self.autograd, depth])
-    }
-
-    pub(crate) fn unpack(saved: &Saved) -> (Self, i32) {
-        let Saved([included, excluded, autograd, depth]) = *saved;
-        (Self { included, excluded, autograd }, i32::try_from(depth).unwrap_or_default())
-    }
-}
-
 /// Changes how many want this thread's errors without a backtrace.
 pub(crate) fn quiet_traces(change: i32) {
     toma_traces_quiet(change);
 }
 
-pub(crate) fn modes() -> Modes {
-    let mut modes = Modes::default();
-    toma_modes_get(&mut modes);
-    modes
+/// The modes of this thread, and how many autocast regions it is in.
+///
+/// They are written where they stay: copied as a whole, words that were just written one by one cost
+/// as much again as all of this.
+#[inline]
+pub(crate) fn modes() -> Saved {
+    let mut saved = Saved::default();
+    let Saved([words @ .., depth]) = &mut saved;
+    toma_modes_get(words);
+    *depth = autocast_depth().into();
+    saved
 }
 
-pub(crate) fn set_modes(modes: &Modes) -> Result<(), Error> {
-    checked(|error| toma_modes_set(modes, error))
+pub(crate) fn set_modes(Saved([words @ .., depth]): &Saved) -> Result<(), Error> {
+    // Regions first: leaving the last one drops the weights that autocast has cast, and a region that
+    // was left by a panic would keep them for good.
+    set_autocast_depth(u32::try_from(*depth).unwrap_or_default());
+    checked(|error| toma_modes_set(words, error))
 }
 
-/// How many autocast regions this thread is in.
-pub(crate) fn autocast_depth() -> i32 {
+fn autocast_depth() -> u32 {
     enter_region();
-    leave_region()
+    leave_region().unsigned_abs()
 }
 
 /// Enters or leaves autocast regions until there are so many.
-pub(crate) fn set_autocast_depth(depth: i32) {
+fn set_autocast_depth(depth: u32) {
     let now = autocast_depth();
     (now..depth).for_each(|_| _ = enter_region());
     (depth..now).for_each(|_| _ = leave_region());
