@@ -49,6 +49,8 @@ struct toma_modes {
   uint64_t excluded;
   // Those of autograd, one bit each.
   uint64_t autograd;
+  // How many autocast regions the thread is in. Whether autocast is on is a dispatch key.
+  uint64_t autocast_depth;
 };
 
 // Devices: `type` is a c10::DeviceType.

@@ -147,7 +147,8 @@ void random_states() {
 }
 
 bool are_equal(const toma_modes& one, const toma_modes& other) {
-  return one.included == other.included && one.excluded == other.excluded && one.autograd == other.autograd;
+  return one.included == other.included && one.excluded == other.excluded && one.autograd == other.autograd &&
+      one.autocast_depth == other.autocast_depth;
 }
 
 void modes_come_back_one_by_one() {
@@ -160,6 +161,13 @@ void modes_come_back_one_by_one() {
     CHECK(toma_modes_set(&changed, &error) == TOMA_OK);
     toma_modes_get(&now);
     CHECK(are_equal(now, changed) && !are_equal(now, before));
+  }
+  for (const uint64_t depth : {3, 1, 2}) {
+    auto changed = before;
+    changed.autocast_depth = depth;
+    CHECK(toma_modes_set(&changed, &error) == TOMA_OK);
+    toma_modes_get(&now);
+    CHECK(are_equal(now, changed));
   }
   {
     const c10::impl::ExcludeDispatchKeyGuard excluded(c10::DispatchKey::AutogradCPU);

@@ -2,6 +2,7 @@
 
 #include <c10/core/AutogradState.h>
 #include <c10/core/impl/LocalDispatchKeySet.h>
+#include <c10/macros/Export.h>
 #include <c10/util/Backtrace.h>
 #include <c10/util/Exception.h>
 #include <c10/util/Logging.h>
@@ -14,6 +15,13 @@
 
 #include "guard.h"
 #include "shim.h"
+
+// Of ATen/autocast_mode.h, which includes every operator there is.
+namespace at::autocast {
+TORCH_API int increment_nesting();
+TORCH_API int decrement_nesting();
+TORCH_API void clear_cache();
+}  // namespace at::autocast
 
 namespace {
 
@@ -79,6 +87,27 @@ c10::Backtrace fetch() {
 
 enum AutogradMode : uint32_t { grad, forward_grad, inference, multithreading, view_replay };
 
+uint64_t autocast_depth() {
+  at::autocast::increment_nesting();
+  return static_cast<uint64_t>(at::autocast::decrement_nesting());
+}
+
+// Leaving the last region drops the weights that autocast has cast; a region that was left by a panic
+// would keep them for good.
+void set_autocast_depth(uint64_t depth) {
+  auto now = autocast_depth();
+  const auto leaves_last = now > 0 && depth == 0;
+  for (; now < depth; ++now) {
+    at::autocast::increment_nesting();
+  }
+  for (; now > depth; --now) {
+    at::autocast::decrement_nesting();
+  }
+  if (leaves_last) {
+    at::autocast::clear_cache();
+  }
+}
+
 uint64_t bit(AutogradMode mode, bool on) { return uint64_t{on} << mode; }
 
 c10::DispatchKeySet keys(uint64_t raw) { return {c10::DispatchKeySet::RAW, raw}; }
@@ -104,12 +133,13 @@ void toma_modes_get(toma_modes* out) noexcept {
       bit(grad, state.get_grad_mode()) | bit(forward_grad, state.get_fw_grad_mode()) |
           bit(inference, state.get_inference_mode()) | bit(multithreading, state.get_multithreading_enabled()) |
           bit(view_replay, state.get_view_replay_enabled()),
+      autocast_depth(),
   };
 }
 
-// Autocast is a dispatch key that is excluded while it is off.
 int32_t toma_modes_set(const toma_modes* modes, toma_error* error) noexcept {
   return toma::guarded(error, [&] {
+    set_autocast_depth(modes->autocast_depth);
     const auto has = [&](AutogradMode mode) { return (modes->autograd >> mode & 1) != 0; };
     // A copy of the state in force: it holds more than we know of.
     auto autograd = c10::AutogradState::get_tls_state();
