@@ -16,7 +16,7 @@ Examples:
 /// Turns each line of a text into a vector of 384 numbers, such that lines of similar meaning get
 /// similar vectors; in batches as large as memory allows.
 #[derive(Debug, Parser)]
-#[command(name = "embed", after_help = EXAMPLES)]
+#[command(name = "embed", after_help = EXAMPLES, max_term_width = 100)]
 #[command(group = ArgGroup::new("purpose").args(["output", "query", "compare", "check"]).multiple(true).required(true))]
 pub(crate) struct Arguments {
     /// Text with one item per line; `-` is standard input

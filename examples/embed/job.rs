@@ -52,7 +52,10 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
 }
 
 fn model_folder(arguments: &Arguments) -> Result<PathBuf> {
-    let named = arguments.model.clone().or_else(|| std::env::var_os("MINILM_DIR").map(PathBuf::from));
+    let named = arguments
+        .model
+        .clone()
+        .or_else(|| std::env::var_os("MINILM_DIR").filter(|folder| !folder.is_empty()).map(PathBuf::from));
     let folder = named.ok_or(
         "model: no folder is given; `cargo xtask run embed -- ARGUMENTS` fetches the model and gives it, \
          or say --model DIR or set MINILM_DIR",
@@ -74,7 +77,7 @@ fn embed(
     let embedder = Embedder::new(&parts.model, &memory, arguments.policy.policy(), arguments.batch());
     let nearest = nearest(arguments, parts, &embedder)?;
     let mut sinks = Sinks { output, nearest, fixed: arguments.compare.then(Fixed::default) };
-    let (mut summary, mut peak_bytes) = (Summary::default(), 0);
+    let (mut summary, mut peak_bytes) = (Summary::default(), memory.model_bytes);
     for window in windows {
         let window = window?;
         let texts = parts.words.tokens(&window.lines)?;

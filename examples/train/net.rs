@@ -103,7 +103,7 @@ fn narrow(tensor: &Tensor, start: usize, end: usize) -> Tensor {
 
 impl Accumulated {
     /// The two together, with the later one's size.
-    pub(crate) fn and(self, next: Self) -> Self {
+    pub(crate) fn and(&self, next: &Self) -> Self {
         let images = self.images + next.images;
         let loss = self.loss * part(0, self.images, images) + next.loss * part(0, next.images, images);
         Self { loss, images, out_of_memory: self.out_of_memory + next.out_of_memory, size: next.size }
