@@ -46,7 +46,7 @@ impl Build {
     pub(super) fn megabytes(self) -> u64 {
         match self {
             Self::Cpu => 2_000,
-            Self::Cuda => 9_000,
+            Self::Cuda => 8_000,
         }
     }
 
