@@ -1,101 +1,224 @@
-//! What tensors cost: the loop against the hand-written one, a failed attempt, counting, reading.
+//! What tensors cost: the loop against the hand-written one, a failed attempt against the failure
+//! alone, guards, snapshots, counting, reading.
 //!
-//! Times are medians of alternating pairs, so that a busy machine disturbs both sides alike.
+//! Ratios and differences are medians of alternating pairs, so that a busy machine disturbs both
+//! sides alike. With `--test` every case runs once.
 
 use std::env;
 use std::hint::black_box;
+use std::panic::{self, AssertUnwindSafe, catch_unwind};
 use std::time::{Duration, Instant};
 
-use tch::{Device, Kind, Tensor};
+use tch::nn::{self, Module as _};
+use tch::{Device, Kind, TchError, Tensor};
 use toma_core::cache::NoCache;
 use toma_core::execute;
 use toma_core::memory::MemorySource as _;
 use toma_torch::cpu::{self, Budget};
-use toma_torch::{ModeGuard, RngState};
+use toma_torch::{ModeGuard, QuietTraces, RngState, Snapshot, accumulate_gradients};
 
 const FLOATS: (Kind, Device) = (Kind::Float, Device::Cpu);
 
 fn main() {
-    let rounds = if env::args().any(|argument| argument == "--test") { 1 } else { 201 };
+    let bench = Bench { rounds: if env::args().any(|argument| argument == "--test") { 1 } else { 201 } };
     tch::set_num_threads(1);
+    // Panics below are caught, and what printing them takes is none of ours.
+    panic::set_hook(Box::new(|_| ()));
     // First, while the allocator is libtorch's own.
-    let before = median(rounds, || repeat(1000, allocate));
-    cpu::count();
-    let counted = median(rounds, || repeat(1000, allocate));
-    print("an empty tensor", before, 1000);
-    print("the same, counted", counted, 1000);
-    chunks(rounds, 4);
-    chunks(rounds, 256);
-    failures(rounds);
-    reads(rounds);
+    bench.own_errors();
+    bench.counting();
+    for step in [4, 64, 256] {
+        bench.chunks(step);
+    }
+    bench.failures();
+    bench.failures_in_backward();
+    bench.guards();
+    bench.gradients();
+    bench.reads();
 }
 
-/// The `narrow` loop over a tensor, by hand and by us.
-fn chunks(rounds: usize, step: usize) {
-    let data = Tensor::zeros([1024, 1024], FLOATS);
-    let hand = || {
-        for start in (0..1024).step_by(step) {
-            let chunk = data.narrow(0, number(start), number(step));
-            let _ = chunk.shallow_clone().fill_(1.0);
+/// How often each figure is taken.
+struct Bench {
+    rounds: usize,
+}
+
+/// The cases.
+impl Bench {
+    /// libtorch's own out of memory, whose backtrace takes longest of all.
+    fn own_errors(&self) {
+        let attempt = |rows: i64| Tensor::f_empty([if rows > 1 { 1 << 50 } else { 1 }], FLOATS).map(drop);
+        let (few, quiet) = (Self { rounds: self.rounds.min(21) }, QuietTraces::new());
+        let bare = || _ = black_box((attempt(2), attempt(1)));
+        let ours = || execute::with::<NoCache>().batch(2, |size| attempt(number(size)));
+        self.overhead("retry after libtorch's own error", (20, "100 us"), || drop(ours()), bare);
+        drop(quiet);
+        few.cost("libtorch's own error, passed on", 1, || drop(black_box(attempt(2))));
+        few.cost("libtorch's own error, tried again", 20, || drop(ours()));
+    }
+
+    fn counting(&self) {
+        let allocate = || drop(black_box(Tensor::empty([256], FLOATS)));
+        self.cost("an empty tensor", 1000, allocate);
+        cpu::count();
+        self.cost("the same, counted", 1000, allocate);
+    }
+
+    /// The `narrow` loop over a tensor, by hand and by us.
+    fn chunks(&self, step: usize) {
+        let data = Tensor::zeros([1024, 1024], FLOATS);
+        let work = |chunk: &Tensor| drop(chunk.shallow_clone().fill_(1.0));
+        let hand = || {
+            for start in (0..1024).step_by(step) {
+                work(&data.narrow(0, number(start), number(step)));
+            }
+        };
+        let ours = || execute::with::<NoCache>().chunked(&data, step, |chunk, _, _| work(chunk));
+        let ratios = self.pairs(ours, hand, ratio);
+        let what = format!("chunks of {step} of 1024 rows");
+        println!("{what:<44} {:>9.3}x  (bar: 1.02x)", middle(ratios));
+    }
+
+    /// A failed attempt and its retry, against both without us.
+    fn failures(&self) {
+        let _budget = Budget::beyond_allocated(3 << 12);
+        let attempt = |rows: usize| Tensor::f_zeros([number(rows), 1024], FLOATS).map(drop);
+        let panics = |rows: usize| drop(Tensor::zeros([number(rows), 1024], FLOATS));
+        self.cost("a refused allocation", 100, || drop(attempt(4)));
+        self.overhead(
+            "retry after an error",
+            (100, "100 us"),
+            || drop(execute::with::<NoCache>().batch(4, attempt)),
+            || drop((attempt(4), attempt(2))),
+        );
+        self.overhead(
+            "retry after a panic",
+            (100, "100 us"),
+            || execute::with::<NoCache>().batch(4, panics),
+            || drop((catch_unwind(|| panics(4)), catch_unwind(|| panics(2)))),
+        );
+    }
+
+    fn failures_in_backward(&self) {
+        let weight = Tensor::ones([1024], FLOATS).set_requires_grad(true);
+        let attempt = |rows: usize, panics: bool| {
+            let loss = weight.unsqueeze(0).expand([number(rows), 1024], false).square().sum(Kind::Float);
+            if !panics {
+                return loss.f_backward();
+            }
+            loss.backward();
+            Ok(())
+        };
+        attempt(1, false).expect("there is memory");
+        // Two rows fit forward, one fits backward.
+        let _budget = Budget::beyond_allocated(5 << 12);
+        let caught = |rows, panics| drop(catch_unwind(AssertUnwindSafe(|| attempt(rows, panics))));
+        for (panics, what) in
+            [(false, "retry after an error of backward"), (true, "retry after a panic of backward")]
+        {
+            self.overhead(
+                what,
+                (100, "100 us"),
+                || drop(execute::with::<NoCache>().batch(2, |rows| attempt(rows, panics))),
+                || {
+                    caught(2, panics);
+                    caught(1, panics);
+                },
+            );
         }
-    };
-    let ours = || {
-        execute::with::<NoCache>().chunked(&data, step, |chunk, _, _| {
-            let _ = chunk.shallow_clone().fill_(1.0);
+    }
+
+    /// What every attempt pays, and what those pay that ask for more.
+    fn guards(&self) {
+        self.cost("a call with one attempt, modes guarded", 1000, || {
+            execute::with::<NoCache>().batch(1, |size| _ = black_box(size));
         });
-    };
-    let mut ratios: Vec<f64> =
-        (0..rounds).map(|_| time(ours).as_secs_f64() / time(hand).as_secs_f64()).collect();
-    ratios.sort_by(f64::total_cmp);
-    println!("{:<40} {:.3}x (bar: 1.02x)", format!("chunks of {step} of 1024 rows"), ratios[rounds / 2]);
+        self.cost("a guard of the modes of one's own", 1000, || drop(ModeGuard::new()));
+        self.cost("taking the state of random numbers", 100, || drop(black_box(RngState::of(Device::Cpu))));
+        let net = net();
+        let snapshot = Snapshot::new().rng(Device::Cpu).and_then(|snapshot| snapshot.buffers(&net.variables));
+        let snapshot = snapshot.and_then(|snapshot| snapshot.gradients(&net.variables.trainable_variables()));
+        let snapshot = snapshot.expect("there is memory");
+        self.cost("refreshing a snapshot of 50,000 gradients", 100, || drop(black_box(snapshot.refresh())));
+        self.cost("restoring it", 100, || snapshot.restore());
+    }
+
+    fn gradients(&self) {
+        let net = net();
+        let variables = net.variables.trainable_variables();
+        let loss = || net.layers.forward(&net.input).square().mean(Kind::Float);
+        let plain = || -> Result<(), TchError> { loss().f_backward() };
+        let ours = || drop(accumulate_gradients(&loss(), &variables));
+        let ratios = self.pairs(ours, || drop(plain()), ratio);
+        println!("{:<44} {:>9.3}x", "all gradients or none, against backward", middle(ratios));
+    }
+
+    fn reads(&self) {
+        let device = toma_torch::Device::new(Device::Cpu);
+        self.cost("allocated bytes", 1000, || _ = black_box(cpu::allocated_bytes()));
+        self.cost("free memory of the CPU (bar: 1 us)", 1000, || drop(black_box(device.read())));
+        let _budget = Budget::beyond_allocated(1 << 30);
+        self.cost("the same under a budget (bar: 1 us)", 1000, || drop(black_box(device.read())));
+    }
 }
 
-/// A failed attempt with its retry, against the attempts alone.
-fn failures(rounds: usize) {
-    let _budget = Budget::beyond_allocated(3 << 12);
-    let attempt = |rows: usize| Tensor::f_zeros([number(rows), 1024], FLOATS);
-    print("a refused allocation", median(rounds, || repeat(100, || drop(attempt(4)))), 100);
-    let bare = median(rounds, || repeat(100, || (drop(attempt(4)), drop(attempt(2))).0));
-    let ours = median(rounds, || repeat(100, || drop(execute::with::<NoCache>().batch(4, attempt))));
-    print("a retry beyond its two attempts", ours.saturating_sub(bare), 100);
+/// How they are measured.
+impl Bench {
+    fn pairs<R>(&self, ours: impl Fn(), bare: impl Fn(), figure: impl Fn(Duration, Duration) -> R) -> Vec<R> {
+        // Once for what only the first time takes.
+        ours();
+        bare();
+        (0..self.rounds).map(|_| figure(time(&ours), time(&bare))).collect()
+    }
+
+    fn overhead(&self, what: &str, (times, bar): (u32, &str), ours: impl Fn(), bare: impl Fn()) {
+        let nanoseconds = |took: Duration| took.as_secs_f64() * 1e9 / f64::from(times);
+        let differences = self.pairs(
+            || repeat(times, &ours),
+            || repeat(times, &bare),
+            |ours, bare| nanoseconds(ours) - nanoseconds(bare),
+        );
+        println!("{what:<44} {:>8.0} ns  (bar: {bar})", middle(differences));
+    }
+
+    fn cost(&self, what: &str, times: u32, work: impl Fn()) {
+        let samples = self.pairs(|| repeat(times, &work), || (), |took, _| took.as_secs_f64());
+        println!("{what:<44} {:>8.0} ns", middle(samples) * 1e9 / f64::from(times));
+    }
 }
 
-fn reads(rounds: usize) {
-    let device = toma_torch::Device::new(Device::Cpu);
-    print("allocated bytes", median(rounds, || repeat(1000, || _ = black_box(cpu::allocated_bytes()))), 1000);
-    print("free memory of the CPU", median(rounds, || repeat(1000, || drop(black_box(device.read())))), 1000);
-    print("a guard of the modes", median(rounds, || repeat(1000, || drop(ModeGuard::new()))), 1000);
-    print(
-        "a state of random numbers",
-        median(rounds, || repeat(100, || drop(black_box(RngState::of(Device::Cpu))))),
-        100,
-    );
+struct Net {
+    variables: nn::VarStore,
+    layers: nn::Sequential,
+    input: Tensor,
 }
 
-fn allocate() {
-    drop(black_box(Tensor::empty([256], FLOATS)));
+/// Of 50,000 weights, with gradients.
+fn net() -> Net {
+    let variables = nn::VarStore::new(Device::Cpu);
+    let linear = |name, from, to| nn::linear(variables.root() / name, from, to, nn::LinearConfig::default());
+    let layers = nn::seq().add(linear("1", 256, 192)).add_fn(Tensor::relu).add(linear("2", 192, 4));
+    let net = Net { layers, input: Tensor::randn([32, 256], FLOATS), variables };
+    net.layers.forward(&net.input).square().mean(Kind::Float).backward();
+    net
 }
 
-fn repeat(times: u32, mut work: impl FnMut()) {
+fn repeat(times: u32, work: impl Fn()) {
     (0..times).for_each(|_| work());
 }
 
-fn median(rounds: usize, mut work: impl FnMut()) -> Duration {
-    // Once for what only the first time takes.
-    work();
-    let mut samples: Vec<_> = (0..rounds).map(|_| time(&mut work)).collect();
-    samples.sort();
-    samples[rounds / 2]
+fn ratio(ours: Duration, hand: Duration) -> f64 {
+    ours.as_secs_f64() / hand.as_secs_f64()
 }
 
-fn time(mut work: impl FnMut()) -> Duration {
+fn middle(mut samples: Vec<f64>) -> f64 {
+    samples.sort_by(f64::total_cmp);
+    samples[samples.len() / 2]
+}
+
+fn time(work: impl Fn()) -> Duration {
     let begun = Instant::now();
     work();
     begun.elapsed()
-}
-
-fn print(what: &str, total: Duration, times: u32) {
-    println!("{what:<40} {:.0} ns", total.as_secs_f64() * 1e9 / f64::from(times));
 }
 
 fn number(count: usize) -> i64 {

@@ -92,7 +92,7 @@ fn without_items_nothing_is_called_and_items_without_elements_are_items() {
         let seen = Cell::new(0);
         let _budget = Budget::new(0);
         execute::with::<NoCache>().dim(dim).chunked(&Tensor::zeros(sizes, FLOATS), 2, |chunk, start, end| {
-            assert_eq!(chunk.size()[if dim == 0 { 0 } else { 1 }], size(end - start));
+            assert_eq!(chunk.size()[usize::from(dim != 0)], size(end - start));
             assert_eq!(chunk.numel(), 0);
             seen.set(seen.get() + 1);
         });

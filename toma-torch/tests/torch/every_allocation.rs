@@ -76,7 +76,9 @@ impl Accumulation {
 fn accumulation_survives(net: impl FnOnce() -> Net) {
     let _alone = alone();
     let work = Accumulation::new(net());
-    ROADS.iter().for_each(|road| work.survives_a_failure_anywhere(*road));
+    for road in ROADS {
+        work.survives_a_failure_anywhere(road);
+    }
 }
 
 #[test]
@@ -105,14 +107,15 @@ fn of_two_threads_at_once() {
     let _alone = alone();
     let before = cpu::allocated_bytes();
     let works = [nets::perceptron(), nets::transformer(0.0)].map(Accumulation::new);
+    let survive = |work: Accumulation| {
+        let right = work.run(Road::Panics, MOST).unwrap_err();
+        let mut failing = (0..MOST).map_while(|allocation| work.run(Road::Panics, allocation).ok());
+        assert!(failing.all(|values| values == right));
+    };
     thread::scope(|scope| {
-        works.map(|work| {
-            drop(scope.spawn(move || {
-                let right = work.run(Road::Panics, MOST).unwrap_err();
-                let failing = (0..MOST).map_while(|allocation| work.run(Road::Panics, allocation).ok());
-                assert!(failing.into_iter().all(|values| values == right));
-            }))
-        })
+        for work in works {
+            scope.spawn(move || survive(work));
+        }
     });
     assert_eq!(cpu::allocated_bytes(), before);
 }

@@ -175,14 +175,14 @@ impl Layers for Perceptron {
 }
 
 struct Convolution {
-    convolution: nn::Conv2D,
+    convolve: nn::Conv2D,
     norm: nn::BatchNorm,
     linear: nn::Linear,
 }
 
 pub(crate) fn convolution() -> Net {
     Net::new("convolution", (&[3, 8, 8], &[4]), |path| Convolution {
-        convolution: nn::conv2d(path / "1", 3, 4, 3, nn::ConvConfig::default()),
+        convolve: nn::conv2d(path / "1", 3, 4, 3, nn::ConvConfig::default()),
         norm: nn::batch_norm2d(path / "2", 4, nn::BatchNormConfig::default()),
         linear: nn::linear(path / "3", 36, 4, nn::LinearConfig::default()),
     })
@@ -190,12 +190,12 @@ pub(crate) fn convolution() -> Net {
 
 impl Layers for Convolution {
     fn forward(&self, input: &Tensor, train: bool) -> Tensor {
-        let normal = self.norm.forward_t(&self.convolution.forward(input), train);
+        let normal = self.norm.forward_t(&self.convolve.forward(input), train);
         self.linear.forward(&normal.relu().max_pool2d_default(2).flatten(1, -1))
     }
 
     fn f_forward(&self, input: &Tensor, train: bool) -> Result<Tensor, TchError> {
-        let (layer, norm) = (&self.convolution, &self.norm);
+        let (layer, norm) = (&self.convolve, &self.norm);
         let convolved = input.f_conv2d(&layer.ws, layer.bs.as_ref(), 1, 0, 1, 1)?;
         let (mean, variance) = (Some(&norm.running_mean), Some(&norm.running_var));
         let (weight, bias) = (norm.ws.as_ref(), norm.bs.as_ref());
@@ -262,7 +262,7 @@ pub(crate) fn transformer(dropout: f64) -> Net {
 
 impl Layers for Transformer {
     fn forward(&self, input: &Tensor, train: bool) -> Tensor {
-        let [queries, keys, values] = heads(self.attend.forward(&self.norms[0].forward(input))).unwrap();
+        let [queries, keys, values] = heads(&self.attend.forward(&self.norms[0].forward(input))).unwrap();
         let scores = (queries.matmul(&keys.transpose(-2, -1)) / 2.0).softmax(-1, Kind::Float);
         let attended = scores.matmul(&values).transpose(1, 2).flatten(2, -1);
         let middle = input + self.project.forward(&attended).dropout(self.dropout, train);
@@ -271,7 +271,7 @@ impl Layers for Transformer {
     }
 
     fn f_forward(&self, input: &Tensor, train: bool) -> Result<Tensor, TchError> {
-        let [queries, keys, values] = heads(f_linear(&f_normal(input, &self.norms[0])?, &self.attend)?)?;
+        let [queries, keys, values] = heads(&f_linear(&f_normal(input, &self.norms[0])?, &self.attend)?)?;
         let scores = queries.f_matmul(&keys.f_transpose(-2, -1)?)?.f_div_scalar(2.0)?;
         let attended = scores.f_softmax(-1, Kind::Float)?.f_matmul(&values)?;
         let attended = attended.f_transpose(1, 2)?.f_flatten(2, -1)?;
@@ -287,7 +287,7 @@ fn f_normal(input: &Tensor, norm: &nn::LayerNorm) -> Result<Tensor, TchError> {
 }
 
 /// Queries, keys and values of each head: views.
-fn heads(attended: Tensor) -> Result<[Tensor; 3], TchError> {
+fn heads(attended: &Tensor) -> Result<[Tensor; 3], TchError> {
     let rows = attended.size()[0];
     let split = attended.f_view([rows, 5, 3, 2, 4])?.f_permute([2, 0, 3, 1, 4])?;
     Ok([split.f_get(0)?, split.f_get(1)?, split.f_get(2)?])

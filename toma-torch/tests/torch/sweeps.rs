@@ -303,7 +303,7 @@ impl Work<'_> {
 
     /// Pieces give what the whole gives, up to the order of sums.
     fn check_pieces_against_the_whole(&self) {
-        let whole = self.right(&[0..ROWS]);
+        let whole = self.right(std::slice::from_ref(&(0..ROWS)));
         for step in [11, 5, 2, 1] {
             let pieces: Vec<_> = (0..ROWS).step_by(step).map(|at| at..ROWS.min(at + step)).collect();
             let (values, state) = self.right(&pieces);
