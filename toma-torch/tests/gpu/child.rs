@@ -1,10 +1,13 @@
 //! Checks that leave a process unusable, or that have to be its first use of a library.
 
+#![expect(unsafe_code, reason = "memory that is to be gone is taken from the driver directly")]
+
 use std::cell::Cell;
 use std::env;
 use std::process::Command;
 
-use cudarc::driver::CudaSlice;
+use cudarc::driver::result;
+use cudarc::driver::sys::CUdeviceptr;
 use tch::{Kind, TchError, Tensor};
 use toma::cache::NoCache;
 use toma::classify::{Class, Classify as _};
@@ -125,7 +128,6 @@ fn with_little(left: &str, work: impl Fn() -> Result<Tensor, TchError>) {
     let ballast = ballast(left);
     let first = settled(&work);
     drop(ballast);
-    cuda::Device::new(0).unwrap().release_cached_memory();
     let class = match &first {
         Ok(()) => "works".to_owned(),
         Err(error) => {
@@ -144,19 +146,35 @@ fn settled(work: impl Fn() -> Result<Tensor, TchError>) -> Result<(), TchError> 
     work()?.f_to(tch::Device::Cpu).map(drop)
 }
 
-/// All memory but `left` bytes, taken from the driver directly.
-fn ballast(left: usize) -> Vec<CudaSlice<u8>> {
-    let device = cuda::Device::new(0).unwrap();
-    let stream = device.context().default_stream();
-    let (mut held, mut size) = (Vec::new(), usize::MAX);
+/// Memory that is held so that others do not have it.
+struct Ballast {
+    device: cuda::Device,
+    held: Vec<CUdeviceptr>,
+}
+
+/// All memory but `left` bytes, from the driver directly: pools take it in larger pieces.
+fn ballast(left: usize) -> Ballast {
+    let mut ballast = Ballast { device: cuda::Device::new(0).unwrap(), held: Vec::new() };
+    let mut size = usize::MAX;
     loop {
-        size = size.min(device.context().mem_get_info().unwrap().0.saturating_sub(left));
+        size = size.min(ballast.device.context().mem_get_info().unwrap().0.saturating_sub(left));
         if size < 1 << 20 {
-            return held;
+            return ballast;
         }
-        match stream.alloc_zeros(size) {
-            Ok(slice) => held.push(slice),
+        // SAFETY: what it returns is never read, and freed once.
+        match unsafe { result::malloc_sync(size) } {
+            Ok(address) => ballast.held.push(address),
             Err(_) => size /= 2,
+        }
+    }
+}
+
+impl Drop for Ballast {
+    fn drop(&mut self) {
+        self.device.context().bind_to_thread().unwrap();
+        for address in self.held.drain(..) {
+            // SAFETY: it was allocated above, and leaves the list here.
+            unsafe { result::free_sync(address) }.unwrap();
         }
     }
 }

@@ -21,7 +21,7 @@ pub(crate) const CHECKS: &[Check] = &[
     with_driver("cudarc: out of memory has its code", code),
     with_driver("cudarc: exactly the halved sizes, and nothing is lost", halving),
     with_driver("cudarc: a panic is retried without a word", as_a_panic),
-    with_driver("cudarc: what the pool holds back counts as free, and is released", trim),
+    with_driver("cudarc: what the pool holds back is free, and is released", trim),
     with_driver("cudarc: chunks of slices, together with host slices", chunks),
     with_driver("cudarc: an attribute over a view", attribute),
     with_driver("cudarc: cost of a read", reading),

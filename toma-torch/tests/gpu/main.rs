@@ -25,7 +25,10 @@ use crate::table::Check;
 /// What libtorch reads when its allocator starts.
 const LIMIT: (&str, &str) = ("PYTORCH_ALLOC_CONF", "per_process_memory_fraction:0.02");
 
-/// The same as a part of the device's memory.
+/// What it would rather read.
+const OTHER_LIMIT: &str = "PYTORCH_CUDA_ALLOC_CONF";
+
+/// The limit as a part of the device's memory.
 const PARTS: u64 = 50;
 
 fn main() -> ExitCode {
@@ -33,7 +36,7 @@ fn main() -> ExitCode {
         child::work(&task);
         return ExitCode::SUCCESS;
     }
-    if env::var(LIMIT.0).as_deref() != Ok(LIMIT.1) {
+    if env::var(LIMIT.0).as_deref() != Ok(LIMIT.1) || env::var_os(OTHER_LIMIT).is_some() {
         return limited();
     }
     let words: Vec<String> = env::args().skip(1).filter(|word| !word.starts_with('-')).collect();
@@ -44,8 +47,9 @@ fn main() -> ExitCode {
 /// This program once more, with a limited allocator.
 fn limited() -> ExitCode {
     let program = env::current_exe().expect("this program has a path");
-    let status = Command::new(program).args(env::args_os().skip(1)).env(LIMIT.0, LIMIT.1).status();
-    match status.expect("this program can be started again").code() {
+    let mut command = Command::new(program);
+    command.args(env::args_os().skip(1)).env(LIMIT.0, LIMIT.1).env_remove(OTHER_LIMIT);
+    match command.status().expect("this program can be started again").code() {
         Some(0) => ExitCode::SUCCESS,
         _ => ExitCode::FAILURE,
     }

@@ -42,7 +42,7 @@ impl Needs {
         let has_device = || cuda::Device::new(0).is_ok();
         match self {
             Self::Nothing => None,
-            Self::Gpu if is_double && has_device() => Some("skipped: the driver is a test double"),
+            Self::Gpu if is_double && has_device() => Some("skipped: a test double"),
             Self::Driver | Self::Gpu if has_device() => None,
             Self::Libtorch if tch::Cuda::device_count() > 0 => None,
             _ => Some("skipped: no CUDA device"),
