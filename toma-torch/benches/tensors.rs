@@ -177,7 +177,7 @@ impl Bench {
         bare();
         let pair = |round: usize| {
             // Each goes first in turn, because the second finds the caches warm.
-            if round % 2 == 0 {
+            if round.is_multiple_of(2) {
                 return figure(time(&ours), time(&bare));
             }
             let bare = time(&bare);
