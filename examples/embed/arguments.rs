@@ -60,7 +60,7 @@ pub(crate) struct Arguments {
     #[arg(long, value_name = "DEVICE", default_value = "cpu", value_parser = device)]
     pub(crate) device: Device,
 
-    /// Folder with config.json, tokenizer.json and model.safetensors [default: the variable MINILM_DIR]
+    /// Folder with config.json, tokenizer.json and model.safetensors [default: where `MINILM_DIR` says]
     #[arg(long, value_name = "DIR")]
     pub(crate) model: Option<PathBuf>,
 }

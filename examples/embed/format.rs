@@ -12,7 +12,7 @@ pub(crate) const HEADER: usize = 128;
 /// Chosen by the file's name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Format {
-    /// NumPy's, version 1.0.
+    /// The one of numpy, version 1.0.
     Npy,
     /// With one tensor, `embeddings`.
     Safetensors,

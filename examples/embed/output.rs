@@ -85,7 +85,9 @@ mod tests {
     fn write(name: &str, parts: &[&[f32]]) -> PathBuf {
         let path = scratch(name);
         let mut file = RowFile::create(&path, 2).unwrap();
-        parts.iter().for_each(|part| file.append(part).unwrap());
+        for part in parts {
+            file.append(part).unwrap();
+        }
         file.finish().unwrap();
         path
     }
