@@ -52,7 +52,7 @@ figures() {
     fi
     awk -v bench="$1" '{
         sub(/^ +/, "")
-        at = match($0, /  +-?[0-9.]+/)
+        at = match($0, /  +-?[0-9.]+ ?(ns|x)?( \(.*\))?$/)
         name = at ? substr($0, 1, at - 1) : $0
         figure = at ? substr($0, at) : ""
         sub(/^ +/, "", figure)
