@@ -81,6 +81,20 @@ fn reading_and_releasing_leave_the_current_context_as_it_was() {
     });
 }
 
+/// A thread may have a context that its owner has destroyed, and which cannot become current again.
+#[test]
+fn a_context_that_is_gone_costs_no_reading() {
+    with_double(|double| {
+        let first = device();
+        let second = Device::new(1).unwrap();
+        second.context().bind_to_thread().unwrap();
+        double.fail(Kind::SetCurrent, 1, CUresult::CUDA_ERROR_INVALID_CONTEXT);
+        assert_eq!(first.read().unwrap().total_bytes, 1 << 20);
+        assert_eq!(double.calls(Kind::SetCurrent), 4, "two to begin with, and two for the reading");
+        assert_eq!(ctx::get_current().unwrap(), Some(first.context().cu_ctx()));
+    });
+}
+
 #[test]
 fn each_device_is_read_by_itself() {
     with_double(|double| {

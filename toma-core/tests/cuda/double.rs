@@ -36,9 +36,10 @@ enum Kind {
     Information,
     Trim,
     Initialize,
+    SetCurrent,
 }
 
-const KINDS: usize = 7;
+const KINDS: usize = 8;
 
 static STATE: Mutex<State> = Mutex::new(State {
     devices: [Device::NEW; 2],
@@ -292,6 +293,12 @@ extern "C" fn cuCtxGetCurrent(context: Out<'_, usize>) -> Code {
 
 #[unsafe(no_mangle)]
 extern "C" fn cuCtxSetCurrent(context: usize) -> Code {
+    let mut state = state();
+    // A poisoned context can be made current all the same.
+    let code = state.call(Kind::SetCurrent);
+    if code != SUCCESS && code != state.poisoned {
+        return code;
+    }
     CURRENT.set(context);
     SUCCESS
 }

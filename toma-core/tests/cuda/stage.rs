@@ -34,6 +34,7 @@ pub(crate) enum Kind {
     Information,
     Trim,
     Initialize,
+    SetCurrent,
 }
 
 /// The double in this process.
