@@ -111,7 +111,7 @@
 //! | feature | turns on | adds |
 //! |---|---|---|
 //! | `anyhow` | `anyhow::Error` as an error type of bodies | the anyhow crate |
-//! | `cuda` | devices, errors and slices of cudarc | the cudarc crate |
+//! | `cuda` | [`cuda`]: devices, errors and slices of cudarc; the driver is loaded at run time | the cudarc crate |
 //! | `doc-only` | the documentation of `tch` where there is no libtorch | what `tch` adds |
 //! | `ndarray` | [chunks](chunk) of ndarray views along any axis | the ndarray crate |
 //! | `progress` | [`ProgressBar`](observe::ProgressBar) | the indicatif crate |
