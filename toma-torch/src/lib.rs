@@ -84,3 +84,8 @@ pub use rng::RngState;
 pub use snapshot::Snapshot;
 pub use tensor::{Concatenate, Tensors};
 pub use traces::QuietTraces;
+
+/// Lets the examples of the README be tested.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+mod readme {}
