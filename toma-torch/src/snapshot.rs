@@ -15,7 +15,9 @@ use crate::{RngState, ffi};
 /// [`restore`](Self::restore) as `before_retry` puts them back.
 ///
 /// Let a body that runs piece by piece begin with [`refresh`](Self::refresh): what is put back then
-/// is the state from before this piece, and earlier pieces keep their share.
+/// is the state from before this piece, and earlier pieces keep their share. It must come first:
+/// after an attempt that fails before it, what is put back is older, and the piece before is lost. So
+/// failures that `toma::testing` injects have to come after the body, not instead of it.
 ///
 /// ```
 /// use tch::{Device, Kind, TchError, Tensor, nn, nn::ModuleT as _};
