@@ -13,15 +13,12 @@ use tch::nn::{self, OptimizerConfig as _};
 use toma::torch::cpu::{self, Budget};
 
 use crate::data::Data;
-
 use crate::net::{Accumulated, Net};
 
 #[path = "train/data.rs"]
 mod data;
 #[path = "quickstart/digits.rs"]
 mod digits;
-#[path = "train/gradients.rs"]
-mod gradients;
 #[path = "train/net.rs"]
 mod net;
 

@@ -5,10 +5,10 @@ use std::fmt;
 use tch::nn::{self, Module as _};
 use tch::{Device, Kind, Reduction, TchError, Tensor};
 use toma::observe::report;
+use toma::torch::accumulate_gradients;
 use toma::{GlobalCache, execute};
 
 use crate::data::Set;
-use crate::gradients;
 
 pub(crate) struct Net {
     pub(crate) variables: nn::VarStore,
@@ -43,7 +43,6 @@ impl Net {
             .add_fn(|images| images.relu().max_pool2d_default(2).flatten(1, -1))
             .add(nn::linear(&root / "3", 32 * 4 * 4, 10, nn::LinearConfig::default()));
         variables.set_kind(kind);
-        gradients::create(&variables.trainable_variables());
         let device = toma::torch::Device::new(Device::Cpu);
         Self { variables, layers, device, sizes: GlobalCache::new() }
     }
@@ -51,14 +50,16 @@ impl Net {
     /// The gradients of the mean loss over all these images, made in pieces that fit, in place of
     /// those the variables had.
     pub(crate) fn accumulate(&self, batch: &Set) -> Result<Accumulated, TchError> {
-        let variables = self.variables.trainable_variables();
-        gradients::clear(&variables);
+        let mut variables = self.variables.trainable_variables();
+        variables.iter_mut().for_each(Tensor::zero_grad);
         let images = batch.len();
         let pieces = execute::with::<GlobalCache>().cache(&self.sizes).device(&self.device).name("step");
         let loss = pieces.fold(0..images, images, 0.0, |sum, start, end| {
             let part = part(start, end, images) * self.loss(batch, start, end)?;
-            gradients::backward(&part, &variables)?;
-            Ok::<f64, TchError>(sum + part.double_value(&[]))
+            let loss = part.f_double_value(&[])?;
+            // Last, and all or nothing: a piece that fails has added nothing.
+            accumulate_gradients(&part, &variables)?;
+            Ok::<f64, TchError>(sum + loss)
         })?;
         let report = report::last().expect("a call has just ended");
         let size = report.tried.last().map_or(report.start, |tried| tried.size);
