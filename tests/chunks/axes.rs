@@ -44,7 +44,7 @@ fn an_array_without_axes_is_refused() {
     let array = arr0(1.0);
     let view: ArrayView0<'_, f64> = array.view();
     let words = panic_of(|| execute::with::<NoCache>().chunked(view, 2, |_, _, _| ()));
-    assert!(words.starts_with("dim 0: ") && words.ends_with(" for 0 axes"), "{words}");
+    assert_eq!(words, "dim 0: a value without axes has no items");
 }
 
 #[test]
