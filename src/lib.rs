@@ -114,6 +114,7 @@
 //! | `cuda` | [`cuda`]: devices, errors and slices of cudarc; the driver is loaded at run time | the cudarc crate |
 //! | `doc-only` | the documentation of `tch` where there is no libtorch | what `tch` adds |
 //! | `ndarray` | [chunks](chunk) of ndarray views along any axis | the ndarray crate |
+//! | `persistent` | [`PersistentCache`], which remembers across runs | the crates serde, serde_json, etcetera, fs4 and humantime |
 //! | `progress` | [`ProgressBar`](observe::ProgressBar) | the indicatif crate |
 //! | `tch` | `toma::torch`: chunks of tensors, memory of libtorch's devices | the tch crate, which needs libtorch 2.11 |
 //! | `testing` | [`testing`]: a fake device, failures on purpose; for `[dev-dependencies]` | one relaxed load per attempt |
@@ -124,6 +125,8 @@
     allow(rustdoc::broken_intra_doc_links, reason = "the manual names what only features bring")
 )]
 
+#[cfg(feature = "persistent")]
+pub use toma_core::cache::PersistentCache;
 pub use toma_core::cache::{DefaultCache, GlobalCache, NoCache, SizeCache, StacktraceMemoryCache};
 pub use toma_core::chunk::Chunked;
 #[cfg(feature = "cuda")]

@@ -53,7 +53,8 @@ macro_rules! site {
             ::core::file!(),
             ::core::line!(),
             ::core::column!(),
-        );
+        )
+        .of_version(::core::option_env!("CARGO_PKG_VERSION"));
     };
 }
 

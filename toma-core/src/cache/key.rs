@@ -18,17 +18,35 @@ pub struct Site {
     file: &'static str,
     line: u32,
     column: u32,
+    version: Option<&'static str>,
 }
 
 impl Site {
     /// The site of a function, with its path and the place of its definition.
     pub const fn new(name: &'static str, file: &'static str, line: u32, column: u32) -> Self {
-        Self { name, file, line, column }
+        Self { name, file, line, column, version: None }
+    }
+
+    /// The same in a crate of this version, if it is known.
+    #[must_use]
+    pub const fn of_version(self, version: Option<&'static str>) -> Self {
+        Self { version, ..self }
     }
 
     /// The path of the function.
     pub const fn name(&self) -> &'static str {
         self.name
+    }
+
+    /// The version of the function's crate, if it is known.
+    pub const fn version(&self) -> Option<&'static str> {
+        self.version
+    }
+
+    /// File, line and column of the definition.
+    #[cfg(feature = "persistent")]
+    pub(super) fn position(&self) -> String {
+        format!("{}:{}:{}", self.file, self.line, self.column)
     }
 }
 

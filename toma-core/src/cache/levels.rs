@@ -75,7 +75,7 @@ fn replaces(new: &Remembered, old: &Remembered) -> bool {
     }
 }
 
-fn tolerance(bytes: u64) -> u64 {
+pub(super) fn tolerance(bytes: u64) -> u64 {
     TOLERANCE_BYTES.max(bytes / 20)
 }
 

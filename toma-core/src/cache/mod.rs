@@ -22,6 +22,8 @@ mod levels;
 mod memo;
 mod none;
 mod over_store;
+#[cfg(feature = "persistent")]
+mod persistent;
 mod stacktrace;
 mod store;
 
@@ -33,6 +35,8 @@ pub use global::GlobalCache;
 pub use key::{Key, Place, Site};
 pub(crate) use key::{Origin, hash_of};
 pub use none::NoCache;
+#[cfg(feature = "persistent")]
+pub use persistent::{PersistentCache, PersistentEntry};
 pub use stacktrace::StacktraceMemoryCache;
 pub use store::Entry;
 

@@ -51,6 +51,9 @@ pub(super) struct Store {
     table: OnceLock<Mutex<Table>>,
 }
 
+/// Says what is known of a place about which a store has learned nothing, given its seed.
+pub(super) type Elsewhere<'a> = &'a dyn Fn(&Place<'_>, Option<Remembered>) -> Option<Remembered>;
+
 #[derive(Debug)]
 struct Table {
     entries: LruCache<Key, (String, Levels)>,
@@ -62,46 +65,78 @@ impl Store {
         Self { id: AtomicU64::new(0), generation: AtomicU64::new(0), table: OnceLock::new() }
     }
 
+    /// A store that is asked although it has learned nothing, because something else has.
+    #[cfg(feature = "persistent")]
+    pub(super) const fn awake() -> Self {
+        Self { id: AtomicU64::new(0), generation: AtomicU64::new(1), table: OnceLock::new() }
+    }
+
     /// What is known under the key, which is made only when anything is known at all.
     #[inline]
     pub(super) fn recall(&self, place: &Place<'_>, key: impl FnOnce() -> Key) -> Option<Remembered> {
+        self.recall_or(place, key, &|_, seeded| seeded)
+    }
+
+    /// The same; where nothing was learned, `elsewhere` says what is known, given the seed.
+    #[inline]
+    pub(super) fn recall_or(
+        &self,
+        place: &Place<'_>,
+        key: impl FnOnce() -> Key,
+        elsewhere: Elsewhere<'_>,
+    ) -> Option<Remembered> {
         match self.generation.load(Ordering::Acquire) {
             0 => None,
-            generation => self.recall_at(generation, &key(), place),
+            generation => self.recall_at(generation, &key(), place, elsewhere),
         }
     }
 
     #[inline]
-    fn recall_at(&self, generation: u64, key: &Key, place: &Place<'_>) -> Option<Remembered> {
+    fn recall_at(
+        &self,
+        generation: u64,
+        key: &Key,
+        place: &Place<'_>,
+        elsewhere: Elsewhere<'_>,
+    ) -> Option<Remembered> {
         let plain = memo::with(self.id(), generation, key, |known| match known {
             Known::Plain(remembered) => Some(*remembered),
             Known::Many(_) => None,
         });
         match plain {
             Some(Some(remembered)) => remembered,
-            Some(None) => self.choose(generation, key, place),
-            None => self.look_up(key, place),
+            Some(None) => self.choose(generation, key, place, elsewhere),
+            None => self.look_up(key, place, elsewhere),
         }
     }
 
     /// A memory source is anybody's code and may come back here: it is read outside the memo.
     #[cold]
-    fn choose(&self, generation: u64, key: &Key, place: &Place<'_>) -> Option<Remembered> {
+    fn choose(
+        &self,
+        generation: u64,
+        key: &Key,
+        place: &Place<'_>,
+        elsewhere: Elsewhere<'_>,
+    ) -> Option<Remembered> {
         let free = place.free_bytes();
         let chosen = memo::with(self.id(), generation, key, |known| match known {
             Known::Plain(remembered) => *remembered,
             Known::Many(levels) => levels.choose(|| free),
         });
-        chosen.unwrap_or_else(|| self.look_up(key, place))
+        chosen.unwrap_or_else(|| self.look_up(key, place, elsewhere))
     }
 
     #[cold]
-    fn look_up(&self, key: &Key, place: &Place<'_>) -> Option<Remembered> {
-        let (levels, generation) = {
+    fn look_up(&self, key: &Key, place: &Place<'_>, elsewhere: Elsewhere<'_>) -> Option<Remembered> {
+        let (found, generation) = {
             let mut table = self.table();
             // Under the lock, so that what is kept is what this generation says.
-            (table.find(key, place).unwrap_or_default(), self.generation.load(Ordering::Acquire))
+            (table.find(key, place), self.generation.load(Ordering::Acquire))
         };
+        // Not under the lock: elsewhere may be anybody's code, which may come back here.
+        let levels =
+            found.unwrap_or_else(|seeded| elsewhere(place, seeded).map_or_else(Levels::default, Levels::one));
         let plain = levels.is_plain();
         let known = if plain { Known::Plain(levels.first()) } else { Known::Many(Box::new(levels)) };
         memo::keep(self.id(), generation, key, known);
@@ -122,6 +157,12 @@ impl Store {
     pub(super) fn seed(&self, name: String, size: usize) {
         let mut table = self.table();
         table.seeds.insert(name, Remembered::new(size));
+        self.generation.fetch_add(1, Ordering::Release);
+    }
+
+    /// What is known elsewhere has changed.
+    #[cfg(feature = "persistent")]
+    pub(super) fn changed(&self) {
         self.generation.fetch_add(1, Ordering::Release);
     }
 
@@ -183,14 +224,15 @@ impl Default for Table {
 }
 
 impl Table {
-    fn find(&mut self, key: &Key, place: &Place<'_>) -> Option<Levels> {
+    /// What was learned, or else the seed.
+    fn find(&mut self, key: &Key, place: &Place<'_>) -> Result<Levels, Option<Remembered>> {
         if let Some((_, levels)) = self.entries.get(key) {
-            return Some(*levels);
+            return Ok(*levels);
         }
         if self.seeds.is_empty() {
-            return None;
+            return Err(None);
         }
-        self.seeds.get(&place.name().to_string()).map(|seed| Levels::one(*seed))
+        Err(self.seeds.get(&place.name().to_string()).copied())
     }
 }
 

@@ -1,0 +1,114 @@
+//! Moments and numbers as they stand in the file.
+
+use std::fmt;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use serde::de::Error;
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+/// A point in time, in milliseconds since 1970.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Moment(u64);
+
+impl Moment {
+    /// The year 9000. A moment has successors, so none may be the last one that can be written.
+    const LATEST: Self = Self(221_845_392_000_000);
+
+    pub(super) const DAY: Duration = Duration::from_secs(24 * 60 * 60);
+
+    pub(super) fn now() -> Self {
+        Self::at(SystemTime::now())
+    }
+
+    pub(super) fn at(time: SystemTime) -> Self {
+        let since = time.duration_since(UNIX_EPOCH).unwrap_or_default();
+        Self(u64::try_from(since.as_millis()).unwrap_or(u64::MAX)).min(Self::LATEST)
+    }
+
+    pub(super) fn time(self) -> SystemTime {
+        UNIX_EPOCH + Duration::from_millis(self.0)
+    }
+
+    /// The first moment after this one.
+    pub(super) fn next(self) -> Self {
+        Self(self.0 + 1)
+    }
+
+    pub(super) fn since(self, earlier: Self) -> Duration {
+        Duration::from_millis(self.0.saturating_sub(earlier.0))
+    }
+}
+
+impl Serialize for Moment {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(&humantime::format_rfc3339_millis(self.time()))
+    }
+}
+
+impl<'de> Deserialize<'de> for Moment {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let text = String::deserialize(deserializer)?;
+        let time =
+            humantime::parse_rfc3339(&text).map_err(|error| D::Error::custom(format!("{text}: {error}")))?;
+        let moment = Self::at(time);
+        if moment < Self::LATEST { Ok(moment) } else { Err(D::Error::custom(format!("{text}: too late"))) }
+    }
+}
+
+/// A number without magnitude: text, because readers of JSON round numbers of 64 bits.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(super) struct Hex(pub(super) u64);
+
+impl fmt::Display for Hex {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:#018x}", self.0)
+    }
+}
+
+impl Serialize for Hex {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}
+
+impl<'de> Deserialize<'de> for Hex {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let text = String::deserialize(deserializer)?;
+        let digits = text.strip_prefix("0x").unwrap_or_default();
+        let number = u64::from_str_radix(digits, 16);
+        number.map(Self).map_err(|error| D::Error::custom(format!("{text}: {error}")))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Hex, Moment};
+
+    #[test]
+    fn marks_come_back_as_they_were_written() {
+        for moment in [Moment(0), Moment(1), Moment(1_763_750_000_123), Moment(Moment::LATEST.0 - 1)] {
+            let text = serde_json::to_string(&moment).unwrap();
+            assert_eq!(serde_json::from_str::<Moment>(&text).unwrap(), moment, "{text}");
+        }
+        for number in [0, 1, u64::MAX] {
+            let text = serde_json::to_string(&Hex(number)).unwrap();
+            assert_eq!(serde_json::from_str::<Hex>(&text).unwrap(), Hex(number), "{text}");
+        }
+    }
+
+    #[test]
+    fn what_is_no_mark_is_refused() {
+        for text in ["\"\"", "\"9999-12-31T23:59:59Z\"", "\"yesterday\"", "12", "\"-1\"", "null"] {
+            assert!(serde_json::from_str::<Moment>(text).is_err(), "{text}");
+        }
+        for text in ["\"\"", "\"12\"", "\"0x\"", "\"0x11112222333344445\"", "7", "\"0xg\""] {
+            assert!(serde_json::from_str::<Hex>(text).is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn a_clock_beyond_the_last_moment_can_still_be_written() {
+        let latest = Moment::at(std::time::UNIX_EPOCH + std::time::Duration::from_secs(1 << 40));
+        assert!(serde_json::to_string(&latest.next()).is_ok());
+    }
+}

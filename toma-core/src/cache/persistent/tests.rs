@@ -1,0 +1,405 @@
+//! What is merged, what evidence says, and how a file reads.
+
+use std::time::{Duration, SystemTime};
+
+use expect_test::expect;
+use proptest::collection::vec;
+use proptest::option;
+use proptest::prelude::*;
+use proptest::sample::select;
+
+use super::book::{Book, Record};
+use super::call::Call;
+use super::evidence::{Evidence, Observation};
+use super::marks::{Hex, Moment};
+use super::text::{self, Unfit};
+use crate::cache::Remembered;
+use crate::policy::Bounds;
+
+const GIB: u64 = 1 << 30;
+
+fn at(seconds: u64) -> Moment {
+    Moment::at(SystemTime::UNIX_EPOCH + Duration::from_secs(seconds))
+}
+
+fn remembered(settled: usize, bounds: (Option<usize>, Option<usize>), free: Option<u64>) -> Remembered {
+    let bounds = Bounds { largest_success: bounds.0, smallest_failure: bounds.1 };
+    Remembered { bounds, free_bytes: free, ..Remembered::new(settled) }
+}
+
+/// An observation as another run has written it.
+fn observation(run: u64, learned: u64, remembered: &Remembered) -> Observation {
+    let observation = Observation::new(remembered, at(learned));
+    let mut value = serde_json::to_value(observation).unwrap();
+    value["run"] = serde_json::to_value(Hex(run)).unwrap();
+    serde_json::from_value(value).unwrap()
+}
+
+fn evidence(observations: impl IntoIterator<Item = Observation>) -> Evidence {
+    observations.into_iter().collect::<Vec<_>>().into()
+}
+
+fn call(name: &str, total_bytes: Option<u64>) -> Call {
+    let place = Some("src/main.rs:7:1".into());
+    let crate_version = Some("0.1.0".into());
+    Call {
+        name: name.into(),
+        place,
+        crate_version,
+        program: None,
+        key: None,
+        device: "gpu:0".into(),
+        total_bytes,
+    }
+}
+
+fn book(records: impl IntoIterator<Item = (Call, Record)>) -> Book {
+    records.into_iter().collect()
+}
+
+fn record(observations: impl IntoIterator<Item = Observation>) -> Record {
+    Record { used: None, evidence: evidence(observations) }
+}
+
+/// From few values, so that runs, times and contents meet.
+fn any_observation() -> impl Strategy<Value = Observation> {
+    let size = || 0_usize..5;
+    let free = option::of(select(vec![GIB, 3 * GIB, 40 * GIB]));
+    (0_u64..6, 0_u64..12, size(), (option::of(size()), option::of(size())), free).prop_map(
+        |(run, learned, settled, bounds, free)| observation(run, learned, &remembered(settled, bounds, free)),
+    )
+}
+
+fn any_evidence() -> impl Strategy<Value = Evidence> {
+    vec(any_observation(), 0..20).prop_map(evidence)
+}
+
+fn any_book() -> impl Strategy<Value = Book> {
+    let used = option::of(0_u64..12).prop_map(|used| used.map(at));
+    let record = (used, any_evidence()).prop_map(|(used, evidence)| Record { used, evidence });
+    let call = (select(vec!["a", "b"]), select(vec![None, Some(8 * GIB), Some(80 * GIB)]));
+    vec((call.prop_map(|(name, total)| call_of(name, total)), record), 0..5).prop_map(book)
+}
+
+fn call_of(name: &str, total: Option<u64>) -> Call {
+    call(name, total)
+}
+
+fn merged(mut a: Book, b: &Book) -> Book {
+    a.merge(b);
+    a
+}
+
+proptest! {
+    #[test]
+    fn merging_is_commutative_associative_and_idempotent(a in any_book(), b in any_book(), c in any_book()) {
+        prop_assert_eq!(merged(a.clone(), &b), merged(b.clone(), &a));
+        prop_assert_eq!(merged(merged(a.clone(), &b), &c), merged(a.clone(), &merged(b.clone(), &c)));
+        prop_assert_eq!(merged(a.clone(), &a), a.clone());
+        let both = merged(a.clone(), &b);
+        prop_assert_eq!(merged(both.clone(), &a), both.clone());
+        prop_assert_eq!(merged(both.clone(), &b), both);
+    }
+
+    /// Of the merged evidence stays, for each slot, what is newest, and nothing older than what went.
+    #[test]
+    fn merging_keeps_the_newest_of_everybody(a in any_evidence(), b in any_evidence()) {
+        let mut both = a.clone();
+        both.merge(&b);
+        let learned = |evidence: &Evidence| evidence.newest();
+        prop_assert_eq!(learned(&both), learned(&a).max(learned(&b)));
+        let kept = Vec::from(both.clone());
+        let all = Vec::from(a).into_iter().chain(Vec::from(b));
+        let lost: Vec<_> = all.filter(|one| !kept.contains(one)).collect();
+        for one in lost {
+            let superseded = kept.iter().any(|other| other.slot() == one.slot() && *other > one);
+            prop_assert!(superseded || (kept.len() == 8 && kept.iter().all(|other| *other > one)), "{one:?}");
+        }
+    }
+
+    #[test]
+    fn a_file_says_what_the_book_said(mut book in any_book()) {
+        let text = text::write(&mut book).unwrap();
+        prop_assert_eq!(&text::read(text.as_bytes()).unwrap(), &book);
+        prop_assert_eq!(text::write(&mut book).unwrap(), text);
+    }
+
+    /// Whatever is in a file, what it says can be started from.
+    #[test]
+    fn hints_are_sound(book in any_book(), total in select(vec![None, Some(8 * GIB), Some(20 * GIB)])) {
+        let call = call("a", total);
+        for free in [None, Some(0), Some(3 * GIB), Some(100 * GIB)] {
+            if let Some(hint) = book.hint(&call, free) {
+                let Bounds { largest_success, smallest_failure } = hint.bounds;
+                prop_assert!(hint.settled > 0);
+                prop_assert!(smallest_failure.is_none_or(|failed| hint.settled < failed.max(2)), "{hint:?}");
+                prop_assert!(largest_success.is_none_or(|size| size <= hint.settled.max(1)), "{hint:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn no_text_is_read_with_a_panic(text in "[\\PC\n]{0,200}") {
+        let _ = text::read(text.as_bytes());
+    }
+
+    /// A file cut off anywhere, or with a byte changed, is refused or read, and never misread in
+    /// silence as an empty one.
+    #[test]
+    fn a_damaged_file_is_no_empty_one(cut in 1_usize..400, at in 0_usize..400, byte in any::<u8>()) {
+        let mut full = book([(call("a", Some(GIB)), record([observation(1, 5, &Remembered::new(64))]))]);
+        let text = text::write(&mut full).unwrap().into_bytes();
+        let cut_off = &text[..cut.min(text.len() - 2)];
+        prop_assert!(matches!(text::read(cut_off), Err(Unfit::Corrupt(_))));
+        let mut changed = text.clone();
+        changed[at % text.len()] = byte;
+        prop_assert!(text::read(&changed).map_or(true, |book| book.len() == 1));
+    }
+}
+
+#[test]
+fn the_text_of_a_file_is_readable_and_stable() {
+    let first = observation(0xA, 1_700_000_000, &remembered(64, (Some(64), Some(128)), Some(70 * GIB)));
+    let second = observation(0xB, 1_700_000_100, &remembered(32, (Some(32), None), None));
+    let keyed =
+        Call { key: Some(Hex(7)), program: Some("demo".into()), crate_version: None, ..call("b", None) };
+    let used = Record { used: Some(at(1_700_000_200)), ..record([first, second]) };
+    let last = observation(0xC, 0, &Remembered::new(8));
+    let mut book = book([(keyed, record([last])), (call("demo::nearest", Some(80 * GIB)), used)]);
+    expect![[r#"
+        {
+          "format": "toma size cache",
+          "version": 1,
+          "entries": [
+            {
+              "name": "b",
+              "place": "src/main.rs:7:1",
+              "program": "demo",
+              "key": "0x0000000000000007",
+              "device": "gpu:0",
+              "evidence": [
+                {
+                  "learned": "1970-01-01T00:00:00.000Z",
+                  "run": "0x000000000000000c",
+                  "settled": 8
+                }
+              ]
+            },
+            {
+              "name": "demo::nearest",
+              "place": "src/main.rs:7:1",
+              "crate_version": "0.1.0",
+              "device": "gpu:0",
+              "total_bytes": 85899345920,
+              "used": "2023-11-14T22:16:40.000Z",
+              "evidence": [
+                {
+                  "learned": "2023-11-14T22:15:00.000Z",
+                  "run": "0x000000000000000b",
+                  "settled": 32,
+                  "largest_success": 32
+                },
+                {
+                  "learned": "2023-11-14T22:13:20.000Z",
+                  "run": "0x000000000000000a",
+                  "settled": 64,
+                  "largest_success": 64,
+                  "smallest_failure": 128,
+                  "free_bytes": 75161927680
+                }
+              ]
+            }
+          ]
+        }
+    "#]]
+    .assert_eq(&text::write(&mut book).unwrap());
+}
+
+/// Fields of `evidence` that this version does not know, in a file that says it can read it.
+#[test]
+fn what_a_newer_version_notes_down_is_passed_on() {
+    let text = r#"{ "format": "toma size cache", "version": 1, "comment": "unknown", "entries": [
+        { "name": "a", "device": "host", "color": "red", "evidence": [
+            { "learned": "2026-01-01T00:00:00Z", "run": "0x1", "settled": 4, "bytes_per_item": 0.1, "by": [1, {}] }
+        ] } ] }"#;
+    let mut book = text::read(text.as_bytes()).unwrap();
+    let again = text::write(&mut book).unwrap();
+    assert!(again.contains(r#""bytes_per_item": 0.1"#), "{again}");
+    assert!(again.contains(r#""by": ["#), "{again}");
+    assert_eq!(text::read(again.as_bytes()).unwrap(), book);
+}
+
+#[test]
+fn what_is_none_of_ours_is_told_apart() {
+    let why = |text: &str| text::read(text.as_bytes()).map(|book| book.len()).map_err(|why| why.to_string());
+    expect![[r#"
+        [
+            Ok(
+                0,
+            ),
+            Err(
+                "is corrupt: EOF while parsing an object at line 1 column 1",
+            ),
+            Err(
+                "is corrupt: expected value at line 1 column 1",
+            ),
+            Err(
+                "is no size cache",
+            ),
+            Err(
+                "is no size cache",
+            ),
+            Err(
+                "is no size cache",
+            ),
+            Err(
+                "is no size cache",
+            ),
+            Err(
+                "is no size cache",
+            ),
+            Err(
+                "has format version 2, and this program reads 1",
+            ),
+            Err(
+                "is corrupt: missing field `entries` at line 1 column 43",
+            ),
+            Err(
+                "is corrupt: recursion limit exceeded at line 1 column 128",
+            ),
+        ]
+    "#]]
+    .assert_debug_eq(&[
+        why(""),
+        why("{"),
+        why("a poem"),
+        why("[]"),
+        why("17"),
+        why(r#"{"format": "toma profile", "version": 1}"#),
+        why(r#"{"format": ["toma size cache"], "version": 1, "entries": []}"#),
+        why(r#"{"format": "toma size cache", "version": 0, "entries": []}"#),
+        why(r#"{"format": "toma size cache", "version": 2, "entries": 7}"#),
+        why(r#"{"format": "toma size cache", "version": 1}"#),
+        why(&"[".repeat(100_000)),
+    ]);
+    assert!(matches!(text::read(&vec![b' '; (16 << 20) + 1]), Err(Unfit::TooLarge)));
+    assert!(matches!(text::read(&[0; 4096]), Err(Unfit::Corrupt(_))));
+    assert!(matches!(text::read(b"\xff\xfe"), Err(Unfit::Corrupt(_))));
+}
+
+#[test]
+fn one_entry_of_nonsense_makes_a_file_corrupt() {
+    let entry = |evidence: &str| {
+        format!(
+            r#"{{"format": "toma size cache", "version": 1, "entries": [{{"name": "a", "device": "d", "evidence": [{evidence}]}}]}}"#
+        )
+    };
+    let read = |evidence: &str| text::read(entry(evidence).as_bytes());
+    assert!(read(r#"{"learned": "2026-01-01T00:00:00Z", "run": "0x1", "settled": 4}"#).is_ok());
+    for nonsense in [
+        r#"{"learned": "2026-01-01T00:00:00Z", "run": "0x1", "settled": -4}"#,
+        r#"{"learned": "2026-01-01T00:00:00Z", "run": "0x1", "settled": 1.5}"#,
+        r#"{"learned": "2026-01-01T00:00:00Z", "run": "0x1"}"#,
+        r#"{"learned": "9999-01-01T00:00:00Z", "run": "0x1", "settled": 4}"#,
+        r#"{"learned": 0, "run": "0x1", "settled": 4}"#,
+        r#"{"learned": "2026-01-01T00:00:00Z", "run": 1, "settled": 4}"#,
+    ] {
+        assert!(matches!(read(nonsense), Err(Unfit::Corrupt(_))), "{nonsense}");
+    }
+}
+
+#[test]
+fn the_newest_run_decides_and_older_ones_tighten_its_bounds() {
+    let first = observation(1, 10, &remembered(96, (Some(96), Some(160)), None));
+    let second = observation(2, 20, &remembered(64, (Some(64), Some(128)), None));
+    let says = evidence([first, second]).says(None).unwrap();
+    assert_eq!(
+        (says.settled, says.bounds),
+        (64, Bounds { largest_success: Some(96), smallest_failure: Some(128) })
+    );
+    assert_eq!(says.learned, at(20).time());
+}
+
+#[test]
+fn a_newer_failure_overrides_an_older_success() {
+    let first = observation(1, 10, &remembered(96, (Some(96), None), None));
+    let second = observation(2, 20, &remembered(32, (Some(32), Some(64)), None));
+    let says = evidence([second, first]).says(None).unwrap();
+    // 96 went with the failure at 64, so of the successes only 32 is left.
+    assert_eq!(
+        (says.settled, says.bounds),
+        (32, Bounds { largest_success: Some(32), smallest_failure: Some(64) })
+    );
+}
+
+#[test]
+fn free_memory_chooses_and_other_levels_say_what_holds_here() {
+    let much = observation(1, 10, &remembered(512, (Some(512), Some(600)), Some(80 * GIB)));
+    let little = observation(2, 20, &remembered(64, (Some(64), Some(128)), Some(10 * GIB)));
+    let evidence = evidence([much, little]);
+    let says = |free| evidence.says(free).map(|says| (says.settled, says.bounds));
+    let bounds =
+        |success, failure| Bounds { largest_success: Some(success), smallest_failure: Some(failure) };
+    assert_eq!(says(Some(79 * GIB)), Some((512, bounds(512, 600))));
+    assert_eq!(says(Some(20 * GIB)), Some((64, bounds(64, 128))));
+    assert_eq!(says(None), Some((64, bounds(64, 128))));
+}
+
+#[test]
+fn what_failed_with_more_memory_limits_what_is_known_of_less() {
+    let little = observation(1, 10, &remembered(64, (Some(64), None), Some(10 * GIB)));
+    let much = observation(2, 20, &remembered(24, (None, Some(48)), Some(80 * GIB)));
+    let says = evidence([little, much]).says(Some(10 * GIB)).unwrap();
+    assert_eq!(
+        (says.settled, says.bounds),
+        (24, Bounds { largest_success: None, smallest_failure: Some(48) })
+    );
+}
+
+#[test]
+fn the_least_recently_learned_or_used_entry_goes() {
+    let named = |i: u64| (call(&format!("call {i}"), None), record([observation(1, i, &Remembered::new(8))]));
+    let mut book = book((0..10).map(named));
+    book.touch(&call("call 2", None), at(100));
+    book.touch(&call("never learned", None), at(200));
+    book.keep_newest(3);
+    let left: Vec<_> = book.into_iter().map(|(call, _)| call.name.as_str()).collect();
+    assert_eq!(left, ["call 2", "call 8", "call 9"]);
+}
+
+#[test]
+fn a_file_stays_below_its_limit() {
+    let long =
+        |i: u64| (call(&format!("{i:0>60000}"), None), record([observation(1, i, &Remembered::new(8))]));
+    let mut book = book((0..600).map(long));
+    let text = text::write(&mut book).unwrap();
+    assert!(text.len() <= 16 << 20);
+    assert!(text::read(text.as_bytes()).is_ok_and(|book| (100..600).contains(&book.len())));
+    assert!(book.get(&long(599).0).is_some() && book.get(&long(0).0).is_none());
+}
+
+#[test]
+fn a_table_is_found_by_name_where_lines_moved() {
+    let here = call("a", Some(80 * GIB));
+    let moved = Call { place: Some("src/other.rs:1:1".into()), crate_version: None, ..here.clone() };
+    let table = book([(moved, record([observation(1, 5, &Remembered::new(40))]))]);
+    let settled = |call: &Call| table.hint_by_name(call, None).map(|hint| hint.settled);
+    assert_eq!(table.hint(&here, None), None);
+    assert_eq!(settled(&here), Some(40));
+    assert_eq!(settled(&here.with_total(Some(40 * GIB))), Some(17));
+    assert_eq!(settled(&Call { device: "gpu:1".into(), ..here.clone() }), None);
+    assert_eq!(settled(&Call { key: Some(Hex(1)), ..here.clone() }), None);
+    assert_eq!(settled(&call("b", Some(80 * GIB))), None);
+}
+
+#[test]
+fn of_other_memories_the_next_smaller_counts_else_the_next_larger() {
+    let known = |gib: u64, size| {
+        let seen = observation(1, 5, &remembered(size, (Some(size), Some(size * 2)), None));
+        (call("a", Some(gib * GIB)), record([seen]))
+    };
+    let book = book([known(10, 10), known(20, 24), known(80, 100), (call("a", None), record([]))]);
+    let settled = |gib: u64| book.hint(&call("a", Some(gib * GIB)), None).map(|hint| hint.settled);
+    assert_eq!([5, 10, 20, 40, 80, 160].map(settled), [4, 10, 24, 42, 100, 175].map(Some));
+    assert_eq!(book.hint(&call("a", None), None), None);
+}

@@ -1,0 +1,133 @@
+//! The text of a file: from entries, and back.
+
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+
+use super::book::{Book, MAX_ENTRIES, Record};
+use super::call::Call;
+use super::evidence::Evidence;
+use super::marks::Moment;
+use crate::observe::bytes;
+
+/// What tells our files from others.
+const FORMAT: &str = "toma size cache";
+
+/// The version of the format. It moves when a reader of the old one would misunderstand the new one; a
+/// field more in `evidence` is no such thing.
+const VERSION: u64 = 1;
+
+/// Bytes a file may have; nothing of ours is larger.
+pub(super) const MAX_BYTES: u64 = 16 << 20;
+
+/// Why a text is none of ours.
+#[derive(Debug)]
+pub(super) enum Unfit {
+    Corrupt(serde_json::Error),
+    Foreign,
+    Newer(u64),
+    TooLarge,
+}
+
+#[derive(Serialize)]
+struct Written<'a> {
+    format: &'static str,
+    version: u64,
+    entries: Vec<EntryWritten<'a>>,
+}
+
+#[derive(Serialize)]
+struct EntryWritten<'a> {
+    #[serde(flatten)]
+    call: &'a Call,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    used: Option<Moment>,
+    evidence: &'a Evidence,
+}
+
+impl<'a> From<(&'a Call, &'a Record)> for EntryWritten<'a> {
+    fn from((call, record): (&'a Call, &'a Record)) -> Self {
+        Self { call, used: record.used, evidence: &record.evidence }
+    }
+}
+
+/// Read before all else, so that the rest is read only of what is ours.
+#[derive(Deserialize)]
+struct Head {
+    format: Option<serde_json::Value>,
+    version: Option<u64>,
+}
+
+#[derive(Deserialize)]
+struct Body {
+    entries: Vec<EntryRead>,
+}
+
+#[derive(Deserialize)]
+struct EntryRead {
+    #[serde(flatten)]
+    call: Call,
+    used: Option<Moment>,
+    evidence: Evidence,
+}
+
+/// The text of a file with as many of the newest entries as a file may hold.
+pub(super) fn write(book: &mut Book) -> serde_json::Result<String> {
+    let mut count = MAX_ENTRIES;
+    loop {
+        book.keep_newest(count);
+        let text = write_all(book)?;
+        if text.len() as u64 <= MAX_BYTES || count == 0 {
+            return Ok(text);
+        }
+        count = book.len() / 2;
+    }
+}
+
+fn write_all(book: &Book) -> serde_json::Result<String> {
+    let entries = book.into_iter().map(EntryWritten::from).collect();
+    let mut text = serde_json::to_string_pretty(&Written { format: FORMAT, version: VERSION, entries })?;
+    text.push('\n');
+    Ok(text)
+}
+
+/// The entries of a text; an empty one has none.
+pub(super) fn read(text: &[u8]) -> Result<Book, Unfit> {
+    if text.len() as u64 > MAX_BYTES {
+        return Err(Unfit::TooLarge);
+    }
+    if text.is_empty() {
+        return Ok(Book::default());
+    }
+    match head(text)? {
+        VERSION => {}
+        version if version > VERSION => return Err(Unfit::Newer(version)),
+        _ => return Err(Unfit::Foreign),
+    }
+    let body: Body = serde_json::from_slice(text).map_err(Unfit::Corrupt)?;
+    let record = |entry: EntryRead| (entry.call, Record { used: entry.used, evidence: entry.evidence });
+    Ok(body.entries.into_iter().map(record).collect())
+}
+
+/// The version of a text of ours.
+fn head(text: &[u8]) -> Result<u64, Unfit> {
+    let head: Head = serde_json::from_slice(text).map_err(|error| match error.classify() {
+        serde_json::error::Category::Data => Unfit::Foreign,
+        _ => Unfit::Corrupt(error),
+    })?;
+    let is_ours = head.format.is_some_and(|format| format == FORMAT);
+    head.version.filter(|_| is_ours).ok_or(Unfit::Foreign)
+}
+
+impl fmt::Display for Unfit {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Corrupt(error) => write!(f, "is corrupt: {error}"),
+            Self::Foreign => f.write_str("is no size cache"),
+            Self::Newer(version) => {
+                write!(f, "has format version {version}, and this program reads {VERSION}")
+            }
+            Self::TooLarge => write!(f, "is larger than {}", bytes(MAX_BYTES)),
+        }
+    }
+}
