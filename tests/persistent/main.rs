@@ -1,0 +1,15 @@
+//! Sizes that are remembered across runs: what a file holds, who may share it, and what may go wrong
+//! with it.
+#![cfg(feature = "persistent")]
+
+mod child;
+mod forms;
+mod hints;
+mod kills;
+mod kit;
+mod processes;
+mod runs;
+mod threads;
+mod trouble;
+mod unfit;
+mod warm;
