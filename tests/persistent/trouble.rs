@@ -111,8 +111,7 @@ fn a_device_in_place_of_the_file_is_neither_read_nor_moved() {
 fn a_lock_that_is_never_given_back_stops_nobody_for_long() {
     let folder = Folder::new();
     let lock = fs::File::create(folder.path().join("sizes.json.lock")).unwrap();
-    #[expect(clippy::incompatible_msrv, reason = "tests may be built by a newer compiler than users have")]
-    lock.lock().unwrap();
+    fs4::FileExt::lock(&lock).unwrap();
     let said = said_about(&folder.file());
     assert!(said.contains("another process holds its lock"), "{said}");
     assert!(!folder.file().exists());

@@ -1,12 +1,13 @@
 //! The size cache: what worked, remembered for the next call.
 //!
 //! A cache maps a [`Place`] (which function, called from where, with which key) to
-//! [`Remembered`] evidence. Three come with the library:
+//! [`Remembered`] evidence. These come with the library:
 //!
 //! | cache | one entry per | a warm call costs |
 //! |---|---|---|
 //! | [`StacktraceMemoryCache`] (the default) | calling line, chain of functions above it, free memory | one stack walk |
 //! | [`GlobalCache`] | function, or line of an inline form | a few nanoseconds |
+//! | [`PersistentCache`] (feature `persistent`) | the same, and crate version, device and total memory; in a file | a few nanoseconds |
 //! | [`NoCache`] | nothing is remembered | nothing |
 //!
 //! A warm call writes no shared memory, not even a lock: each thread keeps a memo of what it looked

@@ -10,7 +10,7 @@ use super::marks::Moment;
 use crate::cache::Remembered;
 
 /// Entries a file holds; beyond it the one least recently learned or used goes.
-pub(super) const MAX_ENTRIES: usize = 4096;
+pub(super) const MAX_ENTRIES: usize = 2048;
 
 /// What is known about calls.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

@@ -163,7 +163,7 @@ fn write(path: &Path, text: &str) -> io::Result<Metadata> {
     file.write_all(text.as_bytes())?;
     // Otherwise the name may reach the disk before the content, and a power cut in between leaves a file
     // of zeros in place of the old one.
-    file.sync_all()?;
+    file.sync_data()?;
     file.metadata()
 }
 

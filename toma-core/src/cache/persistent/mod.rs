@@ -96,7 +96,8 @@ use super::{Place, Remembered, SizeCache};
 /// [`GlobalCache`](super::GlobalCache); besides, the crate's version, the device, its total memory and
 /// the `key` option tell entries apart. The file is read when it is first needed and written when a
 /// call has learned something new; a warm call touches no file, and costs what it does with
-/// `GlobalCache`.
+/// `GlobalCache`. `toma::cache::set_default::<PersistentCache>()` makes it the cache of all calls that
+/// name none.
 ///
 /// ```
 /// # extern crate toma_core as toma;
@@ -132,7 +133,7 @@ use super::{Place, Remembered, SizeCache};
 /// locks files for all of them. What they learn is merged: an entry holds what each of the last 8 runs
 /// learned, newer evidence overriding older where both contradict. A change smaller than the
 /// head-room is not worth a write: it waits for the next one, for [`flush`](Self::flush), or for an
-/// instance of one's own to be dropped.
+/// instance of one's own to be dropped. The file holds 2048 entries, those last learned or used.
 ///
 /// # When the file cannot be used
 ///

@@ -8,9 +8,12 @@ use proptest::option;
 use proptest::prelude::*;
 use proptest::sample::select;
 
-use super::book::{Book, Record};
+use super::PersistentCache;
+use super::book::{Book, MAX_ENTRIES, Record};
 use super::call::Call;
+use super::disk::Disk;
 use super::evidence::{Evidence, Observation};
+use super::knowledge::Knowledge;
 use super::marks::{Hex, Moment};
 use super::text::{self, Unfit};
 use crate::cache::Remembered;
@@ -402,4 +405,49 @@ fn of_other_memories_the_next_smaller_counts_else_the_next_larger() {
     let settled = |gib: u64| book.hint(&call("a", Some(gib * GIB)), None).map(|hint| hint.settled);
     assert_eq!([5, 10, 20, 40, 80, 160].map(settled), [4, 10, 24, 42, 100, 175].map(Some));
     assert_eq!(book.hint(&call("a", None), None), None);
+}
+
+#[test]
+fn without_a_folder_for_caches_sizes_are_remembered_in_memory() {
+    let cache = PersistentCache::on(None);
+    let tried = || {
+        let mut tried = Vec::new();
+        let with = crate::execute::with::<crate::cache::NoCache>().cache(&cache).name("a");
+        let fits = |size| if size > 30 { Err(crate::classify::OutOfMemory::new(None)) } else { Ok(()) };
+        let done = with.batch(100, |size| {
+            tried.push(size);
+            fits(size)
+        });
+        done.map(|()| tried).unwrap()
+    };
+    assert_eq!([tried(), tried()], [vec![100, 50, 25], vec![25]]);
+    assert_eq!((cache.entries().len(), cache.path()), (1, None));
+    cache.flush();
+    cache.clear();
+    assert!(cache.entries().is_empty());
+}
+
+/// Entries that are used and never learned anew would look unused, and go before others.
+#[test]
+fn a_use_is_written_down_when_much_is_known_and_not_twice_a_day() {
+    for (entries, written) in [(MAX_ENTRIES / 2, false), (MAX_ENTRIES / 2 + 1, true)] {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("sizes.json");
+        let named =
+            |i| (call(&format!("call {i}"), None), record([observation(1, 1000, &Remembered::new(8))]));
+        std::fs::write(&path, text::write(&mut book((0..entries).map(named))).unwrap()).unwrap();
+        let used = || {
+            let book = text::read(&std::fs::read(&path).unwrap()).unwrap();
+            [7, 8].map(|i| book.get(&call(&format!("call {i}"), None)).unwrap().used)
+        };
+        let hint = |i: u64| {
+            let knowledge = Knowledge::new(Some(Disk::at(path.clone())));
+            assert_eq!(knowledge.hint(&call(&format!("call {i}"), None), None, None).unwrap().settled, 8);
+        };
+        hint(7);
+        let first = used();
+        assert_eq!((first[0].is_some(), first[1]), (written, None), "{entries} entries");
+        hint(7);
+        assert_eq!(used(), first);
+    }
 }
