@@ -101,6 +101,7 @@ fn what_another_process_cleared_stays_cleared() {
     batch(&folder.cache(), "old", 100, 30);
     let running = folder.cache();
     assert_eq!(batch(&running, "old", 100, 30), [25]);
+    assert_eq!(batch(&running, "its own", 100, 30), [100, 50, 25]);
     folder.cache().clear();
     batch(&running, "new", 100, 30);
     assert_eq!(settled(&folder.cache()), [("new".into(), 25)]);

@@ -27,7 +27,7 @@ use crate::policy::Bounds;
 const MAX_OBSERVATIONS: usize = 8;
 
 /// What one run has learned.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Observation {
     learned: Moment,
     run: Hex,
@@ -163,14 +163,6 @@ impl PartialOrd for Observation {
         Some(self.cmp(other))
     }
 }
-
-impl PartialEq for Observation {
-    fn eq(&self, other: &Self) -> bool {
-        self.cmp(other) == Ordering::Equal
-    }
-}
-
-impl Eq for Observation {}
 
 impl From<Vec<Observation>> for Evidence {
     fn from(observations: Vec<Observation>) -> Self {

@@ -374,11 +374,11 @@ fn the_least_recently_learned_or_used_entry_goes() {
 fn a_file_stays_below_its_limit() {
     let long =
         |i: u64| (call(&format!("{i:0>60000}"), None), record([observation(1, i, &Remembered::new(8))]));
-    let mut book = book((0..600).map(long));
+    let mut book = book((0..300).map(long));
     let text = text::write(&mut book).unwrap();
     assert!(text.len() <= 16 << 20);
-    assert!(text::read(text.as_bytes()).is_ok_and(|book| (100..600).contains(&book.len())));
-    assert!(book.get(&long(599).0).is_some() && book.get(&long(0).0).is_none());
+    assert!(text::read(text.as_bytes()).is_ok_and(|book| (100..300).contains(&book.len())));
+    assert!(book.get(&long(299).0).is_some() && book.get(&long(0).0).is_none());
 }
 
 #[test]
