@@ -4,7 +4,7 @@ use std::io;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use super::book::{Book, MAX_ENTRIES};
+use super::book::{Book, MAX_ENTRIES, Record};
 use super::call::Call;
 use super::disk::{Change, Contents, Disk, Stamp};
 use super::evidence::Observation;
@@ -78,7 +78,7 @@ impl Knowledge {
     /// known that something will have to go, it is written at once, though not twice a day.
     fn use_now(&self, state: &mut State, call: &Call) {
         let now = Moment::now();
-        let last = state.file.get(call).map(super::book::Record::last);
+        let last = state.file.get(call).map(Record::last);
         state.fresh.touch(call, now);
         let is_due = last.is_some_and(|last| now.since(last) > Moment::DAY);
         if is_due && state.file.len() > MAX_ENTRIES / 2 {
