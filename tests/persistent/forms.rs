@@ -106,3 +106,22 @@ fn attributes_are_kept_by_path_line_and_version_of_their_crate() {
     let home = Folder::new();
     child::run("forms::attributes_are_kept_by_path_line_and_version_of_their_crate", "", home.path());
 }
+
+#[test]
+fn as_the_cache_of_all_calls_that_name_none() {
+    #[toma::batch(initial = 16)]
+    fn names_none(size: usize) -> Result<(), OutOfMemory> {
+        attempt(size)
+    }
+
+    if let Some(first) = child::order() {
+        toma::cache::set_default::<PersistentCache>();
+        names_none().unwrap();
+        assert_eq!(TRIED.take()[0].to_string(), first);
+        return;
+    }
+    let home = Folder::new();
+    for first in ["16", "4"] {
+        child::run("forms::as_the_cache_of_all_calls_that_name_none", first, home.path());
+    }
+}
