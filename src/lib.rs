@@ -132,7 +132,7 @@ pub use toma_core::chunk::Chunked;
 #[cfg(feature = "cuda")]
 pub use toma_core::cuda;
 pub use toma_core::observe::report;
-pub use toma_core::policy::{Bisect, Decay, Halve, Policy};
+pub use toma_core::policy::{Adaptive, Bisect, Decay, Halve, Policy, Throughput};
 #[cfg(feature = "testing")]
 pub use toma_core::testing;
 pub use toma_core::{

@@ -41,7 +41,8 @@ pub use persistent::{PersistentCache, PersistentEntry};
 pub use stacktrace::StacktraceMemoryCache;
 pub use store::Entry;
 
-use crate::policy::Bounds;
+use crate::engine::clock;
+use crate::policy::{Bounds, Record};
 
 /// Remembers sizes from call to call.
 ///
@@ -81,11 +82,13 @@ pub struct Remembered {
     pub free_bytes: Option<u64>,
     /// When this was learned.
     pub learned: SystemTime,
+    /// What was measured, where the policy asked for it; times in it count up to `learned`.
+    pub record: Option<Record>,
 }
 
 impl Remembered {
     /// Evidence that `settled` items work, learned now.
     pub fn new(settled: usize) -> Self {
-        Self { settled, bounds: Bounds::default(), free_bytes: None, learned: SystemTime::now() }
+        Self { settled, bounds: Bounds::default(), free_bytes: None, learned: clock::wall(), record: None }
     }
 }

@@ -7,7 +7,10 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::{Duration, Instant};
 
 use super::attempt;
-use super::machine::{Extent, Failed, Machine, Retryable, Verdict};
+use super::clock;
+use super::gauge::{self, Gauge, Measured};
+use super::machine::{Extent, Failed, Known, Machine, Retryable, Verdict};
+use super::recording;
 use super::sizes::{SizeOptions, Sizes};
 use super::tally::{self, Tally};
 use crate::cache::{Origin, Place, Remembered, SizeCache};
@@ -53,6 +56,7 @@ pub(crate) struct Call<'a, P: Policy> {
     deadline: Option<Instant>,
     watch: Option<Box<Watch<'a>>>,
     tally: Tally,
+    gauge: Gauge,
     switches: Switches,
 }
 
@@ -85,6 +89,7 @@ impl<'a, P: Policy> Call<'a, P> {
             deadline: None,
             watch: Watch::new(&name, options.observer, switches),
             tally: Tally::new(name, extent),
+            gauge: Gauge::default(),
             switches,
         }
     }
@@ -96,7 +101,7 @@ impl<'a, P: Policy> Call<'a, P> {
         tally::prepare();
         assert!(options.max_attempts > 0, "max_attempts 0: must be at least 1");
         // A deadline beyond the end of the clock is none.
-        self.deadline = options.deadline.and_then(|limit| Instant::now().checked_add(limit));
+        self.deadline = options.deadline.and_then(|limit| clock::now().checked_add(limit));
         if self.switches.disable() {
             self.machine.freeze();
         } else {
@@ -113,9 +118,23 @@ impl<'a, P: Policy> Call<'a, P> {
         let Memory { cache, origin, device, user, .. } = self.memory;
         let place = Place { origin, name: self.tally.name(), user, device };
         let known = cache.recall(&place);
-        let known = known.map(|Remembered { settled, bounds, .. }| (settled, bounds));
-        self.machine.start_from(known, &self.policy);
-        self.tally.remembers(known.map(|(settled, _)| settled));
+        let measured =
+            if self.policy.measures().anything() { self.resume(known.as_ref()) } else { Measured::default() };
+        let known = known.map(|Remembered { settled, bounds, .. }| Known { settled, bounds });
+        self.machine.start_from(known, &self.policy, &measured);
+        self.tally.remembers(known.map(|known| known.settled));
+    }
+
+    /// Goes on with the record of earlier calls, and measures what a first size may depend on.
+    fn resume(&mut self, known: Option<&Remembered>) -> Measured {
+        let mut record = known.and_then(|known| known.record).unwrap_or_default();
+        if let Some(known) = known {
+            // A clock that was set back says nothing.
+            let passed = clock::wall().duration_since(known.learned).unwrap_or_default();
+            recording::pass(&mut record, passed);
+        }
+        self.machine.keep(record);
+        if self.policy.measures().memory { gauge::now(self.memory.source()) } else { Measured::default() }
     }
 
     #[cold]
@@ -139,12 +158,36 @@ impl<'a, P: Policy> Call<'a, P> {
     pub(crate) fn begin(&mut self) -> (Range<usize>, Retryable) {
         let piece = self.machine.piece();
         let retryable = self.retryable();
-        if self.watch.is_some() || self.deadline.is_some() || self.tally.has_history() {
+        if self.times() {
             self.tally.start_clock();
             let Range { start, end } = piece.clone();
             self.tell(|| EventKind::Attempt { start, end });
         }
+        if self.gauges() {
+            self.gauge.begin(self.memory.source());
+        }
         (piece, retryable)
+    }
+
+    #[inline]
+    fn times(&self) -> bool {
+        let asked = self.watch.is_some() || self.deadline.is_some() || self.tally.has_history();
+        asked || self.policy.measures().time
+    }
+
+    #[inline]
+    fn gauges(&self) -> bool {
+        self.policy.measures().memory && !self.switches.disable()
+    }
+
+    /// What the attempt that has just ended took.
+    #[inline]
+    fn measure(&mut self) -> Measured {
+        let elapsed = self.tally.elapsed();
+        if !self.gauges() {
+            return Measured { elapsed, ..Measured::default() };
+        }
+        Measured { elapsed, ..self.gauge.end(self.memory.source()) }
     }
 
     #[inline]
@@ -154,7 +197,7 @@ impl<'a, P: Policy> Call<'a, P> {
 
     #[inline]
     fn is_late(&self) -> bool {
-        self.deadline.is_some_and(|deadline| Instant::now() >= deadline)
+        self.deadline.is_some_and(|deadline| clock::now() >= deadline)
     }
 
     /// The attempt succeeded.
@@ -163,12 +206,12 @@ impl<'a, P: Policy> Call<'a, P> {
         let piece = self.machine.piece();
         let step = self.machine.step();
         self.tally.succeeded();
-        let elapsed = self.tally.elapsed();
+        let measured = self.measure();
         if self.watch.is_some() {
-            let (Range { start, end }, elapsed) = (piece, elapsed.unwrap_or_default());
+            let (Range { start, end }, elapsed) = (piece, measured.elapsed.unwrap_or_default());
             self.tell(|| EventKind::Succeeded { start, end, elapsed });
         }
-        if let Some(to) = self.machine.succeeded(&self.policy, elapsed) {
+        if let Some(to) = self.machine.succeeded(&self.policy, &measured) {
             self.tally.step_changes(step);
             self.tell(|| EventKind::Probe { from: step, to });
         }
@@ -178,12 +221,13 @@ impl<'a, P: Policy> Call<'a, P> {
     /// a failure that is not tried again goes through unchanged.
     #[cold]
     pub(crate) fn failed(&mut self, retryable: Retryable, failure: &Failure) -> bool {
-        let elapsed = self.tally.elapsed();
+        let measured = self.measure();
+        let elapsed = measured.elapsed;
         let (piece, step) = (self.machine.piece(), self.machine.step());
         self.tally.failed(step, failure.class, elapsed);
         let disabled = self.switches.disable();
         let now = if disabled { None } else { self.memory.read_after(failure.class) };
-        let verdict = self.judge(retryable, &Failed { failure, now, elapsed });
+        let verdict = self.judge(retryable, &Failed { failure, now, measured });
         let free_bytes = now.map(|now| now.free_bytes);
         self.tell(|| EventKind::Failed {
             start: piece.start,
@@ -245,7 +289,11 @@ impl Memory<'_> {
     }
 
     fn read(&self) -> Option<Reading> {
-        self.device.unwrap_or(Host::shared()).read().ok()
+        self.source().read().ok()
+    }
+
+    fn source(&self) -> &dyn MemorySource {
+        self.device.unwrap_or(Host::shared())
     }
 }
 
@@ -273,7 +321,8 @@ impl<P: Policy> Call<'_, P> {
         // A step that was settled without a failure was settled at what is free now.
         let now = self.memory.now.or_else(|| self.memory.read());
         let free_bytes = now.map(|now| now.free_bytes);
-        let learned = Remembered { bounds: self.machine.bounds(), free_bytes, ..Remembered::new(size) };
+        let (bounds, record) = (self.machine.bounds(), self.machine.record());
+        let learned = Remembered { bounds, free_bytes, record, ..Remembered::new(size) };
         cache.remember(&Place { origin, name: self.tally.name(), user, device }, learned);
     }
 

@@ -4,12 +4,13 @@
 //! every rule of the loop can be tested against a script of failures.
 
 use std::ops::Range;
-use std::time::Duration;
 
+use super::gauge::Measured;
+use super::recording;
 use super::sizes::Sizes;
 use crate::classify::{Class, Failure};
 use crate::memory::Reading;
-use crate::policy::{Bounds, Evidence, Policy};
+use crate::policy::{Bounds, Evidence, Policy, Record};
 
 /// Where one call stands. Positions count items from 0; forms add their own offset.
 #[derive(Debug)]
@@ -25,6 +26,15 @@ pub(crate) struct Machine {
     frozen: bool,
     piece: PieceState,
     learning: Learning,
+    /// What is measured, where the policy asks for anything.
+    record: Option<Record>,
+}
+
+/// What is known from earlier calls.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Known {
+    pub(crate) settled: usize,
+    pub(crate) bounds: Bounds,
 }
 
 /// What happened on the current piece; starts anew with each piece.
@@ -37,9 +47,10 @@ struct PieceState {
 
 /// What this call has learned: the step in force after a shrink settles once it has succeeded, and
 /// without a failure only a step beyond all that worked before, so that no later call is lowered.
+/// A step that a measuring policy has changed settles in any case: it has its reasons.
 #[derive(Debug)]
 struct Learning {
-    shrunk: bool,
+    moved: bool,
     /// The largest step known to work: where the call started, then what it settled.
     best: usize,
     settled: Option<usize>,
@@ -54,12 +65,12 @@ pub(crate) enum Extent {
     Items(usize),
 }
 
-/// A failed attempt: the failure, the memory once it had failed, and how long it took.
+/// A failed attempt: the failure, the memory once it had failed, and what was measured.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Failed<'a> {
     pub(crate) failure: &'a Failure,
     pub(crate) now: Option<Reading>,
-    pub(crate) elapsed: Option<Duration>,
+    pub(crate) measured: Measured,
 }
 
 /// What to do after a failure.
@@ -101,20 +112,26 @@ impl Machine {
             single: extent == Extent::Batch,
             frozen: false,
             piece: PieceState::default(),
-            learning: Learning { shrunk: false, best: sizes.cap, settled: None },
+            learning: Learning { moved: false, best: sizes.cap, settled: None },
+            record: None,
         }
+    }
+
+    /// Keeps a record from now on, which the policy sees.
+    pub(crate) fn keep(&mut self, record: Record) {
+        self.record = Some(record);
     }
 
     /// Starts from what an earlier call learned, if any; the policy chooses the first step.
     #[inline]
-    pub(crate) fn start_from(&mut self, known: Option<(usize, Bounds)>, policy: &impl Policy) {
-        if let Some((settled, bounds)) = known {
+    pub(crate) fn start_from(&mut self, known: Option<Known>, policy: &impl Policy, measured: &Measured) {
+        if let Some(Known { settled, bounds }) = known {
             self.step = self.sizes.fit(settled);
             self.bounds = bounds;
             self.learning.best = self.step;
         }
         if !self.is_done() {
-            self.advance(policy, self.piece().len(), None);
+            self.advance(policy, self.piece().len(), measured);
         }
     }
 
@@ -165,6 +182,10 @@ impl Machine {
         self.bounds
     }
 
+    pub(crate) fn record(&self) -> Option<Record> {
+        self.record
+    }
+
     /// The step worth remembering, once it has succeeded.
     #[inline]
     pub(crate) fn settled(&self) -> Option<usize> {
@@ -184,10 +205,17 @@ impl Machine {
 
     /// The piece succeeded: moves on, and returns the new step when the policy changes it.
     #[inline]
-    pub(crate) fn succeeded(&mut self, policy: &impl Policy, elapsed: Option<Duration>) -> Option<usize> {
+    pub(crate) fn succeeded(&mut self, policy: &impl Policy, measured: &Measured) -> Option<usize> {
         let size = self.piece().len();
+        if let Some(record) = &mut self.record {
+            let sample = (size == self.step).then(|| measured.sample(size));
+            recording::succeeded(record, sample, measured);
+            if self.bounds.smallest_failure.is_some_and(|failed| failed <= size) {
+                record.confirmed = 0;
+            }
+        }
         self.bounds.succeeded(size);
-        if size == self.step && (self.learning.shrunk || size > self.learning.best) {
+        if size == self.step && (self.learning.moved || size > self.learning.best) {
             self.learning.best = size;
             self.learning.settled = Some(size);
         }
@@ -199,7 +227,7 @@ impl Machine {
         if self.is_done() || self.frozen {
             return None;
         }
-        self.advance(policy, size, elapsed)
+        self.advance(policy, size, measured)
     }
 
     /// The attempt failed: decides what happens next.
@@ -239,8 +267,11 @@ impl Machine {
     }
 
     fn shrink(&mut self, policy: &impl Policy, failed: &Failed<'_>, retryable: Retryable) -> Verdict {
-        let &Failed { failure, now, elapsed } = failed;
+        let &Failed { failure, now, ref measured } = failed;
         let size = self.piece().len();
+        if let Some(record) = &mut self.record {
+            recording::failed(record, recording::Failure::at(size, self.bounds), measured);
+        }
         self.bounds.failed(size);
         self.forget();
         if !retryable.out_of_memory {
@@ -252,8 +283,7 @@ impl Machine {
             requested_bytes: failure.requested_bytes,
             free_bytes: now.map(|now| now.free_bytes),
             total_bytes: now.map(|now| now.total_bytes),
-            elapsed,
-            ..self.evidence(size)
+            ..self.evidence(size, measured)
         });
         // Without the failure's own words, for which a loop around this one would retry.
         assert!(
@@ -261,7 +291,7 @@ impl Machine {
             "policy {policy:?}: answered {proposal} after a failure at {size}: must be smaller"
         );
         self.step = self.sizes.fit(proposal);
-        self.learning.shrunk = true;
+        self.learning.moved = true;
         Verdict::Shrink(self.step)
     }
 
@@ -276,19 +306,26 @@ impl Machine {
     /// Asks the policy for the next step; returns it when it differs. `size` is the attempt just
     /// made, or the one that would be made first.
     #[inline]
-    fn advance(&mut self, policy: &impl Policy, size: usize, elapsed: Option<Duration>) -> Option<usize> {
-        let evidence = Evidence { elapsed, ..self.evidence(size) };
-        let next = self.sizes.fit(policy.advance(&evidence));
+    fn advance(&mut self, policy: &impl Policy, size: usize, measured: &Measured) -> Option<usize> {
+        let next = self.sizes.fit(policy.advance(&self.evidence(size, measured)));
         let changed = (next != self.step).then_some(next);
         self.step = next;
+        self.learning.moved |= self.record.is_some() && changed.is_some();
         changed
     }
 
     #[inline]
-    fn evidence(&self, size: usize) -> Evidence {
+    fn evidence(&self, size: usize, measured: &Measured) -> Evidence {
         let Sizes { floor, cap, multiple_of } = self.sizes;
         let (remaining, bounds, step) = (self.end - self.position, self.bounds, self.step);
-        Evidence { step, remaining, bounds, floor, cap, multiple_of, ..Evidence::new(size) }
+        let evidence = Evidence { step, remaining, bounds, floor, cap, multiple_of, ..Evidence::new(size) };
+        let &Measured { elapsed, peak_bytes, available_bytes, counts_bytes, .. } = measured;
+        match self.record {
+            None => Evidence { elapsed, ..evidence },
+            Some(record) => {
+                Evidence { available_bytes, counts_bytes, peak_bytes, elapsed, record, ..evidence }
+            }
+        }
     }
 }
 

@@ -14,7 +14,10 @@
 
 pub(crate) mod attempt;
 pub(crate) mod call;
+pub(crate) mod clock;
 pub(crate) mod drive;
+pub(crate) mod gauge;
 pub(crate) mod machine;
+pub(crate) mod recording;
 pub(crate) mod sizes;
 pub(crate) mod tally;

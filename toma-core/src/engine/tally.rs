@@ -7,6 +7,7 @@ use std::cell::RefCell;
 use std::mem;
 use std::time::{Duration, Instant};
 
+use super::clock;
 use super::machine::{Extent, Machine, Verdict};
 use crate::classify::Class;
 use crate::observe::{Name, Report, Tried};
@@ -110,12 +111,12 @@ impl Tally {
     }
 
     pub(super) fn start_clock(&mut self) {
-        self.clock = Some(Instant::now());
+        self.clock = Some(clock::now());
     }
 
     #[inline]
     pub(super) fn elapsed(&mut self) -> Option<Duration> {
-        self.clock.take().map(|start| start.elapsed())
+        self.clock.take().map(|start| clock::now().saturating_duration_since(start))
     }
 
     #[inline]

@@ -67,6 +67,39 @@ impl Reading {
     }
 }
 
+/// What a program has allocated from one memory, counted by its allocator at one moment.
+#[non_exhaustive]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Usage {
+    /// Bytes in living allocations.
+    pub allocated_bytes: u64,
+    /// Most allocated bytes at one time since the last [`reset_peak`](MemorySource::reset_peak).
+    pub peak_allocated_bytes: u64,
+    /// Allocated bytes and cached memory together: what is not free for others.
+    pub reserved_bytes: u64,
+    /// How often an allocation succeeded only after cached memory was released.
+    pub num_alloc_retries: u64,
+}
+
+impl Usage {
+    /// This much allocated now and at most, and no cached memory.
+    pub const fn new(allocated_bytes: u64, peak_allocated_bytes: u64) -> Self {
+        Self { allocated_bytes, peak_allocated_bytes, reserved_bytes: allocated_bytes, num_alloc_retries: 0 }
+    }
+
+    /// The same with so many bytes reserved, the allocated ones included.
+    #[must_use]
+    pub const fn reserving(self, reserved_bytes: u64) -> Self {
+        Self { reserved_bytes, ..self }
+    }
+
+    /// The same after so many retries.
+    #[must_use]
+    pub const fn retried(self, num_alloc_retries: u64) -> Self {
+        Self { num_alloc_retries, ..self }
+    }
+}
+
 /// A memory that work allocates from: the host, or one device.
 ///
 /// The engine reads it after a failure, to choose among remembered sizes and to judge a
@@ -87,6 +120,17 @@ pub trait MemorySource: fmt::Debug + Sync {
     /// Gives cached memory of the allocator back, so that a retry finds it free.
     fn release_cached_memory(&self) {}
 
+    /// What the program has allocated from this memory; `None` where nobody counts.
+    ///
+    /// Asked twice per attempt by policies that [measure memory](crate::policy::Measures), which can
+    /// then tell from small attempts which size will fit.
+    fn usage(&self) -> Option<Usage> {
+        None
+    }
+
+    /// Makes what is allocated now the peak.
+    fn reset_peak(&self) {}
+
     /// How old a remembered reading of this memory may be where the engine must be fast.
     ///
     /// Zero suits a source that is as cheap to read as to remember, or whose figures must be exact.
@@ -106,6 +150,14 @@ impl<M: MemorySource + ?Sized> MemorySource for &M {
 
     fn release_cached_memory(&self) {
         (**self).release_cached_memory();
+    }
+
+    fn usage(&self) -> Option<Usage> {
+        (**self).usage()
+    }
+
+    fn reset_peak(&self) {
+        (**self).reset_peak();
     }
 
     fn staleness(&self) -> Duration {

@@ -17,19 +17,39 @@
 //!     }
 //! }
 //! ```
+//!
+//! | policy | settles | asks for |
+//! |---|---|---|
+//! | [`Adaptive`] (recommended) | near the largest size that works, and follows it | time, memory |
+//! | [`Throughput`] | the smallest size that is as fast as any | time, memory |
+//! | [`Bisect`] | within a tolerance of the largest size that works | nothing |
+//! | [`Halve`] (the default) | between half of it and all of it | nothing |
+//! | [`Decay`] | within a factor of it | nothing |
 
+mod adaptive;
 mod bisect;
 mod bounds;
 mod decay;
 mod halve;
+mod line;
+mod measures;
+mod record;
+mod samples;
+mod throughput;
 
 use std::fmt::Debug;
 use std::time::Duration;
 
+pub use adaptive::Adaptive;
 pub use bisect::Bisect;
 pub use bounds::Bounds;
 pub use decay::Decay;
 pub use halve::Halve;
+pub use line::Line;
+pub use measures::Measures;
+pub use record::Record;
+pub use samples::{Sample, Samples};
+pub use throughput::Throughput;
 
 use crate::classify::Class;
 
@@ -50,6 +70,12 @@ pub trait Policy: Debug {
     fn advance(&self, evidence: &Evidence) -> usize {
         evidence.step
     }
+
+    /// What the engine must measure for this policy; the same at every call.
+    #[inline]
+    fn measures(&self) -> Measures {
+        Measures::NOTHING
+    }
 }
 
 /// What is known when a policy is asked.
@@ -68,10 +94,16 @@ pub struct Evidence {
     pub free_bytes: Option<u64>,
     /// Total bytes of the memory source, when known. Never read after a success.
     pub total_bytes: Option<u64>,
-    /// Most bytes the attempt had allocated, where the memory source counts them; none does yet.
+    /// Bytes the next attempt could allocate, for policies that [measure memory](Measures): what is
+    /// free, and what the allocator holds back for us.
+    pub available_bytes: Option<u64>,
+    /// Whether the memory source counts what is allocated, for policies that measure memory.
+    pub counts_bytes: bool,
+    /// Most bytes the attempt had allocated at one time beyond those before it, for policies that
+    /// measure memory, where the source counts them.
     pub peak_bytes: Option<u64>,
-    /// How long the attempt took, when an observer, a deadline or an earlier failure of the call
-    /// made the engine read the clock.
+    /// How long the attempt took, when the policy, an observer, a deadline or an earlier failure of
+    /// the call made the engine read the clock.
     pub elapsed: Option<Duration>,
     /// Items still to do, those of a failed attempt included; `usize::MAX` in a batch.
     pub remaining: usize,
@@ -83,6 +115,8 @@ pub struct Evidence {
     pub cap: usize,
     /// Every size but a last piece is a multiple of this.
     pub multiple_of: usize,
+    /// What was measured so far, for policies that measure anything.
+    pub record: Record,
 }
 
 impl Evidence {
@@ -96,6 +130,8 @@ impl Evidence {
             requested_bytes: None,
             free_bytes: None,
             total_bytes: None,
+            available_bytes: None,
+            counts_bytes: false,
             peak_bytes: None,
             elapsed: None,
             remaining: usize::MAX,
@@ -103,6 +139,7 @@ impl Evidence {
             floor: 1,
             cap: usize::MAX,
             multiple_of: 1,
+            record: Record::NEW,
         }
     }
 }
@@ -115,6 +152,11 @@ impl<P: Policy + ?Sized> Policy for &P {
     fn advance(&self, evidence: &Evidence) -> usize {
         (**self).advance(evidence)
     }
+
+    #[inline]
+    fn measures(&self) -> Measures {
+        (**self).measures()
+    }
 }
 
 impl<P: Policy + ?Sized> Policy for Box<P> {
@@ -124,6 +166,11 @@ impl<P: Policy + ?Sized> Policy for Box<P> {
 
     fn advance(&self, evidence: &Evidence) -> usize {
         (**self).advance(evidence)
+    }
+
+    #[inline]
+    fn measures(&self) -> Measures {
+        (**self).measures()
     }
 }
 

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use super::FakeOutOfMemory;
 use super::ledger::Ledger;
-use crate::memory::{MemorySource, Reading};
+use crate::memory::{MemorySource, Reading, Usage};
 
 /// A device with a budget of bytes, which counts what is allocated and holds no data.
 ///
@@ -157,6 +157,15 @@ impl MemorySource for FakeDevice {
 
     fn release_cached_memory(&self) {
         self.ledger().release();
+    }
+
+    fn usage(&self) -> Option<Usage> {
+        let ledger = self.ledger();
+        Some(Usage::new(ledger.allocated, ledger.peak).reserving(ledger.reserved))
+    }
+
+    fn reset_peak(&self) {
+        Self::reset_peak(self);
     }
 
     /// Zero: a test sees the figures of the moment, however fast it runs.

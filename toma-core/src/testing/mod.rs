@@ -1,13 +1,16 @@
 //! For the tests of programs that use `toma`: a [device](FakeDevice) that runs out of memory
-//! exactly when it should, and [injection](inject) of failures where nothing is wrong.
+//! exactly when it should, [injection](inject) of failures where nothing is wrong, and a
+//! [clock](StoppedClock) that moves when it is told to.
 //!
-//! Both need the feature `testing`, which belongs into the `[dev-dependencies]`.
+//! All need the feature `testing`, which belongs into the `[dev-dependencies]`.
 
+pub(crate) mod clock;
 mod device;
 #[cfg(test)]
 mod device_tests;
 pub mod inject;
 mod ledger;
 
+pub use clock::StoppedClock;
 pub use device::{FakeBuffer, FakeDevice};
 pub use ledger::FakeOutOfMemory;

@@ -61,13 +61,13 @@ mod tests {
         Remembered { bounds: Bounds { largest_success, smallest_failure }, ..Remembered::new(settled) }
     }
 
-    fn shown(remembered: Remembered) -> (usize, Option<usize>, Option<usize>) {
+    fn shown(remembered: &Remembered) -> (usize, Option<usize>, Option<usize>) {
         (remembered.settled, remembered.bounds.largest_success, remembered.bounds.smallest_failure)
     }
 
     #[test]
     fn a_size_at_the_edge_steps_back() {
-        let same = |settled, success, failure| shown(on_same_memory(known(settled, success, failure)));
+        let same = |settled, success, failure| shown(&on_same_memory(known(settled, success, failure)));
         assert_eq!(same(99, Some(99), Some(100)), (93, Some(93), Some(100)));
         assert_eq!(same(64, Some(64), Some(128)), (64, Some(64), Some(128)));
         assert_eq!(same(1, Some(1), Some(2)), (1, Some(1), Some(2)));
@@ -78,14 +78,14 @@ mod tests {
 
     #[test]
     fn another_memory_scales_with_head_room() {
-        let other = |from, to| shown(on_other_memory(known(64, Some(64), Some(128)), from, to));
+        let other = |from, to| shown(&on_other_memory(known(64, Some(64), Some(128)), from, to));
         assert_eq!(other(80, 40), (28, None, Some(128)));
         assert_eq!(other(40, 80), (112, Some(64), None));
         assert_eq!(other(80, 81), (64, Some(64), None));
         assert_eq!(other(80, 79), (55, None, Some(128)));
         assert_eq!(other(80, 0), (1, None, Some(128)));
         assert_eq!(other(0, 80).0, 64 * 80 * 7 / 8);
-        assert_eq!(shown(on_other_memory(known(usize::MAX, None, None), 1, u64::MAX)).0, usize::MAX);
+        assert_eq!(shown(&on_other_memory(known(usize::MAX, None, None), 1, u64::MAX)).0, usize::MAX);
     }
 
     #[test]

@@ -244,7 +244,7 @@ impl SizeCache for PersistentCache {
     }
 
     fn remember(&self, place: &Place<'_>, learned: Remembered) {
-        let here = Remembered { free_bytes: None, ..learned };
+        let here = Remembered { free_bytes: None, ..learned.clone() };
         self.store.remember(&place.by_function(), place, here);
         let (call, _) = Call::at(place);
         self.knowledge.learn(&call, &learned);

@@ -1,0 +1,119 @@
+//! Limits that double or halve in the middle of a run.
+
+use std::cell::{Cell, RefCell};
+
+use toma::testing::StoppedClock;
+use toma::{NoCache, execute};
+
+use crate::policies::{Entry, POLICIES};
+use crate::table::Figures;
+use crate::world::{Shown, Source, World, bytes, grid};
+
+/// Steps after which a run must be back at the oracle's pace.
+const STEPS: f64 = 20.0;
+/// Attempts that are looked at together.
+const WINDOW: usize = 50;
+/// How near to the oracle's pace is near enough.
+const NEAR: f64 = 1.1;
+/// Attempts before the limit moves.
+const BEFORE: usize = 100;
+
+/// Prints the table, and returns the bars that are not met.
+pub(crate) fn report(only: Option<&str>) -> Vec<String> {
+    let worlds: Vec<World> = grid().into_iter().filter(World::is_for_moving).collect();
+    println!(
+        "the limit moves after {BEFORE} attempts, {} worlds: attempts until within 10 % of the oracle\n",
+        worlds.len()
+    );
+    println!(
+        "| policy | memory source | doubles: median | p95 | halves: median | p95 |\n|---|---|---|---|---|---|"
+    );
+    let mut fails = Vec::new();
+    for policy in POLICIES.iter().filter(|policy| only.is_none_or(|only| policy.name.contains(only))) {
+        for source in [Source::Unknown, Source::Reads, Source::Counts] {
+            fails.extend(line(policy, source, &worlds));
+        }
+    }
+    println!();
+    fails
+}
+
+fn line(policy: &Entry, source: Source, worlds: &[World]) -> Vec<String> {
+    let steps =
+        |factor: f64| Figures::of(worlds.iter().map(|world| run(world, policy, source, factor)).collect());
+    let (doubles, halves) = (steps(2.0), steps(0.5));
+    let shown = |figures: &Figures| [50, 95].map(|percent| words(figures.at(percent))).join(" | ");
+    println!("| `{}` | {} | {} | {} |", policy.name, source.word(), shown(&doubles), shown(&halves));
+    // A rise that nobody can see is found by a probe, and probes are rationed.
+    let bars = [("doubles", &doubles, source != Source::Unknown), ("halves", &halves, true)];
+    let missed = bars.into_iter().filter(|(_, figures, has_bar)| *has_bar && figures.at(50) > STEPS);
+    missed
+        .filter(|_| policy.has_bars)
+        .map(|(what, ..)| format!("{} {}: {what}", policy.name, source.word()))
+        .collect()
+}
+
+fn words(steps: f64) -> String {
+    if steps.is_finite() { format!("{steps}") } else { "never".to_owned() }
+}
+
+/// What one attempt took, in milliseconds, and how many items it did.
+struct Attempt {
+    time: f64,
+    done: usize,
+}
+
+impl World {
+    /// Long enough for a change to matter, and with room above the limit.
+    fn is_for_moving(&self) -> bool {
+        self.items == 1_000_000 && 4 * self.limit <= self.initial && self.items >= 1000 * self.limit
+    }
+
+    /// Milliseconds per item at the best size.
+    #[expect(clippy::cast_precision_loss, reason = "sizes are small")]
+    fn pace(&self) -> f64 {
+        self.time(self.limit) / self.limit as f64
+    }
+}
+
+/// Attempts from the move of the limit until the pace of the rest is near the oracle's.
+#[expect(
+    clippy::cast_precision_loss,
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    reason = "sizes are small"
+)]
+fn run(world: &World, policy: &Entry, source: Source, factor: f64) -> f64 {
+    let moved = World { limit: (world.limit as f64 * factor) as usize, ..*world };
+    let (device, clock) = (world.device(), StoppedClock::new());
+    let (count, attempts) = (Cell::new(0), RefCell::new(Vec::new()));
+    let shown = Shown(&device, source);
+    let with = execute::with::<NoCache>().policy((policy.make)()).device(&shown);
+    let result = with.range(0..world.items, world.initial, |start, end| {
+        count.set(count.get() + 1);
+        let has_moved = count.get() > BEFORE;
+        if has_moved {
+            device.set_budget(bytes(moved.limit));
+        }
+        let (now, before, size) = (if has_moved { moved } else { *world }, clock.elapsed(), end - start);
+        let result = now.attempt(&device, &clock, size);
+        let time = (clock.elapsed() - before).as_secs_f64() * 1000.0;
+        if has_moved && end < world.items {
+            attempts.borrow_mut().push(Attempt { time, done: if result.is_ok() { size } else { 0 } });
+        }
+        result
+    });
+    result.expect("a size of 1 fits");
+    back(&attempts.borrow(), moved.pace())
+}
+
+/// Attempts after which the next ones together, failures included, keep near the pace.
+#[expect(clippy::cast_precision_loss, reason = "there are few attempts")]
+fn back(attempts: &[Attempt], pace: f64) -> f64 {
+    let is_near = |window: &[Attempt]| {
+        let time: f64 = window.iter().map(|attempt| attempt.time).sum();
+        let items: usize = window.iter().map(|attempt| attempt.done).sum();
+        time <= items as f64 * pace * NEAR
+    };
+    attempts.windows(WINDOW).position(is_near).map_or(f64::INFINITY, |steps| steps as f64)
+}

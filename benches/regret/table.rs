@@ -1,0 +1,81 @@
+//! The table, and the bars.
+
+use std::fmt;
+
+use crate::policies::Entry;
+use crate::run::Runs;
+use crate::world::Source;
+
+pub(crate) const HEADER: &str = "\
+| policy | memory source | cold: median | p95 | worst | warm: median | p95 | OOMs: median | p95 | kept: median | p5 |
+|---|---|---|---|---|---|---|---|---|---|---|";
+
+/// One line of the table: a policy with one kind of memory source.
+pub(crate) struct Row {
+    policy: &'static str,
+    source: Source,
+    cold: [f64; 3],
+    warm: [f64; 2],
+    out_of_memory: [f64; 2],
+    kept: [f64; 2],
+}
+
+impl Row {
+    #[expect(clippy::cast_precision_loss, reason = "there are few failures")]
+    pub(crate) fn of(policy: &'static str, source: Source, runs: &[Runs]) -> Self {
+        let figures = |figure: fn(&Runs) -> f64| Figures::of(runs.iter().map(figure).collect());
+        let (cold, warm) = (figures(|runs| runs.cold), figures(|runs| runs.warm));
+        let (failed, kept) = (figures(|runs| runs.out_of_memory as f64), figures(|runs| runs.kept));
+        Self {
+            policy,
+            source,
+            cold: [cold.at(50), cold.at(95), cold.at(100)],
+            warm: [warm.at(50), warm.at(95)],
+            out_of_memory: [failed.at(50), failed.at(95)],
+            kept: [kept.at(50), kept.at(5)],
+        }
+    }
+
+    /// The bars that are not met, in words.
+    pub(crate) fn misses(&self, policy: &Entry) -> Vec<String> {
+        let failures = if self.source == Source::Counts { 1.0 } else { 7.0 };
+        let bars = [
+            ("cold, median", self.cold[0], 1.05),
+            ("cold, p95", self.cold[1], 1.15),
+            ("warm, median", self.warm[0], 1.01),
+            ("failures, median", self.out_of_memory[0], failures),
+            ("1 - kept, median", 1.0 - self.kept[0], 0.05),
+        ];
+        let missed = bars.into_iter().filter(|(_, figure, bar)| policy.has_bars && figure > bar);
+        missed
+            .map(|(what, figure, bar)| {
+                format!("{} {} {what}: {figure:.3}, not {bar}", self.policy, self.source.word())
+            })
+            .collect()
+    }
+}
+
+impl fmt::Display for Row {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { policy, source, cold, warm, out_of_memory, kept } = self;
+        let source = source.word();
+        write!(f, "| `{policy}` | {source} | {:.3} | {:.3} | {:.3} ", cold[0], cold[1], cold[2])?;
+        write!(f, "| {:.4} | {:.3} | {} | {} ", warm[0], warm[1], out_of_memory[0], out_of_memory[1])?;
+        write!(f, "| {:.3} | {:.3} |", kept[0], kept[1])
+    }
+}
+
+/// Figures in order.
+pub(crate) struct Figures(Vec<f64>);
+
+impl Figures {
+    pub(crate) fn of(mut figures: Vec<f64>) -> Self {
+        figures.sort_unstable_by(f64::total_cmp);
+        Self(figures)
+    }
+
+    /// The figure that so many percent of the others do not exceed.
+    pub(crate) fn at(&self, percent: usize) -> f64 {
+        self.0.get((self.0.len().saturating_sub(1)) * percent / 100).copied().unwrap_or(f64::NAN)
+    }
+}

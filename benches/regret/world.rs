@@ -1,0 +1,154 @@
+//! Worlds: how much there is to do, what fits, and what everything takes.
+
+use std::io;
+use std::time::Duration;
+
+use toma::memory::{MemorySource, Reading};
+use toma::testing::{FakeDevice, FakeOutOfMemory, StoppedClock};
+
+/// One world. Times are in milliseconds.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct World {
+    /// Items to work off.
+    pub(crate) items: usize,
+    /// The size a call starts with when nothing is known.
+    pub(crate) initial: usize,
+    /// The largest size that fits.
+    pub(crate) limit: usize,
+    /// What every attempt takes, whatever its size.
+    pub(crate) fixed: f64,
+    /// Fewer items than this take as long as so many.
+    pub(crate) saturation: usize,
+    /// What an attempt that runs out of memory takes, as a share of one that would have succeeded.
+    pub(crate) failure: f64,
+}
+
+/// What the memory source knows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Source {
+    /// Nothing can be read.
+    Unknown,
+    /// Free bytes can be read.
+    Reads,
+    /// What is allocated is counted.
+    Counts,
+}
+
+impl Source {
+    pub(crate) fn word(self) -> &'static str {
+        match self {
+            Self::Unknown => "none",
+            Self::Reads => "reads",
+            Self::Counts => "counts",
+        }
+    }
+}
+
+const ITEM_BYTES: u64 = 1 << 20;
+/// What every attempt needs, whatever its size.
+const BASE_BYTES: u64 = 50 * ITEM_BYTES;
+
+/// All worlds.
+pub(crate) fn grid() -> Vec<World> {
+    let mut worlds = Vec::new();
+    for items in [10_000, 100_000, 1_000_000] {
+        for initial in [512, 4096] {
+            for limit in [37, 100, 300, 900, 3000] {
+                if limit < initial && items >= 20 * limit {
+                    worlds.extend(costs(World {
+                        items,
+                        initial,
+                        limit,
+                        fixed: 0.0,
+                        saturation: 1,
+                        failure: 0.0,
+                    }));
+                }
+            }
+        }
+    }
+    worlds
+}
+
+/// The same world with different times.
+fn costs(world: World) -> Vec<World> {
+    let mut worlds = Vec::new();
+    for fixed in [0.0, 10.0, 100.0, 500.0] {
+        for saturation in [1, 64, 256] {
+            for failure in [0.1, 0.5, 1.0] {
+                worlds.push(World { fixed, saturation, failure, ..world });
+            }
+        }
+    }
+    worlds
+}
+
+impl World {
+    /// Time of an attempt that succeeds, in milliseconds.
+    #[expect(clippy::cast_precision_loss, reason = "sizes are small")]
+    pub(crate) fn time(&self, size: usize) -> f64 {
+        self.fixed + size.max(self.saturation) as f64
+    }
+
+    /// Time of a whole run with this fixed size.
+    #[expect(clippy::cast_precision_loss, reason = "sizes are small")]
+    fn time_with(&self, size: usize) -> f64 {
+        let (full, rest) = (self.items / size, self.items % size);
+        full as f64 * self.time(size) + if rest > 0 { self.time(rest) } else { 0.0 }
+    }
+
+    /// Time of a whole run for somebody who knows the best fixed size.
+    pub(crate) fn best(&self) -> f64 {
+        let sizes = self.limit.div_ceil(2)..=self.limit;
+        sizes.map(|size| self.time_with(size)).min_by(f64::total_cmp).unwrap_or(f64::NAN)
+    }
+
+    pub(crate) fn device(&self) -> FakeDevice {
+        FakeDevice::new(bytes(self.limit))
+    }
+
+    /// One attempt: memory is taken, time passes.
+    pub(crate) fn attempt(
+        &self,
+        device: &FakeDevice,
+        clock: &StoppedClock,
+        size: usize,
+    ) -> Result<(), FakeOutOfMemory> {
+        let memory = device.alloc(BASE_BYTES + ITEM_BYTES * size as u64);
+        let time =
+            if memory.is_ok() { self.time(size) } else { self.failure * self.time(size.min(2 * self.limit)) };
+        clock.advance(Duration::from_secs_f64(time / 1000.0));
+        memory.map(drop)
+    }
+}
+
+/// A budget for `limit` items.
+pub(crate) fn bytes(limit: usize) -> u64 {
+    BASE_BYTES + ITEM_BYTES * limit as u64 + ITEM_BYTES / 2
+}
+
+/// A device as the source shows it.
+#[derive(Debug)]
+pub(crate) struct Shown<'a>(pub(crate) &'a FakeDevice, pub(crate) Source);
+
+impl MemorySource for Shown<'_> {
+    fn name(&self) -> &str {
+        self.0.name()
+    }
+
+    fn read(&self) -> io::Result<Reading> {
+        if self.1 == Source::Unknown { Err(io::Error::other("nothing is known")) } else { self.0.read() }
+    }
+
+    fn usage(&self) -> Option<toma::memory::Usage> {
+        self.0.usage().filter(|_| self.1 == Source::Counts)
+    }
+
+    fn reset_peak(&self) {
+        self.0.reset_peak();
+    }
+
+    fn staleness(&self) -> Duration {
+        Duration::ZERO
+    }
+}

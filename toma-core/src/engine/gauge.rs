@@ -1,0 +1,92 @@
+//! What is measured of an attempt, for policies that ask for it.
+//!
+//! The peak of a memory is one figure that everybody resets. An attempt inside another one leaves
+//! the outer one's peak alone, and knows its own only when it goes higher; attempts of other threads
+//! may be counted in. A size that comes out too large is corrected by the failure it causes.
+
+use std::cell::Cell;
+use std::time::Duration;
+
+use crate::memory::{self, MemorySource, Usage};
+use crate::policy::Sample;
+
+thread_local! {
+    /// Attempts of this thread that are being measured, one inside the other.
+    static RUNNING: Cell<usize> = const { Cell::new(0) };
+}
+
+/// What was measured of one attempt; nothing of what nobody asked for.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Measured {
+    pub(crate) elapsed: Option<Duration>,
+    pub(crate) peak_bytes: Option<u64>,
+    pub(crate) available_bytes: Option<u64>,
+    pub(crate) counts_bytes: bool,
+    pub(crate) retried: bool,
+}
+
+impl Measured {
+    pub(crate) fn sample(&self, size: usize) -> Sample {
+        Sample { time: self.elapsed, bytes: self.peak_bytes, ..Sample::new(size) }
+    }
+}
+
+/// Measures the memory of one attempt after the other.
+#[derive(Debug, Default)]
+pub(crate) struct Gauge {
+    begun: Option<Begun>,
+}
+
+#[derive(Debug)]
+struct Begun {
+    before: Usage,
+    resets: bool,
+}
+
+impl Gauge {
+    /// An attempt begins.
+    pub(crate) fn begin(&mut self, source: &dyn MemorySource) {
+        self.begun = None;
+        let Some(before) = source.usage() else { return };
+        let resets = RUNNING.get() == 0;
+        if resets {
+            source.reset_peak();
+        }
+        RUNNING.set(RUNNING.get() + 1);
+        self.begun = Some(Begun { before, resets });
+    }
+
+    /// It has ended.
+    pub(crate) fn end(&mut self, source: &dyn MemorySource) -> Measured {
+        let mut measured = now(source);
+        if let (Some(begun), Some(after)) = (self.begun.take(), source.usage()) {
+            measured.peak_bytes = begun.peak_bytes(after);
+            measured.retried = after.num_alloc_retries > begun.before.num_alloc_retries;
+        }
+        measured
+    }
+}
+
+/// What could be allocated now.
+pub(crate) fn now(source: &dyn MemorySource) -> Measured {
+    let usage = source.usage();
+    // What is cached moves with every attempt, so the two figures must be of one moment.
+    let reading = if usage.is_some() { source.read().ok() } else { memory::recent(source) };
+    // What is cached for us is not free, and will be ours all the same.
+    let cached = usage.map_or(0, |usage| usage.reserved_bytes.saturating_sub(usage.allocated_bytes));
+    let available_bytes = reading.map(|now| now.free_bytes.saturating_add(cached));
+    Measured { available_bytes, counts_bytes: usage.is_some(), ..Measured::default() }
+}
+
+impl Begun {
+    fn peak_bytes(&self, after: Usage) -> Option<u64> {
+        let is_ours = self.resets || after.peak_allocated_bytes > self.before.peak_allocated_bytes;
+        is_ours.then(|| after.peak_allocated_bytes.saturating_sub(self.before.allocated_bytes))
+    }
+}
+
+impl Drop for Begun {
+    fn drop(&mut self) {
+        let _ = RUNNING.try_with(|running| running.set(running.get().saturating_sub(1)));
+    }
+}

@@ -1,0 +1,112 @@
+//! A straight line through a few noisy points.
+
+/// More points than anybody keeps.
+const MAX_POINTS: usize = 6;
+const MAX_PAIRS: usize = MAX_POINTS * (MAX_POINTS - 1) / 2;
+
+/// A straight line: `base + slope * size`.
+///
+/// The slope is the median of the slopes between pairs of points, which a single outlier cannot
+/// turn, and at least that between the two largest sizes, because what lies beyond follows them.
+#[non_exhaustive]
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Line {
+    /// The figure at size 0.
+    pub base: f64,
+    /// What one item adds; negative or zero where the size does not matter.
+    pub slope: f64,
+    /// The largest size it goes through.
+    pub largest: f64,
+    /// How many points it goes through.
+    pub points: usize,
+}
+
+impl Line {
+    /// The line through points of different sizes; through the origin when there is one point.
+    pub(super) fn through(points: impl Iterator<Item = (f64, f64)>) -> Option<Self> {
+        let (mut all, count) = gather::<MAX_POINTS, _>((0.0, 0.0), points);
+        let points = &mut all[..count];
+        points.sort_unstable_by(|one, other| one.0.total_cmp(&other.0));
+        let &(largest, last) = points.last()?;
+        if count == 1 {
+            return Some(Self { base: 0.0, slope: last / largest, largest, points: 1 });
+        }
+        let slope = slope(points);
+        let base = median(points.iter().map(|&(size, figure)| figure - slope * size));
+        Some(Self { base, slope, largest, points: count })
+    }
+
+    /// The figure at `size`.
+    pub fn at(&self, size: f64) -> f64 {
+        self.base + self.slope * size
+    }
+
+    /// The size at which the figure is `limit`; infinite where the size does not matter.
+    pub fn size_at(&self, limit: f64) -> f64 {
+        if self.slope > 0.0 { (limit - self.base) / self.slope } else { f64::INFINITY }
+    }
+}
+
+fn slope(points: &[(f64, f64)]) -> f64 {
+    let between = |one: &(f64, f64), other: &(f64, f64)| (other.1 - one.1) / (other.0 - one.0);
+    let pairs = points.iter().enumerate().flat_map(|(i, one)| {
+        let larger = &points[i + 1..];
+        larger.iter().map(move |other| between(one, other))
+    });
+    let steepest_end = between(&points[points.len() - 2], &points[points.len() - 1]);
+    median(pairs).max(steepest_end)
+}
+
+fn median(figures: impl Iterator<Item = f64>) -> f64 {
+    let (mut all, count) = gather::<MAX_PAIRS, _>(0.0, figures);
+    let (figures, middle) = (&mut all[..count], count / 2);
+    figures.sort_unstable_by(f64::total_cmp);
+    if count % 2 == 1 { figures[middle] } else { f64::midpoint(figures[middle - 1], figures[middle]) }
+}
+
+/// At most `N` items, on the stack: this runs where memory has just run out.
+fn gather<const N: usize, T: Copy>(empty: T, items: impl Iterator<Item = T>) -> ([T; N], usize) {
+    let (mut all, mut count) = ([empty; N], 0);
+    for (place, item) in all.iter_mut().zip(items) {
+        (*place, count) = (item, count + 1);
+    }
+    (all, count)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Line;
+
+    fn line(points: &[(f64, f64)]) -> Line {
+        Line::through(points.iter().copied()).unwrap()
+    }
+
+    #[test]
+    fn exact_points_give_the_exact_line() {
+        let line = line(&[(64.0, 740.0), (2.0, 120.0), (16.0, 260.0)]);
+        assert_eq!((line.base, line.slope, line.largest), (100.0, 10.0, 64.0));
+        assert_eq!((line.at(8.0), line.size_at(300.0)), (180.0, 20.0));
+    }
+
+    #[test]
+    fn one_outlier_below_does_not_promise_room() {
+        let points: Vec<_> = [2.0, 4.0, 8.0, 16.0, 32.0].map(|size| (size, 100.0 + 10.0 * size)).to_vec();
+        for index in 0..points.len() {
+            let mut disturbed = points.clone();
+            disturbed[index].1 *= 0.5;
+            let fits = line(&disturbed).size_at(1100.0);
+            assert!(fits < 110.0, "{fits} with an outlier at {index}");
+        }
+    }
+
+    #[test]
+    fn flat_points_say_nothing_about_the_size() {
+        let line = line(&[(2.0, 100.0), (64.0, 100.0)]);
+        assert!(line.size_at(1000.0).is_infinite());
+    }
+
+    #[test]
+    fn one_point_is_taken_as_proportional() {
+        assert_eq!(line(&[(4.0, 100.0)]).size_at(1000.0).to_string(), "40");
+    }
+}

@@ -1,0 +1,53 @@
+use std::time::Duration;
+
+use super::samples::Samples;
+
+/// What was measured for a policy that [asks for it](super::Measures); kept in the size cache's
+/// entry from call to call.
+#[non_exhaustive]
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Record {
+    /// The time that wasted time is a share of: that of all attempts, and between calls that which
+    /// has passed.
+    pub time: Duration,
+    /// Time lost in attempts that failed at a size beyond one known to work.
+    pub wasted: Duration,
+    /// Time since the last failure, counted like `time`.
+    pub failure_age: Duration,
+    /// How long the last failed attempt took.
+    pub failure_cost: Duration,
+    /// Bytes that were available when it had failed, when known.
+    pub failure_available_bytes: Option<u64>,
+    /// Attempts at the full step that succeeded since the last failure.
+    pub clean_runs: u32,
+    /// How often in a row what was known to fail has failed again.
+    pub confirmed: u32,
+    /// Failures since the last success.
+    pub failures: u32,
+    /// Attempts in a row in which the allocator had to release its cached memory and try again.
+    pub retried: u32,
+    /// What attempts of different sizes took and allocated.
+    pub samples: Samples,
+}
+
+impl Record {
+    /// Nothing measured yet.
+    pub const NEW: Self = Self {
+        time: Duration::ZERO,
+        wasted: Duration::ZERO,
+        failure_age: Duration::ZERO,
+        failure_cost: Duration::ZERO,
+        failure_available_bytes: None,
+        clean_runs: 0,
+        confirmed: 0,
+        failures: 0,
+        retried: 0,
+        samples: Samples::NONE,
+    };
+}
+
+impl Default for Record {
+    fn default() -> Self {
+        Self::NEW
+    }
+}

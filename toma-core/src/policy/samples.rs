@@ -1,0 +1,179 @@
+//! What attempts of different sizes took and allocated: few enough to keep in a cache's entry.
+
+use std::time::Duration;
+
+use super::line::Line;
+
+/// Octaves of sizes that are kept apart; beyond it the newest takes the place of one far away.
+const SLOTS: usize = 6;
+
+/// What one attempt of `size` items took and allocated.
+#[non_exhaustive]
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Sample {
+    /// Items in the attempt.
+    pub size: usize,
+    /// How long it took, when that was measured.
+    pub time: Option<Duration>,
+    /// Most bytes it had allocated at one time beyond those before it, when that was measured.
+    pub bytes: Option<u64>,
+}
+
+/// A few [`Sample`]s of different sizes, one for each power of two.
+///
+/// They are kept in single precision, because every entry of a size cache holds them.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Samples {
+    slots: [Slot; SLOTS],
+}
+
+/// A negative figure is not known.
+#[derive(Clone, Copy, Debug, PartialEq)]
+struct Slot {
+    size: u32,
+    seconds: f32,
+    bytes: f32,
+}
+
+impl Sample {
+    /// An attempt of `size` items of which nothing is known yet.
+    pub const fn new(size: usize) -> Self {
+        Self { size, time: None, bytes: None }
+    }
+
+    /// Items per second, when the time is known.
+    #[expect(clippy::cast_precision_loss, reason = "a rate is an estimate")]
+    pub fn rate(&self) -> Option<f64> {
+        let seconds = self.time?.as_secs_f64();
+        Some(self.size as f64 / seconds.max(f64::MIN_POSITIVE))
+    }
+}
+
+impl Samples {
+    /// None at all.
+    pub const NONE: Self = Self { slots: [Slot::EMPTY; SLOTS] };
+
+    /// Takes note of an attempt.
+    ///
+    /// Of attempts of one size the most bytes and the least time count, and what contradicts them
+    /// does so by half: one attempt that was disturbed changes little, a lasting change soon all.
+    pub fn add(&mut self, sample: Sample) {
+        let Some(new) = Slot::of(&sample) else { return };
+        let slot = &mut self.slots[sample.size.ilog2() as usize % SLOTS];
+        *slot = if slot.size == new.size { slot.merged(new) } else { new };
+    }
+
+    /// The samples, smallest first.
+    pub fn iter(&self) -> impl Iterator<Item = Sample> {
+        let mut slots = self.slots;
+        slots.sort_unstable_by_key(|slot| slot.size);
+        slots.into_iter().filter(|slot| slot.size > 0).map(|slot| slot.sample())
+    }
+
+    /// Bytes as a function of the size, when there is a sample.
+    pub fn bytes(&self) -> Option<Line> {
+        Line::through(self.known(|slot| slot.bytes))
+    }
+
+    /// Seconds as a function of the size, when there is a sample.
+    pub fn seconds(&self) -> Option<Line> {
+        Line::through(self.known(|slot| slot.seconds))
+    }
+
+    fn known(&self, figure: impl Fn(&Slot) -> f32) -> impl Iterator<Item = (f64, f64)> {
+        let point = move |slot: &Slot| (f64::from(slot.size), f64::from(figure(slot)));
+        self.slots.iter().filter(|slot| slot.size > 0).map(point).filter(|&(_, figure)| figure >= 0.0)
+    }
+}
+
+impl FromIterator<Sample> for Samples {
+    fn from_iter<I: IntoIterator<Item = Sample>>(samples: I) -> Self {
+        let mut all = Self::NONE;
+        samples.into_iter().for_each(|sample| all.add(sample));
+        all
+    }
+}
+
+impl Default for Samples {
+    fn default() -> Self {
+        Self::NONE
+    }
+}
+
+impl Slot {
+    const EMPTY: Self = Self { size: 0, seconds: -1.0, bytes: -1.0 };
+
+    #[expect(clippy::cast_precision_loss, reason = "bytes are an estimate, and a size of a slot is exact")]
+    fn of(sample: &Sample) -> Option<Self> {
+        let size = u32::try_from(sample.size).ok().filter(|&size| size > 0)?;
+        let seconds = sample.time.map_or(-1.0, |time| time.as_secs_f32());
+        let bytes = sample.bytes.map_or(-1.0, |bytes| bytes as f32);
+        Some(Self { size, seconds, bytes })
+    }
+
+    fn merged(self, new: Self) -> Self {
+        Self {
+            seconds: blend(self.seconds, new.seconds, f32::min),
+            bytes: blend(self.bytes, new.bytes, f32::max),
+            ..new
+        }
+    }
+
+    #[expect(
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        reason = "not negative here, and bytes are an estimate"
+    )]
+    fn sample(&self) -> Sample {
+        let time = (self.seconds >= 0.0).then(|| Duration::try_from_secs_f32(self.seconds).ok()).flatten();
+        let bytes = (self.bytes >= 0.0).then_some(self.bytes as u64);
+        Sample { size: self.size as usize, time, bytes }
+    }
+}
+
+fn blend(old: f32, new: f32, prefer: fn(f32, f32) -> f32) -> f32 {
+    match (old >= 0.0, new >= 0.0) {
+        (true, true) => prefer(new, f32::midpoint(old, new)),
+        (true, false) => old,
+        _ => new,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::{Sample, Samples};
+
+    fn sample(size: usize, bytes: u64) -> Sample {
+        Sample { bytes: Some(bytes), ..Sample::new(size) }
+    }
+
+    #[test]
+    fn sizes_of_one_octave_replace_each_other() {
+        let samples: Samples = [sample(300, 30), sample(3, 3), sample(400, 40)].into_iter().collect();
+        assert_eq!(samples.iter().map(|sample| sample.size).collect::<Vec<_>>(), [3, 400]);
+    }
+
+    #[test]
+    fn one_disturbed_attempt_changes_little_and_a_lasting_change_soon_all() {
+        let timed = |millis| Sample { time: Some(Duration::from_millis(millis)), ..Sample::new(8) };
+        let mut samples: Samples = [timed(100), timed(1000), timed(100)].into_iter().collect();
+        let seconds = |samples: &Samples| samples.iter().next().unwrap().time.unwrap().as_secs_f32();
+        assert!((seconds(&samples) - 0.1).abs() < 1e-6);
+        (0..8).for_each(|_| samples.add(timed(1000)));
+        assert!(seconds(&samples) > 0.95);
+    }
+
+    #[test]
+    fn more_bytes_count_at_once() {
+        let samples: Samples = [sample(8, 100), sample(8, 300), sample(8, 200)].into_iter().collect();
+        assert_eq!(samples.iter().next().unwrap().bytes, Some(250));
+    }
+
+    #[test]
+    fn what_does_not_fit_into_a_slot_is_left_out() {
+        let samples: Samples = [sample(0, 1), sample(usize::MAX, 1)].into_iter().collect();
+        assert_eq!(samples, Samples::NONE);
+    }
+}

@@ -1,0 +1,79 @@
+//! A clock that moves only when it is told to.
+
+use std::cell::Cell;
+use std::marker::PhantomData;
+use std::sync::LazyLock;
+use std::time::{Duration, Instant, SystemTime};
+
+thread_local! {
+    static HELD: Cell<Option<Duration>> = const { Cell::new(None) };
+}
+
+/// Where held time begins: both clocks once, so that what they show fits together.
+static BEGIN: LazyLock<(Instant, SystemTime)> = LazyLock::new(|| (Instant::now(), SystemTime::now()));
+
+/// Stops the engine's clock on this thread; it then moves only when it is told to.
+///
+/// So a test of deadlines, durations or policies that measure time is the same on every machine, and
+/// hours pass at once. The clock runs again when this is dropped.
+///
+/// ```
+/// # extern crate toma_core as toma;
+/// use std::time::Duration;
+/// use toma::{classify::OutOfMemory, execute, testing::StoppedClock};
+///
+/// let clock = StoppedClock::new();
+/// let work = execute::with::<toma::cache::NoCache>().deadline(Duration::from_secs(60));
+/// let result = work.range(0..100, 100, |_start, _end| {
+///     clock.advance(Duration::from_secs(40));
+///     Err(OutOfMemory::new(None))
+/// });
+/// assert!(result.is_err());
+/// assert_eq!(toma::report::last().unwrap().attempts, 2);
+/// ```
+#[must_use = "the clock runs again when this is dropped"]
+#[derive(Debug)]
+pub struct StoppedClock {
+    before: Option<Duration>,
+    /// It belongs to its thread.
+    not_send: PhantomData<*const ()>,
+}
+
+impl StoppedClock {
+    /// Stops the clock of this thread.
+    pub fn new() -> Self {
+        let before = HELD.get();
+        HELD.set(Some(before.unwrap_or_default()));
+        Self { before, not_send: PhantomData }
+    }
+
+    /// Lets `time` pass.
+    pub fn advance(&self, time: Duration) {
+        HELD.set(HELD.get().map(|now| now + time));
+    }
+
+    /// Time that has passed since the clock was stopped.
+    pub fn elapsed(&self) -> Duration {
+        HELD.get().unwrap_or_default().saturating_sub(self.before.unwrap_or_default())
+    }
+}
+
+impl Default for StoppedClock {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Drop for StoppedClock {
+    fn drop(&mut self) {
+        HELD.set(self.before);
+    }
+}
+
+pub(crate) fn instant() -> Option<Instant> {
+    HELD.get().map(|passed| BEGIN.0 + passed)
+}
+
+pub(crate) fn wall() -> Option<SystemTime> {
+    HELD.get().map(|passed| BEGIN.1 + passed)
+}
