@@ -247,7 +247,7 @@ pub(crate) fn remembered(entries: &[Entry]) -> Option<Known> {
 }
 
 /// What the rules say of any story, so that the twin and the engine are not wrong together.
-fn check_rules(story: &Story, case: &Case, known: Option<Known>) {
+pub(crate) fn check_rules(story: &Story, case: &Case, known: Option<Known>) {
     let (total, rules) = (case.total, &case.rules);
     let mut position = 0;
     let mut same = 0;

@@ -10,7 +10,7 @@ const TOLERANCE_BYTES: u64 = 512 << 20;
 const MAX_LEVELS: usize = 4;
 
 /// What is known at different levels of free memory, ordered by it.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct Levels {
     entries: [Option<Remembered>; MAX_LEVELS],
 }
@@ -34,7 +34,12 @@ impl Levels {
     }
 
     pub(super) fn first(&self) -> Option<Remembered> {
-        self.entries[0]
+        self.entries[0].clone()
+    }
+
+    /// The same for one thread alone.
+    pub(super) fn unshared(&self) -> Self {
+        Self { entries: self.entries.each_ref().map(|entry| entry.as_ref().map(Remembered::unshared)) }
     }
 
     /// What nobody could read counts as the lowest level, when learned and when asked.
@@ -44,20 +49,20 @@ impl Levels {
             (Some(_), None) => false,
             (Some(learned), Some(free)) => learned <= free.saturating_add(tolerance(learned)),
         };
-        self.iter().filter(reachable).last().or_else(|| self.iter().next()).copied()
+        self.iter().filter(reachable).last().or_else(|| self.iter().next()).cloned()
     }
 
     /// Keeps `learned` in place of the entry at about the same level, or beside the others.
     pub(super) fn learn(&mut self, learned: Remembered) {
         let mut entries: Vec<Remembered> =
-            self.iter().filter(|entry| !replaces(&learned, entry)).copied().collect();
+            self.iter().filter(|entry| !replaces(&learned, entry)).cloned().collect();
         if entries.len() == MAX_LEVELS {
             let oldest = (0..MAX_LEVELS).min_by_key(|&i| entries[i].learned).unwrap_or(0);
             entries.remove(oldest);
         }
         entries.push(learned);
         entries.sort_by_key(|entry| entry.free_bytes);
-        self.entries = std::array::from_fn(|i| entries.get(i).copied());
+        self.entries = std::array::from_fn(|i| entries.get(i).cloned());
     }
 
     pub(super) fn iter(&self) -> impl Iterator<Item = &Remembered> {

@@ -15,7 +15,6 @@ use super::levels::Levels;
 const MAX_KEYS: usize = 1024;
 
 /// What the memo says about a key.
-#[expect(clippy::large_enum_variant, reason = "nearly all are plain, and one entry must be found at once")]
 #[derive(Debug)]
 pub(super) enum Known {
     /// There is nothing to choose: no entry, or one.

@@ -29,6 +29,7 @@ mod stacktrace;
 mod store;
 
 use std::fmt::Debug;
+use std::sync::Arc;
 use std::time::SystemTime;
 
 pub use default::{DefaultCache, set_default};
@@ -72,7 +73,7 @@ pub trait SizeCache: Debug + Sync {
 
 /// The evidence kept for one place at one level of free memory.
 #[non_exhaustive]
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Remembered {
     /// The size that worked after the last change, in items.
     pub settled: usize,
@@ -82,13 +83,20 @@ pub struct Remembered {
     pub free_bytes: Option<u64>,
     /// When this was learned.
     pub learned: SystemTime,
-    /// What was measured, where the policy asked for it; times in it count up to `learned`.
-    pub record: Option<Record>,
+    /// What was measured, where the policy asked for it; times in it count up to `learned`. Apart,
+    /// because it is larger than all the rest, which every warm call copies.
+    pub record: Option<Arc<Record>>,
 }
 
 impl Remembered {
     /// Evidence that `settled` items work, learned now.
     pub fn new(settled: usize) -> Self {
         Self { settled, bounds: Bounds::default(), free_bytes: None, learned: clock::wall(), record: None }
+    }
+
+    /// The same for one thread alone: a warm call counts who shares the record, and threads that
+    /// counted in one place would slow each other down.
+    fn unshared(&self) -> Self {
+        Self { record: self.record.as_ref().map(|record| Arc::new(**record)), ..self.clone() }
     }
 }

@@ -100,7 +100,7 @@ impl Store {
         elsewhere: Elsewhere<'_>,
     ) -> Option<Remembered> {
         let plain = memo::with(self.id(), generation, key, |known| match known {
-            Known::Plain(remembered) => Some(*remembered),
+            Known::Plain(remembered) => Some(remembered.clone()),
             Known::Many(_) => None,
         });
         match plain {
@@ -121,7 +121,7 @@ impl Store {
     ) -> Option<Remembered> {
         let free = place.free_bytes();
         let chosen = memo::with(self.id(), generation, key, |known| match known {
-            Known::Plain(remembered) => *remembered,
+            Known::Plain(remembered) => remembered.clone(),
             Known::Many(levels) => levels.choose(|| free),
         });
         chosen.unwrap_or_else(|| self.look_up(key, place, elsewhere))
@@ -137,8 +137,8 @@ impl Store {
         // Not under the lock: elsewhere may be anybody's code, which may come back here.
         let levels =
             found.unwrap_or_else(|seeded| elsewhere(place, seeded).map_or_else(Levels::default, Levels::one));
-        let plain = levels.is_plain();
-        let known = if plain { Known::Plain(levels.first()) } else { Known::Many(Box::new(levels)) };
+        let own = levels.unshared();
+        let known = if own.is_plain() { Known::Plain(own.first()) } else { Known::Many(Box::new(own)) };
         memo::keep(self.id(), generation, key, known);
         levels.choose(|| place.free_bytes())
     }
@@ -177,7 +177,8 @@ impl Store {
         let table = self.table();
         let each = |(key, (name, levels)): (&Key, &(String, Levels))| {
             let (key, name) = (*key, name.clone());
-            let entries = levels.iter().map(move |&remembered| Entry { name: name.clone(), key, remembered });
+            let entries =
+                levels.iter().cloned().map(move |remembered| Entry { name: name.clone(), key, remembered });
             entries.collect::<Vec<_>>()
         };
         table.entries.iter().flat_map(each).collect()
@@ -208,7 +209,7 @@ impl Store {
 
 impl fmt::Display for Entry {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Remembered { settled, free_bytes, .. } = self.remembered;
+        let &Remembered { settled, free_bytes, .. } = &self.remembered;
         write!(f, "{}: {}", self.name, count(settled, "item"))?;
         if let Some(free_bytes) = free_bytes {
             write!(f, " with {} free", bytes(free_bytes))?;
@@ -227,12 +228,12 @@ impl Table {
     /// What was learned, or else the seed.
     fn find(&mut self, key: &Key, place: &Place<'_>) -> Result<Levels, Option<Remembered>> {
         if let Some((_, levels)) = self.entries.get(key) {
-            return Ok(*levels);
+            return Ok(levels.clone());
         }
         if self.seeds.is_empty() {
             return Err(None);
         }
-        Err(self.seeds.get(&place.name().to_string()).copied())
+        Err(self.seeds.get(&place.name().to_string()).cloned())
     }
 }
 

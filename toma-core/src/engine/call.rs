@@ -4,19 +4,20 @@ use std::borrow::Cow;
 use std::mem;
 use std::ops::Range;
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use super::attempt;
 use super::clock;
 use super::gauge::{self, Gauge, Measured};
-use super::machine::{Extent, Failed, Known, Machine, Retryable, Verdict};
+use super::machine::{Extent, Failed, Known, Machine, Retryable, Took, Verdict};
 use super::recording;
 use super::sizes::{SizeOptions, Sizes};
 use super::tally::{self, Tally};
 use crate::cache::{Origin, Place, Remembered, SizeCache};
 use crate::classify::{Class, Failure};
 use crate::memory::{Host, MemorySource, Reading};
-use crate::observe::{self, EventKind, Name, Observer, Watch};
+use crate::observe::{self, EventKind, Name, Observer, Shortfall, Watch};
 use crate::policy::Policy;
 use crate::reserve;
 use crate::switches::Switches;
@@ -102,32 +103,47 @@ impl<'a, P: Policy> Call<'a, P> {
         assert!(options.max_attempts > 0, "max_attempts 0: must be at least 1");
         // A deadline beyond the end of the clock is none.
         self.deadline = options.deadline.and_then(|limit| clock::now().checked_add(limit));
-        if self.switches.disable() {
+        let measured = if self.switches.disable() {
             self.machine.freeze();
+            None
         } else {
-            self.recall();
-        }
+            self.recall()
+        };
         self.tally.starts_at(self.machine.step());
         if self.watch.is_some() {
             self.tell_started();
         }
+        if let Some(measured) = measured {
+            self.tell_shortfall(self.machine.shortfall(&measured));
+        }
     }
 
+    /// Early, so that nobody waits for what cannot be.
+    #[cold]
+    fn tell_shortfall(&mut self, shortfall: Option<Shortfall>) {
+        let Some(shortfall) = shortfall else { return };
+        let Shortfall { size, needs_bytes, free_bytes } = shortfall;
+        if self.tally.falls_short(shortfall) {
+            self.tell(|| EventKind::DoesNotFit { size, needs_bytes, free_bytes });
+        }
+    }
+
+    /// Returns what was measured for the first size, where the policy asks.
     #[inline]
-    fn recall(&mut self) {
+    fn recall(&mut self) -> Option<Measured> {
         let Memory { cache, origin, device, user, .. } = self.memory;
         let place = Place { origin, name: self.tally.name(), user, device };
         let known = cache.recall(&place);
-        let measured =
-            if self.policy.measures().anything() { self.resume(known.as_ref()) } else { Measured::default() };
+        let measured = self.policy.measures().anything().then(|| self.resume(known.as_ref()));
         let known = known.map(|Remembered { settled, bounds, .. }| Known { settled, bounds });
-        self.machine.start_from(known, &self.policy, &measured);
+        self.machine.start_from(known, &self.policy, measured.as_ref());
         self.tally.remembers(known.map(|known| known.settled));
+        measured
     }
 
     /// Goes on with the record of earlier calls, and measures what a first size may depend on.
     fn resume(&mut self, known: Option<&Remembered>) -> Measured {
-        let mut record = known.and_then(|known| known.record).unwrap_or_default();
+        let mut record = known.and_then(|known| known.record.as_deref()).copied().unwrap_or_default();
         if let Some(known) = known {
             // A clock that was set back says nothing.
             let passed = clock::wall().duration_since(known.learned).unwrap_or_default();
@@ -180,14 +196,14 @@ impl<'a, P: Policy> Call<'a, P> {
         self.policy.measures().memory && !self.switches.disable()
     }
 
-    /// What the attempt that has just ended took.
+    /// What the attempt that has just ended took, for a policy that asks.
     #[inline]
-    fn measure(&mut self) -> Measured {
-        let elapsed = self.tally.elapsed();
-        if !self.gauges() {
-            return Measured { elapsed, ..Measured::default() };
-        }
-        Measured { elapsed, ..self.gauge.end(self.memory.source()) }
+    fn measure(&mut self, elapsed: Option<Duration>) -> Option<Measured> {
+        let asked = self.policy.measures().anything() && !self.switches.disable();
+        asked.then(|| {
+            let of_memory = self.gauges().then(|| self.gauge.end(self.memory.source()));
+            Measured { elapsed, ..of_memory.unwrap_or_default() }
+        })
     }
 
     #[inline]
@@ -206,12 +222,14 @@ impl<'a, P: Policy> Call<'a, P> {
         let piece = self.machine.piece();
         let step = self.machine.step();
         self.tally.succeeded();
-        let measured = self.measure();
+        let elapsed = self.tally.elapsed();
+        let measured = self.measure(elapsed);
         if self.watch.is_some() {
-            let (Range { start, end }, elapsed) = (piece, measured.elapsed.unwrap_or_default());
+            let (Range { start, end }, elapsed) = (piece, elapsed.unwrap_or_default());
             self.tell(|| EventKind::Succeeded { start, end, elapsed });
         }
-        if let Some(to) = self.machine.succeeded(&self.policy, &measured) {
+        let took = Took { elapsed, measured: measured.as_ref() };
+        if let Some(to) = self.machine.succeeded(&self.policy, took) {
             self.tally.step_changes(step);
             self.tell(|| EventKind::Probe { from: step, to });
         }
@@ -221,13 +239,16 @@ impl<'a, P: Policy> Call<'a, P> {
     /// a failure that is not tried again goes through unchanged.
     #[cold]
     pub(crate) fn failed(&mut self, retryable: Retryable, failure: &Failure) -> bool {
-        let measured = self.measure();
-        let elapsed = measured.elapsed;
+        let elapsed = self.tally.elapsed();
+        let measured = self.measure(elapsed);
+        let took = Took { elapsed, measured: measured.as_ref() };
         let (piece, step) = (self.machine.piece(), self.machine.step());
         self.tally.failed(step, failure.class, elapsed);
         let disabled = self.switches.disable();
         let now = if disabled { None } else { self.memory.read_after(failure.class) };
-        let verdict = self.judge(retryable, &Failed { failure, now, measured });
+        let failed = Failed { failure, now, took };
+        let lacked = self.machine.lacked(&failed);
+        let verdict = self.judge(retryable, &failed);
         let free_bytes = now.map(|now| now.free_bytes);
         self.tell(|| EventKind::Failed {
             start: piece.start,
@@ -238,6 +259,8 @@ impl<'a, P: Policy> Call<'a, P> {
             message: &failure.message,
             elapsed,
         });
+        let foreseen = measured.and_then(|measured| self.machine.shortfall(&measured));
+        self.tell_shortfall(lacked.or(foreseen));
         self.tally.judged(verdict);
         let size = piece.len();
         self.tell(|| match verdict {
@@ -321,7 +344,7 @@ impl<P: Policy> Call<'_, P> {
         // A step that was settled without a failure was settled at what is free now.
         let now = self.memory.now.or_else(|| self.memory.read());
         let free_bytes = now.map(|now| now.free_bytes);
-        let (bounds, record) = (self.machine.bounds(), self.machine.record());
+        let (bounds, record) = (self.machine.bounds(), self.machine.record().map(Arc::new));
         let learned = Remembered { bounds, free_bytes, record, ..Remembered::new(size) };
         cache.remember(&Place { origin, name: self.tally.name(), user, device }, learned);
     }

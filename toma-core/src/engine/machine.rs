@@ -4,12 +4,14 @@
 //! every rule of the loop can be tested against a script of failures.
 
 use std::ops::Range;
+use std::time::Duration;
 
 use super::gauge::Measured;
 use super::recording;
 use super::sizes::Sizes;
 use crate::classify::{Class, Failure};
 use crate::memory::Reading;
+use crate::observe::Shortfall;
 use crate::policy::{Bounds, Evidence, Policy, Record};
 
 /// Where one call stands. Positions count items from 0; forms add their own offset.
@@ -70,7 +72,15 @@ pub(crate) enum Extent {
 pub(crate) struct Failed<'a> {
     pub(crate) failure: &'a Failure,
     pub(crate) now: Option<Reading>,
-    pub(crate) measured: Measured,
+    pub(crate) took: Took<'a>,
+}
+
+/// What an attempt took: its time, where anybody has looked at the clock, and all that a policy asked
+/// for. Nothing is built for policies that ask for nothing.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Took<'a> {
+    pub(crate) elapsed: Option<Duration>,
+    pub(crate) measured: Option<&'a Measured>,
 }
 
 /// What to do after a failure.
@@ -124,14 +134,14 @@ impl Machine {
 
     /// Starts from what an earlier call learned, if any; the policy chooses the first step.
     #[inline]
-    pub(crate) fn start_from(&mut self, known: Option<Known>, policy: &impl Policy, measured: &Measured) {
+    pub(crate) fn start_from(&mut self, known: Option<Known>, policy: &impl Policy, now: Option<&Measured>) {
         if let Some(Known { settled, bounds }) = known {
             self.step = self.sizes.fit(settled);
             self.bounds = bounds;
             self.learning.best = self.step;
         }
         if !self.is_done() {
-            self.advance(policy, self.piece().len(), measured);
+            self.advance(policy, self.piece().len(), Took { elapsed: None, measured: now });
         }
     }
 
@@ -205,14 +215,10 @@ impl Machine {
 
     /// The piece succeeded: moves on, and returns the new step when the policy changes it.
     #[inline]
-    pub(crate) fn succeeded(&mut self, policy: &impl Policy, measured: &Measured) -> Option<usize> {
+    pub(crate) fn succeeded(&mut self, policy: &impl Policy, took: Took<'_>) -> Option<usize> {
         let size = self.piece().len();
-        if let Some(record) = &mut self.record {
-            let sample = (size == self.step).then(|| measured.sample(size));
-            recording::succeeded(record, sample, measured);
-            if self.bounds.smallest_failure.is_some_and(|failed| failed <= size) {
-                record.confirmed = 0;
-            }
+        if let Some(measured) = took.measured {
+            self.note(size, measured);
         }
         self.bounds.succeeded(size);
         if size == self.step && (self.learning.moved || size > self.learning.best) {
@@ -227,7 +233,7 @@ impl Machine {
         if self.is_done() || self.frozen {
             return None;
         }
-        self.advance(policy, size, measured)
+        self.advance(policy, size, took)
     }
 
     /// The attempt failed: decides what happens next.
@@ -267,9 +273,9 @@ impl Machine {
     }
 
     fn shrink(&mut self, policy: &impl Policy, failed: &Failed<'_>, retryable: Retryable) -> Verdict {
-        let &Failed { failure, now, ref measured } = failed;
+        let &Failed { failure, now, took } = failed;
         let size = self.piece().len();
-        if let Some(record) = &mut self.record {
+        if let (Some(record), Some(measured)) = (&mut self.record, took.measured) {
             recording::failed(record, recording::Failure::at(size, self.bounds), measured);
         }
         self.bounds.failed(size);
@@ -283,7 +289,7 @@ impl Machine {
             requested_bytes: failure.requested_bytes,
             free_bytes: now.map(|now| now.free_bytes),
             total_bytes: now.map(|now| now.total_bytes),
-            ..self.evidence(size, measured)
+            ..self.evidence(size, took)
         });
         // Without the failure's own words, for which a loop around this one would retry.
         assert!(
@@ -293,6 +299,27 @@ impl Machine {
         self.step = self.sizes.fit(proposal);
         self.learning.moved = true;
         Verdict::Shrink(self.step)
+    }
+
+    /// What the smallest size lacks, by what has been measured of others.
+    pub(crate) fn shortfall(&self, measured: &Measured) -> Option<Shortfall> {
+        let size = self.sizes.floor.min(self.end - self.position);
+        let needs_bytes = self.record?.samples.needs_bytes(size)?;
+        let free_bytes = measured.available_bytes.filter(|&free| free < needs_bytes)?;
+        Some(Shortfall { size, needs_bytes, free_bytes })
+    }
+
+    /// What a size lacked that failed, and nothing smaller is allowed.
+    pub(crate) fn lacked(&self, failed: &Failed<'_>) -> Option<Shortfall> {
+        let size = self.piece().len();
+        if failed.failure.class != Class::OutOfMemory || self.sizes.can_shrink(size) {
+            return None;
+        }
+        let measured = failed.took.measured.copied().unwrap_or_default();
+        let before = measured.peak_bytes.unwrap_or_default();
+        let needs_bytes = failed.failure.requested_bytes?.saturating_add(before);
+        let free_bytes = measured.available_bytes.or(failed.now.map(|now| now.free_bytes))?;
+        (free_bytes < needs_bytes).then_some(Shortfall { size, needs_bytes, free_bytes })
     }
 
     fn why_not(&self) -> &'static str {
@@ -306,25 +333,35 @@ impl Machine {
     /// Asks the policy for the next step; returns it when it differs. `size` is the attempt just
     /// made, or the one that would be made first.
     #[inline]
-    fn advance(&mut self, policy: &impl Policy, size: usize, measured: &Measured) -> Option<usize> {
-        let next = self.sizes.fit(policy.advance(&self.evidence(size, measured)));
+    fn advance(&mut self, policy: &impl Policy, size: usize, took: Took<'_>) -> Option<usize> {
+        let next = self.sizes.fit(policy.advance(&self.evidence(size, took)));
         let changed = (next != self.step).then_some(next);
         self.step = next;
-        self.learning.moved |= self.record.is_some() && changed.is_some();
+        self.learning.moved |= policy.measures().anything() && changed.is_some();
         changed
     }
 
+    /// An attempt that succeeded enters the record; a rest says nothing about its size.
+    #[inline(never)]
+    fn note(&mut self, size: usize, measured: &Measured) {
+        let Some(record) = &mut self.record else { return };
+        recording::succeeded(record, (size == self.step).then(|| measured.sample(size)), measured);
+        if self.bounds.smallest_failure.is_some_and(|failed| failed <= size) {
+            record.confirmed = 0;
+        }
+    }
+
     #[inline]
-    fn evidence(&self, size: usize, measured: &Measured) -> Evidence {
+    fn evidence(&self, size: usize, Took { elapsed, measured }: Took<'_>) -> Evidence {
         let Sizes { floor, cap, multiple_of } = self.sizes;
         let (remaining, bounds, step) = (self.end - self.position, self.bounds, self.step);
-        let evidence = Evidence { step, remaining, bounds, floor, cap, multiple_of, ..Evidence::new(size) };
-        let &Measured { elapsed, peak_bytes, available_bytes, counts_bytes, .. } = measured;
-        match self.record {
-            None => Evidence { elapsed, ..evidence },
-            Some(record) => {
-                Evidence { available_bytes, counts_bytes, peak_bytes, elapsed, record, ..evidence }
+        let evidence =
+            Evidence { step, elapsed, remaining, bounds, floor, cap, multiple_of, ..Evidence::new(size) };
+        match (self.record, measured) {
+            (Some(record), Some(&Measured { available_bytes, counts_bytes, peak_bytes, .. })) => {
+                Evidence { available_bytes, counts_bytes, peak_bytes, record, ..evidence }
             }
+            _ => evidence,
         }
     }
 }

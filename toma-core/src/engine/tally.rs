@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use super::clock;
 use super::machine::{Extent, Machine, Verdict};
 use crate::classify::Class;
-use crate::observe::{Name, Report, Tried};
+use crate::observe::{Name, Report, Shortfall, Tried};
 
 /// Entries the history keeps; a call that changes its step without end must not eat the memory.
 const MAX_HISTORY: usize = 256;
@@ -43,6 +43,7 @@ struct History {
     time_lost: Duration,
     exact: bool,
     gave_up: Option<&'static str>,
+    shortfall: Option<Shortfall>,
 }
 
 thread_local! {
@@ -147,6 +148,11 @@ impl Tally {
         }
     }
 
+    /// Takes note that the smallest size does not fit; says whether that is new.
+    pub(super) fn falls_short(&mut self, shortfall: Shortfall) -> bool {
+        self.history().shortfall.replace(shortfall).is_none()
+    }
+
     /// One entry: the successes since the last one, at this step, and what ended them.
     fn write_down(&mut self, step: usize, failed: Option<Class>) {
         let (attempts, size) = (self.attempts, self.length.map_or(step, |length| step.min(length)));
@@ -195,6 +201,7 @@ impl Tally {
             time_lost_is_exact: history.exact,
             settled: self.outcome.settled,
             gave_up: history.gave_up,
+            shortfall: history.shortfall,
         }
     }
 }
@@ -208,6 +215,7 @@ impl Default for History {
             time_lost: Duration::ZERO,
             exact: true,
             gave_up: None,
+            shortfall: None,
         }
     }
 }

@@ -2,7 +2,7 @@
 
 use std::io::{self, Write};
 
-use super::{Event, EventKind, Observer, bytes};
+use super::{Event, EventKind, Observer, Shortfall, bytes};
 
 pub(super) struct Stderr;
 
@@ -30,6 +30,9 @@ fn line(kind: &EventKind<'_>) -> Option<String> {
         EventKind::Shrink { from, to } => format!("shrinks from {from} to {to}"),
         EventKind::Again { size } => format!("tries {size} once more"),
         EventKind::Probe { from, to } => format!("probes {to} after {from}"),
+        EventKind::DoesNotFit { size, needs_bytes, free_bytes } => {
+            Shortfall { size, needs_bytes, free_bytes }.to_string()
+        }
         EventKind::GaveUp { size, reason } => format!("gives up at {size}: {reason}"),
         EventKind::Settled { size } => format!("settles at {size}"),
         _ => return None,

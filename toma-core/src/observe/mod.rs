@@ -18,7 +18,7 @@ pub(crate) use log::print;
 #[cfg(feature = "progress")]
 pub use progress::ProgressBar;
 pub(crate) use report::count;
-pub use report::{Name, Report, Tried};
+pub use report::{Name, Report, Shortfall, Tried};
 pub(crate) use watch::Watch;
 
 use std::fmt;
@@ -108,6 +108,16 @@ pub enum EventKind<'a> {
         from: usize,
         /// The step tried next.
         to: usize,
+    },
+    /// Even the smallest size needs more than there is, as far as is known; told once per call, as
+    /// soon as it shows. Attempts go on, because it may be wrong.
+    DoesNotFit {
+        /// The smallest size.
+        size: usize,
+        /// Bytes it needs, at least.
+        needs_bytes: u64,
+        /// Bytes it could have.
+        free_bytes: u64,
     },
     /// The failure goes through to the caller.
     GaveUp {

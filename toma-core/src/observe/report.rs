@@ -5,6 +5,7 @@ use std::fmt;
 use std::panic::Location;
 use std::time::Duration;
 
+use super::bytes;
 use crate::cache::Origin;
 use crate::classify::Class;
 use crate::engine::tally;
@@ -42,6 +43,20 @@ pub struct Report {
     pub settled: Option<usize>,
     /// Why the call gave up; `None` when all was done.
     pub gave_up: Option<&'static str>,
+    /// What the smallest size lacked, when it was clear that it does not fit.
+    pub shortfall: Option<Shortfall>,
+}
+
+/// How much memory the smallest size lacks.
+#[non_exhaustive]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Shortfall {
+    /// The smallest size, in items.
+    pub size: usize,
+    /// Bytes it needs, at least.
+    pub needs_bytes: u64,
+    /// Bytes it could have.
+    pub free_bytes: u64,
 }
 
 /// One size in the history of a call.
@@ -155,10 +170,20 @@ impl Report {
 
     fn outlook(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match (self.gave_up, self.settled) {
-            (Some(reason), _) => write!(f, "  gave up: {reason}"),
+            (Some(reason), _) => {
+                write!(f, "  gave up: {reason}")?;
+                self.shortfall.map_or(Ok(()), |shortfall| write!(f, ": {shortfall}"))
+            }
             (None, Some(size)) => write!(f, "  remembered for the next call: {size}"),
             (None, None) => write!(f, "  nothing new to remember"),
         }
+    }
+}
+
+impl fmt::Display for Shortfall {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let &Self { size, needs_bytes, free_bytes } = self;
+        write!(f, "does not fit at size {size}: needs {}, {} free", bytes(needs_bytes), bytes(free_bytes))
     }
 }
 

@@ -31,6 +31,9 @@ impl Observer for Tracing {
             EventKind::Shrink { from, to } => info!(target: "toma", call, name, from, to, "shrink"),
             EventKind::Again { size } => info!(target: "toma", call, name, size, "again"),
             EventKind::Probe { from, to } => info!(target: "toma", call, name, from, to, "probe"),
+            EventKind::DoesNotFit { size, needs_bytes, free_bytes } => {
+                warn!(target: "toma", call, name, size, needs_bytes, free_bytes, "does not fit");
+            }
             EventKind::GaveUp { size, reason } => warn!(target: "toma", call, name, size, reason, "gave up"),
             EventKind::Settled { size } => info!(target: "toma", call, name, size, "settled"),
             EventKind::Finished { attempts, out_of_memory } => {

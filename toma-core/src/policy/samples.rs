@@ -75,6 +75,18 @@ impl Samples {
         Line::through(self.known(|slot| slot.bytes))
     }
 
+    /// Bytes that `size` items need, when at least two sizes tell.
+    #[expect(
+        clippy::cast_precision_loss,
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        reason = "bytes are an estimate, and a cast saturates"
+    )]
+    pub(crate) fn needs_bytes(&self, size: usize) -> Option<u64> {
+        let line = self.bytes().filter(|line| line.points > 1)?;
+        Some(line.at(size as f64) as u64)
+    }
+
     /// Seconds as a function of the size, when there is a sample.
     pub fn seconds(&self) -> Option<Line> {
         Line::through(self.known(|slot| slot.seconds))

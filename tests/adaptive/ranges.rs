@@ -1,0 +1,111 @@
+//! `Adaptive` inside one call.
+
+use toma::{Adaptive, Halve};
+
+use crate::world::{Shows, World, bytes};
+
+#[test]
+fn ends_near_the_limit_wherever_it_is() {
+    for limit in [1, 2, 3, 7, 37, 100, 300, 511, 900, 3000] {
+        for shows in [Shows::Nothing, Shows::Free, Shows::Everything] {
+            let world = World::new(limit, shows);
+            world.range(2000 * limit, 4096, Adaptive::default());
+            let kept = world.kept();
+            // A size of 20 cannot be nearer than 5 %.
+            assert!(
+                kept <= limit && kept as f64 >= limit as f64 * 0.94 - 1.0,
+                "{kept} of {limit}, {shows:?}"
+            );
+        }
+    }
+}
+
+#[test]
+fn probes_waste_no_more_than_they_may() {
+    for waste in [0.0, 0.005, 0.02] {
+        let world = World::new(300, Shows::Nothing);
+        // What works is known, so all that fails is a probe.
+        world.range(3000, 400, Halve);
+        let before = (world.clock.elapsed(), world.lost());
+        world.range(300_000, 400, Adaptive::default().waste(waste));
+        let spent = (world.clock.elapsed() - before.0).as_secs_f64();
+        let wasted = (world.lost() - before.1).as_secs_f64() / spent;
+        assert!(wasted <= waste * 1.001, "{wasted} of {waste}");
+        assert_eq!(world.failures() > 0, waste > 0.0);
+    }
+}
+
+#[test]
+fn short_work_is_not_worth_a_probe() {
+    let world = World::new(300, Shows::Nothing);
+    world.range(512, 512, Adaptive::default());
+    assert_eq!(*world.attempts.borrow(), [(512, false), (256, true), (256, true)]);
+}
+
+#[test]
+fn shrinks_faster_the_more_has_failed() {
+    let world = World::new(3, Shows::Nothing);
+    world.range(4096, 4096, Adaptive::default());
+    let failed: Vec<_> =
+        world.attempts.borrow().iter().take_while(|(_, succeeded)| !succeeded).map(|a| a.0).collect();
+    assert_eq!(failed, [4096, 2048, 512, 64, 8]);
+}
+
+#[test]
+fn a_size_that_fails_below_one_that_runs_is_passed_over() {
+    for shows in [Shows::Nothing, Shows::Free] {
+        let world = World::new(1000, shows);
+        let body = |_, size: usize| {
+            let bytes = if size == 16 || size > 40 { u64::MAX } else { 0 };
+            world.attempt_of(size, bytes, std::time::Duration::from_millis(100))
+        };
+        world.range_with(200_000, 64, Adaptive::default(), body);
+        assert!((36..=40).contains(&world.last_size()), "{}", world.last_size());
+        // It comes to work where a fast shrink may end at 16, as with this size to begin with.
+        world.range_with(200_000, 16, Adaptive::default(), body);
+        assert!(world.last_size() < 16);
+    }
+}
+
+#[test]
+fn follows_a_limit_that_moves() {
+    for (shows, steps) in [(Shows::Free, 20), (Shows::Everything, 20), (Shows::Nothing, 600)] {
+        for limit in [150, 600] {
+            let world = World::new(300, shows);
+            world.range_with(1_000_000, 4096, Adaptive::default(), |number, size| {
+                if number == 100 {
+                    world.device.set_budget(bytes(limit));
+                }
+                world.attempt(size)
+            });
+            let attempts = world.attempts.borrow();
+            let near = |&(size, _): &(usize, bool)| size <= limit && size as f64 >= 0.9 * limit as f64;
+            let steps = if limit < 300 { 20 } else { steps };
+            let later = &attempts[100 + steps..100 + steps + 200];
+            let share = later.iter().filter(|attempt| near(attempt)).count();
+            assert!(share >= 190, "{share} of 200 near {limit} after {steps} attempts, {shows:?}");
+        }
+    }
+}
+
+#[test]
+fn the_search_ends() {
+    let world = World::new(300, Shows::Free);
+    world.range(3_000_000, 4096, Adaptive::default());
+    let later = &world.attempts.borrow()[100..];
+    assert!(
+        later.iter().filter(|(_, succeeded)| !succeeded).count() <= 2,
+        "what has not changed is left alone"
+    );
+}
+
+#[test]
+fn a_warm_call_starts_where_the_last_one_ended() {
+    for shows in [Shows::Nothing, Shows::Free, Shows::Everything] {
+        let world = World::new(300, shows);
+        world.range(600_000, 4096, Adaptive::default());
+        world.range(6000, 4096, Adaptive::default());
+        assert_eq!(world.failures(), 0, "{shows:?}");
+        assert!(world.attempts.borrow()[0].0 >= 285, "{:?}", world.attempts.borrow()[0]);
+    }
+}

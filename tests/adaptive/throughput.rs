@@ -1,0 +1,101 @@
+//! `Throughput`: as small as it can be and as fast as it gets.
+
+use std::cell::Cell;
+use std::io;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::time::Duration;
+
+use toma::memory::{MemorySource, Reading, Usage};
+use toma::{NoCache, Throughput, execute};
+
+use crate::world::{Shows, World};
+
+/// Time of an attempt that is saturated from `saturation` items on.
+fn time(size: usize, saturation: usize) -> Duration {
+    Duration::from_millis(size.max(saturation) as u64)
+}
+
+#[test]
+fn settles_at_the_smallest_size_that_is_fast_enough() {
+    for (saturation, expected) in [(1, 1), (60, 64), (64, 64), (65, 128), (300, 512), (512, 512)] {
+        let world = World::new(1000, Shows::Everything);
+        world.range_with(100_000, 512, Throughput::default(), |_, size| {
+            world.attempt_of(size, 0, time(size, saturation))
+        });
+        assert_eq!(world.last_size(), expected, "saturated from {saturation}");
+    }
+}
+
+#[test]
+fn more_tolerance_takes_a_smaller_size() {
+    let fixed = |size: usize| Duration::from_millis(10 + size as u64);
+    let sizes = [0.01, 0.05, 0.2, 0.5].map(|tolerance| {
+        let world = World::new(1000, Shows::Nothing);
+        world.range_with(400_000, 512, Throughput::within(tolerance), |_, size| {
+            world.attempt_of(size, 0, fixed(size))
+        });
+        world.last_size()
+    });
+    assert_eq!(sizes, [512, 256, 64, 16]);
+}
+
+#[test]
+fn what_was_found_is_remembered() {
+    let world = World::new(1000, Shows::Nothing);
+    let run = || {
+        world.range_with(100_000, 512, Throughput::default(), |_, size| {
+            world.attempt_of(size, 0, time(size, 64))
+        });
+        world.attempts.borrow()[0].0
+    };
+    assert_eq!([run(), run()], [512, 64]);
+}
+
+#[test]
+fn what_runs_out_of_memory_is_not_tried_again_for_speed() {
+    let world = World::new(300, Shows::Nothing);
+    world.range(100_000, 512, Throughput::within(0.0));
+    assert_eq!((world.failures(), world.last_size()), (1, 256));
+}
+
+/// A memory whose allocator has to try again above some size.
+#[derive(Debug, Default)]
+struct Thrashing {
+    retries: AtomicU64,
+}
+
+impl MemorySource for Thrashing {
+    fn name(&self) -> &'static str {
+        "thrashing"
+    }
+
+    fn read(&self) -> io::Result<Reading> {
+        Ok(Reading::new(1 << 30, 1 << 30))
+    }
+
+    fn usage(&self) -> Option<Usage> {
+        Some(Usage::new(0, 0).retried(self.retries.load(Relaxed)))
+    }
+}
+
+/// The sizes of a run whose attempts above `most` items, all or every second one, thrash.
+fn sizes(most: usize, every: usize) -> Vec<usize> {
+    let (memory, clock, count) = (Thrashing::default(), toma::testing::StoppedClock::new(), Cell::new(0));
+    let mut sizes = Vec::new();
+    let with = execute::with::<NoCache>().policy(Throughput::within(0.0)).device(&memory);
+    with.range(0..20_000, 512, |start, end| {
+        count.set(count.get() + 1);
+        memory.retries.fetch_add(u64::from(end - start > most && count.get() % every == 0), Relaxed);
+        // Larger is always faster, were it not for the thrashing.
+        clock.advance(Duration::from_millis(100 + (end - start) as u64));
+        sizes.push(end - start);
+    });
+    sizes
+}
+
+#[test]
+fn thrashing_in_two_attempts_in_a_row_is_too_large() {
+    assert!(sizes(512, 1)[5..20].iter().all(|&size| size == 512));
+    assert!(sizes(200, 1)[10..100].iter().all(|&size| size <= 200), "{:?}", sizes(200, 1));
+    assert!(sizes(200, 2)[5..20].iter().all(|&size| size == 512), "once in a while is nothing");
+}

@@ -1,0 +1,152 @@
+//! A device in simulated time, and what a run on it came to.
+
+use std::cell::RefCell;
+use std::io;
+use std::time::Duration;
+
+use toma::memory::{MemorySource, Reading, Usage};
+use toma::policy::Policy;
+use toma::report::Report;
+use toma::testing::{FakeDevice, FakeOutOfMemory, StoppedClock};
+use toma::{GlobalCache, execute, report};
+
+pub(crate) const ITEM: u64 = 1000;
+/// What every attempt needs, whatever its size.
+pub(crate) const BASE: u64 = 20 * ITEM;
+
+/// Bytes in which `limit` items fit.
+pub(crate) fn bytes(limit: usize) -> u64 {
+    BASE + limit as u64 * ITEM + ITEM / 2
+}
+
+/// How much of itself the device shows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Shows {
+    Nothing,
+    Free,
+    Everything,
+}
+
+/// The device as it shows itself.
+#[derive(Debug)]
+pub(crate) struct Source {
+    device: FakeDevice,
+    shows: Shows,
+}
+
+#[derive(Debug)]
+pub(crate) struct World {
+    pub(crate) device: FakeDevice,
+    pub(crate) source: Source,
+    pub(crate) clock: StoppedClock,
+    pub(crate) cache: GlobalCache,
+    /// Sizes of the attempts, and whether they succeeded.
+    pub(crate) attempts: RefCell<Vec<(usize, bool)>>,
+    lost: RefCell<Duration>,
+}
+
+impl World {
+    pub(crate) fn new(limit: usize, shows: Shows) -> Self {
+        let device = FakeDevice::new(bytes(limit));
+        Self {
+            source: Source { device: device.clone(), shows },
+            device,
+            clock: StoppedClock::new(),
+            cache: GlobalCache::new(),
+            attempts: RefCell::default(),
+            lost: RefCell::default(),
+        }
+    }
+
+    /// An attempt takes 10 ms and 1 ms per item.
+    pub(crate) fn attempt(&self, size: usize) -> Result<(), FakeOutOfMemory> {
+        self.attempt_of(size, BASE + size as u64 * ITEM, Duration::from_millis(10 + size as u64))
+    }
+
+    /// An attempt that needs these bytes and this time.
+    pub(crate) fn attempt_of(&self, size: usize, bytes: u64, time: Duration) -> Result<(), FakeOutOfMemory> {
+        let memory = self.device.alloc(bytes);
+        self.clock.advance(time);
+        self.attempts.borrow_mut().push((size, memory.is_ok()));
+        *self.lost.borrow_mut() += if memory.is_err() { time } else { Duration::ZERO };
+        memory.map(drop)
+    }
+
+    pub(crate) fn range(&self, items: usize, initial: usize, policy: impl Policy) -> Report {
+        self.range_with(items, initial, policy, |_, size| self.attempt(size))
+    }
+
+    /// A range whose body gets the number of the attempt and its size.
+    pub(crate) fn range_with(
+        &self,
+        items: usize,
+        initial: usize,
+        policy: impl Policy,
+        mut body: impl FnMut(usize, usize) -> Result<(), FakeOutOfMemory>,
+    ) -> Report {
+        self.attempts.borrow_mut().clear();
+        let with = execute::with::<GlobalCache>().cache(&self.cache).policy(policy).device(&self.source);
+        let (mut number, mut done) = (0, 0);
+        let result = with.range(0..items, initial, |start, end| {
+            number += 1;
+            assert_eq!(start, done, "an element is left out or done twice");
+            body(number, end - start)?;
+            done = end;
+            Ok::<_, FakeOutOfMemory>(())
+        });
+        result.expect("a small size fits");
+        assert_eq!(done, items);
+        report::last().unwrap()
+    }
+
+    /// One batch; the size that succeeded.
+    pub(crate) fn batch(&self, initial: usize, policy: impl Policy) -> usize {
+        let with = execute::with::<GlobalCache>().cache(&self.cache).policy(policy).device(&self.source);
+        with.batch(initial, |size| self.attempt(size).map(|()| size)).expect("a small size fits")
+    }
+
+    pub(crate) fn failures(&self) -> usize {
+        self.attempts.borrow().iter().filter(|(_, succeeded)| !succeeded).count()
+    }
+
+    /// The size of the last attempts that were no rest.
+    pub(crate) fn last_size(&self) -> usize {
+        let attempts = self.attempts.borrow();
+        attempts[attempts.len() - 2].0
+    }
+
+    pub(crate) fn kept(&self) -> usize {
+        self.cache.entries()[0].remembered.settled
+    }
+
+    /// Time lost in failed attempts.
+    pub(crate) fn lost(&self) -> Duration {
+        *self.lost.borrow()
+    }
+}
+
+impl MemorySource for Source {
+    fn name(&self) -> &str {
+        self.device.name()
+    }
+
+    fn read(&self) -> io::Result<Reading> {
+        if self.shows == Shows::Nothing {
+            Err(io::Error::other("it shows nothing"))
+        } else {
+            self.device.read()
+        }
+    }
+
+    fn usage(&self) -> Option<Usage> {
+        self.device.usage().filter(|_| self.shows == Shows::Everything)
+    }
+
+    fn reset_peak(&self) {
+        self.device.reset_peak();
+    }
+
+    fn staleness(&self) -> Duration {
+        Duration::ZERO
+    }
+}
