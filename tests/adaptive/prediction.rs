@@ -1,9 +1,7 @@
 //! First sizes from measured memory.
 
-use std::sync::Mutex;
 use std::time::Duration;
 
-use toma::observe::{Event, EventKind};
 use toma::testing::FakeOutOfMemory;
 use toma::{Adaptive, GlobalCache, execute, report};
 
@@ -84,17 +82,11 @@ fn what_cannot_fit_is_said_early_and_the_original_error_comes_out() {
     let world = World::new(300, Shows::Everything);
     world.range(60_000, 4096, Adaptive::default());
     world.device.set_budget(bytes(0) - BASE / 2);
-    let told = Mutex::new(Vec::new());
-    let observer = |event: &Event<'_>| match event.kind {
-        EventKind::DoesNotFit { size, .. } => told.lock().unwrap().push(format!("{size} does not fit")),
-        EventKind::Attempt { .. } => told.lock().unwrap().push("attempt".to_owned()),
-        _ => {}
-    };
-    let with = execute::with::<GlobalCache>().cache(&world.cache).policy(Adaptive::default());
-    let with = with.device(&world.source).observer(&observer);
-    let result = with.range(0..60_000, 4096, |start, end| world.attempt(end - start));
+    world.told.0.lock().unwrap().clear();
+    let result = world.call(60_000, 4096, Adaptive::default(), |start, end| world.attempt(end - start));
     assert_eq!(result.unwrap_err().requested_bytes, BASE + ITEM);
-    assert_eq!(told.lock().unwrap()[..2], ["1 does not fit", "attempt"]);
+    let told = world.told.0.lock().unwrap();
+    assert_eq!(told[..2], ["1 does not fit", "0 to 1"]);
     let report = report::last().unwrap().to_string();
     assert!(report.ends_with("does not fit at size 1: needs 20.5 KiB, 10.3 KiB free"), "{report}");
 }

@@ -17,7 +17,7 @@ fn time(size: usize, saturation: usize) -> Duration {
 
 #[test]
 fn settles_at_the_smallest_size_that_is_fast_enough() {
-    for (saturation, expected) in [(1, 1), (60, 64), (64, 64), (65, 128), (300, 512), (512, 512)] {
+    for (saturation, expected) in [(1, 1), (60, 64), (64, 64), (70, 128), (300, 512), (512, 512)] {
         let world = World::new(1000, Shows::Everything);
         world.range_with(100_000, 512, Throughput::default(), |_, size| {
             world.attempt_of(size, 0, time(size, saturation))
@@ -96,6 +96,6 @@ fn sizes(most: usize, every: usize) -> Vec<usize> {
 #[test]
 fn thrashing_in_two_attempts_in_a_row_is_too_large() {
     assert!(sizes(512, 1)[5..20].iter().all(|&size| size == 512));
-    assert!(sizes(200, 1)[10..100].iter().all(|&size| size <= 200), "{:?}", sizes(200, 1));
+    assert!(sizes(200, 1)[10..].iter().all(|&size| size <= 200), "{:?}", sizes(200, 1));
     assert!(sizes(200, 2)[5..20].iter().all(|&size| size == 512), "once in a while is nothing");
 }

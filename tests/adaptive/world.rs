@@ -2,9 +2,11 @@
 
 use std::cell::RefCell;
 use std::io;
+use std::sync::Mutex;
 use std::time::Duration;
 
 use toma::memory::{MemorySource, Reading, Usage};
+use toma::observe::{Event, EventKind, Observer};
 use toma::policy::Policy;
 use toma::report::Report;
 use toma::testing::{FakeDevice, FakeOutOfMemory, StoppedClock};
@@ -34,12 +36,28 @@ pub(crate) struct Source {
     shows: Shows,
 }
 
+/// What attempts were made, and what was said not to fit.
+#[derive(Debug, Default)]
+pub(crate) struct Told(pub(crate) Mutex<Vec<String>>);
+
+impl Observer for Told {
+    fn observe(&self, event: &Event<'_>) {
+        let told = match event.kind {
+            EventKind::DoesNotFit { size, .. } => format!("{size} does not fit"),
+            EventKind::Attempt { start, end } => format!("{start} to {end}"),
+            _ => return,
+        };
+        self.0.lock().unwrap().push(told);
+    }
+}
+
 #[derive(Debug)]
 pub(crate) struct World {
     pub(crate) device: FakeDevice,
     pub(crate) source: Source,
     pub(crate) clock: StoppedClock,
     pub(crate) cache: GlobalCache,
+    pub(crate) told: Told,
     /// Sizes of the attempts, and whether they succeeded.
     pub(crate) attempts: RefCell<Vec<(usize, bool)>>,
     lost: RefCell<Duration>,
@@ -53,6 +71,7 @@ impl World {
             device,
             clock: StoppedClock::new(),
             cache: GlobalCache::new(),
+            told: Told::default(),
             attempts: RefCell::default(),
             lost: RefCell::default(),
         }
@@ -85,18 +104,30 @@ impl World {
         mut body: impl FnMut(usize, usize) -> Result<(), FakeOutOfMemory>,
     ) -> Report {
         self.attempts.borrow_mut().clear();
-        let with = execute::with::<GlobalCache>().cache(&self.cache).policy(policy).device(&self.source);
         let (mut number, mut done) = (0, 0);
-        let result = with.range(0..items, initial, |start, end| {
+        let result = self.call(items, initial, policy, |start, end| {
             number += 1;
             assert_eq!(start, done, "an element is left out or done twice");
             body(number, end - start)?;
             done = end;
-            Ok::<_, FakeOutOfMemory>(())
+            Ok(())
         });
         result.expect("a small size fits");
         assert_eq!(done, items);
         report::last().unwrap()
+    }
+
+    /// All ranges are calls of one place.
+    pub(crate) fn call(
+        &self,
+        items: usize,
+        initial: usize,
+        policy: impl Policy,
+        body: impl FnMut(usize, usize) -> Result<(), FakeOutOfMemory>,
+    ) -> Result<(), FakeOutOfMemory> {
+        let with = execute::with::<GlobalCache>().cache(&self.cache).policy(policy).device(&self.source);
+        let with = with.observer(&self.told);
+        with.range(0..items, initial, body)
     }
 
     /// One batch; the size that succeeded.

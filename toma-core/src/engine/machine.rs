@@ -217,13 +217,11 @@ impl Machine {
     #[inline]
     pub(crate) fn succeeded(&mut self, policy: &impl Policy, took: Took<'_>) -> Option<usize> {
         let size = self.piece().len();
-        if let Some(measured) = took.measured {
-            self.note(size, measured);
-        }
-        self.bounds.succeeded(size);
-        if size == self.step && (self.learning.moved || size > self.learning.best) {
-            self.learning.best = size;
-            self.learning.settled = Some(size);
+        let works = took.measured.is_none_or(|measured| self.note(size, measured));
+        if works {
+            self.works(size);
+        } else {
+            self.bounds.failed(size);
         }
         self.position += size;
         if self.single {
@@ -341,14 +339,25 @@ impl Machine {
         changed
     }
 
-    /// An attempt that succeeded enters the record; a rest says nothing about its size.
+    #[inline]
+    fn works(&mut self, size: usize) {
+        self.bounds.succeeded(size);
+        if size == self.step && (self.learning.moved || size > self.learning.best) {
+            self.learning.best = size;
+            self.learning.settled = Some(size);
+        }
+    }
+
+    /// An attempt that succeeded enters the record; a rest says nothing about its size. Returns
+    /// whether the size is to be used again.
     #[inline(never)]
-    fn note(&mut self, size: usize, measured: &Measured) {
-        let Some(record) = &mut self.record else { return };
+    fn note(&mut self, size: usize, measured: &Measured) -> bool {
+        let Some(record) = &mut self.record else { return true };
         recording::succeeded(record, (size == self.step).then(|| measured.sample(size)), measured);
         if self.bounds.smallest_failure.is_some_and(|failed| failed <= size) {
             record.confirmed = 0;
         }
+        !record.is_thrashing()
     }
 
     #[inline]

@@ -63,5 +63,7 @@ pub(super) fn failed(record: &mut Record, failure: Failure, measured: &Measured)
 }
 
 fn retried(record: &mut Record, measured: &Measured) {
-    record.retried = if measured.retried { record.retried.saturating_add(1) } else { 0 };
+    // Two in a row have had their consequence: the size is another now.
+    let before = if record.is_thrashing() { 0 } else { record.retried };
+    record.retried = if measured.retried { before + 1 } else { 0 };
 }

@@ -78,7 +78,7 @@ impl Policy for Adaptive {
             return fits;
         }
         if measures_first(evidence) {
-            return (size / SMALL).max(1).min(size - 1);
+            return small(evidence).min(size - 1);
         }
         // The more has failed, the farther away is what works: look far down, and grow back.
         size >> evidence.record.failures.clamp(1, FASTEST)
@@ -87,6 +87,9 @@ impl Policy for Adaptive {
     fn advance(&self, evidence: &Evidence) -> usize {
         if is_cold(evidence) {
             return first(evidence);
+        }
+        if evidence.record.is_thrashing() {
+            return below(evidence);
         }
         if evidence.size < evidence.step && evidence.elapsed.is_some() {
             // A rest is no evidence for a full size.
@@ -104,6 +107,12 @@ impl Policy for Adaptive {
     }
 }
 
+/// What is known to work below the step in force, or half of it.
+pub(super) fn below(evidence: &Evidence) -> usize {
+    let works = evidence.bounds.largest_success.filter(|&works| works < evidence.step);
+    works.unwrap_or(evidence.step / 2)
+}
+
 /// The fastest shrink while nothing is known to work, as a power of two.
 const FASTEST: u32 = 3;
 
@@ -113,6 +122,11 @@ const SMALL: usize = 64;
 /// A prediction is trusted up to so many times the largest size it was measured at.
 const REACH_OF_ONE: f64 = 16.0;
 const REACH: f64 = 64.0;
+/// Only one size was measured.
+fn is_one(evidence: &Evidence) -> bool {
+    evidence.record.samples.bytes().is_some_and(|line| line.points == 1)
+}
+
 /// A second size is measured at this part of the first, or at so many times it.
 const SECOND: usize = 4;
 
@@ -120,8 +134,7 @@ const SECOND: usize = 4;
 /// adds, so it `fits` less than it seems; where even that is far, nothing need be measured for it.
 fn second(fits: usize, evidence: &Evidence) -> Option<usize> {
     let (step, floor) = (evidence.step, evidence.floor);
-    let is_one = evidence.record.samples.bytes().is_some_and(|line| line.points == 1);
-    if !is_one || evidence.remaining == usize::MAX || fits >= step.saturating_mul(2) {
+    if !is_one(evidence) || evidence.remaining == usize::MAX || fits >= step.saturating_mul(2) {
         return None;
     }
     let larger = step.saturating_mul(SECOND);
@@ -140,6 +153,14 @@ fn is_cold(evidence: &Evidence) -> bool {
 /// Whether small attempts can tell what a large one needs. A batch is one attempt, and must not be small.
 fn measures_first(evidence: &Evidence) -> bool {
     evidence.counts_bytes && evidence.remaining != usize::MAX && evidence.record.samples.bytes().is_none()
+}
+
+/// A size to measure after a failure: smaller still where far more was asked for than there is.
+fn small(evidence: &Evidence) -> usize {
+    let lacking = evidence.requested_bytes.zip(evidence.available_bytes);
+    let most =
+        lacking.map_or(f64::INFINITY, |(asked, had)| bytes(had) / bytes(asked) * number(evidence.size));
+    (evidence.size / SMALL).min(whole(most / 4.0)).max(1)
 }
 
 fn first(evidence: &Evidence) -> usize {
@@ -165,10 +186,10 @@ impl Adaptive {
             if let Some(second) = second(fits, evidence) {
                 return Goal::Predicted(second);
             }
-            if fits <= low {
+            if fits <= low && (needs_more(low, evidence) || !is_one(evidence)) {
                 return Goal::Predicted(if needs_more(low, evidence) { fits } else { low });
             }
-            if high.is_none_or(|high| fits < high || has_risen(evidence)) {
+            if fits > low && high.is_none_or(|high| fits < high || has_risen(evidence)) {
                 return Goal::Predicted(fits);
             }
         }
@@ -181,10 +202,11 @@ impl Adaptive {
         let gap = high - low;
         if has_risen(evidence) {
             high
-        } else if share(gap, low) > self.tolerance {
+        } else if gap > evidence.multiple_of && share(gap, low) > self.tolerance {
             low + (gap / 2).min(low)
         } else if is_old(evidence) {
-            high
+            // Memory need not grow with the size: what fails again is passed over the next time.
+            if evidence.record.confirmed % 2 == 0 { high } else { high.saturating_add(high / 2) }
         } else {
             low
         }

@@ -44,6 +44,12 @@ impl Record {
         retried: 0,
         samples: Samples::NONE,
     };
+
+    /// Whether the size in force succeeds only because the allocator goes to the limit and back at
+    /// every attempt. It then counts as one that fails.
+    pub fn is_thrashing(&self) -> bool {
+        self.retried >= 2
+    }
 }
 
 impl Default for Record {

@@ -1,3 +1,4 @@
+use super::adaptive::below;
 use super::{Evidence, Measures, Policy, Sample};
 
 /// Uses the smallest size that works off as many items per second as any, within a tolerance.
@@ -37,7 +38,9 @@ impl Throughput {
 
     /// The smallest sample, and the smallest that is fast enough.
     fn choose(self, evidence: &Evidence) -> Option<(Sample, Sample)> {
-        let usable = || evidence.record.samples.iter().filter(|sample| sample.size <= evidence.cap);
+        let limit =
+            evidence.bounds.smallest_failure.map_or(usize::MAX, |failed| failed - 1).min(evidence.cap);
+        let usable = || evidence.record.samples.iter().filter(|sample| sample.size <= limit);
         let best = usable().filter_map(|sample| sample.rate()).max_by(f64::total_cmp)?;
         let enough = best * (1.0 - self.tolerance);
         let fast = usable().find(|sample| sample.rate().is_some_and(|rate| rate >= enough))?;
@@ -51,9 +54,6 @@ impl Default for Throughput {
     }
 }
 
-/// Attempts in a row that had to release cached memory before a size counts as thrashing.
-const THRASHING: u32 = 2;
-
 /// Pieces of the size in force that must be left for a smaller size to be worth a try.
 const WORTH_A_TRY: usize = 4;
 
@@ -63,8 +63,8 @@ impl Policy for Throughput {
     }
 
     fn advance(&self, evidence: &Evidence) -> usize {
-        if evidence.record.retried >= THRASHING {
-            return evidence.step / 2;
+        if evidence.record.is_thrashing() {
+            return below(evidence);
         }
         let is_batch = evidence.remaining == usize::MAX;
         match self.choose(evidence) {
