@@ -23,7 +23,7 @@ impl SizeCache for ByName {
 
     fn recall(&self, place: &Place<'_>) -> Option<Remembered> {
         self.asked.lock().unwrap().push(format!("recall {}", place.name()));
-        self.sizes.lock().unwrap().get(&place.name().to_string()).copied()
+        self.sizes.lock().unwrap().get(&place.name().to_string()).cloned()
     }
 
     fn remember(&self, place: &Place<'_>, learned: Remembered) {

@@ -261,7 +261,7 @@ fn evidence_is_kept_with_the_size() {
     let before = std::time::SystemTime::now();
     batch(&sizes, &memory, 100, 30);
     let [entry] = &sizes.entries()[..] else { panic!("one entry") };
-    let remembered = entry.remembered;
+    let remembered = entry.remembered.clone();
     assert_eq!((remembered.settled, remembered.free_bytes), (25, Some(3 * GIB)));
     assert_eq!(remembered.bounds.largest_success, Some(25));
     assert_eq!(remembered.bounds.smallest_failure, Some(50));
@@ -272,7 +272,7 @@ fn evidence_is_kept_with_the_size() {
 fn a_call_that_learns_nothing_new_changes_nothing() {
     let (sizes, memory) = (StacktraceMemoryCache::new(), Memory::new(3 * GIB));
     batch(&sizes, &memory, 100, 30);
-    let before = sizes.entries()[0].remembered;
+    let before = sizes.entries()[0].remembered.clone();
     for _ in 0..10 {
         batch(&sizes, &memory, 100, 30);
         batch(&sizes, &memory, 3, 30);

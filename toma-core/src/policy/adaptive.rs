@@ -30,6 +30,10 @@ pub struct Adaptive {
 impl Adaptive {
     /// Probes that fail waste at most this share of the time spent and left; 0.02 unless told.
     ///
+    /// Growing back after a shrink that went too far is no probe: while what fails is more than half as
+    /// large again as what works, a larger step is tried when half of what it would save exceeds the
+    /// cost of its failing.
+    ///
     /// # Panics
     /// When `share` is not between 0 and 1.
     #[must_use]
@@ -122,6 +126,7 @@ const SMALL: usize = 64;
 /// A prediction is trusted up to so many times the largest size it was measured at.
 const REACH_OF_ONE: f64 = 16.0;
 const REACH: f64 = 64.0;
+
 /// Only one size was measured.
 fn is_one(evidence: &Evidence) -> bool {
     evidence.record.samples.bytes().is_some_and(|line| line.points == 1)
@@ -134,7 +139,8 @@ const SECOND: usize = 4;
 /// adds, so it `fits` less than it seems; where even that is far, nothing need be measured for it.
 fn second(fits: usize, evidence: &Evidence) -> Option<usize> {
     let (step, floor) = (evidence.step, evidence.floor);
-    if !is_one(evidence) || evidence.remaining == usize::MAX || fits >= step.saturating_mul(2) {
+    let no_need = step >= evidence.cap || evidence.remaining == usize::MAX;
+    if !is_one(evidence) || no_need || fits >= step.saturating_mul(2) {
         return None;
     }
     let larger = step.saturating_mul(SECOND);
@@ -190,10 +196,23 @@ impl Adaptive {
                 return Goal::Predicted(if needs_more(low, evidence) { fits } else { low });
             }
             if fits > low && high.is_none_or(|high| fits < high || has_risen(evidence)) {
-                return Goal::Predicted(fits);
+                return self.predicted(fits, evidence);
             }
         }
         Goal::Probe(self.probe(low, high, evidence))
+    }
+
+    /// A larger size that is said to fit. Near one that fails, that has to be found out like any other;
+    /// and differences as small as the noise of the measurements are none.
+    fn predicted(&self, fits: usize, evidence: &Evidence) -> Goal {
+        let low = evidence.step;
+        if share(fits - low, low) <= self.tolerance / 2.0 {
+            Goal::Predicted(low)
+        } else if is_far(evidence) || has_risen(evidence) {
+            Goal::Predicted(fits)
+        } else {
+            Goal::Probe(fits)
+        }
     }
 
     /// The size to look at next, between what works and what fails.
@@ -252,7 +271,7 @@ fn cost(size: usize, evidence: &Evidence, line: &Line) -> f64 {
 
 /// Seconds that what is left takes in steps of this size.
 fn left(step: usize, evidence: &Evidence, line: &Line) -> f64 {
-    number(evidence.remaining) * line.at(number(step)) / number(step)
+    number(evidence.remaining) * line.at(number(step)).max(0.0) / number(step)
 }
 
 /// Seconds that a larger step saves on what is left. While only one size has been timed, half of its
