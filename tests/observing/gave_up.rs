@@ -16,6 +16,7 @@ fn at_the_floor() {
         shrink 8 to 4
         attempt 0..4
         failed 0..4: OutOfMemory, requested Some(4096), free Some(512): the script says so
+        does not fit at 4: needs 4096, free 512
         gave up at 4: no smaller size is allowed
         finished: 2 attempts, 2 out of memory
     "#]];

@@ -56,6 +56,9 @@ fn line(kind: &EventKind<'_>) -> (String, Option<Duration>) {
         EventKind::Shrink { from, to } => format!("shrink {from} to {to}"),
         EventKind::Again { size } => format!("again {size}"),
         EventKind::Probe { from, to } => format!("probe {from} to {to}"),
+        EventKind::DoesNotFit { size, needs_bytes, free_bytes } => {
+            format!("does not fit at {size}: needs {needs_bytes}, free {free_bytes}")
+        }
         EventKind::GaveUp { size, reason } => format!("gave up at {size}: {reason}"),
         EventKind::Settled { size } => format!("settled {size}"),
         EventKind::Finished { attempts, out_of_memory } => {

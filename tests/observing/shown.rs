@@ -83,7 +83,7 @@ fn gave_up_at_the_floor() {
           started at 8, nothing remembered
           sizes tried: 8 (out of memory), 4 (out of memory)
           time lost to failed attempts: TIME
-          gave up: no smaller size is allowed
+          gave up: no smaller size is allowed: does not fit at size 4: needs 4.0 KiB, 512 bytes free
     "#]]);
 }
 

@@ -79,7 +79,7 @@ impl MemorySource for Liar<'_> {
     }
 
     fn read(&self) -> io::Result<Reading> {
-        if self.random(0) % 4 == 0 {
+        if self.random(0).is_multiple_of(4) {
             return Err(io::Error::other("not now"));
         }
         Ok(Reading::new(self.random(1), self.random(2)))

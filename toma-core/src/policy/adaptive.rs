@@ -225,7 +225,7 @@ impl Adaptive {
             low + (gap / 2).min(low)
         } else if is_old(evidence) {
             // Memory need not grow with the size: what fails again is passed over the next time.
-            if evidence.record.confirmed % 2 == 0 { high } else { high.saturating_add(high / 2) }
+            if evidence.record.confirmed.is_multiple_of(2) { high } else { high.saturating_add(high / 2) }
         } else {
             low
         }
