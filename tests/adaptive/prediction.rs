@@ -78,6 +78,24 @@ fn less_memory_is_seen_before_it_fails() {
 }
 
 #[test]
+fn loops_inside_each_other_measure_their_own() {
+    let world = World::new(300, Shows::Everything);
+    let inner = World::new(300, Shows::Everything);
+    world.range_with(60_000, 4096, Adaptive::default(), |_, size| {
+        let outer = world.device.alloc(BASE + size as u64 * ITEM)?;
+        drop(outer);
+        // Far less, on the same device, after the outer attempt's peak.
+        let with = execute::with::<GlobalCache>().cache(&inner.cache).policy(Adaptive::default());
+        with.device(&world.source)
+            .range(0..40, 10, |start, end| world.device.alloc((end - start) as u64).map(drop))?;
+        world.attempt_of(size, 0, TIME)
+    });
+    let report = report::last().unwrap();
+    assert!(report.out_of_memory <= 1, "{report}");
+    assert!((285..=300).contains(&world.last_size()), "{}", world.last_size());
+}
+
+#[test]
 fn what_cannot_fit_is_said_early_and_the_original_error_comes_out() {
     let world = World::new(300, Shows::Everything);
     world.range(60_000, 4096, Adaptive::default());

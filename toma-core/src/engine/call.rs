@@ -1,5 +1,7 @@
 //! One call: the machine, connected to the size cache, the memory source and the observers.
 
+mod measuring;
+
 use std::borrow::Cow;
 use std::mem;
 use std::ops::Range;
@@ -9,15 +11,14 @@ use std::time::{Duration, Instant};
 
 use super::attempt;
 use super::clock;
-use super::gauge::{self, Gauge, Measured};
+use super::gauge::{Gauge, Measured};
 use super::machine::{Extent, Failed, Known, Machine, Retryable, Took, Verdict};
-use super::recording;
 use super::sizes::{SizeOptions, Sizes};
 use super::tally::{self, Tally};
 use crate::cache::{Origin, Place, Remembered, SizeCache};
 use crate::classify::{Class, Failure};
 use crate::memory::{Host, MemorySource, Reading};
-use crate::observe::{self, EventKind, Name, Observer, Shortfall, Watch};
+use crate::observe::{self, EventKind, Name, Observer, Watch};
 use crate::policy::Policy;
 use crate::reserve;
 use crate::switches::Switches;
@@ -118,16 +119,6 @@ impl<'a, P: Policy> Call<'a, P> {
         }
     }
 
-    /// Early, so that nobody waits for what cannot be.
-    #[cold]
-    fn tell_shortfall(&mut self, shortfall: Option<Shortfall>) {
-        let Some(shortfall) = shortfall else { return };
-        let Shortfall { size, needs_bytes, free_bytes } = shortfall;
-        if self.tally.falls_short(shortfall) {
-            self.tell(|| EventKind::DoesNotFit { size, needs_bytes, free_bytes });
-        }
-    }
-
     /// Returns what was measured for the first size, where the policy asks.
     #[inline]
     fn recall(&mut self) -> Option<Measured> {
@@ -139,18 +130,6 @@ impl<'a, P: Policy> Call<'a, P> {
         self.machine.start_from(known, &self.policy, measured.as_ref());
         self.tally.remembers(known.map(|known| known.settled));
         measured
-    }
-
-    /// Goes on with the record of earlier calls, and measures what a first size may depend on.
-    fn resume(&mut self, known: Option<&Remembered>) -> Measured {
-        let mut record = known.and_then(|known| known.record.as_deref()).copied().unwrap_or_default();
-        if let Some(known) = known {
-            // A clock that was set back says nothing.
-            let passed = clock::wall().duration_since(known.learned).unwrap_or_default();
-            recording::pass(&mut record, passed);
-        }
-        self.machine.keep(record);
-        if self.policy.measures().memory { gauge::now(self.memory.source()) } else { Measured::default() }
     }
 
     #[cold]
@@ -183,27 +162,6 @@ impl<'a, P: Policy> Call<'a, P> {
             self.gauge.begin(self.memory.source());
         }
         (piece, retryable)
-    }
-
-    #[inline]
-    fn times(&self) -> bool {
-        let asked = self.watch.is_some() || self.deadline.is_some() || self.tally.has_history();
-        asked || self.policy.measures().time
-    }
-
-    #[inline]
-    fn gauges(&self) -> bool {
-        self.policy.measures().memory && !self.switches.disable()
-    }
-
-    /// What the attempt that has just ended took, for a policy that asks.
-    #[inline]
-    fn measure(&mut self, elapsed: Option<Duration>) -> Option<Measured> {
-        let asked = self.policy.measures().anything() && !self.switches.disable();
-        asked.then(|| {
-            let of_memory = self.gauges().then(|| self.gauge.end(self.memory.source()));
-            Measured { elapsed, ..of_memory.unwrap_or_default() }
-        })
     }
 
     #[inline]

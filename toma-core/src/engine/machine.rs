@@ -3,6 +3,8 @@
 //! Nothing here runs user code except the pure policy, reads a clock, or touches shared state, so
 //! every rule of the loop can be tested against a script of failures.
 
+mod measured;
+
 use std::ops::Range;
 use std::time::Duration;
 
@@ -11,7 +13,6 @@ use super::recording;
 use super::sizes::Sizes;
 use crate::classify::{Class, Failure};
 use crate::memory::Reading;
-use crate::observe::Shortfall;
 use crate::policy::{Bounds, Evidence, Policy, Record};
 
 /// Where one call stands. Positions count items from 0; forms add their own offset.
@@ -299,27 +300,6 @@ impl Machine {
         Verdict::Shrink(self.step)
     }
 
-    /// What the smallest size lacks, by what has been measured of others.
-    pub(crate) fn shortfall(&self, measured: &Measured) -> Option<Shortfall> {
-        let size = self.sizes.floor.min(self.end - self.position);
-        let needs_bytes = self.record?.samples.needs_bytes(size)?;
-        let free_bytes = measured.available_bytes.filter(|&free| free < needs_bytes)?;
-        Some(Shortfall { size, needs_bytes, free_bytes })
-    }
-
-    /// What a size lacked that failed, and nothing smaller is allowed.
-    pub(crate) fn lacked(&self, failed: &Failed<'_>) -> Option<Shortfall> {
-        let size = self.piece().len();
-        if failed.failure.class != Class::OutOfMemory || self.sizes.can_shrink(size) {
-            return None;
-        }
-        let measured = failed.took.measured.copied().unwrap_or_default();
-        let before = measured.peak_bytes.unwrap_or_default();
-        let needs_bytes = failed.failure.requested_bytes?.saturating_add(before);
-        let free_bytes = measured.available_bytes.or(failed.now.map(|now| now.free_bytes))?;
-        (free_bytes < needs_bytes).then_some(Shortfall { size, needs_bytes, free_bytes })
-    }
-
     fn why_not(&self) -> &'static str {
         if self.piece.attempts >= self.max_attempts {
             "max_attempts is reached"
@@ -346,18 +326,6 @@ impl Machine {
             self.learning.best = size;
             self.learning.settled = Some(size);
         }
-    }
-
-    /// An attempt that succeeded enters the record; a rest says nothing about its size. Returns
-    /// whether the size is to be used again.
-    #[inline(never)]
-    fn note(&mut self, size: usize, measured: &Measured) -> bool {
-        let Some(record) = &mut self.record else { return true };
-        recording::succeeded(record, (size == self.step).then(|| measured.sample(size)), measured);
-        if self.bounds.smallest_failure.is_some_and(|failed| failed <= size) {
-            record.confirmed = 0;
-        }
-        !record.is_thrashing()
     }
 
     #[inline]

@@ -1,0 +1,56 @@
+//! Measuring for policies that ask for it; the others never come past the first line of these.
+
+use std::time::Duration;
+
+use super::Call;
+use crate::cache::Remembered;
+use crate::engine::clock;
+use crate::engine::gauge::{self, Measured};
+use crate::engine::recording;
+use crate::observe::{EventKind, Shortfall};
+use crate::policy::Policy;
+
+impl<P: Policy> Call<'_, P> {
+    /// Early, so that nobody waits for what cannot be.
+    #[cold]
+    pub(super) fn tell_shortfall(&mut self, shortfall: Option<Shortfall>) {
+        let Some(shortfall) = shortfall else { return };
+        let Shortfall { size, needs_bytes, free_bytes } = shortfall;
+        if self.tally.falls_short(shortfall) {
+            self.tell(|| EventKind::DoesNotFit { size, needs_bytes, free_bytes });
+        }
+    }
+
+    /// Goes on with the record of earlier calls, and measures what a first size may depend on.
+    pub(super) fn resume(&mut self, known: Option<&Remembered>) -> Measured {
+        let mut record = known.and_then(|known| known.record.as_deref()).copied().unwrap_or_default();
+        if let Some(known) = known {
+            // A clock that was set back says nothing.
+            let passed = clock::wall().duration_since(known.learned).unwrap_or_default();
+            recording::pass(&mut record, passed);
+        }
+        self.machine.keep(record);
+        if self.policy.measures().memory { gauge::now(self.memory.source()) } else { Measured::default() }
+    }
+
+    #[inline]
+    pub(super) fn times(&self) -> bool {
+        let asked = self.watch.is_some() || self.deadline.is_some() || self.tally.has_history();
+        asked || self.policy.measures().time
+    }
+
+    #[inline]
+    pub(super) fn gauges(&self) -> bool {
+        self.policy.measures().memory && !self.switches.disable()
+    }
+
+    /// What the attempt that has just ended took, for a policy that asks.
+    #[inline]
+    pub(super) fn measure(&mut self, elapsed: Option<Duration>) -> Option<Measured> {
+        let asked = self.policy.measures().anything() && !self.switches.disable();
+        asked.then(|| {
+            let of_memory = self.gauges().then(|| self.gauge.end(self.memory.source()));
+            Measured { elapsed, ..of_memory.unwrap_or_default() }
+        })
+    }
+}
