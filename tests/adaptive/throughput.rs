@@ -8,7 +8,7 @@ use std::time::Duration;
 use toma::memory::{MemorySource, Reading, Usage};
 use toma::{NoCache, Throughput, execute};
 
-use crate::world::{Shows, World};
+use crate::world::{NAME, Shows, World};
 
 /// Time of an attempt that is saturated from `saturation` items on.
 fn time(size: usize, saturation: usize) -> Duration {
@@ -49,6 +49,29 @@ fn what_was_found_is_remembered() {
         world.attempts.borrow()[0].0
     };
     assert_eq!([run(), run()], [512, 64]);
+}
+
+#[test]
+fn grows_where_it_starts_too_small() {
+    let world = World::new(1000, Shows::Nothing);
+    world.cache.seed(NAME, 8);
+    world.range_with(100_000, 512, Throughput::default(), |_, size| {
+        world.attempt_of(size, 0, time(size, 256))
+    });
+    assert_eq!((world.attempts.borrow()[0].0, world.last_size()), (8, 256));
+}
+
+#[test]
+fn noise_moves_it_by_one_size_at_most() {
+    for seed in 0..20_u32 {
+        let (world, state) = (World::new(1000, Shows::Nothing), Cell::new(seed));
+        world.range_with(200_000, 512, Throughput::default(), |_, size| {
+            state.set(state.get().wrapping_mul(1_664_525).wrapping_add(1_013_904_223));
+            let noise = 1.0 + 0.05 * f64::from(state.get() >> 16) / 65536.0;
+            world.attempt_of(size, 0, time(size, 64).mul_f64(noise))
+        });
+        assert!([32, 64, 128].contains(&world.last_size()), "{} with seed {seed}", world.last_size());
+    }
 }
 
 #[test]

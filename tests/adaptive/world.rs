@@ -16,6 +16,9 @@ pub(crate) const ITEM: u64 = 1000;
 /// What every attempt needs, whatever its size.
 pub(crate) const BASE: u64 = 20 * ITEM;
 
+/// What the ranges are called, by which sizes can be seeded.
+pub(crate) const NAME: &str = "world";
+
 /// Bytes in which `limit` items fit.
 pub(crate) fn bytes(limit: usize) -> u64 {
     BASE + limit as u64 * ITEM + ITEM / 2
@@ -126,7 +129,7 @@ impl World {
         body: impl FnMut(usize, usize) -> Result<(), FakeOutOfMemory>,
     ) -> Result<(), FakeOutOfMemory> {
         let with = execute::with::<GlobalCache>().cache(&self.cache).policy(policy).device(&self.source);
-        let with = with.observer(&self.told);
+        let with = with.observer(&self.told).name(NAME);
         with.range(0..items, initial, body)
     }
 

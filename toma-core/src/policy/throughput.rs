@@ -36,16 +36,30 @@ impl Throughput {
         Self { tolerance }
     }
 
-    /// The smallest sample, and the smallest that is fast enough.
-    fn choose(self, evidence: &Evidence) -> Option<(Sample, Sample)> {
-        let limit =
-            evidence.bounds.smallest_failure.map_or(usize::MAX, |failed| failed - 1).min(evidence.cap);
-        let usable = || evidence.record.samples.iter().filter(|sample| sample.size <= limit);
-        let best = usable().filter_map(|sample| sample.rate()).max_by(f64::total_cmp)?;
-        let enough = best * (1.0 - self.tolerance);
-        let fast = usable().find(|sample| sample.rate().is_some_and(|rate| rate >= enough))?;
-        Some((usable().next()?, fast))
+    /// The size to use next, by the sizes measured so far.
+    fn choose(self, evidence: &Evidence) -> Option<usize> {
+        let samples = || evidence.record.samples.iter().filter(|sample| sample.size <= limit(evidence));
+        let rate = |sample: &Sample| sample.rate().unwrap_or_default();
+        let best = samples().max_by(|one, other| rate(one).total_cmp(&rate(other)))?;
+        let larger = best.size.saturating_mul(2).min(evidence.cap);
+        if samples().last()?.size == best.size && larger > best.size && may_try(larger, evidence) {
+            return Some(larger);
+        }
+        let enough = rate(&best) * (1.0 - self.tolerance);
+        let fast = samples().find(|sample| rate(sample) >= enough)?.size;
+        let is_smallest = samples().next()?.size == fast;
+        if is_smallest && may_try(fast / 2, evidence) { Some(fast / 2) } else { Some(fast) }
     }
+}
+
+/// The largest size that is allowed and not known to fail.
+fn limit(evidence: &Evidence) -> usize {
+    evidence.bounds.smallest_failure.map_or(usize::MAX, |failed| failed - 1).min(evidence.cap)
+}
+
+/// Whether enough is left for another size to be worth a try.
+fn may_try(size: usize, evidence: &Evidence) -> bool {
+    size <= limit(evidence) && evidence.remaining / WORTH_A_TRY >= size.max(evidence.step)
 }
 
 impl Default for Throughput {
@@ -67,13 +81,7 @@ impl Policy for Throughput {
             return below(evidence);
         }
         let is_batch = evidence.remaining == usize::MAX;
-        match self.choose(evidence) {
-            Some((smallest, fast)) if !is_batch => {
-                let worth = evidence.remaining / WORTH_A_TRY >= fast.size;
-                if fast.size == smallest.size && worth { fast.size / 2 } else { fast.size }
-            }
-            _ => evidence.step,
-        }
+        if is_batch { evidence.step } else { self.choose(evidence).unwrap_or(evidence.step) }
     }
 
     fn measures(&self) -> Measures {
