@@ -31,6 +31,8 @@ pub(crate) struct Machine {
     learning: Learning,
     /// What is measured, where the policy asks for anything.
     record: Option<Record>,
+    /// What was available when the step in force was chosen, where the policy asks for it.
+    available_bytes: Option<u64>,
 }
 
 /// What is known from earlier calls.
@@ -125,6 +127,7 @@ impl Machine {
             piece: PieceState::default(),
             learning: Learning { moved: false, best: sizes.cap, settled: None },
             record: None,
+            available_bytes: None,
         }
     }
 
@@ -275,7 +278,8 @@ impl Machine {
         let &Failed { failure, now, took } = failed;
         let size = self.piece().len();
         if let (Some(record), Some(measured)) = (&mut self.record, took.measured) {
-            recording::failed(record, recording::Failure::at(size, self.bounds), measured);
+            let failure = recording::Failure::at(size, self.bounds);
+            recording::failed(record, failure, measured, self.available_bytes);
         }
         self.bounds.failed(size);
         self.forget();
@@ -312,6 +316,9 @@ impl Machine {
     /// made, or the one that would be made first.
     #[inline]
     fn advance(&mut self, policy: &impl Policy, size: usize, took: Took<'_>) -> Option<usize> {
+        if let Some(measured) = took.measured {
+            self.available_bytes = measured.available_bytes;
+        }
         let next = self.sizes.fit(policy.advance(&self.evidence(size, took)));
         let changed = (next != self.step).then_some(next);
         self.step = next;

@@ -44,8 +44,8 @@ pub(super) fn succeeded(record: &mut Record, sample: Option<Sample>, measured: &
     }
 }
 
-/// An attempt failed.
-pub(super) fn failed(record: &mut Record, failure: Failure, measured: &Measured) {
+/// An attempt failed, before which so many bytes were available.
+pub(super) fn failed(record: &mut Record, failure: Failure, measured: &Measured, before: Option<u64>) {
     let cost = measured.elapsed.unwrap_or_default();
     pass(record, cost);
     retried(record, measured);
@@ -59,11 +59,49 @@ pub(super) fn failed(record: &mut Record, failure: Failure, measured: &Measured)
         record.wasted = record.wasted.saturating_add(cost);
     }
     (record.failure_age, record.failure_cost, record.clean_runs) = (Duration::ZERO, cost, 0);
-    record.failure_available_bytes = measured.available_bytes;
+    record.failure_available_bytes = match failure {
+        // It was tried because that much was available, which then was not enough.
+        Failure::Confirmed => measured.available_bytes.max(before),
+        Failure::Probe | Failure::Blow => measured.available_bytes,
+    };
 }
 
 fn retried(record: &mut Record, measured: &Measured) {
     // Two in a row have had their consequence: the size is another now.
     let before = if record.is_thrashing() { 0 } else { record.retried };
     record.retried = if measured.retried { before + 1 } else { 0 };
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Bounds, Failure, Measured, Record, failed};
+
+    const LOW: Measured = Measured {
+        elapsed: None,
+        peak_bytes: None,
+        available_bytes: Some(100),
+        counts_bytes: false,
+        retried: false,
+    };
+
+    #[test]
+    fn a_failure_is_told_by_what_was_known() {
+        let bounds = |low, high| Bounds { largest_success: low, smallest_failure: high };
+        assert_eq!(Failure::at(8, bounds(None, None)), Failure::Blow);
+        assert_eq!(Failure::at(8, bounds(Some(8), None)), Failure::Blow);
+        assert_eq!(Failure::at(8, bounds(None, Some(8))), Failure::Blow);
+        assert_eq!(Failure::at(8, bounds(Some(4), Some(9))), Failure::Probe);
+        assert_eq!(Failure::at(8, bounds(Some(4), Some(8))), Failure::Confirmed);
+    }
+
+    #[test]
+    fn a_rise_that_was_not_enough_is_none_the_next_time() {
+        let available = |failure| {
+            let mut record = Record::NEW;
+            failed(&mut record, failure, &LOW, Some(500));
+            record.failure_available_bytes
+        };
+        assert_eq!(available(Failure::Confirmed), Some(500));
+        assert_eq!(available(Failure::Blow), Some(100), "memory that has gone may come back");
+    }
 }
