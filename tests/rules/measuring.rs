@@ -86,7 +86,7 @@ impl MemorySource for Liar<'_> {
     }
 
     fn usage(&self) -> Option<Usage> {
-        let usage = Usage::new(self.random(3), self.random(4)).reserving(self.random(5));
+        let usage = Usage::new(self.random(3), self.random(4));
         (self.counts && self.random(6) > 0).then(|| usage.retried(self.random(7)))
     }
 

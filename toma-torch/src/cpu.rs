@@ -24,7 +24,7 @@
 //! ```
 
 use std::marker::PhantomData;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard, Once, PoisonError};
 
 use crate::ffi;
 
@@ -35,7 +35,14 @@ const UNLIMITED: u64 = u64::MAX;
 ///
 /// Costs a few nanoseconds and 64 bytes per tensor. Calling it again changes nothing.
 pub fn count() {
-    ffi::install_cpu_allocator();
+    COUNTING.call_once(ffi::install_cpu_allocator);
+}
+
+static COUNTING: Once = Once::new();
+
+/// Whether anything is counted at all.
+pub(crate) fn is_counting() -> bool {
+    COUNTING.is_completed()
 }
 
 /// Bytes that CPU tensors hold now.

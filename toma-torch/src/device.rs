@@ -2,7 +2,7 @@ use std::io;
 use std::time::Duration;
 
 use tch::Tensor;
-use toma_core::memory::{self, MemorySource, Reading};
+use toma_core::memory::{self, MemorySource, Reading, Usage};
 
 use crate::error::Error;
 use crate::level::{self, Level};
@@ -129,6 +129,22 @@ impl MemorySource for Device {
             let _ = ffi::release_device(self.place());
         }
         level::forget();
+    }
+
+    /// Of the CPU once [`cpu::count`] has been called: it is not called for this alone, because an
+    /// allocator must not change unasked.
+    fn usage(&self) -> Option<Usage> {
+        let counts = self.device != tch::Device::Cpu || cpu::is_counting();
+        let stats = counts.then(|| self.stats().ok()).flatten()?;
+        let usage = Usage::new(stats.allocated_bytes, stats.peak_allocated_bytes);
+        Some(usage.retried(stats.alloc_retries))
+    }
+
+    fn reset_peak(&self) {
+        if self.device != tch::Device::Cpu || cpu::is_counting() {
+            // A device without books has no usage either.
+            let _ = self.reset_peaks();
+        }
     }
 
     /// It is as cheap to read as to remember, and exact in what is ours.

@@ -8,7 +8,7 @@ use cudarc::driver::{CudaContext, DriverError};
 
 use super::{class_of, driver};
 use crate::classify::Class;
-use crate::memory::{MemorySource, Reading};
+use crate::memory::{MemorySource, Reading, Usage};
 
 /// A device of the CUDA driver as a memory source.
 ///
@@ -119,6 +119,16 @@ impl MemorySource for Device {
     fn release_cached_memory(&self) {
         self.settle(self.0.context.check_err());
         self.settle(driver::release(&self.0.context));
+    }
+
+    /// What slices hold of the device's memory pool; `None` for devices that have no pools.
+    fn usage(&self) -> Option<Usage> {
+        driver::usage(&self.0.context).ok().flatten()
+    }
+
+    /// Where it fails, a size comes out smaller than it could be.
+    fn reset_peak(&self) {
+        let _ = driver::reset_peak(&self.0.context);
     }
 }
 

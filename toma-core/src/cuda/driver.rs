@@ -12,7 +12,7 @@ use cudarc::driver::result::{self, ctx, mem_pool};
 use cudarc::driver::sys::{self, CUmemPool_attribute, CUmemoryPool};
 use cudarc::driver::{CudaContext, DriverError};
 
-use crate::memory::Reading;
+use crate::memory::{Reading, Usage};
 
 /// Whether there is a driver. Without one every other function of cudarc panics.
 pub(super) fn is_present() -> bool {
@@ -41,6 +41,26 @@ pub(super) fn release(context: &CudaContext) -> Result<(), DriverError> {
     })
 }
 
+/// What slices hold of the memory pool; `None` where slices come from no pool, and nobody counts.
+pub(super) fn usage(context: &CudaContext) -> Result<Option<Usage>, DriverError> {
+    within(context, || {
+        let Some(pool) = pool(context)? else { return Ok(None) };
+        let used = pool_bytes(pool, CUmemPool_attribute::CU_MEMPOOL_ATTR_USED_MEM_CURRENT)?;
+        let peak = pool_bytes(pool, CUmemPool_attribute::CU_MEMPOOL_ATTR_USED_MEM_HIGH)?;
+        // After a reset the peak is nothing until the next allocation.
+        Ok(Some(Usage::new(used, peak.max(used))))
+    })
+}
+
+pub(super) fn reset_peak(context: &CudaContext) -> Result<(), DriverError> {
+    within(context, || {
+        let Some(pool) = pool(context)? else { return Ok(()) };
+        let (peak, mut nothing) = (CUmemPool_attribute::CU_MEMPOOL_ATTR_USED_MEM_HIGH, 0_u64);
+        // SAFETY: the pool is a living device's, and the attribute is a `u64` that may be set to 0.
+        unsafe { mem_pool::set_attribute(pool, peak, (&raw mut nothing).cast()) }
+    })
+}
+
 fn unused_bytes(context: &CudaContext) -> Result<u64, DriverError> {
     let Some(pool) = pool(context)? else { return Ok(0) };
     let reserved = pool_bytes(pool, CUmemPool_attribute::CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT)?;
@@ -60,7 +80,7 @@ fn pool(context: &CudaContext) -> Result<Option<CUmemoryPool>, DriverError> {
 
 fn pool_bytes(pool: CUmemoryPool, attribute: CUmemPool_attribute) -> Result<u64, DriverError> {
     let mut bytes = 0_u64;
-    // SAFETY: the pool is a living device's, and both attributes that are asked for are a `u64`.
+    // SAFETY: the pool is a living device's, and all attributes that are asked for are a `u64`.
     unsafe { mem_pool::get_attribute(pool, attribute, (&raw mut bytes).cast()) }?;
     Ok(bytes)
 }

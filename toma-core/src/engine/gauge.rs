@@ -69,13 +69,11 @@ impl Gauge {
 
 /// What could be allocated now.
 pub(crate) fn now(source: &dyn MemorySource) -> Measured {
-    let usage = source.usage();
-    // What is cached moves with every attempt, so the two figures must be of one moment.
-    let reading = if usage.is_some() { source.read().ok() } else { memory::recent(source) };
-    // What is cached for us is not free, and will be ours all the same.
-    let cached = usage.map_or(0, |usage| usage.reserved_bytes.saturating_sub(usage.allocated_bytes));
-    let available_bytes = reading.map(|now| now.free_bytes.saturating_add(cached));
-    Measured { available_bytes, counts_bytes: usage.is_some(), ..Measured::default() }
+    let counts_bytes = source.usage().is_some();
+    // What is counted moves with every attempt, and what is free with it.
+    let reading = if counts_bytes { source.read().ok() } else { memory::recent(source) };
+    let available_bytes = reading.map(|now| now.free_bytes);
+    Measured { available_bytes, counts_bytes, ..Measured::default() }
 }
 
 impl Begun {
@@ -88,5 +86,38 @@ impl Begun {
 impl Drop for Begun {
     fn drop(&mut self) {
         let _ = RUNNING.try_with(|running| running.set(running.get().saturating_sub(1)));
+    }
+}
+
+#[cfg(all(test, feature = "testing"))]
+mod tests {
+    use super::{Gauge, now};
+    use crate::testing::FakeDevice;
+
+    #[test]
+    fn cached_memory_is_available_once() {
+        let device = FakeDevice::new(100).with_cached_memory();
+        let held = device.alloc(10).unwrap();
+        drop(device.alloc(60).unwrap());
+        assert_eq!(device.free_bytes(), 30);
+        assert_eq!(now(&device).available_bytes, Some(90));
+        drop(held);
+    }
+
+    #[test]
+    fn an_attempt_inside_another_leaves_its_peak_alone() {
+        let device = FakeDevice::new(100);
+        let (mut outer, mut inner) = (Gauge::default(), Gauge::default());
+        outer.begin(&device);
+        drop(device.alloc(50).unwrap());
+        inner.begin(&device);
+        drop(device.alloc(20).unwrap());
+        assert_eq!(inner.end(&device).peak_bytes, None);
+        inner.begin(&device);
+        drop(device.alloc(70).unwrap());
+        assert_eq!(
+            [inner.end(&device), outer.end(&device)].map(|measured| measured.peak_bytes),
+            [Some(70); 2]
+        );
     }
 }

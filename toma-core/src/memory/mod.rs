@@ -75,22 +75,14 @@ pub struct Usage {
     pub allocated_bytes: u64,
     /// Most allocated bytes at one time since the last [`reset_peak`](MemorySource::reset_peak).
     pub peak_allocated_bytes: u64,
-    /// Allocated bytes and cached memory together: what is not free for others.
-    pub reserved_bytes: u64,
     /// How often an allocation succeeded only after cached memory was released.
     pub num_alloc_retries: u64,
 }
 
 impl Usage {
-    /// This much allocated now and at most, and no cached memory.
+    /// This much allocated now and at most.
     pub const fn new(allocated_bytes: u64, peak_allocated_bytes: u64) -> Self {
-        Self { allocated_bytes, peak_allocated_bytes, reserved_bytes: allocated_bytes, num_alloc_retries: 0 }
-    }
-
-    /// The same with so many bytes reserved, the allocated ones included.
-    #[must_use]
-    pub const fn reserving(self, reserved_bytes: u64) -> Self {
-        Self { reserved_bytes, ..self }
+        Self { allocated_bytes, peak_allocated_bytes, num_alloc_retries: 0 }
     }
 
     /// The same after so many retries.
@@ -110,7 +102,8 @@ pub trait MemorySource: fmt::Debug + Sync {
     /// Sources of one name count as one memory: a remembered reading of the one serves the other.
     fn name(&self) -> &str;
 
-    /// Free and total bytes now.
+    /// Free and total bytes now. Free is what this program could allocate: cached memory, which its
+    /// allocator holds back without using it, belongs to that.
     ///
     /// # Errors
     /// When the memory cannot be read; the message names what could not be read. The engine then

@@ -85,6 +85,11 @@ impl Ledger {
     pub(super) fn free(&self) -> u64 {
         self.budget.saturating_sub(self.reserved)
     }
+
+    /// What an allocation could get: what is free, and cached memory.
+    pub(super) fn available(&self) -> u64 {
+        self.budget.saturating_sub(self.allocated)
+    }
 }
 
 impl fmt::Display for FakeOutOfMemory {

@@ -5,7 +5,7 @@ use cudarc::driver::result::ctx;
 use cudarc::driver::sys::CUresult;
 use toma_core::classify::{Class, Classify as _};
 use toma_core::cuda::Device;
-use toma_core::memory::MemorySource as _;
+use toma_core::memory::{MemorySource as _, Usage};
 
 use crate::stage::{Kind, device, stream, with_double, zeros};
 
@@ -39,10 +39,35 @@ fn without_memory_pools_there_is_nothing_to_trim() {
         let device = device();
         let slice = zeros(&stream(&device), 300).unwrap();
         assert_eq!(device.read().unwrap().free_bytes, 700);
+        device.reset_peak();
+        assert_eq!(device.usage(), None, "nobody counts");
         drop(slice);
         device.release_cached_memory();
         assert_eq!((double.taken_bytes(), double.calls(Kind::Trim)), (0, 0));
         assert_eq!(device.take_drop_error(), None);
+    });
+}
+
+#[test]
+fn the_pool_counts_what_slices_hold_and_held_at_most() {
+    with_double(|double| {
+        double.set_total(TOTAL);
+        let device = device();
+        let usage = || device.usage().unwrap();
+        let held = zeros(&stream(&device), 300).unwrap();
+        drop(zeros(&stream(&device), 100).unwrap());
+        assert_eq!(usage(), Usage::new(300, 400));
+        device.reset_peak();
+        assert_eq!(usage(), Usage::new(300, 300));
+        drop(zeros(&stream(&device), 200).unwrap());
+        assert_eq!(usage(), Usage::new(300, 500));
+        drop(held);
+        assert_eq!(usage(), Usage::new(0, 500));
+        let other = Device::new(1).unwrap();
+        assert_eq!(other.usage(), Some(Usage::new(0, 0)), "each device has a pool of its own");
+        double.poison(CUresult::CUDA_ERROR_ILLEGAL_ADDRESS);
+        device.reset_peak();
+        assert_eq!(device.usage(), None);
     });
 }
 

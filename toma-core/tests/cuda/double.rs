@@ -78,6 +78,7 @@ struct Device {
     /// Bytes that are allocated outside of the pool.
     bytes: u64,
     used_bytes_of_pool: u64,
+    peak_bytes_of_pool: u64,
     /// Sizes that the pool holds back.
     held_back: Vec<u64>,
 }
@@ -89,7 +90,13 @@ struct Block {
 }
 
 impl Device {
-    const NEW: Self = Self { total_bytes: 1 << 20, bytes: 0, used_bytes_of_pool: 0, held_back: Vec::new() };
+    const NEW: Self = Self {
+        total_bytes: 1 << 20,
+        bytes: 0,
+        used_bytes_of_pool: 0,
+        peak_bytes_of_pool: 0,
+        held_back: Vec::new(),
+    };
 
     fn reserved_bytes_of_pool(&self) -> u64 {
         self.used_bytes_of_pool + self.held_back.iter().sum::<u64>()
@@ -106,6 +113,7 @@ impl Device {
         }
         again.map(|at| self.held_back.swap_remove(at));
         *(if from_pool { &mut self.used_bytes_of_pool } else { &mut self.bytes }) += size;
+        self.peak_bytes_of_pool = self.peak_bytes_of_pool.max(self.used_bytes_of_pool);
         true
     }
 
@@ -432,15 +440,26 @@ extern "C" fn cuMemPoolGetAttribute(pool: usize, attribute: c_int, value: Out<'_
     match attribute {
         RESERVED_MEM_CURRENT => value.write(device.reserved_bytes_of_pool()),
         USED_MEM_CURRENT => value.write(device.used_bytes_of_pool),
+        USED_MEM_HIGH => value.write(device.peak_bytes_of_pool),
         _ => return INVALID_VALUE,
     };
     state.poison()
 }
 
-/// It keeps what is freed in any case.
+const USED_MEM_HIGH: c_int = 8;
+
+/// It keeps what is freed in any case. A peak can be set to nothing, and stays there until the next
+/// allocation.
 #[unsafe(no_mangle)]
-extern "C" fn cuMemPoolSetAttribute(_pool: usize, _attribute: c_int, _value: &u64) -> Code {
-    state().poison()
+extern "C" fn cuMemPoolSetAttribute(pool: usize, attribute: c_int, value: &u64) -> Code {
+    let mut state = state();
+    if attribute == USED_MEM_HIGH {
+        if *value != 0 {
+            return INVALID_VALUE;
+        }
+        state.devices[pool - 1].peak_bytes_of_pool = 0;
+    }
+    state.poison()
 }
 
 #[unsafe(no_mangle)]
