@@ -2,14 +2,15 @@
 
 use std::io;
 
-use toma_core::cache::GlobalCache;
+use toma_core::cache::{GlobalCache, NoCache};
 use toma_core::cpu_memory::{set_cpu_memory_limit, used_bytes};
 use toma_core::execute;
-use toma_core::memory::{self, MemorySource as _};
+use toma_core::memory::{self, MemorySource, Usage};
+use toma_core::policy::Adaptive;
 use toma_torch::cpu::{self, Budget};
 use toma_torch::{Device, ErrorKind};
 
-use crate::stage::{ROW, alone, rows};
+use crate::stage::{ROW, alone, in_child, rows};
 
 #[test]
 fn the_free_memory_of_the_cpu_is_the_hosts_or_what_the_budget_leaves() {
@@ -28,6 +29,56 @@ fn the_free_memory_of_the_cpu_is_the_hosts_or_what_the_budget_leaves() {
     drop((below, budget));
     device.reset_peaks().unwrap();
     assert_eq!(device.stats().unwrap().peak_allocated_bytes, cpu::allocated_bytes());
+}
+
+#[test]
+fn what_tensors_hold_and_held_at_most_is_counted() {
+    let _alone = alone();
+    let device = Device::new(tch::Device::Cpu);
+    let before = cpu::allocated_bytes();
+    device.reset_peak();
+    let held = rows(2);
+    drop(rows(3));
+    assert_eq!(device.usage(), Some(Usage::new(before + 2 * ROW, before + 5 * ROW)));
+    device.reset_peak();
+    assert_eq!(device.usage(), Some(Usage::new(before + 2 * ROW, before + 2 * ROW)));
+    drop(held);
+}
+
+/// An allocator must not change because somebody asks what it holds.
+#[test]
+fn of_the_cpu_nothing_is_counted_before_somebody_asks_for_that() {
+    if !in_child("devices::of_the_cpu_nothing_is_counted_before_somebody_asks_for_that") {
+        return;
+    }
+    let device = Device::new(tch::Device::Cpu);
+    device.reset_peak();
+    assert_eq!(device.usage(), None);
+    let uncounted = rows(1);
+    cpu::count();
+    assert_eq!(device.usage(), Some(Usage::new(0, 0)));
+    drop(uncounted);
+    let _counted = rows(1);
+    assert_eq!(device.usage(), Some(Usage::new(ROW, ROW)));
+}
+
+#[test]
+fn a_policy_that_measures_finds_the_size_that_fits_without_a_failure() {
+    let _alone = alone();
+    let device = Device::new(tch::Device::Cpu);
+    let _budget = Budget::beyond_allocated(104 * ROW);
+    let mut sizes = Vec::new();
+    // Four rows for every attempt, and one for each item.
+    let with = execute::with::<NoCache>().device(&device).policy(Adaptive::default());
+    with.range(0..10_000, 1000, |start, end| {
+        let _all = rows(4);
+        let items = rows(end - start);
+        sizes.push(end - start);
+        drop(items);
+    });
+    let largest = sizes.iter().max();
+    assert!(largest.is_some_and(|largest| (95..=100).contains(largest)), "{sizes:?}");
+    assert_eq!(sizes.iter().sum::<usize>(), 10_000, "an attempt failed: {sizes:?}");
 }
 
 #[test]
@@ -66,6 +117,8 @@ fn a_device_that_is_not_there_is_named_by_type_and_words() {
     let _alone = alone();
     let none = Device::new(tch::Device::Cuda(9999));
     assert_eq!(none.name(), "cuda:9999");
+    assert_eq!(none.usage(), None);
+    MemorySource::reset_peak(&none);
     for error in [none.stats().unwrap_err(), none.reset_peaks().unwrap_err()] {
         assert_eq!(error.kind(), ErrorKind::NoDevice);
         assert!(error.to_string().starts_with("no device cuda:"), "{error}");
