@@ -8,6 +8,9 @@ use expect_test::expect;
 use toma::cache::{Place, Remembered};
 use toma::{Bisect, NoCache, PersistentCache, SizeCache, execute};
 
+#[cfg(feature = "testing")]
+use toma::{Adaptive, testing::FakeDevice};
+
 use crate::kit::{Folder, Memory, batch, batch_on, settled};
 
 #[test]
@@ -263,4 +266,27 @@ fn remember_at(cache: &PersistentCache, size: usize, at: SystemTime) {
     }
 
     batch(&Says(cache, size, at), "a", 4, 2);
+}
+
+/// What was measured with one budget says what fits into another, from the first attempt on.
+#[cfg(feature = "testing")]
+#[test]
+fn what_was_measured_outlives_the_run() {
+    let (folder, device) = (Folder::new(), FakeDevice::new(104_000));
+    let run = || {
+        let cache = folder.cache();
+        let mut sizes = Vec::new();
+        let with = execute::with::<NoCache>().cache(&cache).policy(Adaptive::default()).device(&device);
+        let done = with.name("a").range(0..100_000, 1000, |start, end| {
+            sizes.push(end - start);
+            // 4000 bytes for every attempt, and 1000 for each item.
+            device.alloc(4000 + 1000 * (end - start) as u64).map(drop)
+        });
+        done.unwrap();
+        sizes
+    };
+    let first = run();
+    assert!(first[0] < 50 && first.contains(&98), "it measures before it predicts: {first:?}");
+    device.set_budget(404_000);
+    assert_eq!(run()[0], 395, "what fits, less the head-room of the policy");
 }

@@ -13,12 +13,13 @@ use std::cmp::Ordering;
 use std::collections::HashSet;
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::process;
-use std::sync::OnceLock;
+use std::sync::{Arc, OnceLock};
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use super::marks::{Hex, Moment};
+use super::measured::Measured;
 use crate::cache::levels::{Levels, tolerance};
 use crate::cache::{Remembered, hash_of};
 use crate::policy::Bounds;
@@ -38,6 +39,8 @@ pub(super) struct Observation {
     smallest_failure: Option<u64>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     free_bytes: Option<u64>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    measured: Option<Measured>,
     /// What a newer version of the library has noted down, passed on unread.
     #[serde(flatten)]
     more: Map<String, Value>,
@@ -58,6 +61,7 @@ impl Observation {
             largest_success: largest_success.map(|size| size as u64),
             smallest_failure: smallest_failure.map(|size| size as u64),
             free_bytes: learned.free_bytes,
+            measured: learned.record.as_deref().map(Measured::from),
             more: Map::new(),
         }
     }
@@ -68,7 +72,8 @@ impl Observation {
             smallest_failure: self.smallest_failure.map(size),
         };
         let (free_bytes, learned) = (self.free_bytes, self.learned.time());
-        Remembered { bounds, free_bytes, learned, ..Remembered::new(size(self.settled)) }
+        let record = self.measured.as_ref().map(|measured| Arc::new(measured.record()));
+        Remembered { bounds, free_bytes, learned, record, ..Remembered::new(size(self.settled)) }
     }
 
     /// Of two observations in one slot the newer replaces the older: those of one run, with about

@@ -37,11 +37,16 @@ pub(super) fn on_other_memory(known: Remembered, from: u64, to: u64) -> Remember
 }
 
 /// Whether a program that starts with `after` instead of `before` does something else worth
-/// mentioning: by more than the head-room that every hint has.
+/// mentioning: by more than the head-room that every hint has, or knowing more sizes by measurement.
 pub(super) fn is_news(before: &Remembered, after: &Remembered) -> bool {
     differs(Some(before.settled), Some(after.settled))
         || differs(before.bounds.largest_success, after.bounds.largest_success)
         || differs(before.bounds.smallest_failure, after.bounds.smallest_failure)
+        || measured_sizes(before) < measured_sizes(after)
+}
+
+fn measured_sizes(known: &Remembered) -> usize {
+    known.record.as_ref().map_or(0, |record| record.samples.iter().count())
 }
 
 fn differs(before: Option<usize>, after: Option<usize>) -> bool {
@@ -53,9 +58,15 @@ fn differs(before: Option<usize>, after: Option<usize>) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
     use super::{is_news, on_other_memory, on_same_memory};
     use crate::cache::Remembered;
-    use crate::policy::Bounds;
+    use crate::policy::{Bounds, Record, Sample};
+
+    fn record(sizes: &[usize]) -> Record {
+        Record { samples: sizes.iter().map(|&size| Sample::new(size)).collect(), ..Record::NEW }
+    }
 
     fn known(settled: usize, largest_success: Option<usize>, smallest_failure: Option<usize>) -> Remembered {
         Remembered { bounds: Bounds { largest_success, smallest_failure }, ..Remembered::new(settled) }
@@ -97,5 +108,10 @@ mod tests {
         assert!(is_news(&base, &known(58, Some(64), Some(128))));
         assert!(is_news(&base, &known(64, None, Some(128))));
         assert!(is_news(&base, &known(64, Some(64), Some(100))));
+        let measured = |sizes: &[usize]| Remembered { record: Some(Arc::new(record(sizes))), ..base.clone() };
+        assert!(is_news(&base, &measured(&[8])));
+        assert!(is_news(&measured(&[8]), &measured(&[8, 64])));
+        assert!(!is_news(&measured(&[8]), &measured(&[9])));
+        assert!(!is_news(&measured(&[8]), &base));
     }
 }

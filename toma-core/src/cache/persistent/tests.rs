@@ -1,5 +1,6 @@
 //! What is merged, what evidence says, and how a file reads.
 
+use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use expect_test::expect;
@@ -9,7 +10,7 @@ use proptest::prelude::*;
 use proptest::sample::select;
 
 use super::PersistentCache;
-use super::book::{Book, MAX_ENTRIES, Record};
+use super::book::{self, Book, MAX_ENTRIES};
 use super::call::Call;
 use super::disk::Disk;
 use super::evidence::{Evidence, Observation};
@@ -17,7 +18,7 @@ use super::knowledge::Knowledge;
 use super::marks::{Hex, Moment};
 use super::text::{self, Unfit};
 use crate::cache::Remembered;
-use crate::policy::Bounds;
+use crate::policy::{Bounds, Record, Sample};
 
 const GIB: u64 = 1 << 30;
 
@@ -56,21 +57,36 @@ fn call(name: &str, total_bytes: Option<u64>) -> Call {
     }
 }
 
-fn book(records: impl IntoIterator<Item = (Call, Record)>) -> Book {
+fn book(records: impl IntoIterator<Item = (Call, book::Record)>) -> Book {
     records.into_iter().collect()
 }
 
-fn record(observations: impl IntoIterator<Item = Observation>) -> Record {
-    Record { used: None, evidence: evidence(observations) }
+fn record(observations: impl IntoIterator<Item = Observation>) -> book::Record {
+    book::Record { used: None, evidence: evidence(observations) }
 }
 
 /// From few values, so that runs, times and contents meet.
 fn any_observation() -> impl Strategy<Value = Observation> {
     let size = || 0_usize..5;
     let free = option::of(select(vec![GIB, 3 * GIB, 40 * GIB]));
-    (0_u64..6, 0_u64..12, size(), (option::of(size()), option::of(size())), free).prop_map(
-        |(run, learned, settled, bounds, free)| observation(run, learned, &remembered(settled, bounds, free)),
-    )
+    let parts = (0_u64..6, 0_u64..12, size(), (option::of(size()), option::of(size())), free, any_record());
+    parts.prop_map(|(run, learned, settled, bounds, free, record)| {
+        let learned_there = Remembered { record, ..remembered(settled, bounds, free) };
+        observation(run, learned, &learned_there)
+    })
+}
+
+fn any_record() -> impl Strategy<Value = Option<Arc<Record>>> {
+    let sample = (1_usize..100, option::of(0_u64..3), option::of(0_u64..3 * GIB));
+    let sample = sample.prop_map(|(size, millis, bytes)| Sample {
+        time: millis.map(Duration::from_millis),
+        bytes,
+        ..Sample::new(size)
+    });
+    option::of((0_u64..3, vec(sample, 0..4)).prop_map(|(seconds, samples)| {
+        let samples = samples.into_iter().collect();
+        Arc::new(Record { time: Duration::from_secs(seconds), samples, ..Record::NEW })
+    }))
 }
 
 fn any_evidence() -> impl Strategy<Value = Evidence> {
@@ -79,7 +95,7 @@ fn any_evidence() -> impl Strategy<Value = Evidence> {
 
 fn any_book() -> impl Strategy<Value = Book> {
     let used = option::of(0_u64..12).prop_map(|used| used.map(at));
-    let record = (used, any_evidence()).prop_map(|(used, evidence)| Record { used, evidence });
+    let record = (used, any_evidence()).prop_map(|(used, evidence)| book::Record { used, evidence });
     let call = (select(vec!["a", "b"]), select(vec![None, Some(8 * GIB), Some(80 * GIB)]));
     vec((call.prop_map(|(name, total)| call_of(name, total)), record), 0..5).prop_map(book)
 }
@@ -166,7 +182,7 @@ fn the_text_of_a_file_is_readable_and_stable() {
     let second = observation(0xB, 1_700_000_100, &remembered(32, (Some(32), None), None));
     let keyed =
         Call { key: Some(Hex(7)), program: Some("demo".into()), crate_version: None, ..call("b", None) };
-    let used = Record { used: Some(at(1_700_000_200)), ..record([first, second]) };
+    let used = book::Record { used: Some(at(1_700_000_200)), ..record([first, second]) };
     let last = observation(0xC, 0, &Remembered::new(8));
     let mut book = book([(keyed, record([last])), (call("demo::nearest", Some(80 * GIB)), used)]);
     expect![[r#"
@@ -449,5 +465,58 @@ fn a_use_is_written_down_when_much_is_known_and_not_twice_a_day() {
         assert_eq!((first[0].is_some(), first[1]), (written, None), "{entries} entries");
         hint(7);
         assert_eq!(used(), first);
+    }
+}
+
+#[test]
+fn what_was_measured_is_the_same_in_another_run() {
+    let sample = |size: usize, millis, bytes| Sample {
+        time: Some(Duration::from_millis(millis)),
+        bytes: Some(bytes),
+        ..Sample::new(size)
+    };
+    let record = Record {
+        time: Duration::from_secs(60),
+        wasted: Duration::from_millis(250),
+        failure_age: Duration::from_secs(30),
+        failure_cost: Duration::from_millis(125),
+        failure_available_bytes: Some(3 * GIB),
+        clean_runs: 40,
+        confirmed: 2,
+        samples: [sample(8, 500, GIB), sample(64, 2000, 2 * GIB)].into_iter().collect(),
+        ..Record::NEW
+    };
+    let of_the_moment = Record { failures: 3, retried: 1, ..record };
+    let known = |record| Remembered { record: Some(Arc::new(record)), ..Remembered::new(64) };
+    let mut book = book([(call("a", Some(GIB)), self::record([observation(1, 5, &known(of_the_moment))]))]);
+    let text = text::write(&mut book).unwrap();
+    let read = text::read(text.as_bytes()).unwrap();
+    for total in [GIB, 2 * GIB] {
+        let hint = read.hint(&call("a", Some(total)), None).unwrap();
+        assert_eq!(hint.record.as_deref(), Some(&record), "{text}");
+    }
+}
+
+/// The numbers of a file may be anybody's.
+#[test]
+fn measurements_that_cannot_be_are_survived() {
+    let read = |measured: &str| {
+        let text = format!(
+            r#"{{"format": "toma size cache", "version": 1, "entries": [{{"name": "a", "device": "d", "evidence": [
+                {{"learned": "2026-01-01T00:00:00Z", "run": "0x1", "settled": 4, "measured": {measured}}}]}}]}}"#
+        );
+        let mut book = text::read(text.as_bytes())?;
+        let here = Call { place: None, crate_version: None, device: "d".into(), ..call("a", None) };
+        assert!(book.hint(&here, None).unwrap().record.is_some());
+        Ok(text::write(&mut book).unwrap())
+    };
+    let most = u64::MAX;
+    let huge = format!(
+        r#"{{"time_us": {most}, "samples": [{{"size": {most}, "bytes": {most}, "time_us": {most}}}, {{"size": 0}}], "new": 1}}"#
+    );
+    assert!(read(&huge).unwrap().contains(r#""new": 1"#));
+    assert!(read("{}").is_ok());
+    for nonsense in [r#"{"time_us": -1}"#, r#"{"samples": [{}]}"#, "7"] {
+        assert!(matches!(read(nonsense), Err(Unfit::Corrupt(_))), "{nonsense}");
     }
 }

@@ -1,0 +1,86 @@
+//! What a policy that measures has recorded, as it stands in the file: in whole numbers.
+//!
+//! What it says of the moment (failures and retries in a row) is left out: another run has not had them.
+
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+
+use crate::policy::{Record, Sample, Samples};
+
+/// A [`Record`].
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub(super) struct Measured {
+    time_us: u64,
+    wasted_us: u64,
+    failure_age_us: u64,
+    failure_cost_us: u64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    failure_available_bytes: Option<u64>,
+    clean_runs: u32,
+    confirmed: u32,
+    samples: Vec<Attempt>,
+    /// What a newer version of the library has noted down, passed on unread.
+    #[serde(flatten)]
+    more: Map<String, Value>,
+}
+
+/// A [`Sample`].
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+struct Attempt {
+    size: u64,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    time_us: Option<u64>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    bytes: Option<u64>,
+}
+
+impl Measured {
+    pub(super) fn record(&self) -> Record {
+        Record {
+            time: Duration::from_micros(self.time_us),
+            wasted: Duration::from_micros(self.wasted_us),
+            failure_age: Duration::from_micros(self.failure_age_us),
+            failure_cost: Duration::from_micros(self.failure_cost_us),
+            failure_available_bytes: self.failure_available_bytes,
+            clean_runs: self.clean_runs,
+            confirmed: self.confirmed,
+            samples: self.samples.iter().filter_map(Attempt::sample).collect::<Samples>(),
+            ..Record::NEW
+        }
+    }
+}
+
+impl From<&Record> for Measured {
+    fn from(record: &Record) -> Self {
+        Self {
+            time_us: micros(record.time),
+            wasted_us: micros(record.wasted),
+            failure_age_us: micros(record.failure_age),
+            failure_cost_us: micros(record.failure_cost),
+            failure_available_bytes: record.failure_available_bytes,
+            clean_runs: record.clean_runs,
+            confirmed: record.confirmed,
+            samples: record.samples.iter().map(Attempt::of).collect(),
+            more: Map::new(),
+        }
+    }
+}
+
+impl Attempt {
+    fn of(sample: Sample) -> Self {
+        Self { size: sample.size as u64, time_us: sample.time.map(micros), bytes: sample.bytes }
+    }
+
+    /// A size that this machine cannot have is nothing it could learn from.
+    fn sample(&self) -> Option<Sample> {
+        let size = usize::try_from(self.size).ok()?;
+        Some(Sample { time: self.time_us.map(Duration::from_micros), bytes: self.bytes, ..Sample::new(size) })
+    }
+}
+
+fn micros(time: Duration) -> u64 {
+    u64::try_from(time.as_micros()).unwrap_or(u64::MAX)
+}
