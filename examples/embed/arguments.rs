@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use clap::{ArgGroup, Parser, ValueEnum};
 use tch::Device;
-use toma::policy::{Bisect, Decay, Halve, Policy};
+use toma::policy::{Adaptive, Bisect, Decay, Halve, Policy, Throughput};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -32,7 +32,7 @@ pub(crate) struct Arguments {
     #[arg(long, value_name = "BYTES", value_parser = bytes)]
     pub(crate) budget: Option<u64>,
 
-    /// How the next batch size is chosen when memory ran out
+    /// How the next batch size is chosen
     #[arg(long, value_name = "POLICY", default_value = "halve")]
     pub(crate) policy: PolicyName,
 
@@ -80,6 +80,10 @@ pub(crate) enum PolicyName {
     Decay,
     /// Halves, then looks for the largest size that works
     Bisect,
+    /// Measures small batches, and predicts the largest size that works
+    Adaptive,
+    /// The smallest size that is as fast as any
+    Throughput,
 }
 
 impl PolicyName {
@@ -88,6 +92,8 @@ impl PolicyName {
             Self::Halve => Box::new(Halve),
             Self::Decay => Box::new(Decay::new(0.75)),
             Self::Bisect => Box::new(Bisect::default()),
+            Self::Adaptive => Box::new(Adaptive::default()),
+            Self::Throughput => Box::new(Throughput::default()),
         }
     }
 }

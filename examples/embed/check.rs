@@ -1,5 +1,6 @@
 //! `--check`: the vectors are right, and the same whatever memory there is.
 
+use clap::ValueEnum as _;
 use serde::Deserialize;
 use tch::Device;
 
@@ -74,8 +75,8 @@ fn against_fixed(parts: &Parts, budget: Option<u64>, texts: &[Tokens]) -> Result
     };
     let mut failed = 0;
     for budget in &budgets {
-        for policy in [PolicyName::Halve, PolicyName::Decay, PolicyName::Bisect] {
-            failed += against(parts, (*budget, policy), texts, &right)?;
+        for policy in PolicyName::value_variants() {
+            failed += against(parts, (*budget, *policy), texts, &right)?;
         }
     }
     if budgets.len() > 1 && failed < 2 {

@@ -71,7 +71,11 @@ impl<'a> Embedder<'a> {
             .device(self.memory.device())
             .observer(&*self.bar)
             .name(format!("up to {most_tokens} tokens"))
-            .range(range, self.most, |start, end| work.embed(start..end, rows))
+            .range(range, self.most, |start, end| {
+                let done = work.embed(start..end, rows);
+                self.memory.note_peak();
+                done
+            })
     }
 
     /// The error is the one of the smallest batch when the loop has given up.

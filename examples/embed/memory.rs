@@ -1,5 +1,6 @@
 //! The memory there is for tensors: a budget on the CPU, what is free on a GPU.
 
+use std::cell::Cell;
 use std::fmt;
 
 use tch::Device;
@@ -17,6 +18,8 @@ pub(crate) struct Memory {
     bytes: u64,
     /// Bytes of the model.
     pub(crate) model_bytes: u64,
+    /// The most bytes before anybody else has reset the peak, as policies that measure do.
+    noted_peak: Cell<u64>,
 }
 
 impl Memory {
@@ -41,7 +44,7 @@ impl Memory {
         let model_bytes = device.stats()?.allocated_bytes;
         if device.device() != Device::Cpu {
             let bytes = model_bytes + device.read()?.free_bytes;
-            return Ok(Self { device, _budget: None, bytes, model_bytes });
+            return Ok(Self { device, _budget: None, bytes, model_bytes, noted_peak: Cell::new(0) });
         }
         let bytes = match budget {
             Some(bytes) => bytes,
@@ -50,7 +53,8 @@ impl Memory {
         if bytes < model_bytes {
             return Err(format!("budget {bytes} bytes: the model alone needs {model_bytes} bytes").into());
         }
-        Ok(Self { device, _budget: Some(Budget::new(bytes)), bytes, model_bytes })
+        let budget = Some(Budget::new(bytes));
+        Ok(Self { device, _budget: budget, bytes, model_bytes, noted_peak: Cell::new(0) })
     }
 
     pub(crate) const fn device(&self) -> &toma::torch::Device {
@@ -59,12 +63,20 @@ impl Memory {
 
     /// Lets the peak begin again.
     pub(crate) fn reset_peak(&self) -> Result<()> {
+        self.noted_peak.set(0);
         Ok(self.device.reset_peaks()?)
+    }
+
+    /// Keeps the peak of an attempt, before the next one begins with a peak of its own.
+    pub(crate) fn note_peak(&self) {
+        if let Ok(peak) = self.peak_bytes() {
+            self.noted_peak.set(peak);
+        }
     }
 
     /// The most bytes that tensors have held, the model's included.
     pub(crate) fn peak_bytes(&self) -> Result<u64> {
-        Ok(self.device.stats()?.peak_allocated_bytes)
+        Ok(self.device.stats()?.peak_allocated_bytes.max(self.noted_peak.get()))
     }
 }
 

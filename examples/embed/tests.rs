@@ -6,6 +6,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use clap::Parser as _;
 use tch::Tensor;
+use toma::memory::MemorySource as _;
 
 use crate::arguments::{Arguments, PolicyName};
 use crate::config::Config;
@@ -101,6 +102,20 @@ fn a_size_that_was_found_serves_the_next_window() {
     assert_eq!(embedder.embed(&texts, &mut second).unwrap(), rows);
     assert_eq!(second.out_of_memory, 0, "{second}");
     assert!(memory.peak_bytes().unwrap() <= model_bytes + (4 << 20));
+}
+
+#[test]
+fn a_peak_that_was_noted_outlives_the_reset_of_a_policy_that_measures() {
+    let _alone = alone();
+    let memory = Memory::limit(tch::Device::Cpu, None).unwrap();
+    memory.reset_peak().unwrap();
+    let empty = memory.peak_bytes().unwrap();
+    drop(Tensor::zeros([1 << 20], (tch::Kind::Float, tch::Device::Cpu)));
+    memory.note_peak();
+    memory.device().reset_peak();
+    assert_eq!(memory.peak_bytes().unwrap(), empty + (4 << 20));
+    memory.reset_peak().unwrap();
+    assert_eq!(memory.peak_bytes().unwrap(), empty);
 }
 
 #[test]
