@@ -226,6 +226,8 @@ impl PersistentCache {
     }
 }
 
+// Which types a compiler's help lists must not depend on a feature.
+#[diagnostic::do_not_recommend]
 impl SizeCache for PersistentCache {
     /// The cache in the platform's folder for caches, or in memory alone where there is none.
     fn shared() -> &'static Self {
