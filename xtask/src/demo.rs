@@ -8,6 +8,7 @@ use anyhow::Result;
 use crate::args::{Args, Names};
 use crate::corpus;
 use crate::examples::Example;
+use crate::handover;
 use crate::project::Project;
 use crate::provision::{Provision, build_of};
 
@@ -20,12 +21,11 @@ pub(crate) fn command(mut args: Args) -> Result<ExitCode> {
     let project = Project::find()?;
     let chosen = choose(&project, &names)?;
     let provision = Provision::new(&project, build);
-    for (at, example) in chosen.iter().enumerate() {
+    handover::run(chosen.iter().enumerate().map(|(at, example)| {
         project.heading(&title(at + 1, chosen.len(), example));
         let args = if rest.is_empty() { arguments(&project, example)? } else { rest.clone() };
-        provision.run(example)?.arg("--").args(args).run()?;
-    }
-    Ok(ExitCode::SUCCESS)
+        Ok(provision.run(example)?.arg("--").args(args))
+    }))
 }
 
 /// The examples named; when none is, all that say how they are shown.

@@ -6,6 +6,7 @@ mod bundle;
 mod corpus;
 mod demo;
 mod examples;
+mod handover;
 mod layout;
 mod metadata;
 mod project;

@@ -6,6 +6,7 @@ use anyhow::{Result, bail};
 
 use crate::args::{Args, Names};
 use crate::examples::Example;
+use crate::handover;
 use crate::project::Project;
 use crate::provision::{Provision, build_of};
 
@@ -17,6 +18,6 @@ pub(crate) fn command(mut args: Args) -> Result<ExitCode> {
     };
     let project = Project::find()?;
     let example = Example::find(&project.workspace, name)?;
-    Provision::new(&project, build).run(&example)?.arg("--").args(rest).run()?;
-    Ok(ExitCode::SUCCESS)
+    let command = Provision::new(&project, build).run(&example)?.arg("--").args(rest);
+    handover::run([Ok(command)])
 }

@@ -7,6 +7,7 @@ use std::process::ExitCode;
 use anyhow::{Context as _, Result, bail};
 
 use crate::args::{Args, Names};
+use crate::handover;
 use crate::project::Project;
 use crate::provision::{Provision, build_of};
 use crate::torch::Build;
@@ -22,15 +23,15 @@ pub(crate) fn command(mut args: Args) -> Result<ExitCode> {
     let name = at_most_one(&names)?;
     if instructions {
         callgrind::count(&Project::find()?, name, number_of_calls(calls.as_deref())?)?;
+        Ok(ExitCode::SUCCESS)
     } else if calls.is_some() {
         bail!("option `--calls`: only with `--instructions`");
     } else {
-        measure(&Project::find()?, build, name, &rest)?;
+        measure(&Project::find()?, build, name, &rest)
     }
-    Ok(ExitCode::SUCCESS)
 }
 
-fn measure(project: &Project, build: Option<Build>, name: Option<&str>, rest: &[String]) -> Result<()> {
+fn measure(project: &Project, build: Option<Build>, name: Option<&str>, rest: &[String]) -> Result<ExitCode> {
     let benches: Vec<_> = match name {
         Some(name) => vec![project.workspace.target("bench", name)?],
         None => project.workspace.targets_of("bench").collect(),
@@ -39,13 +40,12 @@ fn measure(project: &Project, build: Option<Build>, name: Option<&str>, rest: &[
     if benches.is_empty() {
         eprintln!("no benchmarks");
     }
-    for (package, bench) in benches {
+    handover::run(benches.into_iter().map(|(package, bench)| {
         let cargo = project.cargo("bench").args(["-p", &package.name, "--bench", &bench.name]);
         let cargo = cargo.args(bench.feature_args()).arg("--").args(rest);
         let with_libtorch = project.workspace.needs_libtorch(package);
-        if with_libtorch { provision.libtorch()?.give(cargo).run()? } else { cargo.run()? }
-    }
-    Ok(())
+        Ok(if with_libtorch { provision.libtorch()?.give(cargo) } else { cargo })
+    }))
 }
 
 fn at_most_one(names: &[String]) -> Result<Option<&str>> {

@@ -15,6 +15,7 @@ use std::process::ExitCode;
 use anyhow::{Result, bail};
 
 use crate::args::{Args, Names};
+use crate::handover;
 use crate::project::Project;
 use crate::provision::build_of;
 pub(crate) use build::Build;
@@ -30,10 +31,14 @@ pub(crate) fn command(mut args: Args) -> Result<ExitCode> {
     let project = Project::find()?;
     let environment = environment(&project, build)?;
     match rest.split_first() {
-        None => print!("{}", environment.exports()),
-        Some((subcommand, rest)) => environment.give(project.cargo(subcommand)).args(rest).run()?,
+        None => {
+            print!("{}", environment.exports());
+            Ok(ExitCode::SUCCESS)
+        }
+        Some((subcommand, rest)) => {
+            handover::run([Ok(environment.give(project.cargo(subcommand)).args(rest))])
+        }
     }
-    Ok(ExitCode::SUCCESS)
 }
 
 /// The libtorch that the caller's environment names; otherwise ours, installed when it is missing.

@@ -1,0 +1,89 @@
+//! Programs that the user asked for: what is piped to us is theirs, and how they end is how we end.
+
+use std::process::{Command, ExitCode, ExitStatus};
+
+use anyhow::{Context as _, Result};
+use xshell::Cmd;
+
+/// Runs one after the other until one fails, which has said why itself: its exit code becomes ours.
+///
+/// Not [`Cmd::run`], which gives a program nothing to read and reports the code as an error.
+pub(crate) fn run<'a>(commands: impl IntoIterator<Item = Result<Cmd<'a>>>) -> Result<ExitCode> {
+    Ok(ExitCode::from(first_failure(commands)?))
+}
+
+fn first_failure<'a>(commands: impl IntoIterator<Item = Result<Cmd<'a>>>) -> Result<u8> {
+    for command in commands {
+        let command = command?;
+        eprintln!("$ {command}");
+        let context = format!("cannot run `{command}`");
+        let status = Command::from(command).status().context(context)?;
+        if !status.success() {
+            return Ok(code(status));
+        }
+    }
+    Ok(0)
+}
+
+/// As shells tell it: a program that a signal ended has 128 more than the signal's number.
+fn code(status: ExitStatus) -> u8 {
+    let code = status.code().or_else(|| Some(128 + signal(status)?));
+    code.and_then(|code| u8::try_from(code).ok()).filter(|code| *code != 0).unwrap_or(1)
+}
+
+#[cfg(unix)]
+fn signal(status: ExitStatus) -> Option<i32> {
+    std::os::unix::process::ExitStatusExt::signal(&status)
+}
+
+#[cfg(not(unix))]
+fn signal(_: ExitStatus) -> Option<i32> {
+    None
+}
+
+#[cfg(all(test, unix))]
+mod tests {
+    use std::io::Write as _;
+    use std::process::Stdio;
+
+    use xshell::Shell;
+
+    use super::*;
+
+    /// Set where the test below runs in a process of its own, which has something piped to it.
+    const PIPED: &str = "XTASK_TEST_PIPED";
+
+    fn after(scripts: &[&str]) -> Result<u8> {
+        let shell = Shell::new()?;
+        first_failure(scripts.iter().map(|script| Ok(shell.cmd("sh").args(["-c", script]))))
+    }
+
+    #[test]
+    fn what_is_piped_to_us_reaches_the_program() {
+        if std::env::var_os(PIPED).is_some() {
+            assert_eq!(after(&["read first; read second; echo \"it read $second\""]).unwrap(), 0);
+            return;
+        }
+        let mut ours = Command::new(std::env::current_exe().unwrap());
+        ours.args(["what_is_piped_to_us_reaches_the_program", "--nocapture"]).env(PIPED, "1");
+        let mut ours = ours.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+        ours.stdin.take().unwrap().write_all(b"one line\nanother\n").unwrap();
+        let output = ours.wait_with_output().unwrap();
+        let text = String::from_utf8_lossy(&output.stdout);
+        assert!(output.status.success() && text.contains("it read another"), "{text}");
+    }
+
+    #[test]
+    fn the_first_failure_ends_it_and_its_code_is_passed_on() {
+        assert_eq!(after(&[]).unwrap(), 0);
+        assert_eq!(after(&["exit 0", "exit 7", "exit 8"]).unwrap(), 7);
+        assert_eq!(after(&["kill -9 $$"]).unwrap(), 137);
+    }
+
+    #[test]
+    fn a_program_that_is_not_there_is_named() {
+        let shell = Shell::new().unwrap();
+        let error = first_failure([Ok(shell.cmd("/nowhere/program").arg("x"))]).unwrap_err();
+        assert_eq!(error.to_string(), "cannot run `/nowhere/program x`");
+    }
+}
