@@ -9,6 +9,7 @@ use serde_json::Value;
 use xshell::{Cmd, Shell};
 
 use crate::metadata::{Package, Workspace};
+use crate::torch;
 
 /// The workspace, with a shell at its root.
 #[derive(Debug)]
@@ -43,7 +44,7 @@ impl Project {
 
     /// `cargo SUBCOMMAND`, at the root of the workspace.
     pub(crate) fn cargo(&self, subcommand: &str) -> Cmd<'_> {
-        self.toned(self.command("cargo").arg(subcommand))
+        self.settled(self.command("cargo").arg(subcommand))
     }
 
     /// `cargo SUBCOMMAND` where the user is, so that paths mean what they mean there, and with the
@@ -51,10 +52,12 @@ impl Project {
     pub(crate) fn cargo_of_caller(&self, subcommand: &str) -> Cmd<'_> {
         let manifest = self.workspace.root.join("Cargo.toml");
         let cargo = self.caller.cmd("cargo").arg(subcommand).arg("--manifest-path").arg(manifest);
-        self.toned(cargo)
+        self.settled(cargo)
     }
 
-    fn toned<'a>(&self, cargo: Cmd<'a>) -> Cmd<'a> {
+    /// What holds for every cargo: its tone, and that torch-sys sees no variable that is set to nothing.
+    fn settled<'a>(&self, cargo: Cmd<'a>) -> Cmd<'a> {
+        let cargo = torch::set_to_nothing().into_iter().fold(cargo, Cmd::env_remove);
         if self.plain {
             cargo.env("CARGO_TERM_COLOR", "never").env("CARGO_TERM_PROGRESS_WHEN", "never")
         } else {

@@ -16,13 +16,16 @@ const LOADER_PATH: &str = if cfg!(target_os = "macos") {
     "LD_LIBRARY_PATH"
 };
 
+/// By what torch-sys is told which libtorch to use.
+const CHOICES: [&str; 4] = ["LIBTORCH_USE_PYTORCH", "LIBTORCH", "LIBTORCH_LIB", "LIBTORCH_INCLUDE"];
+
 /// A libtorch, as the variables say it.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Environment {
     /// Which one it is, in a few words.
     what: String,
-    /// The value of `LIBTORCH`; `None` where the caller's own variables stay in force.
-    libtorch: Option<PathBuf>,
+    /// What torch-sys is told; nothing where the caller's own variables stay in force.
+    named: Vec<(&'static str, PathBuf)>,
     /// Folders with libraries, in the order in which they are searched; libtorch's own first.
     libraries: Vec<PathBuf>,
 }
@@ -30,12 +33,12 @@ pub(crate) struct Environment {
 impl Environment {
     /// One that we have installed.
     pub(super) fn ours(what: String, libtorch: PathBuf, libraries: Vec<PathBuf>) -> Self {
-        Self { what, libtorch: Some(libtorch), libraries }
+        Self { what, named: vec![("LIBTORCH", libtorch)], libraries }
     }
 
-    /// One that the caller has named by `variable`.
-    pub(super) fn given(variable: &str, lib: PathBuf) -> Self {
-        Self { what: format!("{variable} of yours"), libtorch: None, libraries: vec![lib] }
+    /// One that the caller has chosen by `variable`, with its libraries in `lib`.
+    pub(super) fn given(variable: &str, named: Vec<(&'static str, PathBuf)>, lib: PathBuf) -> Self {
+        Self { what: format!("{variable} of yours"), named, libraries: vec![lib] }
     }
 
     /// `command` with the variables that make it build against, and find, this libtorch.
@@ -60,26 +63,35 @@ impl Environment {
             self.libraries.iter().chain(inherited.iter().filter(|&path| !self.libraries.contains(path)));
         // Only a folder with a colon in its name cannot be joined; the loader could not find it either.
         let path = env::join_paths(folders).ok().map(|path| (LOADER_PATH, path));
-        self.libtorch
-            .clone()
-            .map(|path| ("LIBTORCH", path.into_os_string()))
-            .into_iter()
-            .chain(path)
-            .collect()
+        let named = self.named.iter().map(|(name, folder)| (*name, folder.clone().into_os_string()));
+        named.chain(path).collect()
     }
 
     /// The variables as lines for a shell, which has loader paths of its own.
     pub(super) fn exports(&self) -> String {
+        self.exports_without(&set_to_nothing())
+    }
+
+    fn exports_without(&self, nothing: &[&str]) -> String {
         let mut text = String::new();
+        for name in nothing {
+            // Writing to a string cannot fail.
+            let _ = writeln!(text, "unset {name}");
+        }
         for (name, value) in self.variables_before(None) {
             let value = value.to_string_lossy().replace('\'', r"'\''");
             let inherited =
                 if name == LOADER_PATH { format!("\"${{{name}:+:${name}}}\"") } else { String::new() };
-            // Writing to a string cannot fail.
             let _ = writeln!(text, "export {name}='{value}'{inherited}");
         }
         text
     }
+}
+
+/// Variables that torch-sys takes for a choice although they are set to nothing.
+pub(crate) fn set_to_nothing() -> Vec<&'static str> {
+    let is_nothing = |name: &&str| env::var_os(name).is_some_and(|value| value.is_empty());
+    CHOICES.into_iter().filter(is_nothing).collect()
 }
 
 impl fmt::Display for Environment {
@@ -117,17 +129,19 @@ mod tests {
     }
 
     #[test]
-    fn a_chosen_libtorch_keeps_the_callers_variables() {
-        let given = Environment::given("LIBTORCH", "/a/lib".into());
+    fn a_chosen_pytorch_keeps_the_callers_variables() {
+        let given = Environment::given("LIBTORCH_USE_PYTORCH", Vec::new(), "/a/lib".into());
         let names: Vec<_> = given.variables_before(None).into_iter().map(|(name, _)| name).collect();
         assert_eq!(names, [LOADER_PATH]);
+        assert!(!given.exports_without(&[]).contains("unset"));
     }
 
     #[test]
     fn exports_survive_any_path() {
         let odd = Environment::ours(String::new(), "/it's here/x".into(), vec!["/it's here/x/lib".into()]);
-        let text = odd.exports();
+        let text = odd.exports_without(&["LIBTORCH_USE_PYTORCH"]);
         let mut lines = text.lines();
+        assert_eq!(lines.next(), Some("unset LIBTORCH_USE_PYTORCH"));
         assert_eq!(lines.next(), Some("export LIBTORCH='/it'\\''s here/x'"));
         let path =
             format!("export {LOADER_PATH}='/it'\\''s here/x/lib'\"${{{LOADER_PATH}:+:${LOADER_PATH}}}\"");

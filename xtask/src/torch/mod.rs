@@ -20,7 +20,7 @@ use crate::project::Project;
 use crate::provision::build_of;
 pub(crate) use build::Build;
 pub(crate) use compiler::name as compiler;
-pub(crate) use environment::Environment;
+pub(crate) use environment::{Environment, set_to_nothing};
 
 pub(crate) fn command(mut args: Args) -> Result<ExitCode> {
     let build = build_of(&mut args)?;
