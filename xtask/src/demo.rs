@@ -24,7 +24,7 @@ pub(crate) fn command(mut args: Args) -> Result<ExitCode> {
     handover::run(chosen.iter().enumerate().map(|(at, example)| {
         project.heading(&title(at + 1, chosen.len(), example));
         let args = if rest.is_empty() { arguments(&project, example)? } else { rest.clone() };
-        Ok(provision.run(example)?.arg("--").args(args))
+        provision.run(example, &args)
     }))
 }
 

@@ -18,6 +18,6 @@ pub(crate) fn command(mut args: Args) -> Result<ExitCode> {
     };
     let project = Project::find()?;
     let example = Example::find(&project.workspace, name)?;
-    let command = Provision::new(&project, build).run(&example)?.arg("--").args(rest);
+    let command = Provision::new(&project, build).run(&example, &rest)?;
     handover::run([Ok(command)])
 }

@@ -42,19 +42,24 @@ impl<'a> Provision<'a> {
     }
 
     /// The command that runs an example with all it needs, in the folder where the user is.
-    pub(crate) fn run(&self, example: &Example<'_>) -> Result<Cmd<'a>> {
-        let command = example.cargo(self.project.cargo_of_caller("run"));
-        Ok(command.envs(self.variables(example)?))
+    pub(crate) fn run(&self, example: &Example<'_>, args: &[String]) -> Result<Cmd<'a>> {
+        let command = example.cargo(self.project.cargo_of_caller("run")).arg("--").args(args);
+        let data = example.settings.data.as_ref().filter(|_| !asks_for_help(args));
+        Ok(command.envs(self.variables_with(example, data)?))
     }
 
     /// The variables an example runs with.
     pub(crate) fn variables(&self, example: &Example<'_>) -> Result<Vec<(String, PathBuf)>> {
+        self.variables_with(example, example.settings.data.as_ref())
+    }
+
+    fn variables_with(&self, example: &Example<'_>, data: Option<&Data>) -> Result<Vec<(String, PathBuf)>> {
         let mut variables = Vec::new();
         if example.needs_libtorch {
             let own = self.libtorch()?.variables();
             variables.extend(own.into_iter().map(|(name, value)| (name.to_owned(), value.into())));
         }
-        if let Some(data) = &example.settings.data {
+        if let Some(data) = data {
             variables.extend(self.data(data)?.map(|path| (data.variable.clone(), path)));
         }
         Ok(variables)
@@ -81,6 +86,11 @@ impl<'a> Provision<'a> {
     }
 }
 
+/// An example that prints its help reads no files: nobody is to wait for them.
+fn asks_for_help(args: &[String]) -> bool {
+    args.iter().take_while(|arg| *arg != "--").any(|arg| arg == "--help" || arg == "-h")
+}
+
 /// What `--cpu` and `--cuda` say.
 pub(crate) fn build_of(args: &mut Args) -> Result<Option<Build>> {
     match (args.flag("--cpu"), args.flag("--cuda")) {
@@ -94,6 +104,31 @@ pub(crate) fn build_of(args: &mut Args) -> Result<Option<Build>> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::scratch::Scratch;
+
+    #[test]
+    fn an_example_that_prints_its_help_waits_for_no_files() {
+        let (mut project, scratch) = (Project::find().unwrap(), Scratch::new("help"));
+        // Where no folder can be made, whoever wants to fetch files fails.
+        scratch.file("target", "");
+        project.workspace.target_dir = scratch.path("target");
+        let mut example = Example::find(&project.workspace, "quickstart").unwrap();
+        let (package, variable) = ("a-model==1.0".to_owned(), "XTASK_TEST_MODEL".to_owned());
+        example.needs_libtorch = false;
+        example.settings.data = Some(Data { package, folder: "a_model".into(), variable });
+        let run = |args: &[&str]| {
+            let args: Vec<_> = args.iter().map(|&arg| arg.to_owned()).collect();
+            Provision::new(&project, None).run(&example, &args).map(|command| command.to_string())
+        };
+        for help in [&["--help"][..], &["--query", "x", "-h"]] {
+            let command = run(help).unwrap();
+            assert!(command.ends_with(&format!("-- {}", help.join(" "))), "{command}");
+        }
+        for no_help in [&[][..], &["--query"], &["--", "--help"]] {
+            let error = run(no_help).unwrap_err().to_string();
+            assert!(error.starts_with("cannot create"), "{error}");
+        }
+    }
 
     #[test]
     fn one_build_at_most_is_chosen() {

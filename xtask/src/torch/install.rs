@@ -35,7 +35,11 @@ impl Installation {
     fn packages(&self) -> Packages {
         Packages {
             root: self.root.clone(),
-            what: format!("libtorch {VERSION}, {} build, into {}", self.build.name(), self.root.display()),
+            what: format!(
+                "libtorch {VERSION}, {} build, to build with, into {}",
+                self.build.name(),
+                self.root.display()
+            ),
             requirements: self.build.requirements(),
             with_dependencies: self.build.with_dependencies(),
             megabytes: self.build.megabytes(),
