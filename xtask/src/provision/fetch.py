@@ -1,7 +1,8 @@
 """Gets the files that pip's report names, each from where an interrupted run stopped.
 
 Arguments: the report, the folder for the files, "plain" for no progress line.
-Ends with 3 when a file cannot even be begun: pip may know another way to it.
+Ends with 3 when a file cannot even be begun: pip may know another way to it,
+and with 4 when a file is not the one that pip means, and has been removed.
 """
 
 import hashlib
@@ -55,7 +56,8 @@ def get(url, digest, path, lively):
             time.sleep(2 ** (failures - 1))
     if not right(part, digest):
         os.remove(part)
-        sys.exit(f"{url}: not the file of that checksum; removed")
+        print(f"{url}: not the file of that checksum; removed", file=sys.stderr)
+        sys.exit(4)
     os.replace(part, path)
 
 

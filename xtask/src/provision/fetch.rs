@@ -16,6 +16,9 @@ const SCRIPT: &str = include_str!("fetch.py");
 /// How the script ends where pip may do better.
 const LEFT_TO_PIP: i32 = 3;
 
+/// How it ends where it has removed what it got.
+const WRONG_FILE: i32 = 4;
+
 /// Gets the files that a report of pip's names into `folder`, and checks their checksums. Says no
 /// where that is left to pip, whose settings may know a way that we do not.
 pub(super) fn resumable(project: &Project, python: &Path, report: &Path, folder: &Path) -> Result<bool> {
@@ -28,6 +31,10 @@ fn ended(status: ExitStatus) -> Result<bool> {
     match status.code() {
         Some(0) => Ok(true),
         Some(LEFT_TO_PIP) => Ok(false),
+        Some(WRONG_FILE) => bail!(
+            "a file was not the one of its checksum, see above, and is removed; run the same command again: it gets that \
+             file from its beginning"
+        ),
         _ => bail!(
             "the download was interrupted ({status}); run the same command again: it goes on where it stopped"
         ),
