@@ -14,6 +14,30 @@ fn packages(scratch: &Scratch) -> Packages {
     }
 }
 
+/// Goes before the true `python3`: a new environment gets to use the pip of the system, if there is one,
+/// because copying that into each takes longer than all that is tested.
+const PYTHON: &str = "#!/bin/sh
+PATH=${PATH#*:}
+if [ \"$1 $2\" = '-m venv' ]; then
+    for folder; do :; done
+    python3 \"$@\" --without-pip --system-site-packages && \"$folder/bin/python\" -m pip --version && exit
+fi
+exec python3 \"$@\"
+";
+
+fn project(scratch: &Scratch) -> Project {
+    let project = Project::find().unwrap();
+    scratch.file("bin/script", PYTHON);
+    // Not written by us: as long as any process has it open for that, nobody can run it.
+    let copy = project.command("cp").arg(scratch.path("bin/script")).arg(scratch.path("bin/python3"));
+    copy.quiet().run().unwrap();
+    project.command("chmod").arg("755").arg(scratch.path("bin/python3")).quiet().run().unwrap();
+    let inherited = std::env::var_os("PATH").unwrap_or_default();
+    let folders = [scratch.path("bin")].into_iter().chain(std::env::split_paths(&inherited));
+    project.shell.set_var("PATH", std::env::join_paths(folders).unwrap());
+    project
+}
+
 /// A package as pip takes it from a folder: nothing but what must be in one.
 fn wheel(scratch: &Scratch) {
     const MAKE: &str = "import sys, zipfile\n\
@@ -32,7 +56,8 @@ fn wheel(scratch: &Scratch) {
 
 #[test]
 fn what_is_downloaded_is_installed_whatever_an_earlier_run_left() {
-    let (project, scratch) = (Project::find().unwrap(), Scratch::new("packages"));
+    let scratch = Scratch::new("packages");
+    let project = project(&scratch);
     wheel(&scratch);
     // As an earlier run leaves it that was killed while pip unpacked: a folder that looks installed,
     // with a package that pip could neither use nor remove.
