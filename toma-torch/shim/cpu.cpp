@@ -61,7 +61,6 @@ bool take(uint64_t bytes, uint64_t limit, uint64_t* before) {
       return false;
     }
   } while (!allocated.compare_exchange_weak(*before, *before + bytes, std::memory_order_relaxed));
-  raise_peak(*before + bytes);
   return true;
 }
 
@@ -72,17 +71,25 @@ void refuse_injected(size_t bytes) {
   }
 }
 
-void* block(size_t bytes) {
-  // Numbers that are a mistake, not a size, get libtorch's own answer.
+// Numbers that are a mistake, not a size, get libtorch's own answer.
+void refuse_mistake(size_t bytes) {
   constexpr size_t largest = std::numeric_limits<ptrdiff_t>::max() - header;
   if (bytes > largest) {
-    return c10::alloc_cpu(bytes);
+    c10::free_cpu(c10::alloc_cpu(bytes));
+    out_of_memory(bytes, "there are no more addresses");
   }
+}
+
+// Of bytes that are counted already, and are not any more when there is no block for them.
+void* block(size_t bytes) {
   try {
     return static_cast<char*>(c10::alloc_cpu(bytes + header)) + header;
   } catch (const c10::Error&) {
     allocated.fetch_sub(bytes, std::memory_order_relaxed);
     out_of_memory(bytes, "the system has no more");
+  } catch (...) {
+    allocated.fetch_sub(bytes, std::memory_order_relaxed);
+    throw;
   }
 }
 
@@ -101,12 +108,14 @@ struct CountingAllocator final : c10::Allocator {
       return {nullptr, nullptr, &release, c10::Device(c10::DeviceType::CPU)};
     }
     refuse_injected(bytes);
+    refuse_mistake(bytes);
     const auto limit = exempt > 0 ? std::numeric_limits<uint64_t>::max() : budget.load(std::memory_order_relaxed);
     uint64_t before = 0;
     if (!take(bytes, limit, &before)) {
       out_of_memory(bytes, std::to_string(before) + " of " + std::to_string(limit) + " are allocated");
     }
     void* data = block(bytes);
+    raise_peak(before + bytes);
     size_of(data) = bytes;
     c10::profiledCPUMemoryReporter().New(data, bytes);
     return {data, data, &release, c10::Device(c10::DeviceType::CPU)};

@@ -81,6 +81,19 @@ void budgets_and_injected_failures() {
   CHECK(allocated() == before);
 }
 
+void sizes_that_no_block_has_are_not_counted() {
+  toma_cpu_reset_peak();
+  toma_cpu_stats before, now;
+  toma_cpu_stats_get(&before);
+  for (const size_t bytes : {size_t{PTRDIFF_MAX}, size_t{PTRDIFF_MAX} - 7, size_t{PTRDIFF_MAX} - 64, SIZE_MAX, size_t{1} << 60}) {
+    toma_error error;
+    CHECK(toma::guarded(&error, [&] { allocate(bytes); }) != TOMA_OK);
+    toma_cpu_stats_get(&now);
+    CHECK(now.allocated_bytes == before.allocated_bytes);
+    CHECK(now.peak_allocated_bytes == before.peak_allocated_bytes);
+  }
+}
+
 void blocks_cross_threads() {
   const auto before = allocated();
   std::vector<c10::DataPtr> blocks(64);
@@ -303,6 +316,7 @@ int main() {
   toma_cpu_install();
   blocks_are_whole_and_freed();
   budgets_and_injected_failures();
+  sizes_that_no_block_has_are_not_counted();
   blocks_cross_threads();
   every_exception_becomes_a_code();
   devices_that_are_not_there();

@@ -2,7 +2,7 @@
 
 use std::thread;
 
-use tch::Tensor;
+use tch::{Device, Kind, Tensor};
 use toma_core::classify::{Class, Classify as _};
 use toma_torch::cpu::{self, Budget, FailingAllocation};
 
@@ -126,6 +126,19 @@ fn sizes_that_are_a_mistake_are_not_out_of_memory() {
         assert_eq!(error.classify().class, Class::Other, "{error}");
     }
     assert_eq!(cpu::allocated_bytes(), before);
+}
+
+#[test]
+fn sizes_beyond_all_addresses_are_refused_and_not_counted() {
+    let _alone = alone();
+    let before = cpu::allocated_bytes();
+    cpu::reset_peak_allocated_bytes();
+    let doubles = i64::MAX / 8;
+    for size in [doubles, doubles - 8, 1 << 58] {
+        assert!(Tensor::f_empty([size], (Kind::Double, Device::Cpu)).is_err());
+        assert_eq!([cpu::allocated_bytes(), cpu::peak_allocated_bytes()], [before; 2], "{size}");
+    }
+    assert!(Tensor::f_zeros([1], FLOATS).is_ok());
 }
 
 #[test]
