@@ -59,7 +59,8 @@ int32_t guarded(toma_error* error, F body) noexcept {
   }
 }
 
-// While one of these lives, allocations of this thread are counted, and never refused.
+// While one of these lives, allocations of this thread are never refused, and do not raise the peak:
+// nobody has asked for them. They are counted, so that they may outlive it.
 struct Exempt {
   Exempt() noexcept;
   ~Exempt();

@@ -70,8 +70,12 @@ void budgets_and_injected_failures() {
   CHECK(is_refused(101));
   CHECK(is_refused(SIZE_MAX / 4));
   {
+    toma_cpu_stats now;
+    toma_cpu_reset_peak();
     const toma::Exempt exempt;
     CHECK(!is_refused(101));
+    toma_cpu_stats_get(&now);
+    CHECK(now.peak_allocated_bytes == before);
   }
   toma_cpu_set_budget(UINT64_MAX);
   CHECK(toma_cpu_fail_after(1) == -1);
