@@ -17,6 +17,8 @@ int32_t toma_gradient_set(const void* variable, const void* gradient, toma_error
   });
 }
 
+const void* toma_tensor_identity(const void* tensor) noexcept { return tensor_of(tensor).unsafeGetTensorImpl(); }
+
 int32_t toma_tensor_is_sole(const void* tensor, bool* out, toma_error* error) noexcept {
   return toma::guarded(error, [&] {
     const auto& asked = tensor_of(tensor);

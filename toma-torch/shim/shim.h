@@ -82,6 +82,8 @@ int32_t toma_modes_set(const toma_modes* modes, toma_error* error) noexcept;
 //
 // The gradient of a variable becomes this very tensor, or undefined for a null pointer.
 int32_t toma_gradient_set(const void* variable, const void* gradient, toma_error* error) noexcept;
+// The same for all handles to one tensor, and different for two tensors that live.
+const void* toma_tensor_identity(const void* tensor) noexcept;
 // Whether nobody else holds the tensor or its memory, in which each element has a place of its own.
 int32_t toma_tensor_is_sole(const void* tensor, bool* out, toma_error* error) noexcept;
 

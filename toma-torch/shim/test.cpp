@@ -237,9 +237,11 @@ void sole_owners_share_neither_handle_nor_memory_nor_elements() {
   const auto storage = storage_of(4);
   const auto shared = tensor_of(4, storage), sole = tensor_of(4, storage_of(4));
   CHECK(!is_sole(shared) && is_sole(sole));
+  CHECK(toma_tensor_identity(&shared) != toma_tensor_identity(&sole));
   {
     const auto other = sole;
     CHECK(!is_sole(sole));
+    CHECK(toma_tensor_identity(&other) == toma_tensor_identity(&sole));
   }
   CHECK(is_sole(sole));
   sole.unsafeGetTensorImpl()->set_sizes_and_strides(c10::IntArrayRef{2, 2}, c10::IntArrayRef{0, 1});

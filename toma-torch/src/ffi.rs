@@ -12,7 +12,7 @@ use std::ffi::c_char;
 
 use crate::error::{Error, ErrorKind};
 
-pub(crate) use tensor::{is_sole, set_gradient};
+pub(crate) use tensor::{identity, is_sole, set_gradient};
 #[cfg(test)]
 pub(crate) use thread::enter_autocast;
 pub(crate) use thread::{modes, quiet_traces, set_modes};

@@ -1,4 +1,5 @@
 use std::borrow::Borrow;
+use std::collections::HashSet;
 
 use tch::{TchError, Tensor};
 
@@ -12,7 +13,8 @@ use crate::ffi;
 ///
 /// The price is that all new gradients are in memory at once, where `backward` lets go of each when
 /// it is added: at most the size of the variables more. Variables that need no gradient, and those
-/// that the loss does not depend on, are passed over.
+/// that the loss does not depend on, are passed over. One that is listed twice, as tied weights are,
+/// gets its gradient once.
 ///
 /// ```
 /// use tch::{Device, Kind, Tensor};
@@ -35,9 +37,9 @@ use crate::ffi;
 /// variable that was computed from others, and for sparse gradients. No gradient has changed then,
 /// unless the device itself fails while they are added.
 pub fn accumulate_gradients<T: Borrow<Tensor>>(loss: &Tensor, variables: &[T]) -> Result<(), TchError> {
-    let variables: Vec<&Tensor> =
-        variables.iter().map(Borrow::borrow).filter(|variable| variable.requires_grad()).collect();
+    let variables: Vec<&Tensor> = variables.iter().map(Borrow::borrow).collect();
     check(loss, &variables).map_err(TchError::Torch)?;
+    let variables = trained(variables);
     if variables.is_empty() {
         // Asked for the gradients of nothing, libtorch would add those of everything.
         return Ok(());
@@ -67,6 +69,13 @@ fn check(loss: &Tensor, variables: &[&Tensor]) -> Result<(), String> {
         Some(index) => Err(format!("variable {index}: was computed from others, so it keeps no gradient")),
         None => Ok(()),
     }
+}
+
+/// Those that get a gradient, each once: handles to one tensor share its gradient.
+fn trained(variables: Vec<&Tensor>) -> Vec<&Tensor> {
+    let mut seen = HashSet::new();
+    let mut is_new = |variable: &Tensor| seen.insert(ffi::identity(variable));
+    variables.into_iter().filter(|variable| variable.requires_grad() && is_new(variable)).collect()
 }
 
 /// What is to be added to the gradient of one variable.

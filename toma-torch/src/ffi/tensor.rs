@@ -10,6 +10,7 @@ use super::{RawError, checked};
 unsafe extern "C" {
     // These take pointers to tensors of libtorch.
     fn toma_gradient_set(variable: *const c_void, gradient: *const c_void, error: &mut RawError) -> i32;
+    fn toma_tensor_identity(tensor: *const c_void) -> *const c_void;
     fn toma_tensor_is_sole(tensor: *const c_void, out: &mut bool, error: &mut RawError) -> i32;
 }
 
@@ -19,6 +20,12 @@ pub(crate) fn set_gradient(variable: &Tensor, gradient: Option<&Tensor>) -> Resu
     // SAFETY: both are tensors of libtorch or null, and live through the call.
     checked(|error| unsafe { toma_gradient_set(pointer(variable), gradient, error) })?;
     Ok(())
+}
+
+/// A number that all handles to one tensor have in common, and that no other living tensor has.
+pub(crate) fn identity(tensor: &Tensor) -> usize {
+    // SAFETY: it is a tensor of libtorch, and lives through the call.
+    unsafe { toma_tensor_identity(pointer(tensor)) }.addr()
 }
 
 /// Whether this is the only handle to the tensor and its memory, in which no elements overlap.
