@@ -1,7 +1,7 @@
 use std::borrow::Borrow;
 use std::collections::HashSet;
 
-use tch::{TchError, Tensor};
+use tch::{Kind, TchError, Tensor};
 
 use crate::ffi;
 
@@ -33,9 +33,9 @@ use crate::ffi;
 /// ```
 ///
 /// # Errors
-/// Those of backward, most of all out of memory; also for a loss of more than one element, for a
-/// variable that was computed from others, and for sparse gradients. No gradient has changed then,
-/// unless the device itself fails while they are added.
+/// Those of backward, most of all out of memory; also for a loss of more than one element or of a
+/// complex kind, for a variable that was computed from others, and for sparse gradients. No gradient
+/// has changed then, unless the device itself fails while they are added.
 pub fn accumulate_gradients<T: Borrow<Tensor>>(loss: &Tensor, variables: &[T]) -> Result<(), TchError> {
     let variables: Vec<&Tensor> = variables.iter().map(Borrow::borrow).collect();
     check(loss, &variables).map_err(TchError::Torch)?;
@@ -59,6 +59,9 @@ fn check(loss: &Tensor, variables: &[&Tensor]) -> Result<(), String> {
     let elements = loss.numel();
     if elements != 1 {
         return Err(format!("loss of {elements} elements: must have exactly one"));
+    }
+    if let Ok(kind @ (Kind::ComplexHalf | Kind::ComplexFloat | Kind::ComplexDouble)) = loss.f_kind() {
+        return Err(format!("loss of kind {kind:?}: must be real"));
     }
     if !loss.requires_grad() {
         return Err(

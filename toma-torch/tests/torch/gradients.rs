@@ -177,6 +177,10 @@ fn what_cannot_be_added_is_named_and_changes_nothing() {
     let constant = Tensor::ones([1], FLOATS);
     let computed = text(accumulate_gradients(&loss(), &[&constant, &weight, &(&weight * 2.0)]));
     assert!(computed.contains("variable 2: was computed from others"), "{computed}");
+    let complex = loss().to_kind(Kind::ComplexFloat);
+    assert!(complex.f_backward().is_err());
+    let complex = text(accumulate_gradients(&complex, &[&weight]));
+    assert!(complex.contains("loss of kind ComplexFloat: must be real"), "{complex}");
     let constant = Tensor::from(1.0_f32);
     let constant = text(accumulate_gradients(&constant, &[&weight]));
     assert!(constant.contains("loss: was computed from nothing"), "{constant}");
