@@ -97,8 +97,8 @@ pub trait Concatenate {
     /// The parts one after the other along `dim`; a negative `dim` counts from the last axis.
     ///
     /// # Panics
-    /// Where `Whole` is a tensor, as tch's ordinary methods do: when there are no parts, or their
-    /// shapes differ in other dims, or memory runs out.
+    /// Where `Whole` is a tensor, as tch's ordinary methods do: when there are no parts, or they have
+    /// no such dim, or their shapes differ in other dims, or memory runs out.
     fn concatenate(self, dim: i64) -> Self::Whole;
 }
 
@@ -123,8 +123,14 @@ impl<E: From<TchError>> Concatenate for Result<Vec<Tensor>, E> {
 }
 
 fn concatenate(mut parts: Vec<Tensor>, dim: i64) -> Result<Tensor, TchError> {
-    if parts.len() == 1 {
+    // One part without such a dim goes the way of many, so that a mistake does not wait for a loop that
+    // shrinks.
+    if parts.len() == 1 && has_dim(&parts[0], dim) {
         return Ok(parts.swap_remove(0));
     }
     Tensor::f_cat(&parts, dim)
+}
+
+fn has_dim(tensor: &Tensor, dim: i64) -> bool {
+    i64::try_from(tensor.dim()).is_ok_and(|dims| (-dims..dims).contains(&dim))
 }

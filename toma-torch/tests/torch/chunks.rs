@@ -125,6 +125,28 @@ fn parts_that_do_not_fit_together_are_an_error_or_a_panic_with_the_dim() {
     assert!(failed.concatenate(0).unwrap_err().to_string().contains("first"));
 }
 
+#[test]
+fn a_dim_that_is_not_there_is_the_same_error_for_one_part_as_for_two() {
+    let _alone = alone();
+    let text = |count, sizes: &[i64], dim| {
+        let parts: Result<Vec<Tensor>, TchError> = Ok((0..count).map(|_| numbered(sizes)).collect());
+        let error = parts.concatenate(dim).unwrap_err().to_string();
+        // What follows is a backtrace.
+        error.lines().next().unwrap().to_owned()
+    };
+    for dim in [2, -3, i64::MAX, i64::MIN] {
+        assert_eq!(text(1, &[2, 3], dim), text(2, &[2, 3], dim), "dim {dim}");
+    }
+    for dim in [0, -1] {
+        assert_eq!(text(1, &[], dim), text(2, &[], dim), "dim {dim}");
+    }
+    let part = numbered(&[2, 3]);
+    for dim in -2..2 {
+        let whole = vec![part.shallow_clone()].concatenate(dim);
+        assert_eq!(whole.data_ptr(), part.data_ptr(), "one part is not copied");
+    }
+}
+
 /// A copy, because a view needs no memory.
 trait CloneOf {
     fn f_clone_of(&self) -> Result<Tensor, TchError>;
