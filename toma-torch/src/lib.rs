@@ -7,7 +7,7 @@
 //! | [`cpu`] | bytes of CPU tensors, a [budget](cpu::Budget), injected failures |
 //! | [`Concatenate`] | one tensor from the parts that `map` collected |
 //! | [`accumulate_gradients`] | backward that adds all gradients or none |
-//! | [`Snapshot`] | random state, gradients and buffers put back before a retry |
+//! | [`Snapshot`] | random state, gradients and other tensors put back before a retry |
 //! | [`RngState`] | the same random numbers again |
 //! | [`ModeGuard`] | grad mode and autocast survive a `catch_unwind` of your own |
 //! | [`QuietTraces`] | errors without libtorch's slow C++ backtrace |

@@ -7,7 +7,8 @@ use tch::{TchError, Tensor};
 use crate::error::{Error, ErrorKind};
 use crate::{RngState, ffi};
 
-/// Random state, gradients and buffers as they were before an attempt, to be put back before a retry.
+/// Random state, gradients, buffers and tensors of your own as they were before an attempt, to be put
+/// back before a retry.
 ///
 /// A body that trains changes what it borrows: it adds to gradients, moves the running averages of a
 /// batch norm, and uses random numbers up. What a failed attempt changed of these stays changed
@@ -68,6 +69,9 @@ use crate::{RngState, ffi};
 /// noise(0, 100, &Tensor::zeros([100], (Kind::Float, Device::Cpu)), &snapshot)?;
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
+///
+/// `before_retry` does not run after the last attempt: a call that gives up leaves what that attempt
+/// changed. Whoever goes on after such a failure calls [`restore`](Self::restore) first.
 ///
 /// Copies take as much memory as what they are copies of, from when they are taken until the
 /// snapshot is dropped; of an undefined gradient there is none. [`accumulate_gradients`] needs no
@@ -141,6 +145,35 @@ impl Snapshot {
         let buffers = all.filter(|tensor| !trained.contains(&tensor.data_ptr())).map(Copied::new);
         let buffers = buffers.collect::<Result<Vec<_>, _>>()?;
         self.change(|parts| parts.buffers.extend(buffers));
+        Ok(self)
+    }
+
+    /// Takes the values of `tensors`, too: an average of weights, a hidden state, whatever else a body
+    /// changes in place. Tensors that share memory can be listed together.
+    ///
+    /// What is put back is what was in these tensors. A name that a body gives another tensor, as
+    /// `state = next` does, still names the other one.
+    ///
+    /// ```
+    /// use tch::{Device, Kind, Tensor};
+    /// use toma_torch::Snapshot;
+    ///
+    /// let mut average = Tensor::zeros([4], (Kind::Float, Device::Cpu));
+    /// let snapshot = Snapshot::new().tensors(&[&average])?;
+    /// let _ = average.lerp_(&average.ones_like(), 0.5);
+    /// snapshot.restore();
+    /// assert_eq!(average, average.zeros_like());
+    /// # Ok::<(), toma_torch::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// When memory runs out, and for what cannot be written to in place: an undefined tensor, one whose
+    /// elements share memory with each other, as those of `expand` do, and sparse or other layouts
+    /// without strides.
+    pub fn tensors<T: Borrow<Tensor>>(self, tensors: &[T]) -> Result<Self, Error> {
+        let copies = tensors.iter().map(|tensor| Copied::of_user(tensor.borrow()));
+        let copies = copies.collect::<Result<Vec<_>, _>>()?;
+        self.change(|parts| parts.buffers.extend(copies));
         Ok(self)
     }
 
@@ -240,6 +273,18 @@ impl Copied {
         let mut copied = Self { copy: tensor.f_empty_like()?, tensor };
         copied.refresh()?;
         Ok(copied)
+    }
+
+    /// Refuses at once what could not be put back.
+    fn of_user(tensor: &Tensor) -> Result<Self, Error> {
+        let reason = match tensor {
+            _ if !tensor.defined() => "undefined tensor",
+            _ if tensor.is_sparse() => "sparse tensor",
+            // Fails for other layouts without strides; 1 means that some surely do.
+            _ if tensor.f_internal_debug_has_internal_overlap()? == 1 => "tensor whose elements share memory",
+            _ => return Ok(Self::new(tensor.shallow_clone())?),
+        };
+        Err(Error::new(ErrorKind::Unsupported, format!("{reason}: cannot be put back in place")))
     }
 
     fn refresh(&mut self) -> Result<(), TchError> {

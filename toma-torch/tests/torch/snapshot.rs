@@ -210,6 +210,69 @@ fn copies_take_what_they_are_copies_of_and_frozen_variables_none() {
 }
 
 #[test]
+fn tensors_of_the_users_own_come_back_also_those_that_share_memory() {
+    let _alone = alone();
+    let (average, hidden) = (Tensor::ones([4], FLOATS).set_requires_grad(true), rows(2));
+    let column = hidden.narrow(1, 5, 1);
+    let before = cpu::allocated_bytes();
+    let snapshot = Snapshot::new().tensors(&[&average, &hidden, &column]).unwrap();
+    assert_eq!(cpu::allocated_bytes(), before + 16 + 2 * ROW + 8);
+    let change = |more: f64| {
+        let _off = tch::no_grad_guard();
+        for tensor in [&average, &hidden, &column] {
+            let _ = tensor.shallow_clone().g_add_scalar_(more);
+        }
+    };
+    let sums = || [&average, &hidden].map(|tensor| tensor.sum(Kind::Double).double_value(&[]));
+    change(1.0);
+    assert_eq!(sums(), [8.0, 2048.0 + 2.0]);
+    let (budget, failing) = (Budget::new(0), FailingAllocation::after(0));
+    snapshot.restore();
+    drop((budget, failing));
+    assert_eq!(sums(), [4.0, 0.0]);
+    change(1.0);
+    snapshot.refresh().unwrap();
+    change(1.0);
+    snapshot.restore();
+    assert_eq!(sums(), [8.0, 2048.0 + 2.0]);
+}
+
+#[test]
+fn tensors_that_could_not_be_put_back_are_refused_when_they_are_taken() {
+    let _alone = alone();
+    let dense = || Tensor::ones([2, 3], FLOATS);
+    let expanded = Tensor::ones([3], FLOATS).expand([2, 3], false);
+    for (tensor, reason) in [
+        (Tensor::new(), "undefined tensor"),
+        (dense().to_sparse(None, None::<i64>, None), "sparse tensor"),
+        (expanded, "tensor whose elements share memory"),
+    ] {
+        let error = Snapshot::new().tensors(&[dense(), tensor]).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Unsupported);
+        assert_eq!(error.to_string(), format!("{reason}: cannot be put back in place"));
+    }
+    assert!(Snapshot::new().tensors(&[dense().to_sparse_csr(None)]).is_err());
+    let tensor = dense();
+    let _budget = Budget::new(0);
+    assert_eq!(Snapshot::new().tensors(&[tensor]).unwrap_err().kind(), ErrorKind::OutOfMemory);
+}
+
+#[test]
+fn after_the_last_attempt_putting_back_is_the_callers() {
+    let _alone = alone();
+    let state = Tensor::zeros([1], FLOATS);
+    let snapshot = Snapshot::new().tensors(&[&state]).unwrap();
+    let body = |_| {
+        let _ = state.shallow_clone().g_add_scalar_(1.0);
+        panic!("CUDA out of memory.");
+    };
+    panic_of(|| execute::with::<NoCache>().before_retry(|_| snapshot.restore()).batch(4, body));
+    assert_eq!(state.double_value(&[0]), 1.0, "of the last of three attempts");
+    snapshot.restore();
+    assert_eq!(state.double_value(&[0]), 0.0);
+}
+
+#[test]
 fn what_cannot_be_taken_is_an_error() {
     let _alone = alone();
     let error = Snapshot::new().rng(Device::Cuda(9999)).unwrap_err();
