@@ -21,6 +21,10 @@ use crate::{cpu, ffi};
 /// exact (on the CPU since [`cpu::count`]), and what others took or gave back is at most 100 ms old.
 /// Releasing cached memory forgets the answer.
 ///
+/// A loop on a device that is not there, or that cannot be read, runs as if nothing were known of its
+/// memory: out of memory is found by running into it, as without the option. [`Device::existing`] says
+/// so before the loop, and [`read`](MemorySource::read) at any time.
+///
 /// ```
 /// use toma_core::{cache::NoCache, execute};
 /// use toma_torch::Device;
@@ -55,7 +59,8 @@ pub struct Stats {
 }
 
 impl Device {
-    /// The memory of `device`; whether there is such a device shows when it is read.
+    /// The memory of `device`; whether there is such a device shows when it is read, and loops go on
+    /// where there is none.
     pub fn new(device: tch::Device) -> Self {
         let name = match device {
             tch::Device::Cpu => "cpu".to_owned(),
@@ -64,6 +69,29 @@ impl Device {
             tch::Device::Vulkan => "vulkan".to_owned(),
         };
         Self { device, name }
+    }
+
+    /// The memory of `device`, when there is such a device and its memory can be read.
+    ///
+    /// For a number that comes from outside, where [`new`](Self::new) would let a typing error pass.
+    ///
+    /// ```
+    /// use toma_torch::{Device, ErrorKind};
+    ///
+    /// let error = Device::existing(tch::Device::Cuda(999)).unwrap_err();
+    /// assert_eq!(error.kind(), ErrorKind::NoDevice);
+    /// assert!(Device::existing(tch::Device::Cpu).is_ok());
+    /// ```
+    ///
+    /// # Errors
+    /// When there is no such device, or neither its driver nor its allocator tells of its memory.
+    pub fn existing(device: tch::Device) -> Result<Self, Error> {
+        let existing = Self::new(device);
+        if device != tch::Device::Cpu {
+            ffi::device_stats(existing.place())?;
+            ffi::device_memory(existing.place())?;
+        }
+        Ok(existing)
     }
 
     /// The memory that `tensor` is in.

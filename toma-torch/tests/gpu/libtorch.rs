@@ -39,7 +39,7 @@ const GPU: tch::Device = tch::Device::Cuda(0);
 const FLOATS: (Kind, tch::Device) = (Kind::Float, GPU);
 
 fn device() -> Device {
-    Device::new(GPU)
+    Device::existing(GPU).unwrap()
 }
 
 fn allocated_bytes() -> u64 {

@@ -126,6 +126,10 @@ fn a_device_that_is_not_there_is_named_by_type_and_words() {
     assert_eq!(none.read().unwrap_err().kind(), io::ErrorKind::NotFound);
     // There is nothing to release, and nobody to tell.
     none.release_cached_memory();
+    for device in [tch::Device::Cuda(9999), tch::Device::Cuda(usize::MAX), tch::Device::Vulkan] {
+        assert_eq!(Device::existing(device).unwrap_err().kind(), ErrorKind::NoDevice);
+    }
+    assert_eq!(Device::existing(tch::Device::Cpu).unwrap(), Device::new(tch::Device::Cpu));
     let beyond = Device::new(tch::Device::Cuda(usize::MAX));
     assert_eq!(beyond.stats().unwrap_err().kind(), ErrorKind::NoDevice);
 }
