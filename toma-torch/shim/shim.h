@@ -76,6 +76,8 @@ void toma_traces_install(bool (*would_retry)()) noexcept;
 void toma_traces_quiet(int32_t change) noexcept;
 
 void toma_modes_get(toma_modes* out) noexcept;
+// Drops what autocast has cast and keeps for its region, of every thread: it is cast again when needed.
+void toma_casts_clear() noexcept;
 int32_t toma_modes_set(const toma_modes* modes, toma_error* error) noexcept;
 
 // Tensors: `const at::Tensor*`, as torch-sys hands them out.

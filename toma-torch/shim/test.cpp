@@ -17,6 +17,11 @@
 #include "guard.h"
 #include "shim.h"
 
+// Of ATen/autocast_mode.h, which includes every operator there is.
+namespace at::autocast {
+TORCH_API at::Tensor cached_cast(at::ScalarType to, const at::Tensor& tensor, at::DeviceType device);
+}
+
 #define CHECK(condition)                                                      \
   do {                                                                        \
     if (!(condition)) {                                                       \
@@ -248,6 +253,22 @@ void sole_owners_share_neither_handle_nor_memory_nor_elements() {
   CHECK(!is_sole(sole));
 }
 
+void casts_are_dropped() {
+  const auto before = allocated();
+  {
+    auto weight = tensor_of(4, storage_of(4));
+    weight.set_requires_grad(true);
+    const auto cast = [&] { return at::autocast::cached_cast(at::kBFloat16, weight, at::kCPU).data_ptr(); };
+    CHECK(cast() == cast());
+    CHECK(allocated() == before + 16 + 8);
+    toma_casts_clear();
+    CHECK(allocated() == before + 16);
+    CHECK(cast() != nullptr);
+    toma_casts_clear();
+  }
+  CHECK(allocated() == before);
+}
+
 thread_local bool would_retry = false;
 
 const c10::SourceLocation here{"test", __FILE__, __LINE__};
@@ -330,6 +351,7 @@ int main() {
   modes_come_back_one_by_one();
   gradients_are_handles();
   sole_owners_share_neither_handle_nor_memory_nor_elements();
+  casts_are_dropped();
   backtraces_are_left_out_only_of_what_means_out_of_memory();
   what_counts_is_the_thread_that_catches();
   what_is_not_handled_keeps_its_backtrace();

@@ -137,6 +137,8 @@ void toma_modes_get(toma_modes* out) noexcept {
   };
 }
 
+void toma_casts_clear() noexcept { at::autocast::clear_cache(); }
+
 int32_t toma_modes_set(const toma_modes* modes, toma_error* error) noexcept {
   return toma::guarded(error, [&] {
     set_autocast_depth(modes->autocast_depth);

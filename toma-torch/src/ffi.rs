@@ -13,9 +13,9 @@ use std::ffi::c_char;
 use crate::error::{Error, ErrorKind};
 
 pub(crate) use tensor::{identity, is_sole, set_gradient};
+pub(crate) use thread::{autocast_depth, clear_casts, modes, quiet_traces, set_modes};
 #[cfg(test)]
-pub(crate) use thread::enter_autocast;
-pub(crate) use thread::{modes, quiet_traces, set_modes};
+pub(crate) use thread::{enter_autocast, enter_cpu_autocast};
 
 /// Bytes that any generator's state fits into; the CPU's has 5056.
 const LARGEST_RNG_STATE: usize = 8192;

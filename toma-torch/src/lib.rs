@@ -42,7 +42,8 @@
 //! error of an attempt that will not be retried. (Only the counting allocator of [`cpu`] never writes
 //! one, and an attempt whose deadline passes while it runs was promised a retry when it began.)
 //!
-//! **Memory.** What the attempt allocated is freed before the retry, to the byte.
+//! **Memory.** What the attempt allocated is freed before the retry, to the byte. Weights that autocast
+//! has cast for a region around the loop are dropped with it, and cast again.
 //!
 //! ```
 //! use tch::{Device, Kind, Tensor};
