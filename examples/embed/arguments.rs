@@ -1,6 +1,6 @@
 //! What can be said on the command line.
 
-use std::num::NonZeroUsize;
+use std::num::{IntErrorKind, NonZeroUsize};
 use std::path::PathBuf;
 
 use clap::{ArgGroup, Parser, ValueEnum};
@@ -104,18 +104,25 @@ fn bytes(text: &str) -> Result<u64, String> {
     let (number, unit) = text.split_at(unit_at);
     let expected = || "expected bytes, such as 300000000, 300MB or 1.5GiB".to_owned();
     let factor = factor(unit.trim()).ok_or_else(expected)?;
+    let too_many = || "more than 16 EiB".to_owned();
     // Whole numbers stay exact.
-    if let Ok(whole) = number.parse::<u64>() {
-        return whole.checked_mul(factor).ok_or_else(|| "more than 16 EiB".to_owned());
+    match number.parse::<u64>() {
+        Ok(whole) => whole.checked_mul(factor).ok_or_else(too_many),
+        Err(error) if *error.kind() == IntErrorKind::PosOverflow => Err(too_many()),
+        Err(_) => fraction(number.parse().map_err(|_| expected())?, factor).ok_or_else(too_many),
     }
-    let value: f64 = number.parse().map_err(|_| expected())?;
-    #[expect(
-        clippy::cast_precision_loss,
-        clippy::cast_possible_truncation,
-        clippy::cast_sign_loss,
-        reason = "the value has no sign, a cast saturates, and who writes 1.5GiB does not count bytes"
-    )]
-    Ok((value * factor as f64) as u64)
+}
+
+/// `None` where a cast would saturate.
+#[expect(
+    clippy::cast_precision_loss,
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    reason = "the value has no sign and fits, and who writes 1.5GiB does not count bytes"
+)]
+fn fraction(value: f64, factor: u64) -> Option<u64> {
+    let bytes = value * factor as f64;
+    (bytes < 2_f64.powi(64)).then_some(bytes as u64)
 }
 
 fn factor(unit: &str) -> Option<u64> {
@@ -167,9 +174,20 @@ mod tests {
 
     #[test]
     fn what_means_no_bytes_is_refused() {
-        for text in ["", "MB", "-5", "12XB", "1..5GB", ".", "1e9", "300 M B", "nan", "99999999999GiB"] {
+        for text in ["", "MB", "-5", "12XB", "1..5GB", ".", "1e9", "300 M B", "nan"] {
             assert!(bytes(text).is_err(), "{text:?}: {:?}", bytes(text));
         }
+    }
+
+    #[test]
+    fn more_bytes_than_can_be_counted_are_refused() {
+        let many = "9".repeat(400) + ".5";
+        for text in
+            ["18446744073709551616", "99999999999999999999", "99999999999GiB", "17179869184.0GiB", &many]
+        {
+            assert_eq!(bytes(text), Err("more than 16 EiB".to_owned()), "{text}");
+        }
+        assert_eq!(bytes("18446744073709551615"), Ok(u64::MAX));
     }
 
     #[test]
