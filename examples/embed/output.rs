@@ -2,6 +2,7 @@
 
 use std::fs::{self, File};
 use std::io::{self, BufWriter, Seek as _, Write as _};
+use std::iter;
 use std::path::{Path, PathBuf};
 
 use crate::Result;
@@ -9,8 +10,9 @@ use crate::format::Format;
 
 /// A file of rows that has its name only when it is complete.
 ///
-/// Until then it is called `NAME.part`, which is removed when work ends early: a file with a wrong
-/// header, or half of the rows, would look like a result.
+/// Until then it is called `NAME.PID.part`, with the number of the process, and always a new file: a
+/// file with a wrong header, or half of the rows, would look like a result. It is removed when an
+/// error ends the work; a signal leaves it behind, and it may be deleted.
 pub(crate) struct RowFile {
     file: BufWriter<File>,
     format: Format,
@@ -30,10 +32,7 @@ impl RowFile {
         if path.is_dir() {
             return Err(format!("output {}: is a folder", path.display()).into());
         }
-        let mut part = path.as_os_str().to_owned();
-        part.push(".part");
-        let part = PathBuf::from(part);
-        let file = File::create(&part).map_err(|error| format!("output {}: {error}", part.display()))?;
+        let (file, part) = create_part(path)?;
         let mut rows =
             Self { file: BufWriter::new(file), format, width, rows: 0, path: path.to_owned(), part };
         let header = rows.format.header(0, width);
@@ -66,6 +65,22 @@ impl RowFile {
     fn failed(&self, error: &io::Error) -> String {
         format!("output {}: {error}", self.path.display())
     }
+}
+
+/// A file that nobody has: not the user, not another run, not a killed one of the same number.
+fn create_part(path: &Path) -> Result<(File, PathBuf)> {
+    let process = std::process::id();
+    let names = iter::once(format!(".{process}.part")).chain((2..).map(|n| format!(".{process}-{n}.part")));
+    for name in names {
+        let mut part = path.as_os_str().to_owned();
+        part.push(name);
+        match File::create_new(&part) {
+            Ok(file) => return Ok((file, part.into())),
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+            Err(error) => return Err(format!("output {}: {error}", part.display()).into()),
+        }
+    }
+    unreachable!("there are more names than files")
 }
 
 impl Drop for RowFile {
@@ -120,6 +135,26 @@ mod tests {
         drop(file);
         assert!(!part.exists());
         assert_eq!(fs::read(&path).unwrap(), before);
+    }
+
+    #[test]
+    fn two_runs_share_no_part_and_spare_a_file_of_the_user() {
+        let path = scratch("shared.npy");
+        let own = scratch("shared.npy.part");
+        fs::write(&own, "mine").unwrap();
+        let [mut first, mut second] = [1, 2].map(|_| RowFile::create(&path, 2).unwrap());
+        first.append(&[1.0, 2.0]).unwrap();
+        second.append(&[3.0, 4.0]).unwrap();
+        assert_ne!(first.part, second.part);
+        for file in [&first, &second] {
+            assert!(file.part.display().to_string().contains(&std::process::id().to_string()));
+        }
+        for (file, values) in [(first, [1.0_f32, 2.0]), (second, [3.0, 4.0])] {
+            assert_eq!(file.finish().unwrap(), 1);
+            let bytes: Vec<u8> = values.into_iter().flat_map(f32::to_le_bytes).collect();
+            assert_eq!(fs::read(&path).unwrap()[HEADER..], bytes);
+        }
+        assert_eq!(fs::read_to_string(own).unwrap(), "mine");
     }
 
     #[test]
