@@ -8,6 +8,7 @@
 use std::error::Error;
 use std::process::ExitCode;
 
+use clap::Parser;
 use tch::Kind;
 use tch::nn::{self, OptimizerConfig as _};
 use toma::torch::cpu::{self, Budget};
@@ -32,7 +33,21 @@ const EPOCHS: usize = 10;
 /// Bytes beside the net and the data; a step of 900 images at once takes about four times that.
 const BESIDE: u64 = 8 << 20;
 
+/// Learns handwritten digits in steps of 900 images, in less memory than they take, and checks that
+/// the gradients are those of all 900 at once.
+#[derive(Debug, Parser)]
+#[command(name = "train", max_term_width = 100)]
+struct Arguments {}
+
 fn main() -> ExitCode {
+    match Arguments::try_parse() {
+        Ok(Arguments {}) => {}
+        Err(error) if !error.use_stderr() => error.exit(),
+        Err(error) => {
+            eprintln!("{}", error.to_string().lines().next().unwrap_or_default());
+            return ExitCode::from(2);
+        }
+    }
     match run() {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
