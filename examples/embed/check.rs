@@ -9,6 +9,7 @@ use crate::arguments::PolicyName;
 use crate::embedder::{Embedder, VALUE, Work, difference, within};
 use crate::job::Parts;
 use crate::memory::Memory;
+use crate::say::say;
 use crate::search::dot;
 use crate::summary::Summary;
 use crate::tokens::Tokens;
@@ -57,9 +58,9 @@ fn against_reference(parts: &Parts) -> Result<()> {
     let right: Vec<f32> = reference.pairs.iter().map(|pair| pair.cosine).collect();
     let worst = difference(&cosines.collect::<Vec<_>>(), &right);
     let pairs = reference.pairs.len();
-    println!(
+    say(format_args!(
         "check: cosines of {pairs} pairs differ from the published implementation's by at most {worst:.1e}"
-    );
+    ))?;
     within("cosine", worst, COSINE)
 }
 
@@ -97,10 +98,10 @@ fn against(
     let mut summary = Summary::default();
     let rows = embedder.embed(texts, &mut summary)?;
     let worst = difference(&rows, right);
-    println!(
+    say(format_args!(
         "check: {memory}, {policy:?}: {} lines, {} out of memory, values differ from fixed batches' by at most {worst:.1e}",
         summary.lines, summary.out_of_memory
-    );
+    ))?;
     within("value", worst, VALUE)?;
     Ok(summary.out_of_memory)
 }

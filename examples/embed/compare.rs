@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 use toma::{NoCache, execute, observe::report};
 
 use crate::embedder::{Embedder, VALUE, Work, difference, within};
+use crate::say::say;
 use crate::summary::Summary;
 use crate::tokens::Tokens;
 use crate::{Result, first_line};
@@ -58,18 +59,18 @@ impl Fixed {
         within("value", difference(&rows, adaptive), VALUE)
     }
 
-    pub(crate) fn print(&self, adaptive: &Summary) {
-        println!("adaptive:          {}", adaptive.speed());
-        println!("fixed batch {:>4}:  {}", self.batch, self.summary.speed());
+    pub(crate) fn print(&self, adaptive: &Summary) -> Result<()> {
+        say(format_args!("adaptive:          {}", adaptive.speed()))?;
+        say(format_args!("fixed batch {:>4}:  {}", self.batch, self.summary.speed()))?;
         let (failed, seconds) = (self.failed_while_looking, self.time_looking.as_secs_f64());
-        println!(
+        say(format_args!(
             "                   (looking for {} took {seconds:.1} s more and ran out of memory {failed} times)",
             self.batch
-        );
+        ))?;
         let ratio = self.summary.time.as_secs_f64() / adaptive.time.as_secs_f64().max(1e-9);
-        println!(
+        say(format_args!(
             "adaptive batches are {ratio:.2} times as fast; values differ by at most {:.1e}",
             self.difference
-        );
+        ))
     }
 }

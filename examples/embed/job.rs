@@ -15,6 +15,7 @@ use crate::lines::Windows;
 use crate::memory::{self, Memory};
 use crate::model::Model;
 use crate::output::RowFile;
+use crate::say::say;
 use crate::search::Nearest;
 use crate::summary::{Summary, mebibytes};
 use crate::tokens::Words;
@@ -122,10 +123,10 @@ impl Sinks {
             }
         }
         for hit in self.nearest.iter().flat_map(|nearest| &nearest.hits) {
-            println!("{:.4}  line {:>6}  {}", hit.score, hit.line, hit.text);
+            say(format_args!("{:.4}  line {:>6}  {}", hit.score, hit.line, hit.text))?;
         }
         if let Some(fixed) = self.fixed {
-            fixed.print(summary);
+            fixed.print(summary)?;
         }
         Ok(())
     }

@@ -23,6 +23,7 @@ mod lines;
 mod memory;
 mod model;
 mod output;
+mod say;
 mod search;
 mod summary;
 #[cfg(test)]
