@@ -117,10 +117,10 @@ fn nearest(arguments: &Arguments, parts: &Parts, embedder: &Embedder<'_>) -> Res
 impl Sinks {
     fn finish(self, summary: &Summary) -> Result<()> {
         if let Some(output) = self.output {
-            let rows = output.finish()?;
-            if rows == 0 {
-                eprintln!("the input is empty: the output has 0 rows");
-            }
+            output.finish()?;
+        }
+        if let Some(remark) = remark(summary.lines) {
+            eprintln!("{remark}");
         }
         for hit in self.nearest.iter().flat_map(|nearest| &nearest.hits) {
             say(format_args!("{:.4}  line {:>6}  {}", hit.score, hit.line, hit.text))?;
@@ -129,5 +129,21 @@ impl Sinks {
             fixed.print(summary)?;
         }
         Ok(())
+    }
+}
+
+/// Nothing is no mistake, but seldom what was meant.
+fn remark(lines: usize) -> Option<&'static str> {
+    (lines == 0).then_some("the input is empty, so there are 0 rows")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::remark;
+
+    #[test]
+    fn no_lines_are_remarked_whatever_was_asked_for() {
+        assert!(remark(0).is_some_and(|remark| remark.starts_with("the input is empty")));
+        assert_eq!(remark(1), None);
     }
 }

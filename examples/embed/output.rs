@@ -50,9 +50,9 @@ impl RowFile {
     }
 
     /// Writes the header anew and gives the file its name.
-    pub(crate) fn finish(mut self) -> Result<u64> {
+    pub(crate) fn finish(mut self) -> Result<()> {
         self.complete().map_err(|error| self.failed(&error))?;
-        Ok(self.rows)
+        Ok(())
     }
 
     fn complete(&mut self) -> io::Result<()> {
@@ -150,7 +150,7 @@ mod tests {
             assert!(file.part.display().to_string().contains(&std::process::id().to_string()));
         }
         for (file, values) in [(first, [1.0_f32, 2.0]), (second, [3.0, 4.0])] {
-            assert_eq!(file.finish().unwrap(), 1);
+            file.finish().unwrap();
             let bytes: Vec<u8> = values.into_iter().flat_map(f32::to_le_bytes).collect();
             assert_eq!(fs::read(&path).unwrap()[HEADER..], bytes);
         }
