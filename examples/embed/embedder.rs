@@ -37,7 +37,7 @@ pub(crate) struct Work<'a> {
 
 impl<'a> Embedder<'a> {
     pub(crate) fn new(model: &'a Model, memory: &'a Memory, policy: Box<dyn Policy>, most: usize) -> Self {
-        Self { model, memory, policy, most, sizes: GlobalCache::new(), bar: Box::new(ProgressBar::new()) }
+        Self { model, memory, policy, most, sizes: GlobalCache::new(), bar: bar() }
     }
 
     /// Without a progress bar.
@@ -122,6 +122,18 @@ impl<'a> Work<'a> {
     }
 }
 
+/// None beside `TOMA_LOG=1`, which prints the same shrinks and would tear the bar apart.
+fn bar() -> Box<dyn Observer> {
+    if std::env::var("TOMA_LOG").is_ok_and(|value| is_on(&value)) {
+        return Box::new(|_: &Event<'_>| {});
+    }
+    Box::new(ProgressBar::new())
+}
+
+fn is_on(switch: &str) -> bool {
+    ["1", "true", "on", "yes"].iter().any(|yes| switch.eq_ignore_ascii_case(yes))
+}
+
 /// The largest difference of two values; NaN, which passes no comparison, when there is one.
 pub(crate) fn difference(rows: &[f32], others: &[f32]) -> f32 {
     rows.iter().zip(others).map(|(value, other)| (value - other).abs()).fold(0.0, largest)
@@ -143,6 +155,13 @@ pub(crate) fn within(what: &str, difference: f32, allowed: f32) -> Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// As the library reads it.
+    #[test]
+    fn a_switch_is_on_when_it_says_so() {
+        assert!(["1", "true", "On", "YES"].into_iter().all(is_on));
+        assert!(!["", "0", "off", "maybe"].into_iter().any(is_on));
+    }
 
     #[test]
     fn a_difference_is_found_wherever_it_is_and_nan_passes_no_check() {
