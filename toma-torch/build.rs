@@ -12,8 +12,7 @@ fn main() {
     let lib = std::env::var("DEP_TCH_LIBTORCH_LIB").expect("torch-sys tells where libtorch is");
     let include = include_folder(Path::new(&lib));
     println!("cargo:rerun-if-changed=shim");
-    println!("cargo:rerun-if-env-changed=LIBTORCH_CXX11_ABI");
-    let abi = std::env::var("LIBTORCH_CXX11_ABI").unwrap_or_else(|_| "1".to_owned());
+    let abi = variable("LIBTORCH_CXX11_ABI").unwrap_or_else(|| "1".to_owned());
     cc::Build::new()
         .cpp(true)
         .std("c++17")
@@ -36,8 +35,12 @@ fn main() {
     println!("cargo:rustc-link-lib=dylib=c10");
 }
 
+/// Where torch-sys looks for headers, which it does not tell: a Python's are beside its libraries, and
+/// elsewhere a variable may say that they are not.
 fn include_folder(lib: &Path) -> PathBuf {
-    let include = lib.join("../include");
+    let of_python = variable("LIBTORCH_USE_PYTORCH").is_some();
+    let told = variable("LIBTORCH_INCLUDE").or_else(|| variable("LIBTORCH")).filter(|_| !of_python);
+    let include = told.map_or_else(|| lib.join("../include"), |root| Path::new(&root).join("include"));
     let header = include.join("c10/core/CachingDeviceAllocator.h");
     assert!(
         header.exists(),
@@ -46,4 +49,9 @@ fn include_folder(lib: &Path) -> PathBuf {
         header.display()
     );
     include
+}
+
+fn variable(name: &str) -> Option<String> {
+    println!("cargo:rerun-if-env-changed={name}");
+    std::env::var(name).ok()
 }
