@@ -17,6 +17,20 @@ pub(crate) struct Bucket {
     pub(crate) range: Range<usize>,
 }
 
+impl Bucket {
+    /// Pieces of this many texts; the last one takes what is too little for a piece of its own, because
+    /// few texts are no measure of large batches.
+    pub(crate) fn portions(&self, texts: usize) -> impl Iterator<Item = Self> + use<> {
+        let Self { most_tokens, range } = self.clone();
+        let count = (range.len() / texts).max(1);
+        (0..count).map(move |number| {
+            let start = range.start + number * texts;
+            let end = if number + 1 == count { range.end } else { start + texts };
+            Self { most_tokens, range: start..end }
+        })
+    }
+}
+
 /// The texts by length, as places in `texts`.
 ///
 /// The longest come first, so that the first batch of a bucket is the largest: a size that worked
@@ -94,6 +108,17 @@ mod tests {
             let right: Vec<f32> = (0..texts.len()).flat_map(value).collect();
             prop_assert_eq!(rows, right);
         }
+    }
+
+    #[test]
+    fn portions_leave_nothing_out_and_none_is_small() {
+        let portions = |range, texts| {
+            let portions = Bucket { most_tokens: 16, range }.portions(texts);
+            portions.map(|portion| (portion.most_tokens, portion.range)).collect::<Vec<_>>()
+        };
+        assert_eq!(portions(5..12, 3), [(16, 5..8), (16, 8..12)]);
+        assert_eq!(portions(5..11, 3), [(16, 5..8), (16, 8..11)]);
+        assert_eq!(portions(5..7, 3), [(16, 5..7)]);
     }
 
     #[expect(clippy::cast_precision_loss, reason = "small numbers")]

@@ -1,13 +1,13 @@
 //! The heart of the example: batches as large as memory allows, for texts of all lengths.
 
 use std::ops::Range;
-use std::time::Instant;
 
 use tch::TchError;
 use toma::observe::{Event, Observer, ProgressBar, report};
 use toma::{GlobalCache, Policy, execute};
 
 use crate::buckets::{Bucket, buckets, longest_first, scatter};
+use crate::clock::Clock;
 use crate::memory::Memory;
 use crate::model::Model;
 use crate::summary::Summary;
@@ -48,16 +48,31 @@ impl<'a> Embedder<'a> {
     /// One row per text, in the order of the texts; adds to the summary what it took.
     pub(crate) fn embed(&self, texts: &[Tokens], summary: &mut Summary) -> Result<Vec<f32>> {
         let work = Work::longest_first(self.model, texts);
-        let mut rows = vec![0.0; texts.len() * self.model.width()];
-        let begin = Instant::now();
-        for bucket in buckets(texts, &work.order) {
-            if let Err(error) = self.adapt(&work, &bucket, &mut rows) {
-                return Err(self.explain(&bucket, &error).into());
-            }
-            summary.add_bucket(&bucket, &report::last().ok_or("there is no report")?);
+        let mut rows = work.rows();
+        for bucket in work.buckets() {
+            self.embed_bucket(&work, &bucket, &mut rows, summary)?;
         }
-        summary.add_texts(texts, begin.elapsed());
         Ok(rows)
+    }
+
+    /// The same for one bucket, or a portion of it.
+    pub(crate) fn embed_bucket(
+        &self,
+        work: &Work<'_>,
+        bucket: &Bucket,
+        rows: &mut [f32],
+        summary: &mut Summary,
+    ) -> Result<()> {
+        self.memory.reset_peak()?;
+        let clock = Clock::start();
+        if let Err(error) = self.adapt(work, bucket, rows) {
+            return Err(self.explain(bucket, &error).into());
+        }
+        let spent = clock.spent();
+        summary.add_texts(bucket.range.len(), work.tokens(&bucket.range), spent);
+        summary.add_bucket(bucket, &report::last().ok_or("there is no report")?);
+        summary.peak_bytes = summary.peak_bytes.max(self.memory.peak_bytes()?);
+        Ok(())
     }
 
     fn adapt(&self, work: &Work<'_>, bucket: &Bucket, rows: &mut [f32]) -> std::result::Result<(), TchError> {
@@ -100,6 +115,20 @@ impl<'a> Work<'a> {
         Self { model, texts, order: (0..texts.len()).collect() }
     }
 
+    pub(crate) fn buckets(&self) -> Vec<Bucket> {
+        buckets(self.texts, &self.order)
+    }
+
+    /// Place for the rows of all texts.
+    pub(crate) fn rows(&self) -> Vec<f32> {
+        vec![0.0; self.texts.len() * self.model.width()]
+    }
+
+    /// How many tokens the texts at these places in the order of work have.
+    pub(crate) fn tokens(&self, places: &Range<usize>) -> usize {
+        self.order[places.clone()].iter().map(|&place| self.texts[place].len()).sum()
+    }
+
     /// Embeds the texts at these places in the order of work, and writes their rows. What fails has
     /// written nothing.
     fn embed(&self, places: Range<usize>, rows: &mut [f32]) -> std::result::Result<(), TchError> {
@@ -112,13 +141,24 @@ impl<'a> Work<'a> {
         Ok(())
     }
 
-    /// The same with batches that are all of one size, and no way out.
+    /// All texts in batches that are all of one size.
     pub(crate) fn embed_fixed(&self, batch: usize) -> Result<Vec<f32>> {
-        let mut rows = vec![0.0; self.texts.len() * self.model.width()];
-        for start in (0..self.order.len()).step_by(batch) {
-            self.embed(start..self.order.len().min(start + batch), &mut rows)?;
-        }
+        let mut rows = self.rows();
+        self.embed_places_fixed(0..self.order.len(), batch, &mut rows)?;
         Ok(rows)
+    }
+
+    /// Like [`embed`](Self::embed), in batches that are all of one size, and with no way out.
+    pub(crate) fn embed_places_fixed(
+        &self,
+        places: Range<usize>,
+        batch: usize,
+        rows: &mut [f32],
+    ) -> Result<()> {
+        for start in places.clone().step_by(batch) {
+            self.embed(start..places.end.min(start + batch), rows)?;
+        }
+        Ok(())
     }
 }
 

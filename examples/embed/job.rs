@@ -78,21 +78,16 @@ fn embed(
     let embedder = Embedder::new(&parts.model, &memory, arguments.policy.policy(), arguments.batch());
     let nearest = nearest(arguments, parts, &embedder)?;
     let mut sinks = Sinks { output, nearest, fixed: arguments.compare.then(Fixed::default) };
-    let (mut summary, mut peak_bytes) = (Summary::default(), memory.model_bytes);
+    let mut summary = Summary::default();
     for window in windows {
         let window = window?;
         let texts = parts.words.tokens(&window.lines)?;
-        if let Some(fixed) = &mut sinks.fixed {
-            fixed.look(&embedder, &texts)?;
-        }
-        memory.reset_peak()?;
-        let rows = embedder.embed(&texts, &mut summary)?;
-        peak_bytes = memory.peak_bytes()?.max(peak_bytes);
+        let rows = match &mut sinks.fixed {
+            Some(fixed) => fixed.embed(&embedder, &texts, &mut summary)?,
+            None => embedder.embed(&texts, &mut summary)?,
+        };
         if arguments.check && window.before == 0 {
             check::run(parts, arguments.budget, Some(&window.lines))?;
-        }
-        if let Some(fixed) = &mut sinks.fixed {
-            fixed.run(&embedder, &texts, &rows)?;
         }
         if let Some(output) = &mut sinks.output {
             output.append(&rows)?;
@@ -103,6 +98,7 @@ fn embed(
     }
     sinks.finish(&summary)?;
     eprint!("{summary}");
+    let peak_bytes = summary.peak_bytes.max(memory.model_bytes);
     eprintln!("  peak: {:.1} MiB of tensors, model included; {memory}", mebibytes(peak_bytes));
     Ok(())
 }

@@ -14,6 +14,7 @@ use crate::arguments::Arguments;
 mod arguments;
 mod buckets;
 mod check;
+mod clock;
 mod compare;
 mod config;
 mod embedder;

@@ -7,16 +7,18 @@ use std::time::Duration;
 use toma::observe::Report;
 
 use crate::buckets::Bucket;
-use crate::tokens::Tokens;
+use crate::clock::Spent;
 
 /// Figures of a run; with its `Display` a few lines.
 #[derive(Debug, Default)]
 pub(crate) struct Summary {
     pub(crate) lines: usize,
     pub(crate) tokens: usize,
-    pub(crate) time: Duration,
+    pub(crate) spent: Spent,
     pub(crate) out_of_memory: usize,
     pub(crate) time_lost: Duration,
+    /// The most bytes that tensors have held, the model's included.
+    pub(crate) peak_bytes: u64,
     /// By their most tokens.
     buckets: BTreeMap<usize, Figures>,
 }
@@ -39,20 +41,21 @@ impl Summary {
         figures.size = report.tried.last().map_or(report.start, |tried| tried.size);
     }
 
-    pub(crate) fn add_texts(&mut self, texts: &[Tokens], time: Duration) {
-        self.lines += texts.len();
-        self.tokens += texts.iter().map(Vec::len).sum::<usize>();
-        self.time += time;
+    pub(crate) fn add_texts(&mut self, lines: usize, tokens: usize, spent: Spent) {
+        self.lines += lines;
+        self.tokens += tokens;
+        self.spent += spent;
     }
 
     /// One line of a table.
     pub(crate) fn speed(&self) -> String {
         format!(
-            "{} lines in {:.1} s, {:.0} lines/s, {:.0} tokens/s, {} out of memory",
+            "{} lines in {:.1} s, {:.0} lines/s, {:.0} tokens/s, {:.1} s of processor time, {} out of memory",
             self.lines,
-            self.time.as_secs_f64(),
-            per_second(self.lines, self.time),
-            per_second(self.tokens, self.time),
+            self.spent.time.as_secs_f64(),
+            per_second(self.lines, self.spent.time),
+            per_second(self.tokens, self.spent.time),
+            self.spent.processor.as_secs_f64(),
             times(self.out_of_memory),
         )
     }
@@ -62,7 +65,7 @@ impl fmt::Display for Summary {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(f, "{}", self.speed())?;
         if self.out_of_memory > 0 {
-            let share = 100.0 * self.time_lost.as_secs_f64() / self.time.as_secs_f64();
+            let share = 100.0 * self.time_lost.as_secs_f64() / self.spent.time.as_secs_f64();
             writeln!(f, "  lost to failed attempts: {:.2} s ({share:.1} %)", self.time_lost.as_secs_f64())?;
         }
         for (most_tokens, Figures { lines, out_of_memory, size }) in self.buckets.iter().rev() {

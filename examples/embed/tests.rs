@@ -53,7 +53,7 @@ fn set(variable: &str) -> Option<OsString> {
     std::env::var_os(variable).filter(|value| !value.is_empty())
 }
 
-fn parts() -> Option<(Words, Model)> {
+pub(crate) fn parts() -> Option<(Words, Model)> {
     let folder = model_folder()?;
     let config = Config::read(&folder.join("config.json")).unwrap();
     let words = Words::read(&folder.join("tokenizer.json"), &config).unwrap();
