@@ -1,11 +1,15 @@
 //! Two threads on one warm call site against one.
 
-use std::hint::black_box;
-use std::sync::Barrier;
+use std::hint::{black_box, spin_loop};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use toma::{GlobalCache, NoCache, SizeCache, StacktraceMemoryCache, execute};
+
+/// How long a thread runs before it is measured: a scheduler may start two threads on one processor,
+/// and takes a while to notice that another one idles.
+const SETTLING: Duration = Duration::from_millis(60);
 
 const CALLS: u32 = 200_000;
 const ROUNDS: usize = 15;
@@ -30,13 +34,20 @@ fn one_against_two<C: SizeCache + 'static>() -> f64 {
 }
 
 fn slowest<C: SizeCache + 'static>(threads: usize) -> Duration {
-    let barrier = Barrier::new(threads);
+    let waiting = AtomicUsize::new(threads);
     thread::scope(|scope| {
         let workers: Vec<_> = (0..threads)
             .map(|_| {
                 scope.spawn(|| {
-                    calls::<C>(1000);
-                    barrier.wait();
+                    let begun = Instant::now();
+                    while begun.elapsed() < SETTLING {
+                        calls::<C>(1000);
+                    }
+                    // Busy, because whoever sleeps may wake up on the other's processor.
+                    waiting.fetch_sub(1, Ordering::AcqRel);
+                    while waiting.load(Ordering::Acquire) > 0 {
+                        spin_loop();
+                    }
                     let start = Instant::now();
                     calls::<C>(CALLS);
                     start.elapsed()
