@@ -173,10 +173,10 @@ impl<'a, F: Future> Tasked<'a, F> {
         Self { body, waits_with: None }
     }
 
-    /// Polls the body, which finds its own modes. The thread's come back with what is returned,
-    /// unless the body is done with modes that it did not begin with.
-    pub(crate) fn poll(&mut self, context: &mut Context<'_>) -> Poll<F::Output> {
-        let thread = PutBack(Before::now());
+    /// Polls the body, which finds its own modes. Those of the thread, which the caller has read, come
+    /// back with what is returned, unless the body is done with modes that it did not begin with.
+    pub(crate) fn poll(&mut self, thread: Before, context: &mut Context<'_>) -> Poll<F::Output> {
+        let thread = PutBack(thread);
         let waited = self.waits_with.take();
         if let Some(Modes { own, .. }) = waited {
             thread.0.with(own).put_back();

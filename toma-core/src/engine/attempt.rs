@@ -78,7 +78,7 @@ pub(crate) async fn attempt_async<F: Future>(
     let mut task = Tasked::new(body.as_mut());
     poll_fn(|context| {
         let before = Before::now();
-        let result = match attempt(retryable, &before, || task.poll(context)) {
+        let result = match attempt(retryable, &before, || task.poll(before, context)) {
             Ok(Poll::Pending) => return Poll::Pending,
             Ok(Poll::Ready(outcome)) => Ok(outcome),
             Err(panic) => Err(panic),
