@@ -58,8 +58,9 @@ impl Gauge {
 
     /// It has ended.
     pub(crate) fn end(&mut self, source: &dyn MemorySource) -> Measured {
-        let mut measured = now(source);
-        if let (Some(begun), Some(after)) = (self.begun.take(), source.usage()) {
+        let after = source.usage();
+        let mut measured = available(source, after.is_some());
+        if let (Some(begun), Some(after)) = (self.begun.take(), after) {
             measured.peak_bytes = begun.peak_bytes(after);
             measured.retried = after.num_alloc_retries > begun.before.num_alloc_retries;
         }
@@ -69,7 +70,10 @@ impl Gauge {
 
 /// What could be allocated now.
 pub(crate) fn now(source: &dyn MemorySource) -> Measured {
-    let counts_bytes = source.usage().is_some();
+    available(source, source.usage().is_some())
+}
+
+fn available(source: &dyn MemorySource, counts_bytes: bool) -> Measured {
     // What is counted moves with every attempt, and what is free with it.
     let reading = if counts_bytes { source.read().ok() } else { memory::recent(source) };
     let available_bytes = reading.map(|now| now.free_bytes);
