@@ -7,7 +7,8 @@ use cudarc::driver::sys::CUresult;
 use toma_core::classify::{Class, Classify as _, classify_panic};
 use toma_core::cuda::{self, Device};
 
-use crate::stage::{Kind, with_double, without_driver};
+use crate::kind::Kind;
+use crate::stage::{with_double, without_driver};
 
 #[test]
 fn without_a_driver_a_device_says_so() {

@@ -7,7 +7,8 @@ use toma_core::classify::{Class, Classify as _};
 use toma_core::cuda::Device;
 use toma_core::memory::{MemorySource as _, Usage};
 
-use crate::stage::{Kind, device, stream, with_double, zeros};
+use crate::kind::Kind;
+use crate::stage::{device, stream, with_double, zeros};
 
 const TOTAL: u64 = 1000;
 

@@ -17,6 +17,16 @@ use std::ffi::{CStr, c_char, c_int, c_uint, c_void};
 use std::mem::MaybeUninit;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
+use kind::Kind;
+
+/// Its own, as it is a library of its own; not for the lints, which see it among the tests.
+#[cfg(not(clippy))]
+#[path = "kind.rs"]
+mod kind;
+
+#[cfg(clippy)]
+use crate::kind;
+
 type Code = u32;
 type Out<'a, T> = &'a mut MaybeUninit<T>;
 
@@ -25,21 +35,7 @@ const INVALID_VALUE: Code = 1;
 const OUT_OF_MEMORY: Code = 2;
 const INVALID_DEVICE: Code = 101;
 
-/// What calls are counted and made to fail by.
-#[derive(Clone, Copy)]
-#[repr(usize)]
-enum Kind {
-    Allocate,
-    Free,
-    Synchronize,
-    Copy,
-    Information,
-    Trim,
-    Initialize,
-    SetCurrent,
-}
-
-const KINDS: usize = 8;
+const KINDS: usize = Kind::SetCurrent as usize + 1;
 
 static STATE: Mutex<State> = Mutex::new(State {
     devices: [Device::NEW; 2],

@@ -8,7 +8,8 @@ use toma_core::cache::NoCache;
 use toma_core::cuda::Device;
 use toma_core::execute;
 
-use crate::stage::{Double, Kind, device, stream, with_double, zeros};
+use crate::kind::Kind;
+use crate::stage::{Double, device, stream, with_double, zeros};
 
 /// Runs out of memory at 64, where dropping what was allocated fails with `code` if one is given; says
 /// how many attempts there were, and what came out.

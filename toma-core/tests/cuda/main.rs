@@ -17,6 +17,8 @@ mod double;
 #[cfg(target_os = "linux")]
 mod dropping;
 #[cfg(target_os = "linux")]
+mod kind;
+#[cfg(target_os = "linux")]
 mod shrinking;
 #[cfg(target_os = "linux")]
 mod stage;

@@ -8,7 +8,8 @@ use toma_core::cache::{GlobalCache, NoCache};
 use toma_core::memory::MemorySource as _;
 use toma_core::{execute, report};
 
-use crate::stage::{Kind, device, stream, with_double, zeros};
+use crate::kind::Kind;
+use crate::stage::{device, stream, with_double, zeros};
 
 #[test]
 fn exactly_the_specified_sizes_are_tried_under_a_budget() {

@@ -18,24 +18,12 @@ use cudarc::driver::{CudaSlice, CudaStream, DriverError};
 use libloading::Library;
 use toma_core::cuda::Device;
 
+use crate::kind::Kind;
+
 /// Names the folder with a library that was compiled elsewhere, where there is no compiler.
 const COMPILED: &str = "CUDA_DOUBLE";
 
 const CHILD: &str = "CUDA_DOUBLE_CHILD";
-
-/// By what calls of the double are counted and made to fail.
-#[derive(Clone, Copy, Debug)]
-#[repr(usize)]
-pub(crate) enum Kind {
-    Allocate,
-    Free,
-    Synchronize,
-    Copy,
-    Information,
-    Trim,
-    Initialize,
-    SetCurrent,
-}
 
 /// The double in this process.
 #[derive(Debug)]
