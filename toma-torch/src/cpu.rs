@@ -71,7 +71,8 @@ pub fn out_of_memory_count() -> u64 {
     stats().ooms
 }
 
-fn stats() -> ffi::CpuStats {
+/// All figures, by one call.
+pub(crate) fn stats() -> ffi::CpuStats {
     count();
     ffi::cpu_stats()
 }

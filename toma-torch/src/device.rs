@@ -217,13 +217,13 @@ fn driver(place: ffi::Place) -> io::Result<Level> {
 }
 
 fn cpu_stats() -> Stats {
-    let (allocated_bytes, peak_allocated_bytes) = (cpu::allocated_bytes(), cpu::peak_allocated_bytes());
+    let ffi::CpuStats { allocated_bytes, peak_allocated_bytes, ooms, .. } = cpu::stats();
     Stats {
         allocated_bytes,
         reserved_bytes: allocated_bytes,
         peak_allocated_bytes,
         peak_reserved_bytes: peak_allocated_bytes,
         alloc_retries: 0,
-        ooms: cpu::out_of_memory_count(),
+        ooms,
     }
 }
