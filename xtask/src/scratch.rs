@@ -3,23 +3,23 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use tempfile::TempDir;
+
 /// A folder of one test's own, removed when the test ends.
 #[derive(Debug)]
-pub(crate) struct Scratch(PathBuf);
+pub(crate) struct Scratch(TempDir);
 
 impl Scratch {
     pub(crate) fn new(name: &str) -> Self {
-        let root = std::env::temp_dir().join(format!("xtask-{name}-{}", std::process::id()));
-        fs::create_dir_all(&root).unwrap();
-        Self(root)
+        Self(TempDir::with_prefix(format!("xtask-{name}-")).unwrap())
     }
 
     pub(crate) fn root(&self) -> &Path {
-        &self.0
+        self.0.path()
     }
 
     pub(crate) fn path(&self, path: &str) -> PathBuf {
-        self.0.join(path)
+        self.root().join(path)
     }
 
     /// Writes a file, with the folders it stands in.
@@ -27,11 +27,5 @@ impl Scratch {
         let path = self.path(path);
         fs::create_dir_all(path.parent().unwrap()).unwrap();
         fs::write(path, text).unwrap();
-    }
-}
-
-impl Drop for Scratch {
-    fn drop(&mut self) {
-        let _ = fs::remove_dir_all(&self.0);
     }
 }
