@@ -50,6 +50,8 @@
 //! | a function whose body works on a part of a slice or a tuple of them | [`#[toma::chunked]`](chunked) |
 //! | a function whose body takes a batch size | [`#[toma::batch]`](batch) |
 //! | a closure instead of a function, values in order, reductions | [`execute`] |
+//! | values one by one, as an iterator or a stream | [`With::iter`](execute::With::iter), [`With::stream`](execute::With::stream) |
+//! | items of different weight: tokens, bytes, atoms | [`With::by_cost`](execute::With::by_cost) |
 //! | where sizes are remembered, and what tells two calls apart | [`cache`] |
 //! | which size comes next | [`policy`] |
 //! | which values can be cut into chunks | [`chunk`] |
@@ -116,6 +118,7 @@
 //! | `ndarray` | [chunks](chunk) of ndarray views along any axis | the ndarray crate |
 //! | `persistent` | [`PersistentCache`], which remembers across runs | the crates serde, serde_json, etcetera, fs4 and humantime |
 //! | `progress` | [`ProgressBar`](observe::ProgressBar) | the indicatif crate |
+//! | `stream` | [`execute::Stream`] as a `futures_core::Stream` | the futures-core crate |
 //! | `tch` | `toma::torch`: chunks of tensors, memory of libtorch's devices | the tch crate, which needs libtorch 2.11 |
 //! | `testing` | [`testing`]: a fake device, failures on purpose; for `[dev-dependencies]` | one relaxed load per attempt |
 //! | `tracing` | every event as a `tracing` event, target `toma` | the tracing crate |

@@ -111,6 +111,45 @@ fn map_allocates_its_result_only() {
 }
 
 #[test]
+fn an_iterator_allocates_nothing() {
+    let _alone = alone();
+    for cache in [GlobalCache::shared() as &dyn SizeCache, StacktraceMemoryCache::shared()] {
+        learn_something(cache);
+        let form = || execute::with::<NoCache>().cache(cache);
+        let items = || form().iter(0..1000, 1, |start, end| end - start).sum::<usize>();
+        assert_eq!(allocates(|| assert_eq!(black_box(items()), 1000)), 0);
+    }
+}
+
+#[test]
+fn costs_allocate_their_sums_and_the_state_of_packing() {
+    let _alone = alone();
+    let form = || execute::with::<GlobalCache>().by_cost(|i| i % 7).set_aside(|_| ());
+    let mut data = [0_u8; 1000];
+    assert_eq!(allocates(|| form().range(0..1000, 10, |start, end| _ = black_box(end - start))), 2);
+    assert_eq!(allocates(|| form().chunked(&mut data[..], 10, |chunk, _, _| chunk.fill(1))), 2);
+    assert_eq!(
+        allocates(|| assert_eq!(form().iter(0..1000, 10, |start, end| end - start).sum::<usize>(), 1000)),
+        2
+    );
+}
+
+#[test]
+fn a_stream_allocates_its_driver_and_its_slot() {
+    let _alone = alone();
+    let call = || {
+        let mut context = std::task::Context::from_waker(std::task::Waker::noop());
+        let mut rows = execute::with::<GlobalCache>().stream(0..1000, 1, async |start, end| end - start);
+        let mut sum = 0;
+        while let std::task::Poll::Ready(Some(row)) = std::pin::pin!(rows.next()).poll(&mut context) {
+            sum += row;
+        }
+        assert_eq!(sum, 1000);
+    };
+    assert_eq!(allocates(call), 2);
+}
+
+#[test]
 fn an_async_call_allocates_nothing() {
     #[toma::range(initial = 1, cache = GlobalCache)]
     async fn range(start: usize, end: usize) {

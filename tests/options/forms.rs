@@ -66,6 +66,43 @@ macro_rules! inline_forms {
             }
             effect(form);
         }
+
+        #[test]
+        fn inline_iter() {
+            fn form($trial: &Trial) -> Result<(), Error> {
+                let values =
+                    $inline.iter($crate::trial::RANGE, $initial, |start, end| $trial.attempt(start, end));
+                let values: Vec<()> = values.collect::<Result<_, _>>()?;
+                assert_eq!(values.len(), $trial.successes());
+                Ok(())
+            }
+            effect(form);
+        }
+
+        #[test]
+        fn inline_stream() {
+            fn form($trial: &Trial) -> Result<(), Error> {
+                let mut values = $inline.stream($crate::trial::RANGE, $initial, async |start, end| {
+                    $crate::trial::pause().await;
+                    $trial.attempt(start, end)
+                });
+                while let Some(value) = $crate::trial::block_on(values.next()) {
+                    value?;
+                }
+                Ok(())
+            }
+            effect(form);
+        }
+
+        #[test]
+        fn inline_range_by_cost() {
+            fn form($trial: &Trial) -> Result<(), Error> {
+                $inline
+                    .by_cost(|_| 1)
+                    .range($crate::trial::RANGE, $initial, |start, end| $trial.attempt(start, end))
+            }
+            effect(form);
+        }
     };
 }
 

@@ -23,7 +23,7 @@ const OPTIONS: [&str; 15] = [
     "policy",
 ];
 
-const INLINE: [&str; 5] = ["batch", "range", "chunked", "map", "fold"];
+const INLINE: [&str; 8] = ["batch", "range", "chunked", "map", "fold", "iter", "stream", "range_by_cost"];
 
 const ATTRIBUTES: [&str; 3] = ["batch", "range", "chunked"];
 
@@ -33,7 +33,7 @@ fn every_option_is_tested_in_every_form() {
     let tests = tests();
     let missing: Vec<_> = cells.difference(&tests).collect();
     assert!(missing.is_empty(), "cells without a test: {missing:?}");
-    assert_eq!(cells.len(), OPTIONS.len() * (5 + 12) + 5);
+    assert_eq!(cells.len(), OPTIONS.len() * (8 + 12) + 5);
 }
 
 /// An attribute that is given an unknown option lists those there are.

@@ -11,7 +11,7 @@ pub use crate::cache::Site;
 use crate::cache::SizeCache;
 use crate::chunk::{Chunk, Chunked};
 use crate::classify::{Classify, Failure};
-use crate::engine::drive::Work;
+use crate::engine::drive::{Care, Work};
 use crate::engine::machine::Extent;
 use crate::execute::{Size, With, length, run_all, run_batch};
 pub use crate::outcome::AnyValue;
@@ -246,6 +246,12 @@ impl<R, F: FnMut(Range<usize>, bool) -> Option<R>> Work<R> for Turns<F> {
         (self.0)(piece, false).expect("the expansion returns a value unless it is told to undo")
     }
 
+    fn care(&mut self) -> &mut impl Care {
+        self
+    }
+}
+
+impl<R, F: FnMut(Range<usize>, bool) -> Option<R>> Care for Turns<F> {
     fn undo(&mut self, failed: Range<usize>) {
         (self.0)(failed, true);
     }

@@ -12,7 +12,7 @@ use std::mem;
 use std::ops::Range;
 use std::task::Poll;
 
-use crate::cache::Origin;
+use crate::cache::{Above, Origin};
 use crate::chunk::{Chunked, Held};
 use crate::engine::call::Call;
 use crate::engine::drive::{self, Done, Turn, attempt_async};
@@ -78,9 +78,9 @@ impl<'a, P: Policy, K, B: Undo> With<'a, P, K, B> {
     }
 
     fn task<R, F>(self, extent: Extent, form: F) -> Task<'a, P, K, R, F> {
-        let Self { core, judge, undo: _ } = self;
+        let Self { core, judge, undo: _, unit: _ } = self;
         // An async function cannot know the line that called it.
-        let origin = Origin { site: core.site, caller: None, entry: 0 };
+        let origin = Origin { site: core.site, caller: None, above: Above::Unknown };
         let mut call = Call::closed(core.cache, core.policy, &core.options, (core.name, origin, extent));
         call.open(&core.options);
         let (piece, retryable, retries, returns) = (0..0, Retryable::NOTHING, false, PhantomData);
@@ -98,6 +98,7 @@ impl<P: Policy, K, R, F: Form> Task<'_, P, K, R, F> {
         match drive::settle(&mut self.call, (self.retryable, &before), result, &self.judge) {
             Turn::Done(Done::Succeeded(_)) if !F::SINGLE => None,
             Turn::Done(Done::Succeeded(outcome) | Done::Failed(outcome)) => Some(outcome),
+            Turn::Done(Done::SetAside(lost)) => Some(lost.pass_on()),
             Turn::Retry => {
                 self.retries = true;
                 None
@@ -165,7 +166,7 @@ impl<P: Policy, K, R, F> fmt::Debug for Task<'_, P, K, R, F> {
     }
 }
 
-async fn yield_now() {
+pub(crate) async fn yield_now() {
     let mut yielded = false;
     poll_fn(|context| {
         if mem::replace(&mut yielded, true) {

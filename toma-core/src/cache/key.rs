@@ -77,8 +77,19 @@ pub(crate) struct Origin {
     pub(crate) site: Option<&'static Site>,
     /// The line that called; `None` for async functions, which cannot know it.
     pub(crate) caller: Option<&'static Location<'static>>,
-    /// The address of a local of the form that was called: frames below it are ours.
-    pub(crate) entry: usize,
+    pub(crate) above: Above,
+}
+
+/// The functions above the calling line.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Above {
+    /// On the stack, from the address of a local of the form that was called on: frames below it are
+    /// ours.
+    From(usize),
+    /// Those that a call was made under which may end under others.
+    Seen(Fingerprint),
+    /// Those of whatever executor polls.
+    Unknown,
 }
 
 /// One call, as a size cache sees it.
@@ -101,9 +112,10 @@ impl Place<'_> {
     /// One key per calling line and chain of functions above it; per function where the calling
     /// line is not known, as in async functions.
     pub fn by_stack(&self) -> Key {
-        match self.origin.caller {
-            Some(caller) => self.with(Some(caller), Some(stack::fingerprint(self.origin.entry))),
-            None => self.by_function(),
+        match (self.origin.caller, self.origin.above) {
+            (Some(_), Above::From(entry)) => self.with(self.origin.caller, Some(stack::fingerprint(entry))),
+            (Some(_), Above::Seen(stack)) => self.with(self.origin.caller, Some(stack)),
+            (_, Above::Unknown) | (None, _) => self.by_function(),
         }
     }
 

@@ -34,8 +34,8 @@ use std::time::SystemTime;
 
 pub use default::{DefaultCache, set_default};
 pub use global::GlobalCache;
+pub(crate) use key::{Above, Origin, hash_of};
 pub use key::{Key, Place, Site};
-pub(crate) use key::{Origin, hash_of};
 pub use none::NoCache;
 #[cfg(feature = "persistent")]
 pub use persistent::{PersistentCache, PersistentEntry};

@@ -243,12 +243,12 @@ mod tests {
     use std::panic::{AssertUnwindSafe, catch_unwind};
 
     use super::{Mutex, Remembered, Store};
-    use crate::cache::{Origin, Place};
+    use crate::cache::{Above, Origin, Place};
     use crate::observe::Name;
 
     /// A place that is nothing but a name and a key.
     fn with_place<R>(name: &'static str, user: u64, act: impl FnOnce(&Place<'_>) -> R) -> R {
-        let origin = Origin { site: None, caller: None, entry: 0 };
+        let origin = Origin { site: None, caller: None, above: Above::Unknown };
         let name = Name::of(Some(Cow::Borrowed(name)), &origin);
         act(&Place { origin, name: &name, user, device: None })
     }

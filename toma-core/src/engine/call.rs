@@ -84,13 +84,14 @@ impl<'a, P: Policy> Call<'a, P> {
     ) -> Self {
         let (user, device, switches) = (options.user, options.device, Switches::load());
         let name = Name::of(name, &origin);
+        let length = extent.items();
         Self {
             machine: Machine::new(extent, Sizes::new(&options.sizes), options.max_attempts),
             policy,
             memory: Memory { cache, origin, device, user, now: None },
             deadline: None,
             watch: Watch::new(&name, options.observer, switches),
-            tally: Tally::new(name, extent),
+            tally: Tally::new(name, length),
             gauge: Gauge::default(),
             switches,
         }
@@ -110,7 +111,7 @@ impl<'a, P: Policy> Call<'a, P> {
         } else {
             self.recall()
         };
-        self.tally.starts_at(self.machine.step());
+        self.tally.starts_at(self.machine.within(self.machine.step()));
         if self.watch.is_some() {
             self.tell_started();
         }
@@ -135,8 +136,8 @@ impl<'a, P: Policy> Call<'a, P> {
     #[cold]
     fn tell_started(&mut self) {
         let (length, remembered) = (self.tally.length(), self.tally.remembered());
-        let within = |size: usize| length.map_or(size, |length| size.min(length));
-        let (initial, start) = (within(self.machine.cap()), within(self.machine.step()));
+        let (initial, start) =
+            (self.machine.within(self.machine.cap()), self.machine.within(self.machine.step()));
         self.tell(|| EventKind::Started { initial, start, length, remembered });
         if let Some(from) = self.machine.probes_from().filter(|&from| remembered.is_some() && from < start) {
             self.tell(|| EventKind::Probe { from, to: start });
@@ -146,6 +147,11 @@ impl<'a, P: Policy> Call<'a, P> {
     #[inline]
     pub(crate) fn is_done(&self) -> bool {
         self.machine.is_done()
+    }
+
+    /// At most so many pieces are to come.
+    pub(crate) fn most_pieces(&self) -> usize {
+        self.machine.most_pieces()
     }
 
     /// Begins an attempt: the items to work on, and what would be retried.
@@ -188,20 +194,20 @@ impl<'a, P: Policy> Call<'a, P> {
         }
         let took = Took { elapsed, measured: measured.as_ref() };
         if let Some(to) = self.machine.succeeded(&self.policy, took) {
-            self.tally.step_changes(step);
+            self.tally.step_changes(self.machine.within(step));
             self.tell(|| EventKind::Probe { from: step, to });
         }
     }
 
-    /// The attempt failed: says whether to try again. The failed values are still there, because
+    /// The attempt failed: says what happens next. The failed values are still there, because
     /// a failure that is not tried again goes through unchanged.
     #[cold]
-    pub(crate) fn failed(&mut self, retryable: Retryable, failure: &Failure) -> bool {
+    pub(crate) fn failed(&mut self, retryable: Retryable, failure: &Failure) -> Verdict {
         let elapsed = self.tally.elapsed();
         let measured = self.measure(elapsed);
         let took = Took { elapsed, measured: measured.as_ref() };
-        let (piece, step) = (self.machine.piece(), self.machine.step());
-        self.tally.failed(step, failure.class, elapsed);
+        let (piece, size, step) = (self.machine.piece(), self.machine.size(), self.machine.step());
+        self.tally.failed(self.machine.within(step), failure.class, elapsed);
         let disabled = self.switches.disable();
         let now = if disabled { None } else { self.memory.read_after(failure.class) };
         let failed = Failed { failure, now, took };
@@ -220,13 +226,13 @@ impl<'a, P: Policy> Call<'a, P> {
         let foreseen = measured.and_then(|measured| self.machine.shortfall(&measured));
         self.tell_shortfall(lacked.or(foreseen));
         self.tally.judged(verdict);
-        let size = piece.len();
         self.tell(|| match verdict {
             Verdict::Again => EventKind::Again { size },
             Verdict::Shrink(to) => EventKind::Shrink { from: size, to },
             Verdict::GiveUp(reason) => EventKind::GaveUp { size, reason },
+            Verdict::SetAside { index, cost } => EventKind::SetAside { index, cost },
         });
-        !matches!(verdict, Verdict::GiveUp(_))
+        verdict
     }
 
     fn judge(&mut self, retryable: Retryable, failed: &Failed<'_>) -> Verdict {

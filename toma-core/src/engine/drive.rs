@@ -5,18 +5,33 @@ use std::ops::Range;
 
 use super::attempt::{self, Panic};
 use super::call::Call;
-use super::machine::Retryable;
-use crate::classify::classify_panic;
+use super::machine::{Retryable, Verdict};
+use crate::classify::{Failure, classify_panic};
 use crate::outcome::Judge;
 use crate::policy::Policy;
 #[cfg(feature = "testing")]
 use crate::testing::inject;
 use crate::thread_state::Before;
 
-/// A body, and what undoes a failed attempt of it.
+/// A body, and what follows when an attempt of it failed.
 pub(crate) trait Work<R> {
     fn run(&mut self, piece: Range<usize>) -> R;
+    fn care(&mut self) -> &mut impl Care;
+}
+
+/// What happens after attempts that failed.
+pub(crate) trait Care {
     fn undo(&mut self, failed: Range<usize>);
+
+    /// Whether somebody takes care of items that fail alone.
+    fn hears(&self) -> bool {
+        false
+    }
+
+    /// An item failed alone; the work goes on without it.
+    fn set_aside(&mut self, index: usize, cost: usize, failure: Failure) {
+        let _ = (index, cost, failure);
+    }
 }
 
 /// Runs attempts at the next piece until one succeeds or its failure goes through.
@@ -33,7 +48,7 @@ pub(crate) fn drive<R, M>(
         match settle(call, (retryable, &before), result, judge) {
             Turn::Done(done) => return done,
             Turn::Retry => {
-                work.undo(piece);
+                work.care().undo(piece);
                 call.release();
             }
         }
@@ -45,6 +60,31 @@ pub(crate) enum Done<R> {
     Succeeded(R),
     /// The error to pass on. Panics never come back.
     Failed(R),
+    /// An item failed alone, and the others go on.
+    /// In a box, because what all attempts come to should fit into registers.
+    SetAside(Box<Lost<R>>),
+}
+
+/// What an item that failed alone came to.
+pub(crate) struct Lost<R> {
+    pub(crate) index: usize,
+    pub(crate) cost: usize,
+    pub(crate) failure: Failure,
+    outcome: Result<R, Panic>,
+}
+
+impl<R> Done<R> {
+    #[cold]
+    fn set_aside(index: usize, cost: usize, failure: Failure, outcome: Result<R, Panic>) -> Self {
+        Self::SetAside(Box::new(Lost { index, cost, failure, outcome }))
+    }
+}
+
+impl<R> Lost<R> {
+    /// The error, to be passed on after all; a panic goes on here.
+    pub(crate) fn pass_on(self) -> R {
+        self.outcome.unwrap_or_else(|panic| attempt::pass_on(panic))
+    }
 }
 
 /// What to do after an attempt.
@@ -71,7 +111,13 @@ pub(crate) fn settle<R, M>(
             }
             Some(failure) => {
                 before.put_back();
-                if call.failed(retryable, &failure) { Turn::Retry } else { Turn::Done(Done::Failed(outcome)) }
+                match call.failed(retryable, &failure) {
+                    Verdict::Again | Verdict::Shrink(_) => Turn::Retry,
+                    Verdict::GiveUp(_) => Turn::Done(Done::Failed(outcome)),
+                    Verdict::SetAside { index, cost } => {
+                        Turn::Done(Done::set_aside(index, cost, failure, Ok(outcome)))
+                    }
+                }
             }
         },
         Err(panic) => retry_panic(call, retryable, panic),
@@ -81,10 +127,11 @@ pub(crate) fn settle<R, M>(
 #[cold]
 fn retry_panic<R>(call: &mut Call<'_, impl Policy>, retryable: Retryable, panic: Panic) -> Turn<R> {
     let failure = classify_panic(panic.payload.as_ref());
-    if call.failed(retryable, &failure) {
-        return Turn::Retry;
+    match call.failed(retryable, &failure) {
+        Verdict::Again | Verdict::Shrink(_) => Turn::Retry,
+        Verdict::GiveUp(_) => attempt::pass_on(panic),
+        Verdict::SetAside { index, cost } => Turn::Done(Done::set_aside(index, cost, failure, Err(panic))),
     }
-    attempt::pass_on(panic)
 }
 
 /// One attempt; with the feature `testing`, failures may be injected where a retry is possible.

@@ -3,15 +3,18 @@
 //! Nothing here runs user code except the pure policy, reads a clock, or touches shared state, so
 //! every rule of the loop can be tested against a script of failures.
 
+mod failing;
 mod measured;
+mod packing;
 
 use std::ops::Range;
 use std::time::Duration;
 
+use self::packing::Packing;
+use super::costs::Costs;
 use super::gauge::Measured;
-use super::recording;
 use super::sizes::Sizes;
-use crate::classify::{Class, Failure};
+use crate::classify::Failure;
 use crate::memory::Reading;
 use crate::policy::{Bounds, Evidence, Policy, Record};
 
@@ -33,6 +36,19 @@ pub(crate) struct Machine {
     record: Option<Record>,
     /// What was available when the step in force was chosen, where the policy asks for it.
     available_bytes: Option<u64>,
+    /// What there is besides where sizes are costs. In a box and behind one question, so that calls
+    /// that count their items need not carry it along.
+    packing: Option<Box<Packing>>,
+}
+
+/// Where the coming piece ends: a function of position and step.
+#[derive(Clone, Copy, Debug, Default)]
+struct Cut {
+    end: usize,
+    /// In units of the step.
+    size: usize,
+    /// A single item that is heavier than need be: it cannot be cut, and the others do not need it.
+    alone: bool,
 }
 
 /// What is known from earlier calls.
@@ -62,12 +78,14 @@ struct Learning {
 }
 
 /// How much work there is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Extent {
     /// One piece of whatever size succeeds.
     Batch,
     /// This many items, piece by piece.
     Items(usize),
+    /// Items of different costs, in which sizes are counted.
+    Packed(Costs),
 }
 
 /// A failed attempt: the failure, the memory once it had failed, and what was measured.
@@ -95,6 +113,8 @@ pub(crate) enum Verdict {
     Shrink(usize),
     /// Let the failure through, for this reason.
     GiveUp(&'static str),
+    /// The item failed alone: leave it out, and go on with the others.
+    SetAside { index: usize, cost: usize },
 }
 
 /// Which failures of the coming attempt would be tried again.
@@ -111,14 +131,10 @@ impl Retryable {
 impl Machine {
     #[inline]
     pub(crate) fn new(extent: Extent, sizes: Sizes, max_attempts: usize) -> Self {
-        let end = match extent {
-            Extent::Batch => usize::MAX,
-            Extent::Items(count) => count,
-        };
         Self {
             sizes,
             position: 0,
-            end,
+            end: extent.items().unwrap_or(usize::MAX),
             step: sizes.cap,
             bounds: Bounds::default(),
             max_attempts,
@@ -128,6 +144,7 @@ impl Machine {
             learning: Learning { moved: false, best: sizes.cap, settled: None },
             record: None,
             available_bytes: None,
+            packing: Packing::of(extent),
         }
     }
 
@@ -144,8 +161,10 @@ impl Machine {
             self.bounds = bounds;
             self.learning.best = self.step;
         }
+        self.recut();
         if !self.is_done() {
-            self.advance(policy, self.piece().len(), Took { elapsed: None, measured: now });
+            self.advance(policy, self.size(), Took { elapsed: None, measured: now });
+            self.recut();
         }
     }
 
@@ -157,18 +176,43 @@ impl Machine {
     /// Keeps the step as it is.
     pub(crate) fn freeze(&mut self) {
         self.frozen = true;
+        self.recut();
     }
 
     /// The items of the coming attempt; empty when all is done.
     #[inline]
     pub(crate) fn piece(&self) -> Range<usize> {
-        self.position..self.end_of_piece()
+        self.position..self.cut().end
     }
 
-    /// Where the coming piece ends: the one place that turns position and step into an end.
+    /// The size of the coming attempt.
     #[inline]
-    fn end_of_piece(&self) -> usize {
-        self.position + self.step.min(self.end - self.position)
+    pub(crate) fn size(&self) -> usize {
+        self.cut().size
+    }
+
+    /// Cuts the coming piece: the one place that turns position and step into an end.
+    #[inline]
+    fn cut(&self) -> Cut {
+        if let Some(packing) = &self.packing {
+            return packing.cut;
+        }
+        let size = self.step.min(self.end - self.position);
+        Cut { end: self.position + size, size, alone: false }
+    }
+
+    /// Position or step has changed.
+    #[inline]
+    fn recut(&mut self) {
+        if let Some(packing) = &mut self.packing {
+            packing.recut(self.position, self.step, &self.sizes);
+        }
+    }
+
+    /// What is left, in units of the step.
+    #[inline]
+    fn left(&self) -> usize {
+        self.packing.as_ref().map_or(self.end - self.position, |packing| packing.cost_from(self.position))
     }
 
     #[inline]
@@ -179,12 +223,22 @@ impl Machine {
     /// Items that succeeded.
     #[inline]
     pub(crate) fn done(&self) -> usize {
-        self.position
+        self.position - self.packing.as_ref().map_or(0, |packing| packing.left_out)
     }
 
     #[inline]
     pub(crate) fn step(&self) -> usize {
         self.step
+    }
+
+    /// A step larger than the whole work is in truth of the work's size.
+    #[inline]
+    pub(crate) fn within(&self, step: usize) -> usize {
+        match &self.packing {
+            None if self.single => step,
+            None => step.min(self.end),
+            Some(packing) => step.min(packing.cost_from(0)),
+        }
     }
 
     /// The largest size this call may use.
@@ -210,9 +264,10 @@ impl Machine {
     #[inline]
     pub(crate) fn retryable(&self) -> Retryable {
         let attempts_left = self.piece.attempts + 1 < self.max_attempts;
-        let can_shrink = self.sizes.can_shrink(self.piece().len());
+        let Cut { size, alone, .. } = self.cut();
+        let can_shrink = self.sizes.can_shrink(size) && !alone;
         Retryable {
-            out_of_memory: attempts_left && can_shrink,
+            out_of_memory: attempts_left && can_shrink || alone,
             transient: attempts_left && (can_shrink || !self.piece.tried_again),
         }
     }
@@ -220,96 +275,27 @@ impl Machine {
     /// The piece succeeded: moves on, and returns the new step when the policy changes it.
     #[inline]
     pub(crate) fn succeeded(&mut self, policy: &impl Policy, took: Took<'_>) -> Option<usize> {
-        let size = self.piece().len();
+        let Cut { end, size, .. } = self.cut();
         let works = took.measured.is_none_or(|measured| self.note(size, measured));
         if works {
             self.works(size);
         } else {
             self.bounds.failed(size);
         }
-        self.position += size;
+        self.position = end;
         if self.single {
             self.end = self.position;
         }
         self.piece = PieceState::default();
-        if self.is_done() || self.frozen {
-            return None;
-        }
-        self.advance(policy, size, took)
-    }
-
-    /// The attempt failed: decides what happens next.
-    pub(crate) fn failed(&mut self, policy: &impl Policy, failed: &Failed<'_>) -> Verdict {
-        let retryable = self.retryable();
-        self.piece.attempts += 1;
-        match failed.failure.class {
-            Class::OutOfMemory => self.shrink(policy, failed, retryable),
-            Class::Transient => self.again_or_shrink(policy, failed, retryable),
-            Class::Poisoned => Verdict::GiveUp("the device context is poisoned"),
-            Class::Other => Verdict::GiveUp("not out of memory"),
-        }
+        let goes_on = !self.is_done() && !self.frozen;
+        let changed = if goes_on { self.advance(policy, size, took) } else { None };
+        self.recut();
+        changed
     }
 
     /// What had settled has failed after all; a total failure must not pin later calls to it.
     pub(crate) fn forget(&mut self) {
         self.learning.settled = None;
-    }
-
-    fn again_or_shrink(
-        &mut self,
-        policy: &impl Policy,
-        failed: &Failed<'_>,
-        retryable: Retryable,
-    ) -> Verdict {
-        if retryable.transient && !self.piece.tried_again {
-            self.piece.tried_again = true;
-            return Verdict::Again;
-        }
-        if failed.now.is_some_and(|now| memory_is_low(now, failed.failure)) {
-            return self.shrink(policy, failed, retryable);
-        }
-        if !self.piece.tried_again {
-            return Verdict::GiveUp(self.why_not());
-        }
-        Verdict::GiveUp("failed again at the same size, and memory is not low")
-    }
-
-    fn shrink(&mut self, policy: &impl Policy, failed: &Failed<'_>, retryable: Retryable) -> Verdict {
-        let &Failed { failure, now, took } = failed;
-        let size = self.piece().len();
-        if let (Some(record), Some(measured)) = (&mut self.record, took.measured) {
-            let failure = recording::Failure::at(size, self.bounds);
-            recording::failed(record, failure, measured, self.available_bytes);
-        }
-        self.bounds.failed(size);
-        self.forget();
-        if !retryable.out_of_memory {
-            return Verdict::GiveUp(self.why_not());
-        }
-        self.piece.tried_again = false;
-        let proposal = policy.shrink(&Evidence {
-            class: Some(failure.class),
-            requested_bytes: failure.requested_bytes,
-            free_bytes: now.map(|now| now.free_bytes),
-            total_bytes: now.map(|now| now.total_bytes),
-            ..self.evidence(size, took)
-        });
-        // Without the failure's own words, for which a loop around this one would retry.
-        assert!(
-            proposal < size,
-            "policy {policy:?}: answered {proposal} after a failure at {size}: must be smaller"
-        );
-        self.step = self.sizes.fit(proposal);
-        self.learning.moved = true;
-        Verdict::Shrink(self.step)
-    }
-
-    fn why_not(&self) -> &'static str {
-        if self.piece.attempts >= self.max_attempts {
-            "max_attempts is reached"
-        } else {
-            "no smaller size is allowed"
-        }
     }
 
     /// Asks the policy for the next step; returns it when it differs. `size` is the attempt just
@@ -328,6 +314,9 @@ impl Machine {
 
     #[inline]
     fn works(&mut self, size: usize) {
+        if self.packing.is_some() {
+            return self.packed(size);
+        }
         self.bounds.succeeded(size);
         if size == self.step && (self.learning.moved || size > self.learning.best) {
             self.learning.best = size;
@@ -338,7 +327,7 @@ impl Machine {
     #[inline]
     fn evidence(&self, size: usize, Took { elapsed, measured }: Took<'_>) -> Evidence {
         let Sizes { floor, cap, multiple_of } = self.sizes;
-        let (remaining, bounds, step) = (self.end - self.position, self.bounds, self.step);
+        let (remaining, bounds, step) = (self.left(), self.bounds, self.step);
         let evidence =
             Evidence { step, elapsed, remaining, bounds, floor, cap, multiple_of, ..Evidence::new(size) };
         match (self.record, measured) {
@@ -348,10 +337,4 @@ impl Machine {
             _ => evidence,
         }
     }
-}
-
-/// Less free than was asked for, or less than a tenth of the whole.
-fn memory_is_low(now: Reading, failure: &Failure) -> bool {
-    failure.requested_bytes.is_some_and(|requested| now.free_bytes < requested)
-        || now.free_bytes < now.total_bytes.div_ceil(10)
 }

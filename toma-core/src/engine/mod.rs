@@ -15,9 +15,11 @@
 pub(crate) mod attempt;
 pub(crate) mod call;
 pub(crate) mod clock;
+pub(crate) mod costs;
 pub(crate) mod drive;
 pub(crate) mod gauge;
 pub(crate) mod machine;
+pub(crate) mod pieces;
 pub(crate) mod recording;
 pub(crate) mod sizes;
 pub(crate) mod tally;

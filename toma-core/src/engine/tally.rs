@@ -8,7 +8,7 @@ use std::mem;
 use std::time::{Duration, Instant};
 
 use super::clock;
-use super::machine::{Extent, Machine, Verdict};
+use super::machine::{Machine, Verdict};
 use crate::classify::Class;
 use crate::observe::{Name, Report, Shortfall, Tried};
 
@@ -44,6 +44,7 @@ struct History {
     exact: bool,
     gave_up: Option<&'static str>,
     shortfall: Option<Shortfall>,
+    set_aside: Vec<usize>,
 }
 
 thread_local! {
@@ -63,11 +64,7 @@ pub(super) fn prepare() {
 
 impl Tally {
     #[inline]
-    pub(super) fn new(name: Name, extent: Extent) -> Self {
-        let length = match extent {
-            Extent::Batch => None,
-            Extent::Items(count) => Some(count),
-        };
+    pub(super) fn new(name: Name, length: Option<usize>) -> Self {
         Self {
             name,
             length,
@@ -143,8 +140,15 @@ impl Tally {
     }
 
     pub(super) fn judged(&mut self, verdict: Verdict) {
-        if let Verdict::GiveUp(reason) = verdict {
-            self.history().gave_up = Some(reason);
+        match verdict {
+            Verdict::GiveUp(reason) => self.history().gave_up = Some(reason),
+            Verdict::SetAside { index, .. } => {
+                let set_aside = &mut self.history().set_aside;
+                if set_aside.len() < MAX_HISTORY {
+                    set_aside.push(index);
+                }
+            }
+            Verdict::Again | Verdict::Shrink(_) => {}
         }
     }
 
@@ -155,11 +159,11 @@ impl Tally {
 
     /// One entry: the successes since the last one, at this step, and what ended them.
     fn write_down(&mut self, step: usize, failed: Option<Class>) {
-        let (attempts, size) = (self.attempts, self.length.map_or(step, |length| step.min(length)));
+        let attempts = self.attempts;
         let history = self.history();
         let succeeded = attempts - mem::replace(&mut history.attempts_told, attempts);
         if history.tried.len() < MAX_HISTORY && (succeeded > 0 || failed.is_some()) {
-            history.tried.push(Tried { size, succeeded, failed });
+            history.tried.push(Tried { size: step, succeeded, failed });
         }
     }
 
@@ -172,14 +176,14 @@ impl Tally {
     pub(super) fn finish(&mut self, machine: &Machine, settled: Option<usize>) {
         self.outcome = Outcome { done: machine.done(), settled };
         if self.history.is_some() {
-            self.write_down(machine.step(), None);
+            self.write_down(machine.within(machine.step()), None);
         }
         // Swapping is cheaper than moving one out and another in, and this runs at every call. At
         // thread exit there is nobody left to ask.
         let _ = LAST.try_with(|last| match &mut *last.borrow_mut() {
             Some(last) => mem::swap(last, self),
             none => {
-                let empty = Self::new(Name::default(), Extent::Batch);
+                let empty = Self::new(Name::default(), None);
                 *none = Some(mem::replace(self, empty));
             }
         });
@@ -192,7 +196,7 @@ impl Tally {
             name: self.name.clone(),
             length: self.length,
             done: self.outcome.done,
-            start: self.length.map_or(self.start, |length| self.start.min(length)),
+            start: self.start,
             remembered: self.remembered,
             attempts: self.attempts,
             out_of_memory: history.out_of_memory,
@@ -202,6 +206,7 @@ impl Tally {
             settled: self.outcome.settled,
             gave_up: history.gave_up,
             shortfall: history.shortfall,
+            set_aside: history.set_aside.clone(),
         }
     }
 }
@@ -216,6 +221,7 @@ impl Default for History {
             exact: true,
             gave_up: None,
             shortfall: None,
+            set_aside: Vec::new(),
         }
     }
 }

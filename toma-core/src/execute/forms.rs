@@ -9,12 +9,14 @@ use std::ops::{ControlFlow, Range};
 use std::panic::Location;
 
 use super::size::{Size, length};
+use super::unit::{Around, Body, Unit};
 use super::with::{Core, With};
-use crate::cache::Origin;
+use crate::cache::{Above, Origin};
 use crate::chunk::{Chunk, Chunked};
 use crate::engine::call::Call;
-use crate::engine::drive::{Done, Work, drive};
+use crate::engine::drive::{Care, Done, Work, drive};
 use crate::engine::machine::Extent;
+use crate::engine::pieces::next_piece;
 use crate::outcome::{Completes, Judge, Outcome};
 use crate::policy::Policy;
 
@@ -30,7 +32,9 @@ impl<P: Policy, K, B: Undo> With<'_, P, K, B> {
     {
         self.initial(initial).batch_at(Location::caller(), body)
     }
+}
 
+impl<P: Policy, K, B: Undo, U: Unit> With<'_, P, K, B, U> {
     /// See [`execute::range`](super::range).
     #[track_caller]
     #[inline(always)]
@@ -98,19 +102,20 @@ impl<P: Policy, K, B: Undo> With<'_, P, K, B> {
 }
 
 /// The same with the calling line as a value, and sizes of any integer type.
-impl<'a, P: Policy, K, B: Undo> With<'a, P, K, B> {
+impl<P: Policy, K, B: Undo> With<'_, P, K, B> {
     #[inline(never)]
     pub(crate) fn batch_at<S, R, M>(self, caller: Caller, mut body: impl FnMut(S) -> R) -> R
     where
         S: Size,
         K: Judge<R, M>,
     {
-        let mut undo = self.undo;
         let run = |piece: Range<usize>| body(S::from_count(piece.len()));
-        let work = Body { run, undo: &mut undo };
+        let work = Body { run, around: Around { undo: self.undo, unit: self.unit } };
         self.core.call(caller, Extent::Batch, |call| run_batch(call, &self.judge, work))
     }
+}
 
+impl<'a, P: Policy, K, B: Undo, U: Unit> With<'a, P, K, B, U> {
     #[inline(never)]
     pub(crate) fn range_at<S, R, M>(
         self,
@@ -123,10 +128,10 @@ impl<'a, P: Policy, K, B: Undo> With<'a, P, K, B> {
         R: Completes,
         K: Judge<R, M>,
     {
-        let mut undo = self.undo;
+        let mut around = Around { undo: self.undo, unit: self.unit };
+        let extent = around.extent(length(start, end));
         let run = |piece: Range<usize>| body(start.plus(piece.start), start.plus(piece.end));
-        let work = Body { run, undo: &mut undo };
-        self.core.call(caller, Extent::Items(length(start, end)), |call| run_all(call, &self.judge, work))
+        self.core.call(caller, extent, |call| run_all(call, &self.judge, Body { run, around }))
     }
 
     #[inline(never)]
@@ -142,15 +147,14 @@ impl<'a, P: Policy, K, B: Undo> With<'a, P, K, B> {
         R: Completes,
         K: Judge<R, M>,
     {
-        let mut undo = self.undo;
+        let mut around = Around { undo: self.undo, unit: self.unit };
         let dim = self.core.dim;
-        let items = data.extent(dim);
+        let extent = around.extent(data.extent(dim));
         let run = |piece: Range<usize>| {
             let mut held = data.hold(dim, piece.clone());
             body(D::lend(&mut held), S::from_count(piece.start), S::from_count(piece.end))
         };
-        let work = Body { run, undo: &mut undo };
-        self.core.call(caller, Extent::Items(items), |call| run_all(call, &self.judge, work))
+        self.core.call(caller, extent, |call| run_all(call, &self.judge, Body { run, around }))
     }
 
     #[inline(never)]
@@ -164,14 +168,15 @@ impl<'a, P: Policy, K, B: Undo> With<'a, P, K, B> {
         R: Outcome<S>,
         K: Judge<R, M>,
     {
-        let mut undo = self.undo;
+        let mut around = Around { undo: self.undo, unit: self.unit };
         let start = range.start;
+        let extent = around.extent(length(start, range.end));
         let run = |piece: Range<usize>| body(start + piece.start, start + piece.end);
-        let mut work = Body { run, undo: &mut undo };
-        self.core.call(caller, Extent::Items(length(start, range.end)), |call| {
-            let mut values = Vec::new();
-            while !call.is_done() {
-                match branch(drive(call, &self.judge, &mut work)) {
+        let mut work = Body { run, around };
+        self.core.call(caller, extent, |call| {
+            let (mut values, mut apart) = (Vec::new(), None);
+            while let Some(done) = next_piece(call, &self.judge, &mut work, &mut apart) {
+                match branch(done) {
                     ControlFlow::Continue(value) => values.push(value),
                     ControlFlow::Break(error) => return error,
                 }
@@ -186,30 +191,34 @@ impl<'a, P: Policy, K, B: Undo> With<'a, P, K, B> {
         caller: Caller,
         range: Range<usize>,
         init: A,
-        mut body: impl FnMut(&A, usize, usize) -> R,
+        body: impl FnMut(&A, usize, usize) -> R,
     ) -> R::Of<A>
     where
         R: Outcome<S, Value = A>,
         K: Judge<R, M>,
     {
-        let mut undo = self.undo;
+        let mut around = Around { undo: self.undo, unit: self.unit };
         let start = range.start;
-        self.core.call(caller, Extent::Items(length(start, range.end)), |call| {
-            let mut value = init;
-            while !call.is_done() {
-                let run = |piece: Range<usize>| body(&value, start + piece.start, start + piece.end);
-                match branch(drive(call, &self.judge, &mut Body { run, undo: &mut undo })) {
-                    ControlFlow::Continue(next) => value = next,
+        let extent = around.extent(length(start, range.end));
+        let mut work = Folding { value: init, body, start, around };
+        self.core.call(caller, extent, |call| {
+            let mut apart = None;
+            while let Some(done) = next_piece(call, &self.judge, &mut work, &mut apart) {
+                match branch(done) {
+                    ControlFlow::Continue(next) => work.value = next,
                     ControlFlow::Break(error) => return error,
                 }
             }
-            R::of(value)
+            R::of(work.value)
         })
     }
 
+    /// Counts from the start of the user's range.
     #[inline]
-    fn shifted(self, start: usize) -> With<'a, P, K, Shifted<B>> {
-        With { core: self.core, judge: self.judge, undo: Shifted { undo: self.undo, start } }
+    pub(super) fn shifted(self, start: usize) -> With<'a, P, K, Shifted<B>, U> {
+        let Self { core, judge, undo, mut unit } = self;
+        unit.starts_at(start);
+        With { core, judge, undo: Shifted { undo, start }, unit }
     }
 }
 
@@ -225,7 +234,7 @@ impl<P: Policy> Core<'_, P> {
     ) -> R {
         let here = 0_u8;
         let entry = std::ptr::from_ref(&here).addr();
-        let origin = Origin { site: self.site, caller: Some(caller), entry };
+        let origin = Origin { site: self.site, caller: Some(caller), above: Above::From(entry) };
         let mut call =
             Call::closed(self.cache, &self.policy, &self.options, (self.name.clone(), origin, extent));
         call.open(&self.options);
@@ -241,6 +250,7 @@ pub(crate) fn run_batch<R, M>(
 ) -> R {
     match drive(call, judge, &mut work) {
         Done::Succeeded(value) | Done::Failed(value) => value,
+        Done::SetAside(lost) => lost.pass_on(),
     }
 }
 
@@ -250,8 +260,9 @@ pub(crate) fn run_all<R: Completes, M>(
     judge: &impl Judge<R, M>,
     mut work: impl Work<R>,
 ) -> R {
-    while !call.is_done() {
-        if let Done::Failed(error) = drive(call, judge, &mut work) {
+    let mut apart = None;
+    while let Some(done) = next_piece(call, judge, &mut work, &mut apart) {
+        if let Done::Failed(error) = done {
             return error;
         }
     }
@@ -262,6 +273,7 @@ pub(crate) fn run_all<R: Completes, M>(
 fn branch<R: Outcome<S>, S, U>(done: Done<R>) -> ControlFlow<R::Of<U>, R::Value> {
     match done {
         Done::Succeeded(outcome) | Done::Failed(outcome) => outcome.branch(),
+        Done::SetAside(lost) => lost.pass_on().branch(),
     }
 }
 
@@ -294,19 +306,22 @@ impl<B: Undo> Undo for Shifted<B> {
     }
 }
 
-/// A body and its undo as two values.
-struct Body<'u, F, B> {
-    run: F,
-    undo: &'u mut B,
+/// A body that gets the value so far.
+struct Folding<A, F, B, U> {
+    value: A,
+    body: F,
+    start: usize,
+    around: Around<B, U>,
 }
 
-impl<R, F: FnMut(Range<usize>) -> R, B: Undo> Work<R> for Body<'_, F, B> {
+impl<A, R, F: FnMut(&A, usize, usize) -> R, B: Undo, U: Unit> Work<R> for Folding<A, F, B, U> {
     #[inline]
     fn run(&mut self, piece: Range<usize>) -> R {
-        (self.run)(piece)
+        (self.body)(&self.value, self.start + piece.start, self.start + piece.end)
     }
 
-    fn undo(&mut self, failed: Range<usize>) {
-        self.undo.undo(failed);
+    #[inline]
+    fn care(&mut self) -> &mut impl Care {
+        &mut self.around
     }
 }

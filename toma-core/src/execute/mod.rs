@@ -7,8 +7,11 @@
 //! | [`chunked`] | a chunk, `start, end` | `()` or `Result<(), E>` |
 //! | [`map`] | `start, end` | a value, collected in order |
 //! | [`fold`] | the value so far, `start, end` | the next value |
+//! | [`With::iter`] | `start, end` | a value, given out when it is asked for |
+//! | [`With::stream`] | `start, end`, asynchronously | the same |
 //!
-//! These use the default cache and options; [`with()`] makes everything selectable.
+//! These use the default cache and options; [`with()`] makes everything selectable, also that sizes
+//! count what items [cost](With::by_cost) instead of items.
 //!
 //! The body may run more than once for the same items: an attempt that runs out of memory is
 //! dropped and made again with a smaller step. Write results to their place (`out[start..end]`)
@@ -22,17 +25,24 @@
 
 #![expect(clippy::inline_always, reason = "the number of our own frames must not depend on the optimizer")]
 
+mod by_cost;
 mod forms;
+mod iter;
 mod size;
+mod stream;
+mod unit;
 mod with;
 
 use std::ops::Range;
 use std::panic::Location;
 
+pub use by_cost::{ByCost, Cost, Oversize};
 pub use forms::Undo;
 pub(crate) use forms::{run_all, run_batch};
 pub use size::Size;
 pub(crate) use size::length;
+pub use stream::Stream;
+pub use unit::{Items, Unit};
 pub use with::With;
 
 use crate::cache::{DefaultCache, SizeCache};

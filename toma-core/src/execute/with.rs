@@ -4,6 +4,7 @@ use std::hash::Hash;
 use std::ops::Range;
 use std::time::Duration;
 
+use super::unit::Items;
 use crate::cache::{Site, SizeCache, hash_of};
 use crate::engine::call::Options;
 use crate::memory::MemorySource;
@@ -12,17 +13,18 @@ use crate::outcome::{Auto, Classified};
 use crate::policy::{Halve, Policy};
 
 /// An inline form with its cache and options, made by [`with()`](super::with()); ends with one of
-/// [`batch`](Self::batch), [`range`](Self::range), [`chunked`](Self::chunked), [`map`](Self::map)
-/// and [`fold`](Self::fold).
+/// [`batch`](With::batch), [`range`](Self::range), [`chunked`](Self::chunked), [`map`](Self::map),
+/// [`fold`](Self::fold), [`iter`](Self::iter) and [`stream`](Self::stream).
 ///
-/// Sizes are in items. The sizes used are multiples of `multiple_of` between the floor, the larger
+/// Sizes are in items, unless [`by_cost`](With::by_cost) gives them another unit. The sizes used are multiples of `multiple_of` between the floor, the larger
 /// of `min` and `multiple_of`, and `initial` or `max`; only a last piece may be smaller.
 #[must_use = "nothing runs until a form such as `range` is called"]
 #[derive(Clone)]
-pub struct With<'a, P, K, B> {
+pub struct With<'a, P, K, B, U = Items> {
     pub(crate) core: Core<'a, P>,
     pub(crate) judge: K,
     pub(crate) undo: B,
+    pub(crate) unit: U,
 }
 
 /// What the call needs; judge and undo are the driver's.
@@ -40,11 +42,11 @@ impl<'a> With<'a, Halve, Auto, ()> {
     #[inline]
     pub(crate) fn new(cache: &'a dyn SizeCache, site: Option<&'static Site>) -> Self {
         let core = Core { cache, site, name: None, dim: 0, options: Options::default(), policy: Halve };
-        Self { core, judge: Auto, undo: () }
+        Self { core, judge: Auto, undo: (), unit: Items }
     }
 }
 
-impl<'a, P, K, B> With<'a, P, K, B> {
+impl<'a, P, K, B, U> With<'a, P, K, B, U> {
     /// Uses this cache instead of the one chosen by type.
     #[inline]
     pub fn cache(mut self, cache: &'a dyn SizeCache) -> Self {
@@ -128,10 +130,10 @@ impl<'a, P, K, B> With<'a, P, K, B> {
 
     /// Decides sizes by `policy` instead of [`Halve`].
     #[inline]
-    pub fn policy<Q: Policy>(self, policy: Q) -> With<'a, Q, K, B> {
+    pub fn policy<Q: Policy>(self, policy: Q) -> With<'a, Q, K, B, U> {
         let Core { cache, site, name, dim, options, policy: _ } = self.core;
         let core = Core { cache, site, name, dim, options, policy };
-        With { core, judge: self.judge, undo: self.undo }
+        With { core, judge: self.judge, undo: self.undo, unit: self.unit }
     }
 
     /// Runs `undo` with the failed piece before each retry, to take back what the failed attempt
@@ -157,8 +159,8 @@ impl<'a, P, K, B> With<'a, P, K, B> {
     /// # Ok::<(), OutOfMemory>(())
     /// ```
     #[inline]
-    pub fn before_retry<U: FnMut(Range<usize>)>(self, undo: U) -> With<'a, P, K, U> {
-        With { core: self.core, judge: self.judge, undo }
+    pub fn before_retry<V: FnMut(Range<usize>)>(self, undo: V) -> With<'a, P, K, V, U> {
+        With { core: self.core, judge: self.judge, undo, unit: self.unit }
     }
 
     /// Classifies the body's errors by `classify`, which takes `&E` and returns a
@@ -166,15 +168,15 @@ impl<'a, P, K, B> With<'a, P, K, B> {
     ///
     /// For error types that are no `std::error::Error`, or that know better.
     #[inline]
-    pub fn classify<F>(self, classify: F) -> With<'a, P, Classified<F>, B> {
+    pub fn classify<F>(self, classify: F) -> With<'a, P, Classified<F>, B, U> {
         self.judge(Classified(classify))
     }
 
     /// Judges outcomes by `judge`; the attributes choose it by return type.
     #[doc(hidden)]
     #[inline]
-    pub fn judge<J>(self, judge: J) -> With<'a, P, J, B> {
-        With { core: self.core, judge, undo: self.undo }
+    pub fn judge<J>(self, judge: J) -> With<'a, P, J, B, U> {
+        With { core: self.core, judge, undo: self.undo, unit: self.unit }
     }
 
     /// Sets the largest size; without it, a range or a chunked value starts with the whole.
@@ -186,7 +188,7 @@ impl<'a, P, K, B> With<'a, P, K, B> {
     }
 }
 
-impl<P: fmt::Debug, K, B> fmt::Debug for With<'_, P, K, B> {
+impl<P: fmt::Debug, K, B, U> fmt::Debug for With<'_, P, K, B, U> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("With").field("core", &self.core).finish_non_exhaustive()
     }

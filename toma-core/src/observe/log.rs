@@ -34,6 +34,7 @@ fn line(kind: &EventKind<'_>) -> Option<String> {
             Shortfall { size, needs_bytes, free_bytes }.to_string()
         }
         EventKind::GaveUp { size, reason } => format!("gives up at {size}: {reason}"),
+        EventKind::SetAside { index, cost } => format!("leaves out item {index}, which costs {cost}"),
         EventKind::Settled { size } => format!("settles at {size}"),
         _ => return None,
     })

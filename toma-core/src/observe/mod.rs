@@ -40,7 +40,8 @@ pub struct Event<'a> {
 
 /// What happened.
 ///
-/// Sizes and positions are in items. Positions count from the start of what the call works on; a
+/// Sizes and positions are in items, but sizes in cost units where the call has
+/// [costs](crate::execute::With::by_cost). Positions count from the start of what the call works on; a
 /// batch runs from 0 to its batch size.
 #[non_exhaustive]
 #[derive(Clone, Copy, Debug)]
@@ -125,6 +126,13 @@ pub enum EventKind<'a> {
         size: usize,
         /// Why nothing more is tried.
         reason: &'static str,
+    },
+    /// An item failed alone: it is left out, and the others go on.
+    SetAside {
+        /// The item.
+        index: usize,
+        /// What it costs.
+        cost: usize,
     },
     /// The size cache remembers `size` for the next call.
     Settled {

@@ -43,6 +43,10 @@ pub struct Report {
     pub settled: Option<usize>,
     /// Why the call gave up; `None` when all was done.
     pub gave_up: Option<&'static str>,
+    /// Items that failed alone and were left out, the first 256 of them: only calls with
+    /// [costs](crate::execute::With::by_cost) go on without. They count from the start of what the
+    /// call works on.
+    pub set_aside: Vec<usize>,
     /// What the smallest size lacked, when it was clear that it does not fit.
     pub shortfall: Option<Shortfall>,
 }
@@ -63,7 +67,7 @@ pub struct Shortfall {
 #[non_exhaustive]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Tried {
-    /// The step in items.
+    /// The step in items, or in cost units.
     pub size: usize,
     /// Attempts at this size that succeeded.
     pub succeeded: usize,
@@ -126,6 +130,7 @@ impl fmt::Display for Report {
         self.summary(f)?;
         self.sizes(f)?;
         self.lost(f)?;
+        self.left_out(f)?;
         self.outlook(f)
     }
 }
@@ -166,6 +171,15 @@ impl Report {
             (false, false) => writeln!(f, "  time lost to failed attempts: at least {:.1?}", self.time_lost),
             (false, true) => writeln!(f, "  time lost to failed attempts: not measured without an observer"),
         }
+    }
+
+    fn left_out(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.set_aside.is_empty() {
+            return Ok(());
+        }
+        let shown: Vec<String> = self.set_aside.iter().take(8).map(ToString::to_string).collect();
+        let more = if shown.len() < self.set_aside.len() { ", ..." } else { "" };
+        writeln!(f, "  failed alone and left out: items {}{more}", shown.join(", "))
     }
 
     fn outlook(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

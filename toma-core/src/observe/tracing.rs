@@ -35,6 +35,9 @@ impl Observer for Tracing {
                 warn!(target: "toma", call, name, size, needs_bytes, free_bytes, "does not fit");
             }
             EventKind::GaveUp { size, reason } => warn!(target: "toma", call, name, size, reason, "gave up"),
+            EventKind::SetAside { index, cost } => {
+                warn!(target: "toma", call, name, index, cost, "set aside");
+            }
             EventKind::Settled { size } => info!(target: "toma", call, name, size, "settled"),
             EventKind::Finished { attempts, out_of_memory } => {
                 debug!(target: "toma", call, name, attempts, out_of_memory, "finished");

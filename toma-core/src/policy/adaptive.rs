@@ -95,7 +95,7 @@ impl Policy for Adaptive {
         if evidence.record.is_thrashing() {
             return below(evidence);
         }
-        if evidence.size < evidence.step && evidence.elapsed.is_some() {
+        if evidence.size <= evidence.step / 2 && evidence.elapsed.is_some() {
             // A rest is no evidence for a full size.
             return evidence.step;
         }

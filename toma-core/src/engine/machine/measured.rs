@@ -5,23 +5,33 @@ use crate::classify::Class;
 use crate::engine::gauge::Measured;
 use crate::engine::recording;
 use crate::observe::Shortfall;
+use crate::policy::Sample;
 
 impl Machine {
     /// An attempt that succeeded enters the record; a rest says nothing about its size. Returns
     /// whether the size is to be used again.
     #[inline(never)]
     pub(super) fn note(&mut self, size: usize, measured: &Measured) -> bool {
+        let sample = self.sample(size, measured);
         let Some(record) = &mut self.record else { return true };
-        recording::succeeded(record, (size == self.step).then(|| measured.sample(size)), measured);
+        recording::succeeded(record, sample, measured);
         if self.bounds.smallest_failure.is_some_and(|failed| failed <= size) {
             record.confirmed = 0;
         }
         !record.is_thrashing()
     }
 
+    /// What an attempt says about the step in force.
+    fn sample(&self, size: usize, measured: &Measured) -> Option<Sample> {
+        if self.packing.is_some() {
+            return self.fills(size).then(|| in_proportion(measured.sample(size), self.step));
+        }
+        (size == self.step).then(|| measured.sample(size))
+    }
+
     /// What the smallest size lacks, by what has been measured of others.
     pub(crate) fn shortfall(&self, measured: &Measured) -> Option<Shortfall> {
-        let size = self.sizes.floor.min(self.end - self.position);
+        let size = self.sizes.floor.min(self.left());
         let needs_bytes = self.record?.samples.needs_bytes(size)?;
         let free_bytes = measured.available_bytes.filter(|&free| free < needs_bytes)?;
         Some(Shortfall { size, needs_bytes, free_bytes })
@@ -29,7 +39,7 @@ impl Machine {
 
     /// What a size lacked that failed, and nothing smaller is allowed.
     pub(crate) fn lacked(&self, failed: &Failed<'_>) -> Option<Shortfall> {
-        let size = self.piece().len();
+        let size = self.size();
         if failed.failure.class != Class::OutOfMemory || self.sizes.can_shrink(size) {
             return None;
         }
@@ -39,4 +49,18 @@ impl Machine {
         let free_bytes = measured.available_bytes.or(failed.now.map(|now| now.free_bytes))?;
         (free_bytes < needs_bytes).then_some(Shortfall { size, needs_bytes, free_bytes })
     }
+}
+
+/// The same at another size. Pieces that are packed are of many sizes, and a step that followed them
+/// would shrink with each; what every attempt needs besides makes this say rather too much.
+#[expect(
+    clippy::cast_precision_loss,
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    reason = "estimates, which are not negative; and a cast saturates"
+)]
+fn in_proportion(sample: Sample, size: usize) -> Sample {
+    let factor = size as f64 / sample.size as f64;
+    let time = sample.time.map(|time| time.mul_f64(factor));
+    Sample { time, bytes: sample.bytes.map(|bytes| (bytes as f64 * factor) as u64), ..Sample::new(size) }
 }

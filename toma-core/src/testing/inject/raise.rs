@@ -12,10 +12,11 @@ use crate::classify::{Class, OutOfMemory};
 use crate::engine::machine::Retryable;
 
 /// The failure that the coming attempt is to meet. Asked only where memory running out could be
-/// answered by a retry, and where a panic can be caught.
+/// answered by a retry, and where a panic can be caught: not at a single item, which may only be left
+/// out.
 #[inline]
 pub(crate) fn ask(retryable: Retryable, size: usize) -> Option<Injected> {
-    let possible = cfg!(panic = "unwind") && retryable.out_of_memory && active();
+    let possible = cfg!(panic = "unwind") && retryable.out_of_memory && size > 1 && active();
     if possible { verdict(size) } else { None }
 }
 

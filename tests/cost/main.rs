@@ -1,0 +1,11 @@
+//! Sizes by cost: what is packed together, what is tried, what is left out, what is learned.
+
+mod against_twin;
+mod extremes;
+mod learning;
+#[cfg(feature = "testing")]
+mod measuring;
+mod packed;
+mod seen;
+mod set_aside;
+mod twin;

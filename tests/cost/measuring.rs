@@ -1,0 +1,76 @@
+//! Policies that measure, where sizes are costs.
+
+use std::time::Duration;
+
+use toma::policy::Policy;
+use toma::testing::{FakeDevice, StoppedClock};
+use toma::{Adaptive, NoCache, Throughput, execute};
+
+/// Items of costs 1 to 7.
+fn cost(item: usize) -> usize {
+    1 + item * 5 % 7
+}
+
+/// The costs of the pieces that succeeded, and how many failed. An attempt needs 10,000 bytes and 1000
+/// for each unit of cost, and takes `millis` for its cost.
+fn run(
+    (items, cost): (usize, fn(usize) -> usize),
+    initial: usize,
+    policy: impl Policy,
+    millis: impl Fn(usize) -> u64,
+) -> (Vec<usize>, usize) {
+    let (device, clock) = (FakeDevice::new(210_500), StoppedClock::new());
+    let (mut worked, mut failed) = (Vec::new(), 0);
+    let with = execute::with::<NoCache>().policy(policy).device(&device).by_cost(cost);
+    let done = with.range(0..items, initial, |start, end| {
+        let size: usize = (start..end).map(cost).sum();
+        clock.advance(Duration::from_millis(millis(size)));
+        let memory = device.alloc(10_000 + 1000 * size as u64);
+        match memory {
+            Ok(_) => worked.push(size),
+            Err(_) => failed += 1,
+        }
+        memory.map(drop)
+    });
+    done.unwrap();
+    (worked, failed)
+}
+
+#[test]
+fn adaptive_predicts_from_pieces_that_do_not_fill_their_step() {
+    let (worked, failed) = run((20_000, |_| 7), 4000, Adaptive::default(), |size| 10 + size as u64);
+    assert_eq!(failed, 0);
+    let late = &worked[worked.len() / 2..worked.len() - 1];
+    assert!(late.iter().all(|size| (160..=200).contains(size)), "{late:?}");
+}
+
+/// With each piece a little smaller than its step, a step that followed the pieces would shrink, and
+/// look upward, for ever.
+#[test]
+fn throughput_stays_where_a_smaller_step_is_slower() {
+    let (worked, failed) = run((20_000, cost), 300, Throughput::default(), |size| 200 + size as u64);
+    assert!(failed <= 2, "{failed} failed");
+    let late = &worked[worked.len() / 2..worked.len() - 1];
+    assert!(late.iter().all(|size| (140..=150).contains(size)), "{late:?}");
+}
+
+/// A heavy item that fills its piece alone says nothing of the memory that others need.
+#[test]
+fn what_fails_alone_is_left_out_and_the_others_keep_their_size() {
+    let device = FakeDevice::new(110_500);
+    let costs = |item: usize| if item == 500 { 300 } else { 1 };
+    let (mut sizes, mut left_out) = (Vec::new(), Vec::new());
+    let with = execute::with::<NoCache>().policy(Adaptive::default()).device(&device);
+    let with = with.by_cost(costs).set_aside(|item| left_out.push(item.index));
+    let done = with.range(0..1000, 50, |start, end| {
+        let size: usize = (start..end).map(costs).sum();
+        let memory = device.alloc(10_000 + 1000 * size as u64)?;
+        sizes.push(size);
+        drop(memory);
+        Ok::<(), toma::testing::FakeOutOfMemory>(())
+    });
+    done.unwrap();
+    assert_eq!(left_out, [500]);
+    assert_eq!(sizes.iter().sum::<usize>(), 999);
+    assert!(sizes.iter().rev().skip(1).take(5).all(|&size| size == 50), "{sizes:?}");
+}

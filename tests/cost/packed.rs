@@ -1,0 +1,89 @@
+//! Which items go together, and what users write.
+
+use toma::classify::OutOfMemory;
+use toma::execute;
+use toma::{Bisect, NoCache};
+
+/// Start and end of each piece.
+fn packed(costs: &[u64], step: usize) -> Vec<(usize, usize)> {
+    execute::with::<NoCache>().by_cost(|i| costs[i]).map(0..costs.len(), step, |start, end| (start, end))
+}
+
+#[test]
+fn a_piece_takes_what_fits() {
+    assert_eq!(packed(&[5, 5, 5, 5, 1], 10), [(0, 2), (2, 4), (4, 5)]);
+    assert_eq!(packed(&[5, 5, 5, 5, 1], 11), [(0, 2), (2, 5)]);
+    assert_eq!(packed(&[11, 5, 11, 11], 10), [(0, 1), (1, 2), (2, 3), (3, 4)]);
+    assert_eq!(packed(&[1; 5], 1), [(0, 1), (1, 2), (2, 3), (3, 4), (4, 5)]);
+    assert_eq!(packed(&[7; 3], usize::MAX), [(0, 3)]);
+}
+
+#[test]
+fn items_that_cost_nothing_end_no_piece() {
+    assert_eq!(packed(&[0; 100], 1), [(0, 100)]);
+    assert_eq!(packed(&[0, 3, 0, 0, 3, 0], 3), [(0, 4), (4, 6)]);
+    assert_eq!(packed(&[0, 9, 0], 3), [(0, 1), (1, 2), (2, 3)]);
+}
+
+#[test]
+fn nothing_to_do_asks_nothing() {
+    let form = || execute::with::<NoCache>().by_cost(|_| -> u64 { panic!("nothing costs anything") });
+    let never = || -> usize { panic!("nothing to do") };
+    form().range(7..7, 4, |_, _| assert_eq!(never(), 0));
+    assert!(form().map(7..7, 4, |_, _| never()).is_empty());
+    assert_eq!(form().iter(7..7, 4, |_, _| never()).next(), None);
+}
+
+#[test]
+fn costs_come_in_many_integers() {
+    let lens: [usize; 3] = [4, 4, 4];
+    let form = execute::with::<NoCache>;
+    assert_eq!(form().by_cost(|i| lens[i]).map(0..3, 8, |s, e| e - s), [2, 1]);
+    assert_eq!(form().by_cost(|_| 4).map(0..3, 8, |s, e| e - s), [2, 1]);
+    assert_eq!(form().by_cost(|_| 4_i64).map(0..3, 8, |s, e| e - s), [2, 1]);
+    assert_eq!(form().by_cost(|_| b'\x04').map(0..3, 8, |s, e| e - s), [2, 1]);
+}
+
+#[test]
+fn options_come_before_and_after() {
+    let attempts = |form: &mut dyn FnMut(&mut Vec<usize>)| {
+        let mut sizes = Vec::new();
+        form(&mut sizes);
+        sizes
+    };
+    let body = |sizes: &mut Vec<usize>, items: usize| {
+        sizes.push(items);
+        if items > 2 { Err(OutOfMemory::new(None)) } else { Ok(()) }
+    };
+    let before = attempts(&mut |sizes| {
+        let form = execute::with::<NoCache>().min(30).policy(Bisect::default()).by_cost(|_| 10);
+        form.range(0..8, 80, |start, end| body(sizes, end - start)).unwrap_err();
+    });
+    let after = attempts(&mut |sizes| {
+        let form = execute::with::<NoCache>().by_cost(|_| 10).policy(Bisect::default()).min(30);
+        form.range(0..8, 80, |start, end| body(sizes, end - start)).unwrap_err();
+    });
+    assert_eq!(before, after);
+    assert_eq!(before, [8, 4, 3], "a step of 30 is the floor");
+}
+
+#[test]
+fn mutable_chunks() {
+    let costs = [3, 3, 3, 9, 1];
+    let mut data = [0; 5];
+    execute::with::<NoCache>().by_cost(|i| costs[i]).chunked(&mut data[..], 6, |chunk, start, _| {
+        chunk.fill(start);
+    });
+    assert_eq!(data, [0, 0, 2, 3, 4]);
+}
+
+#[test]
+fn nested_loops_have_costs_of_their_own() {
+    let inner = |start: usize, end: usize| {
+        execute::with::<NoCache>().by_cost(|i| i).map(start..end, 10, |s, e| {
+            if (s..e).sum::<usize>() > 7 && e - s > 1 { Err(OutOfMemory::new(None)) } else { Ok((s, e)) }
+        })
+    };
+    let pieces = execute::with::<NoCache>().by_cost(|_| 2).map(0..8, 8, inner).unwrap();
+    assert_eq!(pieces.concat(), [(0, 4), (4, 5), (5, 6), (6, 7), (7, 8)]);
+}

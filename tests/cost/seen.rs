@@ -1,0 +1,102 @@
+//! What observers, reports and standard error show of a call with costs.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::process::Command;
+use std::sync::Mutex;
+
+use toma::classify::OutOfMemory;
+use toma::observe::{Event, EventKind};
+use toma::{GlobalCache, NoCache, execute, report};
+
+const COSTS: [u64; 6] = [30, 30, 500, 30, 30, 10];
+
+fn body(start: usize, end: usize) -> Result<(), OutOfMemory> {
+    if COSTS[start..end].iter().sum::<u64>() > 40 { Err(OutOfMemory::new(None)) } else { Ok(()) }
+}
+
+#[test]
+fn events_tell_sizes_in_units_and_positions_in_items() {
+    let told = Mutex::new(Vec::new());
+    let observer = |event: &Event<'_>| {
+        told.lock().unwrap().push(match event.kind {
+            EventKind::Started { initial, start, length, .. } => format!("{initial} {start} {length:?}"),
+            EventKind::Shrink { from, to } => format!("{from} > {to}"),
+            EventKind::SetAside { index, cost } => format!("without {index}: {cost}"),
+            EventKind::Succeeded { start, end, .. } => format!("{start}..{end}"),
+            EventKind::Settled { size } => format!("settled {size}"),
+            _ => return,
+        });
+    };
+    let cache = GlobalCache::new();
+    let form = execute::with::<NoCache>().cache(&cache).observer(&observer).by_cost(|i| COSTS[i]);
+    form.set_aside(|_| ()).range(0..6, 64, body).unwrap();
+    let expected =
+        ["64 64 Some(6)", "60 > 30", "0..1", "1..2", "without 2: 500", "3..4", "4..5", "5..6", "settled 30"];
+    assert_eq!(told.into_inner().unwrap(), expected);
+}
+
+#[test]
+fn a_step_beyond_everything_is_everything() {
+    let form = || execute::with::<NoCache>().by_cost(|_| 7);
+    form().range(0..3, 1000, |_, _| ());
+    assert_eq!(report::last().unwrap().start, 21, "in units of cost, not in items");
+    form().range(0..3, 10, |_, _| ());
+    assert_eq!(report::last().unwrap().start, 10);
+}
+
+#[test]
+fn the_report_names_what_was_left_out() {
+    let cache = GlobalCache::new();
+    let form = execute::with::<NoCache>().cache(&cache).name("embed").by_cost(|i| COSTS[i]).set_aside(|_| ());
+    form.range(0..6, 64, body).unwrap();
+    let shown = report::last().unwrap().to_string();
+    let lines: Vec<_> = shown.lines().filter(|line| !line.contains("time lost")).collect();
+    assert_eq!(
+        lines,
+        [
+            "embed: 5 of 6 items in 7 attempts, 2 out of memory",
+            "  started at 64, nothing remembered",
+            "  sizes tried: 64 (out of memory), 30 (worked 2 times) (out of memory), 30 (worked 3 times)",
+            "  failed alone and left out: items 2",
+            "  remembered for the next call: 30",
+        ]
+    );
+}
+
+#[test]
+fn a_long_list_is_cut() {
+    execute::with::<NoCache>()
+        .by_cost(|_| 2)
+        .set_aside(|_| ())
+        .range(0..300, 1, |_, _| Err(OutOfMemory::new(None)))
+        .unwrap();
+    let report = report::last().unwrap();
+    assert_eq!((report.set_aside.len(), report.out_of_memory), (256, 300));
+    assert!(report.to_string().contains("left out: items 0, 1, 2, 3, 4, 5, 6, 7, ..."), "{report}");
+}
+
+const CHILD: &str = "TOMA_TEST_CHILD";
+
+/// Panics that somebody takes care of are not printed, and the one that goes through is, once.
+#[test]
+fn panics_are_printed_once_or_not_at_all() {
+    if std::env::var_os(CHILD).is_some() {
+        let panics =
+            |start: usize, end: usize| assert!(body(start, end).is_ok(), "CUDA out of memory. At {start}");
+        execute::with::<NoCache>().by_cost(|i| COSTS[i]).set_aside(|_| ()).range(2..6, 40, panics);
+        eprintln!("so far nothing");
+        catch_unwind(AssertUnwindSafe(|| {
+            execute::with::<NoCache>().by_cost(|i| COSTS[i]).range(2..6, 40, panics);
+        }))
+        .unwrap_err();
+        return;
+    }
+    let this = std::env::current_exe().unwrap();
+    let name = "seen::panics_are_printed_once_or_not_at_all";
+    let output = Command::new(this).args(["--exact", name, "--nocapture"]).env(CHILD, "1").output().unwrap();
+    let stderr = String::from_utf8(output.stderr).unwrap();
+    assert!(output.status.success(), "{stderr}");
+    let (before, after) = stderr.split_once("so far nothing").unwrap();
+    assert!(!before.contains("out of memory"), "{stderr}");
+    assert_eq!(after.matches("CUDA out of memory. At 2").count(), 1, "{stderr}");
+}

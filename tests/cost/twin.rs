@@ -1,0 +1,92 @@
+//! The slow, obvious twin: what a call with costs must do, told from the rules alone.
+
+use std::ops::Range;
+
+/// One call: what items cost, the sizes it may use, and which pieces run out of memory.
+#[derive(Clone, Debug)]
+pub(crate) struct Case {
+    pub(crate) costs: Vec<u64>,
+    pub(crate) initial: u64,
+    pub(crate) min: u64,
+    pub(crate) multiple_of: u64,
+    /// What the items need in truth, of which their cost may be a bad guess.
+    pub(crate) needs: Vec<u64>,
+    /// Pieces that need more run out of memory.
+    pub(crate) memory: u64,
+}
+
+/// Everything a call must do.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(crate) struct Story {
+    pub(crate) attempts: Vec<Range<usize>>,
+    pub(crate) done: Vec<Range<usize>>,
+    pub(crate) left_out: Vec<usize>,
+    /// The piece whose failure goes through at once.
+    pub(crate) gave_up: Option<Range<usize>>,
+    pub(crate) settled: Option<u64>,
+}
+
+impl Case {
+    pub(crate) fn fails(&self, piece: &Range<usize>) -> bool {
+        self.needs[piece.clone()].iter().sum::<u64>() > self.memory
+    }
+
+    fn floor(&self) -> u64 {
+        self.min.max(self.multiple_of).next_multiple_of(self.multiple_of)
+    }
+
+    fn cap(&self) -> u64 {
+        self.initial / self.multiple_of * self.multiple_of
+    }
+
+    fn fit(&self, size: u64) -> u64 {
+        (size / self.multiple_of * self.multiple_of).clamp(self.floor(), self.cap())
+    }
+
+    /// What must happen under the policy that halves, with what is known from an earlier call.
+    pub(crate) fn tell(&self, known: Option<u64>) -> Story {
+        let mut story = Story::default();
+        let (mut step, mut position, mut shrunk) =
+            (known.map_or(self.cap(), |size| self.fit(size)), 0, false);
+        let mut settled_at = None;
+        while position < self.costs.len() {
+            let piece = self.pack(position, step);
+            let cost: u64 = self.costs[piece.clone()].iter().sum();
+            story.attempts.push(piece.clone());
+            if !self.fails(&piece) {
+                if shrunk && cost <= step && 2 * cost > step {
+                    let before = story.settled.filter(|_| settled_at == Some(step)).unwrap_or(0);
+                    story.settled = Some(before.max(cost));
+                    settled_at = Some(step);
+                }
+                position = piece.end;
+                story.done.push(piece);
+                continue;
+            }
+            if cost <= self.floor() {
+                story.gave_up = Some(piece);
+                story.settled = None;
+                return story;
+            }
+            if cost <= step {
+                story.settled = None;
+                step = self.fit(cost / 2);
+                shrunk = true;
+            }
+            if piece.len() == 1 {
+                story.left_out.push(position);
+                position += 1;
+            }
+        }
+        story
+    }
+
+    /// One item, and then as many more as go with it.
+    fn pack(&self, start: usize, step: u64) -> Range<usize> {
+        let mut end = start + 1;
+        while end < self.costs.len() && self.costs[start..=end].iter().sum::<u64>() <= step {
+            end += 1;
+        }
+        start..end
+    }
+}

@@ -1,0 +1,217 @@
+use std::cell::Cell;
+use std::iter::FusedIterator;
+use std::ops::Range;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+use proptest::prelude::*;
+use toma::classify::OutOfMemory;
+use toma::execute;
+use toma::{Bisect, NoCache, report};
+
+use crate::{OUT_OF_MEMORY, World};
+
+/// All from one line, so that calls know what earlier ones learned.
+fn iter(
+    world: &World,
+    range: Range<usize>,
+    initial: usize,
+) -> impl FusedIterator<Item = Result<Range<usize>, OutOfMemory>> {
+    let form = execute::with::<NoCache>().cache(&world.cache);
+    form.iter(range, initial, |start, end| world.attempt(start, end))
+}
+
+#[test]
+fn nothing_runs_before_it_is_asked_for() {
+    let world = World::with_limit(4);
+    let mut rows = iter(&world, 10..20, 16);
+    assert_eq!(world.tried(), 0);
+    assert_eq!(rows.next(), Some(Ok(10..12)));
+    assert_eq!(world.tried(), 3, "10..20, 10..15 and 10..12");
+    assert_eq!(rows.next(), Some(Ok(12..14)));
+    assert_eq!(world.tried(), 4);
+}
+
+#[test]
+fn it_gives_what_map_collects() {
+    let (world, twin) = (World::with_limit(3), World::with_limit(3));
+    let rows: Vec<_> = iter(&world, 5..30, 16).collect::<Result<_, _>>().unwrap();
+    let map = execute::with::<NoCache>().cache(&twin.cache);
+    assert_eq!(rows, map.map(5..30, 16, |start, end| twin.attempt(start, end)).unwrap());
+    assert_eq!(world.attempts, twin.attempts);
+    assert_eq!(world.settled(), twin.settled());
+}
+
+#[test]
+fn plain_values_need_no_result() {
+    assert_eq!(execute::with::<NoCache>().iter(0..5, 2, |start, end| end - start).sum::<usize>(), 5);
+    let largest = execute::with::<NoCache>().iter(0..5, 2, |start, end| toma::Plain((start, end))).last();
+    assert_eq!(largest.unwrap().0, (4, 5));
+}
+
+#[test]
+fn the_size_goes_on_adapting() {
+    let world = World::with_limit(8);
+    let form = execute::with::<NoCache>().policy(Bisect::default());
+    let mut rows =
+        form.iter(0..1000, 16, |start, end| world.attempt(start, end)).map(|row| row.unwrap().len());
+    assert_eq!(rows.by_ref().take(3).collect::<Vec<_>>(), [8, 8, 8]);
+    world.limit.set(3);
+    assert!(rows.next().unwrap() <= 3);
+    assert_eq!(rows.by_ref().take(20).max(), Some(3));
+}
+
+#[test]
+fn an_error_is_the_last_that_comes() {
+    let world = World::with_limit(8);
+    let mut rows = iter(&world, 0..32, 8);
+    assert_eq!(rows.next(), Some(Ok(0..8)));
+    world.limit.set(0);
+    assert!(rows.next().unwrap().is_err());
+    let tried = world.tried();
+    world.limit.set(8);
+    assert_eq!((rows.next(), rows.next(), rows.size_hint()), (None, None, (0, Some(0))));
+    assert_eq!(world.tried(), tried, "nothing runs any more");
+    assert_eq!(report::last().unwrap().gave_up, Some("no smaller size is allowed"), "the call is over");
+}
+
+#[test]
+fn a_panic_goes_through_and_ends_it() {
+    let ran = Cell::new(0);
+    let cache = toma::GlobalCache::new();
+    let form = execute::with::<NoCache>().cache(&cache).name("iter");
+    let mut rows = form.iter(0..32, 8, |start, end| {
+        ran.set(ran.get() + 1);
+        assert!(end - start <= 4, "{OUT_OF_MEMORY}");
+        assert!(start < 8, "a mistake");
+        start
+    });
+    assert_eq!((rows.next(), rows.next()), (Some(0), Some(4)));
+    let panic = catch_unwind(AssertUnwindSafe(|| rows.next())).unwrap_err();
+    assert_eq!(panic.downcast_ref(), Some(&"a mistake"));
+    assert_eq!(cache.entries()[0].remembered.settled, 4, "the call ended with the panic");
+    assert_eq!((rows.next(), rows.size_hint(), ran.get()), (None, (0, Some(0)), 4));
+}
+
+#[test]
+fn dropped_anywhere_it_remembers_and_runs_nothing() {
+    for taken in 0..6 {
+        let world = World::with_limit(4);
+        let mut rows = iter(&world, 0..20, 16);
+        let done = rows.by_ref().take(taken).map(|row| row.unwrap().len()).sum::<usize>();
+        let tried = world.tried();
+        drop(rows);
+        assert_eq!(world.tried(), tried);
+        assert_eq!(world.settled(), (taken > 0).then_some(4), "after {taken}");
+        assert_eq!(report::last().unwrap().done, done);
+
+        let rest: Vec<_> = iter(&world, done..20, 16).collect::<Result<_, _>>().unwrap();
+        assert!(rest.iter().all(|row| row.len() == 4), "the next call starts where this one settled");
+    }
+}
+
+#[test]
+fn the_call_is_over_with_the_last_value() {
+    let world = World::with_limit(4);
+    let mut rows = iter(&world, 0..8, 8);
+    assert_eq!(rows.by_ref().take(2).count(), 2);
+    assert_eq!(world.settled(), Some(4), "nobody needs to ask for the end, nor to drop it");
+    assert_eq!(report::last().unwrap().done, 8);
+    assert_eq!(rows.next(), None);
+}
+
+#[test]
+fn there_may_be_nothing_to_do() {
+    let world = World::with_limit(4);
+    let mut rows = iter(&world, 3..3, 8);
+    assert_eq!((rows.size_hint(), rows.next(), rows.next()), ((0, Some(0)), None, None));
+    assert_eq!(world.tried(), 0);
+}
+
+#[test]
+fn endless_ranges_are_lazy() {
+    let world = World::with_limit(4);
+    let rows: Result<Vec<_>, _> = iter(&world, 0..usize::MAX, 8).take(2).collect();
+    assert_eq!(rows.unwrap(), [0..4, 4..8]);
+    assert_eq!(iter(&world, 0..usize::MAX, 8).size_hint(), (1, Some(usize::MAX)));
+}
+
+#[test]
+fn bad_sizes_panic_when_it_is_made() {
+    let world = World::with_limit(4);
+    let panic = catch_unwind(AssertUnwindSafe(|| drop(iter(&world, 0..4, 0)))).unwrap_err();
+    assert_eq!(panic.downcast_ref::<String>().unwrap(), "initial 0: must be at least 1");
+    let range = std::hint::black_box(4)..3;
+    let panic = catch_unwind(AssertUnwindSafe(|| drop(iter(&world, range, 4)))).unwrap_err();
+    assert_eq!(panic.downcast_ref::<String>().unwrap(), "start 4: must be at most end 3");
+}
+
+#[test]
+fn iterators_nest_and_mix() {
+    let (outer, inner) = (World::with_limit(4), World::with_limit(2));
+    let mut rows = iter(&outer, 0..8, 8).flat_map(|row| {
+        let row = row.unwrap();
+        let parts: Vec<_> = iter(&inner, row, 8).map(Result::unwrap).collect();
+        parts
+    });
+    let mut others = iter(&inner, 0..4, 8);
+    assert_eq!(rows.next(), Some(0..2));
+    assert_eq!(others.next(), Some(Ok(0..2)));
+    assert_eq!(rows.by_ref().map(|row| row.len()).sum::<usize>(), 6);
+    assert_eq!(others.next(), Some(Ok(2..4)));
+    assert_eq!((others.next(), rows.next()), (None, None));
+}
+
+/// An attempt inside a retried one: the outer loop sees the inner one's end.
+#[test]
+fn an_iterator_inside_a_body() {
+    let sizes = execute::with::<NoCache>().batch(16, |size| {
+        let rows = execute::with::<NoCache>().iter(0..size, size, |start, end| {
+            if end - start > 2 || size > 4 { Err(OutOfMemory::new(None)) } else { Ok(end - start) }
+        });
+        rows.collect::<Result<Vec<_>, _>>()
+    });
+    assert_eq!(sizes.unwrap(), [2, 2]);
+}
+
+#[test]
+fn undoing_comes_before_each_retry() {
+    let undone = std::cell::RefCell::new(Vec::new());
+    let world = World::with_limit(2);
+    let form = execute::with::<NoCache>().before_retry(|failed| undone.borrow_mut().push(failed));
+    let mut rows = form.iter(7..15, 8, |start, end| world.attempt(start, end));
+    assert_eq!(rows.next(), Some(Ok(7..9)));
+    drop(rows);
+    assert_eq!(undone.into_inner(), [7..15, 7..11]);
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
+
+    /// The hint holds at every point, whatever fails.
+    #[test]
+    fn the_size_hint_is_right(
+        items in 0..40_usize, initial in 1..40_usize, min in 1..8_usize, limit in 0..40_usize,
+        fails_at in 0..60_usize, costs in prop::option::of(prop::collection::vec(0..9_u64, 40)), hears: bool,
+    ) {
+        let initial = initial.max(min);
+        let world = World::with_limit(limit);
+        let body = |start: usize, end: usize| {
+            if start >= fails_at { world.limit.set(0) }
+            world.attempt(start, end)
+        };
+        let form = execute::with::<NoCache>().min(min);
+        let mut rows: Box<dyn Iterator<Item = _>> = match &costs {
+            None => Box::new(form.iter(0..items, initial, body)),
+            Some(costs) if hears => Box::new(form.by_cost(|i| costs[i]).set_aside(|_| ()).iter(0..items, initial, body)),
+            Some(costs) => Box::new(form.by_cost(|i| costs[i]).iter(0..items, initial, body)),
+        };
+        let mut hints = vec![rows.size_hint()];
+        while rows.next().is_some() {
+            hints.push(rows.size_hint());
+        }
+        prop_assert_eq!(rows.size_hint(), (0, Some(0)));
+        for (left, (least, most)) in (0..hints.len()).rev().zip(hints) {
+            prop_assert!(least <= left && left <= most.unwrap(), "{} not in {}..={:?}", left, least, most);
+        }
+    }
+}

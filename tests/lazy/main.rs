@@ -1,0 +1,70 @@
+//! Values one by one: the iterator and the stream.
+
+mod by_cost;
+mod iter;
+mod places;
+mod stream;
+mod threads;
+
+use std::cell::{Cell, RefCell};
+use std::future::{Future, poll_fn};
+use std::ops::Range;
+use std::pin::pin;
+use std::task::{Context, Poll, Waker};
+
+use toma::GlobalCache;
+use toma::classify::OutOfMemory;
+
+/// Words that mean it.
+const OUT_OF_MEMORY: &str = "CUDA out of memory. Tried to allocate 2.00 GiB";
+
+/// What a body did, and what was learned.
+#[derive(Default)]
+struct World {
+    limit: Cell<usize>,
+    attempts: RefCell<Vec<Range<usize>>>,
+    /// Values of attempts that are not dropped yet.
+    alive: Cell<usize>,
+    cache: GlobalCache,
+}
+
+impl World {
+    fn with_limit(limit: usize) -> Self {
+        Self { limit: Cell::new(limit), ..Self::default() }
+    }
+
+    fn attempt(&self, start: usize, end: usize) -> Result<Range<usize>, OutOfMemory> {
+        self.attempts.borrow_mut().push(start..end);
+        if end - start > self.limit.get() { Err(OutOfMemory::new(None)) } else { Ok(start..end) }
+    }
+
+    fn tried(&self) -> usize {
+        self.attempts.borrow().len()
+    }
+
+    fn settled(&self) -> Option<usize> {
+        let entries = self.cache.entries();
+        assert!(entries.len() <= 1, "{entries:?}");
+        entries.first().map(|entry| entry.remembered.settled)
+    }
+}
+
+fn poll_once<F: Future>(future: F) -> Poll<F::Output> {
+    pin!(future).poll(&mut Context::from_waker(Waker::noop()))
+}
+
+/// Runs a future to its end.
+fn block_on<F: Future>(future: F) -> F::Output {
+    let mut future = pin!(future);
+    loop {
+        if let Poll::Ready(output) = future.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
+            return output;
+        }
+    }
+}
+
+/// Is pending once.
+async fn pause() {
+    let mut first = true;
+    poll_fn(|_| if std::mem::take(&mut first) { Poll::Pending } else { Poll::Ready(()) }).await;
+}

@@ -1,0 +1,46 @@
+//! One piece after another: what all forms that have more than one do.
+
+use super::call::Call;
+use super::drive::{Care, Done, Lost, Work, drive};
+use crate::outcome::Judge;
+use crate::policy::Policy;
+
+/// The next piece that is done, or the failure to pass on; `None` when there is nothing more.
+///
+/// What failed alone waits in `apart` until the others are done, unless somebody takes care of it.
+#[inline]
+pub(crate) fn next_piece<R, M>(
+    call: &mut Call<'_, impl Policy>,
+    judge: &impl Judge<R, M>,
+    work: &mut impl Work<R>,
+    apart: &mut Option<Box<Lost<R>>>,
+) -> Option<Done<R>> {
+    while !call.is_done() {
+        match drive(call, judge, work) {
+            Done::SetAside(lost) => leave_out(call, work.care(), lost, apart),
+            done => return Some(done),
+        }
+    }
+    apart.take().map(|lost| Done::Failed(lost.pass_on()))
+}
+
+/// Goes on without an item that failed alone: cleans up as before a retry, and then tells of it.
+///
+/// Of failures that nobody is told of, the first is kept; the others are in the report.
+#[cold]
+pub(crate) fn leave_out<R>(
+    call: &mut Call<'_, impl Policy>,
+    care: &mut impl Care,
+    lost: Box<Lost<R>>,
+    apart: &mut Option<Box<Lost<R>>>,
+) {
+    let (index, cost, failure) = (lost.index, lost.cost, lost.failure.clone());
+    if care.hears() || apart.is_some() {
+        drop(lost);
+    } else {
+        *apart = Some(lost);
+    }
+    care.undo(index..index + 1);
+    call.release();
+    care.set_aside(index, cost, failure);
+}

@@ -1,0 +1,179 @@
+use std::fmt;
+
+use super::unit::Unit;
+use super::with::With;
+use crate::classify::Failure;
+
+impl<'a, P, K, B> With<'a, P, K, B> {
+    /// Counts sizes by what items cost (tokens, bytes, atoms) instead of by items.
+    ///
+    /// Where items differ, memory follows their weight and not their number. A piece is then as many
+    /// consecutive items as cost at most the step together. `initial`, [`min`](Self::min),
+    /// [`max`](Self::max), [`multiple_of`](Self::multiple_of) and the sizes in caches, events and
+    /// reports are in the same unit as `cost`, which gets an index: one of the range, or of the
+    /// chunked value.
+    ///
+    /// ```
+    /// # extern crate toma_core as toma;
+    /// use toma::{cache::GlobalCache, execute};
+    ///
+    /// let tokens = [120, 70, 30, 300, 90];
+    /// let form = execute::with::<GlobalCache>().by_cost(|i| tokens[i]);
+    /// let pieces = form.map(0..tokens.len(), 256, |start, end| (start, end));
+    /// assert_eq!(pieces, [(0, 3), (3, 4), (4, 5)]);
+    /// ```
+    ///
+    /// An item that costs more than the step is tried alone. One that runs out of memory alone is left
+    /// out and all others are done; then the first such failure goes through, an error or a panic as
+    /// it was. [`set_aside`](Self::set_aside) takes care of such items instead, and
+    /// [`Report::set_aside`](crate::observe::Report::set_aside) lists them. At once goes through what
+    /// fails at the floor, because where the least size does not fit no other will, and what fails
+    /// after a [`deadline`](Self::deadline).
+    ///
+    /// Order is kept, so a heavy item among light ones leaves the piece before it half empty, and
+    /// padding to the longest item of a piece costs nothing only among items alike: sort them by cost
+    /// first. Items that cost nothing never end a piece.
+    ///
+    /// What settles is the largest cost that ran; pieces that fill less than half of the step, such
+    /// as a short tail, are no evidence for it.
+    ///
+    /// `cost` is asked once for each item, before the first attempt, and the sums are kept: 16 bytes
+    /// for each item.
+    ///
+    /// # Panics
+    /// When a cost is negative, with the item, or there is no memory for the sums. A panic of `cost`
+    /// goes through before anything has run.
+    #[inline]
+    pub fn by_cost<C: Cost, F: FnMut(usize) -> C>(self, cost: F) -> With<'a, P, K, B, ByCost<F>> {
+        let unit = ByCost { cost, told: (), start: 0 };
+        With { core: self.core, judge: self.judge, undo: self.undo, unit }
+    }
+}
+
+impl<'a, P, K, B, F> With<'a, P, K, B, ByCost<F>> {
+    /// Tells `told` of each item that runs out of memory alone, and takes the call as done without
+    /// it.
+    ///
+    /// It runs after the failed attempt's values are dropped and undone, and its cached memory is
+    /// released.
+    ///
+    /// ```
+    /// # extern crate toma_core as toma;
+    /// use toma::{cache::GlobalCache, classify::OutOfMemory, execute};
+    ///
+    /// let tokens = [120, 70, 9000, 300, 90];
+    /// let mut too_long = Vec::new();
+    /// let pieces = execute::with::<GlobalCache>()
+    ///     .by_cost(|i| tokens[i])
+    ///     .set_aside(|item| too_long.push(item))
+    ///     .map(0..tokens.len(), 256, |start, end| {
+    ///         let sum: u64 = tokens[start..end].iter().sum();
+    ///         if sum > 1000 { Err(OutOfMemory::new(None)) } else { Ok(start..end) }
+    ///     })?;
+    ///
+    /// assert_eq!(pieces, [0..2, 3..4, 4..5]);
+    /// assert_eq!(too_long[0].to_string(), "item 2, which costs 9000: out of memory");
+    /// # Ok::<(), OutOfMemory>(())
+    /// ```
+    #[inline]
+    pub fn set_aside<T: FnMut(Oversize)>(self, told: T) -> With<'a, P, K, B, ByCost<F, T>> {
+        let ByCost { cost, told: (), start } = self.unit;
+        let unit = ByCost { cost, told, start };
+        With { core: self.core, judge: self.judge, undo: self.undo, unit }
+    }
+}
+
+/// An item that ran out of memory alone, so that no smaller step could help.
+#[non_exhaustive]
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Oversize {
+    /// The item, as the body would have got it.
+    pub index: usize,
+    /// What it costs.
+    pub cost: u64,
+    /// How it failed.
+    pub failure: Failure,
+}
+
+impl fmt::Display for Oversize {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "item {}, which costs {}: {}", self.index, self.cost, self.failure.message)
+    }
+}
+
+/// What an item costs: a number that is not negative, in a unit of your own.
+pub trait Cost {
+    /// The number; `None` when it is negative.
+    fn units(self) -> Option<u64>;
+}
+
+macro_rules! costs {
+    ($($integer:ty),*) => {$(
+        impl Cost for $integer {
+            #[inline]
+            fn units(self) -> Option<u64> {
+                self.try_into().ok()
+            }
+        }
+    )*};
+}
+
+costs!(u8, u16, u32, u64, usize, i32, i64);
+
+/// Sizes count what items cost.
+#[derive(Clone, Copy)]
+pub struct ByCost<F, T = ()> {
+    cost: F,
+    told: T,
+    start: usize,
+}
+
+impl<C: Cost, F: FnMut(usize) -> C, T: Told> Unit for ByCost<F, T> {
+    const PACKS: bool = true;
+
+    fn starts_at(&mut self, index: usize) {
+        self.start = index;
+    }
+
+    fn cost(&mut self, position: usize) -> u64 {
+        let index = self.start + position;
+        (self.cost)(index).units().unwrap_or_else(|| panic!("cost of item {index}: must not be negative"))
+    }
+
+    fn hears(&self) -> bool {
+        T::HEARS
+    }
+
+    fn set_aside(&mut self, position: usize, cost: u64, failure: Failure) {
+        self.told.tell(Oversize { index: self.start + position, cost, failure });
+    }
+}
+
+impl<F, T> fmt::Debug for ByCost<F, T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ByCost").field("start", &self.start).finish_non_exhaustive()
+    }
+}
+
+/// Who is told of items that fail alone; `()` is nobody.
+pub trait Told {
+    /// Whether there is anybody.
+    const HEARS: bool;
+
+    /// Tells of an item.
+    fn tell(&mut self, item: Oversize);
+}
+
+impl Told for () {
+    const HEARS: bool = false;
+
+    fn tell(&mut self, _: Oversize) {}
+}
+
+impl<T: FnMut(Oversize)> Told for T {
+    const HEARS: bool = true;
+
+    fn tell(&mut self, item: Oversize) {
+        self(item);
+    }
+}

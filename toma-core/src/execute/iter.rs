@@ -1,0 +1,145 @@
+#![expect(clippy::inline_always, reason = "the number of our own frames must not depend on the optimizer")]
+
+use std::iter::FusedIterator;
+use std::marker::PhantomData;
+use std::mem;
+use std::ops::Range;
+use std::panic::Location;
+
+use super::forms::Undo;
+use super::size::length;
+use super::unit::{Around, Body, Unit};
+use super::with::With;
+use crate::cache::{Above, Origin};
+use crate::engine::call::Call;
+use crate::engine::drive::{Care, Done, Lost, Work};
+use crate::engine::pieces::next_piece;
+use crate::outcome::Judge;
+use crate::policy::Policy;
+use crate::stack;
+
+impl<P: Policy, K, B: Undo, U: Unit> With<'_, P, K, B, U> {
+    /// Gives out what `body` returns for consecutive pieces of `range`, in order, each when it is
+    /// asked for.
+    ///
+    /// Like [`map`](Self::map), but nothing is collected: a piece runs when [`next`](Iterator::next)
+    /// is called, and the step goes on adapting. A `Result` is given out as it is. A failure that is
+    /// passed on, error or panic, is the last thing that comes.
+    ///
+    /// ```
+    /// # extern crate toma_core as toma;
+    /// use toma::{cache::GlobalCache, classify::OutOfMemory, execute};
+    ///
+    /// let rows = execute::with::<GlobalCache>().iter(0..10, 4, |start, end| {
+    ///     if end - start > 2 { Err(OutOfMemory::new(None)) } else { Ok(start..end) }
+    /// });
+    /// let first: Vec<_> = rows.take(2).collect::<Result<_, _>>()?;
+    /// assert_eq!(first, [0..2, 2..4]);
+    /// # Ok::<(), OutOfMemory>(())
+    /// ```
+    ///
+    /// The call ends with the last piece, or when the iterator is dropped; what it has learned is
+    /// remembered then. Its stack is read when the iterator is made, because it may end on another.
+    #[track_caller]
+    #[inline(always)]
+    #[must_use = "nothing runs until the iterator is asked for its next value"]
+    pub fn iter<R, M>(
+        self,
+        range: Range<usize>,
+        initial: usize,
+        body: impl FnMut(usize, usize) -> R,
+    ) -> impl FusedIterator<Item = R>
+    where
+        K: Judge<R, M>,
+    {
+        self.shifted(range.start).initial(initial).iter_at(Location::caller(), range, body)
+    }
+
+    #[inline(never)]
+    fn iter_at<R, M>(
+        self,
+        caller: &'static Location<'static>,
+        range: Range<usize>,
+        mut body: impl FnMut(usize, usize) -> R,
+    ) -> impl FusedIterator<Item = R>
+    where
+        K: Judge<R, M>,
+    {
+        let here = 0_u8;
+        let Self { core, judge, undo, unit } = self;
+        let mut around = Around { undo, unit };
+        let (start, extent) = (range.start, around.extent(length(range.start, range.end)));
+        let run = move |piece: Range<usize>| body(start + piece.start, start + piece.end);
+        let above = if core.cache.remembers() {
+            Above::Seen(stack::fingerprint(std::ptr::from_ref(&here).addr()))
+        } else {
+            Above::Unknown
+        };
+        let origin = Origin { site: core.site, caller: Some(caller), above };
+        let mut call = Call::closed(core.cache, core.policy, &core.options, (core.name, origin, extent));
+        call.open(&core.options);
+        // Without anything to do the call is over before it is asked.
+        let open = (!call.is_done()).then_some(call);
+        let hears = around.hears();
+        Iter { call: open, judge, work: Body { run, around }, apart: None, hears, judges: PhantomData }
+    }
+}
+
+/// One call, worked off piece by piece.
+struct Iter<'a, P: Policy, K, R, W, M> {
+    /// There until the call is over.
+    call: Option<Call<'a, P>>,
+    judge: K,
+    work: W,
+    apart: Option<Box<Lost<R>>>,
+    /// Somebody takes care of items that fail alone.
+    hears: bool,
+    judges: PhantomData<fn() -> M>,
+}
+
+impl<P: Policy, K: Judge<R, M>, R, W: Work<R>, M> Iterator for Iter<'_, P, K, R, W, M> {
+    type Item = R;
+
+    fn next(&mut self) -> Option<R> {
+        // The call ends unless it is told to stay open: so also when a panic goes through.
+        let ends = Ends(&mut self.call);
+        let call = ends.0.as_mut()?;
+        let done = next_piece(call, &self.judge, &mut self.work, &mut self.apart)?;
+        match done {
+            Done::Succeeded(value) => {
+                if !call.is_done() || self.apart.is_some() {
+                    ends.not_yet();
+                }
+                Some(value)
+            }
+            Done::Failed(error) => Some(error),
+            Done::SetAside(lost) => Some(lost.pass_on()),
+        }
+    }
+
+    fn size_hint(&self) -> (usize, Option<usize>) {
+        let Some(call) = &self.call else { return (0, Some(0)) };
+        let apart = usize::from(self.apart.is_some());
+        let most = call.most_pieces().saturating_add(apart);
+        // An error may be the next and the last, and items that fail alone may be taken care of.
+        let least = apart.max(usize::from(!self.hears && most > 0));
+        (least, Some(most))
+    }
+}
+
+impl<P: Policy, K: Judge<R, M>, R, W: Work<R>, M> FusedIterator for Iter<'_, P, K, R, W, M> {}
+
+/// Ends a call when it is dropped.
+struct Ends<'i, C>(&'i mut Option<C>);
+
+impl<C> Ends<'_, C> {
+    fn not_yet(self) {
+        mem::forget(self);
+    }
+}
+
+impl<C> Drop for Ends<'_, C> {
+    fn drop(&mut self) {
+        *self.0 = None;
+    }
+}

@@ -1,0 +1,226 @@
+use std::fmt;
+use std::future::{Future, poll_fn};
+use std::mem;
+use std::ops::Range;
+use std::panic::Location;
+use std::pin::Pin;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::task::{Context, Poll};
+
+use super::forms::Undo;
+use super::size::length;
+use super::unit::{Around, Unit};
+use super::with::With;
+use crate::cache::{Above, Origin};
+use crate::engine::attempt::Panic;
+use crate::engine::call::Call;
+use crate::engine::drive::{Care, Done, Lost, Turn, attempt_async, settle};
+use crate::engine::machine::Retryable;
+use crate::engine::pieces::leave_out;
+use crate::outcome::Judge;
+use crate::policy::Policy;
+use crate::task::yield_now;
+use crate::thread_state::Before;
+
+impl<P: Policy, K, B: Undo, U: Unit> With<'_, P, K, B, U> {
+    /// The same as [`iter`](Self::iter) for an asynchronous body: an async closure, or any function
+    /// that returns a future.
+    ///
+    /// The future may borrow what the closure captured by reference, but not change it: share such
+    /// state in a `RefCell` or a lock. The stream is `Send` when the body, its future and what it
+    /// returns are.
+    ///
+    /// ```
+    /// # extern crate toma_core as toma;
+    /// # use std::pin::pin;
+    /// # use std::task::{Context, Poll, Waker};
+    /// use toma::{cache::GlobalCache, classify::OutOfMemory, execute};
+    ///
+    /// # async fn embed(texts: &[&str]) -> Result<usize, OutOfMemory> {
+    /// #     if texts.len() > 2 { Err(OutOfMemory::new(None)) } else { Ok(texts.len()) }
+    /// # }
+    /// # async fn run() -> Result<(), OutOfMemory> {
+    /// let texts = ["a text"; 5];
+    /// let mut rows = execute::with::<GlobalCache>()
+    ///     .stream(0..texts.len(), 4, async |start, end| embed(&texts[start..end]).await);
+    /// while let Some(row) = rows.next().await {
+    ///     println!("{} more", row?);
+    /// }
+    /// # Ok(())
+    /// # }
+    /// # assert_eq!(pin!(run()).poll(&mut Context::from_waker(Waker::noop())), Poll::Pending);
+    /// ```
+    ///
+    /// Sizes are remembered per calling line (and `key`): the stack above is that of whatever executor
+    /// polls.
+    #[track_caller]
+    pub fn stream<R, M, F: Future<Output = R>>(
+        self,
+        range: Range<usize>,
+        initial: usize,
+        body: impl FnMut(usize, usize) -> F,
+    ) -> Stream<R, impl Future<Output = ()>>
+    where
+        K: Judge<R, M>,
+    {
+        let With { core, judge, undo, unit } = self.shifted(range.start).initial(initial);
+        let mut around = Around { undo, unit };
+        let extent = around.extent(length(range.start, range.end));
+        let origin = Origin { site: core.site, caller: Some(Location::caller()), above: Above::Unknown };
+        let mut call = Call::closed(core.cache, core.policy, &core.options, (core.name, origin, extent));
+        call.open(&core.options);
+        let slot = Slot(Arc::default());
+        let running = Running { call, judge, around, apart: None, slot: slot.clone() };
+        Stream { driver: Some(Box::pin(running.run(range.start, body))), slot }
+    }
+}
+
+/// Values of an asynchronous body, one by one, made by [`With::stream`].
+///
+/// It may be dropped at any time, and so may the future of [`next`](Self::next), which loses nothing:
+/// the attempt goes on with the following `next`. With the feature `stream` it is a
+/// `futures_core::Stream`.
+#[must_use = "nothing runs until the stream is asked for its next value"]
+pub struct Stream<R, D> {
+    /// There until the call is over.
+    driver: Option<Pin<Box<D>>>,
+    slot: Slot<R>,
+}
+
+impl<R, D: Future<Output = ()>> Stream<R, D> {
+    /// The value of the next piece; `None` after the last.
+    pub async fn next(&mut self) -> Option<R> {
+        poll_fn(|context| self.poll(context)).await
+    }
+
+    fn poll(&mut self, context: &mut Context<'_>) -> Poll<Option<R>> {
+        // Taken out, so that a panic that goes through ends the call.
+        let Some(mut driver) = self.driver.take() else { return Poll::Ready(None) };
+        let ended = driver.as_mut().poll(context).is_ready();
+        if !ended {
+            self.driver = Some(driver);
+        }
+        match self.slot.take() {
+            None if !ended => Poll::Pending,
+            value => Poll::Ready(value),
+        }
+    }
+}
+
+#[cfg(feature = "stream")]
+impl<R, D: Future<Output = ()>> futures_core::Stream for Stream<R, D> {
+    type Item = R;
+
+    fn poll_next(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<R>> {
+        self.poll(context)
+    }
+}
+
+#[cfg(feature = "stream")]
+impl<R, D: Future<Output = ()>> futures_core::FusedStream for Stream<R, D> {
+    fn is_terminated(&self) -> bool {
+        self.driver.is_none()
+    }
+}
+
+impl<R, D> fmt::Debug for Stream<R, D> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Stream").field("ended", &self.driver.is_none()).finish_non_exhaustive()
+    }
+}
+
+/// Where a value waits between the driver and the stream.
+struct Slot<R>(Arc<Mutex<Option<R>>>);
+
+impl<R> Slot<R> {
+    fn put(&self, value: R) {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(value);
+    }
+
+    fn take(&self) -> Option<R> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).take()
+    }
+}
+
+impl<R> Clone for Slot<R> {
+    fn clone(&self) -> Self {
+        Self(Arc::clone(&self.0))
+    }
+}
+
+/// One call, worked off piece by piece.
+struct Running<'a, P: Policy, K, R, B, U> {
+    call: Call<'a, P>,
+    judge: K,
+    around: Around<B, U>,
+    apart: Option<Box<Lost<R>>>,
+    slot: Slot<R>,
+}
+
+/// What to do after an attempt.
+enum Next {
+    /// A value is in the slot: wait for it to be taken.
+    HandOver,
+    /// Others may be the ones to free memory: let them run.
+    Yield,
+    End,
+}
+
+impl<P: Policy, K, R, B: Undo, U: Unit> Running<'_, P, K, R, B, U> {
+    async fn run<M, F: Future<Output = R>>(mut self, start: usize, mut body: impl FnMut(usize, usize) -> F)
+    where
+        K: Judge<R, M>,
+    {
+        while !self.call.is_done() {
+            let (piece, retryable) = self.call.begin();
+            // The body is called inside the attempt: it may panic before there is a future.
+            let attempt = async { body(start + piece.start, start + piece.end).await };
+            let ended = attempt_async(retryable, piece.clone(), attempt).await;
+            match self.settle(retryable, piece, ended) {
+                Next::HandOver => handed_over().await,
+                Next::Yield => yield_now().await,
+                Next::End => return,
+            }
+        }
+        if let Some(lost) = self.apart.take() {
+            self.slot.put(lost.pass_on());
+        }
+    }
+
+    /// No outcome is held across an await: it goes into the slot, or is dropped.
+    fn settle<M>(
+        &mut self,
+        retryable: Retryable,
+        piece: Range<usize>,
+        (before, result): (Before, Result<R, Panic>),
+    ) -> Next
+    where
+        K: Judge<R, M>,
+    {
+        match settle(&mut self.call, (retryable, &before), result, &self.judge) {
+            Turn::Done(Done::Succeeded(value)) => {
+                self.slot.put(value);
+                if self.call.is_done() && self.apart.is_none() { Next::End } else { Next::HandOver }
+            }
+            Turn::Done(Done::Failed(error)) => {
+                self.slot.put(error);
+                Next::End
+            }
+            Turn::Done(Done::SetAside(lost)) => {
+                leave_out(&mut self.call, &mut self.around, lost, &mut self.apart);
+                Next::Yield
+            }
+            Turn::Retry => {
+                self.around.undo(piece);
+                self.call.release();
+                Next::Yield
+            }
+        }
+    }
+}
+
+/// Is pending once; the stream polls again when it is asked for its next value.
+async fn handed_over() {
+    let mut handed = false;
+    poll_fn(|_| if mem::replace(&mut handed, true) { Poll::Ready(()) } else { Poll::Pending }).await;
+}
