@@ -58,9 +58,10 @@ pub(crate) struct Known {
     pub(crate) bounds: Bounds,
 }
 
-/// What happened on the current piece; starts anew with each piece.
+/// The coming piece, and what happened on it; starts anew with each piece.
 #[derive(Debug, Default)]
 struct PieceState {
+    cut: Cut,
     attempts: usize,
     /// A transient failure has had its second attempt at this size.
     tried_again: bool,
@@ -162,8 +163,8 @@ impl Machine {
             self.learning.best = self.step;
         }
         self.recut();
-        if !self.is_done() {
-            self.advance(policy, self.size(), Took { elapsed: None, measured: now });
+        let took = Took { elapsed: None, measured: now };
+        if !self.is_done() && self.advance(policy, self.size(), took).is_some() {
             self.recut();
         }
     }
@@ -182,31 +183,24 @@ impl Machine {
     /// The items of the coming attempt; empty when all is done.
     #[inline]
     pub(crate) fn piece(&self) -> Range<usize> {
-        self.position..self.cut().end
+        self.position..self.piece.cut.end
     }
 
     /// The size of the coming attempt.
     #[inline]
     pub(crate) fn size(&self) -> usize {
-        self.cut().size
+        self.piece.cut.size
     }
 
-    /// Cuts the coming piece: the one place that turns position and step into an end.
-    #[inline]
-    fn cut(&self) -> Cut {
-        if let Some(packing) = &self.packing {
-            return packing.cut;
-        }
-        let size = self.step.min(self.end - self.position);
-        Cut { end: self.position + size, size, alone: false }
-    }
-
-    /// Position or step has changed.
+    /// Cuts the coming piece, whenever position or step have changed: the one place that turns them into
+    /// an end.
     #[inline]
     fn recut(&mut self) {
-        if let Some(packing) = &mut self.packing {
-            packing.recut(self.position, self.step, &self.sizes);
+        if self.packing.is_some() {
+            return self.cut_packed();
         }
+        let size = self.step.min(self.end - self.position);
+        (self.piece.cut.end, self.piece.cut.size) = (self.position + size, size);
     }
 
     /// What is left, in units of the step.
@@ -264,7 +258,7 @@ impl Machine {
     #[inline]
     pub(crate) fn retryable(&self) -> Retryable {
         let attempts_left = self.piece.attempts + 1 < self.max_attempts;
-        let Cut { size, alone, .. } = self.cut();
+        let Cut { size, alone, .. } = self.piece.cut;
         let can_shrink = self.sizes.can_shrink(size) && !alone;
         Retryable {
             out_of_memory: attempts_left && can_shrink || alone,
@@ -275,7 +269,7 @@ impl Machine {
     /// The piece succeeded: moves on, and returns the new step when the policy changes it.
     #[inline]
     pub(crate) fn succeeded(&mut self, policy: &impl Policy, took: Took<'_>) -> Option<usize> {
-        let Cut { end, size, .. } = self.cut();
+        let Cut { end, size, .. } = self.piece.cut;
         let works = took.measured.is_none_or(|measured| self.note(size, measured));
         if works {
             self.works(size);
@@ -286,7 +280,7 @@ impl Machine {
         if self.single {
             self.end = self.position;
         }
-        self.piece = PieceState::default();
+        (self.piece.attempts, self.piece.tried_again) = (0, false);
         let goes_on = !self.is_done() && !self.frozen;
         let changed = if goes_on { self.advance(policy, size, took) } else { None };
         self.recut();

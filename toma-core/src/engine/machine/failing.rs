@@ -39,7 +39,7 @@ impl Machine {
     }
 
     fn shrink(&mut self, policy: &impl Policy, failed: &Failed<'_>, retryable: Retryable) -> Verdict {
-        let Cut { size, alone, .. } = self.cut();
+        let Cut { size, alone, .. } = self.piece.cut;
         if alone {
             return self.set_aside(policy, failed);
         }

@@ -12,8 +12,6 @@ use crate::policy::Policy;
 #[derive(Debug)]
 pub(super) struct Packing {
     pub(super) costs: Costs,
-    /// The coming piece, to be cut anew whenever position or step change.
-    pub(super) cut: Cut,
     /// Items that failed alone and were left out.
     pub(super) left_out: usize,
     /// The step at which the last size settled. Packed pieces are of any size up to the step, and
@@ -37,16 +35,9 @@ impl Packing {
     #[inline]
     pub(super) fn of(extent: Extent) -> Option<Box<Self>> {
         match extent {
-            Extent::Packed(costs) => {
-                Some(Box::new(Self { costs, cut: Cut::default(), left_out: 0, settled_at: None }))
-            }
+            Extent::Packed(costs) => Some(Box::new(Self { costs, left_out: 0, settled_at: None })),
             Extent::Batch | Extent::Items(_) => None,
         }
-    }
-
-    #[inline(never)]
-    pub(super) fn recut(&mut self, position: usize, step: usize, sizes: &Sizes) {
-        self.cut = self.cut_at(position, step, sizes);
     }
 
     fn cut_at(&self, position: usize, step: usize, sizes: &Sizes) -> Cut {
@@ -66,6 +57,13 @@ impl Packing {
 }
 
 impl Machine {
+    #[inline(never)]
+    pub(super) fn cut_packed(&mut self) {
+        if let Some(packing) = &self.packing {
+            self.piece.cut = packing.cut_at(self.position, self.step, &self.sizes);
+        }
+    }
+
     /// At most so many pieces are to come.
     pub(crate) fn most_pieces(&self) -> usize {
         let left = self.end - self.position;
