@@ -17,6 +17,7 @@ pub mod policy;
 #[doc(hidden)]
 pub mod private;
 mod reserve;
+pub mod share;
 pub mod stack;
 mod switches;
 mod task;
