@@ -139,7 +139,7 @@ pub use toma_core::policy::{Adaptive, Bisect, Decay, Halve, Policy, Throughput};
 #[cfg(feature = "testing")]
 pub use toma_core::testing;
 pub use toma_core::{
-    Outcome, Plain, cache, chunk, classify, cpu_memory, execute, memory, observe, policy, share, stack,
+    Outcome, Plain, cache, chunk, classify, cpu_memory, execute, ladder, memory, observe, policy, share, stack,
     thread_state,
 };
 

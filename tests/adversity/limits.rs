@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use toma::classify::OutOfMemory;
 use toma::{NoCache, execute, report};
 
-fn gave_up() -> Option<&'static str> {
+fn gave_up() -> Option<Reason> {
     report::last().unwrap().gave_up
 }
 
@@ -22,7 +22,7 @@ fn a_deadline_of_zero_leaves_one_attempt_each() {
         Err::<(), _>(OutOfMemory::new(Some(7)))
     });
     assert_eq!((error, attempts), (Err(OutOfMemory::new(Some(7))), 1));
-    assert_eq!(gave_up(), Some("the deadline has passed"));
+    assert_eq!(gave_up(), Some(Reason::Deadline));
 }
 
 #[test]
@@ -37,7 +37,7 @@ fn no_retry_starts_after_the_deadline() {
     assert!(ended.is_err());
     let attempts = attempts.get();
     assert!((2..=3).contains(&attempts), "{attempts} attempts in {:?}", start.elapsed());
-    assert_eq!(gave_up(), Some("the deadline has passed"));
+    assert_eq!(gave_up(), Some(Reason::Deadline));
 }
 
 #[test]
@@ -76,7 +76,7 @@ fn one_attempt_is_one_attempt() {
     });
     assert!(ended.is_err());
     assert_eq!(tried, [(0, 4), (4, 8)]);
-    assert_eq!(gave_up(), Some("max_attempts is reached"));
+    assert_eq!(gave_up(), Some(Reason::MaxAttempts));
     with().max_attempts(usize::MAX).range(0..8, 8, |_, _| ());
 }
 
@@ -85,16 +85,16 @@ fn the_reason_given_is_the_reason() {
     let with = || execute::with::<NoCache>().deadline(Duration::from_secs(3600));
     let fails = |_| Err::<(), _>(OutOfMemory::new(None));
     with().max_attempts(1).batch(8, fails).unwrap_err();
-    assert_eq!(gave_up(), Some("max_attempts is reached"));
+    assert_eq!(gave_up(), Some(Reason::MaxAttempts));
     with().max_attempts(2).batch(8, fails).unwrap_err();
-    assert_eq!(gave_up(), Some("max_attempts is reached"));
+    assert_eq!(gave_up(), Some(Reason::MaxAttempts));
     with().batch(8, fails).unwrap_err();
-    assert_eq!(gave_up(), Some("no smaller size is allowed"));
+    assert_eq!(gave_up(), Some(Reason::NothingSmaller));
     with().min(8).batch(8, fails).unwrap_err();
-    assert_eq!(gave_up(), Some("no smaller size is allowed"));
+    assert_eq!(gave_up(), Some(Reason::NothingSmaller));
     let transient = |_| Err::<(), _>(std::io::Error::other("CUBLAS_STATUS_INTERNAL_ERROR"));
     with().max_attempts(1).batch(1, transient).unwrap_err();
-    assert_eq!(gave_up(), Some("max_attempts is reached"));
+    assert_eq!(gave_up(), Some(Reason::MaxAttempts));
 }
 
 #[test]

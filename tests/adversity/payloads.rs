@@ -32,7 +32,7 @@ fn a_payload_of_an_unknown_type_goes_through_at_once() {
     let own = OutOfMemoryOfSomeoneElse(3);
     assert_eq!(passed_on(own, &attempts).downcast_ref(), Some(&own));
     assert_eq!(attempts.get(), 3);
-    assert_eq!(report::last().unwrap().gave_up, Some("not out of memory"));
+    assert_eq!(report::last().unwrap().gave_up, Some(Reason::NotOutOfMemory));
 }
 
 #[test]

@@ -71,7 +71,7 @@ fn an_error_is_the_last_that_comes() {
     world.limit.set(8);
     assert_eq!((rows.next(), rows.next(), rows.size_hint()), (None, None, (0, Some(0))));
     assert_eq!(world.tried(), tried, "nothing runs any more");
-    assert_eq!(report::last().unwrap().gave_up, Some("no smaller size is allowed"), "the call is over");
+    assert_eq!(report::last().unwrap().gave_up, Some(Reason::NothingSmaller), "the call is over");
 }
 
 #[test]

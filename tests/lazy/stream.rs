@@ -85,7 +85,7 @@ fn an_error_is_the_last_that_comes() {
     world.limit.set(8);
     assert_eq!((block_on(rows.next()), block_on(rows.next())), (None, None));
     assert_eq!(world.tried(), tried);
-    assert_eq!(report::last().unwrap().gave_up, Some("no smaller size is allowed"));
+    assert_eq!(report::last().unwrap().gave_up, Some(Reason::NothingSmaller));
 }
 
 #[test]

@@ -59,7 +59,7 @@ fn a_call_that_panics_leaves_its_report() {
     result.unwrap_err();
     let report = report::last().unwrap();
     assert_eq!((report.name.to_string().as_str(), report.done, report.attempts), ("broken", 2, 2));
-    assert_eq!(report.gave_up, Some("not out of memory"));
+    assert_eq!(report.gave_up, Some(Reason::NotOutOfMemory));
 }
 
 #[test]

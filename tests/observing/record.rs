@@ -54,7 +54,7 @@ fn line(kind: &EventKind<'_>) -> (String, Option<Duration>) {
             return (format!("failed {start}..{end}: {class:?}, {bytes}: {message}"), elapsed);
         }
         EventKind::Shrink { from, to } => format!("shrink {from} to {to}"),
-        EventKind::Again { size } => format!("again {size}"),
+        EventKind::Again { size, rung } => format!("again {size}: {rung}"),
         EventKind::Probe { from, to } => format!("probe {from} to {to}"),
         EventKind::DoesNotFit { size, needs_bytes, free_bytes } => {
             format!("does not fit at {size}: needs {needs_bytes}, free {free_bytes}")

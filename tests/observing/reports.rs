@@ -73,7 +73,7 @@ fn of_giving_up() {
         assert_eq!((report.length, report.done, report.attempts), (Some(20), 8, 2), "{name}");
         assert_eq!(tried(&report), [(8, 1, Some(Class::Other))], "{name}");
         assert_eq!((report.out_of_memory, report.settled), (0, None), "{name}");
-        assert_eq!(report.gave_up, Some("not out of memory"), "{name}");
+        assert_eq!(report.gave_up, Some(Reason::NotOutOfMemory), "{name}");
     }
 }
 

@@ -10,6 +10,7 @@ pub mod cpu_memory;
 pub mod cuda;
 mod engine;
 pub mod execute;
+pub mod ladder;
 pub mod memory;
 pub mod observe;
 mod outcome;

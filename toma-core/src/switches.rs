@@ -10,6 +10,7 @@ const READ: u8 = 1;
 const LOG: u8 = 1 << 1;
 const DISABLE: u8 = 1 << 2;
 const OBSERVED: u8 = 1 << 3;
+const HOOKED: u8 = 1 << 4;
 
 /// The switches in force.
 #[derive(Clone, Copy, Debug)]
@@ -39,13 +40,27 @@ impl Switches {
     pub(crate) fn observed(self) -> bool {
         self.0 & OBSERVED != 0
     }
+
+    /// Somebody gives memory back when it runs out.
+    #[inline]
+    pub(crate) fn hooked(self) -> bool {
+        self.0 & HOOKED != 0
+    }
 }
 
 pub(crate) fn set_observed(observed: bool) {
-    if observed {
-        SWITCHES.fetch_or(OBSERVED, Relaxed);
+    set(OBSERVED, observed);
+}
+
+pub(crate) fn set_hooked(hooked: bool) {
+    set(HOOKED, hooked);
+}
+
+fn set(bit: u8, on: bool) {
+    if on {
+        SWITCHES.fetch_or(bit, Relaxed);
     } else {
-        SWITCHES.fetch_and(!OBSERVED, Relaxed);
+        SWITCHES.fetch_and(!bit, Relaxed);
     }
 }
 

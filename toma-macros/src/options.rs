@@ -46,7 +46,7 @@ pub(crate) struct Options {
 const EVERYWHERE: &[Form] = &[Form::Batch, Form::Range, Form::Chunked];
 
 /// Every option, in the order in which its value is evaluated.
-pub(crate) static KNOWN: [Known; 15] = [
+pub(crate) static KNOWN: [Known; 16] = [
     Known { name: "cache", kind: Kind::Cache, forms: EVERYWHERE },
     Known { name: "initial", kind: Kind::Size, forms: EVERYWHERE },
     Known { name: "min", kind: Kind::Size, forms: EVERYWHERE },
@@ -58,6 +58,7 @@ pub(crate) static KNOWN: [Known; 15] = [
     Known { name: "name", kind: Kind::Value, forms: EVERYWHERE },
     Known { name: "device", kind: Kind::Reference, forms: EVERYWHERE },
     Known { name: "observer", kind: Kind::Reference, forms: EVERYWHERE },
+    Known { name: "ladder", kind: Kind::Value, forms: EVERYWHERE },
     Known { name: "dim", kind: Kind::Value, forms: &[Form::Chunked] },
     Known { name: "policy", kind: Kind::Value, forms: EVERYWHERE },
     Known { name: "before_retry", kind: Kind::Undo, forms: EVERYWHERE },

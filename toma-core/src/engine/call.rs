@@ -1,6 +1,7 @@
 //! One call: the machine, connected to the size cache, the memory source and the observers.
 
 mod measuring;
+mod sharing;
 
 use std::borrow::Cow;
 use std::mem;
@@ -9,7 +10,8 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use super::attempt;
+use self::sharing::Sharing;
+use super::attempt::{self, Terms};
 use super::clock;
 use super::gauge::{Gauge, Measured};
 use super::machine::{Extent, Failed, Known, Machine, Retryable, Took, Verdict};
@@ -17,8 +19,9 @@ use super::sizes::{SizeOptions, Sizes};
 use super::tally::{self, Tally};
 use crate::cache::{Origin, Place, Remembered, SizeCache};
 use crate::classify::{Class, Failure};
+use crate::ladder::Ladder;
 use crate::memory::{Host, MemorySource, Reading};
-use crate::observe::{self, EventKind, Name, Observer, Watch};
+use crate::observe::{self, EventKind, Name, Observer, Reason, Watch};
 use crate::policy::Policy;
 use crate::reserve;
 use crate::switches::Switches;
@@ -32,6 +35,7 @@ pub(crate) struct Options<'a> {
     pub(crate) user: u64,
     pub(crate) device: Option<&'a dyn MemorySource>,
     pub(crate) observer: Option<&'a dyn Observer>,
+    pub(crate) ladder: Option<Ladder<'a>>,
 }
 
 impl Default for Options<'_> {
@@ -43,6 +47,7 @@ impl Default for Options<'_> {
             user: 0,
             device: None,
             observer: None,
+            ladder: None,
         }
     }
 }
@@ -59,6 +64,7 @@ pub(crate) struct Call<'a, P: Policy> {
     watch: Option<Box<Watch<'a>>>,
     tally: Tally,
     gauge: Gauge,
+    sharing: Option<Sharing<'a>>,
     switches: Switches,
 }
 
@@ -93,6 +99,7 @@ impl<'a, P: Policy> Call<'a, P> {
             watch: Watch::new(&name, options.observer, switches),
             tally: Tally::new(name, length),
             gauge: Gauge::default(),
+            sharing: None,
             switches,
         }
     }
@@ -109,6 +116,7 @@ impl<'a, P: Policy> Call<'a, P> {
             self.machine.freeze();
             None
         } else {
+            self.begin_sharing(options);
             self.recall()
         };
         self.tally.starts_at(self.machine.within(self.machine.step()));
@@ -120,9 +128,24 @@ impl<'a, P: Policy> Call<'a, P> {
         }
     }
 
+    #[inline]
+    fn begin_sharing(&mut self, options: &Options<'a>) {
+        let has_fallen_back = attempt::falls_back();
+        if has_fallen_back {
+            self.machine.learn_nothing();
+        }
+        if options.device.is_some() || options.ladder.is_some() || self.switches.hooked() {
+            self.sharing = Some(Sharing::of(options, has_fallen_back));
+        }
+    }
+
     /// Returns what was measured for the first size, where the policy asks.
     #[inline]
     fn recall(&mut self) -> Option<Measured> {
+        if self.machine.has_fallen_back() {
+            self.machine.start_from(None, &self.policy, None);
+            return None;
+        }
         let Memory { cache, origin, device, user, .. } = self.memory;
         let place = Place { origin, name: self.tally.name(), user, device };
         let known = cache.recall(&place);
@@ -154,11 +177,12 @@ impl<'a, P: Policy> Call<'a, P> {
         self.machine.most_pieces()
     }
 
-    /// Begins an attempt: the items to work on, and what would be retried.
+    /// Begins an attempt: the items to work on, and its terms.
     #[inline]
-    pub(crate) fn begin(&mut self) -> (Range<usize>, Retryable) {
+    pub(crate) fn begin(&mut self) -> (Range<usize>, Terms) {
         let piece = self.machine.piece();
-        let retryable = self.retryable();
+        let terms = if self.sharing.is_some() { self.shared_terms() } else { Terms::NONE };
+        let terms = Terms { retryable: self.retryable(), ..terms };
         if self.times() {
             self.tally.start_clock();
             let Range { start, end } = piece.clone();
@@ -167,12 +191,13 @@ impl<'a, P: Policy> Call<'a, P> {
         if self.gauges() {
             self.gauge.begin(self.memory.source());
         }
-        (piece, retryable)
+        (piece, terms)
     }
 
     #[inline]
     fn retryable(&self) -> Retryable {
-        if self.switches.disable() || self.is_late() { Retryable::NOTHING } else { self.machine.retryable() }
+        let is_over = self.switches.disable() || self.is_late() || self.is_cancelled();
+        if is_over { Retryable::NOTHING } else { self.machine.retryable() }
     }
 
     #[inline]
@@ -188,6 +213,9 @@ impl<'a, P: Policy> Call<'a, P> {
         self.tally.succeeded();
         let elapsed = self.tally.elapsed();
         let measured = self.measure(elapsed);
+        if self.sharing.is_some() {
+            self.leave_done();
+        }
         if self.watch.is_some() {
             let (Range { start, end }, elapsed) = (piece, elapsed.unwrap_or_default());
             self.tell(|| EventKind::Succeeded { start, end, elapsed });
@@ -210,7 +238,7 @@ impl<'a, P: Policy> Call<'a, P> {
         self.tally.failed(self.machine.within(step), failure.class, elapsed);
         let disabled = self.switches.disable();
         let now = if disabled { None } else { self.memory.read_after(failure.class) };
-        let failed = Failed { failure, now, took };
+        let failed = Failed { failure, now, took, there: self.rungs() };
         let lacked = self.machine.lacked(&failed);
         let verdict = self.judge(retryable, &failed);
         let free_bytes = now.map(|now| now.free_bytes);
@@ -225,26 +253,31 @@ impl<'a, P: Policy> Call<'a, P> {
         });
         let foreseen = measured.and_then(|measured| self.machine.shortfall(&measured));
         self.tell_shortfall(lacked.or(foreseen));
+        self.take_rung(verdict, &failed);
+        self.tell_verdict(size, verdict);
+        verdict
+    }
+
+    /// What comes of a failure at `size`.
+    fn tell_verdict(&mut self, size: usize, verdict: Verdict) {
         self.tally.judged(verdict);
         self.tell(|| match verdict {
-            Verdict::Again => EventKind::Again { size },
+            Verdict::Again(rung) => EventKind::Again { size, rung },
             Verdict::Shrink(to) => EventKind::Shrink { from: size, to },
+            Verdict::FallBack(size) => EventKind::FallsBack { size },
             Verdict::GiveUp(reason) => EventKind::GaveUp { size, reason },
             Verdict::SetAside { index, cost } => EventKind::SetAside { index, cost },
         });
-        verdict
     }
 
     fn judge(&mut self, retryable: Retryable, failed: &Failed<'_>) -> Verdict {
         let memory_matters = is_about_memory(failed.failure.class);
         if memory_matters && self.switches.disable() {
-            return Verdict::GiveUp("TOMA_DISABLE is set");
+            return Verdict::GiveUp(Reason::Disabled);
         }
-        // What the machine would retry and the attempt was not promised began too late.
-        let began_late = retryable == Retryable::NOTHING && self.machine.retryable() != Retryable::NOTHING;
-        if memory_matters && (began_late || self.is_late()) {
+        if memory_matters && let Some(reason) = self.is_over(retryable) {
             self.machine.forget();
-            return Verdict::GiveUp("the deadline has passed");
+            return Verdict::GiveUp(reason);
         }
         self.machine.failed(&self.policy, failed)
     }
@@ -255,6 +288,7 @@ impl<'a, P: Policy> Call<'a, P> {
             device.release_cached_memory();
         }
         reserve::hold();
+        self.leave_failed();
     }
 
     #[inline]

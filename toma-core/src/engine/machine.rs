@@ -4,18 +4,22 @@
 //! every rule of the loop can be tested against a script of failures.
 
 mod failing;
+mod ladder;
 mod measured;
 mod packing;
 
 use std::ops::Range;
 use std::time::Duration;
 
+pub(crate) use self::ladder::Rungs;
 use self::packing::Packing;
 use super::costs::Costs;
 use super::gauge::Measured;
 use super::sizes::Sizes;
 use crate::classify::Failure;
+use crate::ladder::Rung;
 use crate::memory::Reading;
+use crate::observe::Reason;
 use crate::policy::{Bounds, Evidence, Policy, Record};
 
 /// Where one call stands. Positions count items from 0; forms add their own offset.
@@ -30,6 +34,10 @@ pub(crate) struct Machine {
     single: bool,
     /// The step stays as it is, whatever the policy thinks.
     frozen: bool,
+    /// The work goes on in another memory.
+    fallen: bool,
+    /// Rungs of the ladder that the coming attempt has left; without a ladder there are none.
+    expected: Rungs,
     piece: PieceState,
     learning: Learning,
     /// What is measured, where the policy asks for anything.
@@ -63,8 +71,8 @@ pub(crate) struct Known {
 struct PieceState {
     cut: Cut,
     attempts: usize,
-    /// A transient failure has had its second attempt at this size.
-    tried_again: bool,
+    /// Rungs that have had their attempt at this size.
+    spent: Rungs,
 }
 
 /// What this call has learned: the step in force after a shrink settles once it has succeeded, and
@@ -89,12 +97,14 @@ pub(crate) enum Extent {
     Packed(Costs),
 }
 
-/// A failed attempt: the failure, the memory once it had failed, and what was measured.
+/// A failed attempt: the failure, the memory once it had failed, what was measured, and the rungs of
+/// the ladder there are.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Failed<'a> {
     pub(crate) failure: &'a Failure,
     pub(crate) now: Option<Reading>,
     pub(crate) took: Took<'a>,
+    pub(crate) there: Rungs,
 }
 
 /// What an attempt took: its time, where anybody has looked at the clock, and all that a policy asked
@@ -109,11 +119,13 @@ pub(crate) struct Took<'a> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Verdict {
     /// Try the same size once more.
-    Again,
+    Again(Rung),
     /// Try this smaller size.
     Shrink(usize),
+    /// Begin anew from this size, in another memory.
+    FallBack(usize),
     /// Let the failure through, for this reason.
-    GiveUp(&'static str),
+    GiveUp(Reason),
     /// The item failed alone: leave it out, and go on with the others.
     SetAside { index: usize, cost: usize },
 }
@@ -141,6 +153,8 @@ impl Machine {
             max_attempts,
             single: extent == Extent::Batch,
             frozen: false,
+            fallen: false,
+            expected: Rungs::NONE,
             piece: PieceState::default(),
             learning: Learning { moved: false, best: sizes.cap, settled: None },
             record: None,
@@ -259,11 +273,16 @@ impl Machine {
     pub(crate) fn retryable(&self) -> Retryable {
         let attempts_left = self.piece.attempts + 1 < self.max_attempts;
         let Cut { size, alone, .. } = self.piece.cut;
-        let can_shrink = self.sizes.can_shrink(size) && !alone;
+        let goes_on = self.sizes.can_shrink(size) && !alone || !self.expected.is_empty();
         Retryable {
-            out_of_memory: attempts_left && can_shrink || alone,
-            transient: attempts_left && (can_shrink || !self.piece.tried_again),
+            out_of_memory: attempts_left && goes_on || alone,
+            transient: attempts_left && (goes_on || !self.piece.spent.has(Rungs::TRANSIENT)),
         }
+    }
+
+    /// Whether another attempt is allowed at this piece, once one has failed.
+    fn attempts_left(&self) -> bool {
+        self.piece.attempts < self.max_attempts
     }
 
     /// The piece succeeded: moves on, and returns the new step when the policy changes it.
@@ -280,7 +299,7 @@ impl Machine {
         if self.single {
             self.end = self.position;
         }
-        (self.piece.attempts, self.piece.tried_again) = (0, false);
+        (self.piece.attempts, self.piece.spent) = (0, Rungs::NONE);
         let goes_on = !self.is_done() && !self.frozen;
         let changed = if goes_on { self.advance(policy, size, took) } else { None };
         self.recut();
@@ -302,7 +321,7 @@ impl Machine {
         let next = self.sizes.fit(policy.advance(&self.evidence(size, took)));
         let changed = (next != self.step).then_some(next);
         self.step = next;
-        self.learning.moved |= policy.measures().anything() && changed.is_some();
+        self.learning.moved |= policy.measures().anything() && changed.is_some() && !self.fallen;
         changed
     }
 

@@ -23,3 +23,4 @@ pub(crate) mod pieces;
 pub(crate) mod recording;
 pub(crate) mod sizes;
 pub(crate) mod tally;
+pub(crate) mod turns;

@@ -1,7 +1,7 @@
 //! One piece after another: what all forms that have more than one do.
 
 use super::call::Call;
-use super::drive::{Care, Done, Lost, Work, drive};
+use super::drive::{Care, Done, Lost, Work, drive, take_back};
 use crate::outcome::Judge;
 use crate::policy::Policy;
 
@@ -36,11 +36,11 @@ pub(crate) fn leave_out<R>(
 ) {
     let (index, cost, failure) = (lost.index, lost.cost, lost.failure.clone());
     if care.hears() || apart.is_some() {
+        let _inside = call.inside();
         drop(lost);
     } else {
         *apart = Some(lost);
     }
-    care.undo(index..index + 1);
-    call.release();
+    take_back(call, care, index..index + 1);
     care.set_aside(index, cost, failure);
 }

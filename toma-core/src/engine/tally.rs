@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use super::clock;
 use super::machine::{Machine, Verdict};
 use crate::classify::Class;
-use crate::observe::{Name, Report, Shortfall, Tried};
+use crate::observe::{Name, Reason, Report, Shortfall, Tried};
 
 /// Entries the history keeps; a call that changes its step without end must not eat the memory.
 const MAX_HISTORY: usize = 256;
@@ -42,7 +42,9 @@ struct History {
     out_of_memory: usize,
     time_lost: Duration,
     exact: bool,
-    gave_up: Option<&'static str>,
+    gave_up: Option<Reason>,
+    waited: Duration,
+    fell_back: bool,
     shortfall: Option<Shortfall>,
     set_aside: Vec<usize>,
 }
@@ -148,8 +150,13 @@ impl Tally {
                     set_aside.push(index);
                 }
             }
-            Verdict::Again | Verdict::Shrink(_) => {}
+            Verdict::FallBack(_) => self.history().fell_back = true,
+            Verdict::Again(_) | Verdict::Shrink(_) => {}
         }
+    }
+
+    pub(super) fn waited(&mut self, elapsed: Duration) {
+        self.history().waited += elapsed;
     }
 
     /// Takes note that the smallest size does not fit; says whether that is new.
@@ -205,6 +212,8 @@ impl Tally {
             time_lost_is_exact: history.exact,
             settled: self.outcome.settled,
             gave_up: history.gave_up,
+            waited: history.waited,
+            fell_back: history.fell_back,
             shortfall: history.shortfall,
             set_aside: history.set_aside.clone(),
         }
@@ -220,6 +229,8 @@ impl Default for History {
             time_lost: Duration::ZERO,
             exact: true,
             gave_up: None,
+            waited: Duration::ZERO,
+            fell_back: false,
             shortfall: None,
             set_aside: Vec::new(),
         }

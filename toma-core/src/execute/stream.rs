@@ -14,7 +14,7 @@ use super::with::With;
 use crate::cache::{Above, Origin};
 use crate::engine::attempt::Panic;
 use crate::engine::call::Call;
-use crate::engine::drive::{Care, Done, Lost, Turn, attempt_async, settle};
+use crate::engine::drive::{Care, Done, Lost, Turn, attempt_async, settle, take_back};
 use crate::engine::machine::Retryable;
 use crate::engine::pieces::leave_out;
 use crate::outcome::Judge;
@@ -172,11 +172,12 @@ impl<P: Policy, K, R, B: Undo, U: Unit> Running<'_, P, K, R, B, U> {
         K: Judge<R, M>,
     {
         while !self.call.is_done() {
-            let (piece, retryable) = self.call.begin();
+            self.call.enter_async().await;
+            let (piece, terms) = self.call.begin();
             // The body is called inside the attempt: it may panic before there is a future.
             let attempt = async { body(start + piece.start, start + piece.end).await };
-            let ended = attempt_async(retryable, piece.clone(), attempt).await;
-            match self.settle(retryable, piece, ended) {
+            let ended = attempt_async(terms, piece.clone(), attempt).await;
+            match self.settle(terms.retryable, piece, ended) {
                 Next::HandOver => handed_over().await,
                 Next::Yield => yield_now().await,
                 Next::End => return,
@@ -211,8 +212,7 @@ impl<P: Policy, K, R, B: Undo, U: Unit> Running<'_, P, K, R, B, U> {
                 Next::Yield
             }
             Turn::Retry => {
-                self.around.undo(piece);
-                self.call.release();
+                take_back(&mut self.call, &mut self.around, piece);
                 Next::Yield
             }
         }

@@ -7,6 +7,7 @@ use std::time::Duration;
 use super::unit::Items;
 use crate::cache::{Site, SizeCache, hash_of};
 use crate::engine::call::Options;
+use crate::ladder::Ladder;
 use crate::memory::MemorySource;
 use crate::observe::Observer;
 use crate::outcome::{Auto, Classified};
@@ -111,6 +112,22 @@ impl<'a, P, K, B, U> With<'a, P, K, B, U> {
     #[inline]
     pub fn device(mut self, device: &'a dyn MemorySource) -> Self {
         self.core.options.device = Some(device);
+        self
+    }
+
+    /// What is tried when memory runs out besides a smaller size: see [`ladder`](crate::ladder).
+    ///
+    /// ```
+    /// # extern crate toma_core as toma;
+    /// use toma::{cache::GlobalCache, execute, ladder::Ladder};
+    ///
+    /// let patient = Ladder::default().wait(std::time::Duration::from_secs(60));
+    /// let pieces = execute::with::<GlobalCache>().ladder(patient).map(0..8, 4, |start, end| end - start);
+    /// assert_eq!(pieces, [4, 4]);
+    /// ```
+    #[inline]
+    pub fn ladder(mut self, ladder: Ladder<'a>) -> Self {
+        self.core.options.ladder = Some(ladder);
         self
     }
 

@@ -1,8 +1,10 @@
 //! `TOMA_LOG=1`: every failure and what is done about it, on standard error.
 
 use std::io::{self, Write};
+use std::time::Duration;
 
 use super::{Event, EventKind, Observer, Shortfall, bytes};
+use crate::ladder::Rung;
 
 pub(super) struct Stderr;
 
@@ -28,7 +30,15 @@ fn line(kind: &EventKind<'_>) -> Option<String> {
             format!("{} at size {}{requested}{free}: {message}", class, end - start)
         }
         EventKind::Shrink { from, to } => format!("shrinks from {from} to {to}"),
-        EventKind::Again { size } => format!("tries {size} once more"),
+        EventKind::Again { size, rung } => again(size, rung),
+        // What takes no time is not worth a line.
+        EventKind::Waits { others: 0, .. } => return None,
+        EventKind::Waited { elapsed, .. } if elapsed < Duration::from_millis(1) => return None,
+        EventKind::Waits { others, .. } => format!("waits for its turn, {others} running on the device"),
+        EventKind::Waited { elapsed, alone } => {
+            format!("waited {elapsed:.1?}, and {}", if alone { "is alone" } else { "is among others" })
+        }
+        EventKind::FallsBack { size } => format!("falls back to another memory, from size {size}"),
         EventKind::Probe { from, to } => format!("probes {to} after {from}"),
         EventKind::DoesNotFit { size, needs_bytes, free_bytes } => {
             Shortfall { size, needs_bytes, free_bytes }.to_string()
@@ -38,4 +48,13 @@ fn line(kind: &EventKind<'_>) -> Option<String> {
         EventKind::Settled { size } => format!("settles at {size}"),
         _ => return None,
     })
+}
+
+fn again(size: usize, rung: Rung) -> String {
+    match rung {
+        Rung::Transient => format!("tries {size} once more"),
+        Rung::Release => format!("tries {size} once more, cached memory released"),
+        Rung::Alone => format!("tries {size} once more, alone on the device"),
+        Rung::Hooks => format!("tries {size} once more, if the release hooks give anything back"),
+    }
 }

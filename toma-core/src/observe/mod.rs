@@ -8,6 +8,7 @@ mod global;
 mod log;
 #[cfg(feature = "progress")]
 mod progress;
+mod reason;
 pub mod report;
 #[cfg(feature = "tracing")]
 mod tracing;
@@ -17,6 +18,7 @@ pub use global::{Everywhere, everywhere};
 pub(crate) use log::print;
 #[cfg(feature = "progress")]
 pub use progress::ProgressBar;
+pub use reason::Reason;
 pub(crate) use report::count;
 pub use report::{Name, Report, Shortfall, Tried};
 pub(crate) use watch::Watch;
@@ -25,6 +27,7 @@ use std::fmt;
 use std::time::Duration;
 
 use crate::classify::Class;
+use crate::ladder::Rung;
 
 /// Something that happened in one call.
 #[non_exhaustive]
@@ -101,6 +104,27 @@ pub enum EventKind<'a> {
     Again {
         /// The size.
         size: usize,
+        /// The rung of the [ladder](crate::ladder) that it is on.
+        rung: Rung,
+    },
+    /// The call waits for its turn on the device.
+    Waits {
+        /// The size of the attempt that waits.
+        size: usize,
+        /// Attempts that run there now.
+        others: usize,
+    },
+    /// It has waited, and its attempt begins.
+    Waited {
+        /// How long.
+        elapsed: Duration,
+        /// Whether it has the device to itself.
+        alone: bool,
+    },
+    /// Nothing smaller is left, and the work begins anew in [another memory](crate::ladder::falls_back).
+    FallsBack {
+        /// The size tried there first.
+        size: usize,
     },
     /// The policy tries another step on the next piece, nearly always a larger one; useful work
     /// whatever happens.
@@ -125,7 +149,7 @@ pub enum EventKind<'a> {
         /// The size that failed last.
         size: usize,
         /// Why nothing more is tried.
-        reason: &'static str,
+        reason: Reason,
     },
     /// An item failed alone: it is left out, and the others go on.
     SetAside {

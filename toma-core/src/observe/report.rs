@@ -5,7 +5,7 @@ use std::fmt;
 use std::panic::Location;
 use std::time::Duration;
 
-use super::bytes;
+use super::{Reason, bytes};
 use crate::cache::Origin;
 use crate::classify::Class;
 use crate::engine::tally;
@@ -42,11 +42,15 @@ pub struct Report {
     /// The size remembered for the next call, when this call settled one.
     pub settled: Option<usize>,
     /// Why the call gave up; `None` when all was done.
-    pub gave_up: Option<&'static str>,
+    pub gave_up: Option<Reason>,
     /// Items that failed alone and were left out, the first 256 of them: only calls with
     /// [costs](crate::execute::With::by_cost) go on without. They count from the start of what the
     /// call works on.
     pub set_aside: Vec<usize>,
+    /// Time spent waiting for others on the device.
+    pub waited: Duration,
+    /// Whether the work went on in [another memory](crate::ladder::falls_back).
+    pub fell_back: bool,
     /// What the smallest size lacked, when it was clear that it does not fit.
     pub shortfall: Option<Shortfall>,
 }
@@ -131,6 +135,7 @@ impl fmt::Display for Report {
         self.sizes(f)?;
         self.lost(f)?;
         self.left_out(f)?;
+        self.laddered(f)?;
         self.outlook(f)
     }
 }
@@ -180,6 +185,13 @@ impl Report {
         let shown: Vec<String> = self.set_aside.iter().take(8).map(ToString::to_string).collect();
         let more = if shown.len() < self.set_aside.len() { ", ..." } else { "" };
         writeln!(f, "  failed alone and left out: items {}{more}", shown.join(", "))
+    }
+
+    fn laddered(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if !self.waited.is_zero() {
+            writeln!(f, "  waited for others on the device: {:.1?}", self.waited)?;
+        }
+        if self.fell_back { writeln!(f, "  fell back to another memory") } else { Ok(()) }
     }
 
     fn outlook(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

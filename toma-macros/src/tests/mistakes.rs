@@ -113,7 +113,7 @@ fn self_as_data() {
 
 #[test]
 fn unknown_option() {
-    let has = "cache, initial, min, max, multiple_of, max_attempts, deadline, key, name, device, observer, policy, before_retry, classify";
+    let has = "cache, initial, min, max, multiple_of, max_attempts, deadline, key, name, device, observer, ladder, policy, before_retry, classify";
     let near = |name: &str, known: &str| {
         format!("unknown option `{name}`, did you mean `{known}`? `#[toma::batch]` has {has}")
     };

@@ -41,7 +41,7 @@ impl<P: Policy> Call<'_, P> {
 
     #[inline]
     pub(super) fn gauges(&self) -> bool {
-        self.policy.measures().memory && !self.switches.disable()
+        self.policy.measures().memory && !self.switches.disable() && !self.machine.has_fallen_back()
     }
 
     /// What the attempt that has just ended took, for a policy that asks.
@@ -50,7 +50,11 @@ impl<P: Policy> Call<'_, P> {
         let asked = self.policy.measures().anything() && !self.switches.disable();
         asked.then(|| {
             let of_memory = self.gauges().then(|| self.gauge.end(self.memory.source()));
-            Measured { elapsed, ..of_memory.unwrap_or_default() }
+            let mut measured = Measured { elapsed, ..of_memory.unwrap_or_default() };
+            if self.is_among_others() {
+                measured.peak_bytes = None;
+            }
+            measured
         })
     }
 }

@@ -1,54 +1,53 @@
 //! What a machine does about failures.
 
-use super::{Cut, Failed, Machine, Retryable, Verdict};
+use super::{Cut, Failed, Machine, Rungs, Verdict};
 use crate::classify::{Class, Failure};
 use crate::engine::recording;
+use crate::ladder::Rung;
 use crate::memory::Reading;
+use crate::observe::Reason;
 use crate::policy::{Evidence, Policy};
 
 impl Machine {
     /// The attempt failed: decides what happens next.
     pub(crate) fn failed(&mut self, policy: &impl Policy, failed: &Failed<'_>) -> Verdict {
-        let retryable = self.retryable();
         self.piece.attempts += 1;
         match failed.failure.class {
-            Class::OutOfMemory => self.shrink(policy, failed, retryable),
-            Class::Transient => self.again_or_shrink(policy, failed, retryable),
-            Class::Poisoned => Verdict::GiveUp("the device context is poisoned"),
-            Class::Other => Verdict::GiveUp("not out of memory"),
+            Class::OutOfMemory => self.escalate(policy, failed),
+            Class::Transient => self.again_or_escalate(policy, failed),
+            Class::Poisoned => Verdict::GiveUp(Reason::Poisoned),
+            Class::Other => Verdict::GiveUp(Reason::NotOutOfMemory),
         }
     }
 
-    fn again_or_shrink(
-        &mut self,
-        policy: &impl Policy,
-        failed: &Failed<'_>,
-        retryable: Retryable,
-    ) -> Verdict {
-        if retryable.transient && !self.piece.tried_again {
-            self.piece.tried_again = true;
-            return Verdict::Again;
+    fn again_or_escalate(&mut self, policy: &impl Policy, failed: &Failed<'_>) -> Verdict {
+        let tried_again = self.piece.spent.has(Rungs::TRANSIENT);
+        if self.attempts_left() && !tried_again {
+            self.piece.spend(Rungs::TRANSIENT);
+            return Verdict::Again(Rung::Transient);
         }
         if failed.now.is_some_and(|now| memory_is_low(now, failed.failure)) {
-            return self.shrink(policy, failed, retryable);
+            return self.escalate(policy, failed);
         }
-        if !self.piece.tried_again {
-            return Verdict::GiveUp(self.why_not());
-        }
-        Verdict::GiveUp("failed again at the same size, and memory is not low")
+        Verdict::GiveUp(if tried_again { Reason::FailedAgain } else { self.why_not() })
     }
 
-    fn shrink(&mut self, policy: &impl Policy, failed: &Failed<'_>, retryable: Retryable) -> Verdict {
+    /// The next rung of the ladder.
+    fn escalate(&mut self, policy: &impl Policy, failed: &Failed<'_>) -> Verdict {
+        if let Some(rung) = self.same_size(failed.there) {
+            return Verdict::Again(rung);
+        }
         let Cut { size, alone, .. } = self.piece.cut;
-        if alone {
+        let falls_back = self.attempts_left() && failed.there.has(Rungs::FALLBACK);
+        if alone && !falls_back {
             return self.set_aside(policy, failed);
         }
         self.fails(size, failed);
-        if !retryable.out_of_memory {
-            return Verdict::GiveUp(self.why_not());
+        if self.attempts_left() && !self.is_at_the_floor() {
+            self.take_smaller(policy, failed, size);
+            return Verdict::Shrink(self.step);
         }
-        self.take_smaller(policy, failed, size);
-        Verdict::Shrink(self.step)
+        if falls_back { self.fall_back() } else { Verdict::GiveUp(self.why_not()) }
     }
 
     /// Takes note that a size is too large.
@@ -63,8 +62,8 @@ impl Machine {
 
     /// Lets the policy choose a step below the size that failed.
     pub(super) fn take_smaller(&mut self, policy: &impl Policy, failed: &Failed<'_>, size: usize) {
-        let &Failed { failure, now, took } = failed;
-        self.piece.tried_again = false;
+        let &Failed { failure, now, took, .. } = failed;
+        self.renew_rungs();
         let proposal = policy.shrink(&Evidence {
             class: Some(failure.class),
             requested_bytes: failure.requested_bytes,
@@ -78,16 +77,12 @@ impl Machine {
             "policy {policy:?}: answered {proposal} after a failure at {size}: must be smaller"
         );
         self.step = self.sizes.fit(proposal);
-        self.learning.moved = true;
+        self.learning.moved = !self.fallen;
         self.recut();
     }
 
-    fn why_not(&self) -> &'static str {
-        if self.piece.attempts >= self.max_attempts {
-            "max_attempts is reached"
-        } else {
-            "no smaller size is allowed"
-        }
+    fn why_not(&self) -> Reason {
+        if self.attempts_left() { Reason::NothingSmaller } else { Reason::MaxAttempts }
     }
 }
 

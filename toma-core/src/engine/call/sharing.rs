@@ -1,0 +1,274 @@
+//! What a call has besides that takes more of the ladder than a smaller size: its seat at the device
+//! and what it knows of the others there. Calls that have none of it never come past the first line of
+//! these.
+
+use std::time::Instant;
+
+use super::{Call, Options};
+use crate::classify::Failure;
+use crate::engine::attempt::{self, Inside, Terms};
+use crate::engine::clock;
+use crate::engine::gauge::Measured;
+use crate::engine::machine::{Failed, Retryable, Rungs, Took, Verdict};
+use crate::engine::turns::Turns;
+use crate::ladder::{self, Ladder, Pressure, Rung};
+use crate::memory::Reading;
+use crate::observe::{EventKind, Reason};
+use crate::policy::Policy;
+use crate::share::{Admitted, Bounds, Kind, Node, Seat};
+
+/// See the module.
+pub(super) struct Sharing<'a> {
+    ladder: Ladder<'a>,
+    /// None where there is no device to share, and none any more once the call has fallen back.
+    seat: Option<Seat>,
+    turns: Turns,
+    /// The coming attempt, or the one that runs, has the device to itself.
+    alone: Option<Alone>,
+    /// Others ran as the attempt began, where it was asked.
+    others_began: bool,
+    /// A failure that the hooks are to be asked about.
+    asks: Option<Box<Asks>>,
+}
+
+/// Why an attempt has its device to itself.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Alone {
+    /// It has failed among others.
+    AfterFailure,
+    /// Others of the call have.
+    InTurn,
+}
+
+struct Asks {
+    failure: Failure,
+    now: Option<Reading>,
+    measured: Option<Measured>,
+}
+
+/// A wait to be made before an attempt begins.
+struct Wait {
+    kind: Kind,
+    around: Option<Node>,
+    until: Option<Instant>,
+    since: Instant,
+    /// It is worth telling of: a call that does not wait only says that it is there.
+    takes_time: bool,
+}
+
+impl<'a> Sharing<'a> {
+    /// Of a call with these options.
+    #[inline(never)]
+    pub(super) fn of(options: &Options<'a>, has_fallen_back: bool) -> Self {
+        let ladder = options.ladder.unwrap_or_default();
+        let seat = options.device.filter(|_| !has_fallen_back).map(Seat::at);
+        Self { ladder, seat, turns: Turns::default(), alone: None, others_began: false, asks: None }
+    }
+
+    fn is_cancelled(&self) -> bool {
+        self.ladder.cancel.is_some_and(|cancel| cancel.is_cancelled())
+    }
+
+    fn others(&self) -> bool {
+        self.seat.as_ref().is_some_and(|seat| seat.others() > 0)
+    }
+
+    /// The rungs that are there, given whether others were met.
+    fn rungs(&self, others: bool) -> Rungs {
+        let Ladder { release, wait, hooks, fallback, .. } = self.ladder;
+        Rungs::NONE
+            .with(Rungs::RELEASE, release && self.seat.is_some())
+            .with(Rungs::ALONE, others && wait.is_some() && self.alone.is_none())
+            .with(Rungs::HOOKS, hooks && ladder::is_registered())
+            .with(Rungs::FALLBACK, fallback)
+    }
+}
+
+impl<'a, P: Policy> Call<'a, P> {
+    /// Waits for the call's turn on the device.
+    #[inline]
+    pub(crate) fn enter(&mut self) {
+        if self.sharing.is_some() {
+            self.enter_blocking();
+        }
+    }
+
+    #[inline(never)]
+    fn enter_blocking(&mut self) {
+        let Some(wait) = self.wait() else { return };
+        if let Some(Sharing { seat: Some(seat), ladder, .. }) = &self.sharing {
+            let bounds = Bounds { until: wait.until, cancel: ladder.cancel };
+            let admitted = seat.admission(wait.kind, wait.around, bounds).wait();
+            self.waited(&wait, admitted);
+        }
+    }
+
+    /// The same without blocking the thread.
+    pub(crate) async fn enter_async(&mut self) {
+        let Some(wait) = self.wait() else { return };
+        if let Some(Sharing { seat: Some(seat), ladder, .. }) = &self.sharing {
+            let bounds = Bounds { until: wait.until, cancel: ladder.cancel };
+            let admitted = seat.admission(wait.kind, wait.around, bounds).await;
+            self.waited(&wait, admitted);
+        }
+    }
+
+    /// Enters, or says what has to be waited for first.
+    fn wait(&mut self) -> Option<Wait> {
+        let sharing = self.sharing.as_mut()?;
+        let (seat, around) = (sharing.seat.as_ref()?, attempt::around());
+        if sharing.alone.is_none() && sharing.ladder.wait.is_some() && sharing.turns.are_left() {
+            sharing.alone = Some(Alone::InTurn);
+        }
+        let kind = if sharing.alone.is_some() { Kind::Alone } else { Kind::Shared };
+        if kind == Kind::Shared && seat.try_enter(around) {
+            return None;
+        }
+        let (since, at_most) = (clock::now(), sharing.ladder.wait);
+        let bound = since.checked_add(at_most.unwrap_or_default());
+        let until = bound.into_iter().chain(self.deadline).min();
+        let takes_time = at_most.is_some();
+        if takes_time && self.watch.is_some() {
+            self.tell_waits();
+        }
+        Some(Wait { kind, around, until, since, takes_time })
+    }
+
+    fn tell_waits(&mut self) {
+        let size = self.machine.size();
+        let seat = self.sharing.as_ref().and_then(|sharing| sharing.seat.as_ref());
+        let others = seat.map_or(0, Seat::others);
+        self.tell(|| EventKind::Waits { size, others });
+    }
+
+    fn waited(&mut self, wait: &Wait, admitted: Admitted) {
+        let Some(sharing) = &mut self.sharing else { return };
+        if admitted == Admitted::TimedOut {
+            sharing.ladder.wait = None;
+        }
+        if admitted != Admitted::Yes {
+            sharing.alone = None;
+        }
+        let alone = sharing.alone.is_some();
+        if wait.takes_time {
+            let elapsed = clock::now().saturating_duration_since(wait.since);
+            self.tally.waited(elapsed);
+            self.tell(|| EventKind::Waited { elapsed, alone });
+        }
+    }
+
+    /// The terms of the attempt that begins, as far as they depend on others.
+    #[inline(never)]
+    pub(super) fn shared_terms(&mut self) -> Terms {
+        let counts_others = self.gauges() || self.machine.is_at_the_floor();
+        let Some(sharing) = &mut self.sharing else { return Terms::NONE };
+        if self.machine.has_fallen_back() {
+            return Terms { falls_back: true, ..Terms::NONE };
+        }
+        sharing.others_began = counts_others && sharing.alone.is_none() && sharing.others();
+        self.machine.expect(sharing.rungs(sharing.others_began));
+        Terms { node: sharing.seat.as_ref().map(Seat::node), ..Terms::NONE }
+    }
+
+    /// The attempt succeeded, and others may have the device.
+    #[inline(never)]
+    pub(super) fn leave_done(&mut self) {
+        let Some(sharing) = &mut self.sharing else { return };
+        match sharing.alone.take() {
+            Some(Alone::AfterFailure) => sharing.turns.failed_among_others(),
+            Some(Alone::InTurn) => sharing.turns.taken(),
+            None => {}
+        }
+        if let Some(seat) = &sharing.seat {
+            seat.leave();
+            seat.next_piece();
+        }
+    }
+
+    /// The rungs that are there after a failure.
+    pub(super) fn rungs(&self) -> Rungs {
+        match &self.sharing {
+            Some(sharing) if !self.machine.has_fallen_back() => {
+                sharing.rungs(sharing.others_began || sharing.others())
+            }
+            _ => Rungs::NONE,
+        }
+    }
+
+    /// Takes the rung that was decided on, as far as it can be taken before the failure is gone.
+    pub(super) fn take_rung(&mut self, verdict: Verdict, failed: &Failed<'_>) {
+        let Some(sharing) = &mut self.sharing else { return };
+        if let (Verdict::GiveUp(_), Some(seat)) = (verdict, &sharing.seat) {
+            // What goes through is the caller's.
+            seat.leave();
+        }
+        sharing.alone = (verdict == Verdict::Again(Rung::Alone)).then_some(Alone::AfterFailure);
+        if verdict == Verdict::Again(Rung::Hooks) {
+            let &Failed { failure, now, took, .. } = failed;
+            let measured = took.measured.copied();
+            sharing.asks = Some(Box::new(Asks { failure: failure.clone(), now, measured }));
+        }
+    }
+
+    /// The failed attempt's memory is back: others may have the device, and hooks are asked.
+    pub(super) fn leave_failed(&mut self) {
+        let Some(sharing) = &mut self.sharing else { return };
+        if let Some(seat) = &sharing.seat {
+            seat.leave();
+        }
+        if self.machine.has_fallen_back() {
+            sharing.seat = None;
+        }
+        if let Some(asks) = sharing.asks.take() {
+            self.ask(&asks);
+        }
+    }
+
+    fn ask(&mut self, asks: &Asks) {
+        let Asks { failure, now, measured } = asks;
+        let pressure = Pressure {
+            device: self.memory.source().name(),
+            requested_bytes: failure.requested_bytes,
+            free_bytes: now.map(|now| now.free_bytes),
+            size: self.machine.size(),
+        };
+        if ladder::ask(&pressure) {
+            return;
+        }
+        let (size, there) = (self.machine.size(), self.rungs());
+        let took = Took { elapsed: measured.and_then(|measured| measured.elapsed), measured: measured.as_ref() };
+        let failed = Failed { failure, now: *now, took, there };
+        if let Some(verdict) = self.machine.hooks_gave_nothing(&self.policy, &failed) {
+            self.tell_verdict(size, verdict);
+        }
+        if self.machine.has_fallen_back() && let Some(sharing) = &mut self.sharing {
+            sharing.seat = None;
+        }
+    }
+
+    /// For code that runs while the failed attempt still has its seat: loops in there are inside of it.
+    pub(crate) fn inside(&self) -> Inside {
+        let seat = self.sharing.as_ref().and_then(|sharing| sharing.seat.as_ref());
+        Inside::of(seat.map(Seat::node))
+    }
+
+    /// Whether others may be counted in what was measured of the attempt.
+    pub(super) fn is_among_others(&self) -> bool {
+        self.sharing.as_ref().is_some_and(|sharing| sharing.others_began || sharing.others())
+    }
+
+    #[inline]
+    pub(super) fn is_cancelled(&self) -> bool {
+        self.sharing.as_ref().is_some_and(Sharing::is_cancelled)
+    }
+
+    /// Why no retry may start any more.
+    pub(super) fn is_over(&self, retryable: Retryable) -> Option<Reason> {
+        if self.is_cancelled() {
+            return Some(Reason::Cancelled);
+        }
+        // What the machine would retry and the attempt was not promised began too late.
+        let began_late = retryable == Retryable::NOTHING && self.machine.retryable() != Retryable::NOTHING;
+        (began_late || self.is_late()).then_some(Reason::Deadline)
+    }
+}

@@ -1,0 +1,38 @@
+use std::fmt;
+
+/// Why a call gave up, and its last failure went through.
+#[non_exhaustive]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Reason {
+    /// The failure has nothing to do with memory.
+    NotOutOfMemory,
+    /// The failure was transient twice, and there is memory.
+    FailedAgain,
+    /// No smaller size is allowed.
+    NothingSmaller,
+    /// The option `max_attempts` allows no more.
+    MaxAttempts,
+    /// The option `deadline` allows no more.
+    Deadline,
+    /// Somebody has [cancelled](crate::share::Cancel) the call.
+    Cancelled,
+    /// Nothing works on this device any more.
+    Poisoned,
+    /// `TOMA_DISABLE` is set.
+    Disabled,
+}
+
+impl fmt::Display for Reason {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::NotOutOfMemory => "not out of memory",
+            Self::FailedAgain => "failed again at the same size, and memory is not low",
+            Self::NothingSmaller => "no smaller size is allowed",
+            Self::MaxAttempts => "max_attempts is reached",
+            Self::Deadline => "the deadline has passed",
+            Self::Cancelled => "the call is cancelled",
+            Self::Poisoned => "the device context is poisoned",
+            Self::Disabled => "TOMA_DISABLE is set",
+        })
+    }
+}
