@@ -1,12 +1,23 @@
 //! A call's place among those who use the same device.
 
-use std::future::Future;
-use std::pin::Pin;
-use std::task::{Context, Poll};
-use std::time::Instant;
+use std::cell::Cell;
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::sync::LazyLock;
+use std::sync::atomic::Ordering::Relaxed;
 
-use super::Cancel;
+use super::admission::{Admission, Bounds};
+use super::arbiter::Kind;
+use super::hub::Hub;
+use super::slots::{Device, Node, Slot};
 use crate::memory::MemorySource;
+
+static HUB: LazyLock<Hub> = LazyLock::new(Hub::new);
+
+thread_local! {
+    /// The slots this thread has given back last: most likely free, and in its processor's cache. As many
+    /// as calls are commonly nested. No destructor, so it works at thread exit too.
+    static LATELY: Cell<[usize; 4]> = const { Cell::new([0; 4]) };
+}
 
 /// A call's place among those who use the same device, from its opening to its end.
 ///
@@ -14,48 +25,17 @@ use crate::memory::MemorySource;
 /// another call. Only calls with the option `device` take one.
 #[derive(Debug)]
 pub(crate) struct Seat {
-    node: Node,
-}
-
-/// One attempt, for the attempts nested in it to name as their parent.
-///
-/// It means nothing any more when that attempt is over, so a stale one does no harm.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Node(u64);
-
-/// How an attempt shares its device.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Kind {
-    /// With other attempts.
-    Shared,
-    /// With nobody but the attempts around it and those that wait.
-    Alone,
-}
-
-/// What ends a wait, whichever comes first.
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Bounds<'a> {
-    /// A moment of the engine's clock; what is left until then passes in real time, even where a test
-    /// holds the clock. `None`: no bound.
-    pub(crate) until: Option<Instant>,
-    pub(crate) cancel: Option<&'a Cancel>,
-}
-
-/// How a wait ended. The attempt has entered in any case.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Admitted {
-    /// In its turn, and alone when that was asked for.
-    Yes,
-    /// Among others, because the bound has passed.
-    TimedOut,
-    /// Among others, because nobody wants the call to wait.
-    Cancelled,
+    pub(super) hub: &'static Hub,
+    pub(super) slot: &'static Slot,
+    pub(super) device: Device,
 }
 
 impl Seat {
     /// A seat at `device`, told by its name.
-    pub(crate) fn at(_device: &dyn MemorySource) -> Self {
-        Self { node: Node(0) }
+    #[inline]
+    pub(crate) fn at(device: &dyn MemorySource) -> Self {
+        let hub = &*HUB;
+        Self { hub, slot: hub.take_slot(&LATELY.get()), device: told_by(device.name()) }
     }
 
     /// Enters at once, as one of several; false when somebody is ahead, who must be waited for: see
@@ -64,8 +44,8 @@ impl Seat {
     /// `parent` is the attempt around this one on the same thread or task, whatever its device. Inside
     /// an attempt on the same device it always succeeds.
     #[inline]
-    pub(crate) fn try_enter(&self, _parent: Option<Node>) -> bool {
-        true
+    pub(crate) fn try_enter(&self, parent: Option<Node>) -> bool {
+        self.hub.try_enter(self.slot, self.device, parent)
     }
 
     /// Waits for its turn and enters: a future, or [`Admission::wait`] for a thread.
@@ -74,54 +54,56 @@ impl Seat {
     /// before it is ready, it leaves the queue and the seat has not entered.
     pub(crate) fn admission<'a>(
         &'a self,
-        _kind: Kind,
-        _parent: Option<Node>,
-        _bounds: Bounds<'a>,
+        kind: Kind,
+        parent: Option<Node>,
+        bounds: Bounds<'a>,
     ) -> Admission<'a> {
-        Admission { _seat: self }
+        Admission::new(self, kind, parent, bounds)
     }
 
     /// The attempt is over and its values are gone: others may begin. Leaving twice is harmless.
     #[inline]
-    pub(crate) fn leave(&self) {}
+    pub(crate) fn leave(&self) {
+        self.hub.leave(self.slot);
+    }
 
     /// The piece is done: the next wait goes to the end of the queue. Until this is called, waits of the
     /// call keep the place of the first.
     #[inline]
-    pub(crate) fn next_piece(&self) {}
+    pub(crate) fn next_piece(&self) {
+        self.slot.ticket.store(0, Relaxed);
+    }
 
     /// How many other attempts run on the device now, not counting those around this one and those that
-    /// wait. Without a seat in the way of others: it reads, and writes nothing.
+    /// wait. It reads a cache line of every call, and locks only while somebody is in the queue.
     #[inline]
     pub(crate) fn others(&self) -> usize {
-        0
+        self.hub.others(self.slot, self.device)
     }
 
     /// This attempt, for those nested in it. Another one after each entering.
     #[inline]
     pub(crate) fn node(&self) -> Node {
-        self.node
+        self.slot.node()
     }
 }
 
-/// A wait for one's turn; see [`Seat::admission`].
-#[must_use = "waits only when it is polled or waited for"]
-#[derive(Debug)]
-pub(crate) struct Admission<'a> {
-    _seat: &'a Seat,
-}
-
-impl Admission<'_> {
-    /// Blocks the thread until it is ready.
-    pub(crate) fn wait(self) -> Admitted {
-        Admitted::Yes
+impl Drop for Seat {
+    #[inline]
+    fn drop(&mut self) {
+        // A body that panicked, or a future that was dropped in the middle of an attempt.
+        if self.slot.device().is_some() {
+            self.leave();
+        }
+        self.slot.give_back();
+        let [first, second, third, _] = LATELY.get();
+        LATELY.set([self.slot.index(), first, second, third]);
     }
 }
 
-impl Future for Admission<'_> {
-    type Output = Admitted;
-
-    fn poll(self: Pin<&mut Self>, _context: &mut Context<'_>) -> Poll<Admitted> {
-        Poll::Ready(Admitted::Yes)
-    }
+/// Sources of one name count as one memory.
+pub(super) fn told_by(name: &str) -> Device {
+    let mut hasher = DefaultHasher::new();
+    name.hash(&mut hasher);
+    Device::new(hasher.finish()).unwrap_or(Device::MIN)
 }

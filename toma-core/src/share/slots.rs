@@ -1,0 +1,187 @@
+//! The places in memory where calls say what they do: one writer each, many readers.
+
+use std::iter::successors;
+use std::num::NonZeroU64;
+use std::sync::OnceLock;
+
+use super::sync::{AtomicBool, AtomicU64, FIRST_SLOTS, Ordering, fence};
+
+/// A device, told by the hash of its name.
+pub(super) type Device = NonZeroU64;
+
+/// Each block has twice the slots of the one before it, so this is room for 16 million.
+const BLOCKS: usize = 21;
+
+/// Where one call says what it does. Alone on its cache lines, because neighbors write theirs at every
+/// attempt; two lines, because processors fetch them in pairs.
+#[derive(Debug)]
+#[repr(align(128))]
+pub(super) struct Slot {
+    index: usize,
+    taken: AtomicBool,
+    /// The device on which an attempt of the call runs, 0 while none does.
+    runs_on: AtomicU64,
+    /// The attempts so far, of all calls that have had the slot.
+    attempts: AtomicU64,
+    /// The attempt around the current one, 0 for none.
+    parent: AtomicU64,
+    /// The call's place in the queue, 0 while it has none.
+    pub(super) ticket: AtomicU64,
+}
+
+/// One attempt, for the attempts nested in it to name as their parent.
+///
+/// It means nothing any more when that attempt is over, so that one which is kept for too long does
+/// no harm.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Node(NonZeroU64);
+
+/// An attempt that runs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Runner {
+    pub(super) node: Node,
+    pub(super) device: Device,
+}
+
+/// All slots there are: never fewer again, as many as there ever were calls at the same time.
+#[derive(Debug)]
+pub(super) struct Slots {
+    blocks: [OnceLock<Box<[Slot]>>; BLOCKS],
+}
+
+impl Node {
+    const ATTEMPT_BITS: u32 = 40;
+
+    fn new(index: usize, attempt: u64) -> Self {
+        let attempt = attempt & ((1 << Self::ATTEMPT_BITS) - 1);
+        let bits = (index as u64 + 1) << Self::ATTEMPT_BITS | attempt;
+        Self(NonZeroU64::new(bits).expect("slots are counted from 1 here"))
+    }
+
+    fn index(self) -> usize {
+        usize::try_from(self.0.get() >> Self::ATTEMPT_BITS).map_or(usize::MAX, |above| above - 1)
+    }
+}
+
+impl Slot {
+    fn new(index: usize) -> Self {
+        Self {
+            index,
+            taken: AtomicBool::new(false),
+            runs_on: AtomicU64::new(0),
+            attempts: AtomicU64::new(0),
+            parent: AtomicU64::new(0),
+            ticket: AtomicU64::new(0),
+        }
+    }
+
+    pub(super) fn index(&self) -> usize {
+        self.index
+    }
+
+    fn take(&self) -> bool {
+        // A look first, so that a search writes to no line of others.
+        !self.taken.load(Ordering::Relaxed)
+            && self.taken.compare_exchange(false, true, Ordering::Acquire, Ordering::Relaxed).is_ok()
+    }
+
+    /// Makes room for another call.
+    pub(super) fn give_back(&self) {
+        self.ticket.store(0, Ordering::Relaxed);
+        self.taken.store(false, Ordering::Release);
+    }
+
+    /// The next attempt is about to begin, inside `parent`.
+    #[inline]
+    pub(super) fn renew(&self, parent: Option<Node>) {
+        // Only the call that has the slot writes these.
+        self.parent.store(parent.map_or(0, |Node(bits)| bits.get()), Ordering::Relaxed);
+        self.attempts.store(self.attempts.load(Ordering::Relaxed).wrapping_add(1), Ordering::Relaxed);
+    }
+
+    /// The current attempt, or the last one.
+    #[inline]
+    pub(super) fn node(&self) -> Node {
+        Node::new(self.index, self.attempts.load(Ordering::Relaxed))
+    }
+
+    /// Says that an attempt runs, before anything that the caller reads afterwards.
+    #[inline]
+    pub(super) fn run_on(&self, device: Device) {
+        self.runs_on.store(device.get(), Ordering::Release);
+        fence(Ordering::SeqCst);
+    }
+
+    /// Says that none runs, before anything that the caller reads afterwards.
+    #[inline]
+    pub(super) fn stop(&self) {
+        self.runs_on.store(0, Ordering::Release);
+        fence(Ordering::SeqCst);
+    }
+
+    pub(super) fn device(&self) -> Option<Device> {
+        Device::new(self.runs_on.load(Ordering::Acquire))
+    }
+
+    /// The attempt that runs, if one does.
+    pub(super) fn runner(&self) -> Option<Runner> {
+        // The device first: a later attempt of the slot must not pass for the one that ran here.
+        let device = self.device()?;
+        Some(Runner { node: self.node(), device })
+    }
+}
+
+impl Slots {
+    pub(super) fn new() -> Self {
+        Self { blocks: [const { OnceLock::new() }; BLOCKS] }
+    }
+
+    /// A slot that nobody has; the `likely` ones are tried first.
+    pub(super) fn take(&self, likely: &[usize]) -> Option<&Slot> {
+        let likely = likely.iter().filter_map(|&index| self.get(index));
+        likely.chain(self.iter()).find(|slot| slot.take())
+    }
+
+    /// Adds a block. Not to be called by two at a time.
+    pub(super) fn grow(&self) {
+        let at = self.blocks.iter().position(|block| block.get().is_none());
+        let at = at.expect("fewer calls than memory has room for");
+        let from = Self::begin(at);
+        let block = (from..Self::begin(at + 1)).map(Slot::new).collect();
+        assert!(self.blocks[at].set(block).is_ok(), "one thread adds slots at a time");
+    }
+
+    /// The index of a block's first slot.
+    fn begin(block: usize) -> usize {
+        FIRST_SLOTS * ((1 << block) - 1)
+    }
+
+    fn get(&self, index: usize) -> Option<&Slot> {
+        let block = (index / FIRST_SLOTS).checked_add(1)?.ilog2() as usize;
+        self.blocks.get(block)?.get()?.get(index - Self::begin(block))
+    }
+
+    pub(super) fn of(&self, node: Node) -> Option<&Slot> {
+        self.get(node.index())
+    }
+
+    fn iter(&self) -> impl Iterator<Item = &Slot> {
+        self.blocks.iter().map_while(OnceLock::get).flatten()
+    }
+
+    /// The attempts that run now.
+    pub(super) fn running(&self) -> impl Iterator<Item = Runner> {
+        self.iter().filter_map(Slot::runner)
+    }
+
+    /// The attempts around the current one of `slot`, the nearest first.
+    ///
+    /// It ends: an attempt names one that began before it.
+    pub(super) fn around(&self, slot: &Slot) -> impl Iterator<Item = Node> {
+        let parent = |slot: &Slot| {
+            let node = Node(NonZeroU64::new(slot.parent.load(Ordering::Relaxed))?);
+            self.of(node).filter(|slot| slot.runner().is_some_and(|runner| runner.node == node))
+        };
+        successors(parent(slot), move |slot| parent(slot)).map(Slot::node)
+    }
+}
