@@ -4,6 +4,7 @@ use std::cell::Cell;
 use std::time::{Duration, Instant};
 
 use toma::classify::OutOfMemory;
+use toma::observe::Reason;
 use toma::{NoCache, execute, report};
 
 fn gave_up() -> Option<Reason> {

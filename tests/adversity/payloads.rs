@@ -8,6 +8,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind, panic_any, resume_unwind};
 use std::rc::Rc;
 
 use toma::classify::OutOfMemory;
+use toma::observe::Reason;
 use toma::{NoCache, execute, report};
 
 /// The payload that comes out of a body which panics with this one.

@@ -23,7 +23,9 @@ struct Odd {
 
 impl MemorySource for Odd {
     fn name(&self) -> &'static str {
-        "odd"
+        // Tests run side by side, and none shares its memory with another.
+        thread_local!(static NAME: &'static str = format!("odd {:?}", std::thread::current().id()).leak());
+        NAME.with(|name| *name)
     }
 
     fn read(&self) -> io::Result<Reading> {
@@ -179,7 +181,9 @@ struct Busy(StacktraceMemoryCache);
 
 impl MemorySource for Busy {
     fn name(&self) -> &'static str {
-        "busy"
+        // Tests run side by side, and none shares its memory with another.
+        thread_local!(static NAME: &'static str = format!("busy {:?}", std::thread::current().id()).leak());
+        NAME.with(|name| *name)
     }
 
     fn read(&self) -> io::Result<Reading> {

@@ -17,7 +17,9 @@ struct FixedMemory;
 
 impl toma::memory::MemorySource for FixedMemory {
     fn name(&self) -> &'static str {
-        "fixed"
+        // Tests run side by side, and none shares its memory with another.
+        thread_local!(static NAME: &'static str = format!("fixed {:?}", std::thread::current().id()).leak());
+        NAME.with(|name| *name)
     }
 
     fn read(&self) -> std::io::Result<toma::memory::Reading> {

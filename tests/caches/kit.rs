@@ -25,7 +25,9 @@ pub(crate) struct Memory {
 
 impl Memory {
     pub(crate) fn new(free_bytes: u64) -> Self {
-        Self::named("test:0", free_bytes)
+        // Tests run side by side, and none shares its memory with another.
+        thread_local!(static NAME: &'static str = format!("test {:?}", std::thread::current().id()).leak());
+        Self::named(NAME.with(|name| *name), free_bytes)
     }
 
     pub(crate) fn named(name: &'static str, free_bytes: u64) -> Self {

@@ -6,6 +6,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use proptest::prelude::*;
 use toma::classify::OutOfMemory;
 use toma::execute;
+use toma::observe::Reason;
 use toma::{Bisect, NoCache, report};
 
 use crate::{OUT_OF_MEMORY, World};

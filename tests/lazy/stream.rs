@@ -12,6 +12,7 @@ use tokio::runtime::Builder;
 use tokio::task::yield_now;
 use toma::classify::OutOfMemory;
 use toma::execute::{self, Stream};
+use toma::observe::Reason;
 use toma::{GlobalCache, NoCache, report};
 
 use crate::{OUT_OF_MEMORY, World, block_on, pause, poll_once};

@@ -62,7 +62,7 @@ fn on_a_transient_failure_that_is_not_about_memory() {
         started: initial 8, start 8, length Some(12), remembered None
         attempt 0..8
         failed 0..8: Transient, requested Some(16), free Some(512): the script says so
-        again 8
+        again 8: transient
         attempt 0..8
         failed 0..8: Transient, requested Some(16), free Some(512): the script says so
         gave up at 8: failed again at the same size, and memory is not low

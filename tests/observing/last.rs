@@ -3,6 +3,7 @@
 use std::panic::catch_unwind;
 use std::thread;
 
+use toma::observe::Reason;
 use toma::{NoCache, execute, report};
 
 fn call(name: &'static str, items: usize) {

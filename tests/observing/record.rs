@@ -55,6 +55,9 @@ fn line(kind: &EventKind<'_>) -> (String, Option<Duration>) {
         }
         EventKind::Shrink { from, to } => format!("shrink {from} to {to}"),
         EventKind::Again { size, rung } => format!("again {size}: {rung}"),
+        EventKind::Waits { size, others } => format!("waits with {size}, {others} others"),
+        EventKind::Waited { elapsed, alone } => return (format!("waited, alone: {alone}"), Some(elapsed)),
+        EventKind::FallsBack { size } => format!("falls back to {size}"),
         EventKind::Probe { from, to } => format!("probe {from} to {to}"),
         EventKind::DoesNotFit { size, needs_bytes, free_bytes } => {
             format!("does not fit at {size}: needs {needs_bytes}, free {free_bytes}")

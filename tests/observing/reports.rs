@@ -4,7 +4,7 @@ use std::sync::PoisonError;
 use std::time::Duration;
 
 use toma::classify::{Class, OutOfMemory};
-use toma::observe::{Report, Tried};
+use toma::observe::{Reason, Report, Tried};
 use toma::policy::{Evidence, Policy};
 use toma::{GlobalCache, NoCache, execute, report};
 

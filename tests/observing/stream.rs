@@ -97,7 +97,7 @@ fn a_transient_failure_is_tried_again() {
         started: initial 8, start 8, length Some(12), remembered None
         attempt 0..8
         failed 0..8: Transient, requested Some(4096), free Some(512): the script says so
-        again 8
+        again 8: transient
         attempt 0..8
         succeeded 0..8
         attempt 8..12
@@ -113,7 +113,7 @@ fn a_transient_failure_that_repeats_shrinks_when_memory_is_low() {
         started: initial 8, start 8, length Some(8), remembered None
         attempt 0..8
         failed 0..8: Transient, requested Some(4096), free Some(512): the script says so
-        again 8
+        again 8: transient
         attempt 0..8
         failed 0..8: Transient, requested Some(4096), free Some(512): the script says so
         shrink 8 to 4

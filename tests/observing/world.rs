@@ -147,7 +147,9 @@ struct Memory;
 
 impl MemorySource for Memory {
     fn name(&self) -> &'static str {
-        "half full"
+        // Tests run side by side, and none shares its memory with another.
+        thread_local!(static NAME: &'static str = format!("half full {:?}", std::thread::current().id()).leak());
+        NAME.with(|name| *name)
     }
 
     fn read(&self) -> io::Result<Reading> {

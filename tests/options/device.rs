@@ -34,7 +34,9 @@ struct Counting {
 
 impl MemorySource for Counting {
     fn name(&self) -> &'static str {
-        "counting"
+        // Tests run side by side, and none shares its memory with another.
+        thread_local!(static NAME: &'static str = format!("counting {:?}", std::thread::current().id()).leak());
+        NAME.with(|name| *name)
     }
 
     fn read(&self) -> io::Result<Reading> {

@@ -16,6 +16,7 @@ mod device;
 mod dim;
 mod initial;
 mod key;
+mod ladder;
 mod max;
 mod max_attempts;
 mod min;

@@ -5,7 +5,7 @@ use std::env::current_exe;
 use std::process::Command;
 
 /// The options that have a meaning in every form; `dim` has one for chunked data only.
-const OPTIONS: [&str; 15] = [
+const OPTIONS: [&str; 16] = [
     "before_retry",
     "cache_instance",
     "cache_type",
@@ -14,6 +14,7 @@ const OPTIONS: [&str; 15] = [
     "device",
     "initial",
     "key",
+    "ladder",
     "max",
     "max_attempts",
     "min",

@@ -1,6 +1,6 @@
 //! What the body of every cell does, and what it saw.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::fmt::Debug;
 use std::future::{Future, poll_fn};
 use std::ops::Range;
@@ -8,6 +8,7 @@ use std::pin::pin;
 use std::task::{Context, Poll, Waker};
 
 use toma::classify::OutOfMemory;
+use toma::ladder::falls_back;
 
 /// Items to do; all sizes of the table divide their number.
 pub(crate) const RANGE: Range<usize> = 1000..1240;
@@ -30,7 +31,10 @@ pub(crate) type Error = OutOfMemory;
 /// A body that runs out of memory above a limit, and writes down what it is given.
 pub(crate) struct TrialWith<G> {
     limit: usize,
+    /// The limit in fallback.
+    other_limit: usize,
     attempts: RefCell<Vec<Range<usize>>>,
+    successes: Cell<usize>,
     /// What the row's option takes from the function's arguments.
     pub(crate) given: G,
 }
@@ -45,14 +49,23 @@ impl Trial {
 impl<G> TrialWith<G> {
     /// The same, with a value for the option.
     pub(crate) fn giving(given: G, limit: usize) -> Self {
-        Self { limit, attempts: RefCell::default(), given }
+        Self { limit, other_limit: limit, attempts: RefCell::default(), successes: Cell::new(0), given }
+    }
+
+    /// The same with another limit in fallback.
+    pub(crate) fn falling_back_to(self, other_limit: usize) -> Self {
+        Self { other_limit, ..self }
     }
 
     /// The body.
     pub(crate) fn attempt<S: Position, E: Refusal>(&self, start: S, end: S) -> Result<(), E> {
         let items = position(start)..position(end);
         self.attempts.borrow_mut().push(items.clone());
-        if items.len() > self.limit { Err(E::refused()) } else { Ok(()) }
+        if items.len() > if falls_back() { self.other_limit } else { self.limit } {
+            return Err(E::refused());
+        }
+        self.successes.set(self.successes.get() + 1);
+        Ok(())
     }
 
     /// The items of each attempt.
@@ -69,7 +82,7 @@ impl<G> TrialWith<G> {
 
     /// Attempts that did not run out of memory.
     pub(crate) fn successes(&self) -> usize {
-        self.attempts.borrow().iter().filter(|items| items.len() <= self.limit).count()
+        self.successes.get()
     }
 }
 

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use toma::cache::GlobalCache;
 use toma::classify::Class;
+use toma::ladder::Ladder;
 use toma::memory::Host;
 use toma::observe::Event;
 use toma::{Decay, NoCache, execute};
@@ -27,6 +28,7 @@ forms! {
             .name(trial.once("name"))
             .device(trial.once(Host::shared()))
             .observer(trial.once(&ignore))
+            .ladder(trial.once(Ladder::default().without_waiting()))
             .policy(trial.once(Decay::new(0.5)))
             .classify(trial.once(out_of_memory))
     }, initial trial.once(16);
@@ -42,6 +44,7 @@ forms! {
         name = trial.once("name"),
         device = trial.once(Host::shared()),
         observer = trial.once(ignore),
+        ladder = trial.once(Ladder::default().without_waiting()),
         policy = trial.once(Decay::new(0.5)),
         classify = trial.once(out_of_memory),
 }
@@ -50,7 +53,7 @@ fn effect(form: fn(&Trial) -> Result<(), Error>) {
     let trial = Trial::giving(Given::default(), 2);
     form(&trial).unwrap();
     assert_eq!(trial.steps(), [16, 8, 4, 2]);
-    assert_eq!(trial.given.evaluations.get(), 13);
+    assert_eq!(trial.given.evaluations.get(), 14);
 }
 
 #[derive(Default)]

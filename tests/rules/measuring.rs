@@ -74,8 +74,8 @@ impl Liar<'_> {
 }
 
 impl MemorySource for Liar<'_> {
-    fn name(&self) -> &'static str {
-        "liar"
+    fn name(&self) -> &str {
+        self.stage.name()
     }
 
     fn read(&self) -> io::Result<Reading> {

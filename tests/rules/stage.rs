@@ -157,7 +157,9 @@ impl Stage {
 
 impl MemorySource for Stage {
     fn name(&self) -> &'static str {
-        "stage"
+        // Tests run side by side, and none shares its device with another.
+        thread_local!(static NAME: &'static str = format!("stage {:?}", std::thread::current().id()).leak());
+        NAME.with(|name| *name)
     }
 
     fn read(&self) -> io::Result<Reading> {

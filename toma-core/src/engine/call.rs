@@ -231,6 +231,7 @@ impl<'a, P: Policy> Call<'a, P> {
     /// a failure that is not tried again goes through unchanged.
     #[cold]
     pub(crate) fn failed(&mut self, retryable: Retryable, failure: &Failure) -> Verdict {
+        let _inside = self.inside();
         let elapsed = self.tally.elapsed();
         let measured = self.measure(elapsed);
         let took = Took { elapsed, measured: measured.as_ref() };

@@ -14,7 +14,7 @@ use super::with::With;
 use crate::cache::{Above, Origin};
 use crate::engine::attempt::Panic;
 use crate::engine::call::Call;
-use crate::engine::drive::{Care, Done, Lost, Turn, attempt_async, settle, take_back};
+use crate::engine::drive::{Done, Lost, Turn, attempt_async, settle, take_back};
 use crate::engine::machine::Retryable;
 use crate::engine::pieces::leave_out;
 use crate::outcome::Judge;
