@@ -4,6 +4,7 @@ use proptest::strategy::Strategy;
 use std::cell::RefCell;
 use std::time::Duration;
 
+use toma::ladder::Ladder;
 use toma::cache::Entry;
 use toma::policy::Policy;
 use toma::{GlobalCache, NoCache, SizeCache, StacktraceMemoryCache};
@@ -106,7 +107,7 @@ fn play_on(form: Form, sequence: &Sequence, cache: &dyn SizeCache, entries: impl
 }
 
 /// The case as the form can play it.
-fn fitted(form: Form, case: &Case) -> Case {
+pub(crate) fn fitted(form: Form, case: &Case) -> Case {
     let requested = case.script.requested.filter(|_| form.knows_requested());
     let script = Script { requested, panics_only: form.panics_only(), ..case.script.clone() };
     let initial = if form == Form::AttributeChunkedWhole { usize::MAX } else { case.rules.initial };
@@ -118,6 +119,19 @@ fn fitted(form: Form, case: &Case) -> Case {
 fn perform(form: Form, case: &Case, cache: &dyn SizeCache, story: &Story) {
     let notes = Notes::default();
     let stage = Stage::new(&case.script, &notes);
+    perform_on(&stage, &notes, Ladder::default(), (form, case, cache, story));
+}
+
+/// One call with everything that its story tells of.
+type Told<'a> = (Form, &'a Case, &'a dyn SizeCache, &'a Story);
+
+/// The same on a stage of one's own.
+pub(crate) fn perform_on(
+    stage: &Stage,
+    notes: &Notes,
+    ladder: Ladder<'static>,
+    (form, case, cache, story): Told<'_>,
+) {
     let policy: &dyn Policy = &*case.plan.policy();
     let items = if form.is_batch() { 0 } else { case.total };
     let scene = Scene {
@@ -126,7 +140,8 @@ fn perform(form: Form, case: &Case, cache: &dyn SizeCache, story: &Story) {
         rules: case.rules,
         policy,
         cache,
-        stage: &stage,
+        stage,
+        ladder,
         deadline: case.deadline.then_some(Duration::from_secs(3600)),
         out: RefCell::new(vec![0; items]),
     };
@@ -134,9 +149,10 @@ fn perform(form: Form, case: &Case, cache: &dyn SizeCache, story: &Story) {
     // Before the ending, and with it the failure that came out, is dropped.
     let seen = notes.take();
     assert_eq!(attempts(&seen), story.attempts.iter().map(|a| (a.start, a.end)).collect::<Vec<_>>());
-    check_ending(&ending, &story.end, &stage, &case.script);
-    assert_eq!(printed, usize::from(matches!(ending, Ending::Panic(_))), "panics printed");
-    check_notes(form, &seen, story, &stage);
+    check_ending(&ending, &story.end, stage, &case.script);
+    let unexpected = story.unexpected.iter().filter(|&&number| !case.script.is_error(number)).count();
+    assert_eq!(printed, usize::from(matches!(ending, Ending::Panic(_))) + unexpected, "panics printed");
+    check_notes(form, &seen, story, stage);
     if story.end == End::Done && !matches!(form, Form::Slice | Form::AttributeChunkedI64) {
         check_values(&ending, story, &scene.out.borrow());
     }
@@ -199,6 +215,9 @@ fn check_notes(form: Form, seen: &[Note], story: &Story, stage: &Stage) {
             expected.push(Note::Undone(attempt.start, attempt.end));
         }
         expected.push(Note::Released);
+        if story.asked.contains(&number) {
+            expected.push(Note::Asked);
+        }
     }
     let cleaned: Vec<_> = seen.iter().copied().filter(|note| *note != Note::Read).collect();
     assert_eq!(cleaned, expected);

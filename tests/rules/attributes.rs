@@ -12,7 +12,7 @@ use crate::stage::Fault;
     initial = scene.rules.initial, min = scene.rules.min, max = scene.rules.max,
     multiple_of = scene.rules.multiple_of, max_attempts = scene.rules.max_attempts,
     deadline = scene.deadline.unwrap_or(Duration::MAX), policy = scene.policy, cache = &*scene.cache,
-    device = scene.stage, name = NAME, classify = Fault::failure,
+    device = scene.stage, ladder = scene.ladder, name = NAME, classify = Fault::failure,
     before_retry = scene.stage.undo(0, batch_size),
 )]
 pub(crate) fn batch(batch_size: usize, scene: &Scene<'_>) -> Result<usize, Fault> {
@@ -23,7 +23,7 @@ pub(crate) fn batch(batch_size: usize, scene: &Scene<'_>) -> Result<usize, Fault
     initial = signed(scene.rules.initial), min = signed(scene.rules.min), max = signed(scene.rules.max),
     multiple_of = signed(scene.rules.multiple_of), max_attempts = scene.rules.max_attempts,
     deadline = scene.deadline.unwrap_or(Duration::MAX), policy = scene.policy, cache = &*scene.cache,
-    device = scene.stage, name = NAME, classify = Fault::failure,
+    device = scene.stage, ladder = scene.ladder, name = NAME, classify = Fault::failure,
     before_retry = scene.stage.undo(0, unsigned(batch_size)),
 )]
 pub(crate) fn batch_i64(batch_size: i64, scene: &Scene<'_>) -> Result<usize, Fault> {
@@ -34,7 +34,7 @@ pub(crate) fn batch_i64(batch_size: i64, scene: &Scene<'_>) -> Result<usize, Fau
     initial = scene.rules.initial, min = scene.rules.min, max = scene.rules.max,
     multiple_of = scene.rules.multiple_of, max_attempts = scene.rules.max_attempts,
     deadline = scene.deadline.unwrap_or(Duration::MAX), policy = scene.policy, cache = &*scene.cache,
-    device = scene.stage, name = NAME, classify = Fault::failure,
+    device = scene.stage, ladder = scene.ladder, name = NAME, classify = Fault::failure,
     before_retry = undo(scene, &(start..end)),
 )]
 pub(crate) fn range(start: usize, end: usize, scene: &Scene<'_>) -> Result<(), Fault> {
@@ -46,7 +46,7 @@ pub(crate) fn range(start: usize, end: usize, scene: &Scene<'_>) -> Result<(), F
     initial = signed(scene.rules.initial), min = signed(scene.rules.min), max = signed(scene.rules.max),
     multiple_of = signed(scene.rules.multiple_of), max_attempts = scene.rules.max_attempts,
     deadline = scene.deadline.unwrap_or(Duration::MAX), policy = scene.policy, cache = &*scene.cache,
-    device = scene.stage, name = NAME, classify = Fault::failure,
+    device = scene.stage, ladder = scene.ladder, name = NAME, classify = Fault::failure,
     before_retry = {
         let offset = signed(scene.offset);
         scene.stage.undo(unsigned(start + offset), unsigned(end + offset));
@@ -61,7 +61,7 @@ pub(crate) fn range_i64(start: i64, end: i64, scene: &Scene<'_>) -> Result<(), F
     initial = scene.rules.initial, min = scene.rules.min, max = scene.rules.max,
     multiple_of = scene.rules.multiple_of, max_attempts = scene.rules.max_attempts,
     deadline = scene.deadline.unwrap_or(Duration::MAX), policy = scene.policy, cache = &*scene.cache,
-    device = scene.stage, name = NAME,
+    device = scene.stage, ladder = scene.ladder, name = NAME,
 )]
 pub(crate) fn range_unit(start: usize, end: usize, scene: &Scene<'_>) {
     certain(body(scene, start, end));
@@ -71,7 +71,7 @@ pub(crate) fn range_unit(start: usize, end: usize, scene: &Scene<'_>) {
     initial = scene.rules.initial, min = scene.rules.min, max = scene.rules.max,
     multiple_of = scene.rules.multiple_of, max_attempts = scene.rules.max_attempts,
     deadline = scene.deadline.unwrap_or(Duration::MAX), policy = scene.policy, cache = &*scene.cache,
-    device = scene.stage, name = NAME, classify = Fault::failure, dim = 0,
+    device = scene.stage, ladder = scene.ladder, name = NAME, classify = Fault::failure, dim = 0,
     before_retry = { chunk.fill(0); scene.stage.undo(start, end); },
 )]
 pub(crate) fn chunked(chunk: &mut [usize], start: usize, end: usize, scene: &Scene<'_>) -> Result<(), Fault> {
@@ -82,7 +82,7 @@ pub(crate) fn chunked(chunk: &mut [usize], start: usize, end: usize, scene: &Sce
     initial = signed(scene.rules.initial), min = signed(scene.rules.min), max = signed(scene.rules.max),
     multiple_of = signed(scene.rules.multiple_of), max_attempts = scene.rules.max_attempts,
     deadline = scene.deadline.unwrap_or(Duration::MAX), policy = scene.policy, cache = &*scene.cache,
-    device = scene.stage, name = NAME, classify = Fault::failure, dim = -1,
+    device = scene.stage, ladder = scene.ladder, name = NAME, classify = Fault::failure, dim = -1,
     before_retry = scene.stage.undo(unsigned(start), unsigned(end)),
 )]
 pub(crate) fn chunked_i64(chunk: &[usize], start: i64, end: i64, scene: &Scene<'_>) -> Result<(), Fault> {
@@ -94,7 +94,7 @@ pub(crate) fn chunked_i64(chunk: &[usize], start: i64, end: i64, scene: &Scene<'
 #[toma::chunked(
     min = scene.rules.min, max = scene.rules.max, multiple_of = scene.rules.multiple_of,
     max_attempts = scene.rules.max_attempts, deadline = scene.deadline.unwrap_or(Duration::MAX),
-    policy = scene.policy, cache = &*scene.cache, device = scene.stage, name = NAME,
+    policy = scene.policy, cache = &*scene.cache, device = scene.stage, ladder = scene.ladder, name = NAME,
     classify = Fault::failure, before_retry = scene.stage.undo(start, end),
 )]
 pub(crate) fn chunked_whole(
@@ -110,7 +110,7 @@ pub(crate) fn chunked_whole(
     initial = scene.rules.initial, min = scene.rules.min, max = scene.rules.max,
     multiple_of = scene.rules.multiple_of, max_attempts = scene.rules.max_attempts,
     deadline = scene.deadline.unwrap_or(Duration::MAX), policy = scene.policy, cache = &*scene.cache,
-    device = scene.stage, name = NAME, classify = Fault::failure,
+    device = scene.stage, ladder = scene.ladder, name = NAME, classify = Fault::failure,
     before_retry = scene.stage.undo(0, batch_size),
 )]
 pub(crate) async fn batch_async(batch_size: usize, scene: &Scene<'_>) -> Result<usize, Fault> {
@@ -122,7 +122,7 @@ pub(crate) async fn batch_async(batch_size: usize, scene: &Scene<'_>) -> Result<
     initial = scene.rules.initial, min = scene.rules.min, max = scene.rules.max,
     multiple_of = scene.rules.multiple_of, max_attempts = scene.rules.max_attempts,
     deadline = scene.deadline.unwrap_or(Duration::MAX), policy = scene.policy, cache = &*scene.cache,
-    device = scene.stage, name = NAME, classify = Fault::failure,
+    device = scene.stage, ladder = scene.ladder, name = NAME, classify = Fault::failure,
     before_retry = undo(scene, &(start..end)),
 )]
 pub(crate) async fn range_async(start: usize, end: usize, scene: &Scene<'_>) -> Result<(), Fault> {
@@ -135,7 +135,7 @@ pub(crate) async fn range_async(start: usize, end: usize, scene: &Scene<'_>) -> 
     initial = scene.rules.initial, min = scene.rules.min, max = scene.rules.max,
     multiple_of = scene.rules.multiple_of, max_attempts = scene.rules.max_attempts,
     deadline = scene.deadline.unwrap_or(Duration::MAX), policy = scene.policy, cache = &*scene.cache,
-    device = scene.stage, name = NAME, classify = Fault::failure,
+    device = scene.stage, ladder = scene.ladder, name = NAME, classify = Fault::failure,
     before_retry = scene.stage.undo(start, end),
 )]
 pub(crate) async fn chunked_async(

@@ -33,11 +33,16 @@ pub(crate) const CASES: u32 = 10_000;
 
 /// Checks a property against `CASES` values, and panics with the smallest one that breaks it.
 pub(crate) fn check<S: Strategy>(strategy: S, property: impl Fn(&S::Value)) {
+    check_some(CASES, strategy, property);
+}
+
+/// The same against fewer values, where each takes long.
+pub(crate) fn check_some<S: Strategy>(cases: u32, strategy: S, property: impl Fn(&S::Value)) {
     prepare();
     // The default generator takes most of the time of tests that are not optimized.
     let rng_algorithm = RngAlgorithm::XorShift;
     let config = ProptestConfig {
-        cases: CASES,
+        cases,
         failure_persistence: None,
         max_shrink_iters: 2_000,
         rng_algorithm,

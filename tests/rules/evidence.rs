@@ -2,6 +2,7 @@
 
 use std::cell::RefCell;
 
+use toma::ladder::Ladder;
 use toma::NoCache;
 use toma::classify::Class;
 use toma::policy::{Evidence, Policy};
@@ -45,7 +46,8 @@ fn says_what_happened() {
             policy: &witness,
             cache: &NoCache,
             stage: &stage,
-            deadline: None,
+            ladder: Ladder::default(),
+        deadline: None,
             out: RefCell::new(vec![0; case.total]),
         };
         let _ = printed(|| drop(Form::Range.perform(&scene)));

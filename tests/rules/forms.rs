@@ -9,6 +9,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::Duration;
 
 use toma::SizeCache;
+use toma::ladder::Ladder;
 use toma::policy::Policy;
 
 use crate::attributes;
@@ -56,6 +57,7 @@ pub(crate) struct Scene<'a> {
     pub(crate) cache: &'a dyn SizeCache,
     pub(crate) stage: &'a Stage,
     pub(crate) deadline: Option<Duration>,
+    pub(crate) ladder: Ladder<'static>,
     /// For each item one more than the number of the attempt that wrote it last.
     pub(crate) out: RefCell<Vec<usize>>,
 }
@@ -177,6 +179,7 @@ pub(crate) use with_sizes;
 macro_rules! with {
     ($scene:expr) => {{
         let with = with_sizes!(&$scene.rules).cache($scene.cache).policy($scene.policy).device($scene.stage);
+        let with = with.ladder($scene.ladder);
         match $scene.deadline {
             Some(deadline) => with.deadline(deadline),
             None => with,

@@ -17,6 +17,7 @@ mod cases;
 mod deadline;
 mod evidence;
 mod forms;
+mod ladder;
 mod measuring;
 mod nested;
 mod noise;

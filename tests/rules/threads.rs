@@ -5,6 +5,7 @@ use std::sync::Barrier;
 use std::thread;
 
 use proptest::prelude::{Just, Strategy, prop_oneof};
+use toma::ladder::Ladder;
 use toma::{GlobalCache, report};
 
 use crate::against_twin::attempts;
@@ -52,6 +53,7 @@ fn perform(form: Form, case: &Case, cache: &GlobalCache) -> Seen {
         policy: &*case.plan.policy(),
         cache,
         stage: &stage,
+        ladder: Ladder::default(),
         deadline: None,
         out: RefCell::new(vec![0; case.total]),
     };

@@ -33,6 +33,30 @@ pub(crate) trait World {
     /// Whether free memory, after attempt `number`, is below what it asked for or below a tenth of
     /// all there is.
     fn is_memory_low(&self, number: usize) -> bool;
+
+    /// Which rungs of the ladder the call takes besides a smaller size.
+    fn rungs(&self) -> Rungs {
+        Rungs::default()
+    }
+
+    /// Whether others use the device from the middle of attempt `number` on, unless it is alone there.
+    fn others(&self, _number: usize) -> bool {
+        false
+    }
+
+    /// Whether hooks give memory back after attempt `number`.
+    fn hooks_give(&self, _number: usize) -> bool {
+        false
+    }
+}
+
+/// Rungs of the ladder besides a smaller size.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Rungs {
+    pub(crate) release: bool,
+    pub(crate) wait: bool,
+    pub(crate) hooks: bool,
+    pub(crate) fallback: bool,
 }
 
 /// What is known from earlier calls.
@@ -74,6 +98,10 @@ pub(crate) struct Story {
     pub(crate) end: End,
     /// What this call teaches the next one.
     pub(crate) learned: Option<Known>,
+    /// Attempts that are made again although nothing promised it as they began.
+    pub(crate) unexpected: Vec<usize>,
+    /// Attempts after which hooks are asked.
+    pub(crate) asked: Vec<usize>,
 }
 
 /// How many items a batch has: it is done after one success.
@@ -98,6 +126,11 @@ pub(crate) fn tell(
         shrunk: false,
         settled: None,
         attempts: Vec::new(),
+        fallen: false,
+        among_others: false,
+        turns: (0, 0),
+        unexpected: Vec::new(),
+        asked: Vec::new(),
     };
     let (mut best, mut position, mut size) = (start, 0, start.min(total));
     while position < total {
@@ -109,7 +142,7 @@ pub(crate) fn tell(
         };
         teller.bounds.succeeded(size);
         // Without a failure nothing is settled, except a probe that went further than ever.
-        if size == teller.step && (teller.shrunk || size > best) {
+        if !teller.fallen && size == teller.step && (teller.shrunk || size > best) {
             teller.settled = Some(size);
             best = size;
         }
@@ -144,34 +177,92 @@ struct Teller {
     shrunk: bool,
     settled: Option<usize>,
     attempts: Vec<Attempt>,
+    /// In another memory.
+    fallen: bool,
+    /// Others use the device.
+    among_others: bool,
+    /// Pieces that are still done alone, and how many it were the last time.
+    turns: (usize, usize),
+    unexpected: Vec<usize>,
+    asked: Vec<usize>,
+}
+
+/// What has been tried with a piece at the same size.
+#[derive(Clone, Copy, Default)]
+struct Spent {
+    again: bool,
+    released: bool,
+    alone: bool,
+    /// For the whole piece.
+    asked: bool,
 }
 
 impl Teller {
     /// Attempts at the piece that begins here, to its end: the size that succeeded.
     fn piece(&mut self, start: usize, left: usize, world: &mut dyn World) -> Result<usize, End> {
-        let (mut tries, mut again) = (0, false);
+        let rungs = world.rungs();
+        let (mut tries, mut spent, mut after_failure) = (0, Spent::default(), false);
         loop {
             let size = self.step.min(left);
+            let at_floor = size <= self.rules.floor();
             let (number, end) = (self.attempts.len(), start + size);
+            let alone = !self.fallen && rungs.wait && (after_failure || self.turns.0 > 0);
+            self.among_others &= !alone;
+            let began_among_others = at_floor && self.among_others && !self.fallen;
             let fate = world.fate(number, start, end);
             self.attempts.push(Attempt { start, end, fate });
+            if !self.fallen {
+                self.among_others = world.others(number) && !alone;
+            }
             tries += 1;
             let is_memory = match fate {
-                Fate::Success => return Ok(size),
+                Fate::Success => {
+                    self.take_turn(alone, after_failure);
+                    return Ok(size);
+                }
                 Fate::Poisoned | Fate::Other => return Err(End::Passed(number)),
                 Fate::Transient => world.is_memory_low(number),
                 Fate::OutOfMemory => true,
             };
             let may_go_on = tries < self.rules.max_attempts;
-            if may_go_on && fate == Fate::Transient && !again {
-                again = true;
+            if may_go_on && fate == Fate::Transient && !spent.again {
+                (spent.again, after_failure) = (true, false);
                 continue;
+            }
+            let climbs = may_go_on && is_memory && !self.fallen;
+            let may_wait = rungs.wait && !spent.alone && !alone;
+            let was_promised = !at_floor
+                || rungs.release && !spent.released
+                || may_wait && began_among_others
+                || rungs.hooks && !spent.asked
+                || rungs.fallback;
+            after_failure = false;
+            if climbs && rungs.release && !spent.released {
+                spent.released = true;
+                continue;
+            }
+            if climbs && may_wait && (self.among_others || began_among_others) {
+                (spent.alone, after_failure) = (true, true);
+                self.unexpected.extend((!was_promised).then_some(number));
+                continue;
+            }
+            if climbs && rungs.hooks && !spent.asked {
+                spent.asked = true;
+                self.asked.push(number);
+                if world.hooks_give(number) || at_floor && !rungs.fallback {
+                    continue;
+                }
             }
             if is_memory {
                 // Nothing is remembered of a call that ends out of memory: it would pin the next.
                 self.settled = None;
             }
-            if !may_go_on || !is_memory || size <= self.rules.floor() {
+            if climbs && at_floor && rungs.fallback {
+                self.fall_back();
+                spent = Spent::default();
+                continue;
+            }
+            if !may_go_on || !is_memory || at_floor {
                 return Err(End::Passed(number));
             }
             self.bounds.failed(size);
@@ -180,14 +271,31 @@ impl Teller {
                 return Err(End::NotSmaller(answer, size));
             }
             self.step = self.rules.fit(answer);
-            (self.shrunk, again) = (true, false);
+            self.shrunk = true;
+            spent = Spent { asked: spent.asked, ..Spent::default() };
+        }
+    }
+
+    fn fall_back(&mut self) {
+        (self.fallen, self.among_others) = (true, false);
+        (self.step, self.bounds) = (self.rules.cap(), Bounds::default());
+    }
+
+    fn take_turn(&mut self, alone: bool, after_failure: bool) {
+        let (left, last) = self.turns;
+        if after_failure {
+            let next = (2 * last).clamp(1, 64);
+            self.turns = (next, next);
+        } else if alone {
+            self.turns.0 = left - 1;
         }
     }
 
     fn story(self, end: End) -> Story {
         let bounds = self.bounds;
         let learned = self.settled.map(|settled| Known { settled, bounds });
-        Story { attempts: self.attempts, end, learned }
+        let Self { attempts, unexpected, asked, .. } = self;
+        Story { attempts, end, learned, unexpected, asked }
     }
 }
 

@@ -294,8 +294,16 @@ impl<'a, P: Policy> Call<'a, P> {
 
     #[inline]
     fn tell<'e>(&mut self, kind: impl FnOnce() -> EventKind<'e>) {
+        if self.watch.is_some() {
+            self.tell_now(kind());
+        }
+    }
+
+    #[cold]
+    fn tell_now(&mut self, kind: EventKind<'_>) {
+        let _inside = self.inside();
         if let Some(watch) = &mut self.watch {
-            watch.tell(kind());
+            watch.tell(kind);
         }
     }
 }

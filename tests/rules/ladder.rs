@@ -1,0 +1,235 @@
+//! Every rung of the ladder, through forms of every kind: exactly the attempts, the order of clean-up
+//! and the messages that the rules say.
+//!
+//! Hooks and observers are there for the whole process, so this has one of its own.
+
+use std::cell::RefCell;
+use std::env;
+use std::process::Command;
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::thread::{self, JoinHandle};
+use std::time::Duration;
+
+use proptest::prelude::{Strategy, any};
+use toma::ladder::{Ladder, Pressure, on_release};
+use toma::memory::MemorySource;
+use toma::observe::{Event, EventKind, everywhere};
+use toma::{GlobalCache, NoCache, execute};
+
+use crate::against_twin::{fitted, perform_on, remembered};
+use crate::cases::{Case, case, check_some, shrinking_plan};
+use crate::forms::Form;
+use crate::stage::{Note, Notes, Stage};
+use crate::twin::{End, Fate, Rungs, World, tell};
+
+const FORMS: [Form; 9] = [
+    Form::Batch,
+    Form::Range,
+    Form::RangeUnit,
+    Form::Map,
+    Form::Fold,
+    Form::SliceMut,
+    Form::AttributeRange,
+    Form::AttributeBatchAsync,
+    Form::AttributeRangeAsync,
+];
+
+/// A call among others.
+#[derive(Clone, Debug)]
+struct Crowded {
+    case: Case,
+    rungs: Rungs,
+    /// During which attempts others use the device.
+    others: u64,
+    /// After which attempts hooks give memory back.
+    given: u64,
+}
+
+fn crowded() -> impl Strategy<Value = Crowded> {
+    let rungs = any::<[bool; 4]>().prop_map(|[release, wait, hooks, fallback]| Rungs {
+        release,
+        wait,
+        hooks,
+        fallback,
+    });
+    (case(shrinking_plan()), rungs, any::<[u64; 2]>(), any::<u64>()).prop_map(
+        |(case, rungs, [one, other], given)| Crowded { case, rungs, others: one & other, given },
+    )
+}
+
+fn bit(bits: u64, number: usize) -> bool {
+    bits >> (number % 64) & 1 == 1
+}
+
+struct CrowdedWorld<'a>(&'a Crowded);
+
+impl World for CrowdedWorld<'_> {
+    fn fate(&mut self, number: usize, start: usize, end: usize) -> Fate {
+        self.0.case.script.fate(number, start, end)
+    }
+
+    fn is_memory_low(&self, number: usize) -> bool {
+        self.0.case.script.is_memory_low(number)
+    }
+
+    fn rungs(&self) -> Rungs {
+        self.0.rungs
+    }
+
+    fn others(&self, number: usize) -> bool {
+        bit(self.0.others, number)
+    }
+
+    fn hooks_give(&self, number: usize) -> bool {
+        bit(self.0.given, number)
+    }
+}
+
+thread_local! {
+    /// What goes on around the call of this thread.
+    static AROUND: RefCell<Option<Around>> = const { RefCell::new(None) };
+}
+
+struct Around {
+    crowded: Crowded,
+    notes: Notes,
+    device: String,
+    /// The attempts so far.
+    attempts: usize,
+    /// The call has the device to itself.
+    alone: bool,
+    other: Option<Other>,
+}
+
+/// An attempt of another thread.
+struct Other {
+    stop: Sender<()>,
+    thread: JoinHandle<()>,
+}
+
+impl Other {
+    fn on(device: &str) -> Self {
+        let ((stop, told), (tell, running)) = (channel(), channel());
+        let device = Named(device.to_owned());
+        let thread = thread::spawn(move || other(&device, &tell, &told));
+        running.recv().unwrap();
+        Self { stop, thread }
+    }
+
+    fn end(self) {
+        self.stop.send(()).unwrap();
+        self.thread.join().unwrap();
+    }
+}
+
+fn other(device: &Named, running: &Sender<()>, told: &Receiver<()>) {
+    let with = execute::with::<NoCache>().device(device).name("other");
+    with.batch(1, |_| {
+        running.send(()).unwrap();
+        told.recv().unwrap();
+    });
+}
+
+#[derive(Debug)]
+struct Named(String);
+
+impl MemorySource for Named {
+    fn name(&self) -> &str {
+        &self.0
+    }
+
+    fn read(&self) -> std::io::Result<toma::memory::Reading> {
+        Err(std::io::Error::other("nobody asks"))
+    }
+}
+
+impl Around {
+    fn see(&mut self, kind: &EventKind<'_>) {
+        match *kind {
+            EventKind::Waits { .. } => self.clear(),
+            EventKind::Waited { alone, .. } => self.alone = alone,
+            EventKind::Attempt { .. } => {
+                let others = bit(self.crowded.others, self.attempts) && !self.alone;
+                self.attempts += 1;
+                if !others {
+                    self.clear();
+                }
+            }
+            EventKind::FallsBack { .. } | EventKind::Finished { .. } => self.clear(),
+            _ => {}
+        }
+    }
+
+    fn clear(&mut self) {
+        if let Some(other) = self.other.take() {
+            other.end();
+        }
+    }
+}
+
+fn see(event: &Event<'_>) {
+    AROUND.with_borrow_mut(|around| {
+        if let Some(around) = around.as_mut().filter(|_| event.name != "other") {
+            around.see(&event.kind);
+        }
+    });
+}
+
+/// In the middle of an attempt.
+pub(crate) fn meet_others() {
+    AROUND.with_borrow_mut(|around| {
+        let Some(around) = around else { return };
+        let wanted = bit(around.crowded.others, around.attempts - 1) && !around.alone;
+        if wanted && around.other.is_none() {
+            around.other = Some(Other::on(&around.device));
+        }
+        // Alone is only the attempt that asked for it.
+        around.alone = false;
+    });
+}
+
+fn asked(pressure: &Pressure<'_>) -> bool {
+    AROUND.with_borrow(|around| {
+        let Some(around) = around else { return false };
+        assert_eq!(pressure.device, around.device);
+        around.notes.write(Note::Asked);
+        bit(around.crowded.given, around.attempts - 1)
+    })
+}
+
+fn play(form: Form, crowded: &Crowded) {
+    let case = &fitted(form, &crowded.case);
+    let crowded = Crowded { case: case.clone(), ..crowded.clone() };
+    let Rungs { release, wait, hooks, fallback } = crowded.rungs;
+    let story = tell(case.total, &case.rules, case.plan, None, &mut CrowdedWorld(&crowded));
+    let ladder = Ladder::default().release_and_retry(release).hooks(hooks).fallback(fallback);
+    let ladder = if wait { ladder.wait(Duration::from_secs(600)) } else { ladder.without_waiting() };
+    let notes = Notes::default();
+    let stage = Stage::new(&case.script, &notes);
+    let (device, attempts, alone) = (stage.name().to_owned(), 0, false);
+    AROUND.set(Some(Around { crowded, notes: notes.clone(), device, attempts, alone, other: None }));
+    let cache = GlobalCache::new();
+    perform_on(&stage, &notes, ladder, (form, case, &cache, &story));
+    AROUND.take();
+    assert_eq!(remembered(&cache.entries()), story.learned, "what the cache remembers");
+    assert!(story.end != End::NotSmaller(0, 0), "these plans shrink");
+}
+
+#[test]
+fn every_rung_is_climbed_as_the_rules_say() {
+    let Some(mark) = env::var_os("TOMA_TEST_LADDER") else {
+        let mut child = Command::new(env::current_exe().unwrap());
+        let name = "ladder::every_rung_is_climbed_as_the_rules_say";
+        child.args(["--exact", name, "--nocapture"]).env("TOMA_TEST_LADDER", "1");
+        let output = child.output().unwrap();
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success(), "{said}");
+        assert!(String::from_utf8_lossy(&output.stdout).contains("1 passed"), "{name}: no such test");
+        return;
+    };
+    assert_eq!(mark, "1");
+    let (_seen, _hooked) = (everywhere(see), on_release(asked));
+    for form in FORMS {
+        check_some(1500, crowded(), |crowded| play(form, crowded));
+    }
+}
