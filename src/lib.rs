@@ -139,8 +139,8 @@ pub use toma_core::policy::{Adaptive, Bisect, Decay, Halve, Policy, Throughput};
 #[cfg(feature = "testing")]
 pub use toma_core::testing;
 pub use toma_core::{
-    Outcome, Plain, cache, chunk, classify, cpu_memory, execute, ladder, memory, observe, policy, share, stack,
-    thread_state,
+    Outcome, Plain, cache, chunk, classify, cpu_memory, execute, ladder, memory, observe, policy, share,
+    stack, thread_state,
 };
 
 /// Runs a function with the largest batch size that memory allows.

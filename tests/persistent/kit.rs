@@ -7,9 +7,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use tempfile::TempDir;
-use toma::ladder::Ladder;
 use toma::cache::PersistentCache;
 use toma::classify::OutOfMemory;
+use toma::ladder::Ladder;
 use toma::memory::{MemorySource, Reading};
 use toma::{NoCache, SizeCache, execute};
 
@@ -108,7 +108,12 @@ pub(crate) fn batch_on(
 ) -> Vec<usize> {
     let mut tried = Vec::new();
     // Within a process the name alone does not tell calls at one line apart.
-    let with = execute::with::<NoCache>().cache(cache).device(memory).ladder(Ladder::default().without_waiting()).key(name).name(name.to_owned());
+    let with = execute::with::<NoCache>()
+        .cache(cache)
+        .device(memory)
+        .ladder(Ladder::default().without_waiting())
+        .key(name)
+        .name(name.to_owned());
     let ended = with.batch(initial, |size| {
         tried.push(size);
         if size > limit { Err(OutOfMemory::new(None)) } else { Ok(()) }

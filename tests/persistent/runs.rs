@@ -5,8 +5,8 @@ use std::path::Path;
 use std::time::{Duration, SystemTime};
 
 use expect_test::expect;
-use toma::ladder::Ladder;
 use toma::cache::{Place, Remembered};
+use toma::ladder::Ladder;
 use toma::{Bisect, NoCache, PersistentCache, SizeCache, execute};
 
 #[cfg(feature = "testing")]
@@ -54,7 +54,12 @@ fn key_device_and_line_tell_entries_apart() {
     let first = |key: u64, memory: &Memory| {
         let cache = folder.cache();
         let mut tried = Vec::new();
-        let with = execute::with::<NoCache>().cache(&cache).device(memory).ladder(Ladder::default().without_waiting()).key(key).name("a");
+        let with = execute::with::<NoCache>()
+            .cache(&cache)
+            .device(memory)
+            .ladder(Ladder::default().without_waiting())
+            .key(key)
+            .name("a");
         let _ = with.batch(64, |size| {
             tried.push(size);
             if size > 20 { Err(toma::classify::OutOfMemory::new(None)) } else { Ok(()) }
@@ -189,7 +194,11 @@ fn bounds_come_back_with_head_room() {
     let tried = |initial| {
         let (cache, memory) = (folder.cache(), Memory::new(40, 80));
         let mut tried = Vec::new();
-        let with = execute::with::<NoCache>().cache(&cache).device(&memory).ladder(Ladder::default().without_waiting()).policy(Bisect::within(0.0));
+        let with = execute::with::<NoCache>()
+            .cache(&cache)
+            .device(&memory)
+            .ladder(Ladder::default().without_waiting())
+            .policy(Bisect::within(0.0));
         let _ = with.name("a").range(0..10_000, initial, |start, end| {
             tried.push(end - start);
             if end - start > 100 { Err(toma::classify::OutOfMemory::new(None)) } else { Ok(()) }
@@ -277,7 +286,11 @@ fn what_was_measured_outlives_the_run() {
     let run = || {
         let cache = folder.cache();
         let mut sizes = Vec::new();
-        let with = execute::with::<NoCache>().cache(&cache).policy(Adaptive::default()).device(&device).ladder(Ladder::default().without_waiting());
+        let with = execute::with::<NoCache>()
+            .cache(&cache)
+            .policy(Adaptive::default())
+            .device(&device)
+            .ladder(Ladder::default().without_waiting());
         let done = with.name("a").range(0..100_000, 1000, |start, end| {
             sizes.push(end - start);
             // 4000 bytes for every attempt, and 1000 for each item.

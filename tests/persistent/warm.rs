@@ -3,8 +3,8 @@
 use std::fs;
 
 use allocation_counter::measure;
-use toma::ladder::Ladder;
 use toma::classify::OutOfMemory;
+use toma::ladder::Ladder;
 use toma::{NoCache, execute};
 
 use crate::kit::{Folder, Memory};
@@ -15,7 +15,11 @@ fn warm_calls(folder: &Folder, limit: usize) {
     let cache = folder.cache();
     let memory = Memory::new(40, 80);
     let call = || {
-        let with = execute::with::<NoCache>().cache(&cache).device(&memory).ladder(Ladder::default().without_waiting()).name("a");
+        let with = execute::with::<NoCache>()
+            .cache(&cache)
+            .device(&memory)
+            .ladder(Ladder::default().without_waiting())
+            .name("a");
         let done = with.batch(100, |size| if size > limit { Err(OutOfMemory::new(None)) } else { Ok(()) });
         assert!(done.is_ok());
     };
@@ -42,7 +46,11 @@ fn after_it_has_found_something_in_the_file() {
     let folder = Folder::new();
     let learn = |limit| {
         let (cache, memory) = (folder.cache(), Memory::new(40, 80));
-        let with = execute::with::<NoCache>().cache(&cache).device(&memory).ladder(Ladder::default().without_waiting()).name("a");
+        let with = execute::with::<NoCache>()
+            .cache(&cache)
+            .device(&memory)
+            .ladder(Ladder::default().without_waiting())
+            .name("a");
         let _ = with.batch(100, |size| if size > limit { Err(OutOfMemory::new(None)) } else { Ok(()) });
     };
     learn(30);

@@ -4,8 +4,8 @@ use proptest::strategy::Strategy;
 use std::cell::RefCell;
 use std::time::Duration;
 
-use toma::ladder::Ladder;
 use toma::cache::Entry;
+use toma::ladder::Ladder;
 use toma::policy::Policy;
 use toma::{GlobalCache, NoCache, SizeCache, StacktraceMemoryCache};
 

@@ -2,9 +2,9 @@
 
 use std::cell::RefCell;
 
-use toma::ladder::Ladder;
 use toma::NoCache;
 use toma::classify::Class;
+use toma::ladder::Ladder;
 use toma::policy::{Evidence, Policy};
 
 use crate::cases::{Case, case, check};
@@ -47,7 +47,7 @@ fn says_what_happened() {
             cache: &NoCache,
             stage: &stage,
             ladder: Ladder::default(),
-        deadline: None,
+            deadline: None,
             out: RefCell::new(vec![0; case.total]),
         };
         let _ = printed(|| drop(Form::Range.perform(&scene)));

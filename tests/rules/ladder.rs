@@ -52,9 +52,8 @@ fn crowded() -> impl Strategy<Value = Crowded> {
         hooks,
         fallback,
     });
-    (case(shrinking_plan()), rungs, any::<[u64; 2]>(), any::<u64>()).prop_map(
-        |(case, rungs, [one, other], given)| Crowded { case, rungs, others: one & other, given },
-    )
+    (case(shrinking_plan()), rungs, any::<[u64; 2]>(), any::<u64>())
+        .prop_map(|(case, rungs, [one, other], given)| Crowded { case, rungs, others: one & other, given })
 }
 
 fn bit(bits: u64, number: usize) -> bool {

@@ -41,6 +41,12 @@ impl Switches {
         self.0 & OBSERVED != 0
     }
 
+    /// Any of those that change how a call goes.
+    #[inline]
+    pub(crate) fn anything(self) -> bool {
+        self.0 & (DISABLE | HOOKED) != 0
+    }
+
     /// Somebody gives memory back when it runs out.
     #[inline]
     pub(crate) fn hooked(self) -> bool {

@@ -14,10 +14,10 @@ use std::task::Poll;
 
 use crate::cache::{Above, Origin};
 use crate::chunk::{Chunked, Held};
-use crate::engine::attempt::Terms;
 use crate::engine::call::Call;
 use crate::engine::drive::{self, Done, Turn, attempt_async};
-use crate::engine::machine::Extent;
+use crate::engine::machine::{Extent, Retryable};
+use crate::engine::surroundings::Inside;
 use crate::execute::{Size, Undo, With};
 use crate::outcome::{Completes, Judge};
 use crate::policy::Policy;
@@ -28,7 +28,7 @@ pub struct Task<'a, P: Policy, K, R, F> {
     judge: K,
     form: F,
     piece: Range<usize>,
-    terms: Terms,
+    retryable: Retryable,
     retries: bool,
     returns: PhantomData<fn() -> R>,
 }
@@ -84,8 +84,8 @@ impl<'a, P: Policy, K, B: Undo> With<'a, P, K, B> {
         let origin = Origin { site: core.site, caller: None, above: Above::Unknown };
         let mut call = Call::closed(core.cache, core.policy, &core.options, (core.name, origin, extent));
         call.open(&core.options);
-        let (piece, terms, retries, returns) = (0..0, Terms::NONE, false, PhantomData);
-        Task { call, judge, form, piece, terms, retries, returns }
+        let (piece, retryable, retries, returns) = (0..0, Retryable::NOTHING, false, PhantomData);
+        Task { call, judge, form, piece, retryable, retries, returns }
     }
 }
 
@@ -95,8 +95,10 @@ impl<P: Policy, K, R, F: Form> Task<'_, P, K, R, F> {
     where
         K: Judge<R, M>,
     {
-        let (before, result) = attempt_async(self.terms, self.piece.clone(), body).await;
-        match drive::settle(&mut self.call, (self.terms.retryable, &before), result, &self.judge) {
+        let terms = (self.retryable, self.call.surroundings());
+        let (before, result) = attempt_async(terms, self.piece.clone(), body).await;
+        let _inside = Inside::of(self.call.surroundings());
+        match drive::settle(&mut self.call, (self.retryable, &before), result, &self.judge) {
             Turn::Done(Done::Succeeded(_)) if !F::SINGLE => None,
             Turn::Done(Done::Succeeded(outcome) | Done::Failed(outcome)) => Some(outcome),
             Turn::Done(Done::SetAside(lost)) => Some(lost.pass_on()),
@@ -120,7 +122,8 @@ impl<P: Policy, K, R, F: Form> Task<'_, P, K, R, F> {
             yield_now().await;
         }
         self.call.enter_async().await;
-        (self.piece, self.terms) = self.call.begin();
+        let _inside = Inside::of(self.call.surroundings());
+        (self.piece, self.retryable) = self.call.begin();
         self.piece.clone()
     }
 }

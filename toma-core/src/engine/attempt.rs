@@ -20,9 +20,9 @@ use std::sync::Once;
 use std::task::Poll;
 
 use super::machine::Retryable;
+use super::surroundings::{Inside, Surroundings};
 use crate::classify::{Class, OutOfMemory, classify_panic};
 use crate::reserve;
-use crate::share::Node;
 use crate::thread_state::{Before, Tasked};
 
 /// A panic that came out of an attempt.
@@ -37,27 +37,13 @@ type Payload = Box<dyn Any + Send>;
 
 thread_local! {
     // No destructor, so it works at thread exit too.
-    static SHIELD: Cell<Shield> = const { Cell::new(Shield { terms: Terms::NONE, silenced: false }) };
-}
-
-/// Under which terms an attempt runs, with those of the attempts around it.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Terms {
-    /// What would be tried again.
-    pub(crate) retryable: Retryable,
-    /// The work is to be done in another memory.
-    pub(crate) falls_back: bool,
-    /// The innermost attempt that has a seat at its device.
-    pub(crate) node: Option<Node>,
-}
-
-impl Terms {
-    pub(crate) const NONE: Self = Self { retryable: Retryable::NOTHING, falls_back: false, node: None };
+    static SHIELD: Cell<Shield> = const { Cell::new(Shield { quiet: Retryable::NOTHING, silenced: false }) };
 }
 
 #[derive(Clone, Copy)]
 struct Shield {
-    terms: Terms,
+    /// What this attempt or one around it would retry.
+    quiet: Retryable,
     /// The last panic inside this attempt was kept from printing.
     silenced: bool,
 }
@@ -65,11 +51,11 @@ struct Shield {
 /// Runs `body` once; a panic comes back as a value, with the modes of the thread as they were.
 #[inline]
 pub(crate) fn attempt<R>(
-    terms: Terms,
+    retryable: Retryable,
     before: &Before,
     body: impl FnOnce() -> R,
 ) -> Result<R, Panic> {
-    let raised = Raised::new(terms);
+    let raised = Raised::new(retryable);
     match catch_unwind(AssertUnwindSafe(body)) {
         Ok(result) => {
             raised.lower();
@@ -86,15 +72,16 @@ pub(crate) fn attempt<R>(
 /// Polls `body` to its end; the shield is raised for each poll only, so that other tasks of the
 /// thread keep their messages. The modes are those from before the last poll.
 pub(crate) async fn attempt_async<F: Future>(
-    terms: Terms,
+    (retryable, surroundings): (Retryable, Option<Surroundings>),
     body: F,
 ) -> (Before, Result<F::Output, Panic>) {
     let mut body = pin!(Some(body));
-    let mut running = Running { task: Some(Tasked::new(body.as_mut())), node: terms.node };
+    let mut running = Running { task: Some(Tasked::new(body.as_mut())), surroundings };
     poll_fn(|context| {
+        let _inside = Inside::of(surroundings);
         let before = Before::now();
         let task = running.task.as_mut().expect("it is dropped with the attempt");
-        let result = match attempt(terms, &before, || task.poll(before, context)) {
+        let result = match attempt(retryable, &before, || task.poll(before, context)) {
             Ok(Poll::Pending) => return Poll::Pending,
             Ok(Poll::Ready(outcome)) => Ok(outcome),
             Err(panic) => Err(panic),
@@ -107,12 +94,12 @@ pub(crate) async fn attempt_async<F: Future>(
 /// A body that may be dropped while it waits, with loops in its destructors.
 struct Running<'a, F: Future> {
     task: Option<Tasked<'a, F>>,
-    node: Option<Node>,
+    surroundings: Option<Surroundings>,
 }
 
 impl<F: Future> Drop for Running<'_, F> {
     fn drop(&mut self) {
-        let _inside = Inside::of(self.node);
+        let _inside = Inside::of(self.surroundings);
         self.task = None;
     }
 }
@@ -130,44 +117,7 @@ pub(crate) fn pass_on(Panic { payload, silenced }: Panic) -> ! {
 
 /// What this attempt or one around it would retry.
 pub(crate) fn would_retry() -> Retryable {
-    SHIELD.get().terms.retryable
-}
-
-/// Whether the work is to be done in another memory.
-pub(crate) fn falls_back() -> bool {
-    SHIELD.get().terms.falls_back
-}
-
-/// The attempt around what runs now, if any has a seat.
-pub(crate) fn around() -> Option<Node> {
-    SHIELD.get().terms.node
-}
-
-/// While it lives, what this thread runs is inside an attempt that has a seat.
-#[must_use = "what runs after it is dropped is outside again"]
-pub(crate) struct Inside {
-    /// The shield before, where there is a seat at all.
-    before: Option<Shield>,
-}
-
-impl Inside {
-    pub(crate) fn of(node: Option<Node>) -> Self {
-        let before = node.map(|_| SHIELD.get());
-        if let Some(Shield { terms, silenced }) = before {
-            SHIELD.set(Shield { terms: Terms { node, ..terms }, silenced });
-        }
-        Self { before }
-    }
-}
-
-impl Drop for Inside {
-    fn drop(&mut self) {
-        if let Some(before) = self.before {
-            // A panic may have come meanwhile: whether it was silenced stays.
-            let Shield { silenced, .. } = SHIELD.get();
-            SHIELD.set(Shield { silenced, ..before });
-        }
-    }
+    SHIELD.get().quiet
 }
 
 /// The shield of one attempt, to be lowered to what it was.
@@ -177,15 +127,13 @@ struct Raised {
 
 impl Raised {
     #[inline]
-    fn new(Terms { retryable, falls_back, node }: Terms) -> Self {
+    fn new(retryable: Retryable) -> Self {
         let before = SHIELD.get();
-        let outer = before.terms;
-        let retryable = Retryable {
-            out_of_memory: outer.retryable.out_of_memory || retryable.out_of_memory,
-            transient: outer.retryable.transient || retryable.transient,
+        let quiet = Retryable {
+            out_of_memory: before.quiet.out_of_memory || retryable.out_of_memory,
+            transient: before.quiet.transient || retryable.transient,
         };
-        let (falls_back, node) = (outer.falls_back || falls_back, node.or(outer.node));
-        SHIELD.set(Shield { terms: Terms { retryable, falls_back, node }, silenced: false });
+        SHIELD.set(Shield { quiet, silenced: false });
         Self { before }
     }
 
@@ -249,7 +197,7 @@ fn raise_anew(payload: Payload) -> ! {
     let payload = raise_as::<Box<dyn Error + Send>>(payload);
     #[cfg(feature = "anyhow")]
     let payload = raise_as::<anyhow::Error>(payload);
-    // A type that only its own crate can name: the hook is told its words in its place.
+    // A type that only its own crate can name: the hook is told its words in its surroundings.
     let words = classify_panic(payload.as_ref()).message;
     let _ = catch_unwind(|| panic_any(words.into_owned()));
     resume_unwind(payload)

@@ -11,11 +11,12 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use self::sharing::Sharing;
-use super::attempt::{self, Terms};
+use super::attempt;
 use super::clock;
 use super::gauge::{Gauge, Measured};
 use super::machine::{Extent, Failed, Known, Machine, Retryable, Took, Verdict};
 use super::sizes::{SizeOptions, Sizes};
+use super::surroundings::Surroundings;
 use super::tally::{self, Tally};
 use crate::cache::{Origin, Place, Remembered, SizeCache};
 use crate::classify::{Class, Failure};
@@ -66,6 +67,8 @@ pub(crate) struct Call<'a, P: Policy> {
     gauge: Gauge,
     sharing: Option<Sharing<'a>>,
     switches: Switches,
+    /// Nothing of all that some calls have besides: one look instead of many, at every attempt.
+    plain: bool,
 }
 
 /// Where sizes are remembered, and what memory they are about.
@@ -101,6 +104,7 @@ impl<'a, P: Policy> Call<'a, P> {
             gauge: Gauge::default(),
             sharing: None,
             switches,
+            plain: false,
         }
     }
 
@@ -110,27 +114,34 @@ impl<'a, P: Policy> Call<'a, P> {
         attempt::prepare();
         tally::prepare();
         assert!(options.max_attempts > 0, "max_attempts 0: must be at least 1");
-        // A deadline beyond the end of the clock is none.
-        self.deadline = options.deadline.and_then(|limit| clock::now().checked_add(limit));
-        let measured = if self.switches.disable() {
-            self.machine.freeze();
-            None
-        } else {
-            self.begin_sharing(options);
-            self.recall()
-        };
-        self.tally.starts_at(self.machine.within(self.machine.step()));
-        if self.watch.is_some() {
-            self.tell_started();
+        self.plain = !self.has_more(options);
+        if !self.plain {
+            self.prepare(options);
         }
-        if let Some(measured) = measured {
-            self.tell_shortfall(self.machine.shortfall(&measured));
+        let measured = if self.plain || !self.switches.disable() { self.recall() } else { None };
+        self.tally.starts_at(self.machine.within(self.machine.step()));
+        if !self.plain {
+            self.tell_opening(measured);
         }
     }
 
+    /// Whether the call has anything that most calls have not. Without a jump for each.
     #[inline]
-    fn begin_sharing(&mut self, options: &Options<'a>) {
-        let has_fallen_back = attempt::falls_back();
+    fn has_more(&self, options: &Options<'a>) -> bool {
+        let Options { deadline, device, ladder, .. } = options;
+        let options = deadline.is_some() | device.is_some() | ladder.is_some();
+        let surroundings = self.switches.anything() | Surroundings::now().falls_back;
+        options | surroundings | self.watch.is_some() | self.policy.measures().anything()
+    }
+
+    #[inline(never)]
+    fn prepare(&mut self, options: &Options<'a>) {
+        // A deadline beyond the end of the clock is none.
+        self.deadline = options.deadline.and_then(|limit| clock::now().checked_add(limit));
+        if self.switches.disable() {
+            return self.machine.freeze();
+        }
+        let has_fallen_back = Surroundings::now().falls_back;
         if has_fallen_back {
             self.machine.learn_nothing();
         }
@@ -142,18 +153,25 @@ impl<'a, P: Policy> Call<'a, P> {
     /// Returns what was measured for the first size, where the policy asks.
     #[inline]
     fn recall(&mut self) -> Option<Measured> {
-        if self.machine.has_fallen_back() {
-            self.machine.start_from(None, &self.policy, None);
-            return None;
-        }
         let Memory { cache, origin, device, user, .. } = self.memory;
         let place = Place { origin, name: self.tally.name(), user, device };
-        let known = cache.recall(&place);
-        let measured = self.policy.measures().anything().then(|| self.resume(known.as_ref()));
+        let learns = self.plain || !self.machine.has_fallen_back();
+        let known = if learns { cache.recall(&place) } else { None };
+        let measured = (learns && self.policy.measures().anything()).then(|| self.resume(known.as_ref()));
         let known = known.map(|Remembered { settled, bounds, .. }| Known { settled, bounds });
         self.machine.start_from(known, &self.policy, measured.as_ref());
         self.tally.remembers(known.map(|known| known.settled));
         measured
+    }
+
+    #[inline(never)]
+    fn tell_opening(&mut self, measured: Option<Measured>) {
+        if self.watch.is_some() {
+            self.tell_started();
+        }
+        if let Some(measured) = measured {
+            self.tell_shortfall(self.machine.shortfall(&measured));
+        }
     }
 
     #[cold]
@@ -177,12 +195,20 @@ impl<'a, P: Policy> Call<'a, P> {
         self.machine.most_pieces()
     }
 
-    /// Begins an attempt: the items to work on, and its terms.
+    /// Begins an attempt: the items to work on, and what would be retried.
     #[inline]
-    pub(crate) fn begin(&mut self) -> (Range<usize>, Terms) {
+    pub(crate) fn begin(&mut self) -> (Range<usize>, Retryable) {
+        if !self.plain {
+            return self.begin_watched();
+        }
+        (self.machine.piece(), self.machine.retryable())
+    }
+
+    #[inline(never)]
+    fn begin_watched(&mut self) -> (Range<usize>, Retryable) {
+        self.expect_rungs();
         let piece = self.machine.piece();
-        let terms = if self.sharing.is_some() { self.shared_terms() } else { Terms::NONE };
-        let terms = Terms { retryable: self.retryable(), ..terms };
+        let retryable = self.retryable();
         if self.times() {
             self.tally.start_clock();
             let Range { start, end } = piece.clone();
@@ -191,10 +217,9 @@ impl<'a, P: Policy> Call<'a, P> {
         if self.gauges() {
             self.gauge.begin(self.memory.source());
         }
-        (piece, terms)
+        (piece, retryable)
     }
 
-    #[inline]
     fn retryable(&self) -> Retryable {
         let is_over = self.switches.disable() || self.is_late() || self.is_cancelled();
         if is_over { Retryable::NOTHING } else { self.machine.retryable() }
@@ -208,30 +233,46 @@ impl<'a, P: Policy> Call<'a, P> {
     /// The attempt succeeded.
     #[inline]
     pub(crate) fn succeeded(&mut self) {
-        let piece = self.machine.piece();
-        let step = self.machine.step();
         self.tally.succeeded();
+        if !self.plain {
+            return self.succeeded_watched();
+        }
+        self.move_on(Took { elapsed: None, measured: None });
+    }
+
+    #[inline(never)]
+    fn succeeded_watched(&mut self) {
+        let Range { start, end } = self.machine.piece();
         let elapsed = self.tally.elapsed();
         let measured = self.measure(elapsed);
-        if self.sharing.is_some() {
-            self.leave_done();
-        }
+        self.leave_done();
         if self.watch.is_some() {
-            let (Range { start, end }, elapsed) = (piece, elapsed.unwrap_or_default());
+            let elapsed = elapsed.unwrap_or_default();
             self.tell(|| EventKind::Succeeded { start, end, elapsed });
         }
-        let took = Took { elapsed, measured: measured.as_ref() };
+        self.move_on(Took { elapsed, measured: measured.as_ref() });
+    }
+
+    #[inline]
+    fn move_on(&mut self, took: Took<'_>) {
+        let step = self.machine.step();
         if let Some(to) = self.machine.succeeded(&self.policy, took) {
-            self.tally.step_changes(self.machine.within(step));
-            self.tell(|| EventKind::Probe { from: step, to });
+            self.step_changes(step, to);
         }
+    }
+
+    #[cold]
+    fn step_changes(&mut self, from: usize, to: usize) {
+        self.plain = false;
+        self.tally.step_changes(self.machine.within(from));
+        self.tell(|| EventKind::Probe { from, to });
     }
 
     /// The attempt failed: says what happens next. The failed values are still there, because
     /// a failure that is not tried again goes through unchanged.
     #[cold]
     pub(crate) fn failed(&mut self, retryable: Retryable, failure: &Failure) -> Verdict {
-        let _inside = self.inside();
+        self.plain = false;
         let elapsed = self.tally.elapsed();
         let measured = self.measure(elapsed);
         let took = Took { elapsed, measured: measured.as_ref() };
@@ -301,7 +342,6 @@ impl<'a, P: Policy> Call<'a, P> {
 
     #[cold]
     fn tell_now(&mut self, kind: EventKind<'_>) {
-        let _inside = self.inside();
         if let Some(watch) = &mut self.watch {
             watch.tell(kind);
         }

@@ -3,9 +3,10 @@
 use std::future::Future;
 use std::ops::Range;
 
-use super::attempt::{self, Panic, Terms};
+use super::attempt::{self, Panic};
 use super::call::Call;
 use super::machine::{Retryable, Verdict};
+use super::surroundings::{Inside, Surroundings};
 use crate::classify::{Failure, classify_panic};
 use crate::outcome::Judge;
 use crate::policy::Policy;
@@ -43,13 +44,16 @@ pub(crate) fn drive<R, M>(
 ) -> Done<R> {
     loop {
         call.enter();
-        let (piece, terms) = call.begin();
+        let inside = Inside::of(call.surroundings());
+        let (piece, retryable) = call.begin();
         let before = Before::now();
-        let result = attempt(terms, &before, &piece, || work.run(piece.clone()));
-        match settle(call, (terms.retryable, &before), result, judge) {
+        let result = attempt(retryable, &before, &piece, || work.run(piece.clone()));
+        match settle(call, (retryable, &before), result, judge) {
             Turn::Done(done) => return done,
             Turn::Retry => {
-                take_back(call, work.care(), piece);
+                work.care().undo(piece);
+                drop(inside);
+                call.release();
             }
         }
     }
@@ -112,7 +116,7 @@ pub(crate) fn settle<R, M>(
             Some(failure) => {
                 before.put_back();
                 match call.failed(retryable, &failure) {
-                    Verdict::Again(_) | Verdict::Shrink(_) | Verdict::FallBack(_) => retry(call, outcome),
+                    Verdict::Again(_) | Verdict::Shrink(_) | Verdict::FallBack(_) => Turn::Retry,
                     Verdict::GiveUp(_) => Turn::Done(Done::Failed(outcome)),
                     Verdict::SetAside { index, cost } => {
                         Turn::Done(Done::set_aside(index, cost, failure, Ok(outcome)))
@@ -128,53 +132,36 @@ pub(crate) fn settle<R, M>(
 fn retry_panic<R>(call: &mut Call<'_, impl Policy>, retryable: Retryable, panic: Panic) -> Turn<R> {
     let failure = classify_panic(panic.payload.as_ref());
     match call.failed(retryable, &failure) {
-        Verdict::Again(_) | Verdict::Shrink(_) | Verdict::FallBack(_) => retry(call, panic),
+        Verdict::Again(_) | Verdict::Shrink(_) | Verdict::FallBack(_) => Turn::Retry,
         Verdict::GiveUp(_) => attempt::pass_on(panic),
         Verdict::SetAside { index, cost } => Turn::Done(Done::set_aside(index, cost, failure, Err(panic))),
     }
 }
 
-/// Drops what failed while the attempt has its seat: its memory must be back before others try again.
-#[cold]
-fn retry<R, F>(call: &Call<'_, impl Policy>, failed: F) -> Turn<R> {
-    let _inside = call.inside();
-    drop(failed);
-    Turn::Retry
-}
-
-/// Takes back what a failed attempt did, once its values are gone, and gives its memory back.
-#[cold]
-pub(crate) fn take_back(call: &mut Call<'_, impl Policy>, care: &mut impl Care, failed: Range<usize>) {
-    let inside = call.inside();
-    care.undo(failed);
-    drop(inside);
-    call.release();
-}
-
 /// One attempt; with the feature `testing`, failures may be injected where a retry is possible.
 #[inline]
 fn attempt<R>(
-    terms: Terms,
+    retryable: Retryable,
     before: &Before,
     piece: &Range<usize>,
     body: impl FnOnce() -> R,
 ) -> Result<R, Panic> {
     #[cfg(feature = "testing")]
-    if let Some(injected) = inject::ask(terms.retryable, piece.len()) {
-        return attempt::attempt(terms, before, || injected.around(body));
+    if let Some(injected) = inject::ask(retryable, piece.len()) {
+        return attempt::attempt(retryable, before, || injected.around(body));
     }
     let _ = piece;
-    attempt::attempt(terms, before, body)
+    attempt::attempt(retryable, before, body)
 }
 
 /// The same for an async body, with the modes from before its last poll.
 pub(crate) async fn attempt_async<F: Future>(
-    terms: Terms,
+    terms: (Retryable, Option<Surroundings>),
     piece: Range<usize>,
     body: F,
 ) -> (Before, Result<F::Output, Panic>) {
     #[cfg(feature = "testing")]
-    if let Some(injected) = inject::ask(terms.retryable, piece.len()) {
+    if let Some(injected) = inject::ask(terms.0, piece.len()) {
         return attempt::attempt_async(terms, injected.around_async(body)).await;
     }
     let _ = piece;

@@ -22,5 +22,6 @@ pub(crate) mod machine;
 pub(crate) mod pieces;
 pub(crate) mod recording;
 pub(crate) mod sizes;
+pub(crate) mod surroundings;
 pub(crate) mod tally;
 pub(crate) mod turns;

@@ -1,7 +1,8 @@
 //! One piece after another: what all forms that have more than one do.
 
 use super::call::Call;
-use super::drive::{Care, Done, Lost, Work, drive, take_back};
+use super::drive::{Care, Done, Lost, Work, drive};
+use super::surroundings::Inside;
 use crate::outcome::Judge;
 use crate::policy::Policy;
 
@@ -35,12 +36,14 @@ pub(crate) fn leave_out<R>(
     apart: &mut Option<Box<Lost<R>>>,
 ) {
     let (index, cost, failure) = (lost.index, lost.cost, lost.failure.clone());
+    let inside = Inside::of(call.surroundings());
     if care.hears() || apart.is_some() {
-        let _inside = call.inside();
         drop(lost);
     } else {
         *apart = Some(lost);
     }
-    take_back(call, care, index..index + 1);
+    care.undo(index..index + 1);
+    drop(inside);
+    call.release();
     care.set_aside(index, cost, failure);
 }

@@ -14,9 +14,10 @@ use super::with::With;
 use crate::cache::{Above, Origin};
 use crate::engine::attempt::Panic;
 use crate::engine::call::Call;
-use crate::engine::drive::{Done, Lost, Turn, attempt_async, settle, take_back};
+use crate::engine::drive::{Care, Done, Lost, Turn, attempt_async, settle};
 use crate::engine::machine::Retryable;
 use crate::engine::pieces::leave_out;
+use crate::engine::surroundings::Inside;
 use crate::outcome::Judge;
 use crate::policy::Policy;
 use crate::task::yield_now;
@@ -173,11 +174,12 @@ impl<P: Policy, K, R, B: Undo, U: Unit> Running<'_, P, K, R, B, U> {
     {
         while !self.call.is_done() {
             self.call.enter_async().await;
-            let (piece, terms) = self.call.begin();
+            let (piece, retryable) = self.begin();
+            let terms = (retryable, self.call.surroundings());
             // The body is called inside the attempt: it may panic before there is a future.
             let attempt = async { body(start + piece.start, start + piece.end).await };
             let ended = attempt_async(terms, piece.clone(), attempt).await;
-            match self.settle(terms.retryable, piece, ended) {
+            match self.settle(retryable, piece, ended) {
                 Next::HandOver => handed_over().await,
                 Next::Yield => yield_now().await,
                 Next::End => return,
@@ -186,6 +188,11 @@ impl<P: Policy, K, R, B: Undo, U: Unit> Running<'_, P, K, R, B, U> {
         if let Some(lost) = self.apart.take() {
             self.slot.put(lost.pass_on());
         }
+    }
+
+    fn begin(&mut self) -> (Range<usize>, Retryable) {
+        let _inside = Inside::of(self.call.surroundings());
+        self.call.begin()
     }
 
     /// No outcome is held across an await: it goes into the slot, or is dropped.
@@ -198,6 +205,7 @@ impl<P: Policy, K, R, B: Undo, U: Unit> Running<'_, P, K, R, B, U> {
     where
         K: Judge<R, M>,
     {
+        let inside = Inside::of(self.call.surroundings());
         match settle(&mut self.call, (retryable, &before), result, &self.judge) {
             Turn::Done(Done::Succeeded(value)) => {
                 self.slot.put(value);
@@ -212,7 +220,9 @@ impl<P: Policy, K, R, B: Undo, U: Unit> Running<'_, P, K, R, B, U> {
                 Next::Yield
             }
             Turn::Retry => {
-                take_back(&mut self.call, &mut self.around, piece);
+                self.around.undo(piece);
+                drop(inside);
+                self.call.release();
                 Next::Yield
             }
         }

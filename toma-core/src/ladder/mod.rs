@@ -48,10 +48,10 @@ mod hooks;
 use std::fmt;
 use std::time::Duration;
 
-pub(crate) use hooks::{ask, is_registered};
 pub use hooks::{Hooked, Pressure, on_release};
+pub(crate) use hooks::{ask, is_registered};
 
-use crate::engine::attempt;
+use crate::engine::surroundings::Surroundings;
 use crate::share::Cancel;
 
 /// Which rungs of the [ladder](self) a call takes; the option `ladder`.
@@ -68,7 +68,13 @@ pub struct Ladder<'a> {
 impl Default for Ladder<'_> {
     /// Waits for at most 10 seconds, asks hooks, and does not fall back.
     fn default() -> Self {
-        Self { release: false, wait: Some(Duration::from_secs(10)), hooks: true, fallback: false, cancel: None }
+        Self {
+            release: false,
+            wait: Some(Duration::from_secs(10)),
+            hooks: true,
+            fallback: false,
+            cancel: None,
+        }
     }
 }
 
@@ -139,7 +145,7 @@ impl<'a> Ladder<'a> {
 /// ```
 #[must_use]
 pub fn falls_back() -> bool {
-    attempt::falls_back()
+    Surroundings::now().falls_back
 }
 
 /// Why the same size is tried once more.

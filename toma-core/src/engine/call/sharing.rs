@@ -6,10 +6,10 @@ use std::time::Instant;
 
 use super::{Call, Options};
 use crate::classify::Failure;
-use crate::engine::attempt::{self, Inside, Terms};
 use crate::engine::clock;
 use crate::engine::gauge::Measured;
 use crate::engine::machine::{Failed, Retryable, Rungs, Took, Verdict};
+use crate::engine::surroundings::Surroundings;
 use crate::engine::turns::Turns;
 use crate::ladder::{self, Ladder, Pressure, Rung};
 use crate::memory::Reading;
@@ -78,7 +78,7 @@ impl<'a> Sharing<'a> {
         let Ladder { release, wait, hooks, fallback, .. } = self.ladder;
         Rungs::NONE
             .with(Rungs::RELEASE, release && self.seat.is_some())
-            .with(Rungs::ALONE, others && wait.is_some() && self.alone.is_none())
+            .with(Rungs::ALONE, others && wait.is_some())
             .with(Rungs::HOOKS, hooks && ladder::is_registered())
             .with(Rungs::FALLBACK, fallback)
     }
@@ -88,7 +88,7 @@ impl<'a, P: Policy> Call<'a, P> {
     /// Waits for the call's turn on the device.
     #[inline]
     pub(crate) fn enter(&mut self) {
-        if self.sharing.is_some() {
+        if !self.plain {
             self.enter_blocking();
         }
     }
@@ -116,7 +116,7 @@ impl<'a, P: Policy> Call<'a, P> {
     /// Enters, or says what has to be waited for first.
     fn wait(&mut self) -> Option<Wait> {
         let sharing = self.sharing.as_mut()?;
-        let (seat, around) = (sharing.seat.as_ref()?, attempt::around());
+        let (seat, around) = (sharing.seat.as_ref()?, Surroundings::now().node);
         if sharing.alone.is_none() && sharing.ladder.wait.is_some() && sharing.turns.are_left() {
             sharing.alone = Some(Alone::InTurn);
         }
@@ -157,21 +157,34 @@ impl<'a, P: Policy> Call<'a, P> {
         }
     }
 
-    /// The terms of the attempt that begins, as far as they depend on others.
-    #[inline(never)]
-    pub(super) fn shared_terms(&mut self) -> Terms {
+    /// What can be said of the rungs before the attempt begins.
+    pub(super) fn expect_rungs(&mut self) {
         let counts_others = self.gauges() || self.machine.is_at_the_floor();
-        let Some(sharing) = &mut self.sharing else { return Terms::NONE };
-        if self.machine.has_fallen_back() {
-            return Terms { falls_back: true, ..Terms::NONE };
+        let Some(sharing) = &mut self.sharing else { return };
+        if !self.machine.has_fallen_back() {
+            sharing.others_began = counts_others && sharing.alone.is_none() && sharing.others();
+            self.machine.expect(sharing.rungs(sharing.others_began));
         }
-        sharing.others_began = counts_others && sharing.alone.is_none() && sharing.others();
-        self.machine.expect(sharing.rungs(sharing.others_began));
-        Terms { node: sharing.seat.as_ref().map(Seat::node), ..Terms::NONE }
+    }
+
+    /// Where the attempt that begins works, if that is not where the call was made: for its body and all
+    /// that runs while it has its seat, so that loops in there belong to it.
+    #[inline]
+    pub(crate) fn surroundings(&self) -> Option<Surroundings> {
+        if self.plain { None } else { self.own_surroundings() }
+    }
+
+    #[inline(never)]
+    fn own_surroundings(&self) -> Option<Surroundings> {
+        let (sharing, outer) = (self.sharing.as_ref()?, Surroundings::now());
+        let node = sharing.seat.as_ref().map(Seat::node);
+        Some(Surroundings {
+            falls_back: outer.falls_back || self.machine.has_fallen_back(),
+            node: node.or(outer.node),
+        })
     }
 
     /// The attempt succeeded, and others may have the device.
-    #[inline(never)]
     pub(super) fn leave_done(&mut self) {
         let Some(sharing) = &mut self.sharing else { return };
         match sharing.alone.take() {
@@ -236,20 +249,17 @@ impl<'a, P: Policy> Call<'a, P> {
             return;
         }
         let (size, there) = (self.machine.size(), self.rungs());
-        let took = Took { elapsed: measured.and_then(|measured| measured.elapsed), measured: measured.as_ref() };
+        let took =
+            Took { elapsed: measured.and_then(|measured| measured.elapsed), measured: measured.as_ref() };
         let failed = Failed { failure, now: *now, took, there };
         if let Some(verdict) = self.machine.hooks_gave_nothing(&self.policy, &failed) {
             self.tell_verdict(size, verdict);
         }
-        if self.machine.has_fallen_back() && let Some(sharing) = &mut self.sharing {
+        if self.machine.has_fallen_back()
+            && let Some(sharing) = &mut self.sharing
+        {
             sharing.seat = None;
         }
-    }
-
-    /// For code that runs while the failed attempt still has its seat: loops in there are inside of it.
-    pub(crate) fn inside(&self) -> Inside {
-        let seat = self.sharing.as_ref().and_then(|sharing| sharing.seat.as_ref());
-        Inside::of(seat.map(Seat::node))
     }
 
     /// Whether others may be counted in what was measured of the attempt.
@@ -257,7 +267,6 @@ impl<'a, P: Policy> Call<'a, P> {
         self.sharing.as_ref().is_some_and(|sharing| sharing.others_began || sharing.others())
     }
 
-    #[inline]
     pub(super) fn is_cancelled(&self) -> bool {
         self.sharing.as_ref().is_some_and(Sharing::is_cancelled)
     }

@@ -82,7 +82,11 @@ impl Machine {
     /// The hooks gave nothing back, so the same size would only fail again: goes on below them.
     ///
     /// `None` where only one more attempt can say how the piece ends, because the failure is gone.
-    pub(crate) fn hooks_gave_nothing(&mut self, policy: &impl Policy, failed: &Failed<'_>) -> Option<Verdict> {
+    pub(crate) fn hooks_gave_nothing(
+        &mut self,
+        policy: &impl Policy,
+        failed: &Failed<'_>,
+    ) -> Option<Verdict> {
         let at_the_floor = self.is_at_the_floor();
         if at_the_floor && !failed.there.has(Rungs::FALLBACK) {
             return None;

@@ -1,0 +1,9 @@
+//! The ladder among threads and tasks on one device: waiting, turns, fallback, and what must not hang.
+#![cfg(feature = "testing")]
+
+mod fallback;
+mod futures;
+mod kit;
+mod seen;
+mod stuck;
+mod threads;

@@ -1,0 +1,193 @@
+//! What must not hang: deadlines, cancellation, panics, destructors.
+
+use std::cell::Cell;
+use std::env;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::process::Command;
+use std::sync::mpsc::channel;
+use std::thread;
+use std::time::Duration;
+
+use toma::classify::OutOfMemory;
+use toma::ladder::Ladder;
+use toma::observe::{Event, EventKind, Reason};
+use toma::share::Cancel;
+use toma::testing::{FakeDevice, FakeOutOfMemory};
+use toma::{NoCache, execute, report};
+
+use crate::kit::{Other, Watching, must_end, patient};
+
+fn gave_up() -> (usize, Option<Reason>) {
+    let report = report::last().unwrap();
+    (report.attempts, report.gave_up)
+}
+
+#[test]
+fn a_deadline_ends_a_wait() {
+    must_end(|| {
+        let device = FakeDevice::new(100);
+        let other = Other::on(&device, 60);
+        let with = execute::with::<NoCache>().device(&device).ladder(patient());
+        let with = with.deadline(Duration::from_millis(200));
+        let error = with.batch(8, |size| device.alloc(10 * size as u64).map(drop)).unwrap_err();
+        assert_eq!(error.to_string(), "fake device out of memory: tried to allocate 80 bytes, 40 of 100 free");
+        assert_eq!(gave_up(), (2, Some(Reason::Deadline)));
+        other.end();
+    });
+}
+
+#[test]
+fn the_bound_ends_a_wait_and_the_call_waits_no_more() {
+    must_end(|| {
+        let device = FakeDevice::new(100);
+        let (other, seen) = (Other::on(&device, 60), Watching::default());
+        let hasty = Ladder::default().wait(Duration::from_millis(1));
+        let with = execute::with::<NoCache>().device(&device).ladder(hasty).observer(&seen);
+        assert_eq!(with.batch(32, |size| device.alloc(10 * size as u64).map(|_| size)).unwrap(), 4);
+        other.end();
+        let waits = ["again 32: alone", "waits with 32, others: 1", "waited, alone: false"];
+        let shrinks = ["shrinks from 32 to 16", "shrinks from 16 to 8", "shrinks from 8 to 4"];
+        assert_eq!(seen.events(), [waits, shrinks].concat());
+    });
+}
+
+#[test]
+fn cancelling_ends_a_wait_and_starts_no_retry() {
+    must_end(|| {
+        let (device, cancel) = (FakeDevice::new(100), Cancel::new());
+        let other = Other::on(&device, 60);
+        let (waits, waiting) = channel::<()>();
+        let canceller = {
+            let cancel = cancel.clone();
+            thread::spawn(move || {
+                waiting.recv().unwrap();
+                cancel.cancel();
+            })
+        };
+        let seen = |event: &Event<'_>| {
+            if let EventKind::Waits { .. } = event.kind {
+                waits.send(()).unwrap();
+            }
+        };
+        let call = |observer: &dyn toma::observe::Observer| {
+            let ladder = patient().cancelled_by(&cancel);
+            let with = execute::with::<NoCache>().device(&device).ladder(ladder).observer(observer);
+            with.batch(8, |size| device.alloc(10 * size as u64).map(drop)).unwrap_err();
+            gave_up()
+        };
+        assert_eq!(call(&sync(seen)), (2, Some(Reason::Cancelled)));
+        canceller.join().unwrap();
+        assert_eq!(call(&Watching::default()), (1, Some(Reason::Cancelled)), "it was cancelled before");
+        other.end();
+    });
+}
+
+/// An observer that is told on one thread only.
+fn sync(observe: impl Fn(&Event<'_>) + Send) -> impl toma::observe::Observer {
+    let observe = std::sync::Mutex::new(observe);
+    move |event: &Event<'_>| observe.lock().unwrap()(event)
+}
+
+/// Nobody runs or waits on the device any more.
+fn is_left(device: &FakeDevice) -> bool {
+    let (seen, mut fails) = (Watching::default(), true);
+    let with = execute::with::<NoCache>().device(device).observer(&seen).ladder(patient());
+    let fail = |_| if std::mem::take(&mut fails) { Err(OutOfMemory::new(None)) } else { Ok(()) };
+    with.batch(2, fail).unwrap();
+    !seen.waited()
+}
+
+#[test]
+fn a_panic_in_a_chain_that_has_waited_leaves_all_devices() {
+    must_end(|| {
+        let devices = [FakeDevice::new(100), FakeDevice::new(100)];
+        let seen = Watching::for_other(Other::on(&devices[1], 60));
+        let call = AssertUnwindSafe(|| {
+            execute::with::<NoCache>().device(&devices[0]).ladder(patient()).batch(4, |_| {
+                let inner = execute::with::<NoCache>().device(&devices[1]).ladder(patient()).observer(&seen);
+                inner.batch(8, |size| {
+                    let fits = devices[1].alloc(10 * size as u64).is_ok();
+                    assert!(!fits, "it is alone now");
+                    Err::<(), _>(OutOfMemory::new(None))
+                })
+            })
+        });
+        let panic = catch_unwind(call).unwrap_err();
+        assert_eq!(panic.downcast_ref(), Some(&"it is alone now"));
+        assert!(seen.waited() && devices.iter().all(is_left));
+    });
+}
+
+/// A value whose destructor runs a loop on the device, which has to shrink.
+#[derive(Debug)]
+struct Flushes<'a> {
+    device: &'a FakeDevice,
+    waited: &'a Cell<Option<bool>>,
+}
+
+impl Drop for Flushes<'_> {
+    fn drop(&mut self) {
+        let seen = Watching::default();
+        let with = execute::with::<NoCache>().device(self.device).observer(&seen).ladder(patient());
+        with.range(0..8, 8, |start, end| self.device.alloc(20 * (end - start) as u64).map(drop)).unwrap();
+        assert_eq!(seen.events().last().unwrap(), "shrinks from 8 to 4");
+        self.waited.set(Some(seen.waited()));
+    }
+}
+
+#[test]
+fn a_loop_in_a_destructor_does_not_wait_for_the_attempt_it_belongs_to() {
+    must_end(|| {
+        let device = FakeDevice::new(100);
+        let waited = Cell::new(None);
+        let flushes = || Flushes { device: &device, waited: &waited };
+        // Of a value in the body, of one that a panic unwinds, of one that comes out with the error.
+        execute::with::<NoCache>().device(&device).batch(4, |_| drop(flushes()));
+        assert_eq!(waited.take(), Some(false));
+        execute::with::<NoCache>().device(&device).batch(4, |size| {
+            let _flushes = flushes();
+            assert!(size < 4, "CUDA out of memory. Tried to allocate 2.00 GiB");
+        });
+        assert_eq!(waited.take(), Some(false));
+        let with = execute::with::<NoCache>().device(&device).classify(|_: &Flushes<'_>| {
+            toma::classify::Class::OutOfMemory
+        });
+        with.batch(4, |size| if size == 4 { Err(flushes()) } else { Ok(()) }).unwrap();
+        assert_eq!(waited.take(), Some(false));
+    });
+}
+
+#[test]
+fn a_loop_in_before_retry_does_not_wait_for_the_attempt_it_belongs_to() {
+    must_end(|| {
+        let device = FakeDevice::new(100);
+        let waited = Cell::new(None);
+        let with = execute::with::<NoCache>().device(&device);
+        let undo = |_| drop(Flushes { device: &device, waited: &waited });
+        with.before_retry(undo).batch(4, |size| device.alloc(30 * size as u64).map(drop)).unwrap();
+        assert_eq!(waited.take(), Some(false));
+    });
+}
+
+#[test]
+fn with_toma_disable_nobody_waits() {
+    const NAME: &str = "stuck::with_toma_disable_nobody_waits";
+    if env::var_os("TOMA_DISABLE").is_none() {
+        let mut child = Command::new(env::current_exe().unwrap());
+        let output = child.args(["--exact", NAME]).env("TOMA_DISABLE", "1").output().unwrap();
+        let said = String::from_utf8(output.stdout).unwrap();
+        assert!(output.status.success() && said.contains("1 passed"), "{said}");
+        return;
+    }
+    must_end(|| {
+        let device = FakeDevice::new(100);
+        let (other, seen) = (Other::on(&device, 60), Watching::default());
+        let ladder = patient().fallback(true);
+        let with = execute::with::<NoCache>().device(&device).ladder(ladder).observer(&seen);
+        let error = with.batch(8, |size| device.alloc(10 * size as u64).map(drop));
+        assert!(matches!(error, Err::<(), FakeOutOfMemory>(_)));
+        assert_eq!(seen.events(), ["gave up at 8: TOMA_DISABLE is set"]);
+        other.end();
+    });
+}
+

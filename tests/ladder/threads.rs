@@ -1,0 +1,253 @@
+//! Real threads on one device.
+
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
+use std::sync::mpsc::channel;
+use std::sync::{Barrier, Mutex};
+use std::thread;
+
+use toma::testing::{FakeDevice, FakeOutOfMemory};
+use toma::{GlobalCache, NoCache, execute, report};
+
+use crate::kit::{Other, Watching, must_end, patient};
+
+#[test]
+fn loops_that_fit_alone_but_not_together_do_not_shrink() {
+    must_end(|| {
+        let (device, cache, meet) = (FakeDevice::new(100), GlobalCache::new(), Barrier::new(2));
+        let sizes = Mutex::new(Vec::new());
+        let work = || {
+            let mut first = true;
+            let mut done = Vec::new();
+            let with = execute::with::<NoCache>().cache(&cache).device(&device).ladder(patient());
+            let result = with.range(0..640, 8, |start, end| {
+                let held = device.alloc(8 * (end - start) as u64);
+                if std::mem::take(&mut first) {
+                    meet.wait();
+                }
+                sizes.lock().unwrap().push(end - start);
+                drop(held?);
+                done.extend(start..end);
+                Ok::<_, FakeOutOfMemory>(())
+            });
+            (result, done, report::last().unwrap())
+        };
+        let reports = thread::scope(|scope| {
+            let threads = [scope.spawn(work), scope.spawn(work)];
+            threads.map(|thread| thread.join().unwrap())
+        });
+        let mut failed = 0;
+        for (result, done, report) in reports {
+            result.unwrap();
+            assert_eq!(done, (0..640).collect::<Vec<_>>());
+            assert_eq!(report.settled, None);
+            failed += report.out_of_memory;
+        }
+        assert!(failed > 0, "they met");
+        assert!(sizes.into_inner().unwrap().iter().all(|&size| size == 8));
+        assert!(cache.entries().is_empty(), "no shrink is remembered");
+    });
+}
+
+#[test]
+fn who_fails_among_others_waits_and_is_alone_then() {
+    must_end(|| {
+        let device = FakeDevice::new(100);
+        let seen = Watching::for_other(Other::on(&device, 60));
+        let with = execute::with::<NoCache>().device(&device).observer(&seen).ladder(patient());
+        with.batch(8, |size| device.alloc(10 * size as u64).map(drop)).unwrap();
+        assert_eq!(seen.events(), ["again 8: alone", "waits with 8, others: 1", "waited, alone: true"]);
+        assert_eq!(report::last().unwrap().attempts, 2);
+    });
+}
+
+/// At the floor nothing but waiting is left, and a panic there is not printed, see tests of the rules.
+#[test]
+fn a_size_that_cannot_shrink_waits_too() {
+    must_end(|| {
+        let device = FakeDevice::new(100);
+        let seen = Watching::for_other(Other::on(&device, 60));
+        let with = execute::with::<NoCache>().device(&device).observer(&seen).min(8).ladder(patient());
+        with.batch(8, |size| device.alloc(10 * size as u64).map(drop)).unwrap();
+        assert!(seen.waited());
+    });
+}
+
+#[test]
+fn who_does_not_want_to_wait_shrinks() {
+    let device = FakeDevice::new(100);
+    let (other, seen) = (Other::on(&device, 60), Watching::default());
+    let ladder = patient().without_waiting();
+    let with = execute::with::<NoCache>().device(&device).observer(&seen).ladder(ladder);
+    assert_eq!(with.batch(8, |size| device.alloc(10 * size as u64).map(|_| size)).unwrap(), 4);
+    other.end();
+    assert_eq!(seen.events(), ["shrinks from 8 to 4"]);
+}
+
+#[test]
+fn a_call_without_a_device_neither_waits_nor_is_waited_for() {
+    let device = FakeDevice::new(100);
+    let (other, seen) = (Other::on(&device, 60), Watching::default());
+    let with = execute::with::<NoCache>().observer(&seen).ladder(patient());
+    assert_eq!(with.batch(8, |size| device.alloc(10 * size as u64).map(|_| size)).unwrap(), 4);
+    other.end();
+    let (unseen, wait) = (AtomicBool::new(false), Barrier::new(2));
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            execute::with::<NoCache>().batch(1, |_| {
+                wait.wait();
+                wait.wait();
+            });
+        });
+        wait.wait();
+        let with = execute::with::<NoCache>().device(&device).observer(&seen).ladder(patient());
+        with.batch(16, |size| device.alloc(10 * size as u64).map(drop)).unwrap();
+        unseen.store(!seen.waited(), Relaxed);
+        wait.wait();
+    });
+    assert!(unseen.into_inner());
+}
+
+/// It fails among others once for its next 1, 2, 4 .. pieces.
+#[test]
+fn a_call_takes_turns_once_it_has_failed_among_others() {
+    must_end(|| {
+        let device = FakeDevice::new(100);
+        let seen = Watching::default();
+        let (mut others, mut failures) = (0, Vec::new());
+        let with = execute::with::<NoCache>().device(&device).observer(&seen).ladder(patient());
+        with.range(0..32, 1, |start, _| {
+            // Somebody comes whenever nobody is alone.
+            let alone = seen.events().last().is_some_and(|event| event == "waited, alone: true");
+            let waits = seen.events().len();
+            if !alone || others == waits {
+                *seen.other.lock().unwrap() = Some(Other::on(&device, 60));
+                failures.push(start);
+            }
+            others = waits;
+            device.alloc(60).map(drop)
+        })
+        .unwrap();
+        assert_eq!(failures, [0, 2, 5, 10, 19]);
+    });
+}
+
+#[test]
+fn nested_loops_on_one_device_do_not_wait_for_each_other() {
+    must_end(|| {
+        let (device, done) = (FakeDevice::new(1000), AtomicUsize::new(0));
+        let work = |share: u64| {
+            let outer = execute::with::<NoCache>().device(&device).ladder(patient());
+            outer.range(0..64, 16, |start, end| {
+                let _outer = device.alloc(share * (end - start) as u64)?;
+                let inner = execute::with::<NoCache>().device(&device).ladder(patient());
+                inner.range(start..end, 8, |start, end| {
+                    let _inner = device.alloc(share * (end - start) as u64)?;
+                    thread::yield_now();
+                    Ok::<_, FakeOutOfMemory>(())
+                })
+            })?;
+            done.fetch_add(1, Relaxed);
+            Ok::<_, FakeOutOfMemory>(())
+        };
+        thread::scope(|scope| {
+            let threads = [10, 20, 30, 40].map(|share| scope.spawn(move || work(share)));
+            threads.map(|thread| thread.join().unwrap().unwrap());
+        });
+        assert_eq!((done.into_inner(), device.allocated_bytes()), (4, 0));
+    });
+}
+
+/// Each holds one device and needs the other, which it does not get: neither waits for ever.
+#[test]
+fn nested_loops_on_two_devices_in_opposite_order_do_not_wait_for_each_other() {
+    must_end(|| {
+        let (devices, meet) = ([FakeDevice::new(100), FakeDevice::new(100)], Barrier::new(2));
+        let work = |first: &FakeDevice, second: &FakeDevice| {
+            let outer = execute::with::<NoCache>().device(first).ladder(patient());
+            outer.range(0..64, 64, |start, end| {
+                let _outer = first.alloc((end - start) as u64)?;
+                if end - start == 64 {
+                    meet.wait();
+                }
+                let inner = execute::with::<NoCache>().device(second).ladder(patient());
+                inner.range(start..end, 64, |start, end| {
+                    let _inner = second.alloc((end - start) as u64)?;
+                    Ok::<_, FakeOutOfMemory>(())
+                })
+            })
+        };
+        thread::scope(|scope| {
+            let [one, other] = &devices;
+            let threads = [scope.spawn(|| work(one, other)), scope.spawn(|| work(other, one))];
+            threads.map(|thread| thread.join().unwrap().unwrap());
+        });
+        assert_eq!(devices.map(|device| device.allocated_bytes()), [0, 0]);
+    });
+}
+
+#[test]
+fn the_oldest_goes_first() {
+    must_end(|| {
+        let device = FakeDevice::new(100);
+        let other = Mutex::new(Some(Other::on(&device, 60)));
+        let order = Mutex::new(Vec::new());
+        let (both_run, (first_waits, told)) = (Barrier::new(2), channel());
+        let told = Mutex::new(told);
+        thread::scope(|scope| {
+            scope.spawn(|| {
+                let seen = |event: &toma::observe::Event<'_>| {
+                    if let toma::observe::EventKind::Waits { .. } = event.kind {
+                        first_waits.send(()).unwrap();
+                    }
+                };
+                let mut fails = true;
+                let with = execute::with::<NoCache>().device(&device).ladder(patient()).observer(&seen);
+                with.batch(8, |_| attempt(&mut fails, "first", &order, || _ = both_run.wait())).unwrap();
+            });
+            scope.spawn(|| {
+                let mut fails = true;
+                let seen = |event: &toma::observe::Event<'_>| {
+                    if let (toma::observe::EventKind::Waits { .. }, Some(other)) =
+                        (event.kind, other.lock().unwrap().take())
+                    {
+                        other.end();
+                    }
+                };
+                let with = execute::with::<NoCache>().device(&device).ladder(patient()).observer(&seen);
+                let wait = || {
+                    both_run.wait();
+                    told.lock().unwrap().recv().unwrap();
+                    // It has told before it waits.
+                    while !is_waiting_or_done(&device) {
+                        thread::yield_now();
+                    }
+                };
+                with.batch(8, |_| attempt(&mut fails, "second", &order, wait)).unwrap();
+            });
+        });
+        assert_eq!(order.into_inner().unwrap(), ["first", "second"]);
+    });
+}
+
+/// An ordinary attempt is held off as soon as somebody waits to be alone.
+fn is_waiting_or_done(device: &FakeDevice) -> bool {
+    let seen = Watching::default();
+    let hasty = toma::ladder::Ladder::default().wait(std::time::Duration::ZERO);
+    let with = execute::with::<NoCache>().device(device).observer(&seen).ladder(hasty);
+    thread::scope(|scope| scope.spawn(|| with.batch(1, |_| ())).join().unwrap());
+    seen.waited()
+}
+
+fn attempt(
+    fails: &mut bool,
+    name: &'static str,
+    order: &Mutex<Vec<&'static str>>,
+    wait: impl FnOnce(),
+) -> Result<(), toma::classify::OutOfMemory> {
+    if std::mem::take(fails) {
+        wait();
+        return Err(toma::classify::OutOfMemory::new(None));
+    }
+    order.lock().unwrap().push(name);
+    Ok(())
+}

@@ -1,0 +1,51 @@
+//! What an attempt is in the middle of: other attempts around it, and the memory its work is done in.
+
+use std::cell::Cell;
+
+use crate::share::Node;
+
+thread_local! {
+    // Apart from what every attempt changes, because hardly one changes this. No destructor, so it works
+    // at thread exit too.
+    static SURROUNDINGS: Cell<Surroundings> =
+        const { Cell::new(Surroundings { falls_back: false, node: None }) };
+}
+
+/// Where the work of a thread is done.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Surroundings {
+    /// In another memory than the device's.
+    pub(crate) falls_back: bool,
+    /// Inside this attempt, the innermost that has a seat.
+    pub(crate) node: Option<Node>,
+}
+
+impl Surroundings {
+    /// Those of this thread.
+    #[inline]
+    pub(crate) fn now() -> Self {
+        SURROUNDINGS.get()
+    }
+}
+
+/// While it lives, what this thread runs has these surroundings, if any are given.
+#[must_use = "what runs after it is dropped is outside again"]
+pub(crate) struct Inside {
+    before: Option<Surroundings>,
+}
+
+impl Inside {
+    #[inline]
+    pub(crate) fn of(surroundings: Option<Surroundings>) -> Self {
+        Self { before: surroundings.map(|surroundings| SURROUNDINGS.replace(surroundings)) }
+    }
+}
+
+impl Drop for Inside {
+    #[inline]
+    fn drop(&mut self) {
+        if let Some(before) = self.before {
+            SURROUNDINGS.set(before);
+        }
+    }
+}
