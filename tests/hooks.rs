@@ -1,0 +1,139 @@
+//! Release hooks: there for the whole process, so these tests run one after the other.
+
+use std::cell::RefCell;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use toma::classify::OutOfMemory;
+use toma::ladder::{Ladder, Pressure, on_release};
+use toma::memory::{Host, MemorySource};
+use toma::{GlobalCache, NoCache, execute, report};
+
+static ALONE: Mutex<()> = Mutex::new(());
+
+fn alone() -> MutexGuard<'static, ()> {
+    ALONE.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// The sizes that a range of 8 tries of which `limit` fit at a time.
+fn sizes(limit: impl Fn() -> usize) -> Vec<usize> {
+    let mut sizes = Vec::new();
+    let _ = execute::with::<NoCache>().range(0..8, 8, |start, end| {
+        sizes.push(end - start);
+        if end - start > limit() { Err(OutOfMemory::new(Some(1000))) } else { Ok(()) }
+    });
+    sizes
+}
+
+#[test]
+fn what_a_hook_gives_back_saves_the_size() {
+    let _alone = alone();
+    let room = Arc::new(AtomicUsize::new(2));
+    let more = Arc::clone(&room);
+    let hooked = on_release(move |pressure: &Pressure<'_>| {
+        assert_eq!((pressure.size, pressure.requested_bytes), (8, Some(1000)));
+        assert_eq!(pressure.device, Host::shared().name());
+        more.swap(8, Relaxed) < 8
+    });
+    assert_eq!(sizes(|| room.load(Relaxed)), [8, 8]);
+    assert_eq!(report::last().unwrap().settled, None);
+    drop(hooked);
+    room.store(4, Relaxed);
+    assert_eq!(sizes(|| room.load(Relaxed)), [8, 4, 4], "nobody is asked any more");
+}
+
+#[test]
+fn hooks_that_give_nothing_cost_no_attempt() {
+    let _alone = alone();
+    let asked = Arc::new(AtomicUsize::new(0));
+    let count = || {
+        let asked = Arc::clone(&asked);
+        on_release(move |_| {
+            asked.fetch_add(1, Relaxed);
+            false
+        })
+    };
+    let _hooked = [count(), count()];
+    assert_eq!(sizes(|| 2), [8, 4, 2, 2, 2, 2]);
+    assert_eq!(asked.load(Relaxed), 2, "once per piece");
+    // At the floor there is nothing else to try, and the failure is gone when they have answered.
+    assert_eq!(sizes(|| 0), [8, 4, 2, 1]);
+    let mut tried = 0;
+    let with = execute::with::<NoCache>().min(8);
+    with.batch(8, |_| {
+        tried += 1;
+        Err::<(), _>(OutOfMemory::new(None))
+    })
+    .unwrap_err();
+    assert_eq!(tried, 2);
+}
+
+#[test]
+fn one_that_gives_is_enough_and_all_are_asked_in_order() {
+    let _alone = alone();
+    let order = Arc::new(Mutex::new(Vec::new()));
+    let hook = |name: &'static str, gives| {
+        let order = Arc::clone(&order);
+        on_release(move |_| {
+            order.lock().unwrap().push(name);
+            gives
+        })
+    };
+    let _hooked = [hook("first", true), hook("second", false)];
+    assert_eq!(sizes(|| 4), [8, 8, 4, 4]);
+    assert_eq!(*order.lock().unwrap(), ["first", "second"]);
+}
+
+#[test]
+fn a_hook_that_panics_is_not_asked_again_and_the_work_goes_on() {
+    let _alone = alone();
+    let asked = Arc::new(AtomicUsize::new(0));
+    let count = Arc::clone(&asked);
+    let hooked = on_release(move |_| {
+        count.fetch_add(1, Relaxed);
+        panic!("a hook that cannot");
+    });
+    assert_eq!(sizes(|| 4), [8, 4, 4]);
+    assert_eq!(sizes(|| 4), [8, 4, 4]);
+    assert_eq!(asked.load(Relaxed), 1);
+    assert!(format!("{hooked:?}").contains("has_panicked: true"));
+}
+
+#[test]
+fn loops_in_a_hook_ask_none() {
+    let _alone = alone();
+    let asked = Arc::new(AtomicUsize::new(0));
+    let count = Arc::clone(&asked);
+    let _hooked = on_release(move |_| {
+        count.fetch_add(1, Relaxed);
+        assert_eq!(sizes(|| 4), [8, 4, 4]);
+        false
+    });
+    assert_eq!(sizes(|| 4), [8, 4, 4]);
+    assert_eq!(asked.load(Relaxed), 1);
+}
+
+#[test]
+fn a_hook_may_end_its_own_registration() {
+    let _alone = alone();
+    let own = Arc::new(Mutex::new(None));
+    let itself = Arc::clone(&own);
+    let hooked = on_release(move |_| itself.lock().unwrap().take().is_some());
+    *own.lock().unwrap() = Some(hooked);
+    assert_eq!(sizes(|| 4), [8, 8, 4, 4]);
+    assert_eq!(sizes(|| 4), [8, 4, 4]);
+}
+
+#[test]
+fn a_call_may_do_without_hooks() {
+    let _alone = alone();
+    let _hooked = on_release(|_| panic!("nobody may ask"));
+    let tried = RefCell::new(Vec::new());
+    let with = execute::with::<GlobalCache>().ladder(Ladder::default().hooks(false));
+    with.batch(4, |size| {
+        tried.borrow_mut().push(size);
+        if size > 1 { Err(OutOfMemory::new(None)) } else { Ok(()) }
+    })
+    .unwrap();
+    assert_eq!(tried.take(), [4, 2, 1]);
+}

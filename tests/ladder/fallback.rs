@@ -1,0 +1,235 @@
+//! Fallback: another memory, in every form, and what it must not teach.
+
+use std::cell::{Cell, RefCell};
+use std::future::Future;
+use std::pin::pin;
+use std::task::{Context, Poll, Waker};
+
+use toma::classify::OutOfMemory;
+use toma::ladder::{Ladder, falls_back};
+use toma::testing::{FakeDevice, FakeOutOfMemory};
+use toma::{Adaptive, Bisect, GlobalCache, NoCache, SizeCache, execute, report};
+
+use crate::kit::Watching;
+
+fn ladder() -> Ladder<'static> {
+    Ladder::default().fallback(true)
+}
+
+/// What was tried, and whether in fallback.
+type Tried = RefCell<Vec<(usize, bool)>>;
+
+/// Nothing fits on the device, and elsewhere 4 items do.
+fn body(tried: &Tried, size: usize) -> Result<usize, OutOfMemory> {
+    tried.borrow_mut().push((size, falls_back()));
+    if falls_back() && size <= 4 { Ok(size) } else { Err(OutOfMemory::new(None)) }
+}
+
+/// The sizes of a range of 16 from 8 on: down to the floor, from the first again, and to the end.
+fn ranged() -> Vec<(usize, bool)> {
+    let device = [8, 4, 2, 1].map(|size| (size, false));
+    let elsewhere = [8, 4, 4, 4, 4].map(|size| (size, true));
+    [&device[..], &elsewhere].concat()
+}
+
+#[toma::batch(initial = 8, cache = NoCache, ladder = ladder())]
+fn annotated_batch(size: usize, tried: &Tried) -> Result<usize, OutOfMemory> {
+    body(tried, size)
+}
+
+#[toma::range(initial = 8, cache = NoCache, ladder = ladder())]
+fn annotated_range(start: usize, end: usize, tried: &Tried) -> Result<(), OutOfMemory> {
+    body(tried, end - start).map(drop)
+}
+
+#[toma::chunked(initial = 8, cache = NoCache, ladder = ladder())]
+async fn annotated_async(
+    data: &[u8],
+    start: usize,
+    end: usize,
+    tried: &Tried,
+) -> Result<(), OutOfMemory> {
+    assert_eq!(data.len(), end - start);
+    let before = falls_back();
+    pause().await;
+    assert_eq!(falls_back(), before, "after every await");
+    body(tried, end - start).map(drop)
+}
+
+#[test]
+fn every_form_falls_back() {
+    let form = || execute::with::<NoCache>().ladder(ladder());
+    let tried = Tried::default();
+    let by = |start: usize, end: usize| body(&tried, end - start);
+    form().range(0..16, 8, |start, end| by(start, end).map(drop)).unwrap();
+    assert_eq!(tried.take(), ranged());
+    assert_eq!(form().map(0..16, 8, by).unwrap(), [4; 4]);
+    assert_eq!(tried.take(), ranged());
+    assert_eq!(form().fold(0..16, 8, 0, |sum, start, end| by(start, end).map(|size| sum + size)), Ok(16));
+    assert_eq!(tried.take(), ranged());
+    form().chunked(&[0; 16][..], 8, |_, start, end| by(start, end).map(drop)).unwrap();
+    assert_eq!(tried.take(), ranged());
+    assert_eq!(form().iter(0..16, 8, by).collect::<Result<Vec<_>, _>>().unwrap(), [4; 4]);
+    assert_eq!(tried.take(), ranged());
+    form().by_cost(|_| 1).range(0..16, 8, |start, end| by(start, end).map(drop)).unwrap();
+    assert_eq!(tried.take(), ranged());
+    annotated_range(0, 16, &tried).unwrap();
+    assert_eq!(tried.take(), ranged());
+    block_on(annotated_async(&[0; 16], &tried)).unwrap();
+    assert_eq!(tried.take(), ranged());
+    assert_eq!(form().batch(8, |size| body(&tried, size)), Ok(4));
+    assert_eq!(tried.take(), ranged()[..6]);
+    assert_eq!(annotated_batch(&tried), Ok(4));
+    assert_eq!(tried.take(), ranged()[..6]);
+    assert!(!falls_back());
+}
+
+#[test]
+fn a_stream_falls_back_and_other_tasks_do_not() {
+    let tried = Tried::default();
+    let mut rows = execute::with::<NoCache>().ladder(ladder()).stream(0..16, 8, async |start, end| {
+        pause().await;
+        body(&tried, end - start)
+    });
+    let mut sizes = Vec::new();
+    loop {
+        let poll = pin!(rows.next()).as_mut().poll(&mut Context::from_waker(Waker::noop()));
+        assert!(!falls_back(), "between polls");
+        match poll {
+            Poll::Ready(Some(size)) => sizes.push(size.unwrap()),
+            Poll::Ready(None) => break,
+            Poll::Pending => {}
+        }
+    }
+    assert_eq!(sizes, [4; 4]);
+    assert_eq!(tried.take(), ranged());
+}
+
+/// An item that is too heavy alone is done elsewhere instead of being left out.
+#[test]
+fn an_item_that_fails_alone_falls_back() {
+    let (costs, tried) = ([1, 9, 1], Tried::default());
+    let with = execute::with::<NoCache>().by_cost(|i| costs[i]).ladder(ladder());
+    let done = with.map(0..3, 4, |start, end| {
+        let cost: usize = costs[start..end].iter().sum();
+        tried.borrow_mut().push((cost, falls_back()));
+        if falls_back() || cost < 4 { Ok(start..end) } else { Err(OutOfMemory::new(None)) }
+    });
+    assert_eq!(done, Ok(vec![0..1, 1..2, 2..3]));
+    assert_eq!(tried.take(), [(1, false), (9, false), (9, true), (1, true)]);
+}
+
+#[test]
+fn loops_inside_are_in_fallback_too_and_learn_nothing() {
+    let (outside, inside) = (GlobalCache::new(), GlobalCache::new());
+    let (sizes, device) = (RefCell::new(Vec::new()), FakeDevice::new(10));
+    let with = execute::with::<NoCache>().cache(&outside).ladder(ladder()).device(&device);
+    with.batch(2, |_| {
+        let seen = Watching::default();
+        let with = execute::with::<NoCache>().cache(&inside).device(&device).observer(&seen);
+        let result = with.range(0..8, 8, |start, end| {
+            sizes.borrow_mut().push((end - start, falls_back()));
+            // Elsewhere there is room for 4, on the device for none.
+            let limit = if falls_back() { 4 } else { 0 };
+            if end - start > limit { Err(OutOfMemory::new(None)) } else { Ok(()) }
+        });
+        assert!(!seen.waited());
+        result
+    })
+    .unwrap();
+    let device = [8, 4, 2, 1, 8, 4, 2, 1].map(|size| (size, false));
+    let elsewhere = [8, 4, 4].map(|size| (size, true));
+    assert_eq!(sizes.take(), [&device[..], &elsewhere].concat());
+    assert!(outside.entries().is_empty() && inside.entries().is_empty());
+}
+
+/// What the device has taught stays as it was, whatever fits elsewhere.
+#[test]
+fn what_was_remembered_of_the_device_stays() {
+    fn call(cache: &dyn SizeCache, policy: &dyn toma::Policy, limit: &Cell<u64>) -> Vec<usize> {
+        let (device, mut sizes) = (FakeDevice::new(1000), Vec::new());
+        let with = execute::with::<NoCache>().cache(cache).policy(policy).ladder(ladder()).key("same");
+        with.range(0..64, 32, |start, end| {
+            sizes.push(end - start);
+            let bytes = (end - start) as u64;
+            if falls_back() {
+                return if bytes > 2 { Err(device.alloc(2000).unwrap_err()) } else { Ok(()) };
+            }
+            device.alloc(if bytes > limit.get() { 2000 } else { 1 }).map(drop)
+        })
+        .unwrap();
+        sizes
+    }
+    for policy in [&toma::Halve as &dyn toma::Policy, &Bisect::default(), &Adaptive::default()] {
+        let (cache, limit) = (GlobalCache::new(), Cell::new(16));
+        call(&cache, policy, &limit);
+        let known = cache.entries()[0].remembered.clone();
+        limit.set(0);
+        let sizes = call(&cache, policy, &limit);
+        assert!(sizes.ends_with(&[2, 2]), "{sizes:?}");
+        assert!(report::last().unwrap().fell_back);
+        let entries = cache.entries();
+        assert_eq!((entries.len(), entries[0].remembered.settled), (1, known.settled));
+        assert_eq!(entries[0].remembered.bounds, known.bounds);
+        limit.set(16);
+        assert!(call(&cache, policy, &limit)[0] >= known.settled);
+    }
+}
+
+#[test]
+fn what_fails_in_fallback_goes_through_unchanged() {
+    let attempts = Cell::new(0);
+    let with = execute::with::<NoCache>().ladder(ladder());
+    let error = with.batch(2, |_| {
+        attempts.set(attempts.get() + 1);
+        Err::<(), _>(OutOfMemory::new(Some(attempts.get())))
+    });
+    // 2 and 1 here, 2 and 1 there.
+    assert_eq!(error.unwrap_err().requested_bytes(), Some(4));
+    let report = report::last().unwrap();
+    assert_eq!((report.attempts, report.fell_back), (4, true));
+}
+
+#[test]
+fn max_attempts_counts_attempts_in_fallback_too() {
+    for (most, attempts) in [(2, 2), (3, 3)] {
+        let with = execute::with::<NoCache>().ladder(ladder()).max_attempts(most);
+        with.batch(2, |_| Err::<(), _>(OutOfMemory::new(None))).unwrap_err();
+        let report = report::last().unwrap();
+        assert_eq!((report.attempts, report.fell_back), (attempts, most == 3));
+    }
+}
+
+#[test]
+fn a_panic_at_the_floor_is_silent_when_it_falls_back() {
+    let device = FakeDevice::new(0);
+    let alloc = |size: usize| -> Result<(), FakeOutOfMemory> { device.alloc(size as u64).map(drop) };
+    assert!(toma::thread_state::would_retry_out_of_memory() || alloc(1).is_err());
+    let promised = RefCell::new(Vec::new());
+    let with = execute::with::<NoCache>().ladder(ladder());
+    with.batch(2, |_| {
+        promised.borrow_mut().push(toma::thread_state::would_retry_out_of_memory());
+        assert!(falls_back(), "CUDA out of memory. Tried to allocate 2.00 GiB");
+    });
+    // At 2 and at 1, and then at 2 elsewhere.
+    assert_eq!(promised.take(), [true, true, true]);
+    execute::with::<NoCache>().ladder(ladder()).batch(1, |_| {
+        promised.borrow_mut().push(toma::thread_state::would_retry_out_of_memory());
+        assert!(falls_back(), "CUDA out of memory. Tried to allocate 2.00 GiB");
+    });
+    assert_eq!(promised.take(), [true, false]);
+}
+
+fn block_on<F: Future>(future: F) -> F::Output {
+    let mut future = pin!(future);
+    loop {
+        if let Poll::Ready(output) = future.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
+            return output;
+        }
+    }
+}
+
+async fn pause() {
+    let mut first = true;
+    std::future::poll_fn(|_| if std::mem::take(&mut first) { Poll::Pending } else { Poll::Ready(()) }).await;
+}
