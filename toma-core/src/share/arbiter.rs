@@ -8,7 +8,7 @@
 use super::slots::{Device, Node, Runner};
 
 /// How an attempt shares its device.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Kind {
     /// With other attempts.
     Shared,
@@ -17,14 +17,14 @@ pub(crate) enum Kind {
 }
 
 /// Those who wait, and those who were let in alone, the oldest ticket first.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub(super) struct Arbiter {
     entries: Vec<Entry>,
     tickets: u64,
 }
 
 /// A place in the queue.
-#[derive(Debug)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Entry {
     pub(super) ticket: u64,
     pub(super) who: Runner,
@@ -50,6 +50,11 @@ impl Arbiter {
 
     pub(super) fn len(&self) -> usize {
         self.entries.len()
+    }
+
+    #[cfg(test)]
+    pub(super) fn entries(&self) -> impl Iterator<Item = &Entry> {
+        self.entries.iter()
     }
 
     pub(super) fn join(&mut self, entry: Entry) {
@@ -84,54 +89,65 @@ impl Arbiter {
     }
 
     fn admits(&self, entry: &Entry, running: &[Runner]) -> bool {
-        let Entry { who, around, .. } = entry;
-        match entry.kind {
-            Kind::Shared => {
-                let ahead = self.entries.iter().filter(|other| other.holds || other.ticket < entry.ticket);
-                self.has_room(who.device, around, running, ahead)
-            }
-            Kind::Alone => {
-                let mut rivals = self.entries.iter().filter(|other| other.who.device == who.device);
-                !rivals.any(|other| other.waits() && other.ticket < entry.ticket)
-                    && self.others(*who, around, running) == 0
-            }
-        }
+        let Entry { who, around, kind, .. } = entry;
+        let mut ahead = self.waiting_for(who.device).filter(|other| other.ticket < entry.ticket);
+        let in_turn = match kind {
+            Kind::Shared => !ahead.any(|other| other.kind == Kind::Alone),
+            Kind::Alone => ahead.next().is_none(),
+        };
+        // The attempts around it run again when it does.
+        let resume = running.iter().filter(|runner| around.contains(&runner.node));
+        let mut begin = resume.map(|outer| (*outer, self.kind_of(outer.node))).chain([(*who, *kind)]);
+        let belongs = *kind == Kind::Shared && belongs(who.device, around, running);
+        belongs || in_turn && begin.all(|(runner, kind)| self.fits(runner, kind, around, running))
     }
 
     /// Whether an ordinary attempt that is not in the queue may begin.
-    pub(super) fn has_room_for(&self, device: Device, around: &[Node], running: &[Runner]) -> bool {
-        self.has_room(device, around, running, self.entries.iter())
+    pub(super) fn has_room_for(&self, who: Runner, around: &[Node], running: &[Runner]) -> bool {
+        let mut waiting = self.waiting_for(who.device);
+        belongs(who.device, around, running)
+            || !waiting.any(|other| other.kind == Kind::Alone)
+                && self.fits(who, Kind::Shared, around, running)
     }
 
-    /// Whoever waited for an attempt around this one would wait forever if this one waited, too.
-    fn has_room<'e>(
-        &self,
-        device: Device,
-        around: &[Node],
-        running: &[Runner],
-        mut ahead: impl Iterator<Item = &'e Entry>,
-    ) -> bool {
-        let belongs = running.iter().any(|runner| runner.device == device && around.contains(&runner.node));
-        let in_the_way = |other: &Entry| {
-            let wants = other.waits() || !self.is_held_up(other.who.node);
-            other.who.device == device && other.kind == Kind::Alone && wants
-        };
-        belongs || !ahead.any(in_the_way)
+    fn waiting_for(&self, device: Device) -> impl Iterator<Item = &Entry> {
+        self.entries.iter().filter(move |entry| entry.waits() && entry.who.device == device)
     }
 
-    /// How many of `running` are in the way of `who` being alone.
-    pub(super) fn others(&self, who: Runner, around: &[Node], running: &[Runner]) -> usize {
-        let counts = |runner: &&Runner| {
-            runner.device == who.device
-                && runner.node != who.node
-                && !around.contains(&runner.node)
-                && !self.is_held_up(runner.node)
-        };
-        running.iter().filter(counts).count()
+    fn kind_of(&self, runner: Node) -> Kind {
+        let holds = self.entries.iter().any(|entry| entry.holds && entry.who.node == runner);
+        if holds { Kind::Alone } else { Kind::Shared }
+    }
+
+    /// Whether `who` may run beside those who run.
+    fn fits(&self, who: Runner, kind: Kind, around: &[Node], running: &[Runner]) -> bool {
+        let mut others = self.beside(who, around, running);
+        match kind {
+            Kind::Shared => !others.any(|other| self.kind_of(other.node) == Kind::Alone),
+            Kind::Alone => others.next().is_none(),
+        }
+    }
+
+    /// Those of `running` that `who` shares its device with.
+    pub(super) fn beside<'r>(
+        &'r self,
+        who: Runner,
+        around: &'r [Node],
+        running: &'r [Runner],
+    ) -> impl Iterator<Item = &'r Runner> {
+        let foreign = move |node| node != who.node && !around.contains(&node);
+        let here = running.iter().filter(move |runner| runner.device == who.device);
+        here.filter(move |runner| foreign(runner.node) && !self.is_held_up(runner.node))
     }
 
     /// Whether an attempt inside this one waits.
     fn is_held_up(&self, node: Node) -> bool {
         self.entries.iter().any(|entry| entry.waits() && entry.around.contains(&node))
     }
+}
+
+/// Whether an attempt around it runs on the device: whoever waits for that one would wait forever if
+/// this one waited, too.
+fn belongs(device: Device, around: &[Node], running: &[Runner]) -> bool {
+    running.iter().any(|runner| runner.device == device && around.contains(&runner.node))
 }

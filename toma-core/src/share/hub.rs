@@ -65,8 +65,8 @@ impl Hub {
     #[cold]
     fn stays(&self, slot: &Slot, device: Device) -> bool {
         self.change(|desk| {
-            let (around, running) = (self.around(slot), self.running());
-            let stays = desk.arbiter.has_room_for(device, &around, &running);
+            let (who, around) = (Runner { node: slot.node(), device }, self.around(slot));
+            let stays = desk.arbiter.has_room_for(who, &around, &self.running());
             if !stays {
                 slot.stop();
             }
@@ -174,7 +174,7 @@ impl Hub {
         let who = Runner { node: slot.node(), device };
         if self.queued.load(Ordering::Acquire) != 0 {
             let desk = self.desk();
-            return desk.arbiter.others(who, &self.around(slot), &self.running());
+            return desk.arbiter.beside(who, &self.around(slot), &self.running()).count();
         }
         let runs = self.slots.running().filter(|runner| runner.device == device && runner.node != who.node);
         runs.filter(|runner| self.slots.around(slot).all(|node| node != runner.node)).count()

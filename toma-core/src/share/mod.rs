@@ -5,6 +5,8 @@ mod admission;
 #[allow(dead_code, reason = "for the engine, which takes a seat per call")]
 mod arbiter;
 mod cancel;
+#[cfg(test)]
+mod every_order;
 #[allow(dead_code, reason = "for the engine, which takes a seat per call")]
 mod hub;
 #[allow(dead_code, reason = "for the engine, which takes a seat per call")]

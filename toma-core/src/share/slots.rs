@@ -33,11 +33,11 @@ pub(super) struct Slot {
 ///
 /// It means nothing any more when that attempt is over, so that one which is kept for too long does
 /// no harm.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Node(NonZeroU64);
 
 /// An attempt that runs.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Runner {
     pub(super) node: Node,
     pub(super) device: Device,
@@ -52,7 +52,7 @@ pub(super) struct Slots {
 impl Node {
     const ATTEMPT_BITS: u32 = 40;
 
-    fn new(index: usize, attempt: u64) -> Self {
+    pub(super) fn new(index: usize, attempt: u64) -> Self {
         let attempt = attempt & ((1 << Self::ATTEMPT_BITS) - 1);
         let bits = (index as u64 + 1) << Self::ATTEMPT_BITS | attempt;
         Self(NonZeroU64::new(bits).expect("slots are counted from 1 here"))
