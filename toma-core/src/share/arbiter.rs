@@ -146,8 +146,8 @@ impl Arbiter {
     }
 }
 
-/// Whether an attempt around it runs on the device: whoever waits for that one would wait forever if
-/// this one waited, too.
+/// Whether an attempt around it runs on the device: it holds its memory in any case, and gives it back
+/// sooner when this one does not wait.
 fn belongs(device: Device, around: &[Node], running: &[Runner]) -> bool {
     running.iter().any(|runner| runner.device == device && around.contains(&runner.node))
 }

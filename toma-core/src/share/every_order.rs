@@ -24,17 +24,14 @@ const A: Device = Device::new(1).unwrap();
 const B: Device = Device::new(2).unwrap();
 
 const SCRIPTS: &[&[Step]] = &[
-    &[Begin(Shared, A), End],
     &[Begin(Alone, A), End, Begin(Alone, A), End],
     &[Begin(Shared, A), End, Begin(Alone, A), End, Piece, Begin(Alone, A), End],
-    &[Begin(Shared, A), Begin(Shared, A), End, End],
-    &[Begin(Shared, A), Begin(Alone, A), End, End],
+    &[Begin(Shared, A), Begin(Shared, A), End, Begin(Alone, A), End, End],
     &[Begin(Alone, A), Begin(Shared, A), End, Begin(Alone, A), End, End],
     &[Begin(Shared, A), Begin(Shared, B), End, Begin(Alone, B), End, End],
     &[Begin(Alone, A), Begin(Alone, B), End, End],
     &[Begin(Alone, B), Begin(Alone, A), End, End],
     &[Begin(Shared, B), Begin(Alone, A), Begin(Shared, B), End, End, End],
-    &[Begin(Shared, B), End, Begin(Alone, B), End],
 ];
 
 /// What those who wait do beside waiting.
@@ -113,6 +110,7 @@ impl World {
         if kind == Shared && self.arbiter.has_room_for(who, &around, &running) {
             self.overtakes_nobody(who, &around);
         } else {
+            assert!(kind == Alone || !self.belongs(who, &around), "an outer one has room for it: {self:#?}");
             let participant = &mut self.participants[of];
             if participant.ticket == 0 {
                 participant.ticket = self.arbiter.draw();
@@ -201,6 +199,12 @@ impl World {
             for who in holders.filter(|who| !self.waits(owner(who))) {
                 assert_eq!(self.beside(who), 0, "not alone: {who:?} {self:#?}");
             }
+        }
+        for of in (0..3).filter(|&of| !self.waits(of)) {
+            let Some((who, around)) = self.participants[of].attempts.split_last() else { continue };
+            let around: Vec<_> = around.iter().map(|outer| outer.node).collect();
+            let beside = self.arbiter.beside(*who, &around, &self.running()).count();
+            assert_eq!(beside, self.beside(*who), "{who:?} {self:#?}");
         }
         for device in [A, B] {
             // Whoever is first waits for somebody who runs, and who will therefore end.

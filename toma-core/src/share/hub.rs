@@ -161,6 +161,15 @@ impl Hub {
         fence(Ordering::SeqCst);
     }
 
+    pub(super) fn slot(&self, index: usize) -> &Slot {
+        self.slots.get(index).expect("slots stay")
+    }
+
+    /// Nobody waits, and nobody is alone.
+    pub(super) fn is_empty(&self) -> bool {
+        self.queued.load(Ordering::Acquire) == 0 && self.desk().wakers.is_empty()
+    }
+
     fn running(&self) -> Vec<Runner> {
         self.slots.running().collect()
     }

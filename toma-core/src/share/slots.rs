@@ -156,7 +156,7 @@ impl Slots {
         FIRST_SLOTS * ((1 << block) - 1)
     }
 
-    fn get(&self, index: usize) -> Option<&Slot> {
+    pub(super) fn get(&self, index: usize) -> Option<&Slot> {
         let block = (index / FIRST_SLOTS).checked_add(1)?.ilog2() as usize;
         self.blocks.get(block)?.get()?.get(index - Self::begin(block))
     }
