@@ -9,6 +9,8 @@ mod cancel;
 mod every_order;
 #[allow(dead_code, reason = "for the engine, which takes a seat per call")]
 mod hub;
+mod ledger;
+mod reservation;
 #[allow(dead_code, reason = "for the engine, which takes a seat per call")]
 mod seat;
 #[allow(dead_code, reason = "for the engine, which takes a seat per call")]
@@ -24,6 +26,7 @@ pub(crate) use admission::{Admission, Admitted, Bounds};
 #[allow(unused_imports, reason = "for the engine, which takes a seat per call")]
 pub(crate) use arbiter::Kind;
 pub use cancel::Cancel;
+pub use reservation::{NotReserved, Reservation, reserve, reserve_async, try_reserve};
 #[allow(unused_imports, reason = "for the engine, which takes a seat per call")]
 pub(crate) use seat::Seat;
 #[allow(unused_imports, reason = "for the engine, which takes a seat per call")]
