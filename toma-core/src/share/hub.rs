@@ -170,6 +170,16 @@ impl Hub {
         self.queued.load(Ordering::Acquire) == 0 && self.desk().wakers.is_empty()
     }
 
+    #[cfg(test)]
+    pub(super) fn slots(&self) -> usize {
+        self.slots.iter().count()
+    }
+
+    #[cfg(test)]
+    pub(super) fn waiting(&self) -> usize {
+        self.desk().wakers.len()
+    }
+
     fn running(&self) -> Vec<Runner> {
         self.slots.running().collect()
     }

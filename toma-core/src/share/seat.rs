@@ -34,8 +34,12 @@ impl Seat {
     /// A seat at `device`, told by its name.
     #[inline]
     pub(crate) fn at(device: &dyn MemorySource) -> Self {
-        let hub = &*HUB;
-        Self { hub, slot: hub.take_slot(&LATELY.get()), device: told_by(device.name()) }
+        Self::of(&HUB, device.name())
+    }
+
+    #[inline]
+    pub(super) fn of(hub: &'static Hub, name: &str) -> Self {
+        Self { hub, slot: hub.take_slot(&LATELY.get()), device: told_by(name) }
     }
 
     /// Enters at once, as one of several; false when somebody is ahead, who must be waited for: see
@@ -102,7 +106,7 @@ impl Drop for Seat {
 }
 
 /// Sources of one name count as one memory.
-pub(super) fn told_by(name: &str) -> Device {
+fn told_by(name: &str) -> Device {
     let mut hasher = DefaultHasher::new();
     name.hash(&mut hasher);
     Device::new(hasher.finish()).unwrap_or(Device::MIN)

@@ -165,7 +165,7 @@ impl Slots {
         self.get(node.index())
     }
 
-    fn iter(&self) -> impl Iterator<Item = &Slot> {
+    pub(super) fn iter(&self) -> impl Iterator<Item = &Slot> {
         self.blocks.iter().map_while(OnceLock::get).flatten()
     }
 
