@@ -43,12 +43,7 @@ fn annotated_range(start: usize, end: usize, tried: &Tried) -> Result<(), OutOfM
 }
 
 #[toma::chunked(initial = 8, cache = NoCache, ladder = ladder())]
-async fn annotated_async(
-    data: &[u8],
-    start: usize,
-    end: usize,
-    tried: &Tried,
-) -> Result<(), OutOfMemory> {
+async fn annotated_async(data: &[u8], start: usize, end: usize, tried: &Tried) -> Result<(), OutOfMemory> {
     assert_eq!(data.len(), end - start);
     let before = falls_back();
     pause().await;

@@ -132,7 +132,8 @@ fn a_future_dropped_in_an_attempt_leaves_the_device() {
         }
         let (seen, mut fails) = (Watching::default(), true);
         let with = execute::with::<NoCache>().device(&device).observer(&seen).ladder(patient());
-        with.batch(2, |_| if std::mem::take(&mut fails) { device.alloc(101).map(drop) } else { Ok(()) }).unwrap();
+        with.batch(2, |_| if std::mem::take(&mut fails) { device.alloc(101).map(drop) } else { Ok(()) })
+            .unwrap();
         assert!(!seen.waited());
     });
 }

@@ -30,7 +30,10 @@ fn a_deadline_ends_a_wait() {
         let with = execute::with::<NoCache>().device(&device).ladder(patient());
         let with = with.deadline(Duration::from_millis(200));
         let error = with.batch(8, |size| device.alloc(10 * size as u64).map(drop)).unwrap_err();
-        assert_eq!(error.to_string(), "fake device out of memory: tried to allocate 80 bytes, 40 of 100 free");
+        assert_eq!(
+            error.to_string(),
+            "fake device out of memory: tried to allocate 80 bytes, 40 of 100 free"
+        );
         assert_eq!(gave_up(), (2, Some(Reason::Deadline)));
         other.end();
     });
@@ -149,9 +152,9 @@ fn a_loop_in_a_destructor_does_not_wait_for_the_attempt_it_belongs_to() {
             assert!(size < 4, "CUDA out of memory. Tried to allocate 2.00 GiB");
         });
         assert_eq!(waited.take(), Some(false));
-        let with = execute::with::<NoCache>().device(&device).classify(|_: &Flushes<'_>| {
-            toma::classify::Class::OutOfMemory
-        });
+        let with = execute::with::<NoCache>()
+            .device(&device)
+            .classify(|_: &Flushes<'_>| toma::classify::Class::OutOfMemory);
         with.batch(4, |size| if size == 4 { Err(flushes()) } else { Ok(()) }).unwrap();
         assert_eq!(waited.take(), Some(false));
     });
@@ -190,4 +193,3 @@ fn with_toma_disable_nobody_waits() {
         other.end();
     });
 }
-

@@ -5,6 +5,7 @@ use std::sync::mpsc::channel;
 use std::sync::{Barrier, Mutex};
 use std::thread;
 
+use toma::observe::{Event, EventKind};
 use toma::testing::{FakeDevice, FakeOutOfMemory};
 use toma::{GlobalCache, NoCache, execute, report};
 
@@ -14,15 +15,24 @@ use crate::kit::{Other, Watching, must_end, patient};
 fn loops_that_fit_alone_but_not_together_do_not_shrink() {
     must_end(|| {
         let (device, cache, meet) = (FakeDevice::new(100), GlobalCache::new(), Barrier::new(2));
-        let sizes = Mutex::new(Vec::new());
+        let (sizes, met) = (Mutex::new(Vec::new()), AtomicBool::new(false));
+        let seen = |event: &Event<'_>| {
+            if let EventKind::Waits { .. } = event.kind {
+                met.store(true, Relaxed);
+            }
+        };
         let work = || {
             let mut first = true;
             let mut done = Vec::new();
             let with = execute::with::<NoCache>().cache(&cache).device(&device).ladder(patient());
-            let result = with.range(0..640, 8, |start, end| {
+            let result = with.observer(&seen).range(0..640, 8, |start, end| {
                 let held = device.alloc(8 * (end - start) as u64);
                 if std::mem::take(&mut first) {
                     meet.wait();
+                    // One of them has no room, and must find the other at work.
+                    while held.is_ok() && !met.load(Relaxed) {
+                        thread::yield_now();
+                    }
                 }
                 sizes.lock().unwrap().push(end - start);
                 drop(held?);
@@ -138,7 +148,8 @@ fn nested_loops_on_one_device_do_not_wait_for_each_other() {
                 let _outer = device.alloc(share * (end - start) as u64)?;
                 let inner = execute::with::<NoCache>().device(&device).ladder(patient());
                 inner.range(start..end, 8, |start, end| {
-                    let _inner = device.alloc(share * (end - start) as u64)?;
+                    // All of these together do not fit, but each does beside what the outer loops hold.
+                    let _inner = device.alloc(20 * share * (end - start) as u64)?;
                     thread::yield_now();
                     Ok::<_, FakeOutOfMemory>(())
                 })
@@ -147,7 +158,7 @@ fn nested_loops_on_one_device_do_not_wait_for_each_other() {
             Ok::<_, FakeOutOfMemory>(())
         };
         thread::scope(|scope| {
-            let threads = [10, 20, 30, 40].map(|share| scope.spawn(move || work(share)));
+            let threads = [1, 2, 3, 4].map(|share| scope.spawn(move || work(share)));
             threads.into_iter().for_each(|thread| thread.join().unwrap().unwrap());
         });
         assert_eq!((done.into_inner(), device.allocated_bytes()), (4, 0));
@@ -192,8 +203,8 @@ fn the_oldest_goes_first() {
         let told = Mutex::new(told);
         thread::scope(|scope| {
             scope.spawn(|| {
-                let seen = |event: &toma::observe::Event<'_>| {
-                    if let toma::observe::EventKind::Waits { .. } = event.kind {
+                let seen = |event: &Event<'_>| {
+                    if let EventKind::Waits { .. } = event.kind {
                         first_waits.send(()).unwrap();
                     }
                 };
@@ -203,9 +214,8 @@ fn the_oldest_goes_first() {
             });
             scope.spawn(|| {
                 let mut fails = true;
-                let seen = |event: &toma::observe::Event<'_>| {
-                    if let (toma::observe::EventKind::Waits { .. }, Some(other)) =
-                        (event.kind, other.lock().unwrap().take())
+                let seen = |event: &Event<'_>| {
+                    if let (EventKind::Waits { .. }, Some(other)) = (event.kind, other.lock().unwrap().take())
                     {
                         other.end();
                     }

@@ -188,6 +188,11 @@ impl Hub {
         self.slots.around(slot).collect()
     }
 
+    /// Whether other calls work on the device.
+    pub(super) fn has_company(&self, slot: &Slot, device: Device) -> bool {
+        self.slots.have_company(slot, device)
+    }
+
     /// How many others run on the device.
     pub(super) fn others(&self, slot: &Slot, device: Device) -> usize {
         let who = Runner { node: slot.node(), device };

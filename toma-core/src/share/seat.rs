@@ -39,7 +39,9 @@ impl Seat {
 
     #[inline]
     pub(super) fn of(hub: &'static Hub, name: &str) -> Self {
-        Self { hub, slot: hub.take_slot(&LATELY.get()), device: told_by(name) }
+        let (slot, device) = (hub.take_slot(&LATELY.get()), told_by(name));
+        slot.works_on(device);
+        Self { hub, slot, device }
     }
 
     /// Enters at once, as one of several; false when somebody is ahead, who must be waited for: see
@@ -83,6 +85,12 @@ impl Seat {
     #[inline]
     pub(crate) fn others(&self) -> usize {
         self.hub.others(self.slot, self.device)
+    }
+
+    /// Whether other calls work on the device, but for those around this one. Unlike
+    /// [`others`](Self::others) it misses none that is just between two attempts.
+    pub(crate) fn has_company(&self) -> bool {
+        self.hub.has_company(self.slot, self.device)
     }
 
     /// This attempt, for those nested in it. Another one after each entering.

@@ -19,6 +19,8 @@ const BLOCKS: usize = 21;
 pub(super) struct Slot {
     index: usize,
     taken: AtomicBool,
+    /// The device of the call that has the slot, 0 for none: also between its attempts.
+    call_on: AtomicU64,
     /// The device on which an attempt of the call runs, 0 while none does.
     runs_on: AtomicU64,
     /// The attempts so far, of all calls that have had the slot.
@@ -68,6 +70,7 @@ impl Slot {
         Self {
             index,
             taken: AtomicBool::new(false),
+            call_on: AtomicU64::new(0),
             runs_on: AtomicU64::new(0),
             attempts: AtomicU64::new(0),
             parent: AtomicU64::new(0),
@@ -85,8 +88,14 @@ impl Slot {
             && self.taken.compare_exchange(false, true, Ordering::Acquire, Ordering::Relaxed).is_ok()
     }
 
+    /// Says where the call that has it works.
+    pub(super) fn works_on(&self, device: Device) {
+        self.call_on.store(device.get(), Ordering::Relaxed);
+    }
+
     /// Makes room for another call.
     pub(super) fn give_back(&self) {
+        self.call_on.store(0, Ordering::Relaxed);
         self.ticket.store(0, Ordering::Relaxed);
         self.taken.store(false, Ordering::Release);
     }
@@ -167,6 +176,12 @@ impl Slots {
 
     pub(super) fn iter(&self) -> impl Iterator<Item = &Slot> {
         self.blocks.iter().map_while(OnceLock::get).flatten()
+    }
+
+    /// Whether another call works on the device, now or between two attempts, but for those around.
+    pub(super) fn have_company(&self, slot: &Slot, device: Device) -> bool {
+        let mut calls = self.iter().filter(|other| other.call_on.load(Ordering::Relaxed) == device.get());
+        calls.any(|other| other.index != slot.index && self.around(slot).all(|node| node != other.node()))
     }
 
     /// The attempts that run now.

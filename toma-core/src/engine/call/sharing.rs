@@ -25,8 +25,10 @@ pub(super) struct Sharing<'a> {
     turns: Turns,
     /// The coming attempt, or the one that runs, has the device to itself.
     alone: Option<Alone>,
-    /// Others ran as the attempt began, where it was asked.
-    others_began: bool,
+    /// Others ran as the attempt began, where that matters to what is measured.
+    ran_among_others: bool,
+    /// Others worked on the device as the attempt began, where it was asked.
+    had_company: bool,
     /// A failure that the hooks are to be asked about.
     asks: Option<Box<Asks>>,
 }
@@ -62,23 +64,37 @@ impl<'a> Sharing<'a> {
     pub(super) fn of(options: &Options<'a>, has_fallen_back: bool) -> Self {
         let ladder = options.ladder.unwrap_or_default();
         let seat = options.device.filter(|_| !has_fallen_back).map(Seat::at);
-        Self { ladder, seat, turns: Turns::default(), alone: None, others_began: false, asks: None }
+        Self {
+            ladder,
+            seat,
+            turns: Turns::default(),
+            alone: None,
+            ran_among_others: false,
+            had_company: false,
+            asks: None,
+        }
     }
 
     fn is_cancelled(&self) -> bool {
         self.ladder.cancel.is_some_and(|cancel| cancel.is_cancelled())
     }
 
-    fn others(&self) -> bool {
+    fn runs_among_others(&self) -> bool {
         self.seat.as_ref().is_some_and(|seat| seat.others() > 0)
     }
 
-    /// The rungs that are there, given whether others were met.
-    fn rungs(&self, others: bool) -> Rungs {
+    /// Others may be between two attempts when this one fails because of them. So what counts is that
+    /// they work there, and not whether they run at this moment.
+    fn has_company(&self) -> bool {
+        self.seat.as_ref().is_some_and(Seat::has_company)
+    }
+
+    /// The rungs that are there, given whether others work on the device.
+    fn rungs(&self, company: bool) -> Rungs {
         let Ladder { release, wait, hooks, fallback, .. } = self.ladder;
         Rungs::NONE
             .with(Rungs::RELEASE, release && self.seat.is_some())
-            .with(Rungs::ALONE, others && wait.is_some())
+            .with(Rungs::ALONE, company && wait.is_some())
             .with(Rungs::HOOKS, hooks && ladder::is_registered())
             .with(Rungs::FALLBACK, fallback)
     }
@@ -159,11 +175,16 @@ impl<'a, P: Policy> Call<'a, P> {
 
     /// What can be said of the rungs before the attempt begins.
     pub(super) fn expect_rungs(&mut self) {
-        let counts_others = self.gauges() || self.machine.is_at_the_floor();
+        let measures = self.gauges();
+        // Once per call, since who works there stays there; and where it must be known whether a failure
+        // will be tried again.
+        let looks = self.tally.counts().0 == 0 || self.machine.is_at_the_floor();
         let Some(sharing) = &mut self.sharing else { return };
         if !self.machine.has_fallen_back() {
-            sharing.others_began = counts_others && sharing.alone.is_none() && sharing.others();
-            self.machine.expect(sharing.rungs(sharing.others_began));
+            let among_others = sharing.alone.is_none();
+            sharing.ran_among_others = measures && among_others && sharing.runs_among_others();
+            sharing.had_company = looks && among_others && sharing.has_company();
+            self.machine.expect(sharing.rungs(sharing.had_company));
         }
     }
 
@@ -202,7 +223,7 @@ impl<'a, P: Policy> Call<'a, P> {
     pub(super) fn rungs(&self) -> Rungs {
         match &self.sharing {
             Some(sharing) if !self.machine.has_fallen_back() => {
-                sharing.rungs(sharing.others_began || sharing.others())
+                sharing.rungs(sharing.alone.is_none() && (sharing.had_company || sharing.has_company()))
             }
             _ => Rungs::NONE,
         }
@@ -264,7 +285,7 @@ impl<'a, P: Policy> Call<'a, P> {
 
     /// Whether others may be counted in what was measured of the attempt.
     pub(super) fn is_among_others(&self) -> bool {
-        self.sharing.as_ref().is_some_and(|sharing| sharing.others_began || sharing.others())
+        self.sharing.as_ref().is_some_and(|sharing| sharing.ran_among_others || sharing.runs_among_others())
     }
 
     pub(super) fn is_cancelled(&self) -> bool {

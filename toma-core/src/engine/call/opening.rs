@@ -1,0 +1,92 @@
+//! How a call begins: what it has besides, and where it starts.
+
+use super::sharing::Sharing;
+use super::{Call, Memory, Options};
+use crate::cache::{Place, Remembered};
+use crate::engine::attempt;
+use crate::engine::clock;
+use crate::engine::gauge::Measured;
+use crate::engine::machine::Known;
+use crate::engine::surroundings::Surroundings;
+use crate::engine::tally;
+use crate::observe::EventKind;
+use crate::policy::Policy;
+
+impl<'a, P: Policy> Call<'a, P> {
+    /// Asks the size cache where to start.
+    #[inline]
+    pub(crate) fn open(&mut self, options: &Options<'a>) {
+        attempt::prepare();
+        tally::prepare();
+        assert!(options.max_attempts > 0, "max_attempts 0: must be at least 1");
+        self.plain = !self.has_more(options);
+        if !self.plain {
+            self.prepare(options);
+        }
+        let measured = if self.plain || !self.switches.disable() { self.recall() } else { None };
+        self.tally.starts_at(self.machine.within(self.machine.step()));
+        if !self.plain {
+            self.tell_opening(measured);
+        }
+    }
+
+    /// Whether the call has anything that most calls have not. Without a jump for each.
+    #[inline]
+    fn has_more(&self, options: &Options<'a>) -> bool {
+        let Options { deadline, device, ladder, .. } = options;
+        let options = deadline.is_some() | device.is_some() | ladder.is_some();
+        let surroundings = self.switches.anything() | Surroundings::now().falls_back;
+        options | surroundings | self.watch.is_some() | self.policy.measures().anything()
+    }
+
+    #[inline(never)]
+    fn prepare(&mut self, options: &Options<'a>) {
+        // A deadline beyond the end of the clock is none.
+        self.deadline = options.deadline.and_then(|limit| clock::now().checked_add(limit));
+        if self.switches.disable() {
+            return self.machine.freeze();
+        }
+        let has_fallen_back = Surroundings::now().falls_back;
+        if has_fallen_back {
+            self.machine.learn_nothing();
+        }
+        if options.device.is_some() || options.ladder.is_some() || self.switches.hooked() {
+            self.sharing = Some(Sharing::of(options, has_fallen_back));
+        }
+    }
+
+    /// Returns what was measured for the first size, where the policy asks.
+    #[inline]
+    fn recall(&mut self) -> Option<Measured> {
+        let Memory { cache, origin, device, user, .. } = self.memory;
+        let place = Place { origin, name: self.tally.name(), user, device };
+        let learns = self.plain || !self.machine.has_fallen_back();
+        let known = if learns { cache.recall(&place) } else { None };
+        let measured = (learns && self.policy.measures().anything()).then(|| self.resume(known.as_ref()));
+        let known = known.map(|Remembered { settled, bounds, .. }| Known { settled, bounds });
+        self.machine.start_from(known, &self.policy, measured.as_ref());
+        self.tally.remembers(known.map(|known| known.settled));
+        measured
+    }
+
+    #[inline(never)]
+    fn tell_opening(&mut self, measured: Option<Measured>) {
+        if self.watch.is_some() {
+            self.tell_started();
+        }
+        if let Some(measured) = measured {
+            self.tell_shortfall(self.machine.shortfall(&measured));
+        }
+    }
+
+    #[cold]
+    fn tell_started(&mut self) {
+        let (length, remembered) = (self.tally.length(), self.tally.remembered());
+        let (initial, start) =
+            (self.machine.within(self.machine.cap()), self.machine.within(self.machine.step()));
+        self.tell(|| EventKind::Started { initial, start, length, remembered });
+        if let Some(from) = self.machine.probes_from().filter(|&from| remembered.is_some() && from < start) {
+            self.tell(|| EventKind::Probe { from, to: start });
+        }
+    }
+}
