@@ -5,7 +5,7 @@
 use std::time::Instant;
 
 use super::{Call, Options};
-use crate::classify::Failure;
+use crate::classify::{Class, Failure};
 use crate::engine::clock;
 use crate::engine::gauge::Measured;
 use crate::engine::machine::{Failed, Retryable, Rungs, Took, Verdict};
@@ -30,7 +30,7 @@ pub(super) struct Sharing<'a> {
     /// Others worked on the device as the attempt began, where it was asked.
     had_company: bool,
     /// A failure that the hooks are to be asked about.
-    asks: Option<Box<Asks>>,
+    asks: Option<Asks>,
 }
 
 /// Why an attempt has its device to itself.
@@ -42,8 +42,10 @@ enum Alone {
     InTurn,
 }
 
+#[derive(Clone, Copy)]
 struct Asks {
-    failure: Failure,
+    class: Class,
+    requested_bytes: Option<u64>,
     now: Option<Reading>,
     measured: Option<Measured>,
 }
@@ -239,8 +241,8 @@ impl<'a, P: Policy> Call<'a, P> {
         sharing.alone = (verdict == Verdict::Again(Rung::Alone)).then_some(Alone::AfterFailure);
         if verdict == Verdict::Again(Rung::Hooks) {
             let &Failed { failure, now, took, .. } = failed;
-            let measured = took.measured.copied();
-            sharing.asks = Some(Box::new(Asks { failure: failure.clone(), now, measured }));
+            let (&Failure { class, requested_bytes, .. }, measured) = (failure, took.measured.copied());
+            sharing.asks = Some(Asks { class, requested_bytes, now, measured });
         }
     }
 
@@ -254,15 +256,16 @@ impl<'a, P: Policy> Call<'a, P> {
             sharing.seat = None;
         }
         if let Some(asks) = sharing.asks.take() {
-            self.ask(&asks);
+            self.ask(asks);
         }
     }
 
-    fn ask(&mut self, asks: &Asks) {
-        let Asks { failure, now, measured } = asks;
+    fn ask(&mut self, asks: Asks) {
+        let Asks { class, requested_bytes, now, measured } = asks;
+        let failure = &Failure::new(class, "").requesting(requested_bytes);
         let pressure = Pressure {
             device: self.memory.source().name(),
-            requested_bytes: failure.requested_bytes,
+            requested_bytes,
             free_bytes: now.map(|now| now.free_bytes),
             size: self.machine.size(),
         };
@@ -272,7 +275,7 @@ impl<'a, P: Policy> Call<'a, P> {
         let (size, there) = (self.machine.size(), self.rungs());
         let took =
             Took { elapsed: measured.and_then(|measured| measured.elapsed), measured: measured.as_ref() };
-        let failed = Failed { failure, now: *now, took, there };
+        let failed = Failed { failure, now, took, there };
         if let Some(verdict) = self.machine.hooks_gave_nothing(&self.policy, &failed) {
             self.tell_verdict(size, verdict);
         }
