@@ -54,6 +54,7 @@
 //! | items of different weight: tokens, bytes, atoms | [`With::by_cost`](execute::With::by_cost) |
 //! | where sizes are remembered, and what tells two calls apart | [`cache`] |
 //! | which size comes next | [`policy`] |
+//! | threads on one device, release hooks, another memory when nothing smaller is left | [`ladder`] |
 //! | which values can be cut into chunks | [`chunk`] |
 //! | which failures are out of memory, and types and texts of your own | [`classify`] |
 //! | a limit on the memory of this process | [`cpu_memory`] |
