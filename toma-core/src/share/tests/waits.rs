@@ -4,6 +4,9 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use super::*;
 
+/// Long enough to begin to wait, however busy the machine.
+const SOON: Duration = Duration::from_millis(300);
+
 /// Three seats at one device of a hub of their own.
 fn three() -> (&'static Hub, [Seat; 3]) {
     let hub = hub();
@@ -123,9 +126,8 @@ fn a_bound_of_zero_waits_for_nobody() {
 fn a_bound_ends_the_wait_of_a_thread_and_of_a_task_without_a_clock() {
     let (hub, [runs, thread, task]) = three();
     assert!(runs.try_enter(None));
-    let soon = Duration::from_millis(20);
-    assert_eq!(alone(&thread, within(soon)).wait(), Admitted::TimedOut);
-    let mut task = Task::waiting(alone(&task, within(soon)));
+    assert_eq!(alone(&thread, within(SOON)).wait(), Admitted::TimedOut);
+    let mut task = Task::waiting(alone(&task, within(SOON)));
     until(|| task.woken.0.load(Relaxed) > 0);
     assert_eq!(task.poll_woken(), Some(Admitted::TimedOut));
     drop(task);
@@ -136,7 +138,7 @@ fn a_bound_ends_the_wait_of_a_thread_and_of_a_task_without_a_clock() {
 fn a_turn_that_came_before_anybody_looked_is_no_time_out() {
     let (_, [runs, waits, _]) = three();
     assert!(runs.try_enter(None));
-    let soon = within(Duration::from_millis(20));
+    let soon = within(SOON);
     let mut task = Task::waiting(alone(&waits, soon));
     until(|| Instant::now() > soon.until.unwrap());
     runs.leave();
@@ -147,7 +149,7 @@ fn a_turn_that_came_before_anybody_looked_is_no_time_out() {
 fn what_timed_out_blocks_nobody() {
     let (hub, [runs, late, next]) = three();
     assert!(runs.try_enter(None));
-    let mut task = Task::waiting(alone(&late, within(Duration::from_millis(5))));
+    let mut task = Task::waiting(alone(&late, within(SOON)));
     let mut behind = Task::waiting(alone(&next, UNBOUNDED));
     until(|| task.woken.0.load(Relaxed) > 0);
     assert_eq!(task.poll(), Some(Admitted::TimedOut));

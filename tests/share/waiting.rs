@@ -1,0 +1,169 @@
+//! Waiting for bytes: in which order, and how it ends.
+
+use std::future::Future;
+use std::pin::{Pin, pin};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
+use std::task::{Context, Poll, Wake, Waker};
+use std::thread;
+use std::time::Duration;
+
+use tokio::runtime::Builder;
+use toma::share::{Cancel, NotReserved, reserve, reserve_async, try_reserve};
+use toma::testing::FakeDevice;
+
+use crate::{AGES, until};
+
+/// Long enough to begin to wait, however busy the machine.
+const SOON: Duration = Duration::from_millis(300);
+
+#[test]
+fn the_bytes_come_in_the_order_of_asking() {
+    let device = FakeDevice::new(1000);
+    let most = try_reserve(&device, 700).unwrap();
+    let mut waits = [900, 100, 200].map(|bytes| Box::pin(reserve_async(&device, bytes, AGES)));
+    let mut poll = |at: usize| match poll_once(waits[at].as_mut(), Waker::noop()) {
+        Poll::Ready(reserved) => Some(reserved.unwrap()),
+        Poll::Pending => None,
+    };
+    assert!((0..3).all(|at| poll(at).is_none()), "700 and 900 are too much, and the others came later");
+    let text = try_reserve(&device, 100).unwrap_err().to_string();
+    assert!(text.ends_with("cannot reserve 100 bytes: 700 reserved, 1000 of 1000 free, 3 waiting before it"));
+
+    drop(most);
+    assert!(poll(2).is_none() && poll(1).is_none());
+    let first = poll(0).unwrap();
+    assert!(poll(2).is_none());
+    let _second = poll(1).unwrap();
+    assert!(poll(2).is_none(), "all 1000 are reserved");
+    drop(first);
+    assert_eq!(poll(2).unwrap().bytes(), 200);
+}
+
+#[test]
+fn a_wait_ends_with_its_timeout_and_lets_others_go_on() {
+    let device = FakeDevice::new(1000);
+    let _most = try_reserve(&device, 700).unwrap();
+    let [first, second] = [(); 2].map(|()| Arc::new(Woken::default()));
+    let mut large = pin!(reserve_async(&device, 900, SOON));
+    let mut small = pin!(reserve_async(&device, 300, AGES));
+    assert!(poll_once(large.as_mut(), &Waker::from(Arc::clone(&first))).is_pending());
+    assert!(poll_once(small.as_mut(), &Waker::from(Arc::clone(&second))).is_pending());
+    assert_eq!(until_ready(large.as_mut(), &first).unwrap_err().reserved_bytes(), 700);
+    assert!(until_ready(small.as_mut(), &second).is_ok());
+}
+
+#[test]
+fn memory_that_others_free_without_a_word_is_seen() {
+    let device = FakeDevice::new(1000);
+    let buffer = device.alloc(600).unwrap();
+    let waits = AtomicBool::new(false);
+    thread::scope(|scope| {
+        let reserved = scope.spawn(|| {
+            waits.store(true, Relaxed);
+            reserve(&device, 1000, AGES).map(|reserved| reserved.bytes())
+        });
+        until(|| waits.load(Relaxed));
+        // It has looked by now, or will see the same later.
+        thread::sleep(Duration::from_millis(20));
+        drop(buffer);
+        assert_eq!(reserved.join().unwrap().unwrap(), 1000);
+    });
+}
+
+#[test]
+fn what_is_reserved_can_be_allocated_whatever_others_do() {
+    let device = FakeDevice::new(1000);
+    thread::scope(|scope| {
+        for seed in 1..=8_u64 {
+            let device = &device;
+            scope.spawn(move || {
+                for round in 0..50 {
+                    let bytes = (seed * 7919 + round * 104_729) % 1000;
+                    let _reserved = reserve(device, bytes, AGES).unwrap();
+                    let buffer = device.alloc(bytes).expect("it was reserved");
+                    thread::yield_now();
+                    drop(buffer);
+                }
+            });
+        }
+    });
+    assert_eq!(device.failures(), 0);
+    assert!(try_reserve(&device, 1000).is_ok());
+}
+
+#[test]
+fn a_task_gets_its_bytes_when_another_gives_them_back() {
+    let device = FakeDevice::new(1000);
+    let rounds = AtomicUsize::new(0);
+    let work = async {
+        let most = reserve_async(&device, 700, AGES).await?;
+        let other = async {
+            let _reserved = reserve_async(&device, 900, AGES).await?;
+            rounds.fetch_add(1, Relaxed);
+            Ok::<(), NotReserved>(())
+        };
+        let mut other = pin!(other);
+        assert!(poll_once(other.as_mut(), Waker::noop()).is_pending());
+        drop(most);
+        other.await
+    };
+    Builder::new_current_thread().build().unwrap().block_on(work).unwrap();
+    assert_eq!(rounds.into_inner(), 1);
+}
+
+#[test]
+fn a_task_needs_no_clock_of_its_own() {
+    let device = FakeDevice::new(1000);
+    let _most = try_reserve(&device, 700).unwrap();
+    let mut wait = pin!(reserve_async(&device, 400, SOON));
+    let result = until_ready(wait.as_mut(), &Arc::default());
+    assert_eq!(result.unwrap_err().reserved_bytes(), 700);
+}
+
+#[test]
+fn a_wait_that_is_dropped_leaves_the_queue() {
+    let device = FakeDevice::new(1000);
+    let _most = try_reserve(&device, 700).unwrap();
+    {
+        let mut wait = pin!(reserve_async(&device, 900, AGES));
+        assert!(poll_once(wait.as_mut(), Waker::noop()).is_pending());
+        assert!(try_reserve(&device, 100).is_err());
+    }
+    assert!(try_reserve(&device, 300).is_ok());
+}
+
+#[test]
+fn a_cancellation_is_seen_by_all_clones() {
+    let cancel = Cancel::new();
+    let clone = cancel.clone();
+    assert!(!clone.is_cancelled());
+    thread::spawn(move || clone.cancel()).join().unwrap();
+    assert!(cancel.is_cancelled() && cancel.clone().is_cancelled());
+    cancel.cancel();
+    assert!(!Cancel::new().is_cancelled());
+}
+
+#[derive(Default)]
+struct Woken(AtomicBool);
+
+impl Wake for Woken {
+    fn wake(self: Arc<Self>) {
+        self.0.store(true, Relaxed);
+    }
+}
+
+fn poll_once<F: Future>(future: Pin<&mut F>, waker: &Waker) -> Poll<F::Output> {
+    future.poll(&mut Context::from_waker(waker))
+}
+
+/// Polls only when it was woken.
+fn until_ready<F: Future>(mut future: Pin<&mut F>, woken: &Arc<Woken>) -> F::Output {
+    let waker = Waker::from(Arc::clone(woken));
+    loop {
+        if let Poll::Ready(output) = poll_once(future.as_mut(), &waker) {
+            return output;
+        }
+        until(|| woken.0.swap(false, Relaxed));
+    }
+}
