@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::future::Future;
 use std::io;
+use std::mem;
 use std::pin::Pin;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
@@ -120,7 +121,7 @@ impl<'a> Reserving<'a> {
 
     /// Leaves the queue: with `bytes` of what is free, or without.
     fn leave(&mut self, granted: Option<Reading>) {
-        let key = std::mem::take(&mut self.key);
+        let key = mem::take(&mut self.key);
         let waker = change(self.device.name(), |account| {
             if let Some(reading) = granted {
                 account.grant(self.bytes, reading.free_bytes);
@@ -171,7 +172,12 @@ impl Wait for Reserving<'_> {
         };
         let hopeless = read.as_ref().map_or(true, |reading| self.bytes > reading.total_bytes);
         let late = self.until.is_some_and(|until| Instant::now() >= until);
-        (hopeless || late).then(|| Err(self.not_reserved(refused, read)))
+        if !(hopeless || late) {
+            return None;
+        }
+        // Not only when it is dropped, which may be much later.
+        self.leave(None);
+        Some(Err(self.not_reserved(refused, read)))
     }
 
     fn look_again_at(&self) -> Option<Instant> {
