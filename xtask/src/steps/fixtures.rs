@@ -3,6 +3,8 @@
 //! Each is a workspace of its own under `tests/fixtures`, because cargo reads profiles at the root of
 //! a workspace only.
 
+use std::collections::HashSet;
+use std::iter::once;
 use std::path::Path;
 
 use anyhow::{Context as _, Result};
@@ -48,9 +50,28 @@ fn fixtures(folder: &Path) -> Result<Vec<String>> {
 fn run(checks: &Checks<'_>, fixture: &str) -> Result<usize> {
     let manifest = format!("{FOLDER}/{fixture}/Cargo.toml");
     let profiles = profiles(checks.project, &manifest)?;
-    // The versions of the workspace, so that the builds are shared and nothing newer is fetched.
-    checks.project.shell.copy_file("Cargo.lock", format!("{FOLDER}/{fixture}"))?;
+    let (shell, own) = (&checks.project.shell, format!("{FOLDER}/{fixture}/Cargo.lock"));
+    let locked = if shell.path_exists(&own) { shell.read_file(&own)? } else { String::new() };
+    shell.write_file(&own, merged(&shell.read_file("Cargo.lock")?, &locked))?;
     checks.run_all(profiles.iter().map(|profile| run_profile(checks.project, &manifest, profile)))
+}
+
+/// The versions of the workspace, so that the builds are shared, and those that a fixture has locked of
+/// packages that nobody else needs, so that nothing newer is fetched. Cargo leaves out the rest.
+fn merged(workspace: &str, own: &str) -> String {
+    let known: HashSet<_> = locked(workspace).map(name).collect();
+    let added = locked(own).filter(|package| !known.contains(name(package)));
+    once(workspace.trim_end()).chain(added).collect::<Vec<_>>().join("\n\n[[package]]\n") + "\n"
+}
+
+/// The packages of a lock file, without their heading.
+fn locked(lock: &str) -> impl Iterator<Item = &str> {
+    lock.split("[[package]]").skip(1).map(str::trim)
+}
+
+/// The line that names a package.
+fn name(package: &str) -> &str {
+    package.lines().next().unwrap_or_default()
 }
 
 /// The profiles a fixture lists; none listed is a mistake, since nothing else ever runs it.
@@ -69,4 +90,20 @@ fn profiles(project: &Project, manifest: &str) -> Result<Vec<String>> {
 fn run_profile<'a>(project: &'a Project, manifest: &str, profile: &str) -> Cmd<'a> {
     let cargo = project.cargo("run").args(["--manifest-path", manifest, "--profile", profile]);
     cargo.arg("--target-dir").arg(&project.workspace.target_dir)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_versions_of_the_workspace_win_and_those_of_a_fixture_alone_stay() {
+        let package =
+            |name: &str, version: &str| format!("[[package]]\nname = \"{name}\"\nversion = \"{version}\"\n");
+        let head = "version = 4\n\n";
+        let workspace = [head, &package("libc", "2"), "\n", &package("toma", "1")].concat();
+        assert_eq!(merged(&workspace, ""), workspace);
+        let own = [head, &package("libc", "1"), "\n", &package("loom", "7")].concat();
+        assert_eq!(merged(&workspace, &own), [&workspace, "\n", &*package("loom", "7")].concat());
+    }
 }
