@@ -37,16 +37,16 @@ impl Hub {
     }
 
     /// A slot of one's own, one of the `likely` if it is free.
-    pub(super) fn take_slot(&self, likely: &[usize]) -> &Slot {
-        self.slots.take(likely).unwrap_or_else(|| self.take_new_slot())
+    pub(super) fn take_slot(&self, device: Device, likely: &[usize]) -> &Slot {
+        self.slots.take(device, likely).unwrap_or_else(|| self.take_new_slot(device))
     }
 
     /// Under the lock, so that whoever has it and looks for those who run sees all slots.
     #[cold]
-    fn take_new_slot(&self) -> &Slot {
+    fn take_new_slot(&self, device: Device) -> &Slot {
         let _desk = self.desk();
         loop {
-            if let Some(slot) = self.slots.take(&[]) {
+            if let Some(slot) = self.slots.take(device, &[]) {
                 return slot;
             }
             self.slots.grow();
@@ -161,25 +161,6 @@ impl Hub {
         fence(Ordering::SeqCst);
     }
 
-    pub(super) fn slot(&self, index: usize) -> &Slot {
-        self.slots.get(index).expect("slots stay")
-    }
-
-    /// Nobody waits, and nobody is alone.
-    pub(super) fn is_empty(&self) -> bool {
-        self.queued.load(Ordering::Acquire) == 0 && self.desk().wakers.is_empty()
-    }
-
-    #[cfg(test)]
-    pub(super) fn slots(&self) -> usize {
-        self.slots.iter().count()
-    }
-
-    #[cfg(test)]
-    pub(super) fn waiting(&self) -> usize {
-        self.desk().wakers.len()
-    }
-
     fn running(&self) -> Vec<Runner> {
         self.slots.running().collect()
     }
@@ -202,6 +183,28 @@ impl Hub {
         }
         let runs = self.slots.running().filter(|runner| runner.device == device && runner.node != who.node);
         runs.filter(|runner| self.slots.around(slot).all(|node| node != runner.node)).count()
+    }
+}
+
+#[allow(dead_code, reason = "for the tests here, and for the model check, which is another crate")]
+impl Hub {
+    /// Nobody waits, and nobody is alone.
+    pub(super) fn is_empty(&self) -> bool {
+        self.queued.load(Ordering::Acquire) == 0 && self.desk().wakers.is_empty()
+    }
+
+    /// How many wait.
+    pub(super) fn waiting(&self) -> usize {
+        self.desk().wakers.len()
+    }
+
+    /// How many slots there are.
+    pub(super) fn slots(&self) -> usize {
+        self.slots.iter().count()
+    }
+
+    pub(super) fn slot(&self, index: usize) -> &Slot {
+        self.slots.get(index).expect("slots stay")
     }
 }
 

@@ -39,9 +39,8 @@ impl Seat {
 
     #[inline]
     pub(super) fn of(hub: &'static Hub, name: &str) -> Self {
-        let (slot, device) = (hub.take_slot(&LATELY.get()), told_by(name));
-        slot.works_on(device);
-        Self { hub, slot, device }
+        let device = told_by(name);
+        Self { hub, slot: hub.take_slot(device, &LATELY.get()), device }
     }
 
     /// Enters at once, as one of several; false when somebody is ahead, who must be waited for: see

@@ -4,7 +4,7 @@ use std::iter::successors;
 use std::num::NonZeroU64;
 use std::sync::OnceLock;
 
-use super::sync::{AtomicBool, AtomicU64, FIRST_SLOTS, Ordering, fence};
+use super::sync::{AtomicU64, FIRST_SLOTS, Ordering, fence};
 
 /// A device, told by the hash of its name.
 pub(super) type Device = NonZeroU64;
@@ -18,9 +18,8 @@ const BLOCKS: usize = 21;
 #[repr(align(128))]
 pub(super) struct Slot {
     index: usize,
-    taken: AtomicBool,
-    /// The device of the call that has the slot, 0 for none: also between its attempts.
-    call_on: AtomicU64,
+    /// The device of the call that has the slot, 0 while none has.
+    taken_for: AtomicU64,
     /// The device on which an attempt of the call runs, 0 while none does.
     runs_on: AtomicU64,
     /// The attempts so far, of all calls that have had the slot.
@@ -69,8 +68,7 @@ impl Slot {
     fn new(index: usize) -> Self {
         Self {
             index,
-            taken: AtomicBool::new(false),
-            call_on: AtomicU64::new(0),
+            taken_for: AtomicU64::new(0),
             runs_on: AtomicU64::new(0),
             attempts: AtomicU64::new(0),
             parent: AtomicU64::new(0),
@@ -82,22 +80,17 @@ impl Slot {
         self.index
     }
 
-    fn take(&self) -> bool {
+    fn take(&self, device: Device) -> bool {
+        let Self { taken_for: call, .. } = self;
         // A look first, so that a search writes to no line of others.
-        !self.taken.load(Ordering::Relaxed)
-            && self.taken.compare_exchange(false, true, Ordering::Acquire, Ordering::Relaxed).is_ok()
-    }
-
-    /// Says where the call that has it works.
-    pub(super) fn works_on(&self, device: Device) {
-        self.call_on.store(device.get(), Ordering::Relaxed);
+        call.load(Ordering::Relaxed) == 0
+            && call.compare_exchange(0, device.get(), Ordering::Acquire, Ordering::Relaxed).is_ok()
     }
 
     /// Makes room for another call.
     pub(super) fn give_back(&self) {
-        self.call_on.store(0, Ordering::Relaxed);
         self.ticket.store(0, Ordering::Relaxed);
-        self.taken.store(false, Ordering::Release);
+        self.taken_for.store(0, Ordering::Release);
     }
 
     /// The next attempt is about to begin, inside `parent`.
@@ -146,9 +139,9 @@ impl Slots {
     }
 
     /// A slot that nobody has; the `likely` ones are tried first.
-    pub(super) fn take(&self, likely: &[usize]) -> Option<&Slot> {
+    pub(super) fn take(&self, device: Device, likely: &[usize]) -> Option<&Slot> {
         let likely = likely.iter().filter_map(|&index| self.get(index));
-        likely.chain(self.iter()).find(|slot| slot.take())
+        likely.chain(self.iter()).find(|slot| slot.take(device))
     }
 
     /// Adds a block. Not to be called by two at a time.
@@ -180,7 +173,7 @@ impl Slots {
 
     /// Whether another call works on the device, now or between two attempts, but for those around.
     pub(super) fn have_company(&self, slot: &Slot, device: Device) -> bool {
-        let mut calls = self.iter().filter(|other| other.call_on.load(Ordering::Relaxed) == device.get());
+        let mut calls = self.iter().filter(|other| other.taken_for.load(Ordering::Relaxed) == device.get());
         calls.any(|other| other.index != slot.index && self.around(slot).all(|node| node != other.node()))
     }
 

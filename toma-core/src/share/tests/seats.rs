@@ -71,6 +71,18 @@ fn the_attempts_around_do_not_count() {
 }
 
 #[test]
+fn calls_between_two_attempts_are_company() {
+    let hub = hub();
+    let [outer, inner, other] = [(); 3].map(|()| Seat::of(hub, DEVICE));
+    let _elsewhere = Seat::of(hub, "elsewhere");
+    assert!(outer.try_enter(None) && inner.try_enter(Some(outer.node())));
+    assert!(inner.has_company() && inner.others() == 0, "it is there, and does nothing");
+    drop(other);
+    assert!(!inner.has_company(), "the attempts around are no company");
+    assert!(outer.has_company());
+}
+
+#[test]
 fn a_nested_attempt_is_never_held_off() {
     let hub = hub();
     let [outer, inner, other, late] = [(); 4].map(|()| Seat::of(hub, DEVICE));
