@@ -7,7 +7,7 @@ use std::task::{Context, Poll, Waker};
 use toma::classify::OutOfMemory;
 use toma::{GlobalCache, NoCache, StacktraceMemoryCache, execute};
 
-use crate::kit::{GIB, Memory, fits};
+use crate::kit::{GIB, Memory, alone, fits};
 
 /// The memory of a call that fails once: nothing of the machine is read.
 static MEMORY: FixedMemory = FixedMemory;
@@ -17,9 +17,7 @@ struct FixedMemory;
 
 impl toma::memory::MemorySource for FixedMemory {
     fn name(&self) -> &'static str {
-        // Tests run side by side, and none shares its memory with another.
-        thread_local!(static NAME: &'static str = format!("fixed {:?}", std::thread::current().id()).leak());
-        NAME.with(|name| *name)
+        "fixed"
     }
 
     fn read(&self) -> std::io::Result<toma::memory::Reading> {
@@ -35,6 +33,7 @@ macro_rules! call {
         execute::with::<NoCache>()
             .cache($cache)
             .device(&MEMORY)
+            .ladder(apart())
             .batch(32, |size| {
                 attempts += 1;
                 fits(size, 8)
@@ -63,13 +62,13 @@ mod global {
 
     static SIZES: GlobalCache = GlobalCache::new();
 
-    #[toma::batch(initial = 32, cache = &SIZES, device = MEMORY)]
+    #[toma::batch(initial = 32, cache = &SIZES, device = MEMORY, ladder = apart())]
     fn one(size: usize, attempts: &mut usize) -> Result<(), OutOfMemory> {
         *attempts += 1;
         fits(size, 8)
     }
 
-    #[toma::batch(initial = 32, cache = &SIZES, device = MEMORY)]
+    #[toma::batch(initial = 32, cache = &SIZES, device = MEMORY, ladder = apart())]
     fn generic<T: Default>(size: usize, attempts: &mut usize) -> Result<T, OutOfMemory> {
         *attempts += 1;
         fits(size, 8).map(|()| T::default())
@@ -79,14 +78,14 @@ mod global {
     macro_rules! two_of_one_line {
         () => {
             impl First {
-                #[toma::batch(initial = 32, cache = &SIZES, device = MEMORY)]
+                #[toma::batch(initial = 32, cache = &SIZES, device = MEMORY, ladder = apart())]
                 fn run(size: usize, attempts: &mut usize) -> Result<(), OutOfMemory> {
                     *attempts += 1;
                     fits(size, 8)
                 }
             }
             impl Second {
-                #[toma::batch(initial = 32, cache = &SIZES, device = MEMORY)]
+                #[toma::batch(initial = 32, cache = &SIZES, device = MEMORY, ladder = apart())]
                 fn run(size: usize, attempts: &mut usize) -> Result<(), OutOfMemory> {
                     *attempts += 1;
                     fits(size, 8)
@@ -143,7 +142,7 @@ mod global {
     fn the_shared_instance_is_one() {
         fn call() -> usize {
             let mut attempts = 0;
-            let with = execute::with::<GlobalCache>().device(&MEMORY);
+            let with = execute::with::<GlobalCache>().device(&MEMORY).ladder(apart());
             with.range(0..32, 32, |start, end| {
                 attempts += 1;
                 fits(end - start, if attempts == 1 { 16 } else { 32 })
@@ -229,7 +228,7 @@ mod stacktrace {
 
     static SIZES: StacktraceMemoryCache = StacktraceMemoryCache::new();
 
-    #[toma::range(initial = 32, cache = &SIZES, device = MEMORY)]
+    #[toma::range(initial = 32, cache = &SIZES, device = MEMORY, ladder = apart())]
     fn annotated(start: usize, end: usize, attempts: &mut usize) -> Result<(), OutOfMemory> {
         *attempts += 1;
         fits(end - start, 8)
@@ -252,13 +251,13 @@ mod stacktrace {
         assert_eq!([sizes_tried(&one), sizes_tried(&other)], [4, 4]);
     }
 
-    #[toma::batch(initial = 32, cache = &SIZES, device = MEMORY, key = image)]
+    #[toma::batch(initial = 32, cache = &SIZES, device = MEMORY, ladder = apart(), key = image)]
     async fn task(size: usize, image: usize, attempts: &mut usize) -> Result<(), OutOfMemory> {
         *attempts += 1;
         fits(size, 8)
     }
 
-    #[toma::batch(initial = 32, cache = &SIZES, device = MEMORY)]
+    #[toma::batch(initial = 32, cache = &SIZES, device = MEMORY, ladder = apart())]
     async fn other_task(size: usize, attempts: &mut usize) -> Result<(), OutOfMemory> {
         *attempts += 1;
         fits(size, 8)
@@ -308,9 +307,10 @@ fn one_line(
     name: &'static str,
 ) -> usize {
     let mut attempts = 0;
-    let mut with = execute::with::<NoCache>().cache(cache).device(&MEMORY).key(key).name(name);
+    let mut with =
+        execute::with::<NoCache>().cache(cache).device(&MEMORY).ladder(apart()).key(key).name(name);
     if let Some(memory) = memory {
-        with = with.device(memory);
+        with = with.device(memory).ladder(apart());
     }
     with.batch(32, |size| {
         attempts += 1;

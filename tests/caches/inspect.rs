@@ -6,7 +6,7 @@ use toma::cache::SizeCache;
 use toma::classify::OutOfMemory;
 use toma::{GlobalCache, NoCache, StacktraceMemoryCache, execute};
 
-use crate::kit::{GIB, Memory, batch, fits, settled};
+use crate::kit::{GIB, Memory, alone, batch, fits, settled};
 
 /// The caches that can be looked into, as one.
 trait Sizes: SizeCache {
@@ -138,7 +138,7 @@ fn known(cache: &dyn SizeCache, keys: std::ops::Range<usize>) -> usize {
     let memory = Memory::new(GIB);
     let is_known = |key: &usize| {
         let mut attempts = 0;
-        let with = execute::with::<NoCache>().cache(cache).device(&memory).key(key);
+        let with = execute::with::<NoCache>().cache(cache).device(&memory).ladder(apart()).key(key);
         with.batch(32, |size| {
             attempts += 1;
             fits(size, 8)
@@ -174,7 +174,7 @@ fn a_hundred_thousand_keys_leave_a_bounded_table() {
 fn entries_say_what_they_are_of() {
     let (sizes, memory) = (StacktraceMemoryCache::new(), Memory::named("cuda:0", 3 * GIB));
     let line = line!() + 2;
-    let with = execute::with::<NoCache>().cache(&sizes).device(&memory).key((224, 224));
+    let with = execute::with::<NoCache>().cache(&sizes).device(&memory).ladder(apart()).key((224, 224));
     with.batch(32, |size| fits(size, 8)).unwrap();
     let [entry] = &sizes.entries()[..] else { panic!("one entry") };
     assert_eq!(entry.name, format!("{}:{line}", file!()));

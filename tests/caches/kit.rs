@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use toma::cache::{Entry, Place, Remembered, SizeCache};
 use toma::classify::OutOfMemory;
+use toma::ladder::Ladder;
 use toma::memory::{MemorySource, Reading};
 use toma::{NoCache, StacktraceMemoryCache, execute};
 
@@ -23,11 +24,14 @@ pub(crate) struct Memory {
     readings: AtomicU64,
 }
 
+/// Tests run side by side on memories of one name, and are to see nothing of each other.
+pub(crate) fn apart() -> Ladder<'static> {
+    Ladder::default().without_waiting()
+}
+
 impl Memory {
     pub(crate) fn new(free_bytes: u64) -> Self {
-        // Tests run side by side, and none shares its memory with another.
-        thread_local!(static NAME: &'static str = format!("test {:?}", std::thread::current().id()).leak());
-        Self::named(NAME.with(|name| *name), free_bytes)
+        Self::named("test:0", free_bytes)
     }
 
     pub(crate) fn named(name: &'static str, free_bytes: u64) -> Self {
@@ -92,7 +96,7 @@ pub(crate) fn fits(size: usize, limit: usize) -> Result<(), OutOfMemory> {
 /// The sizes of the attempts of a batch at one line, the last of which worked unless `limit` is 0.
 pub(crate) fn batch(cache: &dyn SizeCache, memory: &Memory, initial: usize, limit: usize) -> Vec<usize> {
     let mut tried = Vec::new();
-    let with = execute::with::<NoCache>().cache(cache).device(memory).name("batch");
+    let with = execute::with::<NoCache>().cache(cache).device(memory).ladder(apart()).name("batch");
     let ended = with.batch(initial, |size| {
         tried.push(size);
         fits(size, limit)
@@ -110,7 +114,7 @@ pub(crate) fn range(
 ) -> Vec<usize> {
     let memory = Memory::new(GIB);
     let mut tried = Vec::new();
-    let with = execute::with::<NoCache>().cache(cache).device(&memory).key(key).name("range");
+    let with = execute::with::<NoCache>().cache(cache).device(&memory).ladder(apart()).key(key).name("range");
     let _ = with.range(0..length, initial, |start, end| {
         tried.push(end - start);
         if fails(start, end) { Err(OutOfMemory::new(None)) } else { Ok(()) }

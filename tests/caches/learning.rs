@@ -10,7 +10,7 @@ use toma::cache::SizeCache;
 use toma::classify::OutOfMemory;
 use toma::{GlobalCache, NoCache, StacktraceMemoryCache, execute};
 
-use crate::kit::{GIB, Memory, batch, range, settled};
+use crate::kit::{GIB, Memory, alone, batch, range, settled};
 
 /// Runs `test` with every cache that remembers.
 fn with_each(test: impl Fn(&dyn SizeCache, &dyn Fn() -> Vec<usize>)) {
@@ -69,7 +69,7 @@ fn a_smaller_initial_or_max_does_not_lower_a_later_call() {
 fn capped(cache: &dyn SizeCache, initial: usize, max: usize, limit: usize) -> Vec<usize> {
     let memory = Memory::new(GIB);
     let mut tried = Vec::new();
-    let with = execute::with::<NoCache>().cache(cache).device(&memory).max(max);
+    let with = execute::with::<NoCache>().cache(cache).device(&memory).ladder(apart()).max(max);
     with.batch(initial, |size| {
         tried.push(size);
         if size > limit { Err(OutOfMemory::new(None)) } else { Ok(()) }
@@ -130,7 +130,7 @@ fn a_total_failure_remembers_nothing() {
 fn a_size_that_fails_at_the_last_attempt_or_too_late_is_not_remembered() {
     with_each(|cache, settled| {
         let memory = Memory::new(GIB);
-        let with = || execute::with::<NoCache>().cache(cache).device(&memory);
+        let with = || execute::with::<NoCache>().cache(cache).device(&memory).ladder(apart());
         let fails = |start, size| if start >= 16 || size > 16 { Err(OutOfMemory::new(None)) } else { Ok(()) };
         let ended = with().max_attempts(3).range(0..64, 64, |start, end| fails(start, end - start));
         assert!(ended.is_err());
@@ -158,7 +158,7 @@ fn a_total_failure_leaves_what_an_earlier_call_remembered() {
 fn ends_by(cache: &dyn SizeCache, end: impl Fn() -> std::io::Result<()>) -> Vec<usize> {
     let memory = Memory::new(GIB);
     let mut tried = Vec::new();
-    let with = execute::with::<NoCache>().cache(cache).device(&memory);
+    let with = execute::with::<NoCache>().cache(cache).device(&memory).ladder(apart());
     let mut body = |start: usize, stop: usize| {
         tried.push(stop - start);
         match (stop - start > 16, start) {
@@ -205,7 +205,7 @@ fn what_a_call_remembers_when_it_ends_otherwise_is_where_the_next_one_starts() {
 fn a_call_that_ends_otherwise_before_it_settled_remembers_nothing() {
     with_each(|cache, settled| {
         let memory = Memory::new(GIB);
-        let with = execute::with::<NoCache>().cache(cache).device(&memory);
+        let with = execute::with::<NoCache>().cache(cache).device(&memory).ladder(apart());
         let out_of_memory = || std::io::Error::from(std::io::ErrorKind::OutOfMemory);
         let ended: std::io::Result<()> = with
             .batch(64, |size| Err(if size > 16 { out_of_memory() } else { std::io::Error::other("broken") }));

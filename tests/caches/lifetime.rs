@@ -8,7 +8,7 @@ use std::sync::Arc;
 use toma::cache::SizeCache;
 use toma::{GlobalCache, NoCache, StacktraceMemoryCache, execute};
 
-use crate::kit::{GIB, Memory, batch};
+use crate::kit::{GIB, Memory, alone, batch};
 
 /// An error that holds on to something.
 #[derive(Debug)]
@@ -27,7 +27,8 @@ fn capture(cache: &dyn SizeCache, held: &Arc<()>) {
     let memory = Memory::new(GIB);
     let [body, undo, seen, key] = [(); 4].map(|()| Arc::clone(held));
     let observer = move |_: &toma::observe::Event<'_>| drop(Arc::clone(&seen));
-    let with = execute::with::<NoCache>().cache(cache).device(&memory).key(key).observer(&observer);
+    let with =
+        execute::with::<NoCache>().cache(cache).device(&memory).ladder(apart()).key(key).observer(&observer);
     with.before_retry(move |_| drop(Arc::clone(&undo)))
         .batch(32, move |size| if size > 8 { Err(Holding(Arc::clone(&body))) } else { Ok(()) })
         .unwrap();
@@ -36,7 +37,7 @@ fn capture(cache: &dyn SizeCache, held: &Arc<()>) {
 fn panics(cache: &dyn SizeCache, held: &Arc<()>) {
     let memory = Memory::new(GIB);
     let body = Arc::clone(held);
-    let with = execute::with::<NoCache>().cache(cache).device(&memory);
+    let with = execute::with::<NoCache>().cache(cache).device(&memory).ladder(apart());
     with.range(0..32, 32, move |start, end| {
         if end - start > 8 {
             std::panic::panic_any(Box::new(Holding(Arc::clone(&body))) as Box<dyn Error + Send + Sync>);
@@ -47,7 +48,7 @@ fn panics(cache: &dyn SizeCache, held: &Arc<()>) {
 fn gives_up(cache: &dyn SizeCache, held: &Arc<()>) {
     let body = Arc::clone(held);
     let memory = Memory::new(GIB);
-    let with = execute::with::<NoCache>().cache(cache).device(&memory);
+    let with = execute::with::<NoCache>().cache(cache).device(&memory).ladder(apart());
     let error = with.fold(0..32, 32, Arc::clone(held), move |_, _, _| Err(Holding(Arc::clone(&body))));
     drop(error.unwrap_err());
 }

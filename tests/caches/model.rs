@@ -5,7 +5,7 @@ use toma::cache::SizeCache;
 use toma::classify::OutOfMemory;
 use toma::{GlobalCache, NoCache, StacktraceMemoryCache, execute};
 
-use crate::kit::{GIB, MIB, Memory, settled};
+use crate::kit::{GIB, MIB, Memory, alone, settled};
 
 /// One call; `limit` 0 lets everything fail.
 #[derive(Clone, Copy, Debug)]
@@ -104,7 +104,7 @@ fn run(cache: &dyn SizeCache, call: &Call) -> Vec<usize> {
         None => memory.cannot_be_read(),
     }
     let mut tried = Vec::new();
-    let with = execute::with::<NoCache>().cache(cache).device(&memory).max(call.max);
+    let with = execute::with::<NoCache>().cache(cache).device(&memory).ladder(apart()).max(call.max);
     let _ = with.range(0..call.length, call.initial, |start, end| {
         tried.push(end - start);
         if end - start > call.limit { Err(OutOfMemory::new(None)) } else { Ok(()) }

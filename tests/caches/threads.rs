@@ -8,7 +8,7 @@ use toma::cache::SizeCache;
 use toma::classify::OutOfMemory;
 use toma::{GlobalCache, NoCache, StacktraceMemoryCache, execute};
 
-use crate::kit::{AnyStack, GIB, Memory, settled};
+use crate::kit::{AnyStack, GIB, Memory, alone, settled};
 
 const INITIAL: usize = 1 << 12;
 const THREADS: usize = 8;
@@ -33,7 +33,7 @@ struct Seen {
 
 fn call(cache: &dyn SizeCache, key: usize, memory: &Memory, limit: usize) -> (usize, Option<usize>) {
     let mut tried = Vec::new();
-    let with = execute::with::<NoCache>().cache(cache).device(memory).key(key);
+    let with = execute::with::<NoCache>().cache(cache).device(memory).ladder(apart()).key(key);
     let ended = with.batch(INITIAL, |size| {
         tried.push(size);
         if size > limit { Err(OutOfMemory::new(None)) } else { Ok(()) }
