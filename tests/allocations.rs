@@ -2,10 +2,12 @@
 
 use std::hint::black_box;
 use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Waker};
 use std::time::Duration;
 
 use allocation_counter::measure;
 use toma::classify::OutOfMemory;
+use toma::ladder::Ladder;
 use toma::memory::Host;
 use toma::{Bisect, GlobalCache, NoCache, SizeCache, StacktraceMemoryCache, execute};
 
@@ -79,10 +81,31 @@ macro_rules! every_cache {
                 let _alone = alone();
                 learn_something(Cache::shared());
                 let call = || {
-                    let form = execute::with::<Cache>().key("a key").device(Host::shared()).name("named");
+                    let ladder = Ladder::default().release_and_retry(true).fallback(true);
+                    let form = execute::with::<Cache>().key("a key").device(Host::shared()).ladder(ladder).name("named");
                     let form = form.min(2).max(64).multiple_of(2).max_attempts(9).policy(Bisect::default());
                     form.deadline(Duration::from_secs(60)).before_retry(|_| ()).range(0..100, 64, |start, end| {
                         black_box(end - start);
+                    });
+                };
+                assert_eq!(allocates(call), 0);
+            }
+
+            #[test]
+            fn with_a_device_in_one_of_it() {
+                #[toma::range(initial = 1, cache = Cache, device = Host::shared())]
+                async fn range(start: usize, end: usize) {
+                    black_box(end - start);
+                }
+
+                let _alone = alone();
+                learn_something(Cache::shared());
+                let form = || execute::with::<Cache>().device(Host::shared());
+                let mut context = Context::from_waker(Waker::noop());
+                let call = || {
+                    form().range(0..10, 1, |start, end| {
+                        assert_eq!(form().iter(start..end, 1, |start, end| end - start).count(), 1);
+                        assert!(std::pin::pin!(range(0, 10)).poll(&mut context).is_ready());
                     });
                 };
                 assert_eq!(allocates(call), 0);

@@ -70,6 +70,26 @@ fn who_fails_among_others_waits_and_is_alone_then() {
     });
 }
 
+#[test]
+fn an_iterator_waits_when_it_is_asked() {
+    must_end(|| {
+        let device = FakeDevice::new(100);
+        let seen = Watching::default();
+        let with = execute::with::<NoCache>().device(&device).observer(&seen).ladder(patient());
+        let mut rows =
+            with.iter(0..24, 8, |start, end| device.alloc(10 * (end - start) as u64).map(|_| start));
+        assert_eq!(rows.next().unwrap().unwrap(), 0);
+        *seen.other.lock().unwrap() = Some(Other::on(&device, 60));
+        assert!(!seen.waited());
+        assert_eq!(rows.next().unwrap().unwrap(), 8);
+        assert!(seen.waited());
+        // Between two values it is not in anybody's way.
+        let other = Other::on(&device, 100);
+        other.end();
+        assert_eq!(rows.map(Result::unwrap).collect::<Vec<_>>(), [16]);
+    });
+}
+
 /// At the floor nothing but waiting is left, and a panic there is not printed, see tests of the rules.
 #[test]
 fn a_size_that_cannot_shrink_waits_too() {

@@ -27,7 +27,7 @@ fn every_kind_of_event_arrives_with_its_fields() {
         DEBUG toma: message=<started> call=CALL name="work" initial=8 start=8 length=20
         DEBUG toma: message=<attempt> call=CALL name="work" start=0 end=8
         WARN toma: message=<failed> call=CALL name="work" start=0 end=8 class=<Transient> requested_bytes=4096 free_bytes=512 elapsed=ELAPSED error="the script says so"
-        INFO toma: message=<again> call=CALL name="work" size=8
+        INFO toma: message=<again> call=CALL name="work" size=8 rung="transient"
         DEBUG toma: message=<attempt> call=CALL name="work" start=0 end=8
         WARN toma: message=<failed> call=CALL name="work" start=0 end=8 class=<OutOfMemory> requested_bytes=4096 free_bytes=512 elapsed=ELAPSED error="the script says so"
         INFO toma: message=<shrink> call=CALL name="work" from=8 to=4

@@ -162,13 +162,20 @@ pub enum Rung {
     Hooks,
 }
 
-impl fmt::Display for Rung {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
+impl Rung {
+    /// Its name.
+    pub fn as_str(self) -> &'static str {
+        match self {
             Self::Transient => "transient",
             Self::Release => "release",
             Self::Alone => "alone",
             Self::Hooks => "hooks",
-        })
+        }
+    }
+}
+
+impl fmt::Display for Rung {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
     }
 }

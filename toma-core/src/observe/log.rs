@@ -58,3 +58,30 @@ fn again(size: usize, rung: Rung) -> String {
         Rung::Hooks => format!("tries {size} once more, if the release hooks give anything back"),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::{Duration, EventKind, Rung, line};
+
+    #[test]
+    fn waits_that_take_time_have_a_line() {
+        let waits = |others| line(&EventKind::Waits { size: 8, others });
+        assert_eq!(waits(0), None);
+        assert_eq!(waits(2).unwrap(), "waits for its turn, 2 running on the device");
+        let waited = |ms, alone| line(&EventKind::Waited { elapsed: Duration::from_millis(ms), alone });
+        assert_eq!(waited(0, true), None);
+        assert_eq!(waited(1500, true).unwrap(), "waited 1.5s, and is alone");
+        assert_eq!(waited(20, false).unwrap(), "waited 20.0ms, and is among others");
+    }
+
+    #[test]
+    fn each_rung_has_a_line_of_its_own() {
+        let again = |rung| line(&EventKind::Again { size: 8, rung }).unwrap();
+        assert_eq!(again(Rung::Transient), "tries 8 once more");
+        assert_eq!(again(Rung::Release), "tries 8 once more, cached memory released");
+        assert_eq!(again(Rung::Alone), "tries 8 once more, alone on the device");
+        assert_eq!(again(Rung::Hooks), "tries 8 once more, if the release hooks give anything back");
+        let falls_back = line(&EventKind::FallsBack { size: 64 }).unwrap();
+        assert_eq!(falls_back, "falls back to another memory, from size 64");
+    }
+}

@@ -22,9 +22,10 @@ pub enum Reason {
     Disabled,
 }
 
-impl fmt::Display for Reason {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
+impl Reason {
+    /// The reason in words.
+    pub fn as_str(self) -> &'static str {
+        match self {
             Self::NotOutOfMemory => "not out of memory",
             Self::FailedAgain => "failed again at the same size, and memory is not low",
             Self::NothingSmaller => "no smaller size is allowed",
@@ -33,6 +34,12 @@ impl fmt::Display for Reason {
             Self::Cancelled => "the call is cancelled",
             Self::Poisoned => "the device context is poisoned",
             Self::Disabled => "TOMA_DISABLE is set",
-        })
+        }
+    }
+}
+
+impl fmt::Display for Reason {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
     }
 }

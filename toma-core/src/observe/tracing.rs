@@ -29,7 +29,9 @@ impl Observer for Tracing {
                 "failed"
             ),
             EventKind::Shrink { from, to } => info!(target: "toma", call, name, from, to, "shrink"),
-            EventKind::Again { size, rung } => info!(target: "toma", call, name, size, %rung, "again"),
+            EventKind::Again { size, rung } => {
+                info!(target: "toma", call, name, size, rung = rung.as_str(), "again")
+            }
             EventKind::Waits { size, others } => info!(target: "toma", call, name, size, others, "waits"),
             EventKind::Waited { elapsed, alone } => {
                 info!(target: "toma", call, name, ?elapsed, alone, "waited");
@@ -39,7 +41,9 @@ impl Observer for Tracing {
             EventKind::DoesNotFit { size, needs_bytes, free_bytes } => {
                 warn!(target: "toma", call, name, size, needs_bytes, free_bytes, "does not fit");
             }
-            EventKind::GaveUp { size, reason } => warn!(target: "toma", call, name, size, %reason, "gave up"),
+            EventKind::GaveUp { size, reason } => {
+                warn!(target: "toma", call, name, size, reason = reason.as_str(), "gave up")
+            }
             EventKind::SetAside { index, cost } => {
                 warn!(target: "toma", call, name, index, cost, "set aside");
             }
