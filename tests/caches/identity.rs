@@ -7,7 +7,7 @@ use std::task::{Context, Poll, Waker};
 use toma::classify::OutOfMemory;
 use toma::{GlobalCache, NoCache, StacktraceMemoryCache, execute};
 
-use crate::kit::{GIB, Memory, alone, fits};
+use crate::kit::{GIB, Memory, apart, fits};
 
 /// The memory of a call that fails once: nothing of the machine is read.
 static MEMORY: FixedMemory = FixedMemory;

@@ -6,7 +6,7 @@ use toma::cache::SizeCache;
 use toma::classify::OutOfMemory;
 use toma::{GlobalCache, NoCache, StacktraceMemoryCache, execute};
 
-use crate::kit::{GIB, Memory, alone, batch, fits, settled};
+use crate::kit::{GIB, Memory, apart, batch, fits, settled};
 
 /// The caches that can be looked into, as one.
 trait Sizes: SizeCache {

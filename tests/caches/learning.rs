@@ -10,7 +10,7 @@ use toma::cache::SizeCache;
 use toma::classify::OutOfMemory;
 use toma::{GlobalCache, NoCache, StacktraceMemoryCache, execute};
 
-use crate::kit::{GIB, Memory, alone, batch, range, settled};
+use crate::kit::{GIB, Memory, apart, batch, range, settled};
 
 /// Runs `test` with every cache that remembers.
 fn with_each(test: impl Fn(&dyn SizeCache, &dyn Fn() -> Vec<usize>)) {

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use toma::cache::SizeCache;
 use toma::{GlobalCache, NoCache, StacktraceMemoryCache, execute};
 
-use crate::kit::{GIB, Memory, alone, batch};
+use crate::kit::{GIB, Memory, apart, batch};
 
 /// An error that holds on to something.
 #[derive(Debug)]

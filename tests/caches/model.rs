@@ -5,7 +5,7 @@ use toma::cache::SizeCache;
 use toma::classify::OutOfMemory;
 use toma::{GlobalCache, NoCache, StacktraceMemoryCache, execute};
 
-use crate::kit::{GIB, MIB, Memory, alone, settled};
+use crate::kit::{GIB, MIB, Memory, apart, settled};
 
 /// One call; `limit` 0 lets everything fail.
 #[derive(Clone, Copy, Debug)]

@@ -8,7 +8,7 @@ use toma::cache::SizeCache;
 use toma::classify::OutOfMemory;
 use toma::{GlobalCache, NoCache, StacktraceMemoryCache, execute};
 
-use crate::kit::{AnyStack, GIB, Memory, alone, settled};
+use crate::kit::{AnyStack, GIB, Memory, apart, settled};
 
 const INITIAL: usize = 1 << 12;
 const THREADS: usize = 8;

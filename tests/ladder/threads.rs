@@ -15,10 +15,10 @@ use crate::kit::{Other, Watching, must_end, patient};
 fn loops_that_fit_alone_but_not_together_do_not_shrink() {
     must_end(|| {
         let (device, cache, meet) = (FakeDevice::new(100), GlobalCache::new(), Barrier::new(2));
-        let (sizes, met) = (Mutex::new(Vec::new()), AtomicBool::new(false));
+        let (sizes, waited) = (Mutex::new(Vec::new()), AtomicBool::new(false));
         let seen = |event: &Event<'_>| {
             if let EventKind::Waits { .. } = event.kind {
-                met.store(true, Relaxed);
+                waited.store(true, Relaxed);
             }
         };
         let work = || {
@@ -30,7 +30,7 @@ fn loops_that_fit_alone_but_not_together_do_not_shrink() {
                 if std::mem::take(&mut first) {
                     meet.wait();
                     // One of them has no room, and must find the other at work.
-                    while held.is_ok() && !met.load(Relaxed) {
+                    while held.is_ok() && !waited.load(Relaxed) {
                         thread::yield_now();
                     }
                 }
@@ -179,7 +179,9 @@ fn nested_loops_on_one_device_do_not_wait_for_each_other() {
         };
         thread::scope(|scope| {
             let threads = [1, 2, 3, 4].map(|share| scope.spawn(move || work(share)));
-            threads.into_iter().for_each(|thread| thread.join().unwrap().unwrap());
+            for thread in threads {
+                thread.join().unwrap().unwrap();
+            }
         });
         assert_eq!((done.into_inner(), device.allocated_bytes()), (4, 0));
     });
@@ -207,7 +209,9 @@ fn nested_loops_on_two_devices_in_opposite_order_do_not_wait_for_each_other() {
         thread::scope(|scope| {
             let [one, other] = &devices;
             let threads = [scope.spawn(|| work(one, other)), scope.spawn(|| work(other, one))];
-            threads.into_iter().for_each(|thread| thread.join().unwrap().unwrap());
+            for thread in threads {
+                thread.join().unwrap().unwrap();
+            }
         });
         assert_eq!(devices.map(|device| device.allocated_bytes()), [0, 0]);
     });

@@ -145,7 +145,6 @@ impl MemorySource for Named {
 impl Around {
     fn see(&mut self, kind: &EventKind<'_>) {
         match *kind {
-            EventKind::Waits { .. } => self.clear(),
             EventKind::Waited { alone, .. } => self.alone = alone,
             EventKind::Attempt { .. } => {
                 let others = bit(self.crowded.others, self.attempts) && !self.alone;
@@ -154,7 +153,9 @@ impl Around {
                     self.clear();
                 }
             }
-            EventKind::FallsBack { .. } | EventKind::Finished { .. } => self.clear(),
+            EventKind::Waits { .. } | EventKind::FallsBack { .. } | EventKind::Finished { .. } => {
+                self.clear();
+            }
             _ => {}
         }
     }

@@ -52,6 +52,7 @@ pub(crate) trait World {
 
 /// Rungs of the ladder besides a smaller size.
 #[derive(Clone, Copy, Debug, Default)]
+#[expect(clippy::struct_excessive_bools, reason = "one for each rung")]
 pub(crate) struct Rungs {
     pub(crate) release: bool,
     pub(crate) wait: bool,
@@ -189,35 +190,41 @@ struct Teller {
 
 /// What has been tried with a piece at the same size.
 #[derive(Clone, Copy, Default)]
+#[expect(clippy::struct_excessive_bools, reason = "one for each rung")]
 struct Spent {
     again: bool,
     released: bool,
     alone: bool,
     /// For the whole piece.
     asked: bool,
+    /// The coming attempt is the one alone.
+    waits: bool,
+}
+
+/// How an attempt begins.
+#[derive(Clone, Copy)]
+struct Met {
+    alone: bool,
+    at_floor: bool,
+    others: bool,
 }
 
 impl Teller {
     /// Attempts at the piece that begins here, to its end: the size that succeeded.
     fn piece(&mut self, start: usize, left: usize, world: &mut dyn World) -> Result<usize, End> {
-        let rungs = world.rungs();
-        let (mut tries, mut spent, mut after_failure) = (0, Spent::default(), false);
+        let (mut tries, mut spent) = (0, Spent::default());
         loop {
             let size = self.step.min(left);
             let at_floor = size <= self.rules.floor();
             let (number, end) = (self.attempts.len(), start + size);
-            let alone = !self.fallen && rungs.wait && (after_failure || self.turns.0 > 0);
-            self.among_others &= !alone;
-            let began_among_others = at_floor && self.among_others && !self.fallen;
+            let met = self.enter(spent, at_floor, world);
             let fate = world.fate(number, start, end);
             self.attempts.push(Attempt { start, end, fate });
-            if !self.fallen {
-                self.among_others = world.others(number) && !alone;
-            }
+            self.among_others = world.others(number) && !met.alone && !self.fallen;
             tries += 1;
             let is_memory = match fate {
                 Fate::Success => {
-                    self.take_turn(alone, after_failure);
+                    self.take_turn(met, spent);
                     return Ok(size);
                 }
                 Fate::Poisoned | Fate::Other => return Err(End::Passed(number)),
@@ -226,38 +233,18 @@ impl Teller {
             };
             let may_go_on = tries < self.rules.max_attempts;
             if may_go_on && fate == Fate::Transient && !spent.again {
-                (spent.again, after_failure) = (true, false);
+                (spent.again, spent.waits) = (true, false);
                 continue;
             }
             let climbs = may_go_on && is_memory && !self.fallen;
-            let may_wait = rungs.wait && !spent.alone && !alone;
-            let was_promised = !at_floor
-                || rungs.release && !spent.released
-                || may_wait && began_among_others
-                || rungs.hooks && !spent.asked
-                || rungs.fallback;
-            after_failure = false;
-            if climbs && rungs.release && !spent.released {
-                spent.released = true;
+            if climbs && self.same_size(&mut spent, met, number, world) {
                 continue;
-            }
-            if climbs && may_wait && (self.among_others || began_among_others) {
-                (spent.alone, after_failure) = (true, true);
-                self.unexpected.extend((!was_promised).then_some(number));
-                continue;
-            }
-            if climbs && rungs.hooks && !spent.asked {
-                spent.asked = true;
-                self.asked.push(number);
-                if world.hooks_give(number) || at_floor && !rungs.fallback {
-                    continue;
-                }
             }
             if is_memory {
                 // Nothing is remembered of a call that ends out of memory: it would pin the next.
                 self.settled = None;
             }
-            if climbs && at_floor && rungs.fallback {
+            if climbs && at_floor && world.rungs().fallback {
                 self.fall_back();
                 spent = Spent::default();
                 continue;
@@ -276,17 +263,51 @@ impl Teller {
         }
     }
 
+    /// Before an attempt: alone, if that is due, and then there are no others.
+    fn enter(&mut self, spent: Spent, at_floor: bool, world: &dyn World) -> Met {
+        let alone = !self.fallen && world.rungs().wait && (spent.waits || self.turns.0 > 0);
+        self.among_others &= !alone;
+        Met { alone, at_floor, others: at_floor && self.among_others && !self.fallen }
+    }
+
+    /// After a failure: whether a rung tries the same size again.
+    fn same_size(&mut self, spent: &mut Spent, met: Met, number: usize, world: &dyn World) -> bool {
+        let rungs = world.rungs();
+        let may_wait = rungs.wait && !spent.alone && !met.alone;
+        let was_promised = !met.at_floor
+            || rungs.release && !spent.released
+            || may_wait && met.others
+            || rungs.hooks && !spent.asked
+            || rungs.fallback;
+        spent.waits = false;
+        if rungs.release && !spent.released {
+            spent.released = true;
+            return true;
+        }
+        if may_wait && (self.among_others || met.others) {
+            (spent.alone, spent.waits) = (true, true);
+            self.unexpected.extend((!was_promised).then_some(number));
+            return true;
+        }
+        if rungs.hooks && !spent.asked {
+            spent.asked = true;
+            self.asked.push(number);
+            return world.hooks_give(number) || met.at_floor && !rungs.fallback;
+        }
+        false
+    }
+
     fn fall_back(&mut self) {
         (self.fallen, self.among_others) = (true, false);
         (self.step, self.bounds) = (self.rules.cap(), Bounds::default());
     }
 
-    fn take_turn(&mut self, alone: bool, after_failure: bool) {
+    fn take_turn(&mut self, met: Met, spent: Spent) {
         let (left, last) = self.turns;
-        if after_failure {
+        if spent.waits {
             let next = (2 * last).clamp(1, 64);
             self.turns = (next, next);
-        } else if alone {
+        } else if met.alone {
             self.turns.0 = left - 1;
         }
     }

@@ -94,7 +94,7 @@ fn a_device_that_cannot_be_read_grants_nothing() {
     #[derive(Debug)]
     struct Broken;
     impl MemorySource for Broken {
-        fn name(&self) -> &str {
+        fn name(&self) -> &'static str {
             "broken:0"
         }
         fn read(&self) -> io::Result<Reading> {

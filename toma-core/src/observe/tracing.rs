@@ -30,7 +30,7 @@ impl Observer for Tracing {
             ),
             EventKind::Shrink { from, to } => info!(target: "toma", call, name, from, to, "shrink"),
             EventKind::Again { size, rung } => {
-                info!(target: "toma", call, name, size, rung = rung.as_str(), "again")
+                info!(target: "toma", call, name, size, rung = rung.as_str(), "again");
             }
             EventKind::Waits { size, others } => info!(target: "toma", call, name, size, others, "waits"),
             EventKind::Waited { elapsed, alone } => {
@@ -42,7 +42,7 @@ impl Observer for Tracing {
                 warn!(target: "toma", call, name, size, needs_bytes, free_bytes, "does not fit");
             }
             EventKind::GaveUp { size, reason } => {
-                warn!(target: "toma", call, name, size, reason = reason.as_str(), "gave up")
+                warn!(target: "toma", call, name, size, reason = reason.as_str(), "gave up");
             }
             EventKind::SetAside { index, cost } => {
                 warn!(target: "toma", call, name, index, cost, "set aside");

@@ -6,6 +6,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::Waker;
 
+use super::wake::wake;
+
 /// Ends the calls that were given it, from any thread: those that wait for others stop waiting, and
 /// no attempt is made again.
 ///
@@ -52,7 +54,7 @@ impl Cancel {
         self.state.cancelled.store(true, Ordering::Release);
         let wakers = mem::take(&mut waiting.wakers);
         drop(waiting);
-        wakers.into_values().for_each(Waker::wake);
+        wake(wakers.into_values());
     }
 
     /// Whether somebody has [cancelled](Self::cancel).

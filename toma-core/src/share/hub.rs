@@ -11,6 +11,7 @@ use std::task::Waker;
 use super::arbiter::{Arbiter, Entry, Kind};
 use super::slots::{Device, Node, Runner, Slot, Slots};
 use super::sync::{AtomicUsize, Mutex, MutexGuard, Ordering, fence};
+use super::wake::wake;
 
 /// All devices of the process together: what is rare need not be fast.
 #[derive(Debug)]
@@ -146,7 +147,7 @@ impl Hub {
             admitted.into_iter().filter_map(|runner| self.let_in(&mut desk, runner)).collect();
         self.publish(&desk);
         drop(desk);
-        wakers.into_iter().for_each(Waker::wake);
+        wake(wakers);
         result
     }
 

@@ -11,6 +11,7 @@ use std::time::{Duration, Instant};
 
 use super::reservation::{NotReserved, Reservation};
 use super::wait::{self, Wait};
+use super::wake::wake;
 use super::watchdog::Alarm;
 use crate::memory::{MemorySource, Reading};
 
@@ -85,7 +86,7 @@ fn change<R>(device: &str, change: impl FnOnce(&mut Account) -> R) -> R {
         ledger.accounts.remove(device);
     }
     drop(ledger);
-    first.into_iter().for_each(Waker::wake);
+    wake(first);
     result
 }
 

@@ -87,6 +87,7 @@ mod sync;
 #[cfg(test)]
 mod tests;
 mod wait;
+mod wake;
 mod watchdog;
 
 #[allow(unused_imports, reason = "for the engine, which takes a seat per call")]

@@ -3,12 +3,12 @@
 //! It starts when a task first waits, and sleeps while none does.
 
 use std::collections::BTreeMap;
-use std::mem;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::task::Waker;
 use std::thread;
 use std::time::Instant;
+
+use super::wake::wake;
 
 static WATCHDOG: Watchdog = Watchdog {
     alarms: Mutex::new(Alarms { runs: false, keys: 0, due: BTreeMap::new() }),
@@ -82,7 +82,7 @@ impl Watchdog {
                 Some(first) if first.key().0 <= now => {
                     let waker = first.remove();
                     drop(alarms);
-                    wake(waker);
+                    wake([waker]);
                     alarms = self.alarms();
                 }
                 Some(first) => {
@@ -92,13 +92,5 @@ impl Watchdog {
                 }
             }
         }
-    }
-}
-
-/// A waker that panics must not take the time from all others.
-fn wake(waker: Waker) {
-    if let Err(payload) = catch_unwind(AssertUnwindSafe(|| waker.wake())) {
-        // Dropping what somebody panicked with may panic, too.
-        mem::forget(payload);
     }
 }

@@ -15,7 +15,7 @@ use crate::ladder::{self, Ladder, Pressure, Rung};
 use crate::memory::Reading;
 use crate::observe::{EventKind, Reason};
 use crate::policy::Policy;
-use crate::share::{Admitted, Bounds, Kind, Node, Seat};
+use crate::share::{Admitted, Bounds, Cancel, Kind, Node, Seat};
 
 /// See the module.
 pub(super) struct Sharing<'a> {
@@ -78,7 +78,7 @@ impl<'a> Sharing<'a> {
     }
 
     fn is_cancelled(&self) -> bool {
-        self.ladder.cancel.is_some_and(|cancel| cancel.is_cancelled())
+        self.ladder.cancel.is_some_and(Cancel::is_cancelled)
     }
 
     fn runs_among_others(&self) -> bool {
@@ -102,7 +102,7 @@ impl<'a> Sharing<'a> {
     }
 }
 
-impl<'a, P: Policy> Call<'a, P> {
+impl<P: Policy> Call<'_, P> {
     /// Waits for the call's turn on the device.
     #[inline]
     pub(crate) fn enter(&mut self) {

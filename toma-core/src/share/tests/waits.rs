@@ -1,7 +1,5 @@
 //! Waiting for one's turn: how it ends, and what is left of it.
 
-use std::panic::{AssertUnwindSafe, catch_unwind};
-
 use super::*;
 
 /// Long enough to begin to wait, however busy the machine.
@@ -254,16 +252,26 @@ fn a_waker_that_panics_leaves_the_queue_in_order() {
         }
     }
     let (hub, [runs, waits, next]) = three();
-    assert!(runs.try_enter(None));
-    let mut task = alone(&waits, UNBOUNDED);
+    let cancel = Cancel::new();
+    let bounds = Bounds { until: None, cancel: Some(&cancel) };
+    assert_eq!(alone(&runs, UNBOUNDED).wait(), Admitted::Yes);
+    let mut task = shared(&waits, bounds);
     let bad = Waker::from(Arc::new(Bad));
     assert!(Pin::new(&mut task).poll(&mut Context::from_waker(&bad)).is_pending());
-    let mut behind = Task::waiting(alone(&next, UNBOUNDED));
-    assert!(catch_unwind(AssertUnwindSafe(|| runs.leave())).is_err());
+    let mut beside = Task::waiting(shared(&next, bounds));
+    runs.leave();
+    assert_eq!(beside.poll_woken(), Some(Admitted::Yes), "it comes after the one that panics");
     drop(task);
-    assert_eq!(behind.poll_woken(), Some(Admitted::Yes));
+    drop(beside);
     next.leave();
     assert!(hub.is_empty());
+
+    assert!(runs.try_enter(None));
+    let mut task = alone(&waits, bounds);
+    assert!(Pin::new(&mut task).poll(&mut Context::from_waker(&bad)).is_pending());
+    let mut beside = Task::waiting(alone(&next, bounds));
+    cancel.cancel();
+    assert_eq!(beside.poll_woken(), Some(Admitted::Cancelled));
 }
 
 #[test]
