@@ -2,7 +2,7 @@
 //! and what it knows of the others there. Calls that have none of it never come past the first line of
 //! these.
 
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use super::{Call, Options};
 use crate::classify::{Class, Failure};
@@ -47,6 +47,7 @@ struct Asks {
     class: Class,
     requested_bytes: Option<u64>,
     now: Option<Reading>,
+    elapsed: Option<Duration>,
     measured: Option<Measured>,
 }
 
@@ -234,15 +235,17 @@ impl<P: Policy> Call<'_, P> {
     /// Takes the rung that was decided on, as far as it can be taken before the failure is gone.
     pub(super) fn take_rung(&mut self, verdict: Verdict, failed: &Failed<'_>) {
         let Some(sharing) = &mut self.sharing else { return };
-        if let (Verdict::GiveUp(_), Some(seat)) = (verdict, &sharing.seat) {
+        match (verdict, &sharing.seat) {
             // What goes through is the caller's.
-            seat.leave();
+            (Verdict::GiveUp(_), Some(seat)) => seat.leave(),
+            (Verdict::SetAside { .. }, Some(seat)) => seat.next_piece(),
+            _ => {}
         }
         sharing.alone = (verdict == Verdict::Again(Rung::Alone)).then_some(Alone::AfterFailure);
         if verdict == Verdict::Again(Rung::Hooks) {
-            let &Failed { failure, now, took, .. } = failed;
-            let (&Failure { class, requested_bytes, .. }, measured) = (failure, took.measured.copied());
-            sharing.asks = Some(Asks { class, requested_bytes, now, measured });
+            let &Failed { failure, now, took: Took { elapsed, measured }, .. } = failed;
+            let (&Failure { class, requested_bytes, .. }, measured) = (failure, measured.copied());
+            sharing.asks = Some(Asks { class, requested_bytes, now, elapsed, measured });
         }
     }
 
@@ -261,7 +264,7 @@ impl<P: Policy> Call<'_, P> {
     }
 
     fn ask(&mut self, asks: Asks) {
-        let Asks { class, requested_bytes, now, measured } = asks;
+        let Asks { class, requested_bytes, now, elapsed, measured } = asks;
         let failure = &Failure::new(class, "").requesting(requested_bytes);
         let pressure = Pressure {
             device: self.memory.source().name(),
@@ -273,8 +276,7 @@ impl<P: Policy> Call<'_, P> {
             return;
         }
         let (size, there) = (self.machine.size(), self.rungs());
-        let took =
-            Took { elapsed: measured.and_then(|measured| measured.elapsed), measured: measured.as_ref() };
+        let took = Took { elapsed, measured: measured.as_ref() };
         let failed = Failed { failure, now, took, there };
         if let Some(verdict) = self.machine.hooks_gave_nothing(&self.policy, &failed) {
             self.tell_verdict(size, verdict);

@@ -55,6 +55,10 @@ impl Progress {
                 )));
             }
             EventKind::Probe { to, .. } => self.step = to,
+            EventKind::FallsBack { size } => {
+                self.step = size;
+                return Some(self.say(&format!("{}, falls back to another memory", self.failure)));
+            }
             EventKind::GaveUp { size, reason } if !self.failure.is_empty() => {
                 return Some(self.say(&format!("{} at {size}, gives up: {reason}", self.failure)));
             }

@@ -166,6 +166,18 @@ fn calls_on_two_threads_do_not_mix() {
 }
 
 #[test]
+fn a_call_that_falls_back_says_so_and_goes_on_with_another_step() {
+    let (bar, terminal) = on_terminal(100, AT_ONCE);
+    tell(&bar, 1, started(1, Some(8)));
+    tell(&bar, 1, failed(0, 1));
+    tell(&bar, 1, EventKind::FallsBack { size: 4 });
+    tell(&bar, 1, succeeded(0, 4, 1));
+    let shown = terminal.contents();
+    assert!(shown.contains("1.0 GiB free), falls back to another memory"), "{shown}");
+    assert!(shown.lines().last().unwrap().ends_with("step 4 · 1 OOM"), "{shown}");
+}
+
+#[test]
 fn a_batch_has_no_length() {
     let (bar, terminal) = on_terminal(100, AT_ONCE);
     tell(&bar, 1, started(512, None));
