@@ -7,6 +7,7 @@ use std::task::{Context, Poll, Waker};
 
 use toma::classify::OutOfMemory;
 use toma::ladder::{Ladder, falls_back};
+use toma::policy::{Evidence, Measures};
 use toma::testing::{FakeDevice, FakeOutOfMemory};
 use toma::{Adaptive, Bisect, GlobalCache, NoCache, SizeCache, execute, report};
 
@@ -136,6 +137,60 @@ fn loops_inside_are_in_fallback_too_and_learn_nothing() {
     let elsewhere = [8, 4, 4].map(|size| (size, true));
     assert_eq!(sizes.take(), [&device[..], &elsewhere].concat());
     assert!(outside.entries().is_empty() && inside.entries().is_empty());
+}
+
+/// It is not on the device any more, and neither are the loops inside.
+#[test]
+fn nobody_waits_for_who_has_fallen_back() {
+    let (device, asked) = (FakeDevice::new(100), Cell::new(0));
+    let nobody_waits = || {
+        let (seen, mut fails) = (Watching::default(), true);
+        let with = execute::with::<NoCache>().device(&device).observer(&seen);
+        let fail = |_| if std::mem::take(&mut fails) { device.alloc(101).map(drop) } else { Ok(()) };
+        std::thread::scope(|scope| scope.spawn(|| with.batch(2, fail).unwrap()).join().unwrap());
+        asked.set(asked.get() + 1);
+        !seen.waited()
+    };
+    execute::with::<NoCache>()
+        .device(&device)
+        .ladder(ladder())
+        .batch(1, |_| {
+            if falls_back() {
+                assert!(nobody_waits());
+                execute::with::<NoCache>().device(&device).batch(1, |_| assert!(nobody_waits()));
+            }
+            if falls_back() { Ok(()) } else { Err(OutOfMemory::new(None)) }
+        })
+        .unwrap();
+    assert_eq!(asked.get(), 2);
+}
+
+/// Never satisfied with a step.
+#[derive(Debug)]
+struct Restless;
+
+impl toma::Policy for Restless {
+    fn shrink(&self, evidence: &Evidence) -> usize {
+        evidence.size / 2
+    }
+
+    fn advance(&self, evidence: &Evidence) -> usize {
+        if evidence.elapsed.is_some() { evidence.size - 1 } else { evidence.step }
+    }
+
+    fn measures(&self) -> Measures {
+        Measures::TIME
+    }
+}
+
+#[test]
+fn a_step_that_a_policy_changes_in_fallback_is_not_remembered() {
+    let (cache, tried) = (GlobalCache::new(), Tried::default());
+    let with = execute::with::<NoCache>().cache(&cache).policy(Restless).ladder(ladder());
+    with.range(0..9, 4, |start, end| body(&tried, end - start).map(drop)).unwrap();
+    let elsewhere = [4, 3, 2].map(|size| (size, true));
+    assert_eq!(tried.take()[3..], elsewhere);
+    assert!(cache.entries().is_empty());
 }
 
 /// What the device has taught stays as it was, whatever fits elsewhere.

@@ -44,9 +44,11 @@ fn rungs_and_reasons_have_names() {
 #[test]
 fn the_same_size_is_tried_again_once_cached_memory_is_released() {
     let device = FakeDevice::new(100);
-    for (on, sizes) in [(false, vec![4, 2]), (true, vec![4, 4, 2])] {
+    let cases = [(false, true, vec![4, 2]), (true, true, vec![4, 4, 2]), (true, false, vec![4, 2])];
+    for (on, has_device, sizes) in cases {
         let (ladder, mut tried) = (Ladder::default().release_and_retry(on), Vec::new());
-        let with = execute::with::<NoCache>().device(&device).ladder(ladder);
+        let with = execute::with::<NoCache>().ladder(ladder);
+        let with = if has_device { with.device(&device) } else { with };
         with.batch(4, |size| {
             tried.push(size);
             if size > 2 { Err(OutOfMemory::new(None)) } else { Ok(()) }

@@ -2,9 +2,12 @@
 
 use std::cell::Cell;
 use std::env;
+use std::future::Future;
+use std::mem::ManuallyDrop;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::process::Command;
 use std::sync::mpsc::channel;
+use std::task::{Context, Poll, Waker};
 use std::thread;
 use std::time::Duration;
 
@@ -13,6 +16,7 @@ use toma::ladder::Ladder;
 use toma::observe::{Event, EventKind, Reason};
 use toma::share::Cancel;
 use toma::testing::FakeDevice;
+use toma::thread_state::would_retry_out_of_memory;
 use toma::{NoCache, execute, report};
 
 use crate::kit::{Other, Watching, must_end, patient};
@@ -75,7 +79,12 @@ fn cancelling_ends_a_wait_and_starts_no_retry() {
         let call = |observer: &dyn toma::observe::Observer| {
             let ladder = patient().cancelled_by(&cancel);
             let with = execute::with::<NoCache>().device(&device).ladder(ladder).observer(observer);
-            with.batch(8, |size| device.alloc(10 * size as u64).map(drop)).unwrap_err();
+            with.batch(8, |size| {
+                // The body's panics are printed when nothing more will be tried.
+                assert_eq!(would_retry_out_of_memory(), !cancel.is_cancelled());
+                device.alloc(10 * size as u64).map(drop)
+            })
+            .unwrap_err();
             gave_up()
         };
         assert_eq!(call(&sync(seen)), (2, Some(Reason::Cancelled)));
@@ -156,6 +165,25 @@ fn a_loop_in_a_destructor_does_not_wait_for_the_attempt_it_belongs_to() {
             .device(&device)
             .classify(|_: &Flushes<'_>| toma::classify::Class::OutOfMemory);
         with.batch(4, |size| if size == 4 { Err(flushes()) } else { Ok(()) }).unwrap();
+        assert_eq!(waited.take(), Some(false));
+    });
+}
+
+#[test]
+fn a_loop_in_a_destructor_of_a_dropped_future_does_not_wait_for_its_attempt() {
+    #[toma::batch(initial = 4, cache = NoCache, device = flushes.device)]
+    async fn waits_for_ever(size: usize, flushes: &Flushes<'_>) {
+        let &Flushes { device, waited } = flushes;
+        let _flushes = Flushes { device, waited };
+        std::future::poll_fn(|_| Poll::<()>::Pending).await;
+        assert_eq!(size, 4);
+    }
+    must_end(|| {
+        let (device, waited) = (FakeDevice::new(100), Cell::new(None));
+        let flushes = ManuallyDrop::new(Flushes { device: &device, waited: &waited });
+        let mut future = Box::pin(waits_for_ever(&flushes));
+        assert!(future.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending());
+        drop(future);
         assert_eq!(waited.take(), Some(false));
     });
 }

@@ -6,8 +6,9 @@ use std::sync::{Barrier, Mutex};
 use std::thread;
 
 use toma::observe::{Event, EventKind};
+use toma::policy::{Evidence, Measures};
 use toma::testing::{FakeDevice, FakeOutOfMemory};
-use toma::{GlobalCache, NoCache, execute, report};
+use toma::{GlobalCache, NoCache, Policy, execute, report};
 
 use crate::kit::{Other, Watching, must_end, patient};
 
@@ -214,6 +215,46 @@ fn nested_loops_on_two_devices_in_opposite_order_do_not_wait_for_each_other() {
             }
         });
         assert_eq!(devices.map(|device| device.allocated_bytes()), [0, 0]);
+    });
+}
+
+/// What it is told of peaks.
+#[derive(Debug, Default)]
+struct Peaks(Mutex<Vec<Option<u64>>>);
+
+impl Policy for Peaks {
+    fn shrink(&self, evidence: &Evidence) -> usize {
+        evidence.size / 2
+    }
+
+    fn advance(&self, evidence: &Evidence) -> usize {
+        self.0.lock().unwrap().push(evidence.peak_bytes);
+        evidence.step
+    }
+
+    fn measures(&self) -> Measures {
+        Measures::TIME_AND_MEMORY
+    }
+}
+
+/// The peak of a device is one figure, in which others are counted.
+#[test]
+fn peaks_measured_among_others_are_no_evidence() {
+    must_end(|| {
+        let (device, peaks) = (FakeDevice::new(100), Peaks::default());
+        let mut others = Vec::new();
+        let with = execute::with::<NoCache>().device(&device).policy(&peaks);
+        with.range(0..5, 1, |start, _| {
+            let _held = device.alloc(10).unwrap();
+            match start {
+                // It comes in the middle of an attempt, stays for one, and goes in the middle of another.
+                1 => others.push(Other::on(&device, 20)),
+                3 => others.drain(..).for_each(Other::end),
+                _ => {}
+            }
+        });
+        let peaks = peaks.0.into_inner().unwrap();
+        assert_eq!(peaks, [None, Some(10), None, None, None]);
     });
 }
 
