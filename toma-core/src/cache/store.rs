@@ -250,7 +250,7 @@ mod tests {
     fn with_place<R>(name: &'static str, user: u64, act: impl FnOnce(&Place<'_>) -> R) -> R {
         let origin = Origin { site: None, caller: None, above: Above::Unknown };
         let name = Name::of(Some(Cow::Borrowed(name)), &origin);
-        act(&Place { origin, name: &name, user, device: None })
+        act(&Place { origin: &origin, name: &name, user, device: None })
     }
 
     fn recall(store: &Store, name: &'static str, user: u64) -> Option<usize> {

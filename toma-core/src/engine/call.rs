@@ -75,25 +75,35 @@ struct Memory<'a> {
 impl<'a, P: Policy> Call<'a, P> {
     /// A call that is not open yet. In two steps, so that it is built where it stays: a call is
     /// large, and moving it would cost as much as opening it.
-    #[inline]
+    #[inline(always)]
+    #[expect(clippy::inline_always, reason = "handing its parts over takes a tenth of a call")]
     pub(crate) fn closed(
         cache: &'a dyn SizeCache,
         policy: P,
         options: &Options<'a>,
-        (name, origin, extent): (Option<Cow<'static, str>>, Origin, Extent),
+        (name, origin, items): (Option<Cow<'static, str>>, Origin, Option<usize>),
     ) -> Self {
         let (user, device, switches) = (options.user, options.device, Switches::load());
         let name = Name::of(name, &origin);
-        let length = extent.items();
         Self {
-            machine: Machine::new(extent, Sizes::new(&options.sizes), options.max_attempts),
+            machine: Machine::new(items, Sizes::new(&options.sizes), options.max_attempts),
             policy,
             memory: Memory { cache, origin, device, user, now: None },
             deadline: None,
             watch: Watch::new(&name, options.observer, switches),
-            tally: Tally::new(name, length),
+            tally: Tally::new(name, items),
             gauge: Gauge::default(),
             switches,
+        }
+    }
+
+    /// Counts sizes in costs where there are any; before the call is opened. Here and not where it is
+    /// built, because a form knows at compile time whether it has costs.
+    #[inline]
+    pub(crate) fn weigh(&mut self, extent: Extent) {
+        if let Extent::Packed(costs) = extent {
+            let whole = self.machine.pack(costs);
+            self.tally.weighs(whole);
         }
     }
 
@@ -111,7 +121,7 @@ impl<'a, P: Policy> Call<'a, P> {
         } else {
             self.recall()
         };
-        self.tally.starts_at(self.machine.within(self.machine.step()));
+        self.tally.starts_at(self.machine.step());
         if self.watch.is_some() {
             self.tell_started();
         }
@@ -123,21 +133,25 @@ impl<'a, P: Policy> Call<'a, P> {
     /// Returns what was measured for the first size, where the policy asks.
     #[inline]
     fn recall(&mut self) -> Option<Measured> {
-        let Memory { cache, origin, device, user, .. } = self.memory;
+        let Memory { cache, ref origin, device, user, .. } = self.memory;
         let place = Place { origin, name: self.tally.name(), user, device };
-        let known = cache.recall(&place);
-        let measured = self.policy.measures().anything().then(|| self.resume(known.as_ref()));
-        let known = known.map(|Remembered { settled, bounds, .. }| Known { settled, bounds });
-        self.machine.start_from(known, &self.policy, measured.as_ref());
+        let remembered = cache.recall(&place);
+        let known = remembered.as_ref().map(|&Remembered { settled, bounds, .. }| Known { settled, bounds });
         self.tally.remembers(known.map(|known| known.settled));
-        measured
+        if self.policy.measures().anything() {
+            let measured = self.resume(remembered.as_ref());
+            self.machine.start_from(known, &self.policy, Some(&measured));
+            return Some(measured);
+        }
+        self.machine.start_from(known, &self.policy, None);
+        None
     }
 
     #[cold]
     fn tell_started(&mut self) {
         let (length, remembered) = (self.tally.length(), self.tally.remembered());
         let (initial, start) =
-            (self.machine.within(self.machine.cap()), self.machine.within(self.machine.step()));
+            (self.tally.within(self.machine.cap()), self.tally.within(self.machine.step()));
         self.tell(|| EventKind::Started { initial, start, length, remembered });
         if let Some(from) = self.machine.probes_from().filter(|&from| remembered.is_some() && from < start) {
             self.tell(|| EventKind::Probe { from, to: start });
@@ -155,9 +169,10 @@ impl<'a, P: Policy> Call<'a, P> {
     }
 
     /// Begins an attempt: the items to work on, and what would be retried.
-    #[inline]
+    #[inline(always)]
+    #[expect(clippy::inline_always, reason = "handing its answer over takes a tenth of a batch")]
     pub(crate) fn begin(&mut self) -> (Range<usize>, Retryable) {
-        let piece = self.machine.piece();
+        let piece = self.machine.cut();
         let retryable = self.retryable();
         if self.times() {
             self.tally.start_clock();
@@ -194,7 +209,7 @@ impl<'a, P: Policy> Call<'a, P> {
         }
         let took = Took { elapsed, measured: measured.as_ref() };
         if let Some(to) = self.machine.succeeded(&self.policy, took) {
-            self.tally.step_changes(self.machine.within(step));
+            self.tally.step_changes(step);
             self.tell(|| EventKind::Probe { from: step, to });
         }
     }
@@ -207,7 +222,7 @@ impl<'a, P: Policy> Call<'a, P> {
         let measured = self.measure(elapsed);
         let took = Took { elapsed, measured: measured.as_ref() };
         let (piece, size, step) = (self.machine.piece(), self.machine.size(), self.machine.step());
-        self.tally.failed(self.machine.within(step), failure.class, elapsed);
+        self.tally.failed(step, failure.class, elapsed);
         let disabled = self.switches.disable();
         let now = if disabled { None } else { self.memory.read_after(failure.class) };
         let failed = Failed { failure, now, took };
@@ -304,7 +319,7 @@ impl<P: Policy> Call<'_, P> {
     }
 
     fn hand_over(&self, size: usize) {
-        let Memory { cache, origin, device, user, .. } = self.memory;
+        let Memory { cache, ref origin, device, user, .. } = self.memory;
         // A step that was settled without a failure was settled at what is free now.
         let now = self.memory.now.or_else(|| self.memory.read());
         let free_bytes = now.map(|now| now.free_bytes);

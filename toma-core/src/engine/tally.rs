@@ -19,6 +19,8 @@ const MAX_HISTORY: usize = 256;
 pub(crate) struct Tally {
     name: Name,
     length: Option<usize>,
+    /// The whole work in units of the step.
+    whole: usize,
     start: usize,
     remembered: Option<usize>,
     attempts: usize,
@@ -30,7 +32,7 @@ pub(crate) struct Tally {
 /// How the call ended; known when it is over.
 #[derive(Clone, Copy, Debug, Default)]
 struct Outcome {
-    done: usize,
+    position: usize,
     settled: Option<usize>,
 }
 
@@ -44,6 +46,8 @@ struct History {
     exact: bool,
     gave_up: Option<&'static str>,
     shortfall: Option<Shortfall>,
+    /// Items that failed alone: how many, and the first of them.
+    left_out: usize,
     set_aside: Vec<usize>,
 }
 
@@ -68,6 +72,7 @@ impl Tally {
         Self {
             name,
             length,
+            whole: length.unwrap_or(usize::MAX),
             start: 0,
             remembered: None,
             attempts: 0,
@@ -75,6 +80,16 @@ impl Tally {
             history: None,
             outcome: Outcome::default(),
         }
+    }
+
+    /// The whole work costs so much, where sizes are costs.
+    pub(super) fn weighs(&mut self, whole: usize) {
+        self.whole = whole;
+    }
+
+    /// A step larger than the whole work is in truth of the work's size.
+    pub(super) fn within(&self, step: usize) -> usize {
+        step.min(self.whole)
     }
 
     #[inline]
@@ -143,9 +158,10 @@ impl Tally {
         match verdict {
             Verdict::GiveUp(reason) => self.history().gave_up = Some(reason),
             Verdict::SetAside { index, .. } => {
-                let set_aside = &mut self.history().set_aside;
-                if set_aside.len() < MAX_HISTORY {
-                    set_aside.push(index);
+                let history = self.history();
+                history.left_out += 1;
+                if history.set_aside.len() < MAX_HISTORY {
+                    history.set_aside.push(index);
                 }
             }
             Verdict::Again | Verdict::Shrink(_) => {}
@@ -159,11 +175,11 @@ impl Tally {
 
     /// One entry: the successes since the last one, at this step, and what ended them.
     fn write_down(&mut self, step: usize, failed: Option<Class>) {
-        let attempts = self.attempts;
+        let (attempts, size) = (self.attempts, self.within(step));
         let history = self.history();
         let succeeded = attempts - mem::replace(&mut history.attempts_told, attempts);
         if history.tried.len() < MAX_HISTORY && (succeeded > 0 || failed.is_some()) {
-            history.tried.push(Tried { size: step, succeeded, failed });
+            history.tried.push(Tried { size, succeeded, failed });
         }
     }
 
@@ -174,9 +190,9 @@ impl Tally {
     /// The call is over: hands the tally to the thread, for [`last`].
     #[inline]
     pub(super) fn finish(&mut self, machine: &Machine, settled: Option<usize>) {
-        self.outcome = Outcome { done: machine.done(), settled };
+        self.outcome = Outcome { position: machine.position(), settled };
         if self.history.is_some() {
-            self.write_down(machine.within(machine.step()), None);
+            self.write_down(machine.step(), None);
         }
         // Swapping is cheaper than moving one out and another in, and this runs at every call. At
         // thread exit there is nobody left to ask.
@@ -195,8 +211,8 @@ impl Tally {
         Report {
             name: self.name.clone(),
             length: self.length,
-            done: self.outcome.done,
-            start: self.start,
+            done: self.outcome.position - history.left_out,
+            start: self.within(self.start),
             remembered: self.remembered,
             attempts: self.attempts,
             out_of_memory: history.out_of_memory,
@@ -221,6 +237,7 @@ impl Default for History {
             exact: true,
             gave_up: None,
             shortfall: None,
+            left_out: 0,
             set_aside: Vec::new(),
         }
     }

@@ -1,6 +1,6 @@
 //! What a machine does about failures.
 
-use super::{Cut, Failed, Machine, Retryable, Verdict};
+use super::{Failed, Machine, Retryable, Verdict};
 use crate::classify::{Class, Failure};
 use crate::engine::recording;
 use crate::memory::Reading;
@@ -39,10 +39,10 @@ impl Machine {
     }
 
     fn shrink(&mut self, policy: &impl Policy, failed: &Failed<'_>, retryable: Retryable) -> Verdict {
-        let Cut { size, alone, .. } = self.piece.cut;
-        if alone {
+        if self.is_alone() {
             return self.set_aside(policy, failed);
         }
+        let size = self.size();
         self.fails(size, failed);
         if !retryable.out_of_memory {
             return Verdict::GiveUp(self.why_not());
@@ -79,7 +79,6 @@ impl Machine {
         );
         self.step = self.sizes.fit(proposal);
         self.learning.moved = true;
-        self.recut();
     }
 
     fn why_not(&self) -> &'static str {
