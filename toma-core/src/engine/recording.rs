@@ -40,6 +40,7 @@ pub(super) fn succeeded(record: &mut Record, sample: Option<Sample>, measured: &
     record.failures = 0;
     if let Some(sample) = sample {
         record.clean_runs = record.clean_runs.saturating_add(1);
+        record.known_runs = record.known_runs.saturating_add(1);
         record.samples.add(sample);
     }
 }
@@ -55,6 +56,9 @@ pub(super) fn failed(record: &mut Record, failure: Failure, measured: &Measured,
         Failure::Probe => record.confirmed,
         Failure::Blow => 0,
     };
+    if failure != Failure::Confirmed {
+        record.known_runs = 0;
+    }
     if failure != Failure::Blow {
         record.wasted = record.wasted.saturating_add(cost);
     }

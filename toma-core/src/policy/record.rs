@@ -20,6 +20,9 @@ pub struct Record {
     pub failure_available_bytes: Option<u64>,
     /// Attempts at the full step that succeeded since the last failure.
     pub clean_runs: u32,
+    /// Attempts at the full step that succeeded since what is known to fail was found; goes on when
+    /// that fails again.
+    pub known_runs: u32,
     /// How often in a row what was known to fail has failed again.
     pub confirmed: u32,
     /// Failures since the last success.
@@ -39,6 +42,7 @@ impl Record {
         failure_cost: Duration::ZERO,
         failure_available_bytes: None,
         clean_runs: 0,
+        known_runs: 0,
         confirmed: 0,
         failures: 0,
         retried: 0,

@@ -16,7 +16,7 @@ impl Machine {
         let Some(record) = &mut self.record else { return true };
         recording::succeeded(record, sample, measured);
         if self.bounds.smallest_failure.is_some_and(|failed| failed <= size) {
-            record.confirmed = 0;
+            (record.confirmed, record.known_runs) = (0, 0);
         }
         !record.is_thrashing()
     }
