@@ -339,8 +339,10 @@ impl<P: Policy> Drop for Call<'_, P> {
     #[inline]
     fn drop(&mut self) {
         let settled = self.to_remember();
-        if let Some(size) = settled {
-            self.remember(size);
+        match settled {
+            Some(size) => self.remember(size),
+            None if self.policy.measures().anything() => self.note(),
+            None => {}
         }
         if self.tally.has_history() {
             reserve::hold();

@@ -27,15 +27,22 @@ impl Failure {
     }
 }
 
-/// Time has passed.
+/// Time has passed, in which nothing need have been done: failures grow old by it.
 pub(crate) fn pass(record: &mut Record, time: Duration) {
-    record.time = record.time.saturating_add(time);
     record.failure_age = record.failure_age.saturating_add(time);
+}
+
+/// An attempt took so long.
+fn spend(record: &mut Record, measured: &Measured) -> Duration {
+    let took = measured.elapsed.unwrap_or_default();
+    record.time = record.time.saturating_add(took);
+    pass(record, took);
+    took
 }
 
 /// An attempt succeeded; `sample` is it where it says something about its size.
 pub(super) fn succeeded(record: &mut Record, sample: Option<Sample>, measured: &Measured) {
-    pass(record, measured.elapsed.unwrap_or_default());
+    spend(record, measured);
     retried(record, measured);
     record.failures = 0;
     if let Some(sample) = sample {
@@ -47,8 +54,7 @@ pub(super) fn succeeded(record: &mut Record, sample: Option<Sample>, measured: &
 
 /// An attempt failed, before which so many bytes were available.
 pub(super) fn failed(record: &mut Record, failure: Failure, measured: &Measured, before: Option<u64>) {
-    let cost = measured.elapsed.unwrap_or_default();
-    pass(record, cost);
+    let cost = spend(record, measured);
     retried(record, measured);
     record.failures = record.failures.saturating_add(1);
     record.confirmed = match failure {

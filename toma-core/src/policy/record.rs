@@ -7,12 +7,11 @@ use super::samples::Samples;
 #[non_exhaustive]
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Record {
-    /// The time that wasted time is a share of: that of all attempts, and between calls that which
-    /// has passed.
+    /// The time of all attempts: what wasted time is a share of.
     pub time: Duration,
     /// Time lost in attempts that failed at a size beyond one known to work.
     pub wasted: Duration,
-    /// Time since the last failure, counted like `time`.
+    /// Time since the last failure, that between attempts and calls included.
     pub failure_age: Duration,
     /// How long the last failed attempt took.
     pub failure_cost: Duration,

@@ -46,10 +46,15 @@ pub(super) fn is_far(evidence: &Evidence) -> bool {
     evidence.bounds.smallest_failure.is_none_or(|high| high > evidence.step.saturating_add(evidence.step / 2))
 }
 
-/// Seconds that a failure at this size takes.
+/// Seconds that a failure at this size takes: as many as the last one, and more where it is larger than
+/// what is known to fail.
 fn cost(size: usize, evidence: &Evidence, line: &Line) -> f64 {
     let known = evidence.record.failure_cost;
-    if known.is_zero() { line.at(number(size)) } else { known.as_secs_f64() }
+    if known.is_zero() {
+        return line.at(number(size));
+    }
+    let larger = evidence.bounds.smallest_failure.map_or(1.0, |failed| share(size, failed));
+    known.as_secs_f64() * larger.max(1.0)
 }
 
 /// Seconds that what is left takes in steps of this size.
