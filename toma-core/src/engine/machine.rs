@@ -267,6 +267,9 @@ impl Machine {
         } else {
             self.bounds.failed(size);
         }
+        if self.single && took.measured.is_some() {
+            self.look_ahead(policy, size, took);
+        }
         self.position = end;
         if self.single {
             self.end = self.position;

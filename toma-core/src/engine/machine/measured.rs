@@ -1,11 +1,11 @@
 //! What the machine makes of measurements, for policies that ask for them.
 
-use super::{Failed, Machine};
+use super::{Failed, Machine, Took};
 use crate::classify::Class;
 use crate::engine::gauge::Measured;
 use crate::engine::recording;
 use crate::observe::Shortfall;
-use crate::policy::Sample;
+use crate::policy::{Policy, Sample};
 
 impl Machine {
     /// An attempt that succeeded enters the record; a rest says nothing about its size. Returns
@@ -19,6 +19,16 @@ impl Machine {
             (record.confirmed, record.known_runs) = (0, 0);
         }
         !record.is_thrashing()
+    }
+
+    /// A batch is one attempt. Where the next one would have another size because of it, it settles
+    /// its own, so that the next one knows.
+    #[inline(never)]
+    pub(super) fn look_ahead(&mut self, policy: &impl Policy, size: usize, took: Took<'_>) {
+        let next = self.sizes.fit(policy.advance(&self.evidence(size, took)));
+        if next != self.step {
+            self.learning.settled = Some(self.step);
+        }
     }
 
     /// What an attempt says about the step in force.
