@@ -36,16 +36,15 @@ pub(crate) fn run(world: &Arc<World>) {
 fn work(world: &Arc<World>, slot: usize, mut random: Rng) {
     for call in 0.. {
         if world.is_over() {
-            return;
+            break;
         }
         let result = catch_unwind(AssertUnwindSafe(|| one_call(world, slot, &mut random)));
         if result.is_err() {
             world.failed.store(true, Relaxed);
             let _ = writeln!(stderr(), "stress: thread {slot}, call {call}, seed {}", world.seed);
-            world.slots[slot].rests();
-            return;
         }
     }
+    world.slots[slot].rests();
 }
 
 /// A call of this thread, of tasks, or of a task that stays on this thread. Whatever it is, its seed
