@@ -37,7 +37,7 @@ impl<P: Policy> Call<'_, P> {
 
     /// Hands over what was measured by a call that settled nothing, so that the next one knows of it.
     pub(super) fn note(&self) {
-        let Memory { cache, origin, device, user, .. } = self.memory;
+        let Memory { cache, ref origin, device, user, .. } = self.memory;
         let record = self.machine.record().filter(|_| self.machine.is_done() && cache.remembers());
         let Some(record) = record else { return };
         let place = Place { origin, name: self.tally.name(), user, device };
