@@ -274,7 +274,9 @@ impl Machine {
         if self.single {
             self.end = self.position;
         }
-        (self.piece.attempts, self.piece.tried_again) = (0, false);
+        if self.piece.attempts > 0 {
+            (self.piece.attempts, self.piece.tried_again) = (0, false);
+        }
         if self.is_done() || self.frozen {
             return None;
         }

@@ -129,7 +129,9 @@ impl Tally {
 
     #[inline]
     pub(super) fn elapsed(&mut self) -> Option<Duration> {
-        self.clock.take().map(|start| clock::now().saturating_duration_since(start))
+        let start = self.clock?;
+        self.clock = None;
+        Some(clock::now().saturating_duration_since(start))
     }
 
     #[inline]
