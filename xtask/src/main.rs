@@ -9,6 +9,7 @@ mod examples;
 mod handover;
 mod layout;
 mod metadata;
+mod peers;
 mod project;
 mod provision;
 mod run;
@@ -41,6 +42,9 @@ Commands:
   bench [NAME] [-- ARGS]       run every benchmark, or the one named
   bench --instructions [CASE]  count instructions per call under valgrind: repeatable on a busy machine
       --calls N                calls to count over; 1000 when not given
+  bench-peers                  run the same loops through toma and through libraries for Python, and write the figures
+                               into README.md, benches/RESULTS.md and benches/peers.svg
+      --rounds N               how often each is measured; 5 when not given
   stress                       the stress tests with a million attempts each instead of 20,000: some minutes
       --attempts N             as many attempts instead
       --seed N                 the choices of the run that printed this seed
@@ -75,6 +79,7 @@ fn run(mut args: Args) -> Result<ExitCode> {
         Some("demo") => demo::command(args),
         Some("test") => test::command(args),
         Some("bench") => bench::command(args),
+        Some("bench-peers") => peers::command(args),
         Some("stress") => stress::command(args),
         Some("gpu-bundle") => bundle::command(args),
         Some("torch") => torch::command(args),
