@@ -149,8 +149,9 @@ impl Rows for Work<'_> {
         }
         let mut out = self.out.f_narrow(0, number(start), number(size))?;
         out.f_copy_(&self.layer.second_half(&hidden)?)?;
-        let limit = self.ledger.borrow_mut().done(start..end, self.world.rows);
-        limit.into_iter().for_each(|limit| self.memory.limit(limit));
+        if let Some(limit) = self.ledger.borrow_mut().done(start..end, self.world.rows) {
+            self.memory.limit(limit);
+        }
         Ok(())
     }
 }
@@ -174,8 +175,8 @@ impl Ledger {
     /// The size in force at the end: of the last piece but one, for the last is what is left over.
     #[expect(clippy::cast_precision_loss, reason = "sizes are small")]
     fn kept_percent(&self) -> f64 {
-        let last = self.succeeded.iter().rev().take(2).last().copied().unwrap_or(0);
-        last as f64 / self.limit as f64 * 100.0
+        let size = self.succeeded.iter().nth_back(1).or(self.succeeded.last()).copied().unwrap_or(0);
+        size as f64 / self.limit as f64 * 100.0
     }
 }
 

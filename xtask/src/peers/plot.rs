@@ -135,7 +135,7 @@ fn circle((x, y): (f64, f64), color: &str, shade: f64) -> String {
 fn name(row: &Row, at: usize) -> String {
     let words = [format!("{} ({})", row.peer, row.language), variant(row)];
     let words = words.iter().filter(|words| !words.is_empty()).map(String::as_str).collect::<Vec<_>>();
-    let (top, ground) = (middle(at) - LINE / 2.0, if at % 2 == 0 { "#f6f6f6" } else { "#fff" });
+    let (top, ground) = (middle(at) - LINE / 2.0, if at.is_multiple_of(2) { "#f6f6f6" } else { "#fff" });
     let bars = [(0.0, WIDTH, ground), (6.0, 3.0, color(row))].map(|(x, width, color)| {
         format!("<rect x=\"{x}\" y=\"{top}\" width=\"{width}\" height=\"{LINE}\" fill=\"{color}\"/>\n")
     });

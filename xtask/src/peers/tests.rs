@@ -9,8 +9,10 @@ fn variant(form: &str, cache: &str, policy: &str) -> Variant {
     Variant { form: form.into(), cache: cache.into(), policy: policy.into() }
 }
 
-/// A peer with one case per variant and group, and what each came to.
-fn peer(language: &str, name: &str, cases: &[(Variant, &str, &[(&str, &[f64])])]) -> Answers {
+/// A variant, a group, and what it came to in each round.
+type Measured<'a> = (Variant, &'a str, &'a [(&'a str, &'a [f64])]);
+
+fn peer(language: &str, name: &str, cases: &[Measured<'_>]) -> Answers {
     let named =
         |(variant, group, _): &(Variant, &str, _)| Case { variant: variant.clone(), group: (*group).into() };
     let sampled = |figures: &[(&str, &[f64])]| -> Samples {
@@ -78,7 +80,6 @@ fn answers() -> Vec<Answers> {
 }
 
 #[test]
-#[expect(clippy::float_cmp, reason = "the figures are small whole numbers and their halves")]
 fn figures_are_compared_round_by_round_and_with_the_best_loop() {
     let rows = rows(&answers(), &worlds()).unwrap();
     let [by_hand, ours, other] = rows.as_slice() else { panic!("{rows:?}") };

@@ -122,7 +122,7 @@ fn grouped(number: &str) -> String {
     let digits = whole.trim_start_matches('-').len();
     let mut text = whole[..whole.len() - digits].to_owned();
     for (at, digit) in whole[whole.len() - digits..].char_indices() {
-        if at > 0 && (digits - at) % 3 == 0 {
+        if at > 0 && (digits - at).is_multiple_of(3) {
             text.push(',');
         }
         text.push(digit);
@@ -149,5 +149,5 @@ impl World {
 fn about(rows: &[Row]) -> String {
     let mut about: Vec<_> = rows.iter().map(|row| &*row.about).filter(|about| !about.is_empty()).collect();
     about.dedup();
-    about.iter().map(|about| format!(" {about}.")).collect()
+    about.iter().flat_map(|about| [" ", about, "."]).collect()
 }
