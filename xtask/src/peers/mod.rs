@@ -11,7 +11,7 @@ mod text;
 
 use std::process::ExitCode;
 
-use anyhow::{Context as _, Result};
+use anyhow::{Context as _, Result, bail};
 use xshell::Cmd;
 
 use crate::args::Args;
@@ -35,9 +35,9 @@ const PLOT: &str = "benches/peers.svg";
 pub(crate) fn command(mut args: Args) -> Result<ExitCode> {
     let rounds = number_of_rounds(args.value("--rounds")?.as_deref())?;
     let build = build_of(&mut args)?;
-    args.names()?.without_rest()?.first().map_or(Ok(()), |name| {
-        Err(anyhow::anyhow!("unexpected argument `{name}`: every peer is measured"))
-    })?;
+    if let Some(name) = args.names()?.without_rest()?.first() {
+        bail!("unexpected argument `{name}`: every peer is measured");
+    }
     let project = Project::find()?;
     let environment = torch::environment(&project, build)?;
     let commands = commands(&project, &environment)?;

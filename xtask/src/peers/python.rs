@@ -49,8 +49,9 @@ impl Python {
 
     /// The command that runs a peer.
     pub(super) fn peer<'a>(&self, project: &'a Project, peer: &str) -> Cmd<'a> {
-        let command = project.command(&self.interpreter).args([SCRIPT, peer]).arg(&self.torch);
-        command.env("LD_LIBRARY_PATH", &self.stand_ins).env("PYTHONDONTWRITEBYTECODE", "1")
+        let command = project.command(&self.interpreter).args(["-B", SCRIPT, peer]).arg(&self.torch);
+        // Where a GPU was seen, the stand-ins would be called.
+        command.env("LD_LIBRARY_PATH", &self.stand_ins).env("CUDA_VISIBLE_DEVICES", "")
     }
 }
 
