@@ -64,6 +64,10 @@ impl SizeCache for DefaultCache {
         chosen().remembers()
     }
 
+    fn name(&self) -> &'static str {
+        chosen().name()
+    }
+
     #[inline]
     fn recall(&self, place: &Place<'_>) -> Option<Remembered> {
         chosen().recall(place)

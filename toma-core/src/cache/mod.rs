@@ -63,6 +63,13 @@ pub trait SizeCache: Debug + Sync {
         true
     }
 
+    /// What reports call it: the type's own name unless the cache says otherwise.
+    fn name(&self) -> &'static str {
+        let path = std::any::type_name::<Self>();
+        let path = path.split('<').next().unwrap_or(path);
+        path.rsplit("::").next().unwrap_or(path)
+    }
+
     /// What is known about the place, if anything.
     fn recall(&self, place: &Place<'_>) -> Option<Remembered>;
 

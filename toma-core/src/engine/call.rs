@@ -203,6 +203,10 @@ impl<'a, P: Policy> Call<'a, P> {
         self.tally.succeeded();
         let elapsed = self.tally.elapsed();
         let measured = self.measure(elapsed);
+        if let Some(measured) = &measured {
+            let available_bytes = self.machine.available_bytes();
+            self.tally.measured(self.machine.size(), measured.peak_bytes, available_bytes);
+        }
         if self.watch.is_some() {
             let (Range { start, end }, elapsed) = (piece, elapsed.unwrap_or_default());
             self.tell(|| EventKind::Succeeded { start, end, elapsed });
@@ -304,10 +308,16 @@ fn is_about_memory(class: Class) -> bool {
 }
 
 impl<P: Policy> Call<'_, P> {
+    /// Lets the size cache remember a size, when it remembers anything.
+    ///
     /// A cache and a memory are anybody's code, and this may run while a panic unwinds: one of theirs
     /// must not take the results of the call with it.
     #[cold]
     fn remember(&mut self, size: usize) {
+        let cache = self.memory.cache;
+        if !cache.remembers() {
+            return self.tally.settles(None, cache.name());
+        }
         if let Err(payload) = catch_unwind(AssertUnwindSafe(|| self.hand_over(size))) {
             // Dropping what somebody panicked with may panic, too.
             mem::forget(payload);
@@ -315,6 +325,7 @@ impl<P: Policy> Call<'_, P> {
             observe::print(&format!("toma: {name}: {size} is not remembered, because of a panic meanwhile"));
             return;
         }
+        self.tally.settles(Some(size), cache.name());
         self.tell(|| EventKind::Settled { size });
     }
 
@@ -327,19 +338,12 @@ impl<P: Policy> Call<'_, P> {
         let learned = Remembered { bounds, free_bytes, record, ..Remembered::new(size) };
         cache.remember(&Place { origin, name: self.tally.name(), user, device }, learned);
     }
-
-    /// What the size cache is to remember, when it remembers anything.
-    #[inline]
-    fn to_remember(&self) -> Option<usize> {
-        self.machine.settled().filter(|_| self.memory.cache.remembers())
-    }
 }
 
 impl<P: Policy> Drop for Call<'_, P> {
     #[inline]
     fn drop(&mut self) {
-        let settled = self.to_remember();
-        match settled {
+        match self.machine.settled() {
             Some(size) => self.remember(size),
             None if self.policy.measures().anything() => self.note(),
             None => {}
@@ -351,6 +355,6 @@ impl<P: Policy> Drop for Call<'_, P> {
             let (attempts, out_of_memory) = self.tally.counts();
             watch.tell(EventKind::Finished { attempts, out_of_memory });
         }
-        self.tally.finish(&self.machine, settled);
+        self.tally.finish(&self.machine);
     }
 }

@@ -8,6 +8,11 @@ use crate::observe::Shortfall;
 use crate::policy::{Policy, Sample};
 
 impl Machine {
+    /// Bytes that the coming attempt could allocate, where the policy asks for them.
+    pub(crate) fn available_bytes(&self) -> Option<u64> {
+        self.available_bytes
+    }
+
     /// An attempt that succeeded enters the record; a rest says nothing about its size. Returns
     /// whether the size is to be used again.
     #[inline(never)]
