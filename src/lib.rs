@@ -120,6 +120,7 @@
 //! | `persistent` | [`PersistentCache`], which remembers across runs | the crates serde, serde_json, etcetera, fs4 and humantime |
 //! | `progress` | [`ProgressBar`](observe::ProgressBar) | the indicatif crate |
 //! | `stream` | [`execute::Stream`] as a `futures_core::Stream` | the futures-core crate |
+//! | `svg` | `report::svg`, which draws the sizes of calls over time | the plotters crate, without its fonts and bitmaps |
 //! | `tch` | `toma::torch`: chunks of tensors, memory of libtorch's devices | the tch crate, which needs libtorch 2.11 |
 //! | `testing` | [`testing`]: a fake device, failures on purpose; for `[dev-dependencies]` | one relaxed load per attempt |
 //! | `tracing` | every event as a `tracing` event, target `toma` | the tracing crate |

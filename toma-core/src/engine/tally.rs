@@ -25,14 +25,15 @@ pub(crate) struct Tally {
     figures: Figures,
 }
 
-/// What every call has. To be copied whole is all that handing it over costs.
+/// What every call has, in few enough bytes that handing it over is a copy without a call. A size is
+/// never 0.
 #[derive(Clone, Copy, Debug, Default)]
 struct Figures {
     length: Option<usize>,
     /// The whole work in units of the step.
     whole: usize,
     start: usize,
-    remembered: Option<usize>,
+    remembered: Option<NonZeroUsize>,
     attempts: usize,
     /// That of all attempts, when all are timed: it is the first that may be not.
     time: Option<Duration>,
@@ -41,7 +42,9 @@ struct Figures {
     bounds: Bounds,
 }
 
-/// The [`Fullest`] attempt. A size is never 0, which says in its place that there is none.
+const _: () = assert!(size_of::<Figures>() <= 128, "larger ones are copied by a call");
+
+/// The [`Fullest`] attempt.
 #[derive(Clone, Copy, Debug)]
 struct Full {
     size: NonZeroUsize,
@@ -105,7 +108,7 @@ impl Tally {
 
     #[inline]
     pub(super) fn remembers(&mut self, settled: Option<usize>) {
-        self.figures.remembered = settled;
+        self.figures.remembered = settled.and_then(NonZeroUsize::new);
     }
 
     pub(super) fn name(&self) -> &Name {
@@ -117,7 +120,7 @@ impl Tally {
     }
 
     pub(super) fn remembered(&self) -> Option<usize> {
-        self.figures.remembered
+        self.figures.remembered.map(NonZeroUsize::get)
     }
 
     pub(super) fn counts(&self) -> (usize, usize) {
@@ -252,13 +255,15 @@ impl Tally {
     fn report(&self) -> Report {
         let none = History::default();
         let history = self.history.as_deref().unwrap_or(&none);
-        let Figures { length, start, remembered, attempts, time, fullest, position, bounds, .. } = self.figures;
+        let Figures { length, whole, start, remembered, attempts, time, fullest, position, bounds } =
+            self.figures;
         Report {
             name: self.name.clone(),
             length,
             done: position - history.left_out,
+            sizes_are_costs: length.is_some_and(|items| items != whole),
             start: self.within(start),
-            remembered,
+            remembered: remembered.map(NonZeroUsize::get),
             attempts,
             out_of_memory: history.out_of_memory,
             tried: history.tried.clone(),

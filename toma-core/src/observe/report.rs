@@ -1,5 +1,7 @@
 //! What one call went through, for people.
 
+#[cfg(feature = "svg")]
+mod svg;
 mod text;
 
 use std::borrow::Cow;
@@ -11,6 +13,9 @@ use crate::cache::Origin;
 use crate::classify::Class;
 use crate::engine::tally;
 use crate::policy::Bounds;
+
+#[cfg(feature = "svg")]
+pub use svg::svg;
 
 /// What one call went through: attempts, failures, the sizes tried, what is known now, the time lost.
 ///
@@ -54,6 +59,8 @@ pub struct Report {
     pub length: Option<usize>,
     /// Items done.
     pub done: usize,
+    /// Whether sizes are [costs](crate::execute::With::by_cost) instead of counts of items.
+    pub sizes_are_costs: bool,
     /// The size the first attempt started with.
     pub start: usize,
     /// The settled size the size cache knew, if any.

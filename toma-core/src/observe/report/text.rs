@@ -14,6 +14,9 @@ const SHOWN: usize = 3;
 impl fmt::Display for Report {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         write!(f, "{}: {}", self.name, self.summary())?;
+        if self.attempts == 0 {
+            return Ok(());
+        }
         let lines = [
             ("started", Some(self.started())),
             ("tried", self.history()),
@@ -31,8 +34,11 @@ impl fmt::Display for Report {
 }
 
 impl Report {
-    fn summary(&self) -> String {
+    pub(super) fn summary(&self) -> String {
         let Self { done, length, attempts, out_of_memory, .. } = *self;
+        if attempts == 0 {
+            return "nothing was tried".to_owned();
+        }
         let work = match (self.gave_up, length) {
             (None, None) => format!("a batch of {done} in"),
             (None, Some(length)) if length == done => format!("{} in", count(done, "item")),
@@ -152,7 +158,7 @@ fn gap(skipped: &[Tried]) -> String {
 }
 
 impl Tried {
-    fn attempts(&self) -> usize {
+    pub(super) fn attempts(&self) -> usize {
         self.succeeded + usize::from(self.failed.is_some())
     }
 

@@ -1,0 +1,61 @@
+//! What one report looks like.
+
+use std::borrow::Cow;
+use std::iter;
+
+use super::plane::Plane;
+use crate::classify::Class;
+use crate::observe::report::{Report, Tried};
+
+/// One report, in the coordinates of the picture's plane.
+#[derive(Debug, PartialEq)]
+pub(super) struct Curve {
+    pub(super) label: String,
+    /// The corners of the steps.
+    pub(super) points: Vec<(f64, f64)>,
+    /// Where memory ran out.
+    pub(super) failures: Vec<(f64, f64)>,
+    pub(super) out_of_memory: usize,
+    /// The end of the curve at the size that is remembered, and that size.
+    pub(super) settled: Option<((f64, f64), usize)>,
+}
+
+impl Curve {
+    pub(super) fn of(report: &Report, label: String, plane: &Plane) -> Self {
+        let (mut points, mut failures) = (Vec::new(), Vec::new());
+        let (mut attempts, mut x) = (0, 0.0);
+        for tried in &*tried(report) {
+            attempts += tried.attempts();
+            let y = plane.y(tried.size);
+            points.push((x, y));
+            x = plane.x(attempts, tried.time);
+            points.push((x, y));
+            if tried.failed == Some(Class::OutOfMemory) {
+                failures.push((x, y));
+            }
+        }
+        let settled = report.settled.map(|size| ((x, plane.y(size)), size));
+        Self { label, points, failures, out_of_memory: report.out_of_memory, settled }
+    }
+}
+
+/// The history of a call; of one that never failed what would be its only entry.
+pub(super) fn tried(report: &Report) -> Cow<'_, [Tried]> {
+    let Report { attempts, start, time, .. } = *report;
+    if report.tried.is_empty() && attempts > 0 {
+        return vec![Tried { size: start, succeeded: attempts, failed: None, time }].into();
+    }
+    Cow::Borrowed(&report.tried)
+}
+
+/// The name, or its end, which tells more than its start; without what no XML may have.
+pub(super) fn name(report: &Report, longest: usize) -> String {
+    let name: Vec<char> = report.name.to_string().chars().collect();
+    let cut = name.len().saturating_sub(longest);
+    let shown = name[cut..].iter().map(|&c| if is_allowed(c) { c } else { char::REPLACEMENT_CHARACTER });
+    if cut == 0 { shown.collect() } else { iter::once('…').chain(shown.skip(1)).collect() }
+}
+
+fn is_allowed(c: char) -> bool {
+    !c.is_control() && !matches!(c, '\u{fffe}' | '\u{ffff}')
+}
