@@ -7,7 +7,7 @@ use super::plane::Plane;
 use crate::classify::Class;
 use crate::observe::report::{Report, Tried};
 
-/// One report, in the coordinates of the picture's plane.
+/// Calls of one name, one after another, in the coordinates of the picture's plane.
 #[derive(Debug, PartialEq)]
 pub(super) struct Curve {
     pub(super) label: String,
@@ -16,26 +16,35 @@ pub(super) struct Curve {
     /// Where memory ran out.
     pub(super) failures: Vec<(f64, f64)>,
     pub(super) out_of_memory: usize,
-    /// The end of the curve at the size that is remembered, and that size.
+    /// Where the size that is remembered in the end was settled, and that size.
     pub(super) settled: Option<((f64, f64), usize)>,
 }
 
 impl Curve {
-    pub(super) fn of(report: &Report, label: String, plane: &Plane) -> Self {
-        let (mut points, mut failures) = (Vec::new(), Vec::new());
-        let (mut attempts, mut x) = (0, 0.0);
+    pub(super) fn of(reports: &[&Report], label: String, plane: &Plane) -> Self {
+        let out_of_memory = reports.iter().map(|report| report.out_of_memory).sum();
+        let mut curve = Self { label, points: vec![], failures: vec![], out_of_memory, settled: None };
+        for report in reports {
+            curve.add(report, plane);
+        }
+        curve
+    }
+
+    fn add(&mut self, report: &Report, plane: &Plane) {
+        let from = self.points.last().map_or(0.0, |&(x, _)| x);
+        let (mut attempts, mut x) = (0, from);
         for tried in &*tried(report) {
             attempts += tried.attempts();
             let y = plane.y(tried.size);
-            points.push((x, y));
-            x = plane.x(attempts, tried.time);
-            points.push((x, y));
+            self.points.push((x, y));
+            x = from + plane.x(attempts, tried.time);
+            self.points.push((x, y));
             if tried.failed == Some(Class::OutOfMemory) {
-                failures.push((x, y));
+                self.failures.push((x, y));
             }
         }
         let settled = report.settled.map(|size| ((x, plane.y(size)), size));
-        Self { label, points, failures, out_of_memory: report.out_of_memory, settled }
+        self.settled = settled.or(self.settled);
     }
 }
 

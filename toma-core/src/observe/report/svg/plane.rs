@@ -33,8 +33,9 @@ enum Up {
 }
 
 impl Plane {
-    pub(super) fn of(reports: &[&Report]) -> Self {
-        let (across, end) = across(reports);
+    pub(super) fn of(curves: &[Vec<&Report>]) -> Self {
+        let (across, end) = across(curves);
+        let reports = curves.concat();
         let entries: Vec<Tried> = reports.iter().flat_map(|report| tried(report).into_owned()).collect();
         let settled = reports.iter().filter_map(|report| report.settled);
         let sizes: Vec<usize> = entries.iter().map(|tried| tried.size).chain(settled).collect();
@@ -110,27 +111,30 @@ pub(super) fn x_label(x: f64) -> String {
     ((x * 1000.0).round() / 1000.0).to_string()
 }
 
-/// What is counted across, and how far it goes.
-fn across(reports: &[&Report]) -> (Across, f64) {
-    match longest(reports).map(|longest| (longest, longest.as_secs_f64())) {
-        Some((longest, seconds)) if !longest.is_zero() => {
+/// What is counted across, and how far the longest curve goes: time where every time of every call is
+/// known.
+fn across(curves: &[Vec<&Report>]) -> (Across, f64) {
+    let times = curves.iter().map(|reports| reports.iter().map(|report| time(report)).sum());
+    let seconds = times.collect::<Option<Vec<Duration>>>().and_then(|times| times.into_iter().max());
+    match seconds.map(|seconds| seconds.as_secs_f64()) {
+        Some(seconds) if seconds > 0.0 => {
             let units = [("µs", 1e-6), ("ms", 1e-3), ("s", 1.0), ("min", 60.0), ("h", 3600.0)];
             let fits = units.into_iter().rev().find(|(_, unit)| seconds >= 2.0 * unit);
             let (unit, in_seconds) = fits.unwrap_or(units[0]);
             (Across::Time { unit, seconds: in_seconds }, seconds / in_seconds)
         }
         _ => {
-            let attempts = |report: &&Report| tried(report).iter().map(Tried::attempts).sum();
-            let most: usize = reports.iter().map(attempts).max().unwrap_or_default();
-            (Across::Attempts, number(most.max(1)))
+            let attempts = |report: &&Report| tried(report).iter().map(Tried::attempts).sum::<usize>();
+            let most = curves.iter().map(|reports| reports.iter().map(attempts).sum::<usize>()).max();
+            (Across::Attempts, number(most.unwrap_or_default().max(1)))
         }
     }
 }
 
-/// The time of the longest call, where all times of all calls are known.
-fn longest(reports: &[&Report]) -> Option<Duration> {
-    let times = reports.iter().flat_map(|report| tried(report).into_owned()).map(|tried| tried.time);
-    times.collect::<Option<Vec<_>>>()?.into_iter().max()
+/// The time that the history of a call covers, where it is known.
+fn time(report: &Report) -> Option<Duration> {
+    let times = tried(report).iter().map(|tried| tried.time).collect::<Option<Vec<_>>>()?;
+    Some(times.into_iter().max().unwrap_or_default())
 }
 
 fn up(least: usize, most: usize) -> (Up, Range<f64>) {

@@ -37,6 +37,10 @@ fn restless() -> Report {
     last().unwrap()
 }
 
+fn plane_of(report: &Report) -> Plane {
+    Plane::of(&[vec![report]])
+}
+
 /// The texts of a picture, after it has been looked through for what must never be.
 fn texts(reports: &[&Report]) -> Vec<String> {
     let picture = svg(reports.iter().copied());
@@ -85,8 +89,9 @@ fn every_report_gives_a_picture_with_title_axes_and_legend() {
         assert_eq!(settled, report.settled.is_some(), "{texts:?}");
     }
     assert_eq!(texts(&[])[0], "No call");
-    let all: Vec<&Report> = reports.iter().chain(&reports).chain(&reports).collect();
-    assert_eq!(texts(&all)[0], "Sizes of 21 calls");
+    assert_eq!(texts(&reports.iter().collect::<Vec<_>>())[0], "Sizes of 7 calls");
+    let many: Vec<Report> = (0..20).map(|number| call(&number.to_string(), 5000, 512, 128)).collect();
+    assert_eq!(texts(&many.iter().collect::<Vec<_>>())[0], "Sizes of 20 calls");
 }
 
 #[test]
@@ -100,13 +105,13 @@ fn of_a_long_name_the_end_is_shown() {
     let report = call(&"größer::".repeat(40), 1, 4, 4);
     assert_eq!(name(&report, 12), "…r::größer::");
     assert_eq!(name(&report, 320).len(), report.name.to_string().len());
-    assert!(texts(&[&report, &report]).iter().all(|text| text.chars().count() <= 33));
+    assert!(texts(&[&report, &call("other", 1, 4, 4)]).iter().all(|text| text.chars().count() <= 33));
 }
 
 #[test]
 fn steps_follow_the_history() {
     let report = call("work", 5000, 512, 128);
-    let curve = Curve::of(&report, String::new(), &Plane::of(&[&report]));
+    let curve = Curve::of(&[&report], String::new(), &plane_of(&report));
     let corners = [(0.0, 9.0), (1.0, 9.0), (1.0, 8.0), (2.0, 8.0), (2.0, 7.0), (42.0, 7.0)];
     assert_eq!(curve.points, corners);
     assert_eq!(curve.failures, [corners[1], corners[3]]);
@@ -114,10 +119,21 @@ fn steps_follow_the_history() {
 }
 
 #[test]
+fn calls_of_one_name_follow_each_other_and_the_last_size_counts() {
+    let reports = [call("work", 1024, 512, 128), call("other", 8, 8, 8), call("work", 1024, 512, 256)];
+    let curves = super::by_name(&reports);
+    assert_eq!(curves.iter().map(Vec::len).collect::<Vec<_>>(), [2, 1]);
+    let curve = Curve::of(&curves[0], String::new(), &Plane::of(&curves));
+    let second = [(10.0, 9.0), (11.0, 9.0), (11.0, 8.0), (15.0, 8.0)];
+    assert_eq!(curve.points[6..], second);
+    assert_eq!((curve.out_of_memory, curve.settled), (3, Some((second[3], 256))));
+}
+
+#[test]
 fn a_call_without_a_failure_is_one_step_and_small_sizes_are_linear() {
     let report = call("work", 20, 8, 8);
-    let plane = Plane::of(&[&report]);
-    let curve = Curve::of(&report, String::new(), &plane);
+    let plane = plane_of(&report);
+    let curve = Curve::of(&[&report], String::new(), &plane);
     assert_eq!((curve.points, curve.failures), (vec![(0.0, 8.0), (3.0, 8.0)], vec![]));
     assert_eq!((plane.y_range().start, plane.y_label(8.0)), (0.0, "8".to_owned()));
 }
@@ -126,22 +142,22 @@ fn a_call_without_a_failure_is_one_step_and_small_sizes_are_linear() {
 fn a_history_that_was_cut_is_said_to_be() {
     let report = restless();
     assert_eq!(report.tried.len(), 256);
-    let plane = Plane::of(&[&report]);
+    let plane = plane_of(&report);
     assert_eq!(plane.x_title(), "attempts, the first changes of size only");
-    assert_eq!(Curve::of(&report, String::new(), &plane).points.len(), 512);
+    assert_eq!(Curve::of(&[&report], String::new(), &plane).points.len(), 512);
 }
 
 #[test]
 fn costs_are_called_so() {
     execute::with::<NoCache>().by_cost(|_| 3).range(0..10, 9, |_, _| ());
-    assert_eq!(Plane::of(&[&last().unwrap()]).y_title(), "size of an attempt (cost units)");
+    assert_eq!(plane_of(&last().unwrap()).y_title(), "size of an attempt (cost units)");
 }
 
 #[cfg(feature = "testing")]
 mod timed {
     use std::time::Duration;
 
-    use super::{Curve, NoCache, OutOfMemory, Plane, Report, call, execute, last, texts};
+    use super::{Curve, NoCache, OutOfMemory, Plane, Report, call, execute, last, plane_of, texts};
     use crate::testing::StoppedClock;
 
     /// Attempts take a second, and are timed because of the deadline.
@@ -159,21 +175,21 @@ mod timed {
     #[test]
     fn time_is_shown_in_a_unit_that_fits() {
         let report = timed(Duration::from_secs(1));
-        let plane = Plane::of(&[&report]);
+        let plane = plane_of(&report);
         assert_eq!(plane.x_title(), "time spent in attempts (s)");
-        let curve = Curve::of(&report, String::new(), &plane);
+        let curve = Curve::of(&[&report], String::new(), &plane);
         assert_eq!(curve.points, [(0.0, 8.0), (1.0, 8.0), (1.0, 4.0), (5.0, 4.0)]);
-        assert_eq!(Plane::of(&[&timed(Duration::from_nanos(1))]).x_title(), "time spent in attempts (µs)");
-        assert_eq!(Plane::of(&[&timed(Duration::from_secs(600))]).x_title(), "time spent in attempts (min)");
+        assert_eq!(plane_of(&timed(Duration::from_nanos(1))).x_title(), "time spent in attempts (µs)");
+        assert_eq!(plane_of(&timed(Duration::from_secs(600))).x_title(), "time spent in attempts (min)");
     }
 
     #[test]
     fn attempts_are_counted_where_no_time_passed_or_not_all_is_known() {
         let report = timed(Duration::ZERO);
-        assert_eq!(Plane::of(&[&report]).x_title(), "attempts");
+        assert_eq!(plane_of(&report).x_title(), "attempts");
         assert!(texts(&[&report]).contains(&"attempts".to_owned()));
         let (known, unknown) = (timed(Duration::from_secs(1)), call("work", 16, 8, 4));
-        assert_eq!(Plane::of(&[&known, &unknown]).x_title(), "attempts");
-        assert_eq!(texts(&[&known, &unknown])[0], "Sizes of 2 calls");
+        assert_eq!(Plane::of(&[vec![&known], vec![&unknown]]).x_title(), "attempts");
+        assert_eq!(texts(&[&known, &unknown])[0], "work: 2 calls");
     }
 }
