@@ -16,14 +16,21 @@ pub(super) struct Curve {
     /// Where memory ran out.
     pub(super) failures: Vec<(f64, f64)>,
     pub(super) out_of_memory: usize,
-    /// Where the size that is remembered in the end was settled, and that size.
-    pub(super) settled: Option<((f64, f64), usize)>,
+    /// The ends of the calls that settled a size, at that size.
+    pub(super) settled: Vec<(f64, f64)>,
+    /// What the legend says of them.
+    pub(super) remembers: String,
 }
 
 impl Curve {
     pub(super) fn of(reports: &[&Report], label: String, plane: &Plane) -> Self {
         let out_of_memory = reports.iter().map(|report| report.out_of_memory).sum();
-        let mut curve = Self { label, points: vec![], failures: vec![], out_of_memory, settled: None };
+        let remembers = match *reports {
+            [Report { settled: Some(size), .. }] => format!("remembers {size}"),
+            _ => "size remembered".to_owned(),
+        };
+        let (points, failures, settled) = (vec![], vec![], vec![]);
+        let mut curve = Self { label, points, failures, out_of_memory, settled, remembers };
         for report in reports {
             curve.add(report, plane);
         }
@@ -43,8 +50,7 @@ impl Curve {
                 self.failures.push((x, y));
             }
         }
-        let settled = report.settled.map(|size| ((x, plane.y(size)), size));
-        self.settled = settled.or(self.settled);
+        self.settled.extend(report.settled.map(|size| (x, plane.y(size))));
     }
 }
 

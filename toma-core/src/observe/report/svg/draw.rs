@@ -72,7 +72,7 @@ fn draw_curve(chart: &mut Chart<'_, '_>, curve: &Curve, style: ShapeStyle) -> Dr
     chart.draw_series(LineSeries::new(points.iter().copied(), style))?;
     chart.draw_series(failures.iter().map(|&at| failure(at)))?;
     let radius = 4 + style.stroke_width / 2;
-    chart.draw_series(settled.iter().map(|&(at, _)| Circle::new(at, radius, style.filled())))?;
+    chart.draw_series(settled.iter().map(|&at| Circle::new(at, radius, style.filled())))?;
     Ok(())
 }
 
@@ -88,9 +88,9 @@ fn legend(area: &Area<'_>, curves: &[Curve]) -> Drawn {
         let line = PathElement::new(vec![(4, y), (28, y)], color.stroke_width(3));
         area.draw(&line)?;
         said(area, &mut y, curve.label.clone())?;
-        if let Some((_, size)) = curve.settled {
+        if !curve.settled.is_empty() {
             area.draw(&Circle::new((16, y), 5, color.filled()))?;
-            said(area, &mut y, format!("remembers {size}"))?;
+            said(area, &mut y, curve.remembers.clone())?;
         }
         if curve.out_of_memory > 0 {
             area.draw(&failure((16, y)))?;
@@ -110,5 +110,5 @@ fn said(area: &Area<'_>, y: &mut i32, text: String) -> Drawn {
 
 /// How many lines a curve has in the legend, at most.
 fn lines(curve: &Curve) -> u32 {
-    2 + u32::from(curve.settled.is_some()) + u32::from(curve.out_of_memory > 0)
+    2 + u32::from(!curve.settled.is_empty()) + u32::from(curve.out_of_memory > 0)
 }

@@ -115,18 +115,19 @@ fn steps_follow_the_history() {
     let corners = [(0.0, 9.0), (1.0, 9.0), (1.0, 8.0), (2.0, 8.0), (2.0, 7.0), (42.0, 7.0)];
     assert_eq!(curve.points, corners);
     assert_eq!(curve.failures, [corners[1], corners[3]]);
-    assert_eq!(curve.settled, Some((corners[5], 128)));
+    assert_eq!((curve.settled, &*curve.remembers), (vec![corners[5]], "remembers 128"));
 }
 
 #[test]
-fn calls_of_one_name_follow_each_other_and_the_last_size_counts() {
+fn calls_of_one_name_follow_each_other() {
     let reports = [call("work", 1024, 512, 128), call("other", 8, 8, 8), call("work", 1024, 512, 256)];
     let curves = super::by_name(&reports);
     assert_eq!(curves.iter().map(Vec::len).collect::<Vec<_>>(), [2, 1]);
     let curve = Curve::of(&curves[0], String::new(), &Plane::of(&curves));
     let second = [(10.0, 9.0), (11.0, 9.0), (11.0, 8.0), (15.0, 8.0)];
     assert_eq!(curve.points[6..], second);
-    assert_eq!((curve.out_of_memory, curve.settled), (3, Some((second[3], 256))));
+    assert_eq!((curve.out_of_memory, curve.settled), (3, vec![(10.0, 7.0), second[3]]));
+    assert_eq!(curve.remembers, "size remembered");
 }
 
 #[test]
