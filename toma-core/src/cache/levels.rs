@@ -139,7 +139,9 @@ mod tests {
     #[test]
     fn a_record_goes_to_the_level_a_call_started_at() {
         let mut levels = Levels::default();
-        [at(10, 64), at(2, 16)].into_iter().for_each(|entry| levels.learn(entry));
+        for entry in [at(10, 64), at(2, 16)] {
+            levels.learn(entry);
+        }
         let record = Record { clean_runs: 7, ..Record::NEW };
         levels.note(Some(9 * GIB), &record);
         let runs = levels.iter().map(|entry| entry.record.as_ref().map(|record| record.clean_runs));
