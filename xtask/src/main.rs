@@ -44,7 +44,7 @@ Commands:
       --calls N                calls to count over; 1000 when not given
   bench-peers                  run the same loops through toma and through libraries for Python, and write the figures
                                into README.md, benches/RESULTS.md and benches/peers.svg
-      --rounds N               how often each is measured; 5 when not given
+      --rounds N               how often each is measured; 4 when not given
   stress                       the stress tests with a million attempts each instead of 20,000: some minutes
       --attempts N             as many attempts instead
       --seed N                 the choices of the run that printed this seed

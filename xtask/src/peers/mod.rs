@@ -25,7 +25,7 @@ use python::Python;
 use session::Worker;
 
 /// How often each case is measured when `--rounds` does not say otherwise.
-const ROUNDS: usize = 5;
+const ROUNDS: usize = 4;
 
 /// What is worked off, for both languages.
 const WORLDS: &str = include_str!("../../../benches/peers/worlds.json");
