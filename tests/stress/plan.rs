@@ -120,7 +120,7 @@ impl Plan {
             policy: policy(random),
             cache: random.usize(..16),
             device: (random.u8(..8) != 0).then(|| random.usize(..2)),
-            key: random.u8(..3),
+            key: random.u8(..2),
             bytes_each: 1 << random.u8(..11),
             costs,
         }

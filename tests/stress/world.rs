@@ -97,8 +97,9 @@ impl World {
         while !self.is_over() {
             thread::sleep(Duration::from_micros(random.u64(500..4000)));
             let device = &self.devices[random.usize(..2)];
-            let bytes =
-                if random.u8(..4) == 0 { plan::MOST_BYTES } else { random.u64(..plan::MOST_BYTES / 2) };
+            // Few different ones, because the cache in a file keeps an entry for each total.
+            let parts = if random.u8(..4) == 0 { 16 } else { random.u64(..8) };
+            let bytes = plan::MOST_BYTES / 16 * parts;
             device.set_budget(bytes);
             match random.u8(..50) {
                 0 => self.caches.global.clear(),
