@@ -123,14 +123,14 @@ impl World {
         }
         let held = cpu::allocated_bytes();
         let mut progress = Progress { seen: [0; THREADS], since: [Instant::now(); THREADS] };
-        let mut last = Budget::new(held + MOST_BYTES);
-        let mut largest = held + MOST_BYTES;
+        let mut before = held + MOST_BYTES;
+        let mut budget = Budget::new(before);
         while self.ended.load(Relaxed) < THREADS as u64 {
             let bytes = held + if random.u8(..4) == 0 { MOST_BYTES } else { random.u64(..MOST_BYTES / 4) };
-            drop(std::mem::replace(&mut last, Budget::new(bytes)));
-            // An allocation may have read the budget before this one, and those from before stay.
+            drop(std::mem::replace(&mut budget, Budget::new(bytes)));
+            // What is allocated stays, and an allocation that began before goes by the budget before.
             cpu::reset_peak_allocated_bytes();
-            let most = largest.max(bytes).max(cpu::allocated_bytes());
+            let most = before.max(bytes).max(cpu::allocated_bytes());
             thread::sleep(Duration::from_micros(random.u64(500..3000)));
             let peak = cpu::peak_allocated_bytes();
             let exceeded = peak > most;
@@ -138,7 +138,7 @@ impl World {
                 let _ = writeln!(stderr(), "stress: {peak} bytes under a budget of {bytes}, at most {most}");
             }
             self.failed.fetch_or(exceeded, Relaxed);
-            largest = bytes;
+            before = bytes;
             progress.check(self);
         }
     }

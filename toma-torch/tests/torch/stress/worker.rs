@@ -93,7 +93,7 @@ impl<'w> Worker<'w> {
             0 => self.map(0..total, road, log).map(|values| assert_eq!(values, plain(0..total))),
             1 => self.range(total, road, log),
             2 => self.chunked(total, road, log),
-            3 => self.iter(total, road, log),
+            3 => self.one_by_one(total, road, log),
             4 => self.batch(total, road, log),
             _ => self.backward(total, road, log),
         }
@@ -130,16 +130,13 @@ impl<'w> Worker<'w> {
         let (input, output) = (self.rows(0..total), self.output.narrow(0, 0, size(total)));
         let initial = self.up_to(ROWS) + 1;
         with!(self, &*policy).chunked((&input, &output), initial, |(input, output), start, end| {
-            self.attempt(log, start..end, || {
-                let _ = output.shallow_clone().f_copy_(&with_tensors(&input, road)?)?;
-                Ok(())
-            })
+            self.attempt(log, start..end, || output.shallow_clone().f_copy_(&with_tensors(input, road)?))
         })?;
         assert_eq!(numbers(&output), plain(0..total));
         Ok(())
     }
 
-    fn iter(&self, total: usize, road: Road, log: &Log) -> Result<(), TchError> {
+    fn one_by_one(&self, total: usize, road: Road, log: &Log) -> Result<(), TchError> {
         let policy = self.policy();
         let body = |start, end| self.attempt(log, start..end, || with_tensors(&self.rows(start..end), road));
         // Values that are given out hold memory while the work goes on.
