@@ -52,6 +52,22 @@ pub(super) fn succeeded(record: &mut Record, sample: Option<Sample>, measured: &
     }
 }
 
+/// A size fails that had worked: what was known to fail is so all the same.
+pub(super) fn keep_ceiling(record: &mut Record, size: usize, bounds: Bounds) {
+    if bounds.largest_success.is_some_and(|works| works >= size) {
+        let larger = bounds.smallest_failure.filter(|&failed| failed > size);
+        record.ceiling = record.ceiling.or(larger);
+    }
+}
+
+/// A size that works: what was known to fail at or below it is not known any more.
+pub(super) fn works(record: &mut Record, size: usize, bounds: Bounds) {
+    record.ceiling = record.ceiling.filter(|&ceiling| ceiling > size);
+    if bounds.smallest_failure.is_some_and(|failed| failed <= size) && record.ceiling.is_none() {
+        (record.confirmed, record.known_runs) = (0, 0);
+    }
+}
+
 /// An attempt failed, before which so many bytes were available.
 pub(super) fn failed(record: &mut Record, failure: Failure, measured: &Measured, before: Option<u64>) {
     let cost = spend(record, measured);
@@ -62,7 +78,7 @@ pub(super) fn failed(record: &mut Record, failure: Failure, measured: &Measured,
         Failure::Probe => record.confirmed,
         Failure::Blow => 0,
     };
-    if failure != Failure::Confirmed {
+    if failure == Failure::Probe || failure == Failure::Blow && record.ceiling.is_none() {
         record.known_runs = 0;
     }
     if failure != Failure::Blow {

@@ -5,7 +5,7 @@ mod fit;
 mod probe;
 
 use self::fit::{first, is_cold, is_one, measures_first, needs_more, second, small};
-use self::probe::has_risen;
+use self::probe::{has_risen, high};
 use super::{Evidence, Measures, Policy};
 
 /// Finds the largest size that works, and keeps it right while memory changes: the recommended policy.
@@ -178,7 +178,7 @@ impl Adaptive {
     /// The size to use next, if the risk allows.
     fn goal(&self, evidence: &Evidence) -> Goal {
         let low = evidence.step;
-        let high = evidence.bounds.smallest_failure.filter(|&high| high > low);
+        let high = high(evidence).filter(|&high| high > low);
         if let Some(fits) = self.fits(evidence) {
             if let Some(second) = second(fits, evidence) {
                 return Goal::Predicted(second);

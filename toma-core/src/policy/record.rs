@@ -22,6 +22,9 @@ pub struct Record {
     /// Attempts at the full step that succeeded since what is known to fail was found; goes on when
     /// that fails again.
     pub known_runs: u32,
+    /// The smallest size known to fail when a smaller one failed that had worked before. What lies
+    /// between may only have been disturbed.
+    pub ceiling: Option<usize>,
     /// How often in a row what was known to fail has failed again.
     pub confirmed: u32,
     /// Failures since the last success.
@@ -42,6 +45,7 @@ impl Record {
         failure_available_bytes: None,
         clean_runs: 0,
         known_runs: 0,
+        ceiling: None,
         confirmed: 0,
         failures: 0,
         retried: 0,

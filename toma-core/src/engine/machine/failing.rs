@@ -54,6 +54,7 @@ impl Machine {
     /// Takes note that a size is too large.
     pub(super) fn fails(&mut self, size: usize, failed: &Failed<'_>) {
         if let (Some(record), Some(measured)) = (&mut self.record, failed.took.measured) {
+            recording::keep_ceiling(record, size, self.bounds);
             let failure = recording::Failure::at(size, self.bounds);
             recording::failed(record, failure, measured, self.available_bytes);
         }

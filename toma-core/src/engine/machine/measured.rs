@@ -20,9 +20,7 @@ impl Machine {
         let sample = self.sample(size, measured);
         let Some(record) = &mut self.record else { return true };
         recording::succeeded(record, sample, measured);
-        if self.bounds.smallest_failure.is_some_and(|failed| failed <= size) {
-            (record.confirmed, record.known_runs) = (0, 0);
-        }
+        recording::works(record, size, self.bounds);
         !record.is_thrashing()
     }
 

@@ -32,8 +32,8 @@ impl Adaptive {
         let record = &evidence.record;
         let allowed = self.waste * (record.time.as_secs_f64() + left) - record.wasted.as_secs_f64();
         let pays = evidence.remaining / 2 >= goal;
-        pays && (cost <= allowed
-            || !is_batch && is_far(evidence) && GAIN * gain(goal, evidence, &line) > cost)
+        let returns = !is_batch && (is_far(evidence) || has_worked(goal, evidence));
+        pays && (cost <= allowed || returns && GAIN * gain(goal, evidence, &line) > cost)
     }
 }
 
@@ -43,7 +43,18 @@ const GAIN: f64 = 0.5;
 /// Whether what fails is so much larger than what works that a larger step is no probe of the limit,
 /// but a return from having shrunk too far.
 pub(super) fn is_far(evidence: &Evidence) -> bool {
-    evidence.bounds.smallest_failure.is_none_or(|high| high > evidence.step.saturating_add(evidence.step / 2))
+    high(evidence).is_none_or(|high| high > evidence.step.saturating_add(evidence.step / 2))
+}
+
+/// What is known to fail: what did last, or before a smaller size failed that works again.
+pub(super) fn high(evidence: &Evidence) -> Option<usize> {
+    evidence.bounds.smallest_failure.or(evidence.record.ceiling)
+}
+
+/// Whether this size worked before something failed that had worked. Otherwise failures that come for no
+/// reason would use up what may be wasted, and then make the size smaller and smaller.
+fn has_worked(goal: usize, evidence: &Evidence) -> bool {
+    evidence.record.ceiling.is_some() && evidence.bounds.smallest_failure.is_some_and(|failed| goal < failed)
 }
 
 /// Seconds that a failure at this size takes: as many as the last one, and more where it is larger than
@@ -53,7 +64,7 @@ fn cost(size: usize, evidence: &Evidence, line: &Line) -> f64 {
     if known.is_zero() {
         return line.at(number(size));
     }
-    let larger = evidence.bounds.smallest_failure.map_or(1.0, |failed| share(size, failed));
+    let larger = high(evidence).map_or(1.0, |failed| share(size, failed));
     known.as_secs_f64() * larger.max(1.0)
 }
 
@@ -91,7 +102,8 @@ impl Adaptive {
     /// Whether what is known to fail should be tried again.
     fn is_old(self, evidence: &Evidence) -> bool {
         let record = &evidence.record;
-        let (runs, share, longer) = if evidence.available_bytes.is_some() {
+        // Memory that can be seen does not tell what disturbed a size that had worked.
+        let (runs, share, longer) = if evidence.available_bytes.is_some() && record.ceiling.is_none() {
             (CLEAN_RUNS * f64::from(SEEN), self.doubt.max(SEEN_DOUBT), SEEN)
         } else {
             (CLEAN_RUNS, self.doubt, 2_u32.saturating_pow(record.confirmed).min(LONGEST))
