@@ -35,11 +35,12 @@
 //! It prints what the call went through:
 //!
 //! ```text
-//! demo::nearest: 3000 of 3000 items in 6 attempts, 2 out of memory
-//!   started at 3000, nothing remembered
-//!   sizes tried: 3000 (out of memory), 1500 (out of memory), 750 (worked 4 times)
-//!   time lost to failed attempts: at least 22.9µs
-//!   remembered for the next call: 750
+//! demo::nearest: 3000 items in 6 attempts, 2 out of memory
+//!   started  at 3000, nothing was remembered
+//!   tried    3000 -> 1500 -> 750 worked 4 times
+//!   learned  750 works, 1500 does not; 750 is at least 50 % of the limit
+//!   lost     at least 22.9µs in attempts that failed
+//!   next     starts from 750, remembered in StacktraceMemoryCache
 //! ```
 //!
 //! # Where to look
@@ -120,6 +121,7 @@
 //! | `persistent` | [`PersistentCache`], which remembers across runs | the crates serde, serde_json, etcetera, fs4 and humantime |
 //! | `progress` | [`ProgressBar`](observe::ProgressBar) | the indicatif crate |
 //! | `stream` | [`execute::Stream`] as a `futures_core::Stream` | the futures-core crate |
+//! | `svg` | `report::svg`, which draws the sizes of calls over time | the plotters crate, without its fonts and bitmaps |
 //! | `tch` | `toma::torch`: chunks of tensors, memory of libtorch's devices | the tch crate, which needs libtorch 2.11 |
 //! | `testing` | [`testing`]: a fake device, failures on purpose; for `[dev-dependencies]` | one relaxed load per attempt |
 //! | `tracing` | every event as a `tracing` event, target `toma` | the tracing crate |

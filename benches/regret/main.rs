@@ -30,8 +30,9 @@ fn main() -> ExitCode {
     let only = arguments.iter().map(String::as_str).find(|argument| !argument.starts_with("--"));
     let policies: Vec<&Entry> =
         POLICIES.iter().filter(|policy| only.is_none_or(|only| policy.name.contains(only))).collect();
-    let mut missed = whole_runs(&policies, if is_test { 7 } else { 1 });
-    missed.extend(moving::report(&policies));
+    let every = if is_test { 7 } else { 1 };
+    let mut missed = whole_runs(&policies, every);
+    missed.extend(moving::report(&policies, every));
     for bar in &missed {
         println!("bar missed: {bar}");
     }

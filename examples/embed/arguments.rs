@@ -1,5 +1,6 @@
 //! What can be said on the command line.
 
+use std::fmt;
 use std::num::{IntErrorKind, NonZeroUsize};
 use std::path::PathBuf;
 
@@ -11,13 +12,14 @@ const EXAMPLES: &str = "\
 Examples:
   cargo xtask run embed -- --input notes.txt --output notes.npy
   cargo xtask run embed -- --input notes.txt --budget 300MB --query \"who owes me money?\"
-  cat *.md | cargo xtask run embed -- --input - --output all.safetensors --policy bisect";
+  cat *.md | cargo xtask run embed -- --input - --output all.safetensors --policy bisect
+  cargo xtask run embed -- --input notes.txt --budget 96MB --compare-policies --svg sizes.svg";
 
 /// Turns each line of a text into a vector of 384 numbers, such that lines of similar meaning get
 /// similar vectors; in batches as large as memory allows.
 #[derive(Debug, Parser)]
 #[command(name = "embed", after_help = EXAMPLES, max_term_width = 100)]
-#[command(group = ArgGroup::new("purpose").args(["output", "query", "compare", "check"]).multiple(true).required(true))]
+#[command(group = ArgGroup::new("purpose").args(["output", "query", "compare", "compare_policies", "svg", "check"]).multiple(true).required(true))]
 pub(crate) struct Arguments {
     /// Text with one item per line; `-` is standard input
     #[arg(long, value_name = "FILE", required_unless_present = "check")]
@@ -52,6 +54,22 @@ pub(crate) struct Arguments {
     #[arg(long)]
     pub(crate) compare: bool,
 
+    /// Also work with each of these policies, and compare what they come to
+    #[arg(
+        long,
+        value_name = "POLICIES",
+        value_delimiter = ',',
+        num_args = 0..=1,
+        require_equals = true,
+        default_missing_value = "halve,adaptive,throughput",
+        conflicts_with = "compare"
+    )]
+    pub(crate) compare_policies: Vec<PolicyName>,
+
+    /// Draw the batch sizes over time into this file, and where memory ran out
+    #[arg(long, value_name = "FILE.svg")]
+    pub(crate) svg: Option<PathBuf>,
+
     /// Compare with the published implementation, and adaptive with fixed batches; fail when they differ
     #[arg(long)]
     pub(crate) check: bool,
@@ -84,6 +102,12 @@ pub(crate) enum PolicyName {
     Adaptive,
     /// The smallest size that is as fast as any
     Throughput,
+}
+
+impl fmt::Display for PolicyName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.to_possible_value().expect("no policy is hidden").get_name())
+    }
 }
 
 impl PolicyName {
@@ -210,6 +234,19 @@ mod tests {
             assert!(parse(line).is_ok(), "{line:?}: {:?}", parse(line).err());
         }
         assert!(parse("--check --batch 0").is_err());
+    }
+
+    #[test]
+    fn policies_are_compared_as_they_are_listed() {
+        let listed =
+            |line| parse(&format!("--input a.txt {line}")).map(|arguments| arguments.compare_policies);
+        use PolicyName::{Adaptive, Bisect, Halve, Throughput};
+        assert_eq!(listed("--compare-policies").unwrap(), [Halve, Adaptive, Throughput]);
+        assert_eq!(listed("--compare-policies=bisect,halve").unwrap(), [Bisect, Halve]);
+        assert_eq!(listed("--svg a.svg").unwrap(), []);
+        assert!(
+            listed("--compare-policies=best").is_err() && listed("--compare --compare-policies").is_err()
+        );
     }
 
     #[test]

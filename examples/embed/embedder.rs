@@ -26,6 +26,8 @@ pub(crate) struct Embedder<'a> {
     pub(crate) most: usize,
     sizes: GlobalCache,
     bar: Box<dyn Observer>,
+    /// What calls are called; by their bucket when there is none.
+    name: Option<String>,
 }
 
 /// Texts and where they are in the order of work.
@@ -37,12 +39,25 @@ pub(crate) struct Work<'a> {
 
 impl<'a> Embedder<'a> {
     pub(crate) fn new(model: &'a Model, memory: &'a Memory, policy: Box<dyn Policy>, most: usize) -> Self {
-        Self { model, memory, policy, most, sizes: GlobalCache::new(), bar: bar() }
+        Self {
+            model,
+            memory,
+            policy,
+            most,
+            sizes: GlobalCache::new(),
+            bar: Box::new(ProgressBar::new()),
+            name: None,
+        }
     }
 
     /// Without a progress bar.
     pub(crate) fn quiet(self) -> Self {
         Self { bar: Box::new(|_: &Event<'_>| {}), ..self }
+    }
+
+    /// With this name in events and reports.
+    pub(crate) fn named(self, name: String) -> Self {
+        Self { name: Some(name), ..self }
     }
 
     /// One row per text, in the order of the texts; adds to the summary what it took.
@@ -70,7 +85,7 @@ impl<'a> Embedder<'a> {
         }
         let spent = clock.spent();
         summary.add_texts(bucket.range.len(), work.tokens(&bucket.range), spent);
-        summary.add_bucket(bucket, &report::last().ok_or("there is no report")?);
+        summary.add_bucket(bucket, report::last().ok_or("there is no report")?);
         summary.peak_bytes = summary.peak_bytes.max(self.memory.peak_bytes()?);
         Ok(())
     }
@@ -85,7 +100,7 @@ impl<'a> Embedder<'a> {
             // Its cached memory is released before a retry.
             .device(self.memory.device())
             .observer(&*self.bar)
-            .name(format!("up to {most_tokens} tokens"))
+            .name(self.name.clone().unwrap_or_else(|| format!("up to {most_tokens} tokens")))
             .range(range, self.most, |start, end| {
                 let done = work.embed(start..end, rows);
                 self.memory.note_peak();
@@ -141,6 +156,11 @@ impl<'a> Work<'a> {
         Ok(())
     }
 
+    /// Embeds the first text, for what happens only once.
+    pub(crate) fn warm_up(&self) -> Result<()> {
+        self.embed_places_fixed(0..1, 1, &mut self.rows())
+    }
+
     /// All texts in batches that are all of one size.
     pub(crate) fn embed_fixed(&self, batch: usize) -> Result<Vec<f32>> {
         let mut rows = self.rows();
@@ -160,18 +180,6 @@ impl<'a> Work<'a> {
         }
         Ok(())
     }
-}
-
-/// None beside `TOMA_LOG=1`, which prints the same shrinks and would tear the bar apart.
-fn bar() -> Box<dyn Observer> {
-    if std::env::var("TOMA_LOG").is_ok_and(|value| is_on(&value)) {
-        return Box::new(|_: &Event<'_>| {});
-    }
-    Box::new(ProgressBar::new())
-}
-
-fn is_on(switch: &str) -> bool {
-    ["1", "true", "on", "yes"].iter().any(|yes| switch.eq_ignore_ascii_case(yes))
 }
 
 /// The largest difference of two values; NaN, which passes no comparison, when there is one.
@@ -195,13 +203,6 @@ pub(crate) fn within(what: &str, difference: f32, allowed: f32) -> Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    /// As the library reads it.
-    #[test]
-    fn a_switch_is_on_when_it_says_so() {
-        assert!(["1", "true", "On", "YES"].into_iter().all(is_on));
-        assert!(!["", "0", "off", "maybe"].into_iter().any(is_on));
-    }
 
     #[test]
     fn a_difference_is_found_wherever_it_is_and_nan_passes_no_check() {

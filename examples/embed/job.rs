@@ -1,9 +1,11 @@
 //! The whole job, window by window.
 
+use std::fs;
 use std::io::BufRead;
 use std::path::PathBuf;
 
 use tch::Device;
+use toma::observe::{Report, report};
 
 use crate::Result;
 use crate::arguments::Arguments;
@@ -11,10 +13,11 @@ use crate::check;
 use crate::compare::Fixed;
 use crate::config::Config;
 use crate::embedder::Embedder;
-use crate::lines::Windows;
+use crate::lines::{Window, Windows};
 use crate::memory::{self, Memory};
 use crate::model::Model;
-use crate::output::RowFile;
+use crate::output::{RowFile, check_place};
+use crate::policies::Policies;
 use crate::say::say;
 use crate::search::Nearest;
 use crate::summary::{Summary, mebibytes};
@@ -31,7 +34,13 @@ pub(crate) struct Parts {
 struct Sinks {
     output: Option<RowFile>,
     nearest: Option<Nearest>,
-    fixed: Option<Fixed>,
+}
+
+/// Where rows come from.
+enum Way<'a> {
+    Alone,
+    BesideFixed(Fixed),
+    ByEach(Policies<'a>),
 }
 
 /// Does what the command line says.
@@ -43,6 +52,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
     let config = Config::read(&folder.join("config.json"))?;
     let width = usize::try_from(config.hidden_size)?;
     let output = arguments.output.as_deref().map(|path| RowFile::create(path, width)).transpose()?;
+    arguments.svg.as_deref().map(|path| check_place("svg", path)).transpose()?;
     let words = Words::read(&folder.join("tokenizer.json"), &config)?;
     let model = Model::load(&folder, config, arguments.device)?;
     let parts = Parts { words, model, device: arguments.device };
@@ -77,27 +87,28 @@ fn embed(
     let memory = Memory::limit(arguments.device, arguments.budget)?;
     let embedder = Embedder::new(&parts.model, &memory, arguments.policy.policy(), arguments.batch());
     let nearest = nearest(arguments, parts, &embedder)?;
-    let mut sinks = Sinks { output, nearest, fixed: arguments.compare.then(Fixed::default) };
+    let mut sinks = Sinks { output, nearest };
+    let mut way = Way::of(arguments, &parts.model, &memory);
     let mut summary = Summary::default();
     for window in windows {
         let window = window?;
         let texts = parts.words.tokens(&window.lines)?;
-        let rows = match &mut sinks.fixed {
-            Some(fixed) => fixed.embed(&embedder, &texts, &mut summary)?,
-            None => embedder.embed(&texts, &mut summary)?,
+        let rows = match &mut way {
+            Way::Alone => embedder.embed(&texts, &mut summary)?,
+            Way::BesideFixed(fixed) => fixed.embed(&embedder, &texts, &mut summary)?,
+            Way::ByEach(policies) => policies.embed(&texts, &mut summary)?,
         };
         if arguments.check && window.before == 0 {
             check::run(parts, arguments.budget, Some(&window.lines))?;
         }
-        if let Some(output) = &mut sinks.output {
-            output.append(&rows)?;
-        }
-        if let Some(nearest) = &mut sinks.nearest {
-            nearest.look(&window, &rows);
-        }
+        sinks.take(&window, &rows)?;
     }
     sinks.finish(&summary)?;
-    eprint!("{summary}");
+    way.print(&summary)?;
+    if let Some(path) = &arguments.svg {
+        let picture = report::svg(way.reports(&summary));
+        fs::write(path, picture).map_err(|error| format!("svg {}: {error}", path.display()))?;
+    }
     let peak_bytes = summary.peak_bytes.max(memory.model_bytes);
     eprintln!("  peak: {:.1} MiB of tensors, model included; {memory}", mebibytes(peak_bytes));
     Ok(())
@@ -110,7 +121,46 @@ fn nearest(arguments: &Arguments, parts: &Parts, embedder: &Embedder<'_>) -> Res
     Ok(Some(Nearest::new(query, arguments.top.get())))
 }
 
+impl<'a> Way<'a> {
+    fn of(arguments: &Arguments, model: &'a Model, memory: &'a Memory) -> Self {
+        let policies = &*arguments.compare_policies;
+        match (arguments.compare, policies) {
+            (true, _) => Self::BesideFixed(Fixed::default()),
+            (false, []) => Self::Alone,
+            (false, _) => Self::ByEach(Policies::new(model, memory, policies, arguments.batch())),
+        }
+    }
+
+    fn print(&self, summary: &Summary) -> Result<()> {
+        match self {
+            Self::Alone => {}
+            Self::BesideFixed(fixed) => fixed.print(summary)?,
+            Self::ByEach(policies) => return policies.print(),
+        }
+        eprint!("{summary}");
+        Ok(())
+    }
+
+    /// Of all calls.
+    fn reports<'s>(&'s self, summary: &'s Summary) -> Vec<&'s Report> {
+        match self {
+            Self::Alone | Self::BesideFixed(_) => summary.reports.iter().collect(),
+            Self::ByEach(policies) => policies.reports().collect(),
+        }
+    }
+}
+
 impl Sinks {
+    fn take(&mut self, window: &Window, rows: &[f32]) -> Result<()> {
+        if let Some(output) = &mut self.output {
+            output.append(rows)?;
+        }
+        if let Some(nearest) = &mut self.nearest {
+            nearest.look(window, rows);
+        }
+        Ok(())
+    }
+
     fn finish(self, summary: &Summary) -> Result<()> {
         if let Some(output) = self.output {
             output.finish()?;
@@ -120,9 +170,6 @@ impl Sinks {
         }
         for hit in self.nearest.iter().flat_map(|nearest| &nearest.hits) {
             say(format_args!("{:.4}  line {:>6}  {}", hit.score, hit.line, hit.text))?;
-        }
-        if let Some(fixed) = self.fixed {
-            fixed.print(summary)?;
         }
         Ok(())
     }

@@ -24,6 +24,7 @@ mod lines;
 mod memory;
 mod model;
 mod output;
+mod policies;
 mod say;
 mod search;
 mod summary;

@@ -25,13 +25,7 @@ pub(crate) struct RowFile {
 impl RowFile {
     pub(crate) fn create(path: &Path, width: usize) -> Result<Self> {
         let format = Format::of(path)?;
-        let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
-        if let Some(folder) = folder.filter(|folder| !folder.is_dir()) {
-            return Err(format!("output {}: there is no folder {}", path.display(), folder.display()).into());
-        }
-        if path.is_dir() {
-            return Err(format!("output {}: is a folder", path.display()).into());
-        }
+        check_place("output", path)?;
         let (file, part) = create_part(path)?;
         let mut rows =
             Self { file: BufWriter::new(file), format, width, rows: 0, path: path.to_owned(), part };
@@ -65,6 +59,18 @@ impl RowFile {
     fn failed(&self, error: &io::Error) -> String {
         format!("output {}: {error}", self.path.display())
     }
+}
+
+/// Says early what would fail in the end: where the file is to be there is no folder, or one has its name.
+pub(crate) fn check_place(option: &str, path: &Path) -> Result<()> {
+    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
+    if let Some(folder) = folder.filter(|folder| !folder.is_dir()) {
+        return Err(format!("{option} {}: there is no folder {}", path.display(), folder.display()).into());
+    }
+    if path.is_dir() {
+        return Err(format!("{option} {}: is a folder", path.display()).into());
+    }
+    Ok(())
 }
 
 /// A file that nobody has: not the user, not another run, not a killed one of the same number.

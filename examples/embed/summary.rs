@@ -21,6 +21,8 @@ pub(crate) struct Summary {
     pub(crate) peak_bytes: u64,
     /// By their most tokens.
     buckets: BTreeMap<usize, Figures>,
+    /// Of all calls, in order.
+    pub(crate) reports: Vec<Report>,
 }
 
 #[derive(Debug, Default)]
@@ -32,19 +34,34 @@ struct Figures {
 }
 
 impl Summary {
-    pub(crate) fn add_bucket(&mut self, bucket: &Bucket, report: &Report) {
+    pub(crate) fn add_bucket(&mut self, bucket: &Bucket, report: Report) {
         self.out_of_memory += report.out_of_memory;
         self.time_lost += report.time_lost;
         let figures = self.buckets.entry(bucket.most_tokens).or_default();
         figures.lines += bucket.range.len();
         figures.out_of_memory += report.out_of_memory;
         figures.size = report.tried.last().map_or(report.start, |tried| tried.size);
+        self.reports.push(report);
     }
 
     pub(crate) fn add_texts(&mut self, lines: usize, tokens: usize, spent: Spent) {
         self.lines += lines;
         self.tokens += tokens;
         self.spent += spent;
+    }
+
+    /// Time lost to failed attempts, and its share of all.
+    pub(crate) fn lost(&self) -> String {
+        let lost = self.time_lost.as_secs_f64();
+        let share = 100.0 * lost / self.spent.time.as_secs_f64().max(1e-9);
+        format!("{lost:.2} s ({share:.1} %)")
+    }
+
+    /// The batch sizes in the end, longest texts first.
+    pub(crate) fn sizes(&self) -> String {
+        let sizes: Vec<String> =
+            self.buckets.values().rev().map(|figures| figures.size.to_string()).collect();
+        sizes.join(" ")
     }
 
     /// One line of a table.
@@ -65,8 +82,7 @@ impl fmt::Display for Summary {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(f, "{}", self.speed())?;
         if self.out_of_memory > 0 {
-            let share = 100.0 * self.time_lost.as_secs_f64() / self.spent.time.as_secs_f64();
-            writeln!(f, "  lost to failed attempts: {:.2} s ({share:.1} %)", self.time_lost.as_secs_f64())?;
+            writeln!(f, "  lost to failed attempts: {}", self.lost())?;
         }
         for (most_tokens, Figures { lines, out_of_memory, size }) in self.buckets.iter().rev() {
             let shrinks = times(*out_of_memory);

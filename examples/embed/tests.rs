@@ -159,6 +159,22 @@ fn too_small_a_budget_is_an_error_with_its_figures() {
 }
 
 #[test]
+fn policies_are_compared_and_drawn() {
+    let _alone = alone();
+    if model_folder().is_none() {
+        return;
+    }
+    let picture = scratch("sizes.svg");
+    let more = ["--compare-policies=halve,adaptive", "--svg", picture.to_str().unwrap(), "--batch", "8"];
+    let rows = run("some words\n".repeat(40).as_bytes(), &more).unwrap();
+    assert_eq!(rows.size(), [40, 384]);
+    let picture = fs::read_to_string(picture).unwrap();
+    assert!(["halve", "adaptive", "time spent in attempts"].iter().all(|text| picture.contains(text)));
+    let error = run(b"text", &["--svg", "no/such/folder/a.svg"]).unwrap_err();
+    assert_eq!(error, "svg no/such/folder/a.svg: there is no folder no/such/folder");
+}
+
+#[test]
 fn an_error_on_the_way_leaves_no_output() {
     let _alone = alone();
     if model_folder().is_none() {

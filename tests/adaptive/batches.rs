@@ -26,6 +26,29 @@ fn never_starts_small_to_measure() {
     assert_eq!(*world.attempts.borrow(), [(512, false), (256, true)]);
 }
 
+/// Time spent in attempts, which in this world all take 10 ms and 1 ms per item.
+fn spent(world: &World) -> Duration {
+    let attempts = world.attempts.borrow();
+    attempts.iter().map(|&(size, _)| Duration::from_millis(10 + size as u64)).sum()
+}
+
+#[test]
+fn nights_without_work_pay_for_no_probe() {
+    // A batch a night; then as many batches in a row.
+    for rest in [Duration::from_secs(24 * 3600), Duration::ZERO] {
+        let world = World::new(300, Shows::Nothing);
+        world.batch(512, Adaptive::default());
+        let before = (spent(&world), world.lost());
+        for _ in 0..300 {
+            world.clock.advance(rest);
+            world.batch(512, Adaptive::default());
+        }
+        let wasted = world.lost().saturating_sub(before.1);
+        assert!(wasted <= spent(&world) / 50, "{wasted:?} of {:?} are lost", spent(&world));
+        assert!(!wasted.is_zero(), "what the batches take pays for probes, with {rest:?} between them");
+    }
+}
+
 #[test]
 fn time_makes_a_failure_doubtful() {
     let world = World::new(300, Shows::Nothing);

@@ -9,4 +9,5 @@ mod free;
 mod prediction;
 mod ranges;
 mod throughput;
+mod trouble;
 mod world;

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
 use toma::memory::{MemorySource, Reading, Usage};
-use toma::{NoCache, Throughput, execute};
+use toma::{GlobalCache, NoCache, Throughput, execute};
 
 use crate::world::{NAME, Shows, World};
 
@@ -24,6 +24,49 @@ fn settles_at_the_smallest_size_that_is_fast_enough() {
         });
         assert_eq!(world.last_size(), expected, "saturated from {saturation}");
     }
+}
+
+#[test]
+fn batches_settle_there_from_call_to_call() {
+    for shows in [Shows::Nothing, Shows::Everything] {
+        for (saturation, expected) in [(1, 1), (60, 64), (64, 64), (70, 128), (300, 512), (512, 512)] {
+            let world = World::new(1000, shows);
+            let batch = |_| {
+                let body = |size| world.attempt_of(size, 0, time(size, saturation));
+                world.batch_with(512, Throughput::default(), body)
+            };
+            let sizes: Vec<usize> = (0..40).map(batch).collect();
+            let found = sizes.iter().position(|&size| size < expected).map_or(10, |below| below + 1);
+            assert!(sizes[found..].iter().all(|&size| size == expected), "{sizes:?} for {saturation}");
+        }
+    }
+}
+
+#[test]
+fn batches_follow_a_speed_that_changes_for_good() {
+    let world = World::new(1000, Shows::Nothing);
+    let run = |saturation| {
+        let body = |size| world.attempt_of(size, 0, time(size, saturation));
+        (0..60).fold(0, |_, _| world.batch_with(512, Throughput::default(), body))
+    };
+    assert_eq!([run(64), run(256)], [64, 256]);
+}
+
+#[test]
+fn batches_leave_a_size_that_thrashes() {
+    let (memory, clock, cache) =
+        (Thrashing::default(), toma::testing::StoppedClock::new(), GlobalCache::new());
+    let batch = |_| {
+        let with =
+            execute::with::<GlobalCache>().cache(&cache).policy(Throughput::within(0.0)).device(&memory);
+        with.batch(512, |size| {
+            memory.retries.fetch_add(u64::from(size > 200), Relaxed);
+            clock.advance(Duration::from_millis(100 + size as u64));
+            size
+        })
+    };
+    let sizes: Vec<usize> = (0..20).map(batch).collect();
+    assert!(sizes[10..].iter().all(|&size| size <= 200), "{sizes:?}");
 }
 
 #[test]

@@ -135,8 +135,18 @@ impl World {
 
     /// One batch; the size that succeeded.
     pub(crate) fn batch(&self, initial: usize, policy: impl Policy) -> usize {
+        self.batch_with(initial, policy, |size| self.attempt(size))
+    }
+
+    /// One batch with this body; the size that succeeded. All batches are calls of one place.
+    pub(crate) fn batch_with(
+        &self,
+        initial: usize,
+        policy: impl Policy,
+        mut body: impl FnMut(usize) -> Result<(), FakeOutOfMemory>,
+    ) -> usize {
         let with = execute::with::<GlobalCache>().cache(&self.cache).policy(policy).device(&self.source);
-        with.batch(initial, |size| self.attempt(size).map(|()| size)).expect("a small size fits")
+        with.batch(initial, |size| body(size).map(|()| size)).expect("a small size fits")
     }
 
     pub(crate) fn failures(&self) -> usize {

@@ -160,7 +160,7 @@ fn of_nothing_nothing_is_called() {
     chunked((&[], &mut []));
     let report = report::last().unwrap();
     assert_eq!((report.attempts, report.done, report.length), (0, 0, Some(0)));
-    assert_eq!(report.to_string().lines().count(), 3, "{report}");
+    assert_eq!(report.to_string(), "adversity::sizes::chunked: nothing was tried");
 }
 
 #[test]

@@ -66,6 +66,47 @@ fn of_a_call_that_remembers() {
 }
 
 #[test]
+fn tells_what_is_known_of_the_limit_and_where() {
+    for (name, form) in FORMS {
+        let world = World::new([OUT_OF_MEMORY]);
+        form(&world, 8).unwrap();
+        let first = last();
+        assert_eq!(
+            (first.bounds.largest_success, first.bounds.smallest_failure),
+            (Some(4), Some(8)),
+            "{name}"
+        );
+        assert_eq!((first.settled, first.cache), (Some(4), Some("GlobalCache")), "{name}");
+        form(&world, 8).unwrap();
+        assert_eq!((last().bounds, last().settled, last().cache), (first.bounds, None, None), "{name}");
+    }
+}
+
+#[test]
+fn names_a_cache_that_remembers_nothing_and_the_one_behind_the_default() {
+    let body = |start, end| if end - start > 4 { Err(OutOfMemory::new(None)) } else { Ok(()) };
+    execute::with::<NoCache>().range(0..8, 8, body).unwrap();
+    assert_eq!((last().settled, last().cache), (None, Some("NoCache")));
+    execute::range(0..8, 8, body).unwrap();
+    assert_eq!((last().settled, last().cache), (Some(4), Some("StacktraceMemoryCache")));
+}
+
+#[test]
+fn times_add_up_where_every_attempt_is_timed() {
+    for (name, form) in FORMS {
+        let mut world = World::new([FINE, OUT_OF_MEMORY, FINE, OUT_OF_MEMORY]);
+        world.pause = Duration::from_millis(1);
+        form(&world, 20).unwrap();
+        let report = last();
+        let time = report.time.unwrap_or_else(|| panic!("{name}: an observer watches"));
+        let until: Vec<Duration> = report.tried.iter().map(|tried| tried.time.unwrap()).collect();
+        assert!(until.is_sorted() && until[0] >= 2 * world.pause, "{name}: {until:?}");
+        assert_eq!(until.last(), Some(&time), "{name}");
+        assert!(report.time_lost < time, "{name}: {report:?}");
+    }
+}
+
+#[test]
 fn of_giving_up() {
     for (name, form) in FORMS {
         assert_eq!(form(&World::new([FINE, OTHER]), 20), OTHER, "{name}");
@@ -123,6 +164,8 @@ fn unobserved_counts_the_time_of_all_failures_but_the_first() {
     let three_times = fail_above(1);
     assert_eq!((three_times.out_of_memory, three_times.time_lost_is_exact), (3, false));
     assert!(three_times.time_lost >= 2 * pause, "{:?}", three_times.time_lost);
+    let whole = (three_times.time, three_times.tried.iter().find_map(|tried| tried.time));
+    assert_eq!(whole, (None, None), "a share of what is not known");
 }
 
 #[test]
@@ -146,4 +189,26 @@ impl Policy for Restless {
     fn advance(&self, evidence: &Evidence) -> usize {
         3 - evidence.step
     }
+}
+
+#[cfg(feature = "testing")]
+#[test]
+fn keeps_the_attempt_nearest_to_the_limit() {
+    let device = toma::testing::FakeDevice::new(1000);
+    let with = execute::with::<NoCache>().policy(toma::Adaptive::default()).device(&device).min(2);
+    let held = std::cell::RefCell::new(Vec::new());
+    let body = |start: usize, end: usize| {
+        let bytes = 100 * (end - start) as u64;
+        // One piece is heavier, and one keeps half of what there is.
+        let peak = device.alloc(if start == 4 { 3 * bytes } else { bytes })?;
+        if start == 6 {
+            drop(peak);
+            held.borrow_mut().push(device.alloc(500)?);
+        }
+        Ok::<(), toma::testing::FakeOutOfMemory>(())
+    };
+    with.range(0..8, 2, body).unwrap();
+    let fullest = last().fullest.expect("the device counts bytes");
+    assert_eq!((fullest.size, fullest.peak_bytes, fullest.available_bytes), (2, 600, 1000));
+    assert!((fullest.share() - 0.6).abs() < 1e-9);
 }

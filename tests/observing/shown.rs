@@ -4,7 +4,8 @@ use std::sync::PoisonError;
 
 use expect_test::{Expect, expect};
 use toma::classify::OutOfMemory;
-use toma::{NoCache, execute, report};
+use toma::policy::Evidence;
+use toma::{Bisect, GlobalCache, NoCache, Policy, execute, report};
 
 use crate::PROCESS;
 use crate::world::{FINE, OTHER, OUT_OF_MEMORY, POISONED, TRANSIENT_SMALL, World, inline};
@@ -12,28 +13,32 @@ use crate::world::{FINE, OTHER, OUT_OF_MEMORY, POISONED, TRANSIENT_SMALL, World,
 /// Compares the last report, its times left out.
 fn shows(expected: &Expect) {
     let text = report::last().unwrap().to_string();
-    let lines = text.lines().map(|line| match line.split_once("failed attempts: ") {
-        None => line.to_owned(),
-        Some((before, time)) => {
-            if time == "not measured without an observer" {
-                return line.to_owned();
-            }
-            let bound = if time.starts_with("at least ") { "at least " } else { "" };
-            let time = time.trim_start_matches("at least ");
-            assert!(time.starts_with(|c: char| c.is_ascii_digit()) && time.ends_with('s'), "{line}");
-            format!("{before}failed attempts: {bound}TIME")
-        }
-    });
+    let lines =
+        text.lines().map(|line| if line.starts_with("  lost") { timeless(line) } else { line.to_owned() });
     expected.assert_eq(&lines.map(|line| line + "\n").collect::<String>());
+}
+
+/// A line with words in place of times and shares of them.
+fn timeless(line: &str) -> String {
+    let masked = |word: &str| match word.strip_prefix('(').unwrap_or(word) {
+        number if !number.starts_with(|c: char| c.is_ascii_digit()) => word.to_owned(),
+        number if word.starts_with('(') => {
+            assert!((0.0..=100.0).contains(&number.parse::<f64>().unwrap()), "{line}");
+            "(SHARE".to_owned()
+        }
+        time if time.ends_with('s') => "TIME".to_owned(),
+        count => count.to_owned(),
+    };
+    line.split(' ').map(masked).collect::<Vec<_>>().join(" ")
 }
 
 #[test]
 fn success() {
     inline(&World::new([]), 20).unwrap();
     shows(&expect![[r#"
-        work: 20 of 20 items in 3 attempts, never out of memory
-          started at 8, nothing remembered
-          nothing new to remember
+        work: 20 items in 3 attempts, never out of memory
+          started  at 8, nothing was remembered
+          next     starts at 8 again
     "#]]);
 }
 
@@ -41,9 +46,9 @@ fn success() {
 fn one_item() {
     inline(&World::new([]), 1).unwrap();
     shows(&expect![[r#"
-        work: 1 of 1 item in 1 attempt, never out of memory
-          started at 1, nothing remembered
-          nothing new to remember
+        work: 1 item in 1 attempt, never out of memory
+          started  at 1, nothing was remembered
+          next     starts at 1 again
     "#]]);
 }
 
@@ -51,11 +56,12 @@ fn one_item() {
 fn shrinks() {
     inline(&World::new([FINE, OUT_OF_MEMORY, FINE, OUT_OF_MEMORY, TRANSIENT_SMALL]), 20).unwrap();
     shows(&expect![[r#"
-        work: 20 of 20 items in 9 attempts, 2 out of memory
-          started at 8, nothing remembered
-          sizes tried: 8 (worked 1 time) (out of memory), 4 (worked 1 time) (out of memory), 2 (transient failure), 2 (worked 4 times)
-          time lost to failed attempts: TIME
-          remembered for the next call: 2
+        work: 20 items in 9 attempts, 2 out of memory
+          started  at 8, nothing was remembered
+          tried    8 worked once -> 4 worked once -> 2 (transient failure) -> 2 worked 4 times
+          learned  2 works, 4 does not; 2 is at least 50 % of the limit
+          lost     TIME of TIME (SHARE %) in attempts that failed
+          next     starts from 2, remembered in GlobalCache
     "#]]);
 }
 
@@ -65,11 +71,12 @@ fn shrinks_nobody_observed() {
     let body = |start, end| if end - start > 4 { Err(OutOfMemory::new(None)) } else { Ok(()) };
     execute::with::<NoCache>().name("work").range(0..8, 8, body).unwrap();
     shows(&expect![[r#"
-        work: 8 of 8 items in 3 attempts, 1 out of memory
-          started at 8, nothing remembered
-          sizes tried: 8 (out of memory), 4 (worked 2 times)
-          time lost to failed attempts: not measured without an observer
-          nothing new to remember
+        work: 8 items in 3 attempts, 1 out of memory
+          started  at 8, nothing was remembered
+          tried    8 -> 4 worked 2 times
+          learned  4 works, 8 does not; 4 is at least 50 % of the limit
+          lost     the time of 1 attempt, not measured without an observer
+          next     starts at 8 again, because NoCache remembers nothing
     "#]]);
 }
 
@@ -79,11 +86,12 @@ fn gave_up_at_the_floor() {
     world.min = 4;
     inline(&world, 12).unwrap_err();
     shows(&expect![[r#"
-        work: 0 of 12 items in 2 attempts, 2 out of memory
-          started at 8, nothing remembered
-          sizes tried: 8 (out of memory), 4 (out of memory)
-          time lost to failed attempts: TIME
-          gave up: no smaller size is allowed: does not fit at size 4: needs 4.0 KiB, 512 bytes free
+        work: gave up at 0 of 12 items after 2 attempts, 2 out of memory
+          started  at 8, nothing was remembered
+          tried    8 -> 4 -> gave up
+          why      no smaller size is allowed, and it does not fit at size 4: needs 4.0 KiB, 512 bytes free
+          lost     TIME of TIME (SHARE %) in attempts that failed
+          next     starts at 8 again, because nothing was settled
     "#]]);
 }
 
@@ -91,10 +99,11 @@ fn gave_up_at_the_floor() {
 fn gave_up_after_another_failure() {
     inline(&World::new([FINE, OTHER]), 20).unwrap_err();
     shows(&expect![[r#"
-        work: 8 of 20 items in 2 attempts, never out of memory
-          started at 8, nothing remembered
-          sizes tried: 8 (worked 1 time) (other failure)
-          gave up: not out of memory
+        work: gave up at 8 of 20 items after 2 attempts, never out of memory
+          started  at 8, nothing was remembered
+          tried    8 worked once (other failure) -> gave up
+          why      not out of memory
+          next     starts at 8 again, because nothing was settled
     "#]]);
 }
 
@@ -102,10 +111,11 @@ fn gave_up_after_another_failure() {
 fn gave_up_a_poisoned_device() {
     inline(&World::new([POISONED]), 20).unwrap_err();
     shows(&expect![[r#"
-        work: 0 of 20 items in 1 attempt, never out of memory
-          started at 8, nothing remembered
-          sizes tried: 8 (device context poisoned)
-          gave up: the device context is poisoned
+        work: gave up at 0 of 20 items after 1 attempt, never out of memory
+          started  at 8, nothing was remembered
+          tried    8 (device context poisoned) -> gave up
+          why      the device context is poisoned
+          next     starts at 8 again, because nothing was settled
     "#]]);
 }
 
@@ -113,11 +123,12 @@ fn gave_up_a_poisoned_device() {
 fn batch() {
     World::new([OUT_OF_MEMORY]).batch().unwrap();
     shows(&expect![[r#"
-        work: 2 attempts, 1 out of memory
-          started at 8, nothing remembered
-          sizes tried: 8 (out of memory), 4 (worked 1 time)
-          time lost to failed attempts: TIME
-          remembered for the next call: 4
+        work: a batch of 4 in 2 attempts, 1 out of memory
+          started  at 8, nothing was remembered
+          tried    8 -> 4 worked once
+          learned  4 works, 8 does not; 4 is at least 50 % of the limit
+          lost     TIME of TIME (SHARE %) in attempts that failed
+          next     starts from 4, remembered in GlobalCache
     "#]]);
 }
 
@@ -127,9 +138,10 @@ fn second_call() {
     inline(&world, 8).unwrap();
     inline(&world, 8).unwrap();
     shows(&expect![[r#"
-        work: 8 of 8 items in 2 attempts, never out of memory
-          started at 4, remembered 4 from an earlier call
-          nothing new to remember
+        work: 8 items in 2 attempts, never out of memory
+          started  at 4, remembered from an earlier call
+          known    4 works, 8 does not; 4 is at least 50 % of the limit
+          next     starts at 4 again
     "#]]);
 }
 
@@ -140,10 +152,193 @@ fn second_call_that_shrinks_further() {
     world.follow([OUT_OF_MEMORY]);
     inline(&world, 8).unwrap();
     shows(&expect![[r#"
-        work: 8 of 8 items in 5 attempts, 1 out of memory
-          started at 4, remembered 4 from an earlier call
-          sizes tried: 4 (out of memory), 2 (worked 4 times)
-          time lost to failed attempts: TIME
-          remembered for the next call: 2
+        work: 8 items in 5 attempts, 1 out of memory
+          started  at 4, remembered from an earlier call
+          tried    4 -> 2 worked 4 times
+          learned  2 works, 4 does not; 2 is at least 50 % of the limit
+          lost     TIME of TIME (SHARE %) in attempts that failed
+          next     starts from 2, remembered in GlobalCache
     "#]]);
+}
+
+#[test]
+fn second_call_at_a_limit_that_is_known() {
+    let world = World::new([OUT_OF_MEMORY, FINE, OUT_OF_MEMORY]);
+    inline(&world, 40).unwrap();
+    inline(&world, 40).unwrap();
+    shows(&expect![[r#"
+        work: 40 items in 20 attempts, never out of memory
+          started  at 2, remembered from an earlier call
+          known    2 works, 4 does not; 2 is at least 50 % of the limit
+          next     starts at 2 again
+    "#]]);
+}
+
+#[test]
+fn nothing_is_remembered() {
+    let body = |start, end| if end - start > 128 { Err(OutOfMemory::new(None)) } else { Ok(()) };
+    execute::with::<NoCache>().name("work").range(0..5000, 512, body).unwrap();
+    shows(&expect![[r#"
+        work: 5000 items in 42 attempts, 2 out of memory
+          started  at 512, nothing was remembered
+          tried    512 -> 256 -> 128 worked 40 times
+          learned  128 works, 256 does not; 128 is at least 50 % of the limit
+          lost     at least TIME in attempts that failed
+          next     starts at 512 again, because NoCache remembers nothing
+    "#]]);
+}
+
+#[test]
+fn gave_up_a_batch() {
+    let mut world = World::new([OUT_OF_MEMORY; 2]);
+    world.min = 4;
+    world.batch().unwrap_err();
+    shows(&expect![[r#"
+        work: gave up a batch after 2 attempts, 2 out of memory
+          started  at 8, nothing was remembered
+          tried    8 -> 4 -> gave up
+          why      no smaller size is allowed, and it does not fit at size 4: needs 4.0 KiB, 512 bytes free
+          lost     TIME of TIME (SHARE %) in attempts that failed
+          next     starts at 8 again, because nothing was settled
+    "#]]);
+}
+
+#[test]
+fn gave_up_what_is_settled_already() {
+    inline(&World::new([OUT_OF_MEMORY, FINE, OTHER]), 20).unwrap_err();
+    shows(&expect![[r#"
+        work: gave up at 4 of 20 items after 3 attempts, 1 out of memory
+          started  at 8, nothing was remembered
+          tried    8 -> 4 worked once (other failure) -> gave up
+          learned  4 works, 8 does not; 4 is at least 50 % of the limit
+          why      not out of memory
+          lost     TIME of TIME (SHARE %) in attempts that failed
+          next     starts from 4, remembered in GlobalCache
+    "#]]);
+}
+
+#[test]
+fn left_early() {
+    let body =
+        |start: usize, end: usize| if end - start > 2 { Err(OutOfMemory::new(None)) } else { Ok(start) };
+    let mut values = execute::with::<NoCache>().name("work").iter(0..20, 8, body);
+    assert_eq!(values.next().unwrap().unwrap(), 0);
+    drop(values);
+    shows(&expect![[r#"
+        work: 2 of 20 items in 3 attempts, 2 out of memory
+          started  at 8, nothing was remembered
+          tried    8 -> 4 -> 2 worked once
+          learned  2 works, 4 does not; 2 is at least 50 % of the limit
+          lost     at least TIME in attempts that failed
+          next     starts at 8 again, because NoCache remembers nothing
+    "#]]);
+}
+
+/// Looks between what works and what does not, and finds the limit itself.
+#[test]
+fn bisects_to_the_limit() {
+    let cache = GlobalCache::new();
+    let body = |start, end| if end - start > 5 { Err(OutOfMemory::new(None)) } else { Ok(()) };
+    let with = execute::with::<GlobalCache>().cache(&cache).policy(Bisect::within(0.0)).name("work");
+    with.range(0..100, 8, body).unwrap();
+    shows(&expect![[r#"
+        work: 100 items in 23 attempts, 2 out of memory
+          started  at 8, nothing was remembered
+          tried    8 -> 4 worked once, 6 -> 4 worked once, 5 worked 19 times
+          learned  5 works, 6 does not; 5 is the limit
+          lost     at least TIME in attempts that failed
+          next     starts from 5, remembered in GlobalCache
+    "#]]);
+}
+
+/// More sizes than anybody reads.
+#[test]
+fn changes_without_end() {
+    #[derive(Debug)]
+    struct Restless;
+
+    impl Policy for Restless {
+        fn shrink(&self, evidence: &Evidence) -> usize {
+            evidence.size - 1
+        }
+
+        fn advance(&self, evidence: &Evidence) -> usize {
+            evidence.step % 7 + 1
+        }
+    }
+
+    let call = |items| execute::with::<NoCache>().name("work").policy(Restless).range(0..items, 7, |_, _| ());
+    call(60);
+    shows(&expect![[r#"
+        work: 60 items in 17 attempts, never out of memory
+          started  at 1, nothing was remembered
+          tried    1 worked once, 2 worked once, 3 worked once, ... 10 changes between 1 and 7 ..., 7 worked once, 1 worked once, 2 worked once, 3 worked once
+          next     starts at 1 again
+    "#]]);
+    call(6000);
+    shows(&expect![[r#"
+        work: 6000 items in 1502 attempts, never out of memory
+          started  at 1, nothing was remembered
+          tried    1 worked once, 2 worked once, 3 worked once, ... 249 changes between 1 and 7 ..., 1 worked once, 2 worked once, 3 worked once, 4 worked once, ... 1246 more attempts
+          next     starts at 1 again
+    "#]]);
+}
+
+#[cfg(feature = "testing")]
+mod measured {
+    use toma::Adaptive;
+    use toma::testing::FakeDevice;
+
+    use super::{Expect, GlobalCache, execute, expect, shows};
+
+    fn adaptive(device: &FakeDevice, cache: &GlobalCache, expected: &Expect) {
+        let with = execute::with::<GlobalCache>().cache(cache).policy(Adaptive::default()).device(device);
+        let _ = with
+            .name("work")
+            .range(0..1000, 256, |start, end| device.alloc(50_000 + 1000 * (end - start) as u64).map(drop));
+        shows(expected);
+    }
+
+    #[test]
+    fn first_and_second_call() {
+        let (device, cache) = (FakeDevice::new(150_500), GlobalCache::new());
+        adaptive(
+            &device,
+            &cache,
+            &expect![[r#"
+            work: 1000 items in 14 attempts, 1 out of memory
+              started  at 256, nothing was remembered
+              tried    256 -> 4 worked once, 11 worked once, 98 worked 11 times
+              learned  98 works, 256 does not; 98 took 144.5 KiB of 147.0 KiB (98 %)
+              lost     TIME of TIME (SHARE %) in attempts that failed
+              next     starts from 98, remembered in GlobalCache
+        "#]],
+        );
+        adaptive(
+            &device,
+            &cache,
+            &expect![[r#"
+            work: 1000 items in 11 attempts, never out of memory
+              started  at 98, remembered from an earlier call
+              known    98 works, 256 does not; 98 took 144.5 KiB of 147.0 KiB (98 %)
+              next     starts at 98 again
+        "#]],
+        );
+    }
+
+    #[test]
+    fn what_cannot_fit() {
+        adaptive(
+            &FakeDevice::new(50_500),
+            &GlobalCache::new(),
+            &expect![[r#"
+            work: gave up at 0 of 1000 items after 3 attempts, 3 out of memory
+              started  at 256, nothing was remembered
+              tried    256 -> 4 -> 1 -> gave up
+              why      no smaller size is allowed, and it does not fit at size 1: needs 49.8 KiB, 49.3 KiB free
+              lost     TIME of TIME (SHARE %) in attempts that failed
+              next     starts at 256 again, because nothing was settled
+        "#]],
+        );
+    }
 }

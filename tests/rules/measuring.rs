@@ -22,7 +22,7 @@ use crate::twin::{Attempt, BATCH, End, Fate, Story};
 /// A policy of the library, measuring or not.
 #[derive(Clone, Copy, Debug)]
 enum Chosen {
-    Adaptive { waste: f64, tolerance: f64, headroom: f64 },
+    Adaptive { waste: f64, tolerance: f64, headroom: f64, doubt: f64 },
     Throughput(f64),
     Other(Plan),
 }
@@ -30,8 +30,9 @@ enum Chosen {
 impl Chosen {
     fn policy(self) -> Box<dyn Policy> {
         match self {
-            Self::Adaptive { waste, tolerance, headroom } => {
-                Box::new(Adaptive::default().waste(waste).tolerance(tolerance).headroom(headroom))
+            Self::Adaptive { waste, tolerance, headroom, doubt } => {
+                let adaptive = Adaptive::default().waste(waste).tolerance(tolerance);
+                Box::new(adaptive.headroom(headroom).doubt(doubt))
             }
             Self::Throughput(tolerance) => Box::new(Throughput::within(tolerance)),
             Self::Other(plan) => plan.policy(),
@@ -41,10 +42,8 @@ impl Chosen {
 
 fn chosen() -> impl Strategy<Value = Chosen> {
     let share = || prop_oneof![Just(0.0), Just(0.02), Just(1.0), 0.0..1.0];
-    let adaptive = (share(), share(), share()).prop_map(|(waste, tolerance, headroom)| Chosen::Adaptive {
-        waste,
-        tolerance,
-        headroom,
+    let adaptive = (share(), share(), share(), share()).prop_map(|(waste, tolerance, headroom, doubt)| {
+        Chosen::Adaptive { waste, tolerance, headroom, doubt }
     });
     prop_oneof![
         4 => adaptive,

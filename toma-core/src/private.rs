@@ -241,6 +241,8 @@ impl<P: Policy, K> With<'_, P, K, ()> {
 struct Turns<F>(F);
 
 impl<R, F: FnMut(Range<usize>, bool) -> Option<R>> Work<R> for Turns<F> {
+    const LEAVES_OUT: bool = false;
+
     #[inline]
     fn run(&mut self, piece: Range<usize>) -> R {
         (self.0)(piece, false).expect("the expansion returns a value unless it is told to undo")

@@ -16,7 +16,7 @@ use crate::cache::{Above, Origin};
 use crate::chunk::{Chunked, Held};
 use crate::engine::call::Call;
 use crate::engine::drive::{self, Done, Turn, attempt_async};
-use crate::engine::machine::{Extent, Retryable};
+use crate::engine::machine::Retryable;
 use crate::engine::surroundings::Inside;
 use crate::execute::{Size, Undo, With};
 use crate::outcome::{Completes, Judge};
@@ -61,7 +61,7 @@ impl Form for OfPieces {
 impl<'a, P: Policy, K, B: Undo> With<'a, P, K, B> {
     #[doc(hidden)]
     pub fn start_batch<R>(self) -> Task<'a, P, K, R, OfBatch> {
-        self.task(Extent::Batch, OfBatch)
+        self.task(None, OfBatch)
     }
 
     #[doc(hidden)]
@@ -69,20 +69,20 @@ impl<'a, P: Policy, K, B: Undo> With<'a, P, K, B> {
         let (start, end, dim) = (start.widen(), end.widen(), self.core.dim);
         assert!(start <= end, "start {start}: must be at most end {end}");
         let items = usize::try_from(end - start).expect("a range of items fits in the address space");
-        self.task(Extent::Items(items), OfPieces { start, dim })
+        self.task(Some(items), OfPieces { start, dim })
     }
 
     #[doc(hidden)]
     pub fn start_chunked<R, C>(self, data: &impl Chunked<C>) -> Task<'a, P, K, R, OfPieces> {
         let (dim, items) = (self.core.dim, data.extent(self.core.dim));
-        self.task(Extent::Items(items), OfPieces { start: 0, dim })
+        self.task(Some(items), OfPieces { start: 0, dim })
     }
 
-    fn task<R, F>(self, extent: Extent, form: F) -> Task<'a, P, K, R, F> {
+    fn task<R, F>(self, items: Option<usize>, form: F) -> Task<'a, P, K, R, F> {
         let Self { core, judge, undo: _, unit: _ } = self;
         // An async function cannot know the line that called it.
         let origin = Origin { site: core.site, caller: None, above: Above::Unknown };
-        let mut call = Call::closed(core.cache, core.policy, &core.options, (core.name, origin, extent));
+        let mut call = Call::closed(core.cache, core.policy, &core.options, (core.name, origin, items));
         call.open(&core.options);
         let (piece, retryable, retries, returns) = (0..0, Retryable::NOTHING, false, PhantomData);
         Task { call, judge, form, piece, retryable, retries, returns }

@@ -6,6 +6,7 @@ use std::process::ExitCode;
 
 use anyhow::{Context as _, Result, ensure};
 use serde_json::Value;
+use xshell::Cmd;
 
 use crate::args::Args;
 use crate::project::Project;
@@ -77,10 +78,7 @@ impl Bundle<'_> {
         let (subcommand, args) = program.args.split_first().expect("each begins with a subcommand");
         let profile: &[&str] = if *subcommand == "test" { &["--release"] } else { &[] };
         let cargo = self.project.cargo(subcommand).args(args).arg(program.name).args(profile);
-        let cargo = cargo.args(["--no-run", "--message-format=json-render-diagnostics"]);
-        let messages = self.environment.give(cargo).quiet().read()?;
-        let built = executable(&messages, program.name)
-            .with_context(|| format!("cargo {subcommand}: built no program `{}`", program.name))?;
+        let built = built(self.environment.give(cargo), program.name)?;
         let target = self.folder.join(program.name);
         self.project.shell.copy_file(built, &target)?;
         Ok(self.project.command("strip").arg(target).quiet().run()?)
@@ -113,6 +111,12 @@ impl Bundle<'_> {
 /// Whether a script is ours, of this version or another: by the lines it begins with.
 fn is_run(text: &str) -> bool {
     text.lines().take(2).eq(RUN.lines().take(2))
+}
+
+/// The program that `cargo`, which would run the target `name`, builds of it.
+pub(crate) fn built(cargo: Cmd<'_>, name: &str) -> Result<PathBuf> {
+    let cargo = cargo.args(["--no-run", "--message-format=json-render-diagnostics"]).quiet();
+    executable(&cargo.read()?, name).with_context(|| format!("`{cargo}`: built no program `{name}`"))
 }
 
 /// The program that cargo says it has built of the target `name`.

@@ -9,12 +9,14 @@ mod examples;
 mod handover;
 mod layout;
 mod metadata;
+mod peers;
 mod project;
 mod provision;
 mod run;
 #[cfg(test)]
 mod scratch;
 mod steps;
+mod stress;
 mod table;
 mod test;
 mod torch;
@@ -40,6 +42,12 @@ Commands:
   bench [NAME] [-- ARGS]       run every benchmark, or the one named
   bench --instructions [CASE]  count instructions per call under valgrind: repeatable on a busy machine
       --calls N                calls to count over; 1000 when not given
+  bench-peers                  run the same loops through toma and through libraries for Python, and write the figures
+                               into README.md, benches/RESULTS.md and benches/peers.svg
+      --rounds N               how often each is measured; 4 when not given
+  stress                       the stress tests with a million attempts each instead of 20,000: some minutes
+      --attempts N             as many attempts instead
+      --seed N                 the choices of the run that printed this seed
   gpu-bundle DIR               checks and benchmarks in one folder with a script `run`, for a machine with a GPU
   torch                        install libtorch into the target folder, and print the variables to use it
   torch -- CARGO ARGS...       run any cargo command with libtorch: cargo xtask torch -- test -p toma-torch
@@ -71,6 +79,8 @@ fn run(mut args: Args) -> Result<ExitCode> {
         Some("demo") => demo::command(args),
         Some("test") => test::command(args),
         Some("bench") => bench::command(args),
+        Some("bench-peers") => peers::command(args),
+        Some("stress") => stress::command(args),
         Some("gpu-bundle") => bundle::command(args),
         Some("torch") => torch::command(args),
         Some(other) => bail!("unknown command `{other}`; `cargo xtask --help` lists the commands"),

@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{PoisonError, RwLock};
 
 use super::{Place, Remembered, SizeCache, StacktraceMemoryCache};
+use crate::policy::Record;
 
 /// The cache of calls that name none: [`StacktraceMemoryCache`] unless [`set_default`] changed it.
 #[derive(Clone, Copy, Debug, Default)]
@@ -63,6 +64,10 @@ impl SizeCache for DefaultCache {
         chosen().remembers()
     }
 
+    fn name(&self) -> &'static str {
+        chosen().name()
+    }
+
     #[inline]
     fn recall(&self, place: &Place<'_>) -> Option<Remembered> {
         chosen().recall(place)
@@ -70,5 +75,9 @@ impl SizeCache for DefaultCache {
 
     fn remember(&self, place: &Place<'_>, learned: Remembered) {
         chosen().remember(place, learned);
+    }
+
+    fn note(&self, place: &Place<'_>, record: &Record) {
+        chosen().note(place, record);
     }
 }

@@ -1,6 +1,7 @@
 use super::over_store::over_store;
 use super::store::Store;
 use super::{Entry, Key, Place, Remembered, SizeCache};
+use crate::policy::Record;
 
 /// One entry per annotated function, or per line of an inline form, wherever it is called from.
 ///
@@ -38,5 +39,9 @@ impl SizeCache for GlobalCache {
     fn remember(&self, place: &Place<'_>, learned: Remembered) {
         // One entry per function, whatever memory was free: that is what global means.
         self.store.remember(&place.by_function(), place, Remembered { free_bytes: None, ..learned });
+    }
+
+    fn note(&self, place: &Place<'_>, record: &Record) {
+        self.store.note(place, || place.by_function(), record);
     }
 }

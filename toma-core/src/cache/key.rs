@@ -95,7 +95,7 @@ pub(crate) enum Above {
 /// One call, as a size cache sees it.
 #[derive(Debug)]
 pub struct Place<'a> {
-    pub(crate) origin: Origin,
+    pub(crate) origin: &'a Origin,
     pub(crate) name: &'a Name,
     pub(crate) user: u64,
     pub(crate) device: Option<&'a dyn MemorySource>,

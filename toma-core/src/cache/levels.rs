@@ -1,6 +1,7 @@
 //! The few entries of one key, one per level of free memory.
 
 use super::Remembered;
+use crate::policy::Record;
 
 /// Free memory within this many bytes counts as equal: a neighbor taking 300 MiB must not bring the
 /// failures back.
@@ -65,6 +66,15 @@ impl Levels {
         self.entries = std::array::from_fn(|i| entries.get(i).cloned());
     }
 
+    /// Takes the record of a call that started with so much free.
+    pub(super) fn note(&mut self, free: Option<u64>, record: &Record) {
+        let Some(chosen) = self.choose(|| free) else { return };
+        let mut entries = self.entries.iter_mut().flatten();
+        if let Some(entry) = entries.find(|entry| entry.free_bytes == chosen.free_bytes) {
+            entry.note(record);
+        }
+    }
+
     pub(super) fn iter(&self) -> impl Iterator<Item = &Remembered> {
         self.entries.iter().flatten()
     }
@@ -86,7 +96,7 @@ pub(super) fn tolerance(bytes: u64) -> u64 {
 
 #[cfg(test)]
 mod tests {
-    use super::{Levels, MAX_LEVELS, Remembered};
+    use super::{Levels, MAX_LEVELS, Record, Remembered};
 
     const GIB: u64 = 1 << 30;
 
@@ -124,6 +134,18 @@ mod tests {
         let levels = Levels::one(at(10, 64));
         let entry = levels.choose(|| panic!("memory was read"));
         assert_eq!(entry.map(|entry| entry.settled), Some(64));
+    }
+
+    #[test]
+    fn a_record_goes_to_the_level_a_call_started_at() {
+        let mut levels = Levels::default();
+        for entry in [at(10, 64), at(2, 16)] {
+            levels.learn(entry);
+        }
+        let record = Record { clean_runs: 7, ..Record::NEW };
+        levels.note(Some(9 * GIB), &record);
+        let runs = levels.iter().map(|entry| entry.record.as_ref().map(|record| record.clean_runs));
+        assert_eq!(runs.collect::<Vec<_>>(), [Some(7), None]);
     }
 
     #[test]

@@ -53,6 +53,15 @@ pub(super) fn with<R>(
     .flatten()
 }
 
+/// Lets `change` have what this thread knows, if it is of this generation.
+pub(super) fn change(store: u64, generation: u64, key: &Key, change: impl FnOnce(&mut Known)) {
+    let _ = MEMO.try_with(|memo| {
+        let mut memo = memo.borrow_mut();
+        let slot = memo.get_mut(&(store, *key)).filter(|slot| slot.generation == generation);
+        slot.map(|slot| change(&mut slot.known))
+    });
+}
+
 pub(super) fn keep(store: u64, generation: u64, key: &Key, known: Known) {
     let _ = MEMO.try_with(|memo| {
         let mut memo = memo.borrow_mut();

@@ -63,12 +63,29 @@ pub trait SizeCache: Debug + Sync {
         true
     }
 
+    /// What reports call it: the type's own name unless the cache says otherwise.
+    fn name(&self) -> &'static str {
+        let path = std::any::type_name::<Self>();
+        let path = path.split('<').next().unwrap_or(path);
+        path.rsplit("::").next().unwrap_or(path)
+    }
+
     /// What is known about the place, if anything.
     fn recall(&self, place: &Place<'_>) -> Option<Remembered>;
 
     /// Keeps what a call has learned. Called at most once per call, and only by calls that learned
     /// something.
     fn remember(&self, place: &Place<'_>, learned: Remembered);
+
+    /// Keeps what a call has measured that learned no other size, for the next `recall`: only of calls
+    /// whose policy measures, and where something is known about the place.
+    ///
+    /// It runs at every such call, so it should write no memory that threads share; the caches of the
+    /// library keep it for the thread alone. Unless a cache implements it nothing is kept, and policies
+    /// that measure do not see the time that warm calls take.
+    fn note(&self, place: &Place<'_>, record: &Record) {
+        let _ = (place, record);
+    }
 }
 
 /// The evidence kept for one place at one level of free memory.
@@ -98,5 +115,14 @@ impl Remembered {
     /// counted in one place would slow each other down.
     fn unshared(&self) -> Self {
         Self { record: self.record.as_ref().map(|record| Arc::new(**record)), ..self.clone() }
+    }
+
+    /// Takes the record as it is now; allocates nothing where there is one that nobody else holds.
+    fn note(&mut self, record: &Record) {
+        self.learned = clock::wall();
+        match &mut self.record {
+            Some(kept) => *Arc::make_mut(kept) = *record,
+            None => self.record = Some(Arc::new(*record)),
+        }
     }
 }

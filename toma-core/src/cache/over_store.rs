@@ -30,6 +30,11 @@ macro_rules! over_store {
                 self.store.remember(key, place, learned);
             }
 
+            /// Keeps what a call has measured under `key`, for this thread alone.
+            pub fn note_by(&self, key: &Key, place: &Place<'_>, record: &Record) {
+                self.store.note(place, || *key, record);
+            }
+
             /// Lets calls of this name start at `size` items until they learn better, wherever they
             /// come from. Seeds are kept until [`clear`](Self::clear); `entries` does not list them.
             ///

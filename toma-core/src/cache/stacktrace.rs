@@ -1,6 +1,7 @@
 use super::over_store::over_store;
 use super::store::Store;
 use super::{Entry, Key, Place, Remembered, SizeCache};
+use crate::policy::Record;
 
 /// The default: one entry per calling line, chain of functions above it, and level of free memory.
 ///
@@ -32,5 +33,9 @@ impl SizeCache for StacktraceMemoryCache {
 
     fn remember(&self, place: &Place<'_>, learned: Remembered) {
         self.store.remember(&place.by_stack(), place, learned);
+    }
+
+    fn note(&self, place: &Place<'_>, record: &Record) {
+        self.store.note(place, || place.by_stack(), record);
     }
 }

@@ -13,6 +13,7 @@ use super::key::{Key, Place};
 use super::levels::Levels;
 use super::memo::{self, Known};
 use crate::observe::{bytes, count};
+use crate::policy::Record;
 
 /// Entries a cache holds; beyond it the one least recently learned or looked up on the cold path
 /// goes.
@@ -154,6 +155,23 @@ impl Store {
         self.generation.fetch_add(1, Ordering::Release);
     }
 
+    /// Keeps what a call has measured, for this thread alone; until something is learned.
+    pub(super) fn note(&self, place: &Place<'_>, key: impl FnOnce() -> Key, record: &Record) {
+        let generation = self.generation.load(Ordering::Acquire);
+        if generation == 0 {
+            return;
+        }
+        let (id, key) = (self.id(), &key());
+        let is_plain = memo::with(id, generation, key, |known| matches!(known, Known::Plain(_)));
+        // A memory source is anybody's code and may come back here: it is read outside the memo.
+        let free = if is_plain == Some(false) { place.free_bytes() } else { None };
+        memo::change(id, generation, key, |known| match known {
+            Known::Plain(Some(remembered)) => remembered.note(record),
+            Known::Plain(None) => {}
+            Known::Many(levels) => levels.note(free, record),
+        });
+    }
+
     pub(super) fn seed(&self, name: String, size: usize) {
         let mut table = self.table();
         table.seeds.insert(name, Remembered::new(size));
@@ -242,7 +260,7 @@ mod tests {
     use std::borrow::Cow;
     use std::panic::{AssertUnwindSafe, catch_unwind};
 
-    use super::{Mutex, Remembered, Store};
+    use super::{Mutex, Record, Remembered, Store};
     use crate::cache::{Above, Origin, Place};
     use crate::observe::Name;
 
@@ -250,7 +268,7 @@ mod tests {
     fn with_place<R>(name: &'static str, user: u64, act: impl FnOnce(&Place<'_>) -> R) -> R {
         let origin = Origin { site: None, caller: None, above: Above::Unknown };
         let name = Name::of(Some(Cow::Borrowed(name)), &origin);
-        act(&Place { origin, name: &name, user, device: None })
+        act(&Place { origin: &origin, name: &name, user, device: None })
     }
 
     fn recall(store: &Store, name: &'static str, user: u64) -> Option<usize> {
@@ -260,6 +278,33 @@ mod tests {
 
     fn remember(store: &Store, name: &'static str, user: u64, size: usize) {
         with_place(name, user, |place| store.remember(&place.by_function(), place, Remembered::new(size)));
+    }
+
+    /// Successes that this thread has on record.
+    fn runs(store: &Store) -> Option<u32> {
+        let known = with_place("a", 1, |place| store.recall(place, || place.by_function()));
+        known.and_then(|known| known.record).map(|record| record.clean_runs)
+    }
+
+    #[test]
+    fn what_is_noted_is_the_threads_own_until_something_is_learned() {
+        let store = Store::new();
+        let note = |clean_runs| {
+            let record = Record { clean_runs, ..Record::NEW };
+            with_place("a", 1, |place| store.note(place, || place.by_function(), &record));
+        };
+        note(5);
+        assert_eq!(recall(&store, "a", 1), None, "a note is no size");
+        remember(&store, "a", 1, 8);
+        note(6);
+        assert_eq!(runs(&store), None, "this thread has not looked yet");
+        note(7);
+        assert_eq!((runs(&store), recall(&store, "a", 1)), (Some(7), Some(8)));
+        let elsewhere = std::thread::scope(|scope| scope.spawn(|| runs(&store)).join().unwrap());
+        assert_eq!(elsewhere, None);
+        assert_eq!(runs(&store), Some(7), "another thread's look changes nothing");
+        remember(&store, "b", 2, 8);
+        assert_eq!(runs(&store), None);
     }
 
     #[test]

@@ -40,6 +40,8 @@ thread_local! {
     static SHIELD: Cell<Shield> = const { Cell::new(Shield { quiet: Retryable::NOTHING, silenced: false }) };
 }
 
+// One word, so that it is read, set and put back by one instruction each.
+#[repr(align(4))]
 #[derive(Clone, Copy)]
 struct Shield {
     /// What this attempt or one around it would retry.

@@ -83,27 +83,37 @@ struct Memory<'a> {
 impl<'a, P: Policy> Call<'a, P> {
     /// A call that is not open yet. In two steps, so that it is built where it stays: a call is
     /// large, and moving it would cost as much as opening it.
-    #[inline]
+    #[inline(always)]
+    #[expect(clippy::inline_always, reason = "handing its parts over takes a tenth of a call")]
     pub(crate) fn closed(
         cache: &'a dyn SizeCache,
         policy: P,
         options: &Options<'a>,
-        (name, origin, extent): (Option<Cow<'static, str>>, Origin, Extent),
+        (name, origin, items): (Option<Cow<'static, str>>, Origin, Option<usize>),
     ) -> Self {
         let (user, device, switches) = (options.user, options.device, Switches::load());
         let name = Name::of(name, &origin);
-        let length = extent.items();
         Self {
-            machine: Machine::new(extent, Sizes::new(&options.sizes), options.max_attempts),
+            machine: Machine::new(items, Sizes::new(&options.sizes), options.max_attempts),
             policy,
             memory: Memory { cache, origin, device, user, now: None },
             deadline: None,
             watch: Watch::new(&name, options.observer, switches),
-            tally: Tally::new(name, length),
+            tally: Tally::new(name, items),
             gauge: Gauge::default(),
             sharing: None,
             switches,
             plain: false,
+        }
+    }
+
+    /// Counts sizes in costs where there are any; before the call is opened. Here and not where it is
+    /// built, because a form knows at compile time whether it has costs.
+    #[inline]
+    pub(crate) fn weigh(&mut self, extent: Extent) {
+        if let Extent::Packed(costs) = extent {
+            let whole = self.machine.pack(costs);
+            self.tally.weighs(whole);
         }
     }
 
@@ -118,18 +128,19 @@ impl<'a, P: Policy> Call<'a, P> {
     }
 
     /// Begins an attempt: the items to work on, and what would be retried.
-    #[inline]
+    #[inline(always)]
+    #[expect(clippy::inline_always, reason = "handing its answer over takes a tenth of a batch")]
     pub(crate) fn begin(&mut self) -> (Range<usize>, Retryable) {
         if !self.plain {
             return self.begin_watched();
         }
-        (self.machine.piece(), self.machine.retryable())
+        (self.machine.cut(), self.machine.retryable())
     }
 
     #[inline(never)]
     fn begin_watched(&mut self) -> (Range<usize>, Retryable) {
+        let piece = self.machine.cut();
         self.expect_rungs();
-        let piece = self.machine.piece();
         let retryable = self.retryable();
         if self.times() {
             self.tally.start_clock();
@@ -167,6 +178,10 @@ impl<'a, P: Policy> Call<'a, P> {
         let Range { start, end } = self.machine.piece();
         let elapsed = self.tally.elapsed();
         let measured = self.measure(elapsed);
+        if let Some(measured) = &measured {
+            let available_bytes = self.machine.available_bytes();
+            self.tally.measured(self.machine.size(), measured.peak_bytes, available_bytes);
+        }
         self.leave_done();
         if self.watch.is_some() {
             let elapsed = elapsed.unwrap_or_default();
@@ -186,7 +201,7 @@ impl<'a, P: Policy> Call<'a, P> {
     #[cold]
     fn step_changes(&mut self, from: usize, to: usize) {
         self.plain = false;
-        self.tally.step_changes(self.machine.within(from));
+        self.tally.step_changes(from);
         self.tell(|| EventKind::Probe { from, to });
     }
 
@@ -199,7 +214,7 @@ impl<'a, P: Policy> Call<'a, P> {
         let measured = self.measure(elapsed);
         let took = Took { elapsed, measured: measured.as_ref() };
         let (piece, size, step) = (self.machine.piece(), self.machine.size(), self.machine.step());
-        self.tally.failed(self.machine.within(step), failure.class, elapsed);
+        self.tally.failed(step, failure.class, elapsed);
         let disabled = self.switches.disable();
         let now = if disabled { None } else { self.memory.read_after(failure.class) };
         let failed = Failed { failure, now, took, there: self.rungs() };
@@ -294,10 +309,16 @@ fn is_about_memory(class: Class) -> bool {
 }
 
 impl<P: Policy> Call<'_, P> {
+    /// Lets the size cache remember a size, when it remembers anything.
+    ///
     /// A cache and a memory are anybody's code, and this may run while a panic unwinds: one of theirs
     /// must not take the results of the call with it.
     #[cold]
     fn remember(&mut self, size: usize) {
+        let cache = self.memory.cache;
+        if !cache.remembers() {
+            return self.tally.settles(None, cache.name());
+        }
         if let Err(payload) = catch_unwind(AssertUnwindSafe(|| self.hand_over(size))) {
             // Dropping what somebody panicked with may panic, too.
             mem::forget(payload);
@@ -305,11 +326,12 @@ impl<P: Policy> Call<'_, P> {
             observe::print(&format!("toma: {name}: {size} is not remembered, because of a panic meanwhile"));
             return;
         }
+        self.tally.settles(Some(size), cache.name());
         self.tell(|| EventKind::Settled { size });
     }
 
     fn hand_over(&self, size: usize) {
-        let Memory { cache, origin, device, user, .. } = self.memory;
+        let Memory { cache, ref origin, device, user, .. } = self.memory;
         // A step that was settled without a failure was settled at what is free now.
         let now = self.memory.now.or_else(|| self.memory.read());
         let free_bytes = now.map(|now| now.free_bytes);
@@ -317,20 +339,15 @@ impl<P: Policy> Call<'_, P> {
         let learned = Remembered { bounds, free_bytes, record, ..Remembered::new(size) };
         cache.remember(&Place { origin, name: self.tally.name(), user, device }, learned);
     }
-
-    /// What the size cache is to remember, when it remembers anything.
-    #[inline]
-    fn to_remember(&self) -> Option<usize> {
-        self.machine.settled().filter(|_| self.memory.cache.remembers())
-    }
 }
 
 impl<P: Policy> Drop for Call<'_, P> {
     #[inline]
     fn drop(&mut self) {
-        let settled = self.to_remember();
-        if let Some(size) = settled {
-            self.remember(size);
+        match self.machine.settled() {
+            Some(size) => self.remember(size),
+            None if self.policy.measures().anything() => self.note(),
+            None => {}
         }
         if self.tally.has_history() {
             reserve::hold();
@@ -339,6 +356,6 @@ impl<P: Policy> Drop for Call<'_, P> {
             let (attempts, out_of_memory) = self.tally.counts();
             watch.tell(EventKind::Finished { attempts, out_of_memory });
         }
-        self.tally.finish(&self.machine, settled);
+        self.tally.finish(&self.machine);
     }
 }

@@ -16,6 +16,10 @@ use crate::thread_state::Before;
 
 /// A body, and what follows when an attempt of it failed.
 pub(crate) trait Work<R> {
+    /// Whether single items may be left out; known at compile time, so that other work is spared the
+    /// question.
+    const LEAVES_OUT: bool;
+
     fn run(&mut self, piece: Range<usize>) -> R;
     fn care(&mut self) -> &mut impl Care;
 }
@@ -77,17 +81,10 @@ pub(crate) struct Lost<R> {
     outcome: Result<R, Panic>,
 }
 
-impl<R> Done<R> {
-    #[cold]
-    fn set_aside(index: usize, cost: usize, failure: Failure, outcome: Result<R, Panic>) -> Self {
-        Self::SetAside(Box::new(Lost { index, cost, failure, outcome }))
-    }
-}
-
 impl<R> Lost<R> {
     /// The error, to be passed on after all; a panic goes on here.
     pub(crate) fn pass_on(self) -> R {
-        self.outcome.unwrap_or_else(|panic| attempt::pass_on(panic))
+        pass_on(self.outcome)
     }
 }
 
@@ -115,27 +112,35 @@ pub(crate) fn settle<R, M>(
             }
             Some(failure) => {
                 before.put_back();
-                match call.failed(retryable, &failure) {
-                    Verdict::Again(_) | Verdict::Shrink(_) | Verdict::FallBack(_) => Turn::Retry,
-                    Verdict::GiveUp(_) => Turn::Done(Done::Failed(outcome)),
-                    Verdict::SetAside { index, cost } => {
-                        Turn::Done(Done::set_aside(index, cost, failure, Ok(outcome)))
-                    }
-                }
+                settle_failed(call, retryable, failure, Ok(outcome))
             }
         },
-        Err(panic) => retry_panic(call, retryable, panic),
+        Err(panic) => {
+            let failure = classify_panic(panic.payload.as_ref());
+            settle_failed(call, retryable, failure, Err(panic))
+        }
     }
 }
 
 #[cold]
-fn retry_panic<R>(call: &mut Call<'_, impl Policy>, retryable: Retryable, panic: Panic) -> Turn<R> {
-    let failure = classify_panic(panic.payload.as_ref());
+fn settle_failed<R>(
+    call: &mut Call<'_, impl Policy>,
+    retryable: Retryable,
+    failure: Failure,
+    outcome: Result<R, Panic>,
+) -> Turn<R> {
     match call.failed(retryable, &failure) {
         Verdict::Again(_) | Verdict::Shrink(_) | Verdict::FallBack(_) => Turn::Retry,
-        Verdict::GiveUp(_) => attempt::pass_on(panic),
-        Verdict::SetAside { index, cost } => Turn::Done(Done::set_aside(index, cost, failure, Err(panic))),
+        Verdict::GiveUp(_) => Turn::Done(Done::Failed(pass_on(outcome))),
+        Verdict::SetAside { index, cost } => {
+            Turn::Done(Done::SetAside(Box::new(Lost { index, cost, failure, outcome })))
+        }
     }
+}
+
+/// The error that goes through; a panic goes on here.
+fn pass_on<R>(outcome: Result<R, Panic>) -> R {
+    outcome.unwrap_or_else(|panic| attempt::pass_on(panic))
 }
 
 /// One attempt; with the feature `testing`, failures may be injected where a retry is possible.

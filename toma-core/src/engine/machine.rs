@@ -49,14 +49,12 @@ pub(crate) struct Machine {
     packing: Option<Box<Packing>>,
 }
 
-/// Where the coming piece ends: a function of position and step.
+/// Where a piece ends: a function of position and step.
 #[derive(Clone, Copy, Debug, Default)]
 struct Cut {
     end: usize,
     /// In units of the step.
     size: usize,
-    /// A single item that is heavier than need be: it cannot be cut, and the others do not need it.
-    alone: bool,
 }
 
 /// What is known from earlier calls.
@@ -66,7 +64,7 @@ pub(crate) struct Known {
     pub(crate) bounds: Bounds,
 }
 
-/// The coming piece, and what happened on it; starts anew with each piece.
+/// The piece that is being tried, and what happened on it; starts anew with each piece.
 #[derive(Debug, Default)]
 struct PieceState {
     cut: Cut,
@@ -143,15 +141,15 @@ impl Retryable {
 
 impl Machine {
     #[inline]
-    pub(crate) fn new(extent: Extent, sizes: Sizes, max_attempts: usize) -> Self {
+    pub(crate) fn new(items: Option<usize>, sizes: Sizes, max_attempts: usize) -> Self {
         Self {
             sizes,
             position: 0,
-            end: extent.items().unwrap_or(usize::MAX),
+            end: items.unwrap_or(usize::MAX),
             step: sizes.cap,
             bounds: Bounds::default(),
             max_attempts,
-            single: extent == Extent::Batch,
+            single: items.is_none(),
             frozen: false,
             fallen: false,
             expected: Rungs::NONE,
@@ -159,7 +157,7 @@ impl Machine {
             learning: Learning { moved: false, best: sizes.cap, settled: None },
             record: None,
             available_bytes: None,
-            packing: Packing::of(extent),
+            packing: None,
         }
     }
 
@@ -176,10 +174,9 @@ impl Machine {
             self.bounds = bounds;
             self.learning.best = self.step;
         }
-        self.recut();
-        let took = Took { elapsed: None, measured: now };
-        if !self.is_done() && self.advance(policy, self.size(), took).is_some() {
-            self.recut();
+        if !self.is_done() {
+            let first = self.coming();
+            self.advance(policy, first.size, Took { elapsed: None, measured: now });
         }
     }
 
@@ -191,30 +188,40 @@ impl Machine {
     /// Keeps the step as it is.
     pub(crate) fn freeze(&mut self) {
         self.frozen = true;
-        self.recut();
     }
 
-    /// The items of the coming attempt; empty when all is done.
+    /// Cuts the piece of the coming attempt.
+    #[inline]
+    pub(crate) fn cut(&mut self) -> Range<usize> {
+        self.piece.cut = self.coming();
+        self.piece()
+    }
+
+    /// The coming piece: the one place that turns position and step into an end.
+    #[inline]
+    fn coming(&self) -> Cut {
+        if let Some(packing) = &self.packing {
+            return packing.cut_at(self.position, self.step);
+        }
+        let size = self.step.min(self.end - self.position);
+        Cut { end: self.position + size, size }
+    }
+
+    /// The items of the attempt.
     #[inline]
     pub(crate) fn piece(&self) -> Range<usize> {
         self.position..self.piece.cut.end
     }
 
-    /// The size of the coming attempt.
+    /// The size of the attempt.
     #[inline]
     pub(crate) fn size(&self) -> usize {
         self.piece.cut.size
     }
 
-    /// Cuts the coming piece, whenever position or step have changed: the one place that turns them into
-    /// an end.
-    #[inline]
-    fn recut(&mut self) {
-        if self.packing.is_some() {
-            return self.cut_packed();
-        }
-        let size = self.step.min(self.end - self.position);
-        (self.piece.cut.end, self.piece.cut.size) = (self.position + size, size);
+    /// The size of the attempt that comes, before it is cut.
+    pub(crate) fn coming_size(&self) -> usize {
+        self.coming().size
     }
 
     /// What is left, in units of the step.
@@ -228,25 +235,15 @@ impl Machine {
         self.position == self.end
     }
 
-    /// Items that succeeded.
+    /// Items that are dealt with: those that succeeded, and those left out.
     #[inline]
-    pub(crate) fn done(&self) -> usize {
-        self.position - self.packing.as_ref().map_or(0, |packing| packing.left_out)
+    pub(crate) fn position(&self) -> usize {
+        self.position
     }
 
     #[inline]
     pub(crate) fn step(&self) -> usize {
         self.step
-    }
-
-    /// A step larger than the whole work is in truth of the work's size.
-    #[inline]
-    pub(crate) fn within(&self, step: usize) -> usize {
-        match &self.packing {
-            None if self.single => step,
-            None => step.min(self.end),
-            Some(packing) => step.min(packing.cost_from(0)),
-        }
     }
 
     /// The largest size this call may use.
@@ -272,10 +269,10 @@ impl Machine {
     #[inline]
     pub(crate) fn retryable(&self) -> Retryable {
         let attempts_left = self.piece.attempts + 1 < self.max_attempts;
-        let Cut { size, alone, .. } = self.piece.cut;
-        let goes_on = self.sizes.can_shrink(size) && !alone || !self.expected.is_empty();
+        let (can_shrink, is_alone) = (self.sizes.can_shrink(self.size()), self.is_alone());
+        let goes_on = can_shrink && !is_alone || !self.expected.is_empty();
         Retryable {
-            out_of_memory: attempts_left && goes_on || alone,
+            out_of_memory: attempts_left && goes_on || is_alone,
             transient: attempts_left && (goes_on || !self.piece.spent.has(Rungs::TRANSIENT)),
         }
     }
@@ -288,22 +285,27 @@ impl Machine {
     /// The piece succeeded: moves on, and returns the new step when the policy changes it.
     #[inline]
     pub(crate) fn succeeded(&mut self, policy: &impl Policy, took: Took<'_>) -> Option<usize> {
-        let Cut { end, size, .. } = self.piece.cut;
+        let Cut { end, size } = self.piece.cut;
         let works = took.measured.is_none_or(|measured| self.note(size, measured));
         if works {
             self.works(size);
         } else {
             self.bounds.failed(size);
         }
+        if self.single && took.measured.is_some() {
+            self.look_ahead(policy, size, took);
+        }
         self.position = end;
         if self.single {
             self.end = self.position;
         }
-        (self.piece.attempts, self.piece.spent) = (0, Rungs::NONE);
-        let goes_on = !self.is_done() && !self.frozen;
-        let changed = if goes_on { self.advance(policy, size, took) } else { None };
-        self.recut();
-        changed
+        if self.piece.attempts > 0 {
+            (self.piece.attempts, self.piece.spent) = (0, Rungs::NONE);
+        }
+        if self.is_done() || self.frozen {
+            return None;
+        }
+        self.advance(policy, size, took)
     }
 
     /// What had settled has failed after all; a total failure must not pin later calls to it.
@@ -318,7 +320,12 @@ impl Machine {
         if let Some(measured) = took.measured {
             self.available_bytes = measured.available_bytes;
         }
-        let next = self.sizes.fit(policy.advance(&self.evidence(size, took)));
+        let proposal = policy.advance(&self.evidence(size, took));
+        if proposal == self.step {
+            // What most policies answer always, and then nothing of all this is left to be done.
+            return None;
+        }
+        let next = self.sizes.fit(proposal);
         let changed = (next != self.step).then_some(next);
         self.step = next;
         self.learning.moved |= policy.measures().anything() && changed.is_some() && !self.fallen;

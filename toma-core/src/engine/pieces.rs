@@ -10,15 +10,15 @@ use crate::policy::Policy;
 ///
 /// What failed alone waits in `apart` until the others are done, unless somebody takes care of it.
 #[inline]
-pub(crate) fn next_piece<R, M>(
+pub(crate) fn next_piece<R, M, W: Work<R>>(
     call: &mut Call<'_, impl Policy>,
     judge: &impl Judge<R, M>,
-    work: &mut impl Work<R>,
+    work: &mut W,
     apart: &mut Option<Box<Lost<R>>>,
 ) -> Option<Done<R>> {
     while !call.is_done() {
         match drive(call, judge, work) {
-            Done::SetAside(lost) => leave_out(call, work.care(), lost, apart),
+            Done::SetAside(lost) if W::LEAVES_OUT => leave_out(call, work.care(), lost, apart),
             done => return Some(done),
         }
     }

@@ -27,27 +27,50 @@ impl Failure {
     }
 }
 
-/// Time has passed.
+/// Time has passed, in which nothing need have been done: failures grow old by it.
 pub(crate) fn pass(record: &mut Record, time: Duration) {
-    record.time = record.time.saturating_add(time);
     record.failure_age = record.failure_age.saturating_add(time);
+}
+
+/// An attempt took so long.
+fn spend(record: &mut Record, measured: &Measured) -> Duration {
+    let took = measured.elapsed.unwrap_or_default();
+    record.time = record.time.saturating_add(took);
+    pass(record, took);
+    took
 }
 
 /// An attempt succeeded; `sample` is it where it says something about its size.
 pub(super) fn succeeded(record: &mut Record, sample: Option<Sample>, measured: &Measured) {
-    pass(record, measured.elapsed.unwrap_or_default());
+    spend(record, measured);
     retried(record, measured);
     record.failures = 0;
     if let Some(sample) = sample {
         record.clean_runs = record.clean_runs.saturating_add(1);
+        record.known_runs = record.known_runs.saturating_add(1);
         record.samples.add(sample);
+    }
+}
+
+/// A size fails that had worked: what was known to fail is so all the same.
+pub(super) fn keep_ceiling(record: &mut Record, size: usize, bounds: Bounds) {
+    if bounds.largest_success.is_some_and(|works| works >= size) {
+        let larger = bounds.smallest_failure.filter(|&failed| failed > size);
+        record.ceiling = record.ceiling.or(larger);
+    }
+}
+
+/// A size that works: what was known to fail at or below it is not known any more.
+pub(super) fn works(record: &mut Record, size: usize, bounds: Bounds) {
+    record.ceiling = record.ceiling.filter(|&ceiling| ceiling > size);
+    if bounds.smallest_failure.is_some_and(|failed| failed <= size) && record.ceiling.is_none() {
+        (record.confirmed, record.known_runs) = (0, 0);
     }
 }
 
 /// An attempt failed, before which so many bytes were available.
 pub(super) fn failed(record: &mut Record, failure: Failure, measured: &Measured, before: Option<u64>) {
-    let cost = measured.elapsed.unwrap_or_default();
-    pass(record, cost);
+    let cost = spend(record, measured);
     retried(record, measured);
     record.failures = record.failures.saturating_add(1);
     record.confirmed = match failure {
@@ -55,6 +78,9 @@ pub(super) fn failed(record: &mut Record, failure: Failure, measured: &Measured,
         Failure::Probe => record.confirmed,
         Failure::Blow => 0,
     };
+    if failure == Failure::Probe || failure == Failure::Blow && record.ceiling.is_none() {
+        record.known_runs = 0;
+    }
     if failure != Failure::Blow {
         record.wasted = record.wasted.saturating_add(cost);
     }

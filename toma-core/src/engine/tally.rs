@@ -5,12 +5,14 @@
 
 use std::cell::RefCell;
 use std::mem;
+use std::num::NonZeroUsize;
 use std::time::{Duration, Instant};
 
 use super::clock;
 use super::machine::{Machine, Verdict};
 use crate::classify::Class;
-use crate::observe::{Name, Reason, Report, Shortfall, Tried};
+use crate::observe::{Fullest, Name, Reason, Report, Shortfall, Tried};
+use crate::policy::Bounds;
 
 /// Entries the history keeps; a call that changes its step without end must not eat the memory.
 const MAX_HISTORY: usize = 256;
@@ -18,20 +20,36 @@ const MAX_HISTORY: usize = 256;
 #[derive(Debug)]
 pub(crate) struct Tally {
     name: Name,
-    length: Option<usize>,
-    start: usize,
-    remembered: Option<usize>,
-    attempts: usize,
-    clock: Option<Instant>,
     history: Option<Box<History>>,
-    outcome: Outcome,
+    clock: Option<Instant>,
+    figures: Figures,
 }
 
-/// How the call ended; known when it is over.
+/// What every call has, in few enough bytes that handing it over is a copy without a call. A size is
+/// never 0.
 #[derive(Clone, Copy, Debug, Default)]
-struct Outcome {
-    done: usize,
-    settled: Option<usize>,
+struct Figures {
+    length: Option<usize>,
+    /// The whole work in units of the step.
+    whole: usize,
+    start: usize,
+    remembered: Option<NonZeroUsize>,
+    attempts: usize,
+    /// That of all attempts, when all are timed: it is the first that may be not.
+    time: Option<Duration>,
+    fullest: Option<Full>,
+    position: usize,
+    bounds: Bounds,
+}
+
+const _: () = assert!(size_of::<Figures>() <= 128, "larger ones are copied by a call");
+
+/// The [`Fullest`] attempt.
+#[derive(Clone, Copy, Debug)]
+struct Full {
+    size: NonZeroUsize,
+    peak_bytes: u64,
+    available_bytes: u64,
 }
 
 /// What calls that never fail and never change their step do not have.
@@ -46,7 +64,11 @@ struct History {
     waited: Duration,
     fell_back: bool,
     shortfall: Option<Shortfall>,
+    /// Items that failed alone: how many, and the first of them.
+    left_out: usize,
     set_aside: Vec<usize>,
+    settled: Option<usize>,
+    cache: Option<&'static str>,
 }
 
 thread_local! {
@@ -67,26 +89,28 @@ pub(super) fn prepare() {
 impl Tally {
     #[inline]
     pub(super) fn new(name: Name, length: Option<usize>) -> Self {
-        Self {
-            name,
-            length,
-            start: 0,
-            remembered: None,
-            attempts: 0,
-            clock: None,
-            history: None,
-            outcome: Outcome::default(),
-        }
+        let whole = length.unwrap_or(usize::MAX);
+        Self { name, history: None, clock: None, figures: Figures { length, whole, ..Figures::default() } }
+    }
+
+    /// The whole work costs so much, where sizes are costs.
+    pub(super) fn weighs(&mut self, whole: usize) {
+        self.figures.whole = whole;
+    }
+
+    /// A step larger than the whole work is in truth of the work's size.
+    pub(super) fn within(&self, step: usize) -> usize {
+        step.min(self.figures.whole)
     }
 
     #[inline]
     pub(super) fn starts_at(&mut self, step: usize) {
-        self.start = step;
+        self.figures.start = step;
     }
 
     #[inline]
     pub(super) fn remembers(&mut self, settled: Option<usize>) {
-        self.remembered = settled;
+        self.figures.remembered = settled.and_then(NonZeroUsize::new);
     }
 
     pub(super) fn name(&self) -> &Name {
@@ -94,15 +118,15 @@ impl Tally {
     }
 
     pub(super) fn length(&self) -> Option<usize> {
-        self.length
+        self.figures.length
     }
 
     pub(super) fn remembered(&self) -> Option<usize> {
-        self.remembered
+        self.figures.remembered.map(NonZeroUsize::get)
     }
 
     pub(super) fn counts(&self) -> (usize, usize) {
-        (self.attempts, self.history.as_ref().map_or(0, |history| history.out_of_memory))
+        (self.figures.attempts, self.history.as_ref().map_or(0, |history| history.out_of_memory))
     }
 
     #[inline]
@@ -111,17 +135,40 @@ impl Tally {
     }
 
     pub(super) fn start_clock(&mut self) {
+        if self.figures.attempts == 0 {
+            self.figures.time = Some(Duration::ZERO);
+        }
         self.clock = Some(clock::now());
     }
 
     #[inline]
     pub(super) fn elapsed(&mut self) -> Option<Duration> {
-        self.clock.take().map(|start| clock::now().saturating_duration_since(start))
+        if self.clock.is_none() { None } else { self.passed() }
+    }
+
+    #[cold]
+    fn passed(&mut self) -> Option<Duration> {
+        let elapsed = clock::now().saturating_duration_since(self.clock.take()?);
+        if let Some(time) = &mut self.figures.time {
+            *time = time.saturating_add(elapsed);
+        }
+        Some(elapsed)
     }
 
     #[inline]
     pub(super) fn succeeded(&mut self) {
-        self.attempts += 1;
+        self.figures.attempts += 1;
+    }
+
+    /// An attempt of this size succeeded; keeps the one that came nearest to the limit.
+    #[inline(never)]
+    pub(super) fn measured(&mut self, size: usize, peak_bytes: Option<u64>, available_bytes: Option<u64>) {
+        let Some(size) = NonZeroUsize::new(size) else { return };
+        let (Some(peak_bytes), Some(available_bytes)) = (peak_bytes, available_bytes) else { return };
+        let full = Full { size, peak_bytes, available_bytes };
+        if self.figures.fullest.is_none_or(|fullest| fullest.share() < full.share()) {
+            self.figures.fullest = Some(full);
+        }
     }
 
     /// The step is about to change from `step` after a success.
@@ -132,8 +179,8 @@ impl Tally {
 
     pub(super) fn failed(&mut self, step: usize, class: Class, elapsed: Option<Duration>) {
         self.write_down(step, Some(class));
-        self.attempts += 1;
-        let attempts = self.attempts;
+        self.figures.attempts += 1;
+        let attempts = self.figures.attempts;
         let history = self.history();
         history.attempts_told = attempts;
         history.out_of_memory += usize::from(class == Class::OutOfMemory);
@@ -145,9 +192,10 @@ impl Tally {
         match verdict {
             Verdict::GiveUp(reason) => self.history().gave_up = Some(reason),
             Verdict::SetAside { index, .. } => {
-                let set_aside = &mut self.history().set_aside;
-                if set_aside.len() < MAX_HISTORY {
-                    set_aside.push(index);
+                let history = self.history();
+                history.left_out += 1;
+                if history.set_aside.len() < MAX_HISTORY {
+                    history.set_aside.push(index);
                 }
             }
             Verdict::FallBack(_) => self.history().fell_back = true,
@@ -166,11 +214,11 @@ impl Tally {
 
     /// One entry: the successes since the last one, at this step, and what ended them.
     fn write_down(&mut self, step: usize, failed: Option<Class>) {
-        let attempts = self.attempts;
+        let (size, Figures { attempts, time, .. }) = (self.within(step), self.figures);
         let history = self.history();
         let succeeded = attempts - mem::replace(&mut history.attempts_told, attempts);
         if history.tried.len() < MAX_HISTORY && (succeeded > 0 || failed.is_some()) {
-            history.tried.push(Tried { size: step, succeeded, failed });
+            history.tried.push(Tried { size, succeeded, failed, time });
         }
     }
 
@@ -178,17 +226,23 @@ impl Tally {
         self.history.get_or_insert_default()
     }
 
+    /// The size cache of this name was to remember a size; `None` when it remembers nothing.
+    #[cold]
+    pub(super) fn settles(&mut self, settled: Option<usize>, cache: &'static str) {
+        let history = self.history();
+        (history.settled, history.cache) = (settled, Some(cache));
+    }
+
     /// The call is over: hands the tally to the thread, for [`last`].
     #[inline]
-    pub(super) fn finish(&mut self, machine: &Machine, settled: Option<usize>) {
-        self.outcome = Outcome { done: machine.done(), settled };
+    pub(super) fn finish(&mut self, machine: &Machine) {
+        (self.figures.position, self.figures.bounds) = (machine.position(), machine.bounds());
         if self.history.is_some() {
-            self.write_down(machine.within(machine.step()), None);
+            self.write_down(machine.step(), None);
         }
-        // Swapping is cheaper than moving one out and another in, and this runs at every call. At
-        // thread exit there is nobody left to ask.
+        // At thread exit there is nobody left to ask.
         let _ = LAST.try_with(|last| match &mut *last.borrow_mut() {
-            Some(last) => mem::swap(last, self),
+            Some(last) => last.take_over(self),
             none => {
                 let empty = Self::new(Name::default(), None);
                 *none = Some(mem::replace(self, empty));
@@ -196,27 +250,54 @@ impl Tally {
         });
     }
 
+    /// Moves what is dropped some day by swapping, which leaves `other` with something to drop, and
+    /// copies the rest: this runs at every call.
+    #[inline]
+    fn take_over(&mut self, other: &mut Self) {
+        mem::swap(&mut self.name, &mut other.name);
+        mem::swap(&mut self.history, &mut other.history);
+        self.figures = other.figures;
+    }
+
     fn report(&self) -> Report {
         let none = History::default();
         let history = self.history.as_deref().unwrap_or(&none);
+        let Figures { length, whole, start, remembered, attempts, time, fullest, position, bounds } =
+            self.figures;
         Report {
             name: self.name.clone(),
-            length: self.length,
-            done: self.outcome.done,
-            start: self.start,
-            remembered: self.remembered,
-            attempts: self.attempts,
+            length,
+            done: position - history.left_out,
+            sizes_are_costs: length.is_some_and(|items| items != whole),
+            start: self.within(start),
+            remembered: remembered.map(NonZeroUsize::get),
+            attempts,
             out_of_memory: history.out_of_memory,
             tried: history.tried.clone(),
+            bounds,
+            fullest: fullest.map(Full::public),
+            time,
             time_lost: history.time_lost,
             time_lost_is_exact: history.exact,
-            settled: self.outcome.settled,
+            settled: history.settled,
+            cache: history.cache,
             gave_up: history.gave_up,
             waited: history.waited,
             fell_back: history.fell_back,
             shortfall: history.shortfall,
             set_aside: history.set_aside.clone(),
         }
+    }
+}
+
+impl Full {
+    fn public(self) -> Fullest {
+        let Self { size, peak_bytes, available_bytes } = self;
+        Fullest { size: size.get(), peak_bytes, available_bytes }
+    }
+
+    fn share(&self) -> f64 {
+        self.public().share()
     }
 }
 
@@ -232,7 +313,10 @@ impl Default for History {
             waited: Duration::ZERO,
             fell_back: false,
             shortfall: None,
+            left_out: 0,
             set_aside: Vec::new(),
+            settled: None,
+            cache: None,
         }
     }
 }

@@ -26,8 +26,8 @@ impl<'a, P, K, B> With<'a, P, K, B> {
     /// An item that costs more than the step is tried alone. One that runs out of memory alone is left
     /// out and all others are done; then the first such failure goes through, an error or a panic as
     /// it was. [`set_aside`](Self::set_aside) takes care of such items instead, and
-    /// [`Report::set_aside`](crate::observe::Report::set_aside) lists them. At once goes through what
-    /// fails at the floor, because where the least size does not fit no other will, and what fails
+    /// [`Report::set_aside`](crate::observe::Report::set_aside) lists them. What fails at the floor goes
+    /// through at once, because where the smallest size does not fit no other will; so does what fails
     /// after a [`deadline`](Self::deadline).
     ///
     /// Order is kept, so a heavy item among light ones leaves the piece before it half empty, and

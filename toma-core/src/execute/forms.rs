@@ -235,8 +235,9 @@ impl<P: Policy> Core<'_, P> {
         let here = 0_u8;
         let entry = std::ptr::from_ref(&here).addr();
         let origin = Origin { site: self.site, caller: Some(caller), above: Above::From(entry) };
-        let mut call =
-            Call::closed(self.cache, &self.policy, &self.options, (self.name.clone(), origin, extent));
+        let parts = (self.name.clone(), origin, extent.items());
+        let mut call = Call::closed(self.cache, &self.policy, &self.options, parts);
+        call.weigh(extent);
         call.open(&self.options);
         work(&mut call)
     }
@@ -262,8 +263,10 @@ pub(crate) fn run_all<R: Completes, M>(
 ) -> R {
     let mut apart = None;
     while let Some(done) = next_piece(call, judge, &mut work, &mut apart) {
-        if let Done::Failed(error) = done {
-            return error;
+        match done {
+            Done::Succeeded(_) => {}
+            Done::Failed(error) => return error,
+            Done::SetAside(lost) => return lost.pass_on(),
         }
     }
     R::completed()
@@ -315,6 +318,8 @@ struct Folding<A, F, B, U> {
 }
 
 impl<A, R, F: FnMut(&A, usize, usize) -> R, B: Undo, U: Unit> Work<R> for Folding<A, F, B, U> {
+    const LEAVES_OUT: bool = U::PACKS;
+
     #[inline]
     fn run(&mut self, piece: Range<usize>) -> R {
         (self.body)(&self.value, self.start + piece.start, self.start + piece.end)

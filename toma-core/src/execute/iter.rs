@@ -76,7 +76,9 @@ impl<P: Policy, K, B: Undo, U: Unit> With<'_, P, K, B, U> {
             Above::Unknown
         };
         let origin = Origin { site: core.site, caller: Some(caller), above };
-        let mut call = Call::closed(core.cache, core.policy, &core.options, (core.name, origin, extent));
+        let parts = (core.name, origin, extent.items());
+        let mut call = Call::closed(core.cache, core.policy, &core.options, parts);
+        call.weigh(extent);
         call.open(&core.options);
         // Without anything to do the call is over before it is asked.
         let open = (!call.is_done()).then_some(call);

@@ -68,7 +68,9 @@ impl<P: Policy, K, B: Undo, U: Unit> With<'_, P, K, B, U> {
         let mut around = Around { undo, unit };
         let extent = around.extent(length(range.start, range.end));
         let origin = Origin { site: core.site, caller: Some(Location::caller()), above: Above::Unknown };
-        let mut call = Call::closed(core.cache, core.policy, &core.options, (core.name, origin, extent));
+        let parts = (core.name, origin, extent.items());
+        let mut call = Call::closed(core.cache, core.policy, &core.options, parts);
+        call.weigh(extent);
         call.open(&core.options);
         let slot = Slot(Arc::default());
         let running = Running { call, judge, around, apart: None, slot: slot.clone() };

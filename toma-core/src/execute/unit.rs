@@ -84,6 +84,8 @@ impl<B: Undo, U: Unit> Care for Around<B, U> {
 }
 
 impl<R, F: FnMut(Range<usize>) -> R, B: Undo, U: Unit> Work<R> for Body<F, B, U> {
+    const LEAVES_OUT: bool = U::PACKS;
+
     #[inline]
     fn run(&mut self, piece: Range<usize>) -> R {
         (self.run)(piece)

@@ -17,8 +17,9 @@ use crate::policy::{Halve, Policy};
 /// [`batch`](With::batch), [`range`](Self::range), [`chunked`](Self::chunked), [`map`](Self::map),
 /// [`fold`](Self::fold), [`iter`](Self::iter) and [`stream`](Self::stream).
 ///
-/// Sizes are in items, unless [`by_cost`](With::by_cost) gives them another unit. The sizes used are multiples of `multiple_of` between the floor, the larger
-/// of `min` and `multiple_of`, and `initial` or `max`; only a last piece may be smaller.
+/// Sizes are in items, unless [`by_cost`](With::by_cost) gives them another unit. The sizes used are
+/// multiples of `multiple_of` between the floor, the larger of `min` and `multiple_of`, and `initial`
+/// or `max`; only a last piece may be smaller.
 #[must_use = "nothing runs until a form such as `range` is called"]
 #[derive(Clone)]
 pub struct With<'a, P, K, B, U = Items> {

@@ -19,8 +19,7 @@ pub(crate) use log::print;
 #[cfg(feature = "progress")]
 pub use progress::ProgressBar;
 pub use reason::Reason;
-pub(crate) use report::count;
-pub use report::{Name, Report, Shortfall, Tried};
+pub use report::{Fullest, Name, Report, Shortfall, Tried};
 pub(crate) use watch::Watch;
 
 use std::fmt;
@@ -210,6 +209,11 @@ pub(crate) fn bytes(bytes: u64) -> String {
         unit = larger;
     }
     format!("{value:.1} {unit}")
+}
+
+/// `3 items`, `1 item`.
+pub(crate) fn count(number: usize, noun: &str) -> String {
+    if number == 1 { format!("1 {noun}") } else { format!("{number} {noun}s") }
 }
 
 #[cfg(test)]

@@ -12,6 +12,7 @@ use std::time::{Duration, Instant};
 use self::figures::Progress;
 use self::screen::{Line, Screen};
 use super::{Event, EventKind, Observer};
+use crate::switches::Switches;
 
 /// Shows on standard error how far each call is: items done, rate, time left, the current step and
 /// how often memory ran out.
@@ -23,6 +24,8 @@ use super::{Event, EventKind, Observer};
 ///
 /// Where standard error is no terminal there is no bar but lines for a log: one for each shrink, and
 /// one every half minute for calls that take longer than that.
+///
+/// Beside `TOMA_LOG=1` it shows nothing: the log says the same, and would tear the bar apart.
 ///
 /// The bar moves when an attempt ends. There is no thread that redraws it meanwhile, because a
 /// thread takes memory of its own.
@@ -44,6 +47,8 @@ use super::{Event, EventKind, Observer};
 /// [`everywhere`](super::everywhere).
 pub struct ProgressBar {
     state: Mutex<State>,
+    /// The log prints what the bar would show.
+    beside_log: bool,
 }
 
 struct State {
@@ -84,7 +89,7 @@ impl ProgressBar {
             log: Duration::from_secs(30),
             quick: Duration::from_millis(100),
         };
-        Self::on(Screen::stderr(), pace)
+        Self { beside_log: Switches::load().log(), ..Self::on(Screen::stderr(), pace) }
     }
 
     /// Prints a line above the bar. An ordinary `println!` while the bar is there would leave parts
@@ -95,7 +100,7 @@ impl ProgressBar {
 
     fn on(screen: Screen, pace: Pace) -> Self {
         let state = State { screen, calls: Vec::new(), pace, last_was_quick: false };
-        Self { state: Mutex::new(state) }
+        Self { state: Mutex::new(state), beside_log: false }
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -111,7 +116,9 @@ impl Default for ProgressBar {
 
 impl Observer for ProgressBar {
     fn observe(&self, event: &Event<'_>) {
-        self.state().observe(event);
+        if !self.beside_log {
+            self.state().observe(event);
+        }
     }
 }
 

@@ -1,19 +1,56 @@
 //! What one call went through, for people.
 
+#[cfg(feature = "svg")]
+mod svg;
+mod text;
+
 use std::borrow::Cow;
 use std::fmt;
 use std::panic::Location;
 use std::time::Duration;
 
-use super::{Reason, bytes};
+use super::Reason;
 use crate::cache::Origin;
 use crate::classify::Class;
 use crate::engine::tally;
+use crate::policy::Bounds;
 
-/// What one call went through: attempts, failures, the sizes tried, the time lost.
+#[cfg(feature = "svg")]
+pub use svg::svg;
+
+/// What one call went through: attempts, failures, the sizes tried, what is known now, the time lost.
 ///
 /// [`last`] gives the report of the last call that ended on this thread; its `Display` is a few
-/// lines for people.
+/// lines for people. In them an arrow is a shrink, so a size without a word has failed:
+///
+/// ```
+/// # extern crate toma_core as toma;
+/// use toma::{cache::GlobalCache, classify::OutOfMemory, execute, report};
+///
+/// let cache = GlobalCache::new();
+/// let body = |start, end| if end - start > 128 { Err(OutOfMemory::new(None)) } else { Ok(()) };
+/// execute::with::<GlobalCache>().cache(&cache).name("work").range(0..5000, 512, body)?;
+/// let shown = report::last().unwrap().to_string();
+/// # let shown: String =
+/// #     shown.lines().filter(|line| !line.starts_with("  lost")).map(|line| format!("{line}\n")).collect();
+/// # assert_eq!(shown, "\
+/// # work: 5000 items in 42 attempts, 2 out of memory
+/// #   started  at 512, nothing was remembered
+/// #   tried    512 -> 256 -> 128 worked 40 times
+/// #   learned  128 works, 256 does not; 128 is at least 50 % of the limit
+/// #   next     starts from 128, remembered in GlobalCache
+/// # ");
+/// # Ok::<(), OutOfMemory>(())
+/// ```
+///
+/// ```text
+/// work: 5000 items in 42 attempts, 2 out of memory
+///   started  at 512, nothing was remembered
+///   tried    512 -> 256 -> 128 worked 40 times
+///   learned  128 works, 256 does not; 128 is at least 50 % of the limit
+///   lost     at least 1.2ms in attempts that failed
+///   next     starts from 128, remembered in GlobalCache
+/// ```
 #[non_exhaustive]
 #[derive(Clone, Debug)]
 pub struct Report {
@@ -23,6 +60,8 @@ pub struct Report {
     pub length: Option<usize>,
     /// Items done.
     pub done: usize,
+    /// Whether sizes are [costs](crate::execute::With::by_cost) instead of counts of items.
+    pub sizes_are_costs: bool,
     /// The size the first attempt started with.
     pub start: usize,
     /// The settled size the size cache knew, if any.
@@ -34,6 +73,15 @@ pub struct Report {
     /// The sizes tried, in order, the first 256 of them. Empty when nothing failed and the step never
     /// changed.
     pub tried: Vec<Tried>,
+    /// The sizes known to work and to fail, by this call and by those whose evidence it found in the
+    /// size cache.
+    pub bounds: Bounds,
+    /// The attempt that succeeded nearest to the limit, where the policy measures memory and its
+    /// source counts bytes.
+    pub fullest: Option<Fullest>,
+    /// Time spent in all attempts. `None` when not every one was timed, which takes an observer, a
+    /// deadline or a policy that measures: calls that succeed read no clock.
+    pub time: Option<Duration>,
     /// Time spent in failed attempts. The first failed attempt is counted only when an observer or
     /// a deadline made the engine read the clock, because calls that succeed read none.
     pub time_lost: Duration,
@@ -41,6 +89,9 @@ pub struct Report {
     pub time_lost_is_exact: bool,
     /// The size remembered for the next call, when this call settled one.
     pub settled: Option<usize>,
+    /// The size cache that remembers it, or that remembers nothing although there was something;
+    /// `None` when there was nothing.
+    pub cache: Option<&'static str>,
     /// Why the call gave up; `None` when all was done.
     pub gave_up: Option<Reason>,
     /// Items that failed alone and were left out, the first 256 of them: only calls with
@@ -67,6 +118,26 @@ pub struct Shortfall {
     pub free_bytes: u64,
 }
 
+/// An attempt, and how much of the memory it took.
+#[non_exhaustive]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Fullest {
+    /// The attempt's size, in items or in cost units.
+    pub size: usize,
+    /// Most bytes it had allocated at one time beyond those before it.
+    pub peak_bytes: u64,
+    /// Bytes it could have allocated.
+    pub available_bytes: u64,
+}
+
+impl Fullest {
+    /// The part of the available bytes that it took, from 0 to 1.
+    #[expect(clippy::cast_precision_loss, reason = "a share is an estimate")]
+    pub fn share(&self) -> f64 {
+        self.peak_bytes as f64 / self.available_bytes.max(1) as f64
+    }
+}
+
 /// One size in the history of a call.
 #[non_exhaustive]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -77,6 +148,8 @@ pub struct Tried {
     pub succeeded: usize,
     /// The class of the failure that ended it; `None` when none did.
     pub failed: Option<Class>,
+    /// Time spent in all attempts of the call until then, where all of them were timed.
+    pub time: Option<Duration>,
 }
 
 /// The name of a call: a function's path, a given name, or the line of an inline form.
@@ -127,106 +200,4 @@ impl Default for Name {
 /// ```
 pub fn last() -> Option<Report> {
     tally::last()
-}
-
-impl fmt::Display for Report {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.summary(f)?;
-        self.sizes(f)?;
-        self.lost(f)?;
-        self.left_out(f)?;
-        self.laddered(f)?;
-        self.outlook(f)
-    }
-}
-
-impl Report {
-    fn summary(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let attempts = count(self.attempts, "attempt");
-        match self.length {
-            None => write!(f, "{}: {attempts}", self.name)?,
-            Some(length) => {
-                write!(f, "{}: {} of {} in {attempts}", self.name, self.done, count(length, "item"))?;
-            }
-        }
-        match self.out_of_memory {
-            0 => writeln!(f, ", never out of memory"),
-            failed => writeln!(f, ", {failed} out of memory"),
-        }
-    }
-
-    fn sizes(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.remembered {
-            Some(size) => writeln!(f, "  started at {}, remembered {size} from an earlier call", self.start)?,
-            None => writeln!(f, "  started at {}, nothing remembered", self.start)?,
-        }
-        if self.tried.is_empty() {
-            return Ok(());
-        }
-        let tried: Vec<String> = self.tried.iter().map(ToString::to_string).collect();
-        writeln!(f, "  sizes tried: {}", tried.join(", "))
-    }
-
-    fn lost(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if self.out_of_memory == 0 {
-            return Ok(());
-        }
-        match (self.time_lost_is_exact, self.time_lost.is_zero()) {
-            (true, _) => writeln!(f, "  time lost to failed attempts: {:.1?}", self.time_lost),
-            (false, false) => writeln!(f, "  time lost to failed attempts: at least {:.1?}", self.time_lost),
-            (false, true) => writeln!(f, "  time lost to failed attempts: not measured without an observer"),
-        }
-    }
-
-    fn left_out(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if self.set_aside.is_empty() {
-            return Ok(());
-        }
-        let shown: Vec<String> = self.set_aside.iter().take(8).map(ToString::to_string).collect();
-        let more = if shown.len() < self.set_aside.len() { ", ..." } else { "" };
-        writeln!(f, "  failed alone and left out: items {}{more}", shown.join(", "))
-    }
-
-    fn laddered(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if !self.waited.is_zero() {
-            writeln!(f, "  waited for others on the device: {:.1?}", self.waited)?;
-        }
-        if self.fell_back { writeln!(f, "  fell back to another memory") } else { Ok(()) }
-    }
-
-    fn outlook(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match (self.gave_up, self.settled) {
-            (Some(reason), _) => {
-                write!(f, "  gave up: {reason}")?;
-                self.shortfall.map_or(Ok(()), |shortfall| write!(f, ": {shortfall}"))
-            }
-            (None, Some(size)) => write!(f, "  remembered for the next call: {size}"),
-            (None, None) => write!(f, "  nothing new to remember"),
-        }
-    }
-}
-
-impl fmt::Display for Shortfall {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let &Self { size, needs_bytes, free_bytes } = self;
-        write!(f, "does not fit at size {size}: needs {}, {} free", bytes(needs_bytes), bytes(free_bytes))
-    }
-}
-
-impl fmt::Display for Tried {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}", self.size)?;
-        if self.succeeded > 0 {
-            write!(f, " (worked {})", count(self.succeeded, "time"))?;
-        }
-        match self.failed {
-            None => Ok(()),
-            Some(class) => write!(f, " ({class})"),
-        }
-    }
-}
-
-/// `3 items`, `1 item`.
-pub(crate) fn count(number: usize, noun: &str) -> String {
-    if number == 1 { format!("1 {noun}") } else { format!("{number} {noun}s") }
 }

@@ -15,8 +15,12 @@ impl Bounds {
     /// Takes note that `size` items succeeded.
     #[inline]
     pub fn succeeded(&mut self, size: usize) {
-        self.largest_success = self.largest_success.max(Some(size));
-        self.smallest_failure = self.smallest_failure.filter(|&failed| failed > size);
+        if self.largest_success.is_none_or(|largest| largest < size) {
+            self.largest_success = Some(size);
+        }
+        if self.smallest_failure.is_some_and(|failed| failed <= size) {
+            self.smallest_failure = None;
+        }
     }
 
     /// Takes note that `size` items ran out of memory.

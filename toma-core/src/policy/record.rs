@@ -7,12 +7,11 @@ use super::samples::Samples;
 #[non_exhaustive]
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Record {
-    /// The time that wasted time is a share of: that of all attempts, and between calls that which
-    /// has passed.
+    /// The time of all attempts: what wasted time is a share of.
     pub time: Duration,
     /// Time lost in attempts that failed at a size beyond one known to work.
     pub wasted: Duration,
-    /// Time since the last failure, counted like `time`.
+    /// Time since the last failure, that between attempts and calls included.
     pub failure_age: Duration,
     /// How long the last failed attempt took.
     pub failure_cost: Duration,
@@ -20,6 +19,12 @@ pub struct Record {
     pub failure_available_bytes: Option<u64>,
     /// Attempts at the full step that succeeded since the last failure.
     pub clean_runs: u32,
+    /// Attempts at the full step that succeeded since what is known to fail was found; goes on when
+    /// that fails again.
+    pub known_runs: u32,
+    /// The smallest size known to fail when a smaller one failed that had worked before. What lies
+    /// between may only have been disturbed.
+    pub ceiling: Option<usize>,
     /// How often in a row what was known to fail has failed again.
     pub confirmed: u32,
     /// Failures since the last success.
@@ -39,6 +44,8 @@ impl Record {
         failure_cost: Duration::ZERO,
         failure_available_bytes: None,
         clean_runs: 0,
+        known_runs: 0,
+        ceiling: None,
         confirmed: 0,
         failures: 0,
         retried: 0,

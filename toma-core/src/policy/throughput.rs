@@ -6,7 +6,8 @@ use super::{Evidence, Measures, Policy, Sample};
 /// More items at once stop paying once the device is busy: beyond that they only need memory. The
 /// work itself is the measurement: each size is tried on real pieces, starting from the largest and
 /// halving while nothing is lost. In `range`, `chunked`, `map` and `fold` it moves within one call; in
-/// `batch` it stays where it is, because a batch does not say how many items it works off.
+/// `batch` from call to call, where it takes for granted that a batch works off as many items as its
+/// size says.
 ///
 /// A size at which the allocator has to release its cached memory and try again in two attempts in a
 /// row is thrashing, and counts as too large even though it succeeds.
@@ -80,8 +81,7 @@ impl Policy for Throughput {
         if evidence.record.is_thrashing() {
             return below(evidence);
         }
-        let is_batch = evidence.remaining == usize::MAX;
-        if is_batch { evidence.step } else { self.choose(evidence).unwrap_or(evidence.step) }
+        self.choose(evidence).unwrap_or(evidence.step)
     }
 
     fn measures(&self) -> Measures {

@@ -15,5 +15,6 @@ mod random;
 mod roads;
 mod snapshot;
 mod stage;
+mod stress;
 mod sweeps;
 mod traces;

@@ -194,7 +194,8 @@ impl Packages {
         if project.plain { pip.env("PIP_PROGRESS_BAR", "off") } else { pip }
     }
 
-    fn python(&self) -> PathBuf {
+    /// The interpreter of the virtual environment.
+    pub(crate) fn python(&self) -> PathBuf {
         self.venv().join("bin/python")
     }
 

@@ -20,6 +20,7 @@ pub(super) struct Measured {
     #[serde(skip_serializing_if = "Option::is_none")]
     failure_available_bytes: Option<u64>,
     clean_runs: u32,
+    known_runs: u32,
     confirmed: u32,
     samples: Vec<Attempt>,
     /// What a newer version of the library has noted down, passed on unread.
@@ -46,6 +47,7 @@ impl Measured {
             failure_cost: Duration::from_micros(self.failure_cost_us),
             failure_available_bytes: self.failure_available_bytes,
             clean_runs: self.clean_runs,
+            known_runs: self.known_runs,
             confirmed: self.confirmed,
             samples: self.samples.iter().filter_map(Attempt::sample).collect::<Samples>(),
             ..Record::NEW
@@ -62,6 +64,7 @@ impl From<&Record> for Measured {
             failure_cost_us: micros(record.failure_cost),
             failure_available_bytes: record.failure_available_bytes,
             clean_runs: record.clean_runs,
+            known_runs: record.known_runs,
             confirmed: record.confirmed,
             samples: record.samples.iter().map(Attempt::of).collect(),
             more: Map::new(),

@@ -91,6 +91,7 @@ pub use self::entry::PersistentEntry;
 use self::knowledge::Knowledge;
 use super::store::Store;
 use super::{Place, Remembered, SizeCache};
+use crate::policy::Record;
 
 /// Remembers across runs, in a file: the second run of a program starts where the first one ended.
 ///
@@ -252,6 +253,10 @@ impl SizeCache for PersistentCache {
         self.store.remember(&place.by_function(), place, here);
         let (call, _) = Call::at(place);
         self.knowledge.learn(&call, &learned);
+    }
+
+    fn note(&self, place: &Place<'_>, record: &Record) {
+        self.store.note(place, || place.by_function(), record);
     }
 }
 

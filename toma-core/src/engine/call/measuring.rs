@@ -1,9 +1,11 @@
 //! Measuring for policies that ask for it; the others never come past the first line of these.
 
+use std::mem;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::Duration;
 
-use super::Call;
-use crate::cache::Remembered;
+use super::{Call, Memory};
+use crate::cache::{Place, Remembered};
 use crate::engine::clock;
 use crate::engine::gauge::{self, Measured};
 use crate::engine::recording;
@@ -31,6 +33,18 @@ impl<P: Policy> Call<'_, P> {
         }
         self.machine.keep(record);
         if self.policy.measures().memory { gauge::now(self.memory.source()) } else { Measured::default() }
+    }
+
+    /// Hands over what was measured by a call that settled nothing, so that the next one knows of it.
+    pub(super) fn note(&self) {
+        let Memory { cache, ref origin, device, user, .. } = self.memory;
+        let record = self.machine.record().filter(|_| self.machine.is_done() && cache.remembers());
+        let Some(record) = record else { return };
+        let place = Place { origin, name: self.tally.name(), user, device };
+        // A cache is anybody's code, and this may run while a panic unwinds. Only figures are lost.
+        if let Err(payload) = catch_unwind(AssertUnwindSafe(|| cache.note(&place, &record))) {
+            mem::forget(payload);
+        }
     }
 
     #[inline]

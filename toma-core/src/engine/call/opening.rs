@@ -24,7 +24,7 @@ impl<'a, P: Policy> Call<'a, P> {
             self.prepare(options);
         }
         let measured = if self.plain || !self.switches.disable() { self.recall() } else { None };
-        self.tally.starts_at(self.machine.within(self.machine.step()));
+        self.tally.starts_at(self.machine.step());
         if !self.plain {
             self.tell_opening(measured);
         }
@@ -58,15 +58,19 @@ impl<'a, P: Policy> Call<'a, P> {
     /// Returns what was measured for the first size, where the policy asks.
     #[inline]
     fn recall(&mut self) -> Option<Measured> {
-        let Memory { cache, origin, device, user, .. } = self.memory;
+        let Memory { cache, ref origin, device, user, .. } = self.memory;
         let place = Place { origin, name: self.tally.name(), user, device };
         let learns = self.plain || !self.machine.has_fallen_back();
-        let known = if learns { cache.recall(&place) } else { None };
-        let measured = (learns && self.policy.measures().anything()).then(|| self.resume(known.as_ref()));
-        let known = known.map(|Remembered { settled, bounds, .. }| Known { settled, bounds });
-        self.machine.start_from(known, &self.policy, measured.as_ref());
+        let remembered = if learns { cache.recall(&place) } else { None };
+        let known = remembered.as_ref().map(|&Remembered { settled, bounds, .. }| Known { settled, bounds });
         self.tally.remembers(known.map(|known| known.settled));
-        measured
+        if self.policy.measures().anything() && learns {
+            let measured = self.resume(remembered.as_ref());
+            self.machine.start_from(known, &self.policy, Some(&measured));
+            return Some(measured);
+        }
+        self.machine.start_from(known, &self.policy, None);
+        None
     }
 
     #[inline(never)]
@@ -83,7 +87,7 @@ impl<'a, P: Policy> Call<'a, P> {
     fn tell_started(&mut self) {
         let (length, remembered) = (self.tally.length(), self.tally.remembered());
         let (initial, start) =
-            (self.machine.within(self.machine.cap()), self.machine.within(self.machine.step()));
+            (self.tally.within(self.machine.cap()), self.tally.within(self.machine.step()));
         self.tell(|| EventKind::Started { initial, start, length, remembered });
         if let Some(from) = self.machine.probes_from().filter(|&from| remembered.is_some() && from < start) {
             self.tell(|| EventKind::Probe { from, to: start });

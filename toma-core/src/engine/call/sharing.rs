@@ -154,7 +154,7 @@ impl<P: Policy> Call<'_, P> {
     }
 
     fn tell_waits(&mut self) {
-        let size = self.machine.size();
+        let size = self.machine.coming_size();
         let seat = self.sharing.as_ref().and_then(|sharing| sharing.seat.as_ref());
         let others = seat.map_or(0, Seat::others);
         self.tell(|| EventKind::Waits { size, others });

@@ -1,6 +1,6 @@
 //! What a machine does about failures.
 
-use super::{Cut, Failed, Machine, Rungs, Verdict};
+use super::{Failed, Machine, Rungs, Verdict};
 use crate::classify::{Class, Failure};
 use crate::engine::recording;
 use crate::ladder::Rung;
@@ -37,11 +37,11 @@ impl Machine {
         if let Some(rung) = self.same_size(failed.there) {
             return Verdict::Again(rung);
         }
-        let Cut { size, alone, .. } = self.piece.cut;
         let falls_back = self.attempts_left() && failed.there.has(Rungs::FALLBACK);
-        if alone && !falls_back {
+        if self.is_alone() && !falls_back {
             return self.set_aside(policy, failed);
         }
+        let size = self.size();
         self.fails(size, failed);
         if self.attempts_left() && !self.is_at_the_floor() {
             self.take_smaller(policy, failed, size);
@@ -53,6 +53,7 @@ impl Machine {
     /// Takes note that a size is too large.
     pub(super) fn fails(&mut self, size: usize, failed: &Failed<'_>) {
         if let (Some(record), Some(measured)) = (&mut self.record, failed.took.measured) {
+            recording::keep_ceiling(record, size, self.bounds);
             let failure = recording::Failure::at(size, self.bounds);
             recording::failed(record, failure, measured, self.available_bytes);
         }
@@ -78,7 +79,6 @@ impl Machine {
         );
         self.step = self.sizes.fit(proposal);
         self.learning.moved = !self.fallen;
-        self.recut();
     }
 
     fn why_not(&self) -> Reason {

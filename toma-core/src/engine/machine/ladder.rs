@@ -3,7 +3,7 @@
 //!
 //! Which rungs are there is asked outside; the order, and that each is taken once, is decided here.
 
-use super::{Cut, Failed, Learning, Machine, PieceState, Verdict};
+use super::{Failed, Learning, Machine, PieceState, Verdict};
 use crate::ladder::Rung;
 use crate::policy::{Bounds, Policy};
 
@@ -54,8 +54,7 @@ impl Machine {
 
     /// Whether nothing smaller than the coming attempt can be tried.
     pub(crate) fn is_at_the_floor(&self) -> bool {
-        let Cut { size, alone, .. } = self.piece.cut;
-        alone || !self.sizes.can_shrink(size)
+        self.is_alone() || !self.sizes.can_shrink(self.size())
     }
 
     /// The call has fallen back.
@@ -106,8 +105,7 @@ impl Machine {
         self.learn_nothing();
         (self.step, self.bounds, self.record) = (self.sizes.cap, Bounds::default(), None);
         (self.piece.spent, self.expected) = (Rungs::NONE, Rungs::NONE);
-        self.recut();
-        Verdict::FallBack(self.size())
+        Verdict::FallBack(self.coming_size())
     }
 
     /// From here on the work is not where sizes are remembered for.

@@ -1,13 +1,18 @@
 //! What the machine makes of measurements, for policies that ask for them.
 
-use super::{Failed, Machine};
+use super::{Failed, Machine, Took};
 use crate::classify::Class;
 use crate::engine::gauge::Measured;
 use crate::engine::recording;
 use crate::observe::Shortfall;
-use crate::policy::Sample;
+use crate::policy::{Policy, Sample};
 
 impl Machine {
+    /// Bytes that the coming attempt could allocate, where the policy asks for them.
+    pub(crate) fn available_bytes(&self) -> Option<u64> {
+        self.available_bytes
+    }
+
     /// An attempt that succeeded enters the record; a rest says nothing about its size. Returns
     /// whether the size is to be used again.
     #[inline(never)]
@@ -15,10 +20,18 @@ impl Machine {
         let sample = self.sample(size, measured);
         let Some(record) = &mut self.record else { return true };
         recording::succeeded(record, sample, measured);
-        if self.bounds.smallest_failure.is_some_and(|failed| failed <= size) {
-            record.confirmed = 0;
-        }
+        recording::works(record, size, self.bounds);
         !record.is_thrashing()
+    }
+
+    /// A batch is one attempt. Where the next one would have another size because of it, it settles
+    /// its own, so that the next one knows.
+    #[inline(never)]
+    pub(super) fn look_ahead(&mut self, policy: &impl Policy, size: usize, took: Took<'_>) {
+        let next = self.sizes.fit(policy.advance(&self.evidence(size, took)));
+        if next != self.step && !self.fallen {
+            self.learning.settled = Some(self.step);
+        }
     }
 
     /// What an attempt says about the step in force.

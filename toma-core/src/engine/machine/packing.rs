@@ -5,15 +5,12 @@
 
 use super::{Cut, Extent, Failed, Machine, PieceState, Verdict};
 use crate::engine::costs::Costs;
-use crate::engine::sizes::Sizes;
 use crate::policy::Policy;
 
 /// What a machine has whose sizes are costs.
 #[derive(Debug)]
 pub(super) struct Packing {
-    pub(super) costs: Costs,
-    /// Items that failed alone and were left out.
-    pub(super) left_out: usize,
+    costs: Costs,
     /// The step at which the last size settled. Packed pieces are of any size up to the step, and
     /// the largest that ran at one step is what is known to work.
     settled_at: Option<usize>,
@@ -32,24 +29,13 @@ impl Extent {
 }
 
 impl Packing {
-    #[inline]
-    pub(super) fn of(extent: Extent) -> Option<Box<Self>> {
-        match extent {
-            Extent::Packed(costs) => Some(Box::new(Self { costs, left_out: 0, settled_at: None })),
-            Extent::Batch | Extent::Items(_) => None,
-        }
-    }
-
-    fn cut_at(&self, position: usize, step: usize, sizes: &Sizes) -> Cut {
-        if position == self.costs.items() {
-            return Cut { end: position, ..Cut::default() };
-        }
-        let end = self.costs.end(position, step);
-        let (size, single) = (self.costs.of(position..end), end == position + 1);
-        Cut { end, size, alone: single && sizes.can_shrink(size) }
-    }
-
     // Out of line, like all that is about costs: calls that count should not carry it along.
+    #[inline(never)]
+    pub(super) fn cut_at(&self, position: usize, step: usize) -> Cut {
+        let end = self.costs.end(position, step);
+        Cut { end, size: self.costs.of(position..end) }
+    }
+
     #[inline(never)]
     pub(super) fn cost_from(&self, position: usize) -> usize {
         self.costs.of(position..self.costs.items())
@@ -57,17 +43,25 @@ impl Packing {
 }
 
 impl Machine {
+    /// Counts sizes in costs from now on; returns what all items cost together.
     #[inline(never)]
-    pub(super) fn cut_packed(&mut self) {
-        if let Some(packing) = &self.packing {
-            self.piece.cut = packing.cut_at(self.position, self.step, &self.sizes);
-        }
+    pub(crate) fn pack(&mut self, costs: Costs) -> usize {
+        let packing = self.packing.insert(Box::new(Packing { costs, settled_at: None }));
+        packing.cost_from(0)
     }
 
     /// At most so many pieces are to come.
     pub(crate) fn most_pieces(&self) -> usize {
         let left = self.end - self.position;
         if self.packing.is_some() { left } else { left.div_ceil(self.sizes.floor) }
+    }
+
+    /// Whether the piece is a single item that is heavier than need be: it cannot be cut, and the
+    /// others do not need it.
+    #[inline]
+    pub(super) fn is_alone(&self) -> bool {
+        let single = self.packing.is_some() && self.piece().len() == 1;
+        single && self.sizes.can_shrink(self.size())
     }
 
     /// Whether a packed piece of this size says something about the step.
@@ -106,10 +100,6 @@ impl Machine {
         }
         self.position += 1;
         self.piece = PieceState::default();
-        self.recut();
-        if let Some(packing) = &mut self.packing {
-            packing.left_out += 1;
-        }
         Verdict::SetAside { index, cost }
     }
 }

@@ -263,6 +263,17 @@ fn a_call_right_after_a_quick_one_must_last_to_be_shown() {
 }
 
 #[test]
+fn beside_the_log_only_what_the_program_prints_is_shown() {
+    let (bar, log) = into_log(AT_ONCE);
+    let bar = ProgressBar { beside_log: true, ..bar };
+    tell(&bar, 1, started(8, Some(8)));
+    tell(&bar, 1, failed(0, 8));
+    tell(&bar, 1, EventKind::Shrink { from: 8, to: 4 });
+    bar.println("a line of the program's own");
+    assert_eq!(log.lines(), ["a line of the program's own"]);
+}
+
+#[test]
 fn events_of_calls_that_began_unseen_are_passed_over() {
     let (bar, terminal) = on_terminal(80, AT_ONCE);
     tell(&bar, 7, succeeded(0, 1, 1));

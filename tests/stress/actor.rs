@@ -1,0 +1,206 @@
+//! Who makes a call and all calls inside it: a thread, or a task.
+
+use std::iter::from_fn;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::sync::{Arc, Mutex};
+use std::thread;
+use std::time::Duration;
+
+use fastrand::Rng;
+use toma::classify::Class;
+use toma::testing::inject::{self, Scope, Verdict};
+
+use crate::check::is_injected;
+use crate::ending::{Ending, text_of};
+use crate::fault::{Fault, Token};
+use crate::printed;
+use crate::watchdog::Action;
+use crate::world::{World, lock};
+
+/// Who makes a call and all calls inside it.
+#[derive(Debug)]
+pub(crate) struct Actor {
+    pub(crate) world: Arc<World>,
+    slot: usize,
+    /// Objects of bodies that are still there.
+    alive: Arc<AtomicUsize>,
+    pub(crate) state: Arc<Mutex<State>>,
+}
+
+#[derive(Debug)]
+pub(crate) struct State {
+    pub(crate) random: Rng,
+    /// The last fault.
+    pub(crate) last: Option<(u64, Class)>,
+    /// There was a failure that ends everything: no attempt may follow.
+    pub(crate) ends: bool,
+    /// Faults that were thrown instead of returned.
+    thrown: Vec<u64>,
+    /// Attempts in progress whose outcome is going to be thrown away.
+    doomed: usize,
+    dooms_next: bool,
+    /// The class of the last failure that was injected, where any are.
+    pub(crate) injected: Option<Class>,
+    injections: u64,
+}
+
+impl Actor {
+    pub(crate) fn new(world: &Arc<World>, slot: usize, seed: u64) -> Self {
+        let state = State {
+            random: Rng::with_seed(seed),
+            last: None,
+            ends: false,
+            thrown: Vec::new(),
+            doomed: 0,
+            dooms_next: false,
+            injected: None,
+            injections: 0,
+        };
+        Self { world: Arc::clone(world), slot, alive: Arc::default(), state: Arc::new(Mutex::new(state)) }
+    }
+
+    /// True so many times out of a thousand.
+    pub(crate) fn chance(&self, of_thousand: u32) -> bool {
+        lock(&self.state).random.u32(..1000) < of_thousand
+    }
+
+    pub(crate) fn token(&self) -> Token {
+        Token::new(&self.alive)
+    }
+
+    pub(crate) fn does(&self, what: &'static str, depth: usize, items: (usize, usize)) {
+        self.world.slots[self.slot].does(Action { what, depth, items });
+    }
+
+    pub(crate) fn fault(&self, class: Class) -> Fault {
+        let fault = Fault::new(class, self.token());
+        let mut state = lock(&self.state);
+        state.last = Some((fault.number, class));
+        state.ends |= matches!(class, Class::Poisoned | Class::Other);
+        fault
+    }
+
+    /// Panics as libraries do, with a text.
+    pub(crate) fn throw(&self, fault: Fault) -> ! {
+        lock(&self.state).thrown.push(fault.number);
+        let text = fault.to_string();
+        drop(fault);
+        panic!("{text}")
+    }
+
+    /// A failure for no reason, perhaps.
+    pub(crate) fn mishap(&self) -> Option<Fault> {
+        let (dice, doomed) = {
+            let mut state = lock(&self.state);
+            (state.random.u32(..1000), state.doomed > 0)
+        };
+        let class = match dice {
+            0..25 => Class::OutOfMemory,
+            25..40 => Class::Transient,
+            // An error of an attempt whose outcome is thrown away ends nothing.
+            40..42 if !doomed => Class::Poisoned,
+            42..44 if !doomed => Class::Other,
+            _ => return None,
+        };
+        Some(self.fault(class))
+    }
+
+    /// Lets others run while this attempt holds its memory.
+    pub(crate) fn linger(&self) {
+        let dice = lock(&self.state).random.u64(..200);
+        match dice {
+            0..4 => thread::sleep(Duration::from_micros(50 * dice)),
+            4..60 => thread::yield_now(),
+            _ => {}
+        }
+    }
+
+    /// Lets attempts of this thread fail from outside of their bodies, perhaps.
+    pub(crate) fn inject(&self) -> Option<Scope> {
+        let state = Arc::clone(&self.state);
+        self.chance(400).then(|| inject::script(from_fn(move || Some(lock(&state).verdict()))))
+    }
+
+    pub(crate) fn is_injecting(&self) -> bool {
+        lock(&self.state).injected.is_some()
+    }
+
+    /// An attempt begins whose outcome may be going to be thrown away.
+    pub(crate) fn doom(&self) -> Doom<'_> {
+        let mut state = lock(&self.state);
+        assert!(!state.ends, "an attempt follows a failure that is no matter of memory");
+        let doomed = std::mem::take(&mut state.dooms_next);
+        state.doomed += usize::from(doomed);
+        Doom { actor: self, doomed }
+    }
+
+    /// All is over: what went through was printed if it was thrown, nothing else was, and nothing is
+    /// left.
+    pub(crate) fn end(self, ending: Ending) {
+        let counts = &self.world.counts;
+        let count = match &ending {
+            Ending::Done(_) => &counts.done,
+            Ending::Left => &counts.left,
+            Ending::Error(_) => &counts.errors,
+            Ending::Panic(_) => &counts.panics,
+        };
+        count.fetch_add(1, Relaxed);
+        counts.injected.fetch_add(lock(&self.state).injections, Relaxed);
+        self.check_printed(&ending);
+        drop(ending);
+        assert_eq!(self.alive.load(Relaxed), 0, "objects are left over");
+        self.does("end", 0, (0, 0));
+    }
+
+    fn check_printed(&self, ending: &Ending) {
+        let payload = match ending {
+            Ending::Panic(payload) => Some(&**payload),
+            _ => None,
+        };
+        let fault = payload.and_then(|payload| Fault::number_in(text_of(payload)?));
+        let times = printed::take(fault.as_slice());
+        assert_eq!(times, usize::from(fault.is_some()), "{fault:?} goes through: it is to be printed once");
+        let injected = payload.is_some_and(|payload| is_injected(payload));
+        assert_eq!(printed::take_injected(), usize::from(injected), "injected panics were printed");
+        let thrown = &lock(&self.state).thrown;
+        assert_eq!(printed::take(thrown), 0, "what was retried is printed: {thrown:?}");
+    }
+}
+
+impl State {
+    /// What is to happen to the coming attempt.
+    fn verdict(&mut self) -> Verdict {
+        let verdicts = [
+            (Class::OutOfMemory, Verdict::OUT_OF_MEMORY),
+            (Class::Transient, Verdict::TRANSIENT),
+            (Class::Poisoned, Verdict::POISONED),
+            (Class::Other, Verdict::OTHER),
+        ];
+        let (class, verdict) = match self.random.u32(..1000) {
+            0..100 => verdicts[0],
+            100..150 => verdicts[1],
+            150..153 => verdicts[2],
+            153..156 => verdicts[3],
+            _ => return Verdict::PASS,
+        };
+        self.injected = Some(class);
+        self.injections += 1;
+        self.ends |= matches!(class, Class::Poisoned | Class::Other);
+        // What ends everything comes at once: a body that has run must not have ended it before.
+        self.dooms_next = !self.ends && self.random.bool();
+        if self.dooms_next { verdict.after_body() } else { verdict }
+    }
+}
+
+/// An attempt whose outcome may be going to be thrown away, until it is dropped.
+#[derive(Debug)]
+pub(crate) struct Doom<'a> {
+    actor: &'a Actor,
+    doomed: bool,
+}
+
+impl Drop for Doom<'_> {
+    fn drop(&mut self) {
+        lock(&self.actor.state).doomed -= usize::from(self.doomed);
+    }
+}

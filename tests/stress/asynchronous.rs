@@ -1,0 +1,121 @@
+//! Every form for bodies that wait.
+
+use std::future::{Future, poll_fn};
+use std::ops::Range;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::pin::pin;
+use std::task::Poll;
+use std::time::Duration;
+
+use crate::ending::Ending;
+use crate::fault::Fault;
+use crate::forms::{Numbers, with};
+use crate::plan::Form;
+use crate::scene::Scene;
+
+/// Makes the call.
+pub(crate) async fn perform(scene: &Scene<'_>) -> Result<Ending, Fault> {
+    let Range { start, end } = scene.plan.whole();
+    match scene.plan.form {
+        Form::Stream => stream(scene).await,
+        Form::StreamByCost => stream_by_cost(scene).await,
+        Form::AsyncBatch => Ok(Ending::Done(Some(vec![batch(scene).await?]))),
+        Form::AsyncRange => range(start, end, scene).await.map(|()| Ending::Done(None)),
+        Form::AsyncChunked => {
+            let mut out = Numbers::new(scene);
+            let result = chunked(&mut out.0, scene).await;
+            out.check(result).map(|()| Ending::Done(None))
+        }
+        form => unreachable!("{form:?} is not asynchronous"),
+    }
+}
+
+/// How the call ends, or that it was dropped after so many polls.
+pub(crate) async fn caught(
+    call: impl Future<Output = Result<Ending, Fault>>,
+    mut polls: Option<usize>,
+) -> Ending {
+    let mut call = pin!(call);
+    poll_fn(|context| {
+        if polls == Some(0) {
+            return Poll::Ready(Ending::Left);
+        }
+        polls = polls.map(|polls| polls - 1);
+        match catch_unwind(AssertUnwindSafe(|| call.as_mut().poll(context))) {
+            Ok(Poll::Pending) => Poll::Pending,
+            Ok(Poll::Ready(result)) => Poll::Ready(Ending::from_caught(Ok(result))),
+            Err(payload) => Poll::Ready(Ending::from_caught(Err(payload))),
+        }
+    })
+    .await
+}
+
+/// Takes what a stream gives, all of it or less.
+macro_rules! take {
+    ($stream:expr, $scene:expr) => {{
+        let (mut stream, mut taken) = ($stream, Vec::new());
+        while let Some(value) = stream.next().await {
+            match value {
+                Ok(items) => taken.push(items),
+                Err(fault) => {
+                    assert!(stream.next().await.is_none(), "something comes after {fault}");
+                    return Err(fault);
+                }
+            }
+            if $scene.actor.chance(20) {
+                return Ok(Ending::Left);
+            }
+        }
+        Ok(Ending::Done(Some(taken)))
+    }};
+}
+
+async fn stream(scene: &Scene<'_>) -> Result<Ending, Fault> {
+    let form = with!(scene).before_retry(|failed| scene.undo_at(&failed));
+    let body = async |start, end| scene.at_async(start, end).await;
+    take!(form.stream(scene.plan.whole(), scene.plan.sizes.initial, body), scene)
+}
+
+async fn stream_by_cost(scene: &Scene<'_>) -> Result<Ending, Fault> {
+    let form =
+        with!(scene).by_cost(|index| scene.plan.cost(index)).before_retry(|failed| scene.undo_at(&failed));
+    let body = async |start, end| scene.at_async(start, end).await;
+    take!(form.stream(scene.plan.whole(), scene.plan.sizes.initial, body), scene)
+}
+
+#[toma::batch(
+    initial = scene.plan.sizes.initial, min = scene.plan.sizes.min, max = scene.plan.sizes.max,
+    multiple_of = scene.plan.sizes.multiple_of, max_attempts = scene.plan.sizes.max_attempts,
+    deadline = scene.plan.deadline.unwrap_or(Duration::MAX), policy = &*scene.plan.policy,
+    cache = &*scene.cache(), device = scene.attribute_device(), key = scene.plan.key,
+    before_retry = scene.undo(0, size),
+)]
+async fn batch(size: usize, scene: &Scene<'_>) -> Result<Range<usize>, Fault> {
+    scene.act_async(0, size).await
+}
+
+#[toma::range(
+    initial = scene.plan.sizes.initial, min = scene.plan.sizes.min, max = scene.plan.sizes.max,
+    multiple_of = scene.plan.sizes.multiple_of, max_attempts = scene.plan.sizes.max_attempts,
+    deadline = scene.plan.deadline.unwrap_or(Duration::MAX), policy = &*scene.plan.policy,
+    cache = &*scene.cache(), device = scene.attribute_device(), key = scene.plan.key,
+    before_retry = scene.undo_at(&(start..end)),
+)]
+async fn range(start: usize, end: usize, scene: &Scene<'_>) -> Result<(), Fault> {
+    scene.at_async(start, end).await.map(drop)
+}
+
+#[toma::chunked(
+    initial = scene.plan.sizes.initial, min = scene.plan.sizes.min, max = scene.plan.sizes.max,
+    multiple_of = scene.plan.sizes.multiple_of, max_attempts = scene.plan.sizes.max_attempts,
+    deadline = scene.plan.deadline.unwrap_or(Duration::MAX), policy = &*scene.plan.policy,
+    cache = &*scene.cache(), device = scene.attribute_device(), key = scene.plan.key,
+    before_retry = scene.undo(start, end),
+)]
+async fn chunked(chunk: &mut [usize], start: usize, end: usize, scene: &Scene<'_>) -> Result<(), Fault> {
+    chunk.fill(usize::MAX);
+    for (element, number) in chunk.iter_mut().zip(scene.act_async(start, end).await?) {
+        *element = number;
+    }
+    Ok(())
+}

@@ -1,0 +1,207 @@
+//! Every form for bodies that run at once.
+
+use std::ops::Range;
+use std::time::Duration;
+
+use crate::ending::Ending;
+use crate::fault::Fault;
+use crate::plan::Form;
+use crate::scene::Scene;
+use crate::world::lock;
+
+/// An inline form with all options of a scene.
+macro_rules! with {
+    ($scene:expr) => {{
+        let plan = $scene.plan;
+        let with = toma::execute::with::<toma::NoCache>()
+            .cache($scene.cache())
+            .policy(&*plan.policy)
+            .min(plan.sizes.min)
+            .max(plan.sizes.max)
+            .multiple_of(plan.sizes.multiple_of)
+            .max_attempts(plan.sizes.max_attempts)
+            .deadline(plan.deadline.unwrap_or(std::time::Duration::MAX))
+            .key(plan.key);
+        match $scene.device() {
+            Some(device) => with.device(device),
+            None => with,
+        }
+    }};
+}
+
+pub(crate) use with;
+
+/// Makes the call.
+pub(crate) fn perform(scene: &Scene<'_>) -> Result<Ending, Fault> {
+    let Range { start, end } = scene.plan.whole();
+    let values = match scene.plan.form {
+        Form::Batch => Some(vec![batch(scene)?]),
+        Form::Range => without_values(range(scene)?),
+        Form::RangeUnit => {
+            range_unit(scene);
+            None
+        }
+        Form::Chunked => without_values(chunked(scene)?),
+        Form::Tuple => without_values(tuple(scene)?),
+        Form::Map => Some(map(scene)?),
+        Form::Fold => Some(fold(scene)?),
+        Form::Iter => return iter(scene),
+        Form::ByCost => without_values(by_cost(scene)?),
+        Form::SetAside => Some(set_aside(scene)?),
+        Form::AttributeBatch => Some(vec![attribute_batch(scene)?]),
+        Form::AttributeRange => without_values(attribute_range(start, end, scene)?),
+        Form::AttributeChunked => {
+            let mut out = Numbers::new(scene);
+            let result = attribute_chunked(&mut out.0, scene);
+            without_values(out.check(result)?)
+        }
+        form => unreachable!("{form:?} is asynchronous"),
+    };
+    Ok(Ending::Done(values))
+}
+
+fn without_values((): ()) -> Option<Vec<Range<usize>>> {
+    None
+}
+
+/// A place for each element, which has its own number in the end.
+pub(crate) struct Numbers(pub(crate) Vec<usize>);
+
+impl Numbers {
+    pub(crate) fn new(scene: &Scene<'_>) -> Self {
+        Self(vec![usize::MAX; scene.plan.total])
+    }
+
+    pub(crate) fn check(&self, result: Result<(), Fault>) -> Result<(), Fault> {
+        result?;
+        assert!(self.0.iter().copied().eq(0..self.0.len()), "elements are lost: {:?}", self.0);
+        Ok(())
+    }
+}
+
+fn batch(scene: &Scene<'_>) -> Result<Range<usize>, Fault> {
+    let form = with!(scene).before_retry(|failed: Range<usize>| scene.undo(failed.start, failed.end));
+    form.batch(scene.plan.sizes.initial, |size| scene.act(0, size))
+}
+
+fn range(scene: &Scene<'_>) -> Result<(), Fault> {
+    let form = with!(scene).before_retry(|failed| scene.undo_at(&failed));
+    form.range(scene.plan.whole(), scene.plan.sizes.initial, |start, end| scene.at(start, end).map(drop))
+}
+
+fn range_unit(scene: &Scene<'_>) {
+    let form = with!(scene).before_retry(|failed| scene.undo_at(&failed));
+    form.range(scene.plan.whole(), scene.plan.sizes.initial, |start, end| {
+        scene.certain(scene.at(start, end));
+    });
+}
+
+fn chunked(scene: &Scene<'_>) -> Result<(), Fault> {
+    let mut out = Numbers::new(scene);
+    let form = with!(scene).before_retry(|failed: Range<usize>| scene.undo(failed.start, failed.end));
+    let result = form.chunked(&mut out.0[..], scene.plan.sizes.initial, |chunk, start, end| {
+        write(chunk, start, end, scene)
+    });
+    out.check(result)
+}
+
+/// What a failed attempt has written is there when it is made again, as with every body.
+fn write(chunk: &mut [usize], start: usize, end: usize, scene: &Scene<'_>) -> Result<(), Fault> {
+    assert_eq!(chunk.len(), end - start);
+    chunk.fill(usize::MAX);
+    for (element, number) in chunk.iter_mut().zip(scene.act(start, end)?) {
+        *element = number;
+    }
+    Ok(())
+}
+
+fn tuple(scene: &Scene<'_>) -> Result<(), Fault> {
+    let (input, mut out) = ((0..scene.plan.total).collect::<Vec<_>>(), Numbers::new(scene));
+    let form = with!(scene).before_retry(|failed: Range<usize>| scene.undo(failed.start, failed.end));
+    let data = (&input[..], &mut out.0[..]);
+    let result = form.chunked(data, scene.plan.sizes.initial, |(input, out), start, end| {
+        assert!(input.iter().copied().eq(start..end), "{input:?} is not the chunk {start}..{end}");
+        write(out, start, end, scene)
+    });
+    out.check(result)
+}
+
+fn map(scene: &Scene<'_>) -> Result<Vec<Range<usize>>, Fault> {
+    let form = with!(scene).before_retry(|failed| scene.undo_at(&failed));
+    form.map(scene.plan.whole(), scene.plan.sizes.initial, |start, end| scene.at(start, end))
+}
+
+fn fold(scene: &Scene<'_>) -> Result<Vec<Range<usize>>, Fault> {
+    let form = with!(scene).before_retry(|failed| scene.undo_at(&failed));
+    form.fold(scene.plan.whole(), scene.plan.sizes.initial, Vec::new(), |so_far, start, end| {
+        let mut next = so_far.clone();
+        next.push(scene.at(start, end)?);
+        Ok(next)
+    })
+}
+
+fn iter(scene: &Scene<'_>) -> Result<Ending, Fault> {
+    let form = with!(scene).before_retry(|failed| scene.undo_at(&failed));
+    let mut values =
+        form.iter(scene.plan.whole(), scene.plan.sizes.initial, |start, end| scene.at(start, end));
+    let mut taken = Vec::new();
+    while let Some(value) = values.next() {
+        match value {
+            Ok(items) => taken.push(items),
+            Err(fault) => {
+                assert!(values.next().is_none(), "something comes after {fault}");
+                return Err(fault);
+            }
+        }
+        if scene.actor.chance(20) {
+            return Ok(Ending::Left);
+        }
+    }
+    Ok(Ending::Done(Some(taken)))
+}
+
+fn by_cost(scene: &Scene<'_>) -> Result<(), Fault> {
+    let form =
+        with!(scene).by_cost(|index| scene.plan.cost(index)).before_retry(|failed| scene.undo_at(&failed));
+    form.range(scene.plan.whole(), scene.plan.sizes.initial, |start, end| scene.at(start, end).map(drop))
+}
+
+fn set_aside(scene: &Scene<'_>) -> Result<Vec<Range<usize>>, Fault> {
+    let form =
+        with!(scene).by_cost(|index| scene.plan.cost(index)).before_retry(|failed| scene.undo_at(&failed));
+    let form = form.set_aside(|item| lock(&scene.log).leave_out(item.index - scene.plan.offset));
+    form.map(scene.plan.whole(), scene.plan.sizes.initial, |start, end| scene.at(start, end))
+}
+
+#[toma::batch(
+    initial = scene.plan.sizes.initial, min = scene.plan.sizes.min, max = scene.plan.sizes.max,
+    multiple_of = scene.plan.sizes.multiple_of, max_attempts = scene.plan.sizes.max_attempts,
+    deadline = scene.plan.deadline.unwrap_or(Duration::MAX), policy = &*scene.plan.policy,
+    cache = &*scene.cache(), device = scene.attribute_device(), key = scene.plan.key,
+    before_retry = scene.undo(0, size),
+)]
+fn attribute_batch(size: usize, scene: &Scene<'_>) -> Result<Range<usize>, Fault> {
+    scene.act(0, size)
+}
+
+#[toma::range(
+    initial = scene.plan.sizes.initial, min = scene.plan.sizes.min, max = scene.plan.sizes.max,
+    multiple_of = scene.plan.sizes.multiple_of, max_attempts = scene.plan.sizes.max_attempts,
+    deadline = scene.plan.deadline.unwrap_or(Duration::MAX), policy = &*scene.plan.policy,
+    cache = &*scene.cache(), device = scene.attribute_device(), key = scene.plan.key,
+    before_retry = scene.undo_at(&(start..end)),
+)]
+fn attribute_range(start: usize, end: usize, scene: &Scene<'_>) -> Result<(), Fault> {
+    scene.at(start, end).map(drop)
+}
+
+#[toma::chunked(
+    initial = scene.plan.sizes.initial, min = scene.plan.sizes.min, max = scene.plan.sizes.max,
+    multiple_of = scene.plan.sizes.multiple_of, max_attempts = scene.plan.sizes.max_attempts,
+    deadline = scene.plan.deadline.unwrap_or(Duration::MAX), policy = &*scene.plan.policy,
+    cache = &*scene.cache(), device = scene.attribute_device(), key = scene.plan.key,
+    before_retry = scene.undo(start, end),
+)]
+fn attribute_chunked(chunk: &mut [usize], start: usize, end: usize, scene: &Scene<'_>) -> Result<(), Fault> {
+    write(chunk, start, end, scene)
+}

@@ -1,0 +1,166 @@
+//! What the attempts of one call were, held against the rules of all loops as they come in.
+
+use std::mem;
+use std::ops::Range;
+
+use crate::plan::Plan;
+
+/// The attempts of one call so far.
+///
+/// It knows of the attempts whose body ran and of those that were undone, which is all that a program
+/// can know. Whether an attempt succeeded it learns from what comes next.
+#[derive(Debug, Default)]
+pub(crate) struct Log {
+    /// The attempt whose body ran last, until something follows.
+    open: Option<Open>,
+    /// The attempt that was undone last, until something follows.
+    undone: Option<Undone>,
+    /// Where the next piece starts.
+    position: usize,
+    here: Here,
+    pub(crate) attempts: usize,
+    /// The pieces that succeeded.
+    pub(crate) done: Vec<Range<usize>>,
+    pub(crate) left_out: Vec<usize>,
+    /// The fault of the first item that was left out.
+    pub(crate) first_lost: Option<u64>,
+}
+
+#[derive(Debug)]
+struct Open {
+    items: Range<usize>,
+    ended_well: bool,
+}
+
+#[derive(Debug)]
+struct Undone {
+    items: Range<usize>,
+    fault: Option<u64>,
+}
+
+/// The attempts at one position.
+#[derive(Debug, Default)]
+pub(crate) struct Here {
+    pub(crate) attempts: usize,
+    /// Attempts with as many items as the last.
+    pub(crate) repeats: usize,
+    pub(crate) last: Range<usize>,
+}
+
+/// A failure for which nothing smaller is to be tried is tried again at most so often.
+const REPEATS: usize = 2;
+
+impl Log {
+    /// A body begins.
+    pub(crate) fn begins(&mut self, items: Range<usize>, plan: &Plan) {
+        self.attempt(&items, plan);
+        self.open = Some(Open { items, ended_well: false });
+    }
+
+    /// The body is at its end, with nothing to complain of.
+    pub(crate) fn ends_well(&mut self) {
+        self.open.as_mut().expect("a body that ends has begun").ended_well = true;
+    }
+
+    /// An attempt is taken back. Only one that a test makes fail may have ended well, or not have begun.
+    pub(crate) fn undo(&mut self, items: Range<usize>, plan: &Plan, (fault, injected): (Option<u64>, bool)) {
+        if let Some(open) = self.open.take_if(|open| open.items == items) {
+            assert!(!open.ended_well || injected, "{items:?} has succeeded and is undone: {self:?}");
+        } else {
+            assert!(injected, "{items:?} is undone and has never begun: {self:?}");
+            self.attempt(&items, plan);
+        }
+        self.undone = Some(Undone { items, fault });
+    }
+
+    /// Somebody is told that an item was left out.
+    pub(crate) fn leave_out(&mut self, index: usize) {
+        let undone = self.undone.take().expect("what is left out is undone before");
+        assert_eq!(undone.items, index..index + 1);
+        self.lose(&undone);
+    }
+
+    /// The call has ended, successfully as far as this log is concerned.
+    pub(crate) fn succeed(&mut self, plan: &Plan) {
+        assert!(self.undone.is_none(), "what was undone is neither done again nor left out: {self:?}");
+        self.advance(plan);
+        if !plan.form.is_batch() {
+            assert_eq!(self.position, plan.total, "elements are lost: {self:?}");
+        }
+    }
+
+    /// The call has ended with the failure of an item that was left out.
+    pub(crate) fn succeed_with_losses(&mut self, plan: &Plan) {
+        if let Some(undone) = self.undone.take() {
+            self.lose(&undone);
+        }
+        self.succeed(plan);
+    }
+
+    /// The attempts at the last piece, when the very last has failed.
+    pub(crate) fn failed_here(&self) -> Option<&Here> {
+        self.open.as_ref().filter(|open| !open.ended_well).map(|_| &self.here)
+    }
+
+    fn attempt(&mut self, items: &Range<usize>, plan: &Plan) {
+        self.advance(plan);
+        if let Some(undone) = self.undone.take().filter(|undone| undone.items.start != items.start) {
+            assert!(plan.form.packs(), "{items:?} after {undone:?}");
+            self.lose(&undone);
+        }
+        assert_eq!(items.start, self.position, "{items:?} is not next: {self:?}");
+        check_size(items, plan);
+        self.attempts += 1;
+        self.here.add(items.clone());
+        assert!(self.here.attempts <= plan.sizes.max_attempts, "one more attempt than allowed: {self:?}");
+    }
+
+    /// Another attempt begins, or the call ends: so the one before it has succeeded, unless it was
+    /// undone.
+    fn advance(&mut self, plan: &Plan) {
+        let Some(Open { items, ended_well }) = self.open.take() else { return };
+        assert!(ended_well, "{items:?} has failed, and the work goes on: {self:?}");
+        assert!(!plan.form.is_batch() || self.done.is_empty(), "a batch goes on: {self:?}");
+        self.go_to(items.end);
+        self.done.push(items);
+    }
+
+    fn lose(&mut self, undone: &Undone) {
+        let Undone { items, fault } = undone;
+        assert_eq!(items.len(), 1, "only an item alone may be left out");
+        if self.left_out.is_empty() {
+            self.first_lost = *fault;
+        }
+        self.left_out.push(items.start);
+        self.go_to(items.end);
+    }
+
+    fn go_to(&mut self, position: usize) {
+        self.position = position;
+        self.here = Here::default();
+    }
+}
+
+impl Here {
+    fn add(&mut self, items: Range<usize>) {
+        let last = mem::replace(&mut self.last, items);
+        let now = self.last.len();
+        self.repeats = if now == last.len() { self.repeats + 1 } else { 1 };
+        assert!(self.attempts == 0 || now <= last.len(), "{now} items after {} failed", last.len());
+        assert!(self.repeats <= REPEATS, "{now} items once more, without end");
+        self.attempts += 1;
+    }
+}
+
+fn check_size(items: &Range<usize>, plan: &Plan) {
+    let (size, sizes) = (plan.size(items), &plan.sizes);
+    assert!(!items.is_empty(), "an attempt at nothing");
+    assert!(size <= sizes.cap() || items.len() == 1 && plan.form.packs(), "{items:?} is too large");
+    if plan.form.packs() {
+        return;
+    }
+    let ragged = !plan.form.is_batch() && items.end == plan.total;
+    assert!(ragged || size.is_multiple_of(sizes.multiple_of), "{items:?} is no multiple");
+    assert!(ragged || size >= sizes.floor(), "{items:?} is below the floor");
+    assert!(plan.form.is_batch() || items.end <= plan.total, "{items:?} of {} items", plan.total);
+}

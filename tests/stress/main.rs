@@ -1,0 +1,51 @@
+//! Sixteen threads, loops in loops in every form, failures of every class, and budgets that move
+//! under them: whatever happens, every element is done once, every failure goes where it belongs,
+//! and nothing is left over.
+//!
+//! Every choice comes from one seed for each thread. `TOMA_STRESS_SEED=SEED` makes the same choices
+//! again, `TOMA_STRESS_ATTEMPTS=N` makes more attempts than the 20,000 of the checks, and
+//! `cargo xtask stress` makes a million.
+
+#![cfg(feature = "testing")]
+
+mod actor;
+mod asynchronous;
+mod check;
+mod device;
+mod ending;
+mod fault;
+mod forms;
+mod log;
+mod plan;
+mod printed;
+mod scene;
+mod threads;
+mod watchdog;
+mod world;
+
+use std::io::{Write as _, stderr};
+use std::time::Instant;
+
+use crate::world::World;
+
+const THREADS: usize = 16;
+
+#[test]
+fn stress_with_every_failure_and_moving_budgets() {
+    let (seed, attempts) = (setting("TOMA_STRESS_SEED"), setting("TOMA_STRESS_ATTEMPTS"));
+    let seed = seed.unwrap_or_else(|| fastrand::u64(..));
+    let began = Instant::now();
+    printed::listen();
+    let world = World::new(seed, attempts.unwrap_or(20_000), THREADS);
+    threads::run(&world);
+    world.check_what_is_left();
+    let line = format!("stress: seed {seed}, {:.1?}, {}\n", began.elapsed(), world.counts);
+    stderr().write_all(line.as_bytes()).expect("stderr takes a line");
+    world.counts.check();
+}
+
+/// A number from the environment.
+fn setting(variable: &str) -> Option<u64> {
+    let text = std::env::var(variable).ok()?;
+    Some(text.parse().unwrap_or_else(|_| panic!("{variable}={text}: must be a number")))
+}

@@ -1,0 +1,173 @@
+//! What a call is to be like: all of it by chance.
+
+use std::ops::Range;
+use std::time::Duration;
+
+use fastrand::Rng;
+use toma::policy::{Adaptive, Bisect, Decay, Halve, Policy, Throughput};
+
+/// No budget is larger.
+pub(crate) const MOST_BYTES: u64 = 1 << 18;
+
+/// No size is larger, be it a cost or a number of items.
+pub(crate) const MOST_COST: usize = 256;
+
+const MOST_ITEMS: usize = 48;
+
+/// A call.
+#[derive(Debug)]
+pub(crate) struct Plan {
+    pub(crate) form: Form,
+    /// Items; nothing in a batch.
+    pub(crate) total: usize,
+    /// Where the range starts, for forms that have one.
+    pub(crate) offset: usize,
+    pub(crate) sizes: Sizes,
+    pub(crate) deadline: Option<Duration>,
+    pub(crate) policy: Box<dyn Policy + Send + Sync>,
+    pub(crate) cache: usize,
+    pub(crate) device: Option<usize>,
+    pub(crate) key: u8,
+    pub(crate) bytes_each: u64,
+    costs: Vec<usize>,
+}
+
+/// The size options of a call.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Sizes {
+    pub(crate) initial: usize,
+    pub(crate) min: usize,
+    pub(crate) max: usize,
+    pub(crate) multiple_of: usize,
+    pub(crate) max_attempts: usize,
+}
+
+/// Every form.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Form {
+    Batch,
+    Range,
+    /// The body returns nothing, so that it can only panic.
+    RangeUnit,
+    Chunked,
+    Tuple,
+    Map,
+    Fold,
+    Iter,
+    ByCost,
+    /// Somebody hears of the items that fail alone.
+    SetAside,
+    AttributeBatch,
+    AttributeRange,
+    AttributeChunked,
+    Stream,
+    StreamByCost,
+    AsyncBatch,
+    AsyncRange,
+    AsyncChunked,
+}
+
+const SYNC: [Form; 13] = [
+    Form::Batch,
+    Form::Range,
+    Form::RangeUnit,
+    Form::Chunked,
+    Form::Tuple,
+    Form::Map,
+    Form::Fold,
+    Form::Iter,
+    Form::ByCost,
+    Form::SetAside,
+    Form::AttributeBatch,
+    Form::AttributeRange,
+    Form::AttributeChunked,
+];
+
+const ASYNC: [Form; 5] =
+    [Form::Stream, Form::StreamByCost, Form::AsyncBatch, Form::AsyncRange, Form::AsyncChunked];
+
+impl Form {
+    pub(crate) fn is_batch(self) -> bool {
+        matches!(self, Self::Batch | Self::AttributeBatch | Self::AsyncBatch)
+    }
+
+    pub(crate) fn packs(self) -> bool {
+        matches!(self, Self::ByCost | Self::SetAside | Self::StreamByCost)
+    }
+}
+
+impl Plan {
+    pub(crate) fn sync(random: &mut Rng) -> Self {
+        let form = SYNC[random.usize(..SYNC.len())];
+        Self::of(form, random)
+    }
+
+    pub(crate) fn asynchronous(random: &mut Rng) -> Self {
+        let form = ASYNC[random.usize(..ASYNC.len())];
+        Self::of(form, random)
+    }
+
+    fn of(form: Form, random: &mut Rng) -> Self {
+        let total = if random.u8(..30) == 0 { 0 } else { random.usize(1..=MOST_ITEMS) };
+        let costs = (0..total).map(|_| if random.u8(..15) == 0 { 100 } else { random.usize(1..=8) });
+        let costs = if form.packs() { costs.collect() } else { Vec::new() };
+        Self {
+            form,
+            total,
+            offset: random.usize(..1000),
+            sizes: Sizes::new(random),
+            deadline: (random.u8(..16) == 0).then(|| Duration::from_micros(random.u64(1..20_000))),
+            policy: policy(random),
+            cache: random.usize(..16),
+            device: (random.u8(..8) != 0).then(|| random.usize(..2)),
+            key: random.u8(..2),
+            bytes_each: 1 << random.u8(..11),
+            costs,
+        }
+    }
+
+    /// The size of these items, in the unit that sizes are in.
+    pub(crate) fn size(&self, items: &Range<usize>) -> usize {
+        if self.form.packs() { self.costs[items.clone()].iter().sum() } else { items.len() }
+    }
+
+    /// What the item at this index of the user's range costs.
+    pub(crate) fn cost(&self, index: usize) -> usize {
+        self.costs[index - self.offset]
+    }
+
+    /// The user's range.
+    pub(crate) fn whole(&self) -> Range<usize> {
+        self.offset..self.offset + self.total
+    }
+}
+
+impl Sizes {
+    fn new(random: &mut Rng) -> Self {
+        let multiple_of = if random.u8(..4) == 0 { random.usize(1..=5) } else { 1 };
+        let min = if random.u8(..4) == 0 { random.usize(1..=6) } else { 1 };
+        let floor = min.max(multiple_of).next_multiple_of(multiple_of);
+        let initial = floor + random.usize(..60);
+        let max = if random.bool() { floor + random.usize(..60) } else { MOST_COST };
+        let max_attempts = if random.u8(..8) == 0 { random.usize(1..=6) } else { usize::MAX };
+        Self { initial, min, max, multiple_of, max_attempts }
+    }
+
+    pub(crate) fn floor(&self) -> usize {
+        self.min.max(self.multiple_of).next_multiple_of(self.multiple_of)
+    }
+
+    pub(crate) fn cap(&self) -> usize {
+        self.initial.min(self.max) / self.multiple_of * self.multiple_of
+    }
+}
+
+fn policy(random: &mut Rng) -> Box<dyn Policy + Send + Sync> {
+    match random.u8(..5) {
+        0 => Box::new(Halve),
+        1 => Box::new(Decay::new(random.f64().clamp(0.1, 0.95))),
+        2 => Box::new(Bisect::within(random.f64().clamp(0.01, 0.5))),
+        3 => Box::new(Adaptive::default()),
+        _ => Box::new(Throughput::default()),
+    }
+}

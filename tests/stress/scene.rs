@@ -1,0 +1,182 @@
+//! One call, and what its bodies do.
+
+use std::ops::Range;
+use std::sync::Mutex;
+use std::sync::atomic::Ordering::Relaxed;
+
+use tokio::task::yield_now;
+use toma::memory::MemorySource;
+use toma::{SizeCache, classify::Class};
+
+use crate::actor::{Actor, Doom};
+use crate::asynchronous;
+use crate::device::{Device, Held};
+use crate::ending::Ending;
+use crate::fault::{Fault, Token};
+use crate::forms;
+use crate::log::Log;
+use crate::plan::Plan;
+use crate::world::lock;
+
+/// Calls inside calls inside calls.
+const DEEPEST: usize = 2;
+
+/// One call.
+#[derive(Debug)]
+pub(crate) struct Scene<'a> {
+    pub(crate) actor: &'a Actor,
+    pub(crate) plan: &'a Plan,
+    depth: usize,
+    pub(crate) log: Mutex<Log>,
+}
+
+/// What the body of an attempt holds.
+#[derive(Debug)]
+struct Open<'a> {
+    _doom: Doom<'a>,
+    _token: Token,
+    held: Vec<Held<'a>>,
+}
+
+/// Makes a call.
+pub(crate) fn perform(actor: &Actor, depth: usize) -> Ending {
+    let plan = Plan::sync(&mut lock(&actor.state).random);
+    let scene = Scene { actor, plan: &plan, depth, log: Mutex::default() };
+    let ending = Ending::of(|| forms::perform(&scene));
+    scene.check(&ending);
+    scene.check_report(&ending);
+    ending
+}
+
+/// Makes an asynchronous call.
+pub(crate) async fn perform_async(actor: &Actor, depth: usize) -> Ending {
+    let plan = Plan::asynchronous(&mut lock(&actor.state).random);
+    let scene = Scene { actor, plan: &plan, depth, log: Mutex::default() };
+    let polls = (depth == 0 && actor.chance(50)).then(|| lock(&actor.state).random.usize(..40));
+    let ending = asynchronous::caught(asynchronous::perform(&scene), polls).await;
+    scene.check(&ending);
+    ending
+}
+
+impl Scene<'_> {
+    pub(crate) fn cache(&self) -> &dyn SizeCache {
+        self.actor.world.cache(self.plan.cache)
+    }
+
+    pub(crate) fn device(&self) -> Option<&dyn MemorySource> {
+        let fake = &self.actor.world.devices[self.plan.device?].fake;
+        Some(fake)
+    }
+
+    /// For attributes, which name a device always or never.
+    pub(crate) fn attribute_device(&self) -> &dyn MemorySource {
+        &self.allocates_from().fake
+    }
+
+    fn allocates_from(&self) -> &Device {
+        &self.actor.world.devices[self.plan.device.unwrap_or_default()]
+    }
+
+    /// The body of forms that work on the user's own range.
+    pub(crate) fn at(&self, start: usize, end: usize) -> Result<Range<usize>, Fault> {
+        self.act(start - self.plan.offset, end - self.plan.offset)
+    }
+
+    /// The body, on items that count from 0.
+    pub(crate) fn act(&self, start: usize, end: usize) -> Result<Range<usize>, Fault> {
+        let mut open = self.open(start..end)?;
+        self.actor.linger();
+        self.go_on(&mut open, start..end)?;
+        if self.nests() {
+            perform(self.actor, self.depth + 1).pass_on()?;
+        }
+        Ok(self.close(open, start..end))
+    }
+
+    /// The same, for bodies that wait.
+    pub(crate) async fn at_async(&self, start: usize, end: usize) -> Result<Range<usize>, Fault> {
+        self.act_async(start - self.plan.offset, end - self.plan.offset).await
+    }
+
+    /// The same as [`act`](Self::act), for as long as others like.
+    pub(crate) async fn act_async(&self, start: usize, end: usize) -> Result<Range<usize>, Fault> {
+        let mut open = self.open(start..end)?;
+        self.pause().await;
+        self.go_on(&mut open, start..end)?;
+        if self.nests() {
+            let (actor, deeper) = (self.actor, self.depth + 1);
+            let at_once = actor.chance(250);
+            let ending =
+                if at_once { perform(actor, deeper) } else { Box::pin(perform_async(actor, deeper)).await };
+            ending.pass_on()?;
+        }
+        self.pause().await;
+        Ok(self.close(open, start..end))
+    }
+
+    async fn pause(&self) {
+        while self.actor.chance(400) {
+            yield_now().await;
+        }
+    }
+
+    fn nests(&self) -> bool {
+        self.depth < DEEPEST && self.actor.chance(100)
+    }
+
+    fn open(&self, items: Range<usize>) -> Result<Open<'_>, Fault> {
+        let doom = self.actor.doom();
+        self.actor.does("attempt", self.depth, (items.start, items.end));
+        self.actor.world.counts.attempts.fetch_add(1, Relaxed);
+        lock(&self.log).begins(items.clone(), self.plan);
+        let mut open = Open { _doom: doom, _token: self.actor.token(), held: Vec::new() };
+        self.hold(&mut open, items)?;
+        Ok(open)
+    }
+
+    fn go_on<'a>(&'a self, open: &mut Open<'a>, items: Range<usize>) -> Result<(), Fault> {
+        if let Some(fault) = self.actor.mishap() {
+            if self.actor.chance(500) {
+                self.actor.throw(fault);
+            }
+            return Err(fault);
+        }
+        self.hold(open, items)
+    }
+
+    /// Allocates for these items.
+    fn hold<'a>(&'a self, open: &mut Open<'a>, items: Range<usize>) -> Result<(), Fault> {
+        let bytes = self.plan.bytes_each * self.plan.size(&items) as u64;
+        let held = self.allocates_from().alloc(bytes).map_err(|_| self.actor.fault(Class::OutOfMemory))?;
+        open.held.push(held);
+        Ok(())
+    }
+
+    fn close(&self, open: Open<'_>, items: Range<usize>) -> Range<usize> {
+        drop(open);
+        lock(&self.log).ends_well();
+        items
+    }
+
+    /// Panics with what went wrong, for bodies that return nothing.
+    pub(crate) fn certain(&self, result: Result<Range<usize>, Fault>) {
+        if let Err(fault) = result {
+            self.actor.throw(fault);
+        }
+    }
+
+    /// Before a retry of forms that work on the user's own range.
+    pub(crate) fn undo_at(&self, failed: &Range<usize>) {
+        self.undo(failed.start - self.plan.offset, failed.end - self.plan.offset);
+    }
+
+    /// Before a retry.
+    pub(crate) fn undo(&self, start: usize, end: usize) {
+        let (fault, injected) = {
+            let state = lock(&self.actor.state);
+            (state.last.map(|(number, _)| number), state.injected.is_some())
+        };
+        self.actor.does("retry", self.depth, (start, end));
+        lock(&self.log).undo(start..end, self.plan, (fault, injected));
+    }
+}

@@ -1,0 +1,172 @@
+//! What all threads share: devices, size caches, a runtime, and who disturbs them.
+
+use std::fmt;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread;
+use std::time::Duration;
+
+use fastrand::Rng;
+use tokio::runtime::{Builder, Runtime};
+#[cfg(feature = "persistent")]
+use toma::PersistentCache;
+use toma::memory::MemorySource as _;
+use toma::testing::FakeDevice;
+use toma::{GlobalCache, NoCache, SizeCache, StacktraceMemoryCache};
+
+use crate::device::Device;
+use crate::plan;
+use crate::watchdog::Slot;
+
+/// What all threads share.
+#[derive(Debug)]
+pub(crate) struct World {
+    pub(crate) seed: u64,
+    pub(crate) devices: [Device; 2],
+    pub(crate) counts: Counts,
+    pub(crate) slots: Vec<Slot>,
+    pub(crate) runtime: Runtime,
+    /// How many attempts there are to be.
+    goal: u64,
+    /// A thread has found a mistake: the others need not go on.
+    pub(crate) failed: AtomicBool,
+    caches: Caches,
+}
+
+#[derive(Debug)]
+struct Caches {
+    global: GlobalCache,
+    stacktrace: StacktraceMemoryCache,
+    #[cfg(feature = "persistent")]
+    persistent: PersistentCache,
+    #[cfg(feature = "persistent")]
+    folder: tempfile::TempDir,
+}
+
+/// How often things happened.
+#[derive(Debug, Default)]
+pub(crate) struct Counts {
+    pub(crate) attempts: AtomicU64,
+    pub(crate) done: AtomicU64,
+    pub(crate) left: AtomicU64,
+    pub(crate) errors: AtomicU64,
+    pub(crate) panics: AtomicU64,
+    pub(crate) injected: AtomicU64,
+    pub(crate) tasks: AtomicU64,
+}
+
+pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl World {
+    pub(crate) fn new(seed: u64, goal: u64, threads: usize) -> Arc<Self> {
+        let device = |fake| Device::new(fake);
+        Arc::new(Self {
+            seed,
+            devices: [
+                device(FakeDevice::new(plan::MOST_BYTES)),
+                device(FakeDevice::new(plan::MOST_BYTES).with_cached_memory()),
+            ],
+            counts: Counts::default(),
+            slots: (0..threads).map(|_| Slot::new()).collect(),
+            runtime: Builder::new_multi_thread().worker_threads(2).build().unwrap(),
+            goal,
+            failed: AtomicBool::new(false),
+            caches: Caches::new(),
+        })
+    }
+
+    pub(crate) fn is_over(&self) -> bool {
+        self.failed.load(Relaxed) || self.counts.attempts.load(Relaxed) >= self.goal
+    }
+
+    pub(crate) fn cache(&self, number: usize) -> &dyn SizeCache {
+        match number {
+            // Seldom, because it writes its file each time that it learns of another total.
+            #[cfg(feature = "persistent")]
+            0 => &self.caches.persistent,
+            1..6 => &NoCache,
+            6..11 => &self.caches.stacktrace,
+            _ => &self.caches.global,
+        }
+    }
+
+    /// Moves the budgets every few milliseconds, and now and then forgets what was learned.
+    pub(crate) fn disturb(&self, mut random: Rng) {
+        while !self.is_over() {
+            thread::sleep(Duration::from_micros(random.u64(500..4000)));
+            let device = &self.devices[random.usize(..2)];
+            // Few different ones, because the cache in a file keeps an entry for each total.
+            let parts = if random.u8(..4) == 0 { 16 } else { random.u64(..8) };
+            let bytes = plan::MOST_BYTES / 16 * parts;
+            device.set_budget(bytes);
+            match random.u8(..50) {
+                0 => self.caches.global.clear(),
+                1 => self.caches.stacktrace.clear(),
+                2 => device.fake.release_cached_memory(),
+                3 => device.fake.reset_peak(),
+                _ => {}
+            }
+        }
+    }
+
+    /// Nothing is allocated any more, and what was learned makes sense.
+    pub(crate) fn check_what_is_left(&self) {
+        self.devices.iter().for_each(Device::check_empty);
+        let entries = self.caches.global.entries().into_iter().chain(self.caches.stacktrace.entries());
+        for entry in entries {
+            let settled = entry.remembered.settled;
+            assert!((1..=plan::MOST_COST).contains(&settled), "{entry:?}");
+        }
+        #[cfg(feature = "persistent")]
+        self.check_file();
+    }
+
+    /// Another process can read what was learned.
+    #[cfg(feature = "persistent")]
+    fn check_file(&self) {
+        self.caches.persistent.flush();
+        let entries = PersistentCache::at(self.caches.folder.path().join("sizes.json")).entries();
+        assert!(!entries.is_empty(), "nothing was learned");
+        let names =
+            std::fs::read_dir(self.caches.folder.path()).unwrap().map(|entry| entry.unwrap().file_name());
+        let mut aside = names.filter(|name| name.to_string_lossy().contains("set-aside"));
+        assert_eq!(aside.next(), None, "the file was not readable");
+    }
+}
+
+impl Caches {
+    #[cfg(feature = "persistent")]
+    fn new() -> Self {
+        // In memory where the system has a folder there: the disk would decide how much is tested.
+        let folder = tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir()).unwrap();
+        let persistent = PersistentCache::at(folder.path().join("sizes.json"));
+        Self { global: GlobalCache::new(), stacktrace: StacktraceMemoryCache::new(), persistent, folder }
+    }
+
+    #[cfg(not(feature = "persistent"))]
+    fn new() -> Self {
+        Self { global: GlobalCache::new(), stacktrace: StacktraceMemoryCache::new() }
+    }
+}
+
+impl Counts {
+    /// Everything has happened: what never happens proves nothing.
+    pub(crate) fn check(&self) {
+        let Self { attempts, done, left, errors, panics, injected, tasks } = self;
+        for count in [attempts, done, left, errors, panics, injected, tasks] {
+            assert_ne!(count.load(Relaxed), 0, "something never happened: {self}");
+        }
+    }
+}
+
+impl fmt::Display for Counts {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { attempts, done, left, errors, panics, injected, tasks } = self;
+        let of = |count: &AtomicU64| count.load(Relaxed);
+        write!(f, "{} attempts, calls: {} done, {} left early, ", of(attempts), of(done), of(left))?;
+        write!(f, "{} errors, {} panics; ", of(errors), of(panics))?;
+        write!(f, "{} injected failures, {} tasks", of(injected), of(tasks))
+    }
+}

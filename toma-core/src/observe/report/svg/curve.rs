@@ -1,0 +1,76 @@
+//! What one report looks like.
+
+use std::borrow::Cow;
+use std::iter;
+
+use super::plane::Plane;
+use crate::classify::Class;
+use crate::observe::report::{Report, Tried};
+
+/// Calls of one name, one after another, in the coordinates of the picture's plane.
+#[derive(Debug, PartialEq)]
+pub(super) struct Curve {
+    pub(super) label: String,
+    /// The corners of the steps.
+    pub(super) points: Vec<(f64, f64)>,
+    /// Where memory ran out.
+    pub(super) failures: Vec<(f64, f64)>,
+    pub(super) out_of_memory: usize,
+    /// The ends of the calls that settled a size, at that size.
+    pub(super) settled: Vec<(f64, f64)>,
+    /// What the legend says of them.
+    pub(super) remembers: String,
+}
+
+impl Curve {
+    pub(super) fn of(reports: &[&Report], label: String, plane: &Plane) -> Self {
+        let out_of_memory = reports.iter().map(|report| report.out_of_memory).sum();
+        let remembers = match *reports {
+            [Report { settled: Some(size), .. }] => format!("remembers {size}"),
+            _ => "size remembered".to_owned(),
+        };
+        let (points, failures, settled) = (vec![], vec![], vec![]);
+        let mut curve = Self { label, points, failures, out_of_memory, settled, remembers };
+        for report in reports {
+            curve.add(report, plane);
+        }
+        curve
+    }
+
+    fn add(&mut self, report: &Report, plane: &Plane) {
+        let from = self.points.last().map_or(0.0, |&(x, _)| x);
+        let (mut attempts, mut x) = (0, from);
+        for tried in &*tried(report) {
+            attempts += tried.attempts();
+            let y = plane.y(tried.size);
+            self.points.push((x, y));
+            x = from + plane.x(attempts, tried.time);
+            self.points.push((x, y));
+            if tried.failed == Some(Class::OutOfMemory) {
+                self.failures.push((x, y));
+            }
+        }
+        self.settled.extend(report.settled.map(|size| (x, plane.y(size))));
+    }
+}
+
+/// The history of a call; of one that never failed what would be its only entry.
+pub(super) fn tried(report: &Report) -> Cow<'_, [Tried]> {
+    let Report { attempts, start, time, .. } = *report;
+    if report.tried.is_empty() && attempts > 0 {
+        return vec![Tried { size: start, succeeded: attempts, failed: None, time }].into();
+    }
+    Cow::Borrowed(&report.tried)
+}
+
+/// The name, or its end, which tells more than its start; without what no XML may have.
+pub(super) fn name(report: &Report, longest: usize) -> String {
+    let name: Vec<char> = report.name.to_string().chars().collect();
+    let cut = name.len().saturating_sub(longest);
+    let shown = name[cut..].iter().map(|&c| if is_allowed(c) { c } else { char::REPLACEMENT_CHARACTER });
+    if cut == 0 { shown.collect() } else { iter::once('…').chain(shown.skip(1)).collect() }
+}
+
+fn is_allowed(c: char) -> bool {
+    !c.is_control() && !matches!(c, '\u{fffe}' | '\u{ffff}')
+}

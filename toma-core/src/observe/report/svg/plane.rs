@@ -1,0 +1,156 @@
+//! What the axes mean, and where on them a size and a time lie.
+
+use std::ops::Range;
+use std::time::Duration;
+
+use super::curve::tried;
+use crate::observe::report::{Report, Tried};
+
+/// The axes that all curves of a picture share.
+#[derive(Debug, PartialEq)]
+pub(super) struct Plane {
+    across: Across,
+    /// The largest figure across, in its unit.
+    end: f64,
+    up: Up,
+    sizes: Range<f64>,
+    /// Whether sizes are costs instead of counts of items.
+    costs: bool,
+    /// Whether a history is longer than what is kept of it.
+    cut: bool,
+}
+
+#[derive(Debug, PartialEq)]
+enum Across {
+    Attempts,
+    Time { unit: &'static str, seconds: f64 },
+}
+
+#[derive(Debug, PartialEq)]
+enum Up {
+    Linear,
+    PowersOfTwo,
+}
+
+impl Plane {
+    pub(super) fn of(curves: &[Vec<&Report>]) -> Self {
+        let (across, end) = across(curves);
+        let reports = curves.concat();
+        let entries: Vec<Tried> = reports.iter().flat_map(|report| tried(report).into_owned()).collect();
+        let settled = reports.iter().filter_map(|report| report.settled);
+        let sizes: Vec<usize> = entries.iter().map(|tried| tried.size).chain(settled).collect();
+        let (least, most) = (sizes.iter().min().map_or(1, |&least| least.max(1)), sizes.iter().max());
+        let (up, sizes) = up(least, most.map_or(1, |&most| most.max(1)));
+        let told: usize = entries.iter().map(Tried::attempts).sum();
+        let made: usize = reports.iter().map(|report| report.attempts).sum();
+        let costs = reports.iter().any(|report| report.sizes_are_costs);
+        Self { across, end, up, sizes, costs, cut: told < made }
+    }
+
+    pub(super) fn x(&self, attempts: usize, time: Option<Duration>) -> f64 {
+        match self.across {
+            Across::Attempts => number(attempts),
+            Across::Time { seconds, .. } => time.unwrap_or_default().as_secs_f64() / seconds,
+        }
+    }
+
+    pub(super) fn y(&self, size: usize) -> f64 {
+        match self.up {
+            Up::Linear => number(size),
+            Up::PowersOfTwo => number(size.max(1)).log2(),
+        }
+    }
+
+    /// A little wider than the curves.
+    pub(super) fn x_range(&self) -> Range<f64> {
+        0.0..self.end * 1.02
+    }
+
+    pub(super) fn y_range(&self) -> Range<f64> {
+        match self.up {
+            Up::Linear => 0.0..self.sizes.end * 1.1,
+            Up::PowersOfTwo => self.sizes.start - 0.25..self.sizes.end + 0.25,
+        }
+    }
+
+    /// At most so many labels fit, and none stands between two numbers that can be.
+    pub(super) fn x_labels(&self) -> usize {
+        match self.across {
+            Across::Attempts => at_most(self.end + 1.0, 10),
+            Across::Time { .. } => 10,
+        }
+    }
+
+    pub(super) fn y_labels(&self) -> usize {
+        at_most(self.sizes.end - self.sizes.start + 1.0, 14)
+    }
+
+    pub(super) fn y_label(&self, y: f64) -> String {
+        let size = match self.up {
+            Up::Linear => y,
+            Up::PowersOfTwo => y.exp2(),
+        };
+        format!("{size:.0}")
+    }
+
+    pub(super) fn x_title(&self) -> String {
+        let cut = if self.cut { ", the first changes of size only" } else { "" };
+        match self.across {
+            Across::Attempts => format!("attempts{cut}"),
+            Across::Time { unit, .. } => format!("time spent in attempts ({unit}){cut}"),
+        }
+    }
+
+    pub(super) fn y_title(&self) -> &'static str {
+        if self.costs { "size of an attempt (cost units)" } else { "size of an attempt (items)" }
+    }
+}
+
+/// Without the digits of rounding errors.
+pub(super) fn x_label(x: f64) -> String {
+    ((x * 1000.0).round() / 1000.0).to_string()
+}
+
+/// What is counted across, and how far the longest curve goes: time where every time of every call is
+/// known.
+fn across(curves: &[Vec<&Report>]) -> (Across, f64) {
+    let times = curves.iter().map(|reports| reports.iter().map(|report| time(report)).sum());
+    let seconds = times.collect::<Option<Vec<Duration>>>().and_then(|times| times.into_iter().max());
+    match seconds.map(|seconds| seconds.as_secs_f64()) {
+        Some(seconds) if seconds > 0.0 => {
+            let units = [("µs", 1e-6), ("ms", 1e-3), ("s", 1.0), ("min", 60.0), ("h", 3600.0)];
+            let fits = units.into_iter().rev().find(|(_, unit)| seconds >= 2.0 * unit);
+            let (unit, in_seconds) = fits.unwrap_or(units[0]);
+            (Across::Time { unit, seconds: in_seconds }, seconds / in_seconds)
+        }
+        _ => {
+            let attempts = |report: &&Report| tried(report).iter().map(Tried::attempts).sum::<usize>();
+            let most = curves.iter().map(|reports| reports.iter().map(attempts).sum::<usize>()).max();
+            (Across::Attempts, number(most.unwrap_or_default().max(1)))
+        }
+    }
+}
+
+/// The time that the history of a call covers, where it is known.
+fn time(report: &Report) -> Option<Duration> {
+    let times = tried(report).iter().map(|tried| tried.time).collect::<Option<Vec<_>>>()?;
+    Some(times.into_iter().max().unwrap_or_default())
+}
+
+fn up(least: usize, most: usize) -> (Up, Range<f64>) {
+    if most / least < 4 {
+        (Up::Linear, 0.0..number(most))
+    } else {
+        (Up::PowersOfTwo, number(least).log2().floor()..number(most).log2().ceil())
+    }
+}
+
+#[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "bounded, and not negative")]
+fn at_most(number: f64, most: u8) -> usize {
+    number.clamp(1.0, f64::from(most)) as usize
+}
+
+#[expect(clippy::cast_precision_loss, reason = "nobody sees the difference in a picture")]
+fn number(count: usize) -> f64 {
+    count as f64
+}

@@ -1,0 +1,207 @@
+//! A report in a few lines, for somebody who is tired: one word says what a line is about.
+
+use std::borrow::Cow;
+use std::fmt::{self, Formatter};
+use std::time::Duration;
+
+use super::{Fullest, Report, Shortfall, Tried};
+use crate::classify::Class;
+use crate::observe::{bytes, count};
+
+/// So many entries of a long history are shown at its start, and as many before its end.
+const SHOWN: usize = 3;
+
+impl fmt::Display for Report {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}", self.name, self.summary())?;
+        if self.attempts == 0 {
+            return Ok(());
+        }
+        let lines = [
+            ("started", Some(self.started())),
+            ("tried", self.history()),
+            (if self.tried.is_empty() { "known" } else { "learned" }, self.evidence()),
+            ("why", self.why()),
+            ("lost", self.lost()),
+            ("waited", self.waited()),
+            (
+                "went on",
+                self.fell_back.then(|| "in another memory, when nothing smaller was left".to_owned()),
+            ),
+            ("left out", self.left_out()),
+            ("next", Some(self.outlook())),
+        ];
+        lines.iter().try_for_each(|(about, line)| match line {
+            Some(line) => write!(f, "\n  {about:<8} {line}"),
+            None => Ok(()),
+        })
+    }
+}
+
+impl Report {
+    pub(super) fn summary(&self) -> String {
+        let Self { done, length, attempts, out_of_memory, .. } = *self;
+        if attempts == 0 {
+            return "nothing was tried".to_owned();
+        }
+        let work = match (self.gave_up, length) {
+            (None, None) => format!("a batch of {done} in"),
+            (None, Some(length)) if length == done => format!("{} in", count(done, "item")),
+            (None, Some(length)) => format!("{done} of {} in", count(length, "item")),
+            (Some(_), None) => "gave up a batch after".to_owned(),
+            (Some(_), Some(length)) => format!("gave up at {done} of {} after", count(length, "item")),
+        };
+        let failed = match out_of_memory {
+            0 => Cow::Borrowed("never"),
+            failed => failed.to_string().into(),
+        };
+        format!("{work} {}, {failed} out of memory", count(attempts, "attempt"))
+    }
+
+    fn started(&self) -> String {
+        match self.remembered {
+            None => format!("at {}, nothing was remembered", self.start),
+            Some(size) if size == self.start => format!("at {size}, remembered from an earlier call"),
+            Some(size) => format!("at {}, remembered {size} from an earlier call", self.start),
+        }
+    }
+
+    /// The sizes tried; of many only the first and the last.
+    fn history(&self) -> Option<String> {
+        let (last, before) = self.tried.split_last()?;
+        let line = match before.len().checked_sub(2 * SHOWN) {
+            None | Some(0 | 1) => chain(before),
+            Some(skipped) => {
+                let (first, rest) = before.split_at(SHOWN);
+                let (skipped, rest) = rest.split_at(skipped);
+                format!("{}{}{}", chain(first), gap(skipped), chain(rest))
+            }
+        };
+        let told: usize = self.tried.iter().map(Tried::attempts).sum();
+        let end = match (self.attempts - told, last.failed, self.gave_up) {
+            (0, Some(_), Some(_)) => format!("{}gave up", last.then()),
+            (0, ..) => String::new(),
+            (untold, ..) => format!("{}... {}", last.then(), count(untold, "more attempt")),
+        };
+        Some(format!("{line}{last}{end}"))
+    }
+
+    /// What is known of the limit: by bytes where they are measured, or else by the sizes around it.
+    /// That a size works is no news where nothing has ever failed.
+    fn evidence(&self) -> Option<String> {
+        let works = self.bounds.largest_success?;
+        let fails = self.bounds.smallest_failure.filter(|&fails| fails > works);
+        let near = match (self.fullest, fails) {
+            (Some(fullest), _) => fullest.to_string(),
+            (None, Some(fails)) if fails - works == 1 => format!("{works} is the limit"),
+            (None, Some(fails)) => {
+                let percent = works as u128 * 100 / fails as u128;
+                format!("{works} is at least {percent} % of the limit")
+            }
+            (None, None) => return None,
+        };
+        let fails = fails.map_or(String::new(), |fails| format!(", {fails} does not"));
+        Some(format!("{works} works{fails}; {near}"))
+    }
+
+    fn why(&self) -> Option<String> {
+        let reason = self.gave_up?;
+        Some(match self.shortfall {
+            None => reason.to_string(),
+            Some(shortfall) => format!("{reason}, and it {shortfall}"),
+        })
+    }
+
+    fn lost(&self) -> Option<String> {
+        let Self { out_of_memory, time_lost, time_lost_is_exact, time, .. } = *self;
+        if out_of_memory == 0 {
+            return None;
+        }
+        Some(match (time_lost_is_exact, time) {
+            (true, Some(time)) if !time.is_zero() => {
+                let percent = 100.0 * time_lost.as_secs_f64() / time.as_secs_f64();
+                format!("{time_lost:.1?} of {time:.1?} ({percent:.1} %) in attempts that failed")
+            }
+            (true, _) => format!("{time_lost:.1?} in attempts that failed"),
+            (false, _) if time_lost == Duration::ZERO => {
+                format!("the time of {}, not measured without an observer", count(out_of_memory, "attempt"))
+            }
+            (false, _) => format!("at least {time_lost:.1?} in attempts that failed"),
+        })
+    }
+
+    fn waited(&self) -> Option<String> {
+        (!self.waited.is_zero()).then(|| format!("{:.1?} for others on the device", self.waited))
+    }
+
+    fn left_out(&self) -> Option<String> {
+        let items = self.set_aside.len();
+        let noun = if items > 1 { "items" } else { "item" };
+        let shown = self.set_aside.iter().take(8).map(ToString::to_string);
+        let shown = shown.chain((items > 8).then(|| "...".to_owned())).collect::<Vec<_>>().join(", ");
+        (items > 0).then(|| format!("{noun} {shown}, which failed alone"))
+    }
+
+    fn outlook(&self) -> String {
+        match (self.settled, self.cache) {
+            (Some(size), Some(cache)) => format!("starts from {size}, remembered in {cache}"),
+            (_, Some(cache)) => format!("starts at {} again, because {cache} remembers nothing", self.start),
+            (_, None) if self.gave_up.is_some() => {
+                format!("starts at {} again, because nothing was settled", self.start)
+            }
+            (_, None) => format!("starts at {} again", self.start),
+        }
+    }
+}
+
+/// Entries of a history, each with what leads to the next one.
+fn chain(tried: &[Tried]) -> String {
+    tried.iter().flat_map(|tried| [tried.to_string(), tried.then().to_owned()]).collect()
+}
+
+/// What stands for entries that are left out.
+fn gap(skipped: &[Tried]) -> String {
+    let sizes = || skipped.iter().map(|tried| tried.size);
+    let (least, most) = (sizes().min().unwrap_or(0), sizes().max().unwrap_or(0));
+    format!("... {} between {least} and {most} ..., ", count(skipped.len(), "change"))
+}
+
+impl Tried {
+    pub(super) fn attempts(&self) -> usize {
+        self.succeeded + usize::from(self.failed.is_some())
+    }
+
+    fn then(&self) -> &'static str {
+        if self.failed.is_some() { " -> " } else { ", " }
+    }
+}
+
+impl fmt::Display for Tried {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        write!(f, "{}", self.size)?;
+        match self.succeeded {
+            0 => {}
+            1 => f.write_str(" worked once")?,
+            succeeded => write!(f, " worked {succeeded} times")?,
+        }
+        match self.failed {
+            None | Some(Class::OutOfMemory) => Ok(()),
+            Some(class) => write!(f, " ({class})"),
+        }
+    }
+}
+
+impl fmt::Display for Fullest {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        let &Self { size, peak_bytes, available_bytes } = self;
+        let percent = 100.0 * self.share();
+        write!(f, "{size} took {} of {} ({percent:.0} %)", bytes(peak_bytes), bytes(available_bytes))
+    }
+}
+
+impl fmt::Display for Shortfall {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        let &Self { size, needs_bytes, free_bytes } = self;
+        write!(f, "does not fit at size {size}: needs {}, {} free", bytes(needs_bytes), bytes(free_bytes))
+    }
+}

@@ -1,0 +1,214 @@
+//! Which cases there are.
+
+use std::collections::BTreeMap;
+
+use serde_json::{Value, json};
+use tch::TchError;
+use toma::policy::{Adaptive, Bisect, Halve, Policy, Throughput};
+use toma::{GlobalCache, NoCache, SizeCache, StacktraceMemoryCache};
+use toma_torch::cpu;
+
+use crate::Result;
+use crate::forms::{Choice, Form, Rows};
+use crate::layer::Layer;
+use crate::overhead;
+use crate::world::{self, Work, World};
+
+/// Figures by their names, each with its unit.
+pub(crate) type Figures = BTreeMap<String, f64>;
+
+/// Who is measured. Each is a process of its own: the allocator that counts, once it is in place,
+/// stays.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Role {
+    Loop,
+    Toma,
+    Counted,
+}
+
+impl Role {
+    pub(crate) const ALL: [Self; 3] = [Self::Loop, Self::Toma, Self::Counted];
+
+    pub(crate) fn named(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|role| role.name() == name)
+    }
+
+    fn name(self) -> &'static str {
+        match self {
+            Self::Loop => "loop",
+            Self::Toma => "toma",
+            Self::Counted => "counted",
+        }
+    }
+
+    pub(crate) fn peer(self) -> &'static str {
+        match self {
+            Self::Loop => "loop",
+            Self::Toma | Self::Counted => "toma",
+        }
+    }
+
+    /// With what else tells it from other roles.
+    pub(crate) fn version(self) -> &'static str {
+        match self {
+            Self::Loop => "",
+            Self::Toma => env!("CARGO_PKG_VERSION"),
+            Self::Counted => concat!(env!("CARGO_PKG_VERSION"), ", bytes counted"),
+        }
+    }
+}
+
+/// Where sizes are remembered.
+#[derive(Clone, Copy, Debug)]
+enum Cache {
+    No,
+    Global,
+    Stacktrace,
+}
+
+impl Cache {
+    const ALL: [Self; 3] = [Self::No, Self::Global, Self::Stacktrace];
+
+    fn name(self) -> &'static str {
+        match self {
+            Self::No => "NoCache",
+            Self::Global => "GlobalCache",
+            Self::Stacktrace => "StacktraceMemoryCache",
+        }
+    }
+
+    fn make(self) -> Box<dyn SizeCache> {
+        match self {
+            Self::No => Box::new(NoCache),
+            Self::Global => Box::new(GlobalCache::new()),
+            Self::Stacktrace => Box::new(StacktraceMemoryCache::new()),
+        }
+    }
+}
+
+/// Who decides the next size.
+type Decision = (&'static str, fn() -> Box<dyn Policy>);
+
+const HALVE: Decision = ("Halve", || Box::new(Halve));
+const BISECT: Decision = ("Bisect", || Box::new(Bisect::default()));
+const ADAPTIVE: Decision = ("Adaptive", || Box::new(Adaptive::default()));
+const THROUGHPUT: Decision = ("Throughput", || Box::new(Throughput::default()));
+
+/// A way to run a loop.
+#[derive(Clone, Copy, Debug)]
+enum Variant {
+    /// By hand, with this part of the limit as its size.
+    Fixed(Form, usize),
+    Adapting(Form, Cache, Decision),
+}
+
+/// A way to run a loop, and the world it runs in; in none, what it costs beyond its bodies.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Case {
+    variant: Variant,
+    world: Option<usize>,
+}
+
+pub(crate) struct Bench {
+    role: Role,
+    is_test: bool,
+    layer: Layer,
+    worlds: Vec<World>,
+}
+
+impl Bench {
+    pub(crate) fn new(role: Role, is_test: bool) -> Result<Self> {
+        if role == Role::Counted {
+            cpu::count();
+        }
+        let mut worlds = world::all()?;
+        worlds.truncate(if is_test { 1 } else { usize::MAX });
+        Ok(Self { role, is_test, layer: Layer::new()?, worlds })
+    }
+
+    pub(crate) fn cases(&self) -> Vec<Case> {
+        match self.role {
+            Role::Loop => self.loops(),
+            Role::Toma => every_variant().into_iter().flat_map(|variant| self.both(variant)).collect(),
+            Role::Counted => counted().into_iter().flat_map(|variant| self.in_worlds(variant)).collect(),
+        }
+    }
+
+    /// The costs of a loop do not depend on its size, and its time does not on its form.
+    fn loops(&self) -> Vec<Case> {
+        let overheads = Form::ALL.map(|form| Case { variant: Variant::Fixed(form, 1), world: None });
+        let runs = [1, 2, 4].map(|share| self.in_worlds(Variant::Fixed(Form::Range, share)));
+        overheads.into_iter().chain(runs.into_iter().flatten()).collect()
+    }
+
+    fn both(&self, variant: Variant) -> Vec<Case> {
+        [Case { variant, world: None }].into_iter().chain(self.in_worlds(variant)).collect()
+    }
+
+    fn in_worlds(&self, variant: Variant) -> Vec<Case> {
+        (0..self.worlds.len()).map(|world| Case { variant, world: Some(world) }).collect()
+    }
+
+    /// What tells a case from all others of this role.
+    pub(crate) fn name(&self, case: &Case) -> Value {
+        let group = case.world.map_or("overhead", |world| &self.worlds[world].name);
+        let (form, cache, policy) = match case.variant {
+            Variant::Fixed(form, _) if case.world.is_none() => (form, "", String::new()),
+            Variant::Fixed(form, share) => (form, "", format!("1/{share}")),
+            Variant::Adapting(form, cache, (policy, _)) => (form, cache.name(), policy.to_owned()),
+        };
+        json!({ "form": form.name(), "cache": cache, "policy": policy, "group": group })
+    }
+
+    pub(crate) fn measure(&self, case: &Case) -> Result<Figures> {
+        let (cache, policy) = match case.variant {
+            Variant::Fixed(..) => (Cache::No.make(), HALVE.1()),
+            Variant::Adapting(_, cache, (_, policy)) => (cache.make(), policy()),
+        };
+        let choice = Choice { cache: &*cache, policy: &*policy };
+        match case.world {
+            None => {
+                overhead::measure(self.is_test, case.variant.form(), |empty| case.variant.run(empty, choice))
+            }
+            Some(world) => {
+                let work = Work::new(&self.layer, &self.worlds[world], self.role == Role::Counted)?;
+                work.runs(|| case.variant.run(&work, choice))
+            }
+        }
+    }
+}
+
+impl Variant {
+    fn form(self) -> Form {
+        match self {
+            Self::Fixed(form, _) | Self::Adapting(form, ..) => form,
+        }
+    }
+
+    /// One call.
+    fn run(self, rows: &impl Rows, choice: Choice<'_>) -> std::result::Result<(), TchError> {
+        match self {
+            Self::Fixed(form, share) => form.by_hand(rows, share),
+            Self::Adapting(form, ..) => form.adapting(rows, choice),
+        }
+    }
+}
+
+/// Every form with every cache, then every policy, where it may move most.
+fn every_variant() -> Vec<Variant> {
+    let halving = |cache| Form::ALL.map(|form| Variant::Adapting(form, cache, HALVE));
+    let forms = Cache::ALL.into_iter().flat_map(halving);
+    let policies = [BISECT, ADAPTIVE, THROUGHPUT].map(|policy| in_ranges(Cache::Global, policy));
+    let others = [Form::Batch, Form::Chunked].map(|form| Variant::Adapting(form, Cache::Global, ADAPTIVE));
+    forms.chain(policies).chain(others).collect()
+}
+
+/// What makes a difference where bytes are counted.
+fn counted() -> Vec<Variant> {
+    let batch = Variant::Adapting(Form::Batch, Cache::Global, ADAPTIVE);
+    vec![in_ranges(Cache::Global, ADAPTIVE), in_ranges(Cache::Global, THROUGHPUT), batch]
+}
+
+fn in_ranges(cache: Cache, policy: Decision) -> Variant {
+    Variant::Adapting(Form::Range, cache, policy)
+}

@@ -1,0 +1,175 @@
+//! Sixteen threads that work with real tensors under a budget that moves: every row is done once and
+//! right, failures that are no matter of memory go through, the budget is never exceeded, and nothing
+//! is left over.
+//!
+//! `TOMA_STRESS_SEED=SEED` makes the same choices again, `TOMA_STRESS_ATTEMPTS=N` makes more attempts
+//! than the 20,000 of the checks, and `cargo xtask stress` makes a million.
+
+mod rows;
+mod worker;
+
+use std::env;
+use std::io::{Write as _, stderr};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::process::abort;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use fastrand::Rng;
+use toma::GlobalCache;
+use toma_torch::cpu::{self, Budget};
+
+use crate::stage::alone;
+use worker::Worker;
+
+const THREADS: usize = 16;
+
+/// Beyond what the threads hold all the time.
+const MOST_BYTES: u64 = 1 << 19;
+
+/// A thread that makes no attempt for so long is stuck.
+const PATIENCE: Duration = Duration::from_secs(90);
+
+/// What all threads share.
+struct World {
+    seed: u64,
+    goal: u64,
+    cache: GlobalCache,
+    /// Attempts of each thread.
+    attempts: [AtomicU64; THREADS],
+    calls: AtomicU64,
+    gave_up: AtomicU64,
+    mistakes: AtomicU64,
+    /// Threads that have made their tensors, and those that have nothing more to do.
+    ready: AtomicU64,
+    ended: AtomicU64,
+    failed: AtomicBool,
+}
+
+#[test]
+fn stress_with_real_tensors_and_a_moving_budget() {
+    let _alone = alone();
+    let world = World::new();
+    let (before, refused, began) = (cpu::allocated_bytes(), cpu::out_of_memory_count(), Instant::now());
+    thread::scope(|scope| {
+        let mut seeds = Rng::with_seed(world.seed);
+        let chaos = seeds.fork();
+        for thread in 0..THREADS {
+            let (world, random) = (&world, seeds.fork());
+            scope.spawn(move || world.work(thread, random));
+        }
+        world.disturb(chaos);
+    });
+    assert!(!world.failed.load(Relaxed), "see above; TOMA_STRESS_SEED={} makes the same choices", world.seed);
+    assert_eq!(cpu::allocated_bytes(), before, "bytes are left over");
+    let [calls, gave_up, mistakes] =
+        [&world.calls, &world.gave_up, &world.mistakes].map(|count| count.load(Relaxed));
+    let refused = cpu::out_of_memory_count() - refused;
+    let line = format!(
+        "stress: seed {}, {:.1?}, {} attempts, {refused} refused allocations, {calls} calls: {gave_up} gave up, \
+         {mistakes} mistakes\n",
+        world.seed,
+        began.elapsed(),
+        world.attempts(),
+    );
+    stderr().write_all(line.as_bytes()).unwrap();
+    assert!(refused > 0 && gave_up > 0 && mistakes > 0 && gave_up < calls / 2, "it proves nothing: {line}");
+}
+
+impl World {
+    fn new() -> Self {
+        Self {
+            seed: setting("TOMA_STRESS_SEED").unwrap_or_else(|| fastrand::u64(..)),
+            goal: setting("TOMA_STRESS_ATTEMPTS").unwrap_or(20_000),
+            cache: GlobalCache::new(),
+            attempts: [const { AtomicU64::new(0) }; THREADS],
+            calls: AtomicU64::new(0),
+            gave_up: AtomicU64::new(0),
+            mistakes: AtomicU64::new(0),
+            ready: AtomicU64::new(0),
+            ended: AtomicU64::new(0),
+            failed: AtomicBool::new(false),
+        }
+    }
+
+    fn attempts(&self) -> u64 {
+        self.attempts.iter().map(|attempts| attempts.load(Relaxed)).sum()
+    }
+
+    fn is_over(&self) -> bool {
+        self.failed.load(Relaxed) || self.attempts() >= self.goal
+    }
+
+    fn work(&self, thread: usize, random: Rng) {
+        // One order of sums, so that values can be compared exactly. Each thread has its own number.
+        tch::set_num_threads(1);
+        let result = catch_unwind(AssertUnwindSafe(|| {
+            let mut worker = Worker::new(self, thread, random);
+            self.ready.fetch_add(1, Relaxed);
+            while !self.is_over() {
+                worker.one_call();
+                self.calls.fetch_add(1, Relaxed);
+            }
+        }));
+        self.failed.fetch_or(result.is_err(), Relaxed);
+        self.ended.fetch_add(1, Relaxed);
+    }
+
+    /// Moves the budget every few milliseconds, and sees that it holds.
+    fn disturb(&self, mut random: Rng) {
+        while self.ready.load(Relaxed) < THREADS as u64 && !self.failed.load(Relaxed) {
+            thread::sleep(Duration::from_millis(1));
+        }
+        let held = cpu::allocated_bytes();
+        let mut progress = Progress { seen: [0; THREADS], since: [Instant::now(); THREADS] };
+        let mut before = held + MOST_BYTES;
+        let mut budget = Budget::new(before);
+        while self.ended.load(Relaxed) < THREADS as u64 {
+            let bytes = held + if random.u8(..4) == 0 { MOST_BYTES } else { random.u64(..MOST_BYTES / 4) };
+            drop(std::mem::replace(&mut budget, Budget::new(bytes)));
+            // What is allocated stays, and an allocation that began before goes by the budget before.
+            cpu::reset_peak_allocated_bytes();
+            let most = before.max(bytes).max(cpu::allocated_bytes());
+            thread::sleep(Duration::from_micros(random.u64(500..3000)));
+            let peak = cpu::peak_allocated_bytes();
+            let exceeded = peak > most;
+            if exceeded {
+                let _ = writeln!(stderr(), "stress: {peak} bytes under a budget of {bytes}, at most {most}");
+            }
+            self.failed.fetch_or(exceeded, Relaxed);
+            before = bytes;
+            progress.check(self);
+        }
+    }
+}
+
+/// How far each thread has come, and since when.
+struct Progress {
+    seen: [u64; THREADS],
+    since: [Instant; THREADS],
+}
+
+impl Progress {
+    /// Ends the process with a word on each thread when one of them is stuck.
+    fn check(&mut self, world: &World) {
+        for (thread, attempts) in world.attempts.iter().enumerate() {
+            let attempts = attempts.load(Relaxed);
+            if self.seen[thread] != attempts {
+                (self.seen[thread], self.since[thread]) = (attempts, Instant::now());
+            }
+        }
+        if self.since.iter().any(|since| since.elapsed() > PATIENCE) && !world.is_over() {
+            let ago = self.since.map(|since| since.elapsed());
+            // Straight to the stream: what the test harness keeps is lost with the process.
+            let _ = writeln!(stderr(), "stress: no progress, TOMA_STRESS_SEED={}: {ago:.1?}", world.seed);
+            abort();
+        }
+    }
+}
+
+/// A number from the environment.
+fn setting(variable: &str) -> Option<u64> {
+    let text = env::var(variable).ok()?;
+    Some(text.parse().unwrap_or_else(|_| panic!("{variable}={text}: must be a number")))
+}

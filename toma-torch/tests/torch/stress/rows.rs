@@ -1,0 +1,42 @@
+//! Rows of numbers, and what is to come out of them.
+
+use std::ops::Range;
+
+use tch::{Kind, TchError, Tensor};
+
+use crate::nets::Road;
+use crate::stage::{FLOATS, size};
+
+/// Numbers in a row.
+pub(super) const WIDTH: usize = 256;
+
+/// Rows there are.
+pub(super) const ROWS: usize = 64;
+
+/// Row n holds nothing but n.
+pub(super) fn numbered() -> Tensor {
+    let column = Tensor::arange(size(ROWS), FLOATS).unsqueeze(1);
+    column.expand([size(ROWS), size(WIDTH)], false).contiguous()
+}
+
+/// What comes out of these rows.
+pub(super) fn plain(rows: Range<usize>) -> Vec<f32> {
+    let number = |row| f32::from(u16::try_from(row).unwrap());
+    rows.map(|row| number(WIDTH) * (number(row) * number(row) + 1.0)).collect()
+}
+
+/// The same with tensors, which takes memory for each number.
+pub(super) fn with_tensors(rows: &Tensor, road: Road) -> Result<Tensor, TchError> {
+    match road {
+        Road::Errors => rows.f_mul(rows)?.f_add_scalar(1.0)?.f_sum_dim_intlist(1, false, Kind::Float),
+        Road::Panics => Ok((rows * rows + 1.0).sum_dim_intlist(1, false, Kind::Float)),
+    }
+}
+
+/// The numbers of a tensor, without memory of tensors.
+pub(super) fn numbers(tensor: &Tensor) -> Vec<f32> {
+    let mut numbers = vec![f32::NAN; tensor.numel()];
+    let count = numbers.len();
+    tensor.copy_data(&mut numbers, count);
+    numbers
+}

@@ -1,0 +1,153 @@
+//! The tables, and what has to be said with them.
+
+use std::fmt::Write as _;
+
+use super::figures::{Half, Row, Run, World};
+
+/// What each figure means. Figures of several worlds stand in the order of the worlds.
+const MEANING: &str = "\
+A body that does nothing gives the microseconds per call and per chunk, beyond a hand-written loop in the same language; a cache
+has settled before. Whole runs multiply rows with weights on libtorch, and what does not fit ends in libtorch's own error, half
+through the attempt. Times are over those of the best fixed size in the same language, \"kept\" is the size in force at the end
+over the limit.";
+
+/// What the peers do otherwise, which figures alone do not tell.
+const NOTES: &str = "\
+- toma for Python collects garbage before each call and after each chunk and failure; that is nearly all of its overhead, and
+  grows with the number of objects in the program. Its `StacktraceMemoryBatchsizeCache` counts free memory in steps of 256 MiB:
+  when others take or free so much, a call starts at its initial size again.
+- accelerate has no ranges, no chunks and no cache to choose. After each failure it collects garbage and runs the whole
+  function again; it remembers a size as long as the decorated function lives, wherever that is called from.
+- `batch` of either toma runs the whole function again, too.
+- \"toma, bytes counted\" knows the bytes that libtorch allocates, by `toma::torch::cpu::count`, as it does on a GPU without being
+  asked. Neither peer can make use of that.
+- `Throughput` keeps the smallest size that is about as fast as any, on purpose.";
+
+/// What the README shows.
+pub(super) fn short(rows: &[&Row], worlds: &[World], machine: &str) -> String {
+    let (meaning, told) = (MEANING, told(worlds));
+    let table = main_table(rows.iter().copied());
+    format!(
+        "![Overhead, failures, kept sizes and times](benches/peers.svg)\n\n{meaning} {told}\n\n{table}\n{machine} All forms \
+         and caches, and times: [benches/RESULTS.md](benches/RESULTS.md#peers).\n"
+    )
+}
+
+/// What the record of figures shows.
+pub(super) fn whole(rows: &[Row], worlds: &[World], machine: &str) -> String {
+    let (meaning, told, about) = (MEANING, told(worlds), about(rows));
+    let (table, times) = (table(rows), times(rows));
+    format!(
+        "`cargo xtask bench-peers`: {machine}{about}\n\n![Overhead, failures, kept sizes and times](peers.svg)\n\n{meaning} \
+         {told}\n\n{table}\nMilliseconds, and failures of the warm run:\n\n{times}\n{NOTES}\n"
+    )
+}
+
+/// Every row, with the figures that matter.
+pub(super) fn table(rows: &[Row]) -> String {
+    main_table(rows.iter())
+}
+
+fn main_table<'a>(rows: impl Iterator<Item = &'a Row>) -> String {
+    let mut text = head(&["call, µs", "chunk, µs", "OOMs, cold", "kept, %", "cold", "warm"]);
+    for row in rows {
+        let of = |figure: fn(&Run) -> String| each(row, figure);
+        let cells = [
+            micros(row.call_us),
+            micros(row.chunk_us),
+            of(|run| format!("{:.0}", run.cold.ooms)),
+            of(|run| format!("{:.0}", run.cold.kept_percent)),
+            of(|run| times_over(&run.cold)),
+            of(|run| times_over(&run.warm)),
+        ];
+        line(&mut text, row, &cells);
+    }
+    text
+}
+
+fn times(rows: &[Row]) -> String {
+    let mut text = head(&["cold, ms", "warm, ms", "OOMs, warm"]);
+    for row in rows.iter().filter(|row| !row.runs.is_empty()) {
+        let of = |figure: fn(&Run) -> String| each(row, figure);
+        let cells = [
+            of(|run| format!("{:.0}", run.cold.ms)),
+            of(|run| format!("{:.0}", run.warm.ms)),
+            of(|run| format!("{:.0}", run.warm.ooms)),
+        ];
+        line(&mut text, row, &cells);
+    }
+    text
+}
+
+/// The first columns name the row.
+fn head(columns: &[&str]) -> String {
+    let names = "| | form | cache | policy | ";
+    format!("{names}{} |\n|---|---|---|---{}|\n", columns.join(" | "), "|---".repeat(columns.len()))
+}
+
+fn line(text: &mut String, row: &Row, cells: &[String]) {
+    let code = |word: &str| if word.is_empty() { String::new() } else { format!("`{word}`") };
+    let variant = &row.variant;
+    // Those of others have no names.
+    let policy = if row.is_ours() { code(&variant.policy) } else { variant.policy.clone() };
+    let peer = format!("{} ({})", row.peer, row.language);
+    let names = [peer, code(&variant.form), code(&variant.cache), policy];
+    // Writing to a string cannot fail.
+    let _ = writeln!(text, "| {} | {} |", names.join(" | "), cells.join(" | "));
+}
+
+/// The figure of every world.
+fn each(row: &Row, figure: fn(&Run) -> String) -> String {
+    row.runs.iter().map(figure).collect::<Vec<_>>().join(" / ")
+}
+
+fn times_over(half: &Half) -> String {
+    format!("{:.2}", half.ratio)
+}
+
+/// Three digits that count, as far as there is a figure.
+fn micros(figure: Option<f64>) -> String {
+    let Some(figure) = figure else { return String::new() };
+    let decimals = match figure.abs() {
+        large if large >= 100.0 => 0,
+        medium if medium >= 1.0 => 1,
+        _ => 3,
+    };
+    grouped(&format!("{figure:.decimals$}"))
+}
+
+/// With a comma between thousands.
+fn grouped(number: &str) -> String {
+    let (whole, rest) = number.split_at(number.find('.').unwrap_or(number.len()));
+    let digits = whole.trim_start_matches('-').len();
+    let mut text = whole[..whole.len() - digits].to_owned();
+    for (at, digit) in whole[whole.len() - digits..].char_indices() {
+        if at > 0 && (digits - at).is_multiple_of(3) {
+            text.push(',');
+        }
+        text.push(digit);
+    }
+    text + rest
+}
+
+/// The worlds, in a sentence.
+fn told(worlds: &[World]) -> String {
+    let worlds: Vec<_> = worlds.iter().map(World::told).collect();
+    format!("Worlds: {}.", worlds.join("; "))
+}
+
+impl World {
+    pub(super) fn told(&self) -> String {
+        let Self { rows, initial, limit, halves, .. } = self;
+        let [rows, initial] = [rows, initial].map(|number| grouped(&number.to_string()));
+        let halves = if *halves { format!(", {} after half of them", limit / 2) } else { String::new() };
+        format!("{rows} rows, {initial} tried first, {limit} fit{halves}")
+    }
+}
+
+/// What the peers run on, where they say so.
+fn about(rows: &[Row]) -> String {
+    let mut about: Vec<_> = rows.iter().map(|row| &*row.about).filter(|about| !about.is_empty()).collect();
+    about.dedup();
+    about.iter().flat_map(|about| [" ", about, "."]).collect()
+}
