@@ -67,6 +67,10 @@ impl World for CrowdedWorld<'_> {
         self.0.case.script.fate(number, start, end)
     }
 
+    fn is_error(&self, number: usize) -> bool {
+        self.0.case.script.is_error(number)
+    }
+
     fn is_memory_low(&self, number: usize) -> bool {
         self.0.case.script.is_memory_low(number)
     }

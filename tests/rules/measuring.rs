@@ -122,7 +122,7 @@ fn retold(notes: &Notes, case: &Case, done: bool) -> Story {
     });
     let attempts: Vec<Attempt> = told.collect();
     let end = if done { End::Done } else { End::Passed(attempts.len().saturating_sub(1)) };
-    Story { attempts, end, learned: None, unexpected: Vec::new(), asked: Vec::new() }
+    Story { attempts, end, learned: None, asked: Vec::new() }
 }
 
 /// No piece has more attempts than allowed, and a call that failed did so for a reason.

@@ -34,6 +34,11 @@ pub(crate) trait World {
     /// all there is.
     fn is_memory_low(&self, number: usize) -> bool;
 
+    /// Whether attempt `number` fails by an error, and not by a panic.
+    fn is_error(&self, _number: usize) -> bool {
+        true
+    }
+
     /// Which rungs of the ladder the call takes besides a smaller size.
     fn rungs(&self) -> Rungs {
         Rungs::default()
@@ -99,8 +104,6 @@ pub(crate) struct Story {
     pub(crate) end: End,
     /// What this call teaches the next one.
     pub(crate) learned: Option<Known>,
-    /// Attempts that are made again although nothing promised it as they began.
-    pub(crate) unexpected: Vec<usize>,
     /// Attempts after which hooks are asked.
     pub(crate) asked: Vec<usize>,
 }
@@ -130,7 +133,6 @@ pub(crate) fn tell(
         fallen: false,
         among_others: false,
         turns: (0, 0),
-        unexpected: Vec::new(),
         asked: Vec::new(),
     };
     let (mut best, mut position, mut size) = (start, 0, start.min(total));
@@ -184,7 +186,6 @@ struct Teller {
     among_others: bool,
     /// Pieces that are still done alone, and how many it were the last time.
     turns: (usize, usize),
-    unexpected: Vec<usize>,
     asked: Vec<usize>,
 }
 
@@ -280,13 +281,16 @@ impl Teller {
             || rungs.hooks && !spent.asked
             || rungs.fallback;
         spent.waits = false;
+        if !was_promised && !world.is_error(number) {
+            // It has been printed.
+            return false;
+        }
         if rungs.release && !spent.released {
             spent.released = true;
             return true;
         }
         if may_wait && (self.among_others || met.others) {
             (spent.alone, spent.waits) = (true, true);
-            self.unexpected.extend((!was_promised).then_some(number));
             return true;
         }
         if rungs.hooks && !spent.asked {
@@ -315,8 +319,8 @@ impl Teller {
     fn story(self, end: End) -> Story {
         let bounds = self.bounds;
         let learned = self.settled.map(|settled| Known { settled, bounds });
-        let Self { attempts, unexpected, asked, .. } = self;
-        Story { attempts, end, learned, unexpected, asked }
+        let Self { attempts, asked, .. } = self;
+        Story { attempts, end, learned, asked }
     }
 }
 

@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use fastrand::Rng;
 use toma::classify::Class;
+use toma::share::Cancel;
 use toma::testing::inject::{self, Scope, Verdict};
 
 use crate::check::is_injected;
@@ -22,6 +23,9 @@ use crate::world::{World, lock};
 pub(crate) struct Actor {
     pub(crate) world: Arc<World>,
     slot: usize,
+    pub(crate) cancel: Cancel,
+    /// It blocks no thread on which others work.
+    pub(crate) may_block: bool,
     /// Objects of bodies that are still there.
     alive: Arc<AtomicUsize>,
     pub(crate) state: Arc<Mutex<State>>,
@@ -34,6 +38,8 @@ pub(crate) struct State {
     pub(crate) last: Option<(u64, Class)>,
     /// There was a failure that ends everything: no attempt may follow.
     pub(crate) ends: bool,
+    /// The attempts have cancelled the call themselves: no retry may follow.
+    cancelled: bool,
     /// Faults that were thrown instead of returned.
     thrown: Vec<u64>,
     /// Attempts in progress whose outcome is going to be thrown away.
@@ -45,18 +51,22 @@ pub(crate) struct State {
 }
 
 impl Actor {
-    pub(crate) fn new(world: &Arc<World>, slot: usize, seed: u64) -> Self {
+    pub(crate) fn new(world: &Arc<World>, slot: usize, seed: u64, may_block: bool) -> Self {
+        let cancel = Cancel::new();
+        *lock(&world.cancels[slot]) = cancel.clone();
         let state = State {
             random: Rng::with_seed(seed),
             last: None,
             ends: false,
+            cancelled: false,
             thrown: Vec::new(),
             doomed: 0,
             dooms_next: false,
             injected: None,
             injections: 0,
         };
-        Self { world: Arc::clone(world), slot, alive: Arc::default(), state: Arc::new(Mutex::new(state)) }
+        let (world, alive, state) = (Arc::clone(world), Arc::default(), Arc::new(Mutex::new(state)));
+        Self { world, slot, cancel, may_block, alive, state }
     }
 
     /// True so many times out of a thousand.
@@ -86,6 +96,18 @@ impl Actor {
         let text = fault.to_string();
         drop(fault);
         panic!("{text}")
+    }
+
+    /// Cancels the call from inside, perhaps.
+    pub(crate) fn cancel_perhaps(&self) {
+        if self.chance(1) {
+            lock(&self.state).cancelled = true;
+            self.cancel.cancel();
+        }
+    }
+
+    pub(crate) fn has_cancelled(&self) -> bool {
+        lock(&self.state).cancelled
     }
 
     /// A failure for no reason, perhaps.

@@ -88,6 +88,7 @@ async fn stream_by_cost(scene: &Scene<'_>) -> Result<Ending, Fault> {
     multiple_of = scene.plan.sizes.multiple_of, max_attempts = scene.plan.sizes.max_attempts,
     deadline = scene.plan.deadline.unwrap_or(Duration::MAX), policy = &*scene.plan.policy,
     cache = &*scene.cache(), device = scene.attribute_device(), key = scene.plan.key,
+    ladder = scene.ladder(),
     before_retry = scene.undo(0, size),
 )]
 async fn batch(size: usize, scene: &Scene<'_>) -> Result<Range<usize>, Fault> {
@@ -99,6 +100,7 @@ async fn batch(size: usize, scene: &Scene<'_>) -> Result<Range<usize>, Fault> {
     multiple_of = scene.plan.sizes.multiple_of, max_attempts = scene.plan.sizes.max_attempts,
     deadline = scene.plan.deadline.unwrap_or(Duration::MAX), policy = &*scene.plan.policy,
     cache = &*scene.cache(), device = scene.attribute_device(), key = scene.plan.key,
+    ladder = scene.ladder(),
     before_retry = scene.undo_at(&(start..end)),
 )]
 async fn range(start: usize, end: usize, scene: &Scene<'_>) -> Result<(), Fault> {
@@ -110,6 +112,7 @@ async fn range(start: usize, end: usize, scene: &Scene<'_>) -> Result<(), Fault>
     multiple_of = scene.plan.sizes.multiple_of, max_attempts = scene.plan.sizes.max_attempts,
     deadline = scene.plan.deadline.unwrap_or(Duration::MAX), policy = &*scene.plan.policy,
     cache = &*scene.cache(), device = scene.attribute_device(), key = scene.plan.key,
+    ladder = scene.ladder(),
     before_retry = scene.undo(start, end),
 )]
 async fn chunked(chunk: &mut [usize], start: usize, end: usize, scene: &Scene<'_>) -> Result<(), Fault> {

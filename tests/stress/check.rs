@@ -38,7 +38,10 @@ impl Scene<'_> {
         if let Some(here) = log.failed_here() {
             let (last, class) = lock(&self.actor.state).last.expect("there was a fault");
             assert_eq!(number, last, "another failure goes through than the last: {log:?}");
-            assert!(self.may_give_up(class, here), "given up too early for {class:?}: {log:?}");
+            assert!(
+                self.may_give_up(class, here, log.has_fallen_back()),
+                "given up too early for {class:?}: {log:?}"
+            );
         } else {
             log.succeed_with_losses(self.plan);
             assert_eq!(log.first_lost, Some(number), "{log:?}");
@@ -57,12 +60,13 @@ impl Scene<'_> {
         assert!(self.actor.is_injecting(), "nothing was injected: {text}");
     }
 
-    fn may_give_up(&self, class: Class, here: &Here) -> bool {
+    fn may_give_up(&self, class: Class, here: &Here, fallen: bool) -> bool {
         let sizes = &self.plan.sizes;
         let can_shrink = self.plan.size(&here.last) > sizes.floor();
         match class {
             _ if self.plan.deadline.is_some() || here.attempts >= sizes.max_attempts => true,
-            Class::OutOfMemory => !can_shrink,
+            _ if self.actor.cancel.is_cancelled() => true,
+            Class::OutOfMemory => !can_shrink && (fallen || !self.plan.rungs.fallback),
             Class::Transient => here.repeats > 1,
             _ => true,
         }

@@ -21,6 +21,8 @@ macro_rules! with {
             .multiple_of(plan.sizes.multiple_of)
             .max_attempts(plan.sizes.max_attempts)
             .deadline(plan.deadline.unwrap_or(std::time::Duration::MAX))
+            .ladder($scene.ladder())
+            .observer($scene)
             .key(plan.key);
         match $scene.device() {
             Some(device) => with.device(device),
@@ -178,6 +180,7 @@ fn set_aside(scene: &Scene<'_>) -> Result<Vec<Range<usize>>, Fault> {
     multiple_of = scene.plan.sizes.multiple_of, max_attempts = scene.plan.sizes.max_attempts,
     deadline = scene.plan.deadline.unwrap_or(Duration::MAX), policy = &*scene.plan.policy,
     cache = &*scene.cache(), device = scene.attribute_device(), key = scene.plan.key,
+    ladder = scene.ladder(),
     before_retry = scene.undo(0, size),
 )]
 fn attribute_batch(size: usize, scene: &Scene<'_>) -> Result<Range<usize>, Fault> {
@@ -189,6 +192,7 @@ fn attribute_batch(size: usize, scene: &Scene<'_>) -> Result<Range<usize>, Fault
     multiple_of = scene.plan.sizes.multiple_of, max_attempts = scene.plan.sizes.max_attempts,
     deadline = scene.plan.deadline.unwrap_or(Duration::MAX), policy = &*scene.plan.policy,
     cache = &*scene.cache(), device = scene.attribute_device(), key = scene.plan.key,
+    ladder = scene.ladder(),
     before_retry = scene.undo_at(&(start..end)),
 )]
 fn attribute_range(start: usize, end: usize, scene: &Scene<'_>) -> Result<(), Fault> {
@@ -200,6 +204,7 @@ fn attribute_range(start: usize, end: usize, scene: &Scene<'_>) -> Result<(), Fa
     multiple_of = scene.plan.sizes.multiple_of, max_attempts = scene.plan.sizes.max_attempts,
     deadline = scene.plan.deadline.unwrap_or(Duration::MAX), policy = &*scene.plan.policy,
     cache = &*scene.cache(), device = scene.attribute_device(), key = scene.plan.key,
+    ladder = scene.ladder(),
     before_retry = scene.undo(start, end),
 )]
 fn attribute_chunked(chunk: &mut [usize], start: usize, end: usize, scene: &Scene<'_>) -> Result<(), Fault> {

@@ -13,6 +13,8 @@ use crate::plan::Plan;
 pub(crate) struct Log {
     /// The attempt whose body ran last, until something follows.
     open: Option<Open>,
+    /// The work is in fallback.
+    fallen: bool,
     /// The attempt that was undone last, until something follows.
     undone: Option<Undone>,
     /// Where the next piece starts.
@@ -47,13 +49,23 @@ pub(crate) struct Here {
     pub(crate) last: Range<usize>,
 }
 
-/// A failure for which nothing smaller is to be tried is tried again at most so often.
-const REPEATS: usize = 2;
-
 impl Log {
-    /// A body begins.
-    pub(crate) fn begins(&mut self, items: Range<usize>, plan: &Plan) {
+    /// Of a call that is made in fallback, or not.
+    pub(crate) fn new(fallen: bool) -> Self {
+        Self { fallen, ..Self::default() }
+    }
+
+    pub(crate) fn has_fallen_back(&self) -> bool {
+        self.fallen
+    }
+
+    /// A body begins, and hears whether it is in fallback.
+    pub(crate) fn begins(&mut self, items: Range<usize>, plan: &Plan, falls_back: bool) {
+        if falls_back && !self.fallen {
+            self.fall_back(plan);
+        }
         self.attempt(&items, plan);
+        assert_eq!(falls_back, self.fallen, "a body that is to fall back, or not: {self:?}");
         self.open = Some(Open { items, ended_well: false });
     }
 
@@ -111,7 +123,11 @@ impl Log {
         assert_eq!(items.start, self.position, "{items:?} is not next: {self:?}");
         check_size(items, plan);
         self.attempts += 1;
-        self.here.add(items.clone());
+        if plan.rungs.fallback && !self.fallen && self.here.attempts > 0 && items.len() > self.here.last.len()
+        {
+            self.fall_back(plan);
+        }
+        self.here.add(items.clone(), plan);
         assert!(self.here.attempts <= plan.sizes.max_attempts, "one more attempt than allowed: {self:?}");
     }
 
@@ -123,6 +139,17 @@ impl Log {
         assert!(!plan.form.is_batch() || self.done.is_empty(), "a batch goes on: {self:?}");
         self.go_to(items.end);
         self.done.push(items);
+    }
+
+    /// Nothing smaller was left, and the sizes begin anew.
+    fn fall_back(&mut self, plan: &Plan) {
+        assert!(plan.rungs.fallback, "nobody asked for a fallback: {self:?}");
+        assert!(self.here.attempts > 0, "a fallback before anything has failed: {self:?}");
+        let size = plan.size(&self.here.last);
+        let alone = plan.form.packs() && self.here.last.len() == 1;
+        assert!(alone || size <= plan.sizes.floor(), "a fallback before the floor: {self:?}");
+        self.fallen = true;
+        (self.here.repeats, self.here.last) = (0, 0..usize::MAX);
     }
 
     fn lose(&mut self, undone: &Undone) {
@@ -142,12 +169,12 @@ impl Log {
 }
 
 impl Here {
-    fn add(&mut self, items: Range<usize>) {
+    fn add(&mut self, items: Range<usize>, plan: &Plan) {
         let last = mem::replace(&mut self.last, items);
         let now = self.last.len();
         self.repeats = if now == last.len() { self.repeats + 1 } else { 1 };
         assert!(self.attempts == 0 || now <= last.len(), "{now} items after {} failed", last.len());
-        assert!(self.repeats <= REPEATS, "{now} items once more, without end");
+        assert!(self.repeats <= plan.repeats(), "{now} items once more, without end");
         self.attempts += 1;
     }
 }

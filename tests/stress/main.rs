@@ -20,6 +20,7 @@ mod plan;
 mod printed;
 mod scene;
 mod threads;
+mod turns;
 mod watchdog;
 mod world;
 

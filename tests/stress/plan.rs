@@ -4,6 +4,7 @@ use std::ops::Range;
 use std::time::Duration;
 
 use fastrand::Rng;
+use toma::ladder::Ladder;
 use toma::policy::{Adaptive, Bisect, Decay, Halve, Policy, Throughput};
 
 /// No budget is larger.
@@ -25,6 +26,7 @@ pub(crate) struct Plan {
     pub(crate) sizes: Sizes,
     pub(crate) deadline: Option<Duration>,
     pub(crate) policy: Box<dyn Policy + Send + Sync>,
+    pub(crate) rungs: Rungs,
     pub(crate) cache: usize,
     pub(crate) device: Option<usize>,
     pub(crate) key: u8,
@@ -41,6 +43,18 @@ pub(crate) struct Sizes {
     pub(crate) multiple_of: usize,
     pub(crate) max_attempts: usize,
 }
+
+/// The rungs of a call's ladder.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Rungs {
+    release: bool,
+    pub(crate) wait: Option<Duration>,
+    hooks: bool,
+    pub(crate) fallback: bool,
+}
+
+/// A wait that should never last so long.
+pub(crate) const LONG: Duration = Duration::from_secs(20);
 
 /// Every form.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -97,9 +111,14 @@ impl Form {
 }
 
 impl Plan {
-    pub(crate) fn sync(random: &mut Rng) -> Self {
+    /// `may_block`: what waits here keeps nobody from working for whom it waits.
+    pub(crate) fn sync(random: &mut Rng, may_block: bool) -> Self {
         let form = SYNC[random.usize(..SYNC.len())];
-        Self::of(form, random)
+        let mut plan = Self::of(form, random);
+        if may_block && random.u8(..3) == 0 {
+            plan.rungs.wait = Some(LONG);
+        }
+        plan
     }
 
     pub(crate) fn asynchronous(random: &mut Rng) -> Self {
@@ -118,6 +137,7 @@ impl Plan {
             sizes: Sizes::new(random),
             deadline: (random.u8(..16) == 0).then(|| Duration::from_micros(random.u64(1..20_000))),
             policy: policy(random),
+            rungs: Rungs::new(random),
             cache: random.usize(..16),
             device: (random.u8(..8) != 0).then(|| random.usize(..2)),
             key: random.u8(..2),
@@ -129,6 +149,15 @@ impl Plan {
     /// The size of these items, in the unit that sizes are in.
     pub(crate) fn size(&self, items: &Range<usize>) -> usize {
         if self.form.packs() { self.costs[items.clone()].iter().sum() } else { items.len() }
+    }
+
+    /// At most so many attempts in a row are of one size.
+    pub(crate) fn repeats(&self) -> usize {
+        let Rungs { release, wait, hooks, fallback } = self.rungs;
+        let rungs = [release, wait.is_some(), hooks].map(usize::from).iter().sum::<usize>();
+        let each = 2 + rungs;
+        // The first size there is may be the last one here.
+        if fallback { each + 2 } else { each }
     }
 
     /// What the item at this index of the user's range costs.
@@ -159,6 +188,26 @@ impl Sizes {
 
     pub(crate) fn cap(&self) -> usize {
         self.initial.min(self.max) / self.multiple_of * self.multiple_of
+    }
+}
+
+impl Rungs {
+    fn new(random: &mut Rng) -> Self {
+        Self {
+            release: random.u8(..4) == 0,
+            wait: (random.u8(..8) != 0).then(|| Duration::from_micros(random.u64(..8000))),
+            hooks: random.bool(),
+            fallback: random.u8(..4) == 0,
+        }
+    }
+
+    pub(crate) fn ladder(&self) -> Ladder<'static> {
+        let ladder =
+            Ladder::default().release_and_retry(self.release).hooks(self.hooks).fallback(self.fallback);
+        match self.wait {
+            Some(wait) => ladder.wait(wait),
+            None => ladder.without_waiting(),
+        }
     }
 }
 

@@ -3,7 +3,7 @@
 use std::cell::Cell;
 use std::collections::HashMap;
 use std::panic;
-use std::sync::{LazyLock, Mutex};
+use std::sync::{LazyLock, Mutex, Once};
 
 use toma::classify::OutOfMemory;
 
@@ -20,8 +20,14 @@ thread_local! {
 
 /// Counts what reaches the hook; only what no thread has made on purpose is shown.
 ///
-/// To be called before the library is first used, which puts a hook of its own in front.
+/// To be called before the library is first used, which puts a hook of its own in front; so by every
+/// test that uses it.
 pub(crate) fn listen() {
+    static ONCE: Once = Once::new();
+    ONCE.call_once(put_in_front);
+}
+
+fn put_in_front() {
     let previous = panic::take_hook();
     panic::set_hook(Box::new(move |info| {
         let text = text_of(info.payload()).unwrap_or_default();
@@ -44,6 +50,11 @@ pub(crate) fn is_injected(text: &str) -> bool {
 pub(crate) fn take(faults: &[u64]) -> usize {
     let mut printed = lock(&FAULTS);
     faults.iter().filter_map(|fault| printed.remove(fault)).sum()
+}
+
+/// Whether it has been printed.
+pub(crate) fn has(fault: u64) -> bool {
+    lock(&FAULTS).contains_key(&fault)
 }
 
 /// How many injected panics of this thread have been printed since it was last asked.

@@ -5,7 +5,9 @@ use std::sync::Mutex;
 use std::sync::atomic::Ordering::Relaxed;
 
 use tokio::task::yield_now;
+use toma::ladder::{Ladder, falls_back};
 use toma::memory::MemorySource;
+use toma::observe::{Event, EventKind, Observer};
 use toma::{SizeCache, classify::Class};
 
 use crate::actor::{Actor, Doom};
@@ -15,7 +17,8 @@ use crate::ending::Ending;
 use crate::fault::{Fault, Token};
 use crate::forms;
 use crate::log::Log;
-use crate::plan::Plan;
+use crate::plan::{LONG, Plan};
+use crate::printed;
 use crate::world::lock;
 
 /// Calls inside calls inside calls.
@@ -40,8 +43,8 @@ struct Open<'a> {
 
 /// Makes a call.
 pub(crate) fn perform(actor: &Actor, depth: usize) -> Ending {
-    let plan = Plan::sync(&mut lock(&actor.state).random);
-    let scene = Scene { actor, plan: &plan, depth, log: Mutex::default() };
+    let plan = Plan::sync(&mut lock(&actor.state).random, actor.may_block);
+    let scene = Scene::new(actor, &plan, depth);
     let ending = Ending::of(|| forms::perform(&scene));
     scene.check(&ending);
     scene.check_report(&ending);
@@ -51,11 +54,41 @@ pub(crate) fn perform(actor: &Actor, depth: usize) -> Ending {
 /// Makes an asynchronous call.
 pub(crate) async fn perform_async(actor: &Actor, depth: usize) -> Ending {
     let plan = Plan::asynchronous(&mut lock(&actor.state).random);
-    let scene = Scene { actor, plan: &plan, depth, log: Mutex::default() };
+    let scene = Scene::new(actor, &plan, depth);
     let polls = (depth == 0 && actor.chance(50)).then(|| lock(&actor.state).random.usize(..40));
     let ending = asynchronous::caught(asynchronous::perform(&scene), polls).await;
     scene.check(&ending);
     ending
+}
+
+impl<'a> Scene<'a> {
+    fn new(actor: &'a Actor, plan: &'a Plan, depth: usize) -> Self {
+        assert!(depth > 0 || !falls_back(), "a fallback outside of all attempts");
+        Self { actor, plan, depth, log: Mutex::new(Log::new(falls_back())) }
+    }
+
+    pub(crate) fn ladder(&self) -> Ladder<'_> {
+        self.plan.rungs.ladder().cancelled_by(&self.actor.cancel)
+    }
+}
+
+impl Observer for Scene<'_> {
+    fn observe(&self, event: &Event<'_>) {
+        let counts = &self.actor.world.counts;
+        match event.kind {
+            EventKind::Waits { .. } => self.actor.does("wait", self.depth, (0, 0)),
+            EventKind::Waited { elapsed, .. } => {
+                counts.waits.fetch_add(1, Relaxed);
+                if elapsed >= LONG {
+                    self.actor.world.complain(&format!("waited {elapsed:?} in vain: {:?}", self.plan));
+                }
+            }
+            EventKind::FallsBack { .. } => {
+                counts.fallbacks.fetch_add(1, Relaxed);
+            }
+            _ => {}
+        }
+    }
 }
 
 impl Scene<'_> {
@@ -128,7 +161,8 @@ impl Scene<'_> {
         let doom = self.actor.doom();
         self.actor.does("attempt", self.depth, (items.start, items.end));
         self.actor.world.counts.attempts.fetch_add(1, Relaxed);
-        lock(&self.log).begins(items.clone(), self.plan);
+        lock(&self.log).begins(items.clone(), self.plan, falls_back());
+        self.actor.cancel_perhaps();
         let mut open = Open { _doom: doom, _token: self.actor.token(), held: Vec::new() };
         self.hold(&mut open, items)?;
         Ok(open)
@@ -146,6 +180,10 @@ impl Scene<'_> {
 
     /// Allocates for these items.
     fn hold<'a>(&'a self, open: &mut Open<'a>, items: Range<usize>) -> Result<(), Fault> {
+        if falls_back() {
+            // There is another memory, and it is large.
+            return Ok(());
+        }
         let bytes = self.plan.bytes_each * self.plan.size(&items) as u64;
         let held = self.allocates_from().alloc(bytes).map_err(|_| self.actor.fault(Class::OutOfMemory))?;
         open.held.push(held);
@@ -177,6 +215,15 @@ impl Scene<'_> {
             (state.last.map(|(number, _)| number), state.injected.is_some())
         };
         self.actor.does("retry", self.depth, (start, end));
+        assert!(!self.actor.has_cancelled(), "a retry, although the call was cancelled before its failure");
+        if let Some(number) = fault {
+            assert!(
+                !printed::has(number),
+                "printed and retried {number}: {:?} {:?}",
+                lock(&self.log),
+                self.plan
+            );
+        }
         lock(&self.log).undo(start..end, self.plan, (fault, injected));
     }
 }

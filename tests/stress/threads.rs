@@ -53,14 +53,14 @@ fn one_call(world: &Arc<World>, slot: usize, random: &mut Rng) {
     match random.u8(..8) {
         0 => tasks(world, slot, random),
         1 => {
-            let actor = Actor::new(world, slot, random.u64(..));
+            let actor = Actor::new(world, slot, random.u64(..), false);
             let injection = actor.inject();
             let ending = world.runtime.block_on(scene::perform_async(&actor, 0));
             drop(injection);
             actor.end(ending);
         }
         _ => {
-            let actor = Actor::new(world, slot, random.u64(..));
+            let actor = Actor::new(world, slot, random.u64(..), true);
             let injection = actor.inject();
             let ending = scene::perform(&actor, 0);
             drop(injection);
@@ -82,7 +82,7 @@ fn tasks(world: &Arc<World>, slot: usize, random: &mut Rng) {
 
 async fn task(world: Arc<World>, slot: usize, seed: u64) {
     world.counts.tasks.fetch_add(1, Relaxed);
-    let actor = Actor::new(&world, slot, seed);
+    let actor = Actor::new(&world, slot, seed, false);
     let ending: Ending = scene::perform_async(&actor, 0).await;
     actor.end(ending);
 }

@@ -1,6 +1,7 @@
 //! What all threads share: devices, size caches, a runtime, and who disturbs them.
 
 use std::fmt;
+use std::io::{Write as _, stderr};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
@@ -10,8 +11,10 @@ use fastrand::Rng;
 use tokio::runtime::{Builder, Runtime};
 #[cfg(feature = "persistent")]
 use toma::PersistentCache;
+use toma::ladder::{Hooked, Ladder, on_release};
 use toma::memory::MemorySource as _;
-use toma::testing::FakeDevice;
+use toma::share::Cancel;
+use toma::testing::{FakeDevice, inject};
 use toma::{GlobalCache, NoCache, SizeCache, StacktraceMemoryCache};
 
 use crate::device::Device;
@@ -25,6 +28,8 @@ pub(crate) struct World {
     pub(crate) devices: [Device; 2],
     pub(crate) counts: Counts,
     pub(crate) slots: Vec<Slot>,
+    /// What cancels the call that each thread makes.
+    pub(crate) cancels: Vec<Mutex<Cancel>>,
     pub(crate) runtime: Runtime,
     /// How many attempts there are to be.
     goal: u64,
@@ -53,6 +58,8 @@ pub(crate) struct Counts {
     pub(crate) panics: AtomicU64,
     pub(crate) injected: AtomicU64,
     pub(crate) tasks: AtomicU64,
+    pub(crate) waits: AtomicU64,
+    pub(crate) fallbacks: AtomicU64,
 }
 
 pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -70,6 +77,7 @@ impl World {
             ],
             counts: Counts::default(),
             slots: (0..threads).map(|_| Slot::new()).collect(),
+            cancels: (0..threads).map(|_| Mutex::new(Cancel::new())).collect(),
             runtime: Builder::new_multi_thread().worker_threads(2).build().unwrap(),
             goal,
             failed: AtomicBool::new(false),
@@ -92,8 +100,15 @@ impl World {
         }
     }
 
+    /// A mistake that was found where a panic would not be heard.
+    pub(crate) fn complain(&self, text: &str) {
+        let _ = writeln!(stderr(), "stress: {text}");
+        self.failed.store(true, Relaxed);
+    }
+
     /// Moves the budgets every few milliseconds, and now and then forgets what was learned.
     pub(crate) fn disturb(&self, mut random: Rng) {
+        let mut hooks = Vec::new();
         while !self.is_over() {
             thread::sleep(Duration::from_micros(random.u64(500..4000)));
             let device = &self.devices[random.usize(..2)];
@@ -106,9 +121,28 @@ impl World {
                 1 => self.caches.stacktrace.clear(),
                 2 => device.fake.release_cached_memory(),
                 3 => device.fake.reset_peak(),
+                4..7 => hooks.push(self.hook()),
+                7..10 => hooks.clear(),
+                10..20 => lock(&self.cancels[random.usize(..self.cancels.len())]).cancel(),
                 _ => {}
             }
         }
+    }
+
+    /// Makes a loop of its own in there, as whoever gives memory back may.
+    fn hook(&self) -> Hooked {
+        let device = self.devices[0].fake.clone();
+        let turn = AtomicU64::new(0);
+        on_release(move |pressure| {
+            assert!(pressure.size > 0);
+            // What is injected is for the call that asks.
+            let _nothing = inject::script([]);
+            // Whoever runs this may be a thread on which tasks work, which must not be kept for long.
+            let ladder = Ladder::default().wait(Duration::from_millis(2));
+            let form = toma::execute::with::<NoCache>().device(&device).ladder(ladder);
+            let done = form.map(0..3, 2, |start, end| device.alloc((end - start) as u64).map(drop));
+            done.is_ok() && turn.fetch_add(1, Relaxed).is_multiple_of(2)
+        })
     }
 
     /// Nothing is allocated any more, and what was learned makes sense.
@@ -154,8 +188,8 @@ impl Caches {
 impl Counts {
     /// Everything has happened: what never happens proves nothing.
     pub(crate) fn check(&self) {
-        let Self { attempts, done, left, errors, panics, injected, tasks } = self;
-        for count in [attempts, done, left, errors, panics, injected, tasks] {
+        let Self { attempts, done, left, errors, panics, injected, tasks, waits, fallbacks } = self;
+        for count in [attempts, done, left, errors, panics, injected, tasks, waits, fallbacks] {
             assert_ne!(count.load(Relaxed), 0, "something never happened: {self}");
         }
     }
@@ -163,10 +197,11 @@ impl Counts {
 
 impl fmt::Display for Counts {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { attempts, done, left, errors, panics, injected, tasks } = self;
+        let Self { attempts, done, left, errors, panics, injected, tasks, waits, fallbacks } = self;
         let of = |count: &AtomicU64| count.load(Relaxed);
         write!(f, "{} attempts, calls: {} done, {} left early, ", of(attempts), of(done), of(left))?;
         write!(f, "{} errors, {} panics; ", of(errors), of(panics))?;
-        write!(f, "{} injected failures, {} tasks", of(injected), of(tasks))
+        write!(f, "{} injected failures, {} tasks, ", of(injected), of(tasks))?;
+        write!(f, "{} waits, {} fallbacks", of(waits), of(fallbacks))
     }
 }

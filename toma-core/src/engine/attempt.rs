@@ -35,6 +35,12 @@ pub(crate) struct Panic {
 
 type Payload = Box<dyn Any + Send>;
 
+impl Panic {
+    pub(crate) fn was_printed(&self) -> bool {
+        !self.silenced
+    }
+}
+
 thread_local! {
     // No destructor, so it works at thread exit too.
     static SHIELD: Cell<Shield> = const { Cell::new(Shield { quiet: Retryable::NOTHING, silenced: false }) };

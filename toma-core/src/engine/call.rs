@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 use self::sharing::Sharing;
 use super::clock;
 use super::gauge::Gauge;
-use super::machine::{Extent, Failed, Machine, Retryable, Took, Verdict};
+use super::machine::{Extent, Failed, Machine, Retryable, Rungs, Took, Verdict};
 use super::sizes::{SizeOptions, Sizes};
 use super::tally::Tally;
 use crate::cache::{Origin, Place, Remembered, SizeCache};
@@ -208,7 +208,7 @@ impl<'a, P: Policy> Call<'a, P> {
     /// The attempt failed: says what happens next. The failed values are still there, because
     /// a failure that is not tried again goes through unchanged.
     #[cold]
-    pub(crate) fn failed(&mut self, retryable: Retryable, failure: &Failure) -> Verdict {
+    pub(crate) fn failed(&mut self, retryable: Retryable, failure: &Failure, was_printed: bool) -> Verdict {
         self.plain = false;
         let elapsed = self.tally.elapsed();
         let measured = self.measure(elapsed);
@@ -217,7 +217,9 @@ impl<'a, P: Policy> Call<'a, P> {
         self.tally.failed(step, failure.class, elapsed);
         let disabled = self.switches.disable();
         let now = if disabled { None } else { self.memory.read_after(failure.class) };
-        let failed = Failed { failure, now, took, there: self.rungs() };
+        // What has been printed must be passed on: a rung that came meanwhile is too late for it.
+        let there = if was_printed { Rungs::NONE } else { self.rungs() };
+        let failed = Failed { failure, now, took, there };
         let lacked = self.machine.lacked(&failed);
         let verdict = self.judge(retryable, &failed);
         let free_bytes = now.map(|now| now.free_bytes);

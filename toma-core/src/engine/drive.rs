@@ -129,7 +129,8 @@ fn settle_failed<R>(
     failure: Failure,
     outcome: Result<R, Panic>,
 ) -> Turn<R> {
-    match call.failed(retryable, &failure) {
+    let was_printed = outcome.as_ref().is_err_and(Panic::was_printed);
+    match call.failed(retryable, &failure, was_printed) {
         Verdict::Again(_) | Verdict::Shrink(_) | Verdict::FallBack(_) => Turn::Retry,
         Verdict::GiveUp(_) => Turn::Done(Done::Failed(pass_on(outcome))),
         Verdict::SetAside { index, cost } => {
