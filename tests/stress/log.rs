@@ -47,8 +47,8 @@ pub(crate) struct Here {
     pub(crate) last: Range<usize>,
 }
 
-/// A failure for which nothing smaller is to be tried is tried again at most so often.
-const REPEATS: usize = 2;
+/// Attempts at one size of a piece, at most: one more after a transient failure, and one more alone.
+const REPEATS: usize = 3;
 
 impl Log {
     /// A body begins.
