@@ -57,18 +57,30 @@ fn a_wait_ends_with_its_timeout_and_lets_others_go_on() {
 fn memory_that_others_free_without_a_word_is_seen() {
     let device = FakeDevice::new(1000);
     let buffer = device.alloc(600).unwrap();
-    let waits = AtomicBool::new(false);
-    thread::scope(|scope| {
-        let reserved = scope.spawn(|| {
-            waits.store(true, Relaxed);
-            reserve(&device, 1000, AGES).map(|reserved| reserved.bytes())
-        });
-        until(|| waits.load(Relaxed));
-        // It has looked by now, or will see the same later.
-        thread::sleep(Duration::from_millis(20));
-        drop(buffer);
-        assert_eq!(reserved.join().unwrap().unwrap(), 1000);
+    let (theirs, waits) = (device.clone(), Arc::new(AtomicBool::new(false)));
+    let about_to = Arc::clone(&waits);
+    let reserved = thread::spawn(move || {
+        about_to.store(true, Relaxed);
+        reserve(&theirs, 1000, 10 * AGES).map(|reserved| reserved.bytes())
     });
+    until(|| waits.load(Relaxed));
+    // It has looked by now, or will see the same later.
+    thread::sleep(Duration::from_millis(20));
+    drop(buffer);
+    until(|| reserved.is_finished());
+    assert_eq!(reserved.join().unwrap().unwrap(), 1000);
+}
+
+#[test]
+fn what_is_free_counts_anew_when_no_reservation_is_left() {
+    let device = FakeDevice::new(1000);
+    let buffer = device.alloc(500).unwrap();
+    let some = try_reserve(&device, 300).unwrap();
+    let mut wait = pin!(reserve_async(&device, 900, AGES));
+    assert!(poll_once(wait.as_mut(), Waker::noop()).is_pending());
+    drop((buffer, some));
+    let Poll::Ready(Ok(_most)) = poll_once(wait, Waker::noop()) else { panic!("all is free") };
+    assert!(try_reserve(&device, 100).is_ok());
 }
 
 #[test]
