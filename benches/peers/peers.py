@@ -53,7 +53,7 @@ def serve(hello, cases, questions, answers):
 
 def hello(peer, torch, cases):
     version = "" if peer == "loop" else importlib.metadata.version(peer)
-    about = f"Python {platform.python_version()}, PyTorch {torch.__version__}"
+    about = f"Python {platform.python_version()}; the libtorch of PyTorch {torch.__version__} in both languages"
     names = [dict(zip(("form", "cache", "policy"), case.variant.name), group=case.group) for case in cases]
     return {"language": "Python", "peer": peer, "version": version, "about": about, "cases": names}
 

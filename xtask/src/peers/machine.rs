@@ -1,10 +1,9 @@
 //! On what the figures were taken.
 
 use crate::project::Project;
-use crate::torch::Environment;
 
 /// One sentence: when, on which machine, how busy it was, and with what.
-pub(super) fn describe(project: &Project, environment: &Environment) -> String {
+pub(super) fn describe(project: &Project) -> String {
     let read = |path: &str| project.shell.read_file(path).unwrap_or_default();
     let asked = |program: &str, args: &[&str]| project.command(program).args(args).quiet().read().ok();
     let date = asked("date", &["-u", "+%F"]).unwrap_or_default();
@@ -13,9 +12,7 @@ pub(super) fn describe(project: &Project, environment: &Environment) -> String {
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
     let (cpuinfo, loadavg) = (read("/proc/cpuinfo"), read("/proc/loadavg"));
     let (processor, load) = (processor(&cpuinfo), load(&loadavg));
-    format!(
-        "{date}, {cores} cores of {processor}, load average {load} before; {rust}, libtorch {environment}."
-    )
+    format!("{date}, {cores} cores of {processor}, load average {load} before; {rust}.")
 }
 
 fn processor(cpuinfo: &str) -> String {

@@ -41,11 +41,13 @@ pub(crate) fn command(mut args: Args) -> Result<ExitCode> {
     let project = Project::find()?;
     let environment = torch::environment(&project, build)?;
     let commands = commands(&project, &environment)?;
-    let machine = machine::describe(&project, &environment);
+    let machine = machine::describe(&project);
     let workers = commands.into_iter().map(Worker::start).collect::<Result<Vec<_>>>()?;
     let answers = session::rounds(workers, rounds)?;
     let worlds = World::parse(WORLDS)?;
-    write(&project, &rows(&answers, &worlds)?, &worlds, &format!("{machine} Medians of {rounds} rounds."))?;
+    let rows = rows(&answers, &worlds)?;
+    let machine = format!("{machine}{} Medians of {rounds} rounds.", text::about(&rows));
+    write(&project, &rows, &worlds, &machine)?;
     Ok(ExitCode::SUCCESS)
 }
 

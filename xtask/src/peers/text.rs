@@ -23,23 +23,23 @@ const NOTES: &str = "\
   asked. Neither peer can make use of that.
 - `Throughput` keeps the smallest size that is about as fast as any, on purpose.";
 
+const PLOT: &str = "Overhead, failures, kept sizes and times";
+
 /// What the README shows.
 pub(super) fn short(rows: &[&Row], worlds: &[World], machine: &str) -> String {
-    let (meaning, told) = (MEANING, told(worlds));
-    let table = main_table(rows.iter().copied());
+    let (told, table) = (told(worlds), main_table(rows.iter().copied()));
     format!(
-        "![Overhead, failures, kept sizes and times](benches/peers.svg)\n\n{meaning} {told}\n\n{table}\n{machine} All forms \
-         and caches, and times: [benches/RESULTS.md](benches/RESULTS.md#peers).\n"
+        "![{PLOT}](benches/peers.svg)\n\n{MEANING} {told}\n{table}\n{machine}\n\nAll forms and caches, times, and what the \
+         peers do otherwise: [benches/RESULTS.md](benches/RESULTS.md#peers).\n"
     )
 }
 
 /// What the record of figures shows.
 pub(super) fn whole(rows: &[Row], worlds: &[World], machine: &str) -> String {
-    let (meaning, told, about) = (MEANING, told(worlds), about(rows));
-    let (table, times) = (table(rows), times(rows));
+    let (told, table, times) = (told(worlds), table(rows), times(rows));
     format!(
-        "`cargo xtask bench-peers`: {machine}{about}\n\n![Overhead, failures, kept sizes and times](peers.svg)\n\n{meaning} \
-         {told}\n\n{table}\nMilliseconds, and failures of the warm run:\n\n{times}\n{NOTES}\n"
+        "`cargo xtask bench-peers`: {machine}\n\n![{PLOT}](peers.svg)\n\n{MEANING} {told}\n{table}\n\
+         Milliseconds, and failures of the warm run:\n\n{times}\n{NOTES}\n"
     )
 }
 
@@ -130,10 +130,10 @@ fn grouped(number: &str) -> String {
     text + rest
 }
 
-/// The worlds, in a sentence.
+/// The end of a sentence, and the worlds as a list.
 fn told(worlds: &[World]) -> String {
-    let worlds: Vec<_> = worlds.iter().map(World::told).collect();
-    format!("Worlds: {}.", worlds.join("; "))
+    let worlds = worlds.iter().map(|world| format!("\n- {}", world.told()));
+    format!("The worlds, in this order:\n{}\n", worlds.collect::<Vec<_>>().concat())
 }
 
 impl World {
@@ -145,8 +145,8 @@ impl World {
     }
 }
 
-/// What the peers run on, where they say so.
-fn about(rows: &[Row]) -> String {
+/// What the peers run on, where they say so, each once.
+pub(super) fn about(rows: &[Row]) -> String {
     let mut about: Vec<_> = rows.iter().map(|row| &*row.about).filter(|about| !about.is_empty()).collect();
     about.dedup();
     about.iter().flat_map(|about| [" ", about, "."]).collect()
