@@ -13,23 +13,19 @@
 mod moving;
 mod policies;
 mod run;
+mod source;
 mod table;
 mod world;
 
-use std::env;
 use std::process::ExitCode;
 
-use policies::{Entry, POLICIES};
-use run::Runs;
-use table::Row;
-use world::{Source, World, grid};
+use policies::{Arguments, DOUBTS, Entry, POLICIES};
+use source::Source;
+use table::{Row, Runs};
+use world::{World, grid};
 
 fn main() -> ExitCode {
-    let arguments: Vec<String> = env::args().skip(1).collect();
-    let is_test = arguments.iter().any(|argument| argument == "--test");
-    let only = arguments.iter().map(String::as_str).find(|argument| !argument.starts_with("--"));
-    let policies: Vec<&Entry> =
-        POLICIES.iter().filter(|policy| only.is_none_or(|only| policy.name.contains(only))).collect();
+    let Arguments { policies, is_test } = Arguments::read(POLICIES.iter().chain(DOUBTS));
     let every = if is_test { 7 } else { 1 };
     let mut missed = whole_runs(&policies, every);
     missed.extend(moving::report(&policies, every));

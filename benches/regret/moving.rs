@@ -7,8 +7,9 @@ use toma::testing::StoppedClock;
 use toma::{NoCache, execute};
 
 use crate::policies::Entry;
+use crate::source::{Shown, Source};
 use crate::table::Figures;
-use crate::world::{Shown, Source, World, bytes, grid};
+use crate::world::{World, bytes, grid};
 
 /// Steps after which a run must be back at the oracle's pace.
 const STEPS: f64 = 20.0;
@@ -50,7 +51,7 @@ fn line(policy: &Entry, source: Source, worlds: &[World], moments: &(&str, [usiz
     let all = || worlds.iter().flat_map(|world| moments.map(|before| (world, before)));
     let steps = |factor: f64| {
         Figures::of(
-            all().map(|(world, before)| run(world, policy, source, Move { before, factor })).collect(),
+            all().map(|(world, before)| run(world, policy, source, Shift { before, factor })).collect(),
         )
     };
     let (doubles, halves) = (steps(2.0), steps(0.5));
@@ -69,7 +70,7 @@ fn line(policy: &Entry, source: Source, worlds: &[World], moments: &(&str, [usiz
 
 /// How a limit moves.
 #[derive(Clone, Copy)]
-struct Move {
+struct Shift {
     before: usize,
     factor: f64,
 }
@@ -108,15 +109,15 @@ impl World {
 }
 
 /// Attempts from the move of the limit until the pace of the rest is near the oracle's.
-fn run(world: &World, policy: &Entry, source: Source, moves: Move) -> f64 {
-    let moved = world.moved(moves.factor);
+fn run(world: &World, policy: &Entry, source: Source, shift: Shift) -> f64 {
+    let moved = world.moved(shift.factor);
     let (device, clock) = (world.device(), StoppedClock::new());
     let (count, attempts) = (Cell::new(0), RefCell::new(Vec::new()));
     let shown = Shown(&device, source);
     let with = execute::with::<NoCache>().policy((policy.make)()).device(&shown);
     let body = |start: usize, end: usize| -> Result<(), Box<dyn Error>> {
         count.set(count.get() + 1);
-        let has_moved = count.get() > moves.before;
+        let has_moved = count.get() > shift.before;
         if has_moved {
             device.set_budget(bytes(moved.limit));
         }

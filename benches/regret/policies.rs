@@ -1,4 +1,6 @@
-//! The policies compared.
+//! The policies compared, and which of them.
+
+use std::env;
 
 use toma::policy::{Adaptive, Bisect, Decay, Halve, Policy};
 
@@ -9,12 +11,31 @@ pub(crate) struct Entry {
     pub(crate) has_bars: bool,
 }
 
+/// What the program was told.
+pub(crate) struct Arguments {
+    /// Those with a part of their name given, or all.
+    pub(crate) policies: Vec<&'static Entry>,
+    pub(crate) is_test: bool,
+}
+
+impl Arguments {
+    pub(crate) fn read(all: impl IntoIterator<Item = &'static Entry>) -> Self {
+        let arguments: Vec<String> = env::args().skip(1).collect();
+        let only = arguments.iter().map(String::as_str).find(|argument| !argument.starts_with("--"));
+        let policies = all.into_iter().filter(|policy| only.is_none_or(|only| policy.name.contains(only)));
+        Self { policies: policies.collect(), is_test: arguments.iter().any(|argument| argument == "--test") }
+    }
+}
+
 pub(crate) const POLICIES: &[Entry] = &[
     Entry { name: "Halve", make: || Box::new(Halve), has_bars: false },
     Entry { name: "Decay(0.9)", make: || Box::new(Decay::new(0.9)), has_bars: false },
     Entry { name: "Bisect", make: || Box::new(Bisect::default()), has_bars: false },
     Entry { name: "Adaptive", make: || Box::new(Adaptive::default()), has_bars: true },
-    // What a limit that rises unseen costs to find sooner, or later.
+];
+
+/// What it costs to find a limit sooner, or later, that rises unseen.
+pub(crate) const DOUBTS: &[Entry] = &[
     Entry { name: "doubt(0.2)", make: || Box::new(Adaptive::default().doubt(0.2)), has_bars: false },
     Entry { name: "doubt(0.5)", make: || Box::new(Adaptive::default().doubt(0.5)), has_bars: false },
 ];

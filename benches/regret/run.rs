@@ -4,19 +4,9 @@ use toma::testing::StoppedClock;
 use toma::{GlobalCache, execute, report};
 
 use crate::policies::Entry;
-use crate::world::{Shown, Source, World};
-
-/// What a cold run and a warm one came to.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Runs {
-    /// Time over the oracle's.
-    pub(crate) cold: f64,
-    pub(crate) warm: f64,
-    /// Failures of the cold run.
-    pub(crate) out_of_memory: usize,
-    /// The size remembered after the cold run, as a share of the limit.
-    pub(crate) kept: f64,
-}
+use crate::source::{Shown, Source};
+use crate::table::Runs;
+use crate::world::World;
 
 #[expect(clippy::cast_precision_loss, reason = "sizes are small")]
 pub(crate) fn runs(world: &World, policy: &Entry, source: Source) -> Runs {

@@ -3,12 +3,23 @@
 use std::fmt;
 
 use crate::policies::Entry;
-use crate::run::Runs;
-use crate::world::Source;
+use crate::source::Source;
 
 pub(crate) const HEADER: &str = "\
 | policy | memory source | cold: median | p95 | worst | warm: median | p95 | OOMs: median | p95 | kept: median | p5 |
 |---|---|---|---|---|---|---|---|---|---|---|";
+
+/// What a cold run and a warm one came to.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Runs {
+    /// Time over the oracle's.
+    pub(crate) cold: f64,
+    pub(crate) warm: f64,
+    /// Failures of the cold run.
+    pub(crate) out_of_memory: usize,
+    /// The size remembered after the cold run, as a share of the limit.
+    pub(crate) kept: f64,
+}
 
 /// One line of the table: a policy with one kind of memory source.
 pub(crate) struct Row {

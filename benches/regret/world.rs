@@ -1,9 +1,7 @@
 //! Worlds: how much there is to do, what fits, and what everything takes.
 
-use std::io;
 use std::time::Duration;
 
-use toma::memory::{MemorySource, Reading};
 use toma::testing::{FakeDevice, FakeOutOfMemory, StoppedClock};
 
 /// One world. Times are in milliseconds.
@@ -21,27 +19,6 @@ pub(crate) struct World {
     pub(crate) saturation: usize,
     /// What an attempt that runs out of memory takes, as a share of one that would have succeeded.
     pub(crate) failure: f64,
-}
-
-/// What the memory source knows.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Source {
-    /// Nothing can be read.
-    Unknown,
-    /// Free bytes can be read.
-    Reads,
-    /// What is allocated is counted.
-    Counts,
-}
-
-impl Source {
-    pub(crate) fn word(self) -> &'static str {
-        match self {
-            Self::Unknown => "none",
-            Self::Reads => "reads",
-            Self::Counts => "counts",
-        }
-    }
 }
 
 const ITEM_BYTES: u64 = 1 << 20;
@@ -125,30 +102,4 @@ impl World {
 /// A budget for `limit` items.
 pub(crate) fn bytes(limit: usize) -> u64 {
     BASE_BYTES + ITEM_BYTES * limit as u64 + ITEM_BYTES / 2
-}
-
-/// A device as the source shows it.
-#[derive(Debug)]
-pub(crate) struct Shown<'a>(pub(crate) &'a FakeDevice, pub(crate) Source);
-
-impl MemorySource for Shown<'_> {
-    fn name(&self) -> &str {
-        self.0.name()
-    }
-
-    fn read(&self) -> io::Result<Reading> {
-        if self.1 == Source::Unknown { Err(io::Error::other("nothing is known")) } else { self.0.read() }
-    }
-
-    fn usage(&self) -> Option<toma::memory::Usage> {
-        self.0.usage().filter(|_| self.1 == Source::Counts)
-    }
-
-    fn reset_peak(&self) {
-        self.0.reset_peak();
-    }
-
-    fn staleness(&self) -> Duration {
-        Duration::ZERO
-    }
 }

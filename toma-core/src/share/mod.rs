@@ -85,7 +85,7 @@ mod wait;
 mod wake;
 mod watchdog;
 
-pub(crate) use admission::{Admission, Admitted, Bounds};
+pub(crate) use admission::{Admitted, Bounds};
 pub(crate) use arbiter::Kind;
 pub use cancel::Cancel;
 pub use reservation::{NotReserved, Reservation, reserve, reserve_async, try_reserve};

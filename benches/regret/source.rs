@@ -1,0 +1,53 @@
+//! What policies see of a memory.
+
+use std::io;
+use std::time::Duration;
+
+use toma::memory::{MemorySource, Reading, Usage};
+
+/// What the memory source knows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Source {
+    /// Nothing can be read.
+    Unknown,
+    /// Free bytes can be read.
+    Reads,
+    /// What is allocated is counted.
+    Counts,
+}
+
+impl Source {
+    pub(crate) fn word(self) -> &'static str {
+        match self {
+            Self::Unknown => "none",
+            Self::Reads => "reads",
+            Self::Counts => "counts",
+        }
+    }
+}
+
+/// A memory as the source shows it.
+#[derive(Debug)]
+pub(crate) struct Shown<'a>(pub(crate) &'a dyn MemorySource, pub(crate) Source);
+
+impl MemorySource for Shown<'_> {
+    fn name(&self) -> &str {
+        self.0.name()
+    }
+
+    fn read(&self) -> io::Result<Reading> {
+        if self.1 == Source::Unknown { Err(io::Error::other("nothing is known")) } else { self.0.read() }
+    }
+
+    fn usage(&self) -> Option<Usage> {
+        self.0.usage().filter(|_| self.1 == Source::Counts)
+    }
+
+    fn reset_peak(&self) {
+        self.0.reset_peak();
+    }
+
+    fn staleness(&self) -> Duration {
+        Duration::ZERO
+    }
+}

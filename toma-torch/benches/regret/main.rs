@@ -1,0 +1,71 @@
+//! What it costs not to know the best size, on tensors: the time of whole runs over that of an oracle,
+//! the best fixed size as measured in the same run.
+//!
+//! ```text
+//! regret-torch            every world, for every policy
+//! regret-torch POLICY     for the policies with that in their name
+//! regret-torch --test     one small world, once
+//! ```
+//!
+//! The benchmark `regret` of the root package does this in simulated time and with more worlds. Here
+//! operators of libtorch run in real time, on one thread, under a budget for CPU tensors.
+
+#[path = "../../../benches/regret/policies.rs"]
+#[allow(dead_code, reason = "not every policy of the simulation is compared here")]
+mod policies;
+mod run;
+#[path = "../../../benches/regret/source.rs"]
+#[allow(dead_code, reason = "not everything that a source may show is compared here")]
+mod source;
+#[path = "../../../benches/regret/table.rs"]
+mod table;
+mod world;
+
+use std::process::ExitCode;
+
+use policies::{Arguments, Entry, POLICIES};
+use run::Bench;
+use source::Source;
+use table::{Row, Runs};
+use toma_torch::cpu;
+use world::{World, grid, small};
+
+/// How often everything is measured in a world.
+const ROUNDS: usize = 3;
+
+fn main() -> ExitCode {
+    let Arguments { policies, is_test } = Arguments::read(POLICIES);
+    tch::set_num_threads(1);
+    cpu::count();
+    let (worlds, rounds) = if is_test { (vec![small()], 1) } else { (grid(), ROUNDS) };
+    println!("{} worlds, each run cold and then warm {rounds} times", worlds.len());
+    let subjects: Vec<(&Entry, Source)> = policies
+        .iter()
+        .flat_map(|policy| [Source::Unknown, Source::Counts].map(|source| (*policy, source)))
+        // The others do not look.
+        .filter(|(policy, source)| policy.has_bars || *source == Source::Unknown)
+        .collect();
+    let benches: Vec<Bench> = worlds.iter().map(|world| measure(world, &subjects, rounds)).collect();
+    println!("\n{}", table::HEADER);
+    let mut missed = Vec::new();
+    for (number, &(policy, source)) in subjects.iter().enumerate() {
+        let runs: Vec<Runs> = benches.iter().map(|bench| bench.runs[number]).collect();
+        let row = Row::of(policy.name, source, &runs);
+        println!("{row}");
+        missed.extend(row.misses(policy));
+    }
+    // One small world, run once, says nothing about time.
+    if is_test || missed.is_empty() {
+        return ExitCode::SUCCESS;
+    }
+    for bar in &missed {
+        println!("bar missed: {bar}");
+    }
+    ExitCode::FAILURE
+}
+
+fn measure(world: &World, subjects: &[(&Entry, Source)], rounds: usize) -> Bench {
+    let bench = Bench::of(world, subjects, rounds);
+    println!("{world}: the oracle takes {} items and {:.0} ms", bench.best_size, bench.best * 1000.0);
+    bench
+}
