@@ -238,9 +238,9 @@ mod tests {
 
     #[test]
     fn policies_are_compared_as_they_are_listed() {
+        use PolicyName::{Adaptive, Bisect, Halve, Throughput};
         let listed =
             |line| parse(&format!("--input a.txt {line}")).map(|arguments| arguments.compare_policies);
-        use PolicyName::{Adaptive, Bisect, Halve, Throughput};
         assert_eq!(listed("--compare-policies").unwrap(), [Halve, Adaptive, Throughput]);
         assert_eq!(listed("--compare-policies=bisect,halve").unwrap(), [Bisect, Halve]);
         assert_eq!(listed("--svg a.svg").unwrap(), []);

@@ -159,3 +159,26 @@ fn a_task_that_waits_in_its_attempt_is_an_other_to_the_tasks_of_its_thread() {
         assert!(poll_often(other.as_mut()));
     });
 }
+
+/// It would wait for a task that its own thread has to poll.
+#[test]
+fn a_loop_that_blocks_in_a_task_does_not_wait() {
+    #[toma::batch(initial = 1, cache = NoCache, device = device)]
+    async fn holds(size: usize, device: &FakeDevice) -> Result<(), FakeOutOfMemory> {
+        let _held = device.alloc(60 * size as u64)?;
+        std::future::pending::<()>().await;
+        Ok(())
+    }
+    #[toma::batch(initial = 1, cache = NoCache, device = device)]
+    async fn blocks(size: usize, device: &FakeDevice, seen: &Watching) -> Result<usize, FakeOutOfMemory> {
+        let with = execute::with::<NoCache>().device(device).ladder(patient()).observer(seen);
+        with.batch(8, |batch| device.alloc(10 * (size * batch) as u64).map(|_| batch))
+    }
+    must_end(|| {
+        let (device, seen) = (FakeDevice::new(100), Watching::default());
+        let mut holds = pin!(holds(&device));
+        assert!(!poll_often(holds.as_mut()));
+        assert_eq!(block_on(blocks(&device, &seen)).unwrap(), 4);
+        assert_eq!(seen.events(), ["shrinks from 8 to 4"]);
+    });
+}

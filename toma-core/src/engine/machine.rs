@@ -269,7 +269,8 @@ impl Machine {
     #[inline]
     pub(crate) fn retryable(&self) -> Retryable {
         let attempts_left = self.piece.attempts + 1 < self.max_attempts;
-        let (can_shrink, is_alone) = (self.sizes.can_shrink(self.size()), self.is_alone());
+        let can_shrink = self.sizes.can_shrink(self.size());
+        let is_alone = can_shrink && self.is_alone();
         let goes_on = can_shrink && !is_alone || !self.expected.is_empty();
         Retryable {
             out_of_memory: attempts_left && goes_on || is_alone,

@@ -8,7 +8,7 @@ thread_local! {
     // Apart from what every attempt changes, because hardly one changes this. No destructor, so it works
     // at thread exit too.
     static SURROUNDINGS: Cell<Surroundings> =
-        const { Cell::new(Surroundings { falls_back: false, node: None }) };
+        const { Cell::new(Surroundings { falls_back: false, polled: false, node: None }) };
 }
 
 /// Where the work of a thread is done.
@@ -16,6 +16,8 @@ thread_local! {
 pub(crate) struct Surroundings {
     /// In another memory than the device's.
     pub(crate) falls_back: bool,
+    /// A task with an attempt on a device is being polled: what blocks now may hold up others.
+    pub(crate) polled: bool,
     /// Inside this attempt, the innermost that has a seat.
     pub(crate) node: Option<Node>,
 }

@@ -26,8 +26,9 @@
 //!
 //! A loop in an attempt on the same device never waits for that attempt. But a body that starts
 //! threads with loops on its own device, and waits for them, keeps them waiting for it until the bound
-//! has passed: give those loops a [`Ladder`] [`without_waiting`](Ladder::without_waiting). So does an
-//! executor of one thread that is blocked by a loop, while an attempt of another task is under way.
+//! has passed: give those loops a [`Ladder`] [`without_waiting`](Ladder::without_waiting). A loop that
+//! blocks inside an asynchronous attempt on a device does not wait at all, because the executor may have to
+//! go on with the very task it would wait for.
 //!
 //! ```
 //! # extern crate toma_core as toma;

@@ -28,7 +28,7 @@ impl Bench {
                 subjects.iter().map(|&(policy, source)| runs(&stage, policy, source, best_size)).collect()
             })
             .collect();
-        let middle = |number: usize| middle(all.iter().map(|round| round[number]).collect());
+        let middle = |number: usize| middle(&all.iter().map(|round| round[number]).collect::<Vec<_>>());
         Self { runs: (0..subjects.len()).map(middle).collect(), best_size, best }
     }
 }
@@ -94,7 +94,7 @@ fn runs(stage: &Stage<'_>, policy: &Entry, source: Source, best_size: usize) -> 
 }
 
 /// Each figure's median.
-fn middle(rounds: Vec<Runs>) -> Runs {
+fn middle(rounds: &[Runs]) -> Runs {
     let of = |figure: fn(&Runs) -> f64| {
         let mut figures: Vec<f64> = rounds.iter().map(figure).collect();
         figures.sort_unstable_by(f64::total_cmp);

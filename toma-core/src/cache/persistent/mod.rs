@@ -49,7 +49,7 @@
 //! | `run` | a number for the run of a program that learned it |
 //! | `settled`, `largest_success`, `smallest_failure` | sizes in items, as in [`Remembered`] |
 //! | `free_bytes` | free bytes of the memory source at that time, if they could be read |
-//! | `measured` | what a policy that measures has recorded: a [`Record`](crate::policy::Record), its times in microseconds |
+//! | `measured` | what a policy that measures has recorded: a [`Record`], its times in microseconds |
 //!
 //! What stands before `used` is the entry's identity. Fields that are unknown in `evidence` are kept
 //! when the file is written anew, others are not.

@@ -114,6 +114,10 @@ impl<P: Policy> Call<'_, P> {
 
     #[inline(never)]
     fn enter_blocking(&mut self) {
+        if let Some(sharing) = self.sharing.as_mut().filter(|_| Surroundings::now().polled) {
+            // The executor may have to go on with the very task that would be waited for.
+            sharing.ladder.wait = None;
+        }
         let Some(wait) = self.wait() else { return };
         if let Some(Sharing { seat: Some(seat), ladder, .. }) = &self.sharing {
             let bounds = Bounds { until: wait.until, cancel: ladder.cancel };
@@ -204,6 +208,7 @@ impl<P: Policy> Call<'_, P> {
         let node = sharing.seat.as_ref().map(Seat::node);
         Some(Surroundings {
             falls_back: outer.falls_back || self.machine.has_fallen_back(),
+            polled: outer.polled,
             node: node.or(outer.node),
         })
     }

@@ -4,6 +4,7 @@ mod seats;
 mod threads;
 mod waits;
 
+use crate::share::admission::Admission;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
