@@ -214,7 +214,7 @@ fn a_call_that_ends_otherwise_before_it_settled_remembers_nothing() {
     });
 }
 
-#[toma::range(initial = 64, cache = &*cache, device = *memory)]
+#[toma::range(initial = 64, cache = &*cache, device = *memory, ladder = crate::kit::apart())]
 async fn waits(start: usize, end: usize, cache: &dyn SizeCache, memory: &Memory) -> Result<(), OutOfMemory> {
     if end - start > 16 {
         return Err(OutOfMemory::new(None));

@@ -283,3 +283,16 @@ async fn pause() {
     let mut first = true;
     std::future::poll_fn(|_| if std::mem::take(&mut first) { Poll::Pending } else { Poll::Ready(()) }).await;
 }
+
+/// Nothing prints such a panic, so nothing could keep it from being printed either.
+#[test]
+fn panics_that_never_meet_the_hook_fall_back_too() {
+    let body = |size| {
+        if !falls_back() {
+            std::panic::resume_unwind(Box::new(OutOfMemory::new(None)));
+        }
+        size
+    };
+    let with = execute::with::<NoCache>().ladder(Ladder::default().fallback(true));
+    assert_eq!(with.batch(1, body), 1);
+}

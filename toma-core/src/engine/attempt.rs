@@ -21,7 +21,7 @@ use std::task::Poll;
 
 use super::machine::Retryable;
 use super::surroundings::{Inside, Surroundings};
-use crate::classify::{Class, OutOfMemory, classify_panic};
+use crate::classify::{OutOfMemory, classify_panic};
 use crate::reserve;
 use crate::thread_state::{Before, Tasked};
 
@@ -188,11 +188,7 @@ fn silence(payload: &(dyn Any + Send)) -> bool {
     if quiet == Retryable::NOTHING {
         return false;
     }
-    match classify_panic(payload).class {
-        Class::OutOfMemory => quiet.out_of_memory,
-        Class::Transient => quiet.transient,
-        Class::Poisoned | Class::Other => false,
-    }
+    quiet.covers(classify_panic(payload).class)
 }
 
 /// Panics with the very payload, through the hook.

@@ -217,8 +217,10 @@ impl<'a, P: Policy> Call<'a, P> {
         self.tally.failed(step, failure.class, elapsed);
         let disabled = self.switches.disable();
         let now = if disabled { None } else { self.memory.read_after(failure.class) };
-        // What has been printed must be passed on: a rung that came meanwhile is too late for it.
-        let there = if was_printed { Rungs::NONE } else { self.rungs() };
+        // What was printed because nothing was promised must be passed on: a rung that came meanwhile is
+        // too late for it.
+        let is_late = was_printed && !retryable.covers(failure.class);
+        let there = if is_late { Rungs::NONE } else { self.rungs() };
         let failed = Failed { failure, now, took, there };
         let lacked = self.machine.lacked(&failed);
         let verdict = self.judge(retryable, &failed);

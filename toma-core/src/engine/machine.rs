@@ -16,7 +16,7 @@ use self::packing::Packing;
 use super::costs::Costs;
 use super::gauge::Measured;
 use super::sizes::Sizes;
-use crate::classify::Failure;
+use crate::classify::{Class, Failure};
 use crate::ladder::Rung;
 use crate::memory::Reading;
 use crate::observe::Reason;
@@ -137,6 +137,15 @@ pub(crate) struct Retryable {
 
 impl Retryable {
     pub(crate) const NOTHING: Self = Self { out_of_memory: false, transient: false };
+
+    /// Whether a failure of this class would be tried again.
+    pub(crate) fn covers(self, class: Class) -> bool {
+        match class {
+            Class::OutOfMemory => self.out_of_memory,
+            Class::Transient => self.transient,
+            Class::Poisoned | Class::Other => false,
+        }
+    }
 }
 
 impl Machine {

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crate::observe;
-use crate::switches;
+use crate::switches::{self, Switches};
 
 type List = Arc<[Arc<Hook>]>;
 
@@ -98,7 +98,7 @@ impl fmt::Debug for Hooked {
 
 /// Whether there is a hook that this thread may ask.
 pub(crate) fn is_registered() -> bool {
-    !ASKING.get() && hooks().is_some()
+    !ASKING.get() && Switches::load().hooked()
 }
 
 /// Asks all hooks; whether any gave memory back.

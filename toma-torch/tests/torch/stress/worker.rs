@@ -6,6 +6,7 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use fastrand::Rng;
 use tch::{Kind, TchError, Tensor};
+use toma::ladder::Ladder;
 use toma::policy::{Adaptive, Bisect, Decay, Halve, Policy, Throughput};
 use toma::{NoCache, SizeCache, execute};
 use toma_torch::cpu::FailingAllocation;
@@ -43,6 +44,8 @@ struct Log {
 macro_rules! with {
     ($worker:expr, $policy:expr) => {{
         let form = execute::with::<NoCache>().cache($worker.cache()).policy($policy).key($worker.up_to(3));
+        // Each size is tried once: what others do on the device is no reason to try it again.
+        let form = form.ladder(Ladder::default().without_waiting());
         if $worker.up_to(8) == 0 { form } else { form.device(&$worker.device) }
     }};
 }
