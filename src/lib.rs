@@ -60,6 +60,7 @@
 //! | which failures are out of memory, and types and texts of your own | [`classify`] |
 //! | a limit on the memory of this process | [`cpu_memory`] |
 //! | memory that is free, and devices of your own | [`memory`] |
+//! | a device that others use, too: turns, reserved bytes, cancellation | [`share`] |
 //! | events, observers, the progress bar | [`observe`] |
 //! | what the last call went through | [`report::last`] |
 //! | failures on purpose, in tests | [`testing`] |

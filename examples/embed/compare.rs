@@ -95,7 +95,7 @@ impl Fixed {
     }
 
     pub(crate) fn print(&self, adaptive: &Summary) -> Result<()> {
-        say(format_args!("adaptive:          {}", adaptive.speed()))?;
+        say(format_args!("with toma:         {}", adaptive.speed()))?;
         say(format_args!("fixed batch {:>4}:  {}", self.batch, self.summary.speed()))?;
         let (failed, seconds) = (self.failed_while_looking, self.time_looking.as_secs_f64());
         say(format_args!(

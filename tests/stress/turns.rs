@@ -229,6 +229,7 @@ fn play(nests: bool, calls: usize) {
         }
     });
     println!("seed {seed}, {} waits, {} shrinks", room.waits.load(Relaxed), room.shrinks.load(Relaxed));
+    assert!(room.waits.load(Relaxed) > 0, "TOMA_STRESS_SEED={seed}: nobody has waited");
     let mistakes = lock(&room.mistakes);
     assert!(mistakes.is_empty(), "TOMA_STRESS_SEED={seed}: {}: {:?}", mistakes.len(), &mistakes[..1]);
     drop(mistakes);

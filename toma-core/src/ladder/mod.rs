@@ -30,6 +30,11 @@
 //! blocks inside an asynchronous attempt on a device does not wait at all, because the executor may have to
 //! go on with the very task it would wait for.
 //!
+//! A loop that waits inside an attempt keeps what that attempt holds. Where several threads hold memory of
+//! a device in an outer attempt and need more inside, one may give up although each would fit
+//! alone: allocate as late as possible, and where there are two devices, use them in the same order
+//! everywhere. An iterator or a stream that is not done counts as a user of its device.
+//!
 //! ```
 //! # extern crate toma_core as toma;
 //! use std::time::Duration;
@@ -129,7 +134,8 @@ impl<'a> Ladder<'a> {
 /// another memory now, such as the CPU's.
 ///
 /// From then on that is so to the end of the call, and in loops inside the body, too. Nothing is
-/// remembered of sizes in fallback, and they begin with `initial`. Outside of attempts it is never so.
+/// remembered of sizes in fallback, and they begin with `initial`. Outside of attempts it is never so,
+/// and neither is it in threads that the body starts: hand them the answer.
 ///
 /// ```
 /// # extern crate toma_core as toma;

@@ -21,7 +21,7 @@ pub use svg::svg;
 /// What one call went through: attempts, failures, the sizes tried, what is known now, the time lost.
 ///
 /// [`last`] gives the report of the last call that ended on this thread; its `Display` is a few
-/// lines for people. In them an arrow is a shrink, so a size without a word has failed:
+/// lines for people. In them an arrow follows an attempt that failed, so a size without a word has failed:
 ///
 /// ```
 /// # extern crate toma_core as toma;

@@ -8,8 +8,8 @@ use std::task::Waker;
 
 use super::wake::wake;
 
-/// Ends the calls that were given it, from any thread: those that wait for others stop waiting, and
-/// no attempt is made again.
+/// Ends waits and retries of the calls that were given it, from any thread: a call that waits makes the
+/// attempt it waited for, and what fails from then on goes through.
 ///
 /// Without it, a call that waits for a device ends its wait when the bound or the deadline has passed
 /// and not before. Clones are the same handle. An attempt that runs is left alone: a body that should

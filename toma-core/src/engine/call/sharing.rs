@@ -140,7 +140,9 @@ impl<P: Policy> Call<'_, P> {
     fn wait(&mut self) -> Option<Wait> {
         let sharing = self.sharing.as_mut()?;
         let (seat, around) = (sharing.seat.as_ref()?, Surroundings::now().node);
-        if sharing.alone.is_none() && sharing.ladder.wait.is_some() && sharing.turns.are_left() {
+        // While one inside an attempt waits for its turn, what is around it holds memory that others lack.
+        let takes_turns = around.is_none() && sharing.turns.are_left();
+        if sharing.alone.is_none() && sharing.ladder.wait.is_some() && takes_turns {
             sharing.alone = Some(Alone::InTurn);
         }
         let kind = if sharing.alone.is_some() { Kind::Alone } else { Kind::Shared };
