@@ -5,6 +5,7 @@
 pub mod cache;
 pub mod chunk;
 pub mod classify;
+mod contained;
 pub mod cpu_memory;
 #[cfg(feature = "cuda")]
 pub mod cuda;

@@ -215,7 +215,7 @@ impl Hash for Key {
     }
 }
 
-/// The number that stands for a user's key.
+/// The number that stands for a value, such as a user's key.
 pub(crate) fn hash_of(value: impl Hash) -> u64 {
     let mut hasher = DefaultHasher::new();
     value.hash(&mut hasher);

@@ -202,7 +202,7 @@ fn raise_anew(payload: Payload) -> ! {
     let payload = raise_as::<Box<dyn Error + Send>>(payload);
     #[cfg(feature = "anyhow")]
     let payload = raise_as::<anyhow::Error>(payload);
-    // A type that only its own crate can name: the hook is told its words in its surroundings.
+    // A type that only its own crate can name: the hook is told its words in its place.
     let words = classify_panic(payload.as_ref()).message;
     let _ = catch_unwind(|| panic_any(words.into_owned()));
     resume_unwind(payload)

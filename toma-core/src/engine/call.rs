@@ -5,9 +5,7 @@ mod opening;
 mod sharing;
 
 use std::borrow::Cow;
-use std::mem;
 use std::ops::Range;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -19,6 +17,7 @@ use super::sizes::{SizeOptions, Sizes};
 use super::tally::Tally;
 use crate::cache::{Origin, Place, Remembered, SizeCache};
 use crate::classify::{Class, Failure};
+use crate::contained::contained;
 use crate::ladder::Ladder;
 use crate::memory::{Host, MemorySource, Reading};
 use crate::observe::{self, EventKind, Name, Observer, Reason, Watch};
@@ -323,9 +322,7 @@ impl<P: Policy> Call<'_, P> {
         if !cache.remembers() {
             return self.tally.settles(None, cache.name());
         }
-        if let Err(payload) = catch_unwind(AssertUnwindSafe(|| self.hand_over(size))) {
-            // Dropping what somebody panicked with may panic, too.
-            mem::forget(payload);
+        if contained(|| self.hand_over(size)).is_none() {
             let name = self.tally.name();
             observe::print(&format!("toma: {name}: {size} is not remembered, because of a panic meanwhile"));
             return;

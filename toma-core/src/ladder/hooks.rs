@@ -3,10 +3,10 @@
 use std::cell::Cell;
 use std::fmt;
 use std::mem;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use crate::contained::contained;
 use crate::observe;
 use crate::switches::{self, Switches};
 
@@ -116,9 +116,7 @@ impl Hook {
         if self.has_panicked.load(Relaxed) {
             return false;
         }
-        catch_unwind(AssertUnwindSafe(|| (self.asks)(pressure))).unwrap_or_else(|payload| {
-            // Dropping what somebody panicked with may panic, too.
-            mem::forget(payload);
+        contained(|| (self.asks)(pressure)).unwrap_or_else(|| {
             self.has_panicked.store(true, Relaxed);
             observe::print("toma: a release hook panicked and is not asked again");
             false

@@ -1,12 +1,11 @@
 //! Who is watching one call, and telling them.
 
 use std::cell::Cell;
-use std::mem;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use super::{Event, EventKind, Name, Observer, global, log};
+use crate::contained::contained;
 use crate::switches::Switches;
 
 thread_local! {
@@ -52,10 +51,9 @@ impl<'a> Watch<'a> {
         let event = Event { call: *call, name, kind };
         let telling = TELLING.replace(true);
         observers.retain(|watcher| {
-            let heard = catch_unwind(AssertUnwindSafe(|| watcher.observer().observe(&event)));
-            let Err(payload) = heard else { return true };
-            // Dropping what somebody panicked with may panic, too.
-            mem::forget(payload);
+            if contained(|| watcher.observer().observe(&event)).is_some() {
+                return true;
+            }
             log::print(&format!(
                 "toma: {name}: an observer panicked and is not told of anything more in this call"
             ));

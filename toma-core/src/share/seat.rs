@@ -1,7 +1,6 @@
 //! A call's place among those who use the same device.
 
 use std::cell::Cell;
-use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::LazyLock;
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -9,6 +8,7 @@ use super::admission::{Admission, Bounds};
 use super::arbiter::Kind;
 use super::hub::Hub;
 use super::slots::{Device, Node, Slot};
+use crate::cache::hash_of;
 use crate::memory::MemorySource;
 
 static HUB: LazyLock<Hub> = LazyLock::new(Hub::new);
@@ -114,7 +114,5 @@ impl Drop for Seat {
 
 /// Sources of one name count as one memory.
 fn told_by(name: &str) -> Device {
-    let mut hasher = DefaultHasher::new();
-    name.hash(&mut hasher);
-    Device::new(hasher.finish()).unwrap_or(Device::MIN)
+    Device::new(hash_of(name)).unwrap_or(Device::MIN)
 }

@@ -1,11 +1,10 @@
 //! Measuring for policies that ask for it; the others never come past the first line of these.
 
-use std::mem;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::Duration;
 
 use super::{Call, Memory};
 use crate::cache::{Place, Remembered};
+use crate::contained::contained;
 use crate::engine::clock;
 use crate::engine::gauge::{self, Measured};
 use crate::engine::recording;
@@ -42,9 +41,7 @@ impl<P: Policy> Call<'_, P> {
         let Some(record) = record else { return };
         let place = Place { origin, name: self.tally.name(), user, device };
         // A cache is anybody's code, and this may run while a panic unwinds. Only figures are lost.
-        if let Err(payload) = catch_unwind(AssertUnwindSafe(|| cache.note(&place, &record))) {
-            mem::forget(payload);
-        }
+        contained(|| cache.note(&place, &record));
     }
 
     #[inline]

@@ -1,0 +1,10 @@
+//! Other people's code, whose panics must not stop the work.
+
+use std::mem;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+/// What `code` returns; `None` when it panicked.
+pub(crate) fn contained<R>(code: impl FnOnce() -> R) -> Option<R> {
+    // Dropping what somebody panicked with may panic, too.
+    catch_unwind(AssertUnwindSafe(code)).map_err(mem::forget).ok()
+}
