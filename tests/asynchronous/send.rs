@@ -78,6 +78,13 @@ impl Sized8 {
 
 struct NotAnError;
 
+/// What comes out of it stays on its thread, and what it does may move.
+#[toma::batch(initial = 16, cache = NoCache, before_retry = { pause().await; *retries += 1 })]
+async fn gives_a_pointer(size: usize, retries: &mut usize) -> Result<Rc<usize>, OutOfMemory> {
+    allocate(size, 8).await?;
+    Ok(Rc::new(size))
+}
+
 #[test]
 fn futures_are_send_when_the_body_is() {
     assert_eq!(block_on(send(batch(String::from("text"), "str"))), Ok(String::from("text")));
@@ -90,6 +97,8 @@ fn futures_are_send_when_the_body_is() {
     let (cache, mut retries) = (GlobalCache::new(), 0);
     let size = block_on(send(Sized8.with_every_option(&cache, &mut retries)));
     assert_eq!((size.ok(), retries), (Some(8), 1));
+    assert_eq!(block_on(send(gives_a_pointer(&mut retries))), Ok(Rc::new(8)));
+    assert_eq!(retries, 2);
 }
 
 #[toma::batch(initial = 16, cache = NoCache)]

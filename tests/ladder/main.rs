@@ -7,3 +7,4 @@ mod kit;
 mod seen;
 mod stuck;
 mod threads;
+mod undoing;

@@ -1,35 +1,23 @@
-//! The asynchronous driver, as the attributes' expansions use it.
-//!
-//! The loop itself is in the expansion, because only there can each attempt be a plain async block
-//! that borrows the function's arguments, which keeps the future `Send` when the body's is. No
-//! outcome is held across an await, so the outcome need not be `Send`. Dropping the future at any
-//! await drops the attempt and then the call, which remembers what it had settled.
+//! Async functions with an attribute: the steps of the loop that stands in the expansion.
 
 use std::fmt;
-use std::future::{Future, poll_fn};
+use std::future::Future;
 use std::marker::PhantomData;
-use std::mem;
 use std::ops::Range;
-use std::task::Poll;
 
 use crate::cache::{Above, Origin};
 use crate::chunk::{Chunked, Held};
+use crate::engine::asynchronous::Attempts;
 use crate::engine::call::Call;
-use crate::engine::drive::{self, Done, Turn, attempt_async};
-use crate::engine::machine::Retryable;
-use crate::engine::surroundings::Inside;
+use crate::engine::drive::{Done, Turn};
 use crate::execute::{Size, Undo, With};
 use crate::outcome::{Completes, Judge};
 use crate::policy::Policy;
 
 /// One call of an async function that returns `R`; `F` is what a piece means to its body.
 pub struct Task<'a, P: Policy, K, R, F> {
-    call: Call<'a, P>,
-    judge: K,
+    attempts: Attempts<'a, P, K>,
     form: F,
-    piece: Range<usize>,
-    retryable: Retryable,
-    retries: bool,
     returns: PhantomData<fn() -> R>,
 }
 
@@ -84,54 +72,39 @@ impl<'a, P: Policy, K, B: Undo> With<'a, P, K, B> {
         let origin = Origin { site: core.site, caller: None, above: Above::Unknown };
         let mut call = Call::closed(core.cache, core.policy, &core.options, (core.name, origin, items));
         call.open(&core.options);
-        let (piece, retryable, retries, returns) = (0..0, Retryable::NOTHING, false, PhantomData);
-        Task { call, judge, form, piece, retryable, retries, returns }
+        Task { attempts: Attempts::of(call, judge), form, returns: PhantomData }
     }
 }
 
 impl<P: Policy, K, R, F: Form> Task<'_, P, K, R, F> {
-    /// Runs one attempt. The outcome comes back when it ends the call.
+    /// Begins the next attempt; false when all is done.
+    pub fn begin(&mut self) -> impl Future<Output = bool> {
+        self.attempts.begin()
+    }
+
+    /// Runs the attempt. The outcome comes back when it ends the call.
     pub async fn attempt<A: Future<Output = R>, M>(&mut self, body: A) -> Option<R>
     where
         K: Judge<R, M>,
     {
-        let terms = (self.retryable, self.call.surroundings());
-        let (before, result) = attempt_async(terms, self.piece.clone(), body).await;
-        let _inside = Inside::of(self.call.surroundings());
-        match drive::settle(&mut self.call, (self.retryable, &before), result, &self.judge) {
+        match self.attempts.run(body).await {
             Turn::Done(Done::Succeeded(_)) if !F::SINGLE => None,
             Turn::Done(Done::Succeeded(outcome) | Done::Failed(outcome)) => Some(outcome),
             Turn::Done(Done::SetAside(lost)) => Some(lost.pass_on()),
-            Turn::Retry => {
-                self.retries = true;
-                None
-            }
+            Turn::Retry => None,
         }
     }
 
-    /// Whether the attempt failed and will be made again: its values are dropped by now.
-    pub fn must_undo(&self) -> bool {
-        self.retries
-    }
-
-    /// Before a retry, releases cached memory and lets other tasks of the executor run: they may be
-    /// the ones to free memory.
-    async fn begin(&mut self) -> Range<usize> {
-        if mem::take(&mut self.retries) {
-            self.call.release();
-            yield_now().await;
-        }
-        self.call.enter_async().await;
-        let _inside = Inside::of(self.call.surroundings());
-        (self.piece, self.retryable) = self.call.begin();
-        self.piece.clone()
+    /// Runs `undo` if the attempt will be made again.
+    pub async fn undo(&mut self, undo: impl Future) {
+        self.attempts.undo(undo).await;
     }
 }
 
 impl<P: Policy, K, R> Task<'_, P, K, R, OfBatch> {
-    /// The batch size of the coming attempt.
-    pub async fn next<S: Size>(&mut self) -> Option<S> {
-        Some(S::from_count(self.begin().await.len()))
+    /// The batch size of the attempt.
+    pub fn sizes<S: Size>(&self) -> S {
+        S::from_count(self.attempts.piece().len())
     }
 
     /// A batch ends with its one piece, inside the loop.
@@ -141,19 +114,16 @@ impl<P: Policy, K, R> Task<'_, P, K, R, OfBatch> {
 }
 
 impl<P: Policy, K, R> Task<'_, P, K, R, OfPieces> {
-    /// Start and end of the coming attempt; `None` when all is done.
-    pub async fn next<S: Size>(&mut self) -> Option<(S, S)> {
-        if self.call.is_done() {
-            return None;
-        }
-        let Range { start, end } = self.begin().await;
+    /// Start and end of the attempt.
+    pub fn sizes<S: Size>(&self) -> (S, S) {
+        let Range { start, end } = self.attempts.piece();
         let position = |offset: usize| S::narrow(self.form.start + offset.widen());
-        Some((position(start), position(end)))
+        (position(start), position(end))
     }
 
-    /// A view of the coming attempt's items.
+    /// A view of the attempt's items.
     pub fn hold<'d, D: Chunked<C>, C>(&self, data: &'d mut D) -> Held<'d, D, C> {
-        data.hold(self.form.dim, self.piece.clone())
+        data.hold(self.form.dim, self.attempts.piece())
     }
 
     /// All pieces succeeded.
@@ -167,18 +137,6 @@ impl<P: Policy, K, R> Task<'_, P, K, R, OfPieces> {
 
 impl<P: Policy, K, R, F> fmt::Debug for Task<'_, P, K, R, F> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Task").field("piece", &self.piece).finish_non_exhaustive()
+        f.debug_struct("Task").field("piece", &self.attempts.piece()).finish_non_exhaustive()
     }
-}
-
-pub(crate) async fn yield_now() {
-    let mut yielded = false;
-    poll_fn(|context| {
-        if mem::replace(&mut yielded, true) {
-            return Poll::Ready(());
-        }
-        context.waker().wake_by_ref();
-        Poll::Pending
-    })
-    .await;
 }

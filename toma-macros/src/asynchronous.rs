@@ -12,7 +12,7 @@ use crate::form::{Form, Role};
 use crate::parameters::Parameter;
 
 pub(crate) fn run(call: &Call<'_>) -> TokenStream {
-    let (running, piece, done) = (local("call"), local("piece"), local("done"));
+    let (running, done) = (local("call"), local("done"));
     let (builder, start) = (builder(call), call.method("start"));
     let arguments = call.kept().map(start_argument);
     let (data, sizes) = (call.parameters.iter().find_map(lend), sizes(call));
@@ -22,15 +22,21 @@ pub(crate) fn run(call: &Call<'_>) -> TokenStream {
     let finish = call.output.method("finish");
     // The kind of the data, which is inferred.
     let kind = (call.form == Form::Chunked).then(|| quote!(, _));
-    let undo = undo(call).map(|undo| quote!(if #running.must_undo() { #undo }));
+    let attempt = quote! {
+        let #done = #running.attempt(#future).await;
+        ::toma::__private::done!(#done);
+    };
+    // In a block of its own, so that no outcome is there while undoing awaits: it may not be `Send`.
+    let attempt = match undo(call) {
+        None => attempt,
+        Some(undo) => quote!({ #attempt } #running.undo(async { #undo }).await;),
+    };
     quote! {
         let mut #running = #builder.#start::<#ty #kind>(#(#arguments),*);
-        while let ::core::option::Option::Some(#piece) = #running.next().await {
+        while #running.begin().await {
             #data
             #sizes
-            let #done = #running.attempt(#future).await;
-            ::toma::__private::done!(#done);
-            #undo
+            #attempt
         }
         #running.#finish()
     }
@@ -74,12 +80,12 @@ fn respan(tokens: TokenStream, span: Span) -> TokenStream {
 
 /// The sizes as the body sees them.
 fn sizes(call: &Call<'_>) -> TokenStream {
-    let (piece, is_size) = (local("piece"), |parameter: &&Parameter| parameter.role != Role::Data);
+    let (running, is_size) = (local("call"), |parameter: &&Parameter| parameter.role != Role::Data);
     let sizes: Vec<_> = call.parameters.iter().filter(is_size).map(|parameter| &parameter.typed).collect();
     let attrs = sizes.iter().flat_map(|size| &size.attrs);
     let (pats, types) = (sizes.iter().map(|size| &size.pat), sizes.iter().map(|size| &size.ty));
     match call.form {
-        Form::Batch => quote!(#(#attrs)* let #(#pats: #types)* = #piece;),
-        Form::Range | Form::Chunked => quote!(#(#attrs)* let (#(#pats),*): (#(#types),*) = #piece;),
+        Form::Batch => quote!(#(#attrs)* let #(#pats: #types)* = #running.sizes();),
+        Form::Range | Form::Chunked => quote!(#(#attrs)* let (#(#pats),*): (#(#types),*) = #running.sizes();),
     }
 }

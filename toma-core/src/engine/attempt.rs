@@ -83,7 +83,6 @@ pub(crate) async fn attempt_async<F: Future>(
     (retryable, surroundings): (Retryable, Option<Surroundings>),
     body: F,
 ) -> (Before, Result<F::Output, Panic>) {
-    let surroundings = surroundings.map(|of_call| Surroundings { polled: true, ..of_call });
     let mut body = pin!(Some(body));
     let mut running = Running { task: Some(Tasked::new(body.as_mut())), surroundings };
     poll_fn(|context| {

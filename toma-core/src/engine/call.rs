@@ -121,6 +121,12 @@ impl<'a, P: Policy> Call<'a, P> {
         self.machine.is_done()
     }
 
+    /// Whether it has nothing that attempts have to wait for.
+    #[inline]
+    pub(crate) fn is_plain(&self) -> bool {
+        self.plain
+    }
+
     /// At most so many pieces are to come.
     pub(crate) fn most_pieces(&self) -> usize {
         self.machine.most_pieces()

@@ -1,12 +1,12 @@
-//! The drivers: attempts at one piece until it is done or the failure goes through.
+//! The synchronous driver, attempts at one piece until it is done or the failure goes through, and what
+//! it shares with the [asynchronous](super::asynchronous) one.
 
-use std::future::Future;
 use std::ops::Range;
 
 use super::attempt::{self, Panic};
 use super::call::Call;
 use super::machine::{Retryable, Verdict};
-use super::surroundings::{Inside, Surroundings};
+use super::surroundings::Inside;
 use crate::classify::{Failure, classify_panic};
 use crate::outcome::Judge;
 use crate::policy::Policy;
@@ -158,18 +158,4 @@ fn attempt<R>(
     }
     let _ = piece;
     attempt::attempt(retryable, before, body)
-}
-
-/// The same for an async body, with the modes from before its last poll.
-pub(crate) async fn attempt_async<F: Future>(
-    terms: (Retryable, Option<Surroundings>),
-    piece: Range<usize>,
-    body: F,
-) -> (Before, Result<F::Output, Panic>) {
-    #[cfg(feature = "testing")]
-    if let Some(injected) = inject::ask(terms.0, piece.len()) {
-        return attempt::attempt_async(terms, injected.around_async(body)).await;
-    }
-    let _ = piece;
-    attempt::attempt_async(terms, body).await
 }

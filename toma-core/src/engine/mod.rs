@@ -10,8 +10,9 @@
 //!
 //! [`Machine`](machine::Machine) decides and never runs anything; [`Call`](call::Call) connects it
 //! to the size cache, the memory source and the observers; [`drive`] runs attempts until a piece is
-//! done. The asynchronous driver differs only in who awaits.
+//! done, and [`asynchronous`] does the same for whoever awaits.
 
+pub(crate) mod asynchronous;
 pub(crate) mod attempt;
 pub(crate) mod call;
 pub(crate) mod clock;

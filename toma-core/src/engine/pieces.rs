@@ -18,7 +18,10 @@ pub(crate) fn next_piece<R, M, W: Work<R>>(
 ) -> Option<Done<R>> {
     while !call.is_done() {
         match drive(call, judge, work) {
-            Done::SetAside(lost) if W::LEAVES_OUT => leave_out(call, work.care(), lost, apart),
+            Done::SetAside(lost) if W::LEAVES_OUT => {
+                let inside = Inside::of(call.surroundings());
+                leave_out(call, inside, work.care(), (lost, apart));
+            }
             done => return Some(done),
         }
     }
@@ -31,12 +34,11 @@ pub(crate) fn next_piece<R, M, W: Work<R>>(
 #[cold]
 pub(crate) fn leave_out<R>(
     call: &mut Call<'_, impl Policy>,
+    inside: Inside,
     care: &mut impl Care,
-    lost: Box<Lost<R>>,
-    apart: &mut Option<Box<Lost<R>>>,
+    (lost, apart): (Box<Lost<R>>, &mut Option<Box<Lost<R>>>),
 ) {
     let (index, cost, failure) = (lost.index, lost.cost, lost.failure.clone());
-    let inside = Inside::of(call.surroundings());
     if care.hears() || apart.is_some() {
         drop(lost);
     } else {

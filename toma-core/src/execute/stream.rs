@@ -12,16 +12,12 @@ use super::size::length;
 use super::unit::{Around, Unit};
 use super::with::With;
 use crate::cache::{Above, Origin};
-use crate::engine::attempt::Panic;
+use crate::engine::asynchronous::{Attempts, yield_now};
 use crate::engine::call::Call;
-use crate::engine::drive::{Care, Done, Lost, Turn, attempt_async, settle};
-use crate::engine::machine::Retryable;
+use crate::engine::drive::{Care, Done, Lost, Turn};
 use crate::engine::pieces::leave_out;
-use crate::engine::surroundings::Inside;
 use crate::outcome::Judge;
 use crate::policy::Policy;
-use crate::task::yield_now;
-use crate::thread_state::Before;
 
 impl<P: Policy, K, B: Undo, U: Unit> With<'_, P, K, B, U> {
     /// The same as [`iter`](Self::iter) for an asynchronous body: an async closure, or any function
@@ -73,7 +69,8 @@ impl<P: Policy, K, B: Undo, U: Unit> With<'_, P, K, B, U> {
         call.weigh(extent);
         call.open(&core.options);
         let slot = Slot(Arc::default());
-        let running = Running { call, judge, around, apart: None, slot: slot.clone() };
+        let running =
+            Running { attempts: Attempts::of(call, judge), around, apart: None, slot: slot.clone() };
         Stream { driver: Some(Box::pin(running.run(range.start, body))), slot }
     }
 }
@@ -153,8 +150,7 @@ impl<R> Clone for Slot<R> {
 
 /// One call, worked off piece by piece.
 struct Running<'a, P: Policy, K, R, B, U> {
-    call: Call<'a, P>,
-    judge: K,
+    attempts: Attempts<'a, P, K>,
     around: Around<B, U>,
     apart: Option<Box<Lost<R>>>,
     slot: Slot<R>,
@@ -162,6 +158,7 @@ struct Running<'a, P: Policy, K, R, B, U> {
 
 /// What to do after an attempt.
 enum Next {
+    Attempt,
     /// A value is in the slot: wait for it to be taken.
     HandOver,
     /// Others may be the ones to free memory: let them run.
@@ -174,14 +171,13 @@ impl<P: Policy, K, R, B: Undo, U: Unit> Running<'_, P, K, R, B, U> {
     where
         K: Judge<R, M>,
     {
-        while !self.call.is_done() {
-            self.call.enter_async().await;
-            let (piece, retryable) = self.begin();
-            let terms = (retryable, self.call.surroundings());
+        while self.attempts.begin().await {
+            let piece = self.attempts.piece();
             // The body is called inside the attempt: it may panic before there is a future.
             let attempt = async { body(start + piece.start, start + piece.end).await };
-            let ended = attempt_async(terms, piece.clone(), attempt).await;
-            match self.settle(retryable, piece, ended) {
+            let turn = self.attempts.run(attempt).await;
+            match self.after(turn) {
+                Next::Attempt => {}
                 Next::HandOver => handed_over().await,
                 Next::Yield => yield_now().await,
                 Next::End => return,
@@ -192,40 +188,26 @@ impl<P: Policy, K, R, B: Undo, U: Unit> Running<'_, P, K, R, B, U> {
         }
     }
 
-    fn begin(&mut self) -> (Range<usize>, Retryable) {
-        let _inside = Inside::of(self.call.surroundings());
-        self.call.begin()
-    }
-
     /// No outcome is held across an await: it goes into the slot, or is dropped.
-    fn settle<M>(
-        &mut self,
-        retryable: Retryable,
-        piece: Range<usize>,
-        (before, result): (Before, Result<R, Panic>),
-    ) -> Next
-    where
-        K: Judge<R, M>,
-    {
-        let inside = Inside::of(self.call.surroundings());
-        match settle(&mut self.call, (retryable, &before), result, &self.judge) {
+    fn after(&mut self, turn: Turn<R>) -> Next {
+        match turn {
             Turn::Done(Done::Succeeded(value)) => {
                 self.slot.put(value);
-                if self.call.is_done() && self.apart.is_none() { Next::End } else { Next::HandOver }
+                if self.attempts.call.is_done() && self.apart.is_none() { Next::End } else { Next::HandOver }
             }
             Turn::Done(Done::Failed(error)) => {
                 self.slot.put(error);
                 Next::End
             }
             Turn::Done(Done::SetAside(lost)) => {
-                leave_out(&mut self.call, &mut self.around, lost, &mut self.apart);
+                let inside = self.attempts.inside();
+                leave_out(&mut self.attempts.call, inside, &mut self.around, (lost, &mut self.apart));
                 Next::Yield
             }
             Turn::Retry => {
-                self.around.undo(piece);
-                drop(inside);
-                self.call.release();
-                Next::Yield
+                let _inside = self.attempts.inside();
+                self.around.undo(self.attempts.piece());
+                Next::Attempt
             }
         }
     }

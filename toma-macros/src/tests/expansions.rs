@@ -558,8 +558,8 @@ fn async_batch() {
                     .initial(512)
                     .judge((&::toma::__private::Via::<Result<Tensor, Error>>::new()).judge())
                     .start_batch::<Result<Tensor, Error>>();
-                while let ::core::option::Option::Some(__toma_piece) = __toma_call.next().await {
-                    let size: usize = __toma_piece;
+                while __toma_call.begin().await {
+                    let size: usize = __toma_call.sizes();
                     let __toma_done = __toma_call
                         .attempt(async {
                             let batch = self.load(size).await?;
@@ -593,19 +593,23 @@ fn async_range() {
                     .initial(::toma::__private::to_usize("initial", 8))
                     .judge((&::toma::__private::Via::<()>::new()).judge())
                     .start_range::<()>(start, end);
-                while let ::core::option::Option::Some(__toma_piece) = __toma_call.next().await {
+                while __toma_call.begin().await {
                     #[cfg(all())]
-                    let (start, end): (i64, i64) = __toma_piece;
-                    let __toma_done = __toma_call
-                        .attempt(async {
-                            to.send(start).await;
-                            to.send(end).await;
+                    let (start, end): (i64, i64) = __toma_call.sizes();
+                    {
+                        let __toma_done = __toma_call
+                            .attempt(async {
+                                to.send(start).await;
+                                to.send(end).await;
+                            })
+                            .await;
+                        ::toma::__private::done!(__toma_done);
+                    }
+                    __toma_call
+                        .undo(async {
+                            to.reset().await;
                         })
                         .await;
-                    ::toma::__private::done!(__toma_done);
-                    if __toma_call.must_undo() {
-                        to.reset().await;
-                    }
                 }
                 __toma_call.finish()
             }
@@ -632,10 +636,10 @@ fn async_chunked() {
                     .initial(8)
                     .judge((&::toma::__private::Via::<Result<(), Error>>::new()).judge())
                     .start_chunked::<Result<(), Error>, _>(&__toma_data);
-                while let ::core::option::Option::Some(__toma_piece) = __toma_call.next().await {
+                while __toma_call.begin().await {
                     let mut __toma_held = __toma_call.hold(&mut __toma_data);
                     let (a, b) = <Pair<'_> as ::toma::chunk::Chunked<_>>::lend(&mut __toma_held);
-                    let (start, end): (usize, usize) = __toma_piece;
+                    let (start, end): (usize, usize) = __toma_call.sizes();
                     let __toma_done = __toma_call
                         .attempt(async {
                             a.copy_from_slice(b);
@@ -669,10 +673,10 @@ fn async_chunked_by_name() {
                     .max(data.len())
                     .judge((&::toma::__private::Via::<()>::new()).judge())
                     .start_chunked::<(), _>(&data);
-                while let ::core::option::Option::Some(__toma_piece) = __toma_call.next().await {
+                while __toma_call.begin().await {
                     let mut __toma_held = __toma_call.hold(&mut data);
                     let mut data = <&[u8] as ::toma::chunk::Chunked<_>>::lend(&mut __toma_held);
-                    let (start, end): (usize, usize) = __toma_piece;
+                    let (start, end): (usize, usize) = __toma_call.sizes();
                     let __toma_done = __toma_call
                         .attempt(async {
                             data = &data[1..];
