@@ -1,6 +1,8 @@
 //! Values one by one: the iterator and the stream.
 
 mod by_cost;
+#[cfg(feature = "testing")]
+mod idle;
 mod iter;
 mod places;
 mod stream;

@@ -80,6 +80,7 @@ impl<P: Policy, K, B: Undo, U: Unit> With<'_, P, K, B, U> {
         let mut call = Call::closed(core.cache, core.policy, &core.options, parts);
         call.weigh(extent);
         call.open(&core.options);
+        call.rest();
         // Without anything to do the call is over before it is asked.
         let open = (!call.is_done()).then_some(call);
         let hears = around.hears();
@@ -106,10 +107,12 @@ impl<P: Policy, K: Judge<R, M>, R, W: Work<R>, M> Iterator for Iter<'_, P, K, R,
         // The call ends unless it is told to stay open: so also when a panic goes through.
         let ends = Ends(&mut self.call);
         let call = ends.0.as_mut()?;
+        call.go_on();
         let done = next_piece(call, &self.judge, &mut self.work, &mut self.apart)?;
         match done {
             Done::Succeeded(value) => {
                 if !call.is_done() || self.apart.is_some() {
+                    call.rest();
                     ends.not_yet();
                 }
                 Some(value)

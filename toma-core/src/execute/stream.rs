@@ -68,6 +68,7 @@ impl<P: Policy, K, B: Undo, U: Unit> With<'_, P, K, B, U> {
         let mut call = Call::closed(core.cache, core.policy, &core.options, parts);
         call.weigh(extent);
         call.open(&core.options);
+        call.rest();
         let slot = Slot(Arc::default());
         let running =
             Running { attempts: Attempts::of(call, judge), around, apart: None, slot: slot.clone() };
@@ -78,8 +79,8 @@ impl<P: Policy, K, B: Undo, U: Unit> With<'_, P, K, B, U> {
 /// Values of an asynchronous body, one by one, made by [`With::stream`].
 ///
 /// It may be dropped at any time, and so may the future of [`next`](Self::next), which loses nothing:
-/// the attempt goes on with the following `next`. With the feature `stream` it is a
-/// `futures_core::Stream`.
+/// the attempt goes on with the following `next`. Until then it keeps its memory, and others on its
+/// device may wait for it. With the feature `stream` it is a `futures_core::Stream`.
 #[must_use = "nothing runs until the stream is asked for its next value"]
 pub struct Stream<R, D> {
     /// There until the call is over.
@@ -171,6 +172,7 @@ impl<P: Policy, K, R, B: Undo, U: Unit> Running<'_, P, K, R, B, U> {
     where
         K: Judge<R, M>,
     {
+        self.attempts.call.go_on();
         while self.attempts.begin().await {
             let piece = self.attempts.piece();
             // The body is called inside the attempt: it may panic before there is a future.
@@ -178,7 +180,11 @@ impl<P: Policy, K, R, B: Undo, U: Unit> Running<'_, P, K, R, B, U> {
             let turn = self.attempts.run(attempt).await;
             match self.after(turn) {
                 Next::Attempt => {}
-                Next::HandOver => handed_over().await,
+                Next::HandOver => {
+                    self.attempts.call.rest();
+                    handed_over().await;
+                    self.attempts.call.go_on();
+                }
                 Next::Yield => yield_now().await,
                 Next::End => return,
             }

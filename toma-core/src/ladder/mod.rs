@@ -33,7 +33,9 @@
 //! A loop that waits inside an attempt keeps what that attempt holds. Where several threads hold memory of
 //! a device in an outer attempt and need more inside, one may give up although each would fit
 //! alone: allocate as late as possible, and where there are two devices, use them in the same order
-//! everywhere. An iterator or a stream that is not done counts as a user of its device.
+//! everywhere.
+//!
+//! An iterator or a stream counts as a user of its device only while it is asked for a value.
 //!
 //! ```
 //! # extern crate toma_core as toma;

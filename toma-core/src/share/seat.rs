@@ -79,6 +79,17 @@ impl Seat {
         self.slot.ticket.store(0, Relaxed);
     }
 
+    /// Nothing is asked of the call until it [goes on](Self::go_on), perhaps for hours: until then it is
+    /// no [company](Self::has_company).
+    pub(crate) fn rest(&self) {
+        self.slot.rest();
+    }
+
+    /// The call goes on.
+    pub(crate) fn go_on(&self) {
+        self.slot.go_on(self.device);
+    }
+
     /// How many other attempts run on the device now, not counting those around this one and those that
     /// wait. It reads a cache line of every call, and locks only while somebody is in the queue.
     #[inline]
@@ -86,7 +97,7 @@ impl Seat {
         self.hub.others(self.slot, self.device)
     }
 
-    /// Whether other calls work on the device, but for those around this one. Unlike
+    /// Whether other calls work on the device, but for those around this one and those that rest. Unlike
     /// [`others`](Self::others) it misses none that is just between two attempts.
     pub(crate) fn has_company(&self) -> bool {
         self.hub.has_company(self.slot, self.device)

@@ -12,13 +12,17 @@ pub(super) type Device = NonZeroU64;
 /// Each block has twice the slots of the one before it, so this is room for 16 million.
 const BLOCKS: usize = 21;
 
+/// What the slot of a call that rests is taken for. It is no device: one whose hash it were would see
+/// company in those who rest, which costs it a retry.
+const REST: u64 = u64::MAX;
+
 /// Where one call says what it does. Alone on its cache lines, because neighbors write theirs at every
 /// attempt; two lines, because processors fetch them in pairs.
 #[derive(Debug)]
 #[repr(align(128))]
 pub(super) struct Slot {
     index: usize,
-    /// The device of the call that has the slot, 0 while none has.
+    /// The device of the call that has the slot, 0 while none has. [`REST`] while the call rests.
     taken_for: AtomicU64,
     /// The device on which an attempt of the call runs, 0 while none does.
     runs_on: AtomicU64,
@@ -91,6 +95,15 @@ impl Slot {
     pub(super) fn give_back(&self) {
         self.ticket.store(0, Ordering::Relaxed);
         self.taken_for.store(0, Ordering::Release);
+    }
+
+    /// The call does nothing until it [goes on](Self::go_on).
+    pub(super) fn rest(&self) {
+        self.taken_for.store(REST, Ordering::Relaxed);
+    }
+
+    pub(super) fn go_on(&self, device: Device) {
+        self.taken_for.store(device.get(), Ordering::Relaxed);
     }
 
     /// The next attempt is about to begin, inside `parent`.
@@ -171,7 +184,8 @@ impl Slots {
         self.blocks.iter().map_while(OnceLock::get).flatten()
     }
 
-    /// Whether another call works on the device, now or between two attempts, but for those around.
+    /// Whether another call works on the device, now or between two attempts, but for those around and
+    /// those that rest.
     pub(super) fn have_company(&self, slot: &Slot, device: Device) -> bool {
         let mut calls = self.iter().filter(|other| other.taken_for.load(Ordering::Relaxed) == device.get());
         calls.any(|other| other.index != slot.index && self.around(slot).all(|node| node != other.node()))

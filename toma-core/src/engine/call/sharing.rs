@@ -215,6 +215,35 @@ impl<P: Policy> Call<'_, P> {
         })
     }
 
+    /// Nothing is asked of the call until it [goes on](Self::go_on).
+    #[inline]
+    pub(crate) fn rest(&self) {
+        if !self.plain
+            && let Some(Sharing { seat: Some(seat), .. }) = &self.sharing
+        {
+            seat.rest();
+        }
+    }
+
+    /// The call is asked for more. Where that is a fallback, it stays in it to its end.
+    #[inline]
+    pub(crate) fn go_on(&mut self) {
+        if !self.plain || Surroundings::now().falls_back {
+            self.go_on_here();
+        }
+    }
+
+    #[inline(never)]
+    fn go_on_here(&mut self) {
+        if Surroundings::now().falls_back {
+            self.machine.learn_nothing();
+            self.sharing.iter_mut().for_each(|sharing| sharing.seat = None);
+        }
+        if let Some(Sharing { seat: Some(seat), .. }) = &self.sharing {
+            seat.go_on();
+        }
+    }
+
     /// The attempt succeeded, and others may have the device.
     pub(super) fn leave_done(&mut self) {
         let Some(sharing) = &mut self.sharing else { return };
