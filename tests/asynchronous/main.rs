@@ -2,6 +2,8 @@
 //!
 //! Bodies here are pending in the middle, so that attempts are suspended and others run meanwhile.
 
+#[cfg(feature = "testing")]
+mod device;
 mod dropped;
 mod executor;
 mod hook;

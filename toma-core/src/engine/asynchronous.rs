@@ -56,8 +56,7 @@ impl<'a, P: Policy, K> Attempts<'a, P, K> {
         if !self.call.is_plain() {
             self.call.enter_async().await;
         }
-        let surroundings = self.call.surroundings();
-        self.surroundings = surroundings.map(|of_call| Surroundings { polled: true, ..of_call });
+        self.surroundings = self.call.surroundings().map(Surroundings::of_task);
         let _inside = Inside::of(self.surroundings);
         (self.piece, self.retryable) = self.call.begin();
         true

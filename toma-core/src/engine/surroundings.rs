@@ -8,7 +8,7 @@ thread_local! {
     // Apart from what every attempt changes, because hardly one changes this. No destructor, so it works
     // at thread exit too.
     static SURROUNDINGS: Cell<Surroundings> =
-        const { Cell::new(Surroundings { falls_back: false, polled: false, node: None }) };
+        const { Cell::new(Surroundings { falls_back: false, polled: false, blocked: false, node: None }) };
 }
 
 /// Where the work of a thread is done.
@@ -18,6 +18,8 @@ pub(crate) struct Surroundings {
     pub(crate) falls_back: bool,
     /// A task with an attempt on a device is being polled: what blocks now may hold up others.
     pub(crate) polled: bool,
+    /// In such a poll a loop blocks: not even a task may wait in there, because nobody polls others meanwhile.
+    pub(crate) blocked: bool,
     /// Inside this attempt, the innermost that has a seat.
     pub(crate) node: Option<Node>,
 }
@@ -27,6 +29,11 @@ impl Surroundings {
     #[inline]
     pub(crate) fn now() -> Self {
         SURROUNDINGS.get()
+    }
+
+    /// Those of an attempt of a task, made of what they would be for a loop that blocks.
+    pub(crate) fn of_task(self) -> Self {
+        Self { polled: true, blocked: Self::now().blocked, ..self }
     }
 }
 

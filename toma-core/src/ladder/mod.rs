@@ -27,8 +27,8 @@
 //! A loop in an attempt on the same device never waits for that attempt. But a body that starts
 //! threads with loops on its own device, and waits for them, keeps them waiting for it until the bound
 //! has passed: give those loops a [`Ladder`] [`without_waiting`](Ladder::without_waiting). A loop that
-//! blocks inside an asynchronous attempt on a device does not wait at all, because the executor may have to
-//! go on with the very task it would wait for.
+//! blocks inside an asynchronous attempt on a device does not wait at all, and neither do loops in it, because
+//! the executor may have to go on with the very task they would wait for.
 //!
 //! A loop that waits inside an attempt keeps what that attempt holds. Where several threads hold memory of
 //! a device in an outer attempt and need more inside, one may give up although each would fit

@@ -114,10 +114,7 @@ impl<P: Policy> Call<'_, P> {
 
     #[inline(never)]
     fn enter_blocking(&mut self) {
-        if let Some(sharing) = self.sharing.as_mut().filter(|_| Surroundings::now().polled) {
-            // The executor may have to go on with the very task that would be waited for.
-            sharing.ladder.wait = None;
-        }
+        self.wait_unless(Surroundings::now().polled);
         let Some(wait) = self.wait() else { return };
         if let Some(Sharing { seat: Some(seat), ladder, .. }) = &self.sharing {
             let bounds = Bounds { until: wait.until, cancel: ladder.cancel };
@@ -128,11 +125,19 @@ impl<P: Policy> Call<'_, P> {
 
     /// The same without blocking the thread.
     pub(crate) async fn enter_async(&mut self) {
+        self.wait_unless(Surroundings::now().blocked);
         let Some(wait) = self.wait() else { return };
         if let Some(Sharing { seat: Some(seat), ladder, .. }) = &self.sharing {
             let bounds = Bounds { until: wait.until, cancel: ladder.cancel };
             let admitted = seat.admission(wait.kind, wait.around, bounds).await;
             self.waited(&wait, admitted);
+        }
+    }
+
+    /// Where an executor is held up, it may have to go on with the very task that would be waited for.
+    fn wait_unless(&mut self, held_up: bool) {
+        if held_up && let Some(sharing) = &mut self.sharing {
+            sharing.ladder.wait = None;
         }
     }
 
@@ -211,6 +216,7 @@ impl<P: Policy> Call<'_, P> {
         Some(Surroundings {
             falls_back: outer.falls_back || self.machine.has_fallen_back(),
             polled: outer.polled,
+            blocked: outer.polled,
             node: node.or(outer.node),
         })
     }

@@ -1,0 +1,315 @@
+//! On a device that others use, too: whatever becomes of a call, its place there is free afterwards.
+
+use std::cell::Cell;
+use std::error::Error;
+use std::fmt;
+use std::future::{Future, poll_fn};
+use std::panic::{AssertUnwindSafe, catch_unwind, panic_any};
+use std::pin::{Pin, pin};
+use std::sync::Mutex;
+use std::task::Poll;
+use std::thread;
+use std::time::Duration;
+
+use toma::classify::{Class, OutOfMemory};
+use toma::ladder::Ladder;
+use toma::share::Cancel;
+use toma::testing::{FakeDevice, FakeOutOfMemory};
+use toma::{GlobalCache, NoCache, execute};
+
+use crate::{OUT_OF_MEMORY, block_on, pause, poll};
+
+/// Longer than any test takes: who waits so long hangs.
+fn patient() -> Ladder<'static> {
+    Ladder::default().wait(Duration::from_secs(600))
+}
+
+/// Nobody has anything of the device, nor a place there, nor waits for one.
+#[track_caller]
+fn assert_free(device: &FakeDevice) {
+    assert_eq!(device.allocated_bytes(), 0);
+    let sizes = Mutex::new(Vec::new());
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            let form = execute::with::<NoCache>().device(device).ladder(patient());
+            form.batch(2, |size| {
+                sizes.lock().unwrap().push(size);
+                if size > 1 { Err(OutOfMemory::new(None)) } else { Ok(()) }
+            })
+        });
+    });
+    assert_eq!(sizes.into_inner().unwrap(), [2, 1], "nobody is there to be alone from");
+}
+
+/// Holds bytes of the device in an attempt, between two polls.
+fn holding(device: &FakeDevice, bytes: u64) -> Pin<Box<impl Future<Output = ()>>> {
+    #[toma::batch(initial = 1, cache = NoCache, device = device)]
+    async fn hold(size: usize, device: &FakeDevice, bytes: u64) {
+        let _held = device.alloc(size as u64 * bytes).unwrap();
+        std::future::pending::<()>().await;
+    }
+    let mut hold = Box::pin(hold(device, bytes));
+    assert!(poll(hold.as_mut()).is_pending());
+    hold
+}
+
+/// Each piece needs 10 bytes for itself, and as much for each of its items while they are done inside.
+#[toma::range(initial = 4, cache = NoCache, device = device, ladder = patient(), before_retry = pause().await)]
+async fn outer(
+    start: usize,
+    end: usize,
+    device: &FakeDevice,
+    done: &Cell<usize>,
+) -> Result<(), FakeOutOfMemory> {
+    let _held = device.alloc(10 * (end - start) as u64)?;
+    pause().await;
+    let before = done.get();
+    let result = inner(start, end, device, done).await;
+    if result.is_err() {
+        done.set(before);
+    }
+    result
+}
+
+#[toma::range(cache = NoCache, device = device, ladder = patient(), before_retry = pause().await)]
+async fn inner(
+    start: usize,
+    end: usize,
+    device: &FakeDevice,
+    done: &Cell<usize>,
+) -> Result<(), FakeOutOfMemory> {
+    let _held = device.alloc(10 * (end - start) as u64)?;
+    pause().await;
+    // By now there is more than fits.
+    let _more = device.alloc(10 * (end - start) as u64)?;
+    pause().await;
+    assert_eq!(done.get(), start, "items in order, each once");
+    done.set(end);
+    Ok(())
+}
+
+#[test]
+fn nested_loops_dropped_anywhere() {
+    for polls in 0.. {
+        let (device, done) = (FakeDevice::new(50), Cell::new(0));
+        let ended = {
+            let mut future = pin!(outer(0, 8, &device, &done));
+            (0..polls).any(|_| poll(future.as_mut()).is_ready())
+        };
+        assert_free(&device);
+        if ended {
+            assert_eq!(done.get(), 8);
+            assert!(polls > 20, "{polls} polls");
+            return;
+        }
+        let mut future = pin!(outer(done.get(), 8, &device, &done));
+        let done_before = done.get();
+        block_on(future.as_mut()).unwrap();
+        assert!(done.get() == 8 && done_before < 8);
+    }
+}
+
+/// In the middle of the wait, and of all before it.
+#[test]
+fn nested_loops_dropped_while_they_wait() {
+    for polls in 0..30 {
+        let (device, done) = (FakeDevice::new(60), Cell::new(0));
+        let other = holding(&device, 30);
+        {
+            let mut future = pin!(outer(0, 8, &device, &done));
+            assert!((0..polls).all(|_| poll(future.as_mut()).is_pending()), "it waits for the other");
+        }
+        drop(other);
+        assert_free(&device);
+    }
+}
+
+#[test]
+fn a_stream_around_loops_dropped_anywhere() {
+    for polls in 0.. {
+        let (device, done, undone) = (FakeDevice::new(50), Cell::new(0), Cell::new(0));
+        let ended = {
+            let form = execute::with::<NoCache>().device(&device).ladder(patient());
+            let form = form.before_retry(|_| undone.set(undone.get() + 1));
+            let mut rows = form.stream(0..8, 4, async |start, end| {
+                let _held = device.alloc(10 * (end - start) as u64)?;
+                inner(start, end, &device, &done).await
+            });
+            (0..polls).any(|_| poll(pin!(rows.next())) == Poll::Ready(None))
+        };
+        assert_free(&device);
+        if ended {
+            assert_eq!((done.get(), undone.get()), (8, 1));
+            return;
+        }
+    }
+}
+
+/// Others of the same task, inside one attempt: they wait for each other, and not for what is around them.
+#[test]
+fn loops_side_by_side_in_one_attempt() {
+    #[toma::batch(initial = 4, cache = NoCache, device = device, ladder = patient())]
+    async fn part(size: usize, device: &FakeDevice) -> Result<usize, FakeOutOfMemory> {
+        let _some = device.alloc(10 * size as u64)?;
+        pause().await;
+        let _more = device.alloc(10 * size as u64)?;
+        pause().await;
+        Ok(size)
+    }
+    #[toma::batch(initial = 2, cache = NoCache, device = device, ladder = patient())]
+    async fn both(size: usize, device: &FakeDevice) -> Result<[usize; 2], FakeOutOfMemory> {
+        let _held = device.alloc(5 * size as u64)?;
+        let (mut one, mut other) = (pin!(part(device)), pin!(part(device)));
+        let (mut of_one, mut of_other) = (None, None);
+        poll_fn(|context| {
+            for (part, of_part) in [(&mut one, &mut of_one), (&mut other, &mut of_other)] {
+                if of_part.is_none()
+                    && let Poll::Ready(size) = part.as_mut().poll(context)
+                {
+                    *of_part = Some(size);
+                }
+            }
+            if of_one.is_some() && of_other.is_some() { Poll::Ready(()) } else { Poll::Pending }
+        })
+        .await;
+        Ok([of_one.unwrap()?, of_other.unwrap()?])
+    }
+    let device = FakeDevice::new(100);
+    assert_eq!(block_on(both(&device)).unwrap(), [4, 4], "each fits alone");
+    assert_free(&device);
+}
+
+/// What goes wrong: a body that always fails, or what follows it.
+#[derive(Clone, Copy, PartialEq)]
+enum Wrong {
+    Body,
+    BodyAtRetry,
+    Undo,
+    DropOfError,
+    DropOfPayload,
+}
+
+/// Out of memory; its destructor may panic.
+#[derive(Debug)]
+struct Fragile(bool);
+
+impl fmt::Display for Fragile {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("no room")
+    }
+}
+
+impl Error for Fragile {}
+
+impl Drop for Fragile {
+    fn drop(&mut self) {
+        assert!(!self.0, "in a destructor");
+    }
+}
+
+async fn fail(wrong: Wrong, size: usize, device: &FakeDevice) -> Result<(), Fragile> {
+    let _held = device.alloc(1).unwrap();
+    pause().await;
+    match wrong {
+        Wrong::Body => panic!("a mistake"),
+        Wrong::BodyAtRetry if size < 4 => panic!("a mistake"),
+        Wrong::DropOfPayload => panic_any(Fragile(true)),
+        Wrong::BodyAtRetry | Wrong::Undo | Wrong::DropOfError => Err(Fragile(wrong == Wrong::DropOfError)),
+    }
+}
+
+fn undo(wrong: Wrong) {
+    assert!(wrong != Wrong::Undo, "{OUT_OF_MEMORY}, while undoing");
+}
+
+#[toma::batch(initial = 4, cache = &*cache, device = device, before_retry = undo(wrong))]
+async fn goes_wrong(
+    size: usize,
+    wrong: Wrong,
+    device: &FakeDevice,
+    cache: &GlobalCache,
+) -> Result<(), Fragile> {
+    fail(wrong, size, device).await
+}
+
+#[test]
+fn panics_go_through_and_leave_the_device() {
+    toma::classify::add_error(|_: &Fragile| Some(Class::OutOfMemory));
+    for (wrong, words) in [
+        (Wrong::Body, "a mistake"),
+        (Wrong::BodyAtRetry, "a mistake"),
+        (Wrong::Undo, "CUDA out of memory. Tried to allocate 2.00 GiB, while undoing"),
+        (Wrong::DropOfError, "in a destructor"),
+        (Wrong::DropOfPayload, "in a destructor"),
+    ] {
+        let (device, cache) = (FakeDevice::new(100), GlobalCache::new());
+        let check = |run: &mut dyn FnMut()| {
+            let payload = catch_unwind(AssertUnwindSafe(run)).unwrap_err();
+            let literal = payload.downcast_ref::<&str>().map(ToString::to_string);
+            assert_eq!(payload.downcast_ref::<String>().cloned().or(literal).unwrap(), words);
+            assert!(cache.entries().is_empty(), "nothing has succeeded");
+            assert_free(&device);
+        };
+        check(&mut || _ = block_on(goes_wrong(wrong, &device, &cache)));
+        let form = execute::with::<NoCache>().cache(&cache).device(&device);
+        let form = form.before_retry(|_| undo(wrong));
+        let mut rows = form.stream(0..8, 4, async |start, end| fail(wrong, end - start, &device).await);
+        check(&mut || _ = block_on(rows.next()));
+        assert!(block_on(rows.next()).is_none(), "it has ended");
+    }
+}
+
+#[test]
+fn cancelled_while_it_waits() {
+    #[toma::batch(initial = 8, cache = NoCache, device = device, ladder = patient().cancelled_by(cancel))]
+    async fn batch(size: usize, device: &FakeDevice, cancel: &Cancel) -> Result<(), FakeOutOfMemory> {
+        device.alloc(10 * size as u64).map(drop)
+    }
+    let (device, cancel) = (FakeDevice::new(100), Cancel::new());
+    let other = holding(&device, 60);
+    let mut future = pin!(batch(&device, &cancel));
+    let form = execute::with::<NoCache>().device(&device).ladder(patient().cancelled_by(&cancel));
+    let mut rows = form.stream(0..8, 8, async |start, end| device.alloc(10 * (end - start) as u64).map(drop));
+    for _ in 0..3 {
+        assert!(poll(future.as_mut()).is_pending());
+        assert!(poll(pin!(rows.next())).is_pending());
+    }
+    cancel.cancel();
+    assert!(block_on(future).is_err(), "one more attempt, and no retry");
+    assert!(block_on(rows.next()).unwrap().is_err());
+    assert!(block_on(rows.next()).is_none());
+    drop(other);
+    assert_free(&device);
+}
+
+/// A loop that blocks stands between the two: nothing in it may wait for tasks of the thread.
+#[test]
+fn asynchronous_in_synchronous_in_asynchronous() {
+    #[toma::batch(initial = 8, cache = NoCache, device = device, ladder = patient())]
+    async fn innermost(size: usize, device: &FakeDevice) -> Result<usize, FakeOutOfMemory> {
+        pause().await;
+        device.alloc(10 * size as u64).map(|_| size)
+    }
+    #[toma::batch(initial = 1, cache = NoCache, device = device, ladder = patient())]
+    async fn outermost(size: usize, device: &FakeDevice) -> Result<usize, FakeOutOfMemory> {
+        pause().await;
+        let form = execute::with::<NoCache>().device(device).ladder(patient());
+        form.batch(size, |_| {
+            let mut polls = 0;
+            let mut future = pin!(innermost(device));
+            loop {
+                if let Poll::Ready(size) = poll(future.as_mut()) {
+                    return size;
+                }
+                polls += 1;
+                assert!(polls < 1000, "it waits for a task of its own thread");
+            }
+        })
+    }
+    let device = FakeDevice::new(100);
+    assert_eq!(block_on(outermost(&device)).unwrap(), 8);
+    let other = holding(&device, 60);
+    assert_eq!(block_on(outermost(&device)).unwrap(), 4);
+    drop(other);
+    assert_free(&device);
+}
