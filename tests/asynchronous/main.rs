@@ -11,6 +11,7 @@ mod panics;
 mod send;
 mod shapes;
 mod threads;
+mod views;
 
 use std::future::{Future, poll_fn};
 use std::pin::{Pin, pin};

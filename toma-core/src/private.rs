@@ -228,8 +228,15 @@ impl<P: Policy, K> With<'_, P, K, ()> {
     {
         let dim = self.core.dim;
         let items = data.extent(dim);
+        // An attempt without memory for its view never comes to the body, and leaves nothing to undo.
+        let mut came = false;
         let turn = |piece: Range<usize>, undo| {
+            if undo && !came {
+                return None;
+            }
+            came = false;
             let mut held = data.hold(dim, piece.clone());
+            came = true;
             body(D::lend(&mut held), S::from_count(piece.start), S::from_count(piece.end), undo)
         };
         self.core

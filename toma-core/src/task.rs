@@ -121,9 +121,10 @@ impl<P: Policy, K, R> Task<'_, P, K, R, OfPieces> {
         (position(start), position(end))
     }
 
-    /// A view of the attempt's items.
-    pub fn hold<'d, D: Chunked<C>, C>(&self, data: &'d mut D) -> Held<'d, D, C> {
-        data.hold(self.form.dim, self.attempts.piece())
+    /// A view of the attempt's items; `None` when there was no memory for it and it will be tried again.
+    pub fn hold<'d, D: Chunked<C>, C>(&mut self, data: &'d mut D) -> Option<Held<'d, D, C>> {
+        let (dim, piece) = (self.form.dim, self.attempts.piece());
+        self.attempts.prepare(|| data.hold(dim, piece))
     }
 
     /// All pieces succeeded.

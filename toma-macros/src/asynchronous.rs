@@ -60,7 +60,7 @@ fn lend(parameter: &Parameter) -> Option<TokenStream> {
     let ty = respan(quote!(#ty), data.span());
     (parameter.role == Role::Data).then(|| {
         quote_spanned! {mixed_at(&data)=>
-            let mut #held = #running.hold(&mut #data);
+            let ::core::option::Option::Some(mut #held) = #running.hold(&mut #data) else { continue };
             #(#attrs)* let #pat = <#ty as ::toma::chunk::Chunked<_>>::lend(&mut #held);
         }
     })

@@ -6,14 +6,15 @@
 //! where its output is not. Dropped at any await, it drops the attempt and then the call, which
 //! remembers what it had settled.
 
+use std::convert::Infallible;
 use std::future::{Future, poll_fn};
 use std::mem;
 use std::ops::Range;
 use std::task::Poll;
 
-use super::attempt::{Panic, attempt_async, pass_on};
+use super::attempt::{self, Panic, attempt_async, pass_on};
 use super::call::Call;
-use super::drive::{Turn, settle};
+use super::drive::{Turn, settle, settle_panic};
 use super::machine::Retryable;
 use super::surroundings::{Inside, Surroundings};
 use crate::outcome::Judge;
@@ -60,6 +61,19 @@ impl<'a, P: Policy, K> Attempts<'a, P, K> {
         let _inside = Inside::of(self.surroundings);
         (self.piece, self.retryable) = self.call.begin();
         true
+    }
+
+    /// Makes what the body needs, within the attempt; `None` when that fails and will be tried again.
+    pub(crate) fn prepare<T>(&mut self, part: impl FnOnce() -> T) -> Option<T> {
+        let _inside = self.inside();
+        let panic = match attempt::attempt(self.retryable, &Before::now(), part) {
+            Ok(prepared) => return Some(prepared),
+            Err(panic) => panic,
+        };
+        // What is not tried again goes on as a panic, and an item that is left out needs nothing like this.
+        let turn = settle_panic::<Infallible>(&mut self.call, self.retryable, panic);
+        self.fails = matches!(turn, Turn::Retry);
+        None
     }
 
     /// Runs the attempt, and looks at what it came to.

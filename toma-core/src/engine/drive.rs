@@ -115,11 +115,19 @@ pub(crate) fn settle<R, M>(
                 settle_failed(call, retryable, failure, Ok(outcome))
             }
         },
-        Err(panic) => {
-            let failure = classify_panic(panic.payload.as_ref());
-            settle_failed(call, retryable, failure, Err(panic))
-        }
+        Err(panic) => settle_panic(call, retryable, panic),
     }
+}
+
+/// The same for an attempt that has panicked.
+#[cold]
+pub(crate) fn settle_panic<R>(
+    call: &mut Call<'_, impl Policy>,
+    retryable: Retryable,
+    panic: Panic,
+) -> Turn<R> {
+    let failure = classify_panic(panic.payload.as_ref());
+    settle_failed(call, retryable, failure, Err(panic))
 }
 
 #[cold]

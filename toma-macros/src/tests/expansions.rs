@@ -13,7 +13,7 @@ use crate::form::Form::{self, Batch, Chunked, Range};
 const ADDED_LINES: usize = 10;
 
 /// The loop of an `async fn` has to stand in the function itself for its future to be `Send`.
-const ADDED_LINES_ASYNC: usize = 15;
+const ADDED_LINES_ASYNC: usize = 16;
 
 fn check(form: Form, args: TokenStream, item: &TokenStream, expected: &Expect) {
     let options = args.to_string();
@@ -637,7 +637,8 @@ fn async_chunked() {
                     .judge((&::toma::__private::Via::<Result<(), Error>>::new()).judge())
                     .start_chunked::<Result<(), Error>, _>(&__toma_data);
                 while __toma_call.begin().await {
-                    let mut __toma_held = __toma_call.hold(&mut __toma_data);
+                    let ::core::option::Option::Some(mut __toma_held) = __toma_call
+                        .hold(&mut __toma_data) else { continue };
                     let (a, b) = <Pair<'_> as ::toma::chunk::Chunked<_>>::lend(&mut __toma_held);
                     let (start, end): (usize, usize) = __toma_call.sizes();
                     let __toma_done = __toma_call
@@ -674,7 +675,8 @@ fn async_chunked_by_name() {
                     .judge((&::toma::__private::Via::<()>::new()).judge())
                     .start_chunked::<(), _>(&data);
                 while __toma_call.begin().await {
-                    let mut __toma_held = __toma_call.hold(&mut data);
+                    let ::core::option::Option::Some(mut __toma_held) = __toma_call.hold(&mut data)
+                    else { continue };
                     let mut data = <&[u8] as ::toma::chunk::Chunked<_>>::lend(&mut __toma_held);
                     let (start, end): (usize, usize) = __toma_call.sizes();
                     let __toma_done = __toma_call
