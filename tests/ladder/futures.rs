@@ -39,7 +39,7 @@ impl Wake for Unpark {
 }
 
 /// Polls only when it is woken: a wake that is missing hangs.
-fn block_on<F: Future>(future: F) -> F::Output {
+pub(crate) fn block_on<F: Future>(future: F) -> F::Output {
     let woken = Arc::new(Unpark(thread::current(), AtomicBool::new(true)));
     let (waker, mut future) = (Waker::from(Arc::clone(&woken)), pin!(future));
     loop {
@@ -52,7 +52,7 @@ fn block_on<F: Future>(future: F) -> F::Output {
     }
 }
 
-fn poll_often<F: Future>(mut future: Pin<&mut F>) -> bool {
+pub(crate) fn poll_often<F: Future>(mut future: Pin<&mut F>) -> bool {
     (0..10).any(|_| future.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_ready())
 }
 

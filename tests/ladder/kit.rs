@@ -86,6 +86,16 @@ impl Observer for Watching {
     }
 }
 
+/// Whether somebody waits to be alone on the device, or is: who comes new has to wait then.
+pub(crate) fn somebody_waits(device: &FakeDevice) -> bool {
+    let seen = Watching::default();
+    let with = execute::with::<NoCache>().device(device).observer(&seen);
+    let hasty = with.ladder(Ladder::default().wait(Duration::ZERO));
+    // Inside no attempt of this thread.
+    thread::scope(|scope| scope.spawn(|| hasty.batch(1, |_| ())).join().unwrap());
+    seen.waited()
+}
+
 /// Runs `work` on a thread of its own, and fails when it does not end.
 pub(crate) fn must_end<R: Send + 'static>(work: impl FnOnce() -> R + Send + 'static) -> R {
     let (tell, done) = channel();

@@ -4,6 +4,7 @@
 mod fallback;
 mod futures;
 mod kit;
+mod nested;
 mod seen;
 mod stuck;
 mod threads;

@@ -10,7 +10,7 @@ use toma::policy::{Evidence, Measures};
 use toma::testing::{FakeDevice, FakeOutOfMemory};
 use toma::{GlobalCache, NoCache, Policy, execute, report};
 
-use crate::kit::{Other, Watching, must_end, patient};
+use crate::kit::{Other, Watching, must_end, patient, somebody_waits};
 
 #[test]
 fn loops_that_fit_alone_but_not_together_do_not_shrink() {
@@ -290,7 +290,7 @@ fn the_oldest_goes_first() {
                     both_run.wait();
                     told.lock().unwrap().recv().unwrap();
                     // It has told before it waits.
-                    while !is_waiting_or_done(&device) {
+                    while !somebody_waits(&device) {
                         thread::yield_now();
                     }
                 };
@@ -299,15 +299,6 @@ fn the_oldest_goes_first() {
         });
         assert_eq!(order.into_inner().unwrap(), ["first", "second"]);
     });
-}
-
-/// An ordinary attempt is held off as soon as somebody waits to be alone.
-fn is_waiting_or_done(device: &FakeDevice) -> bool {
-    let seen = Watching::default();
-    let hasty = toma::ladder::Ladder::default().wait(std::time::Duration::ZERO);
-    let with = execute::with::<NoCache>().device(device).observer(&seen).ladder(hasty);
-    thread::scope(|scope| scope.spawn(|| with.batch(1, |_| ())).join().unwrap());
-    seen.waited()
 }
 
 fn attempt(

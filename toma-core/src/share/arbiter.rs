@@ -1,9 +1,18 @@
 //! Who may begin: a pure function of who waits and who runs.
 //!
 //! Per device it is a fair queue of readers and writers. Readers are ordinary attempts, writers those
-//! that want to be alone. Two things are its own: whoever waits does not count as running, and
-//! neither do the attempts around it; and an attempt belongs to those around it, so it never waits for
-//! them.
+//! that want to be alone. What is its own is nesting. An attempt belongs to those around it, so it never
+//! waits for them; and while it waits they hold their memory, which others may be waiting for. So:
+//!
+//! - Nested attempts go before those at the top level, whatever their age. The latter hold nothing.
+//! - A nested attempt waits for those that run. One around an attempt that waits, too, is held up: it
+//!   does not run, because each of the two may hold what the other lacks.
+//! - An attempt at the top level waits for all that hold memory of the device, also those held up.
+//!
+//! So there is no circle: nobody waits for the top level but the top level, where the oldest comes first;
+//! and of the nested attempts the oldest waits for none that waits. Nested means inside any attempt, on
+//! whatever device. If what counted were attempts on the same device, two that each hold one device and
+//! want to be alone on the other would wait for each other.
 
 use super::slots::{Device, Node, Runner};
 
@@ -12,11 +21,11 @@ use super::slots::{Device, Node, Runner};
 pub(crate) enum Kind {
     /// With other attempts.
     Shared,
-    /// With nobody but the attempts around it and those that wait.
+    /// With nobody but the attempts around it and, where it is nested, those that are held up.
     Alone,
 }
 
-/// Those who wait, and those who were let in alone, the oldest ticket first.
+/// Those who wait, and those who were let in alone: the nested ones first, of each sort the oldest.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub(super) struct Arbiter {
     entries: Vec<Entry>,
@@ -39,6 +48,11 @@ impl Entry {
     fn waits(&self) -> bool {
         !self.holds
     }
+
+    /// What it comes after in the queue is less.
+    fn place(&self) -> (bool, u64) {
+        (self.around.is_empty(), self.ticket)
+    }
 }
 
 impl Arbiter {
@@ -58,7 +72,7 @@ impl Arbiter {
     }
 
     pub(super) fn join(&mut self, entry: Entry) {
-        let at = self.entries.partition_point(|other| other.ticket < entry.ticket);
+        let at = self.entries.partition_point(|other| other.place() < entry.place());
         self.entries.insert(at, entry);
     }
 
@@ -90,7 +104,7 @@ impl Arbiter {
 
     fn admits(&self, entry: &Entry, running: &[Runner]) -> bool {
         let Entry { who, around, kind, .. } = entry;
-        let mut ahead = self.waiting_for(who.device).filter(|other| other.ticket < entry.ticket);
+        let mut ahead = self.waiting_for(who.device).filter(|other| other.place() < entry.place());
         let in_turn = match kind {
             Kind::Shared => !ahead.any(|other| other.kind == Kind::Alone),
             Kind::Alone => ahead.next().is_none(),
@@ -104,9 +118,10 @@ impl Arbiter {
 
     /// Whether an ordinary attempt that is not in the queue may begin.
     pub(super) fn has_room_for(&self, who: Runner, around: &[Node], running: &[Runner]) -> bool {
+        let ahead = |other: &Entry| around.is_empty() || !other.around.is_empty();
         let mut waiting = self.waiting_for(who.device);
         belongs(who.device, around, running)
-            || !waiting.any(|other| other.kind == Kind::Alone)
+            || !waiting.any(|other| other.kind == Kind::Alone && ahead(other))
                 && self.fits(who, Kind::Shared, around, running)
     }
 
@@ -128,7 +143,7 @@ impl Arbiter {
         }
     }
 
-    /// Those of `running` that `who` shares its device with.
+    /// Those of `running` that are in the way of `who` when they or it want to be alone.
     pub(super) fn beside<'r>(
         &'r self,
         who: Runner,
@@ -136,8 +151,9 @@ impl Arbiter {
         running: &'r [Runner],
     ) -> impl Iterator<Item = &'r Runner> {
         let foreign = move |node| node != who.node && !around.contains(&node);
+        let counts = move |node| around.is_empty() || !self.is_held_up(node);
         let here = running.iter().filter(move |runner| runner.device == who.device);
-        here.filter(move |runner| foreign(runner.node) && !self.is_held_up(runner.node))
+        here.filter(move |runner| foreign(runner.node) && counts(runner.node))
     }
 
     /// Whether an attempt inside this one waits.

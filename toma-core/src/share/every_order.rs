@@ -32,6 +32,7 @@ const SCRIPTS: &[&[Step]] = &[
     &[Begin(Alone, A), Begin(Alone, B), End, End],
     &[Begin(Alone, B), Begin(Alone, A), End, End],
     &[Begin(Shared, B), Begin(Alone, A), Begin(Shared, B), End, End, End],
+    &[Begin(Shared, A), Begin(Shared, A), Begin(Alone, A), End, End, End],
 ];
 
 /// What those who wait do beside waiting.
@@ -157,18 +158,21 @@ impl World {
         for who in self.arbiter.admit(self.running()) {
             let entry = before.entries().find(|entry| entry.who == who).expect("only who waits is let in");
             if entry.kind == Alone || !self.belongs(who, &entry.around) {
-                let mut ahead = self.waiting_for(who.device).filter(|other| other.ticket < entry.ticket);
+                let mut ahead = self.waiting_for(who.device).filter(|other| goes_before(other, entry));
                 assert!(!ahead.any(|other| other.kind == Alone || entry.kind == Alone), "{self:#?}");
             }
             if entry.kind == Alone {
-                assert_eq!(self.beside(who), 0, "not alone: {who:?} {self:#?}");
+                assert_eq!(self.waited_for(who), 0, "not alone: {who:?} {self:#?}");
             }
         }
     }
 
+    /// Who comes new passes nobody that waits to be alone, unless it is nested and the other is not, or
+    /// it is a part of what the other waits for.
     fn overtakes_nobody(&self, who: Runner, around: &[Node]) {
-        let alone = self.waiting_for(who.device).any(|entry| entry.kind == Alone);
-        assert!(self.belongs(who, around) || !alone, "{who:?} overtakes: {self:#?}");
+        let mut alone = self.waiting_for(who.device).filter(|entry| entry.kind == Alone);
+        let overtaken = alone.any(|entry| around.is_empty() || !entry.around.is_empty());
+        assert!(self.belongs(who, around) || !overtaken, "{who:?} overtakes: {self:#?}");
     }
 
     fn waiting_for(&self, device: Device) -> impl Iterator<Item = &Entry> {
@@ -179,44 +183,78 @@ impl World {
         self.running().iter().any(|outer| outer.device == who.device && around.contains(&outer.node))
     }
 
-    /// Attempts of other participants that run on the device of `who`, and whose innermost does not wait.
+    fn owner(&self, who: Runner) -> usize {
+        let mut all = self.participants.iter();
+        all.position(|participant| participant.attempts.contains(&who)).expect("it has not ended")
+    }
+
+    fn is_nested(&self, who: Runner) -> bool {
+        self.participants[self.owner(who)].attempts[0] != who
+    }
+
+    /// Attempts of other participants that hold memory of the device of `who`.
+    fn holding(&self, who: Runner) -> impl Iterator<Item = Runner> {
+        let own = self.owner(who);
+        let here = move |other: &Runner| other.device == who.device && self.owner(*other) != own;
+        self.running().into_iter().filter(here)
+    }
+
+    /// Those of them that run: whose innermost does not wait.
     fn beside(&self, who: Runner) -> usize {
-        let others = (0..3).filter(|&of| {
-            let attempts = &self.participants[of].attempts;
-            !attempts.iter().any(|attempt| attempt.node == who.node) && !self.waits(of)
-        });
-        let attempts = others.flat_map(|of| &self.participants[of].attempts);
-        attempts.filter(|attempt| attempt.device == who.device).count()
+        self.holding(who).filter(|other| !self.waits(self.owner(*other))).count()
+    }
+
+    /// Those of them that `who` waits for when it wants to be alone.
+    fn waited_for(&self, who: Runner) -> usize {
+        if self.is_nested(who) { self.beside(who) } else { self.holding(who).count() }
     }
 
     fn check(&self) {
         if !self.barged_in {
-            let holders = self.arbiter.entries().filter(|entry| entry.holds).map(|entry| entry.who);
-            let owner = |who: &Runner| {
-                let mut all = self.participants.iter();
-                all.position(|participant| participant.attempts.contains(who)).expect("it has not ended")
-            };
-            for who in holders.filter(|who| !self.waits(owner(who))) {
-                assert_eq!(self.beside(who), 0, "not alone: {who:?} {self:#?}");
+            for who in self.arbiter.entries().filter(|entry| entry.holds).map(|entry| entry.who) {
+                if !self.waits(self.owner(who)) {
+                    assert_eq!(self.beside(who), 0, "not alone: {who:?} {self:#?}");
+                }
+                // Also while it is held up.
+                let nested = self.holding(who).all(|other| self.is_nested(other));
+                assert!(self.is_nested(who) || nested, "not alone: {who:?} {self:#?}");
             }
         }
         for of in (0..3).filter(|&of| !self.waits(of)) {
             let Some((who, around)) = self.participants[of].attempts.split_last() else { continue };
             let around: Vec<_> = around.iter().map(|outer| outer.node).collect();
             let beside = self.arbiter.beside(*who, &around, &self.running()).count();
-            assert_eq!(beside, self.beside(*who), "{who:?} {self:#?}");
+            assert_eq!(beside, self.waited_for(*who), "{who:?} {self:#?}");
         }
         for device in [A, B] {
-            // Whoever is first waits for somebody who runs, and who will therefore end.
-            let Some(first) = self.waiting_for(device).next() else { continue };
-            let attempts = self.participants.iter().map(|participant| &participant.attempts);
-            let own = attempts.flatten().filter(|own| **own == first.who || first.around.contains(&own.node));
-            assert!(own.map(|own| self.beside(*own)).sum::<usize>() > 0, "nobody runs: {self:#?}");
+            self.waits_for_somebody(device);
         }
+    }
+
+    /// Whoever is first waits for somebody who has begun; and where it is nested, for one who runs, and
+    /// who will therefore end.
+    fn waits_for_somebody(&self, device: Device) {
+        let Some(first) = self.waiting_for(device).next() else { return };
+        let others = if first.around.is_empty() {
+            self.holding(first.who).count()
+        } else {
+            let attempts = &self.participants[self.owner(first.who)].attempts;
+            attempts.iter().map(|own| self.beside(*own)).sum()
+        };
+        assert!(others > 0, "nobody is in its way: {self:#?}");
     }
 
     fn is_over(&self) -> bool {
         self.participants.iter().all(|participant| participant.script.is_empty())
+    }
+}
+
+/// Whether the one comes before the other in the queue: nested ones do, and then the oldest.
+fn goes_before(one: &Entry, other: &Entry) -> bool {
+    match (one.around.is_empty(), other.around.is_empty()) {
+        (false, true) => true,
+        (true, false) => false,
+        _ => one.ticket < other.ticket,
     }
 }
 

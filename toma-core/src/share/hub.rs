@@ -175,15 +175,11 @@ impl Hub {
         self.slots.have_company(slot, device)
     }
 
-    /// How many others run on the device.
+    /// How many other attempts hold memory of the device.
     pub(super) fn others(&self, slot: &Slot, device: Device) -> usize {
-        let who = Runner { node: slot.node(), device };
-        if self.queued.load(Ordering::Acquire) != 0 {
-            let desk = self.desk();
-            return desk.arbiter.beside(who, &self.around(slot), &self.running()).count();
-        }
-        let runs = self.slots.running().filter(|runner| runner.device == device && runner.node != who.node);
-        runs.filter(|runner| self.slots.around(slot).all(|node| node != runner.node)).count()
+        let own = slot.node();
+        let here = self.slots.running().filter(|runner| runner.device == device && runner.node != own);
+        here.filter(|runner| self.slots.around(slot).all(|node| node != runner.node)).count()
     }
 }
 

@@ -47,7 +47,8 @@ impl Seat {
     /// [`admission`](Self::admission).
     ///
     /// `parent` is the attempt around this one on the same thread or task, whatever its device. Inside
-    /// an attempt on the same device it always succeeds.
+    /// an attempt on the same device it always succeeds, because that one holds memory in any case, and
+    /// gives it back sooner when nothing in it waits.
     #[inline]
     pub(crate) fn try_enter(&self, parent: Option<Node>) -> bool {
         self.hub.try_enter(self.slot, self.device, parent)
@@ -55,8 +56,8 @@ impl Seat {
 
     /// Waits for its turn and enters: a future, or [`Admission::wait`] for a thread.
     ///
-    /// The seat must have been left. While it waits, the attempts around it count as waiting. Dropped
-    /// before it is ready, it leaves the queue and the seat has not entered.
+    /// The seat must have been left. While it waits, the attempts around it are held up: nested ones do
+    /// not wait for them. Dropped before it is ready, it leaves the queue and the seat has not entered.
     pub(crate) fn admission<'a>(
         &'a self,
         kind: Kind,
@@ -90,8 +91,8 @@ impl Seat {
         self.slot.go_on(self.device);
     }
 
-    /// How many other attempts run on the device now, not counting those around this one and those that
-    /// wait. It reads a cache line of every call, and locks only while somebody is in the queue.
+    /// How many other attempts are in the middle on the device now, not counting those around this one.
+    /// Those that are held up count, because they hold memory. It reads a cache line of every call.
     #[inline]
     pub(crate) fn others(&self) -> usize {
         self.hub.others(self.slot, self.device)

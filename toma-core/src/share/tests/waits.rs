@@ -40,37 +40,114 @@ fn another_device_is_not_waited_for() {
     assert_eq!(alone(&elsewhere, UNBOUNDED).wait(), Admitted::Yes);
 }
 
+/// A reader in whose middle another wants to be alone: inside it, and so held up.
+fn inside<'a>(outer: &Seat, inner: &'a Seat) -> Task<'a> {
+    Task::waiting(inner.admission(Kind::Alone, Some(outer.node()), UNBOUNDED))
+}
+
 #[test]
-fn who_waits_does_not_count_and_neither_do_the_attempts_around_it() {
+fn who_holds_nothing_waits_for_those_that_are_held_up_and_lets_them_pass() {
     let (hub, [outer, inner, other]) = three();
     assert!(outer.try_enter(None) && other.try_enter(None));
-    // Both want to be alone beside one another: inside, and outside.
-    let mut inside = Task::waiting(inner.admission(Kind::Alone, Some(outer.node()), UNBOUNDED));
-    assert_eq!(other.others(), 0);
+    let seat = Seat::of(hub, DEVICE);
+    let mut outside = Task::waiting(alone(&seat, UNBOUNDED));
+    let mut inside = inside(&outer, &inner);
+    assert_eq!([other.others(), outer.others(), inner.others()], [1; 3], "what is held up holds memory");
     other.leave();
-    let mut outside = Task::new(alone(&other, UNBOUNDED));
-    assert_eq!(outside.poll(), None);
-    assert_eq!(inside.poll_woken(), Some(Admitted::Yes));
+    assert_eq!(inside.poll_woken(), Some(Admitted::Yes), "it goes before one who is older");
     assert_eq!(inner.others(), 0);
     inner.leave();
     assert_eq!(outside.poll_woken(), None, "the outer attempt runs again");
     outer.leave();
     assert_eq!(outside.poll_woken(), Some(Admitted::Yes));
-    other.leave();
+    seat.leave();
     assert!(hub.is_empty());
 }
 
 #[test]
-fn a_wait_on_another_device_lets_others_be_alone_and_ends_after_them() {
-    let (hub, [outer, other, _]) = three();
-    let [inner, there] = [(); 2].map(|()| Seat::of(hub, "elsewhere"));
+fn nested_attempts_do_not_wait_for_those_that_are_held_up() {
+    let (hub, [outer, inner, _]) = three();
+    let [theirs, nested] = [(); 2].map(|()| Seat::of(hub, DEVICE));
+    assert!(outer.try_enter(None) && theirs.try_enter(None));
+    let mut first = inside(&outer, &inner);
+    let mut second = inside(&theirs, &nested);
+    assert_eq!(first.poll_woken(), Some(Admitted::Yes), "both hold what the other may lack");
+    assert_eq!(second.poll_woken(), None);
+    inner.leave();
+    assert_eq!(second.poll_woken(), None, "the first runs again");
+    outer.leave();
+    assert_eq!(second.poll_woken(), Some(Admitted::Yes));
+    nested.leave();
+    theirs.leave();
+    assert!(hub.is_empty());
+}
+
+#[test]
+fn who_comes_new_does_not_pass_who_waits_to_be_alone() {
+    let (hub, [outer, inner, waits]) = three();
+    let there = Seat::of(hub, "elsewhere");
     assert!(outer.try_enter(None) && there.try_enter(None));
-    let mut inside = Task::waiting(inner.admission(Kind::Alone, Some(outer.node()), UNBOUNDED));
-    assert_eq!(alone(&other, UNBOUNDED).wait(), Admitted::Yes);
+    let mut task = Task::waiting(alone(&waits, UNBOUNDED));
+    let late = Seat::of(hub, DEVICE);
+    assert!(!late.try_enter(None), "it holds nothing");
+    assert!(inner.try_enter(Some(outer.node())), "it is a part of what is waited for");
+    let nested = Seat::of(hub, DEVICE);
+    assert!(nested.try_enter(Some(there.node())), "it holds memory elsewhere");
+    for seat in [inner, nested, outer] {
+        assert_eq!(task.poll_woken(), None);
+        seat.leave();
+    }
+    assert_eq!(task.poll_woken(), Some(Admitted::Yes));
+    let nested = Seat::of(hub, DEVICE);
+    assert!(!nested.try_enter(Some(there.node())), "the other is alone now");
+}
+
+#[test]
+fn a_nested_attempt_does_not_pass_a_nested_one_that_waits_to_be_alone() {
+    let (hub, [outer, inner, runs]) = three();
+    let (there, nested) = (Seat::of(hub, "elsewhere"), Seat::of(hub, DEVICE));
+    assert!(outer.try_enter(None) && runs.try_enter(None) && there.try_enter(None));
+    let _task = inside(&outer, &inner);
+    assert!(!nested.try_enter(Some(there.node())));
+}
+
+#[test]
+fn alone_is_alone_also_while_held_up_but_for_nested_attempts() {
+    let (hub, [outer, late, nested]) = three();
+    let [inner, there] = [(); 2].map(|()| Seat::of(hub, "elsewhere"));
+    assert!(there.try_enter(None));
+    assert_eq!(alone(&outer, UNBOUNDED).wait(), Admitted::Yes);
+    let mut inside = inside(&outer, &inner);
+    let mut newcomer = Task::waiting(shared(&late, UNBOUNDED));
+    assert!(nested.try_enter(Some(there.node())), "what it holds is what the one inside waits for");
     there.leave();
-    assert_eq!(inside.poll_woken(), None, "the outer attempt would run beside one who is alone");
-    other.leave();
+    assert_eq!(inside.poll_woken(), None, "the outer attempt would not be alone");
+    nested.leave();
     assert_eq!(inside.poll_woken(), Some(Admitted::Yes));
+    inner.leave();
+    assert_eq!(newcomer.poll_woken(), None);
+    outer.leave();
+    assert_eq!(newcomer.poll_woken(), Some(Admitted::Yes));
+}
+
+/// Each holds one device and waits for the other.
+#[test]
+fn waits_on_two_devices_in_opposite_order_go_through() {
+    let hub = hub();
+    let [one, two] = ["one", "another"].map(|device| (Seat::of(hub, device), Seat::of(hub, device)));
+    assert!(one.0.try_enter(None) && two.0.try_enter(None));
+    let mut first = inside(&one.0, &two.1);
+    let mut second = inside(&two.0, &one.1);
+    assert_eq!(first.poll_woken(), Some(Admitted::Yes));
+    assert_eq!(second.poll_woken(), None);
+    let outside = Seat::of(hub, "one");
+    let mut waits = Task::waiting(alone(&outside, UNBOUNDED));
+    two.1.leave();
+    one.0.leave();
+    assert_eq!(second.poll_woken(), Some(Admitted::Yes));
+    assert_eq!(waits.poll_woken(), None);
+    one.1.leave();
+    assert_eq!(waits.poll_woken(), Some(Admitted::Yes));
 }
 
 #[test]
