@@ -73,6 +73,8 @@ mod arbiter;
 mod cancel;
 #[cfg(test)]
 mod every_order;
+#[cfg(test)]
+mod fits_alone;
 mod hub;
 mod ledger;
 mod reservation;
