@@ -6,6 +6,8 @@ use std::future::Future;
 use std::mem::ManuallyDrop;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::process::Command;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::mpsc::channel;
 use std::task::{Context, Poll, Waker};
 use std::thread;
@@ -14,10 +16,11 @@ use std::time::Duration;
 use toma::classify::OutOfMemory;
 use toma::ladder::Ladder;
 use toma::observe::{Event, EventKind, Reason};
+use toma::policy::Evidence;
 use toma::share::Cancel;
-use toma::testing::FakeDevice;
+use toma::testing::{FakeDevice, FakeOutOfMemory, StoppedClock};
 use toma::thread_state::would_retry_out_of_memory;
-use toma::{NoCache, execute, report};
+use toma::{NoCache, Policy, execute, report};
 
 use crate::kit::{Other, Watching, must_end, patient};
 
@@ -44,7 +47,7 @@ fn a_deadline_ends_a_wait() {
 }
 
 #[test]
-fn the_bound_ends_a_wait_and_the_call_waits_no_more() {
+fn the_bound_ends_a_wait_and_the_piece_waits_no_more() {
     must_end(|| {
         let device = FakeDevice::new(100);
         let (other, seen) = (Other::on(&device, 60), Watching::default());
@@ -55,6 +58,61 @@ fn the_bound_ends_a_wait_and_the_call_waits_no_more() {
         let waits = ["again 32: alone", "waits with 32, others: 1", "waited, alone: false"];
         let shrinks = ["shrinks from 32 to 16", "shrinks from 16 to 8", "shrinks from 8 to 4"];
         assert_eq!(seen.events(), [waits, shrinks].concat());
+    });
+}
+
+/// Goes on with 2 items, whatever failed.
+#[derive(Debug)]
+struct Undaunted;
+
+impl Policy for Undaunted {
+    fn shrink(&self, _: &Evidence) -> usize {
+        1
+    }
+
+    fn advance(&self, _: &Evidence) -> usize {
+        2
+    }
+}
+
+thread_local! {
+    /// For an observer, too.
+    static CLOCK: StoppedClock = StoppedClock::new();
+}
+
+/// The pieces of a call at which it waits in vain; at others it shrinks. So long lasts each wait, and each
+/// piece.
+fn waits_in_vain(wait: Duration, piece: Duration) -> Vec<usize> {
+    let (device, pieces, waits) = (FakeDevice::new(100), AtomicUsize::new(0), Mutex::new(Vec::new()));
+    let pass = |time| CLOCK.with(|clock| clock.advance(time));
+    let seen = |event: &Event<'_>| {
+        if let EventKind::Waits { .. } = event.kind {
+            waits.lock().unwrap().push(pieces.load(Relaxed));
+            pass(wait);
+        }
+    };
+    let other = Other::on(&device, 60);
+    let ladder = Ladder::default().wait(Duration::from_millis(1));
+    let with = execute::with::<NoCache>().device(&device).ladder(ladder).policy(Undaunted).observer(&seen);
+    with.range(0..40, 2, |start, end| {
+        let _needed = device.alloc(25 * (end - start) as u64)?;
+        pass(piece);
+        pieces.fetch_add(1, Relaxed);
+        Ok::<_, FakeOutOfMemory>(())
+    })
+    .unwrap();
+    other.end();
+    waits.into_inner().unwrap()
+}
+
+#[test]
+fn a_call_that_has_waited_in_vain_waits_again_later() {
+    must_end(|| {
+        let (short, long) = (Duration::from_secs(1), Duration::from_secs(100));
+        assert_eq!(waits_in_vain(short, long), [0, 1, 3, 7, 15, 31]);
+        // Ten times what was lost must have passed.
+        assert_eq!(waits_in_vain(long, long), [0, 9, 18, 27, 36]);
+        assert_eq!(waits_in_vain(long, Duration::ZERO), [0]);
     });
 }
 
@@ -96,7 +154,7 @@ fn cancelling_ends_a_wait_and_starts_no_retry() {
 
 /// An observer that is told on one thread only.
 fn sync(observe: impl Fn(&Event<'_>) + Send) -> impl toma::observe::Observer {
-    let observe = std::sync::Mutex::new(observe);
+    let observe = Mutex::new(observe);
     move |event: &Event<'_>| observe.lock().unwrap()(event)
 }
 

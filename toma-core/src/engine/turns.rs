@@ -1,39 +1,95 @@
-//! When a call asks to be alone before it has failed among others.
+//! When a call asks to be alone before it has failed among others, and when it does not ask after it has.
 
-/// The most pieces in a row that a call takes turns for.
+use std::time::{Duration, Instant};
+
+/// The most pieces in a row for which it stays as it is.
 const MOST: u32 = 64;
+
+/// So much of the time since the first wait in vain may go into such waits, and one wait more.
+const SHARE_IN_VAIN: u32 = 10;
 
 /// Pieces for which a call takes turns with others.
 ///
 /// Where calls do not fit together each piece would fail among others, to succeed alone. But whether
 /// they still do not fit shows only among others; so the call goes back there, later each time.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Turns {
-    left: u32,
-    most: u32,
-}
+pub(crate) struct Turns(Spell);
 
 impl Turns {
     /// Whether the coming piece is one of them.
     pub(crate) fn are_left(self) -> bool {
-        self.left > 0
+        self.0.lasts()
     }
 
     /// A piece of them is done.
     pub(crate) fn taken(&mut self) {
-        self.left = self.left.saturating_sub(1);
+        self.0.piece_done();
     }
 
     /// A piece failed among others and succeeded alone.
     pub(crate) fn failed_among_others(&mut self) {
+        self.0.begin();
+    }
+}
+
+/// Whether a call waits for others, after it has waited in vain.
+///
+/// Those that were in its way may stay for long, and then each wait would be lost. But they may have
+/// gone. So it waits again, after more pieces each time, because each wait in vain costs an attempt, too;
+/// and not before the time that was lost is a small share of what has passed.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Patience {
+    lost: Duration,
+    since: Option<Instant>,
+    rest: Spell,
+}
+
+impl Patience {
+    /// Whether the call may wait; the clock is read only where one wait was in vain.
+    pub(crate) fn is_left(self, now: impl FnOnce() -> Instant) -> bool {
+        let enough =
+            |since| now().saturating_duration_since(since) >= self.lost.saturating_mul(SHARE_IN_VAIN);
+        !self.rest.lasts() && self.since.is_none_or(enough)
+    }
+
+    /// A wait of so long, which began at `since`, was in vain.
+    pub(crate) fn waited_in_vain(&mut self, since: Instant, long: Duration) {
+        self.since.get_or_insert(since);
+        self.lost = self.lost.saturating_add(long);
+        self.rest.begin();
+    }
+
+    /// A piece is done.
+    pub(crate) fn piece_done(&mut self) {
+        self.rest.piece_done();
+    }
+}
+
+/// A number of pieces for which something is so, twice as many each time.
+#[derive(Clone, Copy, Debug, Default)]
+struct Spell {
+    left: u32,
+    most: u32,
+}
+
+impl Spell {
+    fn begin(&mut self) {
         self.most = (self.most * 2).clamp(1, MOST);
         self.left = self.most;
+    }
+
+    fn lasts(self) -> bool {
+        self.left > 0
+    }
+
+    fn piece_done(&mut self) {
+        self.left = self.left.saturating_sub(1);
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::Turns;
+    use super::*;
 
     /// Pieces done alone between two failures among others.
     fn taken(turns: &mut Turns) -> usize {
@@ -52,5 +108,45 @@ mod tests {
         assert!(!turns.are_left());
         let series: Vec<_> = (0..9).map(|_| taken(&mut turns)).collect();
         assert_eq!(series, [1, 2, 4, 8, 16, 32, 64, 64, 64]);
+    }
+
+    /// With pieces of this length, each of which would wait for so long in vain.
+    fn share_lost(piece: Duration, wait: Duration) -> f64 {
+        let begin = Instant::now();
+        let (mut patience, mut now, mut lost) = (Patience::default(), begin, Duration::ZERO);
+        for _ in 0..100_000 {
+            if patience.is_left(|| now) {
+                patience.waited_in_vain(now, wait);
+                now += wait;
+                lost += wait;
+            }
+            assert!(!patience.is_left(|| now), "not twice for one piece");
+            now += piece;
+            patience.piece_done();
+            // But for the last one, which may have been just now.
+            let most = (now - begin).as_secs_f64() / 10.0 + wait.as_secs_f64();
+            assert!(lost.as_secs_f64() <= most + 1e-6, "{lost:?} of {:?}", now - begin);
+        }
+        lost.as_secs_f64() / (now - begin).as_secs_f64()
+    }
+
+    #[test]
+    fn little_is_lost_to_waits_in_vain_however_long_they_and_the_pieces_are() {
+        for piece in [1, 1_000, 1_000_000] {
+            for wait in [0, 1, 1_000, 10_000_000] {
+                let [piece, wait] = [piece, wait].map(Duration::from_micros);
+                share_lost(piece, wait);
+            }
+        }
+        // Long pieces: by their number.
+        assert!(share_lost(Duration::from_secs(10), Duration::from_secs(10)) < 0.02);
+        // Short ones: by the time. But it goes on waiting.
+        let share = share_lost(Duration::from_millis(10), Duration::from_secs(1));
+        assert!((0.08..0.11).contains(&share), "{share}");
+    }
+
+    #[test]
+    fn the_clock_is_not_read_before_a_wait_was_in_vain() {
+        assert!(Patience::default().is_left(|| unreachable!("nothing was lost")));
     }
 }

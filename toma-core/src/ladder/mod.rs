@@ -96,8 +96,12 @@ impl<'a> Ladder<'a> {
 
     /// Waits at most so long for other users of the device, each time.
     ///
-    /// A call that has waited in vain once waits no more. The clock that counts is the system's, even where a
-    /// test holds the engine's.
+    /// Those who are in the way may stay for long. So a call that has waited in vain does not wait at all for
+    /// a while, and shrinks where it would have waited: for the rest of the piece, then for 2, 4 .. 64 pieces,
+    /// and until what was lost so is at most a tenth of the time since the first such wait. Then it
+    /// waits again, because they may have gone.
+    ///
+    /// The bound passes by the system's clock, even where a test holds the engine's.
     pub fn wait(mut self, at_most: Duration) -> Self {
         self.wait = Some(at_most);
         self

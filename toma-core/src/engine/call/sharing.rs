@@ -10,7 +10,7 @@ use crate::engine::clock;
 use crate::engine::gauge::Measured;
 use crate::engine::machine::{Failed, Retryable, Rungs, Took, Verdict};
 use crate::engine::surroundings::Surroundings;
-use crate::engine::turns::Turns;
+use crate::engine::turns::{Patience, Turns};
 use crate::ladder::{self, Ladder, Pressure, Rung};
 use crate::memory::Reading;
 use crate::observe::{EventKind, Reason};
@@ -23,6 +23,7 @@ pub(super) struct Sharing<'a> {
     /// None where there is no device to share, and none any more once the call has fallen back.
     seat: Option<Seat>,
     turns: Turns,
+    patience: Patience,
     /// The coming attempt, or the one that runs, has the device to itself.
     alone: Option<Alone>,
     /// Others ran as the attempt began, where that matters to what is measured.
@@ -71,6 +72,7 @@ impl<'a> Sharing<'a> {
             ladder,
             seat,
             turns: Turns::default(),
+            patience: Patience::default(),
             alone: None,
             ran_among_others: false,
             had_company: false,
@@ -80,6 +82,11 @@ impl<'a> Sharing<'a> {
 
     fn is_cancelled(&self) -> bool {
         self.ladder.cancel.is_some_and(Cancel::is_cancelled)
+    }
+
+    /// How long the call waits for others now, if it does.
+    fn waits_at_most(&self) -> Option<Duration> {
+        self.ladder.wait.filter(|_| self.patience.is_left(clock::now))
     }
 
     fn runs_among_others(&self) -> bool {
@@ -94,10 +101,10 @@ impl<'a> Sharing<'a> {
 
     /// The rungs that are there, given whether others work on the device.
     fn rungs(&self, company: bool) -> Rungs {
-        let Ladder { release, wait, hooks, fallback, .. } = self.ladder;
+        let Ladder { release, hooks, fallback, .. } = self.ladder;
         Rungs::NONE
             .with(Rungs::RELEASE, release && self.seat.is_some())
-            .with(Rungs::ALONE, company && wait.is_some())
+            .with(Rungs::ALONE, company && self.waits_at_most().is_some())
             .with(Rungs::HOOKS, hooks && ladder::is_registered())
             .with(Rungs::FALLBACK, fallback)
     }
@@ -147,14 +154,14 @@ impl<P: Policy> Call<'_, P> {
         let (seat, around) = (sharing.seat.as_ref()?, Surroundings::now().node);
         // While one inside an attempt waits for its turn, what is around it holds memory that others lack.
         let takes_turns = around.is_none() && sharing.turns.are_left();
-        if sharing.alone.is_none() && sharing.ladder.wait.is_some() && takes_turns {
+        if sharing.alone.is_none() && takes_turns && sharing.waits_at_most().is_some() {
             sharing.alone = Some(Alone::InTurn);
         }
         let kind = if sharing.alone.is_some() { Kind::Alone } else { Kind::Shared };
         if kind == Kind::Shared && seat.try_enter(around) {
             return None;
         }
-        let (since, at_most) = (clock::now(), sharing.ladder.wait);
+        let (since, at_most) = (clock::now(), sharing.waits_at_most());
         let bound = since.checked_add(at_most.unwrap_or_default());
         let until = bound.into_iter().chain(self.deadline).min();
         let takes_time = at_most.is_some();
@@ -173,15 +180,15 @@ impl<P: Policy> Call<'_, P> {
 
     fn waited(&mut self, wait: &Wait, admitted: Admitted) {
         let Some(sharing) = &mut self.sharing else { return };
-        if admitted == Admitted::TimedOut {
-            sharing.ladder.wait = None;
-        }
         if admitted != Admitted::Yes {
             sharing.alone = None;
         }
-        let alone = sharing.alone.is_some();
         if wait.takes_time {
-            let elapsed = clock::now().saturating_duration_since(wait.since);
+            let (alone, elapsed) =
+                (sharing.alone.is_some(), clock::now().saturating_duration_since(wait.since));
+            if admitted == Admitted::TimedOut {
+                sharing.patience.waited_in_vain(wait.since, elapsed);
+            }
             self.tally.waited(elapsed);
             self.tell(|| EventKind::Waited { elapsed, alone });
         }
@@ -258,6 +265,7 @@ impl<P: Policy> Call<'_, P> {
             Some(Alone::InTurn) => sharing.turns.taken(),
             None => {}
         }
+        sharing.patience.piece_done();
         if let Some(seat) = &sharing.seat {
             seat.leave();
             seat.next_piece();
@@ -280,7 +288,10 @@ impl<P: Policy> Call<'_, P> {
         match (verdict, &sharing.seat) {
             // What goes through is the caller's.
             (Verdict::GiveUp(_), Some(seat)) => seat.leave(),
-            (Verdict::SetAside { .. }, Some(seat)) => seat.next_piece(),
+            (Verdict::SetAside { .. }, Some(seat)) => {
+                sharing.patience.piece_done();
+                seat.next_piece();
+            }
             _ => {}
         }
         sharing.alone = (verdict == Verdict::Again(Rung::Alone)).then_some(Alone::AfterFailure);
