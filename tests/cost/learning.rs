@@ -75,17 +75,33 @@ fn an_item_over_the_step_is_no_evidence_when_it_fails() {
     assert_eq!(remembered(&cache), None);
 }
 
+/// What it needs and what it weighs may be far apart, so its weight says nothing about others.
 #[test]
-fn an_item_that_fails_alone_within_the_step_makes_it_smaller() {
+fn an_item_that_fails_alone_within_the_step_changes_nothing() {
     let cache = GlobalCache::new();
     let pieces = tried(&cache, toma::Halve, &[16, 5, 5, 5, 3], |piece| piece == (0..1));
-    assert_eq!(pieces, [0..1, 1..2, 2..3, 3..5]);
-    assert_eq!(remembered(&cache).unwrap().settled, 8);
+    assert_eq!(pieces, [0..1, 1..5]);
+    assert_eq!(remembered(&cache), None);
+    assert_eq!(settled(&[8, 8, 8, 1, 1], |piece| piece == (0..2) || piece == (2..3)), Some(8));
+}
+
+/// The first failure was of a piece that held item 5; the second was not, and is all that counts.
+#[test]
+fn a_failure_of_items_that_were_done_since_is_real() {
+    let cache = GlobalCache::new();
+    let fails = |piece: Range<usize>| piece.contains(&5) || piece == (0..5);
+    let pieces = tried(&cache, toma::Halve, &[2; 20], fails);
+    assert_eq!(pieces[..7], [0..10, 0..5, 0..2, 2..4, 4..6, 4..5, 5..6], "20, 10, 5, and then 2");
+    assert_eq!(pieces[7..10], [6..7, 7..9, 9..11], "5 again, once 2 has shown that there is memory");
 }
 
 #[test]
-fn what_settled_is_forgotten_when_a_lone_item_of_that_size_fails() {
-    assert_eq!(settled(&[8, 8, 8, 1, 1], |piece| piece == (0..2) || piece == (2..3)), None);
+fn what_was_known_before_an_item_was_looked_for_is_remembered_when_the_call_ends_with_it() {
+    let cache = GlobalCache::new();
+    let fails = |piece: Range<usize>| piece.len() > 1 || piece.contains(&5);
+    let pieces = tried(&cache, toma::Halve, &[6, 6, 6, 6, 6, 2], fails);
+    assert_eq!(pieces, [0..3, 0..1, 1..2, 2..3, 3..4, 4..6, 4..5, 5..6]);
+    assert_eq!(remembered(&cache).unwrap().settled, 6);
 }
 
 #[test]

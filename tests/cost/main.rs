@@ -5,6 +5,8 @@ mod extremes;
 mod learning;
 #[cfg(feature = "testing")]
 mod measuring;
+#[cfg(feature = "testing")]
+mod oversize;
 mod packed;
 mod seen;
 mod set_aside;

@@ -46,18 +46,18 @@ impl Case {
     /// What must happen under the policy that halves, with what is known from an earlier call.
     pub(crate) fn tell(&self, known: Option<u64>) -> Story {
         let mut story = Story::default();
-        let (mut step, mut position, mut shrunk) =
-            (known.map_or(self.cap(), |size| self.fit(size)), 0, false);
-        let mut settled_at = None;
+        let mut now = State { step: known.map_or(self.cap(), |size| self.fit(size)), ..State::default() };
+        // Every failure with what was known before it, until an item of it turns out to be to blame.
+        let mut failures: Vec<(Range<usize>, State)> = Vec::new();
+        let (mut position, mut resume) = (0, None);
         while position < self.costs.len() {
-            let piece = self.pack(position, step);
+            let piece = self.pack(position, now.step);
             let cost: u64 = self.costs[piece.clone()].iter().sum();
             story.attempts.push(piece.clone());
             if !self.fails(&piece) {
-                if shrunk && cost <= step && 2 * cost > step {
-                    let before = story.settled.filter(|_| settled_at == Some(step)).unwrap_or(0);
-                    story.settled = Some(before.max(cost));
-                    settled_at = Some(step);
+                match resume.take() {
+                    Some(step) => now.step = step,
+                    None => now.succeeds(cost),
                 }
                 position = piece.end;
                 story.done.push(piece);
@@ -68,16 +68,19 @@ impl Case {
                 story.settled = None;
                 return story;
             }
-            if cost <= step {
-                story.settled = None;
-                step = self.fit(cost / 2);
-                shrunk = true;
+            failures.push((piece.clone(), State { step: resume.take().unwrap_or(now.step), ..now }));
+            if piece.len() > 1 {
+                now = State { step: self.fit(cost / 2), shrunk: true, settled: None, ..now };
+                continue;
             }
-            if piece.len() == 1 {
-                story.left_out.push(position);
-                position += 1;
-            }
+            let real = failures.iter().rposition(|(failed, _)| failed.end <= position);
+            let (_, before) = failures.split_off(real.map_or(0, |real| real + 1)).remove(0);
+            resume = Some(before.step);
+            now = State { step: now.step, ..before };
+            story.left_out.push(position);
+            position += 1;
         }
+        story.settled = now.settled;
         story
     }
 
@@ -88,5 +91,23 @@ impl Case {
             end += 1;
         }
         start..end
+    }
+}
+
+/// What is known.
+#[derive(Clone, Copy, Default)]
+struct State {
+    step: u64,
+    shrunk: bool,
+    settled: Option<u64>,
+    settled_at: Option<u64>,
+}
+
+impl State {
+    fn succeeds(&mut self, cost: u64) {
+        if self.shrunk && cost <= self.step && 2 * cost > self.step {
+            let before = self.settled.filter(|_| self.settled_at == Some(self.step)).unwrap_or(0);
+            (self.settled, self.settled_at) = (Some(before.max(cost)), Some(self.step));
+        }
     }
 }

@@ -4,6 +4,7 @@
 //! every rule of the loop can be tested against a script of failures.
 
 mod failing;
+mod isolating;
 mod ladder;
 mod measured;
 mod packing;
@@ -76,7 +77,7 @@ struct PieceState {
 /// What this call has learned: the step in force after a shrink settles once it has succeeded, and
 /// without a failure only a step beyond all that worked before, so that no later call is lowered.
 /// A step that a measuring policy has changed settles in any case: it has its reasons.
-#[derive(Debug)]
+#[derive(Clone, Copy, Debug)]
 struct Learning {
     moved: bool,
     /// The largest step known to work: where the call started, then what it settled.
@@ -295,6 +296,9 @@ impl Machine {
     /// The piece succeeded: moves on, and returns the new step when the policy changes it.
     #[inline]
     pub(crate) fn succeeded(&mut self, policy: &impl Policy, took: Took<'_>) -> Option<usize> {
+        if self.packing.is_some() {
+            return self.packed_succeeded(policy, took);
+        }
         let Cut { end, size } = self.piece.cut;
         let works = took.measured.is_none_or(|measured| self.note(size, measured));
         if works {
@@ -305,17 +309,23 @@ impl Machine {
         if self.single && took.measured.is_some() {
             self.look_ahead(policy, size, took);
         }
-        self.position = end;
+        self.move_to(end);
         if self.single {
             self.end = self.position;
-        }
-        if self.piece.attempts > 0 {
-            (self.piece.attempts, self.piece.spent) = (0, Rungs::NONE);
         }
         if self.is_done() || self.frozen {
             return None;
         }
         self.advance(policy, size, took)
+    }
+
+    /// The next piece starts here.
+    #[inline]
+    fn move_to(&mut self, position: usize) {
+        self.position = position;
+        if self.piece.attempts > 0 {
+            (self.piece.attempts, self.piece.spent) = (0, Rungs::NONE);
+        }
     }
 
     /// What had settled has failed after all; a total failure must not pin later calls to it.
@@ -335,7 +345,7 @@ impl Machine {
             // What most policies answer always, and then nothing of all this is left to be done.
             return None;
         }
-        let next = self.sizes.fit(proposal);
+        let next = self.short_of_doubts(self.sizes.fit(proposal));
         let changed = (next != self.step).then_some(next);
         self.step = next;
         self.learning.moved |= policy.measures().anything() && changed.is_some() && !self.fallen;
@@ -344,9 +354,6 @@ impl Machine {
 
     #[inline]
     fn works(&mut self, size: usize) {
-        if self.packing.is_some() {
-            return self.packed(size);
-        }
         self.bounds.succeeded(size);
         if size == self.step && (self.learning.moved || size > self.learning.best) {
             self.learning.best = size;

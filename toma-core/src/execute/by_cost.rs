@@ -34,6 +34,11 @@ impl<'a, P, K, B> With<'a, P, K, B> {
     /// padding to the longest item of a piece costs nothing only among items alike: sort them by cost
     /// first. Items that cost nothing never end a piece.
     ///
+    /// Until such an item is alone, the pieces that hold it fail, too. Once it is found, that is
+    /// forgotten: the step, what settles and what a policy knows are again what they were before. So one
+    /// item that fits nowhere costs about as many failures as the step can be halved, and the others keep
+    /// their size. What it weighs says nothing of them, either.
+    ///
     /// What settles is the largest cost that ran; pieces that fill less than half of the step, such
     /// as a short tail, are no evidence for it.
     ///

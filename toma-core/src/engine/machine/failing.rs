@@ -39,7 +39,7 @@ impl Machine {
         }
         let falls_back = self.attempts_left() && failed.there.has(Rungs::FALLBACK);
         if self.is_alone() && !falls_back {
-            return self.set_aside(policy, failed);
+            return self.set_aside(failed);
         }
         let size = self.size();
         self.fails(size, failed);
@@ -52,6 +52,7 @@ impl Machine {
 
     /// Takes note that a size is too large.
     pub(super) fn fails(&mut self, size: usize, failed: &Failed<'_>) {
+        self.doubt();
         if let (Some(record), Some(measured)) = (&mut self.record, failed.took.measured) {
             recording::keep_ceiling(record, size, self.bounds);
             let failure = recording::Failure::at(size, self.bounds);

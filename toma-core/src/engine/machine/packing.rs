@@ -3,7 +3,10 @@
 //! Packed pieces are of any size up to the step, so they differ from counted ones in what they say
 //! about it; and a single item may be too heavy where all others are not.
 
-use super::{Cut, Extent, Failed, Machine, PieceState, Verdict};
+use std::ops::Range;
+
+use super::isolating::Doubts;
+use super::{Cut, Extent, Failed, Machine, Took, Verdict};
 use crate::engine::costs::Costs;
 use crate::policy::Policy;
 
@@ -13,7 +16,8 @@ pub(super) struct Packing {
     costs: Costs,
     /// The step at which the last size settled. Packed pieces are of any size up to the step, and
     /// the largest that ran at one step is what is known to work.
-    settled_at: Option<usize>,
+    pub(super) settled_at: Option<usize>,
+    pub(super) doubts: Doubts,
 }
 
 impl Extent {
@@ -38,7 +42,11 @@ impl Packing {
 
     #[inline(never)]
     pub(super) fn cost_from(&self, position: usize) -> usize {
-        self.costs.of(position..self.costs.items())
+        self.cost_of(position..self.costs.items())
+    }
+
+    pub(super) fn cost_of(&self, items: Range<usize>) -> usize {
+        self.costs.of(items)
     }
 }
 
@@ -46,7 +54,8 @@ impl Machine {
     /// Counts sizes in costs from now on; returns what all items cost together.
     #[inline(never)]
     pub(crate) fn pack(&mut self, costs: Costs) -> usize {
-        let packing = self.packing.insert(Box::new(Packing { costs, settled_at: None }));
+        let packing =
+            self.packing.insert(Box::new(Packing { costs, settled_at: None, doubts: Doubts::default() }));
         packing.cost_from(0)
     }
 
@@ -72,9 +81,28 @@ impl Machine {
         size <= self.step && size > self.step / 2
     }
 
-    /// A packed piece of this size succeeded.
+    /// The same as [`succeeded`](Self::succeeded) for a packed piece.
     #[inline(never)]
-    pub(super) fn packed(&mut self, size: usize) {
+    pub(super) fn packed_succeeded(&mut self, policy: &impl Policy, took: Took<'_>) -> Option<usize> {
+        let Cut { end, size } = self.piece.cut;
+        let works = took.measured.is_none_or(|measured| self.note(size, measured));
+        self.move_to(end);
+        if let Some(step) = self.work_off() {
+            // Little says nothing about the step it was cut from.
+            let changes = step != self.step;
+            self.step = step;
+            return changes.then_some(step);
+        }
+        if works {
+            self.packed(size);
+        } else {
+            self.bounds.failed(size);
+        }
+        if self.is_done() || self.frozen { None } else { self.advance(policy, size, took) }
+    }
+
+    /// A packed piece of this size succeeded.
+    fn packed(&mut self, size: usize) {
         if !self.fills(size) {
             return;
         }
@@ -89,17 +117,14 @@ impl Machine {
         }
     }
 
-    /// An item that failed alone. It is evidence for the pieces to come, unless it costs more than any
-    /// of them may.
+    /// An item that failed alone. That says nothing of the others: what it weighs and what it needs may
+    /// be far apart, and a smaller step would not have helped it.
     #[cold]
-    pub(super) fn set_aside(&mut self, policy: &impl Policy, failed: &Failed<'_>) -> Verdict {
+    pub(super) fn set_aside(&mut self, failed: &Failed<'_>) -> Verdict {
         let (index, cost) = (self.position, self.size());
-        if cost <= self.step {
-            self.fails(cost, failed);
-            self.take_smaller(policy, failed, cost);
-        }
-        self.position += 1;
-        self.piece = PieceState::default();
+        self.fails(cost, failed);
+        self.acquit();
+        self.move_to(index + 1);
         Verdict::SetAside { index, cost }
     }
 }
