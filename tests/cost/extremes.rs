@@ -86,14 +86,18 @@ fn sizes_are_checked_as_ever() {
     assert_eq!(*panic.unwrap_err().downcast::<String>().unwrap(), "start 4: must be at most end 2");
 }
 
-/// A piece of items that cost nothing cannot be made smaller by a smaller step.
+/// Costs say nothing of where to cut a piece of items that cost nothing, so it is halved.
 #[test]
-fn nothing_helps_where_nothing_costs() {
-    let attempts = Cell::new(0);
-    let result = execute::with::<NoCache>().by_cost(|_| 0).range(0..8, 4, |start, end| {
-        attempts.set(attempts.get() + 1);
-        if end - start > 1 { Err(OutOfMemory::new(None)) } else { Ok(()) }
-    });
-    assert!(result.is_err());
-    assert_eq!(attempts.get(), 1);
+fn what_costs_nothing_is_cut_by_count() {
+    let sizes = |items: usize, limit: usize| {
+        let mut sizes = Vec::new();
+        let form = execute::with::<NoCache>().by_cost(|_| 0);
+        let result = form.range(0..items, 4, |start, end| {
+            sizes.push(end - start);
+            if end - start > limit { Err(OutOfMemory::new(None)) } else { Ok(()) }
+        });
+        (sizes, result.is_ok())
+    };
+    assert_eq!(sizes(11, 3), (vec![11, 5, 2, 2, 2, 2, 2, 1], true), "and stays so");
+    assert_eq!(sizes(8, 0), (vec![8, 4, 2, 1], false), "where nothing works at all, the first goes through");
 }

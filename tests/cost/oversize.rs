@@ -75,8 +75,8 @@ impl World {
     }
 }
 
-/// Items that all weigh the same, and among the first half some that fit nowhere, of the weight that is
-/// drawn for them.
+/// Items that weigh the same, and among the first half some that fit nowhere, of the weight that is drawn
+/// for them.
 fn worlds<W: Strategy<Value = u64>>(heavy: fn(u64, usize) -> W) -> impl Strategy<Value = World> {
     let shape = (4..10_u32, 0..4_u32, 2..40_u64, any::<bool>(), 0..6_usize);
     shape.prop_flat_map(move |(step, tight, weight, is_counted, count)| {
@@ -91,6 +91,25 @@ fn worlds<W: Strategy<Value = u64>>(heavy: fn(u64, usize) -> W) -> impl Strategy
             }
             World { items, initial, memory: initial as u64 >> tight, is_counted }
         })
+    })
+}
+
+/// The same, and around each item that fits nowhere, and elsewhere, some that cost nothing. One that costs
+/// nothing itself comes after something has worked.
+fn worlds_with_nothing() -> impl Strategy<Value = World> {
+    let nothing = prop::collection::vec((0..600_usize, 1..40_usize), 1..8);
+    (worlds(same_weight), nothing, any::<[bool; 6]>()).prop_map(|(mut world, nothing, costs_nothing)| {
+        for (item, costs_nothing) in world.oversize().into_iter().zip(costs_nothing).rev() {
+            if costs_nothing && item > 0 {
+                world.items[item].0 = 0;
+            }
+            world.items.splice(item + 1..=item, [(0, 0); 5]);
+            world.items.splice(item..item, [(0, 0); 3]);
+        }
+        for (place, count) in nothing {
+            world.items.splice(place..place, vec![(0, 0); count]);
+        }
+        world
     })
 }
 
@@ -122,14 +141,27 @@ proptest! {
 
     #[test]
     fn they_change_no_size(world in worlds(same_weight)) {
-        for policy in policies() {
-            let (with, without) = (world.run(&*policy), world.without().run(&*policy));
-            prop_assert_eq!(with.settled(), without.settled(), "{:?}", policy);
-            // On the way to each some smaller pieces succeed, and one after it.
-            let most = without.attempts + with.left_out.len() * 2 * (world.halvings() + 1);
-            prop_assert!(with.attempts <= most, "{:?}: {:?} instead of {:?}", policy, with, without);
-        }
+        check_unchanged(&world, world.halvings())?;
     }
+
+    /// Where costs do not tell an item from its neighbors, they are told apart by count.
+    #[test]
+    fn neighbors_that_cost_nothing_hide_none(world in worlds_with_nothing()) {
+        check_unchanged(&world, world.halvings() + 10)?;
+    }
+}
+
+/// All are left out, what settles is what does without them, and each costs so many failures at most.
+fn check_unchanged(world: &World, halvings: usize) -> Result<(), TestCaseError> {
+    for policy in policies() {
+        let (with, without) = (world.run(&*policy), world.without().run(&*policy));
+        prop_assert_eq!(&with.left_out, &world.oversize());
+        prop_assert_eq!(with.settled(), without.settled(), "{:?}", policy);
+        // On the way to each some smaller pieces succeed, and one after it.
+        let most = without.attempts + with.left_out.len() * 2 * (halvings + 1);
+        prop_assert!(with.attempts <= most, "{:?}: {:?} instead of {:?}", policy, with, without);
+    }
+    Ok(())
 }
 
 /// Nothing has shown that the item was to blame until another one succeeds.

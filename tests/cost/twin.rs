@@ -24,6 +24,8 @@ pub(crate) struct Story {
     /// The piece whose failure goes through at once.
     pub(crate) gave_up: Option<Range<usize>>,
     pub(crate) settled: Option<u64>,
+    /// A piece had to be cut by count.
+    pub(crate) is_cut: bool,
 }
 
 impl Case {
@@ -46,37 +48,53 @@ impl Case {
     /// What must happen under the policy that halves, with what is known from an earlier call.
     pub(crate) fn tell(&self, known: Option<u64>) -> Story {
         let mut story = Story::default();
-        let mut now = State { step: known.map_or(self.cap(), |size| self.fit(size)), ..State::default() };
+        let step = known.map_or(self.cap(), |size| self.fit(size));
+        let mut now = State { step, most: usize::MAX, ..State::default() };
         // Every failure with what was known before it, until an item of it turns out to be to blame.
         let mut failures: Vec<(Range<usize>, State)> = Vec::new();
         let (mut position, mut resume) = (0, None);
+        // The heaviest piece that has worked since an item was left out at the floor.
+        let mut fits = None;
         while position < self.costs.len() {
-            let piece = self.pack(position, now.step);
+            let piece = self.pack(position, &now);
             let cost: u64 = self.costs[piece.clone()].iter().sum();
             story.attempts.push(piece.clone());
             if !self.fails(&piece) {
                 match resume.take() {
-                    Some(step) => now.step = step,
+                    Some((step, most)) => now = State { step, most, ..now },
                     None => now.succeeds(cost),
                 }
+                fits = fits.max(Some(cost));
                 position = piece.end;
                 story.done.push(piece);
                 continue;
             }
-            if cost <= self.floor() {
+            let is_at_the_floor = cost <= self.floor();
+            let weigh = self.costs[piece.clone()].iter().filter(|&&cost| cost > 0).count();
+            let is_stuck = if piece.len() > 1 { weigh > 1 } else { fits < Some(cost) };
+            if is_at_the_floor && is_stuck {
                 story.gave_up = Some(piece);
                 story.settled = None;
                 return story;
             }
-            failures.push((piece.clone(), State { step: resume.take().unwrap_or(now.step), ..now }));
+            let (step, most) = resume.take().unwrap_or((now.step, now.most));
+            failures.push((piece.clone(), State { step, most, ..now }));
+            if piece.len() > 1 && is_at_the_floor {
+                now.most = piece.len() / 2;
+                story.is_cut = true;
+                continue;
+            }
             if piece.len() > 1 {
                 now = State { step: self.fit(cost / 2), shrunk: true, settled: None, ..now };
                 continue;
             }
+            if is_at_the_floor {
+                fits = None;
+            }
             let real = failures.iter().rposition(|(failed, _)| failed.end <= position);
             let (_, before) = failures.split_off(real.map_or(0, |real| real + 1)).remove(0);
-            resume = Some(before.step);
-            now = State { step: now.step, ..before };
+            resume = Some((before.step, before.most));
+            now = State { step: now.step, most: now.most, ..before };
             story.left_out.push(position);
             position += 1;
         }
@@ -85,9 +103,12 @@ impl Case {
     }
 
     /// One item, and then as many more as go with it.
-    fn pack(&self, start: usize, step: u64) -> Range<usize> {
+    fn pack(&self, start: usize, &State { step, most, .. }: &State) -> Range<usize> {
         let mut end = start + 1;
-        while end < self.costs.len() && self.costs[start..=end].iter().sum::<u64>() <= step {
+        while end < self.costs.len()
+            && end - start < most
+            && self.costs[start..=end].iter().sum::<u64>() <= step
+        {
             end += 1;
         }
         start..end
@@ -98,6 +119,8 @@ impl Case {
 #[derive(Clone, Copy, Default)]
 struct State {
     step: u64,
+    /// Items that a piece may have.
+    most: usize,
     shrunk: bool,
     settled: Option<u64>,
     settled_at: Option<u64>,

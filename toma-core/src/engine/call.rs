@@ -252,6 +252,7 @@ impl<'a, P: Policy> Call<'a, P> {
         self.tell(|| match verdict {
             Verdict::Again(rung) => EventKind::Again { size, rung },
             Verdict::Shrink(to) => EventKind::Shrink { from: size, to },
+            Verdict::Cut(items) => EventKind::Cut { size, items },
             Verdict::FallBack(size) => EventKind::FallsBack { size },
             Verdict::GiveUp(reason) => EventKind::GaveUp { size, reason },
             Verdict::SetAside { index, cost } => EventKind::SetAside { index, cost },

@@ -45,6 +45,13 @@ impl Costs {
         let cost = self.0[items.end] - self.0[items.start];
         usize::try_from(cost).unwrap_or(usize::MAX)
     }
+
+    /// Whether all that these items cost is the cost of one of them.
+    pub(super) fn is_of_one(&self, items: Range<usize>) -> bool {
+        let sums = &self.0[items.start..=items.end];
+        let first = sums.partition_point(|&sum| sum == sums[0]);
+        sums.get(first).is_none_or(|&sum| sum == sums[sums.len() - 1])
+    }
 }
 
 fn widen(size: usize) -> u128 {
@@ -74,6 +81,13 @@ mod tests {
     fn an_item_over_the_step_is_alone_even_among_items_that_cost_nothing() {
         assert_eq!(ends(&costs(&[0, 0, 9, 0, 0, 1]), 5), [2, 3, 6]);
         assert_eq!(ends(&costs(&[0, 0, 0]), 1), [3]);
+    }
+
+    #[test]
+    fn items_that_cost_nothing_are_told_from_those_that_do() {
+        let costs = costs(&[0, 4, 0, 0, 4, 0]);
+        assert_eq!([0..1, 0..2, 1..4, 2..4, 2..6].map(|items| costs.is_of_one(items)), [true; 5]);
+        assert_eq!([0..5, 1..5, 0..6].map(|items| costs.is_of_one(items)), [false; 3]);
     }
 
     #[test]

@@ -121,6 +121,8 @@ pub(crate) enum Verdict {
     Again(Rung),
     /// Try this smaller size.
     Shrink(usize),
+    /// Try so many items at most: their size cannot be any smaller.
+    Cut(usize),
     /// Begin anew from this size, in another memory.
     FallBack(usize),
     /// Let the failure through, for this reason.
@@ -279,9 +281,8 @@ impl Machine {
     #[inline]
     pub(crate) fn retryable(&self) -> Retryable {
         let attempts_left = self.piece.attempts + 1 < self.max_attempts;
-        let can_shrink = self.sizes.can_shrink(self.size());
-        let is_alone = can_shrink && self.is_alone();
-        let goes_on = can_shrink && !is_alone || !self.expected.is_empty();
+        let is_alone = self.is_alone();
+        let goes_on = !is_alone && self.can_be_smaller() || !self.expected.is_empty();
         Retryable {
             out_of_memory: attempts_left && goes_on || is_alone,
             transient: attempts_left && (goes_on || !self.piece.spent.has(Rungs::TRANSIENT)),

@@ -199,7 +199,7 @@ impl Tally {
                 }
             }
             Verdict::FallBack(_) => self.history().fell_back = true,
-            Verdict::Again(_) | Verdict::Shrink(_) => {}
+            Verdict::Again(_) | Verdict::Shrink(_) | Verdict::Cut(_) => {}
         }
     }
 

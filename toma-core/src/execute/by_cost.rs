@@ -27,12 +27,15 @@ impl<'a, P, K, B> With<'a, P, K, B> {
     /// out and all others are done; then the first such failure goes through, an error or a panic as
     /// it was. [`set_aside`](Self::set_aside) takes care of such items instead, and
     /// [`Report::set_aside`](crate::observe::Report::set_aside) lists them. What fails at the floor goes
-    /// through at once, because where the smallest size does not fit no other will; so does what fails
-    /// after a [`deadline`](Self::deadline).
+    /// through at once, because where the smallest size does not fit no other will, unless something as
+    /// heavy has worked since an item was left out there; so does what fails after a
+    /// [`deadline`](Self::deadline).
     ///
     /// Order is kept, so a heavy item among light ones leaves the piece before it half empty, and
     /// padding to the longest item of a piece costs nothing only among items alike: sort them by cost
-    /// first. Items that cost nothing never end a piece.
+    /// first. Items that cost nothing never end a piece. Where a piece has failed at the floor and all but one
+    /// of its items cost nothing, no smaller step can cut it: its items are halved by count, and later pieces
+    /// of the call have as many at most.
     ///
     /// Until such an item is alone, the pieces that hold it fail, too. Once it is found, that is
     /// forgotten: the step, what settles and what a policy knows are again what they were before. So one

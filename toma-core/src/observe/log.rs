@@ -3,7 +3,7 @@
 use std::io::{self, Write};
 use std::time::Duration;
 
-use super::{Event, EventKind, Observer, Shortfall, bytes};
+use super::{Event, EventKind, Observer, Shortfall, bytes, count};
 use crate::ladder::Rung;
 
 pub(super) struct Stderr;
@@ -30,6 +30,9 @@ fn line(kind: &EventKind<'_>) -> Option<String> {
             format!("{} at size {}{requested}{free}: {message}", class, end - start)
         }
         EventKind::Shrink { from, to } => format!("shrinks from {from} to {to}"),
+        EventKind::Cut { size, items } => {
+            format!("takes {} at most, because {size} cannot be any smaller", count(items, "item"))
+        }
         EventKind::Again { size, rung } => again(size, rung),
         // What takes no time is not worth a line.
         EventKind::Waits { others: 0, .. } => return None,

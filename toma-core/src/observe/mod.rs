@@ -99,6 +99,14 @@ pub enum EventKind<'a> {
         /// The size tried next.
         to: usize,
     },
+    /// The piece is tried again with fewer items, because its size cannot be any smaller: only where
+    /// sizes are costs.
+    Cut {
+        /// The size that failed.
+        size: usize,
+        /// So many items a piece may have now.
+        items: usize,
+    },
     /// The same size is tried once more.
     Again {
         /// The size.
@@ -125,8 +133,9 @@ pub enum EventKind<'a> {
         /// The size tried there first.
         size: usize,
     },
-    /// The policy tries another step on the next piece, nearly always a larger one; useful work
-    /// whatever happens.
+    /// Another step on the next piece, nearly always a larger one: the policy tries it, which is useful
+    /// work whatever happens; or it is in force again, because it was small only until an item was found
+    /// that had to be left out.
     Probe {
         /// The step so far.
         from: usize,

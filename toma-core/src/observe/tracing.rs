@@ -29,6 +29,7 @@ impl Observer for Tracing {
                 "failed"
             ),
             EventKind::Shrink { from, to } => info!(target: "toma", call, name, from, to, "shrink"),
+            EventKind::Cut { size, items } => info!(target: "toma", call, name, size, items, "cut"),
             EventKind::Again { size, rung } => {
                 info!(target: "toma", call, name, size, rung = rung.as_str(), "again");
             }

@@ -41,13 +41,25 @@ impl Machine {
         if self.is_alone() && !falls_back {
             return self.set_aside(failed);
         }
-        let size = self.size();
-        self.fails(size, failed);
         if self.attempts_left() && !self.is_at_the_floor() {
-            self.take_smaller(policy, failed, size);
-            return Verdict::Shrink(self.step);
+            return self.take_less(policy, failed);
         }
-        if falls_back { self.fall_back() } else { Verdict::GiveUp(self.why_not()) }
+        if falls_back {
+            return self.fall_back(failed);
+        }
+        self.fails(self.size(), failed);
+        Verdict::GiveUp(self.why_not())
+    }
+
+    /// Goes on with less at a time: a smaller size, or where that cannot be, fewer items.
+    pub(super) fn take_less(&mut self, policy: &impl Policy, failed: &Failed<'_>) -> Verdict {
+        let size = self.size();
+        if !self.sizes.can_shrink(size) {
+            return self.take_fewer();
+        }
+        self.fails(size, failed);
+        self.take_smaller(policy, failed, size);
+        Verdict::Shrink(self.step)
     }
 
     /// Takes note that a size is too large.
@@ -63,7 +75,7 @@ impl Machine {
     }
 
     /// Lets the policy choose a step below the size that failed.
-    pub(super) fn take_smaller(&mut self, policy: &impl Policy, failed: &Failed<'_>, size: usize) {
+    fn take_smaller(&mut self, policy: &impl Policy, failed: &Failed<'_>, size: usize) {
         let &Failed { failure, now, took, .. } = failed;
         self.renew_rungs();
         let proposal = policy.shrink(&Evidence {

@@ -15,7 +15,15 @@ pub(super) struct Doubts {
     open: Vec<Doubt>,
     /// How far to go once anything has succeeded, after an item was left out: only that shows that
     /// the item was to blame, and not the memory that is gone for all.
-    resumes: Option<usize>,
+    resumes: Option<Reach>,
+}
+
+/// How far a piece may go.
+#[derive(Clone, Copy, Debug)]
+struct Reach {
+    step: usize,
+    /// Items.
+    most: usize,
 }
 
 /// A failure, and what was known before it.
@@ -28,7 +36,7 @@ struct Doubt {
 
 #[derive(Debug)]
 struct Before {
-    step: usize,
+    reach: Reach,
     bounds: Bounds,
     record: Option<Record>,
     learning: Learning,
@@ -51,8 +59,8 @@ impl Machine {
         let (end, step) = (self.piece.cut.end, self.step);
         let (bounds, record, learning) = (self.bounds, self.record, self.learning);
         let Some(packing) = &mut self.packing else { return };
-        let step = packing.doubts.resumes.take().unwrap_or(step);
-        let before = Before { step, bounds, record, learning, settled_at: packing.settled_at };
+        let reach = packing.doubts.resumes.take().unwrap_or(Reach { step, most: packing.most });
+        let before = Before { reach, bounds, record, learning, settled_at: packing.settled_at };
         packing.doubts.open.push(Doubt { end, before });
     }
 
@@ -63,8 +71,8 @@ impl Machine {
     pub(super) fn acquit(&mut self) {
         let Some(packing) = &mut self.packing else { return };
         let Some(first) = packing.doubts.open.drain(..).next() else { return };
-        let Before { step, bounds, record, learning, settled_at } = first.before;
-        packing.doubts.resumes = Some(step);
+        let Before { reach, bounds, record, learning, settled_at } = first.before;
+        packing.doubts.resumes = Some(reach);
         packing.settled_at = settled_at;
         (self.bounds, self.learning) = (bounds, learning);
         self.record = self.record.zip(record).map(|(now, before)| Record {
@@ -76,11 +84,12 @@ impl Machine {
     }
 
     /// A piece has succeeded. Returns the step to go back to, where an item was left out before.
-    pub(super) fn work_off(&mut self) -> Option<usize> {
-        let position = self.position;
-        let doubts = &mut self.packing.as_mut()?.doubts;
-        doubts.work_off(position);
-        doubts.resumes.take()
+    pub(super) fn resume(&mut self) -> Option<usize> {
+        let packing = self.packing.as_mut()?;
+        packing.doubts.work_off(self.position);
+        let Reach { step, most } = packing.doubts.resumes.take()?;
+        packing.most = most;
+        Some(step)
     }
 
     /// A larger step that the policy wants, as far as it helps to find out what was to blame.

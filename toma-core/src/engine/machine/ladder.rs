@@ -54,7 +54,7 @@ impl Machine {
 
     /// Whether nothing smaller than the coming attempt can be tried.
     pub(crate) fn is_at_the_floor(&self) -> bool {
-        self.is_alone() || !self.sizes.can_shrink(self.size())
+        self.is_alone() || !self.can_be_smaller()
     }
 
     /// The call has fallen back.
@@ -90,18 +90,12 @@ impl Machine {
         if at_the_floor && !failed.there.has(Rungs::FALLBACK) {
             return None;
         }
-        let size = self.size();
-        self.fails(size, failed);
-        Some(if at_the_floor {
-            self.fall_back()
-        } else {
-            self.take_smaller(policy, failed, size);
-            Verdict::Shrink(self.step)
-        })
+        Some(if at_the_floor { self.fall_back(failed) } else { self.take_less(policy, failed) })
     }
 
     /// Begins anew from the first size, in another memory.
-    pub(super) fn fall_back(&mut self) -> Verdict {
+    pub(super) fn fall_back(&mut self, failed: &Failed<'_>) -> Verdict {
+        self.fails(self.size(), failed);
         self.learn_nothing();
         (self.step, self.bounds, self.record) = (self.sizes.cap, Bounds::default(), None);
         (self.piece.spent, self.expected) = (Rungs::NONE, Rungs::NONE);

@@ -53,7 +53,7 @@ impl Machine {
     /// What a size lacked that failed, and nothing smaller is allowed.
     pub(crate) fn lacked(&self, failed: &Failed<'_>) -> Option<Shortfall> {
         let size = self.size();
-        if failed.failure.class != Class::OutOfMemory || self.sizes.can_shrink(size) {
+        if failed.failure.class != Class::OutOfMemory || self.can_be_smaller() {
             return None;
         }
         let measured = failed.took.measured.copied().unwrap_or_default();

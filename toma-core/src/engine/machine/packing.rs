@@ -18,6 +18,10 @@ pub(super) struct Packing {
     /// the largest that ran at one step is what is known to work.
     pub(super) settled_at: Option<usize>,
     pub(super) doubts: Doubts,
+    /// Items that a piece may have: costs do not tell apart what costs nothing.
+    pub(super) most: usize,
+    /// The largest cost that has succeeded since an item was left out at the floor.
+    fits: Option<usize>,
 }
 
 impl Extent {
@@ -36,13 +40,20 @@ impl Packing {
     // Out of line, like all that is about costs: calls that count should not carry it along.
     #[inline(never)]
     pub(super) fn cut_at(&self, position: usize, step: usize) -> Cut {
-        let end = self.costs.end(position, step);
+        let end = self.costs.end(position, step).min(position.saturating_add(self.most));
         Cut { end, size: self.costs.of(position..end) }
     }
 
     #[inline(never)]
     pub(super) fn cost_from(&self, position: usize) -> usize {
         self.cost_of(position..self.costs.items())
+    }
+
+    /// Whether fewer items would cost no less, or nothing: no smaller size can tell them apart, and no
+    /// floor is meant for them.
+    #[inline(never)]
+    fn can_be_cut(&self, items: Range<usize>) -> bool {
+        items.len() > 1 && self.costs.is_of_one(items)
     }
 
     pub(super) fn cost_of(&self, items: Range<usize>) -> usize {
@@ -54,9 +65,11 @@ impl Machine {
     /// Counts sizes in costs from now on; returns what all items cost together.
     #[inline(never)]
     pub(crate) fn pack(&mut self, costs: Costs) -> usize {
-        let packing =
-            self.packing.insert(Box::new(Packing { costs, settled_at: None, doubts: Doubts::default() }));
-        packing.cost_from(0)
+        let whole = costs.of(0..costs.items());
+        let doubts = Doubts::default();
+        let packing = Packing { costs, settled_at: None, doubts, most: usize::MAX, fits: None };
+        self.packing = Some(Box::new(packing));
+        whole
     }
 
     /// At most so many pieces are to come.
@@ -65,12 +78,32 @@ impl Machine {
         if self.packing.is_some() { left } else { left.div_ceil(self.sizes.floor) }
     }
 
-    /// Whether the piece is a single item that is heavier than need be: it cannot be cut, and the
-    /// others do not need it.
+    /// Whether less can be tried than the coming attempt: a smaller size, or fewer items.
+    #[inline]
+    pub(super) fn can_be_smaller(&self) -> bool {
+        self.sizes.can_shrink(self.size())
+            || self.packing.as_ref().is_some_and(|packing| packing.can_be_cut(self.piece()))
+    }
+
+    /// Whether the piece is a single item that the others can do without: it is heavier than need be, or
+    /// it is not, and something as heavy has worked.
     #[inline]
     pub(super) fn is_alone(&self) -> bool {
-        let single = self.packing.is_some() && self.piece().len() == 1;
-        single && self.sizes.can_shrink(self.size())
+        let Some(packing) = &self.packing else { return false };
+        let size = self.size();
+        self.piece().len() == 1 && (self.sizes.can_shrink(size) || packing.fits >= Some(size))
+    }
+
+    /// Half as many items, where costs do not say how a piece could be smaller. That is no evidence about
+    /// any size.
+    pub(super) fn take_fewer(&mut self) -> Verdict {
+        self.doubt();
+        self.renew_rungs();
+        let items = self.piece().len() / 2;
+        if let Some(packing) = &mut self.packing {
+            packing.most = items;
+        }
+        Verdict::Cut(items)
     }
 
     /// Whether a packed piece of this size says something about the step.
@@ -87,7 +120,10 @@ impl Machine {
         let Cut { end, size } = self.piece.cut;
         let works = took.measured.is_none_or(|measured| self.note(size, measured));
         self.move_to(end);
-        if let Some(step) = self.work_off() {
+        if let Some(packing) = &mut self.packing {
+            packing.fits = packing.fits.max(Some(size));
+        }
+        if let Some(step) = self.resume() {
             // Little says nothing about the step it was cut from.
             let changes = step != self.step;
             self.step = step;
@@ -124,6 +160,10 @@ impl Machine {
         let (index, cost) = (self.position, self.size());
         self.fails(cost, failed);
         self.acquit();
+        if let Some(packing) = self.packing.as_mut().filter(|_| !self.sizes.can_shrink(cost)) {
+            // The next one that fails there shows that nothing fits any more.
+            packing.fits = None;
+        }
         self.move_to(index + 1);
         Verdict::SetAside { index, cost }
     }

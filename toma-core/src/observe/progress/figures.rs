@@ -3,7 +3,7 @@ use std::time::Duration;
 use indicatif::HumanDuration;
 
 use crate::classify::Class;
-use crate::observe::{EventKind, bytes};
+use crate::observe::{EventKind, bytes, count};
 
 /// Letters of a name that are shown; the bar needs the rest of the line.
 const MAX_NAME: usize = 24;
@@ -28,7 +28,7 @@ impl Progress {
             name: short(name),
             length,
             done: 0,
-            step: length.map_or(start, |length| start.min(length)),
+            step: start,
             out_of_memory: 0,
             busy: Duration::ZERO,
             failure: String::new(),
@@ -53,6 +53,14 @@ impl Progress {
                     self.failure,
                     self.word()
                 )));
+            }
+            EventKind::Cut { size, items } => {
+                let fewer = count(items, "item");
+                return Some(self.say(&format!("{} at {size}, takes {fewer} at most", self.failure)));
+            }
+            EventKind::SetAside { index, cost } => {
+                let what = format!("{}, leaves out item {index}, which costs {cost}", self.failure);
+                return Some(self.say(&what));
             }
             EventKind::Probe { to, .. } => self.step = to,
             EventKind::FallsBack { size } => {
