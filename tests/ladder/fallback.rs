@@ -101,20 +101,6 @@ fn a_stream_falls_back_and_other_tasks_do_not() {
     assert_eq!(tried.take(), ranged());
 }
 
-/// An item that is too heavy alone is done elsewhere instead of being left out.
-#[test]
-fn an_item_that_fails_alone_falls_back() {
-    let (costs, tried) = ([1, 9, 1], Tried::default());
-    let with = execute::with::<NoCache>().by_cost(|i| costs[i]).ladder(ladder());
-    let done = with.map(0..3, 4, |start, end| {
-        let cost: usize = costs[start..end].iter().sum();
-        tried.borrow_mut().push((cost, falls_back()));
-        if falls_back() || cost < 4 { Ok(start..end) } else { Err(OutOfMemory::new(None)) }
-    });
-    assert_eq!(done, Ok(vec![0..1, 1..2, 2..3]));
-    assert_eq!(tried.take(), [(1, false), (9, false), (9, true), (1, true)]);
-}
-
 #[test]
 fn loops_inside_are_in_fallback_too_and_learn_nothing() {
     let (outside, inside) = (GlobalCache::new(), GlobalCache::new());

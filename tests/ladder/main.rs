@@ -1,6 +1,7 @@
 //! The ladder among threads and tasks on one device: waiting, turns, fallback, and what must not hang.
 #![cfg(feature = "testing")]
 
+mod alone;
 mod fallback;
 mod futures;
 mod kit;

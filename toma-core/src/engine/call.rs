@@ -254,6 +254,7 @@ impl<'a, P: Policy> Call<'a, P> {
             Verdict::Shrink(to) => EventKind::Shrink { from: size, to },
             Verdict::Cut(items) => EventKind::Cut { size, items },
             Verdict::FallBack(size) => EventKind::FallsBack { size },
+            Verdict::FallBackAlone { index, cost } => EventKind::FallsBackAlone { index, cost },
             Verdict::GiveUp(reason) => EventKind::GaveUp { size, reason },
             Verdict::SetAside { index, cost } => EventKind::SetAside { index, cost },
         });

@@ -139,11 +139,11 @@ fn settle_failed<R>(
 ) -> Turn<R> {
     let was_printed = outcome.as_ref().is_err_and(Panic::was_printed);
     match call.failed(retryable, &failure, was_printed) {
-        Verdict::Again(_) | Verdict::Shrink(_) | Verdict::Cut(_) | Verdict::FallBack(_) => Turn::Retry,
         Verdict::GiveUp(_) => Turn::Done(Done::Failed(pass_on(outcome))),
         Verdict::SetAside { index, cost } => {
             Turn::Done(Done::SetAside(Box::new(Lost { index, cost, failure, outcome })))
         }
+        _ => Turn::Retry,
     }
 }
 

@@ -125,6 +125,8 @@ pub(crate) enum Verdict {
     Cut(usize),
     /// Begin anew from this size, in another memory.
     FallBack(usize),
+    /// The item failed alone: try it in another memory, and go on with the others here.
+    FallBackAlone { index: usize, cost: usize },
     /// Let the failure through, for this reason.
     GiveUp(Reason),
     /// The item failed alone: leave it out, and go on with the others.

@@ -67,6 +67,8 @@ struct History {
     /// Items that failed alone: how many, and the first of them.
     left_out: usize,
     set_aside: Vec<usize>,
+    /// The first items that failed alone and were done in another memory.
+    moved: Vec<usize>,
     settled: Option<usize>,
     cache: Option<&'static str>,
 }
@@ -194,8 +196,15 @@ impl Tally {
             Verdict::SetAside { index, .. } => {
                 let history = self.history();
                 history.left_out += 1;
+                history.moved.pop_if(|moved| *moved == index);
                 if history.set_aside.len() < MAX_HISTORY {
                     history.set_aside.push(index);
+                }
+            }
+            Verdict::FallBackAlone { index, .. } => {
+                let history = self.history();
+                if history.moved.len() < MAX_HISTORY {
+                    history.moved.push(index);
                 }
             }
             Verdict::FallBack(_) => self.history().fell_back = true,
@@ -286,6 +295,7 @@ impl Tally {
             fell_back: history.fell_back,
             shortfall: history.shortfall,
             set_aside: history.set_aside.clone(),
+            moved: history.moved.clone(),
         }
     }
 }
@@ -315,6 +325,7 @@ impl Default for History {
             shortfall: None,
             left_out: 0,
             set_aside: Vec::new(),
+            moved: Vec::new(),
             settled: None,
             cache: None,
         }

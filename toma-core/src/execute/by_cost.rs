@@ -37,6 +37,9 @@ impl<'a, P, K, B> With<'a, P, K, B> {
     /// of its items cost nothing, no smaller step can cut it: its items are halved by count, and later pieces
     /// of the call have as many at most.
     ///
+    /// With a [fallback](crate::ladder::Ladder::fallback) such an item first has its attempt in the other
+    /// memory, it alone: the others go on where they were, and only what fails there is left out.
+    ///
     /// Until such an item is alone, the pieces that hold it fail, too. Once it is found, that is
     /// forgotten: the step, what settles and what a policy knows are again what they were before. So one
     /// item that fits nowhere costs about as many failures as the step can be halved, and the others keep

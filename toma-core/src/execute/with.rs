@@ -79,6 +79,10 @@ impl<'a, P, K, B, U> With<'a, P, K, B, U> {
 
     /// Makes at most `max_attempts` attempts at one piece.
     ///
+    /// All count: those at every size, those that try a size again, and those in
+    /// [another memory](crate::ladder::falls_back). So a size that is halved twice before nothing smaller is
+    /// left takes four until it falls back.
+    ///
     /// The form panics when it is 0.
     #[inline]
     pub fn max_attempts(mut self, max_attempts: usize) -> Self {

@@ -12,7 +12,8 @@
 //! 4. **Smaller.** What the policy says. A new size has new rungs, but for the hooks: they are asked
 //!    once per piece.
 //! 5. **Fallback.** When nothing smaller is left: the first size again in another memory, which the
-//!    body chooses where [`falls_back`] says so. Off.
+//!    body chooses where [`falls_back`] says so. Off. An item that fails alone, where sizes are
+//!    [costs](crate::execute::With::by_cost), goes there for itself, and the others go on where they were.
 //! 6. **Give up.** The body's own failure goes through.
 //!
 //! `max_attempts` counts all of these attempts. What succeeds on one of the first three rungs settles
@@ -139,7 +140,9 @@ impl<'a> Ladder<'a> {
 /// Whether the body runs in [fallback](Ladder::fallback): nothing smaller was left, and it should use
 /// another memory now, such as the CPU's.
 ///
-/// From then on that is so to the end of the call, and in loops inside the body, too. Nothing is
+/// From then on that is so to the end of the call, and in loops inside the body, too. But where sizes are
+/// [costs](crate::execute::With::by_cost) it is so for a single item that failed alone above the floor, and then
+/// no more: that it is too heavy says nothing of the others. One that fails there, too, is left out. Nothing is
 /// remembered of sizes in fallback, and they begin with `initial`. Outside of attempts it is never so,
 /// and neither is it in threads that the body starts: hand them the answer.
 ///

@@ -42,6 +42,9 @@ fn line(kind: &EventKind<'_>) -> Option<String> {
             format!("waited {elapsed:.1?}, and {}", if alone { "is alone" } else { "is among others" })
         }
         EventKind::FallsBack { size } => format!("falls back to another memory, from size {size}"),
+        EventKind::FallsBackAlone { index, cost } => {
+            format!("falls back to another memory for item {index}, which costs {cost}")
+        }
         EventKind::Probe { from, to } => format!("probes {to} after {from}"),
         EventKind::DoesNotFit { size, needs_bytes, free_bytes } => {
             Shortfall { size, needs_bytes, free_bytes }.to_string()

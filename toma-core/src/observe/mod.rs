@@ -133,6 +133,14 @@ pub enum EventKind<'a> {
         /// The size tried there first.
         size: usize,
     },
+    /// An item failed alone: it is tried in [another memory](crate::ladder::falls_back), and the others go
+    /// on where they were.
+    FallsBackAlone {
+        /// The item.
+        index: usize,
+        /// What it costs.
+        cost: usize,
+    },
     /// Another step on the next piece, nearly always a larger one: the policy tries it, which is useful
     /// work whatever happens; or it is in force again, because it was small only until an item was found
     /// that had to be left out.

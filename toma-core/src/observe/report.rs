@@ -98,9 +98,12 @@ pub struct Report {
     /// [costs](crate::execute::With::by_cost) go on without. They count from the start of what the
     /// call works on.
     pub set_aside: Vec<usize>,
+    /// Items that failed alone and were done in [another memory](crate::ladder::falls_back), while the
+    /// others went on: the first 256 of them, counted in the same way.
+    pub moved: Vec<usize>,
     /// Time spent waiting for others on the device.
     pub waited: Duration,
-    /// Whether the work went on in [another memory](crate::ladder::falls_back).
+    /// Whether the work went on in [another memory](crate::ladder::falls_back), from some piece on.
     pub fell_back: bool,
     /// What the smallest size lacked, when it was clear that it does not fit.
     pub shortfall: Option<Shortfall>,

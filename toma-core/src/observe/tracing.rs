@@ -38,6 +38,9 @@ impl Observer for Tracing {
                 info!(target: "toma", call, name, ?elapsed, alone, "waited");
             }
             EventKind::FallsBack { size } => warn!(target: "toma", call, name, size, "falls back"),
+            EventKind::FallsBackAlone { index, cost } => {
+                warn!(target: "toma", call, name, index, cost, "falls back alone");
+            }
             EventKind::Probe { from, to } => info!(target: "toma", call, name, from, to, "probe"),
             EventKind::DoesNotFit { size, needs_bytes, free_bytes } => {
                 warn!(target: "toma", call, name, size, needs_bytes, free_bytes, "does not fit");

@@ -52,7 +52,7 @@ impl<P: Policy> Call<'_, P> {
 
     #[inline]
     pub(super) fn gauges(&self) -> bool {
-        self.policy.measures().memory && !self.switches.disable() && !self.machine.has_fallen_back()
+        self.policy.measures().memory && !self.switches.disable() && !self.machine.is_elsewhere()
     }
 
     /// What the attempt that has just ended took, for a policy that asks.

@@ -150,7 +150,7 @@ impl<P: Policy> Call<'_, P> {
 
     /// Enters, or says what has to be waited for first.
     fn wait(&mut self) -> Option<Wait> {
-        let sharing = self.sharing.as_mut()?;
+        let sharing = self.sharing.as_mut().filter(|_| !self.machine.is_elsewhere())?;
         let (seat, around) = (sharing.seat.as_ref()?, Surroundings::now().node);
         // While one inside an attempt waits for its turn, what is around it holds memory that others lack.
         let takes_turns = around.is_none() && sharing.turns.are_left();
@@ -201,7 +201,7 @@ impl<P: Policy> Call<'_, P> {
         // will be tried again.
         let looks = self.tally.counts().0 == 0 || self.machine.is_at_the_floor();
         let Some(sharing) = &mut self.sharing else { return };
-        if !self.machine.has_fallen_back() {
+        if !self.machine.is_elsewhere() {
             let among_others = sharing.alone.is_none();
             sharing.ran_among_others = measures && among_others && sharing.runs_among_others();
             sharing.had_company = looks && among_others && sharing.has_company();
@@ -219,9 +219,10 @@ impl<P: Policy> Call<'_, P> {
     #[inline(never)]
     fn own_surroundings(&self) -> Option<Surroundings> {
         let (sharing, outer) = (self.sharing.as_ref()?, Surroundings::now());
-        let node = sharing.seat.as_ref().map(Seat::node);
+        let is_elsewhere = self.machine.is_elsewhere();
+        let node = sharing.seat.as_ref().filter(|_| !is_elsewhere).map(Seat::node);
         Some(Surroundings {
-            falls_back: outer.falls_back || self.machine.has_fallen_back(),
+            falls_back: outer.falls_back || is_elsewhere,
             polled: outer.polled,
             blocked: outer.polled,
             node: node.or(outer.node),
@@ -275,7 +276,7 @@ impl<P: Policy> Call<'_, P> {
     /// The rungs that are there after a failure.
     pub(super) fn rungs(&self) -> Rungs {
         match &self.sharing {
-            Some(sharing) if !self.machine.has_fallen_back() => {
+            Some(sharing) if !self.machine.is_elsewhere() => {
                 sharing.rungs(sharing.alone.is_none() && (sharing.had_company || sharing.has_company()))
             }
             _ => Rungs::NONE,
@@ -288,7 +289,7 @@ impl<P: Policy> Call<'_, P> {
         match (verdict, &sharing.seat) {
             // What goes through is the caller's.
             (Verdict::GiveUp(_), Some(seat)) => seat.leave(),
-            (Verdict::SetAside { .. }, Some(seat)) => {
+            (Verdict::SetAside { .. } | Verdict::FallBackAlone { .. }, Some(seat)) => {
                 sharing.patience.piece_done();
                 seat.next_piece();
             }

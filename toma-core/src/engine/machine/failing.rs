@@ -38,14 +38,14 @@ impl Machine {
             return Verdict::Again(rung);
         }
         let falls_back = self.attempts_left() && failed.there.has(Rungs::FALLBACK);
-        if self.is_alone() && !falls_back {
-            return self.set_aside(failed);
-        }
         if self.attempts_left() && !self.is_at_the_floor() {
             return self.take_less(policy, failed);
         }
         if falls_back {
             return self.fall_back(failed);
+        }
+        if self.is_alone() {
+            return self.set_aside(failed);
         }
         self.fails(self.size(), failed);
         Verdict::GiveUp(self.why_not())

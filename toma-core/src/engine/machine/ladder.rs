@@ -62,6 +62,12 @@ impl Machine {
         self.fallen
     }
 
+    /// The coming attempt, or the one that runs, works in another memory: all that come do so, or this
+    /// item alone.
+    pub(crate) fn is_elsewhere(&self) -> bool {
+        self.fallen || self.packing.as_ref().is_some_and(|packing| packing.elsewhere)
+    }
+
     /// The next rung that tries the same size again, which is spent with that.
     pub(super) fn same_size(&mut self, there: Rungs) -> Option<Rung> {
         if !self.attempts_left() {
@@ -93,12 +99,16 @@ impl Machine {
         Some(if at_the_floor { self.fall_back(failed) } else { self.take_less(policy, failed) })
     }
 
-    /// Begins anew from the first size, in another memory.
+    /// Begins anew from the first size, in another memory; an item that failed alone does so for itself.
     pub(super) fn fall_back(&mut self, failed: &Failed<'_>) -> Verdict {
         self.fails(self.size(), failed);
+        (self.piece.spent, self.expected) = (Rungs::NONE, Rungs::NONE);
+        if self.is_alone() {
+            return self.fall_back_alone();
+        }
         self.learn_nothing();
         (self.step, self.bounds, self.record) = (self.sizes.cap, Bounds::default(), None);
-        (self.piece.spent, self.expected) = (Rungs::NONE, Rungs::NONE);
+        self.unpack();
         Verdict::FallBack(self.coming_size())
     }
 

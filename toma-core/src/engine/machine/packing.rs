@@ -3,6 +3,7 @@
 //! Packed pieces are of any size up to the step, so they differ from counted ones in what they say
 //! about it; and a single item may be too heavy where all others are not.
 
+use std::mem;
 use std::ops::Range;
 
 use super::isolating::Doubts;
@@ -22,6 +23,8 @@ pub(super) struct Packing {
     pub(super) most: usize,
     /// The largest cost that has succeeded since an item was left out at the floor.
     fits: Option<usize>,
+    /// The coming piece is an item that has failed alone and works in another memory.
+    pub(super) elsewhere: bool,
 }
 
 impl Extent {
@@ -67,7 +70,8 @@ impl Machine {
     pub(crate) fn pack(&mut self, costs: Costs) -> usize {
         let whole = costs.of(0..costs.items());
         let doubts = Doubts::default();
-        let packing = Packing { costs, settled_at: None, doubts, most: usize::MAX, fits: None };
+        let packing =
+            Packing { costs, settled_at: None, doubts, most: usize::MAX, fits: None, elsewhere: false };
         self.packing = Some(Box::new(packing));
         whole
     }
@@ -86,12 +90,13 @@ impl Machine {
     }
 
     /// Whether the piece is a single item that the others can do without: it is heavier than need be, or
-    /// it is not, and something as heavy has worked.
+    /// it is not, and something as heavy has worked; or it works in another memory for itself.
     #[inline]
     pub(super) fn is_alone(&self) -> bool {
         let Some(packing) = &self.packing else { return false };
         let size = self.size();
-        self.piece().len() == 1 && (self.sizes.can_shrink(size) || packing.fits >= Some(size))
+        let others_fit = self.sizes.can_shrink(size) || packing.fits >= Some(size);
+        self.piece().len() == 1 && (others_fit || packing.elsewhere)
     }
 
     /// Half as many items, where costs do not say how a piece could be smaller. That is no evidence about
@@ -118,6 +123,10 @@ impl Machine {
     #[inline(never)]
     pub(super) fn packed_succeeded(&mut self, policy: &impl Policy, took: Took<'_>) -> Option<usize> {
         let Cut { end, size } = self.piece.cut;
+        if self.comes_back() {
+            self.move_to(end);
+            return None;
+        }
         let works = took.measured.is_none_or(|measured| self.note(size, measured));
         self.move_to(end);
         if let Some(packing) = &mut self.packing {
@@ -158,13 +167,45 @@ impl Machine {
     #[cold]
     pub(super) fn set_aside(&mut self, failed: &Failed<'_>) -> Verdict {
         let (index, cost) = (self.position, self.size());
-        self.fails(cost, failed);
-        self.acquit();
-        if let Some(packing) = self.packing.as_mut().filter(|_| !self.sizes.can_shrink(cost)) {
-            // The next one that fails there shows that nothing fits any more.
-            packing.fits = None;
+        if !self.comes_back() {
+            self.fails(cost, failed);
+            self.gets_over(cost);
         }
         self.move_to(index + 1);
         Verdict::SetAside { index, cost }
+    }
+
+    /// An item that failed alone, and works in another memory.
+    #[cold]
+    pub(super) fn fall_back_alone(&mut self) -> Verdict {
+        let (index, cost) = (self.position, self.size());
+        self.gets_over(cost);
+        if let Some(packing) = &mut self.packing {
+            packing.elsewhere = true;
+        }
+        Verdict::FallBackAlone { index, cost }
+    }
+
+    /// The others do without an item of this cost.
+    fn gets_over(&mut self, cost: usize) {
+        self.acquit();
+        let is_at_the_floor = !self.sizes.can_shrink(cost);
+        if let Some(packing) = self.packing.as_mut().filter(|_| is_at_the_floor) {
+            // The next one that fails there shows that nothing fits any more.
+            packing.fits = None;
+        }
+    }
+
+    /// The item that worked in another memory, if one did, is dealt with; the next piece is here.
+    fn comes_back(&mut self) -> bool {
+        self.packing.as_mut().is_some_and(|packing| mem::take(&mut packing.elsewhere))
+    }
+
+    /// Begins anew, with nothing known.
+    pub(super) fn unpack(&mut self) {
+        if let Some(packing) = &mut self.packing {
+            (packing.settled_at, packing.doubts) = (None, Doubts::default());
+            (packing.most, packing.fits) = (usize::MAX, None);
+        }
     }
 }

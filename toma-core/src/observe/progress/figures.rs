@@ -62,6 +62,10 @@ impl Progress {
                 let what = format!("{}, leaves out item {index}, which costs {cost}", self.failure);
                 return Some(self.say(&what));
             }
+            EventKind::FallsBackAlone { index, cost } => {
+                let what = format!("item {index}, which costs {cost}, goes to another memory");
+                return Some(self.say(&format!("{}, {what}", self.failure)));
+            }
             EventKind::Probe { to, .. } => self.step = to,
             EventKind::FallsBack { size } => {
                 self.step = size;

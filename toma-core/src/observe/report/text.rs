@@ -28,7 +28,11 @@ impl fmt::Display for Report {
                 "went on",
                 self.fell_back.then(|| "in another memory, when nothing smaller was left".to_owned()),
             ),
-            ("left out", self.left_out()),
+            (
+                "moved",
+                items(&self.moved).map(|items| format!("{items}, which failed alone, to another memory")),
+            ),
+            ("left out", items(&self.set_aside).map(|items| format!("{items}, which failed alone"))),
             ("next", Some(self.outlook())),
         ];
         lines.iter().try_for_each(|(about, line)| match line {
@@ -134,14 +138,6 @@ impl Report {
         (!self.waited.is_zero()).then(|| format!("{:.1?} for others on the device", self.waited))
     }
 
-    fn left_out(&self) -> Option<String> {
-        let items = self.set_aside.len();
-        let noun = if items > 1 { "items" } else { "item" };
-        let shown = self.set_aside.iter().take(8).map(ToString::to_string);
-        let shown = shown.chain((items > 8).then(|| "...".to_owned())).collect::<Vec<_>>().join(", ");
-        (items > 0).then(|| format!("{noun} {shown}, which failed alone"))
-    }
-
     fn outlook(&self) -> String {
         match (self.settled, self.cache) {
             (Some(size), Some(cache)) => format!("starts from {size}, remembered in {cache}"),
@@ -152,6 +148,14 @@ impl Report {
             (_, None) => format!("starts at {} again", self.start),
         }
     }
+}
+
+/// A list of items, the first of them.
+fn items(items: &[usize]) -> Option<String> {
+    let noun = if items.len() > 1 { "items" } else { "item" };
+    let shown = items.iter().take(8).map(ToString::to_string);
+    let shown = shown.chain((items.len() > 8).then(|| "...".to_owned())).collect::<Vec<_>>().join(", ");
+    (!items.is_empty()).then(|| format!("{noun} {shown}"))
 }
 
 /// Entries of a history, each with what leads to the next one.
