@@ -5,7 +5,7 @@ use std::process::Command;
 use std::sync::Mutex;
 
 use toma::classify::OutOfMemory;
-use toma::observe::{Event, EventKind};
+use toma::observe::{Event, EventKind, Reason};
 use toma::{GlobalCache, NoCache, execute, report};
 
 const COSTS: [u64; 6] = [30, 30, 500, 30, 30, 10];
@@ -45,6 +45,33 @@ fn a_step_beyond_everything_is_everything() {
 }
 
 #[test]
+fn sizes_are_costs_even_where_these_add_up_to_the_number_of_items() {
+    execute::with::<NoCache>().by_cost(|i| i).range(0..3, 10, |_, _| ());
+    assert!(report::last().unwrap().sizes_are_costs);
+    execute::with::<NoCache>().range(0..3, 10, |_, _| ());
+    assert!(!report::last().unwrap().sizes_are_costs);
+}
+
+#[test]
+fn a_failure_that_goes_through_in_the_end_is_why_the_call_gave_up() {
+    let told = Mutex::new(Vec::new());
+    let observer = |event: &Event<'_>| {
+        if let EventKind::GaveUp { size, reason } = event.kind {
+            told.lock().unwrap().push((size, reason));
+        }
+    };
+    let form = || execute::with::<NoCache>().observer(&observer).by_cost(|i| COSTS[i]);
+    form().range(0..6, 64, body).unwrap_err();
+    assert_eq!(told.lock().unwrap().drain(..).collect::<Vec<_>>(), [(500, Reason::FailedAlone)]);
+    let report = report::last().unwrap();
+    assert_eq!((report.gave_up, report.done), (Some(Reason::FailedAlone), 5));
+    form().set_aside(|_| ()).range(0..6, 64, body).unwrap();
+    assert_eq!((told.lock().unwrap().len(), report::last().unwrap().gave_up), (0, None));
+    assert_eq!(form().iter(0..6, 64, body).filter(Result::is_err).count(), 1);
+    assert_eq!((told.lock().unwrap().len(), report::last().unwrap().gave_up), (1, Some(Reason::FailedAlone)));
+}
+
+#[test]
 fn the_report_names_what_was_left_out() {
     let cache = GlobalCache::new();
     let form = execute::with::<NoCache>().cache(&cache).name("embed").by_cost(|i| COSTS[i]).set_aside(|_| ());
@@ -55,11 +82,11 @@ fn the_report_names_what_was_left_out() {
         lines,
         [
             "embed: 5 of 6 items in 7 attempts, 2 out of memory",
-            "  started  at 64, nothing was remembered",
-            "  tried    64 -> 30 worked 2 times -> 30 worked 3 times",
+            "  started  at cost 64, nothing was remembered",
+            "  tried    64 -> 30 worked 2 times -> item 2 left out, 30 worked 3 times",
             "  learned  30 works, 60 does not; 30 is at least 50 % of the limit",
             "  left out item 2, which failed alone",
-            "  next     starts from 30, remembered in GlobalCache",
+            "  next     starts from cost 30, remembered in GlobalCache",
         ]
     );
 }

@@ -7,6 +7,8 @@
 
 mod durations;
 mod everywhere;
+#[cfg(feature = "testing")]
+mod explained;
 mod gave_up;
 mod last;
 mod panics;

@@ -49,7 +49,8 @@ fn line(kind: &EventKind<'_>) -> (String, Option<Duration>) {
         EventKind::Succeeded { start, end, elapsed } => {
             return (format!("succeeded {start}..{end}"), Some(elapsed));
         }
-        EventKind::Failed { start, end, class, requested_bytes, free_bytes, message, elapsed } => {
+        EventKind::Failed { start, end, size, class, requested_bytes, free_bytes, message, elapsed } => {
+            assert_eq!(size, end - start, "each item counts one");
             let bytes = format!("requested {requested_bytes:?}, free {free_bytes:?}");
             return (format!("failed {start}..{end}: {class:?}, {bytes}: {message}"), elapsed);
         }

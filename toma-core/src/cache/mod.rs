@@ -89,10 +89,12 @@ pub trait SizeCache: Debug + Sync {
 }
 
 /// The evidence kept for one place at one level of free memory.
+///
+/// Sizes are in items, or in [cost units](crate::execute::With::by_cost) where the calls there have costs.
 #[non_exhaustive]
 #[derive(Clone, Debug, PartialEq)]
 pub struct Remembered {
-    /// The size that worked after the last change, in items.
+    /// The size that worked after the last change.
     pub settled: usize,
     /// The sizes known to work and to fail.
     pub bounds: Bounds,
@@ -106,7 +108,7 @@ pub struct Remembered {
 }
 
 impl Remembered {
-    /// Evidence that `settled` items work, learned now.
+    /// Evidence that the size `settled` works, learned now.
     pub fn new(settled: usize) -> Self {
         Self { settled, bounds: Bounds::default(), free_bytes: None, learned: clock::wall(), record: None }
     }

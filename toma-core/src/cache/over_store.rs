@@ -35,7 +35,7 @@ macro_rules! over_store {
                 self.store.note(place, || *key, record);
             }
 
-            /// Lets calls of this name start at `size` items until they learn better, wherever they
+            /// Lets calls of this name start at `size` until they learn better, wherever they
             /// come from. Seeds are kept until [`clear`](Self::clear); `entries` does not list them.
             ///
             /// The name is the `name` option, the path of an annotated function, or `file:line` of

@@ -12,7 +12,7 @@ use super::Remembered;
 use super::key::{Key, Place};
 use super::levels::Levels;
 use super::memo::{self, Known};
-use crate::observe::{bytes, count};
+use crate::observe::bytes;
 use crate::policy::Record;
 
 /// Entries a cache holds; beyond it the one least recently learned or looked up on the cold path
@@ -29,7 +29,7 @@ const MAX_ENTRIES: NonZeroUsize = NonZeroUsize::new(4096).unwrap();
 /// execute::with::<GlobalCache>().cache(&sizes).name("resize").range(0..256, 256, |start, end| {
 ///     if end - start > 100 { Err(OutOfMemory::new(None)) } else { Ok(()) }
 /// })?;
-/// assert!(sizes.entries()[0].to_string().starts_with("resize: 64 items, called at "));
+/// assert!(sizes.entries()[0].to_string().starts_with("resize: size 64, called at "));
 /// # Ok::<(), OutOfMemory>(())
 /// ```
 #[non_exhaustive]
@@ -228,7 +228,7 @@ impl Store {
 impl fmt::Display for Entry {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let &Remembered { settled, free_bytes, .. } = &self.remembered;
-        write!(f, "{}: {}", self.name, count(settled, "item"))?;
+        write!(f, "{}: size {settled}", self.name)?;
         if let Some(free_bytes) = free_bytes {
             write!(f, " with {} free", bytes(free_bytes))?;
         }

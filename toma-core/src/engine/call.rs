@@ -233,6 +233,7 @@ impl<'a, P: Policy> Call<'a, P> {
         self.tell(|| EventKind::Failed {
             start: piece.start,
             end: piece.end,
+            size,
             class: failure.class,
             requested_bytes: failure.requested_bytes,
             free_bytes,
@@ -244,6 +245,14 @@ impl<'a, P: Policy> Call<'a, P> {
         self.take_rung(verdict, &failed);
         self.tell_verdict(size, verdict);
         verdict
+    }
+
+    /// All others are done, and an item that failed alone and of this cost is nobody's: its failure goes
+    /// through.
+    pub(crate) fn gives_up_alone(&mut self, size: usize) {
+        let reason = Reason::FailedAlone;
+        self.tally.gives_up(reason);
+        self.tell(|| EventKind::GaveUp { size, reason });
     }
 
     /// What comes of a failure at `size`.

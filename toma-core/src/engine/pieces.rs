@@ -25,7 +25,15 @@ pub(crate) fn next_piece<R, M, W: Work<R>>(
             done => return Some(done),
         }
     }
-    apart.take().map(|lost| Done::Failed(lost.pass_on()))
+    apart.take().map(|lost| Done::Failed(pass_on(call, *lost)))
+}
+
+/// The error of an item that failed alone, to be passed on now that the others are done; a panic goes on
+/// here.
+#[cold]
+pub(crate) fn pass_on<R>(call: &mut Call<'_, impl Policy>, lost: Lost<R>) -> R {
+    call.gives_up_alone(lost.cost);
+    lost.pass_on()
 }
 
 /// Goes on without an item that failed alone: cleans up as before a retry, and then tells of it.

@@ -3,25 +3,27 @@
 //! On the success path this is one addition per attempt; the history is built only when something
 //! fails or the step changes, and the report only when somebody asks for it.
 
+mod history;
+
 use std::cell::RefCell;
 use std::mem;
 use std::num::NonZeroUsize;
 use std::time::{Duration, Instant};
 
+use self::history::History;
 use super::clock;
 use super::machine::{Machine, Verdict};
 use crate::classify::Class;
 use crate::observe::{Fullest, Name, Reason, Report, Shortfall, Tried};
 use crate::policy::Bounds;
 
-/// Entries the history keeps; a call that changes its step without end must not eat the memory.
-const MAX_HISTORY: usize = 256;
-
 #[derive(Debug)]
 pub(crate) struct Tally {
     name: Name,
     history: Option<Box<History>>,
     clock: Option<Instant>,
+    /// Sizes are costs.
+    weighs: bool,
     figures: Figures,
 }
 
@@ -52,27 +54,6 @@ struct Full {
     available_bytes: u64,
 }
 
-/// What calls that never fail and never change their step do not have.
-#[derive(Debug)]
-struct History {
-    tried: Vec<Tried>,
-    attempts_told: usize,
-    out_of_memory: usize,
-    time_lost: Duration,
-    exact: bool,
-    gave_up: Option<Reason>,
-    waited: Duration,
-    fell_back: bool,
-    shortfall: Option<Shortfall>,
-    /// Items that failed alone: how many, and the first of them.
-    left_out: usize,
-    set_aside: Vec<usize>,
-    /// The first items that failed alone and were done in another memory.
-    moved: Vec<usize>,
-    settled: Option<usize>,
-    cache: Option<&'static str>,
-}
-
 thread_local! {
     static LAST: RefCell<Option<Tally>> = const { RefCell::new(None) };
 }
@@ -92,12 +73,13 @@ impl Tally {
     #[inline]
     pub(super) fn new(name: Name, length: Option<usize>) -> Self {
         let whole = length.unwrap_or(usize::MAX);
-        Self { name, history: None, clock: None, figures: Figures { length, whole, ..Figures::default() } }
+        let figures = Figures { length, whole, ..Figures::default() };
+        Self { name, history: None, clock: None, weighs: false, figures }
     }
 
     /// The whole work costs so much, where sizes are costs.
     pub(super) fn weighs(&mut self, whole: usize) {
-        self.figures.whole = whole;
+        (self.weighs, self.figures.whole) = (true, whole);
     }
 
     /// A step larger than the whole work is in truth of the work's size.
@@ -190,30 +172,19 @@ impl Tally {
         history.exact &= elapsed.is_some();
     }
 
+    /// What is done about the failure that came last.
     pub(super) fn judged(&mut self, verdict: Verdict) {
-        match verdict {
-            Verdict::GiveUp(reason) => self.history().gave_up = Some(reason),
-            Verdict::SetAside { index, .. } => {
-                let history = self.history();
-                history.left_out += 1;
-                history.moved.pop_if(|moved| *moved == index);
-                if history.set_aside.len() < MAX_HISTORY {
-                    history.set_aside.push(index);
-                }
-            }
-            Verdict::FallBackAlone { index, .. } => {
-                let history = self.history();
-                if history.moved.len() < MAX_HISTORY {
-                    history.moved.push(index);
-                }
-            }
-            Verdict::FallBack(_) => self.history().fell_back = true,
-            Verdict::Again(_) | Verdict::Shrink(_) | Verdict::Cut(_) => {}
-        }
+        self.history().judged(verdict);
+    }
+
+    /// The failure of an item that was left out goes through after all.
+    pub(super) fn gives_up(&mut self, reason: Reason) {
+        self.history().gave_up = Some(reason);
     }
 
     pub(super) fn waited(&mut self, elapsed: Duration) {
-        self.history().waited += elapsed;
+        let attempts = self.figures.attempts;
+        self.history().waited(elapsed, attempts);
     }
 
     /// Takes note that the smallest size does not fit; says whether that is new.
@@ -226,8 +197,8 @@ impl Tally {
         let (size, Figures { attempts, time, .. }) = (self.within(step), self.figures);
         let history = self.history();
         let succeeded = attempts - mem::replace(&mut history.attempts_told, attempts);
-        if history.tried.len() < MAX_HISTORY && (succeeded > 0 || failed.is_some()) {
-            history.tried.push(Tried { size, succeeded, failed, time });
+        if succeeded > 0 || failed.is_some() {
+            history.add(Tried { size, succeeded, failed, answer: None, time });
         }
     }
 
@@ -265,19 +236,19 @@ impl Tally {
     fn take_over(&mut self, other: &mut Self) {
         mem::swap(&mut self.name, &mut other.name);
         mem::swap(&mut self.history, &mut other.history);
-        self.figures = other.figures;
+        (self.weighs, self.figures) = (other.weighs, other.figures);
     }
 
     fn report(&self) -> Report {
         let none = History::default();
         let history = self.history.as_deref().unwrap_or(&none);
-        let Figures { length, whole, start, remembered, attempts, time, fullest, position, bounds } =
+        let Figures { length, start, remembered, attempts, time, fullest, position, bounds, .. } =
             self.figures;
         Report {
             name: self.name.clone(),
             length,
             done: position - history.left_out,
-            sizes_are_costs: length.is_some_and(|items| items != whole),
+            sizes_are_costs: self.weighs,
             start: self.within(start),
             remembered: remembered.map(NonZeroUsize::get),
             attempts,
@@ -308,26 +279,5 @@ impl Full {
 
     fn share(&self) -> f64 {
         self.public().share()
-    }
-}
-
-impl Default for History {
-    fn default() -> Self {
-        Self {
-            tried: Vec::new(),
-            attempts_told: 0,
-            out_of_memory: 0,
-            time_lost: Duration::ZERO,
-            exact: true,
-            gave_up: None,
-            waited: Duration::ZERO,
-            fell_back: false,
-            shortfall: None,
-            left_out: 0,
-            set_aside: Vec::new(),
-            moved: Vec::new(),
-            settled: None,
-            cache: None,
-        }
     }
 }

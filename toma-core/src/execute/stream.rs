@@ -15,7 +15,7 @@ use crate::cache::{Above, Origin};
 use crate::engine::asynchronous::{Attempts, yield_now};
 use crate::engine::call::Call;
 use crate::engine::drive::{Care, Done, Lost, Turn};
-use crate::engine::pieces::leave_out;
+use crate::engine::pieces::{leave_out, pass_on};
 use crate::outcome::Judge;
 use crate::policy::Policy;
 
@@ -190,7 +190,7 @@ impl<P: Policy, K, R, B: Undo, U: Unit> Running<'_, P, K, R, B, U> {
             }
         }
         if let Some(lost) = self.apart.take() {
-            self.slot.put(lost.pass_on());
+            self.slot.put(pass_on(&mut self.attempts.call, *lost));
         }
     }
 

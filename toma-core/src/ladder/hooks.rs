@@ -31,7 +31,7 @@ pub struct Pressure<'a> {
     pub requested_bytes: Option<u64>,
     /// Free bytes once the attempt had failed, when known.
     pub free_bytes: Option<u64>,
-    /// The size that failed.
+    /// The size that failed, in items or in [cost units](crate::execute::With::by_cost).
     pub size: usize,
 }
 

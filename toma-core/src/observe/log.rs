@@ -24,10 +24,14 @@ pub(crate) fn print(line: &str) {
 /// What is worth a line; attempts that succeed are not.
 fn line(kind: &EventKind<'_>) -> Option<String> {
     Some(match *kind {
-        EventKind::Failed { start, end, class, requested_bytes, free_bytes, message, .. } => {
+        EventKind::Failed { start, end, size, class, requested_bytes, free_bytes, message, .. } => {
+            let items = match end - start {
+                items if items == size => String::new(),
+                items => format!(" ({})", count(items, "item")),
+            };
             let requested = requested_bytes.map_or(String::new(), |n| format!(", {} requested", bytes(n)));
             let free = free_bytes.map_or(String::new(), |n| format!(", {} free", bytes(n)));
-            format!("{} at size {}{requested}{free}: {message}", class, end - start)
+            format!("{class} at size {size}{items}{requested}{free}: {message}")
         }
         EventKind::Shrink { from, to } => format!("shrinks from {from} to {to}"),
         EventKind::Cut { size, items } => {
@@ -45,7 +49,7 @@ fn line(kind: &EventKind<'_>) -> Option<String> {
         EventKind::FallsBackAlone { index, cost } => {
             format!("falls back to another memory for item {index}, which costs {cost}")
         }
-        EventKind::Probe { from, to } => format!("probes {to} after {from}"),
+        EventKind::Probe { from, to } => format!("tries {to} after {from}"),
         EventKind::DoesNotFit { size, needs_bytes, free_bytes } => {
             Shortfall { size, needs_bytes, free_bytes }.to_string()
         }
@@ -60,7 +64,7 @@ fn again(size: usize, rung: Rung) -> String {
     match rung {
         Rung::Transient => format!("tries {size} once more"),
         Rung::Release => format!("tries {size} once more, cached memory released"),
-        Rung::Alone => format!("tries {size} once more, alone on the device"),
+        Rung::Alone => format!("tries {size} once more, alone on the device, which others used"),
         Rung::Hooks => format!("tries {size} once more, if the release hooks give anything back"),
     }
 }
@@ -68,6 +72,8 @@ fn again(size: usize, rung: Rung) -> String {
 #[cfg(test)]
 mod tests {
     use super::{Duration, EventKind, Rung, line};
+    use crate::classify::Class;
+    use crate::observe::Reason;
 
     #[test]
     fn waits_that_take_time_have_a_line() {
@@ -85,9 +91,49 @@ mod tests {
         let again = |rung| line(&EventKind::Again { size: 8, rung }).unwrap();
         assert_eq!(again(Rung::Transient), "tries 8 once more");
         assert_eq!(again(Rung::Release), "tries 8 once more, cached memory released");
-        assert_eq!(again(Rung::Alone), "tries 8 once more, alone on the device");
+        assert_eq!(again(Rung::Alone), "tries 8 once more, alone on the device, which others used");
         assert_eq!(again(Rung::Hooks), "tries 8 once more, if the release hooks give anything back");
         let falls_back = line(&EventKind::FallsBack { size: 64 }).unwrap();
         assert_eq!(falls_back, "falls back to another memory, from size 64");
+    }
+
+    #[test]
+    fn sizes_that_are_costs_are_told_with_their_items() {
+        let failed = |size| EventKind::Failed {
+            start: 4,
+            end: 7,
+            size,
+            class: Class::OutOfMemory,
+            requested_bytes: Some(2048),
+            free_bytes: None,
+            message: "no room",
+            elapsed: None,
+        };
+        assert_eq!(line(&failed(3)).unwrap(), "out of memory at size 3, 2.0 KiB requested: no room");
+        assert_eq!(
+            line(&failed(90)).unwrap(),
+            "out of memory at size 90 (3 items), 2.0 KiB requested: no room"
+        );
+    }
+
+    #[test]
+    fn items_that_fail_alone_are_named() {
+        let lines = [
+            EventKind::Cut { size: 1, items: 4 },
+            EventKind::FallsBackAlone { index: 7, cost: 90 },
+            EventKind::SetAside { index: 7, cost: 90 },
+            EventKind::Probe { from: 16, to: 64 },
+            EventKind::GaveUp { size: 90, reason: Reason::FailedAlone },
+        ];
+        assert_eq!(
+            lines.map(|kind| line(&kind).unwrap()),
+            [
+                "takes 4 items at most, because 1 cannot be any smaller",
+                "falls back to another memory for item 7, which costs 90",
+                "leaves out item 7, which costs 90",
+                "tries 64 after 16",
+                "gives up at 90: an item failed alone, and nobody takes care of it",
+            ]
+        );
     }
 }

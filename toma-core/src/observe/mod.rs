@@ -19,7 +19,7 @@ pub(crate) use log::print;
 #[cfg(feature = "progress")]
 pub use progress::ProgressBar;
 pub use reason::Reason;
-pub use report::{Fullest, Name, Report, Shortfall, Tried};
+pub use report::{Answer, Fullest, Name, Report, Shortfall, Tried};
 pub(crate) use watch::Watch;
 
 use std::fmt;
@@ -81,6 +81,8 @@ pub enum EventKind<'a> {
         start: usize,
         /// One past the last item.
         end: usize,
+        /// The size of the attempt: so many items, or what they cost.
+        size: usize,
         /// What kind of failure.
         class: Class,
         /// Bytes the failed allocation asked for, when known.

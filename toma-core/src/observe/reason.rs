@@ -16,6 +16,9 @@ pub enum Reason {
     Deadline,
     /// Somebody has [cancelled](crate::share::Cancel) the call.
     Cancelled,
+    /// An item was left out because it failed [alone](crate::execute::With::by_cost), and nobody takes care
+    /// of it: all others were tried first.
+    FailedAlone,
     /// Nothing works on this device any more.
     Poisoned,
     /// `TOMA_DISABLE` is set.
@@ -32,6 +35,7 @@ impl Reason {
             Self::MaxAttempts => "max_attempts is reached",
             Self::Deadline => "the deadline has passed",
             Self::Cancelled => "the call is cancelled",
+            Self::FailedAlone => "an item failed alone, and nobody takes care of it",
             Self::Poisoned => "the device context is poisoned",
             Self::Disabled => "TOMA_DISABLE is set",
         }

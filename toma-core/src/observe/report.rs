@@ -13,6 +13,7 @@ use super::Reason;
 use crate::cache::Origin;
 use crate::classify::Class;
 use crate::engine::tally;
+use crate::ladder::Rung;
 use crate::policy::Bounds;
 
 #[cfg(feature = "svg")]
@@ -21,7 +22,9 @@ pub use svg::svg;
 /// What one call went through: attempts, failures, the sizes tried, what is known now, the time lost.
 ///
 /// [`last`] gives the report of the last call that ended on this thread; its `Display` is a few
-/// lines for people. In them an arrow follows an attempt that failed, so a size without a word has failed:
+/// lines for people. In them an arrow follows an attempt that failed, so a size without a word has failed;
+/// what was tried next is a smaller size unless it says something else, such as
+/// `8 -> 8 again, alone (others used the device; waited 1.2s), worked 2 times`:
 ///
 /// ```
 /// # extern crate toma_core as toma;
@@ -92,7 +95,7 @@ pub struct Report {
     /// The size cache that remembers it, or that remembers nothing although there was something;
     /// `None` when there was nothing.
     pub cache: Option<&'static str>,
-    /// Why the call gave up; `None` when all was done.
+    /// Why a failure went through; `None` when none did.
     pub gave_up: Option<Reason>,
     /// Items that failed alone and were left out, the first 256 of them: only calls with
     /// [costs](crate::execute::With::by_cost) go on without. They count from the start of what the
@@ -113,7 +116,7 @@ pub struct Report {
 #[non_exhaustive]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Shortfall {
-    /// The smallest size, in items.
+    /// The smallest size, in items or in cost units.
     pub size: usize,
     /// Bytes it needs, at least.
     pub needs_bytes: u64,
@@ -151,8 +154,35 @@ pub struct Tried {
     pub succeeded: usize,
     /// The class of the failure that ended it; `None` when none did.
     pub failed: Option<Class>,
+    /// What was done about that failure; `None` without one.
+    pub answer: Option<Answer>,
     /// Time spent in all attempts of the call until then, where all of them were timed.
     pub time: Option<Duration>,
+}
+
+/// What was done about a failure.
+#[non_exhaustive]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Answer {
+    /// A smaller size was tried.
+    Smaller,
+    /// At most so many items were tried at once, because their size could not be any smaller.
+    Fewer(usize),
+    /// The same size was tried once more.
+    Again {
+        /// The rung of the [ladder](crate::ladder) that it was on.
+        rung: Rung,
+        /// How long others on the device were waited for before.
+        waited: Duration,
+    },
+    /// The work went on in [another memory](crate::ladder::falls_back).
+    FellBack,
+    /// This item, which had failed alone, was tried in another memory.
+    FellBackAlone(usize),
+    /// This item, which had failed alone, was left out.
+    SetAside(usize),
+    /// It went through to the caller.
+    GaveUp,
 }
 
 /// The name of a call: a function's path, a given name, or the line of an inline form.

@@ -24,10 +24,12 @@ impl Observer for Tracing {
             EventKind::Succeeded { start, end, elapsed } => {
                 debug!(target: "toma", call, name, start, end, ?elapsed, "succeeded");
             }
-            EventKind::Failed { start, end, class, requested_bytes, free_bytes, message, elapsed } => warn!(
-                target: "toma", call, name, start, end, ?class, requested_bytes, free_bytes, ?elapsed, error = message,
-                "failed"
-            ),
+            EventKind::Failed { start, end, size, class, requested_bytes, free_bytes, message, elapsed } => {
+                warn!(
+                    target: "toma", call, name, start, end, size, ?class, requested_bytes, free_bytes, ?elapsed, error = message,
+                    "failed"
+                )
+            }
             EventKind::Shrink { from, to } => info!(target: "toma", call, name, from, to, "shrink"),
             EventKind::Cut { size, items } => info!(target: "toma", call, name, size, items, "cut"),
             EventKind::Again { size, rung } => {

@@ -1,18 +1,19 @@
-/// The largest size known to work and the smallest known to fail.
+/// The largest size known to work and the smallest known to fail, in items or in
+/// [cost units](crate::execute::With::by_cost).
 ///
 /// Memory need not be monotone in size (a convolution may fail at 16 and run at 32), so neither is
 /// proof: the newer observation overrides an older one that contradicts it.
 #[non_exhaustive]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Bounds {
-    /// The largest size that succeeded, in items.
+    /// The largest size that succeeded.
     pub largest_success: Option<usize>,
-    /// The smallest size that ran out of memory, in items.
+    /// The smallest size that ran out of memory.
     pub smallest_failure: Option<usize>,
 }
 
 impl Bounds {
-    /// Takes note that `size` items succeeded.
+    /// Takes note that an attempt of this size succeeded.
     #[inline]
     pub fn succeeded(&mut self, size: usize) {
         if self.largest_success.is_none_or(|largest| largest < size) {
@@ -23,7 +24,7 @@ impl Bounds {
         }
     }
 
-    /// Takes note that `size` items ran out of memory.
+    /// Takes note that an attempt of this size ran out of memory.
     pub fn failed(&mut self, size: usize) {
         self.smallest_failure = Some(self.smallest_failure.map_or(size, |failed| failed.min(size)));
         self.largest_success = self.largest_success.filter(|&succeeded| succeeded < size);

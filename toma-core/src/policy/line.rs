@@ -13,7 +13,7 @@ const MAX_PAIRS: usize = MAX_POINTS * (MAX_POINTS - 1) / 2;
 pub struct Line {
     /// The figure at size 0.
     pub base: f64,
-    /// What one item adds; negative or zero where the size does not matter.
+    /// What one more, item or cost unit, adds; negative or zero where the size does not matter.
     pub slope: f64,
     /// The largest size it goes through.
     pub largest: f64,

@@ -55,10 +55,10 @@ use crate::classify::Class;
 
 /// Decides the next size from the evidence.
 ///
-/// Sizes are in items. The engine rounds what a policy answers down to the call's `multiple_of`,
+/// Sizes are in items, or in [cost units](crate::execute::With::by_cost) where the call has costs. The engine rounds what a policy answers down to the call's `multiple_of`,
 /// and keeps it between the floor and the call's `initial` and `max`.
 pub trait Policy: Debug {
-    /// The size to try after an attempt of `evidence.size` items ran out of memory.
+    /// The size to try after an attempt of `evidence.size` ran out of memory.
     ///
     /// The answer must be smaller than `evidence.size`; the engine panics with the policy and both
     /// sizes when it is not. It is not asked when nothing smaller is allowed.
@@ -79,12 +79,15 @@ pub trait Policy: Debug {
 }
 
 /// What is known when a policy is asked.
+///
+/// Sizes are in items, or in [cost units](crate::execute::With::by_cost) where the call has costs: then an attempt
+/// seldom fills its step, and a single item may go beyond it.
 #[non_exhaustive]
 #[derive(Clone, Debug)]
 pub struct Evidence {
-    /// Items in the attempt that was just made (or would be made first).
+    /// The size of the attempt that was just made (or would be made first).
     pub size: usize,
-    /// The step in force, in items; larger than `size` when only a ragged rest was left.
+    /// The step in force; larger than `size` when only a ragged rest was left.
     pub step: usize,
     /// The class of the failure; `None` after a success or before the first attempt.
     pub class: Option<Class>,
@@ -105,7 +108,7 @@ pub struct Evidence {
     /// How long the attempt took, when the policy, an observer, a deadline or an earlier failure of
     /// the call made the engine read the clock.
     pub elapsed: Option<Duration>,
-    /// Items still to do, those of a failed attempt included; `usize::MAX` in a batch.
+    /// What is still to do, a failed attempt included, in the unit of sizes; `usize::MAX` in a batch.
     pub remaining: usize,
     /// The sizes known to work and to fail.
     pub bounds: Bounds,
@@ -120,7 +123,7 @@ pub struct Evidence {
 }
 
 impl Evidence {
-    /// An attempt of `size` items of which nothing else is known: for the tests of a policy, which
+    /// An attempt of this size of which nothing else is known: for the tests of a policy, which
     /// then set the fields they are about.
     pub const fn new(size: usize) -> Self {
         Self {

@@ -7,11 +7,11 @@ use super::line::Line;
 /// Octaves of sizes that are kept apart; beyond it the newest takes the place of one far away.
 const SLOTS: usize = 6;
 
-/// What one attempt of `size` items took and allocated.
+/// What one attempt of a size, in items or in [cost units](crate::execute::With::by_cost), took and allocated.
 #[non_exhaustive]
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Sample {
-    /// Items in the attempt.
+    /// The attempt's size.
     pub size: usize,
     /// How long it took, when that was measured.
     pub time: Option<Duration>,
@@ -36,12 +36,12 @@ struct Slot {
 }
 
 impl Sample {
-    /// An attempt of `size` items of which nothing is known yet.
+    /// An attempt of this size of which nothing is known yet.
     pub const fn new(size: usize) -> Self {
         Self { size, time: None, bytes: None }
     }
 
-    /// Items per second, when the time is known.
+    /// Items, or cost units, per second, when the time is known.
     #[expect(clippy::cast_precision_loss, reason = "a rate is an estimate")]
     pub fn rate(&self) -> Option<f64> {
         let seconds = self.time?.as_secs_f64();
@@ -75,7 +75,7 @@ impl Samples {
         Line::through(self.known(|slot| slot.bytes))
     }
 
-    /// Bytes that `size` items need, when at least two sizes tell.
+    /// Bytes that this size needs, when at least two sizes tell.
     #[expect(
         clippy::cast_precision_loss,
         clippy::cast_possible_truncation,

@@ -47,7 +47,7 @@
 //! | `evidence` | what runs have learned, the newest first, at most 8 |
 //! | `learned` | when, in UTC |
 //! | `run` | a number for the run of a program that learned it |
-//! | `settled`, `largest_success`, `smallest_failure` | sizes in items, as in [`Remembered`] |
+//! | `settled`, `largest_success`, `smallest_failure` | sizes, as in [`Remembered`] |
 //! | `free_bytes` | free bytes of the memory source at that time, if they could be read |
 //! | `measured` | what a policy that measures has recorded: a [`Record`], its times in microseconds |
 //!
@@ -212,7 +212,7 @@ impl PersistentCache {
         self.store.clear();
     }
 
-    /// Lets calls of this name start at `size` items until the file knows or they learn better. Seeds are
+    /// Lets calls of this name start at `size` until the file knows or they learn better. Seeds are
     /// kept until [`clear`](Self::clear), in this process alone; `entries` does not list them.
     ///
     /// The name is the `name` option, the path of an annotated function, or `file:line` of an inline

@@ -60,6 +60,7 @@ fn succeeded(start: usize, end: usize, seconds: u64) -> EventKind<'static> {
 fn failed(start: usize, end: usize) -> EventKind<'static> {
     EventKind::Failed {
         start,
+        size: end - start,
         end,
         class: Class::OutOfMemory,
         requested_bytes: Some(2 << 30),
@@ -74,7 +75,7 @@ const FINISHED: EventKind<'_> = EventKind::Finished { attempts: 1, out_of_memory
 #[test]
 fn a_bar_shows_items_rate_time_left_step_and_failures() {
     let (bar, terminal) = on_terminal(80, AT_ONCE);
-    tell(&bar, 1, started(usize::MAX, Some(20_000)));
+    tell(&bar, 1, started(20_000, Some(20_000)));
     tell(&bar, 1, EventKind::Attempt { start: 0, end: 20_000 });
     assert!(terminal.contents().ends_with("0/20000 · step 20000"), "{}", terminal.contents());
 
@@ -236,6 +237,27 @@ fn a_log_gets_a_line_for_each_shrink_and_nothing_for_short_calls() {
     assert_eq!(lines.len(), 1, "{lines:?}");
     assert!(lines[0].starts_with("toma: limit: out of memory"), "{lines:?}");
     assert!(lines[0].ends_with("at 600, step shrinks to 300"), "{lines:?}");
+}
+
+#[test]
+fn a_log_gets_a_line_for_each_item_that_fails_alone() {
+    let (bar, log) = into_log(PATIENT);
+    tell(&bar, 1, started(90, Some(4)));
+    for kind in [
+        EventKind::Cut { size: 1, items: 4 },
+        EventKind::FallsBackAlone { index: 7, cost: 90 },
+        EventKind::SetAside { index: 7, cost: 90 },
+    ] {
+        tell(&bar, 1, failed(0, 1));
+        tell(&bar, 1, kind);
+    }
+    let failure = "toma: embed: out of memory (2.0 GiB requested, 1.0 GiB free)";
+    let ends = [
+        " at 1, takes 4 items at most",
+        ", item 7, which costs 90, goes to another memory",
+        ", leaves out item 7, which costs 90",
+    ];
+    assert_eq!(log.lines(), ends.map(|end| format!("{failure}{end}")));
 }
 
 #[test]

@@ -2,11 +2,13 @@
 
 use std::borrow::Cow;
 use std::fmt::{self, Formatter};
+use std::iter;
 use std::time::Duration;
 
-use super::{Fullest, Report, Shortfall, Tried};
+use super::{Answer, Fullest, Report, Shortfall, Tried};
 use crate::classify::Class;
-use crate::observe::{bytes, count};
+use crate::ladder::Rung;
+use crate::observe::{Reason, bytes, count};
 
 /// So many entries of a long history are shown at its start, and as many before its end.
 const SHOWN: usize = 3;
@@ -51,7 +53,9 @@ impl Report {
         let work = match (self.gave_up, length) {
             (None, None) => format!("a batch of {done} in"),
             (None, Some(length)) if length == done => format!("{} in", count(done, "item")),
-            (None, Some(length)) => format!("{done} of {} in", count(length, "item")),
+            (None | Some(Reason::FailedAlone), Some(length)) => {
+                format!("{done} of {} in", count(length, "item"))
+            }
             (Some(_), None) => "gave up a batch after".to_owned(),
             (Some(_), Some(length)) => format!("gave up at {done} of {} after", count(length, "item")),
         };
@@ -63,31 +67,46 @@ impl Report {
     }
 
     fn started(&self) -> String {
+        let start = self.size(self.start);
         match self.remembered {
-            None => format!("at {}, nothing was remembered", self.start),
-            Some(size) if size == self.start => format!("at {size}, remembered from an earlier call"),
-            Some(size) => format!("at {}, remembered {size} from an earlier call", self.start),
+            None => format!("at {start}, nothing was remembered"),
+            Some(size) if size == self.start => format!("at {start}, remembered from an earlier call"),
+            Some(size) => format!("at {start}, remembered {size} from an earlier call"),
         }
+    }
+
+    /// A size, with its unit where it does not count items.
+    fn size(&self, size: usize) -> String {
+        if self.sizes_are_costs { format!("cost {size}") } else { size.to_string() }
     }
 
     /// The sizes tried; of many only the first and the last.
     fn history(&self) -> Option<String> {
-        let (last, before) = self.tried.split_last()?;
-        let line = match before.len().checked_sub(2 * SHOWN) {
-            None | Some(0 | 1) => chain(before),
+        let last = self.tried.last()?;
+        let answers = iter::once(None).chain(self.tried.iter().map(|tried| tried.answer));
+        let entries: Vec<String> =
+            answers.zip(&self.tried).map(|(before, tried)| entry(before, tried)).collect();
+        let line = match entries.len().checked_sub(2 * SHOWN + 1) {
+            None | Some(0 | 1) => entries.concat(),
             Some(skipped) => {
-                let (first, rest) = before.split_at(SHOWN);
-                let (skipped, rest) = rest.split_at(skipped);
-                format!("{}{}{}", chain(first), gap(skipped), chain(rest))
+                let end = SHOWN + skipped;
+                format!(
+                    "{}{}{}",
+                    entries[..SHOWN].concat(),
+                    gap(&self.tried[SHOWN..end]),
+                    entries[end..].concat()
+                )
             }
         };
         let told: usize = self.tried.iter().map(Tried::attempts).sum();
-        let end = match (self.attempts - told, last.failed, self.gave_up) {
-            (0, Some(_), Some(_)) => format!("{}gave up", last.then()),
-            (0, ..) => String::new(),
-            (untold, ..) => format!("{}... {}", last.then(), count(untold, "more attempt")),
+        let end = match (self.attempts - told, last.answer) {
+            (0, Some(Answer::GaveUp)) => "gave up".to_owned(),
+            (0, Some(Answer::SetAside(index))) => format!("item {index} left out"),
+            (0, _) => String::new(),
+            (untold, _) => format!("... {}", count(untold, "more attempt")),
         };
-        Some(format!("{line}{last}{end}"))
+        let line = if end.is_empty() { line.trim_end_matches([' ', '-', '>', ',']) } else { &line };
+        Some(format!("{line}{end}"))
     }
 
     /// What is known of the limit: by bytes where they are measured, or else by the sizes around it.
@@ -139,13 +158,17 @@ impl Report {
     }
 
     fn outlook(&self) -> String {
+        let start = self.size(self.start);
         match (self.settled, self.cache) {
-            (Some(size), Some(cache)) => format!("starts from {size}, remembered in {cache}"),
-            (_, Some(cache)) => format!("starts at {} again, because {cache} remembers nothing", self.start),
-            (_, None) if self.gave_up.is_some() => {
-                format!("starts at {} again, because nothing was settled", self.start)
+            (Some(size), Some(cache)) => format!("starts from {}, remembered in {cache}", self.size(size)),
+            (_, Some(cache)) => format!("starts at {start} again, because {cache} remembers nothing"),
+            (_, None) if self.fell_back => {
+                format!("starts at {start} again, because nothing is learned in another memory")
             }
-            (_, None) => format!("starts at {} again", self.start),
+            (_, None) if !matches!(self.gave_up, None | Some(Reason::FailedAlone)) => {
+                format!("starts at {start} again, because nothing was settled")
+            }
+            (_, None) => format!("starts at {start} again"),
         }
     }
 }
@@ -158,9 +181,47 @@ fn items(items: &[usize]) -> Option<String> {
     (!items.is_empty()).then(|| format!("{noun} {shown}"))
 }
 
-/// Entries of a history, each with what leads to the next one.
-fn chain(tried: &[Tried]) -> String {
-    tried.iter().flat_map(|tried| [tried.to_string(), tried.then().to_owned()]).collect()
+/// An entry of a history, as the answer to the failure before made it, with what leads to the next one.
+fn entry(answer: Option<Answer>, tried: &Tried) -> String {
+    let size = tried.size;
+    let size = match answer {
+        None | Some(Answer::Smaller | Answer::GaveUp) => size.to_string(),
+        Some(Answer::Fewer(items)) => format!("{size} with {} at most", count(items, "item")),
+        Some(Answer::Again { rung, waited }) => again(size, rung, waited),
+        Some(Answer::FellBack) => format!("in another memory {size}"),
+        Some(Answer::FellBackAlone(index)) => format!("item {index} in another memory, {size}"),
+        Some(Answer::SetAside(index)) => format!("item {index} left out, {size}"),
+    };
+    let comma = if size.contains(" again, ") && tried.succeeded > 0 { "," } else { "" };
+    let then = if tried.failed.is_some() { " -> " } else { ", " };
+    format!("{size}{comma}{}{then}", outcome(tried))
+}
+
+/// Why the same size was tried again.
+fn again(size: usize, rung: Rung, waited: Duration) -> String {
+    match rung {
+        Rung::Transient => format!("{size} again"),
+        Rung::Release => format!("{size} again, cached memory released"),
+        // What takes no time is not worth a word.
+        Rung::Alone if waited < Duration::from_millis(1) => {
+            format!("{size} again, alone (others used the device)")
+        }
+        Rung::Alone => format!("{size} again, alone (others used the device; waited {waited:.1?})"),
+        Rung::Hooks => format!("{size} again, after the release hooks"),
+    }
+}
+
+/// What came of a size, but for running out of memory, which is what comes of most.
+fn outcome(tried: &Tried) -> String {
+    let worked = match tried.succeeded {
+        0 => String::new(),
+        1 => " worked once".to_owned(),
+        succeeded => format!(" worked {succeeded} times"),
+    };
+    match tried.failed {
+        None | Some(Class::OutOfMemory) => worked,
+        Some(class) => format!("{worked} ({class})"),
+    }
 }
 
 /// What stands for entries that are left out.
@@ -174,24 +235,11 @@ impl Tried {
     pub(super) fn attempts(&self) -> usize {
         self.succeeded + usize::from(self.failed.is_some())
     }
-
-    fn then(&self) -> &'static str {
-        if self.failed.is_some() { " -> " } else { ", " }
-    }
 }
 
 impl fmt::Display for Tried {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
-        write!(f, "{}", self.size)?;
-        match self.succeeded {
-            0 => {}
-            1 => f.write_str(" worked once")?,
-            succeeded => write!(f, " worked {succeeded} times")?,
-        }
-        match self.failed {
-            None | Some(Class::OutOfMemory) => Ok(()),
-            Some(class) => write!(f, " ({class})"),
-        }
+        write!(f, "{}{}", self.size, outcome(self))
     }
 }
 

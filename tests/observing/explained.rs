@@ -1,0 +1,214 @@
+//! Reports of calls that did more than shrink: why a size was tried again, where the work went, and what was
+//! left out.
+
+use std::cell::Cell;
+use std::time::Duration;
+
+use expect_test::expect;
+use toma::classify::OutOfMemory;
+use toma::ladder::{Ladder, falls_back, on_release};
+use toma::observe::{Event, EventKind};
+use toma::share::Cancel;
+use toma::testing::FakeDevice;
+use toma::{GlobalCache, NoCache, execute, report};
+
+use crate::shown::shows;
+
+fn fails(_: usize, _: usize) -> Result<(), OutOfMemory> {
+    Err(OutOfMemory::new(None))
+}
+
+/// Tokens of texts; the third fits nowhere.
+const TOKENS: [u64; 12] = [30, 30, 500, 30, 30, 30, 30, 30, 30, 30, 30, 10];
+
+fn embed(start: usize, end: usize) -> Result<(), OutOfMemory> {
+    let room = if falls_back() { 900 } else { 70 };
+    if TOKENS[start..end].iter().sum::<u64>() > room { Err(OutOfMemory::new(None)) } else { Ok(()) }
+}
+
+#[test]
+fn a_wait_for_others() {
+    let device = FakeDevice::new(100);
+    // Another thread is in the middle of an attempt until this call has waited a little.
+    std::thread::scope(|scope| {
+        let (tell, told) = std::sync::mpsc::channel();
+        let (begun, begins) = std::sync::mpsc::channel();
+        let theirs = &device;
+        scope.spawn(move || {
+            execute::with::<NoCache>().device(theirs).batch(1, |_| {
+                let _held = theirs.alloc(60).unwrap();
+                begun.send(()).unwrap();
+                told.recv().unwrap();
+                std::thread::sleep(Duration::from_millis(3));
+            });
+        });
+        begins.recv().unwrap();
+        let tell = std::sync::Mutex::new(tell);
+        let observer = |event: &Event<'_>| {
+            if matches!(event.kind, EventKind::Waits { .. }) {
+                let _ = tell.lock().unwrap().send(());
+            }
+        };
+        let with = execute::with::<NoCache>().device(&device).observer(&observer).name("embed");
+        with.range(0..16, 8, |start, end| device.alloc(10 * (end - start) as u64).map(drop)).unwrap();
+    });
+    shows(&expect![[r#"
+        embed: 16 items in 3 attempts, 1 out of memory
+          started  at 8, nothing was remembered
+          tried    8 -> 8 again, alone (others used the device; waited TIME), worked 2 times
+          lost     TIME of TIME (SHARE %) in attempts that failed
+          waited   TIME for others on the device
+          next     starts at 8 again
+    "#]]);
+}
+
+#[test]
+fn every_rung() {
+    let first = Cell::new(true);
+    let hook = on_release(|_| false);
+    let with = execute::with::<NoCache>().ladder(Ladder::default().release_and_retry(true)).name("embed");
+    let device = FakeDevice::new(10);
+    with.device(&device)
+        .range(0..16, 8, |_, _| if first.replace(false) { Err(OutOfMemory::new(None)) } else { Ok(()) })
+        .unwrap();
+    drop(hook);
+    shows(&expect![[r#"
+        embed: 16 items in 3 attempts, 1 out of memory
+          started  at 8, nothing was remembered
+          tried    8 -> 8 again, cached memory released, worked 2 times
+          lost     the time of 1 attempt, not measured without an observer
+          next     starts at 8 again
+    "#]]);
+}
+
+#[test]
+fn a_fallback() {
+    let with = execute::with::<GlobalCache>().ladder(Ladder::default().fallback(true)).min(4).name("embed");
+    with.range(0..16, 8, |start, end| if falls_back() { Ok(()) } else { fails(start, end) }).unwrap();
+    shows(&expect![[r#"
+        embed: 16 items in 4 attempts, 2 out of memory
+          started  at 8, nothing was remembered
+          tried    8 -> 4 -> in another memory 8 worked 2 times
+          lost     at least TIME in attempts that failed
+          went on  in another memory, when nothing smaller was left
+          next     starts at 8 again, because nothing is learned in another memory
+    "#]]);
+}
+
+#[test]
+fn an_item_that_fits_nowhere_and_somebody_who_takes_care() {
+    let cache = GlobalCache::new();
+    let with = execute::with::<GlobalCache>().cache(&cache).name("embed").by_cost(|text| TOKENS[text]);
+    with.set_aside(|_| ()).range(0..12, 128, embed).unwrap();
+    shows(&expect![[r#"
+        embed: 11 of 12 items in 8 attempts, 2 out of memory
+          started  at cost 128, nothing was remembered
+          tried    128 worked once -> item 2 left out, 128 -> 60 worked 5 times
+          learned  60 works, 120 does not; 60 is at least 50 % of the limit
+          lost     at least TIME in attempts that failed
+          left out item 2, which failed alone
+          next     starts from cost 60, remembered in GlobalCache
+    "#]]);
+}
+
+/// Nothing in its weight tells it from others.
+#[test]
+fn an_item_that_has_to_be_looked_for() {
+    let cache = GlobalCache::new();
+    let with = execute::with::<GlobalCache>().cache(&cache).name("embed").by_cost(|_| 10).set_aside(|_| ());
+    with.range(0..64, 80, |start, end| if (start..end).contains(&13) { fails(start, end) } else { Ok(()) })
+        .unwrap();
+    shows(&expect![[r#"
+        embed: 63 of 64 items in 15 attempts, 4 out of memory
+          started  at cost 80, nothing was remembered
+          tried    80 worked once -> 40 worked once -> 20 -> 10 worked once -> item 13 left out, 10 worked once, 80 worked 7 times
+          lost     at least TIME in attempts that failed
+          left out item 13, which failed alone
+          next     starts at cost 80 again
+    "#]]);
+}
+
+#[test]
+fn an_item_that_fits_nowhere_and_nobody_who_takes_care() {
+    let cache = GlobalCache::new();
+    let with = execute::with::<GlobalCache>().cache(&cache).name("embed").by_cost(|text| TOKENS[text]);
+    with.range(0..12, 60, embed).unwrap_err();
+    shows(&expect![[r#"
+        embed: 11 of 12 items in 7 attempts, 1 out of memory
+          started  at cost 60, nothing was remembered
+          tried    60 worked once -> item 2 left out, 60 worked 5 times
+          why      an item failed alone, and nobody takes care of it
+          lost     the time of 1 attempt, not measured without an observer
+          left out item 2, which failed alone
+          next     starts at cost 60 again
+    "#]]);
+}
+
+#[test]
+fn an_item_that_fits_in_another_memory() {
+    let with = execute::with::<NoCache>().ladder(Ladder::default().fallback(true)).name("embed");
+    with.by_cost(|text| TOKENS[text]).range(0..12, 60, embed).unwrap();
+    shows(&expect![[r#"
+        embed: 12 items in 8 attempts, 1 out of memory
+          started  at cost 60, nothing was remembered
+          tried    60 worked once -> item 2 in another memory, 60 worked 6 times
+          lost     the time of 1 attempt, not measured without an observer
+          moved    item 2, which failed alone, to another memory
+          next     starts at cost 60 again
+    "#]]);
+}
+
+#[test]
+fn an_item_among_others_that_cost_nothing() {
+    let with = execute::with::<NoCache>().name("embed").by_cost(|_| 0).set_aside(|_| ());
+    with.range(0..16, 8, |start, end| if (start..end).contains(&5) { fails(start, end) } else { Ok(()) })
+        .unwrap();
+    shows(&expect![[r#"
+        embed: 15 of 16 items in 9 attempts, 5 out of memory
+          started  at cost 0, nothing was remembered
+          tried    0 -> 0 with 8 items at most -> 0 with 4 items at most worked once -> 0 with 2 items at most -> 0 with 1 item at most worked once -> item 5 left out, 0 worked 2 times
+          lost     at least TIME in attempts that failed
+          left out item 5, which failed alone
+          next     starts at cost 0 again
+    "#]]);
+}
+
+#[test]
+fn the_deadline_has_passed() {
+    let with = execute::with::<NoCache>().name("embed").deadline(Duration::ZERO);
+    with.range(0..16, 8, fails).unwrap_err();
+    shows(&expect![[r#"
+        embed: gave up at 0 of 16 items after 1 attempt, 1 out of memory
+          started  at 8, nothing was remembered
+          tried    8 -> gave up
+          why      the deadline has passed
+          lost     TIME of TIME (SHARE %) in attempts that failed
+          next     starts at 8 again, because nothing was settled
+    "#]]);
+}
+
+#[test]
+fn somebody_cancels_it() {
+    let cancel = Cancel::new();
+    let ladder = Ladder::default().cancelled_by(&cancel);
+    let with = execute::with::<NoCache>().name("embed").ladder(ladder);
+    with.range(0..16, 8, |start, end| {
+        if end <= 8 {
+            return Ok(());
+        }
+        if end - start < 8 {
+            cancel.cancel();
+        }
+        fails(start, end)
+    })
+    .unwrap_err();
+    assert_eq!(report::last().unwrap().done, 8);
+    shows(&expect![[r#"
+        embed: gave up at 8 of 16 items after 3 attempts, 2 out of memory
+          started  at 8, nothing was remembered
+          tried    8 worked once -> 4 -> gave up
+          why      the call is cancelled
+          lost     at least TIME in attempts that failed
+          next     starts at 8 again, because nothing was settled
+    "#]]);
+}
