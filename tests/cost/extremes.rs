@@ -3,8 +3,11 @@
 use std::cell::Cell;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
+use proptest::prelude::*;
 use toma::classify::OutOfMemory;
-use toma::{GlobalCache, NoCache, execute};
+use toma::ladder::{Ladder, falls_back};
+use toma::policy::{Decay, Policy};
+use toma::{Adaptive, Bisect, GlobalCache, Halve, NoCache, Throughput, execute, report};
 
 #[test]
 fn sums_beyond_every_integer() {
@@ -100,4 +103,94 @@ fn what_costs_nothing_is_cut_by_count() {
     };
     assert_eq!(sizes(11, 3), (vec![11, 5, 2, 2, 2, 2, 2, 1], true), "and stays so");
     assert_eq!(sizes(8, 0), (vec![8, 4, 2, 1], false), "where nothing works at all, the first goes through");
+}
+
+#[test]
+fn one_item() {
+    let fails = |_, _| Err::<(), _>(OutOfMemory::new(None));
+    let mut left_out = Vec::new();
+    let form =
+        execute::with::<NoCache>().by_cost(|_| 7).set_aside(|item| left_out.push((item.index, item.cost)));
+    assert_eq!(form.map(3..4, 5, fails).unwrap(), []);
+    assert_eq!(left_out, [(3, 7)]);
+    execute::with::<NoCache>().by_cost(|_| 7).range(3..4, 5, fails).unwrap_err();
+    execute::with::<NoCache>().by_cost(|_| 0).range(3..4, 5, fails).unwrap_err();
+    assert_eq!(report::last().unwrap().attempts, 1);
+    assert_eq!(execute::with::<NoCache>().by_cost(|_| u64::MAX).map(3..4, 5, |s, e| (s, e)), [(3, 4)]);
+}
+
+/// Too few attempts to find the item: its failure goes through where the search stops.
+#[test]
+fn max_attempts_may_end_before_an_item_is_found() {
+    let attempts = |most| {
+        let form = execute::with::<NoCache>().max_attempts(most).by_cost(|_| 2).set_aside(|_| ());
+        let fails = |_, end| if end > 2 { Err(OutOfMemory::new(None)) } else { Ok(()) };
+        let result = form.range(0..3, 8, fails);
+        (result.is_ok(), report::last().unwrap().attempts)
+    };
+    // 0..3, then 0..1, 1..2 and 2..3, the last of which is alone.
+    assert_eq!([1, 2, 3].map(attempts), [(false, 1), (true, 4), (true, 4)]);
+}
+
+fn any_policy() -> impl Strategy<Value = &'static str> {
+    prop_oneof![Just("halve"), Just("bisect"), Just("decay"), Just("adaptive"), Just("throughput")]
+}
+
+fn named(policy: &str) -> Box<dyn Policy> {
+    match policy {
+        "halve" => Box::new(Halve),
+        "bisect" => Box::new(Bisect::within(0.0)),
+        "decay" => Box::new(Decay::new(0.6)),
+        "adaptive" => Box::new(Adaptive::default()),
+        _ => Box::new(Throughput::default()),
+    }
+}
+
+fn any_cost() -> impl Strategy<Value = u64> {
+    prop_oneof![Just(0), Just(1), 0..100_u64, any::<u64>(), Just(u64::MAX), Just(u64::MAX / 2)]
+}
+
+fn any_size() -> impl Strategy<Value = usize> {
+    prop_oneof![1..200_usize, any::<usize>().prop_map(|size| size.max(1)), Just(usize::MAX)]
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
+
+    /// Whatever items cost and whichever fit nowhere: each is done once and in order or left out, and it ends.
+    #[test]
+    fn any_costs(
+        (costs, initial) in (prop::collection::vec(any_cost(), 0..60), any_size()),
+        oversize in prop::collection::hash_set(0..60_usize, 0..6),
+        (most, policy, falls_back_too) in (1..60_usize, any_policy(), any::<bool>()),
+    ) {
+        let (cache, mut attempts) = (GlobalCache::new(), 0);
+        for _ in 0..2 {
+            let mut left_out = Vec::new();
+            let ladder = Ladder::default().fallback(falls_back_too);
+            let form = execute::with::<NoCache>().cache(&cache).policy(named(policy)).ladder(ladder);
+            let form = form.by_cost(|item| costs[item]).set_aside(|item| left_out.push(item.index));
+            let rows = form.iter(0..costs.len(), initial, |start, end| {
+                attempts += 1;
+                let fits = end - start <= most && (start..end).all(|item| !oversize.contains(&item));
+                if fits || falls_back() { Ok(start..end) } else { Err(OutOfMemory::new(None)) }
+            });
+            let (mut done, mut is_failed) = (Vec::new(), false);
+            for row in rows {
+                match row {
+                    Ok(row) => done.extend(row),
+                    Err(_) => is_failed = true,
+                }
+            }
+            prop_assert!(done.is_sorted_by(|one, other| one < other), "{:?}", done);
+            let mut all = [&*done, &*left_out].concat();
+            all.sort_unstable();
+            let until = report::last().unwrap();
+            prop_assert!(all.iter().copied().eq(0..until.done + left_out.len()), "{:?}", all);
+            prop_assert_eq!(all.len() < costs.len(), is_failed);
+            prop_assert!(left_out.iter().all(|item| oversize.contains(item)), "{:?}", left_out);
+            prop_assert!(!is_failed || !falls_back_too, "all fits elsewhere");
+        }
+        prop_assert!(attempts <= 2 * 200 * (costs.len() + 1), "{} attempts", attempts);
+    }
 }

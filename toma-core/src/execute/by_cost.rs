@@ -33,9 +33,9 @@ impl<'a, P, K, B> With<'a, P, K, B> {
     ///
     /// Order is kept, so a heavy item among light ones leaves the piece before it half empty, and
     /// padding to the longest item of a piece costs nothing only among items alike: sort them by cost
-    /// first. Items that cost nothing never end a piece. Where a piece has failed at the floor and all but one
-    /// of its items cost nothing, no smaller step can cut it: its items are halved by count, and later pieces
-    /// of the call have as many at most.
+    /// first. Items that cost nothing never end a piece. Where a piece has failed at the floor and all but
+    /// one of its items cost nothing, no smaller step can cut it: its items are halved by count, and later
+    /// pieces of the call have as many at most.
     ///
     /// With a [fallback](crate::ladder::Ladder::fallback) such an item first has its attempt in the other
     /// memory, it alone: the others go on where they were, and only what fails there is left out.
@@ -43,7 +43,9 @@ impl<'a, P, K, B> With<'a, P, K, B> {
     /// Until such an item is alone, the pieces that hold it fail, too. Once it is found, that is
     /// forgotten: the step, what settles and what a policy knows are again what they were before. So one
     /// item that fits nowhere costs about as many failures as the step can be halved, and the others keep
-    /// their size. What it weighs says nothing of them, either.
+    /// their size. What it weighs says nothing of them, either. Where
+    /// [`max_attempts`](Self::max_attempts) allows fewer attempts at a piece, the failure goes through before
+    /// the item is found.
     ///
     /// What settles is the largest cost that ran; pieces that fill less than half of the step, such
     /// as a short tail, are no evidence for it.

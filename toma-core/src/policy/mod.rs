@@ -55,8 +55,9 @@ use crate::classify::Class;
 
 /// Decides the next size from the evidence.
 ///
-/// Sizes are in items, or in [cost units](crate::execute::With::by_cost) where the call has costs. The engine rounds what a policy answers down to the call's `multiple_of`,
-/// and keeps it between the floor and the call's `initial` and `max`.
+/// Sizes are in items, or in [cost units](crate::execute::With::by_cost) where the call has costs. The
+/// engine rounds what a policy answers down to the call's `multiple_of`, and keeps it between the floor and
+/// the call's `initial` and `max`.
 pub trait Policy: Debug {
     /// The size to try after an attempt of `evidence.size` ran out of memory.
     ///
@@ -80,8 +81,8 @@ pub trait Policy: Debug {
 
 /// What is known when a policy is asked.
 ///
-/// Sizes are in items, or in [cost units](crate::execute::With::by_cost) where the call has costs: then an attempt
-/// seldom fills its step, and a single item may go beyond it.
+/// Sizes are in items, or in [cost units](crate::execute::With::by_cost) where the call has costs: then an
+/// attempt seldom fills its step.
 #[non_exhaustive]
 #[derive(Clone, Debug)]
 pub struct Evidence {

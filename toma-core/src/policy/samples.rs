@@ -7,7 +7,8 @@ use super::line::Line;
 /// Octaves of sizes that are kept apart; beyond it the newest takes the place of one far away.
 const SLOTS: usize = 6;
 
-/// What one attempt of a size, in items or in [cost units](crate::execute::With::by_cost), took and allocated.
+/// What one attempt of a size, in items or in [cost units](crate::execute::With::by_cost), took and
+/// allocated.
 #[non_exhaustive]
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Sample {
