@@ -283,8 +283,12 @@ impl Machine {
     #[inline]
     pub(crate) fn retryable(&self) -> Retryable {
         let attempts_left = self.piece.attempts + 1 < self.max_attempts;
-        let is_alone = self.is_alone();
-        let goes_on = !is_alone && self.can_be_smaller() || !self.expected.is_empty();
+        let (is_alone, can_be_smaller) = if self.packing.is_some() {
+            self.packed_retryable()
+        } else {
+            (false, self.sizes.can_shrink(self.size()))
+        };
+        let goes_on = !is_alone && can_be_smaller || !self.expected.is_empty();
         Retryable {
             out_of_memory: attempts_left && goes_on || is_alone,
             transient: attempts_left && (goes_on || !self.piece.spent.has(Rungs::TRANSIENT)),

@@ -99,6 +99,13 @@ impl Machine {
         self.piece().len() == 1 && (others_fit || packing.elsewhere)
     }
 
+    /// Whether the piece is one item that the others can do without, and whether less can be tried.
+    // Out of line, so that calls that count find nothing but the question.
+    #[inline(never)]
+    pub(super) fn packed_retryable(&self) -> (bool, bool) {
+        (self.is_alone(), self.can_be_smaller())
+    }
+
     /// Half as many items, where costs do not say how a piece could be smaller. That is no evidence about
     /// any size.
     pub(super) fn take_fewer(&mut self) -> Verdict {
