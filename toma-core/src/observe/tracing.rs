@@ -26,9 +26,9 @@ impl Observer for Tracing {
             }
             EventKind::Failed { start, end, size, class, requested_bytes, free_bytes, message, elapsed } => {
                 warn!(
-                    target: "toma", call, name, start, end, size, ?class, requested_bytes, free_bytes, ?elapsed, error = message,
-                    "failed"
-                )
+                    target: "toma", call, name, start, end, size, ?class, requested_bytes, free_bytes, ?elapsed,
+                    error = message, "failed"
+                );
             }
             EventKind::Shrink { from, to } => info!(target: "toma", call, name, from, to, "shrink"),
             EventKind::Cut { size, items } => info!(target: "toma", call, name, size, items, "cut"),
