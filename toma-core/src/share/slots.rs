@@ -1,10 +1,10 @@
 //! The places in memory where calls say what they do: one writer each, many readers.
 
+use std::array;
 use std::iter::successors;
 use std::num::NonZeroU64;
-use std::sync::OnceLock;
 
-use super::sync::{AtomicU64, FIRST_SLOTS, Ordering, fence};
+use super::sync::{AtomicU64, FIRST_SLOTS, OnceLock, Ordering, fence};
 
 /// A device, told by the hash of its name.
 pub(super) type Device = NonZeroU64;
@@ -148,7 +148,7 @@ impl Slot {
 
 impl Slots {
     pub(super) fn new() -> Self {
-        Self { blocks: [const { OnceLock::new() }; BLOCKS] }
+        Self { blocks: array::from_fn(|_| OnceLock::new()) }
     }
 
     /// A slot that nobody has; the `likely` ones are tried first.

@@ -2,7 +2,7 @@
 //! which run every interleaving.
 
 pub(super) use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering, fence};
-pub(super) use std::sync::{Mutex, MutexGuard};
+pub(super) use std::sync::{Mutex, MutexGuard, OnceLock};
 
 /// Slots there is room for before more are allocated.
 pub(super) const FIRST_SLOTS: usize = 8;
