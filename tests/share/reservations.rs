@@ -20,7 +20,9 @@ fn reservations_stay_within_what_was_free() {
     assert_eq!((error.device(), error.asked_bytes(), error.reserved_bytes()), (device.name(), 1, 1000));
     assert_eq!(error.reading(), Some(Reading::new(1000, 1000)));
     assert!(!error.is_too_large());
-    let text = format!("{}: cannot reserve 1 bytes: 1000 reserved, 1000 of 1000 free", device.name());
+    let free = "1000 of 1000 bytes are free";
+    let reserved = "others have reserved 1000 of the 1000 bytes that were free before";
+    let text = format!("{}: cannot reserve 1 bytes: {free}, {reserved}", device.name());
     assert_eq!(error.to_string(), text);
 
     drop(weights);
@@ -51,7 +53,10 @@ fn bytes_in_use_without_a_reservation_are_not_granted() {
     let one = try_reserve(&device, 300).unwrap();
     drop(buffer);
     // Freed meanwhile, but the one may count on what was free when it was granted.
-    assert!(try_reserve(&device, 300).is_err());
+    let text = try_reserve(&device, 300).unwrap_err().to_string();
+    let reason =
+        "1000 of 1000 bytes are free, others have reserved 300 of the 500 bytes that were free before";
+    assert!(text.ends_with(reason), "{text}");
     assert!(try_reserve(&device, 200).is_ok());
     drop(one);
     assert!(try_reserve(&device, 1000).is_ok());
@@ -63,6 +68,7 @@ fn more_than_there_is_fails_at_once() {
     let error = reserve(&device, 1001, Duration::MAX).unwrap_err();
     assert!(error.is_too_large());
     assert!(error.source().is_none());
+    assert!(error.to_string().ends_with("cannot reserve 1001 bytes: 1000 of 1000 bytes are free"), "{error}");
     assert!(try_reserve(&device, u64::MAX).is_err());
     assert!(try_reserve(&device, 1000).is_ok(), "the one that failed left something behind");
 }
@@ -103,7 +109,7 @@ fn a_device_that_cannot_be_read_grants_nothing() {
     }
 
     let error = reserve(&Broken, 0, AGES).unwrap_err();
-    assert_eq!(error.to_string(), "broken:0: cannot reserve 0 bytes: 0 reserved, free bytes unknown");
+    assert_eq!(error.to_string(), "broken:0: cannot reserve 0 bytes: how many are free is unknown");
     assert_eq!(error.source().unwrap().to_string(), "no driver");
     assert_eq!(error.reading(), None);
     assert!(!error.is_too_large());

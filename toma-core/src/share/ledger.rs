@@ -23,9 +23,18 @@ static LEDGER: Mutex<Ledger> = Mutex::new(Ledger { keys: 0, accounts: BTreeMap::
 /// What is in the way.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Refused {
-    pub(super) reserved_bytes: u64,
+    /// What others have reserved, if anybody has.
+    pub(super) others: Option<Reserved>,
     /// How many wait and came before.
     pub(super) ahead: usize,
+}
+
+/// What living reservations have of a device.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Reserved {
+    pub(super) bytes: u64,
+    /// What was free when the first of them was granted: together they never have more.
+    pub(super) limit_bytes: u64,
 }
 
 /// The reservations of all devices: of each by its name, while it has any or somebody waits.
@@ -38,9 +47,7 @@ struct Ledger {
 #[derive(Debug, Default)]
 struct Account {
     living: usize,
-    reserved_bytes: u64,
-    /// What was free when the first of the living ones was granted.
-    limit_bytes: u64,
+    reserved: Option<Reserved>,
     waiting: VecDeque<(u64, Option<Waker>)>,
 }
 
@@ -51,16 +58,23 @@ impl Account {
 
     /// Whether `bytes` more stay within what was free at first.
     fn has_room_for(&self, bytes: u64) -> bool {
-        let sum = self.reserved_bytes.checked_add(bytes);
-        self.living == 0 || sum.is_some_and(|sum| sum <= self.limit_bytes)
+        self.reserved.is_none_or(|Reserved { bytes: reserved, limit_bytes }| {
+            reserved.checked_add(bytes).is_some_and(|sum| sum <= limit_bytes)
+        })
     }
 
     fn grant(&mut self, bytes: u64, free_bytes: u64) {
-        if self.living == 0 {
-            self.limit_bytes = free_bytes;
-        }
         self.living += 1;
-        self.reserved_bytes += bytes;
+        let none = Reserved { bytes: 0, limit_bytes: free_bytes };
+        self.reserved.get_or_insert(none).bytes += bytes;
+    }
+
+    fn give_back(&mut self, bytes: u64) {
+        self.living -= 1;
+        self.reserved = self.reserved.filter(|_| self.living > 0);
+        if let Some(reserved) = &mut self.reserved {
+            reserved.bytes -= bytes;
+        }
     }
 }
 
@@ -70,10 +84,7 @@ fn ledger() -> MutexGuard<'static, Ledger> {
 
 /// What a reservation had is no longer reserved.
 pub(super) fn give_back(device: &str, bytes: u64) {
-    change(device, |account| {
-        account.living -= 1;
-        account.reserved_bytes -= bytes;
-    });
+    change(device, |account| account.give_back(bytes));
 }
 
 /// Changes the account of a device and wakes whoever is first then.
@@ -147,7 +158,7 @@ impl<'a> Reserving<'a> {
             return Ok(Reservation { device: self.device.name().to_owned(), bytes: self.bytes });
         }
         let before = account.waiting[ahead].1.replace(waker);
-        let refused = Refused { reserved_bytes: account.reserved_bytes, ahead };
+        let refused = Refused { others: account.reserved, ahead };
         drop(ledger);
         drop(before);
         let soon = Instant::now().checked_add(LOOK_EVERY).filter(|_| ahead == 0);

@@ -5,7 +5,7 @@ use std::future::Future;
 use std::io;
 use std::time::Duration;
 
-use super::ledger::{self, Refused, Reserving};
+use super::ledger::{self, Refused, Reserved, Reserving};
 use super::wait;
 use crate::memory::{MemorySource, Reading};
 
@@ -39,7 +39,11 @@ use crate::memory::{MemorySource, Reading};
 ///
 /// let weights = share::reserve(&Device, 700, Duration::from_secs(1))?;
 /// let error = share::reserve(&Device, 400, Duration::from_millis(1)).unwrap_err();
-/// assert_eq!(error.to_string(), "pool:0: cannot reserve 400 bytes: 700 reserved, 1000 of 1000 free");
+/// assert_eq!(
+///     error.to_string(),
+///     "pool:0: cannot reserve 400 bytes: 1000 of 1000 bytes are free, \
+///      others have reserved 700 of the 1000 bytes that were free before"
+/// );
 ///
 /// drop(weights);
 /// assert!(share::try_reserve(&Device, 400).is_ok());
@@ -124,7 +128,7 @@ impl NotReserved {
 
     /// The bytes that others had reserved when waiting ended.
     pub fn reserved_bytes(&self) -> u64 {
-        self.refused.reserved_bytes
+        self.refused.others.map_or(0, |others| others.bytes)
     }
 
     /// What was free when waiting ended, and what there is; `None` when the device could not be read.
@@ -140,11 +144,16 @@ impl NotReserved {
 
 impl fmt::Display for NotReserved {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { device, asked_bytes, refused: Refused { reserved_bytes, ahead }, reading } = self;
-        write!(f, "{device}: cannot reserve {asked_bytes} bytes: {reserved_bytes} reserved, ")?;
+        let Self { device, asked_bytes, refused: Refused { others, ahead }, reading } = self;
+        write!(f, "{device}: cannot reserve {asked_bytes} bytes: ")?;
         match reading {
-            Ok(Reading { free_bytes, total_bytes }) => write!(f, "{free_bytes} of {total_bytes} free")?,
-            Err(_) => f.write_str("free bytes unknown")?,
+            Ok(Reading { free_bytes, total_bytes }) => {
+                write!(f, "{free_bytes} of {total_bytes} bytes are free")?;
+            }
+            Err(_) => f.write_str("how many are free is unknown")?,
+        }
+        if let Some(Reserved { bytes, limit_bytes }) = others {
+            write!(f, ", others have reserved {bytes} of the {limit_bytes} bytes that were free before")?;
         }
         if *ahead > 0 { write!(f, ", {ahead} waiting before it") } else { Ok(()) }
     }
