@@ -11,6 +11,7 @@ use crate::ending::Ending;
 use crate::fault::Fault;
 use crate::forms::{Numbers, with};
 use crate::plan::Form;
+use crate::reserving;
 use crate::scene::Scene;
 
 /// Makes the call.
@@ -19,6 +20,7 @@ pub(crate) async fn perform(scene: &Scene<'_>) -> Result<Ending, Fault> {
     match scene.plan.form {
         Form::Stream => stream(scene).await,
         Form::StreamByCost => stream_by_cost(scene).await,
+        Form::AsyncReserving => reserving::perform_async(scene).await,
         Form::AsyncBatch => Ok(Ending::Done(Some(vec![batch(scene).await?]))),
         Form::AsyncRange => range(start, end, scene).await.map(|()| Ending::Done(None)),
         Form::AsyncChunked => {

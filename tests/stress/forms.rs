@@ -6,6 +6,7 @@ use std::time::Duration;
 use crate::ending::Ending;
 use crate::fault::Fault;
 use crate::plan::Form;
+use crate::reserving;
 use crate::scene::Scene;
 use crate::world::lock;
 
@@ -50,6 +51,7 @@ pub(crate) fn perform(scene: &Scene<'_>) -> Result<Ending, Fault> {
         Form::Iter => return iter(scene),
         Form::ByCost => without_values(by_cost(scene)?),
         Form::SetAside => Some(set_aside(scene)?),
+        Form::Reserving => without_values(reserving::perform(scene)?),
         Form::AttributeBatch => Some(vec![attribute_batch(scene)?]),
         Form::AttributeRange => without_values(attribute_range(start, end, scene)?),
         Form::AttributeChunked => {

@@ -18,6 +18,7 @@ mod forms;
 mod log;
 mod plan;
 mod printed;
+mod reserving;
 mod scene;
 mod threads;
 mod turns;
@@ -40,6 +41,7 @@ fn stress_with_every_failure_and_moving_budgets() {
     let world = World::new(seed, attempts.unwrap_or(20_000), THREADS);
     threads::run(&world);
     world.check_what_is_left();
+    reserving::check_what_is_left();
     let line = format!("stress: seed {seed}, {:.1?}, {}\n", began.elapsed(), world.counts);
     stderr().write_all(line.as_bytes()).expect("stderr takes a line");
     world.counts.check();

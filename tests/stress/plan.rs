@@ -71,17 +71,20 @@ pub(crate) enum Form {
     ByCost,
     /// Somebody hears of the items that fail alone.
     SetAside,
+    /// The attempts reserve bytes, too.
+    Reserving,
     AttributeBatch,
     AttributeRange,
     AttributeChunked,
     Stream,
     StreamByCost,
+    AsyncReserving,
     AsyncBatch,
     AsyncRange,
     AsyncChunked,
 }
 
-const SYNC: [Form; 13] = [
+const SYNC: [Form; 14] = [
     Form::Batch,
     Form::Range,
     Form::RangeUnit,
@@ -92,13 +95,20 @@ const SYNC: [Form; 13] = [
     Form::Iter,
     Form::ByCost,
     Form::SetAside,
+    Form::Reserving,
     Form::AttributeBatch,
     Form::AttributeRange,
     Form::AttributeChunked,
 ];
 
-const ASYNC: [Form; 5] =
-    [Form::Stream, Form::StreamByCost, Form::AsyncBatch, Form::AsyncRange, Form::AsyncChunked];
+const ASYNC: [Form; 6] = [
+    Form::Stream,
+    Form::StreamByCost,
+    Form::AsyncReserving,
+    Form::AsyncBatch,
+    Form::AsyncRange,
+    Form::AsyncChunked,
+];
 
 impl Form {
     pub(crate) fn is_batch(self) -> bool {
