@@ -125,7 +125,7 @@ mod tests {
     fn package(examples: &Value) -> Package {
         let package = json!({
             "name": "torch", "manifest_path": "torch/Cargo.toml",
-            "targets": [{ "name": "embed", "kind": ["example"] }],
+            "targets": [{ "name": "embed", "kind": ["example"], "src_path": "/w/embed.rs" }],
             "metadata": { "toma": { "examples": examples } },
         });
         Package::parse(&package).unwrap()

@@ -1,7 +1,7 @@
 //! What `cargo metadata` says of the workspace.
 
 use std::fmt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, Result};
 use serde_json::Value;
@@ -37,6 +37,8 @@ pub(crate) struct Target {
     pub(crate) name: String,
     pub(crate) kinds: Vec<String>,
     pub(crate) required_features: Vec<String>,
+    /// The file of its crate root.
+    root: PathBuf,
 }
 
 /// A Rust version, as `rust-version` states it.
@@ -136,11 +138,18 @@ impl Target {
             name: text(value, "name")?.to_owned(),
             kinds: strings(&value["kind"]),
             required_features: strings(&value["required-features"]),
+            root: text(value, "src_path")?.into(),
         })
     }
 
     fn is(&self, kind: &str) -> bool {
         self.kinds.iter().any(|of| of == kind)
+    }
+
+    /// Whether it is the target of that file, in which alone, or in whose folder, its code is.
+    pub(crate) fn has_source(&self, file: &Path) -> bool {
+        let folder = self.root.ends_with("main.rs").then(|| self.root.parent()).flatten();
+        file.starts_with(folder.unwrap_or(&self.root))
     }
 
     /// The options that make cargo build it.
@@ -202,8 +211,11 @@ mod tests {
             json!({
                 "id": format!("path#{name}"), "name": name, "manifest_path": manifest, "publish": publish,
                 "features": { "default": [], "tch": [], "tracing": ["dep:tracing"] },
-                "targets": [{ "name": "bar", "kind": ["example"], "required-features": ["a", "b"] }],
-                "metadata": { "toma": { "release-tests": ["lib"], "libtorch-features": ["tch"] } },
+                "targets": [{
+                    "name": "bar", "kind": ["example"], "required-features": ["a", "b"],
+                    "src_path": "/w/examples/bar/main.rs",
+                }],
+                "metadata": { "toma": { "release-tests": ["caches"], "libtorch-features": ["tch"] } },
             })
         };
         let answer = json!({
@@ -241,8 +253,19 @@ mod tests {
         assert_eq!(example.feature_args(), ["--features", "a,b"]);
         assert!(package.targets_of("bench").next().is_none());
         assert!(!package.is_library());
-        assert_eq!(package.listed("release-tests"), Some(vec!["lib".to_owned()]));
+        assert_eq!(package.listed("release-tests"), Some(vec!["caches".to_owned()]));
         assert_eq!(package.listed("profiles"), None);
+    }
+
+    #[test]
+    fn a_target_has_the_files_of_its_folder_or_its_own_alone() {
+        let target =
+            |root: &str| Target::parse(&json!({ "name": "x", "kind": ["test"], "src_path": root })).unwrap();
+        let (folder, file) = (target("/w/tests/cost/main.rs"), target("/w/tests/hooks.rs"));
+        assert!(folder.has_source(Path::new("/w/tests/cost/twin.rs")));
+        assert!(!folder.has_source(Path::new("/w/tests/costly.rs")));
+        assert!(file.has_source(Path::new("/w/tests/hooks.rs")));
+        assert!(!file.has_source(Path::new("/w/tests/cost/main.rs")));
     }
 
     #[test]

@@ -5,6 +5,7 @@ use xshell::Cmd;
 
 use crate::examples::Example;
 use crate::metadata::Target;
+use crate::project::Features;
 use crate::steps::counted;
 use crate::test::Checks;
 
@@ -25,12 +26,13 @@ pub(super) fn run_examples(checks: &Checks<'_>, needs_libtorch: bool) -> Result<
     Ok(counted(checks.run_all(runs.collect::<Result<Vec<_>>>()?)?, "example"))
 }
 
+/// With all features, as the tests in release mode are built just before: a set of features for each
+/// benchmark would be a build of its own. Lints look at every benchmark in every set.
 pub(super) fn benches(checks: &Checks<'_>) -> Result<String> {
-    let workspace = &checks.project.workspace;
-    let ordinary = workspace.targets_of("bench").filter(|(package, _)| !workspace.needs_libtorch(package));
-    let runs = ordinary.map(|(package, bench)| {
-        run_once(checks.project.cargo("test").args(["--release", "-p", &package.name]), bench)
-    });
+    let project = checks.project;
+    let ordinary = project.workspace.packages.iter().flat_map(|package| package.targets_of("bench"));
+    let runs =
+        ordinary.map(|bench| run_once(project.cargo_all("test", Features::All).arg("--release"), bench));
     Ok(counted(checks.run_all(runs)?, "benchmark"))
 }
 
