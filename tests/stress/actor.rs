@@ -16,7 +16,7 @@ use crate::ending::{Ending, text_of};
 use crate::fault::{Fault, Token};
 use crate::printed;
 use crate::watchdog::Action;
-use crate::world::{World, lock};
+use crate::world::{Counts, World, lock};
 
 /// Who makes a call and all calls inside it.
 #[derive(Debug)]
@@ -47,7 +47,7 @@ pub(crate) struct State {
     dooms_next: bool,
     /// The class of the last failure that was injected, where any are.
     pub(crate) injected: Option<Class>,
-    injections: u64,
+    injections: Vec<Class>,
 }
 
 impl Actor {
@@ -63,7 +63,7 @@ impl Actor {
             doomed: 0,
             dooms_next: false,
             injected: None,
-            injections: 0,
+            injections: Vec::new(),
         };
         let (world, alive, state) = (Arc::clone(world), Arc::default(), Arc::new(Mutex::new(state)));
         Self { world, slot, cancel, may_block, alive, state }
@@ -84,6 +84,7 @@ impl Actor {
 
     pub(crate) fn fault(&self, class: Class) -> Fault {
         let fault = Fault::new(class, self.token());
+        Counts::add(&self.world.counts.failures, class);
         let mut state = lock(&self.state);
         state.last = Some((fault.number, class));
         state.ends |= matches!(class, Class::Poisoned | Class::Other);
@@ -167,7 +168,9 @@ impl Actor {
             Ending::Panic(_) => &counts.panics,
         };
         count.fetch_add(1, Relaxed);
-        counts.injected.fetch_add(lock(&self.state).injections, Relaxed);
+        for &class in &lock(&self.state).injections {
+            Counts::add(&counts.injected, class);
+        }
         self.check_printed(&ending);
         drop(ending);
         assert_eq!(self.alive.load(Relaxed), 0, "objects are left over");
@@ -206,7 +209,7 @@ impl State {
             _ => return Verdict::PASS,
         };
         self.injected = Some(class);
-        self.injections += 1;
+        self.injections.push(class);
         self.ends |= matches!(class, Class::Poisoned | Class::Other);
         // What ends everything comes at once: a body that has run must not have ended it before.
         self.dooms_next = !self.ends && self.random.bool();

@@ -5,11 +5,10 @@ use std::ops::Range;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::pin;
 use std::task::Poll;
-use std::time::Duration;
 
 use crate::ending::Ending;
 use crate::fault::Fault;
-use crate::forms::{Numbers, with};
+use crate::forms::{Numbers, attribute, fill, take, with};
 use crate::plan::Form;
 use crate::reserving;
 use crate::scene::Scene;
@@ -52,75 +51,40 @@ pub(crate) async fn caught(
     .await
 }
 
-/// Takes what a stream gives, all of it or less.
-macro_rules! take {
-    ($stream:expr, $scene:expr) => {{
-        let (mut stream, mut taken) = ($stream, Vec::new());
-        while let Some(value) = stream.next().await {
-            match value {
-                Ok(items) => taken.push(items),
-                Err(fault) => {
-                    assert!(stream.next().await.is_none(), "something comes after {fault}");
-                    return Err(fault);
-                }
-            }
-            if $scene.actor.chance(20) {
-                return Ok(Ending::Left);
-            }
-        }
-        Ok(Ending::Done(Some(taken)))
-    }};
-}
-
 async fn stream(scene: &Scene<'_>) -> Result<Ending, Fault> {
     let form = with!(scene).before_retry(|failed| scene.undo_at(&failed));
     let body = async |start, end| scene.at_async(start, end).await;
-    take!(form.stream(scene.plan.whole(), scene.plan.sizes.initial, body), scene)
+    let mut values = form.stream(scene.plan.whole(), scene.plan.sizes.initial, body);
+    take!(values.next().await, scene)
 }
 
 async fn stream_by_cost(scene: &Scene<'_>) -> Result<Ending, Fault> {
     let form =
         with!(scene).by_cost(|index| scene.plan.cost(index)).before_retry(|failed| scene.undo_at(&failed));
     let body = async |start, end| scene.at_async(start, end).await;
-    take!(form.stream(scene.plan.whole(), scene.plan.sizes.initial, body), scene)
+    let mut values = form.stream(scene.plan.whole(), scene.plan.sizes.initial, body);
+    take!(values.next().await, scene)
 }
 
-#[toma::batch(
-    initial = scene.plan.sizes.initial, min = scene.plan.sizes.min, max = scene.plan.sizes.max,
-    multiple_of = scene.plan.sizes.multiple_of, max_attempts = scene.plan.sizes.max_attempts,
-    deadline = scene.plan.deadline.unwrap_or(Duration::MAX), policy = &*scene.plan.policy,
-    cache = &*scene.cache(), device = scene.attribute_device(), key = scene.plan.key,
-    ladder = scene.ladder(),
-    before_retry = scene.undo(0, size),
-)]
-async fn batch(size: usize, scene: &Scene<'_>) -> Result<Range<usize>, Fault> {
-    scene.act_async(0, size).await
-}
-
-#[toma::range(
-    initial = scene.plan.sizes.initial, min = scene.plan.sizes.min, max = scene.plan.sizes.max,
-    multiple_of = scene.plan.sizes.multiple_of, max_attempts = scene.plan.sizes.max_attempts,
-    deadline = scene.plan.deadline.unwrap_or(Duration::MAX), policy = &*scene.plan.policy,
-    cache = &*scene.cache(), device = scene.attribute_device(), key = scene.plan.key,
-    ladder = scene.ladder(),
-    before_retry = scene.undo_at(&(start..end)),
-)]
-async fn range(start: usize, end: usize, scene: &Scene<'_>) -> Result<(), Fault> {
-    scene.at_async(start, end).await.map(drop)
-}
-
-#[toma::chunked(
-    initial = scene.plan.sizes.initial, min = scene.plan.sizes.min, max = scene.plan.sizes.max,
-    multiple_of = scene.plan.sizes.multiple_of, max_attempts = scene.plan.sizes.max_attempts,
-    deadline = scene.plan.deadline.unwrap_or(Duration::MAX), policy = &*scene.plan.policy,
-    cache = &*scene.cache(), device = scene.attribute_device(), key = scene.plan.key,
-    ladder = scene.ladder(),
-    before_retry = scene.undo(start, end),
-)]
-async fn chunked(chunk: &mut [usize], start: usize, end: usize, scene: &Scene<'_>) -> Result<(), Fault> {
-    chunk.fill(usize::MAX);
-    for (element, number) in chunk.iter_mut().zip(scene.act_async(start, end).await?) {
-        *element = number;
+attribute! {
+    batch(scene, scene.undo(0, size))
+    async fn batch(size: usize, scene: &Scene<'_>) -> Result<Range<usize>, Fault> {
+        scene.act_async(0, size).await
     }
-    Ok(())
+}
+
+attribute! {
+    range(scene, scene.undo_at(&(start..end)))
+    async fn range(start: usize, end: usize, scene: &Scene<'_>) -> Result<(), Fault> {
+        scene.at_async(start, end).await.map(drop)
+    }
+}
+
+attribute! {
+    chunked(scene, scene.undo(start, end))
+    async fn chunked(chunk: &mut [usize], start: usize, end: usize, scene: &Scene<'_>) -> Result<(), Fault> {
+        chunk.fill(usize::MAX);
+        fill(chunk, scene.act_async(start, end).await?);
+        Ok(())
+    }
 }

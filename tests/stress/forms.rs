@@ -1,7 +1,6 @@
 //! Every form for bodies that run at once.
 
 use std::ops::Range;
-use std::time::Duration;
 
 use crate::ending::Ending;
 use crate::fault::Fault;
@@ -32,7 +31,48 @@ macro_rules! with {
     }};
 }
 
-pub(crate) use with;
+/// A function with an attribute that has all options of a scene.
+macro_rules! attribute {
+    ($form:ident($scene:ident, $undo:expr) $($function:tt)*) => {
+        #[toma::$form(
+            initial = $scene.plan.sizes.initial,
+            min = $scene.plan.sizes.min,
+            max = $scene.plan.sizes.max,
+            multiple_of = $scene.plan.sizes.multiple_of,
+            max_attempts = $scene.plan.sizes.max_attempts,
+            deadline = $scene.plan.deadline.unwrap_or(std::time::Duration::MAX),
+            policy = &*$scene.plan.policy,
+            cache = &*$scene.cache(),
+            device = $scene.attribute_device(),
+            key = $scene.plan.key,
+            ladder = $scene.ladder(),
+            before_retry = $undo,
+        )]
+        $($function)*
+    };
+}
+
+/// Takes the values that come one by one, all of them or fewer.
+macro_rules! take {
+    ($next:expr, $scene:expr) => {{
+        let mut taken = Vec::new();
+        while let Some(value) = $next {
+            match value {
+                Ok(items) => taken.push(items),
+                Err(fault) => {
+                    assert!($next.is_none(), "something comes after {fault}");
+                    return Err(fault);
+                }
+            }
+            if $scene.actor.chance(20) {
+                return Ok(Ending::Left);
+            }
+        }
+        Ok(Ending::Done(Some(taken)))
+    }};
+}
+
+pub(crate) use {attribute, take, with};
 
 /// Makes the call.
 pub(crate) fn perform(scene: &Scene<'_>) -> Result<Ending, Fault> {
@@ -113,10 +153,15 @@ fn chunked(scene: &Scene<'_>) -> Result<(), Fault> {
 fn write(chunk: &mut [usize], start: usize, end: usize, scene: &Scene<'_>) -> Result<(), Fault> {
     assert_eq!(chunk.len(), end - start);
     chunk.fill(usize::MAX);
-    for (element, number) in chunk.iter_mut().zip(scene.act(start, end)?) {
+    fill(chunk, scene.act(start, end)?);
+    Ok(())
+}
+
+/// Gives each element its number.
+pub(crate) fn fill(chunk: &mut [usize], numbers: Range<usize>) {
+    for (element, number) in chunk.iter_mut().zip(numbers) {
         *element = number;
     }
-    Ok(())
 }
 
 fn tuple(scene: &Scene<'_>) -> Result<(), Fault> {
@@ -148,20 +193,7 @@ fn iter(scene: &Scene<'_>) -> Result<Ending, Fault> {
     let form = with!(scene).before_retry(|failed| scene.undo_at(&failed));
     let mut values =
         form.iter(scene.plan.whole(), scene.plan.sizes.initial, |start, end| scene.at(start, end));
-    let mut taken = Vec::new();
-    while let Some(value) = values.next() {
-        match value {
-            Ok(items) => taken.push(items),
-            Err(fault) => {
-                assert!(values.next().is_none(), "something comes after {fault}");
-                return Err(fault);
-            }
-        }
-        if scene.actor.chance(20) {
-            return Ok(Ending::Left);
-        }
-    }
-    Ok(Ending::Done(Some(taken)))
+    take!(values.next(), scene)
 }
 
 fn by_cost(scene: &Scene<'_>) -> Result<(), Fault> {
@@ -177,38 +209,28 @@ fn set_aside(scene: &Scene<'_>) -> Result<Vec<Range<usize>>, Fault> {
     form.map(scene.plan.whole(), scene.plan.sizes.initial, |start, end| scene.at(start, end))
 }
 
-#[toma::batch(
-    initial = scene.plan.sizes.initial, min = scene.plan.sizes.min, max = scene.plan.sizes.max,
-    multiple_of = scene.plan.sizes.multiple_of, max_attempts = scene.plan.sizes.max_attempts,
-    deadline = scene.plan.deadline.unwrap_or(Duration::MAX), policy = &*scene.plan.policy,
-    cache = &*scene.cache(), device = scene.attribute_device(), key = scene.plan.key,
-    ladder = scene.ladder(),
-    before_retry = scene.undo(0, size),
-)]
-fn attribute_batch(size: usize, scene: &Scene<'_>) -> Result<Range<usize>, Fault> {
-    scene.act(0, size)
+attribute! {
+    batch(scene, scene.undo(0, size))
+    fn attribute_batch(size: usize, scene: &Scene<'_>) -> Result<Range<usize>, Fault> {
+        scene.act(0, size)
+    }
 }
 
-#[toma::range(
-    initial = scene.plan.sizes.initial, min = scene.plan.sizes.min, max = scene.plan.sizes.max,
-    multiple_of = scene.plan.sizes.multiple_of, max_attempts = scene.plan.sizes.max_attempts,
-    deadline = scene.plan.deadline.unwrap_or(Duration::MAX), policy = &*scene.plan.policy,
-    cache = &*scene.cache(), device = scene.attribute_device(), key = scene.plan.key,
-    ladder = scene.ladder(),
-    before_retry = scene.undo_at(&(start..end)),
-)]
-fn attribute_range(start: usize, end: usize, scene: &Scene<'_>) -> Result<(), Fault> {
-    scene.at(start, end).map(drop)
+attribute! {
+    range(scene, scene.undo_at(&(start..end)))
+    fn attribute_range(start: usize, end: usize, scene: &Scene<'_>) -> Result<(), Fault> {
+        scene.at(start, end).map(drop)
+    }
 }
 
-#[toma::chunked(
-    initial = scene.plan.sizes.initial, min = scene.plan.sizes.min, max = scene.plan.sizes.max,
-    multiple_of = scene.plan.sizes.multiple_of, max_attempts = scene.plan.sizes.max_attempts,
-    deadline = scene.plan.deadline.unwrap_or(Duration::MAX), policy = &*scene.plan.policy,
-    cache = &*scene.cache(), device = scene.attribute_device(), key = scene.plan.key,
-    ladder = scene.ladder(),
-    before_retry = scene.undo(start, end),
-)]
-fn attribute_chunked(chunk: &mut [usize], start: usize, end: usize, scene: &Scene<'_>) -> Result<(), Fault> {
-    write(chunk, start, end, scene)
+attribute! {
+    chunked(scene, scene.undo(start, end))
+    fn attribute_chunked(
+        chunk: &mut [usize],
+        start: usize,
+        end: usize,
+        scene: &Scene<'_>,
+    ) -> Result<(), Fault> {
+        write(chunk, start, end, scene)
+    }
 }

@@ -11,6 +11,7 @@ use fastrand::Rng;
 use tokio::runtime::{Builder, Runtime};
 #[cfg(feature = "persistent")]
 use toma::PersistentCache;
+use toma::classify::Class;
 use toma::ladder::{Hooked, Ladder, on_release};
 use toma::memory::MemorySource as _;
 use toma::share::Cancel;
@@ -56,11 +57,16 @@ pub(crate) struct Counts {
     pub(crate) left: AtomicU64,
     pub(crate) errors: AtomicU64,
     pub(crate) panics: AtomicU64,
-    pub(crate) injected: AtomicU64,
+    /// Failures of bodies, and those that a test made instead, by class.
+    pub(crate) failures: [AtomicU64; CLASSES.len()],
+    pub(crate) injected: [AtomicU64; CLASSES.len()],
     pub(crate) tasks: AtomicU64,
     pub(crate) waits: AtomicU64,
     pub(crate) fallbacks: AtomicU64,
 }
+
+/// The classes of failures there are.
+pub(crate) const CLASSES: [Class; 4] = [Class::OutOfMemory, Class::Transient, Class::Poisoned, Class::Other];
 
 pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
@@ -186,10 +192,17 @@ impl Caches {
 }
 
 impl Counts {
+    /// One more failure of this class.
+    pub(crate) fn add(of_classes: &[AtomicU64; CLASSES.len()], class: Class) {
+        let at = CLASSES.iter().position(|&known| known == class).expect("a known class");
+        of_classes[at].fetch_add(1, Relaxed);
+    }
+
     /// Everything has happened: what never happens proves nothing.
     pub(crate) fn check(&self) {
-        let Self { attempts, done, left, errors, panics, injected, tasks, waits, fallbacks } = self;
-        for count in [attempts, done, left, errors, panics, injected, tasks, waits, fallbacks] {
+        let Self { attempts, done, left, errors, panics, failures, injected, tasks, waits, fallbacks } = self;
+        let counts = [attempts, done, left, errors, panics, tasks, waits, fallbacks];
+        for count in counts.into_iter().chain(failures).chain(injected) {
             assert_ne!(count.load(Relaxed), 0, "something never happened: {self}");
         }
     }
@@ -197,11 +210,13 @@ impl Counts {
 
 impl fmt::Display for Counts {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { attempts, done, left, errors, panics, injected, tasks, waits, fallbacks } = self;
+        let Self { attempts, done, left, errors, panics, failures, injected, tasks, waits, fallbacks } = self;
         let of = |count: &AtomicU64| count.load(Relaxed);
         write!(f, "{} attempts, calls: {} done, {} left early, ", of(attempts), of(done), of(left))?;
-        write!(f, "{} errors, {} panics; ", of(errors), of(panics))?;
-        write!(f, "{} injected failures, {} tasks, ", of(injected), of(tasks))?;
-        write!(f, "{} waits, {} fallbacks", of(waits), of(fallbacks))
+        write!(f, "{} errors, {} panics; failures: ", of(errors), of(panics))?;
+        for (class, (failures, injected)) in CLASSES.iter().zip(failures.iter().zip(injected)) {
+            write!(f, "{class:?} {} and {} injected, ", of(failures), of(injected))?;
+        }
+        write!(f, "{} tasks, {} waits, {} fallbacks", of(tasks), of(waits), of(fallbacks))
     }
 }

@@ -1,10 +1,12 @@
 //! Sixteen threads that work with real tensors under a budget that moves: every row is done once and
-//! right, failures that are no matter of memory go through, the budget is never exceeded, and nothing
-//! is left over.
+//! right, whoever waits goes on, failures that are no matter of memory end where they must, the budget is
+//! never exceeded, and nothing is left over.
 //!
 //! `TOMA_STRESS_SEED=SEED` makes the same choices again, `TOMA_STRESS_ATTEMPTS=N` makes more attempts
 //! than the 20,000 of the checks, and `cargo xtask stress` makes a million.
 
+mod log;
+mod mishap;
 mod rows;
 mod worker;
 
@@ -18,10 +20,12 @@ use std::time::{Duration, Instant};
 
 use fastrand::Rng;
 use toma::GlobalCache;
+use toma::observe::{Event, EventKind, Observer};
 use toma_torch::cpu::{self, Budget};
 
 use crate::stage::alone;
-use worker::Worker;
+use mishap::Counts;
+use worker::{LONG, Worker};
 
 const THREADS: usize = 16;
 
@@ -36,11 +40,7 @@ struct World {
     seed: u64,
     goal: u64,
     cache: GlobalCache,
-    /// Attempts of each thread.
-    attempts: [AtomicU64; THREADS],
-    calls: AtomicU64,
-    gave_up: AtomicU64,
-    mistakes: AtomicU64,
+    counts: Counts,
     /// Threads that have made their tensors, and those that have nothing more to do.
     ready: AtomicU64,
     ended: AtomicU64,
@@ -63,18 +63,13 @@ fn stress_with_real_tensors_and_a_moving_budget() {
     });
     assert!(!world.failed.load(Relaxed), "see above; TOMA_STRESS_SEED={} makes the same choices", world.seed);
     assert_eq!(cpu::allocated_bytes(), before, "bytes are left over");
-    let [calls, gave_up, mistakes] =
-        [&world.calls, &world.gave_up, &world.mistakes].map(|count| count.load(Relaxed));
     let refused = cpu::out_of_memory_count() - refused;
-    let line = format!(
-        "stress: seed {}, {:.1?}, {} attempts, {refused} refused allocations, {calls} calls: {gave_up} gave up, \
-         {mistakes} mistakes\n",
-        world.seed,
-        began.elapsed(),
-        world.attempts(),
-    );
+    let (seed, counts) = (world.seed, &world.counts);
+    let line =
+        format!("stress: seed {seed}, {:.1?}, {refused} refused allocations, {counts}\n", began.elapsed());
     stderr().write_all(line.as_bytes()).unwrap();
-    assert!(refused > 0 && gave_up > 0 && mistakes > 0 && gave_up < calls / 2, "it proves nothing: {line}");
+    assert!(refused > 0, "it proves nothing: {line}");
+    counts.check();
 }
 
 impl World {
@@ -83,22 +78,15 @@ impl World {
             seed: setting("TOMA_STRESS_SEED").unwrap_or_else(|| fastrand::u64(..)),
             goal: setting("TOMA_STRESS_ATTEMPTS").unwrap_or(20_000),
             cache: GlobalCache::new(),
-            attempts: [const { AtomicU64::new(0) }; THREADS],
-            calls: AtomicU64::new(0),
-            gave_up: AtomicU64::new(0),
-            mistakes: AtomicU64::new(0),
+            counts: Counts::new(),
             ready: AtomicU64::new(0),
             ended: AtomicU64::new(0),
             failed: AtomicBool::new(false),
         }
     }
 
-    fn attempts(&self) -> u64 {
-        self.attempts.iter().map(|attempts| attempts.load(Relaxed)).sum()
-    }
-
     fn is_over(&self) -> bool {
-        self.failed.load(Relaxed) || self.attempts() >= self.goal
+        self.failed.load(Relaxed) || self.counts.attempts() >= self.goal
     }
 
     fn work(&self, thread: usize, random: Rng) {
@@ -109,7 +97,7 @@ impl World {
             self.ready.fetch_add(1, Relaxed);
             while !self.is_over() {
                 worker.one_call();
-                self.calls.fetch_add(1, Relaxed);
+                self.counts.calls.fetch_add(1, Relaxed);
             }
         }));
         self.failed.fetch_or(result.is_err(), Relaxed);
@@ -144,6 +132,18 @@ impl World {
     }
 }
 
+impl Observer for World {
+    fn observe(&self, event: &Event<'_>) {
+        if let EventKind::Waited { elapsed, .. } = event.kind {
+            self.counts.waits.fetch_add(1, Relaxed);
+            if elapsed >= LONG {
+                let _ = writeln!(stderr(), "stress: waited {elapsed:?} in vain");
+                self.failed.store(true, Relaxed);
+            }
+        }
+    }
+}
+
 /// How far each thread has come, and since when.
 struct Progress {
     seen: [u64; THREADS],
@@ -153,7 +153,7 @@ struct Progress {
 impl Progress {
     /// Ends the process with a word on each thread when one of them is stuck.
     fn check(&mut self, world: &World) {
-        for (thread, attempts) in world.attempts.iter().enumerate() {
+        for (thread, attempts) in world.counts.attempts.iter().enumerate() {
             let attempts = attempts.load(Relaxed);
             if self.seen[thread] != attempts {
                 (self.seen[thread], self.since[thread]) = (attempts, Instant::now());

@@ -3,15 +3,19 @@
 use std::cell::{Cell, RefCell};
 use std::ops::Range;
 use std::sync::atomic::Ordering::Relaxed;
+use std::time::Duration;
 
 use fastrand::Rng;
 use tch::{Kind, TchError, Tensor};
+use toma::classify::Class;
 use toma::ladder::Ladder;
 use toma::policy::{Adaptive, Bisect, Decay, Halve, Policy, Throughput};
 use toma::{NoCache, SizeCache, execute};
 use toma_torch::cpu::FailingAllocation;
 
 use super::World;
+use super::log::Log;
+use super::mishap;
 use super::rows::{ROWS, numbered, numbers, plain, with_tensors};
 use crate::nets::{ROADS, Road};
 use crate::stage::{FLOATS, caught, printed_by, size};
@@ -25,32 +29,21 @@ pub(super) struct Worker<'w> {
     input: Tensor,
     output: Tensor,
     weight: Tensor,
-}
-
-/// What the attempts of one call have done.
-#[derive(Default)]
-struct Log {
-    position: Cell<usize>,
-    /// Rows in the attempt that failed last at this position.
-    failed: Cell<Option<usize>>,
-    /// A row that runs out of memory alone is left out, and the call fails once all others are done.
-    leaves_out: Cell<bool>,
-    left_out: Cell<bool>,
-    /// Something else than memory was wrong: nothing may follow.
-    mistaken: Cell<bool>,
+    /// There was a failure that ends everything: no attempt may follow.
+    ends: Cell<bool>,
 }
 
 /// An inline form with options by chance.
 macro_rules! with {
     ($worker:expr, $policy:expr) => {{
         let form = execute::with::<NoCache>().cache($worker.cache()).policy($policy).key($worker.up_to(3));
-        // Each size is tried once: what others do on the device is no reason to try it again.
-        let form = form.ladder(Ladder::default().without_waiting());
+        let form = form.ladder($worker.ladder()).observer($worker.world);
         if $worker.up_to(8) == 0 { form } else { form.device(&$worker.device) }
     }};
 }
 
-const MISTAKE: &str = "a mistake of the stress test";
+/// A wait that should never last so long.
+pub(super) const LONG: Duration = Duration::from_secs(20);
 
 impl<'w> Worker<'w> {
     pub(super) fn new(world: &'w World, thread: usize, random: Rng) -> Self {
@@ -60,66 +53,69 @@ impl<'w> Worker<'w> {
         // Makes the gradient, which is there from now on.
         (&weight * &input).sum(Kind::Float).backward();
         let device = toma_torch::Device::new(tch::Device::Cpu);
-        Self { world, thread, random: RefCell::new(random), device, input, output, weight }
+        let (random, ends) = (RefCell::new(random), Cell::new(false));
+        Self { world, thread, random, device, input, output, weight, ends }
     }
 
     /// Makes a call, and checks what it has done.
     pub(super) fn one_call(&mut self) {
-        let log = Log::default();
+        self.ends.set(false);
+        let log = Log::new(ROADS[self.up_to(2)]);
         let total = self.up_to(ROWS) + 1;
-        let road = ROADS[self.up_to(2)];
         let mut result = Ok(Ok(()));
-        let printed = printed_by(|| result = caught(|| self.any_form(total, road, &log)));
+        let printed = printed_by(|| result = caught(|| self.any_form(total, &log)));
         // What goes through is printed once when it is a panic, and nothing else is printed.
         assert_eq!(printed, usize::from(result.is_err()), "{result:?}");
         match result.unwrap_or_else(|panic| Err(TchError::Torch(panic))) {
-            Ok(()) => assert_eq!(log.position.get(), total, "rows are lost"),
+            Ok(()) => {
+                assert!(!self.ends.get(), "the work goes on after a failure that ends everything");
+                assert_eq!(log.position.get(), total, "rows are lost");
+            }
             Err(error) => self.check_failure(&error.to_string(), &log),
         }
     }
 
-    /// A failure goes through where nothing smaller is left, or where it is no matter of memory.
+    /// A failure goes through where nothing is left to try, or where it ends everything.
     fn check_failure(&self, error: &str, log: &Log) {
-        if error.contains(MISTAKE) {
-            assert!(log.mistaken.get());
-            self.world.mistakes.fetch_add(1, Relaxed);
-            return;
-        }
-        assert!(error.contains("CPU out of memory"), "{error}");
-        let at_last = log.failed.get() == Some(1) || log.left_out.get();
-        assert!(at_last, "given up too early, with {:?} rows: {error}", log.failed);
-        self.world.gave_up.fetch_add(1, Relaxed);
+        let class = mishap::class_of(error).unwrap_or_else(|| panic!("{error}"));
+        let may_give_up = match class {
+            Class::OutOfMemory => log.has_failed_alone(),
+            Class::Transient => log.has_failed_twice(),
+            _ => self.ends.get(),
+        };
+        assert!(may_give_up, "given up too early for {class:?}: {log:?}: {error}");
+        self.world.counts.of(class).went_through.fetch_add(1, Relaxed);
     }
 
-    fn any_form(&self, total: usize, road: Road, log: &Log) -> Result<(), TchError> {
+    fn any_form(&self, total: usize, log: &Log) -> Result<(), TchError> {
         match self.up_to(6) {
-            0 => self.map(0..total, road, log).map(|values| assert_eq!(values, plain(0..total))),
-            1 => self.range(total, road, log),
-            2 => self.chunked(total, road, log),
-            3 => self.one_by_one(total, road, log),
-            4 => self.batch(total, road, log),
-            _ => self.backward(total, road, log),
+            0 => self.map(0..total, log).map(|values| assert_eq!(values, plain(0..total))),
+            1 => self.range(total, log),
+            2 => self.chunked(total, log),
+            3 => self.one_by_one(total, log),
+            4 => self.batch(total, log),
+            _ => self.backward(total, log),
         }
     }
 
-    fn map(&self, rows: Range<usize>, road: Road, log: &Log) -> Result<Vec<f32>, TchError> {
+    fn map(&self, rows: Range<usize>, log: &Log) -> Result<Vec<f32>, TchError> {
         let (policy, first) = (self.policy(), rows.start);
         let form = with!(self, &*policy);
         let values = form.map(rows, self.up_to(ROWS) + 1, |start, end| {
             self.attempt(log, start - first..end - first, || {
-                Ok(numbers(&with_tensors(&self.rows(start..end), road)?))
+                Ok(numbers(&with_tensors(&self.rows(start..end), log.road)?))
             })
         })?;
         Ok(values.concat())
     }
 
-    fn range(&self, total: usize, road: Road, log: &Log) -> Result<(), TchError> {
+    fn range(&self, total: usize, log: &Log) -> Result<(), TchError> {
         let policy = self.policy();
         let out = RefCell::new(vec![f32::NAN; total]);
-        log.leaves_out.set(true);
+        log.leaves_out();
         with!(self, &*policy).by_cost(|row| row / 16 + 1).range(0..total, 4 * ROWS, |start, end| {
             self.attempt(log, start..end, || {
-                let values = numbers(&with_tensors(&self.rows(start..end), road)?);
+                let values = numbers(&with_tensors(&self.rows(start..end), log.road)?);
                 out.borrow_mut()[start..end].copy_from_slice(&values);
                 Ok(())
             })
@@ -128,20 +124,21 @@ impl<'w> Worker<'w> {
         Ok(())
     }
 
-    fn chunked(&self, total: usize, road: Road, log: &Log) -> Result<(), TchError> {
+    fn chunked(&self, total: usize, log: &Log) -> Result<(), TchError> {
         let policy = self.policy();
         let (input, output) = (self.rows(0..total), self.output.narrow(0, 0, size(total)));
         let initial = self.up_to(ROWS) + 1;
         with!(self, &*policy).chunked((&input, &output), initial, |(input, output), start, end| {
-            self.attempt(log, start..end, || output.shallow_clone().f_copy_(&with_tensors(input, road)?))
+            self.attempt(log, start..end, || output.shallow_clone().f_copy_(&with_tensors(input, log.road)?))
         })?;
         assert_eq!(numbers(&output), plain(0..total));
         Ok(())
     }
 
-    fn one_by_one(&self, total: usize, road: Road, log: &Log) -> Result<(), TchError> {
+    fn one_by_one(&self, total: usize, log: &Log) -> Result<(), TchError> {
         let policy = self.policy();
-        let body = |start, end| self.attempt(log, start..end, || with_tensors(&self.rows(start..end), road));
+        let body =
+            |start, end| self.attempt(log, start..end, || with_tensors(&self.rows(start..end), log.road));
         // Values that are given out hold memory while the work goes on.
         let values = with!(self, &*policy).iter(0..total, self.up_to(ROWS) + 1, body);
         let values = values.collect::<Result<Vec<_>, _>>()?;
@@ -151,12 +148,12 @@ impl<'w> Worker<'w> {
     }
 
     /// A loop in a batch: the inner loop gives up, and the batch shrinks.
-    fn batch(&self, total: usize, road: Road, log: &Log) -> Result<(), TchError> {
+    fn batch(&self, total: usize, log: &Log) -> Result<(), TchError> {
         let policy = self.policy();
         let done = with!(self, &*policy).batch(total, |batch_size| {
             self.attempt(log, 0..batch_size, || {
-                let held = with_tensors(&self.rows(0..batch_size), road)?;
-                let values = self.map(0..batch_size, road, &Log::default())?;
+                let held = with_tensors(&self.rows(0..batch_size), log.road)?;
+                let values = self.map(0..batch_size, &Log::new(log.road))?;
                 assert_eq!(values, numbers(&held));
                 Ok(batch_size)
             })
@@ -165,7 +162,7 @@ impl<'w> Worker<'w> {
         Ok(())
     }
 
-    fn backward(&self, total: usize, road: Road, log: &Log) -> Result<(), TchError> {
+    fn backward(&self, total: usize, log: &Log) -> Result<(), TchError> {
         let policy = self.policy();
         let done = with!(self, &*policy).batch(total, |batch_size| {
             self.attempt(log, 0..batch_size, || {
@@ -174,7 +171,7 @@ impl<'w> Worker<'w> {
                 let weighted =
                     self.weight.f_narrow(0, 0, size(batch_size))?.f_mul(&self.rows(rows.clone()))?;
                 let loss = weighted.f_sum(Kind::Float)?;
-                match road {
+                match log.road {
                     Road::Errors => loss.f_backward()?,
                     Road::Panics => loss.backward(),
                 }
@@ -187,27 +184,57 @@ impl<'w> Worker<'w> {
         Ok(())
     }
 
-    /// An attempt at these rows, which sometimes fails at an allocation for no reason, or by a mistake.
+    /// An attempt at these rows, which sometimes fails for no reason: at an allocation, before the work or
+    /// after it.
     fn attempt<R>(
         &self,
         log: &Log,
         rows: Range<usize>,
         work: impl FnOnce() -> Result<R, TchError>,
     ) -> Result<R, TchError> {
-        self.world.attempts[self.thread].fetch_add(1, Relaxed);
+        self.world.counts.attempts[self.thread].fetch_add(1, Relaxed);
+        assert!(!self.ends.get(), "an attempt follows a failure that ends everything");
         log.begin(&rows);
         let _failing =
             (self.up_to(20) == 0).then(|| FailingAllocation::after(u32::try_from(self.up_to(4)).unwrap()));
-        if self.up_to(400) == 0 {
-            log.mistaken.set(true);
-            return Err(TchError::Shape(MISTAKE.to_owned()));
-        }
+        self.mishap(log.road)?;
         if self.up_to(8) == 0 {
             std::thread::yield_now();
         }
-        let value = work().inspect_err(|error| log.mistaken.set(error.to_string().contains(MISTAKE)))?;
+        let value = work()?;
+        self.mishap(log.road)?;
         log.succeed(&rows);
         Ok(value)
+    }
+
+    /// A failure that is no matter of memory, perhaps.
+    fn mishap(&self, road: Road) -> Result<(), TchError> {
+        let class = match self.up_to(1000) {
+            0..15 => Class::Transient,
+            15..17 => Class::Poisoned,
+            17..19 => Class::Other,
+            _ => return Ok(()),
+        };
+        self.world.counts.of(class).injected.fetch_add(1, Relaxed);
+        self.ends.set(class != Class::Transient);
+        let failure = Err(mishap::failure(class));
+        match road {
+            Road::Errors => failure,
+            // As methods of tensors do.
+            Road::Panics => {
+                failure.unwrap();
+                Ok(())
+            }
+        }
+    }
+
+    fn ladder(&self) -> Ladder<'static> {
+        let ladder = Ladder::default();
+        match self.up_to(3) {
+            0 => ladder.without_waiting(),
+            1 => ladder.wait(Duration::from_micros(self.random.borrow_mut().u64(..8000))),
+            _ => ladder.wait(LONG),
+        }
     }
 
     fn cache(&self) -> &dyn SizeCache {
@@ -230,24 +257,5 @@ impl<'w> Worker<'w> {
 
     fn up_to(&self, end: usize) -> usize {
         self.random.borrow_mut().usize(..end)
-    }
-}
-
-impl Log {
-    fn begin(&self, rows: &Range<usize>) {
-        assert!(!self.mistaken.get(), "an attempt follows a mistake");
-        if self.leaves_out.get() && self.failed.get() == Some(1) {
-            self.left_out.set(true);
-            self.succeed(&(self.position.get()..self.position.get() + 1));
-        }
-        assert_eq!(rows.start, self.position.get(), "rows are lost or done twice");
-        let smaller = self.failed.get().is_none_or(|failed| rows.len() < failed);
-        assert!(smaller, "{rows:?} after {:?} rows failed", self.failed);
-        self.failed.set(Some(rows.len()));
-    }
-
-    fn succeed(&self, rows: &Range<usize>) {
-        self.position.set(rows.end);
-        self.failed.set(None);
     }
 }
