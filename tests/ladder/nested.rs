@@ -22,46 +22,49 @@ use toma::{NoCache, execute, report};
 use crate::futures::{block_on, poll_often};
 use crate::kit::{Other, Watching, must_end, patient, somebody_waits};
 
-/// A loop, with so many bytes held in each of its pieces.
+/// A loop, with so many bytes of one of two devices held in each of its pieces.
 #[derive(Clone, Copy, Debug)]
 struct Level {
     pieces: usize,
     bytes: u64,
+    device: usize,
 }
 
 const fn level(pieces: usize, bytes: u64) -> Level {
-    Level { pieces, bytes }
+    Level { pieces, bytes, device: 0 }
 }
 
+type Devices = [FakeDevice; 2];
+
 /// Loops, each inside an attempt of the one before it.
-fn nested(device: &FakeDevice, levels: &[Level], inmost: &dyn Fn()) -> Result<(), FakeOutOfMemory> {
-    let Some((&Level { pieces, bytes }, inner)) = levels.split_first() else {
+fn nested(devices: &Devices, levels: &[Level], inmost: &dyn Fn()) -> Result<(), FakeOutOfMemory> {
+    let Some((&Level { pieces, bytes, device }, inner)) = levels.split_first() else {
         inmost();
         return Ok(());
     };
-    let with = execute::with::<NoCache>().device(device).ladder(patient());
+    let with = execute::with::<NoCache>().device(&devices[device]).ladder(patient());
     with.range(0..pieces, 1, |_, _| {
-        let _held = device.alloc(bytes)?;
-        nested(device, inner, inmost)
+        let _held = devices[device].alloc(bytes)?;
+        nested(devices, inner, inmost)
     })
 }
 
 /// The same, once all have come so far that each is seen by the others.
 fn meeting(
-    device: &FakeDevice,
+    devices: &Devices,
     meet: &Barrier,
     levels: &[Level],
     inmost: &dyn Fn(),
 ) -> Result<(), FakeOutOfMemory> {
-    let (Level { pieces, bytes }, inner) = (levels[0], &levels[1..]);
-    let with = execute::with::<NoCache>().device(device).ladder(patient());
+    let (Level { pieces, bytes, device }, inner) = (levels[0], &levels[1..]);
+    let with = execute::with::<NoCache>().device(&devices[device]).ladder(patient());
     with.range(0..1 + pieces, 1, |start, _| {
         if start == 0 {
             meet.wait();
             return Ok(());
         }
-        let _held = device.alloc(bytes)?;
-        nested(device, inner, inmost)
+        let _held = devices[device].alloc(bytes)?;
+        nested(devices, inner, inmost)
     })
 }
 
@@ -72,13 +75,13 @@ fn pause() {
 /// What comes of each on a thread of its own.
 fn on_threads(budget: u64, works: Vec<Vec<Level>>) -> Vec<Result<(), FakeOutOfMemory>> {
     must_end(move || {
-        let (device, meet) = (FakeDevice::new(budget), Barrier::new(works.len()));
+        let (devices, meet) = ([(); 2].map(|()| FakeDevice::new(budget)), Barrier::new(works.len()));
         let results = thread::scope(|scope| {
-            let work = |levels| meeting(&device, &meet, levels, &pause);
+            let work = |levels| meeting(&devices, &meet, levels, &pause);
             let threads: Vec<_> = works.iter().map(|levels| scope.spawn(move || work(levels))).collect();
             threads.into_iter().map(|thread| thread.join().unwrap()).collect()
         });
-        assert_eq!(device.allocated_bytes(), 0);
+        assert_eq!(devices.map(|device| device.allocated_bytes()), [0; 2]);
         results
     })
 }
@@ -127,14 +130,32 @@ fn drawn(random: &mut Rng) -> Vec<Level> {
     levels.collect()
 }
 
-#[test]
-fn whoever_fits_alone_succeeds() {
+/// The same, with the innermost loop on another device.
+fn drawn_on_two(random: &mut Rng) -> Vec<Level> {
+    let mut levels = drawn(random);
+    let inmost = Level { device: 1, ..level(random.usize(0..=3), random.u64(0..=100)) };
+    levels.truncate(random.usize(0..=levels.len()));
+    levels.push(inmost);
+    levels
+}
+
+fn all_drawn_succeed(drawn: fn(&mut Rng) -> Vec<Level>) {
     for seed in 0..150 {
         let mut random = Rng::with_seed(seed);
         let works: Vec<_> = (0..random.usize(2..=8)).map(|_| drawn(&mut random)).collect();
         println!("seed {seed}: {works:?}");
         all_succeed(works);
     }
+}
+
+#[test]
+fn whoever_fits_alone_succeeds() {
+    all_drawn_succeed(drawn);
+}
+
+#[test]
+fn whoever_fits_alone_succeeds_where_nobody_waits_while_it_holds_the_second_device() {
+    all_drawn_succeed(drawn_on_two);
 }
 
 #[test]
@@ -150,7 +171,7 @@ fn who_does_not_fit_alone_gives_up_and_the_others_succeed() {
 #[test]
 fn a_panic_half_way_leaves_the_device_to_the_others() {
     must_end(|| {
-        let (device, meet) = (FakeDevice::new(100), Barrier::new(6));
+        let (devices, meet) = ([(); 2].map(|()| FakeDevice::new(100)), Barrier::new(6));
         let work = |breaks: bool| {
             let (left, levels) = (AtomicUsize::new(3), [level(2, 40), level(3, 40)]);
             let inmost = || {
@@ -159,7 +180,7 @@ fn a_panic_half_way_leaves_the_device_to_the_others() {
                     resume_unwind(Box::new("half-way"));
                 }
             };
-            catch_unwind(AssertUnwindSafe(|| meeting(&device, &meet, &levels, &inmost)))
+            catch_unwind(AssertUnwindSafe(|| meeting(&devices, &meet, &levels, &inmost)))
         };
         let results = thread::scope(|scope| {
             let threads: Vec<_> = (0..6).map(|of| scope.spawn(move || work(of % 2 == 0))).collect();
@@ -169,7 +190,7 @@ fn a_panic_half_way_leaves_the_device_to_the_others() {
             assert_eq!(result.is_err(), of % 2 == 0, "of {of}");
             assert!(result.is_err() || result.unwrap().is_ok(), "of {of}");
         }
-        assert_eq!(device.allocated_bytes(), 0);
+        assert_eq!(devices[0].allocated_bytes(), 0);
     });
 }
 

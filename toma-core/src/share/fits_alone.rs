@@ -37,13 +37,13 @@ const ON_ONE_DEVICE: &[Work] = &[
     &[level(1, 2, A), level(1, 2, A), level(1, 2, A)],
 ];
 
-/// None needs the first of the two while it holds the second.
-const IN_ONE_ORDER: &[Work] = &[
-    &[level(1, 4, A)],
+/// Nobody waits while it holds the second of the two. Otherwise one that is alone on the first could fail for
+/// what is held up on the second, and nothing would be left to try.
+const ON_TWO_DEVICES: &[Work] = &[
+    &[level(2, 4, A)],
     &[level(2, 3, B)],
-    &[level(1, 3, A), level(2, 4, B)],
-    &[level(1, 1, A), level(1, 4, A), level(1, 4, B)],
-    &[level(1, 3, A), level(1, 3, B), level(1, 3, B)],
+    &[level(2, 3, A), level(1, 4, B)],
+    &[level(1, 1, A), level(1, 4, A), level(2, 4, B)],
 ];
 
 /// A call, inside the attempt of the one below it.
@@ -277,6 +277,6 @@ fn every_order_on_one_device_ends_well() {
 }
 
 #[test]
-fn every_order_on_two_devices_that_all_use_in_one_order_ends_well() {
-    explore_all(IN_ONE_ORDER);
+fn every_order_on_two_devices_ends_well() {
+    explore_all(ON_TWO_DEVICES);
 }
