@@ -25,16 +25,25 @@
 //! nobody shrinks. A call to which that happens takes turns for its next 1, 2, 4 .. 64 pieces, so
 //! that they need not fail to find out. Calls without `device` neither wait nor are they waited for.
 //!
-//! A loop in an attempt on the same device never waits for that attempt. But a body that starts
-//! threads with loops on its own device, and waits for them, keeps them waiting for it until the bound
-//! has passed: give those loops a [`Ladder`] [`without_waiting`](Ladder::without_waiting). A loop that
-//! blocks inside an asynchronous attempt on a device does not wait at all, and neither do loops in it, because
-//! the executor may have to go on with the very task they would wait for.
+//! # Loops inside attempts
+//! A loop in an attempt on the same device never waits for that attempt. While it waits for others, the
+//! attempt around it keeps what it holds. So those that hold memory go before those that hold none, as
+//! [`share`](crate::share) says in full, and on one device whoever fits alone succeeds.
 //!
-//! A loop that waits inside an attempt keeps what that attempt holds. Where several threads hold memory of
-//! a device in an outer attempt and need more inside, one may give up although each would fit
-//! alone: allocate as late as possible, and where there are two devices, use them in the same order
-//! everywhere.
+//! Say two threads hold 40 of 100 bytes each, and need 50 more in a loop inside. Neither gets them. The loop
+//! that failed first tries again while the other waits, fails again, and gives up. Its error comes out
+//! of the attempt around it, which has failed among others, too: it gives its 40 bytes back, and
+//! waits to be alone. Now the other loop has its 50, its attempt ends, and the first one begins anew,
+//! alone. For that the body has to let the error of the loop inside through. It costs attempts, and the loop
+//! inside has gone down to its smallest size before it gave up: allocate as late as possible.
+//!
+//! With several devices there is no such promise: an attempt that is alone on its own may still fail for what
+//! is held of another. Nobody waits for ever, and few fail where all use the devices in the same order.
+//!
+//! A body that starts threads with loops on its own device, and waits for them, keeps them waiting for it
+//! until the bound has passed: give those loops a [`Ladder`] [`without_waiting`](Ladder::without_waiting).
+//! A loop that blocks inside an asynchronous attempt on a device does not wait at all, and neither do loops
+//! in it, because the executor may have to go on with the very task they would wait for.
 //!
 //! An iterator or a stream counts as a user of its device only while it is asked for a value.
 //!

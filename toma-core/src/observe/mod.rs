@@ -120,7 +120,7 @@ pub enum EventKind<'a> {
     Waits {
         /// The size of the attempt that waits.
         size: usize,
-        /// Attempts that run there now.
+        /// Other attempts there that have begun and not ended.
         others: usize,
     },
     /// It has waited, and its attempt begins.

@@ -11,14 +11,33 @@
 //! | bytes that are known beforehand, kept until they are used | [`reserve`], [`try_reserve`], [`reserve_async`] |
 //! | ending the waits and retries of calls from outside | [`Cancel`] |
 //!
-//! # Turns
+//! # Who waits for whom
 //!
-//! - Ordinary attempts run at the same time. One that failed among others waits until it is alone; those
-//!   that begin meanwhile wait behind it. The oldest comes first, so nobody starves.
+//! Ordinary attempts run at the same time. One that has failed among others wants to be alone: it waits
+//! until they have ended. A *nested* attempt, of a loop inside another attempt, holds what the
+//! attempts around it hold. While it waits they are *held up*: they do not run, but keep their memory.
+//!
+//! Who holds memory goes before who holds none: first come the nested ones, then the others, of each sort
+//! the oldest first. What each waits for on its device:
+//!
+//! | an attempt that is | waits until |
+//! |---|---|
+//! | not nested | nobody is alone, and nobody who goes before it waits to be |
+//! | not nested, and wants to be alone | nobody has begun and not ended, held up or not; and nobody who goes before it waits |
+//! | nested, and one around it is on the device | it waits for nothing: its memory is held in any case |
+//! | nested, and none around it is on the device | nobody runs alone, and nobody who goes before it waits to be |
+//! | nested, and wants to be alone | nobody runs but those around it, and nobody who goes before it waits |
+//!
+//! When a nested one begins, those around it run again; so they, too, must have room. Who holds none waits
+//! for all memory to come back, and who holds some waits only for those that run. So no two wait for each
+//! other, on whatever devices; and where the loops inside use the same device,
+//! [whoever fits alone succeeds](crate::ladder#loops-inside-attempts).
+//!
+//! - Who comes new and has to wait goes behind all of its sort, so nobody starves. Nested attempts inside
+//!   ever new ones on another device can pass one that is not nested: the bound of its wait ends that.
+//! - The attempts around one are those of its thread or task. It never waits for them.
 //! - Devices are told apart by the [name](crate::memory::MemorySource::name) of the memory source.
 //!   Calls without the option `device` take no part: they wait for nobody, and nobody waits for them.
-//! - An attempt that waits does not count as running, and neither do the attempts around it. An attempt
-//!   belongs to those around it and never waits for them. So no two calls wait for each other.
 //! - Every wait is bounded, and so are those that depend on it. When the bound or the call's deadline has
 //!   passed, or somebody has cancelled, the attempt begins beside the others or the call ends.
 //! - Only waiting costs anything that others notice: an attempt that finds nobody waiting writes one
