@@ -16,7 +16,7 @@ use fastrand::Rng;
 use toma::ladder::Ladder;
 use toma::observe::{Event, EventKind, Observer, Reason};
 use toma::share::Cancel;
-use toma::testing::{FakeDevice, FakeOutOfMemory};
+use toma::testing::{FakeBuffer, FakeDevice, FakeOutOfMemory};
 use toma::{NoCache, execute, report};
 
 use crate::futures::{block_on, poll_often};
@@ -34,38 +34,47 @@ const fn level(pieces: usize, bytes: u64) -> Level {
     Level { pieces, bytes, device: 0 }
 }
 
-type Devices = [FakeDevice; 2];
-
-/// Loops, each inside an attempt of the one before it.
-fn nested(devices: &Devices, levels: &[Level], inmost: &dyn Fn()) -> Result<(), FakeOutOfMemory> {
-    let Some((&Level { pieces, bytes, device }, inner)) = levels.split_first() else {
-        inmost();
-        return Ok(());
-    };
-    let with = execute::with::<NoCache>().device(&devices[device]).ladder(patient());
-    with.range(0..pieces, 1, |_, _| {
-        let _held = devices[device].alloc(bytes)?;
-        nested(devices, inner, inmost)
-    })
+/// Where loops run, and how.
+#[derive(Clone, Copy)]
+struct Room<'a> {
+    devices: &'a [FakeDevice; 2],
+    /// What the innermost attempts do.
+    inmost: &'a dyn Fn(),
+    /// Bodies panic when memory runs out, as those of libraries do.
+    throws: bool,
 }
 
-/// The same, once all have come so far that each is seen by the others.
-fn meeting(
-    devices: &Devices,
-    meet: &Barrier,
-    levels: &[Level],
-    inmost: &dyn Fn(),
-) -> Result<(), FakeOutOfMemory> {
-    let (Level { pieces, bytes, device }, inner) = (levels[0], &levels[1..]);
-    let with = execute::with::<NoCache>().device(&devices[device]).ladder(patient());
-    with.range(0..1 + pieces, 1, |start, _| {
-        if start == 0 {
-            meet.wait();
+impl Room<'_> {
+    fn alloc(self, bytes: u64, device: usize) -> Result<FakeBuffer, FakeOutOfMemory> {
+        self.devices[device].alloc(bytes).inspect_err(|error| assert!(!self.throws, "{error}"))
+    }
+
+    /// Loops, each inside an attempt of the one before it.
+    fn nested(self, levels: &[Level]) -> Result<(), FakeOutOfMemory> {
+        let Some((&Level { pieces, bytes, device }, inner)) = levels.split_first() else {
+            (self.inmost)();
             return Ok(());
-        }
-        let _held = devices[device].alloc(bytes)?;
-        nested(devices, inner, inmost)
-    })
+        };
+        let with = execute::with::<NoCache>().device(&self.devices[device]).ladder(patient());
+        with.range(0..pieces, 1, |_, _| {
+            let _held = self.alloc(bytes, device)?;
+            self.nested(inner)
+        })
+    }
+
+    /// The same, once all have come so far that each is seen by the others.
+    fn meeting(self, meet: &Barrier, levels: &[Level]) -> Result<(), FakeOutOfMemory> {
+        let (Level { pieces, bytes, device }, inner) = (levels[0], &levels[1..]);
+        let with = execute::with::<NoCache>().device(&self.devices[device]).ladder(patient());
+        with.range(0..1 + pieces, 1, |start, _| {
+            if start == 0 {
+                meet.wait();
+                return Ok(());
+            }
+            let _held = self.alloc(bytes, device)?;
+            self.nested(inner)
+        })
+    }
 }
 
 fn pause() {
@@ -73,11 +82,11 @@ fn pause() {
 }
 
 /// What comes of each on a thread of its own.
-fn on_threads(budget: u64, works: Vec<Vec<Level>>) -> Vec<Result<(), FakeOutOfMemory>> {
+fn on_threads(works: Vec<Vec<Level>>, throws: bool) -> Vec<Result<(), FakeOutOfMemory>> {
     must_end(move || {
-        let (devices, meet) = ([(); 2].map(|()| FakeDevice::new(budget)), Barrier::new(works.len()));
+        let (devices, meet) = ([(); 2].map(|()| FakeDevice::new(100)), Barrier::new(works.len()));
         let results = thread::scope(|scope| {
-            let work = |levels| meeting(&devices, &meet, levels, &pause);
+            let work = |levels| Room { devices: &devices, inmost: &pause, throws }.meeting(&meet, levels);
             let threads: Vec<_> = works.iter().map(|levels| scope.spawn(move || work(levels))).collect();
             threads.into_iter().map(|thread| thread.join().unwrap()).collect()
         });
@@ -86,32 +95,34 @@ fn on_threads(budget: u64, works: Vec<Vec<Level>>) -> Vec<Result<(), FakeOutOfMe
     })
 }
 
-fn all_succeed(works: Vec<Vec<Level>>) {
-    let results = on_threads(100, works.clone());
-    assert!(results.iter().all(Result::is_ok), "{works:?} {results:?}");
+fn all_succeed(works: &[Vec<Level>]) {
+    for throws in [false, true] {
+        let results = on_threads(works.to_owned(), throws);
+        assert!(results.iter().all(Result::is_ok), "{works:?} {results:?}");
+    }
 }
 
 #[test]
 fn two_that_hold_what_the_other_needs_both_succeed() {
-    all_succeed(vec![vec![level(1, 40), level(4, 40)]; 2]);
+    all_succeed(&vec![vec![level(1, 40), level(4, 40)]; 2]);
 }
 
 #[test]
 fn many_that_hold_what_others_need_all_succeed() {
-    all_succeed(vec![vec![level(1, 30), level(4, 60)]; 3]);
-    all_succeed(vec![vec![level(3, 10), level(3, 40)]; 8]);
-    all_succeed((0..8).map(|of| vec![level(2, 10 * of), level(2, 90 - 10 * of)]).collect());
+    all_succeed(&vec![vec![level(1, 30), level(4, 60)]; 3]);
+    all_succeed(&vec![vec![level(3, 10), level(3, 40)]; 8]);
+    all_succeed(&(0..8).map(|of| vec![level(2, 10 * of), level(2, 90 - 10 * of)]).collect::<Vec<_>>());
 }
 
 #[test]
 fn three_deep_and_all_succeed() {
-    all_succeed(vec![vec![level(1, 20), level(2, 20), level(2, 40)]; 2]);
-    all_succeed(vec![vec![level(1, 30), level(2, 0), level(2, 50)], vec![level(2, 30), level(2, 50)]]);
+    all_succeed(&vec![vec![level(1, 20), level(2, 20), level(2, 40)]; 2]);
+    all_succeed(&[vec![level(1, 30), level(2, 0), level(2, 50)], vec![level(2, 30), level(2, 50)]]);
 }
 
 #[test]
 fn loops_without_pieces_and_without_bytes_are_in_nobodys_way() {
-    all_succeed(vec![
+    all_succeed(&[
         vec![level(1, 40), level(0, 90), level(1, 90)],
         vec![level(2, 40), level(2, 40), level(0, 90)],
         vec![level(1, 0), level(2, 100)],
@@ -144,7 +155,7 @@ fn all_drawn_succeed(drawn: fn(&mut Rng) -> Vec<Level>) {
         let mut random = Rng::with_seed(seed);
         let works: Vec<_> = (0..random.usize(2..=8)).map(|_| drawn(&mut random)).collect();
         println!("seed {seed}: {works:?}");
-        all_succeed(works);
+        all_succeed(&works);
     }
 }
 
@@ -161,7 +172,7 @@ fn whoever_fits_alone_succeeds_where_nobody_waits_while_it_holds_the_second_devi
 #[test]
 fn who_does_not_fit_alone_gives_up_and_the_others_succeed() {
     let [fits, large] = [40, 61].map(|needs| vec![level(1, 40), level(2, needs)]);
-    let results = on_threads(100, vec![fits.clone(), large, fits]);
+    let results = on_threads(vec![fits.clone(), large, fits], false);
     let error = results[1].as_ref().unwrap_err().to_string();
     // It had all of the device, but for what it held itself.
     assert_eq!(error, "fake device out of memory: tried to allocate 61 bytes, 60 of 100 free");
@@ -180,7 +191,8 @@ fn a_panic_half_way_leaves_the_device_to_the_others() {
                     resume_unwind(Box::new("half-way"));
                 }
             };
-            catch_unwind(AssertUnwindSafe(|| meeting(&devices, &meet, &levels, &inmost)))
+            let room = Room { devices: &devices, inmost: &inmost, throws: false };
+            catch_unwind(AssertUnwindSafe(|| room.meeting(&meet, &levels)))
         };
         let results = thread::scope(|scope| {
             let threads: Vec<_> = (0..6).map(|of| scope.spawn(move || work(of % 2 == 0))).collect();
@@ -398,8 +410,8 @@ fn a_wait_inside_is_ended_by_its_deadline_its_bound_and_cancellation() {
                 waits.lock().unwrap().send(()).unwrap();
             }
         };
-        let cancelled = ended_inside(patient().cancelled_by(&cancel), Duration::MAX, &seen);
-        assert_eq!(cancelled, (text, Some(Reason::Cancelled)));
+        let ended = ended_inside(patient().cancelled_by(&cancel), Duration::MAX, &seen);
+        assert_eq!(ended, (text, Some(Reason::Cancelled)));
         canceller.join().unwrap();
     });
 }
