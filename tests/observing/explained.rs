@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use expect_test::expect;
 use toma::classify::OutOfMemory;
-use toma::ladder::{Ladder, falls_back, on_release};
+use toma::ladder::{Ladder, falls_back};
 use toma::observe::{Event, EventKind};
 use toma::share::Cancel;
 use toma::testing::FakeDevice;
@@ -63,15 +63,13 @@ fn a_wait_for_others() {
 }
 
 #[test]
-fn every_rung() {
+fn cached_memory_that_is_released() {
     let first = Cell::new(true);
-    let hook = on_release(|_| false);
     let with = execute::with::<NoCache>().ladder(Ladder::default().release_and_retry(true)).name("embed");
     let device = FakeDevice::new(10);
     with.device(&device)
         .range(0..16, 8, |_, _| if first.replace(false) { Err(OutOfMemory::new(None)) } else { Ok(()) })
         .unwrap();
-    drop(hook);
     shows(&expect![[r#"
         embed: 16 items in 3 attempts, 1 out of memory
           started  at 8, nothing was remembered

@@ -15,6 +15,10 @@ pub(crate) struct Log {
     open: Option<Open>,
     /// The work is in fallback.
     fallen: bool,
+    /// The item here is in fallback for itself, and the others are not.
+    alone: bool,
+    /// The largest size that has succeeded since an item was left out, or fell back alone, at the floor.
+    fits: Option<usize>,
     /// The attempt that was undone last, until something follows.
     undone: Option<Undone>,
     /// Where the next piece starts.
@@ -61,11 +65,11 @@ impl Log {
 
     /// A body begins, and hears whether it is in fallback.
     pub(crate) fn begins(&mut self, items: Range<usize>, plan: &Plan, falls_back: bool) {
-        if falls_back && !self.fallen {
+        if falls_back && !self.fallen && !self.alone {
             self.fall_back(plan);
         }
         self.attempt(&items, plan);
-        assert_eq!(falls_back, self.fallen, "a body that is to fall back, or not: {self:?}");
+        assert_eq!(falls_back, self.fallen || self.alone, "a body that is to fall back, or not: {self:?}");
         self.open = Some(Open { items, ended_well: false });
     }
 
@@ -86,10 +90,10 @@ impl Log {
     }
 
     /// Somebody is told that an item was left out.
-    pub(crate) fn leave_out(&mut self, index: usize) {
+    pub(crate) fn leave_out(&mut self, index: usize, plan: &Plan) {
         let undone = self.undone.take().expect("what is left out is undone before");
         assert_eq!(undone.items, index..index + 1);
-        self.lose(&undone);
+        self.lose(&undone, plan);
     }
 
     /// The call has ended, successfully as far as this log is concerned.
@@ -104,7 +108,7 @@ impl Log {
     /// The call has ended with the failure of an item that was left out.
     pub(crate) fn succeed_with_losses(&mut self, plan: &Plan) {
         if let Some(undone) = self.undone.take() {
-            self.lose(&undone);
+            self.lose(&undone, plan);
         }
         self.succeed(plan);
     }
@@ -118,7 +122,7 @@ impl Log {
         self.advance(plan);
         if let Some(undone) = self.undone.take().filter(|undone| undone.items.start != items.start) {
             assert!(plan.form.packs(), "{items:?} after {undone:?}");
-            self.lose(&undone);
+            self.lose(&undone, plan);
         }
         assert_eq!(items.start, self.position, "{items:?} is not next: {self:?}");
         check_size(items, plan);
@@ -137,24 +141,38 @@ impl Log {
         let Some(Open { items, ended_well }) = self.open.take() else { return };
         assert!(ended_well, "{items:?} has failed, and the work goes on: {self:?}");
         assert!(!plan.form.is_batch() || self.done.is_empty(), "a batch goes on: {self:?}");
+        if !self.alone {
+            self.fits = self.fits.max(Some(plan.size(&items)));
+        }
         self.go_to(items.end);
         self.done.push(items);
     }
 
-    /// Nothing smaller was left, and the sizes begin anew.
+    /// Nothing smaller was left, and the sizes begin anew; or an item that the others can do without is
+    /// tried for itself.
     fn fall_back(&mut self, plan: &Plan) {
         assert!(plan.rungs.fallback, "nobody asked for a fallback: {self:?}");
         assert!(self.here.attempts > 0, "a fallback before anything has failed: {self:?}");
         let size = plan.size(&self.here.last);
-        let alone = plan.form.packs() && self.here.last.len() == 1;
-        assert!(alone || size <= plan.sizes.floor(), "a fallback before the floor: {self:?}");
-        self.fallen = true;
+        let at_the_floor = size <= plan.sizes.floor();
+        self.alone =
+            plan.form.packs() && self.here.last.len() == 1 && (!at_the_floor || self.fits >= Some(size));
+        assert!(self.alone || at_the_floor, "a fallback before the floor: {self:?}");
+        self.fallen = !self.alone;
+        if at_the_floor {
+            self.fits = None;
+        }
         (self.here.repeats, self.here.last) = (0, 0..usize::MAX);
     }
 
-    fn lose(&mut self, undone: &Undone) {
+    fn lose(&mut self, undone: &Undone, plan: &Plan) {
         let Undone { items, fault } = undone;
         assert_eq!(items.len(), 1, "only an item alone may be left out");
+        let size = plan.size(items);
+        if size <= plan.sizes.floor() {
+            assert!(self.alone || self.fits >= Some(size), "{items:?} is left out at the floor: {self:?}");
+            self.fits = None;
+        }
         if self.left_out.is_empty() {
             self.first_lost = *fault;
         }
@@ -164,7 +182,7 @@ impl Log {
 
     fn go_to(&mut self, position: usize) {
         self.position = position;
-        self.here = Here::default();
+        (self.here, self.alone) = (Here::default(), false);
     }
 }
 
