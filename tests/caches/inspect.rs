@@ -180,7 +180,7 @@ fn entries_say_what_they_are_of() {
     assert_eq!(entry.name, format!("{}:{line}", file!()));
     let shown = format!("{entry}");
     let expected = [
-        &format!("{}:{line}: 8 items with 3.0 GiB free", file!()),
+        &format!("{}:{line}: size 8 with 3.0 GiB free", file!()),
         &format!("called at {}:{line}:10", file!()),
         "key 0x",
         "device 0x",
@@ -205,7 +205,7 @@ fn entries_of_a_global_cache_are_short() {
     let [entry] = &SIZES.entries()[..] else { panic!("one entry") };
     let (path, file) = (module_path!(), file!());
     let shown = format!("{entry}");
-    assert!(shown.starts_with(&format!("short: 8 items, {path}::annotated ({file}:")), "{shown}");
+    assert!(shown.starts_with(&format!("short: size 8, {path}::annotated ({file}:")), "{shown}");
     let key = format!("{:?}", entry.key);
     assert!(key.contains("annotated") && !key.contains("None"), "{key}");
 }

@@ -127,8 +127,7 @@ fn entries_say_what_they_are_about() {
     let shown = shown.replace(&program, "PROGRAM").replace(&format!(", key {:#018x}", entries[0].key), "");
     let (before, line) = shown.split_once("kit.rs:").unwrap();
     assert!(line.ends_with(", in PROGRAM"), "{shown}");
-    expect!["resize: 25 items on test:0 of 80.0 GiB, tests/persistent/"]
-        .assert_eq(&before.replace('\\', "/"));
+    expect!["resize: size 25 on test:0 of 80.0 GiB, tests/persistent/"].assert_eq(&before.replace('\\', "/"));
 }
 
 #[test]

@@ -5,7 +5,7 @@ use std::fmt;
 use super::book::Record;
 use super::call::Call;
 use crate::cache::Remembered;
-use crate::observe::{bytes, count};
+use crate::observe::bytes;
 
 /// One entry of a [`PersistentCache`](super::PersistentCache), for inspection.
 ///
@@ -41,7 +41,7 @@ impl PersistentEntry {
 
 impl fmt::Display for PersistentEntry {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}: {} on {}", self.name, count(self.remembered.settled, "item"), self.device)?;
+        write!(f, "{}: size {} on {}", self.name, self.remembered.settled, self.device)?;
         if let Some(total_bytes) = self.total_bytes {
             write!(f, " of {}", bytes(total_bytes))?;
         }
