@@ -32,6 +32,11 @@ struct Outcome {
 }
 
 impl Outcome {
+    /// The smallest size known to fail.
+    fn failure(&self) -> Option<usize> {
+        self.remembered.as_ref()?.bounds.smallest_failure
+    }
+
     fn settled(&self) -> Option<usize> {
         self.remembered.as_ref().map(|remembered| remembered.settled)
     }
@@ -157,6 +162,8 @@ fn check_unchanged(world: &World, halvings: usize) -> Result<(), TestCaseError> 
         let (with, without) = (world.run(&*policy), world.without().run(&*policy));
         prop_assert_eq!(&with.left_out, &world.oversize());
         prop_assert_eq!(with.settled(), without.settled(), "{:?}", policy);
+        let failure = with.failure();
+        prop_assert!(failure.is_none_or(|size| size as u64 > world.memory), "{:?}: {:?}", policy, failure);
         // On the way to each some smaller pieces succeed, and one after it.
         let most = without.attempts + with.left_out.len() * 2 * (halvings + 1);
         prop_assert!(with.attempts <= most, "{:?}: {:?} instead of {:?}", policy, with, without);
