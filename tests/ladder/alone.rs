@@ -2,6 +2,7 @@
 
 use std::cell::RefCell;
 use std::future::Future;
+use std::ops::Range;
 use std::pin::pin;
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
@@ -57,6 +58,26 @@ fn without_anybody_who_is_told_what_fails_there_goes_through_in_the_end() {
         with.range(0..12, 16, |start, end| body(start, end).map(|items| all.borrow_mut().extend(items)));
     assert_eq!(result.unwrap_err().requested_bytes(), Some(2000));
     assert_eq!(all.take(), done());
+}
+
+/// What an attempt did is undone where it was done.
+#[test]
+fn it_is_undone_in_the_memory_in_which_it_has_failed() {
+    let undone = RefCell::new(Vec::new());
+    let form = || {
+        let with = execute::with::<NoCache>().ladder(ladder());
+        let with =
+            with.before_retry(|failed: Range<usize>| undone.borrow_mut().push((failed.start, falls_back())));
+        with.by_cost(|i| COSTS[i]).set_aside(|_| assert!(!falls_back()))
+    };
+    let expected = [(4, false), (9, false), (9, true)];
+    form().range(0..12, 16, |start, end| body(start, end).map(drop)).unwrap();
+    assert_eq!(undone.take(), expected);
+    let mut stream = form().stream(0..12, 16, async |start, end| body(start, end).map(drop));
+    while let Some(row) = block_on(stream.next()) {
+        row.unwrap();
+    }
+    assert_eq!(undone.take(), expected);
 }
 
 #[test]

@@ -6,7 +6,7 @@ use std::ops::Range;
 use super::attempt::{self, Panic};
 use super::call::Call;
 use super::machine::{Retryable, Verdict};
-use super::surroundings::Inside;
+use super::surroundings::{Inside, Surroundings};
 use crate::classify::{Failure, classify_panic};
 use crate::outcome::Judge;
 use crate::policy::Policy;
@@ -78,6 +78,8 @@ pub(crate) struct Lost<R> {
     pub(crate) index: usize,
     pub(crate) cost: usize,
     pub(crate) failure: Failure,
+    /// Where it worked, and what it has done is undone.
+    pub(crate) surroundings: Option<Surroundings>,
     outcome: Result<R, Panic>,
 }
 
@@ -138,10 +140,11 @@ fn settle_failed<R>(
     outcome: Result<R, Panic>,
 ) -> Turn<R> {
     let was_printed = outcome.as_ref().is_err_and(Panic::was_printed);
+    let surroundings = call.surroundings();
     match call.failed(retryable, &failure, was_printed) {
         Verdict::GiveUp(_) => Turn::Done(Done::Failed(pass_on(outcome))),
         Verdict::SetAside { index, cost } => {
-            Turn::Done(Done::SetAside(Box::new(Lost { index, cost, failure, outcome })))
+            Turn::Done(Done::SetAside(Box::new(Lost { index, cost, failure, surroundings, outcome })))
         }
         _ => Turn::Retry,
     }

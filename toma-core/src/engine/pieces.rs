@@ -19,7 +19,7 @@ pub(crate) fn next_piece<R, M, W: Work<R>>(
     while !call.is_done() {
         match drive(call, judge, work) {
             Done::SetAside(lost) if W::LEAVES_OUT => {
-                let inside = Inside::of(call.surroundings());
+                let inside = Inside::of(lost.surroundings);
                 leave_out(call, inside, work.care(), (lost, apart));
             }
             done => return Some(done),
