@@ -99,7 +99,7 @@ fn the_reason_given_is_the_reason() {
 }
 
 #[test]
-#[should_panic(expected = "max_attempts 0: must be at least 1")]
+#[should_panic(expected = "no attempt: max_attempts 0: must be at least 1")]
 fn no_attempt_is_refused() {
-    execute::with::<NoCache>().max_attempts(0).batch(8, |_| ());
+    execute::with::<NoCache>().name("no attempt").max_attempts(0).batch(8, |_| ());
 }

@@ -1,6 +1,9 @@
 //! Policies that answer nonsense.
 
+use std::future::Future;
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::pin::pin;
+use std::task::{Context, Waker};
 
 use toma::classify::OutOfMemory;
 use toma::policy::{Evidence, Policy};
@@ -45,12 +48,63 @@ fn a_policy_that_does_not_shrink_is_named_with_its_answer() {
         let (tried, ended) = run(Answers { shrink: answer, advance: 8 }, 4);
         assert_eq!(tried, [8]);
         let message = ended.unwrap_err();
+        let (call, message) = message.split_once(": ").unwrap();
+        assert!(call.starts_with("tests/adversity/policies.rs:"), "{call}");
         let expected = format!(
             "policy Answers {{ shrink: {answer}, advance: 8 }}: answered {answer} after a failure at 8: must be smaller"
         );
         // The failure's own words are left out: a loop around this one would retry for them.
         assert_eq!(message, expected);
     }
+}
+
+mod annotated {
+    use super::*;
+
+    pub(super) const GROWS: Answers = Answers { shrink: 9, advance: 8 };
+
+    #[toma::batch(initial = 8, cache = NoCache, policy = GROWS)]
+    pub(super) fn batch(size: usize) {
+        assert!(size == 0, "{OUT_OF_MEMORY}");
+    }
+
+    #[toma::range(initial = 8, cache = NoCache, policy = GROWS)]
+    pub(super) async fn range(start: usize, end: usize) -> Result<(), OutOfMemory> {
+        if start < end { Err(OutOfMemory::new(None)) } else { Ok(()) }
+    }
+}
+
+const OUT_OF_MEMORY: &str = "CUDA out of memory. Tried to allocate 2.00 GiB";
+
+#[test]
+fn in_every_form_the_call_is_named() {
+    let with = || execute::with::<NoCache>().policy(annotated::GROWS);
+    let fails = |_, _| Err::<(), _>(OutOfMemory::new(None));
+    let context = &mut Context::from_waker(Waker::noop());
+    let inline: [&mut dyn FnMut(); 7] = [
+        &mut || with().batch(8, |size| assert!(size == 0, "{OUT_OF_MEMORY}")),
+        &mut || _ = with().range(0..8, 8, fails),
+        &mut || _ = with().chunked(&[0; 8][..], 8, |_, start, end| fails(start, end)),
+        &mut || _ = with().map(0..8, 8, fails),
+        &mut || _ = with().fold(0..8, 8, (), |(), start, end| fails(start, end)),
+        &mut || _ = with().iter(0..8, 8, fails).next(),
+        &mut || _ = pin!(with().stream(0..8, 8, async |start, end| fails(start, end)).next()).poll(context),
+    ];
+    let said = ": policy Answers { shrink: 9, advance: 8 }: answered 9 after a failure at 8: must be smaller";
+    for call in inline {
+        let text = text_of(call);
+        assert!(text.starts_with("tests/adversity/policies.rs:") && text.ends_with(said), "{text}");
+    }
+    let context = &mut Context::from_waker(Waker::noop());
+    let text = text_of(&mut annotated::batch);
+    assert!(text.ends_with(&format!("policies::annotated::batch{said}")), "{text}");
+    let text = text_of(&mut || _ = pin!(annotated::range(0, 8)).poll(context));
+    assert!(text.ends_with(&format!("policies::annotated::range{said}")), "{text}");
+}
+
+/// What a call panics with.
+fn text_of(call: &mut dyn FnMut()) -> String {
+    *catch_unwind(AssertUnwindSafe(call)).unwrap_err().downcast().unwrap()
 }
 
 #[test]

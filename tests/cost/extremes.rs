@@ -82,11 +82,13 @@ fn more_items_than_memory_has_room_for() {
 
 #[test]
 fn sizes_are_checked_as_ever() {
-    let panic = catch_unwind(|| execute::with::<NoCache>().by_cost(|_| 1).range(0..4, 0, |_, _| ()));
-    assert_eq!(*panic.unwrap_err().downcast::<String>().unwrap(), "initial 0: must be at least 1");
+    let panic =
+        catch_unwind(|| execute::with::<NoCache>().name("packs").by_cost(|_| 1).range(0..4, 0, |_, _| ()));
+    assert_eq!(*panic.unwrap_err().downcast::<String>().unwrap(), "packs: initial 0: must be at least 1");
     let range = std::hint::black_box(4)..2;
-    let panic = catch_unwind(|| execute::with::<NoCache>().by_cost(|_| 1).range(range, 1, |_, _| ()));
-    assert_eq!(*panic.unwrap_err().downcast::<String>().unwrap(), "start 4: must be at most end 2");
+    let panic =
+        catch_unwind(|| execute::with::<NoCache>().name("packs").by_cost(|_| 1).range(range, 1, |_, _| ()));
+    assert_eq!(*panic.unwrap_err().downcast::<String>().unwrap(), "packs: start 4: must be at most end 2");
 }
 
 /// Costs say nothing of where to cut a piece of items that cost nothing, so it is halved.

@@ -138,12 +138,22 @@ fn endless_ranges_are_lazy() {
 
 #[test]
 fn bad_sizes_panic_when_it_is_made() {
-    let world = World::with_limit(4);
-    let panic = catch_unwind(AssertUnwindSafe(|| drop(iter(&world, 0..4, 0)))).unwrap_err();
-    assert_eq!(panic.downcast_ref::<String>().unwrap(), "initial 0: must be at least 1");
-    let range = std::hint::black_box(4)..3;
-    let panic = catch_unwind(AssertUnwindSafe(|| drop(iter(&world, range, 4)))).unwrap_err();
-    assert_eq!(panic.downcast_ref::<String>().unwrap(), "start 4: must be at most end 3");
+    let said = |call: &dyn Fn()| {
+        let panic = catch_unwind(AssertUnwindSafe(call)).unwrap_err();
+        let (name, said) = panic.downcast_ref::<String>().unwrap().split_once(": ").unwrap();
+        assert!(name.starts_with("tests/lazy/"), "{name}");
+        said.to_owned()
+    };
+    let (world, range) = (World::with_limit(4), std::hint::black_box(4)..3);
+    let stream = |range, initial| {
+        drop(execute::with::<NoCache>().stream(range, initial, async |_, _| ()));
+    };
+    for refused in [said(&|| drop(iter(&world, 0..4, 0))), said(&|| stream(0..4, 0))] {
+        assert_eq!(refused, "initial 0: must be at least 1");
+    }
+    for refused in [said(&|| drop(iter(&world, range.clone(), 4))), said(&|| stream(range.clone(), 4))] {
+        assert_eq!(refused, "start 4: must be at most end 3");
+    }
 }
 
 #[test]

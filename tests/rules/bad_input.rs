@@ -67,8 +67,8 @@ impl Sizes {
         mistakes
     }
 
-    /// The call panics with one of the mistakes and without having run the body, or with none.
-    fn judge(&self, has_range: bool, call: impl FnOnce(&dyn Fn())) {
+    /// The call panics with its name and one of the mistakes, and without having run the body; or does not.
+    fn judge(&self, has_range: bool, name: &str, call: impl FnOnce(&dyn Fn())) {
         let mistakes = self.mistakes(has_range);
         let ran = Cell::new(false);
         let run = || ran.set(true);
@@ -76,8 +76,10 @@ impl Sizes {
         match result {
             Ok(()) => assert!(mistakes.is_empty(), "accepted in spite of {mistakes:?}"),
             Err(payload) => {
-                let said = text(payload);
-                assert!(mistakes.contains(&said), "{said:?} is none of {mistakes:?}");
+                let text = text(payload);
+                let (call, said) = text.split_once(": ").expect("the name comes first");
+                assert!(call.contains(name), "{call} is not {name}");
+                assert!(mistakes.iter().any(|mistake| mistake == said), "{said:?} is none of {mistakes:?}");
                 assert_eq!((ran.get(), printed), (false, 1));
             }
         }
@@ -99,7 +101,7 @@ fn inline_forms_name_the_mistake() {
     check((sizes(0), 0..5_u8), |(sizes, form)| {
         let initial = sizes.initial as usize;
         let range = sizes.start as usize..sizes.end as usize;
-        sizes.judge(matches!(form, 0..=2), |run| match form {
+        sizes.judge(matches!(form, 0..=2), "tests/rules/bad_input.rs:", |run| match form {
             0 => with!(sizes).range(range, initial, |_start, _end| run()),
             1 => drop(with!(sizes).map(range, initial, |_start, _end| run())),
             2 => with!(sizes).fold(range, initial, (), |(), _start, _end| run()),
@@ -146,7 +148,8 @@ async fn range_async(start: usize, end: usize, sizes: &Sizes, run: &dyn Fn()) {
 #[test]
 fn attributes_name_the_mistake() {
     check((sizes(-3), 0..3_u8), |(sizes, form)| {
-        sizes.judge(*form == 0, |run| match form {
+        let name = ["bad_input::range", "bad_input::chunked", "bad_input::batch"][usize::from(*form)];
+        sizes.judge(*form == 0, name, |run| match form {
             0 => range(sizes.start, sizes.end, sizes, run),
             1 => chunked(&[0; 20], sizes, run),
             _ => batch(sizes, run),
@@ -158,7 +161,8 @@ fn attributes_name_the_mistake() {
 fn async_attributes_name_the_mistake() {
     check(sizes(0), |sizes| {
         let (start, end) = (sizes.start as usize, sizes.end as usize);
-        sizes.judge(true, |run| crate::attributes::block_on(range_async(start, end, sizes, run)));
+        let name = "bad_input::range_async";
+        sizes.judge(true, name, |run| crate::attributes::block_on(range_async(start, end, sizes, run)));
     });
 }
 
@@ -200,5 +204,5 @@ fn an_axis_that_is_not_there_names_the_axes() {
 fn a_range_that_ends_before_it_starts_is_refused_even_of_negative_items() {
     let sizes = Sizes { initial: 1, min: 1, max: 1, multiple_of: 1, max_attempts: 1, start: 0, end: 0 };
     let said = words(|| range(-3, -4, &sizes, &|| ()));
-    assert_eq!(said, "start -3: must be at most end -4");
+    assert!(said.ends_with("bad_input::range: start -3: must be at most end -4"), "{said}");
 }

@@ -4,6 +4,7 @@
 
 use std::any::type_name;
 use std::marker::PhantomData;
+use std::mem;
 use std::ops::Range;
 use std::panic::Location;
 
@@ -31,12 +32,16 @@ pub fn classified<F>(classify: F) -> Classified<F> {
     Classified(classify)
 }
 
-/// An `i64` option as a size.
-///
-/// # Panics
-/// When it is less than 1.
-pub fn to_usize(name: &str, value: i64) -> usize {
-    usize::try_from(value).unwrap_or_else(|_| panic!("{name} {value}: must be at least 1"))
+impl Site {
+    /// An `i64` option as a size.
+    ///
+    /// # Panics
+    /// When it is negative; 0 is refused like any other.
+    #[doc(hidden)]
+    pub fn size(&self, option: &str, value: i64) -> usize {
+        let name = self.name();
+        usize::try_from(value).unwrap_or_else(|_| panic!("{name}: {option} {value}: must be at least 1"))
+    }
 }
 
 /// The call site of an annotated function, and the traits that choose how its result is judged.
@@ -209,7 +214,7 @@ impl<P: Policy, K> With<'_, P, K, ()> {
     where
         K: Judge<R, M>,
     {
-        let items = length(start, end);
+        let items = length(start, end, || self.core.name_at(Some(Location::caller())));
         let turn = |piece: Range<usize>, undo| body(start.plus(piece.start), start.plus(piece.end), undo);
         self.core
             .call(Location::caller(), Extent::Items(items), |call| run_all(call, &self.judge, Turns(turn)))
@@ -228,15 +233,16 @@ impl<P: Policy, K> With<'_, P, K, ()> {
     {
         let dim = self.core.dim;
         let items = data.extent(dim);
-        // An attempt without memory for its view never comes to the body, and leaves nothing to undo.
-        let mut came = false;
+        // An attempt without memory for its view never comes to the body: there is nothing to undo then, and
+        // no view to undo it with.
+        let mut lacks_view = false;
         let turn = |piece: Range<usize>, undo| {
-            if undo && !came {
+            if undo && mem::take(&mut lacks_view) {
                 return None;
             }
-            came = false;
+            lacks_view = true;
             let mut held = data.hold(dim, piece.clone());
-            came = true;
+            lacks_view = false;
             body(D::lend(&mut held), S::from_count(piece.start), S::from_count(piece.end), undo)
         };
         self.core

@@ -55,7 +55,9 @@ impl<'a, P: Policy, K, B: Undo> With<'a, P, K, B> {
     #[doc(hidden)]
     pub fn start_range<R>(self, start: impl Size, end: impl Size) -> Task<'a, P, K, R, OfPieces> {
         let (start, end, dim) = (start.widen(), end.widen(), self.core.dim);
-        assert!(start <= end, "start {start}: must be at most end {end}");
+        if start > end {
+            self.core.name_at(None).refuse(format_args!("start {start}: must be at most end {end}"));
+        }
         let items = usize::try_from(end - start).expect("a range of items fits in the address space");
         self.task(Some(items), OfPieces { start, dim })
     }

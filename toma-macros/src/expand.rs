@@ -151,5 +151,6 @@ fn setter(call: &Call<'_>, known: &Known, value: &Value) -> Option<TokenStream> 
 /// A size as `usize`: an `i64` is checked when the program runs, with the option's name at hand.
 fn size(call: &Call<'_>, name: &str, expr: &Expr) -> TokenStream {
     let ty = call.parameters.last().and_then(|parameter| types::size(&parameter.typed.ty));
-    if ty == Some("i64") { quote!(::toma::__private::to_usize(#name, #expr)) } else { quote!(#expr) }
+    let site = site_name();
+    if ty == Some("i64") { quote!(#site.size(#name, #expr)) } else { quote!(#expr) }
 }

@@ -10,6 +10,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use self::sharing::Sharing;
+use super::asked::Asked;
 use super::clock;
 use super::gauge::Gauge;
 use super::machine::{Extent, Failed, Machine, Retryable, Rungs, Took, Verdict};
@@ -93,7 +94,7 @@ impl<'a, P: Policy> Call<'a, P> {
         let (user, device, switches) = (options.user, options.device, Switches::load());
         let name = Name::of(name, &origin);
         Self {
-            machine: Machine::new(items, Sizes::new(&options.sizes), options.max_attempts),
+            machine: Machine::new(items, Sizes::new(&options.sizes, &name), options.max_attempts),
             policy,
             memory: Memory { cache, origin, device, user, now: None },
             deadline: None,
@@ -278,7 +279,8 @@ impl<'a, P: Policy> Call<'a, P> {
             self.machine.forget();
             return Verdict::GiveUp(reason);
         }
-        self.machine.failed(&self.policy, failed)
+        let asked = Asked { policy: &self.policy, by: self.tally.name() };
+        self.machine.failed(&asked, failed)
     }
 
     /// Gives the device's cached memory back; runs after the failed values are gone and undone.

@@ -12,6 +12,7 @@
 //! to the size cache, the memory source and the observers; [`drive`] runs attempts until a piece is
 //! done, and [`asynchronous`] does the same for whoever awaits.
 
+pub(crate) mod asked;
 pub(crate) mod asynchronous;
 pub(crate) mod attempt;
 pub(crate) mod call;

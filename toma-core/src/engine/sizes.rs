@@ -1,5 +1,7 @@
 //! The sizes a call may use: validated once, then rounded and bounded in one place.
 
+use std::fmt::Display;
+
 /// The size options of one call, as the user gave them.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct SizeOptions {
@@ -24,32 +26,27 @@ pub(crate) struct Sizes {
 }
 
 impl Sizes {
-    /// Checks the options.
+    /// Checks the options of the call `of`.
     ///
-    /// Panics with the names and values, because a mistake here has no place in the body's own
+    /// Panics with its name, and the names and values of the options, because a mistake here has no place in the body's own
     /// error type.
     #[inline]
-    pub(crate) fn new(options: &SizeOptions) -> Self {
+    pub(crate) fn new(options: &SizeOptions, of: &impl Display) -> Self {
         let &SizeOptions { initial, min, max, multiple_of } = options;
         let largest = initial.unwrap_or(usize::MAX).min(max.unwrap_or(usize::MAX));
         if multiple_of == 1 {
             // Most calls: nothing to divide.
             let sizes = Self { floor: min, cap: largest, multiple_of };
-            return if 0 < min && min <= largest { sizes } else { refuse(options) };
+            return if 0 < min && min <= largest { sizes } else { refuse(options, of) };
         }
-        Self::of_multiples(options, largest)
+        Self::of_multiples(options, largest).unwrap_or_else(|| refuse(options, of))
     }
 
-    fn of_multiples(options: &SizeOptions, largest: usize) -> Self {
+    fn of_multiples(options: &SizeOptions, largest: usize) -> Option<Self> {
         let &SizeOptions { min, multiple_of, .. } = options;
-        let floor =
-            if multiple_of == 0 { None } else { min.max(multiple_of).checked_next_multiple_of(multiple_of) };
-        match floor {
-            Some(floor) if 0 < min && floor <= largest => {
-                Self { floor, cap: largest / multiple_of * multiple_of, multiple_of }
-            }
-            _ => refuse(options),
-        }
+        let floor = min.max(multiple_of).checked_next_multiple_of(multiple_of)?;
+        let cap = largest / multiple_of * multiple_of;
+        (0 < min && floor <= largest).then_some(Self { floor, cap, multiple_of })
     }
 
     /// `size` rounded down to a multiple and kept between floor and cap.
@@ -69,25 +66,25 @@ impl Sizes {
 
 /// Says what is wrong with the options, with names and values.
 #[cold]
-fn refuse(options: &SizeOptions) -> ! {
+fn refuse(options: &SizeOptions, of: &impl Display) -> ! {
     let &SizeOptions { initial, min, max, multiple_of } = options;
     let given = [("initial", initial), ("min", Some(min)), ("max", max), ("multiple_of", Some(multiple_of))];
     for (name, value) in given {
-        assert!(value != Some(0), "{name} 0: must be at least 1");
+        assert!(value != Some(0), "{of}: {name} 0: must be at least 1");
     }
     let floor = min.max(multiple_of).checked_next_multiple_of(multiple_of).unwrap_or(usize::MAX);
     for (name, limit) in [("initial", initial), ("max", max)] {
         let limit = limit.unwrap_or(usize::MAX);
-        assert!(min <= limit, "min {min}: must be at most {name} {limit}");
+        assert!(min <= limit, "{of}: min {min}: must be at most {name} {limit}");
     }
     for (name, limit) in [("initial", initial), ("max", max)] {
         let limit = limit.unwrap_or(usize::MAX);
         assert!(
             floor <= limit,
-            "{name} {limit}: must be at least the floor {floor} (min {min}, multiple_of {multiple_of})"
+            "{of}: {name} {limit}: must be at least the floor {floor} (min {min}, multiple_of {multiple_of})"
         );
     }
-    panic!("multiple_of {multiple_of}: no multiple from min {min} fits in the address space");
+    panic!("{of}: multiple_of {multiple_of}: no multiple from min {min} fits in the address space");
 }
 
 #[cfg(test)]
@@ -95,7 +92,7 @@ mod tests {
     use super::{SizeOptions, Sizes};
 
     fn sizes(initial: usize, min: usize, max: usize, multiple_of: usize) -> Sizes {
-        Sizes::new(&SizeOptions { initial: Some(initial), min, max: Some(max), multiple_of })
+        Sizes::new(&SizeOptions { initial: Some(initial), min, max: Some(max), multiple_of }, &"here")
     }
 
     #[test]
@@ -111,14 +108,18 @@ mod tests {
             let panic = std::panic::catch_unwind(|| sizes(initial, min, max, multiple_of)).unwrap_err();
             panic.downcast::<String>().map_or_else(|_| String::new(), |text| *text)
         };
-        assert_eq!(message(0, 1, 8, 1), "initial 0: must be at least 1");
-        assert_eq!(message(8, 0, 8, 1), "min 0: must be at least 1");
-        assert_eq!(message(8, 1, 0, 1), "max 0: must be at least 1");
-        assert_eq!(message(8, 1, 8, 0), "multiple_of 0: must be at least 1");
-        assert_eq!(message(4, 8, 16, 1), "min 8: must be at most initial 4");
-        assert_eq!(message(16, 8, 4, 1), "min 8: must be at most max 4");
-        assert_eq!(message(4, 1, 16, 8), "initial 4: must be at least the floor 8 (min 1, multiple_of 8)");
-        let beyond = format!("multiple_of 2: no multiple from min {} fits in the address space", usize::MAX);
+        assert_eq!(message(0, 1, 8, 1), "here: initial 0: must be at least 1");
+        assert_eq!(message(8, 0, 8, 1), "here: min 0: must be at least 1");
+        assert_eq!(message(8, 1, 0, 1), "here: max 0: must be at least 1");
+        assert_eq!(message(8, 1, 8, 0), "here: multiple_of 0: must be at least 1");
+        assert_eq!(message(4, 8, 16, 1), "here: min 8: must be at most initial 4");
+        assert_eq!(message(16, 8, 4, 1), "here: min 8: must be at most max 4");
+        assert_eq!(
+            message(4, 1, 16, 8),
+            "here: initial 4: must be at least the floor 8 (min 1, multiple_of 8)"
+        );
+        let beyond =
+            format!("here: multiple_of 2: no multiple from min {} fits in the address space", usize::MAX);
         assert_eq!(message(usize::MAX, usize::MAX, usize::MAX, 2), beyond);
     }
 }

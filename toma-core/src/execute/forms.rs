@@ -129,7 +129,7 @@ impl<'a, P: Policy, K, B: Undo, U: Unit> With<'a, P, K, B, U> {
         K: Judge<R, M>,
     {
         let mut around = Around { undo: self.undo, unit: self.unit };
-        let extent = around.extent(length(start, end));
+        let extent = around.extent(length(start, end, || self.core.name_at(Some(caller))));
         let run = |piece: Range<usize>| body(start.plus(piece.start), start.plus(piece.end));
         self.core.call(caller, extent, |call| run_all(call, &self.judge, Body { run, around }))
     }
@@ -170,7 +170,7 @@ impl<'a, P: Policy, K, B: Undo, U: Unit> With<'a, P, K, B, U> {
     {
         let mut around = Around { undo: self.undo, unit: self.unit };
         let start = range.start;
-        let extent = around.extent(length(start, range.end));
+        let extent = around.extent(length(start, range.end, || self.core.name_at(Some(caller))));
         let run = |piece: Range<usize>| body(start + piece.start, start + piece.end);
         let mut work = Body { run, around };
         self.core.call(caller, extent, |call| {
@@ -199,7 +199,7 @@ impl<'a, P: Policy, K, B: Undo, U: Unit> With<'a, P, K, B, U> {
     {
         let mut around = Around { undo: self.undo, unit: self.unit };
         let start = range.start;
-        let extent = around.extent(length(start, range.end));
+        let extent = around.extent(length(start, range.end, || self.core.name_at(Some(caller))));
         let mut work = Folding { value: init, body, start, around };
         self.core.call(caller, extent, |call| {
             let mut apart = None;

@@ -68,7 +68,8 @@ impl<P: Policy, K, B: Undo, U: Unit> With<'_, P, K, B, U> {
         let here = 0_u8;
         let Self { core, judge, undo, unit } = self;
         let mut around = Around { undo, unit };
-        let (start, extent) = (range.start, around.extent(length(range.start, range.end)));
+        let (start, extent) =
+            (range.start, around.extent(length(range.start, range.end, || core.name_at(Some(caller)))));
         let run = move |piece: Range<usize>| body(start + piece.start, start + piece.end);
         let above = if core.cache.remembers() {
             Above::Seen(stack::fingerprint(std::ptr::from_ref(&here).addr()))

@@ -1,5 +1,7 @@
 use std::fmt;
 
+use crate::observe::Name;
+
 /// The integer types that sizes and positions come in: `usize`, and `i64` as tch uses it.
 pub trait Size: Copy + fmt::Display + PartialOrd {
     /// The position `offset` items after this one.
@@ -75,28 +77,31 @@ impl Size for i64 {
 /// The number of items from `start` to `end`.
 ///
 /// # Panics
-/// When `start` is after `end`.
+/// When `start` is after `end`, in the name of the call.
 #[inline]
-pub(crate) fn length<S: Size>(start: S, end: S) -> usize {
-    assert!(start <= end, "start {start}: must be at most end {end}");
+pub(crate) fn length<S: Size>(start: S, end: S, of: impl FnOnce() -> Name) -> usize {
+    if start > end {
+        of().refuse(format_args!("start {start}: must be at most end {end}"));
+    }
     end.since(start)
 }
 
 #[cfg(test)]
 mod tests {
     use super::{Size, length};
+    use crate::observe::Name;
 
     #[test]
     fn negative_positions_work() {
-        assert_eq!(length(-5_i64, 5), 10);
+        assert_eq!(length(-5_i64, 5, Name::default), 10);
         assert_eq!((-5_i64).plus(10), 5);
-        assert_eq!(length(i64::MIN, i64::MAX), usize::MAX);
+        assert_eq!(length(i64::MIN, i64::MAX, Name::default), usize::MAX);
         assert_eq!(i64::MIN.plus(usize::MAX), i64::MAX);
     }
 
     #[test]
     #[should_panic(expected = "start 3: must be at most end 2")]
     fn a_range_that_ends_before_it_starts_is_refused() {
-        length(3_usize, 2);
+        length(3_usize, 2, Name::default);
     }
 }

@@ -62,8 +62,9 @@ impl<P: Policy, K, B: Undo, U: Unit> With<'_, P, K, B, U> {
     {
         let With { core, judge, undo, unit } = self.shifted(range.start).initial(initial);
         let mut around = Around { undo, unit };
-        let extent = around.extent(length(range.start, range.end));
-        let origin = Origin { site: core.site, caller: Some(Location::caller()), above: Above::Unknown };
+        let caller = Location::caller();
+        let extent = around.extent(length(range.start, range.end, || core.name_at(Some(caller))));
+        let origin = Origin { site: core.site, caller: Some(caller), above: Above::Unknown };
         let parts = (core.name, origin, extent.items());
         let mut call = Call::closed(core.cache, core.policy, &core.options, parts);
         call.weigh(extent);

@@ -2,14 +2,15 @@ use std::borrow::Cow;
 use std::fmt;
 use std::hash::Hash;
 use std::ops::Range;
+use std::panic::Location;
 use std::time::Duration;
 
 use super::unit::Items;
-use crate::cache::{Site, SizeCache, hash_of};
+use crate::cache::{Above, Origin, Site, SizeCache, hash_of};
 use crate::engine::call::Options;
 use crate::ladder::Ladder;
 use crate::memory::MemorySource;
-use crate::observe::Observer;
+use crate::observe::{Name, Observer};
 use crate::outcome::{Auto, Classified};
 use crate::policy::{Halve, Policy};
 
@@ -38,6 +39,14 @@ pub(crate) struct Core<'a, P> {
     pub(crate) dim: isize,
     pub(crate) options: Options<'a>,
     pub(crate) policy: P,
+}
+
+impl<P> Core<'_, P> {
+    /// The name of a call from there.
+    #[cold]
+    pub(crate) fn name_at(&self, caller: Option<&'static Location<'static>>) -> Name {
+        Name::of(self.name.clone(), &Origin { site: self.site, caller, above: Above::Unknown })
+    }
 }
 
 impl<'a> With<'a, Halve, Auto, ()> {

@@ -217,6 +217,14 @@ impl Name {
     }
 }
 
+impl Name {
+    /// Panics because of something that the call was given.
+    #[cold]
+    pub(crate) fn refuse(&self, mistake: impl fmt::Display) -> ! {
+        panic!("{self}: {mistake}")
+    }
+}
+
 impl Default for Name {
     fn default() -> Self {
         Self(NameKind::Given(Cow::Borrowed("")))

@@ -423,10 +423,10 @@ fn i64_sizes() {
             fn f(n: i64) {
                 ::toma::__private::site!(__TOMA_SITE, "f", judged);
                 ::toma::__private::at::<::toma::DefaultCache>(&__TOMA_SITE)
-                    .initial(::toma::__private::to_usize("initial", 512))
-                    .min(::toma::__private::to_usize("min", 1))
-                    .max(::toma::__private::to_usize("max", n))
-                    .multiple_of(::toma::__private::to_usize("multiple_of", 8))
+                    .initial(__TOMA_SITE.size("initial", 512))
+                    .min(__TOMA_SITE.size("min", 1))
+                    .max(__TOMA_SITE.size("max", n))
+                    .multiple_of(__TOMA_SITE.size("multiple_of", 8))
                     .max_attempts(3)
                     .judge((&::toma::__private::Via::<()>::new()).judge())
                     .run_batch(|size: i64| -> () {
@@ -590,7 +590,7 @@ fn async_range() {
             async fn send(#[cfg(all())] start: i64, end: i64, to: Socket) {
                 ::toma::__private::site!(__TOMA_SITE, "send", judged);
                 let mut __toma_call = ::toma::__private::at::<::toma::DefaultCache>(&__TOMA_SITE)
-                    .initial(::toma::__private::to_usize("initial", 8))
+                    .initial(__TOMA_SITE.size("initial", 8))
                     .judge((&::toma::__private::Via::<()>::new()).judge())
                     .start_range::<()>(start, end);
                 while __toma_call.begin().await {

@@ -19,7 +19,9 @@ impl<'a, P: Policy> Call<'a, P> {
     pub(crate) fn open(&mut self, options: &Options<'a>) {
         attempt::prepare();
         tally::prepare();
-        assert!(options.max_attempts > 0, "max_attempts 0: must be at least 1");
+        if options.max_attempts == 0 {
+            self.tally.name().refuse("max_attempts 0: must be at least 1");
+        }
         self.plain = !self.has_more(options);
         if !self.plain {
             self.prepare(options);

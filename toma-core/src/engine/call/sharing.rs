@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 
 use super::{Call, Options};
 use crate::classify::{Class, Failure};
+use crate::engine::asked::Asked;
 use crate::engine::clock;
 use crate::engine::gauge::Measured;
 use crate::engine::machine::{Failed, Retryable, Rungs, Took, Verdict};
@@ -332,7 +333,8 @@ impl<P: Policy> Call<'_, P> {
         let (size, there) = (self.machine.size(), self.rungs());
         let took = Took { elapsed, measured: measured.as_ref() };
         let failed = Failed { failure, now, took, there };
-        if let Some(verdict) = self.machine.hooks_gave_nothing(&self.policy, &failed) {
+        let asked = Asked { policy: &self.policy, by: self.tally.name() };
+        if let Some(verdict) = self.machine.hooks_gave_nothing(&asked, &failed) {
             self.tell_verdict(size, verdict);
         }
         if self.machine.has_fallen_back()
