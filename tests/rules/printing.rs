@@ -2,12 +2,14 @@
 //! printed exactly once.
 
 use std::cell::Cell;
+use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::process::Command;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use toma::{NoCache, execute};
+use toma::memory::{MemorySource, Reading};
+use toma::{NoCache, execute, report};
 
 use crate::noise::{prepare, printed};
 
@@ -209,4 +211,35 @@ async fn fails(batch_size: usize, id: &str) {
 
 fn asynchronous(id: &str) {
     crate::attributes::block_on(fails(id));
+}
+
+/// Memory of which next to nothing is free.
+#[derive(Debug)]
+struct Full;
+
+impl MemorySource for Full {
+    fn name(&self) -> &'static str {
+        "full, for items that are left out"
+    }
+
+    fn read(&self) -> io::Result<Reading> {
+        Ok(Reading::new(1, 100))
+    }
+}
+
+#[test]
+fn what_fails_for_want_of_memory_in_the_end_is_left_out_without_a_word() {
+    prepare();
+    let (done, printed) = printed(|| {
+        quietly(|| {
+            let form = execute::with::<NoCache>().device(&Full).by_cost(|_| 10_u64);
+            form.set_aside(drop).range(0..4, 20, |start, end| {
+                if (start..end).contains(&2) {
+                    fail("CUBLAS_STATUS_INTERNAL_ERROR");
+                }
+            });
+        })
+    });
+    assert_eq!((done, printed), (true, 0));
+    assert_eq!(report::last().unwrap().set_aside, [2]);
 }

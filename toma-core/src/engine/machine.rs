@@ -291,7 +291,7 @@ impl Machine {
         let goes_on = !is_alone && can_be_smaller || !self.expected.is_empty();
         Retryable {
             out_of_memory: attempts_left && goes_on || is_alone,
-            transient: attempts_left && (goes_on || !self.piece.spent.has(Rungs::TRANSIENT)),
+            transient: attempts_left && (goes_on || !self.piece.spent.has(Rungs::TRANSIENT)) || is_alone,
         }
     }
 
