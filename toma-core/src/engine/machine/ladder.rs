@@ -108,7 +108,7 @@ impl Machine {
         }
         self.learn_nothing();
         (self.step, self.bounds, self.record) = (self.sizes.cap, Bounds::default(), None);
-        self.unpack();
+        self.start_anew();
         Verdict::FallBack(self.coming_size())
     }
 

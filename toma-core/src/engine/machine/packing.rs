@@ -209,7 +209,7 @@ impl Machine {
     }
 
     /// Begins anew, with nothing known.
-    pub(super) fn unpack(&mut self) {
+    pub(super) fn start_anew(&mut self) {
         if let Some(packing) = &mut self.packing {
             (packing.settled_at, packing.doubts) = (None, Doubts::default());
             (packing.most, packing.fits) = (usize::MAX, None);
