@@ -291,6 +291,35 @@ async fn inner(start: usize, end: usize, device: &FakeDevice) -> Result<(), Fake
     Ok(())
 }
 
+/// Both loops need more than there is together.
+#[toma::batch(initial = 1, cache = NoCache, device = device, ladder = patient())]
+async fn two_at_a_time(size: usize, device: &FakeDevice) -> Result<(), FakeOutOfMemory> {
+    let _held = device.alloc(10 * size as u64)?;
+    let (mut one, mut two) = (pin!(inner(0, 8, device)), pin!(inner(0, 8, device)));
+    let (mut first, mut second) = (None, None);
+    poll_fn(|context| {
+        for (task, result) in [(one.as_mut(), &mut first), (two.as_mut(), &mut second)] {
+            if result.is_none()
+                && let Poll::Ready(done) = task.poll(context)
+            {
+                *result = Some(done);
+            }
+        }
+        if first.is_some() && second.is_some() { Poll::Ready(()) } else { Poll::Pending }
+    })
+    .await;
+    first.expect("it is done").and(second.expect("it is done"))
+}
+
+#[test]
+fn loops_at_a_time_inside_one_attempt_take_turns() {
+    must_end(|| {
+        let device = FakeDevice::new(100);
+        block_on(two_at_a_time(&device)).unwrap();
+        assert_eq!(device.allocated_bytes(), 0);
+    });
+}
+
 /// Lets others run.
 async fn turn() {
     let mut first = true;

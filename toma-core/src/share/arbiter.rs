@@ -112,7 +112,7 @@ impl Arbiter {
         // The attempts around it run again when it does.
         let resume = running.iter().filter(|runner| around.contains(&runner.node));
         let mut begin = resume.map(|outer| (*outer, self.kind_of(outer.node))).chain([(*who, *kind)]);
-        let belongs = *kind == Kind::Shared && belongs(who.device, around, running);
+        let belongs = *kind == Kind::Shared && self.belongs(who.device, around, running);
         belongs || in_turn && begin.all(|(runner, kind)| self.fits(runner, kind, around, running))
     }
 
@@ -120,7 +120,7 @@ impl Arbiter {
     pub(super) fn has_room_for(&self, who: Runner, around: &[Node], running: &[Runner]) -> bool {
         let ahead = |other: &Entry| around.is_empty() || !other.around.is_empty();
         let mut waiting = self.waiting_for(who.device);
-        belongs(who.device, around, running)
+        self.belongs(who.device, around, running)
             || !waiting.any(|other| other.kind == Kind::Alone && ahead(other))
                 && self.fits(who, Kind::Shared, around, running)
     }
@@ -160,10 +160,16 @@ impl Arbiter {
     fn is_held_up(&self, node: Node) -> bool {
         self.entries.iter().any(|entry| entry.waits() && entry.around.contains(&node))
     }
-}
 
-/// Whether an attempt around it runs on the device: it holds its memory in any case, and gives it back
-/// sooner when this one does not wait.
-fn belongs(device: Device, around: &[Node], running: &[Runner]) -> bool {
-    running.iter().any(|runner| runner.device == device && around.contains(&runner.node))
+    /// Whether an attempt around it runs on the device: it holds its memory in any case, and gives it back
+    /// sooner when this one does not wait. Unless another one inside is alone, as where a task waits for
+    /// several at a time.
+    fn belongs(&self, device: Device, around: &[Node], running: &[Runner]) -> bool {
+        let is_beside = |entry: &Entry| {
+            !around.contains(&entry.who.node) && entry.around.iter().any(|outer| around.contains(outer))
+        };
+        let mut alone = self.entries.iter().filter(|entry| entry.holds && entry.who.device == device);
+        running.iter().any(|runner| runner.device == device && around.contains(&runner.node))
+            && !alone.any(|entry| is_beside(entry) && !self.is_held_up(entry.who.node))
+    }
 }

@@ -24,7 +24,7 @@
 //! |---|---|
 //! | not nested | nobody is alone, and nobody who goes before it waits to be |
 //! | not nested, and wants to be alone | nobody has begun and not ended, held up or not; and nobody who goes before it waits |
-//! | nested, and one around it is on the device | it waits for nothing: its memory is held in any case |
+//! | nested, and one around it is on the device | no other one inside that is alone, as there may be in tasks; else it waits for nothing, for its memory is held in any case |
 //! | nested, and none around it is on the device | nobody runs alone, and nobody who goes before it waits to be |
 //! | nested, and wants to be alone | nobody runs but those around it, and nobody who goes before it waits |
 //!

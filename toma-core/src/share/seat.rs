@@ -47,8 +47,8 @@ impl Seat {
     /// [`admission`](Self::admission).
     ///
     /// `parent` is the attempt around this one on the same thread or task, whatever its device. Inside
-    /// an attempt on the same device it always succeeds, because that one holds memory in any case, and
-    /// gives it back sooner when nothing in it waits.
+    /// an attempt on the same device it succeeds, because that one holds memory in any case, and gives it
+    /// back sooner when nothing in it waits; unless another one inside that is alone.
     #[inline]
     pub(crate) fn try_enter(&self, parent: Option<Node>) -> bool {
         self.hub.try_enter(self.slot, self.device, parent)

@@ -111,6 +111,26 @@ fn a_nested_attempt_does_not_pass_a_nested_one_that_waits_to_be_alone() {
     assert!(!nested.try_enter(Some(there.node())));
 }
 
+/// As where a task waits for several loops at a time.
+#[test]
+fn two_inside_one_attempt_are_alone_beside_each_other() {
+    let (hub, [outer, one, two]) = three();
+    assert!(outer.try_enter(None) && two.try_enter(Some(outer.node())));
+    let mut first = inside(&outer, &one);
+    two.leave();
+    assert_eq!(first.poll_woken(), Some(Admitted::Yes));
+    assert!(!two.try_enter(Some(outer.node())), "the other one is alone");
+    let mut second = Task::waiting(two.admission(Kind::Shared, Some(outer.node()), UNBOUNDED));
+    let innermost = Seat::of(hub, DEVICE);
+    assert!(innermost.try_enter(Some(one.node())), "it belongs to the one that is alone");
+    innermost.leave();
+    one.leave();
+    assert_eq!(second.poll_woken(), Some(Admitted::Yes));
+    two.leave();
+    outer.leave();
+    assert!(hub.is_empty());
+}
+
 #[test]
 fn alone_is_alone_also_while_held_up_but_for_nested_attempts() {
     let (hub, [outer, late, nested]) = three();
