@@ -5,6 +5,7 @@
 
 use std::any::Any;
 use std::cell::RefCell;
+use std::ops::Range;
 use std::panic::{self, AssertUnwindSafe, catch_unwind};
 use std::pin::pin;
 use std::process::Command;
@@ -14,6 +15,7 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use tokio::runtime::Builder;
 use tokio::task::yield_now;
 use toma::NoCache;
+use toma::chunk::{Chunk, ChunkOf, Chunked, Held};
 
 use crate::{OUT_OF_MEMORY, block_on, pause, poll};
 
@@ -76,6 +78,41 @@ async fn waits_and_panics(size: usize, go: Arc<AtomicBool>) -> usize {
     size
 }
 
+#[toma::batch(initial = 4, cache = NoCache, before_retry = { pause().await; panic!("{OUT_OF_MEMORY}") })]
+async fn panics_while_undoing(size: usize) -> usize {
+    pause().await;
+    assert!(size == 0, "{OUT_OF_MEMORY} in the body");
+    size
+}
+
+/// Values of which no view has room.
+#[derive(Debug)]
+struct NoRoom;
+
+impl ChunkOf<'_> for &NoRoom {
+    type Held = NoRoom;
+    type Chunk = &'static NoRoom;
+}
+
+impl Chunked for &NoRoom {
+    fn extent(&self, _: isize) -> usize {
+        8
+    }
+
+    fn hold(&mut self, _: isize, range: Range<usize>) -> Held<'_, Self> {
+        panic!("{OUT_OF_MEMORY} for {}", range.len());
+    }
+
+    fn lend<'a>(_: &'a mut Held<'_, Self>) -> Chunk<'a, Self> {
+        &NoRoom
+    }
+}
+
+#[toma::chunked(initial = 8, cache = NoCache)]
+async fn has_no_view(data: &NoRoom, start: usize, end: usize) {
+    unreachable!("{start}..{end}: {data:?}");
+}
+
 fn panic_outside(text: &'static str) {
     catch_unwind(|| panic!("{text}")).unwrap_err();
 }
@@ -93,6 +130,32 @@ fn what_passes_is_printed_once() {
     in_a_process("hook::what_passes_is_printed_once", || {
         catch_unwind(|| block_on(panics_late(0))).unwrap_err();
         check(&printed(), &[OUT_OF_MEMORY]);
+    });
+}
+
+/// The failure that is tried again is silent, and what goes wrong afterwards is not.
+#[test]
+fn what_undoing_says_is_printed_once() {
+    in_a_process("hook::what_undoing_says_is_printed_once", || {
+        let payload = catch_unwind(|| block_on(panics_while_undoing())).unwrap_err();
+        check(&[text(&*payload)], &[OUT_OF_MEMORY]);
+        check(&printed(), &[OUT_OF_MEMORY]);
+        // A loop around it tries that again.
+        let mut fails = true;
+        toma::execute::with::<NoCache>().batch(2, |_| {
+            if std::mem::take(&mut fails) {
+                block_on(panics_while_undoing());
+            }
+        });
+        check(&printed(), &[]);
+    });
+}
+
+#[test]
+fn a_view_without_room_is_printed_once() {
+    in_a_process("hook::a_view_without_room_is_printed_once", || {
+        catch_unwind(|| block_on(has_no_view(&NoRoom))).unwrap_err();
+        check(&printed(), &[&format!("{OUT_OF_MEMORY} for 1")]);
     });
 }
 

@@ -57,6 +57,8 @@ pub trait Chunked<K = Own>: for<'a> ChunkOf<'a, K> {
     fn extent(&self, dim: isize) -> usize;
 
     /// A view of the items in `range` along `dim`, kept for one attempt.
+    ///
+    /// It is made within the attempt: where it takes memory and there is none, a smaller one is tried.
     fn hold(&mut self, dim: isize, range: Range<usize>) -> Held<'_, Self, K>;
 
     /// Lends the view to the body.

@@ -28,8 +28,8 @@ pub(crate) struct Sizes {
 impl Sizes {
     /// Checks the options of the call `of`.
     ///
-    /// Panics with its name, and the names and values of the options, because a mistake here has no place in the body's own
-    /// error type.
+    /// Panics with its name, and the options' names and values, because a mistake here has no place in
+    /// the body's own error type.
     #[inline]
     pub(crate) fn new(options: &SizeOptions, of: &impl Display) -> Self {
         let &SizeOptions { initial, min, max, multiple_of } = options;

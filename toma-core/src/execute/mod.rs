@@ -19,9 +19,9 @@
 //! [`before_retry`](With::before_retry).
 //!
 //! # Panics
-//! All forms panic when a size is 0, or when a range ends before it starts, with the name of the call and
-//! the names and values. What the body itself panics with goes through unchanged, unless it says that memory ran
-//! out and a smaller size is left to try.
+//! All forms panic when a size is 0, or when a range ends before it starts, with the name of the call,
+//! and the names and values. What the body itself panics with goes through unchanged, unless it says
+//! that memory ran out and a smaller size is left to try.
 
 #![expect(clippy::inline_always, reason = "the number of our own frames must not depend on the optimizer")]
 

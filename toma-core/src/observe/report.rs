@@ -215,9 +215,7 @@ impl Name {
             (None, None, None) => NameKind::Given(Cow::Borrowed("unnamed")),
         })
     }
-}
 
-impl Name {
     /// Panics because of something that the call was given.
     #[cold]
     pub(crate) fn refuse(&self, mistake: impl fmt::Display) -> ! {

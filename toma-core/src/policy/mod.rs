@@ -61,8 +61,8 @@ use crate::classify::Class;
 pub trait Policy: Debug {
     /// The size to try after an attempt of `evidence.size` ran out of memory.
     ///
-    /// The answer must be smaller than `evidence.size`; the engine panics with the call, the policy and both
-    /// sizes when it is not. It is not asked when nothing smaller is allowed.
+    /// The answer must be smaller than `evidence.size`; the engine panics with the name of the call, the
+    /// policy and both sizes when it is not. It is not asked when nothing smaller is allowed.
     fn shrink(&self, evidence: &Evidence) -> usize;
 
     /// The step for the next piece after one that succeeded, or for the first piece of a call.
