@@ -1,6 +1,6 @@
 //! On a device that others use, too: whatever becomes of a call, its place there is free afterwards.
 
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 use std::error::Error;
 use std::fmt;
 use std::future::{Future, poll_fn};
@@ -23,6 +23,9 @@ use crate::{OUT_OF_MEMORY, block_on, pause, poll};
 fn patient() -> Ladder<'static> {
     Ladder::default().wait(Duration::from_secs(600))
 }
+
+/// Nobody ends so soon.
+const SOON: Duration = Duration::from_millis(20);
 
 /// Nobody has anything of the device, nor a place there, nor waits for one.
 #[track_caller]
@@ -278,6 +281,31 @@ fn cancelled_while_it_waits() {
     assert!(block_on(future).is_err(), "one more attempt, and no retry");
     assert!(block_on(rows.next()).unwrap().is_err());
     assert!(block_on(rows.next()).is_none());
+    drop(other);
+    assert_free(&device);
+}
+
+/// An iterator waits where it may, wherever it was asked before.
+#[test]
+fn an_iterator_asked_in_a_task_and_then_outside() {
+    #[toma::batch(initial = 1, cache = NoCache, device = device)]
+    async fn asks(size: usize, device: &FakeDevice, rows: &mut dyn Iterator<Item = usize>) -> Option<usize> {
+        assert_eq!((size, device.allocated_bytes()), (1, 0));
+        rows.next()
+    }
+    let (device, tried) = (FakeDevice::new(100), RefCell::new(Vec::new()));
+    let form = execute::with::<NoCache>().device(&device).ladder(Ladder::default().wait(SOON));
+    let mut rows = form
+        .iter(0..16, 8, |start, end| {
+            tried.borrow_mut().push(end - start);
+            device.alloc(10 * (end - start) as u64).map(|_| end - start)
+        })
+        .map(Result::unwrap);
+    assert_eq!(block_on(asks(&device, &mut rows)), Some(8));
+    let other = holding(&device, 60);
+    assert_eq!(rows.next(), Some(4));
+    drop(rows);
+    assert_eq!(tried.into_inner(), [8, 8, 8, 4], "it waited for the other before it shrank");
     drop(other);
     assert_free(&device);
 }

@@ -25,6 +25,9 @@ pub(super) struct Sharing<'a> {
     seat: Option<Seat>,
     turns: Turns,
     patience: Patience,
+    /// Where the coming attempt is made an executor is held up: it may have to go on with the very task that
+    /// would be waited for.
+    held_up: bool,
     /// The coming attempt, or the one that runs, has the device to itself.
     alone: Option<Alone>,
     /// Others ran as the attempt began, where that matters to what is measured.
@@ -74,6 +77,7 @@ impl<'a> Sharing<'a> {
             seat,
             turns: Turns::default(),
             patience: Patience::default(),
+            held_up: false,
             alone: None,
             ran_among_others: false,
             had_company: false,
@@ -87,7 +91,7 @@ impl<'a> Sharing<'a> {
 
     /// How long the call waits for others now, if it does.
     fn waits_at_most(&self) -> Option<Duration> {
-        self.ladder.wait.filter(|_| self.patience.is_left(clock::now))
+        self.ladder.wait.filter(|_| !self.held_up && self.patience.is_left(clock::now))
     }
 
     fn runs_among_others(&self) -> bool {
@@ -122,7 +126,7 @@ impl<P: Policy> Call<'_, P> {
 
     #[inline(never)]
     fn enter_blocking(&mut self) {
-        self.wait_unless(Surroundings::now().polled);
+        self.hold_up(Surroundings::now().polled);
         let Some(wait) = self.wait() else { return };
         if let Some(Sharing { seat: Some(seat), ladder, .. }) = &self.sharing {
             let bounds = Bounds { until: wait.until, cancel: ladder.cancel };
@@ -133,7 +137,7 @@ impl<P: Policy> Call<'_, P> {
 
     /// The same without blocking the thread.
     pub(crate) async fn enter_async(&mut self) {
-        self.wait_unless(Surroundings::now().blocked);
+        self.hold_up(Surroundings::now().blocked);
         let Some(wait) = self.wait() else { return };
         if let Some(Sharing { seat: Some(seat), ladder, .. }) = &self.sharing {
             let bounds = Bounds { until: wait.until, cancel: ladder.cancel };
@@ -142,10 +146,10 @@ impl<P: Policy> Call<'_, P> {
         }
     }
 
-    /// Where an executor is held up, it may have to go on with the very task that would be waited for.
-    fn wait_unless(&mut self, held_up: bool) {
-        if held_up && let Some(sharing) = &mut self.sharing {
-            sharing.ladder.wait = None;
+    /// Asked at every attempt, because an iterator may be asked in another place each time.
+    fn hold_up(&mut self, held_up: bool) {
+        if let Some(sharing) = &mut self.sharing {
+            sharing.held_up = held_up;
         }
     }
 
