@@ -49,9 +49,9 @@ fn adaptive_predicts_from_pieces_that_do_not_fill_their_step() {
 #[test]
 fn throughput_stays_where_a_smaller_step_is_slower() {
     let (worked, failed) = run((20_000, cost), 300, Throughput::default(), |size| 200 + size as u64);
-    assert!(failed <= 2, "{failed} failed");
+    assert!(failed <= 4, "{failed} failed");
     let late = &worked[worked.len() / 2..worked.len() - 1];
-    assert!(late.iter().all(|size| (140..=150).contains(size)), "{late:?}");
+    assert!(late.iter().all(|size| (185..=200).contains(size)), "{late:?}");
 }
 
 /// A heavy item that fills its piece alone says nothing of the memory that others need.

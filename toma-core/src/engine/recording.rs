@@ -72,7 +72,9 @@ pub(super) fn works(record: &mut Record, size: usize, bounds: Bounds) {
 pub(super) fn failed(record: &mut Record, failure: Failure, measured: &Measured, before: Option<u64>) {
     let cost = spend(record, measured);
     retried(record, measured);
-    record.failures = record.failures.saturating_add(1);
+    // One that took much longer than the one before got farther, so what works is no longer far.
+    let got_farther = cost > record.failure_cost * 2;
+    record.failures = if got_farther { 1 } else { record.failures.saturating_add(1) };
     record.confirmed = match failure {
         Failure::Confirmed => record.confirmed.saturating_add(1),
         Failure::Probe => record.confirmed,

@@ -1,10 +1,9 @@
 //! The recommended policy: what it can be told, and what it does.
 
-mod figures;
 mod fit;
 mod probe;
 
-use self::fit::{first, is_cold, is_one, measures_first, needs_more, second, small};
+use self::fit::{first, half_of_what_fits, is_cold, is_one, measures_first, needs_more, second, small};
 use self::probe::{has_risen, high};
 use super::{Evidence, Measures, Policy};
 
@@ -28,7 +27,8 @@ use super::{Evidence, Measures, Policy};
 ///
 /// | situation | what it does | the idea |
 /// |---|---|---|
-/// | nothing works yet | halves, then quarters, then eighths the size | multiplicative decrease, as TCP backs off; accelerated, because each failure says that the limit is far |
+/// | nothing works yet | halves, then quarters, then eighths the size; anew from half where a failure took much longer than the one before | multiplicative decrease, as TCP backs off; accelerated, because each failure says that the limit is far |
+/// | nothing has ever worked, and it is known what was asked for and what was there | at most half of what would fit if all were in proportion | |
 /// | what fails is far, or unknown | doubles | TCP's slow start |
 /// | what fails is near | takes the middle between the largest success and the smallest failure, until they are within `tolerance` | bisection; as the congestion control BIC finds a window |
 /// | what fails has not been met for long | tries it again, and doubles from there when it succeeds | evidence that expires in proportion to its age: exponential back-off with a small base |
@@ -61,6 +61,11 @@ impl Adaptive {
     /// Growing back after a shrink that went too far is no probe: while what fails is more than half as
     /// large again as what works, a larger step is tried when half of what it would save exceeds the
     /// cost of its failing.
+    ///
+    /// A `batch` does not say how much is to come. There a probe may also be worth its price: as much is
+    /// thought to come as there has been, so the first calls risk nothing, and what a larger size saves on
+    /// that, in proportion to the chance that it works, has to exceed the cost of its failing. A share
+    /// below 0.02 makes that less in proportion.
     ///
     /// # Panics
     /// When `share` is not between 0 and 1.
@@ -95,7 +100,7 @@ impl Adaptive {
     /// attempts for which it had been as it was, and failures become rarer the longer nothing changes.
     /// A smaller share finds it sooner and meets more failures, which stay within
     /// [`waste`](Self::waste); with 1 it is tried again once. Work of which less than 500 attempts are left is not worth
-    /// the doubt. Where free memory can be read and has not risen, it takes three quarters of all
+    /// the doubt, nor is a batch that would gain little at twice the size. Where free memory can be read and has not risen, it takes three quarters of all
     /// attempts, and at least 1024.
     ///
     /// # Panics
@@ -130,7 +135,8 @@ impl Policy for Adaptive {
             return small(evidence).min(size - 1);
         }
         // The more has failed, the farther away is what works: look far down, and grow back.
-        size >> evidence.record.failures.clamp(1, FASTEST)
+        let smaller = size >> evidence.record.failures.clamp(1, FASTEST);
+        smaller.min(half_of_what_fits(evidence))
     }
 
     fn advance(&self, evidence: &Evidence) -> usize {

@@ -30,6 +30,7 @@ mod adaptive;
 mod bisect;
 mod bounds;
 mod decay;
+mod figures;
 mod halve;
 mod line;
 mod measures;

@@ -27,7 +27,8 @@ pub struct Record {
     pub ceiling: Option<usize>,
     /// How often in a row what was known to fail has failed again.
     pub confirmed: u32,
-    /// Failures since the last success.
+    /// Failures since the last success, or since one took more than twice as long as the one before it:
+    /// that one got farther.
     pub failures: u32,
     /// Attempts in a row in which the allocator had to release its cached memory and try again.
     pub retried: u32,

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::line::Line;
 
-/// Octaves of sizes that are kept apart; beyond it the newest takes the place of one far away.
+/// Sizes that are kept; beyond it the newest takes the place of the one farthest away.
 const SLOTS: usize = 6;
 
 /// What one attempt of a size, in items or in [cost units](crate::execute::With::by_cost), took and
@@ -20,7 +20,8 @@ pub struct Sample {
     pub bytes: Option<u64>,
 }
 
-/// A few [`Sample`]s of different sizes, one for each power of two.
+/// A few [`Sample`]s of sizes that differ by a third at least: nearer ones would tell more about what
+/// disturbed them than about sizes.
 ///
 /// They are kept in single precision, because every entry of a size cache holds them.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -60,8 +61,20 @@ impl Samples {
     /// does so by half: one attempt that was disturbed changes little, a lasting change soon all.
     pub fn add(&mut self, sample: Sample) {
         let Some(new) = Slot::of(&sample) else { return };
-        let slot = &mut self.slots[sample.size.ilog2() as usize % SLOTS];
-        *slot = if slot.size == new.size { slot.merged(new) } else { new };
+        if let Some(slot) = self.slots.iter_mut().find(|slot| slot.size == new.size) {
+            *slot = slot.merged(new);
+            return;
+        }
+        for slot in self.slots.iter_mut().filter(|slot| slot.is_near(new.size)) {
+            *slot = Slot::EMPTY;
+        }
+        let farthest = self.slots.iter_mut().max_by(|one, other| {
+            let distances = [one, other].map(|slot| slot.distance(new.size));
+            distances[0].total_cmp(&distances[1])
+        });
+        if let Some(slot) = farthest {
+            *slot = new;
+        }
     }
 
     /// The samples, smallest first.
@@ -124,6 +137,16 @@ impl Slot {
         Some(Self { size, seconds, bytes })
     }
 
+    /// How many times as large one size is as the other; infinite for a slot that is empty.
+    fn distance(&self, size: u32) -> f64 {
+        let (smaller, larger) = (self.size.min(size), self.size.max(size));
+        f64::from(larger) / f64::from(smaller)
+    }
+
+    fn is_near(&self, size: u32) -> bool {
+        self.distance(size) < 4.0 / 3.0
+    }
+
     fn merged(self, new: Self) -> Self {
         Self {
             seconds: blend(self.seconds, new.seconds, f32::min),
@@ -163,9 +186,16 @@ mod tests {
     }
 
     #[test]
-    fn sizes_of_one_octave_replace_each_other() {
-        let samples: Samples = [sample(300, 30), sample(3, 3), sample(400, 40)].into_iter().collect();
-        assert_eq!(samples.iter().map(|sample| sample.size).collect::<Vec<_>>(), [3, 400]);
+    fn sizes_near_each_other_replace_each_other() {
+        let sizes = |sizes: &[usize]| {
+            let samples: Samples = sizes.iter().map(|&size| sample(size, 1)).collect();
+            samples.iter().map(|sample| sample.size).collect::<Vec<_>>()
+        };
+        assert_eq!(sizes(&[300, 3, 399]), [3, 399]);
+        assert_eq!(sizes(&[300, 3, 400]), [3, 300, 400]);
+        assert_eq!(sizes(&[100, 150, 125]), [125]);
+        assert_eq!(sizes(&[1, 2, 4, 8, 16, 32, 64]), [2, 4, 8, 16, 32, 64], "the farthest goes");
+        assert_eq!(sizes(&[64, 32, 16, 8, 4, 2, 1]), [1, 2, 4, 8, 16, 32]);
     }
 
     #[test]

@@ -1,11 +1,13 @@
 use super::adaptive::below;
-use super::{Evidence, Measures, Policy, Sample};
+use super::figures::number;
+use super::{Adaptive, Evidence, Measures, Policy, Sample};
 
 /// Uses the smallest size that works off as many items per second as any, within a tolerance.
 ///
 /// More items at once stop paying once the device is busy: beyond that they only need memory. The
 /// work itself is the measurement: each size is tried on real pieces, starting from the largest and
-/// halving while nothing is lost. In `range`, `chunked`, `map` and `fold` it moves within one call; in
+/// halving while nothing is lost. Where the largest size that works is the only one fast enough, more
+/// would be faster still: then it looks for the limit, and follows it, as [`Adaptive`] does. In `range`, `chunked`, `map` and `fold` it moves within one call; in
 /// `batch` from call to call, where it takes for granted that a batch works off as many items as its
 /// size says.
 ///
@@ -41,15 +43,38 @@ impl Throughput {
     fn choose(self, evidence: &Evidence) -> Option<usize> {
         let samples = || evidence.record.samples.iter().filter(|sample| sample.size <= limit(evidence));
         let rate = |sample: &Sample| sample.rate().unwrap_or_default();
-        let best = samples().max_by(|one, other| rate(one).total_cmp(&rate(other)))?;
-        let larger = best.size.saturating_mul(2).min(evidence.cap);
-        if samples().last()?.size == best.size && larger > best.size && may_try(larger, evidence) {
+        let best = samples().map(|sample| rate(&sample)).max_by(f64::total_cmp)?;
+        let fast = samples().find(|sample| rate(sample) >= best * (1.0 - self.tolerance))?.size;
+        let (smallest, largest) = (samples().next()?.size, samples().last()?.size);
+        if fast == largest
+            && let Some(larger) = self.larger(fast, smallest, evidence)
+        {
             return Some(larger);
         }
-        let enough = rate(&best) * (1.0 - self.tolerance);
-        let fast = samples().find(|sample| rate(sample) >= enough)?.size;
-        let is_smallest = samples().next()?.size == fast;
-        if is_smallest && may_try(fast / 2, evidence) { Some(fast / 2) } else { Some(fast) }
+        if fast == smallest && may_try(fast / 2, evidence) { Some(fast / 2) } else { Some(fast) }
+    }
+
+    /// A size beyond the fastest, which is the largest measured so far.
+    fn larger(self, fast: usize, smallest: usize, evidence: &Evidence) -> Option<usize> {
+        if fast == smallest {
+            let twice = fast.saturating_mul(2).min(evidence.cap);
+            return Some(twice).filter(|&twice| twice > fast && may_try(twice, evidence));
+        }
+        // Where the limit is, and what looking for it may cost, is another policy's business.
+        let goal = Adaptive::default().advance(evidence);
+        (evidence.step == fast && goal > fast && self.pays(goal, evidence)).then_some(goal)
+    }
+
+    /// Whether looking for so large a size is worth it. Where speed still rises, all that fits is; beyond
+    /// what is known to fail, it has to rise by more than the tolerance.
+    fn pays(self, goal: usize, evidence: &Evidence) -> bool {
+        if evidence.bounds.smallest_failure.is_some_and(|high| goal < high) {
+            return true;
+        }
+        let Some(line) = evidence.record.samples.seconds() else { return false };
+        let per_item = |size| line.at(number(size)).max(0.0) / number(size);
+        let most = evidence.step.saturating_mul(2).max(goal);
+        per_item(most) < per_item(evidence.step) * (1.0 - self.tolerance)
     }
 }
 
@@ -74,7 +99,7 @@ const WORTH_A_TRY: usize = 4;
 
 impl Policy for Throughput {
     fn shrink(&self, evidence: &Evidence) -> usize {
-        evidence.size / 2
+        Adaptive::default().shrink(evidence)
     }
 
     fn advance(&self, evidence: &Evidence) -> usize {

@@ -139,6 +139,9 @@ use crate::policy::Record;
 /// head-room is not worth a write: it waits for the next one, for [`flush`](Self::flush), or for an
 /// instance of one's own to be dropped. The file holds 2048 entries, those last learned or used.
 ///
+/// The time of calls that learn nothing is written with whatever is learned next. So a process that
+/// learns nothing leaves the next one no more reason to look for memory that has risen unseen.
+///
 /// # When the file cannot be used
 ///
 /// A file that is corrupt, of a newer version or none of ours is renamed to `….set-aside-1` and so on.

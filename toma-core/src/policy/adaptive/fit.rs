@@ -1,8 +1,8 @@
 //! Sizes from what was measured: whether a line through bytes can be trusted, and where it leads.
 
-use super::figures::{bytes, number, share, whole};
 use super::probe::{has_risen, is_far};
 use super::{Adaptive, Evidence, Goal};
+use crate::policy::figures::{bytes, number, share, whole};
 
 /// The share of a size that is small enough to fit nearly always.
 const SMALL: usize = 64;
@@ -45,12 +45,25 @@ pub(super) fn measures_first(evidence: &Evidence) -> bool {
     evidence.counts_bytes && evidence.remaining != usize::MAX && evidence.record.samples.bytes().is_none()
 }
 
+/// Half of what fits at most after a failure, by what was lacking: part of what an attempt needs does
+/// not depend on its size. Only while nothing has ever worked: later on it tells more about others.
+pub(super) fn half_of_what_fits(evidence: &Evidence) -> usize {
+    let is_first = evidence.record.samples.iter().next().is_none();
+    if is_first { whole(most(evidence) / 2.0).max(1) } else { usize::MAX }
+}
+
+/// What may fit after a failure, if all that the attempt needs is in proportion to its size.
+fn most(evidence: &Evidence) -> f64 {
+    let Some((asked, had)) = evidence.requested_bytes.zip(evidence.available_bytes) else {
+        return f64::INFINITY;
+    };
+    let needed = asked.saturating_add(evidence.peak_bytes.unwrap_or_default());
+    bytes(had) / bytes(needed) * number(evidence.size)
+}
+
 /// A size to measure after a failure: smaller still where far more was asked for than there is.
 pub(super) fn small(evidence: &Evidence) -> usize {
-    let lacking = evidence.requested_bytes.zip(evidence.available_bytes);
-    let most =
-        lacking.map_or(f64::INFINITY, |(asked, had)| bytes(had) / bytes(asked) * number(evidence.size));
-    (evidence.size / SMALL).min(whole(most / 4.0)).max(1)
+    (evidence.size / SMALL).min(whole(most(evidence) / 4.0)).max(1)
 }
 
 pub(super) fn first(evidence: &Evidence) -> usize {

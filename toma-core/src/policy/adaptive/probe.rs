@@ -2,19 +2,21 @@
 
 use std::time::Duration;
 
-use super::figures::{bytes, number, share};
 use super::{Adaptive, Evidence};
 use crate::policy::Line;
+use crate::policy::figures::{bytes, number, share};
 
 impl Adaptive {
     /// The size to look at next, between what works and what fails.
     pub(super) fn probe(&self, low: usize, high: Option<usize>, evidence: &Evidence) -> usize {
         let Some(high) = high else { return low.saturating_mul(2) };
         let gap = high - low;
+        let middle = low + (gap / 2).min(low);
+        let is_wide = gap > evidence.multiple_of && share(gap, low) > self.tolerance;
         if has_risen(evidence) {
             high
-        } else if gap > evidence.multiple_of && share(gap, low) > self.tolerance {
-            low + (gap / 2).min(low)
+        } else if is_wide && self.may_try(middle, evidence) {
+            middle
         } else if self.is_old(evidence) {
             // Memory need not grow with the size: what fails again is passed over the next time.
             if evidence.record.confirmed.is_multiple_of(2) { high } else { high.saturating_add(high / 2) }
@@ -25,20 +27,57 @@ impl Adaptive {
 
     /// Whether a larger size is worth its risk.
     pub(super) fn may_try(&self, goal: usize, evidence: &Evidence) -> bool {
-        let is_batch = evidence.remaining == usize::MAX;
         let Some(line) = evidence.record.samples.seconds() else { return false };
         let cost = cost(goal, evidence, &line);
-        let left = if is_batch { 0.0 } else { left(evidence.step, evidence, &line) };
+        let left = if is_batch(evidence) { 0.0 } else { left(evidence.step, evidence, &line) };
         let record = &evidence.record;
         let allowed = self.waste * (record.time.as_secs_f64() + left) - record.wasted.as_secs_f64();
         let pays = evidence.remaining / 2 >= goal;
-        let returns = !is_batch && (is_far(evidence) || has_worked(goal, evidence));
-        pays && (cost <= allowed || returns && GAIN * gain(goal, evidence, &line) > cost)
+        pays && (cost <= allowed || self.stake(goal, evidence, &line) > cost)
     }
+
+    /// Seconds that may be put at risk for what a larger size saves, whatever probes have wasted.
+    fn stake(&self, goal: usize, evidence: &Evidence, line: &Line) -> f64 {
+        if is_far(evidence) || has_worked(goal, evidence) {
+            GAIN * gain(goal, evidence, line)
+        } else if is_batch(evidence) {
+            // A share of what is to come is nothing to go by where nobody knows how much that is: what is
+            // found has to be worth its price instead.
+            (self.waste / WASTE).min(1.0) * expected_gain(goal, evidence, line)
+        } else {
+            0.0
+        }
+    }
+}
+
+/// Seconds that a larger step saves, in proportion to the chance that it works.
+fn expected_gain(goal: usize, evidence: &Evidence, line: &Line) -> f64 {
+    if high(evidence).is_none_or(|high| goal < high) {
+        return GAIN * gain(goal, evidence, line);
+    }
+    // What has been as it was for some time changes within a share of that time with about that chance;
+    // and where it changes by little, little is to be gained.
+    let record = &evidence.record;
+    let chance = if has_risen(evidence) {
+        GAIN
+    } else if line.points > 1 {
+        f64::from(record.clean_runs) / f64::from(record.known_runs.max(1))
+    } else {
+        // Again and again, for a gain that is only guessed.
+        0.0
+    };
+    chance * gain(evidence.step.saturating_mul(2), evidence, line)
+}
+
+/// Whether nobody knows how much is to come.
+fn is_batch(evidence: &Evidence) -> bool {
+    evidence.remaining == usize::MAX
 }
 
 /// What share of a gain may be put at risk.
 const GAIN: f64 = 0.5;
+/// Who lets probes waste less than this lets them risk less in proportion.
+const WASTE: f64 = 0.02;
 
 /// Whether what fails is so much larger than what works that a larger step is no probe of the limit,
 /// but a return from having shrunk too far.
@@ -68,9 +107,15 @@ fn cost(size: usize, evidence: &Evidence, line: &Line) -> f64 {
     known.as_secs_f64() * larger.max(1.0)
 }
 
-/// Seconds that what is left takes in steps of this size.
+/// Seconds that what is left takes in steps of this size. In a batch as many items are thought to come as
+/// there have been: as long as that took, in steps of the size in force.
 fn left(step: usize, evidence: &Evidence, line: &Line) -> f64 {
-    number(evidence.remaining) * line.at(number(step)).max(0.0) / number(step)
+    let per_item = |step| line.at(number(step)).max(0.0) / number(step);
+    if is_batch(evidence) {
+        evidence.record.time.as_secs_f64() * per_item(step) / per_item(evidence.step).max(f64::MIN_POSITIVE)
+    } else {
+        number(evidence.remaining) * per_item(step)
+    }
 }
 
 /// Seconds that a larger step saves on what is left. While only one size has been timed, half of its
@@ -99,6 +144,20 @@ const SEEN_DOUBT: f64 = 0.75;
 const WORTH_A_DOUBT: usize = 500;
 
 impl Adaptive {
+    /// Whether one more failure is nothing beside what could be gained.
+    fn is_worth_a_doubt(&self, evidence: &Evidence) -> bool {
+        if is_far(evidence) {
+            // What lies below it comes first.
+            return false;
+        }
+        if !is_batch(evidence) {
+            return evidence.remaining / WORTH_A_DOUBT >= evidence.step;
+        }
+        let goal = high(evidence).unwrap_or(evidence.step);
+        let is_worth = |line: Line| self.stake(goal, evidence, &line) > cost(goal, evidence, &line);
+        evidence.record.samples.seconds().is_some_and(is_worth)
+    }
+
     /// Whether what is known to fail should be tried again.
     fn is_old(self, evidence: &Evidence) -> bool {
         let record = &evidence.record;
@@ -109,8 +168,7 @@ impl Adaptive {
             (CLEAN_RUNS, self.doubt, 2_u32.saturating_pow(record.confirmed).min(LONGEST))
         };
         let enough = runs.max(share * f64::from(record.known_runs));
-        let is_worth_it = evidence.remaining / WORTH_A_DOUBT >= evidence.step;
-        is_worth_it && f64::from(record.clean_runs) >= enough
+        f64::from(record.clean_runs) >= enough && self.is_worth_a_doubt(evidence)
             || record.failure_age >= AGE.saturating_mul(longer)
     }
 }
