@@ -10,6 +10,7 @@
 //! The runs go through the real engine, on the fake device and in simulated time: figures are the same
 //! on every machine. It fails when `Adaptive` misses a bar.
 
+mod form;
 mod moving;
 mod policies;
 mod run;
@@ -19,6 +20,7 @@ mod world;
 
 use std::process::ExitCode;
 
+use form::Form;
 use policies::{Arguments, DOUBTS, Entry, POLICIES};
 use source::Source;
 use table::{Row, Runs};
@@ -41,14 +43,18 @@ fn whole_runs(policies: &[&Entry], every: usize) -> Vec<String> {
     println!("{} worlds, each run twice: cold, and warm with what the first run has taught\n", worlds.len());
     println!("{}", table::HEADER);
     let mut missed = Vec::new();
-    for policy in policies {
-        for source in [Source::Unknown, Source::Counts] {
-            let runs: Vec<Runs> = worlds.iter().map(|world| run::runs(world, policy, source)).collect();
-            let row = Row::of(policy.name, source, &runs);
-            println!("{row}");
-            missed.extend(row.misses(policy));
-        }
+    for (policy, form, source) in subjects(policies) {
+        let runs: Vec<Runs> = worlds.iter().map(|world| run::runs(world, policy, source, form)).collect();
+        let row = Row::of((policy.name, form), source, &runs);
+        println!("{row}");
+        missed.extend(row.misses(policy));
     }
     println!();
     missed
+}
+
+fn subjects<'a>(policies: &[&'a Entry]) -> Vec<(&'a Entry, Form, Source)> {
+    let of =
+        |policy: &&'a Entry, form| [Source::Unknown, Source::Counts].map(|source| (*policy, form, source));
+    policies.iter().flat_map(|policy| Form::ALL.map(|form| of(policy, form))).flatten().collect()
 }

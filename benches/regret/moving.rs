@@ -1,11 +1,11 @@
 //! Limits that double or halve in the middle of a run.
 
 use std::cell::{Cell, RefCell};
-use std::error::Error;
 
+use toma::GlobalCache;
 use toma::testing::StoppedClock;
-use toma::{NoCache, execute};
 
+use crate::form::{Form, Setting};
 use crate::policies::Entry;
 use crate::source::{Shown, Source};
 use crate::table::Figures;
@@ -32,40 +32,48 @@ pub(crate) fn report(policies: &[&Entry], every: usize) -> Vec<String> {
         worlds.len()
     );
     println!(
-        "| policy | memory source | moves after | doubles: median | p95 | halves: median | p95 |\n|---|---|---|---|---|---|---|"
+        "| policy | form | memory source | moves after | doubles: median | p95 | halves: median | p95 |\n|---|---|---|---|---|---|---|---|"
     );
     let mut fails = Vec::new();
-    for policy in policies {
-        for source in [Source::Unknown, Source::Reads, Source::Counts] {
-            for moments in &MOMENTS {
-                fails.extend(line(policy, source, &worlds, moments));
-            }
+    for subject in subjects(policies) {
+        for moments in &MOMENTS {
+            fails.extend(line(subject, &worlds, moments));
         }
     }
     println!();
     fails
 }
 
-fn line(policy: &Entry, source: Source, worlds: &[World], moments: &(&str, [usize; 5])) -> Vec<String> {
-    let (about, moments) = moments;
+/// What is looked at together.
+type Subject<'a> = (&'a Entry, Source, Form);
+
+fn subjects<'a>(policies: &[&'a Entry]) -> Vec<Subject<'a>> {
+    let sources = [Source::Unknown, Source::Reads, Source::Counts];
+    let of = |policy: &&'a Entry, form| sources.map(|source| (*policy, source, form));
+    policies.iter().flat_map(|policy| Form::ALL.map(|form| of(policy, form))).flatten().collect()
+}
+
+fn line(subject: Subject<'_>, worlds: &[World], (about, moments): &(&str, [usize; 5])) -> Vec<String> {
+    let (policy, source, form) = subject;
     let all = || worlds.iter().flat_map(|world| moments.map(|before| (world, before)));
     let steps = |factor: f64| {
-        Figures::of(
-            all().map(|(world, before)| run(world, policy, source, Shift { before, factor })).collect(),
-        )
+        Figures::of(all().map(|(world, before)| run(world, subject, Shift { before, factor })).collect())
     };
     let (doubles, halves) = (steps(2.0), steps(0.5));
     let shown = |figures: &Figures| [50, 95].map(|percent| words(figures.at(percent))).join(" | ");
     println!(
-        "| `{}` | {} | {about} | {} | {} |",
+        "| `{}` | {} | {} | {about} | {} | {} |",
         policy.name,
+        form.word(),
         source.word(),
         shown(&doubles),
         shown(&halves)
     );
     let figures = [("doubles", &doubles), ("halves", &halves)];
     let missed = figures.into_iter().filter(|(_, figures)| policy.has_bars && figures.at(95) > STEPS);
-    missed.map(|(what, _)| format!("{} {}: {what} after {about}", policy.name, source.word())).collect()
+    missed
+        .map(|(what, _)| format!("{} {} {}: {what} after {about}", policy.name, form.word(), source.word()))
+        .collect()
 }
 
 /// How a limit moves.
@@ -109,30 +117,30 @@ impl World {
 }
 
 /// Attempts from the move of the limit until the pace of the rest is near the oracle's.
-fn run(world: &World, policy: &Entry, source: Source, shift: Shift) -> f64 {
+fn run(world: &World, (policy, source, form): Subject<'_>, shift: Shift) -> f64 {
     let moved = world.moved(shift.factor);
-    let (device, clock) = (world.device(), StoppedClock::new());
+    let (device, clock, cache) = (world.device(), StoppedClock::new(), GlobalCache::new());
     let (count, attempts) = (Cell::new(0), RefCell::new(Vec::new()));
-    let shown = Shown(&device, source);
-    let with = execute::with::<NoCache>().policy((policy.make)()).device(&shown);
-    let body = |start: usize, end: usize| -> Result<(), Box<dyn Error>> {
+    let policy = (policy.make)();
+    let setting =
+        Setting { cache: &cache, policy: &*policy, device: &Shown(&device, source), initial: world.initial };
+    let ended = form.run(world.items, &setting, |size| {
         count.set(count.get() + 1);
         let has_moved = count.get() > shift.before;
         if has_moved {
             device.set_budget(bytes(moved.limit));
         }
-        let (now, before, size) = (if has_moved { moved } else { *world }, clock.elapsed(), end - start);
+        let (now, before) = (if has_moved { moved } else { *world }, clock.elapsed());
         let result = now.attempt(&device, &clock, size);
         let time = clock.elapsed().saturating_sub(before).as_secs_f64() * 1000.0;
-        if has_moved && end < world.items {
+        if has_moved {
             attempts.borrow_mut().push(Attempt { time, done: if result.is_ok() { size } else { 0 } });
         }
         if attempts.borrow().len() == LOOKED_AT {
             return Err("enough is seen".into());
         }
         Ok(result?)
-    };
-    let ended = with.range(0..world.items, world.initial, body);
+    });
     assert!(ended.is_ok() || attempts.borrow().len() == LOOKED_AT, "a size of 1 fits: {ended:?}");
     back(&attempts.borrow(), moved.pace())
 }

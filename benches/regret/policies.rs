@@ -2,7 +2,7 @@
 
 use std::env;
 
-use toma::policy::{Adaptive, Bisect, Decay, Halve, Policy};
+use toma::policy::{Adaptive, Bisect, Decay, Halve, Policy, Throughput};
 
 pub(crate) struct Entry {
     pub(crate) name: &'static str,
@@ -32,6 +32,7 @@ pub(crate) const POLICIES: &[Entry] = &[
     Entry { name: "Decay(0.9)", make: || Box::new(Decay::new(0.9)), has_bars: false },
     Entry { name: "Bisect", make: || Box::new(Bisect::default()), has_bars: false },
     Entry { name: "Adaptive", make: || Box::new(Adaptive::default()), has_bars: true },
+    Entry { name: "Throughput", make: || Box::new(Throughput::default()), has_bars: false },
 ];
 
 /// What it costs to find a limit sooner, or later, that rises unseen.

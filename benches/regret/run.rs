@@ -1,25 +1,34 @@
 //! Whole runs through the engine.
 
-use toma::testing::StoppedClock;
-use toma::{GlobalCache, execute, report};
+use std::cell::Cell;
 
+use toma::GlobalCache;
+use toma::testing::StoppedClock;
+
+use crate::form::{Form, Setting};
 use crate::policies::Entry;
 use crate::source::{Shown, Source};
 use crate::table::Runs;
 use crate::world::World;
 
 #[expect(clippy::cast_precision_loss, reason = "sizes are small")]
-pub(crate) fn runs(world: &World, policy: &Entry, source: Source) -> Runs {
-    let (device, cache, best) = (world.device(), GlobalCache::new(), world.best());
+pub(crate) fn runs(world: &World, policy: &Entry, source: Source, form: Form) -> Runs {
+    let (device, cache, policy) = (world.device(), GlobalCache::new(), (policy.make)());
     let run = || {
-        let clock = StoppedClock::new();
-        let shown = Shown(&device, source);
-        let with = execute::with::<GlobalCache>().cache(&cache).policy((policy.make)()).device(&shown);
-        let result = with
-            .range(0..world.items, world.initial, |start, end| world.attempt(&device, &clock, end - start));
-        result.expect("a size of 1 fits");
-        let time = clock.elapsed().as_secs_f64() * 1000.0;
-        (time / best, report::last().map_or(0, |report| report.out_of_memory))
+        let (clock, failures) = (StoppedClock::new(), Cell::new(0));
+        let setting = Setting {
+            cache: &cache,
+            policy: &*policy,
+            device: &Shown(&device, source),
+            initial: world.initial,
+        };
+        let done = form.run(world.items, &setting, |size| {
+            let result = world.attempt(&device, &clock, size);
+            failures.set(failures.get() + usize::from(result.is_err()));
+            Ok(result?)
+        });
+        let share = done.expect("a size of 1 fits") as f64 / world.items as f64;
+        (clock.elapsed().as_secs_f64() * 1000.0 / (world.best() * share), failures.get())
     };
     let (cold, out_of_memory) = run();
     let kept = cache.entries().first().map_or(world.initial, |entry| entry.remembered.settled);

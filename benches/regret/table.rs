@@ -2,12 +2,13 @@
 
 use std::fmt;
 
+use crate::form::Form;
 use crate::policies::Entry;
 use crate::source::Source;
 
 pub(crate) const HEADER: &str = "\
-| policy | memory source | cold: median | p95 | worst | warm: median | p95 | OOMs: median | p95 | kept: median | p5 |
-|---|---|---|---|---|---|---|---|---|---|---|";
+| policy | form | memory source | cold: median | p95 | worst | warm: median | p95 | OOMs: median | p95 | kept: median | p5 |
+|---|---|---|---|---|---|---|---|---|---|---|---|";
 
 /// What a cold run and a warm one came to.
 #[derive(Clone, Copy, Debug)]
@@ -24,6 +25,7 @@ pub(crate) struct Runs {
 /// One line of the table: a policy with one kind of memory source.
 pub(crate) struct Row {
     policy: &'static str,
+    form: Form,
     source: Source,
     cold: [f64; 3],
     warm: [f64; 2],
@@ -33,12 +35,13 @@ pub(crate) struct Row {
 
 impl Row {
     #[expect(clippy::cast_precision_loss, reason = "there are few failures")]
-    pub(crate) fn of(policy: &'static str, source: Source, runs: &[Runs]) -> Self {
+    pub(crate) fn of((policy, form): (&'static str, Form), source: Source, runs: &[Runs]) -> Self {
         let figures = |figure: fn(&Runs) -> f64| Figures::of(runs.iter().map(figure).collect());
         let (cold, warm) = (figures(|runs| runs.cold), figures(|runs| runs.warm));
         let (failed, kept) = (figures(|runs| runs.out_of_memory as f64), figures(|runs| runs.kept));
         Self {
             policy,
+            form,
             source,
             cold: [cold.at(50), cold.at(95), cold.at(100)],
             warm: [warm.at(50), warm.at(95)],
@@ -49,7 +52,12 @@ impl Row {
 
     /// The bars that are not met, in words.
     pub(crate) fn misses(&self, policy: &Entry) -> Vec<String> {
-        let failures = if self.source == Source::Counts { 1.0 } else { 7.0 };
+        let failures = match (self.source, self.form) {
+            (Source::Counts, _) => 1.0,
+            (_, Form::Range) => 7.0,
+            // To be back within 20 steps of an unseen rise, at any time, takes more than that by itself.
+            (_, Form::Batch) => f64::INFINITY,
+        };
         let bars = [
             ("cold, median", self.cold[0], 1.05),
             ("cold, p95", self.cold[1], 1.15),
@@ -60,7 +68,8 @@ impl Row {
         let missed = bars.into_iter().filter(|(_, figure, bar)| policy.has_bars && figure > bar);
         missed
             .map(|(what, figure, bar)| {
-                format!("{} {} {what}: {figure:.3}, not {bar}", self.policy, self.source.word())
+                let (form, source) = (self.form.word(), self.source.word());
+                format!("{} {form} {source} {what}: {figure:.3}, not {bar}", self.policy)
             })
             .collect()
     }
@@ -68,9 +77,9 @@ impl Row {
 
 impl fmt::Display for Row {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { policy, source, cold, warm, out_of_memory, kept } = self;
-        let source = source.word();
-        write!(f, "| `{policy}` | {source} | {:.3} | {:.3} | {:.3} ", cold[0], cold[1], cold[2])?;
+        let Self { policy, form, source, cold, warm, out_of_memory, kept } = self;
+        let (form, source) = (form.word(), source.word());
+        write!(f, "| `{policy}` | {form} | {source} | {:.3} | {:.3} | {:.3} ", cold[0], cold[1], cold[2])?;
         write!(f, "| {:.4} | {:.3} | {} | {} ", warm[0], warm[1], out_of_memory[0], out_of_memory[1])?;
         write!(f, "| {:.3} | {:.3} |", kept[0], kept[1])
     }

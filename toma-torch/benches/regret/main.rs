@@ -10,6 +10,9 @@
 //! The benchmark `regret` of the root package does this in simulated time and with more worlds. Here
 //! operators of libtorch run in real time, on one thread, under a budget for CPU tensors.
 
+#[path = "../../../benches/regret/form.rs"]
+#[allow(dead_code, reason = "only ranges are compared here")]
+mod form;
 #[path = "../../../benches/regret/policies.rs"]
 #[allow(dead_code, reason = "not every policy of the simulation is compared here")]
 mod policies;
@@ -23,6 +26,7 @@ mod world;
 
 use std::process::ExitCode;
 
+use form::Form;
 use policies::{Arguments, Entry, POLICIES};
 use run::Bench;
 use source::Source;
@@ -50,7 +54,7 @@ fn main() -> ExitCode {
     let mut missed = Vec::new();
     for (number, &(policy, source)) in subjects.iter().enumerate() {
         let runs: Vec<Runs> = benches.iter().map(|bench| bench.runs[number]).collect();
-        let row = Row::of(policy.name, source, &runs);
+        let row = Row::of((policy.name, Form::Range), source, &runs);
         println!("{row}");
         missed.extend(row.misses(policy));
     }
@@ -67,5 +71,10 @@ fn main() -> ExitCode {
 fn measure(world: &World, subjects: &[(&Entry, Source)], rounds: usize) -> Bench {
     let bench = Bench::of(world, subjects, rounds);
     println!("{world}: the oracle takes {} items and {:.0} ms", bench.best_size, bench.best * 1000.0);
+    for ((policy, source), runs) in subjects.iter().zip(&bench.runs) {
+        let Runs { cold, warm, out_of_memory, kept } = runs;
+        let name = format!("{} {}", policy.name, source.word());
+        println!("  {name:<16} {cold:.3} {warm:.3}, {out_of_memory} out of memory, {kept:.3} kept");
+    }
     bench
 }

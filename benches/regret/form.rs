@@ -1,0 +1,55 @@
+//! Whether sizes move inside one call, or from call to call.
+
+use std::error::Error;
+
+use toma::policy::Policy;
+use toma::{GlobalCache, execute};
+
+use crate::source::Shown;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Form {
+    /// All items in one call.
+    Range,
+    /// A call for every step; nobody says how many there will be.
+    Batch,
+}
+
+/// What a run is told besides its work.
+pub(crate) struct Setting<'a> {
+    pub(crate) cache: &'a GlobalCache,
+    pub(crate) policy: &'a dyn Policy,
+    pub(crate) device: &'a Shown<'a>,
+    /// The size that is tried when nothing is known.
+    pub(crate) initial: usize,
+}
+
+impl Form {
+    pub(crate) const ALL: [Self; 2] = [Self::Range, Self::Batch];
+
+    pub(crate) fn word(self) -> &'static str {
+        match self {
+            Self::Range => "range",
+            Self::Batch => "batch",
+        }
+    }
+
+    /// Works off the items, attempt by attempt. Returns how many were done: a batch is always a whole one.
+    pub(crate) fn run(
+        self,
+        items: usize,
+        setting: &Setting<'_>,
+        mut attempt: impl FnMut(usize) -> Result<(), Box<dyn Error>>,
+    ) -> Result<usize, Box<dyn Error>> {
+        let &Setting { cache, policy, device, initial } = setting;
+        let with = || execute::with::<GlobalCache>().cache(cache).policy(policy).device(device);
+        if self == Self::Range {
+            return with().range(0..items, initial, |start, end| attempt(end - start)).map(|()| items);
+        }
+        let mut done = 0;
+        while done < items {
+            done += with().batch(initial, |size| attempt(size).map(|()| size))?;
+        }
+        Ok(done)
+    }
+}
