@@ -6,6 +6,7 @@
 
 mod batches;
 mod free;
+mod lies;
 mod prediction;
 mod ranges;
 mod throughput;
