@@ -95,22 +95,32 @@ impl Fixed {
     }
 
     pub(crate) fn print(&self, adaptive: &Summary) -> Result<()> {
-        say(format_args!("with toma:         {}", adaptive.speed()))?;
-        say(format_args!("fixed batch {:>4}:  {}", self.batch, self.summary.speed()))?;
+        self.lines(adaptive).iter().try_for_each(|line| say(format_args!("{line}")))
+    }
+
+    /// What there is to say; nothing where nothing was compared.
+    fn lines(&self, adaptive: &Summary) -> Vec<String> {
+        if adaptive.lines == 0 {
+            return Vec::new();
+        }
         let (failed, seconds) = (self.failed_while_looking, self.time_looking.as_secs_f64());
-        say(format_args!(
-            "                   (looking for {} took {seconds:.1} s more and ran out of memory {failed} times)",
-            self.batch
-        ))?;
         let ratio =
             |fixed: Duration, adaptive: Duration| fixed.as_secs_f64() / adaptive.as_secs_f64().max(1e-9);
-        let (fixed, adaptive) = (self.summary.spent, adaptive.spent);
-        let faster = ratio(fixed.time, adaptive.time);
-        let processor = ratio(fixed.processor, adaptive.processor);
-        say(format_args!(
-            "adaptive batches are {faster:.2} times as fast, {processor:.2} times by processor time; values differ by at most {:.1e}",
-            self.difference
-        ))
+        let (fixed, spent) = (self.summary.spent, adaptive.spent);
+        let faster = ratio(fixed.time, spent.time);
+        let processor = ratio(fixed.processor, spent.processor);
+        vec![
+            format!("with toma:         {}", adaptive.speed()),
+            format!("fixed batch {:>4}:  {}", self.batch, self.summary.speed()),
+            format!(
+                "                   (looking for {} took {seconds:.1} s more and ran out of memory {failed} times)",
+                self.batch
+            ),
+            format!(
+                "adaptive batches are {faster:.2} times as fast, {processor:.2} times by processor time; values differ by at most {:.1e}",
+                self.difference
+            ),
+        ]
     }
 }
 
@@ -133,8 +143,15 @@ mod tests {
         let rows = fixed.embed(&embedder, &texts, &mut both).unwrap();
         assert!(difference(&rows, &embedder.embed(&texts, &mut one).unwrap()) < VALUE);
         assert!(fixed.portions > 2 && fixed.batch == 4);
+        let lines = fixed.lines(&both);
+        assert!(lines[3].starts_with("adaptive batches are "), "{lines:?}");
         for summary in [&fixed.summary, &both] {
             assert_eq!((summary.lines, summary.tokens), (one.lines, one.tokens));
         }
+    }
+
+    #[test]
+    fn nothing_is_said_of_what_was_not_compared() {
+        assert_eq!(Fixed::default().lines(&Summary::default()), [""; 0]);
     }
 }

@@ -217,14 +217,11 @@ impl<'w> Worker<'w> {
         };
         self.world.counts.of(class).injected.fetch_add(1, Relaxed);
         self.ends.set(class != Class::Transient);
-        let failure = Err(mishap::failure(class));
+        let failure = mishap::failure(class);
         match road {
-            Road::Errors => failure,
+            Road::Errors => Err(failure),
             // As methods of tensors do.
-            Road::Panics => {
-                failure.unwrap();
-                Ok(())
-            }
+            Road::Panics => panic!("{failure:?}"),
         }
     }
 
