@@ -1,8 +1,12 @@
 //! Nanoseconds per call and per chunk over the hand-written loop.
 
+use std::future::Future as _;
 use std::hint::black_box;
+use std::pin::pin;
+use std::task::{Context, Poll, Waker};
 
 use toma::classify::OutOfMemory;
+use toma::memory::Host;
 use toma::{GlobalCache, NoCache, StacktraceMemoryCache, execute};
 
 use super::measure::pairs;
@@ -24,9 +28,13 @@ pub(crate) const CASES: &[Case] = &[
     Case { name: "call/attribute-global-cache", run: attribute_global_calls },
     Case { name: "batch/no-cache", run: batch_calls },
     Case { name: "batch/global-cache-settled", run: settled_calls },
+    Case { name: "call/device-no-cache", run: device_calls },
     Case { name: "1000-chunks/hand", run: hand_chunks },
     Case { name: "1000-chunks/no-cache", run: no_cache_chunks },
     Case { name: "1000-chunks/global-cache", run: global_chunks },
+    Case { name: "1000-chunks/by-cost", run: by_cost_chunks },
+    Case { name: "1000-values/iter", run: iter_values },
+    Case { name: "1000-values/stream", run: stream_values },
 ];
 
 #[inline(never)]
@@ -94,6 +102,14 @@ fn settled_calls(times: u32) {
     }
 }
 
+/// A seat is taken where nobody else is.
+fn device_calls(times: u32) {
+    let device = Host::shared();
+    for _ in 0..times {
+        execute::with::<NoCache>().device(device).range(0..black_box(8), black_box(8), body);
+    }
+}
+
 fn hand_chunks(times: u32) {
     (0..times).for_each(|_| hand(black_box(CHUNKS as usize), black_box(1)));
 }
@@ -108,6 +124,36 @@ fn global_chunks(times: u32) {
     (0..times).for_each(each);
 }
 
+fn by_cost_chunks(times: u32) {
+    let items = || 0..black_box(CHUNKS as usize);
+    let each = |_| execute::with::<NoCache>().by_cost(|_| 1_usize).range(items(), black_box(1), body);
+    (0..times).for_each(each);
+}
+
+fn value(start: usize, end: usize) -> usize {
+    body(start, end);
+    end
+}
+
+fn iter_values(times: u32) {
+    for _ in 0..times {
+        let values = execute::with::<NoCache>().iter(0..black_box(CHUNKS as usize), black_box(1), value);
+        values.for_each(|value| _ = black_box(value));
+    }
+}
+
+/// Each value is there when it is asked for, so that nothing is measured of an executor.
+fn stream_values(times: u32) {
+    let mut context = Context::from_waker(Waker::noop());
+    for _ in 0..times {
+        let body = async |start, end| value(start, end);
+        let mut values = execute::with::<NoCache>().stream(0..black_box(CHUNKS as usize), black_box(1), body);
+        while let Poll::Ready(Some(value)) = pin!(values.next()).poll(&mut context) {
+            black_box(value);
+        }
+    }
+}
+
 /// Lets the shared caches learn a size at a place of no importance.
 pub(crate) fn learn_something() {
     let body = |size| if size > 4 { Err(OutOfMemory::new(None)) } else { Ok(()) };
@@ -118,7 +164,7 @@ pub(crate) fn learn_something() {
 
 pub(crate) fn report() {
     println!("per call, over the hand-written loop (bar: 50 ns for no-cache and global-cache)");
-    for case in &CASES[1..8] {
+    for case in &CASES[1..9] {
         let pair = pairs(401, || hand_calls(1000), || (case.run)(1000));
         println!("  {:<28} {:>7.1} ns", case.name, pair.overhead_ns(1000));
     }
@@ -130,8 +176,8 @@ pub(crate) fn report() {
     };
     let pair = pairs(401, || hand_calls(1000), unlearned);
     println!("  {:<28} {:>7.1} ns", "call/nothing-learned-yet", pair.overhead_ns(1000));
-    println!("per chunk, over the hand-written loop (bar: 20 ns)");
-    for case in &CASES[9..] {
+    println!("per chunk or value, over the hand-written loop (bar: 20 ns for no-cache and global-cache)");
+    for case in &CASES[10..] {
         let pair = pairs(401, || hand_chunks(1), || (case.run)(1));
         println!("  {:<28} {:>7.1} ns", case.name, pair.overhead_ns(CHUNKS));
     }

@@ -44,7 +44,7 @@ fn time(side: &mut impl FnMut()) -> Duration {
     start.elapsed()
 }
 
-fn median<T: Copy>(mut samples: Vec<T>, order: impl FnMut(&T, &T) -> std::cmp::Ordering) -> T {
+pub(crate) fn median<T: Copy>(mut samples: Vec<T>, order: impl FnMut(&T, &T) -> std::cmp::Ordering) -> T {
     samples.sort_by(order);
     samples[samples.len() / 2]
 }

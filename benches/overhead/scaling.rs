@@ -7,6 +7,8 @@ use std::time::{Duration, Instant};
 
 use toma::{GlobalCache, NoCache, SizeCache, StacktraceMemoryCache, execute};
 
+use super::measure::median;
+
 /// How long a thread runs before it is measured: a scheduler may start two threads on one processor,
 /// and takes a while to notice that another one idles.
 const SETTLING: Duration = Duration::from_millis(60);
@@ -23,14 +25,11 @@ pub(crate) fn report() {
 
 /// The median over the rounds of: time alone / time of the slower of two at once.
 fn one_against_two<C: SizeCache + 'static>() -> f64 {
-    let mut ratios: Vec<f64> = (0..ROUNDS)
-        .map(|_| {
-            let alone = slowest::<C>(1);
-            alone.as_secs_f64() / slowest::<C>(2).as_secs_f64()
-        })
-        .collect();
-    ratios.sort_by(f64::total_cmp);
-    ratios[ROUNDS / 2]
+    let ratio = |_| {
+        let alone = slowest::<C>(1);
+        alone.as_secs_f64() / slowest::<C>(2).as_secs_f64()
+    };
+    median((0..ROUNDS).map(ratio).collect(), f64::total_cmp)
 }
 
 fn slowest<C: SizeCache + 'static>(threads: usize) -> Duration {

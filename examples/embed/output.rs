@@ -120,13 +120,13 @@ fn give_name(_: &File, _: &Path) -> io::Result<()> {
 
 /// Makes a file of a name that nobody has: not the user, not another run, not a killed one of the same
 /// number.
-fn with_free_name<T>(path: &Path, make: impl Fn(&Path) -> io::Result<T>) -> Result<(T, PathBuf)> {
+fn with_free_name<T>(path: &Path, create: impl Fn(&Path) -> io::Result<T>) -> Result<(T, PathBuf)> {
     let process = std::process::id();
     let names = iter::once(format!(".{process}.part")).chain((2..).map(|n| format!(".{process}-{n}.part")));
     for name in names {
         let mut part = path.as_os_str().to_owned();
         part.push(name);
-        match make(Path::new(&part)) {
+        match create(Path::new(&part)) {
             Ok(made) => return Ok((made, part.into())),
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
             Err(error) => return Err(format!("output {}: {error}", Path::new(&part).display()).into()),
