@@ -3,14 +3,13 @@
 use std::cell::RefCell;
 use std::fmt;
 use std::ops::Range;
-use std::pin::pin;
-use std::task::{Context, Poll, Waker};
 
 use proptest::prelude::*;
 use toma::classify::Class;
 use toma::execute::{self, Oversize};
 use toma::{GlobalCache, NoCache, report};
 
+use crate::executor::{block_on, pause};
 use crate::twin::{Case, Story};
 
 /// The piece that ran out of memory.
@@ -161,20 +160,6 @@ const FORMS: [(&str, Form); 6] = [
     ("stream", stream),
     ("chunked", chunked),
 ];
-
-async fn pause() {
-    let mut first = true;
-    std::future::poll_fn(|_| if std::mem::take(&mut first) { Poll::Pending } else { Poll::Ready(()) }).await;
-}
-
-fn block_on<F: Future>(future: F) -> F::Output {
-    let mut future = pin!(future);
-    loop {
-        if let Poll::Ready(output) = future.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
-            return output;
-        }
-    }
-}
 
 fn cases() -> impl Strategy<Value = Case> {
     let cost = prop_oneof![3 => 0..20_u64, 1 => Just(0), 1 => 20..200_u64];

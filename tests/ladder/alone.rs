@@ -1,10 +1,7 @@
 //! Items that fail alone and are done in another memory, while the others go on where they were.
 
 use std::cell::RefCell;
-use std::future::Future;
 use std::ops::Range;
-use std::pin::pin;
-use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use toma::classify::OutOfMemory;
@@ -12,6 +9,7 @@ use toma::ladder::{Ladder, falls_back};
 use toma::testing::FakeDevice;
 use toma::{Adaptive, Bisect, GlobalCache, Halve, NoCache, Policy, execute, report};
 
+use crate::executor::{block_on, pause};
 use crate::kit::{Watching, must_end};
 
 fn ladder() -> Ladder<'static> {
@@ -181,18 +179,4 @@ fn what_fails_at_the_floor_takes_the_others_along() {
     .unwrap();
     assert_eq!(seen, [(2, false), (1, false), (2, true), (2, true), (2, true)]);
     assert!(report::last().unwrap().fell_back);
-}
-
-fn block_on<F: Future>(future: F) -> F::Output {
-    let mut future = pin!(future);
-    loop {
-        if let Poll::Ready(output) = future.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
-            return output;
-        }
-    }
-}
-
-async fn pause() {
-    let mut first = true;
-    std::future::poll_fn(|_| if std::mem::take(&mut first) { Poll::Pending } else { Poll::Ready(()) }).await;
 }

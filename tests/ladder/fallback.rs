@@ -1,7 +1,6 @@
 //! Fallback: another memory, in every form, and what it must not teach.
 
 use std::cell::{Cell, RefCell};
-use std::future::Future;
 use std::pin::pin;
 use std::task::{Context, Poll, Waker};
 
@@ -11,6 +10,7 @@ use toma::policy::{Evidence, Measures};
 use toma::testing::{FakeDevice, FakeOutOfMemory};
 use toma::{Adaptive, Bisect, GlobalCache, NoCache, SizeCache, execute, report};
 
+use crate::executor::{block_on, pause};
 use crate::kit::Watching;
 
 fn ladder() -> Ladder<'static> {
@@ -254,20 +254,6 @@ fn a_panic_at_the_floor_is_silent_when_it_falls_back() {
         assert!(falls_back(), "CUDA out of memory. Tried to allocate 2.00 GiB");
     });
     assert_eq!(promised.take(), [true, false]);
-}
-
-fn block_on<F: Future>(future: F) -> F::Output {
-    let mut future = pin!(future);
-    loop {
-        if let Poll::Ready(output) = future.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
-            return output;
-        }
-    }
-}
-
-async fn pause() {
-    let mut first = true;
-    std::future::poll_fn(|_| if std::mem::take(&mut first) { Poll::Pending } else { Poll::Ready(()) }).await;
 }
 
 /// Nothing prints such a panic, so nothing could keep it from being printed either.

@@ -2,6 +2,8 @@
 #![cfg(feature = "testing")]
 
 mod alone;
+#[path = "../common/executor.rs"]
+mod executor;
 mod fallback;
 mod futures;
 mod kit;

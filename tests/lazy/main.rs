@@ -1,6 +1,8 @@
 //! Values one by one: the iterator and the stream.
 
 mod by_cost;
+#[path = "../common/executor.rs"]
+mod executor;
 #[cfg(feature = "testing")]
 mod idle;
 mod iter;
@@ -9,13 +11,15 @@ mod stream;
 mod threads;
 
 use std::cell::{Cell, RefCell};
-use std::future::{Future, poll_fn};
+use std::future::Future;
 use std::ops::Range;
 use std::pin::pin;
 use std::task::{Context, Poll, Waker};
 
 use toma::GlobalCache;
 use toma::classify::OutOfMemory;
+
+use crate::executor::{block_on, pause};
 
 /// Words that mean it.
 const OUT_OF_MEMORY: &str = "CUDA out of memory. Tried to allocate 2.00 GiB";
@@ -53,20 +57,4 @@ impl World {
 
 fn poll_once<F: Future>(future: F) -> Poll<F::Output> {
     pin!(future).poll(&mut Context::from_waker(Waker::noop()))
-}
-
-/// Runs a future to its end.
-fn block_on<F: Future>(future: F) -> F::Output {
-    let mut future = pin!(future);
-    loop {
-        if let Poll::Ready(output) = future.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
-            return output;
-        }
-    }
-}
-
-/// Is pending once.
-async fn pause() {
-    let mut first = true;
-    poll_fn(|_| if std::mem::take(&mut first) { Poll::Pending } else { Poll::Ready(()) }).await;
 }

@@ -7,6 +7,8 @@
 
 mod durations;
 mod everywhere;
+#[path = "../common/executor.rs"]
+mod executor;
 #[cfg(feature = "testing")]
 mod explained;
 mod gave_up;

@@ -5,11 +5,10 @@ use std::time::Duration;
 
 use toma::classify::{Class, OutOfMemory};
 use toma::observe::{Reason, Report, Tried};
-use toma::policy::{Evidence, Policy};
 use toma::{GlobalCache, NoCache, execute, report};
 
 use crate::PROCESS;
-use crate::world::{FINE, FORMS, OTHER, OUT_OF_MEMORY, TRANSIENT_LARGE, World};
+use crate::world::{FINE, FORMS, OTHER, OUT_OF_MEMORY, Restless, TRANSIENT_LARGE, World};
 
 fn last() -> Report {
     report::last().expect("a call has ended on this thread")
@@ -170,25 +169,11 @@ fn unobserved_counts_the_time_of_all_failures_but_the_first() {
 
 #[test]
 fn keeps_the_first_256_sizes() {
-    execute::with::<NoCache>().policy(Restless).range(0..1500, 2, |_, _| ());
+    execute::with::<NoCache>().policy(Restless { most: 2 }).range(0..1500, 2, |_, _| ());
     let report = last();
     assert_eq!((report.done, report.attempts), (1500, 1000));
     let expected: Vec<_> = (0..256).map(|n| (if n % 2 == 0 { 1 } else { 2 }, 1, None)).collect();
     assert_eq!(tried(&report), expected);
-}
-
-/// Takes two items, then one, then two.
-#[derive(Debug)]
-struct Restless;
-
-impl Policy for Restless {
-    fn shrink(&self, evidence: &Evidence) -> usize {
-        evidence.size / 2
-    }
-
-    fn advance(&self, evidence: &Evidence) -> usize {
-        3 - evidence.step
-    }
 }
 
 #[cfg(feature = "testing")]

@@ -4,11 +4,10 @@ use std::sync::PoisonError;
 
 use expect_test::{Expect, expect};
 use toma::classify::OutOfMemory;
-use toma::policy::Evidence;
-use toma::{Bisect, GlobalCache, NoCache, Policy, execute, report};
+use toma::{Bisect, GlobalCache, NoCache, execute, report};
 
 use crate::PROCESS;
-use crate::world::{FINE, OTHER, OUT_OF_MEMORY, POISONED, TRANSIENT_SMALL, World, inline};
+use crate::world::{FINE, OTHER, OUT_OF_MEMORY, POISONED, Restless, TRANSIENT_SMALL, World, inline};
 
 /// Compares the last report, its times left out.
 pub(crate) fn shows(expected: &Expect) {
@@ -255,20 +254,9 @@ fn bisects_to_the_limit() {
 /// More sizes than anybody reads.
 #[test]
 fn changes_without_end() {
-    #[derive(Debug)]
-    struct Restless;
-
-    impl Policy for Restless {
-        fn shrink(&self, evidence: &Evidence) -> usize {
-            evidence.size - 1
-        }
-
-        fn advance(&self, evidence: &Evidence) -> usize {
-            evidence.step % 7 + 1
-        }
-    }
-
-    let call = |items| execute::with::<NoCache>().name("work").policy(Restless).range(0..items, 7, |_, _| ());
+    let call = |items| {
+        execute::with::<NoCache>().name("work").policy(Restless { most: 7 }).range(0..items, 7, |_, _| ());
+    };
     call(60);
     shows(&expect![[r#"
         work: 60 items in 17 attempts, never out of memory

@@ -1,17 +1,16 @@
 //! A body that fails by a script, run by each form with everything that can be seen of it.
 
 use std::cell::RefCell;
-use std::future::Future;
 use std::io;
-use std::pin::pin;
-use std::task::{Context, Poll, Waker};
 use std::thread::sleep;
 use std::time::Duration;
 
 use toma::classify::{Class, Failure};
 use toma::memory::{MemorySource, Reading};
+use toma::policy::Evidence;
 use toma::{GlobalCache, Halve, NoCache, Policy, execute};
 
+use crate::executor::{block_on, pause};
 use crate::record::Record;
 
 /// Runs the body over this many items.
@@ -137,7 +136,7 @@ fn asynchronous(world: &World, items: usize) -> Result<(), Trouble> {
     device = world.memory, classify = Trouble::classify,
 )]
 pub(crate) async fn awaited(start: usize, end: usize, world: &World) -> Result<(), Trouble> {
-    pending_once().await;
+    pause().await;
     world.attempt(start, end)
 }
 
@@ -157,17 +156,18 @@ impl MemorySource for Memory {
     }
 }
 
-fn block_on<F: Future>(future: F) -> F::Output {
-    let mut future = pin!(future);
-    loop {
-        if let Poll::Ready(output) = future.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
-            return output;
-        }
-    }
+/// Grows from one item to the most, and begins again.
+#[derive(Debug)]
+pub(crate) struct Restless {
+    pub(crate) most: usize,
 }
 
-async fn pending_once() {
-    let mut first = true;
-    let turn = |_: &mut Context<'_>| if std::mem::take(&mut first) { Poll::Pending } else { Poll::Ready(()) };
-    std::future::poll_fn(turn).await;
+impl Policy for Restless {
+    fn shrink(&self, evidence: &Evidence) -> usize {
+        evidence.size - 1
+    }
+
+    fn advance(&self, evidence: &Evidence) -> usize {
+        evidence.step % self.most + 1
+    }
 }

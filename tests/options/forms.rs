@@ -83,10 +83,10 @@ macro_rules! inline_forms {
         fn inline_stream() {
             fn form($trial: &Trial) -> Result<(), Error> {
                 let mut values = $inline.stream($crate::trial::RANGE, $initial, async |start, end| {
-                    $crate::trial::pause().await;
+                    $crate::executor::pause().await;
                     $trial.attempt(start, end)
                 });
-                while let Some(value) = $crate::trial::block_on(values.next()) {
+                while let Some(value) = $crate::executor::block_on(values.next()) {
                     value?;
                 }
                 Ok(())
@@ -178,14 +178,14 @@ macro_rules! chunked_form {
 macro_rules! pause {
     () => {};
     (async) => {
-        $crate::trial::pause().await
+        $crate::executor::pause().await
     };
 }
 
 /// The outcome of a function, asynchronous or not.
 macro_rules! finish {
     (async $call:expr) => {
-        $crate::trial::block_on($call)
+        $crate::executor::block_on($call)
     };
     ($call:expr) => {
         $call

@@ -14,6 +14,8 @@ mod classify;
 mod deadline;
 mod device;
 mod dim;
+#[path = "../common/executor.rs"]
+mod executor;
 mod initial;
 mod key;
 mod ladder;

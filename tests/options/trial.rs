@@ -2,10 +2,7 @@
 
 use std::cell::{Cell, RefCell};
 use std::fmt::Debug;
-use std::future::{Future, poll_fn};
 use std::ops::Range;
-use std::pin::pin;
-use std::task::{Context, Poll, Waker};
 
 use toma::classify::OutOfMemory;
 use toma::ladder::falls_back;
@@ -110,20 +107,4 @@ pub(crate) fn position(position: impl Position) -> usize {
 /// [`RANGE`] in the function's own integers.
 pub(crate) fn range<S: Position>() -> (S, S) {
     (S::try_from(RANGE.start).unwrap(), S::try_from(RANGE.end).unwrap())
-}
-
-/// Runs a future to its end.
-pub(crate) fn block_on<F: Future>(future: F) -> F::Output {
-    let mut future = pin!(future);
-    loop {
-        if let Poll::Ready(output) = future.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
-            return output;
-        }
-    }
-}
-
-/// Is pending once.
-pub(crate) async fn pause() {
-    let mut first = true;
-    poll_fn(|_| if std::mem::take(&mut first) { Poll::Pending } else { Poll::Ready(()) }).await;
 }

@@ -1,10 +1,8 @@
 //! The attributes' forms, every option given by an argument.
 
-use std::future::poll_fn;
-use std::pin::pin;
-use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
+use crate::executor::pause;
 use crate::forms::{NAME, Scene, at, body, certain, signed, undo, unsigned, write};
 use crate::stage::Fault;
 
@@ -114,7 +112,7 @@ pub(crate) fn chunked_whole(
     before_retry = scene.stage.undo(0, batch_size),
 )]
 pub(crate) async fn batch_async(batch_size: usize, scene: &Scene<'_>) -> Result<usize, Fault> {
-    pending_once().await;
+    pause().await;
     scene.stage.act(0, batch_size)
 }
 
@@ -127,7 +125,7 @@ pub(crate) async fn batch_async(batch_size: usize, scene: &Scene<'_>) -> Result<
 )]
 pub(crate) async fn range_async(start: usize, end: usize, scene: &Scene<'_>) -> Result<(), Fault> {
     let result = body(scene, start, end).map(drop);
-    pending_once().await;
+    pause().await;
     result
 }
 
@@ -144,22 +142,6 @@ pub(crate) async fn chunked_async(
     end: usize,
     scene: &Scene<'_>,
 ) -> Result<(), Fault> {
-    pending_once().await;
+    pause().await;
     write(chunk, start, end, scene)
-}
-
-/// Pending when it is polled first, so that an attempt takes more than one poll.
-async fn pending_once() {
-    let mut polled = false;
-    poll_fn(|_| if std::mem::replace(&mut polled, true) { Poll::Ready(()) } else { Poll::Pending }).await;
-}
-
-pub(crate) fn block_on<F: Future>(future: F) -> F::Output {
-    let mut future = pin!(future);
-    let mut context = Context::from_waker(Waker::noop());
-    loop {
-        if let Poll::Ready(output) = future.as_mut().poll(&mut context) {
-            return output;
-        }
-    }
 }

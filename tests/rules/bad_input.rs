@@ -162,7 +162,7 @@ fn async_attributes_name_the_mistake() {
     check(sizes(0), |sizes| {
         let (start, end) = (sizes.start as usize, sizes.end as usize);
         let name = "bad_input::range_async";
-        sizes.judge(true, name, |run| crate::attributes::block_on(range_async(start, end, sizes, run)));
+        sizes.judge(true, name, |run| crate::executor::block_on(range_async(start, end, sizes, run)));
     });
 }
 

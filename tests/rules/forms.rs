@@ -13,6 +13,7 @@ use toma::ladder::Ladder;
 use toma::policy::Policy;
 
 use crate::attributes;
+use crate::executor::block_on;
 use crate::stage::{Fault, Stage};
 use crate::twin::Rules;
 
@@ -146,15 +147,14 @@ impl Form {
                 with_out(scene, |out| attributes::chunked_whole(out, scene)).map(|()| None)
             }
             Self::AttributeBatchAsync => {
-                attributes::block_on(attributes::batch_async(scene)).map(|number| Some(vec![number]))
+                block_on(attributes::batch_async(scene)).map(|number| Some(vec![number]))
             }
             Self::AttributeRangeAsync => {
                 let (start, end) = (scene.offset, scene.offset + scene.total);
-                attributes::block_on(attributes::range_async(start, end, scene)).map(|()| None)
+                block_on(attributes::range_async(start, end, scene)).map(|()| None)
             }
             Self::AttributeChunkedAsync => {
-                with_out(scene, |out| attributes::block_on(attributes::chunked_async(out, scene)))
-                    .map(|()| None)
+                with_out(scene, |out| block_on(attributes::chunked_async(out, scene))).map(|()| None)
             }
         }
     }

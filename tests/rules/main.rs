@@ -16,6 +16,8 @@ mod bisect;
 mod cases;
 mod deadline;
 mod evidence;
+#[path = "../common/executor.rs"]
+mod executor;
 mod forms;
 mod ladder;
 mod measuring;

@@ -210,7 +210,7 @@ async fn fails(batch_size: usize, id: &str) {
 }
 
 fn asynchronous(id: &str) {
-    crate::attributes::block_on(fails(id));
+    crate::executor::block_on(fails(id));
 }
 
 /// Memory of which next to nothing is free.
