@@ -13,6 +13,7 @@ use toma::testing::FakeDevice;
 use toma::{GlobalCache, NoCache, execute, report};
 
 use crate::shown::shows;
+use crate::unobserved;
 
 fn fails(_: usize, _: usize) -> Result<(), OutOfMemory> {
     Err(OutOfMemory::new(None))
@@ -28,6 +29,7 @@ fn embed(start: usize, end: usize) -> Result<(), OutOfMemory> {
 
 #[test]
 fn a_wait_for_others() {
+    let _unobserved = unobserved();
     let device = FakeDevice::new(100);
     // Another thread is in the middle of an attempt until this call has waited a little.
     std::thread::scope(|scope| {
@@ -64,6 +66,7 @@ fn a_wait_for_others() {
 
 #[test]
 fn cached_memory_that_is_released() {
+    let _unobserved = unobserved();
     let first = Cell::new(true);
     let with = execute::with::<NoCache>().ladder(Ladder::default().release_and_retry(true)).name("embed");
     let device = FakeDevice::new(10);
@@ -81,6 +84,7 @@ fn cached_memory_that_is_released() {
 
 #[test]
 fn a_fallback() {
+    let _unobserved = unobserved();
     let with = execute::with::<GlobalCache>().ladder(Ladder::default().fallback(true)).min(4).name("embed");
     with.range(0..16, 8, |start, end| if falls_back() { Ok(()) } else { fails(start, end) }).unwrap();
     shows(&expect![[r#"
@@ -95,6 +99,7 @@ fn a_fallback() {
 
 #[test]
 fn an_item_that_fits_nowhere_and_somebody_who_takes_care() {
+    let _unobserved = unobserved();
     let cache = GlobalCache::new();
     let with = execute::with::<GlobalCache>().cache(&cache).name("embed").by_cost(|text| TOKENS[text]);
     with.set_aside(|_| ()).range(0..12, 128, embed).unwrap();
@@ -112,6 +117,7 @@ fn an_item_that_fits_nowhere_and_somebody_who_takes_care() {
 /// Nothing in its weight tells it from others.
 #[test]
 fn an_item_that_has_to_be_looked_for() {
+    let _unobserved = unobserved();
     let cache = GlobalCache::new();
     let with = execute::with::<GlobalCache>().cache(&cache).name("embed").by_cost(|_| 10).set_aside(|_| ());
     with.range(0..64, 80, |start, end| if (start..end).contains(&13) { fails(start, end) } else { Ok(()) })
@@ -128,6 +134,7 @@ fn an_item_that_has_to_be_looked_for() {
 
 #[test]
 fn an_item_that_fits_nowhere_and_nobody_who_takes_care() {
+    let _unobserved = unobserved();
     let cache = GlobalCache::new();
     let with = execute::with::<GlobalCache>().cache(&cache).name("embed").by_cost(|text| TOKENS[text]);
     with.range(0..12, 60, embed).unwrap_err();
@@ -144,6 +151,7 @@ fn an_item_that_fits_nowhere_and_nobody_who_takes_care() {
 
 #[test]
 fn an_item_that_fits_in_another_memory() {
+    let _unobserved = unobserved();
     let with = execute::with::<NoCache>().ladder(Ladder::default().fallback(true)).name("embed");
     with.by_cost(|text| TOKENS[text]).range(0..12, 60, embed).unwrap();
     shows(&expect![[r#"
@@ -158,6 +166,7 @@ fn an_item_that_fits_in_another_memory() {
 
 #[test]
 fn an_item_among_others_that_cost_nothing() {
+    let _unobserved = unobserved();
     let with = execute::with::<NoCache>().name("embed").by_cost(|_| 0).set_aside(|_| ());
     with.range(0..16, 8, |start, end| if (start..end).contains(&5) { fails(start, end) } else { Ok(()) })
         .unwrap();
@@ -173,6 +182,7 @@ fn an_item_among_others_that_cost_nothing() {
 
 #[test]
 fn the_deadline_has_passed() {
+    let _unobserved = unobserved();
     let with = execute::with::<NoCache>().name("embed").deadline(Duration::ZERO);
     with.range(0..16, 8, fails).unwrap_err();
     shows(&expect![[r#"
@@ -187,6 +197,7 @@ fn the_deadline_has_passed() {
 
 #[test]
 fn somebody_cancels_it() {
+    let _unobserved = unobserved();
     let cancel = Cancel::new();
     let ladder = Ladder::default().cancelled_by(&cancel);
     let with = execute::with::<NoCache>().name("embed").ladder(ladder);

@@ -24,7 +24,12 @@ mod subscriber;
 mod traced;
 mod world;
 
-use std::sync::RwLock;
+use std::sync::{PoisonError, RwLock, RwLockReadGuard};
 
 /// Tests that observe every call of the process write, tests of calls that nobody observes read.
 static PROCESS: RwLock<()> = RwLock::new(());
+
+/// Nobody observes every call of the process until this is dropped.
+fn unobserved() -> RwLockReadGuard<'static, ()> {
+    PROCESS.read().unwrap_or_else(PoisonError::into_inner)
+}

@@ -1,13 +1,12 @@
 //! Every public field of a report.
 
-use std::sync::PoisonError;
 use std::time::Duration;
 
 use toma::classify::{Class, OutOfMemory};
 use toma::observe::{Reason, Report, Tried};
 use toma::{GlobalCache, NoCache, execute, report};
 
-use crate::PROCESS;
+use crate::unobserved;
 use crate::world::{FINE, FORMS, OTHER, OUT_OF_MEMORY, Restless, TRANSIENT_LARGE, World};
 
 fn last() -> Report {
@@ -146,7 +145,7 @@ fn of_an_annotated_function_tells_its_path() {
 
 #[test]
 fn unobserved_counts_the_time_of_all_failures_but_the_first() {
-    let _unobserved = PROCESS.read().unwrap_or_else(PoisonError::into_inner);
+    let _unobserved = unobserved();
     let pause = Duration::from_millis(2);
     let fail_above = |limit: usize| {
         let cache = GlobalCache::new();

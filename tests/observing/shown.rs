@@ -1,12 +1,10 @@
 //! Reports as people read them.
 
-use std::sync::PoisonError;
-
 use expect_test::{Expect, expect};
 use toma::classify::OutOfMemory;
 use toma::{Bisect, GlobalCache, NoCache, execute, report};
 
-use crate::PROCESS;
+use crate::unobserved;
 use crate::world::{FINE, OTHER, OUT_OF_MEMORY, POISONED, Restless, TRANSIENT_SMALL, World, inline};
 
 /// Compares the last report, its times left out.
@@ -67,7 +65,7 @@ fn shrinks() {
 
 #[test]
 fn shrinks_nobody_observed() {
-    let _unobserved = PROCESS.read().unwrap_or_else(PoisonError::into_inner);
+    let _unobserved = unobserved();
     let body = |start, end| if end - start > 4 { Err(OutOfMemory::new(None)) } else { Ok(()) };
     execute::with::<NoCache>().name("work").range(0..8, 8, body).unwrap();
     shows(&expect![[r#"
@@ -176,6 +174,7 @@ fn second_call_at_a_limit_that_is_known() {
 
 #[test]
 fn nothing_is_remembered() {
+    let _unobserved = unobserved();
     let body = |start, end| if end - start > 128 { Err(OutOfMemory::new(None)) } else { Ok(()) };
     execute::with::<NoCache>().name("work").range(0..5000, 512, body).unwrap();
     shows(&expect![[r#"
@@ -219,6 +218,7 @@ fn gave_up_what_is_settled_already() {
 
 #[test]
 fn left_early() {
+    let _unobserved = unobserved();
     let body =
         |start: usize, end: usize| if end - start > 2 { Err(OutOfMemory::new(None)) } else { Ok(start) };
     let mut values = execute::with::<NoCache>().name("work").iter(0..20, 8, body);
@@ -237,6 +237,7 @@ fn left_early() {
 /// Looks between what works and what does not, and finds the limit itself.
 #[test]
 fn bisects_to_the_limit() {
+    let _unobserved = unobserved();
     let cache = GlobalCache::new();
     let body = |start, end| if end - start > 5 { Err(OutOfMemory::new(None)) } else { Ok(()) };
     let with = execute::with::<GlobalCache>().cache(&cache).policy(Bisect::within(0.0)).name("work");
