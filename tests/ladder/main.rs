@@ -8,6 +8,7 @@ mod fallback;
 mod futures;
 mod kit;
 mod nested;
+mod passing;
 mod seen;
 mod stuck;
 mod threads;

@@ -17,6 +17,7 @@ pub(crate) mod asynchronous;
 pub(crate) mod attempt;
 pub(crate) mod call;
 pub(crate) mod clock;
+pub(crate) mod company;
 pub(crate) mod costs;
 pub(crate) mod drive;
 pub(crate) mod gauge;

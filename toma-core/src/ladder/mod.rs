@@ -37,10 +37,10 @@
 //! alone. For that the body has to let the error of the loop inside through. It costs attempts, and the loop
 //! inside has gone down to its smallest size before it gave up: allocate as late as possible.
 //!
-//! Two things are not seen. A call that began after an attempt, took its memory, and is over when the failure
-//! is judged leaves no trace. And with several devices, an attempt that is alone on its own may fail for
-//! what is held of another; not so with two that all use in the same order, where nothing waits while it
-//! holds the second. Nobody waits for ever in any case.
+//! With several devices, an attempt that is alone on its own may fail for what is held of another; not so
+//! with two that all use in the same order, where nothing waits while it holds the second. Nobody waits for
+//! ever in any case. A panic at the smallest size goes through where its call meets another one on the
+//! device for the first time, in the middle of the attempt: it has been printed by then.
 //!
 //! A body that starts threads with loops on its own device, and waits for them, keeps them waiting for it
 //! until the bound has passed: give those loops a [`Ladder`] [`without_waiting`](Ladder::without_waiting).

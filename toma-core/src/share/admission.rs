@@ -94,6 +94,7 @@ impl Wait for Admission<'_> {
             return None;
         };
         (self.stage, self.cancel, self.alarm) = (Stage::Entered, None, None);
+        self.seat.visit(self.parent);
         Some(admitted)
     }
 

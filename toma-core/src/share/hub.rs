@@ -170,6 +170,19 @@ impl Hub {
         self.slots.around(slot).collect()
     }
 
+    /// Leaves a trace of the attempt for those who look later, unless it is a part of another one there.
+    #[inline]
+    pub(super) fn visit(&self, slot: &Slot, device: Device, parent: Option<Node>) {
+        if parent.is_none() || !self.slots.is_inside(slot, device) {
+            slot.visit(device);
+        }
+    }
+
+    /// See [`Slots::visits`].
+    pub(super) fn visits(&self, slot: &Slot, device: Device) -> u64 {
+        self.slots.visits(slot, device)
+    }
+
     /// Whether other calls work on the device.
     pub(super) fn has_company(&self, slot: &Slot, device: Device) -> bool {
         self.slots.have_company(slot, device)

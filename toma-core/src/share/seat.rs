@@ -51,7 +51,16 @@ impl Seat {
     /// back sooner when nothing in it waits; unless another one inside that is alone.
     #[inline]
     pub(crate) fn try_enter(&self, parent: Option<Node>) -> bool {
-        self.hub.try_enter(self.slot, self.device, parent)
+        let entered = self.hub.try_enter(self.slot, self.device, parent);
+        if entered {
+            self.visit(parent);
+        }
+        entered
+    }
+
+    #[inline]
+    pub(super) fn visit(&self, parent: Option<Node>) {
+        self.hub.visit(self.slot, self.device, parent);
     }
 
     /// Waits for its turn and enters: a future, or [`Admission::wait`] for a thread.
@@ -102,6 +111,13 @@ impl Seat {
     /// [`others`](Self::others) it misses none that is just between two attempts.
     pub(crate) fn has_company(&self) -> bool {
         self.hub.has_company(self.slot, self.device)
+    }
+
+    /// The attempts that others have ever made on the device, but for those inside others there, in one
+    /// number: 0 when there were none, and another one after each. So it misses none that came and went.
+    /// Others are those who had a seat at the same time as somebody else.
+    pub(crate) fn visits(&self) -> u64 {
+        self.hub.visits(self.slot, self.device)
     }
 
     /// This attempt, for those nested in it. Another one after each entering.

@@ -16,6 +16,9 @@ const BLOCKS: usize = 21;
 /// company in those who rest, which costs it a retry.
 const REST: u64 = u64::MAX;
 
+/// Devices that each slot knows of: as many as there is room for on its cache lines.
+const PLACES: usize = 8;
+
 /// Where one call says what it does. Alone on its cache lines, because neighbors write theirs at every
 /// attempt; two lines, because processors fetch them in pairs.
 #[derive(Debug)]
@@ -32,6 +35,9 @@ pub(super) struct Slot {
     parent: AtomicU64,
     /// The call's place in the queue, 0 while it has none.
     pub(super) ticket: AtomicU64,
+    /// The last attempt from here on each of a few devices, of whatever call: the end of the device's number
+    /// and that of the attempt.
+    visits: [AtomicU64; PLACES],
 }
 
 /// One attempt, for the attempts nested in it to name as their parent.
@@ -56,9 +62,10 @@ pub(super) struct Slots {
 
 impl Node {
     const ATTEMPT_BITS: u32 = 40;
+    const ATTEMPTS: u64 = (1 << Self::ATTEMPT_BITS) - 1;
 
     pub(super) fn new(index: usize, attempt: u64) -> Self {
-        let attempt = attempt & ((1 << Self::ATTEMPT_BITS) - 1);
+        let attempt = attempt & Self::ATTEMPTS;
         let bits = (index as u64 + 1) << Self::ATTEMPT_BITS | attempt;
         Self(NonZeroU64::new(bits).expect("slots are counted from 1 here"))
     }
@@ -77,6 +84,7 @@ impl Slot {
             attempts: AtomicU64::new(0),
             parent: AtomicU64::new(0),
             ticket: AtomicU64::new(0),
+            visits: std::array::from_fn(|_| AtomicU64::new(0)),
         }
     }
 
@@ -120,6 +128,34 @@ impl Slot {
         Node::new(self.index, self.attempts.load(Ordering::Relaxed))
     }
 
+    /// Leaves a trace of the current attempt, on `device`, that outlasts its call.
+    #[inline]
+    pub(super) fn visit(&self, device: Device) {
+        let visit = Self::mark(device) | self.attempts.load(Ordering::Relaxed) & Node::ATTEMPTS;
+        let place = self.visits.iter().find(|place| is_of(place, device));
+        // Nobody needs to see this before what the attempt does to the device's memory, which those who
+        // look have run into.
+        place.unwrap_or_else(|| self.oldest()).store(visit, Ordering::Relaxed);
+    }
+
+    /// The place of the device that was visited longest ago, or none.
+    #[cold]
+    fn oldest(&self) -> &AtomicU64 {
+        let attempt = |place: &&AtomicU64| place.load(Ordering::Relaxed) & Node::ATTEMPTS;
+        self.visits.iter().min_by_key(attempt).expect("there are places")
+    }
+
+    /// The last attempt on the device, 0 when none is known.
+    fn visit_of(&self, device: Device) -> u64 {
+        let place = self.visits.iter().find(|place| is_of(place, device));
+        place.map_or(0, |place| place.load(Ordering::Relaxed) & Node::ATTEMPTS)
+    }
+
+    /// What tells the visits of a device.
+    fn mark(device: Device) -> u64 {
+        device.get() << Node::ATTEMPT_BITS
+    }
+
     /// Says that an attempt runs, before anything that the caller reads afterwards.
     #[inline]
     pub(super) fn run_on(&self, device: Device) {
@@ -144,6 +180,12 @@ impl Slot {
         let device = self.device()?;
         Some(Runner { node: self.node(), device })
     }
+}
+
+/// Whether a place is of the device's visits.
+#[inline]
+fn is_of(place: &AtomicU64, device: Device) -> bool {
+    place.load(Ordering::Relaxed) & !Node::ATTEMPTS == Slot::mark(device)
 }
 
 impl Slots {
@@ -189,6 +231,18 @@ impl Slots {
     pub(super) fn have_company(&self, slot: &Slot, device: Device) -> bool {
         let mut calls = self.iter().filter(|other| other.taken_for.load(Ordering::Relaxed) == device.get());
         calls.any(|other| other.index != slot.index && self.around(slot).all(|node| node != other.node()))
+    }
+
+    /// All visits to the device but those from `slot`, in one number: 0 when there were none, and another
+    /// one after each.
+    pub(super) fn visits(&self, slot: &Slot, device: Device) -> u64 {
+        let others = self.iter().filter(|other| other.index != slot.index);
+        others.fold(0, |sum, other| sum.wrapping_add(other.visit_of(device)))
+    }
+
+    /// Whether an attempt around the one of `slot` is on the device.
+    pub(super) fn is_inside(&self, slot: &Slot, device: Device) -> bool {
+        self.around(slot).any(|node| self.of(node).is_some_and(|outer| outer.device() == Some(device)))
     }
 
     /// The attempts that run now.

@@ -8,6 +8,7 @@ use super::{Call, Options};
 use crate::classify::{Class, Failure};
 use crate::engine::asked::Asked;
 use crate::engine::clock;
+use crate::engine::company::Company;
 use crate::engine::gauge::Measured;
 use crate::engine::machine::{Failed, Retryable, Rungs, Took, Verdict};
 use crate::engine::surroundings::Surroundings;
@@ -32,8 +33,7 @@ pub(super) struct Sharing<'a> {
     alone: Option<Alone>,
     /// Others ran as the attempt began, where that matters to what is measured.
     ran_among_others: bool,
-    /// Others worked on the device as the attempt began, where it was asked.
-    had_company: bool,
+    company: Company,
     /// A failure that the hooks are to be asked about.
     asks: Option<Asks>,
 }
@@ -80,7 +80,7 @@ impl<'a> Sharing<'a> {
             held_up: false,
             alone: None,
             ran_among_others: false,
-            had_company: false,
+            company: Company::default(),
             asks: None,
         }
     }
@@ -98,10 +98,9 @@ impl<'a> Sharing<'a> {
         self.seat.as_ref().is_some_and(|seat| seat.others() > 0)
     }
 
-    /// Others may be between two attempts when this one fails because of them. So what counts is that
-    /// they work there, and not whether they run at this moment.
-    fn has_company(&self) -> bool {
-        self.seat.as_ref().is_some_and(Seat::has_company)
+    /// Whether the attempt that has failed may have done so because of others.
+    fn had_company(&self) -> bool {
+        self.alone.is_none() && self.seat.as_ref().is_some_and(|seat| self.company.has_come(seat))
     }
 
     /// The rungs that are there, given whether others work on the device.
@@ -202,15 +201,14 @@ impl<P: Policy> Call<'_, P> {
     /// What can be said of the rungs before the attempt begins.
     pub(super) fn expect_rungs(&mut self) {
         let measures = self.gauges();
-        // Once per call, since who works there stays there; and where it must be known whether a failure
-        // will be tried again.
-        let looks = self.tally.counts().0 == 0 || self.machine.is_at_the_floor();
+        // There it must be known whether a failure will be tried again.
+        let at_the_floor = self.machine.is_at_the_floor();
         let Some(sharing) = &mut self.sharing else { return };
         if !self.machine.is_elsewhere() {
-            let among_others = sharing.alone.is_none();
-            sharing.ran_among_others = measures && among_others && sharing.runs_among_others();
-            sharing.had_company = looks && among_others && sharing.has_company();
-            self.machine.expect(sharing.rungs(sharing.had_company));
+            let seat = sharing.seat.as_ref().filter(|_| sharing.alone.is_none());
+            let company = seat.is_some_and(|seat| sharing.company.look(seat, at_the_floor));
+            sharing.ran_among_others = measures && seat.is_some_and(|seat| seat.others() > 0);
+            self.machine.expect(sharing.rungs(company));
         }
     }
 
@@ -281,9 +279,7 @@ impl<P: Policy> Call<'_, P> {
     /// The rungs that are there after a failure.
     pub(super) fn rungs(&self) -> Rungs {
         match &self.sharing {
-            Some(sharing) if !self.machine.is_elsewhere() => {
-                sharing.rungs(sharing.alone.is_none() && (sharing.had_company || sharing.has_company()))
-            }
+            Some(sharing) if !self.machine.is_elsewhere() => sharing.rungs(sharing.had_company()),
             _ => Rungs::NONE,
         }
     }
@@ -301,6 +297,7 @@ impl<P: Policy> Call<'_, P> {
             _ => {}
         }
         sharing.alone = (verdict == Verdict::Again(Rung::Alone)).then_some(Alone::AfterFailure);
+        sharing.company = Company::default();
         if verdict == Verdict::Again(Rung::Hooks) {
             let &Failed { failure, now, took: Took { elapsed, measured }, .. } = failed;
             let (&Failure { class, requested_bytes, .. }, measured) = (failure, measured.copied());

@@ -83,6 +83,35 @@ fn calls_between_two_attempts_are_company() {
 }
 
 #[test]
+fn a_visit_is_seen_when_its_call_is_over() {
+    let hub = hub();
+    let [own, other] = [(); 2].map(|()| Seat::of(hub, DEVICE));
+    assert_eq!(own.visits(), 0);
+    assert!(own.try_enter(None));
+    assert_eq!(own.visits(), 0, "it is itself");
+    let mut before = own.visits();
+    let mut is_new = || std::mem::replace(&mut before, own.visits()) != own.visits();
+    assert!(other.try_enter(None));
+    other.leave();
+    assert!(is_new());
+    assert_eq!(alone(&other, within(Duration::ZERO)).wait(), Admitted::TimedOut);
+    drop(other);
+    assert!(is_new() && !is_new(), "also after a wait");
+    let inner = Seat::of(hub, DEVICE);
+    assert!(inner.try_enter(Some(own.node())));
+    drop(inner);
+    assert!(!is_new(), "what is inside belongs to it");
+    // The same slot, had by calls for as many devices as it knows, this one included.
+    for elsewhere in ["1", "2", "3", "4", "5", "6", "7"] {
+        assert!(Seat::of(hub, elsewhere).try_enter(None));
+    }
+    assert!(!is_new(), "devices are told apart, and none is forgotten");
+    let inside = Seat::of(hub, "elsewhere");
+    assert!(inside.try_enter(None) && Seat::of(hub, DEVICE).try_enter(Some(inside.node())));
+    assert!(is_new(), "inside an attempt on another device");
+}
+
+#[test]
 fn a_nested_attempt_is_never_held_off() {
     let hub = hub();
     let [outer, inner, other, late] = [(); 4].map(|()| Seat::of(hub, DEVICE));
