@@ -69,7 +69,7 @@ fn a_panic_goes_through_when_nobody_came_this_time() {
             execute::with::<NoCache>().device(&device).ladder(patient()).batch(1, |_| -> () {
                 tries.set(tries.get() + 1);
                 panic_any(OutOfMemory::new(Some(7)));
-            })
+            });
         }));
         let error = panic.unwrap_err().downcast::<OutOfMemory>().unwrap();
         assert_eq!((error.requested_bytes(), tries.get()), (Some(7), 1));

@@ -236,7 +236,8 @@ impl Slots {
     /// All visits to the device but those from `slot`, in one number: 0 when there were none, and another
     /// one after each.
     pub(super) fn visits(&self, slot: &Slot, device: Device) -> u64 {
-        let others = self.iter().filter(|other| other.index != slot.index);
+        let is_used = |other: &&Slot| other.attempts.load(Ordering::Relaxed) > 0;
+        let others = self.iter().filter(|other| other.index != slot.index).filter(is_used);
         others.fold(0, |sum, other| sum.wrapping_add(other.visit_of(device)))
     }
 

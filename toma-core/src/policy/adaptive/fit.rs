@@ -1,6 +1,6 @@
 //! Sizes from what was measured: whether a line through bytes can be trusted, and where it leads.
 
-use super::probe::{has_risen, is_far};
+use super::probe::{has_risen, is_batch, is_far};
 use super::{Adaptive, Evidence, Goal};
 use crate::policy::figures::{bytes, number, share, whole};
 
@@ -42,14 +42,15 @@ pub(super) fn is_cold(evidence: &Evidence) -> bool {
 
 /// Whether small attempts can tell what a large one needs. A batch is one attempt, and must not be small.
 pub(super) fn measures_first(evidence: &Evidence) -> bool {
-    evidence.counts_bytes && evidence.remaining != usize::MAX && evidence.record.samples.bytes().is_none()
+    evidence.counts_bytes && !is_batch(evidence) && evidence.record.samples.bytes().is_none()
 }
 
 /// Half of what fits at most after a failure, by what was lacking: part of what an attempt needs does
-/// not depend on its size. Only while nothing has ever worked: later on it tells more about others.
+/// not depend on its size. Only while nothing has ever worked: later on it tells more about others. And
+/// only in a batch: where pieces follow, one item may be what needs so much.
 pub(super) fn half_of_what_fits(evidence: &Evidence) -> usize {
     let is_first = evidence.record.samples.iter().next().is_none();
-    if is_first { whole(most(evidence) / 2.0).max(1) } else { usize::MAX }
+    if is_first && is_batch(evidence) { whole(most(evidence) / 2.0).max(1) } else { usize::MAX }
 }
 
 /// What may fit after a failure, if all that the attempt needs is in proportion to its size.

@@ -70,7 +70,7 @@ fn expected_gain(goal: usize, evidence: &Evidence, line: &Line) -> f64 {
 }
 
 /// Whether nobody knows how much is to come.
-fn is_batch(evidence: &Evidence) -> bool {
+pub(super) fn is_batch(evidence: &Evidence) -> bool {
     evidence.remaining == usize::MAX
 }
 
