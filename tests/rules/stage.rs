@@ -6,7 +6,7 @@ use std::error::Error;
 use std::fmt;
 use std::io;
 use std::panic::panic_any;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -95,6 +95,7 @@ pub(crate) fn id_in(payload: &(dyn Any + Send)) -> Option<u64> {
 /// The body and the device of one call.
 #[derive(Debug)]
 pub(crate) struct Stage {
+    name: String,
     script: Script,
     notes: Notes,
     /// The numbers of the failures of the attempts so far; 0 for a success.
@@ -106,7 +107,10 @@ const ENDLESS: usize = 20_000;
 
 impl Stage {
     pub(crate) fn new(script: &Script, notes: &Notes) -> Self {
-        Self { script: script.clone(), notes: notes.clone(), ids: Mutex::default() }
+        // Each is a device of its own: on what others leave traces is remembered.
+        static STAGES: AtomicUsize = AtomicUsize::new(0);
+        let name = format!("stage {}", STAGES.fetch_add(1, Ordering::Relaxed));
+        Self { name, script: script.clone(), notes: notes.clone(), ids: Mutex::default() }
     }
 
     /// One attempt, which ends as the script says; its number, when it succeeds.
@@ -159,10 +163,8 @@ impl Stage {
 }
 
 impl MemorySource for Stage {
-    fn name(&self) -> &'static str {
-        // Tests run side by side, and none shares its device with another.
-        thread_local!(static NAME: &'static str = format!("stage {:?}", std::thread::current().id()).leak());
-        NAME.with(|name| *name)
+    fn name(&self) -> &str {
+        &self.name
     }
 
     fn read(&self) -> io::Result<Reading> {

@@ -132,6 +132,7 @@ pub(crate) fn tell(
         attempts: Vec::new(),
         fallen: false,
         among_others: false,
+        company: Company::default(),
         turns: (0, 0),
         asked: Vec::new(),
     };
@@ -184,9 +185,19 @@ struct Teller {
     fallen: bool,
     /// Others use the device.
     among_others: bool,
+    company: Company,
     /// Pieces that are still done alone, and how many it were the last time.
     turns: (usize, usize),
     asked: Vec<usize>,
+}
+
+/// What the call knows of others on the device.
+#[derive(Clone, Copy, Default)]
+struct Company {
+    /// It has looked since its last failure, and since then others were there or have come.
+    since: Option<bool>,
+    /// Others were there at all.
+    ever: bool,
 }
 
 /// What has been tried with a piece at the same size.
@@ -221,7 +232,7 @@ impl Teller {
             let met = self.enter(spent, at_floor, world);
             let fate = world.fate(number, start, end);
             self.attempts.push(Attempt { start, end, fate });
-            self.among_others = world.others(number) && !met.alone && !self.fallen;
+            self.meet(world.others(number) && !met.alone && !self.fallen);
             tries += 1;
             let is_memory = match fate {
                 Fate::Success => {
@@ -235,10 +246,13 @@ impl Teller {
             let may_go_on = tries < self.rules.max_attempts;
             if may_go_on && fate == Fate::Transient && !spent.again {
                 (spent.again, spent.waits) = (true, false);
+                self.company.since = None;
                 continue;
             }
             let climbs = may_go_on && is_memory && !self.fallen;
-            if climbs && self.same_size(&mut spent, met, number, world) {
+            let climbed = climbs && self.same_size(&mut spent, met, number, world);
+            self.company.since = None;
+            if climbed {
                 continue;
             }
             if is_memory {
@@ -268,13 +282,27 @@ impl Teller {
     fn enter(&mut self, spent: Spent, at_floor: bool, world: &dyn World) -> Met {
         let alone = !self.fallen && world.rungs().wait && (spent.waits || self.turns.0 > 0);
         self.among_others &= !alone;
-        Met { alone, at_floor, others: at_floor && self.among_others && !self.fallen }
+        let looks = !alone && !self.fallen;
+        if looks && (at_floor || self.company.since.is_none()) {
+            self.company.since = Some(self.company.since == Some(true) || self.among_others);
+        }
+        Met { alone, at_floor, others: looks && at_floor && self.company.ever }
+    }
+
+    /// In the middle of an attempt.
+    fn meet(&mut self, others: bool) {
+        if others && !self.among_others {
+            self.company.since = self.company.since.map(|_| true);
+        }
+        self.company.ever |= others;
+        self.among_others = others;
     }
 
     /// After a failure: whether a rung tries the same size again.
     fn same_size(&mut self, spent: &mut Spent, met: Met, number: usize, world: &dyn World) -> bool {
         let rungs = world.rungs();
         let may_wait = rungs.wait && !spent.alone && !met.alone;
+        let had_company = self.among_others || self.company.since == Some(true);
         let was_promised = !met.at_floor
             || rungs.release && !spent.released
             || may_wait && met.others
@@ -289,7 +317,7 @@ impl Teller {
             spent.released = true;
             return true;
         }
-        if may_wait && (self.among_others || met.others) {
+        if may_wait && had_company {
             (spent.alone, spent.waits) = (true, true);
             return true;
         }
