@@ -7,6 +7,7 @@
 mod batches;
 mod free;
 mod lies;
+mod peaks;
 mod prediction;
 mod ranges;
 mod throughput;

@@ -154,7 +154,7 @@ impl<'a, P: Policy> Call<'a, P> {
             self.tell(|| EventKind::Attempt { start, end });
         }
         if self.gauges() {
-            self.gauge.begin(self.memory.source());
+            self.begin_measuring();
         }
         (piece, retryable)
     }

@@ -1,19 +1,14 @@
 //! What is measured of an attempt, for policies that ask for it.
 //!
-//! The peak of a memory is one figure that everybody resets. An attempt inside another one leaves
-//! the outer one's peak alone, and knows its own only when it goes higher; attempts of other threads
-//! may be counted in. A size that comes out too large is corrected by the failure it causes.
+//! The peak of a memory is one figure, and resetting it takes it from whoever measures there already.
+//! So only the first does: an attempt inside another one leaves the outer one's peak alone, and knows
+//! its own only when it goes higher; of attempts beside each other nothing is known. One that came and
+//! went in between is counted in. A size that comes out wrong is corrected by what it causes.
 
-use std::cell::Cell;
 use std::time::Duration;
 
 use crate::memory::{self, MemorySource, Usage};
 use crate::policy::Sample;
-
-thread_local! {
-    /// Attempts of this thread that are being measured, one inside the other.
-    static RUNNING: Cell<usize> = const { Cell::new(0) };
-}
 
 /// What was measured of one attempt; nothing of what nobody asked for.
 #[derive(Clone, Copy, Debug, Default)]
@@ -44,15 +39,15 @@ struct Begun {
 }
 
 impl Gauge {
-    /// An attempt begins.
-    pub(crate) fn begin(&mut self, source: &dyn MemorySource) {
+    /// An attempt begins; `is_first` says whether nobody else measures this memory, and is asked where
+    /// something can be measured at all.
+    pub(crate) fn begin(&mut self, source: &dyn MemorySource, is_first: impl FnOnce() -> bool) {
         self.begun = None;
         let Some(before) = source.usage() else { return };
-        let resets = RUNNING.get() == 0;
+        let resets = is_first();
         if resets {
             source.reset_peak();
         }
-        RUNNING.set(RUNNING.get() + 1);
         self.begun = Some(Begun { before, resets });
     }
 
@@ -87,12 +82,6 @@ impl Begun {
     }
 }
 
-impl Drop for Begun {
-    fn drop(&mut self) {
-        let _ = RUNNING.try_with(|running| running.set(running.get().saturating_sub(1)));
-    }
-}
-
 #[cfg(all(test, feature = "testing"))]
 mod tests {
     use super::{Gauge, now};
@@ -112,12 +101,12 @@ mod tests {
     fn an_attempt_inside_another_leaves_its_peak_alone() {
         let device = FakeDevice::new(100);
         let (mut outer, mut inner) = (Gauge::default(), Gauge::default());
-        outer.begin(&device);
+        outer.begin(&device, || true);
         drop(device.alloc(50).unwrap());
-        inner.begin(&device);
+        inner.begin(&device, || false);
         drop(device.alloc(20).unwrap());
         assert_eq!(inner.end(&device).peak_bytes, None);
-        inner.begin(&device);
+        inner.begin(&device, || false);
         drop(device.alloc(70).unwrap());
         assert_eq!(
             [inner.end(&device), outer.end(&device)].map(|measured| measured.peak_bytes),

@@ -8,7 +8,7 @@ pub struct Measures {
     /// How long each attempt takes: two looks at the clock per attempt.
     pub time: bool,
     /// What each attempt allocates and what is available: two questions to the memory source per
-    /// attempt, and its peak is reset.
+    /// attempt, and its peak is reset, unless an attempt that is measured is in the middle there already.
     pub memory: bool,
 }
 

@@ -188,6 +188,12 @@ impl Hub {
         self.slots.have_company(slot, device)
     }
 
+    /// The attempt of `slot` is measured; false when another one on the device is already.
+    pub(super) fn measure(&self, slot: &Slot, device: Device) -> bool {
+        slot.measure();
+        !self.slots.measure_another(slot, device)
+    }
+
     /// How many other attempts hold memory of the device.
     pub(super) fn others(&self, slot: &Slot, device: Device) -> usize {
         let own = slot.node();

@@ -120,6 +120,18 @@ impl Seat {
         self.hub.visits(self.slot, self.device)
     }
 
+    /// What the attempt takes is measured, until it [is known](Self::measured) or the attempt is over;
+    /// false when that of another one on the device is already, around this one or beside it, on
+    /// whatever thread. Of two that begin at the same time at most one gets true.
+    pub(crate) fn measure(&self) -> bool {
+        self.hub.measure(self.slot, self.device)
+    }
+
+    /// What the attempt took is known.
+    pub(crate) fn measured(&self) {
+        self.slot.measured();
+    }
+
     /// This attempt, for those nested in it. Another one after each entering.
     #[inline]
     pub(crate) fn node(&self) -> Node {

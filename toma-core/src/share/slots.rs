@@ -33,6 +33,8 @@ pub(super) struct Slot {
     attempts: AtomicU64,
     /// The attempt around the current one, 0 for none.
     parent: AtomicU64,
+    /// The attempt that is measured, 0 for none. Another than the current one is over.
+    measured: AtomicU64,
     /// The call's place in the queue, 0 while it has none.
     pub(super) ticket: AtomicU64,
     /// The last attempt from here on each of a few devices, of whatever call: the end of the device's number
@@ -83,6 +85,7 @@ impl Slot {
             runs_on: AtomicU64::new(0),
             attempts: AtomicU64::new(0),
             parent: AtomicU64::new(0),
+            measured: AtomicU64::new(0),
             ticket: AtomicU64::new(0),
             visits: std::array::from_fn(|_| AtomicU64::new(0)),
         }
@@ -174,6 +177,23 @@ impl Slot {
         Device::new(self.runs_on.load(Ordering::Acquire))
     }
 
+    /// Says that the current attempt is measured, before anything that the caller reads afterwards.
+    pub(super) fn measure(&self) {
+        self.measured.store(self.attempts.load(Ordering::Relaxed), Ordering::Release);
+        fence(Ordering::SeqCst);
+    }
+
+    /// The current attempt is measured no more.
+    pub(super) fn measured(&self) {
+        self.measured.store(0, Ordering::Release);
+    }
+
+    /// Whether an attempt that is measured runs on `device`.
+    fn measures(&self, device: Device) -> bool {
+        let measured = self.measured.load(Ordering::Acquire);
+        measured != 0 && measured == self.attempts.load(Ordering::Relaxed) && self.device() == Some(device)
+    }
+
     /// The attempt that runs, if one does.
     pub(super) fn runner(&self) -> Option<Runner> {
         // The device first: a later attempt of the slot must not pass for the one that ran here.
@@ -244,6 +264,11 @@ impl Slots {
     /// Whether an attempt around the one of `slot` is on the device.
     pub(super) fn is_inside(&self, slot: &Slot, device: Device) -> bool {
         self.around(slot).any(|node| self.of(node).is_some_and(|outer| outer.device() == Some(device)))
+    }
+
+    /// Whether another attempt on the device is measured, be it around or beside that of `slot`.
+    pub(super) fn measure_another(&self, slot: &Slot, device: Device) -> bool {
+        self.iter().any(|other| other.index != slot.index && other.measures(device))
     }
 
     /// The attempts that run now.

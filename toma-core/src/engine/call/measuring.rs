@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use super::sharing::Sharing;
 use super::{Call, Memory};
 use crate::cache::{Place, Remembered};
 use crate::contained::contained;
@@ -10,6 +11,7 @@ use crate::engine::gauge::{self, Measured};
 use crate::engine::recording;
 use crate::observe::{EventKind, Shortfall};
 use crate::policy::Policy;
+use crate::share::Seat;
 
 impl<P: Policy> Call<'_, P> {
     /// Early, so that nobody waits for what cannot be.
@@ -55,12 +57,26 @@ impl<P: Policy> Call<'_, P> {
         self.policy.measures().memory && !self.switches.disable() && !self.machine.is_elsewhere()
     }
 
+    /// Where nobody shares the memory there is nobody to disturb.
+    pub(super) fn begin_measuring(&mut self) {
+        let seat = self.sharing.as_ref().and_then(Sharing::seat);
+        self.gauge.begin(self.memory.source(), || seat.is_none_or(Seat::measure));
+    }
+
+    fn end_measuring(&mut self) -> Measured {
+        let measured = self.gauge.end(self.memory.source());
+        if let Some(seat) = self.sharing.as_ref().and_then(Sharing::seat) {
+            seat.measured();
+        }
+        measured
+    }
+
     /// What the attempt that has just ended took, for a policy that asks.
     #[inline]
     pub(super) fn measure(&mut self, elapsed: Option<Duration>) -> Option<Measured> {
         let asked = self.policy.measures().anything() && !self.switches.disable();
         asked.then(|| {
-            let of_memory = self.gauges().then(|| self.gauge.end(self.memory.source()));
+            let of_memory = self.gauges().then(|| self.end_measuring());
             let mut measured = Measured { elapsed, ..of_memory.unwrap_or_default() };
             if self.is_among_others() {
                 measured.peak_bytes = None;

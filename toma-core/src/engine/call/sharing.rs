@@ -85,6 +85,10 @@ impl<'a> Sharing<'a> {
         }
     }
 
+    pub(super) fn seat(&self) -> Option<&Seat> {
+        self.seat.as_ref()
+    }
+
     fn is_cancelled(&self) -> bool {
         self.ladder.cancel.is_some_and(Cancel::is_cancelled)
     }

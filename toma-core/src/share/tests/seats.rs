@@ -112,6 +112,26 @@ fn a_visit_is_seen_when_its_call_is_over() {
 }
 
 #[test]
+fn one_attempt_of_a_device_is_measured_first() {
+    let hub = hub();
+    let [one, two] = [(); 2].map(|()| Seat::of(hub, DEVICE));
+    let elsewhere = Seat::of(hub, "elsewhere");
+    assert!([&one, &two, &elsewhere].iter().all(|seat| seat.try_enter(None)));
+    assert!(one.measure() && elsewhere.measure());
+    assert!(!two.measure());
+    one.measured();
+    assert!(!one.measure(), "the second is measured meanwhile");
+    two.leave();
+    assert!(one.measure(), "it is over");
+    assert!(two.try_enter(None));
+    one.leave();
+    assert!(one.try_enter(None) && two.measure(), "the one that was measured is over");
+    drop(two);
+    let next = Seat::of(hub, DEVICE);
+    assert!(next.try_enter(None) && one.measure(), "a call does not inherit it");
+}
+
+#[test]
 fn a_nested_attempt_is_never_held_off() {
     let hub = hub();
     let [outer, inner, other, late] = [(); 4].map(|()| Seat::of(hub, DEVICE));
