@@ -310,6 +310,47 @@ fn an_iterator_asked_in_a_task_and_then_outside() {
     assert_free(&device);
 }
 
+/// What stands between two tasks on a device and blocks, be it on the device itself or not.
+#[derive(Clone, Copy, Debug)]
+enum Blocks {
+    OnDevice,
+    Anywhere,
+    Watched,
+    Twice,
+    WhileUndoing,
+}
+
+/// Runs `inside` in a loop that blocks.
+fn block(blocks: Blocks, device: &FakeDevice, inside: &dyn Fn() -> Fitted) -> Fitted {
+    let form = execute::with::<NoCache>();
+    match blocks {
+        Blocks::OnDevice => form.device(device).ladder(patient()).batch(1, |_| inside()),
+        Blocks::Anywhere => form.batch(1, |_| inside()),
+        Blocks::Watched => form.deadline(Duration::from_secs(600)).batch(1, |_| inside()),
+        Blocks::Twice => form.batch(1, |_| block_on(nothing(&|| block(Blocks::Anywhere, device, inside)))),
+        Blocks::WhileUndoing => {
+            let (mut fits, mut tries) = (Ok(0), 0);
+            let form = form.before_retry(|_| fits = inside());
+            let result = form.batch(2, |_| {
+                tries += 1;
+                if tries == 1 { Err(OutOfMemory::new(None)) } else { Ok(()) }
+            });
+            result.map(|()| fits).unwrap()
+        }
+    }
+}
+
+/// A task that has no device.
+#[toma::batch(initial = 1, cache = NoCache)]
+async fn nothing(size: usize, inside: &dyn Fn() -> Fitted) -> Fitted {
+    pause().await;
+    assert_eq!(size, 1);
+    inside()
+}
+
+/// A size that fits.
+type Fitted = Result<usize, FakeOutOfMemory>;
+
 /// A loop that blocks stands between the two: nothing in it may wait for tasks of the thread.
 #[test]
 fn asynchronous_in_synchronous_in_asynchronous() {
@@ -319,10 +360,10 @@ fn asynchronous_in_synchronous_in_asynchronous() {
         device.alloc(10 * size as u64).map(|_| size)
     }
     #[toma::batch(initial = 1, cache = NoCache, device = device, ladder = patient())]
-    async fn outermost(size: usize, device: &FakeDevice) -> Result<usize, FakeOutOfMemory> {
+    async fn outermost(size: usize, device: &FakeDevice, blocks: Blocks) -> Fitted {
         pause().await;
-        let form = execute::with::<NoCache>().device(device).ladder(patient());
-        form.batch(size, |_| {
+        assert_eq!(size, 1);
+        block(blocks, device, &|| {
             let mut polls = 0;
             let mut future = pin!(innermost(device));
             loop {
@@ -330,14 +371,79 @@ fn asynchronous_in_synchronous_in_asynchronous() {
                     return size;
                 }
                 polls += 1;
-                assert!(polls < 1000, "it waits for a task of its own thread");
+                assert!(polls < 1000, "it waits for a task of its own thread: {blocks:?}");
             }
         })
     }
+    use Blocks::{Anywhere, OnDevice, Twice, Watched, WhileUndoing};
+    for blocks in [OnDevice, Anywhere, Watched, Twice, WhileUndoing] {
+        let device = FakeDevice::new(100);
+        assert_eq!(block_on(outermost(&device, blocks)).unwrap(), 8);
+        let other = holding(&device, 60);
+        assert_eq!(block_on(outermost(&device, blocks)).unwrap(), 4, "{blocks:?}");
+        drop(other);
+        assert_free(&device);
+    }
+}
+
+/// The same with an iterator that was made outside, and blocks where it is asked.
+#[test]
+fn asynchronous_in_an_iterator_from_outside() {
+    #[toma::batch(initial = 8, cache = NoCache, device = device, ladder = patient())]
+    async fn innermost(size: usize, device: &FakeDevice) -> Fitted {
+        device.alloc(10 * size as u64).map(|_| size)
+    }
+    #[toma::batch(initial = 1, cache = NoCache, device = device, ladder = patient())]
+    async fn asks(
+        size: usize,
+        device: &FakeDevice,
+        rows: &mut impl Iterator<Item = Fitted>,
+    ) -> Option<Fitted> {
+        let _held = device.alloc(size as u64).unwrap();
+        rows.next()
+    }
     let device = FakeDevice::new(100);
-    assert_eq!(block_on(outermost(&device)).unwrap(), 8);
+    let mut polls = 0;
+    let mut rows = execute::with::<NoCache>().iter(0..2, 1, |_start, _end| {
+        let mut future = pin!(innermost(&device));
+        loop {
+            if let Poll::Ready(size) = poll(future.as_mut()) {
+                return size;
+            }
+            polls += 1;
+            assert!(polls < 1000, "it waits for a task of its own thread");
+        }
+    });
     let other = holding(&device, 60);
-    assert_eq!(block_on(outermost(&device)).unwrap(), 4);
+    for _ in 0..2 {
+        assert_eq!(block_on(asks(&device, &mut rows)).unwrap().unwrap(), 2);
+    }
+    drop((rows, other));
+    assert_free(&device);
+}
+
+/// Where nothing blocks, the executor goes on with others, and who waits shrinks for nobody.
+#[test]
+fn asynchronous_in_a_task_without_a_device_waits() {
+    #[toma::batch(initial = 8, cache = NoCache, device = device, ladder = patient())]
+    async fn innermost(size: usize, device: &FakeDevice) -> Fitted {
+        device.alloc(10 * size as u64).map(|_| size)
+    }
+    #[toma::batch(initial = 1, cache = NoCache)]
+    async fn between(size: usize, device: &FakeDevice) -> Fitted {
+        assert_eq!(size, 1);
+        innermost(device).await
+    }
+    #[toma::batch(initial = 1, cache = NoCache, device = device, ladder = patient())]
+    async fn outermost(size: usize, device: &FakeDevice) -> Fitted {
+        assert_eq!(size, 1);
+        between(device).await
+    }
+    let device = FakeDevice::new(100);
+    let other = holding(&device, 60);
+    let mut waits = pin!(outermost(&device));
+    assert!((0..100).all(|_| poll(waits.as_mut()).is_pending()));
     drop(other);
+    assert_eq!(block_on(waits.as_mut()).unwrap(), 8);
     assert_free(&device);
 }

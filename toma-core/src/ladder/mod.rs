@@ -44,8 +44,9 @@
 //!
 //! A body that starts threads with loops on its own device, and waits for them, keeps them waiting for it
 //! until the bound has passed: give those loops a [`Ladder`] [`without_waiting`](Ladder::without_waiting).
-//! A loop that blocks inside an asynchronous attempt on a device does not wait at all, and neither do loops
-//! in it, because the executor may have to go on with the very task they would wait for.
+//! A loop that blocks inside an asynchronous attempt on a device, with a device of its own or without, does
+//! not wait at all, and neither do loops in it, because the executor may have to go on with the very task
+//! they would wait for. A body that blocks on a future without a loop is not seen: await it instead.
 //!
 //! An iterator or a stream counts as a user of its device only while it is asked for a value.
 //!
@@ -172,7 +173,7 @@ impl<'a> Ladder<'a> {
 /// ```
 #[must_use]
 pub fn falls_back() -> bool {
-    Surroundings::now().falls_back
+    Surroundings::now().marks.falls_back()
 }
 
 /// Why the same size is tried once more.

@@ -38,7 +38,7 @@ impl<'a, P: Policy> Call<'a, P> {
     fn has_more(&self, options: &Options<'a>) -> bool {
         let Options { deadline, device, ladder, .. } = options;
         let options = deadline.is_some() | device.is_some() | ladder.is_some();
-        let surroundings = self.switches.anything() | Surroundings::now().falls_back;
+        let surroundings = self.switches.anything() | Surroundings::now().marks.anything();
         options | surroundings | self.watch.is_some() | self.policy.measures().anything()
     }
 
@@ -49,7 +49,7 @@ impl<'a, P: Policy> Call<'a, P> {
         if self.switches.disable() {
             return self.machine.freeze();
         }
-        let has_fallen_back = Surroundings::now().falls_back;
+        let has_fallen_back = Surroundings::now().marks.falls_back();
         if has_fallen_back {
             self.machine.learn_nothing();
         }

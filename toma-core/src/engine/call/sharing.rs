@@ -129,7 +129,7 @@ impl<P: Policy> Call<'_, P> {
 
     #[inline(never)]
     fn enter_blocking(&mut self) {
-        self.hold_up(Surroundings::now().polled);
+        self.hold_up(Surroundings::now().marks.polled());
         let Some(wait) = self.wait() else { return };
         if let Some(Sharing { seat: Some(seat), ladder, .. }) = &self.sharing {
             let bounds = Bounds { until: wait.until, cancel: ladder.cancel };
@@ -140,7 +140,7 @@ impl<P: Policy> Call<'_, P> {
 
     /// The same without blocking the thread.
     pub(crate) async fn enter_async(&mut self) {
-        self.hold_up(Surroundings::now().blocked);
+        self.hold_up(Surroundings::now().marks.blocked());
         let Some(wait) = self.wait() else { return };
         if let Some(Sharing { seat: Some(seat), ladder, .. }) = &self.sharing {
             let bounds = Bounds { until: wait.until, cancel: ladder.cancel };
@@ -225,15 +225,15 @@ impl<P: Policy> Call<'_, P> {
 
     #[inline(never)]
     fn own_surroundings(&self) -> Option<Surroundings> {
-        let (sharing, outer) = (self.sharing.as_ref()?, Surroundings::now());
+        let outer = Surroundings::now();
+        let Some(sharing) = &self.sharing else {
+            // It works where it was called, and may hold up a task there like any other.
+            return outer.marks.polled().then(|| outer.of_loop());
+        };
         let is_elsewhere = self.machine.is_elsewhere();
         let node = sharing.seat.as_ref().filter(|_| !is_elsewhere).map(Seat::node);
-        Some(Surroundings {
-            falls_back: outer.falls_back || is_elsewhere,
-            polled: outer.polled,
-            blocked: outer.polled,
-            node: node.or(outer.node),
-        })
+        let marks = outer.marks.falling_back(is_elsewhere);
+        Some(Surroundings { marks, node: node.or(outer.node) }.of_loop())
     }
 
     /// Nothing is asked of the call until it [goes on](Self::go_on).
@@ -249,14 +249,17 @@ impl<P: Policy> Call<'_, P> {
     /// The call is asked for more. Where that is a fallback, it stays in it to its end.
     #[inline]
     pub(crate) fn go_on(&mut self) {
-        if !self.plain || Surroundings::now().falls_back {
+        if !self.plain || Surroundings::now().marks.anything() {
             self.go_on_here();
         }
     }
 
     #[inline(never)]
     fn go_on_here(&mut self) {
-        if Surroundings::now().falls_back {
+        let marks = Surroundings::now().marks;
+        // What it holds up has to be known in its attempts.
+        self.plain &= !marks.polled();
+        if marks.falls_back() {
             self.machine.learn_nothing();
             self.sharing.iter_mut().for_each(|sharing| sharing.seat = None);
         }
