@@ -215,14 +215,35 @@ fn bounds_come_back_with_head_room() {
 fn a_link_to_the_file_stays_a_link() {
     #[cfg(unix)]
     {
-        let folder = Folder::new();
-        let target = folder.path().join("target.json");
-        fs::write(&target, "").unwrap();
-        std::os::unix::fs::symlink(&target, folder.file()).unwrap();
-        batch(&folder.cache(), "a", 100, 30);
-        assert!(fs::symlink_metadata(folder.file()).unwrap().is_symlink());
-        assert!(fs::read_to_string(&target).unwrap().contains("\"settled\": 25"));
+        for is_there in [true, false] {
+            let folder = Folder::new();
+            let target = folder.path().join("target.json");
+            if is_there {
+                fs::write(&target, "").unwrap();
+            }
+            std::os::unix::fs::symlink(&target, folder.file()).unwrap();
+            batch(&folder.cache(), "a", 100, 30);
+            assert!(fs::symlink_metadata(folder.file()).unwrap().is_symlink());
+            assert!(fs::read_to_string(&target).unwrap().contains("\"settled\": 25"));
+        }
     }
+}
+
+#[test]
+#[cfg(unix)]
+fn links_of_links_to_a_file_that_is_not_there_yet_stay_links() {
+    let folder = Folder::new();
+    let links = [folder.file(), folder.path().join("elsewhere/link.json")];
+    fs::create_dir(folder.path().join("elsewhere")).unwrap();
+    for (link, target) in links.iter().zip(["elsewhere/link.json", "../not/yet/there.json"]) {
+        std::os::unix::fs::symlink(target, link).unwrap();
+    }
+    batch(&folder.cache(), "a", 100, 30);
+    assert!(links.iter().all(|link| fs::symlink_metadata(link).unwrap().is_symlink()));
+    let text = fs::read_to_string(folder.path().join("not/yet/there.json")).unwrap();
+    assert!(text.contains("\"settled\": 25"), "{text}");
+    assert_eq!(batch(&folder.cache(), "a", 100, 30), [25]);
+    assert_eq!(folder.names(), ["elsewhere", "not", "sizes.json"], "the lock is beside the file");
 }
 
 #[test]

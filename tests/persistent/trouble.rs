@@ -106,6 +106,16 @@ fn a_device_in_place_of_the_file_is_neither_read_nor_moved() {
     assert!(!Path::new("/dev/null.set-aside-1").exists());
 }
 
+#[test]
+#[cfg(target_os = "linux")]
+fn a_link_to_itself_is_left_alone() {
+    let folder = Folder::new();
+    std::os::unix::fs::symlink("sizes.json", folder.file()).unwrap();
+    let said = said_about(&folder.file());
+    assert!(said.contains("Too many levels of symbolic links"), "{said}");
+    assert!(fs::symlink_metadata(folder.file()).unwrap().is_symlink());
+}
+
 /// A lock that is never given back: the cache waits for a moment, and then no more.
 #[test]
 fn a_lock_that_is_never_given_back_stops_nobody_for_long() {

@@ -20,6 +20,9 @@ use super::text::{self, MAX_BYTES, Unfit};
 /// How long to wait for the lock of others, who hold it for milliseconds.
 const PATIENCE: Duration = Duration::from_secs(2);
 
+/// As many as Linux follows.
+const LINKS: usize = 40;
+
 /// Names for files set aside; beyond it the last one is replaced.
 const ASIDE: usize = 9;
 
@@ -80,7 +83,7 @@ impl Disk {
     /// Changes the entries of the file while nobody else can.
     pub(super) fn update(&self, change: impl FnOnce(&Book) -> Change) -> io::Result<Contents> {
         // A link to the file stays a link.
-        let path = fs::canonicalize(&self.path).unwrap_or_else(|_| self.path.clone());
+        let path = followed(self.path.clone());
         let _lock = lock(&path)?;
         let (book, aside) = match read(&path)? {
             Ok(book) => (book, None),
@@ -94,6 +97,16 @@ impl Disk {
             }
         }
     }
+}
+
+/// Where links lead, even if there is no file yet; an endless chain cannot be read either.
+fn followed(mut path: PathBuf) -> PathBuf {
+    for _ in 0..LINKS {
+        let Ok(target) = fs::read_link(&path) else { break };
+        path.pop();
+        path.push(target);
+    }
+    fs::canonicalize(&path).unwrap_or(path)
 }
 
 fn stamp(file: &Metadata) -> Stamp {
