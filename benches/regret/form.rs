@@ -2,10 +2,11 @@
 
 use std::error::Error;
 
+use toma::execute;
+use toma::memory::MemorySource;
 use toma::policy::Policy;
-use toma::{GlobalCache, execute};
 
-use crate::source::Shown;
+use crate::cache::OnePlace;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Form {
@@ -17,9 +18,10 @@ pub(crate) enum Form {
 
 /// What a run is told besides its work.
 pub(crate) struct Setting<'a> {
-    pub(crate) cache: &'a GlobalCache,
+    pub(crate) cache: &'a OnePlace,
     pub(crate) policy: &'a dyn Policy,
-    pub(crate) device: &'a Shown<'a>,
+    /// The memory, where the calls are told of it.
+    pub(crate) device: Option<&'a dyn MemorySource>,
     /// The size that is tried when nothing is known.
     pub(crate) initial: usize,
 }
@@ -42,7 +44,10 @@ impl Form {
         mut attempt: impl FnMut(usize) -> Result<(), Box<dyn Error>>,
     ) -> Result<usize, Box<dyn Error>> {
         let &Setting { cache, policy, device, initial } = setting;
-        let with = || execute::with::<GlobalCache>().cache(cache).policy(policy).device(device);
+        let with = || {
+            let with = execute::with::<OnePlace>().cache(cache).policy(policy);
+            if let Some(device) = device { with.device(device) } else { with }
+        };
         if self == Self::Range {
             return with().range(0..items, initial, |start, end| attempt(end - start)).map(|()| items);
         }

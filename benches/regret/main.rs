@@ -10,6 +10,7 @@
 //! The runs go through the real engine, on the fake device and in simulated time: figures are the same
 //! on every machine. It fails when `Adaptive` misses a bar.
 
+mod cache;
 mod form;
 mod moving;
 mod policies;

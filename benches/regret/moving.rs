@@ -2,9 +2,9 @@
 
 use std::cell::{Cell, RefCell};
 
-use toma::GlobalCache;
 use toma::testing::StoppedClock;
 
+use crate::cache::OnePlace;
 use crate::form::{Form, Setting};
 use crate::policies::Entry;
 use crate::source::{Shown, Source};
@@ -119,11 +119,11 @@ impl World {
 /// Attempts from the move of the limit until the pace of the rest is near the oracle's.
 fn run(world: &World, (policy, source, form): Subject<'_>, shift: Shift) -> f64 {
     let moved = world.moved(shift.factor);
-    let (device, clock, cache) = (world.device(), StoppedClock::new(), GlobalCache::new());
+    let (device, clock, cache) = (world.device(), StoppedClock::new(), OnePlace::new());
     let (count, attempts) = (Cell::new(0), RefCell::new(Vec::new()));
     let policy = (policy.make)();
-    let setting =
-        Setting { cache: &cache, policy: &*policy, device: &Shown(&device, source), initial: world.initial };
+    let shown = Shown(&device, source);
+    let setting = Setting { cache: &cache, policy: &*policy, device: shown.device(), initial: world.initial };
     let ended = form.run(world.items, &setting, |size| {
         count.set(count.get() + 1);
         let has_moved = count.get() > shift.before;

@@ -2,9 +2,9 @@
 
 use std::cell::Cell;
 
-use toma::GlobalCache;
 use toma::testing::StoppedClock;
 
+use crate::cache::OnePlace;
 use crate::form::{Form, Setting};
 use crate::policies::Entry;
 use crate::source::{Shown, Source};
@@ -13,15 +13,12 @@ use crate::world::World;
 
 #[expect(clippy::cast_precision_loss, reason = "sizes are small")]
 pub(crate) fn runs(world: &World, policy: &Entry, source: Source, form: Form) -> Runs {
-    let (device, cache, policy) = (world.device(), GlobalCache::new(), (policy.make)());
+    let (device, cache, policy) = (world.device(), OnePlace::new(), (policy.make)());
+    let shown = Shown(&device, source);
     let run = || {
         let (clock, failures) = (StoppedClock::new(), Cell::new(0));
-        let setting = Setting {
-            cache: &cache,
-            policy: &*policy,
-            device: &Shown(&device, source),
-            initial: world.initial,
-        };
+        let setting =
+            Setting { cache: &cache, policy: &*policy, device: shown.device(), initial: world.initial };
         let done = form.run(world.items, &setting, |size| {
             let result = world.attempt(&device, &clock, size);
             failures.set(failures.get() + usize::from(result.is_err()));
@@ -31,7 +28,7 @@ pub(crate) fn runs(world: &World, policy: &Entry, source: Source, form: Form) ->
         (clock.elapsed().as_secs_f64() * 1000.0 / (world.best() * share), failures.get())
     };
     let (cold, out_of_memory) = run();
-    let kept = cache.entries().first().map_or(world.initial, |entry| entry.remembered.settled);
+    let kept = cache.settled().unwrap_or(world.initial);
     let (warm, _) = run();
     Runs { cold, warm, out_of_memory, kept: kept as f64 / world.limit as f64 }
 }

@@ -8,7 +8,7 @@ use toma::memory::{MemorySource, Reading, Usage};
 /// What the memory source knows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Source {
-    /// Nothing can be read.
+    /// The calls are not told of it: the option `device` is left out.
     Unknown,
     /// Free bytes can be read.
     Reads,
@@ -30,13 +30,20 @@ impl Source {
 #[derive(Debug)]
 pub(crate) struct Shown<'a>(pub(crate) &'a dyn MemorySource, pub(crate) Source);
 
+impl Shown<'_> {
+    /// What the option `device` is given, if it is.
+    pub(crate) fn device(&self) -> Option<&dyn MemorySource> {
+        (self.1 != Source::Unknown).then_some(self)
+    }
+}
+
 impl MemorySource for Shown<'_> {
     fn name(&self) -> &str {
         self.0.name()
     }
 
     fn read(&self) -> io::Result<Reading> {
-        if self.1 == Source::Unknown { Err(io::Error::other("nothing is known")) } else { self.0.read() }
+        self.0.read()
     }
 
     fn usage(&self) -> Option<Usage> {

@@ -1,9 +1,11 @@
-//! Policies that measure nothing cost nothing.
+//! Policies that measure nothing cost nothing, and what nobody named is not measured.
 
+use std::cell::Cell;
 use std::io;
 
 use toma::memory::{MemorySource, Reading, Usage};
-use toma::policy::{Evidence, Policy};
+use toma::policy::{Evidence, Measures, Policy};
+use toma::testing::FakeDevice;
 use toma::{Bisect, Decay, Halve, NoCache, execute};
 
 /// A memory that must not be asked.
@@ -50,4 +52,47 @@ fn nothing_is_measured_for_them() {
     for policy in policies {
         execute::with::<NoCache>().policy(policy).device(&Untouchable).range(0..100, 10, |_start, _end| ());
     }
+}
+
+/// Halves, and keeps whether it was ever told what could be allocated.
+#[derive(Debug, Default)]
+struct Told(Cell<Option<bool>>);
+
+impl Told {
+    fn note(&self, evidence: &Evidence) {
+        let told = evidence.available_bytes.is_some() || evidence.counts_bytes;
+        self.0.set(Some(self.0.get().unwrap_or_default() | told));
+    }
+}
+
+impl Policy for Told {
+    fn shrink(&self, evidence: &Evidence) -> usize {
+        self.note(evidence);
+        evidence.size / 2
+    }
+
+    fn advance(&self, evidence: &Evidence) -> usize {
+        self.note(evidence);
+        evidence.step
+    }
+
+    fn measures(&self) -> Measures {
+        Measures::TIME_AND_MEMORY
+    }
+}
+
+#[test]
+fn the_host_is_not_taken_for_the_memory_that_runs_out() {
+    let device = FakeDevice::new(40);
+    let told = [true, false].map(|is_named| {
+        let (cache, told) = (toma::GlobalCache::new(), Told::default());
+        // Cold, and with what was remembered.
+        for _ in 0..2 {
+            let with = execute::with::<NoCache>().cache(&cache).policy(&told);
+            let with = if is_named { with.device(&device) } else { with };
+            with.range(0..1000, 64, |start, end| device.alloc((end - start) as u64).map(drop)).unwrap();
+        }
+        told.0.get()
+    });
+    assert_eq!(told, [Some(true), Some(false)]);
 }

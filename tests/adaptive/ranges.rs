@@ -92,6 +92,26 @@ fn follows_a_limit_that_moves() {
     }
 }
 
+#[test]
+fn a_rise_that_nothing_shows_is_found_as_soon_where_no_device_was_given() {
+    let late = |shows, at| {
+        let world = World::new(300, shows);
+        world.range_with(1_000_000, 4096, Adaptive::default(), |number, size| {
+            if number == at {
+                world.device.set_budget(bytes(600));
+            }
+            world.attempt(size)
+        });
+        let attempts = world.attempts.borrow();
+        attempts[at..].iter().position(|&(size, succeeded)| succeeded && size > 500)
+    };
+    for at in [100, 400, 1000] {
+        let steps = late(Shows::Unnamed, at);
+        assert!(steps.is_some_and(|steps| steps <= 20.max(at / 8)), "{steps:?} attempts after {at}");
+        assert_eq!(steps, late(Shows::Nothing, at), "the host's memory says nothing about another");
+    }
+}
+
 /// Numbers of the attempts that failed, from the first attempt on that found the limit.
 fn failures_after(world: &World, first: usize) -> Vec<usize> {
     let attempts = world.attempts.borrow();

@@ -27,6 +27,8 @@ pub(crate) fn bytes(limit: usize) -> u64 {
 /// How much of itself the device shows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Shows {
+    /// Calls are not even told of it.
+    Unnamed,
     Nothing,
     Free,
     Everything,
@@ -128,8 +130,9 @@ impl World {
         policy: impl Policy,
         body: impl FnMut(usize, usize) -> Result<(), FakeOutOfMemory>,
     ) -> Result<(), FakeOutOfMemory> {
-        let with = execute::with::<GlobalCache>().cache(&self.cache).policy(policy).device(&self.source);
+        let with = execute::with::<GlobalCache>().cache(&self.cache).policy(policy);
         let with = with.observer(&self.told).name(NAME);
+        let with = if self.source.shows == Shows::Unnamed { with } else { with.device(&self.source) };
         with.range(0..items, initial, body)
     }
 

@@ -123,6 +123,18 @@ impl<'a, P, K, B, U> With<'a, P, K, B, U> {
     }
 
     /// The memory the work allocates from; the host's unless given.
+    ///
+    /// Unless given, that is taken for granted where a size is remembered by free memory and where a
+    /// transient failure is judged, but a policy that [measures memory](crate::policy::Measures) is told of
+    /// none: the memory that runs out may be another. Where it is the host's, say so:
+    ///
+    /// ```
+    /// # extern crate toma_core as toma;
+    /// use toma::{cache::GlobalCache, memory::Host, policy::Adaptive};
+    ///
+    /// let with = toma::execute::with::<GlobalCache>().policy(Adaptive::default()).device(Host::shared());
+    /// assert_eq!(with.map(0..8, 4, |start, end| end - start), [4, 4]);
+    /// ```
     #[inline]
     pub fn device(mut self, device: &'a dyn MemorySource) -> Self {
         self.core.options.device = Some(device);

@@ -32,7 +32,7 @@ use super::{Evidence, Measures, Policy};
 /// | what fails is far, or unknown | doubles | TCP's slow start |
 /// | what fails is near | takes the middle between the largest success and the smallest failure, until they are within `tolerance` | bisection; as the congestion control BIC finds a window |
 /// | what fails has not been met for long | tries it again, and doubles from there when it succeeds | evidence that expires in proportion to its age: exponential back-off with a small base |
-/// | free memory has risen | tries it again at once | |
+/// | free memory of the `device` has risen | tries it again at once | |
 /// | allocated bytes are [counted](crate::memory::MemorySource::usage) | starts small, fits `bytes = a + b * size`, and goes where that fills the memory but for `headroom` | the slope is the median of those between all pairs (Theil and Sen), which one outlier cannot turn |
 /// | the allocator releases its cached memory in two attempts in a row | takes that size for one that fails | |
 ///
@@ -100,7 +100,7 @@ impl Adaptive {
     /// attempts for which it had been as it was, and failures become rarer the longer nothing changes.
     /// A smaller share finds it sooner and meets more failures, which stay within
     /// [`waste`](Self::waste); with 1 it is tried again once. Work of which less than 500 attempts are left is not worth
-    /// the doubt, nor is a batch that would gain little at twice the size. Where free memory can be read and has not risen, it takes three quarters of all
+    /// the doubt, nor is a batch that would gain little at twice the size. Where the free memory of a `device` can be read and has not risen, it takes three quarters of all
     /// attempts, and at least 1024.
     ///
     /// # Panics

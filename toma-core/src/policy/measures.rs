@@ -9,6 +9,8 @@ pub struct Measures {
     pub time: bool,
     /// What each attempt allocates and what is available: two questions to the memory source per
     /// attempt, and its peak is reset, unless an attempt that is measured is in the middle there already.
+    /// Only of calls with the option [`device`](crate::execute::With::device): no others say which memory
+    /// it is.
     pub memory: bool,
 }
 

@@ -95,12 +95,14 @@ pub struct Evidence {
     pub class: Option<Class>,
     /// Bytes the failed allocation asked for, when known.
     pub requested_bytes: Option<u64>,
-    /// Free bytes of the memory source once the attempt had failed, when known. Never read after a success.
+    /// Free bytes of the memory source once the attempt had failed, when known; the host's without the option
+    /// `device`, whichever memory it was that ran out. Never read after a success.
     pub free_bytes: Option<u64>,
     /// Total bytes of the memory source, when known. Never read after a success.
     pub total_bytes: Option<u64>,
     /// Bytes the next attempt could allocate, for policies that [measure memory](Measures): what is
-    /// free, and what the allocator holds back for us.
+    /// free, and what the allocator holds back for us. Not known without the option `device`, since nothing
+    /// says then which memory the work allocates from.
     pub available_bytes: Option<u64>,
     /// Whether the memory source counts what is allocated, for policies that measure memory.
     pub counts_bytes: bool,

@@ -10,6 +10,8 @@
 //! The benchmark `regret` of the root package does this in simulated time and with more worlds. Here
 //! operators of libtorch run in real time, on one thread, under a budget for CPU tensors.
 
+#[path = "../../../benches/regret/cache.rs"]
+mod cache;
 #[path = "../../../benches/regret/form.rs"]
 #[allow(dead_code, reason = "only ranges are compared here")]
 mod form;

@@ -2,8 +2,9 @@
 
 use rustix::time::{ClockId, Timespec, clock_gettime};
 use tch::Device;
-use toma::{GlobalCache, execute, report};
+use toma::{execute, report};
 
+use crate::cache::OnePlace;
 use crate::policies::Entry;
 use crate::source::{Shown, Source};
 use crate::table::Runs;
@@ -68,12 +69,13 @@ fn seconds() -> f64 {
 /// A cold run and a warm one, each between two of the oracle's.
 #[expect(clippy::cast_precision_loss, reason = "sizes are small")]
 fn runs(stage: &Stage<'_>, policy: &Entry, source: Source, best_size: usize) -> Runs {
-    let (cache, device) = (GlobalCache::new(), toma_torch::Device::new(Device::Cpu));
+    let (cache, device) = (OnePlace::new(), toma_torch::Device::new(Device::Cpu));
     let shown = Shown(&device, source);
     let World { items, initial, limit, .. } = *stage.world;
     let run = || {
         let begun = seconds();
-        let with = execute::with::<GlobalCache>().cache(&cache).policy((policy.make)()).device(&shown);
+        let with = execute::with::<OnePlace>().cache(&cache).policy((policy.make)());
+        let with = if let Some(device) = shown.device() { with.device(device) } else { with };
         let result = with.range(0..items, initial, |start, end| stage.attempt(start, end));
         result.expect("a size of 1 fits");
         seconds() - begun
@@ -81,7 +83,7 @@ fn runs(stage: &Stage<'_>, policy: &Entry, source: Source, best_size: usize) -> 
     let before = fixed(stage, best_size);
     let cold = run();
     let out_of_memory = report::last().map_or(0, |report| report.out_of_memory);
-    let kept = cache.entries().first().map_or(initial, |entry| entry.remembered.settled);
+    let kept = cache.settled().unwrap_or(initial);
     let between = fixed(stage, best_size);
     let warm = run();
     let after = fixed(stage, best_size);

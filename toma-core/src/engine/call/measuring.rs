@@ -33,7 +33,8 @@ impl<P: Policy> Call<'_, P> {
             recording::pass(&mut record, passed);
         }
         self.machine.keep(record);
-        if self.policy.measures().memory { gauge::now(self.memory.source()) } else { Measured::default() }
+        let measured = self.memory.device.filter(|_| self.policy.measures().memory);
+        measured.map(gauge::now).unwrap_or_default()
     }
 
     /// Hands over what was measured by a call that settled nothing, so that the next one knows of it.
@@ -52,9 +53,12 @@ impl<P: Policy> Call<'_, P> {
         asked || self.policy.measures().time
     }
 
+    /// Whether memory is measured. Not where no device was given: nothing says then which memory it is
+    /// that runs out, and a policy that took the host's for it would trust in what never changes.
     #[inline]
     pub(super) fn gauges(&self) -> bool {
-        self.policy.measures().memory && !self.switches.disable() && !self.machine.is_elsewhere()
+        let is_known = self.memory.device.is_some();
+        is_known && self.policy.measures().memory && !self.switches.disable() && !self.machine.is_elsewhere()
     }
 
     /// Where nobody shares the memory there is nobody to disturb.

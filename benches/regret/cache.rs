@@ -1,0 +1,47 @@
+//! What is remembered from call to call.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use toma::cache::{Place, Remembered, SizeCache};
+use toma::policy::Record;
+
+/// Remembers one place, whatever is free: the others tell entries apart by the free memory of the host
+/// where no device is given, and figures would depend on what else the machine does.
+#[derive(Debug)]
+pub(crate) struct OnePlace(Mutex<Option<Remembered>>);
+
+impl OnePlace {
+    pub(crate) const fn new() -> Self {
+        Self(Mutex::new(None))
+    }
+
+    /// The size that is remembered.
+    pub(crate) fn settled(&self) -> Option<usize> {
+        self.kept().as_ref().map(|kept| kept.settled)
+    }
+
+    fn kept(&self) -> MutexGuard<'_, Option<Remembered>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl SizeCache for OnePlace {
+    fn shared() -> &'static Self {
+        static SHARED: OnePlace = OnePlace::new();
+        &SHARED
+    }
+
+    fn recall(&self, _place: &Place<'_>) -> Option<Remembered> {
+        self.kept().clone()
+    }
+
+    fn remember(&self, _place: &Place<'_>, learned: Remembered) {
+        *self.kept() = Some(learned);
+    }
+
+    fn note(&self, _place: &Place<'_>, record: &Record) {
+        if let Some(kept) = &mut *self.kept() {
+            (kept.learned, kept.record) = (Remembered::new(kept.settled).learned, Some(Arc::new(*record)));
+        }
+    }
+}
