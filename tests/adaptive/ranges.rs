@@ -150,6 +150,31 @@ fn little_work_is_not_worth_a_doubt() {
 }
 
 #[test]
+fn short_calls_add_up_after_a_shortage() {
+    for shows in [Shows::Nothing, Shows::Free, Shows::Everything] {
+        let world = World::new(1000, shows);
+        let calls = |count| (0..count).for_each(|_| _ = world.range(512, 512, Adaptive::default()));
+        calls(50);
+        world.device.set_budget(bytes(4));
+        calls(3);
+        assert!(world.kept() <= 4, "{} of 4, {shows:?}", world.kept());
+        world.device.set_budget(bytes(1000));
+        calls(50);
+        assert_eq!(world.kept(), 512, "{shows:?}");
+    }
+}
+
+#[test]
+fn few_short_calls_are_not_put_at_risk() {
+    let world = World::new(300, Shows::Nothing);
+    let failures = || {
+        world.range(512, 512, Adaptive::default());
+        world.failures()
+    };
+    assert_eq!([(); 6].map(|()| failures()), [1, 0, 0, 0, 0, 0]);
+}
+
+#[test]
 fn the_search_ends() {
     let world = World::new(300, Shows::Free);
     world.range(3_000_000, 4096, Adaptive::default());

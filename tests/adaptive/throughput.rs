@@ -153,6 +153,25 @@ fn follows_a_limit_that_moves_from_call_to_call() {
     }
 }
 
+#[test]
+fn a_passing_shortage_is_got_over_from_call_to_call() {
+    for form in ["batch", "range"] {
+        let (world, time) = (World::new(1000, Shows::Nothing), with_overhead(500));
+        let body = |size| world.attempt_of(size, BASE + size as u64 * ITEM, time(size));
+        let call = |_| match form {
+            "batch" => _ = world.batch_with(512, Throughput::default(), body),
+            _ => _ = world.range_with(512, 512, Throughput::default(), |_, size| body(size)),
+        };
+        (0..50).for_each(call);
+        world.device.set_budget(bytes(4));
+        (0..3).for_each(call);
+        assert!(world.kept() <= 4, "{} of 4 in {form}", world.kept());
+        world.device.set_budget(bytes(1000));
+        (0..150).for_each(call);
+        assert!(world.kept() >= 256, "{} of 512 in {form}", world.kept());
+    }
+}
+
 /// A memory whose allocator has to try again above some size.
 #[derive(Debug, Default)]
 struct Thrashing {

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::{Adaptive, Evidence};
 use crate::policy::Line;
-use crate::policy::figures::{bytes, number, share};
+use crate::policy::figures::{bytes, number, share, whole};
 
 impl Adaptive {
     /// The size to look at next, between what works and what fails.
@@ -32,7 +32,7 @@ impl Adaptive {
         let left = if is_batch(evidence) { 0.0 } else { left(evidence.step, evidence, &line) };
         let record = &evidence.record;
         let allowed = self.waste * (record.time.as_secs_f64() + left) - record.wasted.as_secs_f64();
-        let pays = evidence.remaining / 2 >= goal;
+        let pays = to_come(evidence, &line) / 2 >= goal.min(evidence.cap);
         pays && (cost <= allowed || self.stake(goal, evidence, &line) > cost)
     }
 
@@ -118,6 +118,13 @@ fn left(step: usize, evidence: &Evidence, line: &Line) -> f64 {
     }
 }
 
+/// Items that are thought to come: what is left of the call, or as many as there have been if those are
+/// more, because a place may be called again and again for little at a time.
+fn to_come(evidence: &Evidence, line: &Line) -> usize {
+    let attempts = evidence.record.time.as_secs_f64() / line.at(number(evidence.step)).max(f64::MIN_POSITIVE);
+    evidence.remaining.max(whole(attempts * number(evidence.step)))
+}
+
 /// Seconds that a larger step saves on what is left. While only one size has been timed, half of its
 /// time counts as what every attempt takes.
 fn gain(goal: usize, evidence: &Evidence, line: &Line) -> f64 {
@@ -139,8 +146,8 @@ const LONGEST: u32 = 64;
 const SEEN: u32 = 64;
 const SEEN_DOUBT: f64 = 0.75;
 
-/// Attempts that must be left for a failure to be doubted because of those that succeeded: one more
-/// failure is nothing for those, and most of what could be gained is still to come.
+/// Attempts that must be left, or have been, for a failure to be doubted because of those that succeeded:
+/// one more failure is nothing for those, and most of what could be gained is still to come.
 const WORTH_A_DOUBT: usize = 500;
 
 impl Adaptive {
@@ -150,12 +157,12 @@ impl Adaptive {
             // What lies below it comes first.
             return false;
         }
+        let Some(line) = evidence.record.samples.seconds() else { return false };
         if !is_batch(evidence) {
-            return evidence.remaining / WORTH_A_DOUBT >= evidence.step;
+            return to_come(evidence, &line) / WORTH_A_DOUBT >= evidence.step;
         }
         let goal = high(evidence).unwrap_or(evidence.step);
-        let is_worth = |line: Line| self.stake(goal, evidence, &line) > cost(goal, evidence, &line);
-        evidence.record.samples.seconds().is_some_and(is_worth)
+        self.stake(goal, evidence, &line) > cost(goal, evidence, &line)
     }
 
     /// Whether what is known to fail should be tried again.
