@@ -80,3 +80,18 @@ fn failures_for_no_reason_are_got_over() {
         }
     }
 }
+
+#[test]
+fn only_policies_that_measure_grow_back_beyond_what_has_failed() {
+    for (name, policy) in policies() {
+        let world = World::new(1000, Shows::Nothing);
+        let calls = |count| (0..count).for_each(|_| _ = world.batch(512, &*policy));
+        calls(50);
+        world.device.set_budget(bytes(4));
+        calls(3);
+        world.device.set_budget(bytes(1000));
+        calls(300);
+        let grows_back = ["Adaptive", "Throughput"].contains(&name);
+        assert_eq!(world.kept() > 64, grows_back, "{} with {name}", world.kept());
+    }
+}

@@ -7,6 +7,9 @@ use super::{Evidence, Policy};
 /// Each probe is a real piece of the work, so a probe that succeeds costs nothing. In `range`,
 /// `chunked`, `map` and `fold` it probes within one call; in `batch` from call to call.
 ///
+/// What has failed is not tried again: after a passing shortage of memory, sizes stay at what worked then.
+/// [`Adaptive`](super::Adaptive) grows back.
+///
 /// ```
 /// # extern crate toma_core as toma;
 /// use toma::policy::Bisect;
