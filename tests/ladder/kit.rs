@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use toma::ladder::Ladder;
 use toma::observe::{Event, EventKind, Observer};
-use toma::testing::FakeDevice;
+use toma::testing::{FakeDevice, StoppedClock};
 use toma::{NoCache, execute};
 
 /// More patience than a test has.
@@ -91,8 +91,13 @@ pub(crate) fn somebody_waits(device: &FakeDevice) -> bool {
     let seen = Watching::default();
     let with = execute::with::<NoCache>().device(device).observer(&seen);
     let hasty = with.ladder(Ladder::default().wait(Duration::ZERO));
+    let wait = || {
+        // No time passes, so that what waits in vain keeps no other one from it.
+        let _clock = StoppedClock::new();
+        hasty.batch(1, |_| ());
+    };
     // Inside no attempt of this thread.
-    thread::scope(|scope| scope.spawn(|| hasty.batch(1, |_| ())).join().unwrap());
+    thread::scope(|scope| scope.spawn(wait).join().unwrap());
     seen.waited()
 }
 

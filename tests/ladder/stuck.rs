@@ -116,6 +116,102 @@ fn a_call_that_has_waited_in_vain_waits_again_later() {
     });
 }
 
+/// Of batches one after another, each of which could only be done alone: those that wait in vain.
+fn batches_that_wait(device: &FakeDevice, batches: usize, wait: Duration, piece: Duration) -> Vec<usize> {
+    let (batch, waits) = (AtomicUsize::new(0), Mutex::new(Vec::new()));
+    let pass = |time| CLOCK.with(|clock| clock.advance(time));
+    let seen = |event: &Event<'_>| {
+        if let EventKind::Waits { .. } = event.kind {
+            waits.lock().unwrap().push(batch.load(Relaxed));
+            pass(wait);
+        }
+    };
+    let ladder = Ladder::default().wait(Duration::from_millis(1));
+    // Stopped from the beginning.
+    pass(Duration::ZERO);
+    for at in 0..batches {
+        batch.store(at, Relaxed);
+        let with = execute::with::<NoCache>().device(device).ladder(ladder).observer(&seen);
+        with.batch(1, |_| device.alloc(50).map(drop)).unwrap_err();
+        pass(piece);
+    }
+    waits.into_inner().unwrap()
+}
+
+/// A batch is a call per step, and none of them knows what the one before it has lost.
+#[test]
+fn batches_one_after_another_wait_in_vain_no_more_than_one_call_does() {
+    must_end(|| {
+        let device = FakeDevice::new(100);
+        let other = Other::on(&device, 60);
+        let second = Duration::from_secs(1);
+        assert_eq!(batches_that_wait(&device, 30, second, second), [0, 9, 18, 27]);
+        // On another device nothing was lost.
+        let neighbor = FakeDevice::new(100);
+        let another = Other::on(&neighbor, 60);
+        assert_eq!(batches_that_wait(&neighbor, 1, second, second), [0]);
+        other.end();
+        another.end();
+    });
+}
+
+#[test]
+fn threads_that_wait_in_vain_for_the_same_one_know_of_each_other() {
+    must_end(|| {
+        let device = FakeDevice::new(100);
+        let other = Other::on(&device, 60);
+        let hour = Duration::from_secs(3600);
+        let waits = || batches_that_wait(&device, 1, hour, Duration::ZERO);
+        let elsewhere = || thread::scope(|scope| scope.spawn(waits).join().unwrap());
+        assert_eq!(waits(), [0]);
+        assert!(elsewhere().is_empty());
+        other.end();
+    });
+}
+
+#[test]
+fn once_those_have_gone_that_were_in_the_way_waiting_comes_back() {
+    must_end(|| {
+        let device = FakeDevice::new(100);
+        let hour = Duration::from_secs(3600);
+        for _ in 0..3 {
+            let other = Other::on(&device, 60);
+            assert_eq!(batches_that_wait(&device, 3, hour, Duration::ZERO), [0]);
+            other.end();
+        }
+        // Somebody else who ends soon is waited for, and so it fits.
+        let seen = Watching::for_other(Other::on(&device, 60));
+        let with = execute::with::<NoCache>().device(&device).ladder(patient()).observer(&seen);
+        with.batch(1, |_| device.alloc(50).map(drop)).unwrap();
+        assert!(seen.waited());
+    });
+}
+
+/// What is inside the attempt in the way does not wait for it, so it may wait for others.
+#[test]
+fn a_loop_inside_the_one_that_was_in_the_way_waits() {
+    must_end(|| {
+        let device = FakeDevice::new(100);
+        execute::with::<NoCache>().device(&device).batch(1, |_| {
+            let _held = device.alloc(40).unwrap();
+            let hour = Duration::from_secs(3600);
+            let lost = || {
+                let waits = || {
+                    let _held = device.alloc(20).unwrap();
+                    batches_that_wait(&device, 2, hour, Duration::ZERO)
+                };
+                thread::scope(|scope| scope.spawn(waits).join().unwrap())
+            };
+            assert_eq!(lost(), [0]);
+            assert!(lost().is_empty());
+            let seen = Watching::for_other(Other::on(&device, 30));
+            let with = execute::with::<NoCache>().device(&device).ladder(patient()).observer(&seen);
+            with.batch(1, |_| device.alloc(50).map(drop)).unwrap();
+            assert!(seen.waited());
+        });
+    });
+}
+
 #[test]
 fn cancelling_ends_a_wait_and_starts_no_retry() {
     must_end(|| {

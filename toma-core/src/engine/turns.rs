@@ -39,29 +39,53 @@ impl Turns {
 /// and not before the time that was lost is a small share of what has passed.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Patience {
-    lost: Duration,
-    since: Option<Instant>,
+    lost: Lost,
     rest: Spell,
 }
 
 impl Patience {
     /// Whether the call may wait; the clock is read only where one wait was in vain.
     pub(crate) fn is_left(self, now: impl FnOnce() -> Instant) -> bool {
-        let enough =
-            |since| now().saturating_duration_since(since) >= self.lost.saturating_mul(SHARE_IN_VAIN);
-        !self.rest.lasts() && self.since.is_none_or(enough)
+        !self.rest.lasts() && self.lost.is_little(now)
     }
 
     /// A wait of so long, which began at `since`, was in vain.
     pub(crate) fn waited_in_vain(&mut self, since: Instant, long: Duration) {
-        self.since.get_or_insert(since);
-        self.lost = self.lost.saturating_add(long);
+        self.lost.add(since, long);
         self.rest.begin();
     }
 
     /// A piece is done.
     pub(crate) fn piece_done(&mut self) {
         self.rest.piece_done();
+    }
+}
+
+/// Time that was lost to waits in vain.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Lost {
+    time: Duration,
+    since: Option<Instant>,
+    /// The last stretch of it: waits of several threads at the same time count once.
+    last: Option<(Instant, Instant)>,
+}
+
+impl Lost {
+    /// Whether it is a small share of what has passed; the clock is read only where anything was lost.
+    pub(crate) fn is_little(self, now: impl FnOnce() -> Instant) -> bool {
+        let enough =
+            |since| now().saturating_duration_since(since) >= self.time.saturating_mul(SHARE_IN_VAIN);
+        self.since.is_none_or(enough)
+    }
+
+    /// A wait of so long, which began at `begin`, was in vain.
+    pub(crate) fn add(&mut self, begin: Instant, long: Duration) {
+        let end = begin.checked_add(long).unwrap_or(begin);
+        let overlaps = self.last.filter(|&(from, to)| begin <= to && from <= end);
+        let (from, to) = overlaps.unwrap_or((begin, begin));
+        let last = (from.min(begin), to.max(end));
+        self.time = self.time.saturating_add((last.1 - last.0).saturating_sub(to - from));
+        (self.since, self.last) = (Some(self.since.map_or(begin, |since| since.min(begin))), Some(last));
     }
 }
 
@@ -143,6 +167,18 @@ mod tests {
         // Short ones: by the time. But it goes on waiting.
         let share = share_lost(Duration::from_millis(10), Duration::from_secs(1));
         assert!((0.08..0.11).contains(&share), "{share}");
+    }
+
+    #[test]
+    fn waits_at_the_same_time_are_lost_once() {
+        let second = Duration::from_secs(1);
+        let (begin, mut lost) = (Instant::now(), Lost::default());
+        // Those that end later are told of later, wherever they begin.
+        for (from, long) in [(4, 2), (5, 2), (0, 10), (20, 1)] {
+            lost.add(begin + from * second, long * second);
+        }
+        assert!(!lost.is_little(|| begin + 109 * second), "{lost:?}");
+        assert!(lost.is_little(|| begin + 110 * second), "{lost:?}");
     }
 
     #[test]

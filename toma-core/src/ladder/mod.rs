@@ -112,7 +112,8 @@ impl<'a> Ladder<'a> {
     /// Those who are in the way may stay for long. So a call that has waited in vain does not wait at all for
     /// a while, and shrinks where it would have waited: for the rest of the piece, then for 2, 4 .. 64 pieces,
     /// and until what was lost so is at most a tenth of the time since the first such wait. Then it
-    /// waits again, because they may have gone.
+    /// waits again, because they may have gone. That share is kept to by all calls of the process together, such as
+    /// batches one after another, as long as any of those attempts is there that were in the way.
     ///
     /// The bound passes by the system's clock, even where a test holds the engine's.
     pub fn wait(mut self, at_most: Duration) -> Self {

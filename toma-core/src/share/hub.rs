@@ -194,11 +194,22 @@ impl Hub {
         !self.slots.measure_another(slot, device)
     }
 
+    /// Whether this attempt runs.
+    pub(super) fn runs(&self, node: Node) -> bool {
+        self.slots.of(node).and_then(Slot::runner).is_some_and(|runner| runner.node == node)
+    }
+
     /// How many other attempts hold memory of the device.
     pub(super) fn others(&self, slot: &Slot, device: Device) -> usize {
+        self.holders(slot, device).count()
+    }
+
+    /// The other attempts that hold memory of the device, but for those around this one.
+    pub(super) fn holders(&self, slot: &Slot, device: Device) -> impl Iterator<Item = Node> {
         let own = slot.node();
-        let here = self.slots.running().filter(|runner| runner.device == device && runner.node != own);
-        here.filter(|runner| self.slots.around(slot).all(|node| node != runner.node)).count()
+        let here = self.slots.running().filter(move |runner| runner.device == device && runner.node != own);
+        here.map(|runner| runner.node)
+            .filter(move |holder| self.slots.around(slot).all(|node| node != *holder))
     }
 }
 

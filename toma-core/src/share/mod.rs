@@ -102,6 +102,7 @@ mod slots;
 mod sync;
 #[cfg(test)]
 mod tests;
+mod vain;
 mod wait;
 mod wake;
 mod watchdog;

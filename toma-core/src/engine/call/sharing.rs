@@ -95,7 +95,18 @@ impl<'a> Sharing<'a> {
 
     /// How long the call waits for others now, if it does.
     fn waits_at_most(&self) -> Option<Duration> {
-        self.ladder.wait.filter(|_| !self.held_up && self.patience.is_left(clock::now))
+        let is_patient = || {
+            self.patience.is_left(clock::now)
+                && self.seat.as_ref().is_none_or(|seat| seat.has_patience(clock::now))
+        };
+        self.ladder.wait.filter(|_| !self.held_up && is_patient())
+    }
+
+    fn waited_in_vain(&mut self, since: Instant, long: Duration) {
+        self.patience.waited_in_vain(since, long);
+        if let Some(seat) = &self.seat {
+            seat.waited_in_vain(since, long);
+        }
     }
 
     fn runs_among_others(&self) -> bool {
@@ -195,7 +206,7 @@ impl<P: Policy> Call<'_, P> {
             let (alone, elapsed) =
                 (sharing.alone.is_some(), clock::now().saturating_duration_since(wait.since));
             if admitted == Admitted::TimedOut {
-                sharing.patience.waited_in_vain(wait.since, elapsed);
+                sharing.waited_in_vain(wait.since, elapsed);
             }
             self.tally.waited(elapsed);
             self.tell(|| EventKind::Waited { elapsed, alone });
