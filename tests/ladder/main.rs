@@ -13,3 +13,4 @@ mod seen;
 mod stuck;
 mod threads;
 mod undoing;
+mod way;

@@ -11,6 +11,7 @@ use std::time::{Duration, Instant};
 
 use self::sharing::Sharing;
 use super::asked::Asked;
+use super::attempt::Panic;
 use super::clock;
 use super::gauge::Gauge;
 use super::machine::{Extent, Failed, Machine, Retryable, Rungs, Took, Verdict};
@@ -214,7 +215,12 @@ impl<'a, P: Policy> Call<'a, P> {
     /// The attempt failed: says what happens next. The failed values are still there, because
     /// a failure that is not tried again goes through unchanged.
     #[cold]
-    pub(crate) fn failed(&mut self, retryable: Retryable, failure: &Failure, was_printed: bool) -> Verdict {
+    pub(crate) fn failed(
+        &mut self,
+        retryable: Retryable,
+        failure: &Failure,
+        panic: Option<&Panic>,
+    ) -> Verdict {
         self.plain = false;
         let elapsed = self.tally.elapsed();
         let measured = self.measure(elapsed);
@@ -225,8 +231,8 @@ impl<'a, P: Policy> Call<'a, P> {
         let now = if disabled { None } else { self.memory.read_after(failure.class) };
         // What was printed because nothing was promised must be passed on: a rung that came meanwhile is
         // too late for it.
-        let is_late = was_printed && !retryable.covers(failure.class);
-        let there = if is_late { Rungs::NONE } else { self.rungs() };
+        let is_late = panic.is_some_and(Panic::was_printed) && !retryable.covers(failure.class);
+        let there = if is_late { Rungs::NONE } else { self.rungs_below(panic) };
         let failed = Failed { failure, now, took, there };
         let lacked = self.machine.lacked(&failed);
         let verdict = self.judge(retryable, &failed);

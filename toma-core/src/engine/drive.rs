@@ -139,9 +139,8 @@ fn settle_failed<R>(
     failure: Failure,
     outcome: Result<R, Panic>,
 ) -> Turn<R> {
-    let was_printed = outcome.as_ref().is_err_and(Panic::was_printed);
     let surroundings = call.surroundings();
-    match call.failed(retryable, &failure, was_printed) {
+    match call.failed(retryable, &failure, outcome.as_ref().err()) {
         Verdict::GiveUp(_) => Turn::Done(Done::Failed(pass_on(outcome))),
         Verdict::SetAside { index, cost } => {
             Turn::Done(Done::SetAside(Box::new(Lost { index, cost, failure, surroundings, outcome })))

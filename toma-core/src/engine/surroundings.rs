@@ -8,7 +8,7 @@ thread_local! {
     // Apart from what every attempt changes, because hardly one changes this. No destructor, so it works
     // at thread exit too.
     static SURROUNDINGS: Cell<Surroundings> =
-        const { Cell::new(Surroundings { marks: Marks(0), node: None }) };
+        const { Cell::new(Surroundings { marks: Marks(0), node: None, anew: None }) };
 }
 
 /// Where the work of a thread is done.
@@ -17,6 +17,8 @@ pub(crate) struct Surroundings {
     pub(crate) marks: Marks,
     /// Inside this attempt, the innermost that has a seat.
     pub(crate) node: Option<Node>,
+    /// The innermost of those around that is made anew, alone, if it fails among others.
+    pub(crate) anew: Option<Node>,
 }
 
 /// What is special about it. In one byte, because every call asks whether anything is.

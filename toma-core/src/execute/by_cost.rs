@@ -25,7 +25,8 @@ impl<'a, P, K, B> With<'a, P, K, B> {
     ///
     /// An item that costs more than the step is tried alone. One that runs out of memory alone is left
     /// out and all others are done; then the first such failure goes through, an error or a panic as
-    /// it was. [`set_aside`](Self::set_aside) takes care of such items instead, and
+    /// it was; at once inside an attempt that [waits for others](crate::ladder#loops-inside-attempts) then.
+    /// [`set_aside`](Self::set_aside) takes care of such items instead, and
     /// [`Report::set_aside`](crate::observe::Report::set_aside) lists them. What fails at the floor goes
     /// through at once, because where the smallest size does not fit no other will, unless something as
     /// heavy has worked since an item was left out there; so does what fails after a
@@ -69,6 +70,10 @@ impl<'a, P, K, B, F> With<'a, P, K, B, ByCost<F>> {
     ///
     /// It runs after the failed attempt's values are dropped and undone, and its cached memory is
     /// released.
+    ///
+    /// In a loop inside an attempt on the same `device`, an item may fail for what others hold. Where the attempt
+    /// around would wait for them, the failure goes through to it first, and the item is left out only if it
+    /// fails in the next attempt, too: see [loops inside attempts](crate::ladder#loops-inside-attempts).
     ///
     /// ```
     /// # extern crate toma_core as toma;

@@ -37,6 +37,14 @@
 //! alone. For that the body has to let the error of the loop inside through. It costs attempts, and the loop
 //! inside has gone down to its smallest size before it gave up: allocate as late as possible.
 //!
+//! A loop inside that could [leave an item out](crate::execute::With::set_aside) or
+//! [fall back](Ladder::fallback) does not do so while others hold memory of the device and an attempt around it
+//! on the same device would wait for them: it gives up, too, for the reason
+//! [`GaveWay`](crate::observe::Reason::GaveWay). So errors come out of a call that otherwise goes on without such
+//! items, and panics where the attempt around has promised to keep them from being printed: let them through.
+//! Once the attempt around was made anew, or if it would not wait (its ladder, its `max_attempts`, its deadline,
+//! lately in vain, another device, no `device`), what fails alone inside is left out or goes elsewhere as ever.
+//!
 //! With several devices, an attempt that is alone on its own may fail for what is held of another; not so
 //! with two that all use in the same order, where nothing waits while it holds the second. Nobody waits for
 //! ever in any case. A panic at the smallest size goes through where its call meets another one on the
@@ -133,7 +141,8 @@ impl<'a> Ladder<'a> {
         self
     }
 
-    /// Goes on in another memory when nothing smaller is left, see [`falls_back`].
+    /// Goes on in another memory when nothing smaller is left, see [`falls_back`]; inside an attempt that would
+    /// wait for others on the device, [not before that](self#loops-inside-attempts).
     pub fn fallback(mut self, on: bool) -> Self {
         self.fallback = on;
         self

@@ -19,6 +19,9 @@ pub enum Reason {
     /// An item was left out because it failed [alone](crate::execute::With::by_cost), and nobody takes care
     /// of it: all others were tried first.
     FailedAlone,
+    /// Others held memory of the device, and the attempt [around](crate::ladder#loops-inside-attempts) the call
+    /// waits until they have ended and is made anew: a fallback, or leaving an item out, comes after that.
+    GaveWay,
     /// Nothing works on this device any more.
     Poisoned,
     /// `TOMA_DISABLE` is set.
@@ -36,6 +39,7 @@ impl Reason {
             Self::Deadline => "the deadline has passed",
             Self::Cancelled => "the call is cancelled",
             Self::FailedAlone => "an item failed alone, and nobody takes care of it",
+            Self::GaveWay => "others held memory of the device, and the attempt around it waits for them",
             Self::Poisoned => "the device context is poisoned",
             Self::Disabled => "TOMA_DISABLE is set",
         }

@@ -194,9 +194,10 @@ impl Hub {
         !self.slots.measure_another(slot, device)
     }
 
-    /// Whether this attempt runs.
-    pub(super) fn runs(&self, node: Node) -> bool {
-        self.slots.of(node).and_then(Slot::runner).is_some_and(|runner| runner.node == node)
+    /// The device on which this attempt runs, if it still does.
+    pub(super) fn device_of(&self, node: Node) -> Option<Device> {
+        let runner = self.slots.of(node).and_then(Slot::runner)?;
+        (runner.node == node).then_some(runner.device)
     }
 
     /// How many other attempts hold memory of the device.

@@ -132,6 +132,11 @@ impl Seat {
         self.slot.measured();
     }
 
+    /// Whether that attempt runs on the same device.
+    pub(crate) fn shares_with(&self, node: Node) -> bool {
+        self.hub.device_of(node) == Some(self.device)
+    }
+
     /// This attempt, for those nested in it. Another one after each entering.
     #[inline]
     pub(crate) fn node(&self) -> Node {

@@ -26,7 +26,7 @@ struct Account {
 impl Account {
     /// Keeps only those that still run; false when there are none.
     fn is_valid(&mut self, hub: &Hub) -> bool {
-        self.blockers.retain(|&blocker| hub.runs(blocker));
+        self.blockers.retain(|&blocker| hub.device_of(blocker).is_some());
         !self.blockers.is_empty()
     }
 }

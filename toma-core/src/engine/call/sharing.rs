@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 use super::{Call, Options};
 use crate::classify::{Class, Failure};
 use crate::engine::asked::Asked;
+use crate::engine::attempt::{self, Panic};
 use crate::engine::clock;
 use crate::engine::company::Company;
 use crate::engine::gauge::Measured;
@@ -34,6 +35,12 @@ pub(super) struct Sharing<'a> {
     /// Others ran as the attempt began, where that matters to what is measured.
     ran_among_others: bool,
     company: Company,
+    /// The attempt is made anew, alone, if others are in its way: loops in it rely on that.
+    promises: bool,
+    /// The attempt around, if it is made anew, alone, where others are in the way of this one.
+    gives_way_in: Option<Node>,
+    /// Others held memory of the device as the attempt began, where it has to be known.
+    had_holders: bool,
     /// A failure that the hooks are to be asked about.
     asks: Option<Asks>,
 }
@@ -54,6 +61,7 @@ struct Asks {
     now: Option<Reading>,
     elapsed: Option<Duration>,
     measured: Option<Measured>,
+    gives_way: bool,
 }
 
 /// A wait to be made before an attempt begins.
@@ -81,6 +89,9 @@ impl<'a> Sharing<'a> {
             alone: None,
             ran_among_others: false,
             company: Company::default(),
+            promises: false,
+            gives_way_in: None,
+            had_holders: false,
             asks: None,
         }
     }
@@ -109,6 +120,12 @@ impl<'a> Sharing<'a> {
         }
     }
 
+    /// Whether it is better that the attempt around waits for others than that the call goes on without what
+    /// has failed, or elsewhere.
+    fn gives_way(&self) -> bool {
+        self.gives_way_in.is_some() && (self.had_holders || self.runs_among_others())
+    }
+
     fn runs_among_others(&self) -> bool {
         self.seat.as_ref().is_some_and(|seat| seat.others() > 0)
     }
@@ -123,7 +140,7 @@ impl<'a> Sharing<'a> {
         let Ladder { release, hooks, fallback, .. } = self.ladder;
         Rungs::NONE
             .with(Rungs::RELEASE, release && self.seat.is_some())
-            .with(Rungs::ALONE, company && self.waits_at_most().is_some())
+            .with(Rungs::ALONE, company && (self.promises || self.waits_at_most().is_some()))
             .with(Rungs::HOOKS, hooks && ladder::is_registered())
             .with(Rungs::FALLBACK, fallback)
     }
@@ -135,6 +152,7 @@ impl<P: Policy> Call<'_, P> {
     pub(crate) fn enter(&mut self) {
         if !self.plain {
             self.enter_blocking();
+            self.promise();
         }
     }
 
@@ -151,6 +169,11 @@ impl<P: Policy> Call<'_, P> {
 
     /// The same without blocking the thread.
     pub(crate) async fn enter_async(&mut self) {
+        self.wait_async().await;
+        self.promise();
+    }
+
+    async fn wait_async(&mut self) {
         self.hold_up(Surroundings::now().marks.blocked());
         let Some(wait) = self.wait() else { return };
         if let Some(Sharing { seat: Some(seat), ladder, .. }) = &self.sharing {
@@ -158,6 +181,19 @@ impl<P: Policy> Call<'_, P> {
             let admitted = seat.admission(wait.kind, wait.around, bounds).await;
             self.waited(&wait, admitted);
         }
+    }
+
+    /// Settles before the attempt begins who waits for others: it, or the one around it.
+    fn promise(&mut self) {
+        let may_be_alone = self.machine.can_be_alone_yet() && !self.is_late() && !self.is_cancelled();
+        let is_elsewhere = self.machine.is_elsewhere();
+        let Some(sharing) = &mut self.sharing else { return };
+        let seat = sharing.seat.as_ref().filter(|_| !is_elsewhere);
+        let around = Surroundings::now().anew.zip(seat).filter(|(around, seat)| seat.shares_with(*around));
+        sharing.gives_way_in = around.map(|(around, _)| around);
+        sharing.had_holders = around.is_some_and(|(_, seat)| seat.others() > 0);
+        let waits = seat.is_some() && sharing.alone.is_none() && sharing.waits_at_most().is_some();
+        sharing.promises = may_be_alone && waits;
     }
 
     /// Asked at every attempt, because an iterator may be asked in another place each time.
@@ -244,7 +280,8 @@ impl<P: Policy> Call<'_, P> {
         let is_elsewhere = self.machine.is_elsewhere();
         let node = sharing.seat.as_ref().filter(|_| !is_elsewhere).map(Seat::node);
         let marks = outer.marks.falling_back(is_elsewhere);
-        Some(Surroundings { marks, node: node.or(outer.node) }.of_loop())
+        let anew = node.filter(|_| sharing.promises).or(outer.anew);
+        Some(Surroundings { marks, node: node.or(outer.node), anew }.of_loop())
     }
 
     /// Nothing is asked of the call until it [goes on](Self::go_on).
@@ -302,6 +339,13 @@ impl<P: Policy> Call<'_, P> {
         }
     }
 
+    /// The same, and what is there below them for a failure that can go through. A panic can where the attempt
+    /// around keeps it from being printed.
+    pub(super) fn rungs_below(&self, panic: Option<&Panic>) -> Rungs {
+        let is_heard = panic.is_none() || attempt::would_retry().out_of_memory;
+        self.rungs().with(Rungs::GIVE_WAY, is_heard && self.sharing.as_ref().is_some_and(Sharing::gives_way))
+    }
+
     /// Takes the rung that was decided on, as far as it can be taken before the failure is gone.
     pub(super) fn take_rung(&mut self, verdict: Verdict, failed: &Failed<'_>) {
         let Some(sharing) = &mut self.sharing else { return };
@@ -319,7 +363,8 @@ impl<P: Policy> Call<'_, P> {
         if verdict == Verdict::Again(Rung::Hooks) {
             let &Failed { failure, now, took: Took { elapsed, measured }, .. } = failed;
             let (&Failure { class, requested_bytes, .. }, measured) = (failure, measured.copied());
-            sharing.asks = Some(Asks { class, requested_bytes, now, elapsed, measured });
+            let gives_way = failed.there.has(Rungs::GIVE_WAY);
+            sharing.asks = Some(Asks { class, requested_bytes, now, elapsed, measured, gives_way });
         }
     }
 
@@ -338,7 +383,7 @@ impl<P: Policy> Call<'_, P> {
     }
 
     fn ask(&mut self, asks: Asks) {
-        let Asks { class, requested_bytes, now, elapsed, measured } = asks;
+        let Asks { class, requested_bytes, now, elapsed, measured, gives_way } = asks;
         let failure = &Failure::new(class, "").requesting(requested_bytes);
         let pressure = Pressure {
             device: self.memory.source().name(),
@@ -349,7 +394,7 @@ impl<P: Policy> Call<'_, P> {
         if ladder::ask(&pressure) {
             return;
         }
-        let (size, there) = (self.machine.size(), self.rungs());
+        let (size, there) = (self.machine.size(), self.rungs().with(Rungs::GIVE_WAY, gives_way));
         let took = Took { elapsed, measured: measured.as_ref() };
         let failed = Failed { failure, now, took, there };
         let asked = Asked { policy: &self.policy, by: self.tally.name() };

@@ -41,6 +41,10 @@ impl Machine {
         if self.attempts_left() && !self.is_at_the_floor() {
             return self.take_less(policy, failed);
         }
+        if failed.there.has(Rungs::GIVE_WAY) && (falls_back || self.is_alone()) {
+            self.fails(self.size(), failed);
+            return Verdict::GiveUp(Reason::GaveWay);
+        }
         if falls_back {
             return self.fall_back(failed);
         }

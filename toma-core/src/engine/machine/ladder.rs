@@ -18,6 +18,8 @@ impl Rungs {
     pub(crate) const ALONE: Self = Self(1 << 2);
     pub(crate) const HOOKS: Self = Self(1 << 3);
     pub(crate) const FALLBACK: Self = Self(1 << 4);
+    /// Before the fallback: the failure goes through, because the attempt around waits for others then.
+    pub(crate) const GIVE_WAY: Self = Self(1 << 5);
 
     #[inline]
     pub(crate) fn has(self, rung: Self) -> bool {
@@ -50,6 +52,11 @@ impl Machine {
     /// Which rungs are there for the coming attempt, as far as can be said before it begins.
     pub(crate) fn expect(&mut self, there: Rungs) {
         self.expected = there.without(self.piece.spent);
+    }
+
+    /// Whether the coming attempt is made once more, alone, if others are in its way.
+    pub(crate) fn can_be_alone_yet(&self) -> bool {
+        self.piece.attempts + 1 < self.max_attempts && !self.piece.spent.has(Rungs::ALONE)
     }
 
     /// Whether nothing smaller than the coming attempt can be tried.
@@ -93,7 +100,7 @@ impl Machine {
         failed: &Failed<'_>,
     ) -> Option<Verdict> {
         let at_the_floor = self.is_at_the_floor();
-        if at_the_floor && !failed.there.has(Rungs::FALLBACK) {
+        if at_the_floor && (!failed.there.has(Rungs::FALLBACK) || failed.there.has(Rungs::GIVE_WAY)) {
             return None;
         }
         Some(if at_the_floor { self.fall_back(failed) } else { self.take_less(policy, failed) })
