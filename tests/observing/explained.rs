@@ -64,6 +64,91 @@ fn a_wait_for_others() {
     "#]]);
 }
 
+/// Another thread is in the middle of an attempt that holds 60 bytes, until `work` is done.
+fn beside_another(device: &FakeDevice, work: impl FnOnce()) {
+    std::thread::scope(|scope| {
+        let (tell, told) = std::sync::mpsc::channel::<()>();
+        let (begun, begins) = std::sync::mpsc::channel();
+        scope.spawn(move || {
+            execute::with::<NoCache>().device(device).batch(1, |_| {
+                let _held = device.alloc(60).unwrap();
+                begun.send(()).unwrap();
+                told.recv().unwrap_err();
+            });
+        });
+        begins.recv().unwrap();
+        work();
+        drop(tell);
+    });
+}
+
+#[test]
+fn a_wait_in_vain() {
+    let _unobserved = unobserved();
+    let device = FakeDevice::new(100);
+    beside_another(&device, || {
+        let ladder = Ladder::default().wait(Duration::from_millis(2));
+        let with = execute::with::<NoCache>().device(&device).ladder(ladder).name("embed");
+        with.range(0..4, 8, |start, end| device.alloc(20 * (end - start) as u64).map(drop)).unwrap();
+    });
+    shows(&expect![[r#"
+        embed: 4 items in 4 attempts, 2 out of memory
+          started  at 4, nothing was remembered
+          tried    4 -> 4 again (waited TIME in vain for others on the device) -> 2 worked 2 times
+          learned  2 works, 4 does not; 2 is at least 50 % of the limit
+          lost     at least TIME in attempts that failed
+          waited   TIME for others on the device
+          next     starts at 4 again, because NoCache remembers nothing
+    "#]]);
+}
+
+#[test]
+fn a_wait_that_the_deadline_ends() {
+    let _unobserved = unobserved();
+    let device = FakeDevice::new(100);
+    beside_another(&device, || {
+        let with = execute::with::<NoCache>().device(&device).name("embed");
+        let with = with.deadline(Duration::from_millis(200));
+        with.range(0..4, 8, |start, end| device.alloc(20 * (end - start) as u64).map(drop)).unwrap_err();
+    });
+    shows(&expect![[r#"
+        embed: gave up at 0 of 4 items after 2 attempts, 2 out of memory
+          started  at 4, nothing was remembered
+          tried    4 -> 4 again (waited TIME in vain for others on the device) -> gave up
+          why      the deadline has passed
+          lost     TIME of TIME (SHARE %) in attempts that failed
+          waited   TIME for others on the device
+          next     starts at 4 again, because nothing was settled
+    "#]]);
+}
+
+#[test]
+fn a_wait_that_is_cancelled() {
+    let _unobserved = unobserved();
+    let (device, cancel) = (FakeDevice::new(100), Cancel::new());
+    beside_another(&device, || {
+        let ladder = Ladder::default().cancelled_by(&cancel);
+        let observer = |event: &Event<'_>| {
+            if matches!(event.kind, EventKind::Waits { .. }) {
+                std::thread::sleep(Duration::from_millis(2));
+                cancel.cancel();
+            }
+        };
+        let with = execute::with::<NoCache>().device(&device).ladder(ladder).observer(&observer);
+        let with = with.name("embed");
+        with.range(0..4, 8, |start, end| device.alloc(20 * (end - start) as u64).map(drop)).unwrap_err();
+    });
+    shows(&expect![[r#"
+        embed: gave up at 0 of 4 items after 2 attempts, 2 out of memory
+          started  at 4, nothing was remembered
+          tried    4 -> 4 again (waited TIME in vain for others on the device) -> gave up
+          why      the call is cancelled
+          lost     TIME of TIME (SHARE %) in attempts that failed
+          waited   TIME for others on the device
+          next     starts at 4 again, because nothing was settled
+    "#]]);
+}
+
 #[test]
 fn cached_memory_that_is_released() {
     let _unobserved = unobserved();

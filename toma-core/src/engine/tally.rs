@@ -182,9 +182,10 @@ impl Tally {
         self.history().gave_up = Some(reason);
     }
 
-    pub(super) fn waited(&mut self, elapsed: Duration) {
+    /// The attempt that comes is alone now, or it is not.
+    pub(super) fn waited(&mut self, elapsed: Duration, is_alone: bool) {
         let attempts = self.figures.attempts;
-        self.history().waited(elapsed, attempts);
+        self.history().waited(elapsed, is_alone, attempts);
     }
 
     /// Takes note that the smallest size does not fit; says whether that is new.

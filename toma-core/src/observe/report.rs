@@ -174,6 +174,8 @@ pub enum Answer {
         rung: Rung,
         /// How long others on the device were waited for before.
         waited: Duration,
+        /// Whether it had the device to itself then; otherwise a wait was in vain.
+        alone: bool,
     },
     /// The work went on in [another memory](crate::ladder::falls_back).
     FellBack,

@@ -47,7 +47,7 @@ impl History {
 
     fn answer(&mut self, verdict: Verdict) -> Answer {
         match verdict {
-            Verdict::Again(rung) => Answer::Again { rung, waited: Duration::ZERO },
+            Verdict::Again(rung) => Answer::Again { rung, waited: Duration::ZERO, alone: false },
             Verdict::Shrink(_) => Answer::Smaller,
             Verdict::Cut(items) => Answer::Fewer(items),
             Verdict::FallBack(_) => {
@@ -72,12 +72,13 @@ impl History {
     }
 
     /// Others were waited for before the attempt that follows so many.
-    pub(super) fn waited(&mut self, elapsed: Duration, attempts: usize) {
+    pub(super) fn waited(&mut self, elapsed: Duration, is_alone: bool, attempts: usize) {
         self.waited += elapsed;
         if self.attempts_told == attempts
-            && let Some(Tried { answer: Some(Answer::Again { waited, .. }), .. }) = self.last()
+            && let Some(Tried { answer: Some(Answer::Again { waited, alone, .. }), .. }) = self.last()
         {
             *waited += elapsed;
+            *alone = is_alone;
         }
     }
 

@@ -187,25 +187,32 @@ fn entry(answer: Option<Answer>, tried: &Tried) -> String {
     let size = match answer {
         None | Some(Answer::Smaller | Answer::GaveUp) => size.to_string(),
         Some(Answer::Fewer(items)) => format!("{size} with {} at most", count(items, "item")),
-        Some(Answer::Again { rung, waited }) => again(size, rung, waited),
+        Some(Answer::Again { rung, waited, alone }) => again(size, rung, (waited, alone)),
         Some(Answer::FellBack) => format!("in another memory {size}"),
         Some(Answer::FellBackAlone(index)) => format!("item {index} in another memory, {size}"),
         Some(Answer::SetAside(index)) => format!("item {index} left out, {size}"),
     };
-    let comma = if size.contains(" again, ") && tried.succeeded > 0 { "," } else { "" };
+    let comma = if [" again, ", " again ("].iter().any(|again| size.contains(again)) && tried.succeeded > 0 {
+        ","
+    } else {
+        ""
+    };
     let then = if tried.failed.is_some() { " -> " } else { ", " };
     format!("{size}{comma}{}{then}", outcome(tried))
 }
 
 /// Why the same size was tried again.
-fn again(size: usize, rung: Rung, waited: Duration) -> String {
+fn again(size: usize, rung: Rung, (waited, alone): (Duration, bool)) -> String {
+    // What takes no time is not worth a word.
+    let brief = waited < Duration::from_millis(1);
     match rung {
         Rung::Transient => format!("{size} again"),
         Rung::Release => format!("{size} again, cached memory released"),
-        // What takes no time is not worth a word.
-        Rung::Alone if waited < Duration::from_millis(1) => {
-            format!("{size} again, alone (others used the device)")
+        Rung::Alone if !alone && brief => format!("{size} again (waited in vain for others on the device)"),
+        Rung::Alone if !alone => {
+            format!("{size} again (waited {waited:.1?} in vain for others on the device)")
         }
+        Rung::Alone if brief => format!("{size} again, alone (others used the device)"),
         Rung::Alone => format!("{size} again, alone (others used the device; waited {waited:.1?})"),
         Rung::Hooks => format!("{size} again, after the release hooks"),
     }
