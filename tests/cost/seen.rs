@@ -83,7 +83,7 @@ fn the_report_names_what_was_left_out() {
         [
             "embed: 5 of 6 items in 7 attempts, 2 out of memory",
             "  started  at cost 64, nothing was remembered",
-            "  tried    64 -> 30 worked 2 times -> item 2 left out, 30 worked 3 times",
+            "  tried    60 -> up to 30 worked 2 times, 500 -> item 2 left out, up to 30 worked 3 times",
             "  learned  30 works, 60 does not; 30 is at least 50 % of the limit",
             "  left out item 2, which failed alone",
             "  next     starts from cost 30, remembered in GlobalCache",
@@ -130,4 +130,22 @@ fn panics_are_printed_once_or_not_at_all() {
     let (before, after) = stderr.split_once("so far nothing").unwrap();
     assert!(!before.contains("out of memory"), "{stderr}");
     assert_eq!(after.matches("CUDA out of memory. At 2").count(), 1, "{stderr}");
+}
+
+/// No piece need fill a step, so a step that no piece filled has neither worked nor failed.
+#[test]
+fn a_report_tells_the_costs_that_ran_and_failed() {
+    let costs = |item: usize| if item % 7 == 3 { 200u64 } else { 1 };
+    let with = execute::with::<NoCache>().by_cost(costs).set_aside(|_| ());
+    with.range(0..21, 640, |start, end| {
+        let cost = (start..end).map(costs).sum::<u64>();
+        if cost > 100 { Err(OutOfMemory::new(Some(cost))) } else { Ok(()) }
+    })
+    .unwrap();
+    let report = report::last().unwrap();
+    let worked: Vec<_> = report.tried.iter().filter(|tried| tried.succeeded > 0).collect();
+    assert!(!worked.is_empty() && worked.iter().all(|tried| tried.size <= 6), "{report}");
+    let failed = report.tried.iter().filter(|tried| tried.failed.is_some());
+    assert!(failed.clone().all(|tried| tried.size >= 200), "{report}");
+    assert_eq!(failed.filter(|tried| tried.size == 200).count(), 3, "{report}");
 }

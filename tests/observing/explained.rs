@@ -191,7 +191,7 @@ fn an_item_that_fits_nowhere_and_somebody_who_takes_care() {
     shows(&expect![[r#"
         embed: 11 of 12 items in 8 attempts, 2 out of memory
           started  at cost 128, nothing was remembered
-          tried    128 worked once -> item 2 left out, 128 -> 60 worked 5 times
+          tried    60 worked once, 500 -> item 2 left out, 120 -> up to 60 worked 5 times
           learned  60 works, 120 does not; 60 is at least 50 % of the limit
           lost     at least TIME in attempts that failed
           left out item 2, which failed alone
@@ -210,7 +210,7 @@ fn an_item_that_has_to_be_looked_for() {
     shows(&expect![[r#"
         embed: 63 of 64 items in 15 attempts, 4 out of memory
           started  at cost 80, nothing was remembered
-          tried    80 worked once -> 40 worked once -> 20 -> 10 worked once -> item 13 left out, 10 worked once, 80 worked 7 times
+          tried    80 worked once, 80 -> 40 worked once, 40 -> 20 -> 10 worked once, 10 -> item 13 left out, 10 worked once, up to 80 worked 7 times
           lost     at least TIME in attempts that failed
           left out item 13, which failed alone
           next     starts at cost 80 again
@@ -226,7 +226,7 @@ fn an_item_that_fits_nowhere_and_nobody_who_takes_care() {
     shows(&expect![[r#"
         embed: 11 of 12 items in 7 attempts, 1 out of memory
           started  at cost 60, nothing was remembered
-          tried    60 worked once -> item 2 left out, 60 worked 5 times
+          tried    60 worked once, 500 -> item 2 left out, up to 60 worked 5 times
           why      an item failed alone, and nobody takes care of it
           lost     the time of 1 attempt, not measured without an observer
           left out item 2, which failed alone
@@ -242,7 +242,7 @@ fn an_item_that_fits_in_another_memory() {
     shows(&expect![[r#"
         embed: 12 items in 8 attempts, 1 out of memory
           started  at cost 60, nothing was remembered
-          tried    60 worked once -> item 2 in another memory, 60 worked 6 times
+          tried    60 worked once, 500 -> item 2 in another memory, up to 500 worked 6 times
           lost     the time of 1 attempt, not measured without an observer
           moved    item 2, which failed alone, to another memory
           next     starts at cost 60 again
@@ -258,7 +258,7 @@ fn an_item_among_others_that_cost_nothing() {
     shows(&expect![[r#"
         embed: 15 of 16 items in 9 attempts, 5 out of memory
           started  at cost 0, nothing was remembered
-          tried    0 -> 0 with 8 items at most -> 0 with 4 items at most worked once -> 0 with 2 items at most -> 0 with 1 item at most worked once -> item 5 left out, 0 worked 2 times
+          tried    0 -> 0 with 8 items at most -> 0 with 4 items at most worked once, 0 -> 0 with 2 items at most -> 0 with 1 item at most worked once, 0 -> item 5 left out, 0 worked 2 times
           lost     at least TIME in attempts that failed
           left out item 5, which failed alone
           next     starts at cost 0 again
@@ -300,7 +300,7 @@ fn somebody_cancels_it() {
     shows(&expect![[r#"
         embed: gave up at 8 of 16 items after 3 attempts, 2 out of memory
           started  at 8, nothing was remembered
-          tried    8 worked once -> 4 -> gave up
+          tried    8 worked once, 8 -> 4 -> gave up
           why      the call is cancelled
           lost     at least TIME in attempts that failed
           next     starts at 8 again, because nothing was settled

@@ -56,7 +56,7 @@ fn shrinks() {
     shows(&expect![[r#"
         work: 20 items in 9 attempts, 2 out of memory
           started  at 8, nothing was remembered
-          tried    8 worked once -> 4 worked once -> 2 (transient failure) -> 2 again worked 4 times
+          tried    8 worked once, 8 -> 4 worked once, 4 -> 2 (transient failure) -> 2 again worked 4 times
           learned  2 works, 4 does not; 2 is at least 50 % of the limit
           lost     TIME of TIME (SHARE %) in attempts that failed
           next     starts from 2, remembered in GlobalCache
@@ -99,7 +99,7 @@ fn gave_up_after_another_failure() {
     shows(&expect![[r#"
         work: gave up at 8 of 20 items after 2 attempts, never out of memory
           started  at 8, nothing was remembered
-          tried    8 worked once (other failure) -> gave up
+          tried    8 worked once, 8 (other failure) -> gave up
           why      not out of memory
           next     starts at 8 again, because nothing was settled
     "#]]);
@@ -208,7 +208,7 @@ fn gave_up_what_is_settled_already() {
     shows(&expect![[r#"
         work: gave up at 4 of 20 items after 3 attempts, 1 out of memory
           started  at 8, nothing was remembered
-          tried    8 -> 4 worked once (other failure) -> gave up
+          tried    8 -> 4 worked once, 4 (other failure) -> gave up
           learned  4 works, 8 does not; 4 is at least 50 % of the limit
           why      not out of memory
           lost     TIME of TIME (SHARE %) in attempts that failed
@@ -262,14 +262,14 @@ fn changes_without_end() {
     shows(&expect![[r#"
         work: 60 items in 17 attempts, never out of memory
           started  at 1, nothing was remembered
-          tried    1 worked once, 2 worked once, 3 worked once, ... 10 changes between 1 and 7 ..., 7 worked once, 1 worked once, 2 worked once, 3 worked once
+          tried    1 worked once, 2 worked once, 3 worked once, 4 worked once, ... 8 changes between 1 and 7 ..., 6 worked once, 7 worked once, 1 worked once, 2 worked once, 3 worked once
           next     starts at 1 again
     "#]]);
     call(6000);
     shows(&expect![[r#"
         work: 6000 items in 1502 attempts, never out of memory
           started  at 1, nothing was remembered
-          tried    1 worked once, 2 worked once, 3 worked once, ... 249 changes between 1 and 7 ..., 1 worked once, 2 worked once, 3 worked once, 4 worked once, ... 1246 more attempts
+          tried    1 worked once, 2 worked once, 3 worked once, 4 worked once, ... 247 changes between 1 and 7 ..., 7 worked once, 1 worked once, 2 worked once, 3 worked once, 4 worked once, ... 1246 more attempts
           next     starts at 1 again
     "#]]);
 }

@@ -208,7 +208,8 @@ impl<'a, P: Policy> Call<'a, P> {
     #[cold]
     fn step_changes(&mut self, from: usize, to: usize) {
         self.plain = false;
-        self.tally.step_changes(from);
+        let size = self.machine.take_ran(from);
+        self.tally.worked(size);
         self.tell(|| EventKind::Probe { from, to });
     }
 
@@ -225,8 +226,8 @@ impl<'a, P: Policy> Call<'a, P> {
         let elapsed = self.tally.elapsed();
         let measured = self.measure(elapsed);
         let took = Took { elapsed, measured: measured.as_ref() };
-        let (piece, size, step) = (self.machine.piece(), self.machine.size(), self.machine.step());
-        self.tally.failed(step, failure.class, elapsed);
+        let (piece, size) = (self.machine.piece(), self.machine.size());
+        self.tally_failed(failure.class, elapsed);
         let disabled = self.switches.disable();
         let now = if disabled { None } else { self.memory.read_after(failure.class) };
         // What was printed because nothing was promised must be passed on: a rung that came meanwhile is
@@ -252,6 +253,13 @@ impl<'a, P: Policy> Call<'a, P> {
         self.take_rung(verdict, &failed);
         self.tell_verdict(size, verdict);
         verdict
+    }
+
+    /// What has succeeded since the last entry, and what ended that.
+    fn tally_failed(&mut self, class: Class, elapsed: Option<Duration>) {
+        let size = self.machine.take_ran(self.machine.step());
+        self.tally.worked(size);
+        self.tally.failed(self.machine.told_size(), class, elapsed);
     }
 
     /// All others are done, and an item that failed alone and of this cost is nobody's: its failure goes
@@ -382,6 +390,6 @@ impl<P: Policy> Drop for Call<'_, P> {
             let (attempts, out_of_memory) = self.tally.counts();
             watch.tell(EventKind::Finished { attempts, out_of_memory });
         }
-        self.tally.finish(&self.machine);
+        self.tally.finish(&mut self.machine);
     }
 }

@@ -155,14 +155,19 @@ impl Tally {
         }
     }
 
-    /// The step is about to change from `step` after a success.
+    /// The attempts since the last entry have succeeded, at this size.
     #[cold]
-    pub(super) fn step_changes(&mut self, step: usize) {
-        self.write_down(step, None);
+    pub(super) fn worked(&mut self, size: usize) {
+        let attempts = self.figures.attempts;
+        let history = self.history();
+        let succeeded = attempts - mem::replace(&mut history.attempts_told, attempts);
+        if succeeded > 0 {
+            self.write_down(size, (succeeded, None));
+        }
     }
 
-    pub(super) fn failed(&mut self, step: usize, class: Class, elapsed: Option<Duration>) {
-        self.write_down(step, Some(class));
+    pub(super) fn failed(&mut self, size: usize, class: Class, elapsed: Option<Duration>) {
+        self.write_down(size, (0, Some(class)));
         self.figures.attempts += 1;
         let attempts = self.figures.attempts;
         let history = self.history();
@@ -193,14 +198,10 @@ impl Tally {
         self.history().shortfall.replace(shortfall).is_none()
     }
 
-    /// One entry: the successes since the last one, at this step, and what ended them.
-    fn write_down(&mut self, step: usize, failed: Option<Class>) {
-        let (size, Figures { attempts, time, .. }) = (self.within(step), self.figures);
-        let history = self.history();
-        let succeeded = attempts - mem::replace(&mut history.attempts_told, attempts);
-        if succeeded > 0 || failed.is_some() {
-            history.add(Tried { size, succeeded, failed, answer: None, time });
-        }
+    /// One entry.
+    fn write_down(&mut self, size: usize, (succeeded, failed): (usize, Option<Class>)) {
+        let (size, time) = (self.within(size), self.figures.time);
+        self.history().add(Tried { size, succeeded, failed, answer: None, time });
     }
 
     fn history(&mut self) -> &mut History {
@@ -216,10 +217,11 @@ impl Tally {
 
     /// The call is over: hands the tally to the thread, for [`last`].
     #[inline]
-    pub(super) fn finish(&mut self, machine: &Machine) {
+    pub(super) fn finish(&mut self, machine: &mut Machine) {
         (self.figures.position, self.figures.bounds) = (machine.position(), machine.bounds());
         if self.history.is_some() {
-            self.write_down(machine.step(), None);
+            let size = machine.take_ran(machine.step());
+            self.worked(size);
         }
         // At thread exit there is nobody left to ask.
         let _ = LAST.try_with(|last| match &mut *last.borrow_mut() {

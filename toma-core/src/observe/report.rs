@@ -22,7 +22,8 @@ pub use svg::svg;
 /// What one call went through: attempts, failures, the sizes tried, what is known now, the time lost.
 ///
 /// [`last`] gives the report of the last call that ended on this thread; its `Display` is a few
-/// lines for people. In them an arrow follows an attempt that failed, so a size without a word has failed;
+/// lines for people. In them an arrow follows an attempt that failed, so a size without a word has failed,
+/// also where others of that size had worked before: `8 worked 5 times, 8 -> 4 worked once`;
 /// what was tried next is a smaller size unless it says something else, such as
 /// `8 -> 8 again, alone (others used the device; waited 1.2s), worked 2 times`:
 ///
@@ -144,15 +145,16 @@ impl Fullest {
     }
 }
 
-/// One size in the history of a call.
+/// One entry in the history of a call: attempts at one size that succeeded, or one that failed.
 #[non_exhaustive]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Tried {
-    /// The step in items, or in cost units.
+    /// The step in items, or where sizes are [costs](crate::execute::With::by_cost), the largest cost that ran:
+    /// no piece need fill a step there.
     pub size: usize,
-    /// Attempts at this size that succeeded.
+    /// Attempts one after another that succeeded; 0 for one that failed.
     pub succeeded: usize,
-    /// The class of the failure that ended it; `None` when none did.
+    /// The class of its failure; `None` of those that succeeded.
     pub failed: Option<Class>,
     /// What was done about that failure; `None` without one.
     pub answer: Option<Answer>,

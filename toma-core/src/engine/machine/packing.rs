@@ -23,6 +23,8 @@ pub(super) struct Packing {
     pub(super) most: usize,
     /// The largest cost that has succeeded since an item was left out at the floor.
     fits: Option<usize>,
+    /// The largest cost that has succeeded since somebody asked.
+    ran: usize,
     /// The coming piece is an item that has failed alone and works in another memory.
     pub(super) elsewhere: bool,
 }
@@ -70,10 +72,28 @@ impl Machine {
     pub(crate) fn pack(&mut self, costs: Costs) -> usize {
         let whole = costs.of(0..costs.items());
         let doubts = Doubts::default();
-        let packing =
-            Packing { costs, settled_at: None, doubts, most: usize::MAX, fits: None, elsewhere: false };
+        let packing = Packing {
+            costs,
+            settled_at: None,
+            doubts,
+            most: usize::MAX,
+            fits: None,
+            ran: 0,
+            elsewhere: false,
+        };
         self.packing = Some(Box::new(packing));
         whole
+    }
+
+    /// The size of the pieces that have succeeded since it was asked last: the largest of them, where sizes are
+    /// costs, because no piece need fill a step, and otherwise that step.
+    pub(crate) fn take_ran(&mut self, step: usize) -> usize {
+        self.packing.as_mut().map_or(step, |packing| mem::take(&mut packing.ran))
+    }
+
+    /// The size that an attempt at that step is said to have had: its own, where sizes are costs.
+    pub(crate) fn told_size(&self) -> usize {
+        if self.packing.is_some() { self.size() } else { self.step }
     }
 
     /// At most so many pieces are to come.
@@ -130,6 +150,9 @@ impl Machine {
     #[inline(never)]
     pub(super) fn packed_succeeded(&mut self, policy: &impl Policy, took: Took<'_>) -> Option<usize> {
         let Cut { end, size } = self.piece.cut;
+        if let Some(packing) = &mut self.packing {
+            packing.ran = packing.ran.max(size);
+        }
         if self.comes_back() {
             self.move_to(end);
             return None;

@@ -11,7 +11,7 @@ use crate::ladder::Rung;
 use crate::observe::{Reason, bytes, count};
 
 /// So many entries of a long history are shown at its start, and as many before its end.
-const SHOWN: usize = 3;
+const SHOWN: usize = 4;
 
 impl fmt::Display for Report {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
@@ -85,7 +85,7 @@ impl Report {
         let last = self.tried.last()?;
         let answers = iter::once(None).chain(self.tried.iter().map(|tried| tried.answer));
         let entries: Vec<String> =
-            answers.zip(&self.tried).map(|(before, tried)| entry(before, tried)).collect();
+            answers.zip(&self.tried).map(|(before, tried)| self.entry(before, tried)).collect();
         let line = match entries.len().checked_sub(2 * SHOWN + 1) {
             None | Some(0 | 1) => entries.concat(),
             Some(skipped) => {
@@ -107,6 +107,25 @@ impl Report {
         };
         let line = if end.is_empty() { line.trim_end_matches([' ', '-', '>', ',']) } else { &line };
         Some(format!("{line}{end}"))
+    }
+
+    /// An entry of a history, as the answer to the failure before made it, with what leads to the next one.
+    fn entry(&self, answer: Option<Answer>, tried: &Tried) -> String {
+        // Of several costs it is the largest.
+        let up_to = if self.sizes_are_costs && tried.succeeded > 1 && tried.size > 0 { "up to " } else { "" };
+        let size = format!("{up_to}{}", tried.size);
+        let size = match answer {
+            None | Some(Answer::Smaller | Answer::GaveUp) => size,
+            Some(Answer::Fewer(items)) => format!("{size} with {} at most", count(items, "item")),
+            Some(Answer::Again { rung, waited, alone }) => again(&size, rung, (waited, alone)),
+            Some(Answer::FellBack) => format!("in another memory {size}"),
+            Some(Answer::FellBackAlone(index)) => format!("item {index} in another memory, {size}"),
+            Some(Answer::SetAside(index)) => format!("item {index} left out, {size}"),
+        };
+        let has_words = [" again, ", " again ("].iter().any(|again| size.contains(again));
+        let comma = if has_words && tried.succeeded > 0 { "," } else { "" };
+        let then = if tried.failed.is_some() { " -> " } else { ", " };
+        format!("{size}{comma}{}{then}", outcome(tried))
     }
 
     /// What is known of the limit: by bytes where they are measured, or else by the sizes around it.
@@ -181,28 +200,8 @@ fn items(items: &[usize]) -> Option<String> {
     (!items.is_empty()).then(|| format!("{noun} {shown}"))
 }
 
-/// An entry of a history, as the answer to the failure before made it, with what leads to the next one.
-fn entry(answer: Option<Answer>, tried: &Tried) -> String {
-    let size = tried.size;
-    let size = match answer {
-        None | Some(Answer::Smaller | Answer::GaveUp) => size.to_string(),
-        Some(Answer::Fewer(items)) => format!("{size} with {} at most", count(items, "item")),
-        Some(Answer::Again { rung, waited, alone }) => again(size, rung, (waited, alone)),
-        Some(Answer::FellBack) => format!("in another memory {size}"),
-        Some(Answer::FellBackAlone(index)) => format!("item {index} in another memory, {size}"),
-        Some(Answer::SetAside(index)) => format!("item {index} left out, {size}"),
-    };
-    let comma = if [" again, ", " again ("].iter().any(|again| size.contains(again)) && tried.succeeded > 0 {
-        ","
-    } else {
-        ""
-    };
-    let then = if tried.failed.is_some() { " -> " } else { ", " };
-    format!("{size}{comma}{}{then}", outcome(tried))
-}
-
 /// Why the same size was tried again.
-fn again(size: usize, rung: Rung, (waited, alone): (Duration, bool)) -> String {
+fn again(size: &str, rung: Rung, (waited, alone): (Duration, bool)) -> String {
     // What takes no time is not worth a word.
     let brief = waited < Duration::from_millis(1);
     match rung {
