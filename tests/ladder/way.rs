@@ -186,7 +186,7 @@ fn panics_give_way_where_the_attempt_around_keeps_them_from_being_printed() {
                         other.end();
                     }
                     result.unwrap_or_else(|payload| resume_unwind(payload));
-                })
+                });
             };
             outer();
             if let Some(other) = other.lock().unwrap().take() {

@@ -316,6 +316,26 @@ mod measured {
         );
     }
 
+    /// What worked in more memory is no news of what works in less.
+    #[test]
+    fn after_the_memory_was_halved() {
+        let (device, cache) = (FakeDevice::new(100), GlobalCache::new());
+        let batch = || {
+            let with = execute::with::<GlobalCache>().cache(&cache).policy(Adaptive::default());
+            let with = with.device(&device).name("work");
+            with.batch(64, |size| device.alloc(10 * size as u64).map(drop)).unwrap();
+        };
+        (0..5).for_each(|_| batch());
+        device.set_budget(50);
+        (0..2).for_each(|_| batch());
+        shows(&expect![[r#"
+            work: a batch of 4 in 1 attempt, never out of memory
+              started  at 4, remembered from an earlier call
+              known    9 worked in an earlier call, 64 did not; 4 took 40 bytes of 50 bytes (80 %)
+              next     starts at 4 again
+        "#]]);
+    }
+
     #[test]
     fn what_cannot_fit() {
         adaptive(

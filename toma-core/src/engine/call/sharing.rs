@@ -37,12 +37,7 @@ pub(super) struct Sharing<'a> {
     /// Others ran as the attempt began, where that matters to what is measured.
     ran_among_others: bool,
     company: Company,
-    /// The attempt is made anew, alone, if others are in its way: loops in it rely on that.
-    promises: bool,
-    /// The attempt around, if it is made anew, alone, where others are in the way of this one.
-    gives_way_in: Option<Node>,
-    /// Others held memory of the device as the attempt began, where it has to be known.
-    had_holders: bool,
+    nesting: Nesting,
     /// A failure that the hooks are to be asked about.
     asks: Option<Asks>,
 }
@@ -54,6 +49,17 @@ enum Alone {
     AfterFailure,
     /// Others of the call have.
     InTurn,
+}
+
+/// Who waits for others where attempts are nested, settled before one begins.
+#[derive(Clone, Copy, Default)]
+struct Nesting {
+    /// The attempt is made anew, alone, if others are in its way: loops in it rely on that.
+    promises: bool,
+    /// The attempt around, if it is made anew, alone, where others are in the way of this one.
+    gives_way_in: Option<Node>,
+    /// Others held memory of the device as the attempt began, where it has to be known.
+    had_holders: bool,
 }
 
 #[derive(Clone, Copy)]
@@ -81,9 +87,7 @@ impl<'a> Sharing<'a> {
             alone: None,
             ran_among_others: false,
             company: Company::default(),
-            promises: false,
-            gives_way_in: None,
-            had_holders: false,
+            nesting: Nesting::default(),
             asks: None,
         }
     }
@@ -115,7 +119,7 @@ impl<'a> Sharing<'a> {
     /// Whether it is better that the attempt around waits for others than that the call goes on without what
     /// has failed, or elsewhere.
     fn gives_way(&self) -> bool {
-        self.gives_way_in.is_some() && (self.had_holders || self.runs_among_others())
+        self.nesting.gives_way_in.is_some() && (self.nesting.had_holders || self.runs_among_others())
     }
 
     fn runs_among_others(&self) -> bool {
@@ -132,7 +136,7 @@ impl<'a> Sharing<'a> {
         let Ladder { release, hooks, fallback, .. } = self.ladder;
         Rungs::NONE
             .with(Rungs::RELEASE, release && self.seat.is_some())
-            .with(Rungs::ALONE, company && (self.promises || self.waits_at_most().is_some()))
+            .with(Rungs::ALONE, company && (self.nesting.promises || self.waits_at_most().is_some()))
             .with(Rungs::HOOKS, hooks && ladder::is_registered())
             .with(Rungs::FALLBACK, fallback)
     }
@@ -170,7 +174,7 @@ impl<P: Policy> Call<'_, P> {
         let is_elsewhere = self.machine.is_elsewhere();
         let node = sharing.seat.as_ref().filter(|_| !is_elsewhere).map(Seat::node);
         let marks = outer.marks.falling_back(is_elsewhere);
-        let anew = node.filter(|_| sharing.promises).or(outer.anew);
+        let anew = node.filter(|_| sharing.nesting.promises).or(outer.anew);
         Some(Surroundings { marks, node: node.or(outer.node), anew }.of_loop())
     }
 

@@ -98,8 +98,7 @@ impl Report {
                 )
             }
         };
-        let told: usize = self.tried.iter().map(Tried::attempts).sum();
-        let end = match (self.attempts - told, last.answer) {
+        let end = match (self.untold(), last.answer) {
             (0, Some(Answer::GaveUp)) => "gave up".to_owned(),
             (0, Some(Answer::SetAside(index))) => format!("item {index} left out"),
             (0, _) => String::new(),
@@ -133,6 +132,9 @@ impl Report {
     fn evidence(&self) -> Option<String> {
         let works = self.bounds.largest_success?;
         let fails = self.bounds.smallest_failure.filter(|&fails| fails > works);
+        if works > self.largest_that_ran() {
+            return Some(self.past_evidence(works, fails));
+        }
         let near = match (self.fullest, fails) {
             (Some(fullest), _) => fullest.to_string(),
             (None, Some(fails)) if fails - works == 1 => format!("{works} is the limit"),
@@ -144,6 +146,29 @@ impl Report {
         };
         let fails = fails.map_or(String::new(), |fails| format!(", {fails} does not"));
         Some(format!("{works} works{fails}; {near}"))
+    }
+
+    /// Attempts beyond the history that is kept.
+    fn untold(&self) -> usize {
+        self.attempts - self.tried.iter().map(Tried::attempts).sum::<usize>()
+    }
+
+    /// The largest size that has worked in this call: 0 for none, and any where not all are told.
+    fn largest_that_ran(&self) -> usize {
+        if self.tried.is_empty() {
+            return self.start;
+        }
+        if self.untold() > 0 {
+            return usize::MAX;
+        }
+        self.tried.iter().filter(|tried| tried.succeeded > 0).map(|tried| tried.size).max().unwrap_or(0)
+    }
+
+    /// What only earlier calls say of sizes: as much memory need not be free now.
+    fn past_evidence(&self, works: usize, fails: Option<usize>) -> String {
+        let near = self.fullest.map_or(String::new(), |fullest| format!("; {fullest}"));
+        let fails = fails.map_or(String::new(), |fails| format!(", {fails} did not"));
+        format!("{works} worked in an earlier call{fails}{near}")
     }
 
     fn why(&self) -> Option<String> {

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use super::{Alone, Sharing};
+use super::{Alone, Nesting, Sharing};
 use crate::engine::call::Call;
 use crate::engine::clock;
 use crate::engine::surroundings::Surroundings;
@@ -64,10 +64,10 @@ impl<P: Policy> Call<'_, P> {
         let Some(sharing) = &mut self.sharing else { return };
         let seat = sharing.seat.as_ref().filter(|_| !is_elsewhere);
         let around = Surroundings::now().anew.zip(seat).filter(|(around, seat)| seat.shares_with(*around));
-        sharing.gives_way_in = around.map(|(around, _)| around);
-        sharing.had_holders = around.is_some_and(|(_, seat)| seat.others() > 0);
+        let gives_way_in = around.map(|(around, _)| around);
+        let had_holders = around.is_some_and(|(_, seat)| seat.others() > 0);
         let waits = seat.is_some() && sharing.alone.is_none() && sharing.waits_at_most().is_some();
-        sharing.promises = may_be_alone && waits;
+        sharing.nesting = Nesting { promises: may_be_alone && waits, gives_way_in, had_holders };
     }
 
     /// Asked at every attempt, because an iterator may be asked in another place each time.
