@@ -209,7 +209,7 @@ fn play(form: Form, crowded: &Crowded) {
     let ladder = Ladder::default().release_and_retry(release).hooks(hooks).fallback(fallback);
     let ladder = if wait { ladder.wait(Duration::from_secs(600)) } else { ladder.without_waiting() };
     let notes = Notes::default();
-    let stage = Stage::new(&case.script, &notes);
+    let stage = Stage::new(&case.script, &notes).untouched();
     let (device, attempts, alone) = (stage.name().to_owned(), 0, false);
     AROUND.set(Some(Around { crowded, notes: notes.clone(), device, attempts, alone, other: None }));
     let cache = GlobalCache::new();

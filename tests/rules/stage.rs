@@ -8,6 +8,7 @@ use std::io;
 use std::panic::panic_any;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::thread;
 use std::time::Duration;
 
 use toma::classify::{Class, Failure, OutOfMemory};
@@ -107,10 +108,15 @@ const ENDLESS: usize = 20_000;
 
 impl Stage {
     pub(crate) fn new(script: &Script, notes: &Notes) -> Self {
-        // Each is a device of its own: on what others leave traces is remembered.
-        static STAGES: AtomicUsize = AtomicUsize::new(0);
-        let name = format!("stage {}", STAGES.fetch_add(1, Ordering::Relaxed));
+        // Tests run side by side, and none shares its device with another.
+        let name = format!("stage {:?}", thread::current().id());
         Self { name, script: script.clone(), notes: notes.clone(), ids: Mutex::default() }
+    }
+
+    /// A device of its own, where nobody has ever been.
+    pub(crate) fn untouched(self) -> Self {
+        static STAGES: AtomicUsize = AtomicUsize::new(0);
+        Self { name: format!("stage {}", STAGES.fetch_add(1, Ordering::Relaxed)), ..self }
     }
 
     /// One attempt, which ends as the script says; its number, when it succeeds.

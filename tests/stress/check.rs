@@ -3,6 +3,7 @@
 use std::any::Any;
 
 use toma::classify::{Class, OutOfMemory};
+use toma::observe::Reason;
 use toma::report;
 
 use crate::ending::{Ending, text_of};
@@ -66,10 +67,17 @@ impl Scene<'_> {
         match class {
             _ if self.plan.deadline.is_some() || here.attempts >= sizes.max_attempts => true,
             _ if self.actor.cancel.is_cancelled() => true,
+            Class::OutOfMemory if self.gave_way() => true,
             Class::OutOfMemory => !can_shrink && (fallen || !self.plan.rungs.fallback),
             Class::Transient => here.repeats > 1,
             _ => true,
         }
+    }
+
+    /// The attempt around the call waits for others, so that nothing is left out or done elsewhere.
+    fn gave_way(&self) -> bool {
+        let does_without = self.plan.rungs.fallback || self.plan.form.packs();
+        does_without && report::last().and_then(|report| report.gave_up) == Some(Reason::GaveWay)
     }
 
     /// The library counts as we do. An attempt that a test makes fail may end a call before its body

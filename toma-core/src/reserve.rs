@@ -13,14 +13,17 @@ const BYTES: usize = 64 << 10;
 
 static RESERVE: Mutex<Vec<u8>> = Mutex::new(Vec::new());
 
-/// Takes the block, if it can be had.
+/// Takes the block, or as much of it as can be had.
+///
+/// A small piece gives little back when it fails, and that must do for looking at the next failure.
 #[cold]
 pub(crate) fn hold() {
     with(|reserve| {
-        if reserve.capacity() == 0 {
-            // What cannot be had now may be there after the next failure.
-            let _ = reserve.try_reserve_exact(BYTES);
-        }
+        // What cannot be had now may be there after the next failure.
+        let sizes = [BYTES, BYTES / 4, BYTES / 16];
+        sizes
+            .into_iter()
+            .any(|bytes| reserve.capacity() >= bytes || reserve.try_reserve_exact(bytes).is_ok());
     });
 }
 
