@@ -23,8 +23,7 @@ fn climbs_to_the_limit_and_stays_there() {
 fn never_starts_small_to_measure() {
     let world = World::new(300, Shows::Everything);
     world.batch(512, Adaptive::default());
-    // Half of what fits at most, by what was lacking.
-    assert_eq!(*world.attempts.borrow(), [(512, false), (154, true)]);
+    assert_eq!(*world.attempts.borrow(), [(512, false), (256, true)]);
     world.batch(512, Adaptive::default());
     assert!(world.attempts.borrow()[2].0 >= 270, "{:?}", world.attempts.borrow());
 }

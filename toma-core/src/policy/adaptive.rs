@@ -3,7 +3,7 @@
 mod fit;
 mod probe;
 
-use self::fit::{first, half_of_what_fits, is_cold, is_one, measures_first, needs_more, second, small};
+use self::fit::{first, is_cold, is_one, measures_first, needs_more, second, small};
 use self::probe::{has_risen, high};
 use super::{Evidence, Measures, Policy};
 
@@ -136,8 +136,7 @@ impl Policy for Adaptive {
             return small(evidence).min(size - 1);
         }
         // The more has failed, the farther away is what works: look far down, and grow back.
-        let smaller = size >> evidence.record.failures.clamp(1, FASTEST);
-        smaller.min(half_of_what_fits(evidence))
+        size >> evidence.record.failures.clamp(1, FASTEST)
     }
 
     fn advance(&self, evidence: &Evidence) -> usize {

@@ -45,14 +45,6 @@ pub(super) fn measures_first(evidence: &Evidence) -> bool {
     evidence.counts_bytes && !is_batch(evidence) && evidence.record.samples.bytes().is_none()
 }
 
-/// Half of what fits at most after a failure, by what was lacking: part of what an attempt needs does
-/// not depend on its size. Only while nothing has ever worked: later on it tells more about others. And
-/// only in a batch: where pieces follow, one item may be what needs so much.
-pub(super) fn half_of_what_fits(evidence: &Evidence) -> usize {
-    let is_first = evidence.record.samples.iter().next().is_none();
-    if is_first && is_batch(evidence) { whole(most(evidence) / 2.0).max(1) } else { usize::MAX }
-}
-
 /// What may fit after a failure, if all that the attempt needs is in proportion to its size.
 fn most(evidence: &Evidence) -> f64 {
     let Some((asked, had)) = evidence.requested_bytes.zip(evidence.available_bytes) else {
