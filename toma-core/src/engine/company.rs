@@ -30,6 +30,6 @@ impl Company {
 
     /// Whether others have been there since, or are.
     pub(crate) fn has_come(self, seat: &Seat) -> bool {
-        self.met || seat.has_company() || self.looked.is_some_and(|looked| looked != seat.visits())
+        self.met || seat.has_company() || self.looked.is_some_and(|looked| seat.was_visited_since(looked))
     }
 }

@@ -28,7 +28,6 @@ use super::{Evidence, Measures, Policy};
 /// | situation | what it does | the idea |
 /// |---|---|---|
 /// | nothing works yet | halves, then quarters, then eighths the size; anew from half where a failure took much longer than the one before | multiplicative decrease, as TCP backs off; accelerated, because each failure says that the limit is far |
-/// | nothing has ever worked, and it is known what was asked for and what was there | at most half of what would fit if all were in proportion | |
 /// | what fails is far, or unknown | doubles | TCP's slow start |
 /// | what fails is near | takes the middle between the largest success and the smallest failure, until they are within `tolerance` | bisection; as the congestion control BIC finds a window |
 /// | what fails has not been met for long | tries it again, and doubles from there when it succeeds | evidence that expires in proportion to its age: exponential back-off with a small base |

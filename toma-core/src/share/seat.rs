@@ -114,10 +114,16 @@ impl Seat {
     }
 
     /// The attempts that others have ever made on the device, but for those inside others there, in one
-    /// number: 0 when there were none, and another one after each. So it misses none that came and went.
+    /// number: 0 when there were none, and a larger one after each. So it misses none that came and went.
     /// Others are those who had a seat at the same time as somebody else.
     pub(crate) fn visits(&self) -> u64 {
         self.hub.visits(self.slot, self.device)
+    }
+
+    /// Whether others have begun attempts on the device since there were so many `visits`. Traces that had to
+    /// make room for those of other devices meanwhile are none.
+    pub(crate) fn was_visited_since(&self, visits: u64) -> bool {
+        self.visits().wrapping_sub(visits).cast_signed() > 0
     }
 
     /// What the attempt takes is measured, until it [is known](Self::measured) or the attempt is over;

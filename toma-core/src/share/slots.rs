@@ -253,8 +253,8 @@ impl Slots {
         calls.any(|other| other.index != slot.index && self.around(slot).all(|node| node != other.node()))
     }
 
-    /// All visits to the device but those from `slot`, in one number: 0 when there were none, and another
-    /// one after each.
+    /// All visits to the device but those from `slot`, in one number: 0 when there were none, and a larger
+    /// one after each. Smaller when a slot has forgotten the device.
     pub(super) fn visits(&self, slot: &Slot, device: Device) -> u64 {
         let is_used = |other: &&Slot| other.attempts.load(Ordering::Relaxed) > 0;
         let others = self.iter().filter(|other| other.index != slot.index).filter(is_used);

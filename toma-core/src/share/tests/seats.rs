@@ -112,6 +112,22 @@ fn a_visit_is_seen_when_its_call_is_over() {
 }
 
 #[test]
+fn a_trace_that_is_gone_is_no_visit() {
+    let hub = hub();
+    let [own, other] = [(); 2].map(|()| Seat::of(hub, DEVICE));
+    assert!((0..3).all(|_| other.try_enter(None)));
+    drop(other);
+    let before = own.visits();
+    for elsewhere in ["1", "2", "3", "4", "5", "6", "7", "8"] {
+        assert!(Seat::of(hub, elsewhere).try_enter(None));
+    }
+    assert!(own.visits() < before && !own.was_visited_since(before), "other devices took its place");
+    let forgotten = own.visits();
+    assert!(Seat::of(hub, DEVICE).try_enter(None) && own.was_visited_since(forgotten));
+    assert!(own.was_visited_since(before), "it goes on where it was");
+}
+
+#[test]
 fn one_attempt_of_a_device_is_measured_first() {
     let hub = hub();
     let [one, two] = [(); 2].map(|()| Seat::of(hub, DEVICE));
