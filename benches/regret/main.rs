@@ -16,14 +16,15 @@ mod moving;
 mod policies;
 mod run;
 mod source;
+mod subject;
 mod table;
 mod world;
 
 use std::process::ExitCode;
 
-use form::Form;
 use policies::{Arguments, DOUBTS, Entry, POLICIES};
 use source::Source;
+use subject::subjects;
 use table::{Row, Runs};
 use world::{World, grid};
 
@@ -44,7 +45,7 @@ fn whole_runs(policies: &[&Entry], every: usize) -> Vec<String> {
     println!("{} worlds, each run twice: cold, and warm with what the first run has taught\n", worlds.len());
     println!("{}", table::HEADER);
     let mut missed = Vec::new();
-    for (policy, form, source) in subjects(policies) {
+    for (policy, form, source) in subjects(policies, &[Source::Unknown, Source::Counts]) {
         let runs: Vec<Runs> = worlds.iter().map(|world| run::runs(world, policy, source, form)).collect();
         let row = Row::of((policy.name, form), source, &runs);
         println!("{row}");
@@ -52,10 +53,4 @@ fn whole_runs(policies: &[&Entry], every: usize) -> Vec<String> {
     }
     println!();
     missed
-}
-
-fn subjects<'a>(policies: &[&'a Entry]) -> Vec<(&'a Entry, Form, Source)> {
-    let of =
-        |policy: &&'a Entry, form| [Source::Unknown, Source::Counts].map(|source| (*policy, form, source));
-    policies.iter().flat_map(|policy| Form::ALL.map(|form| of(policy, form))).flatten().collect()
 }

@@ -5,9 +5,10 @@ use std::cell::{Cell, RefCell};
 use toma::testing::StoppedClock;
 
 use crate::cache::OnePlace;
-use crate::form::{Form, Setting};
+use crate::form::Setting;
 use crate::policies::Entry;
 use crate::source::{Shown, Source};
+use crate::subject::{Subject, subjects};
 use crate::table::Figures;
 use crate::world::{World, bytes, grid};
 
@@ -35,7 +36,7 @@ pub(crate) fn report(policies: &[&Entry], every: usize) -> Vec<String> {
         "| policy | form | memory source | moves after | doubles: median | p95 | halves: median | p95 |\n|---|---|---|---|---|---|---|---|"
     );
     let mut fails = Vec::new();
-    for subject in subjects(policies) {
+    for subject in subjects(policies, &[Source::Unknown, Source::Reads, Source::Counts]) {
         for moments in &MOMENTS {
             fails.extend(line(subject, &worlds, moments));
         }
@@ -44,17 +45,8 @@ pub(crate) fn report(policies: &[&Entry], every: usize) -> Vec<String> {
     fails
 }
 
-/// What is looked at together.
-type Subject<'a> = (&'a Entry, Source, Form);
-
-fn subjects<'a>(policies: &[&'a Entry]) -> Vec<Subject<'a>> {
-    let sources = [Source::Unknown, Source::Reads, Source::Counts];
-    let of = |policy: &&'a Entry, form| sources.map(|source| (*policy, source, form));
-    policies.iter().flat_map(|policy| Form::ALL.map(|form| of(policy, form))).flatten().collect()
-}
-
 fn line(subject: Subject<'_>, worlds: &[World], (about, moments): &(&str, [usize; 5])) -> Vec<String> {
-    let (policy, source, form) = subject;
+    let (policy, form, source) = subject;
     let all = || worlds.iter().flat_map(|world| moments.map(|before| (world, before)));
     let steps = |factor: f64| {
         Figures::of(all().map(|(world, before)| run(world, subject, Shift { before, factor })).collect())
@@ -117,7 +109,7 @@ impl World {
 }
 
 /// Attempts from the move of the limit until the pace of the rest is near the oracle's.
-fn run(world: &World, (policy, source, form): Subject<'_>, shift: Shift) -> f64 {
+fn run(world: &World, (policy, form, source): Subject<'_>, shift: Shift) -> f64 {
     let moved = world.moved(shift.factor);
     let (device, clock, cache) = (world.device(), StoppedClock::new(), OnePlace::new());
     let (count, attempts) = (Cell::new(0), RefCell::new(Vec::new()));

@@ -1,5 +1,7 @@
 //! A straight line through a few noisy points.
 
+use super::figures::number;
+
 /// More points than anybody keeps.
 const MAX_POINTS: usize = 6;
 const MAX_PAIRS: usize = MAX_POINTS * (MAX_POINTS - 1) / 2;
@@ -39,6 +41,11 @@ impl Line {
     /// The figure at `size`.
     pub fn at(&self, size: f64) -> f64 {
         self.base + self.slope * size
+    }
+
+    /// The figure for each of so many at once.
+    pub(super) fn per_item(&self, size: usize) -> f64 {
+        self.at(number(size)).max(0.0) / number(size)
     }
 
     /// The size at which the figure is `limit`; infinite where the size does not matter.

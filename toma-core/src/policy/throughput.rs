@@ -1,5 +1,4 @@
 use super::adaptive::below;
-use super::figures::number;
 use super::{Adaptive, Evidence, Measures, Policy, Sample};
 
 /// Uses the smallest size that works off as many items per second as any, within a tolerance.
@@ -7,9 +6,9 @@ use super::{Adaptive, Evidence, Measures, Policy, Sample};
 /// More items at once stop paying once the device is busy: beyond that they only need memory. The
 /// work itself is the measurement: each size is tried on real pieces, starting from the largest and
 /// halving while nothing is lost. Where the largest size that works is the only one fast enough, more
-/// would be faster still: then it looks for the limit, and follows it, as [`Adaptive`] does. In `range`, `chunked`, `map` and `fold` it moves within one call; in
-/// `batch` from call to call, where it takes for granted that a batch works off as many items as its
-/// size says.
+/// would be faster still: then it looks for the limit, and follows it, as [`Adaptive`] does. In `range`,
+/// `chunked`, `map` and `fold` it moves within one call; in `batch` from call to call, where it takes for
+/// granted that a batch works off as many items as its size says.
 ///
 /// A size at which the allocator has to release its cached memory and try again in two attempts in a
 /// row is thrashing, and counts as too large even though it succeeds.
@@ -72,9 +71,8 @@ impl Throughput {
             return true;
         }
         let Some(line) = evidence.record.samples.seconds() else { return false };
-        let per_item = |size| line.at(number(size)).max(0.0) / number(size);
         let most = evidence.step.saturating_mul(2).max(goal);
-        per_item(most) < per_item(evidence.step) * (1.0 - self.tolerance)
+        line.per_item(most) < line.per_item(evidence.step) * (1.0 - self.tolerance)
     }
 }
 

@@ -194,10 +194,9 @@ impl Hub {
         !self.slots.measure_another(slot, device)
     }
 
-    /// The device on which this attempt runs, if it still does.
+    /// See [`Slots::device_of`].
     pub(super) fn device_of(&self, node: Node) -> Option<Device> {
-        let runner = self.slots.of(node).and_then(Slot::runner)?;
-        (runner.node == node).then_some(runner.device)
+        self.slots.device_of(node)
     }
 
     /// How many other attempts hold memory of the device.
@@ -209,8 +208,7 @@ impl Hub {
     pub(super) fn holders(&self, slot: &Slot, device: Device) -> impl Iterator<Item = Node> {
         let own = slot.node();
         let here = self.slots.running().filter(move |runner| runner.device == device && runner.node != own);
-        here.map(|runner| runner.node)
-            .filter(move |holder| self.slots.around(slot).all(|node| node != *holder))
+        here.map(|runner| runner.node).filter(move |&holder| !self.slots.is_around(holder, slot))
     }
 }
 

@@ -87,7 +87,7 @@ impl Slot {
             parent: AtomicU64::new(0),
             measured: AtomicU64::new(0),
             ticket: AtomicU64::new(0),
-            visits: std::array::from_fn(|_| AtomicU64::new(0)),
+            visits: array::from_fn(|_| AtomicU64::new(0)),
         }
     }
 
@@ -250,7 +250,7 @@ impl Slots {
     /// those that rest.
     pub(super) fn have_company(&self, slot: &Slot, device: Device) -> bool {
         let mut calls = self.iter().filter(|other| other.taken_for.load(Ordering::Relaxed) == device.get());
-        calls.any(|other| other.index != slot.index && self.around(slot).all(|node| node != other.node()))
+        calls.any(|other| other.index != slot.index && !self.is_around(other.node(), slot))
     }
 
     /// All visits to the device but those from `slot`, in one number: 0 when there were none, and a larger
@@ -263,7 +263,7 @@ impl Slots {
 
     /// Whether an attempt around the one of `slot` is on the device.
     pub(super) fn is_inside(&self, slot: &Slot, device: Device) -> bool {
-        self.around(slot).any(|node| self.of(node).is_some_and(|outer| outer.device() == Some(device)))
+        self.around(slot).any(|node| self.device_of(node) == Some(device))
     }
 
     /// Whether another attempt on the device is measured, be it around or beside that of `slot`.
@@ -276,13 +276,24 @@ impl Slots {
         self.iter().filter_map(Slot::runner)
     }
 
+    /// The device on which this attempt runs, if it still does.
+    pub(super) fn device_of(&self, node: Node) -> Option<Device> {
+        let runner = self.of(node).and_then(Slot::runner)?;
+        (runner.node == node).then_some(runner.device)
+    }
+
+    /// Whether `node` is one of those [around](Self::around).
+    pub(super) fn is_around(&self, node: Node, slot: &Slot) -> bool {
+        self.around(slot).any(|around| around == node)
+    }
+
     /// The attempts around the current one of `slot`, the nearest first.
     ///
     /// It ends: an attempt names one that began before it.
     pub(super) fn around(&self, slot: &Slot) -> impl Iterator<Item = Node> {
         let parent = |slot: &Slot| {
             let node = Node(NonZeroU64::new(slot.parent.load(Ordering::Relaxed))?);
-            self.of(node).filter(|slot| slot.runner().is_some_and(|runner| runner.node == node))
+            self.of(node).filter(|_| self.device_of(node).is_some())
         };
         successors(parent(slot), move |slot| parent(slot)).map(Slot::node)
     }

@@ -98,10 +98,10 @@ use crate::policy::Record;
 /// One entry per annotated function, or per line of an inline form, as in
 /// [`GlobalCache`](super::GlobalCache); besides, the crate's version, the device, its total memory and
 /// the `key` option tell entries apart. (The name tells entries of the file apart, too; within a process
-/// it does not, so calls of several names at one line want a `key`.) The file is read when it is first needed and written when a
-/// call has learned something new; a warm call touches no file, and costs what it does with
-/// `GlobalCache`. `toma::cache::set_default::<PersistentCache>()` makes it the cache of all calls that
-/// name none.
+/// it does not, so calls of several names at one line want a `key`.) The file is read when it is first
+/// needed and written when a call has learned something new; a warm call touches no file, and costs what
+/// it does with `GlobalCache`. `toma::cache::set_default::<PersistentCache>()` makes it the cache of all
+/// calls that name none.
 ///
 /// ```
 /// # extern crate toma_core as toma;

@@ -20,7 +20,7 @@ use crate::ladder::{self, Ladder, Pressure, Rung};
 use crate::memory::Reading;
 use crate::observe::Reason;
 use crate::policy::Policy;
-use crate::share::{Cancel, Node, Seat};
+use crate::share::{Cancel, Seat};
 
 /// See the module.
 pub(super) struct Sharing<'a> {
@@ -56,8 +56,8 @@ enum Alone {
 struct Nesting {
     /// The attempt is made anew, alone, if others are in its way: loops in it rely on that.
     promises: bool,
-    /// The attempt around, if it is made anew, alone, where others are in the way of this one.
-    gives_way_in: Option<Node>,
+    /// The attempt around is made anew, alone, where others are in the way of this one.
+    has_promise: bool,
     /// Others held memory of the device as the attempt began, where it has to be known.
     had_holders: bool,
 }
@@ -119,7 +119,7 @@ impl<'a> Sharing<'a> {
     /// Whether it is better that the attempt around waits for others than that the call goes on without what
     /// has failed, or elsewhere.
     fn gives_way(&self) -> bool {
-        self.nesting.gives_way_in.is_some() && (self.nesting.had_holders || self.runs_among_others())
+        self.nesting.has_promise && (self.nesting.had_holders || self.runs_among_others())
     }
 
     fn runs_among_others(&self) -> bool {
@@ -152,7 +152,7 @@ impl<P: Policy> Call<'_, P> {
         if !self.machine.is_elsewhere() {
             let seat = sharing.seat.as_ref().filter(|_| sharing.alone.is_none());
             let company = seat.is_some_and(|seat| sharing.company.look(seat, at_the_floor));
-            sharing.ran_among_others = measures && seat.is_some_and(|seat| seat.others() > 0);
+            sharing.ran_among_others = measures && sharing.alone.is_none() && sharing.runs_among_others();
             self.machine.expect(sharing.rungs(company));
         }
     }

@@ -23,7 +23,7 @@ const SECOND: usize = 4;
 /// adds, so it `fits` less than it seems; where even that is far, nothing need be measured for it.
 pub(super) fn second(fits: usize, evidence: &Evidence) -> Option<usize> {
     let (step, floor) = (evidence.step, evidence.floor);
-    let no_need = step >= evidence.cap || evidence.remaining == usize::MAX;
+    let no_need = step >= evidence.cap || is_batch(evidence);
     if !is_one(evidence) || no_need || fits >= step.saturating_mul(2) {
         return None;
     }

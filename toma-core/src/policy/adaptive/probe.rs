@@ -110,11 +110,11 @@ fn cost(size: usize, evidence: &Evidence, line: &Line) -> f64 {
 /// Seconds that what is left takes in steps of this size. In a batch as many items are thought to come as
 /// there have been: as long as that took, in steps of the size in force.
 fn left(step: usize, evidence: &Evidence, line: &Line) -> f64 {
-    let per_item = |step| line.at(number(step)).max(0.0) / number(step);
     if is_batch(evidence) {
-        evidence.record.time.as_secs_f64() * per_item(step) / per_item(evidence.step).max(f64::MIN_POSITIVE)
+        evidence.record.time.as_secs_f64() * line.per_item(step)
+            / line.per_item(evidence.step).max(f64::MIN_POSITIVE)
     } else {
-        number(evidence.remaining) * per_item(step)
+        number(evidence.remaining) * line.per_item(step)
     }
 }
 

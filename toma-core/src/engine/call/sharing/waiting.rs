@@ -63,11 +63,11 @@ impl<P: Policy> Call<'_, P> {
         let is_elsewhere = self.machine.is_elsewhere();
         let Some(sharing) = &mut self.sharing else { return };
         let seat = sharing.seat.as_ref().filter(|_| !is_elsewhere);
-        let around = Surroundings::now().anew.zip(seat).filter(|(around, seat)| seat.shares_with(*around));
-        let gives_way_in = around.map(|(around, _)| around);
-        let had_holders = around.is_some_and(|(_, seat)| seat.others() > 0);
+        let has_promise =
+            Surroundings::now().anew.zip(seat).is_some_and(|(around, seat)| seat.shares_with(around));
+        let had_holders = has_promise && sharing.runs_among_others();
         let waits = seat.is_some() && sharing.alone.is_none() && sharing.waits_at_most().is_some();
-        sharing.nesting = Nesting { promises: may_be_alone && waits, gives_way_in, had_holders };
+        sharing.nesting = Nesting { promises: may_be_alone && waits, has_promise, had_holders };
     }
 
     /// Asked at every attempt, because an iterator may be asked in another place each time.
