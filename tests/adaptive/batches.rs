@@ -23,9 +23,21 @@ fn climbs_to_the_limit_and_stays_there() {
 fn never_starts_small_to_measure() {
     let world = World::new(300, Shows::Everything);
     world.batch(512, Adaptive::default());
-    assert_eq!(*world.attempts.borrow(), [(512, false), (256, true)]);
+    // Half of what fits at most, by what was lacking.
+    assert_eq!(*world.attempts.borrow(), [(512, false), (154, true)]);
     world.batch(512, Adaptive::default());
     assert!(world.attempts.borrow()[2].0 >= 270, "{:?}", world.attempts.borrow());
+}
+
+#[test]
+fn an_absurd_number_of_bytes_says_nothing_of_the_size() {
+    let world = World::new(300, Shows::Free);
+    let absurd = |size: usize| if size > 300 { 1 << 50 } else { bytes(size) };
+    let time = Duration::from_millis(10);
+    assert_eq!(
+        world.batch_with(512, Adaptive::default(), |size| world.attempt_of(size, absurd(size), time)),
+        256
+    );
 }
 
 #[test]

@@ -331,7 +331,7 @@ mod measured {
         shows(&expect![[r#"
             work: a batch of 4 in 1 attempt, never out of memory
               started  at 4, remembered from an earlier call
-              known    9 worked in an earlier call, 32 did not; 4 took 40 bytes of 50 bytes (80 %)
+              known    9 worked in an earlier call, 64 did not; 4 took 40 bytes of 50 bytes (80 %)
               next     starts at 4 again
         "#]]);
     }

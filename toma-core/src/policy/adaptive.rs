@@ -3,7 +3,7 @@
 mod fit;
 mod probe;
 
-use self::fit::{first, is_cold, is_one, measures_first, needs_more, second, small};
+use self::fit::{first, half_of_what_fits, is_cold, is_one, measures_first, needs_more, second, small};
 use self::probe::{has_risen, high};
 use super::{Evidence, Measures, Policy};
 
@@ -28,6 +28,7 @@ use super::{Evidence, Measures, Policy};
 /// | situation | what it does | the idea |
 /// |---|---|---|
 /// | nothing works yet | halves, then quarters, then eighths the size; anew from half where a failure took much longer than the one before | multiplicative decrease, as TCP backs off; accelerated, because each failure says that the limit is far |
+/// | in a batch nothing has ever worked, and it is known what was asked for and what was there | at most half of what would fit if all were in proportion; but where more than 128 times as much was asked for, that says nothing of the size | |
 /// | what fails is far, or unknown | doubles | TCP's slow start |
 /// | what fails is near | takes the middle between the largest success and the smallest failure, until they are within `tolerance` | bisection; as the congestion control BIC finds a window |
 /// | what fails has not been met for long | tries it again, and doubles from there when it succeeds | evidence that expires in proportion to its age: exponential back-off with a small base |
@@ -135,7 +136,8 @@ impl Policy for Adaptive {
             return small(evidence).min(size - 1);
         }
         // The more has failed, the farther away is what works: look far down, and grow back.
-        size >> evidence.record.failures.clamp(1, FASTEST)
+        let smaller = size >> evidence.record.failures.clamp(1, FASTEST);
+        smaller.min(half_of_what_fits(evidence))
     }
 
     fn advance(&self, evidence: &Evidence) -> usize {

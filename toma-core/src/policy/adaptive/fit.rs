@@ -7,6 +7,10 @@ use crate::policy::figures::{bytes, number, share, whole};
 /// The share of a size that is small enough to fit nearly always.
 const SMALL: usize = 64;
 
+/// Nobody begins with so many times what fits. An error that asks for more than so many times what is
+/// there says nothing of the size.
+const MOST_TOO_LARGE: f64 = 128.0;
+
 /// A prediction is trusted up to so many times the largest size it was measured at.
 const REACH_OF_ONE: f64 = 16.0;
 const REACH: f64 = 64.0;
@@ -43,6 +47,16 @@ pub(super) fn is_cold(evidence: &Evidence) -> bool {
 /// Whether small attempts can tell what a large one needs. A batch is one attempt, and must not be small.
 pub(super) fn measures_first(evidence: &Evidence) -> bool {
     evidence.counts_bytes && !is_batch(evidence) && evidence.record.samples.bytes().is_none()
+}
+
+/// Half of what fits at most after a failure, by what was lacking: part of what an attempt needs does
+/// not depend on its size. Only while nothing has ever worked: later on it tells more about others. And
+/// only in a batch: where pieces follow, one item may be what needs so much.
+pub(super) fn half_of_what_fits(evidence: &Evidence) -> usize {
+    let is_first = evidence.record.samples.iter().next().is_none();
+    let most = most(evidence);
+    let is_plausible = most >= number(evidence.size) / MOST_TOO_LARGE;
+    if is_first && is_batch(evidence) && is_plausible { whole(most / 2.0).max(1) } else { usize::MAX }
 }
 
 /// What may fit after a failure, if all that the attempt needs is in proportion to its size.
