@@ -351,6 +351,14 @@ async fn nothing(size: usize, inside: &dyn Fn() -> Fitted) -> Fitted {
 /// A size that fits.
 type Fitted = Result<usize, FakeOutOfMemory>;
 
+/// What becomes of a future that nobody wakes and is polled so often, if that is enough.
+fn poll_through<F: Future>(mut future: Pin<&mut F>, times: usize) -> Option<F::Output> {
+    (0..times).find_map(|_| match poll(future.as_mut()) {
+        Poll::Ready(output) => Some(output),
+        Poll::Pending => None,
+    })
+}
+
 /// A loop that blocks stands between the two: nothing in it may wait for tasks of the thread.
 #[test]
 fn asynchronous_in_synchronous_in_asynchronous() {
@@ -364,15 +372,8 @@ fn asynchronous_in_synchronous_in_asynchronous() {
         pause().await;
         assert_eq!(size, 1);
         block(blocks, device, &|| {
-            let mut polls = 0;
-            let mut future = pin!(innermost(device));
-            loop {
-                if let Poll::Ready(size) = poll(future.as_mut()) {
-                    return size;
-                }
-                polls += 1;
-                assert!(polls < 1000, "it waits for a task of its own thread: {blocks:?}");
-            }
+            let blocked = poll_through(pin!(innermost(device)), 1000);
+            blocked.unwrap_or_else(|| panic!("it waits for a task of its own thread: {blocks:?}"))
         })
     }
     use Blocks::{Anywhere, OnDevice, Twice, Watched, WhileUndoing};
@@ -403,16 +404,8 @@ fn asynchronous_in_an_iterator_from_outside() {
         rows.next()
     }
     let device = FakeDevice::new(100);
-    let mut polls = 0;
     let mut rows = execute::with::<NoCache>().iter(0..2, 1, |_start, _end| {
-        let mut future = pin!(innermost(&device));
-        loop {
-            if let Poll::Ready(size) = poll(future.as_mut()) {
-                return size;
-            }
-            polls += 1;
-            assert!(polls < 1000, "it waits for a task of its own thread");
-        }
+        poll_through(pin!(innermost(&device)), 500).expect("it waits for a task of its own thread")
     });
     let other = holding(&device, 60);
     for _ in 0..2 {

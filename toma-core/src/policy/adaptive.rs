@@ -100,7 +100,7 @@ impl Adaptive {
     /// attempts for which it had been as it was, and failures become rarer the longer nothing changes.
     /// A smaller share finds it sooner and meets more failures, which stay within
     /// [`waste`](Self::waste); with 1 it is tried again once. Work of which less than 500 attempts are left is
-    /// not worth the doubt, unless so many have been made, in calls of one place together; nor is a batch that
+    /// not worth the doubt, unless twice as many have been made, in calls of one place together; nor is a batch that
     /// would gain little at twice the size. Where the free memory of a `device` can be read and has not
     /// risen, it takes three quarters of all attempts, and at least 1024.
     ///

@@ -121,8 +121,13 @@ fn left(step: usize, evidence: &Evidence, line: &Line) -> f64 {
 /// Items that are thought to come: what is left of the call, or as many as there have been if those are
 /// more, because a place may be called again and again for little at a time.
 fn to_come(evidence: &Evidence, line: &Line) -> usize {
+    evidence.remaining.max(so_far(evidence, line))
+}
+
+/// Items that there have been, in calls of this place together.
+fn so_far(evidence: &Evidence, line: &Line) -> usize {
     let attempts = evidence.record.time.as_secs_f64() / line.at(number(evidence.step)).max(f64::MIN_POSITIVE);
-    evidence.remaining.max(whole(attempts * number(evidence.step)))
+    whole(attempts * number(evidence.step))
 }
 
 /// Seconds that a larger step saves on what is left. While only one size has been timed, half of its
@@ -146,8 +151,8 @@ const LONGEST: u32 = 64;
 const SEEN: u32 = 64;
 const SEEN_DOUBT: f64 = 0.75;
 
-/// Attempts that must be left, or have been, for a failure to be doubted because of those that succeeded:
-/// one more failure is nothing for those, and most of what could be gained is still to come.
+/// Attempts that must be left, or twice as many have been, for a failure to be doubted because of those that
+/// succeeded: one more failure is nothing for those, and most of what could be gained is still to come.
 const WORTH_A_DOUBT: usize = 500;
 
 impl Adaptive {
@@ -159,7 +164,8 @@ impl Adaptive {
         }
         let Some(line) = evidence.record.samples.seconds() else { return false };
         if !is_batch(evidence) {
-            return to_come(evidence, &line) / WORTH_A_DOUBT >= evidence.step;
+            let items = evidence.remaining.max(so_far(evidence, &line) / 2);
+            return items / WORTH_A_DOUBT >= evidence.step;
         }
         let goal = high(evidence).unwrap_or(evidence.step);
         self.stake(goal, evidence, &line) > cost(goal, evidence, &line)
