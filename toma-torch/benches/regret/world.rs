@@ -35,7 +35,7 @@ pub(crate) fn grid() -> Vec<World> {
     let mut worlds = Vec::new();
     for net in [Net::Layers(1024), Net::Layers(4096), Net::Attention(16)] {
         for (items, initial, limit) in
-            [(4000, 512, 37), (4000, 512, 100), (20_000, 512, 37), (20_000, 512, 300), (20_000, 4096, 900)]
+            [(10_000, 512, 37), (10_000, 512, 100), (50_000, 512, 37), (50_000, 512, 300), (50_000, 4096, 900)]
         {
             worlds.push(World { net, items, initial, limit });
         }
