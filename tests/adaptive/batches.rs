@@ -121,3 +121,16 @@ fn a_rise_of_free_memory_makes_a_failure_doubtful() {
     (0..3000).for_each(|_| _ = world.batch(512, Adaptive::default()));
     assert!(world.kept() >= 475, "{}", world.kept());
 }
+
+#[test]
+fn what_shrank_far_at_once_soon_grows_back() {
+    let world = World::new(1000, Shows::Free);
+    // Something else asks for a hundred times what is there, once.
+    let time = |size| Duration::from_millis(10 + size as u64);
+    world.batch_with(512, Adaptive::default(), |size| {
+        world.attempt_of(size, if size == 512 { 100 * bytes(1000) } else { bytes(size) }, time(size))
+    });
+    assert_eq!(world.attempts.borrow()[1], (2, true));
+    let calls = (0..1000).take_while(|_| world.batch(512, Adaptive::default()) < 128).count();
+    assert!(calls <= 150, "{calls} calls");
+}

@@ -60,7 +60,7 @@ impl Adaptive {
     ///
     /// Growing back after a shrink that went too far is no probe: while what fails is more than half as
     /// large again as what works, a larger step is tried when half of what it would save exceeds the
-    /// cost of its failing.
+    /// cost of its failing, and sooner the farther away it is from what fails.
     ///
     /// A `batch` does not say how much is to come. There a probe may also be worth its price: as much is
     /// thought to come as there has been, so the first calls risk nothing, and what a larger size saves on

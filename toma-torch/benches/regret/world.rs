@@ -34,9 +34,13 @@ const WIDTH: i64 = 64;
 pub(crate) fn grid() -> Vec<World> {
     let mut worlds = Vec::new();
     for net in [Net::Layers(1024), Net::Layers(4096), Net::Attention(16)] {
-        for (items, initial, limit) in
-            [(10_000, 512, 37), (10_000, 512, 100), (50_000, 512, 37), (50_000, 512, 300), (50_000, 4096, 900)]
-        {
+        for (items, initial, limit) in [
+            (10_000, 512, 37),
+            (10_000, 512, 100),
+            (50_000, 512, 37),
+            (50_000, 512, 300),
+            (50_000, 4096, 900),
+        ] {
             worlds.push(World { net, items, initial, limit });
         }
     }

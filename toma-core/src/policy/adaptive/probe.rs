@@ -39,7 +39,7 @@ impl Adaptive {
     /// Seconds that may be put at risk for what a larger size saves, whatever probes have wasted.
     fn stake(&self, goal: usize, evidence: &Evidence, line: &Line) -> f64 {
         if is_far(evidence) || has_worked(goal, evidence) {
-            GAIN * gain(goal, evidence, line)
+            GAIN * odds(goal, evidence) * gain(goal, evidence, line)
         } else if is_batch(evidence) {
             // A share of what is to come is nothing to go by where nobody knows how much that is: what is
             // found has to be worth its price instead.
@@ -48,6 +48,14 @@ impl Adaptive {
             0.0
         }
     }
+}
+
+/// How much likelier than not a size works where what fails is far: any power of what works is as likely to
+/// be the limit as any other.
+fn odds(goal: usize, evidence: &Evidence) -> f64 {
+    let times = |size: usize| share(size, evidence.step).log2();
+    let fails = high(evidence).map_or(1.0, |high| times(goal) / times(high));
+    ((1.0 - fails) / fails).max(1.0)
 }
 
 /// Seconds that a larger step saves, in proportion to the chance that it works.
