@@ -74,3 +74,25 @@ fn what_fails_alone_is_left_out_and_the_others_keep_their_size() {
     assert_eq!(sizes.iter().sum::<usize>(), 999);
     assert!(sizes.iter().rev().skip(1).take(5).all(|&size| size == 50), "{sizes:?}");
 }
+
+/// Bytes of a large device are more than 32 bits can count.
+#[test]
+#[cfg(target_pointer_width = "64")]
+fn the_unit_of_costs_changes_nothing() {
+    let tried = |unit: usize, policy: &dyn Policy| {
+        let (device, clock, mut tried) =
+            (FakeDevice::new(1000 * unit as u64), StoppedClock::new(), Vec::new());
+        let with = execute::with::<NoCache>().policy(policy).device(&device).by_cost(|_| unit);
+        let done = with.range(0..20_000, 8000 * unit, |start, end| {
+            let memory = device.alloc(((end - start) * unit) as u64);
+            clock.advance(Duration::from_millis(10 + (end - start) as u64));
+            tried.push((end - start, memory.is_ok()));
+            memory.map(drop)
+        });
+        done.unwrap();
+        tried
+    };
+    for policy in [&Adaptive::default() as &dyn Policy, &Throughput::default()] {
+        assert_eq!(tried(1, policy), tried(1 << 30, policy), "{policy:?}");
+    }
+}
