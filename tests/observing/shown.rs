@@ -131,6 +131,19 @@ fn batch() {
 }
 
 #[test]
+fn a_rest_that_fails() {
+    inline(&World::new([FINE, OUT_OF_MEMORY]), 12).unwrap();
+    shows(&expect![[r#"
+        work: 12 items in 4 attempts, 1 out of memory
+          started  at 8, nothing was remembered
+          tried    8 worked once, 4 -> 2 worked 2 times
+          learned  2 works, 4 does not; 2 is at least 50 % of the limit
+          lost     TIME of TIME (SHARE %) in attempts that failed
+          next     starts from 2, remembered in GlobalCache
+    "#]]);
+}
+
+#[test]
 fn second_call() {
     let world = World::new([OUT_OF_MEMORY]);
     inline(&world, 8).unwrap();

@@ -259,7 +259,7 @@ impl<'a, P: Policy> Call<'a, P> {
     fn tally_failed(&mut self, class: Class, elapsed: Option<Duration>) {
         let size = self.machine.take_ran(self.machine.step());
         self.tally.worked(size);
-        self.tally.failed(self.machine.told_size(), class, elapsed);
+        self.tally.failed(self.machine.size(), class, elapsed);
     }
 
     /// All others are done, and an item that failed alone and of this cost is nobody's: its failure goes

@@ -149,8 +149,8 @@ impl Fullest {
 #[non_exhaustive]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Tried {
-    /// The step in items, or where sizes are [costs](crate::execute::With::by_cost), the largest cost that ran:
-    /// no piece need fill a step there.
+    /// Of attempts that succeeded the step in items, or where sizes are [costs](crate::execute::With::by_cost),
+    /// the largest cost that ran: no piece need fill a step there. Of one that failed its own size.
     pub size: usize,
     /// Attempts one after another that succeeded; 0 for one that failed.
     pub succeeded: usize,

@@ -91,11 +91,6 @@ impl Machine {
         self.packing.as_mut().map_or(step, |packing| mem::take(&mut packing.ran))
     }
 
-    /// The size that an attempt at that step is said to have had: its own, where sizes are costs.
-    pub(crate) fn told_size(&self) -> usize {
-        if self.packing.is_some() { self.size() } else { self.step }
-    }
-
     /// At most so many pieces are to come.
     pub(crate) fn most_pieces(&self) -> usize {
         let left = self.end - self.position;
