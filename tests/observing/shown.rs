@@ -143,6 +143,25 @@ fn a_rest_that_fails() {
     "#]]);
 }
 
+/// Nobody knows whether there ever was an earlier call.
+#[test]
+fn a_call_that_starts_from_a_seed() {
+    let cache = GlobalCache::new();
+    cache.seed("work", 7);
+    execute::with::<NoCache>().cache(&cache).name("work").range(0..14, 8, |_, _| ());
+    shows(&expect![[r#"
+        work: 14 items in 2 attempts, never out of memory
+          started  at 7, remembered
+          next     starts at 7 again
+    "#]]);
+    execute::with::<NoCache>().cache(&cache).name("work").range(0..3, 8, |_, _| ());
+    shows(&expect![[r#"
+        work: 3 items in 1 attempt, never out of memory
+          started  at 3, 7 was remembered
+          next     starts at 3 again
+    "#]]);
+}
+
 #[test]
 fn second_call() {
     let world = World::new([OUT_OF_MEMORY]);
@@ -150,7 +169,7 @@ fn second_call() {
     inline(&world, 8).unwrap();
     shows(&expect![[r#"
         work: 8 items in 2 attempts, never out of memory
-          started  at 4, remembered from an earlier call
+          started  at 4, remembered
           known    4 works, 8 does not; 4 is at least 50 % of the limit
           next     starts at 4 again
     "#]]);
@@ -164,7 +183,7 @@ fn second_call_that_shrinks_further() {
     inline(&world, 8).unwrap();
     shows(&expect![[r#"
         work: 8 items in 5 attempts, 1 out of memory
-          started  at 4, remembered from an earlier call
+          started  at 4, remembered
           tried    4 -> 2 worked 4 times
           learned  2 works, 4 does not; 2 is at least 50 % of the limit
           lost     TIME of TIME (SHARE %) in attempts that failed
@@ -179,7 +198,7 @@ fn second_call_at_a_limit_that_is_known() {
     inline(&world, 40).unwrap();
     shows(&expect![[r#"
         work: 40 items in 20 attempts, never out of memory
-          started  at 2, remembered from an earlier call
+          started  at 2, remembered
           known    2 works, 4 does not; 2 is at least 50 % of the limit
           next     starts at 2 again
     "#]]);
@@ -322,7 +341,7 @@ mod measured {
             &cache,
             &expect![[r#"
             work: 1000 items in 11 attempts, never out of memory
-              started  at 98, remembered from an earlier call
+              started  at 98, remembered
               known    98 works, 256 does not; 98 took 144.5 KiB of 147.0 KiB (98 %)
               next     starts at 98 again
         "#]],
@@ -343,7 +362,7 @@ mod measured {
         (0..2).for_each(|_| batch());
         shows(&expect![[r#"
             work: a batch of 4 in 1 attempt, never out of memory
-              started  at 4, remembered from an earlier call
+              started  at 4, remembered
               known    9 worked in an earlier call, 64 did not; 4 took 40 bytes of 50 bytes (80 %)
               next     starts at 4 again
         "#]]);

@@ -70,8 +70,8 @@ impl Report {
         let start = self.size(self.start);
         match self.remembered {
             None => format!("at {start}, nothing was remembered"),
-            Some(size) if size == self.start => format!("at {start}, remembered from an earlier call"),
-            Some(size) => format!("at {start}, remembered {size} from an earlier call"),
+            Some(size) if size == self.start => format!("at {start}, remembered"),
+            Some(size) => format!("at {start}, {size} was remembered"),
         }
     }
 
