@@ -105,6 +105,23 @@ fn grows_where_it_starts_too_small() {
 }
 
 #[test]
+fn returns_to_what_was_faster_when_memory_is_back() {
+    let rate = |size: usize| size as f64 / (10.0 + size as f64);
+    for (shows, long) in [(Shows::Free, 50), (Shows::Everything, 3)] {
+        let world = World::new(300, shows);
+        world.range_with(100_000, 2048, Throughput::default(), |number, size| {
+            let limit = if (51..51 + long).contains(&number) { 100 } else { 300 };
+            world.device.set_budget(bytes(limit));
+            world.attempt(size)
+        });
+        let attempts = world.attempts.borrow();
+        let (before, after) = (attempts[49].0, world.last_size());
+        assert!(!attempts[50].1, "{shows:?}: it is disturbed");
+        assert!(rate(after) >= 0.95 * rate(before), "{after} after {before}: {shows:?}, {long}");
+    }
+}
+
+#[test]
 fn noise_moves_it_by_one_size_at_most() {
     for seed in 0..20_u32 {
         let (world, state) = (World::new(1000, Shows::Nothing), Cell::new(seed));

@@ -3,8 +3,9 @@
 mod fit;
 mod probe;
 
-use self::fit::{first, half_of_what_fits, is_cold, is_one, measures_first, needs_more, second, small};
-use self::probe::{has_risen, high};
+use self::fit::{first, half_of_what_fits, is_cold, is_one, measures_first, second, small};
+use self::probe::high;
+pub(super) use self::{fit::needs_more, probe::has_risen};
 use super::{Evidence, Measures, Policy};
 
 /// Finds the largest size that works, and keeps it right while memory changes: the recommended policy.

@@ -1,4 +1,4 @@
-use super::adaptive::below;
+use super::adaptive::{below, has_risen, needs_more};
 use super::{Adaptive, Evidence, Measures, Policy, Sample};
 
 /// Uses the smallest size that works off as many items per second as any, within a tolerance.
@@ -8,7 +8,8 @@ use super::{Adaptive, Evidence, Measures, Policy, Sample};
 /// halving while nothing is lost. Where the largest size that works is the only one fast enough, more
 /// would be faster still: then it looks for the limit, and follows it, as [`Adaptive`] does. In `range`,
 /// `chunked`, `map` and `fold` it moves within one call; in `batch` from call to call, where it takes for
-/// granted that a batch works off as many items as its size says.
+/// granted that a batch works off as many items as its size says. A size that has failed counts again
+/// when the `device` has clearly more memory free than it had then.
 ///
 /// A size at which the allocator has to release its cached memory and try again in two attempts in a
 /// row is thrashing, and counts as too large even though it succeeds.
@@ -76,9 +77,11 @@ impl Throughput {
     }
 }
 
-/// The largest size that is allowed and not known to fail.
+/// The largest size that is allowed and not known to fail. What has failed with clearly less memory is no
+/// longer known to, or else a passing shortage would hide for good how fast the larger sizes are.
 fn limit(evidence: &Evidence) -> usize {
-    evidence.bounds.smallest_failure.map_or(usize::MAX, |failed| failed - 1).min(evidence.cap)
+    let holds = |&failed: &usize| !has_risen(evidence) || needs_more(failed, evidence);
+    evidence.bounds.smallest_failure.filter(holds).map_or(usize::MAX, |failed| failed - 1).min(evidence.cap)
 }
 
 /// Whether enough is left for another size to be worth a try.

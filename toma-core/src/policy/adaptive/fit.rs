@@ -102,8 +102,8 @@ impl Adaptive {
     }
 }
 
-/// Whether the size in force needs more than there is, by what was measured at such sizes.
-pub(super) fn needs_more(size: usize, evidence: &Evidence) -> bool {
+/// Whether this size needs more than there is, by what was measured.
+pub(in crate::policy) fn needs_more(size: usize, evidence: &Evidence) -> bool {
     let line = evidence.record.samples.bytes();
     line.zip(evidence.available_bytes)
         .is_some_and(|(line, available)| line.at(number(size)) > bytes(available))

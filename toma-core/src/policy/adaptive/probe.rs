@@ -195,7 +195,7 @@ impl Adaptive {
 }
 
 /// Whether there is clearly more memory than when the failure was seen.
-pub(super) fn has_risen(evidence: &Evidence) -> bool {
+pub(in crate::policy) fn has_risen(evidence: &Evidence) -> bool {
     let then = evidence.record.failure_available_bytes;
     then.zip(evidence.available_bytes)
         .is_some_and(|(then, now)| now > then && bytes(now - then) > bytes(then) / 10.0)
