@@ -11,7 +11,7 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 pub(super) struct Moment(u64);
 
 impl Moment {
-    /// The year 9000. A moment has successors, so none may be the last one that can be written.
+    /// The year 9000. Nothing later is written, because it could not be read.
     const LATEST: Self = Self(221_845_392_000_000);
 
     pub(super) const DAY: Duration = Duration::from_secs(24 * 60 * 60);
@@ -29,9 +29,9 @@ impl Moment {
         UNIX_EPOCH + Duration::from_millis(self.0)
     }
 
-    /// The first moment after this one.
+    /// The first moment after this one, if there is one.
     pub(super) fn next(self) -> Self {
-        Self(self.0 + 1)
+        Self(self.0 + 1).min(Self::LATEST)
     }
 
     pub(super) fn since(self, earlier: Self) -> Duration {
@@ -51,7 +51,11 @@ impl<'de> Deserialize<'de> for Moment {
         let time =
             humantime::parse_rfc3339(&text).map_err(|error| D::Error::custom(format!("{text}: {error}")))?;
         let moment = Self::at(time);
-        if moment < Self::LATEST { Ok(moment) } else { Err(D::Error::custom(format!("{text}: too late"))) }
+        if time <= Self::LATEST.time() {
+            Ok(moment)
+        } else {
+            Err(D::Error::custom(format!("{text}: too late")))
+        }
     }
 }
 
@@ -107,8 +111,11 @@ mod tests {
     }
 
     #[test]
-    fn a_clock_beyond_the_last_moment_can_still_be_written() {
+    fn what_comes_after_the_last_moment_can_still_be_read() {
         let latest = Moment::at(std::time::UNIX_EPOCH + std::time::Duration::from_secs(1 << 40));
-        assert!(serde_json::to_string(&latest.next()).is_ok());
+        for moment in [latest, latest.next(), Moment(Moment::LATEST.0 - 1).next().next()] {
+            let text = serde_json::to_string(&moment).unwrap();
+            assert_eq!(serde_json::from_str::<Moment>(&text).unwrap(), moment, "{text}");
+        }
     }
 }
