@@ -120,8 +120,8 @@ impl Seat {
         self.hub.visits(self.slot, self.device)
     }
 
-    /// Whether others have begun attempts on the device since there were so many `visits`. Traces that had to
-    /// make room for those of other devices meanwhile are none.
+    /// Whether others have begun attempts on the device since there were so many `visits`. A trace that had to
+    /// make room for those of other devices meanwhile is none, and hides as many visits as it stood for.
     pub(crate) fn was_visited_since(&self, visits: u64) -> bool {
         self.visits().wrapping_sub(visits).cast_signed() > 0
     }
