@@ -387,13 +387,14 @@ fn asynchronous_in_synchronous_in_asynchronous() {
     }
 }
 
+#[toma::batch(initial = 8, cache = NoCache, device = device, ladder = patient())]
+async fn innermost(size: usize, device: &FakeDevice) -> Fitted {
+    device.alloc(10 * size as u64).map(|_| size)
+}
+
 /// The same with an iterator that was made outside, and blocks where it is asked.
 #[test]
 fn asynchronous_in_an_iterator_from_outside() {
-    #[toma::batch(initial = 8, cache = NoCache, device = device, ladder = patient())]
-    async fn innermost(size: usize, device: &FakeDevice) -> Fitted {
-        device.alloc(10 * size as u64).map(|_| size)
-    }
     #[toma::batch(initial = 1, cache = NoCache, device = device, ladder = patient())]
     async fn asks(
         size: usize,
@@ -418,10 +419,6 @@ fn asynchronous_in_an_iterator_from_outside() {
 /// Where nothing blocks, the executor goes on with others, and who waits shrinks for nobody.
 #[test]
 fn asynchronous_in_a_task_without_a_device_waits() {
-    #[toma::batch(initial = 8, cache = NoCache, device = device, ladder = patient())]
-    async fn innermost(size: usize, device: &FakeDevice) -> Fitted {
-        device.alloc(10 * size as u64).map(|_| size)
-    }
     #[toma::batch(initial = 1, cache = NoCache)]
     async fn between(size: usize, device: &FakeDevice) -> Fitted {
         assert_eq!(size, 1);

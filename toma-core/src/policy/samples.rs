@@ -132,10 +132,9 @@ impl Slot {
 
     #[expect(clippy::cast_precision_loss, reason = "bytes are an estimate")]
     fn of(sample: &Sample) -> Option<Self> {
-        let size = Some(sample.size).filter(|&size| size > 0)?;
         let seconds = sample.time.map_or(-1.0, |time| time.as_secs_f32());
         let bytes = sample.bytes.map_or(-1.0, |bytes| bytes as f32);
-        Some(Self { size, seconds, bytes })
+        (sample.size > 0).then_some(Self { size: sample.size, seconds, bytes })
     }
 
     /// How many times as large one size is as the other; infinite for a slot that is empty.

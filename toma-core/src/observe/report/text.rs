@@ -121,7 +121,8 @@ impl Report {
             Some(Answer::FellBackAlone(index)) => format!("item {index} in another memory, {size}"),
             Some(Answer::SetAside(index)) => format!("item {index} left out, {size}"),
         };
-        let has_words = [" again, ", " again ("].iter().any(|again| size.contains(again));
+        // How it came to that stands behind it.
+        let has_words = matches!(answer, Some(Answer::Again { rung, .. }) if rung != Rung::Transient);
         let comma = if has_words && tried.succeeded > 0 { "," } else { "" };
         let then = if tried.failed.is_some() { " -> " } else { ", " };
         format!("{size}{comma}{}{then}", outcome(tried))
