@@ -3,7 +3,7 @@
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use toma::cache::{Place, Remembered, SizeCache};
-use toma::policy::Record;
+use toma::policy::Measurements;
 
 /// Remembers one place, whatever is free: the others tell entries apart by the free memory of the host
 /// where no device is given, and figures would depend on what else the machine does.
@@ -39,9 +39,10 @@ impl SizeCache for OnePlace {
         *self.kept() = Some(learned);
     }
 
-    fn note(&self, _place: &Place<'_>, record: &Record) {
+    fn note(&self, _place: &Place<'_>, measurements: &Measurements) {
         if let Some(kept) = &mut *self.kept() {
-            (kept.learned, kept.record) = (Remembered::new(kept.settled).learned, Some(Arc::new(*record)));
+            (kept.learned, kept.measurements) =
+                (Remembered::new(kept.settled).learned, Some(Arc::new(*measurements)));
         }
     }
 }

@@ -98,7 +98,7 @@ pub(crate) enum PolicyName {
     Decay,
     /// Halves, then looks for the largest size that works
     Bisect,
-    /// Measures small batches, and predicts the largest size that works
+    /// Needs small batches, and predicts the largest size that works
     Adaptive,
     /// The smallest size that is as fast as any
     Throughput,

@@ -4,7 +4,7 @@ use std::cell::Cell;
 use std::io;
 
 use toma::memory::{MemorySource, Reading, Usage};
-use toma::policy::{Evidence, Measures, Policy};
+use toma::policy::{Evidence, Needs, Policy};
 use toma::testing::FakeDevice;
 use toma::{Bisect, Decay, Halve, NoCache, execute};
 
@@ -40,7 +40,7 @@ impl Policy for Timeless {
     }
 
     fn advance(&self, evidence: &Evidence) -> usize {
-        assert!(evidence.elapsed.is_none() && evidence.record.time.is_zero(), "{evidence:?}");
+        assert!(evidence.elapsed.is_none() && evidence.measurements.time.is_zero(), "{evidence:?}");
         evidence.step
     }
 }
@@ -76,8 +76,8 @@ impl Policy for Told {
         evidence.step
     }
 
-    fn measures(&self) -> Measures {
-        Measures::TIME_AND_MEMORY
+    fn needs(&self) -> Needs {
+        Needs::TIME_AND_MEMORY
     }
 }
 

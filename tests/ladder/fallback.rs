@@ -6,7 +6,7 @@ use std::task::{Context, Poll, Waker};
 
 use toma::classify::OutOfMemory;
 use toma::ladder::{Ladder, falls_back};
-use toma::policy::{Evidence, Measures};
+use toma::policy::{Evidence, Needs};
 use toma::testing::{FakeDevice, FakeOutOfMemory};
 use toma::{Adaptive, Bisect, GlobalCache, NoCache, SizeCache, execute, report};
 
@@ -164,8 +164,8 @@ impl toma::Policy for Restless {
         if evidence.elapsed.is_some() { evidence.size - 1 } else { evidence.step }
     }
 
-    fn measures(&self) -> Measures {
-        Measures::TIME
+    fn needs(&self) -> Needs {
+        Needs::TIME
     }
 }
 

@@ -6,7 +6,7 @@ use std::sync::{Barrier, Mutex};
 use std::thread;
 
 use toma::observe::{Event, EventKind};
-use toma::policy::{Evidence, Measures};
+use toma::policy::{Evidence, Needs};
 use toma::testing::{FakeDevice, FakeOutOfMemory};
 use toma::{GlobalCache, NoCache, Policy, execute, report};
 
@@ -232,8 +232,8 @@ impl Policy for Peaks {
         evidence.step
     }
 
-    fn measures(&self) -> Measures {
-        Measures::TIME_AND_MEMORY
+    fn needs(&self) -> Needs {
+        Needs::TIME_AND_MEMORY
     }
 }
 

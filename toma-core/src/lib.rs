@@ -3,8 +3,10 @@
 //! Users depend on the `toma` crate, which re-exports everything here together with the attributes.
 
 pub mod cache;
+mod call_site;
 pub mod chunk;
 pub mod classify;
+mod clock;
 mod contained;
 pub mod cpu_memory;
 #[cfg(feature = "cuda")]
@@ -13,6 +15,7 @@ mod engine;
 pub mod execute;
 pub mod ladder;
 pub mod memory;
+mod nesting;
 pub mod observe;
 mod outcome;
 pub mod policy;
@@ -20,11 +23,13 @@ pub mod policy;
 pub mod private;
 mod reserve;
 pub mod share;
+mod shield;
 pub mod stack;
 mod switches;
 mod task;
 #[cfg(feature = "testing")]
 pub mod testing;
+mod text;
 pub mod thread_state;
 
 pub use observe::report;

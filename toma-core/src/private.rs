@@ -8,8 +8,8 @@ use std::mem;
 use std::ops::Range;
 use std::panic::Location;
 
-pub use crate::cache::Site;
 use crate::cache::SizeCache;
+pub use crate::call_site::Site;
 use crate::chunk::{Chunk, Chunked};
 use crate::classify::{Classify, Failure};
 use crate::engine::drive::{Care, Work};

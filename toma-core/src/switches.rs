@@ -2,7 +2,7 @@
 
 use std::sync::atomic::{AtomicU8, Ordering::Relaxed};
 
-use crate::observe;
+use crate::text;
 
 static SWITCHES: AtomicU8 = AtomicU8::new(0);
 
@@ -87,7 +87,7 @@ fn is_on(name: &str, value: &str) -> bool {
         "1" | "true" | "on" | "yes" => true,
         "" | "0" | "false" | "off" | "no" => false,
         _ => {
-            observe::print(&format!("toma: {name}={value}: must be 1 or 0; taken for 0"));
+            text::print(&format!("toma: {name}={value}: must be 1 or 0; taken for 0"));
             false
         }
     }

@@ -5,7 +5,7 @@ use std::future::Future;
 use std::marker::PhantomData;
 use std::ops::Range;
 
-use crate::cache::{Above, Origin};
+use crate::call_site::{Above, Origin};
 use crate::chunk::{Chunked, Held};
 use crate::engine::asynchronous::Attempts;
 use crate::engine::call::Call;

@@ -60,7 +60,7 @@ use std::pin::Pin;
 use std::sync::OnceLock;
 use std::task::{Context, Poll};
 
-use crate::engine::attempt;
+use crate::shield;
 
 static REGISTERED: OnceLock<&'static dyn ThreadState> = OnceLock::new();
 
@@ -107,7 +107,7 @@ pub fn register(state: &'static dyn ThreadState) -> Result<(), &'static dyn Thre
 /// execute::with::<NoCache>().batch(1, |_| assert!(!would_retry_out_of_memory()));
 /// ```
 pub fn would_retry_out_of_memory() -> bool {
-    attempt::would_retry().out_of_memory
+    shield::would_retry().out_of_memory
 }
 
 /// The modes from before an attempt or a poll; nothing when no library has registered.

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{PoisonError, RwLock};
 
 use super::{Place, Remembered, SizeCache, StacktraceMemoryCache};
-use crate::policy::Record;
+use crate::policy::Measurements;
 
 /// The cache of calls that name none: [`StacktraceMemoryCache`] unless [`set_default`] changed it.
 #[derive(Clone, Copy, Debug, Default)]
@@ -77,7 +77,7 @@ impl SizeCache for DefaultCache {
         chosen().remember(place, learned);
     }
 
-    fn note(&self, place: &Place<'_>, record: &Record) {
-        chosen().note(place, record);
+    fn note(&self, place: &Place<'_>, measurements: &Measurements) {
+        chosen().note(place, measurements);
     }
 }

@@ -1,7 +1,7 @@
 use super::over_store::over_store;
 use super::store::Store;
 use super::{Entry, Key, Place, Remembered, SizeCache};
-use crate::policy::Record;
+use crate::policy::Measurements;
 
 /// One entry per annotated function, or per line of an inline form, wherever it is called from.
 ///
@@ -41,7 +41,7 @@ impl SizeCache for GlobalCache {
         self.store.remember(&place.by_function(), place, Remembered { free_bytes: None, ..learned });
     }
 
-    fn note(&self, place: &Place<'_>, record: &Record) {
-        self.store.note(place, || place.by_function(), record);
+    fn note(&self, place: &Place<'_>, measurements: &Measurements) {
+        self.store.note(place, || place.by_function(), measurements);
     }
 }

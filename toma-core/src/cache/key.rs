@@ -1,96 +1,12 @@
 //! What tells two calls apart.
 
 use std::fmt;
-use std::hash::{DefaultHasher, Hash, Hasher};
+use std::hash::{Hash, Hasher};
 use std::panic::Location;
 
+use crate::call_site::{Above, Name, Origin, Site, hash_of};
 use crate::memory::{self, MemorySource};
-use crate::observe::Name;
 use crate::stack::{self, Fingerprint};
-
-/// The identity of an annotated function: one static per function.
-///
-/// The address of the static is the identity: functions that one macro call generates share a line,
-/// and instantiations of a generic function share the static, as they should.
-#[derive(Debug)]
-pub struct Site {
-    name: &'static str,
-    file: &'static str,
-    line: u32,
-    column: u32,
-    version: Option<&'static str>,
-}
-
-impl Site {
-    /// The site of a function, with its path and the place of its definition.
-    pub const fn new(name: &'static str, file: &'static str, line: u32, column: u32) -> Self {
-        Self { name, file, line, column, version: None }
-    }
-
-    /// The same in a crate of this version, if it is known.
-    #[must_use]
-    pub const fn of_version(self, version: Option<&'static str>) -> Self {
-        Self { version, ..self }
-    }
-
-    /// The path of the function.
-    pub const fn name(&self) -> &'static str {
-        self.name
-    }
-
-    /// The version of the function's crate, if it is known.
-    pub const fn version(&self) -> Option<&'static str> {
-        self.version
-    }
-
-    /// File, line and column of the definition.
-    #[cfg(feature = "persistent")]
-    pub(super) fn position(&self) -> String {
-        format!("{}:{}:{}", self.file, self.line, self.column)
-    }
-}
-
-impl fmt::Display for Site {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} ({}:{}:{})", self.name, self.file, self.line, self.column)
-    }
-}
-
-impl PartialEq for Site {
-    fn eq(&self, other: &Self) -> bool {
-        std::ptr::eq(self, other)
-    }
-}
-
-impl Eq for Site {}
-
-impl Hash for Site {
-    fn hash<H: Hasher>(&self, state: &mut H) {
-        std::ptr::from_ref(self).addr().hash(state);
-    }
-}
-
-/// Where a call comes from.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Origin {
-    /// The annotated function; `None` for inline forms.
-    pub(crate) site: Option<&'static Site>,
-    /// The line that called; `None` for async functions, which cannot know it.
-    pub(crate) caller: Option<&'static Location<'static>>,
-    pub(crate) above: Above,
-}
-
-/// The functions above the calling line.
-#[derive(Clone, Copy, Debug)]
-pub(crate) enum Above {
-    /// On the stack, from the address of a local of the form that was called on: frames below it are
-    /// ours.
-    From(usize),
-    /// Those that a call was made under which may end under others.
-    Seen(Fingerprint),
-    /// Those of whatever executor polls.
-    Unknown,
-}
 
 /// One call, as a size cache sees it.
 #[derive(Debug)]
@@ -213,11 +129,4 @@ impl Hash for Key {
         // The file is left to equality: it is long, and line and column nearly always differ.
         state.write_u64(self.spread());
     }
-}
-
-/// The number that stands for a value, such as a user's key.
-pub(crate) fn hash_of(value: impl Hash) -> u64 {
-    let mut hasher = DefaultHasher::new();
-    value.hash(&mut hasher);
-    hasher.finish()
 }

@@ -1,7 +1,7 @@
 //! The few entries of one key, one per level of free memory.
 
 use super::Remembered;
-use crate::policy::Record;
+use crate::policy::Measurements;
 
 /// Free memory within this many bytes counts as equal: a neighbor taking 300 MiB must not bring the
 /// failures back.
@@ -67,11 +67,11 @@ impl Levels {
     }
 
     /// Takes the record of a call that started with so much free.
-    pub(super) fn note(&mut self, free: Option<u64>, record: &Record) {
+    pub(super) fn note(&mut self, free: Option<u64>, measurements: &Measurements) {
         let Some(chosen) = self.choose(|| free) else { return };
         let mut entries = self.entries.iter_mut().flatten();
         if let Some(entry) = entries.find(|entry| entry.free_bytes == chosen.free_bytes) {
-            entry.note(record);
+            entry.note(measurements);
         }
     }
 
@@ -96,7 +96,7 @@ pub(super) fn tolerance(bytes: u64) -> u64 {
 
 #[cfg(test)]
 mod tests {
-    use super::{Levels, MAX_LEVELS, Record, Remembered};
+    use super::{Levels, MAX_LEVELS, Measurements, Remembered};
 
     const GIB: u64 = 1 << 30;
 
@@ -142,9 +142,11 @@ mod tests {
         for entry in [at(10, 64), at(2, 16)] {
             levels.learn(entry);
         }
-        let record = Record { clean_runs: 7, ..Record::NEW };
-        levels.note(Some(9 * GIB), &record);
-        let runs = levels.iter().map(|entry| entry.record.as_ref().map(|record| record.clean_runs));
+        let measurements = Measurements { clean_runs: 7, ..Measurements::NEW };
+        levels.note(Some(9 * GIB), &measurements);
+        let runs = levels
+            .iter()
+            .map(|entry| entry.measurements.as_ref().map(|measurements| measurements.clean_runs));
         assert_eq!(runs.collect::<Vec<_>>(), [Some(7), None]);
     }
 

@@ -34,16 +34,15 @@ use std::time::SystemTime;
 
 pub use default::{DefaultCache, set_default};
 pub use global::GlobalCache;
-pub(crate) use key::{Above, Origin, hash_of};
-pub use key::{Key, Place, Site};
+pub use key::{Key, Place};
 pub use none::NoCache;
 #[cfg(feature = "persistent")]
 pub use persistent::{PersistentCache, PersistentEntry};
 pub use stacktrace::StacktraceMemoryCache;
 pub use store::Entry;
 
-use crate::engine::clock;
-use crate::policy::{Bounds, Record};
+use crate::clock;
+use crate::policy::{Bounds, Measurements};
 
 /// Remembers sizes from call to call.
 ///
@@ -83,8 +82,8 @@ pub trait SizeCache: Debug + Sync {
     /// It runs at every such call, so it should write no memory that threads share; the caches of the
     /// library keep it for the thread alone. Unless a cache implements it nothing is kept, and policies
     /// that measure do not see the time that warm calls take.
-    fn note(&self, place: &Place<'_>, record: &Record) {
-        let _ = (place, record);
+    fn note(&self, place: &Place<'_>, measurements: &Measurements) {
+        let _ = (place, measurements);
     }
 }
 
@@ -104,27 +103,36 @@ pub struct Remembered {
     pub learned: SystemTime,
     /// What was measured, where the policy asked for it; times in it count up to `learned`. Apart,
     /// because it is larger than all the rest, which every warm call copies.
-    pub record: Option<Arc<Record>>,
+    pub measurements: Option<Arc<Measurements>>,
 }
 
 impl Remembered {
     /// Evidence that the size `settled` works, learned now.
     pub fn new(settled: usize) -> Self {
-        Self { settled, bounds: Bounds::default(), free_bytes: None, learned: clock::wall(), record: None }
+        Self {
+            settled,
+            bounds: Bounds::default(),
+            free_bytes: None,
+            learned: clock::wall(),
+            measurements: None,
+        }
     }
 
     /// The same for one thread alone: a warm call counts who shares the record, and threads that
     /// counted in one place would slow each other down.
     fn unshared(&self) -> Self {
-        Self { record: self.record.as_ref().map(|record| Arc::new(**record)), ..self.clone() }
+        Self {
+            measurements: self.measurements.as_ref().map(|measurements| Arc::new(**measurements)),
+            ..self.clone()
+        }
     }
 
     /// Takes the record as it is now; allocates nothing where there is one that nobody else holds.
-    fn note(&mut self, record: &Record) {
+    fn note(&mut self, measurements: &Measurements) {
         self.learned = clock::wall();
-        match &mut self.record {
-            Some(kept) => *Arc::make_mut(kept) = *record,
-            None => self.record = Some(Arc::new(*record)),
+        match &mut self.measurements {
+            Some(kept) => *Arc::make_mut(kept) = *measurements,
+            None => self.measurements = Some(Arc::new(*measurements)),
         }
     }
 }

@@ -31,8 +31,8 @@ macro_rules! over_store {
             }
 
             /// Keeps what a call has measured under `key`, for this thread alone.
-            pub fn note_by(&self, key: &Key, place: &Place<'_>, record: &Record) {
-                self.store.note(place, || *key, record);
+            pub fn note_by(&self, key: &Key, place: &Place<'_>, measurements: &Measurements) {
+                self.store.note(place, || *key, measurements);
             }
 
             /// Lets calls of this name start at `size` until they learn better, wherever they

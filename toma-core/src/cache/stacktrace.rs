@@ -1,7 +1,7 @@
 use super::over_store::over_store;
 use super::store::Store;
 use super::{Entry, Key, Place, Remembered, SizeCache};
-use crate::policy::Record;
+use crate::policy::Measurements;
 
 /// The default: one entry per calling line, chain of functions above it, and level of free memory.
 ///
@@ -35,7 +35,7 @@ impl SizeCache for StacktraceMemoryCache {
         self.store.remember(&place.by_stack(), place, learned);
     }
 
-    fn note(&self, place: &Place<'_>, record: &Record) {
-        self.store.note(place, || place.by_stack(), record);
+    fn note(&self, place: &Place<'_>, measurements: &Measurements) {
+        self.store.note(place, || place.by_stack(), measurements);
     }
 }

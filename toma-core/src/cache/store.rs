@@ -12,8 +12,8 @@ use super::Remembered;
 use super::key::{Key, Place};
 use super::levels::Levels;
 use super::memo::{self, Known};
-use crate::observe::bytes;
-use crate::policy::Record;
+use crate::policy::Measurements;
+use crate::text::bytes;
 
 /// Entries a cache holds; beyond it the one least recently learned or looked up on the cold path
 /// goes.
@@ -156,7 +156,7 @@ impl Store {
     }
 
     /// Keeps what a call has measured, for this thread alone; until something is learned.
-    pub(super) fn note(&self, place: &Place<'_>, key: impl FnOnce() -> Key, record: &Record) {
+    pub(super) fn note(&self, place: &Place<'_>, key: impl FnOnce() -> Key, measurements: &Measurements) {
         let generation = self.generation.load(Ordering::Acquire);
         if generation == 0 {
             return;
@@ -166,9 +166,9 @@ impl Store {
         // A memory source is anybody's code and may come back here: it is read outside the memo.
         let free = if is_plain == Some(false) { place.free_bytes() } else { None };
         memo::change(id, generation, key, |known| match known {
-            Known::Plain(Some(remembered)) => remembered.note(record),
+            Known::Plain(Some(remembered)) => remembered.note(measurements),
             Known::Plain(None) => {}
-            Known::Many(levels) => levels.note(free, record),
+            Known::Many(levels) => levels.note(free, measurements),
         });
     }
 
@@ -260,9 +260,10 @@ mod tests {
     use std::borrow::Cow;
     use std::panic::{AssertUnwindSafe, catch_unwind};
 
-    use super::{Mutex, Record, Remembered, Store};
-    use crate::cache::{Above, Origin, Place};
-    use crate::observe::Name;
+    use super::{Measurements, Mutex, Remembered, Store};
+    use crate::cache::Place;
+    use crate::call_site::Name;
+    use crate::call_site::{Above, Origin};
 
     /// A place that is nothing but a name and a key.
     fn with_place<R>(name: &'static str, user: u64, act: impl FnOnce(&Place<'_>) -> R) -> R {
@@ -283,15 +284,15 @@ mod tests {
     /// Successes that this thread has on record.
     fn runs(store: &Store) -> Option<u32> {
         let known = with_place("a", 1, |place| store.recall(place, || place.by_function()));
-        known.and_then(|known| known.record).map(|record| record.clean_runs)
+        known.and_then(|known| known.measurements).map(|measurements| measurements.clean_runs)
     }
 
     #[test]
     fn what_is_noted_is_the_threads_own_until_something_is_learned() {
         let store = Store::new();
         let note = |clean_runs| {
-            let record = Record { clean_runs, ..Record::NEW };
-            with_place("a", 1, |place| store.note(place, || place.by_function(), &record));
+            let measurements = Measurements { clean_runs, ..Measurements::NEW };
+            with_place("a", 1, |place| store.note(place, || place.by_function(), &measurements));
         };
         note(5);
         assert_eq!(recall(&store, "a", 1), None, "a note is no size");

@@ -12,13 +12,13 @@ use std::mem;
 use std::ops::Range;
 use std::task::Poll;
 
-use super::attempt::{self, Panic, attempt_async, pass_on};
+use super::attempt::{self, attempt_async};
 use super::call::Call;
 use super::drive::{Turn, settle, settle_panic};
-use super::machine::Retryable;
-use super::surroundings::{Inside, Surroundings};
+use crate::nesting::{Inside, Surroundings};
 use crate::outcome::Judge;
 use crate::policy::Policy;
+use crate::shield::{Panic, Retryable, pass_on};
 #[cfg(feature = "testing")]
 use crate::testing::inject;
 use crate::thread_state::Before;

@@ -10,22 +10,24 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use self::sharing::Sharing;
-use super::asked::Asked;
-use super::attempt::Panic;
-use super::clock;
-use super::gauge::Gauge;
-use super::machine::{Extent, Failed, Machine, Retryable, Rungs, Took, Verdict};
+use super::checked_policy::CheckedPolicy;
+use super::machine::{Extent, Failed, Machine, Rungs, Took, Verdict};
+use super::meter::Meter;
 use super::sizes::{SizeOptions, Sizes};
 use super::tally::Tally;
-use crate::cache::{Origin, Place, Remembered, SizeCache};
+use crate::cache::{Place, Remembered, SizeCache};
+use crate::call_site::{Name, Origin};
 use crate::classify::{Class, Failure};
+use crate::clock;
 use crate::contained::contained;
 use crate::ladder::Ladder;
 use crate::memory::{Host, MemorySource, Reading};
-use crate::observe::{self, EventKind, Name, Observer, Reason, Watch};
+use crate::observe::{EventKind, Observer, Reason, Watch};
 use crate::policy::Policy;
 use crate::reserve;
+use crate::shield::{Panic, Retryable};
 use crate::switches::Switches;
+use crate::text;
 
 /// The options of a call that need no type of their own.
 #[derive(Clone, Debug)]
@@ -64,7 +66,7 @@ pub(crate) struct Call<'a, P: Policy> {
     deadline: Option<Instant>,
     watch: Option<Box<Watch<'a>>>,
     tally: Tally,
-    gauge: Gauge,
+    meter: Meter,
     sharing: Option<Sharing<'a>>,
     switches: Switches,
     /// Nothing of all that some calls have besides: one look instead of many, at every attempt.
@@ -101,7 +103,7 @@ impl<'a, P: Policy> Call<'a, P> {
             deadline: None,
             watch: Watch::new(&name, options.observer, switches),
             tally: Tally::new(name, items),
-            gauge: Gauge::default(),
+            meter: Meter::default(),
             sharing: None,
             switches,
             plain: false,
@@ -154,7 +156,7 @@ impl<'a, P: Policy> Call<'a, P> {
             let Range { start, end } = piece.clone();
             self.tell(|| EventKind::Attempt { start, end });
         }
-        if self.gauges() {
+        if self.meters() {
             self.begin_measuring();
         }
         (piece, retryable)
@@ -293,7 +295,7 @@ impl<'a, P: Policy> Call<'a, P> {
             self.machine.forget();
             return Verdict::GiveUp(reason);
         }
-        let asked = Asked { policy: &self.policy, by: self.tally.name() };
+        let asked = CheckedPolicy { policy: &self.policy, by: self.tally.name() };
         self.machine.failed(&asked, failed)
     }
 
@@ -357,7 +359,7 @@ impl<P: Policy> Call<'_, P> {
         }
         if contained(|| self.hand_over(size)).is_none() {
             let name = self.tally.name();
-            observe::print(&format!("toma: {name}: {size} is not remembered, because of a panic meanwhile"));
+            text::print(&format!("toma: {name}: {size} is not remembered, because of a panic meanwhile"));
             return;
         }
         self.tally.settles(Some(size), cache.name());
@@ -369,8 +371,8 @@ impl<P: Policy> Call<'_, P> {
         // A step that was settled without a failure was settled at what is free now.
         let now = self.memory.now.or_else(|| self.memory.read());
         let free_bytes = now.map(|now| now.free_bytes);
-        let (bounds, record) = (self.machine.bounds(), self.machine.record().map(Arc::new));
-        let learned = Remembered { bounds, free_bytes, record, ..Remembered::new(size) };
+        let (bounds, measurements) = (self.machine.bounds(), self.machine.measurements().map(Arc::new));
+        let learned = Remembered { bounds, free_bytes, measurements, ..Remembered::new(size) };
         cache.remember(&Place { origin, name: self.tally.name(), user, device }, learned);
     }
 }
@@ -380,7 +382,7 @@ impl<P: Policy> Drop for Call<'_, P> {
     fn drop(&mut self) {
         match self.machine.settled() {
             Some(size) => self.remember(size),
-            None if self.policy.measures().anything() => self.note(),
+            None if self.policy.needs().anything() => self.note(),
             None => {}
         }
         if self.tally.has_history() {

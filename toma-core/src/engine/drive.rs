@@ -3,13 +3,14 @@
 
 use std::ops::Range;
 
-use super::attempt::{self, Panic};
+use super::attempt;
 use super::call::Call;
-use super::machine::{Retryable, Verdict};
-use super::surroundings::{Inside, Surroundings};
+use super::machine::Verdict;
 use crate::classify::{Failure, classify_panic};
+use crate::nesting::{Inside, Surroundings};
 use crate::outcome::Judge;
 use crate::policy::Policy;
+use crate::shield::{self, Panic, Retryable};
 #[cfg(feature = "testing")]
 use crate::testing::inject;
 use crate::thread_state::Before;
@@ -151,7 +152,7 @@ fn settle_failed<R>(
 
 /// The error that goes through; a panic goes on here.
 fn pass_on<R>(outcome: Result<R, Panic>) -> R {
-    outcome.unwrap_or_else(|panic| attempt::pass_on(panic))
+    outcome.unwrap_or_else(|panic| shield::pass_on(panic))
 }
 
 /// One attempt; with the feature `testing`, failures may be injected where a retry is possible.

@@ -15,13 +15,14 @@ use std::time::Duration;
 pub(crate) use self::ladder::Rungs;
 use self::packing::Packing;
 use super::costs::Costs;
-use super::gauge::Measured;
+use super::meter::Measured;
 use super::sizes::Sizes;
-use crate::classify::{Class, Failure};
+use crate::classify::Failure;
 use crate::ladder::Rung;
 use crate::memory::Reading;
 use crate::observe::Reason;
-use crate::policy::{Bounds, Evidence, Policy, Record};
+use crate::policy::{Bounds, Evidence, Measurements, Policy};
+use crate::shield::Retryable;
 
 /// Where one call stands. Positions count items from 0; forms add their own offset.
 #[derive(Debug)]
@@ -42,7 +43,7 @@ pub(crate) struct Machine {
     piece: PieceState,
     learning: Learning,
     /// What is measured, where the policy asks for anything.
-    record: Option<Record>,
+    measurements: Option<Measurements>,
     /// What was available when the step in force was chosen, where the policy asks for it.
     available_bytes: Option<u64>,
     /// What there is besides where sizes are costs. In a box and behind one question, so that calls
@@ -133,26 +134,6 @@ pub(crate) enum Verdict {
     SetAside { index: usize, cost: usize },
 }
 
-/// Which failures of the coming attempt would be tried again.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Retryable {
-    pub(crate) out_of_memory: bool,
-    pub(crate) transient: bool,
-}
-
-impl Retryable {
-    pub(crate) const NOTHING: Self = Self { out_of_memory: false, transient: false };
-
-    /// Whether a failure of this class would be tried again.
-    pub(crate) fn covers(self, class: Class) -> bool {
-        match class {
-            Class::OutOfMemory => self.out_of_memory,
-            Class::Transient => self.transient,
-            Class::Poisoned | Class::Other => false,
-        }
-    }
-}
-
 impl Machine {
     #[inline]
     pub(crate) fn new(items: Option<usize>, sizes: Sizes, max_attempts: usize) -> Self {
@@ -169,15 +150,15 @@ impl Machine {
             expected: Rungs::NONE,
             piece: PieceState::default(),
             learning: Learning { moved: false, best: sizes.cap, settled: None },
-            record: None,
+            measurements: None,
             available_bytes: None,
             packing: None,
         }
     }
 
     /// Keeps a record from now on, which the policy sees.
-    pub(crate) fn keep(&mut self, record: Record) {
-        self.record = Some(record);
+    pub(crate) fn keep(&mut self, measurements: Measurements) {
+        self.measurements = Some(measurements);
     }
 
     /// Starts from what an earlier call learned, if any; the policy chooses the first step.
@@ -269,8 +250,8 @@ impl Machine {
         self.bounds
     }
 
-    pub(crate) fn record(&self) -> Option<Record> {
-        self.record
+    pub(crate) fn measurements(&self) -> Option<Measurements> {
+        self.measurements
     }
 
     /// The step worth remembering, once it has succeeded.
@@ -355,7 +336,7 @@ impl Machine {
         let next = self.short_of_doubts(self.sizes.fit(proposal));
         let changed = (next != self.step).then_some(next);
         self.step = next;
-        self.learning.moved |= policy.measures().anything() && changed.is_some() && !self.fallen;
+        self.learning.moved |= policy.needs().anything() && changed.is_some() && !self.fallen;
         changed
     }
 
@@ -374,9 +355,9 @@ impl Machine {
         let (remaining, bounds, step) = (self.left(), self.bounds, self.step);
         let evidence =
             Evidence { step, elapsed, remaining, bounds, floor, cap, multiple_of, ..Evidence::new(size) };
-        match (self.record, measured) {
-            (Some(record), Some(&Measured { available_bytes, counts_bytes, peak_bytes, .. })) => {
-                Evidence { available_bytes, counts_bytes, peak_bytes, record, ..evidence }
+        match (self.measurements, measured) {
+            (Some(measurements), Some(&Measured { available_bytes, counts_bytes, peak_bytes, .. })) => {
+                Evidence { available_bytes, counts_bytes, peak_bytes, measurements, ..evidence }
             }
             _ => evidence,
         }

@@ -12,19 +12,17 @@
 //! to the size cache, the memory source and the observers; [`drive`] runs attempts until a piece is
 //! done, and [`asynchronous`] does the same for whoever awaits.
 
-pub(crate) mod asked;
 pub(crate) mod asynchronous;
 pub(crate) mod attempt;
 pub(crate) mod call;
-pub(crate) mod clock;
+pub(crate) mod checked_policy;
 pub(crate) mod company;
 pub(crate) mod costs;
 pub(crate) mod drive;
-pub(crate) mod gauge;
 pub(crate) mod machine;
+pub(crate) mod meter;
 pub(crate) mod pieces;
 pub(crate) mod recording;
 pub(crate) mod sizes;
-pub(crate) mod surroundings;
 pub(crate) mod tally;
 pub(crate) mod turns;

@@ -2,7 +2,7 @@
 
 use super::call::Call;
 use super::drive::{Care, Done, Lost, Work, drive};
-use super::surroundings::Inside;
+use crate::nesting::Inside;
 use crate::outcome::Judge;
 use crate::policy::Policy;
 

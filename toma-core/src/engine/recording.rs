@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use super::gauge::Measured;
-use crate::policy::{Bounds, Record, Sample};
+use super::meter::Measured;
+use crate::policy::{Bounds, Measurements, Sample};
 
 /// What a failure says about what was known.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -28,81 +28,87 @@ impl Failure {
 }
 
 /// Time has passed, in which nothing need have been done: failures grow old by it.
-pub(crate) fn pass(record: &mut Record, time: Duration) {
-    record.failure_age = record.failure_age.saturating_add(time);
+pub(crate) fn pass(measurements: &mut Measurements, time: Duration) {
+    measurements.failure_age = measurements.failure_age.saturating_add(time);
 }
 
 /// An attempt took so long.
-fn spend(record: &mut Record, measured: &Measured) -> Duration {
+fn spend(measurements: &mut Measurements, measured: &Measured) -> Duration {
     let took = measured.elapsed.unwrap_or_default();
-    record.time = record.time.saturating_add(took);
-    pass(record, took);
+    measurements.time = measurements.time.saturating_add(took);
+    pass(measurements, took);
     took
 }
 
 /// An attempt succeeded; `sample` is it where it says something about its size.
-pub(super) fn succeeded(record: &mut Record, sample: Option<Sample>, measured: &Measured) {
-    spend(record, measured);
-    retried(record, measured);
-    record.failures = 0;
+pub(super) fn succeeded(measurements: &mut Measurements, sample: Option<Sample>, measured: &Measured) {
+    spend(measurements, measured);
+    retried(measurements, measured);
+    measurements.failures = 0;
     if let Some(sample) = sample {
-        record.clean_runs = record.clean_runs.saturating_add(1);
-        record.known_runs = record.known_runs.saturating_add(1);
-        record.samples.add(sample);
+        measurements.clean_runs = measurements.clean_runs.saturating_add(1);
+        measurements.known_runs = measurements.known_runs.saturating_add(1);
+        measurements.samples.add(sample);
     }
 }
 
 /// A size fails that had worked: what was known to fail is so all the same.
-pub(super) fn keep_ceiling(record: &mut Record, size: usize, bounds: Bounds) {
+pub(super) fn keep_ceiling(measurements: &mut Measurements, size: usize, bounds: Bounds) {
     if bounds.largest_success.is_some_and(|works| works >= size) {
         let larger = bounds.smallest_failure.filter(|&failed| failed > size);
-        record.ceiling = record.ceiling.or(larger);
+        measurements.ceiling = measurements.ceiling.or(larger);
     }
 }
 
 /// A size that works: what was known to fail at or below it is not known any more.
-pub(super) fn works(record: &mut Record, size: usize, bounds: Bounds) {
-    record.ceiling = record.ceiling.filter(|&ceiling| ceiling > size);
-    if bounds.smallest_failure.is_some_and(|failed| failed <= size) && record.ceiling.is_none() {
-        (record.confirmed, record.known_runs) = (0, 0);
+pub(super) fn works(measurements: &mut Measurements, size: usize, bounds: Bounds) {
+    measurements.ceiling = measurements.ceiling.filter(|&ceiling| ceiling > size);
+    if bounds.smallest_failure.is_some_and(|failed| failed <= size) && measurements.ceiling.is_none() {
+        (measurements.confirmed, measurements.known_runs) = (0, 0);
     }
 }
 
 /// An attempt failed, before which so many bytes were available.
-pub(super) fn failed(record: &mut Record, failure: Failure, measured: &Measured, before: Option<u64>) {
-    let cost = spend(record, measured);
-    retried(record, measured);
+pub(super) fn failed(
+    measurements: &mut Measurements,
+    failure: Failure,
+    measured: &Measured,
+    before: Option<u64>,
+) {
+    let cost = spend(measurements, measured);
+    retried(measurements, measured);
     // One that took much longer than the one before got farther, so what works is no longer far.
-    let got_farther = cost > record.failure_cost * 2;
-    record.failures = if got_farther { 1 } else { record.failures.saturating_add(1) };
-    record.confirmed = match failure {
-        Failure::Confirmed => record.confirmed.saturating_add(1),
-        Failure::Probe => record.confirmed,
+    let got_farther = cost > measurements.failure_cost * 2;
+    measurements.failures = if got_farther { 1 } else { measurements.failures.saturating_add(1) };
+    measurements.confirmed = match failure {
+        Failure::Confirmed => measurements.confirmed.saturating_add(1),
+        Failure::Probe => measurements.confirmed,
         Failure::Blow => 0,
     };
-    if failure == Failure::Probe || failure == Failure::Blow && record.ceiling.is_none() {
-        record.known_runs = 0;
+    if failure == Failure::Probe || failure == Failure::Blow && measurements.ceiling.is_none() {
+        measurements.known_runs = 0;
     }
     if failure != Failure::Blow {
-        record.wasted = record.wasted.saturating_add(cost);
+        measurements.wasted = measurements.wasted.saturating_add(cost);
     }
-    (record.failure_age, record.failure_cost, record.clean_runs) = (Duration::ZERO, cost, 0);
-    record.failure_available_bytes = match failure {
+    (measurements.failure_age, measurements.failure_cost, measurements.clean_runs) =
+        (Duration::ZERO, cost, 0);
+    measurements.failure_available_bytes = match failure {
         // It was tried because that much was available, which then was not enough.
         Failure::Confirmed => measured.available_bytes.max(before),
         Failure::Probe | Failure::Blow => measured.available_bytes,
     };
 }
 
-fn retried(record: &mut Record, measured: &Measured) {
+fn retried(measurements: &mut Measurements, measured: &Measured) {
     // Two in a row have had their consequence: the size is another now.
-    let before = if record.is_thrashing() { 0 } else { record.retried };
-    record.retried = if measured.retried { before + 1 } else { 0 };
+    let before = if measurements.is_thrashing() { 0 } else { measurements.retried };
+    measurements.retried = if measured.retried { before + 1 } else { 0 };
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{Bounds, Failure, Measured, Record, failed};
+    use super::{Bounds, Failure, Measured, Measurements, failed};
 
     const LOW: Measured = Measured {
         elapsed: None,
@@ -125,9 +131,9 @@ mod tests {
     #[test]
     fn a_rise_that_was_not_enough_is_none_the_next_time() {
         let available = |failure| {
-            let mut record = Record::NEW;
-            failed(&mut record, failure, &LOW, Some(500));
-            record.failure_available_bytes
+            let mut measurements = Measurements::NEW;
+            failed(&mut measurements, failure, &LOW, Some(500));
+            measurements.failure_available_bytes
         };
         assert_eq!(available(Failure::Confirmed), Some(500));
         assert_eq!(available(Failure::Blow), Some(100), "memory that has gone may come back");

@@ -11,10 +11,11 @@ use std::num::NonZeroUsize;
 use std::time::{Duration, Instant};
 
 use self::history::History;
-use super::clock;
 use super::machine::{Machine, Verdict};
+use crate::call_site::Name;
 use crate::classify::Class;
-use crate::observe::{Fullest, Name, Reason, Report, Shortfall, Tried};
+use crate::clock;
+use crate::observe::{Fullest, Reason, Report, Shortfall, Tried};
 use crate::policy::Bounds;
 
 #[derive(Debug)]

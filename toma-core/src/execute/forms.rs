@@ -11,7 +11,7 @@ use std::panic::Location;
 use super::size::{Size, length};
 use super::unit::{Around, Body, Unit};
 use super::with::{Core, With};
-use crate::cache::{Above, Origin};
+use crate::call_site::{Above, Origin};
 use crate::chunk::{Chunk, Chunked};
 use crate::engine::call::Call;
 use crate::engine::drive::{Care, Done, Work, drive};

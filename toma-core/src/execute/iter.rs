@@ -10,7 +10,7 @@ use super::forms::Undo;
 use super::size::length;
 use super::unit::{Around, Body, Unit};
 use super::with::With;
-use crate::cache::{Above, Origin};
+use crate::call_site::{Above, Origin};
 use crate::engine::call::Call;
 use crate::engine::drive::{Care, Done, Lost, Work};
 use crate::engine::pieces::next_piece;

@@ -1,6 +1,6 @@
 use std::fmt;
 
-use crate::observe::Name;
+use crate::call_site::Name;
 
 /// The integer types that sizes and positions come in: `usize`, and `i64` as tch uses it.
 pub trait Size: Copy + fmt::Display + PartialOrd {
@@ -89,7 +89,7 @@ pub(crate) fn length<S: Size>(start: S, end: S, of: impl FnOnce() -> Name) -> us
 #[cfg(test)]
 mod tests {
     use super::{Size, length};
-    use crate::observe::Name;
+    use crate::call_site::Name;
 
     #[test]
     fn negative_positions_work() {

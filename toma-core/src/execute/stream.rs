@@ -11,7 +11,7 @@ use super::forms::Undo;
 use super::size::length;
 use super::unit::{Around, Unit};
 use super::with::With;
-use crate::cache::{Above, Origin};
+use crate::call_site::{Above, Origin};
 use crate::engine::asynchronous::{Attempts, yield_now};
 use crate::engine::call::Call;
 use crate::engine::drive::{Care, Done, Lost, Turn};

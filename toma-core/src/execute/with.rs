@@ -6,11 +6,12 @@ use std::panic::Location;
 use std::time::Duration;
 
 use super::unit::Items;
-use crate::cache::{Above, Origin, Site, SizeCache, hash_of};
+use crate::cache::SizeCache;
+use crate::call_site::{Above, Name, Origin, Site, hash_of};
 use crate::engine::call::Options;
 use crate::ladder::Ladder;
 use crate::memory::MemorySource;
-use crate::observe::{Name, Observer};
+use crate::observe::Observer;
 use crate::outcome::{Auto, Classified};
 use crate::policy::{Halve, Policy};
 
@@ -125,7 +126,7 @@ impl<'a, P, K, B, U> With<'a, P, K, B, U> {
     /// The memory the work allocates from; the host's unless given.
     ///
     /// Unless given, that is taken for granted where a size is remembered by free memory and where a
-    /// transient failure is judged, but a policy that [measures memory](crate::policy::Measures) is told of
+    /// transient failure is judged, but a policy that [measures memory](crate::policy::Needs) is told of
     /// none: the memory that runs out may be another. Where it is the host's, say so:
     ///
     /// ```

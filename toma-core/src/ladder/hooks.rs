@@ -7,8 +7,8 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crate::contained::contained;
-use crate::observe;
 use crate::switches::{self, Switches};
+use crate::text;
 
 type List = Arc<[Arc<Hook>]>;
 
@@ -118,7 +118,7 @@ impl Hook {
         }
         contained(|| (self.asks)(pressure)).unwrap_or_else(|| {
             self.has_panicked.store(true, Relaxed);
-            observe::print("toma: a release hook panicked and is not asked again");
+            text::print("toma: a release hook panicked and is not asked again");
             false
         })
     }

@@ -80,7 +80,7 @@ use std::time::Duration;
 pub use hooks::{Hooked, Pressure, on_release};
 pub(crate) use hooks::{ask, is_registered};
 
-use crate::engine::surroundings::Surroundings;
+use crate::nesting::Surroundings;
 use crate::share::Cancel;
 
 /// Which rungs of the [ladder](self) a call takes; the option `ladder`.

@@ -115,7 +115,7 @@ pub trait MemorySource: fmt::Debug + Sync {
 
     /// What the program has allocated from this memory; `None` where nobody counts.
     ///
-    /// Asked twice per attempt by policies that [measure memory](crate::policy::Measures), which can
+    /// Asked twice per attempt by policies that [measure memory](crate::policy::Needs), which can
     /// then tell from small attempts which size will fit.
     fn usage(&self) -> Option<Usage> {
         None

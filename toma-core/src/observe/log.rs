@@ -1,10 +1,10 @@
 //! `TOMA_LOG=1`: every failure and what is done about it, on standard error.
 
-use std::io::{self, Write};
 use std::time::Duration;
 
-use super::{Event, EventKind, Observer, Shortfall, bytes, count};
+use super::{Event, EventKind, Observer, Shortfall};
 use crate::ladder::Rung;
+use crate::text::{bytes, count, print};
 
 pub(super) struct Stderr;
 
@@ -14,11 +14,6 @@ impl Observer for Stderr {
             print(&format!("toma: {}: {line}", event.name));
         }
     }
-}
-
-/// A line on standard error. That nobody reads it must not stop the work, as `eprintln!` would.
-pub(crate) fn print(line: &str) {
-    let _ = writeln!(io::stderr(), "{line}");
 }
 
 /// What is worth a line; attempts that succeed are not.

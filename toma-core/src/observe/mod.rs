@@ -14,12 +14,12 @@ pub mod report;
 mod tracing;
 mod watch;
 
+pub use crate::call_site::Name;
 pub use global::{Everywhere, everywhere};
-pub(crate) use log::print;
 #[cfg(feature = "progress")]
 pub use progress::ProgressBar;
 pub use reason::Reason;
-pub use report::{Answer, Fullest, Name, Report, Shortfall, Tried};
+pub use report::{Answer, Fullest, Report, Shortfall, Tried};
 pub(crate) use watch::Watch;
 
 use std::fmt;
@@ -208,41 +208,5 @@ impl<F: Fn(&Event<'_>) + Sync> Observer for F {
 impl fmt::Debug for dyn Observer + '_ {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("Observer")
-    }
-}
-
-/// `bytes` for people: `1.5 GiB`.
-pub(crate) fn bytes(bytes: u64) -> String {
-    const UNITS: [&str; 5] = ["KiB", "MiB", "GiB", "TiB", "PiB"];
-    if bytes < 1024 {
-        return format!("{bytes} bytes");
-    }
-    #[expect(clippy::cast_precision_loss, reason = "one digit after the point is shown")]
-    let mut value = bytes as f64;
-    let mut unit = "bytes";
-    for larger in UNITS {
-        if value < 1024.0 {
-            break;
-        }
-        value /= 1024.0;
-        unit = larger;
-    }
-    format!("{value:.1} {unit}")
-}
-
-/// `3 items`, `1 item`.
-pub(crate) fn count(number: usize, noun: &str) -> String {
-    if number == 1 { format!("1 {noun}") } else { format!("{number} {noun}s") }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::bytes;
-
-    #[test]
-    fn bytes_are_readable() {
-        let shown = [0, 1023, 1024, 1 << 20, 3 << 29].map(bytes);
-        assert_eq!(shown, ["0 bytes", "1023 bytes", "1.0 KiB", "1.0 MiB", "1.5 GiB"]);
-        assert_eq!(bytes(u64::MAX), "16384.0 PiB");
     }
 }

@@ -4,13 +4,10 @@
 mod svg;
 mod text;
 
-use std::borrow::Cow;
-use std::fmt;
-use std::panic::Location;
 use std::time::Duration;
 
 use super::Reason;
-use crate::cache::Origin;
+use crate::call_site::Name;
 use crate::classify::Class;
 use crate::engine::tally;
 use crate::ladder::Rung;
@@ -187,50 +184,6 @@ pub enum Answer {
     SetAside(usize),
     /// It went through to the caller.
     GaveUp,
-}
-
-/// The name of a call: a function's path, a given name, or the line of an inline form.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Name(pub(crate) NameKind);
-
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum NameKind {
-    Given(Cow<'static, str>),
-    Line(&'static Location<'static>),
-}
-
-impl fmt::Display for Name {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match &self.0 {
-            NameKind::Given(name) => f.write_str(name),
-            NameKind::Line(line) => write!(f, "{}:{}", line.file(), line.line()),
-        }
-    }
-}
-
-impl Name {
-    /// The name given, or what is known of where the call comes from.
-    #[inline]
-    pub(crate) fn of(given: Option<Cow<'static, str>>, origin: &Origin) -> Self {
-        Self(match (given, origin.site, origin.caller) {
-            (Some(name), ..) => NameKind::Given(name),
-            (None, Some(site), _) => NameKind::Given(Cow::Borrowed(site.name())),
-            (None, None, Some(caller)) => NameKind::Line(caller),
-            (None, None, None) => NameKind::Given(Cow::Borrowed("unnamed")),
-        })
-    }
-
-    /// Panics because of something that the call was given.
-    #[cold]
-    pub(crate) fn refuse(&self, mistake: impl fmt::Display) -> ! {
-        panic!("{self}: {mistake}")
-    }
-}
-
-impl Default for Name {
-    fn default() -> Self {
-        Self(NameKind::Given(Cow::Borrowed("")))
-    }
 }
 
 /// The report of the last call that ended on this thread.

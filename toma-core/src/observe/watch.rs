@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use super::{Event, EventKind, Name, Observer, global, log};
 use crate::contained::contained;
 use crate::switches::Switches;
+use crate::text;
 
 thread_local! {
     /// An observer is being told. Loops that it runs itself are shown only to observers of their own:
@@ -54,7 +55,7 @@ impl<'a> Watch<'a> {
             if contained(|| watcher.observer().observe(&event)).is_some() {
                 return true;
             }
-            log::print(&format!(
+            text::print(&format!(
                 "toma: {name}: an observer panicked and is not told of anything more in this call"
             ));
             false

@@ -1,12 +1,12 @@
 //! The recommended policy: what it can be told, and what it does.
 
-mod fit;
+mod choose;
 mod probe;
 
-use self::fit::{first, half_of_what_fits, is_cold, is_one, measures_first, second, small};
+use self::choose::{first, half_of_what_fits, is_cold, is_one, measures_first, second, small};
 use self::probe::high;
-pub(super) use self::{fit::needs_more, probe::has_risen};
-use super::{Evidence, Measures, Policy};
+pub(super) use self::{choose::needs_more, probe::has_risen};
+use super::{Evidence, Needs, Policy};
 
 /// Finds the largest size that works, and keeps it right while memory changes: the recommended policy.
 ///
@@ -137,7 +137,7 @@ impl Policy for Adaptive {
             return small(evidence).min(size - 1);
         }
         // The more has failed, the farther away is what works: look far down, and grow back.
-        let smaller = size >> evidence.record.failures.clamp(1, FASTEST);
+        let smaller = size >> evidence.measurements.failures.clamp(1, FASTEST);
         smaller.min(half_of_what_fits(evidence))
     }
 
@@ -145,7 +145,7 @@ impl Policy for Adaptive {
         if is_cold(evidence) {
             return first(evidence);
         }
-        if evidence.record.is_thrashing() {
+        if evidence.measurements.is_thrashing() {
             return below(evidence);
         }
         if evidence.size <= evidence.step / 2 && evidence.elapsed.is_some() {
@@ -159,8 +159,8 @@ impl Policy for Adaptive {
         }
     }
 
-    fn measures(&self) -> Measures {
-        Measures::TIME_AND_MEMORY
+    fn needs(&self) -> Needs {
+        Needs::TIME_AND_MEMORY
     }
 }
 

@@ -31,10 +31,10 @@ mod bisect;
 mod bounds;
 mod decay;
 mod figures;
+mod fit;
 mod halve;
-mod line;
-mod measures;
-mod record;
+mod measurements;
+mod needs;
 mod samples;
 mod throughput;
 
@@ -45,10 +45,10 @@ pub use adaptive::Adaptive;
 pub use bisect::Bisect;
 pub use bounds::Bounds;
 pub use decay::Decay;
+pub use fit::Fit;
 pub use halve::Halve;
-pub use line::Line;
-pub use measures::Measures;
-pub use record::Record;
+pub use measurements::Measurements;
+pub use needs::Needs;
 pub use samples::{Sample, Samples};
 pub use throughput::Throughput;
 
@@ -75,8 +75,8 @@ pub trait Policy: Debug {
 
     /// What the engine must measure for this policy; the same at every call.
     #[inline]
-    fn measures(&self) -> Measures {
-        Measures::NOTHING
+    fn needs(&self) -> Needs {
+        Needs::NOTHING
     }
 }
 
@@ -100,7 +100,7 @@ pub struct Evidence {
     pub free_bytes: Option<u64>,
     /// Total bytes of the memory source, when known. Never read after a success.
     pub total_bytes: Option<u64>,
-    /// Bytes the next attempt could allocate, for policies that [measure memory](Measures): what is
+    /// Bytes the next attempt could allocate, for policies that [measure memory](Needs): what is
     /// free, and what the allocator holds back for us. Not known without the option `device`, since nothing
     /// says then which memory the work allocates from.
     pub available_bytes: Option<u64>,
@@ -123,7 +123,7 @@ pub struct Evidence {
     /// Every size but a last piece is a multiple of this.
     pub multiple_of: usize,
     /// What was measured so far, for policies that measure anything.
-    pub record: Record,
+    pub measurements: Measurements,
 }
 
 impl Evidence {
@@ -146,7 +146,7 @@ impl Evidence {
             floor: 1,
             cap: usize::MAX,
             multiple_of: 1,
-            record: Record::NEW,
+            measurements: Measurements::NEW,
         }
     }
 }
@@ -161,8 +161,8 @@ impl<P: Policy + ?Sized> Policy for &P {
     }
 
     #[inline]
-    fn measures(&self) -> Measures {
-        (**self).measures()
+    fn needs(&self) -> Needs {
+        (**self).needs()
     }
 }
 
@@ -176,8 +176,8 @@ impl<P: Policy + ?Sized> Policy for Box<P> {
     }
 
     #[inline]
-    fn measures(&self) -> Measures {
-        (**self).measures()
+    fn needs(&self) -> Needs {
+        (**self).needs()
     }
 }
 

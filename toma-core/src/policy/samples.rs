@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::figures::{number, share};
-use super::line::Line;
+use super::fit::Fit;
 
 /// Sizes that are kept; beyond it the newest takes the place of the one farthest away.
 const SLOTS: usize = 6;
@@ -86,8 +86,8 @@ impl Samples {
     }
 
     /// Bytes as a function of the size, when there is a sample.
-    pub fn bytes(&self) -> Option<Line> {
-        Line::through(self.known(|slot| slot.bytes))
+    pub fn bytes(&self) -> Option<Fit> {
+        Fit::through(self.known(|slot| slot.bytes))
     }
 
     /// Bytes that this size needs, when at least two sizes tell.
@@ -103,8 +103,8 @@ impl Samples {
     }
 
     /// Seconds as a function of the size, when there is a sample.
-    pub fn seconds(&self) -> Option<Line> {
-        Line::through(self.known(|slot| slot.seconds))
+    pub fn seconds(&self) -> Option<Fit> {
+        Fit::through(self.known(|slot| slot.seconds))
     }
 
     fn known(&self, figure: impl Fn(&Slot) -> f32) -> impl Iterator<Item = (f64, f64)> {

@@ -1,5 +1,5 @@
 use super::adaptive::{below, has_risen, needs_more};
-use super::{Adaptive, Evidence, Measures, Policy, Sample};
+use super::{Adaptive, Evidence, Needs, Policy, Sample};
 
 /// Uses the smallest size that works off as many items per second as any, within a tolerance.
 ///
@@ -41,7 +41,7 @@ impl Throughput {
 
     /// The size to use next, by the sizes measured so far.
     fn choose(self, evidence: &Evidence) -> Option<usize> {
-        let samples = || evidence.record.samples.iter().filter(|sample| sample.size <= limit(evidence));
+        let samples = || evidence.measurements.samples.iter().filter(|sample| sample.size <= limit(evidence));
         let rate = |sample: &Sample| sample.rate().unwrap_or_default();
         let best = samples().map(|sample| rate(&sample)).max_by(f64::total_cmp)?;
         let fast = samples().find(|sample| rate(sample) >= best * (1.0 - self.tolerance))?.size;
@@ -71,7 +71,7 @@ impl Throughput {
         if evidence.bounds.smallest_failure.is_some_and(|high| goal < high) {
             return true;
         }
-        let Some(line) = evidence.record.samples.seconds() else { return false };
+        let Some(line) = evidence.measurements.samples.seconds() else { return false };
         let most = evidence.step.saturating_mul(2).max(goal);
         line.per_item(most) < line.per_item(evidence.step) * (1.0 - self.tolerance)
     }
@@ -104,13 +104,13 @@ impl Policy for Throughput {
     }
 
     fn advance(&self, evidence: &Evidence) -> usize {
-        if evidence.record.is_thrashing() {
+        if evidence.measurements.is_thrashing() {
             return below(evidence);
         }
         self.choose(evidence).unwrap_or(evidence.step)
     }
 
-    fn measures(&self) -> Measures {
-        Measures::TIME_AND_MEMORY
+    fn needs(&self) -> Needs {
+        Needs::TIME_AND_MEMORY
     }
 }

@@ -12,7 +12,7 @@ use super::seat::Seat;
 use super::slots::Node;
 use super::wait::{self, Wait};
 use super::watchdog::Alarm;
-use crate::engine::clock;
+use crate::clock;
 
 /// What ends a wait, whichever comes first.
 #[derive(Clone, Copy, Debug, Default)]

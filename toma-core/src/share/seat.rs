@@ -8,7 +8,7 @@ use super::admission::{Admission, Bounds};
 use super::arbiter::Kind;
 use super::hub::Hub;
 use super::slots::{Device, Node, Slot};
-use crate::cache::hash_of;
+use crate::call_site::hash_of;
 use crate::memory::MemorySource;
 
 static HUB: LazyLock<Hub> = LazyLock::new(Hub::new);

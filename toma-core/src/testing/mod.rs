@@ -4,13 +4,12 @@
 //!
 //! All need the feature `testing`, which belongs into the `[dev-dependencies]`.
 
-pub(crate) mod clock;
 mod device;
 #[cfg(test)]
 mod device_tests;
 pub mod inject;
 mod ledger;
 
-pub use clock::StoppedClock;
+pub use crate::clock::StoppedClock;
 pub use device::{FakeBuffer, FakeDevice};
 pub use ledger::FakeOutOfMemory;

@@ -6,7 +6,8 @@ use std::sync::OnceLock;
 use serde::{Deserialize, Serialize};
 
 use super::marks::Hex;
-use crate::cache::{Place, Site};
+use crate::cache::Place;
+use crate::call_site::Site;
 use crate::memory::{self, Reading};
 
 /// A call on a memory, by values that mean the same in every process.

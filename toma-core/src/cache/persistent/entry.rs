@@ -5,7 +5,7 @@ use std::fmt;
 use super::book::Record;
 use super::call::Call;
 use crate::cache::Remembered;
-use crate::observe::bytes;
+use crate::text::bytes;
 
 /// One entry of a [`PersistentCache`](super::PersistentCache), for inspection.
 ///

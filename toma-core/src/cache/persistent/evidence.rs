@@ -20,8 +20,9 @@ use serde_json::{Map, Value};
 
 use super::marks::{Hex, Moment};
 use super::measured::Measured;
+use crate::cache::Remembered;
 use crate::cache::levels::{Levels, tolerance};
-use crate::cache::{Remembered, hash_of};
+use crate::call_site::hash_of;
 use crate::policy::Bounds;
 
 /// Observations an entry holds; beyond it the oldest goes.
@@ -61,7 +62,7 @@ impl Observation {
             largest_success: largest_success.map(|size| size as u64),
             smallest_failure: smallest_failure.map(|size| size as u64),
             free_bytes: learned.free_bytes,
-            measured: learned.record.as_deref().map(Measured::from),
+            measured: learned.measurements.as_deref().map(Measured::from),
             more: Map::new(),
         }
     }
@@ -72,8 +73,8 @@ impl Observation {
             smallest_failure: self.smallest_failure.map(size),
         };
         let (free_bytes, learned) = (self.free_bytes, self.learned.time());
-        let record = self.measured.as_ref().map(|measured| Arc::new(measured.record()));
-        Remembered { bounds, free_bytes, learned, record, ..Remembered::new(size(self.settled)) }
+        let measurements = self.measured.as_ref().map(|measured| Arc::new(measured.measurements()));
+        Remembered { bounds, free_bytes, learned, measurements, ..Remembered::new(size(self.settled)) }
     }
 
     /// Of two observations in one slot the newer replaces the older: those of one run, with about

@@ -46,7 +46,7 @@ pub(super) fn is_news(before: &Remembered, after: &Remembered) -> bool {
 }
 
 fn measured_sizes(known: &Remembered) -> usize {
-    known.record.as_ref().map_or(0, |record| record.samples.iter().count())
+    known.measurements.as_ref().map_or(0, |measurements| measurements.samples.iter().count())
 }
 
 fn differs(before: Option<usize>, after: Option<usize>) -> bool {
@@ -62,10 +62,10 @@ mod tests {
 
     use super::{is_news, on_other_memory, on_same_memory};
     use crate::cache::Remembered;
-    use crate::policy::{Bounds, Record, Sample};
+    use crate::policy::{Bounds, Measurements, Sample};
 
-    fn record(sizes: &[usize]) -> Record {
-        Record { samples: sizes.iter().map(|&size| Sample::new(size)).collect(), ..Record::NEW }
+    fn measurements(sizes: &[usize]) -> Measurements {
+        Measurements { samples: sizes.iter().map(|&size| Sample::new(size)).collect(), ..Measurements::NEW }
     }
 
     fn known(settled: usize, largest_success: Option<usize>, smallest_failure: Option<usize>) -> Remembered {
@@ -108,7 +108,10 @@ mod tests {
         assert!(is_news(&base, &known(58, Some(64), Some(128))));
         assert!(is_news(&base, &known(64, None, Some(128))));
         assert!(is_news(&base, &known(64, Some(64), Some(100))));
-        let measured = |sizes: &[usize]| Remembered { record: Some(Arc::new(record(sizes))), ..base.clone() };
+        let measured = |sizes: &[usize]| Remembered {
+            measurements: Some(Arc::new(measurements(sizes))),
+            ..base.clone()
+        };
         assert!(is_news(&base, &measured(&[8])));
         assert!(is_news(&measured(&[8]), &measured(&[8, 64])));
         assert!(!is_news(&measured(&[8]), &measured(&[9])));

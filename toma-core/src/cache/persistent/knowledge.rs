@@ -13,7 +13,7 @@ use super::marks::Moment;
 use super::text;
 use crate::cache::Remembered;
 use crate::memory::Reading;
-use crate::observe;
+use crate::text::print;
 
 /// How long a file is left alone whose lock could not be had: waiting for it again would take long.
 const LEFT_ALONE: Duration = Duration::from_secs(30);
@@ -226,6 +226,6 @@ impl State {
 
 fn say_once(has_said: &mut bool, line: impl FnOnce() -> String) {
     if !std::mem::replace(has_said, true) {
-        observe::print(&line());
+        print(&line());
     }
 }

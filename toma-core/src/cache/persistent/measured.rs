@@ -7,9 +7,9 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-use crate::policy::{Record, Sample, Samples};
+use crate::policy::{Measurements, Sample, Samples};
 
-/// A [`Record`].
+/// A [`Measurements`].
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub(super) struct Measured {
@@ -39,8 +39,8 @@ struct Attempt {
 }
 
 impl Measured {
-    pub(super) fn record(&self) -> Record {
-        Record {
+    pub(super) fn measurements(&self) -> Measurements {
+        Measurements {
             time: Duration::from_micros(self.time_us),
             wasted: Duration::from_micros(self.wasted_us),
             failure_age: Duration::from_micros(self.failure_age_us),
@@ -50,23 +50,23 @@ impl Measured {
             known_runs: self.known_runs,
             confirmed: self.confirmed,
             samples: self.samples.iter().filter_map(Attempt::sample).collect::<Samples>(),
-            ..Record::NEW
+            ..Measurements::NEW
         }
     }
 }
 
-impl From<&Record> for Measured {
-    fn from(record: &Record) -> Self {
+impl From<&Measurements> for Measured {
+    fn from(measurements: &Measurements) -> Self {
         Self {
-            time_us: micros(record.time),
-            wasted_us: micros(record.wasted),
-            failure_age_us: micros(record.failure_age),
-            failure_cost_us: micros(record.failure_cost),
-            failure_available_bytes: record.failure_available_bytes,
-            clean_runs: record.clean_runs,
-            known_runs: record.known_runs,
-            confirmed: record.confirmed,
-            samples: record.samples.iter().map(Attempt::of).collect(),
+            time_us: micros(measurements.time),
+            wasted_us: micros(measurements.wasted),
+            failure_age_us: micros(measurements.failure_age),
+            failure_cost_us: micros(measurements.failure_cost),
+            failure_available_bytes: measurements.failure_available_bytes,
+            clean_runs: measurements.clean_runs,
+            known_runs: measurements.known_runs,
+            confirmed: measurements.confirmed,
+            samples: measurements.samples.iter().map(Attempt::of).collect(),
             more: Map::new(),
         }
     }

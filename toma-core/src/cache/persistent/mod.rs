@@ -49,7 +49,7 @@
 //! | `run` | a number for the run of a program that learned it |
 //! | `settled`, `largest_success`, `smallest_failure` | sizes, as in [`Remembered`] |
 //! | `free_bytes` | free bytes of the memory source at that time, if they could be read |
-//! | `measured` | what a policy that measures has recorded: a [`Record`], its times in microseconds |
+//! | `measured` | what a policy that measures has recorded: a [`Measurements`], its times in microseconds |
 //!
 //! What stands before `used` is the entry's identity. Fields that are unknown in `evidence` are kept
 //! when the file is written anew, others are not.
@@ -91,7 +91,7 @@ pub use self::entry::PersistentEntry;
 use self::knowledge::Knowledge;
 use super::store::Store;
 use super::{Place, Remembered, SizeCache};
-use crate::policy::Record;
+use crate::policy::Measurements;
 
 /// Remembers across runs, in a file: the second run of a program starts where the first one ended.
 ///
@@ -258,8 +258,8 @@ impl SizeCache for PersistentCache {
         self.knowledge.learn(&call, &learned);
     }
 
-    fn note(&self, place: &Place<'_>, record: &Record) {
-        self.store.note(place, || place.by_function(), record);
+    fn note(&self, place: &Place<'_>, measurements: &Measurements) {
+        self.store.note(place, || place.by_function(), measurements);
     }
 }
 

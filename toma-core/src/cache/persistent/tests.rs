@@ -18,7 +18,7 @@ use super::knowledge::Knowledge;
 use super::marks::{Hex, Moment};
 use super::text::{self, Unfit};
 use crate::cache::Remembered;
-use crate::policy::{Bounds, Record, Sample};
+use crate::policy::{Bounds, Measurements, Sample};
 
 const GIB: u64 = 1 << 30;
 
@@ -71,12 +71,12 @@ fn any_observation() -> impl Strategy<Value = Observation> {
     let free = option::of(select(vec![GIB, 3 * GIB, 40 * GIB]));
     let parts = (0_u64..6, 0_u64..12, size(), (option::of(size()), option::of(size())), free, any_record());
     parts.prop_map(|(run, learned, settled, bounds, free, record)| {
-        let learned_there = Remembered { record, ..remembered(settled, bounds, free) };
+        let learned_there = Remembered { measurements: record, ..remembered(settled, bounds, free) };
         observation(run, learned, &learned_there)
     })
 }
 
-fn any_record() -> impl Strategy<Value = Option<Arc<Record>>> {
+fn any_record() -> impl Strategy<Value = Option<Arc<Measurements>>> {
     let sample = (1_usize..100, option::of(0_u64..3), option::of(0_u64..3 * GIB));
     let sample = sample.prop_map(|(size, millis, bytes)| Sample {
         time: millis.map(Duration::from_millis),
@@ -85,7 +85,7 @@ fn any_record() -> impl Strategy<Value = Option<Arc<Record>>> {
     });
     option::of((0_u64..3, vec(sample, 0..4)).prop_map(|(seconds, samples)| {
         let samples = samples.into_iter().collect();
-        Arc::new(Record { time: Duration::from_secs(seconds), samples, ..Record::NEW })
+        Arc::new(Measurements { time: Duration::from_secs(seconds), samples, ..Measurements::NEW })
     }))
 }
 
@@ -475,7 +475,7 @@ fn what_was_measured_is_the_same_in_another_run() {
         bytes: Some(bytes),
         ..Sample::new(size)
     };
-    let record = Record {
+    let record = Measurements {
         time: Duration::from_secs(60),
         wasted: Duration::from_millis(250),
         failure_age: Duration::from_secs(30),
@@ -484,16 +484,16 @@ fn what_was_measured_is_the_same_in_another_run() {
         clean_runs: 40,
         confirmed: 2,
         samples: [sample(8, 500, GIB), sample(64, 2000, 2 * GIB)].into_iter().collect(),
-        ..Record::NEW
+        ..Measurements::NEW
     };
-    let of_the_moment = Record { failures: 3, retried: 1, ..record };
-    let known = |record| Remembered { record: Some(Arc::new(record)), ..Remembered::new(64) };
+    let of_the_moment = Measurements { failures: 3, retried: 1, ..record };
+    let known = |record| Remembered { measurements: Some(Arc::new(record)), ..Remembered::new(64) };
     let mut book = book([(call("a", Some(GIB)), self::record([observation(1, 5, &known(of_the_moment))]))]);
     let text = text::write(&mut book).unwrap();
     let read = text::read(text.as_bytes()).unwrap();
     for total in [GIB, 2 * GIB] {
         let hint = read.hint(&call("a", Some(total)), None).unwrap();
-        assert_eq!(hint.record.as_deref(), Some(&record), "{text}");
+        assert_eq!(hint.measurements.as_deref(), Some(&record), "{text}");
     }
 }
 
@@ -507,7 +507,7 @@ fn measurements_that_cannot_be_are_survived() {
         );
         let mut book = text::read(text.as_bytes())?;
         let here = Call { place: None, crate_version: None, device: "d".into(), ..call("a", None) };
-        assert!(book.hint(&here, None).unwrap().record.is_some());
+        assert!(book.hint(&here, None).unwrap().measurements.is_some());
         Ok(text::write(&mut book).unwrap())
     };
     let most = u64::MAX;

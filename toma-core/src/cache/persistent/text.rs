@@ -8,7 +8,7 @@ use super::book::{Book, MAX_ENTRIES, Record};
 use super::call::Call;
 use super::evidence::Evidence;
 use super::marks::Moment;
-use crate::observe::bytes;
+use crate::text::bytes;
 
 /// What tells our files from others.
 const FORMAT: &str = "toma size cache";

@@ -5,9 +5,9 @@ use std::time::Duration;
 use super::sharing::Sharing;
 use super::{Call, Memory};
 use crate::cache::{Place, Remembered};
+use crate::clock;
 use crate::contained::contained;
-use crate::engine::clock;
-use crate::engine::gauge::{self, Measured};
+use crate::engine::meter::{self, Measured};
 use crate::engine::recording;
 use crate::observe::{EventKind, Shortfall};
 use crate::policy::Policy;
@@ -26,49 +26,51 @@ impl<P: Policy> Call<'_, P> {
 
     /// Goes on with the record of earlier calls, and measures what a first size may depend on.
     pub(super) fn resume(&mut self, known: Option<&Remembered>) -> Measured {
-        let mut record = known.and_then(|known| known.record.as_deref()).copied().unwrap_or_default();
+        let mut measurements =
+            known.and_then(|known| known.measurements.as_deref()).copied().unwrap_or_default();
         if let Some(known) = known {
             // A clock that was set back says nothing.
             let passed = clock::wall().duration_since(known.learned).unwrap_or_default();
-            recording::pass(&mut record, passed);
+            recording::pass(&mut measurements, passed);
         }
-        self.machine.keep(record);
-        let measured = self.memory.device.filter(|_| self.policy.measures().memory);
-        measured.map(gauge::now).unwrap_or_default()
+        self.machine.keep(measurements);
+        let measured = self.memory.device.filter(|_| self.policy.needs().memory);
+        measured.map(meter::now).unwrap_or_default()
     }
 
     /// Hands over what was measured by a call that settled nothing, so that the next one knows of it.
     pub(super) fn note(&self) {
         let Memory { cache, ref origin, device, user, .. } = self.memory;
-        let record = self.machine.record().filter(|_| self.machine.is_done() && cache.remembers());
-        let Some(record) = record else { return };
+        let measurements =
+            self.machine.measurements().filter(|_| self.machine.is_done() && cache.remembers());
+        let Some(measurements) = measurements else { return };
         let place = Place { origin, name: self.tally.name(), user, device };
         // A cache is anybody's code, and this may run while a panic unwinds. Only figures are lost.
-        contained(|| cache.note(&place, &record));
+        contained(|| cache.note(&place, &measurements));
     }
 
     #[inline]
     pub(super) fn times(&self) -> bool {
         let asked = self.watch.is_some() || self.deadline.is_some() || self.tally.has_history();
-        asked || self.policy.measures().time
+        asked || self.policy.needs().time
     }
 
     /// Whether memory is measured. Not where no device was given: nothing says then which memory it is
     /// that runs out, and a policy that took the host's for it would trust in what never changes.
     #[inline]
-    pub(super) fn gauges(&self) -> bool {
+    pub(super) fn meters(&self) -> bool {
         let is_known = self.memory.device.is_some();
-        is_known && self.policy.measures().memory && !self.switches.disable() && !self.machine.is_elsewhere()
+        is_known && self.policy.needs().memory && !self.switches.disable() && !self.machine.is_elsewhere()
     }
 
     /// Where nobody shares the memory there is nobody to disturb.
     pub(super) fn begin_measuring(&mut self) {
         let seat = self.sharing.as_ref().and_then(Sharing::seat);
-        self.gauge.begin(self.memory.source(), || seat.is_none_or(Seat::measure));
+        self.meter.begin(self.memory.source(), || seat.is_none_or(Seat::measure));
     }
 
     fn end_measuring(&mut self) -> Measured {
-        let measured = self.gauge.end(self.memory.source());
+        let measured = self.meter.end(self.memory.source());
         if let Some(seat) = self.sharing.as_ref().and_then(Sharing::seat) {
             seat.measured();
         }
@@ -78,9 +80,9 @@ impl<P: Policy> Call<'_, P> {
     /// What the attempt that has just ended took, for a policy that asks.
     #[inline]
     pub(super) fn measure(&mut self, elapsed: Option<Duration>) -> Option<Measured> {
-        let asked = self.policy.measures().anything() && !self.switches.disable();
+        let asked = self.policy.needs().anything() && !self.switches.disable();
         asked.then(|| {
-            let of_memory = self.gauges().then(|| self.end_measuring());
+            let of_memory = self.meters().then(|| self.end_measuring());
             let mut measured = Measured { elapsed, ..of_memory.unwrap_or_default() };
             if self.is_among_others() {
                 measured.peak_bytes = None;

@@ -3,21 +3,21 @@
 use super::sharing::Sharing;
 use super::{Call, Memory, Options};
 use crate::cache::{Place, Remembered};
-use crate::engine::attempt;
-use crate::engine::clock;
-use crate::engine::gauge::Measured;
+use crate::clock;
 use crate::engine::machine::Known;
-use crate::engine::surroundings::Surroundings;
+use crate::engine::meter::Measured;
 use crate::engine::tally;
+use crate::nesting::Surroundings;
 use crate::observe::EventKind;
 use crate::policy::Policy;
+use crate::shield;
 
 impl<'a, P: Policy> Call<'a, P> {
     /// Asks the size cache where to start.
     #[inline(always)]
     #[expect(clippy::inline_always, reason = "handing its parts over takes a tenth of a call")]
     pub(crate) fn open(&mut self, options: &Options<'a>) {
-        attempt::prepare();
+        shield::prepare();
         tally::prepare();
         if options.max_attempts == 0 {
             self.tally.name().refuse("max_attempts 0: must be at least 1");
@@ -39,7 +39,7 @@ impl<'a, P: Policy> Call<'a, P> {
         let Options { deadline, device, ladder, .. } = options;
         let options = deadline.is_some() | device.is_some() | ladder.is_some();
         let surroundings = self.switches.anything() | Surroundings::now().marks.anything();
-        options | surroundings | self.watch.is_some() | self.policy.measures().anything()
+        options | surroundings | self.watch.is_some() | self.policy.needs().anything()
     }
 
     #[inline(never)]
@@ -67,7 +67,7 @@ impl<'a, P: Policy> Call<'a, P> {
         let remembered = if learns { cache.recall(&place) } else { None };
         let known = remembered.as_ref().map(|&Remembered { settled, bounds, .. }| Known { settled, bounds });
         self.tally.remembers(known.map(|known| known.settled));
-        if self.policy.measures().anything() && learns {
+        if self.policy.needs().anything() && learns {
             let measured = self.resume(remembered.as_ref());
             self.machine.start_from(known, &self.policy, Some(&measured));
             return Some(measured);

@@ -8,19 +8,19 @@ use std::time::{Duration, Instant};
 
 use super::{Call, Options};
 use crate::classify::{Class, Failure};
-use crate::engine::asked::Asked;
-use crate::engine::attempt::{self, Panic};
-use crate::engine::clock;
+use crate::clock;
+use crate::engine::checked_policy::CheckedPolicy;
 use crate::engine::company::Company;
-use crate::engine::gauge::Measured;
-use crate::engine::machine::{Failed, Retryable, Rungs, Took, Verdict};
-use crate::engine::surroundings::Surroundings;
+use crate::engine::machine::{Failed, Rungs, Took, Verdict};
+use crate::engine::meter::Measured;
 use crate::engine::turns::{Patience, Turns};
 use crate::ladder::{self, Ladder, Pressure, Rung};
 use crate::memory::Reading;
+use crate::nesting::Surroundings;
 use crate::observe::Reason;
 use crate::policy::Policy;
 use crate::share::{Cancel, Seat};
+use crate::shield::{self, Panic, Retryable};
 
 /// See the module.
 pub(super) struct Sharing<'a> {
@@ -145,7 +145,7 @@ impl<'a> Sharing<'a> {
 impl<P: Policy> Call<'_, P> {
     /// What can be said of the rungs before the attempt begins.
     pub(super) fn expect_rungs(&mut self) {
-        let measures = self.gauges();
+        let measures = self.meters();
         // There it must be known whether a failure will be tried again.
         let at_the_floor = self.machine.is_at_the_floor();
         let Some(sharing) = &mut self.sharing else { return };
@@ -236,7 +236,7 @@ impl<P: Policy> Call<'_, P> {
     /// The same, and what is there below them for a failure that can go through. A panic can where the attempt
     /// around keeps it from being printed.
     pub(super) fn rungs_below(&self, panic: Option<&Panic>) -> Rungs {
-        let is_heard = panic.is_none() || attempt::would_retry().out_of_memory;
+        let is_heard = panic.is_none() || shield::would_retry().out_of_memory;
         self.rungs().with(Rungs::GIVE_WAY, is_heard && self.sharing.as_ref().is_some_and(Sharing::gives_way))
     }
 
@@ -291,7 +291,7 @@ impl<P: Policy> Call<'_, P> {
         let (size, there) = (self.machine.size(), self.rungs().with(Rungs::GIVE_WAY, gives_way));
         let took = Took { elapsed, measured: measured.as_ref() };
         let failed = Failed { failure, now, took, there };
-        let asked = Asked { policy: &self.policy, by: self.tally.name() };
+        let asked = CheckedPolicy { policy: &self.policy, by: self.tally.name() };
         if let Some(verdict) = self.machine.hooks_gave_nothing(&asked, &failed) {
             self.tell_verdict(size, verdict);
         }

@@ -69,10 +69,10 @@ impl Machine {
     /// Takes note that a size is too large.
     pub(super) fn fails(&mut self, size: usize, failed: &Failed<'_>) {
         self.doubt();
-        if let (Some(record), Some(measured)) = (&mut self.record, failed.took.measured) {
-            recording::keep_ceiling(record, size, self.bounds);
+        if let (Some(measurements), Some(measured)) = (&mut self.measurements, failed.took.measured) {
+            recording::keep_ceiling(measurements, size, self.bounds);
             let failure = recording::Failure::at(size, self.bounds);
-            recording::failed(record, failure, measured, self.available_bytes);
+            recording::failed(measurements, failure, measured, self.available_bytes);
         }
         self.bounds.failed(size);
         self.forget();

@@ -5,7 +5,7 @@
 //! fails alone, the item was to blame, and that is restored.
 
 use super::{Learning, Machine};
-use crate::policy::{Bounds, Record};
+use crate::policy::{Bounds, Measurements};
 
 /// Failures that one item may be to blame for.
 #[derive(Debug, Default)]
@@ -38,7 +38,7 @@ struct Doubt {
 struct Before {
     reach: Reach,
     bounds: Bounds,
-    record: Option<Record>,
+    measurements: Option<Measurements>,
     learning: Learning,
     settled_at: Option<usize>,
 }
@@ -57,10 +57,10 @@ impl Machine {
     #[inline(never)]
     pub(super) fn doubt(&mut self) {
         let (end, step) = (self.piece.cut.end, self.step);
-        let (bounds, record, learning) = (self.bounds, self.record, self.learning);
+        let (bounds, measurements, learning) = (self.bounds, self.measurements, self.learning);
         let Some(packing) = &mut self.packing else { return };
         let reach = packing.doubts.resumes.take().unwrap_or(Reach { step, most: packing.most });
-        let before = Before { reach, bounds, record, learning, settled_at: packing.settled_at };
+        let before = Before { reach, bounds, measurements, learning, settled_at: packing.settled_at };
         packing.doubts.open.push(Doubt { end, before });
     }
 
@@ -71,11 +71,11 @@ impl Machine {
     pub(super) fn acquit(&mut self) {
         let Some(packing) = &mut self.packing else { return };
         let Some(first) = packing.doubts.open.drain(..).next() else { return };
-        let Before { reach, bounds, record, learning, settled_at } = first.before;
+        let Before { reach, bounds, measurements, learning, settled_at } = first.before;
         packing.doubts.resumes = Some(reach);
         packing.settled_at = settled_at;
         (self.bounds, self.learning) = (bounds, learning);
-        self.record = self.record.zip(record).map(|(now, before)| Record {
+        self.measurements = self.measurements.zip(measurements).map(|(now, before)| Measurements {
             time: now.time,
             samples: now.samples,
             failure_age: before.failure_age.saturating_add(now.time.saturating_sub(before.time)),

@@ -114,7 +114,7 @@ impl Machine {
             return self.fall_back_alone();
         }
         self.learn_nothing();
-        (self.step, self.bounds, self.record) = (self.sizes.cap, Bounds::default(), None);
+        (self.step, self.bounds, self.measurements) = (self.sizes.cap, Bounds::default(), None);
         self.start_anew();
         Verdict::FallBack(self.coming_size())
     }

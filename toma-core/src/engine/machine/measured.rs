@@ -2,7 +2,7 @@
 
 use super::{Failed, Machine, Took};
 use crate::classify::Class;
-use crate::engine::gauge::Measured;
+use crate::engine::meter::Measured;
 use crate::engine::recording;
 use crate::observe::Shortfall;
 use crate::policy::{Policy, Sample};
@@ -18,10 +18,10 @@ impl Machine {
     #[inline(never)]
     pub(super) fn note(&mut self, size: usize, measured: &Measured) -> bool {
         let sample = self.sample(size, measured);
-        let Some(record) = &mut self.record else { return true };
-        recording::succeeded(record, sample, measured);
-        recording::works(record, size, self.bounds);
-        !record.is_thrashing()
+        let Some(measurements) = &mut self.measurements else { return true };
+        recording::succeeded(measurements, sample, measured);
+        recording::works(measurements, size, self.bounds);
+        !measurements.is_thrashing()
     }
 
     /// A batch is one attempt. Where the next one would have another size because of it, it settles
@@ -45,7 +45,7 @@ impl Machine {
     /// What the smallest size lacks, by what has been measured of others.
     pub(crate) fn shortfall(&self, measured: &Measured) -> Option<Shortfall> {
         let size = self.sizes.floor.min(self.left());
-        let needs_bytes = self.record?.samples.needs_bytes(size)?;
+        let needs_bytes = self.measurements?.samples.needs_bytes(size)?;
         let free_bytes = measured.available_bytes.filter(|&free| free < needs_bytes)?;
         Some(Shortfall { size, needs_bytes, free_bytes })
     }

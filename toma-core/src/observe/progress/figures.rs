@@ -3,7 +3,8 @@ use std::time::Duration;
 use indicatif::HumanDuration;
 
 use crate::classify::Class;
-use crate::observe::{EventKind, bytes, count};
+use crate::observe::EventKind;
+use crate::text::{bytes, count};
 
 /// Letters of a name that are shown; the bar needs the rest of the line.
 const MAX_NAME: usize = 24;

@@ -12,7 +12,7 @@ mod tests;
 use self::curve::Curve;
 use self::plane::Plane;
 use super::Report;
-use crate::observe::count;
+use crate::text::count;
 
 /// Draws the sizes of calls over time, as the text of an SVG file: where they ran out of memory, and the
 /// size each remembers.

@@ -8,7 +8,8 @@ use std::time::Duration;
 use super::{Answer, Fullest, Report, Shortfall, Tried};
 use crate::classify::Class;
 use crate::ladder::Rung;
-use crate::observe::{Reason, bytes, count};
+use crate::observe::Reason;
+use crate::text::{bytes, count};
 
 /// So many entries of a long history are shown at its start, and as many before its end.
 const SHOWN: usize = 4;

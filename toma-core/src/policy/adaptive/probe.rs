@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::{Adaptive, Evidence};
-use crate::policy::Line;
+use crate::policy::Fit;
 use crate::policy::figures::{bytes, number, share, whole};
 
 impl Adaptive {
@@ -19,7 +19,11 @@ impl Adaptive {
             middle
         } else if self.is_old(evidence) {
             // Memory need not grow with the size: what fails again is passed over the next time.
-            if evidence.record.confirmed.is_multiple_of(2) { high } else { high.saturating_add(high / 2) }
+            if evidence.measurements.confirmed.is_multiple_of(2) {
+                high
+            } else {
+                high.saturating_add(high / 2)
+            }
         } else {
             low
         }
@@ -27,17 +31,18 @@ impl Adaptive {
 
     /// Whether a larger size is worth its risk.
     pub(super) fn may_try(&self, goal: usize, evidence: &Evidence) -> bool {
-        let Some(line) = evidence.record.samples.seconds() else { return false };
+        let Some(line) = evidence.measurements.samples.seconds() else { return false };
         let cost = cost(goal, evidence, &line);
         let left = if is_batch(evidence) { 0.0 } else { left(evidence.step, evidence, &line) };
-        let record = &evidence.record;
-        let allowed = self.waste * (record.time.as_secs_f64() + left) - record.wasted.as_secs_f64();
+        let measurements = &evidence.measurements;
+        let allowed =
+            self.waste * (measurements.time.as_secs_f64() + left) - measurements.wasted.as_secs_f64();
         let pays = to_come(evidence, &line) / 2 >= goal.min(evidence.cap);
         pays && (cost <= allowed || self.stake(goal, evidence, &line) > cost)
     }
 
     /// Seconds that may be put at risk for what a larger size saves, whatever probes have wasted.
-    fn stake(&self, goal: usize, evidence: &Evidence, line: &Line) -> f64 {
+    fn stake(&self, goal: usize, evidence: &Evidence, line: &Fit) -> f64 {
         if is_far(evidence) || has_worked(goal, evidence) {
             GAIN * odds(goal, evidence) * gain(goal, evidence, line)
         } else if is_batch(evidence) {
@@ -59,17 +64,17 @@ fn odds(goal: usize, evidence: &Evidence) -> f64 {
 }
 
 /// Seconds that a larger step saves, in proportion to the chance that it works.
-fn expected_gain(goal: usize, evidence: &Evidence, line: &Line) -> f64 {
+fn expected_gain(goal: usize, evidence: &Evidence, line: &Fit) -> f64 {
     if high(evidence).is_none_or(|high| goal < high) {
         return GAIN * gain(goal, evidence, line);
     }
     // What has been as it was for some time changes within a share of that time with about that chance;
     // and where it changes by little, little is to be gained.
-    let record = &evidence.record;
+    let measurements = &evidence.measurements;
     let chance = if has_risen(evidence) {
         GAIN
     } else if line.points > 1 {
-        f64::from(record.clean_runs) / f64::from(record.known_runs.max(1))
+        f64::from(measurements.clean_runs) / f64::from(measurements.known_runs.max(1))
     } else {
         // Again and again, for a gain that is only guessed.
         0.0
@@ -95,19 +100,20 @@ pub(super) fn is_far(evidence: &Evidence) -> bool {
 
 /// What is known to fail: what did last, or before a smaller size failed that works again.
 pub(super) fn high(evidence: &Evidence) -> Option<usize> {
-    evidence.bounds.smallest_failure.or(evidence.record.ceiling)
+    evidence.bounds.smallest_failure.or(evidence.measurements.ceiling)
 }
 
 /// Whether this size worked before something failed that had worked. Otherwise failures that come for no
 /// reason would use up what may be wasted, and then make the size smaller and smaller.
 fn has_worked(goal: usize, evidence: &Evidence) -> bool {
-    evidence.record.ceiling.is_some() && evidence.bounds.smallest_failure.is_some_and(|failed| goal < failed)
+    evidence.measurements.ceiling.is_some()
+        && evidence.bounds.smallest_failure.is_some_and(|failed| goal < failed)
 }
 
 /// Seconds that a failure at this size takes: as many as the last one, and more where it is larger than
 /// what is known to fail.
-fn cost(size: usize, evidence: &Evidence, line: &Line) -> f64 {
-    let known = evidence.record.failure_cost;
+fn cost(size: usize, evidence: &Evidence, line: &Fit) -> f64 {
+    let known = evidence.measurements.failure_cost;
     if known.is_zero() {
         return line.at(number(size));
     }
@@ -117,9 +123,9 @@ fn cost(size: usize, evidence: &Evidence, line: &Line) -> f64 {
 
 /// Seconds that what is left takes in steps of this size. In a batch as many items are thought to come as
 /// there have been: as long as that took, in steps of the size in force.
-fn left(step: usize, evidence: &Evidence, line: &Line) -> f64 {
+fn left(step: usize, evidence: &Evidence, line: &Fit) -> f64 {
     if is_batch(evidence) {
-        evidence.record.time.as_secs_f64() * line.per_item(step)
+        evidence.measurements.time.as_secs_f64() * line.per_item(step)
             / line.per_item(evidence.step).max(f64::MIN_POSITIVE)
     } else {
         number(evidence.remaining) * line.per_item(step)
@@ -128,19 +134,20 @@ fn left(step: usize, evidence: &Evidence, line: &Line) -> f64 {
 
 /// Items that are thought to come: what is left of the call, or as many as there have been if those are
 /// more, because a place may be called again and again for little at a time.
-fn to_come(evidence: &Evidence, line: &Line) -> usize {
+fn to_come(evidence: &Evidence, line: &Fit) -> usize {
     evidence.remaining.max(so_far(evidence, line))
 }
 
 /// Items that there have been, in calls of this place together.
-fn so_far(evidence: &Evidence, line: &Line) -> usize {
-    let attempts = evidence.record.time.as_secs_f64() / line.at(number(evidence.step)).max(f64::MIN_POSITIVE);
+fn so_far(evidence: &Evidence, line: &Fit) -> usize {
+    let attempts =
+        evidence.measurements.time.as_secs_f64() / line.at(number(evidence.step)).max(f64::MIN_POSITIVE);
     whole(attempts * number(evidence.step))
 }
 
 /// Seconds that a larger step saves on what is left. While only one size has been timed, half of its
 /// time counts as what every attempt takes.
-fn gain(goal: usize, evidence: &Evidence, line: &Line) -> f64 {
+fn gain(goal: usize, evidence: &Evidence, line: &Fit) -> f64 {
     let now = left(evidence.step, evidence, line);
     if line.points == 1 {
         now * 0.5 * (1.0 - share(evidence.step, goal))
@@ -170,7 +177,7 @@ impl Adaptive {
             // What lies below it comes first.
             return false;
         }
-        let Some(line) = evidence.record.samples.seconds() else { return false };
+        let Some(line) = evidence.measurements.samples.seconds() else { return false };
         if !is_batch(evidence) {
             let items = evidence.remaining.max(so_far(evidence, &line) / 2);
             return items / WORTH_A_DOUBT >= evidence.step;
@@ -181,22 +188,22 @@ impl Adaptive {
 
     /// Whether what is known to fail should be tried again.
     fn is_old(self, evidence: &Evidence) -> bool {
-        let record = &evidence.record;
+        let measurements = &evidence.measurements;
         // Memory that can be seen does not tell what disturbed a size that had worked.
-        let (runs, share, longer) = if evidence.available_bytes.is_some() && record.ceiling.is_none() {
+        let (runs, share, longer) = if evidence.available_bytes.is_some() && measurements.ceiling.is_none() {
             (CLEAN_RUNS * f64::from(SEEN), self.doubt.max(SEEN_DOUBT), SEEN)
         } else {
-            (CLEAN_RUNS, self.doubt, 2_u32.saturating_pow(record.confirmed).min(LONGEST))
+            (CLEAN_RUNS, self.doubt, 2_u32.saturating_pow(measurements.confirmed).min(LONGEST))
         };
-        let enough = runs.max(share * f64::from(record.known_runs));
-        f64::from(record.clean_runs) >= enough && self.is_worth_a_doubt(evidence)
-            || record.failure_age >= AGE.saturating_mul(longer)
+        let enough = runs.max(share * f64::from(measurements.known_runs));
+        f64::from(measurements.clean_runs) >= enough && self.is_worth_a_doubt(evidence)
+            || measurements.failure_age >= AGE.saturating_mul(longer)
     }
 }
 
 /// Whether there is clearly more memory than when the failure was seen.
 pub(in crate::policy) fn has_risen(evidence: &Evidence) -> bool {
-    let then = evidence.record.failure_available_bytes;
+    let then = evidence.measurements.failure_available_bytes;
     then.zip(evidence.available_bytes)
         .is_some_and(|(then, now)| now > then && bytes(now - then) > bytes(then) / 10.0)
 }

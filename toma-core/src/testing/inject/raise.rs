@@ -9,7 +9,7 @@ use std::panic::panic_any;
 use super::verdict::{Injected, When};
 use super::{active, verdict};
 use crate::classify::{Class, OutOfMemory};
-use crate::engine::machine::Retryable;
+use crate::shield::Retryable;
 
 /// The failure that the coming attempt is to meet. Asked only where memory running out could be
 /// answered by a retry, and where a panic can be caught: not at a single item, which may only be left

@@ -3,9 +3,9 @@
 use std::time::{Duration, Instant};
 
 use super::{Alone, Nesting, Sharing};
+use crate::clock;
 use crate::engine::call::Call;
-use crate::engine::clock;
-use crate::engine::surroundings::Surroundings;
+use crate::nesting::Surroundings;
 use crate::observe::EventKind;
 use crate::policy::Policy;
 use crate::share::{Admitted, Bounds, Kind, Node, Seat};
@@ -70,7 +70,7 @@ impl<P: Policy> Call<'_, P> {
         sharing.nesting = Nesting { promises: may_be_alone && waits, has_promise, had_holders };
     }
 
-    /// Asked at every attempt, because an iterator may be asked in another place each time.
+    /// CheckedPolicy at every attempt, because an iterator may be asked in another place each time.
     fn hold_up(&mut self, held_up: bool) {
         if let Some(sharing) = &mut self.sharing {
             sharing.held_up = held_up;

@@ -4,7 +4,7 @@
 /// source is asked while nothing fails.
 #[non_exhaustive]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Measures {
+pub struct Needs {
     /// How long each attempt takes: two looks at the clock per attempt.
     pub time: bool,
     /// What each attempt allocates and what is available: two questions to the memory source per
@@ -14,7 +14,7 @@ pub struct Measures {
     pub memory: bool,
 }
 
-impl Measures {
+impl Needs {
     /// Nothing: what a policy that says nothing gets.
     pub const NOTHING: Self = Self { time: false, memory: false };
     /// Time alone.

@@ -26,9 +26,9 @@ impl Measured {
     }
 }
 
-/// Measures the memory of one attempt after the other.
+/// Needs the memory of one attempt after the other.
 #[derive(Debug, Default)]
-pub(crate) struct Gauge {
+pub(crate) struct Meter {
     begun: Option<Begun>,
 }
 
@@ -38,7 +38,7 @@ struct Begun {
     resets: bool,
 }
 
-impl Gauge {
+impl Meter {
     /// An attempt begins; `is_first` says whether nobody else measures this memory, and is asked where
     /// something can be measured at all.
     pub(crate) fn begin(&mut self, source: &dyn MemorySource, is_first: impl FnOnce() -> bool) {
@@ -84,7 +84,7 @@ impl Begun {
 
 #[cfg(all(test, feature = "testing"))]
 mod tests {
-    use super::{Gauge, now};
+    use super::{Meter, now};
     use crate::testing::FakeDevice;
 
     #[test]
@@ -100,7 +100,7 @@ mod tests {
     #[test]
     fn an_attempt_inside_another_leaves_its_peak_alone() {
         let device = FakeDevice::new(100);
-        let (mut outer, mut inner) = (Gauge::default(), Gauge::default());
+        let (mut outer, mut inner) = (Meter::default(), Meter::default());
         outer.begin(&device, || true);
         drop(device.alloc(50).unwrap());
         inner.begin(&device, || false);

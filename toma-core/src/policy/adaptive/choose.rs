@@ -17,7 +17,7 @@ const REACH: f64 = 64.0;
 
 /// Only one size was measured.
 pub(super) fn is_one(evidence: &Evidence) -> bool {
-    evidence.record.samples.bytes().is_some_and(|line| line.points == 1)
+    evidence.measurements.samples.bytes().is_some_and(|line| line.points == 1)
 }
 
 /// A second size is measured at this part of the first, or at so many times it.
@@ -46,14 +46,14 @@ pub(super) fn is_cold(evidence: &Evidence) -> bool {
 
 /// Whether small attempts can tell what a large one needs. A batch is one attempt, and must not be small.
 pub(super) fn measures_first(evidence: &Evidence) -> bool {
-    evidence.counts_bytes && !is_batch(evidence) && evidence.record.samples.bytes().is_none()
+    evidence.counts_bytes && !is_batch(evidence) && evidence.measurements.samples.bytes().is_none()
 }
 
 /// Half of what fits at most after a failure, by what was lacking: part of what an attempt needs does
 /// not depend on its size. Only while nothing has ever worked: later on it tells more about others. And
 /// only in a batch: where pieces follow, one item may be what needs so much.
 pub(super) fn half_of_what_fits(evidence: &Evidence) -> usize {
-    let is_first = evidence.record.samples.iter().next().is_none();
+    let is_first = evidence.measurements.samples.iter().next().is_none();
     let most = most(evidence);
     let is_plausible = most >= number(evidence.size) / MOST_TOO_LARGE;
     if is_first && is_batch(evidence) && is_plausible { whole(most / 2.0).max(1) } else { usize::MAX }
@@ -94,7 +94,7 @@ impl Adaptive {
 
     /// The size that the measurements say fits, if there are any.
     pub(super) fn fits(&self, evidence: &Evidence) -> Option<usize> {
-        let line = evidence.record.samples.bytes()?;
+        let line = evidence.measurements.samples.bytes()?;
         let usable = bytes(evidence.available_bytes?) * (1.0 - self.headroom);
         let reach = if line.points == 1 { REACH_OF_ONE } else { REACH };
         let fits = line.size_at(usable).min(line.largest * reach);
@@ -104,7 +104,7 @@ impl Adaptive {
 
 /// Whether this size needs more than there is, by what was measured.
 pub(in crate::policy) fn needs_more(size: usize, evidence: &Evidence) -> bool {
-    let line = evidence.record.samples.bytes();
+    let line = evidence.measurements.samples.bytes();
     line.zip(evidence.available_bytes)
         .is_some_and(|(line, available)| line.at(number(size)) > bytes(available))
 }

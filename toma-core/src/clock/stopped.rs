@@ -70,10 +70,10 @@ impl Drop for StoppedClock {
     }
 }
 
-pub(crate) fn instant() -> Option<Instant> {
+pub(super) fn instant() -> Option<Instant> {
     HELD.get().map(|passed| BEGIN.0 + passed)
 }
 
-pub(crate) fn wall() -> Option<SystemTime> {
+pub(super) fn wall() -> Option<SystemTime> {
     HELD.get().map(|passed| BEGIN.1 + passed)
 }

@@ -12,7 +12,7 @@ const MAX_PAIRS: usize = MAX_POINTS * (MAX_POINTS - 1) / 2;
 /// turn, and at least that between the two largest sizes, because what lies beyond follows them.
 #[non_exhaustive]
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Line {
+pub struct Fit {
     /// The figure at size 0.
     pub base: f64,
     /// What one more, item or cost unit, adds; negative or zero where the size does not matter.
@@ -23,7 +23,7 @@ pub struct Line {
     pub points: usize,
 }
 
-impl Line {
+impl Fit {
     /// The line through points of different sizes; through the origin when there is one point.
     pub(super) fn through(points: impl Iterator<Item = (f64, f64)>) -> Option<Self> {
         let (mut all, count) = gather::<MAX_POINTS, _>((0.0, 0.0), points);
@@ -82,10 +82,10 @@ fn gather<const N: usize, T: Copy>(empty: T, items: impl Iterator<Item = T>) -> 
 
 #[cfg(test)]
 mod tests {
-    use super::Line;
+    use super::Fit;
 
-    fn line(points: &[(f64, f64)]) -> Line {
-        Line::through(points.iter().copied()).unwrap()
+    fn line(points: &[(f64, f64)]) -> Fit {
+        Fit::through(points.iter().copied()).unwrap()
     }
 
     #[test]

@@ -1,16 +1,16 @@
 //! A policy's answers, checked in the name of the call that asks.
 
-use crate::observe::Name;
-use crate::policy::{Evidence, Measures, Policy};
+use crate::call_site::Name;
+use crate::policy::{Evidence, Needs, Policy};
 
 /// The policy of a call that has failed.
 #[derive(Debug)]
-pub(crate) struct Asked<'a, P> {
+pub(crate) struct CheckedPolicy<'a, P> {
     pub(crate) policy: &'a P,
     pub(crate) by: &'a Name,
 }
 
-impl<P: Policy> Policy for Asked<'_, P> {
+impl<P: Policy> Policy for CheckedPolicy<'_, P> {
     /// Panics when the answer is not smaller: guessing a size would hide a bug.
     fn shrink(&self, evidence: &Evidence) -> usize {
         let (policy, size) = (self.policy, evidence.size);
@@ -28,7 +28,7 @@ impl<P: Policy> Policy for Asked<'_, P> {
         self.policy.advance(evidence)
     }
 
-    fn measures(&self) -> Measures {
-        self.policy.measures()
+    fn needs(&self) -> Needs {
+        self.policy.needs()
     }
 }

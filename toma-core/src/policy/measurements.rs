@@ -2,11 +2,11 @@ use std::time::Duration;
 
 use super::samples::Samples;
 
-/// What was measured for a policy that [asks for it](super::Measures); kept in the size cache's
+/// What was measured for a policy that [asks for it](super::Needs); kept in the size cache's
 /// entry from call to call.
 #[non_exhaustive]
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Record {
+pub struct Measurements {
     /// The time of all attempts: what wasted time is a share of.
     pub time: Duration,
     /// Time lost in attempts that failed at a size beyond one known to work.
@@ -36,7 +36,7 @@ pub struct Record {
     pub samples: Samples,
 }
 
-impl Record {
+impl Measurements {
     /// Nothing measured yet.
     pub const NEW: Self = Self {
         time: Duration::ZERO,
@@ -60,7 +60,7 @@ impl Record {
     }
 }
 
-impl Default for Record {
+impl Default for Measurements {
     fn default() -> Self {
         Self::NEW
     }

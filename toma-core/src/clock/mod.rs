@@ -1,15 +1,18 @@
-//! The engine's clocks, which a test may hold in its hand.
+//! The engine's clocks. A test may stop them on its thread.
+
+#[cfg(feature = "testing")]
+mod stopped;
 
 use std::time::{Instant, SystemTime};
 
 #[cfg(feature = "testing")]
-use crate::testing::clock as held;
+pub use stopped::StoppedClock;
 
 /// Now, for durations.
 #[inline]
 pub(crate) fn now() -> Instant {
     #[cfg(feature = "testing")]
-    if let Some(now) = held::instant() {
+    if let Some(now) = stopped::instant() {
         return now;
     }
     Instant::now()
@@ -19,7 +22,7 @@ pub(crate) fn now() -> Instant {
 #[inline]
 pub(crate) fn wall() -> SystemTime {
     #[cfg(feature = "testing")]
-    if let Some(now) = held::wall() {
+    if let Some(now) = stopped::wall() {
         return now;
     }
     SystemTime::now()

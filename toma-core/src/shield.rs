@@ -1,0 +1,185 @@
+//! The shield of an attempt: the panic hook stays silent for failures that will be retried.
+//!
+//! tch's ordinary methods report out of memory by panicking, so a loop that retries would print a panic
+//! message for each attempt. The hook stays silent exactly when this attempt, or an enclosing one of the same
+//! thread, would be tried again after this failure. That is settled before the attempt starts, because the
+//! hook runs in the middle of the panic and may ask nothing. A silenced panic that has to be passed on after
+//! all is raised anew, so that the hook prints it: whatever is passed on has been printed exactly once.
+
+use std::any::Any;
+use std::cell::Cell;
+use std::error::Error;
+use std::panic::{self, AssertUnwindSafe, catch_unwind, panic_any, resume_unwind};
+use std::sync::Once;
+
+use crate::classify::{Class, OutOfMemory, classify_panic};
+use crate::reserve;
+
+/// A panic that came out of an attempt.
+pub(crate) struct Panic {
+    pub(crate) payload: Payload,
+    /// It has not been printed. Kept with the payload, because other panics may come and go on this
+    /// thread before it is decided what to do: in destructors, observers and policies.
+    silenced: bool,
+}
+
+type Payload = Box<dyn Any + Send>;
+
+impl Panic {
+    pub(crate) fn was_printed(&self) -> bool {
+        !self.silenced
+    }
+}
+
+/// Which failures of the coming attempt would be tried again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Retryable {
+    pub(crate) out_of_memory: bool,
+    pub(crate) transient: bool,
+}
+
+impl Retryable {
+    pub(crate) const NOTHING: Self = Self { out_of_memory: false, transient: false };
+
+    /// Whether a failure of this class would be tried again.
+    pub(crate) fn covers(self, class: Class) -> bool {
+        match class {
+            Class::OutOfMemory => self.out_of_memory,
+            Class::Transient => self.transient,
+            Class::Poisoned | Class::Other => false,
+        }
+    }
+}
+
+thread_local! {
+    // No destructor, so it works at thread exit too.
+    static SHIELD: Cell<Shield> = const { Cell::new(Shield { quiet: Retryable::NOTHING, silenced: false }) };
+}
+
+// One word, so that it is read, set and put back by one instruction each.
+#[repr(align(4))]
+#[derive(Clone, Copy)]
+struct Shield {
+    /// What this attempt or one around it would retry.
+    quiet: Retryable,
+    /// The last panic inside this attempt was kept from printing.
+    silenced: bool,
+}
+
+/// Runs `body` once under the shield; a panic comes back as a value.
+#[inline]
+pub(crate) fn run<R>(retryable: Retryable, body: impl FnOnce() -> R) -> Result<R, Panic> {
+    let raised = Raised::new(retryable);
+    match catch_unwind(AssertUnwindSafe(body)) {
+        Ok(result) => {
+            raised.lower();
+            Ok(result)
+        }
+        Err(payload) => {
+            let Shield { silenced, .. } = raised.lower();
+            Err(Panic { payload, silenced })
+        }
+    }
+}
+
+/// Passes a panic on, printed exactly once.
+pub(crate) fn pass_on(Panic { payload, silenced }: Panic) -> ! {
+    let outer_may_retry = would_retry() != Retryable::NOTHING;
+    if silenced && !outer_may_retry {
+        raise_anew(payload);
+    }
+    // A loop around this one answers for it now.
+    SHIELD.set(Shield { silenced, ..SHIELD.get() });
+    resume_unwind(payload)
+}
+
+/// What this attempt or one around it would retry.
+pub(crate) fn would_retry() -> Retryable {
+    SHIELD.get().quiet
+}
+
+/// The shield of one attempt, to be lowered to what it was.
+struct Raised {
+    before: Shield,
+}
+
+impl Raised {
+    #[inline]
+    fn new(retryable: Retryable) -> Self {
+        let before = SHIELD.get();
+        let quiet = Retryable {
+            out_of_memory: before.quiet.out_of_memory || retryable.out_of_memory,
+            transient: before.quiet.transient || retryable.transient,
+        };
+        SHIELD.set(Shield { quiet, silenced: false });
+        Self { before }
+    }
+
+    /// Returns the shield of the attempt. The one before it comes back whole: a panic may be in
+    /// flight from before, when a destructor ran this attempt.
+    #[inline]
+    fn lower(self) -> Shield {
+        SHIELD.replace(self.before)
+    }
+}
+
+/// Puts our hook in front of the one in force and takes the reserve, once per process.
+///
+/// With `panic = "abort"` nothing can be retried after a panic, so nothing may be silenced.
+#[inline]
+pub(crate) fn prepare() {
+    static PREPARED: Once = Once::new();
+    // Changing the hook is refused on a panicking thread; a later call then does it.
+    if !PREPARED.is_completed() && !std::thread::panicking() {
+        PREPARED.call_once(|| {
+            reserve::hold();
+            if cfg!(panic = "unwind") {
+                chain_hook();
+            }
+        });
+    }
+}
+
+fn chain_hook() {
+    let previous = panic::take_hook();
+    panic::set_hook(Box::new(move |info| {
+        let silenced = silence(info.payload());
+        // Of a panic that is printed too: it takes the place of one that the body kept to itself.
+        SHIELD.set(Shield { silenced, ..SHIELD.get() });
+        if !silenced {
+            previous(info);
+        }
+    }));
+}
+
+fn silence(payload: &(dyn Any + Send)) -> bool {
+    let quiet = would_retry();
+    if quiet == Retryable::NOTHING {
+        return false;
+    }
+    quiet.covers(classify_panic(payload).class)
+}
+
+/// Panics with the very payload, through the hook.
+fn raise_anew(payload: Payload) -> ! {
+    let payload = raise_as::<String>(payload);
+    let payload = raise_as::<&'static str>(payload);
+    let payload = raise_as::<OutOfMemory>(payload);
+    let payload = raise_as::<std::io::Error>(payload);
+    let payload = raise_as::<std::collections::TryReserveError>(payload);
+    let payload = raise_as::<Box<dyn Error + Send + Sync>>(payload);
+    let payload = raise_as::<Box<dyn Error + Send>>(payload);
+    #[cfg(feature = "anyhow")]
+    let payload = raise_as::<anyhow::Error>(payload);
+    // A type that only its own crate can name: the hook is told its words in its place.
+    let words = classify_panic(payload.as_ref()).message;
+    let _ = catch_unwind(|| panic_any(words.into_owned()));
+    resume_unwind(payload)
+}
+
+fn raise_as<T: Any + Send>(payload: Payload) -> Payload {
+    match payload.downcast::<T>() {
+        Ok(known) => panic_any(*known),
+        Err(other) => other,
+    }
+}

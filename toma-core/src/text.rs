@@ -1,0 +1,44 @@
+//! Text for people: lines on standard error, bytes and counts in words.
+
+use std::io::{self, Write};
+
+/// A line on standard error. That nobody reads it must not stop the work, as `eprintln!` would.
+pub(crate) fn print(line: &str) {
+    let _ = writeln!(io::stderr(), "{line}");
+}
+
+/// `bytes` for people: `1.5 GiB`.
+pub(crate) fn bytes(bytes: u64) -> String {
+    const UNITS: [&str; 5] = ["KiB", "MiB", "GiB", "TiB", "PiB"];
+    if bytes < 1024 {
+        return format!("{bytes} bytes");
+    }
+    #[expect(clippy::cast_precision_loss, reason = "one digit after the point is shown")]
+    let mut value = bytes as f64;
+    let mut unit = "bytes";
+    for larger in UNITS {
+        if value < 1024.0 {
+            break;
+        }
+        value /= 1024.0;
+        unit = larger;
+    }
+    format!("{value:.1} {unit}")
+}
+
+/// `3 items`, `1 item`.
+pub(crate) fn count(number: usize, noun: &str) -> String {
+    if number == 1 { format!("1 {noun}") } else { format!("{number} {noun}s") }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::bytes;
+
+    #[test]
+    fn bytes_are_readable() {
+        let shown = [0, 1023, 1024, 1 << 20, 3 << 29].map(bytes);
+        assert_eq!(shown, ["0 bytes", "1023 bytes", "1.0 KiB", "1.0 MiB", "1.5 GiB"]);
+        assert_eq!(bytes(u64::MAX), "16384.0 PiB");
+    }
+}
