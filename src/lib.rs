@@ -55,12 +55,11 @@
 //! | items of different weight: tokens, bytes, atoms | [`With::by_cost`](execute::With::by_cost) |
 //! | where sizes are remembered, and what tells two calls apart | [`cache`] |
 //! | which size comes next | [`policy`] |
-//! | threads on one device, release hooks, another memory when nothing smaller is left | [`ladder`] |
 //! | which values can be cut into chunks | [`chunk`] |
 //! | which failures are out of memory, and types and texts of your own | [`classify`] |
 //! | a limit on the memory of this process | [`cpu_memory`] |
 //! | memory that is free, and devices of your own | [`memory`] |
-//! | a device that others use, too: turns, reserved bytes, cancellation | [`share`] |
+//! | threads on one device, release hooks, fallback, reserved bytes, cancellation | [`device`] |
 //! | events, observers, the progress bar | [`observe`] |
 //! | what the last call went through | [`report::last`] |
 //! | failures on purpose, in tests | [`testing`] |
@@ -143,8 +142,8 @@ pub use toma_core::policy::{Adaptive, Bisect, Decay, Halve, Policy, Throughput};
 #[cfg(feature = "testing")]
 pub use toma_core::testing;
 pub use toma_core::{
-    Outcome, Plain, cache, chunk, classify, cpu_memory, execute, ladder, memory, observe, policy, share,
-    stack, thread_state,
+    Outcome, Plain, cache, chunk, classify, cpu_memory, device, execute, memory, observe, policy, stack,
+    thread_state,
 };
 
 /// Runs a function with the largest batch size that memory allows.
@@ -341,12 +340,12 @@ pub use toma_macros::range;
 /// ```
 /// use std::sync::atomic::{AtomicUsize, Ordering};
 /// use toma::classify::OutOfMemory;
-/// use toma::observe::{Event, EventKind};
+/// use toma::observe::{Answer, Event, EventKind};
 ///
 /// static SHRINKS: AtomicUsize = AtomicUsize::new(0);
 ///
 /// fn count(event: &Event<'_>) {
-///     if let EventKind::Shrink { .. } = event.kind {
+///     if let EventKind::Answered { answer: Answer::Shrink(_), .. } = event.kind {
 ///         SHRINKS.fetch_add(1, Ordering::Relaxed);
 ///     }
 /// }

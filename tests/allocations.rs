@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use allocation_counter::measure;
 use toma::classify::OutOfMemory;
-use toma::ladder::Ladder;
+use toma::device::Ladder;
 use toma::memory::Host;
 use toma::{Bisect, GlobalCache, NoCache, SizeCache, StacktraceMemoryCache, execute};
 
@@ -147,7 +147,7 @@ fn an_iterator_allocates_nothing() {
 #[test]
 fn costs_allocate_their_sums_and_the_state_of_packing() {
     let _alone = alone();
-    let form = || execute::with::<GlobalCache>().by_cost(|i| i % 7).set_aside(|_| ());
+    let form = || execute::with::<GlobalCache>().by_cost(|i| i % 7).left_out(|_| ());
     let mut data = [0_u8; 1000];
     assert_eq!(allocates(|| form().range(0..1000, 10, |start, end| _ = black_box(end - start))), 2);
     assert_eq!(allocates(|| form().chunked(&mut data[..], 10, |chunk, _, _| chunk.fill(1))), 2);

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use toma::classify::OutOfMemory;
-use toma::ladder::{Ladder, Pressure, on_release};
+use toma::device::{Ladder, Pressure, on_release};
 use toma::memory::{Host, MemorySource};
 use toma::{GlobalCache, NoCache, execute, report};
 

@@ -6,7 +6,7 @@ use std::io;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
-use toma::ladder::Ladder;
+use toma::device::Ladder;
 use toma::memory::{MemorySource, Reading, Usage};
 use toma::policy::Policy;
 use toma::testing::{FakeDevice, StoppedClock};

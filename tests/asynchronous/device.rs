@@ -12,8 +12,8 @@ use std::thread;
 use std::time::Duration;
 
 use toma::classify::{Class, OutOfMemory};
-use toma::ladder::Ladder;
-use toma::share::Cancel;
+use toma::device::Cancel;
+use toma::device::Ladder;
 use toma::testing::{FakeDevice, FakeOutOfMemory};
 use toma::{GlobalCache, NoCache, execute};
 

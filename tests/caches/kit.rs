@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use toma::cache::{Entry, Place, Remembered, SizeCache};
 use toma::classify::OutOfMemory;
-use toma::ladder::Ladder;
+use toma::device::Ladder;
 use toma::memory::{MemorySource, Reading};
 use toma::{NoCache, StacktraceMemoryCache, execute};
 

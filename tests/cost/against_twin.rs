@@ -6,7 +6,7 @@ use std::ops::Range;
 
 use proptest::prelude::*;
 use toma::classify::Class;
-use toma::execute::{self, Oversize};
+use toma::execute::{self, LeftOut};
 use toma::{GlobalCache, NoCache, report};
 
 use crate::executor::{block_on, pause};
@@ -30,7 +30,7 @@ struct Seen {
     attempts: RefCell<Vec<Range<usize>>>,
     undone: RefCell<Vec<Range<usize>>>,
     weighed: RefCell<Vec<usize>>,
-    left_out: RefCell<Vec<Oversize>>,
+    left_out: RefCell<Vec<LeftOut>>,
 }
 
 type Outcome = Result<Vec<Range<usize>>, Refused>;
@@ -75,7 +75,7 @@ macro_rules! both {
     ($($name:ident: |$case:ident, $seen:ident, $form:ident| $run:expr;)*) => {$(
         fn $name($case: &Case, cache: &GlobalCache, $seen: &Seen, hears: bool) -> Outcome {
             if hears {
-                let $form = form!($case, cache, $seen).set_aside(|item| $seen.left_out.borrow_mut().push(item));
+                let $form = form!($case, cache, $seen).left_out(|item| $seen.left_out.borrow_mut().push(item));
                 $run
             } else {
                 let $form = form!($case, cache, $seen);
@@ -140,12 +140,12 @@ fn chunked(case: &Case, cache: &GlobalCache, seen: &Seen, hears: bool) -> Outcom
         seen.attempt(case, start + FIRST, end + FIRST).map(|piece| done.borrow_mut().push(piece))
     };
     let all = if hears {
-        let shifted = |item: Oversize| {
+        let shifted = |item: LeftOut| {
             let mut left_out = seen.left_out.borrow_mut();
             left_out.push(item);
             left_out.last_mut().unwrap().index += FIRST;
         };
-        form.set_aside(shifted).chunked(&items[..], size(case.initial), body)
+        form.left_out(shifted).chunked(&items[..], size(case.initial), body)
     } else {
         form.chunked(&items[..], size(case.initial), body)
     };
@@ -201,7 +201,7 @@ fn check((name, form): (&str, Form), case: &Case, cache: &GlobalCache, story: &S
         assert_eq!(item.failure.class, Class::OutOfMemory);
     }
     assert_eq!(told.len(), if hears { story.left_out.len() } else { 0 });
-    assert_eq!(report.set_aside, story.left_out);
+    assert_eq!(report.left_out, story.left_out);
     assert_eq!(report.done, story.done.iter().map(Range::len).sum::<usize>());
     assert_eq!(report.settled.map(|size| size as u64), story.settled);
 }

@@ -5,7 +5,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use proptest::prelude::*;
 use toma::classify::OutOfMemory;
-use toma::ladder::{Ladder, falls_back};
+use toma::device::{Ladder, falls_back};
 use toma::policy::{Decay, Policy};
 use toma::{Adaptive, Bisect, GlobalCache, Halve, NoCache, Throughput, execute, report};
 
@@ -26,7 +26,7 @@ fn an_infinite_cost_that_fails_is_left_out() {
     let cache = GlobalCache::new();
     let mut left_out = Vec::new();
     let form =
-        execute::with::<NoCache>().cache(&cache).by_cost(|i| costs[i]).set_aside(|item| left_out.push(item));
+        execute::with::<NoCache>().cache(&cache).by_cost(|i| costs[i]).left_out(|item| left_out.push(item));
     let done = form.map(0..3, usize::MAX, |start, end| {
         if (start..end).contains(&1) { Err(OutOfMemory::new(None)) } else { Ok(start..end) }
     });
@@ -112,7 +112,7 @@ fn one_item() {
     let fails = |_, _| Err::<(), _>(OutOfMemory::new(None));
     let mut left_out = Vec::new();
     let form =
-        execute::with::<NoCache>().by_cost(|_| 7).set_aside(|item| left_out.push((item.index, item.cost)));
+        execute::with::<NoCache>().by_cost(|_| 7).left_out(|item| left_out.push((item.index, item.cost)));
     assert_eq!(form.map(3..4, 5, fails).unwrap(), []);
     assert_eq!(left_out, [(3, 7)]);
     execute::with::<NoCache>().by_cost(|_| 7).range(3..4, 5, fails).unwrap_err();
@@ -125,7 +125,7 @@ fn one_item() {
 #[test]
 fn max_attempts_may_end_before_an_item_is_found() {
     let attempts = |most| {
-        let form = execute::with::<NoCache>().max_attempts(most).by_cost(|_| 2).set_aside(|_| ());
+        let form = execute::with::<NoCache>().max_attempts(most).by_cost(|_| 2).left_out(|_| ());
         let fails = |_, end| if end > 2 { Err(OutOfMemory::new(None)) } else { Ok(()) };
         let result = form.range(0..3, 8, fails);
         (result.is_ok(), report::last().unwrap().attempts)
@@ -171,7 +171,7 @@ proptest! {
             let mut left_out = Vec::new();
             let ladder = Ladder::default().fallback(falls_back_too);
             let form = execute::with::<NoCache>().cache(&cache).policy(named(policy)).ladder(ladder);
-            let form = form.by_cost(|item| costs[item]).set_aside(|item| left_out.push(item.index));
+            let form = form.by_cost(|item| costs[item]).left_out(|item| left_out.push(item.index));
             let rows = form.iter(0..costs.len(), initial, |start, end| {
                 attempts += 1;
                 let fits = end - start <= most && (start..end).all(|item| !oversize.contains(&item));

@@ -18,7 +18,7 @@ fn tried(
 ) -> Vec<Range<usize>> {
     let mut tried = Vec::new();
     let form = execute::with::<NoCache>().cache(cache).name("learning").policy(policy);
-    let form = form.by_cost(|i| costs[i]).set_aside(|_| ());
+    let form = form.by_cost(|i| costs[i]).left_out(|_| ());
     let done = form.range(0..costs.len(), 20, |start, end| {
         tried.push(start..end);
         if fails(start..end) { Err(OutOfMemory::new(None)) } else { Ok(()) }

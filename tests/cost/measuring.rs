@@ -61,7 +61,7 @@ fn what_fails_alone_is_left_out_and_the_others_keep_their_size() {
     let costs = |item: usize| if item == 500 { 300 } else { 1 };
     let (mut sizes, mut left_out) = (Vec::new(), Vec::new());
     let with = execute::with::<NoCache>().policy(Adaptive::default()).device(&device);
-    let with = with.by_cost(costs).set_aside(|item| left_out.push(item.index));
+    let with = with.by_cost(costs).left_out(|item| left_out.push(item.index));
     let done = with.range(0..1000, 50, |start, end| {
         let size: usize = (start..end).map(costs).sum();
         let memory = device.alloc(10_000 + 1000 * size as u64)?;

@@ -58,8 +58,7 @@ impl World {
         let mut outcome = Outcome { attempts: 0, failures: 0, left_out: Vec::new(), remembered: None };
         let with = execute::with::<NoCache>().cache(&cache).policy(policy).name("world");
         let with = if self.is_counted { with.device(&device) } else { with };
-        let with =
-            with.by_cost(|item| self.items[item].0).set_aside(|item| outcome.left_out.push(item.index));
+        let with = with.by_cost(|item| self.items[item].0).left_out(|item| outcome.left_out.push(item.index));
         let done = with.range(0..self.items.len(), self.initial, |start, end| {
             let need: u64 = self.items[start..end].iter().map(|(_, need)| need).sum();
             outcome.attempts += 1;
@@ -175,7 +174,7 @@ fn check_unchanged(world: &World, halvings: usize) -> Result<(), TestCaseError> 
 #[test]
 fn memory_that_is_gone_is_not_looked_for_again_at_every_item() {
     let (device, mut attempts) = (FakeDevice::new(1000), 0);
-    let with = execute::with::<NoCache>().by_cost(|_| 10).set_aside(|_| ());
+    let with = execute::with::<NoCache>().by_cost(|_| 10).left_out(|_| ());
     let done = with.range(0..400, 1000, |start, end| {
         attempts += 1;
         device.alloc(if end > 200 { OVERSIZE } else { 10 * (end - start) as u64 }).map(drop)

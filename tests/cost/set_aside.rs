@@ -8,7 +8,7 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use toma::classify::{Class, Failure, OutOfMemory};
-use toma::execute::{self, Oversize};
+use toma::execute::{self, LeftOut};
 use toma::observe::Reason;
 use toma::{NoCache, report};
 
@@ -42,14 +42,14 @@ fn the_others_are_done_and_the_first_failure_goes_through() {
     assert_eq!(all, Err(Refused(2)));
     assert_eq!(done.into_inner(), [0, 1, 3, 4, 6, 7]);
     let report = report::last().unwrap();
-    assert_eq!((report.set_aside, report.done), (vec![2, 5], 6));
-    assert_eq!(report.gave_up, Some(Reason::FailedAlone));
+    assert_eq!((report.left_out, report.done), (vec![2, 5], 6));
+    assert_eq!(report.gave_up, Some(Reason::LeftOut));
 }
 
 #[test]
 fn whoever_takes_care_of_them_gets_the_rest() {
     let mut left_out = Vec::new();
-    let form = execute::with::<NoCache>().by_cost(|i| COSTS[i]).set_aside(|item| left_out.push(item));
+    let form = execute::with::<NoCache>().by_cost(|i| COSTS[i]).left_out(|item| left_out.push(item));
     let rows = form.map(0..8, 10, embed).unwrap();
     assert_eq!(rows.concat(), [0, 1, 3, 4, 6, 7]);
     let told: Vec<_> = left_out.iter().map(|item| (item.index, item.cost, item.failure.class)).collect();
@@ -76,7 +76,7 @@ fn panics_are_kept_too() {
 #[test]
 fn panics_are_told_like_errors() {
     let mut left_out = Vec::new();
-    let form = execute::with::<NoCache>().by_cost(|i| COSTS[i]).set_aside(|item| left_out.push(item));
+    let form = execute::with::<NoCache>().by_cost(|i| COSTS[i]).left_out(|item| left_out.push(item));
     let rows = form.map(0..8, 10, |start, end| {
         assert!(!is_too_large(start, end), "CUDA out of memory. Tried to allocate {start}.00 GiB");
         end - start
@@ -89,7 +89,7 @@ fn panics_are_told_like_errors() {
 #[test]
 fn only_memory_is_a_reason() {
     let ran = Cell::new(0);
-    let form = execute::with::<NoCache>().by_cost(|i| COSTS[i]).set_aside(|item| panic!("{item}"));
+    let form = execute::with::<NoCache>().by_cost(|i| COSTS[i]).left_out(|item| panic!("{item}"));
     let result = form.range(0..8, 10, |start, end| {
         ran.set(ran.get() + 1);
         if is_too_large(start, end) { Err("size mismatch".into()) } else { Ok::<_, Box<dyn Error>>(()) }
@@ -102,7 +102,7 @@ fn only_memory_is_a_reason() {
 fn a_piece_at_the_floor_goes_through_at_once() {
     let mut left_out = Vec::new();
     let form =
-        execute::with::<NoCache>().min(6).by_cost(|i| COSTS[i]).set_aside(|item| left_out.push(item.index));
+        execute::with::<NoCache>().min(6).by_cost(|i| COSTS[i]).left_out(|item| left_out.push(item.index));
     let result =
         form.map(0..8, 12, |start, end| if start >= 3 { Err(Refused(start)) } else { embed(start, end) });
     assert_eq!(result, Err(Refused(3)), "3..5 is no single item, and 6 is the least");
@@ -113,7 +113,7 @@ fn a_piece_at_the_floor_goes_through_at_once() {
 #[test]
 fn an_item_at_the_floor_goes_through_at_once() {
     let ran = Cell::new(0);
-    let form = execute::with::<NoCache>().min(3).by_cost(|i| COSTS[i]).set_aside(|item| panic!("{item}"));
+    let form = execute::with::<NoCache>().min(3).by_cost(|i| COSTS[i]).left_out(|item| panic!("{item}"));
     let result = form.map(0..8, 3, |start, _| {
         ran.set(ran.get() + 1);
         Err::<(), _>(Refused(start))
@@ -125,7 +125,7 @@ fn an_item_at_the_floor_goes_through_at_once() {
 fn after_the_deadline_nothing_is_left_out() {
     let form = execute::with::<NoCache>().deadline(Duration::ZERO).by_cost(|i| COSTS[i]);
     let ran = Cell::new(0);
-    let result = form.set_aside(|item| panic!("{item}")).range(0..8, 10, |start, end| {
+    let result = form.left_out(|item| panic!("{item}")).range(0..8, 10, |start, end| {
         ran.set(ran.get() + 1);
         embed(start, end).map(drop)
     });
@@ -136,7 +136,7 @@ fn after_the_deadline_nothing_is_left_out() {
 fn one_attempt_is_enough_to_be_left_out() {
     let mut left_out = Vec::new();
     let form = execute::with::<NoCache>().max_attempts(1).by_cost(|i| COSTS[i]);
-    form.set_aside(|item| left_out.push(item.index)).map(0..8, 10, embed).unwrap();
+    form.left_out(|item| left_out.push(item.index)).map(0..8, 10, embed).unwrap();
     assert_eq!(left_out, [2, 5]);
 }
 
@@ -147,7 +147,7 @@ fn a_transient_failure_has_its_second_attempt() {
 
     let (mut attempts, mut left_out) = (Vec::new(), Vec::new());
     let form = execute::with::<NoCache>().classify(|_: &Hiccup| Class::Transient).by_cost(|i| COSTS[i]);
-    form.set_aside(|item: Oversize| left_out.push(item.index))
+    form.left_out(|item: LeftOut| left_out.push(item.index))
         .range(0..8, 10, |start, end| {
             let first = !attempts.contains(&(start, end));
             attempts.push((start, end));
@@ -161,7 +161,7 @@ fn a_transient_failure_has_its_second_attempt() {
 #[test]
 fn all_may_fail() {
     let mut left_out = Vec::new();
-    let form = execute::with::<NoCache>().by_cost(|i| COSTS[i]).set_aside(|item| left_out.push(item.index));
+    let form = execute::with::<NoCache>().by_cost(|i| COSTS[i]).left_out(|item| left_out.push(item.index));
     let rows = form.map(0..8, 100, |start, _| Err::<(), _>(Refused(start))).unwrap();
     assert!(rows.is_empty());
     assert!(left_out.into_iter().eq(0..8));
@@ -186,7 +186,7 @@ fn it_is_told_last() {
         })
         .classify(|_: &Noted| Failure::new(Class::OutOfMemory, "full"))
         .by_cost(|i| COSTS[i - 10])
-        .set_aside(|_| notes.borrow_mut().push("told"))
+        .left_out(|_| notes.borrow_mut().push("told"))
         .range(10..15, 10, |start, end| {
             notes.borrow_mut().push("run");
             if is_too_large(start - 10, end - 10) { Err(Noted(Rc::clone(&notes))) } else { Ok(()) }
@@ -199,7 +199,7 @@ fn it_is_told_last() {
 fn whoever_is_told_may_panic() {
     let done = Cell::new(0);
     let panic = catch_unwind(AssertUnwindSafe(|| {
-        let form = execute::with::<NoCache>().by_cost(|i| COSTS[i]).set_aside(|_| panic!("enough"));
+        let form = execute::with::<NoCache>().by_cost(|i| COSTS[i]).left_out(|_| panic!("enough"));
         form.range(0..8, 10, |start, end| embed(start, end).map(|items| done.set(done.get() + items.len())))
     }));
     assert_eq!(panic.unwrap_err().downcast_ref(), Some(&"enough"));
@@ -223,7 +223,7 @@ fn a_loop_around_it_may_go_on_with_less() {
 #[test]
 fn injection_leaves_nothing_out() {
     let injection = toma::testing::inject::above(0);
-    let form = execute::with::<NoCache>().by_cost(|_| 1).set_aside(|item| panic!("{item}"));
+    let form = execute::with::<NoCache>().by_cost(|_| 1).left_out(|item| panic!("{item}"));
     let sizes = form.map(0..5, 4, |start, end| end - start);
     assert_eq!(sizes, [1; 5]);
     assert_eq!(injection.failures(), 2);

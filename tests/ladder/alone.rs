@@ -5,7 +5,7 @@ use std::ops::Range;
 use std::time::Duration;
 
 use toma::classify::OutOfMemory;
-use toma::ladder::{Ladder, falls_back};
+use toma::device::{Ladder, falls_back};
 use toma::testing::{FakeDevice, StoppedClock};
 use toma::{Adaptive, Bisect, GlobalCache, Halve, NoCache, Policy, execute, report};
 
@@ -38,12 +38,12 @@ fn done() -> Vec<(usize, bool)> {
 fn only_that_item_goes_to_another_memory_and_what_fails_there_is_left_out() {
     let mut left_out = Vec::new();
     let with = execute::with::<NoCache>().ladder(ladder()).by_cost(|i| COSTS[i]);
-    let with = with.set_aside(|item| left_out.push((item.index, item.failure.requested_bytes)));
+    let with = with.left_out(|item| left_out.push((item.index, item.failure.requested_bytes)));
     let rows = with.map(0..12, 16, body).unwrap();
     assert_eq!(rows.concat(), done());
     assert_eq!(left_out, [(9, Some(2000))]);
     let report = report::last().unwrap();
-    assert_eq!((report.moved, report.set_aside, report.fell_back), (vec![4], vec![9], false));
+    assert_eq!((report.left_out, report.fell_back), (vec![9], false));
     // Two pieces of four, one of two, 4 twice, 9 twice.
     assert_eq!((report.attempts, report.out_of_memory, report.done), (7, 3, 11));
 }
@@ -66,7 +66,7 @@ fn it_is_undone_in_the_memory_in_which_it_has_failed() {
         let with = execute::with::<NoCache>().ladder(ladder());
         let with =
             with.before_retry(|failed: Range<usize>| undone.borrow_mut().push((failed.start, falls_back())));
-        with.by_cost(|i| COSTS[i]).set_aside(|_| assert!(!falls_back()))
+        with.by_cost(|i| COSTS[i]).left_out(|_| assert!(!falls_back()))
     };
     let expected = [(4, false), (9, false), (9, true)];
     form().range(0..12, 16, |start, end| body(start, end).map(drop)).unwrap();
@@ -80,7 +80,7 @@ fn it_is_undone_in_the_memory_in_which_it_has_failed() {
 
 #[test]
 fn in_an_iterator_and_in_a_stream() {
-    let form = || execute::with::<NoCache>().ladder(ladder()).by_cost(|i| COSTS[i]).set_aside(|_| ());
+    let form = || execute::with::<NoCache>().ladder(ladder()).by_cost(|i| COSTS[i]).left_out(|_| ());
     let rows: Vec<_> = form().iter(0..12, 16, body).map(Result::unwrap).collect();
     assert_eq!(rows.concat(), done());
     let mut stream = form().stream(0..12, 16, async |start, end| {
@@ -166,9 +166,9 @@ fn nobody_waits_meanwhile_and_others_do_so_afterwards() {
 fn attempts_in_another_memory_count_as_well() {
     for (most, is_moved) in [(1, false), (2, true)] {
         let with = execute::with::<NoCache>().ladder(ladder()).max_attempts(most).by_cost(|i| COSTS[i]);
-        with.set_aside(|_| ()).map(0..9, 16, body).unwrap();
+        with.left_out(|_| ()).map(0..9, 16, body).unwrap();
         let report = report::last().unwrap();
-        assert_eq!((report.moved == [4], report.set_aside == [4]), (is_moved, !is_moved));
+        assert_eq!(report.left_out == [4], !is_moved);
     }
 }
 

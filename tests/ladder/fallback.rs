@@ -5,7 +5,7 @@ use std::pin::pin;
 use std::task::{Context, Poll, Waker};
 
 use toma::classify::OutOfMemory;
-use toma::ladder::{Ladder, falls_back};
+use toma::device::{Ladder, falls_back};
 use toma::policy::{Evidence, Needs};
 use toma::testing::{FakeDevice, FakeOutOfMemory};
 use toma::{Adaptive, Bisect, GlobalCache, NoCache, SizeCache, execute, report};

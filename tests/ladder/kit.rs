@@ -5,7 +5,7 @@ use std::sync::mpsc::{Sender, channel};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
-use toma::ladder::Ladder;
+use toma::device::Ladder;
 use toma::observe::{Event, EventKind, Observer};
 use toma::testing::{FakeDevice, StoppedClock};
 use toma::{NoCache, execute};
@@ -74,11 +74,8 @@ impl Observer for Watching {
                 }
                 format!("waits with {size}, others: {others}")
             }
-            EventKind::Waited { alone, .. } => format!("waited, alone: {alone}"),
-            EventKind::Again { size, rung } => format!("again {size}: {rung}"),
-            EventKind::Shrink { from, to } => format!("shrinks from {from} to {to}"),
-            EventKind::FallsBack { size } => format!("falls back to {size}"),
-            EventKind::GaveUp { size, reason } => format!("gave up at {size}: {reason}"),
+            EventKind::Waited { exclusive, .. } => format!("waited, exclusive: {exclusive}"),
+            EventKind::Answered { size, answer } => format!("at {size}: {answer}"),
             EventKind::Settled { size } => format!("settled at {size}"),
             _ => return,
         };

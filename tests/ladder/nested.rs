@@ -13,9 +13,9 @@ use std::thread;
 use std::time::Duration;
 
 use fastrand::Rng;
-use toma::ladder::Ladder;
+use toma::device::Cancel;
+use toma::device::Ladder;
 use toma::observe::{Event, EventKind, Observer, Reason};
-use toma::share::Cancel;
 use toma::testing::{FakeBuffer, FakeDevice, FakeOutOfMemory};
 use toma::{NoCache, execute, report};
 

@@ -1,7 +1,7 @@
 //! What people see of the ladder.
 
 use toma::classify::OutOfMemory;
-use toma::ladder::{Ladder, Rung, falls_back};
+use toma::device::{Ladder, Rung, falls_back};
 use toma::observe::Reason;
 use toma::testing::FakeDevice;
 use toma::{NoCache, execute, report};
@@ -37,7 +37,7 @@ fn the_report_says_that_the_call_fell_back() {
 
 #[test]
 fn rungs_and_reasons_have_names() {
-    let rungs = [Rung::Transient, Rung::Release, Rung::Alone, Rung::Hooks];
+    let rungs = [Rung::Transient, Rung::Release, Rung::Exclusive, Rung::Hooks];
     assert_eq!(rungs.map(|rung| rung.to_string()), ["transient", "release", "alone", "hooks"]);
     assert_eq!(Reason::Cancelled.to_string(), "the call is cancelled");
 }

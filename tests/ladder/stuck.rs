@@ -14,10 +14,10 @@ use std::thread;
 use std::time::Duration;
 
 use toma::classify::OutOfMemory;
-use toma::ladder::Ladder;
+use toma::device::Cancel;
+use toma::device::Ladder;
 use toma::observe::{Event, EventKind, Reason};
 use toma::policy::Evidence;
-use toma::share::Cancel;
 use toma::testing::{FakeDevice, FakeOutOfMemory, StoppedClock};
 use toma::thread_state::would_retry_out_of_memory;
 use toma::{NoCache, Policy, execute, report};

@@ -9,7 +9,7 @@ use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use toma::classify::OutOfMemory;
-use toma::ladder::{Ladder, falls_back};
+use toma::device::{Ladder, falls_back};
 use toma::observe::{Event, EventKind};
 use toma::testing::FakeDevice;
 use toma::{NoCache, execute};

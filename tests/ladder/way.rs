@@ -7,8 +7,8 @@ use std::thread;
 use std::time::Duration;
 
 use toma::classify::OutOfMemory;
-use toma::ladder::{Ladder, falls_back};
-use toma::observe::{Event, EventKind, Reason};
+use toma::device::{Ladder, falls_back};
+use toma::observe::{Answer, Event, EventKind, Reason};
 use toma::testing::{FakeDevice, FakeOutOfMemory};
 use toma::{NoCache, execute};
 
@@ -24,7 +24,7 @@ struct Done {
 
 impl Done {
     fn observe(&self, event: &Event<'_>) {
-        if matches!(event.kind, EventKind::GaveUp { reason: Reason::GaveWay, .. }) {
+        if matches!(event.kind, EventKind::Answered { answer: Answer::GiveUp(Reason::GaveWay), .. }) {
             self.gave_way.fetch_add(1, Relaxed);
         }
     }
@@ -36,7 +36,7 @@ const COSTS: [u64; 3] = [10, 50, 10];
 fn leaves_out(device: &FakeDevice, done: &Done) -> Result<(), FakeOutOfMemory> {
     let observer = |event: &Event<'_>| done.observe(event);
     let with = execute::with::<NoCache>().device(device).observer(&observer).by_cost(|item| COSTS[item]);
-    let with = with.set_aside(|item| done.left_out.lock().unwrap().push(item.index));
+    let with = with.left_out(|item| done.left_out.lock().unwrap().push(item.index));
     with.range(0..3, 20, |start, end| alloc(device, COSTS[start..end].iter().sum()))
 }
 
@@ -130,7 +130,7 @@ fn leaves_out_without_waiting(device: &FakeDevice, done: &Done) -> Result<(), Fa
     let observer = |event: &Event<'_>| done.observe(event);
     let with = execute::with::<NoCache>().device(device).observer(&observer);
     let with = with.ladder(Ladder::default().without_waiting()).by_cost(|item| COSTS[item]);
-    let with = with.set_aside(|item| done.left_out.lock().unwrap().push(item.index));
+    let with = with.left_out(|item| done.left_out.lock().unwrap().push(item.index));
     with.range(0..3, 20, |start, end| alloc(device, COSTS[start..end].iter().sum()))
 }
 
@@ -176,7 +176,7 @@ fn panics_give_way_where_the_attempt_around_keeps_them_from_being_printed() {
                     let observer = |event: &Event<'_>| done.observe(event);
                     let with = with.ladder(Ladder::default().without_waiting()).observer(&observer);
                     let with = with.by_cost(|item| COSTS[item]);
-                    let with = with.set_aside(|item| done.left_out.lock().unwrap().push(item.index));
+                    let with = with.left_out(|item| done.left_out.lock().unwrap().push(item.index));
                     let body = |start: usize, end: usize| match device.alloc(COSTS[start..end].iter().sum()) {
                         Ok(held) => drop(held),
                         Err(_) => panic_any(OutOfMemory::new(None)),

@@ -23,7 +23,7 @@ fn what_fails_alone_comes_last() {
     let all: Vec<_> = rows.by_ref().collect();
     assert_eq!(all, [Ok(0), Ok(3), Ok(6), Err(OutOfMemory::new(Some(2)))]);
     assert_eq!(rows.next(), None);
-    assert_eq!(report::last().unwrap().set_aside, [2, 5]);
+    assert_eq!(report::last().unwrap().left_out, [2, 5]);
 
     let mut rows = execute::with::<NoCache>().by_cost(|i| COSTS[i]).stream(0..7, 10, body);
     let mut last = None;
@@ -31,7 +31,7 @@ fn what_fails_alone_comes_last() {
         last = Some(row);
     }
     assert_eq!(last, Some(Err(OutOfMemory::new(Some(2)))));
-    assert_eq!(report::last().unwrap().set_aside, [2, 5]);
+    assert_eq!(report::last().unwrap().left_out, [2, 5]);
 }
 
 #[test]
@@ -39,7 +39,7 @@ fn whoever_takes_care_hears_of_it_in_the_middle() {
     let left_out = std::cell::RefCell::new(Vec::new());
     let form = execute::with::<NoCache>()
         .by_cost(|i| COSTS[i])
-        .set_aside(|item| left_out.borrow_mut().push(item.index));
+        .left_out(|item| left_out.borrow_mut().push(item.index));
     let mut rows = form.stream(0..7, 10, body);
     assert_eq!((block_on(rows.next()), left_out.borrow().len()), (Some(Ok(0)), 0));
     assert_eq!((block_on(rows.next()), left_out.borrow().len()), (Some(Ok(3)), 1));
@@ -58,5 +58,5 @@ fn a_panic_that_was_kept_ends_it() {
     let panic = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| block_on(rows.next())));
     assert!(panic.is_err());
     assert_eq!(block_on(rows.next()), None);
-    assert_eq!(report::last().unwrap().set_aside, [2, 5]);
+    assert_eq!(report::last().unwrap().left_out, [2, 5]);
 }

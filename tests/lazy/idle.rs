@@ -11,8 +11,8 @@ use std::thread;
 use std::time::Duration;
 
 use toma::classify::OutOfMemory;
+use toma::device::{Ladder, falls_back};
 use toma::execute::{self, Stream};
-use toma::ladder::{Ladder, falls_back};
 use toma::testing::{FakeDevice, StoppedClock};
 use toma::{GlobalCache, NoCache};
 

@@ -213,7 +213,7 @@ proptest! {
         let form = execute::with::<NoCache>().min(min);
         let mut rows: Box<dyn Iterator<Item = _>> = match &costs {
             None => Box::new(form.iter(0..items, initial, body)),
-            Some(costs) if hears => Box::new(form.by_cost(|i| costs[i]).set_aside(|_| ()).iter(0..items, initial, body)),
+            Some(costs) if hears => Box::new(form.by_cost(|i| costs[i]).left_out(|_| ()).iter(0..items, initial, body)),
             Some(costs) => Box::new(form.by_cost(|i| costs[i]).iter(0..items, initial, body)),
         };
         let mut hints = vec![rows.size_hint()];

@@ -6,9 +6,9 @@ use std::time::Duration;
 
 use expect_test::expect;
 use toma::classify::OutOfMemory;
-use toma::ladder::{Ladder, falls_back};
+use toma::device::Cancel;
+use toma::device::{Ladder, falls_back};
 use toma::observe::{Event, EventKind};
-use toma::share::Cancel;
 use toma::testing::FakeDevice;
 use toma::{GlobalCache, NoCache, execute, report};
 
@@ -187,7 +187,7 @@ fn an_item_that_fits_nowhere_and_somebody_who_takes_care() {
     let _unobserved = unobserved();
     let cache = GlobalCache::new();
     let with = execute::with::<GlobalCache>().cache(&cache).name("embed").by_cost(|text| TOKENS[text]);
-    with.set_aside(|_| ()).range(0..12, 128, embed).unwrap();
+    with.left_out(|_| ()).range(0..12, 128, embed).unwrap();
     shows(&expect![[r#"
         embed: 11 of 12 items in 8 attempts, 2 out of memory
           started  at cost 128, nothing was remembered
@@ -204,7 +204,7 @@ fn an_item_that_fits_nowhere_and_somebody_who_takes_care() {
 fn an_item_that_has_to_be_looked_for() {
     let _unobserved = unobserved();
     let cache = GlobalCache::new();
-    let with = execute::with::<GlobalCache>().cache(&cache).name("embed").by_cost(|_| 10).set_aside(|_| ());
+    let with = execute::with::<GlobalCache>().cache(&cache).name("embed").by_cost(|_| 10).left_out(|_| ());
     with.range(0..64, 80, |start, end| if (start..end).contains(&13) { fails(start, end) } else { Ok(()) })
         .unwrap();
     shows(&expect![[r#"
@@ -252,7 +252,7 @@ fn an_item_that_fits_in_another_memory() {
 #[test]
 fn an_item_among_others_that_cost_nothing() {
     let _unobserved = unobserved();
-    let with = execute::with::<NoCache>().name("embed").by_cost(|_| 0).set_aside(|_| ());
+    let with = execute::with::<NoCache>().name("embed").by_cost(|_| 0).left_out(|_| ());
     with.range(0..16, 8, |start, end| if (start..end).contains(&5) { fails(start, end) } else { Ok(()) })
         .unwrap();
     shows(&expect![[r#"

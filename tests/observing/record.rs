@@ -54,16 +54,15 @@ fn line(kind: &EventKind<'_>) -> (String, Option<Duration>) {
             let bytes = format!("requested {requested_bytes:?}, free {free_bytes:?}");
             return (format!("failed {start}..{end}: {class:?}, {bytes}: {message}"), elapsed);
         }
-        EventKind::Shrink { from, to } => format!("shrink {from} to {to}"),
-        EventKind::Again { size, rung } => format!("again {size}: {rung}"),
+        EventKind::Answered { size, answer } => format!("at {size}: {answer}"),
         EventKind::Waits { size, others } => format!("waits with {size}, {others} others"),
-        EventKind::Waited { elapsed, alone } => return (format!("waited, alone: {alone}"), Some(elapsed)),
-        EventKind::FallsBack { size } => format!("falls back to {size}"),
+        EventKind::Waited { elapsed, exclusive } => {
+            return (format!("waited, exclusive: {exclusive}"), Some(elapsed));
+        }
         EventKind::Probe { from, to } => format!("probe {from} to {to}"),
         EventKind::DoesNotFit { size, needs_bytes, free_bytes } => {
             format!("does not fit at {size}: needs {needs_bytes}, free {free_bytes}")
         }
-        EventKind::GaveUp { size, reason } => format!("gave up at {size}: {reason}"),
         EventKind::Settled { size } => format!("settled {size}"),
         EventKind::Finished { attempts, out_of_memory } => {
             format!("finished: {attempts} attempts, {out_of_memory} out of memory")

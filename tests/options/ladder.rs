@@ -1,6 +1,6 @@
 //! `ladder`: what is tried besides a smaller size; here another memory, when nothing smaller is left.
 
-use toma::ladder::Ladder;
+use toma::device::Ladder;
 use toma::{NoCache, execute};
 
 use crate::trial::{Error, TrialWith};

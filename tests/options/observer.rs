@@ -2,7 +2,7 @@
 
 use std::sync::Mutex;
 
-use toma::observe::{Event, EventKind, Observer};
+use toma::observe::{Answer, Event, EventKind, Observer};
 use toma::{NoCache, execute};
 
 use crate::trial::{Error, TrialWith};
@@ -28,8 +28,8 @@ struct Shrinks(Mutex<Vec<(usize, usize)>>);
 
 impl Observer for Shrinks {
     fn observe(&self, event: &Event<'_>) {
-        if let EventKind::Shrink { from, to } = event.kind {
-            self.0.lock().unwrap().push((from, to));
+        if let EventKind::Answered { size, answer: Answer::Shrink(to) } = event.kind {
+            self.0.lock().unwrap().push((size, to));
         }
     }
 }

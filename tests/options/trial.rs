@@ -5,7 +5,7 @@ use std::fmt::Debug;
 use std::ops::Range;
 
 use toma::classify::OutOfMemory;
-use toma::ladder::falls_back;
+use toma::device::falls_back;
 
 /// Items to do; all sizes of the table divide their number.
 pub(crate) const RANGE: Range<usize> = 1000..1240;

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use toma::cache::GlobalCache;
 use toma::classify::Class;
-use toma::ladder::Ladder;
+use toma::device::Ladder;
 use toma::memory::Host;
 use toma::observe::Event;
 use toma::{Decay, NoCache, execute};

@@ -9,7 +9,7 @@ use std::time::Duration;
 use tempfile::TempDir;
 use toma::cache::PersistentCache;
 use toma::classify::OutOfMemory;
-use toma::ladder::Ladder;
+use toma::device::Ladder;
 use toma::memory::{MemorySource, Reading};
 use toma::{NoCache, SizeCache, execute};
 

@@ -6,7 +6,7 @@ use std::time::{Duration, SystemTime};
 
 use expect_test::expect;
 use toma::cache::{Place, Remembered};
-use toma::ladder::Ladder;
+use toma::device::Ladder;
 use toma::{Bisect, NoCache, PersistentCache, SizeCache, execute};
 
 #[cfg(feature = "testing")]

@@ -4,7 +4,7 @@ use std::fs;
 
 use allocation_counter::measure;
 use toma::classify::OutOfMemory;
-use toma::ladder::Ladder;
+use toma::device::Ladder;
 use toma::{NoCache, execute};
 
 use crate::kit::{Folder, Memory};

@@ -5,7 +5,7 @@ use std::cell::RefCell;
 use std::time::Duration;
 
 use toma::cache::Entry;
-use toma::ladder::Ladder;
+use toma::device::Ladder;
 use toma::policy::Policy;
 use toma::{GlobalCache, NoCache, SizeCache, StacktraceMemoryCache};
 

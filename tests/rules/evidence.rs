@@ -4,7 +4,7 @@ use std::cell::RefCell;
 
 use toma::NoCache;
 use toma::classify::Class;
-use toma::ladder::Ladder;
+use toma::device::Ladder;
 use toma::policy::{Evidence, Policy};
 
 use crate::cases::{Case, case, check};

@@ -9,7 +9,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::Duration;
 
 use toma::SizeCache;
-use toma::ladder::Ladder;
+use toma::device::Ladder;
 use toma::policy::Policy;
 
 use crate::attributes;

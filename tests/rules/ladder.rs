@@ -11,9 +11,9 @@ use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
 use proptest::prelude::{Strategy, any};
-use toma::ladder::{Ladder, Pressure, on_release};
+use toma::device::{Ladder, Pressure, on_release};
 use toma::memory::MemorySource;
-use toma::observe::{Event, EventKind, everywhere};
+use toma::observe::{Answer, Event, EventKind, everywhere};
 use toma::{GlobalCache, NoCache, execute};
 
 use crate::against_twin::{fitted, perform_on, remembered};
@@ -149,7 +149,7 @@ impl MemorySource for Named {
 impl Around {
     fn see(&mut self, kind: &EventKind<'_>) {
         match *kind {
-            EventKind::Waited { alone, .. } => self.alone = alone,
+            EventKind::Waited { exclusive, .. } => self.alone = exclusive,
             EventKind::Attempt { .. } => {
                 let others = bit(self.crowded.others, self.attempts) && !self.alone;
                 self.attempts += 1;
@@ -157,7 +157,9 @@ impl Around {
                     self.clear();
                 }
             }
-            EventKind::Waits { .. } | EventKind::FallsBack { .. } | EventKind::Finished { .. } => {
+            EventKind::Waits { .. }
+            | EventKind::Answered { answer: Answer::FallBack(_), .. }
+            | EventKind::Finished { .. } => {
                 self.clear();
             }
             _ => {}

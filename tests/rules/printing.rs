@@ -233,7 +233,7 @@ fn what_fails_for_want_of_memory_in_the_end_is_left_out_without_a_word() {
     let (done, printed) = printed(|| {
         quietly(|| {
             let form = execute::with::<NoCache>().device(&Full).by_cost(|_| 10_u64);
-            form.set_aside(drop).range(0..4, 20, |start, end| {
+            form.left_out(drop).range(0..4, 20, |start, end| {
                 if (start..end).contains(&2) {
                     fail("CUBLAS_STATUS_INTERNAL_ERROR");
                 }
@@ -241,5 +241,5 @@ fn what_fails_for_want_of_memory_in_the_end_is_left_out_without_a_word() {
         })
     });
     assert_eq!((done, printed), (true, 0));
-    assert_eq!(report::last().unwrap().set_aside, [2]);
+    assert_eq!(report::last().unwrap().left_out, [2]);
 }

@@ -5,7 +5,7 @@ use std::sync::Barrier;
 use std::thread;
 
 use proptest::prelude::{Just, Strategy, prop_oneof};
-use toma::ladder::Ladder;
+use toma::device::Ladder;
 use toma::{GlobalCache, report};
 
 use crate::against_twin::attempts;

@@ -4,8 +4,8 @@ use std::error::Error;
 use std::io;
 use std::time::Duration;
 
+use toma::device::{reserve, try_reserve};
 use toma::memory::{MemorySource, Reading};
-use toma::share::{reserve, try_reserve};
 use toma::testing::FakeDevice;
 
 use crate::AGES;

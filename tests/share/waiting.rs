@@ -9,7 +9,7 @@ use std::thread;
 use std::time::Duration;
 
 use tokio::runtime::Builder;
-use toma::share::{Cancel, NotReserved, reserve, reserve_async, try_reserve};
+use toma::device::{Cancel, NotReserved, reserve, reserve_async, try_reserve};
 use toma::testing::FakeDevice;
 
 use crate::{AGES, until};

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use fastrand::Rng;
 use toma::classify::Class;
-use toma::share::Cancel;
+use toma::device::Cancel;
 use toma::testing::inject::{self, Scope, Verdict};
 
 use crate::check::is_injected;

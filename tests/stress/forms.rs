@@ -205,7 +205,7 @@ fn by_cost(scene: &Scene<'_>) -> Result<(), Fault> {
 fn set_aside(scene: &Scene<'_>) -> Result<Vec<Range<usize>>, Fault> {
     let form =
         with!(scene).by_cost(|index| scene.plan.cost(index)).before_retry(|failed| scene.undo_at(&failed));
-    let form = form.set_aside(|item| lock(&scene.log).leave_out(item.index - scene.plan.offset, scene.plan));
+    let form = form.left_out(|item| lock(&scene.log).leave_out(item.index - scene.plan.offset, scene.plan));
     form.map(scene.plan.whole(), scene.plan.sizes.initial, |start, end| scene.at(start, end))
 }
 

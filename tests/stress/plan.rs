@@ -4,7 +4,7 @@ use std::ops::Range;
 use std::time::Duration;
 
 use fastrand::Rng;
-use toma::ladder::Ladder;
+use toma::device::Ladder;
 use toma::policy::{Adaptive, Bisect, Decay, Halve, Policy, Throughput};
 
 /// No budget is larger.

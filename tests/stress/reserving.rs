@@ -7,8 +7,8 @@ use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
 use std::task::Poll;
 use std::time::Duration;
 
+use toma::device::{NotReserved, Reservation, reserve, reserve_async, try_reserve};
 use toma::memory::MemorySource as _;
-use toma::share::{NotReserved, Reservation, reserve, reserve_async, try_reserve};
 use toma::testing::{FakeBuffer, FakeDevice};
 
 use crate::actor::Actor;

@@ -5,9 +5,9 @@ use std::sync::Mutex;
 use std::sync::atomic::Ordering::Relaxed;
 
 use tokio::task::yield_now;
-use toma::ladder::{Ladder, falls_back};
+use toma::device::{Ladder, falls_back};
 use toma::memory::MemorySource;
-use toma::observe::{Event, EventKind, Observer};
+use toma::observe::{Answer, Event, EventKind, Observer};
 use toma::{SizeCache, classify::Class};
 
 use crate::actor::{Actor, Doom};
@@ -83,7 +83,7 @@ impl Observer for Scene<'_> {
                     self.actor.world.complain(&format!("waited {elapsed:?} in vain: {:?}", self.plan));
                 }
             }
-            EventKind::FallsBack { .. } | EventKind::FallsBackAlone { .. } => {
+            EventKind::Answered { answer: Answer::FallBack(_), .. } => {
                 counts.fallbacks.fetch_add(1, Relaxed);
             }
             _ => {}

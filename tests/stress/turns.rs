@@ -12,9 +12,9 @@ use fastrand::Rng;
 use tokio::runtime::Builder;
 use tokio::task::yield_now;
 use toma::NoCache;
+use toma::device::Ladder;
 use toma::execute;
-use toma::ladder::Ladder;
-use toma::observe::{Event, EventKind, Observer};
+use toma::observe::{Answer, Event, EventKind, Observer};
 use toma::testing::{FakeDevice, FakeOutOfMemory};
 
 use crate::printed;
@@ -92,15 +92,15 @@ impl Observer for Turn<'_> {
                     around.pause();
                 }
             }
-            EventKind::Waited { elapsed, alone } => {
+            EventKind::Waited { elapsed, exclusive } => {
                 if let Some(around) = self.around {
                     around.resume();
                 }
                 self.room.waits.fetch_add(1, Relaxed);
-                self.alone.store(alone, SeqCst);
+                self.alone.store(exclusive, SeqCst);
                 self.room.check(elapsed < LONG, || "a wait in vain".to_owned());
             }
-            EventKind::Shrink { .. } => {
+            EventKind::Answered { answer: Answer::Shrink(_), .. } => {
                 self.room.shrinks.fetch_add(1, Relaxed);
             }
             _ => {}

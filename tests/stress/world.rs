@@ -12,9 +12,9 @@ use tokio::runtime::{Builder, Runtime};
 #[cfg(feature = "persistent")]
 use toma::PersistentCache;
 use toma::classify::Class;
-use toma::ladder::{Hooked, Ladder, on_release};
+use toma::device::Cancel;
+use toma::device::{Hooked, Ladder, on_release};
 use toma::memory::MemorySource as _;
-use toma::share::Cancel;
 use toma::testing::{FakeDevice, inject};
 use toma::{GlobalCache, NoCache, SizeCache, StacktraceMemoryCache};
 

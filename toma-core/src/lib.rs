@@ -11,9 +11,9 @@ mod contained;
 pub mod cpu_memory;
 #[cfg(feature = "cuda")]
 pub mod cuda;
+pub mod device;
 mod engine;
 pub mod execute;
-pub mod ladder;
 pub mod memory;
 mod nesting;
 pub mod observe;
@@ -22,7 +22,6 @@ pub mod policy;
 #[doc(hidden)]
 pub mod private;
 mod reserve;
-pub mod share;
 mod shield;
 pub mod stack;
 mod switches;

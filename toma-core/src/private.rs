@@ -12,8 +12,8 @@ use crate::cache::SizeCache;
 pub use crate::call_site::Site;
 use crate::chunk::{Chunk, Chunked};
 use crate::classify::{Classify, Failure};
-use crate::engine::drive::{Care, Work};
-use crate::engine::machine::Extent;
+use crate::engine::drive::{Cleanup, Work};
+use crate::engine::pieces::Extent;
 use crate::execute::{Size, With, length, run_all, run_batch};
 pub use crate::outcome::AnyValue;
 use crate::outcome::{Auto, Classified, Completes, Judge};
@@ -198,8 +198,10 @@ impl<P: Policy, K> With<'_, P, K, ()> {
     where
         K: Judge<R, M>,
     {
-        let turns = Turns(|piece: Range<usize>, undo| body(S::from_count(piece.len()), undo));
-        self.core.call(Location::caller(), Extent::Batch, |call| run_batch(call, &self.judge, turns))
+        let both = BodyAndUndo(|piece: Range<usize>, undo| body(S::from_count(piece.len()), undo));
+        self.core.call(Location::caller(), Extent::Batch, |call, policy| {
+            run_batch(call, policy, &self.judge, both)
+        })
     }
 
     #[doc(hidden)]
@@ -215,9 +217,10 @@ impl<P: Policy, K> With<'_, P, K, ()> {
         K: Judge<R, M>,
     {
         let items = length(start, end, || self.core.name_at(Some(Location::caller())));
-        let turn = |piece: Range<usize>, undo| body(start.plus(piece.start), start.plus(piece.end), undo);
-        self.core
-            .call(Location::caller(), Extent::Items(items), |call| run_all(call, &self.judge, Turns(turn)))
+        let both = |piece: Range<usize>, undo| body(start.plus(piece.start), start.plus(piece.end), undo);
+        self.core.call(Location::caller(), Extent::Items(items), |call, policy| {
+            run_all(call, policy, &self.judge, BodyAndUndo(both))
+        })
     }
 
     #[doc(hidden)]
@@ -236,7 +239,7 @@ impl<P: Policy, K> With<'_, P, K, ()> {
         // An attempt without memory for its view never comes to the body: there is nothing to undo then, and
         // no view to undo it with.
         let mut lacks_view = false;
-        let turn = |piece: Range<usize>, undo| {
+        let both = |piece: Range<usize>, undo| {
             if undo && mem::take(&mut lacks_view) {
                 return None;
             }
@@ -245,15 +248,16 @@ impl<P: Policy, K> With<'_, P, K, ()> {
             lacks_view = false;
             body(D::lend(&mut held), S::from_count(piece.start), S::from_count(piece.end), undo)
         };
-        self.core
-            .call(Location::caller(), Extent::Items(items), |call| run_all(call, &self.judge, Turns(turn)))
+        self.core.call(Location::caller(), Extent::Items(items), |call, policy| {
+            run_all(call, policy, &self.judge, BodyAndUndo(both))
+        })
     }
 }
 
 /// A body and its undo in one closure.
-struct Turns<F>(F);
+struct BodyAndUndo<F>(F);
 
-impl<R, F: FnMut(Range<usize>, bool) -> Option<R>> Work<R> for Turns<F> {
+impl<R, F: FnMut(Range<usize>, bool) -> Option<R>> Work<R> for BodyAndUndo<F> {
     const LEAVES_OUT: bool = false;
 
     #[inline]
@@ -261,12 +265,12 @@ impl<R, F: FnMut(Range<usize>, bool) -> Option<R>> Work<R> for Turns<F> {
         (self.0)(piece, false).expect("the expansion returns a value unless it is told to undo")
     }
 
-    fn care(&mut self) -> &mut impl Care {
+    fn cleanup(&mut self) -> &mut impl Cleanup {
         self
     }
 }
 
-impl<R, F: FnMut(Range<usize>, bool) -> Option<R>> Care for Turns<F> {
+impl<R, F: FnMut(Range<usize>, bool) -> Option<R>> Cleanup for BodyAndUndo<F> {
     fn undo(&mut self, failed: Range<usize>) {
         (self.0)(failed, true);
     }

@@ -9,7 +9,8 @@ use crate::call_site::{Above, Origin};
 use crate::chunk::{Chunked, Held};
 use crate::engine::asynchronous::Attempts;
 use crate::engine::call::Call;
-use crate::engine::drive::{Done, Turn};
+use crate::engine::drive::Settled;
+use crate::engine::pieces::Extent;
 use crate::execute::{Size, Undo, With};
 use crate::outcome::{Completes, Judge};
 use crate::policy::Policy;
@@ -49,7 +50,7 @@ impl Form for OfPieces {
 impl<'a, P: Policy, K, B: Undo> With<'a, P, K, B> {
     #[doc(hidden)]
     pub fn start_batch<R>(self) -> Task<'a, P, K, R, OfBatch> {
-        self.task(None, OfBatch)
+        self.task(Extent::Batch, OfBatch)
     }
 
     #[doc(hidden)]
@@ -59,22 +60,21 @@ impl<'a, P: Policy, K, B: Undo> With<'a, P, K, B> {
             self.core.name_at(None).refuse(format_args!("start {start}: must be at most end {end}"));
         }
         let items = usize::try_from(end - start).expect("a range of items fits in the address space");
-        self.task(Some(items), OfPieces { start, dim })
+        self.task(Extent::Items(items), OfPieces { start, dim })
     }
 
     #[doc(hidden)]
     pub fn start_chunked<R, C>(self, data: &impl Chunked<C>) -> Task<'a, P, K, R, OfPieces> {
         let (dim, items) = (self.core.dim, data.extent(self.core.dim));
-        self.task(Some(items), OfPieces { start: 0, dim })
+        self.task(Extent::Items(items), OfPieces { start: 0, dim })
     }
 
-    fn task<R, F>(self, items: Option<usize>, form: F) -> Task<'a, P, K, R, F> {
+    fn task<R, F>(self, extent: Extent, form: F) -> Task<'a, P, K, R, F> {
         let Self { core, judge, undo: _, unit: _ } = self;
         // An async function cannot know the line that called it.
         let origin = Origin { site: core.site, caller: None, above: Above::Unknown };
-        let mut call = Call::closed(core.cache, core.policy, &core.options, (core.name, origin, items));
-        call.open(&core.options);
-        Task { attempts: Attempts::of(call, judge), form, returns: PhantomData }
+        let call = Call::open(core.cache, &core.policy, &core.options, (core.name, origin, extent));
+        Task { attempts: Attempts::of(call, core.policy, judge), form, returns: PhantomData }
     }
 }
 
@@ -90,10 +90,10 @@ impl<P: Policy, K, R, F: Form> Task<'_, P, K, R, F> {
         K: Judge<R, M>,
     {
         match self.attempts.run(body).await {
-            Turn::Done(Done::Succeeded(_)) if !F::SINGLE => None,
-            Turn::Done(Done::Succeeded(outcome) | Done::Failed(outcome)) => Some(outcome),
-            Turn::Done(Done::SetAside(lost)) => Some(lost.pass_on()),
-            Turn::Retry => None,
+            Settled::Succeeded(_) if !F::SINGLE => None,
+            Settled::Succeeded(outcome) | Settled::Failed(outcome) => Some(outcome),
+            Settled::LeftOut(item) => Some(item.pass_on()),
+            Settled::Retry(_) => None,
         }
     }
 

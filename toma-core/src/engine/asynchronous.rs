@@ -1,10 +1,9 @@
 //! The asynchronous driver: the steps of [`drive`](super::drive::drive), one by one.
 //!
-//! The loop around them belongs to whoever has the body: to the expansion of an attribute, because
-//! only there can each attempt be a plain async block that borrows the function's arguments, and to a
-//! stream. No outcome is held across an await, so that the future is `Send` when the body's is, even
-//! where its output is not. Dropped at any await, it drops the attempt and then the call, which
-//! remembers what it had settled.
+//! The loop around them belongs to the code that has the body: to the expansion of an attribute, because only there can
+//! each attempt be a plain async block that borrows the function's arguments, and to a stream. No outcome is held
+//! across an await, so that the future is `Send` when the body's is, even where its output is not. Dropped at any await,
+//! it drops the attempt and then the call, which remembers what it had settled.
 
 use std::convert::Infallible;
 use std::future::{Future, poll_fn};
@@ -12,115 +11,113 @@ use std::mem;
 use std::ops::Range;
 use std::task::Poll;
 
-use super::attempt::{self, attempt_async};
+use super::attempt::{Attempt, guarded, poll_guarded};
 use super::call::Call;
-use super::drive::{Turn, settle, settle_panic};
-use crate::nesting::{Inside, Surroundings};
+use super::drive::{Cleanup, LeftOutItem, Settled, leave_out, settle, settle_panic};
+use crate::nesting::Inside;
+use crate::observe::Answer;
 use crate::outcome::Judge;
 use crate::policy::Policy;
-use crate::shield::{Panic, Retryable, pass_on};
-#[cfg(feature = "testing")]
-use crate::testing::inject;
+use crate::shield::{Retryable, pass_on};
 use crate::thread_state::Before;
 
 /// The attempts of one call.
 pub(crate) struct Attempts<'a, P: Policy, K> {
-    pub(crate) call: Call<'a, P>,
+    pub(crate) call: Call<'a>,
+    policy: P,
     judge: K,
-    piece: Range<usize>,
-    retryable: Retryable,
-    /// Those of the attempt that runs: of its body and of all that follows until it is cleaned up,
-    /// whoever polls meanwhile.
-    surroundings: Option<Surroundings>,
+    /// The one that runs, until it is cleaned up.
+    attempt: Attempt,
     /// It has failed, and its memory has to be given back before the next.
-    fails: bool,
+    failed: Option<Answer>,
 }
 
 impl<'a, P: Policy, K> Attempts<'a, P, K> {
-    pub(crate) fn of(call: Call<'a, P>, judge: K) -> Self {
-        let retryable = Retryable::NOTHING;
-        Self { call, judge, piece: 0..0, retryable, surroundings: None, fails: false }
+    pub(crate) fn of(call: Call<'a>, policy: P, judge: K) -> Self {
+        Self { call, policy, judge, attempt: Attempt::none(), failed: None }
     }
 
     /// Begins the next attempt; false when all is done.
     ///
-    /// After a failure it releases cached memory and lets other tasks of the executor run first: they
-    /// may be the ones to free memory.
+    /// After a failure it releases cached memory and lets other tasks of the executor run first: they may be the ones to
+    /// free memory.
     pub(crate) async fn begin(&mut self) -> bool {
+        let last = mem::replace(&mut self.attempt, Attempt::none());
+        if let Some(answer) = self.failed.take() {
+            self.call.release(&self.policy, last, answer);
+            yield_now().await;
+        } else {
+            drop(last);
+        }
         if self.call.is_done() {
             return false;
         }
-        if mem::take(&mut self.fails) {
-            self.call.release();
-            yield_now().await;
-        }
-        if !self.call.is_plain() {
-            self.call.enter_async().await;
-        }
-        self.surroundings = self.call.surroundings().map(Surroundings::of_task);
-        let _inside = Inside::of(self.surroundings);
-        (self.piece, self.retryable) = self.call.begin();
+        self.attempt = self.call.begin_async().await;
         true
     }
 
     /// Makes what the body needs, within the attempt; `None` when that fails and will be tried again.
     pub(crate) fn prepare<T>(&mut self, part: impl FnOnce() -> T) -> Option<T> {
         let _inside = self.inside();
-        let panic = match attempt::attempt(self.retryable, &Before::now(), part) {
+        let panic = match guarded(self.attempt.retryable, &Before::now(), part) {
             Ok(prepared) => return Some(prepared),
             Err(panic) => panic,
         };
         // What is not tried again goes on as a panic, and an item that is left out needs nothing like this.
-        let turn = settle_panic::<Infallible>(&mut self.call, self.retryable, panic);
-        self.fails = matches!(turn, Turn::Retry);
+        match settle_panic::<Infallible>(&mut self.call, &self.policy, &mut self.attempt, panic) {
+            Settled::Retry(answer) => self.failed = Some(answer),
+            Settled::LeftOut(_) => {}
+            Settled::Succeeded(never) | Settled::Failed(never) => match never {},
+        }
         None
     }
 
     /// Runs the attempt, and looks at what it came to.
-    pub(crate) async fn run<R, M>(&mut self, body: impl Future<Output = R>) -> Turn<R>
+    pub(crate) async fn run<R, M>(&mut self, body: impl Future<Output = R>) -> Settled<R>
     where
         K: Judge<R, M>,
     {
-        let terms = (self.retryable, self.surroundings);
-        let (before, result) = attempt(terms, self.piece.len(), body).await;
+        let (before, result) = self.attempt.run_async(body).await;
         let _inside = self.inside();
-        let turn = settle(&mut self.call, (self.retryable, &before), result, &self.judge);
-        self.fails = matches!(turn, Turn::Retry);
-        turn
+        let ended = (result, &before);
+        let settled = settle(&mut self.call, &self.policy, &mut self.attempt, ended, &self.judge);
+        match &settled {
+            Settled::Retry(answer) => self.failed = Some(*answer),
+            // The memory of an attempt that succeeded is the caller's: nothing waits for it.
+            Settled::Succeeded(_) | Settled::Failed(_) => self.attempt.end(),
+            Settled::LeftOut(_) => {}
+        }
+        settled
     }
 
     /// Undoes what the attempt has done, if it will be made again; its values are dropped by now.
     pub(crate) async fn undo(&mut self, undo: impl Future) {
-        if self.fails {
-            let terms = (Retryable::NOTHING, self.surroundings);
-            let (_, result) = attempt_async(terms, undo).await;
+        if self.failed.is_some() {
+            let (_, result) = poll_guarded(Retryable::NOTHING, self.attempt.nesting, undo).await;
             result.map_or_else(|panic| pass_on(panic), drop);
         }
     }
 
+    /// Goes on without an item that does not fit by itself.
+    pub(crate) fn leave_out<R>(
+        &mut self,
+        cleanup: &mut impl Cleanup,
+        item: LeftOutItem<R>,
+        left_out: &mut Option<LeftOutItem<R>>,
+    ) {
+        let attempt = mem::replace(&mut self.attempt, Attempt::none());
+        leave_out(&mut self.call, &self.policy, cleanup, (item, attempt), left_out);
+    }
+
     /// For what runs between two polls of the attempt's own.
     pub(crate) fn inside(&self) -> Inside {
-        Inside::of(self.surroundings)
+        self.attempt.enter()
     }
 
     /// The items of the attempt.
     pub(crate) fn piece(&self) -> Range<usize> {
-        self.piece.clone()
+        self.attempt.piece.clone()
     }
-}
-
-/// One attempt; with the feature `testing`, failures may be injected where a retry is possible.
-async fn attempt<F: Future>(
-    terms: (Retryable, Option<Surroundings>),
-    size: usize,
-    body: F,
-) -> (Before, Result<F::Output, Panic>) {
-    #[cfg(feature = "testing")]
-    if let Some(injected) = inject::ask(terms.0, size) {
-        return attempt_async(terms, injected.around_async(body)).await;
-    }
-    let _ = size;
-    attempt_async(terms, body).await
 }
 
 /// Lets other tasks of the executor run.

@@ -1,19 +1,79 @@
-//! One attempt: run under the [shield](crate::shield), and between the modes of the thread.
-//!
-//! A library may have [registered](crate::thread_state) modes of the thread: an attempt that fails leaves
-//! those from before it.
+//! One attempt: its piece, what would be retried, its clock, what is measured, and its turn on the device.
 
 use std::future::{Future, poll_fn};
+use std::ops::Range;
 use std::pin::pin;
 use std::task::Poll;
+use std::time::Instant;
 
-use crate::nesting::{Inside, Surroundings};
+use super::meter::Begun;
+use super::turns::Hold;
+use crate::nesting::{Inside, Nesting};
 use crate::shield::{self, Panic, Retryable};
+#[cfg(feature = "testing")]
+use crate::testing::inject;
 use crate::thread_state::{Before, Tasked};
 
-/// Runs `body` once; a panic comes back as a value, with the modes of the thread as they were.
+/// What belongs to one attempt. The turn is dropped last: its memory is back by then.
+#[must_use = "an attempt that is dropped gives its turn back"]
+pub(crate) struct Attempt {
+    pub(crate) piece: Range<usize>,
+    /// Settled before it begins, so that the panic hook may rely on it.
+    pub(crate) retryable: Retryable,
+    /// Where its work is done, where that is not where the call was made.
+    pub(crate) nesting: Option<Nesting>,
+    pub(super) begun: Option<Instant>,
+    pub(super) metered: Option<Begun>,
+    pub(super) hold: Hold,
+}
+
+impl Attempt {
+    /// An attempt of a call without extras.
+    #[inline(always)]
+    #[expect(clippy::inline_always, reason = "handing it over takes a tenth of a batch")]
+    pub(super) fn plain(piece: Range<usize>, retryable: Retryable) -> Self {
+        Self { piece, retryable, nesting: None, begun: None, metered: None, hold: Hold::None }
+    }
+
+    /// Nothing yet, and nothing would be retried.
+    pub(super) fn none() -> Self {
+        Self::plain(0..0, Retryable::NOTHING)
+    }
+
+    /// Gives the turn back.
+    pub(super) fn end(&mut self) {
+        self.hold = Hold::None;
+    }
+
+    /// While the guard lives, the thread is inside the attempt.
+    #[inline]
+    pub(crate) fn enter(&self) -> Inside {
+        Inside::of(self.nesting)
+    }
+
+    /// Runs `body`; with the feature `testing`, a failure may be injected where a retry is possible.
+    #[inline]
+    pub(super) fn run<R>(&self, before: &Before, body: impl FnOnce() -> R) -> Result<R, Panic> {
+        #[cfg(feature = "testing")]
+        if let Some(injected) = inject::ask(self.retryable, self.piece.len()) {
+            return guarded(self.retryable, before, || injected.around(body));
+        }
+        guarded(self.retryable, before, body)
+    }
+
+    /// The same for a future.
+    pub(super) async fn run_async<F: Future>(&self, body: F) -> (Before, Result<F::Output, Panic>) {
+        #[cfg(feature = "testing")]
+        if let Some(injected) = inject::ask(self.retryable, self.piece.len()) {
+            return poll_guarded(self.retryable, self.nesting, injected.around_async(body)).await;
+        }
+        poll_guarded(self.retryable, self.nesting, body).await
+    }
+}
+
+/// Runs `body` once under the shield; a panic comes back as a value, with the modes of the thread as they were.
 #[inline]
-pub(crate) fn attempt<R>(
+pub(super) fn guarded<R>(
     retryable: Retryable,
     before: &Before,
     body: impl FnOnce() -> R,
@@ -21,19 +81,20 @@ pub(crate) fn attempt<R>(
     shield::run(retryable, body).inspect_err(|_| before.put_back())
 }
 
-/// Polls `body` to its end; the shield is raised for each poll only, so that other tasks of the
-/// thread keep their messages. The modes are those from before the last poll.
-pub(crate) async fn attempt_async<F: Future>(
-    (retryable, surroundings): (Retryable, Option<Surroundings>),
+/// Polls `body` to its end. The shield is raised for each poll only, so that other tasks of the thread keep their
+/// messages; the modes are those from before the last poll.
+pub(super) async fn poll_guarded<F: Future>(
+    retryable: Retryable,
+    nesting: Option<Nesting>,
     body: F,
 ) -> (Before, Result<F::Output, Panic>) {
     let mut body = pin!(Some(body));
-    let mut running = Running { task: Some(Tasked::new(body.as_mut())), surroundings };
+    let mut running = Running { task: Some(Tasked::new(body.as_mut())), nesting };
     poll_fn(|context| {
-        let _inside = Inside::of(surroundings);
+        let _inside = Inside::of(nesting);
         let before = Before::now();
         let task = running.task.as_mut().expect("it is dropped with the attempt");
-        let result = match attempt(retryable, &before, || task.poll(before, context)) {
+        let result = match guarded(retryable, &before, || task.poll(before, context)) {
             Ok(Poll::Pending) => return Poll::Pending,
             Ok(Poll::Ready(outcome)) => Ok(outcome),
             Err(panic) => Err(panic),
@@ -46,12 +107,12 @@ pub(crate) async fn attempt_async<F: Future>(
 /// A body that may be dropped while it waits, with loops in its destructors.
 struct Running<'a, F: Future> {
     task: Option<Tasked<'a, F>>,
-    surroundings: Option<Surroundings>,
+    nesting: Option<Nesting>,
 }
 
 impl<F: Future> Drop for Running<'_, F> {
     fn drop(&mut self) {
-        let _inside = Inside::of(self.surroundings);
+        let _inside = Inside::of(self.nesting);
         self.task = None;
     }
 }

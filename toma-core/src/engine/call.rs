@@ -1,134 +1,156 @@
 //! One call: the machine, connected to the size cache, the memory source and the observers.
 
-mod measuring;
-mod opening;
-mod sharing;
+mod failing;
+mod remembering;
 
 use std::borrow::Cow;
-use std::ops::Range;
-use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
-use self::sharing::Sharing;
-use super::checked_policy::CheckedPolicy;
-use super::machine::{Extent, Failed, Machine, Rungs, Took, Verdict};
-use super::meter::Meter;
-use super::sizes::{SizeOptions, Sizes};
-use super::tally::Tally;
-use crate::cache::{Place, Remembered, SizeCache};
+use self::remembering::Memory;
+use super::attempt::Attempt;
+use super::evidence;
+use super::extras::Extras;
+use super::machine::{Known, Machine, Took};
+use super::meter::{self, Measured};
+use super::options::Options;
+use super::pieces::Extent;
+use super::sizes::Sizes;
+use super::turns::{Hold, Way};
+use crate::cache::{Remembered, SizeCache};
 use crate::call_site::{Name, Origin};
-use crate::classify::{Class, Failure};
 use crate::clock;
-use crate::contained::contained;
-use crate::ladder::Ladder;
-use crate::memory::{Host, MemorySource, Reading};
-use crate::observe::{EventKind, Observer, Reason, Watch};
-use crate::policy::Policy;
-use crate::reserve;
-use crate::shield::{Panic, Retryable};
+use crate::device::{How, Turn};
+use crate::nesting::Nesting;
+use crate::observe::report::{self, ReportBuilder};
+use crate::observe::{EventKind, Reason, Watch};
+use crate::policy::{Needs, Policy};
+use crate::shield::{self, Retryable};
 use crate::switches::Switches;
-use crate::text;
-
-/// The options of a call that need no type of their own.
-#[derive(Clone, Debug)]
-pub(crate) struct Options<'a> {
-    pub(crate) sizes: SizeOptions,
-    pub(crate) max_attempts: usize,
-    pub(crate) deadline: Option<Duration>,
-    pub(crate) user: u64,
-    pub(crate) device: Option<&'a dyn MemorySource>,
-    pub(crate) observer: Option<&'a dyn Observer>,
-    pub(crate) ladder: Option<Ladder<'a>>,
-}
-
-impl Default for Options<'_> {
-    fn default() -> Self {
-        Self {
-            sizes: SizeOptions::default(),
-            max_attempts: usize::MAX,
-            deadline: None,
-            user: 0,
-            device: None,
-            observer: None,
-            ladder: None,
-        }
-    }
-}
 
 /// One call from its first attempt to its report.
 ///
-/// What was learned is remembered when the call is dropped, so also when the body fails otherwise,
-/// panics, or the future is dropped while it waits.
-pub(crate) struct Call<'a, P: Policy> {
+/// What was learned is remembered when the call is dropped, so also when the body fails otherwise, panics, or the
+/// future is dropped while it waits.
+pub(crate) struct Call<'a> {
     machine: Machine,
-    policy: P,
+    needs: Needs,
     memory: Memory<'a>,
-    deadline: Option<Instant>,
-    watch: Option<Box<Watch<'a>>>,
-    tally: Tally,
-    meter: Meter,
-    sharing: Option<Sharing<'a>>,
-    switches: Switches,
-    /// Nothing of all that some calls have besides: one look instead of many, at every attempt.
-    plain: bool,
+    report: ReportBuilder,
+    /// What most calls lack: one look instead of many, at every attempt.
+    extras: Option<Extras<'a>>,
 }
 
-/// Where sizes are remembered, and what memory they are about.
-struct Memory<'a> {
-    cache: &'a dyn SizeCache,
-    origin: Origin,
-    device: Option<&'a dyn MemorySource>,
-    user: u64,
-    /// The reading at the last failure that was about memory.
-    now: Option<Reading>,
-}
-
-impl<'a, P: Policy> Call<'a, P> {
-    /// A call that is not open yet. In two steps, so that it is built where it stays: a call is
-    /// large, and moving it would cost as much as opening it.
+/// Opening.
+impl<'a> Call<'a> {
+    /// A call that asks the size cache where to start.
     #[inline(always)]
-    #[expect(clippy::inline_always, reason = "handing its parts over takes a tenth of a call")]
-    pub(crate) fn closed(
+    #[expect(clippy::inline_always, reason = "a call is large, and handing it over takes a tenth of it")]
+    pub(crate) fn open(
         cache: &'a dyn SizeCache,
-        policy: P,
+        policy: &dyn Policy,
         options: &Options<'a>,
-        (name, origin, items): (Option<Cow<'static, str>>, Origin, Option<usize>),
+        (name, origin, extent): (Option<Cow<'static, str>>, Origin, Extent),
     ) -> Self {
-        let (user, device, switches) = (options.user, options.device, Switches::load());
-        let name = Name::of(name, &origin);
-        Self {
-            machine: Machine::new(items, Sizes::new(&options.sizes, &name), options.max_attempts),
-            policy,
-            memory: Memory { cache, origin, device, user, now: None },
-            deadline: None,
-            watch: Watch::new(&name, options.observer, switches),
-            tally: Tally::new(name, items),
-            meter: Meter::default(),
-            sharing: None,
-            switches,
-            plain: false,
-        }
+        shield::prepare();
+        report::prepare();
+        let (needs, name) = (policy.needs(), Name::of(name, &origin));
+        let (user, device) = (options.user, options.device);
+        let length = extent.items();
+        let machine = Machine::new(extent, Sizes::new(&options.sizes, &name), options.max_attempts);
+        let report = ReportBuilder::new(name, length, machine.is_packed().then(|| machine.whole()));
+        let memory = Memory { cache, origin, device, user, now: None };
+        let mut call = Self { machine, needs, memory, report, extras: None };
+        call.prepare(policy, options);
+        call
     }
 
-    /// Counts sizes in costs where there are any; before the call is opened. Here and not where it is
-    /// built, because a form knows at compile time whether it has costs.
     #[inline]
-    pub(crate) fn weigh(&mut self, extent: Extent) {
-        if let Extent::Packed(costs) = extent {
-            let whole = self.machine.pack(costs);
-            self.tally.weighs(whole);
+    fn prepare(&mut self, policy: &dyn Policy, options: &Options<'a>) {
+        let Options { deadline, device, ladder, observer, .. } = options;
+        if options.max_attempts == 0 {
+            self.report.name().refuse("max_attempts 0: must be at least 1");
         }
+        let switches = Switches::load();
+        let watch = Watch::new(self.report.name(), *observer, switches);
+        let asked = deadline.is_some() | device.is_some() | ladder.is_some() | self.needs.anything();
+        let around = switches.anything() | Nesting::now().marks.anything();
+        if asked | around | watch.is_some() {
+            return self.prepare_extras(policy, options, watch, switches);
+        }
+        let remembered = self.recall();
+        self.start_from(remembered.as_ref());
+        self.machine.choose_first(policy, None);
+        self.report.starts_at(self.machine.step());
     }
 
+    #[inline(never)]
+    fn prepare_extras(
+        &mut self,
+        policy: &dyn Policy,
+        options: &Options<'a>,
+        watch: Option<Box<Watch<'a>>>,
+        switches: Switches,
+    ) {
+        let disabled = switches.disable();
+        self.extras = Some(Extras::new(options, watch, self.needs, disabled));
+        let mut measured = None;
+        if disabled {
+            self.machine.freeze();
+        } else if Nesting::now().marks.falls_back() {
+            self.machine.learn_nothing();
+            self.machine.choose_first(policy, None);
+        } else {
+            let remembered = self.recall();
+            self.start_from(remembered.as_ref());
+            measured = self.needs.anything().then(|| self.resume(remembered.as_ref()));
+            self.machine.choose_first(policy, measured);
+        }
+        self.report.starts_at(self.machine.step());
+        self.tell_started();
+        self.tell_shortfall(measured.and_then(|measured| self.machine.shortfall(&measured)));
+    }
+
+    #[inline]
+    fn recall(&self) -> Option<Remembered> {
+        self.memory.cache.recall(&self.memory.place(self.report.name()))
+    }
+
+    #[inline]
+    fn start_from(&mut self, remembered: Option<&Remembered>) {
+        let known = remembered.map(|&Remembered { settled, bounds, .. }| Known { settled, bounds });
+        self.report.remembers(known.map(|known| known.settled));
+        self.machine.start_from(known);
+    }
+
+    /// Goes on with the measurements of earlier calls, and measures what a first size may depend on.
+    fn resume(&mut self, known: Option<&Remembered>) -> Measured {
+        let measurements = known.and_then(|known| known.measurements.as_deref());
+        let mut measurements = measurements.copied().unwrap_or_default();
+        if let Some(known) = known {
+            // A clock that was set back says nothing.
+            let passed = clock::wall().duration_since(known.learned).unwrap_or_default();
+            evidence::pass(&mut measurements, passed);
+        }
+        self.machine.keep(measurements);
+        let source = self.memory.device.filter(|_| self.needs.memory);
+        source.map(meter::now).unwrap_or_default()
+    }
+
+    fn tell_started(&mut self) {
+        let (length, remembered) = (self.report.length(), self.report.remembered());
+        let [initial, start] = [self.machine.cap(), self.machine.step()].map(|step| self.report.within(step));
+        self.tell(|| EventKind::Started { initial, start, length, remembered });
+        if let Some(from) = self.machine.probes_from().filter(|&from| remembered.is_some() && from < start) {
+            self.tell(|| EventKind::Probe { from, to: start });
+        }
+    }
+}
+
+/// Attempts.
+impl<'a> Call<'a> {
     #[inline]
     pub(crate) fn is_done(&self) -> bool {
         self.machine.is_done()
-    }
-
-    /// Whether it has nothing that attempts have to wait for.
-    #[inline]
-    pub(crate) fn is_plain(&self) -> bool {
-        self.plain
     }
 
     /// At most so many pieces are to come.
@@ -136,262 +158,155 @@ impl<'a, P: Policy> Call<'a, P> {
         self.machine.most_pieces()
     }
 
-    /// Begins an attempt: the items to work on, and what would be retried.
+    /// Begins an attempt once it is its turn; blocks the thread until then.
     #[inline(always)]
     #[expect(clippy::inline_always, reason = "handing its answer over takes a tenth of a batch")]
-    pub(crate) fn begin(&mut self) -> (Range<usize>, Retryable) {
-        if !self.plain {
-            return self.begin_watched();
+    pub(crate) fn begin(&mut self) -> Attempt {
+        if self.extras.is_some() {
+            return self.begin_blocking();
         }
-        (self.machine.cut(), self.machine.retryable())
+        let piece = self.machine.cut();
+        Attempt::plain(piece, self.machine.retryable())
     }
 
     #[inline(never)]
-    fn begin_watched(&mut self) -> (Range<usize>, Retryable) {
+    fn begin_blocking(&mut self) -> Attempt {
+        let hold = match self.take_turn(Nesting::now().marks.polled()) {
+            Way::Now(hold) => hold,
+            Way::Wait(waiting, since) => {
+                let (turn, how) = waiting.wait();
+                self.waited(turn, how, since)
+            }
+        };
+        self.begin_with(hold)
+    }
+
+    /// The same without blocking the thread.
+    pub(crate) async fn begin_async(&mut self) -> Attempt {
+        if self.extras.is_none() {
+            let outer = Nesting::now();
+            let mut attempt = self.begin();
+            attempt.nesting = Some(outer.of_task());
+            return attempt;
+        }
+        let hold = match self.take_turn(Nesting::now().marks.blocked()) {
+            Way::Now(hold) => hold,
+            Way::Wait(waiting, since) => {
+                let (turn, how) = waiting.await;
+                self.waited(turn, how, since)
+            }
+        };
+        let mut attempt = self.begin_with(hold);
+        attempt.nesting = attempt.nesting.map(Nesting::of_task);
+        attempt
+    }
+
+    fn take_turn(&mut self, polled: bool) -> Way<'a> {
+        let size = self.machine.coming_size();
+        let Some(extras) = &mut self.extras else { return Way::Now(Hold::None) };
+        let way = extras.turns.take(polled);
+        if let Way::Wait(..) = way {
+            let others = extras.turns.others();
+            extras.tell(|| EventKind::Waits { size, others });
+        }
+        way
+    }
+
+    fn waited(&mut self, turn: Turn, how: How, since: Instant) -> Hold {
+        let (elapsed, exclusive) = (clock::now().saturating_duration_since(since), turn.is_exclusive());
+        self.report.waited(elapsed, exclusive);
+        if let Some(extras) = &mut self.extras {
+            extras.turns.waited(how);
+            extras.tell(|| EventKind::Waited { elapsed, exclusive });
+        }
+        Hold::Turn(turn)
+    }
+
+    fn begin_with(&mut self, hold: Hold) -> Attempt {
         let piece = self.machine.cut();
-        self.expect_rungs();
-        let retryable = self.retryable();
-        if self.times() {
-            self.tally.start_clock();
-            let Range { start, end } = piece.clone();
-            self.tell(|| EventKind::Attempt { start, end });
+        let mut attempt = Attempt::plain(piece.clone(), Retryable::NOTHING);
+        attempt.hold = hold;
+        let Some(extras) = &mut self.extras else { return attempt };
+        if !self.machine.is_in_fallback() {
+            self.machine.expect(extras.turns.expected_rungs(&attempt.hold));
         }
-        if self.meters() {
-            self.begin_measuring();
+        if extras.times {
+            self.report.begin_timing();
         }
-        (piece, retryable)
+        extras.tell(|| EventKind::Attempt { start: piece.start, end: piece.end });
+        extras.begin(&mut attempt, &self.machine);
+        attempt.retryable =
+            if self.why_over().is_some() { Retryable::NOTHING } else { self.machine.retryable() };
+        attempt
     }
 
-    fn retryable(&self) -> Retryable {
-        let is_over = self.switches.disable() || self.is_late() || self.is_cancelled();
-        if is_over { Retryable::NOTHING } else { self.machine.retryable() }
+    /// Why no retry may start any more.
+    fn why_over(&self) -> Option<Reason> {
+        let extras = self.extras.as_ref()?;
+        match () {
+            () if extras.disabled => Some(Reason::Disabled),
+            () if extras.turns.is_cancelled() => Some(Reason::Cancelled),
+            () => extras.is_late().then_some(Reason::Deadline),
+        }
     }
 
+    /// Whether a loop inside gave way, and the attempt may be retried for it.
     #[inline]
-    fn is_late(&self) -> bool {
-        self.deadline.is_some_and(|deadline| clock::now() >= deadline)
+    pub(super) fn gave_way(&self, attempt: &Attempt) -> bool {
+        attempt.hold.is_marked() && self.why_over().is_none() && self.machine.can_be_exclusive_yet()
     }
 
     /// The attempt succeeded.
     #[inline]
-    pub(crate) fn succeeded(&mut self) {
-        self.tally.succeeded();
-        if !self.plain {
-            return self.succeeded_watched();
-        }
-        self.move_on(Took { elapsed: None, measured: None });
-    }
-
-    #[inline(never)]
-    fn succeeded_watched(&mut self) {
-        let Range { start, end } = self.machine.piece();
-        let elapsed = self.tally.elapsed();
-        let measured = self.measure(elapsed);
-        if let Some(measured) = &measured {
-            let available_bytes = self.machine.available_bytes();
-            self.tally.measured(self.machine.size(), measured.peak_bytes, available_bytes);
-        }
-        self.leave_done();
-        if self.watch.is_some() {
-            let elapsed = elapsed.unwrap_or_default();
-            self.tell(|| EventKind::Succeeded { start, end, elapsed });
-        }
-        self.move_on(Took { elapsed, measured: measured.as_ref() });
-    }
-
-    #[inline]
-    fn move_on(&mut self, took: Took<'_>) {
+    pub(crate) fn succeeded(&mut self, policy: &dyn Policy, attempt: &mut Attempt) {
+        self.report.succeeded();
+        let took = if self.extras.is_some() { self.end_succeeded(attempt) } else { Took::default() };
         let step = self.machine.step();
-        if let Some(to) = self.machine.succeeded(&self.policy, took) {
+        if let Some(to) = self.machine.succeeded(policy, took) {
             self.step_changes(step, to);
         }
     }
 
+    #[inline(never)]
+    fn end_succeeded(&mut self, attempt: &mut Attempt) -> Took {
+        let took = self.took(attempt);
+        if let Some(measured) = &took.measured {
+            let available_bytes = self.machine.available_bytes();
+            self.report.measured(self.machine.size(), measured.peak_bytes, available_bytes);
+        }
+        if let Some(extras) = &mut self.extras {
+            extras.turns.piece_done(&attempt.hold);
+            let (start, end) = (attempt.piece.start, attempt.piece.end);
+            let elapsed = took.elapsed.unwrap_or_default();
+            extras.tell(|| EventKind::Succeeded { start, end, elapsed });
+        }
+        took
+    }
+
+    fn took(&mut self, attempt: &mut Attempt) -> Took {
+        let elapsed = attempt.begun.take().map(|begun| clock::now().saturating_duration_since(begun));
+        if let Some(elapsed) = elapsed {
+            self.report.took(elapsed);
+        }
+        let asks = |extras: &&Extras<'_>| self.needs.anything() && !extras.disabled;
+        let measured = self
+            .extras
+            .as_ref()
+            .filter(asks)
+            .map(|extras| extras.measure(attempt, Measured { elapsed, ..Measured::default() }));
+        Took { elapsed, measured }
+    }
+
     #[cold]
     fn step_changes(&mut self, from: usize, to: usize) {
-        self.plain = false;
-        let size = self.machine.take_ran(from);
-        self.tally.worked(size);
+        let ran = self.machine.take_ran(from);
+        self.report.worked(ran);
+        self.time_from_now_on();
         self.tell(|| EventKind::Probe { from, to });
     }
 
-    /// The attempt failed: says what happens next. The failed values are still there, because
-    /// a failure that is not tried again goes through unchanged.
-    #[cold]
-    pub(crate) fn failed(
-        &mut self,
-        retryable: Retryable,
-        failure: &Failure,
-        panic: Option<&Panic>,
-    ) -> Verdict {
-        self.plain = false;
-        let elapsed = self.tally.elapsed();
-        let measured = self.measure(elapsed);
-        let took = Took { elapsed, measured: measured.as_ref() };
-        let (piece, size) = (self.machine.piece(), self.machine.size());
-        self.tally_failed(failure.class, elapsed);
-        let disabled = self.switches.disable();
-        let now = if disabled { None } else { self.memory.read_after(failure.class) };
-        // What was printed because nothing was promised must be passed on: a rung that came meanwhile is
-        // too late for it.
-        let is_late = panic.is_some_and(Panic::was_printed) && !retryable.covers(failure.class);
-        let there = if is_late { Rungs::NONE } else { self.rungs_below(panic) };
-        let failed = Failed { failure, now, took, there };
-        let lacked = self.machine.lacked(&failed);
-        let verdict = self.judge(retryable, &failed);
-        let free_bytes = now.map(|now| now.free_bytes);
-        self.tell(|| EventKind::Failed {
-            start: piece.start,
-            end: piece.end,
-            size,
-            class: failure.class,
-            requested_bytes: failure.requested_bytes,
-            free_bytes,
-            message: &failure.message,
-            elapsed,
-        });
-        let foreseen = measured.and_then(|measured| self.machine.shortfall(&measured));
-        self.tell_shortfall(lacked.or(foreseen));
-        self.take_rung(verdict, &failed);
-        self.tell_verdict(size, verdict);
-        verdict
-    }
-
-    /// What has succeeded since the last entry, and what ended that.
-    fn tally_failed(&mut self, class: Class, elapsed: Option<Duration>) {
-        let size = self.machine.take_ran(self.machine.step());
-        self.tally.worked(size);
-        self.tally.failed(self.machine.size(), class, elapsed);
-    }
-
-    /// All others are done, and an item that failed alone and of this cost is nobody's: its failure goes
-    /// through.
-    pub(crate) fn gives_up_alone(&mut self, size: usize) {
-        let reason = Reason::FailedAlone;
-        self.tally.gives_up(reason);
-        self.tell(|| EventKind::GaveUp { size, reason });
-    }
-
-    /// What comes of a failure at `size`.
-    fn tell_verdict(&mut self, size: usize, verdict: Verdict) {
-        self.tally.judged(verdict);
-        self.tell(|| match verdict {
-            Verdict::Again(rung) => EventKind::Again { size, rung },
-            Verdict::Shrink(to) => EventKind::Shrink { from: size, to },
-            Verdict::Cut(items) => EventKind::Cut { size, items },
-            Verdict::FallBack(size) => EventKind::FallsBack { size },
-            Verdict::FallBackAlone { index, cost } => EventKind::FallsBackAlone { index, cost },
-            Verdict::GiveUp(reason) => EventKind::GaveUp { size, reason },
-            Verdict::SetAside { index, cost } => EventKind::SetAside { index, cost },
-        });
-    }
-
-    fn judge(&mut self, retryable: Retryable, failed: &Failed<'_>) -> Verdict {
-        let memory_matters = is_about_memory(failed.failure.class);
-        if memory_matters && self.switches.disable() {
-            return Verdict::GiveUp(Reason::Disabled);
-        }
-        if memory_matters && let Some(reason) = self.is_over(retryable) {
-            self.machine.forget();
-            return Verdict::GiveUp(reason);
-        }
-        let asked = CheckedPolicy { policy: &self.policy, by: self.tally.name() };
-        self.machine.failed(&asked, failed)
-    }
-
-    /// Gives the device's cached memory back; runs after the failed values are gone and undone.
-    pub(crate) fn release(&mut self) {
-        if let Some(device) = self.memory.device {
-            device.release_cached_memory();
-        }
-        reserve::hold();
-        self.leave_failed();
-    }
-
-    #[inline]
-    fn tell<'e>(&mut self, kind: impl FnOnce() -> EventKind<'e>) {
-        if self.watch.is_some() {
-            self.tell_now(kind());
-        }
-    }
-
-    #[cold]
-    fn tell_now(&mut self, kind: EventKind<'_>) {
-        if let Some(watch) = &mut self.watch {
-            watch.tell(kind);
-        }
-    }
-}
-
-impl Memory<'_> {
-    /// Reads the memory where the class of a failure makes it matter.
-    fn read_after(&mut self, class: Class) -> Option<Reading> {
-        if !is_about_memory(class) {
-            return None;
-        }
-        self.now = self.read();
-        self.now
-    }
-
-    fn read(&self) -> Option<Reading> {
-        self.source().read().ok()
-    }
-
-    fn source(&self) -> &dyn MemorySource {
-        self.device.unwrap_or(Host::shared())
-    }
-}
-
-fn is_about_memory(class: Class) -> bool {
-    matches!(class, Class::OutOfMemory | Class::Transient)
-}
-
-impl<P: Policy> Call<'_, P> {
-    /// Lets the size cache remember a size, when it remembers anything.
-    ///
-    /// A cache and a memory are anybody's code, and this may run while a panic unwinds: one of theirs
-    /// must not take the results of the call with it.
-    #[cold]
-    fn remember(&mut self, size: usize) {
-        let cache = self.memory.cache;
-        if !cache.remembers() {
-            return self.tally.settles(None, cache.name());
-        }
-        if contained(|| self.hand_over(size)).is_none() {
-            let name = self.tally.name();
-            text::print(&format!("toma: {name}: {size} is not remembered, because of a panic meanwhile"));
-            return;
-        }
-        self.tally.settles(Some(size), cache.name());
-        self.tell(|| EventKind::Settled { size });
-    }
-
-    fn hand_over(&self, size: usize) {
-        let Memory { cache, ref origin, device, user, .. } = self.memory;
-        // A step that was settled without a failure was settled at what is free now.
-        let now = self.memory.now.or_else(|| self.memory.read());
-        let free_bytes = now.map(|now| now.free_bytes);
-        let (bounds, measurements) = (self.machine.bounds(), self.machine.measurements().map(Arc::new));
-        let learned = Remembered { bounds, free_bytes, measurements, ..Remembered::new(size) };
-        cache.remember(&Place { origin, name: self.tally.name(), user, device }, learned);
-    }
-}
-
-impl<P: Policy> Drop for Call<'_, P> {
-    #[inline]
-    fn drop(&mut self) {
-        match self.machine.settled() {
-            Some(size) => self.remember(size),
-            None if self.policy.needs().anything() => self.note(),
-            None => {}
-        }
-        if self.tally.has_history() {
-            reserve::hold();
-        }
-        if let Some(watch) = &mut self.watch {
-            let (attempts, out_of_memory) = self.tally.counts();
-            watch.tell(EventKind::Finished { attempts, out_of_memory });
-        }
-        self.tally.finish(&mut self.machine);
+    /// A history is worth the clock.
+    fn time_from_now_on(&mut self) {
+        self.extras.get_or_insert_with(Extras::none).times = true;
     }
 }

@@ -5,19 +5,19 @@ use crate::policy::{Evidence, Needs, Policy};
 
 /// The policy of a call that has failed.
 #[derive(Debug)]
-pub(crate) struct CheckedPolicy<'a, P> {
-    pub(crate) policy: &'a P,
-    pub(crate) by: &'a Name,
+pub(crate) struct CheckedPolicy<'a> {
+    pub(crate) policy: &'a dyn Policy,
+    pub(crate) call: &'a Name,
 }
 
-impl<P: Policy> Policy for CheckedPolicy<'_, P> {
+impl Policy for CheckedPolicy<'_> {
     /// Panics when the answer is not smaller: guessing a size would hide a bug.
     fn shrink(&self, evidence: &Evidence) -> usize {
         let (policy, size) = (self.policy, evidence.size);
         let answer = policy.shrink(evidence);
         if answer >= size {
-            // Without the failure's own words, for which a loop around this one would retry.
-            self.by.refuse(format_args!(
+            // Without the failure's own words, for which an enclosing loop would retry.
+            self.call.refuse(format_args!(
                 "policy {policy:?}: answered {answer} after a failure at {size}: must be smaller"
             ));
         }
@@ -26,6 +26,10 @@ impl<P: Policy> Policy for CheckedPolicy<'_, P> {
 
     fn advance(&self, evidence: &Evidence) -> usize {
         self.policy.advance(evidence)
+    }
+
+    fn is_fixed(&self) -> bool {
+        self.policy.is_fixed()
     }
 
     fn needs(&self) -> Needs {

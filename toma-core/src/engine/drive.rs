@@ -1,41 +1,37 @@
-//! The synchronous driver, attempts at one piece until it is done or the failure goes through, and what
-//! it shares with the [asynchronous](super::asynchronous) one.
+//! The synchronous driver, attempts at one piece until it is done or the failure goes through, and what it shares
+//! with the [asynchronous](super::asynchronous) one.
 
 use std::ops::Range;
 
-use super::attempt;
+use super::attempt::Attempt;
 use super::call::Call;
-use super::machine::Verdict;
-use crate::classify::{Failure, classify_panic};
-use crate::nesting::{Inside, Surroundings};
+use crate::classify::{Class, Failure, classify_panic};
+use crate::observe::Answer;
 use crate::outcome::Judge;
 use crate::policy::Policy;
-use crate::shield::{self, Panic, Retryable};
-#[cfg(feature = "testing")]
-use crate::testing::inject;
+use crate::shield::{self, Panic};
 use crate::thread_state::Before;
 
 /// A body, and what follows when an attempt of it failed.
 pub(crate) trait Work<R> {
-    /// Whether single items may be left out; known at compile time, so that other work is spared the
-    /// question.
+    /// Whether single items may be left out; known at compile time, so that other work is spared the question.
     const LEAVES_OUT: bool;
 
     fn run(&mut self, piece: Range<usize>) -> R;
-    fn care(&mut self) -> &mut impl Care;
+    fn cleanup(&mut self) -> &mut impl Cleanup;
 }
 
 /// What happens after attempts that failed.
-pub(crate) trait Care {
+pub(crate) trait Cleanup {
     fn undo(&mut self, failed: Range<usize>);
 
-    /// Whether somebody takes care of items that fail alone.
-    fn hears(&self) -> bool {
+    /// Whether the call goes on without items that do not fit by themselves, and ends well.
+    fn takes_left_out(&self) -> bool {
         false
     }
 
-    /// An item failed alone; the work goes on without it.
-    fn set_aside(&mut self, index: usize, cost: usize, failure: Failure) {
+    /// An item does not fit by itself; the work goes on without it.
+    fn leave_out(&mut self, index: usize, cost: usize, failure: Failure) {
         let _ = (index, cost, failure);
     }
 }
@@ -43,22 +39,24 @@ pub(crate) trait Care {
 /// Runs attempts at the next piece until one succeeds or its failure goes through.
 #[inline]
 pub(crate) fn drive<R, M>(
-    call: &mut Call<'_, impl Policy>,
+    call: &mut Call<'_>,
+    policy: &dyn Policy,
     judge: &impl Judge<R, M>,
     work: &mut impl Work<R>,
 ) -> Done<R> {
     loop {
-        call.enter();
-        let inside = Inside::of(call.surroundings());
-        let (piece, retryable) = call.begin();
+        let mut attempt = call.begin();
+        let inside = attempt.enter();
         let before = Before::now();
-        let result = attempt(retryable, &before, &piece, || work.run(piece.clone()));
-        match settle(call, (retryable, &before), result, judge) {
-            Turn::Done(done) => return done,
-            Turn::Retry => {
-                work.care().undo(piece);
+        let result = attempt.run(&before, || work.run(attempt.piece.clone()));
+        match settle(call, policy, &mut attempt, (result, &before), judge) {
+            Settled::Succeeded(value) => return Done::Succeeded(value),
+            Settled::Failed(error) => return Done::Failed(error),
+            Settled::LeftOut(item) => return Done::LeftOut(Box::new((item, attempt))),
+            Settled::Retry(answer) => {
+                work.cleanup().undo(attempt.piece.clone());
                 drop(inside);
-                call.release();
+                call.release(policy, attempt, answer);
             }
         }
     }
@@ -69,85 +67,93 @@ pub(crate) enum Done<R> {
     Succeeded(R),
     /// The error to pass on. Panics never come back.
     Failed(R),
-    /// An item failed alone, and the others go on.
+    /// A single item does not fit by itself, and the others go on; with its last attempt, which is not cleaned up.
     /// In a box, because what all attempts come to should fit into registers.
-    SetAside(Box<Lost<R>>),
+    LeftOut(Box<(LeftOutItem<R>, Attempt)>),
 }
 
-/// What an item that failed alone came to.
-pub(crate) struct Lost<R> {
+/// What an attempt came to.
+pub(crate) enum Settled<R> {
+    Succeeded(R),
+    Failed(R),
+    LeftOut(LeftOutItem<R>),
+    /// The failed values are dropped: undo, release, try again.
+    Retry(Answer),
+}
+
+/// What an item came to that does not fit by itself.
+pub(crate) struct LeftOutItem<R> {
     pub(crate) index: usize,
     pub(crate) cost: usize,
     pub(crate) failure: Failure,
-    /// Where it worked, and what it has done is undone.
-    pub(crate) surroundings: Option<Surroundings>,
     outcome: Result<R, Panic>,
 }
 
-impl<R> Lost<R> {
+impl<R> LeftOutItem<R> {
     /// The error, to be passed on after all; a panic goes on here.
     pub(crate) fn pass_on(self) -> R {
         pass_on(self.outcome)
     }
 }
 
-/// What to do after an attempt.
-pub(crate) enum Turn<R> {
-    Done(Done<R>),
-    /// The failed values are dropped: undo, release, try again.
-    Retry,
-}
-
-/// Judges what an attempt came to; a panic that is not tried again continues here. After a failure
-/// the thread has the modes from before the attempt, whoever looks at it first.
+/// Judges what an attempt came to; a panic that is not tried again continues here. After a failure the thread has the
+/// modes from before the attempt, whatever looks at it first.
 #[inline]
 pub(crate) fn settle<R, M>(
-    call: &mut Call<'_, impl Policy>,
-    (retryable, before): (Retryable, &Before),
-    result: Result<R, Panic>,
+    call: &mut Call<'_>,
+    policy: &dyn Policy,
+    attempt: &mut Attempt,
+    (result, before): (Result<R, Panic>, &Before),
     judge: &impl Judge<R, M>,
-) -> Turn<R> {
-    match result {
-        Ok(outcome) => match judge.failure(&outcome) {
-            None => {
-                call.succeeded();
-                Turn::Done(Done::Succeeded(outcome))
-            }
-            Some(failure) => {
-                before.put_back();
-                settle_failed(call, retryable, failure, Ok(outcome))
-            }
-        },
-        Err(panic) => settle_panic(call, retryable, panic),
+) -> Settled<R> {
+    let outcome = match result {
+        Ok(outcome) => outcome,
+        Err(panic) => return settle_panic(call, policy, attempt, panic),
+    };
+    let failure = if call.gave_way(attempt) { Some(gave_way()) } else { judge.failure(&outcome) };
+    match failure {
+        None => {
+            call.succeeded(policy, attempt);
+            Settled::Succeeded(outcome)
+        }
+        Some(failure) => {
+            before.put_back();
+            settle_failed(call, policy, attempt, failure, Ok(outcome))
+        }
     }
 }
 
 /// The same for an attempt that has panicked.
 #[cold]
 pub(crate) fn settle_panic<R>(
-    call: &mut Call<'_, impl Policy>,
-    retryable: Retryable,
+    call: &mut Call<'_>,
+    policy: &dyn Policy,
+    attempt: &mut Attempt,
     panic: Panic,
-) -> Turn<R> {
+) -> Settled<R> {
     let failure = classify_panic(panic.payload.as_ref());
-    settle_failed(call, retryable, failure, Err(panic))
+    settle_failed(call, policy, attempt, failure, Err(panic))
 }
 
 #[cold]
 fn settle_failed<R>(
-    call: &mut Call<'_, impl Policy>,
-    retryable: Retryable,
+    call: &mut Call<'_>,
+    policy: &dyn Policy,
+    attempt: &mut Attempt,
     failure: Failure,
     outcome: Result<R, Panic>,
-) -> Turn<R> {
-    let surroundings = call.surroundings();
-    match call.failed(retryable, &failure, outcome.as_ref().err()) {
-        Verdict::GiveUp(_) => Turn::Done(Done::Failed(pass_on(outcome))),
-        Verdict::SetAside { index, cost } => {
-            Turn::Done(Done::SetAside(Box::new(Lost { index, cost, failure, surroundings, outcome })))
-        }
-        _ => Turn::Retry,
+) -> Settled<R> {
+    match call.failed(policy, attempt, &failure, outcome.as_ref().err()) {
+        Answer::GiveUp(_) => Settled::Failed(pass_on(outcome)),
+        Answer::LeaveOut { index, cost } => Settled::LeftOut(LeftOutItem { index, cost, failure, outcome }),
+        answer => Settled::Retry(answer),
     }
+}
+
+/// What the attempt came to does not matter: a loop inside left it to be redone.
+#[cold]
+fn gave_way() -> Failure {
+    Failure::new(Class::OutOfMemory, "a loop inside gave way to other users of the device")
 }
 
 /// The error that goes through; a panic goes on here.
@@ -155,18 +161,55 @@ fn pass_on<R>(outcome: Result<R, Panic>) -> R {
     outcome.unwrap_or_else(|panic| shield::pass_on(panic))
 }
 
-/// One attempt; with the feature `testing`, failures may be injected where a retry is possible.
+/// The next piece that is done, or the failure to pass on; `None` when there is nothing more.
+///
+/// The first item that does not fit by itself waits in `left_out` until the others are done, unless the call takes
+/// such items.
 #[inline]
-fn attempt<R>(
-    retryable: Retryable,
-    before: &Before,
-    piece: &Range<usize>,
-    body: impl FnOnce() -> R,
-) -> Result<R, Panic> {
-    #[cfg(feature = "testing")]
-    if let Some(injected) = inject::ask(retryable, piece.len()) {
-        return attempt::attempt(retryable, before, || injected.around(body));
+pub(crate) fn next_piece<R, M, W: Work<R>>(
+    call: &mut Call<'_>,
+    policy: &dyn Policy,
+    judge: &impl Judge<R, M>,
+    work: &mut W,
+    left_out: &mut Option<LeftOutItem<R>>,
+) -> Option<Done<R>> {
+    while !call.is_done() {
+        match drive(call, policy, judge, work) {
+            Done::LeftOut(item) if W::LEAVES_OUT => leave_out(call, policy, work.cleanup(), *item, left_out),
+            done => return Some(done),
+        }
     }
-    let _ = piece;
-    attempt::attempt(retryable, before, body)
+    left_out.take().map(|item| Done::Failed(pass_on_left_out(call, item)))
+}
+
+/// The error of an item that does not fit by itself, to be passed on now that the others are done; a panic goes on
+/// here.
+#[cold]
+pub(crate) fn pass_on_left_out<R>(call: &mut Call<'_>, item: LeftOutItem<R>) -> R {
+    call.gives_up_left_out(item.cost);
+    item.pass_on()
+}
+
+/// Goes on without an item that does not fit by itself: cleans up as before a retry, and then tells of it.
+///
+/// Of failures that are not taken, the first is kept; the others are in the report.
+#[cold]
+pub(crate) fn leave_out<R>(
+    call: &mut Call<'_>,
+    policy: &dyn Policy,
+    cleanup: &mut impl Cleanup,
+    (item, attempt): (LeftOutItem<R>, Attempt),
+    left_out: &mut Option<LeftOutItem<R>>,
+) {
+    let (index, cost, failure) = (item.index, item.cost, item.failure.clone());
+    let inside = attempt.enter();
+    if cleanup.takes_left_out() || left_out.is_some() {
+        drop(item);
+    } else {
+        *left_out = Some(item);
+    }
+    cleanup.undo(index..index + 1);
+    drop(inside);
+    call.release(policy, attempt, Answer::LeaveOut { index, cost });
+    cleanup.leave_out(index, cost, failure);
 }

@@ -1,26 +1,21 @@
 //! The loop as a plain state machine: what to try next, and what came back.
 //!
-//! Nothing here runs user code except the pure policy, reads a clock, or touches shared state, so
-//! every rule of the loop can be tested against a script of failures.
+//! Nothing here runs user code except the pure policy, reads a clock, or touches shared state, so every rule of
+//! the loop is tested against a script of failures.
 
 mod failing;
-mod isolating;
-mod ladder;
-mod measured;
-mod packing;
+mod learning;
 
 use std::ops::Range;
 use std::time::Duration;
 
-pub(crate) use self::ladder::Rungs;
-use self::packing::Packing;
-use super::costs::Costs;
+use self::learning::{Learning, Packing};
 use super::meter::Measured;
+use super::pieces::{Cut, Extent, Pieces};
+use super::rungs::Rungs;
 use super::sizes::Sizes;
-use crate::classify::Failure;
-use crate::ladder::Rung;
+use crate::classify::{Class, Failure};
 use crate::memory::Reading;
-use crate::observe::Reason;
 use crate::policy::{Bounds, Evidence, Measurements, Policy};
 use crate::shield::Retryable;
 
@@ -28,35 +23,28 @@ use crate::shield::Retryable;
 #[derive(Debug)]
 pub(crate) struct Machine {
     sizes: Sizes,
+    pieces: Pieces,
     position: usize,
-    end: usize,
     step: usize,
     bounds: Bounds,
     max_attempts: usize,
     single: bool,
     /// The step stays as it is, whatever the policy thinks.
     frozen: bool,
-    /// The work goes on in another memory.
-    fallen: bool,
+    /// The rest of the call runs in fallback.
+    fallback: bool,
     /// Rungs of the ladder that the coming attempt has left; without a ladder there are none.
     expected: Rungs,
-    piece: PieceState,
+    cut: Cut,
+    /// Failed attempts at the piece, and the rungs that have had their attempt at this size.
+    failures: usize,
+    spent: Rungs,
     learning: Learning,
     /// What is measured, where the policy asks for anything.
     measurements: Option<Measurements>,
     /// What was available when the step in force was chosen, where the policy asks for it.
     available_bytes: Option<u64>,
-    /// What there is besides where sizes are costs. In a box and behind one question, so that calls
-    /// that count their items need not carry it along.
     packing: Option<Box<Packing>>,
-}
-
-/// Where a piece ends: a function of position and step.
-#[derive(Clone, Copy, Debug, Default)]
-struct Cut {
-    end: usize,
-    /// In units of the step.
-    size: usize,
 }
 
 /// What is known from earlier calls.
@@ -66,109 +54,75 @@ pub(crate) struct Known {
     pub(crate) bounds: Bounds,
 }
 
-/// The piece that is being tried, and what happened on it; starts anew with each piece.
-#[derive(Debug, Default)]
-struct PieceState {
-    cut: Cut,
-    attempts: usize,
-    /// Rungs that have had their attempt at this size.
-    spent: Rungs,
-}
-
-/// What this call has learned: the step in force after a shrink settles once it has succeeded, and
-/// without a failure only a step beyond all that worked before, so that no later call is lowered.
-/// A step that a measuring policy has changed settles in any case: it has its reasons.
+/// A failed attempt: the failure, the memory once it had failed, what was measured, and the rungs of the ladder
+/// there are.
 #[derive(Clone, Copy, Debug)]
-struct Learning {
-    moved: bool,
-    /// The largest step known to work: where the call started, then what it settled.
-    best: usize,
-    settled: Option<usize>,
-}
-
-/// How much work there is.
-#[derive(Debug, PartialEq, Eq)]
-pub(crate) enum Extent {
-    /// One piece of whatever size succeeds.
-    Batch,
-    /// This many items, piece by piece.
-    Items(usize),
-    /// Items of different costs, in which sizes are counted.
-    Packed(Costs),
-}
-
-/// A failed attempt: the failure, the memory once it had failed, what was measured, and the rungs of
-/// the ladder there are.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Failed<'a> {
-    pub(crate) failure: &'a Failure,
+pub(crate) struct Failed {
+    pub(crate) class: Class,
+    pub(crate) requested_bytes: Option<u64>,
     pub(crate) now: Option<Reading>,
-    pub(crate) took: Took<'a>,
+    pub(crate) took: Took,
     pub(crate) there: Rungs,
 }
 
-/// What an attempt took: its time, where anybody has looked at the clock, and all that a policy asked
-/// for. Nothing is built for policies that ask for nothing.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Took<'a> {
+/// What an attempt took: its time, where anything looked at the clock, and all that a policy asked for.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Took {
     pub(crate) elapsed: Option<Duration>,
-    pub(crate) measured: Option<&'a Measured>,
+    pub(crate) measured: Option<Measured>,
 }
 
-/// What to do after a failure.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Verdict {
-    /// Try the same size once more.
-    Again(Rung),
-    /// Try this smaller size.
-    Shrink(usize),
-    /// Try so many items at most: their size cannot be any smaller.
-    Cut(usize),
-    /// Begin anew from this size, in another memory.
-    FallBack(usize),
-    /// The item failed alone: try it in another memory, and go on with the others here.
-    FallBackAlone { index: usize, cost: usize },
-    /// Let the failure through, for this reason.
-    GiveUp(Reason),
-    /// The item failed alone: leave it out, and go on with the others.
-    SetAside { index: usize, cost: usize },
+impl Failed {
+    pub(crate) fn new(failure: &Failure, now: Option<Reading>, took: Took, there: Rungs) -> Self {
+        let &Failure { class, requested_bytes, .. } = failure;
+        Self { class, requested_bytes, now, took, there }
+    }
 }
 
 impl Machine {
     #[inline]
-    pub(crate) fn new(items: Option<usize>, sizes: Sizes, max_attempts: usize) -> Self {
+    pub(crate) fn new(extent: Extent, sizes: Sizes, max_attempts: usize) -> Self {
+        let single = extent == Extent::Batch;
+        let pieces = Pieces::of(extent);
+        let packing = pieces.is_packed().then(Box::default);
         Self {
             sizes,
+            pieces,
             position: 0,
-            end: items.unwrap_or(usize::MAX),
             step: sizes.cap,
             bounds: Bounds::default(),
             max_attempts,
-            single: items.is_none(),
+            single,
             frozen: false,
-            fallen: false,
+            fallback: false,
             expected: Rungs::NONE,
-            piece: PieceState::default(),
-            learning: Learning { moved: false, best: sizes.cap, settled: None },
+            cut: Cut::default(),
+            failures: 0,
+            spent: Rungs::NONE,
+            learning: Learning::beyond(sizes.cap),
             measurements: None,
             available_bytes: None,
-            packing: None,
+            packing,
         }
     }
 
-    /// Keeps a record from now on, which the policy sees.
+    /// Keeps measurements from now on, which the policy sees.
     pub(crate) fn keep(&mut self, measurements: Measurements) {
         self.measurements = Some(measurements);
     }
 
-    /// Starts from what an earlier call learned, if any; the policy chooses the first step.
+    /// Starts from what an earlier call learned, if any.
     #[inline]
-    pub(crate) fn start_from(&mut self, known: Option<Known>, policy: &impl Policy, now: Option<&Measured>) {
+    pub(crate) fn start_from(&mut self, known: Option<Known>) {
         if let Some(Known { settled, bounds }) = known {
             self.step = self.sizes.fit(settled);
             self.bounds = bounds;
-            self.learning.best = self.step;
+            self.learning = Learning::beyond(self.step);
         }
+    }
+
+    /// Lets the policy choose the first step; `now` is what could be allocated, where it asks for it.
+    pub(crate) fn choose_first(&mut self, policy: &dyn Policy, now: Option<Measured>) {
         if !self.is_done() {
             let first = self.coming();
             self.advance(policy, first.size, Took { elapsed: None, measured: now });
@@ -188,30 +142,25 @@ impl Machine {
     /// Cuts the piece of the coming attempt.
     #[inline]
     pub(crate) fn cut(&mut self) -> Range<usize> {
-        self.piece.cut = self.coming();
+        self.cut = self.coming();
         self.piece()
     }
 
-    /// The coming piece: the one place that turns position and step into an end.
     #[inline]
     fn coming(&self) -> Cut {
-        if let Some(packing) = &self.packing {
-            return packing.cut_at(self.position, self.step);
-        }
-        let size = self.step.min(self.end - self.position);
-        Cut { end: self.position + size, size }
+        self.pieces.cut(self.position, self.step)
     }
 
     /// The items of the attempt.
     #[inline]
     pub(crate) fn piece(&self) -> Range<usize> {
-        self.position..self.piece.cut.end
+        self.position..self.cut.end
     }
 
     /// The size of the attempt.
     #[inline]
     pub(crate) fn size(&self) -> usize {
-        self.piece.cut.size
+        self.cut.size
     }
 
     /// The size of the attempt that comes, before it is cut.
@@ -222,12 +171,29 @@ impl Machine {
     /// What is left, in units of the step.
     #[inline]
     fn left(&self) -> usize {
-        self.packing.as_ref().map_or(self.end - self.position, |packing| packing.cost_from(self.position))
+        self.pieces.size(self.position..self.pieces.end())
+    }
+
+    /// The whole work, in units of the step.
+    #[inline]
+    pub(crate) fn whole(&self) -> usize {
+        self.pieces.size(0..self.pieces.end())
+    }
+
+    #[inline]
+    pub(crate) fn is_packed(&self) -> bool {
+        self.pieces.is_packed()
+    }
+
+    /// At most so many pieces are to come.
+    pub(crate) fn most_pieces(&self) -> usize {
+        let left = self.pieces.end() - self.position;
+        if self.is_packed() { left } else { left.div_ceil(self.sizes.floor) }
     }
 
     #[inline]
     pub(crate) fn is_done(&self) -> bool {
-        self.position == self.end
+        self.position == self.pieces.end()
     }
 
     /// Items that are dealt with: those that succeeded, and those left out.
@@ -246,6 +212,7 @@ impl Machine {
         self.sizes.cap
     }
 
+    #[inline]
     pub(crate) fn bounds(&self) -> Bounds {
         self.bounds
     }
@@ -254,41 +221,34 @@ impl Machine {
         self.measurements
     }
 
-    /// The step worth remembering, once it has succeeded.
-    #[inline]
-    pub(crate) fn settled(&self) -> Option<usize> {
-        self.learning.settled
+    /// The rest of the call runs in fallback.
+    pub(crate) fn is_in_fallback(&self) -> bool {
+        self.fallback
     }
 
     /// Settled before each attempt, so that a panic hook may rely on it.
     #[inline]
     pub(crate) fn retryable(&self) -> Retryable {
-        let attempts_left = self.piece.attempts + 1 < self.max_attempts;
-        let (is_alone, can_be_smaller) = if self.packing.is_some() {
-            self.packed_retryable()
-        } else {
-            (false, self.sizes.can_shrink(self.size()))
-        };
-        let goes_on = !is_alone && can_be_smaller || !self.expected.is_empty();
+        let attempts_left = self.failures + 1 < self.max_attempts;
+        let can_be_left_out = self.is_single_item();
+        let goes_on = !self.is_at_the_floor() || !self.expected.is_empty();
         Retryable {
-            out_of_memory: attempts_left && goes_on || is_alone,
-            transient: attempts_left && (goes_on || !self.piece.spent.has(Rungs::TRANSIENT)) || is_alone,
+            out_of_memory: attempts_left && goes_on || can_be_left_out,
+            transient: attempts_left && (goes_on || !self.spent.has(Rungs::TRANSIENT)) || can_be_left_out,
         }
     }
 
-    /// Whether another attempt is allowed at this piece, once one has failed.
-    fn attempts_left(&self) -> bool {
-        self.piece.attempts < self.max_attempts
+    /// Whether nothing smaller than the piece can be tried.
+    #[inline]
+    pub(crate) fn is_at_the_floor(&self) -> bool {
+        !self.sizes.can_shrink(self.size()) || self.is_single_item()
     }
 
     /// The piece succeeded: moves on, and returns the new step when the policy changes it.
     #[inline]
-    pub(crate) fn succeeded(&mut self, policy: &impl Policy, took: Took<'_>) -> Option<usize> {
-        if self.packing.is_some() {
-            return self.packed_succeeded(policy, took);
-        }
-        let Cut { end, size } = self.piece.cut;
-        let works = took.measured.is_none_or(|measured| self.note(size, measured));
+    pub(crate) fn succeeded(&mut self, policy: &dyn Policy, took: Took) -> Option<usize> {
+        let Cut { end, size } = self.cut;
+        let works = took.measured.is_none_or(|measured| self.note(size, &measured));
         if works {
             self.works(size);
         } else {
@@ -298,10 +258,7 @@ impl Machine {
             self.look_ahead(policy, size, took);
         }
         self.move_to(end);
-        if self.single {
-            self.end = self.position;
-        }
-        if self.is_done() || self.frozen {
+        if self.is_done() || self.frozen || self.is_searching() {
             return None;
         }
         self.advance(policy, size, took)
@@ -310,53 +267,40 @@ impl Machine {
     /// The next piece starts here.
     #[inline]
     fn move_to(&mut self, position: usize) {
-        self.position = position;
-        if self.piece.attempts > 0 {
-            (self.piece.attempts, self.piece.spent) = (0, Rungs::NONE);
+        self.position = if self.single { self.pieces.end() } else { position };
+        if self.failures > 0 {
+            (self.failures, self.spent) = (0, Rungs::NONE);
+        }
+        if self.packing.is_some() {
+            self.end_search();
         }
     }
 
-    /// What had settled has failed after all; a total failure must not pin later calls to it.
-    pub(crate) fn forget(&mut self) {
-        self.learning.settled = None;
-    }
-
-    /// Asks the policy for the next step; returns it when it differs. `size` is the attempt just
-    /// made, or the one that would be made first.
+    /// Asks the policy for the next step; returns it when it differs. `size` is the attempt just made, or the
+    /// one that would be made first.
     #[inline]
-    fn advance(&mut self, policy: &impl Policy, size: usize, took: Took<'_>) -> Option<usize> {
+    fn advance(&mut self, policy: &dyn Policy, size: usize, took: Took) -> Option<usize> {
         if let Some(measured) = took.measured {
             self.available_bytes = measured.available_bytes;
         }
-        let proposal = policy.advance(&self.evidence(size, took));
-        if proposal == self.step {
-            // What most policies answer always, and then nothing of all this is left to be done.
+        if policy.is_fixed() {
             return None;
         }
-        let next = self.short_of_doubts(self.sizes.fit(proposal));
+        let next = self.sizes.fit(policy.advance(&self.evidence(size, took)));
         let changed = (next != self.step).then_some(next);
         self.step = next;
-        self.learning.moved |= policy.needs().anything() && changed.is_some() && !self.fallen;
+        self.learning.moved |= self.measurements.is_some() && changed.is_some() && !self.fallback;
         changed
     }
 
     #[inline]
-    fn works(&mut self, size: usize) {
-        self.bounds.succeeded(size);
-        if size == self.step && (self.learning.moved || size > self.learning.best) {
-            self.learning.best = size;
-            self.learning.settled = Some(size);
-        }
-    }
-
-    #[inline]
-    fn evidence(&self, size: usize, Took { elapsed, measured }: Took<'_>) -> Evidence {
+    fn evidence(&self, size: usize, took: Took) -> Evidence {
         let Sizes { floor, cap, multiple_of } = self.sizes;
-        let (remaining, bounds, step) = (self.left(), self.bounds, self.step);
+        let (elapsed, remaining, bounds, step) = (took.elapsed, self.left(), self.bounds, self.step);
         let evidence =
             Evidence { step, elapsed, remaining, bounds, floor, cap, multiple_of, ..Evidence::new(size) };
-        match (self.measurements, measured) {
-            (Some(measurements), Some(&Measured { available_bytes, counts_bytes, peak_bytes, .. })) => {
+        match (self.measurements, took.measured) {
+            (Some(measurements), Some(Measured { available_bytes, counts_bytes, peak_bytes, .. })) => {
                 Evidence { available_bytes, counts_bytes, peak_bytes, measurements, ..evidence }
             }
             _ => evidence,

@@ -1,12 +1,13 @@
 //! What is measured of an attempt, for policies that ask for it.
 //!
-//! The peak of a memory is one figure, and resetting it takes it from whoever measures there already.
-//! So only the first does: an attempt inside another one leaves the outer one's peak alone, and knows
-//! its own only when it goes higher; of attempts beside each other nothing is known. One that came and
-//! went in between is counted in. A size that comes out wrong is corrected by what it causes.
+//! The peak of a memory is one figure, and resetting it takes it from a measurement that runs there already. So
+//! only the first attempt resets it: an attempt inside another one leaves the outer one's peak as it is, and
+//! knows its own only when it goes higher. Of attempts beside each other no peak is known. A size that comes out
+//! wrong is corrected by what it causes.
 
 use std::time::Duration;
 
+use crate::device::Measurement;
 use crate::memory::{self, MemorySource, Usage};
 use crate::policy::Sample;
 
@@ -26,41 +27,44 @@ impl Measured {
     }
 }
 
-/// Needs the memory of one attempt after the other.
-#[derive(Debug, Default)]
-pub(crate) struct Meter {
-    begun: Option<Begun>,
-}
-
+/// An attempt whose memory is measured.
 #[derive(Debug)]
-struct Begun {
+pub(crate) struct Begun {
     before: Usage,
-    resets: bool,
+    /// The attempt is the one whose peak is measured on the device.
+    measurement: Option<Measurement>,
 }
 
-impl Meter {
-    /// An attempt begins; `is_first` says whether nobody else measures this memory, and is asked where
-    /// something can be measured at all.
-    pub(crate) fn begin(&mut self, source: &dyn MemorySource, is_first: impl FnOnce() -> bool) {
-        self.begun = None;
-        let Some(before) = source.usage() else { return };
-        let resets = is_first();
-        if resets {
+impl Begun {
+    /// An attempt begins; `None` where nothing is counted.
+    pub(crate) fn now(
+        source: &dyn MemorySource,
+        measurement: impl FnOnce() -> Option<Measurement>,
+    ) -> Option<Self> {
+        let before = source.usage()?;
+        let measurement = measurement();
+        if measurement.is_some() {
             source.reset_peak();
         }
-        self.begun = Some(Begun { before, resets });
+        Some(Self { before, measurement })
     }
 
-    /// It has ended.
-    pub(crate) fn end(&mut self, source: &dyn MemorySource) -> Measured {
-        let after = source.usage();
-        let mut measured = available(source, after.is_some());
-        if let (Some(begun), Some(after)) = (self.begun.take(), after) {
-            measured.peak_bytes = begun.peak_bytes(after);
-            measured.retried = after.num_alloc_retries > begun.before.num_alloc_retries;
-        }
-        measured
+    fn peak_bytes(&self, after: Usage) -> Option<u64> {
+        let is_ours =
+            self.measurement.is_some() || after.peak_allocated_bytes > self.before.peak_allocated_bytes;
+        is_ours.then(|| after.peak_allocated_bytes.saturating_sub(self.before.allocated_bytes))
     }
+}
+
+/// The attempt has ended.
+pub(crate) fn end(source: &dyn MemorySource, begun: Option<Begun>) -> Measured {
+    let after = source.usage();
+    let mut measured = available(source, after.is_some());
+    if let (Some(begun), Some(after)) = (begun, after) {
+        measured.peak_bytes = begun.peak_bytes(after);
+        measured.retried = after.num_alloc_retries > begun.before.num_alloc_retries;
+    }
+    measured
 }
 
 /// What could be allocated now.
@@ -75,16 +79,10 @@ fn available(source: &dyn MemorySource, counts_bytes: bool) -> Measured {
     Measured { available_bytes, counts_bytes, ..Measured::default() }
 }
 
-impl Begun {
-    fn peak_bytes(&self, after: Usage) -> Option<u64> {
-        let is_ours = self.resets || after.peak_allocated_bytes > self.before.peak_allocated_bytes;
-        is_ours.then(|| after.peak_allocated_bytes.saturating_sub(self.before.allocated_bytes))
-    }
-}
-
 #[cfg(all(test, feature = "testing"))]
 mod tests {
-    use super::{Meter, now};
+    use super::{Begun, end, now};
+    use crate::device::Device;
     use crate::testing::FakeDevice;
 
     #[test]
@@ -98,19 +96,17 @@ mod tests {
     }
 
     #[test]
-    fn an_attempt_inside_another_leaves_its_peak_alone() {
+    fn an_attempt_inside_another_leaves_its_peak_as_it_is() {
         let device = FakeDevice::new(100);
-        let (mut outer, mut inner) = (Meter::default(), Meter::default());
-        outer.begin(&device, || true);
+        let queue = Device::of(&device);
+        let begin = || Begun::now(&device, || queue.measure());
+        let outer = begin();
         drop(device.alloc(50).unwrap());
-        inner.begin(&device, || false);
+        let inner = begin();
         drop(device.alloc(20).unwrap());
-        assert_eq!(inner.end(&device).peak_bytes, None);
-        inner.begin(&device, || false);
+        assert_eq!(end(&device, inner).peak_bytes, None);
+        let inner = begin();
         drop(device.alloc(70).unwrap());
-        assert_eq!(
-            [inner.end(&device), outer.end(&device)].map(|measured| measured.peak_bytes),
-            [Some(70); 2]
-        );
+        assert_eq!([inner, outer].map(|begun| end(&device, begun).peak_bytes), [Some(70); 2]);
     }
 }

@@ -3,26 +3,28 @@
 //! ```text
 //! options ──> Sizes ──> Machine <── Policy          what to try next, and what came back (pure)
 //!                          │
-//! cache, device, ──────> Call                       one call: machine + size cache + events
-//! observer                 │
-//! body ─────────────> drive                         attempt, classify, clean up, again
+//! cache, report ───────> Call ──── Extras           one call; deadline, observers, meter, turns on a device
+//!                          │
+//! body ─────────────> drive(Attempt)                attempt, classify, clean up, again
 //! ```
 //!
-//! [`Machine`](machine::Machine) decides and never runs anything; [`Call`](call::Call) connects it
-//! to the size cache, the memory source and the observers; [`drive`] runs attempts until a piece is
-//! done, and [`asynchronous`] does the same for whoever awaits.
+//! [`Machine`](machine::Machine) decides and never runs anything; [`Call`](call::Call) connects it to the size cache,
+//! the memory source and the observers; [`drive`] runs attempts until a piece is done, and [`asynchronous`] does the
+//! same for tasks.
 
 pub(crate) mod asynchronous;
-pub(crate) mod attempt;
+mod attempt;
+mod backoff;
 pub(crate) mod call;
-pub(crate) mod checked_policy;
-pub(crate) mod company;
+mod checked_policy;
 pub(crate) mod costs;
 pub(crate) mod drive;
-pub(crate) mod machine;
-pub(crate) mod meter;
+mod evidence;
+mod extras;
+mod machine;
+mod meter;
+pub(crate) mod options;
 pub(crate) mod pieces;
-pub(crate) mod recording;
-pub(crate) mod sizes;
-pub(crate) mod tally;
-pub(crate) mod turns;
+mod rungs;
+mod sizes;
+mod turns;

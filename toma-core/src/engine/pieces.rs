@@ -1,59 +1,94 @@
-//! One piece after another: what all forms that have more than one do.
+//! How work is cut: where a piece ends is a function of position and step.
 
-use super::call::Call;
-use super::drive::{Care, Done, Lost, Work, drive};
-use crate::nesting::Inside;
-use crate::outcome::Judge;
-use crate::policy::Policy;
+use std::ops::Range;
 
-/// The next piece that is done, or the failure to pass on; `None` when there is nothing more.
-///
-/// What failed alone waits in `apart` until the others are done, unless somebody takes care of it.
-#[inline]
-pub(crate) fn next_piece<R, M, W: Work<R>>(
-    call: &mut Call<'_, impl Policy>,
-    judge: &impl Judge<R, M>,
-    work: &mut W,
-    apart: &mut Option<Box<Lost<R>>>,
-) -> Option<Done<R>> {
-    while !call.is_done() {
-        match drive(call, judge, work) {
-            Done::SetAside(lost) if W::LEAVES_OUT => {
-                let inside = Inside::of(lost.surroundings);
-                leave_out(call, inside, work.care(), (lost, apart));
-            }
-            done => return Some(done),
+use super::costs::Costs;
+
+/// How much work there is, and in which unit sizes count it.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Extent {
+    /// One piece of whatever size succeeds.
+    Batch,
+    /// This many items, piece by piece.
+    Items(usize),
+    /// Items of different costs, in which sizes are counted.
+    Packed(Costs),
+}
+
+/// How the coming pieces are cut.
+#[derive(Debug)]
+pub(super) enum Pieces {
+    /// Sizes count items up to this end.
+    Counted(usize),
+    /// Sizes count costs.
+    Packed(Costs),
+}
+
+/// A piece that was cut.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Cut {
+    pub(super) end: usize,
+    /// In units of the step.
+    pub(super) size: usize,
+}
+
+impl Extent {
+    /// Items in all; unknown in a batch.
+    #[inline]
+    pub(crate) fn items(&self) -> Option<usize> {
+        match self {
+            Self::Batch => None,
+            Self::Items(count) => Some(*count),
+            Self::Packed(costs) => Some(costs.items()),
         }
     }
-    apart.take().map(|lost| Done::Failed(pass_on(call, *lost)))
 }
 
-/// The error of an item that failed alone, to be passed on now that the others are done; a panic goes on
-/// here.
-#[cold]
-pub(crate) fn pass_on<R>(call: &mut Call<'_, impl Policy>, lost: Lost<R>) -> R {
-    call.gives_up_alone(lost.cost);
-    lost.pass_on()
-}
-
-/// Goes on without an item that failed alone: cleans up as before a retry, and then tells of it.
-///
-/// Of failures that nobody is told of, the first is kept; the others are in the report.
-#[cold]
-pub(crate) fn leave_out<R>(
-    call: &mut Call<'_, impl Policy>,
-    inside: Inside,
-    care: &mut impl Care,
-    (lost, apart): (Box<Lost<R>>, &mut Option<Box<Lost<R>>>),
-) {
-    let (index, cost, failure) = (lost.index, lost.cost, lost.failure.clone());
-    if care.hears() || apart.is_some() {
-        drop(lost);
-    } else {
-        *apart = Some(lost);
+impl Pieces {
+    #[inline]
+    pub(super) fn of(extent: Extent) -> Self {
+        match extent {
+            Extent::Batch => Self::Counted(usize::MAX),
+            Extent::Items(count) => Self::Counted(count),
+            Extent::Packed(costs) => Self::Packed(costs),
+        }
     }
-    care.undo(index..index + 1);
-    drop(inside);
-    call.release();
-    care.set_aside(index, cost, failure);
+
+    /// One past the last item.
+    #[inline]
+    pub(super) fn end(&self) -> usize {
+        match self {
+            Self::Counted(end) => *end,
+            Self::Packed(costs) => costs.items(),
+        }
+    }
+
+    /// The piece from `position` on: the one place that turns position and step into an end.
+    #[inline]
+    pub(super) fn cut(&self, position: usize, step: usize) -> Cut {
+        match self {
+            Self::Counted(end) => {
+                let size = step.min(end - position);
+                Cut { end: position + size, size }
+            }
+            Self::Packed(costs) => {
+                let end = costs.end(position, step);
+                Cut { end, size: costs.of(position..end) }
+            }
+        }
+    }
+
+    /// The size of these items.
+    #[inline]
+    pub(super) fn size(&self, items: Range<usize>) -> usize {
+        match self {
+            Self::Counted(_) => items.len(),
+            Self::Packed(costs) => costs.of(items),
+        }
+    }
+
+    #[inline]
+    pub(super) fn is_packed(&self) -> bool {
+        matches!(self, Self::Packed(_))
+    }
 }

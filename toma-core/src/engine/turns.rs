@@ -1,188 +1,230 @@
-//! When a call asks to be alone before it has failed among others, and when it does not ask after it has.
+//! How a call comes to its turns on the device, and what contention means to it.
 
-use std::time::{Duration, Instant};
+use std::mem;
+use std::time::Instant;
 
-/// The most pieces in a row for which it stays as it is.
-const MOST: u32 = 64;
+use super::attempt::Attempt;
+use super::backoff::Backoff;
+use super::rungs::Rungs;
+use crate::clock;
+use crate::device::{self, Bounds, Device, How, Kind, Ladder, Measurement, Rung, Seen, Turn, Waiting};
+use crate::nesting::{Nesting, TurnId};
+use crate::observe::Answer;
 
-/// So much of the time since the first wait in vain may go into such waits, and one wait more.
-const SHARE_IN_VAIN: u32 = 10;
-
-/// Pieces for which a call takes turns with others.
-///
-/// Where calls do not fit together each piece would fail among others, to succeed alone. But whether
-/// they still do not fit shows only among others; so the call goes back there, later each time.
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Turns(Spell);
-
-impl Turns {
-    /// Whether the coming piece is one of them.
-    pub(crate) fn are_left(self) -> bool {
-        self.0.lasts()
-    }
-
-    /// A piece of them is done.
-    pub(crate) fn taken(&mut self) {
-        self.0.piece_done();
-    }
-
-    /// A piece failed among others and succeeded alone.
-    pub(crate) fn failed_among_others(&mut self) {
-        self.0.begin();
-    }
+/// What an attempt holds of its device.
+#[derive(Debug)]
+pub(super) enum Hold {
+    /// The call has no device, or works in fallback.
+    None,
+    /// An enclosing attempt has a turn there.
+    Enclosed(Device, Seen),
+    Turn(Turn),
 }
 
-/// Whether a call waits for others, after it has waited in vain.
-///
-/// Those that were in its way may stay for long, and then each wait would be lost. But they may have
-/// gone. So it waits again, after more pieces each time, because each wait in vain costs an attempt, too;
-/// and not before the time that was lost is a small share of what has passed.
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Patience {
-    lost: Lost,
-    rest: Spell,
+/// The turns of one call.
+#[derive(Debug)]
+pub(super) struct Turns<'a> {
+    /// `None` without the option `device`, and once the call works in fallback.
+    device: Option<Device>,
+    ladder: Ladder<'a>,
+    deadline: Option<Instant>,
+    backoff: Backoff,
+    /// What the coming attempt starts with.
+    next: Next<'a>,
+    /// The attempt that runs has an exclusive turn because it failed under contention.
+    after_contention: bool,
+    /// Where the coming attempt is made no wait is allowed: a poll would block.
+    polled: bool,
 }
 
-impl Patience {
-    /// Whether the call may wait; the clock is read only where one wait was in vain.
-    pub(crate) fn is_left(self, now: impl FnOnce() -> Instant) -> bool {
-        !self.rest.lasts() && self.lost.is_little(now)
-    }
-
-    /// A wait of so long, which began at `since`, was in vain.
-    pub(crate) fn waited_in_vain(&mut self, since: Instant, long: Duration) {
-        self.lost.add(since, long);
-        self.rest.begin();
-    }
-
-    /// A piece is done.
-    pub(crate) fn piece_done(&mut self) {
-        self.rest.piece_done();
-    }
+#[derive(Debug)]
+enum Next<'a> {
+    Nothing,
+    /// An exclusive turn lasts until its piece is done.
+    Keep(Turn),
+    /// The last attempt failed under contention.
+    Queued(Waiting<'a>),
 }
 
-/// Time that was lost to waits in vain.
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Lost {
-    time: Duration,
-    since: Option<Instant>,
-    /// The last stretch of it: waits of several threads at the same time count once.
-    last: Option<(Instant, Instant)>,
+/// How an attempt comes to its turn.
+pub(super) enum Way<'a> {
+    Now(Hold),
+    /// `since`: when the wait began.
+    Wait(Waiting<'a>, Instant),
 }
 
-impl Lost {
-    /// Whether it is a small share of what has passed; the clock is read only where anything was lost.
-    pub(crate) fn is_little(self, now: impl FnOnce() -> Instant) -> bool {
-        let enough =
-            |since| now().saturating_duration_since(since) >= self.time.saturating_mul(SHARE_IN_VAIN);
-        self.since.is_none_or(enough)
-    }
-
-    /// A wait of so long, which began at `begin`, was in vain.
-    pub(crate) fn add(&mut self, begin: Instant, long: Duration) {
-        let end = begin.checked_add(long).unwrap_or(begin);
-        let overlaps = self.last.filter(|&(from, to)| begin <= to && from <= end);
-        let (from, to) = overlaps.unwrap_or((begin, begin));
-        let last = (from.min(begin), to.max(end));
-        self.time = self.time.saturating_add((last.1 - last.0).saturating_sub(to - from));
-        (self.since, self.last) = (Some(self.since.map_or(begin, |since| since.min(begin))), Some(last));
-    }
-}
-
-/// A number of pieces for which something is so, twice as many each time.
-#[derive(Clone, Copy, Debug, Default)]
-struct Spell {
-    left: u32,
-    most: u32,
-}
-
-impl Spell {
-    fn begin(&mut self) {
-        self.most = (self.most * 2).clamp(1, MOST);
-        self.left = self.most;
-    }
-
-    fn lasts(self) -> bool {
-        self.left > 0
-    }
-
-    fn piece_done(&mut self) {
-        self.left = self.left.saturating_sub(1);
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    /// Pieces done alone between two failures among others.
-    fn taken(turns: &mut Turns) -> usize {
-        turns.failed_among_others();
-        let mut taken = 0;
-        while turns.are_left() {
-            turns.taken();
-            taken += 1;
+impl<'a> Turns<'a> {
+    pub(super) fn new(device: Option<Device>, ladder: Ladder<'a>, deadline: Option<Instant>) -> Self {
+        Self {
+            device,
+            ladder,
+            deadline,
+            backoff: Backoff::default(),
+            next: Next::Nothing,
+            after_contention: false,
+            polled: false,
         }
-        taken
     }
 
-    #[test]
-    fn failures_among_others_become_rare() {
-        let mut turns = Turns::default();
-        assert!(!turns.are_left());
-        let series: Vec<_> = (0..9).map(|_| taken(&mut turns)).collect();
-        assert_eq!(series, [1, 2, 4, 8, 16, 32, 64, 64, 64]);
+    /// From here on the call works in fallback.
+    pub(super) fn fall_back(&mut self) {
+        (self.device, self.next) = (None, Next::Nothing);
     }
 
-    /// With pieces of this length, each of which would wait for so long in vain.
-    fn share_lost(piece: Duration, wait: Duration) -> f64 {
-        let begin = Instant::now();
-        let (mut patience, mut now, mut lost) = (Patience::default(), begin, Duration::ZERO);
-        for _ in 0..100_000 {
-            if patience.is_left(|| now) {
-                patience.waited_in_vain(now, wait);
-                now += wait;
-                lost += wait;
+    pub(super) fn is_cancelled(&self) -> bool {
+        self.ladder.cancel.is_some_and(|cancel| cancel.is_cancelled())
+    }
+
+    /// Begins to take a turn. `polled`: a wait of this kind would hold up the task that polls.
+    pub(super) fn take(&mut self, polled: bool) -> Way<'a> {
+        self.polled = polled;
+        match mem::replace(&mut self.next, Next::Nothing) {
+            Next::Keep(mut turn) => {
+                turn.renew();
+                Way::Now(Hold::Turn(turn))
             }
-            assert!(!patience.is_left(|| now), "not twice for one piece");
-            now += piece;
-            patience.piece_done();
-            // But for the last one, which may have been just now.
-            let most = (now - begin).as_secs_f64() / 10.0 + wait.as_secs_f64();
-            assert!(lost.as_secs_f64() <= most + 1e-6, "{lost:?} of {:?}", now - begin);
+            Next::Queued(waiting) => Way::Wait(waiting, clock::now()),
+            Next::Nothing => self.begin(),
         }
-        lost.as_secs_f64() / (now - begin).as_secs_f64()
     }
 
-    #[test]
-    fn little_is_lost_to_waits_in_vain_however_long_they_and_the_pieces_are() {
-        for piece in [1, 1_000, 1_000_000] {
-            for wait in [0, 1, 1_000, 10_000_000] {
-                let [piece, wait] = [piece, wait].map(Duration::from_micros);
-                share_lost(piece, wait);
+    fn begin(&mut self) -> Way<'a> {
+        let Some(device) = &self.device else { return Way::Now(Hold::None) };
+        let enclosing = Nesting::now().enclosing;
+        if enclosing.holds(device.id()) {
+            return Way::Now(Hold::Enclosed(device.clone(), device.seen()));
+        }
+        if enclosing.holds_any() || !self.is_willing() {
+            let turn = if enclosing.holds_any() { None } else { device.try_shared() };
+            return Way::Now(Hold::Turn(turn.unwrap_or_else(|| device.begin_beside())));
+        }
+        let kind = if self.backoff.lasts() { Kind::Exclusive } else { Kind::Shared };
+        if kind == Kind::Shared
+            && let Some(turn) = device.try_shared()
+        {
+            return Way::Now(Hold::Turn(turn));
+        }
+        Way::Wait(device.wait_for(kind, self.bounds()), clock::now())
+    }
+
+    /// Whether the call waits for its device now.
+    fn is_willing(&self) -> bool {
+        let has_patience = || self.device.as_ref().is_some_and(|device| device.has_patience(clock::now));
+        self.ladder.wait.is_some() && !self.polled && has_patience()
+    }
+
+    fn bounds(&self) -> Bounds<'a> {
+        let Ladder { wait, cancel, .. } = self.ladder;
+        Bounds { at_most: wait.unwrap_or_default(), deadline: self.deadline, cancel }
+    }
+
+    /// Others that run on the device, for the events.
+    pub(super) fn others(&self) -> usize {
+        self.device.as_ref().map_or(0, Device::running)
+    }
+
+    /// Where the attempt's work is done. `retries`: the attempt may be retried, so that it promises loops inside
+    /// to be redone exclusively after contention.
+    pub(super) fn nesting(&self, hold: &Hold, retries: bool) -> Nesting {
+        let outer = Nesting::now();
+        let Hold::Turn(turn) = hold else { return outer };
+        let promises = retries && !turn.is_exclusive() && self.may_wait_again();
+        Nesting { enclosing: turn.enclosing(outer.enclosing, promises), ..outer }
+    }
+
+    /// Whether an attempt of this call may queue for an exclusive turn: nothing that holds a turn waits.
+    fn may_wait_again(&self) -> bool {
+        !Nesting::now().enclosing.holds_any() && self.is_willing()
+    }
+
+    /// The rungs there are; `contended`: whether others used the device meanwhile, or may do so.
+    pub(super) fn rungs(&self, contended: bool) -> Rungs {
+        let Ladder { release, hooks, fallback, .. } = self.ladder;
+        Rungs::NONE
+            .with(Rungs::RELEASE, release && self.device.is_some())
+            .with(Rungs::EXCLUSIVE, contended && self.device.is_some() && self.may_wait_again())
+            .with(Rungs::HOOKS, hooks && device::is_registered())
+            .with(Rungs::FALLBACK, fallback)
+    }
+
+    /// The rungs there are before the attempt with this hold begins.
+    pub(super) fn expected_rungs(&self, hold: &Hold) -> Rungs {
+        self.rungs(matches!(hold, Hold::Turn(turn) if turn.may_be_contended()))
+    }
+
+    /// The rungs there are once it has failed.
+    ///
+    /// Under the promise of an enclosing attempt on the device a contended failure gives way.
+    pub(super) fn rungs_after(&self, attempt: &Attempt) -> Rungs {
+        let contended = attempt.hold.is_contended();
+        self.rungs(contended).with(Rungs::GIVE_WAY, contended && self.promised().is_some())
+    }
+
+    /// The turn of an enclosing attempt that will be redone after contention on this device.
+    fn promised(&self) -> Option<TurnId> {
+        Nesting::now().enclosing.promised_on(self.device.as_ref()?.id())
+    }
+
+    /// The enclosing attempt that has promised it counts as failed from now on.
+    pub(super) fn give_way(&self) {
+        if let (Some(device), Some(turn)) = (&self.device, self.promised()) {
+            device.mark(turn);
+        }
+    }
+
+    /// The attempt has succeeded, or its piece is given up.
+    pub(super) fn piece_done(&mut self, hold: &Hold) {
+        self.next = Next::Nothing;
+        if mem::take(&mut self.after_contention) {
+            self.backoff.begin();
+        } else if hold.is_exclusive() {
+            self.backoff.piece_done();
+        }
+    }
+
+    /// The failed attempt's memory is back: queues for an exclusive turn, keeps one for the next attempt at the
+    /// piece, or gives the turn back.
+    pub(super) fn after_failure(&mut self, hold: Hold, answer: Answer) {
+        self.next = match (hold, answer) {
+            (Hold::Turn(turn), Answer::Again(Rung::Exclusive)) => {
+                self.after_contention = true;
+                Next::Queued(turn.exclusive_again(self.bounds()))
             }
-        }
-        // Long pieces: by their number.
-        assert!(share_lost(Duration::from_secs(10), Duration::from_secs(10)) < 0.02);
-        // Short ones: by the time. But it goes on waiting.
-        let share = share_lost(Duration::from_millis(10), Duration::from_secs(1));
-        assert!((0.08..0.11).contains(&share), "{share}");
+            (Hold::Turn(turn), Answer::Again(_) | Answer::Shrink(_)) if turn.is_exclusive() => {
+                Next::Keep(turn)
+            }
+            _ => Next::Nothing,
+        };
     }
 
-    #[test]
-    fn waits_at_the_same_time_are_lost_once() {
-        let second = Duration::from_secs(1);
-        let (begin, mut lost) = (Instant::now(), Lost::default());
-        // Those that end later are told of later, wherever they begin.
-        for (from, long) in [(4, 2), (5, 2), (0, 10), (20, 1)] {
-            lost.add(begin + from * second, long * second);
-        }
-        assert!(!lost.is_little(|| begin + 109 * second), "{lost:?}");
-        assert!(lost.is_little(|| begin + 110 * second), "{lost:?}");
+    /// A wait has ended, without the exclusive turn it may have been for.
+    pub(super) fn waited(&mut self, how: How) {
+        self.after_contention &= how == How::InTurn;
     }
 
-    #[test]
-    fn the_clock_is_not_read_before_a_wait_was_in_vain() {
-        assert!(Patience::default().is_left(|| unreachable!("nothing was lost")));
+    /// The measurement of an attempt, unless another one is measured on the device.
+    pub(super) fn measure(&self) -> Option<Measurement> {
+        self.device.as_ref().and_then(Device::measure)
+    }
+}
+
+impl Hold {
+    /// Whether others used the device while the attempt ran.
+    pub(super) fn is_contended(&self) -> bool {
+        match self {
+            Self::None => false,
+            Self::Enclosed(device, seen) => device.has_contention(*seen),
+            Self::Turn(turn) => turn.has_contention(),
+        }
+    }
+
+    pub(super) fn is_exclusive(&self) -> bool {
+        matches!(self, Self::Turn(turn) if turn.is_exclusive())
+    }
+
+    /// Whether a loop inside gave way, so that the attempt counts as failed whatever its body returned.
+    #[inline]
+    pub(super) fn is_marked(&self) -> bool {
+        matches!(self, Self::Turn(turn) if turn.is_marked())
     }
 }

@@ -25,9 +25,9 @@ impl<'a, P, K, B> With<'a, P, K, B> {
     ///
     /// An item that costs more than the step is tried alone. One that runs out of memory alone is left
     /// out and all others are done; then the first such failure goes through, an error or a panic as
-    /// it was; at once inside an attempt that [waits for others](crate::ladder#loops-inside-attempts) then.
-    /// [`set_aside`](Self::set_aside) takes care of such items instead, and
-    /// [`Report::set_aside`](crate::observe::Report::set_aside) lists them. What fails at the floor goes
+    /// it was; at once inside an attempt that [waits for others](crate::device#loops-inside-attempts) then.
+    /// [`left_out`](Self::left_out) takes care of such items instead, and
+    /// [`Report::left_out`](crate::observe::Report::left_out) lists them. What fails at the floor goes
     /// through at once, because where the smallest size does not fit no other will, unless something as
     /// heavy has worked since an item was left out there; so does what fails after a
     /// [`deadline`](Self::deadline).
@@ -38,7 +38,7 @@ impl<'a, P, K, B> With<'a, P, K, B> {
     /// one of its items cost nothing, no smaller step can cut it: its items are halved by count, and later
     /// pieces of the call have as many at most.
     ///
-    /// With a [fallback](crate::ladder::Ladder::fallback) such an item first has its attempt in the other
+    /// With a [fallback](crate::device::Ladder::fallback) such an item first has its attempt in the other
     /// memory, it alone: the others go on where they were, and only what fails there is left out.
     ///
     /// Until such an item is alone, the pieces that hold it fail, too. Once it is found, that is
@@ -59,13 +59,13 @@ impl<'a, P, K, B> With<'a, P, K, B> {
     /// goes through before anything has run.
     #[inline]
     pub fn by_cost<C: Cost, F: FnMut(usize) -> C>(self, cost: F) -> With<'a, P, K, B, ByCost<F>> {
-        let unit = ByCost { cost, told: (), start: 0 };
+        let unit = ByCost { cost, report: (), start: 0 };
         With { core: self.core, judge: self.judge, undo: self.undo, unit }
     }
 }
 
 impl<'a, P, K, B, F> With<'a, P, K, B, ByCost<F>> {
-    /// Tells `told` of each item that runs out of memory alone, and takes the call as done without
+    /// Tells `report` of each item that runs out of memory alone, and takes the call as done without
     /// it.
     ///
     /// It runs after the failed attempt's values are dropped and undone, and its cached memory is
@@ -73,7 +73,7 @@ impl<'a, P, K, B, F> With<'a, P, K, B, ByCost<F>> {
     ///
     /// In a loop inside an attempt on the same `device`, an item may fail for what others hold. Where the attempt
     /// around would wait for them, the failure goes through to it first, and the item is left out only if it
-    /// fails in the next attempt, too: see [loops inside attempts](crate::ladder#loops-inside-attempts).
+    /// fails in the next attempt, too: see [loops inside attempts](crate::device#loops-inside-attempts).
     ///
     /// ```
     /// # extern crate toma_core as toma;
@@ -83,7 +83,7 @@ impl<'a, P, K, B, F> With<'a, P, K, B, ByCost<F>> {
     /// let mut too_long = Vec::new();
     /// let pieces = execute::with::<GlobalCache>()
     ///     .by_cost(|i| tokens[i])
-    ///     .set_aside(|item| too_long.push(item))
+    ///     .left_out(|item| too_long.push(item))
     ///     .map(0..tokens.len(), 256, |start, end| {
     ///         let sum: u64 = tokens[start..end].iter().sum();
     ///         if sum > 1000 { Err(OutOfMemory::new(None)) } else { Ok(start..end) }
@@ -94,9 +94,9 @@ impl<'a, P, K, B, F> With<'a, P, K, B, ByCost<F>> {
     /// # Ok::<(), OutOfMemory>(())
     /// ```
     #[inline]
-    pub fn set_aside<T: FnMut(Oversize)>(self, told: T) -> With<'a, P, K, B, ByCost<F, T>> {
-        let ByCost { cost, told: (), start } = self.unit;
-        let unit = ByCost { cost, told, start };
+    pub fn left_out<T: FnMut(LeftOut)>(self, report: T) -> With<'a, P, K, B, ByCost<F, T>> {
+        let ByCost { cost, report: (), start } = self.unit;
+        let unit = ByCost { cost, report, start };
         With { core: self.core, judge: self.judge, undo: self.undo, unit }
     }
 }
@@ -104,7 +104,7 @@ impl<'a, P, K, B, F> With<'a, P, K, B, ByCost<F>> {
 /// An item that ran out of memory alone, so that no smaller step could help.
 #[non_exhaustive]
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Oversize {
+pub struct LeftOut {
     /// The item, as the body would have got it.
     pub index: usize,
     /// What it costs.
@@ -113,7 +113,7 @@ pub struct Oversize {
     pub failure: Failure,
 }
 
-impl fmt::Display for Oversize {
+impl fmt::Display for LeftOut {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "item {}, which costs {}: {}", self.index, self.cost, self.failure.message)
     }
@@ -142,11 +142,11 @@ costs!(u8, u16, u32, u64, usize, i32, i64);
 #[derive(Clone, Copy)]
 pub struct ByCost<F, T = ()> {
     cost: F,
-    told: T,
+    report: T,
     start: usize,
 }
 
-impl<C: Cost, F: FnMut(usize) -> C, T: Told> Unit for ByCost<F, T> {
+impl<C: Cost, F: FnMut(usize) -> C, T: Report> Unit for ByCost<F, T> {
     const PACKS: bool = true;
 
     fn starts_at(&mut self, index: usize) {
@@ -158,12 +158,12 @@ impl<C: Cost, F: FnMut(usize) -> C, T: Told> Unit for ByCost<F, T> {
         (self.cost)(index).units().unwrap_or_else(|| panic!("cost of item {index}: must not be negative"))
     }
 
-    fn hears(&self) -> bool {
-        T::HEARS
+    fn takes_left_out(&self) -> bool {
+        T::TAKES
     }
 
-    fn set_aside(&mut self, position: usize, cost: u64, failure: Failure) {
-        self.told.tell(Oversize { index: self.start + position, cost, failure });
+    fn leave_out(&mut self, position: usize, cost: u64, failure: Failure) {
+        self.report.report(LeftOut { index: self.start + position, cost, failure });
     }
 }
 
@@ -173,25 +173,25 @@ impl<F, T> fmt::Debug for ByCost<F, T> {
     }
 }
 
-/// Who is told of items that fail alone; `()` is nobody.
-pub trait Told {
+/// Who is report of items that fail alone; `()` is nobody.
+pub trait Report {
     /// Whether there is anybody.
-    const HEARS: bool;
+    const TAKES: bool;
 
     /// Tells of an item.
-    fn tell(&mut self, item: Oversize);
+    fn report(&mut self, item: LeftOut);
 }
 
-impl Told for () {
-    const HEARS: bool = false;
+impl Report for () {
+    const TAKES: bool = false;
 
-    fn tell(&mut self, _: Oversize) {}
+    fn report(&mut self, _: LeftOut) {}
 }
 
-impl<T: FnMut(Oversize)> Told for T {
-    const HEARS: bool = true;
+impl<T: FnMut(LeftOut)> Report for T {
+    const TAKES: bool = true;
 
-    fn tell(&mut self, item: Oversize) {
+    fn report(&mut self, item: LeftOut) {
         self(item);
     }
 }

@@ -9,14 +9,13 @@ use std::ops::{ControlFlow, Range};
 use std::panic::Location;
 
 use super::size::{Size, length};
-use super::unit::{Around, Body, Unit};
+use super::unit::{AfterFailure, Job, Unit};
 use super::with::{Core, With};
 use crate::call_site::{Above, Origin};
 use crate::chunk::{Chunk, Chunked};
 use crate::engine::call::Call;
-use crate::engine::drive::{Care, Done, Work, drive};
-use crate::engine::machine::Extent;
-use crate::engine::pieces::next_piece;
+use crate::engine::drive::{Cleanup, Done, Work, drive, next_piece};
+use crate::engine::pieces::Extent;
 use crate::outcome::{Completes, Judge, Outcome};
 use crate::policy::Policy;
 
@@ -110,8 +109,8 @@ impl<P: Policy, K, B: Undo> With<'_, P, K, B> {
         K: Judge<R, M>,
     {
         let run = |piece: Range<usize>| body(S::from_count(piece.len()));
-        let work = Body { run, around: Around { undo: self.undo, unit: self.unit } };
-        self.core.call(caller, Extent::Batch, |call| run_batch(call, &self.judge, work))
+        let work = Job { run, after: AfterFailure { undo: self.undo, unit: self.unit } };
+        self.core.call(caller, Extent::Batch, |call, policy| run_batch(call, policy, &self.judge, work))
     }
 }
 
@@ -128,10 +127,10 @@ impl<'a, P: Policy, K, B: Undo, U: Unit> With<'a, P, K, B, U> {
         R: Completes,
         K: Judge<R, M>,
     {
-        let mut around = Around { undo: self.undo, unit: self.unit };
-        let extent = around.extent(length(start, end, || self.core.name_at(Some(caller))));
+        let mut after = AfterFailure { undo: self.undo, unit: self.unit };
+        let extent = after.extent(length(start, end, || self.core.name_at(Some(caller))));
         let run = |piece: Range<usize>| body(start.plus(piece.start), start.plus(piece.end));
-        self.core.call(caller, extent, |call| run_all(call, &self.judge, Body { run, around }))
+        self.core.call(caller, extent, |call, policy| run_all(call, policy, &self.judge, Job { run, after }))
     }
 
     #[inline(never)]
@@ -147,14 +146,14 @@ impl<'a, P: Policy, K, B: Undo, U: Unit> With<'a, P, K, B, U> {
         R: Completes,
         K: Judge<R, M>,
     {
-        let mut around = Around { undo: self.undo, unit: self.unit };
+        let mut after = AfterFailure { undo: self.undo, unit: self.unit };
         let dim = self.core.dim;
-        let extent = around.extent(data.extent(dim));
+        let extent = after.extent(data.extent(dim));
         let run = |piece: Range<usize>| {
             let mut held = data.hold(dim, piece.clone());
             body(D::lend(&mut held), S::from_count(piece.start), S::from_count(piece.end))
         };
-        self.core.call(caller, extent, |call| run_all(call, &self.judge, Body { run, around }))
+        self.core.call(caller, extent, |call, policy| run_all(call, policy, &self.judge, Job { run, after }))
     }
 
     #[inline(never)]
@@ -168,14 +167,14 @@ impl<'a, P: Policy, K, B: Undo, U: Unit> With<'a, P, K, B, U> {
         R: Outcome<S>,
         K: Judge<R, M>,
     {
-        let mut around = Around { undo: self.undo, unit: self.unit };
+        let mut after = AfterFailure { undo: self.undo, unit: self.unit };
         let start = range.start;
-        let extent = around.extent(length(start, range.end, || self.core.name_at(Some(caller))));
+        let extent = after.extent(length(start, range.end, || self.core.name_at(Some(caller))));
         let run = |piece: Range<usize>| body(start + piece.start, start + piece.end);
-        let mut work = Body { run, around };
-        self.core.call(caller, extent, |call| {
-            let (mut values, mut apart) = (Vec::new(), None);
-            while let Some(done) = next_piece(call, &self.judge, &mut work, &mut apart) {
+        let mut work = Job { run, after };
+        self.core.call(caller, extent, |call, policy| {
+            let (mut values, mut left_out) = (Vec::new(), None);
+            while let Some(done) = next_piece(call, policy, &self.judge, &mut work, &mut left_out) {
                 match branch(done) {
                     ControlFlow::Continue(value) => values.push(value),
                     ControlFlow::Break(error) => return error,
@@ -197,13 +196,13 @@ impl<'a, P: Policy, K, B: Undo, U: Unit> With<'a, P, K, B, U> {
         R: Outcome<S, Value = A>,
         K: Judge<R, M>,
     {
-        let mut around = Around { undo: self.undo, unit: self.unit };
+        let mut after = AfterFailure { undo: self.undo, unit: self.unit };
         let start = range.start;
-        let extent = around.extent(length(start, range.end, || self.core.name_at(Some(caller))));
-        let mut work = Folding { value: init, body, start, around };
-        self.core.call(caller, extent, |call| {
-            let mut apart = None;
-            while let Some(done) = next_piece(call, &self.judge, &mut work, &mut apart) {
+        let extent = after.extent(length(start, range.end, || self.core.name_at(Some(caller))));
+        let mut work = Folding { value: init, body, start, after };
+        self.core.call(caller, extent, |call, policy| {
+            let mut left_out = None;
+            while let Some(done) = next_piece(call, policy, &self.judge, &mut work, &mut left_out) {
                 match branch(done) {
                     ControlFlow::Continue(next) => work.value = next,
                     ControlFlow::Break(error) => return error,
@@ -230,43 +229,43 @@ impl<P: Policy> Core<'_, P> {
         &self,
         caller: Caller,
         extent: Extent,
-        work: impl FnOnce(&mut Call<'_, &P>) -> R,
+        work: impl FnOnce(&mut Call<'_>, &dyn Policy) -> R,
     ) -> R {
         let here = 0_u8;
         let entry = std::ptr::from_ref(&here).addr();
         let origin = Origin { site: self.site, caller: Some(caller), above: Above::From(entry) };
-        let parts = (self.name.clone(), origin, extent.items());
-        let mut call = Call::closed(self.cache, &self.policy, &self.options, parts);
-        call.weigh(extent);
-        call.open(&self.options);
-        work(&mut call)
+        let parts = (self.name.clone(), origin, extent);
+        let mut call = Call::open(self.cache, &self.policy, &self.options, parts);
+        work(&mut call, &self.policy)
     }
 }
 
 #[inline]
 pub(crate) fn run_batch<R, M>(
-    call: &mut Call<'_, impl Policy>,
+    call: &mut Call<'_>,
+    policy: &dyn Policy,
     judge: &impl Judge<R, M>,
     mut work: impl Work<R>,
 ) -> R {
-    match drive(call, judge, &mut work) {
+    match drive(call, policy, judge, &mut work) {
         Done::Succeeded(value) | Done::Failed(value) => value,
-        Done::SetAside(lost) => lost.pass_on(),
+        Done::LeftOut(left_out) => left_out.0.pass_on(),
     }
 }
 
 #[inline]
 pub(crate) fn run_all<R: Completes, M>(
-    call: &mut Call<'_, impl Policy>,
+    call: &mut Call<'_>,
+    policy: &dyn Policy,
     judge: &impl Judge<R, M>,
     mut work: impl Work<R>,
 ) -> R {
-    let mut apart = None;
-    while let Some(done) = next_piece(call, judge, &mut work, &mut apart) {
+    let mut left_out = None;
+    while let Some(done) = next_piece(call, policy, judge, &mut work, &mut left_out) {
         match done {
             Done::Succeeded(_) => {}
             Done::Failed(error) => return error,
-            Done::SetAside(lost) => return lost.pass_on(),
+            Done::LeftOut(left_out) => return left_out.0.pass_on(),
         }
     }
     R::completed()
@@ -276,7 +275,7 @@ pub(crate) fn run_all<R: Completes, M>(
 fn branch<R: Outcome<S>, S, U>(done: Done<R>) -> ControlFlow<R::Of<U>, R::Value> {
     match done {
         Done::Succeeded(outcome) | Done::Failed(outcome) => outcome.branch(),
-        Done::SetAside(lost) => lost.pass_on().branch(),
+        Done::LeftOut(left_out) => left_out.0.pass_on().branch(),
     }
 }
 
@@ -314,7 +313,7 @@ struct Folding<A, F, B, U> {
     value: A,
     body: F,
     start: usize,
-    around: Around<B, U>,
+    after: AfterFailure<B, U>,
 }
 
 impl<A, R, F: FnMut(&A, usize, usize) -> R, B: Undo, U: Unit> Work<R> for Folding<A, F, B, U> {
@@ -326,7 +325,7 @@ impl<A, R, F: FnMut(&A, usize, usize) -> R, B: Undo, U: Unit> Work<R> for Foldin
     }
 
     #[inline]
-    fn care(&mut self) -> &mut impl Care {
-        &mut self.around
+    fn cleanup(&mut self) -> &mut impl Cleanup {
+        &mut self.after
     }
 }

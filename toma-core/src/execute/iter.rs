@@ -8,12 +8,11 @@ use std::panic::Location;
 
 use super::forms::Undo;
 use super::size::length;
-use super::unit::{Around, Body, Unit};
+use super::unit::{AfterFailure, Job, Unit};
 use super::with::With;
 use crate::call_site::{Above, Origin};
 use crate::engine::call::Call;
-use crate::engine::drive::{Care, Done, Lost, Work};
-use crate::engine::pieces::next_piece;
+use crate::engine::drive::{Cleanup, Done, LeftOutItem, Work, next_piece};
 use crate::outcome::Judge;
 use crate::policy::Policy;
 use crate::stack;
@@ -67,9 +66,9 @@ impl<P: Policy, K, B: Undo, U: Unit> With<'_, P, K, B, U> {
     {
         let here = 0_u8;
         let Self { core, judge, undo, unit } = self;
-        let mut around = Around { undo, unit };
+        let mut after = AfterFailure { undo, unit };
         let (start, extent) =
-            (range.start, around.extent(length(range.start, range.end, || core.name_at(Some(caller)))));
+            (range.start, after.extent(length(range.start, range.end, || core.name_at(Some(caller)))));
         let run = move |piece: Range<usize>| body(start + piece.start, start + piece.end);
         let above = if core.cache.remembers() {
             Above::Seen(stack::fingerprint(std::ptr::from_ref(&here).addr()))
@@ -77,27 +76,25 @@ impl<P: Policy, K, B: Undo, U: Unit> With<'_, P, K, B, U> {
             Above::Unknown
         };
         let origin = Origin { site: core.site, caller: Some(caller), above };
-        let parts = (core.name, origin, extent.items());
-        let mut call = Call::closed(core.cache, core.policy, &core.options, parts);
-        call.weigh(extent);
-        call.open(&core.options);
-        call.rest();
+        let call = Call::open(core.cache, &core.policy, &core.options, (core.name, origin, extent));
         // Without anything to do the call is over before it is asked.
-        let open = (!call.is_done()).then_some(call);
-        let hears = around.hears();
-        Iter { call: open, judge, work: Body { run, around }, apart: None, hears, judges: PhantomData }
+        let call = (!call.is_done()).then_some(call);
+        let takes_left_out = after.takes_left_out();
+        let work = Job { run, after };
+        let policy = core.policy;
+        Iter { call, policy, judge, work, left_out: None, takes_left_out, judges: PhantomData }
     }
 }
 
 /// One call, worked off piece by piece.
 struct Iter<'a, P: Policy, K, R, W, M> {
     /// There until the call is over.
-    call: Option<Call<'a, P>>,
+    call: Option<Call<'a>>,
+    policy: P,
     judge: K,
     work: W,
-    apart: Option<Box<Lost<R>>>,
-    /// Somebody takes care of items that fail alone.
-    hears: bool,
+    left_out: Option<LeftOutItem<R>>,
+    takes_left_out: bool,
     judges: PhantomData<fn() -> M>,
 }
 
@@ -109,26 +106,25 @@ impl<P: Policy, K: Judge<R, M>, R, W: Work<R>, M> Iterator for Iter<'_, P, K, R,
         let ends = Ends(&mut self.call);
         let call = ends.0.as_mut()?;
         call.go_on();
-        let done = next_piece(call, &self.judge, &mut self.work, &mut self.apart)?;
+        let done = next_piece(call, &self.policy, &self.judge, &mut self.work, &mut self.left_out)?;
         match done {
             Done::Succeeded(value) => {
-                if !call.is_done() || self.apart.is_some() {
-                    call.rest();
+                if !call.is_done() || self.left_out.is_some() {
                     ends.not_yet();
                 }
                 Some(value)
             }
             Done::Failed(error) => Some(error),
-            Done::SetAside(lost) => Some(lost.pass_on()),
+            Done::LeftOut(left_out) => Some(left_out.0.pass_on()),
         }
     }
 
     fn size_hint(&self) -> (usize, Option<usize>) {
         let Some(call) = &self.call else { return (0, Some(0)) };
-        let apart = usize::from(self.apart.is_some());
-        let most = call.most_pieces().saturating_add(apart);
-        // An error may be the next and the last, and items that fail alone may be taken care of.
-        let least = apart.max(usize::from(!self.hears && most > 0));
+        let left_out = usize::from(self.left_out.is_some());
+        let most = call.most_pieces().saturating_add(left_out);
+        // An error may be the next and the last, and items may be left out.
+        let least = left_out.max(usize::from(!self.takes_left_out && most > 0));
         (least, Some(most))
     }
 }

@@ -36,7 +36,7 @@ mod with;
 use std::ops::Range;
 use std::panic::Location;
 
-pub use by_cost::{ByCost, Cost, Oversize};
+pub use by_cost::{ByCost, Cost, LeftOut};
 pub use forms::Undo;
 pub(crate) use forms::{run_all, run_batch};
 pub use size::Size;

@@ -9,13 +9,12 @@ use std::task::{Context, Poll};
 
 use super::forms::Undo;
 use super::size::length;
-use super::unit::{Around, Unit};
+use super::unit::{AfterFailure, Unit};
 use super::with::With;
 use crate::call_site::{Above, Origin};
 use crate::engine::asynchronous::{Attempts, yield_now};
 use crate::engine::call::Call;
-use crate::engine::drive::{Care, Done, Lost, Turn};
-use crate::engine::pieces::{leave_out, pass_on};
+use crate::engine::drive::{Cleanup, LeftOutItem, Settled, pass_on_left_out};
 use crate::outcome::Judge;
 use crate::policy::Policy;
 
@@ -61,19 +60,15 @@ impl<P: Policy, K, B: Undo, U: Unit> With<'_, P, K, B, U> {
         K: Judge<R, M>,
     {
         let With { core, judge, undo, unit } = self.shifted(range.start).initial(initial);
-        let mut around = Around { undo, unit };
+        let mut after = AfterFailure { undo, unit };
         let caller = Location::caller();
-        let extent = around.extent(length(range.start, range.end, || core.name_at(Some(caller))));
+        let extent = after.extent(length(range.start, range.end, || core.name_at(Some(caller))));
         let origin = Origin { site: core.site, caller: Some(caller), above: Above::Unknown };
-        let parts = (core.name, origin, extent.items());
-        let mut call = Call::closed(core.cache, core.policy, &core.options, parts);
-        call.weigh(extent);
-        call.open(&core.options);
-        call.rest();
-        let slot = Slot(Arc::default());
-        let running =
-            Running { attempts: Attempts::of(call, judge), around, apart: None, slot: slot.clone() };
-        Stream { driver: Some(Box::pin(running.run(range.start, body))), slot }
+        let call = Call::open(core.cache, &core.policy, &core.options, (core.name, origin, extent));
+        let attempts = Attempts::of(call, core.policy, judge);
+        let value = Handover(Arc::default());
+        let running = Running { attempts, after, left_out: None, value: value.clone() };
+        Stream { driver: Some(Box::pin(running.run(range.start, body))), value }
     }
 }
 
@@ -86,7 +81,7 @@ impl<P: Policy, K, B: Undo, U: Unit> With<'_, P, K, B, U> {
 pub struct Stream<R, D> {
     /// There until the call is over.
     driver: Option<Pin<Box<D>>>,
-    slot: Slot<R>,
+    value: Handover<R>,
 }
 
 impl<R, D: Future<Output = ()>> Stream<R, D> {
@@ -102,7 +97,7 @@ impl<R, D: Future<Output = ()>> Stream<R, D> {
         if !ended {
             self.driver = Some(driver);
         }
-        match self.slot.take() {
+        match self.value.take() {
             None if !ended => Poll::Pending,
             value => Poll::Ready(value),
         }
@@ -132,9 +127,9 @@ impl<R, D> fmt::Debug for Stream<R, D> {
 }
 
 /// Where a value waits between the driver and the stream.
-struct Slot<R>(Arc<Mutex<Option<R>>>);
+struct Handover<R>(Arc<Mutex<Option<R>>>);
 
-impl<R> Slot<R> {
+impl<R> Handover<R> {
     fn put(&self, value: R) {
         *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(value);
     }
@@ -144,7 +139,7 @@ impl<R> Slot<R> {
     }
 }
 
-impl<R> Clone for Slot<R> {
+impl<R> Clone for Handover<R> {
     fn clone(&self) -> Self {
         Self(Arc::clone(&self.0))
     }
@@ -153,15 +148,15 @@ impl<R> Clone for Slot<R> {
 /// One call, worked off piece by piece.
 struct Running<'a, P: Policy, K, R, B, U> {
     attempts: Attempts<'a, P, K>,
-    around: Around<B, U>,
-    apart: Option<Box<Lost<R>>>,
-    slot: Slot<R>,
+    after: AfterFailure<B, U>,
+    left_out: Option<LeftOutItem<R>>,
+    value: Handover<R>,
 }
 
 /// What to do after an attempt.
 enum Next {
     Attempt,
-    /// A value is in the slot: wait for it to be taken.
+    /// A value is ready: wait for it to be taken.
     HandOver,
     /// Others may be the ones to free memory: let them run.
     Yield,
@@ -178,11 +173,10 @@ impl<P: Policy, K, R, B: Undo, U: Unit> Running<'_, P, K, R, B, U> {
             let piece = self.attempts.piece();
             // The body is called inside the attempt: it may panic before there is a future.
             let attempt = async { body(start + piece.start, start + piece.end).await };
-            let turn = self.attempts.run(attempt).await;
-            match self.after(turn) {
+            let settled = self.attempts.run(attempt).await;
+            match self.after(settled) {
                 Next::Attempt => {}
                 Next::HandOver => {
-                    self.attempts.call.rest();
                     handed_over().await;
                     self.attempts.call.go_on();
                 }
@@ -190,30 +184,33 @@ impl<P: Policy, K, R, B: Undo, U: Unit> Running<'_, P, K, R, B, U> {
                 Next::End => return,
             }
         }
-        if let Some(lost) = self.apart.take() {
-            self.slot.put(pass_on(&mut self.attempts.call, *lost));
+        if let Some(item) = self.left_out.take() {
+            self.value.put(pass_on_left_out(&mut self.attempts.call, item));
         }
     }
 
-    /// No outcome is held across an await: it goes into the slot, or is dropped.
-    fn after(&mut self, turn: Turn<R>) -> Next {
-        match turn {
-            Turn::Done(Done::Succeeded(value)) => {
-                self.slot.put(value);
-                if self.attempts.call.is_done() && self.apart.is_none() { Next::End } else { Next::HandOver }
+    /// No outcome is held across an await: it is handed over, or dropped.
+    fn after(&mut self, settled: Settled<R>) -> Next {
+        match settled {
+            Settled::Succeeded(value) => {
+                self.value.put(value);
+                if self.attempts.call.is_done() && self.left_out.is_none() {
+                    Next::End
+                } else {
+                    Next::HandOver
+                }
             }
-            Turn::Done(Done::Failed(error)) => {
-                self.slot.put(error);
+            Settled::Failed(error) => {
+                self.value.put(error);
                 Next::End
             }
-            Turn::Done(Done::SetAside(lost)) => {
-                let inside = self.attempts.inside();
-                leave_out(&mut self.attempts.call, inside, &mut self.around, (lost, &mut self.apart));
+            Settled::LeftOut(item) => {
+                self.attempts.leave_out(&mut self.after, item, &mut self.left_out);
                 Next::Yield
             }
-            Turn::Retry => {
+            Settled::Retry(_) => {
                 let _inside = self.attempts.inside();
-                self.around.undo(self.attempts.piece());
+                self.after.undo(self.attempts.piece());
                 Next::Attempt
             }
         }

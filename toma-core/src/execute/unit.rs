@@ -3,8 +3,8 @@ use std::ops::Range;
 use super::forms::Undo;
 use crate::classify::Failure;
 use crate::engine::costs::Costs;
-use crate::engine::drive::{Care, Work};
-use crate::engine::machine::Extent;
+use crate::engine::drive::{Cleanup, Work};
+use crate::engine::pieces::Extent;
 
 /// What sizes count: [items](Items), or [what they cost](super::ByCost).
 pub trait Unit {
@@ -17,12 +17,12 @@ pub trait Unit {
     /// What the item at this position costs.
     fn cost(&mut self, position: usize) -> u64;
 
-    /// Whether it is told of items that fail alone; otherwise the first such failure goes through
-    /// in the end.
-    fn hears(&self) -> bool;
+    /// Whether items that do not fit by themselves are reported; otherwise the first such failure goes through in the
+    /// end.
+    fn takes_left_out(&self) -> bool;
 
-    /// Is told of an item that failed alone.
-    fn set_aside(&mut self, position: usize, cost: u64, failure: Failure);
+    /// Reports an item that does not fit by itself.
+    fn leave_out(&mut self, position: usize, cost: u64, failure: Failure);
 }
 
 /// Each item counts one.
@@ -38,26 +38,26 @@ impl Unit for Items {
         1
     }
 
-    fn hears(&self) -> bool {
+    fn takes_left_out(&self) -> bool {
         false
     }
 
-    fn set_aside(&mut self, _: usize, _: u64, _: Failure) {}
+    fn leave_out(&mut self, _: usize, _: u64, _: Failure) {}
 }
 
-/// A body with what is around its attempts.
-pub(super) struct Body<F, B, U> {
+/// A body, and what happens after its failures.
+pub(super) struct Job<F, B, U> {
     pub(super) run: F,
-    pub(super) around: Around<B, U>,
+    pub(super) after: AfterFailure<B, U>,
 }
 
-/// What is around attempts: undoing them, and items that are left out.
-pub(super) struct Around<B, U> {
+/// What happens after failures: attempts are undone, and items left out.
+pub(super) struct AfterFailure<B, U> {
     pub(super) undo: B,
     pub(super) unit: U,
 }
 
-impl<B, U: Unit> Around<B, U> {
+impl<B, U: Unit> AfterFailure<B, U> {
     /// How much work so many items are.
     #[inline]
     pub(super) fn extent(&mut self, items: usize) -> Extent {
@@ -68,22 +68,22 @@ impl<B, U: Unit> Around<B, U> {
     }
 }
 
-impl<B: Undo, U: Unit> Care for Around<B, U> {
+impl<B: Undo, U: Unit> Cleanup for AfterFailure<B, U> {
     fn undo(&mut self, failed: Range<usize>) {
         self.undo.undo(failed);
     }
 
-    fn hears(&self) -> bool {
-        self.unit.hears()
+    fn takes_left_out(&self) -> bool {
+        self.unit.takes_left_out()
     }
 
-    fn set_aside(&mut self, index: usize, cost: usize, failure: Failure) {
+    fn leave_out(&mut self, index: usize, cost: usize, failure: Failure) {
         let cost = u64::try_from(cost).unwrap_or(u64::MAX);
-        self.unit.set_aside(index, cost, failure);
+        self.unit.leave_out(index, cost, failure);
     }
 }
 
-impl<R, F: FnMut(Range<usize>) -> R, B: Undo, U: Unit> Work<R> for Body<F, B, U> {
+impl<R, F: FnMut(Range<usize>) -> R, B: Undo, U: Unit> Work<R> for Job<F, B, U> {
     const LEAVES_OUT: bool = U::PACKS;
 
     #[inline]
@@ -92,7 +92,7 @@ impl<R, F: FnMut(Range<usize>) -> R, B: Undo, U: Unit> Work<R> for Body<F, B, U>
     }
 
     #[inline]
-    fn care(&mut self) -> &mut impl Care {
-        &mut self.around
+    fn cleanup(&mut self) -> &mut impl Cleanup {
+        &mut self.after
     }
 }

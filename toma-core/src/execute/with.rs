@@ -8,8 +8,8 @@ use std::time::Duration;
 use super::unit::Items;
 use crate::cache::SizeCache;
 use crate::call_site::{Above, Name, Origin, Site, hash_of};
-use crate::engine::call::Options;
-use crate::ladder::Ladder;
+use crate::device::Ladder;
+use crate::engine::options::Options;
 use crate::memory::MemorySource;
 use crate::observe::Observer;
 use crate::outcome::{Auto, Classified};
@@ -90,7 +90,7 @@ impl<'a, P, K, B, U> With<'a, P, K, B, U> {
     /// Makes at most `max_attempts` attempts at one piece.
     ///
     /// All count: those at every size, those that try a size again, and those in
-    /// [another memory](crate::ladder::falls_back). So a size that is halved twice before nothing smaller is
+    /// [fallback](crate::device::falls_back). So a size that is halved twice before nothing smaller is
     /// left takes four until it falls back.
     ///
     /// The form panics when it is 0.
@@ -142,11 +142,11 @@ impl<'a, P, K, B, U> With<'a, P, K, B, U> {
         self
     }
 
-    /// What is tried when memory runs out besides a smaller size: see [`ladder`](crate::ladder).
+    /// What is tried when memory runs out besides a smaller size: see the [ladder](crate::device#the-ladder).
     ///
     /// ```
     /// # extern crate toma_core as toma;
-    /// use toma::{cache::GlobalCache, execute, ladder::Ladder};
+    /// use toma::{cache::GlobalCache, device::Ladder, execute};
     ///
     /// let patient = Ladder::default().wait(std::time::Duration::from_secs(60));
     /// let pieces = execute::with::<GlobalCache>().ladder(patient).map(0..8, 4, |start, end| end - start);

@@ -3,7 +3,6 @@
 use std::time::Duration;
 
 use super::{Event, EventKind, Observer, Shortfall};
-use crate::ladder::Rung;
 use crate::text::{bytes, count, print};
 
 pub(super) struct Stderr;
@@ -28,68 +27,41 @@ fn line(kind: &EventKind<'_>) -> Option<String> {
             let free = free_bytes.map_or(String::new(), |n| format!(", {} free", bytes(n)));
             format!("{class} at size {size}{items}{requested}{free}: {message}")
         }
-        EventKind::Shrink { from, to } => format!("shrinks from {from} to {to}"),
-        EventKind::Cut { size, items } => {
-            format!("takes {} at most, because {size} cannot be any smaller", count(items, "item"))
-        }
-        EventKind::Again { size, rung } => again(size, rung),
+        EventKind::Answered { size, answer } => format!("at {size}: {answer}"),
         // What takes no time is not worth a line.
         EventKind::Waits { others: 0, .. } => return None,
         EventKind::Waited { elapsed, .. } if elapsed < Duration::from_millis(1) => return None,
         EventKind::Waits { others, .. } => format!("waits for its turn, {others} running on the device"),
-        EventKind::Waited { elapsed, alone } => {
-            format!("waited {elapsed:.1?}, and {}", if alone { "is alone" } else { "is among others" })
-        }
-        EventKind::FallsBack { size } => format!("falls back to another memory, from size {size}"),
-        EventKind::FallsBackAlone { index, cost } => {
-            format!("falls back to another memory for item {index}, which costs {cost}")
+        EventKind::Waited { elapsed, exclusive: true } => format!("waited {elapsed:.1?} for the device"),
+        EventKind::Waited { elapsed, exclusive: false } => {
+            format!("waited {elapsed:.1?}, and runs beside others")
         }
         EventKind::Probe { from, to } => format!("tries {to} after {from}"),
         EventKind::DoesNotFit { size, needs_bytes, free_bytes } => {
             Shortfall { size, needs_bytes, free_bytes }.to_string()
         }
-        EventKind::GaveUp { size, reason } => format!("gives up at {size}: {reason}"),
-        EventKind::SetAside { index, cost } => format!("leaves out item {index}, which costs {cost}"),
         EventKind::Settled { size } => format!("settles at {size}"),
         _ => return None,
     })
 }
 
-fn again(size: usize, rung: Rung) -> String {
-    match rung {
-        Rung::Transient => format!("tries {size} once more"),
-        Rung::Release => format!("tries {size} once more, cached memory released"),
-        Rung::Alone => format!("tries {size} once more, alone on the device, which others used"),
-        Rung::Hooks => format!("tries {size} once more, if the release hooks give anything back"),
-    }
-}
-
 #[cfg(test)]
 mod tests {
-    use super::{Duration, EventKind, Rung, line};
+    use super::{Duration, EventKind, line};
     use crate::classify::Class;
-    use crate::observe::Reason;
+    use crate::device::Rung;
+    use crate::observe::{Answer, Reason};
 
     #[test]
     fn waits_that_take_time_have_a_line() {
         let waits = |others| line(&EventKind::Waits { size: 8, others });
         assert_eq!(waits(0), None);
         assert_eq!(waits(2).unwrap(), "waits for its turn, 2 running on the device");
-        let waited = |ms, alone| line(&EventKind::Waited { elapsed: Duration::from_millis(ms), alone });
+        let waited =
+            |ms, exclusive| line(&EventKind::Waited { elapsed: Duration::from_millis(ms), exclusive });
         assert_eq!(waited(0, true), None);
-        assert_eq!(waited(1500, true).unwrap(), "waited 1.5s, and is alone");
-        assert_eq!(waited(20, false).unwrap(), "waited 20.0ms, and is among others");
-    }
-
-    #[test]
-    fn each_rung_has_a_line_of_its_own() {
-        let again = |rung| line(&EventKind::Again { size: 8, rung }).unwrap();
-        assert_eq!(again(Rung::Transient), "tries 8 once more");
-        assert_eq!(again(Rung::Release), "tries 8 once more, cached memory released");
-        assert_eq!(again(Rung::Alone), "tries 8 once more, alone on the device, which others used");
-        assert_eq!(again(Rung::Hooks), "tries 8 once more, if the release hooks give anything back");
-        let falls_back = line(&EventKind::FallsBack { size: 64 }).unwrap();
-        assert_eq!(falls_back, "falls back to another memory, from size 64");
+        assert_eq!(waited(1500, true).unwrap(), "waited 1.5s for the device");
+        assert_eq!(waited(20, false).unwrap(), "waited 20.0ms, and runs beside others");
     }
 
     #[test]
@@ -112,23 +84,17 @@ mod tests {
     }
 
     #[test]
-    fn items_that_fail_alone_are_named() {
-        let lines = [
-            EventKind::Cut { size: 1, items: 4 },
-            EventKind::FallsBackAlone { index: 7, cost: 90 },
-            EventKind::SetAside { index: 7, cost: 90 },
-            EventKind::Probe { from: 16, to: 64 },
-            EventKind::GaveUp { size: 90, reason: Reason::FailedAlone },
-        ];
+    fn an_answer_is_told_with_the_size_that_failed() {
+        let told = |answer| line(&EventKind::Answered { size: 8, answer }).unwrap();
+        assert_eq!(told(Answer::Shrink(4)), "at 8: shrinks to 4");
         assert_eq!(
-            lines.map(|kind| line(&kind).unwrap()),
-            [
-                "takes 4 items at most, because 1 cannot be any smaller",
-                "falls back to another memory for item 7, which costs 90",
-                "leaves out item 7, which costs 90",
-                "tries 64 after 16",
-                "gives up at 90: an item failed alone, and nobody takes care of it",
-            ]
+            told(Answer::Again(Rung::Exclusive)),
+            "at 8: tries it once more, with the device to itself"
+        );
+        assert_eq!(told(Answer::LeaveOut { index: 7, cost: 8 }), "at 8: leaves out item 7, which costs 8");
+        assert_eq!(
+            told(Answer::GiveUp(Reason::LeftOut)),
+            "at 8: gives up: a single item does not fit by itself"
         );
     }
 }

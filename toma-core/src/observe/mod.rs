@@ -4,6 +4,7 @@
 //! them, `TOMA_LOG=1` prints every failure, and [`report::last`] tells what the last call on this
 //! thread went through. Without any of them no clock is read and no event is built.
 
+mod answer;
 mod global;
 mod log;
 #[cfg(feature = "progress")]
@@ -15,18 +16,18 @@ mod tracing;
 mod watch;
 
 pub use crate::call_site::Name;
+pub use answer::Answer;
 pub use global::{Everywhere, everywhere};
 #[cfg(feature = "progress")]
 pub use progress::ProgressBar;
 pub use reason::Reason;
-pub use report::{Answer, Fullest, Report, Shortfall, Tried};
+pub use report::{Fullest, Report, Shortfall, Tried};
 pub(crate) use watch::Watch;
 
 use std::fmt;
 use std::time::Duration;
 
 use crate::classify::Class;
-use crate::ladder::Rung;
 
 /// Something that happened in one call.
 #[non_exhaustive]
@@ -94,33 +95,18 @@ pub enum EventKind<'a> {
         /// How long the failed attempt took.
         elapsed: Option<Duration>,
     },
-    /// The step shrinks and the piece is tried again.
-    Shrink {
-        /// The size that failed.
-        from: usize,
-        /// The size tried next.
-        to: usize,
-    },
-    /// The piece is tried again with fewer items, because its size cannot be any smaller: only where
-    /// sizes are costs.
-    Cut {
+    /// What the engine does about the failure before it.
+    Answered {
         /// The size that failed.
         size: usize,
-        /// So many items a piece may have now.
-        items: usize,
-    },
-    /// The same size is tried once more.
-    Again {
-        /// The size.
-        size: usize,
-        /// The rung of the [ladder](crate::ladder) that it is on.
-        rung: Rung,
+        /// What happens next.
+        answer: Answer,
     },
     /// The call waits for its turn on the device.
     Waits {
         /// The size of the attempt that waits.
         size: usize,
-        /// Other attempts there that have begun and not ended.
+        /// Other attempts that run there.
         others: usize,
     },
     /// It has waited, and its attempt begins.
@@ -128,24 +114,10 @@ pub enum EventKind<'a> {
         /// How long.
         elapsed: Duration,
         /// Whether it has the device to itself.
-        alone: bool,
+        exclusive: bool,
     },
-    /// Nothing smaller is left, and the work begins anew in [another memory](crate::ladder::falls_back).
-    FallsBack {
-        /// The size tried there first.
-        size: usize,
-    },
-    /// An item failed alone: it is tried in [another memory](crate::ladder::falls_back), and the others go
-    /// on where they were.
-    FallsBackAlone {
-        /// The item.
-        index: usize,
-        /// What it costs.
-        cost: usize,
-    },
-    /// Another step on the next piece, nearly always a larger one: the policy tries it, which is useful
-    /// work whatever happens; or it is in force again, because it was small only until an item was found
-    /// that had to be left out.
+    /// The next piece has another step, nearly always a larger one. The policy tries it, or the step from before
+    /// a search is back: the search has found a single item that does not fit.
     Probe {
         /// The step so far.
         from: usize,
@@ -161,20 +133,6 @@ pub enum EventKind<'a> {
         needs_bytes: u64,
         /// Bytes it could have.
         free_bytes: u64,
-    },
-    /// The failure goes through to the caller.
-    GaveUp {
-        /// The size that failed last.
-        size: usize,
-        /// Why nothing more is tried.
-        reason: Reason,
-    },
-    /// An item failed alone: it is left out, and the others go on.
-    SetAside {
-        /// The item.
-        index: usize,
-        /// What it costs.
-        cost: usize,
     },
     /// The size cache remembers `size` for the next call.
     Settled {

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use self::figures::Progress;
 use self::screen::{Line, Screen};
-use super::{Event, EventKind, Observer};
+use super::{Answer, Event, EventKind, Observer};
 use crate::switches::Switches;
 
 /// Shows on standard error how far each call is: items done, rate, time left, the current step and
@@ -167,7 +167,7 @@ impl State {
         }
         let now = Instant::now();
         let is_stale = note.is_some() && matches!(call.line, Line::Drawn(_));
-        if matches!(kind, EventKind::GaveUp { .. }) {
+        if matches!(kind, EventKind::Answered { answer: Answer::GiveUp(_), .. }) {
             // Now, because nothing is drawn once the panic of a body goes on.
             self.screen.clear(&mut call.line);
         } else if is_stale || now - call.refreshed >= call.period {

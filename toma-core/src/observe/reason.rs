@@ -14,13 +14,13 @@ pub enum Reason {
     MaxAttempts,
     /// The option `deadline` allows no more.
     Deadline,
-    /// Somebody has [cancelled](crate::share::Cancel) the call.
+    /// The call was [cancelled](crate::device::Cancel).
     Cancelled,
-    /// An item was left out because it failed [alone](crate::execute::With::by_cost), and nobody takes care
-    /// of it: all others were tried first.
-    FailedAlone,
-    /// Others held memory of the device, and the attempt [around](crate::ladder#loops-inside-attempts) the call
-    /// waits until they have ended and is made anew: a fallback, or leaving an item out, comes after that.
+    /// A single item does not fit by itself, and the call has no [`left_out`](crate::execute::With::left_out).
+    /// All other items were done first.
+    LeftOut,
+    /// The device was contended, and an [enclosing attempt](crate::device#loops-inside-attempts) will be retried
+    /// with the device to itself.
     GaveWay,
     /// Nothing works on this device any more.
     Poisoned,
@@ -38,8 +38,10 @@ impl Reason {
             Self::MaxAttempts => "max_attempts is reached",
             Self::Deadline => "the deadline has passed",
             Self::Cancelled => "the call is cancelled",
-            Self::FailedAlone => "an item failed alone, and nobody takes care of it",
-            Self::GaveWay => "others held memory of the device, and the attempt around it waits for them",
+            Self::LeftOut => "a single item does not fit by itself",
+            Self::GaveWay => {
+                "the device was contended, and the enclosing attempt will be retried with the device to itself"
+            }
             Self::Poisoned => "the device context is poisoned",
             Self::Disabled => "TOMA_DISABLE is set",
         }

@@ -30,28 +30,16 @@ impl Observer for Tracing {
                     error = message, "failed"
                 );
             }
-            EventKind::Shrink { from, to } => info!(target: "toma", call, name, from, to, "shrink"),
-            EventKind::Cut { size, items } => info!(target: "toma", call, name, size, items, "cut"),
-            EventKind::Again { size, rung } => {
-                info!(target: "toma", call, name, size, rung = rung.as_str(), "again");
+            EventKind::Answered { size, answer } => {
+                info!(target: "toma", call, name, size, %answer, "answered");
             }
             EventKind::Waits { size, others } => info!(target: "toma", call, name, size, others, "waits"),
-            EventKind::Waited { elapsed, alone } => {
-                info!(target: "toma", call, name, ?elapsed, alone, "waited");
-            }
-            EventKind::FallsBack { size } => warn!(target: "toma", call, name, size, "falls back"),
-            EventKind::FallsBackAlone { index, cost } => {
-                warn!(target: "toma", call, name, index, cost, "falls back alone");
+            EventKind::Waited { elapsed, exclusive } => {
+                info!(target: "toma", call, name, ?elapsed, exclusive, "waited");
             }
             EventKind::Probe { from, to } => info!(target: "toma", call, name, from, to, "probe"),
             EventKind::DoesNotFit { size, needs_bytes, free_bytes } => {
                 warn!(target: "toma", call, name, size, needs_bytes, free_bytes, "does not fit");
-            }
-            EventKind::GaveUp { size, reason } => {
-                warn!(target: "toma", call, name, size, reason = reason.as_str(), "gave up");
-            }
-            EventKind::SetAside { index, cost } => {
-                warn!(target: "toma", call, name, index, cost, "set aside");
             }
             EventKind::Settled { size } => info!(target: "toma", call, name, size, "settled"),
             EventKind::Finished { attempts, out_of_memory } => {

@@ -34,6 +34,11 @@ impl Policy for Decay {
         let product = (evidence.size as f64 * self.factor) as usize;
         product.min(evidence.size.saturating_sub(1))
     }
+
+    #[inline]
+    fn is_fixed(&self) -> bool {
+        true
+    }
 }
 
 #[cfg(test)]

@@ -11,4 +11,9 @@ impl Policy for Halve {
     fn shrink(&self, evidence: &Evidence) -> usize {
         evidence.size / 2
     }
+
+    #[inline]
+    fn is_fixed(&self) -> bool {
+        true
+    }
 }

@@ -73,6 +73,13 @@ pub trait Policy: Debug {
         evidence.step
     }
 
+    /// Whether [`advance`](Self::advance) always answers the step in force; then the engine does not ask. The
+    /// same at every call.
+    #[inline]
+    fn is_fixed(&self) -> bool {
+        false
+    }
+
     /// What the engine must measure for this policy; the same at every call.
     #[inline]
     fn needs(&self) -> Needs {
@@ -161,6 +168,11 @@ impl<P: Policy + ?Sized> Policy for &P {
     }
 
     #[inline]
+    fn is_fixed(&self) -> bool {
+        (**self).is_fixed()
+    }
+
+    #[inline]
     fn needs(&self) -> Needs {
         (**self).needs()
     }
@@ -173,6 +185,11 @@ impl<P: Policy + ?Sized> Policy for Box<P> {
 
     fn advance(&self, evidence: &Evidence) -> usize {
         (**self).advance(evidence)
+    }
+
+    #[inline]
+    fn is_fixed(&self) -> bool {
+        (**self).is_fixed()
     }
 
     #[inline]

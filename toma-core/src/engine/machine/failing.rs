@@ -1,97 +1,132 @@
-//! What a machine does about failures.
+//! What a machine does about failures: the same size again while something may have changed, a smaller size, and
+//! in the end fallback, leaving a single item out, or giving up.
 
-use super::{Failed, Machine, Rungs, Verdict};
-use crate::classify::{Class, Failure};
-use crate::engine::recording;
-use crate::ladder::Rung;
-use crate::memory::Reading;
-use crate::observe::Reason;
-use crate::policy::{Evidence, Policy};
+use super::{Failed, Learning, Machine};
+use crate::classify::Class;
+use crate::device::Rung;
+use crate::engine::rungs::Rungs;
+use crate::observe::{Answer, Reason};
+use crate::policy::{Bounds, Evidence, Policy};
 
 impl Machine {
     /// The attempt failed: decides what happens next.
-    pub(crate) fn failed(&mut self, policy: &impl Policy, failed: &Failed<'_>) -> Verdict {
-        self.piece.attempts += 1;
-        match failed.failure.class {
+    pub(crate) fn failed(&mut self, policy: &dyn Policy, failed: &Failed) -> Answer {
+        self.failures += 1;
+        match failed.class {
             Class::OutOfMemory => self.escalate(policy, failed),
             Class::Transient => self.again_or_escalate(policy, failed),
-            Class::Poisoned => Verdict::GiveUp(Reason::Poisoned),
-            Class::Other => Verdict::GiveUp(Reason::NotOutOfMemory),
+            Class::Poisoned => Answer::GiveUp(Reason::Poisoned),
+            Class::Other => Answer::GiveUp(Reason::NotOutOfMemory),
         }
     }
 
-    fn again_or_escalate(&mut self, policy: &impl Policy, failed: &Failed<'_>) -> Verdict {
-        let tried_again = self.piece.spent.has(Rungs::TRANSIENT);
+    fn again_or_escalate(&mut self, policy: &dyn Policy, failed: &Failed) -> Answer {
+        let tried_again = self.spent.has(Rungs::TRANSIENT);
         if self.attempts_left() && !tried_again {
-            self.piece.spend(Rungs::TRANSIENT);
-            return Verdict::Again(Rung::Transient);
+            self.spent = self.spent.with(Rungs::TRANSIENT, true);
+            return Answer::Again(Rung::Transient);
         }
-        if failed.now.is_some_and(|now| memory_is_low(now, failed.failure)) {
+        if failed.memory_is_low() {
             return self.escalate(policy, failed);
         }
-        Verdict::GiveUp(if tried_again { Reason::FailedAgain } else { self.why_not() })
+        Answer::GiveUp(if tried_again { Reason::FailedAgain } else { self.why_not() })
     }
 
     /// The next rung of the ladder.
-    fn escalate(&mut self, policy: &impl Policy, failed: &Failed<'_>) -> Verdict {
+    fn escalate(&mut self, policy: &dyn Policy, failed: &Failed) -> Answer {
+        if failed.there.has(Rungs::GIVE_WAY) {
+            // It says nothing of the size: the device was contended.
+            return Answer::GiveUp(Reason::GaveWay);
+        }
         if let Some(rung) = self.same_size(failed.there) {
-            return Verdict::Again(rung);
+            return Answer::Again(rung);
         }
-        let falls_back = self.attempts_left() && failed.there.has(Rungs::FALLBACK);
         if self.attempts_left() && !self.is_at_the_floor() {
-            return self.take_less(policy, failed);
+            return self.shrink(policy, failed);
         }
-        if failed.there.has(Rungs::GIVE_WAY) && (falls_back || self.is_alone()) {
-            self.fails(self.size(), failed);
-            return Verdict::GiveUp(Reason::GaveWay);
+        self.fails(failed);
+        if self.attempts_left() && failed.there.has(Rungs::FALLBACK) {
+            return self.fall_back();
         }
-        if falls_back {
-            return self.fall_back(failed);
+        if self.is_single_item() {
+            return self.leave_out();
         }
-        if self.is_alone() {
-            return self.set_aside(failed);
-        }
-        self.fails(self.size(), failed);
-        Verdict::GiveUp(self.why_not())
+        Answer::GiveUp(self.why_not())
     }
 
-    /// Goes on with less at a time: a smaller size, or where that cannot be, fewer items.
-    pub(super) fn take_less(&mut self, policy: &impl Policy, failed: &Failed<'_>) -> Verdict {
-        let size = self.size();
-        if !self.sizes.can_shrink(size) {
-            return self.take_fewer();
+    /// The next rung that tries the same size again, which is spent with that.
+    fn same_size(&mut self, there: Rungs) -> Option<Rung> {
+        if !self.attempts_left() {
+            return None;
         }
-        self.fails(size, failed);
-        self.take_smaller(policy, failed, size);
-        Verdict::Shrink(self.step)
+        let left = there.without(self.spent);
+        let &(rung, name) = Rungs::SAME_SIZE.iter().find(|(rung, _)| left.has(*rung))?;
+        self.spent = self.spent.with(rung, true);
+        Some(name)
     }
 
-    /// Takes note that a size is too large.
-    pub(super) fn fails(&mut self, size: usize, failed: &Failed<'_>) {
-        self.doubt();
-        if let (Some(measurements), Some(measured)) = (&mut self.measurements, failed.took.measured) {
-            recording::keep_ceiling(measurements, size, self.bounds);
-            let failure = recording::Failure::at(size, self.bounds);
-            recording::failed(measurements, failure, measured, self.available_bytes);
+    /// The hooks gave nothing back, so the same size would only fail again: goes on below them.
+    ///
+    /// `None` where only one more attempt can say how the piece ends, because the failure is gone.
+    pub(crate) fn hooks_gave_nothing(&mut self, policy: &dyn Policy, failed: &Failed) -> Option<Answer> {
+        if !self.is_at_the_floor() {
+            return Some(self.shrink(policy, failed));
         }
-        self.bounds.failed(size);
-        self.forget();
+        if !failed.there.has(Rungs::FALLBACK) {
+            return None;
+        }
+        self.fails(failed);
+        Some(self.fall_back())
     }
 
     /// Lets the policy choose a step below the size that failed.
-    fn take_smaller(&mut self, policy: &impl Policy, failed: &Failed<'_>, size: usize) {
-        let &Failed { failure, now, took, .. } = failed;
-        self.renew_rungs();
+    fn shrink(&mut self, policy: &dyn Policy, failed: &Failed) -> Answer {
+        let &Failed { class, requested_bytes, now, took, .. } = failed;
+        self.fails(failed);
+        // Another size is another question; but hooks that have given all they had have nothing more.
+        self.spent = self.spent.within(Rungs::HOOKS);
         let proposal = policy.shrink(&Evidence {
-            class: Some(failure.class),
-            requested_bytes: failure.requested_bytes,
+            class: Some(class),
+            requested_bytes,
             free_bytes: now.map(|now| now.free_bytes),
             total_bytes: now.map(|now| now.total_bytes),
-            ..self.evidence(size, took)
+            ..self.evidence(self.size(), took)
         });
-        debug_assert!(proposal < size, "whoever asks has checked the answer");
         self.step = self.sizes.fit(proposal);
-        self.learning.moved = !self.fallen;
+        self.learning.moved = !self.fallback;
+        Answer::Shrink(self.step)
+    }
+
+    /// Begins anew from the first size, in fallback.
+    fn fall_back(&mut self) -> Answer {
+        (self.spent, self.expected) = (Rungs::NONE, Rungs::NONE);
+        self.learn_nothing();
+        (self.step, self.bounds, self.measurements) = (self.sizes.cap, Bounds::default(), None);
+        if let Some(packing) = &mut self.packing {
+            **packing = super::Packing::default();
+        }
+        Answer::FallBack(self.coming_size())
+    }
+
+    /// From here on the work is not where sizes are remembered for.
+    pub(crate) fn learn_nothing(&mut self) {
+        self.fallback = true;
+        self.learning = Learning::beyond(usize::MAX);
+    }
+
+    /// Which rungs are there for the coming attempt, as far as can be said before it begins.
+    pub(crate) fn expect(&mut self, there: Rungs) {
+        self.expected = there.without(self.spent);
+    }
+
+    /// Whether the coming attempt can be retried with the device to itself.
+    pub(crate) fn can_be_exclusive_yet(&self) -> bool {
+        self.failures + 1 < self.max_attempts && !self.spent.has(Rungs::EXCLUSIVE)
+    }
+
+    /// Whether another attempt is allowed at this piece, once one has failed.
+    fn attempts_left(&self) -> bool {
+        self.failures < self.max_attempts
     }
 
     fn why_not(&self) -> Reason {
@@ -99,8 +134,12 @@ impl Machine {
     }
 }
 
-/// Less free than was asked for, or less than a tenth of the whole.
-fn memory_is_low(now: Reading, failure: &Failure) -> bool {
-    failure.requested_bytes.is_some_and(|requested| now.free_bytes < requested)
-        || now.free_bytes < now.total_bytes.div_ceil(10)
+impl Failed {
+    /// Less free than was asked for, or less than a tenth of the whole.
+    fn memory_is_low(&self) -> bool {
+        self.now.is_some_and(|now| {
+            self.requested_bytes.is_some_and(|requested| now.free_bytes < requested)
+                || now.free_bytes < now.total_bytes.div_ceil(10)
+        })
+    }
 }

@@ -3,8 +3,8 @@ use std::time::Duration;
 use indicatif::HumanDuration;
 
 use crate::classify::Class;
-use crate::observe::EventKind;
-use crate::text::{bytes, count};
+use crate::observe::{Answer, EventKind};
+use crate::text::bytes;
 
 /// Letters of a name that are shown; the bar needs the rest of the line.
 const MAX_NAME: usize = 24;
@@ -47,37 +47,22 @@ impl Progress {
                 self.out_of_memory += usize::from(class == Class::OutOfMemory);
                 self.failure = describe(class, requested_bytes, free_bytes);
             }
-            EventKind::Shrink { from, to } => {
-                self.step = to;
-                return Some(self.say(&format!(
-                    "{} at {from}, {} shrinks to {to}",
-                    self.failure,
-                    self.word()
-                )));
-            }
-            EventKind::Cut { size, items } => {
-                let fewer = count(items, "item");
-                return Some(self.say(&format!("{} at {size}, takes {fewer} at most", self.failure)));
-            }
-            EventKind::SetAside { index, cost } => {
-                let what = format!("{}, leaves out item {index}, which costs {cost}", self.failure);
-                return Some(self.say(&what));
-            }
-            EventKind::FallsBackAlone { index, cost } => {
-                let what = format!("item {index}, which costs {cost}, goes to another memory");
-                return Some(self.say(&format!("{}, {what}", self.failure)));
-            }
             EventKind::Probe { to, .. } => self.step = to,
-            EventKind::FallsBack { size } => {
-                self.step = size;
-                return Some(self.say(&format!("{}, falls back to another memory", self.failure)));
-            }
-            EventKind::GaveUp { size, reason } if !self.failure.is_empty() => {
-                return Some(self.say(&format!("{} at {size}, gives up: {reason}", self.failure)));
-            }
+            EventKind::Answered { size, answer } => return self.answered(size, answer),
             _ => {}
         }
         None
+    }
+
+    /// A transient failure and the like end well without a word.
+    fn answered(&mut self, size: usize, answer: Answer) -> Option<String> {
+        match answer {
+            Answer::Again(_) => return None,
+            Answer::GiveUp(_) if self.failure.is_empty() => return None,
+            Answer::Shrink(to) | Answer::FallBack(to) => self.step = to,
+            _ => {}
+        }
+        Some(self.say(&format!("{} at {size}, {answer}", self.failure)))
     }
 
     pub(super) fn name(&self) -> &str {

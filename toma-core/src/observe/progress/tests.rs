@@ -9,7 +9,7 @@ use super::{Pace, ProgressBar};
 use crate::cache::NoCache;
 use crate::classify::{Class, OutOfMemory};
 use crate::execute;
-use crate::observe::{Event, EventKind, Observer, everywhere};
+use crate::observe::{Answer, Event, EventKind, Observer, everywhere};
 
 /// Everything is shown at once, so that nothing depends on the clock.
 const AT_ONCE: Pace = Pace { draw: Duration::ZERO, log: Duration::ZERO, quick: Duration::ZERO };
@@ -70,6 +70,10 @@ fn failed(start: usize, end: usize) -> EventKind<'static> {
     }
 }
 
+fn shrinks(size: usize, to: usize) -> EventKind<'static> {
+    EventKind::Answered { size, answer: Answer::Shrink(to) }
+}
+
 const FINISHED: EventKind<'_> = EventKind::Finished { attempts: 1, out_of_memory: 0 };
 
 #[test]
@@ -80,14 +84,14 @@ fn a_bar_shows_items_rate_time_left_step_and_failures() {
     assert!(terminal.contents().ends_with("0/20000 · step 20000"), "{}", terminal.contents());
 
     tell(&bar, 1, failed(0, 20_000));
-    tell(&bar, 1, EventKind::Shrink { from: 20_000, to: 10_000 });
+    tell(&bar, 1, shrinks(20_000, 10_000));
     tell(&bar, 1, succeeded(0, 10_000, 5));
     let shown = terminal.contents();
     // The note is longer than this terminal is wide.
     let [begin, end, line] = shown.lines().collect::<Vec<_>>()[..] else { panic!("{shown}") };
     assert_eq!(
         format!("{begin}{end}"),
-        "toma: embed: out of memory (2.0 GiB requested, 1.0 GiB free) at 20000, step shrinks to 10000"
+        "toma: embed: out of memory (2.0 GiB requested, 1.0 GiB free) at 20000, shrinks to 10000"
     );
     assert!(line.contains("embed █"), "{shown}");
     assert!(line.ends_with("10000/20000 · 2000/s · ETA 5s · step 10000 · 1 OOM"), "{shown}");
@@ -171,10 +175,10 @@ fn a_call_that_falls_back_says_so_and_goes_on_with_another_step() {
     let (bar, terminal) = on_terminal(100, AT_ONCE);
     tell(&bar, 1, started(1, Some(8)));
     tell(&bar, 1, failed(0, 1));
-    tell(&bar, 1, EventKind::FallsBack { size: 4 });
+    tell(&bar, 1, EventKind::Answered { size: 1, answer: Answer::FallBack(4) });
     tell(&bar, 1, succeeded(0, 4, 1));
     let shown = terminal.contents();
-    assert!(shown.contains("1.0 GiB free), falls back to another memory"), "{shown}");
+    assert!(shown.contains("1.0 GiB free) at 1, falls back, from 4"), "{shown}");
     assert!(shown.lines().last().unwrap().ends_with("step 4 · 1 OOM"), "{shown}");
 }
 
@@ -183,9 +187,9 @@ fn a_batch_has_no_length() {
     let (bar, terminal) = on_terminal(100, AT_ONCE);
     tell(&bar, 1, started(512, None));
     tell(&bar, 1, failed(0, 512));
-    tell(&bar, 1, EventKind::Shrink { from: 512, to: 256 });
+    tell(&bar, 1, shrinks(512, 256));
     let shown = terminal.contents();
-    assert!(shown.contains("at 512, batch size shrinks to 256"), "{shown}");
+    assert!(shown.contains("at 512, shrinks to 256"), "{shown}");
     assert_eq!(shown.lines().last(), Some("embed batch size 256 · 1 OOM"));
     tell(&bar, 1, succeeded(0, 256, 3));
     assert_eq!(terminal.contents().lines().last(), Some("embed batch size 256 · 1 OOM"));
@@ -236,28 +240,17 @@ fn a_log_gets_a_line_for_each_shrink_and_nothing_for_short_calls() {
     let lines = log.lines();
     assert_eq!(lines.len(), 1, "{lines:?}");
     assert!(lines[0].starts_with("toma: limit: out of memory"), "{lines:?}");
-    assert!(lines[0].ends_with("at 600, step shrinks to 300"), "{lines:?}");
+    assert!(lines[0].ends_with("at 600, shrinks to 300"), "{lines:?}");
 }
 
 #[test]
-fn a_log_gets_a_line_for_each_item_that_fails_alone() {
+fn a_log_gets_a_line_for_each_item_that_is_left_out() {
     let (bar, log) = into_log(PATIENT);
     tell(&bar, 1, started(90, Some(4)));
-    for kind in [
-        EventKind::Cut { size: 1, items: 4 },
-        EventKind::FallsBackAlone { index: 7, cost: 90 },
-        EventKind::SetAside { index: 7, cost: 90 },
-    ] {
-        tell(&bar, 1, failed(0, 1));
-        tell(&bar, 1, kind);
-    }
+    tell(&bar, 1, failed(0, 1));
+    tell(&bar, 1, EventKind::Answered { size: 90, answer: Answer::LeaveOut { index: 7, cost: 90 } });
     let failure = "toma: embed: out of memory (2.0 GiB requested, 1.0 GiB free)";
-    let ends = [
-        " at 1, takes 4 items at most",
-        ", item 7, which costs 90, goes to another memory",
-        ", leaves out item 7, which costs 90",
-    ];
-    assert_eq!(log.lines(), ends.map(|end| format!("{failure}{end}")));
+    assert_eq!(log.lines(), [format!("{failure} at 90, leaves out item 7, which costs 90")]);
 }
 
 #[test]
@@ -290,7 +283,7 @@ fn beside_the_log_only_what_the_program_prints_is_shown() {
     let bar = ProgressBar { beside_log: true, ..bar };
     tell(&bar, 1, started(8, Some(8)));
     tell(&bar, 1, failed(0, 8));
-    tell(&bar, 1, EventKind::Shrink { from: 8, to: 4 });
+    tell(&bar, 1, shrinks(8, 4));
     bar.println("a line of the program's own");
     assert_eq!(log.lines(), ["a line of the program's own"]);
 }

@@ -5,9 +5,9 @@ use std::fmt::{self, Formatter};
 use std::iter;
 use std::time::Duration;
 
-use super::{Answer, Fullest, Report, Shortfall, Tried};
+use super::{Answer, Fullest, Report, Shortfall, Tried, Wait};
 use crate::classify::Class;
-use crate::ladder::Rung;
+use crate::device::Rung;
 use crate::observe::Reason;
 use crate::text::{bytes, count};
 
@@ -27,15 +27,8 @@ impl fmt::Display for Report {
             ("why", self.why()),
             ("lost", self.lost()),
             ("waited", self.waited()),
-            (
-                "went on",
-                self.fell_back.then(|| "in another memory, when nothing smaller was left".to_owned()),
-            ),
-            (
-                "moved",
-                items(&self.moved).map(|items| format!("{items}, which failed alone, to another memory")),
-            ),
-            ("left out", items(&self.set_aside).map(|items| format!("{items}, which failed alone"))),
+            ("fallback", self.fell_back.then(|| "when nothing smaller was left".to_owned())),
+            ("left out", items(&self.left_out)),
             ("next", Some(self.outlook())),
         ];
         lines.iter().try_for_each(|(about, line)| match line {
@@ -54,7 +47,7 @@ impl Report {
         let work = match (self.gave_up, length) {
             (None, None) => format!("a batch of {done} in"),
             (None, Some(length)) if length == done => format!("{} in", count(done, "item")),
-            (None | Some(Reason::FailedAlone), Some(length)) => {
+            (None | Some(Reason::LeftOut), Some(length)) => {
                 format!("{done} of {} in", count(length, "item"))
             }
             (Some(_), None) => "gave up a batch after".to_owned(),
@@ -84,9 +77,9 @@ impl Report {
     /// The sizes tried; of many only the first and the last.
     fn history(&self) -> Option<String> {
         let last = self.tried.last()?;
-        let answers = iter::once(None).chain(self.tried.iter().map(|tried| tried.answer));
+        let before = iter::once(None).chain(self.tried.iter().map(Some));
         let entries: Vec<String> =
-            answers.zip(&self.tried).map(|(before, tried)| self.entry(before, tried)).collect();
+            before.zip(&self.tried).map(|(before, tried)| self.entry(before, tried)).collect();
         let line = match entries.len().checked_sub(2 * SHOWN + 1) {
             None | Some(0 | 1) => entries.concat(),
             Some(skipped) => {
@@ -100,8 +93,8 @@ impl Report {
             }
         };
         let end = match (self.untold(), last.answer) {
-            (0, Some(Answer::GaveUp)) => "gave up".to_owned(),
-            (0, Some(Answer::SetAside(index))) => format!("item {index} left out"),
+            (0, Some(Answer::GiveUp(_))) => "gave up".to_owned(),
+            (0, Some(Answer::LeaveOut { index, .. })) => format!("item {index} left out"),
             (0, _) => String::new(),
             (untold, _) => format!("... {}", count(untold, "more attempt")),
         };
@@ -109,21 +102,20 @@ impl Report {
         Some(format!("{line}{end}"))
     }
 
-    /// An entry of a history, as the answer to the failure before made it, with what leads to the next one.
-    fn entry(&self, answer: Option<Answer>, tried: &Tried) -> String {
+    /// An entry of a history, as the answer to the failure `before` made it, with what leads to the next one.
+    fn entry(&self, before: Option<&Tried>, tried: &Tried) -> String {
         // Of several costs it is the largest.
         let up_to = if self.sizes_are_costs && tried.succeeded > 1 && tried.size > 0 { "up to " } else { "" };
         let size = format!("{up_to}{}", tried.size);
+        let answer = before.and_then(|before| before.answer);
         let size = match answer {
-            None | Some(Answer::Smaller | Answer::GaveUp) => size,
-            Some(Answer::Fewer(items)) => format!("{size} with {} at most", count(items, "item")),
-            Some(Answer::Again { rung, waited, alone }) => again(&size, rung, (waited, alone)),
-            Some(Answer::FellBack) => format!("in another memory {size}"),
-            Some(Answer::FellBackAlone(index)) => format!("item {index} in another memory, {size}"),
-            Some(Answer::SetAside(index)) => format!("item {index} left out, {size}"),
+            None | Some(Answer::Shrink(_) | Answer::GiveUp(_)) => size,
+            Some(Answer::Again(rung)) => again(&size, rung, before.and_then(|before| before.wait)),
+            Some(Answer::FallBack(_)) => format!("in fallback {size}"),
+            Some(Answer::LeaveOut { index, .. }) => format!("item {index} left out, {size}"),
         };
         // How it came to that stands behind it.
-        let has_words = matches!(answer, Some(Answer::Again { rung, .. }) if rung != Rung::Transient);
+        let has_words = matches!(answer, Some(Answer::Again(rung)) if rung != Rung::Transient);
         let comma = if has_words && tried.succeeded > 0 { "," } else { "" };
         let then = if tried.failed.is_some() { " -> " } else { ", " };
         format!("{size}{comma}{}{then}", outcome(tried))
@@ -200,7 +192,7 @@ impl Report {
     }
 
     fn waited(&self) -> Option<String> {
-        (!self.waited.is_zero()).then(|| format!("{:.1?} for others on the device", self.waited))
+        (!self.waited.is_zero()).then(|| format!("{:.1?} for the device", self.waited))
     }
 
     fn outlook(&self) -> String {
@@ -209,9 +201,9 @@ impl Report {
             (Some(size), Some(cache)) => format!("starts from {}, remembered in {cache}", self.size(size)),
             (_, Some(cache)) => format!("starts at {start} again, because {cache} remembers nothing"),
             (_, None) if self.fell_back => {
-                format!("starts at {start} again, because nothing is learned in another memory")
+                format!("starts at {start} again, because nothing is learned in fallback")
             }
-            (_, None) if !matches!(self.gave_up, None | Some(Reason::FailedAlone)) => {
+            (_, None) if !matches!(self.gave_up, None | Some(Reason::LeftOut)) => {
                 format!("starts at {start} again, because nothing was settled")
             }
             (_, None) => format!("starts at {start} again"),
@@ -224,22 +216,26 @@ fn items(items: &[usize]) -> Option<String> {
     let noun = if items.len() > 1 { "items" } else { "item" };
     let shown = items.iter().take(8).map(ToString::to_string);
     let shown = shown.chain((items.len() > 8).then(|| "...".to_owned())).collect::<Vec<_>>().join(", ");
-    (!items.is_empty()).then(|| format!("{noun} {shown}"))
+    let fits =
+        if items.len() > 1 { "which do not fit by themselves" } else { "which does not fit by itself" };
+    (!items.is_empty()).then(|| format!("{noun} {shown}, {fits}"))
 }
 
 /// Why the same size was tried again.
-fn again(size: &str, rung: Rung, (waited, alone): (Duration, bool)) -> String {
+fn again(size: &str, rung: Rung, wait: Option<Wait>) -> String {
     // What takes no time is not worth a word.
-    let brief = waited < Duration::from_millis(1);
+    let waited = wait.filter(|wait| wait.elapsed >= Duration::from_millis(1));
+    let waited = waited.map(|wait| format!("waited {:.1?}", wait.elapsed));
     match rung {
         Rung::Transient => format!("{size} again"),
         Rung::Release => format!("{size} again, cached memory released"),
-        Rung::Alone if !alone && brief => format!("{size} again (waited in vain for others on the device)"),
-        Rung::Alone if !alone => {
-            format!("{size} again (waited {waited:.1?} in vain for others on the device)")
+        Rung::Exclusive if wait.is_some_and(|wait| wait.exclusive) => {
+            let waited = waited.map_or_else(String::new, |waited| format!(" ({waited})"));
+            format!("{size} again, with the device to itself{waited}")
         }
-        Rung::Alone if brief => format!("{size} again, alone (others used the device)"),
-        Rung::Alone => format!("{size} again, alone (others used the device; waited {waited:.1?})"),
+        Rung::Exclusive => {
+            format!("{size} again ({} in vain for the device)", waited.as_deref().unwrap_or("waited"))
+        }
         Rung::Hooks => format!("{size} again, after the release hooks"),
     }
 }

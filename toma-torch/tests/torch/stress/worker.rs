@@ -8,7 +8,7 @@ use std::time::Duration;
 use fastrand::Rng;
 use tch::{Kind, TchError, Tensor};
 use toma::classify::Class;
-use toma::ladder::Ladder;
+use toma::device::Ladder;
 use toma::policy::{Adaptive, Bisect, Decay, Halve, Policy, Throughput};
 use toma::{NoCache, SizeCache, execute};
 use toma_torch::cpu::FailingAllocation;

@@ -1,0 +1,161 @@
+//! What a call does about failures.
+
+use super::Call;
+use super::remembering::is_about_memory;
+use crate::classify::{Class, Failure};
+use crate::device::{self, Pressure, Rung};
+use crate::engine::attempt::Attempt;
+use crate::engine::checked_policy::CheckedPolicy;
+use crate::engine::machine::Failed;
+use crate::engine::rungs::Rungs;
+use crate::observe::{Answer, EventKind, Reason, Shortfall};
+use crate::policy::Policy;
+use crate::reserve;
+use crate::shield::{Panic, Retryable};
+
+impl Call<'_> {
+    /// The attempt failed: says what happens next. The failed values are still there, because a failure that is
+    /// not tried again goes through unchanged.
+    #[cold]
+    pub(crate) fn failed(
+        &mut self,
+        policy: &dyn Policy,
+        attempt: &mut Attempt,
+        failure: &Failure,
+        panic: Option<&Panic>,
+    ) -> Answer {
+        self.time_from_now_on();
+        let took = self.took(attempt);
+        let (step, size) = (self.machine.step(), self.machine.size());
+        let ran = self.machine.take_ran(step);
+        self.report.worked(ran);
+        self.report.failed(size, failure.class, took.elapsed);
+        let now = self.memory.read_after(failure.class).filter(|_| self.why_over() != Some(Reason::Disabled));
+        let failed = Failed::new(failure, now, took, self.rungs_after(attempt, failure.class, panic));
+        let lacked = self.machine.lacked(&failed);
+        let answer = self.answer(policy, attempt, &failed);
+        self.tell_failed(attempt, failure, &failed, size);
+        let foreseen = took.measured.and_then(|measured| self.machine.shortfall(&measured));
+        self.tell_shortfall(lacked.or(foreseen));
+        self.take_rung(attempt, answer, failed);
+        self.tell_answer(size, answer);
+        let to = self.machine.step();
+        if matches!(answer, Answer::LeaveOut { .. }) && to != step {
+            self.tell(|| EventKind::Probe { from: step, to });
+        }
+        answer
+    }
+
+    /// What was printed because nothing was promised must be passed on: a rung that came meanwhile is too late for
+    /// it. A panic can give way where the enclosing attempt keeps it from being printed.
+    fn rungs_after(&self, attempt: &Attempt, class: Class, panic: Option<&Panic>) -> Rungs {
+        let Some(extras) = self.extras.as_ref().filter(|_| !self.machine.is_in_fallback()) else {
+            return Rungs::NONE;
+        };
+        if panic.is_some_and(Panic::was_printed) && !attempt.retryable.covers(class) {
+            return Rungs::NONE;
+        }
+        extras.turns.rungs_after(attempt)
+    }
+
+    fn answer(&mut self, policy: &dyn Policy, attempt: &Attempt, failed: &Failed) -> Answer {
+        // What the machine would retry and the attempt was not promised began too late.
+        let promised_nothing = attempt.retryable == Retryable::NOTHING;
+        let began_late = promised_nothing && self.machine.retryable() != Retryable::NOTHING;
+        let why_over = self.why_over().or(began_late.then_some(Reason::Deadline));
+        if is_about_memory(failed.class)
+            && let Some(reason) = why_over
+        {
+            self.machine.forget();
+            return Answer::GiveUp(reason);
+        }
+        self.machine.failed(&CheckedPolicy { policy, call: self.report.name() }, failed)
+    }
+
+    /// Takes the rung that was decided on, as far as it can be taken before the failure is gone.
+    fn take_rung(&mut self, attempt: &Attempt, answer: Answer, failed: Failed) {
+        let Some(extras) = &mut self.extras else { return };
+        match answer {
+            Answer::GiveUp(Reason::GaveWay) => extras.turns.give_way(),
+            Answer::LeaveOut { .. } => extras.turns.piece_done(&attempt.hold),
+            Answer::Again(Rung::Hooks) => extras.asks = Some(failed),
+            _ => {}
+        }
+    }
+
+    /// Gives cached memory and the turn back; runs after the failed values are gone and undone.
+    pub(crate) fn release(&mut self, policy: &dyn Policy, attempt: Attempt, answer: Answer) {
+        if let Some(device) = self.memory.device {
+            device.release_cached_memory();
+        }
+        reserve::hold();
+        let (size, hold) = (self.machine.size(), attempt.hold);
+        let Some(extras) = &mut self.extras else { return };
+        extras.turns.after_failure(hold, answer);
+        if self.machine.is_in_fallback() {
+            extras.fall_back();
+        }
+        if let Some(failed) = extras.asks.take() {
+            self.ask_hooks(policy, &failed, size);
+        }
+    }
+
+    fn ask_hooks(&mut self, policy: &dyn Policy, failed: &Failed, size: usize) {
+        let free_bytes = failed.now.map(|now| now.free_bytes);
+        let device = self.memory.source().name();
+        let pressure = Pressure { device, requested_bytes: failed.requested_bytes, free_bytes, size };
+        if device::ask(&pressure) {
+            return;
+        }
+        let policy = CheckedPolicy { policy, call: self.report.name() };
+        if let Some(answer) = self.machine.hooks_gave_nothing(&policy, failed) {
+            self.tell_answer(size, answer);
+        }
+        if self.machine.is_in_fallback()
+            && let Some(extras) = &mut self.extras
+        {
+            extras.fall_back();
+        }
+    }
+
+    /// All others are done, and a single item of this cost does not fit: its failure goes through.
+    pub(crate) fn gives_up_left_out(&mut self, cost: usize) {
+        self.tell_answer(cost, Answer::GiveUp(Reason::LeftOut));
+    }
+
+    fn tell_failed(&mut self, attempt: &Attempt, failure: &Failure, failed: &Failed, size: usize) {
+        let &Failed { class, requested_bytes, now, took, .. } = failed;
+        let (start, end) = (attempt.piece.start, attempt.piece.end);
+        self.tell(|| EventKind::Failed {
+            start,
+            end,
+            size,
+            class,
+            requested_bytes,
+            free_bytes: now.map(|now| now.free_bytes),
+            message: &failure.message,
+            elapsed: took.elapsed,
+        });
+    }
+
+    fn tell_answer(&mut self, size: usize, answer: Answer) {
+        self.report.answered(answer);
+        self.tell(|| EventKind::Answered { size, answer });
+    }
+
+    /// As soon as it is known that even the smallest size does not fit.
+    pub(super) fn tell_shortfall(&mut self, shortfall: Option<Shortfall>) {
+        let Some(shortfall) = shortfall else { return };
+        let Shortfall { size, needs_bytes, free_bytes } = shortfall;
+        if self.report.falls_short(shortfall) {
+            self.tell(|| EventKind::DoesNotFit { size, needs_bytes, free_bytes });
+        }
+    }
+
+    #[inline]
+    pub(super) fn tell<'e>(&mut self, kind: impl FnOnce() -> EventKind<'e>) {
+        if let Some(extras) = &mut self.extras {
+            extras.tell(kind);
+        }
+    }
+}

@@ -1,0 +1,141 @@
+//! How attempts enter the measurements of a policy that asks for them.
+
+use std::time::Duration;
+
+use super::meter::Measured;
+use crate::policy::{Bounds, Measurements, Sample};
+
+/// What a failure says about what was known.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum FailedAt {
+    /// At or beyond a size known to fail.
+    Known,
+    /// Beyond a size known to work, below those known to fail.
+    Beyond,
+    /// At a size thought to work, or while nothing is known to work.
+    Unexpected,
+}
+
+impl FailedAt {
+    /// A failure at `size`, before the bounds take note of it.
+    pub(super) fn of(size: usize, bounds: Bounds) -> Self {
+        match (bounds.largest_success, bounds.smallest_failure) {
+            (Some(low), Some(high)) if low < size && high <= size => Self::Known,
+            (Some(low), _) if low < size => Self::Beyond,
+            _ => Self::Unexpected,
+        }
+    }
+}
+
+/// Time has passed, in which nothing need have been done: failures grow old by it.
+pub(crate) fn pass(measurements: &mut Measurements, time: Duration) {
+    measurements.failure_age = measurements.failure_age.saturating_add(time);
+}
+
+/// An attempt took so long.
+fn spend(measurements: &mut Measurements, measured: &Measured) -> Duration {
+    let took = measured.elapsed.unwrap_or_default();
+    measurements.time = measurements.time.saturating_add(took);
+    pass(measurements, took);
+    took
+}
+
+/// An attempt succeeded; `sample` is it where it says something about its size.
+pub(super) fn succeeded(measurements: &mut Measurements, sample: Option<Sample>, measured: &Measured) {
+    spend(measurements, measured);
+    retried(measurements, measured);
+    measurements.failures = 0;
+    if let Some(sample) = sample {
+        measurements.clean_runs = measurements.clean_runs.saturating_add(1);
+        measurements.known_runs = measurements.known_runs.saturating_add(1);
+        measurements.samples.add(sample);
+    }
+}
+
+/// A size fails that had worked: what was known to fail is so all the same.
+pub(super) fn keep_ceiling(measurements: &mut Measurements, size: usize, bounds: Bounds) {
+    if bounds.largest_success.is_some_and(|works| works >= size) {
+        let larger = bounds.smallest_failure.filter(|&failed| failed > size);
+        measurements.ceiling = measurements.ceiling.or(larger);
+    }
+}
+
+/// A size that works: what was known to fail at or below it is not known any more.
+pub(super) fn works(measurements: &mut Measurements, size: usize, bounds: Bounds) {
+    measurements.ceiling = measurements.ceiling.filter(|&ceiling| ceiling > size);
+    if bounds.smallest_failure.is_some_and(|failed| failed <= size) && measurements.ceiling.is_none() {
+        (measurements.confirmed, measurements.known_runs) = (0, 0);
+    }
+}
+
+/// An attempt failed, before which so many bytes were available.
+pub(super) fn failed(
+    measurements: &mut Measurements,
+    failure: FailedAt,
+    measured: &Measured,
+    before: Option<u64>,
+) {
+    let cost = spend(measurements, measured);
+    retried(measurements, measured);
+    // One that took much longer than the one before got farther, so what works is no longer far.
+    let got_farther = cost > measurements.failure_cost * 2;
+    measurements.failures = if got_farther { 1 } else { measurements.failures.saturating_add(1) };
+    measurements.confirmed = match failure {
+        FailedAt::Known => measurements.confirmed.saturating_add(1),
+        FailedAt::Beyond => measurements.confirmed,
+        FailedAt::Unexpected => 0,
+    };
+    if failure == FailedAt::Beyond || failure == FailedAt::Unexpected && measurements.ceiling.is_none() {
+        measurements.known_runs = 0;
+    }
+    if failure != FailedAt::Unexpected {
+        measurements.wasted = measurements.wasted.saturating_add(cost);
+    }
+    (measurements.failure_age, measurements.failure_cost, measurements.clean_runs) =
+        (Duration::ZERO, cost, 0);
+    measurements.failure_available_bytes = match failure {
+        // It was tried because that much was available, which then was not enough.
+        FailedAt::Known => measured.available_bytes.max(before),
+        FailedAt::Beyond | FailedAt::Unexpected => measured.available_bytes,
+    };
+}
+
+fn retried(measurements: &mut Measurements, measured: &Measured) {
+    // Two in a row have had their consequence: the size is another now.
+    let before = if measurements.is_thrashing() { 0 } else { measurements.retried };
+    measurements.retried = if measured.retried { before + 1 } else { 0 };
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Bounds, FailedAt, Measured, Measurements, failed};
+
+    const LOW: Measured = Measured {
+        elapsed: None,
+        peak_bytes: None,
+        available_bytes: Some(100),
+        counts_bytes: false,
+        retried: false,
+    };
+
+    #[test]
+    fn a_failure_is_told_by_what_was_known() {
+        let bounds = |low, high| Bounds { largest_success: low, smallest_failure: high };
+        assert_eq!(FailedAt::of(8, bounds(None, None)), FailedAt::Unexpected);
+        assert_eq!(FailedAt::of(8, bounds(Some(8), None)), FailedAt::Unexpected);
+        assert_eq!(FailedAt::of(8, bounds(None, Some(8))), FailedAt::Unexpected);
+        assert_eq!(FailedAt::of(8, bounds(Some(4), Some(9))), FailedAt::Beyond);
+        assert_eq!(FailedAt::of(8, bounds(Some(4), Some(8))), FailedAt::Known);
+    }
+
+    #[test]
+    fn a_rise_that_was_not_enough_is_none_the_next_time() {
+        let available = |failure| {
+            let mut measurements = Measurements::NEW;
+            failed(&mut measurements, failure, &LOW, Some(500));
+            measurements.failure_available_bytes
+        };
+        assert_eq!(available(FailedAt::Known), Some(500));
+        assert_eq!(available(FailedAt::Unexpected), Some(100), "memory that has gone may come back");
+    }
+}

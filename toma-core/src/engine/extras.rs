@@ -1,0 +1,102 @@
+//! What most calls lack: a deadline, observers, a policy that measures, a device.
+
+use std::time::Instant;
+
+use super::attempt::Attempt;
+use super::machine::{Failed, Machine};
+use super::meter::{self, Measured};
+use super::options::Options;
+use super::turns::Turns;
+use crate::clock;
+use crate::device::{Device, Ladder};
+use crate::memory::MemorySource;
+use crate::nesting::Nesting;
+use crate::observe::{EventKind, Watch};
+use crate::policy::Needs;
+
+/// The rest of a call; one look says that there is none.
+pub(super) struct Extras<'a> {
+    pub(super) deadline: Option<Instant>,
+    pub(super) watch: Option<Box<Watch<'a>>>,
+    pub(super) turns: Turns<'a>,
+    /// Bodies run once: `TOMA_DISABLE` is set.
+    pub(super) disabled: bool,
+    /// The clock is read at each attempt.
+    pub(super) times: bool,
+    /// What each attempt takes of this memory is measured.
+    pub(super) meters: Option<&'a dyn MemorySource>,
+    /// A failure that the hooks are to be asked about.
+    pub(super) asks: Option<Failed>,
+}
+
+impl<'a> Extras<'a> {
+    #[inline(never)]
+    pub(super) fn new(
+        options: &Options<'a>,
+        watch: Option<Box<Watch<'a>>>,
+        needs: Needs,
+        disabled: bool,
+    ) -> Self {
+        // A deadline beyond the end of the clock is none.
+        let deadline = options.deadline.and_then(|limit| clock::now().checked_add(limit));
+        let in_fallback = Nesting::now().marks.falls_back();
+        let device = options.device.filter(|_| !disabled && !in_fallback);
+        let ladder = if disabled { Ladder::none() } else { options.ladder.unwrap_or_default() };
+        Self {
+            deadline,
+            turns: Turns::new(device.map(Device::of), ladder, deadline),
+            disabled,
+            times: watch.is_some() || deadline.is_some() || needs.time,
+            watch,
+            meters: device.filter(|_| needs.memory),
+            asks: None,
+        }
+    }
+
+    /// Those of a call without any.
+    #[cold]
+    pub(super) fn none() -> Self {
+        let turns = Turns::new(None, Ladder::none(), None);
+        Self { deadline: None, watch: None, turns, disabled: false, times: false, meters: None, asks: None }
+    }
+
+    pub(super) fn is_late(&self) -> bool {
+        self.deadline.is_some_and(|deadline| clock::now() >= deadline)
+    }
+
+    /// From here on the call works in fallback.
+    pub(super) fn fall_back(&mut self) {
+        self.turns.fall_back();
+        self.meters = None;
+    }
+
+    #[inline]
+    pub(super) fn tell<'e>(&mut self, kind: impl FnOnce() -> EventKind<'e>) {
+        if let Some(watch) = &mut self.watch {
+            watch.tell(kind());
+        }
+    }
+
+    /// Fills in what an attempt of a call with extras has.
+    ///
+    /// A peak belongs to its device: of two attempts that are measured there only the first resets it.
+    pub(super) fn begin(&mut self, attempt: &mut Attempt, machine: &Machine) {
+        let may_retry = !self.is_late() && !self.turns.is_cancelled() && machine.can_be_exclusive_yet();
+        let nesting = self.turns.nesting(&attempt.hold, may_retry);
+        let marks = nesting.marks.falling_back(machine.is_in_fallback());
+        attempt.nesting = Some(Nesting { marks, ..nesting }.of_loop());
+        attempt.begun = self.times.then(clock::now);
+        attempt.metered = self.meters.and_then(|source| {
+            let measurement = || self.turns.measure();
+            meter::Begun::now(source, measurement)
+        });
+    }
+
+    /// What the attempt took, for a policy that asks. Of attempts beside each other no peak is known.
+    pub(super) fn measure(&self, attempt: &mut Attempt, took: Measured) -> Measured {
+        let Some(source) = self.meters else { return took };
+        let of_memory = meter::end(source, attempt.metered.take());
+        let peak_bytes = of_memory.peak_bytes.filter(|_| !attempt.hold.is_contended());
+        Measured { elapsed: took.elapsed, peak_bytes, ..of_memory }
+    }
+}

@@ -1,0 +1,263 @@
+//! What a machine learns of sizes: which step settles, what enters the measurements, and which failures a single
+//! item is to blame for.
+
+use super::{Cut, Failed, Machine, Took};
+use crate::classify::Class;
+use crate::engine::evidence::{self, FailedAt};
+use crate::engine::meter::Measured;
+use crate::observe::{Answer, Shortfall};
+use crate::policy::{Bounds, Measurements, Policy, Sample};
+
+/// What this call has learned.
+///
+/// The step in force after a shrink settles once it has succeeded, and without a failure only a step beyond all
+/// that worked before: so no later call is lowered. A step that a measuring policy has changed settles in any
+/// case: it has its reasons.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Learning {
+    pub(super) moved: bool,
+    /// The largest step known to work: where the call started, then what it settled.
+    pub(super) best: usize,
+    pub(super) settled: Option<usize>,
+}
+
+impl Learning {
+    pub(super) fn beyond(best: usize) -> Self {
+        Self { moved: false, best, settled: None }
+    }
+}
+
+/// What there is besides where sizes are costs.
+///
+/// A piece that fails may be too large, or hold a single item that does not fit by itself. Its items tell: from
+/// the first failure on the step only shrinks, until all of them are done, or one fails by itself. In the second
+/// case what was known before is known again.
+#[derive(Debug, Default)]
+pub(super) struct Packing {
+    search: Option<Search>,
+    /// The step at which the last size settled. Pieces are of any size up to the step, and the largest that ran
+    /// at one step is what is known to work.
+    settled_at: Option<usize>,
+    /// The largest size that has succeeded since an item was left out at the floor.
+    fits: Option<usize>,
+    /// The largest size that has succeeded since it was asked for.
+    ran: usize,
+}
+
+/// A failed piece whose items are not all done.
+#[derive(Debug)]
+struct Search {
+    /// Where the piece ends.
+    end: usize,
+    before: Snapshot,
+}
+
+/// What was known before the piece failed.
+#[derive(Clone, Copy, Debug)]
+struct Snapshot {
+    step: usize,
+    bounds: Bounds,
+    measurements: Option<Measurements>,
+    learning: Learning,
+    settled_at: Option<usize>,
+}
+
+impl Machine {
+    /// The step worth remembering, once it has succeeded.
+    #[inline]
+    pub(crate) fn settled(&self) -> Option<usize> {
+        self.learning.settled
+    }
+
+    /// What had settled has failed after all; a total failure must not pin later calls to it.
+    pub(crate) fn forget(&mut self) {
+        self.learning.settled = None;
+    }
+
+    #[inline]
+    pub(super) fn works(&mut self, size: usize) {
+        if self.packing.is_some() {
+            return self.packed_works(size);
+        }
+        self.bounds.succeeded(size);
+        if size == self.step && (self.learning.moved || size > self.learning.best) {
+            self.learning.best = size;
+            self.learning.settled = Some(size);
+        }
+    }
+
+    /// The same where pieces are of any size up to the step.
+    #[inline(never)]
+    fn packed_works(&mut self, size: usize) {
+        let (step, fills) = (self.step, self.fills(size));
+        let Some(packing) = &mut self.packing else { return };
+        (packing.ran, packing.fits) = (packing.ran.max(size), packing.fits.max(Some(size)));
+        if !fills {
+            return;
+        }
+        self.bounds.succeeded(size);
+        if self.learning.moved || size > self.learning.best {
+            let at_this_step = packing.settled_at.replace(step) == Some(step);
+            let settled = self.learning.settled.filter(|_| at_this_step);
+            let most = settled.map_or(size, |settled| settled.max(size));
+            (self.learning.best, self.learning.settled) = (most, Some(most));
+        }
+    }
+
+    /// Whether a packed piece of this size says something about the step.
+    ///
+    /// Such pieces seldom fill a step; two that follow each other fill more than one. So one that fills less than
+    /// half says little, such as a short tail, and one beyond the step was a single item.
+    fn fills(&self, size: usize) -> bool {
+        size <= self.step && size > self.step / 2
+    }
+
+    /// Takes note that the size of the piece is too large.
+    pub(super) fn fails(&mut self, failed: &Failed) {
+        let size = self.size();
+        self.begin_search();
+        if let (Some(measurements), Some(measured)) = (&mut self.measurements, &failed.took.measured) {
+            evidence::keep_ceiling(measurements, size, self.bounds);
+            let at = FailedAt::of(size, self.bounds);
+            evidence::failed(measurements, at, measured, self.available_bytes);
+        }
+        self.bounds.failed(size);
+        self.forget();
+    }
+
+    fn begin_search(&mut self) {
+        let &mut Self { step, bounds, measurements, learning, .. } = self;
+        if let Some(packing) = self.packing.as_mut().filter(|packing| packing.search.is_none()) {
+            let before = Snapshot { step, bounds, measurements, learning, settled_at: packing.settled_at };
+            packing.search = Some(Search { end: self.cut.end, before });
+        }
+    }
+
+    /// Whether a single item may be to blame for the last failures.
+    #[inline]
+    pub(super) fn is_searching(&self) -> bool {
+        self.packing.as_ref().is_some_and(|packing| packing.search.is_some())
+    }
+
+    /// A search ends when all items of its piece are done: the piece was too large.
+    pub(super) fn end_search(&mut self) {
+        let position = self.position;
+        if let Some(packing) = &mut self.packing {
+            packing.search.take_if(|search| search.end <= position);
+        }
+    }
+
+    /// Whether the piece is a single item that the others can do without: it costs more than the floor, or
+    /// something as heavy has worked.
+    #[inline]
+    pub(super) fn is_single_item(&self) -> bool {
+        let Some(packing) = &self.packing else { return false };
+        let size = self.size();
+        self.piece().len() == 1 && (self.sizes.can_shrink(size) || packing.fits >= Some(size))
+    }
+
+    /// Goes on without a single item that does not fit by itself. That says nothing of the others: what it costs
+    /// and what it needs may be far apart, and no smaller step would have helped it.
+    pub(super) fn leave_out(&mut self) -> Answer {
+        let (index, cost) = (self.position, self.size());
+        let is_at_the_floor = !self.sizes.can_shrink(cost);
+        if let Some(packing) = &mut self.packing {
+            if is_at_the_floor {
+                // The next one that fails there shows that nothing fits any more.
+                packing.fits = None;
+            }
+            if let Some(Search { before, .. }) = packing.search.take() {
+                packing.settled_at = before.settled_at;
+                self.restore(before);
+            }
+        }
+        self.move_to(index + 1);
+        Answer::LeaveOut { index, cost }
+    }
+
+    /// What was measured of attempts that succeeded stays, and so does the time.
+    fn restore(&mut self, before: Snapshot) {
+        (self.step, self.bounds, self.learning) = (before.step, before.bounds, before.learning);
+        self.measurements = self.measurements.zip(before.measurements).map(|(now, before)| Measurements {
+            time: now.time,
+            samples: now.samples,
+            failure_age: before.failure_age.saturating_add(now.time.saturating_sub(before.time)),
+            ..before
+        });
+    }
+
+    /// The size of the pieces that have succeeded since it was asked last: the largest of them, where sizes are
+    /// costs, because no piece need fill a step, and otherwise that step.
+    pub(crate) fn take_ran(&mut self, step: usize) -> usize {
+        self.packing.as_mut().map_or(step, |packing| std::mem::take(&mut packing.ran))
+    }
+
+    /// Bytes that the coming attempt could allocate, where the policy asks for them.
+    pub(crate) fn available_bytes(&self) -> Option<u64> {
+        self.available_bytes
+    }
+
+    /// An attempt that succeeded enters the measurements; a rest says nothing about its size. Returns whether the
+    /// size is to be used again.
+    #[inline(never)]
+    pub(super) fn note(&mut self, size: usize, measured: &Measured) -> bool {
+        let sample = self.sample(size, measured);
+        let Some(measurements) = &mut self.measurements else { return true };
+        evidence::succeeded(measurements, sample, measured);
+        evidence::works(measurements, size, self.bounds);
+        !measurements.is_thrashing()
+    }
+
+    /// A batch is one attempt. Where the next one would have another size because of it, it settles its own, so
+    /// that the next one knows.
+    #[inline(never)]
+    pub(super) fn look_ahead(&mut self, policy: &dyn Policy, size: usize, took: Took) {
+        let next = self.sizes.fit(policy.advance(&self.evidence(size, took)));
+        if next != self.step && !self.fallback {
+            self.learning.settled = Some(self.step);
+        }
+    }
+
+    /// What an attempt says about the step in force.
+    fn sample(&self, size: usize, measured: &Measured) -> Option<Sample> {
+        if self.packing.is_some() {
+            return self.fills(size).then(|| in_proportion(measured.sample(size), self.step));
+        }
+        (size == self.step).then(|| measured.sample(size))
+    }
+
+    /// What the smallest size lacks, by what has been measured of others.
+    pub(crate) fn shortfall(&self, measured: &Measured) -> Option<Shortfall> {
+        let size = self.sizes.floor.min(self.left());
+        let needs_bytes = self.measurements?.samples.needs_bytes(size)?;
+        let free_bytes = measured.available_bytes.filter(|&free| free < needs_bytes)?;
+        Some(Shortfall { size, needs_bytes, free_bytes })
+    }
+
+    /// What a size lacked that failed, and nothing smaller is allowed.
+    pub(crate) fn lacked(&self, failed: &Failed) -> Option<Shortfall> {
+        let Cut { size, .. } = self.cut;
+        if failed.class != Class::OutOfMemory || self.sizes.can_shrink(size) {
+            return None;
+        }
+        let measured = failed.took.measured.unwrap_or_default();
+        let before = measured.peak_bytes.unwrap_or_default();
+        let needs_bytes = failed.requested_bytes?.saturating_add(before);
+        let free_bytes = measured.available_bytes.or(failed.now.map(|now| now.free_bytes))?;
+        (free_bytes < needs_bytes).then_some(Shortfall { size, needs_bytes, free_bytes })
+    }
+}
+
+/// The same at another size. Pieces that are packed are of many sizes, and a step that followed them would shrink
+/// with each; what every attempt needs besides makes this say rather too much.
+#[expect(
+    clippy::cast_precision_loss,
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    reason = "estimates, which are not negative; and a cast saturates"
+)]
+fn in_proportion(sample: Sample, size: usize) -> Sample {
+    let factor = size as f64 / sample.size as f64;
+    let time = sample.time.map(|time| time.mul_f64(factor));
+    Sample { time, bytes: sample.bytes.map(|bytes| (bytes as f64 * factor) as u64), ..Sample::new(size) }
+}

@@ -1,0 +1,44 @@
+//! The rungs of the ladder that a call has: which there are is asked outside, the order is the machine's.
+
+use crate::device::Rung;
+
+/// A set of rungs, as few bytes as a call must carry along.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Rungs(u8);
+
+impl Rungs {
+    pub(crate) const NONE: Self = Self(0);
+    pub(crate) const TRANSIENT: Self = Self(1);
+    pub(crate) const RELEASE: Self = Self(1 << 1);
+    pub(crate) const EXCLUSIVE: Self = Self(1 << 2);
+    pub(crate) const HOOKS: Self = Self(1 << 3);
+    pub(crate) const FALLBACK: Self = Self(1 << 4);
+    /// The failure goes through, because an enclosing attempt will be retried with the device to itself.
+    pub(crate) const GIVE_WAY: Self = Self(1 << 5);
+
+    /// Rungs that try the same size again, the cheapest first.
+    pub(crate) const SAME_SIZE: [(Self, Rung); 3] =
+        [(Self::RELEASE, Rung::Release), (Self::EXCLUSIVE, Rung::Exclusive), (Self::HOOKS, Rung::Hooks)];
+
+    #[inline]
+    pub(crate) fn has(self, rung: Self) -> bool {
+        self.0 & rung.0 != 0
+    }
+
+    #[inline]
+    pub(crate) fn is_empty(self) -> bool {
+        self.0 == 0
+    }
+
+    pub(crate) fn with(self, rung: Self, there: bool) -> Self {
+        if there { Self(self.0 | rung.0) } else { self }
+    }
+
+    pub(crate) fn without(self, others: Self) -> Self {
+        Self(self.0 & !others.0)
+    }
+
+    pub(crate) fn within(self, others: Self) -> Self {
+        Self(self.0 & others.0)
+    }
+}

@@ -1,0 +1,46 @@
+use std::fmt;
+
+use super::Reason;
+use crate::device::Rung;
+
+/// What the engine does about a failure.
+#[non_exhaustive]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Answer {
+    /// The same size is tried once more, on this rung of the [ladder](crate::device).
+    Again(Rung),
+    /// This smaller size is tried.
+    Shrink(usize),
+    /// Nothing smaller is left: the rest of the call runs in [fallback](crate::device::falls_back), first at this
+    /// size.
+    FallBack(usize),
+    /// A single item does not fit by itself: the rest of the call runs without it.
+    LeaveOut {
+        /// The item.
+        index: usize,
+        /// What it costs.
+        cost: usize,
+    },
+    /// The failure goes through to the caller, for this reason.
+    GiveUp(Reason),
+}
+
+/// What follows, in a few words: `shrinks to 8`.
+impl fmt::Display for Answer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match *self {
+            Self::Again(Rung::Transient) => f.write_str("tries it once more"),
+            Self::Again(Rung::Release) => f.write_str("tries it once more, cached memory released"),
+            Self::Again(Rung::Exclusive) => f.write_str("tries it once more, with the device to itself"),
+            Self::Again(Rung::Hooks) => {
+                f.write_str("tries it once more, if the release hooks give anything back")
+            }
+            Self::Shrink(to) => write!(f, "shrinks to {to}"),
+            Self::FallBack(to) => write!(f, "falls back, from {to}"),
+            Self::LeaveOut { index, cost } => {
+                write!(f, "leaves out item {index}, which costs {cost}")
+            }
+            Self::GiveUp(reason) => write!(f, "gives up: {reason}"),
+        }
+    }
+}

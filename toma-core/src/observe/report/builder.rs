@@ -1,0 +1,266 @@
+//! Builds the report of a call while it runs.
+//!
+//! On the success path this is one addition per attempt; the history is built only when something
+//! fails or the step changes, and the report only when somebody asks for it.
+
+mod history;
+
+use std::cell::RefCell;
+use std::mem;
+use std::num::NonZeroUsize;
+use std::time::Duration;
+
+use self::history::History;
+use crate::call_site::Name;
+use crate::classify::Class;
+use crate::observe::Answer;
+use crate::observe::report::{Fullest, Report, Shortfall, Tried};
+use crate::policy::Bounds;
+
+#[derive(Debug)]
+pub(crate) struct ReportBuilder {
+    name: Name,
+    history: Option<Box<History>>,
+    sizes_are_costs: bool,
+    figures: Figures,
+}
+
+/// What every call has, in few enough bytes that handing it over is a copy without a call. A size is
+/// never 0.
+#[derive(Clone, Copy, Debug, Default)]
+struct Figures {
+    length: Option<usize>,
+    /// The whole work in units of the step.
+    whole: usize,
+    start: usize,
+    remembered: Option<NonZeroUsize>,
+    attempts: usize,
+    /// That of all attempts, when all are timed: it is the first that may be not.
+    time: Option<Duration>,
+    fullest: Option<Full>,
+    position: usize,
+    bounds: Bounds,
+}
+
+const _: () = assert!(size_of::<Figures>() <= 128, "larger ones are copied by a call");
+
+/// The [`Fullest`] attempt.
+#[derive(Clone, Copy, Debug)]
+struct Full {
+    size: NonZeroUsize,
+    peak_bytes: u64,
+    available_bytes: u64,
+}
+
+thread_local! {
+    static LAST: RefCell<Option<ReportBuilder>> = const { RefCell::new(None) };
+}
+
+/// The report of the last call that ended on this thread.
+pub(crate) fn last() -> Option<Report> {
+    LAST.try_with(|last| last.borrow().as_ref().map(ReportBuilder::report)).ok().flatten()
+}
+
+/// Makes the thread's place for its last report while there is memory: making it allocates.
+#[inline]
+pub(crate) fn prepare() {
+    let _ = LAST.try_with(|_| ());
+}
+
+impl ReportBuilder {
+    #[inline]
+    pub(crate) fn new(name: Name, length: Option<usize>, cost: Option<usize>) -> Self {
+        let whole = cost.or(length).unwrap_or(usize::MAX);
+        let figures = Figures { length, whole, ..Figures::default() };
+        Self { name, history: None, sizes_are_costs: cost.is_some(), figures }
+    }
+
+    /// A step larger than the whole work is in truth of the work's size.
+    pub(crate) fn within(&self, step: usize) -> usize {
+        step.min(self.figures.whole)
+    }
+
+    #[inline]
+    pub(crate) fn starts_at(&mut self, step: usize) {
+        self.figures.start = step;
+    }
+
+    #[inline]
+    pub(crate) fn remembers(&mut self, settled: Option<usize>) {
+        self.figures.remembered = settled.and_then(NonZeroUsize::new);
+    }
+
+    pub(crate) fn name(&self) -> &Name {
+        &self.name
+    }
+
+    pub(crate) fn length(&self) -> Option<usize> {
+        self.figures.length
+    }
+
+    pub(crate) fn remembered(&self) -> Option<usize> {
+        self.figures.remembered.map(NonZeroUsize::get)
+    }
+
+    pub(crate) fn counts(&self) -> (usize, usize) {
+        (self.figures.attempts, self.history.as_ref().map_or(0, |history| history.out_of_memory))
+    }
+
+    #[inline]
+    pub(crate) fn has_history(&self) -> bool {
+        self.history.is_some()
+    }
+
+    /// The coming attempt is timed, and so are all after it.
+    pub(crate) fn begin_timing(&mut self) {
+        if self.figures.attempts == 0 {
+            self.figures.time = Some(Duration::ZERO);
+        }
+    }
+
+    /// An attempt has ended that was timed.
+    pub(crate) fn took(&mut self, elapsed: Duration) {
+        if let Some(time) = &mut self.figures.time {
+            *time = time.saturating_add(elapsed);
+        }
+    }
+
+    #[inline]
+    pub(crate) fn succeeded(&mut self) {
+        self.figures.attempts += 1;
+    }
+
+    /// An attempt of this size succeeded; keeps the one that came nearest to the limit.
+    #[inline(never)]
+    pub(crate) fn measured(&mut self, size: usize, peak_bytes: Option<u64>, available_bytes: Option<u64>) {
+        let Some(size) = NonZeroUsize::new(size) else { return };
+        let (Some(peak_bytes), Some(available_bytes)) = (peak_bytes, available_bytes) else { return };
+        let full = Full { size, peak_bytes, available_bytes };
+        if self.figures.fullest.is_none_or(|fullest| fullest.share() < full.share()) {
+            self.figures.fullest = Some(full);
+        }
+    }
+
+    /// The attempts since the last entry have succeeded, at this size.
+    #[cold]
+    pub(crate) fn worked(&mut self, size: usize) {
+        let attempts = self.figures.attempts;
+        let history = self.history();
+        let succeeded = attempts - mem::replace(&mut history.attempts_told, attempts);
+        if succeeded > 0 {
+            self.write_down(size, (succeeded, None));
+        }
+    }
+
+    pub(crate) fn failed(&mut self, size: usize, class: Class, elapsed: Option<Duration>) {
+        self.write_down(size, (0, Some(class)));
+        self.figures.attempts += 1;
+        let attempts = self.figures.attempts;
+        let history = self.history();
+        history.attempts_told = attempts;
+        history.out_of_memory += usize::from(class == Class::OutOfMemory);
+        history.time_lost += elapsed.unwrap_or_default();
+        history.exact &= elapsed.is_some();
+    }
+
+    /// What is done about the failure that came last.
+    pub(crate) fn answered(&mut self, answer: Answer) {
+        self.history().answered(answer);
+    }
+
+    /// The coming attempt has waited for its turn on the device.
+    pub(crate) fn waited(&mut self, elapsed: Duration, exclusive: bool) {
+        let attempts = self.figures.attempts;
+        self.history().waited(elapsed, exclusive, attempts);
+    }
+
+    /// Takes note that the smallest size does not fit; says whether that is new.
+    pub(crate) fn falls_short(&mut self, shortfall: Shortfall) -> bool {
+        self.history().shortfall.replace(shortfall).is_none()
+    }
+
+    /// One entry.
+    fn write_down(&mut self, size: usize, (succeeded, failed): (usize, Option<Class>)) {
+        let (size, time) = (self.within(size), self.figures.time);
+        self.history().add(Tried { size, succeeded, failed, answer: None, wait: None, time });
+    }
+
+    fn history(&mut self) -> &mut History {
+        self.history.get_or_insert_default()
+    }
+
+    /// The size cache of this name was to remember a size; `None` when it remembers nothing.
+    #[cold]
+    pub(crate) fn settles(&mut self, settled: Option<usize>, cache: &'static str) {
+        let history = self.history();
+        (history.settled, history.cache) = (settled, Some(cache));
+    }
+
+    /// The call is over: hands the figures to the thread, for [`last`]. `ran`: the size of the attempts that
+    /// succeeded since the last entry.
+    #[inline]
+    pub(crate) fn finish(&mut self, position: usize, bounds: Bounds, ran: usize) {
+        (self.figures.position, self.figures.bounds) = (position, bounds);
+        if self.history.is_some() {
+            self.worked(ran);
+        }
+        // At thread exit there is nobody left to ask.
+        let _ = LAST.try_with(|last| match &mut *last.borrow_mut() {
+            Some(last) => last.take_over(self),
+            none => {
+                let empty = Self::new(Name::default(), None, None);
+                *none = Some(mem::replace(self, empty));
+            }
+        });
+    }
+
+    /// Moves what is dropped some day by swapping, which leaves `other` with something to drop, and
+    /// copies the rest: this runs at every call.
+    #[inline]
+    fn take_over(&mut self, other: &mut Self) {
+        mem::swap(&mut self.name, &mut other.name);
+        mem::swap(&mut self.history, &mut other.history);
+        (self.sizes_are_costs, self.figures) = (other.sizes_are_costs, other.figures);
+    }
+
+    fn report(&self) -> Report {
+        let none = History::default();
+        let history = self.history.as_deref().unwrap_or(&none);
+        let Figures { length, start, remembered, attempts, time, fullest, position, bounds, .. } =
+            self.figures;
+        Report {
+            name: self.name.clone(),
+            length,
+            done: position - history.left_out_count,
+            sizes_are_costs: self.sizes_are_costs,
+            start: self.within(start),
+            remembered: remembered.map(NonZeroUsize::get),
+            attempts,
+            out_of_memory: history.out_of_memory,
+            tried: history.tried.clone(),
+            bounds,
+            fullest: fullest.map(Full::public),
+            time,
+            time_lost: history.time_lost,
+            time_lost_is_exact: history.exact,
+            settled: history.settled,
+            cache: history.cache,
+            gave_up: history.gave_up,
+            waited: history.waited,
+            fell_back: history.fell_back,
+            shortfall: history.shortfall,
+            left_out: history.left_out.clone(),
+        }
+    }
+}
+
+impl Full {
+    fn public(self) -> Fullest {
+        let Self { size, peak_bytes, available_bytes } = self;
+        Fullest { size: size.get(), peak_bytes, available_bytes }
+    }
+
+    fn share(&self) -> f64 {
+        self.public().share()
+    }
+}
