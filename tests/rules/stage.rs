@@ -128,7 +128,7 @@ impl Stage {
     /// One attempt that ends like this.
     pub(crate) fn end(&self, fate: Fate, start: usize, end: usize) -> Result<usize, Fault> {
         self.notes.write(Note::Attempt(start, end));
-        crate::device::meet_others();
+        crate::ladder::meet_others();
         let number = self.attempts();
         assert!(number < ENDLESS, "this call does not end");
         let id = if fate == Fate::Success { 0 } else { next_id() };

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::{Event, EventKind, Observer, Shortfall};
+use super::{Answer, Event, EventKind, Observer, Shortfall};
 use crate::text::{bytes, count, print};
 
 pub(super) struct Stderr;
@@ -27,7 +27,7 @@ fn line(kind: &EventKind<'_>) -> Option<String> {
             let free = free_bytes.map_or(String::new(), |n| format!(", {} free", bytes(n)));
             format!("{class} at size {size}{items}{requested}{free}: {message}")
         }
-        EventKind::Answered { size, answer } => format!("at {size}: {answer}"),
+        EventKind::Answered { size, answer } => answered(size, answer),
         // What takes no time is not worth a line.
         EventKind::Waits { others: 0, .. } => return None,
         EventKind::Waited { elapsed, .. } if elapsed < Duration::from_millis(1) => return None,
@@ -43,6 +43,15 @@ fn line(kind: &EventKind<'_>) -> Option<String> {
         EventKind::Settled { size } => format!("settles at {size}"),
         _ => return None,
     })
+}
+
+fn answered(size: usize, answer: Answer) -> String {
+    match answer {
+        Answer::Shrink(to) => format!("shrinks from {size} to {to}"),
+        Answer::GiveUp(reason) => format!("gives up at {size}: {reason}"),
+        Answer::LeaveOut { .. } => answer.to_string(),
+        _ => format!("at {size}: {answer}"),
+    }
 }
 
 #[cfg(test)]
@@ -86,15 +95,15 @@ mod tests {
     #[test]
     fn an_answer_is_told_with_the_size_that_failed() {
         let told = |answer| line(&EventKind::Answered { size: 8, answer }).unwrap();
-        assert_eq!(told(Answer::Shrink(4)), "at 8: shrinks to 4");
+        assert_eq!(told(Answer::Shrink(4)), "shrinks from 8 to 4");
         assert_eq!(
             told(Answer::Again(Rung::Exclusive)),
             "at 8: tries it once more, with the device to itself"
         );
-        assert_eq!(told(Answer::LeaveOut { index: 7, cost: 8 }), "at 8: leaves out item 7, which costs 8");
+        assert_eq!(told(Answer::LeaveOut { index: 7, cost: 8 }), "leaves out item 7, which costs 8");
         assert_eq!(
             told(Answer::GiveUp(Reason::LeftOut)),
-            "at 8: gives up: a single item does not fit by itself"
+            "gives up at 8: a single item does not fit by itself"
         );
     }
 }
