@@ -21,7 +21,9 @@ fn events_tell_sizes_in_units_and_positions_in_items() {
         told.lock().unwrap().push(match event.kind {
             EventKind::Started { initial, start, length, .. } => format!("{initial} {start} {length:?}"),
             EventKind::Answered { size, answer: Answer::Shrink(to) } => format!("{size} > {to}"),
-            EventKind::Answered { answer: Answer::LeaveOut { index, cost }, .. } => format!("without {index}: {cost}"),
+            EventKind::Answered { answer: Answer::LeaveOut { index, cost }, .. } => {
+                format!("without {index}: {cost}")
+            }
             EventKind::Succeeded { start, end, .. } => format!("{start}..{end}"),
             EventKind::Settled { size } => format!("settled {size}"),
             _ => return,

@@ -112,12 +112,11 @@ fn a_wait_that_the_deadline_ends() {
         with.range(0..4, 8, |start, end| device.alloc(20 * (end - start) as u64).map(drop)).unwrap_err();
     });
     shows(&expect![[r#"
-        embed: gave up at 0 of 4 items after 2 attempts, 2 out of memory
+        embed: gave up at 0 of 4 items after 1 attempt, 1 out of memory
           started  at 4, nothing was remembered
-          tried    4 -> 4 again (waited TIME in vain for others on the device) -> gave up
-          why      the deadline has passed
+          tried    4 -> gave up
+          why      the device was contended, and the enclosing attempt will be retried with the device to itself
           lost     TIME of TIME (SHARE %) in attempts that failed
-          waited   TIME for others on the device
           next     starts at 4 again, because nothing was settled
     "#]]);
 }
@@ -139,12 +138,11 @@ fn a_wait_that_is_cancelled() {
         with.range(0..4, 8, |start, end| device.alloc(20 * (end - start) as u64).map(drop)).unwrap_err();
     });
     shows(&expect![[r#"
-        embed: gave up at 0 of 4 items after 2 attempts, 2 out of memory
+        embed: gave up at 0 of 4 items after 1 attempt, 1 out of memory
           started  at 4, nothing was remembered
-          tried    4 -> 4 again (waited TIME in vain for others on the device) -> gave up
-          why      the call is cancelled
+          tried    4 -> gave up
+          why      the device was contended, and the enclosing attempt will be retried with the device to itself
           lost     TIME of TIME (SHARE %) in attempts that failed
-          waited   TIME for others on the device
           next     starts at 4 again, because nothing was settled
     "#]]);
 }
@@ -175,10 +173,10 @@ fn a_fallback() {
     shows(&expect![[r#"
         embed: 16 items in 4 attempts, 2 out of memory
           started  at 8, nothing was remembered
-          tried    8 -> 4 -> in another memory 8 worked 2 times
+          tried    8 -> 4 -> in fallback 8 worked 2 times
           lost     at least TIME in attempts that failed
-          went on  in another memory, when nothing smaller was left
-          next     starts at 8 again, because nothing is learned in another memory
+          fallback when nothing smaller was left
+          next     starts at 8 again, because nothing is learned in fallback
     "#]]);
 }
 
@@ -194,7 +192,7 @@ fn an_item_that_fits_nowhere_and_somebody_who_takes_care() {
           tried    60 worked once, 500 -> item 2 left out, 120 -> up to 60 worked 5 times
           learned  60 works, 120 does not; 60 is at least 50 % of the limit
           lost     at least TIME in attempts that failed
-          left out item 2, which failed alone
+          left out item 2, which does not fit by itself
           next     starts from cost 60, remembered in GlobalCache
     "#]]);
 }
@@ -208,11 +206,11 @@ fn an_item_that_has_to_be_looked_for() {
     with.range(0..64, 80, |start, end| if (start..end).contains(&13) { fails(start, end) } else { Ok(()) })
         .unwrap();
     shows(&expect![[r#"
-        embed: 63 of 64 items in 15 attempts, 4 out of memory
+        embed: 63 of 64 items in 14 attempts, 4 out of memory
           started  at cost 80, nothing was remembered
-          tried    80 worked once, 80 -> 40 worked once, 40 -> 20 -> 10 worked once, 10 -> item 13 left out, 10 worked once, up to 80 worked 7 times
+          tried    80 worked once, 80 -> 40 worked once, 40 -> 20 -> 10 worked once, 10 -> item 13 left out, up to 80 worked 7 times
           lost     at least TIME in attempts that failed
-          left out item 13, which failed alone
+          left out item 13, which does not fit by itself
           next     starts at cost 80 again
     "#]]);
 }
@@ -227,9 +225,9 @@ fn an_item_that_fits_nowhere_and_nobody_who_takes_care() {
         embed: 11 of 12 items in 7 attempts, 1 out of memory
           started  at cost 60, nothing was remembered
           tried    60 worked once, 500 -> item 2 left out, up to 60 worked 5 times
-          why      an item failed alone, and nobody takes care of it
+          why      a single item does not fit by itself
           lost     the time of 1 attempt, not measured without an observer
-          left out item 2, which failed alone
+          left out item 2, which does not fit by itself
           next     starts at cost 60 again
     "#]]);
 }
@@ -242,10 +240,10 @@ fn an_item_that_fits_in_another_memory() {
     shows(&expect![[r#"
         embed: 12 items in 8 attempts, 1 out of memory
           started  at cost 60, nothing was remembered
-          tried    60 worked once, 500 -> item 2 in another memory, up to 500 worked 6 times
+          tried    60 worked once, 500 -> in fallback up to 500 worked 6 times
           lost     the time of 1 attempt, not measured without an observer
-          moved    item 2, which failed alone, to another memory
-          next     starts at cost 60 again
+          fallback when nothing smaller was left
+          next     starts at cost 60 again, because nothing is learned in fallback
     "#]]);
 }
 
@@ -256,12 +254,12 @@ fn an_item_among_others_that_cost_nothing() {
     with.range(0..16, 8, |start, end| if (start..end).contains(&5) { fails(start, end) } else { Ok(()) })
         .unwrap();
     shows(&expect![[r#"
-        embed: 15 of 16 items in 9 attempts, 5 out of memory
-          started  at cost 0, nothing was remembered
-          tried    0 -> 0 with 8 items at most -> 0 with 4 items at most worked once, 0 -> 0 with 2 items at most -> 0 with 1 item at most worked once, 0 -> item 5 left out, 0 worked 2 times
+        embed: 15 of 16 items in 8 attempts, 4 out of memory
+          started  at cost 8, nothing was remembered
+          tried    8 -> 4 worked once, 4 -> 2 -> 1 worked once, 1 -> item 5 left out, up to 8 worked 2 times
           lost     at least TIME in attempts that failed
-          left out item 5, which failed alone
-          next     starts at cost 0 again
+          left out item 5, which does not fit by itself
+          next     starts at cost 8 again
     "#]]);
 }
 

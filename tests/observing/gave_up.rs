@@ -13,11 +13,11 @@ fn at_the_floor() {
         started: initial 8, start 8, length Some(12), remembered None
         attempt 0..8
         failed 0..8: OutOfMemory, requested Some(4096), free Some(512): the script says so
-        shrink 8 to 4
+        at 8: shrinks to 4
         attempt 0..4
         failed 0..4: OutOfMemory, requested Some(4096), free Some(512): the script says so
         does not fit at 4: needs 4096, free 512
-        gave up at 4: no smaller size is allowed
+        at 4: gives up: no smaller size is allowed
         finished: 2 attempts, 2 out of memory
     "#]];
     told(&[OUT_OF_MEMORY; 2], OUT_OF_MEMORY, &expected, |form, world| {
@@ -32,12 +32,12 @@ fn after_pieces_that_succeeded() {
         started: initial 8, start 8, length Some(12), remembered None
         attempt 0..8
         failed 0..8: OutOfMemory, requested Some(4096), free Some(512): the script says so
-        shrink 8 to 4
+        at 8: shrinks to 4
         attempt 0..4
         succeeded 0..4
         attempt 4..8
         failed 4..8: Other, requested None, free None: the script says so
-        gave up at 4: not out of memory
+        at 4: gives up: not out of memory
         settled 4
         finished: 3 attempts, 1 out of memory
     "#]];
@@ -50,7 +50,7 @@ fn on_a_poisoned_device() {
         started: initial 8, start 8, length Some(12), remembered None
         attempt 0..8
         failed 0..8: Poisoned, requested None, free None: the script says so
-        gave up at 8: the device context is poisoned
+        at 8: gives up: the device context is poisoned
         finished: 1 attempts, 0 out of memory
     "#]];
     told(&[POISONED], POISONED, &expected, |form, world| form(world, 12));
@@ -62,10 +62,10 @@ fn on_a_transient_failure_that_is_not_about_memory() {
         started: initial 8, start 8, length Some(12), remembered None
         attempt 0..8
         failed 0..8: Transient, requested Some(16), free Some(512): the script says so
-        again 8: transient
+        at 8: tries it once more
         attempt 0..8
         failed 0..8: Transient, requested Some(16), free Some(512): the script says so
-        gave up at 8: failed again at the same size, and memory is not low
+        at 8: gives up: failed again at the same size, and memory is not low
         finished: 2 attempts, 0 out of memory
     "#]];
     told(&[TRANSIENT_SMALL; 2], TRANSIENT_SMALL, &expected, |form, world| form(world, 12));
@@ -77,10 +77,10 @@ fn when_the_attempts_are_used_up() {
         started: initial 8, start 8, length Some(12), remembered None
         attempt 0..8
         failed 0..8: OutOfMemory, requested Some(4096), free Some(512): the script says so
-        shrink 8 to 4
+        at 8: shrinks to 4
         attempt 0..4
         failed 0..4: OutOfMemory, requested Some(4096), free Some(512): the script says so
-        gave up at 4: max_attempts is reached
+        at 4: gives up: max_attempts is reached
         finished: 2 attempts, 2 out of memory
     "#]];
     told(&[OUT_OF_MEMORY; 2], OUT_OF_MEMORY, &expected, |form, world| {
@@ -95,7 +95,7 @@ fn when_the_deadline_has_passed() {
         started: initial 8, start 8, length Some(12), remembered None
         attempt 0..8
         failed 0..8: OutOfMemory, requested Some(4096), free Some(512): the script says so
-        gave up at 8: the deadline has passed
+        at 8: gives up: the deadline has passed
         finished: 1 attempts, 1 out of memory
     "#]];
     told(&[OUT_OF_MEMORY], OUT_OF_MEMORY, &expected, |form, world| {

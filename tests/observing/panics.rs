@@ -26,7 +26,7 @@ fn a_panic_that_says_out_of_memory_shrinks() {
         started: initial 4, start 4, length Some(4), remembered None
         attempt 0..4
         failed 0..4: OutOfMemory, requested Some(2147483648), free HOST: CUDA out of memory. Tried to allocate 2.00 GiB
-        shrink 4 to 2
+        at 4: shrinks to 2
         attempt 0..2
         succeeded 0..2
         attempt 2..4
@@ -50,7 +50,7 @@ fn a_panic_that_goes_through_is_told_to_the_end() {
         succeeded 0..2
         attempt 2..4
         failed 2..4: Other, requested None, free None: a mistake
-        gave up at 2: not out of memory
+        at 2: gives up: not out of memory
         finished: 2 attempts, 0 out of memory
     "#]]
     .assert_eq(&record.take());

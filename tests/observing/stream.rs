@@ -59,7 +59,7 @@ fn out_of_memory_shrinks_and_settles() {
         started: initial 8, start 8, length Some(12), remembered None
         attempt 0..8
         failed 0..8: OutOfMemory, requested Some(4096), free Some(512): the script says so
-        shrink 8 to 4
+        at 8: shrinks to 4
         attempt 0..4
         succeeded 0..4
         attempt 4..8
@@ -80,7 +80,7 @@ fn a_ragged_rest_shrinks_from_its_own_size() {
         succeeded 0..8
         attempt 8..12
         failed 8..12: OutOfMemory, requested Some(4096), free Some(512): the script says so
-        shrink 4 to 2
+        at 4: shrinks to 2
         attempt 8..10
         succeeded 8..10
         attempt 10..12
@@ -97,7 +97,7 @@ fn a_transient_failure_is_tried_again() {
         started: initial 8, start 8, length Some(12), remembered None
         attempt 0..8
         failed 0..8: Transient, requested Some(4096), free Some(512): the script says so
-        again 8: transient
+        at 8: tries it once more
         attempt 0..8
         succeeded 0..8
         attempt 8..12
@@ -113,10 +113,10 @@ fn a_transient_failure_that_repeats_shrinks_when_memory_is_low() {
         started: initial 8, start 8, length Some(8), remembered None
         attempt 0..8
         failed 0..8: Transient, requested Some(4096), free Some(512): the script says so
-        again 8: transient
+        at 8: tries it once more
         attempt 0..8
         failed 0..8: Transient, requested Some(4096), free Some(512): the script says so
-        shrink 8 to 4
+        at 8: shrinks to 4
         attempt 0..4
         succeeded 0..4
         attempt 4..8
@@ -133,7 +133,7 @@ fn bisect_probes() {
         started: initial 8, start 8, length Some(24), remembered None
         attempt 0..8
         failed 0..8: OutOfMemory, requested Some(4096), free Some(512): the script says so
-        shrink 8 to 4
+        at 8: shrinks to 4
         attempt 0..4
         succeeded 0..4
         probe 4 to 6
@@ -159,13 +159,13 @@ fn a_probe_that_fails_goes_back() {
         started: initial 8, start 8, length Some(12), remembered None
         attempt 0..8
         failed 0..8: OutOfMemory, requested Some(4096), free Some(512): the script says so
-        shrink 8 to 4
+        at 8: shrinks to 4
         attempt 0..4
         succeeded 0..4
         probe 4 to 6
         attempt 4..10
         failed 4..10: OutOfMemory, requested Some(4096), free Some(512): the script says so
-        shrink 6 to 4
+        at 6: shrinks to 4
         attempt 4..8
         succeeded 4..8
         attempt 8..12
@@ -206,7 +206,7 @@ fn a_remembered_size_that_fails_settles_anew() {
         started: initial 4, start 2, length Some(4), remembered Some(2)
         attempt 0..2
         failed 0..2: OutOfMemory, requested Some(4096), free Some(512): the script says so
-        shrink 2 to 1
+        at 2: shrinks to 1
         attempt 0..1
         succeeded 0..1
         attempt 1..2
@@ -234,7 +234,7 @@ fn a_batch_has_no_length() {
         started: initial 8, start 8, length None, remembered None
         attempt 0..8
         failed 0..8: OutOfMemory, requested Some(4096), free Some(512): the script says so
-        shrink 8 to 4
+        at 8: shrinks to 4
         attempt 0..4
         succeeded 0..4
         settled 4

@@ -35,10 +35,10 @@ fn every_kind_of_event_arrives_with_its_fields() {
         DEBUG toma: message=<started> call=CALL name="work" initial=8 start=8 length=20
         DEBUG toma: message=<attempt> call=CALL name="work" start=0 end=8
         WARN toma: message=<failed> call=CALL name="work" start=0 end=8 size=8 class=<Transient> requested_bytes=4096 free_bytes=512 elapsed=ELAPSED error="the script says so"
-        INFO toma: message=<again> call=CALL name="work" size=8 rung="transient"
+        INFO toma: message=<answered> call=CALL name="work" size=8 answer=<tries it once more>
         DEBUG toma: message=<attempt> call=CALL name="work" start=0 end=8
         WARN toma: message=<failed> call=CALL name="work" start=0 end=8 size=8 class=<OutOfMemory> requested_bytes=4096 free_bytes=512 elapsed=ELAPSED error="the script says so"
-        INFO toma: message=<shrink> call=CALL name="work" from=8 to=4
+        INFO toma: message=<answered> call=CALL name="work" size=8 answer=<shrinks to 4>
         DEBUG toma: message=<attempt> call=CALL name="work" start=0 end=4
         DEBUG toma: message=<succeeded> call=CALL name="work" start=0 end=4 elapsed=ELAPSED
         INFO toma: message=<probe> call=CALL name="work" from=4 to=6
@@ -47,7 +47,7 @@ fn every_kind_of_event_arrives_with_its_fields() {
         INFO toma: message=<probe> call=CALL name="work" from=6 to=7
         DEBUG toma: message=<attempt> call=CALL name="work" start=10 end=17
         WARN toma: message=<failed> call=CALL name="work" start=10 end=17 size=7 class=<Other> elapsed=ELAPSED error="the script says so"
-        WARN toma: message=<gave up> call=CALL name="work" size=7 reason="not out of memory"
+        INFO toma: message=<answered> call=CALL name="work" size=7 answer=<gives up: not out of memory>
         INFO toma: message=<settled> call=CALL name="work" size=6
         DEBUG toma: message=<finished> call=CALL name="work" attempts=5 out_of_memory=1
         DEBUG toma: message=<started> call=CALL name="work" initial=4 start=4 length=4 remembered=6

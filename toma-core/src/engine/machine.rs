@@ -267,7 +267,10 @@ impl Machine {
     /// The next piece starts here.
     #[inline]
     fn move_to(&mut self, position: usize) {
-        self.position = if self.single { self.pieces.end() } else { position };
+        self.position = position;
+        if self.single {
+            self.pieces = Pieces::Counted(position);
+        }
         if self.failures > 0 {
             (self.failures, self.spent) = (0, Rungs::NONE);
         }

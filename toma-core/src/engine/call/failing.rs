@@ -120,7 +120,9 @@ impl Call<'_> {
 
     /// All others are done, and a single item of this cost does not fit: its failure goes through.
     pub(crate) fn gives_up_left_out(&mut self, cost: usize) {
-        self.tell_answer(cost, Answer::GiveUp(Reason::LeftOut));
+        let reason = Reason::LeftOut;
+        self.report.gives_up(reason);
+        self.tell(|| EventKind::Answered { size: cost, answer: Answer::GiveUp(reason) });
     }
 
     fn tell_failed(&mut self, attempt: &Attempt, failure: &Failure, failed: &Failed, size: usize) {

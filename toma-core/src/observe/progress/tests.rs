@@ -106,8 +106,8 @@ fn the_bar_goes_and_the_shrinks_stay() {
     let shown = terminal.contents();
     let lines: Vec<_> = shown.lines().collect();
     assert_eq!(lines.len(), 2, "{shown}");
-    assert!(lines[0].ends_with("at 1000, step shrinks to 500"), "{shown}");
-    assert!(lines[1].ends_with("at 500, step shrinks to 250"), "{shown}");
+    assert!(lines[0].ends_with("at 1000, shrinks to 500"), "{shown}");
+    assert!(lines[1].ends_with("at 500, shrinks to 250"), "{shown}");
 }
 
 #[test]

@@ -13,8 +13,8 @@ use std::time::Duration;
 use self::history::History;
 use crate::call_site::Name;
 use crate::classify::Class;
-use crate::observe::Answer;
 use crate::observe::report::{Fullest, Report, Shortfall, Tried};
+use crate::observe::{Answer, Reason};
 use crate::policy::Bounds;
 
 #[derive(Debug)]
@@ -166,6 +166,11 @@ impl ReportBuilder {
     /// What is done about the failure that came last.
     pub(crate) fn answered(&mut self, answer: Answer) {
         self.history().answered(answer);
+    }
+
+    /// The failure of an item that was left out goes through after all.
+    pub(crate) fn gives_up(&mut self, reason: Reason) {
+        self.history().gave_up = Some(reason);
     }
 
     /// The coming attempt has waited for its turn on the device.
