@@ -42,30 +42,30 @@ pub(crate) struct Call<'a> {
 
 /// Opening.
 impl<'a> Call<'a> {
-    /// A call that asks the size cache where to start.
+    /// A call that is not [open](Self::open) yet. In two steps, so that it is built where it stays: a call is large,
+    /// and handing it over takes a tenth of it.
     #[inline(always)]
-    #[expect(clippy::inline_always, reason = "a call is large, and handing it over takes a tenth of it")]
-    pub(crate) fn open(
+    #[expect(clippy::inline_always, reason = "see above")]
+    pub(crate) fn new(
         cache: &'a dyn SizeCache,
-        policy: &dyn Policy,
+        needs: Needs,
         options: &Options<'a>,
         (name, origin, extent): (Option<Cow<'static, str>>, Origin, Extent),
     ) -> Self {
-        shield::prepare();
-        report::prepare();
-        let (needs, name) = (policy.needs(), Name::of(name, &origin));
+        let name = Name::of(name, &origin);
         let (user, device) = (options.user, options.device);
         let length = extent.items();
         let machine = Machine::new(extent, Sizes::new(&options.sizes, &name), options.max_attempts);
         let report = ReportBuilder::new(name, length, machine.is_packed().then(|| machine.whole()));
         let memory = Memory { cache, origin, device, user, now: None };
-        let mut call = Self { machine, needs, memory, report, extras: None };
-        call.prepare(policy, options);
-        call
+        Self { machine, needs, memory, report, extras: None }
     }
 
+    /// Asks the size cache where to start.
     #[inline]
-    fn prepare(&mut self, policy: &dyn Policy, options: &Options<'a>) {
+    pub(crate) fn open(&mut self, policy: &dyn Policy, options: &Options<'a>) {
+        shield::prepare();
+        report::prepare();
         let Options { deadline, device, ladder, observer, .. } = options;
         if options.max_attempts == 0 {
             self.report.name().refuse("max_attempts 0: must be at least 1");
@@ -75,7 +75,7 @@ impl<'a> Call<'a> {
         let asked = deadline.is_some() | device.is_some() | ladder.is_some() | self.needs.anything();
         let around = switches.anything() | Nesting::now().marks.anything();
         if asked | around | watch.is_some() {
-            return self.prepare_extras(policy, options, watch, switches);
+            return self.open_with_extras(policy, options, watch, switches);
         }
         let remembered = self.recall();
         self.start_from(remembered.as_ref());
@@ -84,7 +84,7 @@ impl<'a> Call<'a> {
     }
 
     #[inline(never)]
-    fn prepare_extras(
+    fn open_with_extras(
         &mut self,
         policy: &dyn Policy,
         options: &Options<'a>,

@@ -76,7 +76,9 @@ impl<P: Policy, K, B: Undo, U: Unit> With<'_, P, K, B, U> {
             Above::Unknown
         };
         let origin = Origin { site: core.site, caller: Some(caller), above };
-        let call = Call::open(core.cache, &core.policy, &core.options, (core.name, origin, extent));
+        let parts = (core.name, origin, extent);
+        let mut call = Call::new(core.cache, core.policy.needs(), &core.options, parts);
+        call.open(&core.policy, &core.options);
         // Without anything to do the call is over before it is asked.
         let call = (!call.is_done()).then_some(call);
         let takes_left_out = after.takes_left_out();

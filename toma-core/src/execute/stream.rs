@@ -64,7 +64,9 @@ impl<P: Policy, K, B: Undo, U: Unit> With<'_, P, K, B, U> {
         let caller = Location::caller();
         let extent = after.extent(length(range.start, range.end, || core.name_at(Some(caller))));
         let origin = Origin { site: core.site, caller: Some(caller), above: Above::Unknown };
-        let call = Call::open(core.cache, &core.policy, &core.options, (core.name, origin, extent));
+        let parts = (core.name, origin, extent);
+        let mut call = Call::new(core.cache, core.policy.needs(), &core.options, parts);
+        call.open(&core.policy, &core.options);
         let attempts = Attempts::of(call, core.policy, judge);
         let value = Handover(Arc::default());
         let running = Running { attempts, after, left_out: None, value: value.clone() };
