@@ -5,9 +5,9 @@ use std::path::{Path, PathBuf};
 use std::sync::{LazyLock, Mutex, PoisonError};
 
 use super::cgroup::{self, Group};
-use super::page::Page;
-use super::{MemorySource, Reading, address_space_bytes};
-use crate::cpu_memory;
+use super::limit::rlimit;
+use super::page::{Page, address_space_bytes};
+use super::{MemorySource, Reading};
 
 /// The memory of the host, as far as this process may use it.
 ///
@@ -98,7 +98,7 @@ impl Host {
     /// What the address-space limit leaves; `None` without one.
     fn address_space(&self, buffer: &mut Vec<u8>) -> io::Result<Option<Reading>> {
         let limit = match self.address_space {
-            AddressSpaceLimit::OfThisProcess => cpu_memory::soft_limit(),
+            AddressSpaceLimit::OfThisProcess => rlimit::soft(),
             AddressSpaceLimit::Fixed(limit) => limit,
         };
         let Some(limit) = limit else { return Ok(None) };

@@ -90,7 +90,7 @@ impl<'a> Page<'a> {
 }
 
 /// Bytes of address space in use, from a file such as `/proc/self/statm`.
-pub(crate) fn address_space_bytes(statm: &Path, buffer: &mut Vec<u8>) -> io::Result<u64> {
+pub(super) fn address_space_bytes(statm: &Path, buffer: &mut Vec<u8>) -> io::Result<u64> {
     let expected = "the number of pages of address space in use as the first word";
     let pages = Page::must_read(statm, expected, buffer)?.first_number()?;
     Ok(pages.saturating_mul(page_bytes()))

@@ -16,9 +16,9 @@ use std::sync::{Arc, OnceLock};
 use cudarc::driver::sys::CUresult;
 use cudarc::driver::{CudaSlice, CudaStream, DriverError};
 use libloading::Library;
-use toma_core::cuda::Device;
+use toma_cuda::Device;
 
-use crate::kind::Kind;
+use crate::function::Function;
 
 /// Names the folder with a library that was compiled elsewhere, where there is no compiler.
 const COMPILED: &str = "CUDA_DOUBLE";
@@ -115,7 +115,7 @@ impl Double {
         println!("driver: a test double, {}", loaded.split_whitespace().last().unwrap_or(loaded));
         let double = Self(library);
         // A real driver has no such function.
-        double.ask(c"double_calls", Kind::Allocate as usize);
+        double.ask(c"double_calls", Function::Allocate as usize);
         double
     }
 
@@ -135,10 +135,10 @@ impl Double {
         set();
     }
 
-    /// The call of this kind after `skip` more fails once.
-    pub(crate) fn fail(&self, kind: Kind, skip: u32, code: CUresult) {
+    /// The call of this function after `skip` more fails once.
+    pub(crate) fn fail(&self, function: Function, skip: u32, code: CUresult) {
         let fail: libloading::Symbol<'_, extern "C" fn(usize, u32, u32)> = self.symbol(c"double_fail");
-        fail(kind as usize, skip, code as u32);
+        fail(function as usize, skip, code as u32);
     }
 
     /// Everything fails from now on.
@@ -147,8 +147,8 @@ impl Double {
         poison(code as u32);
     }
 
-    pub(crate) fn calls(&self, kind: Kind) -> u64 {
-        self.ask(c"double_calls", kind as usize)
+    pub(crate) fn calls(&self, function: Function) -> u64 {
+        self.ask(c"double_calls", function as usize)
     }
 
     /// Bytes that slices hold on device 0.

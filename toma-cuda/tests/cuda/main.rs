@@ -17,7 +17,7 @@ mod double;
 #[cfg(target_os = "linux")]
 mod dropping;
 #[cfg(target_os = "linux")]
-mod kind;
+mod function;
 #[cfg(target_os = "linux")]
 mod shrinking;
 #[cfg(target_os = "linux")]
