@@ -80,7 +80,7 @@ fn a_type_is_judged_before_its_text_and_wherever_it_stands() {
 }
 
 #[test]
-fn a_judge_may_leave_it_to_others() {
+fn a_function_may_leave_it_to_other_types_and_texts() {
     error_type!(Undecided);
     add_error::<Undecided>(|_| None);
     assert_eq!(Undecided(1).classify().class, Class::OutOfMemory, "its text says so");
@@ -89,7 +89,7 @@ fn a_judge_may_leave_it_to_others() {
 }
 
 #[test]
-fn a_judge_goes_before_the_built_in_types() {
+fn a_registered_type_goes_before_the_built_in_ones() {
     error_type!(Remote);
     add_error::<Remote>(|_| Some(Class::Other));
     let error = io::Error::new(io::ErrorKind::OutOfMemory, Remote(1));
@@ -97,15 +97,15 @@ fn a_judge_goes_before_the_built_in_types() {
 }
 
 #[test]
-fn adding_a_type_again_replaces_its_judge() {
+fn adding_a_type_again_replaces_its_function() {
     error_type!(Twice);
     add_error::<Twice>(|_| Some(Class::Poisoned));
-    let before = register::judges().len();
+    let before = register::types().len();
     for _ in 0..100 {
         add_error::<Twice>(|_| Some(Class::Transient));
     }
     assert_eq!(Twice(1).classify().class, Class::Transient);
-    assert!(register::judges().len() < before + 50, "the list must not grow");
+    assert!(register::types().len() < before + 50, "the list must not grow");
 }
 
 #[test]
@@ -118,7 +118,7 @@ fn a_registered_type_is_known_as_a_payload() {
 }
 
 #[test]
-fn a_judge_may_register_and_classify() {
+fn a_function_may_register_and_classify() {
     error_type!(Reentrant);
     add_error::<Reentrant>(|_| {
         add_text("capybara", Class::Transient);
