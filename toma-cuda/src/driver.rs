@@ -20,15 +20,15 @@ ctor::declarative::ctor! {
     /// Before `main`, so that a program need not call anything for its errors to be known.
     #[ctor(unsafe)]
     fn before_main() {
-        classify::add_failure::<DriverError>(failure_of);
+        classify::add_failure::<DriverError>(|error| failure_of(*error));
     }
 }
 
 /// The failure that `error` is, with what the driver calls it.
-fn failure_of(error: &DriverError) -> Failure {
+fn failure_of(error: DriverError) -> Failure {
     // The error asks the driver for its words, and panics where there is no driver.
     let words = if is_present() { error.to_string() } else { format!("{:?}", error.0) };
-    Failure::new(class_of(*error), words)
+    Failure::new(class_of(error), words)
 }
 
 /// Whether there is a driver. Without one every other function of cudarc panics.

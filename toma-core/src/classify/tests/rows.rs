@@ -167,8 +167,10 @@ const OTHER: &[Case] = &[
 ];
 
 /// What may happen to a text before it is read; none of it changes what it means.
+type Disguise = (&'static str, fn(&str) -> String);
+
 #[rustfmt::skip]
-const DISGUISES: &[(&str, fn(&str) -> String)] = &[
+const DISGUISES: &[Disguise] = &[
     ("as printed", str::to_owned),
     ("in lower case", str::to_lowercase),
     ("in upper case", str::to_uppercase),

@@ -107,11 +107,10 @@ fn the_least_that_any_limit_leaves_is_free() {
     let huge = |page: u64| i64::MAX as u64 / page * page;
     let v2 = |path, root| Root::new().v2(path, root);
     let v1 = |path, root| Root::new().v1(path, root);
+    let topmost = |root: Root| root.group2("", &limit(512), 12 * MIB, 0);
     // A limit that must not be found: where `/../../x` would lead from the mount point.
-    let astray = |path, root| {
-        let root = v2(path, root).group2("", &limit(512), 12 * MIB, 0);
-        root.file("sys/x/memory.max", "1").file("x/memory.max", "1")
-    };
+    let astray = |path, root| topmost(v2(path, root)).file("sys/x/memory.max", "1").file("x/memory.max", "1");
+    let unlimited = |page| v1("/", "/").group1("", huge(page), 7000 * MIB, 0);
     let cases = [
         ("no groups", Root::new(), (6000, 8000)),
         (
@@ -132,15 +131,10 @@ fn the_least_that_any_limit_leaves_is_free() {
                 .group2("/a", &limit(3000), 2900 * MIB, 0),
             (100, 2000),
         ),
-        ("the topmost group of a container", v2("/", "/").group2("", &limit(512), 12 * MIB, 0), (500, 512)),
+        ("the topmost group of a container", topmost(v2("/", "/")), (500, 512)),
         (
             "a container that sees its path on the host but only its own group",
-            v2("/docker/1f/worker", "/docker/1f").group2("/worker", &limit(300), 0, 0).group2(
-                "",
-                &limit(512),
-                12 * MIB,
-                0,
-            ),
+            topmost(v2("/docker/1f/worker", "/docker/1f").group2("/worker", &limit(300), 0, 0)),
             (300, 300),
         ),
         (
@@ -160,9 +154,9 @@ fn the_least_that_any_limit_leaves_is_free() {
                 .group1("", 9_223_372_036_854_771_712, 5000 * MIB, 0),
             (100, 900),
         ),
-        ("no limit in pages of 4 KiB", v1("/", "/").group1("", huge(4096), 7000 * MIB, 0), (6000, 8000)),
-        ("no limit in pages of 16 KiB", v1("/", "/").group1("", huge(16384), 7000 * MIB, 0), (6000, 8000)),
-        ("no limit in pages of 64 KiB", v1("/", "/").group1("", huge(65536), 7000 * MIB, 0), (6000, 8000)),
+        ("no limit in pages of 4 KiB", unlimited(4096), (6000, 8000)),
+        ("no limit in pages of 16 KiB", unlimited(16384), (6000, 8000)),
+        ("no limit in pages of 64 KiB", unlimited(65536), (6000, 8000)),
         ("more used than allowed", v2("/", "/").group2("", &limit(10), 12 * MIB, 0), (0, 10)),
     ];
     for (name, root, expected) in cases {
