@@ -1,4 +1,4 @@
-//! LastReadings that may be a little old, for paths that must be fast.
+//! Readings that may be a little old, for paths that must be fast.
 //!
 //! Each thread remembers its own readings: a cache line shared between threads would be written by one and
 //! fetched by all others, and a warm call writes no shared memory.
