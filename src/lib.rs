@@ -135,7 +135,7 @@
 pub use toma_core::cache::PersistentCache;
 pub use toma_core::cache::{DefaultCache, GlobalCache, NoCache, SizeCache, StacktraceMemoryCache};
 pub use toma_core::chunk::Chunked;
-/// The longer path of [`memory::set_cpu_memory_limit`].
+/// For programs that write `toma::cpu_memory::set_cpu_memory_limit`.
 #[doc(hidden)]
 pub use toma_core::memory as cpu_memory;
 pub use toma_core::observe::report;

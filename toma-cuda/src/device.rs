@@ -148,24 +148,24 @@ fn failed(name: &str, what: &'static str, source: DriverError) -> io::Error {
         CUresult::CUDA_ERROR_STUB_LIBRARY => io::ErrorKind::Unsupported,
         _ => io::ErrorKind::Other,
     };
-    io::Error::new(kind, Failed { name: name.to_owned(), what, source })
+    io::Error::new(kind, DeviceError { name: name.to_owned(), what, source })
 }
 
 /// What could not be done with which device.
 #[derive(Debug)]
-struct Failed {
+struct DeviceError {
     name: String,
     what: &'static str,
     source: DriverError,
 }
 
-impl fmt::Display for Failed {
+impl fmt::Display for DeviceError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}: cannot {} ({:?})", self.name, self.what, self.source.0)
     }
 }
 
-impl Error for Failed {
+impl Error for DeviceError {
     fn source(&self) -> Option<&(dyn Error + 'static)> {
         Some(&self.source)
     }

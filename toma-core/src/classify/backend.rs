@@ -137,7 +137,7 @@ const CUDA_LIBRARIES: &[Row] = &[
     (LOOK_ALIKE, &["cublas_status_execution_failed"]),
 ];
 
-/// A collective must not be tried again on one rank alone: the other ranks would wait forever.
+/// A collective must not be tried again on only one rank: the other ranks would wait forever.
 const NCCL: &[Row] = &[
     (LOOK_ALIKE, &["cuda failure 2 'out of memory"]),
     (LOOK_ALIKE, &["cuda failure 'out of memory"]),

@@ -27,7 +27,7 @@ type FailureIn = dyn Fn(&Link) -> Option<Failure> + Send + Sync;
 
 /// Classifies texts that contain `pattern`, in the whole process, before the built-in tables.
 ///
-/// For a library whose failures are known by their words alone; prefer [`add_error`] where there is
+/// For a library whose failures are known only by their words; prefer [`add_error`] where there is
 /// a type. Case does not matter, nor do line breaks and double quotes (each run of them and of
 /// spaces is one space), so that one pattern matches a text and the same text inside a panic
 /// message. Only an error's own words are searched, not a backtrace that follows them. Of several

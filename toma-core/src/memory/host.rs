@@ -5,8 +5,8 @@ use std::path::{Path, PathBuf};
 use std::sync::{LazyLock, Mutex, PoisonError};
 
 use super::cgroup::{self, Group};
+use super::kernel_file::{KernelFile, address_space_bytes};
 use super::limit::rlimit;
-use super::page::{Page, address_space_bytes};
 use super::{MemorySource, Reading};
 
 /// The memory of the host, as far as this process may use it.
@@ -90,8 +90,9 @@ impl Host {
     /// What the machine as a whole has.
     fn machine(&self, buffer: &mut Vec<u8>) -> io::Result<Reading> {
         let expected = "lines `MemTotal:` and `MemAvailable:` with numbers of kB";
-        let page = Page::read(&self.meminfo, expected, buffer)?.ok_or_else(|| no_meminfo(&self.meminfo))?;
-        let bytes = |key| Ok::<_, io::Error>(page.value_of(key)?.saturating_mul(1024));
+        let file =
+            KernelFile::read(&self.meminfo, expected, buffer)?.ok_or_else(|| no_meminfo(&self.meminfo))?;
+        let bytes = |key| Ok::<_, io::Error>(file.value_of(key)?.saturating_mul(1024));
         Ok(Reading::new(bytes("MemAvailable")?, bytes("MemTotal")?))
     }
 
@@ -108,13 +109,13 @@ impl Host {
     /// Finds the control groups anew when the process was moved to others, or for the first time.
     fn find_groups(&self, scratch: &mut Scratch) -> io::Result<()> {
         let expected = "lines `id:controllers:path`";
-        let Some(page) = Page::read(&self.membership, expected, &mut scratch.buffer)? else {
+        let Some(file) = KernelFile::read(&self.membership, expected, &mut scratch.buffer)? else {
             (scratch.membership, scratch.groups) = (None, Vec::new());
             return Ok(());
         };
-        if scratch.membership.as_deref() != Some(page.text()) {
-            scratch.groups = cgroup::groups(&page, &self.root.join("proc/self/mountinfo"), &self.root)?;
-            scratch.membership = Some(page.text().to_owned());
+        if scratch.membership.as_deref() != Some(file.text()) {
+            scratch.groups = cgroup::groups(&file, &self.root.join("proc/self/mountinfo"), &self.root)?;
+            scratch.membership = Some(file.text().to_owned());
         }
         Ok(())
     }

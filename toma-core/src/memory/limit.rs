@@ -5,7 +5,7 @@ use std::mem;
 use std::path::Path;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use super::page::address_space_bytes;
+use super::kernel_file::address_space_bytes;
 
 /// A limit on this process's address space that ends when this guard is dropped.
 ///

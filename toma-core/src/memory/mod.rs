@@ -3,8 +3,8 @@
 
 mod cgroup;
 mod host;
+mod kernel_file;
 mod limit;
-mod page;
 mod recent;
 #[cfg(test)]
 mod tests;

@@ -41,7 +41,7 @@ fn without_memory_pools_there_is_nothing_to_trim() {
         let slice = zeros(&stream(&device), 300).unwrap();
         assert_eq!(device.read().unwrap().free_bytes, 700);
         device.reset_peak();
-        assert_eq!(device.usage(), None, "nobody counts");
+        assert_eq!(device.usage(), None, "nothing counts");
         drop(slice);
         device.release_cached_memory();
         assert_eq!((double.taken_bytes(), double.calls(Function::Trim)), (0, 0));

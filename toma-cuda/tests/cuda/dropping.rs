@@ -49,7 +49,7 @@ fn the_retry_does_not_get_the_error_of_what_was_dropped_and_the_error_is_kept() 
     });
 }
 
-/// The reason for taking it: without the device nobody does, and the retry fails with it.
+/// The reason for taking it: without the device it stays, and the retry fails with it.
 #[test]
 fn without_the_device_the_retry_fails_with_it() {
     with_double(|double| {

@@ -11,7 +11,7 @@ mod chunks;
 mod classes;
 #[cfg(target_os = "linux")]
 mod device;
-/// A library of its own, see [`stage`]; here for the lints and the formatter alone.
+/// A library of its own, see [`stage`]; here only for the lints and the formatter.
 #[cfg(clippy)]
 mod double;
 #[cfg(target_os = "linux")]

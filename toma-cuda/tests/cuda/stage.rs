@@ -16,6 +16,7 @@ use std::sync::{Arc, OnceLock};
 use cudarc::driver::sys::CUresult;
 use cudarc::driver::{CudaSlice, CudaStream, DriverError};
 use libloading::Library;
+use tempfile::TempDir;
 use toma_cuda::Device;
 
 use crate::function::Function;
@@ -47,9 +48,8 @@ pub(crate) fn without_driver<F: FnOnce()>(test: F) {
     if env::var_os(CHILD).is_some() {
         return test();
     }
-    let folder = broken_folder(test_name::<F>());
-    child(test_name::<F>(), folder.as_os_str());
-    fs::remove_dir_all(folder).unwrap();
+    let folder = broken_folder();
+    child(test_name::<F>(), folder.path().as_os_str());
 }
 
 /// The path of the function in which `F` is written, without this program's name.
@@ -72,7 +72,7 @@ fn child(test: &str, loader_path: &OsStr) -> Output {
     output
 }
 
-/// The folder that holds the double alone.
+/// The folder that holds only the double.
 fn folder() -> &'static Path {
     static FOLDER: OnceLock<PathBuf> = OnceLock::new();
     FOLDER.get_or_init(|| env::var_os(COMPILED).map_or_else(compiled, PathBuf::from))
@@ -95,12 +95,10 @@ fn compiled() -> PathBuf {
 
 /// A folder with files of every name that cudarc looks for, none of them a library: what is first on
 /// the loader path is what is loaded, so a driver of this machine is not found either.
-fn broken_folder(test: &str) -> PathBuf {
-    let name = format!("toma-{}-{}", std::process::id(), test.replace("::", "-"));
-    let folder = env::temp_dir().join(name);
-    fs::create_dir_all(&folder).unwrap();
+fn broken_folder() -> TempDir {
+    let folder = tempfile::tempdir().unwrap();
     for name in ["cuda", "nvcuda"].iter().flat_map(|name| cudarc::get_lib_name_candidates(name)) {
-        fs::write(folder.join(name), "no library").unwrap();
+        fs::write(folder.path().join(name), "no library").unwrap();
     }
     folder
 }

@@ -88,7 +88,7 @@ fn types_are_found_anywhere_and_win_over_texts() {
         (Wrapper("epoch 3", Box::new(full())).into(), OOM, None),
         (Wrapper("epoch 3", Arc::new(full())).into(), OOM, None),
         (dynamic(fmt::Error.into()).into(), Class::Other, None),
-        // Texts that alone would decide otherwise.
+        // Texts that would decide otherwise without a type.
         (
             Wrapper("Could not initialize NNPACK! Reason: Out of memory.", failed_reserve()).into(),
             OOM,
