@@ -69,47 +69,39 @@ fn the_marker_is_inferred_for_every_supported_type() {
     }
 }
 
+#[track_caller]
+fn means(error: impl Into<Box<dyn Error>>, class: Class, requested: Option<u64>) {
+    let failure = classify(&error.into());
+    assert_eq!((failure.class, failure.requested_bytes), (class, requested), "{failure:?}");
+}
+
 #[test]
 fn types_are_found_anywhere_and_win_over_texts() {
     let dynamic = |error: Box<dyn Error + Send + Sync>| Arc::<dyn Error + Send + Sync>::from(error);
-    let cases: Vec<(Box<dyn Error>, Class, Option<u64>)> = vec![
-        (failed_reserve().into(), OOM, Some(LARGEST)),
-        (Vec::<u64>::new().try_reserve_exact(usize::MAX).unwrap_err().into(), OOM, None),
-        (io::Error::from(io::ErrorKind::OutOfMemory).into(), OOM, None),
-        (full().into(), OOM, None),
-        // What hides its content from `source`, or its type.
-        (
-            io::Error::other(Wrapper("reading rows", io::Error::other(failed_reserve()))).into(),
-            OOM,
-            Some(LARGEST),
-        ),
-        (Wrapper("epoch 3", io::Error::other(failed_reserve())).into(), OOM, Some(LARGEST)),
-        (Wrapper("epoch 3", dynamic(full().into())).into(), OOM, None),
-        (Wrapper("epoch 3", Box::new(full())).into(), OOM, None),
-        (Wrapper("epoch 3", Arc::new(full())).into(), OOM, None),
-        (dynamic(fmt::Error.into()).into(), Class::Other, None),
-        // Texts that would decide otherwise without a type.
-        (
-            Wrapper("Could not initialize NNPACK! Reason: Out of memory.", failed_reserve()).into(),
-            OOM,
-            Some(LARGEST),
-        ),
-        (
-            Wrapper("CUDA error: an illegal memory access was encountered", failed_reserve()).into(),
-            OOM,
-            Some(LARGEST),
-        ),
-        (Wrapper("Cuda failure 2 'out of memory'", failed_reserve()).into(), OOM, Some(LARGEST)),
-        (Wrapper("CUDNN_STATUS_INTERNAL_ERROR", failed_reserve()).into(), OOM, Some(LARGEST)),
-        // As deep as is looked, and one deeper.
-        (chain(vec!["epoch 3".to_owned(); 63], failed_reserve()), OOM, Some(LARGEST)),
-        (chain(vec!["epoch 3".to_owned(); 64], failed_reserve()), Class::Other, None),
-    ];
-    for (error, class, requested) in cases {
-        let failure = classify(&error);
-        assert_eq!((failure.class, failure.requested_bytes), (class, requested), "{error:?}");
-    }
+    means(failed_reserve(), OOM, Some(LARGEST));
     assert!(classify(&failed_reserve()).message.starts_with("memory allocation failed"));
+    means(Vec::<u64>::new().try_reserve_exact(usize::MAX).unwrap_err(), OOM, None);
+    means(io::Error::from(io::ErrorKind::OutOfMemory), OOM, None);
+    means(full(), OOM, None);
+    // What hides its content from `source`, or its type.
+    let nested = io::Error::other(Wrapper("reading rows", io::Error::other(failed_reserve())));
+    means(Wrapper("epoch 3", nested), OOM, Some(LARGEST));
+    means(io::Error::other(Wrapper("reading rows", failed_reserve())), OOM, Some(LARGEST));
+    means(Wrapper("epoch 3", dynamic(full().into())), OOM, None);
+    means(Wrapper("epoch 3", Box::new(full())), OOM, None);
+    means(Wrapper("epoch 3", Arc::new(full())), OOM, None);
+    means(dynamic(fmt::Error.into()), Class::Other, None);
+    for text in [
+        "Could not initialize NNPACK! Reason: Out of memory.",
+        "CUDA error: an illegal memory access was encountered",
+        "Cuda failure 2 'out of memory'",
+        "CUDNN_STATUS_INTERNAL_ERROR",
+    ] {
+        means(Wrapper(text, failed_reserve()), OOM, Some(LARGEST));
+    }
+    // As deep as is looked, and one deeper.
+    means(chain(vec!["epoch 3".to_owned(); 63], failed_reserve()), OOM, Some(LARGEST));
+    means(chain(vec!["epoch 3".to_owned(); 64], failed_reserve()), Class::Other, None);
 }
 
 #[test]

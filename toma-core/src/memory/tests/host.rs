@@ -85,8 +85,10 @@ impl Root {
         Host::at(self.0.path(), None)
     }
 
-    fn mib(&self) -> (u64, u64) {
-        mib(self.host().read().unwrap())
+    /// Reads MiB.
+    #[track_caller]
+    fn leaves(self, free: u64, total: u64) {
+        assert_eq!(mib(self.host().read().unwrap()), (free, total), "in {}", self.0.path().display());
     }
 
     /// The error of a reading: its kind, its own words without the root, and its cause's words.
@@ -104,64 +106,35 @@ fn mib(reading: Reading) -> (u64, u64) {
 #[test]
 fn the_least_that_any_limit_leaves_is_free() {
     let limit = |mib: u64| (mib * MIB).to_string();
-    let huge = |page: u64| i64::MAX as u64 / page * page;
     let v2 = |path, root| Root::new().v2(path, root);
     let v1 = |path, root| Root::new().v1(path, root);
     let topmost = |root: Root| root.group2("", &limit(512), 12 * MIB, 0);
-    // A limit that must not be found: where `/../../x` would lead from the mount point.
-    let astray = |path, root| topmost(v2(path, root)).file("sys/x/memory.max", "1").file("x/memory.max", "1");
-    let unlimited = |page| v1("/", "/").group1("", huge(page), 7000 * MIB, 0);
-    let cases = [
-        ("no groups", Root::new(), (6000, 8000)),
-        (
-            "version 2 without limits at any level",
-            v2("/a/b", "/").group2("/a/b", "max", 100, 0).group2("/a", "max", 100, 0),
-            (6000, 8000),
-        ),
-        (
-            "inactive file pages are free",
-            v2("/a/b", "/").group2("/a/b", "1048576000", 700 * MIB, 200 * MIB),
-            (500, 1000),
-        ),
-        (
-            "a limit on a parent, whose siblings use it: the least free and the lowest limit differ in level",
-            v2("/a/b/c", "/")
-                .group2("/a/b/c", "max", 10, 0)
-                .group2("/a/b", &limit(2000), 100 * MIB, 0)
-                .group2("/a", &limit(3000), 2900 * MIB, 0),
-            (100, 2000),
-        ),
-        ("the topmost group of a container", topmost(v2("/", "/")), (500, 512)),
-        (
-            "a container that sees its path on the host but only its own group",
-            topmost(v2("/docker/1f/worker", "/docker/1f").group2("/worker", &limit(300), 0, 0)),
-            (300, 300),
-        ),
-        (
-            "the same of version 1",
-            v1("/docker/1f", "/docker/1f").group1("", 512 * MIB, 12 * MIB, 0),
-            (500, 512),
-        ),
-        ("a path that is not there below the mount", astray("/docker/1f", "/"), (500, 512)),
-        ("a path beside the mount", astray("/docker/1f", "/other"), (500, 512)),
-        ("a path out of the namespace", astray("/../../x", "/"), (500, 512)),
-        ("a mount out of the namespace", astray("/", "/../.."), (500, 512)),
-        (
-            "version 1 at two levels, beside an empty version 2",
-            v1("/jobs/7", "/")
-                .group1("/jobs/7", 1000 * MIB, 1100 * MIB, 200 * MIB)
-                .group1("/jobs", 900 * MIB, 300 * MIB, 0)
-                .group1("", 9_223_372_036_854_771_712, 5000 * MIB, 0),
-            (100, 900),
-        ),
-        ("no limit in pages of 4 KiB", unlimited(4096), (6000, 8000)),
-        ("no limit in pages of 16 KiB", unlimited(16384), (6000, 8000)),
-        ("no limit in pages of 64 KiB", unlimited(65536), (6000, 8000)),
-        ("more used than allowed", v2("/", "/").group2("", &limit(10), 12 * MIB, 0), (0, 10)),
-    ];
-    for (name, root, expected) in cases {
-        assert_eq!(root.mib(), expected, "{name}");
+    Root::new().leaves(6000, 8000);
+    v2("/a/b", "/").group2("/a/b", "max", 100, 0).group2("/a", "max", 100, 0).leaves(6000, 8000);
+    // Inactive file pages are free.
+    v2("/a/b", "/").group2("/a/b", "1048576000", 700 * MIB, 200 * MIB).leaves(500, 1000);
+    // A limit on a parent, whose siblings use it: the least free and the lowest limit differ in level.
+    let nested = v2("/a/b/c", "/").group2("/a/b/c", "max", 10, 0).group2("/a/b", &limit(2000), 100 * MIB, 0);
+    nested.group2("/a", &limit(3000), 2900 * MIB, 0).leaves(100, 2000);
+    // The topmost group of a container; one that sees its path on the host but only its own group.
+    topmost(v2("/", "/")).leaves(500, 512);
+    topmost(v2("/docker/1f/worker", "/docker/1f").group2("/worker", &limit(300), 0, 0)).leaves(300, 300);
+    v1("/docker/1f", "/docker/1f").group1("", 512 * MIB, 12 * MIB, 0).leaves(500, 512);
+    // A path that does not exist below the mount. No limit is taken from where `/../../x` would lead.
+    for (path, root) in [("/docker/1f", "/"), ("/docker/1f", "/other"), ("/../../x", "/"), ("/", "/../..")] {
+        let root = topmost(v2(path, root)).file("sys/x/memory.max", "1").file("x/memory.max", "1");
+        root.leaves(500, 512);
     }
+    // Version 1 at two levels, beside an empty version 2, which is mounted too.
+    let nested = v1("/jobs/7", "/").group1("/jobs/7", 1000 * MIB, 1100 * MIB, 200 * MIB);
+    let nested = nested.group1("/jobs", 900 * MIB, 300 * MIB, 0);
+    nested.group1("", 9_223_372_036_854_771_712, 5000 * MIB, 0).leaves(100, 900);
+    // Version 1 says "no limit" with a huge number of whole pages.
+    for page in [4096_u64, 16384, 65536] {
+        v1("/", "/").group1("", i64::MAX as u64 / page * page, 7000 * MIB, 0).leaves(6000, 8000);
+    }
+    // More is used than allowed.
+    v2("/", "/").group2("", &limit(10), 12 * MIB, 0).leaves(0, 10);
 }
 
 #[test]
@@ -173,7 +146,7 @@ fn the_mount_that_shows_most_groups_is_used_even_at_a_place_with_blanks() {
     let limit = (64 * MIB).to_string();
     let root = root.file("c d\\040/a/memory.max", &limit).file("c d\\040/a/memory.current", "0");
     let root = root.file("c d\\040/a/memory.stat", "inactive_file 0\n").file("own/memory.max", "max");
-    assert_eq!(root.mib(), (64, 64));
+    root.leaves(64, 64);
 }
 
 #[test]
@@ -223,7 +196,7 @@ fn names_of_other_mounts_may_be_no_text() {
     let mut mounts = b"30 1 0:1 / /mnt/\xff rw - ext4 /dev/x rw\n".to_vec();
     mounts.extend(fs::read(&path).unwrap());
     fs::write(&path, mounts).unwrap();
-    assert_eq!(root.mib(), (64, 64));
+    root.leaves(64, 64);
 }
 
 /// A process in a group, under every limit there is.
