@@ -5,7 +5,7 @@ use std::error::Error;
 use std::process::ExitCode;
 use std::time::Instant;
 
-use toma::cpu_memory::{set_cpu_memory_limit, used_bytes};
+use toma::memory::{set_cpu_memory_limit, used_bytes};
 use toma::observe::{ProgressBar, Report, everywhere};
 
 use crate::digits::{COPIES, Digits, Image};

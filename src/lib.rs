@@ -6,7 +6,7 @@
 //!
 //! ```
 //! use std::collections::TryReserveError;
-//! use toma::cpu_memory::{set_cpu_memory_limit, used_bytes};
+//! use toma::memory::{set_cpu_memory_limit, used_bytes};
 //!
 //! /// The distance from each point to its nearest neighbor.
 //! #[toma::range]
@@ -57,8 +57,7 @@
 //! | which size comes next | [`policy`] |
 //! | which values can be cut into chunks | [`chunk`] |
 //! | which failures are out of memory, and types and texts of your own | [`classify`] |
-//! | a limit on the memory of this process | [`cpu_memory`] |
-//! | memory that is free, and devices of your own | [`memory`] |
+//! | memory that is free, a limit for this process, and devices of your own | [`memory`] |
 //! | threads on one device, release hooks, fallback, reserved bytes, cancellation | [`device`] |
 //! | events, observers, the progress bar | [`observe`] |
 //! | what the last call went through | [`report::last`] |
@@ -115,7 +114,7 @@
 //! | feature | turns on | adds |
 //! |---|---|---|
 //! | `anyhow` | `anyhow::Error` as an error type of bodies | the anyhow crate |
-//! | `cuda` | [`cuda`]: devices, errors and slices of cudarc; the driver is loaded at run time | the cudarc crate |
+//! | `cuda` | [`cuda`]: devices, errors and slices of cudarc; the driver is loaded at run time | the crates cudarc and ctor |
 //! | `doc-only` | the documentation of `tch` where there is no libtorch | what `tch` adds |
 //! | `ndarray` | [chunks](chunk) of ndarray views along any axis | the ndarray crate |
 //! | `persistent` | [`PersistentCache`], which remembers across runs | the crates serde, serde_json, etcetera, fs4 and humantime |
@@ -135,16 +134,19 @@
 pub use toma_core::cache::PersistentCache;
 pub use toma_core::cache::{DefaultCache, GlobalCache, NoCache, SizeCache, StacktraceMemoryCache};
 pub use toma_core::chunk::Chunked;
-#[cfg(feature = "cuda")]
-pub use toma_core::cuda;
+/// For programs that write `toma::cpu_memory::set_cpu_memory_limit`.
+#[doc(hidden)]
+pub use toma_core::memory as cpu_memory;
 pub use toma_core::observe::report;
 pub use toma_core::policy::{Adaptive, Bisect, Decay, Halve, Policy, Throughput};
 #[cfg(feature = "testing")]
 pub use toma_core::testing;
 pub use toma_core::{
-    Outcome, Plain, cache, chunk, classify, cpu_memory, device, execute, memory, observe, policy, stack,
+    Outcome, Plain, cache, chunk, classify, device, execute, memory, observe, policy, stack,
     thread_state,
 };
+#[cfg(feature = "cuda")]
+pub use toma_cuda as cuda;
 
 /// Runs a function with the largest batch size that memory allows.
 ///

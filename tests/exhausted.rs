@@ -5,7 +5,7 @@
 use std::collections::TryReserveError;
 use std::process::Command;
 
-use toma::cpu_memory::{set_cpu_memory_limit, used_bytes};
+use toma::memory::{set_cpu_memory_limit, used_bytes};
 
 const CHILD: &str = "TOMA_TEST_CHILD";
 

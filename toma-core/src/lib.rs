@@ -8,9 +8,6 @@ pub mod chunk;
 pub mod classify;
 mod clock;
 mod contained;
-pub mod cpu_memory;
-#[cfg(feature = "cuda")]
-pub mod cuda;
 pub mod device;
 mod engine;
 pub mod execute;

@@ -17,7 +17,7 @@ const LARGEST_BYTES: u64 = 60 << 20;
 
 /// The source of the library that stands in for the CUDA driver, which the tests elsewhere compile
 /// themselves.
-const DOUBLE: &str = "toma-core/tests/cuda/double.rs";
+const DOUBLE: &str = "toma-cuda/tests/cuda/double.rs";
 
 const RUN: &str = include_str!("bundle/run.sh");
 
@@ -30,7 +30,7 @@ struct Program {
 const PROGRAMS: &[Program] = &[
     Program { name: "gpu", args: &["test", "-p", "toma-torch", "--test"] },
     Program { name: "torch", args: &["test", "-p", "toma-torch", "--test"] },
-    Program { name: "cuda", args: &["test", "-p", "toma-core", "--features", "cuda", "--test"] },
+    Program { name: "cuda", args: &["test", "-p", "toma-cuda", "--test"] },
     Program { name: "tensors", args: &["bench", "-p", "toma-torch", "--bench"] },
     Program { name: "overhead", args: &["bench", "-p", "toma", "--bench"] },
 ];

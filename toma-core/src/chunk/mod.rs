@@ -26,7 +26,7 @@ pub trait ChunkOf<'a, K = Own, B = &'a Self> {
 /// A value that can be worked on piece by piece along an axis.
 ///
 /// Implemented for slices, mutable slices, and tuples of up to six values of equal extent; for
-/// ndarray views with the feature `ndarray`; for device slices and views with the feature `cuda`.
+/// ndarray views with the feature `ndarray`; backends add their own data.
 ///
 /// `K` is found by inference and never has to be written. A crate can implement this trait for a
 /// foreign type by using a kind of its own.

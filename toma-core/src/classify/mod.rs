@@ -9,6 +9,7 @@ mod backend;
 mod bytes;
 mod chain;
 mod error;
+mod link;
 mod out_of_memory;
 mod panic;
 mod register;
@@ -23,6 +24,8 @@ pub use chain::classify_error;
 pub use error::{Classify, marker};
 pub use out_of_memory::OutOfMemory;
 pub use panic::classify_panic;
+#[doc(hidden)]
+pub use register::add_failure;
 pub use register::{add_error, add_text};
 pub use text::classify_text;
 

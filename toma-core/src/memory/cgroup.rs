@@ -12,7 +12,7 @@ use std::io;
 use std::path::{Component, Path, PathBuf};
 
 use super::Reading;
-use super::page::Page;
+use super::kernel_file::KernelFile;
 
 /// One control group whose files may hold a memory limit.
 #[derive(Debug)]
@@ -71,7 +71,7 @@ const NO_LIMIT: u64 = 1 << 62;
 ///
 /// # Errors
 /// When one of the two files is malformed or `mountinfo` cannot be read.
-pub(super) fn groups(membership: &Page<'_>, mountinfo: &Path, root: &Path) -> io::Result<Vec<Group>> {
+pub(super) fn groups(membership: &KernelFile<'_>, mountinfo: &Path, root: &Path) -> io::Result<Vec<Group>> {
     let mut members = membership.parse_lines(Member::parse)?;
     members.retain(|member| member.version().is_some());
     if members.is_empty() {
@@ -79,8 +79,8 @@ pub(super) fn groups(membership: &Page<'_>, mountinfo: &Path, root: &Path) -> io
     }
     let mut buffer = Vec::new();
     let expected = "lines of mounts, each with ` - ` and a file system";
-    let page = Page::must_read(mountinfo, expected, &mut buffer)?;
-    let mounts = page.parse_lines(Mount::parse)?;
+    let file = KernelFile::must_read(mountinfo, expected, &mut buffer)?;
+    let mounts = file.parse_lines(Mount::parse)?;
     Ok(members.iter().flat_map(|member| member.groups(&mounts, root)).collect())
 }
 
@@ -151,19 +151,19 @@ impl Group {
     pub(super) fn read(&self, buffer: &mut Vec<u8>) -> io::Result<Option<Reading>> {
         let Some(limit) = self.limit(buffer)? else { return Ok(None) };
         let bytes = "a number of bytes";
-        let used = Page::must_read(&self.usage, bytes, buffer)?.first_number()?;
+        let used = KernelFile::must_read(&self.usage, bytes, buffer)?.first_number()?;
         let statistics = "a line with the bytes of inactive file pages";
         let reclaimable =
-            Page::must_read(&self.stat, statistics, buffer)?.value_of(self.version.reclaimable)?;
+            KernelFile::must_read(&self.stat, statistics, buffer)?.value_of(self.version.reclaimable)?;
         Ok(Some(left(limit, used, reclaimable)))
     }
 
     fn limit(&self, buffer: &mut Vec<u8>) -> io::Result<Option<u64>> {
         let expected = "a number of bytes or `max`";
-        match Page::read(&self.limit, expected, buffer)? {
+        match KernelFile::read(&self.limit, expected, buffer)? {
             None => Ok(None),
-            Some(page) if page.text().trim() == "max" => Ok(None),
-            Some(page) => Ok(Some(page.first_number()?).filter(|limit| *limit < NO_LIMIT)),
+            Some(file) if file.text().trim() == "max" => Ok(None),
+            Some(file) => Ok(Some(file.first_number()?).filter(|limit| *limit < NO_LIMIT)),
         }
     }
 }

@@ -5,9 +5,9 @@ use std::path::{Path, PathBuf};
 use std::sync::{LazyLock, Mutex, PoisonError};
 
 use super::cgroup::{self, Group};
-use super::page::Page;
-use super::{MemorySource, Reading, address_space_bytes};
-use crate::cpu_memory;
+use super::kernel_file::{KernelFile, address_space_bytes};
+use super::limit::rlimit;
+use super::{MemorySource, Reading};
 
 /// The memory of the host, as far as this process may use it.
 ///
@@ -35,7 +35,7 @@ pub struct Host {
     membership: PathBuf,
     statm: PathBuf,
     address_space: AddressSpaceLimit,
-    state: Mutex<State>,
+    scratch: Mutex<Scratch>,
 }
 
 #[derive(Debug)]
@@ -46,7 +46,7 @@ enum AddressSpaceLimit {
 
 /// What one reading leaves for the next, so that it need not search again nor allocate.
 #[derive(Debug, Default)]
-struct State {
+struct Scratch {
     buffer: Vec<u8>,
     /// The text of `/proc/self/cgroup` for which `groups` were found.
     membership: Option<String>,
@@ -84,21 +84,22 @@ impl Host {
     fn below(root: PathBuf, address_space: AddressSpaceLimit) -> Self {
         let [meminfo, membership, statm] =
             ["proc/meminfo", "proc/self/cgroup", "proc/self/statm"].map(|file| root.join(file));
-        Self { root, meminfo, membership, statm, address_space, state: Mutex::default() }
+        Self { root, meminfo, membership, statm, address_space, scratch: Mutex::default() }
     }
 
     /// What the machine as a whole has.
     fn machine(&self, buffer: &mut Vec<u8>) -> io::Result<Reading> {
         let expected = "lines `MemTotal:` and `MemAvailable:` with numbers of kB";
-        let page = Page::read(&self.meminfo, expected, buffer)?.ok_or_else(|| no_meminfo(&self.meminfo))?;
-        let bytes = |key| Ok::<_, io::Error>(page.value_of(key)?.saturating_mul(1024));
+        let file =
+            KernelFile::read(&self.meminfo, expected, buffer)?.ok_or_else(|| no_meminfo(&self.meminfo))?;
+        let bytes = |key| Ok::<_, io::Error>(file.value_of(key)?.saturating_mul(1024));
         Ok(Reading::new(bytes("MemAvailable")?, bytes("MemTotal")?))
     }
 
     /// What the address-space limit leaves; `None` without one.
     fn address_space(&self, buffer: &mut Vec<u8>) -> io::Result<Option<Reading>> {
         let limit = match self.address_space {
-            AddressSpaceLimit::OfThisProcess => cpu_memory::soft_limit(),
+            AddressSpaceLimit::OfThisProcess => rlimit::soft(),
             AddressSpaceLimit::Fixed(limit) => limit,
         };
         let Some(limit) = limit else { return Ok(None) };
@@ -106,15 +107,15 @@ impl Host {
     }
 
     /// Finds the control groups anew when the process was moved to others, or for the first time.
-    fn find_groups(&self, state: &mut State) -> io::Result<()> {
+    fn find_groups(&self, scratch: &mut Scratch) -> io::Result<()> {
         let expected = "lines `id:controllers:path`";
-        let Some(page) = Page::read(&self.membership, expected, &mut state.buffer)? else {
-            (state.membership, state.groups) = (None, Vec::new());
+        let Some(file) = KernelFile::read(&self.membership, expected, &mut scratch.buffer)? else {
+            (scratch.membership, scratch.groups) = (None, Vec::new());
             return Ok(());
         };
-        if state.membership.as_deref() != Some(page.text()) {
-            state.groups = cgroup::groups(&page, &self.root.join("proc/self/mountinfo"), &self.root)?;
-            state.membership = Some(page.text().to_owned());
+        if scratch.membership.as_deref() != Some(file.text()) {
+            scratch.groups = cgroup::groups(&file, &self.root.join("proc/self/mountinfo"), &self.root)?;
+            scratch.membership = Some(file.text().to_owned());
         }
         Ok(())
     }
@@ -127,9 +128,9 @@ impl MemorySource for Host {
 
     fn read(&self) -> io::Result<Reading> {
         // A panic while it was held leaves the state whole, at worst to be searched for again.
-        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
-        self.find_groups(&mut state)?;
-        let State { buffer, groups, .. } = &mut *state;
+        let mut scratch = self.scratch.lock().unwrap_or_else(PoisonError::into_inner);
+        self.find_groups(&mut scratch)?;
+        let Scratch { buffer, groups, .. } = &mut *scratch;
         let mut reading = self.machine(buffer)?;
         for group in groups {
             reading = group.read(buffer)?.map_or(reading, |left| reading.tighter(left));

@@ -1,8 +1,10 @@
-//! How much memory there is: free and total bytes of the host and of devices.
+//! How much memory there is: free and total bytes of the host and of devices, and a limit on what this
+//! process may use.
 
 mod cgroup;
 mod host;
-mod page;
+mod kernel_file;
+mod limit;
 mod recent;
 #[cfg(test)]
 mod tests;
@@ -12,14 +14,14 @@ use std::io;
 use std::time::Duration;
 
 pub use host::Host;
-pub(crate) use page::address_space_bytes;
+pub use limit::{CpuMemoryLimit, set_cpu_memory_limit, used_bytes};
 pub(crate) use recent::recent;
 
 /// How old a reading may be where the engine reads memory on a path that must be fast.
 ///
 /// A reading of the host opens several files and costs tens of microseconds, a remembered one
 /// tens of nanoseconds, and the engine asks only to tell much free memory from little.
-pub const STALENESS: Duration = Duration::from_millis(100);
+const STALENESS: Duration = Duration::from_millis(100);
 
 /// Free and total bytes of the host now.
 ///
@@ -97,7 +99,7 @@ impl Usage {
 /// The engine reads it after a failure, to choose among remembered sizes and to judge a
 /// transient failure, and asks it to release what its allocator holds back before a retry.
 pub trait MemorySource: fmt::Debug + Sync {
-    /// A name that tells this memory from others of the program, such as `cuda:0`.
+    /// A name that tells this memory from others of the program, such as `host`, or the device's own name.
     ///
     /// Sources of one name count as one memory: a remembered reading of the one serves the other.
     fn name(&self) -> &str;
@@ -113,7 +115,7 @@ pub trait MemorySource: fmt::Debug + Sync {
     /// Gives cached memory of the allocator back, so that a retry finds it free.
     fn release_cached_memory(&self) {}
 
-    /// What the program has allocated from this memory; `None` where nobody counts.
+    /// What the program has allocated from this memory; `None` where its allocator does not count.
     ///
     /// Asked twice per attempt by policies that [measure memory](crate::policy::Needs), which can
     /// then tell from small attempts which size will fit.
@@ -124,7 +126,7 @@ pub trait MemorySource: fmt::Debug + Sync {
     /// Makes what is allocated now the peak.
     fn reset_peak(&self) {}
 
-    /// How old a remembered reading of this memory may be where the engine must be fast.
+    /// How old a remembered reading of this memory may be where the engine must be fast; 100 ms unless told.
     ///
     /// Zero suits a source that is as cheap to read as to remember, or whose figures must be exact.
     fn staleness(&self) -> Duration {

@@ -1,7 +1,7 @@
 //! Readings that may be a little old, for paths that must be fast.
 //!
-//! Each thread remembers its own readings: a place shared between threads would have its cache line
-//! written by one and fetched by all others, and a warm call writes no shared memory.
+//! Each thread remembers its own readings: a cache line shared between threads would be written by one and
+//! fetched by all others, and a warm call writes no shared memory.
 
 use std::cell::RefCell;
 use std::time::Duration;
@@ -10,7 +10,7 @@ use super::{MemorySource, Reading};
 
 /// What this thread read last of one memory; `None` when it could not be read.
 #[derive(Debug)]
-pub(super) struct Memo {
+pub(super) struct LastReading {
     name: String,
     at: Duration,
     pub(super) reading: Option<Reading>,
@@ -18,13 +18,13 @@ pub(super) struct Memo {
 
 /// The last readings of a thread, one for each memory.
 #[derive(Debug)]
-pub(super) struct Memos(Vec<Memo>);
+pub(super) struct LastReadings(Vec<LastReading>);
 
 /// More memories than one thread works with; the search is linear.
 pub(super) const MEMORIES: usize = 8;
 
 thread_local! {
-    static MEMOS: RefCell<Memos> = const { RefCell::new(Memos::new()) };
+    static READINGS: RefCell<LastReadings> = const { RefCell::new(LastReadings::new()) };
 }
 
 /// A reading of `source` at most its [`staleness`](MemorySource::staleness) old; `None` when it
@@ -35,39 +35,40 @@ pub(crate) fn recent(source: &dyn MemorySource) -> Option<Reading> {
         return source.read().ok();
     }
     let (name, now) = (source.name(), now());
-    // While a thread ends its memos may be gone: then every reading is new.
-    let known = MEMOS.try_with(|memos| memos.borrow().fresh(name, now, staleness).map(|memo| memo.reading));
+    // While a thread ends its readings may be gone: then every reading is new.
+    let known = READINGS
+        .try_with(|readings| readings.borrow().fresh(name, now, staleness).map(|known| known.reading));
     if let Ok(Some(reading)) = known {
         return reading;
     }
     // Nothing is borrowed here, because the source may itself run loops.
     let reading = source.read().ok();
-    let _ = MEMOS.try_with(|memos| memos.borrow_mut().keep(name, now, reading));
+    let _ = READINGS.try_with(|readings| readings.borrow_mut().keep(name, now, reading));
     reading
 }
 
-impl Memos {
+impl LastReadings {
     pub(super) const fn new() -> Self {
         Self(Vec::new())
     }
 
     /// What was read of the memory `name` less than `staleness` before `now`.
-    pub(super) fn fresh(&self, name: &str, now: Duration, staleness: Duration) -> Option<&Memo> {
-        let fresh = |memo: &&Memo| memo.name == name && now.saturating_sub(memo.at) < staleness;
+    pub(super) fn fresh(&self, name: &str, now: Duration, staleness: Duration) -> Option<&LastReading> {
+        let fresh = |known: &&LastReading| known.name == name && now.saturating_sub(known.at) < staleness;
         self.0.iter().find(fresh)
     }
 
     /// Remembers a reading, in place of the oldest when there are too many.
     pub(super) fn keep(&mut self, name: &str, at: Duration, reading: Option<Reading>) {
-        if let Some(memo) = self.0.iter_mut().find(|memo| memo.name == name) {
-            (memo.at, memo.reading) = (at, reading);
+        if let Some(known) = self.0.iter_mut().find(|known| known.name == name) {
+            (known.at, known.reading) = (at, reading);
             return;
         }
         if self.0.len() >= MEMORIES {
-            let oldest = self.0.iter().enumerate().min_by_key(|(_, memo)| memo.at);
+            let oldest = self.0.iter().enumerate().min_by_key(|(_, known)| known.at);
             oldest.map(|(index, _)| index).map(|index| self.0.swap_remove(index));
         }
-        self.0.push(Memo { name: name.to_owned(), at, reading });
+        self.0.push(LastReading { name: name.to_owned(), at, reading });
     }
 }
 

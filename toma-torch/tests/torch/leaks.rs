@@ -9,7 +9,7 @@ use std::task::{Context, Poll, Waker};
 use std::thread;
 
 use tch::{Kind, TchError, Tensor};
-use toma::cpu_memory::{set_cpu_memory_limit, used_bytes};
+use toma::memory::{set_cpu_memory_limit, used_bytes};
 use toma::report;
 use toma_core::cache::NoCache;
 use toma_core::execute;

@@ -130,7 +130,7 @@ if [ $status -ne 0 ]; then
     esac
 fi
 checks 'toma-torch: tests on the CPU' "$here/torch"
-checks 'toma-core: cudarc against a double of the driver' env CUDA_DOUBLE="$here/double" "$here/cuda"
+checks 'toma-cuda: cudarc against a double of the driver' env CUDA_DOUBLE="$here/double" "$here/cuda"
 if [ "${1-}" != --quick ]; then
     figures tensors "$here/tensors"
     figures overhead "$here/overhead"

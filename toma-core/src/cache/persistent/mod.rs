@@ -15,7 +15,7 @@
 //!       "name": "demo::nearest",
 //!       "place": "src/main.rs:7:1",
 //!       "crate_version": "0.1.0",
-//!       "device": "cuda:0",
+//!       "device": "gpu:0",
 //!       "total_bytes": 84825604096,
 //!       "used": "2026-11-20T08:30:00.000Z",
 //!       "evidence": [

@@ -2,23 +2,26 @@
 
 use std::any::Any;
 use std::error::Error;
+use std::hint::black_box;
 use std::panic::{self, AssertUnwindSafe, panic_any};
 use std::{fmt, io};
 
 use super::super::{Class, Failure, OutOfMemory, classify_panic};
 use super::with_backtrace;
 
+const OOM: Class = Class::OutOfMemory;
+
 fn classify(body: impl FnOnce()) -> Failure {
     let payload = panic::catch_unwind(AssertUnwindSafe(body)).expect_err("the body must panic");
     classify_panic(&*payload)
 }
 
-/// What `unwrap` makes of a result, out of the compiler's sight.
-fn of_unwrap<E: fmt::Debug>(result: Result<(), E>) -> Failure {
-    classify(|| result.unwrap())
+/// What `unwrap` makes of an error, out of the compiler's sight.
+fn unwrapped<E: fmt::Debug>(error: E) -> Failure {
+    classify(|| black_box(Err::<(), E>(error)).unwrap())
 }
 
-fn of_payload(payload: impl Any + Send) -> Class {
+fn thrown(payload: impl Any + Send) -> Class {
     classify(|| panic_any(payload)).class
 }
 
@@ -30,81 +33,56 @@ enum TchError {
 
 #[test]
 fn a_text_without_values() {
-    assert_eq!(classify(|| panic!("CUDA error: out of memory")).class, Class::OutOfMemory);
+    assert_eq!(classify(|| panic!("CUDA error: out of memory")).class, OOM);
     assert_eq!(classify(|| panic!("index out of bounds")).class, Class::Other);
 }
 
 #[test]
-fn an_unwrapped_tch_error() {
-    let text =
+fn errors_that_were_unwrapped() {
+    let tch =
         with_backtrace("CUDA out of memory. Tried to allocate 2.00 GiB. GPU 0 has a \"total\" capacity.");
-    let failure = of_unwrap(Err(TchError::Torch(text)));
-    assert_eq!(failure.class, Class::OutOfMemory);
-    assert_eq!(failure.requested_bytes, Some(2 << 30));
-    assert!(failure.message.ends_with("capacity."), "{failure:?}");
-}
-
-#[test]
-fn an_unwrapped_reservation() {
-    let failure = of_unwrap(Vec::<u8>::new().try_reserve_exact(isize::MAX as usize));
-    assert_eq!(failure.class, Class::OutOfMemory);
-    assert_eq!(failure.requested_bytes, Some(isize::MAX as u64));
-}
-
-#[test]
-fn an_unwrapped_reservation_beyond_any_capacity() {
-    let failure = of_unwrap(Vec::<u64>::new().try_reserve_exact(usize::MAX));
-    assert_eq!(failure.class, Class::OutOfMemory);
-}
-
-#[test]
-fn an_unwrapped_io_error() {
-    let oom = || io::ErrorKind::OutOfMemory;
-    for error in [oom().into(), io::Error::new(oom(), "arena is full"), io::Error::new(oom(), fmt::Error)] {
-        assert_eq!(of_unwrap(Err(error)).class, Class::OutOfMemory);
+    let kind = io::ErrorKind::OutOfMemory;
+    let reserve = |len| Vec::<u64>::new().try_reserve_exact(len).unwrap_err();
+    let cases = [
+        (unwrapped(TchError::Torch(tch.clone())), OOM, Some(2 << 30)),
+        (unwrapped(reserve(isize::MAX as usize / 8)), OOM, Some(isize::MAX as u64 / 8 * 8)),
+        (unwrapped(reserve(usize::MAX)), OOM, None),
+        (unwrapped(io::Error::from(kind)), OOM, None),
+        (unwrapped(io::Error::new(kind, "arena is full")), OOM, None),
+        (unwrapped(io::Error::new(kind, fmt::Error)), OOM, None),
+        (unwrapped(io::Error::other("Cannot allocate memory")), Class::Other, None),
+        (unwrapped(OutOfMemory::new(Some(9))), OOM, Some(9)),
+    ];
+    for (number, (failure, class, requested)) in cases.into_iter().enumerate() {
+        assert_eq!((failure.class, failure.requested_bytes), (class, requested), "{number}");
     }
-    let error = io::Error::other("Cannot allocate memory");
-    assert_eq!(of_unwrap(Err(error)).class, Class::Other);
+    let message = unwrapped(TchError::Torch(tch)).message;
+    assert!(message.ends_with("capacity."), "{message}");
 }
 
 #[cfg(target_os = "linux")]
 #[test]
 fn an_unwrapped_enomem() {
-    let failure = of_unwrap(Err(io::Error::from_raw_os_error(12)));
-    assert_eq!(failure.class, Class::OutOfMemory);
+    assert_eq!(unwrapped(io::Error::from_raw_os_error(12)).class, OOM);
     assert_eq!(classify(|| panic!("{}", io::Error::from_raw_os_error(12))).class, Class::Other);
 }
 
 #[test]
-fn an_unwrapped_error_of_ours() {
-    let failure = of_unwrap(Err(OutOfMemory::new(Some(9))));
-    assert_eq!((failure.class, failure.requested_bytes), (Class::OutOfMemory, Some(9)));
-}
-
-#[test]
-fn errors_as_payloads() {
+fn payloads_of_every_type() {
     let reserve = || Vec::<u8>::new().try_reserve_exact(isize::MAX as usize).unwrap_err();
-    assert_eq!(of_payload(OutOfMemory::new(None)), Class::OutOfMemory);
-    assert_eq!(of_payload(reserve()), Class::OutOfMemory);
-    assert_eq!(of_payload(io::Error::from(io::ErrorKind::OutOfMemory)), Class::OutOfMemory);
-    assert_eq!(of_payload(io::Error::other(reserve())), Class::OutOfMemory);
-    assert_eq!(of_payload(Box::<dyn Error + Send + Sync>::from(reserve())), Class::OutOfMemory);
     let send: Box<dyn Error + Send> = Box::new(reserve());
-    assert_eq!(of_payload(send), Class::OutOfMemory);
+    assert_eq!(thrown(OutOfMemory::new(None)), OOM);
+    assert_eq!(thrown(reserve()), OOM);
+    assert_eq!(thrown(io::Error::from(io::ErrorKind::OutOfMemory)), OOM);
+    assert_eq!(thrown(io::Error::other(reserve())), OOM);
+    assert_eq!(thrown(Box::<dyn Error + Send + Sync>::from(reserve())), OOM);
+    assert_eq!(thrown(send), OOM);
     #[cfg(feature = "anyhow")]
-    assert_eq!(of_payload(anyhow::Error::new(reserve()).context("epoch 3")), Class::OutOfMemory);
-}
-
-#[test]
-fn boxed_errors_that_are_something_else() {
-    assert_eq!(of_payload(Box::<dyn Error + Send + Sync>::from("shapes differ")), Class::Other);
-    assert_eq!(of_payload(io::Error::from(io::ErrorKind::NotFound)), Class::Other);
-}
-
-#[test]
-fn payloads_of_unknown_types() {
-    assert_eq!(of_payload(42_u8), Class::Other);
-    assert_eq!(of_payload(()), Class::Other);
+    assert_eq!(thrown(anyhow::Error::new(reserve()).context("epoch 3")), OOM);
+    assert_eq!(thrown(Box::<dyn Error + Send + Sync>::from("shapes differ")), Class::Other);
+    assert_eq!(thrown(io::Error::from(io::ErrorKind::NotFound)), Class::Other);
+    assert_eq!(thrown(42_u8), Class::Other);
+    assert_eq!(thrown(()), Class::Other);
     // A vector of the words is not the words.
-    assert_eq!(of_payload(vec!["CUDA error: out of memory"]), Class::Other);
+    assert_eq!(thrown(vec!["CUDA error: out of memory"]), Class::Other);
 }

@@ -46,31 +46,16 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(10_000))]
 
     #[test]
-    fn case_does_not_matter(text in any_text()) {
-        let class = classify_text(&text).class;
-        prop_assert_eq!(classify_text(&text.to_ascii_uppercase()).class, class);
-        prop_assert_eq!(classify_text(&text.to_ascii_lowercase()).class, class);
-    }
-
-    #[test]
-    fn a_backtrace_does_not_matter(text in any_text()) {
-        let (bare, traced) = (classify_text(&text), classify_text(&with_backtrace(&text)));
-        prop_assert_eq!(traced.class, bare.class);
-        prop_assert_eq!(traced.requested_bytes, bare.requested_bytes);
-    }
-
-    #[test]
-    fn debug_escaping_does_not_matter(text in any_text()) {
-        let class = classify_text(&text).class;
+    fn neither_case_nor_a_backtrace_nor_escaping_matters(text in any_text()) {
+        let failure = classify_text(&text);
+        let (class, requested) = (failure.class, failure.requested_bytes);
+        let traced = classify_text(&with_backtrace(&text));
+        prop_assert_eq!((traced.class, traced.requested_bytes), (class, requested));
         let quoted = format!("{text:?}");
+        for other in [text.to_ascii_uppercase(), text.to_ascii_lowercase(), unwrapped(&text), unwrapped(&quoted)] {
+            prop_assert_eq!(classify_text(&other).class, class, "{:?}", other);
+        }
         prop_assert_eq!(classify_text(&quoted).class, class);
-        prop_assert_eq!(classify_text(&unwrapped(&text)).class, class);
-        prop_assert_eq!(classify_text(&unwrapped(&quoted)).class, class);
-    }
-
-    #[test]
-    fn escaping_normalizes_away(text in any_text()) {
-        let quoted = format!("{text:?}");
         let (plain, quoted) = (normalized(&text), normalized(&quoted));
         prop_assert_eq!(quoted.trim(), plain.trim());
         prop_assert_eq!(&normalized(&plain), &plain);

@@ -7,7 +7,8 @@ use std::sync::{Arc, PoisonError};
 use std::{fmt, io, panic, thread};
 
 use super::super::{
-    Class, Classify, OutOfMemory, add_error, add_text, classify_panic, classify_text, register,
+    Class, Classify, Failure, OutOfMemory, add_error, add_failure, add_text, classify_panic, classify_text,
+    register,
 };
 
 macro_rules! error_type {
@@ -67,58 +68,59 @@ fn a_pattern_that_matches_everything_is_refused() {
 }
 
 #[test]
-fn a_type_is_judged_before_its_text_and_wherever_it_stands() {
-    error_type!(Judged);
-    add_error::<Judged>(|error| Some(if error.0 == 2 { Class::OutOfMemory } else { Class::Other }));
-    assert_eq!(Judged(2).classify().class, Class::OutOfMemory);
-    assert_eq!(Judged(3).classify().class, Class::Other);
-    assert_eq!(io::Error::other(Judged(2)).classify().class, Class::OutOfMemory);
-    assert_eq!(Arc::new(Judged(2)).classify().class, Class::OutOfMemory);
-    assert_eq!(Box::new(Judged(3)).classify().class, Class::Other);
-    let boxed: Box<dyn Error + Send> = Box::new(Judged(3));
-    assert_eq!(boxed.classify().class, Class::Other);
-}
-
-#[test]
-fn a_judge_may_leave_it_to_others() {
-    error_type!(Undecided);
-    add_error::<Undecided>(|_| None);
-    assert_eq!(Undecided(1).classify().class, Class::OutOfMemory, "its text says so");
-    let typed = io::Error::new(io::ErrorKind::OutOfMemory, Undecided(1));
-    assert_eq!(typed.classify().class, Class::OutOfMemory);
-}
-
-#[test]
-fn a_judge_goes_before_the_built_in_types() {
-    error_type!(Remote);
-    add_error::<Remote>(|_| Some(Class::Other));
-    let error = io::Error::new(io::ErrorKind::OutOfMemory, Remote(1));
-    assert_eq!(error.classify().class, Class::Other);
-}
-
-#[test]
-fn adding_a_type_again_replaces_its_judge() {
-    error_type!(Twice);
-    add_error::<Twice>(|_| Some(Class::Poisoned));
-    let before = register::judges().len();
-    for _ in 0..100 {
-        add_error::<Twice>(|_| Some(Class::Transient));
-    }
-    assert_eq!(Twice(1).classify().class, Class::Transient);
-    assert!(register::judges().len() < before + 50, "the list must not grow");
-}
-
-#[test]
-fn a_registered_type_is_known_as_a_payload() {
-    error_type!(Thrown);
-    let thrown = || panic::catch_unwind(|| panic_any(Thrown(2))).unwrap_err();
+fn a_registered_type_decides_before_other_types_and_texts_or_leaves_it_to_them() {
+    error_type!(Coded);
+    let thrown = || panic::catch_unwind(|| panic_any(Coded(3))).unwrap_err();
     assert_eq!(classify_panic(&*thrown()).class, Class::Other, "not yet known");
-    add_error::<Thrown>(|error| (error.0 == 2).then_some(Class::Transient));
+    add_error::<Coded>(|error| [None, Some(Class::OutOfMemory), Some(Class::Other)][error.0 as usize % 3]);
+    let (undecided, full, other) = (|| Coded(0), || Coded(1), || Coded(2));
+    let boxed: Box<dyn Error + Send> = Box::new(other());
+    let typed = |error| io::Error::new(io::ErrorKind::OutOfMemory, error);
+    for (failure, class) in [
+        (full().classify(), Class::OutOfMemory),
+        (io::Error::other(full()).classify(), Class::OutOfMemory),
+        (Arc::new(full()).classify(), Class::OutOfMemory),
+        (other().classify(), Class::Other),
+        (Box::new(other()).classify(), Class::Other),
+        (boxed.classify(), Class::Other),
+        (typed(other()).classify(), Class::Other),
+        (typed(undecided()).classify(), Class::OutOfMemory),
+        (undecided().classify(), Class::OutOfMemory),
+    ] {
+        assert_eq!(failure.class, class, "{failure:?}");
+    }
+    add_error::<Coded>(|_| Some(Class::Poisoned));
+    let before = register::types().len();
+    for _ in 0..100 {
+        add_error::<Coded>(|_| Some(Class::Transient));
+    }
+    assert_eq!(full().classify().class, Class::Transient, "the latest function replaces the others");
     assert_eq!(classify_panic(&*thrown()).class, Class::Transient);
+    assert!(register::types().len() < before + 50, "the list must not grow");
+}
+
+/// A backend's error whose words need a library that is not there.
+#[derive(Debug)]
+struct Mute;
+
+impl fmt::Display for Mute {
+    fn fmt(&self, _: &mut fmt::Formatter<'_>) -> fmt::Result {
+        panic!("no library")
+    }
+}
+
+impl Error for Mute {}
+
+#[test]
+fn a_backend_says_the_words_of_its_errors_itself() {
+    add_failure::<Mute>(|_| Failure::new(Class::Poisoned, "said for it").requesting(Some(3)));
+    let expected = Failure::new(Class::Poisoned, "said for it").requesting(Some(3));
+    assert_eq!(io::Error::other(Mute).classify(), expected);
+    assert_eq!(classify_panic(&Mute), expected);
 }
 
 #[test]
-fn a_judge_may_register_and_classify() {
+fn a_function_may_register_and_classify() {
     error_type!(Reentrant);
     add_error::<Reentrant>(|_| {
         add_text("capybara", Class::Transient);

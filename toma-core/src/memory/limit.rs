@@ -1,31 +1,11 @@
 //! A limit on the memory of this process, set and taken back while it runs.
-//!
-//! With a limit, work on the host runs out of memory where a machine with less would, instead of
-//! driving it into swap or to the kernel's killer. The limit is the soft `RLIMIT_AS`, which counts
-//! *address space*, not resident memory: every mapping counts in full from its reservation on,
-//! whether touched or not, and so do threads' stacks (2 MiB for each thread by default) and the
-//! memory that the allocator holds back. So take a limit relative to what is [in use](used_bytes).
-//!
-//! CUDA reserves address ranges of many GiB when it starts, and fails to start under a small limit:
-//! initialize it first, then read what is in use, then set the limit.
-//!
-//! ```
-//! # extern crate toma_core as toma;
-//! use toma::cpu_memory;
-//!
-//! # #[cfg(target_os = "linux")] {
-//! let limit = cpu_memory::set_cpu_memory_limit(cpu_memory::used_bytes()? + (256 << 20))?;
-//! let too_large = Vec::<u8>::new().try_reserve_exact(512 << 20);
-//! limit.restore()?;
-//! assert!(too_large.is_err());
-//! # }
-//! # Ok::<(), std::io::Error>(())
-//! ```
 
 use std::io;
 use std::mem;
 use std::path::Path;
 use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use super::kernel_file::address_space_bytes;
 
 /// A limit on this process's address space that ends when this guard is dropped.
 ///
@@ -53,10 +33,31 @@ struct Limit {
 
 /// Limits the address space of this process to `bytes` in all until the guard returned is dropped.
 ///
-/// Allocations beyond it fail: those that report failure, such as `Vec::try_reserve_exact`, can be
-/// retried with a smaller size, while an ordinary `Vec` that grows too large aborts the program.
-/// Linux enforces the limit; other systems may ignore it. It takes the place of the soft limit in
-/// force, also of a lower one.
+/// Work on the host then runs out of memory where a machine with less would, instead of driving it into
+/// swap or to the kernel's killer. Allocations beyond the limit fail: those that report failure, such as
+/// `Vec::try_reserve_exact`, can be retried with a smaller size, while an ordinary `Vec` that grows too
+/// large aborts the program. Linux enforces the limit; other systems may ignore it.
+///
+/// The limit is the soft `RLIMIT_AS`, and takes its place also where that is lower. It counts *address
+/// space*, not resident memory: every mapping counts in full from its reservation on, whether touched or
+/// not, and so do threads' stacks (2 MiB for each thread by default) and the memory that the allocator
+/// holds back. So take a limit relative to what is [in use](used_bytes).
+///
+/// A GPU's driver may reserve address ranges of many GiB when it starts, and fail to start under a small
+/// limit: initialize it first, then read what is in use, then set the limit.
+///
+/// ```
+/// # extern crate toma_core as toma;
+/// use toma::memory::{set_cpu_memory_limit, used_bytes};
+///
+/// # #[cfg(target_os = "linux")] {
+/// let limit = set_cpu_memory_limit(used_bytes()? + (256 << 20))?;
+/// let too_large = Vec::<u8>::new().try_reserve_exact(512 << 20);
+/// limit.restore()?;
+/// assert!(too_large.is_err());
+/// # }
+/// # Ok::<(), std::io::Error>(())
+/// ```
 ///
 /// # Errors
 /// When `bytes` is above the hard limit or below what is [in use](used_bytes) already, or when the
@@ -85,12 +86,7 @@ pub fn set_cpu_memory_limit(bytes: u64) -> io::Result<CpuMemoryLimit> {
 /// # Errors
 /// When `/proc/self/statm` cannot be read; only Linux has it.
 pub fn used_bytes() -> io::Result<u64> {
-    crate::memory::address_space_bytes(Path::new("/proc/self/statm"), &mut Vec::new())
-}
-
-/// The limit in force; `None` when there is none.
-pub(crate) fn soft_limit() -> Option<u64> {
-    rlimit::soft()
+    address_space_bytes(Path::new("/proc/self/statm"), &mut Vec::new())
 }
 
 impl CpuMemoryLimit {
@@ -108,7 +104,7 @@ impl CpuMemoryLimit {
 
 impl Drop for CpuMemoryLimit {
     fn drop(&mut self) {
-        // Nobody is there to hear of a failure; who wants to know calls `restore`.
+        // A destructor returns nothing; `restore` reports a failure.
         let _ = end(self.id);
     }
 }
@@ -136,12 +132,13 @@ fn invalid(text: String) -> io::Error {
 }
 
 #[cfg(all(unix, not(target_os = "openbsd")))]
-mod rlimit {
+pub(super) mod rlimit {
     use std::io;
 
     use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
-    pub(super) fn soft() -> Option<u64> {
+    /// The limit in force; `None` when there is none.
+    pub(in super::super) fn soft() -> Option<u64> {
         getrlimit(Resource::As).current
     }
 
@@ -159,10 +156,10 @@ mod rlimit {
 }
 
 #[cfg(not(all(unix, not(target_os = "openbsd"))))]
-mod rlimit {
+pub(super) mod rlimit {
     use std::io;
 
-    pub(super) fn soft() -> Option<u64> {
+    pub(in super::super) fn soft() -> Option<u64> {
         None
     }
 

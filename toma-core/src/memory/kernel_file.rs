@@ -8,7 +8,7 @@ use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
 /// The text of one file, with what it takes to name the file in an error.
-pub(super) struct Page<'a> {
+pub(super) struct KernelFile<'a> {
     path: &'a Path,
     expected: &'static str,
     text: Cow<'a, str>,
@@ -26,7 +26,7 @@ struct Unusable {
 #[derive(Debug)]
 struct Found(String);
 
-impl<'a> Page<'a> {
+impl<'a> KernelFile<'a> {
     /// Reads the file at `path` into `buffer`, which is reused so that a later reading allocates
     /// nothing; `None` when there is no such file.
     pub(super) fn read(
@@ -90,9 +90,9 @@ impl<'a> Page<'a> {
 }
 
 /// Bytes of address space in use, from a file such as `/proc/self/statm`.
-pub(crate) fn address_space_bytes(statm: &Path, buffer: &mut Vec<u8>) -> io::Result<u64> {
+pub(super) fn address_space_bytes(statm: &Path, buffer: &mut Vec<u8>) -> io::Result<u64> {
     let expected = "the number of pages of address space in use as the first word";
-    let pages = Page::must_read(statm, expected, buffer)?.first_number()?;
+    let pages = KernelFile::must_read(statm, expected, buffer)?.first_number()?;
     Ok(pages.saturating_mul(page_bytes()))
 }
 

@@ -7,8 +7,7 @@ use std::process::Command;
 use std::thread;
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
-use toma_core::cpu_memory::{set_cpu_memory_limit, used_bytes};
-use toma_core::memory;
+use toma_core::memory::{self, set_cpu_memory_limit, used_bytes};
 
 const MIB: u64 = 1 << 20;
 const CHILD: &str = "TOMA_TEST_CHILD";

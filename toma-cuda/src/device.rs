@@ -1,3 +1,5 @@
+//! Devices of the driver as memory sources.
+
 use std::error::Error;
 use std::fmt;
 use std::io;
@@ -5,10 +7,10 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use cudarc::driver::sys::CUresult;
 use cudarc::driver::{CudaContext, DriverError};
+use toma_core::classify::Class;
+use toma_core::memory::{MemorySource, Reading, Usage};
 
-use super::{class_of, driver};
-use crate::classify::Class;
-use crate::memory::{MemorySource, Reading, Usage};
+use crate::{class_of, driver};
 
 /// A device of the CUDA driver as a memory source.
 ///
@@ -22,10 +24,10 @@ use crate::memory::{MemorySource, Reading, Usage};
 /// of one name count as one memory. Clones are one device.
 ///
 /// Reading asks the driver, which takes microseconds; where the engine must be fast it uses a reading
-/// that is at most [`STALENESS`](crate::memory::STALENESS) old, and costs tens of nanoseconds.
+/// that is at most 100 ms old, and costs tens of nanoseconds.
 ///
 /// ```
-/// # extern crate toma_core as toma;
+/// # mod toma { pub use {toma_core::*, toma_cuda as cuda}; }
 /// use std::io;
 /// use toma::{cache::NoCache, cuda::Device, execute};
 ///
@@ -53,12 +55,14 @@ impl Device {
     /// The device of this index, with its primary context.
     ///
     /// Where the program has no context on it yet, making one takes some hundred MB of the device. As
-    /// always with cudarc, the context becomes the current one of this thread.
+    /// always with cudarc, the context becomes the current one of this thread. CUDA also reserves address
+    /// ranges of many GiB when it starts, and fails to start under a small limit: make the device before
+    /// [`set_cpu_memory_limit`](toma_core::memory::set_cpu_memory_limit).
     ///
     /// # Errors
     /// Of kind [`Unsupported`](io::ErrorKind::Unsupported) where there is no driver, of kind
     /// [`NotFound`](io::ErrorKind::NotFound) where the driver sees no such device; otherwise with the
-    /// [`DriverError`] as its source, by which it is [classified](crate::classify).
+    /// [`DriverError`] as its source, by which it is [classified](toma_core::classify).
     pub fn new(index: usize) -> io::Result<Self> {
         let name = name(index);
         if !driver::is_present() {
@@ -144,24 +148,24 @@ fn failed(name: &str, what: &'static str, source: DriverError) -> io::Error {
         CUresult::CUDA_ERROR_STUB_LIBRARY => io::ErrorKind::Unsupported,
         _ => io::ErrorKind::Other,
     };
-    io::Error::new(kind, Failed { name: name.to_owned(), what, source })
+    io::Error::new(kind, DeviceError { name: name.to_owned(), what, source })
 }
 
 /// What could not be done with which device.
 #[derive(Debug)]
-struct Failed {
+struct DeviceError {
     name: String,
     what: &'static str,
     source: DriverError,
 }
 
-impl fmt::Display for Failed {
+impl fmt::Display for DeviceError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}: cannot {} ({:?})", self.name, self.what, self.source.0)
     }
 }
 
-impl Error for Failed {
+impl Error for DeviceError {
     fn source(&self) -> Option<&(dyn Error + 'static)> {
         Some(&self.source)
     }

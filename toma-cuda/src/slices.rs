@@ -3,31 +3,34 @@
 use std::ops::Range;
 
 use cudarc::driver::{CudaSlice, CudaView, CudaViewMut};
+use toma_core::chunk::{Chunk, ChunkOf, Chunked, Held, axis};
 
-use crate::chunk::{Chunk, ChunkOf, Chunked, Held, axis};
+/// The kind of device slices and views as [`Chunked`] data; found by inference, never written.
+#[derive(Clone, Copy, Debug)]
+pub struct DeviceSlices;
 
 macro_rules! chunked {
     ($($data:ty, $view:ident, $hold:ident, $lend:ident;)*) => {$(
         #[diagnostic::do_not_recommend]
-        impl<'a, T> ChunkOf<'a> for $data {
+        impl<'a, T> ChunkOf<'a, DeviceSlices> for $data {
             type Held = $view<'a, T>;
             type Chunk = $view<'a, T>;
         }
 
         #[diagnostic::do_not_recommend]
-        impl<T> Chunked for $data {
+        impl<T> Chunked<DeviceSlices> for $data {
             fn extent(&self, dim: isize) -> usize {
                 axis(dim, 1);
                 self.len()
             }
 
-            fn hold(&mut self, _: isize, range: Range<usize>) -> Held<'_, Self> {
+            fn hold(&mut self, _: isize, range: Range<usize>) -> Held<'_, Self, DeviceSlices> {
                 let len = self.len();
                 self.$hold(range.clone()).unwrap_or_else(|| out_of_range(&range, len))
             }
 
             #[inline]
-            fn lend<'a>(held: &'a mut Held<'_, Self>) -> Chunk<'a, Self> {
+            fn lend<'a>(held: &'a mut Held<'_, Self, DeviceSlices>) -> Chunk<'a, Self, DeviceSlices> {
                 held.$lend(..)
             }
         }

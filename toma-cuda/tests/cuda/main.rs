@@ -11,13 +11,13 @@ mod chunks;
 mod classes;
 #[cfg(target_os = "linux")]
 mod device;
-/// A library of its own, see [`stage`]; here for the lints and the formatter alone.
+/// A library of its own, see [`stage`]; here only for the lints and the formatter.
 #[cfg(clippy)]
 mod double;
 #[cfg(target_os = "linux")]
 mod dropping;
 #[cfg(target_os = "linux")]
-mod kind;
+mod function;
 #[cfg(target_os = "linux")]
 mod shrinking;
 #[cfg(target_os = "linux")]

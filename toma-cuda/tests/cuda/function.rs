@@ -1,9 +1,9 @@
 //! What the double and its tests both number: compiled into each of them.
 
-/// By what calls of the double are counted and made to fail.
+/// A group of the driver's functions, whose calls the double counts and makes fail.
 #[derive(Clone, Copy, Debug)]
 #[repr(usize)]
-pub(crate) enum Kind {
+pub(crate) enum Function {
     Allocate,
     Free,
     Synchronize,

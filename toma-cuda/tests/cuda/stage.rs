@@ -16,9 +16,10 @@ use std::sync::{Arc, OnceLock};
 use cudarc::driver::sys::CUresult;
 use cudarc::driver::{CudaSlice, CudaStream, DriverError};
 use libloading::Library;
-use toma_core::cuda::Device;
+use tempfile::TempDir;
+use toma_cuda::Device;
 
-use crate::kind::Kind;
+use crate::function::Function;
 
 /// Names the folder with a library that was compiled elsewhere, where there is no compiler.
 const COMPILED: &str = "CUDA_DOUBLE";
@@ -47,9 +48,8 @@ pub(crate) fn without_driver<F: FnOnce()>(test: F) {
     if env::var_os(CHILD).is_some() {
         return test();
     }
-    let folder = broken_folder(test_name::<F>());
-    child(test_name::<F>(), folder.as_os_str());
-    fs::remove_dir_all(folder).unwrap();
+    let folder = broken_folder();
+    child(test_name::<F>(), folder.path().as_os_str());
 }
 
 /// The path of the function in which `F` is written, without this program's name.
@@ -72,7 +72,7 @@ fn child(test: &str, loader_path: &OsStr) -> Output {
     output
 }
 
-/// The folder that holds the double alone.
+/// The folder that holds only the double.
 fn folder() -> &'static Path {
     static FOLDER: OnceLock<PathBuf> = OnceLock::new();
     FOLDER.get_or_init(|| env::var_os(COMPILED).map_or_else(compiled, PathBuf::from))
@@ -95,12 +95,10 @@ fn compiled() -> PathBuf {
 
 /// A folder with files of every name that cudarc looks for, none of them a library: what is first on
 /// the loader path is what is loaded, so a driver of this machine is not found either.
-fn broken_folder(test: &str) -> PathBuf {
-    let name = format!("toma-{}-{}", std::process::id(), test.replace("::", "-"));
-    let folder = env::temp_dir().join(name);
-    fs::create_dir_all(&folder).unwrap();
+fn broken_folder() -> TempDir {
+    let folder = tempfile::tempdir().unwrap();
     for name in ["cuda", "nvcuda"].iter().flat_map(|name| cudarc::get_lib_name_candidates(name)) {
-        fs::write(folder.join(name), "no library").unwrap();
+        fs::write(folder.path().join(name), "no library").unwrap();
     }
     folder
 }
@@ -115,7 +113,7 @@ impl Double {
         println!("driver: a test double, {}", loaded.split_whitespace().last().unwrap_or(loaded));
         let double = Self(library);
         // A real driver has no such function.
-        double.ask(c"double_calls", Kind::Allocate as usize);
+        double.ask(c"double_calls", Function::Allocate as usize);
         double
     }
 
@@ -135,10 +133,10 @@ impl Double {
         set();
     }
 
-    /// The call of this kind after `skip` more fails once.
-    pub(crate) fn fail(&self, kind: Kind, skip: u32, code: CUresult) {
+    /// The call of this function after `skip` more fails once.
+    pub(crate) fn fail(&self, function: Function, skip: u32, code: CUresult) {
         let fail: libloading::Symbol<'_, extern "C" fn(usize, u32, u32)> = self.symbol(c"double_fail");
-        fail(kind as usize, skip, code as u32);
+        fail(function as usize, skip, code as u32);
     }
 
     /// Everything fails from now on.
@@ -147,8 +145,8 @@ impl Double {
         poison(code as u32);
     }
 
-    pub(crate) fn calls(&self, kind: Kind) -> u64 {
-        self.ask(c"double_calls", kind as usize)
+    pub(crate) fn calls(&self, function: Function) -> u64 {
+        self.ask(c"double_calls", function as usize)
     }
 
     /// Bytes that slices hold on device 0.

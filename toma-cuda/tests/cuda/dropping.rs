@@ -5,10 +5,10 @@ use std::cell::Cell;
 use cudarc::driver::DriverError;
 use cudarc::driver::sys::CUresult;
 use toma_core::cache::NoCache;
-use toma_core::cuda::Device;
 use toma_core::execute;
+use toma_cuda::Device;
 
-use crate::kind::Kind;
+use crate::function::Function;
 use crate::stage::{Double, device, stream, with_double, zeros};
 
 /// Runs out of memory at 64, where dropping what was allocated fails with `code` if one is given; says
@@ -26,7 +26,7 @@ fn batch(
         attempts.set(attempts.get() + 1);
         let _held = zeros(&stream, batch_size)?;
         if let Some(code) = code.filter(|_| attempts.get() == 1) {
-            double.fail(Kind::Free, 0, code);
+            double.fail(Function::Free, 0, code);
         }
         zeros(&stream, batch_size).map(|_| batch_size)
     };
@@ -49,7 +49,7 @@ fn the_retry_does_not_get_the_error_of_what_was_dropped_and_the_error_is_kept() 
     });
 }
 
-/// The reason for taking it: without the device nobody does, and the retry fails with it.
+/// The reason for taking it: without the device it stays, and the retry fails with it.
 #[test]
 fn without_the_device_the_retry_fails_with_it() {
     with_double(|double| {
@@ -83,9 +83,9 @@ fn a_poisoned_context_that_shows_while_waiting_ends_the_loop() {
     with_double(|double| {
         let device = device();
         let code = CUresult::CUDA_ERROR_LAUNCH_FAILED;
-        double.fail(Kind::Synchronize, 0, code);
+        double.fail(Function::Synchronize, 0, code);
         assert_eq!(batch(double, Some(&device), None), (2, Err(DriverError(code))));
-        assert_eq!(double.calls(Kind::Trim), 0);
+        assert_eq!(double.calls(Function::Trim), 0);
     });
 }
 
@@ -95,7 +95,7 @@ fn a_pool_that_cannot_be_trimmed_stops_no_loop() {
         let device = device();
         double.set_total(100);
         let stream = stream(&device);
-        double.fail(Kind::Trim, 0, CUresult::CUDA_ERROR_NOT_SUPPORTED);
+        double.fail(Function::Trim, 0, CUresult::CUDA_ERROR_NOT_SUPPORTED);
         let size = execute::with::<NoCache>()
             .device(&device)
             .batch(256, |batch_size| zeros(&stream, batch_size).map(|_| batch_size));
@@ -110,7 +110,7 @@ fn an_error_from_before_the_loop_is_the_first_attempts_as_cudarc_has_it() {
         let device = device();
         let stream = stream(&device);
         let slice = zeros(&stream, 8).unwrap();
-        double.fail(Kind::Free, 0, CUresult::CUDA_ERROR_INVALID_HANDLE);
+        double.fail(Function::Free, 0, CUresult::CUDA_ERROR_INVALID_HANDLE);
         drop(slice);
         let first = execute::with::<NoCache>().device(&device).batch(8, |size| zeros(&stream, size));
         assert_eq!(first.unwrap_err().0, CUresult::CUDA_ERROR_INVALID_HANDLE);

@@ -17,15 +17,15 @@ use std::ffi::{CStr, c_char, c_int, c_uint, c_void};
 use std::mem::MaybeUninit;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use kind::Kind;
+use function::Function;
 
 /// Its own, as it is a library of its own; not for the lints, which see it among the tests.
 #[cfg(not(clippy))]
-#[path = "kind.rs"]
-mod kind;
+#[path = "function.rs"]
+mod function;
 
 #[cfg(clippy)]
-use crate::kind;
+use crate::function;
 
 type Code = u32;
 type Out<'a, T> = &'a mut MaybeUninit<T>;
@@ -35,7 +35,7 @@ const INVALID_VALUE: Code = 1;
 const OUT_OF_MEMORY: Code = 2;
 const INVALID_DEVICE: Code = 101;
 
-const KINDS: usize = Kind::SetCurrent as usize + 1;
+const FUNCTIONS: usize = Function::SetCurrent as usize + 1;
 
 static STATE: Mutex<State> = Mutex::new(State {
     devices: [Device::NEW; 2],
@@ -44,7 +44,7 @@ static STATE: Mutex<State> = Mutex::new(State {
     blocks: BTreeMap::new(),
     next_address: 0x7000_0000,
     handles: 0,
-    calls: [0; KINDS],
+    calls: [0; FUNCTIONS],
     failing: None,
     poisoned: SUCCESS,
 });
@@ -61,8 +61,8 @@ struct State {
     blocks: BTreeMap<u64, Block>,
     next_address: u64,
     handles: usize,
-    calls: [u64; KINDS],
-    /// A kind, how many calls of it still succeed, and with what the next fails.
+    calls: [u64; FUNCTIONS],
+    /// A function, how many calls of it still succeed, and with what the next fails.
     failing: Option<(usize, u32, Code)>,
     /// What every call returns, once a context is poisoned.
     poisoned: Code,
@@ -121,18 +121,18 @@ impl Device {
 
 impl State {
     /// Counts a call; the code it has to return, when it has to fail.
-    fn call(&mut self, kind: Kind) -> Code {
-        self.calls[kind as usize] += 1;
+    fn call(&mut self, function: Function) -> Code {
+        self.calls[function as usize] += 1;
         if self.poisoned != SUCCESS {
             return self.poisoned;
         }
         match &mut self.failing {
-            Some((of, 0, code)) if *of == kind as usize => {
+            Some((of, 0, code)) if *of == function as usize => {
                 let code = *code;
                 self.failing = None;
                 code
             }
-            Some((of, left, _)) if *of == kind as usize => {
+            Some((of, left, _)) if *of == function as usize => {
                 *left -= 1;
                 SUCCESS
             }
@@ -141,7 +141,7 @@ impl State {
     }
 
     fn allocate(&mut self, address: Out<'_, u64>, size: usize, from_pool: bool) -> Code {
-        let code = self.call(Kind::Allocate);
+        let code = self.call(Function::Allocate);
         if code != SUCCESS {
             return code;
         }
@@ -160,7 +160,7 @@ impl State {
 
     /// A free that has to fail frees all the same: what it returns is the error of earlier work.
     fn free(&mut self, address: u64) -> Code {
-        let code = self.call(Kind::Free);
+        let code = self.call(Function::Free);
         let Some(block) = self.blocks.remove(&address) else { return INVALID_VALUE };
         self.devices[block.device].give_back(block.content.len() as u64, block.from_pool);
         code
@@ -175,7 +175,7 @@ impl State {
 
     /// Counts a copy, and lets `work` have the bytes of the device.
     fn copy(&mut self, address: u64, size: usize, work: impl FnOnce(&mut [u8])) -> Code {
-        let code = self.call(Kind::Copy);
+        let code = self.call(Function::Copy);
         if code != SUCCESS {
             return code;
         }
@@ -221,10 +221,10 @@ extern "C" fn double_without_pools() {
     state().has_pools = false;
 }
 
-/// The call of this kind after `skip` more fails once with `code`.
+/// The call of this function after `skip` more fails once with `code`.
 #[unsafe(no_mangle)]
-extern "C" fn double_fail(kind: usize, skip: u32, code: Code) {
-    state().failing = Some((kind, skip, code));
+extern "C" fn double_fail(function: usize, skip: u32, code: Code) {
+    state().failing = Some((function, skip, code));
 }
 
 /// From now on everything fails with `code`, as after a kernel that went wrong.
@@ -234,8 +234,8 @@ extern "C" fn double_poison(code: Code) {
 }
 
 #[unsafe(no_mangle)]
-extern "C" fn double_calls(kind: usize) -> u64 {
-    state().calls[kind]
+extern "C" fn double_calls(function: usize) -> u64 {
+    state().calls[function]
 }
 
 /// Bytes that slices hold on a device.
@@ -256,7 +256,7 @@ extern "C" fn double_taken_bytes(device: usize) -> u64 {
 
 #[unsafe(no_mangle)]
 extern "C" fn cuInit(_flags: c_uint) -> Code {
-    state().call(Kind::Initialize)
+    state().call(Function::Initialize)
 }
 
 #[unsafe(no_mangle)]
@@ -299,7 +299,7 @@ extern "C" fn cuCtxGetCurrent(context: Out<'_, usize>) -> Code {
 extern "C" fn cuCtxSetCurrent(context: usize) -> Code {
     let mut state = state();
     // A poisoned context can be made current all the same.
-    let code = state.call(Kind::SetCurrent);
+    let code = state.call(Function::SetCurrent);
     if code != SUCCESS && code != state.poisoned {
         return code;
     }
@@ -309,12 +309,12 @@ extern "C" fn cuCtxSetCurrent(context: usize) -> Code {
 
 #[unsafe(no_mangle)]
 extern "C" fn cuCtxSynchronize() -> Code {
-    state().call(Kind::Synchronize)
+    state().call(Function::Synchronize)
 }
 
 #[unsafe(no_mangle)]
 extern "C" fn cuStreamSynchronize(_stream: usize) -> Code {
-    state().call(Kind::Synchronize)
+    state().call(Function::Synchronize)
 }
 
 #[unsafe(no_mangle)]
@@ -357,7 +357,7 @@ extern "C" fn cuMemGetInfo_v2(free: Out<'_, usize>, total: Out<'_, usize>) -> Co
     let device = &state.devices[current()];
     free.write(usize::try_from(device.free_bytes()).unwrap_or(usize::MAX));
     total.write(usize::try_from(device.total_bytes).unwrap_or(usize::MAX));
-    state.call(Kind::Information)
+    state.call(Function::Information)
 }
 
 #[unsafe(no_mangle)]
@@ -461,7 +461,7 @@ extern "C" fn cuMemPoolSetAttribute(pool: usize, attribute: c_int, value: &u64) 
 #[unsafe(no_mangle)]
 extern "C" fn cuMemPoolTrimTo(pool: usize, keep: usize) -> Code {
     let mut state = state();
-    let code = state.call(Kind::Trim);
+    let code = state.call(Function::Trim);
     if code == SUCCESS && keep == 0 {
         state.devices[pool - 1].held_back.clear();
     }

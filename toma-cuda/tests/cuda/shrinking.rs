@@ -8,7 +8,7 @@ use toma_core::cache::{GlobalCache, NoCache};
 use toma_core::memory::MemorySource as _;
 use toma_core::{execute, report};
 
-use crate::kind::Kind;
+use crate::function::Function;
 use crate::stage::{device, stream, with_double, zeros};
 
 #[test]
@@ -63,7 +63,7 @@ fn the_pool_is_trimmed_before_a_retry_which_then_succeeds() {
         let lost = execute::with::<NoCache>().min(30).batch(60, two);
         assert_eq!(lost.unwrap_err().0, CUresult::CUDA_ERROR_OUT_OF_MEMORY, "the proof that it takes a trim");
         let settled = execute::with::<NoCache>().device(&device).min(30).batch(60, two);
-        assert_eq!((settled, double.calls(Kind::Trim)), (Ok(30), 1));
+        assert_eq!((settled, double.calls(Function::Trim)), (Ok(30), 1));
     });
 }
 
@@ -107,10 +107,10 @@ fn a_failure_at_every_allocation_and_copy_in_turn_loses_nothing_and_no_value() {
     with_double(|double| {
         let device = device();
         let stream = stream(&device);
-        for (kind, count) in [(Kind::Allocate, 3), (Kind::Copy, 5)] {
+        for (function, count) in [(Function::Allocate, 3), (Function::Copy, 5)] {
             for failing in 0..count {
                 let sizes = RefCell::new(Vec::new());
-                double.fail(kind, failing, CUresult::CUDA_ERROR_OUT_OF_MEMORY);
+                double.fail(function, failing, CUresult::CUDA_ERROR_OUT_OF_MEMORY);
                 let mut values = Vec::new();
                 let done = execute::with::<NoCache>().device(&device).range(0..8, 8, |start, end| {
                     sizes.borrow_mut().push(end - start);
@@ -118,13 +118,13 @@ fn a_failure_at_every_allocation_and_copy_in_turn_loses_nothing_and_no_value() {
                     Ok::<(), DriverError>(())
                 });
                 done.unwrap();
-                assert_eq!((values, sizes.take()), (vec![7; 8], vec![8, 4, 4]), "{kind:?} {failing}");
-                assert_eq!(double.used_bytes(), 0, "{kind:?} {failing}");
+                assert_eq!((values, sizes.take()), (vec![7; 8], vec![8, 4, 4]), "{function:?} {failing}");
+                assert_eq!(double.used_bytes(), 0, "{function:?} {failing}");
                 device.release_cached_memory();
-                assert_eq!(double.taken_bytes(), 0, "{kind:?} {failing}");
+                assert_eq!(double.taken_bytes(), 0, "{function:?} {failing}");
             }
             // These are all there are in an attempt.
-            double.fail(kind, count, CUresult::CUDA_ERROR_OUT_OF_MEMORY);
+            double.fail(function, count, CUresult::CUDA_ERROR_OUT_OF_MEMORY);
             assert!(work(&stream, 8).is_ok());
             assert!(work(&stream, 8).is_err());
         }
@@ -137,11 +137,11 @@ fn what_is_not_about_memory_goes_through_at_once() {
         let device = device();
         let stream = stream(&device);
         for code in [CUresult::CUDA_ERROR_INVALID_VALUE, CUresult::CUDA_ERROR_ILLEGAL_ADDRESS] {
-            let before = double.calls(Kind::Allocate);
-            double.fail(Kind::Allocate, 0, code);
+            let before = double.calls(Function::Allocate);
+            double.fail(Function::Allocate, 0, code);
             let error = execute::with::<NoCache>().device(&device).batch(64, |size| zeros(&stream, size));
             assert_eq!(error.unwrap_err().0, code);
-            assert_eq!(double.calls(Kind::Allocate), before + 1);
+            assert_eq!(double.calls(Function::Allocate), before + 1);
         }
     });
 }
@@ -167,7 +167,7 @@ fn a_poisoned_context_stops_at_once_and_nothing_is_tried_or_released() {
             });
         assert_eq!(error.unwrap_err().0, poisoned);
         assert_eq!((attempts.get(), undone.get()), (2, 0));
-        assert_eq!((double.calls(Kind::Trim), double.calls(Kind::Synchronize)), (0, 0));
+        assert_eq!((double.calls(Function::Trim), double.calls(Function::Synchronize)), (0, 0));
         assert_eq!(report::last().unwrap().out_of_memory, 0);
     });
 }

@@ -5,9 +5,9 @@ use std::io;
 use cudarc::driver::DriverError;
 use cudarc::driver::sys::CUresult;
 use toma_core::classify::{Class, Classify as _, classify_panic};
-use toma_core::cuda::{self, Device};
+use toma_cuda::{Device, class_of};
 
-use crate::kind::Kind;
+use crate::function::Function;
 use crate::stage::{with_double, without_driver};
 
 #[test]
@@ -27,7 +27,7 @@ fn without_a_driver_a_device_says_so() {
 fn without_a_driver_an_error_is_classified_all_the_same() {
     without_driver(|| {
         let error = DriverError(CUresult::CUDA_ERROR_OUT_OF_MEMORY);
-        assert_eq!(cuda::class_of(error), Class::OutOfMemory);
+        assert_eq!(class_of(error), Class::OutOfMemory);
         let failure = error.classify();
         assert_eq!(failure.class, Class::OutOfMemory);
         assert_eq!(failure.message, "CUDA_ERROR_OUT_OF_MEMORY");
@@ -53,7 +53,7 @@ fn a_driver_without_devices_has_none() {
         double.set_device_count(0);
         assert_eq!(Device::new(0).unwrap_err().kind(), io::ErrorKind::NotFound);
         // What the driver really answers on a machine without a device.
-        double.fail(Kind::Initialize, 0, CUresult::CUDA_ERROR_NO_DEVICE);
+        double.fail(Function::Initialize, 0, CUresult::CUDA_ERROR_NO_DEVICE);
         let error = Device::new(0).unwrap_err();
         assert_eq!(error.kind(), io::ErrorKind::NotFound);
         assert_eq!(error.to_string(), "cuda:0: cannot count devices (CUDA_ERROR_NO_DEVICE)");
@@ -69,7 +69,7 @@ fn what_the_driver_says_of_a_device_keeps_its_class() {
             (CUresult::CUDA_ERROR_STUB_LIBRARY, io::ErrorKind::Unsupported, Class::Other),
             (CUresult::CUDA_ERROR_SYSTEM_NOT_READY, io::ErrorKind::Other, Class::Other),
         ] {
-            double.fail(Kind::Initialize, 0, code);
+            double.fail(Function::Initialize, 0, code);
             let error = Device::new(0).unwrap_err();
             assert_eq!((error.kind(), error.classify().class), (kind, class), "{error}");
         }

@@ -11,18 +11,35 @@ use std::sync::OnceLock;
 use cudarc::driver::result::{self, ctx, mem_pool};
 use cudarc::driver::sys::{self, CUmemPool_attribute, CUmemoryPool};
 use cudarc::driver::{CudaContext, DriverError};
+use toma_core::classify::{self, Failure};
+use toma_core::memory::{Reading, Usage};
 
-use crate::memory::{Reading, Usage};
+use crate::class::class_of;
+
+ctor::declarative::ctor! {
+    /// Before `main`, so that a program need not call anything for its errors to be known.
+    #[ctor(unsafe)]
+    fn before_main() {
+        classify::add_failure::<DriverError>(|error| failure_of(*error));
+    }
+}
+
+/// The failure that `error` is, with what the driver calls it.
+fn failure_of(error: DriverError) -> Failure {
+    // The error asks the driver for its words, and panics where there is no driver.
+    let words = if is_present() { error.to_string() } else { format!("{:?}", error.0) };
+    Failure::new(class_of(error), words)
+}
 
 /// Whether there is a driver. Without one every other function of cudarc panics.
-pub(super) fn is_present() -> bool {
+pub(crate) fn is_present() -> bool {
     static PRESENT: OnceLock<bool> = OnceLock::new();
     // SAFETY: loads the driver's library and lets it go again; nothing of it is called.
     *PRESENT.get_or_init(|| unsafe { sys::is_culib_present() })
 }
 
 /// What the driver has left, and what the memory pool holds back without using it.
-pub(super) fn memory(context: &CudaContext) -> Result<Reading, DriverError> {
+pub(crate) fn memory(context: &CudaContext) -> Result<Reading, DriverError> {
     within(context, || {
         let (free, total) = result::mem_get_info()?;
         let (free, total) = (free as u64, total as u64);
@@ -31,7 +48,7 @@ pub(super) fn memory(context: &CudaContext) -> Result<Reading, DriverError> {
 }
 
 /// Waits for all work, so that what it used can be freed, and empties the memory pool.
-pub(super) fn release(context: &CudaContext) -> Result<(), DriverError> {
+pub(crate) fn release(context: &CudaContext) -> Result<(), DriverError> {
     within(context, || {
         ctx::synchronize()?;
         pool(context)?.map_or(Ok(()), |pool| {
@@ -41,8 +58,8 @@ pub(super) fn release(context: &CudaContext) -> Result<(), DriverError> {
     })
 }
 
-/// What slices hold of the memory pool; `None` where slices come from no pool, and nobody counts.
-pub(super) fn usage(context: &CudaContext) -> Result<Option<Usage>, DriverError> {
+/// What slices hold of the memory pool; `None` where slices come from no pool and are not counted.
+pub(crate) fn usage(context: &CudaContext) -> Result<Option<Usage>, DriverError> {
     within(context, || {
         let Some(pool) = pool(context)? else { return Ok(None) };
         let used = pool_bytes(pool, CUmemPool_attribute::CU_MEMPOOL_ATTR_USED_MEM_CURRENT)?;
@@ -52,7 +69,7 @@ pub(super) fn usage(context: &CudaContext) -> Result<Option<Usage>, DriverError>
     })
 }
 
-pub(super) fn reset_peak(context: &CudaContext) -> Result<(), DriverError> {
+pub(crate) fn reset_peak(context: &CudaContext) -> Result<(), DriverError> {
     within(context, || {
         let Some(pool) = pool(context)? else { return Ok(()) };
         let (peak, mut nothing) = (CUmemPool_attribute::CU_MEMPOOL_ATTR_USED_MEM_HIGH, 0_u64);

@@ -1,7 +1,7 @@
-use cudarc::driver::DriverError;
+//! What errors of the driver mean.
 
-use super::driver;
-use crate::classify::{Class, Failure};
+use cudarc::driver::DriverError;
+use toma_core::classify::Class;
 
 const OUT_OF_MEMORY: u32 = 2;
 
@@ -35,7 +35,7 @@ const POISONED: &[u32] = &[
 /// codes that may pass (`SYSTEM_NOT_READY`, `MPS_SERVER_NOT_READY`) take longer than an attempt.
 ///
 /// ```
-/// # extern crate toma_core as toma;
+/// # mod toma { pub use {toma_core::*, toma_cuda as cuda}; }
 /// use cudarc::driver::{DriverError, sys::CUresult};
 /// use toma::{classify::Class, cuda::class_of};
 ///
@@ -50,11 +50,4 @@ pub fn class_of(error: DriverError) -> Class {
         code if POISONED.contains(&code) => Class::Poisoned,
         _ => Class::Other,
     }
-}
-
-/// The failure that `error` is, with what the driver calls it.
-pub(crate) fn failure_of(error: DriverError) -> Failure {
-    // The error asks the driver for its words, and panics where there is no driver.
-    let words = if driver::is_present() { error.to_string() } else { format!("{:?}", error.0) };
-    Failure::new(class_of(error), words)
 }

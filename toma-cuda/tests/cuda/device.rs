@@ -4,10 +4,10 @@ use cudarc::driver::CudaContext;
 use cudarc::driver::result::ctx;
 use cudarc::driver::sys::CUresult;
 use toma_core::classify::{Class, Classify as _};
-use toma_core::cuda::Device;
 use toma_core::memory::{MemorySource as _, Usage};
+use toma_cuda::Device;
 
-use crate::kind::Kind;
+use crate::function::Function;
 use crate::stage::{device, stream, with_double, zeros};
 
 const TOTAL: u64 = 1000;
@@ -27,7 +27,7 @@ fn free_is_what_the_driver_has_left_and_what_the_pool_holds_back() {
         assert_eq!(read().free_bytes, 900, "the pool holds 300 back, which it would give out again");
         device.release_cached_memory();
         assert_eq!((double.taken_bytes(), read().free_bytes), (100, 900));
-        assert_eq!((double.calls(Kind::Synchronize), double.calls(Kind::Trim)), (1, 1));
+        assert_eq!((double.calls(Function::Synchronize), double.calls(Function::Trim)), (1, 1));
         drop(second);
     });
 }
@@ -41,10 +41,10 @@ fn without_memory_pools_there_is_nothing_to_trim() {
         let slice = zeros(&stream(&device), 300).unwrap();
         assert_eq!(device.read().unwrap().free_bytes, 700);
         device.reset_peak();
-        assert_eq!(device.usage(), None, "nobody counts");
+        assert_eq!(device.usage(), None, "nothing counts");
         drop(slice);
         device.release_cached_memory();
-        assert_eq!((double.taken_bytes(), double.calls(Kind::Trim)), (0, 0));
+        assert_eq!((double.taken_bytes(), double.calls(Function::Trim)), (0, 0));
         assert_eq!(device.take_drop_error(), None);
     });
 }
@@ -114,9 +114,9 @@ fn a_context_that_is_gone_costs_no_reading() {
         let first = device();
         let second = Device::new(1).unwrap();
         second.context().bind_to_thread().unwrap();
-        double.fail(Kind::SetCurrent, 1, CUresult::CUDA_ERROR_INVALID_CONTEXT);
+        double.fail(Function::SetCurrent, 1, CUresult::CUDA_ERROR_INVALID_CONTEXT);
         assert_eq!(first.read().unwrap().total_bytes, 1 << 20);
-        assert_eq!(double.calls(Kind::SetCurrent), 4, "two to begin with, and two for the reading");
+        assert_eq!(double.calls(Function::SetCurrent), 4, "two to begin with, and two for the reading");
         assert_eq!(ctx::get_current().unwrap(), Some(first.context().cu_ctx()));
     });
 }
@@ -138,12 +138,12 @@ fn each_device_is_read_by_itself() {
 fn a_reading_that_fails_says_why_and_takes_no_error_of_the_programs() {
     with_double(|double| {
         let device = device();
-        double.fail(Kind::Information, 0, CUresult::CUDA_ERROR_ILLEGAL_ADDRESS);
+        double.fail(Function::Information, 0, CUresult::CUDA_ERROR_ILLEGAL_ADDRESS);
         let error = device.read().unwrap_err();
         assert_eq!(error.to_string(), "cuda:0: cannot read its memory (CUDA_ERROR_ILLEGAL_ADDRESS)");
         assert_eq!(error.classify().class, Class::Poisoned);
         let slice = zeros(&stream(&device), 8).unwrap();
-        double.fail(Kind::Free, 0, CUresult::CUDA_ERROR_INVALID_VALUE);
+        double.fail(Function::Free, 0, CUresult::CUDA_ERROR_INVALID_VALUE);
         drop(slice);
         assert!(device.read().is_ok());
         assert_eq!(device.context().check_err().unwrap_err().0, CUresult::CUDA_ERROR_INVALID_VALUE);

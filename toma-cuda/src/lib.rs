@@ -4,13 +4,16 @@
 //! |---|---|
 //! | [`Device`] | free and total bytes of a device, and the release of what its memory pool holds back |
 //! | [`class_of`] | what a [`DriverError`](cudarc::driver::DriverError) means, by its code |
-//! | [`Chunked`](crate::chunk::Chunked) | `&CudaSlice`, `&mut CudaSlice`, `CudaView` and `CudaViewMut`, also in tuples with other data |
+//! | [`Chunked`](toma_core::chunk::Chunked) | `&CudaSlice`, `&mut CudaSlice`, `CudaView` and `CudaViewMut`, also in tuples with other data |
+//!
+//! A program that is linked with this package need not call anything for its errors to be known: they
+//! are registered before `main`.
 //!
 //! The driver is loaded when it is first asked for. A program with this feature starts without one,
 //! and [`Device::new`] then says so.
 //!
 //! ```
-//! # extern crate toma_core as toma;
+//! # mod toma { pub use {toma_core::*, toma_cuda as cuda}; }
 //! use cudarc::driver::{CudaSlice, DriverError};
 //! use toma::{cache::GlobalCache, cuda::Device, execute};
 //!
@@ -47,5 +50,4 @@ mod slices;
 
 pub use class::class_of;
 pub use device::Device;
-
-pub(crate) use class::failure_of;
+pub use slices::DeviceSlices;

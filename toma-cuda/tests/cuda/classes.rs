@@ -9,7 +9,7 @@ use std::sync::Arc;
 use cudarc::driver::DriverError;
 use cudarc::driver::sys::CUresult;
 use toma_core::classify::{Class, Classify as _, classify_panic, classify_text};
-use toma_core::cuda::class_of;
+use toma_cuda::class_of;
 
 use crate::stage::with_double;
 
