@@ -1,0 +1,316 @@
+//! The state of one device, and the rules by which turns are given, as plain functions over it.
+//!
+//! No clock, no lock and no thread: moments come in, wakers go out. Wakers are opaque here, so that tests
+//! run the rules without an executor. The caller wakes what a function returns once its lock is gone.
+
+use std::collections::VecDeque;
+use std::mem;
+use std::time::Instant;
+
+use crate::nesting::TurnId;
+
+/// How a turn shares its device.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum Kind {
+    /// Beside other shared turns.
+    Shared,
+    /// Beside no other turn, but for those that never wait.
+    Exclusive,
+}
+
+/// The state of one device in one process.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(super) struct State<W> {
+    process: u32,
+    /// Turns that have begun and not ended.
+    running: usize,
+    /// Turns that have ever begun.
+    started: u64,
+    exclusive: Option<TurnId>,
+    measuring: Option<Ticket>,
+    tickets: u64,
+    waiting: VecDeque<Entry<W>>,
+    /// Turns that have begun for entries of the queue and are not claimed yet.
+    granted: Vec<(Ticket, Begun)>,
+    /// Turns in which a nested loop gave way.
+    marked: Vec<TurnId>,
+    vain: Option<Vain>,
+}
+
+/// Tells an entry of the queue, or a measurement.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) struct Ticket {
+    process: u32,
+    number: u64,
+}
+
+/// An attempt that waits for its turn.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+struct Entry<W> {
+    ticket: Ticket,
+    kind: Kind,
+    until: Option<Instant>,
+    waker: Option<W>,
+}
+
+/// A turn that has begun.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) struct Begun {
+    pub(super) id: TurnId,
+    pub(super) kind: Kind,
+    pub(super) seen: Seen,
+}
+
+/// What an attempt saw of its device as it began.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct Seen {
+    process: u32,
+    beside: bool,
+    started: u64,
+}
+
+/// A wait that was in vain.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+struct Vain {
+    no_wait_until: Instant,
+    /// The turns that ran then have this number at most, and so many of them have not ended.
+    newest: u64,
+    left: usize,
+}
+
+/// What has become of an entry of the queue.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Standing {
+    Granted(Begun),
+    Waits {
+        /// When to look again although nothing was woken: an entry ahead may be past its bound by then.
+        look_at: Option<Instant>,
+    },
+    /// It was past its bound, or is of another process.
+    Gone,
+}
+
+impl<W> State<W> {
+    pub(super) fn new(process: u32) -> Self {
+        Self {
+            process,
+            running: 0,
+            started: 0,
+            exclusive: None,
+            measuring: None,
+            tickets: 0,
+            waiting: VecDeque::new(),
+            granted: Vec::new(),
+            marked: Vec::new(),
+            vain: None,
+        }
+    }
+
+    /// Begins a shared turn, unless something waits or is exclusive.
+    #[inline]
+    pub(super) fn try_shared(&mut self) -> Option<Begun> {
+        let begins = self.waiting.is_empty() && self.admits(Kind::Shared);
+        begins.then(|| self.begin(Kind::Shared))
+    }
+
+    /// Begins a shared turn beside all others, as attempts do that may not wait.
+    #[inline]
+    pub(super) fn begin_beside(&mut self) -> Begun {
+        self.begin(Kind::Shared)
+    }
+
+    #[inline]
+    fn begin(&mut self, kind: Kind) -> Begun {
+        self.running += 1;
+        self.started += 1;
+        let id = TurnId { process: self.process, number: self.started };
+        if kind == Kind::Exclusive {
+            self.exclusive = Some(id);
+        }
+        Begun { id, kind, seen: self.seen() }
+    }
+
+    /// What an attempt sees as it begins inside a turn.
+    #[inline]
+    pub(super) fn seen(&self) -> Seen {
+        Seen { process: self.process, beside: self.running > 1, started: self.started }
+    }
+
+    /// Ends a turn. To be followed by a [look](Self::look), where anything waits.
+    #[inline]
+    pub(super) fn end(&mut self, id: TurnId) {
+        if !self.marked.is_empty() {
+            self.unmark(id);
+        }
+        if id.process != self.process {
+            return;
+        }
+        self.running -= 1;
+        self.exclusive = self.exclusive.filter(|&exclusive| exclusive != id);
+        if let Some(vain) = &mut self.vain
+            && id.number <= vain.newest
+        {
+            vain.left -= 1;
+            self.vain = self.vain.filter(|vain| vain.left > 0);
+        }
+    }
+
+    #[inline]
+    pub(super) fn has_waiting(&self) -> bool {
+        !self.waiting.is_empty()
+    }
+
+    /// Queues at the tail. To be followed by a [look](Self::look).
+    pub(super) fn queue(&mut self, kind: Kind, until: Option<Instant>) -> Ticket {
+        let ticket = self.draw();
+        self.waiting.push_back(Entry { ticket, kind, until, waker: None });
+        ticket
+    }
+
+    fn draw(&mut self) -> Ticket {
+        self.tickets += 1;
+        Ticket { process: self.process, number: self.tickets }
+    }
+
+    /// Skips entries past their bound, and grants turns from the head on. Returns whom to wake.
+    #[must_use = "these wait"]
+    pub(super) fn look(&mut self, now: Instant) -> Vec<W> {
+        let mut woken = Vec::new();
+        self.waiting.retain_mut(|entry| {
+            let waits = entry.until.is_none_or(|until| now < until);
+            if !waits {
+                woken.extend(entry.waker.take());
+            }
+            waits
+        });
+        while self.waiting.front().is_some_and(|head| self.admits(head.kind))
+            && let Some(Entry { ticket, kind, waker, .. }) = self.waiting.pop_front()
+        {
+            let begun = self.begin(kind);
+            self.granted.push((ticket, begun));
+            woken.extend(waker);
+        }
+        woken
+    }
+
+    #[inline]
+    fn admits(&self, kind: Kind) -> bool {
+        match kind {
+            Kind::Shared => self.exclusive.is_none(),
+            Kind::Exclusive => self.running == 0,
+        }
+    }
+
+    /// What has become of an entry; a turn that was granted is the caller's from now on.
+    pub(super) fn claim(&mut self, ticket: Ticket) -> Standing {
+        if let Some(at) = self.granted.iter().position(|&(of, _)| of == ticket) {
+            return Standing::Granted(self.granted.swap_remove(at).1);
+        }
+        let Some(at) = self.position(ticket) else { return Standing::Gone };
+        let look_at = self.waiting.range(..=at).filter_map(|entry| entry.until).min();
+        Standing::Waits { look_at }
+    }
+
+    fn position(&self, ticket: Ticket) -> Option<usize> {
+        self.waiting.iter().position(|entry| entry.ticket == ticket)
+    }
+
+    /// Has `waker` woken when the entry is granted or skipped. Returns the one before, or this one if
+    /// the entry does not wait.
+    pub(super) fn set_waker(&mut self, ticket: Ticket, waker: Option<W>) -> Option<W> {
+        match self.position(ticket) {
+            Some(at) => mem::replace(&mut self.waiting[at].waker, waker),
+            None => waker,
+        }
+    }
+
+    /// Takes an entry out of the queue; a turn that was granted ends. To be followed by a
+    /// [look](Self::look).
+    pub(super) fn withdraw(&mut self, ticket: Ticket) -> Option<W> {
+        if let Standing::Granted(begun) = self.claim(ticket) {
+            self.end(begun.id);
+        }
+        self.waiting.remove(self.position(ticket)?)?.waker
+    }
+
+    /// Whether other turns ran as the attempt began, run now, or have begun since.
+    pub(super) fn has_contention(&self, seen: Seen) -> bool {
+        let is_ours = seen.process == self.process;
+        self.others(seen) > 0 || is_ours && (seen.beside || self.started != seen.started)
+    }
+
+    /// The other turns that run now.
+    pub(super) fn others(&self, seen: Seen) -> usize {
+        // In a child of `fork` the turn that the attempt is inside of may be the parent's.
+        self.running.saturating_sub(usize::from(seen.process == self.process))
+    }
+
+    /// All turns that run now.
+    pub(super) fn running(&self) -> usize {
+        self.running
+    }
+
+    /// Begins a measurement, unless one runs.
+    pub(super) fn measure(&mut self) -> Option<Ticket> {
+        if self.measuring.is_some() {
+            return None;
+        }
+        self.measuring = Some(self.draw());
+        self.measuring
+    }
+
+    pub(super) fn measured(&mut self, measurement: Ticket) {
+        self.measuring = self.measuring.filter(|&measuring| measuring != measurement);
+    }
+
+    /// Marks a turn: a loop inside gave way.
+    pub(super) fn mark(&mut self, turn: TurnId) {
+        if !self.is_marked(turn) {
+            self.marked.push(turn);
+        }
+    }
+
+    pub(super) fn has_marked(&self) -> bool {
+        !self.marked.is_empty()
+    }
+
+    pub(super) fn is_marked(&self, turn: TurnId) -> bool {
+        self.marked.contains(&turn)
+    }
+
+    /// The turn's attempt is made again: removes the mark.
+    pub(super) fn unmark(&mut self, turn: TurnId) {
+        self.marked.retain(|&marked| marked != turn);
+    }
+
+    /// A wait has lasted its full bound: the device is not waited for until then, or until the turns that
+    /// run now have ended.
+    pub(super) fn waited_in_vain(&mut self, no_wait_until: Instant) {
+        let before = self.vain.map(|vain| vain.no_wait_until);
+        let no_wait_until = before.map_or(no_wait_until, |before| before.max(no_wait_until));
+        let vain = Vain { no_wait_until, newest: self.started, left: self.running };
+        self.vain = (self.running > 0).then_some(vain);
+    }
+
+    /// Whether a wait was in vain, and what it has taught holds.
+    pub(super) fn is_in_vain(&self) -> bool {
+        self.vain.is_some()
+    }
+
+    /// Whether the device may be waited for.
+    pub(super) fn has_patience(&mut self, now: Instant) -> bool {
+        self.vain = self.vain.filter(|vain| now < vain.no_wait_until);
+        !self.is_in_vain()
+    }
+
+    #[cfg(test)]
+    pub(super) fn is_empty(&self) -> bool {
+        let Self { waiting, granted, marked, exclusive, measuring, .. } = self;
+        self.running == 0
+            && waiting.is_empty()
+            && granted.is_empty()
+            && marked.is_empty()
+            && exclusive.is_none()
+            && measuring.is_none()
+    }
+}

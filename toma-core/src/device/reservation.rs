@@ -1,0 +1,171 @@
+//! Bytes of a device that are kept for one caller.
+
+use std::fmt;
+use std::future::Future;
+use std::io;
+use std::time::Duration;
+
+use super::ledger::{Refused, Reserved, Reserving};
+use super::turn::Device;
+use super::wait;
+use crate::memory::{MemorySource, Reading};
+
+/// Keeps `bytes` of a device for the caller, and waits for them for at most `timeout`.
+///
+/// Work that knows how many bytes it needs need not run out of memory to find that others use them: it
+/// waits until they are free, in the order of asking. A reservation allocates nothing, and binds only
+/// calls that reserve. It is granted if all living reservations of the device together stay within what
+/// was free when the first of them was granted, and `bytes` are free now. So bytes that are reserved and
+/// not yet allocated are not given away twice.
+///
+/// Inside an attempt with a `device` it does not wait, and answers as [`try_reserve`]: the attempt holds
+/// memory that others may wait for.
+///
+/// ```
+/// # extern crate toma_core as toma;
+/// use std::time::Duration;
+/// use toma::memory::{MemorySource, Reading};
+/// use toma::device;
+///
+/// /// Has 1000 bytes.
+/// #[derive(Debug)]
+/// struct Device;
+///
+/// impl MemorySource for Device {
+///     fn name(&self) -> &str {
+///         "pool:0"
+///     }
+///
+///     fn read(&self) -> std::io::Result<Reading> {
+///         Ok(Reading::new(1000, 1000))
+///     }
+/// }
+///
+/// let weights = share::reserve(&Device, 700, Duration::from_secs(1))?;
+/// let error = share::reserve(&Device, 400, Duration::from_millis(1)).unwrap_err();
+/// assert_eq!(
+///     error.to_string(),
+///     "pool:0: cannot reserve 400 bytes: 1000 of 1000 bytes are free, \
+///      others have reserved 700 of the 1000 bytes that were free before"
+/// );
+///
+/// drop(weights);
+/// assert!(share::try_reserve(&Device, 400).is_ok());
+/// # Ok::<(), share::NotReserved>(())
+/// ```
+///
+/// # Errors
+/// When the bytes were not free in time; at once when the device has not so many bytes, or cannot be
+/// read.
+pub fn reserve(device: &dyn MemorySource, bytes: u64, timeout: Duration) -> Result<Reservation, NotReserved> {
+    wait::block(&mut Reserving::new(device, bytes, timeout))
+}
+
+/// Keeps `bytes` of a device for the caller if they are free now and no other call waits for some; see
+/// [`reserve`].
+///
+/// # Errors
+/// When it would have to wait, when the device has not so many bytes, or when it cannot be read.
+pub fn try_reserve(device: &dyn MemorySource, bytes: u64) -> Result<Reservation, NotReserved> {
+    reserve(device, bytes, Duration::ZERO)
+}
+
+/// The same as [`reserve`], for tasks: any executor will do, because a thread of its own watches the time.
+///
+/// The timeout counts from the call. A future that is dropped leaves the queue.
+///
+/// # Errors
+/// Those of [`reserve`].
+pub fn reserve_async(
+    device: &dyn MemorySource,
+    bytes: u64,
+    timeout: Duration,
+) -> impl Future<Output = Result<Reservation, NotReserved>> + Send {
+    Reserving::new(device, bytes, timeout)
+}
+
+/// Bytes of a device that are kept for its owner; given back when it is dropped.
+#[must_use = "the bytes are given back when this is dropped"]
+#[derive(Debug)]
+pub struct Reservation {
+    pub(super) device: Device,
+    pub(super) bytes: u64,
+    pub(super) process: u32,
+}
+
+impl Reservation {
+    /// The name of the device.
+    pub fn device(&self) -> &str {
+        self.device.name()
+    }
+
+    /// The bytes that are kept.
+    pub fn bytes(&self) -> u64 {
+        self.bytes
+    }
+}
+
+impl Drop for Reservation {
+    fn drop(&mut self) {
+        self.device.give_back(self.bytes, self.process);
+    }
+}
+
+/// Why bytes were not reserved.
+#[derive(Debug)]
+pub struct NotReserved {
+    pub(super) device: Device,
+    pub(super) asked_bytes: u64,
+    pub(super) refused: Refused,
+    pub(super) reading: io::Result<Reading>,
+}
+
+impl NotReserved {
+    /// The name of the device.
+    pub fn device(&self) -> &str {
+        self.device.name()
+    }
+
+    /// The bytes that were asked for.
+    pub fn asked_bytes(&self) -> u64 {
+        self.asked_bytes
+    }
+
+    /// The bytes that others had reserved when waiting ended.
+    pub fn reserved_bytes(&self) -> u64 {
+        self.refused.others.map_or(0, |others| others.bytes)
+    }
+
+    /// What was free when waiting ended, and what there is; `None` when the device could not be read.
+    pub fn reading(&self) -> Option<Reading> {
+        self.reading.as_ref().ok().copied()
+    }
+
+    /// Whether waiting longer cannot help: the device has not so many bytes.
+    pub fn is_too_large(&self) -> bool {
+        self.reading().is_some_and(|reading| self.asked_bytes > reading.total_bytes)
+    }
+}
+
+impl fmt::Display for NotReserved {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { device, asked_bytes, refused: Refused { others, ahead }, reading } = self;
+        write!(f, "{}: cannot reserve {asked_bytes} bytes: ", device.name())?;
+        match reading {
+            Ok(Reading { free_bytes, total_bytes }) => {
+                write!(f, "{free_bytes} of {total_bytes} bytes are free")?;
+            }
+            Err(_) => f.write_str("how many are free is unknown")?,
+        }
+        if let Some(Reserved { bytes, limit_bytes }) = others {
+            write!(f, ", others have reserved {bytes} of the {limit_bytes} bytes that were free before")?;
+        }
+        if *ahead > 0 { write!(f, ", {ahead} waiting before it") } else { Ok(()) }
+    }
+}
+
+impl std::error::Error for NotReserved {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        self.reading.as_ref().err().map(|error| error as _)
+    }
+}

@@ -1,0 +1,238 @@
+//! A device as calls see it, and the turns their attempts take on it.
+
+use std::fmt;
+use std::num::NonZeroUsize;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::{Arc, Mutex};
+use std::task::Waker;
+use std::time::Instant;
+
+use super::ledger::Ledger;
+use super::process::PerProcess;
+use super::queue::{Begun, Kind, Seen, State, Ticket};
+use super::wait::wake;
+use super::waiting::{Bounds, Waiting};
+use crate::nesting::{DeviceId, Enclosing, TurnId};
+
+/// What all users of one device share.
+pub(super) struct Queue {
+    pub(super) name: Box<str>,
+    pub(super) state: PerProcess<Mutex<State<Waker>>>,
+    pub(super) ledger: PerProcess<Mutex<Ledger>>,
+    /// Whether a turn is marked: looked at without the lock, at the end of every attempt.
+    has_marked: AtomicBool,
+    /// Whether a wait was in vain: looked at without the lock, at the beginning of every attempt.
+    is_in_vain: AtomicBool,
+}
+
+/// A device, told from others by the name of its memory source.
+#[derive(Clone)]
+pub(crate) struct Device {
+    pub(super) queue: Arc<Queue>,
+}
+
+impl fmt::Debug for Device {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Device").field(&self.name()).finish()
+    }
+}
+
+impl Device {
+    pub(super) fn new(name: &str) -> Self {
+        let state = PerProcess::new(|process| Mutex::new(State::new(process)));
+        let ledger = PerProcess::new(|process| Mutex::new(Ledger::new(process)));
+        let [has_marked, is_in_vain] = [const { AtomicBool::new(false) }; 2];
+        Self { queue: Arc::new(Queue { name: name.into(), state, ledger, has_marked, is_in_vain }) }
+    }
+
+    pub(crate) fn name(&self) -> &str {
+        &self.queue.name
+    }
+
+    pub(crate) fn id(&self) -> DeviceId {
+        let address = NonZeroUsize::new(Arc::as_ptr(&self.queue).addr());
+        DeviceId(address.expect("an allocation has an address"))
+    }
+
+    /// Begins a shared turn at once; `None` when something waits or is exclusive, so that the attempt has to
+    /// [wait](Self::wait_for). Not for attempts inside a turn.
+    #[inline]
+    pub(crate) fn try_shared(&self) -> Option<Turn> {
+        let begun = self.queue.state.lock().try_shared();
+        begun.map(|begun| self.turn(begun))
+    }
+
+    /// Begins a shared turn beside all others, also beside an exclusive one: for attempts that may not wait.
+    #[inline]
+    pub(crate) fn begin_beside(&self) -> Turn {
+        let begun = self.queue.state.lock().begin_beside();
+        self.turn(begun)
+    }
+
+    /// Queues at the tail for a turn.
+    ///
+    /// Not for attempts that hold a turn, on whatever device: nothing that holds a turn waits.
+    pub(crate) fn wait_for<'a>(&self, kind: Kind, bounds: Bounds<'a>) -> Waiting<'a> {
+        Waiting::new(self.clone(), bounds, |state, until| state.queue(kind, until))
+    }
+
+    #[inline]
+    pub(super) fn turn(&self, Begun { id, kind, seen }: Begun) -> Turn {
+        Turn { device: self.clone(), id, kind, seen, has_ended: false }
+    }
+
+    /// What an attempt sees of the device as it begins inside a turn there.
+    pub(crate) fn seen(&self) -> Seen {
+        self.queue.state.lock().seen()
+    }
+
+    /// Whether others ran as an attempt began that has `seen` this, run now, or have begun since.
+    pub(crate) fn has_contention(&self, seen: Seen) -> bool {
+        // Only what the parent's threads have left behind needs a second look.
+        self.queue.state.lock().has_contention(seen) && self.queue.state.lock_own().has_contention(seen)
+    }
+
+    /// The turns that run now, for an attempt that has none.
+    pub(crate) fn running(&self) -> usize {
+        self.queue.state.lock_own().running()
+    }
+
+    /// Begins a measurement, unless the device is being measured: around this attempt, beside it or inside.
+    pub(crate) fn measure(&self) -> Option<Measurement> {
+        let ticket = self.queue.state.lock_own().measure()?;
+        Some(Measurement { device: self.clone(), ticket })
+    }
+
+    /// Marks the turn of an enclosing attempt, because a loop inside gave way; see
+    /// [`Enclosing::promised_on`].
+    pub(crate) fn mark(&self, turn: TurnId) {
+        let mut state = self.queue.state.lock();
+        state.mark(turn);
+        self.queue.publish(&state);
+    }
+
+    /// Whether the device may be waited for: not for a while after a wait that lasted its full bound. The
+    /// clock is read only then.
+    #[inline]
+    pub(crate) fn has_patience(&self, now: impl FnOnce() -> Instant) -> bool {
+        !self.queue.is_in_vain.load(Relaxed) || self.ask_patience(now())
+    }
+
+    #[cold]
+    fn ask_patience(&self, now: Instant) -> bool {
+        let mut state = self.queue.state.lock_own();
+        let has_patience = state.has_patience(now);
+        self.queue.publish(&state);
+        has_patience
+    }
+}
+
+impl Queue {
+    /// Writes down what is looked at without the lock.
+    pub(super) fn publish(&self, state: &State<Waker>) {
+        self.has_marked.store(state.has_marked(), Relaxed);
+        self.is_in_vain.store(state.is_in_vain(), Relaxed);
+    }
+
+    /// Skips and grants, where anything waits, and wakes.
+    #[cold]
+    pub(super) fn look(&self) {
+        let now = Instant::now();
+        let woken = self.state.lock_own().look(now);
+        wake(woken);
+    }
+}
+
+/// An attempt's turn on a device, which ends when this is dropped.
+///
+/// To be dropped after everything else of the attempt, whether it succeeded, panicked, or was a future
+/// that is dropped.
+#[must_use = "the turn ends when this is dropped"]
+#[derive(Debug)]
+pub(crate) struct Turn {
+    device: Device,
+    id: TurnId,
+    kind: Kind,
+    seen: Seen,
+    has_ended: bool,
+}
+
+impl Turn {
+    pub(crate) fn is_exclusive(&self) -> bool {
+        self.kind == Kind::Exclusive
+    }
+
+    /// Whether other turns ran as the attempt began, run now, or have begun since.
+    ///
+    /// An exclusive turn has contention where attempts begin beside it that never wait.
+    pub(crate) fn has_contention(&self) -> bool {
+        self.device.has_contention(self.seen)
+    }
+
+    /// The other turns that run now.
+    pub(crate) fn others(&self) -> usize {
+        self.device.queue.state.lock_own().others(self.seen)
+    }
+
+    /// Begins the next attempt of the piece in the same turn: contention and marks count from now on.
+    pub(crate) fn renew(&mut self) {
+        let mut state = self.device.queue.state.lock();
+        state.unmark(self.id);
+        self.seen = state.seen();
+    }
+
+    /// Whether a loop inside [gave way](Device::mark): the attempt has failed whatever its body returned.
+    #[inline]
+    pub(crate) fn is_marked(&self) -> bool {
+        let queue = &self.device.queue;
+        queue.has_marked.load(Relaxed) && queue.state.lock().is_marked(self.id)
+    }
+
+    /// The nesting of loops inside the attempt; `promises`: it will be redone exclusively after contention.
+    pub(crate) fn enclosing(&self, outer: Enclosing, promises: bool) -> Enclosing {
+        outer.inside(self.device.id(), promises.then_some(self.id))
+    }
+
+    /// Ends the turn and queues at the tail for an exclusive one, under one lock.
+    pub(crate) fn exclusive_again(mut self, bounds: Bounds<'_>) -> Waiting<'_> {
+        self.has_ended = true;
+        Waiting::new(self.device.clone(), bounds, |state, until| {
+            state.end(self.id);
+            state.queue(Kind::Exclusive, until)
+        })
+    }
+}
+
+impl Drop for Turn {
+    #[inline]
+    fn drop(&mut self) {
+        if self.has_ended {
+            return;
+        }
+        let queue = &*self.device.queue;
+        let mut state = queue.state.lock();
+        state.end(self.id);
+        if queue.has_marked.load(Relaxed) {
+            queue.publish(&state);
+        }
+        let waits = state.has_waiting();
+        drop(state);
+        if waits {
+            queue.look();
+        }
+    }
+}
+
+/// What an attempt takes of its device is measured, until this is dropped.
+#[must_use = "the measurement ends when this is dropped"]
+#[derive(Debug)]
+pub(crate) struct Measurement {
+    device: Device,
+    ticket: Ticket,
+}
+
+impl Drop for Measurement {
+    fn drop(&mut self) {
+        self.device.queue.state.lock().measured(self.ticket);
+    }
+}

@@ -1,0 +1,166 @@
+//! What the current thread or task is inside of: attempts that hold turns on devices, and the memory that
+//! the work is done in.
+//!
+//! A leaf: it knows devices and turns by their numbers only.
+
+use std::cell::Cell;
+use std::num::NonZeroUsize;
+
+/// Devices that are told apart. Deeper nesting counts as a turn on another device, which never waits.
+const DEPTH: usize = 4;
+
+thread_local! {
+    // Apart from what every attempt changes, because hardly one changes this. No destructor, so it works
+    // at thread exit too.
+    static NESTING: Cell<Nesting> = const { Cell::new(Nesting::NONE) };
+}
+
+/// Tells the queue of a device from all others that live.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct DeviceId(pub(crate) NonZeroUsize);
+
+/// Tells a turn from all others of its device.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct TurnId {
+    /// The process in which it began: a child of `fork` has none of its parent's turns.
+    pub(crate) process: u32,
+    /// The turns that had begun on the device, this one included.
+    pub(crate) number: u64,
+}
+
+/// Where the work of a thread is done.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Nesting {
+    pub(crate) marks: Marks,
+    pub(crate) enclosing: Enclosing,
+}
+
+/// The turns of the enclosing attempts.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Enclosing {
+    /// The outermost first.
+    devices: [Option<DeviceId>; DEPTH],
+    /// The turn on the first device, if its attempt will be redone exclusively after contention.
+    promised: Option<TurnId>,
+}
+
+/// What is special about the place, in one byte, because every call asks whether anything is.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Marks(u8);
+
+const FALLS_BACK: u8 = 1;
+const POLLED: u8 = 1 << 1;
+const BLOCKED: u8 = 1 << 2;
+
+impl Nesting {
+    const NONE: Self =
+        Self { marks: Marks(0), enclosing: Enclosing { devices: [None; DEPTH], promised: None } };
+
+    /// That of this thread.
+    #[inline]
+    pub(crate) fn now() -> Self {
+        NESTING.get()
+    }
+
+    /// That of an attempt of a loop that blocks.
+    pub(crate) fn of_loop(self) -> Self {
+        Self { marks: self.marks.with(BLOCKED, self.marks.polled()), ..self }
+    }
+
+    /// That of an attempt of a task, made of what it would be for a loop that blocks.
+    pub(crate) fn of_task(self) -> Self {
+        let marks = self.marks.with(POLLED, true).with(BLOCKED, Self::now().marks.blocked());
+        Self { marks, ..self }
+    }
+}
+
+impl Enclosing {
+    /// Whether an enclosing attempt holds a turn on any device.
+    #[inline]
+    pub(crate) fn holds_any(self) -> bool {
+        self.devices[0].is_some()
+    }
+
+    /// Whether an enclosing attempt holds a turn on this device.
+    #[inline]
+    pub(crate) fn holds(self, device: DeviceId) -> bool {
+        self.devices.contains(&Some(device))
+    }
+
+    /// The outermost turn, if it is on this device and its attempt will be redone after contention.
+    pub(crate) fn promised_on(self, device: DeviceId) -> Option<TurnId> {
+        self.promised.filter(|_| self.devices[0] == Some(device))
+    }
+
+    /// The same inside an attempt that holds a turn on `device`.
+    ///
+    /// `promised`: the attempt will be redone exclusively after contention. Only the outermost one may
+    /// promise that, because the others never wait.
+    #[must_use]
+    pub(crate) fn inside(mut self, device: DeviceId, promised: Option<TurnId>) -> Self {
+        if !self.holds_any() {
+            self.promised = promised;
+        }
+        if let Some(free) = self.devices.iter_mut().find(|device| device.is_none()) {
+            *free = Some(device);
+        }
+        self
+    }
+}
+
+impl Marks {
+    /// Whether there are any.
+    #[inline]
+    pub(crate) fn anything(self) -> bool {
+        self.0 != 0
+    }
+
+    /// In another memory than the device's.
+    #[inline]
+    pub(crate) fn falls_back(self) -> bool {
+        self.0 & FALLS_BACK != 0
+    }
+
+    /// A task with an attempt is being polled: what blocks now may hold up others.
+    #[inline]
+    pub(crate) fn polled(self) -> bool {
+        self.0 & POLLED != 0
+    }
+
+    /// In such a poll a loop blocks: not even a task may wait in there, because no other task is polled
+    /// meanwhile.
+    #[inline]
+    pub(crate) fn blocked(self) -> bool {
+        self.0 & BLOCKED != 0
+    }
+
+    pub(crate) fn falling_back(self, falls_back: bool) -> Self {
+        self.with(FALLS_BACK, self.falls_back() || falls_back)
+    }
+
+    fn with(self, mark: u8, on: bool) -> Self {
+        Self(if on { self.0 | mark } else { self.0 & !mark })
+    }
+}
+
+/// While it lives, what this thread runs is nested so, if a nesting is given.
+#[must_use = "what runs after it is dropped is outside again"]
+pub(crate) struct Inside {
+    before: Option<Nesting>,
+}
+
+impl Inside {
+    #[inline]
+    pub(crate) fn of(nesting: Option<Nesting>) -> Self {
+        Self { before: nesting.map(|nesting| NESTING.replace(nesting)) }
+    }
+}
+
+impl Drop for Inside {
+    #[inline]
+    fn drop(&mut self) {
+        if let Some(before) = self.before {
+            NESTING.set(before);
+        }
+    }
+}
