@@ -10,13 +10,13 @@ pub mod cpu_memory;
 #[cfg(feature = "cuda")]
 pub mod cuda;
 #[cfg(not(doctest))]
-#[expect(dead_code, unused_imports, reason = "the engine moves over next")]
+#[allow(dead_code, unused_imports, reason = "the engine moves over next")]
 pub mod device;
 mod engine;
 pub mod execute;
 pub mod ladder;
 pub mod memory;
-#[expect(dead_code, reason = "the engine moves over next")]
+#[allow(dead_code, reason = "the engine moves over next")]
 mod nesting;
 pub mod observe;
 mod outcome;
