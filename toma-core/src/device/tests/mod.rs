@@ -1,8 +1,14 @@
 //! Turns and waits, as the engine uses them, and the rules behind them in every order.
 
+mod every_order;
+mod fork;
+mod random;
 mod reservations;
+mod threads;
 mod turns;
+mod twin;
 mod waits;
+mod world;
 
 use std::pin::Pin;
 use std::sync::Arc;
