@@ -1,18 +1,10 @@
-//! The bytes of one device that are reserved, and the calls that wait for some.
+//! The bytes of one device that are reserved, and the entries that wait for some, as plain functions like
+//! those of the [queue](super::queue).
 
 use std::collections::VecDeque;
-use std::future::Future;
-use std::pin::Pin;
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
-use std::task::{Context, Poll, Waker};
 use std::time::{Duration, Instant};
 
-use super::reservation::{NotReserved, Reservation};
-use super::turn::Device;
-use super::wait::{self, Wait, wake};
-use super::watchdog::Alarm;
-use crate::memory::{MemorySource, Reading};
-use crate::nesting::Nesting;
+use crate::memory::Reading;
 
 /// How often the first entry looks at what is free, which changes without a word.
 const LOOK_EVERY: Duration = Duration::from_millis(10);
@@ -27,7 +19,7 @@ pub(super) struct Refused {
 }
 
 /// What living reservations have of the device.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Reserved {
     pub(super) bytes: u64,
     /// What was free when the first of them was granted: together they never have more.
@@ -35,22 +27,42 @@ pub(super) struct Reserved {
 }
 
 /// The reservations of one device in one process.
-#[derive(Debug)]
-pub(super) struct Ledger {
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(super) struct Ledger<W> {
     process: u32,
     living: usize,
     reserved: Option<Reserved>,
-    waiting: VecDeque<Entry>,
+    waiting: VecDeque<Entry<W>>,
 }
 
-#[derive(Debug)]
-struct Entry {
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+struct Entry<W> {
     key: u64,
     until: Option<Instant>,
-    waker: Option<Waker>,
+    waker: Option<W>,
 }
 
-impl Ledger {
+/// What is asked for.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Wish {
+    /// Tells the entry from all others.
+    pub(super) key: u64,
+    pub(super) bytes: u64,
+    pub(super) until: Option<Instant>,
+}
+
+/// What came of asking.
+#[derive(Debug)]
+pub(super) struct Asked<W> {
+    /// Granted in this process, or refused.
+    pub(super) answer: Result<u32, Refused>,
+    /// When to look again although nothing was woken.
+    pub(super) look_at: Option<Instant>,
+    pub(super) woken: Vec<W>,
+    pub(super) unused: Option<W>,
+}
+
+impl<W> Ledger<W> {
     pub(super) fn new(process: u32) -> Self {
         Self { process, living: 0, reserved: None, waiting: VecDeque::new() }
     }
@@ -68,16 +80,21 @@ impl Ledger {
         self.reserved.get_or_insert(none).bytes += bytes;
     }
 
-    fn give_back(&mut self, bytes: u64) {
+    /// Gives back what was reserved in `process`. Returns whom to wake.
+    pub(super) fn give_back(&mut self, bytes: u64, process: u32) -> Option<W> {
+        if process != self.process {
+            return None;
+        }
         self.living -= 1;
         self.reserved = self.reserved.filter(|_| self.living > 0);
         if let Some(reserved) = &mut self.reserved {
             reserved.bytes -= bytes;
         }
+        self.first_waker()
     }
 
     /// Skips the other entries that are past their bound. Returns whom to wake.
-    fn skip(&mut self, key: u64, now: Instant) -> Vec<Waker> {
+    fn skip(&mut self, key: u64, now: Instant) -> Vec<W> {
         let mut woken = Vec::new();
         self.waiting.retain_mut(|entry| {
             let waits = entry.key == key || entry.until.is_none_or(|until| now < until);
@@ -89,149 +106,51 @@ impl Ledger {
         woken
     }
 
+    /// Reserves the bytes if they can be had now; if not, `waker` is told when others change that.
+    pub(super) fn ask(&mut self, wish: Wish, free: Option<Reading>, now: Instant, waker: W) -> Asked<W> {
+        let Wish { key, bytes, until } = wish;
+        let mut woken = self.skip(key, now);
+        let ahead = self.place(key, until);
+        let others = self.reserved;
+        let fits = ahead == 0 && self.has_room_for(bytes);
+        if let Some(free) = free.filter(|free| fits && bytes <= free.free_bytes) {
+            self.grant(bytes, free.free_bytes);
+            let before = self.waiting.pop_front().and_then(|entry| entry.waker);
+            woken.extend(self.first_waker());
+            woken.extend(before);
+            return Asked { answer: Ok(self.process), look_at: None, woken, unused: Some(waker) };
+        }
+        let unused = self.waiting[ahead].waker.replace(waker);
+        let soon = now.checked_add(LOOK_EVERY).filter(|_| ahead == 0);
+        let bounds = self.waiting.range(..=ahead).filter_map(|entry| entry.until);
+        let look_at = bounds.chain(soon).min();
+        Asked { answer: Err(Refused { others, ahead }), look_at, woken, unused }
+    }
+
     /// The place of an entry, which goes to the tail where it has none.
     fn place(&mut self, key: u64, until: Option<Instant>) -> usize {
-        let known = self.waiting.iter().position(|entry| entry.key == key);
-        known.unwrap_or_else(|| {
+        self.position(key).unwrap_or_else(|| {
             self.waiting.push_back(Entry { key, until, waker: None });
             self.waiting.len() - 1
         })
     }
 
-    fn remove(&mut self, key: u64) -> Option<Waker> {
-        let at = self.waiting.iter().position(|entry| entry.key == key)?;
-        self.waiting.remove(at)?.waker
+    fn position(&self, key: u64) -> Option<usize> {
+        self.waiting.iter().position(|entry| entry.key == key)
     }
 
-    fn first_waker(&mut self) -> Option<Waker> {
+    /// Takes an entry out of the queue, if it is there. Returns its waker, and whom to wake.
+    pub(super) fn withdraw(&mut self, key: u64) -> Option<(Option<W>, Option<W>)> {
+        let entry = self.waiting.remove(self.position(key)?)?;
+        Some((entry.waker, self.first_waker()))
+    }
+
+    fn first_waker(&mut self) -> Option<W> {
         self.waiting.front_mut()?.waker.take()
     }
-}
 
-impl Device {
-    /// Changes what is reserved, and wakes the first entry then.
-    fn change_ledger<R>(&self, change: impl FnOnce(&mut Ledger) -> R) -> R {
-        let mut ledger = self.queue.ledger.lock_own();
-        let result = change(&mut ledger);
-        let first = ledger.first_waker();
-        drop(ledger);
-        wake(first);
-        result
-    }
-
-    /// Gives back what was reserved in `process`.
-    pub(super) fn give_back(&self, bytes: u64, process: u32) {
-        self.change_ledger(|ledger| {
-            if ledger.process == process {
-                ledger.give_back(bytes);
-            }
-        });
-    }
-}
-
-/// A wait for bytes.
-#[derive(Debug)]
-pub(super) struct Reserving<'a> {
-    source: &'a dyn MemorySource,
-    device: Device,
-    bytes: u64,
-    /// `None`: beyond the end of the clock.
-    until: Option<Instant>,
-    /// Tells its entry in the queue, while it waits.
-    key: u64,
-    look_at: Option<Instant>,
-    alarm: Option<Alarm>,
-}
-
-impl<'a> Reserving<'a> {
-    pub(super) fn new(source: &'a dyn MemorySource, bytes: u64, timeout: Duration) -> Self {
-        // Of the whole process, so that a child of `fork` goes on with other keys.
-        static KEYS: AtomicU64 = AtomicU64::new(0);
-        let (device, key) = (Device::of(source), KEYS.fetch_add(1, Relaxed));
-        let until = Instant::now().checked_add(timeout);
-        Self { source, device, bytes, until, key, look_at: None, alarm: None }
-    }
-
-    /// The bytes, if they can be had now; if not, `waker` is told when others change that.
-    fn ask(&mut self, reading: Option<Reading>, waker: &Waker) -> Result<Reservation, Refused> {
-        let (now, waker) = (Instant::now(), waker.clone());
-        let mut ledger = self.device.queue.ledger.lock_own();
-        let skipped = ledger.skip(self.key, now);
-        let ahead = ledger.place(self.key, self.until);
-        let fits = ahead == 0 && ledger.has_room_for(self.bytes);
-        let granted = reading.filter(|reading| fits && self.bytes <= reading.free_bytes);
-        let others = ledger.reserved;
-        let unused = if let Some(reading) = granted {
-            ledger.grant(self.bytes, reading.free_bytes);
-            Some(waker)
-        } else {
-            ledger.waiting[ahead].waker.replace(waker)
-        };
-        let soon = now.checked_add(LOOK_EVERY).filter(|_| ahead == 0);
-        let bounds = ledger.waiting.range(..=ahead).filter_map(|entry| entry.until);
-        self.look_at = bounds.chain(soon).min();
-        let process = ledger.process;
-        drop(ledger);
-        wake(skipped);
-        drop(unused);
-        if granted.is_none() {
-            return Err(Refused { others, ahead });
-        }
-        self.leave();
-        Ok(Reservation { device: self.device.clone(), bytes: self.bytes, process })
-    }
-
-    /// Leaves the queue.
-    fn leave(&self) {
-        let waker = self.device.change_ledger(|ledger| ledger.remove(self.key));
-        drop(waker);
-    }
-
-    /// What holds a turn never waits.
-    fn is_late(&self) -> bool {
-        Nesting::now().enclosing.holds_any() || self.until.is_some_and(|until| Instant::now() >= until)
-    }
-}
-
-impl Wait for Reserving<'_> {
-    type Output = Result<Reservation, NotReserved>;
-
-    fn look(&mut self, waker: &Waker) -> Option<Self::Output> {
-        // Without the lock: a memory source is foreign code.
-        let reading = self.source.read();
-        let refused = match self.ask(reading.as_ref().ok().copied(), waker) {
-            Ok(reservation) => return Some(Ok(reservation)),
-            Err(refused) => refused,
-        };
-        let hopeless = reading.as_ref().map_or(true, |reading| self.bytes > reading.total_bytes);
-        if !(hopeless || self.is_late()) {
-            return None;
-        }
-        // Not only when it is dropped, which may be much later.
-        self.leave();
-        let (device, asked_bytes) = (self.device.clone(), self.bytes);
-        Some(Err(NotReserved { device, asked_bytes, refused, reading }))
-    }
-
-    fn look_again_at(&self) -> Option<Instant> {
-        self.look_at
-    }
-
-    fn alarm(&mut self) -> &mut Option<Alarm> {
-        &mut self.alarm
-    }
-}
-
-impl Future for Reserving<'_> {
-    type Output = Result<Reservation, NotReserved>;
-
-    fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
-        wait::poll(self.get_mut(), context)
-    }
-}
-
-impl Drop for Reserving<'_> {
-    fn drop(&mut self) {
-        self.leave();
+    #[cfg(test)]
+    pub(super) fn is_empty(&self) -> bool {
+        self.living == 0 && self.waiting.is_empty()
     }
 }

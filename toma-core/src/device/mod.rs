@@ -8,6 +8,7 @@ mod process;
 mod queue;
 mod registry;
 mod reservation;
+mod reserving;
 #[cfg(test)]
 mod tests;
 mod turn;

@@ -316,6 +316,11 @@ impl<W> State<W> {
     }
 
     #[cfg(test)]
+    pub(super) fn waiting(&self) -> usize {
+        self.waiting.len()
+    }
+
+    #[cfg(test)]
     pub(super) fn is_empty(&self) -> bool {
         let Self { waiting, granted, marked, exclusive, measuring, .. } = self;
         self.running == 0

@@ -57,3 +57,9 @@ impl Device {
         device
     }
 }
+
+/// The names that are kept.
+#[cfg(test)]
+pub(super) fn known() -> usize {
+    QUEUES.lock().len()
+}

@@ -5,9 +5,10 @@ use std::future::Future;
 use std::io;
 use std::time::Duration;
 
-use super::ledger::{Refused, Reserved, Reserving};
+use super::ledger::{Refused, Reserved};
+use super::reserving::Reserving;
 use super::turn::Device;
-use super::wait;
+use super::wait::{self, wake};
 use crate::memory::{MemorySource, Reading};
 
 /// Keeps `bytes` of a device for the caller, and waits for them for at most `timeout`.
@@ -107,7 +108,8 @@ impl Reservation {
 
 impl Drop for Reservation {
     fn drop(&mut self) {
-        self.device.give_back(self.bytes, self.process);
+        let first = self.device.queue.ledger.lock_own().give_back(self.bytes, self.process);
+        wake(first);
     }
 }
 

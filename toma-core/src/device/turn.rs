@@ -18,7 +18,7 @@ use crate::nesting::{DeviceId, Enclosing, TurnId};
 pub(super) struct Queue {
     pub(super) name: Box<str>,
     pub(super) state: PerProcess<Mutex<State<Waker>>>,
-    pub(super) ledger: PerProcess<Mutex<Ledger>>,
+    pub(super) ledger: PerProcess<Mutex<Ledger<Waker>>>,
     /// Whether a turn is marked: looked at without the lock, at the end of every attempt.
     has_marked: AtomicBool,
     /// Whether a wait was in vain: looked at without the lock, at the beginning of every attempt.
@@ -88,8 +88,9 @@ impl Device {
 
     /// Whether others ran as an attempt began that has `seen` this, run now, or have begun since.
     pub(crate) fn has_contention(&self, seen: Seen) -> bool {
-        // Only what the parent's threads have left behind needs a second look.
-        self.queue.state.lock().has_contention(seen) && self.queue.state.lock_own().has_contention(seen)
+        let has_contention = self.queue.state.lock().has_contention(seen);
+        // The threads of a parent may have left that behind.
+        has_contention && self.queue.state.lock_own().has_contention(seen)
     }
 
     /// The turns that run now, for an attempt that has none.
@@ -172,6 +173,12 @@ impl Turn {
     /// An exclusive turn has contention where attempts begin beside it that never wait.
     pub(crate) fn has_contention(&self) -> bool {
         self.device.has_contention(self.seen)
+    }
+
+    /// The other turns that run now.
+    #[cfg(test)]
+    pub(super) fn others(&self) -> usize {
+        self.device.queue.state.lock_own().others(self.seen)
     }
 
     /// Begins the next attempt of the piece in the same turn: contention and marks count from now on.

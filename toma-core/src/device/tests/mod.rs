@@ -1,1 +1,107 @@
-//! x
+//! Turns and waits, as the engine uses them, and the rules behind them in every order.
+
+mod every_order;
+mod fork;
+mod random;
+mod reservations;
+mod threads;
+mod turns;
+mod twin;
+mod waits;
+mod world;
+
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::task::{Context, Poll, Wake, Waker};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use super::*;
+
+/// Longer than any test takes.
+const AGES: Duration = Duration::from_secs(60);
+
+/// A device of a test alone, so that it can tell whether anything is left there.
+fn device() -> Device {
+    Device::new("a device")
+}
+
+fn is_empty(device: &Device) -> bool {
+    device.queue.state.lock().is_empty() && device.queue.ledger.lock().is_empty()
+}
+
+fn at_most(at_most: Duration) -> Bounds<'static> {
+    Bounds { at_most, deadline: None, cancel: None }
+}
+
+fn exclusive(device: &Device) -> Waiting<'static> {
+    device.wait_for(Kind::Exclusive, at_most(AGES))
+}
+
+fn shared(device: &Device) -> Waiting<'static> {
+    device.wait_for(Kind::Shared, at_most(AGES))
+}
+
+/// Counts how often it is woken.
+#[derive(Default)]
+struct Count(AtomicUsize);
+
+impl Wake for Count {
+    fn wake(self: Arc<Self>) {
+        self.0.fetch_add(1, Relaxed);
+    }
+}
+
+/// A task that waits.
+struct Task<F> {
+    future: F,
+    woken: Arc<Count>,
+}
+
+impl<F: Future + Unpin> Task<F> {
+    fn new(future: F) -> Self {
+        Self { future, woken: Arc::default() }
+    }
+
+    /// One that has been polled once, and waits.
+    fn waiting(future: F) -> Self {
+        let mut task = Self::new(future);
+        assert!(task.poll().is_none());
+        task
+    }
+
+    fn poll(&mut self) -> Option<F::Output> {
+        let waker = Waker::from(Arc::clone(&self.woken));
+        match Pin::new(&mut self.future).poll(&mut Context::from_waker(&waker)) {
+            Poll::Ready(output) => Some(output),
+            Poll::Pending => None,
+        }
+    }
+
+    fn is_woken(&self) -> bool {
+        self.woken.0.load(Relaxed) > 0
+    }
+
+    /// What comes of it, if it was woken.
+    fn poll_woken(&mut self) -> Option<F::Output> {
+        if self.woken.0.swap(0, Relaxed) == 0 { None } else { self.poll() }
+    }
+}
+
+/// The turn of a wait that has ended in turn.
+#[track_caller]
+fn in_turn(ended: Option<(Turn, How)>) -> Turn {
+    let (turn, how) = ended.expect("the turn has come");
+    assert_eq!(how, How::InTurn);
+    turn
+}
+
+/// Waits until it is so; whether it ever will be is what is tested.
+fn until(is_so: impl Fn() -> bool) {
+    let begin = Instant::now();
+    while !is_so() {
+        assert!(begin.elapsed() < AGES, "it never came");
+        thread::sleep(Duration::from_millis(1));
+    }
+}

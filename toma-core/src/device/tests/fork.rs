@@ -1,0 +1,127 @@
+//! A child of `fork` has one thread, and none of what its parent's threads were in the middle of.
+
+#![cfg(unix)]
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::mpsc;
+
+use super::*;
+use crate::memory::{MemorySource, Reading};
+
+/// Whether `child` returns in a child of this process.
+#[allow(unsafe_code, reason = "there is no safe fork")]
+fn succeeds_in_a_child(child: impl FnOnce()) -> bool {
+    // SAFETY: the child runs Rust code on the one thread it has. The C library makes its own locks free in a
+    // child; of the standard library's it uses those of this module, which is what is tested.
+    let process = unsafe { libc::fork() };
+    if process == 0 {
+        // SAFETY: no signal handler is set. It ends a child that waits for ever.
+        unsafe { libc::alarm(20) };
+        let code = i32::from(catch_unwind(AssertUnwindSafe(child)).is_err());
+        // SAFETY: nothing has to be cleaned up in the child.
+        unsafe { libc::_exit(code) };
+    }
+    let mut status = 0;
+    // SAFETY: the pointer is to a status that lives until the call returns.
+    let waited = unsafe { libc::waitpid(process, &raw mut status, 0) };
+    waited == process && status == 0
+}
+
+#[test]
+fn turns_of_other_threads_are_in_no_way() {
+    let device = device();
+    let _exclusive = exclusive(&device).wait().0;
+    let _waits = Task::waiting(exclusive(&device));
+    assert!(succeeds_in_a_child(|| {
+        let own = exclusive(&device).wait();
+        assert!(own.1 == How::InTurn && !own.0.has_contention());
+        drop(own);
+        assert!(device.try_shared().is_some_and(|turn| turn.others() == 0));
+    }));
+}
+
+#[test]
+fn a_lock_that_another_thread_holds_is_free() {
+    let device = device();
+    let (locked, is_locked) = mpsc::channel();
+    let (done, is_done) = mpsc::channel::<()>();
+    thread::scope(|scope| {
+        let device = &device;
+        scope.spawn(move || {
+            let _guard = device.queue.state.lock();
+            locked.send(()).unwrap();
+            let _ = is_done.recv();
+        });
+        is_locked.recv().unwrap();
+        let succeeds = succeeds_in_a_child(|| {
+            let shared = device.try_shared().unwrap();
+            assert!(!shared.has_contention());
+            drop(shared);
+            assert_eq!(exclusive(device).wait().1, How::InTurn);
+        });
+        drop(done);
+        assert!(succeeds);
+    });
+}
+
+#[test]
+fn an_attempt_in_the_middle_goes_on() {
+    let device = device();
+    let mut outer = device.try_shared().unwrap();
+    let inner = device.seen();
+    let _beside = device.try_shared();
+    let _measured = device.measure();
+    let promised = outer.enclosing(crate::nesting::Enclosing::default(), true);
+    assert!(succeeds_in_a_child(|| {
+        drop(exclusive(&device).wait());
+        assert!(!device.has_contention(inner) && !device.has_contention(device.seen()));
+        assert!(!outer.has_contention() && outer.others() == 0);
+        device.mark(promised.promised_on(device.id()).unwrap());
+        assert!(outer.is_marked());
+        outer.renew();
+        assert!(device.measure().is_some());
+        drop(outer);
+        assert!(is_empty(&device));
+    }));
+}
+
+#[test]
+fn bounds_end_waits_of_tasks() {
+    // The parent's watchdog runs, and has no thread in the child.
+    let soon = Duration::from_millis(50);
+    let device = device();
+    let _runs = device.begin_beside();
+    let mut task = Task::waiting(device.wait_for(Kind::Exclusive, at_most(soon)));
+    until(|| task.is_woken());
+    assert!(succeeds_in_a_child(|| {
+        let _own = (device.try_shared(), device.begin_beside());
+        let other = exclusive(&device).wait();
+        let mut own = Task::waiting(device.wait_for(Kind::Exclusive, at_most(soon)));
+        until(|| own.is_woken());
+        assert_eq!(own.poll().unwrap().1, How::TimedOut);
+        drop(other);
+        assert_eq!(task.poll().unwrap().1, How::TimedOut, "it waited in the parent");
+    }));
+}
+
+#[test]
+fn reservations_of_the_parent_are_its_own() {
+    #[derive(Debug)]
+    struct Pool;
+    impl MemorySource for Pool {
+        fn name(&self) -> &'static str {
+            "reserved before a fork"
+        }
+        fn read(&self) -> std::io::Result<Reading> {
+            Ok(Reading::new(10, 10))
+        }
+    }
+    let all = try_reserve(&Pool, 10).unwrap();
+    assert!(succeeds_in_a_child(|| {
+        let own = try_reserve(&Pool, 10).unwrap();
+        drop(all);
+        assert!(try_reserve(&Pool, 1).is_err());
+        drop(own);
+        drop(try_reserve(&Pool, 10).unwrap());
+    }));
+}

@@ -1,0 +1,142 @@
+//! The queue of one device, told naively: lists that are searched from one end to the other.
+
+use std::time::Instant;
+
+use crate::device::ledger::Wish;
+use crate::device::queue::Kind::{self, Exclusive, Shared};
+use crate::memory::Reading;
+
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+pub(super) struct Twin {
+    /// Who has a turn.
+    turns: Vec<(usize, Kind)>,
+    waiting: Vec<(usize, Kind, Instant)>,
+    /// Those whose turn was granted while they waited, and who do not know it yet.
+    granted: Vec<usize>,
+    /// Who was in the way of a wait in vain, and until when that counts.
+    vain: Option<(Vec<usize>, Instant)>,
+    reserved: Vec<u64>,
+    limit: u64,
+    wishes: Vec<(u64, Option<Instant>)>,
+}
+
+impl Twin {
+    pub(super) fn running(&self) -> usize {
+        self.turns.len()
+    }
+
+    pub(super) fn waiting(&self) -> usize {
+        self.waiting.len()
+    }
+
+    pub(super) fn runs(&self, who: usize) -> bool {
+        self.turns.iter().any(|turn| turn.0 == who)
+    }
+
+    /// The turns of others.
+    pub(super) fn others(&self, who: usize) -> usize {
+        self.turns.iter().filter(|turn| turn.0 != who).count()
+    }
+
+    pub(super) fn admits_newcomer(&self) -> bool {
+        self.waiting.is_empty() && self.turns.iter().all(|turn| turn.1 == Shared)
+    }
+
+    pub(super) fn begin(&mut self, who: usize, kind: Kind) {
+        assert!(!self.runs(who), "{who} has a turn");
+        self.turns.push((who, kind));
+    }
+
+    pub(super) fn end(&mut self, who: usize) {
+        self.turns.retain(|turn| turn.0 != who);
+        if let Some((blockers, _)) = &mut self.vain {
+            blockers.retain(|blocker| *blocker != who);
+        }
+        self.vain = self.vain.take().filter(|(blockers, _)| !blockers.is_empty());
+    }
+
+    pub(super) fn queue(&mut self, who: usize, kind: Kind, until: Instant) {
+        self.waiting.push((who, kind, until));
+    }
+
+    /// Returns to whom turns are granted.
+    pub(super) fn look(&mut self, now: Instant) -> Vec<usize> {
+        self.waiting.retain(|entry| now < entry.2);
+        let mut granted = Vec::new();
+        while let Some(&(who, kind, _)) = self.waiting.first() {
+            let blocks = |turn: &(usize, Kind)| kind == Exclusive || turn.1 == Exclusive;
+            if self.turns.iter().any(blocks) {
+                break;
+            }
+            self.waiting.remove(0);
+            self.begin(who, kind);
+            granted.push(who);
+        }
+        self.granted.extend(&granted);
+        granted
+    }
+
+    pub(super) fn is_granted(&self, who: usize) -> bool {
+        self.granted.contains(&who)
+    }
+
+    pub(super) fn claim(&mut self, who: usize) -> bool {
+        let was_granted = self.is_granted(who);
+        self.granted.retain(|granted| *granted != who);
+        was_granted
+    }
+
+    pub(super) fn withdraw(&mut self, who: usize) {
+        self.waiting.retain(|entry| entry.0 != who);
+        if self.claim(who) {
+            self.end(who);
+        }
+    }
+
+    pub(super) fn waited_in_vain(&mut self, until: Instant) {
+        let until = self.vain.take().map_or(until, |vain| vain.1.max(until));
+        let blockers: Vec<_> = self.turns.iter().map(|turn| turn.0).collect();
+        self.vain = Some((blockers, until)).filter(|(blockers, _)| !blockers.is_empty());
+    }
+
+    pub(super) fn is_in_vain(&self) -> bool {
+        self.vain.is_some()
+    }
+
+    pub(super) fn has_patience(&mut self, now: Instant) -> bool {
+        self.vain = self.vain.take().filter(|vain| now < vain.1);
+        self.vain.is_none()
+    }
+
+    /// Whether the bytes are granted.
+    pub(super) fn reserve(&mut self, wish: &Wish, free: Reading, now: Instant) -> bool {
+        self.wishes.retain(|(key, until)| *key == wish.key || until.is_none_or(|until| now < until));
+        if self.wishes.iter().all(|(key, _)| *key != wish.key) {
+            self.wishes.push((wish.key, wish.until));
+        }
+        let limit = if self.reserved.is_empty() { free.free_bytes } else { self.limit };
+        let sum = self.reserved.iter().sum::<u64>() + wish.bytes;
+        let granted = self.wishes[0].0 == wish.key && sum <= limit && wish.bytes <= free.free_bytes;
+        if granted {
+            self.wishes.remove(0);
+            self.reserved.push(wish.bytes);
+            self.limit = limit;
+        }
+        granted
+    }
+
+    pub(super) fn leave_ledger(&mut self, key: u64) {
+        self.wishes.retain(|wish| wish.0 != key);
+    }
+
+    pub(super) fn give_back(&mut self, bytes: u64) {
+        let at = self.reserved.iter().position(|reserved| *reserved == bytes);
+        self.reserved.swap_remove(at.expect("it was reserved"));
+    }
+
+    /// No one that could begin is left waiting.
+    pub(super) fn check(&self) {
+        let exclusive = self.turns.iter().filter(|turn| turn.1 == Exclusive).count();
+        assert!(exclusive <= 1, "{self:#?}");
+    }
+}
