@@ -9,7 +9,7 @@ use std::time::Duration;
 use toma::ladder::Ladder;
 use toma::memory::{MemorySource, Reading, Usage};
 use toma::policy::Policy;
-use toma::testing::{FakeDevice, StoppedClock};
+use toma::testing::{FakeDevice, FakeOutOfMemory, StoppedClock};
 use toma::{Adaptive, Bisect, Decay, GlobalCache, Halve, Throughput, execute};
 
 /// What a source says instead of the truth, question by question.
@@ -106,13 +106,22 @@ fn policies() -> [Box<dyn Policy>; 7] {
     ]
 }
 
+/// A policy, what it is told, and what it does.
+#[derive(Debug)]
+struct Run<'a> {
+    policy: &'a dyn Policy,
+    liar: &'a Liar,
+    sizes: Sizes,
+    attempts: Attempts,
+}
+
 /// Everything with everything.
-fn everywhere(check: impl Fn(&dyn Policy, &Liar, Sizes, &Attempts)) {
+fn everywhere(check: impl Fn(&Run<'_>)) {
     for (says, counts, takes) in liars() {
         for (policy, sizes) in policies().iter().flat_map(|policy| SIZES.map(|sizes| (policy, sizes))) {
             let words = [says.0, counts.0, takes.0];
             let liar = Liar { says: says.1, counts: counts.1, words, asked: AtomicU64::new(0) };
-            check(&**policy, &liar, sizes, &Attempts::new(takes.1));
+            check(&Run { policy: &**policy, liar: &liar, sizes, attempts: Attempts::new(takes.1) });
         }
     }
 }
@@ -124,6 +133,7 @@ fn liars() -> Vec<(Named<Says>, Named<Counts>, Named<Takes>)> {
     both.flat_map(|(says, counts)| CLOCKS.map(|takes| (says, counts, takes))).collect()
 }
 
+#[derive(Debug)]
 struct Attempts {
     clock: StoppedClock,
     takes: Takes,
@@ -137,7 +147,7 @@ impl Attempts {
         Self { clock: StoppedClock::new(), takes, count: Cell::new(0), same: Cell::new((0, 0)) }
     }
 
-    fn attempt(&self, size: usize, limit: usize) -> Result<(), toma::testing::FakeOutOfMemory> {
+    fn attempt(&self, size: usize, limit: usize) -> Result<(), FakeOutOfMemory> {
         self.count.set(self.count.get() + 1);
         self.clock.advance((self.takes)(self.count.get()));
         let device = FakeDevice::new(limit as u64);
@@ -150,68 +160,43 @@ impl Attempts {
     }
 }
 
-#[test]
-fn ranges_end_with_every_element_done_once() {
-    everywhere(|policy, liar, sizes, attempts| {
-        let Sizes { initial, min, multiple_of, limit } = sizes;
-        let (cache, items) = (GlobalCache::new(), 1000);
-        for _ in 0..2 {
-            let (mut done, before) = (0, attempts.count.get());
-            let with = execute::with::<GlobalCache>()
-                .cache(&cache)
-                .policy(policy)
-                .device(liar)
-                .ladder(Ladder::default().release_and_retry(false).without_waiting());
-            let result = with.min(min).multiple_of(multiple_of).range(0..items, initial, |start, end| {
-                assert!(start == done && end <= items && (end - start <= initial), "{start} to {end}");
-                attempts.attempt(end - start, limit)?;
-                done = end;
-                Ok::<(), toma::testing::FakeOutOfMemory>(())
-            });
-            let made = attempts.count.get() - before;
-            assert!(
-                result.is_err() || done == items,
-                "{done} by {policy:?} with {:?}, {sizes:?}",
-                liar.words
-            );
-            assert!(
-                result.is_ok() || limit < min.max(multiple_of),
-                "{policy:?} with {:?}, {sizes:?}",
-                liar.words
-            );
-            assert!(
-                made <= 4 * items as u64,
-                "{made} attempts by {policy:?} with {:?}, {sizes:?}",
-                liar.words
-            );
-        }
-    });
+/// Makes a call of 1000 items, or of one batch.
+fn call(run: &Run<'_>, cache: &GlobalCache, is_batch: bool) -> Result<(), FakeOutOfMemory> {
+    let Sizes { initial, min, multiple_of, limit } = run.sizes;
+    let ladder = Ladder::default().release_and_retry(false).without_waiting();
+    let with = execute::with::<GlobalCache>().cache(cache).policy(run.policy).device(run.liar);
+    let with = with.ladder(ladder).min(min).multiple_of(multiple_of);
+    if is_batch {
+        return with.batch(initial, |size| {
+            assert!(size <= initial && size >= min && size.is_multiple_of(multiple_of), "{size}");
+            run.attempts.attempt(size, limit)
+        });
+    }
+    let (mut done, items) = (0, 1000);
+    with.range(0..items, initial, |start, end| {
+        assert!(start == done && end <= items && end - start <= initial, "{start} to {end}");
+        run.attempts.attempt(end - start, limit)?;
+        done = end;
+        Ok(())
+    })?;
+    assert_eq!(done, items, "elements are left out");
+    Ok(())
 }
 
 #[test]
-fn batches_end_with_a_size_that_fits() {
-    everywhere(|policy, liar, sizes, attempts| {
-        let Sizes { initial, min, multiple_of, limit } = sizes;
-        let cache = GlobalCache::new();
-        for _ in 0..8 {
-            let before = attempts.count.get();
-            let with = execute::with::<GlobalCache>()
-                .cache(&cache)
-                .policy(policy)
-                .device(liar)
-                .ladder(Ladder::default().release_and_retry(false).without_waiting());
-            let result = with.min(min).multiple_of(multiple_of).batch(initial, |size| {
-                assert!(size <= initial && size >= min && size.is_multiple_of(multiple_of), "{size}");
-                attempts.attempt(size, limit)
-            });
-            assert!(
-                result.is_ok() || limit < min.max(multiple_of),
-                "{policy:?} with {:?}, {sizes:?}",
-                liar.words
-            );
-            // As many as `Decay` needs from the largest size there is.
-            let made = attempts.count.get() - before;
-            assert!(made <= 500, "{made} attempts by {policy:?} with {:?}, {sizes:?}", liar.words);
-        }
-    });
+fn every_call_ends_with_each_element_done_once_at_a_size_that_fits() {
+    // As many attempts as `Decay` needs from the largest size there is; in a range, a few for each item.
+    for (is_batch, calls, most) in [(false, 2, 4000), (true, 8, 500)] {
+        everywhere(|run| {
+            let cache = GlobalCache::new();
+            for _ in 0..calls {
+                let before = run.attempts.count.get();
+                let result = call(run, &cache, is_batch);
+                let made = run.attempts.count.get() - before;
+                let fits = run.sizes.limit >= run.sizes.min.max(run.sizes.multiple_of);
+                assert!(result.is_ok() || !fits, "{result:?} with {:?}, {run:?}", run.liar.words);
+                assert!(made <= most, "{made} attempts with {:?}, {run:?}", run.liar.words);
+            }
+        });
+    }
 }
