@@ -62,7 +62,7 @@ fn a_limit_that_falls_every_few_attempts() {
 }
 
 #[test]
-fn failures_for_no_reason_are_got_over() {
+fn failures_for_no_reason_cost_little() {
     for shows in [Shows::Nothing, Shows::Free, Shows::Everything] {
         for seed in 0..10_u64 {
             let (world, mut state) = (World::new(300, shows), seed);

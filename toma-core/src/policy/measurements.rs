@@ -4,8 +4,8 @@ use super::samples::Samples;
 
 /// What was measured for a policy that [needs it](super::Needs).
 ///
-/// The size cache's entry keeps it from call to call. [`Default`] is nothing measured; tests of a policy
-/// make one [from samples](#impl-From<Samples>-for-Measurements).
+/// The size cache's entry keeps it from call to call. The default is nothing measured. Tests of a policy make
+/// one from [`Samples`].
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Measurements {
     /// The time of all attempts: what wasted time is a share of.
