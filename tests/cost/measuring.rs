@@ -54,14 +54,14 @@ fn throughput_stays_where_a_smaller_step_is_slower() {
     assert!(late.iter().all(|size| (185..=200).contains(size)), "{late:?}");
 }
 
-/// A heavy item that fills its piece alone says nothing of the memory that others need.
+/// A heavy item that is a piece by itself says nothing of the memory that others need.
 #[test]
-fn what_fails_alone_is_left_out_and_the_others_keep_their_size() {
+fn a_single_item_is_left_out_and_the_others_keep_their_size() {
     let device = FakeDevice::new(110_500);
     let costs = |item: usize| if item == 500 { 300 } else { 1 };
     let (mut sizes, mut left_out) = (Vec::new(), Vec::new());
     let with = execute::with::<NoCache>().policy(Adaptive::default()).device(&device);
-    let with = with.by_cost(costs).set_aside(|item| left_out.push(item.index));
+    let with = with.by_cost(costs).left_out(|item| left_out.push(item.index));
     let done = with.range(0..1000, 50, |start, end| {
         let size: usize = (start..end).map(costs).sum();
         let memory = device.alloc(10_000 + 1000 * size as u64)?;

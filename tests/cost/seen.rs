@@ -21,7 +21,7 @@ fn events_tell_sizes_in_units_and_positions_in_items() {
         told.lock().unwrap().push(match event.kind {
             EventKind::Started { initial, start, length, .. } => format!("{initial} {start} {length:?}"),
             EventKind::Shrink { from, to } => format!("{from} > {to}"),
-            EventKind::SetAside { index, cost } => format!("without {index}: {cost}"),
+            EventKind::LeftOut { index, cost } => format!("without {index}: {cost}"),
             EventKind::Succeeded { start, end, .. } => format!("{start}..{end}"),
             EventKind::Settled { size } => format!("settled {size}"),
             _ => return,
@@ -29,7 +29,7 @@ fn events_tell_sizes_in_units_and_positions_in_items() {
     };
     let cache = GlobalCache::new();
     let form = execute::with::<NoCache>().cache(&cache).observer(&observer).by_cost(|i| COSTS[i]);
-    form.set_aside(|_| ()).range(0..6, 64, body).unwrap();
+    form.left_out(|_| ()).range(0..6, 64, body).unwrap();
     let expected =
         ["64 64 Some(6)", "60 > 30", "0..1", "1..2", "without 2: 500", "3..4", "4..5", "5..6", "settled 30"];
     assert_eq!(told.into_inner().unwrap(), expected);
@@ -65,7 +65,7 @@ fn a_failure_that_goes_through_in_the_end_is_why_the_call_gave_up() {
     assert_eq!(told.lock().unwrap().drain(..).collect::<Vec<_>>(), [(500, Reason::FailedAlone)]);
     let report = report::last().unwrap();
     assert_eq!((report.gave_up, report.done), (Some(Reason::FailedAlone), 5));
-    form().set_aside(|_| ()).range(0..6, 64, body).unwrap();
+    form().left_out(|_| ()).range(0..6, 64, body).unwrap();
     assert_eq!((told.lock().unwrap().len(), report::last().unwrap().gave_up), (0, None));
     assert_eq!(form().iter(0..6, 64, body).filter(Result::is_err).count(), 1);
     assert_eq!((told.lock().unwrap().len(), report::last().unwrap().gave_up), (1, Some(Reason::FailedAlone)));
@@ -74,7 +74,7 @@ fn a_failure_that_goes_through_in_the_end_is_why_the_call_gave_up() {
 #[test]
 fn the_report_names_what_was_left_out() {
     let cache = GlobalCache::new();
-    let form = execute::with::<NoCache>().cache(&cache).name("embed").by_cost(|i| COSTS[i]).set_aside(|_| ());
+    let form = execute::with::<NoCache>().cache(&cache).name("embed").by_cost(|i| COSTS[i]).left_out(|_| ());
     form.range(0..6, 64, body).unwrap();
     let shown = report::last().unwrap().to_string();
     let lines: Vec<_> = shown.lines().filter(|line| !line.starts_with("  lost")).collect();
@@ -95,11 +95,11 @@ fn the_report_names_what_was_left_out() {
 fn a_long_list_is_cut() {
     execute::with::<NoCache>()
         .by_cost(|_| 2)
-        .set_aside(|_| ())
+        .left_out(|_| ())
         .range(0..300, 1, |_, _| Err(OutOfMemory::new(None)))
         .unwrap();
     let report = report::last().unwrap();
-    assert_eq!((report.set_aside.len(), report.out_of_memory), (256, 300));
+    assert_eq!((report.left_out.len(), report.out_of_memory), (256, 300));
     assert!(
         report.to_string().contains("left out items 0, 1, 2, 3, 4, 5, 6, 7, ..., which failed alone"),
         "{report}"
@@ -108,13 +108,13 @@ fn a_long_list_is_cut() {
 
 const CHILD: &str = "TOMA_TEST_CHILD";
 
-/// Panics that somebody takes care of are not printed, and the one that goes through is, once.
+/// Panics of items that are left out are not printed. The one that goes through is, once.
 #[test]
 fn panics_are_printed_once_or_not_at_all() {
     if std::env::var_os(CHILD).is_some() {
         let panics =
             |start: usize, end: usize| assert!(body(start, end).is_ok(), "CUDA out of memory. At {start}");
-        execute::with::<NoCache>().by_cost(|i| COSTS[i]).set_aside(|_| ()).range(2..6, 40, panics);
+        execute::with::<NoCache>().by_cost(|i| COSTS[i]).left_out(|_| ()).range(2..6, 40, panics);
         eprintln!("so far nothing");
         catch_unwind(AssertUnwindSafe(|| {
             execute::with::<NoCache>().by_cost(|i| COSTS[i]).range(2..6, 40, panics);
@@ -136,7 +136,7 @@ fn panics_are_printed_once_or_not_at_all() {
 #[test]
 fn a_report_tells_the_costs_that_ran_and_failed() {
     let costs = |item: usize| if item % 7 == 3 { 200u64 } else { 1 };
-    let with = execute::with::<NoCache>().by_cost(costs).set_aside(|_| ());
+    let with = execute::with::<NoCache>().by_cost(costs).left_out(|_| ());
     with.range(0..21, 640, |start, end| {
         let cost = (start..end).map(costs).sum::<u64>();
         if cost > 100 { Err(OutOfMemory::new(Some(cost))) } else { Ok(()) }

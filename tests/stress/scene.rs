@@ -83,7 +83,7 @@ impl Observer for Scene<'_> {
                     self.actor.world.complain(&format!("waited {elapsed:?} in vain: {:?}", self.plan));
                 }
             }
-            EventKind::FallsBack { .. } | EventKind::FallsBackAlone { .. } => {
+            EventKind::FallsBack { .. } => {
                 counts.fallbacks.fetch_add(1, Relaxed);
             }
             _ => {}
