@@ -12,7 +12,7 @@ use crate::cache::OnePlace;
 pub(crate) enum Form {
     /// All items in one call.
     Range,
-    /// A call for every step; nobody says how many there will be.
+    /// A call for every step; how many there will be is unknown.
     Batch,
 }
 

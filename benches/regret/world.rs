@@ -74,7 +74,7 @@ impl World {
         full as f64 * self.time(size) + if rest > 0 { self.time(rest) } else { 0.0 }
     }
 
-    /// Time of a whole run for somebody who knows the best fixed size.
+    /// Time of a whole run with the best fixed size.
     pub(crate) fn best(&self) -> f64 {
         let sizes = self.limit.div_ceil(2)..=self.limit;
         sizes.map(|size| self.time_with(size)).min_by(f64::total_cmp).unwrap_or(f64::NAN)

@@ -1,4 +1,4 @@
-//! Policies that measure nothing cost nothing, and what nobody named is not measured.
+//! For policies that need nothing, nothing is measured; and only a named memory is.
 
 use std::cell::Cell;
 use std::io;
@@ -30,7 +30,7 @@ impl MemorySource for Untouchable {
     }
 }
 
-/// A policy that was told no time.
+/// A policy that needs nothing.
 #[derive(Debug)]
 struct Timeless;
 
@@ -40,7 +40,7 @@ impl Policy for Timeless {
     }
 
     fn advance(&self, evidence: &Evidence) -> usize {
-        assert!(evidence.elapsed.is_none() && evidence.measurements.time.is_zero(), "{evidence:?}");
+        assert!(evidence.elapsed.is_none() && evidence.measurements.time().is_zero(), "{evidence:?}");
         evidence.step
     }
 }
@@ -54,26 +54,19 @@ fn nothing_is_measured_for_them() {
     }
 }
 
-/// Halves, and keeps whether it was ever told what could be allocated.
+/// Halves, and keeps whether the evidence ever said what could be allocated.
 #[derive(Debug, Default)]
 struct Told(Cell<Option<bool>>);
 
-impl Told {
-    fn note(&self, evidence: &Evidence) {
-        let told = evidence.available_bytes.is_some() || evidence.counts_bytes;
-        self.0.set(Some(self.0.get().unwrap_or_default() | told));
-    }
-}
-
 impl Policy for Told {
     fn shrink(&self, evidence: &Evidence) -> usize {
-        self.note(evidence);
-        evidence.size / 2
+        self.advance(evidence) / 2
     }
 
     fn advance(&self, evidence: &Evidence) -> usize {
-        self.note(evidence);
-        evidence.step
+        let told = evidence.available_bytes.is_some() || evidence.counts_bytes;
+        self.0.set(Some(self.0.get().unwrap_or_default() | told));
+        evidence.size
     }
 
     fn needs(&self) -> Needs {

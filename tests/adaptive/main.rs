@@ -6,7 +6,6 @@
 
 mod batches;
 mod free;
-mod lies;
 mod peaks;
 mod prediction;
 mod ranges;

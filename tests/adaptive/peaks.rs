@@ -113,7 +113,7 @@ fn a_loop_on_a_second_device_measures_its_own() {
     assert_eq!(report::last().unwrap().fullest.unwrap().peak_bytes, 500);
 }
 
-/// It is over when the attempt ends, which so sees nobody.
+/// The loop is over when the attempt ends, so nothing but its peak could tell of it.
 #[test]
 fn a_loop_of_another_thread_leaves_the_peak_alone() {
     let world = World::new(300, Shows::Everything);

@@ -40,6 +40,22 @@ fn noise_costs_little() {
     }
 }
 
+/// A convolution of one image runs another kernel, so a line through a single item is not that of more.
+#[test]
+fn a_single_item_predicts_little_of_more() {
+    for single in [300, 500, 700, 1500, 2000] {
+        for (limit, base) in (3..12).flat_map(|limit| [0, 1, 3, 10].map(|base| (limit, base))) {
+            let world = World::new(0, Shows::Everything);
+            let needs = |size: usize| base * ITEM + if size == 1 { single } else { size as u64 * ITEM };
+            world.device.set_budget(needs(limit) + ITEM / 2);
+            world
+                .range_with(24, 24, Adaptive::default(), |_, size| world.attempt_of(size, needs(size), TIME));
+            let attempts = world.attempts.borrow();
+            assert!(world.failures() <= 1, "{attempts:?} with {single}, {base} for {limit}");
+        }
+    }
+}
+
 #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "small and positive")]
 fn scaled(bytes: u64, factor: f64) -> u64 {
     (bytes as f64 * factor) as u64

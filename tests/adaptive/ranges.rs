@@ -2,7 +2,7 @@
 
 use toma::{Adaptive, Halve};
 
-use crate::world::{Shows, World, bytes};
+use crate::world::{Shows, World};
 
 #[test]
 fn ends_near_the_limit_wherever_it_is() {
@@ -36,10 +36,17 @@ fn probes_waste_no_more_than_they_may() {
 }
 
 #[test]
-fn short_work_is_not_worth_a_probe() {
+fn short_work_is_not_worth_a_probe_nor_little_work_a_doubt() {
     let world = World::new(300, Shows::Nothing);
     world.range(512, 512, Adaptive::default());
     assert_eq!(*world.attempts.borrow(), [(512, false), (256, true), (256, true)]);
+    for _ in 0..5 {
+        world.range(512, 512, Adaptive::default());
+        assert_eq!(world.failures(), 0, "few short calls are not put at risk");
+    }
+    let world = World::new(300, Shows::Nothing);
+    world.range(400 * 300, 4096, Adaptive::default());
+    assert!(failures_after(&world, 40).is_empty(), "{}", world.failures());
 }
 
 #[test]
@@ -74,12 +81,7 @@ fn follows_a_limit_that_moves() {
     for (shows, steps) in [(Shows::Free, 20), (Shows::Everything, 20), (Shows::Nothing, 40)] {
         for limit in [150, 600] {
             let world = World::new(300, shows);
-            world.range_with(1_000_000, 4096, Adaptive::default(), |number, size| {
-                if number == 100 {
-                    world.device.set_budget(bytes(limit));
-                }
-                world.attempt(size)
-            });
+            world.range_that_moves(100, limit);
             let attempts = world.attempts.borrow();
             let near = |&(size, _): &(usize, bool)| size <= limit && size as f64 >= 0.9 * limit as f64;
             let steps = if limit < 300 { 20 } else { steps };
@@ -96,12 +98,7 @@ fn follows_a_limit_that_moves() {
 fn a_rise_that_nothing_shows_is_found_as_soon_where_no_device_was_given() {
     let late = |shows, at| {
         let world = World::new(300, shows);
-        world.range_with(1_000_000, 4096, Adaptive::default(), |number, size| {
-            if number == at {
-                world.device.set_budget(bytes(600));
-            }
-            world.attempt(size)
-        });
+        world.range_that_moves(at, 600);
         let attempts = world.attempts.borrow();
         attempts[at..].iter().position(|&(size, succeeded)| succeeded && size > 500)
     };
@@ -133,45 +130,13 @@ fn what_keeps_failing_is_tried_less_and_less() {
 }
 
 #[test]
-fn less_doubt_means_fewer_failures() {
+fn a_larger_share_of_doubt_means_fewer_failures() {
     let failures = [0.05, 0.2, 0.5].map(|doubt| {
         let world = World::new(300, Shows::Nothing);
         world.range(3_000_000, 4096, Adaptive::default().doubt(doubt));
         world.failures()
     });
     assert!(failures[0] > 2 * failures[1] && failures[1] > failures[2] + 5, "{failures:?}");
-}
-
-#[test]
-fn little_work_is_not_worth_a_doubt() {
-    let world = World::new(300, Shows::Nothing);
-    world.range(400 * 300, 4096, Adaptive::default());
-    assert!(failures_after(&world, 40).is_empty(), "{}", world.failures());
-}
-
-#[test]
-fn short_calls_add_up_after_a_shortage() {
-    for shows in [Shows::Nothing, Shows::Free, Shows::Everything] {
-        let world = World::new(1000, shows);
-        let calls = |count| (0..count).for_each(|_| _ = world.range(512, 512, Adaptive::default()));
-        calls(50);
-        world.device.set_budget(bytes(4));
-        calls(3);
-        assert!(world.kept() <= 4, "{} of 4, {shows:?}", world.kept());
-        world.device.set_budget(bytes(1000));
-        calls(50);
-        assert_eq!(world.kept(), 512, "{shows:?}");
-    }
-}
-
-#[test]
-fn few_short_calls_are_not_put_at_risk() {
-    let world = World::new(300, Shows::Nothing);
-    let failures = || {
-        world.range(512, 512, Adaptive::default());
-        world.failures()
-    };
-    assert_eq!([(); 6].map(|()| failures()), [1, 0, 0, 0, 0, 0]);
 }
 
 #[test]

@@ -1,12 +1,13 @@
 //! `Throughput`: as small as it can be and as fast as it gets.
 
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 use std::io;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
 use toma::memory::{MemorySource, Reading, Usage};
-use toma::{GlobalCache, NoCache, Throughput, execute};
+use toma::testing::StoppedClock;
+use toma::{Adaptive, GlobalCache, Throughput, execute};
 
 use crate::world::{BASE, ITEM, NAME, Shows, World, bytes};
 
@@ -19,22 +20,12 @@ fn time(size: usize, saturation: usize) -> Duration {
 fn settles_at_the_smallest_size_that_is_fast_enough() {
     for (saturation, expected) in [(1, 1), (60, 64), (64, 64), (70, 128), (300, 512), (512, 512)] {
         let world = World::new(1000, Shows::Everything);
-        world.range_with(100_000, 512, Throughput::default(), |_, size| {
-            world.attempt_of(size, 0, time(size, saturation))
-        });
+        let body = |world: &World, size| world.attempt_of(size, 0, time(size, saturation));
+        world.range_with(100_000, 512, Throughput::default(), |_, size| body(&world, size));
         assert_eq!(world.last_size(), expected, "saturated from {saturation}");
-    }
-}
-
-#[test]
-fn batches_settle_there_from_call_to_call() {
-    for shows in [Shows::Nothing, Shows::Everything] {
-        for (saturation, expected) in [(1, 1), (60, 64), (64, 64), (70, 128), (300, 512), (512, 512)] {
+        for shows in [Shows::Nothing, Shows::Everything] {
             let world = World::new(1000, shows);
-            let batch = |_| {
-                let body = |size| world.attempt_of(size, 0, time(size, saturation));
-                world.batch_with(512, Throughput::default(), body)
-            };
+            let batch = |_| world.batch_with(512, Throughput::default(), |size| body(&world, size));
             let sizes: Vec<usize> = (0..40).map(batch).collect();
             let found = sizes.iter().position(|&size| size < expected).map_or(10, |below| below + 1);
             assert!(sizes[found..].iter().all(|&size| size == expected), "{sizes:?} for {saturation}");
@@ -53,23 +44,6 @@ fn batches_follow_a_speed_that_changes_for_good() {
 }
 
 #[test]
-fn batches_leave_a_size_that_thrashes() {
-    let (memory, clock, cache) =
-        (Thrashing::default(), toma::testing::StoppedClock::new(), GlobalCache::new());
-    let batch = |_| {
-        let with =
-            execute::with::<GlobalCache>().cache(&cache).policy(Throughput::within(0.0)).device(&memory);
-        with.batch(512, |size| {
-            memory.retries.fetch_add(u64::from(size > 200), Relaxed);
-            clock.advance(Duration::from_millis(100 + size as u64));
-            size
-        })
-    };
-    let sizes: Vec<usize> = (0..20).map(batch).collect();
-    assert!(sizes[10..].iter().all(|&size| size <= 200), "{sizes:?}");
-}
-
-#[test]
 fn more_tolerance_takes_a_smaller_size() {
     let fixed = |size: usize| Duration::from_millis(10 + size as u64);
     let sizes = [0.01, 0.05, 0.2, 0.5].map(|tolerance| {
@@ -83,25 +57,18 @@ fn more_tolerance_takes_a_smaller_size() {
 }
 
 #[test]
-fn what_was_found_is_remembered() {
+fn starts_from_what_is_remembered() {
     let world = World::new(1000, Shows::Nothing);
-    let run = || {
-        world.range_with(100_000, 512, Throughput::default(), |_, size| {
-            world.attempt_of(size, 0, time(size, 64))
-        });
-        world.attempts.borrow()[0].0
+    let run = |saturation| {
+        let body = |_, size| world.attempt_of(size, 0, time(size, saturation));
+        world.range_with(100_000, 512, Throughput::default(), body);
+        let first = world.attempts.borrow()[0].0;
+        (first, world.last_size())
     };
-    assert_eq!([run(), run()], [512, 64]);
-}
-
-#[test]
-fn grows_where_it_starts_too_small() {
-    let world = World::new(1000, Shows::Nothing);
+    assert_eq!([run(64), run(64)], [(512, 64), (64, 64)]);
+    world.cache.clear();
     world.cache.seed(NAME, 8);
-    world.range_with(100_000, 512, Throughput::default(), |_, size| {
-        world.attempt_of(size, 0, time(size, 256))
-    });
-    assert_eq!((world.attempts.borrow()[0].0, world.last_size()), (8, 256));
+    assert_eq!(run(256), (8, 256), "it grows where it starts too small");
 }
 
 #[test]
@@ -151,42 +118,17 @@ fn what_runs_out_of_memory_is_tried_again_only_where_it_would_be_faster() {
 }
 
 #[test]
-fn follows_a_limit_that_moves_from_call_to_call() {
-    for shows in [Shows::Nothing, Shows::Free, Shows::Everything] {
-        for limit in [150, 600] {
-            let (world, time) = (World::new(300, shows), with_overhead(500));
-            let body = |size| world.attempt_of(size, BASE + size as u64 * ITEM, time(size));
-            let batch = |_| world.batch_with(4096, Throughput::default(), body);
-            (0..100).for_each(|number| _ = batch(number));
-            world.device.set_budget(bytes(limit));
-            let before = world.attempts.borrow().len();
-            (0..50).for_each(|number| _ = batch(number));
-            let attempts = &world.attempts.borrow()[before..];
-            let near = |&&(size, _): &&(usize, bool)| size <= limit && size * 10 >= limit * 9;
-            let count = attempts[25..].iter().filter(near).count();
-            let others = attempts.len() - 25 - count;
-            assert!(others <= 4, "{attempts:?} for {limit}, {shows:?}");
-        }
-    }
-}
-
-#[test]
-fn a_passing_shortage_is_got_over_from_call_to_call() {
-    for form in ["batch", "range"] {
-        let (world, time) = (World::new(1000, Shows::Nothing), with_overhead(500));
-        let body = |size| world.attempt_of(size, BASE + size as u64 * ITEM, time(size));
-        let call = |_| match form {
-            "batch" => _ = world.batch_with(512, Throughput::default(), body),
-            _ => _ = world.range_with(512, 512, Throughput::default(), |_, size| body(size)),
-        };
-        (0..50).for_each(call);
-        world.device.set_budget(bytes(4));
-        (0..3).for_each(call);
-        assert!(world.kept() <= 4, "{} of 4 in {form}", world.kept());
-        world.device.set_budget(bytes(1000));
-        (0..150).for_each(call);
-        assert!(world.kept() >= 256, "{} of 512 in {form}", world.kept());
-    }
+fn looks_for_the_limit_as_it_is_told() {
+    let run = |shows, adaptive| {
+        let (world, time) = (World::new(300, shows), with_overhead(500));
+        let body = |_, size| world.attempt_of(size, BASE + size as u64 * ITEM, time(size));
+        world.range_with(100_000, 512, Throughput::over(adaptive), body);
+        (world.last_size(), world.failures())
+    };
+    let sizes = [0.01, 0.5].map(|headroom| run(Shows::Everything, Adaptive::default().headroom(headroom)).0);
+    assert!(sizes[0] >= 285 && sizes[1] <= 160, "{sizes:?} of 300");
+    let failures = [0.02, 0.0].map(|waste| run(Shows::Nothing, Adaptive::default().waste(waste)).1);
+    assert!(failures[1] < failures[0], "{failures:?}");
 }
 
 /// A memory whose allocator has to try again above some size.
@@ -209,26 +151,37 @@ impl MemorySource for Thrashing {
     }
 }
 
-/// The sizes of a run whose attempts above `most` items, all or every second one, thrash.
-fn sizes(most: usize, every: usize) -> Vec<usize> {
-    let (memory, clock, count) = (Thrashing::default(), toma::testing::StoppedClock::new(), Cell::new(0));
-    let mut sizes = Vec::new();
-    let with = execute::with::<NoCache>().policy(Throughput::within(0.0)).device(&memory);
-    with.range(0..20_000, 512, |start, end| {
-        count.set(count.get() + 1);
-        memory.retries.fetch_add(u64::from(end - start > most && count.get() % every == 0), Relaxed);
+/// The sizes of a run whose attempts above `most` items, all or every second one, thrash; of 20 batches, or
+/// of a range.
+fn sizes(is_batch: bool, most: usize, every: usize) -> Vec<usize> {
+    let (memory, clock, cache) = (Thrashing::default(), StoppedClock::new(), GlobalCache::new());
+    let sizes = RefCell::new(Vec::new());
+    let body = |size: usize| {
+        let count = sizes.borrow().len() + 1;
+        memory.retries.fetch_add(u64::from(size > most && count % every == 0), Relaxed);
         // Larger is always faster, were it not for the thrashing.
-        clock.advance(Duration::from_millis(100 + (end - start) as u64));
-        sizes.push(end - start);
-    });
-    sizes
+        clock.advance(Duration::from_millis(100 + size as u64));
+        sizes.borrow_mut().push(size);
+    };
+    let with = || {
+        let with = execute::with::<GlobalCache>().cache(&cache).name(NAME);
+        with.policy(Throughput::within(0.0)).device(&memory)
+    };
+    if is_batch {
+        (0..20).for_each(|_| with().batch(512, body));
+    } else {
+        with().range(0..20_000, 512, |start, end| body(end - start));
+    }
+    sizes.into_inner()
 }
 
 #[test]
 fn thrashing_in_two_attempts_in_a_row_is_too_large() {
-    assert!(sizes(512, 1)[5..20].iter().all(|&size| size == 512));
-    let sizes_below = sizes(200, 1);
-    assert!(sizes_below[5..].iter().filter(|&&size| size > 200).count() <= 12, "{sizes_below:?}");
-    assert!(sizes_below[32..].iter().all(|&size| size <= 200), "{sizes_below:?}");
-    assert!(sizes(200, 2)[5..20].iter().all(|&size| size == 512), "once in a while is nothing");
+    assert!(sizes(false, 512, 1)[5..20].iter().all(|&size| size == 512));
+    let below = sizes(false, 200, 1);
+    assert!(below[5..].iter().filter(|&&size| size > 200).count() <= 12, "{below:?}");
+    assert!(below[32..].iter().all(|&size| size <= 200), "{below:?}");
+    assert!(sizes(false, 200, 2)[5..20].iter().all(|&size| size == 512), "once in a while is nothing");
+    let batches = sizes(true, 200, 1);
+    assert!(batches[10..].iter().all(|&size| size <= 200), "{batches:?}");
 }

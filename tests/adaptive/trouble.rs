@@ -6,7 +6,7 @@ use std::time::Duration;
 use toma::policy::Policy;
 use toma::{Adaptive, Bisect, Decay, Halve, Throughput};
 
-use crate::world::{Shows, World, bytes};
+use crate::world::{BASE, ITEM, Shows, World, bytes};
 
 const TIME: Duration = Duration::from_millis(100);
 
@@ -62,7 +62,7 @@ fn a_limit_that_falls_every_few_attempts() {
 }
 
 #[test]
-fn failures_for_no_reason_are_got_over() {
+fn failures_for_no_reason_cost_little() {
     for shows in [Shows::Nothing, Shows::Free, Shows::Everything] {
         for seed in 0..10_u64 {
             let (world, mut state) = (World::new(300, shows), seed);
@@ -81,17 +81,47 @@ fn failures_for_no_reason_are_got_over() {
     }
 }
 
+/// Makes calls before, in and after a shortage; the size that is kept. An attempt takes `fixed` milliseconds
+/// and one per item.
+fn after_a_shortage(
+    policy: &dyn Policy,
+    shows: Shows,
+    is_batch: bool,
+    (fixed, calls): (u64, usize),
+) -> usize {
+    let world = World::new(1000, shows);
+    let body = |size: usize| {
+        world.attempt_of(size, BASE + size as u64 * ITEM, Duration::from_millis(fixed + size as u64))
+    };
+    let make = |count| {
+        for _ in 0..count {
+            if is_batch {
+                world.batch_with(512, policy, body);
+            } else {
+                world.range_with(512, 512, policy, |_, size| body(size));
+            }
+        }
+    };
+    make(50);
+    world.device.set_budget(bytes(4));
+    make(3);
+    assert!(world.kept() <= 4, "{} of 4 with {policy:?}", world.kept());
+    world.device.set_budget(bytes(1000));
+    make(calls);
+    world.kept()
+}
+
 #[test]
-fn only_policies_that_measure_grow_back_beyond_what_has_failed() {
+fn only_policies_that_measure_grow_back_after_a_passing_shortage() {
     for (name, policy) in policies() {
-        let world = World::new(1000, Shows::Nothing);
-        let calls = |count| (0..count).for_each(|_| _ = world.batch(512, &*policy));
-        calls(50);
-        world.device.set_budget(bytes(4));
-        calls(3);
-        world.device.set_budget(bytes(1000));
-        calls(300);
-        let grows_back = ["Adaptive", "Throughput"].contains(&name);
-        assert_eq!(world.kept() > 64, grows_back, "{} with {name}", world.kept());
+        let kept = after_a_shortage(&*policy, Shows::Nothing, true, (10, 300));
+        assert_eq!(kept > 64, ["Adaptive", "Throughput"].contains(&name), "{kept} with {name}");
+    }
+    for shows in [Shows::Nothing, Shows::Free, Shows::Everything] {
+        assert_eq!(after_a_shortage(&Adaptive::default(), shows, false, (10, 50)), 512, "short calls add up");
+    }
+    for is_batch in [false, true] {
+        let kept = after_a_shortage(&Throughput::default(), Shows::Nothing, is_batch, (500, 150));
+        assert!(kept >= 256, "{kept} of 512, batch: {is_batch}");
     }
 }

@@ -10,7 +10,7 @@ use toma::observe::{Event, EventKind, Observer};
 use toma::policy::Policy;
 use toma::report::Report;
 use toma::testing::{FakeDevice, FakeOutOfMemory, StoppedClock};
-use toma::{GlobalCache, execute, report};
+use toma::{Adaptive, GlobalCache, execute, report};
 
 pub(crate) const ITEM: u64 = 1000;
 /// What every attempt needs, whatever its size.
@@ -98,6 +98,16 @@ impl World {
 
     pub(crate) fn range(&self, items: usize, initial: usize, policy: impl Policy) -> Report {
         self.range_with(items, initial, policy, |_, size| self.attempt(size))
+    }
+
+    /// A range whose budget becomes that of `limit` items at attempt `number`.
+    pub(crate) fn range_that_moves(&self, number: usize, limit: usize) {
+        self.range_with(1_000_000, 4096, Adaptive::default(), |attempt, size| {
+            if attempt == number {
+                self.device.set_budget(bytes(limit));
+            }
+            self.attempt(size)
+        });
     }
 
     /// A range whose body gets the number of the attempt and its size.

@@ -4,35 +4,10 @@ use std::cell::Cell;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use proptest::prelude::*;
+use proptest::sample::select;
 use toma::classify::OutOfMemory;
 use toma::device::{Ladder, falls_back};
-use toma::policy::{Decay, Policy};
-use toma::{Adaptive, Bisect, GlobalCache, Halve, NoCache, Throughput, execute, report};
-
-#[test]
-fn sums_beyond_every_integer() {
-    let costs = [u64::MAX, u64::MAX, 1, 1, u64::MAX, 0];
-    let pieces = |step| {
-        let form = execute::with::<NoCache>().by_cost(|i| costs[i]);
-        form.map(0..costs.len(), step, |start, end| (start, end))
-    };
-    assert_eq!(pieces(2), [(0, 1), (1, 2), (2, 4), (4, 5), (5, 6)]);
-    assert_eq!(pieces(usize::MAX), [(0, 1), (1, 2), (2, 4), (4, 6)]);
-}
-
-#[test]
-fn an_infinite_cost_that_fails_is_left_out() {
-    let costs = [1, u64::MAX, 1];
-    let cache = GlobalCache::new();
-    let mut left_out = Vec::new();
-    let form =
-        execute::with::<NoCache>().cache(&cache).by_cost(|i| costs[i]).left_out(|item| left_out.push(item));
-    let done = form.map(0..3, usize::MAX, |start, end| {
-        if (start..end).contains(&1) { Err(OutOfMemory::new(None)) } else { Ok(start..end) }
-    });
-    assert_eq!(done.unwrap(), [0..1, 2..3]);
-    assert_eq!((left_out[0].index, left_out[0].cost), (1, u64::MAX));
-}
+use toma::{GlobalCache, NoCache, execute, report};
 
 #[test]
 fn a_cost_that_panics_costs_no_work() {
@@ -91,60 +66,23 @@ fn sizes_are_checked_as_ever() {
     assert_eq!(*panic.unwrap_err().downcast::<String>().unwrap(), "packs: start 4: must be at most end 2");
 }
 
-/// Costs say nothing of where to cut a piece of items that cost nothing, so it is halved.
-#[test]
-fn what_costs_nothing_is_cut_by_count() {
-    let sizes = |items: usize, limit: usize| {
-        let mut sizes = Vec::new();
-        let form = execute::with::<NoCache>().by_cost(|_| 0);
-        let result = form.range(0..items, 4, |start, end| {
-            sizes.push(end - start);
-            if end - start > limit { Err(OutOfMemory::new(None)) } else { Ok(()) }
-        });
-        (sizes, result.is_ok())
-    };
-    assert_eq!(sizes(11, 3), (vec![11, 5, 2, 2, 2, 2, 2, 1], true), "and stays so");
-    assert_eq!(sizes(8, 0), (vec![8, 4, 2, 1], false), "where nothing works at all, the first goes through");
-}
-
 #[test]
 fn one_item() {
     let fails = |_, _| Err::<(), _>(OutOfMemory::new(None));
-    let mut left_out = Vec::new();
-    let form =
-        execute::with::<NoCache>().by_cost(|_| 7).left_out(|item| left_out.push((item.index, item.cost)));
-    assert_eq!(form.map(3..4, 5, fails).unwrap(), []);
-    assert_eq!(left_out, [(3, 7)]);
-    execute::with::<NoCache>().by_cost(|_| 7).range(3..4, 5, fails).unwrap_err();
-    execute::with::<NoCache>().by_cost(|_| 0).range(3..4, 5, fails).unwrap_err();
-    assert_eq!(report::last().unwrap().attempts, 1);
-    assert_eq!(execute::with::<NoCache>().by_cost(|_| u64::MAX).map(3..4, 5, |s, e| (s, e)), [(3, 4)]);
-}
-
-/// Too few attempts to find the item: its failure goes through where the search stops.
-#[test]
-fn max_attempts_may_end_before_an_item_is_found() {
-    let attempts = |most| {
-        let form = execute::with::<NoCache>().max_attempts(most).by_cost(|_| 2).left_out(|_| ());
-        let fails = |_, end| if end > 2 { Err(OutOfMemory::new(None)) } else { Ok(()) };
-        let result = form.range(0..3, 8, fails);
-        (result.is_ok(), report::last().unwrap().attempts)
-    };
-    // 0..3, then 0..1, 1..2 and 2..3, the last of which is alone.
-    assert_eq!([1, 2, 3].map(attempts), [(false, 1), (true, 4), (true, 4)]);
-}
-
-fn any_policy() -> impl Strategy<Value = &'static str> {
-    prop_oneof![Just("halve"), Just("bisect"), Just("decay"), Just("adaptive"), Just("throughput")]
-}
-
-fn named(policy: &str) -> Box<dyn Policy> {
-    match policy {
-        "halve" => Box::new(Halve),
-        "bisect" => Box::new(Bisect::within(0.0)),
-        "decay" => Box::new(Decay::new(0.6)),
-        "adaptive" => Box::new(Adaptive::default()),
-        _ => Box::new(Throughput::default()),
+    for cost in [7, u64::MAX] {
+        let mut left_out = Vec::new();
+        let form = execute::with::<NoCache>().by_cost(|_| cost);
+        let form = form.left_out(|item| left_out.push((item.index, item.cost)));
+        assert_eq!(form.map(3..4, 5, fails).unwrap(), []);
+        assert_eq!(left_out, [(3, cost)]);
+        execute::with::<NoCache>().by_cost(|_| cost).range(3..4, 5, fails).unwrap_err();
+        assert_eq!(execute::with::<NoCache>().by_cost(|_| cost).map(3..4, 5, |s, e| (s, e)), [(3, 4)]);
+    }
+    // At the floor it goes through at once.
+    for cost in [0, 1] {
+        let form = execute::with::<NoCache>().by_cost(|_| cost).left_out(|item| panic!("{item}"));
+        form.range(3..4, 5, fails).unwrap_err();
+        assert_eq!(report::last().unwrap().attempts, 1);
     }
 }
 
@@ -157,20 +95,20 @@ fn any_size() -> impl Strategy<Value = usize> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(crate::many())]
 
-    /// Whatever items cost and whichever fit nowhere: each is done once and in order or left out, and it ends.
+    /// Whatever items cost and whichever fit nowhere: each is done once and in order, or left out; and it ends.
     #[test]
     fn any_costs(
         (costs, initial) in (prop::collection::vec(any_cost(), 0..60), any_size()),
         oversize in prop::collection::hash_set(0..60_usize, 0..6),
-        (most, policy, falls_back_too) in (1..60_usize, any_policy(), any::<bool>()),
+        (most, policy, falls_back_too) in (1..60_usize, select(&crate::POLICIES[..]), any::<bool>()),
     ) {
         let (cache, mut attempts) = (GlobalCache::new(), 0);
         for _ in 0..2 {
             let mut left_out = Vec::new();
             let ladder = Ladder::default().fallback(falls_back_too);
-            let form = execute::with::<NoCache>().cache(&cache).policy(named(policy)).ladder(ladder);
+            let form = execute::with::<NoCache>().cache(&cache).policy(policy()).ladder(ladder);
             let form = form.by_cost(|item| costs[item]).left_out(|item| left_out.push(item.index));
             let rows = form.iter(0..costs.len(), initial, |start, end| {
                 attempts += 1;

@@ -40,80 +40,48 @@ fn settled(costs: Costs, fails: impl Fn(Range<usize>) -> bool) -> Option<usize> 
 }
 
 #[test]
-fn the_largest_cost_that_ran_settles() {
-    // 20 fails, and of the pieces under a step of 10 the second is the heaviest.
-    assert_eq!(settled(&[6, 7, 7, 2, 6, 6, 6], |piece| piece == (0..3)), Some(9));
+fn the_largest_cost_that_filled_half_of_the_step_settles() {
+    let fails = |piece: Range<usize>| piece == (0..3);
+    // 20 fails, and of the pieces under a step of 10 the last but one is the heaviest.
+    assert_eq!(settled(&[6, 7, 7, 8, 1, 6], fails), Some(9));
+    assert_eq!(settled(&[9, 9, 1, 20, 1], fails), Some(9), "a short tail takes nothing back");
+    let fails = |piece: Range<usize>| piece.len() > 1;
+    assert_eq!(settled(&[6, 14], fails), Some(6));
+    assert_eq!(settled(&[5, 15], fails), None, "half is not enough");
+    assert_eq!(settled(&[4, 16], fails), None, "4 of 10 is little, and 16 is one item");
+    assert_eq!(settled(&[10, 10, 15, 3, 40, 2], |_| false), None, "nothing failed");
+    assert_eq!(settled(&[2, 3, 15, 50, 50], |piece| piece.len() > 2), None, "items over the step");
 }
 
+/// What it needs and what it costs may be far apart, so its cost says nothing about others.
 #[test]
-fn without_a_failure_nothing_settles() {
-    assert_eq!(settled(&[10, 10, 15, 3, 40, 2], |_| false), None);
-}
-
-#[test]
-fn a_short_tail_settles_nothing() {
-    assert_eq!(settled(&[4, 16], |piece| piece.len() > 1), None, "4 of 10 is little, 16 is one item");
-    assert_eq!(settled(&[5, 15], |piece| piece.len() > 1), None, "half is not enough");
-    assert_eq!(settled(&[6, 14], |piece| piece.len() > 1), Some(6));
-}
-
-#[test]
-fn a_short_tail_takes_nothing_back() {
-    assert_eq!(settled(&[9, 9, 1, 20, 1], |piece| piece == (0..3)), Some(9));
-}
-
-#[test]
-fn an_item_over_the_step_settles_nothing() {
-    assert_eq!(settled(&[2, 3, 15, 50, 50], |piece| piece.len() > 2), None);
-}
-
-#[test]
-fn an_item_over_the_step_is_no_evidence_when_it_fails() {
-    let cache = GlobalCache::new();
-    let pieces = tried(&cache, toma::Halve, &[10, 10, 50, 10, 10], |piece| piece == (2..3));
-    assert_eq!(pieces, [0..2, 2..3, 3..5]);
-    assert_eq!(remembered(&cache), None);
-}
-
-/// What it needs and what it weighs may be far apart, so its weight says nothing about others.
-#[test]
-fn an_item_that_fails_alone_within_the_step_changes_nothing() {
-    let cache = GlobalCache::new();
-    let pieces = tried(&cache, toma::Halve, &[16, 5, 5, 5, 3], |piece| piece == (0..1));
-    assert_eq!(pieces, [0..1, 1..5]);
-    assert_eq!(remembered(&cache), None);
+fn a_single_item_that_fails_is_no_evidence() {
+    let cases: [(Costs, usize); 2] = [(&[10, 10, 50, 10, 10], 2), (&[16, 5, 5, 5, 3], 0)];
+    for ((costs, item), pieces) in cases.into_iter().zip([vec![0..2, 2..3, 3..5], vec![0..1, 1..5]]) {
+        let cache = GlobalCache::new();
+        assert_eq!(tried(&cache, toma::Halve, costs, |piece| piece == (item..item + 1)), pieces);
+        assert_eq!(remembered(&cache), None);
+    }
     assert_eq!(settled(&[8, 8, 8, 1, 1], |piece| piece == (0..2) || piece == (2..3)), Some(8));
 }
 
-/// The first failure was of a piece that held item 5; the second was not, and is all that counts.
+/// The item is in every piece that fails first, so the real limit is learned after it.
 #[test]
-fn a_failure_of_items_that_were_done_since_is_real() {
+fn a_limit_that_an_item_has_hidden_is_learned_after_it() {
     let cache = GlobalCache::new();
-    let fails = |piece: Range<usize>| piece.contains(&5) || piece == (0..5);
+    let fails = |piece: Range<usize>| piece.len() > 5 || piece.contains(&7);
     let pieces = tried(&cache, toma::Halve, &[2; 20], fails);
-    assert_eq!(pieces[..7], [0..10, 0..5, 0..2, 2..4, 4..6, 4..5, 5..6], "20, 10, 5, and then 2");
-    assert_eq!(pieces[7..10], [6..7, 7..9, 9..11], "5 again, once 2 has shown that there is memory");
+    assert_eq!(pieces[..6], [0..10, 0..5, 5..10, 5..7, 7..9, 7..8], "7 is left out, and 20 is tried again");
+    assert_eq!(pieces[6..], [8..18, 8..13, 13..18, 18..20]);
+    assert_eq!(remembered(&cache).unwrap().settled, 10);
 }
 
 #[test]
-fn what_was_known_before_an_item_was_looked_for_is_remembered_when_the_call_ends_with_it() {
+fn calls_that_never_fail_take_nothing_back() {
     let cache = GlobalCache::new();
-    let fails = |piece: Range<usize>| piece.len() > 1 || piece.contains(&5);
-    let pieces = tried(&cache, toma::Halve, &[6, 6, 6, 6, 6, 2], fails);
-    assert_eq!(pieces, [0..3, 0..1, 1..2, 2..3, 3..4, 4..6, 4..5, 5..6]);
+    assert_eq!(tried(&cache, toma::Halve, &[6; 4], |piece| piece.len() > 1), [0..3, 0..1, 1..2, 2..3, 3..4]);
+    assert_eq!(tried(&cache, toma::Halve, &[2; 4], |_| false), [0..3, 3..4]);
     assert_eq!(remembered(&cache).unwrap().settled, 6);
-}
-
-#[test]
-fn the_next_call_starts_where_this_one_settled() {
-    let cache = GlobalCache::new();
-    let costs: Costs = &[6, 6, 6, 6];
-    let fails = |piece: Range<usize>| piece.len() > 1;
-    assert_eq!(tried(&cache, toma::Halve, costs, fails), [0..3, 0..1, 1..2, 2..3, 3..4]);
-    assert_eq!(tried(&cache, toma::Halve, costs, fails), [0..1, 1..2, 2..3, 3..4]);
-    let lighter: Costs = &[2, 2, 2, 2];
-    assert_eq!(tried(&cache, toma::Halve, lighter, |_| false), [0..3, 3..4]);
-    assert_eq!(remembered(&cache).unwrap().settled, 6, "calls that never fail take nothing back");
 }
 
 #[test]
@@ -128,28 +96,51 @@ fn little_pieces_are_no_bound_for_policies() {
     assert!(bounds.largest_success >= Some(3), "{bounds:?}");
 }
 
-/// Uses these steps, one for each piece.
+/// Lowers the step where 20 items of 30 are done, and where 24 are.
 #[derive(Debug)]
-struct Steps(&'static [usize]);
+struct Lowers;
 
-impl Policy for Steps {
+impl Policy for Lowers {
     fn shrink(&self, evidence: &Evidence) -> usize {
         evidence.size / 2
     }
 
-    /// What is left tells which piece it is: all cost 1, one item each.
     fn advance(&self, evidence: &Evidence) -> usize {
-        self.0.get(12 - evidence.remaining).copied().unwrap_or(evidence.step)
+        match evidence.remaining {
+            10 => 4,
+            6 => 2,
+            _ => evidence.step,
+        }
     }
 }
 
 #[test]
 fn a_policy_may_lower_what_settles() {
     let cache = GlobalCache::new();
-    // 12 fails; then 6, 4 and 2 items fill their steps.
-    let steps = Steps(&[12, 0, 0, 0, 0, 0, 4, 0, 0, 0, 2, 0]);
-    tried(&cache, steps, &[1; 12], |piece| piece.len() == 12);
+    let pieces = tried(&cache, Lowers, &[1; 30], |piece| piece.len() == 20);
+    assert_eq!(pieces[..6], [0..20, 0..10, 10..20, 20..24, 24..26, 26..28]);
     assert_eq!(remembered(&cache).unwrap().settled, 2, "the last step in force that succeeded");
+}
+
+/// Doubles the step after each success.
+#[derive(Debug)]
+struct Doubles;
+
+impl Policy for Doubles {
+    fn shrink(&self, evidence: &Evidence) -> usize {
+        evidence.size / 2
+    }
+
+    fn advance(&self, evidence: &Evidence) -> usize {
+        evidence.step * 2
+    }
+}
+
+#[test]
+fn a_search_does_not_grow_the_step() {
+    let cache = GlobalCache::new();
+    let pieces = tried(&cache, Doubles, &[1; 30], |piece| piece == (0..20) || piece == (0..10));
+    assert_eq!(pieces[..6], [0..20, 0..10, 0..5, 5..10, 10..15, 15..20], "until its items are done");
 }
 
 #[test]

@@ -5,11 +5,27 @@ mod against_twin;
 mod executor;
 mod extremes;
 mod learning;
+mod left_out;
 #[cfg(feature = "testing")]
 mod measuring;
 #[cfg(feature = "testing")]
 mod oversize;
 mod packed;
 mod seen;
-mod set_aside;
 mod twin;
+
+use proptest::prelude::ProptestConfig;
+use toma::policy::{Adaptive, Bisect, Decay, Halve, Policy, Throughput};
+
+/// As many random cases as the other forms have.
+fn many() -> ProptestConfig {
+    ProptestConfig { failure_persistence: None, cases: 10_000, ..ProptestConfig::default() }
+}
+
+const POLICIES: [fn() -> Box<dyn Policy>; 5] = [
+    || Box::new(Halve),
+    || Box::new(Bisect::default()),
+    || Box::new(Adaptive::default()),
+    || Box::new(Throughput::default()),
+    || Box::new(Decay::new(0.6)),
+];

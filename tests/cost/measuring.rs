@@ -54,9 +54,9 @@ fn throughput_stays_where_a_smaller_step_is_slower() {
     assert!(late.iter().all(|size| (185..=200).contains(size)), "{late:?}");
 }
 
-/// A heavy item that fills its piece alone says nothing of the memory that others need.
+/// A heavy item that is a piece by itself says nothing of the memory that others need.
 #[test]
-fn what_fails_alone_is_left_out_and_the_others_keep_their_size() {
+fn a_single_item_is_left_out_and_the_others_keep_their_size() {
     let device = FakeDevice::new(110_500);
     let costs = |item: usize| if item == 500 { 300 } else { 1 };
     let (mut sizes, mut left_out) = (Vec::new(), Vec::new());

@@ -16,13 +16,13 @@ fn a_piece_takes_what_fits() {
     assert_eq!(packed(&[11, 5, 11, 11], 10), [(0, 1), (1, 2), (2, 3), (3, 4)]);
     assert_eq!(packed(&[1; 5], 1), [(0, 1), (1, 2), (2, 3), (3, 4), (4, 5)]);
     assert_eq!(packed(&[7; 3], usize::MAX), [(0, 3)]);
-}
-
-#[test]
-fn items_that_cost_nothing_end_no_piece() {
-    assert_eq!(packed(&[0; 100], 1), [(0, 100)]);
-    assert_eq!(packed(&[0, 3, 0, 0, 3, 0], 3), [(0, 4), (4, 6)]);
-    assert_eq!(packed(&[0, 9, 0], 3), [(0, 1), (1, 2), (2, 3)]);
+    assert_eq!(packed(&[0; 5], 2), [(0, 2), (2, 4), (4, 5)], "an item costs at least 1");
+    assert_eq!(packed(&[0, 3, 0, 0, 3, 0], 3), [(0, 1), (1, 2), (2, 4), (4, 5), (5, 6)]);
+    // Sums beyond every integer.
+    let costs = [u64::MAX, u64::MAX, 1, 1, u64::MAX, 0];
+    for step in [2, usize::MAX] {
+        assert_eq!(packed(&costs, step), [(0, 1), (1, 2), (2, 4), (4, 5), (5, 6)]);
+    }
 }
 
 #[test]
@@ -46,25 +46,22 @@ fn costs_come_in_many_integers() {
 
 #[test]
 fn options_come_before_and_after() {
-    let attempts = |form: &mut dyn FnMut(&mut Vec<usize>)| {
+    let sizes = |is_before: bool| {
         let mut sizes = Vec::new();
-        form(&mut sizes);
+        let body = |start: usize, end: usize| {
+            sizes.push(end - start);
+            if end - start > 2 { Err(OutOfMemory::new(None)) } else { Ok(()) }
+        };
+        let form = execute::with::<NoCache>();
+        let result = if is_before {
+            form.min(30).policy(Bisect::default()).by_cost(|_| 10).range(0..8, 80, body)
+        } else {
+            form.by_cost(|_| 10).policy(Bisect::default()).min(30).range(0..8, 80, body)
+        };
+        result.unwrap_err();
         sizes
     };
-    let body = |sizes: &mut Vec<usize>, items: usize| {
-        sizes.push(items);
-        if items > 2 { Err(OutOfMemory::new(None)) } else { Ok(()) }
-    };
-    let before = attempts(&mut |sizes| {
-        let form = execute::with::<NoCache>().min(30).policy(Bisect::default()).by_cost(|_| 10);
-        form.range(0..8, 80, |start, end| body(sizes, end - start)).unwrap_err();
-    });
-    let after = attempts(&mut |sizes| {
-        let form = execute::with::<NoCache>().by_cost(|_| 10).policy(Bisect::default()).min(30);
-        form.range(0..8, 80, |start, end| body(sizes, end - start)).unwrap_err();
-    });
-    assert_eq!(before, after);
-    assert_eq!(before, [8, 4, 3], "a step of 30 is the floor");
+    assert_eq!([true, false].map(sizes), [[8, 4, 3], [8, 4, 3]], "a step of 30 is the floor");
 }
 
 #[test]

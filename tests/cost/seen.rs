@@ -110,7 +110,7 @@ fn a_long_list_is_cut() {
 
 const CHILD: &str = "TOMA_TEST_CHILD";
 
-/// Panics that somebody takes care of are not printed, and the one that goes through is, once.
+/// Panics of items that are left out are not printed. The one that goes through is, once.
 #[test]
 fn panics_are_printed_once_or_not_at_all() {
     if std::env::var_os(CHILD).is_some() {

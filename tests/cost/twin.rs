@@ -1,4 +1,13 @@
-//! The slow, obvious twin: what a call with costs must do, told from the rules alone.
+//! The slow, obvious twin: what a call with costs must do under `Halve`, from the rules alone.
+//!
+//! - An item costs at least 1. A piece is as many items as cost at most the step together, and at least one.
+//! - A piece of several items that fails begins a search, unless one runs. The state before it is the snapshot.
+//!   The next size is half of the piece's own cost.
+//! - While a search runs, no piece reaches beyond the piece that began it, and the step does not grow.
+//! - When all items of that piece have succeeded, the failure was real: what was learned stays.
+//! - A single item that fails above the floor is left out. The state is the snapshot again, and the search ends.
+//! - A failure at the floor goes through at once. A single item there is left out if a piece as heavy has
+//!   succeeded, in this call and since the last item that was left out at the floor.
 
 use std::ops::Range;
 
@@ -24,13 +33,32 @@ pub(crate) struct Story {
     /// The piece whose failure goes through at once.
     pub(crate) gave_up: Option<Range<usize>>,
     pub(crate) settled: Option<u64>,
-    /// A piece had to be cut by count.
-    pub(crate) is_cut: bool,
+}
+
+/// What is known.
+#[derive(Clone, Copy, Debug, Default)]
+struct State {
+    step: u64,
+    shrunk: bool,
+    settled: Option<u64>,
+    settled_at: Option<u64>,
+}
+
+/// A search for an item that fits nowhere.
+#[derive(Clone, Copy, Debug)]
+struct Search {
+    /// Where the piece ends that began it.
+    end: usize,
+    snapshot: State,
 }
 
 impl Case {
     pub(crate) fn fails(&self, piece: &Range<usize>) -> bool {
         self.needs[piece.clone()].iter().sum::<u64>() > self.memory
+    }
+
+    pub(crate) fn cost(&self, piece: &Range<usize>) -> u64 {
+        self.costs[piece.clone()].iter().map(|&cost| cost.max(1)).sum()
     }
 
     fn floor(&self) -> u64 {
@@ -45,88 +73,55 @@ impl Case {
         (size / self.multiple_of * self.multiple_of).clamp(self.floor(), self.cap())
     }
 
-    /// What must happen under the policy that halves, with what is known from an earlier call.
+    /// What must happen, with what an earlier call has settled.
     pub(crate) fn tell(&self, known: Option<u64>) -> Story {
         let mut story = Story::default();
         let step = known.map_or(self.cap(), |size| self.fit(size));
-        let mut now = State { step, most: usize::MAX, ..State::default() };
-        // Every failure with what was known before it, until an item of it turns out to be to blame.
-        let mut failures: Vec<(Range<usize>, State)> = Vec::new();
-        let (mut position, mut resume) = (0, None);
-        // The heaviest piece that has worked since an item was left out at the floor.
-        let mut fits = None;
+        let mut now = State { step, ..State::default() };
+        let (mut position, mut search) = (0, None::<Search>);
+        let mut heaviest = None;
         while position < self.costs.len() {
-            let piece = self.pack(position, &now);
-            let cost: u64 = self.costs[piece.clone()].iter().sum();
+            let end = search.map_or(self.costs.len(), |search| search.end);
+            let piece = self.pack(position..end, now.step);
+            let cost = self.cost(&piece);
             story.attempts.push(piece.clone());
             if !self.fails(&piece) {
-                match resume.take() {
-                    Some((step, most)) => now = State { step, most, ..now },
-                    None => now.succeeds(cost),
-                }
-                fits = fits.max(Some(cost));
+                now.succeeds(cost);
+                heaviest = heaviest.max(Some(cost));
                 position = piece.end;
                 story.done.push(piece);
-                continue;
-            }
-            let is_at_the_floor = cost <= self.floor();
-            let weigh = self.costs[piece.clone()].iter().filter(|&&cost| cost > 0).count();
-            let is_stuck = if piece.len() > 1 { weigh > 1 } else { fits < Some(cost) };
-            if is_at_the_floor && is_stuck {
+                search = search.filter(|search| position < search.end);
+            } else if piece.len() > 1 && cost > self.floor() {
+                search = search.or(Some(Search { end: piece.end, snapshot: now }));
+                now = State { step: self.fit(cost / 2), shrunk: true, settled: None, ..now };
+            } else if piece.len() == 1 && (cost > self.floor() || heaviest >= Some(cost)) {
+                if cost <= self.floor() {
+                    heaviest = None;
+                }
+                now = search.take().map_or(now, |search| search.snapshot);
+                story.left_out.push(position);
+                position += 1;
+            } else {
                 story.gave_up = Some(piece);
-                story.settled = None;
                 return story;
             }
-            let (step, most) = resume.take().unwrap_or((now.step, now.most));
-            failures.push((piece.clone(), State { step, most, ..now }));
-            if piece.len() > 1 && is_at_the_floor {
-                now.most = piece.len() / 2;
-                story.is_cut = true;
-                continue;
-            }
-            if piece.len() > 1 {
-                now = State { step: self.fit(cost / 2), shrunk: true, settled: None, ..now };
-                continue;
-            }
-            if is_at_the_floor {
-                fits = None;
-            }
-            let real = failures.iter().rposition(|(failed, _)| failed.end <= position);
-            let (_, before) = failures.split_off(real.map_or(0, |real| real + 1)).remove(0);
-            resume = Some((before.step, before.most));
-            now = State { step: now.step, most: now.most, ..before };
-            story.left_out.push(position);
-            position += 1;
         }
         story.settled = now.settled;
         story
     }
 
     /// One item, and then as many more as go with it.
-    fn pack(&self, start: usize, &State { step, most, .. }: &State) -> Range<usize> {
-        let mut end = start + 1;
-        while end < self.costs.len()
-            && end - start < most
-            && self.costs[start..=end].iter().sum::<u64>() <= step
-        {
+    fn pack(&self, items: Range<usize>, step: u64) -> Range<usize> {
+        let mut end = items.start + 1;
+        while end < items.end && self.cost(&(items.start..end + 1)) <= step {
             end += 1;
         }
-        start..end
+        items.start..end
     }
 }
 
-/// What is known.
-#[derive(Clone, Copy, Default)]
-struct State {
-    step: u64,
-    /// Items that a piece may have.
-    most: usize,
-    shrunk: bool,
-    settled: Option<u64>,
-    settled_at: Option<u64>,
-}
-
 impl State {
+    /// The heaviest piece that filled more than half of the step settles.
     fn succeeds(&mut self, cost: u64) {
         if self.shrunk && cost <= self.step && 2 * cost > self.step {
             let before = self.settled.filter(|_| self.settled_at == Some(self.step)).unwrap_or(0);

@@ -1,5 +1,5 @@
 //! The policies that measure keep the rules, whatever they measure: sizes that fail at random, memory
-//! that tells nonsense, clocks that jump, and size caches that other policies have filled.
+//! that tells nonsense, clocks that stand still or jump, and size caches that other policies have filled.
 
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -96,21 +96,36 @@ impl MemorySource for Liar<'_> {
 
 /// Makes one call, and compares what it did with the rules.
 fn perform(case: &Case, policy: &dyn Policy, cache: &GlobalCache, counts: bool) {
-    let (stage, notes) = {
-        let notes = Notes::default();
-        (Stage::new(&case.script, &notes), notes)
+    let notes = Notes::default();
+    let stage = Stage::new(&case.script, &notes);
+    #[cfg(feature = "testing")]
+    let clock = toma::testing::StoppedClock::new();
+    let act = |start, end| {
+        #[cfg(feature = "testing")]
+        clock.advance(time_of_an_attempt(case.script.seed, stage.attempts()));
+        stage.act(start, end).map(drop)
     };
     let liar = Liar { stage: &stage, script: &case.script, counts };
     let with = with_sizes!(&case.rules).cache(cache).policy(policy).device(&liar);
     let with = with.classify(crate::stage::Fault::failure);
     let run = || match case.total {
-        BATCH => with.batch(case.rules.initial, |size| stage.act(0, size)).map(drop),
-        total => with.range(0..total, case.rules.initial, |start, end| stage.act(start, end).map(drop)),
+        BATCH => with.batch(case.rules.initial, |size| act(0, size)),
+        total => with.range(0..total, case.rules.initial, act),
     };
     let ended = catch_unwind(AssertUnwindSafe(run));
     let story = retold(&notes, case, matches!(ended, Ok(Ok(()))));
     check_rules(&story, case, None);
     check_pieces(&story, case);
+}
+
+/// A clock that stands still, goes on, or jumps by ages.
+#[cfg(feature = "testing")]
+fn time_of_an_attempt(seed: u64, number: usize) -> Duration {
+    match seed % 3 {
+        0 => Duration::ZERO,
+        1 => Duration::from_millis(100),
+        _ => Duration::from_secs(if number.is_multiple_of(9) { 1 << 40 } else { 0 }),
+    }
 }
 
 /// What was seen, as the twin would tell it.
@@ -125,8 +140,11 @@ fn retold(notes: &Notes, case: &Case, done: bool) -> Story {
     Story { attempts, end, learned: None, asked: Vec::new() }
 }
 
-/// No piece has more attempts than allowed, and a call that failed did so for a reason.
+/// No piece has more attempts than allowed, nor a call more than a few for each item. A call that failed did
+/// so for a reason.
 fn check_pieces(story: &Story, case: &Case) {
+    let items = if case.total == BATCH { 0 } else { case.total };
+    assert!(story.attempts.len() <= 500 + 4 * items, "{} attempts for {items}", story.attempts.len());
     let mut tries = 0;
     for attempt in &story.attempts {
         tries += 1;

@@ -1,4 +1,4 @@
-//! Who makes a call and all calls inside it: a thread, or a task.
+//! The thread or task that makes a call and all calls inside it.
 
 use std::iter::from_fn;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
@@ -18,7 +18,7 @@ use crate::printed;
 use crate::watchdog::Action;
 use crate::world::{Counts, World, lock};
 
-/// Who makes a call and all calls inside it.
+/// A thread or task that makes a call and all calls inside it.
 #[derive(Debug)]
 pub(crate) struct Actor {
     pub(crate) world: Arc<World>,

@@ -21,7 +21,7 @@ impl Scene<'_> {
             Ending::Done(values) => {
                 let mut log = lock(&self.log);
                 log.succeed(self.plan);
-                assert!(log.left_out.is_empty() || self.plan.form == Form::SetAside, "{log:?}");
+                assert!(log.left_out.is_empty() || self.plan.form == Form::LeftOut, "{log:?}");
                 if let Some(values) = values {
                     assert_eq!(*values, log.done, "values are lost or out of order");
                 }
@@ -40,12 +40,12 @@ impl Scene<'_> {
             let (last, class) = lock(&self.actor.state).last.expect("there was a fault");
             assert_eq!(number, last, "another failure goes through than the last: {log:?}");
             assert!(
-                self.may_give_up(class, here, log.has_fallen_back()),
+                self.may_give_up(class, here, log.is_in_fallback()),
                 "given up too early for {class:?}: {log:?}"
             );
         } else {
-            log.succeed_with_losses(self.plan);
-            assert_eq!(log.first_lost, Some(number), "{log:?}");
+            log.succeed_without(self.plan);
+            assert_eq!(log.first_left_out, Some(number), "{log:?}");
             // The one that a call around this one meets now, though others came after it.
             lock(&self.actor.state).last = Some((number, Class::OutOfMemory));
         }
@@ -61,14 +61,14 @@ impl Scene<'_> {
         assert!(self.actor.is_injecting(), "nothing was injected: {text}");
     }
 
-    fn may_give_up(&self, class: Class, here: &Here, fallen: bool) -> bool {
+    fn may_give_up(&self, class: Class, here: &Here, in_fallback: bool) -> bool {
         let sizes = &self.plan.sizes;
         let can_shrink = self.plan.size(&here.last) > sizes.floor();
         match class {
             _ if self.plan.deadline.is_some() || here.attempts >= sizes.max_attempts => true,
             _ if self.actor.cancel.is_cancelled() => true,
             Class::OutOfMemory if self.gave_way() => true,
-            Class::OutOfMemory => !can_shrink && (fallen || !self.plan.rungs.fallback),
+            Class::OutOfMemory => !can_shrink && (in_fallback || !self.plan.rungs.fallback),
             Class::Transient => here.repeats > 1,
             _ => true,
         }

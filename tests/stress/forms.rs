@@ -90,7 +90,7 @@ pub(crate) fn perform(scene: &Scene<'_>) -> Result<Ending, Fault> {
         Form::Fold => Some(fold(scene)?),
         Form::Iter => return iter(scene),
         Form::ByCost => without_values(by_cost(scene)?),
-        Form::SetAside => Some(set_aside(scene)?),
+        Form::LeftOut => Some(left_out(scene)?),
         Form::Reserving => without_values(reserving::perform(scene)?),
         Form::AttributeBatch => Some(vec![attribute_batch(scene)?]),
         Form::AttributeRange => without_values(attribute_range(start, end, scene)?),
@@ -202,7 +202,7 @@ fn by_cost(scene: &Scene<'_>) -> Result<(), Fault> {
     form.range(scene.plan.whole(), scene.plan.sizes.initial, |start, end| scene.at(start, end).map(drop))
 }
 
-fn set_aside(scene: &Scene<'_>) -> Result<Vec<Range<usize>>, Fault> {
+fn left_out(scene: &Scene<'_>) -> Result<Vec<Range<usize>>, Fault> {
     let form =
         with!(scene).by_cost(|index| scene.plan.cost(index)).before_retry(|failed| scene.undo_at(&failed));
     let form = form.left_out(|item| lock(&scene.log).leave_out(item.index - scene.plan.offset, scene.plan));

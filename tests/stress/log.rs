@@ -14,10 +14,8 @@ pub(crate) struct Log {
     /// The attempt whose body ran last, until something follows.
     open: Option<Open>,
     /// The work is in fallback.
-    fallen: bool,
-    /// The item here is in fallback for itself, and the others are not.
-    alone: bool,
-    /// The largest size that has succeeded since an item was left out, or fell back alone, at the floor.
+    in_fallback: bool,
+    /// The largest size that has succeeded since an item was left out at the floor.
     fits: Option<usize>,
     /// The attempt that was undone last, until something follows.
     undone: Option<Undone>,
@@ -29,7 +27,7 @@ pub(crate) struct Log {
     pub(crate) done: Vec<Range<usize>>,
     pub(crate) left_out: Vec<usize>,
     /// The fault of the first item that was left out.
-    pub(crate) first_lost: Option<u64>,
+    pub(crate) first_left_out: Option<u64>,
 }
 
 #[derive(Debug)]
@@ -55,21 +53,21 @@ pub(crate) struct Here {
 
 impl Log {
     /// Of a call that is made in fallback, or not.
-    pub(crate) fn new(fallen: bool) -> Self {
-        Self { fallen, ..Self::default() }
+    pub(crate) fn new(in_fallback: bool) -> Self {
+        Self { in_fallback, ..Self::default() }
     }
 
-    pub(crate) fn has_fallen_back(&self) -> bool {
-        self.fallen
+    pub(crate) fn is_in_fallback(&self) -> bool {
+        self.in_fallback
     }
 
-    /// A body begins, and hears whether it is in fallback.
+    /// A body begins, and asks whether it is in fallback.
     pub(crate) fn begins(&mut self, items: Range<usize>, plan: &Plan, falls_back: bool) {
-        if falls_back && !self.fallen && !self.alone {
+        if falls_back && !self.in_fallback {
             self.fall_back(plan);
         }
         self.attempt(&items, plan);
-        assert_eq!(falls_back, self.fallen || self.alone, "a body that is to fall back, or not: {self:?}");
+        assert_eq!(falls_back, self.in_fallback, "a body that is to fall back, or not: {self:?}");
         self.open = Some(Open { items, ended_well: false });
     }
 
@@ -89,11 +87,11 @@ impl Log {
         self.undone = Some(Undone { items, fault });
     }
 
-    /// Somebody is told that an item was left out.
+    /// The call tells that an item was left out.
     pub(crate) fn leave_out(&mut self, index: usize, plan: &Plan) {
         let undone = self.undone.take().expect("what is left out is undone before");
         assert_eq!(undone.items, index..index + 1);
-        self.lose(&undone, plan);
+        self.go_on_without(&undone, plan);
     }
 
     /// The call has ended, successfully as far as this log is concerned.
@@ -106,9 +104,9 @@ impl Log {
     }
 
     /// The call has ended with the failure of an item that was left out.
-    pub(crate) fn succeed_with_losses(&mut self, plan: &Plan) {
+    pub(crate) fn succeed_without(&mut self, plan: &Plan) {
         if let Some(undone) = self.undone.take() {
-            self.lose(&undone, plan);
+            self.go_on_without(&undone, plan);
         }
         self.succeed(plan);
     }
@@ -122,12 +120,15 @@ impl Log {
         self.advance(plan);
         if let Some(undone) = self.undone.take().filter(|undone| undone.items.start != items.start) {
             assert!(plan.form.packs(), "{items:?} after {undone:?}");
-            self.lose(&undone, plan);
+            self.go_on_without(&undone, plan);
         }
         assert_eq!(items.start, self.position, "{items:?} is not next: {self:?}");
         check_size(items, plan);
         self.attempts += 1;
-        if plan.rungs.fallback && !self.fallen && self.here.attempts > 0 && items.len() > self.here.last.len()
+        if plan.rungs.fallback
+            && !self.in_fallback
+            && self.here.attempts > 0
+            && items.len() > self.here.last.len()
         {
             self.fall_back(plan);
         }
@@ -141,48 +142,34 @@ impl Log {
         let Some(Open { items, ended_well }) = self.open.take() else { return };
         assert!(ended_well, "{items:?} has failed, and the work goes on: {self:?}");
         assert!(!plan.form.is_batch() || self.done.is_empty(), "a batch goes on: {self:?}");
-        if !self.alone {
-            self.fits = self.fits.max(Some(plan.size(&items)));
-        }
-        self.go_to(items.end);
+        self.fits = self.fits.max(Some(plan.size(&items)));
+        (self.position, self.here) = (items.end, Here::default());
         self.done.push(items);
     }
 
-    /// Nothing smaller was left, and the sizes begin anew; or an item that the others can do without is
-    /// tried for itself.
+    /// No smaller size was left, and the sizes begin anew.
     fn fall_back(&mut self, plan: &Plan) {
-        assert!(plan.rungs.fallback, "nobody asked for a fallback: {self:?}");
+        assert!(plan.rungs.fallback, "no fallback was allowed: {self:?}");
         assert!(self.here.attempts > 0, "a fallback before anything has failed: {self:?}");
         let size = plan.size(&self.here.last);
-        let at_the_floor = size <= plan.sizes.floor();
-        self.alone =
-            plan.form.packs() && self.here.last.len() == 1 && (!at_the_floor || self.fits >= Some(size));
-        assert!(self.alone || at_the_floor, "a fallback before the floor: {self:?}");
-        self.fallen = !self.alone;
-        if at_the_floor {
-            self.fits = None;
-        }
+        assert!(size <= plan.sizes.floor(), "a fallback before the floor: {self:?}");
+        self.in_fallback = true;
         (self.here.repeats, self.here.last) = (0, 0..usize::MAX);
     }
 
-    fn lose(&mut self, undone: &Undone, plan: &Plan) {
+    fn go_on_without(&mut self, undone: &Undone, plan: &Plan) {
         let Undone { items, fault } = undone;
-        assert_eq!(items.len(), 1, "only an item alone may be left out");
+        assert_eq!(items.len(), 1, "only a single item may be left out");
         let size = plan.size(items);
         if size <= plan.sizes.floor() {
-            assert!(self.alone || self.fits >= Some(size), "{items:?} is left out at the floor: {self:?}");
+            assert!(self.fits >= Some(size), "{items:?} is left out at the floor: {self:?}");
             self.fits = None;
         }
         if self.left_out.is_empty() {
-            self.first_lost = *fault;
+            self.first_left_out = *fault;
         }
         self.left_out.push(items.start);
-        self.go_to(items.end);
-    }
-
-    fn go_to(&mut self, position: usize) {
-        self.position = position;
-        (self.here, self.alone) = (Here::default(), false);
+        (self.position, self.here) = (items.end, Here::default());
     }
 }
 

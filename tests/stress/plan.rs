@@ -69,8 +69,8 @@ pub(crate) enum Form {
     Fold,
     Iter,
     ByCost,
-    /// Somebody hears of the items that fail alone.
-    SetAside,
+    /// Single items that fail are told.
+    LeftOut,
     /// The attempts reserve bytes, too.
     Reserving,
     AttributeBatch,
@@ -94,7 +94,7 @@ const SYNC: [Form; 14] = [
     Form::Fold,
     Form::Iter,
     Form::ByCost,
-    Form::SetAside,
+    Form::LeftOut,
     Form::Reserving,
     Form::AttributeBatch,
     Form::AttributeRange,
@@ -116,12 +116,12 @@ impl Form {
     }
 
     pub(crate) fn packs(self) -> bool {
-        matches!(self, Self::ByCost | Self::SetAside | Self::StreamByCost)
+        matches!(self, Self::ByCost | Self::LeftOut | Self::StreamByCost)
     }
 }
 
 impl Plan {
-    /// `may_block`: what waits here keeps nobody from working for whom it waits.
+    /// `may_block`: a wait here keeps no thread busy on which others work.
     pub(crate) fn sync(random: &mut Rng, may_block: bool) -> Self {
         let form = SYNC[random.usize(..SYNC.len())];
         let mut plan = Self::of(form, random);

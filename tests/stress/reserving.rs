@@ -20,7 +20,7 @@ use crate::world::lock;
 
 const BYTES: u64 = 1 << 20;
 
-/// A device of which nobody allocates what is not reserved.
+/// A device on which only reserved bytes are allocated.
 static POOL: LazyLock<Pool> = LazyLock::new(|| Pool {
     device: FakeDevice::new(BYTES),
     reserved: AtomicU64::new(0),
@@ -75,13 +75,13 @@ impl Wish {
             2 => BYTES,
             _ => random.u64(..BYTES),
         };
-        // Short, because somebody may hold some and wait for more.
+        // Short, because a holder of some bytes may wait for more.
         let timeout = Duration::from_micros(random.u64(..2000));
         let polls = (random.u8(..4) == 0).then(|| random.usize(..4));
         Self { bytes, timeout, allocates: random.bool(), polls }
     }
 
-    /// Nobody has more than there is, and who has some can allocate it.
+    /// No more is reserved than there is, and what is reserved can be allocated.
     fn check(&self, result: Result<Reservation, NotReserved>) -> Option<Mine> {
         match result {
             Ok(reservation) => {
@@ -148,10 +148,10 @@ pub(crate) async fn perform_async(scene: &Scene<'_>) -> Result<Ending, Fault> {
     Ok(Ending::Done(None))
 }
 
-/// All is given back, and nobody waits any more.
+/// All is given back, and nothing waits any more.
 pub(crate) fn check_what_is_left() {
     assert_eq!((POOL.reserved.load(SeqCst), POOL.device.allocated_bytes()), (0, 0));
-    let all = try_reserve(&POOL.device, BYTES).expect("nobody has any");
+    let all = try_reserve(&POOL.device, BYTES).expect("nothing is reserved");
     assert_eq!(all.device(), POOL.device.name());
     for count in [&POOL.granted, &POOL.refused, &POOL.dropped] {
         assert_ne!(count.load(SeqCst), 0, "something never happened: {POOL:?}");

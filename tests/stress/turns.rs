@@ -1,5 +1,5 @@
-//! Threads and tasks on a device that has room for one of them at a time: whoever is alone is alone, and
-//! nobody waits in vain.
+//! Threads and tasks on a device that has room for one of them at a time: exclusive attempts run alone, and
+//! no wait lasts its whole bound.
 
 use std::future::poll_fn;
 use std::sync::Mutex;
@@ -20,7 +20,7 @@ use toma::testing::{FakeDevice, FakeOutOfMemory};
 use crate::printed;
 use crate::world::lock;
 
-/// Nobody ever has to wait for so long.
+/// Longer than any wait.
 const LONG: Duration = Duration::from_secs(20);
 
 const ACTORS: usize = 6;
@@ -63,7 +63,7 @@ impl Turn<'_> {
     fn end(&self) {
         if self.alone.swap(false, SeqCst) {
             let running = self.room.running.load(SeqCst);
-            self.room.check(running == 1 + self.depth(), || format!("{running} ran beside one who is alone"));
+            self.room.check(running == 1 + self.depth(), || format!("{running} ran beside an exclusive one"));
             self.room.alone.fetch_sub(1, SeqCst);
         }
         self.room.running.fetch_sub(1, SeqCst);
@@ -229,7 +229,7 @@ fn play(nests: bool, calls: usize) {
         }
     });
     println!("seed {seed}, {} waits, {} shrinks", room.waits.load(Relaxed), room.shrinks.load(Relaxed));
-    assert!(room.waits.load(Relaxed) > 0, "TOMA_STRESS_SEED={seed}: nobody has waited");
+    assert!(room.waits.load(Relaxed) > 0, "TOMA_STRESS_SEED={seed}: nothing has waited");
     let mistakes = lock(&room.mistakes);
     assert!(mistakes.is_empty(), "TOMA_STRESS_SEED={seed}: {}: {:?}", mistakes.len(), &mistakes[..1]);
     drop(mistakes);

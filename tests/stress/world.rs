@@ -1,4 +1,4 @@
-//! What all threads share: devices, size caches, a runtime, and who disturbs them.
+//! What all threads share: devices, size caches, a runtime, and what disturbs them.
 
 use std::fmt;
 use std::io::{Write as _, stderr};
@@ -135,7 +135,7 @@ impl World {
         }
     }
 
-    /// Makes a loop of its own in there, as whoever gives memory back may.
+    /// A release hook that makes a loop of its own, as hooks may.
     fn hook(&self) -> Hooked {
         let device = self.devices[0].fake.clone();
         let turn = AtomicU64::new(0);
@@ -143,7 +143,7 @@ impl World {
             assert!(pressure.size > 0);
             // What is injected is for the call that asks.
             let _nothing = inject::script([]);
-            // Whoever runs this may be a thread on which tasks work, which must not be kept for long.
+            // This may run on a thread on which tasks work, which must not be kept for long.
             let ladder = Ladder::default().wait(Duration::from_millis(2));
             let form = toma::execute::with::<NoCache>().device(&device).ladder(ladder);
             let done = form.map(0..3, 2, |start, end| device.alloc((end - start) as u64).map(drop));

@@ -1,4 +1,4 @@
-//! The recommended policy: what it can be told, and what it does.
+//! The recommended policy: its parameters and its decisions.
 
 mod choose;
 mod probe;
@@ -6,14 +6,15 @@ mod probe;
 use self::choose::{first, half_of_what_fits, is_cold, is_one, measures_first, second, small};
 use self::probe::high;
 pub(super) use self::{choose::needs_more, probe::has_risen};
+use super::figures::fraction;
 use super::{Evidence, Needs, Policy};
 
 /// Finds the largest size that works, and keeps it right while memory changes: the recommended policy.
 ///
-/// A size is never known to be right for good: memory is shared, inputs differ, allocators fragment.
-/// So this policy goes on looking, with real pieces of the work: a probe that succeeds costs nothing,
-/// and what probes that fail may waste is bounded. In `range`, `chunked`, `map` and `fold` it moves
-/// within one call; in `batch` from call to call.
+/// The largest size changes: memory is shared, inputs differ, allocators fragment. So this policy goes on
+/// probing, with real pieces of the work. A probe that succeeds costs nothing, and the time of probes that
+/// fail is bounded. In `range`, `chunked`, `map` and `fold` the size moves within one call; in `batch` from
+/// call to call.
 ///
 /// ```
 /// # extern crate toma_core as toma;
@@ -28,18 +29,26 @@ use super::{Evidence, Needs, Policy};
 ///
 /// | situation | what it does | the idea |
 /// |---|---|---|
-/// | nothing works yet | halves, then quarters, then eighths the size; anew from half where a failure took much longer than the one before | multiplicative decrease, as TCP backs off; accelerated, because each failure says that the limit is far |
-/// | in a batch nothing has ever worked, and it is known what was asked for and what was there | at most half of what would fit if all were in proportion; but where more than 128 times as much was asked for, that says nothing of the size | |
-/// | what fails is far, or unknown | doubles | TCP's slow start |
-/// | what fails is near | takes the middle between the largest success and the smallest failure, until they are within `tolerance` | bisection; as the congestion control BIC finds a window |
-/// | what fails has not been met for long | tries it again, and doubles from there when it succeeds | evidence that expires in proportion to its age: exponential back-off with a small base |
-/// | free memory of the `device` has risen | tries it again at once | |
-/// | allocated bytes are [counted](crate::memory::MemorySource::usage) | starts small, fits `bytes = a + b * size`, and goes where that fills the memory but for `headroom` | the slope is the median of those between all pairs (Theil and Sen), which one outlier cannot turn |
+/// | nothing works yet | divides the size by 2, then 4, then 8; by 2 again after a failure that took more than twice as long as the one before | multiplicative decrease, as in TCP, but accelerated: each failure says that the limit is farther away |
+/// | nothing has ever worked in a batch, and the failure tells the bytes it asked for | takes at most half of the size that fits in proportion; not where 128 times the free bytes were asked for | part of the bytes does not depend on the size |
+/// | no known failure, or one beyond 1.5 times what works | doubles | TCP's slow start |
+/// | a nearer failure | takes the middle between the largest success and the smallest failure, until they are within `tolerance` | bisection, as in the congestion control BIC |
+/// | the known failure is old | tries it again, and doubles from there when it succeeds | evidence expires in proportion to its age: exponential backoff with a small base |
+/// | free memory of the `device` has risen by a tenth | tries the known failure again at once | |
+/// | allocated bytes are [counted](crate::memory::MemorySource::usage) | measures small sizes, fits `bytes = a + b * size`, and takes the size that fills the memory but for `headroom` | `b` is the median of the slopes between all pairs (Theil and Sen), which one outlier cannot turn |
 /// | the allocator releases its cached memory in two attempts in a row | takes that size for one that fails | |
 ///
-/// # What it can be told
+/// # How far a measured size is trusted
 ///
-/// | parameter | unless told | unit |
+/// The line holds where each further item adds as many bytes as the one before. A single item often runs
+/// other kernels, as convolutions do: a line through sizes 1 and 2 is not the line of more images. So size 1
+/// predicts up to size 2, sizes 1 and 2 up to size 3, and three sizes up to 64 times the largest. One size
+/// above 1 predicts up to 16 times itself. Where memory bends beyond the measured sizes, a prediction may run
+/// out of memory. With bends at sizes 1 to 3 a call of a few items may meet two failures instead of one.
+///
+/// # Parameters
+///
+/// | parameter | default | unit |
 /// |---|---|---|
 /// | [`waste`](Self::waste) | 0.02 | share of the time of attempts |
 /// | [`tolerance`](Self::tolerance) | 0.05 | share of the size that works |
@@ -54,68 +63,62 @@ pub struct Adaptive {
 }
 
 impl Adaptive {
-    /// Probes that fail waste at most this share of the time that attempts took and will take; 0.02
-    /// unless told.
+    /// Probes that fail waste at most this share of the time of attempts, past and to come; 0.02 by default.
     ///
     /// Time between calls, and outside of attempts, does not count. With 0 nothing is probed.
     ///
-    /// Growing back after a shrink that went too far is no probe: while what fails is more than half as
-    /// large again as what works, a larger step is tried when half of what it would save exceeds the
-    /// cost of its failing, and sooner the farther away it is from what fails.
+    /// Growing back after shrinking too far is no probe. It applies while the smallest failure is beyond 1.5
+    /// times what works: a larger step is tried when half of what it would save exceeds the cost of its
+    /// failing. The farther the step is from the failure, the sooner it is tried.
     ///
-    /// A `batch` does not say how much is to come. There a probe may also be worth its price: as much is
-    /// thought to come as there has been, so the first calls risk nothing, and what a larger size saves on
-    /// that, in proportion to the chance that it works, has to exceed the cost of its failing. A share
-    /// below 0.02 makes that less in proportion.
+    /// A `batch` does not tell how much is to come. There a probe may also be worth its price. As much work
+    /// is expected as there has been, so the first calls risk nothing. What a larger size saves on it, times
+    /// the chance that it works, has to exceed the cost of its failing. A share below 0.02 lowers the saving
+    /// in proportion.
     ///
     /// # Panics
     /// When `share` is not between 0 and 1.
     #[must_use]
     pub fn waste(self, share: f64) -> Self {
-        Self { waste: fraction("waste", share), ..self }
+        Self { waste: fraction("adaptive waste", share), ..self }
     }
 
-    /// Stops looking when the gap between what works and what fails is at most this share of what
-    /// works; 0.05 unless told.
+    /// Stops probing when the gap between what works and what fails is at most this share of what works;
+    /// 0.05 by default.
     ///
     /// # Panics
     /// When `share` is not between 0 and 1.
     #[must_use]
     pub fn tolerance(self, share: f64) -> Self {
-        Self { tolerance: fraction("tolerance", share), ..self }
+        Self { tolerance: fraction("adaptive tolerance", share), ..self }
     }
 
-    /// Leaves this share of the available bytes free when it predicts a size; 0.01 unless told.
+    /// Leaves this share of the available bytes free when it predicts a size; 0.01 by default.
     ///
     /// # Panics
     /// When `share` is not between 0 and 1.
     #[must_use]
     pub fn headroom(self, share: f64) -> Self {
-        Self { headroom: fraction("headroom", share), ..self }
+        Self { headroom: fraction("adaptive headroom", share), ..self }
     }
 
-    /// Tries what is known to fail again when the attempts since it last failed are this share of all
-    /// attempts since it was found, and at least 16; 0.05 unless told.
+    /// Tries a known failure again when the attempts since it last failed are this share of all attempts
+    /// since it was found, and at least 16; 0.05 by default.
     ///
-    /// So a limit that rises without a memory source showing it is found within a twentieth of the
-    /// attempts for which it had been as it was, and failures become rarer the longer nothing changes.
-    /// A smaller share finds it sooner and meets more failures, which stay within
-    /// [`waste`](Self::waste); with 1 it is tried again once. Work of which less than 500 attempts are left is
-    /// not worth the doubt, unless twice as many have been made, in calls of one place together; nor is a batch that
-    /// would gain little at twice the size. Where the free memory of a `device` can be read and has not
-    /// risen, it takes three quarters of all attempts, and at least 1024.
+    /// So a rise that no memory source shows is found within a twentieth of the attempts before it. Failures
+    /// become rarer the longer nothing changes. A smaller share finds a rise sooner and meets more failures,
+    /// which stay within [`waste`](Self::waste). With 1 the failure is tried again once.
+    ///
+    /// The doubt has to be worth it: at least 500 attempts are left, or the calls of one place have made 1000.
+    /// In a batch, twice the size has to save more than the failure costs. Where the free memory of a
+    /// `device` can be read and has not risen, it takes three quarters of all attempts, and at least 1024.
     ///
     /// # Panics
     /// When `share` is not between 0 and 1.
     #[must_use]
     pub fn doubt(self, share: f64) -> Self {
-        Self { doubt: fraction("doubt", share), ..self }
+        Self { doubt: fraction("adaptive doubt", share), ..self }
     }
-}
-
-fn fraction(name: &str, share: f64) -> f64 {
-    assert!((0.0..=1.0).contains(&share), "adaptive {name} {share}: must be between 0 and 1");
-    share
 }
 
 impl Default for Adaptive {
@@ -127,16 +130,15 @@ impl Default for Adaptive {
 impl Policy for Adaptive {
     fn shrink(&self, evidence: &Evidence) -> usize {
         let size = evidence.size;
-        if let Some(works) = evidence.bounds.largest_success.filter(|&works| works < size) {
-            return works;
-        }
-        if let Some(fits) = self.fits(evidence).filter(|&fits| fits < size) {
-            return fits;
+        for known in [evidence.bounds.largest_success, self.fits(evidence)] {
+            if let Some(smaller) = known.filter(|&known| known < size) {
+                return smaller;
+            }
         }
         if measures_first(evidence) {
             return small(evidence).min(size - 1);
         }
-        // The more has failed, the farther away is what works: look far down, and grow back.
+        // Each failure says that what works is farther away: look far down, and grow back.
         let smaller = size >> evidence.measurements.failures.clamp(1, FASTEST);
         smaller.min(half_of_what_fits(evidence))
     }
@@ -146,10 +148,10 @@ impl Policy for Adaptive {
             return first(evidence);
         }
         if evidence.measurements.is_thrashing() {
-            return below(evidence);
+            return evidence.bounds.below(evidence.step);
         }
         if evidence.size <= evidence.step / 2 && evidence.elapsed.is_some() {
-            // A rest is no evidence for a full size.
+            // A ragged rest is no evidence for a full size.
             return evidence.step;
         }
         match self.goal(evidence) {
@@ -164,12 +166,6 @@ impl Policy for Adaptive {
     }
 }
 
-/// What is known to work below the step in force, or half of it.
-pub(super) fn below(evidence: &Evidence) -> usize {
-    let works = evidence.bounds.largest_success.filter(|&works| works < evidence.step);
-    works.unwrap_or(evidence.step / 2)
-}
-
 /// The fastest shrink while nothing is known to work, as a power of two.
 const FASTEST: u32 = 3;
 
@@ -178,7 +174,7 @@ const FASTEST: u32 = 3;
 enum Goal {
     /// The measurements say that it fits.
     Predicted(usize),
-    /// Whether it fits is to be found out.
+    /// It may fit.
     Probe(usize),
 }
 
@@ -191,8 +187,11 @@ impl Adaptive {
             if let Some(second) = second(fits, evidence) {
                 return Goal::Predicted(second);
             }
-            if fits <= low && (needs_more(low, evidence) || !is_one(evidence)) {
-                return Goal::Predicted(if needs_more(low, evidence) { fits } else { low });
+            if fits <= low && needs_more(low, evidence) {
+                return Goal::Predicted(fits);
+            }
+            if fits <= low && !is_one(evidence) {
+                return Goal::Predicted(low);
             }
             if fits > low && high.is_none_or(|high| fits < high || has_risen(evidence)) {
                 return self.predicted(fits, evidence);

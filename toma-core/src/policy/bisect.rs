@@ -1,3 +1,4 @@
+use super::figures::{fraction, share};
 use super::{Evidence, Policy};
 
 /// Halves down to the first success, then bisects between the largest success and the smallest
@@ -7,8 +8,8 @@ use super::{Evidence, Policy};
 /// Each probe is a real piece of the work, so a probe that succeeds costs nothing. In `range`,
 /// `chunked`, `map` and `fold` it probes within one call; in `batch` from call to call.
 ///
-/// What has failed is not tried again: after a passing shortage of memory, sizes stay at what worked then.
-/// [`Adaptive`](super::Adaptive) grows back.
+/// A size that failed is not tried again. So after a passing shortage of memory, sizes stay at what worked
+/// then. [`Adaptive`](super::Adaptive) grows back.
 ///
 /// ```
 /// # extern crate toma_core as toma;
@@ -29,8 +30,7 @@ impl Bisect {
     /// # Panics
     /// When `tolerance` is not between 0 and 1.
     pub fn within(tolerance: f64) -> Self {
-        assert!((0.0..=1.0).contains(&tolerance), "bisect tolerance {tolerance}: must be between 0 and 1");
-        Self { tolerance }
+        Self { tolerance: fraction("bisect tolerance", tolerance) }
     }
 }
 
@@ -42,17 +42,15 @@ impl Default for Bisect {
 
 impl Policy for Bisect {
     fn shrink(&self, evidence: &Evidence) -> usize {
-        let smaller = evidence.bounds.largest_success.filter(|&size| size < evidence.size);
-        smaller.unwrap_or(evidence.size / 2)
+        evidence.bounds.below(evidence.size)
     }
 
-    #[expect(clippy::cast_precision_loss, reason = "the tolerance is a fraction, exactness is not needed")]
     fn advance(&self, evidence: &Evidence) -> usize {
         match (evidence.bounds.largest_success, evidence.bounds.smallest_failure) {
             // A failure below the largest success is no bound: a cache may say anything.
             (Some(low), Some(high)) if low < high => {
                 let gap = high - low;
-                if gap as f64 > self.tolerance * low as f64 { low + gap / 2 } else { low }
+                if share(gap, low) > self.tolerance { low + gap / 2 } else { low }
             }
             _ => evidence.step,
         }

@@ -1,8 +1,8 @@
 /// The largest size known to work and the smallest known to fail, in items or in
 /// [cost units](crate::execute::With::by_cost).
 ///
-/// Memory need not be monotone in size (a convolution may fail at 16 and run at 32), so neither is
-/// proof: the newer observation overrides an older one that contradicts it.
+/// Memory need not be monotone in size: a convolution may fail at 16 and run at 32. So neither bound is
+/// proof, and a newer observation overrides an older one that contradicts it.
 #[non_exhaustive]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Bounds {
@@ -22,6 +22,11 @@ impl Bounds {
         if self.smallest_failure.is_some_and(|failed| failed <= size) {
             self.smallest_failure = None;
         }
+    }
+
+    /// The largest success below `size`, or half of it where there is none.
+    pub(super) fn below(self, size: usize) -> usize {
+        self.largest_success.filter(|&works| works < size).unwrap_or(size / 2)
     }
 
     /// Takes note that an attempt of this size ran out of memory.

@@ -1,3 +1,4 @@
+use super::figures::{number, whole};
 use super::{Evidence, Policy};
 
 /// Multiplies the size by a factor after each failure.
@@ -24,15 +25,9 @@ impl Decay {
 }
 
 impl Policy for Decay {
-    #[expect(
-        clippy::cast_precision_loss,
-        clippy::cast_possible_truncation,
-        clippy::cast_sign_loss,
-        reason = "a size is an estimate: the engine bounds it, and min() keeps a rounded product smaller"
-    )]
     fn shrink(&self, evidence: &Evidence) -> usize {
-        let product = (evidence.size as f64 * self.factor) as usize;
-        product.min(evidence.size.saturating_sub(1))
+        // The product of a huge size may round up to the size itself.
+        whole(number(evidence.size) * self.factor).min(evidence.size.saturating_sub(1))
     }
 
     #[inline]

@@ -1,4 +1,4 @@
-//! Sizes and bytes as numbers to reckon with.
+//! Conversions between sizes, bytes and floating-point numbers. Sizes and bytes are estimates here.
 
 pub(super) fn share(part: usize, whole: usize) -> f64 {
     number(part) / number(whole)
@@ -21,4 +21,22 @@ pub(super) fn bytes(bytes: u64) -> f64 {
 )]
 pub(super) fn whole(size: f64) -> usize {
     size as usize
+}
+
+#[expect(
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    reason = "a cast saturates, and bytes are estimates here"
+)]
+pub(super) fn whole_bytes(bytes: f64) -> u64 {
+    bytes as u64
+}
+
+/// `share`, if it is one.
+///
+/// # Panics
+/// When `share` is not between 0 and 1.
+pub(super) fn fraction(name: &str, share: f64) -> f64 {
+    assert!((0.0..=1.0).contains(&share), "{name} {share}: must be between 0 and 1");
+    share
 }

@@ -2,25 +2,24 @@
 
 use super::figures::number;
 
-/// More points than anybody keeps.
+/// As many points as [`Samples`](super::Samples) keeps.
 const MAX_POINTS: usize = 6;
 const MAX_PAIRS: usize = MAX_POINTS * (MAX_POINTS - 1) / 2;
 
-/// A straight line: `base + slope * size`.
+/// A straight line through measured figures: `base + slope * size`.
 ///
-/// The slope is the median of the slopes between pairs of points, which a single outlier cannot
-/// turn, and at least that between the two largest sizes, because what lies beyond follows them.
-#[non_exhaustive]
+/// The slope is the median of the slopes between all pairs of points, which one outlier cannot turn. It is at
+/// least the slope between the two largest sizes, because larger ones follow those.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Fit {
     /// The figure at size 0.
-    pub base: f64,
-    /// What one more, item or cost unit, adds; negative or zero where the size does not matter.
-    pub slope: f64,
+    pub(crate) base: f64,
+    /// What one more item, or cost unit, adds; negative or zero where the size does not matter.
+    pub(crate) slope: f64,
     /// The largest size it goes through.
-    pub largest: f64,
+    pub(crate) largest: f64,
     /// How many points it goes through.
-    pub points: usize,
+    pub(crate) points: usize,
 }
 
 impl Fit {
@@ -38,12 +37,22 @@ impl Fit {
         Some(Self { base, slope, largest, points: count })
     }
 
+    /// How many sizes were measured; a line through one goes through the origin.
+    pub fn points(&self) -> usize {
+        self.points
+    }
+
+    /// The largest size that was measured.
+    pub fn largest(&self) -> f64 {
+        self.largest
+    }
+
     /// The figure at `size`.
     pub fn at(&self, size: f64) -> f64 {
         self.base + self.slope * size
     }
 
-    /// The figure for each of so many at once.
+    /// The figure of one item in an attempt of `size`.
     pub(super) fn per_item(&self, size: usize) -> f64 {
         self.at(number(size)).max(0.0) / number(size)
     }

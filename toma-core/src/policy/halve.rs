@@ -2,7 +2,7 @@ use super::{Evidence, Policy};
 
 /// Halves the size after each failure: the default, and hard to beat when nothing is known.
 ///
-/// From `initial`, at most log2(`initial`) attempts fail before one item is left.
+/// From `initial`, at most log2(`initial`) attempts fail before a single item is left.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Halve;
 

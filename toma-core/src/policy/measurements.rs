@@ -2,43 +2,44 @@ use std::time::Duration;
 
 use super::samples::Samples;
 
-/// What was measured for a policy that [asks for it](super::Needs); kept in the size cache's
-/// entry from call to call.
-#[non_exhaustive]
+/// What was measured for a policy that [needs it](super::Needs).
+///
+/// The size cache's entry keeps it from call to call. The default is nothing measured. Tests of a policy make
+/// one from [`Samples`].
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Measurements {
     /// The time of all attempts: what wasted time is a share of.
-    pub time: Duration,
+    pub(crate) time: Duration,
     /// Time lost in attempts that failed at a size beyond one known to work.
-    pub wasted: Duration,
+    pub(crate) wasted: Duration,
     /// Time since the last failure, that between attempts and calls included.
-    pub failure_age: Duration,
+    pub(crate) failure_age: Duration,
     /// How long the last failed attempt took.
-    pub failure_cost: Duration,
+    pub(crate) failure_cost: Duration,
     /// Bytes that were available when it had failed, when known.
-    pub failure_available_bytes: Option<u64>,
+    pub(crate) failure_available_bytes: Option<u64>,
     /// Attempts at the full step that succeeded since the last failure.
-    pub clean_runs: u32,
+    pub(crate) clean_runs: u32,
     /// Attempts at the full step that succeeded since what is known to fail was found; goes on when
     /// that fails again.
-    pub known_runs: u32,
+    pub(crate) known_runs: u32,
     /// The smallest size known to fail when a smaller one failed that had worked before. What lies
     /// between may only have been disturbed.
-    pub ceiling: Option<usize>,
+    pub(crate) ceiling: Option<usize>,
     /// How often in a row what was known to fail has failed again.
-    pub confirmed: u32,
+    pub(crate) confirmed: u32,
     /// Failures since the last success, or since one took more than twice as long as the one before it:
     /// that one got farther.
-    pub failures: u32,
+    pub(crate) failures: u32,
     /// Attempts in a row in which the allocator had to release its cached memory and try again.
-    pub retried: u32,
+    pub(crate) retried: u32,
     /// What attempts of different sizes took and allocated.
-    pub samples: Samples,
+    pub(crate) samples: Samples,
 }
 
 impl Measurements {
     /// Nothing measured yet.
-    pub const NEW: Self = Self {
+    pub(crate) const NEW: Self = Self {
         time: Duration::ZERO,
         wasted: Duration::ZERO,
         failure_age: Duration::ZERO,
@@ -53,8 +54,23 @@ impl Measurements {
         samples: Samples::NONE,
     };
 
-    /// Whether the size in force succeeds only because the allocator goes to the limit and back at
-    /// every attempt. It then counts as one that fails.
+    /// The time of all attempts.
+    pub fn time(&self) -> Duration {
+        self.time
+    }
+
+    /// The time of attempts that failed at a size beyond one known to work.
+    pub fn wasted(&self) -> Duration {
+        self.wasted
+    }
+
+    /// What attempts of different sizes took and allocated.
+    pub fn samples(&self) -> &Samples {
+        &self.samples
+    }
+
+    /// Whether the size in force succeeds only because the allocator releases its cached memory and tries
+    /// again in every attempt. Such a size counts as one that fails.
     pub fn is_thrashing(&self) -> bool {
         self.retried >= 2
     }
@@ -63,5 +79,11 @@ impl Measurements {
 impl Default for Measurements {
     fn default() -> Self {
         Self::NEW
+    }
+}
+
+impl From<Samples> for Measurements {
+    fn from(samples: Samples) -> Self {
+        Self { samples, ..Self::NEW }
     }
 }

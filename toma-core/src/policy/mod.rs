@@ -1,8 +1,8 @@
 //! Which size to try next.
 //!
-//! A [`Policy`] is a pure function from [`Evidence`] to a size. It keeps no state of its own: what
-//! was learned lives in the evidence, which the size cache keeps from call to call. The engine
-//! rounds and bounds every answer, so a policy can be one line.
+//! A [`Policy`] is a pure function from [`Evidence`] to a size. It keeps no state of its own: the size cache
+//! keeps the evidence from call to call. The engine rounds and bounds every answer, so a policy can be one
+//! line.
 //!
 //! ```
 //! # extern crate toma_core as toma;
@@ -18,7 +18,7 @@
 //! }
 //! ```
 //!
-//! | policy | settles | asks for |
+//! | policy | settles | needs |
 //! |---|---|---|
 //! | [`Adaptive`] (recommended) | near the largest size that works, and follows it | time, memory |
 //! | [`Throughput`] | the smallest size that is as fast as any | time, memory |
@@ -57,18 +57,18 @@ use crate::classify::Class;
 /// Decides the next size from the evidence.
 ///
 /// Sizes are in items, or in [cost units](crate::execute::With::by_cost) where the call has costs. The
-/// engine rounds what a policy answers down to the call's `multiple_of`, and keeps it between the floor and
-/// the call's `initial` and `max`.
+/// engine rounds every answer down to the call's `multiple_of`. It keeps the answer between the floor and the
+/// call's `initial` and `max`.
 pub trait Policy: Debug {
     /// The size to try after an attempt of `evidence.size` ran out of memory.
     ///
-    /// The answer must be smaller than `evidence.size`; the engine panics with the name of the call, the
-    /// policy and both sizes when it is not. It is not asked when nothing smaller is allowed.
+    /// The answer must be smaller than `evidence.size`. Otherwise the engine panics, and names the call, the
+    /// policy and both sizes. The engine does not ask when no smaller size is allowed.
     fn shrink(&self, evidence: &Evidence) -> usize;
 
     /// The step for the next piece after one that succeeded, or for the first piece of a call.
     ///
-    /// Stays at the step in force unless the policy looks for a better one.
+    /// The step in force, unless the policy looks for a better one.
     fn advance(&self, evidence: &Evidence) -> usize {
         evidence.step
     }
@@ -89,8 +89,8 @@ pub trait Policy: Debug {
 
 /// What is known when a policy is asked.
 ///
-/// Sizes are in items, or in [cost units](crate::execute::With::by_cost) where the call has costs: then an
-/// attempt seldom fills its step.
+/// Sizes are in items, or in [cost units](crate::execute::With::by_cost) where the call has costs. An attempt
+/// with costs seldom fills its step.
 #[non_exhaustive]
 #[derive(Clone, Debug)]
 pub struct Evidence {
@@ -102,14 +102,14 @@ pub struct Evidence {
     pub class: Option<Class>,
     /// Bytes the failed allocation asked for, when known.
     pub requested_bytes: Option<u64>,
-    /// Free bytes of the memory source once the attempt had failed, when known; the host's without the option
-    /// `device`, whichever memory it was that ran out. Never read after a success.
+    /// Free bytes of the memory source after the failed attempt, when known. Without the option `device` it
+    /// is the host's memory, whichever memory ran out. Never read after a success.
     pub free_bytes: Option<u64>,
     /// Total bytes of the memory source, when known. Never read after a success.
     pub total_bytes: Option<u64>,
-    /// Bytes the next attempt could allocate, for policies that [measure memory](Needs): what is
-    /// free, and what the allocator holds back for us. Not known without the option `device`, since nothing
-    /// says then which memory the work allocates from.
+    /// Bytes the next attempt could allocate, for policies that [measure memory](Needs): free bytes, and
+    /// those that the allocator has reserved and not allocated. Unknown without the option `device`, which
+    /// names the memory.
     pub available_bytes: Option<u64>,
     /// Whether the memory source counts what is allocated, for policies that measure memory.
     pub counts_bytes: bool,
@@ -134,8 +134,7 @@ pub struct Evidence {
 }
 
 impl Evidence {
-    /// An attempt of this size of which nothing else is known: for the tests of a policy, which
-    /// then set the fields they are about.
+    /// An attempt of this size, with all else unknown. Tests of a policy set the fields they are about.
     pub const fn new(size: usize) -> Self {
         Self {
             size,
@@ -158,44 +157,30 @@ impl Evidence {
     }
 }
 
-impl<P: Policy + ?Sized> Policy for &P {
-    fn shrink(&self, evidence: &Evidence) -> usize {
-        (**self).shrink(evidence)
-    }
+macro_rules! forward_policy {
+    ($($pointer:ty),*) => {$(
+        impl<P: Policy + ?Sized> Policy for $pointer {
+            fn shrink(&self, evidence: &Evidence) -> usize {
+                (**self).shrink(evidence)
+            }
 
-    fn advance(&self, evidence: &Evidence) -> usize {
-        (**self).advance(evidence)
-    }
+            fn advance(&self, evidence: &Evidence) -> usize {
+                (**self).advance(evidence)
+            }
 
-    #[inline]
-    fn is_fixed(&self) -> bool {
-        (**self).is_fixed()
-    }
+            #[inline]
+            fn is_fixed(&self) -> bool {
+                (**self).is_fixed()
+            }
 
-    #[inline]
-    fn needs(&self) -> Needs {
-        (**self).needs()
-    }
+            #[inline]
+            fn needs(&self) -> Needs {
+                (**self).needs()
+            }
+        }
+    )*};
 }
 
-impl<P: Policy + ?Sized> Policy for Box<P> {
-    fn shrink(&self, evidence: &Evidence) -> usize {
-        (**self).shrink(evidence)
-    }
-
-    fn advance(&self, evidence: &Evidence) -> usize {
-        (**self).advance(evidence)
-    }
-
-    #[inline]
-    fn is_fixed(&self) -> bool {
-        (**self).is_fixed()
-    }
-
-    #[inline]
-    fn needs(&self) -> Needs {
-        (**self).needs()
-    }
-}
+forward_policy!(&P, Box<P>);
 
 const _: Option<&dyn Policy> = None;

@@ -1,23 +1,24 @@
 /// What the engine must measure for a policy.
 ///
-/// Measuring is not free, so a policy has to ask for it. Without a wish no clock is read and no memory
-/// source is asked while nothing fails.
+/// Measuring is not free, so a policy has to ask for it. For a policy that needs nothing, no clock is read
+/// and no memory source is asked while attempts succeed.
 #[non_exhaustive]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Needs {
     /// How long each attempt takes: two looks at the clock per attempt.
     pub time: bool,
-    /// What each attempt allocates and what is available: two questions to the memory source per
-    /// attempt, and its peak is reset, unless an attempt that is measured is in the middle there already.
-    /// Only of calls with the option [`device`](crate::execute::With::device): no others say which memory
-    /// it is.
+    /// What each attempt allocates and what is available.
+    ///
+    /// This takes two questions to the memory source per attempt. The source's peak is reset, unless another
+    /// measured attempt is running there. It is measured only in calls with the option
+    /// [`device`](crate::execute::With::device), because only those name a memory.
     pub memory: bool,
 }
 
 impl Needs {
-    /// Nothing: what a policy that says nothing gets.
+    /// Nothing: the default.
     pub const NOTHING: Self = Self { time: false, memory: false };
-    /// Time alone.
+    /// Time without memory.
     pub const TIME: Self = Self { time: true, memory: false };
     /// Time and memory.
     pub const TIME_AND_MEMORY: Self = Self { time: true, memory: true };

@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
-use super::figures::{number, share};
+use super::figures::{bytes, number, share, whole_bytes};
 use super::fit::Fit;
 
-/// Sizes that are kept; beyond it the newest takes the place of the one farthest away.
+/// Sizes that are kept. When all slots are full, a new size replaces the one farthest from it.
 const SLOTS: usize = 6;
 
 /// What one attempt of a size, in items or in [cost units](crate::execute::With::by_cost), took and
@@ -21,16 +21,16 @@ pub struct Sample {
     pub bytes: Option<u64>,
 }
 
-/// A few [`Sample`]s of sizes that differ by a third at least: nearer ones would tell more about what
-/// disturbed them than about sizes.
+/// At most six [`Sample`]s, of sizes that differ by a third at least.
 ///
-/// They are kept in single precision, because every entry of a size cache holds them.
+/// The difference between nearer sizes is smaller than the noise. Figures are in single precision, because
+/// every entry of a size cache holds them.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Samples {
     slots: [Slot; SLOTS],
 }
 
-/// A negative figure is not known.
+/// A negative figure is unknown.
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct Slot {
     size: usize,
@@ -39,28 +39,26 @@ struct Slot {
 }
 
 impl Sample {
-    /// An attempt of this size of which nothing is known yet.
+    /// An attempt of this size, with its figures unknown.
     pub const fn new(size: usize) -> Self {
         Self { size, time: None, bytes: None }
     }
 
     /// Items, or cost units, per second, when the time is known.
-    #[expect(clippy::cast_precision_loss, reason = "a rate is an estimate")]
     pub fn rate(&self) -> Option<f64> {
-        let seconds = self.time?.as_secs_f64();
-        Some(self.size as f64 / seconds.max(f64::MIN_POSITIVE))
+        Some(number(self.size) / self.time?.as_secs_f64().max(f64::MIN_POSITIVE))
     }
 }
 
 impl Samples {
     /// None at all.
-    pub const NONE: Self = Self { slots: [Slot::EMPTY; SLOTS] };
+    pub(crate) const NONE: Self = Self { slots: [Slot::EMPTY; SLOTS] };
 
     /// Takes note of an attempt.
     ///
-    /// Of attempts of one size the most bytes and the least time count, and what contradicts them
-    /// does so by half: one attempt that was disturbed changes little, a lasting change soon all.
-    pub fn add(&mut self, sample: Sample) {
+    /// Of one size the most bytes and the least time count at once; a figure that contradicts them moves
+    /// them by half. So one disturbed attempt changes little, and a lasting change soon all.
+    pub(crate) fn add(&mut self, sample: Sample) {
         let Some(new) = Slot::of(&sample) else { return };
         if let Some(slot) = self.slots.iter_mut().find(|slot| slot.size == new.size) {
             *slot = slot.merged(new);
@@ -91,15 +89,9 @@ impl Samples {
     }
 
     /// Bytes that this size needs, when at least two sizes tell.
-    #[expect(
-        clippy::cast_precision_loss,
-        clippy::cast_possible_truncation,
-        clippy::cast_sign_loss,
-        reason = "bytes are an estimate, and a cast saturates"
-    )]
     pub(crate) fn needs_bytes(&self, size: usize) -> Option<u64> {
         let line = self.bytes().filter(|line| line.points > 1)?;
-        Some(line.at(size as f64) as u64)
+        Some(whole_bytes(line.at(number(size))))
     }
 
     /// Seconds as a function of the size, when there is a sample.
@@ -130,14 +122,14 @@ impl Default for Samples {
 impl Slot {
     const EMPTY: Self = Self { size: 0, seconds: -1.0, bytes: -1.0 };
 
-    #[expect(clippy::cast_precision_loss, reason = "bytes are an estimate")]
+    #[expect(clippy::cast_possible_truncation, reason = "bytes are an estimate")]
     fn of(sample: &Sample) -> Option<Self> {
         let seconds = sample.time.map_or(-1.0, |time| time.as_secs_f32());
-        let bytes = sample.bytes.map_or(-1.0, |bytes| bytes as f32);
+        let bytes = sample.bytes.map_or(-1.0, |known| bytes(known) as f32);
         (sample.size > 0).then_some(Self { size: sample.size, seconds, bytes })
     }
 
-    /// How many times as large one size is as the other; infinite for a slot that is empty.
+    /// The larger size over the smaller one; infinite for an empty slot.
     fn distance(&self, size: usize) -> f64 {
         let (smaller, larger) = (self.size.min(size), self.size.max(size));
         share(larger, smaller)
@@ -155,14 +147,10 @@ impl Slot {
         }
     }
 
-    #[expect(
-        clippy::cast_possible_truncation,
-        clippy::cast_sign_loss,
-        reason = "not negative here, and bytes are an estimate"
-    )]
     fn sample(&self) -> Sample {
-        let time = (self.seconds >= 0.0).then(|| Duration::try_from_secs_f32(self.seconds).ok()).flatten();
-        let bytes = (self.bytes >= 0.0).then_some(self.bytes as u64);
+        // A negative number of seconds is no duration.
+        let time = Duration::try_from_secs_f32(self.seconds).ok();
+        let bytes = (self.bytes >= 0.0).then(|| whole_bytes(f64::from(self.bytes)));
         Sample { size: self.size, time, bytes }
     }
 }

@@ -1,29 +1,32 @@
-use super::adaptive::{below, has_risen, needs_more};
+use super::adaptive::{has_risen, needs_more};
 use super::{Adaptive, Evidence, Needs, Policy, Sample};
 
-/// Uses the smallest size that works off as many items per second as any, within a tolerance.
+/// Uses the smallest size that does as many items per second as any, within a tolerance.
 ///
-/// More items at once stop paying once the device is busy: beyond that they only need memory. The
-/// work itself is the measurement: each size is tried on real pieces, starting from the largest and
-/// halving while nothing is lost. Where the largest size that works is the only one fast enough, more
-/// would be faster still: then it looks for the limit, and follows it, as [`Adaptive`] does. In `range`,
-/// `chunked`, `map` and `fold` it moves within one call; in `batch` from call to call, where it takes for
-/// granted that a batch works off as many items as its size says. A size that has failed counts again
-/// when the `device` has clearly more memory free than it had then.
+/// More items at once stop paying once the device is busy: beyond that they only need memory. The work itself
+/// is the measurement: each size is tried on real pieces, from the largest down by halves. Where only the
+/// largest size is fast enough, still larger ones would be faster. Then [`Adaptive`] looks for the limit.
 ///
-/// A size at which the allocator has to release its cached memory and try again in two attempts in a
-/// row is thrashing, and counts as too large even though it succeeds.
+/// In `range`, `chunked`, `map` and `fold` the size moves within one call; in `batch` from call to call. A
+/// batch is taken to do as many items as its size says. A size that failed is considered again when the
+/// `device` has clearly more free memory than at the failure.
+///
+/// A size at which the allocator releases its cached memory and tries again in two attempts in a row is
+/// thrashing. It counts as too large even though it succeeds.
 ///
 /// ```
 /// # extern crate toma_core as toma;
-/// use toma::policy::Throughput;
+/// use toma::policy::{Adaptive, Throughput};
 ///
 /// let default = Throughput::default();           // within 5 % of the best items per second
 /// assert_ne!(default, Throughput::within(0.01));
+/// let careful = Throughput::over(Adaptive::default().waste(0.005).headroom(0.1)).tolerance(0.01);
+/// assert_ne!(default, careful);
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Throughput {
     tolerance: f64,
+    adaptive: Adaptive,
 }
 
 impl Throughput {
@@ -32,15 +35,29 @@ impl Throughput {
     /// # Panics
     /// When `tolerance` is not at least 0 and less than 1.
     pub fn within(tolerance: f64) -> Self {
+        Self::default().tolerance(tolerance)
+    }
+
+    /// Shrinks, and looks for the limit, as `adaptive` does: with its `waste`, `headroom` and so on.
+    pub fn over(adaptive: Adaptive) -> Self {
+        Self { adaptive, ..Self::default() }
+    }
+
+    /// Accepts `tolerance` less than the best items per second, as a share of it; 0.05 by default.
+    ///
+    /// # Panics
+    /// When `tolerance` is not at least 0 and less than 1.
+    #[must_use]
+    pub fn tolerance(self, tolerance: f64) -> Self {
         assert!(
             (0.0..1.0).contains(&tolerance),
             "throughput tolerance {tolerance}: must be at least 0 and less than 1"
         );
-        Self { tolerance }
+        Self { tolerance, ..self }
     }
 
     /// The size to use next, by the sizes measured so far.
-    fn choose(self, evidence: &Evidence) -> Option<usize> {
+    fn choose(&self, evidence: &Evidence) -> Option<usize> {
         let samples = || evidence.measurements.samples.iter().filter(|sample| sample.size <= limit(evidence));
         let rate = |sample: &Sample| sample.rate().unwrap_or_default();
         let best = samples().map(|sample| rate(&sample)).max_by(f64::total_cmp)?;
@@ -55,19 +72,18 @@ impl Throughput {
     }
 
     /// A size beyond the fastest, which is the largest measured so far.
-    fn larger(self, fast: usize, smallest: usize, evidence: &Evidence) -> Option<usize> {
+    fn larger(&self, fast: usize, smallest: usize, evidence: &Evidence) -> Option<usize> {
         if fast == smallest {
             let twice = fast.saturating_mul(2).min(evidence.cap);
             return Some(twice).filter(|&twice| twice > fast && may_try(twice, evidence));
         }
-        // Where the limit is, and what looking for it may cost, is another policy's business.
-        let goal = Adaptive::default().advance(evidence);
+        let goal = self.adaptive.advance(evidence);
         (evidence.step == fast && goal > fast && self.pays(goal, evidence)).then_some(goal)
     }
 
-    /// Whether looking for so large a size is worth it. Where speed still rises, all that fits is; beyond
-    /// what is known to fail, it has to rise by more than the tolerance.
-    fn pays(self, goal: usize, evidence: &Evidence) -> bool {
+    /// Whether looking for so large a size is worth it. Below the known failure every larger size is; beyond
+    /// it, the rate has to rise by more than the tolerance.
+    fn pays(&self, goal: usize, evidence: &Evidence) -> bool {
         if evidence.bounds.smallest_failure.is_some_and(|high| goal < high) {
             return true;
         }
@@ -77,8 +93,8 @@ impl Throughput {
     }
 }
 
-/// The largest size that is allowed and not known to fail. What has failed with clearly less memory is no
-/// longer known to, or else a passing shortage would hide for good how fast the larger sizes are.
+/// The largest size that is allowed and not known to fail. A failure with clearly less free memory no longer
+/// counts, or else a passing shortage would hide the rates of larger sizes for good.
 fn limit(evidence: &Evidence) -> usize {
     let holds = |&failed: &usize| !has_risen(evidence) || needs_more(failed, evidence);
     evidence.bounds.smallest_failure.filter(holds).map_or(usize::MAX, |failed| failed - 1).min(evidence.cap)
@@ -91,21 +107,21 @@ fn may_try(size: usize, evidence: &Evidence) -> bool {
 
 impl Default for Throughput {
     fn default() -> Self {
-        Self::within(0.05)
+        Self { tolerance: 0.05, adaptive: Adaptive::default() }
     }
 }
 
-/// Pieces of the size in force that must be left for a smaller size to be worth a try.
+/// Pieces of the size in force that must be left for another size to be worth a try.
 const WORTH_A_TRY: usize = 4;
 
 impl Policy for Throughput {
     fn shrink(&self, evidence: &Evidence) -> usize {
-        Adaptive::default().shrink(evidence)
+        self.adaptive.shrink(evidence)
     }
 
     fn advance(&self, evidence: &Evidence) -> usize {
         if evidence.measurements.is_thrashing() {
-            return below(evidence);
+            return evidence.bounds.below(evidence.step);
         }
         self.choose(evidence).unwrap_or(evidence.step)
     }

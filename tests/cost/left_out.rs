@@ -1,4 +1,4 @@
-//! Items that fail alone: the others are done, and somebody hears of them.
+//! Single items that fail: they are told or kept, and the others are done.
 
 use std::cell::{Cell, RefCell};
 use std::error::Error;
@@ -34,31 +34,7 @@ fn embed(start: usize, end: usize) -> Result<Vec<usize>, Refused> {
 }
 
 #[test]
-fn the_others_are_done_and_the_first_failure_goes_through() {
-    let done = RefCell::new(Vec::new());
-    let all = execute::with::<NoCache>()
-        .by_cost(|i| COSTS[i])
-        .range(0..8, 10, |start, end| embed(start, end).map(|items| done.borrow_mut().extend(items)));
-    assert_eq!(all, Err(Refused(2)));
-    assert_eq!(done.into_inner(), [0, 1, 3, 4, 6, 7]);
-    let report = report::last().unwrap();
-    assert_eq!((report.left_out, report.done), (vec![2, 5], 6));
-    assert_eq!(report.gave_up, Some(Reason::LeftOut));
-}
-
-#[test]
-fn whoever_takes_care_of_them_gets_the_rest() {
-    let mut left_out = Vec::new();
-    let form = execute::with::<NoCache>().by_cost(|i| COSTS[i]).left_out(|item| left_out.push(item));
-    let rows = form.map(0..8, 10, embed).unwrap();
-    assert_eq!(rows.concat(), [0, 1, 3, 4, 6, 7]);
-    let told: Vec<_> = left_out.iter().map(|item| (item.index, item.cost, item.failure.class)).collect();
-    assert_eq!(told, [(2, 90, Class::OutOfMemory), (5, 80, Class::OutOfMemory)]);
-    assert_eq!(left_out[1].to_string(), "item 5, which costs 80: CUDA out of memory. At 5");
-}
-
-#[test]
-fn panics_are_kept_too() {
+fn the_first_failure_goes_through_when_the_others_are_done() {
     let done = RefCell::new(Vec::new());
     let panic = catch_unwind(AssertUnwindSafe(|| {
         execute::with::<NoCache>().by_cost(|i| COSTS[i]).range(0..8, 10, |start, end| {
@@ -70,24 +46,27 @@ fn panics_are_kept_too() {
     }));
     let payload = panic.unwrap_err().downcast::<OutOfMemory>().unwrap();
     assert_eq!(payload.requested_bytes(), Some(2), "the very payload of the first");
-    assert_eq!(done.into_inner(), [0, 1, 3, 4, 6, 7]);
+    assert_eq!(done.take(), [0, 1, 3, 4, 6, 7]);
+    assert_eq!(report::last().unwrap().gave_up, Some(Reason::LeftOut));
 }
 
 #[test]
 fn panics_are_told_like_errors() {
-    let mut left_out = Vec::new();
-    let form = execute::with::<NoCache>().by_cost(|i| COSTS[i]).left_out(|item| left_out.push(item));
+    let mut told = Vec::new();
+    let form = execute::with::<NoCache>().by_cost(|i| COSTS[i]).left_out(|item| told.push(item));
     let rows = form.map(0..8, 10, |start, end| {
         assert!(!is_too_large(start, end), "CUDA out of memory. Tried to allocate {start}.00 GiB");
         end - start
     });
     assert_eq!(rows, [2, 2, 2]);
-    let requested: Vec<_> = left_out.iter().map(|item| item.failure.requested_bytes).collect();
+    let requested: Vec<_> = told.iter().map(|item| item.failure.requested_bytes).collect();
     assert_eq!(requested, [Some(2 << 30), Some(5 << 30)]);
+    let text = "item 5, which costs 80: CUDA out of memory. Tried to allocate 5.00 GiB";
+    assert_eq!(told[1].to_string(), text);
 }
 
 #[test]
-fn only_memory_is_a_reason() {
+fn only_out_of_memory_is_a_reason() {
     let ran = Cell::new(0);
     let form = execute::with::<NoCache>().by_cost(|i| COSTS[i]).left_out(|item| panic!("{item}"));
     let result = form.range(0..8, 10, |start, end| {
@@ -96,29 +75,6 @@ fn only_memory_is_a_reason() {
     });
     assert_eq!(result.unwrap_err().to_string(), "size mismatch");
     assert_eq!(ran.get(), 2, "it goes through at once");
-}
-
-#[test]
-fn a_piece_at_the_floor_goes_through_at_once() {
-    let mut left_out = Vec::new();
-    let form =
-        execute::with::<NoCache>().min(6).by_cost(|i| COSTS[i]).left_out(|item| left_out.push(item.index));
-    let result =
-        form.map(0..8, 12, |start, end| if start >= 3 { Err(Refused(start)) } else { embed(start, end) });
-    assert_eq!(result, Err(Refused(3)), "3..5 is no single item, and 6 is the least");
-    assert_eq!(left_out, [2]);
-}
-
-/// Where the least size does not fit, weight is not what is wrong.
-#[test]
-fn an_item_at_the_floor_goes_through_at_once() {
-    let ran = Cell::new(0);
-    let form = execute::with::<NoCache>().min(3).by_cost(|i| COSTS[i]).left_out(|item| panic!("{item}"));
-    let result = form.map(0..8, 3, |start, _| {
-        ran.set(ran.get() + 1);
-        Err::<(), _>(Refused(start))
-    });
-    assert_eq!((result, ran.get()), (Err(Refused(0)), 1));
 }
 
 #[test]
@@ -132,12 +88,21 @@ fn after_the_deadline_nothing_is_left_out() {
     assert_eq!((result, ran.get()), (Err(Refused(2)), 2));
 }
 
+/// One attempt is enough for an item that is a piece by itself, and may be too few to find one.
 #[test]
-fn one_attempt_is_enough_to_be_left_out() {
+fn max_attempts_may_end_before_an_item_is_found() {
     let mut left_out = Vec::new();
     let form = execute::with::<NoCache>().max_attempts(1).by_cost(|i| COSTS[i]);
     form.left_out(|item| left_out.push(item.index)).map(0..8, 10, embed).unwrap();
     assert_eq!(left_out, [2, 5]);
+    let attempts = |most| {
+        let form = execute::with::<NoCache>().max_attempts(most).by_cost(|_| 2).left_out(|_| ());
+        let fails = |_, end| if end > 2 { Err(OutOfMemory::new(None)) } else { Ok(()) };
+        let result = form.range(0..3, 8, fails);
+        (result.is_ok(), report::last().unwrap().attempts)
+    };
+    // 0..3, then 0..1, 1..2 and 2..3, the last of which is a single item.
+    assert_eq!([1, 2, 3].map(attempts), [(false, 1), (true, 4), (true, 4)]);
 }
 
 #[test]
@@ -158,16 +123,7 @@ fn a_transient_failure_has_its_second_attempt() {
     assert!(left_out.is_empty(), "{left_out:?}");
 }
 
-#[test]
-fn all_may_fail() {
-    let mut left_out = Vec::new();
-    let form = execute::with::<NoCache>().by_cost(|i| COSTS[i]).left_out(|item| left_out.push(item.index));
-    let rows = form.map(0..8, 100, |start, _| Err::<(), _>(Refused(start))).unwrap();
-    assert!(rows.is_empty());
-    assert!(left_out.into_iter().eq(0..8));
-}
-
-/// The failed values are dropped before they are undone, and then somebody is told.
+/// The failed values are dropped, then undone, then told.
 #[test]
 fn it_is_told_last() {
     struct Noted(Rc<RefCell<Vec<&'static str>>>);
@@ -191,12 +147,12 @@ fn it_is_told_last() {
             notes.borrow_mut().push("run");
             if is_too_large(start - 10, end - 10) { Err(Noted(Rc::clone(&notes))) } else { Ok(()) }
         })
-        .unwrap_or_else(|_| panic!("somebody takes care"));
+        .unwrap_or_else(|_| panic!("it is told"));
     assert_eq!(notes.take(), ["run", "run", "dropped", "undone", "told", "run"]);
 }
 
 #[test]
-fn whoever_is_told_may_panic() {
+fn the_closure_that_is_told_may_panic() {
     let done = Cell::new(0);
     let panic = catch_unwind(AssertUnwindSafe(|| {
         let form = execute::with::<NoCache>().by_cost(|i| COSTS[i]).left_out(|_| panic!("enough"));
@@ -207,7 +163,7 @@ fn whoever_is_told_may_panic() {
 }
 
 #[test]
-fn a_loop_around_it_may_go_on_with_less() {
+fn an_enclosing_loop_may_go_on_with_less() {
     let sizes = RefCell::new(Vec::new());
     let done = execute::with::<NoCache>().batch(90, |most: usize| {
         sizes.borrow_mut().push(most);
