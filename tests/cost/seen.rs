@@ -87,7 +87,7 @@ fn the_report_names_what_was_left_out() {
             "  started  at cost 64, nothing was remembered",
             "  tried    60 -> up to 30 worked 2 times, 500 -> item 2 left out, up to 30 worked 3 times",
             "  learned  30 works, 60 does not; 30 is at least 50 % of the limit",
-            "  left out item 2, which failed alone",
+            "  left out item 2, which does not fit by itself",
             "  next     starts from cost 30, remembered in GlobalCache",
         ]
     );
@@ -103,7 +103,7 @@ fn a_long_list_is_cut() {
     let report = report::last().unwrap();
     assert_eq!((report.left_out.len(), report.out_of_memory), (256, 300));
     assert!(
-        report.to_string().contains("left out items 0, 1, 2, 3, 4, 5, 6, 7, ..., which failed alone"),
+        report.to_string().contains("left out items 0, 1, 2, 3, 4, 5, 6, 7, ..., which does not fit by itself"),
         "{report}"
     );
 }

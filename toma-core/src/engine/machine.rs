@@ -148,7 +148,8 @@ impl Machine {
 
     #[inline]
     fn coming(&self) -> Cut {
-        self.pieces.cut(self.position, self.step)
+        let cut = self.pieces.cut(self.position, self.step);
+        if self.packing.is_some() { self.within_search(cut) } else { cut }
     }
 
     /// The items of the attempt.

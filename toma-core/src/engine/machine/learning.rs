@@ -139,6 +139,15 @@ impl Machine {
         self.packing.as_ref().is_some_and(|packing| packing.search.is_some())
     }
 
+    /// During a search no piece goes beyond the one that failed: its items alone say what was to blame.
+    pub(super) fn within_search(&self, cut: Cut) -> Cut {
+        let search = self.packing.as_ref().and_then(|packing| packing.search.as_ref());
+        match search.filter(|search| search.end < cut.end) {
+            Some(&Search { end, .. }) => Cut { end, size: self.pieces.size(self.position..end) },
+            None => cut,
+        }
+    }
+
     /// A search ends when all items of its piece are done: the piece was too large.
     pub(super) fn end_search(&mut self) {
         let position = self.position;
