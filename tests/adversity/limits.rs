@@ -1,10 +1,11 @@
 //! Deadlines and attempts.
 
-use std::cell::Cell;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use toma::classify::OutOfMemory;
 use toma::observe::Reason;
+#[cfg(feature = "testing")]
+use toma::testing::StoppedClock;
 use toma::{NoCache, execute, report};
 
 fn gave_up() -> Option<Reason> {
@@ -26,31 +27,34 @@ fn a_deadline_of_zero_leaves_one_attempt_each() {
     assert_eq!(gave_up(), Some(Reason::Deadline));
 }
 
+#[cfg(feature = "testing")]
 #[test]
 fn no_retry_starts_after_the_deadline() {
-    let (start, attempts) = (Instant::now(), Cell::new(0));
-    let with = execute::with::<NoCache>().deadline(Duration::from_millis(50));
-    let ended = with.batch(1 << 20, |_| {
-        attempts.set(attempts.get() + 1);
-        std::thread::sleep(Duration::from_millis(20));
-        Err::<(), _>(OutOfMemory::new(None))
-    });
-    assert!(ended.is_err());
-    let attempts = attempts.get();
-    assert!((2..=3).contains(&attempts), "{attempts} attempts in {:?}", start.elapsed());
-    assert_eq!(gave_up(), Some(Reason::Deadline));
+    let clock = StoppedClock::new();
+    for (seconds, attempts) in [(60, 3), (59, 3), (41, 3), (40, 2)] {
+        let mut made = 0;
+        let with = execute::with::<NoCache>().deadline(Duration::from_secs(seconds));
+        let ended = with.batch(1 << 20, |_| {
+            made += 1;
+            clock.advance(Duration::from_secs(20));
+            Err::<(), _>(OutOfMemory::new(None))
+        });
+        assert!(ended.is_err());
+        assert_eq!((made, gave_up()), (attempts, Some(Reason::Deadline)), "{seconds} s");
+    }
 }
 
+#[cfg(feature = "testing")]
 #[test]
 fn a_deadline_that_passes_in_the_middle_leaves_the_rest_to_succeed() {
-    let mut tried = Vec::new();
-    let with = execute::with::<NoCache>().deadline(Duration::from_millis(30));
+    let (clock, mut tried) = (StoppedClock::new(), Vec::new());
+    let with = execute::with::<NoCache>().deadline(Duration::from_secs(30));
     with.range(0..8, 8, |start, end| {
         tried.push(end - start);
         if end - start > 2 {
             return Err(OutOfMemory::new(None));
         }
-        std::thread::sleep(Duration::from_millis(15));
+        clock.advance(Duration::from_secs(15));
         Ok(())
     })
     .unwrap();

@@ -4,7 +4,6 @@
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::Pin;
 use std::task::{Context, Poll, Waker};
-use std::time::Duration;
 
 use toma::cache::SizeCache;
 use toma::classify::OutOfMemory;
@@ -127,20 +126,35 @@ fn a_total_failure_remembers_nothing() {
 }
 
 #[test]
-fn a_size_that_fails_at_the_last_attempt_or_too_late_is_not_remembered() {
+fn a_size_that_fails_at_the_last_attempt_is_not_remembered() {
     with_each(|cache, settled| {
         let memory = Memory::new(GIB);
-        let with = || execute::with::<NoCache>().cache(cache).device(&memory).ladder(apart());
-        let fails = |start, size| if start >= 16 || size > 16 { Err(OutOfMemory::new(None)) } else { Ok(()) };
-        let ended = with().max_attempts(3).range(0..64, 64, |start, end| fails(start, end - start));
-        assert!(ended.is_err());
-        let ended = with().deadline(Duration::from_millis(10)).range(0..64, 64, |start, end| {
-            if start >= 16 {
-                std::thread::sleep(Duration::from_millis(20));
-            }
-            fails(start, end - start)
+        let with = execute::with::<NoCache>().cache(cache).device(&memory).ladder(apart());
+        let ended = with.max_attempts(3).range(0..64, 64, |start, end| {
+            if start >= 16 || end - start > 16 { Err(OutOfMemory::new(None)) } else { Ok(()) }
         });
         assert!(ended.is_err());
+        assert_eq!(settled(), [0; 0]);
+    });
+}
+
+#[cfg(feature = "testing")]
+#[test]
+fn a_size_that_fails_too_late_is_not_remembered() {
+    use std::time::Duration;
+
+    let clock = toma::testing::StoppedClock::new();
+    with_each(|cache, settled| {
+        let memory = Memory::new(GIB);
+        let with = execute::with::<NoCache>().cache(cache).device(&memory).ladder(apart());
+        let ended = with.deadline(Duration::from_secs(10)).range(0..64, 64, |start, end| {
+            if start >= 16 {
+                clock.advance(Duration::from_secs(10));
+            }
+            if start >= 16 || end - start > 16 { Err(OutOfMemory::new(None)) } else { Ok(()) }
+        });
+        assert!(ended.is_err());
+        assert_eq!(toma::report::last().unwrap().gave_up, Some(toma::observe::Reason::Deadline));
         assert_eq!(settled(), [0; 0]);
     });
 }
