@@ -12,21 +12,6 @@ fn gave_up() -> Option<Reason> {
     report::last().unwrap().gave_up
 }
 
-#[test]
-fn a_deadline_of_zero_leaves_one_attempt_each() {
-    let mut tried = Vec::new();
-    let with = || execute::with::<NoCache>().deadline(Duration::ZERO);
-    with().range(0..10, 4, |start, end| tried.push((start, end)));
-    assert_eq!(tried, [(0, 4), (4, 8), (8, 10)], "what succeeds needs no retry");
-    let mut attempts = 0;
-    let error = with().batch(8, |_| {
-        attempts += 1;
-        Err::<(), _>(OutOfMemory::new(Some(7)))
-    });
-    assert_eq!((error, attempts), (Err(OutOfMemory::new(Some(7))), 1));
-    assert_eq!(gave_up(), Some(Reason::Deadline));
-}
-
 #[cfg(feature = "testing")]
 #[test]
 fn no_retry_starts_after_the_deadline() {
@@ -72,20 +57,6 @@ fn a_deadline_beyond_all_time_is_none() {
 }
 
 #[test]
-fn one_attempt_is_one_attempt() {
-    let mut tried = Vec::new();
-    let with = || execute::with::<NoCache>().max_attempts(1);
-    let ended = with().range(0..8, 4, |start, end| {
-        tried.push((start, end));
-        if start == 4 { Err(OutOfMemory::new(None)) } else { Ok(()) }
-    });
-    assert!(ended.is_err());
-    assert_eq!(tried, [(0, 4), (4, 8)]);
-    assert_eq!(gave_up(), Some(Reason::MaxAttempts));
-    with().max_attempts(usize::MAX).range(0..8, 8, |_, _| ());
-}
-
-#[test]
 fn the_reason_given_is_the_reason() {
     let with = || execute::with::<NoCache>().deadline(Duration::from_secs(3600));
     let fails = |_| Err::<(), _>(OutOfMemory::new(None));
@@ -100,10 +71,4 @@ fn the_reason_given_is_the_reason() {
     let transient = |_| Err::<(), _>(std::io::Error::other("CUBLAS_STATUS_INTERNAL_ERROR"));
     with().max_attempts(1).batch(1, transient).unwrap_err();
     assert_eq!(gave_up(), Some(Reason::MaxAttempts));
-}
-
-#[test]
-#[should_panic(expected = "no attempt: max_attempts 0: must be at least 1")]
-fn no_attempt_is_refused() {
-    execute::with::<NoCache>().name("no attempt").max_attempts(0).batch(8, |_| ());
 }
