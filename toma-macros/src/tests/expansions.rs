@@ -56,37 +56,6 @@ fn batch() {
 }
 
 #[test]
-fn chunked() {
-    let item = quote! {
-        fn normalize(data: &mut [f32], start: usize, end: usize, scale: f32) -> Result<(), Error> {
-            let rows = load(start, end)?;
-            data.copy_from_slice(&rows);
-        }
-    };
-    check(
-        Chunked,
-        quote!(initial = 64,),
-        &item,
-        &expect![[r##"
-            #[track_caller]
-            fn normalize(data: &mut [f32], scale: f32) -> Result<(), Error> {
-                use ::toma::__private as __toma;
-                __toma::at::<__toma::DefaultCache>(__toma::site!("normalize"))
-                    .initial(64)
-                    .judge(__toma::judge!(Result < (), Error >))
-                    .run_chunked(
-                        data,
-                        |data: &mut [f32], start: usize, end: usize| -> Result<(), Error> {
-                            let rows = load(start, end)?;
-                            data.copy_from_slice(&rows);
-                        },
-                    )
-            }
-        "##]],
-    );
-}
-
-#[test]
 fn every_option() {
     let args = quote! {
         classify = sort, before_retry = out.clear(), policy = Decay(0.5), dim = -1, observer = log, device = Host,
@@ -148,39 +117,24 @@ fn every_option() {
 }
 
 #[test]
-fn cache_by_reference() {
-    let item = quote!(
+fn a_cache_by_reference_is_bound_first() {
+    let item: TokenStream = syn::parse_quote!(
         fn f(n: usize) -> u8 {
             1
         }
     );
-    check(
-        Batch,
-        quote!(initial = 1, cache = &self.sizes, key = n + 1),
-        &item,
-        &expect![[r##"
-            #[track_caller]
-            fn f() -> u8 {
-                use ::toma::__private as __toma;
-                #[allow(clippy::borrow_deref_ref, reason = "a name alone would be taken for a type")]
-                let __toma_cache = &self.sizes;
-                let __toma_key = &(n + 1);
-                __toma::at::<__toma::NoCache>(__toma::site!("f"))
-                    .cache(__toma_cache)
-                    .initial(1)
-                    .key(__toma_key)
-                    .judge(__toma::judge!(u8))
-                    .run_batch(|n: usize| -> u8 { 1 })
-            }
-        "##]],
-    );
+    let expansion = expand(Batch, quote!(initial = 1, key = n + 1, cache = &self.sizes), &item);
+    let order = ["let __toma_cache = &self.sizes;", "let __toma_key = &(n + 1);", "at::<__toma::NoCache>"];
+    let order = order.map(|part| expansion.find(part));
+    assert!(order.is_sorted() && order[0].is_some(), "{expansion}");
+    assert!(expansion.contains(".cache(__toma_cache)"), "{expansion}");
 }
 
 #[test]
-fn generics_lifetimes_and_where() {
+fn generics_lifetimes_impl_trait_and_where() {
     let item = quote! {
         pub(crate) unsafe fn pick<'a, 'd: 'a, T, const N: usize>(
-            (a, b): (&'d mut [T], Rows<'d, N>), start: usize, end: usize, sink: &'a mut Vec<&'d T>,
+            (a, b): (&'d mut [impl Copy], Rows<'d, N>), start: usize, end: usize, sink: &'a mut Vec<&'d T>,
         ) -> Res<'a>
         where
             T: Clone + 'd,
@@ -196,7 +150,7 @@ fn generics_lifetimes_and_where() {
         &expect![[r##"
             #[track_caller]
             pub(crate) unsafe fn pick<'a, 'd: 'a, T, const N: usize>(
-                __toma_data: (&'d mut [T], Rows<'d, N>),
+                __toma_data: (&'d mut [impl Copy], Rows<'d, N>),
                 sink: &'a mut Vec<&'d T>,
             ) -> Res<'a>
             where
@@ -207,7 +161,7 @@ fn generics_lifetimes_and_where() {
                     .judge(__toma::judge!(Res < 'a >))
                     .run_chunked(
                         __toma_data,
-                        |(a, b): (&mut [T], Rows<'_, N>), start: usize, end: usize| -> Res<'a> {
+                        |(a, b): (&mut [_], Rows<'_, N>), start: usize, end: usize| -> Res<'a> {
                             a.clone_from_slice(b);
                             Ok(())
                         },
@@ -218,79 +172,37 @@ fn generics_lifetimes_and_where() {
 }
 
 #[test]
-fn impl_trait_inside_the_return_type() {
-    let nested = quote!(
-        fn f(n: usize) -> Res<Box<dyn Iterator<Item = impl Debug>>, (impl Error, u8)> {
-            Ok(Box::new(0..n))
-        }
-    );
-    check(
-        Batch,
-        quote!(initial = 1),
-        &nested,
-        &expect![[r##"
-            #[track_caller]
-            fn f() -> Res<Box<dyn Iterator<Item = impl Debug>>, (impl Error, u8)> {
-                use ::toma::__private as __toma;
-                __toma::at::<__toma::DefaultCache>(__toma::site!("f"))
-                    .initial(1)
-                    .judge(__toma::judge!(Res < Box < dyn Iterator < Item = _ > >, (_, u8) >))
-                    .run_batch(|n: usize| -> Res<Box<dyn Iterator<Item = _>>, (_, u8)> {
-                        Ok(Box::new(0..n))
-                    })
-            }
-        "##]],
-    );
-}
-
-#[test]
-fn a_return_type_without_a_name_is_inferred() {
+fn a_return_type_that_only_a_signature_can_write_is_inferred() {
+    let expand =
+        |ty| expand(Batch, quote!(initial = 1), &syn::parse_quote!(fn f(n: usize) -> #ty { body(n) }));
     for ty in [quote!(impl Iterator<Item = u8>), quote!(!)] {
-        let expansion = expand(Batch, quote!(initial = 1), &quote!(fn f(n: usize) -> #ty { body(n) }));
+        let expansion = expand(ty);
         assert!(expansion.contains(".judge(__toma::AnyValue)"), "{expansion}");
         assert!(expansion.contains(".run_batch(|n: usize| { body(n) })"), "{expansion}");
     }
-}
-
-#[test]
-fn impl_trait_in_the_data_is_inferred() {
-    let item = quote!(
-        fn f(data: &[impl Copy], start: usize, end: usize) {}
+    let nested = expand(quote!(Res<Box<dyn Iterator<Item = impl Debug>>, (impl Error, u8)>));
+    assert!(
+        nested.contains("fn f() -> Res<Box<dyn Iterator<Item = impl Debug>>, (impl Error, u8)> {"),
+        "{nested}"
     );
-    let expansion = expand(Chunked, quote!(), &item);
-    assert!(expansion.contains("fn f(data: &[impl Copy]) {"), "{expansion}");
-    assert!(expansion.contains("|data: &[_], start: usize, end: usize|"), "{expansion}");
+    assert!(nested.contains("|n: usize| -> Res<Box<dyn Iterator<Item = _>>, (_, u8)> {"), "{nested}");
+    assert!(nested.contains("judge!(Res < Box < dyn Iterator < Item = _ > >, (_, u8) >)"), "{nested}");
 }
 
 #[test]
 fn i64_sizes() {
-    let args = quote!(initial = 512, min = 1, max = n, multiple_of = 8, max_attempts = 3);
-    let item = quote!(
-        fn f(size: i64, n: i64) {
-            run(size);
-        }
-    );
-    check(
+    let args = quote!(initial = 512, max = n, max_attempts = 3);
+    let expansion = expand(
         Batch,
         args,
-        &item,
-        &expect![[r##"
-            #[track_caller]
-            fn f(n: i64) {
-                use ::toma::__private as __toma;
-                __toma::at::<__toma::DefaultCache>(__toma::site!("f"))
-                    .initial(__toma::size!("f", "initial", 512))
-                    .min(__toma::size!("f", "min", 1))
-                    .max(__toma::size!("f", "max", n))
-                    .multiple_of(__toma::size!("f", "multiple_of", 8))
-                    .max_attempts(3)
-                    .judge(__toma::judge!(()))
-                    .run_batch(|size: i64| -> () {
-                        run(size);
-                    })
-            }
-        "##]],
+        &syn::parse_quote!(
+            fn f(size: i64, n: i64) {}
+        ),
     );
+    let setters: Vec<_> = expansion.lines().map(str::trim).filter(|line| line.starts_with('.')).collect();
+    let sizes = [r#".initial(__toma::size!("f", "initial", 512))"#, r#".max(__toma::size!("f", "max", n))"#];
+    assert_eq!(setters[..3], [sizes[0], sizes[1], ".max_attempts(3)"]);
+    assert!(expansion.contains("|size: i64| -> () {"), "{expansion}");
 }
 
 #[test]
@@ -325,7 +237,7 @@ fn patterns() {
 #[test]
 fn before_retry_is_called_or_run_as_it_stands() {
     let statement = |undo: TokenStream| {
-        let item = quote!(
+        let item = syn::parse_quote!(
             fn f(start: usize, end: usize, out: &mut Vec<u8>) {}
         );
         let expansion = expand(Range, quote!(before_retry = #undo), &item);
@@ -420,14 +332,14 @@ fn async_chunked() {
 
 #[test]
 fn attributes_of_the_body_move_to_the_function() {
-    let inner = quote!(
+    let inner = syn::parse_quote!(
         #[inline]
         fn r#type(n: usize) {
             #![cfg(all())]
             run();
         }
     );
-    let outer = quote!(
+    let outer = syn::parse_quote!(
         #[inline]
         #[cfg(all())]
         fn r#type(n: usize) {
@@ -449,29 +361,12 @@ fn track_caller_is_added_where_it_is_legal() {
 
 #[test]
 fn nothing_but_the_import_names_the_crate() {
-    let option = |kind: &Form| if *kind == Batch { quote!(initial = 1,) } else { quote!() };
     let items = [
-        (
-            Batch,
-            quote!(
-                fn f(n: usize) -> Result<(), Odd> {}
-            ),
-        ),
-        (
-            Range,
-            quote!(
-                async fn f(start: i64, end: i64) -> impl Sized {}
-            ),
-        ),
-        (
-            Chunked,
-            quote!(
-                async fn f(data: &[u8], start: usize, end: usize) {}
-            ),
-        ),
+        (Batch, quote!(initial = 1,), quote! { fn f(n: usize) -> Result<(), Odd> {} }),
+        (Range, quote!(), quote! { async fn f(start: i64, end: i64) -> impl Sized {} }),
+        (Chunked, quote!(), quote! { async fn f(data: &[u8], start: usize, end: usize) {} }),
     ];
-    for (form, item) in items {
-        let options = option(&form);
+    for (form, options, item) in items {
         let plain = expand(form, quote!(#options cache = &own), &item);
         let renamed = expand(form, quote!(#options cache = &own, crate = self::renamed), &item);
         assert_eq!(renamed, plain.replace("use ::toma::", "use self::renamed::"));
@@ -481,24 +376,10 @@ fn nothing_but_the_import_names_the_crate() {
 
 #[test]
 fn the_order_of_options_changes_nothing() {
-    let mut options = [
-        quote!(initial = 64),
-        quote!(cache = Own),
-        quote!(policy = Halve),
-        quote!(key = data.len()),
-        quote!(min = 2),
-        quote!(max = 9),
-        quote!(multiple_of = 2),
-        quote!(deadline = soon()),
-        quote!(before_retry = undo),
-        quote!(dim = 1),
-        quote!(device = gpu),
-        quote!(observer = log),
-        quote!(name = "x"),
-        quote!(classify = sort),
-        quote!(max_attempts = 3),
-        quote!(crate = renamed),
-    ];
+    let options = "initial = 64; cache = Own; policy = Halve; key = data.len(); min = 2; max = 9; multiple_of = 2; \
+        deadline = soon(); before_retry = undo; dim = 1; device = gpu; observer = log; name = \"x\"; classify = sort; \
+        max_attempts = 3; ladder = steps; crate = renamed";
+    let mut options: Vec<TokenStream> = options.split("; ").map(|option| option.parse().unwrap()).collect();
     let item = quote!(
         fn f(data: &[u8], start: usize, end: usize) -> Result<(), Odd> {
             Ok(())
