@@ -97,9 +97,7 @@
 //!
 //! ```
 //! use std::sync::{Mutex, PoisonError};
-//! # fn launch_kernel(items: usize) {
-//! #     assert!(items <= 3, "CUDA out of memory. Tried to allocate 2.00 GiB");
-//! # }
+//! # fn launch_kernel(items: usize) { assert!(items <= 3, "CUDA out of memory. Tried to allocate 2.00 GiB") }
 //!
 //! #[toma::batch(initial = 8)]
 //! fn launch(batch_size: usize, stream: &Mutex<()>) -> usize {
