@@ -89,6 +89,24 @@
 //! Inline forms have two closures, which share state in a `RefCell`: see
 //! [`With::before_retry`](execute::With::before_retry).
 //!
+//! A panic poisons each [`std::sync::Mutex`] that the body holds. The retry's `lock().unwrap()` then
+//! panics with a `PoisonError`, which is not out of memory and goes through. Take the guard out of the
+//! error, or use a lock without poisoning, such as that of `parking_lot`:
+//!
+//! ```
+//! use std::sync::{Mutex, PoisonError};
+//! # fn launch_kernel(items: usize) { assert!(items <= 3, "CUDA out of memory. Tried to allocate 2.00 GiB") }
+//!
+//! #[toma::batch(initial = 8)]
+//! fn launch(batch_size: usize, stream: &Mutex<()>) -> usize {
+//!     let _held = stream.lock().unwrap_or_else(PoisonError::into_inner);
+//!     launch_kernel(batch_size); // panics
+//!     batch_size
+//! }
+//!
+//! assert_eq!(launch(&Mutex::new(())), 2);
+//! ```
+//!
 //! # What counts as out of memory
 //!
 //! Every [`std::error::Error`] and every boxed error whose chain of sources says so: by its type

@@ -1,56 +1,45 @@
 //! Deadlines and attempts.
 
-use std::cell::Cell;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use toma::classify::OutOfMemory;
 use toma::observe::Reason;
+#[cfg(feature = "testing")]
+use toma::testing::StoppedClock;
 use toma::{NoCache, execute, report};
 
 fn gave_up() -> Option<Reason> {
     report::last().unwrap().gave_up
 }
 
-#[test]
-fn a_deadline_of_zero_leaves_one_attempt_each() {
-    let mut tried = Vec::new();
-    let with = || execute::with::<NoCache>().deadline(Duration::ZERO);
-    with().range(0..10, 4, |start, end| tried.push((start, end)));
-    assert_eq!(tried, [(0, 4), (4, 8), (8, 10)], "what succeeds needs no retry");
-    let mut attempts = 0;
-    let error = with().batch(8, |_| {
-        attempts += 1;
-        Err::<(), _>(OutOfMemory::new(Some(7)))
-    });
-    assert_eq!((error, attempts), (Err(OutOfMemory::new(Some(7))), 1));
-    assert_eq!(gave_up(), Some(Reason::Deadline));
-}
-
+#[cfg(feature = "testing")]
 #[test]
 fn no_retry_starts_after_the_deadline() {
-    let (start, attempts) = (Instant::now(), Cell::new(0));
-    let with = execute::with::<NoCache>().deadline(Duration::from_millis(50));
-    let ended = with.batch(1 << 20, |_| {
-        attempts.set(attempts.get() + 1);
-        std::thread::sleep(Duration::from_millis(20));
-        Err::<(), _>(OutOfMemory::new(None))
-    });
-    assert!(ended.is_err());
-    let attempts = attempts.get();
-    assert!((2..=3).contains(&attempts), "{attempts} attempts in {:?}", start.elapsed());
-    assert_eq!(gave_up(), Some(Reason::Deadline));
+    let clock = StoppedClock::new();
+    for (seconds, attempts) in [(60, 3), (59, 3), (41, 3), (40, 2)] {
+        let mut made = 0;
+        let with = execute::with::<NoCache>().deadline(Duration::from_secs(seconds));
+        let ended = with.batch(1 << 20, |_| {
+            made += 1;
+            clock.advance(Duration::from_secs(20));
+            Err::<(), _>(OutOfMemory::new(None))
+        });
+        assert!(ended.is_err());
+        assert_eq!((made, gave_up()), (attempts, Some(Reason::Deadline)), "{seconds} s");
+    }
 }
 
+#[cfg(feature = "testing")]
 #[test]
 fn a_deadline_that_passes_in_the_middle_leaves_the_rest_to_succeed() {
-    let mut tried = Vec::new();
-    let with = execute::with::<NoCache>().deadline(Duration::from_millis(30));
+    let (clock, mut tried) = (StoppedClock::new(), Vec::new());
+    let with = execute::with::<NoCache>().deadline(Duration::from_secs(30));
     with.range(0..8, 8, |start, end| {
         tried.push(end - start);
         if end - start > 2 {
             return Err(OutOfMemory::new(None));
         }
-        std::thread::sleep(Duration::from_millis(15));
+        clock.advance(Duration::from_secs(15));
         Ok(())
     })
     .unwrap();
@@ -68,20 +57,6 @@ fn a_deadline_beyond_all_time_is_none() {
 }
 
 #[test]
-fn one_attempt_is_one_attempt() {
-    let mut tried = Vec::new();
-    let with = || execute::with::<NoCache>().max_attempts(1);
-    let ended = with().range(0..8, 4, |start, end| {
-        tried.push((start, end));
-        if start == 4 { Err(OutOfMemory::new(None)) } else { Ok(()) }
-    });
-    assert!(ended.is_err());
-    assert_eq!(tried, [(0, 4), (4, 8)]);
-    assert_eq!(gave_up(), Some(Reason::MaxAttempts));
-    with().max_attempts(usize::MAX).range(0..8, 8, |_, _| ());
-}
-
-#[test]
 fn the_reason_given_is_the_reason() {
     let with = || execute::with::<NoCache>().deadline(Duration::from_secs(3600));
     let fails = |_| Err::<(), _>(OutOfMemory::new(None));
@@ -96,10 +71,4 @@ fn the_reason_given_is_the_reason() {
     let transient = |_| Err::<(), _>(std::io::Error::other("CUBLAS_STATUS_INTERNAL_ERROR"));
     with().max_attempts(1).batch(1, transient).unwrap_err();
     assert_eq!(gave_up(), Some(Reason::MaxAttempts));
-}
-
-#[test]
-#[should_panic(expected = "no attempt: max_attempts 0: must be at least 1")]
-fn no_attempt_is_refused() {
-    execute::with::<NoCache>().name("no attempt").max_attempts(0).batch(8, |_| ());
 }

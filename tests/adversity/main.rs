@@ -11,7 +11,6 @@ mod nesting;
 mod observers;
 mod payloads;
 mod policies;
-mod printing;
 mod sizes;
 mod sources;
 mod stacks;

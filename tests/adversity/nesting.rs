@@ -3,7 +3,7 @@
 use std::cell::Cell;
 
 use toma::classify::OutOfMemory;
-use toma::{GlobalCache, NoCache, StacktraceMemoryCache, execute};
+use toma::{GlobalCache, NoCache, execute};
 
 type Result<T> = std::result::Result<T, OutOfMemory>;
 
@@ -51,43 +51,6 @@ fn fifty_levels_of_panics_work() {
     let leaf = Cell::new(0);
     assert_eq!(deep_panic(50, &leaf), 1);
     assert_eq!(leaf.get(), 1);
-}
-
-/// Nothing works until the outermost level has shrunk to 1.
-fn gives_up(levels: usize, outer: usize, attempts: &Cell<usize>) -> Result<()> {
-    if levels == 0 {
-        attempts.set(attempts.get() + 1);
-        return if outer > 1 { Err(OutOfMemory::new(None)) } else { Ok(()) };
-    }
-    execute::with::<NoCache>()
-        .batch(2, |size| gives_up(levels - 1, if outer == 0 { size } else { outer }, attempts))
-}
-
-#[test]
-fn when_the_inner_one_gives_up_the_outer_one_shrinks() {
-    let attempts = Cell::new(0);
-    assert_eq!(gives_up(8, 0, &attempts), Ok(()));
-    assert_eq!(attempts.get(), (1 << 7) + 1, "each level tried both of its sizes");
-}
-
-#[test]
-fn an_inner_call_does_not_disturb_the_outer_ones_step() {
-    let sizes = [&GlobalCache::new() as &dyn toma::SizeCache, &StacktraceMemoryCache::new(), &NoCache];
-    for cache in sizes {
-        let mut outer = Vec::new();
-        let with = execute::with::<NoCache>().cache(cache);
-        with.range(0..8, 4, |start, end| {
-            outer.push((start, end));
-            let with = execute::with::<NoCache>().cache(cache);
-            with.range(
-                0..8,
-                8,
-                |start, end| if end - start > 1 { Err(OutOfMemory::new(None)) } else { Ok(()) },
-            )
-        })
-        .unwrap();
-        assert_eq!(outer, [(0, 4), (4, 8)]);
-    }
 }
 
 /// One line that calls itself: outer and inner call share an entry, and each keeps its own step.

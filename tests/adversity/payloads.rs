@@ -6,6 +6,7 @@ use std::error::Error;
 use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind, panic_any, resume_unwind};
 use std::rc::Rc;
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use toma::classify::OutOfMemory;
 use toma::observe::Reason;
@@ -195,4 +196,29 @@ fn works() {
     assert_eq!(tried, [(0, 4), (0, 2), (2, 4)]);
     let report = report::last().unwrap();
     assert_eq!((report.attempts, report.out_of_memory, report.done), (3, 1, 4));
+}
+
+/// Runs a body that panics while it holds a lock: the sizes tried, and the panic that comes out.
+fn holding_a_lock(lock: impl Fn(&Mutex<()>) -> MutexGuard<'_, ()>) -> (Vec<usize>, Option<String>) {
+    let (mutex, mut tried) = (Mutex::new(()), Vec::new());
+    let call = AssertUnwindSafe(|| {
+        execute::with::<NoCache>().batch(8, |size| {
+            tried.push(size);
+            let _held = lock(&mutex);
+            assert!(size < 3, "CUDA out of memory. Tried to allocate 2.00 GiB");
+        });
+    });
+    let panic = catch_unwind(call).err().map(|panic| *panic.downcast().unwrap());
+    (tried, panic)
+}
+
+#[test]
+fn a_lock_that_the_panic_poisoned_ends_the_call_unless_the_body_takes_it_all_the_same() {
+    let (tried, panic) = holding_a_lock(|mutex| mutex.lock().unwrap());
+    assert_eq!(tried, [8, 4]);
+    let panic = panic.unwrap();
+    assert!(panic.contains("PoisonError"), "{panic}");
+    assert_eq!(report::last().unwrap().gave_up, Some(Reason::NotOutOfMemory));
+    let cured = holding_a_lock(|mutex| mutex.lock().unwrap_or_else(PoisonError::into_inner));
+    assert_eq!(cured, (vec![8, 4, 2], None));
 }

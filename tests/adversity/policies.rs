@@ -107,34 +107,6 @@ fn text_of(call: &mut dyn FnMut()) -> String {
     *catch_unwind(AssertUnwindSafe(call)).unwrap_err().downcast().unwrap()
 }
 
-#[test]
-fn a_policy_that_stops_shrinking_is_named() {
-    let (tried, ended) = run(Answers { shrink: 4, advance: 8 }, 2);
-    assert_eq!(tried, [8, 4]);
-    assert!(ended.unwrap_err().contains("answered 4 after a failure at 4"));
-}
-
-#[test]
-fn an_answer_below_the_floor_is_the_floor() {
-    let (tried, ended) = run(Answers { shrink: 0, advance: 0 }, 4);
-    assert_eq!(tried, [1; 16], "the policy is asked before the first piece, too");
-    assert_eq!(ended, Ok(()));
-}
-
-#[test]
-fn an_answer_beyond_the_cap_is_the_cap() {
-    let (tried, ended) = run(Answers { shrink: 2, advance: usize::MAX }, 8);
-    assert_eq!(tried, [8, 8]);
-    assert_eq!(ended, Ok(()));
-}
-
-#[test]
-fn a_policy_that_grows_into_failures_ends_all_the_same() {
-    let (tried, ended) = run(Answers { shrink: 1, advance: usize::MAX }, 7);
-    assert_eq!(tried, [[8, 1].repeat(9), vec![7]].concat());
-    assert_eq!(ended, Ok(()));
-}
-
 #[derive(Debug)]
 struct Panics(&'static str);
 

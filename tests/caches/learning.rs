@@ -1,10 +1,10 @@
 //! What a call leaves behind for the next one: the step in force after its last shrink, once that
-//! has succeeded, and nothing else.
+//! has succeeded, and nothing else. What calls that end well or give up leave is in [`crate::model`];
+//! here are the other ends.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::Pin;
 use std::task::{Context, Poll, Waker};
-use std::time::Duration;
 
 use toma::cache::SizeCache;
 use toma::classify::OutOfMemory;
@@ -31,126 +31,24 @@ fn the_second_call_starts_where_the_first_one_ended() {
     });
 }
 
+#[cfg(feature = "testing")]
 #[test]
-fn without_a_failure_nothing_is_settled() {
-    with_each(|cache, settled| {
-        assert_eq!(range(cache, 0, (3, 64), &mut above(64)), [3], "a short range");
-        assert_eq!(range(cache, 0, (70, 64), &mut above(64)), [64, 6], "a ragged last piece");
-        assert_eq!(range(cache, 0, (8, 2), &mut above(64)), [2, 2, 2, 2], "a smaller initial size");
-        assert_eq!(range(cache, 0, (0, 64), &mut above(0)), [0; 0], "an empty range");
-        assert_eq!(settled(), [0; 0]);
-        assert_eq!(range(cache, 0, (64, 64), &mut above(64)), [64]);
-    });
-}
+fn a_size_that_fails_too_late_is_not_remembered() {
+    use std::time::Duration;
 
-#[test]
-fn short_ranges_and_ragged_pieces_do_not_lower_what_is_settled() {
-    with_each(|cache, settled| {
-        range(cache, 0, (64, 64), &mut above(16));
-        assert_eq!(range(cache, 0, (3, 64), &mut above(16)), [3]);
-        assert_eq!(range(cache, 0, (35, 64), &mut above(16)), [16, 16, 3]);
-        assert_eq!(settled(), [16]);
-        assert_eq!(range(cache, 0, (32, 64), &mut above(16)), [16, 16]);
-    });
-}
-
-#[test]
-fn a_smaller_initial_or_max_does_not_lower_a_later_call() {
-    with_each(|cache, settled| {
-        range(cache, 0, (64, 64), &mut above(16));
-        assert_eq!(range(cache, 0, (8, 4), &mut above(16)), [4, 4]);
-        assert_eq!(range(cache, 0, (32, 64), &mut above(16)), [16, 16]);
-        assert_eq!(settled(), [16]);
-    });
-}
-
-/// Sizes of the attempts at one item after another, with `max`.
-#[inline(never)]
-fn capped(cache: &dyn SizeCache, initial: usize, max: usize, limit: usize) -> Vec<usize> {
-    let memory = Memory::new(GIB);
-    let mut tried = Vec::new();
-    let with = execute::with::<NoCache>().cache(cache).device(&memory).ladder(apart()).max(max);
-    with.batch(initial, |size| {
-        tried.push(size);
-        if size > limit { Err(OutOfMemory::new(None)) } else { Ok(()) }
-    })
-    .unwrap();
-    tried
-}
-
-#[test]
-fn a_call_starts_at_the_least_of_initial_max_and_settled() {
-    with_each(|cache, _| {
-        assert_eq!(capped(cache, 64, 1000, 16), [64, 32, 16]);
-        for (initial, max, start) in
-            [(64, 64, 16), (8, 64, 8), (64, 4, 4), (7, 5, 5), (1000, 16, 16), (1, 1, 1)]
-        {
-            assert_eq!(capped(cache, initial, max, usize::MAX), [start], "initial {initial}, max {max}");
-        }
-        assert_eq!(capped(cache, 64, 64, usize::MAX), [16]);
-    });
-}
-
-#[test]
-fn a_failure_below_the_settled_size_lowers_it() {
-    with_each(|cache, settled| {
-        range(cache, 0, (64, 64), &mut above(16));
-        assert_eq!(range(cache, 0, (64, 64), &mut above(4))[..3], [16, 8, 4]);
-        assert_eq!(settled(), [4]);
-        assert_eq!(range(cache, 0, (8, 64), &mut above(4)), [4, 4]);
-    });
-}
-
-#[test]
-fn a_failure_in_the_middle_settles_what_was_in_force_last() {
-    with_each(|cache, settled| {
-        let limit = |start: usize| if start < 32 { 16 } else { 4 };
-        let tried = range(cache, 0, (64, 64), &mut |start, end| end - start > limit(start));
-        assert_eq!(tried, [64, 32, 16, 16, 16, 8, 4, 4, 4, 4, 4, 4, 4, 4]);
-        assert_eq!(settled(), [4]);
-    });
-}
-
-#[test]
-fn a_total_failure_remembers_nothing() {
-    with_each(|cache, settled| {
-        assert_eq!(range(cache, 0, (64, 64), &mut |_, _| true), [64, 32, 16, 8, 4, 2, 1]);
-        assert_eq!(settled(), [0; 0]);
-        let tried = range(cache, 0, (64, 64), &mut |start, end| start >= 16 || end - start > 16);
-        assert_eq!(tried, [64, 32, 16, 16, 8, 4, 2, 1], "the first piece had settled at 16");
-        assert_eq!(settled(), [0; 0]);
-        let tried = range(cache, 0, (4, 4), &mut |start, end| start >= 2 || end - start > 1);
-        assert_eq!(tried, [4, 2, 1, 1, 1], "the smallest size had settled, and then failed");
-        assert_eq!(settled(), [0; 0]);
-        assert_eq!(range(cache, 0, (64, 64), &mut above(64)), [64]);
-    });
-}
-
-#[test]
-fn a_size_that_fails_at_the_last_attempt_or_too_late_is_not_remembered() {
+    let clock = toma::testing::StoppedClock::new();
     with_each(|cache, settled| {
         let memory = Memory::new(GIB);
-        let with = || execute::with::<NoCache>().cache(cache).device(&memory).ladder(apart());
-        let fails = |start, size| if start >= 16 || size > 16 { Err(OutOfMemory::new(None)) } else { Ok(()) };
-        let ended = with().max_attempts(3).range(0..64, 64, |start, end| fails(start, end - start));
-        assert!(ended.is_err());
-        let ended = with().deadline(Duration::from_millis(10)).range(0..64, 64, |start, end| {
+        let with = execute::with::<NoCache>().cache(cache).device(&memory).ladder(apart());
+        let ended = with.deadline(Duration::from_secs(10)).range(0..64, 64, |start, end| {
             if start >= 16 {
-                std::thread::sleep(Duration::from_millis(20));
+                clock.advance(Duration::from_secs(10));
             }
-            fails(start, end - start)
+            if start >= 16 || end - start > 16 { Err(OutOfMemory::new(None)) } else { Ok(()) }
         });
         assert!(ended.is_err());
+        assert_eq!(toma::report::last().unwrap().gave_up, Some(toma::observe::Reason::Deadline));
         assert_eq!(settled(), [0; 0]);
-    });
-}
-
-#[test]
-fn a_total_failure_leaves_what_an_earlier_call_remembered() {
-    with_each(|cache, settled| {
-        range(cache, 0, (64, 64), &mut above(16));
-        assert_eq!(range(cache, 0, (64, 64), &mut |_, _| true), [16, 8, 4, 2, 1]);
-        assert_eq!(settled(), [16]);
     });
 }
 

@@ -1,7 +1,5 @@
 //! Free memory chooses among the entries of one key, and never sends a call back to its initial
-//! size.
-
-use toma::GlobalCache;
+//! size. [`crate::model`] says the same of ten thousand random sequences; these are cases by name.
 
 use crate::kit::{AnyStack, GIB, MIB, Memory, batch, range, settled};
 
@@ -28,17 +26,6 @@ fn start(cache: &AnyStack, memory: &Memory, free_bytes: u64) -> usize {
     let tried = batch(cache, memory, 1024, usize::MAX);
     assert_eq!(tried.len(), 1);
     tried[0]
-}
-
-#[test]
-fn one_entry_serves_every_level() {
-    let (cache, memory) = taught(&[(10 * GIB, 64)]);
-    let free = [0, 1, MIB, GIB, 9 * GIB, 10 * GIB - 300 * MIB, 10 * GIB, 11 * GIB, 80 * GIB, u64::MAX - 1];
-    for free_bytes in free {
-        assert_eq!(start(&cache, &memory, free_bytes), 64, "{free_bytes} bytes free");
-    }
-    memory.cannot_be_read();
-    assert_eq!(batch(&cache, &memory, 1024, 64), [64]);
 }
 
 #[test]
@@ -71,34 +58,6 @@ fn a_neighbor_that_takes_300_mib_does_not_bring_the_failures_back() {
 }
 
 #[test]
-fn half_a_gib_is_about_equal_where_a_twentieth_is_less() {
-    let (cache, memory) = taught(&[(5 * GIB, 64), (2 * GIB, 16)]);
-    assert_eq!(start(&cache, &memory, 5 * GIB - 300 * MIB), 64);
-    assert_eq!(start(&cache, &memory, 5 * GIB - 513 * MIB), 16);
-    learn(&cache, &memory, 2 * GIB + 512 * MIB, 8);
-    assert_eq!(settled(&cache.0.entries()), [8, 64]);
-}
-
-#[test]
-fn what_is_learned_at_about_the_same_level_replaces() {
-    let (cache, memory) = taught(&[(40 * GIB, 512), (10 * GIB, 256)]);
-    learn(&cache, &memory, 10 * GIB - 300 * MIB, 128);
-    assert_eq!(settled(&cache.0.entries()), [128, 512]);
-    learn(&cache, &memory, 39 * GIB, 256);
-    assert_eq!(settled(&cache.0.entries()), [128, 256]);
-    assert_eq!(start(&cache, &memory, 40 * GIB), 256);
-}
-
-#[test]
-fn less_free_memory_than_ever_learns_a_level_of_its_own() {
-    let (cache, memory) = taught(&[(10 * GIB, 64)]);
-    memory.has_free(2 * GIB);
-    assert_eq!(batch(&cache, &memory, 1024, 16), [64, 32, 16], "what failed with more fails again");
-    assert_eq!(batch(&cache, &memory, 1024, 16), [16]);
-    assert_eq!(start(&cache, &memory, 10 * GIB), 64, "the higher level is still known");
-}
-
-#[test]
 fn at_most_four_levels_are_kept_and_the_oldest_goes() {
     let levels = [(70, 512), (60, 256), (50, 128), (40, 64), (30, 32), (20, 16)];
     let (cache, memory) = taught(&levels.map(|(gib, size)| (gib * GIB, size)));
@@ -106,52 +65,6 @@ fn at_most_four_levels_are_kept_and_the_oldest_goes() {
     assert_eq!(start(&cache, &memory, 70 * GIB), 128, "the nearest below that is left");
     assert_eq!(start(&cache, &memory, 45 * GIB), 64);
     assert_eq!(start(&cache, &memory, GIB), 16);
-}
-
-#[test]
-fn an_unreadable_memory_learns_too() {
-    let (cache, memory) = (AnyStack::default(), Memory::new(0));
-    memory.cannot_be_read();
-    assert_eq!(batch(&cache, &memory, 1024, 256), [1024, 512, 256]);
-    assert_eq!(batch(&cache, &memory, 1024, 256), [256]);
-    assert_eq!(batch(&cache, &memory, 1024, 64), [256, 128, 64]);
-    assert_eq!(batch(&cache, &memory, 1024, 64), [64]);
-    assert_eq!(settled(&cache.0.entries()), [64]);
-    assert_eq!(cache.0.entries()[0].remembered.free_bytes, None);
-    assert_eq!(start(&cache, &memory, 10 * GIB), 64);
-}
-
-#[test]
-fn a_reading_that_fails_once_does_not_forget_the_levels() {
-    let (cache, memory) = taught(&[(20 * GIB, 256), (5 * GIB, 64)]);
-    memory.cannot_be_read();
-    let tried = batch(&cache, &memory, 1024, 32);
-    assert_eq!(tried, [64, 32], "the lowest level is what is safe");
-    assert_eq!(batch(&cache, &memory, 1024, 32), [32], "and what failed is not tried again");
-    assert_eq!(start(&cache, &memory, 20 * GIB), 256);
-    assert_eq!(start(&cache, &memory, 5 * GIB), 64);
-    memory.cannot_be_read();
-    assert_eq!(batch(&cache, &memory, 1024, 32), [32]);
-}
-
-#[test]
-fn a_small_level_is_no_better_known_than_an_unreadable_one() {
-    let (cache, memory) = taught(&[(20 * GIB, 256), (100 * MIB, 64)]);
-    memory.cannot_be_read();
-    assert_eq!(batch(&cache, &memory, 1024, 16), [64, 32, 16]);
-    assert_eq!(batch(&cache, &memory, 1024, 16), [16]);
-}
-
-#[test]
-fn a_global_cache_has_one_level_whatever_is_free() {
-    let (cache, memory) = (GlobalCache::new(), Memory::new(40 * GIB));
-    assert_eq!(batch(&cache, &memory, 1024, 256), [1024, 512, 256]);
-    memory.has_free(GIB);
-    assert_eq!(batch(&cache, &memory, 1024, 64), [256, 128, 64]);
-    memory.has_free(40 * GIB);
-    assert_eq!(batch(&cache, &memory, 1024, 256), [64]);
-    assert_eq!(settled(&cache.entries()), [64]);
-    assert_eq!(cache.entries()[0].remembered.free_bytes, None);
 }
 
 #[test]

@@ -103,7 +103,9 @@ fn a_long_list_is_cut() {
     let report = report::last().unwrap();
     assert_eq!((report.left_out.len(), report.out_of_memory), (256, 300));
     assert!(
-        report.to_string().contains("left out items 0, 1, 2, 3, 4, 5, 6, 7, ..., which does not fit by itself"),
+        report
+            .to_string()
+            .contains("left out items 0, 1, 2, 3, 4, 5, 6, 7, ..., which do not fit by themselves"),
         "{report}"
     );
 }

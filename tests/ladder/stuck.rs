@@ -34,8 +34,15 @@ fn a_deadline_ends_a_wait() {
     must_end(|| {
         let device = FakeDevice::new(100);
         let other = Other::on(&device, 60);
-        let with = execute::with::<NoCache>().device(&device).ladder(patient());
-        let with = with.deadline(Duration::from_millis(200));
+        let second = Duration::from_secs(1);
+        let passes = |event: &Event<'_>| {
+            if let EventKind::Waits { .. } = event.kind {
+                CLOCK.with(|clock| clock.advance(second));
+            }
+        };
+        CLOCK.with(|_stopped| ());
+        let with = execute::with::<NoCache>().device(&device).ladder(patient()).observer(&passes);
+        let with = with.deadline(second);
         let error = with.batch(8, |size| device.alloc(10 * size as u64).map(drop)).unwrap_err();
         assert_eq!(
             error.to_string(),

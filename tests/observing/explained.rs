@@ -9,7 +9,7 @@ use toma::classify::OutOfMemory;
 use toma::device::Cancel;
 use toma::device::{Ladder, falls_back};
 use toma::observe::{Event, EventKind};
-use toma::testing::FakeDevice;
+use toma::testing::{FakeDevice, StoppedClock};
 use toma::{GlobalCache, NoCache, execute, report};
 
 use crate::shown::shows;
@@ -102,14 +102,29 @@ fn a_wait_in_vain() {
     "#]]);
 }
 
+thread_local! {
+    /// For an observer, which has to be shared between threads.
+    static CLOCK: StoppedClock = StoppedClock::new();
+}
+
 #[test]
 fn a_wait_that_the_deadline_ends() {
     let _unobserved = unobserved();
     let device = FakeDevice::new(100);
     beside_another(&device, || {
-        let with = execute::with::<NoCache>().device(&device).name("embed");
-        let with = with.deadline(Duration::from_millis(200));
-        with.range(0..4, 8, |start, end| device.alloc(20 * (end - start) as u64).map(drop)).unwrap_err();
+        let pass = || CLOCK.with(|clock| clock.advance(Duration::from_secs(1)));
+        let waits = |event: &Event<'_>| {
+            if let EventKind::Waits { .. } = event.kind {
+                pass();
+            }
+        };
+        CLOCK.with(|_stopped| ());
+        let with = execute::with::<NoCache>().device(&device).observer(&waits).name("embed");
+        let failed = with.deadline(Duration::from_secs(2)).range(0..4, 8, |start, end| {
+            pass();
+            device.alloc(20 * (end - start) as u64).map(drop)
+        });
+        failed.unwrap_err();
     });
     shows(&expect![[r#"
         embed: gave up at 0 of 4 items after 1 attempt, 1 out of memory

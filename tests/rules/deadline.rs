@@ -4,7 +4,6 @@ use std::cell::RefCell;
 use std::time::{Duration, Instant};
 
 use proptest::prelude::Strategy;
-use toma::{NoCache, execute};
 
 use crate::against_twin::check_ending;
 use crate::cases::{Case, case, check, shrinking_plan};
@@ -75,14 +74,4 @@ fn run(
         })?;
         Ok(None)
     })
-}
-
-#[test]
-fn the_end_of_time_is_no_deadline() {
-    crate::noise::prepare();
-    let done = execute::with::<NoCache>().deadline(Duration::MAX).batch(8, |size| {
-        assert!(size <= 2, "CUDA out of memory. Tried to allocate 2.00 GiB");
-        size
-    });
-    assert_eq!(done, 2);
 }

@@ -39,12 +39,12 @@ fn a_panic_the_body_keeps_to_itself_is_not_counted_for_a_later_one() {
     assert_eq!((done, printed), (false, 1));
 }
 
-/// Runs a loop of its own when it is dropped.
+/// Runs a loop of its own when it is dropped, with failures that are answered there.
 struct Flush;
 
 impl Drop for Flush {
     fn drop(&mut self) {
-        execute::with::<NoCache>().range(0..8, 4, |_start, _end| ());
+        execute::with::<NoCache>().range(0..8, 8, |start, end| assert!(end - start < 3, "{OOM}"));
     }
 }
 
@@ -145,6 +145,8 @@ const SCENARIOS: &[Scenario] = &[
     Scenario { name: "nested, retried inside", prints: 0, run: |id| nested(1, id) },
     Scenario { name: "nested, retried outside", prints: 0, run: |id| nested_outside(2, id) },
     Scenario { name: "nested, total failure", prints: 1, run: |id| nested_outside(0, id) },
+    Scenario { name: "nested, too late outside", prints: 1, run: |id| too_late(|| nested(0, id)) },
+    Scenario { name: "another thread", prints: 1, run: on_another_thread },
     Scenario { name: "async, total failure", prints: 1, run: asynchronous },
 ];
 
@@ -171,6 +173,15 @@ fn too_late(fail: impl Fn()) {
     execute::with::<NoCache>().deadline(deadline).batch(8, |_| {
         spend(deadline);
         fail();
+    });
+}
+
+/// A thread of the body has no loop around it that would answer.
+fn on_another_thread(id: &str) {
+    let text = format!("{OOM} <{id}>");
+    execute::with::<NoCache>().batch(8, |_| {
+        let text = text.clone();
+        std::thread::spawn(move || fail(&text)).join().unwrap_err();
     });
 }
 

@@ -9,8 +9,10 @@ use std::ops::Range;
 use std::panic::Location;
 
 use crate::cache::SizeCache;
+pub use crate::cache::{DefaultCache, NoCache};
 pub use crate::call_site::Site;
-use crate::chunk::{Chunk, Chunked};
+use crate::chunk::Chunk;
+pub use crate::chunk::Chunked;
 use crate::classify::{Classify, Failure};
 use crate::engine::drive::{Cleanup, Work};
 use crate::engine::pieces::Extent;
@@ -19,7 +21,7 @@ pub use crate::outcome::AnyValue;
 use crate::outcome::{Auto, Classified, Completes, Judge};
 use crate::policy::{Halve, Policy};
 pub use crate::task::Task;
-pub use crate::{done, site};
+pub use crate::{done, judge, site, size};
 
 /// The builder of an annotated function.
 #[inline]
@@ -32,34 +34,46 @@ pub fn classified<F>(classify: F) -> Classified<F> {
     Classified(classify)
 }
 
-impl Site {
-    /// An `i64` option as a size.
-    ///
-    /// # Panics
-    /// When it is negative; 0 is refused like any other.
-    #[doc(hidden)]
-    pub fn size(&self, option: &str, value: i64) -> usize {
-        let name = self.name();
-        usize::try_from(value).unwrap_or_else(|_| panic!("{name}: {option} {value}: must be at least 1"))
-    }
+/// An `i64` option of the function `name` as a size.
+///
+/// # Panics
+/// When it is negative; 0 is refused like any other.
+pub fn size(name: &str, option: &str, value: i64) -> usize {
+    usize::try_from(value).unwrap_or_else(|_| panic!("{name}: {option} {value}: must be at least 1"))
 }
 
-/// The call site of an annotated function, and the traits that choose how its result is judged.
+/// The call site of an annotated function.
 #[doc(hidden)]
 #[macro_export]
 macro_rules! site {
-    ($site:ident, $name:literal, judged) => {
-        use $crate::private::{ViaResult as _, ViaValue as _};
-        $crate::site!($site, $name);
-    };
-    ($site:ident, $name:literal) => {
-        static $site: $crate::private::Site = $crate::private::Site::new(
+    ($name:literal) => {{
+        static SITE: $crate::private::Site = $crate::private::Site::new(
             ::core::concat!(::core::module_path!(), "::", $name),
             ::core::file!(),
             ::core::line!(),
             ::core::column!(),
         )
         .of_version(::core::option_env!("CARGO_PKG_VERSION"));
+        &SITE
+    }};
+}
+
+/// How a return type is judged, with the traits in scope that choose it.
+#[doc(hidden)]
+#[macro_export]
+macro_rules! judge {
+    ($ty:ty) => {{
+        use $crate::private::{ViaResult as _, ViaValue as _};
+        (&$crate::private::Via::<$ty>::new()).judge()
+    }};
+}
+
+/// An `i64` option of an annotated function as a size.
+#[doc(hidden)]
+#[macro_export]
+macro_rules! size {
+    ($name:literal, $option:literal, $value:expr) => {
+        $crate::private::size(::core::concat!(::core::module_path!(), "::", $name), $option, $value)
     };
 }
 

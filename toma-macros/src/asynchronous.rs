@@ -7,12 +7,12 @@ use proc_macro2::{Group, Ident, Span, TokenStream, TokenTree};
 use quote::{quote, quote_spanned};
 
 use crate::call::{Call, local, local_at};
-use crate::expand::{builder, undo};
+use crate::expand::{builder, toma, undo};
 use crate::form::{Form, Role};
 use crate::parameters::Parameter;
 
 pub(crate) fn run(call: &Call<'_>) -> TokenStream {
-    let (running, done) = (local("call"), local("done"));
+    let (toma, running, done) = (toma(Span::mixed_site()), local("call"), local("done"));
     let (builder, start) = (builder(call), call.method("start"));
     let arguments = call.kept().map(start_argument);
     let (data, sizes) = (call.parameters.iter().find_map(lend), sizes(call));
@@ -24,7 +24,7 @@ pub(crate) fn run(call: &Call<'_>) -> TokenStream {
     let kind = (call.form == Form::Chunked).then(|| quote!(, _));
     let attempt = quote! {
         let #done = #running.attempt(#future).await;
-        ::toma::__private::done!(#done);
+        #toma::done!(#done);
     };
     // In a block of its own, so that no outcome is there while undoing awaits: it may not be `Send`.
     let attempt = match undo(call) {
@@ -57,11 +57,11 @@ fn lend(parameter: &Parameter) -> Option<TokenStream> {
     let data = parameter.outer_name();
     let (running, held) = (local("call"), local_at("held", data.span()));
     let (attrs, pat, ty) = (&parameter.typed.attrs, &parameter.typed.pat, parameter.inside_type());
-    let ty = respan(quote!(#ty), data.span());
+    let (toma, ty) = (toma(mixed_at(&data)), respan(quote!(#ty), data.span()));
     (parameter.role == Role::Data).then(|| {
         quote_spanned! {mixed_at(&data)=>
             let ::core::option::Option::Some(mut #held) = #running.hold(&mut #data) else { continue };
-            #(#attrs)* let #pat = <#ty as ::toma::chunk::Chunked<_>>::lend(&mut #held);
+            #(#attrs)* let #pat = <#ty as #toma::Chunked<_>>::lend(&mut #held);
         }
     })
 }

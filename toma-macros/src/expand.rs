@@ -1,10 +1,11 @@
-//! What a checked attribute becomes: one `static` for the call site and one call into `__private`.
+//! What a checked attribute becomes: one import and one call into `toma::__private`, with a `static` call site.
 //!
 //! Every name of ours is hygienic. A parameter that callers keep passing keeps its own name when
 //! it has one, so that options can use it and documentation shows it.
 
 use proc_macro2::{Ident, Span, TokenStream};
 use quote::{format_ident, quote, quote_spanned};
+use syn::spanned::Spanned as _;
 use syn::{Expr, FnArg, Pat, Signature};
 
 use crate::call::{Call, local};
@@ -17,24 +18,24 @@ use crate::types;
 pub(crate) fn expand(call: &Call<'_>) -> TokenStream {
     let Function { attrs, vis, .. } = call.function;
     let (track_caller, signature) = (track_caller(call), signature(call));
-    let (site, references) = (site(call), references(call));
+    let (import, references) = (import(call), references(call));
     let run = if call.is_async() { crate::asynchronous::run(call) } else { run(call) };
     quote! {
-        #(#attrs)* #track_caller #vis #signature { #site #references #run }
+        #(#attrs)* #track_caller #vis #signature { #import #references #run }
     }
 }
 
 /// `at(..)` with a setter for each option.
 pub(crate) fn builder(call: &Call<'_>) -> TokenStream {
-    let site = site_name();
+    let (toma, name) = (toma(Span::mixed_site()), call.function.name());
     let cache = match call.options.of(Kind::Cache) {
-        None => quote!(::toma::DefaultCache),
+        None => quote!(#toma::DefaultCache),
         Some(Value::Type(cache)) => quote!(#cache),
-        Some(Value::Expr(_)) => quote!(::toma::NoCache),
+        Some(_) => quote!(#toma::NoCache),
     };
     let setters = call.options.given().map(|(known, value)| setter(call, known, value));
     let judge = call.output.judge(&call.options);
-    quote!(::toma::__private::at::<#cache>(&#site) #(#setters)* .judge(#judge))
+    quote!(#toma::at::<#cache>(#toma::site!(#name)) #(#setters)* .judge(#judge))
 }
 
 /// The statement that undoes what a failed attempt did.
@@ -104,16 +105,19 @@ fn signature(call: &Call<'_>) -> Signature {
     sig
 }
 
-fn site(call: &Call<'_>) -> TokenStream {
-    let (site, name) = (site_name(), call.function.name());
-    {
-        let judged = call.output.is_judged(&call.options).then(|| quote!(, judged));
-        quote!(::toma::__private::site!(#site, #name #judged);)
-    }
+/// The one place where the crate is named, so that a path that leads nowhere is one error.
+fn import(call: &Call<'_>) -> TokenStream {
+    let (path, span) = match call.options.of(Kind::Crate) {
+        Some(Value::Path(path)) => (quote!(#path), Span::mixed_site().located_at(path.span())),
+        _ => (quote!(::toma), Span::mixed_site()),
+    };
+    let toma = toma(span);
+    quote_spanned!(span=> use #path::__private as #toma;)
 }
 
-fn site_name() -> Ident {
-    Ident::new("__TOMA_SITE", Span::mixed_site())
+/// The name of `toma::__private` inside the expansion.
+pub(crate) fn toma(span: Span) -> Ident {
+    Ident::new("__toma", span)
 }
 
 /// A `let` for each option that is handed over by reference, so that its value outlives the call.
@@ -142,15 +146,15 @@ fn setter(call: &Call<'_>, known: &Known, value: &Value) -> Option<TokenStream> 
         }
         Kind::Size => size(call, known.name, expr),
         Kind::Value => quote!(#expr),
-        Kind::Undo | Kind::Classify => return None,
+        Kind::Undo | Kind::Classify | Kind::Crate => return None,
     };
     let name = format_ident!("{}", known.name);
     Some(quote!(.#name(#argument)))
 }
 
 /// A size as `usize`: an `i64` is checked when the program runs, with the option's name at hand.
-fn size(call: &Call<'_>, name: &str, expr: &Expr) -> TokenStream {
+fn size(call: &Call<'_>, option: &str, expr: &Expr) -> TokenStream {
     let ty = call.parameters.last().and_then(|parameter| types::size(&parameter.typed.ty));
-    let site = site_name();
-    if ty == Some("i64") { quote!(#site.size(#name, #expr)) } else { quote!(#expr) }
+    let (toma, name) = (toma(Span::mixed_site()), call.function.name());
+    if ty == Some("i64") { quote!(#toma::size!(#name, #option, #expr)) } else { quote!(#expr) }
 }

@@ -1,9 +1,10 @@
 //! The attribute's arguments: one table of names, one way to read them.
 
 use proc_macro2::{Span, TokenStream};
+use quote::ToTokens as _;
 use syn::ext::IdentExt;
 use syn::parse::{ParseStream, Parser};
-use syn::{Error, Expr, Ident, Result, Token, Type};
+use syn::{Error, Expr, Ident, Path, Result, Token, Type};
 
 use crate::form::Form;
 
@@ -22,6 +23,8 @@ pub(crate) enum Kind {
     Undo,
     /// A function that classifies the body's error.
     Classify,
+    /// The path of the `toma` crate.
+    Crate,
 }
 
 /// One option there is.
@@ -35,6 +38,7 @@ pub(crate) struct Known {
 pub(crate) enum Value {
     Type(Type),
     Expr(Expr),
+    Path(Path),
 }
 
 /// The options of one attribute.
@@ -46,7 +50,7 @@ pub(crate) struct Options {
 const EVERYWHERE: &[Form] = &[Form::Batch, Form::Range, Form::Chunked];
 
 /// Every option, in the order in which its value is evaluated.
-pub(crate) static KNOWN: [Known; 16] = [
+pub(crate) static KNOWN: [Known; 17] = [
     Known { name: "cache", kind: Kind::Cache, forms: EVERYWHERE },
     Known { name: "initial", kind: Kind::Size, forms: EVERYWHERE },
     Known { name: "min", kind: Kind::Size, forms: EVERYWHERE },
@@ -63,6 +67,7 @@ pub(crate) static KNOWN: [Known; 16] = [
     Known { name: "policy", kind: Kind::Value, forms: EVERYWHERE },
     Known { name: "before_retry", kind: Kind::Undo, forms: EVERYWHERE },
     Known { name: "classify", kind: Kind::Classify, forms: EVERYWHERE },
+    Known { name: "crate", kind: Kind::Crate, forms: EVERYWHERE },
 ];
 
 impl Options {
@@ -144,6 +149,7 @@ fn value(name: &Ident, kind: Kind, input: ParseStream<'_>) -> Result<Value> {
     match kind {
         Kind::Cache if !input.peek(Token![&]) => cache_type(input).map(Value::Type),
         Kind::Undo => undo(input).map(Value::Expr),
+        Kind::Crate => crate_path(input).map(Value::Path),
         _ => input.parse().map(Value::Expr),
     }
 }
@@ -154,6 +160,13 @@ fn cache_type(input: ParseStream<'_>) -> Result<Type> {
         return Ok(ty);
     }
     Err(Error::new_spanned(ty, "cache takes a type, or a reference to a value: `cache = &expr`"))
+}
+
+fn crate_path(input: ParseStream<'_>) -> Result<Path> {
+    let value: Expr = input.parse()?;
+    Path::parse_mod_style
+        .parse2(value.to_token_stream())
+        .map_err(|_| Error::new_spanned(value, "crate takes the path of the crate: `crate = renamed`"))
 }
 
 fn undo(input: ParseStream<'_>) -> Result<Expr> {

@@ -5,6 +5,7 @@ use quote::{quote, quote_spanned};
 use syn::spanned::Spanned;
 use syn::{GenericArgument, PathArguments, ReturnType, Type, parse_quote};
 
+use crate::expand::toma;
 use crate::options::{Kind, Options, Value};
 use crate::types;
 
@@ -45,19 +46,16 @@ impl Output {
         Ident::new(name, self.span)
     }
 
-    /// Whether the return type itself chooses how it is judged.
-    pub(crate) fn is_judged(&self, options: &Options) -> bool {
-        self.named.is_some() && options.of(Kind::Classify).is_none()
-    }
-
     /// The value that tells success from failure.
     pub(crate) fn judge(&self, options: &Options) -> TokenStream {
+        let here = toma(Span::mixed_site());
         match (options.of(Kind::Classify), &self.named) {
-            (Some(Value::Expr(classify)), _) => quote!(::toma::__private::classified(#classify)),
-            (_, None) => quote!(::toma::__private::AnyValue),
+            (Some(Value::Expr(classify)), _) => quote!(#here::classified(#classify)),
+            (_, None) => quote!(#here::AnyValue),
             (_, Some(ty)) => {
                 let span = Span::mixed_site().located_at(error_type(ty).span());
-                quote_spanned!(span=> (&::toma::__private::Via::<#ty>::new()).judge())
+                let there = toma(span);
+                quote_spanned!(span=> #there::judge!(#ty))
             }
         }
     }

@@ -42,78 +42,16 @@ fn batch() {
             /// Embeds.
             #[track_caller]
             pub fn embed(model: &Model) -> Result<Tensor, TchError> {
-                ::toma::__private::site!(__TOMA_SITE, "embed", judged);
-                ::toma::__private::at::<::toma::DefaultCache>(&__TOMA_SITE)
+                use ::toma::__private as __toma;
+                __toma::at::<__toma::DefaultCache>(__toma::site!("embed"))
                     .initial(512)
-                    .judge((&::toma::__private::Via::<Result<Tensor, TchError>>::new()).judge())
+                    .judge(__toma::judge!(Result < Tensor, TchError >))
                     .run_batch(|batch_size: usize| -> Result<Tensor, TchError> {
                         let batch = model.take(batch_size);
                         model.run(batch)
                     })
             }
         "#]],
-    );
-}
-
-#[test]
-fn range() {
-    let item = quote! {
-        fn reduce(start: usize, end: usize, out: &mut [f32], a: &[f32]) {
-            let rows = &a[start..end];
-            out.fill(rows[0]);
-        }
-    };
-    check(
-        Range,
-        quote!(),
-        &item,
-        &expect![[r##"
-            #[track_caller]
-            fn reduce(start: usize, end: usize, out: &mut [f32], a: &[f32]) {
-                ::toma::__private::site!(__TOMA_SITE, "reduce", judged);
-                ::toma::__private::at::<::toma::DefaultCache>(&__TOMA_SITE)
-                    .judge((&::toma::__private::Via::<()>::new()).judge())
-                    .run_range(
-                        start,
-                        end,
-                        |start: usize, end: usize| -> () {
-                            let rows = &a[start..end];
-                            out.fill(rows[0]);
-                        },
-                    )
-            }
-        "##]],
-    );
-}
-
-#[test]
-fn chunked() {
-    let item = quote! {
-        fn normalize(data: &mut [f32], start: usize, end: usize, scale: f32) -> Result<(), Error> {
-            let rows = load(start, end)?;
-            data.copy_from_slice(&rows);
-        }
-    };
-    check(
-        Chunked,
-        quote!(initial = 64,),
-        &item,
-        &expect![[r##"
-            #[track_caller]
-            fn normalize(data: &mut [f32], scale: f32) -> Result<(), Error> {
-                ::toma::__private::site!(__TOMA_SITE, "normalize", judged);
-                ::toma::__private::at::<::toma::DefaultCache>(&__TOMA_SITE)
-                    .initial(64)
-                    .judge((&::toma::__private::Via::<Result<(), Error>>::new()).judge())
-                    .run_chunked(
-                        data,
-                        |data: &mut [f32], start: usize, end: usize| -> Result<(), Error> {
-                            let rows = load(start, end)?;
-                            data.copy_from_slice(&rows);
-                        },
-                    )
-            }
-        "##]],
     );
 }
 
@@ -134,11 +72,11 @@ fn every_option() {
         &expect![[r##"
             #[track_caller]
             fn fill(data: &mut [f32], out: &mut Vec<f32>) -> Odd {
-                ::toma::__private::site!(__TOMA_SITE, "fill");
+                use ::toma::__private as __toma;
                 let __toma_key = &(data.len());
                 let __toma_device = &(Host);
                 let __toma_observer = &(log);
-                ::toma::__private::at::<Shared<u8>>(&__TOMA_SITE)
+                __toma::at::<Shared<u8>>(__toma::site!("fill"))
                     .initial(1 << 10)
                     .min(8)
                     .max(data.len())
@@ -151,7 +89,7 @@ fn every_option() {
                     .observer(__toma_observer)
                     .dim(-1)
                     .policy(Decay(0.5))
-                    .judge(::toma::__private::classified(sort))
+                    .judge(__toma::classified(sort))
                     .undo_chunked::<
                         _,
                         _,
@@ -179,39 +117,24 @@ fn every_option() {
 }
 
 #[test]
-fn cache_by_reference() {
-    let item = quote!(
+fn a_cache_by_reference_is_bound_first() {
+    let item: TokenStream = syn::parse_quote!(
         fn f(n: usize) -> u8 {
             1
         }
     );
-    check(
-        Batch,
-        quote!(initial = 1, cache = &self.sizes, key = n + 1),
-        &item,
-        &expect![[r##"
-            #[track_caller]
-            fn f() -> u8 {
-                ::toma::__private::site!(__TOMA_SITE, "f", judged);
-                #[allow(clippy::borrow_deref_ref, reason = "a name alone would be taken for a type")]
-                let __toma_cache = &self.sizes;
-                let __toma_key = &(n + 1);
-                ::toma::__private::at::<::toma::NoCache>(&__TOMA_SITE)
-                    .cache(__toma_cache)
-                    .initial(1)
-                    .key(__toma_key)
-                    .judge((&::toma::__private::Via::<u8>::new()).judge())
-                    .run_batch(|n: usize| -> u8 { 1 })
-            }
-        "##]],
-    );
+    let expansion = expand(Batch, quote!(initial = 1, key = n + 1, cache = &self.sizes), &item);
+    let order = ["let __toma_cache = &self.sizes;", "let __toma_key = &(n + 1);", "at::<__toma::NoCache>"];
+    let order = order.map(|part| expansion.find(part));
+    assert!(order.is_sorted() && order[0].is_some(), "{expansion}");
+    assert!(expansion.contains(".cache(__toma_cache)"), "{expansion}");
 }
 
 #[test]
-fn generics_lifetimes_and_where() {
+fn generics_lifetimes_impl_trait_and_where() {
     let item = quote! {
         pub(crate) unsafe fn pick<'a, 'd: 'a, T, const N: usize>(
-            (a, b): (&'d mut [T], Rows<'d, N>), start: usize, end: usize, sink: &'a mut Vec<&'d T>,
+            (a, b): (&'d mut [impl Copy], Rows<'d, N>), start: usize, end: usize, sink: &'a mut Vec<&'d T>,
         ) -> Res<'a>
         where
             T: Clone + 'd,
@@ -227,18 +150,18 @@ fn generics_lifetimes_and_where() {
         &expect![[r##"
             #[track_caller]
             pub(crate) unsafe fn pick<'a, 'd: 'a, T, const N: usize>(
-                __toma_data: (&'d mut [T], Rows<'d, N>),
+                __toma_data: (&'d mut [impl Copy], Rows<'d, N>),
                 sink: &'a mut Vec<&'d T>,
             ) -> Res<'a>
             where
                 T: Clone + 'd,
             {
-                ::toma::__private::site!(__TOMA_SITE, "pick", judged);
-                ::toma::__private::at::<::toma::DefaultCache>(&__TOMA_SITE)
-                    .judge((&::toma::__private::Via::<Res<'a>>::new()).judge())
+                use ::toma::__private as __toma;
+                __toma::at::<__toma::DefaultCache>(__toma::site!("pick"))
+                    .judge(__toma::judge!(Res < 'a >))
                     .run_chunked(
                         __toma_data,
-                        |(a, b): (&mut [T], Rows<'_, N>), start: usize, end: usize| -> Res<'a> {
+                        |(a, b): (&mut [_], Rows<'_, N>), start: usize, end: usize| -> Res<'a> {
                             a.clone_from_slice(b);
                             Ok(())
                         },
@@ -249,192 +172,37 @@ fn generics_lifetimes_and_where() {
 }
 
 #[test]
-fn shared_method() {
-    let shared = quote!(
-        fn run(&self, n: usize) -> u8 {
-            self.model.run(n)
-        }
+fn a_return_type_that_only_a_signature_can_write_is_inferred() {
+    let expand =
+        |ty| expand(Batch, quote!(initial = 1), &syn::parse_quote!(fn f(n: usize) -> #ty { body(n) }));
+    for ty in [quote!(impl Iterator<Item = u8>), quote!(!)] {
+        let expansion = expand(ty);
+        assert!(expansion.contains(".judge(__toma::AnyValue)"), "{expansion}");
+        assert!(expansion.contains(".run_batch(|n: usize| { body(n) })"), "{expansion}");
+    }
+    let nested = expand(quote!(Res<Box<dyn Iterator<Item = impl Debug>>, (impl Error, u8)>));
+    assert!(
+        nested.contains("fn f() -> Res<Box<dyn Iterator<Item = impl Debug>>, (impl Error, u8)> {"),
+        "{nested}"
     );
-    check(
-        Batch,
-        quote!(initial = self.initial),
-        &shared,
-        &expect![[r##"
-            #[track_caller]
-            fn run(&self) -> u8 {
-                ::toma::__private::site!(__TOMA_SITE, "run", judged);
-                ::toma::__private::at::<::toma::DefaultCache>(&__TOMA_SITE)
-                    .initial(self.initial)
-                    .judge((&::toma::__private::Via::<u8>::new()).judge())
-                    .run_batch(|n: usize| -> u8 { self.model.run(n) })
-            }
-        "##]],
-    );
-}
-
-#[test]
-fn unique_method() {
-    let unique = quote!(
-        fn run(self: &mut Self, start: usize, end: usize) {
-            self.model.run(start, end);
-        }
-    );
-    check(
-        Range,
-        quote!(),
-        &unique,
-        &expect![[r##"
-            #[track_caller]
-            fn run(self: &mut Self, start: usize, end: usize) {
-                ::toma::__private::site!(__TOMA_SITE, "run", judged);
-                ::toma::__private::at::<::toma::DefaultCache>(&__TOMA_SITE)
-                    .judge((&::toma::__private::Via::<()>::new()).judge())
-                    .run_range(
-                        start,
-                        end,
-                        |start: usize, end: usize| -> () {
-                            self.model.run(start, end);
-                        },
-                    )
-            }
-        "##]],
-    );
-}
-
-#[test]
-fn impl_trait_argument() {
-    let argument = quote!(
-        fn f(data: &[impl Copy], start: usize, end: usize, out: &mut impl Extend<u8>) {
-            out.extend(data);
-        }
-    );
-    check(
-        Chunked,
-        quote!(),
-        &argument,
-        &expect![[r##"
-            #[track_caller]
-            fn f(data: &[impl Copy], out: &mut impl Extend<u8>) {
-                ::toma::__private::site!(__TOMA_SITE, "f", judged);
-                ::toma::__private::at::<::toma::DefaultCache>(&__TOMA_SITE)
-                    .judge((&::toma::__private::Via::<()>::new()).judge())
-                    .run_chunked(
-                        data,
-                        |data: &[_], start: usize, end: usize| -> () {
-                            out.extend(data);
-                        },
-                    )
-            }
-        "##]],
-    );
-}
-
-#[test]
-fn impl_trait_returned() {
-    let whole = quote!(
-        fn f(n: usize) -> impl Iterator<Item = u8> {
-            0..n
-        }
-    );
-    check(
-        Batch,
-        quote!(initial = 1),
-        &whole,
-        &expect![[r##"
-            #[track_caller]
-            fn f() -> impl Iterator<Item = u8> {
-                ::toma::__private::site!(__TOMA_SITE, "f");
-                ::toma::__private::at::<::toma::DefaultCache>(&__TOMA_SITE)
-                    .initial(1)
-                    .judge(::toma::__private::AnyValue)
-                    .run_batch(|n: usize| { 0..n })
-            }
-        "##]],
-    );
-}
-
-#[test]
-fn impl_trait_inside_the_return_type() {
-    let nested = quote!(
-        fn f(n: usize) -> Res<Box<dyn Iterator<Item = impl Debug>>, (impl Error, u8)> {
-            Ok(Box::new(0..n))
-        }
-    );
-    check(
-        Batch,
-        quote!(initial = 1),
-        &nested,
-        &expect![[r##"
-            #[track_caller]
-            fn f() -> Res<Box<dyn Iterator<Item = impl Debug>>, (impl Error, u8)> {
-                ::toma::__private::site!(__TOMA_SITE, "f", judged);
-                ::toma::__private::at::<::toma::DefaultCache>(&__TOMA_SITE)
-                    .initial(1)
-                    .judge(
-                        (&::toma::__private::Via::<Res<Box<dyn Iterator<Item = _>>, (_, u8)>>::new())
-                            .judge(),
-                    )
-                    .run_batch(|n: usize| -> Res<Box<dyn Iterator<Item = _>>, (_, u8)> {
-                        Ok(Box::new(0..n))
-                    })
-            }
-        "##]],
-    );
-}
-
-#[test]
-fn never_returned() {
-    let never = quote!(
-        fn f(n: usize) -> ! {
-            panic!()
-        }
-    );
-    check(
-        Batch,
-        quote!(initial = 1),
-        &never,
-        &expect![[r##"
-            #[track_caller]
-            fn f() -> ! {
-                ::toma::__private::site!(__TOMA_SITE, "f");
-                ::toma::__private::at::<::toma::DefaultCache>(&__TOMA_SITE)
-                    .initial(1)
-                    .judge(::toma::__private::AnyValue)
-                    .run_batch(|n: usize| { panic!() })
-            }
-        "##]],
-    );
+    assert!(nested.contains("|n: usize| -> Res<Box<dyn Iterator<Item = _>>, (_, u8)> {"), "{nested}");
+    assert!(nested.contains("judge!(Res < Box < dyn Iterator < Item = _ > >, (_, u8) >)"), "{nested}");
 }
 
 #[test]
 fn i64_sizes() {
-    let args = quote!(initial = 512, min = 1, max = n, multiple_of = 8, max_attempts = 3);
-    let item = quote!(
-        fn f(size: i64, n: i64) {
-            run(size);
-        }
-    );
-    check(
+    let args = quote!(initial = 512, max = n, max_attempts = 3);
+    let expansion = expand(
         Batch,
         args,
-        &item,
-        &expect![[r##"
-            #[track_caller]
-            fn f(n: i64) {
-                ::toma::__private::site!(__TOMA_SITE, "f", judged);
-                ::toma::__private::at::<::toma::DefaultCache>(&__TOMA_SITE)
-                    .initial(__TOMA_SITE.size("initial", 512))
-                    .min(__TOMA_SITE.size("min", 1))
-                    .max(__TOMA_SITE.size("max", n))
-                    .multiple_of(__TOMA_SITE.size("multiple_of", 8))
-                    .max_attempts(3)
-                    .judge((&::toma::__private::Via::<()>::new()).judge())
-                    .run_batch(|size: i64| -> () {
-                        run(size);
-                    })
-            }
-        "##]],
+        &syn::parse_quote!(
+            fn f(size: i64, n: i64) {}
+        ),
     );
+    let setters: Vec<_> = expansion.lines().map(str::trim).filter(|line| line.starts_with('.')).collect();
+    let sizes = [r#".initial(__toma::size!("f", "initial", 512))"#, r#".max(__toma::size!("f", "max", n))"#];
+    assert_eq!(setters[..3], [sizes[0], sizes[1], ".max_attempts(3)"]);
+    assert!(expansion.contains("|size: i64| -> () {"), "{expansion}");
 }
 
 #[test]
@@ -451,9 +219,9 @@ fn patterns() {
         &expect![[r##"
             #[track_caller]
             fn f(#[cfg(all())] start: usize, __toma_end: usize, (a, mut b): (u8, u8)) {
-                ::toma::__private::site!(__TOMA_SITE, "f", judged);
-                ::toma::__private::at::<::toma::DefaultCache>(&__TOMA_SITE)
-                    .judge((&::toma::__private::Via::<()>::new()).judge())
+                use ::toma::__private as __toma;
+                __toma::at::<__toma::DefaultCache>(__toma::site!("f"))
+                    .judge(__toma::judge!(()))
                     .run_range(
                         start,
                         __toma_end,
@@ -467,111 +235,18 @@ fn patterns() {
 }
 
 #[test]
-fn before_retry_as_a_closure() {
-    let item = quote!(
-        fn f(start: usize, end: usize, out: &mut Vec<u8>) -> Result<(), Error> {
-            out.push(1);
-            Ok(())
-        }
-    );
-    check(
-        Range,
-        quote!(before_retry = || out.truncate(start)),
-        &item,
-        &expect![[r##"
-            #[track_caller]
-            fn f(start: usize, end: usize, out: &mut Vec<u8>) -> Result<(), Error> {
-                ::toma::__private::site!(__TOMA_SITE, "f", judged);
-                ::toma::__private::at::<::toma::DefaultCache>(&__TOMA_SITE)
-                    .judge((&::toma::__private::Via::<Result<(), Error>>::new()).judge())
-                    .undo_range(
-                        start,
-                        end,
-                        |
-                            start: usize,
-                            end: usize,
-                            __toma_undo: bool,
-                        | -> ::core::option::Option<Result<(), Error>> {
-                            if __toma_undo {
-                                (|| out.truncate(start))();
-                                return ::core::option::Option::None;
-                            }
-                            ::core::option::Option::Some(
-                                (|| -> Result<(), Error> {
-                                    out.push(1);
-                                    Ok(())
-                                })(),
-                            )
-                        },
-                    )
-            }
-        "##]],
-    );
-}
-
-#[test]
-fn before_retry_as_a_path() {
-    let opaque = quote!(
-        fn f(size: usize) -> impl Sized {
-            size
-        }
-    );
-    check(
-        Batch,
-        quote!(initial = 1, before_retry = Undo::all),
-        &opaque,
-        &expect![[r##"
-            #[track_caller]
-            fn f() -> impl Sized {
-                ::toma::__private::site!(__TOMA_SITE, "f");
-                ::toma::__private::at::<::toma::DefaultCache>(&__TOMA_SITE)
-                    .initial(1)
-                    .judge(::toma::__private::AnyValue)
-                    .undo_batch(|size: usize, __toma_undo: bool| -> ::core::option::Option<_> {
-                        if __toma_undo {
-                            Undo::all();
-                            return ::core::option::Option::None;
-                        }
-                        ::core::option::Option::Some((|| { size })())
-                    })
-            }
-        "##]],
-    );
-}
-
-#[test]
-fn async_batch() {
-    let item = quote! {
-        pub async fn embed(&self, size: usize) -> Result<Tensor, Error> {
-            let batch = self.load(size).await?;
-            self.run(batch).await
-        }
+fn before_retry_is_called_or_run_as_it_stands() {
+    let statement = |undo: TokenStream| {
+        let item = syn::parse_quote!(
+            fn f(start: usize, end: usize, out: &mut Vec<u8>) {}
+        );
+        let expansion = expand(Range, quote!(before_retry = #undo), &item);
+        let (_, after) = expansion.split_once("if __toma_undo {").unwrap();
+        after.trim_start().lines().next().unwrap().to_owned()
     };
-    check(
-        Batch,
-        quote!(initial = 512),
-        &item,
-        &expect![[r#"
-            pub async fn embed(&self) -> Result<Tensor, Error> {
-                ::toma::__private::site!(__TOMA_SITE, "embed", judged);
-                let mut __toma_call = ::toma::__private::at::<::toma::DefaultCache>(&__TOMA_SITE)
-                    .initial(512)
-                    .judge((&::toma::__private::Via::<Result<Tensor, Error>>::new()).judge())
-                    .start_batch::<Result<Tensor, Error>>();
-                while __toma_call.begin().await {
-                    let size: usize = __toma_call.sizes();
-                    let __toma_done = __toma_call
-                        .attempt(async {
-                            let batch = self.load(size).await?;
-                            self.run(batch).await
-                        })
-                        .await;
-                    ::toma::__private::done!(__toma_done);
-                }
-                __toma_call.finish()
-            }
-        "#]],
-    );
+    assert_eq!(statement(quote!(|| out.truncate(start))), "(|| out.truncate(start))();");
+    assert_eq!(statement(quote!(Undo::all)), "Undo::all();");
+    assert_eq!(statement(quote!(out.truncate(start))), "out.truncate(start);");
 }
 
 #[test]
@@ -588,10 +263,10 @@ fn async_range() {
         &item,
         &expect![[r#"
             async fn send(#[cfg(all())] start: i64, end: i64, to: Socket) {
-                ::toma::__private::site!(__TOMA_SITE, "send", judged);
-                let mut __toma_call = ::toma::__private::at::<::toma::DefaultCache>(&__TOMA_SITE)
-                    .initial(__TOMA_SITE.size("initial", 8))
-                    .judge((&::toma::__private::Via::<()>::new()).judge())
+                use ::toma::__private as __toma;
+                let mut __toma_call = __toma::at::<__toma::DefaultCache>(__toma::site!("send"))
+                    .initial(__toma::size!("send", "initial", 8))
+                    .judge(__toma::judge!(()))
                     .start_range::<()>(start, end);
                 while __toma_call.begin().await {
                     #[cfg(all())]
@@ -603,7 +278,7 @@ fn async_range() {
                                 to.send(end).await;
                             })
                             .await;
-                        ::toma::__private::done!(__toma_done);
+                        __toma::done!(__toma_done);
                     }
                     __toma_call
                         .undo(async {
@@ -631,15 +306,15 @@ fn async_chunked() {
         &item,
         &expect![[r#"
             async fn send<'d>(mut __toma_data: Pair<'d>) -> Result<(), Error> {
-                ::toma::__private::site!(__TOMA_SITE, "send", judged);
-                let mut __toma_call = ::toma::__private::at::<::toma::DefaultCache>(&__TOMA_SITE)
+                use ::toma::__private as __toma;
+                let mut __toma_call = __toma::at::<__toma::DefaultCache>(__toma::site!("send"))
                     .initial(8)
-                    .judge((&::toma::__private::Via::<Result<(), Error>>::new()).judge())
+                    .judge(__toma::judge!(Result < (), Error >))
                     .start_chunked::<Result<(), Error>, _>(&__toma_data);
                 while __toma_call.begin().await {
                     let ::core::option::Option::Some(mut __toma_held) = __toma_call
                         .hold(&mut __toma_data) else { continue };
-                    let (a, b) = <Pair<'_> as ::toma::chunk::Chunked<_>>::lend(&mut __toma_held);
+                    let (a, b) = <Pair<'_> as __toma::Chunked<_>>::lend(&mut __toma_held);
                     let (start, end): (usize, usize) = __toma_call.sizes();
                     let __toma_done = __toma_call
                         .attempt(async {
@@ -647,7 +322,7 @@ fn async_chunked() {
                             flush(a).await
                         })
                         .await;
-                    ::toma::__private::done!(__toma_done);
+                    __toma::done!(__toma_done);
                 }
                 __toma_call.finish()
             }
@@ -656,41 +331,23 @@ fn async_chunked() {
 }
 
 #[test]
-fn async_chunked_by_name() {
-    let named = quote! {
-        async fn send(mut data: &[u8], start: usize, end: usize) {
-            data = &data[1..];
-            flush(data).await;
+fn attributes_of_the_body_move_to_the_function() {
+    let inner = syn::parse_quote!(
+        #[inline]
+        fn r#type(n: usize) {
+            #![cfg(all())]
+            run();
         }
-    };
-    check(
-        Chunked,
-        quote!(max = data.len()),
-        &named,
-        &expect![[r#"
-            async fn send(mut data: &[u8]) {
-                ::toma::__private::site!(__TOMA_SITE, "send", judged);
-                let mut __toma_call = ::toma::__private::at::<::toma::DefaultCache>(&__TOMA_SITE)
-                    .max(data.len())
-                    .judge((&::toma::__private::Via::<()>::new()).judge())
-                    .start_chunked::<(), _>(&data);
-                while __toma_call.begin().await {
-                    let ::core::option::Option::Some(mut __toma_held) = __toma_call.hold(&mut data)
-                    else { continue };
-                    let mut data = <&[u8] as ::toma::chunk::Chunked<_>>::lend(&mut __toma_held);
-                    let (start, end): (usize, usize) = __toma_call.sizes();
-                    let __toma_done = __toma_call
-                        .attempt(async {
-                            data = &data[1..];
-                            flush(data).await;
-                        })
-                        .await;
-                    ::toma::__private::done!(__toma_done);
-                }
-                __toma_call.finish()
-            }
-        "#]],
     );
+    let outer = syn::parse_quote!(
+        #[inline]
+        #[cfg(all())]
+        fn r#type(n: usize) {
+            run();
+        }
+    );
+    let args = quote!(initial = 1);
+    assert_eq!(expand(Batch, args.clone(), &inner), expand(Batch, args, &outer));
 }
 
 #[test]
@@ -703,54 +360,26 @@ fn track_caller_is_added_where_it_is_legal() {
 }
 
 #[test]
-fn attributes_of_the_body_move_to_the_function() {
-    let item = quote!(
-        #[inline]
-        fn r#type(n: usize) {
-            #![cfg(all())]
-            run();
-        }
-    );
-    check(
-        Batch,
-        quote!(initial = 1),
-        &item,
-        &expect![[r##"
-            #[inline]
-            #[cfg(all())]
-            #[track_caller]
-            fn r#type() {
-                ::toma::__private::site!(__TOMA_SITE, "type", judged);
-                ::toma::__private::at::<::toma::DefaultCache>(&__TOMA_SITE)
-                    .initial(1)
-                    .judge((&::toma::__private::Via::<()>::new()).judge())
-                    .run_batch(|n: usize| -> () {
-                        run();
-                    })
-            }
-        "##]],
-    );
+fn nothing_but_the_import_names_the_crate() {
+    let items = [
+        (Batch, quote!(initial = 1,), quote! { fn f(n: usize) -> Result<(), Odd> {} }),
+        (Range, quote!(), quote! { async fn f(start: i64, end: i64) -> impl Sized {} }),
+        (Chunked, quote!(), quote! { async fn f(data: &[u8], start: usize, end: usize) {} }),
+    ];
+    for (form, options, item) in items {
+        let plain = expand(form, quote!(#options cache = &own), &item);
+        let renamed = expand(form, quote!(#options cache = &own, crate = self::renamed), &item);
+        assert_eq!(renamed, plain.replace("use ::toma::", "use self::renamed::"));
+        assert!(!renamed.replace("__toma", "").contains("toma::"), "{renamed}");
+    }
 }
 
 #[test]
 fn the_order_of_options_changes_nothing() {
-    let mut options = [
-        quote!(initial = 64),
-        quote!(cache = Own),
-        quote!(policy = Halve),
-        quote!(key = data.len()),
-        quote!(min = 2),
-        quote!(max = 9),
-        quote!(multiple_of = 2),
-        quote!(deadline = soon()),
-        quote!(before_retry = undo),
-        quote!(dim = 1),
-        quote!(device = gpu),
-        quote!(observer = log),
-        quote!(name = "x"),
-        quote!(classify = sort),
-        quote!(max_attempts = 3),
-    ];
+    let options = "initial = 64; cache = Own; policy = Halve; key = data.len(); min = 2; max = 9; multiple_of = 2; \
+        deadline = soon(); before_retry = undo; dim = 1; device = gpu; observer = log; name = \"x\"; classify = sort; \
+        max_attempts = 3; ladder = steps; crate = renamed";
+    let mut options: Vec<TokenStream> = options.split("; ").map(|option| option.parse().unwrap()).collect();
     let item = quote!(
         fn f(data: &[u8], start: usize, end: usize) -> Result<(), Odd> {
             Ok(())

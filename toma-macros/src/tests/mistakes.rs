@@ -112,8 +112,18 @@ fn self_as_data() {
 }
 
 #[test]
+fn reference_into_exclusive_self() {
+    let message = "`#[toma::batch]` cannot return `&mut` into `self`: the body may run again while the reference is in use";
+    let method = |output: &str| format!("fn f(&mut self, n: usize) -> {output} {{ todo!() }}");
+    for (output, at) in [("&mut [f32]", "&mut [f32]"), ("Result<(u8, &mut T), E>", "&mut T")] {
+        check(Batch, "initial = 1", &method(output), message, at);
+        check(Batch, "initial = 1", &format!("async {}", method(output)), message, at);
+    }
+}
+
+#[test]
 fn unknown_option() {
-    let has = "cache, initial, min, max, multiple_of, max_attempts, deadline, key, name, device, observer, ladder, policy, before_retry, classify";
+    let has = "cache, initial, min, max, multiple_of, max_attempts, deadline, key, name, device, observer, ladder, policy, before_retry, classify, crate";
     let near = |name: &str, known: &str| {
         format!("unknown option `{name}`, did you mean `{known}`? `#[toma::batch]` has {has}")
     };
@@ -164,6 +174,14 @@ fn malformed_options() {
     check(Batch, "initial = 1; min = 2", "fn f(n: usize) {}", "expected `,` between options", ";");
     let cache = "cache takes a type, or a reference to a value: `cache = &expr`";
     check(Batch, "initial = 1, cache = Own::new()", "fn f(n: usize) {}", cache, "Own::new");
+}
+
+#[test]
+fn crate_that_is_no_path() {
+    let message = "crate takes the path of the crate: `crate = renamed`";
+    for value in ["5", "\"tma\"", "a::<b>", "a + b", "<A as B>::c"] {
+        check(Range, &format!("crate = {value}"), "fn f(a: usize, b: usize) {}", message, value);
+    }
 }
 
 #[test]

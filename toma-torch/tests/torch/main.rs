@@ -12,6 +12,7 @@ mod leaks;
 mod modes;
 mod nets;
 mod random;
+mod readme;
 mod roads;
 mod snapshot;
 mod stage;

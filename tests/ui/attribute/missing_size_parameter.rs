@@ -1,8 +1,0 @@
-#[toma::batch(initial = 16)]
-fn f() -> usize {
-    16
-}
-
-fn main() {
-    f();
-}

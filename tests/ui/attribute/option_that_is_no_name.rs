@@ -1,8 +1,0 @@
-#[toma::batch(512)]
-fn f(size: usize) -> usize {
-    size
-}
-
-fn main() {
-    f();
-}

@@ -1,8 +1,0 @@
-#[toma::batch(initial)]
-fn f(size: usize) -> usize {
-    size
-}
-
-fn main() {
-    f();
-}

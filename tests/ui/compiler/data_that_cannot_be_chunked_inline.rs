@@ -1,3 +1,0 @@
-fn main() {
-    toma::execute::chunked(vec![0.0; 16], 4, |_chunk, _start, _end| ());
-}
