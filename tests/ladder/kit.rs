@@ -79,7 +79,7 @@ impl Observer for Watching {
             EventKind::Shrink { from, to } => format!("shrinks from {from} to {to}"),
             EventKind::FallsBack { size } => format!("falls back to {size}"),
             EventKind::GaveUp { size, reason } => format!("gave up at {size}: {reason}"),
-            EventKind::Settled { size } => format!("settled at {size}"),
+            EventKind::Settled { size, .. } => format!("settled at {size}"),
             _ => return,
         };
         self.events.lock().unwrap().push(line);

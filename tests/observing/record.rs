@@ -64,7 +64,7 @@ fn line(kind: &EventKind<'_>) -> (String, Option<Duration>) {
             format!("does not fit at {size}: needs {needs_bytes}, free {free_bytes}")
         }
         EventKind::GaveUp { size, reason } => format!("gave up at {size}: {reason}"),
-        EventKind::Settled { size } => format!("settled {size}"),
+        EventKind::Settled { size, .. } => format!("settled {size}"),
         EventKind::Finished { attempts, out_of_memory } => {
             format!("finished: {attempts} attempts, {out_of_memory} out of memory")
         }

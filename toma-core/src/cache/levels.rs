@@ -61,6 +61,13 @@ impl Levels {
             let oldest = (0..MAX_LEVELS).min_by_key(|&i| entries[i].learned).unwrap_or(0);
             entries.remove(oldest);
         }
+        if learned.failed_probes > 0 {
+            // The reading after a probe may belong to another level than the one that was probed.
+            let probed = entries.iter_mut().filter(|entry| entry.settled == learned.settled);
+            probed.for_each(|entry| {
+                (entry.failed_probes, entry.learned) = (learned.failed_probes, learned.learned);
+            });
+        }
         entries.push(learned);
         entries.sort_by_key(|entry| entry.free_bytes);
         self.entries = std::array::from_fn(|i| entries.get(i).cloned());

@@ -1,23 +1,26 @@
 //! The table behind the caches: the cold path.
+//!
+//! A map in shards is read when a thread first looks for a key, so that short threads do not wait for each
+//! other. What changes it takes one lock: learning is rare, and the order of learning bounds the map.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::fmt;
-use std::num::NonZeroUsize;
+use std::hash::BuildHasherDefault;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError, RwLock};
 
-use lru::LruCache;
+use dashmap::DashMap;
 
-use super::Remembered;
+use super::doubts::Doubts;
 use super::key::{Key, Place};
 use super::levels::Levels;
-use super::memo::{self, Known};
+use super::memo::{self, Lookup, Spread};
+use super::{Callers, Remembered};
 use crate::policy::Measurements;
 use crate::text::bytes;
 
-/// Entries a cache holds; beyond it the one least recently learned or looked up on the cold path
-/// goes.
-const MAX_ENTRIES: NonZeroUsize = NonZeroUsize::new(4096).unwrap();
+/// Entries a cache holds; beyond it the one learned longest ago goes.
+const MAX_ENTRIES: usize = 4096;
 
 /// One entry of a cache, for inspection.
 ///
@@ -39,6 +42,8 @@ pub struct Entry {
     pub name: String,
     /// What tells it apart from others of the same name.
     pub key: Key,
+    /// The functions above the call, where they tell entries apart.
+    pub callers: Callers,
     /// What is remembered.
     pub remembered: Remembered,
 }
@@ -47,18 +52,38 @@ pub struct Entry {
 pub(super) struct Store {
     /// 0 until it is asked for.
     id: AtomicU64,
-    /// Moves whenever something is learned; 0 while nothing ever was.
+    /// Moves after anything was learned; 0 while nothing ever was.
     generation: AtomicU64,
-    table: OnceLock<Mutex<Table>>,
+    table: OnceLock<Table>,
 }
 
 /// Says what is known of a place about which a store has learned nothing, given its seed.
 pub(super) type Elsewhere<'a> = &'a dyn Fn(&Place<'_>, Option<Remembered>) -> Option<Remembered>;
 
-#[derive(Debug)]
+#[derive(Debug, Default)]
 struct Table {
-    entries: LruCache<Key, (String, Levels)>,
-    seeds: HashMap<String, Remembered>,
+    learned: DashMap<Key, Learned, BuildHasherDefault<Spread>>,
+    seeds: RwLock<HashMap<String, Remembered>>,
+    order: Mutex<Order>,
+}
+
+/// What is known under one key.
+#[derive(Debug)]
+struct Learned {
+    name: String,
+    callers: Callers,
+    levels: Levels,
+    /// Its number in the order of learning.
+    number: u64,
+    /// What threads make of it that are too short to count on their own.
+    doubts: Mutex<Doubts>,
+}
+
+/// The keys, by when they were last learned.
+#[derive(Debug, Default)]
+struct Order {
+    next: u64,
+    keys: BTreeMap<u64, Key>,
 }
 
 impl Store {
@@ -100,18 +125,22 @@ impl Store {
         place: &Place<'_>,
         elsewhere: Elsewhere<'_>,
     ) -> Option<Remembered> {
-        let plain = memo::with(self.id(), generation, key, |known| match known {
-            Known::Plain(remembered) => Some(remembered.clone()),
-            Known::Many(_) => None,
+        let plain = memo::with(self.id(), generation, key, |entry| match &entry.lookup {
+            Lookup::Plain(known) => {
+                let mut known = known.clone();
+                known.iter_mut().for_each(|known| entry.doubts.count(known, place.cap));
+                Some(known)
+            }
+            Lookup::Many(_) => None,
         });
         match plain {
-            Some(Some(remembered)) => remembered,
+            Some(Some(known)) => known,
             Some(None) => self.choose(generation, key, place, elsewhere),
             None => self.look_up(key, place, elsewhere),
         }
     }
 
-    /// A memory source is anybody's code and may come back here: it is read outside the memo.
+    /// A memory source is foreign code and may come back here: it is read outside the memo.
     #[cold]
     fn choose(
         &self,
@@ -121,38 +150,42 @@ impl Store {
         elsewhere: Elsewhere<'_>,
     ) -> Option<Remembered> {
         let free = place.free_bytes();
-        let chosen = memo::with(self.id(), generation, key, |known| match known {
-            Known::Plain(remembered) => remembered.clone(),
-            Known::Many(levels) => levels.choose(|| free),
+        let chosen = memo::with(self.id(), generation, key, |entry| {
+            let mut known = match &entry.lookup {
+                Lookup::Plain(known) => known.clone(),
+                Lookup::Many(levels) => levels.choose(|| free),
+            };
+            known.iter_mut().for_each(|known| entry.doubts.count(known, place.cap));
+            known
         });
         chosen.unwrap_or_else(|| self.look_up(key, place, elsewhere))
     }
 
     #[cold]
     fn look_up(&self, key: &Key, place: &Place<'_>, elsewhere: Elsewhere<'_>) -> Option<Remembered> {
-        let (found, generation) = {
-            let mut table = self.table();
-            // Under the lock, so that what is kept is what this generation says.
-            (table.find(key, place), self.generation.load(Ordering::Acquire))
-        };
-        // Not under the lock: elsewhere may be anybody's code, which may come back here.
-        let levels =
-            found.unwrap_or_else(|seeded| elsewhere(place, seeded).map_or_else(Levels::default, Levels::one));
+        // Before the table: what is learned meanwhile moves it on, and the memo is looked up anew.
+        let generation = self.generation.load(Ordering::Acquire);
+        let learned = self.table().learned.get(key).map(|learned| learned.levels.clone());
+        let is_learned = learned.is_some();
+        let levels = learned.unwrap_or_else(|| {
+            // Not under a lock: elsewhere may be foreign code, which may come back here.
+            elsewhere(place, self.table().seeded(place)).map_or_else(Levels::default, Levels::one)
+        });
         let own = levels.unshared();
-        let known = if own.is_plain() { Known::Plain(own.first()) } else { Known::Many(Box::new(own)) };
-        memo::keep(self.id(), generation, key, known);
-        levels.choose(|| place.free_bytes())
+        let lookup = if own.is_plain() { Lookup::Plain(own.first()) } else { Lookup::Many(Box::new(own)) };
+        memo::keep(self.id(), generation, key, lookup);
+        let mut known = levels.choose(|| place.free_bytes())?;
+        if is_learned {
+            self.table().count(key, &mut known, place.cap);
+        }
+        Some(known)
     }
 
     pub(super) fn remember(&self, key: &Key, place: &Place<'_>, learned: Remembered) {
-        let mut table = self.table();
-        match table.entries.get_mut(key) {
-            Some((_, levels)) => levels.learn(learned),
-            None => {
-                table.entries.put(*key, (place.name().to_string(), Levels::one(learned)));
-            }
-        }
-        self.generation.fetch_add(1, Ordering::Release);
+        // Before the lock: an unwinder may wait for a thread that loads a library, and that one for us.
+        let callers = if key.has_stack() { place.callers() } else { Callers::default() };
+        let nothing = Learned::nothing(place.name().to_string(), callers);
+        self.change(|table, order| table.learn(order, key, nothing, learned));
     }
 
     /// Keeps what a call has measured, for this thread alone; until something is learned.
@@ -162,20 +195,18 @@ impl Store {
             return;
         }
         let (id, key) = (self.id(), &key());
-        let is_plain = memo::with(id, generation, key, |known| matches!(known, Known::Plain(_)));
-        // A memory source is anybody's code and may come back here: it is read outside the memo.
+        let is_plain = memo::with(id, generation, key, |entry| matches!(entry.lookup, Lookup::Plain(_)));
+        // A memory source is foreign code and may come back here: it is read outside the memo.
         let free = if is_plain == Some(false) { place.free_bytes() } else { None };
-        memo::change(id, generation, key, |known| match known {
-            Known::Plain(Some(remembered)) => remembered.note(measurements),
-            Known::Plain(None) => {}
-            Known::Many(levels) => levels.note(free, measurements),
+        memo::with(id, generation, key, |entry| match &mut entry.lookup {
+            Lookup::Plain(Some(remembered)) => remembered.note(measurements),
+            Lookup::Plain(None) => {}
+            Lookup::Many(levels) => levels.note(free, measurements),
         });
     }
 
     pub(super) fn seed(&self, name: String, size: usize) {
-        let mut table = self.table();
-        table.seeds.insert(name, Remembered::new(size));
-        self.generation.fetch_add(1, Ordering::Release);
+        self.change(|table, _| table.seeds().insert(name, Remembered::new(size)));
     }
 
     /// What is known elsewhere has changed.
@@ -185,26 +216,31 @@ impl Store {
     }
 
     pub(super) fn clear(&self) {
-        let mut table = self.table();
-        table.entries.clear();
-        table.seeds.clear();
+        self.change(|table, order| {
+            table.learned.clear();
+            order.keys.clear();
+            table.seeds().clear();
+        });
+    }
+
+    /// The one learned last comes first.
+    pub(super) fn entries(&self) -> Vec<Entry> {
+        let table = self.table();
+        let order = table.order();
+        let learned = order.keys.values().rev().filter_map(|key| table.learned.get(key));
+        learned.flat_map(|learned| learned.entries(*learned.key())).collect()
+    }
+
+    /// Whatever changes the table changes it alone, and threads look again after it has.
+    fn change<R>(&self, change: impl FnOnce(&Table, &mut Order) -> R) {
+        let table = self.table();
+        let mut order = table.order();
+        change(table, &mut order);
         self.generation.fetch_add(1, Ordering::Release);
     }
 
-    pub(super) fn entries(&self) -> Vec<Entry> {
-        let table = self.table();
-        let each = |(key, (name, levels)): (&Key, &(String, Levels))| {
-            let (key, name) = (*key, name.clone());
-            let entries =
-                levels.iter().cloned().map(move |remembered| Entry { name: name.clone(), key, remembered });
-            entries.collect::<Vec<_>>()
-        };
-        table.entries.iter().flat_map(each).collect()
-    }
-
-    /// Nothing in the table is ever half-changed, so a lock poisoned by a panic is as good as new.
-    fn table(&self) -> MutexGuard<'_, Table> {
-        self.table.get_or_init(Mutex::default).lock().unwrap_or_else(PoisonError::into_inner)
+    fn table(&self) -> &Table {
+        self.table.get_or_init(Table::default)
     }
 
     /// Tells stores apart in the memos of threads, which outlive instances.
@@ -220,7 +256,7 @@ impl Store {
     fn new_id(&self) -> u64 {
         static IDS: AtomicU64 = AtomicU64::new(1);
         let id = IDS.fetch_add(1, Ordering::Relaxed);
-        // Two threads may both come here; whoever is first names the store.
+        // Two threads may both come here; the first one names the store.
         self.id.compare_exchange(0, id, Ordering::Relaxed, Ordering::Relaxed).err().unwrap_or(id)
     }
 }
@@ -232,26 +268,65 @@ impl fmt::Display for Entry {
         if let Some(free_bytes) = free_bytes {
             write!(f, " with {} free", bytes(free_bytes))?;
         }
-        write!(f, ", {}", self.key)
-    }
-}
-
-impl Default for Table {
-    fn default() -> Self {
-        Self { entries: LruCache::new(MAX_ENTRIES), seeds: HashMap::new() }
+        write!(f, ", {}", self.key)?;
+        if self.callers.is_empty() { Ok(()) } else { write!(f, ", in {}", self.callers) }
     }
 }
 
 impl Table {
-    /// What was learned, or else the seed.
-    fn find(&mut self, key: &Key, place: &Place<'_>) -> Result<Levels, Option<Remembered>> {
-        if let Some((_, levels)) = self.entries.get(key) {
-            return Ok(levels.clone());
+    /// Adds to what is known under `key`, of which there may be nothing yet.
+    fn learn(&self, order: &mut Order, key: &Key, nothing: Learned, remembered: Remembered) {
+        let mut learned = self.learned.entry(*key).or_insert(nothing);
+        order.keys.remove(&learned.number);
+        learned.number = order.next;
+        learned.levels.learn(remembered);
+        drop(learned);
+        order.keys.insert(order.next, *key);
+        order.next += 1;
+        if order.keys.len() > MAX_ENTRIES {
+            let oldest = order.keys.pop_first();
+            oldest.map(|(_, key)| self.learned.remove(&key));
         }
-        if self.seeds.is_empty() {
-            return Err(None);
+    }
+
+    /// A doubt that another thread is at is left to it.
+    fn count(&self, key: &Key, known: &mut Remembered, cap: usize) {
+        if let Some(learned) = self.learned.get(key)
+            && let Ok(mut doubts) = learned.doubts.try_lock()
+        {
+            doubts.count(known, cap);
         }
-        Err(self.seeds.get(&place.name().to_string()).cloned())
+    }
+
+    fn seeded(&self, place: &Place<'_>) -> Option<Remembered> {
+        let seeds = self.seeds.read().unwrap_or_else(PoisonError::into_inner);
+        if seeds.is_empty() { None } else { seeds.get(&place.name().to_string()).cloned() }
+    }
+
+    /// Nothing here is ever half-changed, so a lock poisoned by a panic is as good as new.
+    fn seeds(&self) -> std::sync::RwLockWriteGuard<'_, HashMap<String, Remembered>> {
+        self.seeds.write().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn order(&self) -> MutexGuard<'_, Order> {
+        self.order.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Learned {
+    fn nothing(name: String, callers: Callers) -> Self {
+        Self { name, callers, levels: Levels::default(), number: u64::MAX, doubts: Mutex::default() }
+    }
+
+    /// One for each level of free memory.
+    fn entries(&self, key: Key) -> Vec<Entry> {
+        let entry = |remembered: &Remembered| Entry {
+            name: self.name.clone(),
+            key,
+            callers: self.callers.clone(),
+            remembered: remembered.clone(),
+        };
+        self.levels.iter().map(entry).collect()
     }
 }
 
@@ -269,7 +344,7 @@ mod tests {
     fn with_place<R>(name: &'static str, user: u64, act: impl FnOnce(&Place<'_>) -> R) -> R {
         let origin = Origin { site: None, caller: None, above: Above::Unknown };
         let name = Name::of(Some(Cow::Borrowed(name)), &origin);
-        act(&Place { origin: &origin, name: &name, user, device: None })
+        act(&Place { origin: &origin, name: &name, user, device: None, cap: usize::MAX })
     }
 
     fn recall(store: &Store, name: &'static str, user: u64) -> Option<usize> {
@@ -313,11 +388,11 @@ mod tests {
         let store = Store::new();
         remember(&store, "a", 1, 8);
         let panic = catch_unwind(AssertUnwindSafe(|| {
-            let _table = store.table();
-            panic!("while the table is locked");
+            let _order = store.table().order();
+            panic!("while the order is locked");
         }));
         assert!(panic.is_err());
-        assert!(store.table.get().is_some_and(Mutex::is_poisoned));
+        assert!(store.table().order.is_poisoned());
         assert_eq!(recall(&store, "a", 1), Some(8));
         let elsewhere = std::thread::scope(|scope| scope.spawn(|| recall(&store, "a", 1)).join().unwrap());
         assert_eq!(elsewhere, Some(8), "without what this thread has looked up");

@@ -82,7 +82,7 @@ impl<'a, P: Policy, K> Attempts<'a, P, K> {
         K: Judge<R, M>,
     {
         let terms = (self.retryable, self.surroundings);
-        let (before, result) = attempt(terms, self.piece.len(), body).await;
+        let (before, result) = attempt(&mut self.call.is_injected, terms, self.piece.len(), body).await;
         let _inside = self.inside();
         let turn = settle(&mut self.call, (self.retryable, &before), result, &self.judge);
         self.fails = matches!(turn, Turn::Retry);
@@ -111,15 +111,17 @@ impl<'a, P: Policy, K> Attempts<'a, P, K> {
 
 /// One attempt; with the feature `testing`, failures may be injected where a retry is possible.
 async fn attempt<F: Future>(
+    is_injected: &mut bool,
     terms: (Retryable, Option<Surroundings>),
     size: usize,
     body: F,
 ) -> (Before, Result<F::Output, Panic>) {
     #[cfg(feature = "testing")]
     if let Some(injected) = inject::ask(terms.0, size) {
+        *is_injected = true;
         return attempt_async(terms, injected.around_async(body)).await;
     }
-    let _ = size;
+    let _ = (size, is_injected);
     attempt_async(terms, body).await
 }
 

@@ -15,7 +15,7 @@ use super::machine::{Extent, Failed, Machine, Rungs, Took, Verdict};
 use super::meter::Meter;
 use super::sizes::{SizeOptions, Sizes};
 use super::tally::Tally;
-use crate::cache::{Place, Remembered, SizeCache};
+use crate::cache::{Callers, Place, Remembered, SizeCache};
 use crate::call_site::{Name, Origin};
 use crate::classify::{Class, Failure};
 use crate::clock;
@@ -71,6 +71,8 @@ pub(crate) struct Call<'a, P: Policy> {
     switches: Switches,
     /// Nothing of all that some calls have besides: one look instead of many, at every attempt.
     plain: bool,
+    /// A failure was injected: what follows from it is no evidence, and is not remembered.
+    pub(crate) is_injected: bool,
 }
 
 /// Where sizes are remembered, and what memory they are about.
@@ -81,6 +83,8 @@ struct Memory<'a> {
     user: u64,
     /// The reading at the last failure that was about memory.
     now: Option<Reading>,
+    /// Where the call probes beyond the remembered size: how many such probes have failed before.
+    probes: Option<u32>,
 }
 
 impl<'a, P: Policy> Call<'a, P> {
@@ -99,7 +103,7 @@ impl<'a, P: Policy> Call<'a, P> {
         Self {
             machine: Machine::new(items, Sizes::new(&options.sizes, &name), options.max_attempts),
             policy,
-            memory: Memory { cache, origin, device, user, now: None },
+            memory: Memory { cache, origin, device, user, now: None, probes: None },
             deadline: None,
             watch: Watch::new(&name, options.observer, switches),
             tally: Tally::new(name, items),
@@ -107,6 +111,7 @@ impl<'a, P: Policy> Call<'a, P> {
             sharing: None,
             switches,
             plain: false,
+            is_injected: false,
         }
     }
 
@@ -347,6 +352,13 @@ fn is_about_memory(class: Class) -> bool {
 }
 
 impl<P: Policy> Call<'_, P> {
+    #[inline]
+    fn place(&self) -> Place<'_> {
+        let Memory { ref origin, device, user, .. } = self.memory;
+        let cap = self.tally.within(self.machine.cap());
+        Place { origin, name: self.tally.name(), user, device, cap }
+    }
+
     /// Lets the size cache remember a size, when it remembers anything.
     ///
     /// A cache and a memory are anybody's code, and this may run while a panic unwinds: one of theirs
@@ -355,25 +367,30 @@ impl<P: Policy> Call<'_, P> {
     fn remember(&mut self, size: usize) {
         let cache = self.memory.cache;
         if !cache.remembers() {
-            return self.tally.settles(None, cache.name());
+            return self.tally.settles(None, cache.name(), Callers::default());
         }
-        if contained(|| self.hand_over(size)).is_none() {
+        let Some(callers) = contained(|| self.hand_over(size)) else {
             let name = self.tally.name();
             text::print(&format!("toma: {name}: {size} is not remembered, because of a panic meanwhile"));
             return;
-        }
-        self.tally.settles(Some(size), cache.name());
-        self.tell(|| EventKind::Settled { size });
+        };
+        self.tell(|| EventKind::Settled { size, callers: &callers });
+        self.tally.settles(Some(size), cache.name(), callers);
     }
 
-    fn hand_over(&self, size: usize) {
-        let Memory { cache, ref origin, device, user, .. } = self.memory;
+    /// Returns the callers that it is remembered for.
+    fn hand_over(&self, size: usize) -> Callers {
+        let cache = self.memory.cache;
         // A step that was settled without a failure was settled at what is free now.
         let now = self.memory.now.or_else(|| self.memory.read());
         let free_bytes = now.map(|now| now.free_bytes);
         let (bounds, measurements) = (self.machine.bounds(), self.machine.measurements().map(Arc::new));
-        let learned = Remembered { bounds, free_bytes, measurements, ..Remembered::new(size) };
-        cache.remember(&Place { origin, name: self.tally.name(), user, device }, learned);
+        let is_no_larger = self.tally.remembered().is_some_and(|remembered| size <= remembered);
+        let failed_probes = self.memory.probes.filter(|_| is_no_larger).map_or(0, |failed| failed + 1);
+        let learned =
+            Remembered { bounds, free_bytes, measurements, failed_probes, ..Remembered::new(size) };
+        cache.remember(&self.place(), learned);
+        cache.callers(&self.place())
     }
 }
 
@@ -381,6 +398,7 @@ impl<P: Policy> Drop for Call<'_, P> {
     #[inline]
     fn drop(&mut self) {
         match self.machine.settled() {
+            _ if self.is_injected => {}
             Some(size) => self.remember(size),
             None if self.policy.needs().anything() => self.note(),
             None => {}

@@ -52,7 +52,8 @@ pub(crate) fn drive<R, M>(
         let inside = Inside::of(call.surroundings());
         let (piece, retryable) = call.begin();
         let before = Before::now();
-        let result = attempt(retryable, &before, &piece, || work.run(piece.clone()));
+        let run = || work.run(piece.clone());
+        let result = attempt(&mut call.is_injected, retryable, &before, &piece, run);
         match settle(call, (retryable, &before), result, judge) {
             Turn::Done(done) => return done,
             Turn::Retry => {
@@ -158,6 +159,7 @@ fn pass_on<R>(outcome: Result<R, Panic>) -> R {
 /// One attempt; with the feature `testing`, failures may be injected where a retry is possible.
 #[inline]
 fn attempt<R>(
+    is_injected: &mut bool,
     retryable: Retryable,
     before: &Before,
     piece: &Range<usize>,
@@ -165,8 +167,9 @@ fn attempt<R>(
 ) -> Result<R, Panic> {
     #[cfg(feature = "testing")]
     if let Some(injected) = inject::ask(retryable, piece.len()) {
+        *is_injected = true;
         return attempt::attempt(retryable, before, || injected.around(body));
     }
-    let _ = piece;
+    let _ = (piece, is_injected);
     attempt::attempt(retryable, before, body)
 }

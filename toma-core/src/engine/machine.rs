@@ -64,6 +64,8 @@ struct Cut {
 pub(crate) struct Known {
     pub(crate) settled: usize,
     pub(crate) bounds: Bounds,
+    /// Whether to start at twice the size, if the policy does not choose another by itself.
+    pub(crate) probes: bool,
 }
 
 /// The piece that is being tried, and what happened on it; starts anew with each piece.
@@ -164,7 +166,7 @@ impl Machine {
     /// Starts from what an earlier call learned, if any; the policy chooses the first step.
     #[inline]
     pub(crate) fn start_from(&mut self, known: Option<Known>, policy: &impl Policy, now: Option<&Measured>) {
-        if let Some(Known { settled, bounds }) = known {
+        if let Some(Known { settled, bounds, .. }) = known {
             self.step = self.sizes.fit(settled);
             self.bounds = bounds;
             self.learning.best = self.step;
@@ -172,6 +174,10 @@ impl Machine {
         if !self.is_done() {
             let first = self.coming();
             self.advance(policy, first.size, Took { elapsed: None, measured: now });
+        }
+        let stays = self.step == self.learning.best && !policy.needs().anything();
+        if let Some(known) = known.filter(|known| known.probes && stays) {
+            self.step = self.sizes.fit(known.settled.saturating_mul(2));
         }
     }
 

@@ -12,6 +12,7 @@ use std::time::{Duration, Instant};
 
 use self::history::History;
 use super::machine::{Machine, Verdict};
+use crate::cache::Callers;
 use crate::call_site::Name;
 use crate::classify::Class;
 use crate::clock;
@@ -211,9 +212,10 @@ impl Tally {
 
     /// The size cache of this name was to remember a size; `None` when it remembers nothing.
     #[cold]
-    pub(super) fn settles(&mut self, settled: Option<usize>, cache: &'static str) {
+    pub(super) fn settles(&mut self, settled: Option<usize>, cache: &'static str, callers: Callers) {
         let history = self.history();
         (history.settled, history.cache) = (settled, Some(cache));
+        history.callers = callers;
     }
 
     /// The call is over: hands the tally to the thread, for [`last`].
@@ -265,6 +267,7 @@ impl Tally {
             time_lost_is_exact: history.exact,
             settled: history.settled,
             cache: history.cache,
+            callers: history.callers.clone(),
             gave_up: history.gave_up,
             waited: history.waited,
             fell_back: history.fell_back,

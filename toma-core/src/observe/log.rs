@@ -50,7 +50,8 @@ fn line(kind: &EventKind<'_>) -> Option<String> {
         }
         EventKind::GaveUp { size, reason } => format!("gives up at {size}: {reason}"),
         EventKind::SetAside { index, cost } => format!("leaves out item {index}, which costs {cost}"),
-        EventKind::Settled { size } => format!("settles at {size}"),
+        EventKind::Settled { size, callers } if callers.is_empty() => format!("settles at {size}"),
+        EventKind::Settled { size, callers } => format!("settles at {size} for calls in {callers}"),
         _ => return None,
     })
 }

@@ -25,6 +25,7 @@ pub(crate) use watch::Watch;
 use std::fmt;
 use std::time::Duration;
 
+use crate::cache::Callers;
 use crate::classify::Class;
 use crate::ladder::Rung;
 
@@ -180,6 +181,8 @@ pub enum EventKind<'a> {
     Settled {
         /// The settled size.
         size: usize,
+        /// The functions above the call, where it is remembered for calls from there alone.
+        callers: &'a Callers,
     },
     /// The call is over.
     Finished {

@@ -53,7 +53,7 @@ impl Observer for Tracing {
             EventKind::SetAside { index, cost } => {
                 warn!(target: "toma", call, name, index, cost, "set aside");
             }
-            EventKind::Settled { size } => info!(target: "toma", call, name, size, "settled"),
+            EventKind::Settled { size, .. } => info!(target: "toma", call, name, size, "settled"),
             EventKind::Finished { attempts, out_of_memory } => {
                 debug!(target: "toma", call, name, attempts, out_of_memory, "finished");
             }

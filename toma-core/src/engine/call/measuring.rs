@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use super::sharing::Sharing;
-use super::{Call, Memory};
-use crate::cache::{Place, Remembered};
+use super::Call;
+use crate::cache::Remembered;
 use crate::clock;
 use crate::contained::contained;
 use crate::engine::meter::{self, Measured};
@@ -40,13 +40,12 @@ impl<P: Policy> Call<'_, P> {
 
     /// Hands over what was measured by a call that settled nothing, so that the next one knows of it.
     pub(super) fn note(&self) {
-        let Memory { cache, ref origin, device, user, .. } = self.memory;
+        let cache = self.memory.cache;
         let measurements =
             self.machine.measurements().filter(|_| self.machine.is_done() && cache.remembers());
         let Some(measurements) = measurements else { return };
-        let place = Place { origin, name: self.tally.name(), user, device };
         // A cache is anybody's code, and this may run while a panic unwinds. Only figures are lost.
-        contained(|| cache.note(&place, &measurements));
+        contained(|| cache.note(&self.place(), &measurements));
     }
 
     #[inline]

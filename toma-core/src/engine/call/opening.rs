@@ -1,8 +1,8 @@
 //! How a call begins: what it has besides, and where it starts.
 
 use super::sharing::Sharing;
-use super::{Call, Memory, Options};
-use crate::cache::{Place, Remembered};
+use super::{Call, Options};
+use crate::cache::Remembered;
 use crate::clock;
 use crate::engine::machine::Known;
 use crate::engine::meter::Measured;
@@ -61,11 +61,10 @@ impl<'a, P: Policy> Call<'a, P> {
     /// Returns what was measured for the first size, where the policy asks.
     #[inline]
     fn recall(&mut self) -> Option<Measured> {
-        let Memory { cache, ref origin, device, user, .. } = self.memory;
-        let place = Place { origin, name: self.tally.name(), user, device };
         let learns = self.plain || !self.machine.has_fallen_back();
-        let remembered = if learns { cache.recall(&place) } else { None };
-        let known = remembered.as_ref().map(|&Remembered { settled, bounds, .. }| Known { settled, bounds });
+        let remembered = if learns { self.memory.cache.recall(&self.place()) } else { None };
+        let known = remembered.as_ref().map(|&Remembered { settled, bounds, probes, .. }| Known { settled, bounds, probes });
+        self.memory.probes = remembered.as_ref().filter(|known| known.probes).map(|known| known.failed_probes);
         self.tally.remembers(known.map(|known| known.settled));
         if self.policy.needs().anything() && learns {
             let measured = self.resume(remembered.as_ref());

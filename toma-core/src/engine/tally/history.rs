@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use crate::cache::Callers;
 use crate::engine::machine::Verdict;
 use crate::observe::{Answer, Reason, Shortfall, Tried};
 
@@ -29,6 +30,7 @@ pub(super) struct History {
     pub(super) moved: Vec<usize>,
     pub(super) settled: Option<usize>,
     pub(super) cache: Option<&'static str>,
+    pub(super) callers: Callers,
 }
 
 impl History {
@@ -113,6 +115,7 @@ impl Default for History {
             moved: Vec::new(),
             settled: None,
             cache: None,
+            callers: Callers::default(),
         }
     }
 }

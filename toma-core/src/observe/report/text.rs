@@ -37,6 +37,7 @@ impl fmt::Display for Report {
             ),
             ("left out", items(&self.set_aside).map(|items| format!("{items}, which failed alone"))),
             ("next", Some(self.outlook())),
+            ("callers", (!self.callers.is_empty()).then(|| self.callers.to_string())),
         ];
         lines.iter().try_for_each(|(about, line)| match line {
             Some(line) => write!(f, "\n  {about:<8} {line}"),
