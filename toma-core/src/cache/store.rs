@@ -335,7 +335,7 @@ mod tests {
     use std::borrow::Cow;
     use std::panic::{AssertUnwindSafe, catch_unwind};
 
-    use super::{Measurements, Mutex, Remembered, Store};
+    use super::{Measurements, Remembered, Store};
     use crate::cache::Place;
     use crate::call_site::Name;
     use crate::call_site::{Above, Origin};

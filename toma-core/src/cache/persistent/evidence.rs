@@ -29,17 +29,17 @@ const MAX_OBSERVATIONS: usize = 8;
 /// What one run has learned; ordered by time first.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub(super) struct Observation {
-    learned: Moment,
-    run: Hex,
-    settled: u64,
+    pub(super) learned: Moment,
+    pub(super) run: Hex,
+    pub(super) settled: u64,
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    largest_success: Option<u64>,
+    pub(super) largest_success: Option<u64>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    smallest_failure: Option<u64>,
+    pub(super) smallest_failure: Option<u64>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    free_bytes: Option<u64>,
+    pub(super) free_bytes: Option<u64>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    measured: Option<StoredMeasurements>,
+    pub(super) measured: Option<StoredMeasurements>,
 }
 
 /// Observations, the newest first.

@@ -18,7 +18,7 @@ use super::knowledge::Knowledge;
 use super::marks::{Hex, Moment};
 use super::text::{self, Unfit};
 use crate::cache::Remembered;
-use crate::policy::{Bounds, Measurements, Sample};
+use crate::policy::{Bounds, Measurements, Sample, Samples};
 
 const GIB: u64 = 1 << 30;
 
@@ -33,10 +33,7 @@ fn remembered(settled: usize, bounds: (Option<usize>, Option<usize>), free: Opti
 
 /// An observation as another run has written it.
 fn observation(run: u64, learned: u64, remembered: &Remembered) -> Observation {
-    let observation = Observation::new(remembered, at(learned));
-    let mut value = serde_json::to_value(observation).unwrap();
-    value["run"] = serde_json::to_value(Hex(run)).unwrap();
-    serde_json::from_value(value).unwrap()
+    Observation { run: Hex(run), ..Observation::new(remembered, at(learned)) }
 }
 
 fn evidence(observations: impl IntoIterator<Item = Observation>) -> Evidence {
@@ -65,39 +62,39 @@ fn history(observations: impl IntoIterator<Item = Observation>) -> History {
     History { used: None, evidence: evidence(observations) }
 }
 
-/// From few values, so that runs, times and contents meet.
+/// From few values, so that runs, times and contents meet; each from one number, which is quick to draw.
 fn any_observation() -> impl Strategy<Value = Observation> {
-    let size = || 0_usize..5;
-    let free = option::of(select(vec![GIB, 3 * GIB, 40 * GIB]));
-    let parts = (0_u64..6, 0_u64..12, size(), (option::of(size()), option::of(size())), free, any_measurements());
-    parts.prop_map(|(run, learned, settled, bounds, free, measurements)| {
-        let learned_there = Remembered { measurements, ..remembered(settled, bounds, free) };
-        observation(run, learned, &learned_there)
+    any::<u64>().prop_map(|mut number| {
+        let mut below = |end: u64| {
+            let digit = number % end;
+            number /= end;
+            digit
+        };
+        let (run, learned) = (below(6), below(12));
+        let [settled, success, failure] = [below(5), below(6), below(6)].map(|size| size as usize);
+        let free = [None, Some(GIB), Some(3 * GIB), Some(40 * GIB)][below(4) as usize];
+        let samples = (0..below(4)).map(|_| Sample {
+            time: below(4).checked_sub(1).map(Duration::from_millis),
+            bytes: below(4).checked_sub(1).map(|bytes| bytes * GIB),
+            ..Sample::new(1 + below(99) as usize)
+        });
+        let samples = samples.collect::<Samples>();
+        let measured = Measurements { time: Duration::from_secs(below(3)), samples, ..Measurements::NEW };
+        let measurements = (below(2) > 0).then(|| Arc::new(measured));
+        let bounds = (success.checked_sub(1), failure.checked_sub(1));
+        observation(run, learned, &Remembered { measurements, ..remembered(settled, bounds, free) })
     })
 }
 
-fn any_measurements() -> impl Strategy<Value = Option<Arc<Measurements>>> {
-    let sample = (1_usize..100, option::of(0_u64..3), option::of(0_u64..3 * GIB));
-    let sample = sample.prop_map(|(size, millis, bytes)| Sample {
-        time: millis.map(Duration::from_millis),
-        bytes,
-        ..Sample::new(size)
-    });
-    option::of((0_u64..3, vec(sample, 0..4)).prop_map(|(seconds, samples)| {
-        let samples = samples.into_iter().collect();
-        Arc::new(Measurements { time: Duration::from_secs(seconds), samples, ..Measurements::NEW })
-    }))
-}
-
 fn any_evidence() -> impl Strategy<Value = Evidence> {
-    vec(any_observation(), 0..20).prop_map(evidence)
+    vec(any_observation(), 0..14).prop_map(evidence)
 }
 
 fn any_book() -> impl Strategy<Value = Book> {
     let used = option::of(0_u64..12).prop_map(|used| used.map(at));
     let history = (used, any_evidence()).prop_map(|(used, evidence)| History { used, evidence });
     let key = (select(vec!["a", "b"]), select(vec![None, Some(8 * GIB), Some(80 * GIB)]));
-    vec((key.prop_map(|(name, total)| call(name, total)), history), 0..5).prop_map(book)
+    vec((key.prop_map(|(name, total)| call(name, total)), history), 0..4).prop_map(book)
 }
 
 fn merged(mut a: Book, b: &Book) -> Book {
