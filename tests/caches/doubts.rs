@@ -119,7 +119,11 @@ fn no_policy_that_stays_where_it_is_is_pinned() {
         assert_eq!(with_policy(&cache, policy, 1), [8, 4, 2, 1], "{policy:?}");
         for settled in [1, 2, 4] {
             clock.advance(MINUTE);
-            assert_eq!(each_of(SUCCESSES, || with_policy(&cache, policy, UNLIMITED)), [settled], "{policy:?}");
+            assert_eq!(
+                each_of(SUCCESSES, || with_policy(&cache, policy, UNLIMITED)),
+                [settled],
+                "{policy:?}"
+            );
             assert_eq!(with_policy(&cache, policy, UNLIMITED), [settled * 2], "{policy:?}");
         }
     }
@@ -209,7 +213,11 @@ fn counting_goes_on_when_another_place_learns() {
             range(cache, other, (8, 8), &mut |start, end| end - start > 4);
             call(UNLIMITED) != [1]
         });
-        assert_eq!(calls, Some(SUCCESSES - 1), "each call looks into the table, which counts for all threads");
+        assert_eq!(
+            calls,
+            Some(SUCCESSES - 1),
+            "each call looks into the table, which counts for all threads"
+        );
     });
 }
 
@@ -266,7 +274,13 @@ fn a_probe_that_ends_otherwise_is_none() {
             tried.push(size);
             let out_of_memory = || std::io::Error::other(OutOfMemory::new(None));
             let broken = || std::io::Error::other("broken");
-            if size > limit { Err(out_of_memory()) } else if is_broken { Err(broken()) } else { Ok(()) }
+            if size > limit {
+                Err(out_of_memory())
+            } else if is_broken {
+                Err(broken())
+            } else {
+                Ok(())
+            }
         });
         tried
     };

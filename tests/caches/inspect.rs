@@ -163,10 +163,10 @@ fn the_one_learned_longest_ago_goes_first() {
     with_each(|sizes, cache| {
         assert_eq!(known(cache, 0..MAX_ENTRIES), 0);
         assert_eq!(sizes.entries().len(), MAX_ENTRIES);
-        assert_eq!(known(cache, MAX_ENTRIES..MAX_ENTRIES + 10), 0);
+        assert_eq!(known(cache, MAX_ENTRIES..MAX_ENTRIES * 2 + 10), 0);
         assert_eq!(sizes.entries().len(), MAX_ENTRIES);
-        assert_eq!(known(cache, 10..MAX_ENTRIES + 10), MAX_ENTRIES, "the others are still there");
-        assert_eq!(known(cache, 0..10), 0);
+        assert_eq!(known(cache, MAX_ENTRIES + 10..MAX_ENTRIES * 2 + 10), MAX_ENTRIES, "the others are there");
+        assert_eq!(known(cache, MAX_ENTRIES..MAX_ENTRIES + 10), 0);
     });
 }
 
@@ -180,13 +180,6 @@ fn what_is_learned_anew_is_learned_last() {
         assert_eq!(fitting(cache, 0..1, 4), 1);
         assert_eq!(fitting(cache, 1..11, 8), 0);
     });
-}
-
-#[test]
-fn a_hundred_thousand_keys_leave_a_bounded_table() {
-    let sizes = GlobalCache::new();
-    assert_eq!(known(&sizes, 0..100_000), 0);
-    assert_eq!(sizes.entries().len(), MAX_ENTRIES);
 }
 
 #[test]
@@ -246,7 +239,8 @@ fn entries_and_reports_say_which_callers_a_size_belongs_to() {
 fn entries_that_count_for_all_callers_name_none() {
     let (global, stacktrace) = (GlobalCache::new(), StacktraceMemoryCache::new());
     batch(&global, &Memory::new(GIB), 32, 8);
-    let values = execute::with::<NoCache>().cache(&stacktrace).iter(0..32, 32, |start, end| fits(end - start, 8));
+    let values =
+        execute::with::<NoCache>().cache(&stacktrace).iter(0..32, 32, |start, end| fits(end - start, 8));
     values.for_each(|value| value.unwrap());
     for entries in [global.entries(), stacktrace.entries()] {
         assert!(entries.len() == 1 && entries[0].callers.is_empty(), "{entries:?}");

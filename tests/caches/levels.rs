@@ -3,7 +3,7 @@
 
 use toma::GlobalCache;
 
-use crate::kit::{AnyStack, GIB, MIB, Memory, batch, range, settled};
+use crate::kit::{AnyStack, GIB, MIB, Memory, batch, settled};
 
 /// A cache in which the batch settled at `learned.1` items while `learned.0` bytes were free.
 fn taught(levels: &[(u64, usize)]) -> (AnyStack, Memory) {
@@ -80,16 +80,6 @@ fn half_a_gib_is_about_equal_where_a_twentieth_is_less() {
 }
 
 #[test]
-fn what_is_learned_at_about_the_same_level_replaces() {
-    let (cache, memory) = taught(&[(40 * GIB, 512), (10 * GIB, 256)]);
-    learn(&cache, &memory, 10 * GIB - 300 * MIB, 128);
-    assert_eq!(settled(&cache.0.entries()), [128, 512]);
-    learn(&cache, &memory, 39 * GIB, 256);
-    assert_eq!(settled(&cache.0.entries()), [128, 256]);
-    assert_eq!(start(&cache, &memory, 40 * GIB), 256);
-}
-
-#[test]
 fn less_free_memory_than_ever_learns_a_level_of_its_own() {
     let (cache, memory) = taught(&[(10 * GIB, 64)]);
     memory.has_free(2 * GIB);
@@ -109,19 +99,6 @@ fn at_most_four_levels_are_kept_and_the_oldest_goes() {
 }
 
 #[test]
-fn an_unreadable_memory_learns_too() {
-    let (cache, memory) = (AnyStack::default(), Memory::new(0));
-    memory.cannot_be_read();
-    assert_eq!(batch(&cache, &memory, 1024, 256), [1024, 512, 256]);
-    assert_eq!(batch(&cache, &memory, 1024, 256), [256]);
-    assert_eq!(batch(&cache, &memory, 1024, 64), [256, 128, 64]);
-    assert_eq!(batch(&cache, &memory, 1024, 64), [64]);
-    assert_eq!(settled(&cache.0.entries()), [64]);
-    assert_eq!(cache.0.entries()[0].remembered.free_bytes, None);
-    assert_eq!(start(&cache, &memory, 10 * GIB), 64);
-}
-
-#[test]
 fn a_reading_that_fails_once_does_not_forget_the_levels() {
     let (cache, memory) = taught(&[(20 * GIB, 256), (5 * GIB, 64)]);
     memory.cannot_be_read();
@@ -135,14 +112,6 @@ fn a_reading_that_fails_once_does_not_forget_the_levels() {
 }
 
 #[test]
-fn a_small_level_is_no_better_known_than_an_unreadable_one() {
-    let (cache, memory) = taught(&[(20 * GIB, 256), (100 * MIB, 64)]);
-    memory.cannot_be_read();
-    assert_eq!(batch(&cache, &memory, 1024, 16), [64, 32, 16]);
-    assert_eq!(batch(&cache, &memory, 1024, 16), [16]);
-}
-
-#[test]
 fn a_global_cache_has_one_level_whatever_is_free() {
     let (cache, memory) = (GlobalCache::new(), Memory::new(40 * GIB));
     assert_eq!(batch(&cache, &memory, 1024, 256), [1024, 512, 256]);
@@ -152,11 +121,4 @@ fn a_global_cache_has_one_level_whatever_is_free() {
     assert_eq!(batch(&cache, &memory, 1024, 256), [64]);
     assert_eq!(settled(&cache.entries()), [64]);
     assert_eq!(cache.entries()[0].remembered.free_bytes, None);
-}
-
-#[test]
-fn levels_of_one_key_are_not_those_of_another() {
-    let cache = AnyStack::default();
-    assert_eq!(range(&cache, 1, (64, 64), &mut |start, end| end - start > 16)[..3], [64, 32, 16]);
-    assert_eq!(range(&cache, 2, (64, 64), &mut |_, _| false), [64]);
 }

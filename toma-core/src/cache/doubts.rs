@@ -29,7 +29,6 @@ impl Doubts {
         }
         let learned = known.learned;
         // A clock that was set back says nothing.
-        known.probes =
-            self.doubt.succeeded(|| clock::wall().duration_since(learned).unwrap_or_default());
+        known.probes = self.doubt.succeeded(|| clock::wall().duration_since(learned).unwrap_or_default());
     }
 }

@@ -387,8 +387,7 @@ impl<P: Policy> Call<'_, P> {
         let (bounds, measurements) = (self.machine.bounds(), self.machine.measurements().map(Arc::new));
         let is_no_larger = self.tally.remembered().is_some_and(|remembered| size <= remembered);
         let failed_probes = self.memory.probes.filter(|_| is_no_larger).map_or(0, |failed| failed + 1);
-        let learned =
-            Remembered { bounds, free_bytes, measurements, failed_probes, ..Remembered::new(size) };
+        let learned = Remembered { bounds, free_bytes, measurements, failed_probes, ..Remembered::new(size) };
         cache.remember(&self.place(), learned);
         cache.callers(&self.place())
     }

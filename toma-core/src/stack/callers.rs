@@ -60,7 +60,8 @@ impl Callers {
     /// Up to the frames that start a thread or a program, which are the same for all.
     fn named(&self) -> Vec<(usize, Option<String>)> {
         let all = self.starts.iter().map(|&start| (start, name_of(start)));
-        let is_start = |name: &Option<String>| name.as_ref().is_some_and(|name| name.contains(SHORT_BACKTRACE));
+        let is_start =
+            |name: &Option<String>| name.as_ref().is_some_and(|name| name.contains(SHORT_BACKTRACE));
         let own = |name: &Option<String>| name.as_deref().is_none_or(|name| !is_of_std(name));
         all.take_while(|(_, name)| !is_start(name)).filter(|(_, name)| own(name)).collect()
     }

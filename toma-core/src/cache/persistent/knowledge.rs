@@ -185,7 +185,8 @@ impl Knowledge {
             }
             Err(error) => {
                 sources.stamp = self.disk.as_ref().and_then(Disk::stamp);
-                sources.locked_at = Some(Instant::now()).filter(|_| error.kind() == io::ErrorKind::WouldBlock);
+                sources.locked_at =
+                    Some(Instant::now()).filter(|_| error.kind() == io::ErrorKind::WouldBlock);
                 let line = || format!("toma: size cache{path}: {error}; sizes are remembered in memory only");
                 say_once(&mut sources.has_said.trouble, line);
                 false

@@ -371,7 +371,8 @@ fn what_failed_with_more_memory_limits_what_is_known_of_less() {
 
 #[test]
 fn the_least_recently_learned_or_used_entry_goes() {
-    let named = |i: u64| (call(&format!("call {i}"), None), history([observation(1, i, &Remembered::new(8))]));
+    let named =
+        |i: u64| (call(&format!("call {i}"), None), history([observation(1, i, &Remembered::new(8))]));
     let mut book = book((0..10).map(named));
     book.touch(&call("call 2", None), at(100));
     book.touch(&call("never learned", None), at(200));

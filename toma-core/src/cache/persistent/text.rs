@@ -62,10 +62,10 @@ pub(super) fn write(book: &mut Book) -> serde_json::Result<String> {
 }
 
 fn write_all(book: &Book) -> serde_json::Result<String> {
-    let entry = |(key, history): (&CallKey, &History)| EntryText { key: key.clone(), history: history.clone() };
+    let entry =
+        |(key, history): (&CallKey, &History)| EntryText { key: key.clone(), history: history.clone() };
     let entries = book.into_iter().map(entry).collect();
-    let mut text =
-        serde_json::to_string_pretty(&Whole { format: FORMAT.into(), version: VERSION, entries })?;
+    let mut text = serde_json::to_string_pretty(&Whole { format: FORMAT.into(), version: VERSION, entries })?;
     text.push('\n');
     Ok(text)
 }

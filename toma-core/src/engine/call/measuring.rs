@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use super::sharing::Sharing;
 use super::Call;
+use super::sharing::Sharing;
 use crate::cache::Remembered;
 use crate::clock;
 use crate::contained::contained;

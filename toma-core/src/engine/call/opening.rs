@@ -63,8 +63,13 @@ impl<'a, P: Policy> Call<'a, P> {
     fn recall(&mut self) -> Option<Measured> {
         let learns = self.plain || !self.machine.has_fallen_back();
         let remembered = if learns { self.memory.cache.recall(&self.place()) } else { None };
-        let known = remembered.as_ref().map(|&Remembered { settled, bounds, probes, .. }| Known { settled, bounds, probes });
-        self.memory.probes = remembered.as_ref().filter(|known| known.probes).map(|known| known.failed_probes);
+        let known = remembered.as_ref().map(|&Remembered { settled, bounds, probes, .. }| Known {
+            settled,
+            bounds,
+            probes,
+        });
+        self.memory.probes =
+            remembered.as_ref().filter(|known| known.probes).map(|known| known.failed_probes);
         self.tally.remembers(known.map(|known| known.settled));
         if self.policy.needs().anything() && learns {
             let measured = self.resume(remembered.as_ref());
