@@ -264,6 +264,23 @@ fn events_and_the_report_tell_a_probe_from_a_start_at_the_settled_size() {
     assert_eq!((report.start, report.remembered, report.settled), (4, Some(2), Some(4)));
 }
 
+#[test]
+fn each_level_of_free_memory_is_doubted_for_itself() {
+    let (cache, memory, clock) = (AnyStack::default(), Memory::new(10 * GIB), StoppedClock::new());
+    let call = |gib: u64, limit| {
+        memory.has_free(gib * GIB);
+        batch(&cache, &memory, 8, limit)
+    };
+    assert_eq!(call(10, 4), [8, 4]);
+    assert_eq!(call(2, 1), [4, 2, 1]);
+    clock.advance(MINUTE);
+    assert_eq!(each_of(SUCCESSES, || call(10, UNLIMITED)), [4]);
+    assert_eq!(call(10, UNLIMITED), [8]);
+    assert_eq!(each_of(SUCCESSES, || call(2, UNLIMITED)), [1]);
+    assert_eq!(call(2, UNLIMITED), [2]);
+    assert_eq!(call(10, UNLIMITED), [8]);
+}
+
 /// A probe whose body ends otherwise says nothing: the next one comes as if it had not been.
 #[test]
 fn a_probe_that_ends_otherwise_is_none() {

@@ -20,10 +20,8 @@ impl Doubts {
     /// A call that starts here has been preceded by one that succeeded with the same size, or else the
     /// size would be another now. Calls that cannot use more say nothing of it.
     #[inline]
-    pub(super) fn count(&mut self, known: &mut Remembered, cap: usize) {
-        if known.settled >= cap {
-            return;
-        }
+    pub(super) fn count(&mut self, known: Option<&mut Remembered>, cap: usize) {
+        let Some(known) = known.filter(|known| known.settled < cap) else { return };
         if self.about != Some(known.learned) {
             *self = Self { about: Some(known.learned), doubt: Doubt::after(known.failed_probes) };
         }

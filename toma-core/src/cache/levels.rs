@@ -17,12 +17,6 @@ pub(super) struct Levels {
 }
 
 impl Levels {
-    pub(super) fn one(remembered: Remembered) -> Self {
-        let mut levels = Self::default();
-        levels.entries[0] = Some(remembered);
-        levels
-    }
-
     /// The entry learned nearest below the free memory there is now, or the lowest: less free
     /// memory never sends a call back to its initial size. `free` is asked only when it matters.
     pub(super) fn choose(&self, free: impl FnOnce() -> Option<u64>) -> Option<Remembered> {

@@ -5,6 +5,7 @@
 
 use std::cell::RefCell;
 use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 use std::hash::{BuildHasherDefault, Hasher};
 
 use super::Remembered;
@@ -63,8 +64,15 @@ pub(super) fn keep(store: u64, generation: u64, key: &Key, lookup: Lookup) {
         if memo.len() >= MAX_KEYS {
             memo.clear();
         }
-        let doubts = memo.remove(&(store, *key)).map(|entry| entry.doubts).unwrap_or_default();
-        memo.insert((store, *key), MemoEntry { generation, lookup, doubts });
+        match memo.entry((store, *key)) {
+            Entry::Occupied(mut entry) => {
+                let entry = entry.get_mut();
+                (entry.generation, entry.lookup) = (generation, lookup);
+            }
+            Entry::Vacant(place) => {
+                place.insert(MemoEntry { generation, lookup, doubts: Doubts::default() });
+            }
+        }
     });
 }
 

@@ -18,6 +18,7 @@
 
 mod default;
 mod doubts;
+mod entry;
 mod global;
 mod key;
 mod levels;
@@ -28,19 +29,20 @@ mod over_store;
 mod persistent;
 mod stacktrace;
 mod store;
+mod table;
 
 use std::fmt::Debug;
 use std::sync::Arc;
 use std::time::SystemTime;
 
 pub use default::{DefaultCache, set_default};
+pub use entry::Entry;
 pub use global::GlobalCache;
 pub use key::{Key, Place};
 pub use none::NoCache;
 #[cfg(feature = "persistent")]
 pub use persistent::{PersistentCache, PersistentEntry};
 pub use stacktrace::StacktraceMemoryCache;
-pub use store::Entry;
 
 pub use crate::stack::Callers;
 

@@ -1,52 +1,14 @@
-//! The table behind the caches: the cold path.
-//!
-//! A map in shards is read when a thread first looks for a key, so that short threads do not wait for each
-//! other. What changes it takes one lock: learning is rare, and the order of learning bounds the map.
+//! What a cache has learned: a memo of each thread on the warm path, and a table behind them.
 
-use std::collections::{BTreeMap, HashMap};
-use std::fmt;
-use std::hash::BuildHasherDefault;
+use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError, RwLock};
 
-use dashmap::DashMap;
-
-use super::doubts::Doubts;
+use super::entry::Entry;
 use super::key::{Key, Place};
-use super::levels::Levels;
-use super::memo::{self, Lookup, Spread};
+use super::memo::{self, Lookup};
+use super::table::{Learned, Order, Table};
 use super::{Callers, Remembered};
 use crate::policy::Measurements;
-use crate::text::bytes;
-
-/// Entries a cache holds; beyond it the one learned longest ago goes.
-const MAX_ENTRIES: usize = 4096;
-
-/// One entry of a cache, for inspection.
-///
-/// ```
-/// # extern crate toma_core as toma;
-/// use toma::{cache::GlobalCache, classify::OutOfMemory, execute};
-///
-/// let sizes = GlobalCache::new();
-/// execute::with::<GlobalCache>().cache(&sizes).name("resize").range(0..256, 256, |start, end| {
-///     if end - start > 100 { Err(OutOfMemory::new(None)) } else { Ok(()) }
-/// })?;
-/// assert!(sizes.entries()[0].to_string().starts_with("resize: size 64, called at "));
-/// # Ok::<(), OutOfMemory>(())
-/// ```
-#[non_exhaustive]
-#[derive(Clone, Debug)]
-pub struct Entry {
-    /// The name of the call.
-    pub name: String,
-    /// What tells it apart from others of the same name.
-    pub key: Key,
-    /// The functions above the call, where they tell entries apart.
-    pub callers: Callers,
-    /// What is remembered.
-    pub remembered: Remembered,
-}
 
 #[derive(Debug)]
 pub(super) struct Store {
@@ -59,32 +21,6 @@ pub(super) struct Store {
 
 /// Says what is known of a place about which a store has learned nothing, given its seed.
 pub(super) type Elsewhere<'a> = &'a dyn Fn(&Place<'_>, Option<Remembered>) -> Option<Remembered>;
-
-#[derive(Debug, Default)]
-struct Table {
-    learned: DashMap<Key, Learned, BuildHasherDefault<Spread>>,
-    seeds: RwLock<HashMap<String, Remembered>>,
-    order: Mutex<Order>,
-}
-
-/// What is known under one key.
-#[derive(Debug)]
-struct Learned {
-    name: String,
-    callers: Callers,
-    levels: Levels,
-    /// Its number in the order of learning.
-    number: u64,
-    /// What threads make of it that are too short to count on their own.
-    doubts: Mutex<Doubts>,
-}
-
-/// The keys, by when they were last learned.
-#[derive(Debug, Default)]
-struct Order {
-    next: u64,
-    keys: BTreeMap<u64, Key>,
-}
 
 impl Store {
     pub(super) const fn new() -> Self {
@@ -128,7 +64,7 @@ impl Store {
         let plain = memo::with(self.id(), generation, key, |entry| match &entry.lookup {
             Lookup::Plain(known) => {
                 let mut known = known.clone();
-                known.iter_mut().for_each(|known| entry.doubts.count(known, place.cap));
+                entry.doubts.count(known.as_mut(), place.cap);
                 Some(known)
             }
             Lookup::Many(_) => None,
@@ -155,7 +91,7 @@ impl Store {
                 Lookup::Plain(known) => known.clone(),
                 Lookup::Many(levels) => levels.choose(|| free),
             };
-            known.iter_mut().for_each(|known| entry.doubts.count(known, place.cap));
+            entry.doubts.count(known.as_mut(), place.cap);
             known
         });
         chosen.unwrap_or_else(|| self.look_up(key, place, elsewhere))
@@ -165,20 +101,21 @@ impl Store {
     fn look_up(&self, key: &Key, place: &Place<'_>, elsewhere: Elsewhere<'_>) -> Option<Remembered> {
         // Before the table: what is learned meanwhile moves it on, and the memo is looked up anew.
         let generation = self.generation.load(Ordering::Acquire);
-        let learned = self.table().learned.get(key).map(|learned| learned.levels.clone());
-        let is_learned = learned.is_some();
-        let levels = learned.unwrap_or_else(|| {
-            // Not under a lock: elsewhere may be foreign code, which may come back here.
-            elsewhere(place, self.table().seeded(place)).map_or_else(Levels::default, Levels::one)
-        });
-        let own = levels.unshared();
-        let lookup = if own.is_plain() { Lookup::Plain(own.first()) } else { Lookup::Many(Box::new(own)) };
+        let (lookup, known) = match self.table().look_up(key, place.cap) {
+            Some((Lookup::Many(levels), _)) => {
+                // Not under a lock: a memory source is foreign code, which may come back here.
+                let mut known = levels.choose(|| place.free_bytes());
+                self.table().count(key, known.as_mut(), place.cap);
+                (Lookup::Many(levels), known)
+            }
+            Some(plain) => plain,
+            None => {
+                let known = elsewhere(place, self.table().seeded(place));
+                (Lookup::Plain(known.as_ref().map(Remembered::unshared)), known)
+            }
+        };
         memo::keep(self.id(), generation, key, lookup);
-        let mut known = levels.choose(|| place.free_bytes())?;
-        if is_learned {
-            self.table().count(key, &mut known, place.cap);
-        }
-        Some(known)
+        known
     }
 
     pub(super) fn remember(&self, key: &Key, place: &Place<'_>, learned: Remembered) {
@@ -216,19 +153,12 @@ impl Store {
     }
 
     pub(super) fn clear(&self) {
-        self.change(|table, order| {
-            table.learned.clear();
-            order.keys.clear();
-            table.seeds().clear();
-        });
+        self.change(Table::clear);
     }
 
     /// The one learned last comes first.
     pub(super) fn entries(&self) -> Vec<Entry> {
-        let table = self.table();
-        let order = table.order();
-        let learned = order.keys.values().rev().filter_map(|key| table.learned.get(key));
-        learned.flat_map(|learned| learned.entries(*learned.key())).collect()
+        self.table().entries()
     }
 
     /// Whatever changes the table changes it alone, and threads look again after it has.
@@ -258,75 +188,6 @@ impl Store {
         let id = IDS.fetch_add(1, Ordering::Relaxed);
         // Two threads may both come here; the first one names the store.
         self.id.compare_exchange(0, id, Ordering::Relaxed, Ordering::Relaxed).err().unwrap_or(id)
-    }
-}
-
-impl fmt::Display for Entry {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let &Remembered { settled, free_bytes, .. } = &self.remembered;
-        write!(f, "{}: size {settled}", self.name)?;
-        if let Some(free_bytes) = free_bytes {
-            write!(f, " with {} free", bytes(free_bytes))?;
-        }
-        write!(f, ", {}", self.key)?;
-        if self.callers.is_empty() { Ok(()) } else { write!(f, ", in {}", self.callers) }
-    }
-}
-
-impl Table {
-    /// Adds to what is known under `key`, of which there may be nothing yet.
-    fn learn(&self, order: &mut Order, key: &Key, nothing: Learned, remembered: Remembered) {
-        let mut learned = self.learned.entry(*key).or_insert(nothing);
-        order.keys.remove(&learned.number);
-        learned.number = order.next;
-        learned.levels.learn(remembered);
-        drop(learned);
-        order.keys.insert(order.next, *key);
-        order.next += 1;
-        if order.keys.len() > MAX_ENTRIES {
-            let oldest = order.keys.pop_first();
-            oldest.map(|(_, key)| self.learned.remove(&key));
-        }
-    }
-
-    /// A doubt that another thread is at is left to it.
-    fn count(&self, key: &Key, known: &mut Remembered, cap: usize) {
-        if let Some(learned) = self.learned.get(key)
-            && let Ok(mut doubts) = learned.doubts.try_lock()
-        {
-            doubts.count(known, cap);
-        }
-    }
-
-    fn seeded(&self, place: &Place<'_>) -> Option<Remembered> {
-        let seeds = self.seeds.read().unwrap_or_else(PoisonError::into_inner);
-        if seeds.is_empty() { None } else { seeds.get(&place.name().to_string()).cloned() }
-    }
-
-    /// Nothing here is ever half-changed, so a lock poisoned by a panic is as good as new.
-    fn seeds(&self) -> std::sync::RwLockWriteGuard<'_, HashMap<String, Remembered>> {
-        self.seeds.write().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn order(&self) -> MutexGuard<'_, Order> {
-        self.order.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-impl Learned {
-    fn nothing(name: String, callers: Callers) -> Self {
-        Self { name, callers, levels: Levels::default(), number: u64::MAX, doubts: Mutex::default() }
-    }
-
-    /// One for each level of free memory.
-    fn entries(&self, key: Key) -> Vec<Entry> {
-        let entry = |remembered: &Remembered| Entry {
-            name: self.name.clone(),
-            key,
-            callers: self.callers.clone(),
-            remembered: remembered.clone(),
-        };
-        self.levels.iter().map(entry).collect()
     }
 }
 
@@ -392,7 +253,7 @@ mod tests {
             panic!("while the order is locked");
         }));
         assert!(panic.is_err());
-        assert!(store.table().order.is_poisoned());
+        assert!(store.table().is_poisoned());
         assert_eq!(recall(&store, "a", 1), Some(8));
         let elsewhere = std::thread::scope(|scope| scope.spawn(|| recall(&store, "a", 1)).join().unwrap());
         assert_eq!(elsewhere, Some(8), "without what this thread has looked up");
