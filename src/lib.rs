@@ -41,6 +41,7 @@
 //!   learned  750 works, 1500 does not; 750 is at least 50 % of the limit
 //!   lost     at least 22.9µs in attempts that failed
 //!   next     starts from 750, remembered in StacktraceMemoryCache
+//!   callers  demo::nearest < demo::main
 //! ```
 //!
 //! # Where to look

@@ -3,6 +3,7 @@
 //! ```text
 //! overhead                  every measurement, as ratios and differences to its baseline
 //! overhead list             the cases that can be counted
+//! overhead visits           first visits of short threads alone
 //! overhead count CASE N     runs the case N times and nothing else, for an instruction counter
 //! ```
 //!
@@ -12,6 +13,7 @@ mod calls;
 mod measure;
 mod reference;
 mod scaling;
+mod visits;
 mod walk;
 
 use std::env;
@@ -23,6 +25,7 @@ fn main() -> ExitCode {
     let arguments: Vec<String> = env::args().skip(1).collect();
     match arguments.iter().map(String::as_str).collect::<Vec<_>>()[..] {
         ["list"] => calls::CASES.iter().for_each(|case| println!("{}", case.name)),
+        ["visits"] => visits::report(),
         ["count", name, times] => return count(name, times),
         _ if arguments.iter().any(|argument| argument == "--test") => test(),
         _ => everything(),
@@ -46,6 +49,8 @@ fn test() {
         (case.run)(2);
         println!("{}: ok", case.name);
     }
+    visits::rounds(1);
+    println!("first visits: ok");
 }
 
 fn everything() {
@@ -53,4 +58,5 @@ fn everything() {
     walk::report();
     reference::report();
     scaling::report();
+    visits::report();
 }

@@ -133,41 +133,53 @@ fn clearing_forgets_everything_everywhere() {
     });
 }
 
-/// How many of `keys` were known; afterwards all of them are.
+/// Attempts of a call with this key which fits up to `limit`.
+fn attempts(cache: &dyn SizeCache, key: usize, limit: usize) -> usize {
+    let (memory, mut attempts) = (Memory::new(GIB), 0);
+    let with = execute::with::<NoCache>().cache(cache).device(&memory).ladder(apart()).key(key);
+    with.batch(32, |size| {
+        attempts += 1;
+        fits(size, limit)
+    })
+    .unwrap();
+    attempts
+}
+
+/// How many of `keys` are known to start at 8.
 fn known(cache: &dyn SizeCache, keys: std::ops::Range<usize>) -> usize {
-    let memory = Memory::new(GIB);
-    let is_known = |key: &usize| {
-        let mut attempts = 0;
-        let with = execute::with::<NoCache>().cache(cache).device(&memory).ladder(apart()).key(key);
-        with.batch(32, |size| {
-            attempts += 1;
-            fits(size, 8)
-        })
-        .unwrap();
-        attempts == 1
-    };
-    keys.filter(is_known).count()
+    fitting(cache, keys, 8)
+}
+
+/// How many calls with these keys succeed at once, when sizes up to `limit` fit.
+#[inline(never)]
+fn fitting(cache: &dyn SizeCache, keys: std::ops::Range<usize>, limit: usize) -> usize {
+    keys.filter(|&key| attempts(cache, key, limit) == 1).count()
 }
 
 const MAX_ENTRIES: usize = 4096;
 
 #[test]
-fn the_least_recently_learned_goes_first() {
+fn the_one_learned_longest_ago_goes_first() {
     with_each(|sizes, cache| {
         assert_eq!(known(cache, 0..MAX_ENTRIES), 0);
         assert_eq!(sizes.entries().len(), MAX_ENTRIES);
-        assert_eq!(known(cache, MAX_ENTRIES..MAX_ENTRIES + 10), 0);
+        assert_eq!(known(cache, MAX_ENTRIES..MAX_ENTRIES * 2 + 10), 0);
         assert_eq!(sizes.entries().len(), MAX_ENTRIES);
-        assert_eq!(known(cache, 10..MAX_ENTRIES + 10), MAX_ENTRIES, "the others are still there");
-        assert_eq!(known(cache, 0..10), 0);
+        assert_eq!(known(cache, MAX_ENTRIES + 10..MAX_ENTRIES * 2 + 10), MAX_ENTRIES, "the others are there");
+        assert_eq!(known(cache, MAX_ENTRIES..MAX_ENTRIES + 10), 0);
     });
 }
 
 #[test]
-fn a_hundred_thousand_keys_leave_a_bounded_table() {
-    let sizes = GlobalCache::new();
-    assert_eq!(known(&sizes, 0..100_000), 0);
-    assert_eq!(sizes.entries().len(), MAX_ENTRIES);
+fn what_is_learned_anew_is_learned_last() {
+    with_each(|sizes, cache| {
+        fitting(cache, 0..MAX_ENTRIES, 8);
+        assert_eq!(fitting(cache, 0..1, 4), 0, "less fits now, and it learns again");
+        assert_eq!(sizes.entries()[0].remembered.settled, 4);
+        fitting(cache, MAX_ENTRIES..MAX_ENTRIES + 10, 8);
+        assert_eq!(fitting(cache, 0..1, 4), 1);
+        assert_eq!(fitting(cache, 1..11, 8), 0);
+    });
 }
 
 #[test]
@@ -190,6 +202,50 @@ fn entries_say_what_they_are_of() {
         assert!(shown.contains(part), "{part:?} is not in {shown:?}");
     }
     assert_eq!(shown.lines().count(), 1);
+}
+
+#[inline(never)]
+fn train(sizes: &StacktraceMemoryCache) {
+    batch(sizes, &Memory::new(GIB), 32, 8);
+    std::hint::black_box(sizes);
+}
+
+#[inline(never)]
+fn evaluate(sizes: &StacktraceMemoryCache) {
+    batch(sizes, &Memory::new(2 * GIB), 32, 4);
+    std::hint::black_box((sizes, 1));
+}
+
+#[test]
+fn entries_and_reports_say_which_callers_a_size_belongs_to() {
+    let sizes = StacktraceMemoryCache::new();
+    let callers: [fn(&StacktraceMemoryCache); 2] = [train, evaluate];
+    for (call, name) in callers.into_iter().zip(["train", "evaluate"]) {
+        call(&sizes);
+        let entry = &sizes.entries()[0];
+        let names = entry.callers.names();
+        // With little debug information a name may be without its path.
+        let own = "entries_and_reports_say_which_callers_a_size_belongs_to";
+        assert!(names[1].ends_with(name) && names[2].ends_with(own), "{names:?}");
+        assert!(entry.to_string().ends_with(&format!(", in {}", names.join(" < "))), "{entry}");
+        let report = toma::report::last().unwrap();
+        assert_eq!(report.callers, entry.callers);
+        assert!(report.to_string().ends_with(&format!("\n  callers  {}", entry.callers)), "{report}");
+    }
+}
+
+/// A size that counts for all callers, or for those of an executor, is said to belong to none.
+#[test]
+fn entries_that_count_for_all_callers_name_none() {
+    let (global, stacktrace) = (GlobalCache::new(), StacktraceMemoryCache::new());
+    batch(&global, &Memory::new(GIB), 32, 8);
+    let values =
+        execute::with::<NoCache>().cache(&stacktrace).iter(0..32, 32, |start, end| fits(end - start, 8));
+    values.for_each(|value| value.unwrap());
+    for entries in [global.entries(), stacktrace.entries()] {
+        assert!(entries.len() == 1 && entries[0].callers.is_empty(), "{entries:?}");
+    }
+    assert!(toma::report::last().unwrap().callers.is_empty());
 }
 
 #[test]

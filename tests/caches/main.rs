@@ -2,6 +2,8 @@
 
 mod custom;
 mod default;
+#[cfg(feature = "testing")]
+mod doubts;
 mod identity;
 mod inspect;
 mod kit;

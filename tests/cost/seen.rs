@@ -25,7 +25,7 @@ fn events_tell_sizes_in_units_and_positions_in_items() {
                 format!("without {index}: {cost}")
             }
             EventKind::Succeeded { start, end, .. } => format!("{start}..{end}"),
-            EventKind::Settled { size } => format!("settled {size}"),
+            EventKind::Settled { size, .. } => format!("settled {size}"),
             _ => return,
         });
     };

@@ -76,7 +76,7 @@ impl Observer for Watching {
             }
             EventKind::Waited { exclusive, .. } => format!("waited, exclusive: {exclusive}"),
             EventKind::Answered { size, answer } => format!("at {size}: {answer}"),
-            EventKind::Settled { size } => format!("settled at {size}"),
+            EventKind::Settled { size, .. } => format!("settled at {size}"),
             _ => return,
         };
         self.events.lock().unwrap().push(line);

@@ -63,7 +63,7 @@ fn line(kind: &EventKind<'_>) -> (String, Option<Duration>) {
         EventKind::DoesNotFit { size, needs_bytes, free_bytes } => {
             format!("does not fit at {size}: needs {needs_bytes}, free {free_bytes}")
         }
-        EventKind::Settled { size } => format!("settled {size}"),
+        EventKind::Settled { size, .. } => format!("settled {size}"),
         EventKind::Finished { attempts, out_of_memory } => {
             format!("finished: {attempts} attempts, {out_of_memory} out of memory")
         }

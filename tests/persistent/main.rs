@@ -5,6 +5,8 @@
 mod child;
 mod forms;
 mod hints;
+#[cfg(feature = "testing")]
+mod injected;
 mod kills;
 mod kit;
 mod processes;

@@ -212,38 +212,27 @@ fn bounds_come_back_with_head_room() {
 }
 
 #[test]
-fn a_link_to_the_file_stays_a_link() {
-    #[cfg(unix)]
-    {
-        for is_there in [true, false] {
-            let folder = Folder::new();
-            let target = folder.path().join("target.json");
-            if is_there {
-                fs::write(&target, "").unwrap();
-            }
-            std::os::unix::fs::symlink(&target, folder.file()).unwrap();
-            batch(&folder.cache(), "a", 100, 30);
-            assert!(fs::symlink_metadata(folder.file()).unwrap().is_symlink());
-            assert!(fs::read_to_string(&target).unwrap().contains("\"settled\": 25"));
-        }
-    }
-}
-
-#[test]
 #[cfg(unix)]
-fn links_of_links_to_a_file_that_is_not_there_yet_stay_links() {
-    let folder = Folder::new();
-    let links = [folder.file(), folder.path().join("elsewhere/link.json")];
-    fs::create_dir(folder.path().join("elsewhere")).unwrap();
-    for (link, target) in links.iter().zip(["elsewhere/link.json", "../not/yet/there.json"]) {
-        std::os::unix::fs::symlink(target, link).unwrap();
+fn links_of_links_stay_links_whether_the_file_is_there_or_not() {
+    for is_there in [true, false] {
+        let folder = Folder::new();
+        let links = [folder.file(), folder.path().join("elsewhere/link.json")];
+        fs::create_dir(folder.path().join("elsewhere")).unwrap();
+        for (link, target) in links.iter().zip(["elsewhere/link.json", "../not/yet/there.json"]) {
+            std::os::unix::fs::symlink(target, link).unwrap();
+        }
+        let target = folder.path().join("not/yet/there.json");
+        if is_there {
+            fs::create_dir_all(target.parent().unwrap()).unwrap();
+            fs::write(&target, "").unwrap();
+        }
+        batch(&folder.cache(), "a", 100, 30);
+        assert!(links.iter().all(|link| fs::symlink_metadata(link).unwrap().is_symlink()));
+        let text = fs::read_to_string(target).unwrap();
+        assert!(text.contains("\"settled\": 25"), "{text}");
+        assert_eq!(batch(&folder.cache(), "a", 100, 30), [25]);
+        assert_eq!(folder.names().len(), 3, "the lock is beside the file: {:?}", folder.names());
     }
-    batch(&folder.cache(), "a", 100, 30);
-    assert!(links.iter().all(|link| fs::symlink_metadata(link).unwrap().is_symlink()));
-    let text = fs::read_to_string(folder.path().join("not/yet/there.json")).unwrap();
-    assert!(text.contains("\"settled\": 25"), "{text}");
-    assert_eq!(batch(&folder.cache(), "a", 100, 30), [25]);
-    assert_eq!(folder.names(), ["elsewhere", "not", "sizes.json"], "the lock is beside the file");
 }
 
 #[test]
@@ -298,11 +287,11 @@ fn remember_at(cache: &PersistentCache, size: usize, at: SystemTime) {
     batch(&Says(cache, size, at), "a", 4, 2);
 }
 
-/// What was measured with one budget says what fits into another, from the first attempt on.
+/// What was measured beside a neighbor says what fits without it, from the first attempt on.
 #[cfg(feature = "testing")]
 #[test]
 fn what_was_measured_outlives_the_run() {
-    let (folder, device) = (Folder::new(), FakeDevice::new(104_000));
+    let (folder, device) = (Folder::new(), FakeDevice::new(404_000));
     let run = || {
         let cache = folder.cache();
         let mut sizes = Vec::new();
@@ -319,8 +308,9 @@ fn what_was_measured_outlives_the_run() {
         done.unwrap();
         sizes
     };
+    let neighbor = device.alloc(300_000).unwrap();
     let first = run();
     assert!(first[0] < 50 && first.contains(&98), "it measures before it predicts: {first:?}");
-    device.set_budget(404_000);
+    drop(neighbor);
     assert_eq!(run()[0], 395, "what fits, less the head-room of the policy");
 }

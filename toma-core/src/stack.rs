@@ -32,7 +32,10 @@
 use std::fmt;
 use std::ops::ControlFlow;
 
+mod callers;
 mod walk;
+
+pub use callers::Callers;
 
 /// How many frames take part in a [`Fingerprint`], counted from the caller of the entry function.
 ///
@@ -75,9 +78,9 @@ pub struct Fingerprint(u128);
 /// ```
 #[must_use]
 pub fn fingerprint(entry: usize) -> Fingerprint {
-    let mut digest = Digest::new(entry);
-    walk::frames(&mut digest);
-    Fingerprint(digest.state)
+    let mut state = INITIAL;
+    walk::frames(&mut Outside::of(entry, |start| state = absorb(state, start)));
+    Fingerprint(state)
 }
 
 impl Fingerprint {
@@ -102,20 +105,22 @@ trait Frame {
     fn function_start(&self) -> usize;
 }
 
-/// The hash of the frames seen so far.
-struct Digest {
+/// Any value serves; these are digits of pi.
+const INITIAL: u128 = 0x243f_6a88_85a3_08d3_1319_8a2e_0370_7344;
+
+/// Hands the first frames outside the library on, each by the beginning of its function.
+///
+/// `each` runs inside the unwinder and must not panic.
+struct Outside<F> {
     entry: usize,
     inside: bool,
     left: usize,
-    state: u128,
+    each: F,
 }
 
-impl Digest {
-    /// Any value serves; these are digits of pi.
-    const INITIAL: u128 = 0x243f_6a88_85a3_08d3_1319_8a2e_0370_7344;
-
-    const fn new(entry: usize) -> Self {
-        Self { entry, inside: true, left: FRAME_LIMIT, state: Self::INITIAL }
+impl<F: FnMut(usize)> Outside<F> {
+    const fn of(entry: usize, each: F) -> Self {
+        Self { entry, inside: true, left: FRAME_LIMIT, each }
     }
 
     /// Takes the next frame outwards, and breaks when no further one is wanted.
@@ -127,7 +132,7 @@ impl Digest {
             return ControlFlow::Continue(());
         }
         self.inside = false;
-        self.state = absorb(self.state, frame.function_start());
+        (self.each)(frame.function_start());
         self.left = self.left.wrapping_sub(1);
         if self.left == 0 { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
     }

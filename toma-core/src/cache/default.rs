@@ -5,7 +5,7 @@ use std::cell::Cell;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{PoisonError, RwLock};
 
-use super::{Place, Remembered, SizeCache, StacktraceMemoryCache};
+use super::{Callers, Place, Remembered, SizeCache, StacktraceMemoryCache};
 use crate::policy::Measurements;
 
 /// The cache of calls that name none: [`StacktraceMemoryCache`] unless [`set_default`] changed it.
@@ -19,7 +19,7 @@ static GENERATION: AtomicU64 = AtomicU64::new(0);
 
 thread_local! {
     // Reading the lock at every call would make threads wait for each other.
-    static MEMO: Cell<(u64, Chosen)> = const { Cell::new((0, None)) };
+    static LAST_CHOSEN: Cell<(u64, Chosen)> = const { Cell::new((0, None)) };
 }
 
 /// Makes `C` the cache of all calls of the process that name none.
@@ -47,10 +47,10 @@ pub fn set_default<C: SizeCache + 'static>() {
 #[inline]
 fn chosen() -> &'static dyn SizeCache {
     let generation = GENERATION.load(Ordering::Acquire);
-    let (of, mut chosen) = MEMO.get();
+    let (of, mut chosen) = LAST_CHOSEN.get();
     if of != generation {
         chosen = *CHOSEN.read().unwrap_or_else(PoisonError::into_inner);
-        MEMO.set((generation, chosen));
+        LAST_CHOSEN.set((generation, chosen));
     }
     chosen.unwrap_or_else(|| StacktraceMemoryCache::shared())
 }
@@ -66,6 +66,10 @@ impl SizeCache for DefaultCache {
 
     fn name(&self) -> &'static str {
         chosen().name()
+    }
+
+    fn callers(&self, place: &Place<'_>) -> Callers {
+        chosen().callers(place)
     }
 
     #[inline]

@@ -6,7 +6,7 @@ use std::panic::Location;
 
 use crate::call_site::{Above, Name, Origin, Site, hash_of};
 use crate::memory::{self, MemorySource};
-use crate::stack::{self, Fingerprint};
+use crate::stack::{self, Callers, Fingerprint};
 
 /// One call, as a size cache sees it.
 #[derive(Debug)]
@@ -15,6 +15,8 @@ pub struct Place<'a> {
     pub(crate) name: &'a Name,
     pub(crate) user: u64,
     pub(crate) device: Option<&'a dyn MemorySource>,
+    /// The largest size that the call could use.
+    pub(crate) cap: usize,
 }
 
 impl Place<'_> {
@@ -32,6 +34,15 @@ impl Place<'_> {
             (Some(_), Above::From(entry)) => self.with(self.origin.caller, Some(stack::fingerprint(entry))),
             (Some(_), Above::Seen(stack)) => self.with(self.origin.caller, Some(stack)),
             (_, Above::Unknown) | (None, _) => self.by_function(),
+        }
+    }
+
+    /// The functions that [`by_stack`](Self::by_stack) tells apart, for people; none where the key holds
+    /// no stack, or only that of a call made earlier.
+    pub fn callers(&self) -> Callers {
+        match (self.origin.caller, self.origin.above) {
+            (Some(_), Above::From(entry)) => Callers::of(entry),
+            _ => Callers::default(),
         }
     }
 
@@ -68,6 +79,11 @@ pub struct Key {
 }
 
 impl Key {
+    /// Whether the functions above the call count.
+    pub(super) fn has_stack(&self) -> bool {
+        self.stack.is_some()
+    }
+
     /// Cheap and good enough to spread keys over a small table.
     #[inline]
     #[expect(clippy::cast_possible_truncation, reason = "any bits of the fingerprint will do")]

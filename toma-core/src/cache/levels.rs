@@ -17,12 +17,6 @@ pub(super) struct Levels {
 }
 
 impl Levels {
-    pub(super) fn one(remembered: Remembered) -> Self {
-        let mut levels = Self::default();
-        levels.entries[0] = Some(remembered);
-        levels
-    }
-
     /// The entry learned nearest below the free memory there is now, or the lowest: less free
     /// memory never sends a call back to its initial size. `free` is asked only when it matters.
     pub(super) fn choose(&self, free: impl FnOnce() -> Option<u64>) -> Option<Remembered> {
@@ -61,6 +55,13 @@ impl Levels {
             let oldest = (0..MAX_LEVELS).min_by_key(|&i| entries[i].learned).unwrap_or(0);
             entries.remove(oldest);
         }
+        if learned.failed_probes > 0 {
+            // The reading after a probe may belong to another level than the one that was probed.
+            let probed = entries.iter_mut().filter(|entry| entry.settled == learned.settled);
+            probed.for_each(|entry| {
+                (entry.failed_probes, entry.learned) = (learned.failed_probes, learned.learned);
+            });
+        }
         entries.push(learned);
         entries.sort_by_key(|entry| entry.free_bytes);
         self.entries = std::array::from_fn(|i| entries.get(i).cloned());
@@ -96,44 +97,12 @@ pub(super) fn tolerance(bytes: u64) -> u64 {
 
 #[cfg(test)]
 mod tests {
-    use super::{Levels, MAX_LEVELS, Measurements, Remembered};
+    use super::{Levels, Measurements, Remembered};
 
     const GIB: u64 = 1 << 30;
 
     fn at(free_gib: u64, settled: usize) -> Remembered {
         Remembered { free_bytes: Some(free_gib * GIB), ..Remembered::new(settled) }
-    }
-
-    fn settled(levels: &Levels, free: u64) -> Option<usize> {
-        levels.choose(|| Some(free)).map(|entry| entry.settled)
-    }
-
-    #[test]
-    fn the_nearest_below_is_chosen_and_the_lowest_when_there_is_none() {
-        let mut levels = Levels::default();
-        for entry in [at(10, 64), at(2, 16), at(5, 32)] {
-            levels.learn(entry);
-        }
-        let chosen = [1, 2, 3, 5, 9, 10, 80].map(|gib| settled(&levels, gib * GIB));
-        assert_eq!(chosen, [16, 16, 16, 32, 32, 64, 64].map(Some));
-    }
-
-    #[test]
-    fn a_neighbor_taking_a_little_changes_nothing() {
-        let mut levels = Levels::default();
-        levels.learn(at(10, 64));
-        levels.learn(at(2, 16));
-        assert_eq!(settled(&levels, 10 * GIB - (300 << 20)), Some(64));
-        levels.learn(Remembered { free_bytes: Some(10 * GIB - (300 << 20)), ..Remembered::new(48) });
-        assert_eq!(levels.iter().count(), 2);
-        assert_eq!(settled(&levels, 10 * GIB), Some(48));
-    }
-
-    #[test]
-    fn a_single_entry_needs_no_reading() {
-        let levels = Levels::one(at(10, 64));
-        let entry = levels.choose(|| panic!("memory was read"));
-        assert_eq!(entry.map(|entry| entry.settled), Some(64));
     }
 
     #[test]
@@ -151,20 +120,13 @@ mod tests {
     }
 
     #[test]
-    fn unknown_memory_takes_the_lowest() {
+    fn a_probe_that_failed_is_known_at_every_level_of_its_size() {
         let mut levels = Levels::default();
-        levels.learn(at(10, 64));
-        levels.learn(at(2, 16));
-        assert_eq!(levels.choose(|| None).map(|entry| entry.settled), Some(16));
-    }
-
-    #[test]
-    fn the_oldest_level_goes() {
-        let mut levels = Levels::default();
-        for gib in 1..=MAX_LEVELS as u64 + 1 {
-            levels.learn(at(gib * 10, usize::try_from(gib).unwrap()));
+        for entry in [at(40, 64), at(10, 16), at(2, 8)] {
+            levels.learn(entry);
         }
-        let left: Vec<usize> = levels.iter().map(|entry| entry.settled).collect();
-        assert_eq!(left, [2, 3, 4, 5]);
+        levels.learn(Remembered { failed_probes: 3, ..at(20, 16) });
+        let failed = levels.iter().map(|entry| (entry.settled, entry.failed_probes));
+        assert_eq!(failed.collect::<Vec<_>>(), [(8, 0), (16, 3), (16, 3), (64, 0)]);
     }
 }

@@ -5,36 +5,40 @@
 
 use std::cell::RefCell;
 use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 use std::hash::{BuildHasherDefault, Hasher};
 
 use super::Remembered;
+use super::doubts::Doubts;
 use super::key::Key;
 use super::levels::Levels;
 
 /// Keys a thread keeps in mind; beyond it the memo starts anew.
 const MAX_KEYS: usize = 1024;
 
-/// What the memo says about a key.
+/// What a look into a store has found.
 #[derive(Debug)]
-pub(super) enum Known {
+pub(super) enum Lookup {
     /// There is nothing to choose: no entry, or one.
     Plain(Option<Remembered>),
     /// The entries of several levels of free memory.
     Many(Box<Levels>),
 }
 
-struct Slot {
+/// One key of a store, as this thread knows it.
+pub(super) struct MemoEntry {
     generation: u64,
-    known: Known,
+    pub(super) lookup: Lookup,
+    pub(super) doubts: Doubts,
 }
 
-type Slots = HashMap<(u64, Key), Slot, BuildHasherDefault<Spread>>;
+type Memo = HashMap<(u64, Key), MemoEntry, BuildHasherDefault<Spread>>;
 
 thread_local! {
-    static MEMO: RefCell<Slots> = RefCell::default();
+    static MEMO: RefCell<Memo> = RefCell::default();
 }
 
-/// Asks `use_known` with what this thread knows, if it is of this generation.
+/// Lets `act` have what this thread knows, if it is of this generation.
 ///
 /// `None` also at thread exit, when the memo is gone: the caller then looks into the store itself.
 #[inline]
@@ -42,39 +46,39 @@ pub(super) fn with<R>(
     store: u64,
     generation: u64,
     key: &Key,
-    use_known: impl FnOnce(&Known) -> R,
+    act: impl FnOnce(&mut MemoEntry) -> R,
 ) -> Option<R> {
     MEMO.try_with(|memo| {
-        let memo = memo.borrow();
-        let slot = memo.get(&(store, *key)).filter(|slot| slot.generation == generation)?;
-        Some(use_known(&slot.known))
+        let mut memo = memo.borrow_mut();
+        let entry = memo.get_mut(&(store, *key)).filter(|entry| entry.generation == generation)?;
+        Some(act(entry))
     })
     .ok()
     .flatten()
 }
 
-/// Lets `change` have what this thread knows, if it is of this generation.
-pub(super) fn change(store: u64, generation: u64, key: &Key, change: impl FnOnce(&mut Known)) {
-    let _ = MEMO.try_with(|memo| {
-        let mut memo = memo.borrow_mut();
-        let slot = memo.get_mut(&(store, *key)).filter(|slot| slot.generation == generation);
-        slot.map(|slot| change(&mut slot.known))
-    });
-}
-
-pub(super) fn keep(store: u64, generation: u64, key: &Key, known: Known) {
+/// Keeps what was looked up; doubts about the same size go on.
+pub(super) fn keep(store: u64, generation: u64, key: &Key, lookup: Lookup) {
     let _ = MEMO.try_with(|memo| {
         let mut memo = memo.borrow_mut();
         if memo.len() >= MAX_KEYS {
             memo.clear();
         }
-        memo.insert((store, *key), Slot { generation, known });
+        match memo.entry((store, *key)) {
+            Entry::Occupied(mut entry) => {
+                let entry = entry.get_mut();
+                (entry.generation, entry.lookup) = (generation, lookup);
+            }
+            Entry::Vacant(place) => {
+                place.insert(MemoEntry { generation, lookup, doubts: Doubts::default() });
+            }
+        }
     });
 }
 
 /// Passes on the one word that a key has already spread evenly.
-#[derive(Default)]
-struct Spread(u64);
+#[derive(Clone, Default)]
+pub(super) struct Spread(u64);
 
 impl Hasher for Spread {
     fn finish(&self) -> u64 {

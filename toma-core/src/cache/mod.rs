@@ -17,6 +17,8 @@
 //! never walks its stack.
 
 mod default;
+mod doubts;
+mod entry;
 mod global;
 mod key;
 mod levels;
@@ -27,19 +29,22 @@ mod over_store;
 mod persistent;
 mod stacktrace;
 mod store;
+mod table;
 
 use std::fmt::Debug;
 use std::sync::Arc;
 use std::time::SystemTime;
 
 pub use default::{DefaultCache, set_default};
+pub use entry::Entry;
 pub use global::GlobalCache;
 pub use key::{Key, Place};
 pub use none::NoCache;
 #[cfg(feature = "persistent")]
 pub use persistent::{PersistentCache, PersistentEntry};
 pub use stacktrace::StacktraceMemoryCache;
-pub use store::Entry;
+
+pub use crate::stack::Callers;
 
 use crate::clock;
 use crate::policy::{Bounds, Measurements};
@@ -67,6 +72,13 @@ pub trait SizeCache: Debug + Sync {
         let path = std::any::type_name::<Self>();
         let path = path.split('<').next().unwrap_or(path);
         path.rsplit("::").next().unwrap_or(path)
+    }
+
+    /// The functions above the call that tell an entry of this place from others, for people; none
+    /// unless the cache keys on them.
+    fn callers(&self, place: &Place<'_>) -> Callers {
+        let _ = place;
+        Callers::default()
     }
 
     /// What is known about the place, if anything.
@@ -104,6 +116,14 @@ pub struct Remembered {
     /// What was measured, where the policy asked for it; times in it count up to `learned`. Apart,
     /// because it is larger than all the rest, which every warm call copies.
     pub measurements: Option<Arc<Measurements>>,
+    /// Whether the call should start at twice the settled size: a probe. Only ever set by `recall`, and
+    /// only for a call that may use more than `settled`.
+    ///
+    /// One burst of other work may settle a size far below what fits. So after 64 calls that started at the
+    /// size and learned no other, and a minute, one call probes.
+    pub probes: bool,
+    /// Probes beyond the settled size that have failed in a row; each doubles both numbers.
+    pub failed_probes: u32,
 }
 
 impl Remembered {
@@ -115,6 +135,8 @@ impl Remembered {
             free_bytes: None,
             learned: clock::wall(),
             measurements: None,
+            probes: false,
+            failed_probes: 0,
         }
     }
 

@@ -1,15 +1,16 @@
 use super::over_store::over_store;
 use super::store::Store;
-use super::{Entry, Key, Place, Remembered, SizeCache};
+use super::{Callers, Entry, Key, Place, Remembered, SizeCache};
 use crate::policy::Measurements;
 
 /// The default: one entry per calling line, chain of functions above it, and level of free memory.
 ///
 /// The same function run from training and from evaluation, or on two models, needs two sizes; the
-/// stack tells them apart without anybody naming them. The key is the line that called and the
+/// stack tells them apart without a name for either. The key is the line that called and the
 /// functions above it, up to [`FRAME_LIMIT`](crate::stack::FRAME_LIMIT) frames: it differs for two
-/// lines, for two chains of functions and for recursion depths up to the limit. Free memory only
-/// chooses among entries of one key, and is read only when there are several.
+/// lines, for two chains of functions and for recursion depths up to the limit. An entry names these functions
+/// as its [`callers`](Entry::callers). Free memory only chooses among entries of one key, and is read only
+/// when there are several.
 ///
 /// In work-stealing pools and async executors the frames above a task are the pool's own: use
 /// [`GlobalCache`](super::GlobalCache) or the `key` option there.
@@ -24,6 +25,10 @@ impl SizeCache for StacktraceMemoryCache {
     fn shared() -> &'static Self {
         static SHARED: StacktraceMemoryCache = StacktraceMemoryCache::new();
         &SHARED
+    }
+
+    fn callers(&self, place: &Place<'_>) -> Callers {
+        place.callers()
     }
 
     #[inline]

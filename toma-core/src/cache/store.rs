@@ -1,65 +1,26 @@
-//! The table behind the caches: the cold path.
+//! What a cache has learned: a memo of each thread on the warm path, and a table behind them.
 
-use std::collections::HashMap;
-use std::fmt;
-use std::num::NonZeroUsize;
+use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 
-use lru::LruCache;
-
-use super::Remembered;
+use super::entry::Entry;
 use super::key::{Key, Place};
-use super::levels::Levels;
-use super::memo::{self, Known};
+use super::memo::{self, Lookup};
+use super::table::{Learned, Order, Table};
+use super::{Callers, Remembered};
 use crate::policy::Measurements;
-use crate::text::bytes;
-
-/// Entries a cache holds; beyond it the one least recently learned or looked up on the cold path
-/// goes.
-const MAX_ENTRIES: NonZeroUsize = NonZeroUsize::new(4096).unwrap();
-
-/// One entry of a cache, for inspection.
-///
-/// ```
-/// # extern crate toma_core as toma;
-/// use toma::{cache::GlobalCache, classify::OutOfMemory, execute};
-///
-/// let sizes = GlobalCache::new();
-/// execute::with::<GlobalCache>().cache(&sizes).name("resize").range(0..256, 256, |start, end| {
-///     if end - start > 100 { Err(OutOfMemory::new(None)) } else { Ok(()) }
-/// })?;
-/// assert!(sizes.entries()[0].to_string().starts_with("resize: size 64, called at "));
-/// # Ok::<(), OutOfMemory>(())
-/// ```
-#[non_exhaustive]
-#[derive(Clone, Debug)]
-pub struct Entry {
-    /// The name of the call.
-    pub name: String,
-    /// What tells it apart from others of the same name.
-    pub key: Key,
-    /// What is remembered.
-    pub remembered: Remembered,
-}
 
 #[derive(Debug)]
 pub(super) struct Store {
     /// 0 until it is asked for.
     id: AtomicU64,
-    /// Moves whenever something is learned; 0 while nothing ever was.
+    /// Moves after anything was learned; 0 while nothing ever was.
     generation: AtomicU64,
-    table: OnceLock<Mutex<Table>>,
+    table: OnceLock<Table>,
 }
 
 /// Says what is known of a place about which a store has learned nothing, given its seed.
 pub(super) type Elsewhere<'a> = &'a dyn Fn(&Place<'_>, Option<Remembered>) -> Option<Remembered>;
-
-#[derive(Debug)]
-struct Table {
-    entries: LruCache<Key, (String, Levels)>,
-    seeds: HashMap<String, Remembered>,
-}
 
 impl Store {
     pub(super) const fn new() -> Self {
@@ -100,18 +61,22 @@ impl Store {
         place: &Place<'_>,
         elsewhere: Elsewhere<'_>,
     ) -> Option<Remembered> {
-        let plain = memo::with(self.id(), generation, key, |known| match known {
-            Known::Plain(remembered) => Some(remembered.clone()),
-            Known::Many(_) => None,
+        let plain = memo::with(self.id(), generation, key, |entry| match &entry.lookup {
+            Lookup::Plain(known) => {
+                let mut known = known.clone();
+                entry.doubts.count(known.as_mut(), place.cap);
+                Some(known)
+            }
+            Lookup::Many(_) => None,
         });
         match plain {
-            Some(Some(remembered)) => remembered,
+            Some(Some(known)) => known,
             Some(None) => self.choose(generation, key, place, elsewhere),
             None => self.look_up(key, place, elsewhere),
         }
     }
 
-    /// A memory source is anybody's code and may come back here: it is read outside the memo.
+    /// A memory source is foreign code and may come back here: it is read outside the memo.
     #[cold]
     fn choose(
         &self,
@@ -121,38 +86,43 @@ impl Store {
         elsewhere: Elsewhere<'_>,
     ) -> Option<Remembered> {
         let free = place.free_bytes();
-        let chosen = memo::with(self.id(), generation, key, |known| match known {
-            Known::Plain(remembered) => remembered.clone(),
-            Known::Many(levels) => levels.choose(|| free),
+        let chosen = memo::with(self.id(), generation, key, |entry| {
+            let mut known = match &entry.lookup {
+                Lookup::Plain(known) => known.clone(),
+                Lookup::Many(levels) => levels.choose(|| free),
+            };
+            entry.doubts.count(known.as_mut(), place.cap);
+            known
         });
         chosen.unwrap_or_else(|| self.look_up(key, place, elsewhere))
     }
 
     #[cold]
     fn look_up(&self, key: &Key, place: &Place<'_>, elsewhere: Elsewhere<'_>) -> Option<Remembered> {
-        let (found, generation) = {
-            let mut table = self.table();
-            // Under the lock, so that what is kept is what this generation says.
-            (table.find(key, place), self.generation.load(Ordering::Acquire))
+        // Before the table: what is learned meanwhile moves it on, and the memo is looked up anew.
+        let generation = self.generation.load(Ordering::Acquire);
+        let (lookup, known) = match self.table().look_up(key, place.cap) {
+            Some((Lookup::Many(levels), _)) => {
+                // Not under a lock: a memory source is foreign code, which may come back here.
+                let mut known = levels.choose(|| place.free_bytes());
+                self.table().count(key, known.as_mut(), place.cap);
+                (Lookup::Many(levels), known)
+            }
+            Some(plain) => plain,
+            None => {
+                let known = elsewhere(place, self.table().seeded(place));
+                (Lookup::Plain(known.as_ref().map(Remembered::unshared)), known)
+            }
         };
-        // Not under the lock: elsewhere may be anybody's code, which may come back here.
-        let levels =
-            found.unwrap_or_else(|seeded| elsewhere(place, seeded).map_or_else(Levels::default, Levels::one));
-        let own = levels.unshared();
-        let known = if own.is_plain() { Known::Plain(own.first()) } else { Known::Many(Box::new(own)) };
-        memo::keep(self.id(), generation, key, known);
-        levels.choose(|| place.free_bytes())
+        memo::keep(self.id(), generation, key, lookup);
+        known
     }
 
     pub(super) fn remember(&self, key: &Key, place: &Place<'_>, learned: Remembered) {
-        let mut table = self.table();
-        match table.entries.get_mut(key) {
-            Some((_, levels)) => levels.learn(learned),
-            None => {
-                table.entries.put(*key, (place.name().to_string(), Levels::one(learned)));
-            }
-        }
-        self.generation.fetch_add(1, Ordering::Release);
+        // Before the lock: an unwinder may wait for a thread that loads a library, and that one for us.
+        let callers = if key.has_stack() { place.callers() } else { Callers::default() };
+        let nothing = Learned::nothing(place.name().to_string(), callers);
+        self.change(|table, order| table.learn(order, key, nothing, learned));
     }
 
     /// Keeps what a call has measured, for this thread alone; until something is learned.
@@ -162,20 +132,18 @@ impl Store {
             return;
         }
         let (id, key) = (self.id(), &key());
-        let is_plain = memo::with(id, generation, key, |known| matches!(known, Known::Plain(_)));
-        // A memory source is anybody's code and may come back here: it is read outside the memo.
+        let is_plain = memo::with(id, generation, key, |entry| matches!(entry.lookup, Lookup::Plain(_)));
+        // A memory source is foreign code and may come back here: it is read outside the memo.
         let free = if is_plain == Some(false) { place.free_bytes() } else { None };
-        memo::change(id, generation, key, |known| match known {
-            Known::Plain(Some(remembered)) => remembered.note(measurements),
-            Known::Plain(None) => {}
-            Known::Many(levels) => levels.note(free, measurements),
+        memo::with(id, generation, key, |entry| match &mut entry.lookup {
+            Lookup::Plain(Some(remembered)) => remembered.note(measurements),
+            Lookup::Plain(None) => {}
+            Lookup::Many(levels) => levels.note(free, measurements),
         });
     }
 
     pub(super) fn seed(&self, name: String, size: usize) {
-        let mut table = self.table();
-        table.seeds.insert(name, Remembered::new(size));
-        self.generation.fetch_add(1, Ordering::Release);
+        self.change(|table, _| table.seeds().insert(name, Remembered::new(size)));
     }
 
     /// What is known elsewhere has changed.
@@ -185,26 +153,24 @@ impl Store {
     }
 
     pub(super) fn clear(&self) {
-        let mut table = self.table();
-        table.entries.clear();
-        table.seeds.clear();
+        self.change(Table::clear);
+    }
+
+    /// The one learned last comes first.
+    pub(super) fn entries(&self) -> Vec<Entry> {
+        self.table().entries()
+    }
+
+    /// Whatever changes the table changes it alone, and threads look again after it has.
+    fn change<R>(&self, change: impl FnOnce(&Table, &mut Order) -> R) {
+        let table = self.table();
+        let mut order = table.order();
+        change(table, &mut order);
         self.generation.fetch_add(1, Ordering::Release);
     }
 
-    pub(super) fn entries(&self) -> Vec<Entry> {
-        let table = self.table();
-        let each = |(key, (name, levels)): (&Key, &(String, Levels))| {
-            let (key, name) = (*key, name.clone());
-            let entries =
-                levels.iter().cloned().map(move |remembered| Entry { name: name.clone(), key, remembered });
-            entries.collect::<Vec<_>>()
-        };
-        table.entries.iter().flat_map(each).collect()
-    }
-
-    /// Nothing in the table is ever half-changed, so a lock poisoned by a panic is as good as new.
-    fn table(&self) -> MutexGuard<'_, Table> {
-        self.table.get_or_init(Mutex::default).lock().unwrap_or_else(PoisonError::into_inner)
+    fn table(&self) -> &Table {
+        self.table.get_or_init(Table::default)
     }
 
     /// Tells stores apart in the memos of threads, which outlive instances.
@@ -220,38 +186,8 @@ impl Store {
     fn new_id(&self) -> u64 {
         static IDS: AtomicU64 = AtomicU64::new(1);
         let id = IDS.fetch_add(1, Ordering::Relaxed);
-        // Two threads may both come here; whoever is first names the store.
+        // Two threads may both come here; the first one names the store.
         self.id.compare_exchange(0, id, Ordering::Relaxed, Ordering::Relaxed).err().unwrap_or(id)
-    }
-}
-
-impl fmt::Display for Entry {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let &Remembered { settled, free_bytes, .. } = &self.remembered;
-        write!(f, "{}: size {settled}", self.name)?;
-        if let Some(free_bytes) = free_bytes {
-            write!(f, " with {} free", bytes(free_bytes))?;
-        }
-        write!(f, ", {}", self.key)
-    }
-}
-
-impl Default for Table {
-    fn default() -> Self {
-        Self { entries: LruCache::new(MAX_ENTRIES), seeds: HashMap::new() }
-    }
-}
-
-impl Table {
-    /// What was learned, or else the seed.
-    fn find(&mut self, key: &Key, place: &Place<'_>) -> Result<Levels, Option<Remembered>> {
-        if let Some((_, levels)) = self.entries.get(key) {
-            return Ok(levels.clone());
-        }
-        if self.seeds.is_empty() {
-            return Err(None);
-        }
-        Err(self.seeds.get(&place.name().to_string()).cloned())
     }
 }
 
@@ -260,7 +196,7 @@ mod tests {
     use std::borrow::Cow;
     use std::panic::{AssertUnwindSafe, catch_unwind};
 
-    use super::{Measurements, Mutex, Remembered, Store};
+    use super::{Measurements, Remembered, Store};
     use crate::cache::Place;
     use crate::call_site::Name;
     use crate::call_site::{Above, Origin};
@@ -269,7 +205,7 @@ mod tests {
     fn with_place<R>(name: &'static str, user: u64, act: impl FnOnce(&Place<'_>) -> R) -> R {
         let origin = Origin { site: None, caller: None, above: Above::Unknown };
         let name = Name::of(Some(Cow::Borrowed(name)), &origin);
-        act(&Place { origin: &origin, name: &name, user, device: None })
+        act(&Place { origin: &origin, name: &name, user, device: None, cap: usize::MAX })
     }
 
     fn recall(store: &Store, name: &'static str, user: u64) -> Option<usize> {
@@ -313,11 +249,11 @@ mod tests {
         let store = Store::new();
         remember(&store, "a", 1, 8);
         let panic = catch_unwind(AssertUnwindSafe(|| {
-            let _table = store.table();
-            panic!("while the table is locked");
+            let _order = store.table().order();
+            panic!("while the order is locked");
         }));
         assert!(panic.is_err());
-        assert!(store.table.get().is_some_and(Mutex::is_poisoned));
+        assert!(store.table().is_poisoned());
         assert_eq!(recall(&store, "a", 1), Some(8));
         let elsewhere = std::thread::scope(|scope| scope.spawn(|| recall(&store, "a", 1)).join().unwrap());
         assert_eq!(elsewhere, Some(8), "without what this thread has looked up");

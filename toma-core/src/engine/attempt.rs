@@ -24,6 +24,8 @@ pub(crate) struct Attempt {
     pub(crate) nesting: Option<Nesting>,
     pub(super) begun: Option<Instant>,
     pub(super) metered: Option<Begun>,
+    /// Its failure was injected: what follows from it is no evidence.
+    pub(super) injected: bool,
     pub(super) hold: Hold,
 }
 
@@ -32,7 +34,15 @@ impl Attempt {
     #[inline(always)]
     #[expect(clippy::inline_always, reason = "handing it over takes a tenth of a batch")]
     pub(super) fn plain(piece: Range<usize>, retryable: Retryable) -> Self {
-        Self { piece, retryable, nesting: None, begun: None, metered: None, hold: Hold::None }
+        Self {
+            piece,
+            retryable,
+            nesting: None,
+            begun: None,
+            metered: None,
+            injected: false,
+            hold: Hold::None,
+        }
     }
 
     /// Nothing yet, and nothing would be retried.
@@ -53,18 +63,20 @@ impl Attempt {
 
     /// Runs `body`; with the feature `testing`, a failure may be injected where a retry is possible.
     #[inline]
-    pub(super) fn run<R>(&self, before: &Before, body: impl FnOnce() -> R) -> Result<R, Panic> {
+    pub(super) fn run<R>(&mut self, before: &Before, body: impl FnOnce() -> R) -> Result<R, Panic> {
         #[cfg(feature = "testing")]
         if let Some(injected) = inject::ask(self.retryable, self.piece.len()) {
+            self.injected = true;
             return guarded(self.retryable, before, || injected.around(body));
         }
         guarded(self.retryable, before, body)
     }
 
     /// The same for a future.
-    pub(super) async fn run_async<F: Future>(&self, body: F) -> (Before, Result<F::Output, Panic>) {
+    pub(super) async fn run_async<F: Future>(&mut self, body: F) -> (Before, Result<F::Output, Panic>) {
         #[cfg(feature = "testing")]
         if let Some(injected) = inject::ask(self.retryable, self.piece.len()) {
+            self.injected = true;
             return poll_guarded(self.retryable, self.nesting, injected.around_async(body)).await;
         }
         poll_guarded(self.retryable, self.nesting, body).await

@@ -8,6 +8,7 @@ use std::time::Instant;
 
 use self::remembering::Memory;
 use super::attempt::Attempt;
+use super::doubts::Doubts;
 use super::evidence;
 use super::extras::Extras;
 use super::machine::{Known, Machine, Took};
@@ -36,6 +37,9 @@ pub(crate) struct Call<'a> {
     needs: Needs,
     memory: Memory<'a>,
     report: ReportBuilder,
+    doubts: Doubts,
+    /// A failure was injected: nothing is remembered.
+    injected: bool,
     /// What most calls lack: one look instead of many, at every attempt.
     extras: Option<Extras<'a>>,
 }
@@ -57,8 +61,8 @@ impl<'a> Call<'a> {
         let length = extent.items();
         let machine = Machine::new(extent, Sizes::new(&options.sizes, &name), options.max_attempts);
         let report = ReportBuilder::new(name, length, machine.is_packed().then(|| machine.whole()));
-        let memory = Memory { cache, origin, device, user, now: None };
-        Self { machine, needs, memory, report, extras: None }
+        let memory = Memory { cache, origin, device, user, now: None, failed_probes: None };
+        Self { machine, needs, memory, report, doubts: Doubts::default(), injected: false, extras: None }
     }
 
     /// Asks the size cache where to start.
@@ -80,7 +84,19 @@ impl<'a> Call<'a> {
         let remembered = self.recall();
         self.start_from(remembered.as_ref());
         self.machine.choose_first(policy, None);
+        self.doubt_first(remembered.as_ref());
         self.report.starts_at(self.machine.step());
+    }
+
+    /// Doubts a remembered size where that is due, and the policy looks for no larger one by itself.
+    #[inline]
+    fn doubt_first(&mut self, remembered: Option<&Remembered>) {
+        let stays = !self.needs.anything() && self.machine.probes_from().is_none();
+        if let Some(known) = remembered.filter(|known| known.probes && stays)
+            && self.machine.doubt().is_some()
+        {
+            self.memory.failed_probes = Some(known.failed_probes);
+        }
     }
 
     #[inline(never)]
@@ -104,6 +120,7 @@ impl<'a> Call<'a> {
             self.start_from(remembered.as_ref());
             measured = self.needs.anything().then(|| self.resume(remembered.as_ref()));
             self.machine.choose_first(policy, measured);
+            self.doubt_first(remembered.as_ref());
         }
         self.report.starts_at(self.machine.step());
         self.tell_started();
@@ -112,7 +129,7 @@ impl<'a> Call<'a> {
 
     #[inline]
     fn recall(&self) -> Option<Remembered> {
-        self.memory.cache.recall(&self.memory.place(self.report.name()))
+        self.memory.cache.recall(&self.place())
     }
 
     #[inline]
@@ -264,6 +281,8 @@ impl<'a> Call<'a> {
         let step = self.machine.step();
         if let Some(to) = self.machine.succeeded(policy, took) {
             self.step_changes(step, to);
+        } else if self.machine.may_doubt() && self.doubts.succeeded() {
+            self.doubt(step);
         }
     }
 
@@ -295,6 +314,14 @@ impl<'a> Call<'a> {
             .filter(asks)
             .map(|extras| extras.measure(attempt, Measured { elapsed, ..Measured::default() }));
         Took { elapsed, measured }
+    }
+
+    #[cold]
+    fn doubt(&mut self, step: usize) {
+        if let Some(to) = self.machine.doubt() {
+            self.doubts.begins();
+            self.step_changes(step, to);
+        }
     }
 
     #[cold]

@@ -48,7 +48,8 @@ pub(crate) fn drive<R, M>(
         let mut attempt = call.begin();
         let inside = attempt.enter();
         let before = Before::now();
-        let result = attempt.run(&before, || work.run(attempt.piece.clone()));
+        let piece = attempt.piece.clone();
+        let result = attempt.run(&before, || work.run(piece));
         match settle(call, policy, &mut attempt, (result, &before), judge) {
             Settled::Succeeded(value) => return Done::Succeeded(value),
             Settled::Failed(error) => return Done::Failed(error),

@@ -44,6 +44,8 @@ pub(crate) struct Machine {
     measurements: Option<Measurements>,
     /// What was available when the step in force was chosen, where the policy asks for it.
     available_bytes: Option<u64>,
+    /// The step before the doubt that runs.
+    doubted: Option<usize>,
     packing: Option<Box<Packing>>,
 }
 
@@ -102,6 +104,7 @@ impl Machine {
             learning: Learning::beyond(sizes.cap),
             measurements: None,
             available_bytes: None,
+            doubted: None,
             packing,
         }
     }
@@ -132,6 +135,28 @@ impl Machine {
     /// The size known to work, when the policy starts beyond it.
     pub(crate) fn probes_from(&self) -> Option<usize> {
         Some(self.learning.best).filter(|&best| best < self.step)
+    }
+
+    /// Doubts the step in force: the next attempt is at twice the size, and a failure goes back. Returns the new
+    /// step.
+    pub(crate) fn doubt(&mut self) -> Option<usize> {
+        let next = self.sizes.fit(self.step.saturating_mul(2));
+        if next <= self.step || self.left() <= self.step || self.frozen || self.is_searching() {
+            return None;
+        }
+        self.doubted = Some(self.step);
+        self.step = next;
+        Some(next)
+    }
+
+    pub(crate) fn is_doubting(&self) -> bool {
+        self.doubted.is_some()
+    }
+
+    /// Whether a larger step than that in force would be of use, and the policy does not look for it by itself.
+    #[inline]
+    pub(crate) fn may_doubt(&self) -> bool {
+        self.step < self.sizes.cap && !self.single && self.measurements.is_none() && !self.fallback
     }
 
     /// Keeps the step as it is.
@@ -255,6 +280,7 @@ impl Machine {
         } else {
             self.bounds.failed(size);
         }
+        self.doubted = None;
         if self.single && took.measured.is_some() {
             self.look_ahead(policy, size, took);
         }

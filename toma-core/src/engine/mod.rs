@@ -18,6 +18,7 @@ mod backoff;
 pub(crate) mod call;
 mod checked_policy;
 pub(crate) mod costs;
+mod doubts;
 pub(crate) mod drive;
 mod evidence;
 mod extras;

@@ -40,7 +40,8 @@ fn line(kind: &EventKind<'_>) -> Option<String> {
         EventKind::DoesNotFit { size, needs_bytes, free_bytes } => {
             Shortfall { size, needs_bytes, free_bytes }.to_string()
         }
-        EventKind::Settled { size } => format!("settles at {size}"),
+        EventKind::Settled { size, callers } if callers.is_empty() => format!("settles at {size}"),
+        EventKind::Settled { size, callers } => format!("settles at {size} for calls in {callers}"),
         _ => return None,
     })
 }

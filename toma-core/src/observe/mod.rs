@@ -28,6 +28,7 @@ use std::fmt;
 use std::time::Duration;
 
 use crate::classify::Class;
+use crate::stack::Callers;
 
 /// Something that happened in one call.
 #[non_exhaustive]
@@ -138,6 +139,8 @@ pub enum EventKind<'a> {
     Settled {
         /// The settled size.
         size: usize,
+        /// The functions above the call, where it is remembered for calls from there alone.
+        callers: &'a Callers,
     },
     /// The call is over.
     Finished {

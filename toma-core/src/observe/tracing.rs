@@ -41,7 +41,7 @@ impl Observer for Tracing {
             EventKind::DoesNotFit { size, needs_bytes, free_bytes } => {
                 warn!(target: "toma", call, name, size, needs_bytes, free_bytes, "does not fit");
             }
-            EventKind::Settled { size } => info!(target: "toma", call, name, size, "settled"),
+            EventKind::Settled { size, .. } => info!(target: "toma", call, name, size, "settled"),
             EventKind::Finished { attempts, out_of_memory } => {
                 debug!(target: "toma", call, name, attempts, out_of_memory, "finished");
             }

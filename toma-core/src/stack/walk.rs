@@ -1,7 +1,7 @@
 //! The walk itself, and all that is unsafe about it: one module per family of platforms.
 #![expect(unsafe_code, reason = "walking a stack means calling the unwinder of the platform")]
 
-use super::{Digest, Frame};
+use super::{Frame, Outside};
 
 #[cfg(any(not(unix), target_arch = "arm", target_arch = "s390x"))]
 pub(super) use portable::frames;
@@ -19,7 +19,7 @@ mod unwinder {
     use std::ffi::{c_int, c_void};
     use std::ptr;
 
-    use super::{Digest, Frame};
+    use super::{Frame, Outside};
 
     /// Makes the unwinder go on to the next frame.
     const NO_REASON: c_int = 0;
@@ -38,19 +38,19 @@ mod unwinder {
         fn _Unwind_GetRegionStart(context: *mut c_void) -> usize;
     }
 
-    /// Shows `digest` the frames of this thread, the innermost first.
-    pub(in super::super) fn frames(digest: &mut Digest) {
-        // SAFETY: the callback has the type the platform's ABI asks for, expects a `Digest` and gets
+    /// Shows `outside` the frames of this thread, the innermost first.
+    pub(in super::super) fn frames<F: FnMut(usize)>(outside: &mut Outside<F>) {
+        // SAFETY: the callback has the type the platform's ABI asks for, expects an `Outside<F>` and gets
         // one that is borrowed mutably until the call returns, and does not unwind.
-        unsafe { _Unwind_Backtrace(visit, ptr::from_mut(digest).cast()) };
+        unsafe { _Unwind_Backtrace(visit::<F>, ptr::from_mut(outside).cast()) };
     }
 
     /// Hands one frame on. Nothing here or below can panic, so nothing unwinds into foreign frames.
-    extern "C" fn visit(context: *mut c_void, digest: *mut c_void) -> c_int {
-        // SAFETY: `frames` passed this pointer, made from a `&mut Digest` it holds and does not use
+    extern "C" fn visit<F: FnMut(usize)>(context: *mut c_void, outside: *mut c_void) -> c_int {
+        // SAFETY: `frames` passed this pointer, made from a `&mut Outside<F>` it holds and does not use
         // meanwhile, and the unwinder calls back on the same thread, one frame at a time.
-        let digest = unsafe { &mut *digest.cast::<Digest>() };
-        if digest.visit(&Context(context)).is_break() { NORMAL_STOP } else { NO_REASON }
+        let outside = unsafe { &mut *outside.cast::<Outside<F>>() };
+        if outside.visit(&Context(context)).is_break() { NORMAL_STOP } else { NO_REASON }
     }
 
     impl Frame for Context {
@@ -77,11 +77,11 @@ mod unwinder {
 /// a smaller step, too many cost an allocation failure each.
 #[cfg(any(test, not(unix), target_arch = "arm", target_arch = "s390x"))]
 pub(super) mod portable {
-    use super::{Digest, Frame};
+    use super::{Frame, Outside};
 
-    /// Shows `digest` the frames of this thread, the innermost first.
-    pub(in super::super) fn frames(digest: &mut Digest) {
-        trace(|frame| digest.visit(frame).is_continue());
+    /// Shows `outside` the frames of this thread, the innermost first.
+    pub(in super::super) fn frames<F: FnMut(usize)>(outside: &mut Outside<F>) {
+        trace(|frame| outside.visit(frame).is_continue());
     }
 
     #[cfg(all(windows, target_arch = "x86"))]

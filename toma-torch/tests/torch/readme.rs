@@ -50,7 +50,9 @@ fn the_readme_shows_what_is_printed() {
     drop(budget);
     assert!(out.allclose(&whole, 1e-4, 1e-6, false));
     let report = toma::report::last().unwrap().to_string();
-    for line in report.lines().filter(|line| !line.contains(" lost ")) {
+    // How long it took, and what called it, is another matter here.
+    let same = |line: &&str| !["lost", "callers"].iter().any(|about| line.trim_start().starts_with(about));
+    for line in report.lines().filter(same) {
         let line = line.replace("torch::readme::after::embed", "demo::embed");
         assert!(README.contains(&line), "not in README.md: {line}\n{report}");
     }

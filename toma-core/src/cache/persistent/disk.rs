@@ -1,8 +1,8 @@
 //! The file itself: read, locked, replaced, set aside.
 //!
-//! A file is only ever replaced as a whole, by renaming a finished one onto it, so whoever reads it needs
-//! no lock and finds either the old or the new one. Who replaces it holds a lock on a file beside it
-//! from reading to renaming, so nothing that others learned in between is lost. The kernel drops the lock
+//! A file is only ever replaced as a whole, by renaming a finished one onto it, so a reader needs no lock
+//! and finds either the old or the new one. A writer holds a lock on a file beside it from reading to
+//! renaming, so nothing that others learned in between is lost. The kernel drops the lock
 //! of a process that is killed; what that process had not finished is overwritten by the next one.
 
 use std::ffi::OsString;
@@ -14,7 +14,7 @@ use std::time::{Duration, Instant, SystemTime};
 
 use fs4::{FileExt, TryLockError};
 
-use super::book::Book;
+use super::history::Book;
 use super::text::{self, MAX_BYTES, Unfit};
 
 /// How long to wait for the lock of others, who hold it for milliseconds.
@@ -50,12 +50,6 @@ pub(super) struct Aside {
     pub(super) to: PathBuf,
 }
 
-/// What is done to the entries of a file under its lock.
-pub(super) enum Change {
-    Nothing,
-    Replace(Book),
-}
-
 impl Disk {
     /// The path as it is now, whatever folder becomes the current one later.
     pub(super) fn at(path: PathBuf) -> Self {
@@ -75,13 +69,13 @@ impl Disk {
         let stamp = self.stamp();
         match read(&self.path)? {
             Ok(book) => Ok(Contents { book, stamp, aside: None }),
-            // Somebody may have put a good one there since: again, under the lock.
-            Err(_) => self.update(|_| Change::Nothing),
+            // A good one may have come since: again, under the lock.
+            Err(_) => self.update(|_| None),
         }
     }
 
-    /// Changes the entries of the file while nobody else can.
-    pub(super) fn update(&self, change: impl FnOnce(&Book) -> Change) -> io::Result<Contents> {
+    /// Replaces the entries of the file, if `change` says so, while no other process can.
+    pub(super) fn update(&self, change: impl FnOnce(&Book) -> Option<Book>) -> io::Result<Contents> {
         // A link to the file stays a link.
         let path = followed(self.path.clone());
         let _lock = lock(&path)?;
@@ -90,8 +84,8 @@ impl Disk {
             Err(why) => (Book::default(), Some(Aside { why, to: set_aside(&path)? })),
         };
         match change(&book) {
-            Change::Nothing => Ok(Contents { book, stamp: self.stamp(), aside }),
-            Change::Replace(mut book) => {
+            None => Ok(Contents { book, stamp: self.stamp(), aside }),
+            Some(mut book) => {
                 let stamp = replace(&path, &mut book)?;
                 Ok(Contents { book, stamp, aside })
             }
@@ -123,7 +117,7 @@ fn read(path: &Path) -> io::Result<Result<Book, Unfit>> {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Ok(Book::default())),
         kind => kind?,
     };
-    // Reading a pipe would wait for a writer, and a folder of somebody's is not ours to move away.
+    // Reading a pipe would wait for a writer, and a folder is not ours to move away.
     if !kind.is_file() {
         return Err(io::Error::other("it is no regular file"));
     }
@@ -162,7 +156,7 @@ impl Drop for Lock {
 /// Puts `book` in place of the file, whole or not at all.
 fn replace(path: &Path, book: &mut Book) -> io::Result<Stamp> {
     let text = text::write(book)?;
-    // One name suffices, because only who holds the lock comes here, and no litter piles up.
+    // One name suffices, because only the holder of the lock comes here, and no litter piles up.
     let next = beside(path, ".next");
     let written = write(&next, &text).and_then(|file| fs::rename(&next, path).map(|()| file));
     if written.is_err() {

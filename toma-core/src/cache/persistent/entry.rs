@@ -2,8 +2,8 @@
 
 use std::fmt;
 
-use super::book::Record;
-use super::call::Call;
+use super::history::History;
+use super::key::CallKey;
 use crate::cache::Remembered;
 use crate::text::bytes;
 
@@ -32,9 +32,9 @@ pub struct PersistentEntry {
 }
 
 impl PersistentEntry {
-    pub(super) fn new(call: &Call, record: &Record) -> Option<Self> {
-        let Call { name, place, crate_version, program, key, device, total_bytes } = call.clone();
-        let (key, remembered) = (key.map_or(0, |key| key.0), record.evidence.says(None)?);
+    pub(super) fn new(key: &CallKey, history: &History) -> Option<Self> {
+        let CallKey { name, place, crate_version, program, key, device, total_bytes } = key.clone();
+        let (key, remembered) = (key.map_or(0, |key| key.0), history.evidence.says(None)?);
         Some(Self { name, place, crate_version, program, key, device, total_bytes, remembered })
     }
 }

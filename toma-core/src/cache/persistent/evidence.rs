@@ -1,50 +1,45 @@
 //! What several runs have learned about one call on one memory, how it is merged, and what it says.
 //!
 //! Evidence is a set of observations. Merging two sets is their union, of which stays, for each run
-//! and [level](Observation::slot) of free memory, what that run learned last, and of these the
+//! and [level](Observation::run_and_level) of free memory, what that run learned last, and of these the
 //! newest [`MAX_OBSERVATIONS`]. Order is by time and then by content, so it is total, and the merge is
 //! commutative, associative and idempotent: in whatever order processes write, and however often,
-//! the same comes out, and nobody's evidence goes because somebody else wrote after him.
+//! the same comes out, and no evidence goes because another process wrote after it.
 //!
-//! Bounds are no part of the set. They are worked out from it when somebody asks, from the oldest
+//! Bounds are no part of the set. They are worked out from it when a call asks, from the oldest
 //! observation to the newest, the newer overriding what contradicts it.
 
-use std::cmp::Ordering;
 use std::collections::HashSet;
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::process;
 use std::sync::{Arc, OnceLock};
 
 use serde::{Deserialize, Serialize};
-use serde_json::{Map, Value};
 
 use super::marks::{Hex, Moment};
-use super::measured::Measured;
+use super::stored::StoredMeasurements;
 use crate::cache::Remembered;
 use crate::cache::levels::{Levels, tolerance};
 use crate::call_site::hash_of;
-use crate::policy::Bounds;
+use crate::policy::{Bounds, Measurements};
 
 /// Observations an entry holds; beyond it the oldest goes.
 const MAX_OBSERVATIONS: usize = 8;
 
-/// What one run has learned.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+/// What one run has learned; ordered by time first.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub(super) struct Observation {
-    learned: Moment,
-    run: Hex,
-    settled: u64,
+    pub(super) learned: Moment,
+    pub(super) run: Hex,
+    pub(super) settled: u64,
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    largest_success: Option<u64>,
+    pub(super) largest_success: Option<u64>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    smallest_failure: Option<u64>,
+    pub(super) smallest_failure: Option<u64>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    free_bytes: Option<u64>,
+    pub(super) free_bytes: Option<u64>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    measured: Option<Measured>,
-    /// What a newer version of the library has noted down, passed on unread.
-    #[serde(flatten)]
-    more: Map<String, Value>,
+    pub(super) measured: Option<StoredMeasurements>,
 }
 
 /// Observations, the newest first.
@@ -62,8 +57,7 @@ impl Observation {
             largest_success: largest_success.map(|size| size as u64),
             smallest_failure: smallest_failure.map(|size| size as u64),
             free_bytes: learned.free_bytes,
-            measured: learned.measurements.as_deref().map(Measured::from),
-            more: Map::new(),
+            measured: learned.measurements.as_deref().map(StoredMeasurements::from),
         }
     }
 
@@ -73,13 +67,13 @@ impl Observation {
             smallest_failure: self.smallest_failure.map(size),
         };
         let (free_bytes, learned) = (self.free_bytes, self.learned.time());
-        let measurements = self.measured.as_ref().map(|measured| Arc::new(measured.measurements()));
+        let measurements = self.measured.as_ref().map(|measured| Arc::new(Measurements::from(measured)));
         Remembered { bounds, free_bytes, learned, measurements, ..Remembered::new(size(self.settled)) }
     }
 
-    /// Of two observations in one slot the newer replaces the older: those of one run, with about
-    /// the same memory free (to a factor of two).
-    pub(super) fn slot(&self) -> (Hex, Option<u32>) {
+    /// Of two observations of one run, with about the same memory free (to a factor of two), the newer
+    /// replaces the older.
+    pub(super) fn run_and_level(&self) -> (Hex, Option<u32>) {
         (self.run, self.free_bytes.map(|bytes| u64::BITS - bytes.leading_zeros()))
     }
 }
@@ -96,11 +90,11 @@ impl Evidence {
     }
 
     fn tidy(&mut self) {
-        // A size of nothing is nobody's evidence, whoever wrote it.
+        // A file may hold whatever its writer put there.
         self.0.retain(|observation| observation.settled > 0);
         self.0.sort_by(|a, b| b.cmp(a));
-        let mut slots = HashSet::new();
-        self.0.retain(|observation| slots.insert(observation.slot()));
+        let mut seen = HashSet::new();
+        self.0.retain(|observation| seen.insert(observation.run_and_level()));
         self.0.truncate(MAX_OBSERVATIONS);
     }
 
@@ -138,7 +132,7 @@ impl Evidence {
     }
 }
 
-/// Whether `a` bytes free are at most about `b`; what nobody could read compares with its like only.
+/// Whether `a` bytes free are at most about `b`; what could not be read compares with its like only.
 fn is_at_most(a: Option<u64>, b: Option<u64>) -> bool {
     match (a, b) {
         (Some(a), Some(b)) => a <= b.saturating_add(tolerance(b)),
@@ -155,19 +149,6 @@ fn this_run() -> Hex {
     static START: OnceLock<u64> = OnceLock::new();
     let start = START.get_or_init(|| RandomState::new().build_hasher().finish());
     Hex(hash_of((start, process::id())))
-}
-
-impl Ord for Observation {
-    fn cmp(&self, other: &Self) -> Ordering {
-        let content = |observation: &Self| serde_json::to_string(observation).unwrap_or_default();
-        self.learned.cmp(&other.learned).then_with(|| content(self).cmp(&content(other)))
-    }
-}
-
-impl PartialOrd for Observation {
-    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
-        Some(self.cmp(other))
-    }
 }
 
 impl From<Vec<Observation>> for Evidence {

@@ -4,11 +4,11 @@ use std::io;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use super::book::{Book, MAX_ENTRIES, Record};
-use super::call::Call;
-use super::disk::{Change, Contents, Disk, Stamp};
+use super::disk::{Contents, Disk, Stamp};
 use super::evidence::Observation;
 use super::hint::is_news;
+use super::history::{Book, History, MAX_ENTRIES};
+use super::key::CallKey;
 use super::marks::Moment;
 use super::text;
 use crate::cache::Remembered;
@@ -23,11 +23,11 @@ const LEFT_ALONE: Duration = Duration::from_secs(30);
 pub(super) struct Knowledge {
     /// `None` where no folder for caches is known.
     disk: Option<Disk>,
-    state: Mutex<State>,
+    sources: Mutex<Sources>,
 }
 
 #[derive(Debug, Default)]
-struct State {
+struct Sources {
     /// The file as it was last read or written.
     file: Book,
     stamp: Stamp,
@@ -35,13 +35,13 @@ struct State {
     /// What this process has learned and not yet written.
     fresh: Book,
     table: Book,
-    has_told: Told,
+    has_said: Said,
     locked_at: Option<Instant>,
 }
 
 /// What was said on standard error, and will not be said again.
 #[derive(Debug, Default)]
-struct Told {
+struct Said {
     aside: bool,
     trouble: bool,
     table: bool,
@@ -49,7 +49,7 @@ struct Told {
 
 impl Knowledge {
     pub(super) fn new(disk: Option<Disk>) -> Self {
-        Self { disk, state: Mutex::default() }
+        Self { disk, sources: Mutex::default() }
     }
 
     pub(super) fn disk(&self) -> Option<&Disk> {
@@ -59,161 +59,161 @@ impl Knowledge {
     /// Where a call may start: what the file knows, or else what was `seeded`, or else the table.
     pub(super) fn hint(
         &self,
-        call: &Call,
+        key: &CallKey,
         now: Option<Reading>,
         seeded: Option<Remembered>,
     ) -> Option<Remembered> {
         let free = now.map(|now| now.free_bytes);
-        let mut state = self.up_to_date();
-        match state.known_of(call).hint(call, free) {
+        let mut sources = self.up_to_date();
+        match sources.known_of(key).hint(free) {
             Some(hint) => {
-                self.use_now(&mut state, call);
+                self.use_now(&mut sources, key);
                 Some(hint)
             }
-            None => seeded.or_else(|| state.table.hint_by_name(call, free)),
+            None => seeded.or_else(|| sources.table.hint_by_name(key, free)),
         }
     }
 
     /// Notes that the call was used, which is written with whatever is learned next. When so much is
     /// known that something will have to go, it is written at once, though not twice a day.
-    fn use_now(&self, state: &mut State, call: &Call) {
+    fn use_now(&self, sources: &mut Sources, key: &CallKey) {
         let now = Moment::now();
-        let last = state.file.get(call).map(Record::last);
-        state.fresh.touch(call, now);
+        let last = sources.file.get(key).map(History::last);
+        sources.fresh.touch(key, now);
         let is_due = last.is_some_and(|last| now.since(last) > Moment::DAY);
-        if is_due && state.file.len() > MAX_ENTRIES / 2 {
-            self.write(state);
+        if is_due && sources.file.len() > MAX_ENTRIES / 2 {
+            self.write(sources);
         }
     }
 
     /// Takes note of what a call has learned, and writes it unless the file says about the same.
-    pub(super) fn learn(&self, call: &Call, learned: &Remembered) {
-        let mut state = self.up_to_date();
+    pub(super) fn learn(&self, key: &CallKey, learned: &Remembered) {
+        let mut sources = self.up_to_date();
         // The clock may have gone back, or be behind that of another machine: what is learned later is
         // the newer evidence all the same.
-        let newest = state.known_of(call).get(call).and_then(|record| record.evidence.newest());
+        let newest = sources.known_of(key).evidence.newest();
         let at = Moment::at(learned.learned).max(newest.map_or(Moment::default(), Moment::next));
-        state.fresh.learn(call, Observation::new(learned, at));
-        if state.has_news(call, learned.free_bytes, at) {
-            self.write(&mut state);
+        sources.fresh.learn(key, Observation::new(learned, at));
+        if sources.has_news(key, learned.free_bytes, at) {
+            self.write(&mut sources);
         }
     }
 
     /// Writes what is not written yet.
     pub(super) fn flush(&self) {
-        let mut state = self.state();
-        if state.fresh.into_iter().any(|(_, record)| !record.evidence.is_empty()) {
-            state.locked_at = None;
-            self.write(&mut state);
+        let mut sources = self.sources();
+        if sources.fresh.into_iter().any(|(_, history)| !history.evidence.is_empty()) {
+            sources.locked_at = None;
+            self.write(&mut sources);
         }
     }
 
     pub(super) fn clear(&self) {
-        let mut state = self.state();
-        (state.fresh, state.table, state.file) = Default::default();
+        let mut sources = self.sources();
+        (sources.fresh, sources.table, sources.file) = Default::default();
         if let Some(disk) = self.disk.as_ref().filter(|disk| disk.stamp().is_some()) {
-            let cleared = disk.update(|_| Change::Replace(Book::default()));
-            self.take(&mut state, cleared);
+            let cleared = disk.update(|_| Some(Book::default()));
+            self.take(&mut sources, cleared);
         }
     }
 
     /// Everything but the table.
     pub(super) fn all(&self) -> Book {
-        let state = self.up_to_date();
-        let mut all = state.file.clone();
-        all.merge(&state.fresh);
+        let sources = self.up_to_date();
+        let mut all = sources.file.clone();
+        all.merge(&sources.fresh);
         all.keep_newest(usize::MAX);
         all
     }
 
     pub(super) fn add_table(&self, table: &str) {
-        let mut state = self.state();
+        let mut sources = self.sources();
         match text::read(table.as_bytes()) {
-            Ok(table) => state.table.merge(&table),
+            Ok(table) => sources.table.merge(&table),
             Err(why) => {
-                say_once(&mut state.has_told.table, || format!("toma: a size table {why}; it is not used"));
+                say_once(&mut sources.has_said.table, || format!("toma: a size table {why}; it is not used"));
             }
         }
     }
 
-    /// The state after the file was read, if it is new to us.
-    fn up_to_date(&self) -> MutexGuard<'_, State> {
-        let mut state = self.state();
+    /// All sources after the file was read, if it is new to us.
+    fn up_to_date(&self) -> MutexGuard<'_, Sources> {
+        let mut sources = self.sources();
         if let Some(disk) = &self.disk {
-            let is_new = !state.is_read || disk.stamp() != state.stamp;
-            if is_new && !state.is_left_alone() {
+            let is_new = !sources.is_read || disk.stamp() != sources.stamp;
+            if is_new && !sources.is_left_alone() {
                 let contents = disk.read();
-                self.take(&mut state, contents);
+                self.take(&mut sources, contents);
             }
         }
-        state
+        sources
     }
 
-    fn write(&self, state: &mut State) {
-        if state.is_left_alone() {
+    fn write(&self, sources: &mut Sources) {
+        if sources.is_left_alone() {
             return;
         }
         let written = match &self.disk {
             None => Err(io::Error::other("no folder for caches is known, is HOME set?")),
             Some(disk) => disk.update(|file| {
                 let mut all = file.clone();
-                all.merge(&state.fresh);
-                Change::Replace(all)
+                all.merge(&sources.fresh);
+                Some(all)
             }),
         };
-        if self.take(state, written) {
-            state.fresh = Book::default();
+        if self.take(sources, written) {
+            sources.fresh = Book::default();
         } else {
             // What cannot be written must not fill the memory instead.
-            state.fresh.keep_newest(MAX_ENTRIES);
+            sources.fresh.keep_newest(MAX_ENTRIES);
         }
     }
 
     /// Takes over what is in the file now, or says why it could not be had.
-    fn take(&self, state: &mut State, contents: io::Result<Contents>) -> bool {
-        state.is_read = true;
+    fn take(&self, sources: &mut Sources, contents: io::Result<Contents>) -> bool {
+        sources.is_read = true;
         let path = self.disk.as_ref().map_or_else(String::new, |disk| format!(" {}", disk.path().display()));
         match contents {
             Ok(Contents { book, stamp, aside }) => {
-                (state.file, state.stamp) = (book, stamp);
+                (sources.file, sources.stamp) = (book, stamp);
                 if let Some(aside) = aside {
                     let (why, to) = (aside.why, aside.to.display());
                     let line = || format!("toma: size cache{path} {why}; it is set aside as {to}");
-                    say_once(&mut state.has_told.aside, line);
+                    say_once(&mut sources.has_said.aside, line);
                 }
                 true
             }
             Err(error) => {
-                state.stamp = self.disk.as_ref().and_then(Disk::stamp);
-                state.locked_at = Some(Instant::now()).filter(|_| error.kind() == io::ErrorKind::WouldBlock);
+                sources.stamp = self.disk.as_ref().and_then(Disk::stamp);
+                sources.locked_at =
+                    Some(Instant::now()).filter(|_| error.kind() == io::ErrorKind::WouldBlock);
                 let line = || format!("toma: size cache{path}: {error}; sizes are remembered in memory only");
-                say_once(&mut state.has_told.trouble, line);
+                say_once(&mut sources.has_said.trouble, line);
                 false
             }
         }
     }
 
     /// No user code runs under the lock, and nothing is ever half-changed.
-    fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    fn sources(&self) -> MutexGuard<'_, Sources> {
+        self.sources.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl State {
+impl Sources {
     /// The file and what was learned since, as far as they are about this call.
-    fn known_of(&self, call: &Call) -> Book {
-        let mut known = self.file.on_every_memory(call);
-        known.merge(&self.fresh.on_every_memory(call));
+    fn known_of(&self, key: &CallKey) -> History {
+        let mut known = self.file.get(key).cloned().unwrap_or_default();
+        self.fresh.get(key).inspect(|fresh| known.merge(fresh));
         known
     }
 
     /// Whether a program that reads the file would start otherwise than it should, or would take what
     /// was learned just now for old.
-    fn has_news(&self, call: &Call, free: Option<u64>, now: Moment) -> bool {
-        let newest = self.file.get(call).and_then(|record| record.evidence.newest());
-        let recent = newest.filter(|&newest| now.since(newest) < Moment::DAY);
-        let before = recent.and_then(|_| self.file.hint(call, free));
-        match (before, self.known_of(call).hint(call, free)) {
+    fn has_news(&self, key: &CallKey, free: Option<u64>, now: Moment) -> bool {
+        let is_recent = |newest| now.since(newest) < Moment::DAY;
+        let recent = self.file.get(key).filter(|history| history.evidence.newest().is_some_and(is_recent));
+        match (recent.and_then(|history| history.hint(free)), self.known_of(key).hint(free)) {
             (Some(before), Some(after)) => is_news(&before, &after),
             _ => true,
         }

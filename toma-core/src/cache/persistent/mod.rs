@@ -51,8 +51,8 @@
 //! | `free_bytes` | free bytes of the memory source at that time, if they could be read |
 //! | `measured` | what a policy that measures has recorded: a [`Measurements`], its times in microseconds |
 //!
-//! What stands before `used` is the entry's identity. Fields that are unknown in `evidence` are kept
-//! when the file is written anew, others are not.
+//! What stands before `used` is the entry's identity. Unknown fields are not kept when the file is written
+//! anew.
 //!
 //! # The merge rule
 //!
@@ -67,15 +67,15 @@
 //! process may end or be killed right after. In between there is no file, only the memo of the other
 //! caches. See [`disk`] for how the file is locked and replaced.
 
-mod book;
-mod call;
 mod disk;
 mod entry;
 mod evidence;
 mod hint;
+mod history;
+mod key;
 mod knowledge;
 mod marks;
-mod measured;
+mod stored;
 #[cfg(test)]
 mod tests;
 mod text;
@@ -85,9 +85,9 @@ use std::sync::LazyLock;
 
 use etcetera::BaseStrategy;
 
-use self::call::Call;
 use self::disk::Disk;
 pub use self::entry::PersistentEntry;
+use self::key::CallKey;
 use self::knowledge::Knowledge;
 use super::store::Store;
 use super::{Place, Remembered, SizeCache};
@@ -128,8 +128,8 @@ use crate::policy::Measurements;
 ///
 /// Another run had other neighbors and other inputs. So a size from the file is used with head-room: at
 /// least 1/16 below the smallest size known to fail. On a device with other total memory it is not
-/// used as it is but in proportion, an eighth less. And as always, no call exceeds its `initial` and
-/// `max`, and a size that fails shrinks. What this process has learned itself counts as it is.
+/// used. And as always, no call exceeds its `initial` and `max`, and a size that fails shrinks. What this
+/// process has learned itself counts as it is.
 ///
 /// # Many processes
 ///
@@ -170,8 +170,8 @@ impl PersistentCache {
     /// Adds a table that comes with the program: what calls start from about which neither the file nor a
     /// [seed](Self::seed) says anything.
     ///
-    /// A table is the text of such a file. It is never written. Calls find it by name, key and device
-    /// even where their lines have moved or the version is another. A text that is no table is not
+    /// A table is the text of such a file. It is never written. Calls find it by name, key, device and
+    /// total memory even where their lines have moved or the version is another. A text that is no table is not
     /// used, and one line on standard error says so.
     ///
     /// ```
@@ -206,7 +206,7 @@ impl PersistentCache {
     /// What the file knows now, and what of this process is not written yet.
     pub fn entries(&self) -> Vec<PersistentEntry> {
         let all = self.knowledge.all();
-        all.into_iter().filter_map(|(call, record)| PersistentEntry::new(call, record)).collect()
+        all.into_iter().filter_map(|(key, history)| PersistentEntry::new(key, history)).collect()
     }
 
     /// Forgets everything, in this process and in the file; seeds and tables too.
@@ -246,16 +246,16 @@ impl SizeCache for PersistentCache {
     #[inline]
     fn recall(&self, place: &Place<'_>) -> Option<Remembered> {
         self.store.recall_or(place, || place.by_function(), &|place, seeded| {
-            let (call, now) = Call::at(place);
-            self.knowledge.hint(&call, now, seeded)
+            let (key, now) = CallKey::at(place);
+            self.knowledge.hint(&key, now, seeded)
         })
     }
 
     fn remember(&self, place: &Place<'_>, learned: Remembered) {
         let here = Remembered { free_bytes: None, ..learned.clone() };
         self.store.remember(&place.by_function(), place, here);
-        let (call, _) = Call::at(place);
-        self.knowledge.learn(&call, &learned);
+        let (key, _) = CallKey::at(place);
+        self.knowledge.learn(&key, &learned);
     }
 
     fn note(&self, place: &Place<'_>, measurements: &Measurements) {

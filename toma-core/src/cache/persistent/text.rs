@@ -4,20 +4,17 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-use super::book::{Book, MAX_ENTRIES, Record};
-use super::call::Call;
-use super::evidence::Evidence;
-use super::marks::Moment;
+use super::history::{Book, History, MAX_ENTRIES};
+use super::key::CallKey;
 use crate::text::bytes;
 
 /// What tells our files from others.
 const FORMAT: &str = "toma size cache";
 
-/// The version of the format. It moves when a reader of the old one would misunderstand the new one; a
-/// field more in `evidence` is no such thing.
+/// The version of the format. It moves when a reader of the old one would misunderstand the new one.
 const VERSION: u64 = 1;
 
-/// Bytes a file may have; nothing of ours is larger.
+/// Bytes a file may have; none of ours is larger.
 pub(super) const MAX_BYTES: u64 = 16 << 20;
 
 /// Why a text is none of ours.
@@ -29,28 +26,6 @@ pub(super) enum Unfit {
     TooLarge,
 }
 
-#[derive(Serialize)]
-struct Written<'a> {
-    format: &'static str,
-    version: u64,
-    entries: Vec<EntryWritten<'a>>,
-}
-
-#[derive(Serialize)]
-struct EntryWritten<'a> {
-    #[serde(flatten)]
-    call: &'a Call,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    used: Option<Moment>,
-    evidence: &'a Evidence,
-}
-
-impl<'a> From<(&'a Call, &'a Record)> for EntryWritten<'a> {
-    fn from((call, record): (&'a Call, &'a Record)) -> Self {
-        Self { call, used: record.used, evidence: &record.evidence }
-    }
-}
-
 /// Read before all else, so that the rest is read only of what is ours.
 #[derive(Deserialize)]
 struct Head {
@@ -58,17 +33,19 @@ struct Head {
     version: Option<u64>,
 }
 
-#[derive(Deserialize)]
-struct Body {
-    entries: Vec<EntryRead>,
+#[derive(Serialize, Deserialize)]
+struct Whole {
+    format: String,
+    version: u64,
+    entries: Vec<EntryText>,
 }
 
-#[derive(Deserialize)]
-struct EntryRead {
+#[derive(Serialize, Deserialize)]
+struct EntryText {
     #[serde(flatten)]
-    call: Call,
-    used: Option<Moment>,
-    evidence: Evidence,
+    key: CallKey,
+    #[serde(flatten)]
+    history: History,
 }
 
 /// The text of a file with as many of the newest entries as a file may hold.
@@ -85,8 +62,10 @@ pub(super) fn write(book: &mut Book) -> serde_json::Result<String> {
 }
 
 fn write_all(book: &Book) -> serde_json::Result<String> {
-    let entries = book.into_iter().map(EntryWritten::from).collect();
-    let mut text = serde_json::to_string_pretty(&Written { format: FORMAT, version: VERSION, entries })?;
+    let entry =
+        |(key, history): (&CallKey, &History)| EntryText { key: key.clone(), history: history.clone() };
+    let entries = book.into_iter().map(entry).collect();
+    let mut text = serde_json::to_string_pretty(&Whole { format: FORMAT.into(), version: VERSION, entries })?;
     text.push('\n');
     Ok(text)
 }
@@ -99,18 +78,17 @@ pub(super) fn read(text: &[u8]) -> Result<Book, Unfit> {
     if text.is_empty() {
         return Ok(Book::default());
     }
-    match head(text)? {
+    match version(text)? {
         VERSION => {}
         version if version > VERSION => return Err(Unfit::Newer(version)),
         _ => return Err(Unfit::Foreign),
     }
-    let body: Body = serde_json::from_slice(text).map_err(Unfit::Corrupt)?;
-    let record = |entry: EntryRead| (entry.call, Record { used: entry.used, evidence: entry.evidence });
-    Ok(body.entries.into_iter().map(record).collect())
+    let whole: Whole = serde_json::from_slice(text).map_err(Unfit::Corrupt)?;
+    Ok(whole.entries.into_iter().map(|entry| (entry.key, entry.history)).collect())
 }
 
 /// The version of a text of ours.
-fn head(text: &[u8]) -> Result<u64, Unfit> {
+fn version(text: &[u8]) -> Result<u64, Unfit> {
     let head: Head = serde_json::from_slice(text).map_err(|error| match error.classify() {
         serde_json::error::Category::Data => Unfit::Foreign,
         _ => Unfit::Corrupt(error),

@@ -25,6 +25,10 @@ impl Call<'_> {
         panic: Option<&Panic>,
     ) -> Answer {
         self.time_from_now_on();
+        self.injected |= attempt.injected;
+        if self.machine.is_doubting() {
+            self.doubts.fails();
+        }
         let took = self.took(attempt);
         let (step, size) = (self.machine.step(), self.machine.size());
         let ran = self.machine.take_ran(step);

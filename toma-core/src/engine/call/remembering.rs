@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use super::Call;
-use crate::cache::{Place, Remembered, SizeCache};
-use crate::call_site::{Name, Origin};
+use crate::cache::{Callers, Place, Remembered, SizeCache};
+use crate::call_site::Origin;
 use crate::classify::Class;
 use crate::contained::contained;
 use crate::engine::extras::Extras;
@@ -22,14 +22,11 @@ pub(super) struct Memory<'a> {
     pub(super) user: u64,
     /// The reading at the last failure that was about memory.
     pub(super) now: Option<Reading>,
+    /// Where the call doubts the remembered size: how many such doubts have failed before.
+    pub(super) failed_probes: Option<u32>,
 }
 
 impl Memory<'_> {
-    #[inline]
-    pub(super) fn place<'p>(&'p self, name: &'p Name) -> Place<'p> {
-        Place { origin: &self.origin, name, user: self.user, device: self.device }
-    }
-
     /// Reads the memory where the class of a failure makes it matter.
     pub(super) fn read_after(&mut self, class: Class) -> Option<Reading> {
         if !is_about_memory(class) {
@@ -53,6 +50,13 @@ pub(super) fn is_about_memory(class: Class) -> bool {
 }
 
 impl Call<'_> {
+    #[inline]
+    pub(super) fn place(&self) -> Place<'_> {
+        let Memory { ref origin, device, user, .. } = self.memory;
+        let cap = self.report.within(self.machine.cap());
+        Place { origin, name: self.report.name(), user, device, cap }
+    }
+
     /// A call that is asked for its next value: where that is in fallback, it stays there to its end.
     #[inline]
     pub(crate) fn go_on(&mut self) {
@@ -80,24 +84,28 @@ impl Call<'_> {
     fn remember(&mut self, size: usize) {
         let cache = self.memory.cache;
         if !cache.remembers() {
-            return self.report.settles(None, cache.name());
+            return self.report.settles(None, cache.name(), Callers::default());
         }
-        if contained(|| self.hand_over(size)).is_none() {
+        let Some(callers) = contained(|| self.hand_over(size)) else {
             let name = self.report.name();
             text::print(&format!("toma: {name}: {size} is not remembered, because of a panic meanwhile"));
             return;
-        }
-        self.report.settles(Some(size), cache.name());
-        self.tell(|| EventKind::Settled { size });
+        };
+        self.tell(|| EventKind::Settled { size, callers: &callers });
+        self.report.settles(Some(size), cache.name(), callers);
     }
 
-    fn hand_over(&self, size: usize) {
+    /// Returns the callers that the size is remembered for.
+    fn hand_over(&self, size: usize) -> Callers {
         // A step that was settled without a failure was settled at what is free now.
         let now = self.memory.now.or_else(|| self.memory.read());
         let free_bytes = now.map(|now| now.free_bytes);
         let (bounds, measurements) = (self.machine.bounds(), self.machine.measurements().map(Arc::new));
-        let learned = Remembered { bounds, free_bytes, measurements, ..Remembered::new(size) };
-        self.memory.cache.remember(&self.memory.place(self.report.name()), learned);
+        let is_no_larger = self.report.remembered().is_some_and(|remembered| size <= remembered);
+        let failed_probes = self.memory.failed_probes.filter(|_| is_no_larger).map_or(0, |failed| failed + 1);
+        let learned = Remembered { bounds, free_bytes, measurements, failed_probes, ..Remembered::new(size) };
+        self.memory.cache.remember(&self.place(), learned);
+        self.memory.cache.callers(&self.place())
     }
 
     /// Hands over what was measured by a call that settled nothing, so that the next one knows of it.
@@ -108,7 +116,7 @@ impl Call<'_> {
             return;
         };
         // A cache is foreign code, and this may run while a panic unwinds. Only figures are lost.
-        contained(|| cache.note(&self.memory.place(self.report.name()), &measurements));
+        contained(|| cache.note(&self.place(), &measurements));
     }
 }
 
@@ -116,6 +124,7 @@ impl Drop for Call<'_> {
     #[inline]
     fn drop(&mut self) {
         match self.machine.settled() {
+            _ if self.injected => {}
             Some(size) => self.remember(size),
             None if self.needs.anything() => self.note(),
             None => {}

@@ -85,6 +85,11 @@ impl Machine {
         self.fails(failed);
         // Another size is another question; but hooks that have given all they had have nothing more.
         self.spent = self.spent.within(Rungs::HOOKS);
+        self.learning.moved = !self.fallback;
+        if let Some(before) = self.doubted.take().filter(|&before| before < self.size()) {
+            self.step = before;
+            return Answer::Shrink(before);
+        }
         let proposal = policy.shrink(&Evidence {
             class: Some(class),
             requested_bytes,
@@ -93,7 +98,6 @@ impl Machine {
             ..self.evidence(self.size(), took)
         });
         self.step = self.sizes.fit(proposal);
-        self.learning.moved = !self.fallback;
         Answer::Shrink(self.step)
     }
 

@@ -16,6 +16,7 @@ use crate::classify::Class;
 use crate::observe::report::{Fullest, Report, Shortfall, Tried};
 use crate::observe::{Answer, Reason};
 use crate::policy::Bounds;
+use crate::stack::Callers;
 
 #[derive(Debug)]
 pub(crate) struct ReportBuilder {
@@ -196,8 +197,9 @@ impl ReportBuilder {
 
     /// The size cache of this name was to remember a size; `None` when it remembers nothing.
     #[cold]
-    pub(crate) fn settles(&mut self, settled: Option<usize>, cache: &'static str) {
+    pub(crate) fn settles(&mut self, settled: Option<usize>, cache: &'static str, callers: Callers) {
         let history = self.history();
+        history.callers = callers;
         (history.settled, history.cache) = (settled, Some(cache));
     }
 
@@ -250,6 +252,7 @@ impl ReportBuilder {
             time_lost_is_exact: history.exact,
             settled: history.settled,
             cache: history.cache,
+            callers: history.callers.clone(),
             gave_up: history.gave_up,
             waited: history.waited,
             fell_back: history.fell_back,

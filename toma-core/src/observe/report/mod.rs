@@ -11,6 +11,7 @@ use super::{Answer, Reason};
 use crate::call_site::Name;
 use crate::classify::Class;
 use crate::policy::Bounds;
+use crate::stack::Callers;
 
 pub(crate) use builder::{ReportBuilder, prepare};
 #[cfg(feature = "svg")]
@@ -93,6 +94,8 @@ pub struct Report {
     /// The size cache that remembers it, or that remembers nothing although there was something;
     /// `None` when there was nothing.
     pub cache: Option<&'static str>,
+    /// The functions above the call, where the size is remembered for calls from there alone.
+    pub callers: Callers,
     /// Why a failure went through; `None` when none did.
     pub gave_up: Option<Reason>,
     /// Items that do not fit by themselves and were left out, the first 256 of them: only calls with

@@ -30,6 +30,7 @@ impl fmt::Display for Report {
             ("fallback", self.fell_back.then(|| "when nothing smaller was left".to_owned())),
             ("left out", items(&self.left_out)),
             ("next", Some(self.outlook())),
+            ("callers", (!self.callers.is_empty()).then(|| self.callers.to_string())),
         ];
         lines.iter().try_for_each(|(about, line)| match line {
             Some(line) => write!(f, "\n  {about:<8} {line}"),

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use crate::observe::report::{Shortfall, Tried, Wait};
 use crate::observe::{Answer, Reason};
+use crate::stack::Callers;
 
 /// Entries that are kept; a call that changes its step without end must not eat the memory.
 const MOST: usize = 256;
@@ -27,6 +28,7 @@ pub(super) struct History {
     pub(super) left_out: Vec<usize>,
     pub(super) settled: Option<usize>,
     pub(super) cache: Option<&'static str>,
+    pub(super) callers: Callers,
 }
 
 impl History {
@@ -92,6 +94,7 @@ impl Default for History {
             left_out: Vec::new(),
             settled: None,
             cache: None,
+            callers: Callers::default(),
         }
     }
 }

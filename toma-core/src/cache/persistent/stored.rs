@@ -1,18 +1,17 @@
-//! What a policy that measures has recorded, as it stands in the file: in whole numbers.
+//! What a policy has measured, as it stands in the file: in whole numbers.
 //!
 //! What it says of the moment (failures and retries in a row) is left out: another run has not had them.
 
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
-use serde_json::{Map, Value};
 
 use crate::policy::{Measurements, Sample, Samples};
 
 /// A [`Measurements`].
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(default)]
-pub(super) struct Measured {
+pub(super) struct StoredMeasurements {
     time_us: u64,
     wasted_us: u64,
     failure_age_us: u64,
@@ -22,15 +21,12 @@ pub(super) struct Measured {
     clean_runs: u32,
     known_runs: u32,
     confirmed: u32,
-    samples: Vec<Attempt>,
-    /// What a newer version of the library has noted down, passed on unread.
-    #[serde(flatten)]
-    more: Map<String, Value>,
+    samples: Vec<StoredSample>,
 }
 
 /// A [`Sample`].
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-struct Attempt {
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+struct StoredSample {
     size: u64,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     time_us: Option<u64>,
@@ -38,24 +34,24 @@ struct Attempt {
     bytes: Option<u64>,
 }
 
-impl Measured {
-    pub(super) fn measurements(&self) -> Measurements {
-        Measurements {
-            time: Duration::from_micros(self.time_us),
-            wasted: Duration::from_micros(self.wasted_us),
-            failure_age: Duration::from_micros(self.failure_age_us),
-            failure_cost: Duration::from_micros(self.failure_cost_us),
-            failure_available_bytes: self.failure_available_bytes,
-            clean_runs: self.clean_runs,
-            known_runs: self.known_runs,
-            confirmed: self.confirmed,
-            samples: self.samples.iter().filter_map(Attempt::sample).collect::<Samples>(),
-            ..Measurements::NEW
+impl From<&StoredMeasurements> for Measurements {
+    fn from(stored: &StoredMeasurements) -> Self {
+        Self {
+            time: Duration::from_micros(stored.time_us),
+            wasted: Duration::from_micros(stored.wasted_us),
+            failure_age: Duration::from_micros(stored.failure_age_us),
+            failure_cost: Duration::from_micros(stored.failure_cost_us),
+            failure_available_bytes: stored.failure_available_bytes,
+            clean_runs: stored.clean_runs,
+            known_runs: stored.known_runs,
+            confirmed: stored.confirmed,
+            samples: stored.samples.iter().filter_map(StoredSample::sample).collect::<Samples>(),
+            ..Self::NEW
         }
     }
 }
 
-impl From<&Measurements> for Measured {
+impl From<&Measurements> for StoredMeasurements {
     fn from(measurements: &Measurements) -> Self {
         Self {
             time_us: micros(measurements.time),
@@ -66,18 +62,17 @@ impl From<&Measurements> for Measured {
             clean_runs: measurements.clean_runs,
             known_runs: measurements.known_runs,
             confirmed: measurements.confirmed,
-            samples: measurements.samples.iter().map(Attempt::of).collect(),
-            more: Map::new(),
+            samples: measurements.samples.iter().map(StoredSample::of).collect(),
         }
     }
 }
 
-impl Attempt {
+impl StoredSample {
     fn of(sample: Sample) -> Self {
         Self { size: sample.size as u64, time_us: sample.time.map(micros), bytes: sample.bytes }
     }
 
-    /// A size that this machine cannot have is nothing it could learn from.
+    /// A size that this machine cannot have teaches it nothing.
     fn sample(&self) -> Option<Sample> {
         let size = usize::try_from(self.size).ok()?;
         Some(Sample { time: self.time_us.map(Duration::from_micros), bytes: self.bytes, ..Sample::new(size) })

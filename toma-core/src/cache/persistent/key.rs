@@ -11,10 +11,8 @@ use crate::call_site::Site;
 use crate::memory::{self, Reading};
 
 /// A call on a memory, by values that mean the same in every process.
-///
-/// Ordered so that what differs in the total memory alone stands together.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-pub(super) struct Call {
+pub(super) struct CallKey {
     pub(super) name: String,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) place: Option<String>,
@@ -29,33 +27,30 @@ pub(super) struct Call {
     pub(super) total_bytes: Option<u64>,
 }
 
-impl Call {
+impl CallKey {
     /// The call at `place`, and its memory now.
     pub(super) fn at(place: &Place<'_>) -> (Self, Option<Reading>) {
         let memory = place.device.unwrap_or(memory::Host::shared());
         let now = memory::recent(memory);
         let site = place.origin.site;
         let line = place.origin.caller.map(ToString::to_string);
-        let call = Self {
+        let key = Self {
             name: place.name.to_string(),
             place: site.map_or(line, |site| Some(site.position())),
             crate_version: site.and_then(Site::version).map(Into::into),
-            // The path of a function names its crate; `src/main.rs:7:5` may be any program's.
+            // The path of a function names its crate; `src/main.rs:7:5` may be a line of any program.
             program: if site.is_some() { None } else { program() },
             key: Some(Hex(place.user)).filter(|key| key.0 != 0),
             device: memory.name().into(),
             total_bytes: now.map(|now| about(now.total_bytes)),
         };
-        (call, now)
+        (key, now)
     }
 
-    pub(super) fn with_total(&self, total_bytes: Option<u64>) -> Self {
-        Self { total_bytes, ..self.clone() }
-    }
-
-    /// Whether both have the same name, key and device, wherever the lines of the program moved.
+    /// Whether both have the same name, key and memory, wherever the lines of the program moved.
     pub(super) fn is_namesake(&self, other: &Self) -> bool {
-        (&self.name, self.key, &self.device) == (&other.name, other.key, &other.device)
+        (&self.name, self.key, &self.device, self.total_bytes)
+            == (&other.name, other.key, &other.device, other.total_bytes)
     }
 }
 
@@ -81,8 +76,7 @@ mod tests {
     #[test]
     fn totals_keep_six_binary_digits() {
         assert_eq!([0, 1, 63, 64, 65, 127].map(about), [0, 1, 63, 64, 64, 126]);
-        assert_eq!(about(80 << 30), 80 << 30);
-        assert_eq!(about((80 << 30) + 1), 80 << 30);
+        assert_eq!([80 << 30, (80 << 30) + 1].map(about), [80 << 30; 2]);
         for bytes in [100, 12_345, 85_029_158_912, u64::MAX] {
             assert!(about(bytes) <= bytes && bytes - about(bytes) <= bytes / 32, "{bytes}");
         }

@@ -1,0 +1,42 @@
+//! Doubts about a step in the middle of a call: one burst of other work must not pin a long range to a small step.
+
+use std::time::{Duration, Instant};
+
+use crate::clock;
+use crate::policy::Doubt;
+
+/// When an attempt at twice the step is due.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Doubts {
+    doubt: Doubt,
+    /// Doubts that had failed in a row when the last one began.
+    failed: u32,
+    since: Option<Instant>,
+}
+
+impl Doubts {
+    /// Counts a success; true when the next attempt should be at twice the size.
+    ///
+    /// The clock is read when enough successes are counted, for the first time to see when the wait begins.
+    #[inline(never)]
+    pub(super) fn succeeded(&mut self) -> bool {
+        let since = &mut self.since;
+        self.doubt.succeeded(|| match *since {
+            Some(since) => clock::now().saturating_duration_since(since),
+            None => {
+                *since = Some(clock::now());
+                Duration::ZERO
+            }
+        })
+    }
+
+    /// A doubt begins: both numbers start anew unless it fails.
+    pub(super) fn begins(&mut self) {
+        *self = Self { doubt: Doubt::default(), failed: self.doubt.failed(), since: None };
+    }
+
+    /// It has failed: both numbers double.
+    pub(super) fn fails(&mut self) {
+        *self = Self { doubt: Doubt::after(self.failed + 1), ..*self };
+    }
+}
