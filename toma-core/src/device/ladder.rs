@@ -88,11 +88,10 @@ impl<'a> Ladder<'a> {
 /// Whether the body runs in [fallback](Ladder::fallback): nothing smaller was left, and it should use
 /// another memory now, such as the CPU's.
 ///
-/// From then on that is so to the end of the call, and in loops inside the body, too. Where sizes are
-/// [costs](crate::execute::With::by_cost), it is so for a single item only: that the item is too heavy says
-/// nothing of the others. An item that fails there, too, is left out. Nothing is remembered of sizes in
-/// fallback, and they begin with `initial`. Outside of attempts it is never so, and neither is it in
-/// threads that the body starts: hand them the answer.
+/// From then on that is so to the end of the call, and in loops inside the body, too. Nothing is remembered of sizes in
+/// fallback, and they begin with `initial`. Where sizes are [costs](crate::execute::With::by_cost), a single item that
+/// does not fit there either is left out. Outside of attempts it is never so, and neither is it in threads that the
+/// body starts: hand them the answer.
 ///
 /// ```
 /// # extern crate toma_core as toma;

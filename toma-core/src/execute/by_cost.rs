@@ -23,36 +23,31 @@ impl<'a, P, K, B> With<'a, P, K, B> {
     /// assert_eq!(pieces, [(0, 3), (3, 4), (4, 5)]);
     /// ```
     ///
-    /// An item that costs more than the step is tried alone. One that runs out of memory alone is left
-    /// out and all others are done; then the first such failure goes through, an error or a panic as
-    /// it was; at once inside an attempt that [waits for others](crate::device#loops-inside-attempts) then.
-    /// [`left_out`](Self::left_out) takes care of such items instead, and
-    /// [`Report::left_out`](crate::observe::Report::left_out) lists them. What fails at the floor goes
-    /// through at once, because where the smallest size does not fit no other will, unless something as
-    /// heavy has worked since an item was left out there; so does what fails after a
-    /// [`deadline`](Self::deadline).
+    /// An item that costs more than the step is a piece by itself. A *single item* that runs out of memory by itself
+    /// is left out, and all others are done. Then the first such failure goes through, an error or a panic as it was.
+    /// [`left_out`](Self::left_out) takes such items instead, and
+    /// [`Report::left_out`](crate::observe::Report::left_out) lists them. What fails at the floor goes through at once,
+    /// because where the smallest size does not fit no other will. One exception: something as heavy has worked since
+    /// an item was left out there. What fails after a [`deadline`](Self::deadline) goes through at once, too.
     ///
-    /// Order is kept, so a heavy item among light ones leaves the piece before it half empty, and
-    /// padding to the longest item of a piece costs nothing only among items alike: sort them by cost
-    /// first. Items that cost nothing never end a piece. Where a piece has failed at the floor and all but
-    /// one of its items cost nothing, no smaller step can cut it: its items are halved by count, and later
-    /// pieces of the call have as many at most.
+    /// With a [fallback](crate::device::Ladder::fallback) the rest of the call falls back at such an item, and only
+    /// what fails there is left out. Inside an attempt that will be retried with the device to itself, the call
+    /// [gives way](crate::device#loops-inside-attempts) first.
     ///
-    /// With a [fallback](crate::device::Ladder::fallback) such an item first has its attempt in the other
-    /// memory, it alone: the others go on where they were, and only what fails there is left out.
+    /// Order is kept, so a heavy item among light ones leaves the piece before it half empty. Padding to the longest
+    /// item of a piece costs little only among items alike: sort them by cost first. An item costs at least 1.
     ///
-    /// Until such an item is alone, the pieces that hold it fail, too. Once it is found, that is
-    /// forgotten: the step, what settles and what a policy knows are again what they were before. So one
-    /// item that fits nowhere costs about as many failures as the step can be halved, and the others keep
-    /// their size. What it weighs says nothing of them, either. Where
-    /// [`max_attempts`](Self::max_attempts) allows fewer attempts at a piece, the failure goes through before
-    /// the item is found.
+    /// Until such an item is a piece by itself, the pieces that hold it fail, too. So the first failure of a piece
+    /// begins a search: the step only shrinks, and pieces end where that piece ended. If a single item of it fails by
+    /// itself, the step, what settles and what a policy knows are again what they were before. If all its items
+    /// succeed, the piece was too large. So one item that fits nowhere costs about as many failures as the step can
+    /// be halved, and the others keep their size. Where [`max_attempts`](Self::max_attempts) allows fewer attempts at
+    /// a piece, the failure goes through before the item is found.
     ///
-    /// What settles is the largest cost that ran; pieces that fill less than half of the step, such
-    /// as a short tail, are no evidence for it.
+    /// What settles is the largest cost that ran. Pieces that fill less than half of the step, such as a short tail,
+    /// are no evidence for it.
     ///
-    /// `cost` is asked once for each item, before the first attempt, and the sums are kept: 16 bytes
-    /// for each item.
+    /// `cost` is asked once for each item, before the first attempt, and the sums are kept: 16 bytes for each item.
     ///
     /// # Panics
     /// When a cost is negative, with the item, or there is no memory for the sums. A panic of `cost`
@@ -65,15 +60,14 @@ impl<'a, P, K, B> With<'a, P, K, B> {
 }
 
 impl<'a, P, K, B, F> With<'a, P, K, B, ByCost<F>> {
-    /// Tells `report` of each item that runs out of memory alone, and takes the call as done without
-    /// it.
+    /// Gives each single item that does not fit by itself to `report`, and takes the call as done without it.
     ///
-    /// It runs after the failed attempt's values are dropped and undone, and its cached memory is
-    /// released.
+    /// `report` runs after the failed attempt's values are dropped and undone, and its cached memory is released.
     ///
-    /// In a loop inside an attempt on the same `device`, an item may fail for what others hold. Where the attempt
-    /// around would wait for them, the failure goes through to it first, and the item is left out only if it
-    /// fails in the next attempt, too: see [loops inside attempts](crate::device#loops-inside-attempts).
+    /// In a loop inside an attempt on the same `device` an item may fail because the device is contended. Where the
+    /// enclosing attempt will be retried with the device to itself, the failure goes through to it first. The item is
+    /// left out only if it fails in the next attempt, too: see
+    /// [loops inside attempts](crate::device#loops-inside-attempts).
     ///
     /// ```
     /// # extern crate toma_core as toma;
@@ -101,7 +95,7 @@ impl<'a, P, K, B, F> With<'a, P, K, B, ByCost<F>> {
     }
 }
 
-/// An item that ran out of memory alone, so that no smaller step could help.
+/// A single item that ran out of memory by itself, so that no smaller step could help.
 #[non_exhaustive]
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LeftOut {
@@ -146,7 +140,7 @@ pub struct ByCost<F, T = ()> {
     start: usize,
 }
 
-impl<C: Cost, F: FnMut(usize) -> C, T: Report> Unit for ByCost<F, T> {
+impl<C: Cost, F: FnMut(usize) -> C, T: TakesLeftOut> Unit for ByCost<F, T> {
     const PACKS: bool = true;
 
     fn starts_at(&mut self, index: usize) {
@@ -163,7 +157,7 @@ impl<C: Cost, F: FnMut(usize) -> C, T: Report> Unit for ByCost<F, T> {
     }
 
     fn leave_out(&mut self, position: usize, cost: u64, failure: Failure) {
-        self.report.report(LeftOut { index: self.start + position, cost, failure });
+        self.report.take(LeftOut { index: self.start + position, cost, failure });
     }
 }
 
@@ -173,25 +167,25 @@ impl<F, T> fmt::Debug for ByCost<F, T> {
     }
 }
 
-/// Who is report of items that fail alone; `()` is nobody.
-pub trait Report {
-    /// Whether there is anybody.
+/// Takes items that are left out; `()` takes none.
+pub trait TakesLeftOut {
+    /// Whether it takes any.
     const TAKES: bool;
 
-    /// Tells of an item.
-    fn report(&mut self, item: LeftOut);
+    /// Takes an item.
+    fn take(&mut self, item: LeftOut);
 }
 
-impl Report for () {
+impl TakesLeftOut for () {
     const TAKES: bool = false;
 
-    fn report(&mut self, _: LeftOut) {}
+    fn take(&mut self, _: LeftOut) {}
 }
 
-impl<T: FnMut(LeftOut)> Report for T {
+impl<T: FnMut(LeftOut)> TakesLeftOut for T {
     const TAKES: bool = true;
 
-    fn report(&mut self, item: LeftOut) {
+    fn take(&mut self, item: LeftOut) {
         self(item);
     }
 }
