@@ -21,7 +21,7 @@ struct Library;
 
 impl ThreadState for Library {
     fn save(&self) -> Saved {
-        Saved([0, 0, MODE.get(), 0])
+        Saved([0, 0, MODE.get(), 0, 0])
     }
 
     fn restore(&self, saved: &Saved) {

@@ -30,7 +30,7 @@
 //!
 //! impl ThreadState for FastMath {
 //!     fn save(&self) -> Saved {
-//!         Saved([FAST_MATH.get().into(), 0, 0, 0])
+//!         Saved([FAST_MATH.get().into(), 0, 0, 0, 0])
 //!     }
 //!
 //!     fn restore(&self, saved: &Saved) {
@@ -68,7 +68,7 @@ static REGISTERED: OnceLock<&'static dyn ThreadState> = OnceLock::new();
 ///
 /// Of a fixed size, because it is taken at every attempt and must not allocate.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Saved(pub [u64; 4]);
+pub struct Saved(pub [u64; 5]);
 
 /// Modes that a library keeps per thread.
 ///
@@ -80,6 +80,12 @@ pub trait ThreadState: fmt::Debug + Sync {
 
     /// Puts modes in force that were saved, on this thread or on another.
     fn restore(&self, saved: &Saved);
+
+    /// The same after an attempt that failed, together with whatever else such an attempt leaves on a
+    /// thread: memory that a later call would free.
+    fn recover(&self, saved: &Saved) {
+        self.restore(saved);
+    }
 }
 
 /// Guards the attempts of the whole process by `state`, for good.
@@ -131,9 +137,17 @@ impl Before {
     }
 
     #[inline]
-    pub(crate) fn put_back(&self) {
+    fn put_back(&self) {
         if let Self(Some((state, saved))) = self {
             state.restore(saved);
+        }
+    }
+
+    /// After an attempt that failed.
+    #[inline]
+    pub(crate) fn recover(&self) {
+        if let Self(Some((state, saved))) = self {
+            state.recover(saved);
         }
     }
 

@@ -7,10 +7,10 @@
 //! | [`cpu`] | bytes of CPU tensors, a [budget](cpu::Budget), injected failures |
 //! | [`Concatenate`] | one tensor from the parts that `map` collected |
 //! | [`accumulate_gradients`] | backward that adds all gradients or none |
-//! | [`Snapshot`] | random state, gradients and other tensors put back before a retry |
+//! | [`Rollback`] | random state, gradients and other tensors put back before a retry |
 //! | [`RngState`] | the same random numbers again |
 //! | [`ModeGuard`] | grad mode and autocast survive a `catch_unwind` of your own |
-//! | [`QuietTraces`] | errors without libtorch's slow C++ backtrace |
+//! | [`QuietBacktraces`] | errors without libtorch's slow C++ backtrace |
 //!
 //! Tensors can be worked on in chunks: `&Tensor`, `&mut Tensor` and `Tensor` along any dim, also
 //! together with slices in a tuple. A chunk is a view that shares storage.
@@ -63,28 +63,18 @@
 //! ```
 //!
 //! What a body did to values that it borrows is its own to undo. Two tools help it: gradients that are
-//! added [all or not at all](accumulate_gradients), and a [`Snapshot`] to put back before the retry.
+//! added [all or not at all](accumulate_gradients), and a [`Rollback`] to put back before the retry.
 
-pub mod cpu;
-mod device;
 mod error;
 mod ffi;
-mod gradients;
-mod level;
-mod modes;
-mod rng;
-mod snapshot;
+mod memory;
+mod state;
 mod tensor;
-mod traces;
 
-pub use device::{Device, Stats};
 pub use error::{Error, ErrorKind};
-pub use gradients::accumulate_gradients;
-pub use modes::ModeGuard;
-pub use rng::RngState;
-pub use snapshot::Snapshot;
+pub use memory::{Device, Stats, cpu};
+pub use state::{ModeGuard, QuietBacktraces, RngState, Rollback, accumulate_gradients};
 pub use tensor::{Concatenate, Tensors};
-pub use traces::QuietTraces;
 
 /// Lets the examples of the README be tested.
 #[cfg(doctest)]

@@ -18,7 +18,7 @@ pub(crate) fn attempt<R>(
     before: &Before,
     body: impl FnOnce() -> R,
 ) -> Result<R, Panic> {
-    shield::run(retryable, body).inspect_err(|_| before.put_back())
+    shield::run(retryable, body).inspect_err(|_| before.recover())
 }
 
 /// Polls `body` to its end; the shield is raised for each poll only, so that other tasks of the

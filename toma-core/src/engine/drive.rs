@@ -114,7 +114,7 @@ pub(crate) fn settle<R, M>(
                 Turn::Done(Done::Succeeded(outcome))
             }
             Some(failure) => {
-                before.put_back();
+                before.recover();
                 settle_failed(call, retryable, failure, Ok(outcome))
             }
         },

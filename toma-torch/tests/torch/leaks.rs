@@ -199,7 +199,7 @@ fn a_panic_half_way_leaves_nothing_of_its_attempt() {
 #[test]
 fn two_threads_run_out_at_once() {
     let _alone = alone();
-    let (before, refused) = (cpu::allocated_bytes(), cpu::out_of_memory_count());
+    let (before, refused) = (cpu::allocated_bytes(), cpu::stats().ooms);
     let _budget = Budget::beyond_allocated(21 * ROW);
     let work = |road| {
         for _ in 0..300 {
@@ -211,7 +211,7 @@ fn two_threads_run_out_at_once() {
         }
     };
     thread::scope(|scope| ROADS.map(|road| drop(scope.spawn(move || work(road)))));
-    assert!(cpu::out_of_memory_count() >= refused + 600);
+    assert!(cpu::stats().ooms >= refused + 600);
     assert_eq!(cpu::allocated_bytes(), before);
 }
 
