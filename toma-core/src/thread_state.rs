@@ -7,7 +7,8 @@
 //! guarded, whatever the body looks like:
 //!
 //! - An attempt that **fails**, by a panic or by an error, has the modes put back before anything
-//!   else happens: before observers hear of it, and before `before_retry`.
+//!   else happens: before observers hear of it, and before `before_retry`. The library may
+//!   [drop](ThreadState::recover) there what else such an attempt leaves on the thread.
 //! - An attempt that **succeeds** is none of our business: modes that the body switched and did not
 //!   switch back stay, as they would without a loop around it.
 //! - The modes of an **async** body are the task's. While it waits the thread has those from before

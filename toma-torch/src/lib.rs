@@ -39,11 +39,13 @@
 //!
 //! **Error texts.** Where a failure would be retried, errors that mean out of memory carry no C++
 //! backtrace, which takes libtorch milliseconds to write down. All others keep theirs, and so does the
-//! error of an attempt that will not be retried. (Only the counting allocator of [`cpu`] never writes
+//! error of an attempt that will not be retried. In a library that is loaded while other threads run, all
+//! keep theirs: libtorch could be told otherwise only without a lock. (Only the counting allocator of [`cpu`] never writes
 //! one, and an attempt whose deadline passes while it runs was promised a retry when it began.)
 //!
 //! **Memory.** What the attempt allocated is freed before the retry, to the byte. Weights that autocast
-//! has cast for a region around the loop are dropped with it, and cast again.
+//! has cast for a region around the loop are dropped with it, and cast again. So are gradients that a
+//! backward that failed has left in the thread's queue, where libtorch keeps them until a later backward.
 //!
 //! ```
 //! use tch::{Device, Kind, Tensor};
@@ -63,7 +65,7 @@
 //! ```
 //!
 //! What a body did to values that it borrows is its own to undo. Two tools help it: gradients that are
-//! added [all or not at all](accumulate_gradients), and a [`Rollback`] to put back before the retry.
+//! added [all or not at all](accumulate_gradients), and a [`Rollback`] before the retry.
 
 mod error;
 mod ffi;

@@ -112,28 +112,6 @@ fn after_a_release_the_host_is_asked_again() {
     assert!(free() > under_limit);
 }
 
-#[test]
-fn a_device_that_is_not_there_is_named_by_type_and_words() {
-    let _alone = alone();
-    let none = Device::new(tch::Device::Cuda(9999));
-    assert_eq!(none.name(), "cuda:9999");
-    assert_eq!(none.usage(), None);
-    MemorySource::reset_peak(&none);
-    for error in [none.stats().unwrap_err(), none.reset_peaks().unwrap_err()] {
-        assert_eq!(error.kind(), ErrorKind::NoDevice);
-        assert!(error.to_string().starts_with("no device cuda:"), "{error}");
-    }
-    assert_eq!(none.read().unwrap_err().kind(), io::ErrorKind::NotFound);
-    // There is nothing to release, and nobody to tell.
-    none.release_cached_memory();
-    for device in [tch::Device::Cuda(9999), tch::Device::Cuda(usize::MAX), tch::Device::Vulkan] {
-        assert_eq!(Device::existing(device).unwrap_err().kind(), ErrorKind::NoDevice);
-    }
-    assert_eq!(Device::existing(tch::Device::Cpu).unwrap(), Device::new(tch::Device::Cpu));
-    let beyond = Device::new(tch::Device::Cuda(usize::MAX));
-    assert_eq!(beyond.stats().unwrap_err().kind(), ErrorKind::NoDevice);
-}
-
 /// With CUDA or without, there is nothing for a program to do about it.
 #[cfg(target_os = "linux")]
 #[test]

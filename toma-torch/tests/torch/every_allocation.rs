@@ -35,7 +35,12 @@ impl Accumulation {
     fn new(net: Net) -> Self {
         net.zero_gradients();
         net.loss(Road::Errors, &(0..3)).unwrap().backward();
-        Self { rollbacks: ROADS.map(|road| net.rollback(road)), start: copies(&net.state()), levels: RefCell::default(), net }
+        Self {
+            rollbacks: ROADS.map(|road| net.rollback(road)),
+            start: copies(&net.state()),
+            levels: RefCell::default(),
+            net,
+        }
     }
 
     fn survives_a_failure_anywhere(&self, road: Road) {

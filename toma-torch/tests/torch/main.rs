@@ -2,6 +2,7 @@
 
 #![expect(clippy::float_cmp, reason = "small whole numbers, which floats hold exactly")]
 
+mod backtraces;
 mod bad_input;
 mod chunks;
 mod counting;
@@ -11,10 +12,7 @@ mod gradients;
 mod leaks;
 mod modes;
 mod nets;
-mod random;
-mod roads;
 mod rollback;
 mod stage;
 mod stress;
 mod sweeps;
-mod backtraces;

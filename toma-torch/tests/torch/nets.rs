@@ -290,9 +290,8 @@ struct Residual(Vec<[nn::Linear; 3]>);
 pub(crate) fn residual() -> Net {
     Net::new("residual", (&[6], &[6]), |path| {
         let layers = |block: i64| {
-            ["in", "out", "around"].map(|name| {
-                nn::linear(path / block / name, 6, 6, nn::LinearConfig::default())
-            })
+            ["in", "out", "around"]
+                .map(|name| nn::linear(path / block / name, 6, 6, nn::LinearConfig::default()))
         };
         Residual((0..5).map(layers).collect())
     })

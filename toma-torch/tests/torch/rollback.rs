@@ -5,7 +5,7 @@ use tch::{Device, Kind, TchError, Tensor};
 use toma_core::cache::NoCache;
 use toma_core::{execute, report};
 use toma_torch::cpu::{self, Budget, FailingAllocation};
-use toma_torch::{ErrorKind, Rollback};
+use toma_torch::{ErrorKind, RngState, Rollback};
 
 use crate::stage::{FLOATS, ROW, alone, panic_of, rows, size};
 
@@ -38,13 +38,13 @@ impl Net {
     }
 
     /// Everything that a step changes.
-    fn state(&self) -> (Vec<Option<Tensor>>, Vec<(String, Tensor)>, toma_torch::RngState) {
+    fn state(&self) -> (Vec<Option<Tensor>>, Vec<(String, Tensor)>, RngState) {
         let gradients = self.store.trainable_variables().into_iter().map(|variable| variable.grad());
         let gradients = gradients.map(|grad| grad.defined().then(|| grad.copy())).collect();
         let buffers = self.store.variables().into_iter().map(|(name, tensor)| (name, tensor.detach().copy()));
         let mut buffers: Vec<_> = buffers.collect();
         buffers.sort_by(|one, other| one.0.cmp(&other.0));
-        (gradients, buffers, toma_torch::RngState::of(Device::Cpu).unwrap())
+        (gradients, buffers, RngState::of(Device::Cpu).unwrap())
     }
 }
 
@@ -300,4 +300,23 @@ fn what_cannot_be_put_back_is_a_panic() {
     let _ = buffer.shallow_clone().resize_([5]);
     let text = panic_of(|| rollback.restore());
     assert!(text.contains("rollback: cannot be put back"), "{text}");
+}
+
+#[test]
+fn random_states_need_no_memory_and_leave_none_allocated() {
+    let _alone = alone();
+    let before = cpu::allocated_bytes();
+    cpu::reset_peak_allocated_bytes();
+    let state = RngState::of(Device::Cpu).unwrap();
+    state.restore().unwrap();
+    assert_eq!([cpu::allocated_bytes(), cpu::peak_allocated_bytes()], [before; 2]);
+    let draw = || Tensor::randn([16], FLOATS);
+    let numbers = draw();
+    let budget = Budget::new(0);
+    let failing = FailingAllocation::after(0);
+    state.restore().unwrap();
+    assert_eq!(RngState::of(Device::Cpu).unwrap(), state);
+    assert!(!failing.has_failed());
+    drop((budget, failing));
+    assert_eq!(draw(), numbers);
 }
