@@ -4,7 +4,6 @@ use std::thread;
 
 use tch::Tensor;
 use toma_torch::QuietBacktraces;
-use toma_torch::cpu::Budget;
 
 use crate::stage::{FLOATS, alone};
 

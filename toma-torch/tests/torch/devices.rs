@@ -1,14 +1,12 @@
 //! Devices as memory sources, there or not.
 
-use std::io;
-
 use toma_core::cache::{GlobalCache, NoCache};
 use toma_core::cpu_memory::{set_cpu_memory_limit, used_bytes};
 use toma_core::execute;
 use toma_core::memory::{self, MemorySource, Usage};
 use toma_core::policy::Adaptive;
+use toma_torch::Device;
 use toma_torch::cpu::{self, Budget};
-use toma_torch::{Device, ErrorKind};
 
 use crate::stage::{ROW, alone, in_child, rows};
 

@@ -1,13 +1,10 @@
 //! Gradients are added all or not at all.
 
-use tch::nn::{self, Module as _};
-use tch::{Device, Kind, TchError, Tensor};
-use toma_core::cache::NoCache;
-use toma_core::execute;
+use tch::{Kind, TchError, Tensor};
 use toma_torch::accumulate_gradients;
-use toma_torch::cpu::{self, Budget, FailingAllocation};
+use toma_torch::cpu::{self, FailingAllocation};
 
-use crate::stage::{FLOATS, ROW, alone, rows, size};
+use crate::stage::{FLOATS, alone, size};
 
 /// What the variables' gradients are; `None` where there is none.
 fn gradients(variables: &[Tensor]) -> Vec<Option<Tensor>> {

@@ -6,7 +6,6 @@ use std::fs;
 use std::future::poll_fn;
 use std::pin::pin;
 use std::task::{Context, Poll, Waker};
-use std::thread;
 
 use tch::{Kind, TchError, Tensor};
 use toma::cpu_memory::{set_cpu_memory_limit, used_bytes};
