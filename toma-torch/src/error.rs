@@ -89,9 +89,12 @@ pub(crate) fn class_of(error: &Error) -> Option<Class> {
     }
 }
 
-/// The same of an error of tch, whose sources do not name the error within it.
+/// The same of an error of tch: the sources that it tells do not include the error of [`io`] within it.
 pub(crate) fn class_of_tch(error: &TchError) -> Option<Class> {
-    within(error).and_then(class_of)
+    match error {
+        TchError::Io(error) if error.kind() == io::ErrorKind::OutOfMemory => Some(Class::OutOfMemory),
+        _ => None,
+    }
 }
 
 #[cfg(test)]
@@ -115,10 +118,11 @@ mod tests {
             assert_eq!(TchError::from(error()).to_string(), "no room");
             assert_eq!(Error::from(TchError::from(error())), error(), "there and back");
         }
-        let text = "CUDA out of memory. Tried to allocate 2.00 GiB";
-        let class_of = |kind| TchError::from(Error::new(kind, text.to_owned())).classify().class;
-        assert_eq!(class_of(ErrorKind::Unsupported), Class::Other);
-        assert_eq!(class_of(ErrorKind::Other), Class::OutOfMemory, "no kind of its own: the text decides");
+        let of_text = |kind| Error::new(kind, "CUDA out of memory. Tried to allocate".to_owned());
+        assert_eq!(of_text(ErrorKind::Unsupported).classify().class, Class::Other);
+        assert_eq!(of_text(ErrorKind::Other).classify().class, Class::OutOfMemory, "no kind of its own");
+        let error = TchError::from(Error::new(ErrorKind::OutOfMemory, "CPU out of memory".to_owned()));
+        assert_eq!(error.classify().message, "CPU out of memory");
     }
 
     #[test]
