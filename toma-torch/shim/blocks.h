@@ -43,6 +43,8 @@ struct Block {
 class alignas(64) Shard {
  public:
   Lock lock;
+  // Blocks so far.
+  uint64_t inserted = 0;
 
   // Returns the bytes of a block that was there at the same address; throws where there is no memory.
   uint64_t insert(Block block, uint64_t hash) {
@@ -53,6 +55,7 @@ class alignas(64) Shard {
     const auto before = slot.bytes;
     used += slot.data == nullptr ? 1 : 0;
     slot = block;
+    ++inserted;
     return before;
   }
 
@@ -132,6 +135,16 @@ class Blocks {
     auto& shard = shard_of(hash);
     const std::lock_guard<Lock> held(shard.lock);
     return shard.remove(data, hash);
+  }
+
+  // Blocks so far.
+  uint64_t inserted() {
+    uint64_t sum = 0;
+    each(*this, [&](Shard& shard) {
+      const std::lock_guard<Lock> held(shard.lock);
+      sum += shard.inserted;
+    });
+    return sum;
   }
 
   // A child of fork finds no lock held by a thread that it does not have. Of one table in a process.

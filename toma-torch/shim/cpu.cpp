@@ -30,7 +30,6 @@ constexpr auto unlimited = std::numeric_limits<uint64_t>::max();
 
 Count allocated{0};
 Count peak{0};
-Count allocations{0};
 Count ooms{0};
 Count budget{unlimited};
 
@@ -76,7 +75,11 @@ uint64_t take(uint64_t bytes) {
   return before;
 }
 
-void uncount(uint64_t bytes) { allocated.fetch_sub(bytes, std::memory_order_relaxed); }
+void uncount(uint64_t bytes) {
+  if (bytes > 0) {
+    allocated.fetch_sub(bytes, std::memory_order_relaxed);
+  }
+}
 
 void refuse_injected(size_t bytes) {
   if (exempt == 0 && fail_after >= 0 && fail_after-- == 0) {
@@ -84,28 +87,28 @@ void refuse_injected(size_t bytes) {
   }
 }
 
+void release(void* data) {
+  // Before it is freed: after that the address may be another thread's.
+  uncount(living->remove(data));
+  give_back(data);
+}
+
 // Of bytes that are counted already, and are not any more when there is no block for them.
-void* block(size_t bytes) {
-  void* data = nullptr;
+c10::DataPtr block(size_t bytes) {
+  c10::DataPtr data;
   try {
-    data = found->raw_allocate(bytes);
+    data = found->allocate(bytes);
     // A block that was freed past us is in the table until its address is given out again.
-    uncount(living->insert({data, bytes}));
-    return data;
+    uncount(living->insert({data.get(), bytes}));
   } catch (const c10::Error&) {
     uncount(bytes);
     out_of_memory(bytes, "the system has no more");
   } catch (const std::bad_alloc&) {
     uncount(bytes);
-    give_back(data);
     out_of_memory(bytes, "the system has no more for the table of blocks");
   }
-}
-
-void release(void* data) {
-  // Before it is freed: after that the address may be another thread's.
-  uncount(living->remove(data));
-  give_back(data);
+  TORCH_INTERNAL_ASSERT(data.compare_exchange_deleter(give_back, &release));
+  return data;
 }
 
 struct CountingAllocator final : c10::Allocator {
@@ -119,12 +122,11 @@ struct CountingAllocator final : c10::Allocator {
       return found->allocate(bytes);
     }
     const auto before = take(bytes);
-    void* data = block(bytes);
-    allocations.fetch_add(1, std::memory_order_relaxed);
+    auto data = block(bytes);
     if (exempt == 0) {
       raise_peak(before + bytes);
     }
-    return {data, data, &release, c10::Device(c10::DeviceType::CPU)};
+    return data;
   }
 
   c10::DeleterFnPtr raw_deleter() const override { return &release; }
@@ -161,8 +163,10 @@ void toma_cpu_install() noexcept {
 void toma_cpu_stats(toma_stats* out) noexcept {
   const auto bytes = allocated.load();
   const auto most = peak.load();
-  *out = {bytes, bytes, most, most, allocations.load(), 0, ooms.load()};
+  *out = {bytes, bytes, most, most, living == nullptr ? 0 : living->inserted(), 0, ooms.load()};
 }
+
+uint64_t toma_cpu_allocated_bytes() noexcept { return allocated.load(std::memory_order_relaxed); }
 
 void toma_cpu_reset_peak() noexcept { peak.store(allocated.load()); }
 

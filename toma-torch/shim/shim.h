@@ -57,6 +57,8 @@ int32_t toma_device_reset_peak(int32_t type, int32_t index, toma_error* error) n
 // The counting CPU allocator. It may be put in place at any time, from any thread.
 void toma_cpu_install() noexcept;
 void toma_cpu_stats(toma_stats* out) noexcept;
+// One of them, in a few nanoseconds.
+uint64_t toma_cpu_allocated_bytes() noexcept;
 void toma_cpu_reset_peak() noexcept;
 // UINT64_MAX for no budget.
 uint64_t toma_cpu_budget() noexcept;

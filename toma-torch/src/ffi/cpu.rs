@@ -7,6 +7,7 @@ use crate::memory::Stats;
 unsafe extern "C" {
     safe fn toma_cpu_install();
     safe fn toma_cpu_stats(out: &mut Stats);
+    safe fn toma_cpu_allocated_bytes() -> u64;
     safe fn toma_cpu_reset_peak();
     safe fn toma_cpu_budget() -> u64;
     safe fn toma_cpu_set_budget(bytes: u64);
@@ -21,6 +22,10 @@ pub(crate) fn cpu_stats() -> Stats {
     let mut stats = Stats::default();
     toma_cpu_stats(&mut stats);
     stats
+}
+
+pub(crate) fn cpu_allocated_bytes() -> u64 {
+    toma_cpu_allocated_bytes()
 }
 
 pub(crate) fn reset_cpu_peak() {

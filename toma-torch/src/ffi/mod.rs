@@ -25,7 +25,8 @@ use crate::state::TorchModes;
 pub(crate) use backtraces::quiet_backtraces;
 pub(crate) use backward::drop_stranded;
 pub(crate) use cpu::{
-    cpu_budget, cpu_stats, fail_cpu_allocation, install_cpu_allocator, reset_cpu_peak, set_cpu_budget,
+    cpu_allocated_bytes, cpu_budget, cpu_stats, fail_cpu_allocation, install_cpu_allocator, reset_cpu_peak,
+    set_cpu_budget,
 };
 pub(crate) use device::{DeviceId, device_memory, device_stats, release_device, reset_device_peak};
 pub(crate) use gradient::{identity, is_sole, set_gradient};

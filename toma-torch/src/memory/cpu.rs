@@ -56,7 +56,8 @@ pub fn stats() -> Stats {
 
 /// Bytes that CPU tensors hold now.
 pub fn allocated_bytes() -> u64 {
-    stats().allocated_bytes
+    count();
+    ffi::cpu_allocated_bytes()
 }
 
 /// The most bytes that CPU tensors held at any time since [`reset_peak_allocated_bytes`].

@@ -158,7 +158,7 @@ impl MemorySource for Device {
 
 fn read_cpu() -> io::Result<Reading> {
     // Without putting the counting allocator in place: it must not change unasked.
-    let allocated_bytes = || ffi::cpu_stats().allocated_bytes;
+    let allocated_bytes = ffi::cpu_allocated_bytes;
     let host = || {
         let host = memory::host()?;
         let available_bytes = host.free_bytes.saturating_add(allocated_bytes());
