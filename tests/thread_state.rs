@@ -14,6 +14,7 @@ use toma::{NoCache, execute};
 
 thread_local! {
     static MODE: Cell<u64> = const { Cell::new(0) };
+    static RECOVERED: Cell<u32> = const { Cell::new(0) };
 }
 
 #[derive(Debug)]
@@ -21,11 +22,16 @@ struct Library;
 
 impl ThreadState for Library {
     fn save(&self) -> Saved {
-        Saved([0, 0, MODE.get(), 0])
+        Saved([0, 0, MODE.get(), 0, 0])
     }
 
     fn restore(&self, saved: &Saved) {
         MODE.set(saved.0[2]);
+    }
+
+    fn recover(&self, saved: &Saved) {
+        self.restore(saved);
+        RECOVERED.set(RECOVERED.get() + 1);
     }
 }
 
@@ -201,6 +207,7 @@ async fn guarded(size: usize, panics: bool) -> Result<usize, OutOfMemory> {
 fn a_task_that_waits_leaves_the_thread_its_modes() {
     stage();
     for panics in [false, true] {
+        RECOVERED.set(0);
         let (mut one, mut other) = (pin!(guarded(panics)), pin!(guarded(panics)));
         // The other task begins in another mode, which is its own from then on.
         let mut results = (Poll::Pending, Poll::Pending);
@@ -216,6 +223,7 @@ fn a_task_that_waits_leaves_the_thread_its_modes() {
             assert!(!would_retry_out_of_memory());
         }
         assert_eq!(results, (Poll::Ready(Ok(1004)), Poll::Ready(Ok(2004))));
+        assert_eq!(RECOVERED.get(), 2, "once for each attempt that failed, never between polls");
     }
 }
 

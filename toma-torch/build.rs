@@ -2,6 +2,9 @@
 
 use std::path::{Path, PathBuf};
 
+/// Its subjects, each a file here and a module of `ffi`.
+const SHIM: [&str; 7] = ["backtraces", "backward", "cpu", "device", "gradient", "modes", "rng"];
+
 fn main() {
     println!("cargo:rustc-check-cfg=cfg(libtorch_has_cuda)");
     if std::env::var_os("CARGO_FEATURE_DOC_ONLY").is_some() {
@@ -16,7 +19,7 @@ fn main() {
     cc::Build::new()
         .cpp(true)
         .std("c++17")
-        .files(["cpu", "device", "gradient", "rng", "thread"].map(|name| format!("shim/{name}.cpp")))
+        .files(SHIM.map(|subject| format!("shim/{subject}.cpp")))
         // Not ours to mend: warnings in libtorch's headers.
         .flag("-isystem")
         .flag(&include)

@@ -39,7 +39,7 @@ type Result<T> = std::result::Result<T, Box<dyn Error>>;
 fn main() -> ExitCode {
     let arguments = Arguments::parse();
     // Each error would bring two pages of C++ frames, of which nobody here reads a line.
-    let _quiet = toma::torch::QuietTraces::new();
+    let _quiet = toma::torch::QuietBacktraces::new();
     match job::run(&arguments) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {

@@ -7,7 +7,8 @@
 //! guarded, whatever the body looks like:
 //!
 //! - An attempt that **fails**, by a panic or by an error, has the modes put back before anything
-//!   else happens: before observers hear of it, and before `before_retry`.
+//!   else happens: before observers hear of it, and before `before_retry`. The library may
+//!   [drop](ThreadState::recover) there what else such an attempt leaves on the thread.
 //! - An attempt that **succeeds** is none of our business: modes that the body switched and did not
 //!   switch back stay, as they would without a loop around it.
 //! - The modes of an **async** body are the task's. While it waits the thread has those from before
@@ -30,7 +31,7 @@
 //!
 //! impl ThreadState for FastMath {
 //!     fn save(&self) -> Saved {
-//!         Saved([FAST_MATH.get().into(), 0, 0, 0])
+//!         Saved([FAST_MATH.get().into(), 0, 0, 0, 0])
 //!     }
 //!
 //!     fn restore(&self, saved: &Saved) {
@@ -68,7 +69,7 @@ static REGISTERED: OnceLock<&'static dyn ThreadState> = OnceLock::new();
 ///
 /// Of a fixed size, because it is taken at every attempt and must not allocate.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Saved(pub [u64; 4]);
+pub struct Saved(pub [u64; 5]);
 
 /// Modes that a library keeps per thread.
 ///
@@ -80,6 +81,12 @@ pub trait ThreadState: fmt::Debug + Sync {
 
     /// Puts modes in force that were saved, on this thread or on another.
     fn restore(&self, saved: &Saved);
+
+    /// The same after an attempt that failed, together with whatever else such an attempt leaves on a
+    /// thread: memory that a later call would free.
+    fn recover(&self, saved: &Saved) {
+        self.restore(saved);
+    }
 }
 
 /// Guards the attempts of the whole process by `state`, for good.
@@ -131,9 +138,17 @@ impl Before {
     }
 
     #[inline]
-    pub(crate) fn put_back(&self) {
+    fn put_back(&self) {
         if let Self(Some((state, saved))) = self {
             state.restore(saved);
+        }
+    }
+
+    /// After an attempt that failed.
+    #[inline]
+    pub(crate) fn recover(&self) {
+        if let Self(Some((state, saved))) = self {
+            state.recover(saved);
         }
     }
 

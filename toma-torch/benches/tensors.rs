@@ -1,5 +1,5 @@
 //! What tensors cost: the loop against the hand-written one, a failed attempt against the failure
-//! alone, guards, snapshots, counting, reading.
+//! alone, guards, rollbacks, counting, reading.
 //!
 //! Ratios and differences are medians over runs in the order a, b, b, a, so that a busy machine
 //! disturbs both sides alike. With `--test` every case runs once.
@@ -15,7 +15,7 @@ use toma_core::cache::NoCache;
 use toma_core::execute;
 use toma_core::memory::MemorySource as _;
 use toma_torch::cpu::{self, Budget};
-use toma_torch::{ModeGuard, QuietTraces, RngState, Snapshot, accumulate_gradients};
+use toma_torch::{ModeGuard, QuietBacktraces, RngState, Rollback, accumulate_gradients};
 
 const FLOATS: (Kind, Device) = (Kind::Float, Device::Cpu);
 
@@ -48,7 +48,7 @@ impl Bench {
     /// libtorch's own out of memory, whose backtrace takes longest of all.
     fn own_errors(&self) {
         let attempt = |rows: i64| Tensor::f_empty([if rows > 1 { 1 << 50 } else { 1 }], FLOATS).map(drop);
-        let (few, quiet) = (Self { rounds: self.rounds.min(21) }, QuietTraces::new());
+        let (few, quiet) = (Self { rounds: self.rounds.min(21) }, QuietBacktraces::new());
         let bare = || _ = black_box((attempt(2), attempt(1)));
         let ours = || execute::with::<NoCache>().batch(2, |size| attempt(number(size)));
         self.overhead("retry after libtorch's own error", (5, "100 us"), || drop(ours()), bare);
@@ -59,9 +59,16 @@ impl Bench {
 
     fn counting(&self) {
         let allocate = || drop(black_box(Tensor::empty([256], FLOATS)));
-        self.cost("an empty tensor", 1000, allocate);
+        // Many that live, as in a program, so that the table of blocks is not empty.
+        let living = || (0..1000).map(|_| Tensor::empty([16], FLOATS)).collect::<Vec<_>>();
+        let uncounted = living();
+        let bare = self.cost("an empty tensor", 1000, allocate);
         cpu::count();
-        self.cost("the same, counted", 1000, allocate);
+        let held = living();
+        drop(uncounted);
+        let counted = self.cost("the same, counted", 1000, allocate);
+        drop(held);
+        println!("{:<46} {:>8.0} ns  (bar: 30 ns)", "  more for a block", counted - bare);
     }
 
     /// The `narrow` loop over a tensor, by hand and by us.
@@ -143,11 +150,11 @@ impl Bench {
         self.cost("a guard of the modes of one's own", 200, || drop(ModeGuard::new()));
         self.cost("taking the state of random numbers", 50, || drop(black_box(RngState::of(Device::Cpu))));
         let net = net();
-        let snapshot = Snapshot::new().rng(Device::Cpu).and_then(|snapshot| snapshot.buffers(&net.variables));
-        let snapshot = snapshot.and_then(|snapshot| snapshot.gradients(&net.variables.trainable_variables()));
-        let snapshot = snapshot.expect("there is memory");
-        self.cost("refreshing a snapshot of 50,000 gradients", 50, || drop(black_box(snapshot.refresh())));
-        self.cost("restoring it", 50, || snapshot.restore());
+        let rollback = Rollback::new().rng(Device::Cpu).and_then(|rollback| rollback.buffers(&net.variables));
+        let rollback = rollback.and_then(|rollback| rollback.gradients(&net.variables.trainable_variables()));
+        let rollback = rollback.expect("there is memory");
+        self.cost("refreshing a rollback of 50,000 gradients", 50, || drop(black_box(rollback.refresh())));
+        self.cost("restoring it", 50, || rollback.restore());
     }
 
     fn gradients(&self) {
@@ -194,9 +201,12 @@ impl Bench {
         println!("{what:<46} {:>8.0} ns  (bar: {bar})", middle(differences));
     }
 
-    fn cost(&self, what: &str, times: u32, work: impl Fn()) {
+    /// In nanoseconds.
+    fn cost(&self, what: &str, times: u32, work: impl Fn()) -> f64 {
         let samples = self.pairs(|| repeat(times, &work), || (), |took, _| took.as_secs_f64());
-        println!("{what:<46} {:>8.0} ns", middle(samples) * 1e9 / f64::from(times));
+        let nanoseconds = middle(samples) * 1e9 / f64::from(times);
+        println!("{what:<46} {nanoseconds:>8.0} ns");
+        nanoseconds
     }
 }
 

@@ -1,20 +1,24 @@
 // A CPU allocator that counts exactly, and refuses what exceeds a budget with libtorch's own typed
 // error.
 //
-// Each block begins with a header that holds its size, because a deleter gets nothing but the
-// pointer. The header is as large as libtorch's alignment, so the data stay aligned. The context of
-// a DataPtr is the data pointer itself and the deleter is the raw one: oneDNN asserts both.
+// It may be put in place at any time. Raw blocks are freed through whatever allocator is set at that
+// moment, so this one is handed blocks from before it, and a caller that kept the allocator from
+// before frees blocks of this one. Both are sound, because memory is never ours: a block comes from
+// the allocator that was found and goes back by its deleter, as it is. What is ours stands beside it,
+// in a table of living blocks. A pointer that is not in the table is not counted.
+//
+// The context of a DataPtr is the data pointer itself and the deleter is the raw one: oneDNN asserts
+// both.
 
 #include <c10/core/Allocator.h>
 #include <c10/core/CPUAllocator.h>
-#include <c10/core/alignment.h>
-#include <c10/core/impl/alloc_cpu.h>
 #include <c10/util/Exception.h>
 
 #include <atomic>
 #include <limits>
 #include <mutex>
 
+#include "blocks.h"
 #include "guard.h"
 #include "shim.h"
 
@@ -22,28 +26,34 @@ namespace {
 
 using Count = std::atomic<uint64_t>;
 
+constexpr auto unlimited = std::numeric_limits<uint64_t>::max();
+
 Count allocated{0};
 Count peak{0};
-Count allocations{0};
 Count ooms{0};
-Count budget{std::numeric_limits<uint64_t>::max()};
+Count budget{unlimited};
+
+// Never destroyed, nor is the allocator: threads may allocate and free while the process ends.
+toma::Blocks* living = nullptr;
+
+// The allocator that was found, and how it frees.
+c10::Allocator* found = nullptr;
+c10::DeleterFnPtr give_back = nullptr;
 
 // Of a thread, so that tests that run side by side do not meet each other's failures.
 thread_local int64_t fail_after = -1;
 thread_local int32_t exempt = 0;
 
-constexpr size_t header = c10::gAlignment;
-static_assert(header >= sizeof(uint64_t));
-
-uint64_t& size_of(void* data) {
-  return *reinterpret_cast<uint64_t*>(static_cast<char*>(data) - header);
-}
-
 // Without a backtrace: it costs milliseconds to print, and the message says it all.
 [[noreturn]] void out_of_memory(size_t bytes, const std::string& why) {
   ooms.fetch_add(1, std::memory_order_relaxed);
-  c10::profiledCPUMemoryReporter().OutOfMemory(bytes);
   throw c10::OutOfMemoryError("CPU out of memory: tried to allocate " + std::to_string(bytes) + " bytes, " + why, nullptr);
+}
+
+// The same, where no allocator has told the profiler.
+[[noreturn]] void refuse(size_t bytes, const std::string& why) {
+  c10::profiledCPUMemoryReporter().OutOfMemory(bytes);
+  out_of_memory(bytes, why);
 }
 
 void raise_peak(uint64_t now) {
@@ -53,53 +63,52 @@ void raise_peak(uint64_t now) {
 }
 
 // Counts the bytes, unless the budget forbids it; in one step, so that two threads cannot both be
-// refused where one fits.
-bool take(uint64_t bytes, uint64_t limit, uint64_t* before) {
-  *before = allocated.load(std::memory_order_relaxed);
+// refused where one fits. Returns what was allocated before.
+uint64_t take(uint64_t bytes) {
+  const auto limit = exempt > 0 ? unlimited : budget.load(std::memory_order_relaxed);
+  auto before = allocated.load(std::memory_order_relaxed);
   do {
-    if (*before > limit || limit - *before < bytes) {
-      return false;
+    if (before > limit || limit - before < bytes) {
+      refuse(bytes, std::to_string(before) + " of " + std::to_string(limit) + " are allocated");
     }
-  } while (!allocated.compare_exchange_weak(*before, *before + bytes, std::memory_order_relaxed));
-  return true;
+  } while (!allocated.compare_exchange_weak(before, before + bytes, std::memory_order_relaxed));
+  return before;
+}
+
+void uncount(uint64_t bytes) {
+  if (bytes > 0) {
+    allocated.fetch_sub(bytes, std::memory_order_relaxed);
+  }
 }
 
 void refuse_injected(size_t bytes) {
-  allocations.fetch_add(1, std::memory_order_relaxed);
   if (exempt == 0 && fail_after >= 0 && fail_after-- == 0) {
-    out_of_memory(bytes, "a failure was injected");
-  }
-}
-
-// Numbers that are a mistake, not a size, get libtorch's own answer.
-void refuse_mistake(size_t bytes) {
-  constexpr size_t largest = std::numeric_limits<ptrdiff_t>::max() - header;
-  if (bytes > largest) {
-    c10::free_cpu(c10::alloc_cpu(bytes));
-    out_of_memory(bytes, "there are no more addresses");
-  }
-}
-
-// Of bytes that are counted already, and are not any more when there is no block for them.
-void* block(size_t bytes) {
-  try {
-    return static_cast<char*>(c10::alloc_cpu(bytes + header)) + header;
-  } catch (const c10::Error&) {
-    allocated.fetch_sub(bytes, std::memory_order_relaxed);
-    out_of_memory(bytes, "the system has no more");
-  } catch (...) {
-    allocated.fetch_sub(bytes, std::memory_order_relaxed);
-    throw;
+    refuse(bytes, "a failure was injected");
   }
 }
 
 void release(void* data) {
-  if (data == nullptr) {
-    return;
+  // Before it is freed: after that the address may be another thread's.
+  uncount(living->remove(data));
+  give_back(data);
+}
+
+// Of bytes that are counted already, and are not any more when there is no block for them.
+c10::DataPtr block(size_t bytes) {
+  c10::DataPtr data;
+  try {
+    data = found->allocate(bytes);
+    // A block that was freed past us is in the table until its address is given out again.
+    uncount(living->insert({data.get(), bytes}));
+  } catch (const c10::Error&) {
+    uncount(bytes);
+    out_of_memory(bytes, "the system has no more");
+  } catch (const std::bad_alloc&) {
+    uncount(bytes);
+    out_of_memory(bytes, "the system has no more for the table of blocks");
   }
-  c10::profiledCPUMemoryReporter().Delete(data);
-  allocated.fetch_sub(size_of(data), std::memory_order_relaxed);
-  c10::free_cpu(static_cast<char*>(data) - header);
+  TORCH_INTERNAL_ASSERT(data.compare_exchange_deleter(give_back, &release));
+  return data;
 }
 
 struct CountingAllocator final : c10::Allocator {
@@ -108,19 +117,16 @@ struct CountingAllocator final : c10::Allocator {
       return {nullptr, nullptr, &release, c10::Device(c10::DeviceType::CPU)};
     }
     refuse_injected(bytes);
-    refuse_mistake(bytes);
-    const auto limit = exempt > 0 ? std::numeric_limits<uint64_t>::max() : budget.load(std::memory_order_relaxed);
-    uint64_t before = 0;
-    if (!take(bytes, limit, &before)) {
-      out_of_memory(bytes, std::to_string(before) + " of " + std::to_string(limit) + " are allocated");
+    if (bytes > static_cast<size_t>(std::numeric_limits<ptrdiff_t>::max())) {
+      // A mistake, not a size: it gets the answer that it had before.
+      return found->allocate(bytes);
     }
-    void* data = block(bytes);
+    const auto before = take(bytes);
+    auto data = block(bytes);
     if (exempt == 0) {
       raise_peak(before + bytes);
     }
-    size_of(data) = bytes;
-    c10::profiledCPUMemoryReporter().New(data, bytes);
-    return {data, data, &release, c10::Device(c10::DeviceType::CPU)};
+    return data;
   }
 
   c10::DeleterFnPtr raw_deleter() const override { return &release; }
@@ -128,24 +134,43 @@ struct CountingAllocator final : c10::Allocator {
   void copy_data(void* to, const void* from, size_t bytes) const override { default_copy_data(to, from, bytes); }
 };
 
+void install() {
+  found = c10::GetCPUAllocator();
+  if (found->raw_deleter() == nullptr) {
+    // Then no raw block is of it: libtorch asserts a deleter for those.
+    found = c10::GetDefaultCPUAllocator();
+  }
+  give_back = found->raw_deleter();
+  living = new toma::Blocks;
+  living->survive_forks();
+  auto* allocator = new CountingAllocator;
+  // libtorch stores the pointer without a lock. Threads that read it must find what it points to.
+  std::atomic_thread_fence(std::memory_order_release);
+  c10::SetCPUAllocator(allocator, std::numeric_limits<uint8_t>::max());
+}
+
 }  // namespace
 
 toma::Exempt::Exempt() noexcept { ++exempt; }
 toma::Exempt::~Exempt() { --exempt; }
 
-// Never taken back: blocks of ours may live until the process ends, and some users of the raw
-// interface free them through whatever allocator is set then.
+// Never taken back: blocks of ours may live until the process ends.
 void toma_cpu_install() noexcept {
-  static CountingAllocator allocator;
   static std::once_flag once;
-  std::call_once(once, [] { c10::SetCPUAllocator(&allocator, std::numeric_limits<uint8_t>::max()); });
+  std::call_once(once, install);
 }
 
-void toma_cpu_stats_get(toma_cpu_stats* out) noexcept {
-  *out = {allocated.load(), peak.load(), allocations.load(), ooms.load(), budget.load()};
+void toma_cpu_stats(toma_stats* out) noexcept {
+  const auto bytes = allocated.load();
+  const auto most = peak.load();
+  *out = {bytes, bytes, most, most, living == nullptr ? 0 : living->inserted(), 0, ooms.load()};
 }
+
+uint64_t toma_cpu_allocated_bytes() noexcept { return allocated.load(std::memory_order_relaxed); }
 
 void toma_cpu_reset_peak() noexcept { peak.store(allocated.load()); }
+
+uint64_t toma_cpu_budget() noexcept { return budget.load(std::memory_order_relaxed); }
 
 void toma_cpu_set_budget(uint64_t bytes) noexcept { budget.store(bytes); }
 

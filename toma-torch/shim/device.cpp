@@ -14,17 +14,18 @@ c10::DeviceAllocator& allocator_of(int32_t type, int32_t index) {
 
 uint64_t natural(int64_t number) { return number < 0 ? 0 : static_cast<uint64_t>(number); }
 
-toma_device_stats stats_of(c10::DeviceAllocator& allocator, int32_t index) {
+toma_stats stats_of(c10::DeviceAllocator& allocator, int32_t index) {
   // Before its first allocation it has counted nothing, and refuses to say so.
   if (!allocator.initialized()) {
     return {};
   }
   constexpr auto all = static_cast<size_t>(c10::CachingAllocator::StatType::AGGREGATE);
   const auto stats = allocator.getDeviceStats(static_cast<c10::DeviceIndex>(index));
-  const auto& [allocated, reserved] = std::pair(stats.allocated_bytes[all], stats.reserved_bytes[all]);
+  const auto& allocated = stats.allocated_bytes[all];
+  const auto& reserved = stats.reserved_bytes[all];
   return {
-      natural(allocated.current), natural(reserved.current),        natural(allocated.peak),
-      natural(reserved.peak),     natural(stats.num_alloc_retries), natural(stats.num_ooms),
+      natural(allocated.current), natural(reserved.current), natural(allocated.peak), natural(reserved.peak),
+      natural(stats.allocation[all].allocated), natural(stats.num_alloc_retries), natural(stats.num_ooms),
   };
 }
 
@@ -44,7 +45,7 @@ c10::DeviceType toma::existing_kind(int32_t type, int32_t index) {
   return device;
 }
 
-int32_t toma_device_stats_get(int32_t type, int32_t index, toma_device_stats* out, toma_error* error) noexcept {
+int32_t toma_device_stats(int32_t type, int32_t index, toma_stats* out, toma_error* error) noexcept {
   return toma::guarded(error, [&] { *out = stats_of(allocator_of(type, index), index); });
 }
 

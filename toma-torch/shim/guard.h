@@ -30,6 +30,18 @@ inline c10::DeviceType kind_of(int32_t type) {
 // The same, and throws where there is no such device.
 c10::DeviceType existing_kind(int32_t type, int32_t index);
 
+inline bool means_out_of_memory(const c10::Error& error) {
+  if (dynamic_cast<const c10::OutOfMemoryError*>(&error) != nullptr) {
+    return true;
+  }
+  if (const auto* accelerator = dynamic_cast<const c10::AcceleratorError*>(&error)) {
+    // The number of CUDA and of HIP.
+    return accelerator->get_error_code() == 2;
+  }
+  // The host's has no type.
+  return std::strstr(error.what_without_backtrace(), "DefaultCPUAllocator: ") != nullptr;
+}
+
 inline int32_t failed(toma_error* error, int32_t code, const char* words) noexcept {
   std::strncpy(error->message, words, sizeof error->message - 1);
   error->message[sizeof error->message - 1] = '\0';
@@ -44,12 +56,10 @@ int32_t guarded(toma_error* error, F body) noexcept {
     return TOMA_OK;
   } catch (const NoDevice& e) {
     return failed(error, TOMA_NO_DEVICE, e.what());
-  } catch (const c10::OutOfMemoryError& e) {
-    return failed(error, TOMA_OUT_OF_MEMORY, e.what_without_backtrace());
   } catch (const c10::NotImplementedError& e) {
     return failed(error, TOMA_UNSUPPORTED, e.what_without_backtrace());
   } catch (const c10::Error& e) {
-    return failed(error, TOMA_OTHER, e.what_without_backtrace());
+    return failed(error, means_out_of_memory(e) ? TOMA_OUT_OF_MEMORY : TOMA_OTHER, e.what_without_backtrace());
   } catch (const std::bad_alloc& e) {
     return failed(error, TOMA_OUT_OF_MEMORY, e.what());
   } catch (const std::exception& e) {

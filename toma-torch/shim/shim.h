@@ -25,22 +25,15 @@ struct toma_error {
   char message[512];
 };
 
-struct toma_device_stats {
+// What an allocator has counted on one device.
+struct toma_stats {
   uint64_t allocated_bytes;
   uint64_t reserved_bytes;
   uint64_t peak_allocated_bytes;
   uint64_t peak_reserved_bytes;
+  uint64_t allocations;
   uint64_t alloc_retries;
   uint64_t ooms;
-};
-
-struct toma_cpu_stats {
-  uint64_t allocated_bytes;
-  uint64_t peak_allocated_bytes;
-  uint64_t allocations;
-  uint64_t ooms;
-  // UINT64_MAX for no budget.
-  uint64_t budget_bytes;
 };
 
 // The modes of a thread that change what operators do.
@@ -51,29 +44,38 @@ struct toma_modes {
   uint64_t autograd;
   // How many autocast regions the thread is in. Whether autocast is on is a dispatch key.
   uint64_t autocast_depth;
+  // The types that autocast casts to: of the CPU in the lowest byte, of the accelerator in the next.
+  uint64_t autocast_dtypes;
 };
 
 // Devices: `type` is a c10::DeviceType.
-int32_t toma_device_stats_get(int32_t type, int32_t index, toma_device_stats* out, toma_error* error) noexcept;
+int32_t toma_device_stats(int32_t type, int32_t index, toma_stats* out, toma_error* error) noexcept;
 int32_t toma_device_memory(int32_t type, int32_t index, uint64_t* free, uint64_t* total, toma_error* error) noexcept;
 int32_t toma_device_release(int32_t type, int32_t index, toma_error* error) noexcept;
 int32_t toma_device_reset_peak(int32_t type, int32_t index, toma_error* error) noexcept;
 
-// The counting CPU allocator.
+// The counting CPU allocator. It may be put in place at any time, from any thread.
 void toma_cpu_install() noexcept;
-void toma_cpu_stats_get(toma_cpu_stats* out) noexcept;
+void toma_cpu_stats(toma_stats* out) noexcept;
+// One of them, in a few nanoseconds.
+uint64_t toma_cpu_allocated_bytes() noexcept;
 void toma_cpu_reset_peak() noexcept;
 // UINT64_MAX for no budget.
+uint64_t toma_cpu_budget() noexcept;
 void toma_cpu_set_budget(uint64_t bytes) noexcept;
 // The allocation after `skip` more of this thread fails, once; -1 for none. Returns what was left.
 int64_t toma_cpu_fail_after(int64_t skip) noexcept;
 
-// Puts our fetcher of C++ backtraces in place of libtorch's, which libtorch does without a lock: call
-// it before there are threads. Errors that mean out of memory carry no backtrace where the thread that
-// catches them would retry; `would_retry` says so, and throws nothing.
-void toma_traces_install(bool (*would_retry)()) noexcept;
+// Puts our fetcher of C++ backtraces in place of libtorch's, once. libtorch does it without a lock, so
+// it is done only while there is one thread; otherwise nothing changes, and it returns false. Errors
+// that mean out of memory carry no backtrace where the thread that catches them would retry;
+// `would_retry` says so, and throws nothing.
+bool toma_backtraces_install(bool (*would_retry)()) noexcept;
 // Errors that this thread catches carry no backtrace while the depth is above 0.
-void toma_traces_quiet(int32_t change) noexcept;
+void toma_backtraces_quiet(int32_t change) noexcept;
+
+// Drops what backwards that failed have left in this thread's queue. Nothing inside of a backward.
+void toma_backward_drop_stranded() noexcept;
 
 void toma_modes_get(toma_modes* out) noexcept;
 // Drops what autocast has cast and keeps for its region, of every thread: it is cast again when needed.

@@ -1,12 +1,19 @@
-// The shim by itself, for the address sanitizer: `cargo xtask test torch` compiles and runs it.
+// The shim by itself, for the address sanitizer: `cargo xtask test shim` compiles and runs it.
 
 #include <ATen/core/Tensor.h>
+#include <ATen/ops/conv2d_ops.h>
+#include <ATen/ops/ones_ops.h>
+#include <ATen/ops/to_mkldnn_ops.h>
 #include <c10/core/AutogradState.h>
 #include <c10/core/CPUAllocator.h>
 #include <c10/core/impl/LocalDispatchKeySet.h>
 #include <c10/core/impl/alloc_cpu.h>
 #include <c10/util/Exception.h>
 
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <atomic>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -20,6 +27,7 @@
 // Of ATen/autocast_mode.h, which includes every operator there is.
 namespace at::autocast {
 TORCH_API at::Tensor cached_cast(at::ScalarType to, const at::Tensor& tensor, at::DeviceType device);
+TORCH_API at::ScalarType get_autocast_dtype(at::DeviceType device);
 }
 
 #define CHECK(condition)                                                      \
@@ -33,8 +41,8 @@ TORCH_API at::Tensor cached_cast(at::ScalarType to, const at::Tensor& tensor, at
 namespace {
 
 uint64_t allocated() {
-  toma_cpu_stats stats;
-  toma_cpu_stats_get(&stats);
+  toma_stats stats;
+  toma_cpu_stats(&stats);
   return stats.allocated_bytes;
 }
 
@@ -49,6 +57,99 @@ bool is_refused(size_t bytes) {
     CHECK(error.backtrace() == nullptr);
     return true;
   }
+}
+
+at::Tensor ones(std::vector<int64_t> sizes) {
+  return at::_ops::ones::call(c10::fromIntArrayRefSlow(sizes), at::kFloat, {}, {}, {});
+}
+
+// A tensor of oneDNN's own layout: its block is taken raw, and freed through the allocator of that moment.
+at::Tensor ones_of_onednn() { return at::_ops::to_mkldnn::call(ones({4, 300}), {}); }
+
+float convolve() {
+  const std::vector<c10::SymInt> one{1, 1}, none{0, 0};
+  const auto image = ones({2, 3, 32, 32}), weight = ones({8, 3, 3, 3});
+  return at::_ops::conv2d::call(image, weight, {}, one, none, one, 1).const_data_ptr<float>()[0];
+}
+
+// Blocks from before are freed after, convolutions run meanwhile, and a caller that kept the allocator
+// from before frees blocks of ours.
+void installed_late_it_tells_its_own_blocks_from_others() {
+  auto tensor = ones_of_onednn();
+  auto* before = c10::GetCPUAllocator();
+  void* foreign = before->raw_allocate(100);
+  std::atomic<bool> began{false}, done{false};
+  std::thread convolves([&] {
+    while (!done) {
+      CHECK(convolve() == 27);
+      began = true;
+    }
+  });
+  while (!began) {
+    std::this_thread::yield();
+  }
+  toma_cpu_install();
+  toma_cpu_install();
+  auto* now = c10::GetCPUAllocator();
+  CHECK(now != before);
+  tensor = ones_of_onednn();
+  now->raw_deallocate(foreign);
+  done = true;
+  convolves.join();
+  tensor.reset();
+  CHECK(allocated() == 0);
+  // Large, because the sanitizer holds freed addresses back until they are many.
+  constexpr size_t large = 16 << 20;
+  before->raw_deallocate(now->raw_allocate(large));
+  // Counted until its address is given out again; then what is known of it is replaced.
+  CHECK(allocated() == large);
+  while (allocated() != 0) {
+    now->raw_deallocate(now->raw_allocate(large));
+  }
+  CHECK(allocate(1).get_deleter() == now->raw_deleter());
+}
+
+void thousands_of_blocks_are_told_apart() {
+  const auto before = allocated();
+  std::vector<c10::DataPtr> blocks(20000);
+  uint64_t bytes = 0;
+  for (size_t i = 0; i < 200000; ++i) {
+    // Freed and taken in an order of no pattern, so that the table meets every case.
+    auto& block = blocks[i * 7919 % 20000 * (i % 3) % blocks.size()];
+    block.clear();
+    block = allocate(i % 7 + 1);
+  }
+  const auto living = allocated() - before;
+  for (auto& block : blocks) {
+    const auto now = allocated();
+    block.clear();
+    bytes += now - allocated();
+  }
+  CHECK(bytes == living && allocated() == before);
+}
+
+// While another thread allocates, so that one may hold a lock at that moment.
+void a_child_of_fork_can_allocate() {
+  std::atomic<bool> done{false};
+  std::thread other([&] {
+    while (!done) {
+      allocate(64);
+    }
+  });
+  for (int i = 0; i < 40; ++i) {
+    const auto child = fork();
+    if (child == 0) {
+      alarm(20);
+      for (int j = 0; j < 100; ++j) {
+        allocate(64);
+      }
+      _exit(0);
+    }
+    int status = 0;
+    CHECK(waitpid(child, &status, 0) == child && WIFEXITED(status) && WEXITSTATUS(status) == 0);
+  }
+  done = true;
+  other.join();
 }
 
 void blocks_are_whole_and_freed() {
@@ -75,11 +176,11 @@ void budgets_and_injected_failures() {
   CHECK(is_refused(101));
   CHECK(is_refused(SIZE_MAX / 4));
   {
-    toma_cpu_stats now;
+    toma_stats now;
     toma_cpu_reset_peak();
     const toma::Exempt exempt;
     CHECK(!is_refused(101));
-    toma_cpu_stats_get(&now);
+    toma_cpu_stats(&now);
     CHECK(now.peak_allocated_bytes == before);
   }
   toma_cpu_set_budget(UINT64_MAX);
@@ -92,12 +193,12 @@ void budgets_and_injected_failures() {
 
 void sizes_that_no_block_has_are_not_counted() {
   toma_cpu_reset_peak();
-  toma_cpu_stats before, now;
-  toma_cpu_stats_get(&before);
+  toma_stats before, now;
+  toma_cpu_stats(&before);
   for (const size_t bytes : {size_t{PTRDIFF_MAX}, size_t{PTRDIFF_MAX} - 7, size_t{PTRDIFF_MAX} - 64, SIZE_MAX, size_t{1} << 60}) {
     toma_error error;
     CHECK(toma::guarded(&error, [&] { allocate(bytes); }) != TOMA_OK);
-    toma_cpu_stats_get(&now);
+    toma_cpu_stats(&now);
     CHECK(now.allocated_bytes == before.allocated_bytes);
     CHECK(now.peak_allocated_bytes == before.peak_allocated_bytes);
   }
@@ -129,6 +230,9 @@ void every_exception_becomes_a_code() {
   CHECK(toma::guarded(&error, [&] { throw c10::OutOfMemoryError(endless, nullptr); }) == TOMA_OUT_OF_MEMORY);
   CHECK(std::strlen(error.message) == sizeof error.message - 1);
   CHECK(toma::guarded(&error, [] { throw std::bad_alloc(); }) == TOMA_OUT_OF_MEMORY);
+  CHECK(toma::guarded(&error, [] { throw c10::AcceleratorError({}, 2, "CUDA error"); }) == TOMA_OUT_OF_MEMORY);
+  CHECK(toma::guarded(&error, [] { throw c10::AcceleratorError({}, 700, "CUDA error"); }) == TOMA_OTHER);
+  CHECK(toma::guarded(&error, [] { c10::alloc_cpu(size_t{1} << 60); }) == TOMA_OUT_OF_MEMORY);
   CHECK(toma::guarded(&error, [] { TORCH_CHECK_NOT_IMPLEMENTED(false, "not here"); }) == TOMA_UNSUPPORTED);
   CHECK(toma::guarded(&error, [] { TORCH_CHECK(false, "wrong"); }) == TOMA_OTHER);
   CHECK(std::strcmp(error.message, "wrong") == 0);
@@ -137,11 +241,11 @@ void every_exception_becomes_a_code() {
 
 void devices_that_are_not_there() {
   toma_error error;
-  toma_device_stats stats;
+  toma_stats stats;
   uint64_t free, total;
   for (const int32_t type : {0, 1, 13, 10}) {
     for (const int32_t index : {-1, 200}) {
-      CHECK(toma_device_stats_get(type, index, &stats, &error) == TOMA_NO_DEVICE);
+      CHECK(toma_device_stats(type, index, &stats, &error) == TOMA_NO_DEVICE);
       CHECK(toma_device_memory(type, index, &free, &total, &error) == TOMA_NO_DEVICE);
       CHECK(toma_device_release(type, index, &error) == TOMA_NO_DEVICE);
       CHECK(toma_device_reset_peak(type, index, &error) == TOMA_NO_DEVICE);
@@ -149,7 +253,7 @@ void devices_that_are_not_there() {
   }
   // A kind that libtorch does not know at all.
   for (const int32_t type : {-1, 22, 99, 1 << 20}) {
-    CHECK(toma_device_stats_get(type, 0, &stats, &error) == TOMA_NO_DEVICE);
+    CHECK(toma_device_stats(type, 0, &stats, &error) == TOMA_NO_DEVICE);
     size_t size = 0;
     CHECK(toma_rng_get(type, 0, nullptr, 0, &size, &error) == TOMA_NO_DEVICE);
   }
@@ -170,7 +274,7 @@ void random_states() {
 
 bool are_equal(const toma_modes& one, const toma_modes& other) {
   return one.included == other.included && one.excluded == other.excluded && one.autograd == other.autograd &&
-      one.autocast_depth == other.autocast_depth;
+      one.autocast_depth == other.autocast_depth && one.autocast_dtypes == other.autocast_dtypes;
 }
 
 void modes_come_back_one_by_one() {
@@ -188,6 +292,15 @@ void modes_come_back_one_by_one() {
     auto changed = before;
     changed.autocast_depth = depth;
     CHECK(toma_modes_set(&changed, &error) == TOMA_OK);
+    toma_modes_get(&now);
+    CHECK(are_equal(now, changed));
+  }
+  for (const auto dtype : {at::kHalf, at::kFloat, at::kBFloat16}) {
+    auto changed = before;
+    changed.autocast_dtypes = static_cast<uint64_t>(at::kHalf) << 8 | static_cast<uint64_t>(dtype);
+    CHECK(toma_modes_set(&changed, &error) == TOMA_OK);
+    CHECK(at::autocast::get_autocast_dtype(at::kCPU) == dtype);
+    CHECK(at::autocast::get_autocast_dtype(at::kCUDA) == at::kHalf);
     toma_modes_get(&now);
     CHECK(are_equal(now, changed));
   }
@@ -301,9 +414,9 @@ void backtraces_are_left_out_only_of_what_means_out_of_memory() {
   CHECK(has_trace(raise_out_of_memory));
   CHECK(has_trace([] { raise_of_driver(2); }));
   CHECK(has_trace([] { c10::alloc_cpu(size_t{1} << 60); }));
-  toma_traces_quiet(1);
+  toma_backtraces_quiet(1);
   CHECK(!has_trace(raise_other));
-  toma_traces_quiet(-1);
+  toma_backtraces_quiet(-1);
 }
 
 // Backward raises on a thread of its own, and its error is caught on another.
@@ -335,12 +448,21 @@ void what_is_not_handled_keeps_its_backtrace() {
   would_retry = false;
 }
 
+// libtorch changes the fetcher without a lock, so it stays while another thread may use it.
+void backtraces_are_left_to_libtorch_where_other_threads_run() {
+  std::thread([] { CHECK(!toma_backtraces_install([] { return true; })); }).join();
+  CHECK(has_trace(raise_out_of_memory));
+  CHECK(toma_backtraces_install([] { return would_retry; }));
+}
+
 }  // namespace
 
 int main() {
-  toma_traces_install([] { return would_retry; });
-  toma_cpu_install();
-  toma_cpu_install();
+  // While there is one thread; libtorch makes more for its operators.
+  backtraces_are_left_to_libtorch_where_other_threads_run();
+  installed_late_it_tells_its_own_blocks_from_others();
+  thousands_of_blocks_are_told_apart();
+  a_child_of_fork_can_allocate();
   blocks_are_whole_and_freed();
   budgets_and_injected_failures();
   sizes_that_no_block_has_are_not_counted();
@@ -355,8 +477,8 @@ int main() {
   backtraces_are_left_out_only_of_what_means_out_of_memory();
   what_counts_is_the_thread_that_catches();
   what_is_not_handled_keeps_its_backtrace();
-  toma_traces_quiet(1);
+  toma_backtraces_quiet(1);
   every_exception_becomes_a_code();
-  toma_traces_quiet(-1);
+  toma_backtraces_quiet(-1);
   std::puts("the shim's own tests: ok");
 }

@@ -56,17 +56,84 @@ impl From<Error> for io::Error {
     }
 }
 
+/// For bodies that return errors of tch. The error is in it with its kind, and comes out of it again.
+impl From<Error> for TchError {
+    fn from(error: Error) -> Self {
+        Self::Io(error.into())
+    }
+}
+
 impl From<TchError> for Error {
     fn from(error: TchError) -> Self {
+        if let Some(own) = within(&error) {
+            return own.clone();
+        }
         let is_out_of_memory = error.classify().class == Class::OutOfMemory;
         let kind = if is_out_of_memory { ErrorKind::OutOfMemory } else { ErrorKind::Other };
         Self::new(kind, error.to_string())
     }
 }
 
-/// For bodies that return errors of tch.
-impl From<Error> for TchError {
-    fn from(error: Error) -> Self {
-        Self::Torch(error.message)
+/// The error that was made an error of tch.
+fn within(error: &TchError) -> Option<&Error> {
+    let TchError::Io(error) = error else { return None };
+    error.get_ref()?.downcast_ref()
+}
+
+/// What its kind means to a loop; of errors without a kind of their own the text decides.
+pub(crate) fn class_of(error: &Error) -> Option<Class> {
+    match error.kind {
+        ErrorKind::OutOfMemory => Some(Class::OutOfMemory),
+        ErrorKind::NoDevice | ErrorKind::Unsupported => Some(Class::Other),
+        ErrorKind::Other => None,
+    }
+}
+
+/// The same of an error of tch: the sources that it tells do not include the error of [`io`] within it.
+pub(crate) fn class_of_tch(error: &TchError) -> Option<Class> {
+    match error {
+        TchError::Io(error) if error.kind() == io::ErrorKind::OutOfMemory => Some(Class::OutOfMemory),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const KINDS: [(ErrorKind, Class); 4] = [
+        (ErrorKind::OutOfMemory, Class::OutOfMemory),
+        (ErrorKind::NoDevice, Class::Other),
+        (ErrorKind::Unsupported, Class::Other),
+        (ErrorKind::Other, Class::Other),
+    ];
+
+    #[test]
+    fn the_kind_decides_whatever_the_text_says_and_whatever_it_is_in() {
+        for (kind, class) in KINDS {
+            let error = || Error::new(kind, "no room".to_owned());
+            assert_eq!(error().classify().class, class, "{kind:?}");
+            assert_eq!(io::Error::from(error()).classify().class, class, "{kind:?}");
+            assert_eq!(TchError::from(error()).classify().class, class, "{kind:?}");
+            assert_eq!(TchError::from(error()).to_string(), "no room");
+            assert_eq!(Error::from(TchError::from(error())), error(), "there and back");
+        }
+        let of_text = |kind| Error::new(kind, "CUDA out of memory. Tried to allocate".to_owned());
+        assert_eq!(of_text(ErrorKind::Unsupported).classify().class, Class::Other);
+        assert_eq!(of_text(ErrorKind::Other).classify().class, Class::OutOfMemory, "no kind of its own");
+        let error = TchError::from(Error::new(ErrorKind::OutOfMemory, "CPU out of memory".to_owned()));
+        assert_eq!(error.classify().message, "CPU out of memory");
+    }
+
+    #[test]
+    fn a_panic_with_an_error_is_classified_by_its_kind() {
+        let mut attempts = 0;
+        toma_core::execute::with::<toma_core::cache::NoCache>().batch(4, |batch_size| {
+            attempts += 1;
+            if batch_size > 1 {
+                std::panic::panic_any(Error::new(ErrorKind::OutOfMemory, "no room".to_owned()));
+            }
+        });
+        assert_eq!(attempts, 3);
     }
 }

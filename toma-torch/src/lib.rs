@@ -7,10 +7,10 @@
 //! | [`cpu`] | bytes of CPU tensors, a [budget](cpu::Budget), injected failures |
 //! | [`Concatenate`] | one tensor from the parts that `map` collected |
 //! | [`accumulate_gradients`] | backward that adds all gradients or none |
-//! | [`Snapshot`] | random state, gradients and other tensors put back before a retry |
+//! | [`Rollback`] | random state, gradients and other tensors put back before a retry |
 //! | [`RngState`] | the same random numbers again |
 //! | [`ModeGuard`] | grad mode and autocast survive a `catch_unwind` of your own |
-//! | [`QuietTraces`] | errors without libtorch's slow C++ backtrace |
+//! | [`QuietBacktraces`] | errors without libtorch's slow C++ backtrace |
 //!
 //! Tensors can be worked on in chunks: `&Tensor`, `&mut Tensor` and `Tensor` along any dim, also
 //! together with slices in a tuple. A chunk is a view that shares storage.
@@ -39,11 +39,13 @@
 //!
 //! **Error texts.** Where a failure would be retried, errors that mean out of memory carry no C++
 //! backtrace, which takes libtorch milliseconds to write down. All others keep theirs, and so does the
-//! error of an attempt that will not be retried. (Only the counting allocator of [`cpu`] never writes
+//! error of an attempt that will not be retried. In a library that is loaded while other threads run, all
+//! keep theirs: libtorch could be told otherwise only without a lock. (Only the counting allocator of [`cpu`] never writes
 //! one, and an attempt whose deadline passes while it runs was promised a retry when it began.)
 //!
 //! **Memory.** What the attempt allocated is freed before the retry, to the byte. Weights that autocast
-//! has cast for a region around the loop are dropped with it, and cast again.
+//! has cast for a region around the loop are dropped with it, and cast again. So are gradients that a
+//! backward that failed has left in the thread's queue, where libtorch keeps them until a later backward.
 //!
 //! ```
 //! use tch::{Device, Kind, Tensor};
@@ -63,28 +65,18 @@
 //! ```
 //!
 //! What a body did to values that it borrows is its own to undo. Two tools help it: gradients that are
-//! added [all or not at all](accumulate_gradients), and a [`Snapshot`] to put back before the retry.
+//! added [all or not at all](accumulate_gradients), and a [`Rollback`] before the retry.
 
-pub mod cpu;
-mod device;
 mod error;
 mod ffi;
-mod gradients;
-mod level;
-mod modes;
-mod rng;
-mod snapshot;
+mod memory;
+mod state;
 mod tensor;
-mod traces;
 
-pub use device::{Device, Stats};
 pub use error::{Error, ErrorKind};
-pub use gradients::accumulate_gradients;
-pub use modes::ModeGuard;
-pub use rng::RngState;
-pub use snapshot::Snapshot;
+pub use memory::{Device, Stats, cpu};
+pub use state::{ModeGuard, QuietBacktraces, RngState, Rollback, accumulate_gradients};
 pub use tensor::{Concatenate, Tensors};
-pub use traces::QuietTraces;
 
 /// Lets the examples of the README be tested.
 #[cfg(doctest)]

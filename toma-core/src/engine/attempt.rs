@@ -90,7 +90,7 @@ pub(super) fn guarded<R>(
     before: &Before,
     body: impl FnOnce() -> R,
 ) -> Result<R, Panic> {
-    shield::run(retryable, body).inspect_err(|_| before.put_back())
+    shield::run(retryable, body).inspect_err(|_| before.recover())
 }
 
 /// Polls `body` to its end. The shield is raised for each poll only, so that other tasks of the thread keep their

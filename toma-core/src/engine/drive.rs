@@ -118,7 +118,7 @@ pub(crate) fn settle<R, M>(
             Settled::Succeeded(outcome)
         }
         Some(failure) => {
-            before.put_back();
+            before.recover();
             settle_failed(call, policy, attempt, failure, Ok(outcome))
         }
     }

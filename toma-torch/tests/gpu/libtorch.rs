@@ -9,7 +9,7 @@ use toma::classify::{Class, Classify as _};
 use toma::cuda;
 use toma::execute;
 use toma::memory::MemorySource as _;
-use toma_torch::{Device, QuietTraces, RngState};
+use toma_torch::{Device, QuietBacktraces, RngState};
 
 use crate::PARTS;
 use crate::measure::{median, median_of_short, mib};
@@ -224,7 +224,7 @@ fn reading() -> String {
 
 fn retries() -> String {
     let traced = retry();
-    let quiet = QuietTraces::new();
+    let quiet = QuietBacktraces::new();
     let untraced = retry();
     drop(quiet);
     format!("with backtraces {traced}; without {untraced}")

@@ -162,6 +162,11 @@ fn a_device_that_is_not_there_is_named_with_how_many_there_are() {
         let error = memory.read().unwrap_err();
         assert_eq!(error.kind(), io::ErrorKind::NotFound);
         assert!(error.to_string().starts_with(words), "{error}");
+        assert_eq!(toma_torch::Device::existing(device).unwrap_err().kind(), ErrorKind::NoDevice);
+        assert_eq!(memory.usage(), None);
+        // There is nothing to release, and nobody to tell.
+        memory.release_cached_memory();
+        toma::memory::MemorySource::reset_peak(&memory);
     }
 }
 

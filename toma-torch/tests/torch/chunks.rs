@@ -34,19 +34,6 @@ fn chunks_are_views_that_share_storage_along_any_dim() {
 }
 
 #[test]
-fn what_runs_out_of_memory_is_worked_on_in_smaller_chunks_each_item_once() {
-    let _alone = alone();
-    let data = rows(40);
-    let budget = Budget::beyond_allocated(10 * ROW);
-    execute::with::<NoCache>().chunked(&data, 40, |chunk, _, _| {
-        let more = chunk + 1.0;
-        chunk.shallow_clone().copy_(&more);
-    });
-    drop(budget);
-    assert_eq!(data.sum(Kind::Double).double_value(&[]), 40.0 * 1024.0);
-}
-
-#[test]
 fn owned_and_mutable_tensors_and_tuples_with_slices() {
     let _alone = alone();
     let mut sums = [0.0; 6];

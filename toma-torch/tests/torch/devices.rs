@@ -1,14 +1,12 @@
 //! Devices as memory sources, there or not.
 
-use std::io;
-
 use toma_core::cache::{GlobalCache, NoCache};
 use toma_core::execute;
 use toma_core::memory::{self, MemorySource, Usage};
 use toma_core::memory::{set_cpu_memory_limit, used_bytes};
 use toma_core::policy::Adaptive;
+use toma_torch::Device;
 use toma_torch::cpu::{self, Budget};
-use toma_torch::{Device, ErrorKind};
 
 use crate::stage::{ROW, alone, in_child, rows};
 
@@ -110,28 +108,6 @@ fn after_a_release_the_host_is_asked_again() {
     device.release_cached_memory();
     assert!(under_limit <= 1 << 30 && under_limit < before, "{before} {under_limit}");
     assert!(free() > under_limit);
-}
-
-#[test]
-fn a_device_that_is_not_there_is_named_by_type_and_words() {
-    let _alone = alone();
-    let none = Device::new(tch::Device::Cuda(9999));
-    assert_eq!(none.name(), "cuda:9999");
-    assert_eq!(none.usage(), None);
-    MemorySource::reset_peak(&none);
-    for error in [none.stats().unwrap_err(), none.reset_peaks().unwrap_err()] {
-        assert_eq!(error.kind(), ErrorKind::NoDevice);
-        assert!(error.to_string().starts_with("no device cuda:"), "{error}");
-    }
-    assert_eq!(none.read().unwrap_err().kind(), io::ErrorKind::NotFound);
-    // There is nothing to release, and nobody to tell.
-    none.release_cached_memory();
-    for device in [tch::Device::Cuda(9999), tch::Device::Cuda(usize::MAX), tch::Device::Vulkan] {
-        assert_eq!(Device::existing(device).unwrap_err().kind(), ErrorKind::NoDevice);
-    }
-    assert_eq!(Device::existing(tch::Device::Cpu).unwrap(), Device::new(tch::Device::Cpu));
-    let beyond = Device::new(tch::Device::Cuda(usize::MAX));
-    assert_eq!(beyond.stats().unwrap_err().kind(), ErrorKind::NoDevice);
 }
 
 /// With CUDA or without, there is nothing for a program to do about it.

@@ -1,7 +1,7 @@
 //! Training with a failure at every single allocation of it, one at a time: the values are the very
 //! same, nothing stays allocated, nothing is printed, and it ends.
 
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 use std::ops::Range;
 use std::thread;
 
@@ -9,7 +9,7 @@ use tch::nn::{self, Optimizer, OptimizerConfig as _, VarStore};
 use tch::{TchError, Tensor};
 use toma_core::cache::NoCache;
 use toma_core::execute;
-use toma_torch::Snapshot;
+use toma_torch::Rollback;
 use toma_torch::cpu::{self, FailingAllocation};
 
 use crate::nets::{self, Net, ROADS, Road, copy};
@@ -24,26 +24,35 @@ const SOME_ROWS: Range<usize> = 3..7;
 /// Gradients added to those there are: an attempt that fails half-way has added some.
 struct Accumulation {
     net: Net,
-    snapshots: [Snapshot; 2],
+    rollbacks: [Rollback; 2],
     /// Gradients and buffers to begin with.
     start: Vec<Tensor>,
+    /// What was allocated when an attempt of the last run began.
+    levels: RefCell<Vec<u64>>,
 }
 
 impl Accumulation {
     fn new(net: Net) -> Self {
         net.zero_gradients();
         net.loss(Road::Errors, &(0..3)).unwrap().backward();
-        Self { snapshots: ROADS.map(|road| net.snapshot(road)), start: copies(&net.state()), net }
+        Self {
+            rollbacks: ROADS.map(|road| net.rollback(road)),
+            start: copies(&net.state()),
+            levels: RefCell::default(),
+            net,
+        }
     }
 
     fn survives_a_failure_anywhere(&self, road: Road) {
         let right = self.run(road, MOST).expect_err("so many there are not");
+        // Taken once: what a failure leaves does not become the level of the next.
         let allocated = cpu::allocated_bytes();
         let mut allocation = 0;
         while let Ok(values) = self.run(road, allocation) {
             assert_eq!(values, right, "allocation {allocation}");
             drop(values);
             assert_eq!(cpu::allocated_bytes(), allocated, "allocation {allocation}");
+            assert_eq!(self.levels.take(), [allocated; 2], "allocation {allocation}");
             allocation += 1;
         }
         assert!(allocation > 10, "{allocation} allocations: too few for a step");
@@ -53,21 +62,22 @@ impl Accumulation {
     fn run(&self, road: Road, allocation: u32) -> Result<Vec<Tensor>, Vec<Tensor>> {
         copy(&self.start, &self.net.state());
         tch::manual_seed(11);
-        let snapshot = &self.snapshots[road as usize];
-        let attempts = Cell::new(0);
+        let rollback = &self.rollbacks[road as usize];
+        self.levels.take();
         let (mut has_failed, mut loss) = (false, Ok(Tensor::new()));
         let printed = printed_by(|| {
             let failing = FailingAllocation::after(allocation);
-            loss = execute::with::<NoCache>().before_retry(|_| snapshot.restore()).batch(2, |_| {
-                attempts.set(attempts.get() + 1);
-                snapshot.refresh()?;
+            loss = execute::with::<NoCache>().before_retry(|_| rollback.restore()).batch(2, |_| {
+                self.levels.borrow_mut().push(cpu::allocated_bytes());
+                rollback.refresh()?;
                 let loss = self.net.loss(road, &SOME_ROWS)?;
                 self.net.backward(road, &loss)?;
                 Ok::<_, TchError>(loss.detach())
             });
             has_failed = failing.has_failed();
         });
-        assert_eq!((printed, attempts.get()), (0, 1 + i32::from(has_failed)), "allocation {allocation}");
+        let attempts = self.levels.borrow().len();
+        assert_eq!((printed, attempts), (0, 1 + usize::from(has_failed)), "allocation {allocation}");
         let values = copies(self.net.state().iter().chain([&loss.unwrap()]));
         if has_failed { Ok(values) } else { Err(values) }
     }
@@ -99,6 +109,11 @@ fn of_an_lstm() {
 #[test]
 fn of_a_transformer_block_with_dropout() {
     accumulation_survives(|| nets::transformer(0.5));
+}
+
+#[test]
+fn of_residual_blocks() {
+    accumulation_survives(nets::residual);
 }
 
 /// Failures are injected per thread, so two threads can run out at once and exactly.
@@ -166,7 +181,7 @@ impl Training {
     fn run(&self, allocation: u32) -> (bool, Trained) {
         let net = (self.net)();
         let mut optimizer = (self.optimizer)(&net.variables);
-        let buffers = net.snapshot(Road::Errors);
+        let buffers = net.rollback(Road::Errors);
         let (stepping, mut has_failed, mut outcome) = (Cell::new(false), false, Ok(()));
         let printed = printed_by(|| {
             let failing = FailingAllocation::after(allocation);
@@ -192,7 +207,7 @@ impl Training {
 }
 
 /// By tch's own backward, which a step that begins with zero gradients can do again.
-fn gradients_of(net: &Net, buffers: &Snapshot) -> Result<(), TchError> {
+fn gradients_of(net: &Net, buffers: &Rollback) -> Result<(), TchError> {
     net.weights().iter_mut().for_each(Tensor::zero_grad);
     buffers.refresh()?;
     net.loss(Road::Errors, &SOME_ROWS)?.f_backward()
@@ -231,7 +246,7 @@ fn an_optimizer_inside_the_body_steps_twice() {
     let _alone = alone();
     let weights_after = |allocation| {
         let net = nets::perceptron();
-        let (mut optimizer, buffers) = (adam(&net.variables), net.snapshot(Road::Errors));
+        let (mut optimizer, buffers) = (adam(&net.variables), net.rollback(Road::Errors));
         let failing = FailingAllocation::after(allocation);
         execute::with::<NoCache>().batch(2, |_| {
             gradients_of(&net, &buffers).unwrap();

@@ -1,13 +1,10 @@
 //! Gradients are added all or not at all.
 
-use tch::nn::{self, Module as _};
-use tch::{Device, Kind, TchError, Tensor};
-use toma_core::cache::NoCache;
-use toma_core::execute;
+use tch::{Kind, TchError, Tensor};
 use toma_torch::accumulate_gradients;
-use toma_torch::cpu::{self, Budget, FailingAllocation};
+use toma_torch::cpu::{self, FailingAllocation};
 
-use crate::stage::{FLOATS, ROW, alone, rows, size};
+use crate::stage::{FLOATS, alone, size};
 
 /// What the variables' gradients are; `None` where there is none.
 fn gradients(variables: &[Tensor]) -> Vec<Option<Tensor>> {
@@ -113,28 +110,6 @@ fn a_failure_at_any_allocation_changes_none_of_them() {
 }
 
 #[test]
-fn a_failure_at_any_allocation_of_a_net_changes_none_of_them() {
-    let _alone = alone();
-    let store = nn::VarStore::new(Device::Cpu);
-    let net = nn::seq()
-        .add(nn::linear(store.root() / "1", 8, 16, nn::LinearConfig::default()))
-        .add_fn(Tensor::relu)
-        .add(nn::linear(store.root() / "2", 16, 2, nn::LinearConfig::default()));
-    let input = Tensor::randn([4, 8], FLOATS);
-    let of = store.trainable_variables();
-    let loss = || net.forward(&input).square().mean(Kind::Float);
-    for _ in 0..2 {
-        survives_a_failure_anywhere(&of, loss);
-    }
-    let ours = gradients(&of);
-    for variable in &of {
-        let _ = variable.grad().zero_();
-    }
-    (0..2).for_each(|_| loss().backward());
-    assert_eq!(ours, gradients(&of));
-}
-
-#[test]
 fn backward_itself_leaves_half_of_them() {
     let _alone = alone();
     // The reason for this function. When this fails libtorch has mended it.
@@ -148,22 +123,6 @@ fn backward_itself_leaves_half_of_them() {
         failed && gradients(&of) != before
     });
     assert!(torn);
-}
-
-#[test]
-fn a_loop_that_shrinks_counts_each_row_once() {
-    let _alone = alone();
-    let weight = Tensor::ones([1024], FLOATS).set_requires_grad(true);
-    let data = rows(16) + 1.0;
-    let _budget = Budget::beyond_allocated(20 * ROW);
-    execute::with::<NoCache>()
-        .chunked(&data, 16, |chunk, _, _| {
-            let loss = chunk.f_mul(&weight)?.f_square()?.f_sum(Kind::Float)?;
-            accumulate_gradients(&loss, &[&weight])
-        })
-        .unwrap();
-    assert!(toma_core::report::last().unwrap().out_of_memory > 0);
-    assert_eq!(weight.grad().double_value(&[9]), 32.0);
 }
 
 #[test]

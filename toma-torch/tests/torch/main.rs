@@ -2,6 +2,7 @@
 
 #![expect(clippy::float_cmp, reason = "small whole numbers, which floats hold exactly")]
 
+mod backtraces;
 mod bad_input;
 mod chunks;
 mod counting;
@@ -11,11 +12,8 @@ mod gradients;
 mod leaks;
 mod modes;
 mod nets;
-mod random;
 mod readme;
-mod roads;
-mod snapshot;
+mod rollback;
 mod stage;
 mod stress;
 mod sweeps;
-mod traces;

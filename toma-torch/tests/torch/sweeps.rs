@@ -9,7 +9,7 @@ use tch::{TchError, Tensor};
 use toma_core::cache::GlobalCache;
 use toma_core::execute;
 use toma_torch::cpu::{self, Budget};
-use toma_torch::{Concatenate as _, Snapshot};
+use toma_torch::{Concatenate as _, Rollback};
 
 use crate::nets::{self, Net, ROADS, ROWS, Road, of_rows};
 use crate::stage::{alone, caught, copies, difference, printed_by};
@@ -54,7 +54,7 @@ struct Work<'n> {
     form: Form,
     road: Road,
     output: Tensor,
-    snapshot: Snapshot,
+    rollback: Rollback,
     costs: RefCell<HashMap<Range<usize>, Cost>>,
     /// Bytes held when a call begins.
     base: Cell<u64>,
@@ -69,7 +69,7 @@ struct Work<'n> {
 impl Work<'_> {
     /// One attempt, begun with what to put back should it fail.
     fn attempt(&self, rows: &Range<usize>) -> Result<Vec<Tensor>, TchError> {
-        self.snapshot.refresh()?;
+        self.rollback.refresh()?;
         self.work(rows)
     }
 
@@ -106,7 +106,7 @@ impl Work<'_> {
     }
 
     fn call(&self, cache: &GlobalCache) -> Result<Vec<Tensor>, TchError> {
-        let with = execute::with::<GlobalCache>().cache(cache).before_retry(|_| self.snapshot.restore());
+        let with = execute::with::<GlobalCache>().cache(cache).before_retry(|_| self.rollback.restore());
         match self.form {
             Form::Map => with
                 .map(0..ROWS, self.initial(), |start, end| self.observed(start..end))
@@ -144,7 +144,7 @@ impl<'n> Work<'n> {
             form,
             road,
             output,
-            snapshot: net.snapshot(road),
+            rollback: net.rollback(road),
             costs: RefCell::default(),
             base: Cell::default(),
             tried: RefCell::default(),
@@ -190,7 +190,7 @@ impl<'n> Work<'n> {
     fn measure(&self, rows: &Range<usize>) -> Cost {
         self.reset();
         let before = cpu::allocated_bytes();
-        // Taking a snapshot is never refused, so it is no part of what must fit.
+        // Taking a rollback is never refused, so it is no part of what must fit.
         cpu::reset_peak_allocated_bytes();
         let values = self.work(rows).unwrap();
         let peak = cpu::peak_allocated_bytes() - before;
@@ -278,7 +278,7 @@ impl Work<'_> {
         drop(budget);
         if !told.fits {
             // No retry comes after the last attempt, so what it changed is left to the caller.
-            self.snapshot.restore();
+            self.rollback.restore();
         }
         assert_eq!(*self.tried.borrow(), told.tried, "{what}");
         assert_eq!(*self.levels.borrow(), told.levels, "{what}");

@@ -14,20 +14,20 @@ impl ThreadState for TorchModes {
     }
 
     fn restore(&self, saved: &Saved) {
-        put_back(saved);
+        if ffi::modes() != *saved {
+            // It changes variables of this thread; nothing in it fails.
+            let _ = ffi::set_modes(saved);
+        }
+    }
+
+    fn recover(&self, saved: &Saved) {
+        self.restore(saved);
         // What a failed attempt has cast would stay until the region around the loop ends, and the
-        // retry would lack its memory. Between the polls of a body that waits it only costs casting
-        // again: the two are not told apart here.
+        // retry would lack its memory.
         if ffi::autocast_depth(saved) > 0 {
             ffi::clear_casts();
         }
-    }
-}
-
-fn put_back(saved: &Saved) {
-    if ffi::modes() != *saved {
-        // It changes variables of this thread; nothing in it fails.
-        let _ = ffi::set_modes(saved);
+        ffi::drop_stranded();
     }
 }
 
@@ -68,7 +68,7 @@ impl ModeGuard {
 
 impl Drop for ModeGuard {
     fn drop(&mut self) {
-        put_back(&self.saved);
+        TorchModes.restore(&self.saved);
     }
 }
 
@@ -174,5 +174,19 @@ mod tests {
             polls += 1;
         }
         assert_eq!((polls, ffi::modes()), (3, before));
+    }
+
+    #[test]
+    fn an_attempt_that_fails_leaves_what_autocast_casts_to() {
+        let before = ffi::modes();
+        execute::with::<NoCache>().batch(4, |batch_size| {
+            assert_eq!(ffi::modes(), before);
+            ffi::set_cpu_autocast_dtype(Kind::Half);
+            assert_ne!(ffi::modes(), before);
+            assert!(batch_size < 2, "CUDA out of memory.");
+        });
+        assert_ne!(ffi::modes(), before, "what an attempt that succeeds sets stays");
+        TorchModes.restore(&before);
+        assert_eq!(ffi::modes(), before);
     }
 }

@@ -1,5 +1,5 @@
 use crate::error::Error;
-use crate::ffi;
+use crate::ffi::{self, DeviceId};
 
 /// The state of a device's random numbers, to be put back.
 ///
@@ -28,7 +28,7 @@ impl RngState {
     /// # Errors
     /// When there is no such device.
     pub fn of(device: tch::Device) -> Result<Self, Error> {
-        Ok(Self { device, bytes: ffi::rng_state(ffi::Place::of(device))? })
+        Ok(Self { device, bytes: ffi::rng_state(DeviceId::of(device))? })
     }
 
     /// Takes the state of now in place of the one from before.
@@ -42,6 +42,6 @@ impl RngState {
     /// # Errors
     /// When the device is gone, or libtorch refuses the state.
     pub fn restore(&self) -> Result<(), Error> {
-        ffi::set_rng_state(ffi::Place::of(self.device), &self.bytes)
+        ffi::set_rng_state(DeviceId::of(self.device), &self.bytes)
     }
 }

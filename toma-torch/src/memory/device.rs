@@ -4,9 +4,10 @@ use std::time::Duration;
 use tch::Tensor;
 use toma_core::memory::{self, MemorySource, Reading, Usage};
 
+use super::level::{self, Level};
+use super::{Stats, cpu};
 use crate::error::Error;
-use crate::level::{self, Level};
-use crate::{cpu, ffi};
+use crate::ffi::{self, DeviceId};
 
 /// A device of libtorch as a memory source.
 ///
@@ -14,11 +15,11 @@ use crate::{cpu, ffi};
 /// holds back without using it. Give it to a loop as the option `device`, and sizes are remembered
 /// by this device's free memory and its cached memory is released before a retry.
 ///
-/// The CPU's free memory is the host's, or less under a [`Budget`](cpu::Budget).
+/// The CPU's free memory is the host's, or less under a [`Budget`](crate::cpu::Budget).
 ///
 /// Reading it takes well under a microsecond, because the driver and the host are asked at most every
 /// 100 ms by each thread: what this program's tensors hold is counted on top of the answer and always
-/// exact (on the CPU since [`cpu::count`]), and what others took or gave back is at most 100 ms old.
+/// exact (on the CPU since [`cpu::count`](crate::cpu::count)), and what others took or gave back is at most 100 ms old.
 /// Releasing cached memory forgets the answer.
 ///
 /// A loop on a device that is not there, or that cannot be read, runs as if nothing were known of its
@@ -38,24 +39,6 @@ use crate::{cpu, ffi};
 pub struct Device {
     device: tch::Device,
     name: String,
-}
-
-/// What an allocator of libtorch has counted on one device.
-#[non_exhaustive]
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Stats {
-    /// Bytes that tensors hold.
-    pub allocated_bytes: u64,
-    /// Bytes that the allocator has from the driver, whether a tensor holds them or not.
-    pub reserved_bytes: u64,
-    /// The most bytes that tensors held at any time since the peaks were reset.
-    pub peak_allocated_bytes: u64,
-    /// The most bytes that the allocator had at any time since the peaks were reset.
-    pub peak_reserved_bytes: u64,
-    /// Times the allocator released its cached memory because the driver had no more.
-    pub alloc_retries: u64,
-    /// Times it gave up and raised out of memory.
-    pub ooms: u64,
 }
 
 impl Device {
@@ -88,8 +71,8 @@ impl Device {
     pub fn existing(device: tch::Device) -> Result<Self, Error> {
         let existing = Self::new(device);
         if device != tch::Device::Cpu {
-            ffi::device_stats(existing.place())?;
-            ffi::device_memory(existing.place())?;
+            ffi::device_stats(existing.id())?;
+            ffi::device_memory(existing.id())?;
         }
         Ok(existing)
     }
@@ -104,23 +87,15 @@ impl Device {
         self.device
     }
 
-    /// What libtorch's allocator has counted; of the CPU since [`cpu::count`].
+    /// What libtorch's allocator has counted; for the CPU the same as [`cpu::stats`](crate::cpu::stats).
     ///
     /// # Errors
     /// When there is no such device, or its allocator keeps no books.
     pub fn stats(&self) -> Result<Stats, Error> {
         if self.device == tch::Device::Cpu {
-            return Ok(cpu_stats());
+            return Ok(cpu::stats());
         }
-        let stats = ffi::device_stats(self.place())?;
-        Ok(Stats {
-            allocated_bytes: stats.allocated_bytes,
-            reserved_bytes: stats.reserved_bytes,
-            peak_allocated_bytes: stats.peak_allocated_bytes,
-            peak_reserved_bytes: stats.peak_reserved_bytes,
-            alloc_retries: stats.alloc_retries,
-            ooms: stats.ooms,
-        })
+        ffi::device_stats(self.id())
     }
 
     /// Lets the peaks begin again with what is allocated and reserved now.
@@ -132,11 +107,11 @@ impl Device {
             cpu::reset_peak_allocated_bytes();
             return Ok(());
         }
-        ffi::reset_device_peak(self.place())
+        ffi::reset_device_peak(self.id())
     }
 
-    fn place(&self) -> ffi::Place {
-        ffi::Place::of(self.device)
+    fn id(&self) -> DeviceId {
+        DeviceId::of(self.device)
     }
 }
 
@@ -146,7 +121,7 @@ impl MemorySource for Device {
     }
 
     fn read(&self) -> io::Result<Reading> {
-        if self.device == tch::Device::Cpu { read_cpu() } else { read_device(self.place()) }
+        if self.device == tch::Device::Cpu { read_cpu() } else { read_device(self.id()) }
     }
 
     /// Of all devices of this kind: libtorch knows no finer release.
@@ -154,12 +129,12 @@ impl MemorySource for Device {
         // The host's allocator keeps nothing back. Elsewhere a failure only means that the retry
         // finds less free, and shrinks.
         if self.device != tch::Device::Cpu {
-            let _ = ffi::release_device(self.place());
+            let _ = ffi::release_device(self.id());
         }
         level::forget();
     }
 
-    /// Of the CPU once [`cpu::count`] has been called: it is not called for this alone, because an
+    /// Of the CPU once [`cpu::count`](crate::cpu::count) has been called: it is not called for this alone, because an
     /// allocator must not change unasked.
     fn usage(&self) -> Option<Usage> {
         let counts = self.device != tch::Device::Cpu || cpu::is_counting();
@@ -182,48 +157,38 @@ impl MemorySource for Device {
 }
 
 fn read_cpu() -> io::Result<Reading> {
+    // Without putting the counting allocator in place: it must not change unasked.
+    let allocated_bytes = ffi::cpu_allocated_bytes;
     let host = || {
-        let (host, stats) = (memory::host()?, ffi::cpu_stats());
-        let available_bytes = host.free_bytes.saturating_add(stats.allocated_bytes);
+        let host = memory::host()?;
+        let available_bytes = host.free_bytes.saturating_add(allocated_bytes());
         Ok(Level { available_bytes, total_bytes: host.total_bytes })
     };
-    let level = level::recent(ffi::Place::of(tch::Device::Cpu), host)?;
-    let stats = ffi::cpu_stats();
-    let reading = level.less(stats.allocated_bytes);
-    let left = stats.budget_bytes.saturating_sub(stats.allocated_bytes);
-    Ok(Reading::new(reading.free_bytes.min(left), reading.total_bytes.min(stats.budget_bytes)))
+    let level = level::recent(DeviceId::of(tch::Device::Cpu), host)?;
+    let (allocated_bytes, budget_bytes) = (allocated_bytes(), ffi::cpu_budget());
+    let reading = level.less(allocated_bytes);
+    let left = budget_bytes.saturating_sub(allocated_bytes);
+    Ok(Reading::new(reading.free_bytes.min(left), reading.total_bytes.min(budget_bytes)))
 }
 
 /// Free is what the driver has left and what the allocator holds back without using it.
-fn read_device(place: ffi::Place) -> io::Result<Reading> {
-    let level = level::recent(place, || driver(place))?;
-    Ok(level.less(ffi::device_stats(place)?.allocated_bytes))
+fn read_device(id: DeviceId) -> io::Result<Reading> {
+    let level = level::recent(id, || driver(id))?;
+    Ok(level.less(ffi::device_stats(id)?.allocated_bytes))
 }
 
 /// What the driver has left, read between two looks at what the allocator has taken from it: what
 /// another thread took meanwhile would count twice. One that goes on taking is not waited for.
-fn driver(place: ffi::Place) -> io::Result<Level> {
-    let reserved = || Ok::<_, Error>(ffi::device_stats(place)?.reserved_bytes);
+fn driver(id: DeviceId) -> io::Result<Level> {
+    let reserved = || Ok::<_, Error>(ffi::device_stats(id)?.reserved_bytes);
     let mut level = Level { available_bytes: 0, total_bytes: 0 };
     for _ in 0..3 {
         let before = reserved()?;
-        let (free, total_bytes) = ffi::device_memory(place)?;
+        let (free, total_bytes) = ffi::device_memory(id)?;
         level = Level { available_bytes: free.saturating_add(before), total_bytes };
         if reserved()? == before {
             break;
         }
     }
     Ok(level)
-}
-
-fn cpu_stats() -> Stats {
-    let ffi::CpuStats { allocated_bytes, peak_allocated_bytes, ooms, .. } = cpu::stats();
-    Stats {
-        allocated_bytes,
-        reserved_bytes: allocated_bytes,
-        peak_allocated_bytes,
-        peak_reserved_bytes: peak_allocated_bytes,
-        alloc_retries: 0,
-        ooms,
-    }
 }

@@ -2,7 +2,7 @@
 //!
 //! A question to either costs microseconds to tens of them. What is remembered is chosen so that our
 //! own allocations do not make it stale: what is free together with what is ours changes only when
-//! somebody else takes memory or gives it back.
+//! another program takes answerry or gives it back.
 //!
 //! Each thread remembers for itself, so that no thread writes what another one reads.
 
@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 
 use toma_core::memory::Reading;
 
-use crate::ffi::Place;
+use crate::ffi::DeviceId;
 
 /// How long an answer is good for.
 pub(crate) const STALENESS: Duration = Duration::from_millis(100);
@@ -35,14 +35,14 @@ impl Level {
 }
 
 #[derive(Clone, Copy, Debug)]
-struct Memo {
-    place: Place,
+struct Answer {
+    id: DeviceId,
     level: Level,
     at: Instant,
     generation: u64,
 }
 
-impl Memo {
+impl Answer {
     fn is_fresh(&self, now: Instant, generation: u64) -> bool {
         self.generation == generation && now.saturating_duration_since(self.at) < STALENESS
     }
@@ -53,25 +53,25 @@ static GENERATION: AtomicU64 = AtomicU64::new(0);
 
 thread_local! {
     /// One for each device that this thread has read.
-    static MEMOS: RefCell<Vec<Memo>> = const { RefCell::new(Vec::new()) };
+    static ANSWERS: RefCell<Vec<Answer>> = const { RefCell::new(Vec::new()) };
 }
 
-/// The level of a place, asked for by `read` where none is remembered. Errors are not remembered.
-pub(crate) fn recent(place: Place, read: impl FnOnce() -> io::Result<Level>) -> io::Result<Level> {
+/// The level of a device, asked for by `read` where none is remembered. Errors are not remembered.
+pub(crate) fn recent(id: DeviceId, read: impl FnOnce() -> io::Result<Level>) -> io::Result<Level> {
     let (now, generation) = (Instant::now(), GENERATION.load(Ordering::Relaxed));
-    let known = |memos: &RefCell<Vec<Memo>>| {
-        let memo = memos.borrow().iter().find(|memo| memo.place == place).copied();
-        memo.filter(|memo| memo.is_fresh(now, generation)).map(|memo| memo.level)
+    let known = |answers: &RefCell<Vec<Answer>>| {
+        let answer = answers.borrow().iter().find(|answer| answer.id == id).copied();
+        answer.filter(|answer| answer.is_fresh(now, generation)).map(|answer| answer.level)
     };
-    // While a thread ends its memos may be gone.
-    if let Ok(Some(level)) = MEMOS.try_with(known) {
+    // While a thread ends its answers may be gone.
+    if let Ok(Some(level)) = ANSWERS.try_with(known) {
         return Ok(level);
     }
     let level = read()?;
-    let _ = MEMOS.try_with(|memos| {
-        let mut memos = memos.borrow_mut();
-        memos.retain(|memo| memo.place != place);
-        memos.push(Memo { place, level, at: now, generation });
+    let _ = ANSWERS.try_with(|answers| {
+        let mut answers = answers.borrow_mut();
+        answers.retain(|answer| answer.id != id);
+        answers.push(Answer { id, level, at: now, generation });
     });
     Ok(level)
 }
@@ -89,9 +89,9 @@ mod tests {
 
     const LEVEL: Level = Level { available_bytes: 100, total_bytes: 80 };
 
-    /// A place of this test alone.
-    fn place(index: usize) -> Place {
-        Place::of(tch::Device::Cuda(1000 + index))
+    /// A device of one test.
+    fn id(index: usize) -> DeviceId {
+        DeviceId::of(tch::Device::Cuda(1000 + index))
     }
 
     #[test]
@@ -102,31 +102,31 @@ mod tests {
             asked.set(asked.get() + 1);
             Ok(Level { total_bytes: asked.get(), ..LEVEL })
         };
-        let remembers = |_| recent(place(0), read).unwrap() == recent(place(0), read).unwrap();
+        let remembers = |_| recent(id(0), read).unwrap() == recent(id(0), read).unwrap();
         assert!((0..100).any(remembers));
         let before = asked.get();
         thread::spawn(forget).join().unwrap();
-        recent(place(0), read).unwrap();
+        recent(id(0), read).unwrap();
         assert!(asked.get() > before);
         let before = asked.get();
-        recent(place(1), read).unwrap();
-        assert!(asked.get() > before, "another place");
+        recent(id(1), read).unwrap();
+        assert!(asked.get() > before, "another device");
     }
 
     #[test]
     fn errors_are_asked_for_again() {
-        assert!(recent(place(2), || Err(io::ErrorKind::NotFound.into())).is_err());
-        assert_eq!(recent(place(2), || Ok(LEVEL)).unwrap(), LEVEL);
+        assert!(recent(id(2), || Err(io::ErrorKind::NotFound.into())).is_err());
+        assert_eq!(recent(id(2), || Ok(LEVEL)).unwrap(), LEVEL);
     }
 
     #[test]
     fn an_answer_is_good_for_less_than_its_staleness() {
         let (at, instant) = (Instant::now(), Duration::from_nanos(1));
-        let memo = Memo { place: place(3), level: LEVEL, at, generation: 7 };
-        assert!(memo.is_fresh(at, 7));
-        assert!(memo.is_fresh(at + STALENESS.saturating_sub(instant), 7));
-        assert!(!memo.is_fresh(at + STALENESS, 7));
-        assert!(!memo.is_fresh(at, 8));
+        let answer = Answer { id: id(3), level: LEVEL, at, generation: 7 };
+        assert!(answer.is_fresh(at, 7));
+        assert!(answer.is_fresh(at + STALENESS.saturating_sub(instant), 7));
+        assert!(!answer.is_fresh(at + STALENESS, 7));
+        assert!(!answer.is_fresh(at, 8));
     }
 
     #[test]

@@ -11,31 +11,31 @@ use crate::ffi;
 ///
 /// ```
 /// use tch::{Device, Kind, Tensor};
-/// use toma_torch::QuietTraces;
+/// use toma_torch::QuietBacktraces;
 ///
 /// let wrong = || Tensor::ones([2], (Kind::Float, Device::Cpu)).f_reshape([3]).unwrap_err().to_string();
-/// let quiet = QuietTraces::new();
+/// let quiet = QuietBacktraces::new();
 /// assert!(!wrong().contains("frame #"));
 /// drop(quiet);
 /// assert!(wrong().contains("frame #"));
 /// ```
 #[must_use = "backtraces are back when this guard is dropped"]
 #[derive(Debug)]
-pub struct QuietTraces {
+pub struct QuietBacktraces {
     of_thread: PhantomData<*const ()>,
 }
 
-impl QuietTraces {
+impl QuietBacktraces {
     /// No backtraces from now on, for this thread.
     #[expect(clippy::new_without_default, reason = "what it does is no default")]
     pub fn new() -> Self {
-        ffi::quiet_traces(1);
+        ffi::quiet_backtraces(1);
         Self { of_thread: PhantomData }
     }
 }
 
-impl Drop for QuietTraces {
+impl Drop for QuietBacktraces {
     fn drop(&mut self) {
-        ffi::quiet_traces(-1);
+        ffi::quiet_backtraces(-1);
     }
 }

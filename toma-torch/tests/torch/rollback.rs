@@ -5,7 +5,7 @@ use tch::{Device, Kind, TchError, Tensor};
 use toma_core::cache::NoCache;
 use toma_core::{execute, report};
 use toma_torch::cpu::{self, Budget, FailingAllocation};
-use toma_torch::{ErrorKind, Snapshot};
+use toma_torch::{ErrorKind, RngState, Rollback};
 
 use crate::stage::{FLOATS, ROW, alone, panic_of, rows, size};
 
@@ -27,9 +27,9 @@ fn net() -> Net {
 }
 
 impl Net {
-    fn snapshot(&self) -> Snapshot {
-        let snapshot = Snapshot::new().rng(Device::Cpu).unwrap();
-        snapshot.gradients(&self.store.trainable_variables()).unwrap().buffers(&self.store).unwrap()
+    fn rollback(&self) -> Rollback {
+        let rollback = Rollback::new().rng(Device::Cpu).unwrap();
+        rollback.gradients(&self.store.trainable_variables()).unwrap().buffers(&self.store).unwrap()
     }
 
     fn step(&self, start: usize, end: usize) -> Result<(), TchError> {
@@ -38,13 +38,13 @@ impl Net {
     }
 
     /// Everything that a step changes.
-    fn state(&self) -> (Vec<Option<Tensor>>, Vec<(String, Tensor)>, toma_torch::RngState) {
+    fn state(&self) -> (Vec<Option<Tensor>>, Vec<(String, Tensor)>, RngState) {
         let gradients = self.store.trainable_variables().into_iter().map(|variable| variable.grad());
         let gradients = gradients.map(|grad| grad.defined().then(|| grad.copy())).collect();
         let buffers = self.store.variables().into_iter().map(|(name, tensor)| (name, tensor.detach().copy()));
         let mut buffers: Vec<_> = buffers.collect();
         buffers.sort_by(|one, other| one.0.cmp(&other.0));
-        (gradients, buffers, toma_torch::RngState::of(Device::Cpu).unwrap())
+        (gradients, buffers, RngState::of(Device::Cpu).unwrap())
     }
 }
 
@@ -56,14 +56,14 @@ fn everything_comes_back_also_gradients_that_were_not_there() {
         let before = net.state();
         assert_eq!(before.0.iter().all(Option::is_none), round == 0);
         let level = cpu::allocated_bytes();
-        let snapshot = net.snapshot();
+        let rollback = net.rollback();
         net.step(0, 8).unwrap();
         assert_ne!(net.state(), before);
         // Nothing is needed to put it back.
         let (budget, failing) = (Budget::new(0), FailingAllocation::after(0));
-        snapshot.restore();
+        rollback.restore();
         assert!(!failing.has_failed());
-        drop((budget, failing, snapshot));
+        drop((budget, failing, rollback));
         assert_eq!(net.state(), before);
         drop(before);
         if round == 0 {
@@ -79,35 +79,35 @@ fn gradients_that_were_dropped_or_replaced_come_back() {
     let net = net();
     net.step(0, 8).unwrap();
     let before = net.state();
-    let snapshot = net.snapshot();
+    let rollback = net.rollback();
     let mut optimizer = nn::OptimizerConfig::build(nn::Sgd::default(), &net.store, 0.0).unwrap();
     // It leaves them undefined.
     optimizer.zero_grad();
     assert!(net.state().0.iter().all(Option::is_none));
-    snapshot.restore();
+    rollback.restore();
     assert_eq!(net.state().0, before.0);
     optimizer.zero_grad();
     net.step(8, 16).unwrap();
-    snapshot.restore();
+    rollback.restore();
     assert_eq!(net.state().0, before.0);
     // And what is put back is no copy that later steps would change.
     net.step(0, 8).unwrap();
     assert_ne!(net.state().0, before.0);
-    snapshot.restore();
+    rollback.restore();
     assert_eq!(net.state().0, before.0);
 }
 
 /// Trains in pieces, of which the first attempt at the first two fails at `allocation`; the pieces
 /// that succeeded, and whether anything failed.
 fn trained(net: &Net, allocation: u32) -> (Vec<(usize, usize)>, bool) {
-    let (snapshot, mut done, mut armed) = (net.snapshot(), Vec::new(), [true; 2]);
+    let (rollback, mut done, mut armed) = (net.rollback(), Vec::new(), [true; 2]);
     execute::with::<NoCache>()
         .min(2)
-        .before_retry(|_| snapshot.restore())
+        .before_retry(|_| rollback.restore())
         .range(0..16, 8, |start, end| -> Result<(), TchError> {
             let armed = armed.get_mut(done.len()).is_some_and(std::mem::take);
             let _failing = armed.then(|| FailingAllocation::after(allocation));
-            snapshot.refresh()?;
+            rollback.refresh()?;
             net.step(start, end)?;
             done.push((start, end));
             Ok(())
@@ -137,7 +137,7 @@ fn pieces_that_fail_at_any_allocation_leave_what_those_that_succeed_make() {
 }
 
 #[test]
-fn without_a_snapshot_the_retry_counts_twice() {
+fn without_a_rollback_the_retry_counts_twice() {
     let _alone = alone();
     let (ours, twin) = (net(), net());
     ours.step(0, 8).unwrap();
@@ -153,9 +153,9 @@ fn without_a_snapshot_the_retry_counts_twice() {
     assert_ne!(ours.state().0, twin.state().0);
 }
 
-#[toma::range(initial = 8, cache = NoCache, before_retry = snapshot.restore())]
-fn draw(start: usize, end: usize, out: &Tensor, snapshot: &Snapshot) {
-    snapshot.refresh().unwrap();
+#[toma::range(initial = 8, cache = NoCache, before_retry = rollback.restore())]
+fn draw(start: usize, end: usize, out: &Tensor, rollback: &Rollback) {
+    rollback.refresh().unwrap();
     let numbers = Tensor::randn([size(end - start), 1024], FLOATS);
     drop(rows(end - start));
     out.narrow(0, size(start), size(end - start)).copy_(&numbers);
@@ -165,10 +165,10 @@ fn draw(start: usize, end: usize, out: &Tensor, snapshot: &Snapshot) {
 fn an_attribute_draws_the_same_numbers_again() {
     let _alone = alone();
     let out = rows(8);
-    let snapshot = Snapshot::new().rng(Device::Cpu).unwrap();
+    let rollback = Rollback::new().rng(Device::Cpu).unwrap();
     tch::manual_seed(9);
     let budget = Budget::beyond_allocated(10 * ROW);
-    draw(0, 8, &out, &snapshot);
+    draw(0, 8, &out, &rollback);
     drop(budget);
     assert_eq!(report::last().unwrap().out_of_memory, 1);
     tch::manual_seed(9);
@@ -180,17 +180,17 @@ fn an_attribute_draws_the_same_numbers_again() {
 fn after_a_refresh_that_failed_nothing_is_put_back() {
     let _alone = alone();
     let net = net();
-    let snapshot = net.snapshot();
+    let rollback = net.rollback();
     net.step(0, 8).unwrap();
     let now = net.state();
     let failing = FailingAllocation::after(2);
-    assert_eq!(snapshot.refresh().unwrap_err().kind(), ErrorKind::OutOfMemory);
+    assert_eq!(rollback.refresh().unwrap_err().kind(), ErrorKind::OutOfMemory);
     drop(failing);
-    snapshot.restore();
+    rollback.restore();
     assert_eq!(net.state(), now, "the step before is not lost");
-    snapshot.refresh().unwrap();
+    rollback.refresh().unwrap();
     net.step(8, 16).unwrap();
-    snapshot.restore();
+    rollback.restore();
     assert_eq!(net.state(), now);
 }
 
@@ -200,12 +200,12 @@ fn copies_take_what_they_are_copies_of_and_frozen_variables_none() {
     let mut net = net();
     net.store.freeze();
     let before = cpu::allocated_bytes();
-    let snapshot = Snapshot::new().buffers(&net.store).unwrap();
+    let rollback = Rollback::new().buffers(&net.store).unwrap();
     // The running mean and variance of four channels.
     assert_eq!(cpu::allocated_bytes(), before + 2 * 4 * 4);
-    snapshot.refresh().unwrap();
+    rollback.refresh().unwrap();
     assert_eq!(cpu::allocated_bytes(), before + 2 * 4 * 4);
-    drop(snapshot);
+    drop(rollback);
     assert_eq!(cpu::allocated_bytes(), before);
 }
 
@@ -215,7 +215,7 @@ fn tensors_of_the_users_own_come_back_also_those_that_share_memory() {
     let (average, hidden) = (Tensor::ones([4], FLOATS).set_requires_grad(true), rows(2));
     let column = hidden.narrow(1, 5, 1);
     let before = cpu::allocated_bytes();
-    let snapshot = Snapshot::new().tensors(&[&average, &hidden, &column]).unwrap();
+    let rollback = Rollback::new().tensors(&[&average, &hidden, &column]).unwrap();
     assert_eq!(cpu::allocated_bytes(), before + 16 + 2 * ROW + 8);
     let change = |more: f64| {
         let _off = tch::no_grad_guard();
@@ -227,13 +227,13 @@ fn tensors_of_the_users_own_come_back_also_those_that_share_memory() {
     change(1.0);
     assert_eq!(sums(), [8.0, 2048.0 + 2.0]);
     let (budget, failing) = (Budget::new(0), FailingAllocation::after(0));
-    snapshot.restore();
+    rollback.restore();
     drop((budget, failing));
     assert_eq!(sums(), [4.0, 0.0]);
     change(1.0);
-    snapshot.refresh().unwrap();
+    rollback.refresh().unwrap();
     change(1.0);
-    snapshot.restore();
+    rollback.restore();
     assert_eq!(sums(), [8.0, 2048.0 + 2.0]);
 }
 
@@ -247,46 +247,46 @@ fn tensors_that_could_not_be_put_back_are_refused_when_they_are_taken() {
         (dense().to_sparse(None, None::<i64>, None), "sparse tensor"),
         (expanded, "tensor whose elements share memory"),
     ] {
-        let error = Snapshot::new().tensors(&[dense(), tensor]).unwrap_err();
+        let error = Rollback::new().tensors(&[dense(), tensor]).unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Unsupported);
         assert_eq!(error.to_string(), format!("{reason}: cannot be put back in place"));
     }
-    assert!(Snapshot::new().tensors(&[dense().to_sparse_csr(None)]).is_err());
+    assert!(Rollback::new().tensors(&[dense().to_sparse_csr(None)]).is_err());
     let tensor = dense();
     let _budget = Budget::new(0);
-    assert_eq!(Snapshot::new().tensors(&[tensor]).unwrap_err().kind(), ErrorKind::OutOfMemory);
+    assert_eq!(Rollback::new().tensors(&[tensor]).unwrap_err().kind(), ErrorKind::OutOfMemory);
 }
 
 #[test]
 fn after_the_last_attempt_putting_back_is_the_callers() {
     let _alone = alone();
     let state = Tensor::zeros([1], FLOATS);
-    let snapshot = Snapshot::new().tensors(&[&state]).unwrap();
+    let rollback = Rollback::new().tensors(&[&state]).unwrap();
     let body = |_| {
         let _ = state.shallow_clone().g_add_scalar_(1.0);
         panic!("CUDA out of memory.");
     };
-    panic_of(|| execute::with::<NoCache>().before_retry(|_| snapshot.restore()).batch(4, body));
+    panic_of(|| execute::with::<NoCache>().before_retry(|_| rollback.restore()).batch(4, body));
     assert_eq!(state.double_value(&[0]), 1.0, "of the last of three attempts");
-    snapshot.restore();
+    rollback.restore();
     assert_eq!(state.double_value(&[0]), 0.0);
 }
 
 #[test]
 fn what_cannot_be_taken_is_an_error() {
     let _alone = alone();
-    let error = Snapshot::new().rng(Device::Cuda(9999)).unwrap_err();
+    let error = Rollback::new().rng(Device::Cuda(9999)).unwrap_err();
     assert_ne!(error.kind(), ErrorKind::OutOfMemory);
     let weight = Tensor::ones([4, 2], FLOATS).set_requires_grad(true);
     let rows = Tensor::from_slice(&[1_i64]);
     Tensor::embedding(&weight, &rows, -1, false, true).sum(Kind::Float).backward();
-    let error = Snapshot::new().gradients(&[&weight]).unwrap_err();
+    let error = Rollback::new().gradients(&[&weight]).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Unsupported);
     assert!(error.to_string().contains("sparse gradient"), "{error}");
     let net = net();
     net.step(0, 8).unwrap();
     let _budget = Budget::new(0);
-    let error = Snapshot::new().gradients(&net.store.trainable_variables()).unwrap_err();
+    let error = Rollback::new().gradients(&net.store.trainable_variables()).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::OutOfMemory);
 }
 
@@ -295,9 +295,28 @@ fn what_cannot_be_put_back_is_a_panic() {
     let _alone = alone();
     let mut variables = nn::VarStore::new(Device::Cpu);
     let buffer = variables.root().zeros_no_train("buffer", &[4]);
-    let snapshot = Snapshot::new().buffers(&variables).unwrap();
+    let rollback = Rollback::new().buffers(&variables).unwrap();
     variables.unfreeze();
     let _ = buffer.shallow_clone().resize_([5]);
-    let text = panic_of(|| snapshot.restore());
-    assert!(text.contains("snapshot: cannot be put back"), "{text}");
+    let text = panic_of(|| rollback.restore());
+    assert!(text.contains("rollback: cannot be put back"), "{text}");
+}
+
+#[test]
+fn random_states_need_no_memory_and_leave_none_allocated() {
+    let _alone = alone();
+    let before = cpu::allocated_bytes();
+    cpu::reset_peak_allocated_bytes();
+    let state = RngState::of(Device::Cpu).unwrap();
+    state.restore().unwrap();
+    assert_eq!([cpu::allocated_bytes(), cpu::peak_allocated_bytes()], [before; 2]);
+    let draw = || Tensor::randn([16], FLOATS);
+    let numbers = draw();
+    let budget = Budget::new(0);
+    let failing = FailingAllocation::after(0);
+    state.restore().unwrap();
+    assert_eq!(RngState::of(Device::Cpu).unwrap(), state);
+    assert!(!failing.has_failed());
+    drop((budget, failing));
+    assert_eq!(draw(), numbers);
 }

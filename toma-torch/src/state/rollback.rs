@@ -12,7 +12,7 @@ use crate::{RngState, ffi};
 ///
 /// A body that trains changes what it borrows: it adds to gradients, moves the running averages of a
 /// batch norm, and uses random numbers up. What a failed attempt changed of these stays changed
-/// unless it is put back, and the retry counts twice. A snapshot holds copies of what you name, and
+/// unless it is put back, and the retry counts twice. A rollback holds copies of what you name, and
 /// [`restore`](Self::restore) as `before_retry` puts them back.
 ///
 /// Let a body that runs piece by piece begin with [`refresh`](Self::refresh): what is put back then
@@ -24,7 +24,7 @@ use crate::{RngState, ffi};
 /// use tch::{Device, Kind, TchError, Tensor, nn, nn::ModuleT as _};
 /// use toma_core::cache::NoCache;
 /// use toma_core::execute;
-/// use toma_torch::Snapshot;
+/// use toma_torch::Rollback;
 ///
 /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
 /// let variables = nn::VarStore::new(Device::Cpu);
@@ -34,15 +34,15 @@ use crate::{RngState, ffi};
 ///     .add_fn_t(|input, train| input.dropout(0.5, train));
 /// let data = Tensor::randn([64, 8], (Kind::Float, Device::Cpu));
 ///
-/// let snapshot = Snapshot::new()
+/// let rollback = Rollback::new()
 ///     .rng(Device::Cpu)?
 ///     .gradients(&variables.trainable_variables())?
 ///     .buffers(&variables)?;
-/// execute::with::<NoCache>().before_retry(|_failed| snapshot.restore()).range(
+/// execute::with::<NoCache>().before_retry(|_failed| rollback.restore()).range(
 ///     0..64,
 ///     32,
 ///     |start, end| -> Result<(), TchError> {
-///         snapshot.refresh()?;
+///         rollback.refresh()?;
 ///         let piece = data.f_narrow(0, start as i64, (end - start) as i64)?;
 ///         let loss = net.forward_t(&piece, true).f_square()?.f_mean(Kind::Float)?;
 ///         // Each piece counts for its share of the whole.
@@ -53,20 +53,20 @@ use crate::{RngState, ffi};
 /// # }
 /// ```
 ///
-/// As an attribute, with the snapshot among the function's arguments:
+/// As an attribute, with the rollback among the function's arguments:
 ///
 /// ```
 /// # use tch::{Device, Kind, TchError, Tensor};
-/// # use toma_torch::Snapshot;
-/// #[toma::range(initial = 32, before_retry = snapshot.restore())]
-/// fn noise(start: i64, end: i64, out: &Tensor, snapshot: &Snapshot) -> Result<(), TchError> {
-///     snapshot.refresh()?;
+/// # use toma_torch::Rollback;
+/// #[toma::range(initial = 32, before_retry = rollback.restore())]
+/// fn noise(start: i64, end: i64, out: &Tensor, rollback: &Rollback) -> Result<(), TchError> {
+///     rollback.refresh()?;
 ///     let mut piece = out.f_narrow(0, start, end - start)?;
 ///     piece.f_copy_(&Tensor::f_randn([end - start], (Kind::Float, Device::Cpu))?)
 /// }
 ///
-/// let snapshot = Snapshot::new().rng(Device::Cpu)?;
-/// noise(0, 100, &Tensor::zeros([100], (Kind::Float, Device::Cpu)), &snapshot)?;
+/// let rollback = Rollback::new().rng(Device::Cpu)?;
+/// noise(0, 100, &Tensor::zeros([100], (Kind::Float, Device::Cpu)), &rollback)?;
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 ///
@@ -74,13 +74,13 @@ use crate::{RngState, ffi};
 /// changed. Whoever goes on after such a failure calls [`restore`](Self::restore) first.
 ///
 /// Copies take as much memory as what they are copies of, from when they are taken until the
-/// snapshot is dropped; of an undefined gradient there is none. [`accumulate_gradients`] needs no
-/// copies: where it can be used, a snapshot of the rest is enough.
+/// rollback is dropped; of an undefined gradient there is none. [`accumulate_gradients`] needs no
+/// copies: where it can be used, a rollback of the rest is enough.
 ///
 /// [`accumulate_gradients`]: crate::accumulate_gradients
 #[must_use = "nothing is put back until `restore` is called"]
 #[derive(Debug, Default)]
-pub struct Snapshot {
+pub struct Rollback {
     parts: Mutex<Parts>,
 }
 
@@ -107,7 +107,7 @@ struct Copied {
     copy: Tensor,
 }
 
-impl Snapshot {
+impl Rollback {
     /// Of nothing yet.
     pub fn new() -> Self {
         Self::default()
@@ -156,12 +156,12 @@ impl Snapshot {
     ///
     /// ```
     /// use tch::{Device, Kind, Tensor};
-    /// use toma_torch::Snapshot;
+    /// use toma_torch::Rollback;
     ///
     /// let mut average = Tensor::zeros([4], (Kind::Float, Device::Cpu));
-    /// let snapshot = Snapshot::new().tensors(&[&average])?;
+    /// let rollback = Rollback::new().tensors(&[&average])?;
     /// let _ = average.lerp_(&average.ones_like(), 0.5);
-    /// snapshot.restore();
+    /// rollback.restore();
     /// assert_eq!(average, average.zeros_like());
     /// # Ok::<(), toma_torch::Error>(())
     /// ```
@@ -203,7 +203,7 @@ impl Snapshot {
                 return;
             }
             if let Err(error) = parts.restore() {
-                panic!("snapshot: cannot be put back: {error}");
+                panic!("rollback: cannot be put back: {error}");
             }
         });
     }

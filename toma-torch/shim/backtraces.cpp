@@ -1,0 +1,93 @@
+// Backtraces of errors: written down only where somebody will read them.
+
+#include <c10/util/Backtrace.h>
+#include <c10/util/Exception.h>
+#include <c10/util/Logging.h>
+
+#include <exception>
+#include <functional>
+#include <memory>
+
+#ifdef __linux__
+#include <dirent.h>
+#endif
+
+#include "guard.h"
+#include "shim.h"
+
+namespace {
+
+thread_local int32_t quiet = 0;
+
+// Set before there are threads.
+bool (*would_retry_out_of_memory)() = nullptr;
+
+// Never destroyed: threads may raise errors while the process ends.
+const std::string& nothing() {
+  static const auto* empty = new std::string;
+  return *empty;
+}
+
+// Whether the error that this thread handles means that. It may be another than the one whose text is
+// asked for, which then lacks a backtrace: an error does not tell which backtrace it wraps.
+bool handles_out_of_memory() {
+  const auto caught = std::current_exception();
+  if (caught == nullptr) {
+    return false;
+  }
+  try {
+    std::rethrow_exception(caught);
+  } catch (const c10::Error& error) {
+    return toma::means_out_of_memory(error);
+  } catch (...) {
+    return false;
+  }
+}
+
+// A backtrace that is written down only when somebody will read it.
+//
+// Where an error is raised its type is not known yet: this is made by the constructor of its base.
+// It is known where the text is asked for, which is where the error was caught; there the thread
+// also is the one that the error goes to, while an error of backward is raised on a device's thread.
+struct Trace final : c10::LazyValue<std::string> {
+  explicit Trace(c10::Backtrace written) : written(std::move(written)) {}
+
+  const std::string& get() const override {
+    return quiet > 0 || (would_retry_out_of_memory() && handles_out_of_memory()) ? nothing() : written->get();
+  }
+
+  c10::Backtrace written;
+};
+
+// Stands in for libtorch's own fetcher, which cannot be asked for: it does the same, later.
+c10::Backtrace fetch() {
+  static const auto* none = new c10::Backtrace(std::make_shared<c10::PrecomputedLazyValue<std::string>>(nothing()));
+  return quiet > 0 ? *none : std::make_shared<Trace>(c10::get_lazy_backtrace(/*frames_to_skip=*/1));
+}
+
+// Where it is not known, there may be more.
+bool has_one_thread() {
+  int tasks = 0;
+#ifdef __linux__
+  if (auto* folder = opendir("/proc/self/task")) {
+    while (const auto* entry = readdir(folder)) {
+      tasks += entry->d_name[0] != '.' ? 1 : 0;
+    }
+    closedir(folder);
+  }
+#endif
+  return tasks == 1;
+}
+
+}  // namespace
+
+bool toma_backtraces_install(bool (*would_retry)()) noexcept {
+  if (!has_one_thread()) {
+    return false;
+  }
+  would_retry_out_of_memory = would_retry;
+  c10::SetStackTraceFetcher(std::function<c10::Backtrace()>(fetch));
+  return true;
+}
+
+void toma_backtraces_quiet(int32_t change) noexcept { quiet += change; }

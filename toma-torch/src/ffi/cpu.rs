@@ -1,0 +1,48 @@
+//! The counting CPU allocator.
+
+use crate::memory::Stats;
+
+// Sound to call with any numbers, from any thread: what they touch is atomic or of the calling thread,
+// and the allocator may be put in place at any time.
+unsafe extern "C" {
+    safe fn toma_cpu_install();
+    safe fn toma_cpu_stats(out: &mut Stats);
+    safe fn toma_cpu_allocated_bytes() -> u64;
+    safe fn toma_cpu_reset_peak();
+    safe fn toma_cpu_budget() -> u64;
+    safe fn toma_cpu_set_budget(bytes: u64);
+    safe fn toma_cpu_fail_after(skip: i64) -> i64;
+}
+
+pub(crate) fn install_cpu_allocator() {
+    toma_cpu_install();
+}
+
+pub(crate) fn cpu_stats() -> Stats {
+    let mut stats = Stats::default();
+    toma_cpu_stats(&mut stats);
+    stats
+}
+
+pub(crate) fn cpu_allocated_bytes() -> u64 {
+    toma_cpu_allocated_bytes()
+}
+
+pub(crate) fn reset_cpu_peak() {
+    toma_cpu_reset_peak();
+}
+
+/// The limit in force, `u64::MAX` for none.
+pub(crate) fn cpu_budget() -> u64 {
+    toma_cpu_budget()
+}
+
+pub(crate) fn set_cpu_budget(bytes: u64) {
+    toma_cpu_set_budget(bytes);
+}
+
+/// Lets an allocation of this thread fail after `skip` more; returns how many were left before.
+pub(crate) fn fail_cpu_allocation(skip: Option<u32>) -> Option<u32> {
+    let left = toma_cpu_fail_after(skip.map_or(-1, i64::from));
+    u32::try_from(left).ok()
+}

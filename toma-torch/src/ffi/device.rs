@@ -1,0 +1,61 @@
+//! Memory of devices.
+
+use super::{RawError, checked};
+use crate::error::Error;
+use crate::memory::Stats;
+
+// Sound to call with any numbers, from any thread: the shim checks what it is given.
+unsafe extern "C" {
+    safe fn toma_device_stats(kind: i32, index: i32, out: &mut Stats, error: &mut RawError) -> i32;
+    safe fn toma_device_memory(
+        kind: i32,
+        index: i32,
+        free: &mut u64,
+        total: &mut u64,
+        error: &mut RawError,
+    ) -> i32;
+    safe fn toma_device_release(kind: i32, index: i32, error: &mut RawError) -> i32;
+    safe fn toma_device_reset_peak(kind: i32, index: i32, error: &mut RawError) -> i32;
+}
+
+/// A device as the shim knows it: the number of its kind in c10, and its index.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct DeviceId {
+    pub(super) kind: i32,
+    pub(super) index: i32,
+}
+
+impl DeviceId {
+    pub(crate) fn of(device: tch::Device) -> Self {
+        // The numbers of c10::DeviceType, which never change: files hold them.
+        let (kind, index) = match device {
+            tch::Device::Cpu => (0, 0),
+            // An index beyond any device's is no device.
+            tch::Device::Cuda(index) => (1, i32::try_from(index).unwrap_or(-1)),
+            tch::Device::Vulkan => (10, 0),
+            tch::Device::Mps => (13, 0),
+        };
+        Self { kind, index }
+    }
+}
+
+pub(crate) fn device_stats(DeviceId { kind, index }: DeviceId) -> Result<Stats, Error> {
+    let mut stats = Stats::default();
+    checked(|error| toma_device_stats(kind, index, &mut stats, error))?;
+    Ok(stats)
+}
+
+/// Free and total bytes, as the driver says.
+pub(crate) fn device_memory(DeviceId { kind, index }: DeviceId) -> Result<(u64, u64), Error> {
+    let (mut free, mut total) = (0, 0);
+    checked(|error| toma_device_memory(kind, index, &mut free, &mut total, error))?;
+    Ok((free, total))
+}
+
+pub(crate) fn release_device(DeviceId { kind, index }: DeviceId) -> Result<(), Error> {
+    checked(|error| toma_device_release(kind, index, error))
+}
+
+pub(crate) fn reset_device_peak(DeviceId { kind, index }: DeviceId) -> Result<(), Error> {
+    checked(|error| toma_device_reset_peak(kind, index, error))
+}

@@ -1,0 +1,9 @@
+//! Memory of libtorch's devices: what is free, what tensors hold, and a budget for those of the CPU.
+
+pub mod cpu;
+mod device;
+mod level;
+mod stats;
+
+pub use device::Device;
+pub use stats::Stats;
