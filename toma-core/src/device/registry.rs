@@ -5,13 +5,39 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, LazyLock, Mutex, Weak};
 
 use super::process::PerProcess;
-use super::turn::{Device, Queue};
+use super::turn::{Device, Handle, Queue};
 use crate::memory::MemorySource;
 
-/// The queues that are in use: of a name that no call, thread or reservation has any more, none is kept.
+/// So many queues stay. Programs have fewer devices, unless names change.
+const STAY: usize = 64;
+
 static QUEUES: LazyLock<PerProcess<Mutex<Queues>>> = LazyLock::new(|| PerProcess::new(|_| Mutex::default()));
 
-type Queues = BTreeMap<Box<str>, Weak<Queue>>;
+/// The queues that stay, and those of further names while a call, thread or reservation has them.
+#[derive(Default)]
+struct Queues {
+    stay: BTreeMap<Box<str>, &'static Queue>,
+    counted: BTreeMap<Box<str>, Weak<Queue>>,
+}
+
+impl Queues {
+    fn get(&self, name: &str) -> Option<Handle> {
+        let counted = || self.counted.get(name).and_then(Weak::upgrade).map(Handle::Counted);
+        self.stay.get(name).map(|queue| Handle::Stays(queue)).or_else(counted)
+    }
+
+    fn add(&mut self, name: &str) -> Handle {
+        if self.stay.len() < STAY {
+            let queue = Box::leak(Box::new(Queue::new(name)));
+            self.stay.insert(name.into(), queue);
+            return Handle::Stays(queue);
+        }
+        self.counted.retain(|_, queue| queue.strong_count() > 0);
+        let queue = Arc::new(Queue::new(name));
+        self.counted.insert(name.into(), Arc::downgrade(&queue));
+        Handle::Counted(queue)
+    }
+}
 
 thread_local! {
     /// The devices this thread has used last, the latest first.
@@ -36,7 +62,10 @@ impl Device {
 
     #[cold]
     fn look_up(name: &str) -> Self {
-        let device = Self::shared_by_threads(name);
+        let mut queues = QUEUES.lock();
+        let queue = queues.get(name).unwrap_or_else(|| queues.add(name));
+        drop(queues);
+        let device = Self { queue };
         // What makes room for it is dropped here, without the lock.
         let _ = LATELY.try_with(|lately| {
             let mut lately = lately.borrow_mut();
@@ -45,21 +74,11 @@ impl Device {
         });
         device
     }
-
-    fn shared_by_threads(name: &str) -> Self {
-        let mut queues = QUEUES.lock();
-        if let Some(queue) = queues.get(name).and_then(Weak::upgrade) {
-            return Self { queue };
-        }
-        queues.retain(|_, queue| queue.strong_count() > 0);
-        let device = Self::new(name);
-        queues.insert(name.into(), Arc::downgrade(&device.queue));
-        device
-    }
 }
 
 /// The names that are kept.
 #[cfg(test)]
 pub(super) fn known() -> usize {
-    QUEUES.lock().len()
+    let queues = QUEUES.lock();
+    queues.stay.len() + queues.counted.len()
 }

@@ -2,6 +2,8 @@
 
 use std::fmt;
 use std::num::NonZeroUsize;
+use std::ops::Deref;
+use std::ptr;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
 use std::task::Waker;
@@ -28,7 +30,27 @@ pub(super) struct Queue {
 /// A device, told from others by the name of its memory source.
 #[derive(Clone)]
 pub(crate) struct Device {
-    pub(super) queue: Arc<Queue>,
+    pub(super) queue: Handle,
+}
+
+/// A queue that stays for the life of the process, which spares each turn two atomic counts; or one of the
+/// names that come when many stay already.
+#[derive(Clone)]
+pub(super) enum Handle {
+    Stays(&'static Queue),
+    Counted(Arc<Queue>),
+}
+
+impl Deref for Handle {
+    type Target = Queue;
+
+    #[inline]
+    fn deref(&self) -> &Queue {
+        match self {
+            Self::Stays(queue) => queue,
+            Self::Counted(queue) => queue,
+        }
+    }
 }
 
 impl fmt::Debug for Device {
@@ -38,20 +60,13 @@ impl fmt::Debug for Device {
 }
 
 impl Device {
-    pub(super) fn new(name: &str) -> Self {
-        let state = PerProcess::new(|process| Mutex::new(State::new(process)));
-        let ledger = PerProcess::new(|process| Mutex::new(Ledger::new(process)));
-        let [has_marked, is_in_vain] = [const { AtomicBool::new(false) }; 2];
-        Self { queue: Arc::new(Queue { name: name.into(), state, ledger, has_marked, is_in_vain }) }
-    }
-
     pub(crate) fn name(&self) -> &str {
         &self.queue.name
     }
 
     pub(crate) fn id(&self) -> DeviceId {
-        let address = NonZeroUsize::new(Arc::as_ptr(&self.queue).addr());
-        DeviceId(address.expect("an allocation has an address"))
+        let address = NonZeroUsize::new(ptr::from_ref::<Queue>(&self.queue).addr());
+        DeviceId(address.expect("a reference is not null"))
     }
 
     /// Begins a shared turn at once; `None` when something waits or is exclusive, so that the attempt has to
@@ -129,6 +144,13 @@ impl Device {
 }
 
 impl Queue {
+    pub(super) fn new(name: &str) -> Self {
+        let state = PerProcess::new(|process| Mutex::new(State::new(process)));
+        let ledger = PerProcess::new(|process| Mutex::new(Ledger::new(process)));
+        let [has_marked, is_in_vain] = [const { AtomicBool::new(false) }; 2];
+        Self { name: name.into(), state, ledger, has_marked, is_in_vain }
+    }
+
     /// Writes down what is looked at without the lock.
     pub(super) fn publish(&self, state: &State<Waker>) {
         self.has_marked.store(state.has_marked(), Relaxed);
@@ -216,7 +238,7 @@ impl Drop for Turn {
         if self.has_ended {
             return;
         }
-        let queue = &*self.device.queue;
+        let queue: &Queue = &self.device.queue;
         let mut state = queue.state.lock();
         state.end(self.id);
         if queue.has_marked.load(Relaxed) {

@@ -17,6 +17,7 @@ use std::task::{Context, Poll, Wake, Waker};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use super::turn::{Handle, Queue};
 use super::*;
 
 /// Longer than any test takes.
@@ -24,7 +25,7 @@ const AGES: Duration = Duration::from_secs(60);
 
 /// A device of a test alone, so that it can tell whether anything is left there.
 fn device() -> Device {
-    Device::new("a device")
+    Device { queue: Handle::Counted(Arc::new(Queue::new("a device"))) }
 }
 
 fn is_empty(device: &Device) -> bool {
