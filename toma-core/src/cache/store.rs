@@ -61,17 +61,17 @@ impl Store {
         place: &Place<'_>,
         elsewhere: Elsewhere<'_>,
     ) -> Option<Remembered> {
-        let plain = memo::with(self.id(), generation, key, |entry| match &entry.lookup {
-            Lookup::Plain(known) => {
-                let mut known = known.clone();
-                entry.doubts.count(known.as_mut(), place.cap);
-                Some(known)
-            }
-            Lookup::Many(_) => None,
+        // Written in place: what is known is large, and this is the warm path.
+        let mut known = None;
+        let is_plain = memo::with(self.id(), generation, key, |entry| {
+            let Lookup::Plain(plain) = &entry.lookup else { return false };
+            known.clone_from(plain);
+            entry.doubts.count(known.as_mut(), place.cap);
+            true
         });
-        match plain {
-            Some(Some(known)) => known,
-            Some(None) => self.choose(generation, key, place, elsewhere),
+        match is_plain {
+            Some(true) => known,
+            Some(false) => self.choose(generation, key, place, elsewhere),
             None => self.look_up(key, place, elsewhere),
         }
     }

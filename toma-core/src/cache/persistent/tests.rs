@@ -71,12 +71,13 @@ fn any_observation() -> impl Strategy<Value = Observation> {
             digit
         };
         let (run, learned) = (below(6), below(12));
-        let [settled, success, failure] = [below(5), below(6), below(6)].map(|size| size as usize);
-        let free = [None, Some(GIB), Some(3 * GIB), Some(40 * GIB)][below(4) as usize];
+        let [settled, success, failure, level] =
+            [below(5), below(6), below(6), below(4)].map(|digit| usize::try_from(digit).unwrap());
+        let free = [None, Some(GIB), Some(3 * GIB), Some(40 * GIB)][level];
         let samples = (0..below(4)).map(|_| Sample {
             time: below(4).checked_sub(1).map(Duration::from_millis),
             bytes: below(4).checked_sub(1).map(|bytes| bytes * GIB),
-            ..Sample::new(1 + below(99) as usize)
+            ..Sample::new(1 + usize::try_from(below(99)).unwrap())
         });
         let samples = samples.collect::<Samples>();
         let measured = Measurements { time: Duration::from_secs(below(3)), samples, ..Measurements::NEW };
