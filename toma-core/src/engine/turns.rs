@@ -8,7 +8,7 @@ use super::backoff::Backoff;
 use super::rungs::Rungs;
 use crate::clock;
 use crate::device::{self, Bounds, Device, How, Kind, Ladder, Measurement, Rung, Seen, Turn, Waiting};
-use crate::nesting::{Nesting, TurnId};
+use crate::nesting::{Enclosing, Nesting, TurnId};
 use crate::observe::Answer;
 
 /// What an attempt holds of its device.
@@ -35,6 +35,8 @@ pub(super) struct Turns<'a> {
     after_contention: bool,
     /// Where the coming attempt is made no wait is allowed: a poll would block.
     polled: bool,
+    /// The turns around the coming attempt, which is inside its own one while it is judged.
+    outer: Enclosing,
 }
 
 #[derive(Debug)]
@@ -63,6 +65,7 @@ impl<'a> Turns<'a> {
             next: Next::Nothing,
             after_contention: false,
             polled: false,
+            outer: Enclosing::default(),
         }
     }
 
@@ -77,7 +80,7 @@ impl<'a> Turns<'a> {
 
     /// Begins to take a turn. `polled`: a wait of this kind would hold up the task that polls.
     pub(super) fn take(&mut self, polled: bool) -> Way<'a> {
-        self.polled = polled;
+        (self.polled, self.outer) = (polled, Nesting::now().enclosing);
         match mem::replace(&mut self.next, Next::Nothing) {
             Next::Keep(mut turn) => {
                 turn.renew();
@@ -90,12 +93,11 @@ impl<'a> Turns<'a> {
 
     fn begin(&mut self) -> Way<'a> {
         let Some(device) = &self.device else { return Way::Now(Hold::None) };
-        let enclosing = Nesting::now().enclosing;
-        if enclosing.holds(device.id()) {
+        if self.outer.holds(device.id()) {
             return Way::Now(Hold::Enclosed(device.clone(), device.seen()));
         }
-        if enclosing.holds_any() || !self.is_willing() {
-            let turn = if enclosing.holds_any() { None } else { device.try_shared() };
+        if self.outer.holds_any() || !self.is_willing() {
+            let turn = if self.outer.holds_any() { None } else { device.try_shared() };
             return Way::Now(Hold::Turn(turn.unwrap_or_else(|| device.begin_beside())));
         }
         let kind = if self.backoff.lasts() { Kind::Exclusive } else { Kind::Shared };
@@ -134,7 +136,7 @@ impl<'a> Turns<'a> {
 
     /// Whether an attempt of this call may queue for an exclusive turn: nothing that holds a turn waits.
     fn may_wait_again(&self) -> bool {
-        !Nesting::now().enclosing.holds_any() && self.is_willing()
+        !self.outer.holds_any() && self.is_willing()
     }
 
     /// The rungs there are; `contended`: whether others used the device meanwhile, or may do so.
@@ -162,7 +164,7 @@ impl<'a> Turns<'a> {
 
     /// The turn of an enclosing attempt that will be redone after contention on this device.
     fn promised(&self) -> Option<TurnId> {
-        Nesting::now().enclosing.promised_on(self.device.as_ref()?.id())
+        self.outer.promised_on(self.device.as_ref()?.id())
     }
 
     /// The enclosing attempt that has promised it counts as failed from now on.
