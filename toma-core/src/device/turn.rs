@@ -174,6 +174,11 @@ impl Turn {
         self.device.has_contention(self.seen)
     }
 
+    /// The other turns that run now.
+    pub(crate) fn others(&self) -> usize {
+        self.device.queue.state.lock().others(self.seen)
+    }
+
     /// Begins the next attempt of the piece in the same turn: contention and marks count from now on.
     pub(crate) fn renew(&mut self) {
         let mut state = self.device.queue.state.lock();

@@ -45,14 +45,22 @@ enum Next<'a> {
     /// An exclusive turn lasts until its piece is done.
     Keep(Turn),
     /// The last attempt failed under contention.
-    Queued(Waiting<'a>),
+    Queued(Queued<'a>),
+}
+
+/// A wait in the queue.
+#[derive(Debug)]
+pub(super) struct Queued<'a> {
+    pub(super) waiting: Waiting<'a>,
+    /// Others that ran on the device as it began.
+    pub(super) others: usize,
 }
 
 /// How an attempt comes to its turn.
 pub(super) enum Way<'a> {
     Now(Hold),
     /// `since`: when the wait began.
-    Wait(Waiting<'a>, Instant),
+    Wait(Queued<'a>, Instant),
 }
 
 impl<'a> Turns<'a> {
@@ -86,7 +94,7 @@ impl<'a> Turns<'a> {
                 turn.renew();
                 Way::Now(Hold::Turn(turn))
             }
-            Next::Queued(waiting) => Way::Wait(waiting, clock::now()),
+            Next::Queued(queued) => Way::Wait(queued, clock::now()),
             Next::Nothing => self.begin(),
         }
     }
@@ -106,7 +114,8 @@ impl<'a> Turns<'a> {
         {
             return Way::Now(Hold::Turn(turn));
         }
-        Way::Wait(device.wait_for(kind, self.bounds()), clock::now())
+        let others = device.running();
+        Way::Wait(Queued { waiting: device.wait_for(kind, self.bounds()), others }, clock::now())
     }
 
     /// Whether the call waits for its device now.
@@ -118,11 +127,6 @@ impl<'a> Turns<'a> {
     fn bounds(&self) -> Bounds<'a> {
         let Ladder { wait, cancel, .. } = self.ladder;
         Bounds { at_most: wait.unwrap_or_default(), deadline: self.deadline, cancel }
-    }
-
-    /// Others that run on the device, for the events.
-    pub(super) fn others(&self) -> usize {
-        self.device.as_ref().map_or(0, Device::running)
     }
 
     /// Where the attempt's work is done. `retries`: the attempt may be retried, so that it promises loops inside
@@ -159,7 +163,10 @@ impl<'a> Turns<'a> {
     /// Under the promise of an enclosing attempt on the device a contended failure gives way.
     pub(super) fn rungs_after(&self, attempt: &Attempt) -> Rungs {
         let contended = attempt.hold.is_contended();
-        self.rungs(contended).with(Rungs::GIVE_WAY, contended && self.promised().is_some())
+        self.rungs(contended)
+            .with(Rungs::GIVE_WAY, contended && self.promised().is_some())
+            // It has promised, even if the device has been waited for in vain since.
+            .with(Rungs::EXCLUSIVE, attempt.hold.is_marked())
     }
 
     /// The turn of an enclosing attempt that will be redone after contention on this device.
@@ -188,10 +195,12 @@ impl<'a> Turns<'a> {
     /// piece, or gives the turn back.
     pub(super) fn after_failure(&mut self, hold: Hold, answer: Answer) {
         self.next = match (hold, answer) {
-            (Hold::Turn(turn), Answer::Again(Rung::Exclusive)) => {
+            (Hold::Turn(turn), Answer::Again(Rung::Exclusive)) if self.is_willing() => {
                 self.after_contention = true;
-                Next::Queued(turn.exclusive_again(self.bounds()))
+                let others = turn.others();
+                Next::Queued(Queued { waiting: turn.exclusive_again(self.bounds()), others })
             }
+            (Hold::Turn(_), Answer::Again(Rung::Exclusive)) => Next::Nothing,
             (Hold::Turn(turn), Answer::Again(_) | Answer::Shrink(_)) if turn.is_exclusive() => {
                 Next::Keep(turn)
             }
