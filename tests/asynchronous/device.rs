@@ -1,4 +1,4 @@
-//! On a device that others use, too: whatever becomes of a call, its place there is free afterwards.
+//! On a device that others use, too: whatever becomes of a call, its turn there ends.
 
 use std::cell::{Cell, RefCell};
 use std::error::Error;
@@ -19,15 +19,15 @@ use toma::{GlobalCache, NoCache, execute};
 
 use crate::{OUT_OF_MEMORY, block_on, pause, poll};
 
-/// Longer than any test takes: who waits so long hangs.
+/// A bound that no test reaches.
 fn patient() -> Ladder<'static> {
     Ladder::default().wait(Duration::from_secs(600))
 }
 
-/// Nobody ends so soon.
+/// A bound that has passed when the test goes on.
 const SOON: Duration = Duration::from_millis(20);
 
-/// Nobody has anything of the device, nor a place there, nor waits for one.
+/// Nothing of the device is allocated, and no attempt runs or waits there.
 #[track_caller]
 fn assert_free(device: &FakeDevice) {
     assert_eq!(device.allocated_bytes(), 0);
@@ -41,7 +41,7 @@ fn assert_free(device: &FakeDevice) {
             })
         });
     });
-    assert_eq!(sizes.into_inner().unwrap(), [2, 1], "nobody is there to be alone from");
+    assert_eq!(sizes.into_inner().unwrap(), [2, 1], "no other attempt is there");
 }
 
 /// Holds bytes of the device in an attempt, between two polls.
@@ -148,7 +148,7 @@ fn a_stream_around_loops_dropped_anywhere() {
     }
 }
 
-/// Others of the same task, inside one attempt: they wait for each other, and not for what is around them.
+/// Siblings inside one attempt hold its turn together: none waits, and they shrink each other.
 #[test]
 fn loops_side_by_side_in_one_attempt() {
     #[toma::batch(initial = 4, cache = NoCache, device = device, ladder = patient())]
@@ -178,7 +178,7 @@ fn loops_side_by_side_in_one_attempt() {
         Ok([of_one.unwrap()?, of_other.unwrap()?])
     }
     let device = FakeDevice::new(100);
-    assert_eq!(block_on(both(&device)).unwrap(), [4, 4], "each fits alone");
+    assert_eq!(block_on(both(&device)), Ok([1, 4]));
     assert_free(&device);
 }
 
@@ -351,89 +351,95 @@ async fn nothing(size: usize, inside: &dyn Fn() -> Fitted) -> Fitted {
 /// A size that fits.
 type Fitted = Result<usize, FakeOutOfMemory>;
 
-/// What becomes of a future that nobody wakes and is polled so often, if that is enough.
-fn poll_through<F: Future>(mut future: Pin<&mut F>, times: usize) -> Option<F::Output> {
-    (0..times).find_map(|_| match poll(future.as_mut()) {
+/// What becomes of a future that waits for no other task.
+fn poll_through<F: Future>(mut future: Pin<&mut F>) -> F::Output {
+    let ends = (0..1000).find_map(|_| match poll(future.as_mut()) {
         Poll::Ready(output) => Some(output),
         Poll::Pending => None,
-    })
+    });
+    ends.expect("it waits for a task of its own thread")
 }
 
-/// A loop that blocks stands between the two: nothing in it may wait for tasks of the thread.
+/// A loop that blocks stands between the two: nothing in it may wait for tasks of the thread. It shrinks, or gives way
+/// so that the task waits.
 #[test]
 fn asynchronous_in_synchronous_in_asynchronous() {
-    #[toma::batch(initial = 8, cache = NoCache, device = device, ladder = patient())]
-    async fn innermost(size: usize, device: &FakeDevice) -> Result<usize, FakeOutOfMemory> {
-        pause().await;
-        device.alloc(10 * size as u64).map(|_| size)
-    }
-    #[toma::batch(initial = 1, cache = NoCache, device = device, ladder = patient())]
-    async fn outermost(size: usize, device: &FakeDevice, blocks: Blocks) -> Fitted {
+    #[toma::batch(initial = 1, cache = NoCache, device = device, ladder = ladder)]
+    async fn outermost(size: usize, device: &FakeDevice, ladder: Ladder<'_>, blocks: Blocks) -> Fitted {
         pause().await;
         assert_eq!(size, 1);
-        block(blocks, device, &|| {
-            let blocked = poll_through(pin!(innermost(device)), 1000);
-            blocked.unwrap_or_else(|| panic!("it waits for a task of its own thread: {blocks:?}"))
-        })
+        block(blocks, device, &|| poll_through(pin!(innermost(device))))
+    }
+    #[toma::batch(initial = 1, cache = NoCache)]
+    async fn without_device(size: usize, device: &FakeDevice, blocks: Blocks) -> Fitted {
+        pause().await;
+        assert_eq!(size, 1);
+        block(blocks, device, &|| poll_through(pin!(innermost(device))))
     }
     use Blocks::{Anywhere, OnDevice, Twice, Watched, WhileUndoing};
     for blocks in [OnDevice, Anywhere, Watched, Twice, WhileUndoing] {
         let device = FakeDevice::new(100);
-        assert_eq!(block_on(outermost(&device, blocks)).unwrap(), 8);
+        assert_eq!(block_on(outermost(&device, patient(), blocks)).unwrap(), 8);
         let other = holding(&device, 60);
-        assert_eq!(block_on(outermost(&device, blocks)).unwrap(), 4, "{blocks:?}");
+        assert_eq!(block_on(without_device(&device, blocks)).unwrap(), 4, "{blocks:?}");
+        assert_eq!(
+            block_on(outermost(&device, patient().without_waiting(), blocks)).unwrap(),
+            4,
+            "{blocks:?}"
+        );
+        let mut waits = pin!(outermost(&device, patient(), blocks));
+        assert!((0..100).all(|_| poll(waits.as_mut()).is_pending()), "{blocks:?}");
         drop(other);
+        assert_eq!(block_on(waits).unwrap(), 8, "{blocks:?}");
         assert_free(&device);
     }
 }
 
 #[toma::batch(initial = 8, cache = NoCache, device = device, ladder = patient())]
 async fn innermost(size: usize, device: &FakeDevice) -> Fitted {
+    pause().await;
     device.alloc(10 * size as u64).map(|_| size)
 }
 
 /// The same with an iterator that was made outside, and blocks where it is asked.
 #[test]
 fn asynchronous_in_an_iterator_from_outside() {
-    #[toma::batch(initial = 1, cache = NoCache, device = device, ladder = patient())]
-    async fn asks(
-        size: usize,
-        device: &FakeDevice,
-        rows: &mut impl Iterator<Item = Fitted>,
-    ) -> Option<Fitted> {
-        let _held = device.alloc(size as u64).unwrap();
+    #[toma::batch(initial = 1, cache = NoCache)]
+    async fn asks(size: usize, rows: &mut impl Iterator<Item = Fitted>) -> Option<Fitted> {
+        assert_eq!(size, 1);
         rows.next()
     }
     let device = FakeDevice::new(100);
-    let mut rows = execute::with::<NoCache>().iter(0..2, 1, |_start, _end| {
-        poll_through(pin!(innermost(&device)), 500).expect("it waits for a task of its own thread")
-    });
+    let mut rows =
+        execute::with::<NoCache>().iter(0..2, 1, |_start, _end| poll_through(pin!(innermost(&device))));
     let other = holding(&device, 60);
     for _ in 0..2 {
-        assert_eq!(block_on(asks(&device, &mut rows)).unwrap().unwrap(), 2);
+        assert_eq!(block_on(asks(&mut rows)).unwrap().unwrap(), 4);
     }
     drop((rows, other));
     assert_free(&device);
 }
 
-/// Where nothing blocks, the executor goes on with others, and who waits shrinks for nobody.
+/// Where nothing blocks, the executor goes on with others, and the outermost attempt waits.
 #[test]
-fn asynchronous_in_a_task_without_a_device_waits() {
+fn asynchronous_in_a_task_without_a_device_gives_way() {
     #[toma::batch(initial = 1, cache = NoCache)]
     async fn between(size: usize, device: &FakeDevice) -> Fitted {
         assert_eq!(size, 1);
         innermost(device).await
     }
     #[toma::batch(initial = 1, cache = NoCache, device = device, ladder = patient())]
-    async fn outermost(size: usize, device: &FakeDevice) -> Fitted {
+    async fn outermost(size: usize, device: &FakeDevice, attempts: &Cell<usize>) -> Fitted {
         assert_eq!(size, 1);
+        attempts.set(attempts.get() + 1);
         between(device).await
     }
-    let device = FakeDevice::new(100);
+    let (device, attempts) = (FakeDevice::new(100), Cell::new(0));
     let other = holding(&device, 60);
-    let mut waits = pin!(outermost(&device));
+    let mut waits = pin!(outermost(&device, &attempts));
     assert!((0..100).all(|_| poll(waits.as_mut()).is_pending()));
     drop(other);
     assert_eq!(block_on(waits.as_mut()).unwrap(), 8);
+    assert_eq!(attempts.get(), 2);
     assert_free(&device);
 }

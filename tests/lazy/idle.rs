@@ -1,5 +1,5 @@
-//! A call that waits to be asked for its next value is nobody's company on its device: whoever fails
-//! beside it fails because of its own size, and need not try that again alone.
+//! A call that waits to be asked for its next value holds no turn on its device: what fails beside it fails because
+//! of its own size, and need not be tried again with the device to itself.
 
 use std::cell::RefCell;
 use std::future::Future;
@@ -13,25 +13,24 @@ use std::time::Duration;
 use toma::classify::OutOfMemory;
 use toma::device::{Ladder, falls_back};
 use toma::execute::{self, Stream};
-use toma::testing::{FakeDevice, StoppedClock};
+use toma::testing::FakeDevice;
 use toma::{GlobalCache, NoCache};
 
 use crate::{block_on, pause, poll_once};
 
-/// Where nobody else works, a size that fails is tried once.
+/// Where no other attempt runs, a size that fails is tried once.
 const BY_ITSELF: [usize; 2] = [4, 2];
 
-/// Among others it is tried again, to be alone.
-const AMONG_OTHERS: [usize; 3] = [4, 4, 2];
+/// Under contention it is tried again.
+const CONTENDED: [usize; 3] = [4, 4, 2];
 
 /// Sizes that a call tries on another thread, of which the first does not fit.
 fn tried(device: &FakeDevice) -> Vec<usize> {
     let tried = Mutex::new(Vec::new());
     thread::scope(|scope| {
         scope.spawn(|| {
-            // No time passes, so that what waits in vain keeps no other one from it.
-            let _clock = StoppedClock::new();
-            let ladder = Ladder::default().wait(Duration::from_millis(1));
+            // Ten times that long the device is not waited for: not at all.
+            let ladder = Ladder::default().wait(Duration::ZERO);
             execute::with::<NoCache>().device(device).ladder(ladder).batch(4, |size| {
                 tried.lock().unwrap().push(size);
                 if size > 2 { Err(OutOfMemory::new(None)) } else { Ok(()) }
@@ -59,9 +58,9 @@ fn beside_an_iterator() {
     let device = FakeDevice::new(100);
     let mut rows = iter(&device);
     assert_eq!(tried(&device), BY_ITSELF, "before it is asked");
-    assert_eq!(rows.next().unwrap(), AMONG_OTHERS, "in an attempt");
+    assert_eq!(rows.next().unwrap(), CONTENDED, "in an attempt");
     assert_eq!(tried(&device), BY_ITSELF, "between two values");
-    assert_eq!(rows.next().unwrap(), AMONG_OTHERS, "when it is asked again");
+    assert_eq!(rows.next().unwrap(), CONTENDED, "when it is asked again");
     assert_eq!(tried(&device), BY_ITSELF, "after the last value");
 }
 
@@ -70,15 +69,19 @@ fn beside_a_stream() {
     let device = FakeDevice::new(100);
     let mut rows = stream(&device);
     assert_eq!(tried(&device), BY_ITSELF, "before it is asked");
-    assert_eq!(block_on(rows.next()).unwrap(), AMONG_OTHERS, "in an attempt");
+    assert_eq!(block_on(rows.next()).unwrap(), CONTENDED, "in an attempt");
     assert_eq!(tried(&device), BY_ITSELF, "between two values");
     assert!(poll_once(rows.next()).is_pending());
-    assert_eq!(tried(&device), AMONG_OTHERS, "an attempt that nobody polls holds its memory all the same");
-    assert_eq!(block_on(rows.next()).unwrap(), AMONG_OTHERS, "when it is asked again");
+    assert_eq!(
+        tried(&device),
+        CONTENDED,
+        "an attempt that is not polled keeps its turn as it keeps its memory"
+    );
+    assert_eq!(block_on(rows.next()).unwrap(), CONTENDED, "when it is asked again");
     assert_eq!(tried(&device), BY_ITSELF, "after the last value");
 }
 
-/// Between two attempts of one value it is company: that is what the other may have failed for.
+/// What an attempt has taken is back between two attempts of one value, and so is its turn.
 #[test]
 fn beside_one_that_tries_again() {
     let (device, seen) = (FakeDevice::new(100), RefCell::new(Vec::new()));
@@ -92,13 +95,12 @@ fn beside_one_that_tries_again() {
         },
     );
     assert!(poll_once(rows.next()).is_pending(), "others run before each retry");
-    assert_eq!(seen.take(), [AMONG_OTHERS]);
-    assert_eq!(tried(&device), AMONG_OTHERS);
+    assert_eq!(seen.take(), [CONTENDED]);
+    assert_eq!(tried(&device), BY_ITSELF);
     block_on(rows.next()).unwrap().unwrap();
     assert_eq!(tried(&device), BY_ITSELF);
 }
 
-/// What is kept of a forgotten one is a place in a table.
 #[test]
 fn beside_one_that_is_dropped_or_forgotten() {
     let device = FakeDevice::new(100);
@@ -107,8 +109,8 @@ fn beside_one_that_is_dropped_or_forgotten() {
     drop(rows);
     assert_eq!(tried(&device), BY_ITSELF);
     let (mut rows, mut others) = (iter(&device), Box::pin(stream(&device)));
-    assert_eq!(rows.next().unwrap(), AMONG_OTHERS, "its own attempt");
-    assert_eq!(block_on(others.next()).unwrap(), AMONG_OTHERS);
+    assert_eq!(rows.next().unwrap(), CONTENDED, "its own attempt");
+    assert_eq!(block_on(others.next()).unwrap(), CONTENDED);
     mem::forget((rows, others));
     assert_eq!(tried(&device), BY_ITSELF);
 }
@@ -120,7 +122,7 @@ fn beside_one_that_moves_from_thread_to_thread() {
     for _ in 0..2 {
         thread::scope(|scope| {
             let of_iter = scope.spawn(|| rows.lock().unwrap().0.next().unwrap());
-            assert_eq!(of_iter.join().unwrap(), AMONG_OTHERS);
+            assert_eq!(of_iter.join().unwrap(), CONTENDED);
         });
         assert_eq!(tried(&device), BY_ITSELF);
         // Each poll on another thread: at the first await it is pending.
@@ -129,9 +131,9 @@ fn beside_one_that_moves_from_thread_to_thread() {
             pin!(rows.1.next()).poll(&mut Context::from_waker(Waker::noop())).map(Option::unwrap)
         };
         assert!(thread::scope(|scope| scope.spawn(poll).join().unwrap()).is_pending());
-        assert_eq!(tried(&device), AMONG_OTHERS);
+        assert_eq!(tried(&device), CONTENDED);
         let of_stream = thread::scope(|scope| scope.spawn(poll).join().unwrap());
-        assert_eq!(of_stream, Poll::Ready(AMONG_OTHERS.to_vec()));
+        assert_eq!(of_stream, Poll::Ready(CONTENDED.to_vec()));
         assert_eq!(tried(&device), BY_ITSELF);
     }
 }
@@ -141,7 +143,7 @@ fn beside_one_that_moves_from_thread_to_thread() {
 fn a_loop_over_the_values() {
     let device = FakeDevice::new(100);
     for seen in iter(&device) {
-        assert_eq!(seen, AMONG_OTHERS);
+        assert_eq!(seen, CONTENDED);
         let sizes = RefCell::new(Vec::new());
         let result = execute::with::<NoCache>().device(&device).batch(4, |size| {
             sizes.borrow_mut().push(size);
@@ -151,7 +153,7 @@ fn a_loop_over_the_values() {
     }
 }
 
-/// Whatever fits in another memory says nothing of the device, also in a call from outside.
+/// What fits in another memory says nothing of the device, also in a call from outside.
 #[test]
 fn asked_in_a_fallback_it_learns_nothing() {
     for with_ladder in [false, true] {

@@ -6,8 +6,7 @@ use std::time::Duration;
 
 use expect_test::expect;
 use toma::classify::OutOfMemory;
-use toma::device::Cancel;
-use toma::device::{Ladder, falls_back};
+use toma::device::{Cancel, Ladder, falls_back};
 use toma::observe::{Event, EventKind};
 use toma::testing::{FakeDevice, StoppedClock};
 use toma::{GlobalCache, NoCache, execute, report};
@@ -28,7 +27,7 @@ fn embed(start: usize, end: usize) -> Result<(), OutOfMemory> {
 }
 
 #[test]
-fn a_wait_for_others() {
+fn a_wait_for_the_device() {
     let _unobserved = unobserved();
     let device = FakeDevice::new(100);
     // Another thread is in the middle of an attempt until this call has waited a little.
@@ -57,9 +56,9 @@ fn a_wait_for_others() {
     shows(&expect![[r#"
         embed: 16 items in 3 attempts, 1 out of memory
           started  at 8, nothing was remembered
-          tried    8 -> 8 again, alone (others used the device; waited TIME), worked 2 times
+          tried    8 -> 8 again, with the device to itself (waited TIME), worked 2 times
           lost     TIME of TIME (SHARE %) in attempts that failed
-          waited   TIME for others on the device
+          waited   TIME for the device
           next     starts at 8 again
     "#]]);
 }
@@ -94,44 +93,40 @@ fn a_wait_in_vain() {
     shows(&expect![[r#"
         embed: 4 items in 4 attempts, 2 out of memory
           started  at 4, nothing was remembered
-          tried    4 -> 4 again (waited TIME in vain for others on the device) -> 2 worked 2 times
+          tried    4 -> 4 again (waited TIME in vain for the device) -> 2 worked 2 times
           learned  2 works, 4 does not; 2 is at least 50 % of the limit
           lost     at least TIME in attempts that failed
-          waited   TIME for others on the device
+          waited   TIME for the device
           next     starts at 4 again, because NoCache remembers nothing
     "#]]);
 }
 
-thread_local! {
-    /// For an observer, which has to be shared between threads.
-    static CLOCK: StoppedClock = StoppedClock::new();
-}
-
 #[test]
 fn a_wait_that_the_deadline_ends() {
+    const DEADLINE: Duration = Duration::from_millis(50);
+    thread_local! {
+        static CLOCK: StoppedClock = StoppedClock::new();
+    }
     let _unobserved = unobserved();
     let device = FakeDevice::new(100);
     beside_another(&device, || {
-        let pass = || CLOCK.with(|clock| clock.advance(Duration::from_secs(1)));
-        let waits = |event: &Event<'_>| {
-            if let EventKind::Waits { .. } = event.kind {
-                pass();
+        CLOCK.with(|clock| clock.advance(Duration::ZERO));
+        let observer = |event: &Event<'_>| {
+            if matches!(event.kind, EventKind::Waits { .. }) {
+                CLOCK.with(|clock| clock.advance(DEADLINE));
             }
         };
-        CLOCK.with(|_stopped| ());
-        let with = execute::with::<NoCache>().device(&device).observer(&waits).name("embed");
-        let failed = with.deadline(Duration::from_secs(2)).range(0..4, 8, |start, end| {
-            pass();
-            device.alloc(20 * (end - start) as u64).map(drop)
-        });
-        failed.unwrap_err();
+        let with = execute::with::<NoCache>().device(&device).observer(&observer).name("embed");
+        let with = with.deadline(DEADLINE);
+        with.range(0..4, 8, |start, end| device.alloc(20 * (end - start) as u64).map(drop)).unwrap_err();
     });
     shows(&expect![[r#"
-        embed: gave up at 0 of 4 items after 1 attempt, 1 out of memory
+        embed: gave up at 0 of 4 items after 2 attempts, 2 out of memory
           started  at 4, nothing was remembered
-          tried    4 -> gave up
-          why      the device was contended, and the enclosing attempt will be retried with the device to itself
-          lost     TIME of TIME (SHARE %) in attempts that failed
+          tried    4 -> 4 again (waited TIME in vain for the device) -> gave up
+          why      the deadline has passed
+          lost     TIME in attempts that failed
+          waited   TIME for the device
           next     starts at 4 again, because nothing was settled
     "#]]);
 }
@@ -153,11 +148,12 @@ fn a_wait_that_is_cancelled() {
         with.range(0..4, 8, |start, end| device.alloc(20 * (end - start) as u64).map(drop)).unwrap_err();
     });
     shows(&expect![[r#"
-        embed: gave up at 0 of 4 items after 1 attempt, 1 out of memory
+        embed: gave up at 0 of 4 items after 2 attempts, 2 out of memory
           started  at 4, nothing was remembered
-          tried    4 -> gave up
-          why      the device was contended, and the enclosing attempt will be retried with the device to itself
+          tried    4 -> 4 again (waited TIME in vain for the device) -> gave up
+          why      the call is cancelled
           lost     TIME of TIME (SHARE %) in attempts that failed
+          waited   TIME for the device
           next     starts at 4 again, because nothing was settled
     "#]]);
 }

@@ -99,12 +99,10 @@ struct Around {
     device: String,
     /// The attempts so far.
     attempts: usize,
-    /// The call has the device to itself.
-    alone: bool,
     other: Option<Other>,
 }
 
-/// An attempt of another thread.
+/// An attempt of another thread, which waits for nothing: it comes beside exclusive ones, too.
 struct Other {
     stop: Sender<()>,
     thread: JoinHandle<()>,
@@ -126,7 +124,8 @@ impl Other {
 }
 
 fn other(device: &Named, running: &Sender<()>, told: &Receiver<()>) {
-    let with = execute::with::<NoCache>().device(device).name("other");
+    let ladder = Ladder::default().without_waiting();
+    let with = execute::with::<NoCache>().device(device).ladder(ladder).name("other");
     with.batch(1, |_| {
         running.send(()).unwrap();
         told.recv().unwrap();
@@ -149,14 +148,13 @@ impl MemorySource for Named {
 impl Around {
     fn see(&mut self, kind: &EventKind<'_>) {
         match *kind {
-            EventKind::Waited { exclusive, .. } => self.alone = exclusive,
             EventKind::Attempt { .. } => {
-                let others = bit(self.crowded.others, self.attempts) && !self.alone;
                 self.attempts += 1;
-                if !others {
+                if !bit(self.crowded.others, self.attempts - 1) {
                     self.clear();
                 }
             }
+            EventKind::Waited { exclusive, .. } => assert!(exclusive, "all have gone"),
             EventKind::Waits { .. }
             | EventKind::Answered { answer: Answer::FallBack(_), .. }
             | EventKind::Finished { .. } => {
@@ -185,12 +183,9 @@ fn see(event: &Event<'_>) {
 pub(crate) fn meet_others() {
     AROUND.with_borrow_mut(|around| {
         let Some(around) = around else { return };
-        let wanted = bit(around.crowded.others, around.attempts - 1) && !around.alone;
-        if wanted && around.other.is_none() {
+        if bit(around.crowded.others, around.attempts - 1) && around.other.is_none() {
             around.other = Some(Other::on(&around.device));
         }
-        // Alone is only the attempt that asked for it.
-        around.alone = false;
     });
 }
 
@@ -212,8 +207,8 @@ fn play(form: Form, crowded: &Crowded) {
     let ladder = if wait { ladder.wait(Duration::from_secs(600)) } else { ladder.without_waiting() };
     let notes = Notes::default();
     let stage = Stage::new(&case.script, &notes).untouched();
-    let (device, attempts, alone) = (stage.name().to_owned(), 0, false);
-    AROUND.set(Some(Around { crowded, notes: notes.clone(), device, attempts, alone, other: None }));
+    let device = stage.name().to_owned();
+    AROUND.set(Some(Around { crowded, notes: notes.clone(), device, attempts: 0, other: None }));
     let cache = GlobalCache::new();
     perform_on(&stage, &notes, ladder, (form, case, &cache, &story));
     AROUND.take();

@@ -3,6 +3,8 @@
 //! It shares nothing with the library. Where the library has a state machine, policies behind a
 //! trait and a cache, this has two loops, one `match` and a few numbers.
 
+use std::mem;
+
 use crate::plan::Plan;
 
 /// The sizes of one call, as the user gives them.
@@ -44,7 +46,7 @@ pub(crate) trait World {
         Rungs::default()
     }
 
-    /// Whether others use the device from the middle of attempt `number` on, unless it is alone there.
+    /// Whether others, which wait for nothing, use the device from the middle of attempt `number` on.
     fn others(&self, _number: usize) -> bool {
         false
     }
@@ -131,9 +133,11 @@ pub(crate) fn tell(
         settled: None,
         attempts: Vec::new(),
         fallen: false,
-        among_others: false,
-        company: Company::default(),
-        turns: (0, 0),
+        others: false,
+        have_met: false,
+        turn: Turn::Shared,
+        after_contention: false,
+        backoff: (0, 0),
         asked: Vec::new(),
     };
     let (mut best, mut position, mut size) = (start, 0, start.min(total));
@@ -181,44 +185,47 @@ struct Teller {
     shrunk: bool,
     settled: Option<usize>,
     attempts: Vec<Attempt>,
-    /// In another memory.
+    /// In fallback.
     fallen: bool,
     /// Others use the device.
-    among_others: bool,
-    company: Company,
-    /// Pieces that are still done alone, and how many it were the last time.
-    turns: (usize, usize),
+    others: bool,
+    /// They have done so while an attempt ran.
+    have_met: bool,
+    /// What the coming attempt has of the device.
+    turn: Turn,
+    /// The piece has failed under contention.
+    after_contention: bool,
+    /// Pieces for which the call still queues for an exclusive turn, and how many they were the last time.
+    backoff: (usize, usize),
     asked: Vec<usize>,
 }
 
-/// What the call knows of others on the device.
-#[derive(Clone, Copy, Default)]
-struct Company {
-    /// It has looked since its last failure, and since then others were there or have come.
-    since: Option<bool>,
-    /// Others were there at all.
-    ever: bool,
+/// How an attempt shares its device.
+#[derive(Clone, Copy, PartialEq)]
+enum Turn {
+    Shared,
+    /// After a wait, which ends when the others have gone.
+    Queued,
+    /// Kept until the piece is done.
+    Exclusive,
 }
 
 /// What has been tried with a piece at the same size.
 #[derive(Clone, Copy, Default)]
-#[expect(clippy::struct_excessive_bools, reason = "one for each rung")]
 struct Spent {
     again: bool,
     released: bool,
-    alone: bool,
+    exclusive: bool,
     /// For the whole piece.
     asked: bool,
-    /// The coming attempt is the one alone.
-    waits: bool,
 }
 
-/// How an attempt begins.
+/// How an attempt met others, and what was promised before.
 #[derive(Clone, Copy)]
 struct Met {
-    alone: bool,
     at_floor: bool,
-    others: bool,
+    contended: bool,
+    promised: bool,
 }
 
 impl Teller {
@@ -229,14 +236,16 @@ impl Teller {
             let size = self.step.min(left);
             let at_floor = size <= self.rules.floor();
             let (number, end) = (self.attempts.len(), start + size);
-            let met = self.enter(spent, at_floor, world);
+            let mut met = self.enter(spent, at_floor, world);
             let fate = world.fate(number, start, end);
             self.attempts.push(Attempt { start, end, fate });
-            self.meet(world.others(number) && !met.alone && !self.fallen);
+            self.others = world.others(number) && !self.fallen;
+            self.have_met |= self.others;
+            met.contended |= self.others;
             tries += 1;
             let is_memory = match fate {
                 Fate::Success => {
-                    self.take_turn(met, spent);
+                    self.piece_done();
                     return Ok(size);
                 }
                 Fate::Poisoned | Fate::Other => return Err(End::Passed(number)),
@@ -245,14 +254,11 @@ impl Teller {
             };
             let may_go_on = tries < self.rules.max_attempts;
             if may_go_on && fate == Fate::Transient && !spent.again {
-                (spent.again, spent.waits) = (true, false);
-                self.company.since = None;
+                spent.again = true;
                 continue;
             }
             let climbs = may_go_on && is_memory && !self.fallen;
-            let climbed = climbs && self.same_size(&mut spent, met, number, world);
-            self.company.since = None;
-            if climbed {
+            if climbs && self.same_size(&mut spent, met, number, world) {
                 continue;
             }
             if is_memory {
@@ -278,38 +284,27 @@ impl Teller {
         }
     }
 
-    /// Before an attempt: alone, if that is due, and then there are no others.
+    /// Before an attempt: waits for an exclusive turn, if that is due, and then there are no others.
     fn enter(&mut self, spent: Spent, at_floor: bool, world: &dyn World) -> Met {
-        let alone = !self.fallen && world.rungs().wait && (spent.waits || self.turns.0 > 0);
-        self.among_others &= !alone;
-        let looks = !alone && !self.fallen;
-        if looks && (at_floor || self.company.since.is_none()) {
-            self.company.since = Some(self.company.since == Some(true) || self.among_others);
+        let rungs = world.rungs();
+        if self.turn == Turn::Shared && self.backoff.0 > 0 {
+            self.turn = Turn::Queued;
         }
-        Met { alone, at_floor, others: looks && at_floor && self.company.ever }
-    }
-
-    /// In the middle of an attempt.
-    fn meet(&mut self, others: bool) {
-        if others && !self.among_others {
-            self.company.since = self.company.since.map(|_| true);
+        if self.turn == Turn::Queued {
+            (self.turn, self.others) = (Turn::Exclusive, false);
         }
-        self.company.ever |= others;
-        self.among_others = others;
+        let promised = !at_floor
+            || rungs.release && !spent.released
+            || rungs.wait && !spent.exclusive && self.have_met
+            || rungs.hooks && !spent.asked
+            || rungs.fallback;
+        Met { at_floor, contended: self.others, promised }
     }
 
     /// After a failure: whether a rung tries the same size again.
     fn same_size(&mut self, spent: &mut Spent, met: Met, number: usize, world: &dyn World) -> bool {
         let rungs = world.rungs();
-        let may_wait = rungs.wait && !spent.alone && !met.alone;
-        let had_company = self.among_others || self.company.since == Some(true);
-        let was_promised = !met.at_floor
-            || rungs.release && !spent.released
-            || may_wait && met.others
-            || rungs.hooks && !spent.asked
-            || rungs.fallback;
-        spent.waits = false;
-        if !was_promised && !world.is_error(number) {
+        if !met.promised && !world.is_error(number) {
             // It has been printed.
             return false;
         }
@@ -317,8 +312,8 @@ impl Teller {
             spent.released = true;
             return true;
         }
-        if may_wait && had_company {
-            (spent.alone, spent.waits) = (true, true);
+        if rungs.wait && met.contended && !spent.exclusive {
+            (spent.exclusive, self.turn, self.after_contention) = (true, Turn::Queued, true);
             return true;
         }
         if rungs.hooks && !spent.asked {
@@ -330,18 +325,20 @@ impl Teller {
     }
 
     fn fall_back(&mut self) {
-        (self.fallen, self.among_others) = (true, false);
+        (self.fallen, self.others, self.after_contention) = (true, false, false);
+        (self.turn, self.backoff) = (Turn::Shared, (0, 0));
         (self.step, self.bounds) = (self.rules.cap(), Bounds::default());
     }
 
-    fn take_turn(&mut self, met: Met, spent: Spent) {
-        let (left, last) = self.turns;
-        if spent.waits {
+    fn piece_done(&mut self) {
+        let (left, last) = self.backoff;
+        if mem::take(&mut self.after_contention) {
             let next = (2 * last).clamp(1, 64);
-            self.turns = (next, next);
-        } else if met.alone {
-            self.turns.0 = left - 1;
+            self.backoff = (next, next);
+        } else if self.turn == Turn::Exclusive {
+            self.backoff.0 = left - 1;
         }
+        self.turn = Turn::Shared;
     }
 
     fn story(self, end: End) -> Story {

@@ -198,8 +198,7 @@ impl Turn {
     }
 
     /// The other turns that run now.
-    #[cfg(test)]
-    pub(super) fn others(&self) -> usize {
+    pub(crate) fn others(&self) -> usize {
         self.device.queue.state.lock_own().others(self.seen)
     }
 

@@ -16,7 +16,7 @@ use super::meter::{self, Measured};
 use super::options::Options;
 use super::pieces::Extent;
 use super::sizes::Sizes;
-use super::turns::{Hold, Way};
+use super::turns::{Hold, Queued, Way};
 use crate::cache::{Remembered, SizeCache};
 use crate::call_site::{Name, Origin};
 use crate::clock;
@@ -190,8 +190,8 @@ impl<'a> Call<'a> {
     fn begin_blocking(&mut self) -> Attempt {
         let hold = match self.take_turn(Nesting::now().marks.polled()) {
             Way::Now(hold) => hold,
-            Way::Wait(waiting, since) => {
-                let (turn, how) = waiting.wait();
+            Way::Wait(queued, since) => {
+                let (turn, how) = queued.waiting.wait();
                 self.waited(turn, how, since)
             }
         };
@@ -208,8 +208,8 @@ impl<'a> Call<'a> {
         }
         let hold = match self.take_turn(Nesting::now().marks.blocked()) {
             Way::Now(hold) => hold,
-            Way::Wait(waiting, since) => {
-                let (turn, how) = waiting.await;
+            Way::Wait(queued, since) => {
+                let (turn, how) = queued.waiting.await;
                 self.waited(turn, how, since)
             }
         };
@@ -222,8 +222,7 @@ impl<'a> Call<'a> {
         let size = self.machine.coming_size();
         let Some(extras) = &mut self.extras else { return Way::Now(Hold::None) };
         let way = extras.turns.take(polled);
-        if let Way::Wait(..) = way {
-            let others = extras.turns.others();
+        if let Way::Wait(Queued { others, .. }, _) = way {
             extras.tell(|| EventKind::Waits { size, others });
         }
         way

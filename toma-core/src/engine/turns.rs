@@ -8,7 +8,7 @@ use super::backoff::Backoff;
 use super::rungs::Rungs;
 use crate::clock;
 use crate::device::{self, Bounds, Device, How, Kind, Ladder, Measurement, Rung, Seen, Turn, Waiting};
-use crate::nesting::{Nesting, TurnId};
+use crate::nesting::{Enclosing, Nesting, TurnId};
 use crate::observe::Answer;
 
 /// What an attempt holds of its device.
@@ -35,6 +35,8 @@ pub(super) struct Turns<'a> {
     after_contention: bool,
     /// Where the coming attempt is made no wait is allowed: a poll would block.
     polled: bool,
+    /// The turns around the coming attempt, which is inside its own one while it is judged.
+    outer: Enclosing,
 }
 
 #[derive(Debug)]
@@ -43,14 +45,22 @@ enum Next<'a> {
     /// An exclusive turn lasts until its piece is done.
     Keep(Turn),
     /// The last attempt failed under contention.
-    Queued(Waiting<'a>),
+    Queued(Queued<'a>),
+}
+
+/// A wait in the queue.
+#[derive(Debug)]
+pub(super) struct Queued<'a> {
+    pub(super) waiting: Waiting<'a>,
+    /// Others that ran on the device as it began.
+    pub(super) others: usize,
 }
 
 /// How an attempt comes to its turn.
 pub(super) enum Way<'a> {
     Now(Hold),
     /// `since`: when the wait began.
-    Wait(Waiting<'a>, Instant),
+    Wait(Queued<'a>, Instant),
 }
 
 impl<'a> Turns<'a> {
@@ -63,6 +73,7 @@ impl<'a> Turns<'a> {
             next: Next::Nothing,
             after_contention: false,
             polled: false,
+            outer: Enclosing::default(),
         }
     }
 
@@ -77,25 +88,24 @@ impl<'a> Turns<'a> {
 
     /// Begins to take a turn. `polled`: a wait of this kind would hold up the task that polls.
     pub(super) fn take(&mut self, polled: bool) -> Way<'a> {
-        self.polled = polled;
+        (self.polled, self.outer) = (polled, Nesting::now().enclosing);
         match mem::replace(&mut self.next, Next::Nothing) {
             Next::Keep(mut turn) => {
                 turn.renew();
                 Way::Now(Hold::Turn(turn))
             }
-            Next::Queued(waiting) => Way::Wait(waiting, clock::now()),
+            Next::Queued(queued) => Way::Wait(queued, clock::now()),
             Next::Nothing => self.begin(),
         }
     }
 
     fn begin(&mut self) -> Way<'a> {
         let Some(device) = &self.device else { return Way::Now(Hold::None) };
-        let enclosing = Nesting::now().enclosing;
-        if enclosing.holds(device.id()) {
+        if self.outer.holds(device.id()) {
             return Way::Now(Hold::Enclosed(device.clone(), device.seen()));
         }
-        if enclosing.holds_any() || !self.is_willing() {
-            let turn = if enclosing.holds_any() { None } else { device.try_shared() };
+        if self.outer.holds_any() || !self.is_willing() {
+            let turn = if self.outer.holds_any() { None } else { device.try_shared() };
             return Way::Now(Hold::Turn(turn.unwrap_or_else(|| device.begin_beside())));
         }
         let kind = if self.backoff.lasts() { Kind::Exclusive } else { Kind::Shared };
@@ -104,7 +114,8 @@ impl<'a> Turns<'a> {
         {
             return Way::Now(Hold::Turn(turn));
         }
-        Way::Wait(device.wait_for(kind, self.bounds()), clock::now())
+        let others = device.running();
+        Way::Wait(Queued { waiting: device.wait_for(kind, self.bounds()), others }, clock::now())
     }
 
     /// Whether the call waits for its device now.
@@ -118,11 +129,6 @@ impl<'a> Turns<'a> {
         Bounds { at_most: wait.unwrap_or_default(), deadline: self.deadline, cancel }
     }
 
-    /// Others that run on the device, for the events.
-    pub(super) fn others(&self) -> usize {
-        self.device.as_ref().map_or(0, Device::running)
-    }
-
     /// Where the attempt's work is done. `retries`: the attempt may be retried, so that it promises loops inside
     /// to be redone exclusively after contention.
     pub(super) fn nesting(&self, hold: &Hold, retries: bool) -> Nesting {
@@ -134,7 +140,7 @@ impl<'a> Turns<'a> {
 
     /// Whether an attempt of this call may queue for an exclusive turn: nothing that holds a turn waits.
     fn may_wait_again(&self) -> bool {
-        !Nesting::now().enclosing.holds_any() && self.is_willing()
+        !self.outer.holds_any() && self.is_willing()
     }
 
     /// The rungs there are; `contended`: whether others used the device meanwhile, or may do so.
@@ -157,12 +163,15 @@ impl<'a> Turns<'a> {
     /// Under the promise of an enclosing attempt on the device a contended failure gives way.
     pub(super) fn rungs_after(&self, attempt: &Attempt) -> Rungs {
         let contended = attempt.hold.is_contended();
-        self.rungs(contended).with(Rungs::GIVE_WAY, contended && self.promised().is_some())
+        self.rungs(contended)
+            .with(Rungs::GIVE_WAY, contended && self.promised().is_some())
+            // It has promised, even if the device has been waited for in vain since.
+            .with(Rungs::EXCLUSIVE, attempt.hold.is_marked())
     }
 
     /// The turn of an enclosing attempt that will be redone after contention on this device.
     fn promised(&self) -> Option<TurnId> {
-        Nesting::now().enclosing.promised_on(self.device.as_ref()?.id())
+        self.outer.promised_on(self.device.as_ref()?.id())
     }
 
     /// The enclosing attempt that has promised it counts as failed from now on.
@@ -186,10 +195,12 @@ impl<'a> Turns<'a> {
     /// piece, or gives the turn back.
     pub(super) fn after_failure(&mut self, hold: Hold, answer: Answer) {
         self.next = match (hold, answer) {
-            (Hold::Turn(turn), Answer::Again(Rung::Exclusive)) => {
+            (Hold::Turn(turn), Answer::Again(Rung::Exclusive)) if self.is_willing() => {
                 self.after_contention = true;
-                Next::Queued(turn.exclusive_again(self.bounds()))
+                let others = turn.others();
+                Next::Queued(Queued { waiting: turn.exclusive_again(self.bounds()), others })
             }
+            (Hold::Turn(_), Answer::Again(Rung::Exclusive)) => Next::Nothing,
             (Hold::Turn(turn), Answer::Again(_) | Answer::Shrink(_)) if turn.is_exclusive() => {
                 Next::Keep(turn)
             }

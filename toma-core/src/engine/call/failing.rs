@@ -11,7 +11,7 @@ use crate::engine::rungs::Rungs;
 use crate::observe::{Answer, EventKind, Reason, Shortfall};
 use crate::policy::Policy;
 use crate::reserve;
-use crate::shield::{Panic, Retryable};
+use crate::shield::{self, Panic, Retryable};
 
 impl Call<'_> {
     /// The attempt failed: says what happens next. The failed values are still there, because a failure that is
@@ -56,10 +56,12 @@ impl Call<'_> {
         let Some(extras) = self.extras.as_ref().filter(|_| !self.machine.is_in_fallback()) else {
             return Rungs::NONE;
         };
-        if panic.is_some_and(Panic::was_printed) && !attempt.retryable.covers(class) {
-            return Rungs::NONE;
+        let rungs = extras.turns.rungs_after(attempt);
+        match panic {
+            Some(panic) if panic.was_printed() && !attempt.retryable.covers(class) => Rungs::NONE,
+            Some(_) if !shield::would_retry().covers(class) => rungs.without(Rungs::GIVE_WAY),
+            _ => rungs,
         }
-        extras.turns.rungs_after(attempt)
     }
 
     fn answer(&mut self, policy: &dyn Policy, attempt: &Attempt, failed: &Failed) -> Answer {

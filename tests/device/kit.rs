@@ -1,20 +1,24 @@
-//! Others on a device, and what a call tells of them.
+//! Other calls on a device, and what a call tells of its turns.
 
 use std::sync::Mutex;
-use std::sync::mpsc::{Sender, channel};
+use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
 use toma::device::Ladder;
 use toma::observe::{Event, EventKind, Observer};
-use toma::testing::{FakeDevice, StoppedClock};
+use toma::testing::{FakeDevice, FakeOutOfMemory};
 use toma::{NoCache, execute};
 
-/// More patience than a test has.
+/// A bound that no test reaches.
 pub(crate) const PATIENT: Duration = Duration::from_secs(600);
 
 pub(crate) fn patient() -> Ladder<'static> {
     Ladder::default().wait(PATIENT)
+}
+
+pub(crate) fn alloc(device: &FakeDevice, bytes: usize) -> Result<(), FakeOutOfMemory> {
+    device.alloc(bytes as u64).map(drop)
 }
 
 /// An attempt of another thread, which holds bytes of the device.
@@ -25,9 +29,18 @@ pub(crate) struct Other {
 
 impl Other {
     pub(crate) fn on(device: &FakeDevice, bytes: u64) -> Self {
+        Self::with(Ladder::default(), device, bytes)
+    }
+
+    /// One that waits for nothing, and so comes beside exclusive attempts, too.
+    pub(crate) fn intruding(device: &FakeDevice, bytes: u64) -> Self {
+        Self::with(Ladder::default().without_waiting(), device, bytes)
+    }
+
+    fn with(ladder: Ladder<'static>, device: &FakeDevice, bytes: u64) -> Self {
         let ((stop, told), (tell, runs), device) = (channel(), channel(), device.clone());
         let thread = thread::spawn(move || {
-            execute::with::<NoCache>().device(&device).batch(1, |_| {
+            execute::with::<NoCache>().device(&device).ladder(ladder).batch(1, |_| {
                 let _held = device.alloc(bytes).unwrap();
                 tell.send(()).unwrap();
                 told.recv().unwrap();
@@ -43,7 +56,7 @@ impl Other {
     }
 }
 
-/// Ends the other attempt as soon as the call waits, and writes down what happens.
+/// Writes down what becomes of a call, and ends the other attempt as soon as the call waits.
 #[derive(Default)]
 pub(crate) struct Watching {
     pub(crate) other: Mutex<Option<Other>>,
@@ -55,13 +68,13 @@ impl Watching {
         Self { other: Mutex::new(Some(other)), ..Self::default() }
     }
 
-    /// What happened, but for attempts that begin or succeed.
-    pub(crate) fn events(&self) -> Vec<String> {
-        self.events.lock().unwrap().clone()
+    /// What happened since it was asked last, but for attempts that begin or succeed.
+    pub(crate) fn take(&self) -> Vec<String> {
+        std::mem::take(&mut self.events.lock().unwrap())
     }
 
-    pub(crate) fn waited(&self) -> bool {
-        self.events().iter().any(|event| event.starts_with("waits"))
+    pub(crate) fn has_waited(&self) -> bool {
+        self.events.lock().unwrap().iter().any(|event| event.starts_with("waits"))
     }
 }
 
@@ -83,19 +96,40 @@ impl Observer for Watching {
     }
 }
 
-/// Whether somebody waits to be alone on the device, or is: who comes new has to wait then.
-pub(crate) fn somebody_waits(device: &FakeDevice) -> bool {
+impl Observer for &Watching {
+    fn observe(&self, event: &Event<'_>) {
+        (**self).observe(event);
+    }
+}
+
+/// What is told of an exclusive turn at this size, beside so many others as the wait begins.
+pub(crate) fn exclusive_turn(size: usize, others: usize) -> [String; 2] {
+    [format!("waits with {size}, others: {others}"), "waited, exclusive: true".to_owned()]
+}
+
+/// The same after a failure under contention.
+pub(crate) fn exclusive_again(size: usize, others: usize) -> Vec<String> {
+    let again = format!("at {size}: tries it once more, with the device to itself");
+    [&[again], &exclusive_turn(size, others)[..]].concat()
+}
+
+/// Whether a new attempt has to wait, because another one waits or is exclusive.
+pub(crate) fn must_wait(device: &FakeDevice) -> bool {
     let seen = Watching::default();
     let with = execute::with::<NoCache>().device(device).observer(&seen);
+    // Ten times that long the device is not waited for: not at all.
     let hasty = with.ladder(Ladder::default().wait(Duration::ZERO));
-    let wait = || {
-        // No time passes, so that what waits in vain keeps no other one from it.
-        let _clock = StoppedClock::new();
-        hasty.batch(1, |_| ());
-    };
     // Inside no attempt of this thread.
-    thread::scope(|scope| scope.spawn(wait).join().unwrap());
-    seen.waited()
+    thread::scope(|scope| scope.spawn(|| hasty.batch(1, |_| ())).join().unwrap());
+    seen.has_waited()
+}
+
+/// Whether nothing runs or waits on the device, and nothing of it is allocated.
+pub(crate) fn is_free(device: &FakeDevice) -> bool {
+    let seen = Watching::default();
+    let with = execute::with::<NoCache>().device(device).observer(&seen).ladder(patient());
+    thread::scope(|scope| scope.spawn(|| with.batch(1, |_| alloc(device, 101)).unwrap_err()).join().unwrap());
+    !seen.has_waited() && device.allocated_bytes() == 0
 }
 
 /// Runs `work` on a thread of its own, and fails when it does not end.
@@ -107,7 +141,7 @@ pub(crate) fn must_end<R: Send + 'static>(work: impl FnOnce() -> R + Send + 'sta
         result
     });
     match done.recv_timeout(Duration::from_secs(120)) {
-        Err(std::sync::mpsc::RecvTimeoutError::Timeout) => panic!("this hangs"),
+        Err(RecvTimeoutError::Timeout) => panic!("this hangs"),
         _ => thread.join().unwrap_or_else(|payload| std::panic::resume_unwind(payload)),
     }
 }

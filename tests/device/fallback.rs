@@ -11,7 +11,7 @@ use toma::testing::{FakeDevice, FakeOutOfMemory};
 use toma::{Adaptive, Bisect, GlobalCache, NoCache, SizeCache, execute, report};
 
 use crate::executor::{block_on, pause};
-use crate::kit::Watching;
+use crate::kit::{Watching, is_free};
 
 fn ladder() -> Ladder<'static> {
     Ladder::default().fallback(true)
@@ -115,7 +115,7 @@ fn loops_inside_are_in_fallback_too_and_learn_nothing() {
             let limit = if falls_back() { 4 } else { 0 };
             if end - start > limit { Err(OutOfMemory::new(None)) } else { Ok(()) }
         });
-        assert!(!seen.waited());
+        assert!(!seen.has_waited());
         result
     })
     .unwrap();
@@ -127,28 +127,72 @@ fn loops_inside_are_in_fallback_too_and_learn_nothing() {
 
 /// It is not on the device any more, and neither are the loops inside.
 #[test]
-fn nobody_waits_for_who_has_fallen_back() {
+fn a_call_in_fallback_is_not_waited_for() {
     let (device, asked) = (FakeDevice::new(100), Cell::new(0));
-    let nobody_waits = || {
-        let (seen, mut fails) = (Watching::default(), true);
-        let with = execute::with::<NoCache>().device(&device).observer(&seen);
-        let fail = |_| if std::mem::take(&mut fails) { device.alloc(101).map(drop) } else { Ok(()) };
-        std::thread::scope(|scope| scope.spawn(|| with.batch(2, fail).unwrap()).join().unwrap());
+    let is_free = || {
         asked.set(asked.get() + 1);
-        !seen.waited()
+        is_free(&device)
     };
     execute::with::<NoCache>()
         .device(&device)
         .ladder(ladder())
         .batch(1, |_| {
             if falls_back() {
-                assert!(nobody_waits());
-                execute::with::<NoCache>().device(&device).batch(1, |_| assert!(nobody_waits()));
+                assert!(is_free());
+                execute::with::<NoCache>().device(&device).batch(1, |_| assert!(is_free()));
             }
             if falls_back() { Ok(()) } else { Err(OutOfMemory::new(None)) }
         })
         .unwrap();
     assert_eq!(asked.get(), 2);
+}
+
+/// On the device there is room for 16, elsewhere for 1000.
+const COSTS: [u64; 12] = [4, 4, 4, 4, 90, 4, 4, 4, 4, 2000, 4, 4];
+
+fn weighed(start: usize, end: usize) -> Result<Vec<(usize, bool)>, OutOfMemory> {
+    let room = if falls_back() { 1000 } else { 16 };
+    let cost: u64 = COSTS[start..end].iter().sum();
+    if cost > room {
+        return Err(OutOfMemory::new(Some(cost)));
+    }
+    Ok((start..end).map(|item| (item, falls_back())).collect())
+}
+
+/// Each item and whether it was done in fallback: all from the one on that does not fit by itself. One fits nowhere.
+fn done() -> Vec<(usize, bool)> {
+    (0..12).filter(|&item| item != 9).map(|item| (item, item >= 4)).collect()
+}
+
+/// An item that does not fit even there is left out, or goes through in the end.
+#[test]
+fn a_single_item_that_does_not_fit_takes_the_rest_along() {
+    let form = || execute::with::<NoCache>().ladder(ladder()).by_cost(|item| COSTS[item]);
+    let mut left_out = Vec::new();
+    let with = form().left_out(|item| left_out.push((item.index, item.failure.requested_bytes)));
+    assert_eq!(with.map(0..12, 16, weighed).unwrap().concat(), done());
+    assert_eq!(left_out, [(9, Some(2000))]);
+    let report = report::last().unwrap();
+    assert_eq!((report.left_out, report.fell_back, report.done), (vec![9], true, 11));
+
+    let all = RefCell::new(Vec::new());
+    let by = |start, end| weighed(start, end).map(|items| all.borrow_mut().extend(items));
+    assert_eq!(form().range(0..12, 16, by).unwrap_err().requested_bytes(), Some(2000));
+    assert_eq!(all.take(), done());
+    let rows: Vec<_> = form().left_out(|_| ()).iter(0..12, 16, weighed).map(Result::unwrap).collect();
+    assert_eq!(rows.concat(), done());
+    let mut stream = form().left_out(|_| ()).stream(0..12, 16, async |start, end| {
+        pause().await;
+        weighed(start, end)
+    });
+    while let Some(row) = block_on(stream.next()) {
+        all.borrow_mut().extend(row.unwrap());
+    }
+    assert_eq!(all.take(), done());
+    // Attempts in fallback count as well.
+    form().left_out(|_| ()).max_attempts(1).map(0..9, 16, weighed).unwrap();
+    let report = report::last().unwrap();
+    assert_eq!((report.left_out, report.fell_back), (vec![4], false));
 }
 
 /// Never satisfied with a step.
