@@ -1,6 +1,5 @@
 //! What `cargo metadata` says of the workspace.
 
-use std::fmt;
 use std::path::PathBuf;
 
 use anyhow::{Context as _, Result};
@@ -40,10 +39,6 @@ pub(crate) struct Target {
     pub(crate) kinds: Vec<String>,
     pub(crate) required_features: Vec<String>,
 }
-
-/// A Rust version, as `rust-version` states it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct RustVersion([u32; 3]);
 
 impl Workspace {
     /// Reads the answer of `cargo metadata`; `extra` is the one package that is checked without
@@ -154,27 +149,6 @@ impl Target {
     }
 }
 
-impl RustVersion {
-    /// Reads `1.88` or `1.88.0`.
-    pub(crate) fn parse(text: &str) -> Result<Self> {
-        let mut parts = [0; 3];
-        // A pre-release such as `1.88.0-beta` counts as its release: the comparison is about which
-        // toolchain is needed at least.
-        for (at, word) in text.split('-').next().unwrap_or_default().split('.').enumerate() {
-            let part = parts.get_mut(at).with_context(|| format!("rust-version `{text}`: too many parts"))?;
-            *part = word.parse().with_context(|| format!("rust-version `{text}`: `{word}` is no number"))?;
-        }
-        Ok(Self(parts))
-    }
-}
-
-impl fmt::Display for RustVersion {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let [major, minor, patch] = self.0;
-        write!(f, "{major}.{minor}.{patch}")
-    }
-}
-
 /// The string at `key`.
 pub(crate) fn text<'a>(value: &'a Value, key: &str) -> Result<&'a str> {
     value[key].as_str().with_context(|| format!("cargo metadata: no `{key}`"))
@@ -262,17 +236,5 @@ mod tests {
     fn a_missing_field_is_named() {
         let error = Workspace::parse(&json!({}), "x").unwrap_err();
         assert_eq!(error.to_string(), "cargo metadata: no `workspace_root`");
-    }
-
-    #[test]
-    fn versions_compare_by_number() {
-        let parse = |text| RustVersion::parse(text).unwrap();
-        assert!(parse("1.100") > parse("1.88.1"));
-        assert_eq!(parse("1.88"), parse("1.88.0"));
-        assert_eq!(parse("1.88").to_string(), "1.88.0");
-        for wrong in ["", "1.x", "1.2.3.4", "stable"] {
-            let error = RustVersion::parse(wrong).unwrap_err();
-            assert!(error.to_string().contains(&format!("`{wrong}`")), "{error}");
-        }
     }
 }

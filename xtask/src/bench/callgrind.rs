@@ -7,8 +7,8 @@
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, Result, bail};
-use serde_json::Value;
 
+use super::bundle::built;
 use crate::project::Project;
 use crate::table::{Align, table};
 
@@ -34,15 +34,8 @@ pub(super) fn count(project: &Project, only: Option<&str>, calls: u64) -> Result
 /// Builds the benchmark as `cargo bench` does, and tells where it is.
 fn build(project: &Project) -> Result<PathBuf> {
     let (package, bench) = project.workspace.target("bench", BENCH)?;
-    let cargo = project.cargo("bench").args(["-p", &package.name, "--bench", BENCH, "--no-run"]);
-    let messages = cargo.args(bench.feature_args()).arg("--message-format=json-render-diagnostics").read()?;
-    executable(&messages).with_context(|| format!("benchmark `{BENCH}`: cargo built no program"))
-}
-
-fn executable(messages: &str) -> Option<PathBuf> {
-    let messages = messages.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
-    let mut of_bench = messages.filter(|message| message["target"]["name"] == BENCH);
-    of_bench.find_map(|message| Some(message["executable"].as_str()?.into()))
+    let cargo = project.cargo("bench").args(["-p", &package.name, "--bench", BENCH]);
+    built(cargo.args(bench.feature_args()), BENCH)
 }
 
 fn cases(listed: &str, only: Option<&str>) -> Result<Vec<String>> {
@@ -118,15 +111,5 @@ mod tests {
         assert_eq!(cases("batch/hand\nbatch/toma\n", Some("toma")).unwrap(), ["batch/toma"]);
         assert!(cases("a\n", Some("b")).unwrap_err().to_string().contains("`b`"));
         assert!(cases("\n", None).unwrap_err().to_string().contains("lists no cases"));
-    }
-
-    #[test]
-    fn the_program_is_found_among_the_messages() {
-        let messages = "\
-            {\"reason\":\"compiler-artifact\",\"target\":{\"name\":\"toma\"},\"executable\":null}\n\
-            not json\n\
-            {\"reason\":\"compiler-artifact\",\"target\":{\"name\":\"overhead\"},\"executable\":\"/t/overhead-1\"}\n";
-        assert_eq!(executable(messages), Some("/t/overhead-1".into()));
-        assert_eq!(executable("{\"reason\":\"build-finished\",\"success\":true}"), None);
     }
 }

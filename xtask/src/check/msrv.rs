@@ -1,81 +1,78 @@
-//! The Rust version we state, checked as far as one toolchain can: against the versions our
-//! dependencies state here, and by the step `clippy`, which knows when each standard item came.
+//! The Rust version we state, against the versions that our dependencies state. The step `clippy` knows when each
+//! standard item came.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::BTreeMap;
 
 use anyhow::{Context as _, Result};
 use serde_json::Value;
 
 use super::{Checks, all_clear};
-use crate::metadata::{RustVersion, list, strings, text};
+use crate::metadata::{list, text};
 
 pub(super) fn step(checks: &Checks<'_>) -> Result<String> {
     let project = checks.project;
     let answer = project.cargo("metadata").args(["--format-version=1", "--all-features"]).read()?;
-    let answer = serde_json::from_str(&answer).context("cargo metadata")?;
-    let published: Vec<_> = project.workspace.published().map(|package| package.name.as_str()).collect();
-    let stated = stated_version(&answer, &published)?;
-    let (count, problems) = too_new(&answer, &published, stated)?;
+    let stated = stated(&serde_json::from_str(&answer).context("cargo metadata")?)?;
+    let published: Vec<_> = project.workspace.published().map(|package| &*package.name).collect();
+    // What they are built from; tests may need a newer Rust.
+    let tree = project.cargo("tree").args(["--edges", "normal,build", "--target", "all", "--all-features"]);
+    let tree = tree.args(["--prefix", "none", "--format", "{p}"]);
+    let tree = published.iter().fold(tree, |tree, name| tree.args(["-p", name])).quiet().read()?;
+    let (count, problems) = too_new(&tree, &stated, &published)?;
     all_clear(&problems)?;
-    Ok(format!("{count} packages, rust {stated}"))
+    Ok(format!("{count} packages"))
 }
 
-/// The oldest version any published package states.
-fn stated_version(answer: &Value, published: &[&str]) -> Result<RustVersion> {
-    let stated = members(answer, published).map(|package| {
-        let version = package["rust_version"].as_str();
-        let missing =
-            || format!("package `{}`: no rust-version", package["name"].as_str().unwrap_or_default());
-        RustVersion::parse(version.with_context(missing)?)
-    });
-    stated.collect::<Result<Vec<_>>>()?.into_iter().min().context("no published package")
-}
-
-/// How many packages the published ones are built from, and which of them need a newer Rust.
-fn too_new(answer: &Value, published: &[&str], stated: RustVersion) -> Result<(usize, Vec<String>)> {
-    let needed = needed(answer, published);
-    let mut problems = Vec::new();
-    for package in list(&answer["packages"]).iter().filter(|package| needed.contains(&id(package))) {
-        let Some(version) = package["rust_version"].as_str() else { continue };
-        let (name, own) = (text(package, "name")?, text(package, "version")?);
-        if RustVersion::parse(version)? > stated {
-            let who = format!("`cargo tree --all-features --invert {name}` shows who needs it");
-            problems.push(format!("{name} {own} needs rust {version}, we state {stated}; {who}"));
-        }
-    }
-    Ok((needed.len(), problems))
-}
-
-/// The packages the published ones need to be built, by normal and build dependencies.
-fn needed<'a>(answer: &'a Value, published: &[&str]) -> HashSet<&'a str> {
-    let nodes = list(&answer["resolve"]["nodes"]);
-    let dependencies: HashMap<_, _> = nodes.iter().map(|node| (id(node), list(&node["deps"]))).collect();
-    let mut open: Vec<_> = members(answer, published).map(id).collect();
-    let mut needed = HashSet::new();
-    while let Some(package) = open.pop() {
-        if needed.insert(package) {
-            let edges = dependencies.get(package).copied().unwrap_or_default();
-            open.extend(edges.iter().filter(|edge| builds(edge)).filter_map(|edge| edge["pkg"].as_str()));
-        }
-    }
-    needed
-}
-
-fn members<'a>(answer: &'a Value, names: &[&str]) -> impl Iterator<Item = &'a Value> {
-    let ids: HashSet<_> = strings(&answer["workspace_members"]).into_iter().collect();
-    let is_ours = move |package: &&Value| {
-        ids.contains(id(package)) && names.iter().any(|name| package["name"] == **name)
+/// What each package states, by name and version as `cargo tree` prints them.
+fn stated(answer: &Value) -> Result<BTreeMap<String, Option<String>>> {
+    let package = |package: &Value| {
+        let version = package["rust_version"].as_str().map(str::to_owned);
+        Ok((format!("{} v{}", text(package, "name")?, text(package, "version")?), version))
     };
-    list(&answer["packages"]).iter().filter(is_ours)
+    list(&answer["packages"]).iter().map(package).collect()
 }
 
-/// Whether a dependency is part of the build, and not of tests alone.
-fn builds(edge: &Value) -> bool {
-    list(&edge["dep_kinds"]).iter().any(|kind| kind["kind"] != "dev")
+/// How many packages the tree holds, and which of them need a newer Rust than the oldest that a published one states.
+fn too_new(
+    tree: &str,
+    stated: &BTreeMap<String, Option<String>>,
+    published: &[&str],
+) -> Result<(usize, Vec<String>)> {
+    let names: Vec<_> =
+        tree.lines().map(|line| line.splitn(3, ' ').take(2).collect::<Vec<_>>().join(" ")).collect();
+    let needed = stated.iter().filter(|(package, _)| names.contains(package));
+    let (mut ours, mut theirs, mut count) = (None, Vec::new(), 0);
+    for (package, version) in needed {
+        count += 1;
+        let parsed = version.as_deref().map(version_of).transpose().with_context(|| package.clone())?;
+        if published.contains(&package.split(' ').next().unwrap_or_default()) {
+            let parsed = parsed.with_context(|| format!("package `{package}`: no rust-version"))?;
+            ours = Some(ours.map_or(parsed, |oldest| parsed.min(oldest)));
+        } else {
+            theirs.extend(parsed.map(|parsed| (package, parsed)));
+        }
+    }
+    let ours = ours.context("no published package")?;
+    let newer = theirs.into_iter().filter(|(_, parsed)| *parsed > ours);
+    let [major, minor, patch] = ours;
+    let problem = |(package, [a, b, c]): (&String, [u32; 3])| {
+        let (name, _) = package.split_once(' ').unwrap_or((package, ""));
+        format!(
+            "{package} needs rust {a}.{b}.{c}, we state {major}.{minor}.{patch}; \
+             `cargo tree --all-features --invert {name}` shows what needs it"
+        )
+    };
+    Ok((count, newer.map(problem).collect()))
 }
 
-fn id(value: &Value) -> &str {
-    value["id"].as_str().unwrap_or_default()
+/// Reads `1.88` or `1.88.0`; a pre-release counts as its release.
+fn version_of(text: &str) -> Result<[u32; 3]> {
+    let mut parts = [0; 3];
+    for (at, word) in text.split('-').next().unwrap_or_default().split('.').enumerate() {
+        let part = parts.get_mut(at).with_context(|| format!("rust-version `{text}`: too many parts"))?;
+        *part = word.parse().with_context(|| format!("rust-version `{text}`: `{word}` is no number"))?;
+    }
+    Ok(parts)
 }
 
 #[cfg(test)]
@@ -83,47 +80,38 @@ mod tests {
     use super::*;
     use serde_json::json;
 
-    /// `ours` needs `normal`, which needs `build` to be built and `dev` for its tests.
-    fn answer(versions: &[(&str, Value); 4]) -> Value {
-        let package = |(name, rust): &(&str, Value)| json!({ "id": name, "name": name, "version": "0.3.0", "rust_version": rust });
-        let edge = |to: &str, kind: Value| json!({ "pkg": to, "dep_kinds": [{ "kind": kind }] });
-        json!({
-            "workspace_members": ["ours"],
-            "packages": versions.iter().map(package).collect::<Vec<_>>(),
-            "resolve": { "nodes": [
-                { "id": "ours", "deps": [edge("normal", Value::Null)] },
-                { "id": "normal", "deps": [edge("build", json!("build")), edge("dev", json!("dev"))] },
-                { "id": "build", "deps": [edge("normal", Value::Null)] },
-                { "id": "dev", "deps": [] },
-            ] },
-        })
-    }
+    const TREE: &str = "ours v0.1.0 (/w)\nbuild v0.3.0\nmacros v1.0.0 (proc-macro)\nbuild v0.3.0 (*)\n";
 
-    fn problems(normal: Value, build: Value, dev: Value) -> (usize, Vec<String>) {
-        let answer = answer(&[("ours", json!("1.88")), ("normal", normal), ("build", build), ("dev", dev)]);
-        let stated = stated_version(&answer, &["ours"]).unwrap();
-        too_new(&answer, &["ours"], stated).unwrap()
+    fn problems(ours: &Value, build: &str) -> Result<(usize, Vec<String>)> {
+        let package = |name: &str, version: &str, rust: &Value| json!({ "name": name, "version": version, "rust_version": rust });
+        let answer = json!({ "packages": [
+            package("ours", "0.1.0", ours),
+            package("build", "0.3.0", &json!(build)),
+            package("build", "0.4.0", &json!("1.99")),
+            package("macros", "1.0.0", &Value::Null),
+        ] });
+        too_new(TREE, &stated(&answer).unwrap(), &["ours"])
     }
 
     #[test]
     fn a_newer_dependency_is_named_with_its_version() {
-        let (count, found) = problems(json!("1.88.0"), json!("1.88.1"), Value::Null);
-        assert_eq!(count, 3);
-        assert_eq!(found.len(), 1, "{found:?}");
-        assert!(found[0].starts_with("build 0.3.0 needs rust 1.88.1, we state 1.88.0"), "{found:?}");
+        let (count, found) = problems(&json!("1.88"), "1.88.1").unwrap();
+        assert_eq!((count, found.len()), (3, 1));
+        assert!(found[0].starts_with("build v0.3.0 needs rust 1.88.1, we state 1.88.0"), "{found:?}");
     }
 
     #[test]
-    fn dependencies_of_tests_may_be_newer() {
-        assert_eq!(problems(Value::Null, json!("1.56"), json!("1.99")), (3, vec![]));
+    fn what_is_older_and_what_is_not_in_the_tree_is_no_problem() {
+        assert_eq!(problems(&json!("1.100"), "1.88.1").unwrap(), (3, vec![]));
     }
 
     #[test]
-    fn a_package_that_states_nothing_is_an_error() {
-        let none = || Value::Null;
-        let answer = answer(&[("ours", none()), ("normal", none()), ("build", none()), ("dev", none())]);
-        let error = stated_version(&answer, &["ours"]).unwrap_err();
-        assert_eq!(error.to_string(), "package `ours`: no rust-version");
-        assert!(stated_version(&answer, &["other"]).is_err());
+    fn versions_that_are_missing_or_no_numbers_are_named() {
+        let error = problems(&Value::Null, "1.88").unwrap_err().to_string();
+        assert_eq!(error, "package `ours v0.1.0`: no rust-version");
+        for wrong in ["", "1.x", "1.2.3.4", "stable"] {
+            let error = version_of(wrong).unwrap_err().to_string();
+            assert!(error.contains(&format!("`{wrong}`")), "{error}");
+        }
     }
 }

@@ -22,8 +22,8 @@ pub(super) fn environment(project: &Project) -> Result<Option<Environment>> {
             Ok(Some(Environment::given("LIBTORCH_USE_PYTORCH", Vec::new(), pytorch_libraries(project)?)))
         }
         Some(Choice::Folders(folders)) => {
-            folders.check()?;
-            Ok(Some(Environment::given("LIBTORCH", folders.variables(), folders.lib())))
+            let lib = libraries(&folders)?;
+            Ok(Some(Environment::given("LIBTORCH", folders, lib)))
         }
     }
 }
@@ -32,20 +32,11 @@ pub(super) fn environment(project: &Project) -> Result<Option<Environment>> {
 #[derive(Debug, PartialEq, Eq)]
 enum Choice {
     Pytorch,
-    Folders(Folders),
-}
-
-/// Where the parts of a libtorch are.
-///
-/// Absolute, and handed on as such: the build script and the loader each read them in a folder of
-/// their own.
-#[derive(Debug, PartialEq, Eq)]
-struct Folders {
-    root: PathBuf,
-    /// `lib` is in here, if not in the root.
-    lib: Option<PathBuf>,
-    /// `include` is in here, if not in the root.
-    include: Option<PathBuf>,
+    /// `LIBTORCH`, and `LIBTORCH_LIB` and `LIBTORCH_INCLUDE` where they are set.
+    ///
+    /// Absolute, and handed on as such: the build script and the loader each read them in a folder of
+    /// their own.
+    Folders(Vec<(&'static str, PathBuf)>),
 }
 
 impl Choice {
@@ -55,36 +46,28 @@ impl Choice {
         if value("LIBTORCH_USE_PYTORCH").is_some() {
             return Ok(Some(Self::Pytorch));
         }
-        let folder = |name: &str| value(name).map(std::path::absolute).transpose().context(name.to_owned());
-        let Some(root) = folder("LIBTORCH")? else { return Ok(None) };
-        let (lib, include) = (folder("LIBTORCH_LIB")?, folder("LIBTORCH_INCLUDE")?);
-        Ok(Some(Self::Folders(Folders { root, lib, include })))
+        if value("LIBTORCH").is_none() {
+            return Ok(None);
+        }
+        let named = ["LIBTORCH", "LIBTORCH_LIB", "LIBTORCH_INCLUDE"].into_iter();
+        let named = named.filter_map(|name| Some((name, value(name)?)));
+        let folders = named.map(|(name, folder)| Ok((name, std::path::absolute(folder).context(name)?)));
+        Ok(Some(Self::Folders(folders.collect::<Result<_>>()?)))
     }
 }
 
-impl Folders {
-    fn lib(&self) -> PathBuf {
-        self.lib.as_ref().unwrap_or(&self.root).join("lib")
-    }
-
-    fn include(&self) -> PathBuf {
-        self.include.as_ref().unwrap_or(&self.root).join("include")
-    }
-
-    fn variables(&self) -> Vec<(&'static str, PathBuf)> {
-        let others = [("LIBTORCH_LIB", &self.lib), ("LIBTORCH_INCLUDE", &self.include)];
-        let others = others.into_iter().filter_map(|(name, folder)| Some((name, folder.clone()?)));
-        [("LIBTORCH", self.root.clone())].into_iter().chain(others).collect()
-    }
-
-    fn check(&self) -> Result<()> {
-        ensure!(
-            has_libtorch(&self.lib()),
-            "LIBTORCH: no libtorch in {}; unset the variable to have one installed",
-            self.lib().display()
-        );
-        version::check("LIBTORCH", version::stated(&self.root, &self.include()).as_deref())
-    }
+/// The folder with the libraries, when it holds a libtorch of the right version.
+fn libraries(folders: &[(&str, PathBuf)]) -> Result<PathBuf> {
+    let folder = |name: &str| folders.iter().find(|(known, _)| *known == name).map(|(_, folder)| folder);
+    let root = folder("LIBTORCH").context("LIBTORCH: not set")?;
+    let lib = folder("LIBTORCH_LIB").unwrap_or(root).join("lib");
+    ensure!(
+        has_libtorch(&lib),
+        "LIBTORCH: no libtorch in {}; unset the variable to have one installed",
+        lib.display()
+    );
+    version::check("LIBTORCH", version::stated(root).as_deref())?;
+    Ok(lib)
 }
 
 fn has_libtorch(folder: &Path) -> bool {
@@ -108,10 +91,6 @@ mod tests {
     use super::*;
     use crate::scratch::Scratch;
 
-    fn folders(root: &Path, lib: Option<&str>) -> Folders {
-        Folders { root: root.to_owned(), lib: lib.map(PathBuf::from), include: None }
-    }
-
     fn choice(variables: &[(&str, &str)]) -> Option<Choice> {
         let value =
             |name: &str| variables.iter().find(|(known, _)| *known == name).map(|(_, value)| value.into());
@@ -121,45 +100,38 @@ mod tests {
     #[test]
     fn a_folder_that_is_relative_is_made_absolute_and_handed_on() {
         let here = env::current_dir().unwrap();
-        let chosen =
-            choice(&[("LIBTORCH", "some/libtorch"), ("LIBTORCH_LIB", "other"), ("LIBTORCH_INCLUDE", "/i")]);
-        let Some(Choice::Folders(chosen)) = chosen else { panic!("{chosen:?}") };
-        assert_eq!(chosen.lib(), here.join("other/lib"));
-        assert_eq!(chosen.include(), Path::new("/i/include"));
-        let variables = [
-            ("LIBTORCH", here.join("some/libtorch")),
-            ("LIBTORCH_LIB", here.join("other")),
-            ("LIBTORCH_INCLUDE", "/i".into()),
-        ];
-        assert_eq!(chosen.variables(), variables);
+        let chosen = choice(&[("LIBTORCH", "some/libtorch"), ("LIBTORCH_INCLUDE", "/i")]);
+        let folders = vec![("LIBTORCH", here.join("some/libtorch")), ("LIBTORCH_INCLUDE", "/i".into())];
+        assert_eq!(chosen, Some(Choice::Folders(folders)));
     }
 
     #[test]
     fn a_variable_that_is_set_to_nothing_chooses_nothing() {
         assert_eq!(choice(&[("LIBTORCH", ""), ("LIBTORCH_USE_PYTORCH", "")]), None);
         let chosen = choice(&[("LIBTORCH", "/a"), ("LIBTORCH_USE_PYTORCH", ""), ("LIBTORCH_LIB", "")]);
-        assert_eq!(chosen, Some(Choice::Folders(folders(Path::new("/a"), None))));
+        assert_eq!(chosen, Some(Choice::Folders(vec![("LIBTORCH", "/a".into())])));
         let chosen = choice(&[("LIBTORCH", "/a"), ("LIBTORCH_USE_PYTORCH", "1")]);
         assert_eq!(chosen, Some(Choice::Pytorch));
     }
 
     #[test]
     fn a_libtorch_that_is_not_there_is_named() {
-        let error = folders(Path::new("/nowhere"), None).check().unwrap_err().to_string();
-        assert!(error.contains("/nowhere/lib"), "{error}");
-        let error = folders(Path::new("/a"), Some("/elsewhere")).check().unwrap_err().to_string();
-        assert!(error.contains("/elsewhere/lib"), "{error}");
+        let mut folders = vec![("LIBTORCH", "/nowhere".into())];
+        assert!(libraries(&folders).unwrap_err().to_string().contains("/nowhere/lib"));
+        folders.push(("LIBTORCH_LIB", "/elsewhere".into()));
+        assert!(libraries(&folders).unwrap_err().to_string().contains("/elsewhere/lib"));
     }
 
     #[test]
     fn a_libtorch_of_another_version_is_refused_and_one_that_states_none_is_not() {
         let scratch = Scratch::new("given");
         scratch.file("lib/libc10.so", "");
-        folders(scratch.root(), None).check().unwrap();
+        let found = || libraries(&[("LIBTORCH", scratch.root().to_owned())]);
+        assert_eq!(found().unwrap(), scratch.path("lib"));
         scratch.file("build-version", "2.10.0+cpu");
-        let error = folders(scratch.root(), None).check().unwrap_err().to_string();
+        let error = found().unwrap_err().to_string();
         assert!(error.contains("2.10.0+cpu"), "{error}");
         scratch.file("build-version", "2.11.0+cpu");
-        folders(scratch.root(), None).check().unwrap();
+        found().unwrap();
     }
 }

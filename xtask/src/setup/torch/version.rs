@@ -30,17 +30,11 @@ fn check_unless(bypassed: bool, variable: &str, found: Option<&str>) -> Result<(
     }
 }
 
-/// The version a libtorch or an installed PyTorch states, in one of the places where it may.
-pub(super) fn stated(libtorch: &Path, include: &Path) -> Option<String> {
-    let read = |path: &Path| fs::read_to_string(path).ok();
-    let build = || Some(read(&libtorch.join("build-version"))?.trim().to_owned());
-    let python = || in_python(&read(&libtorch.join("version.py"))?).map(str::to_owned);
-    let header = |name: &str| in_header(&read(&include.join(name))?);
-    build()
-        .filter(|version| !version.is_empty())
-        .or_else(python)
-        .or_else(|| header("torch/headeronly/version.h"))
-        .or_else(|| header("torch/csrc/api/include/torch/version.h"))
+/// The version that a libtorch, or the folder of an installed PyTorch, states.
+pub(super) fn stated(libtorch: &Path) -> Option<String> {
+    let read = |name: &str| fs::read_to_string(libtorch.join(name)).ok();
+    let build = read("build-version").map(|version| version.trim().to_owned());
+    build.filter(|version| !version.is_empty()).or_else(|| in_python(&read("version.py")?).map(str::to_owned))
 }
 
 /// The version in PyTorch's `version.py`.
@@ -48,18 +42,6 @@ pub(super) fn in_python(text: &str) -> Option<&str> {
     let value = text.lines().find_map(|line| line.strip_prefix("__version__"))?;
     let quoted = value.split(['\'', '"']).nth(1)?;
     (!quoted.is_empty()).then_some(quoted)
-}
-
-/// The version in libtorch's `version.h`.
-fn in_header(text: &str) -> Option<String> {
-    let part = |name: &str| {
-        let define =
-            text.lines().find_map(|line| line.trim().strip_prefix("#define ")?.strip_prefix(name))?;
-        define.trim().parse::<u32>().ok()
-    };
-    let parts = ["MAJOR", "MINOR", "PATCH"].map(|name| part(&format!("TORCH_VERSION_{name} ")));
-    let [Some(major), Some(minor), Some(patch)] = parts else { return None };
-    Some(format!("{major}.{minor}.{patch}"))
 }
 
 /// Whether a version such as `2.11.0+cu130` is the one we need.
@@ -87,28 +69,10 @@ mod tests {
     }
 
     #[test]
-    fn headers_state_a_version_in_three_parts() {
-        let text = "#pragma once\n/// Major.\n#define TORCH_VERSION_MAJOR 2\n#define TORCH_VERSION_MINOR 11\n\
-                    #define TORCH_VERSION_PATCH 0\n#define TORCH_VERSION_ABI_TAG 0\n";
-        assert_eq!(in_header(text).as_deref(), Some("2.11.0"));
-        assert_eq!(in_header(&text.replace("PATCH 0", "PATCH x")), None);
-        assert_eq!(in_header("#include <torch/headeronly/version.h>\n"), None);
-    }
-
-    #[test]
     fn each_place_is_looked_at() {
         let scratch = Scratch::new("version");
-        let stated = || stated(scratch.root(), &scratch.path("include"));
+        let stated = || stated(scratch.root());
         assert_eq!(stated(), None);
-        let header = |minor: u32| {
-            format!(
-                "#define TORCH_VERSION_MAJOR 2\n#define TORCH_VERSION_MINOR {minor}\n#define TORCH_VERSION_PATCH 0\n"
-            )
-        };
-        scratch.file("include/torch/csrc/api/include/torch/version.h", &header(1));
-        assert_eq!(stated().as_deref(), Some("2.1.0"));
-        scratch.file("include/torch/headeronly/version.h", &header(2));
-        assert_eq!(stated().as_deref(), Some("2.2.0"));
         scratch.file("version.py", "__version__ = '2.3.0+cpu'\n");
         assert_eq!(stated().as_deref(), Some("2.3.0+cpu"));
         scratch.file("build-version", "2.4.0+cpu\n");
