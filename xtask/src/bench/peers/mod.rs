@@ -75,7 +75,7 @@ fn commands<'a>(project: &'a Project, environment: &Environment) -> Result<Vec<C
 
 fn write(project: &Project, rows: &[Row], worlds: &[World], machine: &str) -> Result<()> {
     let (shell, chosen) = (&project.shell, Row::chosen(rows));
-    shell.write_file(PLOT, plot::svg(&chosen, worlds))?;
+    shell.write_file(PLOT, plot::svg(&chosen, worlds)?)?;
     let short = text::short(&chosen, worlds, machine);
     for (path, text) in [("README.md", short), ("benches/RESULTS.md", text::whole(rows, worlds, machine))] {
         let old = shell.read_file(path)?;
