@@ -29,8 +29,8 @@ Commands:
   run EXAMPLE [-- ARGS]        run any example, optimized, with the libtorch and the files it needs;
                                paths in ARGS mean what they mean where you are
   test [STEP...]               run every check, or only the steps named, and print a table
-      --fast                   what to run before each commit: format, layout, lints and tests with all features;
-                               with libtorch where files of toma-torch are changed and not committed
+      --fast                   what to run before each commit: format, layout, lints, and tests with all features but
+                               for slow ones; with libtorch where files of toma-torch are changed and not committed
       --list                   print the name of each step and what it checks
       --fail-fast              stop at the first failure instead of going on
   bench [NAME] [-- ARGS]       run every benchmark, or the one named

@@ -34,18 +34,25 @@ pub(crate) struct Checks<'a> {
     project: &'a Project,
     /// What some steps need besides Rust.
     provision: Provision<'a>,
-    /// Stop at the first failure.
-    fail_fast: bool,
-    length: Length,
+    options: Options,
     /// The temporary folder of whatever is run.
     temporary: PathBuf,
+}
+
+/// What the command line says.
+#[derive(Debug, Default)]
+struct Options {
+    /// Stop at the first failure.
+    fail_fast: bool,
+    /// Without slow tests.
+    fast: bool,
+    length: Length,
 }
 
 /// `cargo xtask test`.
 pub(crate) fn test(mut args: Args) -> Result<ExitCode> {
     let fast = args.flag("--fast");
-    let length = Length::default();
-    command(args, length, |project| {
+    command(args, Options { fast, ..Options::default() }, |project| {
         let torch = fast && torch::is_changed(project)?;
         let is_run = |when| match when {
             When::Fast => true,
@@ -60,15 +67,18 @@ pub(crate) fn test(mut args: Args) -> Result<ExitCode> {
 /// `cargo xtask nightly`.
 pub(crate) fn nightly(mut args: Args) -> Result<ExitCode> {
     let length = Length::parse(&mut args)?;
-    command(args, length, |_| Ok(STEPS.iter().filter(|step| step.when == When::Nightly).collect()))
+    command(args, Options { length, ..Options::default() }, |_| {
+        Ok(STEPS.iter().filter(|step| step.when == When::Nightly).collect())
+    })
 }
 
 fn command(
     mut args: Args,
-    length: Length,
+    mut options: Options,
     steps: impl FnOnce(&Project) -> Result<Vec<&'static Step>>,
 ) -> Result<ExitCode> {
-    let (list, fail_fast) = (args.flag("--list"), args.flag("--fail-fast"));
+    let list = args.flag("--list");
+    options.fail_fast = args.flag("--fail-fast");
     let build = build_of(&mut args)?;
     let project = Project::find()?;
     let steps = choose(&steps(&project)?, &args.names()?.without_rest()?)?;
@@ -80,7 +90,7 @@ fn command(
     fs::create_dir_all(&folder).with_context(|| format!("cannot create {}", folder.display()))?;
     let _lock = Lock::take(&folder.join("lock"))?;
     let provision = Provision::new(&project, build);
-    let checks = Checks { project: &project, provision, fail_fast, length, temporary: folder.join("tmp") };
+    let checks = Checks { project: &project, provision, options, temporary: folder.join("tmp") };
     let ended = checks.run(&steps)?;
     print!("{}", summary(&ended, steps.len()));
     let all_passed = ended.iter().all(|step| step.result.is_ok());
@@ -109,7 +119,7 @@ impl Checks<'_> {
         let mut ended = Vec::new();
         for step in steps {
             ended.push(self.run_step(step));
-            if self.fail_fast && ended.last().is_some_and(|step| step.result.is_err()) {
+            if self.options.fail_fast && ended.last().is_some_and(|step| step.result.is_err()) {
                 break;
             }
         }
@@ -146,7 +156,7 @@ impl Checks<'_> {
         for command in commands {
             count += 1;
             failures.extend(command.run().err().map(|error| error.to_string()));
-            if self.fail_fast && !failures.is_empty() {
+            if self.options.fail_fast && !failures.is_empty() {
                 break;
             }
         }

@@ -30,7 +30,7 @@ impl Length {
 
 pub(super) fn stress(checks: &Checks<'_>) -> Result<String> {
     let cargo = checks.project.cargo_all("test", Features::All).args(["--test", "stress"]);
-    checks.run_all([checks.length.give(cargo)])?;
+    checks.run_all([checks.options.length.give(cargo)])?;
     Ok(String::new())
 }
 
@@ -39,7 +39,7 @@ pub(super) fn torch_stress(checks: &Checks<'_>) -> Result<String> {
     let packages = checks.project.workspace.with_libtorch.iter();
     let runs = packages.map(|package| {
         let cargo = torch::cargo_test(checks.project, package).args(["--test", "torch", "stress::"]);
-        environment.give(checks.length.give(cargo))
+        environment.give(checks.options.length.give(cargo))
     });
     checks.run_all(runs)?;
     Ok(String::new())

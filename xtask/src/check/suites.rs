@@ -6,15 +6,18 @@ use xshell::Cmd;
 use super::Checks;
 use crate::project::Features;
 
+/// With `--fast` without the tests that the facade lists as `slow-tests`, by parts of their names.
 pub(super) fn all(checks: &Checks<'_>) -> Result<String> {
-    tests(checks, Features::All, &[])
+    tests(checks, Features::All, &if checks.options.fast { skipping_slow(checks)? } else { Vec::new() })
 }
 
-/// Without the tests that the facade lists as `slow-tests`, by parts of their names: with all features the
-/// same engine runs with more around it.
+/// Without the slow tests: with all features the same engine runs with more around it.
 pub(super) fn bare(checks: &Checks<'_>) -> Result<String> {
-    let skipped: Vec<_> = slow(checks)?.into_iter().flat_map(|name| ["--skip".to_owned(), name]).collect();
-    tests(checks, Features::None, &skipped)
+    tests(checks, Features::None, &skipping_slow(checks)?)
+}
+
+fn skipping_slow(checks: &Checks<'_>) -> Result<Vec<String>> {
+    Ok(slow(checks)?.into_iter().flat_map(|name| ["--skip".to_owned(), name]).collect())
 }
 
 /// Those that [`bare`] leaves out.

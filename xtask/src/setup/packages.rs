@@ -122,6 +122,10 @@ impl Packages {
         let pip = project.command(self.python()).args(["-m", "pip", "install", "--no-deps", "--no-compile"]);
         let pip = pip.args(["--require-hashes", "--only-binary", ":all:", "--requirement"]).arg(list);
         let pip = pip.env("PIP_CACHE_DIR", self.cache()).env("PIP_DISABLE_PIP_VERSION_CHECK", "1");
+        // Downloads pass through it, and the system's own may be small.
+        let temporary = self.cache().join("tmp");
+        fs::create_dir_all(&temporary)?;
+        let pip = pip.env("TMPDIR", temporary);
         // Variables, because a pip that does not know an option yet passes over them.
         let pip = pip.env("PIP_RESUME_RETRIES", "20");
         ensure!(
