@@ -18,7 +18,7 @@ const LINES: usize = 6000;
 const AT_LEAST: usize = 5000;
 
 /// Lines of one package, so that the text has many subjects.
-const PER_PACKAGE: usize = 150;
+const PER_PACKAGE: usize = 40;
 
 /// Words a line must have to count: headings of one word and rulers say nothing.
 const WORDS: usize = 3;
@@ -125,7 +125,7 @@ mod tests {
 
     #[test]
     fn there_are_never_more_lines_than_asked_for() {
-        let packages = (0..100).map(|i| numbered(i * 1000..(i + 1) * 1000));
+        let packages = (0..200).map(|i| numbered(i * 1000..(i + 1) * 1000));
         assert_eq!(collect(packages).len(), LINES);
     }
 
