@@ -11,13 +11,13 @@ const ITEMS: usize = 128;
 const ITEM: usize = 256 * 256;
 const STEP: usize = 32;
 
-pub(crate) fn report() {
+pub(crate) fn report(rounds: usize) {
     let mut data = vec![0.0_f32; ITEMS * ITEM];
     let cell = std::cell::RefCell::new(&mut data[..]);
     let hand = || check(hand(&mut cell.borrow_mut()));
     let ours = || check(ours(&mut cell.borrow_mut()));
-    let pair = pairs(301, hand, ours);
-    println!("reference workload, 301 alternating pairs (bar: 1.02x)");
+    let pair = pairs(rounds, hand, ours);
+    println!("reference workload, {rounds} alternating pairs (bar: 1.02x)");
     println!("  hand {:.2?}, toma {:.2?}, median ratio {:.4}x", pair.baseline, pair.ours, pair.ratio);
 }
 

@@ -9,46 +9,52 @@ use toma::{GlobalCache, NoCache, SizeCache, StacktraceMemoryCache, execute};
 
 use super::measure::median;
 
-/// How long a thread runs before it is measured: a scheduler may start two threads on one processor,
-/// and takes a while to notice that another one idles.
-const SETTLING: Duration = Duration::from_millis(60);
+/// How much is measured.
+pub(crate) struct Length {
+    /// How long a thread runs before it is measured: a scheduler may start two threads on one processor,
+    /// and takes a while to notice that another one idles.
+    settling: Duration,
+    calls: u32,
+    rounds: usize,
+}
 
-const CALLS: u32 = 200_000;
-const ROUNDS: usize = 15;
+pub(crate) const FULL: Length = Length { settling: Duration::from_millis(60), calls: 200_000, rounds: 15 };
 
-pub(crate) fn report() {
+pub(crate) const ONCE: Length = Length { settling: Duration::ZERO, calls: 100, rounds: 1 };
+
+pub(crate) fn report(length: &Length) {
     println!("two threads on one warm call site, rate of each against one alone (bar: 0.90)");
-    println!("  no-cache       {:.2}", one_against_two::<NoCache>());
-    println!("  global-cache   {:.2}", one_against_two::<GlobalCache>());
-    println!("  default-cache  {:.2}", one_against_two::<StacktraceMemoryCache>());
+    println!("  no-cache       {:.2}", one_against_two::<NoCache>(length));
+    println!("  global-cache   {:.2}", one_against_two::<GlobalCache>(length));
+    println!("  default-cache  {:.2}", one_against_two::<StacktraceMemoryCache>(length));
 }
 
 /// The median over the rounds of: time alone / time of the slower of two at once.
-fn one_against_two<C: SizeCache + 'static>() -> f64 {
+fn one_against_two<C: SizeCache + 'static>(length: &Length) -> f64 {
     let ratio = |_| {
-        let alone = slowest::<C>(1);
-        alone.as_secs_f64() / slowest::<C>(2).as_secs_f64()
+        let alone = slowest::<C>(1, length);
+        alone.as_secs_f64() / slowest::<C>(2, length).as_secs_f64()
     };
-    median((0..ROUNDS).map(ratio).collect(), f64::total_cmp)
+    median((0..length.rounds).map(ratio).collect(), f64::total_cmp)
 }
 
-fn slowest<C: SizeCache + 'static>(threads: usize) -> Duration {
+fn slowest<C: SizeCache + 'static>(threads: usize, length: &Length) -> Duration {
     let waiting = AtomicUsize::new(threads);
     thread::scope(|scope| {
         let workers: Vec<_> = (0..threads)
             .map(|_| {
                 scope.spawn(|| {
                     let begun = Instant::now();
-                    while begun.elapsed() < SETTLING {
+                    while begun.elapsed() < length.settling {
                         calls::<C>(1000);
                     }
-                    // Busy, because whoever sleeps may wake up on the other's processor.
+                    // Busy, because a thread that sleeps may wake up on the other's processor.
                     waiting.fetch_sub(1, Ordering::AcqRel);
                     while waiting.load(Ordering::Acquire) > 0 {
                         spin_loop();
                     }
                     let start = Instant::now();
-                    calls::<C>(CALLS);
+                    calls::<C>(length.calls);
                     start.elapsed()
                 })
             })

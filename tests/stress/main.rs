@@ -4,7 +4,7 @@
 //!
 //! Every choice comes from one seed for each thread. `TOMA_STRESS_SEED=SEED` makes the same choices
 //! again, `TOMA_STRESS_ATTEMPTS=N` makes more attempts than the 20,000 of the checks, and
-//! `cargo xtask stress` makes a million.
+//! `cargo xtask nightly` makes a million.
 
 #![cfg(feature = "testing")]
 

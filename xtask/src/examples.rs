@@ -35,6 +35,8 @@ pub(crate) struct Settings {
 pub(crate) struct Data {
     /// Name and version, as pip is asked for them: `name==1.2.3`.
     pub(crate) package: String,
+    /// The checksum of its one file.
+    pub(crate) sha256: String,
     /// Where the files are in the package.
     pub(crate) folder: PathBuf,
     /// The variable by which the example learns where that is on this machine.
@@ -71,11 +73,12 @@ impl<'a> Example<'a> {
 impl Settings {
     fn parse(table: &Value) -> Result<Self> {
         let Some(entries) = table.as_object() else { return Ok(Self::default()) };
-        let known = ["package", "folder", "variable", "test", "demo", "about"];
+        let known = ["package", "sha256", "folder", "variable", "test", "demo", "about"];
         if let Some(unknown) = entries.keys().find(|key| !known.contains(&key.as_str())) {
             bail!("unknown key `{unknown}`; known: {}", known.join(", "));
         }
-        let about_data = ["package", "folder", "variable"].iter().any(|key| entries.contains_key(*key));
+        let about_data =
+            ["package", "sha256", "folder", "variable"].iter().any(|key| entries.contains_key(*key));
         let data = about_data.then(|| Data::parse(table)).transpose()?;
         let demo = table["demo"].is_array().then(|| strings(&table["demo"]));
         let about = table["about"].as_str().map(str::to_owned);
@@ -88,8 +91,11 @@ impl Data {
         let package = text(table, "package")?;
         let exact = package.split_once("==").is_some_and(|(name, version)| is_word(name) && is_word(version));
         ensure!(exact, "package `{package}`: must be `name==version`, so that everybody has the same files");
+        let sha256 = text(table, "sha256")?;
+        let is_sum = sha256.len() == 64 && sha256.chars().all(|char| char.is_ascii_hexdigit());
+        ensure!(is_sum, "sha256 `{sha256}`: must be 64 hexadecimal digits");
         let (folder, variable) = (text(table, "folder")?.into(), text(table, "variable")?.to_owned());
-        Ok(Self { package: package.to_owned(), folder, variable })
+        Ok(Self { package: package.to_owned(), sha256: sha256.to_owned(), folder, variable })
     }
 
     /// The name of the folder it is installed in.
@@ -134,7 +140,7 @@ mod tests {
     #[test]
     fn a_table_tells_files_and_arguments() {
         let settings = Settings::parse(&json!({
-            "package": "model==0.1.0", "folder": "model/files", "variable": "MODEL_DIR", "about": "a model",
+            "package": "model==0.1.0", "sha256": "0".repeat(64), "folder": "model/files", "variable": "MODEL_DIR", "about": "a model",
             "test": ["--check"], "demo": ["--input", "{lines}"],
         }));
         let settings = settings.unwrap();
@@ -158,9 +164,12 @@ mod tests {
         let error = |table: Value| Settings::parse(&table).unwrap_err().to_string();
         assert_eq!(
             error(json!({ "tests": [] })),
-            "unknown key `tests`; known: package, folder, variable, test, demo, about"
+            "unknown key `tests`; known: package, sha256, folder, variable, test, demo, about"
         );
-        assert!(error(json!({ "package": "a==1", "folder": "b" })).contains("`variable`"));
+        let table = json!({ "package": "a==1", "sha256": "0".repeat(64), "folder": "b" });
+        assert!(error(table).contains("`variable`"));
+        let table = json!({ "package": "a==1", "sha256": "0123", "folder": "b", "variable": "C" });
+        assert_eq!(error(table), "sha256 `0123`: must be 64 hexadecimal digits");
         assert!(error(json!({ "folder": "b", "variable": "C" })).contains("`package`"));
         for vague in ["model", "model>=1", "model==", "==1", "--index==1", "../x==1", "a==1/2", "a b==1"] {
             let table = json!({ "package": vague, "folder": "b", "variable": "C" });

@@ -2,24 +2,16 @@
 
 mod args;
 mod bench;
-mod bundle;
-mod corpus;
+mod check;
 mod demo;
 mod examples;
 mod handover;
-mod layout;
 mod metadata;
-mod peers;
 mod project;
-mod provision;
-mod run;
 #[cfg(test)]
 mod scratch;
-mod steps;
-mod stress;
+mod setup;
 mod table;
-mod test;
-mod torch;
 
 use std::process::ExitCode;
 
@@ -37,6 +29,8 @@ Commands:
   run EXAMPLE [-- ARGS]        run any example, optimized, with the libtorch and the files it needs;
                                paths in ARGS mean what they mean where you are
   test [STEP...]               run every check, or only the steps named, and print a table
+      --fast                   what to run before each commit: format, layout, lints, and tests with all features but
+                               for slow ones; with libtorch where files of toma-torch are changed and not committed
       --list                   print the name of each step and what it checks
       --fail-fast              stop at the first failure instead of going on
   bench [NAME] [-- ARGS]       run every benchmark, or the one named
@@ -45,9 +39,9 @@ Commands:
   bench-peers                  run the same loops through toma and through libraries for Python, and write the figures
                                into README.md, benches/RESULTS.md and benches/peers.svg
       --rounds N               how often each is measured; 4 when not given
-  stress                       the stress tests with a million attempts each instead of 20,000: some minutes
-      --attempts N             as many attempts instead
-      --seed N                 the choices of the run that printed this seed
+  nightly [STEP...]            what takes too long for `test`, with the same options
+      --attempts N             as many attempts in each stress test instead of a million
+      --seed N                 the choices of the stress test that printed this seed
   gpu-bundle DIR               checks and benchmarks in one folder with a script `run`, for a machine with a GPU
   torch                        install libtorch into the target folder, and print the variables to use it
   torch -- CARGO ARGS...       run any cargo command with libtorch: cargo xtask torch -- test -p toma-torch
@@ -75,14 +69,14 @@ fn run(mut args: Args) -> Result<ExitCode> {
         return Ok(ExitCode::SUCCESS);
     }
     match args.command().as_deref() {
-        Some("run") => run::command(args),
-        Some("demo") => demo::command(args),
-        Some("test") => test::command(args),
+        Some("demo") => demo::demo(args),
+        Some("run") => demo::run(args),
+        Some("test") => check::test(args),
+        Some("nightly") => check::nightly(args),
         Some("bench") => bench::command(args),
-        Some("bench-peers") => peers::command(args),
-        Some("stress") => stress::command(args),
-        Some("gpu-bundle") => bundle::command(args),
-        Some("torch") => torch::command(args),
+        Some("bench-peers") => bench::peers::command(args),
+        Some("gpu-bundle") => bench::bundle::command(args),
+        Some("torch") => setup::torch::command(args),
         Some(other) => bail!("unknown command `{other}`; `cargo xtask --help` lists the commands"),
         None => {
             eprint!("{HELP}");

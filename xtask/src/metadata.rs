@@ -1,18 +1,19 @@
 //! What `cargo metadata` says of the workspace.
 
-use std::fmt;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use anyhow::{Context as _, Result};
 use serde_json::Value;
 
 /// The workspace: where it stands, and the packages that are checked.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct Workspace {
     pub(crate) root: PathBuf,
     pub(crate) target_dir: PathBuf,
     /// The default members and this one, root package first.
     pub(crate) packages: Vec<Package>,
+    /// Programs that list `profiles` to be run in.
+    pub(crate) fixtures: Vec<Package>,
     /// The other members, which need libtorch.
     pub(crate) with_libtorch: Vec<Package>,
 }
@@ -37,13 +38,7 @@ pub(crate) struct Target {
     pub(crate) name: String,
     pub(crate) kinds: Vec<String>,
     pub(crate) required_features: Vec<String>,
-    /// The file of its crate root.
-    root: PathBuf,
 }
-
-/// A Rust version, as `rust-version` states it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct RustVersion([u32; 3]);
 
 impl Workspace {
     /// Reads the answer of `cargo metadata`; `extra` is the one package that is checked without
@@ -51,18 +46,22 @@ impl Workspace {
     pub(crate) fn parse(answer: &Value, extra: &str) -> Result<Self> {
         let root = PathBuf::from(text(answer, "workspace_root")?);
         let defaults = strings(&answer["workspace_default_members"]);
-        let is_checked =
-            |package: &&Value| strings_contain(&defaults, &package["id"]) || package["name"] == extra;
-        let (packages, with_libtorch): (Vec<_>, Vec<_>) =
-            list(&answer["packages"]).iter().partition(is_checked);
-        let parse = |packages: Vec<&Value>| packages.into_iter().map(Package::parse).collect::<Result<_>>();
-        let mut packages: Vec<Package> = parse(packages)?;
-        packages.sort_by_key(|package| package.manifest.components().count());
-        let with_libtorch = parse(with_libtorch)?;
-        Ok(Self { root, target_dir: text(answer, "target_directory")?.into(), packages, with_libtorch })
+        let is_checked = |value: &Value| strings_contain(&defaults, &value["id"]) || value["name"] == extra;
+        let mut workspace =
+            Self { root, target_dir: text(answer, "target_directory")?.into(), ..Self::default() };
+        for value in list(&answer["packages"]) {
+            let package = Package::parse(value)?;
+            match () {
+                () if is_checked(value) => workspace.packages.push(package),
+                () if package.listed("profiles").is_some() => workspace.fixtures.push(package),
+                () => workspace.with_libtorch.push(package),
+            }
+        }
+        workspace.packages.sort_by_key(|package| package.manifest.components().count());
+        Ok(workspace)
     }
 
-    /// Every package, those that need libtorch last.
+    /// Every package but the fixtures, those that need libtorch last.
     pub(crate) fn all_packages(&self) -> impl Iterator<Item = &Package> {
         self.packages.iter().chain(&self.with_libtorch)
     }
@@ -121,10 +120,6 @@ impl Package {
         self.targets.iter().filter(move |target| target.is(kind))
     }
 
-    pub(crate) fn is_library(&self) -> bool {
-        self.targets_of("lib").chain(self.targets_of("proc-macro")).next().is_some()
-    }
-
     /// The list of names `[package.metadata.toma]` gives for `key`, if it gives one.
     pub(crate) fn listed(&self, key: &str) -> Option<Vec<String>> {
         let value = &self.metadata["toma"][key];
@@ -138,18 +133,11 @@ impl Target {
             name: text(value, "name")?.to_owned(),
             kinds: strings(&value["kind"]),
             required_features: strings(&value["required-features"]),
-            root: text(value, "src_path")?.into(),
         })
     }
 
     fn is(&self, kind: &str) -> bool {
         self.kinds.iter().any(|of| of == kind)
-    }
-
-    /// Whether it is the target of that file, in which alone, or in whose folder, its code is.
-    pub(crate) fn has_source(&self, file: &Path) -> bool {
-        let folder = self.root.ends_with("main.rs").then(|| self.root.parent()).flatten();
-        file.starts_with(folder.unwrap_or(&self.root))
     }
 
     /// The options that make cargo build it.
@@ -158,27 +146,6 @@ impl Target {
             [] => Vec::new(),
             required => vec!["--features".to_owned(), required.join(",")],
         }
-    }
-}
-
-impl RustVersion {
-    /// Reads `1.88` or `1.88.0`.
-    pub(crate) fn parse(text: &str) -> Result<Self> {
-        let mut parts = [0; 3];
-        // A pre-release such as `1.88.0-beta` counts as its release: the comparison is about which
-        // toolchain is needed at least.
-        for (at, word) in text.split('-').next().unwrap_or_default().split('.').enumerate() {
-            let part = parts.get_mut(at).with_context(|| format!("rust-version `{text}`: too many parts"))?;
-            *part = word.parse().with_context(|| format!("rust-version `{text}`: `{word}` is no number"))?;
-        }
-        Ok(Self(parts))
-    }
-}
-
-impl fmt::Display for RustVersion {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let [major, minor, patch] = self.0;
-        write!(f, "{major}.{minor}.{patch}")
     }
 }
 
@@ -213,7 +180,6 @@ mod tests {
                 "features": { "default": [], "tch": [], "tracing": ["dep:tracing"] },
                 "targets": [{
                     "name": "bar", "kind": ["example"], "required-features": ["a", "b"],
-                    "src_path": "/w/examples/bar/main.rs",
                 }],
                 "metadata": { "toma": { "release-tests": ["caches"], "libtorch-features": ["tch"] } },
             })
@@ -252,20 +218,8 @@ mod tests {
         let example = package.targets_of("example").next().unwrap();
         assert_eq!(example.feature_args(), ["--features", "a,b"]);
         assert!(package.targets_of("bench").next().is_none());
-        assert!(!package.is_library());
         assert_eq!(package.listed("release-tests"), Some(vec!["caches".to_owned()]));
         assert_eq!(package.listed("profiles"), None);
-    }
-
-    #[test]
-    fn a_target_has_the_files_of_its_folder_or_its_own_alone() {
-        let target =
-            |root: &str| Target::parse(&json!({ "name": "x", "kind": ["test"], "src_path": root })).unwrap();
-        let (folder, file) = (target("/w/tests/cost/main.rs"), target("/w/tests/hooks.rs"));
-        assert!(folder.has_source(Path::new("/w/tests/cost/twin.rs")));
-        assert!(!folder.has_source(Path::new("/w/tests/costly.rs")));
-        assert!(file.has_source(Path::new("/w/tests/hooks.rs")));
-        assert!(!file.has_source(Path::new("/w/tests/cost/main.rs")));
     }
 
     #[test]
@@ -282,17 +236,5 @@ mod tests {
     fn a_missing_field_is_named() {
         let error = Workspace::parse(&json!({}), "x").unwrap_err();
         assert_eq!(error.to_string(), "cargo metadata: no `workspace_root`");
-    }
-
-    #[test]
-    fn versions_compare_by_number() {
-        let parse = |text| RustVersion::parse(text).unwrap();
-        assert!(parse("1.100") > parse("1.88.1"));
-        assert_eq!(parse("1.88"), parse("1.88.0"));
-        assert_eq!(parse("1.88").to_string(), "1.88.0");
-        for wrong in ["", "1.x", "1.2.3.4", "stable"] {
-            let error = RustVersion::parse(wrong).unwrap_err();
-            assert!(error.to_string().contains(&format!("`{wrong}`")), "{error}");
-        }
     }
 }

@@ -9,7 +9,6 @@ use serde_json::Value;
 use xshell::{Cmd, Shell};
 
 use crate::metadata::{Package, Workspace};
-use crate::torch;
 
 /// The workspace, with a shell at its root.
 #[derive(Debug)]
@@ -57,7 +56,7 @@ impl Project {
 
     /// What holds for every cargo: its tone, and that torch-sys sees no variable that is set to nothing.
     fn settled<'a>(&self, cargo: Cmd<'a>) -> Cmd<'a> {
-        let cargo = torch::set_to_nothing().into_iter().fold(cargo, Cmd::env_remove);
+        let cargo = set_to_nothing().into_iter().fold(cargo, Cmd::env_remove);
         if self.plain {
             cargo.env("CARGO_TERM_COLOR", "never").env("CARGO_TERM_PROGRESS_WHEN", "never")
         } else {
@@ -71,16 +70,7 @@ impl Project {
     /// them again.
     pub(crate) fn cargo_all(&self, subcommand: &str, features: Features<'_>) -> Cmd<'_> {
         let packages: Vec<_> = self.workspace.packages.iter().collect();
-        self.cargo_for(subcommand, &packages, features)
-    }
-
-    pub(crate) fn cargo_for(
-        &self,
-        subcommand: &str,
-        packages: &[&Package],
-        features: Features<'_>,
-    ) -> Cmd<'_> {
-        of_packages(self.cargo(subcommand), packages).args(features.args(packages))
+        of_packages(self.cargo(subcommand), &packages).args(features.args(&packages))
     }
 
     /// `cargo SUBCOMMAND` for every package, with every feature: what needs libtorch is there as far
@@ -93,12 +83,6 @@ impl Project {
     /// `program`, at the root of the workspace.
     pub(crate) fn command(&self, program: impl AsRef<OsStr>) -> Cmd<'_> {
         command(&self.shell, program.as_ref().to_owned())
-    }
-
-    /// No feature, each feature of the facade alone, all features.
-    pub(crate) fn feature_sets(&self) -> Result<Vec<Features<'_>>> {
-        let alone = self.workspace.facade()?.features.iter().map(|feature| Features::One(feature));
-        Ok([Features::None].into_iter().chain(alone).chain([Features::All]).collect())
     }
 
     /// Prints a line that stands out.
@@ -115,7 +99,7 @@ impl Features<'_> {
     /// The options that choose them where these packages are built.
     ///
     /// Not `--all-features`, which would include those that need libtorch.
-    fn args(self, packages: &[&Package]) -> Vec<String> {
+    pub(crate) fn args(self, packages: &[&Package]) -> Vec<String> {
         let every = || packages.iter().flat_map(|package| &package.features).collect::<BTreeSet<_>>();
         match self {
             Self::None => vec!["--no-default-features".to_owned()],
@@ -127,6 +111,15 @@ impl Features<'_> {
 
 fn of_packages<'a>(cargo: Cmd<'a>, packages: &[&Package]) -> Cmd<'a> {
     packages.iter().fold(cargo, |cargo, package| cargo.arg("-p").arg(&package.name))
+}
+
+/// By what torch-sys is told which libtorch to use.
+const LIBTORCH_CHOICES: [&str; 4] = ["LIBTORCH_USE_PYTORCH", "LIBTORCH", "LIBTORCH_LIB", "LIBTORCH_INCLUDE"];
+
+/// Variables that torch-sys takes for a choice although they are set to nothing.
+pub(crate) fn set_to_nothing() -> Vec<&'static str> {
+    let is_nothing = |name: &&str| std::env::var_os(name).is_some_and(|value| value.is_empty());
+    LIBTORCH_CHOICES.into_iter().filter(is_nothing).collect()
 }
 
 /// A command without the variables that steer toma, which would make a check mean something else

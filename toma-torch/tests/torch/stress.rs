@@ -3,7 +3,7 @@
 //! never exceeded, and nothing is left over.
 //!
 //! `TOMA_STRESS_SEED=SEED` makes the same choices again, `TOMA_STRESS_ATTEMPTS=N` makes more attempts
-//! than the 20,000 of the checks, and `cargo xtask stress` makes a million.
+//! than the 20,000 of the checks, and `cargo xtask nightly` makes a million.
 
 mod log;
 mod mishap;

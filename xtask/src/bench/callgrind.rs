@@ -7,8 +7,8 @@
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, Result, bail};
-use serde_json::Value;
 
+use super::bundle::built;
 use crate::project::Project;
 use crate::table::{Align, table};
 
@@ -34,15 +34,8 @@ pub(super) fn count(project: &Project, only: Option<&str>, calls: u64) -> Result
 /// Builds the benchmark as `cargo bench` does, and tells where it is.
 fn build(project: &Project) -> Result<PathBuf> {
     let (package, bench) = project.workspace.target("bench", BENCH)?;
-    let cargo = project.cargo("bench").args(["-p", &package.name, "--bench", BENCH, "--no-run"]);
-    let messages = cargo.args(bench.feature_args()).arg("--message-format=json-render-diagnostics").read()?;
-    executable(&messages).with_context(|| format!("benchmark `{BENCH}`: cargo built no program"))
-}
-
-fn executable(messages: &str) -> Option<PathBuf> {
-    let messages = messages.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
-    let mut of_bench = messages.filter(|message| message["target"]["name"] == BENCH);
-    of_bench.find_map(|message| Some(message["executable"].as_str()?.into()))
+    let cargo = project.cargo("bench").args(["-p", &package.name, "--bench", BENCH]);
+    built(cargo.args(bench.feature_args()), BENCH)
 }
 
 fn cases(listed: &str, only: Option<&str>) -> Result<Vec<String>> {
@@ -72,14 +65,10 @@ fn collect(project: &Project, bench: &Path, case: &str, calls: u64) -> Result<u6
     total(&text).with_context(|| format!("case `{case}`: no total in what callgrind wrote"))
 }
 
-/// The total of the first event, which is instructions, in what callgrind writes to its file
-/// (`summary: 123 4`) or to the screen (`==7== Collected : 123 4`).
+/// The total of the first event, which is instructions, in what callgrind writes: `summary: 123 4`.
 fn total(text: &str) -> Option<u64> {
-    text.lines().find_map(|line| {
-        let (word, numbers) = line.split_once(':')?;
-        let is_total = word == "summary" || word.trim_end().ends_with("Collected");
-        is_total.then(|| numbers.split_whitespace().next()?.parse().ok())?
-    })
+    let numbers = text.lines().find_map(|line| line.strip_prefix("summary:"))?;
+    numbers.split_whitespace().next()?.parse().ok()
 }
 
 fn per_call(once: u64, twice: u64, calls: u64) -> String {
@@ -94,12 +83,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn totals_are_read_from_the_file_and_from_the_screen() {
+    fn totals_are_read_from_the_file() {
         let file =
             "version: 1\nevents: Ir Dr\nfn=(1) main\n5 100 2\n\nsummary: 4021337 88\ntotals: 4021337 88\n";
         assert_eq!(total(file), Some(4_021_337));
-        let screen = "==7== Events    : Ir\n==7== Collected : 52\n==7== \n==7== I   refs:      52\n";
-        assert_eq!(total(screen), Some(52));
         for wrong in ["", "summary:", "summary: many", "events: Ir\n"] {
             assert_eq!(total(wrong), None, "{wrong}");
         }
@@ -118,15 +105,5 @@ mod tests {
         assert_eq!(cases("batch/hand\nbatch/toma\n", Some("toma")).unwrap(), ["batch/toma"]);
         assert!(cases("a\n", Some("b")).unwrap_err().to_string().contains("`b`"));
         assert!(cases("\n", None).unwrap_err().to_string().contains("lists no cases"));
-    }
-
-    #[test]
-    fn the_program_is_found_among_the_messages() {
-        let messages = "\
-            {\"reason\":\"compiler-artifact\",\"target\":{\"name\":\"toma\"},\"executable\":null}\n\
-            not json\n\
-            {\"reason\":\"compiler-artifact\",\"target\":{\"name\":\"overhead\"},\"executable\":\"/t/overhead-1\"}\n";
-        assert_eq!(executable(messages), Some("/t/overhead-1".into()));
-        assert_eq!(executable("{\"reason\":\"build-finished\",\"success\":true}"), None);
     }
 }

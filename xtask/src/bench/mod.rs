@@ -1,6 +1,8 @@
 //! `cargo xtask bench`: measurements, in time or in instructions.
 
+pub(crate) mod bundle;
 mod callgrind;
+pub(crate) mod peers;
 
 use std::process::ExitCode;
 
@@ -9,8 +11,8 @@ use anyhow::{Context as _, Result, bail};
 use crate::args::{Args, Names};
 use crate::handover;
 use crate::project::Project;
-use crate::provision::{Provision, build_of};
-use crate::torch::Build;
+use crate::setup::torch::Build;
+use crate::setup::{Provision, build_of};
 
 /// Calls to count instructions over when `--calls` does not say otherwise.
 const CALLS: u64 = 1000;

@@ -1,0 +1,91 @@
+//! `cargo xtask bench-peers`: the same workloads through libraries for Python and through toma, in one
+//! session and in alternation, and what is written about them.
+
+mod document;
+mod figures;
+mod machine;
+mod plot;
+mod python;
+mod session;
+mod text;
+
+use std::process::ExitCode;
+
+use anyhow::{Context as _, Result, bail};
+use xshell::Cmd;
+
+use crate::args::Args;
+use crate::bench::bundle;
+use crate::project::Project;
+use crate::setup::build_of;
+use crate::setup::torch::{self, Environment};
+use document::Document;
+use figures::{Row, World, rows};
+use python::Python;
+use session::Worker;
+
+/// How often each case is measured when `--rounds` does not say otherwise.
+const ROUNDS: usize = 4;
+
+/// What is worked off, for both languages.
+const WORLDS: &str = include_str!("../../../../benches/peers/worlds.json");
+
+const PLOT: &str = "benches/peers.svg";
+
+pub(crate) fn command(mut args: Args) -> Result<ExitCode> {
+    let rounds = number_of_rounds(args.value("--rounds")?.as_deref())?;
+    let build = build_of(&mut args)?;
+    if let Some(name) = args.names()?.without_rest()?.first() {
+        bail!("unexpected argument `{name}`: every peer is measured");
+    }
+    let project = Project::find()?;
+    let environment = torch::environment(&project, build)?;
+    let commands = commands(&project, &environment)?;
+    let machine = machine::describe(&project);
+    let workers = commands.into_iter().map(Worker::start).collect::<Result<Vec<_>>>()?;
+    let answers = session::rounds(workers, rounds)?;
+    let worlds = World::parse(WORLDS)?;
+    let rows = rows(&answers, &worlds)?;
+    let machine = format!("{machine}{} Medians of {rounds} rounds.", text::about(&rows));
+    write(&project, &rows, &worlds, &machine)?;
+    Ok(ExitCode::SUCCESS)
+}
+
+fn number_of_rounds(given: Option<&str>) -> Result<usize> {
+    let Some(given) = given else { return Ok(ROUNDS) };
+    let rounds = given.parse().ok().filter(|rounds| *rounds > 0);
+    rounds.with_context(|| format!("option `--rounds`: `{given}` is no number above 0"))
+}
+
+/// What is measured, each a process of its own, and everything it needs.
+fn commands<'a>(project: &'a Project, environment: &Environment) -> Result<Vec<Cmd<'a>>> {
+    let python = Python::provide(project, environment)?;
+    let bench = project.cargo("bench").args(["-p", "toma-torch", "--bench", "peers"]);
+    let program = bundle::built(environment.give(bench), "peers")?;
+    let rust = |role: &str| environment.give(project.command(&program).arg(role));
+    Ok(vec![
+        python.peer(project, "loop"),
+        rust("loop"),
+        python.peer(project, "toma"),
+        rust("toma"),
+        python.peer(project, "accelerate"),
+        rust("counted"),
+    ])
+}
+
+fn write(project: &Project, rows: &[Row], worlds: &[World], machine: &str) -> Result<()> {
+    let (shell, chosen) = (&project.shell, Row::chosen(rows));
+    shell.write_file(PLOT, plot::svg(&chosen, worlds)?)?;
+    let short = text::short(&chosen, worlds, machine);
+    for (path, text) in [("README.md", short), ("benches/RESULTS.md", text::whole(rows, worlds, machine))] {
+        let old = shell.read_file(path)?;
+        let new = Document(&old).with(&text).with_context(|| path.to_owned())?;
+        shell.write_file(path, new)?;
+    }
+    print!("{}", text::table(rows));
+    println!("written: README.md, benches/RESULTS.md, {PLOT}");
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,207 @@
+use std::process::Command;
+
+use xshell::Shell;
+
+use super::session::{Answers, Case, Hello, Samples, Variant};
+use super::*;
+
+fn variant(form: &str, cache: &str, policy: &str) -> Variant {
+    Variant { form: form.into(), cache: cache.into(), policy: policy.into() }
+}
+
+/// A variant, a group, and what it came to in each round.
+type Measured<'a> = (Variant, &'a str, &'a [(&'a str, &'a [f64])]);
+
+fn peer(language: &str, name: &str, cases: &[Measured<'_>]) -> Answers {
+    let named =
+        |(variant, group, _): &(Variant, &str, _)| Case { variant: variant.clone(), group: (*group).into() };
+    let sampled = |figures: &[(&str, &[f64])]| -> Samples {
+        figures.iter().map(|(name, figures)| ((*name).to_owned(), figures.to_vec())).collect()
+    };
+    let hello = Hello {
+        language: language.into(),
+        peer: name.into(),
+        version: if name == "loop" { String::new() } else { "1.0".into() },
+        about: format!("about {name}"),
+        cases: cases.iter().map(named).collect(),
+    };
+    Answers { hello, samples: cases.iter().map(|(_, _, figures)| sampled(figures)).collect() }
+}
+
+fn run(ms: &'static [f64]) -> [(&'static str, &'static [f64]); 6] {
+    [
+        ("cold_ms", ms),
+        ("warm_ms", ms),
+        ("cold_ooms", &[3.0, 3.0, 3.0]),
+        ("warm_ooms", &[0.0, 0.0, 0.0]),
+        ("cold_kept_percent", &[50.0, 75.0, 75.0]),
+        ("warm_kept_percent", &[75.0, 75.0, 75.0]),
+    ]
+}
+
+fn worlds() -> Vec<World> {
+    let json = r#"[{ "name": "w", "rows": 1000, "initial": 64, "limit": 40, "halves": true }]"#;
+    World::parse(json).unwrap()
+}
+
+/// Two loops, the second of which is faster in the middle though not at its fastest, and a peer that
+/// is measured on a machine that grows slower from round to round.
+fn answers() -> Vec<Answers> {
+    let (slow, fast) = (run(&[5.0, 30.0, 60.0]), run(&[10.0, 20.0, 40.0]));
+    let base = peer(
+        "Rust",
+        "loop",
+        &[
+            (variant("batch", "", ""), "overhead", &[("call_us", &[1.0, 2.0, 3.0])]),
+            (
+                variant("range", "", ""),
+                "overhead",
+                &[("call_us", &[2.0, 2.0, 2.0]), ("chunk_us", &[1.0, 5.0, 9.0])],
+            ),
+            (variant("range", "", "1/1"), "w", &slow),
+            (variant("range", "", "1/2"), "w", &fast),
+        ],
+    );
+    let runs = run(&[20.0, 30.0, 60.0]);
+    let ours = peer(
+        "Rust",
+        "toma",
+        &[
+            (
+                variant("range", "C", "P"),
+                "overhead",
+                &[("call_us", &[3.0, 4.0, 5.0]), ("chunk_us", &[3.0, 7.0, 11.5])],
+            ),
+            (variant("range", "C", "P"), "w", &runs),
+            (variant("find", "", "<&"), "overhead", &[("call_us", &[1001.0, 1002.0, 1003.0])]),
+        ],
+    );
+    vec![base, ours]
+}
+
+#[test]
+fn figures_are_compared_round_by_round_and_with_the_best_loop() {
+    let rows = rows(&answers(), &worlds()).unwrap();
+    let [by_hand, ours, other] = rows.as_slice() else { panic!("{rows:?}") };
+    assert_eq!((by_hand.call_us, by_hand.chunk_us), (Some(2.0), Some(5.0)));
+    assert_eq!((by_hand.runs[0].cold.ms, by_hand.runs[0].cold.ratio), (20.0, 1.0));
+    assert_eq!((ours.call_us, ours.chunk_us), (Some(2.0), Some(2.0)));
+    // 2, 1.5 and 1.5 of the better loop in the same round.
+    let cold = ours.runs[0].cold;
+    assert_eq!((cold.ms, cold.ratio, cold.ooms, cold.kept_percent), (30.0, 1.5, 3.0, 75.0));
+    assert_eq!((other.call_us, other.chunk_us, other.runs.len()), (Some(1000.0), None, 0));
+}
+
+#[test]
+fn what_cannot_be_compared_is_refused() {
+    let without_loop = answers().split_off(1);
+    let error = rows(&without_loop, &worlds()).unwrap_err().to_string();
+    assert_eq!(error, "no loop in Rust");
+    let mut more = worlds();
+    more.push(World { name: "x".into(), ..more[0].clone() });
+    let error = rows(&answers(), &more).unwrap_err().to_string();
+    assert_eq!(error, "world `x`: no loop");
+    let mut lacking = answers();
+    lacking[1].samples[1].remove("warm_ooms");
+    let error = rows(&lacking, &worlds()).unwrap_err().to_string();
+    assert_eq!(error, "no figure `warm_ooms`");
+}
+
+#[test]
+fn tables_name_every_row_and_leave_out_what_was_not_measured() {
+    let rows = rows(&answers(), &worlds()).unwrap();
+    let whole = text::whole(&rows, &worlds(), "A machine.");
+    for line in [
+        "| loop (Rust) | `range` |  | best fixed size | 2.0 | 5.0 | 0 | 75 | 1.00 | 1.00 |",
+        "| toma 1.0 (Rust) | `range` | `C` | `P` | 2.0 | 2.0 | 3 | 75 | 1.50 | 1.50 |",
+        "| toma 1.0 (Rust) | `find` |  | `<&` | 1,000 |  |  |  |  |  |",
+        "| toma 1.0 (Rust) | `range` | `C` | `P` | 30 | 30 | 0 |",
+        "- 1,000 rows, 64 tried first, 40 fit, 20 after half of them",
+    ] {
+        assert!(whole.lines().any(|found| found.ends_with(line)), "{line}\n{whole}");
+    }
+    assert_eq!(text::about(&rows), " about loop. about toma.");
+    let short = text::short(&Row::chosen(&rows)[..1], &worlds(), "A machine.");
+    assert!(short.contains("| loop (Rust) |") && !short.contains("| toma 1.0 (Rust) |"), "{short}");
+}
+
+#[test]
+fn the_plot_shows_every_figure() {
+    let rows = rows(&answers(), &worlds()).unwrap();
+    let svg = plot::svg(&rows.iter().collect::<Vec<_>>(), &worlds()).unwrap();
+    assert!(!svg.contains("NaN") && !svg.contains("inf"), "{svg}");
+    assert!(svg.starts_with("<svg ") && svg.ends_with("</svg>\n"));
+    // The names of the rows; two overheads and three kinds of figures of each whole run, one more overhead; the legend.
+    assert_eq!(svg.matches("<circle").count(), 3 + 2 * (1 + 3) + 1 + 1);
+}
+
+#[test]
+fn chosen_are_ranges_that_remember_and_whoever_has_none() {
+    let mut rows = rows(&answers(), &worlds()).unwrap();
+    for (row, cache) in rows.iter_mut().zip(["", "NoCache", ""]) {
+        row.variant.cache = cache.into();
+    }
+    let chosen: Vec<_> = Row::chosen(&rows).iter().map(|row| &*row.variant.form).collect();
+    assert_eq!(chosen, ["range", "find"]);
+}
+
+#[test]
+fn rounds_are_a_number_above_zero() {
+    assert_eq!(number_of_rounds(None).unwrap(), ROUNDS);
+    assert_eq!(number_of_rounds(Some("7")).unwrap(), 7);
+    for wrong in ["0", "-1", "many", ""] {
+        let error = number_of_rounds(Some(wrong)).unwrap_err();
+        assert_eq!(error.to_string(), format!("option `--rounds`: `{wrong}` is no number above 0"));
+    }
+}
+
+#[test]
+fn the_documents_have_a_place_for_the_figures() {
+    for text in [include_str!("../../../../README.md"), include_str!("../../../../benches/RESULTS.md")] {
+        Document(text).with("figures").unwrap();
+    }
+    assert_eq!(World::parse(WORLDS).unwrap().len(), 3);
+}
+
+#[test]
+fn the_peers_in_python_pass_their_own_tests() {
+    let script = concat!(env!("CARGO_MANIFEST_DIR"), "/../benches/peers/test_peers.py");
+    let output = Command::new("python3").args(["-B", script]).output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+}
+
+/// A process that greets with these cases, and then does what the script says.
+fn worker(shell: &Shell, cases: &[&str], script: &str) -> Result<(Worker, Hello)> {
+    let cases = cases.iter().map(|form| format!(r#"{{"form":"{form}","cache":"","policy":"","group":"w"}}"#));
+    let cases = cases.collect::<Vec<_>>().join(",");
+    let hello = format!(r#"{{"language":"sh","peer":"p","version":"1","cases":[{cases}]}}"#);
+    Worker::start(shell.cmd("sh").args(["-c", &format!("echo '{hello}'\n{script}")]))
+}
+
+#[test]
+fn every_case_is_asked_for_once_a_round_and_every_other_round_backwards() {
+    let shell = Shell::new().unwrap();
+    let count =
+        "n=0; while read -r case; do n=$((n + 1)); echo \"{\\\"asked\\\": $n, \\\"case\\\": $case}\"; done";
+    let workers = [worker(&shell, &["a", "b"], count).unwrap(), worker(&shell, &["c"], count).unwrap()];
+    let answers = session::rounds(workers.into(), 2).unwrap();
+    let asked = |worker: usize, case: usize| answers[worker].samples[case]["asked"].clone();
+    assert_eq!([asked(0, 0), asked(0, 1), asked(1, 0)], [[1.0, 4.0], [2.0, 3.0], [1.0, 2.0]]);
+    assert_eq!(answers[0].samples[1]["case"], [1.0, 1.0]);
+}
+
+#[test]
+fn a_process_that_fails_or_talks_nonsense_is_named() {
+    let shell = Shell::new().unwrap();
+    for (script, said) in
+        [("exit 3", "ended without an answer"), ("read -r case; echo nonsense", "`nonsense`")]
+    {
+        let workers = vec![worker(&shell, &["a"], script).unwrap()];
+        let error = format!("{:#}", session::rounds(workers, 1).unwrap_err());
+        assert!(error.contains(said) && error.contains("`sh -c"), "{error}");
+    }
+    let error = worker(&shell, &["a", "a"], "").map(drop).unwrap_err();
+    assert!(format!("{error:#}").contains("two cases of one name"), "{error:#}");
+    let error = Worker::start(shell.cmd("sh").args(["-c", "echo hello"])).map(drop).unwrap_err();
+    assert!(format!("{error:#}").contains("no greeting: `hello`"), "{error:#}");
+}

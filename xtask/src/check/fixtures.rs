@@ -1,0 +1,35 @@
+//! Fixture programs: small crates that must end well in every profile they list.
+//!
+//! The profiles stand in a file of their own, so that nothing else is built with them by mistake.
+
+use anyhow::Result;
+use xshell::Cmd;
+
+use super::Checks;
+use super::steps::counted;
+
+/// What defines the profiles that the workspace does not need itself.
+const PROFILES: &str = "tests/fixtures/profiles.toml";
+
+pub(super) fn step(checks: &Checks<'_>) -> Result<String> {
+    run(checks, "profiles")
+}
+
+/// In the profiles that are made of those of the ordinary checks.
+pub(super) fn nightly(checks: &Checks<'_>) -> Result<String> {
+    run(checks, "nightly-profiles")
+}
+
+fn run(checks: &Checks<'_>, key: &str) -> Result<String> {
+    let fixtures = checks.project.workspace.fixtures.iter();
+    let runs = fixtures.flat_map(|fixture| {
+        let profiles = fixture.listed(key).unwrap_or_default();
+        profiles.into_iter().map(|profile| run_profile(checks, &fixture.name, &profile))
+    });
+    Ok(counted(checks.run_all(runs)?, "run"))
+}
+
+fn run_profile<'a>(checks: &Checks<'a>, fixture: &str, profile: &str) -> Cmd<'a> {
+    let cargo = checks.project.cargo("run").args(["--config", PROFILES]);
+    cargo.args(["--quiet", "-p", fixture, "--profile", profile])
+}

@@ -1,0 +1,153 @@
+//! Circles between the modules at the top of a crate: each would have to be read to understand any other.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::files::TextFile;
+use super::text::own_lines;
+
+/// Which modules each module names.
+type Arrows<'a> = BTreeMap<&'a str, BTreeSet<&'a str>>;
+
+/// A shortest circle among the modules of the crate whose sources stand in `folder`, with an arrow for each
+/// `crate::`. Tests and the root of the crate are left out.
+pub(super) fn circle(folder: &str, files: &[TextFile]) -> Option<String> {
+    let arrows = arrows(folder, files);
+    let circles = arrows.keys().filter_map(|start| shortest(start, &arrows));
+    circles
+        .min_by_key(Vec::len)
+        .map(|circle| format!("{folder}: modules in a circle: {}", circle.join(" -> ")))
+}
+
+fn arrows<'a>(folder: &str, files: &'a [TextFile]) -> Arrows<'a> {
+    let sources = files.iter().filter(|file| !file.is_beside_the_product());
+    let of_modules = sources.filter_map(|file| Some((module(folder, &file.path)?, &*file.text)));
+    let of_modules: Vec<_> = of_modules.filter(|(module, _)| !["lib", "main"].contains(module)).collect();
+    let known: BTreeSet<_> = of_modules.iter().map(|(module, _)| *module).collect();
+    let mut arrows = Arrows::new();
+    for (module, text) in of_modules {
+        let named = named(text).into_iter().filter(|name| *name != module && known.contains(name));
+        arrows.entry(module).or_default().extend(named);
+    }
+    arrows
+}
+
+/// The module at the top that a file belongs to: `a` of `src/a.rs` and `src/a/b.rs`.
+fn module<'a>(folder: &str, path: &'a str) -> Option<&'a str> {
+    let within = path.strip_prefix(folder)?.strip_prefix('/')?.strip_suffix(".rs")?;
+    within.split('/').next()
+}
+
+/// What stands behind `crate::`, alone or in braces.
+fn named(text: &str) -> Vec<&str> {
+    let code = text.lines().take(own_lines(text)).filter(|line| !line.trim_start().starts_with("//"));
+    let mut found = Vec::new();
+    // How deep a list in braces is that began on an earlier line.
+    let mut depth = 0;
+    for line in code {
+        let mut rest = line;
+        if depth == 0 {
+            let Some((before, after)) = line.split_once("crate::") else { continue };
+            // A macro names its own crate from wherever it is used.
+            if before.ends_with('$') {
+                continue;
+            }
+            rest = after;
+            if !rest.starts_with('{') {
+                found.extend(words(rest).next());
+                continue;
+            }
+        }
+        depth = list(rest, depth, &mut found);
+    }
+    found
+}
+
+/// Adds the first word of each item of a list, and says how deep it still is at the end of the line.
+fn list<'a>(line: &'a str, mut depth: usize, found: &mut Vec<&'a str>) -> usize {
+    let mut is_first = depth == 1;
+    for (at, sign) in line.char_indices() {
+        match sign {
+            '{' => depth += 1,
+            '}' => depth -= 1,
+            _ => {}
+        }
+        if is_first && sign.is_ascii_lowercase() {
+            found.extend(words(&line[at..]).next());
+            is_first = false;
+        }
+        is_first |= depth == 1 && (sign == ',' || sign == '{');
+        if depth == 0 {
+            break;
+        }
+    }
+    depth
+}
+
+fn words(text: &str) -> impl Iterator<Item = &str> {
+    text.split(|sign: char| !(sign.is_alphanumeric() || sign == '_'))
+}
+
+/// The shortest way from a module back to itself.
+fn shortest<'a>(start: &'a str, arrows: &Arrows<'a>) -> Option<Vec<&'a str>> {
+    let (mut ways, mut seen) = (vec![vec![start]], BTreeSet::new());
+    while !ways.is_empty() {
+        let mut longer = Vec::new();
+        for way in ways {
+            for next in arrows.get(way.last()?).into_iter().flatten() {
+                let way: Vec<_> = way.iter().copied().chain([*next]).collect();
+                if *next == start {
+                    return Some(way);
+                }
+                longer.extend(seen.insert(*next).then_some(way));
+            }
+        }
+        ways = longer;
+    }
+    None
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn found(sources: &[(&str, &str)]) -> Option<String> {
+        let file = |(path, text): &(&str, &str)| TextFile { path: (*path).into(), text: (*text).into() };
+        circle("a/src", &sources.iter().map(file).collect::<Vec<_>>())
+    }
+
+    #[test]
+    fn the_shortest_circle_is_named() {
+        let sources = [
+            ("a/src/one.rs", "use crate::{\n    three::{self, Y},\n    two::X,\n};\n"),
+            ("a/src/two/mod.rs", "fn f() -> crate::three::Z {}\n"),
+            ("a/src/three/deep/er.rs", "use crate::{Root, one};\n"),
+        ];
+        assert_eq!(found(&sources).unwrap(), "a/src: modules in a circle: one -> three -> one");
+        assert_eq!(found(&sources[..2]), None);
+    }
+
+    #[test]
+    fn a_circle_of_three_is_found_from_each_of_them() {
+        let sources = [
+            ("a/src/x.rs", "use crate::y;"),
+            ("a/src/y.rs", "use crate::z::Z;"),
+            ("a/src/z.rs", "use crate::x::X;"),
+        ];
+        assert_eq!(found(&sources).unwrap(), "a/src: modules in a circle: x -> y -> z -> x");
+    }
+
+    #[test]
+    fn tests_comments_macros_the_root_and_other_crates_make_no_arrow() {
+        let sources = [
+            ("a/src/lib.rs", "use crate::one;"),
+            ("a/src/one.rs", "use crate::two;"),
+            (
+                "a/src/two.rs",
+                "//! [`crate::one`]\nuse $crate::one;\nuse crate::two::X;\n#[cfg(test)]\nmod tests {\n    use crate::one;\n}\n",
+            ),
+            ("a/src/two/tests.rs", "use crate::one;"),
+            ("b/src/two.rs", "use crate::one;"),
+        ];
+        assert_eq!(found(&sources), None);
+    }
+}

@@ -1,0 +1,81 @@
+//! Rules of the house that no other tool checks, over every file of the repository.
+
+mod circles;
+mod files;
+mod links;
+mod text;
+
+use anyhow::Result;
+
+use super::{Checks, all_clear};
+use files::{TextFile, text_files};
+
+/// Where `unsafe` may stand in what is shipped: paths that begin like this.
+const UNSAFE_ALLOWED: &[&str] =
+    &["toma-core/src/stack/walk.rs", "toma-cuda/src/driver.rs", "toma-torch/src/ffi"];
+
+/// Crates whose modules form no circle. `toma-core`, `toma-macros` and `toma-torch` join them when their modules are
+/// untied.
+const WITHOUT_CIRCLES: &[&str] =
+    &["src", "toma-core/src", "toma-cuda/src", "toma-macros/src", "toma-torch/src", "xtask/src"];
+
+pub(super) fn step(checks: &Checks<'_>) -> Result<String> {
+    let files = text_files(checks.project)?;
+    let root = &checks.project.workspace.root;
+    let exists = |path: &str| root.join(path).exists();
+    let circles = WITHOUT_CIRCLES.iter().filter_map(|folder| circles::circle(folder, &files));
+    let problems: Vec<_> = files.iter().flat_map(|file| problems(file, &exists)).chain(circles).collect();
+    all_clear(&problems)?;
+    Ok(format!("{} files", files.len()))
+}
+
+fn problems(file: &TextFile, exists: &dyn Fn(&str) -> bool) -> Vec<String> {
+    let mut found = text::developer_paths(&file.text);
+    match file.path.rsplit_once('.') {
+        Some((_, "rs")) => {
+            found.extend(text::too_long(file));
+            found.extend((!is_allowed_unsafe(file)).then(|| text::lifts_unsafe(&file.text)).flatten());
+        }
+        Some((_, "md")) => found.extend(links::broken(file, exists)),
+        _ => {}
+    }
+    found.iter().map(|problem| format!("{}{problem}", file.path)).collect()
+}
+
+/// Tests and benchmarks may need `unsafe` for a counting allocator. Examples may not: they show what users write.
+fn is_allowed_unsafe(file: &TextFile) -> bool {
+    file.is_under("tests")
+        || file.is_under("benches")
+        || UNSAFE_ALLOWED.iter().any(|begin| file.path.starts_with(begin))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn of(path: &str, text: &str) -> Vec<String> {
+        problems(&TextFile { path: path.into(), text: text.into() }, &|path| path == "README.md")
+    }
+
+    #[test]
+    fn unsafe_stands_only_where_it_is_allowed() {
+        let code =
+            concat!("fn f() {\n    #[expect(unsafe", "_code, reason = \"why\")]\n    unsafe { g() }\n}\n");
+        assert_eq!(
+            of("toma-core/src/engine.rs", code),
+            ["toma-core/src/engine.rs:2: lifts the ban on `unsafe` outside the files it is allowed in"]
+        );
+        assert_eq!(of("examples/quickstart.rs", code).len(), 1);
+        for allowed in ["toma-core/src/stack/walk.rs", "tests/allocations.rs", "benches/a.rs"] {
+            assert_eq!(of(allowed, code), [""; 0], "{allowed}");
+        }
+    }
+
+    #[test]
+    fn each_kind_of_file_has_its_rules() {
+        assert_eq!(of("docs/a.md", "[x](../README.md) [y](README.md)").len(), 1);
+        assert_eq!(of("a.toml", "[x](nowhere.md) unsafe"), [""; 0]);
+        let path = concat!("/ho", "me/me/x");
+        assert_eq!(of("a.toml", path).len(), 1);
+    }
+}

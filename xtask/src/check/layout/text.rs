@@ -1,0 +1,90 @@
+//! Rules about lines of text.
+
+use crate::check::layout::files::TextFile;
+
+/// Lines a source file may have, its tests not counted.
+const MAX_LINES: usize = 400;
+
+/// Where people and build machines keep their files. Written in pieces, so that this file keeps its own rule.
+const DEVELOPER_FOLDERS: &[&str] =
+    &[concat!("/ho", "me/"), concat!("/Us", "ers/"), concat!("/ro", "ot/"), concat!("/wo", "rk/")];
+
+/// A source file with more lines than a reader keeps in mind.
+pub(super) fn too_long(file: &TextFile) -> Option<String> {
+    let lines = own_lines(&file.text);
+    (!file.is_beside_the_product() && lines > MAX_LINES)
+        .then(|| format!(": {lines} lines, at most {MAX_LINES}; split it by what it does"))
+}
+
+/// Where a file lifts the lint that forbids `unsafe`, which alone lets it stand.
+pub(super) fn lifts_unsafe(text: &str) -> Option<String> {
+    // Written in pieces, so that this file keeps its own rule.
+    let at = text.lines().position(|line| line.contains(concat!("unsafe", "_code")))?;
+    Some(format!(":{}: lifts the ban on `unsafe` outside the files it is allowed in", at + 1))
+}
+
+/// Lines up to the test module that closes the file.
+pub(super) fn own_lines(text: &str) -> usize {
+    let lines: Vec<_> = text.lines().collect();
+    let tests = lines
+        .windows(2)
+        .position(|pair| pair[0] == "#[cfg(test)]" && pair[1].starts_with("mod ") && pair[1].ends_with('{'));
+    tests.unwrap_or(lines.len())
+}
+
+/// Absolute paths that exist on one machine only.
+pub(super) fn developer_paths(text: &str) -> Vec<String> {
+    let mut found = Vec::new();
+    for (at, line) in text.lines().enumerate() {
+        if let Some(folder) = DEVELOPER_FOLDERS.iter().find(|folder| begins_a_path(line, folder)) {
+            found.push(format!(":{}: a path under `{folder}` exists on one machine only", at + 1));
+        }
+    }
+    found
+}
+
+/// Whether `folder` stands in `line` as the beginning of an absolute path, and not inside a
+/// relative one or an address.
+fn begins_a_path(line: &str, folder: &str) -> bool {
+    line.match_indices(folder).any(|(at, _)| !line[..at].ends_with(continues_a_path))
+}
+
+fn continues_a_path(before: char) -> bool {
+    before.is_alphanumeric() || "._-~*})".contains(before)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn file(path: &str, lines: usize) -> TextFile {
+        TextFile { path: path.into(), text: "x\n".repeat(lines) }
+    }
+
+    #[test]
+    fn long_sources_are_named_with_their_length() {
+        assert_eq!(too_long(&file("src/lib.rs", 400)), None);
+        assert!(too_long(&file("src/lib.rs", 401)).unwrap().starts_with(": 401 lines"));
+        assert_eq!(too_long(&file("toma-core/tests/big.rs", 401)), None);
+        assert_eq!(too_long(&file("toma-core/src/loops/tests.rs", 401)), None);
+    }
+
+    #[test]
+    fn the_tests_at_the_end_do_not_count() {
+        let code = "a\n\nb\n";
+        assert_eq!(own_lines(code), 3);
+        assert_eq!(own_lines(&format!("{code}#[cfg(test)]\nmod tests {{\n    c\n}}\n")), 3);
+        assert_eq!(own_lines(&format!("{code}#[cfg(test)]\nmod tests;\nd\n")), 6);
+        assert_eq!(own_lines(""), 0);
+    }
+
+    #[test]
+    fn absolute_paths_are_found_with_their_line() {
+        let path = concat!("/ro", "ot/x");
+        assert!(developer_paths(&format!("a\nsee `{path}`\n"))[0].starts_with(":2: "));
+        assert_eq!(developer_paths(path).len(), 1);
+        for relative in ["..", "./a", "https://host", "$DIR", "{dir}", "src"] {
+            assert_eq!(developer_paths(&format!("{relative}{path}")), [""; 0], "{relative}");
+        }
+    }
+}

@@ -1,0 +1,54 @@
+//! What is checked without running anything of ours: format, lints, documentation.
+
+use anyhow::{Result, bail};
+use xshell::Cmd;
+
+use super::Checks;
+use crate::project::{Features, Project};
+
+pub(super) fn fmt(checks: &Checks<'_>) -> Result<String> {
+    needs(checks.project, "fmt", "rustfmt")?;
+    checks.run_all([checks.project.cargo("fmt").args(["--all", "--check"])])?;
+    Ok(String::new())
+}
+
+/// What needs libtorch is there as far as the compiler looks, and none is needed: all features include
+/// `doc-only`.
+pub(super) fn clippy(checks: &Checks<'_>) -> Result<String> {
+    needs(checks.project, "clippy", "clippy")?;
+    checks.run_all([strict_lint(checks.project.cargo_everything("clippy").arg("--all-targets"))])?;
+    Ok(String::new())
+}
+
+/// Every target with no feature; the libraries with each feature alone, because a target of ours is built with
+/// all features or none.
+pub(super) fn features(checks: &Checks<'_>) -> Result<String> {
+    needs(checks.project, "clippy", "clippy")?;
+    let project = checks.project;
+    let bare = project.cargo_all("clippy", Features::None).arg("--all-targets");
+    let features = &project.workspace.facade()?.features;
+    let alone =
+        features.iter().map(|feature| project.cargo_all("clippy", Features::One(feature)).arg("--lib"));
+    let count = checks.run_all([bare].into_iter().chain(alone).map(strict_lint))?;
+    Ok(format!("{count} sets of features"))
+}
+
+/// One list of lints for every caller: cargo checks again whatever it checked with another list.
+fn strict_lint(clippy: Cmd<'_>) -> Cmd<'_> {
+    clippy.args(["--", "-D", "warnings", "-D", "clippy::incompatible_msrv"])
+}
+
+/// Fails with the cure when a part of the Rust toolchain is not there.
+fn needs(project: &Project, subcommand: &str, component: &str) -> Result<()> {
+    match project.cargo(subcommand).arg("--version").quiet().ignore_stdout().ignore_stderr().run() {
+        Ok(()) => Ok(()),
+        Err(_) => bail!("{component}: not installed; `rustup component add {component}` adds it"),
+    }
+}
+
+/// Private items first, for their links; then what readers see, which stays in the target folder to be read.
+pub(super) fn doc(checks: &Checks<'_>) -> Result<String> {
+    let doc = || checks.project.cargo_everything("doc").arg("--no-deps").env("RUSTDOCFLAGS", "-D warnings");
+    checks.run_all([doc().arg("--document-private-items"), doc()])?;
+    Ok(String::new())
+}

@@ -1,0 +1,84 @@
+//! Time that passed, and time that processors worked.
+
+use std::iter::Sum;
+use std::ops::Sub;
+use std::sync::LazyLock;
+use std::time::{Duration, Instant};
+
+/// Times since this process began.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Spent {
+    pub(super) wall: Duration,
+    /// User and system time of this process and of its children that have ended; `None` where the system does
+    /// not tell.
+    pub(super) processor: Option<Duration>,
+}
+
+impl Spent {
+    pub(super) fn now() -> Self {
+        static BEGUN: LazyLock<Instant> = LazyLock::new(Instant::now);
+        Self { wall: BEGUN.elapsed(), processor: processor() }
+    }
+
+    /// In seconds.
+    pub(super) fn texts(self) -> [String; 2] {
+        let seconds = |time: Duration| format!("{:.1}", time.as_secs_f64());
+        [seconds(self.wall), self.processor.map_or_else(|| "-".to_owned(), seconds)]
+    }
+}
+
+impl Sub for Spent {
+    type Output = Self;
+
+    fn sub(self, earlier: Self) -> Self {
+        let processor = self.processor.zip(earlier.processor);
+        let processor = processor.map(|(now, before)| now.saturating_sub(before));
+        Self { wall: self.wall.saturating_sub(earlier.wall), processor }
+    }
+}
+
+impl Sum for Spent {
+    fn sum<I: Iterator<Item = Self>>(all: I) -> Self {
+        let (walls, processors): (Vec<_>, Vec<_>) = all.map(|spent| (spent.wall, spent.processor)).unzip();
+        Self { wall: walls.iter().sum(), processor: processors.into_iter().sum() }
+    }
+}
+
+#[cfg(target_os = "linux")]
+fn processor() -> Option<Duration> {
+    let ticks = ticks(&std::fs::read_to_string("/proc/self/stat").ok()?)?;
+    Some(Duration::from_millis(ticks * 1000 / rustix::param::clock_ticks_per_second()))
+}
+
+#[cfg(not(target_os = "linux"))]
+fn processor() -> Option<Duration> {
+    None
+}
+
+/// Fields 14 to 17 of `/proc/self/stat`: user and system time, own and of children that were waited for.
+#[cfg(target_os = "linux")]
+fn ticks(stat: &str) -> Option<u64> {
+    // The second field, in parentheses, may hold anything.
+    let (_, from_third) = stat.rsplit_once(") ")?;
+    from_third.split(' ').skip(11).take(4).map(|field| field.parse::<u64>().ok()).sum()
+}
+
+#[cfg(all(test, target_os = "linux"))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn own_and_childrens_ticks_are_added_whatever_the_program_is_called() {
+        let stat = "7 (a) b) S 1 7 7 0 -1 4194304 90 91 92 93 1 20 300 4000 20 0 1 0 5 6 7";
+        assert_eq!(ticks(stat), Some(4321));
+        assert_eq!(ticks("7 no name"), None);
+    }
+
+    #[test]
+    fn a_child_that_worked_is_seen() {
+        let before = Spent::now();
+        let script = "i=0; while [ $i -lt 200000 ]; do i=$((i + 1)); done";
+        assert!(std::process::Command::new("sh").args(["-c", script]).status().unwrap().success());
+        assert!((Spent::now() - before).processor.unwrap() > Duration::ZERO);
+    }
+}

@@ -1,0 +1,95 @@
+//! The steps of `cargo xtask test` and `cargo xtask nightly`, cheap ones first.
+
+use anyhow::Result;
+
+use super::{Checks, fixtures, layout, lints, msrv, nightly, programs, suites, torch};
+
+/// One check with a name.
+#[derive(Debug)]
+pub(crate) struct Step {
+    pub(crate) name: &'static str,
+    pub(super) when: When,
+    /// What it checks, in one line.
+    pub(super) checks: &'static str,
+    /// Gives a short note for the table, or what is wrong.
+    pub(super) run: fn(&Checks<'_>) -> Result<String>,
+}
+
+/// Which command runs a step.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum When {
+    /// `test`, with `--fast` as well.
+    Fast,
+    /// `test`, and with `--fast` where files of a package that needs libtorch have been changed.
+    TorchChanged,
+    /// `test` without `--fast`.
+    Full,
+    /// `nightly`.
+    Nightly,
+}
+
+use When::{Fast, Full, Nightly, TorchChanged};
+
+/// Every step, in the order in which they run.
+///
+/// The steps from `clippy` to `doc` share the checked dependencies. `test` and most after it share one debug
+/// build. Those that need libtorch come last: without it the others have been run.
+pub(super) const STEPS: &[Step] = &[
+    step("fmt", Fast, "sources are formatted", lints::fmt),
+    step("layout", Fast, "file sizes, circles between modules, paths, links", layout::step),
+    step("clippy", Fast, "lints of every target in every package, with all features", lints::clippy),
+    step("features", Full, "lints with no feature, and of the libraries with each alone", lints::features),
+    step("msrv", Full, "no dependency needs a newer Rust than we state", msrv::step),
+    step("doc", Full, "documentation builds without warnings, private items too", lints::doc),
+    step("test", Fast, "unit and integration tests, with all features", suites::all),
+    step("test-bare", Full, "unit and integration tests, with no feature", suites::bare),
+    step("doc-tests", Full, "examples in the documentation, with all features", suites::doc),
+    step("benches", Full, "each benchmark runs once", programs::benches),
+    step("examples", Full, "examples run and end well", programs::examples),
+    step("release", Full, "chosen tests, optimized, with all features", suites::release),
+    step("profiles", Full, "fixture programs end well in each profile they list", fixtures::step),
+    step("libtorch", TorchChanged, "a libtorch for the steps below, installed if need be", torch::provide),
+    step("torch", TorchChanged, "tests, documentation and benchmarks with libtorch", torch::test),
+    step("torch-examples", Full, "examples with libtorch: their tests, and each runs", torch::examples),
+    step("shim", TorchChanged, "the shim's own test under sanitizers", torch::shim),
+    step("stress", Nightly, "16 threads make a million attempts on the fake device", nightly::stress),
+    step("torch-stress", Nightly, "the same with real tensors", nightly::torch_stress),
+    step("test-bare-slow", Nightly, "the slow tests with no feature", suites::bare_slow),
+    step("all-profiles", Nightly, "fixture programs in the profiles left to the night", fixtures::nightly),
+];
+
+const fn step(
+    name: &'static str,
+    when: When,
+    checks: &'static str,
+    run: fn(&Checks<'_>) -> Result<String>,
+) -> Step {
+    Step { name, when, checks, run }
+}
+
+/// How many there are, in words.
+pub(super) fn counted(count: usize, word: &str) -> String {
+    match count {
+        0 => format!("no {word}s"),
+        1 => format!("1 {word}"),
+        _ => format!("{count} {word}s"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nothing_to_do_is_said() {
+        assert_eq!(counted(0, "example"), "no examples");
+        assert_eq!(counted(1, "example"), "1 example");
+        assert_eq!(counted(2, "run"), "2 runs");
+    }
+
+    #[test]
+    fn the_steps_have_different_names() {
+        let names: std::collections::HashSet<_> = STEPS.iter().map(|step| step.name).collect();
+        assert_eq!(names.len(), STEPS.len());
+    }
+}

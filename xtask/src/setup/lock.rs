@@ -1,0 +1,80 @@
+//! One run at a time of what shares a folder.
+
+use std::fs::File;
+use std::path::Path;
+
+use anyhow::{Context as _, Result};
+use fs4::{FileExt, TryLockError};
+
+/// While it lives, no other process has it.
+#[derive(Debug)]
+pub(crate) struct Lock(#[expect(dead_code, reason = "held for its lock, which ends with it")] File);
+
+impl Lock {
+    /// Waits for the process that has it.
+    pub(crate) fn take(path: &Path) -> Result<Self> {
+        let context = || format!("cannot lock {}", path.display());
+        let file = File::create(path).with_context(context)?;
+        // By its full name: files have a method of that name from Rust 1.89 on.
+        match FileExt::try_lock(&file) {
+            Ok(()) => {}
+            Err(TryLockError::WouldBlock) => {
+                eprintln!("waiting for another run, which holds {}", path.display());
+                FileExt::lock(&file).with_context(context)?;
+            }
+            Err(TryLockError::Error(error)) => return Err(error).with_context(context),
+        }
+        hand_on(&file).with_context(context)?;
+        Ok(Self(file))
+    }
+}
+
+/// Children hold the lock too: pip and cargo go on when only their parent is killed, and the next run must wait
+/// until they have ended.
+#[cfg(unix)]
+fn hand_on(file: &File) -> std::io::Result<()> {
+    Ok(rustix::io::fcntl_setfd(file, rustix::io::FdFlags::empty())?)
+}
+
+#[cfg(not(unix))]
+fn hand_on(_: &File) -> std::io::Result<()> {
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::scratch::Scratch;
+
+    #[test]
+    fn a_lock_excludes_until_it_is_dropped() {
+        let scratch = Scratch::new("lock");
+        let path = scratch.path("lock");
+        let held = Lock::take(&path).unwrap();
+        let other = File::open(&path).unwrap();
+        assert!(matches!(FileExt::try_lock(&other), Err(TryLockError::WouldBlock)));
+        drop(held);
+        FileExt::try_lock(&other).unwrap();
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn children_hold_the_lock_on() {
+        let scratch = Scratch::new("lock-children");
+        let path = scratch.path("lock");
+        let held = Lock::take(&path).unwrap();
+        let mut child = std::process::Command::new("sleep").arg("60").spawn().unwrap();
+        drop(held);
+        let other = File::open(&path).unwrap();
+        assert!(matches!(FileExt::try_lock(&other), Err(TryLockError::WouldBlock)));
+        child.kill().unwrap();
+        child.wait().unwrap();
+        FileExt::try_lock(&other).unwrap();
+    }
+
+    #[test]
+    fn a_lock_that_cannot_be_made_is_named() {
+        let error = Lock::take(Path::new("/nowhere/lock")).unwrap_err().to_string();
+        assert_eq!(error, "cannot lock /nowhere/lock");
+    }
+}

@@ -1,0 +1,142 @@
+//! What some packages and examples need besides Rust, fetched when it is first asked for.
+//!
+//! Everything comes as Python packages, with pip, into the target folder: a virtual environment of
+//! its own for each, so that nothing of the user's Python is touched.
+
+mod lock;
+mod packages;
+pub(crate) mod torch;
+
+use std::cell::OnceCell;
+use std::path::PathBuf;
+
+use anyhow::{Result, anyhow};
+use xshell::Cmd;
+
+use crate::args::Args;
+use crate::examples::{Data, Example};
+use crate::project::Project;
+pub(crate) use lock::Lock;
+pub(crate) use packages::{Packages, folders_in};
+use torch::{Build, Environment};
+
+/// Provides, and remembers what it has provided.
+#[derive(Debug)]
+pub(crate) struct Provision<'a> {
+    project: &'a Project,
+    build: Option<Build>,
+    /// The reason where there is none: each that needs it says so.
+    libtorch: OnceCell<Result<Environment, String>>,
+}
+
+impl<'a> Provision<'a> {
+    pub(crate) fn new(project: &'a Project, build: Option<Build>) -> Self {
+        Self { project, build, libtorch: OnceCell::new() }
+    }
+
+    /// The variables for libtorch, which is installed now when there is none.
+    pub(crate) fn libtorch(&self) -> Result<&Environment> {
+        let provided = self.libtorch.get_or_init(|| {
+            torch::environment(self.project, self.build).map_err(|error| format!("{error:#}"))
+        });
+        provided.as_ref().map_err(|reason| anyhow!("{reason}"))
+    }
+
+    /// The command that runs an example with all it needs, in the folder where the user is.
+    pub(crate) fn run(&self, example: &Example<'_>, args: &[String]) -> Result<Cmd<'a>> {
+        let command = example.cargo(self.project.cargo_of_caller("run")).arg("--").args(args);
+        let data = example.settings.data.as_ref().filter(|_| !asks_for_help(args));
+        Ok(command.envs(self.variables_with(example, data)?))
+    }
+
+    /// The variables an example runs with.
+    pub(crate) fn variables(&self, example: &Example<'_>) -> Result<Vec<(String, PathBuf)>> {
+        self.variables_with(example, example.settings.data.as_ref())
+    }
+
+    fn variables_with(&self, example: &Example<'_>, data: Option<&Data>) -> Result<Vec<(String, PathBuf)>> {
+        let mut variables = Vec::new();
+        if example.needs_libtorch {
+            let own = self.libtorch()?.variables();
+            variables.extend(own.into_iter().map(|(name, value)| (name.to_owned(), value.into())));
+        }
+        if let Some(data) = data {
+            variables.extend(self.data(data)?.map(|path| (data.variable.clone(), path)));
+        }
+        Ok(variables)
+    }
+
+    /// Where the files are; `None` when the user has said so already.
+    fn data(&self, data: &Data) -> Result<Option<PathBuf>> {
+        if std::env::var_os(&data.variable).is_some_and(|value| !value.is_empty()) {
+            return Ok(None);
+        }
+        let root = self.project.workspace.target_dir.join("models").join(data.folder_name());
+        let packages = Packages {
+            what: format!("{}, into {}", data.package, root.display()),
+            root,
+            requirements: format!("{} --hash=sha256:{}\n", data.package, data.sha256),
+            megabytes: 1000,
+            proof: data.folder.clone(),
+            python: "Python 3",
+            otherwise: format!("or set {} to a folder with its files", data.variable),
+        };
+        packages.install(self.project, |_| Ok(()))?;
+        packages.proof_path().map(Some)
+    }
+}
+
+/// An example that prints its help reads no files: nobody is to wait for them.
+fn asks_for_help(args: &[String]) -> bool {
+    args.iter().take_while(|arg| *arg != "--").any(|arg| arg == "--help" || arg == "-h")
+}
+
+/// What `--cpu` and `--cuda` say.
+pub(crate) fn build_of(args: &mut Args) -> Result<Option<Build>> {
+    match (args.flag("--cpu"), args.flag("--cuda")) {
+        (true, true) => Err(anyhow!("options `--cpu` and `--cuda`: one at most")),
+        (true, false) => Ok(Some(Build::Cpu)),
+        (false, true) => Ok(Some(Build::Cuda)),
+        (false, false) => Ok(None),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::scratch::Scratch;
+
+    #[test]
+    fn an_example_that_prints_its_help_waits_for_no_files() {
+        let (mut project, scratch) = (Project::find().unwrap(), Scratch::new("help"));
+        // Where no folder can be made, whoever wants to fetch files fails.
+        scratch.file("target", "");
+        project.workspace.target_dir = scratch.path("target");
+        let mut example = Example::find(&project.workspace, "quickstart").unwrap();
+        let (package, sha256) = ("a-model==1.0".to_owned(), "0".repeat(64));
+        example.needs_libtorch = false;
+        example.settings.data =
+            Some(Data { package, sha256, folder: "a_model".into(), variable: "XTASK_TEST_MODEL".to_owned() });
+        let run = |args: &[&str]| {
+            let args: Vec<_> = args.iter().map(|&arg| arg.to_owned()).collect();
+            Provision::new(&project, None).run(&example, &args).map(|command| command.to_string())
+        };
+        for help in [&["--help"][..], &["--query", "x", "-h"]] {
+            let command = run(help).unwrap();
+            assert!(command.ends_with(&format!("-- {}", help.join(" "))), "{command}");
+        }
+        for no_help in [&[][..], &["--query"], &["--", "--help"]] {
+            let error = run(no_help).unwrap_err().to_string();
+            assert!(error.starts_with("cannot create"), "{error}");
+        }
+    }
+
+    #[test]
+    fn one_build_at_most_is_chosen() {
+        let of = |words: &[&str]| build_of(&mut Args::new(words.iter().copied()));
+        assert_eq!(of(&["--cpu"]).unwrap(), Some(Build::Cpu));
+        assert_eq!(of(&["x", "--cuda"]).unwrap(), Some(Build::Cuda));
+        assert_eq!(of(&["x"]).unwrap(), None);
+        assert!(of(&["--cuda", "--cpu"]).unwrap_err().to_string().contains("one at most"));
+    }
+}

@@ -1,0 +1,85 @@
+//! The two builds of libtorch, and the Python packages they are made of.
+
+use std::path::Path;
+
+use super::version::VERSION;
+use crate::project::Project;
+
+/// Which libtorch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Build {
+    /// Linked against the CPU's part alone: 540 MB to download.
+    Cpu,
+    /// With everything a GPU needs: 2.7 GB to download.
+    Cuda,
+}
+
+impl Build {
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            Self::Cpu => "cpu",
+            Self::Cuda => "cuda",
+        }
+    }
+
+    /// The name of its folder.
+    pub(super) fn folder(self) -> String {
+        format!("{}-{VERSION}", self.name())
+    }
+
+    /// What pip is asked for. Checked by their checksums, and whole: pip follows no dependencies.
+    ///
+    /// The package `torch` is a CUDA build. Its CPU part needs only the two libraries that its profiler is linked
+    /// with.
+    pub(super) fn requirements(self) -> String {
+        let cpu = include_str!("../requirements/libtorch.txt");
+        match self {
+            Self::Cpu => cpu.to_owned(),
+            Self::Cuda => cpu.to_owned() + include_str!("../requirements/libtorch-cuda.txt"),
+        }
+    }
+
+    /// Room that downloads and what comes of them take together.
+    pub(super) fn megabytes(self) -> u64 {
+        match self {
+            Self::Cpu => 2_000,
+            Self::Cuda => 8_000,
+        }
+    }
+
+    /// The build this machine can make use of.
+    pub(super) fn of_this_machine(project: &Project) -> Self {
+        if has_nvidia_driver(project) { Self::Cuda } else { Self::Cpu }
+    }
+}
+
+fn has_nvidia_driver(project: &Project) -> bool {
+    // The library may be there without the folder, in containers and under Windows, and only the
+    // loader knows all places to look in.
+    let load = project.command("python3").args(["-c", "import ctypes; ctypes.CDLL('libcuda.so.1')"]);
+    cfg!(target_os = "linux")
+        && (Path::new("/proc/driver/nvidia/version").exists()
+            || load.quiet().ignore_stdout().ignore_stderr().run().is_ok())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn builds_have_folders_and_packages_of_their_own() {
+        assert_ne!(Build::Cpu.folder(), Build::Cuda.folder());
+        let [cpu, cuda] = [Build::Cpu, Build::Cuda].map(Build::requirements);
+        assert!(cuda.starts_with(&cpu) && cuda.len() > cpu.len());
+        assert!(cpu.contains(&format!("torch=={VERSION} ")));
+    }
+
+    #[test]
+    fn every_package_has_a_version_and_checksums() {
+        for list in [&Build::Cuda.requirements(), crate::setup::packages::PIP] {
+            for line in list.lines().filter(|line| !line.starts_with('#')) {
+                assert!(line.contains("==") && line.contains(" --hash=sha256:"), "{line}");
+            }
+        }
+    }
+}

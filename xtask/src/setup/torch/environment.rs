@@ -1,0 +1,143 @@
+//! The variables by which torch-sys finds libtorch when it builds, and the loader when it runs.
+
+use std::env;
+use std::ffi::OsString;
+use std::fmt::{self, Write as _};
+use std::path::{Path, PathBuf};
+
+use xshell::Cmd;
+
+use crate::project::set_to_nothing;
+
+/// What the loader of this system looks for libraries by.
+const LOADER_PATH: &str = if cfg!(target_os = "macos") {
+    "DYLD_LIBRARY_PATH"
+} else if cfg!(windows) {
+    "PATH"
+} else {
+    "LD_LIBRARY_PATH"
+};
+
+/// A libtorch, as the variables say it.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Environment {
+    /// Which one it is, in a few words.
+    what: String,
+    /// What torch-sys is told; nothing where the caller's own variables stay in force.
+    named: Vec<(&'static str, PathBuf)>,
+    /// Folders with libraries, in the order in which they are searched; libtorch's own first.
+    libraries: Vec<PathBuf>,
+}
+
+impl Environment {
+    /// One that we have installed.
+    pub(super) fn ours(what: String, libtorch: PathBuf, libraries: Vec<PathBuf>) -> Self {
+        Self { what, named: vec![("LIBTORCH", libtorch)], libraries }
+    }
+
+    /// One that the caller has chosen by `variable`, with its libraries in `lib`.
+    pub(super) fn given(variable: &str, named: Vec<(&'static str, PathBuf)>, lib: PathBuf) -> Self {
+        Self { what: format!("{variable} of yours"), named, libraries: vec![lib] }
+    }
+
+    /// `command` with the variables that make it build against, and find, this libtorch.
+    pub(crate) fn give<'a>(&self, command: Cmd<'a>) -> Cmd<'a> {
+        command.envs(self.variables())
+    }
+
+    /// The folder with libtorch's own libraries.
+    pub(crate) fn folder(&self) -> &Path {
+        &self.libraries[0]
+    }
+
+    /// Names and values.
+    pub(crate) fn variables(&self) -> Vec<(&'static str, OsString)> {
+        self.variables_before(env::var_os(LOADER_PATH))
+    }
+
+    fn variables_before(&self, inherited: Option<OsString>) -> Vec<(&'static str, OsString)> {
+        let inherited = inherited.filter(|path| !path.is_empty());
+        let inherited = inherited.iter().flat_map(env::split_paths).collect::<Vec<_>>();
+        let folders =
+            self.libraries.iter().chain(inherited.iter().filter(|&path| !self.libraries.contains(path)));
+        // Only a folder with a colon in its name cannot be joined; the loader could not find it either.
+        let path = env::join_paths(folders).ok().map(|path| (LOADER_PATH, path));
+        let named = self.named.iter().map(|(name, folder)| (*name, folder.clone().into_os_string()));
+        named.chain(path).collect()
+    }
+
+    /// The variables as lines for a shell, which has loader paths of its own.
+    pub(super) fn exports(&self) -> String {
+        self.exports_without(&set_to_nothing())
+    }
+
+    fn exports_without(&self, nothing: &[&str]) -> String {
+        let mut text = String::new();
+        for name in nothing {
+            // Writing to a string cannot fail.
+            let _ = writeln!(text, "unset {name}");
+        }
+        for (name, value) in self.variables_before(None) {
+            let value = value.to_string_lossy().replace('\'', r"'\''");
+            let inherited =
+                if name == LOADER_PATH { format!("\"${{{name}:+:${name}}}\"") } else { String::new() };
+            let _ = writeln!(text, "export {name}='{value}'{inherited}");
+        }
+        text
+    }
+}
+
+impl fmt::Display for Environment {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.what)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn environment() -> Environment {
+        Environment::ours(
+            String::new(),
+            "/t/libtorch".into(),
+            vec!["/t/libtorch/lib".into(), "/t/cuda".into()],
+        )
+    }
+
+    #[test]
+    fn our_folders_come_before_inherited_ones_and_never_twice() {
+        let text = |inherited: Option<&str>| {
+            let variables = environment().variables_before(inherited.map(OsString::from));
+            variables
+                .into_iter()
+                .map(|(name, value)| format!("{name}={}", value.display()))
+                .collect::<Vec<_>>()
+        };
+        let path = |value: &str| vec!["LIBTORCH=/t/libtorch".to_owned(), format!("{LOADER_PATH}={value}")];
+        assert_eq!(text(None), path("/t/libtorch/lib:/t/cuda"));
+        // An empty variable would mean the current folder.
+        assert_eq!(text(Some("")), path("/t/libtorch/lib:/t/cuda"));
+        assert_eq!(text(Some("/t/cuda:/usr/lib")), path("/t/libtorch/lib:/t/cuda:/usr/lib"));
+    }
+
+    #[test]
+    fn a_chosen_pytorch_keeps_the_callers_variables() {
+        let given = Environment::given("LIBTORCH_USE_PYTORCH", Vec::new(), "/a/lib".into());
+        let names: Vec<_> = given.variables_before(None).into_iter().map(|(name, _)| name).collect();
+        assert_eq!(names, [LOADER_PATH]);
+        assert!(!given.exports_without(&[]).contains("unset"));
+    }
+
+    #[test]
+    fn exports_survive_any_path() {
+        let odd = Environment::ours(String::new(), "/it's here/x".into(), vec!["/it's here/x/lib".into()]);
+        let text = odd.exports_without(&["LIBTORCH_USE_PYTORCH"]);
+        let mut lines = text.lines();
+        assert_eq!(lines.next(), Some("unset LIBTORCH_USE_PYTORCH"));
+        assert_eq!(lines.next(), Some("export LIBTORCH='/it'\\''s here/x'"));
+        let path =
+            format!("export {LOADER_PATH}='/it'\\''s here/x/lib'\"${{{LOADER_PATH}:+:${LOADER_PATH}}}\"");
+        assert_eq!(lines.next(), Some(&*path));
+    }
+}

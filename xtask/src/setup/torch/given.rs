@@ -1,0 +1,137 @@
+//! The libtorch that the caller's environment names.
+
+use std::env;
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context as _, Result, ensure};
+
+use super::environment::Environment;
+use super::version;
+use crate::project::Project;
+
+/// Prints the version and the library folder of the PyTorch that `LIBTORCH_USE_PYTORCH` means.
+const ASK_PYTORCH: &str = "import os, torch; print(torch.__version__); \
+    print(os.path.join(os.path.dirname(torch.__file__), 'lib'))";
+
+/// The libtorch that the caller chose.
+pub(super) fn environment(project: &Project) -> Result<Option<Environment>> {
+    match Choice::of(|name| env::var_os(name))? {
+        None => Ok(None),
+        Some(Choice::Pytorch) => {
+            Ok(Some(Environment::given("LIBTORCH_USE_PYTORCH", Vec::new(), pytorch_libraries(project)?)))
+        }
+        Some(Choice::Folders(folders)) => {
+            let lib = libraries(&folders)?;
+            Ok(Some(Environment::given("LIBTORCH", folders, lib)))
+        }
+    }
+}
+
+/// What the caller's variables say.
+#[derive(Debug, PartialEq, Eq)]
+enum Choice {
+    Pytorch,
+    /// `LIBTORCH`, and `LIBTORCH_LIB` and `LIBTORCH_INCLUDE` where they are set.
+    ///
+    /// Absolute, and handed on as such: the build script and the loader each read them in a folder of
+    /// their own.
+    Folders(Vec<(&'static str, PathBuf)>),
+}
+
+impl Choice {
+    /// In the order in which torch-sys asks. A variable that is set to nothing chooses nothing.
+    fn of(variable: impl Fn(&str) -> Option<OsString>) -> Result<Option<Self>> {
+        let value = |name: &str| variable(name).filter(|value| !value.is_empty());
+        if value("LIBTORCH_USE_PYTORCH").is_some() {
+            return Ok(Some(Self::Pytorch));
+        }
+        if value("LIBTORCH").is_none() {
+            return Ok(None);
+        }
+        let named = ["LIBTORCH", "LIBTORCH_LIB", "LIBTORCH_INCLUDE"].into_iter();
+        let named = named.filter_map(|name| Some((name, value(name)?)));
+        let folders = named.map(|(name, folder)| Ok((name, std::path::absolute(folder).context(name)?)));
+        Ok(Some(Self::Folders(folders.collect::<Result<_>>()?)))
+    }
+}
+
+/// The folder with the libraries, when it holds a libtorch of the right version.
+fn libraries(folders: &[(&str, PathBuf)]) -> Result<PathBuf> {
+    let folder = |name: &str| folders.iter().find(|(known, _)| *known == name).map(|(_, folder)| folder);
+    let root = folder("LIBTORCH").context("LIBTORCH: not set")?;
+    let lib = folder("LIBTORCH_LIB").unwrap_or(root).join("lib");
+    ensure!(
+        has_libtorch(&lib),
+        "LIBTORCH: no libtorch in {}; unset the variable to have one installed",
+        lib.display()
+    );
+    version::check("LIBTORCH", version::stated(root).as_deref())?;
+    Ok(lib)
+}
+
+fn has_libtorch(folder: &Path) -> bool {
+    ["libc10.so", "libc10.dylib", "c10.dll", "libc10.a"].iter().any(|name| folder.join(name).exists())
+}
+
+fn pytorch_libraries(project: &Project) -> Result<PathBuf> {
+    // The interpreter that torch-sys asks.
+    let python = if env::var_os("VIRTUAL_ENV").is_some() { "python" } else { "python3" };
+    let answer = project.command(python).args(["-c", ASK_PYTORCH]).quiet().ignore_stderr().read();
+    let answer = answer.with_context(|| {
+        format!("LIBTORCH_USE_PYTORCH: `{python}` has no PyTorch; unset the variable to have one installed")
+    })?;
+    let (version, folder) = answer.trim().split_once('\n').context("LIBTORCH_USE_PYTORCH: no answer")?;
+    version::check("LIBTORCH_USE_PYTORCH", Some(version.trim()))?;
+    Ok(folder.trim().into())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::scratch::Scratch;
+
+    fn choice(variables: &[(&str, &str)]) -> Option<Choice> {
+        let value =
+            |name: &str| variables.iter().find(|(known, _)| *known == name).map(|(_, value)| value.into());
+        Choice::of(value).unwrap()
+    }
+
+    #[test]
+    fn a_folder_that_is_relative_is_made_absolute_and_handed_on() {
+        let here = env::current_dir().unwrap();
+        let chosen = choice(&[("LIBTORCH", "some/libtorch"), ("LIBTORCH_INCLUDE", "/i")]);
+        let folders = vec![("LIBTORCH", here.join("some/libtorch")), ("LIBTORCH_INCLUDE", "/i".into())];
+        assert_eq!(chosen, Some(Choice::Folders(folders)));
+    }
+
+    #[test]
+    fn a_variable_that_is_set_to_nothing_chooses_nothing() {
+        assert_eq!(choice(&[("LIBTORCH", ""), ("LIBTORCH_USE_PYTORCH", "")]), None);
+        let chosen = choice(&[("LIBTORCH", "/a"), ("LIBTORCH_USE_PYTORCH", ""), ("LIBTORCH_LIB", "")]);
+        assert_eq!(chosen, Some(Choice::Folders(vec![("LIBTORCH", "/a".into())])));
+        let chosen = choice(&[("LIBTORCH", "/a"), ("LIBTORCH_USE_PYTORCH", "1")]);
+        assert_eq!(chosen, Some(Choice::Pytorch));
+    }
+
+    #[test]
+    fn a_libtorch_that_is_not_there_is_named() {
+        let mut folders = vec![("LIBTORCH", "/nowhere".into())];
+        assert!(libraries(&folders).unwrap_err().to_string().contains("/nowhere/lib"));
+        folders.push(("LIBTORCH_LIB", "/elsewhere".into()));
+        assert!(libraries(&folders).unwrap_err().to_string().contains("/elsewhere/lib"));
+    }
+
+    #[test]
+    fn a_libtorch_of_another_version_is_refused_and_one_that_states_none_is_not() {
+        let scratch = Scratch::new("given");
+        scratch.file("lib/libc10.so", "");
+        let found = || libraries(&[("LIBTORCH", scratch.root().to_owned())]);
+        assert_eq!(found().unwrap(), scratch.path("lib"));
+        scratch.file("build-version", "2.10.0+cpu");
+        let error = found().unwrap_err().to_string();
+        assert!(error.contains("2.10.0+cpu"), "{error}");
+        scratch.file("build-version", "2.11.0+cpu");
+        found().unwrap();
+    }
+}

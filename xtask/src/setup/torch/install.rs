@@ -1,0 +1,131 @@
+//! Takes libtorch out of the PyTorch package, into `libtorch` in the target folder.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context as _, Result, ensure};
+
+use super::build::Build;
+use super::environment::Environment;
+use super::version::{self, PYTHON, VERSION};
+use crate::project::Project;
+use crate::setup::{Packages, folders_in};
+
+/// An installation, finished or in the making.
+#[derive(Debug)]
+struct Installation {
+    root: PathBuf,
+    build: Build,
+}
+
+/// The installation's variables; it is made now when there is none.
+pub(super) fn environment(project: &Project, build: Build) -> Result<Environment> {
+    let installation =
+        Installation { root: project.workspace.target_dir.join("libtorch").join(build.folder()), build };
+    let packages = installation.packages();
+    ensure!(
+        cfg!(target_os = "linux") || packages.is_complete(),
+        "libtorch {VERSION}: can be installed by us on Linux alone; set LIBTORCH to the folder of one you have"
+    );
+    packages.install(project, |packages| installation.finish(packages))?;
+    Ok(installation.environment())
+}
+
+impl Installation {
+    fn packages(&self) -> Packages {
+        Packages {
+            root: self.root.clone(),
+            what: format!(
+                "libtorch {VERSION}, {} build, to build with, into {}",
+                self.build.name(),
+                self.root.display()
+            ),
+            requirements: self.build.requirements(),
+            megabytes: self.build.megabytes(),
+            proof: "torch/lib/libtorch_cpu.so".into(),
+            python: PYTHON,
+            otherwise: format!("or set LIBTORCH to the folder of a libtorch {VERSION} you have"),
+        }
+    }
+
+    fn environment(&self) -> Environment {
+        let libraries = match self.build {
+            Build::Cpu => vec![self.libtorch().join("lib"), self.root.join("runtime")],
+            // Its libraries find all others relative to themselves.
+            Build::Cuda => vec![self.libtorch().join("lib")],
+        };
+        let what = format!("{VERSION}, {} build", self.build.name());
+        Environment::ours(what, self.libtorch(), libraries)
+    }
+
+    fn finish(&self, packages: &Path) -> Result<()> {
+        check_version(packages)?;
+        self.link(packages)
+    }
+
+    /// A folder of links as torch-sys expects it.
+    ///
+    /// For the CPU `libtorch.so` is `libtorch_cpu.so`: the true one would load CUDA's libraries,
+    /// which are not there, and torch-sys would link what it sees of them.
+    fn link(&self, packages: &Path) -> Result<()> {
+        if self.build == Build::Cuda {
+            return replace_link(&packages.join("torch"), &self.libtorch());
+        }
+        let lib = self.libtorch().join("lib");
+        fs::create_dir_all(&lib)?;
+        let torch = packages.join("torch");
+        replace_link(&torch.join("include"), &self.libtorch().join("include"))?;
+        for (name, file) in [
+            ("libc10.so", "libc10.so"),
+            ("libtorch_cpu.so", "libtorch_cpu.so"),
+            ("libtorch.so", "libtorch_cpu.so"),
+            ("libgomp.so.1", "libgomp.so.1"),
+        ] {
+            replace_link(&torch.join("lib").join(file), &lib.join(name))?;
+        }
+        fs::write(self.libtorch().join("build-version"), VERSION)?;
+        replace_link(&runtime_folder(packages)?, &self.root.join("runtime"))
+    }
+
+    fn libtorch(&self) -> PathBuf {
+        self.root.join("libtorch")
+    }
+}
+
+fn check_version(packages: &Path) -> Result<()> {
+    let file = packages.join("torch/version.py");
+    let text = fs::read_to_string(&file).with_context(|| format!("cannot read {}", file.display()))?;
+    let version =
+        version::in_python(&text).with_context(|| format!("{}: states no version", file.display()))?;
+    ensure!(version::is_ours(version), "pip installed libtorch {version}, {VERSION} is needed");
+    Ok(())
+}
+
+/// Where NVIDIA's packages put their libraries: `nvidia/cu13/lib`, or whatever the next calls it.
+fn runtime_folder(packages: &Path) -> Result<PathBuf> {
+    let mut folders = folders_in(&packages.join("nvidia"))?.into_iter().map(|folder| folder.join("lib"));
+    let is_runtime = |folder: &PathBuf| {
+        ["libcudart.so.13", "libcupti.so.13"].iter().all(|name| folder.join(name).exists())
+    };
+    folders.find(is_runtime).context("the packages of NVIDIA have no libcudart.so.13 and libcupti.so.13")
+}
+
+fn replace_link(to: &Path, at: &Path) -> Result<()> {
+    if at.symlink_metadata().is_ok() {
+        fs::remove_file(at).with_context(|| format!("cannot replace {}", at.display()))?;
+    }
+    symlink(to, at).with_context(|| format!("cannot link {} to {}", at.display(), to.display()))
+}
+
+#[cfg(unix)]
+fn symlink(to: &Path, at: &Path) -> std::io::Result<()> {
+    std::os::unix::fs::symlink(to, at)
+}
+
+#[cfg(not(unix))]
+fn symlink(_: &Path, _: &Path) -> std::io::Result<()> {
+    Err(std::io::ErrorKind::Unsupported.into())
+}
+
+#[cfg(test)]
+mod tests;
