@@ -395,7 +395,6 @@ pub use toma_torch as torch;
 #[doc(hidden)]
 pub use toma_core::private as __private;
 
-/// Lets the examples of the README be tested.
 #[cfg(all(doctest, feature = "testing"))]
 #[doc = include_str!("../README.md")]
 mod readme {}

@@ -6,9 +6,10 @@
 use proc_macro2::{Group, Ident, Span, TokenStream, TokenTree};
 use quote::{quote, quote_spanned};
 
-use crate::call::{Call, local, local_at};
-use crate::expand::{builder, toma, undo};
+use crate::builder::{builder, undo};
+use crate::call::Call;
 use crate::form::{Form, Role};
+use crate::names::{local, local_at, toma};
 use crate::parameters::Parameter;
 
 pub(crate) fn run(call: &Call<'_>) -> TokenStream {

@@ -74,13 +74,3 @@ fn reject_exclusive_borrow_of_self(form: Form, sig: &Signature) -> Result<()> {
         }
     }
 }
-
-/// A name that neither the body nor an option can see or shadow.
-pub(crate) fn local(name: &str) -> Ident {
-    local_at(name, Span::mixed_site())
-}
-
-/// A [`local`] name at which errors about `span`'s code can point.
-pub(crate) fn local_at(name: &str, span: Span) -> Ident {
-    Ident::new(&format!("__toma_{name}"), Span::mixed_site().located_at(span))
-}

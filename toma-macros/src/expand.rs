@@ -3,49 +3,28 @@
 //! Every name of ours is hygienic. A parameter that callers keep passing keeps its own name when
 //! it has one, so that options can use it and documentation shows it.
 
-use proc_macro2::{Ident, Span, TokenStream};
-use quote::{format_ident, quote, quote_spanned};
+use proc_macro2::{Span, TokenStream};
+use quote::{quote, quote_spanned};
 use syn::spanned::Spanned as _;
-use syn::{Expr, FnArg, Pat, Signature};
+use syn::{FnArg, Pat, Signature};
 
-use crate::call::{Call, local};
+use crate::asynchronous;
+use crate::builder::{builder, undo};
+use crate::call::Call;
 use crate::form::{Form, Role};
 use crate::function::Function;
+use crate::names::{local, toma};
 use crate::options::{Kind, Known, Value};
 use crate::parameters::{self, Parameter};
-use crate::types;
 
 pub(crate) fn expand(call: &Call<'_>) -> TokenStream {
     let Function { attrs, vis, .. } = call.function;
     let (track_caller, signature) = (track_caller(call), signature(call));
     let (import, references) = (import(call), references(call));
-    let run = if call.is_async() { crate::asynchronous::run(call) } else { run(call) };
+    let run = if call.is_async() { asynchronous::run(call) } else { run(call) };
     quote! {
         #(#attrs)* #track_caller #vis #signature { #import #references #run }
     }
-}
-
-/// `at(..)` with a setter for each option.
-pub(crate) fn builder(call: &Call<'_>) -> TokenStream {
-    let (toma, name) = (toma(Span::mixed_site()), call.function.name());
-    let cache = match call.options.of(Kind::Cache) {
-        None => quote!(#toma::DefaultCache),
-        Some(Value::Type(cache)) => quote!(#cache),
-        Some(_) => quote!(#toma::NoCache),
-    };
-    let setters = call.options.given().map(|(known, value)| setter(call, known, value));
-    let judge = call.output.judge(&call.options);
-    quote!(#toma::at::<#cache>(#toma::site!(#name)) #(#setters)* .judge(#judge))
-}
-
-/// The statement that undoes what a failed attempt did.
-pub(crate) fn undo(call: &Call<'_>) -> Option<TokenStream> {
-    let Some(Value::Expr(undo)) = call.options.of(Kind::Undo) else { return None };
-    Some(match undo {
-        Expr::Closure(_) => quote!((#undo)();),
-        Expr::Path(_) => quote!(#undo();),
-        _ => quote!(#undo;),
-    })
 }
 
 fn run(call: &Call<'_>) -> TokenStream {
@@ -115,11 +94,6 @@ fn import(call: &Call<'_>) -> TokenStream {
     quote_spanned!(span=> use #path::__private as #toma;)
 }
 
-/// The name of `toma::__private` inside the expansion.
-pub(crate) fn toma(span: Span) -> Ident {
-    Ident::new("__toma", span)
-}
-
 /// A `let` for each option that is handed over by reference, so that its value outlives the call.
 fn references(call: &Call<'_>) -> TokenStream {
     let bind = |(known, value): (&Known, &Value)| {
@@ -135,26 +109,4 @@ fn references(call: &Call<'_>) -> TokenStream {
         }
     };
     call.options.given().filter_map(bind).collect()
-}
-
-fn setter(call: &Call<'_>, known: &Known, value: &Value) -> Option<TokenStream> {
-    let Value::Expr(expr) = value else { return None };
-    let argument = match known.kind {
-        Kind::Cache | Kind::Reference => {
-            let bound = local(known.name);
-            quote!(#bound)
-        }
-        Kind::Size => size(call, known.name, expr),
-        Kind::Value => quote!(#expr),
-        Kind::Undo | Kind::Classify | Kind::Crate => return None,
-    };
-    let name = format_ident!("{}", known.name);
-    Some(quote!(.#name(#argument)))
-}
-
-/// A size as `usize`: an `i64` is checked when the program runs, with the option's name at hand.
-fn size(call: &Call<'_>, option: &str, expr: &Expr) -> TokenStream {
-    let ty = call.parameters.last().and_then(|parameter| types::size(&parameter.typed.ty));
-    let (toma, name) = (toma(Span::mixed_site()), call.function.name());
-    if ty == Some("i64") { quote!(#toma::size!(#name, #option, #expr)) } else { quote!(#expr) }
 }

@@ -11,11 +11,13 @@ use crate::form::Form;
 use crate::function::Function;
 
 mod asynchronous;
+mod builder;
 mod call;
 mod expand;
 mod fallback;
 mod form;
 mod function;
+mod names;
 mod options;
 mod output;
 mod parameters;

@@ -5,7 +5,7 @@ use quote::{quote, quote_spanned};
 use syn::spanned::Spanned;
 use syn::{GenericArgument, PathArguments, ReturnType, Type, parse_quote};
 
-use crate::expand::toma;
+use crate::names::toma;
 use crate::options::{Kind, Options, Value};
 use crate::types;
 

@@ -5,8 +5,8 @@ use quote::quote;
 use syn::spanned::Spanned;
 use syn::{Error, FnArg, Pat, PatType, Result, Signature, Type};
 
-use crate::call::local_at;
 use crate::form::{Form, Role};
+use crate::names::local_at;
 use crate::types;
 
 /// One leading parameter.

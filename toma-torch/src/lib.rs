@@ -70,12 +70,15 @@
 mod error;
 mod ffi;
 mod memory;
+mod registration;
 mod state;
+mod stats;
 mod tensor;
 
 pub use error::{Error, ErrorKind};
-pub use memory::{Device, Stats, cpu};
+pub use memory::{Device, cpu};
 pub use state::{ModeGuard, QuietBacktraces, RngState, Rollback, accumulate_gradients};
+pub use stats::Stats;
 pub use tensor::{Concatenate, Tensors};
 
 /// Lets the examples of the README be tested.

@@ -12,7 +12,7 @@ unsafe extern "C" {
 ///
 /// In a library that is loaded while other threads run nothing happens: errors are as right there, and
 /// take libtorch milliseconds.
-pub(super) fn install() {
+pub(crate) fn install_backtraces() {
     // SAFETY: called once, before `main` or while the library is loaded.
     unsafe { toma_backtraces_install(would_retry) };
 }

@@ -1,6 +1,6 @@
 //! The counting CPU allocator.
 
-use crate::memory::Stats;
+use crate::stats::Stats;
 
 // Sound to call with any numbers, from any thread: what they touch is atomic or of the calling thread,
 // and the allocator may be put in place at any time.

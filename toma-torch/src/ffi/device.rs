@@ -2,7 +2,7 @@
 
 use super::{RawError, checked};
 use crate::error::Error;
-use crate::memory::Stats;
+use crate::stats::Stats;
 
 // Sound to call with any numbers, from any thread: the shim checks what it is given.
 unsafe extern "C" {

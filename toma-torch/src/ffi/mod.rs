@@ -16,13 +16,9 @@ mod rng;
 
 use std::ffi::c_char;
 
-use toma_core::classify;
-use toma_core::thread_state;
+use crate::error::{Error, ErrorKind};
 
-use crate::error::{self, Error, ErrorKind};
-use crate::state::TorchModes;
-
-pub(crate) use backtraces::quiet_backtraces;
+pub(crate) use backtraces::{install_backtraces, quiet_backtraces};
 pub(crate) use backward::drop_stranded;
 pub(crate) use cpu::{
     cpu_allocated_bytes, cpu_budget, cpu_stats, fail_cpu_allocation, install_cpu_allocator, reset_cpu_peak,
@@ -34,18 +30,6 @@ pub(crate) use modes::{autocast_depth, clear_casts, modes, set_modes};
 #[cfg(test)]
 pub(crate) use modes::{enter_autocast, enter_cpu_autocast, set_cpu_autocast_dtype};
 pub(crate) use rng::{rng_state, set_rng_state};
-
-ctor::declarative::ctor! {
-    /// Before `main`, because nobody should have to call anything for attempts to be guarded.
-    #[ctor(unsafe)]
-    fn before_main() {
-        backtraces::install();
-        classify::add_error(error::class_of);
-        classify::add_error(error::class_of_tch);
-        // Taken only by a program that registered modes of its own even earlier.
-        let _ = thread_state::register(&TorchModes);
-    }
-}
 
 /// What the shim says of a failure.
 #[repr(C)]

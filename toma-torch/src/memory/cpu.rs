@@ -28,8 +28,8 @@
 use std::marker::PhantomData;
 use std::sync::{Mutex, Once, PoisonError};
 
-use super::Stats;
 use crate::ffi;
+use crate::stats::Stats;
 
 /// What stands for no budget.
 const UNLIMITED: u64 = u64::MAX;

@@ -4,10 +4,11 @@ use std::time::Duration;
 use tch::Tensor;
 use toma_core::memory::{self, MemorySource, Reading, Usage};
 
+use super::cpu;
 use super::level::{self, Level};
-use super::{Stats, cpu};
 use crate::error::Error;
 use crate::ffi::{self, DeviceId};
+use crate::stats::Stats;
 
 /// A device of libtorch as a memory source.
 ///

@@ -3,7 +3,5 @@
 pub mod cpu;
 mod device;
 mod level;
-mod stats;
 
 pub use device::Device;
-pub use stats::Stats;

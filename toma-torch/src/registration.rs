@@ -1,0 +1,17 @@
+//! What the core learns of libtorch before `main`, so that attempts are guarded without a call of the user's.
+
+use toma_core::{classify, thread_state};
+
+use crate::state::TorchModes;
+use crate::{error, ffi};
+
+ctor::declarative::ctor! {
+    #[ctor(unsafe)]
+    fn before_main() {
+        ffi::install_backtraces();
+        classify::add_error(error::class_of);
+        classify::add_error(error::class_of_tch);
+        // Taken only by a program that registered modes of its own even earlier.
+        let _ = thread_state::register(&TorchModes);
+    }
+}
