@@ -56,7 +56,7 @@ fn crowded() -> impl Strategy<Value = Crowded> {
         .prop_map(|(case, rungs, [one, other], given)| Crowded { case, rungs, others: one & other, given })
 }
 
-fn bit(bits: u64, number: usize) -> bool {
+pub(crate) fn bit(bits: u64, number: usize) -> bool {
     bits >> (number % 64) & 1 == 1
 }
 
@@ -93,8 +93,13 @@ thread_local! {
     static AROUND: RefCell<Option<Around>> = const { RefCell::new(None) };
 }
 
+/// Other calls, and hooks.
+#[derive(Default)]
 struct Around {
-    crowded: Crowded,
+    /// During which attempts others use the device.
+    others: u64,
+    /// After which attempts hooks give memory back.
+    given: u64,
     notes: Notes,
     device: String,
     /// The attempts so far.
@@ -146,24 +151,6 @@ impl MemorySource for Named {
 }
 
 impl Around {
-    fn see(&mut self, kind: &EventKind<'_>) {
-        match *kind {
-            EventKind::Attempt { .. } => {
-                self.attempts += 1;
-                if !bit(self.crowded.others, self.attempts - 1) {
-                    self.clear();
-                }
-            }
-            EventKind::Waited { exclusive, .. } => assert!(exclusive, "all have gone"),
-            EventKind::Waits { .. }
-            | EventKind::Answered { answer: Answer::FallBack(_), .. }
-            | EventKind::Finished { .. } => {
-                self.clear();
-            }
-            _ => {}
-        }
-    }
-
     fn clear(&mut self) {
         if let Some(other) = self.other.take() {
             other.end();
@@ -171,22 +158,38 @@ impl Around {
     }
 }
 
-fn see(event: &Event<'_>) {
+/// Others have gone once the call waits for its device or leaves it.
+pub(crate) fn see(event: &Event<'_>) {
+    let is_over = matches!(
+        event.kind,
+        EventKind::Waits { .. } | EventKind::Answered { answer: Answer::FallBack(_), .. }
+    );
     AROUND.with_borrow_mut(|around| {
-        if let Some(around) = around.as_mut().filter(|_| event.name != "other") {
-            around.see(&event.kind);
+        if let Some(around) = around.as_mut().filter(|_| is_over && event.name != "other") {
+            around.clear();
         }
     });
 }
 
-/// In the middle of an attempt.
+/// In the middle of an attempt others come, stay or go.
 pub(crate) fn meet_others() {
     AROUND.with_borrow_mut(|around| {
         let Some(around) = around else { return };
-        if bit(around.crowded.others, around.attempts - 1) && around.other.is_none() {
+        around.attempts += 1;
+        if !bit(around.others, around.attempts - 1) {
+            around.clear();
+        } else if around.other.is_none() {
             around.other = Some(Other::on(&around.device));
         }
     });
+}
+
+/// Runs `call` while others come to the device of the stage at these attempts.
+pub(crate) fn among_others<R>(others: u64, stage: &Stage, call: impl FnOnce() -> R) -> R {
+    AROUND.set(Some(Around { others, device: stage.name().to_owned(), ..Around::default() }));
+    let result = call();
+    AROUND.take().expect("it was set").clear();
+    result
 }
 
 fn asked(pressure: &Pressure<'_>) -> bool {
@@ -194,7 +197,7 @@ fn asked(pressure: &Pressure<'_>) -> bool {
         let Some(around) = around else { return false };
         assert_eq!(pressure.device, around.device);
         around.notes.write(Note::Asked);
-        bit(around.crowded.given, around.attempts - 1)
+        bit(around.given, around.attempts - 1)
     })
 }
 
@@ -207,11 +210,14 @@ fn play(form: Form, crowded: &Crowded) {
     let ladder = if wait { ladder.wait(Duration::from_secs(600)) } else { ladder.without_waiting() };
     let notes = Notes::default();
     let stage = Stage::new(&case.script, &notes).untouched();
-    let device = stage.name().to_owned();
-    AROUND.set(Some(Around { crowded, notes: notes.clone(), device, attempts: 0, other: None }));
     let cache = GlobalCache::new();
-    perform_on(&stage, &notes, ladder, (form, case, &cache, &story));
-    AROUND.take();
+    among_others(crowded.others, &stage, || {
+        AROUND.with_borrow_mut(|around| {
+            let around = around.as_mut().expect("it is set");
+            (around.given, around.notes) = (crowded.given, notes.clone());
+        });
+        perform_on(&stage, &notes, ladder, (form, case, &cache, &story));
+    });
     assert_eq!(remembered(&cache.entries()), story.learned, "what the cache remembers");
     assert!(story.end != End::NotSmaller(0, 0), "these plans shrink");
 }

@@ -1,21 +1,24 @@
-//! A loop within a loop: the inner one handles its own failures, and when it gives up the outer one
-//! may shrink.
+//! A loop within a loop: the inner one handles its own failures, and when it gives up the outer one may shrink. Where
+//! others use the device, it gives way to the outer one, which is redone with the device to itself.
 
 use std::cell::Cell;
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::time::Duration;
 
-use proptest::prelude::Strategy;
+use proptest::prelude::{Just, Strategy, any, prop_oneof};
+use toma::device::Ladder;
 use toma::policy::{Evidence, Policy};
 use toma::{GlobalCache, NoCache, SizeCache, execute};
 
 use crate::against_twin::{attempts, check_ending, remembered};
 use crate::cases::{check, rules, script, shrinking_plan};
 use crate::forms::{Ending, with_sizes};
+use crate::ladder::{among_others, bit, see};
 use crate::noise::{prepare, printed};
 use crate::plan::Plan;
 use crate::script::Script;
 use crate::stage::{Fault, Notes, Stage};
-use crate::twin::{End, Fate, Known, Rules, World, tell};
+use crate::twin::{Enclosing, End, Fate, Known, Rules, Rungs, World, tell};
 
 #[derive(Clone, Debug)]
 struct Nest {
@@ -27,21 +30,28 @@ struct Nest {
     budget: usize,
     script: Script,
     calls: usize,
+    /// During which attempts of the inner loop others use the device.
+    others: u64,
 }
 
 fn nest() -> impl Strategy<Value = Nest> {
     let plan = shrinking_plan;
     let weights = (0..=5_usize, 0..=5_usize);
-    (0..=60_usize, (rules(), plan()), (rules(), plan()), weights, 0..=200_usize, script(), 1..=2_usize)
-        .prop_map(|(total, outer, inner, weights, budget, script, calls)| Nest {
+    let others = prop_oneof![1 => Just(0), 2 => any::<[u64; 2]>().prop_map(|[one, other]| one & other)];
+    let loops = (0..=60_usize, (rules(), plan()), (rules(), plan()));
+    (loops, weights, 0..=200_usize, script(), 1..=2_usize, others).prop_map(
+        |((total, outer, inner), weights, budget, script, calls, others)| Nest {
             total,
             outer,
             inner,
             weights,
             budget,
             script,
-            calls,
-        })
+            // Sizes are remembered of one device, and others that met there before are remembered, too.
+            calls: if others == 0 { calls } else { 1 },
+            others,
+        },
+    )
 }
 
 impl Nest {
@@ -57,8 +67,11 @@ impl Nest {
 struct Outside<'a> {
     nest: &'a Nest,
     known: Option<Known>,
-    /// The attempts of all inner calls.
+    /// The attempts of all inner calls, and how many there were before the last one of the outer loop.
     attempts: Vec<(usize, usize)>,
+    before: usize,
+    /// The attempt of the outer loop.
+    around: Enclosing,
 }
 
 /// The inner loop's attempts, within one attempt of the outer.
@@ -66,24 +79,54 @@ struct Inside<'a> {
     nest: &'a Nest,
     before: usize,
     outer: (usize, usize),
+    around: Enclosing,
+}
+
+impl<'a> Outside<'a> {
+    fn of(nest: &'a Nest) -> Self {
+        Self { nest, known: None, attempts: Vec::new(), before: 0, around: Enclosing::default() }
+    }
 }
 
 impl World for Outside<'_> {
     fn fate(&mut self, _number: usize, start: usize, end: usize) -> Fate {
         let (rules, plan) = &self.nest.inner;
-        let mut inside = Inside { nest: self.nest, before: self.attempts.len(), outer: (start, end) };
+        self.before = self.attempts.len();
+        let (nest, before, around) = (self.nest, self.before, self.around);
+        let mut inside = Inside { nest, before, outer: (start, end), around };
         let story = tell(end - start, rules, *plan, self.known, &mut inside);
         self.attempts.extend(story.attempts.iter().map(|inner| (start + inner.start, start + inner.end)));
         self.known = story.learned.or(self.known);
         match story.end {
             End::Done => Fate::Success,
-            End::Passed(number) => story.attempts[number].fate,
+            End::GaveWay(number) if self.is_error(number) => Fate::OutOfMemory,
+            End::Passed(number) | End::GaveWay(number) => story.attempts[number].fate,
             End::NotSmaller(..) => unreachable!("these plans shrink"),
         }
     }
 
     fn is_memory_low(&self, _number: usize) -> bool {
         self.nest.script.is_memory_low(self.attempts.len() - 1)
+    }
+
+    fn is_error(&self, _number: usize) -> bool {
+        self.nest.script.is_error(self.attempts.len() - 1)
+    }
+
+    fn rungs(&self) -> Rungs {
+        Rungs { wait: true, ..Rungs::default() }
+    }
+
+    fn others(&self, _number: usize) -> bool {
+        (self.before..self.attempts.len()).any(|number| bit(self.nest.others, number))
+    }
+
+    fn others_stay(&self, _number: usize) -> bool {
+        bit(self.nest.others, self.attempts.len() - 1)
+    }
+
+    fn enter(&mut self, inside: Enclosing) {
+        self.around = inside;
     }
 }
 
@@ -96,13 +139,25 @@ impl World for Inside<'_> {
     fn is_memory_low(&self, number: usize) -> bool {
         self.nest.script.is_memory_low(self.before + number)
     }
+
+    fn is_error(&self, number: usize) -> bool {
+        self.nest.script.is_error(self.before + number)
+    }
+
+    fn others(&self, number: usize) -> bool {
+        bit(self.nest.others, self.before + number)
+    }
+
+    fn enclosing(&self) -> Option<Enclosing> {
+        Some(self.around)
+    }
 }
 
 #[test]
 fn inner_first_then_outer() {
     check(nest(), |nest| {
         let caches = [GlobalCache::new(), GlobalCache::new()];
-        let (mut known, mut outside) = (None, Outside { nest, known: None, attempts: Vec::new() });
+        let (mut known, mut outside) = (None, Outside::of(nest));
         for _ in 0..nest.calls {
             outside.attempts.clear();
             let (rules, plan) = &nest.outer;
@@ -110,7 +165,9 @@ fn inner_first_then_outer() {
             known = story.learned.or(known);
             let notes = Notes::default();
             let stage = Stage::new(&nest.script, &notes);
-            let (ending, printed) = printed(|| run(nest, &stage, [&caches[0], &caches[1]]));
+            let stage = if nest.others == 0 { stage } else { stage.untouched() };
+            let call = || run(nest, &stage, [&caches[0], &caches[1]]);
+            let (ending, printed) = printed(|| among_others(nest.others, &stage, call));
             assert_eq!(attempts(&notes.take()), outside.attempts);
             let last = outside.attempts.len().saturating_sub(1);
             let end = if story.end == End::Done { End::Done } else { End::Passed(last) };
@@ -127,6 +184,7 @@ fn run(nest: &Nest, stage: &Stage, [outer_cache, inner_cache]: [&dyn SizeCache; 
     let (outer_policy, inner_policy) = (outer_plan.policy(), inner_plan.policy());
     Ending::of(|| {
         let with = with_sizes!(outer).cache(outer_cache).policy(&*outer_policy).device(stage);
+        let with = with.observer(&see).ladder(Ladder::default().wait(Duration::from_secs(600)));
         with.classify(Fault::failure).range(0..nest.total, outer.initial, |first, last| {
             let with = with_sizes!(inner).cache(inner_cache).policy(&*inner_policy).device(stage);
             with.classify(Fault::failure).range(first..last, inner.initial, |start, end| {

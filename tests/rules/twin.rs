@@ -51,10 +51,34 @@ pub(crate) trait World {
         false
     }
 
+    /// Whether they still do so when attempt `number` has ended.
+    fn others_stay(&self, number: usize) -> bool {
+        self.others(number)
+    }
+
+    /// An attempt is about to begin: what loops inside it are nested in.
+    fn enter(&mut self, _inside: Enclosing) {}
+
+    /// The attempt that encloses the call, if it has a turn on the same device.
+    fn enclosing(&self) -> Option<Enclosing> {
+        None
+    }
+
     /// Whether hooks give memory back after attempt `number`.
     fn hooks_give(&self, _number: usize) -> bool {
         false
     }
+}
+
+/// An attempt on the device, to loops inside it.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Enclosing {
+    /// Others use the device as it begins.
+    pub(crate) others: bool,
+    /// It will be redone with the device to itself after contention.
+    pub(crate) promises: bool,
+    /// Whether it is tried again out of memory, and after a transient failure: such panics stay silent.
+    pub(crate) retries: [bool; 2],
 }
 
 /// Rungs of the ladder besides a smaller size.
@@ -87,6 +111,8 @@ pub(crate) enum End {
     Done,
     /// The failure of this attempt goes through.
     Passed(usize),
+    /// The failure of this attempt gives way to the enclosing one.
+    GaveWay(usize),
     /// The policy answered this to a failure of this size, which is not smaller.
     NotSmaller(usize, usize),
 }
@@ -133,7 +159,7 @@ pub(crate) fn tell(
         settled: None,
         attempts: Vec::new(),
         fallen: false,
-        others: false,
+        others: world.enclosing().is_some_and(|enclosing| enclosing.others),
         have_met: false,
         turn: Turn::Shared,
         after_contention: false,
@@ -236,12 +262,13 @@ impl Teller {
             let size = self.step.min(left);
             let at_floor = size <= self.rules.floor();
             let (number, end) = (self.attempts.len(), start + size);
-            let mut met = self.enter(spent, at_floor, world);
+            let mut met = self.enter(spent, at_floor, tries, world);
             let fate = world.fate(number, start, end);
             self.attempts.push(Attempt { start, end, fate });
-            self.others = world.others(number) && !self.fallen;
-            self.have_met |= self.others;
-            met.contended |= self.others;
+            let came = world.others(number) && !self.fallen;
+            self.others = world.others_stay(number) && !self.fallen;
+            self.have_met |= came;
+            met.contended |= came;
             tries += 1;
             let is_memory = match fate {
                 Fate::Success => {
@@ -256,6 +283,9 @@ impl Teller {
             if may_go_on && fate == Fate::Transient && !spent.again {
                 spent.again = true;
                 continue;
+            }
+            if is_memory && met.contended && gives_way(number, fate, world) {
+                return Err(End::GaveWay(number));
             }
             let climbs = may_go_on && is_memory && !self.fallen;
             if climbs && self.same_size(&mut spent, met, number, world) {
@@ -285,7 +315,7 @@ impl Teller {
     }
 
     /// Before an attempt: waits for an exclusive turn, if that is due, and then there are no others.
-    fn enter(&mut self, spent: Spent, at_floor: bool, world: &dyn World) -> Met {
+    fn enter(&mut self, spent: Spent, at_floor: bool, tries: usize, world: &mut dyn World) -> Met {
         let rungs = world.rungs();
         if self.turn == Turn::Shared && self.backoff.0 > 0 {
             self.turn = Turn::Queued;
@@ -298,6 +328,12 @@ impl Teller {
             || rungs.wait && !spent.exclusive && self.have_met
             || rungs.hooks && !spent.asked
             || rungs.fallback;
+        let attempts_left = tries + 1 < self.rules.max_attempts;
+        world.enter(Enclosing {
+            others: self.others,
+            promises: rungs.wait && attempts_left && !spent.exclusive && self.turn == Turn::Shared,
+            retries: [promised, promised || !spent.again].map(|retries| retries && attempts_left),
+        });
         Met { at_floor, contended: self.others, promised }
     }
 
@@ -347,6 +383,14 @@ impl Teller {
         let Self { attempts, asked, .. } = self;
         Story { attempts, end, learned, asked }
     }
+}
+
+/// Whether a contended failure is left to the enclosing attempt. A panic is only where it stays silent there.
+fn gives_way(number: usize, fate: Fate, world: &dyn World) -> bool {
+    world.enclosing().is_some_and(|Enclosing { promises, retries, .. }| {
+        let is_silent = retries[usize::from(fate == Fate::Transient)];
+        promises && (world.is_error(number) || is_silent)
+    })
 }
 
 impl Bounds {
