@@ -129,21 +129,46 @@ fn no_policy_that_stays_where_it_is_is_pinned() {
     }
 }
 
-/// `Decay` ends above the size that was doubted: the probe was worth it, though it has failed.
+/// One attempt per doubt: `Decay` would meet many sizes that fail on its way back.
 #[test]
-fn a_probe_that_settles_a_larger_size_has_not_failed() {
+fn a_probe_that_fails_goes_back_at_once() {
     let (cache, clock, policy) = (GlobalCache::new(), StoppedClock::new(), Decay::new(0.9));
-    let learn = |size| {
-        cache.clear();
-        assert_eq!(with_policy(&cache, &Halve, size).last(), Some(&size));
+    assert_eq!(with_policy(&cache, &Halve, 4).last(), Some(&4));
+    clock.advance(MINUTE);
+    each_of(SUCCESSES, || with_policy(&cache, &policy, 4));
+    assert_eq!(with_policy(&cache, &policy, 4), [8, 4]);
+}
+
+/// Sizes of the attempts in one range of 2,000 items, up to 8 at once, each of which takes a second.
+fn long_range(fits: impl Fn(usize, usize) -> bool) -> Vec<usize> {
+    let (clock, mut sizes) = (StoppedClock::new(), Vec::new());
+    let body = |start, end| {
+        clock.advance(Duration::from_secs(1));
+        sizes.push(end - start);
+        if fits(start, end - start) { Ok(()) } else { Err(OutOfMemory::new(None)) }
     };
-    learn(2);
-    clock.advance(MINUTE);
-    each_of(SUCCESSES, || with_policy(&cache, &policy, 3));
-    assert_eq!(with_policy(&cache, &policy, 3), [4, 3]);
-    clock.advance(MINUTE);
-    each_of(SUCCESSES, || with_policy(&cache, &policy, 3));
-    assert_eq!(with_policy(&cache, &policy, 3), [6, 5, 4, 3]);
+    execute::with::<NoCache>().range(0..2000, 8, body).unwrap();
+    sizes
+}
+
+#[test]
+fn a_burst_in_a_long_range_pins_it_for_a_while_only() {
+    let mut sizes = long_range(|start, size| start > 0 || size == 1);
+    assert_eq!(
+        sizes.iter().filter(|&&size| size == 2).count(),
+        1 + 2 * SUCCESSES,
+        "one failure, then a doubt"
+    );
+    sizes.dedup();
+    assert_eq!(sizes, [8, 4, 2, 1, 2, 4, 8]);
+}
+
+#[test]
+fn what_does_not_fit_is_doubted_ever_less_often_in_a_long_range() {
+    let sizes = long_range(|_, size| size == 1);
+    let doubts: Vec<_> = (4..sizes.len()).filter(|&at| sizes[at] == 2).collect();
+    assert_eq!(doubts.len(), 4, "{doubts:?}");
+    assert!(doubts.windows(3).all(|three| three[2] - three[1] > three[1] - three[0]), "{doubts:?}");
 }
 
 /// Halves, and asks for what a policy needs that finds its way back by itself.

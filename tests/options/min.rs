@@ -6,16 +6,16 @@ use crate::trial::{Error, Trial};
 
 forms! {
     names: trial, start, end;
-    inline: execute::with::<NoCache>().min(6), initial 16;
-    attribute: initial = 16, cache = NoCache, min = 6
+    inline: execute::with::<NoCache>().min(8), initial 16;
+    attribute: initial = 16, cache = NoCache, min = 8
 }
 
 fn effect(form: fn(&Trial) -> Result<(), Error>) {
-    let enough = Trial::with_limit(6);
+    let enough = Trial::with_limit(8);
     form(&enough).unwrap();
-    assert_eq!(enough.steps(), [16, 8, 6]);
+    assert_eq!(enough.steps(), [16, 8]);
 
-    let too_little = Trial::with_limit(5);
+    let too_little = Trial::with_limit(7);
     assert_eq!(form(&too_little), Err(Error::new(None)));
-    assert_eq!(too_little.steps(), [16, 8, 6]);
+    assert_eq!(too_little.steps(), [16, 8]);
 }

@@ -6,12 +6,12 @@ use crate::trial::{Error, Trial};
 
 forms! {
     names: trial, start, end;
-    inline: execute::with::<NoCache>().policy(Decay::new(0.75)), initial 16;
-    attribute: initial = 16, cache = NoCache, policy = Decay::new(0.75)
+    inline: execute::with::<NoCache>().policy(Decay::new(0.25)), initial 16;
+    attribute: initial = 16, cache = NoCache, policy = Decay::new(0.25)
 }
 
 fn effect(form: fn(&Trial) -> Result<(), Error>) {
-    let trial = Trial::with_limit(12);
+    let trial = Trial::with_limit(4);
     form(&trial).unwrap();
-    assert_eq!(trial.steps(), [16, 12]);
+    assert_eq!(trial.steps(), [16, 4]);
 }
