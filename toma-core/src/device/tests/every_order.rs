@@ -43,9 +43,8 @@ impl Beside {
         let mut moves: Vec<_> = (0..3).filter(|&of| world.can_step(of)).map(Move::Step).collect();
         let waiting = (0..3).filter(|&of| world.waits(of));
         match self {
-            Self::Nothing => {}
             Self::Bounds if world.now < 2 && world.has_alarm() => moves.push(Move::Tick),
-            Self::Bounds => {}
+            Self::Nothing | Self::Bounds => {}
             Self::Cancels => moves.extend(waiting.filter(|&of| !world.is_cancelled(of)).map(Move::Cancel)),
             Self::Drops => moves.extend((0..3).filter(|&of| !world.is_done(of)).map(Move::Drop)),
         }

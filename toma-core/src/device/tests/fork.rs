@@ -73,9 +73,9 @@ fn an_attempt_in_the_middle_goes_on() {
     let _measured = device.measure();
     let promised = outer.enclosing(crate::nesting::Enclosing::default(), true);
     assert!(succeeds_in_a_child(|| {
-        drop(exclusive(&device).wait());
-        assert!(!device.has_contention(inner) && !device.has_contention(device.seen()));
         assert!(!outer.has_contention() && outer.others() == 0);
+        assert!(!device.has_contention(inner) && !device.has_contention(device.seen()));
+        drop(exclusive(&device).wait());
         device.mark(promised.promised_on(device.id()).unwrap());
         assert!(outer.is_marked());
         outer.renew();

@@ -9,6 +9,7 @@ use super::world::{BUDGET, Level, Move, Plan, World};
 pub(super) struct Dice(pub(super) u64);
 
 impl Dice {
+    #[allow(clippy::cast_possible_truncation, reason = "a number below `sides` is a byte")]
     pub(super) fn roll(&mut self, sides: u8) -> u8 {
         self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         ((self.0 >> 33) % u64::from(sides)) as u8
@@ -49,12 +50,12 @@ impl Kind {
 
     fn schedule(self, seed: u64) {
         let dice = &mut Dice(seed);
-        let participants = 2 + usize::from(dice.roll(3));
+        let participants = 2 + dice.roll(3);
         let plans: Vec<_> = (0..participants).map(|_| self.plan(dice)).collect();
         let mut world = World::new(self.devices.into(), plans);
         for _ in 0..100_000 {
             if world.is_over() {
-                let gave_up = (0..participants).find(|&of| world.gave_up(of));
+                let gave_up = (0..participants.into()).find(|&of| world.gave_up(of));
                 assert!(self.disturbed || self.devices > 1 || gave_up.is_none(), "{gave_up:?} {world:#?}");
                 return;
             }
@@ -64,8 +65,8 @@ impl Kind {
         panic!("seed {seed} does not end: {world:#?}");
     }
 
-    fn choose(self, world: &World, participants: usize, dice: &mut Dice) -> Move {
-        let of = usize::from(dice.roll(participants as u8));
+    fn choose(self, world: &World, participants: u8, dice: &mut Dice) -> Move {
+        let of = usize::from(dice.roll(participants));
         if self.disturbed && !world.is_done(of) {
             match dice.roll(50) {
                 0 => return Move::Drop(of),
@@ -74,12 +75,13 @@ impl Kind {
                 _ => {}
             }
         }
-        let able: Vec<_> = (0..participants).filter(|&of| world.can_step(of)).collect();
-        if able.is_empty() && self.disturbed {
-            return Move::Tick;
+        let begin = dice.roll(participants);
+        let mut all = (0..participants).map(|next| usize::from((begin + next) % participants));
+        match all.find(|&of| world.can_step(of)) {
+            Some(able) => Move::Step(able),
+            None if self.disturbed => Move::Tick,
+            None => panic!("none can go on: {world:#?}"),
         }
-        assert!(!able.is_empty(), "none can go on: {world:#?}");
-        Move::Step(able[usize::from(dice.roll(able.len() as u8))])
     }
 }
 

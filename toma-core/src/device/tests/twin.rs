@@ -134,9 +134,10 @@ impl Twin {
         self.reserved.swap_remove(at.expect("it was reserved"));
     }
 
-    /// No one that could begin is left waiting.
+    /// Of all turns at most one is exclusive, and what waits has another in its way.
     pub(super) fn check(&self) {
         let exclusive = self.turns.iter().filter(|turn| turn.1 == Exclusive).count();
         assert!(exclusive <= 1, "{self:#?}");
+        assert!(self.waiting.is_empty() || !self.turns.is_empty(), "{self:#?}");
     }
 }

@@ -45,6 +45,7 @@ pub(super) struct Plan {
 
 /// A call, inside the attempt of the one below it.
 #[derive(Clone, Debug)]
+#[allow(clippy::struct_excessive_bools, reason = "each is a fact of its own")]
 struct Call {
     pieces: u8,
     stage: Stage,
@@ -168,7 +169,7 @@ impl World {
         (&self.twins, self.now).hash(&mut hasher);
         for Participant { calls, woken, look_at, cancelled, gave_up, .. } in &self.participants {
             (calls.len(), woken, look_at, cancelled, gave_up).hash(&mut hasher);
-            calls.iter().for_each(|call| call.hash(&mut hasher));
+            calls.hash(&mut hasher);
             let turns = calls.iter().filter_map(|call| call.turn);
             let marked = turns.filter(|turn| self.states.iter().any(|state| state.is_marked(turn.id)));
             marked.count().hash(&mut hasher);
@@ -342,17 +343,11 @@ impl World {
         if self.call(of).exclusive > 0 {
             return self.queue(of, device, Exclusive, bound);
         }
-        match self.states[device].try_shared() {
-            Some(begun) => {
-                assert!(self.twins[device].admits_newcomer(), "{of} overtakes: {self:#?}");
-                self.twins[device].begin(of, Shared);
-                self.runs(of, device, Some(begun), begun.seen);
-            }
-            None => {
-                assert!(!self.twins[device].admits_newcomer(), "{of} has no need to wait: {self:#?}");
-                self.queue(of, device, Shared, bound);
-            }
-        }
+        let begun = self.states[device].try_shared();
+        assert_eq!(begun.is_some(), self.twins[device].admits_newcomer(), "{of}: {self:#?}");
+        let Some(begun) = begun else { return self.queue(of, device, Shared, bound) };
+        self.twins[device].begin(of, Shared);
+        self.runs(of, device, Some(begun), begun.seen);
     }
 
     fn begin_beside(&mut self, of: usize, device: usize) {
