@@ -140,6 +140,12 @@ impl Remembered {
         }
     }
 
+    /// The same for a call that probes.
+    #[cold]
+    fn probing(self) -> Self {
+        Self { probes: true, ..self }
+    }
+
     /// The same for one thread alone: a warm call counts who shares the record, and threads that
     /// counted in one place would slow each other down.
     fn unshared(&self) -> Self {
