@@ -15,6 +15,10 @@
 //! new moves it. So threads do not slow each other down, and neither does the number of entries. And
 //! a cache that has learned nothing yet is not asked at all: a program that never runs out of memory
 //! never walks its stack.
+//!
+//! No burst pins a size: after 64 calls that started at a settled size below their `initial` and learned no
+//! other, and a minute, one call [probes](Remembered::probes) at twice the size. Policies that
+//! [measure](crate::policy::Needs) find their way back by themselves and do not probe so.
 
 mod default;
 mod doubts;
