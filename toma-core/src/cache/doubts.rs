@@ -1,5 +1,6 @@
 //! Counting what calls make of a remembered size, until one of them should probe beyond it.
 
+use std::cell::Cell;
 use std::time::SystemTime;
 
 use super::Remembered;
@@ -9,24 +10,32 @@ use crate::policy::Doubt;
 /// The doubt about what a place remembers, anew whenever it has learned.
 #[derive(Debug, Default)]
 pub(super) struct Doubts {
-    about: Option<SystemTime>,
-    doubt: Doubt,
+    about: Cell<Option<SystemTime>>,
+    doubt: Cell<Doubt>,
 }
 
 impl Doubts {
-    /// Counts a call that may use sizes up to `cap` and starts from what is `known`; lets it probe when
-    /// that is due.
+    /// Counts a call that may use sizes up to `cap` and starts from what is `known`; says whether it should
+    /// probe.
     ///
     /// A call that starts here has been preceded by one that succeeded with the same size, or else the
     /// size would be another now. Calls that cannot use more say nothing of it.
     #[inline]
-    pub(super) fn count(&mut self, known: Option<&mut Remembered>, cap: usize) {
-        let Some(known) = known.filter(|known| known.settled < cap) else { return };
-        if self.about != Some(known.learned) {
-            *self = Self { about: Some(known.learned), doubt: Doubt::after(known.failed_probes) };
+    pub(super) fn is_due(&self, known: Option<&Remembered>, cap: usize) -> bool {
+        let Some(known) = known.filter(|known| known.settled < cap) else { return false };
+        if self.about.get() != Some(known.learned) {
+            self.about.set(Some(known.learned));
+            self.doubt.set(Doubt::after(known.failed_probes));
         }
-        let learned = known.learned;
+        let mut doubt = self.doubt.get();
         // A clock that was set back says nothing.
-        known.probes = self.doubt.succeeded(|| clock::wall().duration_since(learned).unwrap_or_default());
+        let is_due = doubt.succeeded(|| clock::wall().duration_since(known.learned).unwrap_or_default());
+        self.doubt.set(doubt);
+        is_due
+    }
+
+    /// The same; returns what the call starts from.
+    pub(super) fn counted(&self, known: Option<Remembered>, cap: usize) -> Option<Remembered> {
+        if self.is_due(known.as_ref(), cap) { known.map(Remembered::probing) } else { known }
     }
 }

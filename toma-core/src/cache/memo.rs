@@ -38,7 +38,7 @@ thread_local! {
     static MEMO: RefCell<Memo> = RefCell::default();
 }
 
-/// Lets `act` have what this thread knows, if it is of this generation.
+/// Asks `act` with what this thread knows, if it is of this generation.
 ///
 /// `None` also at thread exit, when the memo is gone: the caller then looks into the store itself.
 #[inline]
@@ -46,15 +46,24 @@ pub(super) fn with<R>(
     store: u64,
     generation: u64,
     key: &Key,
-    act: impl FnOnce(&mut MemoEntry) -> R,
+    act: impl FnOnce(&MemoEntry) -> R,
 ) -> Option<R> {
     MEMO.try_with(|memo| {
-        let mut memo = memo.borrow_mut();
-        let entry = memo.get_mut(&(store, *key)).filter(|entry| entry.generation == generation)?;
+        let memo = memo.borrow();
+        let entry = memo.get(&(store, *key)).filter(|entry| entry.generation == generation)?;
         Some(act(entry))
     })
     .ok()
     .flatten()
+}
+
+/// Lets `change` have what this thread knows, if it is of this generation.
+pub(super) fn change(store: u64, generation: u64, key: &Key, change: impl FnOnce(&mut Lookup)) {
+    let _ = MEMO.try_with(|memo| {
+        let mut memo = memo.borrow_mut();
+        let entry = memo.get_mut(&(store, *key)).filter(|entry| entry.generation == generation);
+        entry.map(|entry| change(&mut entry.lookup))
+    });
 }
 
 /// Keeps what was looked up; doubts about the same size go on.

@@ -15,6 +15,10 @@
 //! new moves it. So threads do not slow each other down, and neither does the number of entries. And
 //! a cache that has learned nothing yet is not asked at all: a program that never runs out of memory
 //! never walks its stack.
+//!
+//! No burst pins a size: after 64 calls that started at a settled size below their `initial` and learned no
+//! other, and a minute, one call [probes](Remembered::probes) at twice the size. Policies that
+//! [measure](crate::policy::Needs) find their way back by themselves and do not probe so.
 
 mod default;
 mod doubts;
@@ -138,6 +142,12 @@ impl Remembered {
             probes: false,
             failed_probes: 0,
         }
+    }
+
+    /// The same for a call that probes.
+    #[cold]
+    fn probing(self) -> Self {
+        Self { probes: true, ..self }
     }
 
     /// The same for one thread alone: a warm call counts who shares the record, and threads that

@@ -19,6 +19,15 @@ pub(super) struct Store {
     table: OnceLock<Table>,
 }
 
+/// What the memo says at once.
+enum Warm {
+    Known(Option<Remembered>),
+    /// The same, to be doubted.
+    Probe(Option<Remembered>),
+    /// Free memory chooses among several.
+    Many,
+}
+
 /// Says what is known of a place about which a store has learned nothing, given its seed.
 pub(super) type Elsewhere<'a> = &'a dyn Fn(&Place<'_>, Option<Remembered>) -> Option<Remembered>;
 
@@ -61,17 +70,17 @@ impl Store {
         place: &Place<'_>,
         elsewhere: Elsewhere<'_>,
     ) -> Option<Remembered> {
-        // Written in place: what is known is large, and this is the warm path.
-        let mut known = None;
-        let is_plain = memo::with(self.id(), generation, key, |entry| {
-            let Lookup::Plain(plain) = &entry.lookup else { return false };
-            known.clone_from(plain);
-            entry.doubts.count(known.as_mut(), place.cap);
-            true
+        let warm = memo::with(self.id(), generation, key, |entry| match &entry.lookup {
+            Lookup::Plain(known) if entry.doubts.is_due(known.as_ref(), place.cap) => {
+                Warm::Probe(known.clone())
+            }
+            Lookup::Plain(known) => Warm::Known(known.clone()),
+            Lookup::Many(_) => Warm::Many,
         });
-        match is_plain {
-            Some(true) => known,
-            Some(false) => self.choose(generation, key, place, elsewhere),
+        match warm {
+            Some(Warm::Known(known)) => known,
+            Some(Warm::Probe(known)) => known.map(Remembered::probing),
+            Some(Warm::Many) => self.choose(generation, key, place, elsewhere),
             None => self.look_up(key, place, elsewhere),
         }
     }
@@ -87,12 +96,11 @@ impl Store {
     ) -> Option<Remembered> {
         let free = place.free_bytes();
         let chosen = memo::with(self.id(), generation, key, |entry| {
-            let mut known = match &entry.lookup {
+            let known = match &entry.lookup {
                 Lookup::Plain(known) => known.clone(),
                 Lookup::Many(levels) => levels.choose(|| free),
             };
-            entry.doubts.count(known.as_mut(), place.cap);
-            known
+            entry.doubts.counted(known, place.cap)
         });
         chosen.unwrap_or_else(|| self.look_up(key, place, elsewhere))
     }
@@ -104,9 +112,8 @@ impl Store {
         let (lookup, known) = match self.table().look_up(key, place.cap) {
             Some((Lookup::Many(levels), _)) => {
                 // Not under a lock: a memory source is foreign code, which may come back here.
-                let mut known = levels.choose(|| place.free_bytes());
-                self.table().count(key, known.as_mut(), place.cap);
-                (Lookup::Many(levels), known)
+                let known = levels.choose(|| place.free_bytes());
+                (Lookup::Many(levels), self.table().counted(key, known, place.cap))
             }
             Some(plain) => plain,
             None => {
@@ -135,7 +142,7 @@ impl Store {
         let is_plain = memo::with(id, generation, key, |entry| matches!(entry.lookup, Lookup::Plain(_)));
         // A memory source is foreign code and may come back here: it is read outside the memo.
         let free = if is_plain == Some(false) { place.free_bytes() } else { None };
-        memo::with(id, generation, key, |entry| match &mut entry.lookup {
+        memo::change(id, generation, key, |lookup| match lookup {
             Lookup::Plain(Some(remembered)) => remembered.note(measurements),
             Lookup::Plain(None) => {}
             Lookup::Many(levels) => levels.note(free, measurements),

@@ -73,14 +73,16 @@ impl Table {
         if !learned.levels.is_plain() {
             return Some((Lookup::Many(Box::new(learned.levels.unshared())), None));
         }
-        let mut known = learned.levels.first();
+        let known = learned.levels.first();
         let own = known.as_ref().map(Remembered::unshared);
-        learned.count(known.as_mut(), cap);
-        Some((Lookup::Plain(own), known))
+        Some((Lookup::Plain(own), learned.counted(known, cap)))
     }
 
-    pub(super) fn count(&self, key: &Key, known: Option<&mut Remembered>, cap: usize) {
-        self.learned.get(key).inspect(|learned| learned.count(known, cap));
+    pub(super) fn counted(&self, key: &Key, known: Option<Remembered>, cap: usize) -> Option<Remembered> {
+        match self.learned.get(key) {
+            Some(learned) => learned.counted(known, cap),
+            None => known,
+        }
     }
 
     pub(super) fn entries(&self) -> Vec<Entry> {
@@ -115,9 +117,10 @@ impl Learned {
     }
 
     /// A doubt that another thread is at is left to it.
-    fn count(&self, known: Option<&mut Remembered>, cap: usize) {
-        if let Ok(mut doubts) = self.doubts.try_lock() {
-            doubts.count(known, cap);
+    fn counted(&self, known: Option<Remembered>, cap: usize) -> Option<Remembered> {
+        match self.doubts.try_lock() {
+            Ok(doubts) => doubts.counted(known, cap),
+            Err(_) => known,
         }
     }
 

@@ -58,6 +58,7 @@ fn answered(size: usize, answer: Answer) -> String {
 #[cfg(test)]
 mod tests {
     use super::{Duration, EventKind, line};
+    use crate::cache::Callers;
     use crate::classify::Class;
     use crate::device::Rung;
     use crate::observe::{Answer, Reason};
@@ -72,6 +73,16 @@ mod tests {
         assert_eq!(waited(0, true), None);
         assert_eq!(waited(1500, true).unwrap(), "waited 1.5s for the device");
         assert_eq!(waited(20, false).unwrap(), "waited 20.0ms, and runs beside others");
+    }
+
+    #[test]
+    fn a_settled_size_is_told_with_its_callers() {
+        let line = |callers: &Callers| line(&EventKind::Settled { size: 8, callers }).unwrap();
+        assert_eq!(line(&Callers::default()), "settles at 8");
+        let anchor = 0_u8;
+        let callers = Callers::of(std::ptr::from_ref(&anchor).addr());
+        assert_eq!(line(&callers), format!("settles at 8 for calls in {callers}"));
+        assert!(!callers.is_empty());
     }
 
     #[test]

@@ -4,7 +4,8 @@
 //! fail at will: by a [script], [by size](above), or at [random]. Each of these
 //! returns a [`Scope`]; while it lives, the attempts of this thread meet it. Of several scopes on a
 //! thread, only the newest is asked. An attempt fails only where the loop could try again, so that
-//! injection never turns into a failure of the whole call that the program could not have had.
+//! injection never turns into a failure of the whole call that the program could not have had. A call with
+//! an injected failure remembers nothing: no size cache learns from it, nor does the user's file of sizes.
 //!
 //! ```
 //! # extern crate toma_core as toma;
