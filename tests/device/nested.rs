@@ -298,11 +298,14 @@ impl Beside {
     }
 }
 
+/// A loop inside an attempt.
+type Inner = fn(&Beside) -> Told;
+
 /// Before it shrinks, leaves items out or falls back.
 #[test]
 fn under_a_promise_a_loop_gives_way_at_its_first_contended_failure() {
     must_end(|| {
-        let inner: [(fn(&Beside) -> Told, usize); 3] =
+        let inner: [(Inner, usize); 3] =
             [(Beside::inside, 8), (Beside::leaves_out, 0), (Beside::falls_back, 0)];
         for (inside, done) in inner {
             let beside = Beside::another(60);
@@ -336,7 +339,7 @@ fn a_body_that_swallows_the_inner_error() {
 #[test]
 fn without_a_promise_a_loop_shrinks_leaves_out_and_falls_back() {
     must_end(|| {
-        let inner: [(fn(&Beside) -> Told, usize, &str); 3] = [
+        let inner: [(Inner, usize, &str); 3] = [
             (Beside::inside, 4, "at 8: shrinks to 4"),
             (Beside::leaves_out, 1, "at 8: leaves out item 0, which costs 8"),
             (Beside::falls_back, 1, "at 8: falls back, from 8"),

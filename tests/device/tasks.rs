@@ -161,8 +161,8 @@ fn a_head_that_is_never_polled() {
     }
     must_end(|| {
         let (device, end, seen) = (FakeDevice::new(100), AtomicBool::new(false), Watching::default());
-        let mut held = pin!(holds(&device, &end));
-        assert!(!poll_often(held.as_mut()));
+        let mut neighbor = pin!(holds(&device, &end));
+        assert!(!poll_often(neighbor.as_mut()));
         // It fails beside the other, and queues.
         let mut head = pin!(hasty(&device, Duration::from_millis(1)));
         assert!(head.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending());
@@ -171,7 +171,7 @@ fn a_head_that_is_never_polled() {
         assert_eq!(seen.take(), ["waits with 1, others: 1", "waited, exclusive: false"]);
         // Nothing is granted to it any more.
         end.store(true, SeqCst);
-        assert!(poll_often(held.as_mut()) && is_free(&device));
+        assert!(poll_often(neighbor.as_mut()) && is_free(&device));
         assert_eq!(block_on(head), Ok(8));
     });
 }

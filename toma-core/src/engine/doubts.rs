@@ -1,6 +1,6 @@
 //! Doubts about a step in the middle of a call: one burst of other work must not pin a long range to a small step.
 
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use crate::clock;
 use crate::policy::Doubt;
@@ -21,12 +21,9 @@ impl Doubts {
     #[inline(never)]
     pub(super) fn succeeded(&mut self) -> bool {
         let since = &mut self.since;
-        self.doubt.succeeded(|| match *since {
-            Some(since) => clock::now().saturating_duration_since(since),
-            None => {
-                *since = Some(clock::now());
-                Duration::ZERO
-            }
+        self.doubt.succeeded(|| {
+            let now = clock::now();
+            now.saturating_duration_since(*since.get_or_insert(now))
         })
     }
 

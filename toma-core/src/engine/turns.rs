@@ -7,7 +7,9 @@ use super::attempt::Attempt;
 use super::backoff::Backoff;
 use super::rungs::Rungs;
 use crate::clock;
-use crate::device::{self, Bounds, Device, How, Kind, Ladder, Measurement, Rung, Seen, Turn, Waiting};
+use crate::device::{
+    self, Bounds, Cancel, Device, How, Kind, Ladder, Measurement, Rung, Seen, Turn, Waiting,
+};
 use crate::nesting::{Enclosing, Nesting, TurnId};
 use crate::observe::Answer;
 
@@ -83,7 +85,7 @@ impl<'a> Turns<'a> {
     }
 
     pub(super) fn is_cancelled(&self) -> bool {
-        self.ladder.cancel.is_some_and(|cancel| cancel.is_cancelled())
+        self.ladder.cancel.is_some_and(Cancel::is_cancelled)
     }
 
     /// Begins to take a turn. `polled`: a wait of this kind would hold up the task that polls.

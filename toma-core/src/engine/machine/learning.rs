@@ -177,7 +177,7 @@ impl Machine {
             }
             if let Some(Search { before, .. }) = packing.search.take() {
                 packing.settled_at = before.settled_at;
-                self.restore(before);
+                self.restore(&before);
             }
         }
         self.move_to(index + 1);
@@ -185,7 +185,7 @@ impl Machine {
     }
 
     /// What was measured of attempts that succeeded stays, and so does the time.
-    fn restore(&mut self, before: Snapshot) {
+    fn restore(&mut self, before: &Snapshot) {
         (self.step, self.bounds, self.learning) = (before.step, before.bounds, before.learning);
         self.measurements = self.measurements.zip(before.measurements).map(|(now, before)| Measurements {
             time: now.time,
