@@ -432,11 +432,11 @@ fn asynchronous_in_a_task_without_a_device_gives_way() {
     async fn outermost(size: usize, device: &FakeDevice, attempts: &Cell<usize>) -> Fitted {
         assert_eq!(size, 1);
         attempts.set(attempts.get() + 1);
-        between(device).await
+        Box::pin(between(device)).await
     }
     let (device, attempts) = (FakeDevice::new(100), Cell::new(0));
     let other = holding(&device, 60);
-    let mut waits = pin!(outermost(&device, &attempts));
+    let mut waits = Box::pin(outermost(&device, &attempts));
     assert!((0..100).all(|_| poll(waits.as_mut()).is_pending()));
     drop(other);
     assert_eq!(block_on(waits.as_mut()).unwrap(), 8);

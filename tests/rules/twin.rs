@@ -203,6 +203,7 @@ impl Rules {
     }
 }
 
+#[expect(clippy::struct_excessive_bools, reason = "each is a fact of its own")]
 struct Teller {
     rules: Rules,
     plan: Plan,
@@ -238,6 +239,7 @@ enum Turn {
 
 /// What has been tried with a piece at the same size.
 #[derive(Clone, Copy, Default)]
+#[expect(clippy::struct_excessive_bools, reason = "one for each rung")]
 struct Spent {
     again: bool,
     released: bool,

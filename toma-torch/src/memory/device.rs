@@ -16,11 +16,11 @@ use crate::stats::Stats;
 /// holds back without using it. Give it to a loop as the option `device`, and sizes are remembered
 /// by this device's free memory and its cached memory is released before a retry.
 ///
-/// The CPU's free memory is the host's, or less under a [`Budget`](crate::cpu::Budget).
+/// The CPU's free memory is the host's, or less under a [`Budget`](cpu::Budget).
 ///
 /// Reading it takes well under a microsecond, because the driver and the host are asked at most every
 /// 100 ms by each thread: what this program's tensors hold is counted on top of the answer and always
-/// exact (on the CPU since [`cpu::count`](crate::cpu::count)), and what others took or gave back is at most 100 ms old.
+/// exact (on the CPU since [`cpu::count`]), and what others took or gave back is at most 100 ms old.
 /// Releasing cached memory forgets the answer.
 ///
 /// A loop on a device that is not there, or that cannot be read, runs as if nothing were known of its
@@ -88,7 +88,7 @@ impl Device {
         self.device
     }
 
-    /// What libtorch's allocator has counted; for the CPU the same as [`cpu::stats`](crate::cpu::stats).
+    /// What libtorch's allocator has counted; for the CPU the same as [`cpu::stats`].
     ///
     /// # Errors
     /// When there is no such device, or its allocator keeps no books.
@@ -135,7 +135,7 @@ impl MemorySource for Device {
         level::forget();
     }
 
-    /// Of the CPU once [`cpu::count`](crate::cpu::count) has been called: it is not called for this alone, because an
+    /// Of the CPU once [`cpu::count`] has been called: it is not called for this alone, because an
     /// allocator must not change unasked.
     fn usage(&self) -> Option<Usage> {
         let counts = self.device != tch::Device::Cpu || cpu::is_counting();
