@@ -52,14 +52,15 @@ impl<'a> Call<'a> {
     #[expect(clippy::inline_always, reason = "see above")]
     pub(crate) fn new(
         cache: &'a dyn SizeCache,
-        needs: Needs,
+        policy: &impl Policy,
         options: &Options<'a>,
         (name, origin, extent): (Option<Cow<'static, str>>, Origin, Extent),
     ) -> Self {
-        let name = Name::of(name, &origin);
+        let (name, needs) = (Name::of(name, &origin), policy.needs());
         let (user, device) = (options.user, options.device);
         let length = extent.items();
-        let machine = Machine::new(extent, Sizes::new(&options.sizes, &name), options.max_attempts);
+        let machine =
+            Machine::new(extent, Sizes::new(&options.sizes, &name), options.max_attempts, policy.is_fixed());
         let report = ReportBuilder::new(name, length, machine.is_packed().then(|| machine.whole()));
         let memory = Memory { cache, origin, device, user, now: None, failed_probes: None };
         Self { machine, needs, memory, report, doubts: Doubts::default(), injected: false, extras: None }

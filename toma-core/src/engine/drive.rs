@@ -99,7 +99,8 @@ impl<R> LeftOutItem<R> {
 
 /// Judges what an attempt came to; a panic that is not tried again continues here. After a failure the thread has the
 /// modes from before the attempt, whatever looks at it first.
-#[inline]
+#[inline(always)]
+#[expect(clippy::inline_always, reason = "handing its parts over takes a tenth of a batch")]
 pub(crate) fn settle<R, M>(
     call: &mut Call<'_>,
     policy: &dyn Policy,

@@ -29,8 +29,8 @@ pub(crate) struct Machine {
     bounds: Bounds,
     max_attempts: usize,
     single: bool,
-    /// The step stays as it is, whatever the policy thinks.
-    frozen: bool,
+    /// The policy is not asked after a success: the step stays as it is.
+    fixed: bool,
     /// The rest of the call runs in fallback.
     fallback: bool,
     /// Rungs of the ladder that the coming attempt has left; without a ladder there are none.
@@ -83,7 +83,7 @@ impl Failed {
 
 impl Machine {
     #[inline]
-    pub(crate) fn new(extent: Extent, sizes: Sizes, max_attempts: usize) -> Self {
+    pub(crate) fn new(extent: Extent, sizes: Sizes, max_attempts: usize, fixed: bool) -> Self {
         let single = extent == Extent::Batch;
         let pieces = Pieces::of(extent);
         let packing = pieces.is_packed().then(Box::default);
@@ -95,7 +95,7 @@ impl Machine {
             bounds: Bounds::default(),
             max_attempts,
             single,
-            frozen: false,
+            fixed,
             fallback: false,
             expected: Rungs::NONE,
             cut: Cut::default(),
@@ -125,8 +125,9 @@ impl Machine {
     }
 
     /// Lets the policy choose the first step; `now` is what could be allocated, where it asks for it.
+    #[inline]
     pub(crate) fn choose_first(&mut self, policy: &dyn Policy, now: Option<Measured>) {
-        if !self.is_done() {
+        if !self.fixed && !self.is_done() {
             let first = self.coming();
             self.advance(policy, first.size, Took { elapsed: None, measured: now });
         }
@@ -141,7 +142,7 @@ impl Machine {
     /// step.
     pub(crate) fn doubt(&mut self) -> Option<usize> {
         let next = self.sizes.fit(self.step.saturating_mul(2));
-        if next <= self.step || self.left() <= self.step || self.frozen || self.is_searching() {
+        if next <= self.step || self.left() <= self.step || self.is_searching() {
             return None;
         }
         self.doubted = Some(self.step);
@@ -161,7 +162,7 @@ impl Machine {
 
     /// Keeps the step as it is.
     pub(crate) fn freeze(&mut self) {
-        self.frozen = true;
+        self.fixed = true;
     }
 
     /// Cuts the piece of the coming attempt.
@@ -285,7 +286,7 @@ impl Machine {
             self.look_ahead(policy, size, took);
         }
         self.move_to(end);
-        if self.is_done() || self.frozen || self.is_searching() {
+        if self.fixed || self.is_done() || self.is_searching() {
             return None;
         }
         self.advance(policy, size, took)
@@ -308,13 +309,9 @@ impl Machine {
 
     /// Asks the policy for the next step; returns it when it differs. `size` is the attempt just made, or the
     /// one that would be made first.
-    #[inline]
     fn advance(&mut self, policy: &dyn Policy, size: usize, took: Took) -> Option<usize> {
         if let Some(measured) = took.measured {
             self.available_bytes = measured.available_bytes;
-        }
-        if policy.is_fixed() {
-            return None;
         }
         let next = self.sizes.fit(policy.advance(&self.evidence(size, took)));
         let changed = (next != self.step).then_some(next);

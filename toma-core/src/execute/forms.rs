@@ -235,7 +235,7 @@ impl<P: Policy> Core<'_, P> {
         let entry = std::ptr::from_ref(&here).addr();
         let origin = Origin { site: self.site, caller: Some(caller), above: Above::From(entry) };
         let parts = (self.name.clone(), origin, extent);
-        let mut call = Call::new(self.cache, self.policy.needs(), &self.options, parts);
+        let mut call = Call::new(self.cache, &self.policy, &self.options, parts);
         call.open(&self.policy, &self.options);
         work(&mut call, &self.policy)
     }

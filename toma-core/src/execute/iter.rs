@@ -77,7 +77,7 @@ impl<P: Policy, K, B: Undo, U: Unit> With<'_, P, K, B, U> {
         };
         let origin = Origin { site: core.site, caller: Some(caller), above };
         let parts = (core.name, origin, extent);
-        let mut call = Call::new(core.cache, core.policy.needs(), &core.options, parts);
+        let mut call = Call::new(core.cache, &core.policy, &core.options, parts);
         call.open(&core.policy, &core.options);
         // Without anything to do the call is over before it is asked.
         let call = (!call.is_done()).then_some(call);
