@@ -5,6 +5,7 @@ use std::error::Error;
 use std::future::Future;
 use std::mem;
 use std::panic::{AssertUnwindSafe, catch_unwind, panic_any, resume_unwind};
+use std::pin::pin;
 use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 use std::sync::{Barrier, Mutex};
 use std::task::{Context, Poll, Waker};
@@ -17,8 +18,8 @@ use toma::device::{Cancel, Ladder, falls_back, reserve, reserve_async};
 use toma::testing::{FakeBuffer, FakeDevice, FakeOutOfMemory, StoppedClock};
 use toma::{NoCache, execute};
 
-use crate::kit::{Other, PATIENT, Watching, alloc, exclusive_again, is_free, must_end, patient};
-use crate::tasks::{block_on, pause};
+use crate::kit::{Other, PATIENT, Watching, alloc, exclusive_again, is_free, must_end, must_wait, patient};
+use crate::tasks::{block_on, pause, poll_often};
 
 const GAVE_WAY: &str =
     "gives up: the device was contended, and the enclosing attempt will be retried with the device to itself";
@@ -369,6 +370,24 @@ fn a_promise_counts_for_its_device_only() {
         assert_eq!(beside.inner.take(), ["at 8: shrinks to 4"]);
         beside.end();
         assert!(is_free(&elsewhere));
+    });
+}
+
+/// It holds a turn elsewhere, which others may wait for.
+#[test]
+fn under_a_turn_on_another_device_an_attempt_does_not_queue() {
+    must_end(|| {
+        let (beside, elsewhere) = (Beside::another(60), FakeDevice::new(100));
+        let mut queued = pin!(inner(0, 1, &beside.device));
+        assert!(!poll_often(queued.as_mut()) && must_wait(&beside.device));
+        execute::with::<NoCache>().device(&elsewhere).batch(1, |_| {
+            let with = execute::with::<NoCache>().device(&beside.device).ladder(patient());
+            with.observer(&beside.inner).batch(1, |_| ());
+        });
+        assert!(!beside.inner.has_waited());
+        beside.end_other();
+        assert!(poll_often(queued.as_mut()));
+        assert!(is_free(&beside.device));
     });
 }
 
