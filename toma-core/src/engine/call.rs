@@ -16,7 +16,7 @@ use super::meter::{self, Measured};
 use super::options::Options;
 use super::pieces::Extent;
 use super::sizes::Sizes;
-use super::turns::{Hold, Queued, Way};
+use super::turns::{Hold, Way};
 use crate::cache::{Remembered, SizeCache};
 use crate::call_site::{Name, Origin};
 use crate::clock;
@@ -223,7 +223,8 @@ impl<'a> Call<'a> {
         let size = self.machine.coming_size();
         let Some(extras) = &mut self.extras else { return Way::Now(Hold::None) };
         let way = extras.turns.take(polled);
-        if let Way::Wait(Queued { others, .. }, _) = way {
+        if let Way::Wait(queued, _) = &way {
+            let others = queued.others;
             extras.tell(|| EventKind::Waits { size, others });
         }
         way

@@ -35,8 +35,9 @@ pub(super) struct Turns<'a> {
     next: Next<'a>,
     /// The attempt that runs has an exclusive turn because it failed under contention.
     after_contention: bool,
-    /// Where the coming attempt is made no wait is allowed: a poll would block.
-    polled: bool,
+    /// The coming attempt waits for the device, and may queue again: nothing that holds a turn waits, and no loop
+    /// that would block a poll. Asked once per attempt, because it is promised to loops inside.
+    willing: bool,
     /// The turns around the coming attempt, which is inside its own one while it is judged.
     outer: Enclosing,
 }
@@ -47,10 +48,10 @@ enum Next<'a> {
     /// An exclusive turn lasts until its piece is done.
     Keep(Turn),
     /// The last attempt failed under contention.
-    Queued(Queued<'a>),
+    Queued(Box<Queued<'a>>),
 }
 
-/// A wait in the queue.
+/// A wait in the queue. In a box: most attempts wait for nothing.
 #[derive(Debug)]
 pub(super) struct Queued<'a> {
     pub(super) waiting: Waiting<'a>,
@@ -62,7 +63,7 @@ pub(super) struct Queued<'a> {
 pub(super) enum Way<'a> {
     Now(Hold),
     /// `since`: when the wait began.
-    Wait(Queued<'a>, Instant),
+    Wait(Box<Queued<'a>>, Instant),
 }
 
 impl<'a> Turns<'a> {
@@ -74,7 +75,7 @@ impl<'a> Turns<'a> {
             backoff: Backoff::default(),
             next: Next::Nothing,
             after_contention: false,
-            polled: false,
+            willing: false,
             outer: Enclosing::default(),
         }
     }
@@ -90,7 +91,8 @@ impl<'a> Turns<'a> {
 
     /// Begins to take a turn. `polled`: a wait of this kind would hold up the task that polls.
     pub(super) fn take(&mut self, polled: bool) -> Way<'a> {
-        (self.polled, self.outer) = (polled, Nesting::now().enclosing);
+        self.outer = Nesting::now().enclosing;
+        self.willing = !polled && !self.outer.holds_any() && self.has_patience();
         match mem::replace(&mut self.next, Next::Nothing) {
             Next::Keep(mut turn) => {
                 turn.renew();
@@ -106,7 +108,7 @@ impl<'a> Turns<'a> {
         if self.outer.holds(device.id()) {
             return Way::Now(Hold::Enclosed(device.clone(), device.seen()));
         }
-        if self.outer.holds_any() || !self.is_willing() {
+        if !self.willing {
             let turn = if self.outer.holds_any() { None } else { device.try_shared() };
             return Way::Now(Hold::Turn(turn.unwrap_or_else(|| device.begin_beside())));
         }
@@ -117,13 +119,13 @@ impl<'a> Turns<'a> {
             return Way::Now(Hold::Turn(turn));
         }
         let others = device.running();
-        Way::Wait(Queued { waiting: device.wait_for(kind, self.bounds()), others }, clock::now())
+        Way::Wait(Box::new(Queued { waiting: device.wait_for(kind, self.bounds()), others }), clock::now())
     }
 
     /// Whether the call waits for its device now.
-    fn is_willing(&self) -> bool {
-        let has_patience = || self.device.as_ref().is_some_and(|device| device.has_patience(clock::now));
-        self.ladder.wait.is_some() && !self.polled && has_patience()
+    fn has_patience(&self) -> bool {
+        let of_device = |device: &Device| device.has_patience(clock::now);
+        self.ladder.wait.is_some() && self.device.as_ref().is_some_and(of_device)
     }
 
     fn bounds(&self) -> Bounds<'a> {
@@ -136,13 +138,8 @@ impl<'a> Turns<'a> {
     pub(super) fn nesting(&self, hold: &Hold, retries: bool) -> Nesting {
         let outer = Nesting::now();
         let Hold::Turn(turn) = hold else { return outer };
-        let promises = retries && !turn.is_exclusive() && self.may_wait_again();
+        let promises = retries && !turn.is_exclusive() && self.willing;
         Nesting { enclosing: turn.enclosing(outer.enclosing, promises), ..outer }
-    }
-
-    /// Whether an attempt of this call may queue for an exclusive turn: nothing that holds a turn waits.
-    fn may_wait_again(&self) -> bool {
-        !self.outer.holds_any() && self.is_willing()
     }
 
     /// The rungs there are; `contended`: whether others used the device meanwhile, or may do so.
@@ -150,7 +147,7 @@ impl<'a> Turns<'a> {
         let Ladder { release, hooks, fallback, .. } = self.ladder;
         Rungs::NONE
             .with(Rungs::RELEASE, release && self.device.is_some())
-            .with(Rungs::EXCLUSIVE, contended && self.device.is_some() && self.may_wait_again())
+            .with(Rungs::EXCLUSIVE, contended && self.willing)
             .with(Rungs::HOOKS, hooks && device::is_registered())
             .with(Rungs::FALLBACK, fallback)
     }
@@ -165,10 +162,7 @@ impl<'a> Turns<'a> {
     /// Under the promise of an enclosing attempt on the device a contended failure gives way.
     pub(super) fn rungs_after(&self, attempt: &Attempt) -> Rungs {
         let contended = attempt.hold.is_contended();
-        self.rungs(contended)
-            .with(Rungs::GIVE_WAY, contended && self.promised().is_some())
-            // It has promised, even if the device has been waited for in vain since.
-            .with(Rungs::EXCLUSIVE, attempt.hold.is_marked())
+        self.rungs(contended).with(Rungs::GIVE_WAY, contended && self.promised().is_some())
     }
 
     /// The turn of an enclosing attempt that will be redone after contention on this device.
@@ -197,10 +191,10 @@ impl<'a> Turns<'a> {
     /// piece, or gives the turn back.
     pub(super) fn after_failure(&mut self, hold: Hold, answer: Answer) {
         self.next = match (hold, answer) {
-            (Hold::Turn(turn), Answer::Again(Rung::Exclusive)) if self.is_willing() => {
+            (Hold::Turn(turn), Answer::Again(Rung::Exclusive)) if self.has_patience() => {
                 self.after_contention = true;
                 let others = turn.others();
-                Next::Queued(Queued { waiting: turn.exclusive_again(self.bounds()), others })
+                Next::Queued(Box::new(Queued { waiting: turn.exclusive_again(self.bounds()), others }))
             }
             (Hold::Turn(_), Answer::Again(Rung::Exclusive)) => Next::Nothing,
             (Hold::Turn(turn), Answer::Again(_) | Answer::Shrink(_)) if turn.is_exclusive() => {
