@@ -42,8 +42,8 @@ use crate::memory::{MemorySource, Reading};
 ///     }
 /// }
 ///
-/// let weights = share::reserve(&Device, 700, Duration::from_secs(1))?;
-/// let error = share::reserve(&Device, 400, Duration::from_millis(1)).unwrap_err();
+/// let weights = device::reserve(&Device, 700, Duration::from_secs(1))?;
+/// let error = device::reserve(&Device, 400, Duration::from_millis(1)).unwrap_err();
 /// assert_eq!(
 ///     error.to_string(),
 ///     "pool:0: cannot reserve 400 bytes: 1000 of 1000 bytes are free, \
@@ -51,8 +51,8 @@ use crate::memory::{MemorySource, Reading};
 /// );
 ///
 /// drop(weights);
-/// assert!(share::try_reserve(&Device, 400).is_ok());
-/// # Ok::<(), share::NotReserved>(())
+/// assert!(device::try_reserve(&Device, 400).is_ok());
+/// # Ok::<(), device::NotReserved>(())
 /// ```
 ///
 /// # Errors
