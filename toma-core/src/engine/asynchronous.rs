@@ -52,7 +52,7 @@ impl<'a, P: Policy, K> Attempts<'a, P, K> {
         if self.call.is_done() {
             return false;
         }
-        self.attempt = self.call.begin_async().await;
+        self.call.begin_async(&mut self.attempt).await;
         true
     }
 

@@ -33,7 +33,7 @@ impl Attempt {
     /// An attempt of a call without extras.
     #[inline(always)]
     #[expect(clippy::inline_always, reason = "handing it over takes a tenth of a batch")]
-    pub(super) fn plain(piece: Range<usize>, retryable: Retryable) -> Self {
+    pub(super) fn of(piece: Range<usize>, retryable: Retryable) -> Self {
         Self {
             piece,
             retryable,
@@ -46,8 +46,9 @@ impl Attempt {
     }
 
     /// Nothing yet, and nothing would be retried.
+    #[inline]
     pub(super) fn none() -> Self {
-        Self::plain(0..0, Retryable::NOTHING)
+        Self::of(0..0, Retryable::NOTHING)
     }
 
     /// Gives the turn back.

@@ -181,55 +181,55 @@ impl<'a> Call<'a> {
     #[expect(clippy::inline_always, reason = "handing its answer over takes a tenth of a batch")]
     pub(crate) fn begin(&mut self) -> Attempt {
         if self.extras.is_some() {
-            return self.begin_blocking();
+            let mut attempt = Attempt::none();
+            self.begin_blocking(&mut attempt);
+            return attempt;
         }
         let piece = self.machine.cut();
-        Attempt::plain(piece, self.machine.retryable())
+        Attempt::of(piece, self.machine.retryable())
     }
 
     #[inline(never)]
-    fn begin_blocking(&mut self) -> Attempt {
-        let hold = match self.take_turn(Nesting::now().marks.polled()) {
+    fn begin_blocking(&mut self, attempt: &mut Attempt) {
+        attempt.hold = match self.take_turn(Nesting::now().marks.polled()) {
             Way::Now(hold) => hold,
             Way::Wait(queued, since) => {
                 let (turn, how) = queued.waiting.wait();
                 self.waited(turn, how, since)
             }
         };
-        self.begin_with(hold)
+        self.begin_with(attempt);
     }
 
     /// The same without blocking the thread.
-    pub(crate) async fn begin_async(&mut self) -> Attempt {
+    pub(crate) async fn begin_async(&mut self, attempt: &mut Attempt) {
         if self.extras.is_none() {
-            let outer = Nesting::now();
-            let mut attempt = self.begin();
-            attempt.nesting = Some(outer.of_task());
-            return attempt;
+            *attempt = self.begin();
+            attempt.nesting = Some(Nesting::now().of_task());
+            return;
         }
-        let hold = match self.take_turn(Nesting::now().marks.blocked()) {
+        attempt.hold = match self.take_turn(Nesting::now().marks.blocked()) {
             Way::Now(hold) => hold,
             Way::Wait(queued, since) => {
                 let (turn, how) = queued.waiting.await;
                 self.waited(turn, how, since)
             }
         };
-        let mut attempt = self.begin_with(hold);
+        self.begin_with(attempt);
         attempt.nesting = attempt.nesting.map(Nesting::of_task);
-        attempt
     }
 
     fn take_turn(&mut self, polled: bool) -> Way<'a> {
-        let size = self.machine.coming_size();
         let Some(extras) = &mut self.extras else { return Way::Now(Hold::None) };
         let way = extras.turns.take(polled);
         if let Way::Wait(queued, _) = &way {
-            let others = queued.others;
+            let (size, others) = (self.machine.coming_size(), queued.others);
             extras.tell(|| EventKind::Waits { size, others });
         }
         way
     }
 
+    #[cold]
     fn waited(&mut self, turn: Turn, how: How, since: Instant) -> Hold {
         let (elapsed, exclusive) = (clock::now().saturating_duration_since(since), turn.is_exclusive());
         self.report.waited(elapsed, exclusive);
@@ -240,22 +240,21 @@ impl<'a> Call<'a> {
         Hold::Turn(turn)
     }
 
-    fn begin_with(&mut self, hold: Hold) -> Attempt {
-        let piece = self.machine.cut();
-        let mut attempt = Attempt::plain(piece.clone(), Retryable::NOTHING);
-        attempt.hold = hold;
-        let Some(extras) = &mut self.extras else { return attempt };
+    /// Begins an attempt that has its turn.
+    fn begin_with(&mut self, attempt: &mut Attempt) {
+        attempt.piece = self.machine.cut();
+        let Some(extras) = &mut self.extras else { return };
         if !self.machine.is_in_fallback() {
             self.machine.expect(extras.turns.expected_rungs(&attempt.hold));
         }
         if extras.times {
             self.report.begin_timing();
         }
-        extras.tell(|| EventKind::Attempt { start: piece.start, end: piece.end });
-        extras.begin(&mut attempt, &self.machine);
+        let (start, end) = (attempt.piece.start, attempt.piece.end);
+        extras.tell(|| EventKind::Attempt { start, end });
+        extras.begin(attempt, &self.machine);
         attempt.retryable =
             if self.why_over().is_some() { Retryable::NOTHING } else { self.machine.retryable() };
-        attempt
     }
 
     /// Why no retry may start any more.

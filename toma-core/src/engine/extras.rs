@@ -26,7 +26,7 @@ pub(super) struct Extras<'a> {
     /// What each attempt takes of this memory is measured.
     pub(super) meters: Option<&'a dyn MemorySource>,
     /// A failure that the hooks are to be asked about.
-    pub(super) asks: Option<Failed>,
+    pub(super) asks: Option<Box<Failed>>,
 }
 
 impl<'a> Extras<'a> {

@@ -179,7 +179,6 @@ impl<'a> Turns<'a> {
 
     /// The attempt has succeeded, or its piece is given up.
     pub(super) fn piece_done(&mut self, hold: &Hold) {
-        self.next = Next::Nothing;
         if mem::take(&mut self.after_contention) {
             self.backoff.begin();
         } else if hold.is_exclusive() {

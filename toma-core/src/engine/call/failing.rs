@@ -84,7 +84,7 @@ impl Call<'_> {
         match answer {
             Answer::GiveUp(Reason::GaveWay) => extras.turns.give_way(),
             Answer::LeaveOut { .. } => extras.turns.piece_done(&attempt.hold),
-            Answer::Again(Rung::Hooks) => extras.asks = Some(failed),
+            Answer::Again(Rung::Hooks) => extras.asks = Some(Box::new(failed)),
             _ => {}
         }
     }
