@@ -21,10 +21,13 @@ pub(super) fn examples(checks: &Checks<'_>) -> Result<String> {
     Ok(counted(checks.run_all(runs.collect::<Result<Vec<_>>>()?)?, "example"))
 }
 
+/// Optimized, because one of them plays whole runs by the thousand, and with all features, as the optimized tests
+/// are.
 pub(super) fn benches(checks: &Checks<'_>) -> Result<String> {
     let project = checks.project;
     let benches = project.workspace.packages.iter().flat_map(|package| package.targets_of("bench"));
-    let runs = benches.map(|bench| run_once(project.cargo_all("test", Features::All), bench));
+    let runs =
+        benches.map(|bench| run_once(project.cargo_all("test", Features::All).arg("--release"), bench));
     Ok(counted(checks.run_all(runs)?, "benchmark"))
 }
 
