@@ -148,9 +148,10 @@ mod tests {
     use crate::format::HEADER;
     use crate::tests::{alone, scratch};
     use tch::Tensor;
+    use tempfile::TempDir;
 
-    fn write(name: &str, parts: &[&[f32]]) -> PathBuf {
-        let path = scratch(name);
+    fn write(folder: &TempDir, name: &str, parts: &[&[f32]]) -> PathBuf {
+        let path = folder.path().join(name);
         let mut file = RowFile::create(&path, 2).unwrap();
         for part in parts {
             file.append(part).unwrap();
@@ -162,13 +163,13 @@ mod tests {
     /// libtorch's own readers are the judges.
     #[test]
     fn both_formats_are_read_back_by_others() {
-        let _alone = alone();
+        let (_alone, scratch) = (alone(), scratch());
         for (parts, rows) in [(&[&[][..]][..], 0), (&[&[1.0, 2.0], &[], &[3.0, 4.0, 5.0, -0.5]], 3)] {
             let right: Vec<f32> = parts.concat();
             let right = Tensor::from_slice(&right).view([rows, 2]);
-            let npy = write("rows.npy", parts);
+            let npy = write(&scratch, "rows.npy", parts);
             assert_eq!(Tensor::read_npy(&npy).unwrap(), right);
-            let safetensors = write("rows.safetensors", parts);
+            let safetensors = write(&scratch, "rows.safetensors", parts);
             let read = Tensor::read_safetensors(&safetensors).unwrap();
             assert_eq!((read.len(), &*read[0].0, &read[0].1), (1, "embeddings", &right));
             let bytes = HEADER as u64 + u64::try_from(rows).unwrap() * 8;
@@ -196,7 +197,8 @@ mod tests {
 
     #[test]
     fn what_is_not_finished_leaves_no_file_and_spares_the_old_one() {
-        let path = write("old.npy", &[&[1.0, 2.0]]);
+        let scratch = scratch();
+        let path = write(&scratch, "old.npy", &[&[1.0, 2.0]]);
         let before = fs::read(&path).unwrap();
         for create in [|path: &Path| RowFile::create(path, 2).unwrap(), create_named] {
             let mut file = create(&path);
@@ -210,21 +212,22 @@ mod tests {
 
     #[test]
     fn a_run_that_is_killed_leaves_no_file() {
-        let path = scratch("killed.npy");
+        let scratch = scratch();
+        let path = scratch.path().join("killed.npy");
         if nameless(&path).is_none() {
             return;
         }
         let mut file = RowFile::create(&path, 2).unwrap();
         file.append(&vec![1.0; 1 << 14]).unwrap();
-        // Whoever is killed drops nothing.
+        // A process that is killed drops nothing.
         std::mem::forget(file);
         assert_eq!(files_beside(&path), [""; 0].map(PathBuf::from));
     }
 
     #[test]
     fn two_runs_share_no_part_and_spare_a_file_of_the_user() {
-        let path = scratch("shared.npy");
-        let own = scratch("shared.npy.part");
+        let scratch = scratch();
+        let [path, own] = ["shared.npy", "shared.npy.part"].map(|name| scratch.path().join(name));
         fs::write(&own, "mine").unwrap();
         let mut files = [create_named(&path), create_named(&path), RowFile::create(&path, 2).unwrap()];
         assert_ne!(files[0].part, files[1].part);
@@ -248,10 +251,11 @@ mod tests {
     #[test]
     fn a_missing_folder_and_a_folder_are_named() {
         let message = |path: &Path| RowFile::create(path, 2).err().unwrap().to_string();
-        let missing = scratch("missing").join("a.npy");
+        let scratch = scratch();
+        let missing = scratch.path().join("missing/a.npy");
         assert!(message(&missing).contains("there is no folder "), "{}", message(&missing));
-        let folder = scratch("folder.npy");
-        fs::create_dir_all(&folder).unwrap();
+        let folder = scratch.path().join("folder.npy");
+        fs::create_dir(&folder).unwrap();
         assert!(message(&folder).ends_with("is a folder"));
     }
 }

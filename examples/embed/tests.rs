@@ -8,6 +8,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use clap::Parser as _;
 use tch::Tensor;
+use tempfile::TempDir;
 use toma::memory::MemorySource as _;
 
 use crate::arguments::{Arguments, PolicyName};
@@ -27,11 +28,9 @@ pub(crate) fn alone() -> MutexGuard<'static, ()> {
     guard
 }
 
-/// A file of this name that no other process uses.
-pub(crate) fn scratch(name: &str) -> PathBuf {
-    let folder = std::env::temp_dir().join(format!("toma-embed-{}", std::process::id()));
-    fs::create_dir_all(&folder).unwrap();
-    folder.join(name)
+/// A folder of one test's own, which is gone when the test ends.
+pub(crate) fn scratch() -> TempDir {
+    TempDir::with_prefix("toma-embed-").unwrap()
 }
 
 /// Where the model is, or word that the test is skipped; on machines that check changes (`CI`), where
@@ -62,9 +61,9 @@ pub(crate) fn parts() -> Option<(Words, Model)> {
 
 /// Runs the job on `text`, with an output file; the error's text when there is one.
 fn run(text: &[u8], more: &[&str]) -> Result<Tensor, String> {
-    let (input, output) = (scratch("input.txt"), scratch("rows.npy"));
+    let scratch = scratch();
+    let [input, output] = ["input.txt", "rows.npy"].map(|name| scratch.path().join(name));
     fs::write(&input, text).unwrap();
-    let _ = fs::remove_file(&output);
     let files = ["--input", input.to_str().unwrap(), "--output", output.to_str().unwrap()];
     let arguments = Arguments::parse_from(["embed"].iter().chain(&files).chain(more));
     let result = job::run(&arguments).map_err(|error| error.to_string());
@@ -164,7 +163,8 @@ fn policies_are_compared_and_drawn() {
     if model_folder().is_none() {
         return;
     }
-    let picture = scratch("sizes.svg");
+    let scratch = scratch();
+    let picture = scratch.path().join("sizes.svg");
     let more = ["--compare-policies=halve,adaptive", "--svg", picture.to_str().unwrap(), "--batch", "8"];
     let rows = run("some words\n".repeat(40).as_bytes(), &more).unwrap();
     assert_eq!(rows.size(), [40, 384]);

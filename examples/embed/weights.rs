@@ -54,7 +54,8 @@ mod tests {
     #[test]
     fn what_is_missing_or_of_another_shape_or_kind_is_named() {
         let _alone = alone();
-        let path = scratch("foreign.safetensors");
+        let scratch = scratch();
+        let path = scratch.path().join("foreign.safetensors");
         let doubles = floats(&[4]).to_kind(Kind::Double);
         Tensor::write_safetensors(&[("a", floats(&[2, 3])), ("b", doubles)], &path).unwrap();
         let mut weights = Weights::read(&path, Device::Cpu).unwrap();
@@ -63,18 +64,17 @@ mod tests {
         assert!(message(weights.take("b", &[4])).ends_with("tensor `b` is of Double, must be of Float"));
         let other = message(weights.take("a", &[3, 2]));
         assert!(other.ends_with("tensor `a` has shape [2, 3], config.json says [3, 2]"), "{other}");
-        fs::remove_file(path).unwrap();
     }
 
     #[test]
     fn a_broken_file_is_named() {
         let _alone = alone();
-        let path = scratch("broken.safetensors");
+        let scratch = scratch();
+        let path = scratch.path().join("broken.safetensors");
         for content in [&b""[..], b"short", b"\xff\xff\xff\xff\xff\xff\xff\xff{}", b"\x02\0\0\0\0\0\0\0[]"] {
             fs::write(&path, content).unwrap();
             let error = Weights::read(&path, Device::Cpu).err().unwrap().to_string();
             assert!(error.contains("broken.safetensors: not readable"), "{error}");
         }
-        fs::remove_file(path).unwrap();
     }
 }

@@ -162,12 +162,10 @@ mod tests {
 
     #[test]
     fn bytes_are_those_of_all_files_below() {
-        let folder = std::env::temp_dir().join(format!("xtask-bundle-{}", std::process::id()));
-        std::fs::create_dir_all(folder.join("inner")).unwrap();
-        std::fs::write(folder.join("a"), [0; 10]).unwrap();
-        std::fs::write(folder.join("inner/b"), [0; 5]).unwrap();
-        let bytes = bytes_in(&folder).unwrap();
-        std::fs::remove_dir_all(&folder).unwrap();
+        let scratch = crate::scratch::Scratch::new("bundle");
+        scratch.file("a", &"x".repeat(10));
+        scratch.file("inner/b", &"x".repeat(5));
+        let bytes = bytes_in(scratch.root()).unwrap();
         assert_eq!(bytes, 15);
     }
 }

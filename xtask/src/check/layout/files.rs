@@ -97,15 +97,12 @@ mod tests {
 
     #[test]
     fn a_walk_finds_sources_and_skips_what_is_built() {
-        let root = std::env::temp_dir().join(format!("xtask-walk-{}", std::process::id()));
+        let scratch = crate::scratch::Scratch::new("walk");
         for path in ["src/lib.rs", "target/debug/x.rs", ".git/config", ".ci/run"] {
-            let path = root.join(path);
-            std::fs::create_dir_all(path.parent().unwrap()).unwrap();
-            std::fs::write(path, "").unwrap();
+            scratch.file(path, "");
         }
-        let mut found = walk(&root).unwrap();
+        let mut found = walk(scratch.root()).unwrap();
         found.sort();
-        std::fs::remove_dir_all(&root).unwrap();
         assert_eq!(found, [".ci/run", "src/lib.rs"]);
     }
 }
