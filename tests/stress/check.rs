@@ -74,10 +74,9 @@ impl Scene<'_> {
         }
     }
 
-    /// The attempt around the call waits for others, so that nothing is left out or done elsewhere.
+    /// The enclosing attempt will be retried with the device to itself.
     fn gave_way(&self) -> bool {
-        let does_without = self.plan.rungs.fallback || self.plan.form.packs();
-        does_without && report::last().and_then(|report| report.gave_up) == Some(Reason::GaveWay)
+        self.depth > 0 && report::last().and_then(|report| report.gave_up) == Some(Reason::GaveWay)
     }
 
     /// The library counts as we do. An attempt that a test makes fail may end a call before its body

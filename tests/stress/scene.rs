@@ -29,7 +29,7 @@ const DEEPEST: usize = 2;
 pub(crate) struct Scene<'a> {
     pub(crate) actor: &'a Actor,
     pub(crate) plan: &'a Plan,
-    depth: usize,
+    pub(crate) depth: usize,
     pub(crate) log: Mutex<Log>,
 }
 

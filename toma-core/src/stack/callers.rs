@@ -9,8 +9,8 @@ use super::{FRAME_LIMIT, Outside, walk};
 /// stands for.
 ///
 /// They are kept as addresses, and their names are looked up each time they are shown. Functions of the
-/// standard library are left out. In a stripped program functions have no names: addresses are shown then,
-/// and the text says so. Empty where the key of an entry holds no stack.
+/// standard library are left out. Addresses are shown, and the text says why, in a stripped program, and where
+/// 256 MiB for the look-up cannot be had. Empty where the key of an entry holds no stack.
 ///
 /// ```
 /// # extern crate toma_core as toma;
@@ -59,7 +59,9 @@ impl Callers {
 
     /// Up to the frames that start a thread or a program, which are the same for all.
     fn named(&self) -> Vec<(usize, Option<String>)> {
-        let all = self.starts.iter().map(|&start| (start, name_of(start)));
+        let has_room = has_room();
+        let name = |start| if has_room { name_of(start) } else { None };
+        let all = self.starts.iter().map(|&start| (start, name(start)));
         let is_start =
             |name: &Option<String>| name.as_ref().is_some_and(|name| name.contains(SHORT_BACKTRACE));
         let own = |name: &Option<String>| name.as_deref().is_none_or(|name| !is_of_std(name));
@@ -70,9 +72,13 @@ impl Callers {
 impl fmt::Display for Callers {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let named = self.named();
-        let is_stripped = named.iter().any(|(_, name)| name.is_none());
+        let has_names = named.iter().all(|(_, name)| name.is_some());
         f.write_str(&texts(named).join(" < "))?;
-        f.write_str(if is_stripped { " (addresses: the program is stripped)" } else { "" })
+        f.write_str(match (has_names, has_room()) {
+            (true, _) => "",
+            (false, true) => " (addresses: the program is stripped)",
+            (false, false) => " (addresses: no memory to look up names)",
+        })
     }
 }
 
@@ -84,6 +90,14 @@ impl fmt::Debug for Callers {
 
 /// The function of the standard library between a thread's own frames and those that start it.
 const SHORT_BACKTRACE: &str = "__rust_begin_short_backtrace";
+
+/// Bytes that looking up names may take. It reads the program's debug information, and ends the process where an
+/// allocation fails; and reports are shown where memory has just run out.
+const ROOM: usize = 256 << 20;
+
+fn has_room() -> bool {
+    Vec::<u8>::new().try_reserve_exact(ROOM).is_ok()
+}
 
 fn texts(named: Vec<(usize, Option<String>)>) -> Vec<String> {
     named.into_iter().map(|(start, name)| name.unwrap_or_else(|| format!("{start:#x}"))).collect()
