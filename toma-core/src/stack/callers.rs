@@ -65,7 +65,10 @@ impl Callers {
         let is_start =
             |name: &Option<String>| name.as_ref().is_some_and(|name| name.contains(SHORT_BACKTRACE));
         let own = |name: &Option<String>| name.as_deref().is_none_or(|name| !is_of_std(name));
-        all.take_while(|(_, name)| !is_start(name)).filter(|(_, name)| own(name)).collect()
+        let named = all.take_while(|(_, name)| !is_start(name)).filter(|(_, name)| own(name)).collect();
+        // Else the debug information stays in memory, and the next call has less.
+        backtrace::clear_symbol_cache();
+        named
     }
 }
 
