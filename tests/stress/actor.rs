@@ -38,6 +38,8 @@ pub(crate) struct State {
     pub(crate) last: Option<(u64, Class)>,
     /// There was a failure that ends everything: no attempt may follow.
     pub(crate) ends: bool,
+    /// How deep inside the outermost attempt a call gave way: what it is inside of is redone.
+    pub(crate) gave_way: Option<usize>,
     /// The attempts have cancelled the call themselves: no retry may follow.
     cancelled: bool,
     /// Faults that were thrown instead of returned.
@@ -58,6 +60,7 @@ impl Actor {
             random: Rng::with_seed(seed),
             last: None,
             ends: false,
+            gave_way: None,
             cancelled: false,
             thrown: Vec::new(),
             doomed: 0,

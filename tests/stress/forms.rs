@@ -46,6 +46,7 @@ macro_rules! attribute {
             device = $scene.attribute_device(),
             key = $scene.plan.key,
             ladder = $scene.ladder(),
+            observer = *$scene,
             before_retry = $undo,
         )]
         $($function)*

@@ -76,7 +76,8 @@ impl Log {
         self.open.as_mut().expect("a body that ends has begun").ended_well = true;
     }
 
-    /// An attempt is taken back. Only one that a test makes fail may have ended well, or not have begun.
+    /// An attempt is taken back. One that has ended well, or not begun, was made to fail: by a test, or by a loop
+    /// inside that gave way.
     pub(crate) fn undo(&mut self, items: Range<usize>, plan: &Plan, (fault, injected): (Option<u64>, bool)) {
         if let Some(open) = self.open.take_if(|open| open.items == items) {
             assert!(!open.ended_well || injected, "{items:?} has succeeded and is undone: {self:?}");

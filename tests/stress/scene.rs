@@ -7,7 +7,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use tokio::task::yield_now;
 use toma::device::{Ladder, falls_back};
 use toma::memory::MemorySource;
-use toma::observe::{Answer, Event, EventKind, Observer};
+use toma::observe::{Answer, Event, EventKind, Observer, Reason};
 use toma::{SizeCache, classify::Class};
 
 use crate::actor::{Actor, Doom};
@@ -82,6 +82,9 @@ impl Observer for Scene<'_> {
                 if elapsed >= LONG {
                     self.actor.world.complain(&format!("waited {elapsed:?} in vain: {:?}", self.plan));
                 }
+            }
+            EventKind::Answered { answer: Answer::GiveUp(Reason::GaveWay), .. } => {
+                lock(&self.actor.state).gave_way = Some(self.depth);
             }
             EventKind::Answered { answer: Answer::FallBack(_), .. } => {
                 counts.fallbacks.fetch_add(1, Relaxed);
@@ -161,6 +164,9 @@ impl Scene<'_> {
         let doom = self.actor.doom();
         self.actor.does("attempt", self.depth, (items.start, items.end));
         self.actor.world.counts.attempts.fetch_add(1, Relaxed);
+        if self.depth == 0 {
+            lock(&self.actor.state).gave_way = None;
+        }
         lock(&self.log).begins(items.clone(), self.plan, falls_back());
         self.actor.cancel_perhaps();
         let mut open = Open { _doom: doom, _token: self.actor.token(), held: Vec::new() };
@@ -212,7 +218,8 @@ impl Scene<'_> {
     pub(crate) fn undo(&self, start: usize, end: usize) {
         let (fault, injected) = {
             let state = lock(&self.actor.state);
-            (state.last.map(|(number, _)| number), state.injected.is_some())
+            let is_redone = state.gave_way.is_some_and(|depth| depth > self.depth);
+            (state.last.map(|(number, _)| number), state.injected.is_some() || is_redone)
         };
         self.actor.does("retry", self.depth, (start, end));
         assert!(!self.actor.has_cancelled(), "a retry, although the call was cancelled before its failure");
