@@ -34,7 +34,6 @@
 //! ```
 //!
 //! It prints what the call went through:
-//!
 //! ```text
 //! demo::nearest: 3000 items in 6 attempts, 2 out of memory
 //!   started  at 3000, nothing was remembered

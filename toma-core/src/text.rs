@@ -2,7 +2,7 @@
 
 use std::io::{self, Write};
 
-/// A line on standard error. That nobody reads it must not stop the work, as `eprintln!` would.
+/// A line on standard error. A closed stream must not stop the work, as it would with `eprintln!`.
 pub(crate) fn print(line: &str) {
     let _ = writeln!(io::stderr(), "{line}");
 }

@@ -40,7 +40,7 @@ fn main() -> Result<()> {
     Role::ALL.into_iter().try_for_each(|role| print_all(role, is_test))
 }
 
-/// Needs what it is asked for until nobody asks any more.
+/// Needs what it is asked for until the last question.
 fn answer(role: Role) -> Result<()> {
     let bench = Bench::new(role, false)?;
     let (cases, mut answers) = (bench.cases(), io::stdout().lock());

@@ -164,7 +164,7 @@ fn a_device_that_is_not_there_is_named_with_how_many_there_are() {
         assert!(error.to_string().starts_with(words), "{error}");
         assert_eq!(toma_torch::Device::existing(device).unwrap_err().kind(), ErrorKind::NoDevice);
         assert_eq!(memory.usage(), None);
-        // There is nothing to release, and nobody to tell.
+        // There is nothing to release, and nothing to tell.
         memory.release_cached_memory();
         toma::memory::MemorySource::reset_peak(&memory);
     }

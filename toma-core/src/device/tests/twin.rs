@@ -8,12 +8,12 @@ use crate::memory::Reading;
 
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub(super) struct Twin {
-    /// Who has a turn.
+    /// The participants that have a turn.
     turns: Vec<(usize, Kind)>,
     waiting: Vec<(usize, Kind, Instant)>,
-    /// Those whose turn was granted while they waited, and who do not know it yet.
+    /// Participants whose turn was granted while they waited, and not claimed yet.
     granted: Vec<usize>,
-    /// Who was in the way of a wait in vain, and until when that counts.
+    /// The participants in the way of a wait in vain, and until when that counts.
     vain: Option<(Vec<usize>, Instant)>,
     reserved: Vec<u64>,
     limit: u64,

@@ -1,7 +1,7 @@
 //! Loops in loops on devices of few bytes, as the engine runs them, with a naive twin of each queue beside it.
 //!
 //! Sizes are at their floor, so an attempt that fails for good passes its failure on to the attempt around
-//! it. One step of one participant is a move; whoever drives the world chooses the moves.
+//! it. One step of one participant is a move; the driver of the world chooses the moves.
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::mem;
