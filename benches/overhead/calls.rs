@@ -102,7 +102,7 @@ fn settled_calls(times: u32) {
     }
 }
 
-/// A seat is taken where nobody else is.
+/// A turn on a device that is not contended.
 fn device_calls(times: u32) {
     let device = Host::shared();
     for _ in 0..times {
