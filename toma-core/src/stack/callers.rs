@@ -4,13 +4,14 @@ use std::fmt;
 use std::ptr;
 
 use super::{FRAME_LIMIT, Outside, walk};
+use crate::text::count;
 
 /// The functions above a call, the innermost first: those that its [`Fingerprint`](super::Fingerprint)
 /// stands for.
 ///
 /// They are kept as addresses, and their names are looked up each time they are shown. Functions of the
-/// standard library are left out. Addresses are shown, and the text says why, in a stripped program, and where
-/// 256 MiB for the look-up cannot be had. Empty where the key of an entry holds no stack.
+/// standard library are left out. In a stripped program functions have no names: addresses are shown then, and the
+/// text says so. Names are looked up only where 1 GiB can be allocated; else the text says how many there are. Empty where the key of an entry holds no stack.
 ///
 /// ```
 /// # extern crate toma_core as toma;
@@ -74,14 +75,17 @@ impl Callers {
 
 impl fmt::Display for Callers {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if !self.is_empty() && !has_room() {
+            let functions = count(self.starts.len(), "function");
+            return write!(
+                f,
+                "{functions}, whose names are not looked up with less than 1 GiB of memory left"
+            );
+        }
         let named = self.named();
-        let has_names = named.iter().all(|(_, name)| name.is_some());
+        let is_stripped = named.iter().any(|(_, name)| name.is_none());
         f.write_str(&texts(named).join(" < "))?;
-        f.write_str(match (has_names, has_room()) {
-            (true, _) => "",
-            (false, true) => " (addresses: the program is stripped)",
-            (false, false) => " (addresses: no memory to look up names)",
-        })
+        f.write_str(if is_stripped { " (addresses: the program is stripped)" } else { "" })
     }
 }
 
@@ -94,9 +98,9 @@ impl fmt::Debug for Callers {
 /// The function of the standard library between a thread's own frames and those that start it.
 const SHORT_BACKTRACE: &str = "__rust_begin_short_backtrace";
 
-/// Bytes that looking up names may take. It reads the program's debug information, and ends the process where an
-/// allocation fails; and reports are shown where memory has just run out.
-const ROOM: usize = 256 << 20;
+/// Bytes that must be free before names are looked up. The look-up reads the program's debug information, keeps some of
+/// it in the allocator's hands, and ends the process where an allocation fails. Reports are shown where memory is short.
+const ROOM: usize = 1 << 30;
 
 fn has_room() -> bool {
     Vec::<u8>::new().try_reserve_exact(ROOM).is_ok()
