@@ -63,10 +63,14 @@ impl<'a> Example<'a> {
         Ok(Self { package, target, needs_libtorch: workspace.needs_libtorch(package), settings })
     }
 
-    /// `cargo` with the options that choose it, optimized.
+    /// The options that choose it.
+    pub(crate) fn choice(&self) -> [&str; 4] {
+        ["-p", &self.package.name, "--example", &self.target.name]
+    }
+
+    /// `cargo` with the options that choose it, optimized, with the features it needs.
     pub(crate) fn cargo<'c>(&self, cargo: Cmd<'c>) -> Cmd<'c> {
-        let cargo = cargo.args(["--release", "-p", &self.package.name, "--example", &self.target.name]);
-        cargo.args(self.target.feature_args())
+        cargo.arg("--release").args(self.choice()).args(self.target.feature_args())
     }
 }
 

@@ -181,7 +181,7 @@ mod tests {
                 "targets": [{
                     "name": "bar", "kind": ["example"], "required-features": ["a", "b"],
                 }],
-                "metadata": { "toma": { "release-tests": ["caches"], "libtorch-features": ["tch"] } },
+                "metadata": { "toma": { "optimized-tests": ["caches"], "libtorch-features": ["tch"] } },
             })
         };
         let answer = json!({
@@ -218,7 +218,7 @@ mod tests {
         let example = package.targets_of("example").next().unwrap();
         assert_eq!(example.feature_args(), ["--features", "a,b"]);
         assert!(package.targets_of("bench").next().is_none());
-        assert_eq!(package.listed("release-tests"), Some(vec!["caches".to_owned()]));
+        assert_eq!(package.listed("optimized-tests"), Some(vec!["caches".to_owned()]));
         assert_eq!(package.listed("profiles"), None);
     }
 

@@ -44,3 +44,9 @@ pub(super) fn torch_stress(checks: &Checks<'_>) -> Result<String> {
     checks.run_all(runs)?;
     Ok(String::new())
 }
+
+pub(super) fn regret(checks: &Checks<'_>) -> Result<String> {
+    let cargo = checks.project.cargo_all("bench", Features::All).args(["--bench", "regret"]);
+    checks.run_all([cargo])?;
+    Ok(String::new())
+}

@@ -5,6 +5,7 @@ use xshell::Cmd;
 
 use super::Checks;
 use super::steps::counted;
+use super::suites::OPTIMIZED;
 use crate::examples::Example;
 use crate::metadata::Target;
 use crate::project::Features;
@@ -15,7 +16,8 @@ pub(super) fn examples(checks: &Checks<'_>) -> Result<String> {
     let project = checks.project;
     let examples = Example::all(&project.workspace)?.into_iter().filter(|example| !example.needs_libtorch);
     let runs = examples.map(|example| {
-        let run = example.cargo(project.cargo("run")).args(Features::All.args(&[example.package]));
+        let run = project.cargo("run").args(OPTIMIZED).args(example.choice());
+        let run = run.args(Features::All.args(&[example.package]));
         Ok(run.arg("--").args(&example.settings.test).envs(checks.provision.variables(&example)?))
     });
     Ok(counted(checks.run_all(runs.collect::<Result<Vec<_>>>()?)?, "example"))
@@ -25,8 +27,7 @@ pub(super) fn examples(checks: &Checks<'_>) -> Result<String> {
 pub(super) fn benches(checks: &Checks<'_>) -> Result<String> {
     let project = checks.project;
     let benches = project.workspace.packages.iter().flat_map(|package| package.targets_of("bench"));
-    let runs =
-        benches.map(|bench| run_once(project.cargo_all("test", Features::All).arg("--release"), bench));
+    let runs = benches.map(|bench| run_once(project.cargo_all("test", Features::All).args(OPTIMIZED), bench));
     Ok(counted(checks.run_all(runs)?, "benchmark"))
 }
 

@@ -44,7 +44,7 @@ pub(super) const STEPS: &[Step] = &[
     step("test", Fast, "unit and integration tests, with all features", suites::all),
     step("test-bare", Full, "unit and integration tests, with no feature", suites::bare),
     step("doc-tests", Full, "examples in the documentation, with all features", suites::doc),
-    step("release", Full, "chosen tests, optimized, with all features", suites::release),
+    step("optimized", Full, "chosen tests, optimized, with all features", suites::optimized),
     step("benches", Full, "each benchmark runs once, optimized", programs::benches),
     step("examples", Full, "examples run and end well, optimized", programs::examples),
     step("profiles", Full, "fixture programs end well in each profile they list", fixtures::step),
@@ -55,6 +55,7 @@ pub(super) const STEPS: &[Step] = &[
     step("stress", Nightly, "16 threads make a million attempts on the fake device", nightly::stress),
     step("torch-stress", Nightly, "the same with real tensors", nightly::torch_stress),
     step("test-bare-slow", Nightly, "the slow tests with no feature", suites::bare_slow),
+    step("regret", Nightly, "the bars of the benchmark `regret`, over its whole grid", nightly::regret),
     step("all-profiles", Nightly, "fixture programs in the profiles left to the night", fixtures::nightly),
 ];
 

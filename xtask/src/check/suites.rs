@@ -8,32 +8,41 @@ use crate::project::Features;
 
 /// With `--fast` without the tests that the facade lists as `slow-tests`, by parts of their names.
 pub(super) fn all(checks: &Checks<'_>) -> Result<String> {
-    tests(checks, Features::All, &if checks.options.fast { skipping_slow(checks)? } else { Vec::new() })
+    let later = listed(checks, "only-optimized-tests");
+    let names = checks.project.workspace.packages.iter().flat_map(|package| package.targets_of("test"));
+    let names = names.filter(|test| !later.contains(&test.name)).flat_map(|test| ["--test", &test.name]);
+    let targets: Vec<_> = ["--lib", "--bins"].into_iter().chain(names).collect();
+    let filter = if checks.options.fast { skipping_slow(checks) } else { Vec::new() };
+    tests(checks, Features::All, &targets, &filter)
 }
 
 /// Without the slow tests: with all features the same engine runs with more around it.
 pub(super) fn bare(checks: &Checks<'_>) -> Result<String> {
-    tests(checks, Features::None, &skipping_slow(checks)?)
-}
-
-fn skipping_slow(checks: &Checks<'_>) -> Result<Vec<String>> {
-    Ok(slow(checks)?.into_iter().flat_map(|name| ["--skip".to_owned(), name]).collect())
+    tests(checks, Features::None, EVERY, &skipping_slow(checks))
 }
 
 /// Those that [`bare`] leaves out.
 pub(super) fn bare_slow(checks: &Checks<'_>) -> Result<String> {
-    tests(checks, Features::None, &slow(checks)?)
+    tests(checks, Features::None, EVERY, &listed(checks, "slow-tests"))
 }
 
-fn slow(checks: &Checks<'_>) -> Result<Vec<String>> {
-    Ok(checks.project.workspace.facade()?.listed("slow-tests").unwrap_or_default())
-}
+/// This leaves out examples, benchmarks and documentation, which are steps of their own.
+const EVERY: &[&str] = &["--tests"];
 
-/// `--tests` leaves out examples, benchmarks and documentation, which are steps of their own.
-fn tests(checks: &Checks<'_>, features: Features<'_>, filter: &[String]) -> Result<String> {
-    let cargo = checks.project.cargo_all("test", features).arg("--tests");
+fn tests(checks: &Checks<'_>, features: Features<'_>, targets: &[&str], filter: &[String]) -> Result<String> {
+    let cargo = checks.project.cargo_all("test", features).args(targets);
     checks.run_all([quiet(cargo).args(filter)])?;
     Ok(String::new())
+}
+
+fn skipping_slow(checks: &Checks<'_>) -> Vec<String> {
+    listed(checks, "slow-tests").into_iter().flat_map(|name| ["--skip".to_owned(), name]).collect()
+}
+
+/// What packages list under `[package.metadata.toma]`.
+fn listed(checks: &Checks<'_>, key: &str) -> Vec<String> {
+    let packages = checks.project.workspace.packages.iter();
+    packages.filter_map(|package| package.listed(key)).flatten().collect()
 }
 
 pub(super) fn doc(checks: &Checks<'_>) -> Result<String> {
@@ -42,17 +51,16 @@ pub(super) fn doc(checks: &Checks<'_>) -> Result<String> {
     Ok(String::new())
 }
 
-/// The integration tests that packages list under `[package.metadata.toma] release-tests`.
-pub(super) fn release(checks: &Checks<'_>) -> Result<String> {
-    let packages = checks.project.workspace.packages.iter();
-    let listed: Vec<_> = packages.filter_map(|package| package.listed("release-tests")).flatten().collect();
-    if listed.is_empty() {
-        return Ok("no tests listed".to_owned());
-    }
-    let cargo = checks.project.cargo_all("test", Features::All).arg("--release");
-    checks.run_all([quiet(cargo.args(listed.iter().flat_map(|test| ["--test", test])))])?;
-    Ok(String::new())
+/// The integration tests that packages list as `optimized-tests` and `only-optimized-tests`.
+pub(super) fn optimized(checks: &Checks<'_>) -> Result<String> {
+    let names = ["optimized-tests", "only-optimized-tests"].map(|key| listed(checks, key)).concat();
+    let targets: Vec<_> =
+        OPTIMIZED.into_iter().chain(names.iter().flat_map(|name| ["--test", name])).collect();
+    tests(checks, Features::All, &targets, &[])
 }
+
+/// The options that make cargo build as the checks do where they optimize.
+pub(super) const OPTIMIZED: [&str; 2] = ["--profile", "checked"];
 
 /// All test programs are run, whichever fails; what passes is a dot.
 pub(super) fn quiet(cargo: Cmd<'_>) -> Cmd<'_> {

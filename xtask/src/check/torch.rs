@@ -1,5 +1,7 @@
 //! What is checked with libtorch; everything else is checked without.
 
+use std::path::Path;
+
 use anyhow::{Context as _, Result};
 use xshell::Cmd;
 
@@ -7,7 +9,7 @@ use super::{Checks, programs, suites};
 use crate::examples::Example;
 use crate::metadata::Package;
 use crate::project::Project;
-use crate::setup::torch;
+use crate::setup::torch::{self, Environment};
 
 /// Sources of the shim, and its own test.
 const SHIM: &str = "toma-torch/shim";
@@ -50,7 +52,7 @@ pub(super) fn examples(checks: &Checks<'_>) -> Result<String> {
     let of_torch = Example::all(&project.workspace)?.into_iter().filter(|example| example.needs_libtorch);
     let runs = of_torch.map(|example| {
         let variables = checks.provision.variables(&example)?;
-        let chosen = ["-p", &example.package.name, "--example", &example.target.name];
+        let chosen = example.choice();
         let tests = suites::quiet(project.cargo("test").args(chosen)).envs(variables.clone());
         let run = project.cargo("run").args(chosen).arg("--").args(&example.settings.test).envs(variables);
         Ok([tests, run])
@@ -64,22 +66,33 @@ pub(super) fn examples(checks: &Checks<'_>) -> Result<String> {
 /// test from Rust cannot see.
 pub(super) fn shim(checks: &Checks<'_>) -> Result<String> {
     let (project, environment) = (checks.project, checks.provision.libtorch()?);
-    let program = checks.temporary.join("shim-test");
-    let mut sources = project.shell.read_dir(SHIM)?;
-    sources.retain(|path| path.extension().is_some_and(|extension| extension == "cpp"));
+    let program = project.workspace.target_dir.join("xtask/shim-test");
+    compile(project, environment, &program).context("the shim did not compile with the address sanitizer")?;
+    // The system says no to sizes beyond it, and the sanitizer is to say the same.
+    let test = project.command(&program).env("ASAN_OPTIONS", "allocator_may_return_null=1");
+    environment.give(test).run().context("the shim's own test")?;
+    Ok(String::new())
+}
+
+/// Compiles the shim with its test, unless that has been done with the same sources.
+fn compile(project: &Project, environment: &Environment, program: &Path) -> Result<()> {
+    let files = project.shell.read_dir(SHIM)?;
+    let sources = files.iter().filter(|path| path.extension().is_some_and(|extension| extension == "cpp"));
     // libtorch has no type information for the undefined behavior sanitizer's `vptr`.
     let compile =
         project.command(torch::compiler()).args(["-std=c++17", "-g", "-O1", "-Wall", "-Wextra", "-DNDEBUG"]);
     let compile =
         compile.args(["-fsanitize=address,undefined", "-fno-sanitize=vptr", "-fno-sanitize-recover"]);
     let compile = compile.arg("-isystem").arg(environment.folder().join("../include"));
-    let compile = compile.args(sources).arg("-o").arg(&program).arg("-L").arg(environment.folder());
+    let compile = compile.args(sources).arg("-o").arg(program).arg("-L").arg(environment.folder());
     // Of libraries that only libtorch's own libraries refer to.
     let compile = compile.args(["-Wl,--allow-shlib-undefined", "-ltorch_cpu", "-lc10"]);
-    compile.run().context("the shim did not compile with the address sanitizer")?;
-    // The system says no to sizes beyond it, and the sanitizer is to say the same.
-    let test = project.command(&program).env("ASAN_OPTIONS", "allocator_may_return_null=1");
-    environment.give(test).run().context("the shim's own test")?;
-    project.shell.remove_path(program)?;
-    Ok(String::new())
+    let texts = files.iter().map(|file| project.shell.read_file(file)).collect::<Result<Vec<_>, _>>()?;
+    let (stamp, stamped) = (program.with_extension("stamp"), format!("{compile}\n{}", texts.concat()));
+    if program.exists() && project.shell.read_file(&stamp).is_ok_and(|old| old == stamped) {
+        return Ok(());
+    }
+    project.shell.remove_path(&stamp)?;
+    compile.run()?;
+    Ok(project.shell.write_file(stamp, stamped)?)
 }
