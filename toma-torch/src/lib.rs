@@ -5,6 +5,7 @@
 //! |---|---|
 //! | [`Device`] | free and total bytes of a device, and what its allocator has counted |
 //! | [`cpu`] | bytes of CPU tensors, a [budget](cpu::Budget), injected failures |
+//! | [`backward_step`], [`backward`], [`forward`] | a step, gradients or an output in pieces that fit |
 //! | [`Concatenate`] | one tensor from the parts that `map` collected |
 //! | [`accumulate_gradients`] | backward that adds all gradients or none |
 //! | [`Rollback`] | random state, gradients and other tensors put back before a retry |
@@ -69,6 +70,7 @@
 
 mod error;
 mod ffi;
+mod forms;
 mod memory;
 mod registration;
 mod state;
@@ -76,6 +78,10 @@ mod stats;
 mod tensor;
 
 pub use error::{Error, ErrorKind};
+pub use forms::{
+    Backward, Clipped, Forward, Located, Loss, Steps, Variables, backward, backward_step, backward_step_clip,
+    backward_step_clip_norm, forward,
+};
 pub use memory::{Device, cpu};
 pub use state::{ModeGuard, QuietBacktraces, RngState, Rollback, accumulate_gradients};
 pub use stats::Stats;

@@ -8,6 +8,7 @@ mod chunks;
 mod counting;
 mod devices;
 mod every_allocation;
+mod forms;
 mod gradients;
 mod leaks;
 mod modes;

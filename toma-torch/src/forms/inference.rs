@@ -1,0 +1,99 @@
+use std::ops::{ControlFlow, Range};
+
+use tch::Tensor;
+use toma_core::chunk::{Chunk, Chunked};
+use toma_core::execute::{Undo, With};
+use toma_core::policy::Policy;
+use toma_core::{Judge, Outcome};
+
+/// [`forward`](super::forward) with options of your choice.
+pub trait Forward<K> {
+    /// Runs `body` without gradients on pieces of `data`, cut along dim 0, and fills one tensor with its rows.
+    ///
+    /// ```
+    /// use tch::{Device, Kind, Tensor};
+    /// use toma_core::{cache::GlobalCache, execute};
+    /// use toma_torch::Forward as _;
+    ///
+    /// let data = Tensor::arange(10, (Kind::Float, Device::Cpu));
+    /// let squares = execute::with::<GlobalCache>().max(4).forward(&data, Tensor::square);
+    /// assert_eq!(squares, data.square());
+    /// ```
+    ///
+    /// # Errors
+    /// Those of `body`.
+    ///
+    /// # Panics
+    /// As [`forward`](super::forward), and as all forms where options contradict each other.
+    #[track_caller]
+    fn forward<D, C, R, S, M>(self, data: D, body: impl FnMut(Chunk<'_, D, C>) -> R) -> R
+    where
+        D: Chunked<C>,
+        R: Outcome<S, Value = Tensor, Of<Tensor> = R>,
+        K: Judge<R, M>;
+}
+
+impl<P: Policy, K, B: Undo> Forward<K> for With<'_, P, K, B> {
+    #[track_caller]
+    #[inline(always)]
+    #[expect(clippy::inline_always, reason = "the number of our own frames must not depend on the optimizer")]
+    fn forward<D, C, R, S, M>(self, mut data: D, mut body: impl FnMut(Chunk<'_, D, C>) -> R) -> R
+    where
+        D: Chunked<C>,
+        R: Outcome<S, Value = Tensor, Of<Tensor> = R>,
+        K: Judge<R, M>,
+    {
+        let items = data.extent(0);
+        let mut rows = |piece: Range<usize>| {
+            let _off = tch::no_grad_guard();
+            body(D::lend(&mut data.hold(0, piece)))
+        };
+        if items == 0 {
+            return rows(0..0);
+        }
+        self.fold(0..items, items, Tensor::new(), |output, start, end| {
+            then(rows(start..end), |rows| filled(output, &rows, start..end, items))
+        })
+    }
+}
+
+/// The outcome with another tensor, made of its own.
+pub(super) fn then<R, S>(outcome: R, next: impl FnOnce(Tensor) -> Tensor) -> R
+where
+    R: Outcome<S, Value = Tensor, Of<Tensor> = R>,
+{
+    match outcome.branch::<Tensor>() {
+        ControlFlow::Continue(tensor) => R::of(next(tensor)),
+        ControlFlow::Break(error) => error,
+    }
+}
+
+/// The output with the rows of a piece at their place; the first piece makes it.
+fn filled(output: &Tensor, rows: &Tensor, piece: Range<usize>, items: usize) -> Tensor {
+    let shape = rows.size();
+    let count = |items: usize| i64::try_from(items).expect("extents of tensors fit in i64");
+    let _off = tch::no_grad_guard();
+    assert!(
+        shape.first() == Some(&count(piece.len())),
+        "forward: the body returned shape {shape:?} for {} items: must be one row for each",
+        piece.len()
+    );
+    if piece.len() == items {
+        return rows.shallow_clone();
+    }
+    let mut whole = shape;
+    whole[0] = count(items);
+    let output = if output.defined() {
+        output.shallow_clone()
+    } else {
+        Tensor::empty(&whole, (rows.kind(), rows.device()))
+    };
+    assert!(
+        output.size() == whole,
+        "forward: the body returned rows of shape {:?} and of {:?}: must be equal",
+        &output.size()[1..],
+        &whole[1..]
+    );
+    output.narrow(0, count(piece.start), count(piece.len())).copy_(rows);
+    output
+}
