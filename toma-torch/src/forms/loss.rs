@@ -27,6 +27,7 @@ pub(super) enum Shares {
 }
 
 /// By what the loss of a piece is multiplied.
+#[derive(Clone, Copy)]
 pub(super) enum Share {
     Nothing,
     /// Loss and gradients are not touched.
