@@ -12,6 +12,8 @@
 
 mod bodies;
 mod data;
+#[path = "../common/executor.rs"]
+mod executor;
 mod generics;
 mod kept;
 mod macros;
