@@ -117,22 +117,6 @@ fn panic_outside(text: &'static str) {
     catch_unwind(|| panic!("{text}")).unwrap_err();
 }
 
-#[test]
-fn what_is_tried_again_is_silent() {
-    in_a_process("hook::what_is_tried_again_is_silent", || {
-        assert_eq!(block_on(panics_late(4)), 4);
-        check(&printed(), &[]);
-    });
-}
-
-#[test]
-fn what_passes_is_printed_once() {
-    in_a_process("hook::what_passes_is_printed_once", || {
-        catch_unwind(|| block_on(panics_late(0))).unwrap_err();
-        check(&printed(), &[OUT_OF_MEMORY]);
-    });
-}
-
 /// The failure that is tried again is silent, and what goes wrong afterwards is not.
 #[test]
 fn what_undoing_says_is_printed_once() {
