@@ -1,12 +1,11 @@
 //! Which calls share an entry, and which do not.
 
 use std::borrow::Cow;
-use std::pin::pin;
-use std::task::{Context, Poll, Waker};
 
 use toma::classify::OutOfMemory;
 use toma::{GlobalCache, NoCache, StacktraceMemoryCache, execute};
 
+use crate::executor::block_on;
 use crate::kit::{GIB, Memory, apart, fits};
 
 /// The memory of a call that fails once: nothing of the machine is read.
@@ -263,18 +262,9 @@ mod stacktrace {
         fits(size, 8)
     }
 
-    fn wait<F: Future>(future: F) -> F::Output {
-        let mut future = pin!(future);
-        loop {
-            if let Poll::Ready(value) = future.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
-                return value;
-            }
-        }
-    }
-
     #[inline(never)]
     fn elsewhere(attempts: &mut usize) {
-        wait(task(7, attempts)).unwrap();
+        block_on(task(7, attempts)).unwrap();
         std::hint::black_box(attempts);
     }
 
@@ -285,8 +275,8 @@ mod stacktrace {
             run(&mut attempts);
             attempts
         };
-        assert_eq!(count(&|n| wait(task(7, n)).unwrap()), MISS);
-        assert_eq!(count(&|n| wait(task(7, n)).unwrap()), HIT, "another line");
+        assert_eq!(count(&|n| block_on(task(7, n)).unwrap()), MISS);
+        assert_eq!(count(&|n| block_on(task(7, n)).unwrap()), HIT, "another line");
         assert_eq!(count(&elsewhere), HIT, "another chain");
         let spawned = std::thread::spawn(move || {
             let mut attempts = 0;
@@ -294,8 +284,8 @@ mod stacktrace {
             attempts
         });
         assert_eq!(spawned.join().unwrap(), HIT, "another thread");
-        assert_eq!(count(&|n| wait(task(8, n)).unwrap()), MISS, "another key");
-        assert_eq!(count(&|n| wait(other_task(n)).unwrap()), MISS, "another function");
+        assert_eq!(count(&|n| block_on(task(8, n)).unwrap()), MISS, "another key");
+        assert_eq!(count(&|n| block_on(other_task(n)).unwrap()), MISS, "another function");
     }
 }
 
