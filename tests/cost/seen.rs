@@ -74,26 +74,6 @@ fn a_failure_that_goes_through_in_the_end_is_why_the_call_gave_up() {
 }
 
 #[test]
-fn the_report_names_what_was_left_out() {
-    let cache = GlobalCache::new();
-    let form = execute::with::<NoCache>().cache(&cache).name("embed").by_cost(|i| COSTS[i]).left_out(|_| ());
-    form.range(0..6, 64, body).unwrap();
-    let shown = report::last().unwrap().to_string();
-    let lines: Vec<_> = shown.lines().filter(|line| !line.starts_with("  lost")).collect();
-    assert_eq!(
-        lines,
-        [
-            "embed: 5 of 6 items in 7 attempts, 2 out of memory",
-            "  started  at cost 64, nothing was remembered",
-            "  tried    60 -> up to 30 worked 2 times, 500 -> item 2 left out, up to 30 worked 3 times",
-            "  learned  30 works, 60 does not; 30 is at least 50 % of the limit",
-            "  left out item 2, which does not fit by itself",
-            "  next     starts from cost 30, remembered in GlobalCache",
-        ]
-    );
-}
-
-#[test]
 fn a_long_list_is_cut() {
     execute::with::<NoCache>()
         .by_cost(|_| 2)

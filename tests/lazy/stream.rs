@@ -271,20 +271,6 @@ fn it_is_send_when_the_body_is() {
 }
 
 #[test]
-fn it_may_move_to_another_thread() {
-    let rows = std::sync::Mutex::new(execute::with::<NoCache>().stream(0..4, 4, async |start, end| {
-        pause().await;
-        if end - start > 2 { Err(OutOfMemory::new(None)) } else { Ok(start..end) }
-    }));
-    let next = || block_on(rows.lock().unwrap().next());
-    std::thread::scope(|scope| {
-        assert_eq!(scope.spawn(next).join().unwrap(), Some(Ok(0..2)));
-        assert_eq!(scope.spawn(next).join().unwrap(), Some(Ok(2..4)));
-        assert_eq!(scope.spawn(next).join().unwrap(), None);
-    });
-}
-
-#[test]
 fn what_it_gives_need_not_be_send() {
     let rows = collect(execute::with::<NoCache>().stream(0..3, 2, async |start, _| {
         pause().await;
