@@ -1,5 +1,5 @@
 //! Failures while others use the device: the size is repeated with the device to itself, and neighbors cause no
-//! shrinking.
+//! shrinking. When a size is repeated, in any order of failures, is in `tests/rules`.
 
 use std::cell::Cell;
 use std::mem;
@@ -136,24 +136,6 @@ fn a_panic_without_contention_goes_through_although_there_was_contention_before(
     });
 }
 
-/// Sizes that fail of themselves are tried once.
-#[test]
-fn calls_that_ended_before_loops_inside_and_other_devices_are_no_contention() {
-    must_end(|| {
-        let [device, elsewhere] = [(); 2].map(|()| FakeDevice::new(100));
-        Other::on(&device, 60).end();
-        let seen = Watching::default();
-        let with = execute::with::<NoCache>().device(&device).ladder(patient()).observer(&seen);
-        let size = with.batch(4, |size| {
-            execute::with::<NoCache>().device(&device).range(0..4, 2, |_, _| ());
-            thread::scope(|scope| scope.spawn(|| Other::on(&elsewhere, 60).end()).join().unwrap());
-            device.alloc(40 * size as u64).map(|_| size)
-        });
-        assert_eq!(size, Ok(2));
-        assert_eq!(seen.take(), ["at 4: shrinks to 2"]);
-    });
-}
-
 #[test]
 fn without_waiting_and_without_a_device_calls_shrink() {
     let device = FakeDevice::new(100);
@@ -202,27 +184,6 @@ fn an_exclusive_turn_lasts_until_its_piece_is_done_smaller_sizes_included() {
         assert_eq!(done, [(0, true), (2, true), (4, false), (6, false), (8, false)]);
         let shrinks = ["at 8: shrinks to 4", "at 4: shrinks to 2"].map(str::to_owned);
         assert_eq!(seen.take(), [&exclusive_again(8, 1)[..], &shrinks, &exclusive_turn(2, 0)].concat());
-    });
-}
-
-/// Calls that never wait come in all the same.
-#[test]
-fn an_exclusive_attempt_that_fails_under_contention_repeats_its_size() {
-    must_end(|| {
-        let device = FakeDevice::new(100);
-        let seen = Watching::for_other(Other::on(&device, 60));
-        let with = execute::with::<NoCache>().device(&device).observer(&seen).ladder(patient());
-        let mut intrudes = true;
-        with.range(0..4, 2, |start, end| {
-            // The piece at 2 is exclusive because the one at 0 had to be.
-            if start == 2 && mem::take(&mut intrudes) {
-                *seen.other.lock().unwrap() = Some(Other::intruding(&device, 60));
-            }
-            alloc(&device, 40 * (end - start))
-        })
-        .unwrap();
-        let expected = [&exclusive_again(2, 1)[..], &exclusive_turn(2, 0), &exclusive_again(2, 1)];
-        assert_eq!(seen.take(), expected.concat());
     });
 }
 

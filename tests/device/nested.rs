@@ -2,24 +2,22 @@
 //! way to the enclosing attempt, which is redone with the device to itself.
 
 use std::error::Error;
-use std::future::Future;
 use std::mem;
-use std::panic::{AssertUnwindSafe, catch_unwind, panic_any, resume_unwind};
 use std::pin::pin;
+use std::sync::Barrier;
 use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
-use std::sync::{Barrier, Mutex};
-use std::task::{Context, Poll, Waker};
+use std::task::Poll;
 use std::thread;
 use std::time::Duration;
 
 use fastrand::Rng;
-use toma::classify::OutOfMemory;
-use toma::device::{Cancel, Ladder, falls_back, reserve, reserve_async};
+use toma::device::{Cancel, Ladder, falls_back};
 use toma::testing::{FakeBuffer, FakeDevice, FakeOutOfMemory, StoppedClock};
 use toma::{NoCache, execute};
 
-use crate::kit::{Other, PATIENT, Watching, alloc, exclusive_again, is_free, must_end, must_wait, patient};
-use crate::tasks::{block_on, pause, poll_often};
+use crate::executor::{pause, poll};
+use crate::kit::{Other, Watching, alloc, exclusive_again, is_free, must_end, must_wait, patient};
+use crate::tasks::{block_on, poll_often};
 
 const GAVE_WAY: &str =
     "gives up: the device was contended, and the enclosing attempt will be retried with the device to itself";
@@ -40,8 +38,6 @@ const fn level(pieces: usize, bytes: u64) -> Level {
 #[derive(Clone, Copy)]
 struct Room<'a> {
     devices: &'a [FakeDevice; 2],
-    /// What the innermost attempts do.
-    inmost: &'a dyn Fn(),
     /// Bodies panic when memory runs out, as those of libraries do.
     throws: bool,
 }
@@ -54,7 +50,7 @@ impl Room<'_> {
     /// Loops, each inside an attempt of the one before it.
     fn nested(self, levels: &[Level]) -> Result<(), FakeOutOfMemory> {
         let Some((&Level { pieces, bytes, device }, inner)) = levels.split_first() else {
-            (self.inmost)();
+            thread::sleep(Duration::from_micros(200));
             return Ok(());
         };
         let with = execute::with::<NoCache>().device(&self.devices[device]).ladder(patient());
@@ -79,17 +75,12 @@ impl Room<'_> {
     }
 }
 
-fn pause_thread() {
-    thread::sleep(Duration::from_micros(200));
-}
-
 /// What comes of each on a thread of its own.
 fn on_threads(works: Vec<Vec<Level>>, throws: bool) -> Vec<Result<(), FakeOutOfMemory>> {
     must_end(move || {
         let (devices, meet) = ([(); 2].map(|()| FakeDevice::new(100)), Barrier::new(works.len()));
         let results = thread::scope(|scope| {
-            let work =
-                |levels| Room { devices: &devices, inmost: &pause_thread, throws }.meeting(&meet, levels);
+            let work = |levels| Room { devices: &devices, throws }.meeting(&meet, levels);
             let threads: Vec<_> = works.iter().map(|levels| scope.spawn(move || work(levels))).collect();
             threads.into_iter().map(|thread| thread.join().unwrap()).collect()
         });
@@ -166,33 +157,6 @@ fn what_does_not_fit_alone_gives_up_and_the_others_succeed() {
     // It had all of the device, but for what it held itself.
     assert_eq!(error, "fake device out of memory: tried to allocate 61 bytes, 60 of 100 free");
     assert!(results[0].is_ok() && results[2].is_ok(), "{results:?}");
-}
-
-#[test]
-fn a_panic_half_way_leaves_the_device_to_the_others() {
-    must_end(|| {
-        let (devices, meet) = ([(); 2].map(|()| FakeDevice::new(100)), Barrier::new(6));
-        let work = |breaks: bool| {
-            let elsewhere = Level { device: 1, ..level(1, 10) };
-            let (left, levels) = (AtomicUsize::new(3), [level(2, 40), level(3, 40), elsewhere]);
-            let inmost = || {
-                pause_thread();
-                if breaks && left.fetch_sub(1, SeqCst) == 1 {
-                    resume_unwind(Box::new("half-way"));
-                }
-            };
-            let room = Room { devices: &devices, inmost: &inmost, throws: false };
-            catch_unwind(AssertUnwindSafe(|| room.meeting(&meet, &levels)))
-        };
-        let results = thread::scope(|scope| {
-            let threads: Vec<_> = (0..6).map(|of| scope.spawn(move || work(of % 2 == 0))).collect();
-            threads.into_iter().map(|thread| thread.join().unwrap()).collect::<Vec<_>>()
-        });
-        for (of, result) in results.into_iter().enumerate() {
-            assert!(if of % 2 == 0 { result.is_err() } else { result.unwrap().is_ok() }, "of {of}");
-        }
-        assert!(devices.iter().all(is_free));
-    });
 }
 
 /// Each fails on the device of the other, and neither waits.
@@ -445,54 +409,6 @@ fn a_promise_is_kept_although_another_call_has_waited_in_vain_since() {
     });
 }
 
-/// A panic is passed on only where the enclosing attempt has promised, before it began, that it would not be
-/// printed: after contention on the device.
-#[test]
-fn panics_give_way_where_the_attempt_around_keeps_them_from_being_printed() {
-    must_end(|| {
-        for contended_before in [true, false] {
-            let (device, seen) = (FakeDevice::new(100), Watching::default());
-            let other = Mutex::new(contended_before.then(|| Other::on(&device, 60)));
-            let with = execute::with::<NoCache>().device(&device).ladder(patient());
-            let size = with.batch(1, |_| {
-                if !contended_before {
-                    *other.lock().unwrap() = Some(Other::on(&device, 60));
-                }
-                let inner = execute::with::<NoCache>().device(&device).observer(&seen);
-                let inside = || {
-                    inner.batch(8, |size| match device.alloc(10 * size as u64) {
-                        Ok(_) => size,
-                        Err(_) => panic_any(OutOfMemory::new(None)),
-                    })
-                };
-                let result = catch_unwind(AssertUnwindSafe(inside));
-                if let Some(other) = other.lock().unwrap().take() {
-                    other.end();
-                }
-                result.unwrap_or_else(|payload| resume_unwind(payload))
-            });
-            let told = if contended_before { (8, GAVE_WAY) } else { (4, "shrinks to 4") };
-            assert_eq!((size, seen.take()), (told.0, vec![format!("at 8: {}", told.1)]));
-            assert!(is_free(&device));
-        }
-    });
-}
-
-#[test]
-fn an_attempt_does_not_wait_for_bytes() {
-    must_end(|| {
-        let [device, elsewhere] = [(); 2].map(|()| FakeDevice::new(100));
-        let _held = device.alloc(60).unwrap();
-        for around in [&device, &elsewhere] {
-            execute::with::<NoCache>().device(around).batch(1, |_| {
-                assert!(reserve(&device, 50, PATIENT).is_err());
-                assert!(block_on(reserve_async(&device, 50, PATIENT)).is_err());
-                assert!(reserve(&device, 40, PATIENT).is_ok());
-            });
-        }
-    });
-}
-
 #[toma::range(initial = 1, cache = NoCache, device = device, ladder = patient())]
 async fn outer(
     start: usize,
@@ -530,7 +446,7 @@ fn tasks_of_one_thread_and_of_several_succeed() {
             let mut tasks: Vec<_> = (0..3).map(|_| Box::pin(outer(0, 3, &device, &meet))).collect();
             while !tasks.is_empty() {
                 thread::yield_now();
-                tasks.retain_mut(|task| match task.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
+                tasks.retain_mut(|task| match poll(task.as_mut()) {
                     Poll::Ready(result) => result.is_err(),
                     Poll::Pending => true,
                 });

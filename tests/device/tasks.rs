@@ -1,7 +1,6 @@
 //! Tasks that wait for their turn: without blocking the thread, and dropped at any time.
 
 use std::future::{Future, poll_fn};
-use std::mem;
 use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
@@ -13,7 +12,8 @@ use toma::device::Ladder;
 use toma::testing::{FakeDevice, FakeOutOfMemory};
 use toma::{NoCache, execute};
 
-use crate::kit::{Other, Watching, alloc, exclusive_again, is_free, must_end, must_wait, patient};
+use crate::executor::poll;
+use crate::kit::{Other, Watching, alloc, exclusive_again, is_free, must_end, patient};
 
 #[toma::range(initial = 8, cache = NoCache, device = device, ladder = patient(), observer = seen)]
 async fn annotated(
@@ -57,19 +57,9 @@ pub(crate) fn block_on<F: Future>(future: F) -> F::Output {
     }
 }
 
-/// Lets others run.
-pub(crate) async fn pause() {
-    let mut first = true;
-    poll_fn(|context| {
-        context.waker().wake_by_ref();
-        if mem::take(&mut first) { Poll::Pending } else { Poll::Ready(()) }
-    })
-    .await;
-}
-
 /// Whether it ends without being woken.
 pub(crate) fn poll_often<F: Future>(mut future: Pin<&mut F>) -> bool {
-    (0..10).any(|_| future.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_ready())
+    (0..10).any(|_| poll(future.as_mut()).is_ready())
 }
 
 #[test]
@@ -107,35 +97,6 @@ fn a_task_is_woken_when_the_other_ends() {
     });
 }
 
-/// Each queues at the tail, behind new attempts that came before.
-#[test]
-fn turns_are_given_in_the_order_of_queueing() {
-    #[toma::range(initial = 8, cache = NoCache, device = device, ladder = patient())]
-    async fn late(start: usize, end: usize, device: &FakeDevice) -> Result<(), FakeOutOfMemory> {
-        pause().await;
-        alloc(device, 10 * (end - start))
-    }
-    must_end(|| {
-        let (device, seen) = (FakeDevice::new(100), Watching::default());
-        let other = Other::on(&device, 60);
-        let once = |task: Pin<&mut dyn Future<Output = _>>| {
-            task.poll(&mut Context::from_waker(Waker::noop())).is_ready()
-        };
-        let mut failed = [(); 2].map(|()| Box::pin(late(0, 8, &device)));
-        assert!(failed.iter_mut().all(|task| !once(task.as_mut())), "they are in their attempts");
-        let [first, third] = &mut failed;
-        assert!(!poll_often(first.as_mut()));
-        let mut second = pin!(annotated(0, 8, &device, &seen));
-        assert!(!poll_often(second.as_mut()) && !poll_often(third.as_mut()));
-        assert_eq!(seen.take(), ["waits with 8, others: 2"]);
-        other.end();
-        assert!(!poll_often(third.as_mut()) && !poll_often(second.as_mut()));
-        assert!(poll_often(first.as_mut()) && !poll_often(third.as_mut()));
-        assert!(poll_often(second.as_mut()) && poll_often(third.as_mut()));
-        assert_eq!(seen.take(), ["waited, exclusive: false"]);
-    });
-}
-
 #[test]
 fn a_dropped_grant() {
     must_end(|| {
@@ -165,7 +126,7 @@ fn a_head_that_is_never_polled() {
         assert!(!poll_often(neighbor.as_mut()));
         // It fails beside the other, and queues.
         let mut head = pin!(hasty(&device, Duration::from_millis(1)));
-        assert!(head.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending());
+        assert!(poll(head.as_mut()).is_pending());
         // A shared attempt behind it begins all the same.
         execute::with::<NoCache>().device(&device).ladder(patient()).observer(&seen).batch(1, |_| ());
         assert_eq!(seen.take(), ["waits with 1, others: 1", "waited, exclusive: false"]);
@@ -173,47 +134,6 @@ fn a_head_that_is_never_polled() {
         end.store(true, SeqCst);
         assert!(poll_often(neighbor.as_mut()) && is_free(&device));
         assert_eq!(block_on(head), Ok(8));
-    });
-}
-
-#[test]
-fn a_future_dropped_while_it_waits_leaves_the_queue() {
-    must_end(|| {
-        let device = FakeDevice::new(100);
-        let (other, seen) = (Other::on(&device, 60), Watching::default());
-        {
-            let mut future = pin!(annotated(0, 8, &device, &seen));
-            assert!(!poll_often(future.as_mut()));
-            assert_eq!(seen.take(), exclusive_again(8, 1)[..2]);
-            assert!(must_wait(&device));
-        }
-        assert!(!must_wait(&device));
-        other.end();
-        assert!(is_free(&device));
-    });
-}
-
-#[test]
-fn a_future_dropped_in_an_attempt_leaves_the_device() {
-    must_end(|| {
-        let device = FakeDevice::new(100);
-        assert!(!poll_often(pin!(holds(&device, &AtomicBool::new(false)))));
-        assert!(is_free(&device));
-    });
-}
-
-/// The thread belongs to other tasks meanwhile: their loops are not inside the attempt that waits.
-#[test]
-fn tasks_of_one_thread_wait_for_each_other() {
-    must_end(|| {
-        let (device, end, seen) = (FakeDevice::new(100), AtomicBool::new(false), Watching::default());
-        let (mut one, mut other) = (pin!(holds(&device, &end)), pin!(annotated(0, 8, &device, &seen)));
-        assert!(!poll_often(one.as_mut()));
-        assert!(!poll_often(other.as_mut()));
-        assert_eq!(seen.take(), exclusive_again(8, 1)[..2]);
-        end.store(true, SeqCst);
-        assert!(poll_often(one.as_mut()));
-        assert!(poll_often(other.as_mut()));
     });
 }
 

@@ -2,13 +2,12 @@
 
 use std::cell::RefCell;
 use std::env;
-use std::future::Future;
 use std::mem::ManuallyDrop;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::process::Command;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
-use std::task::{Context, Poll, Waker};
+use std::task::Poll;
 use std::thread;
 use std::time::Duration;
 
@@ -20,7 +19,8 @@ use toma::testing::{FakeDevice, FakeOutOfMemory, StoppedClock};
 use toma::thread_state::would_retry_out_of_memory;
 use toma::{NoCache, Policy, execute, report};
 
-use crate::kit::{Other, Watching, alloc, exclusive_again, is_free, must_end, must_wait, patient};
+use crate::executor::poll;
+use crate::kit::{Other, Watching, alloc, is_free, must_end, must_wait, patient};
 
 /// The bound of waits that are in vain.
 const BOUND: Duration = Duration::from_millis(1);
@@ -32,38 +32,6 @@ fn hasty() -> Ladder<'static> {
 fn gave_up() -> (usize, Option<Reason>) {
     let report = report::last().unwrap();
     (report.attempts, report.gave_up)
-}
-
-#[test]
-fn a_deadline_ends_a_wait() {
-    must_end(|| {
-        let device = FakeDevice::new(100);
-        let other = Other::on(&device, 60);
-        let with = execute::with::<NoCache>().device(&device).ladder(patient());
-        let error = with.deadline(Duration::from_millis(200)).batch(8, |size| alloc(&device, 10 * size));
-        let text = "fake device out of memory: tried to allocate 80 bytes, 40 of 100 free";
-        assert_eq!(error.unwrap_err().to_string(), text);
-        assert_eq!(gave_up(), (2, Some(Reason::Deadline)));
-        other.end();
-        assert!(is_free(&device));
-    });
-}
-
-/// One attempt beside the others follows, with no retry at its size.
-#[test]
-fn the_bound_ends_a_wait_and_the_piece_waits_no_more() {
-    must_end(|| {
-        let device = FakeDevice::new(100);
-        let (other, seen) = (Other::on(&device, 60), Watching::default());
-        let with = execute::with::<NoCache>().device(&device).ladder(hasty()).observer(&seen);
-        let _clock = StoppedClock::new();
-        assert_eq!(with.batch(32, |size| device.alloc(10 * size as u64).map(|_| size)).unwrap(), 4);
-        other.end();
-        let shrinks = ["at 32: shrinks to 16", "at 16: shrinks to 8", "at 8: shrinks to 4"];
-        let ends =
-            ["waited, exclusive: false"].into_iter().chain(shrinks).map(str::to_owned).collect::<Vec<_>>();
-        assert_eq!(seen.take(), [&exclusive_again(32, 1)[..2], &ends].concat());
-    });
 }
 
 #[test]
@@ -182,23 +150,6 @@ fn pieces_wait_in_vain_as_seldom() {
 }
 
 #[test]
-fn once_those_have_ended_that_ran_then_the_device_is_waited_for_again() {
-    must_end(|| {
-        let device = FakeDevice::new(100);
-        for _ in 0..3 {
-            let other = Other::on(&device, 60);
-            assert_eq!(calls_that_wait(&device, 3, Duration::ZERO), [0]);
-            other.end();
-        }
-        // Another one that ends soon is waited for, and so it fits.
-        let seen = Watching::for_other(Other::on(&device, 60));
-        let with = execute::with::<NoCache>().device(&device).ladder(patient()).observer(&seen);
-        with.batch(1, |_| alloc(&device, 50)).unwrap();
-        assert!(seen.has_waited());
-    });
-}
-
-#[test]
 fn a_panic_while_exclusive() {
     must_end(|| {
         let device = FakeDevice::new(100);
@@ -263,7 +214,7 @@ fn a_loop_in_a_destructor_does_not_wait_for_the_attempt_it_belongs_to() {
         check();
         let kept = ManuallyDrop::new(flushes());
         let mut future = Box::pin(waits_for_ever(&kept));
-        assert!(future.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending());
+        assert!(poll(future.as_mut()).is_pending());
         drop(future);
         check();
         assert!(is_free(&device));
