@@ -9,7 +9,7 @@ use toma::classify::OutOfMemory;
 use toma::device::{Cancel, Ladder, falls_back};
 use toma::observe::{Event, EventKind};
 use toma::testing::{FakeDevice, StoppedClock};
-use toma::{GlobalCache, NoCache, execute, report};
+use toma::{GlobalCache, NoCache, execute};
 
 use crate::shown::shows;
 use crate::unobserved;
@@ -240,78 +240,5 @@ fn an_item_that_fits_nowhere_and_nobody_who_takes_care() {
           lost     the time of 1 attempt, not measured without an observer
           left out item 2, which does not fit by itself
           next     starts at cost 60 again
-    "#]]);
-}
-
-#[test]
-fn an_item_that_fits_in_another_memory() {
-    let _unobserved = unobserved();
-    let with = execute::with::<NoCache>().ladder(Ladder::default().fallback(true)).name("embed");
-    with.by_cost(|text| TOKENS[text]).range(0..12, 60, embed).unwrap();
-    shows(&expect![[r#"
-        embed: 12 items in 8 attempts, 1 out of memory
-          started  at cost 60, nothing was remembered
-          tried    60 worked once, 500 -> in fallback up to 500 worked 6 times
-          lost     the time of 1 attempt, not measured without an observer
-          fallback when nothing smaller was left
-          next     starts at cost 60 again, because nothing is learned in fallback
-    "#]]);
-}
-
-#[test]
-fn an_item_among_others_that_cost_nothing() {
-    let _unobserved = unobserved();
-    let with = execute::with::<NoCache>().name("embed").by_cost(|_| 0).left_out(|_| ());
-    with.range(0..16, 8, |start, end| if (start..end).contains(&5) { fails(start, end) } else { Ok(()) })
-        .unwrap();
-    shows(&expect![[r#"
-        embed: 15 of 16 items in 8 attempts, 4 out of memory
-          started  at cost 8, nothing was remembered
-          tried    8 -> 4 worked once, 4 -> 2 -> 1 worked once, 1 -> item 5 left out, up to 8 worked 2 times
-          lost     at least TIME in attempts that failed
-          left out item 5, which does not fit by itself
-          next     starts at cost 8 again
-    "#]]);
-}
-
-#[test]
-fn the_deadline_has_passed() {
-    let _unobserved = unobserved();
-    let with = execute::with::<NoCache>().name("embed").deadline(Duration::ZERO);
-    with.range(0..16, 8, fails).unwrap_err();
-    shows(&expect![[r#"
-        embed: gave up at 0 of 16 items after 1 attempt, 1 out of memory
-          started  at 8, nothing was remembered
-          tried    8 -> gave up
-          why      the deadline has passed
-          lost     TIME of TIME (SHARE %) in attempts that failed
-          next     starts at 8 again, because nothing was settled
-    "#]]);
-}
-
-#[test]
-fn somebody_cancels_it() {
-    let _unobserved = unobserved();
-    let cancel = Cancel::new();
-    let ladder = Ladder::default().cancelled_by(&cancel);
-    let with = execute::with::<NoCache>().name("embed").ladder(ladder);
-    with.range(0..16, 8, |start, end| {
-        if end <= 8 {
-            return Ok(());
-        }
-        if end - start < 8 {
-            cancel.cancel();
-        }
-        fails(start, end)
-    })
-    .unwrap_err();
-    assert_eq!(report::last().unwrap().done, 8);
-    shows(&expect![[r#"
-        embed: gave up at 8 of 16 items after 3 attempts, 2 out of memory
-          started  at 8, nothing was remembered
-          tried    8 worked once, 8 -> 4 -> gave up
-          why      the call is cancelled
-          lost     at least TIME in attempts that failed
-          next     starts at 8 again, because nothing was settled
     "#]]);
 }
