@@ -3,6 +3,8 @@
 
 mod child;
 mod environment;
+#[path = "../common/executor.rs"]
+mod executor;
 mod exits;
 mod host;
 mod kit;

@@ -14,6 +14,7 @@ mod attributes;
 mod bad_input;
 mod bisect;
 mod cases;
+#[cfg(feature = "testing")]
 mod deadline;
 mod evidence;
 #[path = "../common/executor.rs"]
