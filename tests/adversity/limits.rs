@@ -25,6 +25,7 @@ fn the_reason_given_is_the_reason() {
     let fails = |_| Err::<(), _>(OutOfMemory::new(None));
     with().max_attempts(1).batch(8, fails).unwrap_err();
     assert_eq!(gave_up(), Some(Reason::MaxAttempts));
+    assert_eq!(Reason::MaxAttempts.to_string(), "max_attempts is reached");
     with().max_attempts(2).batch(8, fails).unwrap_err();
     assert_eq!(gave_up(), Some(Reason::MaxAttempts));
     with().batch(8, fails).unwrap_err();

@@ -2,6 +2,8 @@
 //!
 //! Bodies here are pending in the middle, so that attempts are suspended and others run meanwhile.
 
+#[path = "../common/child.rs"]
+mod child;
 #[cfg(feature = "testing")]
 mod device;
 mod dropped;

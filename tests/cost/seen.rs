@@ -1,12 +1,13 @@
 //! What observers, reports and standard error show of a call with costs.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::process::Command;
 use std::sync::Mutex;
 
 use toma::classify::OutOfMemory;
 use toma::observe::{Answer, Event, EventKind, Reason};
 use toma::{GlobalCache, NoCache, execute, report};
+
+use crate::child;
 
 const COSTS: [u64; 6] = [30, 30, 500, 30, 30, 10];
 
@@ -90,12 +91,10 @@ fn a_long_list_is_cut() {
     );
 }
 
-const CHILD: &str = "TOMA_TEST_CHILD";
-
 /// Panics of items that are left out are not printed. The one that goes through is, once.
 #[test]
 fn panics_are_printed_once_or_not_at_all() {
-    if std::env::var_os(CHILD).is_some() {
+    let Some(ended) = child::run("seen::panics_are_printed_once_or_not_at_all", &[]) else {
         let panics =
             |start: usize, end: usize| assert!(body(start, end).is_ok(), "CUDA out of memory. At {start}");
         execute::with::<NoCache>().by_cost(|i| COSTS[i]).left_out(|_| ()).range(2..6, 40, panics);
@@ -105,12 +104,8 @@ fn panics_are_printed_once_or_not_at_all() {
         }))
         .unwrap_err();
         return;
-    }
-    let this = std::env::current_exe().unwrap();
-    let name = "seen::panics_are_printed_once_or_not_at_all";
-    let output = Command::new(this).args(["--exact", name, "--nocapture"]).env(CHILD, "1").output().unwrap();
-    let stderr = String::from_utf8(output.stderr).unwrap();
-    assert!(output.status.success(), "{stderr}");
+    };
+    let stderr = ended.passed().join("\n");
     let (before, after) = stderr.split_once("so far nothing").unwrap();
     assert!(!before.contains("out of memory"), "{stderr}");
     assert_eq!(after.matches("CUDA out of memory. At 2").count(), 1, "{stderr}");

@@ -1,10 +1,8 @@
 //! How waits end, which are in vain, and what must not hang: deadlines, cancellation, panics, destructors.
 
 use std::cell::RefCell;
-use std::env;
 use std::mem::ManuallyDrop;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::process::Command;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::task::Poll;
@@ -19,6 +17,7 @@ use toma::testing::{FakeDevice, FakeOutOfMemory, StoppedClock};
 use toma::thread_state::would_retry_out_of_memory;
 use toma::{NoCache, Policy, execute, report};
 
+use crate::child;
 use crate::executor::poll;
 use crate::kit::{Other, Watching, alloc, is_free, must_end, must_wait, patient};
 
@@ -223,12 +222,9 @@ fn a_loop_in_a_destructor_does_not_wait_for_the_attempt_it_belongs_to() {
 
 #[test]
 fn with_toma_disable_no_call_waits() {
-    const NAME: &str = "waits::with_toma_disable_no_call_waits";
-    if env::var_os("TOMA_DISABLE").is_none() {
-        let mut child = Command::new(env::current_exe().unwrap());
-        let output = child.args(["--exact", NAME]).env("TOMA_DISABLE", "1").output().unwrap();
-        let said = String::from_utf8(output.stdout).unwrap();
-        assert!(output.status.success() && said.contains("1 passed"), "{said}");
+    let test = "waits::with_toma_disable_no_call_waits";
+    if let Some(ended) = child::run(test, &[("TOMA_DISABLE", "1")]) {
+        ended.passed();
         return;
     }
     must_end(|| {

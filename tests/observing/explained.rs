@@ -2,6 +2,9 @@
 //! left out.
 
 use std::cell::Cell;
+use std::sync::Mutex;
+use std::sync::mpsc::{Sender, channel};
+use std::thread;
 use std::time::Duration;
 
 use expect_test::expect;
@@ -30,24 +33,10 @@ fn embed(start: usize, end: usize) -> Result<(), OutOfMemory> {
 fn a_wait_for_the_device() {
     let _unobserved = unobserved();
     let device = FakeDevice::new(100);
-    // Another thread is in the middle of an attempt until this call has waited a little.
-    std::thread::scope(|scope| {
-        let (tell, told) = std::sync::mpsc::channel();
-        let (begun, begins) = std::sync::mpsc::channel();
-        let theirs = &device;
-        scope.spawn(move || {
-            execute::with::<NoCache>().device(theirs).batch(1, |_| {
-                let _held = theirs.alloc(60).unwrap();
-                begun.send(()).unwrap();
-                told.recv().unwrap();
-                std::thread::sleep(Duration::from_millis(3));
-            });
-        });
-        begins.recv().unwrap();
-        let tell = std::sync::Mutex::new(tell);
+    beside_another(&device, |other| {
         let observer = |event: &Event<'_>| {
             if matches!(event.kind, EventKind::Waits { .. }) {
-                let _ = tell.lock().unwrap().send(());
+                drop(other.lock().unwrap().take());
             }
         };
         let with = execute::with::<NoCache>().device(&device).observer(&observer).name("embed");
@@ -63,21 +52,24 @@ fn a_wait_for_the_device() {
     "#]]);
 }
 
-/// Another thread is in the middle of an attempt that holds 60 bytes, until `work` is done.
-fn beside_another(device: &FakeDevice, work: impl FnOnce()) {
-    std::thread::scope(|scope| {
-        let (tell, told) = std::sync::mpsc::channel::<()>();
-        let (begun, begins) = std::sync::mpsc::channel();
+/// What keeps an attempt of another thread going.
+type Other = Mutex<Option<Sender<()>>>;
+
+/// Another thread is in the middle of an attempt that holds 60 bytes, until shortly after `work` is done or drops what
+/// keeps it going.
+fn beside_another(device: &FakeDevice, work: impl FnOnce(&Other)) {
+    thread::scope(|scope| {
+        let ((goes_on, ends), (begun, begins)) = (channel(), channel());
         scope.spawn(move || {
             execute::with::<NoCache>().device(device).batch(1, |_| {
                 let _held = device.alloc(60).unwrap();
                 begun.send(()).unwrap();
-                told.recv().unwrap_err();
+                let _ = ends.recv();
+                thread::sleep(Duration::from_millis(3));
             });
         });
         begins.recv().unwrap();
-        work();
-        drop(tell);
+        work(&Mutex::new(Some(goes_on)));
     });
 }
 
@@ -85,7 +77,7 @@ fn beside_another(device: &FakeDevice, work: impl FnOnce()) {
 fn a_wait_in_vain() {
     let _unobserved = unobserved();
     let device = FakeDevice::new(100);
-    beside_another(&device, || {
+    beside_another(&device, |_| {
         let ladder = Ladder::default().wait(Duration::from_millis(2));
         let with = execute::with::<NoCache>().device(&device).ladder(ladder).name("embed");
         with.range(0..4, 8, |start, end| device.alloc(20 * (end - start) as u64).map(drop)).unwrap();
@@ -109,7 +101,7 @@ fn a_wait_that_the_deadline_ends() {
     }
     let _unobserved = unobserved();
     let device = FakeDevice::new(100);
-    beside_another(&device, || {
+    beside_another(&device, |_| {
         CLOCK.with(|clock| clock.advance(Duration::ZERO));
         let observer = |event: &Event<'_>| {
             if matches!(event.kind, EventKind::Waits { .. }) {
@@ -135,11 +127,11 @@ fn a_wait_that_the_deadline_ends() {
 fn a_wait_that_is_cancelled() {
     let _unobserved = unobserved();
     let (device, cancel) = (FakeDevice::new(100), Cancel::new());
-    beside_another(&device, || {
+    beside_another(&device, |_| {
         let ladder = Ladder::default().cancelled_by(&cancel);
         let observer = |event: &Event<'_>| {
             if matches!(event.kind, EventKind::Waits { .. }) {
-                std::thread::sleep(Duration::from_millis(2));
+                thread::sleep(Duration::from_millis(2));
                 cancel.cancel();
             }
         };

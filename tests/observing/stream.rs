@@ -22,12 +22,9 @@ pub(crate) fn told(script: &[Fate], ends: Fate, expected: &Expect, call: impl Fn
 fn success() {
     let expected = expect![[r#"
         started: initial 8, start 8, length Some(20), remembered None
-        attempt 0..8
-        succeeded 0..8
-        attempt 8..16
-        succeeded 8..16
-        attempt 16..20
-        succeeded 16..20
+        attempt 0..8: succeeded 0..8
+        attempt 8..16: succeeded 8..16
+        attempt 16..20: succeeded 16..20
         finished: 3 attempts, 0 out of memory
     "#]];
     told(&[], FINE, &expected, |form, world| form(world, 20));
@@ -46,15 +43,11 @@ fn nothing_to_do() {
 fn out_of_memory_shrinks_and_settles() {
     let expected = expect![[r#"
         started: initial 8, start 8, length Some(12), remembered None
-        attempt 0..8
-        failed 0..8: OutOfMemory, requested Some(4096), free Some(512): the script says so
+        attempt 0..8: failed 0..8: OutOfMemory, requested Some(4096), free Some(512): the script says so
         at 8: shrinks to 4
-        attempt 0..4
-        succeeded 0..4
-        attempt 4..8
-        succeeded 4..8
-        attempt 8..12
-        succeeded 8..12
+        attempt 0..4: succeeded 0..4
+        attempt 4..8: succeeded 4..8
+        attempt 8..12: succeeded 8..12
         settled 4
         finished: 4 attempts, 1 out of memory
     "#]];
@@ -65,16 +58,12 @@ fn out_of_memory_shrinks_and_settles() {
 fn a_transient_failure_that_repeats_shrinks_when_memory_is_low() {
     let expected = expect![[r#"
         started: initial 8, start 8, length Some(8), remembered None
-        attempt 0..8
-        failed 0..8: Transient, requested Some(4096), free Some(512): the script says so
+        attempt 0..8: failed 0..8: Transient, requested Some(4096), free Some(512): the script says so
         at 8: tries it once more
-        attempt 0..8
-        failed 0..8: Transient, requested Some(4096), free Some(512): the script says so
+        attempt 0..8: failed 0..8: Transient, requested Some(4096), free Some(512): the script says so
         at 8: shrinks to 4
-        attempt 0..4
-        succeeded 0..4
-        attempt 4..8
-        succeeded 4..8
+        attempt 0..4: succeeded 0..4
+        attempt 4..8: succeeded 4..8
         settled 4
         finished: 4 attempts, 0 out of memory
     "#]];
@@ -85,19 +74,14 @@ fn a_transient_failure_that_repeats_shrinks_when_memory_is_low() {
 fn bisect_probes() {
     let expected = expect![[r#"
         started: initial 8, start 8, length Some(24), remembered None
-        attempt 0..8
-        failed 0..8: OutOfMemory, requested Some(4096), free Some(512): the script says so
+        attempt 0..8: failed 0..8: OutOfMemory, requested Some(4096), free Some(512): the script says so
         at 8: shrinks to 4
-        attempt 0..4
-        succeeded 0..4
+        attempt 0..4: succeeded 0..4
         probe 4 to 6
-        attempt 4..10
-        succeeded 4..10
+        attempt 4..10: succeeded 4..10
         probe 6 to 7
-        attempt 10..17
-        succeeded 10..17
-        attempt 17..24
-        succeeded 17..24
+        attempt 10..17: succeeded 10..17
+        attempt 17..24: succeeded 17..24
         settled 7
         finished: 5 attempts, 1 out of memory
     "#]];
@@ -111,14 +95,10 @@ fn bisect_probes() {
 fn a_cache_hit_starts_at_what_was_settled() {
     let expected = expect![[r#"
         started: initial 8, start 2, length Some(8), remembered Some(2)
-        attempt 0..2
-        succeeded 0..2
-        attempt 2..4
-        succeeded 2..4
-        attempt 4..6
-        succeeded 4..6
-        attempt 6..8
-        succeeded 6..8
+        attempt 0..2: succeeded 0..2
+        attempt 2..4: succeeded 2..4
+        attempt 4..6: succeeded 4..6
+        attempt 6..8: succeeded 6..8
         finished: 4 attempts, 0 out of memory
     "#]];
     told(&[OUT_OF_MEMORY], FINE, &expected, |form, world| {
@@ -134,11 +114,9 @@ fn a_batch_has_no_length() {
     assert_eq!(world.batch(), Ok(4));
     expect![[r#"
         started: initial 8, start 8, length None, remembered None
-        attempt 0..8
-        failed 0..8: OutOfMemory, requested Some(4096), free Some(512): the script says so
+        attempt 0..8: failed 0..8: OutOfMemory, requested Some(4096), free Some(512): the script says so
         at 8: shrinks to 4
-        attempt 0..4
-        succeeded 0..4
+        attempt 0..4: succeeded 0..4
         settled 4
         finished: 2 attempts, 1 out of memory
     "#]]
@@ -155,8 +133,7 @@ fn a_batch_probes_from_call_to_call() {
     expect![[r#"
         started: initial 8, start 6, length None, remembered Some(4)
         probe 4 to 6
-        attempt 0..6
-        succeeded 0..6
+        attempt 0..6: succeeded 0..6
         settled 6
         finished: 1 attempts, 0 out of memory
     "#]]
@@ -181,10 +158,8 @@ fn the_events_of_a_call_share_a_number_and_the_name() {
 fn a_floor_above_the_remembered_size_is_no_probe() {
     let expected = expect![[r#"
         started: initial 8, start 4, length Some(8), remembered Some(2)
-        attempt 0..4
-        succeeded 0..4
-        attempt 4..8
-        succeeded 4..8
+        attempt 0..4: succeeded 0..4
+        attempt 4..8: succeeded 4..8
         finished: 2 attempts, 0 out of memory
     "#]];
     told(&[OUT_OF_MEMORY; 2], FINE, &expected, |form, world| {

@@ -14,6 +14,8 @@ mod attributes;
 mod bad_input;
 mod bisect;
 mod cases;
+#[path = "../common/child.rs"]
+mod child;
 #[cfg(feature = "testing")]
 mod deadline;
 mod evidence;

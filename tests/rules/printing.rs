@@ -4,13 +4,13 @@
 use std::cell::Cell;
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::process::Command;
 use std::thread;
 use std::time::{Duration, Instant};
 
 use toma::memory::{MemorySource, Reading};
 use toma::{NoCache, execute, report};
 
+use crate::child;
 use crate::noise::{prepare, printed};
 
 const OOM: &str = "CUDA out of memory. Tried to allocate 2.00 GiB";
@@ -101,18 +101,8 @@ fn spend(time: Duration) {
 /// What a process of its own prints, with the hook that every program has.
 #[test]
 fn stderr_tells_each_panic_once() {
-    if std::env::var_os(CHILD).is_some() {
-        return child();
-    }
-    let this = format!("{}::stderr_tells_each_panic_once", module_path!().split_once("::").unwrap().1);
-    let child = Command::new(std::env::current_exe().unwrap())
-        .args([&this, "--exact", "--nocapture"])
-        .env(CHILD, "1")
-        .env_remove("RUST_BACKTRACE")
-        .output()
-        .unwrap();
-    let said = String::from_utf8_lossy(&child.stderr);
-    assert!(child.status.success(), "{said}");
+    let Some(ended) = child::run("printing::stderr_tells_each_panic_once", &[]) else { return play() };
+    let said = ended.passed().join("\n");
     for scenario in SCENARIOS {
         let times = said.matches(&format!("<{}>", scenario.name)).count();
         assert_eq!(times, scenario.prints, "{}: {said}", scenario.name);
@@ -123,8 +113,6 @@ fn stderr_tells_each_panic_once() {
         "{said}"
     );
 }
-
-const CHILD: &str = "TOMA_TEST_PRINTS";
 
 struct Scenario {
     name: &'static str,
@@ -150,7 +138,7 @@ const SCENARIOS: &[Scenario] = &[
     Scenario { name: "async, total failure", prints: 1, run: asynchronous },
 ];
 
-fn child() {
+fn play() {
     toma::classify::add_error::<Registered>(|_| Some(toma::classify::Class::OutOfMemory));
     for scenario in SCENARIOS {
         let _ = quietly(|| (scenario.run)(scenario.name));
