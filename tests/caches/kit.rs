@@ -34,7 +34,7 @@ impl Memory {
         Self::named("test:0", free_bytes)
     }
 
-    pub(crate) fn named(name: &'static str, free_bytes: u64) -> Self {
+    pub(crate) const fn named(name: &'static str, free_bytes: u64) -> Self {
         Self { name, free_bytes: AtomicU64::new(free_bytes), readings: AtomicU64::new(0) }
     }
 

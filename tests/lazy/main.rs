@@ -1,5 +1,6 @@
 //! Values one by one: the iterator and the stream.
 
+mod both;
 mod by_cost;
 #[path = "../common/executor.rs"]
 mod executor;

@@ -112,11 +112,16 @@ impl Form {
         )
     }
 
+    fn is_chunked(self) -> bool {
+        matches!(self, Self::Slice | Self::SliceMut | Self::Tuple | Self::AttributeChunked)
+            || matches!(
+                self,
+                Self::AttributeChunkedI64 | Self::AttributeChunkedWhole | Self::AttributeChunkedAsync
+            )
+    }
+
     pub(crate) fn has_range(self) -> bool {
-        use Form::{AttributeRange, AttributeRangeAsync, AttributeRangeI64, AttributeRangeUnit};
-        use Form::{Fold, Map, MapPlain, Range, RangeBoxed, RangeUnit};
-        matches!(self, Range | RangeUnit | RangeBoxed | Map | MapPlain | Fold)
-            || matches!(self, AttributeRange | AttributeRangeI64 | AttributeRangeUnit | AttributeRangeAsync)
+        !self.is_batch() && !self.is_chunked()
     }
 
     pub(crate) fn perform(self, scene: &Scene<'_>) -> Ending {

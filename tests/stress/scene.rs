@@ -209,13 +209,9 @@ impl Scene<'_> {
         }
     }
 
-    /// Before a retry of forms that work on the user's own range.
-    pub(crate) fn undo_at(&self, failed: &Range<usize>) {
-        self.undo(failed.start - self.plan.offset, failed.end - self.plan.offset);
-    }
-
     /// Before a retry.
-    pub(crate) fn undo(&self, start: usize, end: usize) {
+    pub(crate) fn undo_at(&self, failed: &Range<usize>) {
+        let (start, end) = (failed.start - self.plan.offset, failed.end - self.plan.offset);
         let (fault, injected) = {
             let state = lock(&self.actor.state);
             let is_redone = state.gave_way.is_some_and(|depth| depth > self.depth);
