@@ -19,7 +19,6 @@ mod kept;
 mod macros;
 mod methods;
 mod names;
-mod panics;
 mod parameters;
 mod returns;
 

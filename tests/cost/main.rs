@@ -1,8 +1,6 @@
 //! Sizes by cost: what is packed together, what is tried, what is left out, what is learned.
 
 mod against_twin;
-#[path = "../common/child.rs"]
-mod child;
 #[path = "../common/executor.rs"]
 mod executor;
 mod extremes;

@@ -1,13 +1,10 @@
-//! What observers, reports and standard error show of a call with costs.
+//! What observers and reports show of a call with costs.
 
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Mutex;
 
 use toma::classify::OutOfMemory;
 use toma::observe::{Answer, Event, EventKind, Reason};
 use toma::{GlobalCache, NoCache, execute, report};
-
-use crate::child;
 
 const COSTS: [u64; 6] = [30, 30, 500, 30, 30, 10];
 
@@ -89,26 +86,6 @@ fn a_long_list_is_cut() {
             .contains("left out items 0, 1, 2, 3, 4, 5, 6, 7, ..., which do not fit by themselves"),
         "{report}"
     );
-}
-
-/// Panics of items that are left out are not printed. The one that goes through is, once.
-#[test]
-fn panics_are_printed_once_or_not_at_all() {
-    let Some(ended) = child::run("seen::panics_are_printed_once_or_not_at_all", &[]) else {
-        let panics =
-            |start: usize, end: usize| assert!(body(start, end).is_ok(), "CUDA out of memory. At {start}");
-        execute::with::<NoCache>().by_cost(|i| COSTS[i]).left_out(|_| ()).range(2..6, 40, panics);
-        eprintln!("so far nothing");
-        catch_unwind(AssertUnwindSafe(|| {
-            execute::with::<NoCache>().by_cost(|i| COSTS[i]).range(2..6, 40, panics);
-        }))
-        .unwrap_err();
-        return;
-    };
-    let stderr = ended.passed().join("\n");
-    let (before, after) = stderr.split_once("so far nothing").unwrap();
-    assert!(!before.contains("out of memory"), "{stderr}");
-    assert_eq!(after.matches("CUDA out of memory. At 2").count(), 1, "{stderr}");
 }
 
 /// No piece need fill a step, so a step that no piece filled has neither worked nor failed.

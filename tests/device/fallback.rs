@@ -7,7 +7,6 @@ use std::task::Poll;
 
 use toma::classify::OutOfMemory;
 use toma::device::{Ladder, falls_back};
-use toma::policy::{Evidence, Needs};
 use toma::testing::FakeDevice;
 use toma::{Adaptive, Bisect, GlobalCache, NoCache, SizeCache, execute, report};
 
@@ -147,34 +146,6 @@ fn a_single_item_that_does_not_fit_takes_the_rest_along() {
     form().left_out(|_| ()).max_attempts(1).map(0..9, 16, weighed).unwrap();
     let report = report::last().unwrap();
     assert_eq!((report.left_out, report.fell_back), (vec![4], false));
-}
-
-/// Never satisfied with a step.
-#[derive(Debug)]
-struct Restless;
-
-impl toma::Policy for Restless {
-    fn shrink(&self, evidence: &Evidence) -> usize {
-        evidence.size / 2
-    }
-
-    fn advance(&self, evidence: &Evidence) -> usize {
-        if evidence.elapsed.is_some() { evidence.size - 1 } else { evidence.step }
-    }
-
-    fn needs(&self) -> Needs {
-        Needs::TIME
-    }
-}
-
-#[test]
-fn a_step_that_a_policy_changes_in_fallback_is_not_remembered() {
-    let (cache, tried) = (GlobalCache::new(), Tried::default());
-    let with = execute::with::<NoCache>().cache(&cache).policy(Restless).ladder(ladder());
-    with.range(0..9, 4, |start, end| body(&tried, end - start).map(drop)).unwrap();
-    let elsewhere = [4, 3, 2].map(|size| (size, true));
-    assert_eq!(tried.take()[3..], elsewhere);
-    assert!(cache.entries().is_empty());
 }
 
 /// What the device has taught stays as it was, whatever fits elsewhere.

@@ -136,6 +136,8 @@ const SCENARIOS: &[Scenario] = &[
     Scenario { name: "nested, too late outside", prints: 1, run: |id| too_late(|| nested(0, id)) },
     Scenario { name: "another thread", prints: 1, run: on_another_thread },
     Scenario { name: "async, total failure", prints: 1, run: asynchronous },
+    Scenario { name: "items left out", prints: 0, run: items_left_out },
+    Scenario { name: "items kept", prints: 1, run: items_kept },
 ];
 
 fn play() {
@@ -147,6 +149,19 @@ fn play() {
 
 fn fails_above(most: usize, text: &str, id: &str) {
     execute::with::<NoCache>().batch(8, |size| assert!(size <= most, "{text} <{id}>"));
+}
+
+fn items_left_out(id: &str) {
+    execute::with::<NoCache>().by_cost(|_| 4).left_out(drop).range(0..4, 4, |start, _| heavy(start, id));
+}
+
+/// The failure of the first goes through once the others are done.
+fn items_kept(id: &str) {
+    execute::with::<NoCache>().by_cost(|_| 4).range(0..4, 4, |start, _| heavy(start, id));
+}
+
+fn heavy(start: usize, id: &str) {
+    assert!(start % 2 == 0, "{OOM} <{id}>");
 }
 
 fn transient_once(id: &str) {
