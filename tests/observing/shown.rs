@@ -240,41 +240,34 @@ mod measured {
     use toma::Adaptive;
     use toma::testing::FakeDevice;
 
-    use super::{Expect, GlobalCache, execute, expect, shows};
+    use super::{GlobalCache, execute, expect, shows};
 
-    fn adaptive(device: &FakeDevice, cache: &GlobalCache, expected: &Expect) {
+    fn adaptive(device: &FakeDevice, cache: &GlobalCache) {
         let with = execute::with::<GlobalCache>().cache(cache).policy(Adaptive::default()).device(device);
         let _ = with
             .name("work")
             .range(0..1000, 256, |start, end| device.alloc(50_000 + 1000 * (end - start) as u64).map(drop));
-        shows(expected);
     }
 
     #[test]
     fn first_and_second_call() {
         let (device, cache) = (FakeDevice::new(150_500), GlobalCache::new());
-        adaptive(
-            &device,
-            &cache,
-            &expect![[r#"
+        adaptive(&device, &cache);
+        shows(&expect![[r#"
             work: 1000 items in 14 attempts, 1 out of memory
               started  at 256, nothing was remembered
               tried    256 -> 4 worked once, 11 worked once, 98 worked 11 times
               learned  98 works, 256 does not; 98 took 144.5 KiB of 147.0 KiB (98 %)
               lost     TIME of TIME (SHARE %) in attempts that failed
               next     starts from 98, remembered in GlobalCache
-        "#]],
-        );
-        adaptive(
-            &device,
-            &cache,
-            &expect![[r#"
+        "#]]);
+        adaptive(&device, &cache);
+        shows(&expect![[r#"
             work: 1000 items in 11 attempts, never out of memory
               started  at 98, remembered
               known    98 works, 256 does not; 98 took 144.5 KiB of 147.0 KiB (98 %)
               next     starts at 98 again
-        "#]],
-        );
+        "#]]);
     }
 
     /// What worked in more memory is no news of what works in less.
@@ -299,17 +292,14 @@ mod measured {
 
     #[test]
     fn what_cannot_fit() {
-        adaptive(
-            &FakeDevice::new(50_500),
-            &GlobalCache::new(),
-            &expect![[r#"
+        adaptive(&FakeDevice::new(50_500), &GlobalCache::new());
+        shows(&expect![[r#"
             work: gave up at 0 of 1000 items after 3 attempts, 3 out of memory
               started  at 256, nothing was remembered
               tried    256 -> 4 -> 1 -> gave up
               why      no smaller size is allowed, and it does not fit at size 1: needs 49.8 KiB, 49.3 KiB free
               lost     TIME of TIME (SHARE %) in attempts that failed
               next     starts at 256 again, because nothing was settled
-        "#]],
-        );
+        "#]]);
     }
 }
