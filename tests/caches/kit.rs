@@ -105,23 +105,6 @@ pub(crate) fn batch(cache: &dyn SizeCache, memory: &Memory, initial: usize, limi
     tried
 }
 
-/// The same for `length` items, with the key `key`.
-pub(crate) fn range(
-    cache: &dyn SizeCache,
-    key: u64,
-    (length, initial): (usize, usize),
-    fails: &mut dyn FnMut(usize, usize) -> bool,
-) -> Vec<usize> {
-    let memory = Memory::new(GIB);
-    let mut tried = Vec::new();
-    let with = execute::with::<NoCache>().cache(cache).device(&memory).ladder(apart()).key(key).name("range");
-    let _ = with.range(0..length, initial, |start, end| {
-        tried.push(end - start);
-        if fails(start, end) { Err(OutOfMemory::new(None)) } else { Ok(()) }
-    });
-    tried
-}
-
 /// What is remembered, by size alone.
 pub(crate) fn settled(entries: &[Entry]) -> Vec<usize> {
     let mut settled: Vec<_> = entries.iter().map(|entry| entry.remembered.settled).collect();

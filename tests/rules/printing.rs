@@ -161,7 +161,7 @@ fn items_kept(id: &str) {
 }
 
 fn heavy(start: usize, id: &str) {
-    assert!(start % 2 == 0, "{OOM} <{id}>");
+    assert!(start.is_multiple_of(2), "{OOM} <{id}>");
 }
 
 fn transient_once(id: &str) {
