@@ -5,10 +5,10 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::{Context as _, Result, ensure};
+use clap::Args;
 use serde_json::Value;
 use xshell::Cmd;
 
-use crate::args::Args;
 use crate::project::Project;
 use crate::setup::torch::{self, Build, Environment};
 
@@ -35,22 +35,25 @@ const PROGRAMS: &[Program] = &[
     Program { name: "overhead", args: &["bench", "-p", "toma", "--bench"] },
 ];
 
-pub(crate) fn command(args: Args) -> Result<ExitCode> {
-    let names = args.names()?.without_rest()?;
-    let [folder] = names.as_slice() else {
-        anyhow::bail!("gpu-bundle: needs the one folder to put the bundle into");
-    };
-    // Of the caller's current folder; the project's shell stands elsewhere.
-    let folder = std::path::absolute(folder)?;
-    let project = Project::find()?;
-    let environment = torch::environment(&project, Some(Build::Cpu))?;
-    let bundle = Bundle { project: &project, environment: &environment, folder };
-    bundle.clear()?;
-    PROGRAMS.iter().try_for_each(|program| bundle.add(program))?;
-    bundle.add_double()?;
-    bundle.add_run()?;
-    bundle.report()?;
-    Ok(ExitCode::SUCCESS)
+#[derive(Args, Debug)]
+pub(crate) struct GpuBundle {
+    folder: PathBuf,
+}
+
+impl GpuBundle {
+    pub(crate) fn run(&self) -> Result<ExitCode> {
+        // Of the caller's current folder; the project's shell stands elsewhere.
+        let folder = std::path::absolute(&self.folder)?;
+        let project = Project::find()?;
+        let environment = torch::environment(&project, Some(Build::Cpu))?;
+        let bundle = Bundle { project: &project, environment: &environment, folder };
+        bundle.clear()?;
+        PROGRAMS.iter().try_for_each(|program| bundle.add(program))?;
+        bundle.add_double()?;
+        bundle.add_run()?;
+        bundle.report()?;
+        Ok(ExitCode::SUCCESS)
+    }
 }
 
 /// A folder that is being filled.

@@ -26,9 +26,8 @@ pub(super) fn features(checks: &Checks<'_>) -> Result<String> {
     needs(checks.project, "clippy", "clippy")?;
     let project = checks.project;
     let bare = project.cargo_all("clippy", Features::None).arg("--all-targets");
-    let features = &project.workspace.facade()?.features;
-    let alone =
-        features.iter().map(|feature| project.cargo_all("clippy", Features::One(feature)).arg("--lib"));
+    let features = project.workspace.facade().features();
+    let alone = features.map(|feature| project.cargo_all("clippy", Features::One(feature)).arg("--lib"));
     let count = checks.run_all([bare].into_iter().chain(alone).map(strict_lint))?;
     Ok(format!("{count} sets of features"))
 }

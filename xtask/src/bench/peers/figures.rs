@@ -1,13 +1,12 @@
 //! What all answers come to.
 
 use anyhow::{Context as _, Result, ensure};
-use serde_json::Value;
+use serde::Deserialize;
 
 use super::session::{Answers, Samples, Variant};
-use crate::metadata::text;
 
 /// How much there is to do in a whole run, and what fits.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 pub(super) struct World {
     pub(super) name: String,
     pub(super) rows: u64,
@@ -54,15 +53,7 @@ const LOOP: &str = "loop";
 
 impl World {
     pub(super) fn parse(json: &str) -> Result<Vec<Self>> {
-        let worlds: Vec<Value> = serde_json::from_str(json)?;
-        worlds.iter().map(Self::of).collect()
-    }
-
-    fn of(value: &Value) -> Result<Self> {
-        let number = |key: &str| value[key].as_u64().with_context(|| format!("no number `{key}`"));
-        let halves = value["halves"].as_bool().context("no `halves`")?;
-        let (rows, initial, limit) = (number("rows")?, number("initial")?, number("limit")?);
-        Ok(Self { name: text(value, "name")?.to_owned(), rows, initial, limit, halves })
+        Ok(serde_json::from_str(json)?)
     }
 }
 

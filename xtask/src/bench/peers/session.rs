@@ -5,33 +5,33 @@ use std::io::{BufRead as _, BufReader, Write as _};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 
 use anyhow::{Context as _, Result, bail, ensure};
-use serde_json::Value;
+use serde::Deserialize;
 use xshell::Cmd;
 
-use crate::metadata::text;
-
 /// Who answers, and what it can measure.
-#[derive(Debug)]
+#[derive(Debug, Deserialize)]
 pub(super) struct Hello {
     pub(super) language: String,
     pub(super) peer: String,
     /// Empty where there is none.
     pub(super) version: String,
     /// On what it runs, where it says so.
+    #[serde(default)]
     pub(super) about: String,
     pub(super) cases: Vec<Case>,
 }
 
 /// What tells a case from all others of its peer.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 pub(super) struct Case {
+    #[serde(flatten)]
     pub(super) variant: Variant,
     /// The name of a world, or `overhead`.
     pub(super) group: String,
 }
 
 /// A way to run a loop.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 pub(super) struct Variant {
     pub(super) form: String,
     pub(super) cache: String,
@@ -101,25 +101,13 @@ impl Drop for Worker {
 
 impl Hello {
     fn parse(line: &str) -> Result<Self> {
-        let value: Value = serde_json::from_str(line).with_context(|| format!("no greeting: `{line}`"))?;
-        let word = |name: &str| text(&value, name).map(str::to_owned);
-        let cases = value["cases"].as_array().context("no list of cases")?;
-        let cases = cases.iter().map(Case::parse).collect::<Result<Vec<_>>>()?;
-        for (at, case) in cases.iter().enumerate() {
-            if cases[..at].contains(case) {
+        let hello: Self = serde_json::from_str(line).with_context(|| format!("no greeting: `{line}`"))?;
+        for (at, case) in hello.cases.iter().enumerate() {
+            if hello.cases[..at].contains(case) {
                 bail!("two cases of one name: {case:?}");
             }
         }
-        let about = value["about"].as_str().unwrap_or_default().to_owned();
-        Ok(Self { language: word("language")?, peer: word("peer")?, version: word("version")?, about, cases })
-    }
-}
-
-impl Case {
-    fn parse(value: &Value) -> Result<Self> {
-        let word = |name: &str| text(value, name).map(str::to_owned);
-        let variant = Variant { form: word("form")?, cache: word("cache")?, policy: word("policy")? };
-        Ok(Self { variant, group: word("group")? })
+        Ok(hello)
     }
 }
 

@@ -146,16 +146,6 @@ fn chosen_are_ranges_that_remember_and_whoever_has_none() {
 }
 
 #[test]
-fn rounds_are_a_number_above_zero() {
-    assert_eq!(number_of_rounds(None).unwrap(), ROUNDS);
-    assert_eq!(number_of_rounds(Some("7")).unwrap(), 7);
-    for wrong in ["0", "-1", "many", ""] {
-        let error = number_of_rounds(Some(wrong)).unwrap_err();
-        assert_eq!(error.to_string(), format!("option `--rounds`: `{wrong}` is no number above 0"));
-    }
-}
-
-#[test]
 fn the_documents_have_a_place_for_the_figures() {
     for text in [include_str!("../../../../README.md"), include_str!("../../../../benches/RESULTS.md")] {
         Document(text).with("figures").unwrap();

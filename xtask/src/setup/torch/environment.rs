@@ -7,8 +7,6 @@ use std::path::{Path, PathBuf};
 
 use xshell::Cmd;
 
-use crate::project::set_to_nothing;
-
 /// What the loader of this system looks for libraries by.
 const LOADER_PATH: &str = if cfg!(target_os = "macos") {
     "DYLD_LIBRARY_PATH"
@@ -68,19 +66,12 @@ impl Environment {
 
     /// The variables as lines for a shell, which has loader paths of its own.
     pub(super) fn exports(&self) -> String {
-        self.exports_without(&set_to_nothing())
-    }
-
-    fn exports_without(&self, nothing: &[&str]) -> String {
         let mut text = String::new();
-        for name in nothing {
-            // Writing to a string cannot fail.
-            let _ = writeln!(text, "unset {name}");
-        }
         for (name, value) in self.variables_before(None) {
             let value = value.to_string_lossy().replace('\'', r"'\''");
             let inherited =
                 if name == LOADER_PATH { format!("\"${{{name}:+:${name}}}\"") } else { String::new() };
+            // Writing to a string cannot fail.
             let _ = writeln!(text, "export {name}='{value}'{inherited}");
         }
         text
@@ -126,15 +117,13 @@ mod tests {
         let given = Environment::given("LIBTORCH_USE_PYTORCH", Vec::new(), "/a/lib".into());
         let names: Vec<_> = given.variables_before(None).into_iter().map(|(name, _)| name).collect();
         assert_eq!(names, [LOADER_PATH]);
-        assert!(!given.exports_without(&[]).contains("unset"));
     }
 
     #[test]
     fn exports_survive_any_path() {
         let odd = Environment::ours(String::new(), "/it's here/x".into(), vec!["/it's here/x/lib".into()]);
-        let text = odd.exports_without(&["LIBTORCH_USE_PYTORCH"]);
+        let text = odd.exports();
         let mut lines = text.lines();
-        assert_eq!(lines.next(), Some("unset LIBTORCH_USE_PYTORCH"));
         assert_eq!(lines.next(), Some("export LIBTORCH='/it'\\''s here/x'"));
         let path =
             format!("export {LOADER_PATH}='/it'\\''s here/x/lib'\"${{{LOADER_PATH}:+:${LOADER_PATH}}}\"");

@@ -40,9 +40,8 @@ enum Choice {
 }
 
 impl Choice {
-    /// In the order in which torch-sys asks. A variable that is set to nothing chooses nothing.
-    fn of(variable: impl Fn(&str) -> Option<OsString>) -> Result<Option<Self>> {
-        let value = |name: &str| variable(name).filter(|value| !value.is_empty());
+    /// In the order in which torch-sys asks, for which a variable that is set to nothing is set.
+    fn of(value: impl Fn(&str) -> Option<OsString>) -> Result<Option<Self>> {
         if value("LIBTORCH_USE_PYTORCH").is_some() {
             return Ok(Some(Self::Pytorch));
         }
@@ -106,12 +105,11 @@ mod tests {
     }
 
     #[test]
-    fn a_variable_that_is_set_to_nothing_chooses_nothing() {
-        assert_eq!(choice(&[("LIBTORCH", ""), ("LIBTORCH_USE_PYTORCH", "")]), None);
-        let chosen = choice(&[("LIBTORCH", "/a"), ("LIBTORCH_USE_PYTORCH", ""), ("LIBTORCH_LIB", "")]);
-        assert_eq!(chosen, Some(Choice::Folders(vec![("LIBTORCH", "/a".into())])));
-        let chosen = choice(&[("LIBTORCH", "/a"), ("LIBTORCH_USE_PYTORCH", "1")]);
-        assert_eq!(chosen, Some(Choice::Pytorch));
+    fn variables_choose_as_they_do_for_torch_sys() {
+        assert_eq!(choice(&[("LIBTORCH_LIB", "/l")]), None);
+        assert_eq!(choice(&[("LIBTORCH", "/a"), ("LIBTORCH_USE_PYTORCH", "")]), Some(Choice::Pytorch));
+        let nothing = Choice::of(|name| (name == "LIBTORCH").then(OsString::new)).unwrap_err();
+        assert_eq!(nothing.to_string(), "LIBTORCH");
     }
 
     #[test]
