@@ -58,7 +58,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::metadata::tests::{metadata, package};
+    use crate::tests::{metadata, package};
 
     #[test]
     fn a_table_of_no_example_is_a_mistake() {

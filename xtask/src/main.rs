@@ -7,10 +7,10 @@ mod examples;
 mod handover;
 mod metadata;
 mod project;
-#[cfg(test)]
-mod scratch;
 mod setup;
 mod table;
+#[cfg(test)]
+mod tests;
 
 use std::process::ExitCode;
 
@@ -90,55 +90,5 @@ fn run(Line { command, libtorch }: Line) -> Result<ExitCode> {
         Command::BenchPeers(peers) => peers.run(build),
         Command::GpuBundle(bundle) => bundle.run(),
         Command::Torch(torch) => torch.run(build),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use clap::CommandFactory as _;
-
-    use super::*;
-
-    fn parse(line: &str) -> Result<Line, clap::Error> {
-        Line::try_parse_from(line.split_whitespace())
-    }
-
-    #[test]
-    fn the_description_is_consistent() {
-        Line::command().debug_assert();
-    }
-
-    #[test]
-    fn flags_stand_anywhere_and_what_follows_two_dashes_is_passed_on() {
-        for line in ["xtask test doc --cpu --fail-fast fmt", "xtask --cpu test --fail-fast doc fmt"] {
-            let Line { command: Command::Test(test), libtorch } = parse(line).unwrap() else {
-                panic!("{line}")
-            };
-            assert!(libtorch.cpu && test.how.fail_fast && test.how.steps == ["doc", "fmt"], "{test:?}");
-        }
-        let line = parse("xtask bench overhead -- --help -- x").unwrap();
-        let Command::Bench(bench) = line.command else { panic!("{line:?}") };
-        assert_eq!((bench.name.as_deref(), &*bench.rest.concat()), (Some("overhead"), "--help--x"));
-    }
-
-    #[test]
-    fn what_means_nothing_is_refused() {
-        for line in [
-            "xtask",
-            "xtask tests",
-            "xtask test --slow",
-            "xtask test --cpu --cuda",
-            "xtask run",
-            "xtask run a b",
-            "xtask bench a b",
-            "xtask bench --calls 5",
-            "xtask bench --instructions --calls 0",
-            "xtask bench-peers --rounds many",
-            "xtask bench-peers a",
-            "xtask gpu-bundle",
-            "xtask torch test",
-        ] {
-            assert!(parse(line).is_err(), "{line}");
-        }
     }
 }

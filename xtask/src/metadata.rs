@@ -194,27 +194,11 @@ fn or_default<'de, D: Deserializer<'de>>(tables: D) -> Result<Tables, D::Error> 
 }
 
 #[cfg(test)]
-pub(crate) mod tests {
-    use super::*;
+mod tests {
     use serde_json::{Value, json};
 
-    /// A package as cargo tells it, with these entries beside or instead of what every package has.
-    pub(crate) fn package(name: &str, more: Value) -> Value {
-        let Value::Object(more) = more else { panic!("{more}") };
-        let mut package = json!({
-            "id": format!("path#{name}"), "name": name, "version": "0.1.0", "manifest_path": format!("/w/{name}/Cargo.toml"),
-            "features": {}, "targets": [], "metadata": null,
-        });
-        package.as_object_mut().unwrap().extend(more);
-        package
-    }
-
-    pub(crate) fn metadata(packages: &[Value]) -> Result<Metadata, serde_json::Error> {
-        serde_json::from_value(json!({
-            "workspace_root": "/w", "target_directory": "/t", "packages": packages,
-            "workspace_default_members": ["path#core", "path#facade"],
-        }))
-    }
+    use super::*;
+    use crate::tests::{metadata, package};
 
     fn workspace() -> Workspace {
         let more = |publish: Value| {

@@ -135,7 +135,7 @@ mod tests {
     use super::*;
     use serde_json::{Value, json};
 
-    use crate::metadata::tests::{metadata, package};
+    use crate::tests::{metadata, package};
 
     #[test]
     fn only_variables_of_toma_are_taken_away() {

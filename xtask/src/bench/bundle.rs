@@ -80,7 +80,7 @@ impl Bundle<'_> {
         self.project.heading(program.name);
         let (subcommand, args) = program.args.split_first().expect("each begins with a subcommand");
         let profile: &[&str] = if *subcommand == "test" { &["--release"] } else { &[] };
-        let cargo = self.project.cargo(subcommand).args(args).arg(program.name).args(profile);
+        let cargo = self.project.cargo(subcommand).args(args).arg(program.name).args(profile).arg("--no-run");
         let built = built(self.environment.give(cargo), program.name)?;
         let target = self.folder.join(program.name);
         self.project.shell.copy_file(built, &target)?;
@@ -116,9 +116,9 @@ fn is_run(text: &str) -> bool {
     text.lines().take(2).eq(RUN.lines().take(2))
 }
 
-/// The program that `cargo`, which would run the target `name`, builds of it.
+/// The program that `cargo` builds of the target `name`.
 pub(crate) fn built(cargo: Cmd<'_>, name: &str) -> Result<PathBuf> {
-    let cargo = cargo.args(["--no-run", "--message-format=json-render-diagnostics"]).quiet();
+    let cargo = cargo.arg("--message-format=json-render-diagnostics");
     executable(&cargo.read()?, name).with_context(|| format!("`{cargo}`: built no program `{name}`"))
 }
 
@@ -165,7 +165,7 @@ mod tests {
 
     #[test]
     fn bytes_are_those_of_all_files_below() {
-        let scratch = crate::scratch::Scratch::new("bundle");
+        let scratch = crate::tests::Scratch::new("bundle");
         scratch.file("a", &"x".repeat(10));
         scratch.file("inner/b", &"x".repeat(5));
         let bytes = bytes_in(scratch.root()).unwrap();

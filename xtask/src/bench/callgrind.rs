@@ -34,7 +34,7 @@ pub(super) fn count(project: &Project, only: Option<&str>, calls: u64) -> Result
 /// Builds the benchmark as `cargo bench` does, and tells where it is.
 fn build(project: &Project) -> Result<PathBuf> {
     let (package, bench) = project.workspace.target("bench", BENCH)?;
-    let cargo = project.cargo("bench").args(["-p", &package.name, "--bench", BENCH]);
+    let cargo = project.cargo("bench").args(["-p", &package.name, "--bench", BENCH, "--no-run"]);
     built(cargo.args(bench.feature_args()), BENCH)
 }
 

@@ -58,7 +58,7 @@ fn version_of(text: &str) -> Result<[u32; 3]> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::metadata::tests::{metadata, package};
+    use crate::tests::{metadata, package};
     use serde_json::json;
 
     const TREE: &str = "ours v0.1.0 (/w)\nbuild v0.3.0\nmacros v1.0.0 (proc-macro)\nbuild v0.3.0 (*)\n";

@@ -63,7 +63,7 @@ fn ticks(stat: &str) -> Option<u64> {
     from_third.split(' ').skip(11).take(4).map(|field| field.parse::<u64>().ok()).sum()
 }
 
-#[cfg(all(test, target_os = "linux"))]
+#[cfg(test)]
 mod tests {
     use super::*;
 

@@ -103,8 +103,8 @@ mod tests {
     use super::*;
     use serde_json::json;
 
-    use crate::metadata::tests::{metadata, package};
-    use crate::scratch::Scratch;
+    use crate::tests::Scratch;
+    use crate::tests::{metadata, package};
 
     fn numbered(range: std::ops::Range<usize>) -> impl Iterator<Item = String> {
         range.map(|i| format!("/// this is line {i}"))

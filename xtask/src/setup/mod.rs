@@ -94,7 +94,7 @@ fn asks_for_help(args: &[String]) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::scratch::Scratch;
+    use crate::tests::Scratch;
 
     #[test]
     fn an_example_that_prints_its_help_waits_for_no_files() {

@@ -43,9 +43,9 @@ impl BenchPeers {
         let commands = commands(&project, &environment)?;
         let machine = machine::describe(&project);
         let workers = commands.into_iter().map(Worker::start).collect::<Result<Vec<_>>>()?;
-        let answers = session::rounds(workers, rounds)?;
+        let peers = session::rounds(workers, rounds)?;
         let worlds = World::parse(WORLDS)?;
-        let rows = rows(&answers, &worlds)?;
+        let rows = rows(&peers, &worlds)?;
         let machine = format!("{machine}{} Medians of {rounds} rounds.", text::about(&rows));
         write(&project, &rows, &worlds, &machine)?;
         Ok(ExitCode::SUCCESS)
@@ -55,7 +55,7 @@ impl BenchPeers {
 /// What is measured, each a process of its own, and everything it needs.
 fn commands<'a>(project: &'a Project, environment: &Environment) -> Result<Vec<Cmd<'a>>> {
     let python = Python::provide(project, environment)?;
-    let bench = project.cargo("bench").args(["-p", "toma-torch", "--bench", "peers"]);
+    let bench = project.cargo("bench").args(["-p", "toma-torch", "--bench", "peers", "--no-run"]);
     let program = bundle::built(environment.give(bench), "peers")?;
     let rust = |role: &str| environment.give(project.command(&program).arg(role));
     Ok(vec![
@@ -77,7 +77,7 @@ fn write(project: &Project, rows: &[Row], worlds: &[World], machine: &str) -> Re
         let new = Document(&old).with(&text).with_context(|| path.to_owned())?;
         shell.write_file(path, new)?;
     }
-    print!("{}", text::table(rows));
+    print!("{}", text::main_table(rows.iter()));
     println!("written: README.md, benches/RESULTS.md, {PLOT}");
     Ok(())
 }

@@ -97,7 +97,7 @@ mod tests {
 
     #[test]
     fn a_walk_finds_sources_and_skips_what_is_built() {
-        let scratch = crate::scratch::Scratch::new("walk");
+        let scratch = crate::tests::Scratch::new("walk");
         for path in ["src/lib.rs", "target/debug/x.rs", ".git/config", ".ci/run"] {
             scratch.file(path, "");
         }

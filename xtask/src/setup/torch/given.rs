@@ -88,7 +88,7 @@ fn pytorch_libraries(project: &Project) -> Result<PathBuf> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::scratch::Scratch;
+    use crate::tests::Scratch;
 
     fn choice(variables: &[(&str, &str)]) -> Option<Choice> {
         let value =
