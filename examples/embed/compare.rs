@@ -24,7 +24,7 @@ const BATCHES: usize = 4;
 
 /// The ways that take turns; often one alone.
 pub(crate) struct Ways<'a> {
-    ways: Vec<Way<'a>>,
+    all: Vec<Way<'a>>,
     /// The largest batch.
     most: usize,
     turns: usize,
@@ -55,25 +55,25 @@ impl<'a> Ways<'a> {
             let embedder = Embedder::new(model, memory, PolicyName::Halve.policy(), most);
             ways.push(Way { embedder, fixed_for: Some(0) });
         }
-        Self { ways, most, turns: 0, difference: 0.0 }
+        Self { all: ways, most, turns: 0, difference: 0.0 }
     }
 
     /// Embeds the texts in each way; the rows are the first one's.
     pub(crate) fn embed(&mut self, texts: &[Tokens]) -> Result<Vec<f32>> {
-        let count = self.ways.len();
+        let count = self.all.len();
         if count == 1 {
-            return self.ways[0].embedder.embed(texts);
+            return self.all[0].embedder.embed(texts);
         }
         let work = Work::longest_first(texts);
         let Some(longest) = work.order.first().map(|&place| &texts[place]) else { return Ok(Vec::new()) };
         // The first way would pay for what libtorch does only once.
-        self.ways[0].embedder.model.embed(&[longest])?;
-        self.ways.iter_mut().try_for_each(|way| way.prepare(longest))?;
-        let mut rows = vec![vec![0.0; texts.len() * self.ways[0].embedder.model.width()]; count];
+        self.all[0].embedder.model.embed(&[longest])?;
+        self.all.iter_mut().try_for_each(|way| way.prepare(longest))?;
+        let mut rows = vec![vec![0.0; texts.len() * self.all[0].embedder.model.width()]; count];
         for portion in work.buckets(BATCHES * self.most) {
             for turn in self.turns..self.turns + count {
                 let which = turn % count;
-                self.ways[which].embedder.embed_bucket(&work, &portion, &mut rows[which])?;
+                self.all[which].embedder.embed_bucket(&work, &portion, &mut rows[which])?;
             }
             self.turns += 1;
         }
@@ -86,7 +86,7 @@ impl<'a> Ways<'a> {
 
     /// Says how they compare, and what the first of them came to.
     pub(crate) fn print(&self) -> Result<()> {
-        if self.ways.len() > 1 {
+        if self.all.len() > 1 {
             self.table().iter().try_for_each(say)?;
         }
         eprint!("{}", self.summary());
@@ -98,8 +98,8 @@ impl<'a> Ways<'a> {
             "{:<13}{:>8}{:>9}  {:>4}  {:<15}batch sizes, long texts to short",
             "", "seconds", "lines/s", "OOMs", "lost to them"
         )];
-        lines.extend(self.ways.iter().map(Way::line));
-        if let [first, .., last] = &*self.ways
+        lines.extend(self.all.iter().map(Way::line));
+        if let [first, .., last] = &*self.all
             && last.fixed_for.is_some()
         {
             let faster = last.embedder.summary.seconds() / first.embedder.summary.seconds().max(1e-9);
@@ -111,12 +111,12 @@ impl<'a> Ways<'a> {
 
     /// Of the first way.
     pub(crate) fn summary(&self) -> &Summary {
-        &self.ways[0].embedder.summary
+        &self.all[0].embedder.summary
     }
 
     /// Of all calls with a policy to show.
     pub(crate) fn reports(&self) -> impl Iterator<Item = &Report> {
-        let adapting = self.ways.iter().filter(|way| way.fixed_for.is_none());
+        let adapting = self.all.iter().filter(|way| way.fixed_for.is_none());
         adapting.flat_map(|way| way.embedder.summary.reports())
     }
 }
@@ -178,7 +178,7 @@ mod tests {
             let mut both = ways(more);
             assert_eq!(both.embed(&texts).unwrap(), one);
             assert!(both.turns > 2);
-            for Way { embedder, .. } in &both.ways {
+            for Way { embedder, .. } in &both.all {
                 assert_eq!((embedder.summary.lines(), embedder.summary.out_of_memory()), (50, 0));
             }
             let table = both.table();

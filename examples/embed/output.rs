@@ -75,7 +75,9 @@ mod tests {
             for path in [&npy, &safetensors] {
                 fs::write(path, "old").unwrap();
                 let mut output = Output::at(path).unwrap();
-                parts.iter().for_each(|part| output.append(part));
+                for part in parts {
+                    output.append(part);
+                }
                 assert_eq!(fs::read_to_string(path).unwrap(), "old");
                 output.write(2).unwrap();
             }

@@ -26,18 +26,23 @@ const NOTES: &str = "\
 
 const PLOT: &str = "Overhead, failures, kept sizes and times";
 
-/// Names of figures of runs, with their decimals and what a column of them is called.
-type Columns = [(&'static str, usize, &'static str)];
+/// What a column is called, and what stands in it.
+type Column = (&'static str, fn(&Row) -> String);
 
-const MAIN: &Columns = &[
-    ("cold_ooms", 0, "OOMs, cold"),
-    ("cold_kept_percent", 0, "kept, %"),
-    ("cold_ratio", 2, "cold"),
-    ("warm_ratio", 2, "warm"),
+const MAIN: &[Column] = &[
+    ("call, µs", |row| micros(row.call_us)),
+    ("chunk, µs", |row| micros(row.chunk_us)),
+    ("OOMs, cold", |row| each(row, "cold_ooms", 0)),
+    ("kept, %", |row| each(row, "cold_kept_percent", 0)),
+    ("cold", |row| each(row, "cold_ratio", 2)),
+    ("warm", |row| each(row, "warm_ratio", 2)),
 ];
 
-const TIMES: &Columns =
-    &[("cold_ms", 0, "cold, ms"), ("warm_ms", 0, "warm, ms"), ("warm_ooms", 0, "OOMs, warm")];
+const TIMES: &[Column] = &[
+    ("cold, ms", |row| each(row, "cold_ms", 0)),
+    ("warm, ms", |row| each(row, "warm_ms", 0)),
+    ("OOMs, warm", |row| each(row, "warm_ooms", 0)),
+];
 
 /// What the README shows.
 pub(super) fn short(rows: &[&Row], worlds: &[World], machine: &str) -> String {
@@ -51,7 +56,7 @@ pub(super) fn short(rows: &[&Row], worlds: &[World], machine: &str) -> String {
 /// What the record of figures shows.
 pub(super) fn whole(rows: &[Row], worlds: &[World], machine: &str) -> String {
     let (told, main) = (told(worlds), main_table(rows.iter()));
-    let times = table(rows.iter().filter(|row| !row.runs.is_empty()), &[], TIMES);
+    let times = table(rows.iter().filter(|row| !row.runs.is_empty()), TIMES);
     format!(
         "`cargo xtask bench-peers`: {machine}\n\n![{PLOT}](peers.svg)\n\n{MEANING} {told}\n{main}\n\
          Milliseconds, and failures of the warm run:\n\n{times}\n{NOTES}\n"
@@ -60,30 +65,26 @@ pub(super) fn whole(rows: &[Row], worlds: &[World], machine: &str) -> String {
 
 /// The figures that matter.
 pub(super) fn main_table<'a>(rows: impl Iterator<Item = &'a Row>) -> String {
-    table(rows, &[(|row| row.call_us, "call, µs"), (|row| row.chunk_us, "chunk, µs")], MAIN)
+    table(rows, MAIN)
 }
 
 /// The first columns name the row.
-fn table<'a>(
-    rows: impl Iterator<Item = &'a Row>,
-    overheads: &[(fn(&Row) -> Option<f64>, &str)],
-    columns: &Columns,
-) -> String {
-    let titles = overheads.iter().map(|(_, title)| *title).chain(columns.iter().map(|(.., title)| *title));
-    let titles: Vec<_> = ["", "form", "cache", "policy"].into_iter().chain(titles).collect();
-    let mut text =
-        format!("| {} |\n{}|\n", titles.join(" | "), "|---".repeat(titles.len())).replace("|  |", "| |");
+fn table<'a>(rows: impl Iterator<Item = &'a Row>, columns: &[Column]) -> String {
+    let titles: Vec<_> = columns.iter().map(|(title, _)| *title).collect();
+    let (titles, ruler) = (titles.join(" | "), "|---".repeat(4 + titles.len()));
+    let mut text = format!("| | form | cache | policy | {titles} |\n{ruler}|\n");
     for row in rows {
-        let overheads = overheads.iter().map(|(figure, _)| micros(figure(row)));
-        let figures = columns.iter().map(|&(name, decimals, _)| {
-            let each: Vec<_> = row.runs.iter().map(|run| format!("{:.decimals$}", run[name])).collect();
-            each.join(" / ")
-        });
-        let cells: Vec<_> = names(row).into_iter().chain(overheads).chain(figures).collect();
+        let cells = columns.iter().map(|(_, cell)| cell(row));
+        let cells: Vec<_> = names(row).into_iter().chain(cells).collect();
         // Writing to a string cannot fail.
         let _ = writeln!(text, "| {} |", cells.join(" | "));
     }
     text
+}
+
+/// The figure of every world.
+fn each(row: &Row, figure: &str, decimals: usize) -> String {
+    row.runs.iter().map(|run| format!("{:.decimals$}", run[figure])).collect::<Vec<_>>().join(" / ")
 }
 
 fn names(row: &Row) -> [String; 4] {

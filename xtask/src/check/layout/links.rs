@@ -59,7 +59,9 @@ mod tests {
 
     fn broken_in(path: &str, text: &str) -> Vec<String> {
         let scratch = Scratch::new("links");
-        ["README.md", "docs/a.md", "src/lib.rs"].map(|path| scratch.file(path, ""));
+        for path in ["README.md", "docs/a.md", "src/lib.rs"] {
+            scratch.file(path, "");
+        }
         let root = scratch.root().canonicalize().unwrap();
         let exists = |path: &Path| root.join(path).canonicalize().is_ok_and(|path| path.starts_with(&root));
         broken(&TextFile { path: path.into(), text: text.into() }, &exists)
