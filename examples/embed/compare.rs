@@ -42,9 +42,9 @@ impl<'a> Ways<'a> {
     pub(crate) fn new(arguments: &Arguments, model: &'a Model, memory: &'a Memory) -> Self {
         let most = arguments.batch();
         let adapting = |&name: &PolicyName| {
-            let embedder = Embedder::new(model, memory, name.policy(), most);
-            let name = (!arguments.compare_policies.is_empty()).then(|| name.to_string());
-            Way { embedder: Embedder { name, ..embedder }, fixed_for: None }
+            let mut embedder = Embedder::new(model, memory, name.policy(), most);
+            embedder.name = (!arguments.compare_policies.is_empty()).then(|| name.to_string());
+            Way { embedder, fixed_for: None }
         };
         let mut names = &*arguments.compare_policies;
         if names.is_empty() {

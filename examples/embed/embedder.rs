@@ -3,7 +3,7 @@
 use std::ops::Range;
 
 use tch::TchError;
-use toma::observe::{Event, Observer, ProgressBar, report};
+use toma::observe::{ProgressBar, report};
 use toma::{GlobalCache, Policy, execute};
 
 use crate::memory::Memory;
@@ -19,11 +19,11 @@ pub(crate) const VALUE: f32 = 1e-5;
 pub(crate) struct Embedder<'a> {
     pub(crate) model: &'a Model,
     pub(crate) memory: &'a Memory,
-    pub(crate) policy: Box<dyn Policy>,
+    policy: Box<dyn Policy>,
     /// The largest batch.
     pub(crate) most: usize,
-    pub(crate) sizes: GlobalCache,
-    pub(crate) observer: Box<dyn Observer>,
+    sizes: GlobalCache,
+    bar: ProgressBar,
     /// What calls are called; by their bucket when there is none.
     pub(crate) name: Option<String>,
     pub(crate) summary: Summary,
@@ -31,13 +31,8 @@ pub(crate) struct Embedder<'a> {
 
 impl<'a> Embedder<'a> {
     pub(crate) fn new(model: &'a Model, memory: &'a Memory, policy: Box<dyn Policy>, most: usize) -> Self {
-        let (sizes, observer) = (GlobalCache::new(), Box::new(ProgressBar::new()));
-        Self { model, memory, policy, most, sizes, observer, name: None, summary: Summary::default() }
-    }
-
-    /// Without a progress bar.
-    pub(crate) fn quiet(self) -> Self {
-        Self { observer: Box::new(|_: &Event<'_>| {}), ..self }
+        let (sizes, bar) = (GlobalCache::new(), ProgressBar::new());
+        Self { model, memory, policy, most, sizes, bar, name: None, summary: Summary::default() }
     }
 
     /// One row per text, in the order of the texts.
@@ -66,7 +61,7 @@ impl<'a> Embedder<'a> {
             .policy(&*self.policy)
             // Its cached memory is released before a retry.
             .device(self.memory.device())
-            .observer(&*self.observer)
+            .observer(&self.bar)
             .name(self.name.clone().unwrap_or_else(|| format!("up to {most_tokens} tokens")))
             .range(range, self.most, |start, end| {
                 let done = self.attempt(work, start..end, rows);

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 
 use tch::Device;
 use toma::observe::report;
+use toma::torch::cpu;
 
 use crate::arguments::{Arguments, PolicyName};
 use crate::compare::Ways;
@@ -27,15 +28,11 @@ pub(crate) struct Parts {
     pub(crate) device: Device,
 }
 
-/// Where rows go.
-struct Sinks {
-    output: Option<Output>,
-    nearest: Option<Nearest>,
-}
-
 /// Does what the command line says.
 pub(crate) fn run(arguments: &Arguments) -> Result<()> {
-    Memory::check(arguments.device, arguments.budget)?;
+    // From the first tensor on; later ones could not be told from the model.
+    cpu::count();
+    toma::torch::Device::existing(arguments.device)?;
     let lines = arguments.input.as_deref().map(open).transpose()?;
     let folder = model_folder(arguments)?;
     let output = arguments.output.as_deref().map(Output::at).transpose()?;
@@ -87,10 +84,10 @@ fn embed(
     arguments: &Arguments,
     parts: &Parts,
     mut lines: impl Iterator<Item = Result<String>>,
-    output: Option<Output>,
+    mut output: Option<Output>,
 ) -> Result<()> {
     let memory = Memory::limit(arguments.device, arguments.budget)?;
-    let mut sinks = Sinks { output, nearest: nearest(arguments, parts, &memory)? };
+    let mut nearest = nearest(arguments, parts, &memory)?;
     let mut ways = Ways::new(arguments, &parts.model, &memory);
     let mut before = 0;
     loop {
@@ -102,14 +99,21 @@ fn embed(
         if arguments.check && before == 0 {
             check::run(parts, arguments.budget, Some(&window))?;
         }
-        sinks.take(before, &window, &rows);
+        if let Some(output) = &mut output {
+            output.append(&rows);
+        }
+        if let Some(nearest) = &mut nearest {
+            nearest.look(before, &window, &rows);
+        }
         before += window.len();
     }
     if before == 0 {
         // Nothing is no mistake, but seldom what was meant.
         eprintln!("the input is empty, so there are 0 rows");
     }
-    sinks.say_hits()?;
+    for hit in nearest.iter().flat_map(|nearest| &nearest.hits) {
+        say(format_args!("{:.4}  line {:>6}  {}", hit.score, hit.line, hit.text))?;
+    }
     ways.print()?;
     if let Some(path) = &arguments.svg {
         let picture = report::svg(ways.reports());
@@ -118,7 +122,7 @@ fn embed(
     eprintln!("  peak: {} of tensors, model included; {memory}", memory.peak());
     // The rows' own tensor is not what the budget is for.
     drop(memory);
-    sinks.output.map_or(Ok(()), |output| output.write(parts.model.width()))
+    output.map_or(Ok(()), |output| output.write(parts.model.width()))
 }
 
 fn nearest(arguments: &Arguments, parts: &Parts, memory: &Memory) -> Result<Option<Nearest>> {
@@ -126,23 +130,6 @@ fn nearest(arguments: &Arguments, parts: &Parts, memory: &Memory) -> Result<Opti
     let mut embedder = Embedder::new(&parts.model, memory, PolicyName::Halve.policy(), 1);
     let query = embedder.embed(&parts.words.tokens(&[query])?)?;
     Ok(Some(Nearest::new(query, arguments.top.get())))
-}
-
-impl Sinks {
-    /// Takes the rows of lines that come after so many others.
-    fn take(&mut self, before: usize, lines: &[String], rows: &[f32]) {
-        if let Some(output) = &mut self.output {
-            output.append(rows);
-        }
-        if let Some(nearest) = &mut self.nearest {
-            nearest.look(before, lines, rows);
-        }
-    }
-
-    fn say_hits(&self) -> Result<()> {
-        let mut hits = self.nearest.iter().flat_map(|nearest| &nearest.hits);
-        hits.try_for_each(|hit| say(format_args!("{:.4}  line {:>6}  {}", hit.score, hit.line, hit.text)))
-    }
 }
 
 #[cfg(test)]

@@ -6,7 +6,7 @@ use std::fmt;
 use bytesize::ByteSize;
 use tch::Device;
 use toma::memory::{self, MemorySource as _};
-use toma::torch::cpu::{self, Budget};
+use toma::torch::cpu::Budget;
 
 use crate::Result;
 
@@ -23,26 +23,18 @@ pub(crate) struct Memory {
 }
 
 impl Memory {
-    /// Says early what cannot work, before files are read for nothing.
-    pub(crate) fn check(device: Device, budget: Option<ByteSize>) -> Result<()> {
-        // From the first tensor on; later ones could not be told from the model.
-        cpu::count();
-        toma::torch::Device::existing(device)?;
-        match budget.filter(|_| device != Device::Cpu) {
-            Some(bytes) => {
-                Err(format!("budget {bytes}: a GPU has a limit of its own, leave --budget out").into())
-            }
-            None => Ok(()),
-        }
-    }
-
     /// The limit from now on, when the model and nothing else is loaded.
     pub(crate) fn limit(device: Device, budget: Option<ByteSize>) -> Result<Self> {
         let device = toma::torch::Device::new(device);
         let model_bytes = device.stats()?.allocated_bytes;
         let on_cpu = device.device() == Device::Cpu;
         let bytes = match budget {
-            Some(bytes) => bytes.0,
+            Some(bytes) if on_cpu => bytes.0,
+            Some(bytes) => {
+                return Err(
+                    format!("budget {bytes}: a GPU has a limit of its own, leave --budget out").into()
+                );
+            }
             None if on_cpu => model_bytes + memory::host()?.free_bytes / 2,
             None => model_bytes + device.read()?.free_bytes,
         };

@@ -22,7 +22,7 @@ use crate::memory::Memory;
 pub(crate) fn alone() -> MutexGuard<'static, ()> {
     static ALONE: Mutex<()> = Mutex::new(());
     let guard = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
-    Memory::check(Device::Cpu, None).unwrap();
+    toma::torch::cpu::count();
     guard
 }
 
@@ -86,7 +86,7 @@ fn neighbors_in_a_batch_change_nothing() {
     let single = fixed(&parts, &texts, 1).unwrap();
     let memory = Memory::limit(Device::Cpu, None).unwrap();
     for batch in [2, 3, 5] {
-        let mut sorted = Embedder::new(&parts.model, &memory, PolicyName::Halve.policy(), batch).quiet();
+        let mut sorted = Embedder::new(&parts.model, &memory, PolicyName::Halve.policy(), batch);
         for rows in [fixed(&parts, &texts, batch).unwrap(), sorted.embed(&texts).unwrap()] {
             assert_eq!(rows.len(), single.len());
             compare("value", &rows, &single, VALUE).unwrap();
@@ -104,7 +104,7 @@ fn a_size_that_was_found_serves_the_next_window() {
     let texts = words.tokens(&vec!["a text of some words, but not of too many of them"; 64]).unwrap();
     let model_bytes = Memory::limit(Device::Cpu, None).unwrap().model_bytes;
     let memory = Memory::limit(Device::Cpu, Some(ByteSize(model_bytes + (4 << 20)))).unwrap();
-    let mut embedder = Embedder::new(&model, &memory, PolicyName::Halve.policy(), 64).quiet();
+    let mut embedder = Embedder::new(&model, &memory, PolicyName::Halve.policy(), 64);
     let rows = embedder.embed(&texts).unwrap();
     let failed = embedder.summary.out_of_memory();
     assert!(failed > 1, "{}", embedder.summary);

@@ -70,17 +70,21 @@ impl<'a> Work<'a> {
         Self { texts, order }
     }
 
-    /// Cuts the order where the length falls to half, and after so many texts.
-    pub(crate) fn buckets(&self, most_texts: usize) -> Vec<Bucket> {
+    /// Cuts the order where the length falls to half, and into pieces of at least so many texts: fewer are no
+    /// measure of large batches.
+    pub(crate) fn buckets(&self, texts: usize) -> Vec<Bucket> {
         let limit = |place: usize| self.texts[place].len().next_power_of_two().max(SHORTEST);
-        let runs = self.order.chunk_by(|&a, &b| limit(a) == limit(b));
-        let mut end = 0;
-        let buckets = runs.flat_map(|run| run.chunks(most_texts)).map(|places| {
-            let start = end;
-            end += places.len();
-            Bucket { most_tokens: limit(places[0]), range: start..end }
-        });
-        buckets.collect()
+        let (mut buckets, mut end) = (Vec::new(), 0);
+        for run in self.order.chunk_by(|&a, &b| limit(a) == limit(b)) {
+            let (most_tokens, count) = (limit(run[0]), (run.len() / texts).max(1));
+            let stop = end + run.len();
+            buckets.extend((1..=count).map(|number| {
+                let start = end;
+                end = if number == count { stop } else { start + texts };
+                Bucket { most_tokens, range: start..end }
+            }));
+        }
+        buckets
     }
 
     /// Puts the rows of a batch where their texts stand in the input.
@@ -109,7 +113,8 @@ mod tests {
         let found =
             |most| work.buckets(most).into_iter().map(|b| (b.most_tokens, b.range)).collect::<Vec<_>>();
         assert_eq!(found(usize::MAX), [(256, 0..2), (128, 2..4), (16, 4..7), (8, 7..9)]);
-        assert_eq!(found(2), [(256, 0..2), (128, 2..4), (16, 4..6), (16, 6..7), (8, 7..9)]);
+        assert_eq!(found(1)[4..], [(16, 4..5), (16, 5..6), (16, 6..7), (8, 7..8), (8, 8..9)]);
+        assert_eq!(found(2), [(256, 0..2), (128, 2..4), (16, 4..7), (8, 7..9)]);
         assert_eq!(Work::longest_first(&[]).buckets(1), []);
     }
 
@@ -126,7 +131,7 @@ mod tests {
             let mut rows = vec![f32::NAN; texts.len() * 2];
             let mut done = 0;
             for Bucket { most_tokens, range } in work.buckets(most) {
-                prop_assert!(range.start == done && range.len() <= most);
+                prop_assert!(range.start == done && range.len() < 2 * most);
                 done = range.end;
                 for start in range.clone().step_by(batch) {
                     let places = start..range.end.min(start + batch);

@@ -49,6 +49,7 @@ pub(crate) struct Nightly {
 
 #[derive(Args, Debug)]
 pub(crate) struct How {
+    /// Only these steps, in the order in which they always run
     pub(crate) steps: Vec<String>,
     /// Print the name of each step and what it checks
     #[arg(long)]

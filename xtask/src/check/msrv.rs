@@ -29,7 +29,7 @@ fn too_new(tree: &str, metadata: &Metadata, published: &[&Package]) -> Result<(u
     });
     let ours = stated.collect::<Result<Vec<_>>>()?.into_iter().min().context("no published package")?;
     let name = |line: &str| line.split(' ').take(2).collect::<Vec<_>>().join(" ");
-    let needed: BTreeSet<String> = tree.lines().map(name).collect();
+    let needed: BTreeSet<String> = tree.lines().filter(|line| !line.is_empty()).map(name).collect();
     let mut problems = Vec::new();
     for Package { name, version, rust_version, .. } in &metadata.packages {
         let package = format!("{name} v{version}");
@@ -61,7 +61,7 @@ mod tests {
     use crate::tests::{metadata, package};
     use serde_json::json;
 
-    const TREE: &str = "ours v0.1.0 (/w)\nbuild v0.3.0\nmacros v1.0.0 (proc-macro)\nbuild v0.3.0 (*)\n";
+    const TREE: &str = "ours v0.1.0 (/w)\n\nbuild v0.3.0\nmacros v1.0.0 (proc-macro)\nbuild v0.3.0 (*)\n";
 
     fn problems(ours: Option<&str>, build: &str) -> Result<(usize, Vec<String>)> {
         let of = |name: &str, version: &str, rust: Option<&str>| {
