@@ -17,16 +17,18 @@ const ASK_PYTORCH: &str = "import os, torch; print(torch.__version__); \
 /// The libtorch that the caller chose, in the order in which torch-sys asks; for that, too, a variable that is set
 /// to nothing is set.
 pub(super) fn environment(project: &Project) -> Result<Option<Environment>> {
+    let given = |variable: &str, named, lib| {
+        Ok(Some(Environment { what: format!("{variable} of yours"), named, libraries: vec![lib] }))
+    };
     if env::var_os("LIBTORCH_USE_PYTORCH").is_some() {
-        let lib = pytorch_libraries(project)?;
-        return Ok(Some(Environment::given("LIBTORCH_USE_PYTORCH", Vec::new(), lib)));
+        return given("LIBTORCH_USE_PYTORCH", Vec::new(), pytorch_libraries(project)?);
     }
     if env::var_os("LIBTORCH").is_none() {
         return Ok(None);
     }
     let folders = folders(|name| env::var_os(name))?;
     let lib = libraries(&folders)?;
-    Ok(Some(Environment::given("LIBTORCH", folders, lib)))
+    given("LIBTORCH", folders, lib)
 }
 
 /// Those that are set, absolute: the build script and the loader each read them in a folder of their own.
