@@ -78,9 +78,10 @@ pub(super) fn shim(checks: &Checks<'_>) -> Result<String> {
 fn compile(project: &Project, environment: &Environment, program: &Path) -> Result<()> {
     let files = project.shell.read_dir(SHIM)?;
     let sources = files.iter().filter(|path| path.extension().is_some_and(|extension| extension == "cpp"));
-    // libtorch has no type information for the undefined behavior sanitizer's `vptr`.
+    // Lines are all that sanitizers tell. libtorch has no type information for the undefined behavior
+    // sanitizer's `vptr`.
     let compile =
-        project.command(torch::compiler()).args(["-std=c++17", "-g", "-O1", "-Wall", "-Wextra", "-DNDEBUG"]);
+        project.command(torch::compiler()).args(["-std=c++17", "-g1", "-O1", "-Wall", "-Wextra", "-DNDEBUG"]);
     let compile =
         compile.args(["-fsanitize=address,undefined", "-fno-sanitize=vptr", "-fno-sanitize-recover"]);
     let compile = compile.arg("-isystem").arg(environment.folder().join("../include"));
