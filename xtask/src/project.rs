@@ -120,7 +120,7 @@ fn metadata(shell: &Shell, option: &str) -> Result<Metadata> {
 }
 
 /// A command without the variables that steer toma, which would make a check mean something else
-/// on a machine where somebody has set them.
+/// on a machine where they are set.
 fn command(shell: &Shell, program: OsString) -> Cmd<'_> {
     let ours = std::env::vars_os().map(|(name, _)| name).filter(|name| steers_toma(name));
     ours.fold(shell.cmd(program), Cmd::env_remove)

@@ -10,7 +10,7 @@
 //! peers counted    the same where libtorch's own bytes are counted, and their budget is real
 //! ```
 //!
-//! Asked questions, the first line printed says who this is and which cases there are; then each line
+//! Asked questions, the first line printed names the peer and its cases; then each line
 //! read is the number of a case to measure, and each line printed is what that came to.
 
 mod cases;

@@ -57,7 +57,7 @@ struct Bundle<'a> {
 }
 
 impl Bundle<'_> {
-    /// Makes the folder, or empties it of an older bundle; anything else in it is somebody's.
+    /// Makes the folder, or empties it of an older bundle; anything else in it stays.
     fn clear(&self) -> Result<()> {
         let (shell, folder) = (&self.project.shell, &self.folder);
         if folder.exists() && !shell.read_dir(folder)?.is_empty() {

@@ -95,7 +95,7 @@ mod tests {
     fn lines_are_collected_only_where_an_argument_asks_for_them() {
         let args = fill_in(strings(&["--input={lines}", "-n", "{lines}"]), || Ok("/t/lines.txt".into()));
         assert_eq!(args.unwrap(), ["--input=/t/lines.txt", "-n", "/t/lines.txt"]);
-        let untouched = fill_in(strings(&["--lines"]), || panic!("nobody asked"));
+        let untouched = fill_in(strings(&["--lines"]), || panic!("no argument asks"));
         assert_eq!(untouched.unwrap(), ["--lines"]);
     }
 }

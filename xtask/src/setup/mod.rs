@@ -86,7 +86,7 @@ impl<'a> Provision<'a> {
     }
 }
 
-/// An example that prints its help reads no files: nobody is to wait for them.
+/// An example that prints its help reads no files, so it waits for none.
 fn asks_for_help(args: &[String]) -> bool {
     args.iter().take_while(|arg| *arg != "--").any(|arg| arg == "--help" || arg == "-h")
 }
@@ -99,7 +99,7 @@ mod tests {
     #[test]
     fn an_example_that_prints_its_help_waits_for_no_files() {
         let (mut project, scratch) = (Project::find().unwrap(), Scratch::new("help"));
-        // Where no folder can be made, whoever wants to fetch files fails.
+        // Where no folder can be made, fetching files fails.
         scratch.file("target", "");
         project.workspace.target_dir = scratch.path("target");
         let mut example = Example::find(&project.workspace, "quickstart").unwrap();
