@@ -89,7 +89,7 @@ fn against_fixed(parts: &Parts, budget: Option<ByteSize>, texts: &[Tokens]) -> R
 }
 
 fn adapt<'a>(parts: &'a Parts, memory: &'a Memory, policy: PolicyName, most: usize) -> Embedder<'a> {
-    Embedder::new(&parts.model, memory, policy.policy(), most)
+    Embedder::new(&parts.model, memory, policy.policy(), most).quiet()
 }
 
 /// The rows of batches of one size, in input order: other neighbors, so other paddings.

@@ -3,7 +3,7 @@
 use std::ops::Range;
 
 use tch::TchError;
-use toma::observe::{ProgressBar, report};
+use toma::observe::{Event, Observer, ProgressBar, report};
 use toma::{GlobalCache, Policy, execute};
 
 use crate::memory::Memory;
@@ -23,7 +23,7 @@ pub(crate) struct Embedder<'a> {
     /// The largest batch.
     pub(crate) most: usize,
     sizes: GlobalCache,
-    bar: ProgressBar,
+    bar: Box<dyn Observer>,
     /// What calls are called; by their bucket when there is none.
     pub(crate) name: Option<String>,
     pub(crate) summary: Summary,
@@ -31,8 +31,13 @@ pub(crate) struct Embedder<'a> {
 
 impl<'a> Embedder<'a> {
     pub(crate) fn new(model: &'a Model, memory: &'a Memory, policy: Box<dyn Policy>, most: usize) -> Self {
-        let (sizes, bar) = (GlobalCache::new(), ProgressBar::new());
+        let (sizes, bar) = (GlobalCache::new(), Box::new(ProgressBar::new()));
         Self { model, memory, policy, most, sizes, bar, name: None, summary: Summary::default() }
+    }
+
+    /// Without a progress bar.
+    pub(crate) fn quiet(self) -> Self {
+        Self { bar: Box::new(|_: &Event<'_>| {}), ..self }
     }
 
     /// One row per text, in the order of the texts.
@@ -61,7 +66,7 @@ impl<'a> Embedder<'a> {
             .policy(&*self.policy)
             // Its cached memory is released before a retry.
             .device(self.memory.device())
-            .observer(&self.bar)
+            .observer(&*self.bar)
             .name(self.name.clone().unwrap_or_else(|| format!("up to {most_tokens} tokens")))
             .range(range, self.most, |start, end| {
                 let done = self.attempt(work, start..end, rows);
