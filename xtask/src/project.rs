@@ -86,6 +86,11 @@ impl Project {
         command(&self.shell, program.as_ref().to_owned())
     }
 
+    /// Whether the program is there.
+    pub(crate) fn has(&self, program: impl AsRef<OsStr>) -> bool {
+        self.command(program).arg("--version").quiet().ignore_stdout().ignore_stderr().run().is_ok()
+    }
+
     /// Prints a line that stands out.
     pub(crate) fn heading(&self, line: &str) {
         if self.plain || std::env::var_os("NO_COLOR").is_some() || !std::io::stderr().is_terminal() {

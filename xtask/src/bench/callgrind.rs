@@ -6,7 +6,7 @@
 
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context as _, Result, bail, ensure};
+use anyhow::{Context as _, Result, ensure};
 
 use super::bundle::built;
 use crate::project::Project;
@@ -17,9 +17,10 @@ const BENCH: &str = "overhead";
 
 /// Prints how many instructions a call of each case takes; `only` keeps the cases whose name contains it.
 pub(super) fn count(project: &Project, only: Option<&str>, calls: u64) -> Result<()> {
-    if project.command("valgrind").arg("--version").quiet().ignore_stdout().ignore_stderr().run().is_err() {
-        bail!("valgrind: not found; --instructions needs it (your system's package manager has it)");
-    }
+    ensure!(
+        project.has("valgrind"),
+        "valgrind: not found; --instructions needs it (your system's package manager has it)"
+    );
     let bench = build(project)?;
     let cases = cases(&project.command(&bench).arg("list").read()?, only)?;
     let mut rows = vec![["case", "instructions/call"].map(str::to_owned)];

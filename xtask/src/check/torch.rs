@@ -37,8 +37,7 @@ pub(super) fn test(checks: &Checks<'_>) -> Result<String> {
         let benches = package.targets_of("bench").map(move |bench| programs::run_once(cargo(), bench));
         [tests, docs].into_iter().chain(benches)
     });
-    checks.run_all(runs.map(|cargo| environment.give(cargo)))?;
-    Ok(String::new())
+    checks.pass(runs.map(|cargo| environment.give(cargo)))
 }
 
 /// With debug assertions, like all tests; `tch` and the examples' own packages are optimized in that profile, too.
@@ -58,8 +57,7 @@ pub(super) fn examples(checks: &Checks<'_>) -> Result<String> {
         Ok([tests, run])
     });
     let runs = runs.collect::<Result<Vec<_>>>()?;
-    checks.run_all(runs.into_iter().flatten())?;
-    Ok(String::new())
+    checks.pass(runs.into_iter().flatten())
 }
 
 /// Runs the shim's own test with the address and undefined behavior sanitizers, which notice what a
