@@ -22,7 +22,7 @@ impl Parameter {
     pub(crate) fn outer_name(&self) -> Ident {
         match &*self.typed.pat {
             Pat::Ident(pat) if pat.by_ref.is_none() && pat.subpat.is_none() => pat.ident.clone(),
-            pat => local_at(self.role.name(), pat.span()),
+            pat => local_at(&self.role.name(), pat.span()),
         }
     }
 
@@ -86,15 +86,13 @@ fn leading(roles: &[Role], sig: &Signature) -> Vec<Parameter> {
 fn check_sizes(parameters: &[Parameter], takes: &str) -> Result<()> {
     let mut first = None;
     for Parameter { role, typed, .. } in parameters.iter().filter(|parameter| parameter.role != Role::Data) {
-        let Some(size) = types::size(&typed.ty) else {
-            let message = format!("{role} must be `usize` or `i64`: {takes}");
-            return Err(Error::new_spanned(&typed.ty, message));
+        let size = types::size(&typed.ty);
+        let message = match *first.get_or_insert(size) {
+            expected if expected == size && size.is_some() => continue,
+            Some(expected) if size.is_some() => format!("{role} must be `{expected}`, as start is"),
+            _ => format!("{role} must be `usize` or `i64`: {takes}"),
         };
-        let expected = *first.get_or_insert(size);
-        if size != expected {
-            let message = format!("{role} must be `{expected}`, as start is");
-            return Err(Error::new_spanned(&typed.ty, message));
-        }
+        return Err(Error::new_spanned(&typed.ty, message));
     }
     Ok(())
 }

@@ -99,7 +99,7 @@ c10::DataPtr block(size_t bytes) {
   try {
     data = found->allocate(bytes);
     // A block that was freed past us is in the table until its address is given out again.
-    uncount(living->insert({data.get(), bytes}));
+    uncount(living->insert(data.get(), bytes));
   } catch (const c10::Error&) {
     uncount(bytes);
     out_of_memory(bytes, "the system has no more");
@@ -160,10 +160,10 @@ void toma_cpu_install() noexcept {
   std::call_once(once, install);
 }
 
-void toma_cpu_stats(toma_stats* out) noexcept {
+toma_stats toma_cpu_stats() noexcept {
   const auto bytes = allocated.load();
   const auto most = peak.load();
-  *out = {bytes, bytes, most, most, living == nullptr ? 0 : living->inserted(), 0, ooms.load()};
+  return {bytes, bytes, most, most, living == nullptr ? 0 : living->inserted(), 0, ooms.load()};
 }
 
 uint64_t toma_cpu_allocated_bytes() noexcept { return allocated.load(std::memory_order_relaxed); }

@@ -26,13 +26,9 @@ void with_generator(int32_t type, int32_t index, F body) {
 
 }  // namespace
 
-int32_t toma_rng_get(int32_t type, int32_t index, uint8_t* out, size_t capacity, size_t* size, toma_error* error) noexcept {
+int32_t toma_rng_get(int32_t type, int32_t index, void** out, toma_error* error) noexcept {
   return toma::guarded(error, [&] {
-    with_generator(type, index, [&](c10::GeneratorImpl& generator) {
-      const auto state = generator.get_state();
-      *size = static_cast<size_t>(state->numel());
-      std::memcpy(out, state->data(), std::min(capacity, *size));
-    });
+    with_generator(type, index, [&](c10::GeneratorImpl& generator) { *out = new at::Tensor(generator.get_state()); });
   });
 }
 

@@ -56,7 +56,7 @@ int32_t toma_device_reset_peak(int32_t type, int32_t index, toma_error* error) n
 
 // The counting CPU allocator. It may be put in place at any time, from any thread.
 void toma_cpu_install() noexcept;
-void toma_cpu_stats(toma_stats* out) noexcept;
+toma_stats toma_cpu_stats() noexcept;
 // One of them, in a few nanoseconds.
 uint64_t toma_cpu_allocated_bytes() noexcept;
 void toma_cpu_reset_peak() noexcept;
@@ -91,8 +91,8 @@ const void* toma_tensor_identity(const void* tensor) noexcept;
 // Whether nobody else holds the tensor or its memory, in which each element has a place of its own.
 int32_t toma_tensor_is_sole(const void* tensor, bool* out, toma_error* error) noexcept;
 
-// Random numbers: writes at most `capacity` bytes and always the true size.
-int32_t toma_rng_get(int32_t type, int32_t index, uint8_t* out, size_t capacity, size_t* size, toma_error* error) noexcept;
+// The state of random numbers, handed out as an `at::Tensor*` that is the caller's, and taken as bytes.
+int32_t toma_rng_get(int32_t type, int32_t index, void** out, toma_error* error) noexcept;
 int32_t toma_rng_set(int32_t type, int32_t index, const uint8_t* state, size_t size, toma_error* error) noexcept;
 
 }  // extern "C"

@@ -5,7 +5,8 @@ use toma_core::thread_state;
 // Sound to call with anything, from any thread: a number of the calling thread changes.
 unsafe extern "C" {
     fn toma_backtraces_install(would_retry: extern "C" fn() -> bool) -> bool;
-    safe fn toma_backtraces_quiet(change: i32);
+    /// Changes how many want this thread's errors without a backtrace.
+    pub(crate) safe fn toma_backtraces_quiet(change: i32);
 }
 
 /// Leaves backtraces out where an error will be retried.
@@ -20,9 +21,4 @@ pub(crate) fn install_backtraces() {
 /// The one thing the shim calls: it reads a variable of the thread, and cannot panic.
 extern "C" fn would_retry() -> bool {
     thread_state::would_retry_out_of_memory()
-}
-
-/// Changes how many want this thread's errors without a backtrace.
-pub(crate) fn quiet_backtraces(change: i32) {
-    toma_backtraces_quiet(change);
 }

@@ -9,7 +9,8 @@ use crate::error::Error;
 unsafe extern "C" {
     safe fn toma_modes_get(out: &mut [u64; 5]);
     safe fn toma_modes_set(modes: &[u64; 5], error: &mut RawError) -> i32;
-    safe fn toma_casts_clear();
+    /// Drops what autocast has cast and keeps until its region ends; it casts again what is needed again.
+    pub(crate) safe fn toma_casts_clear();
 }
 
 /// The modes of this thread, as `toma_modes`.
@@ -26,11 +27,6 @@ pub(crate) fn set_modes(saved: &Saved) -> Result<(), Error> {
 /// How many autocast regions the thread is in that the modes are of.
 pub(crate) fn autocast_depth(Saved([.., depth, _]): &Saved) -> u64 {
     *depth
-}
-
-/// Drops what autocast has cast and keeps until its region ends; it casts again what is needed again.
-pub(crate) fn clear_casts() {
-    toma_casts_clear();
 }
 
 /// Enters an autocast region and switches autocast of CUDA; tch does both only where there is CUDA.

@@ -25,9 +25,9 @@ impl ThreadState for TorchModes {
         // What a failed attempt has cast would stay until the region around the loop ends, and the
         // retry would lack its memory.
         if ffi::autocast_depth(saved) > 0 {
-            ffi::clear_casts();
+            ffi::toma_casts_clear();
         }
-        ffi::drop_stranded();
+        ffi::toma_backward_drop_stranded();
     }
 }
 
