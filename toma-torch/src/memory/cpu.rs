@@ -38,7 +38,7 @@ const UNLIMITED: u64 = u64::MAX;
 ///
 /// Costs some 20 ns and some 30 bytes per tensor. Calling it again changes nothing.
 pub fn count() {
-    COUNTING.call_once(ffi::toma_cpu_install);
+    COUNTING.call_once(|| ffi::toma_cpu_install());
 }
 
 static COUNTING: Once = Once::new();

@@ -185,7 +185,7 @@ fn driver(id: DeviceId) -> io::Result<Level> {
     let mut level = Level { available_bytes: 0, total_bytes: 0 };
     for _ in 0..3 {
         let before = reserved()?;
-        let (free, total_bytes) = ffi::device_memory(id)?;
+        let [free, total_bytes] = ffi::device_memory(id)?;
         level = Level { available_bytes: free.saturating_add(before), total_bytes };
         if reserved()? == before {
             break;
