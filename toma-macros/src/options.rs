@@ -42,10 +42,6 @@ impl Known {
     const fn new(name: &'static str, kind: Kind) -> Self {
         Self { name, kind, only: None }
     }
-
-    fn is_of(&self, form: Form) -> bool {
-        self.only.is_none_or(|only| only == form)
-    }
 }
 
 /// The options of one attribute.
@@ -128,7 +124,11 @@ fn find(form: Form, name: &Ident) -> Result<usize> {
 }
 
 fn unknown(form: Form, name: &str) -> String {
-    let names: Vec<_> = KNOWN.iter().filter(|known| known.is_of(form)).map(|known| known.name).collect();
+    let names: Vec<_> = KNOWN
+        .iter()
+        .filter(|known| known.only.is_none_or(|only| only == form))
+        .map(|known| known.name)
+        .collect();
     let is_near = |known: &&&str| levenshtein(name, known) <= 1 + known.len() / 4;
     let nearest = names.iter().min_by_key(|known| levenshtein(name, known)).filter(is_near);
     let hint = nearest.map_or(",".to_owned(), |known| format!(", did you mean `{known}`?"));

@@ -23,10 +23,12 @@ impl Output {
             return Self { ty: parse_quote!(()), span: Span::mixed_site() };
         };
         let span = hygienic(ty.span());
-        match **ty {
-            Type::ImplTrait(_) | Type::Never(_) => Self { ty: parse_quote!(_), span },
-            _ => Self { ty: types::without_impl(ty), span },
+        let mut ty = ty.as_ref().clone();
+        types::erase(&mut ty, false);
+        if let Type::Never(_) = ty {
+            ty = parse_quote!(_);
         }
+        Self { ty, span }
     }
 
     /// A method that asks something of the return type: an unfit type is reported at the type.

@@ -28,18 +28,16 @@ impl Parameter {
 
     /// The parameter as the body sees it, with the user's own pattern.
     pub(crate) fn inside(&self) -> TokenStream {
-        let (attrs, inside) = (&self.typed.attrs, self.inside_without_attrs());
-        quote!(#(#attrs)* #inside)
-    }
-
-    pub(crate) fn inside_without_attrs(&self) -> TokenStream {
-        let (PatType { pat, colon_token, .. }, ty) = (&self.typed, self.inside_type());
-        quote!(#pat #colon_token #ty)
+        let (PatType { attrs, pat, colon_token, .. }, ty) = (&self.typed, self.inside_type());
+        quote!(#(#attrs)* #pat #colon_token #ty)
     }
 
     /// Its type as the body sees it: that of one piece.
     pub(crate) fn inside_type(&self) -> Type {
-        types::of_piece(&self.typed.ty)
+        let mut ty = self.typed.ty.as_ref().clone();
+        // A piece of the data lives shorter than the data.
+        types::erase(&mut ty, true);
+        ty
     }
 }
 

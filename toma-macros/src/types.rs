@@ -36,23 +36,9 @@ pub(crate) fn exclusive(ty: &mut Type) -> Option<TypeReference> {
     }
 }
 
-/// `ty` as a closure or a `let` can write it: `_` for each `impl Trait`, which is legal in
-/// signatures only.
-pub(crate) fn without_impl(ty: &Type) -> Type {
-    let mut ty = ty.clone();
-    erase(&mut ty, false);
-    ty
-}
-
-/// Like [`without_impl`], and every lifetime left to inference: a piece of the data lives shorter
-/// than the data.
-pub(crate) fn of_piece(ty: &Type) -> Type {
-    let mut ty = ty.clone();
-    erase(&mut ty, true);
-    ty
-}
-
-fn erase(ty: &mut Type, lifetimes: bool) {
+/// Makes `ty` what a closure or a `let` can write: `_` for each `impl Trait`, which is legal in
+/// signatures only; with `lifetimes`, all of them are left to inference.
+pub(crate) fn erase(ty: &mut Type, lifetimes: bool) {
     match ty {
         Type::ImplTrait(_) => *ty = parse_quote!(_),
         Type::Reference(reference) if lifetimes => reference.lifetime = None,

@@ -17,6 +17,7 @@
 #include <atomic>
 #include <limits>
 #include <mutex>
+#include <utility>
 
 #include "blocks.h"
 #include "guard.h"
@@ -175,7 +176,5 @@ uint64_t toma_cpu_budget() noexcept { return budget.load(std::memory_order_relax
 void toma_cpu_set_budget(uint64_t bytes) noexcept { budget.store(bytes); }
 
 int64_t toma_cpu_fail_after(int64_t skip) noexcept {
-  const auto left = fail_after;
-  fail_after = skip;
-  return left;
+  return std::exchange(fail_after, skip);
 }

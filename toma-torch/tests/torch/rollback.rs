@@ -3,7 +3,7 @@
 use tch::nn::{self, ModuleT as _};
 use tch::{Device, Kind, TchError, Tensor};
 use toma_core::cache::NoCache;
-use toma_core::{execute, report};
+use toma_core::execute;
 use toma_torch::cpu::{self, Budget, FailingAllocation};
 use toma_torch::{ErrorKind, RngState, Rollback};
 
@@ -95,85 +95,6 @@ fn gradients_that_were_dropped_or_replaced_come_back() {
     assert_ne!(net.state().0, before.0);
     rollback.restore();
     assert_eq!(net.state().0, before.0);
-}
-
-/// Trains in pieces, of which the first attempt at the first two fails at `allocation`; the pieces
-/// that succeeded, and whether anything failed.
-fn trained(net: &Net, allocation: u32) -> (Vec<(usize, usize)>, bool) {
-    let (rollback, mut done, mut armed) = (net.rollback(), Vec::new(), [true; 2]);
-    execute::with::<NoCache>()
-        .min(2)
-        .before_retry(|_| rollback.restore())
-        .range(0..16, 8, |start, end| -> Result<(), TchError> {
-            let armed = armed.get_mut(done.len()).is_some_and(std::mem::take);
-            let _failing = armed.then(|| FailingAllocation::after(allocation));
-            rollback.refresh()?;
-            net.step(start, end)?;
-            done.push((start, end));
-            Ok(())
-        })
-        .unwrap();
-    (done, report::last().unwrap().out_of_memory > 0)
-}
-
-#[test]
-fn pieces_that_fail_at_any_allocation_leave_what_those_that_succeed_make() {
-    let _alone = alone();
-    let mut allocation = 0;
-    loop {
-        let net_of_failures = net();
-        let (pieces, failed) = trained(&net_of_failures, allocation);
-        let twin = net();
-        for &(start, end) in &pieces {
-            twin.step(start, end).unwrap();
-        }
-        assert_eq!(net_of_failures.state(), twin.state(), "allocation {allocation}: {pieces:?}");
-        if !failed {
-            break;
-        }
-        allocation += 1;
-    }
-    assert!(allocation > 20, "{allocation} allocations: too few for a step");
-}
-
-#[test]
-fn without_a_rollback_the_retry_counts_twice() {
-    let _alone = alone();
-    let (ours, twin) = (net(), net());
-    ours.step(0, 8).unwrap();
-    twin.step(0, 8).unwrap();
-    // An attempt that has done its work before it fails.
-    let mut attempts = 0;
-    execute::with::<NoCache>().batch(2, |_| {
-        attempts += 1;
-        ours.step(8, 16).unwrap();
-        assert!(attempts == 2, "CUDA out of memory.");
-    });
-    twin.step(8, 16).unwrap();
-    assert_ne!(ours.state().0, twin.state().0);
-}
-
-#[toma::range(initial = 8, cache = NoCache, before_retry = rollback.restore())]
-fn draw(start: usize, end: usize, out: &Tensor, rollback: &Rollback) {
-    rollback.refresh().unwrap();
-    let numbers = Tensor::randn([size(end - start), 1024], FLOATS);
-    drop(rows(end - start));
-    out.narrow(0, size(start), size(end - start)).copy_(&numbers);
-}
-
-#[test]
-fn an_attribute_draws_the_same_numbers_again() {
-    let _alone = alone();
-    let out = rows(8);
-    let rollback = Rollback::new().rng(Device::Cpu).unwrap();
-    tch::manual_seed(9);
-    let budget = Budget::beyond_allocated(10 * ROW);
-    draw(0, 8, &out, &rollback);
-    drop(budget);
-    assert_eq!(report::last().unwrap().out_of_memory, 1);
-    tch::manual_seed(9);
-    let parts = [4, 4].map(|rows| Tensor::randn([rows, 1024], FLOATS));
-    assert_eq!(out, Tensor::cat(&parts, 0));
 }
 
 #[test]

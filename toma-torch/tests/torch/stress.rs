@@ -78,7 +78,7 @@ impl World {
             seed: setting("TOMA_STRESS_SEED").unwrap_or_else(|| fastrand::u64(..)),
             goal: setting("TOMA_STRESS_ATTEMPTS").unwrap_or(20_000),
             cache: GlobalCache::new(),
-            counts: Counts::new(),
+            counts: Counts::default(),
             ready: AtomicU64::new(0),
             ended: AtomicU64::new(0),
             failed: AtomicBool::new(false),

@@ -171,10 +171,7 @@ impl<'w> Worker<'w> {
                 let weighted =
                     self.weight.f_narrow(0, 0, size(batch_size))?.f_mul(&self.rows(rows.clone()))?;
                 let loss = weighted.f_sum(Kind::Float)?;
-                match log.road {
-                    Road::Errors => loss.f_backward()?,
-                    Road::Panics => loss.backward(),
-                }
+                log.road.of(loss.f_backward())?;
                 let grad = numbers(&self.weight.grad().narrow(0, 0, size(batch_size)));
                 assert_eq!(grad, numbers(&self.rows(rows)));
                 Ok(batch_size)
@@ -217,12 +214,7 @@ impl<'w> Worker<'w> {
         };
         self.world.counts.of(class).injected.fetch_add(1, Relaxed);
         self.ends.set(class != Class::Transient);
-        let failure = mishap::failure(class);
-        match road {
-            Road::Errors => Err(failure),
-            // As methods of tensors do.
-            Road::Panics => panic!("{failure:?}"),
-        }
+        road.of(Err(mishap::failure(class)))
     }
 
     fn ladder(&self) -> Ladder<'static> {
