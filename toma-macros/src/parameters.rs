@@ -84,11 +84,13 @@ fn leading(roles: &[Role], sig: &Signature) -> Vec<Parameter> {
 fn check_sizes(parameters: &[Parameter], takes: &str) -> Result<()> {
     let mut first = None;
     for Parameter { role, typed, .. } in parameters.iter().filter(|parameter| parameter.role != Role::Data) {
-        let size = types::size(&typed.ty);
-        let message = match *first.get_or_insert(size) {
-            expected if expected == size && size.is_some() => continue,
-            Some(expected) if size.is_some() => format!("{role} must be `{expected}`, as start is"),
-            _ => format!("{role} must be `usize` or `i64`: {takes}"),
+        let message = match (types::size(&typed.ty), first) {
+            (None, _) => format!("{role} must be `usize` or `i64`: {takes}"),
+            (Some(size), Some(first)) if size != first => format!("{role} must be `{first}`, as start is"),
+            (size, _) => {
+                first = size;
+                continue;
+            }
         };
         return Err(Error::new_spanned(&typed.ty, message));
     }

@@ -1,6 +1,6 @@
 //! Device slices and views in chunks.
 
-use std::cell::{Cell, RefCell};
+use std::cell::RefCell;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use cudarc::driver::{CudaSlice, CudaView, CudaViewMut, DriverError};

@@ -113,10 +113,12 @@ fn of_two_threads_at_once() {
     assert_eq!(cpu::allocated_bytes(), before);
 }
 
+type MakeOptimizer = fn(&VarStore) -> Optimizer;
+
 /// Two steps of a new net: the first makes gradients and what the optimizer keeps.
 struct Training {
     net: fn() -> Net,
-    optimizer: fn(&VarStore) -> Optimizer,
+    optimizer: MakeOptimizer,
 }
 
 impl Training {
@@ -191,7 +193,7 @@ fn adam(variables: &VarStore) -> Optimizer {
 #[test]
 fn of_training_with_each_optimizer() {
     let _alone = alone();
-    let optimizers: [(fn(&VarStore) -> Optimizer, bool); 3] = [
+    let optimizers: [(MakeOptimizer, bool); 3] = [
         (|variables| nn::Sgd::default().build(variables, 0.1).unwrap(), false),
         (|variables| nn::sgd(0.9, 0.0, 0.01, true).build(variables, 0.1).unwrap(), true),
         (adam, true),
