@@ -15,7 +15,7 @@ use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::ffi::{c_char, c_int, c_uint};
 use std::mem::MaybeUninit;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{LazyLock, Mutex, MutexGuard, PoisonError};
 
 use function::{Function, Request};
 
@@ -38,22 +38,19 @@ const USED_MEM_HIGH: c_int = 8;
 
 const FUNCTIONS: usize = Function::SetCurrent as usize + 1;
 
-static STATE: Mutex<State> = Mutex::new(State {
-    devices: [Device::NEW; 2],
-    device_count: 2,
-    has_pools: true,
-    blocks: BTreeMap::new(),
-    next_address: 0x7000_0000,
-    handles: 0,
-    calls: [0; FUNCTIONS],
-    failing: None,
-    poisoned: SUCCESS,
+static STATE: LazyLock<Mutex<State>> = LazyLock::new(|| {
+    let device = || Device { total_bytes: 1 << 20, ..Device::default() };
+    let devices = [device(), device()];
+    let state =
+        State { devices, device_count: 2, has_pools: true, next_address: 0x7000_0000, ..State::default() };
+    Mutex::new(state)
 });
 
 thread_local! {
     static CURRENT: Cell<usize> = const { Cell::new(0) };
 }
 
+#[derive(Default)]
 struct State {
     devices: [Device; 2],
     device_count: c_int,
@@ -70,6 +67,7 @@ struct State {
 }
 
 /// The account of one device.
+#[derive(Default)]
 struct Device {
     total_bytes: u64,
     /// Bytes that are allocated outside of the pool.
@@ -87,14 +85,6 @@ struct Block {
 }
 
 impl Device {
-    const NEW: Self = Self {
-        total_bytes: 1 << 20,
-        bytes: 0,
-        used_bytes_of_pool: 0,
-        peak_bytes_of_pool: 0,
-        held_back: Vec::new(),
-    };
-
     fn reserved_bytes_of_pool(&self) -> u64 {
         self.used_bytes_of_pool + self.held_back.iter().sum::<u64>()
     }
@@ -225,9 +215,7 @@ macro_rules! driver {
 }
 
 driver! {
-    fn cuInit(_flags: c_uint) {
-        state().call(Function::Initialize)
-    }
+    fn cuInit(_flags: c_uint) { state().call(Function::Initialize) }
 
     fn cuDeviceGetCount(count: Out<'_, c_int>) {
         count.write(state().device_count);
@@ -251,9 +239,7 @@ driver! {
         state().poisoned
     }
 
-    fn cuDevicePrimaryCtxRelease_v2(_device: c_int) {
-        SUCCESS
-    }
+    fn cuDevicePrimaryCtxRelease_v2(_device: c_int) { SUCCESS }
 
     fn cuCtxGetCurrent(context: Out<'_, usize>) {
         context.write(CURRENT.get());
@@ -271,37 +257,14 @@ driver! {
         SUCCESS
     }
 
-    fn cuCtxSynchronize() {
-        state().call(Function::Synchronize)
-    }
-
-    fn cuStreamSynchronize(_stream: usize) {
-        state().call(Function::Synchronize)
-    }
-
-    fn cuStreamCreate(stream: Out<'_, usize>, _flags: c_uint) {
-        state().create(stream)
-    }
-
-    fn cuEventCreate(event: Out<'_, usize>, _flags: c_uint) {
-        state().create(event)
-    }
-
-    fn cuStreamDestroy_v2(_stream: usize) {
-        state().poisoned
-    }
-
-    fn cuStreamWaitEvent(_stream: usize, _event: usize, _flags: c_uint) {
-        state().poisoned
-    }
-
-    fn cuEventRecord(_event: usize, _stream: usize) {
-        state().poisoned
-    }
-
-    fn cuEventDestroy_v2(_event: usize) {
-        state().poisoned
-    }
+    fn cuCtxSynchronize() { state().call(Function::Synchronize) }
+    fn cuStreamSynchronize(_stream: usize) { state().call(Function::Synchronize) }
+    fn cuStreamCreate(stream: Out<'_, usize>, _flags: c_uint) { state().create(stream) }
+    fn cuEventCreate(event: Out<'_, usize>, _flags: c_uint) { state().create(event) }
+    fn cuStreamDestroy_v2(_stream: usize) { state().poisoned }
+    fn cuStreamWaitEvent(_stream: usize, _event: usize, _flags: c_uint) { state().poisoned }
+    fn cuEventRecord(_event: usize, _stream: usize) { state().poisoned }
+    fn cuEventDestroy_v2(_event: usize) { state().poisoned }
 
     fn cuMemGetInfo_v2(free: Out<'_, usize>, total: Out<'_, usize>) {
         let mut state = state();
@@ -311,21 +274,14 @@ driver! {
         state.call(Function::Information)
     }
 
-    fn cuMemAlloc_v2(address: Out<'_, u64>, size: usize) {
-        state().allocate(address, size, false)
-    }
+    fn cuMemAlloc_v2(address: Out<'_, u64>, size: usize) { state().allocate(address, size, false) }
 
     fn cuMemAllocAsync(address: Out<'_, u64>, size: usize, _stream: usize) {
         state().allocate(address, size, true)
     }
 
-    fn cuMemFree_v2(address: u64) {
-        state().free(address)
-    }
-
-    fn cuMemFreeAsync(address: u64, _stream: usize) {
-        state().free(address)
-    }
+    fn cuMemFree_v2(address: u64) { state().free(address) }
+    fn cuMemFreeAsync(address: u64, _stream: usize) { state().free(address) }
 
     fn cuMemsetD8Async(address: u64, value: u8, size: usize, _stream: usize) {
         state().copy(address, size, |bytes| bytes.fill(value))
@@ -388,9 +344,7 @@ driver! {
         code
     }
 
-    fn cuGetErrorName(_code: Code, _name: Out<'_, *const c_char>) {
-        INVALID_VALUE
-    }
+    fn cuGetErrorName(_code: Code, _name: Out<'_, *const c_char>) { INVALID_VALUE }
 
     fn cuGetErrorString(code: Code, text: Out<'_, *const c_char>) {
         let words = match code {

@@ -15,6 +15,7 @@ pub(crate) enum Function {
 }
 
 /// What a test sets up, or asks; memory is that of device 0.
+#[allow(dead_code, reason = "the tests write what the double reads")]
 #[derive(Clone, Copy, Debug)]
 #[repr(C)]
 pub(crate) enum Request {
