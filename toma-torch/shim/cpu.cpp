@@ -82,12 +82,6 @@ void uncount(uint64_t bytes) {
   }
 }
 
-void refuse_injected(size_t bytes) {
-  if (exempt == 0 && fail_after >= 0 && fail_after-- == 0) {
-    refuse(bytes, "a failure was injected");
-  }
-}
-
 void release(void* data) {
   // Before it is freed: after that the address may be another thread's.
   uncount(living->remove(data));
@@ -117,7 +111,9 @@ struct CountingAllocator final : c10::Allocator {
     if (bytes == 0) {
       return {nullptr, nullptr, &release, c10::Device(c10::DeviceType::CPU)};
     }
-    refuse_injected(bytes);
+    if (exempt == 0 && fail_after >= 0 && fail_after-- == 0) {
+      refuse(bytes, "a failure was injected");
+    }
     if (bytes > static_cast<size_t>(std::numeric_limits<ptrdiff_t>::max())) {
       // A mistake, not a size: it gets the answer that it had before.
       return found->allocate(bytes);

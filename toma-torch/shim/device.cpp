@@ -10,22 +10,22 @@
 
 namespace {
 
-// Runs `body` with the allocator and index of a device.
+// Runs `body` with the allocator and index of a device. Before its first allocation an allocator has
+// counted nothing and holds nothing, and refuses to say so.
 template <class F>
-int32_t with_allocator(toma_device device, toma_error* error, F body) noexcept {
+int32_t with_initialized(toma_device device, toma_error* error, F body) noexcept {
   return toma::guarded(error, [&] {
     const auto existing = toma::existing(device);
-    body(*c10::getDeviceAllocator(existing.type()), existing.index());
+    auto& allocator = *c10::getDeviceAllocator(existing.type());
+    if (allocator.initialized()) {
+      body(allocator, existing.index());
+    }
   });
 }
 
 uint64_t natural(int64_t number) { return number < 0 ? 0 : static_cast<uint64_t>(number); }
 
 toma_stats stats_of(c10::DeviceAllocator& allocator, c10::DeviceIndex index) {
-  // Before its first allocation it has counted nothing, and refuses to say so.
-  if (!allocator.initialized()) {
-    return {};
-  }
   constexpr auto all = static_cast<size_t>(c10::CachingAllocator::StatType::AGGREGATE);
   const auto stats = allocator.getDeviceStats(index);
   const auto& allocated = stats.allocated_bytes[all];
@@ -56,28 +56,22 @@ c10::Device toma::existing(toma_device device) {
 }
 
 int32_t toma_device_stats(toma_device device, toma_stats* out, toma_error* error) noexcept {
-  return with_allocator(device, error, [&](auto& allocator, auto index) { *out = stats_of(allocator, index); });
+  *out = {};
+  return with_initialized(device, error, [&](auto& allocator, auto index) { *out = stats_of(allocator, index); });
 }
 
 int32_t toma_device_memory(toma_device device, uint64_t* out, toma_error* error) noexcept {
-  return with_allocator(device, error, [&](auto& allocator, auto index) {
-    std::tie(out[0], out[1]) = allocator.getMemoryInfo(index);
+  return toma::guarded(error, [&] {
+    const auto existing = toma::existing(device);
+    std::tie(out[0], out[1]) = c10::getDeviceAllocator(existing.type())->getMemoryInfo(existing.index());
   });
 }
 
 // Of all devices of the kind at once: the interface knows no finer release.
 int32_t toma_device_release(toma_device device, toma_error* error) noexcept {
-  return with_allocator(device, error, [](auto& allocator, auto) {
-    if (allocator.initialized()) {
-      allocator.emptyCache();
-    }
-  });
+  return with_initialized(device, error, [](auto& allocator, auto) { allocator.emptyCache(); });
 }
 
 int32_t toma_device_reset_peak(toma_device device, toma_error* error) noexcept {
-  return with_allocator(device, error, [](auto& allocator, auto index) {
-    if (allocator.initialized()) {
-      allocator.resetPeakStats(index);
-    }
-  });
+  return with_initialized(device, error, [](auto& allocator, auto index) { allocator.resetPeakStats(index); });
 }

@@ -23,9 +23,9 @@ pub(crate) use backward::toma_backward_drop_stranded;
 pub(crate) use cpu::*;
 pub(crate) use device::{DeviceId, device_memory, device_stats, release_device, reset_device_peak};
 pub(crate) use gradient::{identity, is_sole, set_gradient};
-pub(crate) use modes::{autocast_depth, modes, set_modes, toma_casts_clear};
 #[cfg(test)]
-pub(crate) use modes::{enter_autocast, enter_cpu_autocast};
+pub(crate) use modes::enter_autocast;
+pub(crate) use modes::{autocast_depth, modes, set_modes, toma_casts_clear};
 pub(crate) use rng::{rng_state, set_rng_state};
 
 /// What the shim says of a failure.

@@ -29,15 +29,6 @@ pub(crate) fn autocast_depth(Saved([.., depth, _]): &Saved) -> u64 {
     *depth
 }
 
-/// Enters an autocast region and switches autocast of CUDA; tch does both only where there is CUDA.
-#[cfg(test)]
-pub(crate) fn enter_autocast(enabled: bool) {
-    // SAFETY: changes a counter of this thread.
-    unsafe { torch_sys::at_autocast_increment_nesting() };
-    // SAFETY: changes a mode of this thread.
-    unsafe { torch_sys::at_autocast_set_enabled(enabled.into()) };
-}
-
 // Of the CPU, which tch does not offer. It changes a mode of the calling thread.
 #[cfg(test)]
 unsafe extern "C" {
@@ -46,10 +37,10 @@ unsafe extern "C" {
     safe fn set_autocast_enabled(kind: i8, enabled: bool);
 }
 
-/// Enters an autocast region of the CPU.
+/// Enters an autocast region and switches autocast of the CPU.
 #[cfg(test)]
-pub(crate) fn enter_cpu_autocast() {
+pub(crate) fn enter_autocast(enabled: bool) {
     // SAFETY: changes a counter of this thread.
     unsafe { torch_sys::at_autocast_increment_nesting() };
-    set_autocast_enabled(0, true);
+    set_autocast_enabled(0, enabled);
 }

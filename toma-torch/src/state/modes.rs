@@ -132,7 +132,7 @@ mod tests {
         let weight = Tensor::ones([64, 64], floats).set_requires_grad(true);
         let input = Tensor::ones([1, 64], floats);
         let (before, level) = (ffi::modes(), cpu::allocated_bytes());
-        ffi::enter_cpu_autocast();
+        ffi::enter_autocast(true);
         let casts = || {
             drop(input.matmul(&weight));
             cpu::allocated_bytes() - level
