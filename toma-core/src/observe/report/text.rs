@@ -79,20 +79,14 @@ impl Report {
     fn history(&self) -> Option<String> {
         let last = self.tried.last()?;
         let before = iter::once(None).chain(self.tried.iter().map(Some));
-        let entries: Vec<String> =
+        let mut entries: Vec<String> =
             before.zip(&self.tried).map(|(before, tried)| self.entry(before, tried)).collect();
-        let line = match entries.len().checked_sub(2 * SHOWN + 1) {
-            None | Some(0 | 1) => entries.concat(),
-            Some(skipped) => {
-                let end = SHOWN + skipped;
-                format!(
-                    "{}{}{}",
-                    entries[..SHOWN].concat(),
-                    gap(&self.tried[SHOWN..end]),
-                    entries[end..].concat()
-                )
-            }
-        };
+        let skipped = SHOWN..entries.len().saturating_sub(SHOWN + 1);
+        if skipped.len() > 1 {
+            let gap = gap(&self.tried[skipped.clone()]);
+            entries.splice(skipped, [gap]);
+        }
+        let line = entries.concat();
         let end = match (self.untold(), last.answer) {
             (0, Some(Answer::GiveUp(_))) => "gave up".to_owned(),
             (0, Some(Answer::LeaveOut { index, .. })) => format!("item {index} left out"),

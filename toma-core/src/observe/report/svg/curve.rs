@@ -58,15 +58,7 @@ impl Curve {
 pub(super) fn tried(report: &Report) -> Cow<'_, [Tried]> {
     let Report { attempts, start, time, .. } = *report;
     if report.tried.is_empty() && attempts > 0 {
-        return vec![Tried {
-            size: start,
-            succeeded: attempts,
-            failed: None,
-            answer: None,
-            wait: None,
-            time,
-        }]
-        .into();
+        return vec![Tried { size: start, succeeded: attempts, time, ..Tried::default() }].into();
     }
     Cow::Borrowed(&report.tried)
 }
