@@ -113,7 +113,7 @@ impl Evidence {
     pub(super) fn says(&self, free: Option<u64>) -> Option<Remembered> {
         let mut levels = Levels::default();
         self.oldest_first().for_each(|remembered| levels.learn(remembered));
-        let mut chosen = levels.choose(|| free)?;
+        let mut chosen = levels.at(free)?.clone();
         let mut bounds = Bounds::default();
         for older in self.oldest_first() {
             let failed_with_more = is_at_most(chosen.free_bytes, older.free_bytes);
