@@ -177,9 +177,7 @@ impl Knowledge {
             Ok(Contents { book, stamp, aside }) => {
                 (sources.file, sources.stamp) = (book, stamp);
                 if let Some(aside) = aside {
-                    let (why, to) = (aside.why, aside.to.display());
-                    let line = || format!("toma: size cache{path} {why}; it is set aside as {to}");
-                    say_once(&mut sources.has_said.aside, line);
+                    say_once(&mut sources.has_said.aside, || format!("toma: size cache{path} {aside}"));
                 }
                 true
             }
