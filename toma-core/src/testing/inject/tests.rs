@@ -10,7 +10,6 @@ use proptest::prelude::*;
 
 use super::environment::Settings;
 use super::generator::Generator;
-use super::verdict::When;
 use super::*;
 use crate::cache::NoCache;
 use crate::classify::{Class, classify_panic};
@@ -66,7 +65,7 @@ fn what_an_injected_failure_is() {
             let failure = classify_panic(payload.as_ref());
             assert_eq!(failure.class, class, "{failure:?}");
             assert_eq!(failure.requested_bytes, injected.requested_bytes);
-            assert_eq!(ran, injected.when == When::After);
+            assert_eq!(ran, injected.after_body);
         }
     }
     assert_eq!(Verdict::PASS.after_body().requesting(7), Verdict::PASS);
@@ -212,10 +211,10 @@ fn seed_replays_and_another_seed_does_not() {
 
 /// `.` for an attempt that passes, `b` and `a` for a failure before and after the body.
 fn letter(verdict: &Verdict) -> char {
-    match verdict.0.map(|injected| injected.when) {
+    match verdict.0.map(|injected| injected.after_body) {
         None => '.',
-        Some(When::Before) => 'b',
-        Some(When::After) => 'a',
+        Some(false) => 'b',
+        Some(true) => 'a',
     }
 }
 
