@@ -245,57 +245,33 @@ fn unknown_fields_are_read_over() {
 
 #[test]
 fn what_is_none_of_ours_is_told_apart() {
-    let why = |text: &str| text::read(text.as_bytes()).map(|book| book.len()).map_err(|why| why.to_string());
-    expect![[r#"
-        [
-            Ok(
-                0,
-            ),
-            Err(
-                "is corrupt: EOF while parsing an object at line 1 column 1",
-            ),
-            Err(
-                "is corrupt: expected value at line 1 column 1",
-            ),
-            Err(
-                "is no size cache",
-            ),
-            Err(
-                "is no size cache",
-            ),
-            Err(
-                "is no size cache",
-            ),
-            Err(
-                "is no size cache",
-            ),
-            Err(
-                "is no size cache",
-            ),
-            Err(
-                "has format version 2, and this program reads 1",
-            ),
-            Err(
-                "is corrupt: missing field `entries` at line 1 column 43",
-            ),
-            Err(
-                "is corrupt: recursion limit exceeded at line 1 column 128",
-            ),
-        ]
-    "#]]
-    .assert_debug_eq(&[
-        why(""),
-        why("{"),
-        why("a poem"),
-        why("[]"),
-        why("17"),
-        why(r#"{"format": "toma profile", "version": 1}"#),
-        why(r#"{"format": ["toma size cache"], "version": 1, "entries": []}"#),
-        why(r#"{"format": "toma size cache", "version": 0, "entries": []}"#),
-        why(r#"{"format": "toma size cache", "version": 2, "entries": 7}"#),
-        why(r#"{"format": "toma size cache", "version": 1}"#),
-        why(&"[".repeat(100_000)),
-    ]);
+    let texts = [
+        "{",
+        "a poem",
+        "[]",
+        "17",
+        r#"{"format": "toma profile", "version": 1}"#,
+        r#"{"format": ["toma size cache"], "version": 1, "entries": []}"#,
+        r#"{"format": "toma size cache", "version": 0, "entries": []}"#,
+        r#"{"format": "toma size cache", "version": 2, "entries": 7}"#,
+        r#"{"format": "toma size cache", "version": 1}"#,
+        &"[".repeat(100_000),
+    ];
+    let whys = texts.map(|text| text::read(text.as_bytes()).unwrap_err().to_string() + "\n");
+    expect![[r"
+        is corrupt: EOF while parsing an object at line 1 column 1
+        is corrupt: expected value at line 1 column 1
+        is no size cache
+        is no size cache
+        is no size cache
+        is no size cache
+        is no size cache
+        has format version 2, and this program reads 1
+        is corrupt: missing field `entries` at line 1 column 43
+        is corrupt: recursion limit exceeded at line 1 column 128
+    "]]
+    .assert_eq(&whys.concat());
+    assert_eq!(text::read(b"").unwrap(), Book::default());
     assert!(matches!(text::read(&vec![b' '; (16 << 20) + 1]), Err(Unfit::TooLarge)));
     assert!(matches!(text::read(&[0; 4096]), Err(Unfit::Corrupt(_))));
     assert!(matches!(text::read(b"\xff\xfe"), Err(Unfit::Corrupt(_))));
@@ -323,51 +299,27 @@ fn one_entry_of_nonsense_makes_a_file_corrupt() {
 }
 
 #[test]
-fn the_newest_run_decides_and_older_ones_tighten_its_bounds() {
-    let first = observation(1, 10, &remembered(96, (Some(96), Some(160)), None));
-    let second = observation(2, 20, &remembered(64, (Some(64), Some(128)), None));
-    let says = evidence([first, second]).says(None).unwrap();
-    assert_eq!(
-        (says.settled, says.bounds),
-        (64, Bounds { largest_success: Some(96), smallest_failure: Some(128) })
-    );
-    assert_eq!(says.learned, at(20).time());
-}
-
-#[test]
-fn a_newer_failure_overrides_an_older_success() {
-    let first = observation(1, 10, &remembered(96, (Some(96), None), None));
-    let second = observation(2, 20, &remembered(32, (Some(32), Some(64)), None));
-    let says = evidence([second, first]).says(None).unwrap();
-    // 96 went with the failure at 64, so of the successes only 32 is left.
-    assert_eq!(
-        (says.settled, says.bounds),
-        (32, Bounds { largest_success: Some(32), smallest_failure: Some(64) })
-    );
-}
-
-#[test]
-fn free_memory_chooses_and_other_levels_say_what_holds_here() {
-    let much = observation(1, 10, &remembered(512, (Some(512), Some(600)), Some(80 * GIB)));
-    let little = observation(2, 20, &remembered(64, (Some(64), Some(128)), Some(10 * GIB)));
-    let evidence = evidence([much, little]);
-    let says = |free| evidence.says(free).map(|says| (says.settled, says.bounds));
-    let bounds =
-        |success, failure| Bounds { largest_success: Some(success), smallest_failure: Some(failure) };
-    assert_eq!(says(Some(79 * GIB)), Some((512, bounds(512, 600))));
-    assert_eq!(says(Some(20 * GIB)), Some((64, bounds(64, 128))));
-    assert_eq!(says(None), Some((64, bounds(64, 128))));
-}
-
-#[test]
-fn what_failed_with_more_memory_limits_what_is_known_of_less() {
-    let little = observation(1, 10, &remembered(64, (Some(64), None), Some(10 * GIB)));
-    let much = observation(2, 20, &remembered(24, (None, Some(48)), Some(80 * GIB)));
-    let says = evidence([little, much]).says(Some(10 * GIB)).unwrap();
-    assert_eq!(
-        (says.settled, says.bounds),
-        (24, Bounds { largest_success: None, smallest_failure: Some(48) })
-    );
+fn the_newest_run_at_the_level_of_free_memory_decides_and_others_tighten_its_bounds() {
+    let run = |run, settled, bounds, free: Option<u64>| {
+        observation(run, 10 * run, &remembered(settled, bounds, free.map(|gib| gib * GIB)))
+    };
+    let says = |observations: &[Observation], free: Option<u64>| {
+        let says = evidence(observations.to_vec()).says(free.map(|gib| gib * GIB)).unwrap();
+        (says.settled, says.bounds.largest_success, says.bounds.smallest_failure)
+    };
+    let older = run(1, 96, (Some(96), Some(160)), None);
+    let tighter = [older.clone(), run(2, 64, (Some(64), Some(128)), None)];
+    assert_eq!(says(&tighter, None), (64, Some(96), Some(128)));
+    assert_eq!(evidence(tighter).says(None).unwrap().learned, at(20).time());
+    // 96 goes with the newer failure at 64, so of the successes only 32 is left.
+    let overridden = [run(2, 32, (Some(32), Some(64)), None), older];
+    assert_eq!(says(&overridden, None), (32, Some(32), Some(64)));
+    let levels = [run(1, 512, (Some(512), Some(600)), Some(80)), run(2, 64, (Some(64), Some(128)), Some(10))];
+    assert_eq!(says(&levels, Some(79)), (512, Some(512), Some(600)));
+    assert_eq!([Some(20), None].map(|free| says(&levels, free)), [(64, Some(64), Some(128)); 2]);
+    // What failed with more memory limits what is known of less.
+    let failed_with_more = [run(1, 64, (Some(64), None), Some(10)), run(2, 24, (None, Some(48)), Some(80))];
+    assert_eq!(says(&failed_with_more, Some(10)), (24, None, Some(48)));
 }
 
 #[test]

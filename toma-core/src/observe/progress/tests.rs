@@ -1,5 +1,7 @@
-use std::io::Write;
+use std::io::{self, Write};
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Mutex};
+use std::thread;
 use std::time::Duration;
 
 use indicatif::{InMemoryTerm, ProgressDrawTarget};
@@ -18,7 +20,7 @@ const PATIENT: Pace = Pace { log: Duration::from_secs(3600), ..AT_ONCE };
 fn on_terminal(columns: u16, pace: Pace) -> (ProgressBar, InMemoryTerm) {
     let terminal = InMemoryTerm::new(20, columns);
     let target = ProgressDrawTarget::term_like(Box::new(terminal.clone()));
-    (ProgressBar::on(Screen::to(target, std::io::sink()), pace), terminal)
+    (ProgressBar::on(Screen::to(target, io::sink()), pace), terminal)
 }
 
 #[derive(Clone, Default)]
@@ -31,11 +33,11 @@ impl Log {
 }
 
 impl Write for Log {
-    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         self.0.lock().unwrap().write(bytes)
     }
 
-    fn flush(&mut self) -> std::io::Result<()> {
+    fn flush(&mut self) -> io::Result<()> {
         Ok(())
     }
 }
@@ -157,20 +159,6 @@ fn nested_calls_have_a_line_each() {
 }
 
 #[test]
-fn calls_on_two_threads_do_not_mix() {
-    let (bar, terminal) = on_terminal(80, AT_ONCE);
-    std::thread::scope(|scope| {
-        for length in [100, 200] {
-            let bar = &bar;
-            scope.spawn(move || {
-                execute::with::<NoCache>().observer(bar).range(0..length, 1, |_, _| ());
-            });
-        }
-    });
-    assert_eq!(terminal.contents(), "");
-}
-
-#[test]
 fn a_call_that_falls_back_says_so_and_goes_on_with_another_step() {
     let (bar, terminal) = on_terminal(100, AT_ONCE);
     tell(&bar, 1, started(1, Some(8)));
@@ -196,21 +184,29 @@ fn a_batch_has_no_length() {
 }
 
 #[test]
-fn an_empty_range_shows_nothing() {
-    let (bar, terminal) = on_terminal(80, AT_ONCE);
-    execute::with::<NoCache>().observer(&bar).range(5..5, 8, |_, _| ());
-    assert_eq!(terminal.moves_since_last_check(), "");
+fn what_needs_no_word_leaves_none() {
+    let (bar, terminal) = on_terminal(120, AT_ONCE);
+    let with = || execute::with::<NoCache>().observer(&bar);
+    with().range(5..5, 8, |_, _| ());
+    assert_eq!(terminal.moves_since_last_check(), "", "an empty range");
+    let panics = || with().range(0..8, 8, |_, _| -> () { panic!("broken") });
+    assert!(catch_unwind(AssertUnwindSafe(panics)).is_err());
+    assert_eq!(terminal.contents(), "", "a panic ends the bar");
+    assert!(with().range(0..8, 8, |_, _| Err::<(), _>(io::Error::other("disk is on fire"))).is_err());
+    assert_eq!(terminal.contents(), "", "an error of another kind is left to its reader");
+    thread::scope(|scope| {
+        for length in [100, 200] {
+            let with = &with;
+            scope.spawn(move || with().range(0..length, 1, |_, _| ()));
+        }
+    });
+    for kind in [succeeded(0, 1, 1), failed(1, 2), FINISHED] {
+        tell(&bar, 7, kind);
+    }
+    assert_eq!(terminal.contents(), "", "calls that began unseen are passed over");
     let (bar, log) = into_log(AT_ONCE);
     execute::with::<NoCache>().observer(&bar).range(5..5, 8, |_, _| ());
     assert_eq!(log.lines(), [""; 0]);
-}
-
-#[test]
-fn a_body_that_panics_leaves_no_bar() {
-    let (bar, terminal) = on_terminal(80, AT_ONCE);
-    let run = || execute::with::<NoCache>().observer(&bar).range(0..8, 8, |_, _| -> () { panic!("broken") });
-    assert!(std::panic::catch_unwind(std::panic::AssertUnwindSafe(run)).is_err());
-    assert_eq!(terminal.contents(), "");
 }
 
 #[test]
@@ -222,14 +218,6 @@ fn giving_up_says_why() {
     let shown = terminal.contents();
     assert!(shown.starts_with("toma: f: out of memory"), "{shown}");
     assert!(shown.ends_with("at 1, gives up: no smaller size is allowed"), "{shown}");
-}
-
-#[test]
-fn an_error_of_another_kind_is_left_to_its_reader() {
-    let (bar, terminal) = on_terminal(120, AT_ONCE);
-    let body = |_, _| Err::<(), _>(std::io::Error::other("disk is on fire"));
-    assert!(execute::with::<NoCache>().observer(&bar).range(0..8, 1, body).is_err());
-    assert_eq!(terminal.contents(), "");
 }
 
 #[test]
@@ -286,15 +274,6 @@ fn beside_the_log_only_what_the_program_prints_is_shown() {
     tell(&bar, 1, shrinks(8, 4));
     bar.println("a line of the program's own");
     assert_eq!(log.lines(), ["a line of the program's own"]);
-}
-
-#[test]
-fn events_of_calls_that_began_unseen_are_passed_over() {
-    let (bar, terminal) = on_terminal(80, AT_ONCE);
-    tell(&bar, 7, succeeded(0, 1, 1));
-    tell(&bar, 7, failed(1, 2));
-    tell(&bar, 7, FINISHED);
-    assert_eq!(terminal.contents(), "");
 }
 
 #[test]
