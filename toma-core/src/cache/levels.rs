@@ -65,7 +65,9 @@ impl Levels {
     /// Takes the record of a call that started with so much free.
     pub(super) fn note(&mut self, free: Option<u64>, measurements: &Measurements) {
         let chosen = self.nearest_below(free);
-        self.0.get_mut(chosen).map(|entry| entry.note(measurements));
+        if let Some(entry) = self.0.get_mut(chosen) {
+            entry.note(measurements);
+        }
     }
 
     pub(super) fn iter(&self) -> impl Iterator<Item = &Remembered> {
@@ -109,7 +111,7 @@ mod tests {
         for entry in [at(10, 64), at(2, 16)] {
             levels.learn(entry);
         }
-        let measurements = Measurements { clean_runs: 7, ..Measurements::NEW };
+        let measurements = Measurements { clean_runs: 7, ..Measurements::default() };
         levels.note(Some(9 * GIB), &measurements);
         let runs = levels
             .iter()

@@ -181,7 +181,7 @@ mod tests {
     fn what_is_noted_is_the_threads_own_until_something_is_learned() {
         let store = Store::new();
         let note = |clean_runs| {
-            let measurements = Measurements { clean_runs, ..Measurements::NEW };
+            let measurements = Measurements { clean_runs, ..Measurements::default() };
             with_place("a", 1, |place| store.note(place, || place.by_function(), &measurements));
         };
         note(5);

@@ -11,7 +11,7 @@ const SLOTS: usize = 6;
 /// What one attempt of a size, in items or in [cost units](crate::execute::With::by_cost), took and
 /// allocated.
 #[non_exhaustive]
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Sample {
     /// The attempt's size.
     pub size: usize,
@@ -24,7 +24,7 @@ pub struct Sample {
 /// At most six [`Sample`]s, of sizes that differ by a third at least.
 ///
 /// The difference between nearer sizes is smaller than the noise.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Samples {
     /// Those of size 0 are free.
     slots: [Sample; SLOTS],
@@ -57,9 +57,6 @@ impl Sample {
 }
 
 impl Samples {
-    /// None at all.
-    pub(crate) const NONE: Self = Self { slots: [Sample::new(0); SLOTS] };
-
     /// Takes note of an attempt.
     ///
     /// Of one size the most bytes and the least time count at once; a figure that contradicts them moves
@@ -77,7 +74,9 @@ impl Samples {
         }
         let farthest =
             |a: &&mut Sample, b: &&mut Sample| a.distance(new.size).total_cmp(&b.distance(new.size));
-        self.slots.iter_mut().max_by(farthest).map(|slot| *slot = new);
+        if let Some(slot) = self.slots.iter_mut().max_by(farthest) {
+            *slot = new;
+        }
     }
 
     /// The samples, smallest first.
@@ -111,15 +110,9 @@ impl Samples {
 
 impl FromIterator<Sample> for Samples {
     fn from_iter<I: IntoIterator<Item = Sample>>(samples: I) -> Self {
-        let mut all = Self::NONE;
+        let mut all = Self::default();
         samples.into_iter().for_each(|sample| all.add(sample));
         all
-    }
-}
-
-impl Default for Samples {
-    fn default() -> Self {
-        Self::NONE
     }
 }
 

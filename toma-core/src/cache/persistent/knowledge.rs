@@ -78,10 +78,10 @@ impl Knowledge {
     /// known that something will have to go, it is written at once, though not twice a day.
     fn use_now(&self, sources: &mut Sources, key: &CallKey) {
         let now = Moment::now();
-        let last = sources.file.get(key).map(History::last);
+        let last = sources.file.histories.get(key).map(History::last);
         sources.fresh.touch(key, now);
         let is_due = last.is_some_and(|last| now.since(last) > Moment::DAY);
-        if is_due && sources.file.len() > MAX_ENTRIES / 2 {
+        if is_due && sources.file.histories.len() > MAX_ENTRIES / 2 {
             self.write(sources);
         }
     }
@@ -102,7 +102,7 @@ impl Knowledge {
     /// Writes what is not written yet.
     pub(super) fn flush(&self) {
         let mut sources = self.sources();
-        if sources.fresh.into_iter().any(|(_, history)| !history.evidence.is_empty()) {
+        if sources.fresh.histories.values().any(|history| !history.evidence.is_empty()) {
             sources.locked_at = None;
             self.write(&mut sources);
         }
@@ -201,8 +201,8 @@ impl Knowledge {
 impl Sources {
     /// The file and what was learned since, as far as they are about this call.
     fn known_of(&self, key: &CallKey) -> History {
-        let mut known = self.file.get(key).cloned().unwrap_or_default();
-        self.fresh.get(key).inspect(|fresh| known.merge(fresh));
+        let mut known = self.file.histories.get(key).cloned().unwrap_or_default();
+        self.fresh.histories.get(key).inspect(|fresh| known.merge(fresh));
         known
     }
 
@@ -210,7 +210,8 @@ impl Sources {
     /// was learned just now for old.
     fn has_news(&self, key: &CallKey, free: Option<u64>, now: Moment) -> bool {
         let is_recent = |newest| now.since(newest) < Moment::DAY;
-        let recent = self.file.get(key).filter(|history| history.evidence.newest().is_some_and(is_recent));
+        let recent =
+            self.file.histories.get(key).filter(|history| history.evidence.newest().is_some_and(is_recent));
         match (recent.and_then(|history| history.hint(free)), self.known_of(key).hint(free)) {
             (Some(before), Some(after)) => is_news(&before, &after),
             _ => true,

@@ -37,7 +37,9 @@ fn observation(run: u64, learned: u64, remembered: &Remembered) -> Observation {
 }
 
 fn evidence(observations: impl IntoIterator<Item = Observation>) -> Evidence {
-    observations.into_iter().collect::<Vec<_>>().into()
+    let mut evidence = Evidence::default();
+    observations.into_iter().for_each(|one| evidence.learn(one));
+    evidence
 }
 
 fn call(name: &str, total_bytes: Option<u64>) -> CallKey {
@@ -80,7 +82,8 @@ fn any_observation() -> impl Strategy<Value = Observation> {
             ..Sample::new(1 + usize::try_from(below(99)).unwrap())
         });
         let samples = samples.collect::<Samples>();
-        let measured = Measurements { time: Duration::from_secs(below(3)), samples, ..Measurements::NEW };
+        let measured =
+            Measurements { time: Duration::from_secs(below(3)), samples, ..Measurements::default() };
         let measurements = (below(2) > 0).then(|| Arc::new(measured));
         let bounds = (success.checked_sub(1), failure.checked_sub(1));
         observation(run, learned, &Remembered { measurements, ..remembered(settled, bounds, free) })
@@ -123,8 +126,8 @@ proptest! {
         both.merge(&b);
         let learned = |evidence: &Evidence| evidence.newest();
         prop_assert_eq!(learned(&both), learned(&a).max(learned(&b)));
-        let kept = Vec::from(both.clone());
-        let all = Vec::from(a).into_iter().chain(Vec::from(b));
+        let kept = both.0.clone();
+        let all = a.0.into_iter().chain(b.0);
         let lost: Vec<_> = all.filter(|one| !kept.contains(one)).collect();
         for one in lost {
             let superseded = kept.iter().any(|other| other.run_and_level() == one.run_and_level() && *other > one);
@@ -168,7 +171,7 @@ proptest! {
         prop_assert!(matches!(text::read(cut_off), Err(Unfit::Corrupt(_))));
         let mut changed = text.clone();
         changed[at % text.len()] = byte;
-        prop_assert!(text::read(&changed).map_or(true, |book| book.len() == 1));
+        prop_assert!(text::read(&changed).map_or(true, |book| book.histories.len() == 1));
     }
 }
 
@@ -330,7 +333,7 @@ fn the_least_recently_learned_or_used_entry_goes() {
     book.touch(&call("call 2", None), at(100));
     book.touch(&call("never learned", None), at(200));
     book.keep_newest(3);
-    let left: Vec<_> = book.into_iter().map(|(key, _)| key.name.as_str()).collect();
+    let left: Vec<_> = book.histories.keys().map(|key| key.name.as_str()).collect();
     assert_eq!(left, ["call 2", "call 8", "call 9"]);
 }
 
@@ -341,8 +344,8 @@ fn a_file_stays_below_its_limit() {
     let mut book = book((0..300).map(long));
     let text = text::write(&mut book).unwrap();
     assert!(text.len() <= 16 << 20);
-    assert!(text::read(text.as_bytes()).is_ok_and(|book| (100..300).contains(&book.len())));
-    assert!(book.get(&long(299).0).is_some() && book.get(&long(0).0).is_none());
+    assert!(text::read(text.as_bytes()).is_ok_and(|book| (100..300).contains(&book.histories.len())));
+    assert!(book.histories.contains_key(&long(299).0) && !book.histories.contains_key(&long(0).0));
 }
 
 #[test]
@@ -351,7 +354,7 @@ fn a_table_is_found_by_name_where_lines_moved() {
     let moved = CallKey { place: Some("src/other.rs:1:1".into()), crate_version: None, ..here.clone() };
     let table = book([(moved, history([observation(1, 5, &Remembered::new(40))]))]);
     let settled = |key: &CallKey| table.hint_by_name(key, None).map(|hint| hint.settled);
-    assert_eq!(table.get(&here), None);
+    assert_eq!(table.histories.get(&here), None);
     assert_eq!(settled(&here), Some(40));
     let others = [
         CallKey { total_bytes: Some(40 * GIB), ..here.clone() },
@@ -394,7 +397,7 @@ fn a_use_is_written_down_when_much_is_known_and_not_twice_a_day() {
         std::fs::write(&path, text::write(&mut book((0..entries).map(named))).unwrap()).unwrap();
         let used = || {
             let book = text::read(&std::fs::read(&path).unwrap()).unwrap();
-            [7, 8].map(|i| book.get(&call(&format!("call {i}"), None)).unwrap().used)
+            [7, 8].map(|i| book.histories.get(&call(&format!("call {i}"), None)).unwrap().used)
         };
         let hint = |i: u64| {
             let knowledge = Knowledge::new(Some(Disk::at(path.clone())));
@@ -424,14 +427,14 @@ fn what_was_measured_is_the_same_in_another_run() {
         clean_runs: 40,
         confirmed: 2,
         samples: [sample(8, 500, GIB), sample(64, 2000, 2 * GIB)].into_iter().collect(),
-        ..Measurements::NEW
+        ..Measurements::default()
     };
     let of_the_moment = Measurements { failures: 3, retried: 1, ..measured };
     let known = Remembered { measurements: Some(Arc::new(of_the_moment)), ..Remembered::new(64) };
     let mut book = book([(call("a", Some(GIB)), history([observation(1, 5, &known)]))]);
     let text = text::write(&mut book).unwrap();
     let read = text::read(text.as_bytes()).unwrap();
-    let hint = read.get(&call("a", Some(GIB))).unwrap().hint(None).unwrap();
+    let hint = read.histories.get(&call("a", Some(GIB))).unwrap().hint(None).unwrap();
     assert_eq!(hint.measurements.as_deref(), Some(&measured), "{text}");
 }
 
@@ -444,7 +447,7 @@ fn measurements_that_cannot_be_are_survived() {
                 {{"learned": "2026-01-01T00:00:00Z", "run": "0x1", "settled": 4, "measured": {measured}}}]}}]}}"#
         );
         let mut book = text::read(text.as_bytes())?;
-        let hint = book.into_iter().find_map(|(_, history)| history.hint(None)).unwrap();
+        let hint = book.histories.values().find_map(|history| history.hint(None)).unwrap();
         assert!(hint.measurements.is_some());
         Ok(text::write(&mut book).unwrap())
     };
