@@ -113,25 +113,12 @@ fn the_bar_goes_and_the_shrinks_stay() {
 }
 
 #[test]
-fn calls_one_after_another_share_a_bar() {
-    let (bar, terminal) = on_terminal(80, AT_ONCE);
-    for pass in 1..=3 {
-        tell(&bar, pass, started(10, Some(100)));
-        tell(&bar, pass, succeeded(0, 10, 1));
-        let shown = terminal.contents();
-        assert_eq!(shown.lines().count(), 1, "{shown}");
-        assert!(shown.contains("10/100"), "{shown}");
-        tell(&bar, pass, FINISHED);
-        assert_eq!(terminal.contents(), "");
-    }
-}
-
-#[test]
-fn what_is_printed_between_two_calls_stays() {
+fn calls_one_after_another_share_a_bar_and_what_is_printed_between_them_stays() {
     let (bar, terminal) = on_terminal(80, AT_ONCE);
     for pass in 1..=2 {
         tell(&bar, pass, started(10, Some(100)));
         tell(&bar, pass, succeeded(0, 10, 1));
+        assert!(terminal.contents().lines().last().unwrap().contains("10/100"), "{}", terminal.contents());
         bar.println(format!("pass {pass} goes well"));
         tell(&bar, pass, FINISHED);
         indicatif::TermLike::write_line(&terminal, "printed by the program").unwrap();
@@ -168,6 +155,8 @@ fn a_call_that_falls_back_says_so_and_goes_on_with_another_step() {
     let shown = terminal.contents();
     assert!(shown.contains("1.0 GiB free) at 1, falls back, from 4"), "{shown}");
     assert!(shown.lines().last().unwrap().ends_with("step 4 · 1 OOM"), "{shown}");
+    tell(&bar, 1, EventKind::Answered { size: 90, answer: Answer::LeaveOut { index: 7, cost: 90 } });
+    assert!(terminal.contents().contains("at 90, leaves out item 7, which costs 90"), "{shown}");
 }
 
 #[test]
@@ -229,16 +218,6 @@ fn a_log_gets_a_line_for_each_shrink_and_nothing_for_short_calls() {
     assert_eq!(lines.len(), 1, "{lines:?}");
     assert!(lines[0].starts_with("toma: limit: out of memory"), "{lines:?}");
     assert!(lines[0].ends_with("at 600, shrinks to 300"), "{lines:?}");
-}
-
-#[test]
-fn a_log_gets_a_line_for_each_item_that_is_left_out() {
-    let (bar, log) = into_log(PATIENT);
-    tell(&bar, 1, started(90, Some(4)));
-    tell(&bar, 1, failed(0, 1));
-    tell(&bar, 1, EventKind::Answered { size: 90, answer: Answer::LeaveOut { index: 7, cost: 90 } });
-    let failure = "toma: embed: out of memory (2.0 GiB requested, 1.0 GiB free)";
-    assert_eq!(log.lines(), [format!("{failure} at 90, leaves out item 7, which costs 90")]);
 }
 
 #[test]
