@@ -147,7 +147,7 @@ fn nested_calls_have_a_line_each() {
 
 #[test]
 fn a_call_that_falls_back_says_so_and_goes_on_with_another_step() {
-    let (bar, terminal) = on_terminal(100, AT_ONCE);
+    let (bar, terminal) = on_terminal(120, AT_ONCE);
     tell(&bar, 1, started(1, Some(8)));
     tell(&bar, 1, failed(0, 1));
     tell(&bar, 1, EventKind::Answered { size: 1, answer: Answer::FallBack(4) });
