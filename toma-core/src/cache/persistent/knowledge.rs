@@ -1,7 +1,7 @@
 //! What a cache knows: its file as last read, what it has learned since, and the table it was given.
 
 use std::io;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
 use super::disk::{Contents, Disk, Stamp};
@@ -42,9 +42,9 @@ struct Sources {
 /// What was said on standard error, and will not be said again.
 #[derive(Debug, Default)]
 struct Said {
-    aside: bool,
-    trouble: bool,
-    table: bool,
+    aside: OnceLock<()>,
+    trouble: OnceLock<()>,
+    table: OnceLock<()>,
 }
 
 impl Knowledge {
@@ -131,7 +131,8 @@ impl Knowledge {
         match text::read(table.as_bytes()) {
             Ok(table) => sources.table.merge(&table),
             Err(why) => {
-                say_once(&mut sources.has_said.table, || format!("toma: a size table {why}; it is not used"));
+                let line = format!("toma: a size table {why}; it is not used");
+                sources.has_said.table.get_or_init(|| print(&line));
             }
         }
     }
@@ -177,7 +178,8 @@ impl Knowledge {
             Ok(Contents { book, stamp, aside }) => {
                 (sources.file, sources.stamp) = (book, stamp);
                 if let Some(aside) = aside {
-                    say_once(&mut sources.has_said.aside, || format!("toma: size cache{path} {aside}"));
+                    let line = format!("toma: size cache{path} {aside}");
+                    sources.has_said.aside.get_or_init(|| print(&line));
                 }
                 true
             }
@@ -185,8 +187,8 @@ impl Knowledge {
                 sources.stamp = self.disk.as_ref().and_then(Disk::stamp);
                 sources.locked_at =
                     Some(Instant::now()).filter(|_| error.kind() == io::ErrorKind::WouldBlock);
-                let line = || format!("toma: size cache{path}: {error}; sizes are remembered in memory only");
-                say_once(&mut sources.has_said.trouble, line);
+                let line = format!("toma: size cache{path}: {error}; sizes are remembered in memory only");
+                sources.has_said.trouble.get_or_init(|| print(&line));
                 false
             }
         }
@@ -220,11 +222,5 @@ impl Sources {
 
     fn is_left_alone(&self) -> bool {
         self.locked_at.is_some_and(|at| at.elapsed() < LEFT_ALONE)
-    }
-}
-
-fn say_once(has_said: &mut bool, line: impl FnOnce() -> String) {
-    if !std::mem::replace(has_said, true) {
-        print(&line());
     }
 }
