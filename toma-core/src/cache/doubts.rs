@@ -20,11 +20,13 @@ impl Doubts {
     /// A call that starts here has been preceded by one that succeeded with the same size, or else the
     /// size would be another now. Calls that cannot use more say nothing of it.
     #[inline]
-    pub(super) fn counted(&self, known: Option<Remembered>, cap: usize) -> Option<Remembered> {
+    pub(super) fn counted(&self, known: Option<&Remembered>, cap: usize) -> Option<Remembered> {
         let known = known?;
-        if known.settled >= cap {
-            return Some(known);
-        }
+        if known.settled < cap && self.is_due(known) { Some(known.probing()) } else { Some(known.clone()) }
+    }
+
+    #[inline]
+    fn is_due(&self, known: &Remembered) -> bool {
         if self.about.get() != Some(known.learned) {
             self.about.set(Some(known.learned));
             self.doubt.set(Doubt::after(known.failed_probes));
@@ -33,6 +35,6 @@ impl Doubts {
         // A clock that was set back says nothing.
         let is_due = doubt.succeeded(|| clock::wall().duration_since(known.learned).unwrap_or_default());
         self.doubt.set(doubt);
-        Some(if is_due { known.probing() } else { known })
+        is_due
     }
 }

@@ -30,7 +30,11 @@ impl Levels {
     /// memory never sends a call back to its initial size.
     #[inline]
     pub(super) fn at(&self, free: Option<u64>) -> Option<&Remembered> {
-        self.0.get(self.nearest_below(free))
+        match &*self.0 {
+            [] => None,
+            [known] => Some(known),
+            many => many.get(self.nearest_below(free)),
+        }
     }
 
     /// What nobody could read counts as the lowest level, when learned and when asked.

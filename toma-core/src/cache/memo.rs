@@ -27,7 +27,7 @@ impl MemoEntry {
     /// What a call starts from that has so much free and may use up to `cap`.
     #[inline]
     pub(super) fn known(&self, free: Option<u64>, cap: usize) -> Option<Remembered> {
-        self.doubts.counted(self.levels.at(free).cloned(), cap)
+        self.doubts.counted(self.levels.at(free), cap)
     }
 }
 

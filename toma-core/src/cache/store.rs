@@ -53,20 +53,34 @@ impl Store {
             return None;
         }
         let key = &key();
-        // Free memory chooses among several levels. Its source is foreign code and may come back here, so it is
-        // read outside the memo.
-        let warm = memo::with(self.id(), generation, key, |entry| {
-            entry.levels.is_plain().then(|| entry.known(None, place.cap))
-        });
-        match warm {
-            Some(Some(known)) => known,
-            Some(None) => {
-                let free = place.free_bytes();
-                let chosen = memo::with(self.id(), generation, key, |entry| entry.known(free, place.cap));
-                chosen.unwrap_or_else(|| self.look_up(key, place, elsewhere))
+        let mut known = None;
+        let is_plain = memo::with(self.id(), generation, key, |entry| {
+            let is_plain = entry.levels.is_plain();
+            if is_plain {
+                known = entry.known(None, place.cap);
             }
+            is_plain
+        });
+        match is_plain {
+            Some(true) => known,
+            Some(false) => self.choose(generation, key, place, elsewhere),
             None => self.look_up(key, place, elsewhere),
         }
+    }
+
+    /// Free memory chooses among several levels. Its source is foreign code and may come back here, so it is read
+    /// outside the memo.
+    #[cold]
+    fn choose(
+        &self,
+        generation: u64,
+        key: &Key,
+        place: &Place<'_>,
+        elsewhere: Elsewhere<'_>,
+    ) -> Option<Remembered> {
+        let free = place.free_bytes();
+        let chosen = memo::with(self.id(), generation, key, |entry| entry.known(free, place.cap));
+        chosen.unwrap_or_else(|| self.look_up(key, place, elsewhere))
     }
 
     #[cold]
@@ -76,7 +90,7 @@ impl Store {
         let levels = table.levels(key).unwrap_or_else(|| Levels::from(elsewhere(place, table.seeded(place))));
         let free = if levels.is_plain() { None } else { place.free_bytes() };
         memo::keep(self.id(), generation, key, levels.unshared());
-        table.counted(key, levels.at(free).cloned(), place.cap)
+        table.counted(key, levels.at(free), place.cap)
     }
 
     pub(super) fn remember(&self, key: &Key, place: &Place<'_>, learned: Remembered) {

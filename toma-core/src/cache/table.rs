@@ -63,10 +63,10 @@ impl Table {
     }
 
     /// Counts a call that starts from what is `known`. A doubt that another thread is at is left to it.
-    pub(super) fn counted(&self, key: &Key, known: Option<Remembered>, cap: usize) -> Option<Remembered> {
+    pub(super) fn counted(&self, key: &Key, known: Option<&Remembered>, cap: usize) -> Option<Remembered> {
         match self.learned.get(key).as_ref().map(|learned| learned.doubts.try_lock()) {
             Some(Ok(doubts)) => doubts.counted(known, cap),
-            _ => known,
+            _ => known.cloned(),
         }
     }
 
