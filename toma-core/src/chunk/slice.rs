@@ -2,31 +2,47 @@ use std::ops::Range;
 
 use super::{Chunk, ChunkOf, Chunked, Held, axis};
 
-macro_rules! slice {
-    ($($mutability:tt)?) => {
-        impl<'a, T> ChunkOf<'a> for &$($mutability)? [T] {
-            type Held = &'a $($mutability)? [T];
-            type Chunk = &'a $($mutability)? [T];
-        }
-
-        impl<T> Chunked for &$($mutability)? [T] {
-            fn extent(&self, dim: isize) -> usize {
-                axis(dim, 1);
-                self.len()
-            }
-
-            #[inline]
-            fn hold(&mut self, _: isize, range: Range<usize>) -> Held<'_, Self> {
-                &$($mutability)? self[range]
-            }
-
-            #[inline]
-            fn lend<'a>(held: &'a mut Held<'_, Self>) -> Chunk<'a, Self> {
-                held
-            }
-        }
-    };
+// No macro makes these two: it would stand in the errors of users who pass something else.
+impl<'a, T> ChunkOf<'a> for &[T] {
+    type Held = &'a [T];
+    type Chunk = &'a [T];
 }
 
-slice!();
-slice!(mut);
+impl<T> Chunked for &[T] {
+    fn extent(&self, dim: isize) -> usize {
+        axis(dim, 1);
+        self.len()
+    }
+
+    #[inline]
+    fn hold(&mut self, _: isize, range: Range<usize>) -> Held<'_, Self> {
+        &self[range]
+    }
+
+    #[inline]
+    fn lend<'a>(held: &'a mut Held<'_, Self>) -> Chunk<'a, Self> {
+        held
+    }
+}
+
+impl<'a, T> ChunkOf<'a> for &mut [T] {
+    type Held = &'a mut [T];
+    type Chunk = &'a mut [T];
+}
+
+impl<T> Chunked for &mut [T] {
+    fn extent(&self, dim: isize) -> usize {
+        axis(dim, 1);
+        self.len()
+    }
+
+    #[inline]
+    fn hold(&mut self, _: isize, range: Range<usize>) -> Held<'_, Self> {
+        &mut self[range]
+    }
+
+    #[inline]
+    fn lend<'a>(held: &'a mut Held<'_, Self>) -> Chunk<'a, Self> {
+        held
+    }
+}
