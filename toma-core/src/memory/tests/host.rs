@@ -293,28 +293,3 @@ proptest! {
         prop_assert_eq!((i128::from(reading.free_bytes), i128::from(reading.total_bytes)), (free, total));
     }
 }
-
-proptest! {
-    // Each case writes a dozen files.
-    #![proptest_config(ProptestConfig::with_cases(200))]
-
-    #[test]
-    fn nested_groups_are_those_of_the_twin(
-        groups in prop::collection::vec((0..1_u64 << 62, figure(), figure()), 1..4),
-        version_2: bool,
-    ) {
-        let folders = ["", "/a", "/a/b"];
-        let path = ["/", "/a", "/a/b"][groups.len() - 1];
-        let mut root = if version_2 { Root::new().v2(path, "/") } else { Root::new().v1(path, "/") };
-        for (folder, &(limit, used, reclaimable)) in folders.iter().zip(&groups) {
-            root = if version_2 {
-                root.group2(folder, &limit.to_string(), used, reclaimable)
-            } else {
-                root.group1(folder, limit, used, reclaimable)
-            };
-        }
-        let reading = root.host().read().unwrap();
-        let (free, total) = twin((6000 * MIB, 8000 * MIB), &groups, None);
-        prop_assert_eq!((i128::from(reading.free_bytes), i128::from(reading.total_bytes)), (free, total));
-    }
-}
