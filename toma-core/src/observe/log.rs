@@ -66,7 +66,7 @@ mod tests {
     #[test]
     fn what_is_worth_a_line_has_one() {
         let anchor = 0_u8;
-        let (nobody, callers) = (Callers::default(), Callers::of(std::ptr::from_ref(&anchor).addr()));
+        let (none, callers) = (Callers::default(), Callers::of(std::ptr::from_ref(&anchor).addr()));
         assert!(!callers.is_empty());
         let with_callers = format!("settles at 8 for calls in {callers}");
         let waited = |ms, exclusive| EventKind::Waited { elapsed: Duration::from_millis(ms), exclusive };
@@ -87,7 +87,7 @@ mod tests {
             (waited(0, true), ""),
             (waited(1500, true), "waited 1.5s for the device"),
             (waited(20, false), "waited 20.0ms, and runs beside others"),
-            (EventKind::Settled { size: 8, callers: &nobody }, "settles at 8"),
+            (EventKind::Settled { size: 8, callers: &none }, "settles at 8"),
             (EventKind::Settled { size: 8, callers: &callers }, &with_callers),
             (failed(3), "out of memory at size 3, 2.0 KiB requested: no room"),
             (failed(90), "out of memory at size 90 (3 items), 2.0 KiB requested: no room"),

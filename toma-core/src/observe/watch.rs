@@ -63,7 +63,7 @@ impl<'a> Watch<'a> {
     }
 }
 
-/// Adds those who see every call.
+/// Adds the observers of every call.
 fn observe_all(switches: Switches, observers: &mut Vec<Watcher<'_>>) {
     if switches.log() {
         observers.push(Box::new(log::Stderr));
