@@ -149,7 +149,7 @@ impl<'a> Call<'a> {
             let passed = clock::wall().duration_since(known.learned).unwrap_or_default();
             evidence::pass(&mut measurements, passed);
         }
-        self.machine.keep(measurements);
+        self.machine.keep(&measurements);
         let source = self.memory.device.filter(|_| self.needs.memory);
         source.map(meter::now).unwrap_or_default()
     }

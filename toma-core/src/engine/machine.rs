@@ -110,8 +110,8 @@ impl Machine {
     }
 
     /// Keeps measurements from now on, which the policy sees.
-    pub(crate) fn keep(&mut self, measurements: Measurements) {
-        self.measurements = Some(measurements);
+    pub(crate) fn keep(&mut self, measurements: &Measurements) {
+        self.measurements = Some(*measurements);
     }
 
     /// Starts from what an earlier call learned, if any.
