@@ -6,9 +6,10 @@ use std::io;
 use std::time::Duration;
 
 use super::ledger::{Refused, Reserved};
-use super::reserving::Reserving;
+use super::reserving::ForBytes;
+use super::sleepers::wake;
 use super::turn::Device;
-use super::wait::{self, wake};
+use super::wait::Waits;
 use crate::memory::{MemorySource, Reading};
 
 /// Keeps `bytes` of a device for the caller, and waits for them for at most `timeout`.
@@ -59,7 +60,7 @@ use crate::memory::{MemorySource, Reading};
 /// When the bytes were not free in time; at once when the device has not so many bytes, or cannot be
 /// read.
 pub fn reserve(device: &dyn MemorySource, bytes: u64, timeout: Duration) -> Result<Reservation, NotReserved> {
-    wait::block(&mut Reserving::new(device, bytes, timeout))
+    Waits::<ForBytes<'_>>::new(device, bytes, timeout).wait()
 }
 
 /// Keeps `bytes` of a device for the caller if they are free now and no other call waits for some; see
@@ -82,7 +83,7 @@ pub fn reserve_async(
     bytes: u64,
     timeout: Duration,
 ) -> impl Future<Output = Result<Reservation, NotReserved>> + Send {
-    Reserving::new(device, bytes, timeout)
+    Waits::<ForBytes<'_>>::new(device, bytes, timeout)
 }
 
 /// Bytes of a device that are kept for its owner; given back when it is dropped.
@@ -151,7 +152,7 @@ impl NotReserved {
 
 impl fmt::Display for NotReserved {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { device, asked_bytes, refused: Refused { others, ahead }, reading } = self;
+        let Self { device, asked_bytes, refused: Refused { others, ahead, .. }, reading } = self;
         write!(f, "{}: cannot reserve {asked_bytes} bytes: ", device.name())?;
         match reading {
             Ok(Reading { free_bytes, total_bytes }) => {

@@ -6,21 +6,20 @@ use std::ops::Deref;
 use std::ptr;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
-use std::task::Waker;
 use std::time::Instant;
 
 use super::ledger::Ledger;
 use super::process::PerProcess;
-use super::queue::{Begun, Kind, Seen, State, Ticket};
-use super::wait::wake;
+use super::queue::{Begun, Kind, Seen, State};
+use super::sleepers::{Key, wake};
 use super::waiting::{Bounds, Waiting};
 use crate::nesting::{DeviceId, Enclosing, TurnId};
 
 /// What all users of one device share.
 pub(super) struct Queue {
     pub(super) name: Box<str>,
-    pub(super) state: PerProcess<Mutex<State<Waker>>>,
-    pub(super) ledger: PerProcess<Mutex<Ledger<Waker>>>,
+    pub(super) state: PerProcess<Mutex<State>>,
+    pub(super) ledger: PerProcess<Mutex<Ledger>>,
     /// Whether a turn is marked: looked at without the lock, at the end of every attempt.
     has_marked: AtomicBool,
     /// Whether a wait was in vain: looked at without the lock, at the beginning of every attempt.
@@ -88,7 +87,7 @@ impl Device {
     ///
     /// Not for attempts that hold a turn, on whatever device: nothing that holds a turn waits.
     pub(crate) fn wait_for<'a>(&self, kind: Kind, bounds: Bounds<'a>) -> Waiting<'a> {
-        Waiting::new(self.clone(), bounds, |state, until| state.queue(kind, until))
+        Waiting::new(self.clone(), bounds, |state, key, until| state.queue(key, kind, until))
     }
 
     #[inline]
@@ -108,15 +107,10 @@ impl Device {
         has_contention && self.queue.state.lock_own().has_contention(seen)
     }
 
-    /// The turns that run now, for an attempt that has none.
-    pub(crate) fn running(&self) -> usize {
-        self.queue.state.lock_own().running()
-    }
-
     /// Begins a measurement, unless the device is being measured: around this attempt, beside it or inside.
     pub(crate) fn measure(&self) -> Option<Measurement> {
-        let ticket = self.queue.state.lock_own().measure()?;
-        Some(Measurement { device: self.clone(), ticket })
+        let key = self.queue.state.lock_own().measure()?;
+        Some(Measurement { device: self.clone(), key })
     }
 
     /// Marks the turn of an enclosing attempt, because a loop inside gave way; see
@@ -152,17 +146,16 @@ impl Queue {
     }
 
     /// Writes down what is looked at without the lock.
-    pub(super) fn publish(&self, state: &State<Waker>) {
+    pub(super) fn publish(&self, state: &State) {
         self.has_marked.store(state.has_marked(), Relaxed);
         self.is_in_vain.store(state.is_in_vain(), Relaxed);
     }
 
-    /// Skips and grants, where anything waits, and wakes.
+    /// Skips and grants, where anything waits, and wakes all but the wait that looks.
     #[cold]
-    pub(super) fn look(&self) {
-        let now = Instant::now();
-        let woken = self.state.lock_own().look(now);
-        wake(woken);
+    pub(super) fn look(&self, own: Option<Key>) {
+        let woken = self.state.lock_own().look(Instant::now());
+        wake(woken.into_iter().filter(|&key| Some(key) != own));
     }
 }
 
@@ -173,10 +166,10 @@ impl Queue {
 #[must_use = "the turn ends when this is dropped"]
 #[derive(Debug)]
 pub(crate) struct Turn {
-    device: Device,
+    pub(super) device: Device,
     id: TurnId,
     kind: Kind,
-    seen: Seen,
+    pub(super) seen: Seen,
     has_ended: bool,
 }
 
@@ -195,11 +188,6 @@ impl Turn {
     /// An exclusive turn has contention where attempts begin beside it that never wait.
     pub(crate) fn has_contention(&self) -> bool {
         self.device.has_contention(self.seen)
-    }
-
-    /// The other turns that run now.
-    pub(crate) fn others(&self) -> usize {
-        self.device.queue.state.lock_own().others(self.seen)
     }
 
     /// Begins the next attempt of the piece in the same turn: contention and marks count from now on.
@@ -224,9 +212,9 @@ impl Turn {
     /// Ends the turn and queues at the tail for an exclusive one, under one lock.
     pub(crate) fn exclusive_again(mut self, bounds: Bounds<'_>) -> Waiting<'_> {
         self.has_ended = true;
-        Waiting::new(self.device.clone(), bounds, |state, until| {
+        Waiting::new(self.device.clone(), bounds, |state, key, until| {
             state.end(self.id);
-            state.queue(Kind::Exclusive, until)
+            state.queue(key, Kind::Exclusive, until);
         })
     }
 }
@@ -246,7 +234,7 @@ impl Drop for Turn {
         let waits = state.has_waiting();
         drop(state);
         if waits {
-            queue.look();
+            queue.look(None);
         }
     }
 }
@@ -256,11 +244,11 @@ impl Drop for Turn {
 #[derive(Debug)]
 pub(crate) struct Measurement {
     device: Device,
-    ticket: Ticket,
+    key: Key,
 }
 
 impl Drop for Measurement {
     fn drop(&mut self) {
-        self.device.queue.state.lock().measured(self.ticket);
+        self.device.queue.state.lock().measured(self.key);
     }
 }

@@ -193,8 +193,8 @@ impl<'a> Call<'a> {
     fn begin_blocking(&mut self, attempt: &mut Attempt) {
         attempt.hold = match self.take_turn(Nesting::now().marks.polled()) {
             Way::Now(hold) => hold,
-            Way::Wait(queued, since) => {
-                let (turn, how) = queued.waiting.wait();
+            Way::Wait(waiting, since) => {
+                let (turn, how) = waiting.wait();
                 self.waited(turn, how, since)
             }
         };
@@ -210,8 +210,8 @@ impl<'a> Call<'a> {
         }
         attempt.hold = match self.take_turn(Nesting::now().marks.blocked()) {
             Way::Now(hold) => hold,
-            Way::Wait(queued, since) => {
-                let (turn, how) = queued.waiting.await;
+            Way::Wait(waiting, since) => {
+                let (turn, how) = waiting.await;
                 self.waited(turn, how, since)
             }
         };
@@ -222,8 +222,8 @@ impl<'a> Call<'a> {
     fn take_turn(&mut self, polled: bool) -> Way<'a> {
         let Some(extras) = &mut self.extras else { return Way::Now(Hold::None) };
         let way = extras.turns.take(polled);
-        if let Way::Wait(queued, _) = &way {
-            let (size, others) = (self.machine.coming_size(), queued.others);
+        if let Way::Wait(waiting, _) = &way {
+            let (size, others) = (self.machine.coming_size(), waiting.others());
             extras.tell(|| EventKind::Waits { size, others });
         }
         way

@@ -47,23 +47,15 @@ enum Next<'a> {
     Nothing,
     /// An exclusive turn lasts until its piece is done.
     Keep(Turn),
-    /// The last attempt failed under contention.
-    Queued(Box<Queued<'a>>),
-}
-
-/// A wait in the queue. In a box: most attempts wait for nothing.
-#[derive(Debug)]
-pub(super) struct Queued<'a> {
-    pub(super) waiting: Waiting<'a>,
-    /// Others that ran on the device as it began.
-    pub(super) others: usize,
+    /// The last attempt failed under contention. In a box: most attempts wait for nothing.
+    Queued(Box<Waiting<'a>>),
 }
 
 /// How an attempt comes to its turn.
 pub(super) enum Way<'a> {
     Now(Hold),
     /// `since`: when the wait began.
-    Wait(Box<Queued<'a>>, Instant),
+    Wait(Box<Waiting<'a>>, Instant),
 }
 
 impl<'a> Turns<'a> {
@@ -118,8 +110,7 @@ impl<'a> Turns<'a> {
         {
             return Way::Now(Hold::Turn(turn));
         }
-        let others = device.running();
-        Way::Wait(Box::new(Queued { waiting: device.wait_for(kind, self.bounds()), others }), clock::now())
+        Way::Wait(Box::new(device.wait_for(kind, self.bounds())), clock::now())
     }
 
     /// Whether the call waits for its device now.
@@ -192,8 +183,7 @@ impl<'a> Turns<'a> {
         self.next = match (hold, answer) {
             (Hold::Turn(turn), Answer::Again(Rung::Exclusive)) if self.has_patience() => {
                 self.after_contention = true;
-                let others = turn.others();
-                Next::Queued(Box::new(Queued { waiting: turn.exclusive_again(self.bounds()), others }))
+                Next::Queued(Box::new(turn.exclusive_again(self.bounds())))
             }
             (Hold::Turn(_), Answer::Again(Rung::Exclusive)) => Next::Nothing,
             (Hold::Turn(turn), Answer::Again(_) | Answer::Shrink(_)) if turn.is_exclusive() => {

@@ -28,6 +28,18 @@ fn device() -> Device {
     Device { queue: Handle::Counted(Arc::new(Queue::new("a device"))) }
 }
 
+impl Device {
+    fn running(&self) -> usize {
+        self.queue.state.lock_own().running()
+    }
+}
+
+impl Turn {
+    fn others(&self) -> usize {
+        self.device.queue.state.lock_own().others(self.seen)
+    }
+}
+
 fn is_empty(device: &Device) -> bool {
     device.queue.state.lock().is_empty() && device.queue.ledger.lock().is_empty()
 }
