@@ -4,7 +4,8 @@
 //! A leaf: it knows devices and turns by their numbers only.
 
 use std::cell::Cell;
-use std::num::NonZeroUsize;
+use std::num::NonZeroU32;
+use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
 /// Devices that are told apart. Deeper nesting counts as a turn on another device, which never waits.
 const DEPTH: usize = 4;
@@ -15,9 +16,16 @@ thread_local! {
     static NESTING: Cell<Nesting> = const { Cell::new(Nesting::NONE) };
 }
 
-/// Tells the queue of a device from all others that live.
+/// Tells the queue of a device from all others.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(crate) struct DeviceId(pub(crate) NonZeroUsize);
+pub(crate) struct DeviceId(NonZeroU32);
+
+impl DeviceId {
+    pub(crate) fn new() -> Self {
+        static IDS: AtomicU32 = AtomicU32::new(1);
+        Self(NonZeroU32::new(IDS.fetch_add(1, Relaxed)).expect("fewer devices than numbers"))
+    }
+}
 
 /// Tells a turn from all others of its device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -62,11 +70,6 @@ impl Nesting {
         NESTING.get()
     }
 
-    /// That of an attempt of a loop that blocks.
-    pub(crate) fn of_loop(self) -> Self {
-        Self { marks: self.marks.with(BLOCKED, self.marks.polled()), ..self }
-    }
-
     /// That of an attempt of a task, made of what it would be for a loop that blocks.
     pub(crate) fn of_task(self) -> Self {
         let marks = self.marks.with(POLLED, true).with(BLOCKED, Self::now().marks.blocked());
@@ -92,19 +95,17 @@ impl Enclosing {
         self.promised.filter(|_| self.devices[0] == Some(device))
     }
 
-    /// The same inside an attempt that holds a turn on `device`.
+    /// Goes inside an attempt that holds a turn on `device`.
     ///
     /// `promised`: the attempt will be redone exclusively after contention. Only the outermost one may
     /// promise that, because the others never wait.
-    #[must_use]
-    pub(crate) fn inside(mut self, device: DeviceId, promised: Option<TurnId>) -> Self {
+    #[inline]
+    pub(crate) fn enter(&mut self, device: DeviceId, promised: Option<TurnId>) {
         if !self.holds_any() {
-            self.promised = promised;
-        }
-        if let Some(free) = self.devices.iter_mut().find(|device| device.is_none()) {
+            (self.devices[0], self.promised) = (Some(device), promised);
+        } else if let Some(free) = self.devices.iter_mut().find(|device| device.is_none()) {
             *free = Some(device);
         }
-        self
     }
 }
 
@@ -134,8 +135,10 @@ impl Marks {
         self.0 & BLOCKED != 0
     }
 
-    pub(crate) fn falling_back(self, falls_back: bool) -> Self {
-        self.with(FALLS_BACK, self.falls_back() || falls_back)
+    /// Those of an attempt of a loop that blocks.
+    #[inline]
+    pub(crate) fn of_loop(self, falls_back: bool) -> Self {
+        self.with(FALLS_BACK, self.falls_back() || falls_back).with(BLOCKED, self.polled())
     }
 
     fn with(self, mark: u8, on: bool) -> Self {

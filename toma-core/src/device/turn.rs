@@ -1,9 +1,7 @@
 //! A device as calls see it, and the turns their attempts take on it.
 
 use std::fmt;
-use std::num::NonZeroUsize;
 use std::ops::Deref;
-use std::ptr;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
 use std::time::Instant;
@@ -18,6 +16,7 @@ use crate::nesting::{DeviceId, Enclosing, TurnId};
 /// What all users of one device share.
 pub(super) struct Queue {
     pub(super) name: Box<str>,
+    id: DeviceId,
     pub(super) state: PerProcess<Mutex<State>>,
     pub(super) ledger: PerProcess<Mutex<Ledger>>,
     /// Whether a turn is marked: looked at without the lock, at the end of every attempt.
@@ -63,9 +62,9 @@ impl Device {
         &self.queue.name
     }
 
+    #[inline]
     pub(crate) fn id(&self) -> DeviceId {
-        let address = NonZeroUsize::new(ptr::from_ref::<Queue>(&self.queue).addr());
-        DeviceId(address.expect("a reference is not null"))
+        self.queue.id
     }
 
     /// Begins a shared turn at once; `None` when something waits or is exclusive, so that the attempt has to
@@ -142,7 +141,7 @@ impl Queue {
         let state = PerProcess::new(|process| Mutex::new(State::new(process)));
         let ledger = PerProcess::new(|process| Mutex::new(Ledger::new(process)));
         let [has_marked, is_in_vain] = [const { AtomicBool::new(false) }; 2];
-        Self { name: name.into(), state, ledger, has_marked, is_in_vain }
+        Self { name: name.into(), id: DeviceId::new(), state, ledger, has_marked, is_in_vain }
     }
 
     /// Writes down what is looked at without the lock.
@@ -174,11 +173,13 @@ pub(crate) struct Turn {
 }
 
 impl Turn {
+    #[inline]
     pub(crate) fn is_exclusive(&self) -> bool {
         self.kind == Kind::Exclusive
     }
 
     /// Whether contention was to be expected as the attempt began.
+    #[inline]
     pub(crate) fn may_be_contended(&self) -> bool {
         self.seen.may_be_contended()
     }
@@ -204,9 +205,10 @@ impl Turn {
         queue.has_marked.load(Relaxed) && queue.state.lock().is_marked(self.id)
     }
 
-    /// The nesting of loops inside the attempt; `promises`: it will be redone exclusively after contention.
-    pub(crate) fn enclosing(&self, outer: Enclosing, promises: bool) -> Enclosing {
-        outer.inside(self.device.id(), promises.then_some(self.id))
+    /// Nests what runs in the attempt; `promises`: it will be redone exclusively after contention.
+    #[inline]
+    pub(crate) fn enclose(&self, nesting: &mut Enclosing, promises: bool) {
+        nesting.enter(self.device.id(), promises.then_some(self.id));
     }
 
     /// Ends the turn and queues at the tail for an exclusive one, under one lock.

@@ -16,11 +16,11 @@ use super::meter::{self, Measured};
 use super::options::Options;
 use super::pieces::Extent;
 use super::sizes::Sizes;
-use super::turns::{Hold, Way};
+use super::turns::Hold;
 use crate::cache::{Remembered, SizeCache};
 use crate::call_site::{Name, Origin};
 use crate::clock;
-use crate::device::{How, Turn};
+use crate::device::{How, Turn, Waiting};
 use crate::nesting::Nesting;
 use crate::observe::report::{self, ReportBuilder};
 use crate::observe::{EventKind, Reason, Watch};
@@ -124,7 +124,9 @@ impl<'a> Call<'a> {
             self.doubt_first(remembered.as_ref());
         }
         self.report.starts_at(self.machine.step());
-        self.tell_started();
+        if self.extras.as_ref().is_some_and(|extras| extras.watch.is_some()) {
+            self.tell_started();
+        }
         self.tell_shortfall(measured.and_then(|measured| self.machine.shortfall(&measured)));
     }
 
@@ -191,13 +193,10 @@ impl<'a> Call<'a> {
 
     #[inline(never)]
     fn begin_blocking(&mut self, attempt: &mut Attempt) {
-        attempt.hold = match self.take_turn(Nesting::now().marks.polled()) {
-            Way::Now(hold) => hold,
-            Way::Wait(waiting, since) => {
-                let (turn, how) = waiting.wait();
-                self.waited(turn, how, since)
-            }
-        };
+        if let Some(waiting) = self.take_turn(Nesting::now().marks.polled(), attempt) {
+            let since = clock::now();
+            attempt.hold = self.waited(waiting.wait(), since);
+        }
         self.begin_with(attempt);
     }
 
@@ -208,29 +207,25 @@ impl<'a> Call<'a> {
             attempt.nesting = Some(Nesting::now().of_task());
             return;
         }
-        attempt.hold = match self.take_turn(Nesting::now().marks.blocked()) {
-            Way::Now(hold) => hold,
-            Way::Wait(waiting, since) => {
-                let (turn, how) = waiting.await;
-                self.waited(turn, how, since)
-            }
-        };
+        if let Some(waiting) = self.take_turn(Nesting::now().marks.blocked(), attempt) {
+            let since = clock::now();
+            attempt.hold = self.waited(waiting.await, since);
+        }
         self.begin_with(attempt);
         attempt.nesting = attempt.nesting.map(Nesting::of_task);
     }
 
-    fn take_turn(&mut self, polled: bool) -> Way<'a> {
-        let Some(extras) = &mut self.extras else { return Way::Now(Hold::None) };
-        let way = extras.turns.take(polled);
-        if let Way::Wait(waiting, _) = &way {
-            let (size, others) = (self.machine.coming_size(), waiting.others());
-            extras.tell(|| EventKind::Waits { size, others });
-        }
-        way
+    #[inline]
+    fn take_turn(&mut self, polled: bool, attempt: &mut Attempt) -> Option<Box<Waiting<'a>>> {
+        let extras = self.extras.as_mut()?;
+        let waiting = extras.turns.take(polled, &mut attempt.hold)?;
+        let (size, others) = (self.machine.coming_size(), waiting.others());
+        extras.tell(|| EventKind::Waits { size, others });
+        Some(waiting)
     }
 
     #[cold]
-    fn waited(&mut self, turn: Turn, how: How, since: Instant) -> Hold {
+    fn waited(&mut self, (turn, how): (Turn, How), since: Instant) -> Hold {
         let (elapsed, exclusive) = (clock::now().saturating_duration_since(since), turn.is_exclusive());
         self.report.waited(elapsed, exclusive);
         if let Some(extras) = &mut self.extras {
@@ -241,10 +236,13 @@ impl<'a> Call<'a> {
     }
 
     /// Begins an attempt that has its turn.
+    #[inline]
     fn begin_with(&mut self, attempt: &mut Attempt) {
         attempt.piece = self.machine.cut();
+        let goes_on = self.why_over().is_none();
         let Some(extras) = &mut self.extras else { return };
-        if !self.machine.is_in_fallback() {
+        let falls_back = self.machine.is_in_fallback();
+        if !falls_back {
             self.machine.expect(extras.turns.expected_rungs(&attempt.hold));
         }
         if extras.times {
@@ -252,9 +250,8 @@ impl<'a> Call<'a> {
         }
         let (start, end) = (attempt.piece.start, attempt.piece.end);
         extras.tell(|| EventKind::Attempt { start, end });
-        extras.begin(attempt, &self.machine);
-        attempt.retryable =
-            if self.why_over().is_some() { Retryable::NOTHING } else { self.machine.retryable() };
+        extras.begin(attempt, goes_on && self.machine.can_be_exclusive_yet(), falls_back);
+        attempt.retryable = if goes_on { self.machine.retryable() } else { Retryable::NOTHING };
     }
 
     /// Why no retry may start any more.
@@ -263,7 +260,7 @@ impl<'a> Call<'a> {
         match () {
             () if extras.disabled => Some(Reason::Disabled),
             () if extras.turns.is_cancelled() => Some(Reason::Cancelled),
-            () => extras.is_late().then_some(Reason::Deadline),
+            () => extras.turns.is_late().then_some(Reason::Deadline),
         }
     }
 

@@ -19,6 +19,7 @@ use std::time::{Duration, Instant};
 
 use super::turn::{Handle, Queue};
 use super::*;
+use crate::nesting::Enclosing;
 
 /// Longer than any test takes.
 const AGES: Duration = Duration::from_secs(60);
@@ -38,6 +39,11 @@ impl Turn {
     fn others(&self) -> usize {
         self.device.queue.state.lock_own().others(self.seen)
     }
+}
+
+fn enclosed(mut outer: Enclosing, turn: &Turn, promises: bool) -> Enclosing {
+    turn.enclose(&mut outer, promises);
+    outer
 }
 
 fn is_empty(device: &Device) -> bool {
