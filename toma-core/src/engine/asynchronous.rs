@@ -1,4 +1,4 @@
-//! The asynchronous driver: the steps of [`drive`](super::drive::drive), one by one.
+//! The asynchronous driver: the steps of [`next_piece`](super::drive::next_piece), one by one.
 //!
 //! The loop around them belongs to the code that has the body: to the expansion of an attribute, because only there can
 //! each attempt be a plain async block that borrows the function's arguments, and to a stream. No outcome is held

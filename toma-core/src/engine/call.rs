@@ -86,7 +86,7 @@ impl<'a> Call<'a> {
         self.start_from(remembered.as_ref());
         self.machine.choose_first(policy, None);
         self.doubt_first(remembered.as_ref());
-        self.report.starts_at(self.machine.step());
+        self.report.starts_at(self.machine.step);
     }
 
     /// Doubts a remembered size where that is due, and the policy looks for no larger one by itself.
@@ -112,7 +112,7 @@ impl<'a> Call<'a> {
         self.extras = Some(Extras::new(options, watch, self.needs, disabled));
         let mut measured = None;
         if disabled {
-            self.machine.freeze();
+            self.machine.fixed = true;
         } else if Nesting::now().marks.falls_back() {
             self.machine.learn_nothing();
             self.machine.choose_first(policy, None);
@@ -123,7 +123,7 @@ impl<'a> Call<'a> {
             self.machine.choose_first(policy, measured);
             self.doubt_first(remembered.as_ref());
         }
-        self.report.starts_at(self.machine.step());
+        self.report.starts_at(self.machine.step);
         if self.extras.as_ref().is_some_and(|extras| extras.watch.is_some()) {
             self.tell_started();
         }
@@ -151,14 +151,15 @@ impl<'a> Call<'a> {
             let passed = clock::wall().duration_since(known.learned).unwrap_or_default();
             evidence::pass(&mut measurements, passed);
         }
-        self.machine.keep(measurements);
+        self.machine.measurements = Some(measurements);
         let source = self.memory.device.filter(|_| self.needs.memory);
         source.map(meter::now).unwrap_or_default()
     }
 
     fn tell_started(&mut self) {
         let (length, remembered) = (self.report.length(), self.report.remembered());
-        let [initial, start] = [self.machine.cap(), self.machine.step()].map(|step| self.report.within(step));
+        let [initial, start] =
+            [self.machine.sizes.cap, self.machine.step].map(|step| self.report.within(step));
         self.tell(|| EventKind::Started { initial, start, length, remembered });
         if let Some(from) = self.machine.probes_from().filter(|&from| remembered.is_some() && from < start) {
             self.tell(|| EventKind::Probe { from, to: start });
@@ -241,7 +242,7 @@ impl<'a> Call<'a> {
         attempt.piece = self.machine.cut();
         let goes_on = self.why_over().is_none();
         let Some(extras) = &mut self.extras else { return };
-        let falls_back = self.machine.is_in_fallback();
+        let falls_back = self.machine.fallback;
         if !falls_back {
             self.machine.expect(extras.turns.expected_rungs(&attempt.hold));
         }
@@ -275,7 +276,7 @@ impl<'a> Call<'a> {
     pub(crate) fn succeeded(&mut self, policy: &dyn Policy, attempt: &mut Attempt) {
         self.report.succeeded();
         let took = if self.extras.is_some() { self.end_succeeded(attempt) } else { Took::default() };
-        let step = self.machine.step();
+        let step = self.machine.step;
         if let Some(to) = self.machine.succeeded(policy, took) {
             self.step_changes(step, to);
         } else if self.machine.may_doubt() && self.doubts.succeeded() {
@@ -287,7 +288,7 @@ impl<'a> Call<'a> {
     fn end_succeeded(&mut self, attempt: &mut Attempt) -> Took {
         let took = self.took(attempt);
         if let Some(measured) = &took.measured {
-            let available_bytes = self.machine.available_bytes();
+            let available_bytes = self.machine.available_bytes;
             self.report.measured(self.machine.size(), measured.peak_bytes, available_bytes);
         }
         if let Some(extras) = &mut self.extras {

@@ -5,6 +5,7 @@
 //! ours there are must not depend on the optimizer.
 #![expect(clippy::inline_always, reason = "the number of our own frames must not depend on the optimizer")]
 
+use std::cell::RefCell;
 use std::ops::{ControlFlow, Range};
 use std::panic::Location;
 
@@ -14,7 +15,7 @@ use super::with::{Core, With};
 use crate::call_site::{Above, Origin};
 use crate::chunk::{Chunk, Chunked};
 use crate::engine::call::Call;
-use crate::engine::drive::{Cleanup, Done, Work, drive, next_piece};
+use crate::engine::drive::{Work, next_piece};
 use crate::engine::pieces::Extent;
 use crate::outcome::{Completes, Judge, Outcome};
 use crate::policy::Policy;
@@ -175,7 +176,7 @@ impl<'a, P: Policy, K, B: Undo, U: Unit> With<'a, P, K, B, U> {
         self.core.call(caller, extent, |call, policy| {
             let (mut values, mut left_out) = (Vec::new(), None);
             while let Some(done) = next_piece(call, policy, &self.judge, &mut work, &mut left_out) {
-                match branch(done) {
+                match outcome(done).branch() {
                     ControlFlow::Continue(value) => values.push(value),
                     ControlFlow::Break(error) => return error,
                 }
@@ -190,7 +191,7 @@ impl<'a, P: Policy, K, B: Undo, U: Unit> With<'a, P, K, B, U> {
         caller: Caller,
         range: Range<usize>,
         init: A,
-        body: impl FnMut(&A, usize, usize) -> R,
+        mut body: impl FnMut(&A, usize, usize) -> R,
     ) -> R::Of<A>
     where
         R: Outcome<S, Value = A>,
@@ -199,17 +200,20 @@ impl<'a, P: Policy, K, B: Undo, U: Unit> With<'a, P, K, B, U> {
         let mut after = AfterFailure { undo: self.undo, unit: self.unit };
         let start = range.start;
         let extent = after.extent(length(start, range.end, || self.core.name_at(Some(caller))));
-        let mut work = Folding { value: init, body, start, after };
-        self.core.call(caller, extent, |call, policy| {
+        let so_far = RefCell::new(init);
+        let run = |piece: Range<usize>| body(&so_far.borrow(), start + piece.start, start + piece.end);
+        let mut work = Job { run, after };
+        let failure = self.core.call(caller, extent, |call, policy| {
             let mut left_out = None;
             while let Some(done) = next_piece(call, policy, &self.judge, &mut work, &mut left_out) {
-                match branch(done) {
-                    ControlFlow::Continue(next) => work.value = next,
-                    ControlFlow::Break(error) => return error,
+                match outcome(done).branch() {
+                    ControlFlow::Continue(next) => drop(so_far.replace(next)),
+                    ControlFlow::Break(error) => return Some(error),
                 }
             }
-            R::of(work.value)
-        })
+            None
+        });
+        failure.unwrap_or_else(|| R::of(so_far.into_inner()))
     }
 
     /// Counts from the start of the user's range.
@@ -248,10 +252,8 @@ pub(crate) fn run_batch<R, M>(
     judge: &impl Judge<R, M>,
     mut work: impl Work<R>,
 ) -> R {
-    match drive(call, policy, judge, &mut work) {
-        Done::Succeeded(value) | Done::Failed(value) => value,
-        Done::LeftOut(left_out) => left_out.0.pass_on(),
-    }
+    let done = next_piece(call, policy, judge, &mut work, &mut None);
+    outcome(done.expect("a batch is one piece"))
 }
 
 #[inline]
@@ -263,21 +265,17 @@ pub(crate) fn run_all<R: Completes, M>(
 ) -> R {
     let mut left_out = None;
     while let Some(done) = next_piece(call, policy, judge, &mut work, &mut left_out) {
-        match done {
-            Done::Succeeded(_) => {}
-            Done::Failed(error) => return error,
-            Done::LeftOut(left_out) => return left_out.0.pass_on(),
+        if let Err(error) = done {
+            return error;
         }
     }
     R::completed()
 }
 
+/// What the body returned, whether it is a success or a failure.
 #[inline]
-fn branch<R: Outcome<S>, S, U>(done: Done<R>) -> ControlFlow<R::Of<U>, R::Value> {
-    match done {
-        Done::Succeeded(outcome) | Done::Failed(outcome) => outcome.branch(),
-        Done::LeftOut(left_out) => left_out.0.pass_on().branch(),
-    }
+pub(super) fn outcome<R>(done: Result<R, R>) -> R {
+    done.unwrap_or_else(|error| error)
 }
 
 /// What takes back a failed attempt; `()` has nothing to take back.
@@ -306,27 +304,5 @@ pub(crate) struct Shifted<B> {
 impl<B: Undo> Undo for Shifted<B> {
     fn undo(&mut self, failed: Range<usize>) {
         self.undo.undo(self.start + failed.start..self.start + failed.end);
-    }
-}
-
-/// A body that gets the value so far.
-struct Folding<A, F, B, U> {
-    value: A,
-    body: F,
-    start: usize,
-    after: AfterFailure<B, U>,
-}
-
-impl<A, R, F: FnMut(&A, usize, usize) -> R, B: Undo, U: Unit> Work<R> for Folding<A, F, B, U> {
-    const LEAVES_OUT: bool = U::PACKS;
-
-    #[inline]
-    fn run(&mut self, piece: Range<usize>) -> R {
-        (self.body)(&self.value, self.start + piece.start, self.start + piece.end)
-    }
-
-    #[inline]
-    fn cleanup(&mut self) -> &mut impl Cleanup {
-        &mut self.after
     }
 }

@@ -26,11 +26,11 @@ impl Call<'_> {
     ) -> Answer {
         self.time_from_now_on();
         self.injected |= attempt.injected;
-        if self.machine.is_doubting() {
+        if self.machine.doubted.is_some() {
             self.doubts.fails();
         }
         let took = self.took(attempt);
-        let (step, size) = (self.machine.step(), self.machine.size());
+        let (step, size) = (self.machine.step, self.machine.size());
         let ran = self.machine.take_ran(step);
         self.report.worked(ran);
         self.report.failed(size, failure.class, took.elapsed);
@@ -43,7 +43,7 @@ impl Call<'_> {
         self.tell_shortfall(lacked.or(foreseen));
         self.take_rung(attempt, answer, failed);
         self.tell_answer(size, answer);
-        let to = self.machine.step();
+        let to = self.machine.step;
         if matches!(answer, Answer::LeaveOut { .. }) && to != step {
             self.tell(|| EventKind::Probe { from: step, to });
         }
@@ -53,7 +53,7 @@ impl Call<'_> {
     /// What was printed because nothing was promised must be passed on: a rung that came meanwhile is too late for
     /// it. A panic can give way where the enclosing attempt keeps it from being printed.
     fn rungs_after(&self, attempt: &Attempt, class: Class, panic: Option<&Panic>) -> Rungs {
-        let Some(extras) = self.extras.as_ref().filter(|_| !self.machine.is_in_fallback()) else {
+        let Some(extras) = self.extras.as_ref().filter(|_| !self.machine.fallback) else {
             return Rungs::NONE;
         };
         let rungs = extras.turns.rungs_after(attempt);
@@ -98,7 +98,7 @@ impl Call<'_> {
         let (size, hold) = (self.machine.size(), attempt.hold);
         let Some(extras) = &mut self.extras else { return };
         extras.turns.after_failure(hold, answer);
-        if self.machine.is_in_fallback() {
+        if self.machine.fallback {
             extras.fall_back();
         }
         if let Some(failed) = extras.asks.take() {
@@ -117,7 +117,7 @@ impl Call<'_> {
         if let Some(answer) = self.machine.hooks_gave_nothing(&policy, failed) {
             self.tell_answer(size, answer);
         }
-        if self.machine.is_in_fallback()
+        if self.machine.fallback
             && let Some(extras) = &mut self.extras
         {
             extras.fall_back();
