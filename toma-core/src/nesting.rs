@@ -52,17 +52,23 @@ pub(crate) struct Enclosing {
     promised: Option<TurnId>,
 }
 
-/// What is special about the place, in one byte, because every call asks whether anything is.
+/// What is special about the place.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Marks(u8);
-
-const FALLS_BACK: u8 = 1;
-const POLLED: u8 = 1 << 1;
-const BLOCKED: u8 = 1 << 2;
+pub(crate) struct Marks {
+    /// In another memory than the device's.
+    pub(crate) falls_back: bool,
+    /// A task with an attempt is being polled: what blocks now may hold up others.
+    pub(crate) polled: bool,
+    /// In such a poll a loop blocks: not even a task may wait in there, because no other task is polled
+    /// meanwhile.
+    pub(crate) blocked: bool,
+}
 
 impl Nesting {
-    const NONE: Self =
-        Self { marks: Marks(0), enclosing: Enclosing { devices: [None; DEPTH], promised: None } };
+    const NONE: Self = Self {
+        marks: Marks { falls_back: false, polled: false, blocked: false },
+        enclosing: Enclosing { devices: [None; DEPTH], promised: None },
+    };
 
     /// That of this thread.
     #[inline]
@@ -72,7 +78,7 @@ impl Nesting {
 
     /// That of an attempt of a task, made of what it would be for a loop that blocks.
     pub(crate) fn of_task(self) -> Self {
-        let marks = self.marks.with(POLLED, true).with(BLOCKED, Self::now().marks.blocked());
+        let marks = Marks { polled: true, blocked: Self::now().marks.blocked, ..self.marks };
         Self { marks, ..self }
     }
 }
@@ -113,36 +119,13 @@ impl Marks {
     /// Whether there are any.
     #[inline]
     pub(crate) fn anything(self) -> bool {
-        self.0 != 0
-    }
-
-    /// In another memory than the device's.
-    #[inline]
-    pub(crate) fn falls_back(self) -> bool {
-        self.0 & FALLS_BACK != 0
-    }
-
-    /// A task with an attempt is being polled: what blocks now may hold up others.
-    #[inline]
-    pub(crate) fn polled(self) -> bool {
-        self.0 & POLLED != 0
-    }
-
-    /// In such a poll a loop blocks: not even a task may wait in there, because no other task is polled
-    /// meanwhile.
-    #[inline]
-    pub(crate) fn blocked(self) -> bool {
-        self.0 & BLOCKED != 0
+        self.falls_back | self.polled | self.blocked
     }
 
     /// Those of an attempt of a loop that blocks.
     #[inline]
     pub(crate) fn of_loop(self, falls_back: bool) -> Self {
-        self.with(FALLS_BACK, self.falls_back() || falls_back).with(BLOCKED, self.polled())
-    }
-
-    fn with(self, mark: u8, on: bool) -> Self {
-        Self(if on { self.0 | mark } else { self.0 & !mark })
+        Self { falls_back: self.falls_back | falls_back, blocked: self.polled, ..self }
     }
 }
 

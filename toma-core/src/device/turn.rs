@@ -90,8 +90,8 @@ impl Device {
     }
 
     #[inline]
-    pub(super) fn turn(&self, Begun { id, kind, seen }: Begun) -> Turn {
-        Turn { device: self.clone(), id, kind, seen, has_ended: false }
+    pub(super) fn turn(&self, begun: Begun) -> Turn {
+        Turn { device: self.clone(), begun, has_ended: false }
     }
 
     /// What an attempt sees of the device as it begins inside a turn there.
@@ -166,56 +166,54 @@ impl Queue {
 #[derive(Debug)]
 pub(crate) struct Turn {
     pub(super) device: Device,
-    id: TurnId,
-    kind: Kind,
-    pub(super) seen: Seen,
+    pub(super) begun: Begun,
     has_ended: bool,
 }
 
 impl Turn {
     #[inline]
     pub(crate) fn is_exclusive(&self) -> bool {
-        self.kind == Kind::Exclusive
+        self.begun.kind == Kind::Exclusive
     }
 
     /// Whether contention was to be expected as the attempt began.
     #[inline]
     pub(crate) fn may_be_contended(&self) -> bool {
-        self.seen.may_be_contended()
+        self.begun.seen.may_be_contended()
     }
 
     /// Whether other turns ran as the attempt began, run now, or have begun since.
     ///
     /// An exclusive turn has contention where attempts begin beside it that never wait.
     pub(crate) fn has_contention(&self) -> bool {
-        self.device.has_contention(self.seen)
+        self.device.has_contention(self.begun.seen)
     }
 
     /// Begins the next attempt of the piece in the same turn: contention and marks count from now on.
     pub(crate) fn renew(&mut self) {
         let mut state = self.device.queue.state.lock();
-        state.unmark(self.id);
-        self.seen = state.seen();
+        state.unmark(self.begun.id);
+        self.begun.seen = state.seen();
     }
 
     /// Whether a loop inside [gave way](Device::mark): the attempt has failed whatever its body returned.
     #[inline]
     pub(crate) fn is_marked(&self) -> bool {
         let queue = &self.device.queue;
-        queue.has_marked.load(Relaxed) && queue.state.lock().is_marked(self.id)
+        queue.has_marked.load(Relaxed) && queue.state.lock().is_marked(self.begun.id)
     }
 
     /// Nests what runs in the attempt; `promises`: it will be redone exclusively after contention.
     #[inline]
     pub(crate) fn enclose(&self, nesting: &mut Enclosing, promises: bool) {
-        nesting.enter(self.device.id(), promises.then_some(self.id));
+        nesting.enter(self.device.id(), promises.then_some(self.begun.id));
     }
 
     /// Ends the turn and queues at the tail for an exclusive one, under one lock.
     pub(crate) fn exclusive_again(mut self, bounds: Bounds<'_>) -> Waiting<'_> {
         self.has_ended = true;
         Waiting::new(self.device.clone(), bounds, |state, key, until| {
-            state.end(self.id);
+            state.end(self.begun.id);
             state.queue(key, Kind::Exclusive, until);
         })
     }
@@ -229,7 +227,7 @@ impl Drop for Turn {
         }
         let queue: &Queue = &self.device.queue;
         let mut state = queue.state.lock();
-        state.end(self.id);
+        state.end(self.begun.id);
         if queue.has_marked.load(Relaxed) {
             queue.publish(&state);
         }

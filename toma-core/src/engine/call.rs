@@ -11,7 +11,7 @@ use super::attempt::Attempt;
 use super::doubts::Doubts;
 use super::evidence;
 use super::extras::Extras;
-use super::machine::{Known, Machine, Took};
+use super::machine::{Machine, Took};
 use super::meter::{self, Measured};
 use super::options::Options;
 use super::pieces::Extent;
@@ -59,8 +59,8 @@ impl<'a> Call<'a> {
         let (name, needs) = (Name::of(name, &origin), policy.needs());
         let (user, device) = (options.user, options.device);
         let length = extent.items();
-        let machine =
-            Machine::new(extent, Sizes::new(&options.sizes, &name), options.max_attempts, policy.is_fixed());
+        let sizes = Sizes::new(&options.sizes, &name);
+        let machine = Machine::new(extent, sizes, options.max_attempts, policy.is_fixed());
         let report = ReportBuilder::new(name, length, machine.is_packed().then(|| machine.whole()));
         let memory = Memory { cache, origin, device, user, now: None, failed_probes: None };
         Self { machine, needs, memory, report, doubts: Doubts::default(), injected: false, extras: None }
@@ -72,7 +72,7 @@ impl<'a> Call<'a> {
         shield::prepare();
         report::prepare();
         let Options { deadline, device, ladder, observer, .. } = options;
-        if options.max_attempts == 0 {
+        if options.max_attempts == Some(0) {
             self.report.name().refuse("max_attempts 0: must be at least 1");
         }
         let switches = Switches::load();
@@ -82,22 +82,28 @@ impl<'a> Call<'a> {
         if asked | around | watch.is_some() {
             return self.open_with_extras(policy, options, watch, switches);
         }
-        let remembered = self.recall();
-        self.start_from(remembered.as_ref());
-        self.machine.choose_first(policy, None);
-        self.doubt_first(remembered.as_ref());
+        self.choose_first(policy);
         self.report.starts_at(self.machine.step);
     }
 
-    /// Doubts a remembered size where that is due, and the policy looks for no larger one by itself.
+    /// Chooses the first step by what earlier calls have learned. Returns what was measured for it.
     #[inline]
-    fn doubt_first(&mut self, remembered: Option<&Remembered>) {
-        let stays = !self.needs.anything() && self.machine.probes_from().is_none();
+    fn choose_first(&mut self, policy: &dyn Policy) -> Option<Measured> {
+        let remembered = self.memory.cache.recall(&self.place());
+        self.report.remembers(remembered.as_ref().map(|known| known.settled));
+        if let Some(known) = &remembered {
+            self.machine.start_from(known.settled, known.bounds);
+        }
+        let measured = self.needs.anything().then(|| self.resume(remembered.as_ref()));
+        self.machine.choose_first(policy, measured);
+        // A remembered size is doubted where the policy looks for no larger one by itself.
+        let stays = measured.is_none() && self.machine.probes_from().is_none();
         if let Some(known) = remembered.filter(|known| known.probes && stays)
             && self.machine.doubt().is_some()
         {
             self.memory.failed_probes = Some(known.failed_probes);
         }
+        measured
     }
 
     #[inline(never)]
@@ -113,15 +119,11 @@ impl<'a> Call<'a> {
         let mut measured = None;
         if disabled {
             self.machine.fixed = true;
-        } else if Nesting::now().marks.falls_back() {
+        } else if Nesting::now().marks.falls_back {
             self.machine.learn_nothing();
             self.machine.choose_first(policy, None);
         } else {
-            let remembered = self.recall();
-            self.start_from(remembered.as_ref());
-            measured = self.needs.anything().then(|| self.resume(remembered.as_ref()));
-            self.machine.choose_first(policy, measured);
-            self.doubt_first(remembered.as_ref());
+            measured = self.choose_first(policy);
         }
         self.report.starts_at(self.machine.step);
         if self.extras.as_ref().is_some_and(|extras| extras.watch.is_some()) {
@@ -130,19 +132,8 @@ impl<'a> Call<'a> {
         self.tell_shortfall(measured.and_then(|measured| self.machine.shortfall(&measured)));
     }
 
-    #[inline]
-    fn recall(&self) -> Option<Remembered> {
-        self.memory.cache.recall(&self.place())
-    }
-
-    #[inline]
-    fn start_from(&mut self, remembered: Option<&Remembered>) {
-        let known = remembered.map(|&Remembered { settled, bounds, .. }| Known { settled, bounds });
-        self.report.remembers(known.map(|known| known.settled));
-        self.machine.start_from(known);
-    }
-
     /// Goes on with the measurements of earlier calls, and measures what a first size may depend on.
+    #[inline(never)]
     fn resume(&mut self, known: Option<&Remembered>) -> Measured {
         let measurements = known.and_then(|known| known.measurements.as_deref());
         let mut measurements = measurements.copied().unwrap_or_default();
@@ -194,7 +185,7 @@ impl<'a> Call<'a> {
 
     #[inline(never)]
     fn begin_blocking(&mut self, attempt: &mut Attempt) {
-        if let Some(waiting) = self.take_turn(Nesting::now().marks.polled(), attempt) {
+        if let Some(waiting) = self.take_turn(Nesting::now().marks.polled, attempt) {
             let since = clock::now();
             attempt.hold = self.waited(waiting.wait(), since);
         }
@@ -208,7 +199,7 @@ impl<'a> Call<'a> {
             attempt.nesting = Some(Nesting::now().of_task());
             return;
         }
-        if let Some(waiting) = self.take_turn(Nesting::now().marks.blocked(), attempt) {
+        if let Some(waiting) = self.take_turn(Nesting::now().marks.blocked, attempt) {
             let since = clock::now();
             attempt.hold = self.waited(waiting.await, since);
         }

@@ -37,7 +37,7 @@ impl<'a> Extras<'a> {
     ) -> Self {
         // A deadline beyond the end of the clock is none.
         let deadline = options.deadline.and_then(|limit| clock::now().checked_add(limit));
-        let in_fallback = Nesting::now().marks.falls_back();
+        let in_fallback = Nesting::now().marks.falls_back;
         let device = options.device.filter(|_| !disabled && !in_fallback);
         let ladder = if disabled { Ladder::none() } else { options.ladder.unwrap_or_default() };
         Self {

@@ -14,7 +14,7 @@ use super::meter::Measured;
 use super::pieces::{Cut, Extent};
 use super::rungs::Rungs;
 use super::sizes::Sizes;
-use crate::classify::{Class, Failure};
+use crate::classify::Class;
 use crate::memory::Reading;
 use crate::policy::{Bounds, Evidence, Measurements, Policy};
 use crate::shield::Retryable;
@@ -50,13 +50,6 @@ pub(crate) struct Machine {
     packing: Option<Box<Packing>>,
 }
 
-/// What is known from earlier calls.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Known {
-    pub(crate) settled: usize,
-    pub(crate) bounds: Bounds,
-}
-
 /// A failed attempt: the failure, the memory once it had failed, what was measured, and the rungs of the ladder
 /// there are.
 #[derive(Clone, Copy, Debug)]
@@ -75,16 +68,9 @@ pub(crate) struct Took {
     pub(crate) measured: Option<Measured>,
 }
 
-impl Failed {
-    pub(crate) fn new(failure: &Failure, now: Option<Reading>, took: Took, there: Rungs) -> Self {
-        let &Failure { class, requested_bytes, .. } = failure;
-        Self { class, requested_bytes, now, took, there }
-    }
-}
-
 impl Machine {
     #[inline]
-    pub(crate) fn new(extent: Extent, sizes: Sizes, max_attempts: usize, fixed: bool) -> Self {
+    pub(crate) fn new(extent: Extent, sizes: Sizes, max_attempts: Option<usize>, fixed: bool) -> Self {
         let single = matches!(extent, Extent::Batch);
         let packing = matches!(extent, Extent::Packed(_)).then(Box::default);
         Self {
@@ -93,7 +79,7 @@ impl Machine {
             position: 0,
             step: sizes.cap,
             bounds: Bounds::default(),
-            max_attempts,
+            max_attempts: max_attempts.unwrap_or(usize::MAX),
             single,
             fixed,
             fallback: false,
@@ -109,14 +95,12 @@ impl Machine {
         }
     }
 
-    /// Starts from what an earlier call learned, if any.
+    /// Starts from what an earlier call learned.
     #[inline]
-    pub(crate) fn start_from(&mut self, known: Option<Known>) {
-        if let Some(Known { settled, bounds }) = known {
-            self.step = self.sizes.fit(settled);
-            self.bounds = bounds;
-            self.learning = Learning::beyond(self.step);
-        }
+    pub(crate) fn start_from(&mut self, settled: usize, bounds: Bounds) {
+        self.step = self.sizes.fit(settled);
+        self.bounds = bounds;
+        self.learning = Learning::beyond(self.step);
     }
 
     /// Lets the policy choose the first step; `now` is what could be allocated, where it asks for it.

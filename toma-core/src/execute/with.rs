@@ -96,7 +96,7 @@ impl<'a, P, K, B, U> With<'a, P, K, B, U> {
     /// The form panics when it is 0.
     #[inline]
     pub fn max_attempts(mut self, max_attempts: usize) -> Self {
-        self.core.options.max_attempts = max_attempts;
+        self.core.options.max_attempts = Some(max_attempts);
         self
     }
 

@@ -37,7 +37,7 @@ impl Device {
 
 impl Turn {
     fn others(&self) -> usize {
-        self.device.queue.state.lock_own().others(self.seen)
+        self.device.queue.state.lock_own().others(self.begun.seen)
     }
 }
 

@@ -35,7 +35,9 @@ impl Call<'_> {
         self.report.worked(ran);
         self.report.failed(size, failure.class, took.elapsed);
         let now = self.memory.read_after(failure.class).filter(|_| self.why_over() != Some(Reason::Disabled));
-        let failed = Failed::new(failure, now, took, self.rungs_after(attempt, failure.class, panic));
+        let &Failure { class, requested_bytes, .. } = failure;
+        let there = self.rungs_after(attempt, class, panic);
+        let failed = Failed { class, requested_bytes, now, took, there };
         let lacked = self.machine.lacked(&failed);
         let answer = self.answer(policy, attempt, &failed);
         self.tell_failed(attempt, failure, &failed, size);

@@ -62,7 +62,7 @@ impl Call<'_> {
     pub(crate) fn go_on(&mut self) {
         let marks = Nesting::now().marks;
         if marks.anything() {
-            self.go_on_inside(marks.falls_back());
+            self.go_on_inside(marks.falls_back);
         }
     }
 
