@@ -213,7 +213,7 @@ impl<P: Policy, K> With<'_, P, K, ()> {
         K: Judge<R, M>,
     {
         let both = BodyAndUndo(|piece: Range<usize>, undo| body(S::from_count(piece.len()), undo));
-        self.core.call(Location::caller(), Extent::Batch, |call, policy| {
+        self.core.call(Location::caller(), Extent::BATCH, |call, policy| {
             run_batch(call, policy, &self.judge, both)
         })
     }
@@ -232,7 +232,7 @@ impl<P: Policy, K> With<'_, P, K, ()> {
     {
         let items = length(start, end, || self.core.name_at(Some(Location::caller())));
         let both = |piece: Range<usize>, undo| body(start.plus(piece.start), start.plus(piece.end), undo);
-        self.core.call(Location::caller(), Extent::Items(items), |call, policy| {
+        self.core.call(Location::caller(), Extent::of(items), |call, policy| {
             run_all(call, policy, &self.judge, BodyAndUndo(both))
         })
     }
@@ -262,7 +262,7 @@ impl<P: Policy, K> With<'_, P, K, ()> {
             lacks_view = false;
             body(D::lend(&mut held), S::from_count(piece.start), S::from_count(piece.end), undo)
         };
-        self.core.call(Location::caller(), Extent::Items(items), |call, policy| {
+        self.core.call(Location::caller(), Extent::of(items), |call, policy| {
             run_all(call, policy, &self.judge, BodyAndUndo(both))
         })
     }

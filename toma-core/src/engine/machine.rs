@@ -29,7 +29,6 @@ pub(crate) struct Machine {
     pub(super) step: usize,
     pub(super) bounds: Bounds,
     max_attempts: usize,
-    single: bool,
     /// The policy is not asked after a success: the step stays as it is.
     pub(super) fixed: bool,
     /// The rest of the call runs in fallback.
@@ -71,8 +70,7 @@ pub(crate) struct Took {
 impl Machine {
     #[inline]
     pub(crate) fn new(extent: Extent, sizes: Sizes, max_attempts: Option<usize>, fixed: bool) -> Self {
-        let single = matches!(extent, Extent::Batch);
-        let packing = matches!(extent, Extent::Packed(_)).then(Box::default);
+        let packing = extent.costs.is_some().then(Box::default);
         Self {
             sizes,
             extent,
@@ -80,7 +78,6 @@ impl Machine {
             step: sizes.cap,
             bounds: Bounds::default(),
             max_attempts: max_attempts.unwrap_or(usize::MAX),
-            single,
             fixed,
             fallback: false,
             expected: Rungs::NONE,
@@ -132,7 +129,7 @@ impl Machine {
     /// Whether a larger step than that in force would be of use, and the policy does not look for it by itself.
     #[inline]
     pub(crate) fn may_doubt(&self) -> bool {
-        self.step < self.sizes.cap && !self.single && self.measurements.is_none() && !self.fallback
+        self.step < self.sizes.cap && !self.extent.single && self.measurements.is_none() && !self.fallback
     }
 
     /// Cuts the piece of the coming attempt.
@@ -168,13 +165,13 @@ impl Machine {
     /// What is left, in units of the step.
     #[inline]
     fn left(&self) -> usize {
-        self.extent.size(self.position..self.extent.end())
+        self.extent.size(self.position..self.extent.end)
     }
 
     /// The whole work, in units of the step.
     #[inline]
     pub(crate) fn whole(&self) -> usize {
-        self.extent.size(0..self.extent.end())
+        self.extent.size(0..self.extent.end)
     }
 
     #[inline]
@@ -184,13 +181,13 @@ impl Machine {
 
     /// At most so many pieces are to come.
     pub(crate) fn most_pieces(&self) -> usize {
-        let left = self.extent.end() - self.position;
+        let left = self.extent.end - self.position;
         if self.is_packed() { left } else { left.div_ceil(self.sizes.floor) }
     }
 
     #[inline]
     pub(crate) fn is_done(&self) -> bool {
-        self.position == self.extent.end()
+        self.position == self.extent.end
     }
 
     /// Settled before each attempt, so that a panic hook may rely on it.
@@ -222,7 +219,7 @@ impl Machine {
             self.bounds.failed(size);
         }
         self.doubted = None;
-        if self.single && took.measured.is_some() {
+        if self.extent.single && took.measured.is_some() {
             self.look_ahead(policy, size, took);
         }
         self.move_to(end);
@@ -236,8 +233,8 @@ impl Machine {
     #[inline]
     fn move_to(&mut self, position: usize) {
         self.position = position;
-        if self.single {
-            self.extent = Extent::Items(position);
+        if self.extent.single {
+            self.extent.end = position;
         }
         if self.failures > 0 {
             (self.failures, self.spent) = (0, Rungs::NONE);

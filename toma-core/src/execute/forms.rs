@@ -111,7 +111,7 @@ impl<P: Policy, K, B: Undo> With<'_, P, K, B> {
     {
         let run = |piece: Range<usize>| body(S::from_count(piece.len()));
         let work = Job { run, after: AfterFailure { undo: self.undo, unit: self.unit } };
-        self.core.call(caller, Extent::Batch, |call, policy| run_batch(call, policy, &self.judge, work))
+        self.core.call(caller, Extent::BATCH, |call, policy| run_batch(call, policy, &self.judge, work))
     }
 }
 

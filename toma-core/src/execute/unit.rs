@@ -62,9 +62,9 @@ impl<B, U: Unit> AfterFailure<B, U> {
     #[inline]
     pub(super) fn extent(&mut self, items: usize) -> Extent {
         if !U::PACKS {
-            return Extent::Items(items);
+            return Extent::of(items);
         }
-        Extent::Packed(Costs::of_each(items, |position| self.unit.cost(position)))
+        Extent::packed(Costs::of_each(items, |position| self.unit.cost(position)))
     }
 }
 
