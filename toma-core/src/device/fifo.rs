@@ -6,7 +6,7 @@ use std::time::Instant;
 use super::sleepers::Key;
 
 /// Entries and what they want.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub(super) struct Fifo<T>(VecDeque<Entry<T>>);
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -17,10 +17,6 @@ struct Entry<T> {
 }
 
 impl<T: Copy> Fifo<T> {
-    pub(super) fn new() -> Self {
-        Self(VecDeque::new())
-    }
-
     #[inline]
     pub(super) fn is_empty(&self) -> bool {
         self.0.is_empty()

@@ -30,7 +30,7 @@ pub(super) struct Reserved {
 }
 
 /// The reservations of one device in one process.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub(super) struct Ledger {
     process: u32,
     living: usize,
@@ -49,7 +49,7 @@ pub(super) struct Wish {
 
 impl Ledger {
     pub(super) fn new(process: u32) -> Self {
-        Self { process, living: 0, reserved: None, waiting: Fifo::new() }
+        Self { process, ..Self::default() }
     }
 
     /// Whether `bytes` more stay within what was free at first.

@@ -10,20 +10,21 @@ use super::sleepers::Key;
 use crate::nesting::TurnId;
 
 /// How a turn shares its device.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub(crate) enum Kind {
     /// Beside other shared turns.
+    #[default]
     Shared,
     /// Beside no other turn, but for those that never wait.
     Exclusive,
 }
 
 /// The state of one device in one process.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub(super) struct State {
     process: u32,
     /// Turns that have begun and not ended.
-    running: usize,
+    pub(super) running: usize,
     /// Turns that have ever begun.
     started: u64,
     exclusive: Option<TurnId>,
@@ -85,18 +86,7 @@ pub(super) enum Standing {
 
 impl State {
     pub(super) fn new(process: u32) -> Self {
-        Self {
-            process,
-            running: 0,
-            started: 0,
-            exclusive: None,
-            measuring: None,
-            waiting: Fifo::new(),
-            granted: Vec::new(),
-            marked: Vec::new(),
-            vain: None,
-            has_met: false,
-        }
+        Self { process, ..Self::default() }
     }
 
     /// Begins a shared turn, unless something waits or is exclusive.
@@ -106,14 +96,9 @@ impl State {
         begins.then(|| self.begin(Kind::Shared))
     }
 
-    /// Begins a shared turn beside all others, as attempts do that may not wait.
+    /// Begins a turn beside all others: only attempts that may not wait do that unasked.
     #[inline]
-    pub(super) fn begin_beside(&mut self) -> Begun {
-        self.begin(Kind::Shared)
-    }
-
-    #[inline]
-    fn begin(&mut self, kind: Kind) -> Begun {
+    pub(super) fn begin(&mut self, kind: Kind) -> Begun {
         self.running += 1;
         self.started += 1;
         self.has_met |= self.running > 1;
@@ -208,11 +193,6 @@ impl State {
     pub(super) fn others(&self, seen: Seen) -> usize {
         // In a child of `fork` the turn that the attempt is inside of may be the parent's.
         self.running.saturating_sub(usize::from(seen.process == self.process))
-    }
-
-    /// All turns that run now.
-    pub(super) fn running(&self) -> usize {
-        self.running
     }
 
     /// Begins a measurement, unless one runs.

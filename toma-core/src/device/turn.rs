@@ -78,7 +78,7 @@ impl Device {
     /// Begins a shared turn beside all others, also beside an exclusive one: for attempts that may not wait.
     #[inline]
     pub(crate) fn begin_beside(&self) -> Turn {
-        let begun = self.queue.state.lock().begin_beside();
+        let begun = self.queue.state.lock().begin(Kind::Shared);
         self.turn(begun)
     }
 

@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use super::Cancel;
-use super::queue::{Standing, State};
+use super::queue::{Kind, Standing, State};
 use super::sleepers::Key;
 use super::turn::{Device, Turn};
 use super::wait::{Wait, Waits};
@@ -65,7 +65,7 @@ impl<'a> Waiting<'a> {
         let key = Key::new();
         let mut state = device.queue.state.lock_own();
         queue(&mut state, key, until);
-        let others = state.running();
+        let others = state.running;
         drop(state);
         device.queue.look(None);
         Self { on: ForTurn { device, until, at_most, cancel, others }, key: Some(key) }
@@ -89,7 +89,7 @@ impl ForTurn<'_> {
             state.waited_in_vain(no_wait_until);
         }
         state.withdraw(key);
-        let begun = state.begin_beside();
+        let begun = state.begin(Kind::Shared);
         queue.publish(&state);
         drop(state);
         // What it stood in front of may begin.

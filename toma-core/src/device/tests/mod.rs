@@ -31,7 +31,7 @@ fn device() -> Device {
 
 impl Device {
     fn running(&self) -> usize {
-        self.queue.state.lock_own().running()
+        self.queue.state.lock_own().running
     }
 }
 

@@ -354,7 +354,7 @@ impl World {
     }
 
     fn begin_beside(&mut self, of: usize, device: usize) {
-        let begun = self.states[device].begin_beside();
+        let begun = self.states[device].begin(Shared);
         self.twins[device].begin(of, Shared);
         self.runs(of, device, Some(begun), begun.seen);
     }
@@ -584,7 +584,7 @@ impl World {
     /// What is always so.
     fn check(&self) {
         for (state, twin) in self.states.iter().zip(&self.twins) {
-            assert_eq!(state.running(), twin.running(), "{self:#?}");
+            assert_eq!(state.running, twin.running(), "{self:#?}");
             assert_eq!(state.waiting(), twin.waiting(), "{self:#?}");
             assert_eq!(state.is_in_vain(), twin.is_in_vain(), "{self:#?}");
             twin.check();
