@@ -15,7 +15,7 @@ use super::with::{Core, With};
 use crate::call_site::{Above, Origin};
 use crate::chunk::{Chunk, Chunked};
 use crate::engine::call::Call;
-use crate::engine::drive::{Work, next_piece};
+use crate::engine::drive::next_piece;
 use crate::engine::pieces::Extent;
 use crate::outcome::{Completes, Judge, Outcome};
 use crate::policy::Policy;
@@ -110,8 +110,11 @@ impl<P: Policy, K, B: Undo> With<'_, P, K, B> {
         K: Judge<R, M>,
     {
         let run = |piece: Range<usize>| body(S::from_count(piece.len()));
-        let work = Job { run, after: AfterFailure { undo: self.undo, unit: self.unit } };
-        self.core.call(caller, Extent::BATCH, |call, policy| run_batch(call, policy, &self.judge, work))
+        let mut work = Job { run, after: AfterFailure { undo: self.undo, unit: self.unit } };
+        self.core.call(caller, Extent::BATCH, |call, policy| {
+            let done = next_piece(call, policy, &self.judge, &mut work, &mut None);
+            outcome(done.expect("a batch is one piece"))
+        })
     }
 }
 
@@ -131,10 +134,19 @@ impl<'a, P: Policy, K, B: Undo, U: Unit> With<'a, P, K, B, U> {
         let mut after = AfterFailure { undo: self.undo, unit: self.unit };
         let extent = after.extent(length(start, end, || self.core.name_at(Some(caller))));
         let run = |piece: Range<usize>| body(start.plus(piece.start), start.plus(piece.end));
-        self.core.call(caller, extent, |call, policy| run_all(call, policy, &self.judge, Job { run, after }))
+        let mut work = Job { run, after };
+        self.core.call(caller, extent, |call, policy| {
+            let mut left_out = None;
+            while let Some(done) = next_piece(call, policy, &self.judge, &mut work, &mut left_out) {
+                if let Err(error) = done {
+                    return error;
+                }
+            }
+            R::completed()
+        })
     }
 
-    #[inline(never)]
+    #[inline(always)]
     pub(crate) fn chunked_at<D, C, S, R, M>(
         self,
         caller: Caller,
@@ -147,14 +159,12 @@ impl<'a, P: Policy, K, B: Undo, U: Unit> With<'a, P, K, B, U> {
         R: Completes,
         K: Judge<R, M>,
     {
-        let mut after = AfterFailure { undo: self.undo, unit: self.unit };
         let dim = self.core.dim;
-        let extent = after.extent(data.extent(dim));
-        let run = |piece: Range<usize>| {
-            let mut held = data.hold(dim, piece.clone());
-            body(D::lend(&mut held), S::from_count(piece.start), S::from_count(piece.end))
-        };
-        self.core.call(caller, extent, |call, policy| run_all(call, policy, &self.judge, Job { run, after }))
+        let items = data.extent(dim);
+        self.range_at(caller, (0, items), |start, end| {
+            let mut held = data.hold(dim, start..end);
+            body(D::lend(&mut held), S::from_count(start), S::from_count(end))
+        })
     }
 
     #[inline(never)]
@@ -243,33 +253,6 @@ impl<P: Policy> Core<'_, P> {
         call.open(&self.policy, &self.options);
         work(&mut call, &self.policy)
     }
-}
-
-#[inline]
-pub(crate) fn run_batch<R, M>(
-    call: &mut Call<'_>,
-    policy: &dyn Policy,
-    judge: &impl Judge<R, M>,
-    mut work: impl Work<R>,
-) -> R {
-    let done = next_piece(call, policy, judge, &mut work, &mut None);
-    outcome(done.expect("a batch is one piece"))
-}
-
-#[inline]
-pub(crate) fn run_all<R: Completes, M>(
-    call: &mut Call<'_>,
-    policy: &dyn Policy,
-    judge: &impl Judge<R, M>,
-    mut work: impl Work<R>,
-) -> R {
-    let mut left_out = None;
-    while let Some(done) = next_piece(call, policy, judge, &mut work, &mut left_out) {
-        if let Err(error) = done {
-            return error;
-        }
-    }
-    R::completed()
 }
 
 /// What the body returned, whether it is a success or a failure.
