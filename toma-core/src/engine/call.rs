@@ -296,12 +296,8 @@ impl<'a> Call<'a> {
         if let Some(elapsed) = elapsed {
             self.report.took(elapsed);
         }
-        let asks = |extras: &&Extras<'_>| self.needs.anything() && !extras.disabled;
-        let measured = self
-            .extras
-            .as_ref()
-            .filter(asks)
-            .map(|extras| extras.measure(attempt, Measured { elapsed, ..Measured::default() }));
+        let extras = self.extras.as_ref().filter(|extras| self.needs.anything() && !extras.disabled);
+        let measured = extras.map(|extras| extras.measure(attempt, elapsed));
         Took { elapsed, measured }
     }
 

@@ -1,5 +1,7 @@
 //! What most calls lack: a deadline, observers, a policy that measures, a device.
 
+use std::time::Duration;
+
 use super::attempt::Attempt;
 use super::machine::Failed;
 use super::meter::{self, Measured};
@@ -71,25 +73,21 @@ impl<'a> Extras<'a> {
     }
 
     /// Fills in what an attempt of a call with extras has; `retries`: it may be retried exclusively.
-    ///
-    /// A peak belongs to its device: of two attempts that are measured there only the first resets it.
     #[inline]
     pub(super) fn begin(&mut self, attempt: &mut Attempt, retries: bool, falls_back: bool) {
         let nesting = attempt.nesting.insert(Nesting::now());
         nesting.marks = nesting.marks.of_loop(falls_back);
         self.turns.nest(&attempt.hold, retries, nesting);
         attempt.begun = self.times.then(clock::now);
-        attempt.metered = self.meters.and_then(|source| {
-            let measurement = || self.turns.measure();
-            meter::Begun::now(source, measurement)
-        });
+        let device = self.turns.device.as_ref();
+        attempt.metered = self.meters.and_then(|source| meter::Begun::now(source, device));
     }
 
     /// What the attempt took, for a policy that asks. Of attempts beside each other no peak is known.
-    pub(super) fn measure(&self, attempt: &mut Attempt, took: Measured) -> Measured {
-        let Some(source) = self.meters else { return took };
+    pub(super) fn measure(&self, attempt: &mut Attempt, elapsed: Option<Duration>) -> Measured {
+        let Some(source) = self.meters else { return Measured { elapsed, ..Measured::default() } };
         let of_memory = meter::end(source, attempt.metered.take());
         let peak_bytes = of_memory.peak_bytes.filter(|_| !attempt.hold.is_contended());
-        Measured { elapsed: took.elapsed, peak_bytes, ..of_memory }
+        Measured { elapsed, peak_bytes, ..of_memory }
     }
 }

@@ -7,9 +7,7 @@ use super::attempt::Attempt;
 use super::backoff::Backoff;
 use super::rungs::Rungs;
 use crate::clock;
-use crate::device::{
-    self, Bounds, Cancel, Device, How, Kind, Ladder, Measurement, Rung, Seen, Turn, Waiting,
-};
+use crate::device::{self, Bounds, Cancel, Device, How, Kind, Ladder, Rung, Seen, Turn, Waiting};
 use crate::nesting::{Nesting, TurnId};
 use crate::observe::Answer;
 
@@ -27,7 +25,7 @@ pub(super) enum Hold {
 #[derive(Debug)]
 pub(super) struct Turns<'a> {
     /// `None` without the option `device`, and once the call works in fallback.
-    device: Option<Device>,
+    pub(super) device: Option<Device>,
     ladder: Ladder<'a>,
     deadline: Option<Instant>,
     backoff: Backoff,
@@ -201,11 +199,6 @@ impl<'a> Turns<'a> {
     /// A wait has ended, without the exclusive turn it may have been for.
     pub(super) fn waited(&mut self, how: How) {
         self.after_contention &= how == How::InTurn;
-    }
-
-    /// The measurement of an attempt, unless another one is measured on the device.
-    pub(super) fn measure(&self) -> Option<Measurement> {
-        self.device.as_ref().and_then(Device::measure)
     }
 }
 

@@ -100,11 +100,13 @@ impl Call<'_> {
         let (size, hold) = (self.machine.size(), attempt.hold);
         let Some(extras) = &mut self.extras else { return };
         extras.turns.after_failure(hold, answer);
-        if self.machine.fallback {
-            extras.fall_back();
-        }
         if let Some(failed) = extras.asks.take() {
             self.ask_hooks(policy, &failed, size);
+        }
+        if self.machine.fallback
+            && let Some(extras) = &mut self.extras
+        {
+            extras.fall_back();
         }
     }
 
@@ -112,17 +114,11 @@ impl Call<'_> {
         let free_bytes = failed.now.map(|now| now.free_bytes);
         let device = self.memory.source().name();
         let pressure = Pressure { device, requested_bytes: failed.requested_bytes, free_bytes, size };
-        if device::ask(&pressure) {
-            return;
-        }
         let policy = CheckedPolicy { policy, call: self.report.name() };
-        if let Some(answer) = self.machine.hooks_gave_nothing(&policy, failed) {
-            self.tell_answer(size, answer);
-        }
-        if self.machine.fallback
-            && let Some(extras) = &mut self.extras
+        if !device::ask(&pressure)
+            && let Some(answer) = self.machine.hooks_gave_nothing(&policy, failed)
         {
-            extras.fall_back();
+            self.tell_answer(size, answer);
         }
     }
 
