@@ -86,12 +86,12 @@ impl Device {
     ///
     /// Not for attempts that hold a turn, on whatever device: nothing that holds a turn waits.
     pub(crate) fn wait_for<'a>(&self, kind: Kind, bounds: Bounds<'a>) -> Waiting<'a> {
-        Waiting::new(self.clone(), bounds, |state, key, until| state.queue(key, kind, until))
+        Waiting::new(self.clone(), kind, bounds)
     }
 
     #[inline]
     pub(super) fn turn(&self, begun: Begun) -> Turn {
-        Turn { device: self.clone(), begun, has_ended: false }
+        Turn { device: self.clone(), begun }
     }
 
     /// What an attempt sees of the device as it begins inside a turn there.
@@ -165,9 +165,8 @@ impl Queue {
 #[must_use = "the turn ends when this is dropped"]
 #[derive(Debug)]
 pub(crate) struct Turn {
-    pub(super) device: Device,
-    pub(super) begun: Begun,
-    has_ended: bool,
+    device: Device,
+    begun: Begun,
 }
 
 impl Turn {
@@ -209,22 +208,22 @@ impl Turn {
         nesting.enter(self.device.id(), promises.then_some(self.begun.id));
     }
 
-    /// Ends the turn and queues at the tail for an exclusive one, under one lock.
-    pub(crate) fn exclusive_again(mut self, bounds: Bounds<'_>) -> Waiting<'_> {
-        self.has_ended = true;
-        Waiting::new(self.device.clone(), bounds, |state, key, until| {
-            state.end(self.begun.id);
-            state.queue(key, Kind::Exclusive, until);
-        })
+    /// Queues at the tail for an exclusive turn, and ends this one.
+    pub(crate) fn exclusive_again(self, bounds: Bounds<'_>) -> Waiting<'_> {
+        let mut waiting = self.device.wait_for(Kind::Exclusive, bounds);
+        waiting.on.others = self.others();
+        waiting
+    }
+
+    /// The other turns that run now.
+    pub(super) fn others(&self) -> usize {
+        self.device.queue.state.lock_own().others(self.begun.seen)
     }
 }
 
 impl Drop for Turn {
     #[inline]
     fn drop(&mut self) {
-        if self.has_ended {
-            return;
-        }
         let queue: &Queue = &self.device.queue;
         let mut state = queue.state.lock();
         state.end(self.begun.id);

@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use super::Cancel;
-use super::queue::{Kind, Standing, State};
+use super::queue::{Kind, Standing};
 use super::sleepers::Key;
 use super::turn::{Device, Turn};
 use super::wait::{Wait, Waits};
@@ -47,24 +47,20 @@ pub(crate) struct ForTurn<'a> {
     at_most: Option<Duration>,
     cancel: Option<&'a Cancel>,
     /// Others that ran as it began.
-    others: usize,
+    pub(super) others: usize,
 }
 
 impl<'a> Waiting<'a> {
-    /// A wait for the entry that `queue` makes, under one lock.
+    /// A wait at the tail of the queue.
     #[cold]
-    pub(super) fn new(
-        device: Device,
-        bounds: Bounds<'a>,
-        queue: impl FnOnce(&mut State, Key, Option<Instant>),
-    ) -> Self {
+    pub(super) fn new(device: Device, kind: Kind, bounds: Bounds<'a>) -> Self {
         let Bounds { at_most, deadline, cancel } = bounds;
         let left = deadline.map(|deadline| deadline.saturating_duration_since(clock::now()));
         let until = Instant::now().checked_add(left.map_or(at_most, |left| left.min(at_most)));
         let at_most = Some(at_most).filter(|at_most| left.is_none_or(|left| *at_most <= left));
         let key = Key::new();
         let mut state = device.queue.state.lock_own();
-        queue(&mut state, key, until);
+        state.queue(key, kind, until);
         let others = state.running;
         drop(state);
         device.queue.look(None);

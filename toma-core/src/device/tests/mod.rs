@@ -35,12 +35,6 @@ impl Device {
     }
 }
 
-impl Turn {
-    fn others(&self) -> usize {
-        self.device.queue.state.lock_own().others(self.begun.seen)
-    }
-}
-
 fn enclosed(mut outer: Enclosing, turn: &Turn, promises: bool) -> Enclosing {
     turn.enclose(&mut outer, promises);
     outer

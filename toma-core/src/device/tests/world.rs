@@ -408,7 +408,10 @@ impl World {
     }
 
     fn wake(&mut self, woken: impl IntoIterator<Item = Key>) {
-        woken.into_iter().for_each(|Key(key)| self.participants[key as usize / 10].woken = true);
+        for Key(key) in woken {
+            let of = usize::try_from(key / 10).expect("the number of a participant");
+            self.participants[of].woken = true;
+        }
     }
 
     fn poll(&mut self, of: usize, until: Option<Instant>) {
