@@ -212,10 +212,6 @@ impl State {
         }
     }
 
-    pub(super) fn has_marked(&self) -> bool {
-        !self.marked.is_empty()
-    }
-
     pub(super) fn is_marked(&self, turn: TurnId) -> bool {
         self.marked.contains(&turn)
     }
@@ -234,15 +230,20 @@ impl State {
         self.vain = (self.running > 0).then_some(vain);
     }
 
-    /// Whether a wait was in vain, and what it has taught holds.
-    pub(super) fn is_in_vain(&self) -> bool {
-        self.vain.is_some()
+    /// Whether a turn is marked, or a wait was in vain.
+    pub(super) fn is_unusual(&self) -> bool {
+        self.vain.is_some() || !self.marked.is_empty()
     }
 
     /// Whether the device may be waited for.
     pub(super) fn has_patience(&mut self, now: Instant) -> bool {
         self.vain = self.vain.filter(|vain| now < vain.no_wait_until);
-        !self.is_in_vain()
+        self.vain.is_none()
+    }
+
+    #[cfg(test)]
+    pub(super) fn is_in_vain(&self) -> bool {
+        self.vain.is_some()
     }
 
     #[cfg(test)]

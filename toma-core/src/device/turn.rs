@@ -19,10 +19,9 @@ pub(super) struct Queue {
     id: DeviceId,
     pub(super) state: PerProcess<Mutex<State>>,
     pub(super) ledger: PerProcess<Mutex<Ledger>>,
-    /// Whether a turn is marked: looked at without the lock, at the end of every attempt.
-    has_marked: AtomicBool,
-    /// Whether a wait was in vain: looked at without the lock, at the beginning of every attempt.
-    is_in_vain: AtomicBool,
+    /// A turn is marked, or a wait was in vain. Looked at without the lock, at the beginning and the end of every
+    /// attempt.
+    is_unusual: AtomicBool,
 }
 
 /// A device, told from others by the name of its memory source.
@@ -120,11 +119,10 @@ impl Device {
         self.queue.publish(&state);
     }
 
-    /// Whether the device may be waited for: not for a while after a wait that lasted its full bound. The
-    /// clock is read only then.
+    /// Whether the device may be waited for: not for a while after a wait that lasted its full bound.
     #[inline]
     pub(crate) fn has_patience(&self, now: impl FnOnce() -> Instant) -> bool {
-        !self.queue.is_in_vain.load(Relaxed) || self.ask_patience(now())
+        !self.queue.is_unusual.load(Relaxed) || self.ask_patience(now())
     }
 
     #[cold]
@@ -140,14 +138,12 @@ impl Queue {
     pub(super) fn new(name: &str) -> Self {
         let state = PerProcess::new(|process| Mutex::new(State::new(process)));
         let ledger = PerProcess::new(|process| Mutex::new(Ledger::new(process)));
-        let [has_marked, is_in_vain] = [const { AtomicBool::new(false) }; 2];
-        Self { name: name.into(), id: DeviceId::new(), state, ledger, has_marked, is_in_vain }
+        Self { name: name.into(), id: DeviceId::new(), state, ledger, is_unusual: AtomicBool::new(false) }
     }
 
     /// Writes down what is looked at without the lock.
     pub(super) fn publish(&self, state: &State) {
-        self.has_marked.store(state.has_marked(), Relaxed);
-        self.is_in_vain.store(state.is_in_vain(), Relaxed);
+        self.is_unusual.store(state.is_unusual(), Relaxed);
     }
 
     /// Skips and grants, where anything waits, and wakes all but the wait that looks.
@@ -199,7 +195,7 @@ impl Turn {
     #[inline]
     pub(crate) fn is_marked(&self) -> bool {
         let queue = &self.device.queue;
-        queue.has_marked.load(Relaxed) && queue.state.lock().is_marked(self.begun.id)
+        queue.is_unusual.load(Relaxed) && queue.state.lock().is_marked(self.begun.id)
     }
 
     /// Nests what runs in the attempt; `promises`: it will be redone exclusively after contention.
@@ -227,7 +223,7 @@ impl Drop for Turn {
         let queue: &Queue = &self.device.queue;
         let mut state = queue.state.lock();
         state.end(self.begun.id);
-        if queue.has_marked.load(Relaxed) {
+        if queue.is_unusual.load(Relaxed) {
             queue.publish(&state);
         }
         let waits = state.has_waiting();
