@@ -110,7 +110,8 @@ impl<P: Policy, K, B: Undo> With<'_, P, K, B> {
         K: Judge<R, M>,
     {
         let run = |piece: Range<usize>| body(S::from_count(piece.len()));
-        let mut work = Job { run, after: AfterFailure { undo: self.undo, unit: self.unit } };
+        let mut work =
+            Job { run, after: AfterFailure { undo: self.undo, unit: self.unit, start: self.core.start } };
         self.core.call(caller, Extent::BATCH, |call, policy| {
             let done = next_piece(call, policy, &self.judge, &mut work, &mut None);
             outcome(done.expect("a batch is one piece"))
@@ -118,7 +119,7 @@ impl<P: Policy, K, B: Undo> With<'_, P, K, B> {
     }
 }
 
-impl<'a, P: Policy, K, B: Undo, U: Unit> With<'a, P, K, B, U> {
+impl<P: Policy, K, B: Undo, U: Unit> With<'_, P, K, B, U> {
     #[inline(never)]
     pub(crate) fn range_at<S, R, M>(
         self,
@@ -131,7 +132,7 @@ impl<'a, P: Policy, K, B: Undo, U: Unit> With<'a, P, K, B, U> {
         R: Completes,
         K: Judge<R, M>,
     {
-        let mut after = AfterFailure { undo: self.undo, unit: self.unit };
+        let mut after = AfterFailure { undo: self.undo, unit: self.unit, start: self.core.start };
         let extent = after.extent(length(start, end, || self.core.name_at(Some(caller))));
         let run = |piece: Range<usize>| body(start.plus(piece.start), start.plus(piece.end));
         let mut work = Job { run, after };
@@ -178,7 +179,7 @@ impl<'a, P: Policy, K, B: Undo, U: Unit> With<'a, P, K, B, U> {
         R: Outcome<S>,
         K: Judge<R, M>,
     {
-        let mut after = AfterFailure { undo: self.undo, unit: self.unit };
+        let mut after = AfterFailure { undo: self.undo, unit: self.unit, start: self.core.start };
         let start = range.start;
         let extent = after.extent(length(start, range.end, || self.core.name_at(Some(caller))));
         let run = |piece: Range<usize>| body(start + piece.start, start + piece.end);
@@ -207,7 +208,7 @@ impl<'a, P: Policy, K, B: Undo, U: Unit> With<'a, P, K, B, U> {
         R: Outcome<S, Value = A>,
         K: Judge<R, M>,
     {
-        let mut after = AfterFailure { undo: self.undo, unit: self.unit };
+        let mut after = AfterFailure { undo: self.undo, unit: self.unit, start: self.core.start };
         let start = range.start;
         let extent = after.extent(length(start, range.end, || self.core.name_at(Some(caller))));
         let so_far = RefCell::new(init);
@@ -228,10 +229,9 @@ impl<'a, P: Policy, K, B: Undo, U: Unit> With<'a, P, K, B, U> {
 
     /// Counts from the start of the user's range.
     #[inline]
-    pub(super) fn shifted(self, start: usize) -> With<'a, P, K, Shifted<B>, U> {
-        let Self { core, judge, undo, mut unit } = self;
-        unit.starts_at(start);
-        With { core, judge, undo: Shifted { undo, start }, unit }
+    pub(super) fn shifted(mut self, start: usize) -> Self {
+        self.core.start = start;
+        self
     }
 }
 
@@ -275,17 +275,5 @@ impl Undo for () {
 impl<F: FnMut(Range<usize>)> Undo for F {
     fn undo(&mut self, failed: Range<usize>) {
         self(failed);
-    }
-}
-
-/// Counts from the start of the user's range.
-pub(crate) struct Shifted<B> {
-    undo: B,
-    start: usize,
-}
-
-impl<B: Undo> Undo for Shifted<B> {
-    fn undo(&mut self, failed: Range<usize>) {
-        self.undo.undo(self.start + failed.start..self.start + failed.end);
     }
 }

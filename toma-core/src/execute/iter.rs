@@ -66,7 +66,7 @@ impl<P: Policy, K, B: Undo, U: Unit> With<'_, P, K, B, U> {
     {
         let here = 0_u8;
         let Self { core, judge, undo, unit } = self;
-        let mut after = AfterFailure { undo, unit };
+        let mut after = AfterFailure { undo, unit, start: core.start };
         let (start, extent) =
             (range.start, after.extent(length(range.start, range.end, || core.name_at(Some(caller)))));
         let run = move |piece: Range<usize>| body(start + piece.start, start + piece.end);

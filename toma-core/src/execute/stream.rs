@@ -59,7 +59,7 @@ impl<P: Policy, K, B: Undo, U: Unit> With<'_, P, K, B, U> {
         K: Judge<R, M>,
     {
         let With { core, judge, undo, unit } = self.shifted(range.start).initial(initial);
-        let mut after = AfterFailure { undo, unit };
+        let mut after = AfterFailure { undo, unit, start: core.start };
         let caller = Location::caller();
         let extent = after.extent(length(range.start, range.end, || core.name_at(Some(caller))));
         let origin = Origin { site: core.site, caller: Some(caller), above: Above::Unknown };
