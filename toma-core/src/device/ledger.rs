@@ -33,7 +33,6 @@ pub(super) struct Reserved {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub(super) struct Ledger {
     process: u32,
-    living: usize,
     reserved: Option<Reserved>,
     waiting: Fifo<()>,
 }
@@ -60,21 +59,15 @@ impl Ledger {
     }
 
     fn grant(&mut self, bytes: u64, free_bytes: u64) {
-        self.living += 1;
         let none = Reserved { bytes: 0, limit_bytes: free_bytes };
         self.reserved.get_or_insert(none).bytes += bytes;
     }
 
     /// Gives back what was reserved in `process`. Returns what to wake.
     pub(super) fn give_back(&mut self, bytes: u64, process: u32) -> Option<Key> {
-        if process != self.process {
-            return None;
-        }
-        self.living -= 1;
-        self.reserved = self.reserved.filter(|_| self.living > 0);
-        if let Some(reserved) = &mut self.reserved {
-            reserved.bytes -= bytes;
-        }
+        let reserved = self.reserved.as_mut().filter(|_| process == self.process)?;
+        reserved.bytes -= bytes;
+        self.reserved.take_if(|reserved| reserved.bytes == 0);
         self.first()
     }
 
@@ -111,6 +104,6 @@ impl Ledger {
 
     #[cfg(test)]
     pub(super) fn is_empty(&self) -> bool {
-        self.living == 0 && self.waiting.is_empty()
+        self.reserved.is_none() && self.waiting.is_empty()
     }
 }

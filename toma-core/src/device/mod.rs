@@ -140,7 +140,6 @@ mod process;
 mod queue;
 mod registry;
 mod reservation;
-mod reserving;
 mod sleepers;
 #[cfg(test)]
 mod tests;
