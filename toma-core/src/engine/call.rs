@@ -82,22 +82,23 @@ impl<'a> Call<'a> {
         if asked | around | watch.is_some() {
             return self.open_with_extras(policy, options, watch, switches);
         }
-        self.choose_first(policy);
+        self.choose_first(policy, false);
         self.report.starts_at(self.machine.step);
     }
 
-    /// Chooses the first step by what earlier calls have learned. Returns what was measured for it.
+    /// Chooses the first step by what earlier calls have learned. Returns what was measured for it, where the policy
+    /// `asks`.
     #[inline]
-    fn choose_first(&mut self, policy: &dyn Policy) -> Option<Measured> {
+    fn choose_first(&mut self, policy: &dyn Policy, asks: bool) -> Option<Measured> {
         let remembered = self.memory.cache.recall(&self.place());
         self.report.remembers(remembered.as_ref().map(|known| known.settled));
         if let Some(known) = &remembered {
             self.machine.start_from(known.settled, known.bounds);
         }
-        let measured = self.needs.anything().then(|| self.resume(remembered.as_ref()));
+        let measured = asks.then(|| self.resume(remembered.as_ref()));
         self.machine.choose_first(policy, measured);
         // A remembered size is doubted where the policy looks for no larger one by itself.
-        let stays = measured.is_none() && self.machine.probes_from().is_none();
+        let stays = !asks && self.machine.probes_from().is_none();
         if let Some(known) = remembered.filter(|known| known.probes && stays)
             && self.machine.doubt().is_some()
         {
@@ -123,7 +124,7 @@ impl<'a> Call<'a> {
             self.machine.learn_nothing();
             self.machine.choose_first(policy, None);
         } else {
-            measured = self.choose_first(policy);
+            measured = self.choose_first(policy, self.needs.anything());
         }
         self.report.starts_at(self.machine.step);
         if self.extras.as_ref().is_some_and(|extras| extras.watch.is_some()) {
