@@ -294,6 +294,19 @@ fn a_body_that_swallows_the_inner_error() {
     }
 }
 
+/// A device that is poisoned answers no retry.
+#[test]
+fn a_body_that_fails_poisoned_is_not_redone() {
+    let _must_end = must_end();
+    let beside = Beside::another(60);
+    let result = beside.outside(patient(), 2, |_| {
+        beside.inside().unwrap_err();
+        Err("CUDA error: an illegal memory access was encountered".into())
+    });
+    assert_eq!(result.unwrap_err().to_string(), "CUDA error: an illegal memory access was encountered");
+    beside.end();
+}
+
 /// An attempt that is not redone after contention promises nothing: the loop inside shrinks as ever.
 #[test]
 fn without_a_promise_a_loop_shrinks_leaves_out_and_falls_back() {

@@ -38,6 +38,8 @@ pub(crate) struct State {
     pub(crate) last: Option<(u64, Class)>,
     /// There was a failure that ends everything: no attempt may follow.
     pub(crate) ends: bool,
+    /// That was a device that is poisoned.
+    pub(crate) poisoned: bool,
     /// How deep inside the outermost attempt a call gave way: what it is inside of is redone.
     pub(crate) gave_way: Option<usize>,
     /// The attempts have cancelled the call themselves: no retry may follow.
@@ -60,6 +62,7 @@ impl Actor {
             random: Rng::with_seed(seed),
             last: None,
             ends: false,
+            poisoned: false,
             gave_way: None,
             cancelled: false,
             thrown: Vec::new(),
@@ -91,6 +94,7 @@ impl Actor {
         let mut state = lock(&self.state);
         state.last = Some((fault.number, class));
         state.ends |= matches!(class, Class::Poisoned | Class::Other);
+        state.poisoned |= class == Class::Poisoned;
         fault
     }
 
@@ -214,6 +218,7 @@ impl State {
         self.injected = Some(class);
         self.injections.push(class);
         self.ends |= matches!(class, Class::Poisoned | Class::Other);
+        self.poisoned |= class == Class::Poisoned;
         // What ends everything comes at once: a body that has run must not have ended it before.
         self.dooms_next = !self.ends && self.random.bool();
         if self.dooms_next { verdict.after_body() } else { verdict }

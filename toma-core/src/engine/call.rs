@@ -186,8 +186,7 @@ impl<'a> Call<'a> {
 
     #[inline(never)]
     fn begin_blocking(&mut self, attempt: &mut Attempt) {
-        if let Some(waiting) = self.take_turn(Nesting::now().marks.polled, attempt) {
-            let since = clock::now();
+        if let Some((waiting, since)) = self.take_turn(Nesting::now().marks.polled, attempt) {
             attempt.hold = self.waited(waiting.wait(), since);
         }
         self.begin_with(attempt);
@@ -200,21 +199,21 @@ impl<'a> Call<'a> {
             attempt.nesting = Some(Nesting::now().of_task());
             return;
         }
-        if let Some(waiting) = self.take_turn(Nesting::now().marks.blocked, attempt) {
-            let since = clock::now();
+        if let Some((waiting, since)) = self.take_turn(Nesting::now().marks.blocked, attempt) {
             attempt.hold = self.waited(waiting.await, since);
         }
         self.begin_with(attempt);
         attempt.nesting = attempt.nesting.map(Nesting::of_task);
     }
 
+    /// The wait until then, if any, and when it began.
     #[inline]
-    fn take_turn(&mut self, polled: bool, attempt: &mut Attempt) -> Option<Box<Waiting<'a>>> {
+    fn take_turn(&mut self, polled: bool, attempt: &mut Attempt) -> Option<(Box<Waiting<'a>>, Instant)> {
         let extras = self.extras.as_mut()?;
         let waiting = extras.turns.take(polled, &mut attempt.hold)?;
-        let (size, others) = (self.machine.coming_size(), waiting.others());
+        let (size, others, since) = (self.machine.coming_size(), waiting.others(), clock::now());
         extras.tell(|| EventKind::Waits { size, others });
-        Some(waiting)
+        Some((waiting, since))
     }
 
     #[cold]
