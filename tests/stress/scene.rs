@@ -218,7 +218,7 @@ impl Scene<'_> {
             let mut state = lock(&self.actor.state);
             let is_redone = in_hook || state.gave_way.is_some_and(|depth| depth > self.depth);
             // What gave way is redone whatever its body returned, but on a device that is poisoned.
-            state.ends &= state.poisoned || !is_redone;
+            state.ends = state.ends.filter(|&class| class == Class::Poisoned || !is_redone);
             (state.last.map(|(number, _)| number), state.injected.is_some() || is_redone)
         };
         self.actor.does("retry", self.depth, (start, end));
