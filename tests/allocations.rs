@@ -1,8 +1,10 @@
 //! A warm call that succeeds allocates nothing; one that fails allocates little.
 
+#[path = "common/executor.rs"]
+mod executor;
+
 use std::hint::black_box;
 use std::sync::{Mutex, MutexGuard, PoisonError};
-use std::task::{Context, Waker};
 use std::time::Duration;
 
 use allocation_counter::measure;
@@ -10,6 +12,8 @@ use toma::classify::OutOfMemory;
 use toma::device::Ladder;
 use toma::memory::Host;
 use toma::{Bisect, GlobalCache, NoCache, SizeCache, StacktraceMemoryCache, execute};
+
+use crate::executor::block_on;
 
 /// Learning in one test would make the calls of another look into the shared caches again.
 static ALONE: Mutex<()> = Mutex::new(());
@@ -101,11 +105,10 @@ macro_rules! every_cache {
                 let _alone = alone();
                 learn_something(Cache::shared());
                 let form = || execute::with::<Cache>().device(Host::shared());
-                let mut context = Context::from_waker(Waker::noop());
                 let call = || {
                     form().range(0..10, 1, |start, end| {
                         assert_eq!(form().iter(start..end, 1, |start, end| end - start).count(), 1);
-                        assert!(std::pin::pin!(range(0, 10)).poll(&mut context).is_ready());
+                        block_on(range(0, 10));
                     });
                 };
                 assert_eq!(allocates(call), 0);
@@ -161,10 +164,9 @@ fn costs_allocate_their_sums_and_the_state_of_packing() {
 fn a_stream_allocates_its_driver_and_its_slot() {
     let _alone = alone();
     let call = || {
-        let mut context = std::task::Context::from_waker(std::task::Waker::noop());
         let mut rows = execute::with::<GlobalCache>().stream(0..1000, 1, async |start, end| end - start);
         let mut sum = 0;
-        while let std::task::Poll::Ready(Some(row)) = std::pin::pin!(rows.next()).poll(&mut context) {
+        while let Some(row) = block_on(rows.next()) {
             sum += row;
         }
         assert_eq!(sum, 1000);
@@ -181,12 +183,7 @@ fn an_async_call_allocates_nothing() {
 
     let _alone = alone();
     learn_something(GlobalCache::shared());
-    let call = || {
-        let mut context = std::task::Context::from_waker(std::task::Waker::noop());
-        let done = std::pin::pin!(range(0, 1000)).poll(&mut context);
-        assert!(done.is_ready());
-    };
-    assert_eq!(allocates(call), 0);
+    assert_eq!(allocates(|| block_on(range(0, 1000))), 0);
 }
 
 #[test]

@@ -2,12 +2,12 @@
 //! its error, and the library must look at it all the same.
 #![cfg(target_os = "linux")]
 
+#[path = "common/child.rs"]
+mod child;
+
 use std::collections::TryReserveError;
-use std::process::Command;
 
 use toma::memory::{set_cpu_memory_limit, used_bytes};
-
-const CHILD: &str = "TOMA_TEST_CHILD";
 
 /// What a row takes in bytes, and how many rows there are: more than fit at once, few enough for
 /// pieces.
@@ -26,7 +26,7 @@ fn load(start: usize, end: usize, bytes: usize, rows: &mut Vec<Vec<u8>>) -> Resu
 
 /// Fills the memory with rows of this many bytes until nothing more fits, in a process of its own.
 fn fill_in_a_child(test: &str, bytes: usize) {
-    if std::env::var_os(CHILD).is_some() {
+    let Some(ended) = child::run(test, &[]) else {
         let mut rows = Vec::with_capacity(ROWS);
         let limit = set_cpu_memory_limit(used_bytes().unwrap() + (8 << 20)).unwrap();
         let result = load(0, ROWS, bytes, &mut rows);
@@ -38,11 +38,8 @@ fn fill_in_a_child(test: &str, bytes: usize) {
         assert!(report.gave_up.is_some(), "{report}");
         assert!(rows.len() < ROWS && rows.len() > report.done, "{} rows, {report}", rows.len());
         return;
-    }
-    let this = std::env::current_exe().unwrap();
-    let child = Command::new(this).args(["--exact", test, "--nocapture"]).env(CHILD, "1").output().unwrap();
-    let stdout = String::from_utf8_lossy(&child.stdout);
-    assert!(child.status.success() && stdout.contains("1 passed"), "{child:#?}");
+    };
+    ended.passed();
 }
 
 #[test]

@@ -1,13 +1,13 @@
-//! Release hooks: there for the whole process, so these tests run one after the other.
+//! Release hooks: there for the whole process, so these tests run one after the other. When they are asked, and
+//! what follows, is in `tests/rules`.
 
-use std::cell::RefCell;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use toma::classify::OutOfMemory;
-use toma::device::{Ladder, Pressure, on_release};
+use toma::device::{Pressure, on_release};
 use toma::memory::{Host, MemorySource};
-use toma::{GlobalCache, NoCache, execute, report};
+use toma::{NoCache, execute, report};
 
 static ALONE: Mutex<()> = Mutex::new(());
 
@@ -45,32 +45,6 @@ fn what_a_hook_gives_back_saves_the_size() {
     drop(hooked);
     room.store(4, Relaxed);
     assert_eq!(sizes(|| room.load(Relaxed)), [8, 4, 4], "nobody is asked any more");
-}
-
-#[test]
-fn hooks_that_give_nothing_cost_no_attempt() {
-    let _alone = alone();
-    let asked = Arc::new(AtomicUsize::new(0));
-    let count = || {
-        let asked = Arc::clone(&asked);
-        on_release(move |_| {
-            asked.fetch_add(1, Relaxed);
-            false
-        })
-    };
-    let _hooked = [count(), count()];
-    assert_eq!(sizes(|| 2), [8, 4, 2, 2, 2, 2]);
-    assert_eq!(asked.load(Relaxed), 2, "once per piece");
-    // At the floor there is nothing else to try, and the failure is gone when they have answered.
-    assert_eq!(sizes(|| 0), [8, 4, 2, 1]);
-    let mut tried = 0;
-    let with = execute::with::<NoCache>().min(8);
-    with.batch(8, |_| {
-        tried += 1;
-        Err::<(), _>(OutOfMemory::new(None))
-    })
-    .unwrap_err();
-    assert_eq!(tried, 2);
 }
 
 #[test]
@@ -127,18 +101,4 @@ fn a_hook_may_end_its_own_registration() {
     *own.lock().unwrap() = Some(hooked);
     assert_eq!(sizes(|| 4), [8, 8, 4, 4]);
     assert_eq!(sizes(|| 4), [8, 4, 4]);
-}
-
-#[test]
-fn a_call_may_do_without_hooks() {
-    let _alone = alone();
-    let _hooked = on_release(|_| panic!("nobody may ask"));
-    let tried = RefCell::new(Vec::new());
-    let with = execute::with::<GlobalCache>().ladder(Ladder::default().hooks(false));
-    with.batch(4, |size| {
-        tried.borrow_mut().push(size);
-        if size > 1 { Err(OutOfMemory::new(None)) } else { Ok(()) }
-    })
-    .unwrap();
-    assert_eq!(tried.take(), [4, 2, 1]);
 }

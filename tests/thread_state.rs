@@ -1,16 +1,20 @@
 //! A library's modes of a thread: no failed attempt leaves its own behind, and a task's are its own.
 
+#[path = "common/executor.rs"]
+mod executor;
+
 use std::cell::Cell;
-use std::future::{Future, poll_fn};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::pin;
 use std::sync::Once;
-use std::task::{Context, Poll, Waker};
+use std::task::Poll;
 use std::thread;
 
 use toma::classify::OutOfMemory;
 use toma::thread_state::{Saved, ThreadState, register, would_retry_out_of_memory};
 use toma::{NoCache, execute};
+
+use crate::executor::{pause, poll};
 
 thread_local! {
     static MODE: Cell<u64> = const { Cell::new(0) };
@@ -175,16 +179,6 @@ fn threads_keep_their_own() {
         threads.into_iter().all(|thread| thread.join().unwrap())
     });
     assert!(all);
-}
-
-/// Is pending once.
-async fn pause() {
-    let mut first = true;
-    poll_fn(|_| if std::mem::take(&mut first) { Poll::Pending } else { Poll::Ready(()) }).await;
-}
-
-fn poll<F: Future>(future: std::pin::Pin<&mut F>) -> Poll<F::Output> {
-    future.poll(&mut Context::from_waker(Waker::noop()))
 }
 
 /// Holds a guard across its awaits, in every attempt.

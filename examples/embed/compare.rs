@@ -1,157 +1,192 @@
-//! The same work with one fixed batch size, to see what adapting is worth.
+//! The same work in one way or several, to see what choosing batch sizes well is worth.
 //!
-//! Both sort by length and embed the same texts under the same budget. The fixed size is found as
-//! people find it, by halving until it runs, with a batch of nothing but the longest text: smaller
-//! than short texts would allow, but any larger one fails where long texts meet. Looking for it is
-//! not counted as time of the fixed run.
+//! All embed the same texts under the same budget, each with sizes of its own. They take turns, portion by
+//! portion of the texts, and each portion is begun by another one: what else the machine does meanwhile
+//! slows all down alike.
 //!
-//! Both take turns, portion by portion of the texts, in the order a, b, b, a: what else the machine
-//! does meanwhile slows both down alike. Processor time says the same in another way.
+//! A fixed batch size is found as people find it, by halving until it runs, with a batch of nothing but the
+//! longest text. It is smaller than short texts would allow, but any larger one fails where long texts meet.
+//! Looking for it is not counted as its time.
 
-use std::time::{Duration, Instant};
+use toma::observe::Report;
+use toma::{NoCache, execute};
 
-use toma::{NoCache, execute, observe::report};
-
-use crate::buckets::Bucket;
-use crate::clock::Clock;
-use crate::embedder::{Embedder, VALUE, Work, difference, within};
-use crate::say::say;
+use crate::arguments::{Arguments, PolicyName};
+use crate::embedder::{Embedder, VALUE, compare};
+use crate::memory::Memory;
+use crate::model::Model;
 use crate::summary::Summary;
-use crate::tokens::Tokens;
-use crate::{Result, first_line};
+use crate::texts::{Tokens, Work};
+use crate::{Result, first_line, say};
 
-/// Texts of a turn, in largest batches: enough that the turn's end costs neither of the two much.
+/// Texts of a turn, in largest batches: enough that the turn's end costs little.
 const BATCHES: usize = 4;
 
-#[derive(Default)]
-pub(crate) struct Fixed {
-    batch: usize,
-    /// Tokens of the longest text so far, for which the batch is safe.
-    longest: usize,
-    failed_while_looking: usize,
-    time_looking: Duration,
-    /// The largest difference of a value from the adaptive run's.
+/// The ways that take turns; often one alone.
+pub(crate) struct Ways<'a> {
+    all: Vec<Way<'a>>,
+    /// The largest batch.
+    most: usize,
+    turns: usize,
+    /// The largest difference of a value between two ways.
     difference: f32,
-    portions: usize,
-    summary: Summary,
 }
 
-impl Fixed {
-    /// Embeds the texts both ways; the rows and the summary are the adaptive run's.
-    pub(crate) fn embed(
-        &mut self,
-        embedder: &Embedder<'_>,
-        texts: &[Tokens],
-        summary: &mut Summary,
-    ) -> Result<Vec<f32>> {
-        self.look(embedder, texts)?;
-        let work = Work::longest_first(embedder.model, texts);
-        let (mut rows, mut fixed) = (work.rows(), work.rows());
-        let buckets = work.buckets();
-        for portion in buckets.iter().flat_map(|bucket| bucket.portions(BATCHES * embedder.most)) {
-            self.portions += 1;
-            let fixed_first = self.portions.is_multiple_of(2);
-            if fixed_first {
-                self.run(&work, &portion, &mut fixed)?;
-            }
-            embedder.embed_bucket(&work, &portion, &mut rows, summary)?;
-            if !fixed_first {
-                self.run(&work, &portion, &mut fixed)?;
-            }
+struct Way<'a> {
+    embedder: Embedder<'a>,
+    /// For one fixed size: tokens of the longest text so far, for which it is safe.
+    fixed_for: Option<usize>,
+}
+
+impl<'a> Ways<'a> {
+    pub(crate) fn new(arguments: &Arguments, model: &'a Model, memory: &'a Memory) -> Self {
+        let most = arguments.batch();
+        let adapting = |&name: &PolicyName| {
+            let mut embedder = Embedder::new(model, memory, name.policy(), most);
+            embedder.name = (!arguments.compare_policies.is_empty()).then(|| name.to_string());
+            Way { embedder, fixed_for: None }
+        };
+        let mut names = &*arguments.compare_policies;
+        if names.is_empty() {
+            names = std::slice::from_ref(&arguments.policy);
         }
-        let difference = difference(&rows, &fixed);
-        self.difference = self.difference.max(difference);
-        within("value", difference, VALUE)?;
-        Ok(rows)
+        let mut ways: Vec<_> = names.iter().map(adapting).collect();
+        if arguments.compare {
+            let embedder = Embedder::new(model, memory, PolicyName::Halve.policy(), most);
+            ways.push(Way { embedder, fixed_for: Some(0) });
+        }
+        Self { all: ways, most, turns: 0, difference: 0.0 }
     }
 
-    /// Comes before the first run, so it warms up what both need.
-    fn look(&mut self, embedder: &Embedder<'_>, texts: &[Tokens]) -> Result<()> {
-        let Some(longest) = texts.iter().max_by_key(|text| text.len()) else { return Ok(()) };
-        if longest.len() <= self.longest {
+    /// Embeds the texts in each way; the rows are the first one's.
+    pub(crate) fn embed(&mut self, texts: &[Tokens]) -> Result<Vec<f32>> {
+        let count = self.all.len();
+        if count == 1 {
+            return self.all[0].embedder.embed(texts);
+        }
+        let work = Work::longest_first(texts);
+        let Some(longest) = work.order.first().map(|&place| &texts[place]) else { return Ok(Vec::new()) };
+        // The first way would pay for what libtorch does only once.
+        self.all[0].embedder.model.embed(&[longest])?;
+        self.all.iter_mut().try_for_each(|way| way.prepare(longest))?;
+        let mut rows = vec![vec![0.0; texts.len() * self.all[0].embedder.model.width()]; count];
+        for portion in work.buckets(BATCHES * self.most) {
+            for turn in self.turns..self.turns + count {
+                let which = turn % count;
+                self.all[which].embedder.embed_bucket(&work, &portion, &mut rows[which])?;
+            }
+            self.turns += 1;
+        }
+        let first = rows.swap_remove(0);
+        for others in &rows {
+            self.difference = compare("value", &first, others, VALUE)?.max(self.difference);
+        }
+        Ok(first)
+    }
+
+    /// Says how they compare, and what the first of them came to.
+    pub(crate) fn print(&self) -> Result<()> {
+        if self.all.len() > 1 {
+            self.table().iter().try_for_each(say)?;
+        }
+        eprint!("{}", self.summary());
+        Ok(())
+    }
+
+    fn table(&self) -> Vec<String> {
+        let mut lines = vec![format!(
+            "{:<13}{:>8}{:>9}  {:>4}  {:<15}batch sizes, long texts to short",
+            "", "seconds", "lines/s", "OOMs", "lost to them"
+        )];
+        lines.extend(self.all.iter().map(Way::line));
+        if let [first, .., last] = &*self.all
+            && last.fixed_for.is_some()
+        {
+            let faster = last.embedder.summary.seconds() / first.embedder.summary.seconds().max(1e-9);
+            lines.push(format!("adaptive batches are {faster:.2} times as fast as a fixed size"));
+        }
+        lines.push(format!("values differ by at most {:.1e}", self.difference));
+        lines
+    }
+
+    /// Of the first way.
+    pub(crate) fn summary(&self) -> &Summary {
+        &self.all[0].embedder.summary
+    }
+
+    /// Of all calls with a policy to show.
+    pub(crate) fn reports(&self) -> impl Iterator<Item = &Report> {
+        let adapting = self.all.iter().filter(|way| way.fixed_for.is_none());
+        adapting.flat_map(|way| way.embedder.summary.reports())
+    }
+}
+
+impl Way<'_> {
+    /// Makes sure of a fixed size that is safe for the longest text.
+    fn prepare(&mut self, longest: &Tokens) -> Result<()> {
+        let (embedder, tokens) = (&mut self.embedder, longest.len());
+        if self.fixed_for.is_none_or(|known| tokens <= known) {
             return Ok(());
         }
-        let begin = Instant::now();
-        let model = embedder.model;
         let found = execute::with::<NoCache>()
             .device(embedder.memory.device())
-            .batch(embedder.most, |batch| model.embed(&vec![longest; batch]).map(|_| batch));
-        let tokens = longest.len();
-        self.batch = found.map_err(|error| {
-            format!("{}: not one text of {tokens} tokens fits: {}", embedder.memory, first_line(&error))
+            .batch(embedder.most, |batch| embedder.model.embed(&vec![longest; batch]).map(|_| batch));
+        let memory = embedder.memory;
+        embedder.most = found.map_err(|error| {
+            format!("{memory}: not one text of {tokens} tokens fits: {}", first_line(&error))
         })?;
-        self.longest = tokens;
-        self.failed_while_looking += report::last().map_or(0, |report| report.out_of_memory);
-        self.time_looking += begin.elapsed();
+        embedder.name = Some(format!("fixed {}", embedder.most));
+        self.fixed_for = Some(tokens);
         Ok(())
     }
 
-    fn run(&mut self, work: &Work<'_>, portion: &Bucket, rows: &mut [f32]) -> Result<()> {
-        let range = portion.range.clone();
-        let clock = Clock::start();
-        work.embed_places_fixed(range.clone(), self.batch, rows)?;
-        self.summary.add_texts(range.len(), work.tokens(&range), clock.spent());
-        Ok(())
-    }
-
-    pub(crate) fn print(&self, adaptive: &Summary) -> Result<()> {
-        self.lines(adaptive).iter().try_for_each(|line| say(format_args!("{line}")))
-    }
-
-    /// What there is to say; nothing where nothing was compared.
-    fn lines(&self, adaptive: &Summary) -> Vec<String> {
-        if adaptive.lines == 0 {
-            return Vec::new();
-        }
-        let (failed, seconds) = (self.failed_while_looking, self.time_looking.as_secs_f64());
-        let ratio =
-            |fixed: Duration, adaptive: Duration| fixed.as_secs_f64() / adaptive.as_secs_f64().max(1e-9);
-        let (fixed, spent) = (self.summary.spent, adaptive.spent);
-        let faster = ratio(fixed.time, spent.time);
-        let processor = ratio(fixed.processor, spent.processor);
-        vec![
-            format!("with toma:         {}", adaptive.speed()),
-            format!("fixed batch {:>4}:  {}", self.batch, self.summary.speed()),
-            format!(
-                "                   (looking for {} took {seconds:.1} s more and ran out of memory {failed} times)",
-                self.batch
-            ),
-            format!(
-                "adaptive batches are {faster:.2} times as fast, {processor:.2} times by processor time; values differ by at most {:.1e}",
-                self.difference
-            ),
-        ]
+    fn line(&self) -> String {
+        let Embedder { name, summary, .. } = &self.embedder;
+        format!(
+            "{:<13}{:>8.1}{:>9.0}  {:>4}  {:<15}{}",
+            name.as_deref().unwrap_or("adaptive"),
+            summary.seconds(),
+            summary.lines_per_second(),
+            summary.out_of_memory(),
+            summary.lost(),
+            summary.sizes()
+        )
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use clap::Parser as _;
+
     use super::*;
-    use crate::arguments::PolicyName;
-    use crate::memory::Memory;
+    use crate::job::Parts;
     use crate::tests::{alone, parts};
 
     #[test]
-    fn both_ways_embed_every_text_and_give_the_rows_of_one() {
+    fn each_way_embeds_every_text_and_gives_the_rows_of_one() {
         let _alone = alone();
-        let Some((words, model)) = parts() else { return };
+        let Some(Parts { words, model, .. }) = parts() else { return };
         let lines: Vec<String> = (0..50).map(|number| "word ".repeat(number % 20)).collect();
         let texts = words.tokens(&lines).unwrap();
         let memory = Memory::limit(tch::Device::Cpu, None).unwrap();
-        let embedder = Embedder::new(&model, &memory, PolicyName::Halve.policy(), 4).quiet();
-        let (mut fixed, mut both, mut one) = (Fixed::default(), Summary::default(), Summary::default());
-        let rows = fixed.embed(&embedder, &texts, &mut both).unwrap();
-        assert!(difference(&rows, &embedder.embed(&texts, &mut one).unwrap()) < VALUE);
-        assert!(fixed.portions > 2 && fixed.batch == 4);
-        let lines = fixed.lines(&both);
-        assert!(lines[3].starts_with("adaptive batches are "), "{lines:?}");
-        for summary in [&fixed.summary, &both] {
-            assert_eq!((summary.lines, summary.tokens), (one.lines, one.tokens));
+        let ways = |more: &str| {
+            let line = format!("embed --input - --batch 4 {more}");
+            Ways::new(&Arguments::parse_from(line.split_whitespace()), &model, &memory)
+        };
+        let one = ways("--query x").embed(&texts).unwrap();
+        for (more, name) in [("--compare", "fixed 4"), ("--compare-policies=halve,bisect", "bisect")] {
+            let mut both = ways(more);
+            assert_eq!(both.embed(&texts).unwrap(), one);
+            assert!(both.turns > 2);
+            for Way { embedder, .. } in &both.all {
+                assert_eq!((embedder.summary.lines(), embedder.summary.out_of_memory()), (50, 0));
+            }
+            let table = both.table();
+            assert!(table[2].starts_with(name), "{table:?}");
+            assert_eq!(
+                table.iter().any(|line| line.starts_with("adaptive batches are ")),
+                more == "--compare"
+            );
         }
-    }
-
-    #[test]
-    fn nothing_is_said_of_what_was_not_compared() {
-        assert_eq!(Fixed::default().lines(&Summary::default()), [""; 0]);
     }
 }

@@ -6,12 +6,10 @@ use tch::TchError;
 use toma::observe::{Event, Observer, ProgressBar, report};
 use toma::{GlobalCache, Policy, execute};
 
-use crate::buckets::{Bucket, buckets, longest_first, scatter};
-use crate::clock::Clock;
 use crate::memory::Memory;
 use crate::model::Model;
 use crate::summary::Summary;
-use crate::tokens::Tokens;
+use crate::texts::{Bucket, Tokens, Work};
 use crate::{Result, first_line};
 
 /// By how much a value may differ between batches: sums are added up in another order.
@@ -27,27 +25,14 @@ pub(crate) struct Embedder<'a> {
     sizes: GlobalCache,
     bar: Box<dyn Observer>,
     /// What calls are called; by their bucket when there is none.
-    name: Option<String>,
-}
-
-/// Texts and where they are in the order of work.
-pub(crate) struct Work<'a> {
-    model: &'a Model,
-    texts: &'a [Tokens],
-    order: Vec<usize>,
+    pub(crate) name: Option<String>,
+    pub(crate) summary: Summary,
 }
 
 impl<'a> Embedder<'a> {
     pub(crate) fn new(model: &'a Model, memory: &'a Memory, policy: Box<dyn Policy>, most: usize) -> Self {
-        Self {
-            model,
-            memory,
-            policy,
-            most,
-            sizes: GlobalCache::new(),
-            bar: Box::new(ProgressBar::new()),
-            name: None,
-        }
+        let (sizes, bar) = (GlobalCache::new(), Box::new(ProgressBar::new()));
+        Self { model, memory, policy, most, sizes, bar, name: None, summary: Summary::default() }
     }
 
     /// Without a progress bar.
@@ -55,38 +40,20 @@ impl<'a> Embedder<'a> {
         Self { bar: Box::new(|_: &Event<'_>| {}), ..self }
     }
 
-    /// With this name in events and reports.
-    pub(crate) fn named(self, name: String) -> Self {
-        Self { name: Some(name), ..self }
-    }
-
-    /// One row per text, in the order of the texts; adds to the summary what it took.
-    pub(crate) fn embed(&self, texts: &[Tokens], summary: &mut Summary) -> Result<Vec<f32>> {
-        let work = Work::longest_first(self.model, texts);
-        let mut rows = work.rows();
-        for bucket in work.buckets() {
-            self.embed_bucket(&work, &bucket, &mut rows, summary)?;
+    /// One row per text, in the order of the texts.
+    pub(crate) fn embed(&mut self, texts: &[Tokens]) -> Result<Vec<f32>> {
+        let work = Work::longest_first(texts);
+        let mut rows = vec![0.0; texts.len() * self.model.width()];
+        for bucket in work.buckets(usize::MAX) {
+            self.embed_bucket(&work, &bucket, &mut rows)?;
         }
         Ok(rows)
     }
 
-    /// The same for one bucket, or a portion of it.
-    pub(crate) fn embed_bucket(
-        &self,
-        work: &Work<'_>,
-        bucket: &Bucket,
-        rows: &mut [f32],
-        summary: &mut Summary,
-    ) -> Result<()> {
-        self.memory.reset_peak()?;
-        let clock = Clock::start();
-        if let Err(error) = self.adapt(work, bucket, rows) {
-            return Err(self.explain(bucket, &error).into());
-        }
-        let spent = clock.spent();
-        summary.add_texts(bucket.range.len(), work.tokens(&bucket.range), spent);
-        summary.add_bucket(bucket, report::last().ok_or("there is no report")?);
-        summary.peak_bytes = summary.peak_bytes.max(self.memory.peak_bytes()?);
+    /// Writes the rows of one bucket, and adds to the summary what it took.
+    pub(crate) fn embed_bucket(&mut self, work: &Work<'_>, bucket: &Bucket, rows: &mut [f32]) -> Result<()> {
+        self.adapt(work, bucket, rows).map_err(|error| self.explain(bucket, &error))?;
+        self.summary.add(bucket.most_tokens, report::last().ok_or("there is no report")?);
         Ok(())
     }
 
@@ -102,10 +69,23 @@ impl<'a> Embedder<'a> {
             .observer(&*self.bar)
             .name(self.name.clone().unwrap_or_else(|| format!("up to {most_tokens} tokens")))
             .range(range, self.most, |start, end| {
-                let done = work.embed(start..end, rows);
+                let done = self.attempt(work, start..end, rows);
                 self.memory.note_peak();
                 done
             })
+    }
+
+    /// One batch. What fails has written nothing.
+    fn attempt(
+        &self,
+        work: &Work<'_>,
+        places: Range<usize>,
+        rows: &mut [f32],
+    ) -> std::result::Result<(), TchError> {
+        let batch: Vec<&Tokens> =
+            work.order[places.clone()].iter().map(|&place| &work.texts[place]).collect();
+        work.scatter(places, &self.model.embed(&batch)?, rows);
+        Ok(())
     }
 
     /// The error is the one of the smallest batch when the loop has given up.
@@ -121,83 +101,18 @@ impl<'a> Embedder<'a> {
     }
 }
 
-impl<'a> Work<'a> {
-    pub(crate) fn longest_first(model: &'a Model, texts: &'a [Tokens]) -> Self {
-        Self { model, texts, order: longest_first(texts) }
-    }
-
-    pub(crate) fn in_input_order(model: &'a Model, texts: &'a [Tokens]) -> Self {
-        Self { model, texts, order: (0..texts.len()).collect() }
-    }
-
-    pub(crate) fn buckets(&self) -> Vec<Bucket> {
-        buckets(self.texts, &self.order)
-    }
-
-    /// Place for the rows of all texts.
-    pub(crate) fn rows(&self) -> Vec<f32> {
-        vec![0.0; self.texts.len() * self.model.width()]
-    }
-
-    /// How many tokens the texts at these places in the order of work have.
-    pub(crate) fn tokens(&self, places: &Range<usize>) -> usize {
-        self.order[places.clone()].iter().map(|&place| self.texts[place].len()).sum()
-    }
-
-    /// Embeds the texts at these places in the order of work, and writes their rows. What fails has
-    /// written nothing.
-    fn embed(&self, places: Range<usize>, rows: &mut [f32]) -> std::result::Result<(), TchError> {
-        let places = &self.order[places];
-        let batch: Vec<&Tokens> = places.iter().map(|&place| &self.texts[place]).collect();
-        let vectors = self.model.embed(&batch)?;
-        let mut values = vec![0.0; vectors.numel()];
-        vectors.f_copy_data(&mut values, vectors.numel())?;
-        scatter(places, &values, rows, self.model.width());
-        Ok(())
-    }
-
-    /// Embeds the first text, for what happens only once.
-    pub(crate) fn warm_up(&self) -> Result<()> {
-        self.embed_places_fixed(0..1, 1, &mut self.rows())
-    }
-
-    /// All texts in batches that are all of one size.
-    pub(crate) fn embed_fixed(&self, batch: usize) -> Result<Vec<f32>> {
-        let mut rows = self.rows();
-        self.embed_places_fixed(0..self.order.len(), batch, &mut rows)?;
-        Ok(rows)
-    }
-
-    /// Like [`embed`](Self::embed), in batches that are all of one size, and with no way out.
-    pub(crate) fn embed_places_fixed(
-        &self,
-        places: Range<usize>,
-        batch: usize,
-        rows: &mut [f32],
-    ) -> Result<()> {
-        for start in places.clone().step_by(batch) {
-            self.embed(start..places.end.min(start + batch), rows)?;
-        }
-        Ok(())
-    }
-}
-
-/// The largest difference of two values; NaN, which passes no comparison, when there is one.
-pub(crate) fn difference(rows: &[f32], others: &[f32]) -> f32 {
-    rows.iter().zip(others).map(|(value, other)| (value - other).abs()).fold(0.0, largest)
-}
-
-fn largest(a: f32, b: f32) -> f32 {
-    if a.is_nan() || b.is_nan() { f32::NAN } else { a.max(b) }
-}
-
 /// # Errors
-/// When it is not.
-pub(crate) fn within(what: &str, difference: f32, allowed: f32) -> Result<()> {
-    if difference <= allowed {
-        return Ok(());
+/// When a value differs by more than `allowed`, or is none. Otherwise the largest difference.
+pub(crate) fn compare(what: &str, values: &[f32], others: &[f32], allowed: f32) -> Result<f32> {
+    let mut largest = 0.0;
+    for (value, other) in values.iter().zip(others) {
+        let difference = (value - other).abs();
+        if difference.is_nan() || difference > allowed {
+            return Err(format!("check: a {what} differs by {difference:e}, allowed is {allowed:e}").into());
+        }
+        largest = difference.max(largest);
     }
-    Err(format!("check: a {what} differs by {difference:e}, allowed is {allowed:e}").into())
+    Ok(largest)
 }
 
 #[cfg(test)]
@@ -206,9 +121,9 @@ mod tests {
 
     #[test]
     fn a_difference_is_found_wherever_it_is_and_nan_passes_no_check() {
-        assert!((difference(&[1.0, 2.0, 3.0], &[1.0, 1.5, 3.25]) - 0.5).abs() < 1e-9);
-        assert!(within("value", difference(&[0.0, f32::NAN, 1.0], &[0.0; 3]), VALUE).is_err());
-        assert!(within("value", 2e-5, VALUE).is_err());
-        assert!(within("value", 1e-6, VALUE).is_ok());
+        let largest = |others: &[f32], allowed| compare("value", &[1.0, 2.0, 3.0], others, allowed);
+        assert!((largest(&[1.0, 1.5, 3.25], 0.5).unwrap() - 0.5).abs() < 1e-9);
+        assert!(largest(&[1.0, 1.5, 3.25], 0.4).is_err());
+        assert!(largest(&[1.0, 2.0, f32::NAN], 9.0).is_err());
     }
 }

@@ -1,27 +1,25 @@
 //! The whole job, window by window.
 
-use std::fs;
-use std::io::BufRead;
-use std::path::PathBuf;
+use std::fs::{self, File};
+use std::io::{self, BufRead, BufReader};
+use std::path::{Path, PathBuf};
 
 use tch::Device;
-use toma::observe::{Report, report};
+use toma::observe::report;
+use toma::torch::cpu;
 
-use crate::Result;
-use crate::arguments::Arguments;
-use crate::check;
-use crate::compare::Fixed;
-use crate::config::Config;
+use crate::arguments::{Arguments, PolicyName};
+use crate::compare::Ways;
 use crate::embedder::Embedder;
-use crate::lines::{Window, Windows};
-use crate::memory::{self, Memory};
+use crate::memory::Memory;
 use crate::model::Model;
-use crate::output::{RowFile, check_place};
-use crate::policies::Policies;
-use crate::say::say;
+use crate::output::{Output, check_place};
 use crate::search::Nearest;
-use crate::summary::{Summary, mebibytes};
-use crate::tokens::Words;
+use crate::texts::Words;
+use crate::{Result, check, say};
+
+/// Lines that are sorted by length together. More would make batches hardly more uniform.
+pub(crate) const WINDOW: usize = 65_536;
 
 /// What is loaded once.
 pub(crate) struct Parts {
@@ -30,44 +28,24 @@ pub(crate) struct Parts {
     pub(crate) device: Device,
 }
 
-/// Where rows go.
-struct Sinks {
-    output: Option<RowFile>,
-    nearest: Option<Nearest>,
-}
-
-/// Where rows come from.
-enum Way<'a> {
-    Alone,
-    BesideFixed(Fixed),
-    ByEach(Policies<'a>),
-}
-
 /// Does what the command line says.
 pub(crate) fn run(arguments: &Arguments) -> Result<()> {
-    memory::count();
-    Memory::check(arguments.device, arguments.budget)?;
-    let windows = arguments.input.as_deref().map(Windows::open).transpose()?;
+    // From the first tensor on; later ones could not be told from the model.
+    cpu::count();
+    toma::torch::Device::existing(arguments.device)?;
+    let lines = arguments.input.as_deref().map(open).transpose()?;
     let folder = model_folder(arguments)?;
-    let config = Config::read(&folder.join("config.json"))?;
-    let width = usize::try_from(config.hidden_size)?;
-    let output = arguments.output.as_deref().map(|path| RowFile::create(path, width)).transpose()?;
+    let output = arguments.output.as_deref().map(Output::at).transpose()?;
     arguments.svg.as_deref().map(|path| check_place("svg", path)).transpose()?;
-    let words = Words::read(&folder.join("tokenizer.json"), &config)?;
-    let model = Model::load(&folder, config, arguments.device)?;
-    let parts = Parts { words, model, device: arguments.device };
-    match windows {
-        Some(windows) => embed(arguments, &parts, windows, output),
+    let parts = Parts::load(&folder, arguments.device)?;
+    match lines {
+        Some(lines) => embed(arguments, &parts, lines, output),
         None => check::run(&parts, arguments.budget, None),
     }
 }
 
 fn model_folder(arguments: &Arguments) -> Result<PathBuf> {
-    let named = arguments
-        .model
-        .clone()
-        .or_else(|| std::env::var_os("MINILM_DIR").filter(|folder| !folder.is_empty()).map(PathBuf::from));
-    let folder = named.ok_or(
+    let folder = arguments.model.clone().filter(|folder| !folder.as_os_str().is_empty()).ok_or(
         "model: no folder is given; `cargo xtask run embed -- ARGUMENTS` fetches the model and gives it, \
          or say --model DIR or set MINILM_DIR",
     )?;
@@ -78,115 +56,95 @@ fn model_folder(arguments: &Arguments) -> Result<PathBuf> {
     }
 }
 
+impl Parts {
+    pub(crate) fn load(folder: &Path, device: Device) -> Result<Self> {
+        let words = Words::read(&folder.join("tokenizer.json"))?;
+        Ok(Self { words, model: Model::load(folder, device)?, device })
+    }
+}
+
+/// The lines of a file, or of standard input where the path is `-`.
+fn open(path: &Path) -> Result<Box<dyn Iterator<Item = Result<String>>>> {
+    if path.as_os_str() == "-" {
+        return Ok(Box::new(lines("standard input".to_owned(), io::stdin().lock())));
+    }
+    let name = format!("input {}", path.display());
+    let file = File::open(path).map_err(|error| format!("{name}: {error}"))?;
+    Ok(Box::new(lines(name, BufReader::new(file))))
+}
+
+fn lines(name: String, input: impl BufRead) -> impl Iterator<Item = Result<String>> {
+    input
+        .lines()
+        .zip(1..)
+        .map(move |(line, number)| line.map_err(|error| format!("{name}, line {number}: {error}").into()))
+}
+
 fn embed(
     arguments: &Arguments,
     parts: &Parts,
-    windows: Windows<impl BufRead>,
-    output: Option<RowFile>,
+    mut lines: impl Iterator<Item = Result<String>>,
+    mut output: Option<Output>,
 ) -> Result<()> {
     let memory = Memory::limit(arguments.device, arguments.budget)?;
-    let embedder = Embedder::new(&parts.model, &memory, arguments.policy.policy(), arguments.batch());
-    let nearest = nearest(arguments, parts, &embedder)?;
-    let mut sinks = Sinks { output, nearest };
-    let mut way = Way::of(arguments, &parts.model, &memory);
-    let mut summary = Summary::default();
-    for window in windows {
-        let window = window?;
-        let texts = parts.words.tokens(&window.lines)?;
-        let rows = match &mut way {
-            Way::Alone => embedder.embed(&texts, &mut summary)?,
-            Way::BesideFixed(fixed) => fixed.embed(&embedder, &texts, &mut summary)?,
-            Way::ByEach(policies) => policies.embed(&texts, &mut summary)?,
-        };
-        if arguments.check && window.before == 0 {
-            check::run(parts, arguments.budget, Some(&window.lines))?;
+    let mut nearest = nearest(arguments, parts, &memory)?;
+    let mut ways = Ways::new(arguments, &parts.model, &memory);
+    let mut before = 0;
+    loop {
+        let window = lines.by_ref().take(WINDOW).collect::<Result<Vec<_>>>()?;
+        if window.is_empty() {
+            break;
         }
-        sinks.take(&window, &rows)?;
+        let rows = ways.embed(&parts.words.tokens(&window)?)?;
+        if arguments.check && before == 0 {
+            check::run(parts, arguments.budget, Some(&window))?;
+        }
+        if let Some(output) = &mut output {
+            output.append(&rows);
+        }
+        if let Some(nearest) = &mut nearest {
+            nearest.look(before, &window, &rows);
+        }
+        before += window.len();
     }
-    sinks.finish(&summary)?;
-    way.print(&summary)?;
+    if before == 0 {
+        // Nothing is no mistake, but seldom what was meant.
+        eprintln!("the input is empty, so there are 0 rows");
+    }
+    for hit in nearest.iter().flat_map(|nearest| &nearest.hits) {
+        say(format_args!("{:.4}  line {:>6}  {}", hit.score, hit.line, hit.text))?;
+    }
+    ways.print()?;
     if let Some(path) = &arguments.svg {
-        let picture = report::svg(way.reports(&summary));
+        let picture = report::svg(ways.reports());
         fs::write(path, picture).map_err(|error| format!("svg {}: {error}", path.display()))?;
     }
-    let peak_bytes = summary.peak_bytes.max(memory.model_bytes);
-    eprintln!("  peak: {:.1} MiB of tensors, model included; {memory}", mebibytes(peak_bytes));
-    Ok(())
+    eprintln!("  peak: {} of tensors, model included; {memory}", memory.peak());
+    // The rows' own tensor is not what the budget is for.
+    drop(memory);
+    output.map_or(Ok(()), |output| output.write(parts.model.width()))
 }
 
-fn nearest(arguments: &Arguments, parts: &Parts, embedder: &Embedder<'_>) -> Result<Option<Nearest>> {
+fn nearest(arguments: &Arguments, parts: &Parts, memory: &Memory) -> Result<Option<Nearest>> {
     let Some(query) = &arguments.query else { return Ok(None) };
-    let texts = parts.words.tokens(&[query])?;
-    let query = embedder.embed(&texts, &mut Summary::default())?;
+    let mut embedder = Embedder::new(&parts.model, memory, PolicyName::Halve.policy(), 1);
+    let query = embedder.embed(&parts.words.tokens(&[query])?)?;
     Ok(Some(Nearest::new(query, arguments.top.get())))
-}
-
-impl<'a> Way<'a> {
-    fn of(arguments: &Arguments, model: &'a Model, memory: &'a Memory) -> Self {
-        let policies = &*arguments.compare_policies;
-        match (arguments.compare, policies) {
-            (true, _) => Self::BesideFixed(Fixed::default()),
-            (false, []) => Self::Alone,
-            (false, _) => Self::ByEach(Policies::new(model, memory, policies, arguments.batch())),
-        }
-    }
-
-    fn print(&self, summary: &Summary) -> Result<()> {
-        match self {
-            Self::Alone => {}
-            Self::BesideFixed(fixed) => fixed.print(summary)?,
-            Self::ByEach(policies) => return policies.print(),
-        }
-        eprint!("{summary}");
-        Ok(())
-    }
-
-    /// Of all calls.
-    fn reports<'s>(&'s self, summary: &'s Summary) -> Vec<&'s Report> {
-        match self {
-            Self::Alone | Self::BesideFixed(_) => summary.reports.iter().collect(),
-            Self::ByEach(policies) => policies.reports().collect(),
-        }
-    }
-}
-
-impl Sinks {
-    fn take(&mut self, window: &Window, rows: &[f32]) -> Result<()> {
-        if let Some(output) = &mut self.output {
-            output.append(rows)?;
-        }
-        if let Some(nearest) = &mut self.nearest {
-            nearest.look(window, rows);
-        }
-        Ok(())
-    }
-
-    fn finish(self, summary: &Summary) -> Result<()> {
-        if let Some(output) = self.output {
-            output.finish()?;
-        }
-        if let Some(remark) = remark(summary.lines) {
-            eprintln!("{remark}");
-        }
-        for hit in self.nearest.iter().flat_map(|nearest| &nearest.hits) {
-            say(format_args!("{:.4}  line {:>6}  {}", hit.score, hit.line, hit.text))?;
-        }
-        Ok(())
-    }
-}
-
-/// Nothing is no mistake, but seldom what was meant.
-fn remark(lines: usize) -> Option<&'static str> {
-    (lines == 0).then_some("the input is empty, so there are 0 rows")
 }
 
 #[cfg(test)]
 mod tests {
-    use super::remark;
+    use super::*;
 
     #[test]
-    fn no_lines_are_remarked_whatever_was_asked_for() {
-        assert!(remark(0).is_some_and(|remark| remark.starts_with("the input is empty")));
-        assert_eq!(remark(1), None);
+    fn every_line_counts_and_what_is_not_utf8_is_named_by_its_line() {
+        let read = |text: &'static [u8]| lines("text".to_owned(), text).collect::<Result<Vec<_>>>();
+        assert_eq!(read(b"").unwrap(), [""; 0]);
+        assert_eq!(read(b"\n").unwrap(), [""]);
+        assert_eq!(read(b"a\n\n b \r\nc\rd").unwrap(), ["a", "", " b ", "c\rd"]);
+        let error = read(b"good\nba\xffd\n").unwrap_err().to_string();
+        assert!(error.starts_with("text, line 2: ") && error.contains("UTF-8"), "{error}");
+        let error = open(Path::new("no/such/file")).err().unwrap().to_string();
+        assert!(error.starts_with("input no/such/file: "), "{error}");
     }
 }

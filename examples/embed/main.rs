@@ -5,6 +5,8 @@
 //! which is all that adapting takes.
 
 use std::error::Error;
+use std::fmt::Display;
+use std::io::{self, ErrorKind, Write as _};
 use std::process::ExitCode;
 
 use clap::Parser as _;
@@ -12,33 +14,26 @@ use clap::Parser as _;
 use crate::arguments::Arguments;
 
 mod arguments;
-mod buckets;
 mod check;
-mod clock;
 mod compare;
-mod config;
 mod embedder;
-mod format;
 mod job;
-mod lines;
 mod memory;
 mod model;
 mod output;
-mod policies;
-mod say;
 mod search;
 mod summary;
 #[cfg(test)]
 mod tests;
-mod tokens;
+mod texts;
 mod weights;
 
-/// What ends the program is one line for people; nobody asks errors for their type.
+/// What ends the program is one line for people; no caller asks an error for its type.
 type Result<T> = std::result::Result<T, Box<dyn Error>>;
 
 fn main() -> ExitCode {
     let arguments = Arguments::parse();
-    // Each error would bring two pages of C++ frames, of which nobody here reads a line.
+    // Each error would bring two pages of C++ frames, which say nothing here.
     let _quiet = toma::torch::QuietBacktraces::new();
     match job::run(&arguments) {
         Ok(()) => ExitCode::SUCCESS,
@@ -50,6 +45,19 @@ fn main() -> ExitCode {
 }
 
 /// libtorch explains itself in many lines, of which the first says what is wrong.
-fn first_line(error: &dyn std::fmt::Display) -> String {
+fn first_line(error: &dyn Display) -> String {
     error.to_string().lines().next().unwrap_or_default().to_owned()
+}
+
+/// Prints a result.
+///
+/// A reader that has left, as `head` does, is no error and ends no work: there may be a file to write
+/// and a check to fail.
+fn say(line: impl Display) -> Result<()> {
+    match writeln!(io::stdout(), "{line}") {
+        Err(error) if error.kind() != ErrorKind::BrokenPipe => {
+            Err(format!("standard output: {error}").into())
+        }
+        _ => Ok(()),
+    }
 }

@@ -8,9 +8,8 @@ use std::path::Path;
 use tch::{Device, TchError, Tensor};
 
 use crate::Result;
-use crate::config::Config;
-use crate::tokens::Tokens;
-use crate::weights::Weights;
+use crate::texts::Tokens;
+use crate::weights::{Config, Weights};
 
 type Torch<T> = std::result::Result<T, TchError>;
 
@@ -21,7 +20,6 @@ pub(crate) struct Model {
     segment: Tensor,
     norm: Norm,
     layers: Vec<Layer>,
-    pub(crate) config: Config,
     device: Device,
 }
 
@@ -59,34 +57,32 @@ struct Batch {
 }
 
 impl Model {
-    pub(crate) fn load(folder: &Path, config: Config, device: Device) -> Result<Self> {
+    pub(crate) fn load(folder: &Path, device: Device) -> Result<Self> {
+        let config = Config::read(&folder.join("config.json"))?;
         let mut from = Weights::read(&folder.join("model.safetensors"), device)?;
-        let Config { hidden_size: hidden, vocab_size, max_position_embeddings, type_vocab_size, .. } = config;
-        let mut table =
-            |name: &str, rows| from.take(&format!("embeddings.{name}_embeddings.weight"), &[rows, hidden]);
-        let words = table("word", vocab_size)?;
-        let positions = table("position", max_position_embeddings)?;
-        let segment = table("token_type", type_vocab_size)?.f_get(0)?;
+        let mut table = |name: &str| from.take(&format!("embeddings.{name}_embeddings.weight"));
+        let (words, positions, segment) =
+            (table("word")?, table("position")?, table("token_type")?.f_get(0)?);
         let norm = Norm::take(&mut from, "embeddings.LayerNorm", &config)?;
         let layers = (0..config.num_hidden_layers).map(|index| Layer::take(&mut from, index, &config));
         let layers = layers.collect::<Result<_>>()?;
-        Ok(Self { words, positions, segment, norm, layers, config, device })
+        Ok(Self { words, positions, segment, norm, layers, device })
     }
 
     /// Numbers in a vector.
     pub(crate) fn width(&self) -> usize {
-        usize::try_from(self.config.hidden_size).expect("sizes of the model are natural numbers")
+        self.segment.numel()
     }
 
-    /// A vector of length 1 for each text, on the host.
+    /// A vector of length 1 for each text, one after the other.
     ///
     /// Each text must have a token, and at most as many as there are positions.
-    pub(crate) fn embed(&self, texts: &[&Tokens]) -> Torch<Tensor> {
+    pub(crate) fn embed(&self, texts: &[&Tokens]) -> Torch<Vec<f32>> {
         let batch = Batch::new(texts, self.device)?;
         let hidden = self.encode(&batch)?;
         let mean = batch.shares.f_bmm(&hidden)?.f_squeeze_dim(1)?;
         let length = mean.f_norm_scalaropt_dim(2.0, 1_i64, true)?.f_clamp_min(1e-12)?;
-        mean.f_div(&length)?.f_to_device(Device::Cpu)
+        Vec::try_from(mean.f_div(&length)?.f_flatten(0, -1)?.f_to_device(Device::Cpu)?)
     }
 
     /// The last hidden state, batch × tokens × hidden size.
@@ -130,16 +126,15 @@ impl Batch {
 }
 
 impl Layer {
-    fn take(from: &mut Weights, index: i64, config: &Config) -> Result<Self> {
-        let (hidden, inner) = (config.hidden_size, config.intermediate_size);
+    fn take(from: &mut Weights, index: usize, config: &Config) -> Result<Self> {
         let name = |part: &str| format!("encoder.layer.{index}.{part}");
-        let mut linear = |part: &str, shape| Linear::take(from, &name(part), shape);
-        let query = linear("attention.self.query", [hidden, hidden])?;
-        let key = linear("attention.self.key", [hidden, hidden])?;
-        let value = linear("attention.self.value", [hidden, hidden])?;
-        let attended = linear("attention.output.dense", [hidden, hidden])?;
-        let wide = linear("intermediate.dense", [inner, hidden])?;
-        let narrow = linear("output.dense", [hidden, inner])?;
+        let mut linear = |part: &str| Linear::take(from, &name(part));
+        let query = linear("attention.self.query")?;
+        let key = linear("attention.self.key")?;
+        let value = linear("attention.self.value")?;
+        let attended = linear("attention.output.dense")?;
+        let wide = linear("intermediate.dense")?;
+        let narrow = linear("output.dense")?;
         let attention_norm = Norm::take(from, &name("attention.output.LayerNorm"), config)?;
         let output_norm = Norm::take(from, &name("output.LayerNorm"), config)?;
         let heads = config.num_attention_heads;
@@ -170,9 +165,9 @@ impl Layer {
 }
 
 impl Linear {
-    fn take(from: &mut Weights, name: &str, shape: [i64; 2]) -> Result<Self> {
-        let weight = from.take(&format!("{name}.weight"), &shape)?;
-        Ok(Self { weight, bias: from.take(&format!("{name}.bias"), &shape[..1])? })
+    fn take(from: &mut Weights, name: &str) -> Result<Self> {
+        let weight = from.take(&format!("{name}.weight"))?;
+        Ok(Self { weight, bias: from.take(&format!("{name}.bias"))? })
     }
 
     fn forward(&self, input: &Tensor) -> Torch<Tensor> {
@@ -182,9 +177,8 @@ impl Linear {
 
 impl Norm {
     fn take(from: &mut Weights, name: &str, config: &Config) -> Result<Self> {
-        let shape = [config.hidden_size];
-        let weight = from.take(&format!("{name}.weight"), &shape)?;
-        Ok(Self { weight, bias: from.take(&format!("{name}.bias"), &shape)?, eps: config.layer_norm_eps })
+        let Linear { weight, bias } = Linear::take(from, name)?;
+        Ok(Self { weight, bias, eps: config.layer_norm_eps })
     }
 
     fn forward(&self, input: &Tensor) -> Torch<Tensor> {

@@ -2,8 +2,6 @@
 
 use std::cmp::Ordering;
 
-use crate::lines::Window;
-
 /// The best lines so far; one is better with a larger score, and among equals the earlier one.
 #[derive(Debug)]
 pub(crate) struct Nearest {
@@ -28,20 +26,18 @@ impl Nearest {
         Self { query, most, hits: Vec::new() }
     }
 
-    /// Looks at lines and their vectors, which have length 1.
-    pub(crate) fn look(&mut self, window: &Window, rows: &[f32]) {
-        for (index, row) in rows.chunks_exact(self.query.len()).enumerate() {
+    /// Looks at lines, which come after `before` others, and their vectors, which have length 1.
+    pub(crate) fn look(&mut self, before: usize, lines: &[String], rows: &[f32]) {
+        let rows = rows.chunks_exact(self.query.len());
+        for ((text, row), line) in lines.iter().zip(rows).zip(before + 1..) {
             let score = dot(row, &self.query);
-            if self.hits.len() < self.most || self.hits.last().is_some_and(|worst| score > worst.score) {
-                self.keep(Hit { score, line: window.before + index + 1, text: window.lines[index].clone() });
+            let is_better = |hit: &Hit| hit.score.total_cmp(&score) != Ordering::Less;
+            let place = self.hits.partition_point(is_better);
+            if place < self.most {
+                self.hits.insert(place, Hit { score, line, text: text.clone() });
+                self.hits.truncate(self.most);
             }
         }
-    }
-
-    fn keep(&mut self, hit: Hit) {
-        let place = self.hits.partition_point(|better| better.score.total_cmp(&hit.score) != Ordering::Less);
-        self.hits.insert(place, hit);
-        self.hits.truncate(self.most);
     }
 }
 
@@ -72,9 +68,9 @@ mod tests {
             let mut nearest = Nearest::new(vec![1.0, 0.0], most);
             for (number, scores) in scores.chunks(window).enumerate() {
                 let before = number * window;
-                let lines = (0..scores.len()).map(|index| format!("text {}", before + index + 1)).collect();
+                let lines: Vec<_> = (before + 1..=before + scores.len()).map(|n| format!("text {n}")).collect();
                 let rows: Vec<f32> = scores.iter().flat_map(|score| [*score, 9.0]).collect();
-                nearest.look(&Window { before, lines }, &rows);
+                nearest.look(before, &lines, &rows);
             }
             let found: Vec<_> = nearest.hits.iter().map(|hit| (hit.score, hit.line)).collect();
             prop_assert_eq!(found, slowly(&scores, most));

@@ -1,11 +1,49 @@
-//! The weights of the model, each taken by name and checked for its shape.
+//! The files of the model: its description, and its weights by name.
 
 use std::collections::HashMap;
+use std::fs;
 use std::path::{Path, PathBuf};
 
+use serde::Deserialize;
 use tch::{Device, Kind, Tensor};
 
 use crate::{Result, first_line};
+
+/// What config.json says that the weights do not show.
+#[derive(Debug, Deserialize)]
+pub(crate) struct Config {
+    model_type: String,
+    hidden_act: String,
+    position_embedding_type: Option<String>,
+    pub(crate) num_attention_heads: i64,
+    pub(crate) num_hidden_layers: usize,
+    pub(crate) layer_norm_eps: f64,
+}
+
+impl Config {
+    pub(crate) fn read(path: &Path) -> Result<Self> {
+        let say = |error: &dyn std::fmt::Display| format!("{}: {error}", path.display());
+        let text = fs::read_to_string(path).map_err(|error| say(&error))?;
+        Ok(Self::parse(&text).map_err(|error| say(&error))?)
+    }
+
+    /// Another architecture would load in part and compute nonsense.
+    fn parse(text: &str) -> Result<Self> {
+        let config: Self = serde_json::from_str(text)?;
+        let position = config.position_embedding_type.as_deref().unwrap_or("absolute");
+        let words = [
+            ("model_type", &*config.model_type, "bert"),
+            ("hidden_act", &*config.hidden_act, "gelu"),
+            ("position_embedding_type", position, "absolute"),
+        ];
+        for (name, value, right) in words {
+            if value != right {
+                return Err(format!("{name} {value:?}: only {right:?} is implemented").into());
+            }
+        }
+        Ok(config)
+    }
+}
 
 /// The tensors of a safetensors file.
 pub(crate) struct Weights {
@@ -23,21 +61,10 @@ impl Weights {
     }
 
     /// Takes a tensor out, so that what the model does not use is freed with the rest.
-    pub(crate) fn take(&mut self, name: &str, shape: &[i64]) -> Result<Tensor> {
-        let path = self.path.display();
-        let tensor =
-            self.tensors.remove(name).ok_or_else(|| format!("{path}: tensor `{name}` is missing"))?;
-        if tensor.size() != shape {
-            let size = tensor.size();
-            return Err(
-                format!("{path}: tensor `{name}` has shape {size:?}, config.json says {shape:?}").into()
-            );
-        }
-        let kind = tensor.kind();
-        if kind != Kind::Float {
-            return Err(format!("{path}: tensor `{name}` is of {kind:?}, must be of Float").into());
-        }
-        Ok(tensor.f_to_device(self.device)?)
+    pub(crate) fn take(&mut self, name: &str) -> Result<Tensor> {
+        let missing = || format!("{}: tensor `{name}` is missing", self.path.display());
+        let tensor = self.tensors.remove(name).ok_or_else(missing)?;
+        Ok(tensor.f_to_device(self.device)?.f_to_kind(Kind::Float)?)
     }
 }
 
@@ -45,36 +72,46 @@ impl Weights {
 mod tests {
     use super::*;
     use crate::tests::{alone, scratch};
-    use std::fs;
 
-    fn floats(shape: &[i64]) -> Tensor {
-        Tensor::zeros(shape, (Kind::Float, Device::Cpu))
+    const RIGHT: &str = r#"{"model_type": "bert", "hidden_act": "gelu", "num_attention_heads": 2,
+        "num_hidden_layers": 1, "layer_norm_eps": 1e-12, "use_cache": true}"#;
+
+    #[test]
+    fn another_model_is_refused_by_name_and_value() {
+        assert_eq!(Config::parse(RIGHT).unwrap().num_attention_heads, 2);
+        let cases = [
+            ("\"bert\"", "\"roberta\"", "model_type \"roberta\": only \"bert\" is implemented"),
+            ("\"gelu\"", "\"gelu_new\"", "hidden_act \"gelu_new\": only \"gelu\" is implemented"),
+            (
+                "{",
+                "{\"position_embedding_type\": \"relative_key\",",
+                "position_embedding_type \"relative_key\"",
+            ),
+            ("\"num_hidden_layers\"", "\"layers\"", "missing field `num_hidden_layers`"),
+            ("\"num_hidden_layers\": 1", "\"num_hidden_layers\": -1", "invalid value: integer `-1`"),
+        ];
+        for (part, other, says) in cases {
+            let error = Config::parse(&RIGHT.replacen(part, other, 1)).unwrap_err().to_string();
+            assert!(error.contains(says), "{other}: {error}");
+        }
     }
 
     #[test]
-    fn what_is_missing_or_of_another_shape_or_kind_is_named() {
+    fn a_missing_tensor_and_a_broken_file_are_named() {
         let _alone = alone();
         let scratch = scratch();
-        let path = scratch.path().join("foreign.safetensors");
-        let doubles = floats(&[4]).to_kind(Kind::Double);
-        Tensor::write_safetensors(&[("a", floats(&[2, 3])), ("b", doubles)], &path).unwrap();
+        let path = scratch.path().join("some.safetensors");
+        let doubles = Tensor::ones([4], (Kind::Double, Device::Cpu));
+        Tensor::write_safetensors(&[("a", doubles)], &path).unwrap();
         let mut weights = Weights::read(&path, Device::Cpu).unwrap();
-        let message = |result: Result<Tensor>| result.unwrap_err().to_string();
-        assert!(message(weights.take("c", &[1])).ends_with("tensor `c` is missing"));
-        assert!(message(weights.take("b", &[4])).ends_with("tensor `b` is of Double, must be of Float"));
-        let other = message(weights.take("a", &[3, 2]));
-        assert!(other.ends_with("tensor `a` has shape [2, 3], config.json says [3, 2]"), "{other}");
-    }
-
-    #[test]
-    fn a_broken_file_is_named() {
-        let _alone = alone();
-        let scratch = scratch();
-        let path = scratch.path().join("broken.safetensors");
+        assert!(
+            weights.take("b").unwrap_err().to_string().ends_with("some.safetensors: tensor `b` is missing")
+        );
+        assert_eq!(weights.take("a").unwrap(), Tensor::ones([4], (Kind::Float, Device::Cpu)));
         for content in [&b""[..], b"short", b"\xff\xff\xff\xff\xff\xff\xff\xff{}", b"\x02\0\0\0\0\0\0\0[]"] {
             fs::write(&path, content).unwrap();
             let error = Weights::read(&path, Device::Cpu).err().unwrap().to_string();
-            assert!(error.contains("broken.safetensors: not readable"), "{error}");
+            assert!(error.contains("some.safetensors: not readable"), "{error}");
         }
     }
 }

@@ -5,6 +5,8 @@
 #![expect(clippy::cast_precision_loss, reason = "the tests' numbers are small")]
 
 mod batches;
+#[path = "../common/executor.rs"]
+mod executor;
 mod free;
 mod peaks;
 mod prediction;

@@ -1,15 +1,16 @@
 //! Peaks belong to a device: nothing on another one, and no task that is elsewhere by now, takes them.
 
-use std::future::{Future, poll_fn};
+use std::future::Future;
 use std::mem;
 use std::pin::{Pin, pin};
-use std::task::{Context, Poll, Waker};
+use std::task::Poll;
 use std::thread;
 
 use toma::report::Report;
 use toma::testing::{FakeDevice, FakeOutOfMemory};
 use toma::{Adaptive, NoCache, execute, report};
 
+use crate::executor::{pause, poll};
 use crate::world::{BASE, ITEM, Shows, World, bytes};
 
 /// The sizes of a cold run on a device that was in use before: without its own peaks it would have to
@@ -26,15 +27,6 @@ type Task = Pin<Box<dyn Future<Output = Result<(), FakeOutOfMemory>> + Send>>;
 
 type Leave = fn(Task);
 
-fn poll(task: &mut Task) -> Poll<Result<(), FakeOutOfMemory>> {
-    task.as_mut().poll(&mut Context::from_waker(Waker::noop()))
-}
-
-async fn pause() {
-    let mut waited = false;
-    poll_fn(|_| if mem::replace(&mut waited, true) { Poll::Ready(()) } else { Poll::Pending }).await;
-}
-
 /// A task in the middle of an attempt that is measured.
 fn begun() -> Task {
     let device = FakeDevice::new(1000);
@@ -49,7 +41,7 @@ fn begun() -> Task {
         }
         Ok(())
     });
-    assert!(poll(&mut task).is_pending());
+    assert!(poll(task.as_mut()).is_pending());
     task
 }
 
@@ -57,7 +49,7 @@ fn begun() -> Task {
 fn a_task_that_goes_elsewhere_leaves_its_thread_as_it_was() {
     let ways: [(&str, Leave); 4] = [
         ("finished by another thread", |mut task| {
-            thread::spawn(move || assert_eq!(poll(&mut task), Poll::Ready(Ok(())))).join().unwrap();
+            thread::spawn(move || assert_eq!(poll(task.as_mut()), Poll::Ready(Ok(())))).join().unwrap();
         }),
         ("dropped by another thread", |task| thread::spawn(|| drop(task)).join().unwrap()),
         ("dropped here", drop),
@@ -77,7 +69,7 @@ fn a_task_that_comes_from_elsewhere_changes_nothing() {
     let world = World::new(300, Shows::Everything);
     let report = world.range_with(1, 1, Adaptive::default(), |_, size| {
         drop(world.device.alloc(BASE + size as u64 * ITEM)?);
-        assert_eq!(poll(&mut task), Poll::Ready(Ok(())));
+        assert_eq!(poll(task.as_mut()), Poll::Ready(Ok(())));
         small(&world.device);
         Ok(())
     });
@@ -111,18 +103,6 @@ fn a_loop_on_a_second_device_measures_its_own() {
     });
     assert_eq!((result, inside), (Ok(()), alone));
     assert_eq!(report::last().unwrap().fullest.unwrap().peak_bytes, 500);
-}
-
-/// It is contention like any other, also when it is over before the attempt ends: its bytes are not the attempt's.
-#[test]
-fn a_peak_with_a_loop_of_another_thread_is_not_believed() {
-    let world = World::new(300, Shows::Everything);
-    let report = world.range_with(1, 1, Adaptive::default(), |_, size| {
-        drop(world.device.alloc(BASE + size as u64 * ITEM)?);
-        thread::scope(|scope| scope.spawn(|| small(&world.device)).join().unwrap());
-        Ok(())
-    });
-    assert_eq!(report.fullest, None);
 }
 
 /// What undoes an attempt is no part of it any more.

@@ -34,34 +34,21 @@ fn at_exit_of(work: impl FnOnce(&Sender<&'static str>) + Send + 'static) -> Vec<
     told.iter().collect()
 }
 
+/// Destructors run in the reverse order of first use.
 #[test]
-fn a_call_works_before_the_librarys_values_are_destroyed() {
+fn a_call_works_before_and_after_the_librarys_values_are_destroyed() {
     for fails in Fails::ALL {
-        let told = at_exit_of(move |sender| {
+        let before = at_exit_of(move |sender| {
             every_form(fails);
             keep(sender, fails);
         });
-        assert_eq!(told, ["the library's values live"], "{fails:?}");
-    }
-}
-
-#[test]
-fn a_call_works_after_the_librarys_values_are_destroyed() {
-    for fails in Fails::ALL {
-        let told = at_exit_of(move |sender| {
-            // Destructors run in the reverse order of first use.
+        let after = at_exit_of(move |sender| {
             keep(sender, fails);
             every_form(fails);
         });
-        assert_eq!(told, ["they are gone"], "{fails:?}");
-    }
-}
-
-#[test]
-fn the_first_call_of_a_thread_may_come_at_its_end() {
-    for fails in Fails::ALL {
-        let told = at_exit_of(move |sender| keep(sender, fails));
-        assert_eq!(told.len(), 1, "{fails:?}");
+        assert_eq!([before, after], [["the library's values live"], ["they are gone"]], "{fails:?}");
+        let first = at_exit_of(move |sender| keep(sender, fails));
+        assert_eq!(first.len(), 1, "{fails:?}: the first call of the thread");
     }
 }
 

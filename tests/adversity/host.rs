@@ -3,11 +3,11 @@
 #![cfg(target_os = "linux")]
 
 use std::collections::TryReserveError;
-use std::task::{Context, Waker};
 
 use toma::{GlobalCache, NoCache, StacktraceMemoryCache, cpu_memory, execute, report};
 
 use crate::child;
+use crate::executor::block_on;
 
 const MIB: usize = 1 << 20;
 /// As much as the limit leaves.
@@ -104,9 +104,7 @@ fn attributes() {
     assert_eq!(data, [1; ITEMS]);
     shrank();
     let mut done = 0;
-    let mut future = Box::pin(asynchronous(0, ITEMS, &mut done));
-    while future.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending() {}
-    drop(future);
+    block_on(asynchronous(0, ITEMS, &mut done)).unwrap();
     assert_eq!(done, ITEMS);
     shrank();
 }

@@ -1,11 +1,12 @@
 //! Every form once, with every cache, and with failures of both kinds.
 
 use std::panic::panic_any;
-use std::task::{Context, Waker};
 
 use toma::cache::SizeCache;
 use toma::classify::OutOfMemory;
 use toma::{DefaultCache, GlobalCache, NoCache, StacktraceMemoryCache, execute};
+
+use crate::executor::block_on;
 
 pub(crate) type Result<T> = std::result::Result<T, OutOfMemory>;
 
@@ -66,10 +67,7 @@ fn attributes(fails: Fails) {
     chunked(&mut data, fails).unwrap();
     assert_eq!(data, [1; 10]);
     let mut done = 0;
-    {
-        let mut future = std::pin::pin!(asynchronous(0, 10, fails, &mut done));
-        while future.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending() {}
-    }
+    block_on(asynchronous(0, 10, fails, &mut done)).unwrap();
     assert_eq!(done, 10);
 }
 

@@ -1,50 +1,13 @@
-//! Deadlines and attempts.
+//! Deadlines and attempts. When no retry starts any more is in `tests/rules`.
 
 use std::time::Duration;
 
 use toma::classify::OutOfMemory;
 use toma::observe::Reason;
-#[cfg(feature = "testing")]
-use toma::testing::StoppedClock;
 use toma::{NoCache, execute, report};
 
 fn gave_up() -> Option<Reason> {
     report::last().unwrap().gave_up
-}
-
-#[cfg(feature = "testing")]
-#[test]
-fn no_retry_starts_after_the_deadline() {
-    let clock = StoppedClock::new();
-    for (seconds, attempts) in [(60, 3), (59, 3), (41, 3), (40, 2)] {
-        let mut made = 0;
-        let with = execute::with::<NoCache>().deadline(Duration::from_secs(seconds));
-        let ended = with.batch(1 << 20, |_| {
-            made += 1;
-            clock.advance(Duration::from_secs(20));
-            Err::<(), _>(OutOfMemory::new(None))
-        });
-        assert!(ended.is_err());
-        assert_eq!((made, gave_up()), (attempts, Some(Reason::Deadline)), "{seconds} s");
-    }
-}
-
-#[cfg(feature = "testing")]
-#[test]
-fn a_deadline_that_passes_in_the_middle_leaves_the_rest_to_succeed() {
-    let (clock, mut tried) = (StoppedClock::new(), Vec::new());
-    let with = execute::with::<NoCache>().deadline(Duration::from_secs(30));
-    with.range(0..8, 8, |start, end| {
-        tried.push(end - start);
-        if end - start > 2 {
-            return Err(OutOfMemory::new(None));
-        }
-        clock.advance(Duration::from_secs(15));
-        Ok(())
-    })
-    .unwrap();
-    assert_eq!(tried, [8, 4, 2, 2, 2, 2]);
-    assert_eq!(gave_up(), None);
 }
 
 #[test]
@@ -62,6 +25,7 @@ fn the_reason_given_is_the_reason() {
     let fails = |_| Err::<(), _>(OutOfMemory::new(None));
     with().max_attempts(1).batch(8, fails).unwrap_err();
     assert_eq!(gave_up(), Some(Reason::MaxAttempts));
+    assert_eq!(Reason::MaxAttempts.to_string(), "max_attempts is reached");
     with().max_attempts(2).batch(8, fails).unwrap_err();
     assert_eq!(gave_up(), Some(Reason::MaxAttempts));
     with().batch(8, fails).unwrap_err();

@@ -1,8 +1,11 @@
 //! Bad input, bad luck and bad company: each ends in a clear error or a right result, without a
 //! hang and without a lost element.
 
+#[path = "../common/child.rs"]
 mod child;
 mod environment;
+#[path = "../common/executor.rs"]
+mod executor;
 mod exits;
 mod host;
 mod kit;

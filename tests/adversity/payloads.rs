@@ -5,7 +5,6 @@ use std::cell::Cell;
 use std::error::Error;
 use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind, panic_any, resume_unwind};
-use std::rc::Rc;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use toma::classify::OutOfMemory;
@@ -52,9 +51,9 @@ fn a_box_in_a_box_is_no_text() {
     assert_eq!((*inner).downcast_ref(), Some(&"CUDA out of memory"));
 }
 
-/// An error whose `Drop` panics, as often as `left` says.
+/// Out of memory, as an error or as a payload, whose `Drop` panics.
 #[derive(Debug)]
-struct Bomb(Rc<Cell<usize>>);
+struct Bomb;
 
 impl fmt::Display for Bomb {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -66,75 +65,36 @@ impl Error for Bomb {}
 
 impl Drop for Bomb {
     fn drop(&mut self) {
-        if self.0.get() > 0 {
-            self.0.set(self.0.get() - 1);
-            panic!("dropping the error failed");
-        }
+        panic!("dropping it failed");
     }
 }
 
 #[test]
-fn an_error_whose_drop_panics_ends_the_call_with_that_panic() {
-    let left = Rc::new(Cell::new(1));
-    let mut attempts = 0;
-    let with = execute::with::<NoCache>();
-    let call = AssertUnwindSafe(|| {
-        with.range(0..8, 8, |start, end| {
-            attempts += 1;
-            if end - start > 2 { Err(Bomb(Rc::clone(&left))) } else { Ok(()) }
-        })
-    });
-    let panic = catch_unwind(call).unwrap_err();
-    assert_eq!(panic.downcast_ref(), Some(&"dropping the error failed"));
-    assert_eq!((attempts, left.get()), (1, 0));
-    works();
-}
-
-/// A payload that is out of memory and panics when it is dropped.
-#[derive(Debug)]
-struct Fuse;
-
-impl fmt::Display for Fuse {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("CUDA out of memory. Tried to allocate 2.00 GiB")
-    }
-}
-
-impl Error for Fuse {}
-
-impl Drop for Fuse {
-    fn drop(&mut self) {
-        panic!("dropping the payload failed");
-    }
-}
-
-#[test]
-fn a_payload_whose_drop_panics_ends_the_call_with_that_panic() {
-    let mut attempts = 0;
-    let call = AssertUnwindSafe(|| {
-        execute::with::<NoCache>().range(0..8, 8, |start, end| {
-            attempts += 1;
-            if end - start > 2 {
-                let error: Box<dyn Error + Send + Sync> = Box::new(Fuse);
-                panic_any(error);
-            }
+fn an_error_or_payload_whose_drop_panics_ends_the_call_with_that_panic() {
+    for panics in [false, true] {
+        let mut attempts = 0;
+        let call = AssertUnwindSafe(|| {
+            execute::with::<NoCache>().range(0..8, 8, |_, _| {
+                attempts += 1;
+                if panics { panic_any(boxed(Bomb)) } else { Err(Bomb) }
+            })
         });
-    });
-    let panic = catch_unwind(call).unwrap_err();
-    assert_eq!(panic.downcast_ref(), Some(&"dropping the payload failed"));
-    assert_eq!(attempts, 1);
-    works();
+        let panic = catch_unwind(call).unwrap_err();
+        assert_eq!((panic.downcast_ref(), attempts), (Some(&"dropping it failed"), 1));
+        works();
+    }
+}
+
+fn boxed(error: impl Error + Send + Sync + 'static) -> Box<dyn Error + Send + Sync> {
+    Box::new(error)
 }
 
 #[test]
 fn a_payload_whose_drop_panics_is_passed_on_whole() {
-    let body = |_: usize| -> usize {
-        let error: Box<dyn Error + Send + Sync> = Box::new(Fuse);
-        panic_any(error)
-    };
+    let body = |_: usize| -> usize { panic_any(boxed(Bomb)) };
     let panic = catch_unwind(AssertUnwindSafe(|| execute::with::<NoCache>().batch(1, body))).unwrap_err();
     let error = panic.downcast::<Box<dyn Error + Send + Sync>>().unwrap();
-    assert!(error.is::<Fuse>());
+    assert!(error.is::<Bomb>());
     std::mem::forget(error);
     works();
 }

@@ -5,6 +5,8 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use toma::classify::OutOfMemory;
 use toma::{Bisect, Decay, NoCache, execute, report};
 
+use crate::executor::block_on;
+
 const ALL: usize = usize::MAX;
 
 #[test]
@@ -98,10 +100,7 @@ fn i64_spans_all_its_values() {
     all_of_i64(MIN, MAX, &mut pieces);
     assert_eq!(pieces, [(MIN, MAX)]);
     pieces.clear();
-    let mut future = Box::pin(all_of_i64_async(MIN, MAX, &mut pieces));
-    let poll = future.as_mut().poll(&mut std::task::Context::from_waker(std::task::Waker::noop()));
-    assert!(poll.is_ready());
-    drop(future);
+    block_on(all_of_i64_async(MIN, MAX, &mut pieces));
     assert_eq!(pieces, [(MIN, -1), (-1, MAX - 1), (MAX - 1, MAX)]);
     pieces.clear();
     let ended = of_i64(MIN, MAX, &mut pieces);
@@ -111,32 +110,6 @@ fn i64_spans_all_its_values() {
     let rest = [0, 1, 2, 3].map(|piece| (MIN + piece * eighth, MIN + (piece + 1) * eighth));
     assert_eq!(pieces, [&ends[..], &rest[..]].concat());
     assert_eq!(batch_of_i64(), Ok(1));
-}
-
-#[test]
-fn items_without_a_size_are_items() {
-    let mut nothing = [(); ALL];
-    let mut lengths = Vec::new();
-    execute::with::<NoCache>()
-        .chunked(&nothing[..], ALL / 2 + 1, |chunk, start, end| lengths.push((chunk.len(), start, end)));
-    assert_eq!(lengths, [(ALL / 2 + 1, 0, ALL / 2 + 1), (ALL / 2, ALL / 2 + 1, ALL)]);
-    let mut total = 0;
-    let mut attempts = 0;
-    execute::with::<NoCache>()
-        .chunked(&mut nothing[..], ALL, |chunk, start, end| {
-            attempts += 1;
-            if attempts < 3 {
-                return Err(OutOfMemory::new(None));
-            }
-            assert_eq!(chunk.len(), end - start);
-            total += chunk.len();
-            Ok(())
-        })
-        .unwrap();
-    assert_eq!((total, attempts), (ALL, 2 + 5));
-    let [mut first, second] = [[(); 5], [(); 5]];
-    execute::with::<NoCache>()
-        .chunked((&mut first[..], &second[..]), 2, |(a, b), _, _| assert_eq!(a.len(), b.len()));
 }
 
 #[toma::chunked(initial = 4, cache = NoCache)]

@@ -12,7 +12,6 @@ use std::thread;
 use std::time::Duration;
 
 use toma::classify::{Class, OutOfMemory};
-use toma::device::Cancel;
 use toma::device::Ladder;
 use toma::testing::{FakeDevice, FakeOutOfMemory};
 use toma::{GlobalCache, NoCache, execute};
@@ -260,29 +259,6 @@ fn panics_go_through_and_leave_the_device() {
         check(&mut || _ = block_on(rows.next()));
         assert!(block_on(rows.next()).is_none(), "it has ended");
     }
-}
-
-#[test]
-fn cancelled_while_it_waits() {
-    #[toma::batch(initial = 8, cache = NoCache, device = device, ladder = patient().cancelled_by(cancel))]
-    async fn batch(size: usize, device: &FakeDevice, cancel: &Cancel) -> Result<(), FakeOutOfMemory> {
-        device.alloc(10 * size as u64).map(drop)
-    }
-    let (device, cancel) = (FakeDevice::new(100), Cancel::new());
-    let other = holding(&device, 60);
-    let mut future = pin!(batch(&device, &cancel));
-    let form = execute::with::<NoCache>().device(&device).ladder(patient().cancelled_by(&cancel));
-    let mut rows = form.stream(0..8, 8, async |start, end| device.alloc(10 * (end - start) as u64).map(drop));
-    for _ in 0..3 {
-        assert!(poll(future.as_mut()).is_pending());
-        assert!(poll(pin!(rows.next())).is_pending());
-    }
-    cancel.cancel();
-    assert!(block_on(future).is_err(), "one more attempt, and no retry");
-    assert!(block_on(rows.next()).unwrap().is_err());
-    assert!(block_on(rows.next()).is_none());
-    drop(other);
-    assert_free(&device);
 }
 
 /// An iterator waits where it may, wherever it was asked before.

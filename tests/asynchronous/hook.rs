@@ -8,7 +8,6 @@ use std::cell::RefCell;
 use std::ops::Range;
 use std::panic::{self, AssertUnwindSafe, catch_unwind};
 use std::pin::pin;
-use std::process::Command;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
@@ -17,26 +16,22 @@ use tokio::task::yield_now;
 use toma::NoCache;
 use toma::chunk::{Chunk, ChunkOf, Chunked, Held};
 
+use crate::child;
 use crate::{OUT_OF_MEMORY, block_on, pause, poll};
-
-const CHILD: &str = "TOMA_TEST_CHILD";
 
 /// Runs `test`, the body of the test of this name, in a process of its own.
 fn in_a_process(name: &str, test: fn()) {
-    if std::env::var_os(CHILD).is_some() {
-        panic::set_hook(Box::new(|info| {
-            // For whoever reads the output of a child that failed.
-            eprintln!("{info}");
-            let message = text(info.payload());
-            PRINTED.with_borrow_mut(|printed| printed.push(message));
-        }));
-        test();
+    if let Some(ended) = child::run(name, &[]) {
+        ended.passed();
         return;
     }
-    let this = std::env::current_exe().unwrap();
-    let output = Command::new(this).args(["--exact", name, "--nocapture"]).env(CHILD, "1").output().unwrap();
-    let stdout = String::from_utf8_lossy(&output.stdout);
-    assert!(output.status.success() && stdout.contains("1 passed"), "{output:#?}");
+    panic::set_hook(Box::new(|info| {
+        // Shown where the child has failed.
+        eprintln!("{info}");
+        let message = text(info.payload());
+        PRINTED.with_borrow_mut(|printed| printed.push(message));
+    }));
+    test();
 }
 
 fn text(payload: &dyn Any) -> String {
@@ -115,22 +110,6 @@ async fn has_no_view(data: &NoRoom, start: usize, end: usize) {
 
 fn panic_outside(text: &'static str) {
     catch_unwind(|| panic!("{text}")).unwrap_err();
-}
-
-#[test]
-fn what_is_tried_again_is_silent() {
-    in_a_process("hook::what_is_tried_again_is_silent", || {
-        assert_eq!(block_on(panics_late(4)), 4);
-        check(&printed(), &[]);
-    });
-}
-
-#[test]
-fn what_passes_is_printed_once() {
-    in_a_process("hook::what_passes_is_printed_once", || {
-        catch_unwind(|| block_on(panics_late(0))).unwrap_err();
-        check(&printed(), &[OUT_OF_MEMORY]);
-    });
 }
 
 /// The failure that is tried again is silent, and what goes wrong afterwards is not.

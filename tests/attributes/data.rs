@@ -3,7 +3,7 @@
 use toma::NoCache;
 use toma::classify::OutOfMemory;
 
-use crate::{allocate, allocate_or_panic, failures, panic_of};
+use crate::{allocate, allocate_or_panic, failures};
 
 #[toma::chunked(cache = NoCache)]
 fn exclusive(data: &mut [String], start: usize, end: usize) {
@@ -56,16 +56,4 @@ fn every_item_once_and_in_order() {
     let mut data = [0; 20];
     undone(&mut data);
     assert_eq!((data, failures()), ([1; 20], 1));
-}
-
-#[test]
-fn nothing_to_do_calls_nothing() {
-    undone(&mut []);
-    assert_eq!(toma::report::last().unwrap().attempts, 0);
-}
-
-#[test]
-fn unequal_lengths_are_refused() {
-    let message = panic_of(|| nested((&[0; 4], (&mut [0; 4], &[0; 5]))));
-    assert!(message.contains("[4, 5]"), "{message}");
 }

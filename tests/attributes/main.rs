@@ -12,12 +12,13 @@
 
 mod bodies;
 mod data;
+#[path = "../common/executor.rs"]
+mod executor;
 mod generics;
 mod kept;
 mod macros;
 mod methods;
 mod names;
-mod panics;
 mod parameters;
 mod returns;
 

@@ -44,13 +44,7 @@ fn taken_names_do_not_matter() {
     taken::range(0, 8, &mut out);
     taken::range(8, 24, &mut out);
     assert_eq!(out, (8..24).collect::<Vec<_>>(), "undone with the failed attempt");
-    let mut batch = std::pin::pin!(taken::batch());
-    let mut context = std::task::Context::from_waker(std::task::Waker::noop());
-    let mut size = std::task::Poll::Pending;
-    while size.is_pending() {
-        size = batch.as_mut().poll(&mut context);
-    }
-    assert_eq!(size, std::task::Poll::Ready(8));
+    assert_eq!(crate::executor::block_on(taken::batch()), 8);
 }
 
 /// Names that the expansion uses, and names that are keywords elsewhere.

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::sync::Mutex;
 
 use toma::cache::{Place, Remembered, SizeCache};
-use toma::{NoCache, StacktraceMemoryCache, execute};
+use toma::{NoCache, execute};
 
 use crate::kit::{GIB, Memory, batch, fits};
 
@@ -81,37 +81,6 @@ fn what_a_cache_answers_is_bounded_by_the_call() {
     let mut tried = Vec::new();
     execute::with::<Always>().min(8).multiple_of(4).range(0..20, 32, |start, end| tried.push(end - start));
     assert_eq!(tried, [8, 8, 4]);
-}
-
-/// A cache in front of another one: the key of the inner cache is its own.
-#[derive(Debug, Default)]
-struct Counting {
-    inner: StacktraceMemoryCache,
-    recalls: Mutex<usize>,
-}
-
-impl SizeCache for Counting {
-    fn shared() -> &'static Self {
-        unimplemented!("made by value only")
-    }
-
-    fn recall(&self, place: &Place<'_>) -> Option<Remembered> {
-        *self.recalls.lock().unwrap() += 1;
-        self.inner.recall(place)
-    }
-
-    fn remember(&self, place: &Place<'_>, learned: Remembered) {
-        self.inner.remember(place, learned);
-    }
-}
-
-#[test]
-fn a_cache_can_stand_in_front_of_another() {
-    let (cache, memory) = (Counting::default(), Memory::new(GIB));
-    assert_eq!(batch(&cache, &memory, 32, 8), [32, 16, 8]);
-    assert_eq!(batch(&cache, &memory, 32, 8), [8]);
-    assert_eq!(*cache.recalls.lock().unwrap(), 2);
-    assert_eq!(cache.inner.entries().len(), 1);
 }
 
 /// Reads what a place knows.

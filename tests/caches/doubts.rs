@@ -12,7 +12,7 @@ use toma::policy::{Bisect, Decay, Evidence, Halve, Needs, Policy};
 use toma::testing::StoppedClock;
 use toma::{GlobalCache, NoCache, execute};
 
-use crate::kit::{AnyStack, GIB, Memory, apart, batch, fits, range};
+use crate::kit::{AnyStack, GIB, Memory, apart, batch, fits};
 
 const SUCCESSES: usize = 64;
 const MINUTE: Duration = Duration::from_secs(60);
@@ -28,6 +28,23 @@ fn each_of(calls: usize, mut call: impl FnMut() -> Vec<usize>) -> Vec<usize> {
     let first = call();
     (1..calls).for_each(|i| assert_eq!(call(), first, "call {i}"));
     first
+}
+
+/// The sizes of the attempts of a range of `length` items at one line, with the key `key`.
+fn range(
+    cache: &dyn SizeCache,
+    key: u64,
+    (length, initial): (usize, usize),
+    fails: &mut dyn FnMut(usize, usize) -> bool,
+) -> Vec<usize> {
+    let memory = Memory::new(GIB);
+    let mut tried = Vec::new();
+    let with = execute::with::<NoCache>().cache(cache).device(&memory).ladder(apart()).key(key).name("range");
+    let _ = with.range(0..length, initial, |start, end| {
+        tried.push(end - start);
+        if fails(start, end) { Err(OutOfMemory::new(None)) } else { Ok(()) }
+    });
+    tried
 }
 
 #[test]

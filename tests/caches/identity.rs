@@ -1,46 +1,29 @@
 //! Which calls share an entry, and which do not.
 
 use std::borrow::Cow;
-use std::pin::pin;
-use std::task::{Context, Poll, Waker};
 
 use toma::classify::OutOfMemory;
 use toma::{GlobalCache, NoCache, StacktraceMemoryCache, execute};
 
+use crate::executor::block_on;
 use crate::kit::{GIB, Memory, apart, fits};
 
 /// The memory of a call that fails once: nothing of the machine is read.
-static MEMORY: FixedMemory = FixedMemory;
-
-#[derive(Debug)]
-struct FixedMemory;
-
-impl toma::memory::MemorySource for FixedMemory {
-    fn name(&self) -> &'static str {
-        "fixed"
-    }
-
-    fn read(&self) -> std::io::Result<toma::memory::Reading> {
-        Ok(toma::memory::Reading::new(GIB, 2 * GIB))
-    }
-}
+static MEMORY: Memory = Memory::named("fixed", GIB);
 
 /// Makes a call that settles and returns the number of its attempts: 3 when nothing was known, 1
 /// when it shared what another call learned.
 macro_rules! call {
     ($cache:expr) => {{
-        let mut attempts = 0;
-        execute::with::<NoCache>()
-            .cache($cache)
-            .device(&MEMORY)
-            .ladder(apart())
-            .batch(32, |size| {
-                attempts += 1;
-                fits(size, 8)
-            })
-            .unwrap();
-        attempts
+        let with = execute::with::<NoCache>().cache($cache).device(&MEMORY).ladder(apart());
+        attempts(with.batch(32, |size| fits(size, 8)))
     }};
+}
+
+/// The attempts of the call that has just succeeded.
+fn attempts<T>(done: Result<T, OutOfMemory>) -> usize {
+    drop(done.unwrap());
+    toma::report::last().unwrap().attempts
 }
 
 const MISS: usize = 3;
@@ -63,14 +46,12 @@ mod global {
     static SIZES: GlobalCache = GlobalCache::new();
 
     #[toma::batch(initial = 32, cache = &SIZES, device = MEMORY, ladder = apart())]
-    fn one(size: usize, attempts: &mut usize) -> Result<(), OutOfMemory> {
-        *attempts += 1;
+    fn one(size: usize) -> Result<(), OutOfMemory> {
         fits(size, 8)
     }
 
     #[toma::batch(initial = 32, cache = &SIZES, device = MEMORY, ladder = apart())]
-    fn generic<T: Default>(size: usize, attempts: &mut usize) -> Result<T, OutOfMemory> {
-        *attempts += 1;
+    fn generic<T: Default>(size: usize) -> Result<T, OutOfMemory> {
         fits(size, 8).map(|()| T::default())
     }
 
@@ -79,15 +60,13 @@ mod global {
         () => {
             impl First {
                 #[toma::batch(initial = 32, cache = &SIZES, device = MEMORY, ladder = apart())]
-                fn run(size: usize, attempts: &mut usize) -> Result<(), OutOfMemory> {
-                    *attempts += 1;
+                fn run(size: usize) -> Result<(), OutOfMemory> {
                     fits(size, 8)
                 }
             }
             impl Second {
                 #[toma::batch(initial = 32, cache = &SIZES, device = MEMORY, ladder = apart())]
-                fn run(size: usize, attempts: &mut usize) -> Result<(), OutOfMemory> {
-                    *attempts += 1;
+                fn run(size: usize) -> Result<(), OutOfMemory> {
                     fits(size, 8)
                 }
             }
@@ -98,33 +77,27 @@ mod global {
     struct Second;
     two_of_one_line!();
 
-    fn count(call: impl FnOnce(&mut usize)) -> usize {
-        let mut attempts = 0;
-        call(&mut attempts);
-        attempts
-    }
-
     #[test]
     fn a_function_has_one_entry_wherever_it_is_called() {
-        assert_eq!(count(|n| one(n).unwrap()), MISS);
-        assert_eq!(count(|n| one(n).unwrap()), HIT);
-        let elsewhere = std::thread::spawn(|| count(|n| one(n).unwrap()));
+        assert_eq!(attempts(one()), MISS);
+        assert_eq!(attempts(one()), HIT);
+        let elsewhere = std::thread::spawn(|| attempts(one()));
         assert_eq!(elsewhere.join().unwrap(), HIT);
     }
 
     #[test]
     fn instantiations_of_a_generic_function_share() {
-        assert_eq!(count(|n| generic::<u8>(n).map(drop).unwrap()), MISS);
-        assert_eq!(count(|n| generic::<String>(n).map(drop).unwrap()), HIT);
-        assert_eq!(count(|n| generic::<Vec<f64>>(n).map(drop).unwrap()), HIT);
+        assert_eq!(attempts(generic::<u8>()), MISS);
+        assert_eq!(attempts(generic::<String>()), HIT);
+        assert_eq!(attempts(generic::<Vec<f64>>()), HIT);
     }
 
     #[test]
     fn two_functions_of_one_macro_line_do_not_share() {
-        assert_eq!(count(|n| First::run(n).unwrap()), MISS);
-        assert_eq!(count(|n| Second::run(n).unwrap()), MISS);
-        assert_eq!(count(|n| First::run(n).unwrap()), HIT);
-        assert_eq!(count(|n| Second::run(n).unwrap()), HIT);
+        assert_eq!(attempts(First::run()), MISS);
+        assert_eq!(attempts(Second::run()), MISS);
+        assert_eq!(attempts(First::run()), HIT);
+        assert_eq!(attempts(Second::run()), HIT);
     }
 
     #[test]
@@ -141,14 +114,10 @@ mod global {
     #[test]
     fn the_shared_instance_is_one() {
         fn call() -> usize {
-            let mut attempts = 0;
-            let with = execute::with::<GlobalCache>().device(&MEMORY).ladder(apart());
-            with.range(0..32, 32, |start, end| {
-                attempts += 1;
-                fits(end - start, if attempts == 1 { 16 } else { 32 })
-            })
-            .unwrap();
-            attempts
+            let (mut first, with) = (true, execute::with::<GlobalCache>().device(&MEMORY).ladder(apart()));
+            attempts(with.range(0..32, 32, |start, end| {
+                fits(end - start, if std::mem::take(&mut first) { 16 } else { 32 })
+            }))
         }
         assert_eq!([call(), call()], [3, 2]);
         let entries = <GlobalCache as toma::SizeCache>::shared().entries();
@@ -219,117 +188,72 @@ mod stacktrace {
     #[test]
     fn threads_spawned_at_one_place_share() {
         let sizes = StacktraceMemoryCache::new();
-        let mut first = [0; 4].map(|_| 0);
-        for attempts in &mut first {
-            *attempts = std::thread::scope(|scope| scope.spawn(|| call!(&sizes)).join().unwrap());
-        }
-        assert_eq!(first, [MISS, HIT, HIT, HIT]);
+        let call = |()| std::thread::scope(|scope| scope.spawn(|| call!(&sizes)).join().unwrap());
+        assert_eq!([(); 4].map(call), [MISS, HIT, HIT, HIT]);
     }
 
     static SIZES: StacktraceMemoryCache = StacktraceMemoryCache::new();
 
     #[toma::range(initial = 32, cache = &SIZES, device = MEMORY, ladder = apart())]
-    fn annotated(start: usize, end: usize, attempts: &mut usize) -> Result<(), OutOfMemory> {
-        *attempts += 1;
+    fn annotated(start: usize, end: usize) -> Result<(), OutOfMemory> {
         fits(end - start, 8)
     }
 
     #[test]
     fn the_line_that_calls_an_annotated_function_counts() {
-        let sizes_tried = |call: &dyn Fn(&mut usize)| {
-            let mut attempts = 0;
-            call(&mut attempts);
-            attempts
-        };
-        let here = |n: &mut usize| annotated(0, 8, n).unwrap();
-        assert_eq!(sizes_tried(&here), 1, "what fits at once teaches nothing");
-        let (one, other) = (
-            |n: &mut usize| annotated(0, 32, n).unwrap(), //
-            |n: &mut usize| annotated(0, 32, n).unwrap(),
-        );
-        assert_eq!([sizes_tried(&one), sizes_tried(&other)], [6, 6]);
-        assert_eq!([sizes_tried(&one), sizes_tried(&other)], [4, 4]);
+        assert_eq!(attempts(annotated(0, 8)), 1, "what fits at once teaches nothing");
+        for expected in [6, 4] {
+            assert_eq!(attempts(annotated(0, 32)), expected);
+            assert_eq!(attempts(annotated(0, 32)), expected);
+        }
     }
 
     #[toma::batch(initial = 32, cache = &SIZES, device = MEMORY, ladder = apart(), key = image)]
-    async fn task(size: usize, image: usize, attempts: &mut usize) -> Result<(), OutOfMemory> {
-        *attempts += 1;
+    async fn task(size: usize, image: usize) -> Result<(), OutOfMemory> {
         fits(size, 8)
     }
 
     #[toma::batch(initial = 32, cache = &SIZES, device = MEMORY, ladder = apart())]
-    async fn other_task(size: usize, attempts: &mut usize) -> Result<(), OutOfMemory> {
-        *attempts += 1;
+    async fn other_task(size: usize) -> Result<(), OutOfMemory> {
         fits(size, 8)
     }
 
-    fn wait<F: Future>(future: F) -> F::Output {
-        let mut future = pin!(future);
-        loop {
-            if let Poll::Ready(value) = future.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
-                return value;
-            }
-        }
-    }
-
     #[inline(never)]
-    fn elsewhere(attempts: &mut usize) {
-        wait(task(7, attempts)).unwrap();
-        std::hint::black_box(attempts);
+    fn elsewhere() -> usize {
+        std::hint::black_box(attempts(block_on(task(7))))
     }
 
     #[test]
     fn async_functions_have_one_entry_for_each_key() {
-        let count = |run: &dyn Fn(&mut usize)| {
-            let mut attempts = 0;
-            run(&mut attempts);
-            attempts
-        };
-        assert_eq!(count(&|n| wait(task(7, n)).unwrap()), MISS);
-        assert_eq!(count(&|n| wait(task(7, n)).unwrap()), HIT, "another line");
-        assert_eq!(count(&elsewhere), HIT, "another chain");
-        let spawned = std::thread::spawn(move || {
-            let mut attempts = 0;
-            elsewhere(&mut attempts);
-            attempts
-        });
-        assert_eq!(spawned.join().unwrap(), HIT, "another thread");
-        assert_eq!(count(&|n| wait(task(8, n)).unwrap()), MISS, "another key");
-        assert_eq!(count(&|n| wait(other_task(n)).unwrap()), MISS, "another function");
+        assert_eq!(attempts(block_on(task(7))), MISS);
+        assert_eq!(attempts(block_on(task(7))), HIT, "another line");
+        assert_eq!(elsewhere(), HIT, "another chain");
+        assert_eq!(std::thread::spawn(elsewhere).join().unwrap(), HIT, "another thread");
+        assert_eq!(attempts(block_on(task(8))), MISS, "another key");
+        assert_eq!(attempts(block_on(other_task())), MISS, "another function");
     }
 }
 
 /// One line that calls with what is given.
-fn one_line(
-    cache: &dyn toma::SizeCache,
-    memory: Option<&Memory>,
-    key: Cow<'_, str>,
-    name: &'static str,
-) -> usize {
-    let mut attempts = 0;
-    let mut with =
-        execute::with::<NoCache>().cache(cache).device(&MEMORY).ladder(apart()).key(key).name(name);
-    if let Some(memory) = memory {
-        with = with.device(memory).ladder(apart());
-    }
-    with.batch(32, |size| {
-        attempts += 1;
-        fits(size, 8)
-    })
-    .unwrap();
-    attempts
+fn one_line(cache: &dyn toma::SizeCache, memory: &Memory, key: Cow<'_, str>, name: &'static str) -> usize {
+    let with = execute::with::<NoCache>().cache(cache).device(memory).ladder(apart()).key(key).name(name);
+    attempts(with.batch(32, |size| fits(size, 8)))
 }
 
 #[test]
 fn keys_separate() {
     let (global, stacktrace) = (GlobalCache::new(), StacktraceMemoryCache::new());
     for cache in [&global as &dyn toma::SizeCache, &stacktrace] {
-        assert_eq!(one_line(cache, None, "224".into(), "a"), MISS);
-        assert_eq!(one_line(cache, None, "112".into(), "a"), MISS);
-        assert_eq!(one_line(cache, None, "".into(), "a"), MISS);
-        assert_eq!(one_line(cache, None, "224".into(), "a"), HIT);
-        assert_eq!(one_line(cache, None, "112".into(), "a"), HIT);
-        assert_eq!(one_line(cache, None, String::from("224").into(), "a"), HIT, "equal values, equal keys");
+        assert_eq!(one_line(cache, &MEMORY, "224".into(), "a"), MISS);
+        assert_eq!(one_line(cache, &MEMORY, "112".into(), "a"), MISS);
+        assert_eq!(one_line(cache, &MEMORY, "".into(), "a"), MISS);
+        assert_eq!(one_line(cache, &MEMORY, "224".into(), "a"), HIT);
+        assert_eq!(one_line(cache, &MEMORY, "112".into(), "a"), HIT);
+        assert_eq!(
+            one_line(cache, &MEMORY, String::from("224").into(), "a"),
+            HIT,
+            "equal values, equal keys"
+        );
     }
 }
 
@@ -338,15 +262,15 @@ fn devices_separate_by_name() {
     let (global, stacktrace) = (GlobalCache::new(), StacktraceMemoryCache::new());
     let [zero, one, also_zero] = ["cuda:0", "cuda:1", "cuda:0"].map(|name| Memory::named(name, GIB));
     for cache in [&global as &dyn toma::SizeCache, &stacktrace] {
-        assert_eq!(one_line(cache, Some(&zero), "".into(), "a"), MISS);
-        assert_eq!(one_line(cache, Some(&one), "".into(), "a"), MISS);
-        assert_eq!(one_line(cache, Some(&also_zero), "".into(), "a"), HIT);
+        assert_eq!(one_line(cache, &zero, "".into(), "a"), MISS);
+        assert_eq!(one_line(cache, &one, "".into(), "a"), MISS);
+        assert_eq!(one_line(cache, &also_zero, "".into(), "a"), HIT);
     }
 }
 
 #[test]
 fn names_do_not_separate() {
     let sizes = GlobalCache::new();
-    assert_eq!(one_line(&sizes, None, "".into(), "a"), MISS);
-    assert_eq!(one_line(&sizes, None, "".into(), "b"), HIT);
+    assert_eq!(one_line(&sizes, &MEMORY, "".into(), "a"), MISS);
+    assert_eq!(one_line(&sizes, &MEMORY, "".into(), "b"), HIT);
 }

@@ -6,6 +6,7 @@ use toma::cache::SizeCache;
 use toma::classify::OutOfMemory;
 use toma::{GlobalCache, NoCache, StacktraceMemoryCache, execute};
 
+use crate::executor::block_on;
 use crate::kit::{GIB, Memory, apart, batch, fits, settled};
 
 /// The caches that can be looked into, as one.
@@ -101,9 +102,7 @@ fn a_seed_names_a_function_by_its_path_and_an_inline_form_by_its_line() {
     SEEDED.seed(name("annotated_async"), 3);
     SEEDED.seed(name("method"), 4);
     assert_eq!((annotated(), Model.method()), (2, 4));
-    let mut future = std::pin::pin!(annotated_async());
-    let poll = future.as_mut().poll(&mut std::task::Context::from_waker(std::task::Waker::noop()));
-    assert_eq!(poll, std::task::Poll::Ready(3));
+    assert_eq!(block_on(annotated_async()), 3);
     SEEDED.seed(format!("{}:{}", file!(), line!() + 1), 5);
     assert_eq!(execute::with::<NoCache>().cache(&SEEDED).batch(32, |size| size), 5);
 }

@@ -34,7 +34,7 @@ impl Memory {
         Self::named("test:0", free_bytes)
     }
 
-    pub(crate) fn named(name: &'static str, free_bytes: u64) -> Self {
+    pub(crate) const fn named(name: &'static str, free_bytes: u64) -> Self {
         Self { name, free_bytes: AtomicU64::new(free_bytes), readings: AtomicU64::new(0) }
     }
 
@@ -102,23 +102,6 @@ pub(crate) fn batch(cache: &dyn SizeCache, memory: &Memory, initial: usize, limi
         fits(size, limit)
     });
     assert_eq!(ended.is_ok(), limit > 0, "{ended:?}");
-    tried
-}
-
-/// The same for `length` items, with the key `key`.
-pub(crate) fn range(
-    cache: &dyn SizeCache,
-    key: u64,
-    (length, initial): (usize, usize),
-    fails: &mut dyn FnMut(usize, usize) -> bool,
-) -> Vec<usize> {
-    let memory = Memory::new(GIB);
-    let mut tried = Vec::new();
-    let with = execute::with::<NoCache>().cache(cache).device(&memory).ladder(apart()).key(key).name("range");
-    let _ = with.range(0..length, initial, |start, end| {
-        tried.push(end - start);
-        if fails(start, end) { Err(OutOfMemory::new(None)) } else { Ok(()) }
-    });
     tried
 }
 

@@ -4,11 +4,12 @@ mod custom;
 mod default;
 #[cfg(feature = "testing")]
 mod doubts;
+#[path = "../common/executor.rs"]
+mod executor;
 mod identity;
 mod inspect;
 mod kit;
 mod learning;
-mod levels;
 mod lifetime;
 mod model;
 mod threads;

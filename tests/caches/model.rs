@@ -1,7 +1,8 @@
 //! Sequences of calls at one place against an obvious model of what is remembered.
 
 use proptest::prelude::*;
-use toma::cache::SizeCache;
+use proptest::sample::select;
+use toma::cache::{Entry, SizeCache};
 use toma::classify::OutOfMemory;
 use toma::{GlobalCache, NoCache, StacktraceMemoryCache, execute};
 
@@ -17,9 +18,12 @@ struct Call {
     limit: usize,
 }
 
+/// Where free memory begins to count as less, and a level as another one: half a GiB, or 5 %, apart.
+const EDGES: [u64; 10] = [0, 512, 1024, 9728, 10_239, 10_240, 19 << 10, 20 << 10, 38 << 10, 40 << 10];
+
 prop_compose! {
     fn any_call()(
-        free_mib in proptest::option::weighted(0.9, prop_oneof![0..4096_u64, 0..81_920_u64]),
+        free_mib in proptest::option::weighted(0.9, prop_oneof![0..4096_u64, 0..81_920_u64, select(&EDGES[..])]),
         initial in 1..100_usize,
         max in prop_oneof![Just(usize::MAX), 1..100_usize],
         length in 0..100_usize,
@@ -112,25 +116,26 @@ fn run(cache: &dyn SizeCache, call: &Call) -> Vec<usize> {
     tried
 }
 
+fn check(cache: &dyn SizeCache, entries: impl Fn() -> Vec<Entry>, mut model: Model, calls: &[Call]) {
+    for call in calls {
+        assert_eq!(run(cache, call), model.run(call), "{call:?} of {calls:?}");
+        assert_eq!(settled(&entries()), model.settled());
+    }
+}
+
 proptest! {
     #![proptest_config(ProptestConfig { cases: 10_000, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
     fn a_stacktrace_memory_cache_is_as_modeled(calls in prop::collection::vec(any_call(), 1..10)) {
-        let (cache, mut model) = (StacktraceMemoryCache::new(), Model { has_levels: true, ..Model::default() });
-        for call in &calls {
-            prop_assert_eq!(run(&cache, call), model.run(call), "{:?} of {:?}", call, &calls);
-            prop_assert_eq!(settled(&cache.entries()), model.settled());
-        }
+        let cache = StacktraceMemoryCache::new();
+        check(&cache, || cache.entries(), Model { has_levels: true, ..Model::default() }, &calls);
     }
 
     #[test]
     fn a_global_cache_is_as_modeled(calls in prop::collection::vec(any_call(), 1..10)) {
-        let (cache, mut model) = (GlobalCache::new(), Model::default());
-        for call in &calls {
-            prop_assert_eq!(run(&cache, call), model.run(call), "{:?} of {:?}", call, &calls);
-            prop_assert_eq!(settled(&cache.entries()), model.settled());
-        }
+        let cache = GlobalCache::new();
+        check(&cache, || cache.entries(), Model::default(), &calls);
     }
 
     #[test]

@@ -3,7 +3,7 @@
 use toma::{NoCache, execute};
 
 use crate::flaky::Flaky;
-use crate::{panic_of, unreached};
+use crate::panic_of;
 
 #[test]
 fn a_shared_slice_outlives_the_call() {
@@ -56,15 +56,6 @@ fn more_items_without_size_than_any_memory_holds() {
         pieces.push(end - start);
     });
     assert_eq!(pieces, [usize::MAX - 1, 1]);
-}
-
-#[test]
-fn nothing_is_no_chunk() {
-    let (empty, mut also_empty): (&[u8], &mut [u8]) = (&[], &mut []);
-    execute::with::<NoCache>().chunked(empty, 4, |_, _, _| unreached());
-    execute::with::<NoCache>().chunked(&mut *also_empty, 4, |_, _, _| unreached());
-    also_empty = &mut [];
-    execute::with::<NoCache>().chunked((empty, also_empty), 4, |_, _, _| unreached());
 }
 
 #[test]

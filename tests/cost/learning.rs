@@ -33,57 +33,6 @@ fn remembered(cache: &GlobalCache) -> Option<Remembered> {
     entries.first().map(|entry| entry.remembered.clone())
 }
 
-fn settled(costs: Costs, fails: impl Fn(Range<usize>) -> bool) -> Option<usize> {
-    let cache = GlobalCache::new();
-    tried(&cache, toma::Halve, costs, fails);
-    remembered(&cache).map(|remembered| remembered.settled)
-}
-
-#[test]
-fn the_largest_cost_that_filled_half_of_the_step_settles() {
-    let fails = |piece: Range<usize>| piece == (0..3);
-    // 20 fails, and of the pieces under a step of 10 the last but one is the heaviest.
-    assert_eq!(settled(&[6, 7, 7, 8, 1, 6], fails), Some(9));
-    assert_eq!(settled(&[9, 9, 1, 20, 1], fails), Some(9), "a short tail takes nothing back");
-    let fails = |piece: Range<usize>| piece.len() > 1;
-    assert_eq!(settled(&[6, 14], fails), Some(6));
-    assert_eq!(settled(&[5, 15], fails), None, "half is not enough");
-    assert_eq!(settled(&[4, 16], fails), None, "4 of 10 is little, and 16 is one item");
-    assert_eq!(settled(&[10, 10, 15, 3, 40, 2], |_| false), None, "nothing failed");
-    assert_eq!(settled(&[2, 3, 15, 50, 50], |piece| piece.len() > 2), None, "items over the step");
-}
-
-/// What it needs and what it costs may be far apart, so its cost says nothing about others.
-#[test]
-fn a_single_item_that_fails_is_no_evidence() {
-    let cases: [(Costs, usize); 2] = [(&[10, 10, 50, 10, 10], 2), (&[16, 5, 5, 5, 3], 0)];
-    for ((costs, item), pieces) in cases.into_iter().zip([vec![0..2, 2..3, 3..5], vec![0..1, 1..5]]) {
-        let cache = GlobalCache::new();
-        assert_eq!(tried(&cache, toma::Halve, costs, |piece| piece == (item..item + 1)), pieces);
-        assert_eq!(remembered(&cache), None);
-    }
-    assert_eq!(settled(&[8, 8, 8, 1, 1], |piece| piece == (0..2) || piece == (2..3)), Some(8));
-}
-
-/// The item is in every piece that fails first, so the real limit is learned after it.
-#[test]
-fn a_limit_that_an_item_has_hidden_is_learned_after_it() {
-    let cache = GlobalCache::new();
-    let fails = |piece: Range<usize>| piece.len() > 5 || piece.contains(&7);
-    let pieces = tried(&cache, toma::Halve, &[2; 20], fails);
-    assert_eq!(pieces[..6], [0..10, 0..5, 5..10, 5..7, 7..9, 7..8], "7 is left out, and 20 is tried again");
-    assert_eq!(pieces[6..], [8..18, 8..13, 13..18, 18..20]);
-    assert_eq!(remembered(&cache).unwrap().settled, 10);
-}
-
-#[test]
-fn calls_that_never_fail_take_nothing_back() {
-    let cache = GlobalCache::new();
-    assert_eq!(tried(&cache, toma::Halve, &[6; 4], |piece| piece.len() > 1), [0..3, 0..1, 1..2, 2..3, 3..4]);
-    assert_eq!(tried(&cache, toma::Halve, &[2; 4], |_| false), [0..3, 3..4]);
-    assert_eq!(remembered(&cache).unwrap().settled, 6);
-}
-
 #[test]
 fn little_pieces_are_no_bound_for_policies() {
     let cache = GlobalCache::new();

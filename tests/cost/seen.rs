@@ -1,7 +1,5 @@
-//! What observers, reports and standard error show of a call with costs.
+//! What observers and reports show of a call with costs.
 
-use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::process::Command;
 use std::sync::Mutex;
 
 use toma::classify::OutOfMemory;
@@ -74,26 +72,6 @@ fn a_failure_that_goes_through_in_the_end_is_why_the_call_gave_up() {
 }
 
 #[test]
-fn the_report_names_what_was_left_out() {
-    let cache = GlobalCache::new();
-    let form = execute::with::<NoCache>().cache(&cache).name("embed").by_cost(|i| COSTS[i]).left_out(|_| ());
-    form.range(0..6, 64, body).unwrap();
-    let shown = report::last().unwrap().to_string();
-    let lines: Vec<_> = shown.lines().filter(|line| !line.starts_with("  lost")).collect();
-    assert_eq!(
-        lines,
-        [
-            "embed: 5 of 6 items in 7 attempts, 2 out of memory",
-            "  started  at cost 64, nothing was remembered",
-            "  tried    60 -> up to 30 worked 2 times, 500 -> item 2 left out, up to 30 worked 3 times",
-            "  learned  30 works, 60 does not; 30 is at least 50 % of the limit",
-            "  left out item 2, which does not fit by itself",
-            "  next     starts from cost 30, remembered in GlobalCache",
-        ]
-    );
-}
-
-#[test]
 fn a_long_list_is_cut() {
     execute::with::<NoCache>()
         .by_cost(|_| 2)
@@ -108,32 +86,6 @@ fn a_long_list_is_cut() {
             .contains("left out items 0, 1, 2, 3, 4, 5, 6, 7, ..., which do not fit by themselves"),
         "{report}"
     );
-}
-
-const CHILD: &str = "TOMA_TEST_CHILD";
-
-/// Panics of items that are left out are not printed. The one that goes through is, once.
-#[test]
-fn panics_are_printed_once_or_not_at_all() {
-    if std::env::var_os(CHILD).is_some() {
-        let panics =
-            |start: usize, end: usize| assert!(body(start, end).is_ok(), "CUDA out of memory. At {start}");
-        execute::with::<NoCache>().by_cost(|i| COSTS[i]).left_out(|_| ()).range(2..6, 40, panics);
-        eprintln!("so far nothing");
-        catch_unwind(AssertUnwindSafe(|| {
-            execute::with::<NoCache>().by_cost(|i| COSTS[i]).range(2..6, 40, panics);
-        }))
-        .unwrap_err();
-        return;
-    }
-    let this = std::env::current_exe().unwrap();
-    let name = "seen::panics_are_printed_once_or_not_at_all";
-    let output = Command::new(this).args(["--exact", name, "--nocapture"]).env(CHILD, "1").output().unwrap();
-    let stderr = String::from_utf8(output.stderr).unwrap();
-    assert!(output.status.success(), "{stderr}");
-    let (before, after) = stderr.split_once("so far nothing").unwrap();
-    assert!(!before.contains("out of memory"), "{stderr}");
-    assert_eq!(after.matches("CUDA out of memory. At 2").count(), 1, "{stderr}");
 }
 
 /// No piece need fill a step, so a step that no piece filled has neither worked nor failed.

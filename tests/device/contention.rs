@@ -1,5 +1,5 @@
 //! Failures while others use the device: the size is repeated with the device to itself, and neighbors cause no
-//! shrinking.
+//! shrinking. When a size is repeated, in any order of failures, is in `tests/rules`.
 
 use std::cell::Cell;
 use std::mem;
@@ -21,63 +21,59 @@ use crate::kit::{
 
 #[test]
 fn loops_that_fit_alone_but_not_together_do_not_shrink() {
-    must_end(|| {
-        let (device, cache, meet) = (FakeDevice::new(100), GlobalCache::new(), Barrier::new(2));
-        let (sizes, waited) = (Mutex::new(Vec::new()), AtomicBool::new(false));
-        let seen = |event: &Event<'_>| {
-            if let EventKind::Waits { .. } = event.kind {
-                waited.store(true, Relaxed);
-            }
-        };
-        let work = || {
-            let (mut first, mut done) = (true, Vec::new());
-            let with = execute::with::<NoCache>().cache(&cache).device(&device).ladder(patient());
-            let result = with.observer(&seen).range(0..640, 8, |start, end| {
-                let held = device.alloc(8 * (end - start) as u64);
-                if mem::take(&mut first) {
-                    meet.wait();
-                    // One of them has no room, and must find the other at work.
-                    while held.is_ok() && !waited.load(Relaxed) {
-                        thread::yield_now();
-                    }
-                }
-                sizes.lock().unwrap().push(end - start);
-                drop(held?);
-                done.extend(start..end);
-                Ok::<_, FakeOutOfMemory>(())
-            });
-            (result, done, report::last().unwrap())
-        };
-        let ends = thread::scope(|scope| {
-            [scope.spawn(work), scope.spawn(work)].map(|thread| thread.join().unwrap())
-        });
-        for (result, done, report) in &ends {
-            assert!(result.is_ok() && report.settled.is_none());
-            assert_eq!(*done, (0..640).collect::<Vec<_>>());
+    let _must_end = must_end();
+    let (device, cache, meet) = (FakeDevice::new(100), GlobalCache::new(), Barrier::new(2));
+    let (sizes, waited) = (Mutex::new(Vec::new()), AtomicBool::new(false));
+    let seen = |event: &Event<'_>| {
+        if let EventKind::Waits { .. } = event.kind {
+            waited.store(true, Relaxed);
         }
-        assert!(ends.iter().any(|(.., report)| report.out_of_memory > 0), "they met");
-        assert!(sizes.into_inner().unwrap().iter().all(|&size| size == 8));
-        assert!(cache.entries().is_empty(), "no shrink is remembered");
-    });
+    };
+    let work = || {
+        let (mut first, mut done) = (true, Vec::new());
+        let with = execute::with::<NoCache>().cache(&cache).device(&device).ladder(patient());
+        let result = with.observer(&seen).range(0..640, 8, |start, end| {
+            let held = device.alloc(8 * (end - start) as u64);
+            if mem::take(&mut first) {
+                meet.wait();
+                // One of them has no room, and must find the other at work.
+                while held.is_ok() && !waited.load(Relaxed) {
+                    thread::yield_now();
+                }
+            }
+            sizes.lock().unwrap().push(end - start);
+            drop(held?);
+            done.extend(start..end);
+            Ok::<_, FakeOutOfMemory>(())
+        });
+        (result, done, report::last().unwrap())
+    };
+    let ends =
+        thread::scope(|scope| [scope.spawn(work), scope.spawn(work)].map(|thread| thread.join().unwrap()));
+    for (result, done, report) in &ends {
+        assert!(result.is_ok() && report.settled.is_none());
+        assert_eq!(*done, (0..640).collect::<Vec<_>>());
+    }
+    assert!(ends.iter().any(|(.., report)| report.out_of_memory > 0), "they met");
+    assert!(sizes.into_inner().unwrap().iter().all(|&size| size == 8));
+    assert!(cache.entries().is_empty(), "no shrink is remembered");
 }
 
 /// Whether smaller sizes are left or not.
 #[test]
 fn a_failure_under_contention_is_repeated_exclusively() {
-    must_end(|| {
-        for floor in [1, 8] {
-            let device = FakeDevice::new(100);
-            let seen = Watching::for_other(Other::on(&device, 60));
-            let with = execute::with::<NoCache>().device(&device).observer(&seen).min(floor);
-            with.ladder(patient()).batch(8, |size| alloc(&device, 10 * size)).unwrap();
-            assert_eq!(seen.take(), exclusive_again(8, 1));
-            let report = report::last().unwrap();
-            assert!(report.attempts == 2 && !report.waited.is_zero());
-            let line =
-                report.to_string().lines().find(|line| line.starts_with("  waited ")).unwrap().to_owned();
-            assert!(line.ends_with(" for the device"), "{report}");
-        }
-    });
+    let _must_end = must_end();
+    for floor in [1, 8] {
+        let device = FakeDevice::new(100);
+        let seen = Watching::for_other(Other::on(&device, 60));
+        let with = execute::with::<NoCache>().device(&device).observer(&seen).min(floor);
+        with.ladder(patient()).batch(8, |size| alloc(&device, 10 * size)).unwrap();
+        assert_eq!(seen.take(), exclusive_again(8, 1));
+        let report = report::last().unwrap();
+        assert!(report.attempts == 2 && !report.waited.is_zero());
+        let line = report.to_string().lines().find(|line| line.starts_with("  waited ")).unwrap().to_owned();
+        assert!(line.ends_with(" for the device"), "{report}");
+    }
 }
 
 /// An allocation that fails because of another call, which has ended when the failure is judged.
@@ -97,61 +93,41 @@ fn meet(device: &FakeDevice) {
 
 #[test]
 fn a_neighbor_that_ends_before_the_failure_is_judged() {
-    must_end(|| {
-        for panics in [false, true] {
-            let (device, seen) = (FakeDevice::new(100), Watching::default());
-            if panics {
-                meet(&device);
-            }
-            let mut meets = true;
-            let with = execute::with::<NoCache>().device(&device).ladder(patient()).observer(&seen);
-            let result = with.range(0..4, 1, |start, _| {
-                if start == 2 && mem::take(&mut meets) {
-                    let error = fails_beside_another(&device, 60);
-                    if panics { panic_any(OutOfMemory::new(None)) } else { return Err(error) }
-                }
-                alloc(&device, 60)
-            });
-            result.unwrap();
-            // The next piece queues for an exclusive turn, too.
-            assert_eq!(seen.take(), [&exclusive_again(1, 0)[..], &exclusive_turn(1, 0)].concat());
+    let _must_end = must_end();
+    for panics in [false, true] {
+        let (device, seen) = (FakeDevice::new(100), Watching::default());
+        if panics {
+            meet(&device);
         }
-    });
+        let mut meets = true;
+        let with = execute::with::<NoCache>().device(&device).ladder(patient()).observer(&seen);
+        let result = with.range(0..4, 1, |start, _| {
+            if start == 2 && mem::take(&mut meets) {
+                let error = fails_beside_another(&device, 60);
+                if panics { panic_any(OutOfMemory::new(None)) } else { return Err(error) }
+            }
+            alloc(&device, 60)
+        });
+        result.unwrap();
+        // The next piece queues for an exclusive turn, too.
+        assert_eq!(seen.take(), [&exclusive_again(1, 0)[..], &exclusive_turn(1, 0)].concat());
+    }
 }
 
 /// A panic that was to be repeated goes through once where no contention came.
 #[test]
 fn a_panic_without_contention_goes_through_although_there_was_contention_before() {
-    must_end(|| {
-        let (device, tries) = (FakeDevice::new(100), Cell::new(0));
-        meet(&device);
-        let panic = catch_unwind(AssertUnwindSafe(|| {
-            execute::with::<NoCache>().device(&device).ladder(patient()).batch(1, |_| -> () {
-                tries.set(tries.get() + 1);
-                panic_any(OutOfMemory::new(Some(7)));
-            });
-        }));
-        let error = panic.unwrap_err().downcast::<OutOfMemory>().unwrap();
-        assert_eq!((error.requested_bytes(), tries.get()), (Some(7), 1));
-    });
-}
-
-/// Sizes that fail of themselves are tried once.
-#[test]
-fn calls_that_ended_before_loops_inside_and_other_devices_are_no_contention() {
-    must_end(|| {
-        let [device, elsewhere] = [(); 2].map(|()| FakeDevice::new(100));
-        Other::on(&device, 60).end();
-        let seen = Watching::default();
-        let with = execute::with::<NoCache>().device(&device).ladder(patient()).observer(&seen);
-        let size = with.batch(4, |size| {
-            execute::with::<NoCache>().device(&device).range(0..4, 2, |_, _| ());
-            thread::scope(|scope| scope.spawn(|| Other::on(&elsewhere, 60).end()).join().unwrap());
-            device.alloc(40 * size as u64).map(|_| size)
+    let _must_end = must_end();
+    let (device, tries) = (FakeDevice::new(100), Cell::new(0));
+    meet(&device);
+    let panic = catch_unwind(AssertUnwindSafe(|| {
+        execute::with::<NoCache>().device(&device).ladder(patient()).batch(1, |_| -> () {
+            tries.set(tries.get() + 1);
+            panic_any(OutOfMemory::new(Some(7)));
         });
-        assert_eq!(size, Ok(2));
-        assert_eq!(seen.take(), ["at 4: shrinks to 2"]);
-    });
+    }));
+    let error = panic.unwrap_err().downcast::<OutOfMemory>().unwrap();
+    assert_eq!((error.requested_bytes(), tries.get()), (Some(7), 1));
 }
 
 #[test]
@@ -171,79 +147,55 @@ fn without_waiting_and_without_a_device_calls_shrink() {
 
 #[test]
 fn an_iterator_waits_as_it_is_asked_and_holds_no_turn_between_values() {
-    must_end(|| {
-        let (device, seen) = (FakeDevice::new(100), Watching::default());
-        let with = execute::with::<NoCache>().device(&device).observer(&seen).ladder(patient());
-        let mut rows = with.iter(0..24, 8, |start, end| alloc(&device, 10 * (end - start)).map(|()| start));
-        assert_eq!(rows.next().unwrap().unwrap(), 0);
-        *seen.other.lock().unwrap() = Some(Other::on(&device, 60));
-        assert!(!seen.has_waited());
-        assert_eq!(rows.next().unwrap().unwrap(), 8);
-        assert!(seen.has_waited());
-        assert!(is_free(&device));
-        assert_eq!(rows.map(Result::unwrap).collect::<Vec<_>>(), [16]);
-    });
+    let _must_end = must_end();
+    let (device, seen) = (FakeDevice::new(100), Watching::default());
+    let with = execute::with::<NoCache>().device(&device).observer(&seen).ladder(patient());
+    let mut rows = with.iter(0..24, 8, |start, end| alloc(&device, 10 * (end - start)).map(|()| start));
+    assert_eq!(rows.next().unwrap().unwrap(), 0);
+    *seen.other.lock().unwrap() = Some(Other::on(&device, 60));
+    assert!(!seen.has_waited());
+    assert_eq!(rows.next().unwrap().unwrap(), 8);
+    assert!(seen.has_waited());
+    assert!(is_free(&device));
+    assert_eq!(rows.map(Result::unwrap).collect::<Vec<_>>(), [16]);
 }
 
 #[test]
 fn an_exclusive_turn_lasts_until_its_piece_is_done_smaller_sizes_included() {
-    must_end(|| {
-        let device = FakeDevice::new(100);
-        let seen = Watching::for_other(Other::on(&device, 60));
-        let with = execute::with::<NoCache>().device(&device).observer(&seen).ladder(patient());
-        let mut done = Vec::new();
-        with.range(0..10, 8, |start, end| {
-            alloc(&device, 30 * (end - start))?;
-            done.push((start, must_wait(&device)));
-            Ok::<_, FakeOutOfMemory>(())
-        })
-        .unwrap();
-        // The piece at 2 has an exclusive turn of its own, and those from 4 on have shared ones.
-        assert_eq!(done, [(0, true), (2, true), (4, false), (6, false), (8, false)]);
-        let shrinks = ["at 8: shrinks to 4", "at 4: shrinks to 2"].map(str::to_owned);
-        assert_eq!(seen.take(), [&exclusive_again(8, 1)[..], &shrinks, &exclusive_turn(2, 0)].concat());
-    });
-}
-
-/// Calls that never wait come in all the same.
-#[test]
-fn an_exclusive_attempt_that_fails_under_contention_repeats_its_size() {
-    must_end(|| {
-        let device = FakeDevice::new(100);
-        let seen = Watching::for_other(Other::on(&device, 60));
-        let with = execute::with::<NoCache>().device(&device).observer(&seen).ladder(patient());
-        let mut intrudes = true;
-        with.range(0..4, 2, |start, end| {
-            // The piece at 2 is exclusive because the one at 0 had to be.
-            if start == 2 && mem::take(&mut intrudes) {
-                *seen.other.lock().unwrap() = Some(Other::intruding(&device, 60));
-            }
-            alloc(&device, 40 * (end - start))
-        })
-        .unwrap();
-        let expected = [&exclusive_again(2, 1)[..], &exclusive_turn(2, 0), &exclusive_again(2, 1)];
-        assert_eq!(seen.take(), expected.concat());
-    });
+    let _must_end = must_end();
+    let device = FakeDevice::new(100);
+    let seen = Watching::for_other(Other::on(&device, 60));
+    let with = execute::with::<NoCache>().device(&device).observer(&seen).ladder(patient());
+    let mut done = Vec::new();
+    with.range(0..10, 8, |start, end| {
+        alloc(&device, 30 * (end - start))?;
+        done.push((start, must_wait(&device)));
+        Ok::<_, FakeOutOfMemory>(())
+    })
+    .unwrap();
+    // The piece at 2 has an exclusive turn of its own, and those from 4 on have shared ones.
+    assert_eq!(done, [(0, true), (2, true), (4, false), (6, false), (8, false)]);
+    let shrinks = ["at 8: shrinks to 4", "at 4: shrinks to 2"].map(str::to_owned);
+    assert_eq!(seen.take(), [&exclusive_again(8, 1)[..], &shrinks, &exclusive_turn(2, 0)].concat());
 }
 
 /// Its next 1, 2, 4 .. pieces queue anew; then it fails under contention once more.
 #[test]
 fn a_call_queues_for_its_next_pieces_once_it_has_failed_under_contention() {
-    must_end(|| {
-        let (device, seen) = (FakeDevice::new(100), Watching::default());
-        let mut failures = Vec::new();
-        let with = execute::with::<NoCache>().device(&device).observer(&seen).ladder(patient());
-        with.range(0..32, 1, |start, _| {
-            // Another call comes whenever the attempt is not exclusive.
-            if seen.take().is_empty() {
-                *seen.other.lock().unwrap() = Some(Other::on(&device, 60));
-                failures.push(start);
-            }
-            alloc(&device, 60)
-        })
-        .unwrap();
-        assert_eq!(failures, [0, 2, 5, 10, 19]);
-    });
+    let _must_end = must_end();
+    let (device, seen) = (FakeDevice::new(100), Watching::default());
+    let mut failures = Vec::new();
+    let with = execute::with::<NoCache>().device(&device).observer(&seen).ladder(patient());
+    with.range(0..32, 1, |start, _| {
+        // Another call comes whenever the attempt is not exclusive.
+        if seen.take().is_empty() {
+            *seen.other.lock().unwrap() = Some(Other::on(&device, 60));
+            failures.push(start);
+        }
+        alloc(&device, 60)
+    })
+    .unwrap();
+    assert_eq!(failures, [0, 2, 5, 10, 19]);
 }
 
 /// What it is told of peaks.
@@ -268,21 +220,20 @@ impl Policy for Peaks {
 /// The peak of a device is one figure, in which others are counted.
 #[test]
 fn peaks_measured_under_contention_are_no_evidence() {
-    must_end(|| {
-        let (device, peaks) = (FakeDevice::new(100), Peaks::default());
-        let mut others = Vec::new();
-        let with = execute::with::<NoCache>().device(&device).policy(&peaks);
-        with.range(0..5, 1, |start, _| {
-            let _held = device.alloc(10).unwrap();
-            match start {
-                // It comes in the middle of an attempt, stays for one, and goes in the middle of another.
-                1 => others.push(Other::on(&device, 20)),
-                3 => others.drain(..).for_each(Other::end),
-                _ => {}
-            }
-        });
-        assert_eq!(peaks.0.into_inner().unwrap(), [None, Some(10), None, None, None]);
+    let _must_end = must_end();
+    let (device, peaks) = (FakeDevice::new(100), Peaks::default());
+    let mut others = Vec::new();
+    let with = execute::with::<NoCache>().device(&device).policy(&peaks);
+    with.range(0..5, 1, |start, _| {
+        let _held = device.alloc(10).unwrap();
+        match start {
+            // It comes in the middle of an attempt, stays for one, and goes in the middle of another.
+            1 => others.push(Other::on(&device, 20)),
+            3 => others.drain(..).for_each(Other::end),
+            _ => {}
+        }
     });
+    assert_eq!(peaks.0.into_inner().unwrap(), [None, Some(10), None, None, None]);
 }
 
 #[test]

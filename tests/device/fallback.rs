@@ -1,16 +1,16 @@
-//! Fallback: another memory, in every form, and what it must not teach.
+//! Fallback: another memory, and what it must not teach. That every form falls back is in `tests/options`, when a call
+//! does in `tests/rules`.
 
 use std::cell::{Cell, RefCell};
 use std::pin::pin;
-use std::task::{Context, Poll, Waker};
+use std::task::Poll;
 
 use toma::classify::OutOfMemory;
 use toma::device::{Ladder, falls_back};
-use toma::policy::{Evidence, Needs};
-use toma::testing::{FakeDevice, FakeOutOfMemory};
+use toma::testing::FakeDevice;
 use toma::{Adaptive, Bisect, GlobalCache, NoCache, SizeCache, execute, report};
 
-use crate::executor::{block_on, pause};
+use crate::executor::{block_on, pause, poll};
 use crate::kit::{Watching, is_free};
 
 fn ladder() -> Ladder<'static> {
@@ -33,53 +33,6 @@ fn ranged() -> Vec<(usize, bool)> {
     [&device[..], &elsewhere].concat()
 }
 
-#[toma::batch(initial = 8, cache = NoCache, ladder = ladder())]
-fn annotated_batch(size: usize, tried: &Tried) -> Result<usize, OutOfMemory> {
-    body(tried, size)
-}
-
-#[toma::range(initial = 8, cache = NoCache, ladder = ladder())]
-fn annotated_range(start: usize, end: usize, tried: &Tried) -> Result<(), OutOfMemory> {
-    body(tried, end - start).map(drop)
-}
-
-#[toma::chunked(initial = 8, cache = NoCache, ladder = ladder())]
-async fn annotated_async(data: &[u8], start: usize, end: usize, tried: &Tried) -> Result<(), OutOfMemory> {
-    assert_eq!(data.len(), end - start);
-    let before = falls_back();
-    pause().await;
-    assert_eq!(falls_back(), before, "after every await");
-    body(tried, end - start).map(drop)
-}
-
-#[test]
-fn every_form_falls_back() {
-    let form = || execute::with::<NoCache>().ladder(ladder());
-    let tried = Tried::default();
-    let by = |start: usize, end: usize| body(&tried, end - start);
-    form().range(0..16, 8, |start, end| by(start, end).map(drop)).unwrap();
-    assert_eq!(tried.take(), ranged());
-    assert_eq!(form().map(0..16, 8, by).unwrap(), [4; 4]);
-    assert_eq!(tried.take(), ranged());
-    assert_eq!(form().fold(0..16, 8, 0, |sum, start, end| by(start, end).map(|size| sum + size)), Ok(16));
-    assert_eq!(tried.take(), ranged());
-    form().chunked(&[0; 16][..], 8, |_, start, end| by(start, end).map(drop)).unwrap();
-    assert_eq!(tried.take(), ranged());
-    assert_eq!(form().iter(0..16, 8, by).collect::<Result<Vec<_>, _>>().unwrap(), [4; 4]);
-    assert_eq!(tried.take(), ranged());
-    form().by_cost(|_| 1).range(0..16, 8, |start, end| by(start, end).map(drop)).unwrap();
-    assert_eq!(tried.take(), ranged());
-    annotated_range(0, 16, &tried).unwrap();
-    assert_eq!(tried.take(), ranged());
-    block_on(annotated_async(&[0; 16], &tried)).unwrap();
-    assert_eq!(tried.take(), ranged());
-    assert_eq!(form().batch(8, |size| body(&tried, size)), Ok(4));
-    assert_eq!(tried.take(), ranged()[..6]);
-    assert_eq!(annotated_batch(&tried), Ok(4));
-    assert_eq!(tried.take(), ranged()[..6]);
-    assert!(!falls_back());
-}
-
 #[test]
 fn a_stream_falls_back_and_other_tasks_do_not() {
     let tried = Tried::default();
@@ -89,9 +42,9 @@ fn a_stream_falls_back_and_other_tasks_do_not() {
     });
     let mut sizes = Vec::new();
     loop {
-        let poll = pin!(rows.next()).as_mut().poll(&mut Context::from_waker(Waker::noop()));
+        let polled = poll(pin!(rows.next()));
         assert!(!falls_back(), "between polls");
-        match poll {
+        match polled {
             Poll::Ready(Some(size)) => sizes.push(size.unwrap()),
             Poll::Ready(None) => break,
             Poll::Pending => {}
@@ -195,34 +148,6 @@ fn a_single_item_that_does_not_fit_takes_the_rest_along() {
     assert_eq!((report.left_out, report.fell_back), (vec![4], false));
 }
 
-/// Never satisfied with a step.
-#[derive(Debug)]
-struct Restless;
-
-impl toma::Policy for Restless {
-    fn shrink(&self, evidence: &Evidence) -> usize {
-        evidence.size / 2
-    }
-
-    fn advance(&self, evidence: &Evidence) -> usize {
-        if evidence.elapsed.is_some() { evidence.size - 1 } else { evidence.step }
-    }
-
-    fn needs(&self) -> Needs {
-        Needs::TIME
-    }
-}
-
-#[test]
-fn a_step_that_a_policy_changes_in_fallback_is_not_remembered() {
-    let (cache, tried) = (GlobalCache::new(), Tried::default());
-    let with = execute::with::<NoCache>().cache(&cache).policy(Restless).ladder(ladder());
-    with.range(0..9, 4, |start, end| body(&tried, end - start).map(drop)).unwrap();
-    let elsewhere = [4, 3, 2].map(|size| (size, true));
-    assert_eq!(tried.take()[3..], elsewhere);
-    assert!(cache.entries().is_empty());
-}
-
 /// What the device has taught stays as it was, whatever fits elsewhere.
 #[test]
 fn what_was_remembered_of_the_device_stays() {
@@ -254,50 +179,6 @@ fn what_was_remembered_of_the_device_stays() {
         limit.set(16);
         assert!(call(&cache, policy, &limit)[0] >= known.settled);
     }
-}
-
-#[test]
-fn what_fails_in_fallback_goes_through_unchanged() {
-    let attempts = Cell::new(0);
-    let with = execute::with::<NoCache>().ladder(ladder());
-    let error = with.batch(2, |_| {
-        attempts.set(attempts.get() + 1);
-        Err::<(), _>(OutOfMemory::new(Some(attempts.get())))
-    });
-    // 2 and 1 here, 2 and 1 there.
-    assert_eq!(error.unwrap_err().requested_bytes(), Some(4));
-    let report = report::last().unwrap();
-    assert_eq!((report.attempts, report.fell_back), (4, true));
-}
-
-#[test]
-fn max_attempts_counts_attempts_in_fallback_too() {
-    for (most, attempts) in [(2, 2), (3, 3)] {
-        let with = execute::with::<NoCache>().ladder(ladder()).max_attempts(most);
-        with.batch(2, |_| Err::<(), _>(OutOfMemory::new(None))).unwrap_err();
-        let report = report::last().unwrap();
-        assert_eq!((report.attempts, report.fell_back), (attempts, most == 3));
-    }
-}
-
-#[test]
-fn a_panic_at_the_floor_is_silent_when_it_falls_back() {
-    let device = FakeDevice::new(0);
-    let alloc = |size: usize| -> Result<(), FakeOutOfMemory> { device.alloc(size as u64).map(drop) };
-    assert!(toma::thread_state::would_retry_out_of_memory() || alloc(1).is_err());
-    let promised = RefCell::new(Vec::new());
-    let with = execute::with::<NoCache>().ladder(ladder());
-    with.batch(2, |_| {
-        promised.borrow_mut().push(toma::thread_state::would_retry_out_of_memory());
-        assert!(falls_back(), "CUDA out of memory. Tried to allocate 2.00 GiB");
-    });
-    // At 2 and at 1, and then at 2 elsewhere.
-    assert_eq!(promised.take(), [true, true, true]);
-    execute::with::<NoCache>().ladder(ladder()).batch(1, |_| {
-        promised.borrow_mut().push(toma::thread_state::would_retry_out_of_memory());
-        assert!(falls_back(), "CUDA out of memory. Tried to allocate 2.00 GiB");
-    });
-    assert_eq!(promised.take(), [true, false]);
 }
 
 /// Nothing prints such a panic, so nothing could keep it from being printed either.

@@ -1,5 +1,7 @@
 //! Other calls on a device, and what a call tells of its turns.
 
+use std::io::{Write as _, stderr};
+use std::process::abort;
 use std::sync::Mutex;
 use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
 use std::thread::{self, JoinHandle};
@@ -132,16 +134,17 @@ pub(crate) fn is_free(device: &FakeDevice) -> bool {
     !seen.has_waited() && device.allocated_bytes() == 0
 }
 
-/// Runs `work` on a thread of its own, and fails when it does not end.
-pub(crate) fn must_end<R: Send + 'static>(work: impl FnOnce() -> R + Send + 'static) -> R {
-    let (tell, done) = channel();
-    let thread = thread::spawn(move || {
-        let result = work();
-        let _ = tell.send(());
-        result
+/// Ends the process, with the name of the test, where this lives for too long: a test that hangs cannot fail.
+pub(crate) struct MustEnd(#[expect(dead_code, reason = "told by its end")] Sender<()>);
+
+pub(crate) fn must_end() -> MustEnd {
+    let ((ends, ended), test) = (channel(), thread::current());
+    thread::spawn(move || {
+        if ended.recv_timeout(Duration::from_secs(120)) == Err(RecvTimeoutError::Timeout) {
+            // Straight to the stream: what the test harness keeps is lost with the process.
+            let _ = writeln!(stderr(), "{} hangs", test.name().unwrap_or("a test"));
+            abort();
+        }
     });
-    match done.recv_timeout(Duration::from_secs(120)) {
-        Err(RecvTimeoutError::Timeout) => panic!("this hangs"),
-        _ => thread.join().unwrap_or_else(|payload| std::panic::resume_unwind(payload)),
-    }
+    MustEnd(ends)
 }

@@ -1,6 +1,8 @@
 //! Devices that threads and tasks share: turns, nested loops, fallback, reservations, and what must not hang.
 #![cfg(feature = "testing")]
 
+#[path = "../common/child.rs"]
+mod child;
 mod contention;
 #[path = "../common/executor.rs"]
 mod executor;

@@ -2,24 +2,22 @@
 //! way to the enclosing attempt, which is redone with the device to itself.
 
 use std::error::Error;
-use std::future::Future;
 use std::mem;
-use std::panic::{AssertUnwindSafe, catch_unwind, panic_any, resume_unwind};
 use std::pin::pin;
+use std::sync::Barrier;
 use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
-use std::sync::{Barrier, Mutex};
-use std::task::{Context, Poll, Waker};
+use std::task::Poll;
 use std::thread;
 use std::time::Duration;
 
 use fastrand::Rng;
-use toma::classify::OutOfMemory;
-use toma::device::{Cancel, Ladder, falls_back, reserve, reserve_async};
+use toma::device::{Cancel, Ladder, falls_back};
 use toma::testing::{FakeBuffer, FakeDevice, FakeOutOfMemory, StoppedClock};
 use toma::{NoCache, execute};
 
-use crate::kit::{Other, PATIENT, Watching, alloc, exclusive_again, is_free, must_end, must_wait, patient};
-use crate::tasks::{block_on, pause, poll_often};
+use crate::executor::{pause, poll};
+use crate::kit::{Other, Watching, alloc, exclusive_again, is_free, must_end, must_wait, patient};
+use crate::tasks::{block_on, poll_often};
 
 const GAVE_WAY: &str =
     "gives up: the device was contended, and the enclosing attempt will be retried with the device to itself";
@@ -40,8 +38,6 @@ const fn level(pieces: usize, bytes: u64) -> Level {
 #[derive(Clone, Copy)]
 struct Room<'a> {
     devices: &'a [FakeDevice; 2],
-    /// What the innermost attempts do.
-    inmost: &'a dyn Fn(),
     /// Bodies panic when memory runs out, as those of libraries do.
     throws: bool,
 }
@@ -54,7 +50,7 @@ impl Room<'_> {
     /// Loops, each inside an attempt of the one before it.
     fn nested(self, levels: &[Level]) -> Result<(), FakeOutOfMemory> {
         let Some((&Level { pieces, bytes, device }, inner)) = levels.split_first() else {
-            (self.inmost)();
+            thread::sleep(Duration::from_micros(200));
             return Ok(());
         };
         let with = execute::with::<NoCache>().device(&self.devices[device]).ladder(patient());
@@ -79,23 +75,17 @@ impl Room<'_> {
     }
 }
 
-fn pause_thread() {
-    thread::sleep(Duration::from_micros(200));
-}
-
 /// What comes of each on a thread of its own.
-fn on_threads(works: Vec<Vec<Level>>, throws: bool) -> Vec<Result<(), FakeOutOfMemory>> {
-    must_end(move || {
-        let (devices, meet) = ([(); 2].map(|()| FakeDevice::new(100)), Barrier::new(works.len()));
-        let results = thread::scope(|scope| {
-            let work =
-                |levels| Room { devices: &devices, inmost: &pause_thread, throws }.meeting(&meet, levels);
-            let threads: Vec<_> = works.iter().map(|levels| scope.spawn(move || work(levels))).collect();
-            threads.into_iter().map(|thread| thread.join().unwrap()).collect()
-        });
-        assert!(devices.iter().all(is_free));
-        results
-    })
+fn on_threads(works: &[Vec<Level>], throws: bool) -> Vec<Result<(), FakeOutOfMemory>> {
+    let _must_end = must_end();
+    let (devices, meet) = ([(); 2].map(|()| FakeDevice::new(100)), Barrier::new(works.len()));
+    let results = thread::scope(|scope| {
+        let work = |levels| Room { devices: &devices, throws }.meeting(&meet, levels);
+        let threads: Vec<_> = works.iter().map(|levels| scope.spawn(move || work(levels))).collect();
+        threads.into_iter().map(|thread| thread.join().unwrap()).collect()
+    });
+    assert!(devices.iter().all(is_free));
+    results
 }
 
 /// Those that use the first device only succeed. On a second device loops inside shrink instead of waiting.
@@ -104,7 +94,7 @@ fn all_succeed(works: &[Vec<Level>]) {
         if throws && works.iter().flatten().any(|level| level.device == 1) {
             continue;
         }
-        for (work, result) in works.iter().zip(on_threads(works.to_owned(), throws)) {
+        for (work, result) in works.iter().zip(on_threads(works, throws)) {
             let may_fail = work.iter().any(|level| level.device == 1);
             assert!(result.is_ok() || may_fail, "{works:?} {work:?} {result:?}");
         }
@@ -161,86 +151,57 @@ fn whatever_fits_alone_succeeds() {
 #[test]
 fn what_does_not_fit_alone_gives_up_and_the_others_succeed() {
     let [fits, large] = [40, 61].map(|needs| vec![level(1, 40), level(2, needs)]);
-    let results = on_threads(vec![fits.clone(), large, fits], false);
+    let results = on_threads(&[fits.clone(), large, fits], false);
     let error = results[1].as_ref().unwrap_err().to_string();
     // It had all of the device, but for what it held itself.
     assert_eq!(error, "fake device out of memory: tried to allocate 61 bytes, 60 of 100 free");
     assert!(results[0].is_ok() && results[2].is_ok(), "{results:?}");
 }
 
-#[test]
-fn a_panic_half_way_leaves_the_device_to_the_others() {
-    must_end(|| {
-        let (devices, meet) = ([(); 2].map(|()| FakeDevice::new(100)), Barrier::new(6));
-        let work = |breaks: bool| {
-            let elsewhere = Level { device: 1, ..level(1, 10) };
-            let (left, levels) = (AtomicUsize::new(3), [level(2, 40), level(3, 40), elsewhere]);
-            let inmost = || {
-                pause_thread();
-                if breaks && left.fetch_sub(1, SeqCst) == 1 {
-                    resume_unwind(Box::new("half-way"));
-                }
-            };
-            let room = Room { devices: &devices, inmost: &inmost, throws: false };
-            catch_unwind(AssertUnwindSafe(|| room.meeting(&meet, &levels)))
-        };
-        let results = thread::scope(|scope| {
-            let threads: Vec<_> = (0..6).map(|of| scope.spawn(move || work(of % 2 == 0))).collect();
-            threads.into_iter().map(|thread| thread.join().unwrap()).collect::<Vec<_>>()
-        });
-        for (of, result) in results.into_iter().enumerate() {
-            assert!(if of % 2 == 0 { result.is_err() } else { result.unwrap().is_ok() }, "of {of}");
-        }
-        assert!(devices.iter().all(is_free));
-    });
-}
-
 /// Each fails on the device of the other, and neither waits.
 #[test]
 fn a_on_b_while_b_on_a() {
-    must_end(|| {
-        let (devices, meet) = ([(); 2].map(|()| FakeDevice::new(100)), Barrier::new(2));
-        let work = |first: &FakeDevice, second: &FakeDevice| {
-            let seen = Watching::default();
-            let outer = execute::with::<NoCache>().device(first).ladder(patient());
-            let result = outer.range(0..64, 64, |start, end| {
-                let _outer = first.alloc((end - start) as u64)?;
-                if end - start == 64 {
-                    meet.wait();
-                }
-                let inner = execute::with::<NoCache>().device(second).ladder(patient()).observer(&seen);
-                inner.range(start..end, 64, |start, end| {
-                    let _inner = second.alloc((end - start) as u64)?;
-                    Ok::<_, FakeOutOfMemory>(())
-                })
-            });
-            assert!(!seen.has_waited());
-            result
-        };
-        let [one, other] = &devices;
-        let results = thread::scope(|scope| {
-            [scope.spawn(|| work(one, other)), scope.spawn(|| work(other, one))]
-                .map(|thread| thread.join().unwrap())
+    let _must_end = must_end();
+    let (devices, meet) = ([(); 2].map(|()| FakeDevice::new(100)), Barrier::new(2));
+    let work = |first: &FakeDevice, second: &FakeDevice| {
+        let seen = Watching::default();
+        let outer = execute::with::<NoCache>().device(first).ladder(patient());
+        let result = outer.range(0..64, 64, |start, end| {
+            let _outer = first.alloc((end - start) as u64)?;
+            if end - start == 64 {
+                meet.wait();
+            }
+            let inner = execute::with::<NoCache>().device(second).ladder(patient()).observer(&seen);
+            inner.range(start..end, 64, |start, end| {
+                let _inner = second.alloc((end - start) as u64)?;
+                Ok::<_, FakeOutOfMemory>(())
+            })
         });
-        assert_eq!(results, [Ok(()), Ok(())]);
-        assert!(devices.iter().all(is_free));
+        assert!(!seen.has_waited());
+        result
+    };
+    let [one, other] = &devices;
+    let results = thread::scope(|scope| {
+        [scope.spawn(|| work(one, other)), scope.spawn(|| work(other, one))]
+            .map(|thread| thread.join().unwrap())
     });
+    assert_eq!(results, [Ok(()), Ok(())]);
+    assert!(devices.iter().all(is_free));
 }
 
 /// Loops inside an attempt without `device` are as those outside: the enclosing one holds no turn.
 #[test]
 fn outer_without_device() {
-    must_end(|| {
-        let device = FakeDevice::new(100);
-        let seen = Watching::for_other(Other::on(&device, 60));
-        execute::with::<NoCache>()
-            .batch(1, |_| {
-                let inner = execute::with::<NoCache>().device(&device).ladder(patient()).observer(&seen);
-                inner.batch(8, |size| alloc(&device, 10 * size))
-            })
-            .unwrap();
-        assert_eq!(seen.take(), exclusive_again(8, 1));
-    });
+    let _must_end = must_end();
+    let device = FakeDevice::new(100);
+    let seen = Watching::for_other(Other::on(&device, 60));
+    execute::with::<NoCache>()
+        .batch(1, |_| {
+            let inner = execute::with::<NoCache>().device(&device).ladder(patient()).observer(&seen);
+            inner.batch(8, |size| alloc(&device, 10 * size))
+        })
+        .unwrap();
+    assert_eq!(seen.take(), exclusive_again(8, 1));
 }
 
 type Told = Result<usize, Box<dyn Error + Send + Sync>>;
@@ -305,192 +266,149 @@ type Inner = fn(&Beside) -> Told;
 /// Before it shrinks, leaves items out or falls back.
 #[test]
 fn under_a_promise_a_loop_gives_way_at_its_first_contended_failure() {
-    must_end(|| {
-        let inner: [(Inner, usize); 3] =
-            [(Beside::inside, 8), (Beside::leaves_out, 0), (Beside::falls_back, 0)];
-        for (inside, done) in inner {
-            let beside = Beside::another(60);
-            assert_eq!(beside.outside(patient(), 2, |_| inside(&beside)).unwrap(), done);
-            assert_eq!(beside.inner.take(), [format!("at 8: {GAVE_WAY}")]);
-            assert_eq!(beside.outer.take(), exclusive_again(1, 1));
-            beside.end();
-        }
-    });
+    let _must_end = must_end();
+    let inner: [(Inner, usize); 3] = [(Beside::inside, 8), (Beside::leaves_out, 0), (Beside::falls_back, 0)];
+    for (inside, done) in inner {
+        let beside = Beside::another(60);
+        assert_eq!(beside.outside(patient(), 2, |_| inside(&beside)).unwrap(), done);
+        assert_eq!(beside.inner.take(), [format!("at 8: {GAVE_WAY}")]);
+        assert_eq!(beside.outer.take(), exclusive_again(1, 1));
+        beside.end();
+    }
 }
 
 /// It counts as failed whatever it returned, although the others have ended meanwhile.
 #[test]
 fn a_body_that_swallows_the_inner_error() {
-    must_end(|| {
-        for swallowed in [|| Ok(0), || Err("another error".into())] as [fn() -> Told; 2] {
-            let beside = Beside::another(60);
-            let result = beside.outside(patient(), 2, |_| {
-                let result = beside.inside();
-                beside.end_other();
-                result.or_else(|_| swallowed())
-            });
-            assert_eq!(result.unwrap(), 8);
-            assert_eq!(beside.outer.take(), exclusive_again(1, 0));
-            beside.end();
-        }
+    let _must_end = must_end();
+    for swallowed in [|| Ok(0), || Err("another error".into())] as [fn() -> Told; 2] {
+        let beside = Beside::another(60);
+        let result = beside.outside(patient(), 2, |_| {
+            let result = beside.inside();
+            beside.end_other();
+            result.or_else(|_| swallowed())
+        });
+        assert_eq!(result.unwrap(), 8);
+        assert_eq!(beside.outer.take(), exclusive_again(1, 0));
+        beside.end();
+    }
+}
+
+/// A device that is poisoned answers no retry.
+#[test]
+fn a_body_that_fails_poisoned_is_not_redone() {
+    let _must_end = must_end();
+    let beside = Beside::another(60);
+    let result = beside.outside(patient(), 2, |_| {
+        beside.inside().unwrap_err();
+        Err("CUDA error: an illegal memory access was encountered".into())
     });
+    assert_eq!(result.unwrap_err().to_string(), "CUDA error: an illegal memory access was encountered");
+    beside.end();
 }
 
 /// An attempt that is not redone after contention promises nothing: the loop inside shrinks as ever.
 #[test]
 fn without_a_promise_a_loop_shrinks_leaves_out_and_falls_back() {
-    must_end(|| {
-        let inner: [(Inner, usize, &str); 3] = [
-            (Beside::inside, 4, "at 8: shrinks to 4"),
-            (Beside::leaves_out, 1, "at 8: leaves out item 0, which costs 8"),
-            (Beside::falls_back, 1, "at 8: falls back, from 8"),
-        ];
-        let cancel = Cancel::new();
-        cancel.cancel();
-        let promises_nothing =
-            [(patient().without_waiting(), 2), (patient(), 1), (patient().cancelled_by(&cancel), 2)];
-        for ((inside, done, told), (ladder, most)) in
-            inner.into_iter().flat_map(|inside| promises_nothing.map(|outside| (inside, outside)))
-        {
-            let beside = Beside::another(60);
-            assert_eq!(beside.outside(ladder, most, |_| inside(&beside)).unwrap(), done);
-            assert_eq!(beside.inner.take(), [told]);
-            assert!(beside.outer.take().is_empty());
-            beside.end();
-        }
-    });
+    let _must_end = must_end();
+    let inner: [(Inner, usize, &str); 3] = [
+        (Beside::inside, 4, "at 8: shrinks to 4"),
+        (Beside::leaves_out, 1, "at 8: leaves out item 0, which costs 8"),
+        (Beside::falls_back, 1, "at 8: falls back, from 8"),
+    ];
+    let cancel = Cancel::new();
+    cancel.cancel();
+    let promises_nothing =
+        [(patient().without_waiting(), 2), (patient(), 1), (patient().cancelled_by(&cancel), 2)];
+    for ((inside, done, told), (ladder, most)) in
+        inner.into_iter().flat_map(|inside| promises_nothing.map(|outside| (inside, outside)))
+    {
+        let beside = Beside::another(60);
+        assert_eq!(beside.outside(ladder, most, |_| inside(&beside)).unwrap(), done);
+        assert_eq!(beside.inner.take(), [told]);
+        assert!(beside.outer.take().is_empty());
+        beside.end();
+    }
 }
 
 #[test]
 fn a_promise_counts_for_its_device_only() {
-    must_end(|| {
-        let (beside, elsewhere) = (Beside::another(60), FakeDevice::new(100));
-        let outer = execute::with::<NoCache>().device(&elsewhere).ladder(patient());
-        assert_eq!(outer.batch(1, |_| beside.inside()).unwrap(), 4);
-        assert_eq!(beside.inner.take(), ["at 8: shrinks to 4"]);
-        beside.end();
-        assert!(is_free(&elsewhere));
-    });
+    let _must_end = must_end();
+    let (beside, elsewhere) = (Beside::another(60), FakeDevice::new(100));
+    let outer = execute::with::<NoCache>().device(&elsewhere).ladder(patient());
+    assert_eq!(outer.batch(1, |_| beside.inside()).unwrap(), 4);
+    assert_eq!(beside.inner.take(), ["at 8: shrinks to 4"]);
+    beside.end();
+    assert!(is_free(&elsewhere));
 }
 
 /// It holds a turn elsewhere, which others may wait for.
 #[test]
 fn under_a_turn_on_another_device_an_attempt_does_not_queue() {
-    must_end(|| {
-        let (beside, elsewhere) = (Beside::another(60), FakeDevice::new(100));
-        let mut queued = pin!(inner(0, 1, &beside.device));
-        assert!(!poll_often(queued.as_mut()) && must_wait(&beside.device));
-        execute::with::<NoCache>().device(&elsewhere).batch(1, |_| {
-            let with = execute::with::<NoCache>().device(&beside.device).ladder(patient());
-            with.observer(&beside.inner).batch(1, |_| ());
-        });
-        assert!(!beside.inner.has_waited());
-        beside.end_other();
-        assert!(poll_often(queued.as_mut()));
-        assert!(is_free(&beside.device));
+    let _must_end = must_end();
+    let (beside, elsewhere) = (Beside::another(60), FakeDevice::new(100));
+    let mut queued = pin!(inner(0, 1, &beside.device));
+    assert!(!poll_often(queued.as_mut()) && must_wait(&beside.device));
+    execute::with::<NoCache>().device(&elsewhere).batch(1, |_| {
+        let with = execute::with::<NoCache>().device(&beside.device).ladder(patient());
+        with.observer(&beside.inner).batch(1, |_| ());
     });
+    assert!(!beside.inner.has_waited());
+    beside.end_other();
+    assert!(poll_often(queued.as_mut()));
+    assert!(is_free(&beside.device));
 }
 
 /// After a wait in vain, and while it is exclusive, an attempt promises nothing any more.
 #[test]
 fn an_attempt_that_was_redone_promises_nothing() {
-    must_end(|| {
-        let beside = Beside::another(20);
-        let other = Other::on(&beside.device, 40);
-        let _clock = StoppedClock::new();
-        let hasty = Ladder::default().wait(Duration::from_millis(1));
-        assert_eq!(beside.outside(hasty, 9, |_| beside.inside()).unwrap(), 4);
-        assert_eq!(beside.inner.take(), [format!("at 8: {GAVE_WAY}"), "at 8: shrinks to 4".into()]);
-        assert_eq!(beside.outer.take()[1..], ["waits with 1, others: 2", "waited, exclusive: false"]);
-        other.end();
-        beside.end();
+    let _must_end = must_end();
+    let beside = Beside::another(20);
+    let other = Other::on(&beside.device, 40);
+    let _clock = StoppedClock::new();
+    let hasty = Ladder::default().wait(Duration::from_millis(1));
+    assert_eq!(beside.outside(hasty, 9, |_| beside.inside()).unwrap(), 4);
+    assert_eq!(beside.inner.take(), [format!("at 8: {GAVE_WAY}"), "at 8: shrinks to 4".into()]);
+    assert_eq!(beside.outer.take()[1..], ["waits with 1, others: 2", "waited, exclusive: false"]);
+    other.end();
+    beside.end();
 
-        let beside = Beside::another(60);
-        let mut intruder = None;
-        let result = beside.outside(patient(), 9, |_| {
-            if beside.outer.has_waited() {
-                intruder = Some(Other::intruding(&beside.device, 60));
-            }
-            beside.inside()
-        });
-        assert_eq!(result.unwrap(), 4);
-        assert_eq!(beside.inner.take(), [format!("at 8: {GAVE_WAY}"), "at 8: shrinks to 4".into()]);
-        intruder.unwrap().end();
-        beside.end();
+    let beside = Beside::another(60);
+    let mut intruder = None;
+    let result = beside.outside(patient(), 9, |_| {
+        if beside.outer.has_waited() {
+            intruder = Some(Other::intruding(&beside.device, 60));
+        }
+        beside.inside()
     });
+    assert_eq!(result.unwrap(), 4);
+    assert_eq!(beside.inner.take(), [format!("at 8: {GAVE_WAY}"), "at 8: shrinks to 4".into()]);
+    intruder.unwrap().end();
+    beside.end();
 }
 
 /// The attempt is redone beside the others, because the device is not waited for.
 #[test]
 fn a_promise_is_kept_although_another_call_has_waited_in_vain_since() {
-    must_end(|| {
-        let (beside, mut first) = (Beside::another(60), true);
-        let waits_in_vain = || {
-            let _clock = StoppedClock::new();
-            let hasty = Ladder::default().wait(Duration::from_millis(1));
-            let with = execute::with::<NoCache>().device(&beside.device).ladder(hasty);
-            with.batch(1, |_| alloc(&beside.device, 80)).unwrap_err();
-        };
+    let _must_end = must_end();
+    let (beside, mut first) = (Beside::another(60), true);
+    let waits_in_vain = || {
         let _clock = StoppedClock::new();
-        let result = beside.outside(patient(), 9, |_| {
-            if mem::take(&mut first) {
-                thread::scope(|scope| scope.spawn(waits_in_vain).join().unwrap());
-            }
-            beside.inside().or(Ok(0))
-        });
-        assert_eq!(result.unwrap(), 4);
-        assert_eq!(beside.inner.take(), [format!("at 8: {GAVE_WAY}"), "at 8: shrinks to 4".into()]);
-        assert_eq!(beside.outer.take(), exclusive_again(1, 1)[..1]);
-        beside.end();
-    });
-}
-
-/// A panic is passed on only where the enclosing attempt has promised, before it began, that it would not be
-/// printed: after contention on the device.
-#[test]
-fn panics_give_way_where_the_attempt_around_keeps_them_from_being_printed() {
-    must_end(|| {
-        for contended_before in [true, false] {
-            let (device, seen) = (FakeDevice::new(100), Watching::default());
-            let other = Mutex::new(contended_before.then(|| Other::on(&device, 60)));
-            let with = execute::with::<NoCache>().device(&device).ladder(patient());
-            let size = with.batch(1, |_| {
-                if !contended_before {
-                    *other.lock().unwrap() = Some(Other::on(&device, 60));
-                }
-                let inner = execute::with::<NoCache>().device(&device).observer(&seen);
-                let inside = || {
-                    inner.batch(8, |size| match device.alloc(10 * size as u64) {
-                        Ok(_) => size,
-                        Err(_) => panic_any(OutOfMemory::new(None)),
-                    })
-                };
-                let result = catch_unwind(AssertUnwindSafe(inside));
-                if let Some(other) = other.lock().unwrap().take() {
-                    other.end();
-                }
-                result.unwrap_or_else(|payload| resume_unwind(payload))
-            });
-            let told = if contended_before { (8, GAVE_WAY) } else { (4, "shrinks to 4") };
-            assert_eq!((size, seen.take()), (told.0, vec![format!("at 8: {}", told.1)]));
-            assert!(is_free(&device));
+        let hasty = Ladder::default().wait(Duration::from_millis(1));
+        let with = execute::with::<NoCache>().device(&beside.device).ladder(hasty);
+        with.batch(1, |_| alloc(&beside.device, 80)).unwrap_err();
+    };
+    let _clock = StoppedClock::new();
+    let result = beside.outside(patient(), 9, |_| {
+        if mem::take(&mut first) {
+            thread::scope(|scope| scope.spawn(waits_in_vain).join().unwrap());
         }
+        beside.inside().or(Ok(0))
     });
-}
-
-#[test]
-fn an_attempt_does_not_wait_for_bytes() {
-    must_end(|| {
-        let [device, elsewhere] = [(); 2].map(|()| FakeDevice::new(100));
-        let _held = device.alloc(60).unwrap();
-        for around in [&device, &elsewhere] {
-            execute::with::<NoCache>().device(around).batch(1, |_| {
-                assert!(reserve(&device, 50, PATIENT).is_err());
-                assert!(block_on(reserve_async(&device, 50, PATIENT)).is_err());
-                assert!(reserve(&device, 40, PATIENT).is_ok());
-            });
-        }
-    });
+    assert_eq!(result.unwrap(), 4);
+    assert_eq!(beside.inner.take(), [format!("at 8: {GAVE_WAY}"), "at 8: shrinks to 4".into()]);
+    assert_eq!(beside.outer.take(), exclusive_again(1, 1)[..1]);
+    beside.end();
 }
 
 #[toma::range(initial = 1, cache = NoCache, device = device, ladder = patient())]
@@ -521,21 +439,20 @@ async fn inner(start: usize, end: usize, device: &FakeDevice) -> Result<(), Fake
 
 #[test]
 fn tasks_of_one_thread_and_of_several_succeed() {
-    must_end(|| {
-        let (device, meet) = (FakeDevice::new(100), AtomicUsize::new(5));
-        thread::scope(|scope| {
-            for _ in 0..2 {
-                scope.spawn(|| block_on(outer(0, 3, &device, &meet)).unwrap());
-            }
-            let mut tasks: Vec<_> = (0..3).map(|_| Box::pin(outer(0, 3, &device, &meet))).collect();
-            while !tasks.is_empty() {
-                thread::yield_now();
-                tasks.retain_mut(|task| match task.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
-                    Poll::Ready(result) => result.is_err(),
-                    Poll::Pending => true,
-                });
-            }
-        });
-        assert!(is_free(&device));
+    let _must_end = must_end();
+    let (device, meet) = (FakeDevice::new(100), AtomicUsize::new(5));
+    thread::scope(|scope| {
+        for _ in 0..2 {
+            scope.spawn(|| block_on(outer(0, 3, &device, &meet)).unwrap());
+        }
+        let mut tasks: Vec<_> = (0..3).map(|_| Box::pin(outer(0, 3, &device, &meet))).collect();
+        while !tasks.is_empty() {
+            thread::yield_now();
+            tasks.retain_mut(|task| match poll(task.as_mut()) {
+                Poll::Ready(result) => result.is_err(),
+                Poll::Pending => true,
+            });
+        }
     });
+    assert!(is_free(&device));
 }

@@ -1,31 +1,21 @@
-//! Which bytes are granted, which calls wait for them and in which order, and how waiting ends.
+//! Which bytes are granted, and which calls wait for them. How waits end is in the unit tests of `device`.
 
 use std::error::Error;
-use std::future::Future;
 use std::io;
-use std::pin::{Pin, pin};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
-use std::task::{Context, Poll, Wake, Waker};
+use std::pin::pin;
+use std::task::Poll;
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use tokio::runtime::Builder;
-use toma::device::{Cancel, NotReserved, reserve, reserve_async, try_reserve};
+use toma::device::{reserve, reserve_async, try_reserve};
 use toma::memory::{MemorySource, Reading};
 use toma::testing::FakeDevice;
 
+use crate::executor::poll;
+use crate::tasks::block_on;
+
 /// A bound that no test reaches.
 const AGES: Duration = Duration::from_secs(60);
-
-/// Waits until it is so; whether it ever will be is what is tested.
-fn until(mut is_so: impl FnMut() -> bool) {
-    let begin = Instant::now();
-    while !is_so() {
-        assert!(begin.elapsed() < AGES, "it never came");
-        thread::sleep(Duration::from_millis(1));
-    }
-}
 
 #[test]
 fn reservations_stay_within_what_was_free() {
@@ -105,14 +95,6 @@ fn no_bytes_are_always_there() {
 }
 
 #[test]
-fn devices_are_told_apart_by_their_names() {
-    let [one, two] = [(); 2].map(|()| FakeDevice::new(1000));
-    let _all = try_reserve(&one, 1000).unwrap();
-    assert!(try_reserve(&one.clone(), 1).is_err());
-    assert!(try_reserve(&two, 1000).is_ok());
-}
-
-#[test]
 fn a_device_that_cannot_be_read_grants_nothing() {
     #[derive(Debug)]
     struct Broken;
@@ -140,65 +122,33 @@ fn the_bytes_come_in_the_order_of_asking() {
     let device = FakeDevice::new(1000);
     let most = try_reserve(&device, 700).unwrap();
     let mut waits = [900, 100, 200].map(|bytes| Box::pin(reserve_async(&device, bytes, AGES)));
-    let mut poll = |at: usize| match poll_once(waits[at].as_mut(), Waker::noop()) {
+    let mut ask = |at: usize| match poll(waits[at].as_mut()) {
         Poll::Ready(reserved) => Some(reserved.unwrap()),
         Poll::Pending => None,
     };
-    assert!((0..3).all(|at| poll(at).is_none()), "700 and 900 are too much, and the others came later");
+    assert!((0..3).all(|at| ask(at).is_none()), "700 and 900 are too much, and the others came later");
     let text = try_reserve(&device, 100).unwrap_err().to_string();
     assert!(text.ends_with("700 of the 1000 bytes that were free before, 3 waiting before it"), "{text}");
 
     drop(most);
-    assert!(poll(2).is_none() && poll(1).is_none());
-    let first = poll(0).unwrap();
-    assert!(poll(2).is_none());
-    let _second = poll(1).unwrap();
-    assert!(poll(2).is_none(), "all 1000 are reserved");
+    assert!(ask(2).is_none() && ask(1).is_none());
+    let first = ask(0).unwrap();
+    assert!(ask(2).is_none());
+    let _second = ask(1).unwrap();
+    assert!(ask(2).is_none(), "all 1000 are reserved");
     drop(first);
-    assert_eq!(poll(2).unwrap().bytes(), 200);
+    assert_eq!(ask(2).unwrap().bytes(), 200);
 }
 
 #[test]
 fn a_wait_ends_with_its_timeout_and_lets_others_go_on() {
     let device = FakeDevice::new(1000);
     let _most = try_reserve(&device, 700).unwrap();
-    let [first, second] = [(); 2].map(|()| Arc::new(Woken::default()));
     let mut large = pin!(reserve_async(&device, 900, SOON));
     let mut small = pin!(reserve_async(&device, 300, AGES));
-    assert!(poll_once(large.as_mut(), &Waker::from(Arc::clone(&first))).is_pending());
-    assert!(poll_once(small.as_mut(), &Waker::from(Arc::clone(&second))).is_pending());
-    assert_eq!(until_ready(large.as_mut(), &first).unwrap_err().reserved_bytes(), 700);
-    assert!(until_ready(small.as_mut(), &second).is_ok());
-}
-
-#[test]
-fn memory_that_others_free_without_a_word_is_seen() {
-    let device = FakeDevice::new(1000);
-    let buffer = device.alloc(600).unwrap();
-    let (theirs, waits) = (device.clone(), Arc::new(AtomicBool::new(false)));
-    let about_to = Arc::clone(&waits);
-    let reserved = thread::spawn(move || {
-        about_to.store(true, Relaxed);
-        reserve(&theirs, 1000, 10 * AGES).map(|reserved| reserved.bytes())
-    });
-    until(|| waits.load(Relaxed));
-    // It has looked by now, or will see the same later.
-    thread::sleep(Duration::from_millis(20));
-    drop(buffer);
-    until(|| reserved.is_finished());
-    assert_eq!(reserved.join().unwrap().unwrap(), 1000);
-}
-
-#[test]
-fn what_is_free_counts_anew_when_no_reservation_is_left() {
-    let device = FakeDevice::new(1000);
-    let buffer = device.alloc(500).unwrap();
-    let some = try_reserve(&device, 300).unwrap();
-    let mut wait = pin!(reserve_async(&device, 900, AGES));
-    assert!(poll_once(wait.as_mut(), Waker::noop()).is_pending());
-    drop((buffer, some));
-    let Poll::Ready(Ok(_most)) = poll_once(wait, Waker::noop()) else { panic!("all is free") };
-    assert!(try_reserve(&device, 100).is_ok());
+    assert!(poll(large.as_mut()).is_pending() && poll(small.as_mut()).is_pending());
+    assert_eq!(block_on(large).unwrap_err().reserved_bytes(), 700);
+    assert!(block_on(small).is_ok());
 }
 
 #[test]
@@ -220,80 +170,4 @@ fn what_is_reserved_can_be_allocated_whatever_others_do() {
     });
     assert_eq!(device.failures(), 0);
     assert!(try_reserve(&device, 1000).is_ok());
-}
-
-#[test]
-fn a_task_gets_its_bytes_when_another_gives_them_back() {
-    let device = FakeDevice::new(1000);
-    let rounds = AtomicUsize::new(0);
-    let work = async {
-        let most = reserve_async(&device, 700, AGES).await?;
-        let other = async {
-            let _reserved = reserve_async(&device, 900, AGES).await?;
-            rounds.fetch_add(1, Relaxed);
-            Ok::<(), NotReserved>(())
-        };
-        let mut other = pin!(other);
-        assert!(poll_once(other.as_mut(), Waker::noop()).is_pending());
-        drop(most);
-        other.await
-    };
-    Builder::new_current_thread().build().unwrap().block_on(work).unwrap();
-    assert_eq!(rounds.into_inner(), 1);
-}
-
-#[test]
-fn a_task_needs_no_clock_of_its_own() {
-    let device = FakeDevice::new(1000);
-    let _most = try_reserve(&device, 700).unwrap();
-    let mut wait = pin!(reserve_async(&device, 400, SOON));
-    let result = until_ready(wait.as_mut(), &Arc::default());
-    assert_eq!(result.unwrap_err().reserved_bytes(), 700);
-}
-
-#[test]
-fn a_wait_that_is_dropped_leaves_the_queue() {
-    let device = FakeDevice::new(1000);
-    let _most = try_reserve(&device, 700).unwrap();
-    {
-        let mut wait = pin!(reserve_async(&device, 900, AGES));
-        assert!(poll_once(wait.as_mut(), Waker::noop()).is_pending());
-        assert!(try_reserve(&device, 100).is_err());
-    }
-    assert!(try_reserve(&device, 300).is_ok());
-}
-
-#[test]
-fn a_cancellation_is_seen_by_all_clones() {
-    let cancel = Cancel::new();
-    let clone = cancel.clone();
-    assert!(!clone.is_cancelled());
-    thread::spawn(move || clone.cancel()).join().unwrap();
-    assert!(cancel.is_cancelled() && cancel.clone().is_cancelled());
-    cancel.cancel();
-    assert!(!Cancel::new().is_cancelled());
-}
-
-#[derive(Default)]
-struct Woken(AtomicBool);
-
-impl Wake for Woken {
-    fn wake(self: Arc<Self>) {
-        self.0.store(true, Relaxed);
-    }
-}
-
-fn poll_once<F: Future>(future: Pin<&mut F>, waker: &Waker) -> Poll<F::Output> {
-    future.poll(&mut Context::from_waker(waker))
-}
-
-/// Polls only when it was woken.
-fn until_ready<F: Future>(mut future: Pin<&mut F>, woken: &Arc<Woken>) -> F::Output {
-    let waker = Waker::from(Arc::clone(woken));
-    loop {
-        if let Poll::Ready(output) = poll_once(future.as_mut(), &waker) {
-            return output;
-        }
-        until(|| woken.0.swap(false, Relaxed));
-    }
 }

@@ -1,7 +1,6 @@
 //! Tasks that wait for their turn: without blocking the thread, and dropped at any time.
 
 use std::future::{Future, poll_fn};
-use std::mem;
 use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
@@ -13,7 +12,8 @@ use toma::device::Ladder;
 use toma::testing::{FakeDevice, FakeOutOfMemory};
 use toma::{NoCache, execute};
 
-use crate::kit::{Other, Watching, alloc, exclusive_again, is_free, must_end, must_wait, patient};
+use crate::executor::poll;
+use crate::kit::{Other, Watching, alloc, exclusive_again, is_free, must_end, patient};
 
 #[toma::range(initial = 8, cache = NoCache, device = device, ladder = patient(), observer = seen)]
 async fn annotated(
@@ -57,99 +57,57 @@ pub(crate) fn block_on<F: Future>(future: F) -> F::Output {
     }
 }
 
-/// Lets others run.
-pub(crate) async fn pause() {
-    let mut first = true;
-    poll_fn(|context| {
-        context.waker().wake_by_ref();
-        if mem::take(&mut first) { Poll::Pending } else { Poll::Ready(()) }
-    })
-    .await;
-}
-
 /// Whether it ends without being woken.
 pub(crate) fn poll_often<F: Future>(mut future: Pin<&mut F>) -> bool {
-    (0..10).any(|_| future.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_ready())
+    (0..10).any(|_| poll(future.as_mut()).is_ready())
 }
 
 #[test]
 fn a_task_and_a_stream_wait_and_are_exclusive_then() {
-    must_end(|| {
-        let device = FakeDevice::new(100);
-        let seen = Watching::for_other(Other::on(&device, 60));
-        block_on(annotated(0, 16, &device, &seen)).unwrap();
-        assert_eq!(seen.take()[..3], exclusive_again(8, 1));
+    let _must_end = must_end();
+    let device = FakeDevice::new(100);
+    let seen = Watching::for_other(Other::on(&device, 60));
+    block_on(annotated(0, 16, &device, &seen)).unwrap();
+    assert_eq!(seen.take()[..3], exclusive_again(8, 1));
 
-        let seen = Watching::for_other(Other::on(&device, 60));
-        let with = execute::with::<NoCache>().device(&device).observer(&seen).ladder(patient());
-        let mut rows = with
-            .stream(0..16, 8, async |start, end| alloc(&device, 10 * (end - start)).map(|()| end - start));
-        let mut sizes = Vec::new();
-        while let Some(size) = block_on(rows.next()) {
-            sizes.push(size.unwrap());
-        }
-        assert_eq!(sizes, [8, 8]);
-        assert_eq!(seen.take()[..3], exclusive_again(8, 1));
-    });
+    let seen = Watching::for_other(Other::on(&device, 60));
+    let with = execute::with::<NoCache>().device(&device).observer(&seen).ladder(patient());
+    let mut rows =
+        with.stream(0..16, 8, async |start, end| alloc(&device, 10 * (end - start)).map(|()| end - start));
+    let mut sizes = Vec::new();
+    while let Some(size) = block_on(rows.next()) {
+        sizes.push(size.unwrap());
+    }
+    assert_eq!(sizes, [8, 8]);
+    assert_eq!(seen.take()[..3], exclusive_again(8, 1));
 }
 
 #[test]
 fn a_task_is_woken_when_the_other_ends() {
-    must_end(|| {
-        let device = FakeDevice::new(100);
-        let (other, seen) = (Other::on(&device, 60), Watching::default());
-        let mut future = Box::pin(annotated(0, 8, &device, &seen));
-        assert!(!poll_often(future.as_mut()));
-        let ends = thread::spawn(move || other.end());
-        block_on(future).unwrap();
-        ends.join().unwrap();
-        assert_eq!(seen.take(), exclusive_again(8, 1));
-    });
-}
-
-/// Each queues at the tail, behind new attempts that came before.
-#[test]
-fn turns_are_given_in_the_order_of_queueing() {
-    #[toma::range(initial = 8, cache = NoCache, device = device, ladder = patient())]
-    async fn late(start: usize, end: usize, device: &FakeDevice) -> Result<(), FakeOutOfMemory> {
-        pause().await;
-        alloc(device, 10 * (end - start))
-    }
-    must_end(|| {
-        let (device, seen) = (FakeDevice::new(100), Watching::default());
-        let other = Other::on(&device, 60);
-        let once = |task: Pin<&mut dyn Future<Output = _>>| {
-            task.poll(&mut Context::from_waker(Waker::noop())).is_ready()
-        };
-        let mut failed = [(); 2].map(|()| Box::pin(late(0, 8, &device)));
-        assert!(failed.iter_mut().all(|task| !once(task.as_mut())), "they are in their attempts");
-        let [first, third] = &mut failed;
-        assert!(!poll_often(first.as_mut()));
-        let mut second = pin!(annotated(0, 8, &device, &seen));
-        assert!(!poll_often(second.as_mut()) && !poll_often(third.as_mut()));
-        assert_eq!(seen.take(), ["waits with 8, others: 2"]);
-        other.end();
-        assert!(!poll_often(third.as_mut()) && !poll_often(second.as_mut()));
-        assert!(poll_often(first.as_mut()) && !poll_often(third.as_mut()));
-        assert!(poll_often(second.as_mut()) && poll_often(third.as_mut()));
-        assert_eq!(seen.take(), ["waited, exclusive: false"]);
-    });
+    let _must_end = must_end();
+    let device = FakeDevice::new(100);
+    let (other, seen) = (Other::on(&device, 60), Watching::default());
+    let mut future = Box::pin(annotated(0, 8, &device, &seen));
+    assert!(!poll_often(future.as_mut()));
+    let ends = thread::spawn(move || other.end());
+    block_on(future).unwrap();
+    ends.join().unwrap();
+    assert_eq!(seen.take(), exclusive_again(8, 1));
 }
 
 #[test]
 fn a_dropped_grant() {
-    must_end(|| {
-        let (device, seen) = (FakeDevice::new(100), Watching::default());
-        let other = Other::on(&device, 60);
-        let [mut granted, mut next] = [(); 2].map(|()| Box::pin(annotated(0, 8, &device, &seen)));
-        assert!(!poll_often(granted.as_mut()) && !poll_often(next.as_mut()));
-        other.end();
-        // Its turn has begun, and it never learns of it.
-        assert!(!poll_often(next.as_mut()));
-        drop(granted);
-        block_on(next).unwrap();
-        assert!(is_free(&device));
-    });
+    let _must_end = must_end();
+    let (device, seen) = (FakeDevice::new(100), Watching::default());
+    let other = Other::on(&device, 60);
+    let [mut granted, mut next] = [(); 2].map(|()| Box::pin(annotated(0, 8, &device, &seen)));
+    assert!(!poll_often(granted.as_mut()) && !poll_often(next.as_mut()));
+    other.end();
+    // Its turn has begun, and it never learns of it.
+    assert!(!poll_often(next.as_mut()));
+    drop(granted);
+    block_on(next).unwrap();
+    assert!(is_free(&device));
 }
 
 /// It is skipped once it is past its bound.
@@ -159,62 +117,20 @@ fn a_head_that_is_never_polled() {
     async fn hasty(size: usize, device: &FakeDevice, bound: Duration) -> Result<usize, FakeOutOfMemory> {
         device.alloc(10 * size as u64).map(|_| size)
     }
-    must_end(|| {
-        let (device, end, seen) = (FakeDevice::new(100), AtomicBool::new(false), Watching::default());
-        let mut neighbor = pin!(holds(&device, &end));
-        assert!(!poll_often(neighbor.as_mut()));
-        // It fails beside the other, and queues.
-        let mut head = pin!(hasty(&device, Duration::from_millis(1)));
-        assert!(head.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending());
-        // A shared attempt behind it begins all the same.
-        execute::with::<NoCache>().device(&device).ladder(patient()).observer(&seen).batch(1, |_| ());
-        assert_eq!(seen.take(), ["waits with 1, others: 1", "waited, exclusive: false"]);
-        // Nothing is granted to it any more.
-        end.store(true, SeqCst);
-        assert!(poll_often(neighbor.as_mut()) && is_free(&device));
-        assert_eq!(block_on(head), Ok(8));
-    });
-}
-
-#[test]
-fn a_future_dropped_while_it_waits_leaves_the_queue() {
-    must_end(|| {
-        let device = FakeDevice::new(100);
-        let (other, seen) = (Other::on(&device, 60), Watching::default());
-        {
-            let mut future = pin!(annotated(0, 8, &device, &seen));
-            assert!(!poll_often(future.as_mut()));
-            assert_eq!(seen.take(), exclusive_again(8, 1)[..2]);
-            assert!(must_wait(&device));
-        }
-        assert!(!must_wait(&device));
-        other.end();
-        assert!(is_free(&device));
-    });
-}
-
-#[test]
-fn a_future_dropped_in_an_attempt_leaves_the_device() {
-    must_end(|| {
-        let device = FakeDevice::new(100);
-        assert!(!poll_often(pin!(holds(&device, &AtomicBool::new(false)))));
-        assert!(is_free(&device));
-    });
-}
-
-/// The thread belongs to other tasks meanwhile: their loops are not inside the attempt that waits.
-#[test]
-fn tasks_of_one_thread_wait_for_each_other() {
-    must_end(|| {
-        let (device, end, seen) = (FakeDevice::new(100), AtomicBool::new(false), Watching::default());
-        let (mut one, mut other) = (pin!(holds(&device, &end)), pin!(annotated(0, 8, &device, &seen)));
-        assert!(!poll_often(one.as_mut()));
-        assert!(!poll_often(other.as_mut()));
-        assert_eq!(seen.take(), exclusive_again(8, 1)[..2]);
-        end.store(true, SeqCst);
-        assert!(poll_often(one.as_mut()));
-        assert!(poll_often(other.as_mut()));
-    });
+    let _must_end = must_end();
+    let (device, end, seen) = (FakeDevice::new(100), AtomicBool::new(false), Watching::default());
+    let mut neighbor = pin!(holds(&device, &end));
+    assert!(!poll_often(neighbor.as_mut()));
+    // It fails beside the other, and queues.
+    let mut head = pin!(hasty(&device, Duration::from_millis(1)));
+    assert!(poll(head.as_mut()).is_pending());
+    // A shared attempt behind it begins all the same.
+    execute::with::<NoCache>().device(&device).ladder(patient()).observer(&seen).batch(1, |_| ());
+    assert_eq!(seen.take(), ["waits with 1, others: 1", "waited, exclusive: false"]);
+    // Nothing is granted to it any more.
+    end.store(true, SeqCst);
+    assert!(poll_often(neighbor.as_mut()) && is_free(&device));
+    assert_eq!(block_on(head), Ok(8));
 }
 
 /// It would wait for a task that its own thread has to poll. Under a promise it gives way instead, and the task
@@ -240,17 +156,16 @@ fn a_loop_that_blocks_in_a_task_does_not_wait() {
         let with = execute::with::<NoCache>().device(device).ladder(patient()).observer(seen);
         with.batch(8, |batch| device.alloc(10 * (size * batch) as u64).map(|_| batch))
     }
-    must_end(|| {
-        let (device, end, seen) = (FakeDevice::new(100), AtomicBool::new(false), Watching::default());
-        let mut held = pin!(holds(&device, &end));
-        assert!(!poll_often(held.as_mut()));
-        assert_eq!(block_on(blocks(&device, patient().without_waiting(), &seen)).unwrap(), 4);
-        assert_eq!(block_on(blocks_outside(&device, &seen)).unwrap(), 4);
-        assert_eq!(seen.take(), ["at 8: shrinks to 4"; 2]);
-        let mut waits = pin!(blocks(&device, patient(), &seen));
-        assert!(!poll_often(waits.as_mut()));
-        end.store(true, SeqCst);
-        assert!(poll_often(held.as_mut()));
-        assert_eq!(block_on(waits), Ok(8));
-    });
+    let _must_end = must_end();
+    let (device, end, seen) = (FakeDevice::new(100), AtomicBool::new(false), Watching::default());
+    let mut held = pin!(holds(&device, &end));
+    assert!(!poll_often(held.as_mut()));
+    assert_eq!(block_on(blocks(&device, patient().without_waiting(), &seen)).unwrap(), 4);
+    assert_eq!(block_on(blocks_outside(&device, &seen)).unwrap(), 4);
+    assert_eq!(seen.take(), ["at 8: shrinks to 4"; 2]);
+    let mut waits = pin!(blocks(&device, patient(), &seen));
+    assert!(!poll_often(waits.as_mut()));
+    end.store(true, SeqCst);
+    assert!(poll_often(held.as_mut()));
+    assert_eq!(block_on(waits), Ok(8));
 }

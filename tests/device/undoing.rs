@@ -4,7 +4,7 @@
 use std::cell::RefCell;
 use std::future::Future;
 use std::pin::pin;
-use std::task::{Context, Poll, Waker};
+use std::task::Poll;
 use std::time::Duration;
 
 use toma::classify::OutOfMemory;
@@ -12,8 +12,8 @@ use toma::device::{Ladder, falls_back};
 use toma::testing::FakeDevice;
 use toma::{NoCache, execute};
 
+use crate::executor::{pause, poll};
 use crate::kit::Watching;
-use crate::tasks::pause;
 
 /// What `before_retry` found: whether it is in fallback, and whether a loop in it has waited.
 struct World {
@@ -71,7 +71,7 @@ async fn undo(world: &World) {
 fn block_on<F: Future>(future: F) -> F::Output {
     let mut future = pin!(future);
     loop {
-        if let Poll::Ready(output) = future.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
+        if let Poll::Ready(output) = poll(future.as_mut()) {
             return output;
         }
         assert!(!falls_back(), "between polls");

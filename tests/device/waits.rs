@@ -1,14 +1,11 @@
 //! How waits end, which are in vain, and what must not hang: deadlines, cancellation, panics, destructors.
 
 use std::cell::RefCell;
-use std::env;
-use std::future::Future;
 use std::mem::ManuallyDrop;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::process::Command;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
-use std::task::{Context, Poll, Waker};
+use std::task::Poll;
 use std::thread;
 use std::time::Duration;
 
@@ -20,7 +17,9 @@ use toma::testing::{FakeDevice, FakeOutOfMemory, StoppedClock};
 use toma::thread_state::would_retry_out_of_memory;
 use toma::{NoCache, Policy, execute, report};
 
-use crate::kit::{Other, Watching, alloc, exclusive_again, is_free, must_end, must_wait, patient};
+use crate::child;
+use crate::executor::poll;
+use crate::kit::{Other, Watching, alloc, is_free, must_end, must_wait, patient};
 
 /// The bound of waits that are in vain.
 const BOUND: Duration = Duration::from_millis(1);
@@ -32,38 +31,6 @@ fn hasty() -> Ladder<'static> {
 fn gave_up() -> (usize, Option<Reason>) {
     let report = report::last().unwrap();
     (report.attempts, report.gave_up)
-}
-
-#[test]
-fn a_deadline_ends_a_wait() {
-    must_end(|| {
-        let device = FakeDevice::new(100);
-        let other = Other::on(&device, 60);
-        let with = execute::with::<NoCache>().device(&device).ladder(patient());
-        let error = with.deadline(Duration::from_millis(200)).batch(8, |size| alloc(&device, 10 * size));
-        let text = "fake device out of memory: tried to allocate 80 bytes, 40 of 100 free";
-        assert_eq!(error.unwrap_err().to_string(), text);
-        assert_eq!(gave_up(), (2, Some(Reason::Deadline)));
-        other.end();
-        assert!(is_free(&device));
-    });
-}
-
-/// One attempt beside the others follows, with no retry at its size.
-#[test]
-fn the_bound_ends_a_wait_and_the_piece_waits_no_more() {
-    must_end(|| {
-        let device = FakeDevice::new(100);
-        let (other, seen) = (Other::on(&device, 60), Watching::default());
-        let with = execute::with::<NoCache>().device(&device).ladder(hasty()).observer(&seen);
-        let _clock = StoppedClock::new();
-        assert_eq!(with.batch(32, |size| device.alloc(10 * size as u64).map(|_| size)).unwrap(), 4);
-        other.end();
-        let shrinks = ["at 32: shrinks to 16", "at 16: shrinks to 8", "at 8: shrinks to 4"];
-        let ends =
-            ["waited, exclusive: false"].into_iter().chain(shrinks).map(str::to_owned).collect::<Vec<_>>();
-        assert_eq!(seen.take(), [&exclusive_again(32, 1)[..2], &ends].concat());
-    });
 }
 
 #[test]
@@ -80,35 +47,29 @@ fn cancelling_ends_a_wait_and_starts_no_retry() {
         }
     }
 
-    must_end(|| {
-        let (device, cancels) = (FakeDevice::new(100), Cancels(Cancel::new()));
-        let other = Other::on(&device, 60);
-        let call = || {
-            let ladder = patient().cancelled_by(&cancels.0);
-            let with = execute::with::<NoCache>().device(&device).ladder(ladder).observer(&cancels);
-            with.batch(8, |size| {
-                // The body's panics are printed when nothing more will be tried.
-                assert_eq!(would_retry_out_of_memory(), !cancels.0.is_cancelled());
-                alloc(&device, 10 * size)
-            })
-            .unwrap_err();
-            gave_up()
-        };
-        assert_eq!(call(), (2, Some(Reason::Cancelled)));
-        assert_eq!(call(), (1, Some(Reason::Cancelled)), "it was cancelled before");
-        other.end();
-        assert!(is_free(&device));
-    });
-}
-
-thread_local! {
-    /// The engine's clock on this thread.
-    static CLOCK: StoppedClock = StoppedClock::new();
+    let _must_end = must_end();
+    let (device, cancels) = (FakeDevice::new(100), Cancels(Cancel::new()));
+    let other = Other::on(&device, 60);
+    let call = || {
+        let ladder = patient().cancelled_by(&cancels.0);
+        let with = execute::with::<NoCache>().device(&device).ladder(ladder).observer(&cancels);
+        with.batch(8, |size| {
+            // The body's panics are printed when nothing more will be tried.
+            assert_eq!(would_retry_out_of_memory(), !cancels.0.is_cancelled());
+            alloc(&device, 10 * size)
+        })
+        .unwrap_err();
+        gave_up()
+    };
+    assert_eq!(call(), (2, Some(Reason::Cancelled)));
+    assert_eq!(call(), (1, Some(Reason::Cancelled)), "it was cancelled before");
+    other.end();
+    assert!(is_free(&device));
 }
 
 /// Of calls one after another, each of which fits only with the device to itself: those that wait. So long lasts
 /// each call.
-fn calls_that_wait(device: &FakeDevice, calls: usize, lasts: Duration) -> Vec<usize> {
+fn calls_that_wait(clock: &StoppedClock, device: &FakeDevice, calls: usize, lasts: Duration) -> Vec<usize> {
     let (call, waits) = (AtomicUsize::new(0), Mutex::new(Vec::new()));
     let seen = |event: &Event<'_>| {
         if let EventKind::Waits { .. } = event.kind {
@@ -116,8 +77,7 @@ fn calls_that_wait(device: &FakeDevice, calls: usize, lasts: Duration) -> Vec<us
         }
     };
     for at in 0..calls {
-        // Stopped from the beginning.
-        CLOCK.with(|clock| clock.advance(if at > 0 { lasts } else { Duration::ZERO }));
+        clock.advance(if at > 0 { lasts } else { Duration::ZERO });
         call.store(at, Relaxed);
         let with = execute::with::<NoCache>().device(device).ladder(hasty()).observer(&seen);
         with.batch(1, |_| alloc(device, 50)).unwrap_err();
@@ -128,17 +88,16 @@ fn calls_that_wait(device: &FakeDevice, calls: usize, lasts: Duration) -> Vec<us
 /// For ten times the bound, whichever call of whichever thread waited.
 #[test]
 fn after_a_wait_in_vain_the_device_is_not_waited_for() {
-    must_end(|| {
-        let [device, neighbor] = [(); 2].map(|()| FakeDevice::new(100));
-        let others = [&device, &neighbor].map(|device| Other::on(device, 60));
-        assert_eq!(calls_that_wait(&device, 35, BOUND), [0, 10, 20, 30]);
-        // That holds for this device only, and is no matter of the thread.
-        assert_eq!(calls_that_wait(&neighbor, 1, BOUND), [0]);
-        let elsewhere =
-            || thread::scope(|scope| scope.spawn(|| calls_that_wait(&neighbor, 1, BOUND)).join().unwrap());
-        assert!(elsewhere().is_empty());
-        others.into_iter().for_each(Other::end);
-    });
+    let _must_end = must_end();
+    let clock = StoppedClock::new();
+    let [device, neighbor] = [(); 2].map(|()| FakeDevice::new(100));
+    let others = [&device, &neighbor].map(|device| Other::on(device, 60));
+    assert_eq!(calls_that_wait(&clock, &device, 35, BOUND), [0, 10, 20, 30]);
+    // That holds for this device only, and is no matter of the thread.
+    assert_eq!(calls_that_wait(&clock, &neighbor, 1, BOUND), [0]);
+    let elsewhere = || calls_that_wait(&StoppedClock::new(), &neighbor, 1, BOUND);
+    assert!(thread::scope(|scope| scope.spawn(elsewhere).join().unwrap()).is_empty());
+    others.into_iter().for_each(Other::end);
 }
 
 /// Goes on with 2 items, whatever failed.
@@ -158,63 +117,44 @@ impl Policy for Undaunted {
 /// A range is one call, and waits as seldom.
 #[test]
 fn pieces_wait_in_vain_as_seldom() {
-    must_end(|| {
-        let device = FakeDevice::new(100);
-        let (other, waits) = (Other::on(&device, 60), Mutex::new(Vec::new()));
-        let at = AtomicUsize::new(0);
-        let seen = |event: &Event<'_>| match event.kind {
-            EventKind::Attempt { start, .. } => at.store(start, Relaxed),
-            EventKind::Waits { .. } => waits.lock().unwrap().push(at.load(Relaxed)),
-            _ => {}
-        };
-        CLOCK.with(|clock| clock.advance(Duration::ZERO));
-        let with = execute::with::<NoCache>().device(&device).ladder(hasty()).observer(&seen);
-        with.policy(Undaunted)
-            .range(0..35, 2, |start, end| {
-                alloc(&device, 25 * (end - start))?;
-                CLOCK.with(|clock| clock.advance(BOUND));
-                Ok::<_, FakeOutOfMemory>(())
-            })
-            .unwrap();
-        other.end();
-        assert_eq!(waits.into_inner().unwrap(), [0, 10, 20, 30]);
-    });
-}
-
-#[test]
-fn once_those_have_ended_that_ran_then_the_device_is_waited_for_again() {
-    must_end(|| {
-        let device = FakeDevice::new(100);
-        for _ in 0..3 {
-            let other = Other::on(&device, 60);
-            assert_eq!(calls_that_wait(&device, 3, Duration::ZERO), [0]);
-            other.end();
-        }
-        // Another one that ends soon is waited for, and so it fits.
-        let seen = Watching::for_other(Other::on(&device, 60));
-        let with = execute::with::<NoCache>().device(&device).ladder(patient()).observer(&seen);
-        with.batch(1, |_| alloc(&device, 50)).unwrap();
-        assert!(seen.has_waited());
-    });
+    let _must_end = must_end();
+    let device = FakeDevice::new(100);
+    let (other, waits) = (Other::on(&device, 60), Mutex::new(Vec::new()));
+    let at = AtomicUsize::new(0);
+    let seen = |event: &Event<'_>| match event.kind {
+        EventKind::Attempt { start, .. } => at.store(start, Relaxed),
+        EventKind::Waits { .. } => waits.lock().unwrap().push(at.load(Relaxed)),
+        _ => {}
+    };
+    let clock = StoppedClock::new();
+    let with = execute::with::<NoCache>().device(&device).ladder(hasty()).observer(&seen);
+    with.policy(Undaunted)
+        .range(0..35, 2, |start, end| {
+            alloc(&device, 25 * (end - start))?;
+            clock.advance(BOUND);
+            Ok::<_, FakeOutOfMemory>(())
+        })
+        .unwrap();
+    other.end();
+    assert_eq!(waits.into_inner().unwrap(), [0, 10, 20, 30]);
 }
 
 #[test]
 fn a_panic_while_exclusive() {
-    must_end(|| {
-        let device = FakeDevice::new(100);
-        let seen = Watching::for_other(Other::on(&device, 60));
-        let mut tries = 0;
-        let call = AssertUnwindSafe(|| {
-            execute::with::<NoCache>().device(&device).ladder(patient()).observer(&seen).batch(8, |size| {
-                tries += 1;
-                assert!(tries == 1 || !must_wait(&device), "it is exclusive");
-                alloc(&device, 10 * size)
-            })
-        });
-        let panic = catch_unwind(call).unwrap_err();
-        assert_eq!(panic.downcast_ref(), Some(&"it is exclusive"));
-        assert!(is_free(&device));
+    let _must_end = must_end();
+    let device = FakeDevice::new(100);
+    let seen = Watching::for_other(Other::on(&device, 60));
+    let mut tries = 0;
+    let call = AssertUnwindSafe(|| {
+        execute::with::<NoCache>().device(&device).ladder(patient()).observer(&seen).batch(8, |size| {
+            tries += 1;
+            assert!(tries == 1 || !must_wait(&device), "it is exclusive");
+            alloc(&device, 10 * size)
+        })
     });
+    let panic = catch_unwind(call).unwrap_err();
+    assert_eq!(panic.downcast_ref(), Some(&"it is exclusive"));
+    assert!(is_free(&device));
 }
 
 /// A value whose destructor runs a loop on the device, which has to shrink.
@@ -244,49 +184,43 @@ fn a_loop_in_a_destructor_does_not_wait_for_the_attempt_it_belongs_to() {
         std::future::poll_fn(|_| Poll::<()>::Pending).await;
         assert_eq!(size, 4);
     }
-    must_end(|| {
-        let (device, told) = (FakeDevice::new(100), RefCell::default());
-        let flushes = || Flushes { device: &device, told: &told };
-        let form = || execute::with::<NoCache>().device(&device);
-        let check = || assert_eq!(told.take(), ["at 8: shrinks to 4"]);
-        form().batch(4, |_| drop(flushes()));
-        check();
-        form().batch(4, |size| {
-            let _flushes = flushes();
-            assert!(size < 4, "CUDA out of memory. Tried to allocate 2.00 GiB");
-        });
-        check();
-        let with = form().classify(|_: &Flushes<'_>| Class::OutOfMemory);
-        with.batch(4, |size| if size == 4 { Err(flushes()) } else { Ok(()) }).unwrap();
-        check();
-        form().before_retry(|_| drop(flushes())).batch(4, |size| alloc(&device, 30 * size)).unwrap();
-        check();
-        let kept = ManuallyDrop::new(flushes());
-        let mut future = Box::pin(waits_for_ever(&kept));
-        assert!(future.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending());
-        drop(future);
-        check();
-        assert!(is_free(&device));
+    let _must_end = must_end();
+    let (device, told) = (FakeDevice::new(100), RefCell::default());
+    let flushes = || Flushes { device: &device, told: &told };
+    let form = || execute::with::<NoCache>().device(&device);
+    let check = || assert_eq!(told.take(), ["at 8: shrinks to 4"]);
+    form().batch(4, |_| drop(flushes()));
+    check();
+    form().batch(4, |size| {
+        let _flushes = flushes();
+        assert!(size < 4, "CUDA out of memory. Tried to allocate 2.00 GiB");
     });
+    check();
+    let with = form().classify(|_: &Flushes<'_>| Class::OutOfMemory);
+    with.batch(4, |size| if size == 4 { Err(flushes()) } else { Ok(()) }).unwrap();
+    check();
+    form().before_retry(|_| drop(flushes())).batch(4, |size| alloc(&device, 30 * size)).unwrap();
+    check();
+    let kept = ManuallyDrop::new(flushes());
+    let mut future = Box::pin(waits_for_ever(&kept));
+    assert!(poll(future.as_mut()).is_pending());
+    drop(future);
+    check();
+    assert!(is_free(&device));
 }
 
 #[test]
 fn with_toma_disable_no_call_waits() {
-    const NAME: &str = "waits::with_toma_disable_no_call_waits";
-    if env::var_os("TOMA_DISABLE").is_none() {
-        let mut child = Command::new(env::current_exe().unwrap());
-        let output = child.args(["--exact", NAME]).env("TOMA_DISABLE", "1").output().unwrap();
-        let said = String::from_utf8(output.stdout).unwrap();
-        assert!(output.status.success() && said.contains("1 passed"), "{said}");
+    let test = "waits::with_toma_disable_no_call_waits";
+    if let Some(ended) = child::run(test, &[("TOMA_DISABLE", "1")]) {
+        ended.passed();
         return;
     }
-    must_end(|| {
-        let device = FakeDevice::new(100);
-        let (other, seen) = (Other::on(&device, 60), Watching::default());
-        let with =
-            execute::with::<NoCache>().device(&device).ladder(patient().fallback(true)).observer(&seen);
-        with.batch(8, |size| alloc(&device, 10 * size)).unwrap_err();
-        assert_eq!(seen.take(), ["at 8: gives up: TOMA_DISABLE is set"]);
-        other.end();
-    });
+    let _must_end = must_end();
+    let device = FakeDevice::new(100);
+    let (other, seen) = (Other::on(&device, 60), Watching::default());
+    let with = execute::with::<NoCache>().device(&device).ladder(patient().fallback(true)).observer(&seen);
+    with.batch(8, |size| alloc(&device, 10 * size)).unwrap_err();
+    assert_eq!(seen.take(), ["at 8: gives up: TOMA_DISABLE is set"]);
+    other.end();
 }

@@ -17,24 +17,6 @@ async fn body(start: usize, end: usize) -> Result<usize, OutOfMemory> {
 }
 
 #[test]
-fn what_fails_alone_comes_last() {
-    let mut rows =
-        execute::with::<NoCache>().by_cost(|i| COSTS[i]).iter(0..7, 10, |s, e| block_on(body(s, e)));
-    let all: Vec<_> = rows.by_ref().collect();
-    assert_eq!(all, [Ok(0), Ok(3), Ok(6), Err(OutOfMemory::new(Some(2)))]);
-    assert_eq!(rows.next(), None);
-    assert_eq!(report::last().unwrap().left_out, [2, 5]);
-
-    let mut rows = execute::with::<NoCache>().by_cost(|i| COSTS[i]).stream(0..7, 10, body);
-    let mut last = None;
-    while let Some(row) = block_on(rows.next()) {
-        last = Some(row);
-    }
-    assert_eq!(last, Some(Err(OutOfMemory::new(Some(2)))));
-    assert_eq!(report::last().unwrap().left_out, [2, 5]);
-}
-
-#[test]
 fn whoever_takes_care_hears_of_it_in_the_middle() {
     let left_out = std::cell::RefCell::new(Vec::new());
     let form = execute::with::<NoCache>()

@@ -4,9 +4,8 @@
 use std::cell::RefCell;
 use std::future::Future;
 use std::mem;
-use std::pin::pin;
 use std::sync::Mutex;
-use std::task::{Context, Poll, Waker};
+use std::task::Poll;
 use std::thread;
 use std::time::Duration;
 
@@ -128,7 +127,7 @@ fn beside_one_that_moves_from_thread_to_thread() {
         // Each poll on another thread: at the first await it is pending.
         let poll = || {
             let mut rows = rows.lock().unwrap();
-            pin!(rows.1.next()).poll(&mut Context::from_waker(Waker::noop())).map(Option::unwrap)
+            poll_once(rows.1.next()).map(Option::unwrap)
         };
         assert!(thread::scope(|scope| scope.spawn(poll).join().unwrap()).is_pending());
         assert_eq!(tried(&device), CONTENDED);

@@ -1,4 +1,3 @@
-use std::cell::Cell;
 use std::iter::FusedIterator;
 use std::ops::Range;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -6,40 +5,18 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use proptest::prelude::*;
 use toma::classify::OutOfMemory;
 use toma::execute;
-use toma::observe::Reason;
-use toma::{Bisect, NoCache, report};
+use toma::{Bisect, NoCache};
 
-use crate::{OUT_OF_MEMORY, World};
+use crate::World;
 
 /// All from one line, so that calls know what earlier ones learned.
-fn iter(
+pub(crate) fn iter(
     world: &World,
     range: Range<usize>,
     initial: usize,
 ) -> impl FusedIterator<Item = Result<Range<usize>, OutOfMemory>> {
     let form = execute::with::<NoCache>().cache(&world.cache);
     form.iter(range, initial, |start, end| world.attempt(start, end))
-}
-
-#[test]
-fn nothing_runs_before_it_is_asked_for() {
-    let world = World::with_limit(4);
-    let mut rows = iter(&world, 10..20, 16);
-    assert_eq!(world.tried(), 0);
-    assert_eq!(rows.next(), Some(Ok(10..12)));
-    assert_eq!(world.tried(), 3, "10..20, 10..15 and 10..12");
-    assert_eq!(rows.next(), Some(Ok(12..14)));
-    assert_eq!(world.tried(), 4);
-}
-
-#[test]
-fn it_gives_what_map_collects() {
-    let (world, twin) = (World::with_limit(3), World::with_limit(3));
-    let rows: Vec<_> = iter(&world, 5..30, 16).collect::<Result<_, _>>().unwrap();
-    let map = execute::with::<NoCache>().cache(&twin.cache);
-    assert_eq!(rows, map.map(5..30, 16, |start, end| twin.attempt(start, end)).unwrap());
-    assert_eq!(world.attempts, twin.attempts);
-    assert_eq!(world.settled(), twin.settled());
 }
 
 #[test]
@@ -59,73 +36,6 @@ fn the_size_goes_on_adapting() {
     world.limit.set(3);
     assert!(rows.next().unwrap() <= 3);
     assert_eq!(rows.by_ref().take(20).max(), Some(3));
-}
-
-#[test]
-fn an_error_is_the_last_that_comes() {
-    let world = World::with_limit(8);
-    let mut rows = iter(&world, 0..32, 8);
-    assert_eq!(rows.next(), Some(Ok(0..8)));
-    world.limit.set(0);
-    assert!(rows.next().unwrap().is_err());
-    let tried = world.tried();
-    world.limit.set(8);
-    assert_eq!((rows.next(), rows.next(), rows.size_hint()), (None, None, (0, Some(0))));
-    assert_eq!(world.tried(), tried, "nothing runs any more");
-    assert_eq!(report::last().unwrap().gave_up, Some(Reason::NothingSmaller), "the call is over");
-}
-
-#[test]
-fn a_panic_goes_through_and_ends_it() {
-    let ran = Cell::new(0);
-    let cache = toma::GlobalCache::new();
-    let form = execute::with::<NoCache>().cache(&cache).name("iter");
-    let mut rows = form.iter(0..32, 8, |start, end| {
-        ran.set(ran.get() + 1);
-        assert!(end - start <= 4, "{OUT_OF_MEMORY}");
-        assert!(start < 8, "a mistake");
-        start
-    });
-    assert_eq!((rows.next(), rows.next()), (Some(0), Some(4)));
-    let panic = catch_unwind(AssertUnwindSafe(|| rows.next())).unwrap_err();
-    assert_eq!(panic.downcast_ref(), Some(&"a mistake"));
-    assert_eq!(cache.entries()[0].remembered.settled, 4, "the call ended with the panic");
-    assert_eq!((rows.next(), rows.size_hint(), ran.get()), (None, (0, Some(0)), 4));
-}
-
-#[test]
-fn dropped_anywhere_it_remembers_and_runs_nothing() {
-    for taken in 0..6 {
-        let world = World::with_limit(4);
-        let mut rows = iter(&world, 0..20, 16);
-        let done = rows.by_ref().take(taken).map(|row| row.unwrap().len()).sum::<usize>();
-        let tried = world.tried();
-        drop(rows);
-        assert_eq!(world.tried(), tried);
-        assert_eq!(world.settled(), (taken > 0).then_some(4), "after {taken}");
-        assert_eq!(report::last().unwrap().done, done);
-
-        let rest: Vec<_> = iter(&world, done..20, 16).collect::<Result<_, _>>().unwrap();
-        assert!(rest.iter().all(|row| row.len() == 4), "the next call starts where this one settled");
-    }
-}
-
-#[test]
-fn the_call_is_over_with_the_last_value() {
-    let world = World::with_limit(4);
-    let mut rows = iter(&world, 0..8, 8);
-    assert_eq!(rows.by_ref().take(2).count(), 2);
-    assert_eq!(world.settled(), Some(4), "nobody needs to ask for the end, nor to drop it");
-    assert_eq!(report::last().unwrap().done, 8);
-    assert_eq!(rows.next(), None);
-}
-
-#[test]
-fn there_may_be_nothing_to_do() {
-    let world = World::with_limit(4);
-    let mut rows = iter(&world, 3..3, 8);
-    assert_eq!((rows.size_hint(), rows.next(), rows.next()), ((0, Some(0)), None, None));
-    assert_eq!(world.tried(), 0);
 }
 
 #[test]
@@ -182,17 +92,6 @@ fn an_iterator_inside_a_body() {
         rows.collect::<Result<Vec<_>, _>>()
     });
     assert_eq!(sizes.unwrap(), [2, 2]);
-}
-
-#[test]
-fn undoing_comes_before_each_retry() {
-    let undone = std::cell::RefCell::new(Vec::new());
-    let world = World::with_limit(2);
-    let form = execute::with::<NoCache>().before_retry(|failed| undone.borrow_mut().push(failed));
-    let mut rows = form.iter(7..15, 8, |start, end| world.attempt(start, end));
-    assert_eq!(rows.next(), Some(Ok(7..9)));
-    drop(rows);
-    assert_eq!(undone.into_inner(), [7..15, 7..11]);
 }
 
 proptest! {

@@ -1,5 +1,6 @@
 //! Values one by one: the iterator and the stream.
 
+mod both;
 mod by_cost;
 #[path = "../common/executor.rs"]
 mod executor;
@@ -8,18 +9,17 @@ mod idle;
 mod iter;
 mod places;
 mod stream;
-mod threads;
 
 use std::cell::{Cell, RefCell};
 use std::future::Future;
 use std::ops::Range;
 use std::pin::pin;
-use std::task::{Context, Poll, Waker};
+use std::task::Poll;
 
 use toma::GlobalCache;
 use toma::classify::OutOfMemory;
 
-use crate::executor::{block_on, pause};
+use crate::executor::{block_on, pause, poll};
 
 /// Words that mean it.
 const OUT_OF_MEMORY: &str = "CUDA out of memory. Tried to allocate 2.00 GiB";
@@ -56,5 +56,5 @@ impl World {
 }
 
 fn poll_once<F: Future>(future: F) -> Poll<F::Output> {
-    pin!(future).poll(&mut Context::from_waker(Waker::noop()))
+    poll(pin!(future))
 }

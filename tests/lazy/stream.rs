@@ -1,7 +1,6 @@
-use std::cell::{Cell, RefCell};
+use std::cell::Cell;
 use std::future::Future;
 use std::ops::Range;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::pin;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -10,10 +9,9 @@ use std::task::{Context, Poll, Wake, Waker};
 
 use tokio::runtime::Builder;
 use tokio::task::yield_now;
+use toma::NoCache;
 use toma::classify::OutOfMemory;
 use toma::execute::{self, Stream};
-use toma::observe::Reason;
-use toma::{GlobalCache, NoCache, report};
 
 use crate::{OUT_OF_MEMORY, World, block_on, pause, poll_once};
 
@@ -27,7 +25,7 @@ async fn attempt(world: &World, start: usize, end: usize) -> Result<Range<usize>
 }
 
 /// All from one line, so that calls know what earlier ones learned.
-fn stream(
+pub(crate) fn stream(
     world: &World,
     range: Range<usize>,
     initial: usize,
@@ -36,18 +34,13 @@ fn stream(
     form.stream(range, initial, move |start, end| attempt(world, start, end))
 }
 
-fn collect<R>(mut stream: Stream<R, impl Future<Output = ()>>) -> Vec<R> {
-    std::iter::from_fn(|| block_on(stream.next())).collect()
+/// The values that come when the stream is asked until they are there.
+pub(crate) fn values<R>(mut stream: Stream<R, impl Future<Output = ()>>) -> impl Iterator<Item = R> {
+    std::iter::from_fn(move || block_on(stream.next()))
 }
 
-#[test]
-fn it_gives_what_the_iterator_gives() {
-    let (world, twin) = (World::with_limit(3), World::with_limit(3));
-    let rows = collect(stream(&world, 5..30, 16));
-    let form = execute::with::<NoCache>().cache(&twin.cache);
-    assert_eq!(rows, form.iter(5..30, 16, |start, end| twin.attempt(start, end)).collect::<Vec<_>>());
-    assert_eq!(world.attempts, twin.attempts);
-    assert_eq!(world.settled(), twin.settled());
+fn collect<R>(stream: Stream<R, impl Future<Output = ()>>) -> Vec<R> {
+    values(stream).collect()
 }
 
 async fn length(start: usize, end: usize) -> usize {
@@ -73,37 +66,6 @@ fn bodies_of_every_kind() {
     };
     assert_eq!(collect(execute::with::<NoCache>().stream(0..5, 2, counting)), [2, 2, 1]);
     assert_eq!(calls, 3);
-}
-
-#[test]
-fn an_error_is_the_last_that_comes() {
-    let world = World::with_limit(8);
-    let mut rows = stream(&world, 0..32, 8);
-    assert_eq!(block_on(rows.next()), Some(Ok(0..8)));
-    world.limit.set(0);
-    assert!(block_on(rows.next()).unwrap().is_err());
-    let tried = world.tried();
-    world.limit.set(8);
-    assert_eq!((block_on(rows.next()), block_on(rows.next())), (None, None));
-    assert_eq!(world.tried(), tried);
-    assert_eq!(report::last().unwrap().gave_up, Some(Reason::NothingSmaller));
-}
-
-#[test]
-fn a_panic_goes_through_and_ends_it() {
-    let cache = GlobalCache::new();
-    let body = async |start: usize, end: usize| {
-        pause().await;
-        assert!(end - start <= 4, "{OUT_OF_MEMORY}");
-        assert!(start < 8, "a mistake");
-        start
-    };
-    let mut rows = execute::with::<NoCache>().cache(&cache).name("stream").stream(0..32, 8, body);
-    assert_eq!((block_on(rows.next()), block_on(rows.next())), (Some(0), Some(4)));
-    let panic = catch_unwind(AssertUnwindSafe(|| block_on(rows.next()))).unwrap_err();
-    assert_eq!(panic.downcast_ref(), Some(&"a mistake"));
-    assert_eq!(cache.entries()[0].remembered.settled, 4);
-    assert_eq!((block_on(rows.next()), block_on(rows.next())), (None, None));
 }
 
 /// A function may panic before it has made a future.
@@ -172,27 +134,6 @@ fn asking_again_loses_no_work() {
     assert_eq!((row, polls, world.tried()), (Some(Ok(0..4)), 2, 1));
 }
 
-#[test]
-fn nothing_runs_before_it_is_asked_for() {
-    let world = World::with_limit(4);
-    drop(stream(&world, 0..8, 4));
-    assert_eq!((world.tried(), world.settled()), (0, None));
-    let mut empty = stream(&world, 8..8, 4);
-    assert_eq!(block_on(empty.next()), None);
-    assert_eq!(world.tried(), 0);
-}
-
-#[test]
-fn the_call_is_over_with_the_last_value() {
-    let world = World::with_limit(4);
-    let mut rows = stream(&world, 0..8, 8);
-    for _ in 0..2 {
-        assert!(block_on(rows.next()).is_some());
-    }
-    assert_eq!(world.settled(), Some(4));
-    assert_eq!(block_on(rows.next()), None);
-}
-
 /// Counts how often it is woken.
 #[derive(Default)]
 struct Wakes(AtomicUsize);
@@ -214,32 +155,6 @@ fn it_waits_to_be_asked() {
         assert_eq!(world.tried(), taken, "nothing runs ahead");
     }
     assert_eq!(woken.0.load(Relaxed), 0, "a value that nobody asked for is nothing to wake up for");
-}
-
-#[test]
-fn others_run_before_each_retry() {
-    let turns = Rc::new(Cell::new(0));
-    let local = tokio::task::LocalSet::new();
-    let runtime = Builder::new_current_thread().build().unwrap();
-    let seen = Rc::new(RefCell::new(Vec::new()));
-    let (counting, noting) = (Rc::clone(&turns), Rc::clone(&seen));
-    local.block_on(&runtime, async move {
-        tokio::task::spawn_local(async move {
-            loop {
-                counting.set(counting.get() + 1);
-                yield_now().await;
-            }
-        });
-        // Never pending by itself.
-        let mut rows = execute::with::<NoCache>().stream(0..8, 8, async |start, end| {
-            noting.borrow_mut().push(turns.get());
-            if end - start > 1 { Err(OutOfMemory::new(None)) } else { Ok(()) }
-        });
-        assert_eq!(rows.next().await, Some(Ok(())));
-    });
-    let seen = seen.take();
-    assert_eq!(seen.len(), 4);
-    assert!(seen.windows(2).all(|pair| pair[0] < pair[1]), "{seen:?}");
 }
 
 #[test]
@@ -268,20 +183,6 @@ fn it_is_send_when_the_body_is() {
     };
     let runtime = Builder::new_multi_thread().worker_threads(2).build().unwrap();
     assert_eq!(runtime.block_on(send(all)), ["ab", "c"]);
-}
-
-#[test]
-fn it_may_move_to_another_thread() {
-    let rows = std::sync::Mutex::new(execute::with::<NoCache>().stream(0..4, 4, async |start, end| {
-        pause().await;
-        if end - start > 2 { Err(OutOfMemory::new(None)) } else { Ok(start..end) }
-    }));
-    let next = || block_on(rows.lock().unwrap().next());
-    std::thread::scope(|scope| {
-        assert_eq!(scope.spawn(next).join().unwrap(), Some(Ok(0..2)));
-        assert_eq!(scope.spawn(next).join().unwrap(), Some(Ok(2..4)));
-        assert_eq!(scope.spawn(next).join().unwrap(), None);
-    });
 }
 
 #[test]

@@ -37,8 +37,7 @@ fn calls_are_seen_until_the_guard_is_dropped() {
     work("seen");
     expect![[r#"
         started: initial 2, start 2, length Some(2), remembered None
-        attempt 0..2
-        succeeded 0..2
+        attempt 0..2: succeeded 0..2
         finished: 1 attempts, 0 out of memory
     "#]]
     .assert_eq(&record.take());
@@ -72,7 +71,7 @@ fn two_observers_are_told_the_same_and_end_on_their_own() {
     let second = everywhere(second);
     work("two");
     let told = one.take();
-    assert_eq!(told.lines().count(), 4);
+    assert_eq!(told.lines().count(), 3);
     assert_eq!(other.take(), told);
 
     drop(first);
@@ -92,7 +91,7 @@ fn the_call_keeps_its_own_observer() {
     let own = Record::default();
     execute::with::<NoCache>().name("own").observer(&own).range(0..2, 2, |_, _| ());
     let told = own.take();
-    assert_eq!(told.lines().count(), 4);
+    assert_eq!(told.lines().count(), 3);
     assert_eq!(record.take(), told);
 }
 

@@ -2,6 +2,9 @@
 //! left out.
 
 use std::cell::Cell;
+use std::sync::Mutex;
+use std::sync::mpsc::{Sender, channel};
+use std::thread;
 use std::time::Duration;
 
 use expect_test::expect;
@@ -9,7 +12,7 @@ use toma::classify::OutOfMemory;
 use toma::device::{Cancel, Ladder, falls_back};
 use toma::observe::{Event, EventKind};
 use toma::testing::{FakeDevice, StoppedClock};
-use toma::{GlobalCache, NoCache, execute, report};
+use toma::{GlobalCache, NoCache, execute};
 
 use crate::shown::shows;
 use crate::unobserved;
@@ -30,24 +33,10 @@ fn embed(start: usize, end: usize) -> Result<(), OutOfMemory> {
 fn a_wait_for_the_device() {
     let _unobserved = unobserved();
     let device = FakeDevice::new(100);
-    // Another thread is in the middle of an attempt until this call has waited a little.
-    std::thread::scope(|scope| {
-        let (tell, told) = std::sync::mpsc::channel();
-        let (begun, begins) = std::sync::mpsc::channel();
-        let theirs = &device;
-        scope.spawn(move || {
-            execute::with::<NoCache>().device(theirs).batch(1, |_| {
-                let _held = theirs.alloc(60).unwrap();
-                begun.send(()).unwrap();
-                told.recv().unwrap();
-                std::thread::sleep(Duration::from_millis(3));
-            });
-        });
-        begins.recv().unwrap();
-        let tell = std::sync::Mutex::new(tell);
+    beside_another(&device, |other| {
         let observer = |event: &Event<'_>| {
             if matches!(event.kind, EventKind::Waits { .. }) {
-                let _ = tell.lock().unwrap().send(());
+                drop(other.lock().unwrap().take());
             }
         };
         let with = execute::with::<NoCache>().device(&device).observer(&observer).name("embed");
@@ -63,21 +52,24 @@ fn a_wait_for_the_device() {
     "#]]);
 }
 
-/// Another thread is in the middle of an attempt that holds 60 bytes, until `work` is done.
-fn beside_another(device: &FakeDevice, work: impl FnOnce()) {
-    std::thread::scope(|scope| {
-        let (tell, told) = std::sync::mpsc::channel::<()>();
-        let (begun, begins) = std::sync::mpsc::channel();
+/// What keeps an attempt of another thread going.
+type Other = Mutex<Option<Sender<()>>>;
+
+/// Another thread is in the middle of an attempt that holds 60 bytes, until shortly after `work` is done or drops what
+/// keeps it going.
+fn beside_another(device: &FakeDevice, work: impl FnOnce(&Other)) {
+    thread::scope(|scope| {
+        let ((goes_on, ends), (begun, begins)) = (channel(), channel());
         scope.spawn(move || {
             execute::with::<NoCache>().device(device).batch(1, |_| {
                 let _held = device.alloc(60).unwrap();
                 begun.send(()).unwrap();
-                told.recv().unwrap_err();
+                let _ = ends.recv();
+                thread::sleep(Duration::from_millis(3));
             });
         });
         begins.recv().unwrap();
-        work();
-        drop(tell);
+        work(&Mutex::new(Some(goes_on)));
     });
 }
 
@@ -85,7 +77,7 @@ fn beside_another(device: &FakeDevice, work: impl FnOnce()) {
 fn a_wait_in_vain() {
     let _unobserved = unobserved();
     let device = FakeDevice::new(100);
-    beside_another(&device, || {
+    beside_another(&device, |_| {
         let ladder = Ladder::default().wait(Duration::from_millis(2));
         let with = execute::with::<NoCache>().device(&device).ladder(ladder).name("embed");
         with.range(0..4, 8, |start, end| device.alloc(20 * (end - start) as u64).map(drop)).unwrap();
@@ -109,7 +101,7 @@ fn a_wait_that_the_deadline_ends() {
     }
     let _unobserved = unobserved();
     let device = FakeDevice::new(100);
-    beside_another(&device, || {
+    beside_another(&device, |_| {
         CLOCK.with(|clock| clock.advance(Duration::ZERO));
         let observer = |event: &Event<'_>| {
             if matches!(event.kind, EventKind::Waits { .. }) {
@@ -135,11 +127,11 @@ fn a_wait_that_the_deadline_ends() {
 fn a_wait_that_is_cancelled() {
     let _unobserved = unobserved();
     let (device, cancel) = (FakeDevice::new(100), Cancel::new());
-    beside_another(&device, || {
+    beside_another(&device, |_| {
         let ladder = Ladder::default().cancelled_by(&cancel);
         let observer = |event: &Event<'_>| {
             if matches!(event.kind, EventKind::Waits { .. }) {
-                std::thread::sleep(Duration::from_millis(2));
+                thread::sleep(Duration::from_millis(2));
                 cancel.cancel();
             }
         };
@@ -240,78 +232,5 @@ fn an_item_that_fits_nowhere_and_nobody_who_takes_care() {
           lost     the time of 1 attempt, not measured without an observer
           left out item 2, which does not fit by itself
           next     starts at cost 60 again
-    "#]]);
-}
-
-#[test]
-fn an_item_that_fits_in_another_memory() {
-    let _unobserved = unobserved();
-    let with = execute::with::<NoCache>().ladder(Ladder::default().fallback(true)).name("embed");
-    with.by_cost(|text| TOKENS[text]).range(0..12, 60, embed).unwrap();
-    shows(&expect![[r#"
-        embed: 12 items in 8 attempts, 1 out of memory
-          started  at cost 60, nothing was remembered
-          tried    60 worked once, 500 -> in fallback up to 500 worked 6 times
-          lost     the time of 1 attempt, not measured without an observer
-          fallback when nothing smaller was left
-          next     starts at cost 60 again, because nothing is learned in fallback
-    "#]]);
-}
-
-#[test]
-fn an_item_among_others_that_cost_nothing() {
-    let _unobserved = unobserved();
-    let with = execute::with::<NoCache>().name("embed").by_cost(|_| 0).left_out(|_| ());
-    with.range(0..16, 8, |start, end| if (start..end).contains(&5) { fails(start, end) } else { Ok(()) })
-        .unwrap();
-    shows(&expect![[r#"
-        embed: 15 of 16 items in 8 attempts, 4 out of memory
-          started  at cost 8, nothing was remembered
-          tried    8 -> 4 worked once, 4 -> 2 -> 1 worked once, 1 -> item 5 left out, up to 8 worked 2 times
-          lost     at least TIME in attempts that failed
-          left out item 5, which does not fit by itself
-          next     starts at cost 8 again
-    "#]]);
-}
-
-#[test]
-fn the_deadline_has_passed() {
-    let _unobserved = unobserved();
-    let with = execute::with::<NoCache>().name("embed").deadline(Duration::ZERO);
-    with.range(0..16, 8, fails).unwrap_err();
-    shows(&expect![[r#"
-        embed: gave up at 0 of 16 items after 1 attempt, 1 out of memory
-          started  at 8, nothing was remembered
-          tried    8 -> gave up
-          why      the deadline has passed
-          lost     TIME of TIME (SHARE %) in attempts that failed
-          next     starts at 8 again, because nothing was settled
-    "#]]);
-}
-
-#[test]
-fn somebody_cancels_it() {
-    let _unobserved = unobserved();
-    let cancel = Cancel::new();
-    let ladder = Ladder::default().cancelled_by(&cancel);
-    let with = execute::with::<NoCache>().name("embed").ladder(ladder);
-    with.range(0..16, 8, |start, end| {
-        if end <= 8 {
-            return Ok(());
-        }
-        if end - start < 8 {
-            cancel.cancel();
-        }
-        fails(start, end)
-    })
-    .unwrap_err();
-    assert_eq!(report::last().unwrap().done, 8);
-    shows(&expect![[r#"
-        embed: gave up at 8 of 16 items after 3 attempts, 2 out of memory
-          started  at 8, nothing was remembered
-          tried    8 worked once, 8 -> 4 -> gave up
-          why      the call is cancelled
-          lost     at least TIME in attempts that failed
-          next     starts at 8 again, because nothing was settled
     "#]]);
 }

@@ -24,13 +24,10 @@ fn a_panic_that_says_out_of_memory_shrinks() {
     let (_bytes, after) = after.split_once(')').unwrap();
     expect![[r#"
         started: initial 4, start 4, length Some(4), remembered None
-        attempt 0..4
-        failed 0..4: OutOfMemory, requested Some(2147483648), free HOST: CUDA out of memory. Tried to allocate 2.00 GiB
+        attempt 0..4: failed 0..4: OutOfMemory, requested Some(2147483648), free HOST: CUDA out of memory. Tried to allocate 2.00 GiB
         at 4: shrinks to 2
-        attempt 0..2
-        succeeded 0..2
-        attempt 2..4
-        succeeded 2..4
+        attempt 0..2: succeeded 0..2
+        attempt 2..4: succeeded 2..4
         finished: 3 attempts, 1 out of memory
     "#]].assert_eq(&format!("{before}, free HOST{after}"));
 }
@@ -46,10 +43,8 @@ fn a_panic_that_goes_through_is_told_to_the_end() {
     assert_eq!(result.unwrap_err().downcast_ref::<&str>(), Some(&"a mistake"));
     expect![[r#"
         started: initial 2, start 2, length Some(4), remembered None
-        attempt 0..2
-        succeeded 0..2
-        attempt 2..4
-        failed 2..4: Other, requested None, free None: a mistake
+        attempt 0..2: succeeded 0..2
+        attempt 2..4: failed 2..4: Other, requested None, free None: a mistake
         at 2: gives up: not out of memory
         finished: 2 attempts, 0 out of memory
     "#]]

@@ -24,10 +24,17 @@ impl Record {
         self.0.lock().unwrap().clone()
     }
 
-    /// The lines since the last time, joined.
+    /// The lines since the last time, joined. The end of an attempt stands behind its beginning.
     pub(crate) fn take(&self) -> String {
-        let told = std::mem::take(&mut *self.0.lock().unwrap());
-        told.into_iter().map(|told| told.line + "\n").collect()
+        let mut text = String::new();
+        for Told { line, .. } in std::mem::take(&mut *self.0.lock().unwrap()) {
+            if line.starts_with("succeeded") || line.starts_with("failed") {
+                text.truncate(text.trim_end().len());
+                text += ": ";
+            }
+            text = text + &line + "\n";
+        }
+        text
     }
 }
 

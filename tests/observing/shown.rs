@@ -64,21 +64,6 @@ fn shrinks() {
 }
 
 #[test]
-fn shrinks_nobody_observed() {
-    let _unobserved = unobserved();
-    let body = |start, end| if end - start > 4 { Err(OutOfMemory::new(None)) } else { Ok(()) };
-    execute::with::<NoCache>().name("work").range(0..8, 8, body).unwrap();
-    shows(&expect![[r#"
-        work: 8 items in 3 attempts, 1 out of memory
-          started  at 8, nothing was remembered
-          tried    8 -> 4 worked 2 times
-          learned  4 works, 8 does not; 4 is at least 50 % of the limit
-          lost     the time of 1 attempt, not measured without an observer
-          next     starts at 8 again, because NoCache remembers nothing
-    "#]]);
-}
-
-#[test]
 fn gave_up_at_the_floor() {
     let mut world = World::new([OUT_OF_MEMORY; 2]);
     world.min = 4;
@@ -89,18 +74,6 @@ fn gave_up_at_the_floor() {
           tried    8 -> 4 -> gave up
           why      no smaller size is allowed, and it does not fit at size 4: needs 4.0 KiB, 512 bytes free
           lost     TIME of TIME (SHARE %) in attempts that failed
-          next     starts at 8 again, because nothing was settled
-    "#]]);
-}
-
-#[test]
-fn gave_up_after_another_failure() {
-    inline(&World::new([FINE, OTHER]), 20).unwrap_err();
-    shows(&expect![[r#"
-        work: gave up at 8 of 20 items after 2 attempts, never out of memory
-          started  at 8, nothing was remembered
-          tried    8 worked once, 8 (other failure) -> gave up
-          why      not out of memory
           next     starts at 8 again, because nothing was settled
     "#]]);
 }
@@ -172,50 +145,6 @@ fn second_call() {
           started  at 4, remembered
           known    4 works, 8 does not; 4 is at least 50 % of the limit
           next     starts at 4 again
-    "#]]);
-}
-
-#[test]
-fn second_call_that_shrinks_further() {
-    let world = World::new([OUT_OF_MEMORY]);
-    inline(&world, 8).unwrap();
-    world.follow([OUT_OF_MEMORY]);
-    inline(&world, 8).unwrap();
-    shows(&expect![[r#"
-        work: 8 items in 5 attempts, 1 out of memory
-          started  at 4, remembered
-          tried    4 -> 2 worked 4 times
-          learned  2 works, 4 does not; 2 is at least 50 % of the limit
-          lost     TIME of TIME (SHARE %) in attempts that failed
-          next     starts from 2, remembered in GlobalCache
-    "#]]);
-}
-
-#[test]
-fn second_call_at_a_limit_that_is_known() {
-    let world = World::new([OUT_OF_MEMORY, FINE, OUT_OF_MEMORY]);
-    inline(&world, 40).unwrap();
-    inline(&world, 40).unwrap();
-    shows(&expect![[r#"
-        work: 40 items in 20 attempts, never out of memory
-          started  at 2, remembered
-          known    2 works, 4 does not; 2 is at least 50 % of the limit
-          next     starts at 2 again
-    "#]]);
-}
-
-#[test]
-fn nothing_is_remembered() {
-    let _unobserved = unobserved();
-    let body = |start, end| if end - start > 128 { Err(OutOfMemory::new(None)) } else { Ok(()) };
-    execute::with::<NoCache>().name("work").range(0..5000, 512, body).unwrap();
-    shows(&expect![[r#"
-        work: 5000 items in 42 attempts, 2 out of memory
-          started  at 512, nothing was remembered
-          tried    512 -> 256 -> 128 worked 40 times
-          learned  128 works, 256 does not; 128 is at least 50 % of the limit
-          lost     at least TIME in attempts that failed
-          next     starts at 512 again, because NoCache remembers nothing
     "#]]);
 }
 
@@ -311,41 +240,34 @@ mod measured {
     use toma::Adaptive;
     use toma::testing::FakeDevice;
 
-    use super::{Expect, GlobalCache, execute, expect, shows};
+    use super::{GlobalCache, execute, expect, shows};
 
-    fn adaptive(device: &FakeDevice, cache: &GlobalCache, expected: &Expect) {
+    fn adaptive(device: &FakeDevice, cache: &GlobalCache) {
         let with = execute::with::<GlobalCache>().cache(cache).policy(Adaptive::default()).device(device);
         let _ = with
             .name("work")
             .range(0..1000, 256, |start, end| device.alloc(50_000 + 1000 * (end - start) as u64).map(drop));
-        shows(expected);
     }
 
     #[test]
     fn first_and_second_call() {
         let (device, cache) = (FakeDevice::new(150_500), GlobalCache::new());
-        adaptive(
-            &device,
-            &cache,
-            &expect![[r#"
+        adaptive(&device, &cache);
+        shows(&expect![[r#"
             work: 1000 items in 14 attempts, 1 out of memory
               started  at 256, nothing was remembered
               tried    256 -> 4 worked once, 11 worked once, 98 worked 11 times
               learned  98 works, 256 does not; 98 took 144.5 KiB of 147.0 KiB (98 %)
               lost     TIME of TIME (SHARE %) in attempts that failed
               next     starts from 98, remembered in GlobalCache
-        "#]],
-        );
-        adaptive(
-            &device,
-            &cache,
-            &expect![[r#"
+        "#]]);
+        adaptive(&device, &cache);
+        shows(&expect![[r#"
             work: 1000 items in 11 attempts, never out of memory
               started  at 98, remembered
               known    98 works, 256 does not; 98 took 144.5 KiB of 147.0 KiB (98 %)
               next     starts at 98 again
-        "#]],
-        );
+        "#]]);
     }
 
     /// What worked in more memory is no news of what works in less.
@@ -370,17 +292,14 @@ mod measured {
 
     #[test]
     fn what_cannot_fit() {
-        adaptive(
-            &FakeDevice::new(50_500),
-            &GlobalCache::new(),
-            &expect![[r#"
+        adaptive(&FakeDevice::new(50_500), &GlobalCache::new());
+        shows(&expect![[r#"
             work: gave up at 0 of 1000 items after 3 attempts, 3 out of memory
               started  at 256, nothing was remembered
               tried    256 -> 4 -> 1 -> gave up
               why      no smaller size is allowed, and it does not fit at size 1: needs 49.8 KiB, 49.3 KiB free
               lost     TIME of TIME (SHARE %) in attempts that failed
               next     starts at 256 again, because nothing was settled
-        "#]],
-        );
+        "#]]);
     }
 }

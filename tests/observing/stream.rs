@@ -22,12 +22,9 @@ pub(crate) fn told(script: &[Fate], ends: Fate, expected: &Expect, call: impl Fn
 fn success() {
     let expected = expect![[r#"
         started: initial 8, start 8, length Some(20), remembered None
-        attempt 0..8
-        succeeded 0..8
-        attempt 8..16
-        succeeded 8..16
-        attempt 16..20
-        succeeded 16..20
+        attempt 0..8: succeeded 0..8
+        attempt 8..16: succeeded 8..16
+        attempt 16..20: succeeded 16..20
         finished: 3 attempts, 0 out of memory
     "#]];
     told(&[], FINE, &expected, |form, world| form(world, 20));
@@ -43,29 +40,14 @@ fn nothing_to_do() {
 }
 
 #[test]
-fn fewer_items_than_the_initial_size() {
-    let expected = expect![[r#"
-        started: initial 3, start 3, length Some(3), remembered None
-        attempt 0..3
-        succeeded 0..3
-        finished: 1 attempts, 0 out of memory
-    "#]];
-    told(&[], FINE, &expected, |form, world| form(world, 3));
-}
-
-#[test]
 fn out_of_memory_shrinks_and_settles() {
     let expected = expect![[r#"
         started: initial 8, start 8, length Some(12), remembered None
-        attempt 0..8
-        failed 0..8: OutOfMemory, requested Some(4096), free Some(512): the script says so
+        attempt 0..8: failed 0..8: OutOfMemory, requested Some(4096), free Some(512): the script says so
         at 8: shrinks to 4
-        attempt 0..4
-        succeeded 0..4
-        attempt 4..8
-        succeeded 4..8
-        attempt 8..12
-        succeeded 8..12
+        attempt 0..4: succeeded 0..4
+        attempt 4..8: succeeded 4..8
+        attempt 8..12: succeeded 8..12
         settled 4
         finished: 4 attempts, 1 out of memory
     "#]];
@@ -73,54 +55,15 @@ fn out_of_memory_shrinks_and_settles() {
 }
 
 #[test]
-fn a_ragged_rest_shrinks_from_its_own_size() {
-    let expected = expect![[r#"
-        started: initial 8, start 8, length Some(12), remembered None
-        attempt 0..8
-        succeeded 0..8
-        attempt 8..12
-        failed 8..12: OutOfMemory, requested Some(4096), free Some(512): the script says so
-        at 4: shrinks to 2
-        attempt 8..10
-        succeeded 8..10
-        attempt 10..12
-        succeeded 10..12
-        settled 2
-        finished: 4 attempts, 1 out of memory
-    "#]];
-    told(&[FINE, OUT_OF_MEMORY], FINE, &expected, |form, world| form(world, 12));
-}
-
-#[test]
-fn a_transient_failure_is_tried_again() {
-    let expected = expect![[r#"
-        started: initial 8, start 8, length Some(12), remembered None
-        attempt 0..8
-        failed 0..8: Transient, requested Some(4096), free Some(512): the script says so
-        at 8: tries it once more
-        attempt 0..8
-        succeeded 0..8
-        attempt 8..12
-        succeeded 8..12
-        finished: 3 attempts, 0 out of memory
-    "#]];
-    told(&[TRANSIENT_LARGE], FINE, &expected, |form, world| form(world, 12));
-}
-
-#[test]
 fn a_transient_failure_that_repeats_shrinks_when_memory_is_low() {
     let expected = expect![[r#"
         started: initial 8, start 8, length Some(8), remembered None
-        attempt 0..8
-        failed 0..8: Transient, requested Some(4096), free Some(512): the script says so
+        attempt 0..8: failed 0..8: Transient, requested Some(4096), free Some(512): the script says so
         at 8: tries it once more
-        attempt 0..8
-        failed 0..8: Transient, requested Some(4096), free Some(512): the script says so
+        attempt 0..8: failed 0..8: Transient, requested Some(4096), free Some(512): the script says so
         at 8: shrinks to 4
-        attempt 0..4
-        succeeded 0..4
-        attempt 4..8
-        succeeded 4..8
+        attempt 0..4: succeeded 0..4
+        attempt 4..8: succeeded 4..8
         settled 4
         finished: 4 attempts, 0 out of memory
     "#]];
@@ -131,19 +74,14 @@ fn a_transient_failure_that_repeats_shrinks_when_memory_is_low() {
 fn bisect_probes() {
     let expected = expect![[r#"
         started: initial 8, start 8, length Some(24), remembered None
-        attempt 0..8
-        failed 0..8: OutOfMemory, requested Some(4096), free Some(512): the script says so
+        attempt 0..8: failed 0..8: OutOfMemory, requested Some(4096), free Some(512): the script says so
         at 8: shrinks to 4
-        attempt 0..4
-        succeeded 0..4
+        attempt 0..4: succeeded 0..4
         probe 4 to 6
-        attempt 4..10
-        succeeded 4..10
+        attempt 4..10: succeeded 4..10
         probe 6 to 7
-        attempt 10..17
-        succeeded 10..17
-        attempt 17..24
-        succeeded 17..24
+        attempt 10..17: succeeded 10..17
+        attempt 17..24: succeeded 17..24
         settled 7
         finished: 5 attempts, 1 out of memory
     "#]];
@@ -154,43 +92,13 @@ fn bisect_probes() {
 }
 
 #[test]
-fn a_probe_that_fails_goes_back() {
-    let expected = expect![[r#"
-        started: initial 8, start 8, length Some(12), remembered None
-        attempt 0..8
-        failed 0..8: OutOfMemory, requested Some(4096), free Some(512): the script says so
-        at 8: shrinks to 4
-        attempt 0..4
-        succeeded 0..4
-        probe 4 to 6
-        attempt 4..10
-        failed 4..10: OutOfMemory, requested Some(4096), free Some(512): the script says so
-        at 6: shrinks to 4
-        attempt 4..8
-        succeeded 4..8
-        attempt 8..12
-        succeeded 8..12
-        settled 4
-        finished: 5 attempts, 2 out of memory
-    "#]];
-    told(&[OUT_OF_MEMORY, FINE, OUT_OF_MEMORY], FINE, &expected, |form, world| {
-        world.policy = Box::new(Bisect::within(0.5));
-        form(world, 12)
-    });
-}
-
-#[test]
 fn a_cache_hit_starts_at_what_was_settled() {
     let expected = expect![[r#"
         started: initial 8, start 2, length Some(8), remembered Some(2)
-        attempt 0..2
-        succeeded 0..2
-        attempt 2..4
-        succeeded 2..4
-        attempt 4..6
-        succeeded 4..6
-        attempt 6..8
-        succeeded 6..8
+        attempt 0..2: succeeded 0..2
+        attempt 2..4: succeeded 2..4
+        attempt 4..6: succeeded 4..6
+        attempt 6..8: succeeded 6..8
         finished: 4 attempts, 0 out of memory
     "#]];
     told(&[OUT_OF_MEMORY], FINE, &expected, |form, world| {
@@ -201,42 +109,14 @@ fn a_cache_hit_starts_at_what_was_settled() {
 }
 
 #[test]
-fn a_remembered_size_that_fails_settles_anew() {
-    let expected = expect![[r#"
-        started: initial 4, start 2, length Some(4), remembered Some(2)
-        attempt 0..2
-        failed 0..2: OutOfMemory, requested Some(4096), free Some(512): the script says so
-        at 2: shrinks to 1
-        attempt 0..1
-        succeeded 0..1
-        attempt 1..2
-        succeeded 1..2
-        attempt 2..3
-        succeeded 2..3
-        attempt 3..4
-        succeeded 3..4
-        settled 1
-        finished: 5 attempts, 1 out of memory
-    "#]];
-    told(&[OUT_OF_MEMORY], FINE, &expected, |form, world| {
-        form(world, 4)?;
-        world.record.take();
-        world.follow([OUT_OF_MEMORY]);
-        form(world, 4)
-    });
-}
-
-#[test]
 fn a_batch_has_no_length() {
     let world = World::new([OUT_OF_MEMORY]);
     assert_eq!(world.batch(), Ok(4));
     expect![[r#"
         started: initial 8, start 8, length None, remembered None
-        attempt 0..8
-        failed 0..8: OutOfMemory, requested Some(4096), free Some(512): the script says so
+        attempt 0..8: failed 0..8: OutOfMemory, requested Some(4096), free Some(512): the script says so
         at 8: shrinks to 4
-        attempt 0..4
-        succeeded 0..4
+        attempt 0..4: succeeded 0..4
         settled 4
         finished: 2 attempts, 1 out of memory
     "#]]
@@ -253,8 +133,7 @@ fn a_batch_probes_from_call_to_call() {
     expect![[r#"
         started: initial 8, start 6, length None, remembered Some(4)
         probe 4 to 6
-        attempt 0..6
-        succeeded 0..6
+        attempt 0..6: succeeded 0..6
         settled 6
         finished: 1 attempts, 0 out of memory
     "#]]
@@ -276,28 +155,11 @@ fn the_events_of_a_call_share_a_number_and_the_name() {
 }
 
 #[test]
-fn a_smaller_initial_size_is_no_shrink() {
-    let expected = expect![[r#"
-        started: initial 3, start 3, length Some(3), remembered Some(4)
-        attempt 0..3
-        succeeded 0..3
-        finished: 1 attempts, 0 out of memory
-    "#]];
-    told(&[OUT_OF_MEMORY], FINE, &expected, |form, world| {
-        form(world, 8)?;
-        world.record.take();
-        form(world, 3)
-    });
-}
-
-#[test]
 fn a_floor_above_the_remembered_size_is_no_probe() {
     let expected = expect![[r#"
         started: initial 8, start 4, length Some(8), remembered Some(2)
-        attempt 0..4
-        succeeded 0..4
-        attempt 4..8
-        succeeded 4..8
+        attempt 0..4: succeeded 0..4
+        attempt 4..8: succeeded 4..8
         finished: 2 attempts, 0 out of memory
     "#]];
     told(&[OUT_OF_MEMORY; 2], FINE, &expected, |form, world| {

@@ -53,8 +53,6 @@ pub(crate) struct World {
     pub(crate) cache: GlobalCache,
     pub(crate) policy: Box<dyn Policy>,
     pub(crate) min: usize,
-    pub(crate) max_attempts: usize,
-    pub(crate) deadline: Duration,
     /// How long each attempt takes at least.
     pub(crate) pause: Duration,
     memory: Memory,
@@ -69,8 +67,6 @@ impl World {
             cache: GlobalCache::new(),
             policy: Box::new(Halve),
             min: 1,
-            max_attempts: usize::MAX,
-            deadline: Duration::from_secs(3600),
             pause: Duration::ZERO,
             memory: Memory,
             script: RefCell::default(),
@@ -104,8 +100,6 @@ pub(crate) fn inline(world: &World, items: usize) -> Result<(), Trouble> {
         .cache(&world.cache)
         .policy(&*world.policy)
         .min(world.min)
-        .max_attempts(world.max_attempts)
-        .deadline(world.deadline)
         .observer(&world.record)
         .device(&world.memory)
         .name("work")
@@ -119,8 +113,7 @@ fn attribute(world: &World, items: usize) -> Result<(), Trouble> {
 
 #[toma::range(
     initial = INITIAL, cache = &world.cache, policy = &*world.policy, min = world.min, name = "work",
-    max_attempts = world.max_attempts, deadline = world.deadline, observer = world.record,
-    device = world.memory, classify = Trouble::classify,
+    observer = world.record, device = world.memory, classify = Trouble::classify,
 )]
 fn attributed(start: usize, end: usize, world: &World) -> Result<(), Trouble> {
     world.attempt(start, end)
@@ -132,8 +125,7 @@ fn asynchronous(world: &World, items: usize) -> Result<(), Trouble> {
 
 #[toma::range(
     initial = INITIAL, cache = &world.cache, policy = &*world.policy, min = world.min, name = "work",
-    max_attempts = world.max_attempts, deadline = world.deadline, observer = world.record,
-    device = world.memory, classify = Trouble::classify,
+    observer = world.record, device = world.memory, classify = Trouble::classify,
 )]
 pub(crate) async fn awaited(start: usize, end: usize, world: &World) -> Result<(), Trouble> {
     pause().await;

@@ -1,15 +1,10 @@
 //! `classify`: says of an error that is no `std::error::Error` what it means.
 
 use toma::classify::Class;
-use toma::{NoCache, execute};
 
 use crate::trial::{Refusal, Trial};
 
-forms! {
-    names: trial, start, end;
-    inline: execute::with::<NoCache>().classify(Error::class), initial 16;
-    attribute: initial = 16, cache = NoCache, classify = Error::class
-}
+forms! { trial: classify = Error::class }
 
 fn effect(form: fn(&Trial) -> Result<(), Error>) {
     let trial = Trial::with_limit(8);

@@ -2,17 +2,11 @@
 
 use std::time::Duration;
 
-use toma::{NoCache, execute};
-
 use crate::trial::{Error, TrialWith};
 
 type Trial = TrialWith<Duration>;
 
-forms! {
-    names: trial, start, end;
-    inline: execute::with::<NoCache>().deadline(trial.given), initial 16;
-    attribute: initial = 16, cache = NoCache, deadline = trial.given
-}
+forms! { trial: deadline = trial.given }
 
 fn effect(form: fn(&Trial) -> Result<(), Error>) {
     let in_time = Trial::giving(Duration::from_secs(3600), 8);

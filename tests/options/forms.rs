@@ -4,7 +4,16 @@
 ///
 /// The names are those under which the options may use the function's arguments; in a batch `start`
 /// is an argument like any other. The module says what `Trial`, `Error` and `effect` are.
+///
+/// Where both write the option the same way, the row is `names: option = value`, over sizes from 16 down.
 macro_rules! forms {
+    ($trial:ident: $option:ident = $value:expr) => {
+        forms! {
+            names: $trial, start, end;
+            inline: toma::execute::with::<toma::NoCache>().$option($value), initial 16;
+            attribute: initial = 16, cache = toma::NoCache, $option = $value
+        }
+    };
     (
         names: $trial:ident, $start:ident, $end:ident;
         inline: $inline:expr, initial $initial:expr;

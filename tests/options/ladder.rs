@@ -1,17 +1,12 @@
 //! `ladder`: what is tried besides a smaller size; here another memory, when nothing smaller is left.
 
 use toma::device::Ladder;
-use toma::{NoCache, execute};
 
 use crate::trial::{Error, TrialWith};
 
 type Trial = TrialWith<Ladder<'static>>;
 
-forms! {
-    names: trial, start, end;
-    inline: execute::with::<NoCache>().ladder(trial.given), initial 16;
-    attribute: initial = 16, cache = NoCache, ladder = trial.given
-}
+forms! { trial: ladder = trial.given }
 
 fn effect(form: fn(&Trial) -> Result<(), Error>) {
     let trial = Trial::giving(Ladder::default().fallback(true), 0).falling_back_to(8);

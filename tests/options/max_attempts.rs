@@ -1,14 +1,8 @@
 //! `max_attempts`: so many attempts at one piece, then the failure goes through.
 
-use toma::{NoCache, execute};
-
 use crate::trial::{Error, Trial};
 
-forms! {
-    names: trial, start, end;
-    inline: execute::with::<NoCache>().max_attempts(3), initial 16;
-    attribute: initial = 16, cache = NoCache, max_attempts = 3
-}
+forms! { trial: max_attempts = 3 }
 
 fn effect(form: fn(&Trial) -> Result<(), Error>) {
     let enough = Trial::with_limit(4);

@@ -1,14 +1,8 @@
 //! `min`: no smaller size is tried.
 
-use toma::{NoCache, execute};
-
 use crate::trial::{Error, Trial};
 
-forms! {
-    names: trial, start, end;
-    inline: execute::with::<NoCache>().min(8), initial 16;
-    attribute: initial = 16, cache = NoCache, min = 8
-}
+forms! { trial: min = 8 }
 
 fn effect(form: fn(&Trial) -> Result<(), Error>) {
     let enough = Trial::with_limit(8);

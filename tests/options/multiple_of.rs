@@ -1,14 +1,8 @@
 //! `multiple_of`: every size is a multiple, and the smallest size is one.
 
-use toma::{NoCache, execute};
-
 use crate::trial::{Error, Trial};
 
-forms! {
-    names: trial, start, end;
-    inline: execute::with::<NoCache>().multiple_of(5), initial 16;
-    attribute: initial = 16, cache = NoCache, multiple_of = 5
-}
+forms! { trial: multiple_of = 5 }
 
 fn effect(form: fn(&Trial) -> Result<(), Error>) {
     let enough = Trial::with_limit(14);

@@ -1,14 +1,10 @@
 //! `policy`: who decides the next size.
 
-use toma::{Decay, NoCache, execute};
+use toma::Decay;
 
 use crate::trial::{Error, Trial};
 
-forms! {
-    names: trial, start, end;
-    inline: execute::with::<NoCache>().policy(Decay::new(0.25)), initial 16;
-    attribute: initial = 16, cache = NoCache, policy = Decay::new(0.25)
-}
+forms! { trial: policy = Decay::new(0.25) }
 
 fn effect(form: fn(&Trial) -> Result<(), Error>) {
     let trial = Trial::with_limit(4);

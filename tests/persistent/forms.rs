@@ -6,6 +6,7 @@ use toma::classify::OutOfMemory;
 use toma::{PersistentCache, SizeCache, execute};
 
 use crate::child;
+use crate::executor::block_on;
 use crate::kit::Folder;
 
 thread_local! {
@@ -57,11 +58,7 @@ const FORMS: [fn(); 10] = [
     || batch().unwrap(),
     || range(0, 16).unwrap(),
     || chunked(&[0; 16]).unwrap(),
-    || {
-        let mut context = std::task::Context::from_waker(std::task::Waker::noop());
-        let mut call = std::pin::pin!(asynchronous());
-        while call.as_mut().poll(&mut context).is_pending() {}
-    },
+    || block_on(asynchronous()).unwrap(),
     || by_value(PersistentCache::shared()).unwrap(),
     || with!().batch(16, attempt).unwrap(),
     || with!().range(0..16, 16, |start, end| attempt(end - start)).unwrap(),

@@ -6,6 +6,7 @@ use toma::testing::inject;
 use toma::{Bisect, GlobalCache, NoCache, PersistentCache, SizeCache, execute};
 
 use crate::child;
+use crate::executor::block_on;
 use crate::kit::{Folder, Memory, batch, batch_on};
 
 /// The sizes of calls that really fit whatever they try.
@@ -70,17 +71,8 @@ fn neither_does_a_call_that_awaits() {
     }
 
     let cache = GlobalCache::new();
-    let wait = || {
-        let mut call = std::pin::pin!(awaits(&cache));
-        let mut context = std::task::Context::from_waker(std::task::Waker::noop());
-        loop {
-            if let std::task::Poll::Ready(size) = call.as_mut().poll(&mut context) {
-                return size;
-            }
-        }
-    };
     let injection = inject::above(20);
-    assert_eq!(wait(), 16);
+    assert_eq!(block_on(awaits(&cache)), 16);
     drop(injection);
-    assert_eq!((wait(), cache.entries().len()), (64, 0));
+    assert_eq!((block_on(awaits(&cache)), cache.entries().len()), (64, 0));
 }

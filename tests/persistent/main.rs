@@ -3,6 +3,8 @@
 #![cfg(feature = "persistent")]
 
 mod child;
+#[path = "../common/executor.rs"]
+mod executor;
 mod forms;
 mod hints;
 #[cfg(feature = "testing")]

@@ -235,30 +235,6 @@ fn links_of_links_stay_links_whether_the_file_is_there_or_not() {
     }
 }
 
-#[test]
-fn a_custom_cache_can_keep_its_evidence_here() {
-    #[derive(Debug)]
-    struct Mine(PersistentCache);
-
-    impl SizeCache for Mine {
-        fn shared() -> &'static Self {
-            unimplemented!("used as an instance only")
-        }
-
-        fn recall(&self, place: &Place<'_>) -> Option<Remembered> {
-            self.0.recall(place)
-        }
-
-        fn remember(&self, place: &Place<'_>, learned: Remembered) {
-            self.0.remember(place, learned);
-        }
-    }
-
-    let folder = Folder::new();
-    assert_eq!(batch(&Mine(folder.cache()), "a", 100, 30), [100, 50, 25]);
-    assert_eq!(batch(&Mine(folder.cache()), "a", 100, 30), [25]);
-}
-
 fn remember(cache: &PersistentCache, size: usize) {
     remember_at(cache, size, SystemTime::now());
 }

@@ -5,29 +5,26 @@ use std::fs;
 use allocation_counter::measure;
 use toma::classify::OutOfMemory;
 use toma::device::Ladder;
-use toma::{NoCache, execute};
+use toma::{NoCache, PersistentCache, execute, report};
 
 use crate::kit::{Folder, Memory};
 
-/// Calls at one line of a cache whose file is replaced by garbage after the first: whoever looks at
-/// the file sets it aside.
+/// One line that calls; sizes up to `limit` fit.
+fn call(cache: &PersistentCache, memory: &Memory, limit: usize) {
+    let with = execute::with::<NoCache>().cache(cache).device(memory);
+    let with = with.ladder(Ladder::default().without_waiting()).name("a");
+    let done = with.batch(100, |size| if size > limit { Err(OutOfMemory::new(None)) } else { Ok(()) });
+    assert!(done.is_ok());
+}
+
+/// Calls with a cache whose file is replaced by garbage after the first two: a look at the file sets it aside.
 fn warm_calls(folder: &Folder, limit: usize) {
-    let cache = folder.cache();
-    let memory = Memory::new(40, 80);
-    let call = || {
-        let with = execute::with::<NoCache>()
-            .cache(&cache)
-            .device(&memory)
-            .ladder(Ladder::default().without_waiting())
-            .name("a");
-        let done = with.batch(100, |size| if size > limit { Err(OutOfMemory::new(None)) } else { Ok(()) });
-        assert!(done.is_ok());
-    };
+    let (cache, memory) = (folder.cache(), Memory::new(40, 80));
     // The first learns or finds, the second looks into the store after that, the third is warm.
-    call();
-    call();
+    call(&cache, &memory, limit);
+    call(&cache, &memory, limit);
     fs::write(folder.file(), "garbage").unwrap();
-    let counts = measure(|| (0..1000).for_each(|_| call()));
+    let counts = measure(|| (0..1000).for_each(|_| call(&cache, &memory, limit)));
     assert_eq!(counts.count_total, 0);
     assert_eq!(fs::read_to_string(folder.file()).unwrap(), "garbage");
     assert_eq!(folder.aside(), 0);
@@ -44,16 +41,10 @@ fn after_it_has_learned() {
 #[test]
 fn after_it_has_found_something_in_the_file() {
     let folder = Folder::new();
-    let learn = |limit| {
-        let (cache, memory) = (folder.cache(), Memory::new(40, 80));
-        let with = execute::with::<NoCache>()
-            .cache(&cache)
-            .device(&memory)
-            .ladder(Ladder::default().without_waiting())
-            .name("a");
-        let _ = with.batch(100, |size| if size > limit { Err(OutOfMemory::new(None)) } else { Ok(()) });
-    };
-    learn(30);
+    call(&folder.cache(), &Memory::new(40, 80), 30);
+    assert_eq!(report::last().unwrap().attempts, 3);
+    call(&folder.cache(), &Memory::new(40, 80), 30);
+    assert_eq!(report::last().unwrap().attempts, 1, "it finds what the other has learned");
     warm_calls(&folder, 30);
 }
 

@@ -112,7 +112,8 @@ pub(crate) fn fitted(form: Form, case: &Case) -> Case {
     let script = Script { requested, panics_only: form.panics_only(), ..case.script.clone() };
     let initial = if form == Form::AttributeChunkedWhole { usize::MAX } else { case.rules.initial };
     let total = if form.is_batch() { BATCH } else { case.total };
-    Case { total, script, rules: Rules { initial, ..case.rules }, ..case.clone() }
+    let offset = if form.has_range() { case.offset } else { 0 };
+    Case { total, offset, script, rules: Rules { initial, ..case.rules }, ..case.clone() }
 }
 
 /// Makes one call and compares all that can be seen of it.

@@ -180,27 +180,6 @@ fn text(payload: Box<dyn Any + Send>) -> String {
 }
 
 #[test]
-fn tuples_of_unequal_length_name_the_lengths() {
-    check((0..5_usize, 0..5_usize), |&(one, other)| {
-        let parts = (&[0; 5][..one], &[0; 5][..other]);
-        let call = || execute::chunked(parts, 2, |_parts, _start, _end| ());
-        if one == other {
-            call();
-        } else {
-            assert_eq!(words(call), format!("chunked tuple: the extents [{one}, {other}] must be equal"));
-        }
-    });
-}
-
-#[test]
-fn an_axis_that_is_not_there_names_the_axes() {
-    for dim in [1, -2, isize::MAX, isize::MIN] {
-        let call = || execute::with::<NoCache>().dim(dim).chunked(&[0; 5][..], 2, |_chunk, _start, _end| ());
-        assert_eq!(words(call), format!("dim {dim}: must be between -1 and 0 for 1 axes"));
-    }
-}
-
-#[test]
 fn a_range_that_ends_before_it_starts_is_refused_even_of_negative_items() {
     let sizes = Sizes { initial: 1, min: 1, max: 1, multiple_of: 1, max_attempts: 1, start: 0, end: 0 };
     let said = words(|| range(-3, -4, &sizes, &|| ()));

@@ -1,16 +1,16 @@
 //! No retry starts after the deadline; until then it changes nothing.
 
-use std::cell::RefCell;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use proptest::prelude::Strategy;
+use toma::testing::StoppedClock;
 
-use crate::against_twin::check_ending;
+use crate::against_twin::{attempts, check_ending};
 use crate::cases::{Case, case, check, shrinking_plan};
 use crate::forms::{Ending, with_sizes};
 use crate::noise::printed;
 use crate::stage::{Fault, Notes, Stage};
-use crate::twin::{End, Fate, tell};
+use crate::twin::{End, Fate, Story, tell};
 
 #[derive(Clone, Debug)]
 struct Race {
@@ -21,57 +21,50 @@ struct Race {
 }
 
 fn race() -> impl Strategy<Value = Race> {
-    (case(shrinking_plan()), 0..150_u64, 0..40_u64).prop_map(|(case, deadline, work)| Race {
-        case: Case { total: case.total.min(30), ..case },
-        deadline: Duration::from_micros(deadline),
-        work: Duration::from_micros(work),
+    (case(shrinking_plan()), 0..40_u64, 0..10_u64).prop_map(|(case, deadline, work)| Race {
+        case,
+        deadline: Duration::from_secs(deadline),
+        work: Duration::from_secs(work),
     })
 }
 
-/// When an attempt began and ended, on the body's side.
-type Times = (Instant, Instant);
+impl Race {
+    /// As without a deadline, up to the first failure that comes at it or later.
+    fn tell(&self) -> Story {
+        let Self { case, deadline, work } = self;
+        let mut story = tell(case.total, &case.rules, case.plan, None, &mut &case.script);
+        let is_late = |number: usize| *work * (number as u32 + 1) >= *deadline;
+        let failed = |number: &usize| story.attempts[*number].fate != Fate::Success;
+        if let Some(last) = (0..story.attempts.len()).filter(failed).find(|&number| is_late(number)) {
+            story.attempts.truncate(last + 1);
+            story.end = End::Passed(last);
+        }
+        story
+    }
+
+    fn run(&self, stage: &Stage) -> Ending {
+        let Self { case, deadline, work } = self;
+        let clock = StoppedClock::new();
+        Ending::of(|| {
+            let with = with_sizes!(&case.rules).policy(case.plan.policy()).device(stage).deadline(*deadline);
+            with.classify(Fault::failure).range(0..case.total, case.rules.initial, |start, end| {
+                clock.advance(*work);
+                stage.act(start, end).map(drop)
+            })?;
+            Ok(None)
+        })
+    }
+}
 
 #[test]
 fn no_retry_starts_after_it() {
     check(race(), |race| {
-        let Race { case, deadline, work } = race;
-        let stage = Stage::new(&case.script, &Notes::default());
-        let times = RefCell::new(Vec::new());
-        let called = Instant::now();
-        let (ending, printed) = printed(|| run(case, *deadline, *work, (&stage, &times)));
-        let returned = Instant::now();
-        let story = tell(case.total, &case.rules, case.plan, None, &mut &case.script);
-        let times = times.into_inner();
+        let (notes, story) = (Notes::default(), race.tell());
+        let stage = Stage::new(&race.case.script, &notes);
+        let (ending, printed) = printed(|| race.run(&stage));
         assert_eq!(printed, usize::from(matches!(ending, Ending::Panic(_))), "panics printed");
-        assert!(times.len() <= story.attempts.len());
-        for (number, pair) in times.windows(2).enumerate() {
-            // The call began at the latest when its first attempt did.
-            let retried = story.attempts[number].fate != Fate::Success;
-            assert!(!retried || pair[0].1 < times[0].0 + *deadline, "attempt {number} was retried too late");
-        }
-        if times.len() < story.attempts.len() {
-            assert!(returned >= called + *deadline, "gave up too early");
-            check_ending(&ending, &End::Passed(times.len() - 1), &stage, &case.script);
-        } else {
-            check_ending(&ending, &story.end, &stage, &case.script);
-        }
+        let expected: Vec<_> = story.attempts.iter().map(|attempt| (attempt.start, attempt.end)).collect();
+        assert_eq!(attempts(&notes.take()), expected);
+        check_ending(&ending, &story.end, &stage, &race.case.script);
     });
-}
-
-fn run(
-    case: &Case,
-    deadline: Duration,
-    work: Duration,
-    (stage, times): (&Stage, &RefCell<Vec<Times>>),
-) -> Ending {
-    Ending::of(|| {
-        let with = with_sizes!(&case.rules).policy(case.plan.policy()).device(stage).deadline(deadline);
-        with.classify(Fault::failure).range(0..case.total, case.rules.initial, |start, end| {
-            let begun = Instant::now();
-            while begun.elapsed() < work {}
-            times.borrow_mut().push((begun, Instant::now()));
-            stage.act(start, end).map(drop)
-        })?;
-        Ok(None)
-    })
 }

@@ -51,7 +51,7 @@ pub(crate) enum Form {
 /// One call, ready to be made.
 pub(crate) struct Scene<'a> {
     pub(crate) total: usize,
-    /// Where the range starts, for forms that take one.
+    /// Where the range starts: at 0, for forms that take none.
     pub(crate) offset: usize,
     pub(crate) rules: Rules,
     pub(crate) policy: &'a dyn Policy,
@@ -61,6 +61,12 @@ pub(crate) struct Scene<'a> {
     pub(crate) ladder: Ladder<'static>,
     /// For each item one more than the number of the attempt that wrote it last.
     pub(crate) out: RefCell<Vec<usize>>,
+}
+
+impl Scene<'_> {
+    pub(crate) fn undo(&self, failed: Range<usize>) {
+        self.stage.undo(failed.start - self.offset, failed.end - self.offset);
+    }
 }
 
 /// How a call ended.
@@ -106,57 +112,53 @@ impl Form {
         )
     }
 
+    fn is_chunked(self) -> bool {
+        matches!(self, Self::Slice | Self::SliceMut | Self::Tuple | Self::AttributeChunked)
+            || matches!(
+                self,
+                Self::AttributeChunkedI64 | Self::AttributeChunkedWhole | Self::AttributeChunkedAsync
+            )
+    }
+
+    pub(crate) fn has_range(self) -> bool {
+        !self.is_batch() && !self.is_chunked()
+    }
+
     pub(crate) fn perform(self, scene: &Scene<'_>) -> Ending {
         Ending::of(|| self.dispatch(scene))
     }
 
     fn dispatch(self, scene: &Scene<'_>) -> Result<Option<Vec<usize>>, Fault> {
+        let Range { start, end } = whole(scene);
         match self {
-            Self::Batch => batch(scene).map(|number| Some(vec![number])),
-            Self::Range => range(scene).map(|()| None),
-            Self::RangeUnit => {
-                range_unit(scene);
-                Ok(None)
-            }
-            Self::RangeBoxed => range_boxed(scene).map(|()| None).map_err(unboxed),
-            Self::Map => map(scene).map(Some),
-            Self::MapPlain => Ok(Some(map_plain(scene))),
-            Self::Fold => fold(scene).map(Some),
-            Self::Slice => slice(scene).map(|()| None),
-            Self::SliceMut => slice_mut(scene).map(|()| None),
-            Self::Tuple => tuple(scene).map(|()| None),
-            Self::AttributeBatch => attributes::batch(scene).map(|number| Some(vec![number])),
-            Self::AttributeBatchI64 => attributes::batch_i64(scene).map(|number| Some(vec![number])),
-            Self::AttributeRange => {
-                attributes::range(scene.offset, scene.offset + scene.total, scene).map(|()| None)
-            }
+            Self::Batch => return Ok(Some(vec![batch(scene)?])),
+            Self::Map => return map(scene).map(Some),
+            Self::MapPlain => return Ok(Some(map_plain(scene))),
+            Self::Fold => return fold(scene).map(Some),
+            Self::AttributeBatch => return Ok(Some(vec![attributes::batch(scene)?])),
+            Self::AttributeBatchI64 => return Ok(Some(vec![attributes::batch_i64(scene)?])),
+            Self::AttributeBatchAsync => return Ok(Some(vec![block_on(attributes::batch_async(scene))?])),
+            Self::Range => range(scene)?,
+            Self::RangeUnit => range_unit(scene),
+            Self::RangeBoxed => range_boxed(scene).map_err(unboxed)?,
+            Self::Slice => slice(scene)?,
+            Self::SliceMut => slice_mut(scene)?,
+            Self::Tuple => tuple(scene)?,
+            Self::AttributeRange => attributes::range(start, end, scene)?,
             Self::AttributeRangeI64 => {
                 let start = -(scene.offset as i64);
-                attributes::range_i64(start, start + scene.total as i64, scene).map(|()| None)
+                attributes::range_i64(start, start + scene.total as i64, scene)?;
             }
-            Self::AttributeRangeUnit => {
-                attributes::range_unit(scene.offset, scene.offset + scene.total, scene);
-                Ok(None)
-            }
-            Self::AttributeChunked => with_out(scene, |out| attributes::chunked(out, scene)).map(|()| None),
-            Self::AttributeChunkedI64 => {
-                let data = numbers(scene.total);
-                attributes::chunked_i64(&data, scene).map(|()| None)
-            }
-            Self::AttributeChunkedWhole => {
-                with_out(scene, |out| attributes::chunked_whole(out, scene)).map(|()| None)
-            }
-            Self::AttributeBatchAsync => {
-                block_on(attributes::batch_async(scene)).map(|number| Some(vec![number]))
-            }
-            Self::AttributeRangeAsync => {
-                let (start, end) = (scene.offset, scene.offset + scene.total);
-                block_on(attributes::range_async(start, end, scene)).map(|()| None)
-            }
+            Self::AttributeRangeUnit => attributes::range_unit(start, end, scene),
+            Self::AttributeRangeAsync => block_on(attributes::range_async(start, end, scene))?,
+            Self::AttributeChunked => with_out(scene, |out| attributes::chunked(out, scene))?,
+            Self::AttributeChunkedI64 => attributes::chunked_i64(&numbers(scene.total), scene)?,
+            Self::AttributeChunkedWhole => with_out(scene, |out| attributes::chunked_whole(out, scene))?,
             Self::AttributeChunkedAsync => {
-                with_out(scene, |out| block_on(attributes::chunked_async(out, scene))).map(|()| None)
+                with_out(scene, |out| block_on(attributes::chunked_async(out, scene)))?;
             }
         }
+        Ok(None)
     }
 }
 
@@ -179,7 +181,7 @@ pub(crate) use with_sizes;
 macro_rules! with {
     ($scene:expr) => {{
         let with = with_sizes!(&$scene.rules).cache($scene.cache).policy($scene.policy).device($scene.stage);
-        let with = with.ladder($scene.ladder);
+        let with = with.ladder($scene.ladder).before_retry(|failed| $scene.undo(failed));
         match $scene.deadline {
             Some(deadline) => with.deadline(deadline),
             None => with,
@@ -188,42 +190,37 @@ macro_rules! with {
 }
 
 fn batch(scene: &Scene<'_>) -> Result<usize, Fault> {
-    let undo = |failed: Range<usize>| scene.stage.undo(failed.start, failed.end);
-    let with = with!(scene).before_retry(undo).classify(Fault::failure);
+    let with = with!(scene).classify(Fault::failure);
     with.batch(scene.rules.initial, |size| scene.stage.act(0, size))
 }
 
 fn range(scene: &Scene<'_>) -> Result<(), Fault> {
-    let with = with!(scene).before_retry(|failed| undo(scene, &failed)).classify(Fault::failure);
+    let with = with!(scene).classify(Fault::failure);
     with.range(whole(scene), scene.rules.initial, |start, end| body(scene, start, end).map(drop))
 }
 
 fn range_unit(scene: &Scene<'_>) {
-    let with = with!(scene).before_retry(|failed| undo(scene, &failed));
-    with.range(whole(scene), scene.rules.initial, |start, end| certain(body(scene, start, end)));
+    with!(scene).range(whole(scene), scene.rules.initial, |start, end| certain(body(scene, start, end)));
 }
 
 fn range_boxed(scene: &Scene<'_>) -> Result<(), Box<dyn Error + Send + Sync>> {
-    let with = with!(scene).before_retry(|failed| undo(scene, &failed));
-    with.range(whole(scene), scene.rules.initial, |start, end| {
+    with!(scene).range(whole(scene), scene.rules.initial, |start, end| {
         Ok(body(scene, start, end).map(drop).map_err(Outer)?)
     })
 }
 
 fn map(scene: &Scene<'_>) -> Result<Vec<usize>, Fault> {
-    let with = with!(scene).before_retry(|failed| undo(scene, &failed));
-    with.map(whole(scene), scene.rules.initial, |start, end| body(scene, start, end))
+    with!(scene).map(whole(scene), scene.rules.initial, |start, end| body(scene, start, end))
 }
 
 fn map_plain(scene: &Scene<'_>) -> Vec<usize> {
-    let with = with!(scene).before_retry(|failed| undo(scene, &failed));
-    with.map(whole(scene), scene.rules.initial, |start, end| {
+    with!(scene).map(whole(scene), scene.rules.initial, |start, end| {
         body(scene, start, end).expect("a body that only panics returned an error")
     })
 }
 
 fn fold(scene: &Scene<'_>) -> Result<Vec<usize>, Fault> {
-    let with = with!(scene).before_retry(|failed| undo(scene, &failed)).classify(Fault::failure);
+    let with = with!(scene).classify(Fault::failure);
     with.fold(whole(scene), scene.rules.initial, Vec::new(), |so_far, start, end| {
         let mut next = so_far.clone();
         next.push(body(scene, start, end)?);
@@ -232,9 +229,8 @@ fn fold(scene: &Scene<'_>) -> Result<Vec<usize>, Fault> {
 }
 
 fn slice(scene: &Scene<'_>) -> Result<(), Fault> {
-    let undo = |failed: Range<usize>| scene.stage.undo(failed.start, failed.end);
     let data = numbers(scene.total);
-    let with = with!(scene).before_retry(undo).classify(Fault::failure);
+    let with = with!(scene).classify(Fault::failure);
     with.chunked(&data[..], scene.rules.initial, |chunk, start, end| {
         assert!(chunk.iter().copied().eq(start..end), "{chunk:?} is not the chunk {start}..{end}");
         at(scene, start, end).map(drop)
@@ -242,17 +238,15 @@ fn slice(scene: &Scene<'_>) -> Result<(), Fault> {
 }
 
 fn slice_mut(scene: &Scene<'_>) -> Result<(), Fault> {
-    let undo = |failed: Range<usize>| scene.stage.undo(failed.start, failed.end);
-    let with = with!(scene).before_retry(undo).classify(Fault::failure).dim(-1);
+    let with = with!(scene).classify(Fault::failure).dim(-1);
     with_out(scene, |out| {
         with.chunked(out, scene.rules.initial, |chunk, start, end| write(chunk, start, end, scene))
     })
 }
 
 fn tuple(scene: &Scene<'_>) -> Result<(), Fault> {
-    let undo = |failed: Range<usize>| scene.stage.undo(failed.start, failed.end);
     let data = numbers(scene.total);
-    let with = with!(scene).before_retry(undo).classify(Fault::failure);
+    let with = with!(scene).classify(Fault::failure);
     with_out(scene, |out| {
         with.chunked((&data[..], out), scene.rules.initial, |(input, output), start, end| {
             assert!(input.iter().copied().eq(start..end), "{input:?} is not the chunk {start}..{end}");
@@ -281,10 +275,6 @@ pub(crate) fn write(chunk: &mut [usize], start: usize, end: usize, scene: &Scene
     assert_eq!(chunk.len(), end - start);
     chunk.fill(scene.stage.attempts() + 1);
     scene.stage.act(start, end).map(drop)
-}
-
-pub(crate) fn undo(scene: &Scene<'_>, failed: &Range<usize>) {
-    scene.stage.undo(failed.start - scene.offset, failed.end - scene.offset);
 }
 
 fn with_out<R>(scene: &Scene<'_>, run: impl FnOnce(&mut [usize]) -> R) -> R {

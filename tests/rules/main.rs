@@ -14,6 +14,9 @@ mod attributes;
 mod bad_input;
 mod bisect;
 mod cases;
+#[path = "../common/child.rs"]
+mod child;
+#[cfg(feature = "testing")]
 mod deadline;
 mod evidence;
 #[path = "../common/executor.rs"]

@@ -4,13 +4,13 @@
 use std::cell::Cell;
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::process::Command;
 use std::thread;
 use std::time::{Duration, Instant};
 
 use toma::memory::{MemorySource, Reading};
 use toma::{NoCache, execute, report};
 
+use crate::child;
 use crate::noise::{prepare, printed};
 
 const OOM: &str = "CUDA out of memory. Tried to allocate 2.00 GiB";
@@ -101,18 +101,8 @@ fn spend(time: Duration) {
 /// What a process of its own prints, with the hook that every program has.
 #[test]
 fn stderr_tells_each_panic_once() {
-    if std::env::var_os(CHILD).is_some() {
-        return child();
-    }
-    let this = format!("{}::stderr_tells_each_panic_once", module_path!().split_once("::").unwrap().1);
-    let child = Command::new(std::env::current_exe().unwrap())
-        .args([&this, "--exact", "--nocapture"])
-        .env(CHILD, "1")
-        .env_remove("RUST_BACKTRACE")
-        .output()
-        .unwrap();
-    let said = String::from_utf8_lossy(&child.stderr);
-    assert!(child.status.success(), "{said}");
+    let Some(ended) = child::run("printing::stderr_tells_each_panic_once", &[]) else { return play() };
+    let said = ended.passed().join("\n");
     for scenario in SCENARIOS {
         let times = said.matches(&format!("<{}>", scenario.name)).count();
         assert_eq!(times, scenario.prints, "{}: {said}", scenario.name);
@@ -123,8 +113,6 @@ fn stderr_tells_each_panic_once() {
         "{said}"
     );
 }
-
-const CHILD: &str = "TOMA_TEST_PRINTS";
 
 struct Scenario {
     name: &'static str,
@@ -148,9 +136,11 @@ const SCENARIOS: &[Scenario] = &[
     Scenario { name: "nested, too late outside", prints: 1, run: |id| too_late(|| nested(0, id)) },
     Scenario { name: "another thread", prints: 1, run: on_another_thread },
     Scenario { name: "async, total failure", prints: 1, run: asynchronous },
+    Scenario { name: "items left out", prints: 0, run: items_left_out },
+    Scenario { name: "items kept", prints: 1, run: items_kept },
 ];
 
-fn child() {
+fn play() {
     toma::classify::add_error::<Registered>(|_| Some(toma::classify::Class::OutOfMemory));
     for scenario in SCENARIOS {
         let _ = quietly(|| (scenario.run)(scenario.name));
@@ -159,6 +149,19 @@ fn child() {
 
 fn fails_above(most: usize, text: &str, id: &str) {
     execute::with::<NoCache>().batch(8, |size| assert!(size <= most, "{text} <{id}>"));
+}
+
+fn items_left_out(id: &str) {
+    execute::with::<NoCache>().by_cost(|_| 4).left_out(drop).range(0..4, 4, |start, _| heavy(start, id));
+}
+
+/// The failure of the first goes through once the others are done.
+fn items_kept(id: &str) {
+    execute::with::<NoCache>().by_cost(|_| 4).range(0..4, 4, |start, _| heavy(start, id));
+}
+
+fn heavy(start: usize, id: &str) {
+    assert!(start.is_multiple_of(2), "{OOM} <{id}>");
 }
 
 fn transient_once(id: &str) {

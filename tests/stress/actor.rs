@@ -37,7 +37,7 @@ pub(crate) struct State {
     /// The last fault.
     pub(crate) last: Option<(u64, Class)>,
     /// There was a failure that ends everything: no attempt may follow.
-    pub(crate) ends: bool,
+    pub(crate) ends: Option<Class>,
     /// How deep inside the outermost attempt a call gave way: what it is inside of is redone.
     pub(crate) gave_way: Option<usize>,
     /// The attempts have cancelled the call themselves: no retry may follow.
@@ -59,7 +59,7 @@ impl Actor {
         let state = State {
             random: Rng::with_seed(seed),
             last: None,
-            ends: false,
+            ends: None,
             gave_way: None,
             cancelled: false,
             thrown: Vec::new(),
@@ -90,7 +90,7 @@ impl Actor {
         Counts::add(&self.world.counts.failures, class);
         let mut state = lock(&self.state);
         state.last = Some((fault.number, class));
-        state.ends |= matches!(class, Class::Poisoned | Class::Other);
+        state.ends_by(class);
         fault
     }
 
@@ -154,7 +154,7 @@ impl Actor {
     /// An attempt begins whose outcome may be going to be thrown away.
     pub(crate) fn doom(&self) -> Doom<'_> {
         let mut state = lock(&self.state);
-        assert!(!state.ends, "an attempt follows a failure that is no matter of memory");
+        assert!(state.ends.is_none(), "an attempt follows a failure that is no matter of memory");
         let doomed = std::mem::take(&mut state.dooms_next);
         state.doomed += usize::from(doomed);
         Doom { actor: self, doomed }
@@ -196,6 +196,13 @@ impl Actor {
 }
 
 impl State {
+    /// The worst counts: a poisoned device.
+    fn ends_by(&mut self, class: Class) {
+        if class == Class::Poisoned || class == Class::Other && self.ends.is_none() {
+            self.ends = Some(class);
+        }
+    }
+
     /// What is to happen to the coming attempt.
     fn verdict(&mut self) -> Verdict {
         let verdicts = [
@@ -213,9 +220,9 @@ impl State {
         };
         self.injected = Some(class);
         self.injections.push(class);
-        self.ends |= matches!(class, Class::Poisoned | Class::Other);
+        self.ends_by(class);
         // What ends everything comes at once: a body that has run must not have ended it before.
-        self.dooms_next = !self.ends && self.random.bool();
+        self.dooms_next = self.ends.is_none() && self.random.bool();
         if self.dooms_next { verdict.after_body() } else { verdict }
     }
 }

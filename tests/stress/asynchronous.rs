@@ -52,36 +52,35 @@ pub(crate) async fn caught(
 }
 
 async fn stream(scene: &Scene<'_>) -> Result<Ending, Fault> {
-    let form = with!(scene).before_retry(|failed| scene.undo_at(&failed));
+    let form = with!(scene);
     let body = async |start, end| scene.at_async(start, end).await;
     let mut values = form.stream(scene.plan.whole(), scene.plan.sizes.initial, body);
     take!(values.next().await, scene)
 }
 
 async fn stream_by_cost(scene: &Scene<'_>) -> Result<Ending, Fault> {
-    let form =
-        with!(scene).by_cost(|index| scene.plan.cost(index)).before_retry(|failed| scene.undo_at(&failed));
+    let form = with!(scene).by_cost(|index| scene.plan.cost(index));
     let body = async |start, end| scene.at_async(start, end).await;
     let mut values = form.stream(scene.plan.whole(), scene.plan.sizes.initial, body);
     take!(values.next().await, scene)
 }
 
 attribute! {
-    batch(scene, scene.undo(0, size))
+    batch(scene, (0..size))
     async fn batch(size: usize, scene: &Scene<'_>) -> Result<Range<usize>, Fault> {
         scene.act_async(0, size).await
     }
 }
 
 attribute! {
-    range(scene, scene.undo_at(&(start..end)))
+    range(scene, (start..end))
     async fn range(start: usize, end: usize, scene: &Scene<'_>) -> Result<(), Fault> {
         scene.at_async(start, end).await.map(drop)
     }
 }
 
 attribute! {
-    chunked(scene, scene.undo(start, end))
+    chunked(scene, (start..end))
     async fn chunked(chunk: &mut [usize], start: usize, end: usize, scene: &Scene<'_>) -> Result<(), Fault> {
         chunk.fill(usize::MAX);
         fill(chunk, scene.act_async(start, end).await?);

@@ -23,7 +23,8 @@ macro_rules! with {
             .deadline(plan.deadline.unwrap_or(std::time::Duration::MAX))
             .ladder($scene.ladder())
             .observer($scene)
-            .key(plan.key);
+            .key(plan.key)
+            .before_retry(|failed| $scene.undo_at(&failed));
         match $scene.device() {
             Some(device) => with.device(device),
             None => with,
@@ -33,7 +34,7 @@ macro_rules! with {
 
 /// A function with an attribute that has all options of a scene.
 macro_rules! attribute {
-    ($form:ident($scene:ident, $undo:expr) $($function:tt)*) => {
+    ($form:ident($scene:ident, $failed:expr) $($function:tt)*) => {
         #[toma::$form(
             initial = $scene.plan.sizes.initial,
             min = $scene.plan.sizes.min,
@@ -47,7 +48,7 @@ macro_rules! attribute {
             key = $scene.plan.key,
             ladder = $scene.ladder(),
             observer = *$scene,
-            before_retry = $undo,
+            before_retry = $scene.undo_at(&$failed),
         )]
         $($function)*
     };
@@ -125,25 +126,23 @@ impl Numbers {
 }
 
 fn batch(scene: &Scene<'_>) -> Result<Range<usize>, Fault> {
-    let form = with!(scene).before_retry(|failed: Range<usize>| scene.undo(failed.start, failed.end));
-    form.batch(scene.plan.sizes.initial, |size| scene.act(0, size))
+    with!(scene).batch(scene.plan.sizes.initial, |size| scene.act(0, size))
 }
 
 fn range(scene: &Scene<'_>) -> Result<(), Fault> {
-    let form = with!(scene).before_retry(|failed| scene.undo_at(&failed));
-    form.range(scene.plan.whole(), scene.plan.sizes.initial, |start, end| scene.at(start, end).map(drop))
+    with!(scene)
+        .range(scene.plan.whole(), scene.plan.sizes.initial, |start, end| scene.at(start, end).map(drop))
 }
 
 fn range_unit(scene: &Scene<'_>) {
-    let form = with!(scene).before_retry(|failed| scene.undo_at(&failed));
-    form.range(scene.plan.whole(), scene.plan.sizes.initial, |start, end| {
+    with!(scene).range(scene.plan.whole(), scene.plan.sizes.initial, |start, end| {
         scene.certain(scene.at(start, end));
     });
 }
 
 fn chunked(scene: &Scene<'_>) -> Result<(), Fault> {
     let mut out = Numbers::new(scene);
-    let form = with!(scene).before_retry(|failed: Range<usize>| scene.undo(failed.start, failed.end));
+    let form = with!(scene);
     let result = form.chunked(&mut out.0[..], scene.plan.sizes.initial, |chunk, start, end| {
         write(chunk, start, end, scene)
     });
@@ -167,7 +166,7 @@ pub(crate) fn fill(chunk: &mut [usize], numbers: Range<usize>) {
 
 fn tuple(scene: &Scene<'_>) -> Result<(), Fault> {
     let (input, mut out) = ((0..scene.plan.total).collect::<Vec<_>>(), Numbers::new(scene));
-    let form = with!(scene).before_retry(|failed: Range<usize>| scene.undo(failed.start, failed.end));
+    let form = with!(scene);
     let data = (&input[..], &mut out.0[..]);
     let result = form.chunked(data, scene.plan.sizes.initial, |(input, out), start, end| {
         assert!(input.iter().copied().eq(start..end), "{input:?} is not the chunk {start}..{end}");
@@ -177,13 +176,11 @@ fn tuple(scene: &Scene<'_>) -> Result<(), Fault> {
 }
 
 fn map(scene: &Scene<'_>) -> Result<Vec<Range<usize>>, Fault> {
-    let form = with!(scene).before_retry(|failed| scene.undo_at(&failed));
-    form.map(scene.plan.whole(), scene.plan.sizes.initial, |start, end| scene.at(start, end))
+    with!(scene).map(scene.plan.whole(), scene.plan.sizes.initial, |start, end| scene.at(start, end))
 }
 
 fn fold(scene: &Scene<'_>) -> Result<Vec<Range<usize>>, Fault> {
-    let form = with!(scene).before_retry(|failed| scene.undo_at(&failed));
-    form.fold(scene.plan.whole(), scene.plan.sizes.initial, Vec::new(), |so_far, start, end| {
+    with!(scene).fold(scene.plan.whole(), scene.plan.sizes.initial, Vec::new(), |so_far, start, end| {
         let mut next = so_far.clone();
         next.push(scene.at(start, end)?);
         Ok(next)
@@ -191,41 +188,39 @@ fn fold(scene: &Scene<'_>) -> Result<Vec<Range<usize>>, Fault> {
 }
 
 fn iter(scene: &Scene<'_>) -> Result<Ending, Fault> {
-    let form = with!(scene).before_retry(|failed| scene.undo_at(&failed));
+    let form = with!(scene);
     let mut values =
         form.iter(scene.plan.whole(), scene.plan.sizes.initial, |start, end| scene.at(start, end));
     take!(values.next(), scene)
 }
 
 fn by_cost(scene: &Scene<'_>) -> Result<(), Fault> {
-    let form =
-        with!(scene).by_cost(|index| scene.plan.cost(index)).before_retry(|failed| scene.undo_at(&failed));
+    let form = with!(scene).by_cost(|index| scene.plan.cost(index));
     form.range(scene.plan.whole(), scene.plan.sizes.initial, |start, end| scene.at(start, end).map(drop))
 }
 
 fn left_out(scene: &Scene<'_>) -> Result<Vec<Range<usize>>, Fault> {
-    let form =
-        with!(scene).by_cost(|index| scene.plan.cost(index)).before_retry(|failed| scene.undo_at(&failed));
+    let form = with!(scene).by_cost(|index| scene.plan.cost(index));
     let form = form.left_out(|item| lock(&scene.log).leave_out(item.index - scene.plan.offset, scene.plan));
     form.map(scene.plan.whole(), scene.plan.sizes.initial, |start, end| scene.at(start, end))
 }
 
 attribute! {
-    batch(scene, scene.undo(0, size))
+    batch(scene, (0..size))
     fn attribute_batch(size: usize, scene: &Scene<'_>) -> Result<Range<usize>, Fault> {
         scene.act(0, size)
     }
 }
 
 attribute! {
-    range(scene, scene.undo_at(&(start..end)))
+    range(scene, (start..end))
     fn attribute_range(start: usize, end: usize, scene: &Scene<'_>) -> Result<(), Fault> {
         scene.at(start, end).map(drop)
     }
 }
 
 attribute! {
-    chunked(scene, scene.undo(start, end))
+    chunked(scene, (start..end))
     fn attribute_chunked(
         chunk: &mut [usize],
         start: usize,

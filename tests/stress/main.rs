@@ -21,7 +21,6 @@ mod printed;
 mod reserving;
 mod scene;
 mod threads;
-mod turns;
 mod watchdog;
 mod world;
 

@@ -21,7 +21,7 @@ pub(crate) struct Plan {
     pub(crate) form: Form,
     /// Items; nothing in a batch.
     pub(crate) total: usize,
-    /// Where the range starts, for forms that have one.
+    /// Where the range starts: at 0, for forms that have none.
     pub(crate) offset: usize,
     pub(crate) sizes: Sizes,
     pub(crate) deadline: Option<Duration>,
@@ -115,6 +115,12 @@ impl Form {
         matches!(self, Self::Batch | Self::AttributeBatch | Self::AsyncBatch)
     }
 
+    fn has_range(self) -> bool {
+        let is_chunked =
+            matches!(self, Self::Chunked | Self::Tuple | Self::AttributeChunked | Self::AsyncChunked);
+        !self.is_batch() && !is_chunked
+    }
+
     pub(crate) fn packs(self) -> bool {
         matches!(self, Self::ByCost | Self::LeftOut | Self::StreamByCost)
     }
@@ -143,7 +149,7 @@ impl Plan {
         Self {
             form,
             total,
-            offset: random.usize(..1000),
+            offset: if form.has_range() { random.usize(..1000) } else { 0 },
             sizes: Sizes::new(random),
             deadline: (random.u8(..16) == 0).then(|| Duration::from_micros(random.u64(1..20_000))),
             policy: policy(random),

@@ -129,7 +129,7 @@ impl Wish {
 
 /// Each attempt has its bytes to its end, however it ends.
 pub(crate) fn perform(scene: &Scene<'_>) -> Result<(), Fault> {
-    let form = with!(scene).before_retry(|failed| scene.undo_at(&failed));
+    let form = with!(scene);
     form.range(scene.plan.whole(), scene.plan.sizes.initial, |start, end| {
         let _mine = Wish::new(scene.actor).fulfil();
         scene.at(start, end).map(drop)
@@ -137,7 +137,7 @@ pub(crate) fn perform(scene: &Scene<'_>) -> Result<(), Fault> {
 }
 
 pub(crate) async fn perform_async(scene: &Scene<'_>) -> Result<Ending, Fault> {
-    let form = with!(scene).before_retry(|failed| scene.undo_at(&failed));
+    let form = with!(scene);
     let mut pieces = form.stream(scene.plan.whole(), scene.plan.sizes.initial, async |start, end| {
         let _mine = Wish::new(scene.actor).fulfil_async().await;
         scene.at_async(start, end).await.map(drop)

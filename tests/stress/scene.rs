@@ -19,7 +19,7 @@ use crate::forms;
 use crate::log::Log;
 use crate::plan::{LONG, Plan};
 use crate::printed;
-use crate::world::lock;
+use crate::world::{Caller, lock};
 
 /// Calls inside calls inside calls.
 const DEEPEST: usize = 2;
@@ -166,6 +166,7 @@ impl Scene<'_> {
         self.actor.world.counts.attempts.fetch_add(1, Relaxed);
         if self.depth == 0 {
             lock(&self.actor.state).gave_way = None;
+            lock(&self.actor.world.gave_way_in_hooks).remove(&Caller::here());
         }
         lock(&self.log).begins(items.clone(), self.plan, falls_back());
         self.actor.cancel_perhaps();
@@ -209,16 +210,15 @@ impl Scene<'_> {
         }
     }
 
-    /// Before a retry of forms that work on the user's own range.
-    pub(crate) fn undo_at(&self, failed: &Range<usize>) {
-        self.undo(failed.start - self.plan.offset, failed.end - self.plan.offset);
-    }
-
     /// Before a retry.
-    pub(crate) fn undo(&self, start: usize, end: usize) {
+    pub(crate) fn undo_at(&self, failed: &Range<usize>) {
+        let (start, end) = (failed.start - self.plan.offset, failed.end - self.plan.offset);
         let (fault, injected) = {
-            let state = lock(&self.actor.state);
-            let is_redone = state.gave_way.is_some_and(|depth| depth > self.depth);
+            let in_hook = lock(&self.actor.world.gave_way_in_hooks).contains(&Caller::here());
+            let mut state = lock(&self.actor.state);
+            let is_redone = in_hook || state.gave_way.is_some_and(|depth| depth > self.depth);
+            // What gave way is redone whatever its body returned, but on a device that is poisoned.
+            state.ends = state.ends.filter(|&class| class == Class::Poisoned || !is_redone);
             (state.last.map(|(number, _)| number), state.injected.is_some() || is_redone)
         };
         self.actor.does("retry", self.depth, (start, end));

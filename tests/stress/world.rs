@@ -1,20 +1,23 @@
 //! What all threads share: devices, size caches, a runtime, and what disturbs them.
 
+use std::collections::HashSet;
 use std::fmt;
 use std::io::{Write as _, stderr};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::thread;
+use std::thread::{self, ThreadId};
 use std::time::Duration;
 
 use fastrand::Rng;
 use tokio::runtime::{Builder, Runtime};
+use tokio::task;
 #[cfg(feature = "persistent")]
 use toma::PersistentCache;
 use toma::classify::Class;
 use toma::device::Cancel;
 use toma::device::{Hooked, Ladder, on_release};
 use toma::memory::MemorySource as _;
+use toma::observe::{Answer, Event, EventKind, Reason};
 use toma::testing::{FakeDevice, inject};
 use toma::{GlobalCache, NoCache, SizeCache, StacktraceMemoryCache};
 
@@ -36,7 +39,22 @@ pub(crate) struct World {
     goal: u64,
     /// A thread has found a mistake: the others need not go on.
     pub(crate) failed: AtomicBool,
+    /// Where a loop in a hook has given way to the attempt that the hook was asked in.
+    pub(crate) gave_way_in_hooks: Arc<Mutex<HashSet<Caller>>>,
     caches: Caches,
+}
+
+/// The task or thread that makes calls.
+#[derive(Debug, PartialEq, Eq, Hash)]
+pub(crate) enum Caller {
+    Task(task::Id),
+    Thread(ThreadId),
+}
+
+impl Caller {
+    pub(crate) fn here() -> Self {
+        task::try_id().map_or_else(|| Self::Thread(thread::current().id()), Self::Task)
+    }
 }
 
 #[derive(Debug)]
@@ -87,6 +105,7 @@ impl World {
             runtime: Builder::new_multi_thread().worker_threads(2).build().unwrap(),
             goal,
             failed: AtomicBool::new(false),
+            gave_way_in_hooks: Arc::default(),
             caches: Caches::new(),
         })
     }
@@ -138,14 +157,19 @@ impl World {
     /// A release hook that makes a loop of its own, as hooks may.
     fn hook(&self) -> Hooked {
         let device = self.devices[0].fake.clone();
-        let turn = AtomicU64::new(0);
+        let (turn, gave_way) = (AtomicU64::new(0), Arc::clone(&self.gave_way_in_hooks));
         on_release(move |pressure| {
             assert!(pressure.size > 0);
             // What is injected is for the call that asks.
             let _nothing = inject::script([]);
             // This may run on a thread on which tasks work, which must not be kept for long.
             let ladder = Ladder::default().wait(Duration::from_millis(2));
-            let form = toma::execute::with::<NoCache>().device(&device).ladder(ladder);
+            let observer = |event: &Event<'_>| {
+                if let EventKind::Answered { answer: Answer::GiveUp(Reason::GaveWay), .. } = event.kind {
+                    lock(&gave_way).insert(Caller::here());
+                }
+            };
+            let form = toma::execute::with::<NoCache>().device(&device).ladder(ladder).observer(&observer);
             let done = form.map(0..3, 2, |start, end| device.alloc((end - start) as u64).map(drop));
             done.is_ok() && turn.fetch_add(1, Relaxed).is_multiple_of(2)
         })

@@ -4,7 +4,8 @@
 //! A leaf: it knows devices and turns by their numbers only.
 
 use std::cell::Cell;
-use std::num::NonZeroUsize;
+use std::num::NonZeroU32;
+use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
 /// Devices that are told apart. Deeper nesting counts as a turn on another device, which never waits.
 const DEPTH: usize = 4;
@@ -15,9 +16,16 @@ thread_local! {
     static NESTING: Cell<Nesting> = const { Cell::new(Nesting::NONE) };
 }
 
-/// Tells the queue of a device from all others that live.
+/// Tells the queue of a device from all others.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(crate) struct DeviceId(pub(crate) NonZeroUsize);
+pub(crate) struct DeviceId(NonZeroU32);
+
+impl DeviceId {
+    pub(crate) fn new() -> Self {
+        static IDS: AtomicU32 = AtomicU32::new(1);
+        Self(NonZeroU32::new(IDS.fetch_add(1, Relaxed)).expect("fewer devices than numbers"))
+    }
+}
 
 /// Tells a turn from all others of its device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -44,17 +52,23 @@ pub(crate) struct Enclosing {
     promised: Option<TurnId>,
 }
 
-/// What is special about the place, in one byte, because every call asks whether anything is.
+/// What is special about the place.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Marks(u8);
-
-const FALLS_BACK: u8 = 1;
-const POLLED: u8 = 1 << 1;
-const BLOCKED: u8 = 1 << 2;
+pub(crate) struct Marks {
+    /// In another memory than the device's.
+    pub(crate) falls_back: bool,
+    /// A task with an attempt is being polled: what blocks now may hold up others.
+    pub(crate) polled: bool,
+    /// In such a poll a loop blocks: not even a task may wait in there, because no other task is polled
+    /// meanwhile.
+    pub(crate) blocked: bool,
+}
 
 impl Nesting {
-    const NONE: Self =
-        Self { marks: Marks(0), enclosing: Enclosing { devices: [None; DEPTH], promised: None } };
+    const NONE: Self = Self {
+        marks: Marks { falls_back: false, polled: false, blocked: false },
+        enclosing: Enclosing { devices: [None; DEPTH], promised: None },
+    };
 
     /// That of this thread.
     #[inline]
@@ -62,14 +76,9 @@ impl Nesting {
         NESTING.get()
     }
 
-    /// That of an attempt of a loop that blocks.
-    pub(crate) fn of_loop(self) -> Self {
-        Self { marks: self.marks.with(BLOCKED, self.marks.polled()), ..self }
-    }
-
     /// That of an attempt of a task, made of what it would be for a loop that blocks.
     pub(crate) fn of_task(self) -> Self {
-        let marks = self.marks.with(POLLED, true).with(BLOCKED, Self::now().marks.blocked());
+        let marks = Marks { polled: true, blocked: Self::now().marks.blocked, ..self.marks };
         Self { marks, ..self }
     }
 }
@@ -92,19 +101,17 @@ impl Enclosing {
         self.promised.filter(|_| self.devices[0] == Some(device))
     }
 
-    /// The same inside an attempt that holds a turn on `device`.
+    /// Goes inside an attempt that holds a turn on `device`.
     ///
     /// `promised`: the attempt will be redone exclusively after contention. Only the outermost one may
     /// promise that, because the others never wait.
-    #[must_use]
-    pub(crate) fn inside(mut self, device: DeviceId, promised: Option<TurnId>) -> Self {
+    #[inline]
+    pub(crate) fn enter(&mut self, device: DeviceId, promised: Option<TurnId>) {
         if !self.holds_any() {
-            self.promised = promised;
-        }
-        if let Some(free) = self.devices.iter_mut().find(|device| device.is_none()) {
+            (self.devices[0], self.promised) = (Some(device), promised);
+        } else if let Some(free) = self.devices.iter_mut().find(|device| device.is_none()) {
             *free = Some(device);
         }
-        self
     }
 }
 
@@ -112,34 +119,13 @@ impl Marks {
     /// Whether there are any.
     #[inline]
     pub(crate) fn anything(self) -> bool {
-        self.0 != 0
+        self.falls_back | self.polled | self.blocked
     }
 
-    /// In another memory than the device's.
+    /// Those of an attempt of a loop that blocks.
     #[inline]
-    pub(crate) fn falls_back(self) -> bool {
-        self.0 & FALLS_BACK != 0
-    }
-
-    /// A task with an attempt is being polled: what blocks now may hold up others.
-    #[inline]
-    pub(crate) fn polled(self) -> bool {
-        self.0 & POLLED != 0
-    }
-
-    /// In such a poll a loop blocks: not even a task may wait in there, because no other task is polled
-    /// meanwhile.
-    #[inline]
-    pub(crate) fn blocked(self) -> bool {
-        self.0 & BLOCKED != 0
-    }
-
-    pub(crate) fn falling_back(self, falls_back: bool) -> Self {
-        self.with(FALLS_BACK, self.falls_back() || falls_back)
-    }
-
-    fn with(self, mark: u8, on: bool) -> Self {
-        Self(if on { self.0 | mark } else { self.0 & !mark })
+    pub(crate) fn of_loop(self, falls_back: bool) -> Self {
+        Self { falls_back: self.falls_back | falls_back, blocked: self.polled, ..self }
     }
 }
 

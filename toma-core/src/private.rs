@@ -3,6 +3,7 @@
 #![expect(clippy::inline_always, reason = "the number of our own frames must not depend on the optimizer")]
 
 use std::any::type_name;
+use std::cell::RefCell;
 use std::marker::PhantomData;
 use std::mem;
 use std::ops::Range;
@@ -14,9 +15,7 @@ pub use crate::call_site::Site;
 use crate::chunk::Chunk;
 pub use crate::chunk::Chunked;
 use crate::classify::{Classify, Failure};
-use crate::engine::drive::{Cleanup, Work};
-use crate::engine::pieces::Extent;
-use crate::execute::{Size, With, length, run_all, run_batch};
+use crate::execute::{Size, With};
 pub use crate::outcome::AnyValue;
 use crate::outcome::{Auto, Classified, Completes, Judge};
 use crate::policy::{Halve, Policy};
@@ -207,39 +206,39 @@ impl<P: Policy, K> With<'_, P, K, ()> {
 impl<P: Policy, K> With<'_, P, K, ()> {
     #[doc(hidden)]
     #[track_caller]
-    #[inline(never)]
-    pub fn undo_batch<S: Size, R, M>(self, mut body: impl FnMut(S, bool) -> Option<R>) -> R
+    #[inline(always)]
+    pub fn undo_batch<S: Size, R, M>(self, body: impl FnMut(S, bool) -> Option<R>) -> R
     where
         K: Judge<R, M>,
     {
-        let both = BodyAndUndo(|piece: Range<usize>, undo| body(S::from_count(piece.len()), undo));
-        self.core.call(Location::caller(), Extent::Batch, |call, policy| {
-            run_batch(call, policy, &self.judge, both)
-        })
+        let both = RefCell::new(body);
+        let undo = |failed: Range<usize>| drop(both.borrow_mut()(S::from_count(failed.len()), true));
+        self.before_retry(undo).batch_at(Location::caller(), |size| value(both.borrow_mut()(size, false)))
     }
 
     #[doc(hidden)]
     #[track_caller]
-    #[inline(never)]
+    #[inline(always)]
     pub fn undo_range<S: Size, R: Completes, M>(
         self,
         start: S,
         end: S,
-        mut body: impl FnMut(S, S, bool) -> Option<R>,
+        body: impl FnMut(S, S, bool) -> Option<R>,
     ) -> R
     where
         K: Judge<R, M>,
     {
-        let items = length(start, end, || self.core.name_at(Some(Location::caller())));
-        let both = |piece: Range<usize>, undo| body(start.plus(piece.start), start.plus(piece.end), undo);
-        self.core.call(Location::caller(), Extent::Items(items), |call, policy| {
-            run_all(call, policy, &self.judge, BodyAndUndo(both))
-        })
+        let both = RefCell::new(body);
+        let undo = |failed: Range<usize>| {
+            drop(both.borrow_mut()(start.plus(failed.start), start.plus(failed.end), true));
+        };
+        let body = |start, end| value(both.borrow_mut()(start, end, false));
+        self.before_retry(undo).range_at(Location::caller(), (start, end), body)
     }
 
     #[doc(hidden)]
     #[track_caller]
-    #[inline(never)]
+    #[inline(always)]
     pub fn undo_chunked<D: Chunked<C>, C, S: Size, R: Completes, M>(
         self,
         mut data: D,
@@ -253,39 +252,18 @@ impl<P: Policy, K> With<'_, P, K, ()> {
         // An attempt without memory for its view never comes to the body: there is nothing to undo then, and
         // no view to undo it with.
         let mut lacks_view = false;
-        let both = |piece: Range<usize>, undo| {
+        self.undo_range(0, items, |start, end, undo| {
             if undo && mem::take(&mut lacks_view) {
                 return None;
             }
             lacks_view = true;
-            let mut held = data.hold(dim, piece.clone());
+            let mut held = data.hold(dim, start..end);
             lacks_view = false;
-            body(D::lend(&mut held), S::from_count(piece.start), S::from_count(piece.end), undo)
-        };
-        self.core.call(Location::caller(), Extent::Items(items), |call, policy| {
-            run_all(call, policy, &self.judge, BodyAndUndo(both))
+            body(D::lend(&mut held), S::from_count(start), S::from_count(end), undo)
         })
     }
 }
 
-/// A body and its undo in one closure.
-struct BodyAndUndo<F>(F);
-
-impl<R, F: FnMut(Range<usize>, bool) -> Option<R>> Work<R> for BodyAndUndo<F> {
-    const LEAVES_OUT: bool = false;
-
-    #[inline]
-    fn run(&mut self, piece: Range<usize>) -> R {
-        (self.0)(piece, false).expect("the expansion returns a value unless it is told to undo")
-    }
-
-    fn cleanup(&mut self) -> &mut impl Cleanup {
-        self
-    }
-}
-
-impl<R, F: FnMut(Range<usize>, bool) -> Option<R>> Cleanup for BodyAndUndo<F> {
-    fn undo(&mut self, failed: Range<usize>) {
-        (self.0)(failed, true);
-    }
+fn value<R>(returned: Option<R>) -> R {
+    returned.expect("the expansion returns a value unless it is told to undo")
 }

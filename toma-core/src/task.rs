@@ -50,7 +50,7 @@ impl Form for OfPieces {
 impl<'a, P: Policy, K, B: Undo> With<'a, P, K, B> {
     #[doc(hidden)]
     pub fn start_batch<R>(self) -> Task<'a, P, K, R, OfBatch> {
-        self.task(Extent::Batch, OfBatch)
+        self.task(Extent::BATCH, OfBatch)
     }
 
     #[doc(hidden)]
@@ -60,13 +60,13 @@ impl<'a, P: Policy, K, B: Undo> With<'a, P, K, B> {
             self.core.name_at(None).refuse(format_args!("start {start}: must be at most end {end}"));
         }
         let items = usize::try_from(end - start).expect("a range of items fits in the address space");
-        self.task(Extent::Items(items), OfPieces { start, dim })
+        self.task(Extent::of(items), OfPieces { start, dim })
     }
 
     #[doc(hidden)]
     pub fn start_chunked<R, C>(self, data: &impl Chunked<C>) -> Task<'a, P, K, R, OfPieces> {
         let (dim, items) = (self.core.dim, data.extent(self.core.dim));
-        self.task(Extent::Items(items), OfPieces { start: 0, dim })
+        self.task(Extent::of(items), OfPieces { start: 0, dim })
     }
 
     fn task<R, F>(self, extent: Extent, form: F) -> Task<'a, P, K, R, F> {

@@ -9,21 +9,14 @@ pub(crate) fn print(line: &str) {
 
 /// `bytes` for people: `1.5 GiB`.
 pub(crate) fn bytes(bytes: u64) -> String {
-    const UNITS: [&str; 5] = ["KiB", "MiB", "GiB", "TiB", "PiB"];
-    if bytes < 1024 {
+    const UNITS: [&str; 6] = ["bytes", "KiB", "MiB", "GiB", "TiB", "PiB"];
+    let thousands = (bytes.max(1).ilog2() as usize / 10).min(UNITS.len() - 1);
+    if thousands == 0 {
         return format!("{bytes} bytes");
     }
     #[expect(clippy::cast_precision_loss, reason = "one digit after the point is shown")]
-    let mut value = bytes as f64;
-    let mut unit = "bytes";
-    for larger in UNITS {
-        if value < 1024.0 {
-            break;
-        }
-        value /= 1024.0;
-        unit = larger;
-    }
-    format!("{value:.1} {unit}")
+    let value = bytes as f64 / (1_u64 << (10 * thousands)) as f64;
+    format!("{value:.1} {}", UNITS[thousands])
 }
 
 /// `3 items`, `1 item`.

@@ -3,30 +3,6 @@
 use cudarc::driver::DriverError;
 use toma_core::classify::Class;
 
-const OUT_OF_MEMORY: u32 = 2;
-
-/// Codes after which the driver returns the same for whatever the context is asked to do, as its
-/// manual says of each. By number, because which have a name depends on the version cudarc is
-/// compiled for.
-const POISONED: &[u32] = &[
-    214, // ECC_UNCORRECTABLE
-    220, // NVLINK_UNCORRECTABLE
-    226, // CONTAINED
-    700, // ILLEGAL_ADDRESS
-    702, // LAUNCH_TIMEOUT
-    709, // CONTEXT_IS_DESTROYED
-    710, // ASSERT
-    714, // HARDWARE_STACK_ERROR
-    715, // ILLEGAL_INSTRUCTION
-    716, // MISALIGNED_ADDRESS
-    717, // INVALID_ADDRESS_SPACE
-    718, // INVALID_PC
-    719, // LAUNCH_FAILED
-    721, // TENSOR_MEMORY_LEAK
-    810, // MPS_CLIENT_TERMINATED
-    911, // EXTERNAL_DEVICE
-];
-
 /// What kind of failure an error of the driver is, by its code.
 ///
 /// `CUDA_ERROR_OUT_OF_MEMORY` is out of memory, codes that leave the context unusable (illegal
@@ -45,9 +21,16 @@ const POISONED: &[u32] = &[
 /// assert_eq!(class(CUresult::CUDA_ERROR_INVALID_VALUE), Class::Other);
 /// ```
 pub fn class_of(error: DriverError) -> Class {
+    // By number, because which codes have a name depends on the version cudarc is compiled for.
     match error.0 as u32 {
-        OUT_OF_MEMORY => Class::OutOfMemory,
-        code if POISONED.contains(&code) => Class::Poisoned,
+        // CUDA_ERROR_OUT_OF_MEMORY
+        2 => Class::OutOfMemory,
+        // After these the driver returns the same for whatever the context is asked to do, as its manual
+        // says of each: 214 ECC_UNCORRECTABLE, 220 NVLINK_UNCORRECTABLE, 226 CONTAINED, 700 ILLEGAL_ADDRESS,
+        // 702 LAUNCH_TIMEOUT, 709 CONTEXT_IS_DESTROYED, 710 ASSERT, 714 HARDWARE_STACK_ERROR,
+        // 715 ILLEGAL_INSTRUCTION, 716 MISALIGNED_ADDRESS, 717 INVALID_ADDRESS_SPACE, 718 INVALID_PC,
+        // 719 LAUNCH_FAILED, 721 TENSOR_MEMORY_LEAK, 810 MPS_CLIENT_TERMINATED, 911 EXTERNAL_DEVICE.
+        214 | 220 | 226 | 700 | 702 | 709 | 710 | 714..=719 | 721 | 810 | 911 => Class::Poisoned,
         _ => Class::Other,
     }
 }

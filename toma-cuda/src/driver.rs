@@ -43,7 +43,11 @@ pub(crate) fn memory(context: &CudaContext) -> Result<Reading, DriverError> {
     within(context, || {
         let (free, total) = result::mem_get_info()?;
         let (free, total) = (free as u64, total as u64);
-        Ok(Reading::new(free.saturating_add(unused_bytes(context)?).min(total), total))
+        let unused = pool(context)?.map_or(Ok(0), |pool| {
+            let reserved = pool_bytes(pool, CUmemPool_attribute::CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT)?;
+            Ok(reserved.saturating_sub(used_bytes(pool)?))
+        })?;
+        Ok(Reading::new(free.saturating_add(unused).min(total), total))
     })
 }
 
@@ -62,7 +66,7 @@ pub(crate) fn release(context: &CudaContext) -> Result<(), DriverError> {
 pub(crate) fn usage(context: &CudaContext) -> Result<Option<Usage>, DriverError> {
     within(context, || {
         let Some(pool) = pool(context)? else { return Ok(None) };
-        let used = pool_bytes(pool, CUmemPool_attribute::CU_MEMPOOL_ATTR_USED_MEM_CURRENT)?;
+        let used = used_bytes(pool)?;
         let peak = pool_bytes(pool, CUmemPool_attribute::CU_MEMPOOL_ATTR_USED_MEM_HIGH)?;
         // After a reset the peak is nothing until the next allocation.
         Ok(Some(Usage::new(used, peak.max(used))))
@@ -78,13 +82,6 @@ pub(crate) fn reset_peak(context: &CudaContext) -> Result<(), DriverError> {
     })
 }
 
-fn unused_bytes(context: &CudaContext) -> Result<u64, DriverError> {
-    let Some(pool) = pool(context)? else { return Ok(0) };
-    let reserved = pool_bytes(pool, CUmemPool_attribute::CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT)?;
-    let used = pool_bytes(pool, CUmemPool_attribute::CU_MEMPOOL_ATTR_USED_MEM_CURRENT)?;
-    Ok(reserved.saturating_sub(used))
-}
-
 /// The pool that slices of this device come from, which is its default pool unless the program has
 /// set another; `None` where slices come from no pool.
 fn pool(context: &CudaContext) -> Result<Option<CUmemoryPool>, DriverError> {
@@ -93,6 +90,10 @@ fn pool(context: &CudaContext) -> Result<Option<CUmemoryPool>, DriverError> {
     }
     // SAFETY: the device is that of a living context.
     unsafe { result::device::get_mem_pool(context.cu_device()) }.map(Some)
+}
+
+fn used_bytes(pool: CUmemoryPool) -> Result<u64, DriverError> {
+    pool_bytes(pool, CUmemPool_attribute::CU_MEMPOOL_ATTR_USED_MEM_CURRENT)
 }
 
 fn pool_bytes(pool: CUmemoryPool, attribute: CUmemPool_attribute) -> Result<u64, DriverError> {

@@ -3,21 +3,21 @@
 //! Each attempt is a plain async block. A closure that returns a future would have to be an
 //! `AsyncFnMut`, and the future of a function that takes one is not `Send`.
 
-use proc_macro2::{Group, Ident, Span, TokenStream, TokenTree};
+use proc_macro2::{Group, Span, TokenStream, TokenTree};
 use quote::{quote, quote_spanned};
 
 use crate::builder::{builder, undo};
 use crate::call::Call;
 use crate::form::{Form, Role};
-use crate::names::{local, local_at, toma};
+use crate::names::{hygienic, local, local_at, toma, toma_at};
 use crate::parameters::Parameter;
 
 pub(crate) fn run(call: &Call<'_>) -> TokenStream {
-    let (toma, running, done) = (toma(Span::mixed_site()), local("call"), local("done"));
+    let (toma, running, done) = (toma(), local("call"), local("done"));
     let (builder, start) = (builder(call), call.method("start"));
     let arguments = call.kept().map(start_argument);
     let (data, sizes) = (call.parameters.iter().find_map(lend), sizes(call));
-    let (ty, body) = (call.output.ty(), call.body);
+    let (ty, body) = (&call.output.ty, call.body);
     // A body that consumes an argument is told so at the body.
     let future = quote_spanned!(call.body_span()=> async #body);
     let finish = call.output.method("finish");
@@ -45,22 +45,20 @@ pub(crate) fn run(call: &Call<'_>) -> TokenStream {
 
 fn start_argument(parameter: &Parameter) -> TokenStream {
     let name = parameter.outer_name();
-    if parameter.role == Role::Data { quote_spanned!(mixed_at(&name)=> &#name) } else { quote!(#name) }
-}
-
-/// Data that cannot be chunked is reported at the data.
-fn mixed_at(data: &Ident) -> Span {
-    Span::mixed_site().located_at(data.span())
+    // Data that cannot be chunked is reported at the data.
+    let span = hygienic(name.span());
+    if parameter.role == Role::Data { quote_spanned!(span=> &#name) } else { quote!(#name) }
 }
 
 /// The piece of the data as the body sees it.
 fn lend(parameter: &Parameter) -> Option<TokenStream> {
     let data = parameter.outer_name();
-    let (running, held) = (local("call"), local_at("held", data.span()));
+    let span = hygienic(data.span());
+    let (running, held, toma) = (local("call"), local_at("held", span), toma_at(span));
     let (attrs, pat, ty) = (&parameter.typed.attrs, &parameter.typed.pat, parameter.inside_type());
-    let (toma, ty) = (toma(mixed_at(&data)), respan(quote!(#ty), data.span()));
+    let ty = respan(quote!(#ty), span);
     (parameter.role == Role::Data).then(|| {
-        quote_spanned! {mixed_at(&data)=>
+        quote_spanned! {span=>
             let ::core::option::Option::Some(mut #held) = #running.hold(&mut #data) else { continue };
             #(#attrs)* let #pat = <#ty as #toma::Chunked<_>>::lend(&mut #held);
         }
@@ -73,7 +71,7 @@ fn respan(tokens: TokenStream, span: Span) -> TokenStream {
         if let TokenTree::Group(group) = &mut token {
             *group = Group::new(group.delimiter(), respan(group.stream(), span));
         }
-        token.set_span(Span::mixed_site().located_at(span));
+        token.set_span(span);
         token
     };
     tokens.into_iter().map(respan).collect()

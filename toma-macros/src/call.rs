@@ -5,6 +5,7 @@ use syn::{Error, Lifetime, ReceiverKind, Result, ReturnType, Signature};
 
 use crate::form::Form;
 use crate::function::Function;
+use crate::names::hygienic;
 use crate::options::Options;
 use crate::output::Output;
 use crate::parameters::{self, Parameter};
@@ -39,7 +40,7 @@ impl<'a> Call<'a> {
 
     /// Where errors about code of ours around the body point.
     pub(crate) fn body_span(&self) -> Span {
-        Span::mixed_site().located_at(self.body.span())
+        hygienic(self.body.span())
     }
 
     /// The method that does `what` in the attribute's form.
@@ -64,13 +65,8 @@ fn reject_exclusive_borrow_of_self(form: Form, sig: &Signature) -> Result<()> {
     let (Some(receiver), ReturnType::Type(_, ty)) = (sig.receiver(), &sig.output) else { return Ok(()) };
     let ReceiverKind::Reference(_, of_self, Some(_)) = &receiver.kind else { return Ok(()) };
     let into_self = |lifetime: &Option<Lifetime>| lifetime.is_none() || lifetime == of_self;
-    match types::exclusive(ty).filter(|reference| into_self(&reference.lifetime)) {
-        None => Ok(()),
-        Some(reference) => {
-            let message = format!(
-                "{form} cannot return `&mut` into `self`: the body may run again while the reference is in use"
-            );
-            Err(Error::new_spanned(reference, message))
-        }
-    }
+    let exclusive = types::exclusive(&mut ty.as_ref().clone());
+    let Some(reference) = exclusive.filter(|reference| into_self(&reference.lifetime)) else { return Ok(()) };
+    let reason = "the body may run again while the reference is in use";
+    Err(Error::new_spanned(reference, format!("{form} cannot return `&mut` into `self`: {reason}")))
 }

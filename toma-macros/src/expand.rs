@@ -4,17 +4,17 @@
 //! it has one, so that options can use it and documentation shows it.
 
 use proc_macro2::{Span, TokenStream};
-use quote::{quote, quote_spanned};
-use syn::spanned::Spanned as _;
-use syn::{FnArg, Pat, Signature};
+use quote::{ToTokens, quote, quote_spanned};
+use syn::spanned::Spanned;
+use syn::{Expr, FnArg, Pat, Signature};
 
 use crate::asynchronous;
 use crate::builder::{builder, undo};
 use crate::call::Call;
 use crate::form::{Form, Role};
 use crate::function::Function;
-use crate::names::{local, toma};
-use crate::options::{Kind, Known, Value};
+use crate::names::{hygienic, local, toma_at};
+use crate::options::{Kind, Known};
 use crate::parameters::{self, Parameter};
 
 pub(crate) fn expand(call: &Call<'_>) -> TokenStream {
@@ -31,15 +31,15 @@ fn run(call: &Call<'_>) -> TokenStream {
     let builder = builder(call);
     let kept = call.kept().map(Parameter::outer_name);
     let inside = call.parameters.iter().map(Parameter::inside);
-    let (arrow, ty, body) = (call.output.arrow(), call.output.ty(), call.body);
+    let (ty, body) = (&call.output.ty, call.body);
     let generics = generics(call);
     let Some(undo) = undo(call) else {
         let run = call.method("run");
-        return quote!(#builder.#run #generics (#(#kept,)* |#(#inside),*| #arrow #body));
+        return quote!(#builder.#run #generics (#(#kept,)* |#(#inside),*| -> #ty #body));
     };
     let (run, flag) = (call.method("undo"), local("undo"));
     // A body that consumes an argument is told so at the body.
-    let attempt = quote_spanned!(call.body_span()=> (|| #arrow #body)());
+    let attempt = quote_spanned!(call.body_span()=> (|| -> #ty #body)());
     // One closure for both, because both borrow the same arguments.
     quote! {
         #builder.#run #generics (#(#kept,)* |#(#inside,)* #flag: bool| -> ::core::option::Option<#ty> {
@@ -57,7 +57,7 @@ fn run(call: &Call<'_>) -> TokenStream {
 fn generics(call: &Call<'_>) -> Option<TokenStream> {
     call.options.of(Kind::Classify)?;
     let data = (call.form == Form::Chunked).then(|| quote!(_, _,));
-    let ty = call.output.ty();
+    let ty = &call.output.ty;
     Some(quote!(::<#data _, #ty, _>))
 }
 
@@ -86,25 +86,25 @@ fn signature(call: &Call<'_>) -> Signature {
 
 /// The one place where the crate is named, so that a path that leads nowhere is one error.
 fn import(call: &Call<'_>) -> TokenStream {
-    let (path, span) = match call.options.of(Kind::Crate) {
-        Some(Value::Path(path)) => (quote!(#path), Span::mixed_site().located_at(path.span())),
-        _ => (quote!(::toma), Span::mixed_site()),
-    };
-    let toma = toma(span);
+    let given = call.options.of(Kind::Crate);
+    let path = given.map_or_else(|| quote!(::toma), ToTokens::to_token_stream);
+    let span = hygienic(given.map_or_else(Span::mixed_site, Spanned::span));
+    let toma = toma_at(span);
     quote_spanned!(span=> use #path::__private as #toma;)
 }
 
 /// A `let` for each option that is handed over by reference, so that its value outlives the call.
 fn references(call: &Call<'_>) -> TokenStream {
-    let bind = |(known, value): (&Known, &Value)| {
+    let bind = |(known, value): (&Known, &Expr)| {
         let name = local(known.name);
         match (known.kind, value) {
+            (Kind::Cache, Expr::Verbatim(_)) => None,
             // A cache given by a reference has to be written `&*cache`, which clippy would object to.
-            (Kind::Cache, Value::Expr(reference)) => Some(quote! {
+            (Kind::Cache, _) => Some(quote! {
                 #[allow(clippy::borrow_deref_ref, reason = "a name alone would be taken for a type")]
-                let #name = #reference;
+                let #name = #value;
             }),
-            (Kind::Reference, Value::Expr(expr)) => Some(quote!(let #name = &(#expr);)),
+            (Kind::Reference, _) => Some(quote!(let #name = &(#value);)),
             _ => None,
         }
     };

@@ -20,12 +20,8 @@ pub(crate) enum Role {
 }
 
 impl Form {
-    pub(crate) fn name(self) -> &'static str {
-        match self {
-            Self::Batch => "batch",
-            Self::Range => "range",
-            Self::Chunked => "chunked",
-        }
+    pub(crate) fn name(self) -> String {
+        format!("{self:?}").to_lowercase()
     }
 
     /// What the first parameters after `self` mean, in order.
@@ -54,13 +50,8 @@ impl Form {
 
 impl Role {
     /// The name a parameter gets in the emitted signature when the user wrote a pattern.
-    pub(crate) fn name(self) -> &'static str {
-        match self {
-            Self::Data => "data",
-            Self::Size => "size",
-            Self::Start => "start",
-            Self::End => "end",
-        }
+    pub(crate) fn name(self) -> String {
+        format!("{self:?}").to_lowercase()
     }
 }
 
@@ -72,6 +63,6 @@ impl fmt::Display for Form {
 
 impl fmt::Display for Role {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(if *self == Self::Size { "the batch size" } else { self.name() })
+        if *self == Self::Size { f.write_str("the batch size") } else { f.write_str(&self.name()) }
     }
 }

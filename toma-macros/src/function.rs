@@ -4,11 +4,13 @@
 //! keeps working inside it.
 
 use proc_macro2::{Delimiter, Group, TokenStream, TokenTree};
+use quote::quote;
 use syn::ext::IdentExt;
 use syn::parse::{ParseStream, Parser};
-use syn::{AttrStyle, Attribute, Error, Ident, LitStr, Result, Signature, Token, Visibility};
+use syn::{AttrStyle, Attribute, Error, Ident, LitStr, PatType, Result, Signature, Token, Visibility};
 
 use crate::form::Form;
+use crate::parameters::{self, Parameter};
 
 pub(crate) struct Function {
     pub(crate) attrs: Vec<Attribute>,
@@ -40,6 +42,27 @@ impl Function {
     /// The function's own name, `r#` stripped, as call sites are named.
     pub(crate) fn name(&self) -> String {
         self.sig.ident.unraw().to_string()
+    }
+
+    /// What a mistake becomes: the error, and the function with the signature it would have had, which
+    /// callers can still name and call.
+    ///
+    /// The body stays, with the hidden parameters bound to nothing that ever exists, so that what it
+    /// alone uses is not reported as unused.
+    pub(crate) fn with_error(&self, form: Form, error: &Error) -> TokenStream {
+        let Self { attrs, vis, sig, body } = self;
+        let error = error.to_compile_error();
+        let hidden = parameters::hidden(form, sig);
+        let mut sig = sig.clone();
+        parameters::remove(&mut sig, hidden.iter());
+        let inside = hidden.iter().map(|Parameter { typed: PatType { pat, ty, .. }, .. }| quote!(#pat: #ty));
+        match body {
+            None => quote!(#error #(#attrs)* #vis #sig;),
+            Some(body) => quote! {
+                #error
+                #(#attrs)* #[allow(unused, reason = "the mistake is reported, nothing else")] #vis #sig { #(let #inside = loop {};)* #body }
+            },
+        }
     }
 }
 

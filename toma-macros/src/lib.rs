@@ -14,7 +14,6 @@ mod asynchronous;
 mod builder;
 mod call;
 mod expand;
-mod fallback;
 mod form;
 mod function;
 mod names;
@@ -141,6 +140,6 @@ fn attribute(form: Form, args: TokenStream, item: &TokenStream) -> TokenStream {
     };
     match Call::check(form, args, &function) {
         Ok(call) => expand::expand(&call),
-        Err(error) => fallback::expand(form, &function, &error),
+        Err(error) => function.with_error(form, &error),
     }
 }

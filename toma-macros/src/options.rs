@@ -1,7 +1,10 @@
 //! The attribute's arguments: one table of names, one way to read them.
 
+use std::collections::BTreeMap;
+
 use proc_macro2::{Span, TokenStream};
 use quote::ToTokens as _;
+use strsim::levenshtein;
 use syn::ext::IdentExt;
 use syn::parse::{ParseStream, Parser};
 use syn::{Error, Expr, Ident, Path, Result, Token, Type};
@@ -31,89 +34,79 @@ pub(crate) enum Kind {
 pub(crate) struct Known {
     pub(crate) name: &'static str,
     pub(crate) kind: Kind,
-    forms: &'static [Form],
+    /// The one form in which it has a meaning; `None` for all of them.
+    only: Option<Form>,
 }
 
-/// The value of one option that was given.
-pub(crate) enum Value {
-    Type(Type),
-    Expr(Expr),
-    Path(Path),
+impl Known {
+    const fn new(name: &'static str, kind: Kind) -> Self {
+        Self { name, kind, only: None }
+    }
 }
 
 /// The options of one attribute.
 pub(crate) struct Options {
-    /// By position in [`KNOWN`].
-    given: [Option<Value>; KNOWN.len()],
+    /// By position in [`KNOWN`]. A cache type is [`Expr::Verbatim`].
+    given: BTreeMap<usize, Expr>,
 }
-
-const EVERYWHERE: &[Form] = &[Form::Batch, Form::Range, Form::Chunked];
 
 /// Every option, in the order in which its value is evaluated.
 pub(crate) static KNOWN: [Known; 17] = [
-    Known { name: "cache", kind: Kind::Cache, forms: EVERYWHERE },
-    Known { name: "initial", kind: Kind::Size, forms: EVERYWHERE },
-    Known { name: "min", kind: Kind::Size, forms: EVERYWHERE },
-    Known { name: "max", kind: Kind::Size, forms: EVERYWHERE },
-    Known { name: "multiple_of", kind: Kind::Size, forms: EVERYWHERE },
-    Known { name: "max_attempts", kind: Kind::Value, forms: EVERYWHERE },
-    Known { name: "deadline", kind: Kind::Value, forms: EVERYWHERE },
-    Known { name: "key", kind: Kind::Reference, forms: EVERYWHERE },
-    Known { name: "name", kind: Kind::Value, forms: EVERYWHERE },
-    Known { name: "device", kind: Kind::Reference, forms: EVERYWHERE },
-    Known { name: "observer", kind: Kind::Reference, forms: EVERYWHERE },
-    Known { name: "ladder", kind: Kind::Value, forms: EVERYWHERE },
-    Known { name: "dim", kind: Kind::Value, forms: &[Form::Chunked] },
-    Known { name: "policy", kind: Kind::Value, forms: EVERYWHERE },
-    Known { name: "before_retry", kind: Kind::Undo, forms: EVERYWHERE },
-    Known { name: "classify", kind: Kind::Classify, forms: EVERYWHERE },
-    Known { name: "crate", kind: Kind::Crate, forms: EVERYWHERE },
+    Known::new("cache", Kind::Cache),
+    Known::new("initial", Kind::Size),
+    Known::new("min", Kind::Size),
+    Known::new("max", Kind::Size),
+    Known::new("multiple_of", Kind::Size),
+    Known::new("max_attempts", Kind::Value),
+    Known::new("deadline", Kind::Value),
+    Known::new("key", Kind::Reference),
+    Known::new("name", Kind::Value),
+    Known::new("device", Kind::Reference),
+    Known::new("observer", Kind::Reference),
+    Known::new("ladder", Kind::Value),
+    Known { only: Some(Form::Chunked), ..Known::new("dim", Kind::Value) },
+    Known::new("policy", Kind::Value),
+    Known::new("before_retry", Kind::Undo),
+    Known::new("classify", Kind::Classify),
+    Known::new("crate", Kind::Crate),
 ];
 
 impl Options {
     /// Reads `name = value, ..`.
     pub(crate) fn parse(form: Form, args: TokenStream) -> Result<Self> {
         let parse = |input: ParseStream<'_>| {
-            let mut given = [const { None }; KNOWN.len()];
+            let mut given = BTreeMap::new();
             while !input.is_empty() {
-                let name = name(form, input)?;
+                let expected = format!("expected options, such as `#[toma::{}(initial = 512)]`", form.name());
+                let name = input.call(Ident::parse_any).map_err(|_| input.error(expected))?;
                 let index = find(form, &name)?;
-                let value = value(&name, KNOWN[index].kind, input)?;
-                set_once(&mut given[index], &name, value)?;
-                comma(input)?;
+                if given.insert(index, value(&name, KNOWN[index].kind, input)?).is_some() {
+                    return Err(Error::new(name.span(), format!("`{name}` is given twice")));
+                }
+                if !input.is_empty() && input.parse::<Option<Token![,]>>()?.is_none() {
+                    return Err(input.error("expected `,` between options"));
+                }
             }
             Ok(Self { given })
         };
         let options = parse.parse2(args)?;
-        options.require_initial(form)?;
+        // A batch has no other bound; a range and chunked data have their length.
+        if form == Form::Batch && !options.given().any(|(known, _)| known.name == "initial") {
+            let expected = "the size of the first batch: `#[toma::batch(initial = 512)]`";
+            return Err(Error::new(Span::call_site(), format!("missing option `initial`, {expected}")));
+        }
         Ok(options)
     }
 
     /// The options that were given, in the table's order.
-    pub(crate) fn given(&self) -> impl Iterator<Item = (&'static Known, &Value)> {
-        KNOWN.iter().zip(&self.given).filter_map(|(known, value)| Some((known, value.as_ref()?)))
+    pub(crate) fn given(&self) -> impl Iterator<Item = (&'static Known, &Expr)> {
+        self.given.iter().map(|(index, value)| (&KNOWN[*index], value))
     }
 
     /// The value of the one option of a kind.
-    pub(crate) fn of(&self, kind: Kind) -> Option<&Value> {
+    pub(crate) fn of(&self, kind: Kind) -> Option<&Expr> {
         self.given().find(|(known, _)| known.kind == kind).map(|(_, value)| value)
     }
-
-    /// A batch has no other bound; a range and chunked data have their length.
-    fn require_initial(&self, form: Form) -> Result<()> {
-        if form != Form::Batch || self.given().any(|(known, _)| known.name == "initial") {
-            return Ok(());
-        }
-        let message =
-            "missing option `initial`, the size of the first batch: `#[toma::batch(initial = 512)]`";
-        Err(Error::new(Span::call_site(), message))
-    }
-}
-
-fn name(form: Form, input: ParseStream<'_>) -> Result<Ident> {
-    let expected =
-        |_| input.error(format!("expected options, such as `#[toma::{}(initial = 512)]`", form.name()));
-    input.call(Ident::parse_any).map_err(expected)
 }
 
 /// The place in [`KNOWN`] of an option that has a meaning for `form`.
@@ -121,52 +114,55 @@ fn find(form: Form, name: &Ident) -> Result<usize> {
     let Some(index) = KNOWN.iter().position(|known| name == known.name) else {
         return Err(Error::new(name.span(), unknown(form, &name.to_string())));
     };
-    if KNOWN[index].forms.contains(&form) {
-        return Ok(index);
+    match KNOWN[index].only.filter(|only| *only != form) {
+        None => Ok(index),
+        Some(only) => {
+            let message = format!("`{name}` has no meaning for {form}, only for {only}");
+            Err(Error::new(name.span(), message))
+        }
     }
-    let forms: Vec<_> = KNOWN[index].forms.iter().map(Form::to_string).collect();
-    let message = format!("`{name}` has no meaning for {form}, only for {}", forms.join(" and "));
-    Err(Error::new(name.span(), message))
 }
 
 fn unknown(form: Form, name: &str) -> String {
-    let names: Vec<_> =
-        KNOWN.iter().filter(|known| known.forms.contains(&form)).map(|known| known.name).collect();
-    let nearest = names.iter().min_by_key(|known| distance(name, known));
-    let hint = match nearest {
-        Some(known) if distance(name, known) <= 1 + known.len() / 4 => format!(", did you mean `{known}`?"),
-        _ => String::from(","),
-    };
+    let names: Vec<_> = KNOWN
+        .iter()
+        .filter(|known| known.only.is_none_or(|only| only == form))
+        .map(|known| known.name)
+        .collect();
+    let is_near = |known: &&&str| levenshtein(name, known) <= 1 + known.len() / 4;
+    let nearest = names.iter().min_by_key(|known| levenshtein(name, known)).filter(is_near);
+    let hint = nearest.map_or(",".to_owned(), |known| format!(", did you mean `{known}`?"));
     format!("unknown option `{name}`{hint} {form} has {}", names.join(", "))
 }
 
-fn value(name: &Ident, kind: Kind, input: ParseStream<'_>) -> Result<Value> {
+fn value(name: &Ident, kind: Kind, input: ParseStream<'_>) -> Result<Expr> {
     let needs_value = || Error::new(name.span(), format!("`{name}` needs a value: `{name} = ..`"));
     input.parse::<Option<Token![=]>>()?.ok_or_else(needs_value)?;
     if input.is_empty() || input.peek(Token![,]) {
         return Err(needs_value());
     }
     match kind {
-        Kind::Cache if !input.peek(Token![&]) => cache_type(input).map(Value::Type),
-        Kind::Undo => undo(input).map(Value::Expr),
-        Kind::Crate => crate_path(input).map(Value::Path),
-        _ => input.parse().map(Value::Expr),
+        Kind::Cache if !input.peek(Token![&]) => cache_type(input),
+        Kind::Undo => undo(input),
+        Kind::Crate => crate_path(input),
+        _ => input.parse(),
     }
 }
 
-fn cache_type(input: ParseStream<'_>) -> Result<Type> {
-    let ty = input.parse()?;
+fn cache_type(input: ParseStream<'_>) -> Result<Expr> {
+    let ty = input.parse::<Type>()?;
     if input.is_empty() || input.peek(Token![,]) {
-        return Ok(ty);
+        return Ok(Expr::Verbatim(ty.into_token_stream()));
     }
     Err(Error::new_spanned(ty, "cache takes a type, or a reference to a value: `cache = &expr`"))
 }
 
-fn crate_path(input: ParseStream<'_>) -> Result<Path> {
+fn crate_path(input: ParseStream<'_>) -> Result<Expr> {
     let value: Expr = input.parse()?;
-    Path::parse_mod_style
-        .parse2(value.to_token_stream())
-        .map_err(|_| Error::new_spanned(value, "crate takes the path of the crate: `crate = renamed`"))
+    match Path::parse_mod_style.parse2(value.to_token_stream()) {
+        Ok(_) => Ok(value),
+        Err(_) => Err(Error::new_spanned(value, "crate takes the path of the crate: `crate = renamed`")),
+    }
 }
 
 fn undo(input: ParseStream<'_>) -> Result<Expr> {
@@ -182,32 +178,4 @@ fn undo(input: ParseStream<'_>) -> Result<Expr> {
         }
         _ => Ok(undo),
     }
-}
-
-fn set_once<T>(slot: &mut Option<T>, name: &Ident, value: T) -> Result<()> {
-    match slot.replace(value) {
-        None => Ok(()),
-        Some(_) => Err(Error::new(name.span(), format!("`{name}` is given twice"))),
-    }
-}
-
-fn comma(input: ParseStream<'_>) -> Result<()> {
-    if input.is_empty() || input.parse::<Option<Token![,]>>()?.is_some() {
-        return Ok(());
-    }
-    Err(input.error("expected `,` between options"))
-}
-
-/// How many letters to insert, remove or replace to get from one word to the other.
-fn distance(from: &str, to: &str) -> usize {
-    let mut row: Vec<usize> = (0..=to.len()).collect();
-    for (i, a) in from.bytes().enumerate() {
-        let mut diagonal = std::mem::replace(&mut row[0], i + 1);
-        for (j, b) in to.bytes().enumerate() {
-            let replaced = diagonal + usize::from(a != b);
-            diagonal = row[j + 1];
-            row[j + 1] = replaced.min(row[j] + 1).min(row[j + 1] + 1);
-        }
-    }
-    row[to.len()]
 }

@@ -22,24 +22,22 @@ impl Parameter {
     pub(crate) fn outer_name(&self) -> Ident {
         match &*self.typed.pat {
             Pat::Ident(pat) if pat.by_ref.is_none() && pat.subpat.is_none() => pat.ident.clone(),
-            pat => local_at(self.role.name(), pat.span()),
+            pat => local_at(&self.role.name(), pat.span()),
         }
     }
 
     /// The parameter as the body sees it, with the user's own pattern.
     pub(crate) fn inside(&self) -> TokenStream {
-        let (attrs, inside) = (&self.typed.attrs, self.inside_without_attrs());
-        quote!(#(#attrs)* #inside)
-    }
-
-    pub(crate) fn inside_without_attrs(&self) -> TokenStream {
-        let (PatType { pat, colon_token, .. }, ty) = (&self.typed, self.inside_type());
-        quote!(#pat #colon_token #ty)
+        let (PatType { attrs, pat, colon_token, .. }, ty) = (&self.typed, self.inside_type());
+        quote!(#(#attrs)* #pat #colon_token #ty)
     }
 
     /// Its type as the body sees it: that of one piece.
     pub(crate) fn inside_type(&self) -> Type {
-        types::of_piece(&self.typed.ty)
+        let mut ty = self.typed.ty.as_ref().clone();
+        // A piece of the data lives shorter than the data.
+        types::erase(&mut ty, true);
+        ty
     }
 }
 
@@ -86,15 +84,15 @@ fn leading(roles: &[Role], sig: &Signature) -> Vec<Parameter> {
 fn check_sizes(parameters: &[Parameter], takes: &str) -> Result<()> {
     let mut first = None;
     for Parameter { role, typed, .. } in parameters.iter().filter(|parameter| parameter.role != Role::Data) {
-        let Some(size) = types::size(&typed.ty) else {
-            let message = format!("{role} must be `usize` or `i64`: {takes}");
-            return Err(Error::new_spanned(&typed.ty, message));
+        let message = match (types::size(&typed.ty), first) {
+            (None, _) => format!("{role} must be `usize` or `i64`: {takes}"),
+            (Some(size), Some(first)) if size != first => format!("{role} must be `{first}`, as start is"),
+            (size, _) => {
+                first = size;
+                continue;
+            }
         };
-        let expected = *first.get_or_insert(size);
-        if size != expected {
-            let message = format!("{role} must be `{expected}`, as start is");
-            return Err(Error::new_spanned(&typed.ty, message));
-        }
+        return Err(Error::new_spanned(&typed.ty, message));
     }
     Ok(())
 }

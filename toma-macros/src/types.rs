@@ -27,92 +27,73 @@ fn is_named(ty: &Type, name: &str) -> bool {
 }
 
 /// The first `&mut` in `ty`, also inside of `Option`, `Result`, tuples and the like.
-pub(crate) fn exclusive(ty: &Type) -> Option<&TypeReference> {
+pub(crate) fn exclusive(ty: &mut Type) -> Option<TypeReference> {
     match ty {
-        Type::Reference(reference) if reference.mutability.is_some() => Some(reference),
-        Type::Reference(reference) => exclusive(&reference.elem),
-        Type::Group(group) => exclusive(&group.elem),
-        Type::Paren(paren) => exclusive(&paren.elem),
-        Type::Array(array) => exclusive(&array.elem),
-        Type::Slice(slice) => exclusive(&slice.elem),
-        Type::Tuple(tuple) => tuple.elems.iter().find_map(exclusive),
-        Type::Path(path) => path.path.segments.iter().find_map(|segment| match &segment.arguments {
-            PathArguments::AngleBracketed(arguments) => {
-                arguments.args.iter().find_map(|argument| match argument {
-                    GenericArgument::Type(ty) => exclusive(ty),
-                    _ => None,
-                })
+        Type::Reference(reference) if reference.mutability.is_some() => Some(reference.clone()),
+        // What it comes to is not what it is computed from.
+        Type::Path(path) if path.qself.is_some() => None,
+        _ => inner(ty).into_iter().find_map(exclusive),
+    }
+}
+
+/// Makes `ty` what a closure or a `let` can write: `_` for each `impl Trait`, which is legal in
+/// signatures only; with `lifetimes`, all of them are left to inference.
+pub(crate) fn erase(ty: &mut Type, lifetimes: bool) {
+    match ty {
+        Type::ImplTrait(_) => *ty = parse_quote!(_),
+        Type::Reference(reference) if lifetimes => reference.lifetime = None,
+        Type::Path(path) if lifetimes => {
+            for argument in arguments(&mut path.path) {
+                if let GenericArgument::Lifetime(lifetime) = argument {
+                    *lifetime = Lifetime::new("'_", lifetime.span());
+                }
             }
-            _ => None,
-        }),
+        }
+        Type::TraitObject(object) => {
+            for bound in &mut object.bounds {
+                if let TypeParamBound::Trait(bound) = bound {
+                    // Its lifetimes can be bound by its own `for<'a>`: they stay.
+                    types_in(&mut bound.path).for_each(|ty| erase(ty, false));
+                }
+            }
+        }
+        _ => {}
+    }
+    for ty in inner(ty) {
+        erase(ty, lifetimes);
+    }
+}
+
+/// The types that `ty` is made of, but for those that traits and functions name.
+fn inner(ty: &mut Type) -> Vec<&mut Type> {
+    match ty {
+        Type::Array(array) => vec![&mut *array.elem],
+        Type::Group(group) => vec![&mut *group.elem],
+        Type::Paren(paren) => vec![&mut *paren.elem],
+        Type::Ptr(pointer) => vec![&mut *pointer.elem],
+        Type::Reference(reference) => vec![&mut *reference.elem],
+        Type::Slice(slice) => vec![&mut *slice.elem],
+        Type::Tuple(tuple) => tuple.elems.iter_mut().collect(),
+        Type::Path(path) => {
+            let of_self = path.qself.iter_mut().map(|qself| &mut *qself.ty);
+            of_self.chain(types_in(&mut path.path)).collect()
+        }
+        _ => Vec::new(),
+    }
+}
+
+pub(crate) fn types_in(path: &mut Path) -> impl Iterator<Item = &mut Type> {
+    arguments(path).filter_map(|argument| match argument {
+        GenericArgument::Type(ty) => Some(ty),
+        GenericArgument::AssocType(assoc) => Some(&mut assoc.ty),
         _ => None,
-    }
+    })
 }
 
-/// `ty` as a closure or a `let` can write it: `_` for each `impl Trait`, which is legal in
-/// signatures only.
-pub(crate) fn without_impl(ty: &Type) -> Type {
-    let mut ty = ty.clone();
-    Eraser { lifetimes: false }.erase(&mut ty);
-    ty
-}
-
-/// Like [`without_impl`], and every lifetime left to inference: a piece of the data lives shorter
-/// than the data.
-pub(crate) fn of_piece(ty: &Type) -> Type {
-    let mut ty = ty.clone();
-    Eraser { lifetimes: true }.erase(&mut ty);
-    ty
-}
-
-struct Eraser {
-    lifetimes: bool,
-}
-
-impl Eraser {
-    fn erase(&self, ty: &mut Type) {
-        match ty {
-            Type::ImplTrait(_) => *ty = parse_quote!(_),
-            Type::Array(array) => self.erase(&mut array.elem),
-            Type::Group(group) => self.erase(&mut group.elem),
-            Type::Paren(paren) => self.erase(&mut paren.elem),
-            Type::Ptr(pointer) => self.erase(&mut pointer.elem),
-            Type::Slice(slice) => self.erase(&mut slice.elem),
-            Type::Tuple(tuple) => tuple.elems.iter_mut().for_each(|elem| self.erase(elem)),
-            Type::Reference(reference) => {
-                reference.lifetime.take_if(|_| self.lifetimes);
-                self.erase(&mut reference.elem);
-            }
-            Type::Path(path) => {
-                path.qself.iter_mut().for_each(|qself| self.erase(&mut qself.ty));
-                self.erase_path(&mut path.path);
-            }
-            Type::TraitObject(object) => {
-                // Its lifetimes can be bound by its own `for<'a>`: they stay.
-                let bounds = Self { lifetimes: false };
-                for bound in &mut object.bounds {
-                    if let TypeParamBound::Trait(bound) = bound {
-                        bounds.erase_path(&mut bound.path);
-                    }
-                }
-            }
-            _ => {}
-        }
-    }
-
-    fn erase_path(&self, path: &mut Path) {
-        for segment in &mut path.segments {
-            let PathArguments::AngleBracketed(arguments) = &mut segment.arguments else { continue };
-            for argument in &mut arguments.args {
-                match argument {
-                    GenericArgument::Type(ty) => self.erase(ty),
-                    GenericArgument::AssocType(assoc) => self.erase(&mut assoc.ty),
-                    GenericArgument::Lifetime(lifetime) if self.lifetimes => {
-                        *lifetime = Lifetime::new("'_", lifetime.span());
-                    }
-                    _ => {}
-                }
-            }
-        }
-    }
+fn arguments(path: &mut Path) -> impl Iterator<Item = &mut GenericArgument> {
+    let lists = path.segments.iter_mut().filter_map(|segment| match &mut segment.arguments {
+        PathArguments::AngleBracketed(list) => Some(&mut list.args),
+        _ => None,
+    });
+    lists.flatten()
 }

@@ -8,10 +8,6 @@
 #include <functional>
 #include <memory>
 
-#ifdef __linux__
-#include <dirent.h>
-#endif
-
 #include "guard.h"
 #include "shim.h"
 
@@ -65,29 +61,11 @@ c10::Backtrace fetch() {
   return quiet > 0 ? *none : std::make_shared<Trace>(c10::get_lazy_backtrace(/*frames_to_skip=*/1));
 }
 
-// Where it is not known, there may be more.
-bool has_one_thread() {
-  int tasks = 0;
-#ifdef __linux__
-  if (auto* folder = opendir("/proc/self/task")) {
-    while (const auto* entry = readdir(folder)) {
-      tasks += entry->d_name[0] != '.' ? 1 : 0;
-    }
-    closedir(folder);
-  }
-#endif
-  return tasks == 1;
-}
-
 }  // namespace
 
-bool toma_backtraces_install(bool (*would_retry)()) noexcept {
-  if (!has_one_thread()) {
-    return false;
-  }
+void toma_backtraces_install(bool (*would_retry)()) noexcept {
   would_retry_out_of_memory = would_retry;
   c10::SetStackTraceFetcher(std::function<c10::Backtrace()>(fetch));
-  return true;
 }
 
 void toma_backtraces_quiet(int32_t change) noexcept { quiet += change; }

@@ -2,6 +2,8 @@
 // the memory.
 #pragma once
 
+#include <c10/util/flat_hash_map.h>
+
 #ifndef _WIN32
 #include <pthread.h>
 #endif
@@ -9,10 +11,9 @@
 #include <array>
 #include <atomic>
 #include <cstdint>
-#include <cstdlib>
 #include <mutex>
-#include <new>
 #include <thread>
+#include <utility>
 
 namespace toma {
 
@@ -32,118 +33,38 @@ class Lock {
   std::atomic<bool> held{false};
 };
 
-// What is known of a block. Address 0 is no block.
-struct Block {
-  void* data;
-  uint64_t bytes;
-};
-
-// One lock and one table of open addressing with linear probing. At most half of it is used, so a
-// search ends after two steps or so.
-class alignas(64) Shard {
+// Shards, so that threads rarely wait for each other.
+class Blocks {
  public:
-  Lock lock;
-  // Blocks so far.
-  uint64_t inserted = 0;
-
   // Returns the bytes of a block that was there at the same address; throws where there is no memory.
-  uint64_t insert(Block block, uint64_t hash) {
-    if (2 * (used + 1) > size) {
-      grow();
-    }
-    auto& slot = slots[find(block.data, hash)];
-    const auto before = slot.bytes;
-    used += slot.data == nullptr ? 1 : 0;
-    slot = block;
-    ++inserted;
+  uint64_t insert(void* data, uint64_t bytes) {
+    auto& shard = shard_of(data);
+    const std::lock_guard<Lock> held(shard.lock);
+    const auto before = std::exchange(shard.bytes[data], bytes);
+    ++shard.inserted;
     return before;
   }
 
   // Returns its bytes, or 0 where there is none.
-  uint64_t remove(void* data, uint64_t hash) {
-    auto gap = used == 0 ? 0 : find(data, hash);
-    if (used == 0 || slots[gap].data == nullptr) {
+  uint64_t remove(void* data) {
+    auto& shard = shard_of(data);
+    const std::lock_guard<Lock> held(shard.lock);
+    const auto found = shard.bytes.find(data);
+    if (found == shard.bytes.end()) {
       return 0;
     }
-    const auto bytes = slots[gap].bytes;
-    --used;
-    // Blocks behind it move up, unless the gap is before their home: no search meets a gap then.
-    for (auto at = next(gap); slots[at].data != nullptr; at = next(at)) {
-      if (((at - home(hash_of(slots[at].data))) & (size - 1)) >= ((at - gap) & (size - 1))) {
-        slots[gap] = slots[at];
-        gap = at;
-      }
-    }
-    slots[gap] = {};
+    const auto bytes = found->second;
+    shard.bytes.erase(found);
     return bytes;
-  }
-
-  static uint64_t hash_of(const void* data) {
-    // Blocks begin at multiples of 64; the product mixes the rest into the upper bits.
-    return (reinterpret_cast<uintptr_t>(data) >> 6) * 0x9e3779b97f4a7c15;
-  }
-
- private:
-  size_t home(uint64_t hash) const { return (hash >> 16) & (size - 1); }
-  size_t next(size_t at) const { return (at + 1) & (size - 1); }
-
-  // Where it is, or would be.
-  size_t find(const void* data, uint64_t hash) const {
-    auto at = home(hash);
-    while (slots[at].data != nullptr && slots[at].data != data) {
-      at = next(at);
-    }
-    return at;
-  }
-
-  void grow() {
-    auto* const before = slots;
-    const auto before_size = size;
-    const auto now_size = size == 0 ? 64 : 2 * size;
-    auto* const now = static_cast<Block*>(std::calloc(now_size, sizeof(Block)));
-    if (now == nullptr) {
-      throw std::bad_alloc();
-    }
-    slots = now;
-    size = now_size;
-    for (size_t at = 0; at < before_size; ++at) {
-      if (before[at].data != nullptr) {
-        slots[find(before[at].data, hash_of(before[at].data))] = before[at];
-      }
-    }
-    std::free(before);
-  }
-
-  // Of a power of two; never given back.
-  Block* slots = nullptr;
-  size_t size = 0;
-  size_t used = 0;
-};
-
-// Shards, so that threads rarely wait for each other.
-class Blocks {
- public:
-  uint64_t insert(Block block) {
-    const auto hash = Shard::hash_of(block.data);
-    auto& shard = shard_of(hash);
-    const std::lock_guard<Lock> held(shard.lock);
-    return shard.insert(block, hash);
-  }
-
-  uint64_t remove(void* data) {
-    const auto hash = Shard::hash_of(data);
-    auto& shard = shard_of(hash);
-    const std::lock_guard<Lock> held(shard.lock);
-    return shard.remove(data, hash);
   }
 
   // Blocks so far.
   uint64_t inserted() {
     uint64_t sum = 0;
-    each(*this, [&](Shard& shard) {
+    for (auto& shard : shards) {
       const std::lock_guard<Lock> held(shard.lock);
       sum += shard.inserted;
-    });
+    }
     return sum;
   }
 
@@ -152,20 +73,27 @@ class Blocks {
 #ifndef _WIN32
     static Blocks* all;
     all = this;
-    pthread_atfork(
-        [] { each(*all, [](Shard& shard) { shard.lock.lock(); }); },
-        [] { each(*all, [](Shard& shard) { shard.lock.unlock(); }); },
-        [] { each(*all, [](Shard& shard) { shard.lock.unlock(); }); });
+    const auto unlock = [] { all->each_lock(&Lock::unlock); };
+    pthread_atfork([] { all->each_lock(&Lock::lock); }, unlock, unlock);
 #endif
   }
 
  private:
-  Shard& shard_of(uint64_t hash) { return shards[hash >> 58]; }
+  struct alignas(64) Shard {
+    Lock lock;
+    ska::flat_hash_map<void*, uint64_t> bytes;
+    // Blocks so far.
+    uint64_t inserted = 0;
+  };
 
-  template <class F>
-  static void each(Blocks& blocks, F f) {
-    for (auto& shard : blocks.shards) {
-      f(shard);
+  // By the upper six bits of the product by which the table finds its place: the table takes the next.
+  Shard& shard_of(const void* data) {
+    return shards[(reinterpret_cast<uintptr_t>(data) >> 6) * 0x9e3779b97f4a7c15 >> 58];
+  }
+
+  void each_lock(void (Lock::*change)()) {
+    for (auto& shard : shards) {
+      (shard.lock.*change)();
     }
   }
 

@@ -17,6 +17,7 @@
 #include <atomic>
 #include <limits>
 #include <mutex>
+#include <utility>
 
 #include "blocks.h"
 #include "guard.h"
@@ -81,12 +82,6 @@ void uncount(uint64_t bytes) {
   }
 }
 
-void refuse_injected(size_t bytes) {
-  if (exempt == 0 && fail_after >= 0 && fail_after-- == 0) {
-    refuse(bytes, "a failure was injected");
-  }
-}
-
 void release(void* data) {
   // Before it is freed: after that the address may be another thread's.
   uncount(living->remove(data));
@@ -99,7 +94,7 @@ c10::DataPtr block(size_t bytes) {
   try {
     data = found->allocate(bytes);
     // A block that was freed past us is in the table until its address is given out again.
-    uncount(living->insert({data.get(), bytes}));
+    uncount(living->insert(data.get(), bytes));
   } catch (const c10::Error&) {
     uncount(bytes);
     out_of_memory(bytes, "the system has no more");
@@ -116,7 +111,9 @@ struct CountingAllocator final : c10::Allocator {
     if (bytes == 0) {
       return {nullptr, nullptr, &release, c10::Device(c10::DeviceType::CPU)};
     }
-    refuse_injected(bytes);
+    if (exempt == 0 && fail_after >= 0 && fail_after-- == 0) {
+      refuse(bytes, "a failure was injected");
+    }
     if (bytes > static_cast<size_t>(std::numeric_limits<ptrdiff_t>::max())) {
       // A mistake, not a size: it gets the answer that it had before.
       return found->allocate(bytes);
@@ -160,10 +157,10 @@ void toma_cpu_install() noexcept {
   std::call_once(once, install);
 }
 
-void toma_cpu_stats(toma_stats* out) noexcept {
+toma_stats toma_cpu_stats() noexcept {
   const auto bytes = allocated.load();
   const auto most = peak.load();
-  *out = {bytes, bytes, most, most, living == nullptr ? 0 : living->inserted(), 0, ooms.load()};
+  return {bytes, bytes, most, most, living == nullptr ? 0 : living->inserted(), 0, ooms.load()};
 }
 
 uint64_t toma_cpu_allocated_bytes() noexcept { return allocated.load(std::memory_order_relaxed); }
@@ -175,7 +172,5 @@ uint64_t toma_cpu_budget() noexcept { return budget.load(std::memory_order_relax
 void toma_cpu_set_budget(uint64_t bytes) noexcept { budget.store(bytes); }
 
 int64_t toma_cpu_fail_after(int64_t skip) noexcept {
-  const auto left = fail_after;
-  fail_after = skip;
-  return left;
+  return std::exchange(fail_after, skip);
 }

@@ -3,24 +3,31 @@
 #include <c10/core/CachingDeviceAllocator.h>
 #include <c10/core/impl/DeviceGuardImplInterface.h>
 
+#include <tuple>
+
 #include "guard.h"
 #include "shim.h"
 
 namespace {
 
-c10::DeviceAllocator& allocator_of(int32_t type, int32_t index) {
-  return *c10::getDeviceAllocator(toma::existing_kind(type, index));
+// Runs `body` with the allocator and index of a device. Before its first allocation an allocator has
+// counted nothing and holds nothing, and refuses to say so.
+template <class F>
+int32_t with_initialized(toma_device device, toma_error* error, F body) noexcept {
+  return toma::guarded(error, [&] {
+    const auto existing = toma::existing(device);
+    auto& allocator = *c10::getDeviceAllocator(existing.type());
+    if (allocator.initialized()) {
+      body(allocator, existing.index());
+    }
+  });
 }
 
 uint64_t natural(int64_t number) { return number < 0 ? 0 : static_cast<uint64_t>(number); }
 
-toma_stats stats_of(c10::DeviceAllocator& allocator, int32_t index) {
-  // Before its first allocation it has counted nothing, and refuses to say so.
-  if (!allocator.initialized()) {
-    return {};
-  }
+toma_stats stats_of(c10::DeviceAllocator& allocator, c10::DeviceIndex index) {
   constexpr auto all = static_cast<size_t>(c10::CachingAllocator::StatType::AGGREGATE);
-  const auto stats = allocator.getDeviceStats(static_cast<c10::DeviceIndex>(index));
+  const auto stats = allocator.getDeviceStats(index);
   const auto& allocated = stats.allocated_bytes[all];
   const auto& reserved = stats.reserved_bytes[all];
   return {
@@ -31,47 +38,40 @@ toma_stats stats_of(c10::DeviceAllocator& allocator, int32_t index) {
 
 }  // namespace
 
-// Neither the guard nor the allocator may be asked before it is known that there is a device: both
-// exist in a libtorch that was built for devices this machine does not have.
-c10::DeviceType toma::existing_kind(int32_t type, int32_t index) {
-  const auto device = kind_of(type);
-  const int32_t count =
-      c10::impl::hasDeviceGuardImpl(device) ? c10::impl::getDeviceGuardImpl(device)->deviceCount() : 0;
-  if (index < 0 || index >= count) {
+// libtorch looks kinds up in a table without asking whether they are in it. Neither the guard nor the
+// allocator may be asked before it is known that there is a device: both exist in a libtorch that was
+// built for devices this machine does not have.
+c10::Device toma::existing(toma_device device) {
+  if (device.type < 0 || device.type >= static_cast<int32_t>(c10::COMPILE_TIME_MAX_DEVICE_TYPES)) {
+    throw NoDevice("no kind of device has the number " + std::to_string(device.type));
+  }
+  const auto type = static_cast<c10::DeviceType>(device.type);
+  const int32_t count = c10::impl::hasDeviceGuardImpl(type) ? c10::impl::getDeviceGuardImpl(type)->deviceCount() : 0;
+  if (device.index < 0 || device.index >= count) {
     throw NoDevice(
-        "no device " + c10::DeviceTypeName(device, true) + ":" + std::to_string(index) + ": libtorch sees " +
+        "no device " + c10::DeviceTypeName(type, true) + ":" + std::to_string(device.index) + ": libtorch sees " +
         std::to_string(count) + " of this kind");
   }
-  return device;
+  return {type, static_cast<c10::DeviceIndex>(device.index)};
 }
 
-int32_t toma_device_stats(int32_t type, int32_t index, toma_stats* out, toma_error* error) noexcept {
-  return toma::guarded(error, [&] { *out = stats_of(allocator_of(type, index), index); });
+int32_t toma_device_stats(toma_device device, toma_stats* out, toma_error* error) noexcept {
+  *out = {};
+  return with_initialized(device, error, [&](auto& allocator, auto index) { *out = stats_of(allocator, index); });
 }
 
-int32_t toma_device_memory(int32_t type, int32_t index, uint64_t* free, uint64_t* total, toma_error* error) noexcept {
+int32_t toma_device_memory(toma_device device, uint64_t* out, toma_error* error) noexcept {
   return toma::guarded(error, [&] {
-    const auto [unused, all] = allocator_of(type, index).getMemoryInfo(static_cast<c10::DeviceIndex>(index));
-    *free = unused;
-    *total = all;
+    const auto existing = toma::existing(device);
+    std::tie(out[0], out[1]) = c10::getDeviceAllocator(existing.type())->getMemoryInfo(existing.index());
   });
 }
 
 // Of all devices of the kind at once: the interface knows no finer release.
-int32_t toma_device_release(int32_t type, int32_t index, toma_error* error) noexcept {
-  return toma::guarded(error, [&] {
-    auto& allocator = allocator_of(type, index);
-    if (allocator.initialized()) {
-      allocator.emptyCache();
-    }
-  });
+int32_t toma_device_release(toma_device device, toma_error* error) noexcept {
+  return with_initialized(device, error, [](auto& allocator, auto) { allocator.emptyCache(); });
 }
 
-int32_t toma_device_reset_peak(int32_t type, int32_t index, toma_error* error) noexcept {
-  return toma::guarded(error, [&] {
-    auto& allocator = allocator_of(type, index);
-    if (allocator.initialized()) {
-      allocator.resetPeakStats(static_cast<c10::DeviceIndex>(index));
-    }
-  });
+int32_t toma_device_reset_peak(toma_device device, toma_error* error) noexcept {
+  return with_initialized(device, error, [](auto& allocator, auto index) { allocator.resetPeakStats(index); });
 }

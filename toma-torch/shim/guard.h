@@ -1,7 +1,7 @@
 // The one place where exceptions become codes.
 #pragma once
 
-#include <c10/core/DeviceType.h>
+#include <c10/core/Device.h>
 #include <c10/util/Exception.h>
 
 #include <cstring>
@@ -19,16 +19,8 @@ struct NoDevice : std::exception {
   std::string words;
 };
 
-// libtorch looks kinds up in a table without asking whether they are in it.
-inline c10::DeviceType kind_of(int32_t type) {
-  if (type < 0 || type >= static_cast<int32_t>(c10::COMPILE_TIME_MAX_DEVICE_TYPES)) {
-    throw NoDevice("no kind of device has the number " + std::to_string(type));
-  }
-  return static_cast<c10::DeviceType>(type);
-}
-
-// The same, and throws where there is no such device.
-c10::DeviceType existing_kind(int32_t type, int32_t index);
+// Throws where there is no such device.
+c10::Device existing(toma_device device);
 
 inline bool means_out_of_memory(const c10::Error& error) {
   if (dynamic_cast<const c10::OutOfMemoryError*>(&error) != nullptr) {

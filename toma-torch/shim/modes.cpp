@@ -29,15 +29,14 @@ uint64_t autocast_depth() {
 // Leaving the last region drops the weights that autocast has cast; a region that was left by a panic
 // would keep them for good.
 void set_autocast_depth(uint64_t depth) {
-  auto now = autocast_depth();
-  const auto leaves_last = now > 0 && depth == 0;
-  for (; now < depth; ++now) {
+  const auto before = autocast_depth();
+  for (auto now = before; now < depth; ++now) {
     at::autocast::increment_nesting();
   }
-  for (; now > depth; --now) {
+  for (auto now = before; now > depth; --now) {
     at::autocast::decrement_nesting();
   }
-  if (leaves_last) {
+  if (before > 0 && depth == 0) {
     at::autocast::clear_cache();
   }
 }

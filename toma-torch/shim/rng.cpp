@@ -1,6 +1,7 @@
 // The state of libtorch's default generators, as bytes.
 
 #include <ATen/Context.h>
+#include <ATen/core/Tensor.h>
 
 #include <cstring>
 #include <mutex>
@@ -12,10 +13,10 @@ namespace {
 
 // The generator is not safe to use from two threads; its mutex is public for that.
 template <class F>
-void with_generator(int32_t type, int32_t index, F body) {
-  const auto kind = toma::existing_kind(type, index);
-  const auto cpu = kind == c10::DeviceType::CPU;
-  const auto& generator = at::globalContext().defaultGenerator(c10::Device(kind, cpu ? -1 : static_cast<c10::DeviceIndex>(index)));
+void with_generator(toma_device device, F body) {
+  const auto existing = toma::existing(device);
+  // The CPU is one, and has no index there.
+  const auto& generator = at::globalContext().defaultGenerator(existing.is_cpu() ? c10::Device(at::kCPU) : existing);
   auto* state = generator.unsafeGetGeneratorImpl();
   // The state travels in a tensor, which must not fail where memory is short: it is short when a
   // state is put back.
@@ -26,19 +27,15 @@ void with_generator(int32_t type, int32_t index, F body) {
 
 }  // namespace
 
-int32_t toma_rng_get(int32_t type, int32_t index, uint8_t* out, size_t capacity, size_t* size, toma_error* error) noexcept {
+int32_t toma_rng_get(toma_device device, void** out, toma_error* error) noexcept {
   return toma::guarded(error, [&] {
-    with_generator(type, index, [&](c10::GeneratorImpl& generator) {
-      const auto state = generator.get_state();
-      *size = static_cast<size_t>(state->numel());
-      std::memcpy(out, state->data(), std::min(capacity, *size));
-    });
+    with_generator(device, [&](c10::GeneratorImpl& generator) { *out = new at::Tensor(generator.get_state()); });
   });
 }
 
-int32_t toma_rng_set(int32_t type, int32_t index, const uint8_t* bytes, size_t size, toma_error* error) noexcept {
+int32_t toma_rng_set(toma_device device, const uint8_t* bytes, size_t size, toma_error* error) noexcept {
   return toma::guarded(error, [&] {
-    with_generator(type, index, [&](c10::GeneratorImpl& generator) {
+    with_generator(device, [&](c10::GeneratorImpl& generator) {
       const auto state = generator.get_state();
       TORCH_CHECK(
           size == static_cast<size_t>(state->numel()), "the state of the generator has ", state->numel(), " bytes, not ", size);

@@ -25,6 +25,12 @@ struct toma_error {
   char message[512];
 };
 
+struct toma_device {
+  // A c10::DeviceType.
+  int32_t type;
+  int32_t index;
+};
+
 // What an allocator has counted on one device.
 struct toma_stats {
   uint64_t allocated_bytes;
@@ -48,15 +54,15 @@ struct toma_modes {
   uint64_t autocast_dtypes;
 };
 
-// Devices: `type` is a c10::DeviceType.
-int32_t toma_device_stats(int32_t type, int32_t index, toma_stats* out, toma_error* error) noexcept;
-int32_t toma_device_memory(int32_t type, int32_t index, uint64_t* free, uint64_t* total, toma_error* error) noexcept;
-int32_t toma_device_release(int32_t type, int32_t index, toma_error* error) noexcept;
-int32_t toma_device_reset_peak(int32_t type, int32_t index, toma_error* error) noexcept;
+int32_t toma_device_stats(toma_device device, toma_stats* out, toma_error* error) noexcept;
+// Free and total bytes.
+int32_t toma_device_memory(toma_device device, uint64_t* out, toma_error* error) noexcept;
+int32_t toma_device_release(toma_device device, toma_error* error) noexcept;
+int32_t toma_device_reset_peak(toma_device device, toma_error* error) noexcept;
 
 // The counting CPU allocator. It may be put in place at any time, from any thread.
 void toma_cpu_install() noexcept;
-void toma_cpu_stats(toma_stats* out) noexcept;
+toma_stats toma_cpu_stats() noexcept;
 // One of them, in a few nanoseconds.
 uint64_t toma_cpu_allocated_bytes() noexcept;
 void toma_cpu_reset_peak() noexcept;
@@ -66,11 +72,10 @@ void toma_cpu_set_budget(uint64_t bytes) noexcept;
 // The allocation after `skip` more of this thread fails, once; -1 for none. Returns what was left.
 int64_t toma_cpu_fail_after(int64_t skip) noexcept;
 
-// Puts our fetcher of C++ backtraces in place of libtorch's, once. libtorch does it without a lock, so
-// it is done only while there is one thread; otherwise nothing changes, and it returns false. Errors
-// that mean out of memory carry no backtrace where the thread that catches them would retry;
-// `would_retry` says so, and throws nothing.
-bool toma_backtraces_install(bool (*would_retry)()) noexcept;
+// Puts our fetcher of C++ backtraces in place of libtorch's. libtorch does it without a lock, so it must
+// be done while there is one thread. Errors that mean out of memory carry no backtrace where the thread
+// that catches them would retry; `would_retry` says so, and throws nothing.
+void toma_backtraces_install(bool (*would_retry)()) noexcept;
 // Errors that this thread catches carry no backtrace while the depth is above 0.
 void toma_backtraces_quiet(int32_t change) noexcept;
 
@@ -91,8 +96,8 @@ const void* toma_tensor_identity(const void* tensor) noexcept;
 // Whether nobody else holds the tensor or its memory, in which each element has a place of its own.
 int32_t toma_tensor_is_sole(const void* tensor, bool* out, toma_error* error) noexcept;
 
-// Random numbers: writes at most `capacity` bytes and always the true size.
-int32_t toma_rng_get(int32_t type, int32_t index, uint8_t* out, size_t capacity, size_t* size, toma_error* error) noexcept;
-int32_t toma_rng_set(int32_t type, int32_t index, const uint8_t* state, size_t size, toma_error* error) noexcept;
+// The state of random numbers, handed out as an `at::Tensor*` that is the caller's, and taken as bytes.
+int32_t toma_rng_get(toma_device device, void** out, toma_error* error) noexcept;
+int32_t toma_rng_set(toma_device device, const uint8_t* state, size_t size, toma_error* error) noexcept;
 
 }  // extern "C"

@@ -8,7 +8,7 @@ use crate::{error, ffi};
 ctor::declarative::ctor! {
     #[ctor(unsafe)]
     fn before_main() {
-        ffi::install_backtraces();
+        let _ = ffi::install_backtraces();
         classify::add_error(error::class_of);
         classify::add_error(error::class_of_tch);
         // Taken only by a program that registered modes of its own even earlier.

@@ -110,10 +110,8 @@ impl Concatenate for Vec<Tensor> {
 
     fn concatenate(self, dim: i64) -> Tensor {
         let parts = self.len();
-        match concatenate(self, dim) {
-            Ok(whole) => whole,
-            Err(error) => panic!("concatenate {parts} tensors along dim {dim}: {error}"),
-        }
+        concatenate(self, dim)
+            .unwrap_or_else(|error| panic!("concatenate {parts} tensors along dim {dim}: {error}"))
     }
 }
 

@@ -41,7 +41,7 @@ fn signal(_: ExitStatus) -> Option<i32> {
     None
 }
 
-#[cfg(all(test, unix))]
+#[cfg(test)]
 mod tests {
     use std::io::Write as _;
     use std::process::Stdio;

@@ -1,9 +1,19 @@
 //! What `cargo metadata` says of the workspace.
 
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use anyhow::{Context as _, Result};
-use serde_json::Value;
+use serde::{Deserialize, Deserializer};
+
+/// The answer of `cargo metadata`.
+#[derive(Debug, Default, Deserialize)]
+pub(crate) struct Metadata {
+    pub(crate) packages: Vec<Package>,
+    workspace_default_members: Vec<String>,
+    workspace_root: PathBuf,
+    target_directory: PathBuf,
+}
 
 /// The workspace: where it stands, and the packages that are checked.
 #[derive(Debug, Default)]
@@ -18,47 +28,98 @@ pub(crate) struct Workspace {
     pub(crate) with_libtorch: Vec<Package>,
 }
 
-/// One package of the workspace.
-#[derive(Debug)]
+/// One package.
+#[derive(Debug, Deserialize)]
 pub(crate) struct Package {
+    id: String,
     pub(crate) name: String,
+    pub(crate) version: String,
+    #[serde(rename = "manifest_path")]
     pub(crate) manifest: PathBuf,
-    /// Every feature but `default` and those it lists as `libtorch-features`.
-    pub(crate) features: Vec<String>,
+    features: BTreeMap<String, Vec<String>>,
     pub(crate) targets: Vec<Target>,
-    /// Whether it may be published to a registry.
-    pub(crate) published: bool,
-    /// The `[package.metadata]` table.
-    pub(crate) metadata: Value,
+    /// Registries; `publish = false` shows as none of them.
+    publish: Option<Vec<String>>,
+    pub(crate) rust_version: Option<String>,
+    /// Where it is from; none where it is the workspace's own.
+    pub(crate) source: Option<String>,
+    #[serde(default, deserialize_with = "or_default")]
+    metadata: Tables,
 }
 
 /// One thing cargo builds of a package.
-#[derive(Debug)]
+#[derive(Debug, Deserialize)]
 pub(crate) struct Target {
     pub(crate) name: String,
-    pub(crate) kinds: Vec<String>,
+    #[serde(rename = "kind")]
+    kinds: Vec<String>,
+    #[serde(default, rename = "required-features")]
     pub(crate) required_features: Vec<String>,
 }
 
+/// `[package.metadata]`.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+struct Tables {
+    toma: Settings,
+}
+
+/// `[package.metadata.toma]`, which CONTRIBUTING.md explains.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
+pub(crate) struct Settings {
+    pub(crate) optimized_tests: Vec<String>,
+    pub(crate) only_optimized_tests: Vec<String>,
+    pub(crate) slow_tests: Vec<String>,
+    libtorch_features: Vec<String>,
+    pub(crate) profiles: Vec<String>,
+    pub(crate) nightly_profiles: Vec<String>,
+    pub(crate) examples: BTreeMap<String, ExampleSettings>,
+}
+
+/// How an example is run.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub(crate) struct ExampleSettings {
+    pub(crate) data: Option<Data>,
+    /// Arguments when the checks run it.
+    pub(crate) test: Vec<String>,
+    /// Arguments when the demonstration runs it, which it does with none but those that have them.
+    pub(crate) demo: Option<Vec<String>>,
+    /// What there is to see, in one line.
+    pub(crate) about: Option<String>,
+}
+
+/// Files that are too large for the repository, from a Python package.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Data {
+    /// Name and version, as pip is asked for them: `name==1.2.3`.
+    pub(crate) package: String,
+    /// The checksum of its one file.
+    pub(crate) sha256: String,
+    /// Where the files are in the package.
+    pub(crate) folder: PathBuf,
+    /// The variable by which the example learns where that is on this machine.
+    pub(crate) variable: String,
+}
+
 impl Workspace {
-    /// Reads the answer of `cargo metadata`; `extra` is the one package that is checked without
-    /// being a default member.
-    pub(crate) fn parse(answer: &Value, extra: &str) -> Result<Self> {
-        let root = PathBuf::from(text(answer, "workspace_root")?);
-        let defaults = strings(&answer["workspace_default_members"]);
-        let is_checked = |value: &Value| strings_contain(&defaults, &value["id"]) || value["name"] == extra;
-        let mut workspace =
-            Self { root, target_dir: text(answer, "target_directory")?.into(), ..Self::default() };
-        for value in list(&answer["packages"]) {
-            let package = Package::parse(value)?;
-            match () {
-                () if is_checked(value) => workspace.packages.push(package),
-                () if package.listed("profiles").is_some() => workspace.fixtures.push(package),
-                () => workspace.with_libtorch.push(package),
-            }
+    /// `extra` is the one package that is checked without being a default member.
+    pub(crate) fn new(metadata: Metadata, extra: &str) -> Self {
+        let Metadata { packages, workspace_default_members: defaults, .. } = metadata;
+        let (root, target_dir) = (metadata.workspace_root, metadata.target_directory);
+        let mut workspace = Self { root, target_dir, ..Self::default() };
+        for package in packages {
+            let kind = match () {
+                () if defaults.contains(&package.id) || package.name == extra => &mut workspace.packages,
+                () if !package.settings().profiles.is_empty() => &mut workspace.fixtures,
+                () => &mut workspace.with_libtorch,
+            };
+            kind.push(package);
         }
         workspace.packages.sort_by_key(|package| package.manifest.components().count());
-        Ok(workspace)
+        workspace
     }
 
     /// Every package but the fixtures, those that need libtorch last.
@@ -81,65 +142,43 @@ impl Workspace {
     pub(crate) fn target(&self, kind: &'static str, name: &str) -> Result<(&Package, &Target)> {
         self.targets_of(kind).find(|(_, target)| target.name == name).with_context(|| {
             let known: Vec<_> = self.targets_of(kind).map(|(_, target)| &*target.name).collect();
-            let known = if known.is_empty() { "none".to_owned() } else { known.join(", ") };
-            format!("unknown {kind} `{name}`; known: {known}")
+            format!("unknown {kind} `{name}`; known: {}", known.join(", "))
         })
     }
 
     /// The package at the root of the workspace: the one users depend on.
-    pub(crate) fn facade(&self) -> Result<&Package> {
-        let manifest = self.root.join("Cargo.toml");
-        let at_root = self.packages.iter().find(|package| package.manifest == manifest);
-        at_root.with_context(|| format!("no package at {}", manifest.display()))
+    pub(crate) fn facade(&self) -> &Package {
+        &self.packages[0]
     }
 
     pub(crate) fn published(&self) -> impl Iterator<Item = &Package> {
-        self.all_packages().filter(|package| package.published)
+        self.all_packages().filter(|package| package.publish.as_ref().is_none_or(|to| !to.is_empty()))
+    }
+
+    /// What packages that need no libtorch list.
+    pub(crate) fn listed(&self, list: fn(&Settings) -> &Vec<String>) -> Vec<String> {
+        self.packages.iter().flat_map(|package| list(package.settings()).clone()).collect()
     }
 }
 
 impl Package {
-    pub(crate) fn parse(value: &Value) -> Result<Self> {
-        let features = value["features"].as_object().into_iter().flat_map(|table| table.keys());
-        let left_out = strings(&value["metadata"]["toma"]["libtorch-features"]);
-        Ok(Self {
-            name: text(value, "name")?.to_owned(),
-            manifest: text(value, "manifest_path")?.into(),
-            features: features
-                .filter(|name| *name != "default" && !left_out.contains(name))
-                .cloned()
-                .collect(),
-            targets: list(&value["targets"]).iter().map(Target::parse).collect::<Result<_>>()?,
-            // `publish = false` shows as an empty list of registries.
-            published: value["publish"].as_array().is_none_or(|registries| !registries.is_empty()),
-            metadata: value["metadata"].clone(),
-        })
+    pub(crate) const fn settings(&self) -> &Settings {
+        &self.metadata.toma
+    }
+
+    /// Every feature but `default` and those it lists as `libtorch-features`.
+    pub(crate) fn features(&self) -> impl Iterator<Item = &str> {
+        let left_out =
+            |name: &str| name == "default" || self.settings().libtorch_features.iter().any(|of| of == name);
+        self.features.keys().map(String::as_str).filter(move |name| !left_out(name))
     }
 
     pub(crate) fn targets_of(&self, kind: &'static str) -> impl Iterator<Item = &Target> {
-        self.targets.iter().filter(move |target| target.is(kind))
-    }
-
-    /// The list of names `[package.metadata.toma]` gives for `key`, if it gives one.
-    pub(crate) fn listed(&self, key: &str) -> Option<Vec<String>> {
-        let value = &self.metadata["toma"][key];
-        value.is_array().then(|| strings(value))
+        self.targets.iter().filter(move |target| target.kinds.iter().any(|of| of == kind))
     }
 }
 
 impl Target {
-    fn parse(value: &Value) -> Result<Self> {
-        Ok(Self {
-            name: text(value, "name")?.to_owned(),
-            kinds: strings(&value["kind"]),
-            required_features: strings(&value["required-features"]),
-        })
-    }
-
-    fn is(&self, kind: &str) -> bool {
-        self.kinds.iter().any(|of| of == kind)
-    }
-
     /// The options that make cargo build it.
     pub(crate) fn feature_args(&self) -> Vec<String> {
         match self.required_features.as_slice() {
@@ -149,52 +188,32 @@ impl Target {
     }
 }
 
-/// The string at `key`.
-pub(crate) fn text<'a>(value: &'a Value, key: &str) -> Result<&'a str> {
-    value[key].as_str().with_context(|| format!("cargo metadata: no `{key}`"))
-}
-
-/// The items of an array, and none of anything else: cargo leaves out what is empty.
-pub(crate) fn list(value: &Value) -> &[Value] {
-    value.as_array().map_or(&[], Vec::as_slice)
-}
-
-/// The strings of an array.
-pub(crate) fn strings(value: &Value) -> Vec<String> {
-    list(value).iter().filter_map(Value::as_str).map(str::to_owned).collect()
-}
-
-fn strings_contain(strings: &[String], value: &Value) -> bool {
-    strings.iter().any(|string| *value == **string)
+/// A package without tables has none instead of an empty one.
+fn or_default<'de, D: Deserializer<'de>>(tables: D) -> Result<Tables, D::Error> {
+    Ok(Option::deserialize(tables)?.unwrap_or_default())
 }
 
 #[cfg(test)]
 mod tests {
+    use serde_json::{Value, json};
+
     use super::*;
-    use serde_json::json;
+    use crate::tests::{metadata, package};
 
     fn workspace() -> Workspace {
-        let package = |name: &str, manifest: &str, publish: Value| {
+        let more = |publish: Value| {
             json!({
-                "id": format!("path#{name}"), "name": name, "manifest_path": manifest, "publish": publish,
-                "features": { "default": [], "tch": [], "tracing": ["dep:tracing"] },
-                "targets": [{
-                    "name": "bar", "kind": ["example"], "required-features": ["a", "b"],
-                }],
-                "metadata": { "toma": { "optimized-tests": ["caches"], "libtorch-features": ["tch"] } },
+                "publish": publish, "features": { "default": [], "tch": [], "tracing": ["dep:tracing"] },
+                "targets": [{ "name": "bar", "kind": ["example"], "required-features": ["a", "b"] }],
+                "metadata": { "docs": {}, "toma": { "optimized-tests": ["caches"], "libtorch-features": ["tch"] } },
             })
         };
-        let answer = json!({
-            "workspace_root": "/w", "target_directory": "/t",
-            "workspace_default_members": ["path#core", "path#facade"],
-            "packages": [
-                package("core", "/w/core/Cargo.toml", Value::Null),
-                package("torch", "/w/torch/Cargo.toml", Value::Null),
-                package("tasks", "/w/tasks/Cargo.toml", json!([])),
-                package("facade", "/w/Cargo.toml", Value::Null),
-            ],
-        });
-        Workspace::parse(&answer, "tasks").unwrap()
+        let mut facade = package("facade", more(Value::Null));
+        facade["manifest_path"] = json!("/w/Cargo.toml");
+        let [core, torch] = ["core", "torch"].map(|name| package(name, more(Value::Null)));
+        let fixture = package("fixture", json!({ "metadata": { "toma": { "profiles": ["dev"] } } }));
+        let tasks = package("tasks", more(json!([])));
+        Workspace::new(metadata(&[core, torch, fixture, tasks, facade]).unwrap(), "tasks")
     }
 
     #[test]
@@ -205,7 +224,7 @@ mod tests {
         let with: Vec<_> =
             workspace.all_packages().map(|package| workspace.needs_libtorch(package)).collect();
         assert_eq!(with, [false, false, false, true]);
-        assert_eq!(workspace.facade().unwrap().name, "facade");
+        assert_eq!(workspace.fixtures[0].name, "fixture");
         let published: Vec<_> = workspace.published().map(|package| &*package.name).collect();
         assert_eq!(published, ["facade", "core", "torch"]);
     }
@@ -213,13 +232,12 @@ mod tests {
     #[test]
     fn a_package_tells_features_targets_and_lists() {
         let workspace = workspace();
-        let package = workspace.facade().unwrap();
-        assert_eq!(package.features, ["tracing"]);
+        let package = workspace.facade();
+        assert_eq!(package.features().collect::<Vec<_>>(), ["tracing"]);
         let example = package.targets_of("example").next().unwrap();
         assert_eq!(example.feature_args(), ["--features", "a,b"]);
         assert!(package.targets_of("bench").next().is_none());
-        assert_eq!(package.listed("optimized-tests"), Some(vec!["caches".to_owned()]));
-        assert_eq!(package.listed("profiles"), None);
+        assert_eq!(workspace.listed(|settings| &settings.optimized_tests), ["caches"; 3]);
     }
 
     #[test]
@@ -227,14 +245,31 @@ mod tests {
         let workspace = workspace();
         let (package, example) = workspace.target("example", "bar").unwrap();
         assert_eq!((&*package.name, &*example.name), ("facade", "bar"));
-        let error = |kind, name| workspace.target(kind, name).unwrap_err().to_string();
-        assert_eq!(error("example", "foo"), "unknown example `foo`; known: bar, bar, bar, bar");
-        assert_eq!(error("bench", "bar"), "unknown bench `bar`; known: none");
+        let error = workspace.target("example", "foo").unwrap_err().to_string();
+        assert_eq!(error, "unknown example `foo`; known: bar, bar, bar, bar");
     }
 
     #[test]
-    fn a_missing_field_is_named() {
-        let error = Workspace::parse(&json!({}), "x").unwrap_err();
-        assert_eq!(error.to_string(), "cargo metadata: no `workspace_root`");
+    fn a_table_tells_files_and_arguments_and_a_key_that_means_nothing_is_named() {
+        let parse = |example: Value| {
+            let tables = json!({ "toma": { "examples": { "embed": example } } });
+            metadata(&[package("core", json!({ "metadata": tables }))])
+        };
+        let data = json!({ "package": "model==0.1.0", "sha256": "0", "folder": "model/files", "variable": "MODEL_DIR" });
+        let right = parse(json!({ "data": data, "about": "a model", "test": ["--check"] })).unwrap();
+        let embed = &right.packages[0].settings().examples["embed"];
+        assert_eq!(embed.data.as_ref().unwrap().folder, PathBuf::from("model/files"));
+        assert_eq!(
+            (embed.about.as_deref(), &*embed.test, embed.demo.as_ref()),
+            (Some("a model"), &["--check".to_owned()][..], None)
+        );
+        for (wrong, says) in [
+            (json!({ "tset": [] }), "unknown field `tset`"),
+            (json!({ "data": { "package": "a==1" } }), "missing field `sha256`"),
+            (json!({ "test": "--check" }), "invalid type: string"),
+        ] {
+            let error = parse(wrong).unwrap_err().to_string();
+            assert!(error.contains(says), "{error}");
+        }
     }
 }

@@ -5,10 +5,9 @@ use std::ffi::{OsStr, OsString};
 use std::io::IsTerminal as _;
 
 use anyhow::{Context as _, Result};
-use serde_json::Value;
 use xshell::{Cmd, Shell};
 
-use crate::metadata::{Package, Workspace};
+use crate::metadata::{Metadata, Package, Workspace};
 
 /// The workspace, with a shell at its root.
 #[derive(Debug)]
@@ -33,12 +32,15 @@ impl Project {
     /// Finds the workspace around the current directory.
     pub(crate) fn find() -> Result<Self> {
         let shell = Shell::new()?;
-        let answer = command(&shell, "cargo".into()).args(["metadata", "--format-version=1", "--no-deps"]);
-        let answer: Value = serde_json::from_str(&answer.quiet().read()?).context("cargo metadata")?;
-        let workspace = Workspace::parse(&answer, env!("CARGO_PKG_NAME"))?;
+        let workspace = Workspace::new(metadata(&shell, "--no-deps")?, env!("CARGO_PKG_NAME"));
         shell.change_dir(&workspace.root);
         let plain = std::env::var_os("CI").is_some_and(|ci| !ci.is_empty() && ci != "false");
         Ok(Self { shell, workspace, plain, caller: Shell::new()? })
+    }
+
+    /// Of every package that is built, whatever it needs.
+    pub(crate) fn metadata(&self) -> Result<Metadata> {
+        metadata(&self.shell, "--all-features")
     }
 
     /// `cargo SUBCOMMAND`, at the root of the workspace.
@@ -54,9 +56,8 @@ impl Project {
         self.settled(cargo)
     }
 
-    /// What holds for every cargo: its tone, and that torch-sys sees no variable that is set to nothing.
+    /// What holds for every cargo: its tone.
     fn settled<'a>(&self, cargo: Cmd<'a>) -> Cmd<'a> {
-        let cargo = set_to_nothing().into_iter().fold(cargo, Cmd::env_remove);
         if self.plain {
             cargo.env("CARGO_TERM_COLOR", "never").env("CARGO_TERM_PROGRESS_WHEN", "never")
         } else {
@@ -85,6 +86,11 @@ impl Project {
         command(&self.shell, program.as_ref().to_owned())
     }
 
+    /// Whether the program is there.
+    pub(crate) fn has(&self, program: impl AsRef<OsStr>) -> bool {
+        self.command(program).arg("--version").quiet().ignore_stdout().ignore_stderr().run().is_ok()
+    }
+
     /// Prints a line that stands out.
     pub(crate) fn heading(&self, line: &str) {
         if self.plain || std::env::var_os("NO_COLOR").is_some() || !std::io::stderr().is_terminal() {
@@ -100,7 +106,7 @@ impl Features<'_> {
     ///
     /// Not `--all-features`, which would include those that need libtorch.
     pub(crate) fn args(self, packages: &[&Package]) -> Vec<String> {
-        let every = || packages.iter().flat_map(|package| &package.features).collect::<BTreeSet<_>>();
+        let every = || packages.iter().flat_map(|package| package.features()).collect::<BTreeSet<_>>();
         match self {
             Self::None => vec!["--no-default-features".to_owned()],
             Self::One(feature) => vec!["--no-default-features".to_owned(), format!("--features={feature}")],
@@ -113,17 +119,13 @@ fn of_packages<'a>(cargo: Cmd<'a>, packages: &[&Package]) -> Cmd<'a> {
     packages.iter().fold(cargo, |cargo, package| cargo.arg("-p").arg(&package.name))
 }
 
-/// By what torch-sys is told which libtorch to use.
-const LIBTORCH_CHOICES: [&str; 4] = ["LIBTORCH_USE_PYTORCH", "LIBTORCH", "LIBTORCH_LIB", "LIBTORCH_INCLUDE"];
-
-/// Variables that torch-sys takes for a choice although they are set to nothing.
-pub(crate) fn set_to_nothing() -> Vec<&'static str> {
-    let is_nothing = |name: &&str| std::env::var_os(name).is_some_and(|value| value.is_empty());
-    LIBTORCH_CHOICES.into_iter().filter(is_nothing).collect()
+fn metadata(shell: &Shell, option: &str) -> Result<Metadata> {
+    let answer = command(shell, "cargo".into()).args(["metadata", "--format-version=1", option]).quiet();
+    serde_json::from_str(&answer.read()?).context("cargo metadata")
 }
 
 /// A command without the variables that steer toma, which would make a check mean something else
-/// on a machine where somebody has set them.
+/// on a machine where they are set.
 fn command(shell: &Shell, program: OsString) -> Cmd<'_> {
     let ours = std::env::vars_os().map(|(name, _)| name).filter(|name| steers_toma(name));
     ours.fold(shell.cmd(program), Cmd::env_remove)
@@ -136,7 +138,9 @@ fn steers_toma(name: &OsStr) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use serde_json::json;
+    use serde_json::{Value, json};
+
+    use crate::tests::{metadata, package};
 
     #[test]
     fn only_variables_of_toma_are_taken_away() {
@@ -153,15 +157,13 @@ mod tests {
 
     #[test]
     fn all_features_are_those_of_any_package_without_what_needs_libtorch() {
-        let package = |features: Value, libtorch: &[&str]| {
-            let metadata = json!({ "toma": { "libtorch-features": libtorch } });
-            let package = json!({
-                "name": "x", "manifest_path": "x", "features": features, "metadata": metadata,
-            });
-            Package::parse(&package).unwrap()
+        let of = |features: Value, libtorch: &[&str]| {
+            let tables = json!({ "toma": { "libtorch-features": libtorch } });
+            let package = package("core", json!({ "features": features, "metadata": tables }));
+            metadata(&[package]).unwrap().packages.remove(0)
         };
-        let facade = package(json!({ "b": [], "tch": [], "default": [] }), &["tch"]);
-        let core = package(json!({ "a": [], "b": [] }), &[]);
+        let facade = of(json!({ "b": [], "tch": [], "default": [] }), &["tch"]);
+        let core = of(json!({ "a": [], "b": [] }), &[]);
         assert_eq!(Features::All.args(&[&facade, &core]), ["--features=a", "--features=b"]);
         assert_eq!(Features::All.args(&[&facade]), ["--features=b"]);
         assert_eq!(Features::All.args(&[]), [""; 0]);

@@ -15,14 +15,18 @@ pub(super) struct Doubts {
 }
 
 impl Doubts {
-    /// Counts a call that may use sizes up to `cap` and starts from what is `known`; says whether it should
-    /// probe.
+    /// Counts a call that may use sizes up to `cap` and starts from what is `known`; it probes where that is due.
     ///
     /// A call that starts here has been preceded by one that succeeded with the same size, or else the
     /// size would be another now. Calls that cannot use more say nothing of it.
     #[inline]
-    pub(super) fn is_due(&self, known: Option<&Remembered>, cap: usize) -> bool {
-        let Some(known) = known.filter(|known| known.settled < cap) else { return false };
+    pub(super) fn counted(&self, known: Option<&Remembered>, cap: usize) -> Option<Remembered> {
+        let known = known?;
+        if known.settled < cap && self.is_due(known) { Some(known.probing()) } else { Some(known.clone()) }
+    }
+
+    #[inline]
+    fn is_due(&self, known: &Remembered) -> bool {
         if self.about.get() != Some(known.learned) {
             self.about.set(Some(known.learned));
             self.doubt.set(Doubt::after(known.failed_probes));
@@ -32,10 +36,5 @@ impl Doubts {
         let is_due = doubt.succeeded(|| clock::wall().duration_since(known.learned).unwrap_or_default());
         self.doubt.set(doubt);
         is_due
-    }
-
-    /// The same; returns what the call starts from.
-    pub(super) fn counted(&self, known: Option<Remembered>, cap: usize) -> Option<Remembered> {
-        if self.is_due(known.as_ref(), cap) { known.map(Remembered::probing) } else { known }
     }
 }

@@ -12,45 +12,45 @@ const MAX_LEVELS: usize = 4;
 
 /// What is known at different levels of free memory, ordered by it.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Levels {
-    entries: [Option<Remembered>; MAX_LEVELS],
-}
+pub(super) struct Levels(Vec<Remembered>);
 
 impl Levels {
-    /// The entry learned nearest below the free memory there is now, or the lowest: less free
-    /// memory never sends a call back to its initial size. `free` is asked only when it matters.
-    pub(super) fn choose(&self, free: impl FnOnce() -> Option<u64>) -> Option<Remembered> {
-        if self.is_plain() { self.first() } else { self.nearest_below(free()) }
-    }
-
     /// Whether there is nothing to choose, so that memory need not be read.
+    #[inline]
     pub(super) fn is_plain(&self) -> bool {
-        self.entries[1].is_none()
-    }
-
-    pub(super) fn first(&self) -> Option<Remembered> {
-        self.entries[0].clone()
+        self.0.len() < 2
     }
 
     /// The same for one thread alone.
     pub(super) fn unshared(&self) -> Self {
-        Self { entries: self.entries.each_ref().map(|entry| entry.as_ref().map(Remembered::unshared)) }
+        Self(self.iter().map(Remembered::unshared).collect())
+    }
+
+    /// The entry learned nearest below the free memory there is now, or the lowest: less free
+    /// memory never sends a call back to its initial size.
+    #[inline]
+    pub(super) fn at(&self, free: Option<u64>) -> Option<&Remembered> {
+        match &*self.0 {
+            [] => None,
+            [known] => Some(known),
+            many => many.get(self.nearest_below(free)),
+        }
     }
 
     /// What nobody could read counts as the lowest level, when learned and when asked.
-    fn nearest_below(&self, free: Option<u64>) -> Option<Remembered> {
-        let reachable = |entry: &&Remembered| match (entry.free_bytes, free) {
+    fn nearest_below(&self, free: Option<u64>) -> usize {
+        let reachable = |entry: &Remembered| match (entry.free_bytes, free) {
             (None, _) => true,
             (Some(_), None) => false,
             (Some(learned), Some(free)) => learned <= free.saturating_add(tolerance(learned)),
         };
-        self.iter().filter(reachable).last().or_else(|| self.iter().next()).cloned()
+        self.0.iter().rposition(reachable).unwrap_or(0)
     }
 
     /// Keeps `learned` in place of the entry at about the same level, or beside the others.
     pub(super) fn learn(&mut self, learned: Remembered) {
-        let mut entries: Vec<Remembered> =
-            self.iter().filter(|entry| !replaces(&learned, entry)).cloned().collect();
+        let Self(entries) = self;
+        entries.retain(|entry| !replaces(&learned, entry));
         if entries.len() == MAX_LEVELS {
             let oldest = (0..MAX_LEVELS).min_by_key(|&i| entries[i].learned).unwrap_or(0);
             entries.remove(oldest);
@@ -64,20 +64,24 @@ impl Levels {
         }
         entries.push(learned);
         entries.sort_by_key(|entry| entry.free_bytes);
-        self.entries = std::array::from_fn(|i| entries.get(i).cloned());
     }
 
     /// Takes the record of a call that started with so much free.
     pub(super) fn note(&mut self, free: Option<u64>, measurements: &Measurements) {
-        let Some(chosen) = self.choose(|| free) else { return };
-        let mut entries = self.entries.iter_mut().flatten();
-        if let Some(entry) = entries.find(|entry| entry.free_bytes == chosen.free_bytes) {
+        let chosen = self.nearest_below(free);
+        if let Some(entry) = self.0.get_mut(chosen) {
             entry.note(measurements);
         }
     }
 
     pub(super) fn iter(&self) -> impl Iterator<Item = &Remembered> {
-        self.entries.iter().flatten()
+        self.0.iter()
+    }
+}
+
+impl From<Option<Remembered>> for Levels {
+    fn from(known: Option<Remembered>) -> Self {
+        Self(Vec::from_iter(known))
     }
 }
 
@@ -111,7 +115,7 @@ mod tests {
         for entry in [at(10, 64), at(2, 16)] {
             levels.learn(entry);
         }
-        let measurements = Measurements { clean_runs: 7, ..Measurements::NEW };
+        let measurements = Measurements { clean_runs: 7, ..Measurements::default() };
         levels.note(Some(9 * GIB), &measurements);
         let runs = levels
             .iter()

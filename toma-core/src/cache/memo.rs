@@ -16,20 +16,19 @@ use super::levels::Levels;
 /// Keys a thread keeps in mind; beyond it the memo starts anew.
 const MAX_KEYS: usize = 1024;
 
-/// What a look into a store has found.
-#[derive(Debug)]
-pub(super) enum Lookup {
-    /// There is nothing to choose: no entry, or one.
-    Plain(Option<Remembered>),
-    /// The entries of several levels of free memory.
-    Many(Box<Levels>),
-}
-
 /// One key of a store, as this thread knows it.
 pub(super) struct MemoEntry {
     generation: u64,
-    pub(super) lookup: Lookup,
-    pub(super) doubts: Doubts,
+    pub(super) levels: Levels,
+    doubts: Doubts,
+}
+
+impl MemoEntry {
+    /// What a call starts from that has so much free and may use up to `cap`.
+    #[inline]
+    pub(super) fn known(&self, free: Option<u64>, cap: usize) -> Option<Remembered> {
+        self.doubts.counted(self.levels.at(free), cap)
+    }
 }
 
 type Memo = HashMap<(u64, Key), MemoEntry, BuildHasherDefault<Spread>>;
@@ -58,16 +57,16 @@ pub(super) fn with<R>(
 }
 
 /// Lets `change` have what this thread knows, if it is of this generation.
-pub(super) fn change(store: u64, generation: u64, key: &Key, change: impl FnOnce(&mut Lookup)) {
+pub(super) fn change(store: u64, generation: u64, key: &Key, change: impl FnOnce(&mut Levels)) {
     let _ = MEMO.try_with(|memo| {
         let mut memo = memo.borrow_mut();
         let entry = memo.get_mut(&(store, *key)).filter(|entry| entry.generation == generation);
-        entry.map(|entry| change(&mut entry.lookup))
+        entry.map(|entry| change(&mut entry.levels))
     });
 }
 
 /// Keeps what was looked up; doubts about the same size go on.
-pub(super) fn keep(store: u64, generation: u64, key: &Key, lookup: Lookup) {
+pub(super) fn keep(store: u64, generation: u64, key: &Key, levels: Levels) {
     let _ = MEMO.try_with(|memo| {
         let mut memo = memo.borrow_mut();
         if memo.len() >= MAX_KEYS {
@@ -76,10 +75,10 @@ pub(super) fn keep(store: u64, generation: u64, key: &Key, lookup: Lookup) {
         match memo.entry((store, *key)) {
             Entry::Occupied(mut entry) => {
                 let entry = entry.get_mut();
-                (entry.generation, entry.lookup) = (generation, lookup);
+                (entry.generation, entry.levels) = (generation, levels);
             }
             Entry::Vacant(place) => {
-                place.insert(MemoEntry { generation, lookup, doubts: Doubts::default() });
+                place.insert(MemoEntry { generation, levels, doubts: Doubts::default() });
             }
         }
     });

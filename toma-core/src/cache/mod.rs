@@ -146,8 +146,8 @@ impl Remembered {
 
     /// The same for a call that probes.
     #[cold]
-    fn probing(self) -> Self {
-        Self { probes: true, ..self }
+    fn probing(&self) -> Self {
+        Self { probes: true, ..self.clone() }
     }
 
     /// The same for one thread alone: a warm call counts who shares the record, and threads that

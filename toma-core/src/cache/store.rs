@@ -5,8 +5,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::entry::Entry;
 use super::key::{Key, Place};
-use super::memo::{self, Lookup};
-use super::table::{Learned, Order, Table};
+use super::levels::Levels;
+use super::memo;
+use super::table::{Learned, Table};
 use super::{Callers, Remembered};
 use crate::policy::Measurements;
 
@@ -17,15 +18,6 @@ pub(super) struct Store {
     /// Moves after anything was learned; 0 while nothing ever was.
     generation: AtomicU64,
     table: OnceLock<Table>,
-}
-
-/// What the memo says at once.
-enum Warm {
-    Known(Option<Remembered>),
-    /// The same, to be doubted.
-    Probe(Option<Remembered>),
-    /// Free memory chooses among several.
-    Many,
 }
 
 /// Says what is known of a place about which a store has learned nothing, given its seed.
@@ -56,36 +48,28 @@ impl Store {
         key: impl FnOnce() -> Key,
         elsewhere: Elsewhere<'_>,
     ) -> Option<Remembered> {
-        match self.generation.load(Ordering::Acquire) {
-            0 => None,
-            generation => self.recall_at(generation, &key(), place, elsewhere),
+        let generation = self.generation.load(Ordering::Acquire);
+        if generation == 0 {
+            return None;
         }
-    }
-
-    #[inline]
-    fn recall_at(
-        &self,
-        generation: u64,
-        key: &Key,
-        place: &Place<'_>,
-        elsewhere: Elsewhere<'_>,
-    ) -> Option<Remembered> {
-        let warm = memo::with(self.id(), generation, key, |entry| match &entry.lookup {
-            Lookup::Plain(known) if entry.doubts.is_due(known.as_ref(), place.cap) => {
-                Warm::Probe(known.clone())
+        let key = &key();
+        let mut known = None;
+        let is_plain = memo::with(self.id(), generation, key, |entry| {
+            let is_plain = entry.levels.is_plain();
+            if is_plain {
+                known = entry.known(None, place.cap);
             }
-            Lookup::Plain(known) => Warm::Known(known.clone()),
-            Lookup::Many(_) => Warm::Many,
+            is_plain
         });
-        match warm {
-            Some(Warm::Known(known)) => known,
-            Some(Warm::Probe(known)) => known.map(Remembered::probing),
-            Some(Warm::Many) => self.choose(generation, key, place, elsewhere),
+        match is_plain {
+            Some(true) => known,
+            Some(false) => self.choose(generation, key, place, elsewhere),
             None => self.look_up(key, place, elsewhere),
         }
     }
 
-    /// A memory source is foreign code and may come back here: it is read outside the memo.
+    /// Free memory chooses among several levels. Its source is foreign code and may come back here, so it is read
+    /// outside the memo.
     #[cold]
     fn choose(
         &self,
@@ -95,41 +79,25 @@ impl Store {
         elsewhere: Elsewhere<'_>,
     ) -> Option<Remembered> {
         let free = place.free_bytes();
-        let chosen = memo::with(self.id(), generation, key, |entry| {
-            let known = match &entry.lookup {
-                Lookup::Plain(known) => known.clone(),
-                Lookup::Many(levels) => levels.choose(|| free),
-            };
-            entry.doubts.counted(known, place.cap)
-        });
+        let chosen = memo::with(self.id(), generation, key, |entry| entry.known(free, place.cap));
         chosen.unwrap_or_else(|| self.look_up(key, place, elsewhere))
     }
 
     #[cold]
     fn look_up(&self, key: &Key, place: &Place<'_>, elsewhere: Elsewhere<'_>) -> Option<Remembered> {
         // Before the table: what is learned meanwhile moves it on, and the memo is looked up anew.
-        let generation = self.generation.load(Ordering::Acquire);
-        let (lookup, known) = match self.table().look_up(key, place.cap) {
-            Some((Lookup::Many(levels), _)) => {
-                // Not under a lock: a memory source is foreign code, which may come back here.
-                let known = levels.choose(|| place.free_bytes());
-                (Lookup::Many(levels), self.table().counted(key, known, place.cap))
-            }
-            Some(plain) => plain,
-            None => {
-                let known = elsewhere(place, self.table().seeded(place));
-                (Lookup::Plain(known.as_ref().map(Remembered::unshared)), known)
-            }
-        };
-        memo::keep(self.id(), generation, key, lookup);
-        known
+        let (generation, table) = (self.generation.load(Ordering::Acquire), self.table());
+        let levels = table.levels(key).unwrap_or_else(|| Levels::from(elsewhere(place, table.seeded(place))));
+        let free = if levels.is_plain() { None } else { place.free_bytes() };
+        memo::keep(self.id(), generation, key, levels.unshared());
+        table.counted(key, levels.at(free), place.cap)
     }
 
     pub(super) fn remember(&self, key: &Key, place: &Place<'_>, learned: Remembered) {
-        // Before the lock: an unwinder may wait for a thread that loads a library, and that one for us.
+        // Outside the table: an unwinder may wait for a thread that loads a library, and that one for us.
         let callers = if key.has_stack() { place.callers() } else { Callers::default() };
         let nothing = Learned::nothing(place.name().to_string(), callers);
-        self.change(|table, order| table.learn(order, key, nothing, learned));
+        self.change(|table| table.learn(key, nothing, learned));
     }
 
     /// Keeps what a call has measured, for this thread alone; until something is learned.
@@ -139,18 +107,14 @@ impl Store {
             return;
         }
         let (id, key) = (self.id(), &key());
-        let is_plain = memo::with(id, generation, key, |entry| matches!(entry.lookup, Lookup::Plain(_)));
+        let is_plain = memo::with(id, generation, key, |entry| entry.levels.is_plain());
         // A memory source is foreign code and may come back here: it is read outside the memo.
         let free = if is_plain == Some(false) { place.free_bytes() } else { None };
-        memo::change(id, generation, key, |lookup| match lookup {
-            Lookup::Plain(Some(remembered)) => remembered.note(measurements),
-            Lookup::Plain(None) => {}
-            Lookup::Many(levels) => levels.note(free, measurements),
-        });
+        memo::change(id, generation, key, |levels| levels.note(free, measurements));
     }
 
     pub(super) fn seed(&self, name: String, size: usize) {
-        self.change(|table, _| table.seeds().insert(name, Remembered::new(size)));
+        self.change(|table| table.seeds.insert(name, Remembered::new(size)));
     }
 
     /// What is known elsewhere has changed.
@@ -168,11 +132,9 @@ impl Store {
         self.table().entries()
     }
 
-    /// Whatever changes the table changes it alone, and threads look again after it has.
-    fn change<R>(&self, change: impl FnOnce(&Table, &mut Order) -> R) {
-        let table = self.table();
-        let mut order = table.order();
-        change(table, &mut order);
+    /// Threads look again after the table has changed.
+    fn change<R>(&self, change: impl FnOnce(&Table) -> R) {
+        change(self.table());
         self.generation.fetch_add(1, Ordering::Release);
     }
 
@@ -201,7 +163,6 @@ impl Store {
 #[cfg(test)]
 mod tests {
     use std::borrow::Cow;
-    use std::panic::{AssertUnwindSafe, catch_unwind};
 
     use super::{Measurements, Remembered, Store};
     use crate::cache::Place;
@@ -234,7 +195,7 @@ mod tests {
     fn what_is_noted_is_the_threads_own_until_something_is_learned() {
         let store = Store::new();
         let note = |clean_runs| {
-            let measurements = Measurements { clean_runs, ..Measurements::NEW };
+            let measurements = Measurements { clean_runs, ..Measurements::default() };
             with_place("a", 1, |place| store.note(place, || place.by_function(), &measurements));
         };
         note(5);
@@ -249,30 +210,5 @@ mod tests {
         assert_eq!(runs(&store), Some(7), "another thread's look changes nothing");
         remember(&store, "b", 2, 8);
         assert_eq!(runs(&store), None);
-    }
-
-    #[test]
-    fn a_lock_that_a_panic_left_poisoned_is_used_all_the_same() {
-        let store = Store::new();
-        remember(&store, "a", 1, 8);
-        let panic = catch_unwind(AssertUnwindSafe(|| {
-            let _order = store.table().order();
-            panic!("while the order is locked");
-        }));
-        assert!(panic.is_err());
-        assert!(store.table().is_poisoned());
-        assert_eq!(recall(&store, "a", 1), Some(8));
-        let elsewhere = std::thread::scope(|scope| scope.spawn(|| recall(&store, "a", 1)).join().unwrap());
-        assert_eq!(elsewhere, Some(8), "without what this thread has looked up");
-        remember(&store, "a", 1, 4);
-        remember(&store, "b", 2, 2);
-        store.seed("c".into(), 16);
-        assert_eq!(
-            [recall(&store, "a", 1), recall(&store, "b", 2), recall(&store, "c", 3)],
-            [4, 2, 16].map(Some)
-        );
-        assert_eq!(store.entries().len(), 2);
-        store.clear();
-        assert_eq!([recall(&store, "a", 1), recall(&store, "c", 3)], [None, None]);
     }
 }

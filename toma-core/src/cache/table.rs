@@ -1,11 +1,11 @@
 //! The table behind the caches: the cold path.
 //!
-//! A map in shards is read when a thread first looks for a key, so that short threads do not wait for each
-//! other. What changes it takes one lock: learning is rare, and the order of learning bounds the map.
+//! Maps in shards, so that short threads, which look for every key anew, do not wait for each other.
 
-use std::collections::{BTreeMap, HashMap};
+use std::cmp::Reverse;
 use std::hash::BuildHasherDefault;
-use std::sync::{Mutex, MutexGuard, PoisonError, RwLock, RwLockWriteGuard};
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use dashmap::DashMap;
 
@@ -13,7 +13,7 @@ use super::doubts::Doubts;
 use super::entry::Entry;
 use super::key::{Key, Place};
 use super::levels::Levels;
-use super::memo::{Lookup, Spread};
+use super::memo::Spread;
 use super::{Callers, Remembered};
 
 /// Entries a cache holds; beyond it the one learned longest ago goes.
@@ -22,8 +22,9 @@ const MAX_ENTRIES: usize = 4096;
 #[derive(Debug, Default)]
 pub(super) struct Table {
     learned: DashMap<Key, Learned, BuildHasherDefault<Spread>>,
-    seeds: RwLock<HashMap<String, Remembered>>,
-    order: Mutex<Order>,
+    pub(super) seeds: DashMap<String, Remembered>,
+    /// How often anything was learned.
+    count: AtomicU64,
 }
 
 /// What is known under one key.
@@ -38,90 +39,53 @@ pub(super) struct Learned {
     doubts: Mutex<Doubts>,
 }
 
-/// The keys, by when they were last learned.
-#[derive(Debug, Default)]
-pub(super) struct Order {
-    next: u64,
-    keys: BTreeMap<u64, Key>,
-}
-
 impl Table {
     /// Adds to what is known under `key`, of which there may be nothing yet.
-    pub(super) fn learn(&self, order: &mut Order, key: &Key, nothing: Learned, remembered: Remembered) {
+    pub(super) fn learn(&self, key: &Key, nothing: Learned, remembered: Remembered) {
         let mut learned = self.learned.entry(*key).or_insert(nothing);
-        order.keys.remove(&learned.number);
-        learned.number = order.next;
+        learned.number = self.count.fetch_add(1, Relaxed);
         learned.levels.learn(remembered);
         drop(learned);
-        order.keys.insert(order.next, *key);
-        order.next += 1;
-        if order.keys.len() > MAX_ENTRIES {
-            let oldest = order.keys.pop_first();
+        if self.learned.len() > MAX_ENTRIES {
+            let numbers = self.learned.iter().map(|learned| (learned.number, *learned.key()));
+            let oldest = numbers.min_by_key(|&(number, _)| number);
             oldest.map(|(_, key)| self.learned.remove(&key));
         }
     }
 
-    pub(super) fn clear(&self, order: &mut Order) {
+    pub(super) fn clear(&self) {
         self.learned.clear();
-        order.keys.clear();
-        self.seeds().clear();
+        self.seeds.clear();
     }
 
-    /// What is known under `key`; of one level also what a call starts from that may use up to `cap`.
-    pub(super) fn look_up(&self, key: &Key, cap: usize) -> Option<(Lookup, Option<Remembered>)> {
-        let learned = self.learned.get(key)?;
-        if !learned.levels.is_plain() {
-            return Some((Lookup::Many(Box::new(learned.levels.unshared())), None));
-        }
-        let known = learned.levels.first();
-        let own = known.as_ref().map(Remembered::unshared);
-        Some((Lookup::Plain(own), learned.counted(known, cap)))
+    pub(super) fn levels(&self, key: &Key) -> Option<Levels> {
+        self.learned.get(key).map(|learned| learned.levels.clone())
     }
 
-    pub(super) fn counted(&self, key: &Key, known: Option<Remembered>, cap: usize) -> Option<Remembered> {
-        match self.learned.get(key) {
-            Some(learned) => learned.counted(known, cap),
-            None => known,
+    /// Counts a call that starts from what is `known`. A doubt that another thread is at is left to it.
+    pub(super) fn counted(&self, key: &Key, known: Option<&Remembered>, cap: usize) -> Option<Remembered> {
+        match self.learned.get(key).as_ref().map(|learned| learned.doubts.try_lock()) {
+            Some(Ok(doubts)) => doubts.counted(known, cap),
+            _ => known.cloned(),
         }
     }
 
+    /// The one learned last comes first.
     pub(super) fn entries(&self) -> Vec<Entry> {
-        let order = self.order();
-        let learned = order.keys.values().rev().filter_map(|key| self.learned.get(key));
-        learned.flat_map(|learned| learned.entries(*learned.key())).collect()
+        let mut learned: Vec<_> =
+            self.learned.iter().map(|learned| (learned.number, learned.entries(*learned.key()))).collect();
+        learned.sort_by_key(|&(number, _)| Reverse(number));
+        learned.into_iter().flat_map(|(_, entries)| entries).collect()
     }
 
     pub(super) fn seeded(&self, place: &Place<'_>) -> Option<Remembered> {
-        let seeds = self.seeds.read().unwrap_or_else(PoisonError::into_inner);
-        if seeds.is_empty() { None } else { seeds.get(&place.name().to_string()).cloned() }
-    }
-
-    /// Nothing here is ever half-changed, so a lock poisoned by a panic is as good as new.
-    pub(super) fn seeds(&self) -> RwLockWriteGuard<'_, HashMap<String, Remembered>> {
-        self.seeds.write().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    #[cfg(test)]
-    pub(super) fn is_poisoned(&self) -> bool {
-        self.order.is_poisoned()
-    }
-
-    pub(super) fn order(&self) -> MutexGuard<'_, Order> {
-        self.order.lock().unwrap_or_else(PoisonError::into_inner)
+        self.seeds.get(&place.name().to_string()).map(|seed| seed.clone())
     }
 }
 
 impl Learned {
     pub(super) fn nothing(name: String, callers: Callers) -> Self {
-        Self { name, callers, levels: Levels::default(), number: u64::MAX, doubts: Mutex::default() }
-    }
-
-    /// A doubt that another thread is at is left to it.
-    fn counted(&self, known: Option<Remembered>, cap: usize) -> Option<Remembered> {
-        match self.doubts.try_lock() {
-            Ok(doubts) => doubts.counted(known, cap),
-            Err(_) => known,
-        }
+        Self { name, callers, levels: Levels::default(), number: 0, doubts: Mutex::default() }
     }
 
     /// One for each level of free memory.

@@ -2,6 +2,7 @@ use std::ops::Range;
 
 use super::{Chunk, ChunkOf, Chunked, Held, axis};
 
+// No macro makes these two: it would stand in the errors of users who pass something else.
 impl<'a, T> ChunkOf<'a> for &[T] {
     type Held = &'a [T];
     type Chunk = &'a [T];

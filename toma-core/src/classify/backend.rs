@@ -52,22 +52,8 @@ pub(super) fn is_whole(said: &str, words: &str) -> bool {
 /// are our own, when only they are left of the type.
 pub(super) const WHOLE: &[&str] = &["std::bad_alloc", "out of memory"];
 
-pub(super) const TABLES: &[&[Row]] = &[
-    TORCH,
-    CUDA,
-    CUDA_LIBRARIES,
-    NCCL,
-    ONEDNN,
-    INTEL,
-    CUDARC,
-    CUBECL,
-    ONNX_RUNTIME,
-    WGPU,
-    XLA,
-    TRITON,
-    CPP,
-    RUST,
-];
+pub(super) const TABLES: &[&[Row]] =
+    &[TORCH, CUDA, LIBRARIES, NCCL, ONEDNN, INTEL, CUDARC, CUBECL, ONNX, WGPU, XLA, TRITON, CPP, RUST];
 
 const TORCH: &[Row] = &[
     (OUT_OF_MEMORY, &["cuda out of memory."]),
@@ -114,7 +100,8 @@ const CUDA: &[Row] = &[
     (LOOK_ALIKE, &["too many resources requested for launch"]),
 ];
 
-const CUDA_LIBRARIES: &[Row] = &[
+/// cuBLAS, cuDNN and the like.
+const LIBRARIES: &[Row] = &[
     (OUT_OF_MEMORY, &["cublas_status_alloc_failed"]),
     (OUT_OF_MEMORY, &["cusolver_status_alloc_failed"]),
     (OUT_OF_MEMORY, &["cufft_alloc_failed"]),
@@ -183,7 +170,7 @@ const CUBECL: &[Row] = &[
     (OUT_OF_MEMORY, &["no pool handles allocation of size"]),
 ];
 
-const ONNX_RUNTIME: &[Row] = &[
+const ONNX: &[Row] = &[
     (OUT_OF_MEMORY, &["failed to allocate memory for requested buffer of size"]),
     (OUT_OF_MEMORY, &["cuda failure 2: out of memory"]),
     (OUT_OF_MEMORY, &["is smaller than requested bytes of"]),

@@ -76,27 +76,16 @@ pub trait ErrorBox {
     fn inside(&self) -> &(dyn Error + 'static);
 }
 
-impl ErrorBox for Box<dyn Error> {
-    fn inside(&self) -> &(dyn Error + 'static) {
-        &**self
-    }
+macro_rules! boxes {
+    ($($type:ty),+) => {$(
+        impl ErrorBox for $type {
+            fn inside(&self) -> &(dyn Error + 'static) {
+                &**self
+            }
+        }
+    )+};
 }
 
-impl ErrorBox for Box<dyn Error + Send> {
-    fn inside(&self) -> &(dyn Error + 'static) {
-        &**self
-    }
-}
-
-impl ErrorBox for Box<dyn Error + Send + Sync> {
-    fn inside(&self) -> &(dyn Error + 'static) {
-        &**self
-    }
-}
-
+boxes!(Box<dyn Error>, Box<dyn Error + Send>, Box<dyn Error + Send + Sync>);
 #[cfg(feature = "anyhow")]
-impl ErrorBox for anyhow::Error {
-    fn inside(&self) -> &(dyn Error + 'static) {
-        &**self
-    }
-}
+boxes!(anyhow::Error);

@@ -108,7 +108,7 @@ impl<'a> Ladder<'a> {
 /// ```
 #[must_use]
 pub fn falls_back() -> bool {
-    Nesting::now().marks.falls_back()
+    Nesting::now().marks.falls_back
 }
 
 /// Why the same size is tried once more.

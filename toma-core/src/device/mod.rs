@@ -132,6 +132,7 @@
 //! memory waits. A thread that would, gives its memory back first, which costs an attempt at most.
 
 mod cancel;
+mod fifo;
 mod hooks;
 mod ladder;
 mod ledger;
@@ -139,13 +140,12 @@ mod process;
 mod queue;
 mod registry;
 mod reservation;
-mod reserving;
+mod sleepers;
 #[cfg(test)]
 mod tests;
 mod turn;
 mod wait;
 mod waiting;
-mod watchdog;
 
 pub use cancel::Cancel;
 pub use hooks::{Hooked, Pressure, on_release};

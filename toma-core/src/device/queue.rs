@@ -1,58 +1,42 @@
 //! The state of one device, and the rules by which turns are given, as plain functions over it.
 //!
-//! No clock, no lock and no thread: moments come in, wakers go out. Wakers are opaque here, so that tests
-//! run the rules without an executor. The caller wakes what a function returns once its lock is gone.
+//! No clock, no lock and no thread: moments come in, and keys of waits go out. The caller wakes what a function
+//! returns once its lock is gone.
 
-use std::collections::VecDeque;
-use std::mem;
 use std::time::Instant;
 
+use super::fifo::Fifo;
+use super::sleepers::Key;
 use crate::nesting::TurnId;
 
 /// How a turn shares its device.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub(crate) enum Kind {
     /// Beside other shared turns.
+    #[default]
     Shared,
     /// Beside no other turn, but for those that never wait.
     Exclusive,
 }
 
 /// The state of one device in one process.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub(super) struct State<W> {
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+pub(super) struct State {
     process: u32,
     /// Turns that have begun and not ended.
-    running: usize,
+    pub(super) running: usize,
     /// Turns that have ever begun.
     started: u64,
     exclusive: Option<TurnId>,
-    measuring: Option<Ticket>,
-    tickets: u64,
-    waiting: VecDeque<Entry<W>>,
+    measuring: Option<Key>,
+    waiting: Fifo<Kind>,
     /// Turns that have begun for entries of the queue and are not claimed yet.
-    granted: Vec<(Ticket, Begun)>,
+    granted: Vec<(Key, Begun)>,
     /// Turns in which a nested loop gave way.
     marked: Vec<TurnId>,
     vain: Option<Vain>,
     /// Two turns have run at the same time.
     has_met: bool,
-}
-
-/// Tells an entry of the queue, or a measurement.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(super) struct Ticket {
-    process: u32,
-    number: u64,
-}
-
-/// An attempt that waits for its turn.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-struct Entry<W> {
-    ticket: Ticket,
-    kind: Kind,
-    until: Option<Instant>,
-    waker: Option<W>,
 }
 
 /// A turn that has begun.
@@ -100,21 +84,9 @@ pub(super) enum Standing {
     Gone,
 }
 
-impl<W> State<W> {
+impl State {
     pub(super) fn new(process: u32) -> Self {
-        Self {
-            process,
-            running: 0,
-            started: 0,
-            exclusive: None,
-            measuring: None,
-            tickets: 0,
-            waiting: VecDeque::new(),
-            granted: Vec::new(),
-            marked: Vec::new(),
-            vain: None,
-            has_met: false,
-        }
+        Self { process, ..Self::default() }
     }
 
     /// Begins a shared turn, unless something waits or is exclusive.
@@ -124,14 +96,9 @@ impl<W> State<W> {
         begins.then(|| self.begin(Kind::Shared))
     }
 
-    /// Begins a shared turn beside all others, as attempts do that may not wait.
+    /// Begins a turn beside all others: only attempts that may not wait do that unasked.
     #[inline]
-    pub(super) fn begin_beside(&mut self) -> Begun {
-        self.begin(Kind::Shared)
-    }
-
-    #[inline]
-    fn begin(&mut self, kind: Kind) -> Begun {
+    pub(super) fn begin(&mut self, kind: Kind) -> Begun {
         self.running += 1;
         self.started += 1;
         self.has_met |= self.running > 1;
@@ -173,34 +140,19 @@ impl<W> State<W> {
     }
 
     /// Queues at the tail. To be followed by a [look](Self::look).
-    pub(super) fn queue(&mut self, kind: Kind, until: Option<Instant>) -> Ticket {
-        let ticket = self.draw();
-        self.waiting.push_back(Entry { ticket, kind, until, waker: None });
-        ticket
+    pub(super) fn queue(&mut self, key: Key, kind: Kind, until: Option<Instant>) {
+        self.waiting.push(key, kind, until);
     }
 
-    fn draw(&mut self) -> Ticket {
-        self.tickets += 1;
-        Ticket { process: self.process, number: self.tickets }
-    }
-
-    /// Skips entries past their bound, and grants turns from the head on. Returns whom to wake.
+    /// Skips entries past their bound, and grants turns from the head on. Returns what to wake.
     #[must_use = "these wait"]
-    pub(super) fn look(&mut self, now: Instant) -> Vec<W> {
-        let mut woken = Vec::new();
-        self.waiting.retain_mut(|entry| {
-            let waits = entry.until.is_none_or(|until| now < until);
-            if !waits {
-                woken.extend(entry.waker.take());
-            }
-            waits
-        });
-        while self.waiting.front().is_some_and(|head| self.admits(head.kind))
-            && let Some(Entry { ticket, kind, waker, .. }) = self.waiting.pop_front()
-        {
+    pub(super) fn look(&mut self, now: Instant) -> Vec<Key> {
+        let mut woken = self.waiting.skip(now, None);
+        while let Some((key, kind)) = self.waiting.head().filter(|&(_, kind)| self.admits(kind)) {
+            self.waiting.remove(key);
             let begun = self.begin(kind);
-            self.granted.push((ticket, begun));
-            woken.extend(waker);
+            self.granted.push((key, begun));
+            woken.push(key);
         }
         woken
     }
@@ -214,35 +166,21 @@ impl<W> State<W> {
     }
 
     /// What has become of an entry; a turn that was granted is the caller's from now on.
-    pub(super) fn claim(&mut self, ticket: Ticket) -> Standing {
-        if let Some(at) = self.granted.iter().position(|&(of, _)| of == ticket) {
+    pub(super) fn claim(&mut self, key: Key) -> Standing {
+        if let Some(at) = self.granted.iter().position(|&(of, _)| of == key) {
             return Standing::Granted(self.granted.swap_remove(at).1);
         }
-        let Some(at) = self.position(ticket) else { return Standing::Gone };
-        let look_at = self.waiting.range(..=at).filter_map(|entry| entry.until).min();
-        Standing::Waits { look_at }
-    }
-
-    fn position(&self, ticket: Ticket) -> Option<usize> {
-        self.waiting.iter().position(|entry| entry.ticket == ticket)
-    }
-
-    /// Has `waker` woken when the entry is granted or skipped. Returns the one before, or this one if
-    /// the entry does not wait.
-    pub(super) fn set_waker(&mut self, ticket: Ticket, waker: Option<W>) -> Option<W> {
-        match self.position(ticket) {
-            Some(at) => mem::replace(&mut self.waiting[at].waker, waker),
-            None => waker,
-        }
+        let waits = |place| Standing::Waits { look_at: self.waiting.first_bound(place) };
+        self.waiting.place(key).map_or(Standing::Gone, waits)
     }
 
     /// Takes an entry out of the queue; a turn that was granted ends. To be followed by a
     /// [look](Self::look).
-    pub(super) fn withdraw(&mut self, ticket: Ticket) -> Option<W> {
-        if let Standing::Granted(begun) = self.claim(ticket) {
+    pub(super) fn withdraw(&mut self, key: Key) {
+        if let Standing::Granted(begun) = self.claim(key) {
             self.end(begun.id);
         }
-        self.waiting.remove(self.position(ticket)?)?.waker
+        self.waiting.remove(key);
     }
 
     /// Whether other turns ran as the attempt began, run now, or have begun since.
@@ -257,22 +195,14 @@ impl<W> State<W> {
         self.running.saturating_sub(usize::from(seen.process == self.process))
     }
 
-    /// All turns that run now.
-    pub(super) fn running(&self) -> usize {
-        self.running
-    }
-
     /// Begins a measurement, unless one runs.
-    pub(super) fn measure(&mut self) -> Option<Ticket> {
-        if self.measuring.is_some() {
-            return None;
-        }
-        self.measuring = Some(self.draw());
-        self.measuring
+    pub(super) fn measure(&mut self) -> Option<Key> {
+        let begins = self.measuring.is_none();
+        begins.then(|| *self.measuring.insert(Key::new()))
     }
 
-    pub(super) fn measured(&mut self, measurement: Ticket) {
-        self.measuring = self.measuring.filter(|&measuring| measuring != measurement);
+    pub(super) fn measured(&mut self, measurement: Key) {
+        self.measuring.take_if(|measuring| *measuring == measurement);
     }
 
     /// Marks a turn: a loop inside gave way.
@@ -280,10 +210,6 @@ impl<W> State<W> {
         if !self.is_marked(turn) {
             self.marked.push(turn);
         }
-    }
-
-    pub(super) fn has_marked(&self) -> bool {
-        !self.marked.is_empty()
     }
 
     pub(super) fn is_marked(&self, turn: TurnId) -> bool {
@@ -304,15 +230,20 @@ impl<W> State<W> {
         self.vain = (self.running > 0).then_some(vain);
     }
 
-    /// Whether a wait was in vain, and what it has taught holds.
-    pub(super) fn is_in_vain(&self) -> bool {
-        self.vain.is_some()
+    /// Whether a turn is marked, or a wait was in vain.
+    pub(super) fn is_unusual(&self) -> bool {
+        self.vain.is_some() || !self.marked.is_empty()
     }
 
     /// Whether the device may be waited for.
     pub(super) fn has_patience(&mut self, now: Instant) -> bool {
         self.vain = self.vain.filter(|vain| now < vain.no_wait_until);
-        !self.is_in_vain()
+        self.vain.is_none()
+    }
+
+    #[cfg(test)]
+    pub(super) fn is_in_vain(&self) -> bool {
+        self.vain.is_some()
     }
 
     #[cfg(test)]

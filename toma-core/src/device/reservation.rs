@@ -3,13 +3,14 @@
 use std::fmt;
 use std::future::Future;
 use std::io;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use super::ledger::{Refused, Reserved};
-use super::reserving::Reserving;
+use super::ledger::{Refused, Reserved, Wish};
+use super::sleepers::{Key, wake};
 use super::turn::Device;
-use super::wait::{self, wake};
+use super::wait::{Wait, Waits};
 use crate::memory::{MemorySource, Reading};
+use crate::nesting::Nesting;
 
 /// Keeps `bytes` of a device for the caller, and waits for them for at most `timeout`.
 ///
@@ -59,7 +60,7 @@ use crate::memory::{MemorySource, Reading};
 /// When the bytes were not free in time; at once when the device has not so many bytes, or cannot be
 /// read.
 pub fn reserve(device: &dyn MemorySource, bytes: u64, timeout: Duration) -> Result<Reservation, NotReserved> {
-    wait::block(&mut Reserving::new(device, bytes, timeout))
+    Waits::<ForBytes<'_>>::new(device, bytes, timeout).wait()
 }
 
 /// Keeps `bytes` of a device for the caller if they are free now and no other call waits for some; see
@@ -82,16 +83,70 @@ pub fn reserve_async(
     bytes: u64,
     timeout: Duration,
 ) -> impl Future<Output = Result<Reservation, NotReserved>> + Send {
-    Reserving::new(device, bytes, timeout)
+    Waits::<ForBytes<'_>>::new(device, bytes, timeout)
+}
+
+/// What is waited for.
+#[derive(Debug)]
+struct ForBytes<'a> {
+    source: &'a dyn MemorySource,
+    device: Device,
+    bytes: u64,
+    until: Option<Instant>,
+}
+
+impl<'a> Waits<ForBytes<'a>> {
+    fn new(source: &'a dyn MemorySource, bytes: u64, timeout: Duration) -> Self {
+        let until = Instant::now().checked_add(timeout);
+        let on = ForBytes { source, device: Device::of(source), bytes, until };
+        Self { on, key: Some(Key::new()) }
+    }
+}
+
+impl ForBytes<'_> {
+    /// What holds a turn never waits.
+    fn is_late(&self) -> bool {
+        Nesting::now().enclosing.holds_any() || self.until.is_some_and(|until| Instant::now() >= until)
+    }
+}
+
+impl Wait for ForBytes<'_> {
+    type Output = Result<Reservation, NotReserved>;
+
+    fn look(&mut self, key: Key) -> Result<Self::Output, Option<Instant>> {
+        let &mut Self { source, ref device, bytes, until } = self;
+        // Without the lock: a memory source is foreign code.
+        let reading = source.read();
+        let free = reading.as_ref().ok().copied();
+        let now = Instant::now();
+        let (answer, woken) = device.queue.ledger.lock_own().ask(Wish { key, bytes, until }, free, now);
+        wake(woken);
+        let refused = match answer {
+            Ok(process) => return Ok(Ok(Reservation { device: device.clone(), bytes, process })),
+            Err(refused) => refused,
+        };
+        let is_hopeless = free.is_none_or(|free| bytes > free.total_bytes);
+        if !(is_hopeless || self.is_late()) {
+            return Err(refused.look_at);
+        }
+        // Not only when it is dropped, which may be much later.
+        self.leave(key);
+        Ok(Err(NotReserved { device: self.device.clone(), asked_bytes: bytes, refused, reading }))
+    }
+
+    fn leave(&mut self, key: Key) {
+        let first = self.device.queue.ledger.lock_own().withdraw(key);
+        wake(first);
+    }
 }
 
 /// Bytes of a device that are kept for its owner; given back when it is dropped.
 #[must_use = "the bytes are given back when this is dropped"]
 #[derive(Debug)]
 pub struct Reservation {
-    pub(super) device: Device,
-    pub(super) bytes: u64,
-    pub(super) process: u32,
+    device: Device,
+    bytes: u64,
+    process: u32,
 }
 
 impl Reservation {
@@ -116,10 +171,10 @@ impl Drop for Reservation {
 /// Why bytes were not reserved.
 #[derive(Debug)]
 pub struct NotReserved {
-    pub(super) device: Device,
-    pub(super) asked_bytes: u64,
-    pub(super) refused: Refused,
-    pub(super) reading: io::Result<Reading>,
+    device: Device,
+    asked_bytes: u64,
+    refused: Refused,
+    reading: io::Result<Reading>,
 }
 
 impl NotReserved {
@@ -151,7 +206,7 @@ impl NotReserved {
 
 impl fmt::Display for NotReserved {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { device, asked_bytes, refused: Refused { others, ahead }, reading } = self;
+        let Self { device, asked_bytes, refused: Refused { others, ahead, .. }, reading } = self;
         write!(f, "{}: cannot reserve {asked_bytes} bytes: ", device.name())?;
         match reading {
             Ok(Reading { free_bytes, total_bytes }) => {

@@ -1,30 +1,27 @@
 //! A device as calls see it, and the turns their attempts take on it.
 
 use std::fmt;
-use std::num::NonZeroUsize;
 use std::ops::Deref;
-use std::ptr;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
-use std::task::Waker;
 use std::time::Instant;
 
 use super::ledger::Ledger;
 use super::process::PerProcess;
-use super::queue::{Begun, Kind, Seen, State, Ticket};
-use super::wait::wake;
+use super::queue::{Begun, Kind, Seen, State};
+use super::sleepers::{Key, wake};
 use super::waiting::{Bounds, Waiting};
 use crate::nesting::{DeviceId, Enclosing, TurnId};
 
 /// What all users of one device share.
 pub(super) struct Queue {
     pub(super) name: Box<str>,
-    pub(super) state: PerProcess<Mutex<State<Waker>>>,
-    pub(super) ledger: PerProcess<Mutex<Ledger<Waker>>>,
-    /// Whether a turn is marked: looked at without the lock, at the end of every attempt.
-    has_marked: AtomicBool,
-    /// Whether a wait was in vain: looked at without the lock, at the beginning of every attempt.
-    is_in_vain: AtomicBool,
+    id: DeviceId,
+    pub(super) state: PerProcess<Mutex<State>>,
+    pub(super) ledger: PerProcess<Mutex<Ledger>>,
+    /// A turn is marked, or a wait was in vain. Looked at without the lock, at the beginning and the end of every
+    /// attempt.
+    is_unusual: AtomicBool,
 }
 
 /// A device, told from others by the name of its memory source.
@@ -64,9 +61,9 @@ impl Device {
         &self.queue.name
     }
 
+    #[inline]
     pub(crate) fn id(&self) -> DeviceId {
-        let address = NonZeroUsize::new(ptr::from_ref::<Queue>(&self.queue).addr());
-        DeviceId(address.expect("a reference is not null"))
+        self.queue.id
     }
 
     /// Begins a shared turn at once; `None` when something waits or is exclusive, so that the attempt has to
@@ -80,7 +77,7 @@ impl Device {
     /// Begins a shared turn beside all others, also beside an exclusive one: for attempts that may not wait.
     #[inline]
     pub(crate) fn begin_beside(&self) -> Turn {
-        let begun = self.queue.state.lock().begin_beside();
+        let begun = self.queue.state.lock().begin(Kind::Shared);
         self.turn(begun)
     }
 
@@ -88,12 +85,12 @@ impl Device {
     ///
     /// Not for attempts that hold a turn, on whatever device: nothing that holds a turn waits.
     pub(crate) fn wait_for<'a>(&self, kind: Kind, bounds: Bounds<'a>) -> Waiting<'a> {
-        Waiting::new(self.clone(), bounds, |state, until| state.queue(kind, until))
+        Waiting::new(self.clone(), kind, bounds)
     }
 
     #[inline]
-    pub(super) fn turn(&self, Begun { id, kind, seen }: Begun) -> Turn {
-        Turn { device: self.clone(), id, kind, seen, has_ended: false }
+    pub(super) fn turn(&self, begun: Begun) -> Turn {
+        Turn { device: self.clone(), begun }
     }
 
     /// What an attempt sees of the device as it begins inside a turn there.
@@ -108,15 +105,10 @@ impl Device {
         has_contention && self.queue.state.lock_own().has_contention(seen)
     }
 
-    /// The turns that run now, for an attempt that has none.
-    pub(crate) fn running(&self) -> usize {
-        self.queue.state.lock_own().running()
-    }
-
     /// Begins a measurement, unless the device is being measured: around this attempt, beside it or inside.
     pub(crate) fn measure(&self) -> Option<Measurement> {
-        let ticket = self.queue.state.lock_own().measure()?;
-        Some(Measurement { device: self.clone(), ticket })
+        let key = self.queue.state.lock_own().measure()?;
+        Some(Measurement { device: self.clone(), key })
     }
 
     /// Marks the turn of an enclosing attempt, because a loop inside gave way; see
@@ -127,11 +119,10 @@ impl Device {
         self.queue.publish(&state);
     }
 
-    /// Whether the device may be waited for: not for a while after a wait that lasted its full bound. The
-    /// clock is read only then.
+    /// Whether the device may be waited for: not for a while after a wait that lasted its full bound.
     #[inline]
     pub(crate) fn has_patience(&self, now: impl FnOnce() -> Instant) -> bool {
-        !self.queue.is_in_vain.load(Relaxed) || self.ask_patience(now())
+        !self.queue.is_unusual.load(Relaxed) || self.ask_patience(now())
     }
 
     #[cold]
@@ -147,22 +138,19 @@ impl Queue {
     pub(super) fn new(name: &str) -> Self {
         let state = PerProcess::new(|process| Mutex::new(State::new(process)));
         let ledger = PerProcess::new(|process| Mutex::new(Ledger::new(process)));
-        let [has_marked, is_in_vain] = [const { AtomicBool::new(false) }; 2];
-        Self { name: name.into(), state, ledger, has_marked, is_in_vain }
+        Self { name: name.into(), id: DeviceId::new(), state, ledger, is_unusual: AtomicBool::new(false) }
     }
 
     /// Writes down what is looked at without the lock.
-    pub(super) fn publish(&self, state: &State<Waker>) {
-        self.has_marked.store(state.has_marked(), Relaxed);
-        self.is_in_vain.store(state.is_in_vain(), Relaxed);
+    pub(super) fn publish(&self, state: &State) {
+        self.is_unusual.store(state.is_unusual(), Relaxed);
     }
 
-    /// Skips and grants, where anything waits, and wakes.
+    /// Skips and grants, where anything waits, and wakes all but the wait that looks.
     #[cold]
-    pub(super) fn look(&self) {
-        let now = Instant::now();
-        let woken = self.state.lock_own().look(now);
-        wake(woken);
+    pub(super) fn look(&self, own: Option<Key>) {
+        let woken = self.state.lock_own().look(Instant::now());
+        wake(woken.into_iter().filter(|&key| Some(key) != own));
     }
 }
 
@@ -174,79 +162,74 @@ impl Queue {
 #[derive(Debug)]
 pub(crate) struct Turn {
     device: Device,
-    id: TurnId,
-    kind: Kind,
-    seen: Seen,
-    has_ended: bool,
+    begun: Begun,
 }
 
 impl Turn {
+    #[inline]
     pub(crate) fn is_exclusive(&self) -> bool {
-        self.kind == Kind::Exclusive
+        self.begun.kind == Kind::Exclusive
     }
 
     /// Whether contention was to be expected as the attempt began.
+    #[inline]
     pub(crate) fn may_be_contended(&self) -> bool {
-        self.seen.may_be_contended()
+        self.begun.seen.may_be_contended()
     }
 
     /// Whether other turns ran as the attempt began, run now, or have begun since.
     ///
     /// An exclusive turn has contention where attempts begin beside it that never wait.
     pub(crate) fn has_contention(&self) -> bool {
-        self.device.has_contention(self.seen)
-    }
-
-    /// The other turns that run now.
-    pub(crate) fn others(&self) -> usize {
-        self.device.queue.state.lock_own().others(self.seen)
+        self.device.has_contention(self.begun.seen)
     }
 
     /// Begins the next attempt of the piece in the same turn: contention and marks count from now on.
     pub(crate) fn renew(&mut self) {
         let mut state = self.device.queue.state.lock();
-        state.unmark(self.id);
-        self.seen = state.seen();
+        state.unmark(self.begun.id);
+        self.begun.seen = state.seen();
     }
 
     /// Whether a loop inside [gave way](Device::mark): the attempt has failed whatever its body returned.
     #[inline]
     pub(crate) fn is_marked(&self) -> bool {
         let queue = &self.device.queue;
-        queue.has_marked.load(Relaxed) && queue.state.lock().is_marked(self.id)
+        queue.is_unusual.load(Relaxed) && queue.state.lock().is_marked(self.begun.id)
     }
 
-    /// The nesting of loops inside the attempt; `promises`: it will be redone exclusively after contention.
-    pub(crate) fn enclosing(&self, outer: Enclosing, promises: bool) -> Enclosing {
-        outer.inside(self.device.id(), promises.then_some(self.id))
+    /// Nests what runs in the attempt; `promises`: it will be redone exclusively after contention.
+    #[inline]
+    pub(crate) fn enclose(&self, nesting: &mut Enclosing, promises: bool) {
+        nesting.enter(self.device.id(), promises.then_some(self.begun.id));
     }
 
-    /// Ends the turn and queues at the tail for an exclusive one, under one lock.
-    pub(crate) fn exclusive_again(mut self, bounds: Bounds<'_>) -> Waiting<'_> {
-        self.has_ended = true;
-        Waiting::new(self.device.clone(), bounds, |state, until| {
-            state.end(self.id);
-            state.queue(Kind::Exclusive, until)
-        })
+    /// Queues at the tail for an exclusive turn, and ends this one.
+    pub(crate) fn exclusive_again(self, bounds: Bounds<'_>) -> Waiting<'_> {
+        let mut waiting = self.device.wait_for(Kind::Exclusive, bounds);
+        waiting.on.others = self.others();
+        waiting
+    }
+
+    /// The other turns that run now.
+    pub(super) fn others(&self) -> usize {
+        self.device.queue.state.lock_own().others(self.begun.seen)
     }
 }
 
 impl Drop for Turn {
     #[inline]
     fn drop(&mut self) {
-        if self.has_ended {
-            return;
-        }
         let queue: &Queue = &self.device.queue;
         let mut state = queue.state.lock();
-        state.end(self.id);
-        if queue.has_marked.load(Relaxed) {
+        state.end(self.begun.id);
+        if queue.is_unusual.load(Relaxed) {
             queue.publish(&state);
         }
         let waits = state.has_waiting();
         drop(state);
         if waits {
-            queue.look();
+            queue.look(None);
         }
     }
 }
@@ -256,11 +239,11 @@ impl Drop for Turn {
 #[derive(Debug)]
 pub(crate) struct Measurement {
     device: Device,
-    ticket: Ticket,
+    key: Key,
 }
 
 impl Drop for Measurement {
     fn drop(&mut self) {
-        self.device.queue.state.lock().measured(self.ticket);
+        self.device.queue.state.lock().measured(self.key);
     }
 }

@@ -1,37 +1,59 @@
 //! Waiting, by a thread or by a task: the same steps, only what happens between them differs.
 
+use std::future::Future;
+use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, Wake, Waker};
 use std::thread::{self, Thread};
 use std::time::Instant;
 
-use super::watchdog::Alarm;
-use crate::contained::contained;
+use super::Cancel;
+use super::sleepers::{self, Key};
 
-/// Something that is waited for.
-pub(super) trait Wait {
+/// What is waited for.
+pub(crate) trait Wait {
     type Output;
 
-    /// Whether the wait is over; if not, `waker` is told when looking again is worth while.
-    fn look(&mut self, waker: &Waker) -> Option<Self::Output>;
+    /// What came of it; otherwise when to look again although nothing has woken it.
+    fn look(&mut self, key: Key) -> Result<Self::Output, Option<Instant>>;
 
-    /// When to look again although no waker was told.
-    fn look_again_at(&self) -> Option<Instant>;
+    /// It is not waited for any more.
+    fn leave(&mut self, key: Key);
 
-    /// Where the alarm for that moment is kept, which a task needs.
-    fn alarm(&mut self) -> &mut Option<Alarm>;
+    /// What ends the wait besides.
+    fn cancel(&self) -> Option<&Cancel> {
+        None
+    }
 }
 
-/// Blocks the thread.
-pub(super) fn block<W: Wait>(wait: &mut W) -> W::Output {
-    let waker = Waker::from(Arc::new(Parked(thread::current())));
-    loop {
-        if let Some(output) = wait.look(&waker) {
-            return output;
-        }
-        match wait.look_again_at() {
-            Some(at) => thread::park_timeout(at.saturating_duration_since(Instant::now())),
-            None => thread::park(),
+/// A wait: a future, or [`wait`](Self::wait) for a thread. Dropped before it is over, it leaves its queue.
+#[must_use = "waits only when it is polled or waited for"]
+#[derive(Debug)]
+pub(crate) struct Waits<W: Wait> {
+    pub(super) on: W,
+    /// Until it is over.
+    pub(super) key: Option<Key>,
+}
+
+impl<W: Wait> Waits<W> {
+    fn look(&mut self, waker: &Waker) -> Result<W::Output, Option<Instant>> {
+        let key = self.key.expect("polled after it was ready");
+        sleepers::sleeps(key, waker, self.on.cancel());
+        let output = self.on.look(key)?;
+        self.key = None;
+        sleepers::wakes_up(key);
+        Ok(output)
+    }
+
+    /// Blocks the thread until it is over.
+    pub(crate) fn wait(mut self) -> W::Output {
+        let waker = Waker::from(Arc::new(Parked(thread::current())));
+        loop {
+            match self.look(&waker) {
+                Ok(output) => return output,
+                Err(Some(at)) => thread::park_timeout(at.saturating_duration_since(Instant::now())),
+                Err(None) => thread::park(),
+            }
         }
     }
 }
@@ -44,27 +66,29 @@ impl Wake for Parked {
     }
 }
 
-/// Lets the task wait.
-pub(super) fn poll<W: Wait>(wait: &mut W, context: &Context<'_>) -> Poll<W::Output> {
-    let waker = context.waker();
-    if let Some(output) = wait.look(waker) {
-        return Poll::Ready(output);
-    }
-    if let Some(at) = wait.look_again_at() {
-        let alarm = Alarm::set(at, waker);
-        if alarm.is_none() {
+impl<W: Wait + Unpin> Future for Waits<W> {
+    type Output = W::Output;
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<W::Output> {
+        let at = match self.look(context.waker()) {
+            Ok(output) => return Poll::Ready(output),
+            Err(at) => at,
+        };
+        if let (Some(key), Some(at)) = (self.key, at)
+            && !sleepers::set_alarm(key, at)
+        {
             // No thread watches the time, so the task does it itself.
-            waker.wake_by_ref();
+            context.waker().wake_by_ref();
         }
-        *wait.alarm() = alarm;
+        Poll::Pending
     }
-    Poll::Pending
 }
 
-/// Wakes all of them; to be called without a lock, because a waker is foreign code. For the same reason one
-/// that panics is passed over: others wait behind it.
-pub(super) fn wake(wakers: impl IntoIterator<Item = Waker>) {
-    for waker in wakers {
-        contained(|| waker.wake());
+impl<W: Wait> Drop for Waits<W> {
+    fn drop(&mut self) {
+        if let Some(key) = self.key {
+            sleepers::wakes_up(key);
+            self.on.leave(key);
+        }
     }
 }

@@ -1,16 +1,12 @@
 //! Waiting for a turn, by a thread or by a task.
 
-use std::future::Future;
-use std::pin::Pin;
-use std::task::{Context, Poll, Waker};
 use std::time::{Duration, Instant};
 
 use super::Cancel;
-use super::cancel::Registered;
-use super::queue::{Standing, State, Ticket};
+use super::queue::{Kind, Standing};
+use super::sleepers::Key;
 use super::turn::{Device, Turn};
-use super::wait::{self, Wait, wake};
-use super::watchdog::Alarm;
+use super::wait::{Wait, Waits};
 use crate::clock;
 
 /// For so many times a wait in vain the device is not waited for: such waits take a small share of the
@@ -39,130 +35,86 @@ pub(crate) enum How {
     Cancelled,
 }
 
-/// A wait for a turn: a future, or [`wait`](Self::wait) for a thread.
-///
-/// It is in the queue from the beginning. Dropped before it is ready, it leaves the queue, and passes on a
+/// A wait for a turn, which is in the queue from the beginning. Dropped before it is over, it passes on a
 /// turn that was granted.
-#[must_use = "waits only when it is polled or waited for"]
+pub(crate) type Waiting<'a> = Waits<ForTurn<'a>>;
+
 #[derive(Debug)]
-pub(crate) struct Waiting<'a> {
+pub(crate) struct ForTurn<'a> {
     device: Device,
-    /// The entry in the queue, until the wait has ended.
-    ticket: Option<Ticket>,
     until: Option<Instant>,
     /// The bound, where it comes before the deadline.
     at_most: Option<Duration>,
-    cancel: Option<Registered<'a>>,
-    look_at: Option<Instant>,
-    alarm: Option<Alarm>,
+    cancel: Option<&'a Cancel>,
+    /// Others that ran as it began.
+    pub(super) others: usize,
 }
 
 impl<'a> Waiting<'a> {
-    /// A wait for the entry that `queue` makes, under one lock.
+    /// A wait at the tail of the queue.
     #[cold]
-    pub(super) fn new(
-        device: Device,
-        bounds: Bounds<'a>,
-        queue: impl FnOnce(&mut State<Waker>, Option<Instant>) -> Ticket,
-    ) -> Self {
+    pub(super) fn new(device: Device, kind: Kind, bounds: Bounds<'a>) -> Self {
         let Bounds { at_most, deadline, cancel } = bounds;
         let left = deadline.map(|deadline| deadline.saturating_duration_since(clock::now()));
-        let now = Instant::now();
-        let until = now.checked_add(left.map_or(at_most, |left| left.min(at_most)));
+        let until = Instant::now().checked_add(left.map_or(at_most, |left| left.min(at_most)));
         let at_most = Some(at_most).filter(|at_most| left.is_none_or(|left| *at_most <= left));
-        let cancel = cancel.map(Registered::new);
+        let key = Key::new();
         let mut state = device.queue.state.lock_own();
-        let ticket = queue(&mut state, until);
-        let woken = state.look(now);
+        state.queue(key, kind, until);
+        let others = state.running;
         drop(state);
-        wake(woken);
-        Self { device, ticket: Some(ticket), until, at_most, cancel, look_at: None, alarm: None }
+        device.queue.look(None);
+        Self { on: ForTurn { device, until, at_most, cancel, others }, key: Some(key) }
     }
 
-    /// Blocks the thread until it is ready.
-    pub(crate) fn wait(mut self) -> (Turn, How) {
-        wait::block(&mut self)
+    /// Others that ran as it began.
+    pub(crate) fn others(&self) -> usize {
+        self.on.others
     }
+}
 
-    /// Looks whether the turn was granted; if not, `waker` is told.
-    fn look_in_queue(&mut self, ticket: Ticket, waker: &Waker) -> Standing {
-        let (now, waker) = (Instant::now(), waker.clone());
-        let mut state = self.device.queue.state.lock_own();
-        // The wait itself needs no waking now.
-        let before = state.set_waker(ticket, None);
-        let woken = state.look(now);
-        let standing = state.claim(ticket);
-        let unused = state.set_waker(ticket, Some(waker));
-        drop(state);
-        wake(woken);
-        drop((before, unused));
-        standing
-    }
-
+impl ForTurn<'_> {
     /// Ends the wait without a turn, and begins one beside the others.
-    fn give_up(&mut self, ticket: Ticket, how: How) -> (Turn, How) {
-        let vain = self.at_most.filter(|_| how == How::TimedOut && self.is_late());
+    fn give_up(&self, key: Key, how: How) -> (Turn, How) {
+        let queue = &self.device.queue;
+        let is_late = || self.until.is_some_and(|until| Instant::now() >= until);
+        let vain = self.at_most.filter(|_| how == How::TimedOut && is_late());
         let no_wait_until = vain.and_then(|at_most| clock::now().checked_add(at_most * NO_WAIT));
-        let mut state = self.device.queue.state.lock_own();
+        let mut state = queue.state.lock_own();
         if let Some(no_wait_until) = no_wait_until {
             state.waited_in_vain(no_wait_until);
         }
-        let waker = state.withdraw(ticket);
-        let begun = state.begin_beside();
-        self.device.queue.publish(&state);
+        state.withdraw(key);
+        let begun = state.begin(Kind::Shared);
+        queue.publish(&state);
         drop(state);
-        drop(waker);
         // What it stood in front of may begin.
-        self.device.queue.look();
+        queue.look(None);
         (self.device.turn(begun), how)
     }
-
-    fn is_late(&self) -> bool {
-        self.until.is_some_and(|until| Instant::now() >= until)
-    }
 }
 
-impl Wait for Waiting<'_> {
+impl Wait for ForTurn<'_> {
     type Output = (Turn, How);
 
-    fn look(&mut self, waker: &Waker) -> Option<(Turn, How)> {
-        let ticket = self.ticket.expect("polled after it was ready");
-        let cancelled = self.cancel.as_ref().is_some_and(|cancel| !cancel.register(waker));
-        let ended = match self.look_in_queue(ticket, waker) {
-            Standing::Granted(begun) => (self.device.turn(begun), How::InTurn),
-            _ if cancelled => self.give_up(ticket, How::Cancelled),
-            Standing::Gone => self.give_up(ticket, How::TimedOut),
-            Standing::Waits { look_at } => {
-                self.look_at = look_at;
-                return None;
-            }
-        };
-        (self.ticket, self.cancel, self.alarm) = (None, None, None);
-        Some(ended)
+    fn look(&mut self, key: Key) -> Result<(Turn, How), Option<Instant>> {
+        let is_cancelled = self.cancel.is_some_and(Cancel::is_cancelled);
+        self.device.queue.look(Some(key));
+        let standing = self.device.queue.state.lock_own().claim(key);
+        match standing {
+            Standing::Granted(begun) => Ok((self.device.turn(begun), How::InTurn)),
+            _ if is_cancelled => Ok(self.give_up(key, How::Cancelled)),
+            Standing::Gone => Ok(self.give_up(key, How::TimedOut)),
+            Standing::Waits { look_at } => Err(look_at),
+        }
     }
 
-    fn look_again_at(&self) -> Option<Instant> {
-        self.look_at
+    fn leave(&mut self, key: Key) {
+        self.device.queue.state.lock_own().withdraw(key);
+        self.device.queue.look(None);
     }
 
-    fn alarm(&mut self) -> &mut Option<Alarm> {
-        &mut self.alarm
-    }
-}
-
-impl Future for Waiting<'_> {
-    type Output = (Turn, How);
-
-    fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<(Turn, How)> {
-        wait::poll(self.get_mut(), context)
-    }
-}
-
-impl Drop for Waiting<'_> {
-    fn drop(&mut self) {
-        let Some(ticket) = self.ticket else { return };
-        let waker = self.device.queue.state.lock_own().withdraw(ticket);
-        drop(waker);
-        self.device.queue.look();
+    fn cancel(&self) -> Option<&Cancel> {
+        self.cancel
     }
 }

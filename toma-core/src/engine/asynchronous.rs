@@ -1,4 +1,4 @@
-//! The asynchronous driver: the steps of [`drive`](super::drive::drive), one by one.
+//! The asynchronous driver: the steps of [`next_piece`](super::drive::next_piece), one by one.
 //!
 //! The loop around them belongs to the code that has the body: to the expansion of an attribute, because only there can
 //! each attempt be a plain async block that borrows the function's arguments, and to a stream. No outcome is held
@@ -9,7 +9,7 @@ use std::convert::Infallible;
 use std::future::{Future, poll_fn};
 use std::mem;
 use std::ops::Range;
-use std::task::Poll;
+use std::task::{Poll, Waker};
 
 use super::attempt::{Attempt, guarded, poll_guarded};
 use super::call::Call;
@@ -122,12 +122,17 @@ impl<'a, P: Policy, K> Attempts<'a, P, K> {
 
 /// Lets other tasks of the executor run.
 pub(crate) async fn yield_now() {
-    let mut yielded = false;
+    pause(Waker::wake_by_ref).await;
+}
+
+/// Is pending once; `then` says what comes of the task's waker.
+pub(crate) async fn pause(then: impl Fn(&Waker)) {
+    let mut paused = false;
     poll_fn(|context| {
-        if mem::replace(&mut yielded, true) {
+        if mem::replace(&mut paused, true) {
             return Poll::Ready(());
         }
-        context.waker().wake_by_ref();
+        then(context.waker());
         Poll::Pending
     })
     .await;

@@ -11,16 +11,16 @@ use super::attempt::Attempt;
 use super::doubts::Doubts;
 use super::evidence;
 use super::extras::Extras;
-use super::machine::{Known, Machine, Took};
+use super::machine::{Machine, Took};
 use super::meter::{self, Measured};
 use super::options::Options;
 use super::pieces::Extent;
 use super::sizes::Sizes;
-use super::turns::{Hold, Way};
+use super::turns::Hold;
 use crate::cache::{Remembered, SizeCache};
 use crate::call_site::{Name, Origin};
 use crate::clock;
-use crate::device::{How, Turn};
+use crate::device::{How, Turn, Waiting};
 use crate::nesting::Nesting;
 use crate::observe::report::{self, ReportBuilder};
 use crate::observe::{EventKind, Reason, Watch};
@@ -59,8 +59,8 @@ impl<'a> Call<'a> {
         let (name, needs) = (Name::of(name, &origin), policy.needs());
         let (user, device) = (options.user, options.device);
         let length = extent.items();
-        let machine =
-            Machine::new(extent, Sizes::new(&options.sizes, &name), options.max_attempts, policy.is_fixed());
+        let sizes = Sizes::new(&options.sizes, &name);
+        let machine = Machine::new(extent, sizes, options.max_attempts, policy.is_fixed());
         let report = ReportBuilder::new(name, length, machine.is_packed().then(|| machine.whole()));
         let memory = Memory { cache, origin, device, user, now: None, failed_probes: None };
         Self { machine, needs, memory, report, doubts: Doubts::default(), injected: false, extras: None }
@@ -72,7 +72,7 @@ impl<'a> Call<'a> {
         shield::prepare();
         report::prepare();
         let Options { deadline, device, ladder, observer, .. } = options;
-        if options.max_attempts == 0 {
+        if options.max_attempts == Some(0) {
             self.report.name().refuse("max_attempts 0: must be at least 1");
         }
         let switches = Switches::load();
@@ -82,22 +82,29 @@ impl<'a> Call<'a> {
         if asked | around | watch.is_some() {
             return self.open_with_extras(policy, options, watch, switches);
         }
-        let remembered = self.recall();
-        self.start_from(remembered.as_ref());
-        self.machine.choose_first(policy, None);
-        self.doubt_first(remembered.as_ref());
-        self.report.starts_at(self.machine.step());
+        self.choose_first(policy, false);
+        self.report.starts_at(self.machine.step);
     }
 
-    /// Doubts a remembered size where that is due, and the policy looks for no larger one by itself.
+    /// Chooses the first step by what earlier calls have learned. Returns what was measured for it, where the policy
+    /// `asks`.
     #[inline]
-    fn doubt_first(&mut self, remembered: Option<&Remembered>) {
-        let stays = !self.needs.anything() && self.machine.probes_from().is_none();
+    fn choose_first(&mut self, policy: &dyn Policy, asks: bool) -> Option<Measured> {
+        let remembered = self.memory.cache.recall(&self.place());
+        self.report.remembers(remembered.as_ref().map(|known| known.settled));
+        if let Some(known) = &remembered {
+            self.machine.start_from(known.settled, known.bounds);
+        }
+        let measured = asks.then(|| self.resume(remembered.as_ref()));
+        self.machine.choose_first(policy, measured);
+        // A remembered size is doubted where the policy looks for no larger one by itself.
+        let stays = !asks && self.machine.probes_from().is_none();
         if let Some(known) = remembered.filter(|known| known.probes && stays)
             && self.machine.doubt().is_some()
         {
             self.memory.failed_probes = Some(known.failed_probes);
         }
+        measured
     }
 
     #[inline(never)]
@@ -112,35 +119,22 @@ impl<'a> Call<'a> {
         self.extras = Some(Extras::new(options, watch, self.needs, disabled));
         let mut measured = None;
         if disabled {
-            self.machine.freeze();
-        } else if Nesting::now().marks.falls_back() {
+            self.machine.fixed = true;
+        } else if Nesting::now().marks.falls_back {
             self.machine.learn_nothing();
             self.machine.choose_first(policy, None);
         } else {
-            let remembered = self.recall();
-            self.start_from(remembered.as_ref());
-            measured = self.needs.anything().then(|| self.resume(remembered.as_ref()));
-            self.machine.choose_first(policy, measured);
-            self.doubt_first(remembered.as_ref());
+            measured = self.choose_first(policy, self.needs.anything());
         }
-        self.report.starts_at(self.machine.step());
-        self.tell_started();
+        self.report.starts_at(self.machine.step);
+        if self.extras.as_ref().is_some_and(|extras| extras.watch.is_some()) {
+            self.tell_started();
+        }
         self.tell_shortfall(measured.and_then(|measured| self.machine.shortfall(&measured)));
     }
 
-    #[inline]
-    fn recall(&self) -> Option<Remembered> {
-        self.memory.cache.recall(&self.place())
-    }
-
-    #[inline]
-    fn start_from(&mut self, remembered: Option<&Remembered>) {
-        let known = remembered.map(|&Remembered { settled, bounds, .. }| Known { settled, bounds });
-        self.report.remembers(known.map(|known| known.settled));
-        self.machine.start_from(known);
-    }
-
     /// Goes on with the measurements of earlier calls, and measures what a first size may depend on.
+    #[inline(never)]
     fn resume(&mut self, known: Option<&Remembered>) -> Measured {
         let measurements = known.and_then(|known| known.measurements.as_deref());
         let mut measurements = measurements.copied().unwrap_or_default();
@@ -149,14 +143,15 @@ impl<'a> Call<'a> {
             let passed = clock::wall().duration_since(known.learned).unwrap_or_default();
             evidence::pass(&mut measurements, passed);
         }
-        self.machine.keep(measurements);
+        self.machine.measurements = Some(measurements);
         let source = self.memory.device.filter(|_| self.needs.memory);
         source.map(meter::now).unwrap_or_default()
     }
 
     fn tell_started(&mut self) {
         let (length, remembered) = (self.report.length(), self.report.remembered());
-        let [initial, start] = [self.machine.cap(), self.machine.step()].map(|step| self.report.within(step));
+        let [initial, start] =
+            [self.machine.sizes.cap, self.machine.step].map(|step| self.report.within(step));
         self.tell(|| EventKind::Started { initial, start, length, remembered });
         if let Some(from) = self.machine.probes_from().filter(|&from| remembered.is_some() && from < start) {
             self.tell(|| EventKind::Probe { from, to: start });
@@ -191,13 +186,9 @@ impl<'a> Call<'a> {
 
     #[inline(never)]
     fn begin_blocking(&mut self, attempt: &mut Attempt) {
-        attempt.hold = match self.take_turn(Nesting::now().marks.polled()) {
-            Way::Now(hold) => hold,
-            Way::Wait(queued, since) => {
-                let (turn, how) = queued.waiting.wait();
-                self.waited(turn, how, since)
-            }
-        };
+        if let Some((waiting, since)) = self.take_turn(Nesting::now().marks.polled, attempt) {
+            attempt.hold = self.waited(waiting.wait(), since);
+        }
         self.begin_with(attempt);
     }
 
@@ -208,29 +199,25 @@ impl<'a> Call<'a> {
             attempt.nesting = Some(Nesting::now().of_task());
             return;
         }
-        attempt.hold = match self.take_turn(Nesting::now().marks.blocked()) {
-            Way::Now(hold) => hold,
-            Way::Wait(queued, since) => {
-                let (turn, how) = queued.waiting.await;
-                self.waited(turn, how, since)
-            }
-        };
+        if let Some((waiting, since)) = self.take_turn(Nesting::now().marks.blocked, attempt) {
+            attempt.hold = self.waited(waiting.await, since);
+        }
         self.begin_with(attempt);
         attempt.nesting = attempt.nesting.map(Nesting::of_task);
     }
 
-    fn take_turn(&mut self, polled: bool) -> Way<'a> {
-        let Some(extras) = &mut self.extras else { return Way::Now(Hold::None) };
-        let way = extras.turns.take(polled);
-        if let Way::Wait(queued, _) = &way {
-            let (size, others) = (self.machine.coming_size(), queued.others);
-            extras.tell(|| EventKind::Waits { size, others });
-        }
-        way
+    /// The wait until then, if any, and when it began.
+    #[inline]
+    fn take_turn(&mut self, polled: bool, attempt: &mut Attempt) -> Option<(Box<Waiting<'a>>, Instant)> {
+        let extras = self.extras.as_mut()?;
+        let waiting = extras.turns.take(polled, &mut attempt.hold)?;
+        let (size, others, since) = (self.machine.coming_size(), waiting.others(), clock::now());
+        extras.tell(|| EventKind::Waits { size, others });
+        Some((waiting, since))
     }
 
     #[cold]
-    fn waited(&mut self, turn: Turn, how: How, since: Instant) -> Hold {
+    fn waited(&mut self, (turn, how): (Turn, How), since: Instant) -> Hold {
         let (elapsed, exclusive) = (clock::now().saturating_duration_since(since), turn.is_exclusive());
         self.report.waited(elapsed, exclusive);
         if let Some(extras) = &mut self.extras {
@@ -241,10 +228,13 @@ impl<'a> Call<'a> {
     }
 
     /// Begins an attempt that has its turn.
+    #[inline]
     fn begin_with(&mut self, attempt: &mut Attempt) {
         attempt.piece = self.machine.cut();
+        let goes_on = self.why_over().is_none();
         let Some(extras) = &mut self.extras else { return };
-        if !self.machine.is_in_fallback() {
+        let falls_back = self.machine.fallback;
+        if !falls_back {
             self.machine.expect(extras.turns.expected_rungs(&attempt.hold));
         }
         if extras.times {
@@ -252,9 +242,8 @@ impl<'a> Call<'a> {
         }
         let (start, end) = (attempt.piece.start, attempt.piece.end);
         extras.tell(|| EventKind::Attempt { start, end });
-        extras.begin(attempt, &self.machine);
-        attempt.retryable =
-            if self.why_over().is_some() { Retryable::NOTHING } else { self.machine.retryable() };
+        extras.begin(attempt, goes_on && self.machine.can_be_exclusive_yet(), falls_back);
+        attempt.retryable = if goes_on { self.machine.retryable() } else { Retryable::NOTHING };
     }
 
     /// Why no retry may start any more.
@@ -263,7 +252,7 @@ impl<'a> Call<'a> {
         match () {
             () if extras.disabled => Some(Reason::Disabled),
             () if extras.turns.is_cancelled() => Some(Reason::Cancelled),
-            () => extras.is_late().then_some(Reason::Deadline),
+            () => extras.turns.is_late().then_some(Reason::Deadline),
         }
     }
 
@@ -278,7 +267,7 @@ impl<'a> Call<'a> {
     pub(crate) fn succeeded(&mut self, policy: &dyn Policy, attempt: &mut Attempt) {
         self.report.succeeded();
         let took = if self.extras.is_some() { self.end_succeeded(attempt) } else { Took::default() };
-        let step = self.machine.step();
+        let step = self.machine.step;
         if let Some(to) = self.machine.succeeded(policy, took) {
             self.step_changes(step, to);
         } else if self.machine.may_doubt() && self.doubts.succeeded() {
@@ -290,7 +279,7 @@ impl<'a> Call<'a> {
     fn end_succeeded(&mut self, attempt: &mut Attempt) -> Took {
         let took = self.took(attempt);
         if let Some(measured) = &took.measured {
-            let available_bytes = self.machine.available_bytes();
+            let available_bytes = self.machine.available_bytes;
             self.report.measured(self.machine.size(), measured.peak_bytes, available_bytes);
         }
         if let Some(extras) = &mut self.extras {
@@ -307,12 +296,8 @@ impl<'a> Call<'a> {
         if let Some(elapsed) = elapsed {
             self.report.took(elapsed);
         }
-        let asks = |extras: &&Extras<'_>| self.needs.anything() && !extras.disabled;
-        let measured = self
-            .extras
-            .as_ref()
-            .filter(asks)
-            .map(|extras| extras.measure(attempt, Measured { elapsed, ..Measured::default() }));
+        let extras = self.extras.as_ref().filter(|extras| self.needs.anything() && !extras.disabled);
+        let measured = extras.map(|extras| extras.measure(attempt, elapsed));
         Took { elapsed, measured }
     }
 

@@ -1,18 +1,18 @@
 //! A policy's answers, checked in the name of the call that asks.
 
 use crate::call_site::Name;
-use crate::policy::{Evidence, Needs, Policy};
+use crate::policy::{Evidence, Policy};
 
 /// The policy of a call that has failed.
 #[derive(Debug)]
-pub(crate) struct CheckedPolicy<'a> {
-    pub(crate) policy: &'a dyn Policy,
-    pub(crate) call: &'a Name,
+pub(super) struct CheckedPolicy<'a> {
+    pub(super) policy: &'a dyn Policy,
+    pub(super) call: &'a Name,
 }
 
-impl Policy for CheckedPolicy<'_> {
+impl CheckedPolicy<'_> {
     /// Panics when the answer is not smaller: guessing a size would hide a bug.
-    fn shrink(&self, evidence: &Evidence) -> usize {
+    pub(super) fn shrink(&self, evidence: &Evidence) -> usize {
         let (policy, size) = (self.policy, evidence.size);
         let answer = policy.shrink(evidence);
         if answer >= size {
@@ -22,17 +22,5 @@ impl Policy for CheckedPolicy<'_> {
             ));
         }
         answer
-    }
-
-    fn advance(&self, evidence: &Evidence) -> usize {
-        self.policy.advance(evidence)
-    }
-
-    fn is_fixed(&self) -> bool {
-        self.policy.is_fixed()
-    }
-
-    fn needs(&self) -> Needs {
-        self.policy.needs()
     }
 }

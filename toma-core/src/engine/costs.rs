@@ -7,7 +7,7 @@ use std::ops::Range;
 ///
 /// Sums of 128 bits cannot overflow, so that no cost is too large to be compared. They are taken once,
 /// before the first attempt: a cost that panics then costs no work.
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Debug)]
 pub(crate) struct Costs(Box<[u128]>);
 
 impl Costs {

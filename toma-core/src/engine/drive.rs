@@ -36,24 +36,33 @@ pub(crate) trait Cleanup {
     }
 }
 
-/// Runs attempts at the next piece until one succeeds or its failure goes through.
+/// Runs attempts until a piece is done. `Err`: the failure to pass on; panics never come back. `None`: there is
+/// nothing more.
+///
+/// The first item that does not fit by itself waits in `left_out` until the others are done, unless the call takes
+/// such items.
 #[inline]
-pub(crate) fn drive<R, M>(
+pub(crate) fn next_piece<R, M, W: Work<R>>(
     call: &mut Call<'_>,
     policy: &dyn Policy,
     judge: &impl Judge<R, M>,
-    work: &mut impl Work<R>,
-) -> Done<R> {
-    loop {
+    work: &mut W,
+    left_out: &mut Option<LeftOutItem<R>>,
+) -> Option<Result<R, R>> {
+    while !call.is_done() {
         let mut attempt = call.begin();
         let inside = attempt.enter();
         let before = Before::now();
         let piece = attempt.piece.clone();
         let result = attempt.run(&before, || work.run(piece));
         match settle(call, policy, &mut attempt, (result, &before), judge) {
-            Settled::Succeeded(value) => return Done::Succeeded(value),
-            Settled::Failed(error) => return Done::Failed(error),
-            Settled::LeftOut(item) => return Done::LeftOut(Box::new((item, attempt))),
+            Settled::Succeeded(value) => return Some(Ok(value)),
+            Settled::Failed(error) => return Some(Err(error)),
+            Settled::LeftOut(item) if W::LEAVES_OUT => {
+                drop(inside);
+                leave_out(call, policy, work.cleanup(), (item, attempt), left_out);
+            }
+            Settled::LeftOut(item) => return Some(Err(item.pass_on())),
             Settled::Retry(answer) => {
                 work.cleanup().undo(attempt.piece.clone());
                 drop(inside);
@@ -61,16 +70,7 @@ pub(crate) fn drive<R, M>(
             }
         }
     }
-}
-
-/// How the attempts at a piece ended.
-pub(crate) enum Done<R> {
-    Succeeded(R),
-    /// The error to pass on. Panics never come back.
-    Failed(R),
-    /// A single item does not fit by itself, and the others go on; with its last attempt, which is not cleaned up.
-    /// In a box, because what all attempts come to should fit into registers.
-    LeftOut(Box<(LeftOutItem<R>, Attempt)>),
+    left_out.take().map(|item| Err(pass_on_left_out(call, item)))
 }
 
 /// What an attempt came to.
@@ -112,7 +112,8 @@ pub(crate) fn settle<R, M>(
         Ok(outcome) => outcome,
         Err(panic) => return settle_panic(call, policy, attempt, panic),
     };
-    let failure = if call.gave_way(attempt) { Some(gave_way()) } else { judge.failure(&outcome) };
+    let failure = judge.failure(&outcome);
+    let failure = if call.gave_way(attempt) { Some(or_gave_way(failure)) } else { failure };
     match failure {
         None => {
             call.succeeded(policy, attempt);
@@ -152,36 +153,18 @@ fn settle_failed<R>(
     }
 }
 
-/// What the attempt came to does not matter: a loop inside left it to be redone.
+/// What an attempt came to in which a loop left it to be redone: nothing but a poisoned device matters beside that.
 #[cold]
-fn gave_way() -> Failure {
-    Failure::new(Class::OutOfMemory, "a loop inside gave way to other users of the device")
+fn or_gave_way(failure: Option<Failure>) -> Failure {
+    let poisoned = failure.filter(|failure| failure.class == Class::Poisoned);
+    poisoned.unwrap_or_else(|| {
+        Failure::new(Class::OutOfMemory, "a loop inside gave way to other users of the device")
+    })
 }
 
 /// The error that goes through; a panic goes on here.
 fn pass_on<R>(outcome: Result<R, Panic>) -> R {
     outcome.unwrap_or_else(|panic| shield::pass_on(panic))
-}
-
-/// The next piece that is done, or the failure to pass on; `None` when there is nothing more.
-///
-/// The first item that does not fit by itself waits in `left_out` until the others are done, unless the call takes
-/// such items.
-#[inline]
-pub(crate) fn next_piece<R, M, W: Work<R>>(
-    call: &mut Call<'_>,
-    policy: &dyn Policy,
-    judge: &impl Judge<R, M>,
-    work: &mut W,
-    left_out: &mut Option<LeftOutItem<R>>,
-) -> Option<Done<R>> {
-    while !call.is_done() {
-        match drive(call, policy, judge, work) {
-            Done::LeftOut(item) if W::LEAVES_OUT => leave_out(call, policy, work.cleanup(), *item, left_out),
-            done => return Some(done),
-        }
-    }
-    left_out.take().map(|item| Done::Failed(pass_on_left_out(call, item)))
 }
 
 /// The error of an item that does not fit by itself, to be passed on now that the others are done; a panic goes on

@@ -131,7 +131,7 @@ mod tests {
     #[test]
     fn a_rise_that_was_not_enough_is_none_the_next_time() {
         let available = |failure| {
-            let mut measurements = Measurements::NEW;
+            let mut measurements = Measurements::default();
             failed(&mut measurements, failure, &LOW, Some(500));
             measurements.failure_available_bytes
         };

@@ -1,9 +1,9 @@
 //! What most calls lack: a deadline, observers, a policy that measures, a device.
 
-use std::time::Instant;
+use std::time::Duration;
 
 use super::attempt::Attempt;
-use super::machine::{Failed, Machine};
+use super::machine::Failed;
 use super::meter::{self, Measured};
 use super::options::Options;
 use super::turns::Turns;
@@ -16,7 +16,6 @@ use crate::policy::Needs;
 
 /// The rest of a call; one look says that there is none.
 pub(super) struct Extras<'a> {
-    pub(super) deadline: Option<Instant>,
     pub(super) watch: Option<Box<Watch<'a>>>,
     pub(super) turns: Turns<'a>,
     /// Bodies run once: `TOMA_DISABLE` is set.
@@ -30,7 +29,8 @@ pub(super) struct Extras<'a> {
 }
 
 impl<'a> Extras<'a> {
-    #[inline(never)]
+    #[inline(always)]
+    #[expect(clippy::inline_always, reason = "built where it stays")]
     pub(super) fn new(
         options: &Options<'a>,
         watch: Option<Box<Watch<'a>>>,
@@ -39,11 +39,10 @@ impl<'a> Extras<'a> {
     ) -> Self {
         // A deadline beyond the end of the clock is none.
         let deadline = options.deadline.and_then(|limit| clock::now().checked_add(limit));
-        let in_fallback = Nesting::now().marks.falls_back();
+        let in_fallback = Nesting::now().marks.falls_back;
         let device = options.device.filter(|_| !disabled && !in_fallback);
         let ladder = if disabled { Ladder::none() } else { options.ladder.unwrap_or_default() };
         Self {
-            deadline,
             turns: Turns::new(device.map(Device::of), ladder, deadline),
             disabled,
             times: watch.is_some() || deadline.is_some() || needs.time,
@@ -57,11 +56,7 @@ impl<'a> Extras<'a> {
     #[cold]
     pub(super) fn none() -> Self {
         let turns = Turns::new(None, Ladder::none(), None);
-        Self { deadline: None, watch: None, turns, disabled: false, times: false, meters: None, asks: None }
-    }
-
-    pub(super) fn is_late(&self) -> bool {
-        self.deadline.is_some_and(|deadline| clock::now() >= deadline)
+        Self { watch: None, turns, disabled: false, times: false, meters: None, asks: None }
     }
 
     /// From here on the call works in fallback.
@@ -77,26 +72,22 @@ impl<'a> Extras<'a> {
         }
     }
 
-    /// Fills in what an attempt of a call with extras has.
-    ///
-    /// A peak belongs to its device: of two attempts that are measured there only the first resets it.
-    pub(super) fn begin(&mut self, attempt: &mut Attempt, machine: &Machine) {
-        let may_retry = !self.is_late() && !self.turns.is_cancelled() && machine.can_be_exclusive_yet();
-        let nesting = self.turns.nesting(&attempt.hold, may_retry);
-        let marks = nesting.marks.falling_back(machine.is_in_fallback());
-        attempt.nesting = Some(Nesting { marks, ..nesting }.of_loop());
+    /// Fills in what an attempt of a call with extras has; `retries`: it may be retried exclusively.
+    #[inline]
+    pub(super) fn begin(&mut self, attempt: &mut Attempt, retries: bool, falls_back: bool) {
+        let nesting = attempt.nesting.insert(Nesting::now());
+        nesting.marks = nesting.marks.of_loop(falls_back);
+        self.turns.nest(&attempt.hold, retries, nesting);
         attempt.begun = self.times.then(clock::now);
-        attempt.metered = self.meters.and_then(|source| {
-            let measurement = || self.turns.measure();
-            meter::Begun::now(source, measurement)
-        });
+        let device = self.turns.device.as_ref();
+        attempt.metered = self.meters.and_then(|source| meter::Begun::now(source, device));
     }
 
     /// What the attempt took, for a policy that asks. Of attempts beside each other no peak is known.
-    pub(super) fn measure(&self, attempt: &mut Attempt, took: Measured) -> Measured {
-        let Some(source) = self.meters else { return took };
+    pub(super) fn measure(&self, attempt: &mut Attempt, elapsed: Option<Duration>) -> Measured {
+        let Some(source) = self.meters else { return Measured { elapsed, ..Measured::default() } };
         let of_memory = meter::end(source, attempt.metered.take());
         let peak_bytes = of_memory.peak_bytes.filter(|_| !attempt.hold.is_contended());
-        Measured { elapsed: took.elapsed, peak_bytes, ..of_memory }
+        Measured { elapsed, peak_bytes, ..of_memory }
     }
 }

@@ -11,10 +11,10 @@ use std::time::Duration;
 
 use self::learning::{Learning, Packing};
 use super::meter::Measured;
-use super::pieces::{Cut, Extent, Pieces};
+use super::pieces::{Cut, Extent};
 use super::rungs::Rungs;
 use super::sizes::Sizes;
-use crate::classify::{Class, Failure};
+use crate::classify::Class;
 use crate::memory::Reading;
 use crate::policy::{Bounds, Evidence, Measurements, Policy};
 use crate::shield::Retryable;
@@ -22,17 +22,17 @@ use crate::shield::Retryable;
 /// Where one call stands. Positions count items from 0; forms add their own offset.
 #[derive(Debug)]
 pub(crate) struct Machine {
-    sizes: Sizes,
-    pieces: Pieces,
-    position: usize,
-    step: usize,
-    bounds: Bounds,
+    pub(super) sizes: Sizes,
+    extent: Extent,
+    /// Items that are dealt with: those that succeeded, and those left out.
+    pub(super) position: usize,
+    pub(super) step: usize,
+    pub(super) bounds: Bounds,
     max_attempts: usize,
-    single: bool,
     /// The policy is not asked after a success: the step stays as it is.
-    fixed: bool,
+    pub(super) fixed: bool,
     /// The rest of the call runs in fallback.
-    fallback: bool,
+    pub(super) fallback: bool,
     /// Rungs of the ladder that the coming attempt has left; without a ladder there are none.
     expected: Rungs,
     cut: Cut,
@@ -41,19 +41,12 @@ pub(crate) struct Machine {
     spent: Rungs,
     learning: Learning,
     /// What is measured, where the policy asks for anything.
-    measurements: Option<Measurements>,
+    pub(super) measurements: Option<Measurements>,
     /// What was available when the step in force was chosen, where the policy asks for it.
-    available_bytes: Option<u64>,
+    pub(super) available_bytes: Option<u64>,
     /// The step before the doubt that runs.
-    doubted: Option<usize>,
+    pub(super) doubted: Option<usize>,
     packing: Option<Box<Packing>>,
-}
-
-/// What is known from earlier calls.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Known {
-    pub(crate) settled: usize,
-    pub(crate) bounds: Bounds,
 }
 
 /// A failed attempt: the failure, the memory once it had failed, what was measured, and the rungs of the ladder
@@ -74,27 +67,17 @@ pub(crate) struct Took {
     pub(crate) measured: Option<Measured>,
 }
 
-impl Failed {
-    pub(crate) fn new(failure: &Failure, now: Option<Reading>, took: Took, there: Rungs) -> Self {
-        let &Failure { class, requested_bytes, .. } = failure;
-        Self { class, requested_bytes, now, took, there }
-    }
-}
-
 impl Machine {
     #[inline]
-    pub(crate) fn new(extent: Extent, sizes: Sizes, max_attempts: usize, fixed: bool) -> Self {
-        let single = extent == Extent::Batch;
-        let pieces = Pieces::of(extent);
-        let packing = pieces.is_packed().then(Box::default);
+    pub(crate) fn new(extent: Extent, sizes: Sizes, max_attempts: Option<usize>, fixed: bool) -> Self {
+        let packing = extent.costs.is_some().then(Box::default);
         Self {
             sizes,
-            pieces,
+            extent,
             position: 0,
             step: sizes.cap,
             bounds: Bounds::default(),
-            max_attempts,
-            single,
+            max_attempts: max_attempts.unwrap_or(usize::MAX),
             fixed,
             fallback: false,
             expected: Rungs::NONE,
@@ -109,19 +92,12 @@ impl Machine {
         }
     }
 
-    /// Keeps measurements from now on, which the policy sees.
-    pub(crate) fn keep(&mut self, measurements: Measurements) {
-        self.measurements = Some(measurements);
-    }
-
-    /// Starts from what an earlier call learned, if any.
+    /// Starts from what an earlier call learned.
     #[inline]
-    pub(crate) fn start_from(&mut self, known: Option<Known>) {
-        if let Some(Known { settled, bounds }) = known {
-            self.step = self.sizes.fit(settled);
-            self.bounds = bounds;
-            self.learning = Learning::beyond(self.step);
-        }
+    pub(crate) fn start_from(&mut self, settled: usize, bounds: Bounds) {
+        self.step = self.sizes.fit(settled);
+        self.bounds = bounds;
+        self.learning = Learning::beyond(self.step);
     }
 
     /// Lets the policy choose the first step; `now` is what could be allocated, where it asks for it.
@@ -150,19 +126,10 @@ impl Machine {
         Some(next)
     }
 
-    pub(crate) fn is_doubting(&self) -> bool {
-        self.doubted.is_some()
-    }
-
     /// Whether a larger step than that in force would be of use, and the policy does not look for it by itself.
     #[inline]
     pub(crate) fn may_doubt(&self) -> bool {
-        self.step < self.sizes.cap && !self.single && self.measurements.is_none() && !self.fallback
-    }
-
-    /// Keeps the step as it is.
-    pub(crate) fn freeze(&mut self) {
-        self.fixed = true;
+        self.step < self.sizes.cap && !self.extent.single && self.measurements.is_none() && !self.fallback
     }
 
     /// Cuts the piece of the coming attempt.
@@ -174,7 +141,7 @@ impl Machine {
 
     #[inline]
     fn coming(&self) -> Cut {
-        let cut = self.pieces.cut(self.position, self.step);
+        let cut = self.extent.cut(self.position, self.step);
         if self.packing.is_some() { self.within_search(cut) } else { cut }
     }
 
@@ -198,59 +165,29 @@ impl Machine {
     /// What is left, in units of the step.
     #[inline]
     fn left(&self) -> usize {
-        self.pieces.size(self.position..self.pieces.end())
+        self.extent.size(self.position..self.extent.end)
     }
 
     /// The whole work, in units of the step.
     #[inline]
     pub(crate) fn whole(&self) -> usize {
-        self.pieces.size(0..self.pieces.end())
+        self.extent.size(0..self.extent.end)
     }
 
     #[inline]
     pub(crate) fn is_packed(&self) -> bool {
-        self.pieces.is_packed()
+        self.packing.is_some()
     }
 
     /// At most so many pieces are to come.
     pub(crate) fn most_pieces(&self) -> usize {
-        let left = self.pieces.end() - self.position;
+        let left = self.extent.end - self.position;
         if self.is_packed() { left } else { left.div_ceil(self.sizes.floor) }
     }
 
     #[inline]
     pub(crate) fn is_done(&self) -> bool {
-        self.position == self.pieces.end()
-    }
-
-    /// Items that are dealt with: those that succeeded, and those left out.
-    #[inline]
-    pub(crate) fn position(&self) -> usize {
-        self.position
-    }
-
-    #[inline]
-    pub(crate) fn step(&self) -> usize {
-        self.step
-    }
-
-    /// The largest size this call may use.
-    pub(crate) fn cap(&self) -> usize {
-        self.sizes.cap
-    }
-
-    #[inline]
-    pub(crate) fn bounds(&self) -> Bounds {
-        self.bounds
-    }
-
-    pub(crate) fn measurements(&self) -> Option<Measurements> {
-        self.measurements
-    }
-
-    /// The rest of the call runs in fallback.
-    pub(crate) fn is_in_fallback(&self) -> bool {
-        self.fallback
+        self.position == self.extent.end
     }
 
     /// Settled before each attempt, so that a panic hook may rely on it.
@@ -282,7 +219,7 @@ impl Machine {
             self.bounds.failed(size);
         }
         self.doubted = None;
-        if self.single && took.measured.is_some() {
+        if self.extent.single && took.measured.is_some() {
             self.look_ahead(policy, size, took);
         }
         self.move_to(end);
@@ -296,8 +233,8 @@ impl Machine {
     #[inline]
     fn move_to(&mut self, position: usize) {
         self.position = position;
-        if self.single {
-            self.pieces = Pieces::Counted(position);
+        if self.extent.single {
+            self.extent.end = position;
         }
         if self.failures > 0 {
             (self.failures, self.spent) = (0, Rungs::NONE);

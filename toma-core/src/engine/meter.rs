@@ -7,7 +7,7 @@
 
 use std::time::Duration;
 
-use crate::device::Measurement;
+use crate::device::{Device, Measurement};
 use crate::memory::{self, MemorySource, Usage};
 use crate::policy::Sample;
 
@@ -37,12 +37,11 @@ pub(crate) struct Begun {
 
 impl Begun {
     /// An attempt begins; `None` where nothing is counted.
-    pub(crate) fn now(
-        source: &dyn MemorySource,
-        measurement: impl FnOnce() -> Option<Measurement>,
-    ) -> Option<Self> {
+    ///
+    /// A peak belongs to its device: of two attempts that are measured there only the first resets it.
+    pub(crate) fn now(source: &dyn MemorySource, device: Option<&Device>) -> Option<Self> {
         let before = source.usage()?;
-        let measurement = measurement();
+        let measurement = device.and_then(Device::measure);
         if measurement.is_some() {
             source.reset_peak();
         }
@@ -99,7 +98,7 @@ mod tests {
     fn an_attempt_inside_another_leaves_its_peak_as_it_is() {
         let device = FakeDevice::new(100);
         let queue = Device::of(&device);
-        let begin = || Begun::now(&device, || queue.measure());
+        let begin = || Begun::now(&device, Some(&queue));
         let outer = begin();
         drop(device.alloc(50).unwrap());
         let inner = begin();

@@ -5,23 +5,14 @@ use std::ops::Range;
 use super::costs::Costs;
 
 /// How much work there is, and in which unit sizes count it.
-#[derive(Debug, PartialEq, Eq)]
-pub(crate) enum Extent {
-    /// One piece of whatever size succeeds.
-    Batch,
-    /// This many items, piece by piece.
-    Items(usize),
-    /// Items of different costs, in which sizes are counted.
-    Packed(Costs),
-}
-
-/// How the coming pieces are cut.
 #[derive(Debug)]
-pub(super) enum Pieces {
-    /// Sizes count items up to this end.
-    Counted(usize),
-    /// Sizes count costs.
-    Packed(Costs),
+pub(crate) struct Extent {
+    /// One past the last item.
+    pub(super) end: usize,
+    /// One piece of whatever size succeeds.
+    pub(super) single: bool,
+    /// What items cost, where sizes are counted in that.
+    pub(super) costs: Option<Costs>,
 }
 
 /// A piece that was cut.
@@ -33,62 +24,39 @@ pub(super) struct Cut {
 }
 
 impl Extent {
+    pub(crate) const BATCH: Self = Self { end: usize::MAX, single: true, costs: None };
+
+    /// This many items, piece by piece.
+    #[inline]
+    pub(crate) const fn of(items: usize) -> Self {
+        Self { end: items, single: false, costs: None }
+    }
+
+    /// Items of different costs.
+    pub(crate) fn packed(costs: Costs) -> Self {
+        Self { end: costs.items(), single: false, costs: Some(costs) }
+    }
+
     /// Items in all; unknown in a batch.
     #[inline]
     pub(crate) fn items(&self) -> Option<usize> {
-        match self {
-            Self::Batch => None,
-            Self::Items(count) => Some(*count),
-            Self::Packed(costs) => Some(costs.items()),
-        }
-    }
-}
-
-impl Pieces {
-    #[inline]
-    pub(super) fn of(extent: Extent) -> Self {
-        match extent {
-            Extent::Batch => Self::Counted(usize::MAX),
-            Extent::Items(count) => Self::Counted(count),
-            Extent::Packed(costs) => Self::Packed(costs),
-        }
-    }
-
-    /// One past the last item.
-    #[inline]
-    pub(super) fn end(&self) -> usize {
-        match self {
-            Self::Counted(end) => *end,
-            Self::Packed(costs) => costs.items(),
-        }
+        (!self.single).then_some(self.end)
     }
 
     /// The piece from `position` on: the one place that turns position and step into an end.
     #[inline]
     pub(super) fn cut(&self, position: usize, step: usize) -> Cut {
-        match self {
-            Self::Counted(end) => {
-                let size = step.min(end - position);
-                Cut { end: position + size, size }
-            }
-            Self::Packed(costs) => {
-                let end = costs.end(position, step);
-                Cut { end, size: costs.of(position..end) }
-            }
+        if let Some(costs) = &self.costs {
+            let end = costs.end(position, step);
+            return Cut { end, size: costs.of(position..end) };
         }
+        let size = step.min(self.end - position);
+        Cut { end: position + size, size }
     }
 
     /// The size of these items.
     #[inline]
     pub(super) fn size(&self, items: Range<usize>) -> usize {
-        match self {
-            Self::Counted(_) => items.len(),
-            Self::Packed(costs) => costs.of(items),
-        }
-    }
-
-    #[inline]
-    pub(super) fn is_packed(&self) -> bool {
-        matches!(self, Self::Packed(_))
+        if let Some(costs) = &self.costs { costs.of(items) } else { items.len() }
     }
 }

@@ -52,7 +52,7 @@ impl Sizes {
     /// `size` rounded down to a multiple and kept between floor and cap.
     #[inline]
     pub(crate) fn fit(&self, size: usize) -> usize {
-        // Division is the one slow instruction of the success path, and almost nobody needs it.
+        // Division is the one slow instruction of the success path, and few calls need it.
         let rounded = if self.multiple_of == 1 { size } else { size / self.multiple_of * self.multiple_of };
         rounded.min(self.cap).max(self.floor)
     }
@@ -76,9 +76,6 @@ fn refuse(options: &SizeOptions, of: &impl Display) -> ! {
     for (name, limit) in [("initial", initial), ("max", max)] {
         let limit = limit.unwrap_or(usize::MAX);
         assert!(min <= limit, "{of}: min {min}: must be at most {name} {limit}");
-    }
-    for (name, limit) in [("initial", initial), ("max", max)] {
-        let limit = limit.unwrap_or(usize::MAX);
         assert!(
             floor <= limit,
             "{of}: {name} {limit}: must be at least the floor {floor} (min {min}, multiple_of {multiple_of})"

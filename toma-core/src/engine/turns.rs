@@ -7,10 +7,8 @@ use super::attempt::Attempt;
 use super::backoff::Backoff;
 use super::rungs::Rungs;
 use crate::clock;
-use crate::device::{
-    self, Bounds, Cancel, Device, How, Kind, Ladder, Measurement, Rung, Seen, Turn, Waiting,
-};
-use crate::nesting::{Enclosing, Nesting, TurnId};
+use crate::device::{self, Bounds, Cancel, Device, How, Kind, Ladder, Rung, Seen, Turn, Waiting};
+use crate::nesting::{Nesting, TurnId};
 use crate::observe::Answer;
 
 /// What an attempt holds of its device.
@@ -27,7 +25,7 @@ pub(super) enum Hold {
 #[derive(Debug)]
 pub(super) struct Turns<'a> {
     /// `None` without the option `device`, and once the call works in fallback.
-    device: Option<Device>,
+    pub(super) device: Option<Device>,
     ladder: Ladder<'a>,
     deadline: Option<Instant>,
     backoff: Backoff,
@@ -38,8 +36,8 @@ pub(super) struct Turns<'a> {
     /// The coming attempt waits for the device, and may queue again: nothing that holds a turn waits, and no loop
     /// that would block a poll. Asked once per attempt, because it is promised to loops inside.
     willing: bool,
-    /// The turns around the coming attempt, which is inside its own one while it is judged.
-    outer: Enclosing,
+    /// The turn of an enclosing attempt that will be redone after contention on this device.
+    promised: Option<TurnId>,
 }
 
 #[derive(Debug)]
@@ -47,26 +45,13 @@ enum Next<'a> {
     Nothing,
     /// An exclusive turn lasts until its piece is done.
     Keep(Turn),
-    /// The last attempt failed under contention.
-    Queued(Box<Queued<'a>>),
-}
-
-/// A wait in the queue. In a box: most attempts wait for nothing.
-#[derive(Debug)]
-pub(super) struct Queued<'a> {
-    pub(super) waiting: Waiting<'a>,
-    /// Others that ran on the device as it began.
-    pub(super) others: usize,
-}
-
-/// How an attempt comes to its turn.
-pub(super) enum Way<'a> {
-    Now(Hold),
-    /// `since`: when the wait began.
-    Wait(Box<Queued<'a>>, Instant),
+    /// The last attempt failed under contention. In a box: most attempts wait for nothing.
+    Queued(Box<Waiting<'a>>),
 }
 
 impl<'a> Turns<'a> {
+    #[inline(always)]
+    #[expect(clippy::inline_always, reason = "built where it stays")]
     pub(super) fn new(device: Option<Device>, ladder: Ladder<'a>, deadline: Option<Instant>) -> Self {
         Self {
             device,
@@ -76,50 +61,64 @@ impl<'a> Turns<'a> {
             next: Next::Nothing,
             after_contention: false,
             willing: false,
-            outer: Enclosing::default(),
+            promised: None,
         }
     }
 
     /// From here on the call works in fallback.
     pub(super) fn fall_back(&mut self) {
         (self.device, self.next) = (None, Next::Nothing);
+        (self.willing, self.promised) = (false, None);
     }
 
+    #[inline]
+    pub(super) fn is_late(&self) -> bool {
+        self.deadline.is_some_and(|deadline| clock::now() >= deadline)
+    }
+
+    #[inline]
     pub(super) fn is_cancelled(&self) -> bool {
         self.ladder.cancel.is_some_and(Cancel::is_cancelled)
     }
 
-    /// Begins to take a turn. `polled`: a wait of this kind would hold up the task that polls.
-    pub(super) fn take(&mut self, polled: bool) -> Way<'a> {
-        self.outer = Nesting::now().enclosing;
-        self.willing = !polled && !self.outer.holds_any() && self.has_patience();
-        match mem::replace(&mut self.next, Next::Nothing) {
-            Next::Keep(mut turn) => {
-                turn.renew();
-                Way::Now(Hold::Turn(turn))
-            }
-            Next::Queued(queued) => Way::Wait(queued, clock::now()),
-            Next::Nothing => self.begin(),
+    /// Takes a turn, or begins to wait for one. `polled`: a wait of this kind would hold up the task that polls.
+    #[inline]
+    pub(super) fn take(&mut self, polled: bool, hold: &mut Hold) -> Option<Box<Waiting<'a>>> {
+        let device = self.device.as_ref()?;
+        let outer = Nesting::now().enclosing;
+        self.promised = outer.promised_on(device.id());
+        self.willing = !polled && !outer.holds_any() && self.has_patience();
+        if !matches!(self.next, Next::Nothing) {
+            return self.go_on(hold);
         }
+        if outer.holds(device.id()) {
+            *hold = Hold::Enclosed(device.clone(), device.seen());
+            return None;
+        }
+        let exclusive = self.willing && self.backoff.lasts();
+        let shared = if exclusive || outer.holds_any() { None } else { device.try_shared() };
+        *hold = match shared {
+            Some(turn) => Hold::Turn(turn),
+            None if !self.willing => Hold::Turn(device.begin_beside()),
+            None => {
+                let kind = if exclusive { Kind::Exclusive } else { Kind::Shared };
+                return Some(Box::new(device.wait_for(kind, self.bounds())));
+            }
+        };
+        None
     }
 
-    fn begin(&mut self) -> Way<'a> {
-        let Some(device) = &self.device else { return Way::Now(Hold::None) };
-        if self.outer.holds(device.id()) {
-            return Way::Now(Hold::Enclosed(device.clone(), device.seen()));
+    #[cold]
+    fn go_on(&mut self, hold: &mut Hold) -> Option<Box<Waiting<'a>>> {
+        match mem::replace(&mut self.next, Next::Nothing) {
+            Next::Queued(waiting) => return Some(waiting),
+            Next::Nothing => {}
+            Next::Keep(mut turn) => {
+                turn.renew();
+                *hold = Hold::Turn(turn);
+            }
         }
-        if !self.willing {
-            let turn = if self.outer.holds_any() { None } else { device.try_shared() };
-            return Way::Now(Hold::Turn(turn.unwrap_or_else(|| device.begin_beside())));
-        }
-        let kind = if self.backoff.lasts() { Kind::Exclusive } else { Kind::Shared };
-        if kind == Kind::Shared
-            && let Some(turn) = device.try_shared()
-        {
-            return Way::Now(Hold::Turn(turn));
-        }
-        let others = device.running();
-        Way::Wait(Box::new(Queued { waiting: device.wait_for(kind, self.bounds()), others }), clock::now())
+        None
     }
 
     /// Whether the call waits for its device now.
@@ -135,11 +134,11 @@ impl<'a> Turns<'a> {
 
     /// Where the attempt's work is done. `retries`: the attempt may be retried, so that it promises loops inside
     /// to be redone exclusively after contention.
-    pub(super) fn nesting(&self, hold: &Hold, retries: bool) -> Nesting {
-        let outer = Nesting::now();
-        let Hold::Turn(turn) = hold else { return outer };
-        let promises = retries && !turn.is_exclusive() && self.willing;
-        Nesting { enclosing: turn.enclosing(outer.enclosing, promises), ..outer }
+    #[inline]
+    pub(super) fn nest(&self, hold: &Hold, retries: bool, nesting: &mut Nesting) {
+        if let Hold::Turn(turn) = hold {
+            turn.enclose(&mut nesting.enclosing, retries && !turn.is_exclusive() && self.willing);
+        }
     }
 
     /// The rungs there are; `contended`: whether others used the device meanwhile, or may do so.
@@ -162,17 +161,12 @@ impl<'a> Turns<'a> {
     /// Under the promise of an enclosing attempt on the device a contended failure gives way.
     pub(super) fn rungs_after(&self, attempt: &Attempt) -> Rungs {
         let contended = attempt.hold.is_contended();
-        self.rungs(contended).with(Rungs::GIVE_WAY, contended && self.promised().is_some())
-    }
-
-    /// The turn of an enclosing attempt that will be redone after contention on this device.
-    fn promised(&self) -> Option<TurnId> {
-        self.outer.promised_on(self.device.as_ref()?.id())
+        self.rungs(contended).with(Rungs::GIVE_WAY, contended && self.promised.is_some())
     }
 
     /// The enclosing attempt that has promised it counts as failed from now on.
     pub(super) fn give_way(&self) {
-        if let (Some(device), Some(turn)) = (&self.device, self.promised()) {
+        if let (Some(device), Some(turn)) = (&self.device, self.promised) {
             device.mark(turn);
         }
     }
@@ -192,8 +186,7 @@ impl<'a> Turns<'a> {
         self.next = match (hold, answer) {
             (Hold::Turn(turn), Answer::Again(Rung::Exclusive)) if self.has_patience() => {
                 self.after_contention = true;
-                let others = turn.others();
-                Next::Queued(Box::new(Queued { waiting: turn.exclusive_again(self.bounds()), others }))
+                Next::Queued(Box::new(turn.exclusive_again(self.bounds())))
             }
             (Hold::Turn(_), Answer::Again(Rung::Exclusive)) => Next::Nothing,
             (Hold::Turn(turn), Answer::Again(_) | Answer::Shrink(_)) if turn.is_exclusive() => {
@@ -206,11 +199,6 @@ impl<'a> Turns<'a> {
     /// A wait has ended, without the exclusive turn it may have been for.
     pub(super) fn waited(&mut self, how: How) {
         self.after_contention &= how == How::InTurn;
-    }
-
-    /// The measurement of an attempt, unless another one is measured on the device.
-    pub(super) fn measure(&self) -> Option<Measurement> {
-        self.device.as_ref().and_then(Device::measure)
     }
 }
 

@@ -54,7 +54,7 @@ impl<'a, P, K, B> With<'a, P, K, B> {
     /// goes through before anything has run.
     #[inline]
     pub fn by_cost<C: Cost, F: FnMut(usize) -> C>(self, cost: F) -> With<'a, P, K, B, ByCost<F>> {
-        let unit = ByCost { cost, report: (), start: 0 };
+        let unit = ByCost { cost, report: () };
         With { core: self.core, judge: self.judge, undo: self.undo, unit }
     }
 }
@@ -89,8 +89,8 @@ impl<'a, P, K, B, F> With<'a, P, K, B, ByCost<F>> {
     /// ```
     #[inline]
     pub fn left_out<T: FnMut(LeftOut)>(self, report: T) -> With<'a, P, K, B, ByCost<F, T>> {
-        let ByCost { cost, report: (), start } = self.unit;
-        let unit = ByCost { cost, report, start };
+        let ByCost { cost, report: () } = self.unit;
+        let unit = ByCost { cost, report };
         With { core: self.core, judge: self.judge, undo: self.undo, unit }
     }
 }
@@ -137,18 +137,12 @@ costs!(u8, u16, u32, u64, usize, i32, i64);
 pub struct ByCost<F, T = ()> {
     cost: F,
     report: T,
-    start: usize,
 }
 
 impl<C: Cost, F: FnMut(usize) -> C, T: TakesLeftOut> Unit for ByCost<F, T> {
     const PACKS: bool = true;
 
-    fn starts_at(&mut self, index: usize) {
-        self.start = index;
-    }
-
-    fn cost(&mut self, position: usize) -> u64 {
-        let index = self.start + position;
+    fn cost(&mut self, index: usize) -> u64 {
         (self.cost)(index).units().unwrap_or_else(|| panic!("cost of item {index}: must not be negative"))
     }
 
@@ -156,14 +150,14 @@ impl<C: Cost, F: FnMut(usize) -> C, T: TakesLeftOut> Unit for ByCost<F, T> {
         T::TAKES
     }
 
-    fn leave_out(&mut self, position: usize, cost: u64, failure: Failure) {
-        self.report.take(LeftOut { index: self.start + position, cost, failure });
+    fn leave_out(&mut self, index: usize, cost: u64, failure: Failure) {
+        self.report.take(LeftOut { index, cost, failure });
     }
 }
 
 impl<F, T> fmt::Debug for ByCost<F, T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("ByCost").field("start", &self.start).finish_non_exhaustive()
+        f.debug_struct("ByCost").finish_non_exhaustive()
     }
 }
 

@@ -5,6 +5,7 @@
 //! ours there are must not depend on the optimizer.
 #![expect(clippy::inline_always, reason = "the number of our own frames must not depend on the optimizer")]
 
+use std::cell::RefCell;
 use std::ops::{ControlFlow, Range};
 use std::panic::Location;
 
@@ -14,7 +15,7 @@ use super::with::{Core, With};
 use crate::call_site::{Above, Origin};
 use crate::chunk::{Chunk, Chunked};
 use crate::engine::call::Call;
-use crate::engine::drive::{Cleanup, Done, Work, drive, next_piece};
+use crate::engine::drive::next_piece;
 use crate::engine::pieces::Extent;
 use crate::outcome::{Completes, Judge, Outcome};
 use crate::policy::Policy;
@@ -109,12 +110,16 @@ impl<P: Policy, K, B: Undo> With<'_, P, K, B> {
         K: Judge<R, M>,
     {
         let run = |piece: Range<usize>| body(S::from_count(piece.len()));
-        let work = Job { run, after: AfterFailure { undo: self.undo, unit: self.unit } };
-        self.core.call(caller, Extent::Batch, |call, policy| run_batch(call, policy, &self.judge, work))
+        let mut work =
+            Job { run, after: AfterFailure { undo: self.undo, unit: self.unit, start: self.core.start } };
+        self.core.call(caller, Extent::BATCH, |call, policy| {
+            let done = next_piece(call, policy, &self.judge, &mut work, &mut None);
+            outcome(done.expect("a batch is one piece"))
+        })
     }
 }
 
-impl<'a, P: Policy, K, B: Undo, U: Unit> With<'a, P, K, B, U> {
+impl<P: Policy, K, B: Undo, U: Unit> With<'_, P, K, B, U> {
     #[inline(never)]
     pub(crate) fn range_at<S, R, M>(
         self,
@@ -127,13 +132,22 @@ impl<'a, P: Policy, K, B: Undo, U: Unit> With<'a, P, K, B, U> {
         R: Completes,
         K: Judge<R, M>,
     {
-        let mut after = AfterFailure { undo: self.undo, unit: self.unit };
+        let mut after = AfterFailure { undo: self.undo, unit: self.unit, start: self.core.start };
         let extent = after.extent(length(start, end, || self.core.name_at(Some(caller))));
         let run = |piece: Range<usize>| body(start.plus(piece.start), start.plus(piece.end));
-        self.core.call(caller, extent, |call, policy| run_all(call, policy, &self.judge, Job { run, after }))
+        let mut work = Job { run, after };
+        self.core.call(caller, extent, |call, policy| {
+            let mut left_out = None;
+            while let Some(done) = next_piece(call, policy, &self.judge, &mut work, &mut left_out) {
+                if let Err(error) = done {
+                    return error;
+                }
+            }
+            R::completed()
+        })
     }
 
-    #[inline(never)]
+    #[inline(always)]
     pub(crate) fn chunked_at<D, C, S, R, M>(
         self,
         caller: Caller,
@@ -146,14 +160,12 @@ impl<'a, P: Policy, K, B: Undo, U: Unit> With<'a, P, K, B, U> {
         R: Completes,
         K: Judge<R, M>,
     {
-        let mut after = AfterFailure { undo: self.undo, unit: self.unit };
         let dim = self.core.dim;
-        let extent = after.extent(data.extent(dim));
-        let run = |piece: Range<usize>| {
-            let mut held = data.hold(dim, piece.clone());
-            body(D::lend(&mut held), S::from_count(piece.start), S::from_count(piece.end))
-        };
-        self.core.call(caller, extent, |call, policy| run_all(call, policy, &self.judge, Job { run, after }))
+        let items = data.extent(dim);
+        self.range_at(caller, (0, items), |start, end| {
+            let mut held = data.hold(dim, start..end);
+            body(D::lend(&mut held), S::from_count(start), S::from_count(end))
+        })
     }
 
     #[inline(never)]
@@ -167,7 +179,7 @@ impl<'a, P: Policy, K, B: Undo, U: Unit> With<'a, P, K, B, U> {
         R: Outcome<S>,
         K: Judge<R, M>,
     {
-        let mut after = AfterFailure { undo: self.undo, unit: self.unit };
+        let mut after = AfterFailure { undo: self.undo, unit: self.unit, start: self.core.start };
         let start = range.start;
         let extent = after.extent(length(start, range.end, || self.core.name_at(Some(caller))));
         let run = |piece: Range<usize>| body(start + piece.start, start + piece.end);
@@ -175,7 +187,7 @@ impl<'a, P: Policy, K, B: Undo, U: Unit> With<'a, P, K, B, U> {
         self.core.call(caller, extent, |call, policy| {
             let (mut values, mut left_out) = (Vec::new(), None);
             while let Some(done) = next_piece(call, policy, &self.judge, &mut work, &mut left_out) {
-                match branch(done) {
+                match outcome(done).branch() {
                     ControlFlow::Continue(value) => values.push(value),
                     ControlFlow::Break(error) => return error,
                 }
@@ -190,34 +202,36 @@ impl<'a, P: Policy, K, B: Undo, U: Unit> With<'a, P, K, B, U> {
         caller: Caller,
         range: Range<usize>,
         init: A,
-        body: impl FnMut(&A, usize, usize) -> R,
+        mut body: impl FnMut(&A, usize, usize) -> R,
     ) -> R::Of<A>
     where
         R: Outcome<S, Value = A>,
         K: Judge<R, M>,
     {
-        let mut after = AfterFailure { undo: self.undo, unit: self.unit };
+        let mut after = AfterFailure { undo: self.undo, unit: self.unit, start: self.core.start };
         let start = range.start;
         let extent = after.extent(length(start, range.end, || self.core.name_at(Some(caller))));
-        let mut work = Folding { value: init, body, start, after };
-        self.core.call(caller, extent, |call, policy| {
+        let so_far = RefCell::new(init);
+        let run = |piece: Range<usize>| body(&so_far.borrow(), start + piece.start, start + piece.end);
+        let mut work = Job { run, after };
+        let failure = self.core.call(caller, extent, |call, policy| {
             let mut left_out = None;
             while let Some(done) = next_piece(call, policy, &self.judge, &mut work, &mut left_out) {
-                match branch(done) {
-                    ControlFlow::Continue(next) => work.value = next,
-                    ControlFlow::Break(error) => return error,
+                match outcome(done).branch() {
+                    ControlFlow::Continue(next) => drop(so_far.replace(next)),
+                    ControlFlow::Break(error) => return Some(error),
                 }
             }
-            R::of(work.value)
-        })
+            None
+        });
+        failure.unwrap_or_else(|| R::of(so_far.into_inner()))
     }
 
     /// Counts from the start of the user's range.
     #[inline]
-    pub(super) fn shifted(self, start: usize) -> With<'a, P, K, Shifted<B>, U> {
-        let Self { core, judge, undo, mut unit } = self;
-        unit.starts_at(start);
-        With { core, judge, undo: Shifted { undo, start }, unit }
+    pub(super) fn shifted(mut self, start: usize) -> Self {
+        self.core.start = start;
+        self
     }
 }
 
@@ -241,43 +255,10 @@ impl<P: Policy> Core<'_, P> {
     }
 }
 
+/// What the body returned, whether it is a success or a failure.
 #[inline]
-pub(crate) fn run_batch<R, M>(
-    call: &mut Call<'_>,
-    policy: &dyn Policy,
-    judge: &impl Judge<R, M>,
-    mut work: impl Work<R>,
-) -> R {
-    match drive(call, policy, judge, &mut work) {
-        Done::Succeeded(value) | Done::Failed(value) => value,
-        Done::LeftOut(left_out) => left_out.0.pass_on(),
-    }
-}
-
-#[inline]
-pub(crate) fn run_all<R: Completes, M>(
-    call: &mut Call<'_>,
-    policy: &dyn Policy,
-    judge: &impl Judge<R, M>,
-    mut work: impl Work<R>,
-) -> R {
-    let mut left_out = None;
-    while let Some(done) = next_piece(call, policy, judge, &mut work, &mut left_out) {
-        match done {
-            Done::Succeeded(_) => {}
-            Done::Failed(error) => return error,
-            Done::LeftOut(left_out) => return left_out.0.pass_on(),
-        }
-    }
-    R::completed()
-}
-
-#[inline]
-fn branch<R: Outcome<S>, S, U>(done: Done<R>) -> ControlFlow<R::Of<U>, R::Value> {
-    match done {
-        Done::Succeeded(outcome) | Done::Failed(outcome) => outcome.branch(),
-        Done::LeftOut(left_out) => left_out.0.pass_on().branch(),
-    }
+pub(super) fn outcome<R>(done: Result<R, R>) -> R {
+    done.unwrap_or_else(|error| error)
 }
 
 /// What takes back a failed attempt; `()` has nothing to take back.
@@ -294,39 +275,5 @@ impl Undo for () {
 impl<F: FnMut(Range<usize>)> Undo for F {
     fn undo(&mut self, failed: Range<usize>) {
         self(failed);
-    }
-}
-
-/// Counts from the start of the user's range.
-pub(crate) struct Shifted<B> {
-    undo: B,
-    start: usize,
-}
-
-impl<B: Undo> Undo for Shifted<B> {
-    fn undo(&mut self, failed: Range<usize>) {
-        self.undo.undo(self.start + failed.start..self.start + failed.end);
-    }
-}
-
-/// A body that gets the value so far.
-struct Folding<A, F, B, U> {
-    value: A,
-    body: F,
-    start: usize,
-    after: AfterFailure<B, U>,
-}
-
-impl<A, R, F: FnMut(&A, usize, usize) -> R, B: Undo, U: Unit> Work<R> for Folding<A, F, B, U> {
-    const LEAVES_OUT: bool = U::PACKS;
-
-    #[inline]
-    fn run(&mut self, piece: Range<usize>) -> R {
-        (self.body)(&self.value, self.start + piece.start, self.start + piece.end)
-    }
-
-    #[inline]
-    fn cleanup(&mut self) -> &mut impl Cleanup {
-        &mut self.after
     }
 }

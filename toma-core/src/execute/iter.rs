@@ -6,13 +6,13 @@ use std::mem;
 use std::ops::Range;
 use std::panic::Location;
 
-use super::forms::Undo;
+use super::forms::{Undo, outcome};
 use super::size::length;
 use super::unit::{AfterFailure, Job, Unit};
 use super::with::With;
 use crate::call_site::{Above, Origin};
 use crate::engine::call::Call;
-use crate::engine::drive::{Cleanup, Done, LeftOutItem, Work, next_piece};
+use crate::engine::drive::{Cleanup, LeftOutItem, Work, next_piece};
 use crate::outcome::Judge;
 use crate::policy::Policy;
 use crate::stack;
@@ -66,7 +66,7 @@ impl<P: Policy, K, B: Undo, U: Unit> With<'_, P, K, B, U> {
     {
         let here = 0_u8;
         let Self { core, judge, undo, unit } = self;
-        let mut after = AfterFailure { undo, unit };
+        let mut after = AfterFailure { undo, unit, start: core.start };
         let (start, extent) =
             (range.start, after.extent(length(range.start, range.end, || core.name_at(Some(caller)))));
         let run = move |piece: Range<usize>| body(start + piece.start, start + piece.end);
@@ -109,16 +109,10 @@ impl<P: Policy, K: Judge<R, M>, R, W: Work<R>, M> Iterator for Iter<'_, P, K, R,
         let call = ends.0.as_mut()?;
         call.go_on();
         let done = next_piece(call, &self.policy, &self.judge, &mut self.work, &mut self.left_out)?;
-        match done {
-            Done::Succeeded(value) => {
-                if !call.is_done() || self.left_out.is_some() {
-                    ends.not_yet();
-                }
-                Some(value)
-            }
-            Done::Failed(error) => Some(error),
-            Done::LeftOut(left_out) => Some(left_out.0.pass_on()),
+        if done.is_ok() && (!call.is_done() || self.left_out.is_some()) {
+            ends.not_yet();
         }
+        Some(outcome(done))
     }
 
     fn size_hint(&self) -> (usize, Option<usize>) {

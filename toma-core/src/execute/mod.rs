@@ -38,9 +38,7 @@ use std::panic::Location;
 
 pub use by_cost::{ByCost, Cost, LeftOut};
 pub use forms::Undo;
-pub(crate) use forms::{run_all, run_batch};
 pub use size::Size;
-pub(crate) use size::length;
 pub use stream::Stream;
 pub use unit::{Items, Unit};
 pub use with::With;

@@ -1,6 +1,5 @@
 use std::fmt;
 use std::future::{Future, poll_fn};
-use std::mem;
 use std::ops::Range;
 use std::panic::Location;
 use std::pin::Pin;
@@ -12,7 +11,7 @@ use super::size::length;
 use super::unit::{AfterFailure, Unit};
 use super::with::With;
 use crate::call_site::{Above, Origin};
-use crate::engine::asynchronous::{Attempts, yield_now};
+use crate::engine::asynchronous::{Attempts, pause, yield_now};
 use crate::engine::call::Call;
 use crate::engine::drive::{Cleanup, LeftOutItem, Settled, pass_on_left_out};
 use crate::outcome::Judge;
@@ -60,7 +59,7 @@ impl<P: Policy, K, B: Undo, U: Unit> With<'_, P, K, B, U> {
         K: Judge<R, M>,
     {
         let With { core, judge, undo, unit } = self.shifted(range.start).initial(initial);
-        let mut after = AfterFailure { undo, unit };
+        let mut after = AfterFailure { undo, unit, start: core.start };
         let caller = Location::caller();
         let extent = after.extent(length(range.start, range.end, || core.name_at(Some(caller))));
         let origin = Origin { site: core.site, caller: Some(caller), above: Above::Unknown };
@@ -179,7 +178,8 @@ impl<P: Policy, K, R, B: Undo, U: Unit> Running<'_, P, K, R, B, U> {
             match self.after(settled) {
                 Next::Attempt => {}
                 Next::HandOver => {
-                    handed_over().await;
+                    // The stream polls again when it is asked for its next value.
+                    pause(|_| ()).await;
                     self.attempts.call.go_on();
                 }
                 Next::Yield => yield_now().await,
@@ -217,10 +217,4 @@ impl<P: Policy, K, R, B: Undo, U: Unit> Running<'_, P, K, R, B, U> {
             }
         }
     }
-}
-
-/// Is pending once; the stream polls again when it is asked for its next value.
-async fn handed_over() {
-    let mut handed = false;
-    poll_fn(|_| if mem::replace(&mut handed, true) { Poll::Ready(()) } else { Poll::Pending }).await;
 }

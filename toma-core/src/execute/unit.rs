@@ -11,18 +11,15 @@ pub trait Unit {
     /// Whether items differ in what they cost.
     const PACKS: bool;
 
-    /// Counts from this index on.
-    fn starts_at(&mut self, index: usize);
-
-    /// What the item at this position costs.
-    fn cost(&mut self, position: usize) -> u64;
+    /// What the item with this index costs.
+    fn cost(&mut self, index: usize) -> u64;
 
     /// Whether items that do not fit by themselves are reported; otherwise the first such failure goes through in the
     /// end.
     fn takes_left_out(&self) -> bool;
 
     /// Reports an item that does not fit by itself.
-    fn leave_out(&mut self, position: usize, cost: u64, failure: Failure);
+    fn leave_out(&mut self, index: usize, cost: u64, failure: Failure);
 }
 
 /// Each item counts one.
@@ -31,8 +28,6 @@ pub struct Items;
 
 impl Unit for Items {
     const PACKS: bool = false;
-
-    fn starts_at(&mut self, _: usize) {}
 
     fn cost(&mut self, _: usize) -> u64 {
         1
@@ -55,6 +50,8 @@ pub(super) struct Job<F, B, U> {
 pub(super) struct AfterFailure<B, U> {
     pub(super) undo: B,
     pub(super) unit: U,
+    /// Where the user's range starts: pieces count from 0.
+    pub(super) start: usize,
 }
 
 impl<B, U: Unit> AfterFailure<B, U> {
@@ -62,15 +59,15 @@ impl<B, U: Unit> AfterFailure<B, U> {
     #[inline]
     pub(super) fn extent(&mut self, items: usize) -> Extent {
         if !U::PACKS {
-            return Extent::Items(items);
+            return Extent::of(items);
         }
-        Extent::Packed(Costs::of_each(items, |position| self.unit.cost(position)))
+        Extent::packed(Costs::of_each(items, |position| self.unit.cost(self.start + position)))
     }
 }
 
 impl<B: Undo, U: Unit> Cleanup for AfterFailure<B, U> {
     fn undo(&mut self, failed: Range<usize>) {
-        self.undo.undo(failed);
+        self.undo.undo(self.start + failed.start..self.start + failed.end);
     }
 
     fn takes_left_out(&self) -> bool {
@@ -79,7 +76,7 @@ impl<B: Undo, U: Unit> Cleanup for AfterFailure<B, U> {
 
     fn leave_out(&mut self, index: usize, cost: usize, failure: Failure) {
         let cost = u64::try_from(cost).unwrap_or(u64::MAX);
-        self.unit.leave_out(index, cost, failure);
+        self.unit.leave_out(self.start + index, cost, failure);
     }
 }
 

@@ -38,6 +38,8 @@ pub(crate) struct Core<'a, P> {
     pub(crate) site: Option<&'static Site>,
     pub(crate) name: Option<Cow<'static, str>>,
     pub(crate) dim: isize,
+    /// Where the user's range starts: pieces count from 0.
+    pub(crate) start: usize,
     pub(crate) options: Options<'a>,
     pub(crate) policy: P,
 }
@@ -53,7 +55,8 @@ impl<P> Core<'_, P> {
 impl<'a> With<'a, Halve, Auto, ()> {
     #[inline]
     pub(crate) fn new(cache: &'a dyn SizeCache, site: Option<&'static Site>) -> Self {
-        let core = Core { cache, site, name: None, dim: 0, options: Options::default(), policy: Halve };
+        let core =
+            Core { cache, site, name: None, dim: 0, start: 0, options: Options::default(), policy: Halve };
         Self { core, judge: Auto, undo: (), unit: Items }
     }
 }
@@ -96,7 +99,7 @@ impl<'a, P, K, B, U> With<'a, P, K, B, U> {
     /// The form panics when it is 0.
     #[inline]
     pub fn max_attempts(mut self, max_attempts: usize) -> Self {
-        self.core.options.max_attempts = max_attempts;
+        self.core.options.max_attempts = Some(max_attempts);
         self
     }
 
@@ -175,8 +178,8 @@ impl<'a, P, K, B, U> With<'a, P, K, B, U> {
     /// Decides sizes by `policy` instead of [`Halve`].
     #[inline]
     pub fn policy<Q: Policy>(self, policy: Q) -> With<'a, Q, K, B, U> {
-        let Core { cache, site, name, dim, options, policy: _ } = self.core;
-        let core = Core { cache, site, name, dim, options, policy };
+        let Core { cache, site, name, dim, start, options, policy: _ } = self.core;
+        let core = Core { cache, site, name, dim, start, options, policy };
         With { core, judge: self.judge, undo: self.undo, unit: self.unit }
     }
 

@@ -22,10 +22,6 @@ struct Unusable {
     cause: Box<dyn Error + Send + Sync>,
 }
 
-/// What stood in a file instead.
-#[derive(Debug)]
-struct Found(String);
-
 impl<'a> KernelFile<'a> {
     /// Reads the file at `path` into `buffer`, which is reused so that a later reading allocates
     /// nothing; `None` when there is no such file.
@@ -84,8 +80,9 @@ impl<'a> KernelFile<'a> {
 
     /// The error for content that is not as expected.
     fn malformed(&self, found: &str) -> io::Error {
-        let excerpt = found.lines().next().unwrap_or_default().chars().take(80).collect();
-        unusable(self.path, self.expected, io::ErrorKind::InvalidData, Found(excerpt).into())
+        let excerpt: String = found.lines().next().unwrap_or_default().chars().take(80).collect();
+        let cause = format!("found {excerpt:?}").into();
+        unusable(self.path, self.expected, io::ErrorKind::InvalidData, cause)
     }
 }
 
@@ -126,11 +123,3 @@ impl Error for Unusable {
         Some(&*self.cause)
     }
 }
-
-impl fmt::Display for Found {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "found {:?}", self.0)
-    }
-}
-
-impl Error for Found {}

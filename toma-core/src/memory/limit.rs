@@ -1,9 +1,8 @@
 //! A limit on the memory of this process, set and taken back while it runs.
 
 use std::io;
-use std::mem;
 use std::path::Path;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use super::kernel_file::address_space_bytes;
 
@@ -14,21 +13,14 @@ use super::kernel_file::address_space_bytes;
 #[must_use = "the limit ends when this guard is dropped"]
 #[derive(Debug)]
 pub struct CpuMemoryLimit {
-    id: u64,
+    bytes: Arc<u64>,
 }
 
 /// The limits of all living guards, oldest first, and what was in force before them.
 #[derive(Debug)]
 struct Limits {
-    next_id: u64,
     before: Option<u64>,
-    living: Vec<Limit>,
-}
-
-#[derive(Debug)]
-struct Limit {
-    id: u64,
-    bytes: u64,
+    living: Vec<Arc<u64>>,
 }
 
 /// Limits the address space of this process to `bytes` in all until the guard returned is dropped.
@@ -75,10 +67,9 @@ pub fn set_cpu_memory_limit(bytes: u64) -> io::Result<CpuMemoryLimit> {
     if limits.living.is_empty() {
         limits.before = before;
     }
-    let id = limits.next_id;
-    limits.next_id += 1;
-    limits.living.push(Limit { id, bytes });
-    Ok(CpuMemoryLimit { id })
+    let bytes = Arc::new(bytes);
+    limits.living.push(Arc::clone(&bytes));
+    Ok(CpuMemoryLimit { bytes })
 }
 
 /// Bytes of address space that this process uses now, as the limit counts them.
@@ -96,26 +87,24 @@ impl CpuMemoryLimit {
     /// When the system refuses the limit that should be in force again, because the hard limit was
     /// lowered below it meanwhile.
     pub fn restore(self) -> io::Result<()> {
-        let ended = end(self.id);
-        mem::forget(self);
-        ended
+        end(&self.bytes)
     }
 }
 
 impl Drop for CpuMemoryLimit {
     fn drop(&mut self) {
         // A destructor returns nothing; `restore` reports a failure.
-        let _ = end(self.id);
+        let _ = end(&self.bytes);
     }
 }
 
-/// Takes the limit `id` out, and puts the one in force again that is the newest without it.
-fn end(id: u64) -> io::Result<()> {
+/// Takes a limit out, and puts the one in force again that is the newest without it; does nothing once it is out.
+fn end(limit: &Arc<u64>) -> io::Result<()> {
     let mut limits = limits();
-    let newest = limits.living.last().is_some_and(|limit| limit.id == id);
-    limits.living.retain(|limit| limit.id != id);
-    if newest {
-        let bytes = limits.living.last().map_or(limits.before, |limit| Some(limit.bytes));
+    let is_newest = limits.living.last().is_some_and(|newest| Arc::ptr_eq(newest, limit));
+    limits.living.retain(|other| !Arc::ptr_eq(other, limit));
+    if is_newest {
+        let bytes = limits.living.last().map_or(limits.before, |limit| Some(**limit));
         rlimit::set_soft(bytes)?;
     }
     Ok(())
@@ -123,7 +112,7 @@ fn end(id: u64) -> io::Result<()> {
 
 /// Held while the limit of the process is changed, so that it always is the newest's.
 fn limits() -> MutexGuard<'static, Limits> {
-    static LIMITS: Mutex<Limits> = Mutex::new(Limits { next_id: 0, before: None, living: Vec::new() });
+    static LIMITS: Mutex<Limits> = Mutex::new(Limits { before: None, living: Vec::new() });
     LIMITS.lock().unwrap_or_else(PoisonError::into_inner)
 }
 

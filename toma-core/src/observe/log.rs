@@ -64,29 +64,12 @@ mod tests {
     use crate::observe::{Answer, Reason};
 
     #[test]
-    fn waits_that_take_time_have_a_line() {
-        let waits = |others| line(&EventKind::Waits { size: 8, others });
-        assert_eq!(waits(0), None);
-        assert_eq!(waits(2).unwrap(), "waits for its turn, 2 running on the device");
-        let waited =
-            |ms, exclusive| line(&EventKind::Waited { elapsed: Duration::from_millis(ms), exclusive });
-        assert_eq!(waited(0, true), None);
-        assert_eq!(waited(1500, true).unwrap(), "waited 1.5s for the device");
-        assert_eq!(waited(20, false).unwrap(), "waited 20.0ms, and runs beside others");
-    }
-
-    #[test]
-    fn a_settled_size_is_told_with_its_callers() {
-        let line = |callers: &Callers| line(&EventKind::Settled { size: 8, callers }).unwrap();
-        assert_eq!(line(&Callers::default()), "settles at 8");
+    fn what_is_worth_a_line_has_one() {
         let anchor = 0_u8;
-        let callers = Callers::of(std::ptr::from_ref(&anchor).addr());
-        assert_eq!(line(&callers), format!("settles at 8 for calls in {callers}"));
+        let (none, callers) = (Callers::default(), Callers::of(std::ptr::from_ref(&anchor).addr()));
         assert!(!callers.is_empty());
-    }
-
-    #[test]
-    fn sizes_that_are_costs_are_told_with_their_items() {
+        let with_callers = format!("settles at 8 for calls in {callers}");
+        let waited = |ms, exclusive| EventKind::Waited { elapsed: Duration::from_millis(ms), exclusive };
         let failed = |size| EventKind::Failed {
             start: 4,
             end: 7,
@@ -97,25 +80,26 @@ mod tests {
             message: "no room",
             elapsed: None,
         };
-        assert_eq!(line(&failed(3)).unwrap(), "out of memory at size 3, 2.0 KiB requested: no room");
-        assert_eq!(
-            line(&failed(90)).unwrap(),
-            "out of memory at size 90 (3 items), 2.0 KiB requested: no room"
-        );
-    }
-
-    #[test]
-    fn an_answer_is_told_with_the_size_that_failed() {
-        let told = |answer| line(&EventKind::Answered { size: 8, answer }).unwrap();
-        assert_eq!(told(Answer::Shrink(4)), "shrinks from 8 to 4");
-        assert_eq!(
-            told(Answer::Again(Rung::Exclusive)),
-            "at 8: tries it once more, with the device to itself"
-        );
-        assert_eq!(told(Answer::LeaveOut { index: 7, cost: 8 }), "leaves out item 7, which costs 8");
-        assert_eq!(
-            told(Answer::GiveUp(Reason::LeftOut)),
-            "gives up at 8: a single item does not fit by itself"
-        );
+        let answered = |answer| EventKind::Answered { size: 8, answer };
+        for (kind, expected) in [
+            (EventKind::Waits { size: 8, others: 0 }, ""),
+            (EventKind::Waits { size: 8, others: 2 }, "waits for its turn, 2 running on the device"),
+            (waited(0, true), ""),
+            (waited(1500, true), "waited 1.5s for the device"),
+            (waited(20, false), "waited 20.0ms, and runs beside others"),
+            (EventKind::Settled { size: 8, callers: &none }, "settles at 8"),
+            (EventKind::Settled { size: 8, callers: &callers }, &with_callers),
+            (failed(3), "out of memory at size 3, 2.0 KiB requested: no room"),
+            (failed(90), "out of memory at size 90 (3 items), 2.0 KiB requested: no room"),
+            (answered(Answer::Shrink(4)), "shrinks from 8 to 4"),
+            (answered(Answer::Again(Rung::Exclusive)), "at 8: tries it once more, with the device to itself"),
+            (answered(Answer::LeaveOut { index: 7, cost: 8 }), "leaves out item 7, which costs 8"),
+            (
+                answered(Answer::GiveUp(Reason::LeftOut)),
+                "gives up at 8: a single item does not fit by itself",
+            ),
+        ] {
+            assert_eq!(line(&kind).unwrap_or_default(), expected, "{kind:?}");
+        }
     }
 }

@@ -1,7 +1,6 @@
 //! Who is watching one call, and telling them.
 
 use std::cell::Cell;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use super::{Event, EventKind, Name, Observer, global, log};
@@ -22,10 +21,7 @@ pub(crate) struct Watch<'a> {
     observers: Vec<Watcher<'a>>,
 }
 
-enum Watcher<'a> {
-    Borrowed(&'a dyn Observer),
-    Shared(Arc<dyn Observer + Send>),
-}
+type Watcher<'a> = Box<dyn Observer + Send + 'a>;
 
 impl<'a> Watch<'a> {
     /// `None`, without having built anything, when nobody watches.
@@ -38,9 +34,12 @@ impl<'a> Watch<'a> {
     #[cold]
     fn gather(name: &Name, local: Option<&'a dyn Observer>, switches: Switches) -> Self {
         static CALLS: AtomicU64 = AtomicU64::new(1);
-        let mut observers = Vec::from_iter(local.map(Watcher::Borrowed));
+        let mut observers: Vec<Watcher<'a>> = Vec::new();
+        if let Some(local) = local {
+            observers.push(Box::new(|event: &Event<'_>| local.observe(event)));
+        }
         if !TELLING.get() {
-            observers.extend(of_all(switches));
+            observe_all(switches, &mut observers);
         }
         let call = CALLS.fetch_add(1, Relaxed);
         Self { call, name: name.to_string(), observers }
@@ -51,8 +50,8 @@ impl<'a> Watch<'a> {
         let Self { call, name, observers } = self;
         let event = Event { call: *call, name, kind };
         let telling = TELLING.replace(true);
-        observers.retain(|watcher| {
-            if contained(|| watcher.observer().observe(&event)).is_some() {
+        observers.retain(|observer| {
+            if contained(|| observer.observe(&event)).is_some() {
                 return true;
             }
             text::print(&format!(
@@ -64,26 +63,17 @@ impl<'a> Watch<'a> {
     }
 }
 
-/// Those who see every call.
-fn of_all<'a>(switches: Switches) -> Vec<Watcher<'a>> {
-    let mut observers = Vec::new();
+/// Adds the observers of every call.
+fn observe_all(switches: Switches, observers: &mut Vec<Watcher<'_>>) {
     if switches.log() {
-        observers.push(Watcher::Borrowed(&log::Stderr));
+        observers.push(Box::new(log::Stderr));
     }
     #[cfg(feature = "tracing")]
     if tracing_listens() {
-        observers.push(Watcher::Borrowed(&super::tracing::Tracing));
+        observers.push(Box::new(super::tracing::Tracing));
     }
-    observers.extend(global::observers().into_iter().map(Watcher::Shared));
-    observers
-}
-
-impl Watcher<'_> {
-    fn observer(&self) -> &dyn Observer {
-        match self {
-            Self::Borrowed(observer) => *observer,
-            Self::Shared(observer) => observer.as_ref(),
-        }
+    for observer in global::observers() {
+        observers.push(Box::new(move |event: &Event<'_>| observer.observe(event)));
     }
 }
 

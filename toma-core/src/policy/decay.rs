@@ -41,14 +41,11 @@ mod tests {
     use super::Decay;
 
     #[test]
-    #[should_panic(expected = "decay factor 1: must be greater than 0 and less than 1")]
-    fn one_is_refused() {
-        let _ = Decay::new(1.0);
-    }
-
-    #[test]
-    #[should_panic(expected = "decay factor NaN")]
-    fn nan_is_refused() {
-        let _ = Decay::new(f64::NAN);
+    fn what_is_no_part_of_a_size_is_refused() {
+        for (factor, shown) in [(1.0, "1"), (0.0, "0"), (-0.5, "-0.5"), (f64::NAN, "NaN")] {
+            let refused = std::panic::catch_unwind(|| Decay::new(factor)).unwrap_err();
+            let expected = format!("decay factor {shown}: must be greater than 0 and less than 1");
+            assert_eq!(refused.downcast_ref::<String>(), Some(&expected));
+        }
     }
 }

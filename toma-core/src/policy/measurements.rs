@@ -6,7 +6,7 @@ use super::samples::Samples;
 ///
 /// The size cache's entry keeps it from call to call. The default is nothing measured. Tests of a policy make
 /// one from [`Samples`].
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Measurements {
     /// The time of all attempts: what wasted time is a share of.
     pub(crate) time: Duration,
@@ -38,22 +38,6 @@ pub struct Measurements {
 }
 
 impl Measurements {
-    /// Nothing measured yet.
-    pub(crate) const NEW: Self = Self {
-        time: Duration::ZERO,
-        wasted: Duration::ZERO,
-        failure_age: Duration::ZERO,
-        failure_cost: Duration::ZERO,
-        failure_available_bytes: None,
-        clean_runs: 0,
-        known_runs: 0,
-        ceiling: None,
-        confirmed: 0,
-        failures: 0,
-        retried: 0,
-        samples: Samples::NONE,
-    };
-
     /// The time of all attempts.
     pub fn time(&self) -> Duration {
         self.time
@@ -76,14 +60,8 @@ impl Measurements {
     }
 }
 
-impl Default for Measurements {
-    fn default() -> Self {
-        Self::NEW
-    }
-}
-
 impl From<Samples> for Measurements {
     fn from(samples: Samples) -> Self {
-        Self { samples, ..Self::NEW }
+        Self { samples, ..Self::default() }
     }
 }

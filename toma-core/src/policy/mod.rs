@@ -137,7 +137,7 @@ pub struct Evidence {
 
 impl Evidence {
     /// An attempt of this size, with all else unknown. Tests of a policy set the fields they are about.
-    pub const fn new(size: usize) -> Self {
+    pub fn new(size: usize) -> Self {
         Self {
             size,
             step: size,
@@ -150,11 +150,11 @@ impl Evidence {
             peak_bytes: None,
             elapsed: None,
             remaining: usize::MAX,
-            bounds: Bounds { largest_success: None, smallest_failure: None },
+            bounds: Bounds::default(),
             floor: 1,
             cap: usize::MAX,
             multiple_of: 1,
-            measurements: Measurements::NEW,
+            measurements: Measurements::default(),
         }
     }
 }

@@ -11,7 +11,7 @@ const SLOTS: usize = 6;
 /// What one attempt of a size, in items or in [cost units](crate::execute::With::by_cost), took and
 /// allocated.
 #[non_exhaustive]
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Sample {
     /// The attempt's size.
     pub size: usize,
@@ -23,19 +23,11 @@ pub struct Sample {
 
 /// At most six [`Sample`]s, of sizes that differ by a third at least.
 ///
-/// The difference between nearer sizes is smaller than the noise. Figures are in single precision, because
-/// every entry of a size cache holds them.
-#[derive(Clone, Copy, Debug, PartialEq)]
+/// The difference between nearer sizes is smaller than the noise.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Samples {
-    slots: [Slot; SLOTS],
-}
-
-/// A negative figure is unknown.
-#[derive(Clone, Copy, Debug, PartialEq)]
-struct Slot {
-    size: usize,
-    seconds: f32,
-    bytes: f32,
+    /// Those of size 0 are free.
+    slots: [Sample; SLOTS],
 }
 
 impl Sample {
@@ -48,30 +40,41 @@ impl Sample {
     pub fn rate(&self) -> Option<f64> {
         Some(number(self.size) / self.time?.as_secs_f64().max(f64::MIN_POSITIVE))
     }
+
+    /// The larger size over the smaller one; infinite for a free slot.
+    fn distance(&self, size: usize) -> f64 {
+        share(self.size.max(size), self.size.min(size))
+    }
+
+    /// With the figures of a newer attempt of this size.
+    fn merged(self, new: Self) -> Self {
+        Self {
+            time: blend(self.time, new.time, |old, new| new.min((old + new) / 2)),
+            bytes: blend(self.bytes, new.bytes, |old, new| new.max(u64::midpoint(old, new))),
+            ..new
+        }
+    }
 }
 
 impl Samples {
-    /// None at all.
-    pub(crate) const NONE: Self = Self { slots: [Slot::EMPTY; SLOTS] };
-
     /// Takes note of an attempt.
     ///
     /// Of one size the most bytes and the least time count at once; a figure that contradicts them moves
     /// them by half. So one disturbed attempt changes little, and a lasting change soon all.
-    pub(crate) fn add(&mut self, sample: Sample) {
-        let Some(new) = Slot::of(&sample) else { return };
+    pub(crate) fn add(&mut self, new: Sample) {
+        if new.size == 0 {
+            return;
+        }
         if let Some(slot) = self.slots.iter_mut().find(|slot| slot.size == new.size) {
             *slot = slot.merged(new);
             return;
         }
-        for slot in self.slots.iter_mut().filter(|slot| slot.is_near(new.size)) {
-            *slot = Slot::EMPTY;
+        for slot in self.slots.iter_mut().filter(|slot| slot.distance(new.size) < 4.0 / 3.0) {
+            slot.size = 0;
         }
-        let farthest = self.slots.iter_mut().max_by(|one, other| {
-            let distances = [one, other].map(|slot| slot.distance(new.size));
-            distances[0].total_cmp(&distances[1])
-        });
-        if let Some(slot) = farthest {
+        let farthest =
+            |a: &&mut Sample, b: &&mut Sample| a.distance(new.size).total_cmp(&b.distance(new.size));
+        if let Some(slot) = self.slots.iter_mut().max_by(farthest) {
             *slot = new;
         }
     }
@@ -80,12 +83,12 @@ impl Samples {
     pub fn iter(&self) -> impl Iterator<Item = Sample> {
         let mut slots = self.slots;
         slots.sort_unstable_by_key(|slot| slot.size);
-        slots.into_iter().filter(|slot| slot.size > 0).map(|slot| slot.sample())
+        slots.into_iter().filter(|sample| sample.size > 0)
     }
 
     /// Bytes as a function of the size, when there is a sample.
     pub fn bytes(&self) -> Option<Fit> {
-        Fit::through(self.known(|slot| slot.bytes))
+        Fit::through(self.known(|sample| sample.bytes.map(bytes)))
     }
 
     /// Bytes that this size needs, when at least two sizes tell.
@@ -96,70 +99,27 @@ impl Samples {
 
     /// Seconds as a function of the size, when there is a sample.
     pub fn seconds(&self) -> Option<Fit> {
-        Fit::through(self.known(|slot| slot.seconds))
+        Fit::through(self.known(|sample| sample.time.map(|time| time.as_secs_f64())))
     }
 
-    fn known(&self, figure: impl Fn(&Slot) -> f32) -> impl Iterator<Item = (f64, f64)> {
-        let point = move |slot: &Slot| (number(slot.size), f64::from(figure(slot)));
-        self.slots.iter().filter(|slot| slot.size > 0).map(point).filter(|&(_, figure)| figure >= 0.0)
+    fn known(&self, figure: impl Fn(&Sample) -> Option<f64>) -> impl Iterator<Item = (f64, f64)> {
+        let samples = self.slots.iter().filter(|sample| sample.size > 0);
+        samples.filter_map(move |sample| Some((number(sample.size), figure(sample)?)))
     }
 }
 
 impl FromIterator<Sample> for Samples {
     fn from_iter<I: IntoIterator<Item = Sample>>(samples: I) -> Self {
-        let mut all = Self::NONE;
+        let mut all = Self::default();
         samples.into_iter().for_each(|sample| all.add(sample));
         all
     }
 }
 
-impl Default for Samples {
-    fn default() -> Self {
-        Self::NONE
-    }
-}
-
-impl Slot {
-    const EMPTY: Self = Self { size: 0, seconds: -1.0, bytes: -1.0 };
-
-    #[expect(clippy::cast_possible_truncation, reason = "bytes are an estimate")]
-    fn of(sample: &Sample) -> Option<Self> {
-        let seconds = sample.time.map_or(-1.0, |time| time.as_secs_f32());
-        let bytes = sample.bytes.map_or(-1.0, |known| bytes(known) as f32);
-        (sample.size > 0).then_some(Self { size: sample.size, seconds, bytes })
-    }
-
-    /// The larger size over the smaller one; infinite for an empty slot.
-    fn distance(&self, size: usize) -> f64 {
-        let (smaller, larger) = (self.size.min(size), self.size.max(size));
-        share(larger, smaller)
-    }
-
-    fn is_near(&self, size: usize) -> bool {
-        self.distance(size) < 4.0 / 3.0
-    }
-
-    fn merged(self, new: Self) -> Self {
-        Self {
-            seconds: blend(self.seconds, new.seconds, f32::min),
-            bytes: blend(self.bytes, new.bytes, f32::max),
-            ..new
-        }
-    }
-
-    fn sample(&self) -> Sample {
-        // A negative number of seconds is no duration.
-        let time = Duration::try_from_secs_f32(self.seconds).ok();
-        let bytes = (self.bytes >= 0.0).then(|| whole_bytes(f64::from(self.bytes)));
-        Sample { size: self.size, time, bytes }
-    }
-}
-
-fn blend(old: f32, new: f32, prefer: fn(f32, f32) -> f32) -> f32 {
-    match (old >= 0.0, new >= 0.0) {
-        (true, true) => prefer(new, f32::midpoint(old, new)),
-        (true, false) => old,
-        _ => new,
+fn blend<T: Copy>(old: Option<T>, new: Option<T>, both: fn(T, T) -> T) -> Option<T> {
+    match (old, new) {
+        (Some(old), Some(new)) => Some(both(old, new)),
+        _ => new.or(old),
     }
 }
 

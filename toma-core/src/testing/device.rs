@@ -55,7 +55,8 @@ impl FakeDevice {
     pub fn new(budget_bytes: u64) -> Self {
         static DEVICES: AtomicU64 = AtomicU64::new(0);
         let name = format!("fake:{}", DEVICES.fetch_add(1, Ordering::Relaxed));
-        Self { shared: Arc::new(Shared { name, ledger: Mutex::new(Ledger::new(budget_bytes)) }) }
+        let ledger = Ledger { budget: budget_bytes, ..Ledger::default() };
+        Self { shared: Arc::new(Shared { name, ledger: Mutex::new(ledger) }) }
     }
 
     /// The same device, but freed bytes stay reserved as cached memory until an allocation uses

@@ -8,7 +8,7 @@ use crate::classify::OutOfMemory;
 /// The books of a device.
 ///
 /// `allocated <= budget` when anything was allocated last, and `allocated <= reserved` always.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct Ledger {
     pub(super) budget: u64,
     pub(super) allocated: u64,
@@ -35,11 +35,6 @@ pub struct FakeOutOfMemory {
 }
 
 impl Ledger {
-    pub(super) fn new(budget: u64) -> Self {
-        let keeps_freed = false;
-        Self { budget, allocated: 0, reserved: 0, peak: 0, allocations: 0, failures: 0, keeps_freed }
-    }
-
     pub(super) fn take(&mut self, bytes: u64) -> Result<(), FakeOutOfMemory> {
         let allocated = self.allocated.checked_add(bytes).filter(|allocated| *allocated <= self.budget);
         let Some(allocated) = allocated else { return Err(self.refuse(bytes)) };

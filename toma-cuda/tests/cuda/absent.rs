@@ -7,7 +7,7 @@ use cudarc::driver::sys::CUresult;
 use toma_core::classify::{Class, Classify as _, classify_panic};
 use toma_cuda::{Device, class_of};
 
-use crate::function::Function;
+use crate::function::{Function, Request};
 use crate::stage::{with_double, without_driver};
 
 #[test]
@@ -50,7 +50,7 @@ fn an_index_beyond_the_devices_is_named() {
 #[test]
 fn a_driver_without_devices_has_none() {
     with_double(|double| {
-        double.set_device_count(0);
+        double.ask(Request::SetDeviceCount(0));
         assert_eq!(Device::new(0).unwrap_err().kind(), io::ErrorKind::NotFound);
         // What the driver really answers on a machine without a device.
         double.fail(Function::Initialize, 0, CUresult::CUDA_ERROR_NO_DEVICE);

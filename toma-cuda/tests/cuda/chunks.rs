@@ -1,6 +1,6 @@
 //! Device slices and views in chunks.
 
-use std::cell::{Cell, RefCell};
+use std::cell::RefCell;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use cudarc::driver::{CudaSlice, CudaView, CudaViewMut, DriverError};
@@ -8,7 +8,8 @@ use toma_core::cache::NoCache;
 use toma_core::chunk::Chunked;
 use toma_core::execute;
 
-use crate::stage::{device, stream, with_double, zeros};
+use crate::function::Request;
+use crate::stage::{with_device, zeros};
 
 fn numbers(count: u8) -> Vec<u8> {
     (0..count).collect()
@@ -20,9 +21,7 @@ fn panic_of(work: impl FnOnce()) -> String {
 
 #[test]
 fn chunks_of_a_slice_and_of_a_view_are_its_parts_in_order() {
-    with_double(|_| {
-        let device = device();
-        let stream = stream(&device);
+    with_device(|_, _, stream| {
         let data = stream.clone_htod(&numbers(10)).unwrap();
         let seen = RefCell::new(Vec::new());
         let see = |chunk: CudaView<'_, u8>, start, end| {
@@ -35,18 +34,18 @@ fn chunks_of_a_slice_and_of_a_view_are_its_parts_in_order() {
         execute::with::<NoCache>().dim(-1).chunked(data.slice(3..), 4, see);
         assert_eq!(seen.borrow()[..1], parts(3));
         assert_eq!(seen.take()[1], (4, 7, vec![7, 8, 9]));
+        execute::chunked(data.slice(2..2), 4, see);
+        assert!(seen.take().is_empty());
     });
 }
 
 #[test]
 fn mutable_chunks_share_the_memory_of_the_whole() {
-    with_double(|double| {
-        let device = device();
-        let stream = stream(&device);
-        let mut data = zeros(&stream, 10).unwrap();
-        let used = double.used_bytes();
+    with_device(|double, _, stream| {
+        let mut data = zeros(stream, 10).unwrap();
+        let used = double.ask(Request::UsedBytes);
         execute::chunked(&mut data, 4, |mut chunk: CudaViewMut<'_, u8>, start, end| {
-            assert_eq!((chunk.len(), double.used_bytes()), (end - start, used));
+            assert_eq!((chunk.len(), double.ask(Request::UsedBytes)), (end - start, used));
             let number = u8::try_from(start).unwrap();
             stream.memcpy_htod(&vec![number; end - start], &mut chunk).unwrap();
         });
@@ -61,15 +60,13 @@ fn mutable_chunks_share_the_memory_of_the_whole() {
 /// Elements wider than a byte: what is cut are items.
 #[test]
 fn slices_of_the_device_and_of_the_host_are_cut_together() {
-    with_double(|double| {
-        let device = device();
-        let stream = stream(&device);
+    with_device(|double, device, stream| {
         let input: Vec<f32> = (0..100_u8).map(f32::from).collect();
         let on_device: CudaSlice<f32> = stream.clone_htod(&input).unwrap();
         double.set_total(400 + 100);
         let mut output = vec![0.0_f32; 100];
         let sizes = RefCell::new(Vec::new());
-        let done = execute::with::<NoCache>().device(&device).chunked(
+        let done = execute::with::<NoCache>().device(device).chunked(
             (&on_device, &mut output[..]),
             64,
             |(chunk, out), start, end| -> Result<(), DriverError> {
@@ -85,24 +82,9 @@ fn slices_of_the_device_and_of_the_host_are_cut_together() {
 }
 
 #[test]
-fn nothing_is_done_for_empty_data() {
-    with_double(|_| {
-        let device = device();
-        let stream = stream(&device);
-        let data = zeros(&stream, 4).unwrap();
-        let calls = Cell::new(0);
-        execute::chunked(data.slice(2..2), 4, |_, _, _| calls.set(calls.get() + 1));
-        assert_eq!(calls.get(), 0);
-        assert_eq!(Chunked::extent(&data.slice(4..), 0), 0);
-    });
-}
-
-#[test]
 fn an_axis_that_is_not_there_and_a_range_beyond_the_end_are_named() {
-    with_double(|_| {
-        let device = device();
-        let stream = stream(&device);
-        let mut data = zeros(&stream, 4).unwrap();
+    with_device(|_, _, stream| {
+        let mut data = zeros(stream, 4).unwrap();
         for dim in [1, -2] {
             let expected = format!("dim {dim}: must be between -1 and 0 for 1 axes");
             assert_eq!(panic_of(|| _ = (&data).extent(dim)), expected);

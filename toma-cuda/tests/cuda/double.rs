@@ -3,7 +3,7 @@
 //! The tests compile it into a library named like the driver and put it first on the loader path of
 //! the processes they run in, so that cudarc talks to it as to the real one. It has the functions
 //! that cudarc and `toma::cuda` call, for devices that are nothing but an account of bytes, and beside
-//! them functions of its own, `double_*`, by which a test sets it up.
+//! them one of its own, `double_answer`, by which a test sets it up.
 //!
 //! Its memory pool is as unhelpful as a pool may be: freed bytes serve only requests of the same
 //! size, and stay reserved until the pool is trimmed. A real pool is as bad where it is fragmented.
@@ -13,11 +13,11 @@
 
 use std::cell::Cell;
 use std::collections::BTreeMap;
-use std::ffi::{CStr, c_char, c_int, c_uint, c_void};
+use std::ffi::{c_char, c_int, c_uint};
 use std::mem::MaybeUninit;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{LazyLock, Mutex, MutexGuard, PoisonError};
 
-use function::Function;
+use function::{Function, Request};
 
 /// Its own, as it is a library of its own; not for the lints, which see it among the tests.
 #[cfg(not(clippy))]
@@ -34,25 +34,23 @@ const SUCCESS: Code = 0;
 const INVALID_VALUE: Code = 1;
 const OUT_OF_MEMORY: Code = 2;
 const INVALID_DEVICE: Code = 101;
+const USED_MEM_HIGH: c_int = 8;
 
 const FUNCTIONS: usize = Function::SetCurrent as usize + 1;
 
-static STATE: Mutex<State> = Mutex::new(State {
-    devices: [Device::NEW; 2],
-    device_count: 2,
-    has_pools: true,
-    blocks: BTreeMap::new(),
-    next_address: 0x7000_0000,
-    handles: 0,
-    calls: [0; FUNCTIONS],
-    failing: None,
-    poisoned: SUCCESS,
+static STATE: LazyLock<Mutex<State>> = LazyLock::new(|| {
+    let device = || Device { total_bytes: 1 << 20, ..Device::default() };
+    let devices = [device(), device()];
+    let state =
+        State { devices, device_count: 2, has_pools: true, next_address: 0x7000_0000, ..State::default() };
+    Mutex::new(state)
 });
 
 thread_local! {
     static CURRENT: Cell<usize> = const { Cell::new(0) };
 }
 
+#[derive(Default)]
 struct State {
     devices: [Device; 2],
     device_count: c_int,
@@ -69,6 +67,7 @@ struct State {
 }
 
 /// The account of one device.
+#[derive(Default)]
 struct Device {
     total_bytes: u64,
     /// Bytes that are allocated outside of the pool.
@@ -86,14 +85,6 @@ struct Block {
 }
 
 impl Device {
-    const NEW: Self = Self {
-        total_bytes: 1 << 20,
-        bytes: 0,
-        used_bytes_of_pool: 0,
-        peak_bytes_of_pool: 0,
-        held_back: Vec::new(),
-    };
-
     fn reserved_bytes_of_pool(&self) -> u64 {
         self.used_bytes_of_pool + self.held_back.iter().sum::<u64>()
     }
@@ -127,17 +118,13 @@ impl State {
             return self.poisoned;
         }
         match &mut self.failing {
-            Some((of, 0, code)) if *of == function as usize => {
-                let code = *code;
-                self.failing = None;
-                code
+            Some((of, left @ 1.., _)) if *of == function as usize => *left -= 1,
+            Some((of, ..)) if *of == function as usize => {
+                return self.failing.take().map_or(SUCCESS, |(.., code)| code);
             }
-            Some((of, left, _)) if *of == function as usize => {
-                *left -= 1;
-                SUCCESS
-            }
-            _ => SUCCESS,
+            _ => {}
         }
+        SUCCESS
     }
 
     fn allocate(&mut self, address: Out<'_, u64>, size: usize, from_pool: bool) -> Code {
@@ -185,17 +172,15 @@ impl State {
         })
     }
 
-    fn handle(&mut self) -> usize {
+    /// Hands out a handle of something.
+    fn create(&mut self, handle: Out<'_, usize>) -> Code {
         self.handles += 1;
-        self.handles
-    }
-
-    fn poison(&self) -> Code {
+        handle.write(self.handles);
         self.poisoned
     }
 }
 
-/// The device of the calling thread's context; contexts are numbers of devices, from one.
+/// The device of the calling thread's context.
 fn current() -> usize {
     CURRENT.get().saturating_sub(1)
 }
@@ -204,282 +189,170 @@ fn state() -> MutexGuard<'static, State> {
     STATE.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-// What a test sets up and asks.
-
 #[unsafe(no_mangle)]
-extern "C" fn double_set_total(device: usize, bytes: u64) {
-    state().devices[device].total_bytes = bytes;
-}
-
-#[unsafe(no_mangle)]
-extern "C" fn double_set_device_count(count: c_int) {
-    state().device_count = count;
-}
-
-#[unsafe(no_mangle)]
-extern "C" fn double_without_pools() {
-    state().has_pools = false;
-}
-
-/// The call of this function after `skip` more fails once with `code`.
-#[unsafe(no_mangle)]
-extern "C" fn double_fail(function: usize, skip: u32, code: Code) {
-    state().failing = Some((function, skip, code));
-}
-
-/// From now on everything fails with `code`, as after a kernel that went wrong.
-#[unsafe(no_mangle)]
-extern "C" fn double_poison(code: Code) {
-    state().poisoned = code;
-}
-
-#[unsafe(no_mangle)]
-extern "C" fn double_calls(function: usize) -> u64 {
-    state().calls[function]
-}
-
-/// Bytes that slices hold on a device.
-#[unsafe(no_mangle)]
-extern "C" fn double_used_bytes(device: usize) -> u64 {
-    let device = &state().devices[device];
-    device.bytes + device.used_bytes_of_pool
-}
-
-/// Bytes that are not free on a device.
-#[unsafe(no_mangle)]
-extern "C" fn double_taken_bytes(device: usize) -> u64 {
-    let device = &state().devices[device];
-    device.total_bytes - device.free_bytes()
-}
-
-// What cudarc calls.
-
-#[unsafe(no_mangle)]
-extern "C" fn cuInit(_flags: c_uint) -> Code {
-    state().call(Function::Initialize)
-}
-
-#[unsafe(no_mangle)]
-extern "C" fn cuDeviceGetCount(count: Out<'_, c_int>) -> Code {
-    count.write(state().device_count);
-    SUCCESS
-}
-
-#[unsafe(no_mangle)]
-extern "C" fn cuDeviceGet(device: Out<'_, c_int>, index: c_int) -> Code {
-    device.write(index);
-    if (0..state().device_count).contains(&index) { SUCCESS } else { INVALID_DEVICE }
-}
-
-#[unsafe(no_mangle)]
-extern "C" fn cuDeviceGetAttribute(value: Out<'_, c_int>, attribute: c_int, _device: c_int) -> Code {
-    const MEMORY_POOLS_SUPPORTED: c_int = 115;
-    value.write(c_int::from(attribute == MEMORY_POOLS_SUPPORTED && state().has_pools));
-    SUCCESS
-}
-
-#[unsafe(no_mangle)]
-extern "C" fn cuDevicePrimaryCtxRetain(context: Out<'_, usize>, device: c_int) -> Code {
-    context.write(usize::try_from(device).map_or(0, |device| device + 1));
-    state().poison()
-}
-
-#[unsafe(no_mangle)]
-extern "C" fn cuDevicePrimaryCtxRelease_v2(_device: c_int) -> Code {
-    SUCCESS
-}
-
-#[unsafe(no_mangle)]
-extern "C" fn cuCtxGetCurrent(context: Out<'_, usize>) -> Code {
-    context.write(CURRENT.get());
-    SUCCESS
-}
-
-#[unsafe(no_mangle)]
-extern "C" fn cuCtxSetCurrent(context: usize) -> Code {
+extern "C" fn double_answer(request: Request) -> u64 {
     let mut state = state();
-    // A poisoned context can be made current all the same.
-    let code = state.call(Function::SetCurrent);
-    if code != SUCCESS && code != state.poisoned {
-        return code;
+    match request {
+        Request::SetTotal(bytes) => state.devices[0].total_bytes = bytes,
+        Request::SetDeviceCount(count) => state.device_count = count,
+        Request::WithoutPools => state.has_pools = false,
+        Request::Fail(function, skip, code) => state.failing = Some((function as usize, skip, code)),
+        Request::Poison(code) => state.poisoned = code,
+        Request::Calls(function) => return state.calls[function as usize],
+        Request::UsedBytes => return state.devices[0].bytes + state.devices[0].used_bytes_of_pool,
+        Request::TakenBytes => return state.devices[0].total_bytes - state.devices[0].free_bytes(),
     }
-    CURRENT.set(context);
-    SUCCESS
+    0
 }
 
-#[unsafe(no_mangle)]
-extern "C" fn cuCtxSynchronize() -> Code {
-    state().call(Function::Synchronize)
+/// Functions of the driver: with the names by which cudarc finds them.
+macro_rules! driver {
+    ($($(#[$about:meta])* fn $name:ident($($argument:ident: $ty:ty),*) $body:block)*) => {$(
+        $(#[$about])*
+        #[unsafe(no_mangle)]
+        extern "C" fn $name($($argument: $ty),*) -> Code $body
+    )*};
 }
 
-#[unsafe(no_mangle)]
-extern "C" fn cuStreamSynchronize(_stream: usize) -> Code {
-    state().call(Function::Synchronize)
-}
+driver! {
+    fn cuInit(_flags: c_uint) { state().call(Function::Initialize) }
 
-#[unsafe(no_mangle)]
-extern "C" fn cuStreamCreate(stream: Out<'_, usize>, _flags: c_uint) -> Code {
-    let mut state = state();
-    stream.write(state.handle());
-    state.poison()
-}
+    fn cuDeviceGetCount(count: Out<'_, c_int>) {
+        count.write(state().device_count);
+        SUCCESS
+    }
 
-#[unsafe(no_mangle)]
-extern "C" fn cuStreamDestroy_v2(_stream: usize) -> Code {
-    state().poison()
-}
+    fn cuDeviceGet(device: Out<'_, c_int>, index: c_int) {
+        device.write(index);
+        if (0..state().device_count).contains(&index) { SUCCESS } else { INVALID_DEVICE }
+    }
 
-#[unsafe(no_mangle)]
-extern "C" fn cuStreamWaitEvent(_stream: usize, _event: usize, _flags: c_uint) -> Code {
-    state().poison()
-}
+    fn cuDeviceGetAttribute(value: Out<'_, c_int>, attribute: c_int, _device: c_int) {
+        const MEMORY_POOLS_SUPPORTED: c_int = 115;
+        value.write(c_int::from(attribute == MEMORY_POOLS_SUPPORTED && state().has_pools));
+        SUCCESS
+    }
 
-#[unsafe(no_mangle)]
-extern "C" fn cuEventCreate(event: Out<'_, usize>, _flags: c_uint) -> Code {
-    let mut state = state();
-    event.write(state.handle());
-    state.poison()
-}
+    /// Contexts and pools are numbers of devices, from one.
+    fn cuDevicePrimaryCtxRetain(context: Out<'_, usize>, device: c_int) {
+        context.write(usize::try_from(device).map_or(0, |device| device + 1));
+        state().poisoned
+    }
 
-#[unsafe(no_mangle)]
-extern "C" fn cuEventRecord(_event: usize, _stream: usize) -> Code {
-    state().poison()
-}
+    fn cuDevicePrimaryCtxRelease_v2(_device: c_int) { SUCCESS }
 
-#[unsafe(no_mangle)]
-extern "C" fn cuEventDestroy_v2(_event: usize) -> Code {
-    state().poison()
-}
+    fn cuCtxGetCurrent(context: Out<'_, usize>) {
+        context.write(CURRENT.get());
+        SUCCESS
+    }
 
-#[unsafe(no_mangle)]
-extern "C" fn cuMemGetInfo_v2(free: Out<'_, usize>, total: Out<'_, usize>) -> Code {
-    let mut state = state();
-    let device = &state.devices[current()];
-    free.write(usize::try_from(device.free_bytes()).unwrap_or(usize::MAX));
-    total.write(usize::try_from(device.total_bytes).unwrap_or(usize::MAX));
-    state.call(Function::Information)
-}
-
-#[unsafe(no_mangle)]
-extern "C" fn cuMemAlloc_v2(address: Out<'_, u64>, size: usize) -> Code {
-    state().allocate(address, size, false)
-}
-
-#[unsafe(no_mangle)]
-extern "C" fn cuMemAllocAsync(address: Out<'_, u64>, size: usize, _stream: usize) -> Code {
-    state().allocate(address, size, true)
-}
-
-#[unsafe(no_mangle)]
-extern "C" fn cuMemFree_v2(address: u64) -> Code {
-    state().free(address)
-}
-
-#[unsafe(no_mangle)]
-extern "C" fn cuMemFreeAsync(address: u64, _stream: usize) -> Code {
-    state().free(address)
-}
-
-#[unsafe(no_mangle)]
-extern "C" fn cuMemsetD8Async(address: u64, value: u8, size: usize, _stream: usize) -> Code {
-    state().copy(address, size, |bytes| bytes.fill(value))
-}
-
-#[unsafe(no_mangle)]
-unsafe extern "C" fn cuMemcpyHtoDAsync_v2(
-    address: u64,
-    source: *const c_void,
-    size: usize,
-    _stream: usize,
-) -> Code {
-    // SAFETY: the caller has as many bytes there as it says.
-    let source = unsafe { std::slice::from_raw_parts(source.cast::<u8>(), size) };
-    state().copy(address, size, |bytes| bytes.copy_from_slice(source))
-}
-
-#[unsafe(no_mangle)]
-unsafe extern "C" fn cuMemcpyDtoHAsync_v2(
-    target: *mut c_void,
-    address: u64,
-    size: usize,
-    _stream: usize,
-) -> Code {
-    // SAFETY: the caller has room for as many bytes there as it says.
-    let target = unsafe { std::slice::from_raw_parts_mut(target.cast::<MaybeUninit<u8>>(), size) };
-    state().copy(address, size, |bytes| {
-        for (target, byte) in target.iter_mut().zip(bytes) {
-            target.write(*byte);
+    fn cuCtxSetCurrent(context: usize) {
+        let mut state = state();
+        // A poisoned context can be made current all the same.
+        let code = state.call(Function::SetCurrent);
+        if code != SUCCESS && code != state.poisoned {
+            return code;
         }
-    })
-}
+        CURRENT.set(context);
+        SUCCESS
+    }
 
-#[unsafe(no_mangle)]
-extern "C" fn cuMemcpyDtoDAsync_v2(target: u64, source: u64, size: usize, _stream: usize) -> Code {
-    let mut state = state();
-    let Some(bytes) = state.at(source, size).map(|bytes| bytes.to_vec()) else { return INVALID_VALUE };
-    state.copy(target, size, |target| target.copy_from_slice(&bytes))
-}
+    fn cuCtxSynchronize() { state().call(Function::Synchronize) }
+    fn cuStreamSynchronize(_stream: usize) { state().call(Function::Synchronize) }
+    fn cuStreamCreate(stream: Out<'_, usize>, _flags: c_uint) { state().create(stream) }
+    fn cuEventCreate(event: Out<'_, usize>, _flags: c_uint) { state().create(event) }
+    fn cuStreamDestroy_v2(_stream: usize) { state().poisoned }
+    fn cuStreamWaitEvent(_stream: usize, _event: usize, _flags: c_uint) { state().poisoned }
+    fn cuEventRecord(_event: usize, _stream: usize) { state().poisoned }
+    fn cuEventDestroy_v2(_event: usize) { state().poisoned }
 
-/// Pools are numbers of devices, from one.
-#[unsafe(no_mangle)]
-extern "C" fn cuDeviceGetMemPool(pool: Out<'_, usize>, device: c_int) -> Code {
-    pool.write(usize::try_from(device).map_or(0, |device| device + 1));
-    state().poison()
-}
+    fn cuMemGetInfo_v2(free: Out<'_, usize>, total: Out<'_, usize>) {
+        let mut state = state();
+        let device = &state.devices[current()];
+        free.write(usize::try_from(device.free_bytes()).unwrap_or(usize::MAX));
+        total.write(usize::try_from(device.total_bytes).unwrap_or(usize::MAX));
+        state.call(Function::Information)
+    }
 
-#[unsafe(no_mangle)]
-extern "C" fn cuMemPoolGetAttribute(pool: usize, attribute: c_int, value: Out<'_, u64>) -> Code {
-    const RESERVED_MEM_CURRENT: c_int = 5;
-    const USED_MEM_CURRENT: c_int = 7;
-    let state = state();
-    let device = &state.devices[pool - 1];
-    match attribute {
-        RESERVED_MEM_CURRENT => value.write(device.reserved_bytes_of_pool()),
-        USED_MEM_CURRENT => value.write(device.used_bytes_of_pool),
-        USED_MEM_HIGH => value.write(device.peak_bytes_of_pool),
-        _ => return INVALID_VALUE,
-    };
-    state.poison()
-}
+    fn cuMemAlloc_v2(address: Out<'_, u64>, size: usize) { state().allocate(address, size, false) }
 
-const USED_MEM_HIGH: c_int = 8;
+    fn cuMemAllocAsync(address: Out<'_, u64>, size: usize, _stream: usize) {
+        state().allocate(address, size, true)
+    }
 
-/// It keeps what is freed in any case. A peak can be set to nothing, and stays there until the next
-/// allocation.
-#[unsafe(no_mangle)]
-extern "C" fn cuMemPoolSetAttribute(pool: usize, attribute: c_int, value: &u64) -> Code {
-    let mut state = state();
-    if attribute == USED_MEM_HIGH {
-        if *value != 0 {
-            return INVALID_VALUE;
+    fn cuMemFree_v2(address: u64) { state().free(address) }
+    fn cuMemFreeAsync(address: u64, _stream: usize) { state().free(address) }
+
+    fn cuMemsetD8Async(address: u64, value: u8, size: usize, _stream: usize) {
+        state().copy(address, size, |bytes| bytes.fill(value))
+    }
+
+    fn cuMemcpyHtoDAsync_v2(address: u64, source: *const u8, size: usize, _stream: usize) {
+        // SAFETY: the caller has as many bytes there as it says.
+        state().copy(address, size, |bytes| unsafe { source.copy_to(bytes.as_mut_ptr(), size) })
+    }
+
+    fn cuMemcpyDtoHAsync_v2(target: *mut u8, address: u64, size: usize, _stream: usize) {
+        // SAFETY: the caller has room for as many bytes there as it says.
+        state().copy(address, size, |bytes| unsafe { target.copy_from(bytes.as_ptr(), size) })
+    }
+
+    fn cuMemcpyDtoDAsync_v2(target: u64, source: u64, size: usize, _stream: usize) {
+        let mut state = state();
+        let Some(bytes) = state.at(source, size).map(|bytes| bytes.to_vec()) else { return INVALID_VALUE };
+        state.copy(target, size, |target| target.copy_from_slice(&bytes))
+    }
+
+    fn cuDeviceGetMemPool(pool: Out<'_, usize>, device: c_int) {
+        pool.write(usize::try_from(device).map_or(0, |device| device + 1));
+        state().poisoned
+    }
+
+    fn cuMemPoolGetAttribute(pool: usize, attribute: c_int, value: Out<'_, u64>) {
+        const RESERVED_MEM_CURRENT: c_int = 5;
+        const USED_MEM_CURRENT: c_int = 7;
+        let state = state();
+        let device = &state.devices[pool - 1];
+        match attribute {
+            RESERVED_MEM_CURRENT => value.write(device.reserved_bytes_of_pool()),
+            USED_MEM_CURRENT => value.write(device.used_bytes_of_pool),
+            USED_MEM_HIGH => value.write(device.peak_bytes_of_pool),
+            _ => return INVALID_VALUE,
+        };
+        state.poisoned
+    }
+
+    /// It keeps what is freed in any case. A peak can be set to nothing, and stays there until the next
+    /// allocation.
+    fn cuMemPoolSetAttribute(pool: usize, attribute: c_int, value: &u64) {
+        let mut state = state();
+        if attribute == USED_MEM_HIGH {
+            if *value != 0 {
+                return INVALID_VALUE;
+            }
+            state.devices[pool - 1].peak_bytes_of_pool = 0;
         }
-        state.devices[pool - 1].peak_bytes_of_pool = 0;
+        state.poisoned
     }
-    state.poison()
-}
 
-#[unsafe(no_mangle)]
-extern "C" fn cuMemPoolTrimTo(pool: usize, keep: usize) -> Code {
-    let mut state = state();
-    let code = state.call(Function::Trim);
-    if code == SUCCESS && keep == 0 {
-        state.devices[pool - 1].held_back.clear();
+    fn cuMemPoolTrimTo(pool: usize, keep: usize) {
+        let mut state = state();
+        let code = state.call(Function::Trim);
+        if code == SUCCESS && keep == 0 {
+            state.devices[pool - 1].held_back.clear();
+        }
+        code
     }
-    code
-}
 
-#[unsafe(no_mangle)]
-extern "C" fn cuGetErrorName(_code: Code, _name: Out<'_, *const c_char>) -> Code {
-    INVALID_VALUE
-}
+    fn cuGetErrorName(_code: Code, _name: Out<'_, *const c_char>) { INVALID_VALUE }
 
-#[unsafe(no_mangle)]
-extern "C" fn cuGetErrorString(code: Code, text: Out<'_, *const c_char>) -> Code {
-    let words: &CStr = match code {
-        OUT_OF_MEMORY => c"out of memory",
-        700 => c"an illegal memory access was encountered",
-        _ => return INVALID_VALUE,
-    };
-    text.write(words.as_ptr());
-    SUCCESS
+    fn cuGetErrorString(code: Code, text: Out<'_, *const c_char>) {
+        let words = match code {
+            OUT_OF_MEMORY => c"out of memory",
+            700 => c"an illegal memory access was encountered",
+            _ => return INVALID_VALUE,
+        };
+        text.write(words.as_ptr());
+        SUCCESS
+    }
 }

@@ -3,22 +3,16 @@
 //! Each test runs in a process of its own, whose loader path begins with the folder of the double:
 //! that the double is what was loaded, also where there is a real driver, is checked and printed.
 
-#[cfg(target_os = "linux")]
+#![cfg(target_os = "linux")]
+
 mod absent;
-#[cfg(target_os = "linux")]
 mod chunks;
-#[cfg(target_os = "linux")]
 mod classes;
-#[cfg(target_os = "linux")]
 mod device;
 /// A library of its own, see [`stage`]; here only for the lints and the formatter.
 #[cfg(clippy)]
 mod double;
-#[cfg(target_os = "linux")]
 mod dropping;
-#[cfg(target_os = "linux")]
 mod function;
-#[cfg(target_os = "linux")]
 mod shrinking;
-#[cfg(target_os = "linux")]
 mod stage;

@@ -1,100 +1,54 @@
 //! Loops over device memory that runs out.
 
 use std::cell::{Cell, RefCell};
+use std::sync::Arc;
 
-use cudarc::driver::DriverError;
 use cudarc::driver::sys::CUresult;
-use toma_core::cache::{GlobalCache, NoCache};
+use cudarc::driver::{CudaStream, DriverError};
+use toma_core::cache::NoCache;
 use toma_core::memory::MemorySource as _;
 use toma_core::{execute, report};
 
-use crate::function::Function;
-use crate::stage::{device, stream, with_double, zeros};
+use crate::function::{Function, Request};
+use crate::stage::{with_device, zeros};
 
 #[test]
 fn exactly_the_specified_sizes_are_tried_under_a_budget() {
-    with_double(|double| {
+    with_device(|double, device, stream| {
         double.set_total(100);
-        let (device, sizes) = (device(), RefCell::new(Vec::new()));
-        let stream = stream(&device);
-        let done = execute::with::<NoCache>().device(&device).range(0..130, 128, |start, end| {
+        let sizes = RefCell::new(Vec::new());
+        let done = execute::with::<NoCache>().device(device).range(0..130, 128, |start, end| {
             sizes.borrow_mut().push(end - start);
             // Two bytes an item.
-            let first = zeros(&stream, end - start)?;
-            let second = zeros(&stream, end - start)?;
+            let first = zeros(stream, end - start)?;
+            let second = zeros(stream, end - start)?;
             drop((first, second));
             Ok::<(), DriverError>(())
         });
         done.unwrap();
         assert_eq!(*sizes.borrow(), [128, 64, 32, 32, 32, 32, 2]);
-        assert_eq!(double.used_bytes(), 0);
-    });
-}
-
-#[test]
-fn what_was_learned_is_where_the_next_call_starts() {
-    with_double(|double| {
-        double.set_total(100);
-        let device = device();
-        let stream = stream(&device);
-        let attempts = Cell::new(0);
-        for expected in [4, 1] {
-            attempts.set(0);
-            let settled = execute::with::<GlobalCache>().device(&device).batch(512, |batch_size| {
-                attempts.set(attempts.get() + 1);
-                zeros(&stream, batch_size).map(|_| batch_size)
-            });
-            assert_eq!((settled.unwrap(), attempts.get()), (64, expected));
-        }
+        assert_eq!(double.ask(Request::UsedBytes), 0);
     });
 }
 
 /// The double's pool gives 60 back for 60 only: without a trim there would be no room for 30 and 30.
 #[test]
 fn the_pool_is_trimmed_before_a_retry_which_then_succeeds() {
-    with_double(|double| {
-        let device = device();
-        let stream = stream(&device);
+    with_device(|double, device, stream| {
         let two = |size| -> Result<usize, DriverError> {
-            let _held = (zeros(&stream, size)?, zeros(&stream, size)?);
+            let _held = (zeros(stream, size)?, zeros(stream, size)?);
             Ok(size)
         };
         double.set_total(100);
         let lost = execute::with::<NoCache>().min(30).batch(60, two);
         assert_eq!(lost.unwrap_err().0, CUresult::CUDA_ERROR_OUT_OF_MEMORY, "the proof that it takes a trim");
-        let settled = execute::with::<NoCache>().device(&device).min(30).batch(60, two);
+        let settled = execute::with::<NoCache>().device(device).min(30).batch(60, two);
         assert_eq!((settled, double.calls(Function::Trim)), (Ok(30), 1));
     });
 }
 
-#[test]
-fn a_panic_shrinks_as_an_error_does() {
-    with_double(|double| {
-        double.set_total(100);
-        let device = device();
-        let stream = stream(&device);
-        let size = execute::with::<NoCache>().device(&device).batch(256, |batch_size| {
-            zeros(&stream, batch_size).unwrap();
-            batch_size
-        });
-        assert_eq!((size, double.used_bytes()), (64, 0));
-    });
-}
-
-#[test]
-fn at_the_floor_the_drivers_own_error_goes_through() {
-    with_double(|double| {
-        double.set_total(10);
-        let device = device();
-        let stream = stream(&device);
-        let error = execute::with::<NoCache>().device(&device).min(16).batch(64, |size| zeros(&stream, size));
-        assert_eq!(error.unwrap_err(), DriverError(CUresult::CUDA_ERROR_OUT_OF_MEMORY));
-        assert_eq!(double.used_bytes(), 0);
-    });
-}
-
 /// One attempt: three slices that are filled, one from the other, and read back.
-fn work(stream: &std::sync::Arc<cudarc::driver::CudaStream>, size: usize) -> Result<Vec<u8>, DriverError> {
+fn work(stream: &Arc<CudaStream>, size: usize) -> Result<Vec<u8>, DriverError> {
     let first = stream.clone_htod(&vec![7_u8; size])?;
     let second = stream.clone_dtod(&first)?;
     let mut third = zeros(stream, size)?;
@@ -104,42 +58,38 @@ fn work(stream: &std::sync::Arc<cudarc::driver::CudaStream>, size: usize) -> Res
 
 #[test]
 fn a_failure_at_every_allocation_and_copy_in_turn_loses_nothing_and_no_value() {
-    with_double(|double| {
-        let device = device();
-        let stream = stream(&device);
+    with_device(|double, device, stream| {
         for (function, count) in [(Function::Allocate, 3), (Function::Copy, 5)] {
             for failing in 0..count {
                 let sizes = RefCell::new(Vec::new());
                 double.fail(function, failing, CUresult::CUDA_ERROR_OUT_OF_MEMORY);
                 let mut values = Vec::new();
-                let done = execute::with::<NoCache>().device(&device).range(0..8, 8, |start, end| {
+                let done = execute::with::<NoCache>().device(device).range(0..8, 8, |start, end| {
                     sizes.borrow_mut().push(end - start);
-                    values.extend(work(&stream, end - start)?);
+                    values.extend(work(stream, end - start)?);
                     Ok::<(), DriverError>(())
                 });
                 done.unwrap();
                 assert_eq!((values, sizes.take()), (vec![7; 8], vec![8, 4, 4]), "{function:?} {failing}");
-                assert_eq!(double.used_bytes(), 0, "{function:?} {failing}");
+                assert_eq!(double.ask(Request::UsedBytes), 0, "{function:?} {failing}");
                 device.release_cached_memory();
-                assert_eq!(double.taken_bytes(), 0, "{function:?} {failing}");
+                assert_eq!(double.ask(Request::TakenBytes), 0, "{function:?} {failing}");
             }
             // These are all there are in an attempt.
             double.fail(function, count, CUresult::CUDA_ERROR_OUT_OF_MEMORY);
-            assert!(work(&stream, 8).is_ok());
-            assert!(work(&stream, 8).is_err());
+            assert!(work(stream, 8).is_ok());
+            assert!(work(stream, 8).is_err());
         }
     });
 }
 
 #[test]
 fn what_is_not_about_memory_goes_through_at_once() {
-    with_double(|double| {
-        let device = device();
-        let stream = stream(&device);
+    with_device(|double, device, stream| {
         for code in [CUresult::CUDA_ERROR_INVALID_VALUE, CUresult::CUDA_ERROR_ILLEGAL_ADDRESS] {
             let before = double.calls(Function::Allocate);
             double.fail(Function::Allocate, 0, code);
-            let error = execute::with::<NoCache>().device(&device).batch(64, |size| zeros(&stream, size));
+            let error = execute::with::<NoCache>().device(device).batch(64, |size| zeros(stream, size));
             assert_eq!(error.unwrap_err().0, code);
             assert_eq!(double.calls(Function::Allocate), before + 1);
         }
@@ -148,20 +98,18 @@ fn what_is_not_about_memory_goes_through_at_once() {
 
 #[test]
 fn a_poisoned_context_stops_at_once_and_nothing_is_tried_or_released() {
-    with_double(|double| {
-        let device = device();
-        let stream = stream(&device);
+    with_device(|double, device, stream| {
         let (attempts, undone) = (Cell::new(0), Cell::new(0));
         let poisoned = CUresult::CUDA_ERROR_ASSERT;
         let error = execute::with::<NoCache>()
-            .device(&device)
+            .device(device)
             .before_retry(|_| undone.set(undone.get() + 1))
             .range(0..64, 16, |start, end| {
                 attempts.set(attempts.get() + 1);
                 if start == 16 {
                     double.poison(poisoned);
                 }
-                let held = zeros(&stream, end - start)?;
+                let held = zeros(stream, end - start)?;
                 drop(held);
                 Ok::<(), DriverError>(())
             });

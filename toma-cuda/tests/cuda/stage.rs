@@ -7,7 +7,6 @@
 
 use std::any::type_name;
 use std::env;
-use std::ffi::{CStr, OsStr};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
@@ -19,7 +18,7 @@ use libloading::Library;
 use tempfile::TempDir;
 use toma_cuda::Device;
 
-use crate::function::Function;
+use crate::function::{Function, Request};
 
 /// Names the folder with a library that was compiled elsewhere, where there is no compiler.
 const COMPILED: &str = "CUDA_DOUBLE";
@@ -35,21 +34,32 @@ pub(crate) struct Double(Library);
 /// The test's name is that of the function in which `test` is written.
 #[track_caller]
 pub(crate) fn with_double<F: FnOnce(&Double)>(test: F) {
-    if env::var_os(CHILD).is_some() {
-        return test(&Double::loaded());
-    }
-    let output = child(test_name::<F>(), folder().as_os_str());
-    print!("{}", String::from_utf8_lossy(&output.stdout));
+    run::<F, _>(folder, || test(&Double::loaded()));
+}
+
+/// The same with device 0 and the stream that everything runs on.
+#[track_caller]
+pub(crate) fn with_device<F: FnOnce(&Double, &Device, &Arc<CudaStream>)>(test: F) {
+    run::<F, _>(folder, || {
+        let (double, device) = (Double::loaded(), Device::new(0).unwrap());
+        test(&double, &device, &device.context().default_stream());
+    });
 }
 
 /// Runs `test` in a process in which no driver can be loaded.
 #[track_caller]
 pub(crate) fn without_driver<F: FnOnce()>(test: F) {
+    run::<F, _>(broken_folder, test);
+}
+
+/// Runs `test`, which is written where `F` is, in a process of its own with this loader path.
+#[track_caller]
+fn run<F, P: AsRef<Path>>(loader_path: impl FnOnce() -> P, test: impl FnOnce()) {
     if env::var_os(CHILD).is_some() {
         return test();
     }
-    let folder = broken_folder();
-    child(test_name::<F>(), folder.path().as_os_str());
+    let output = child(test_name::<F>(), loader_path().as_ref());
+    print!("{}", String::from_utf8_lossy(&output.stdout));
 }
 
 /// The path of the function in which `F` is written, without this program's name.
@@ -59,7 +69,7 @@ fn test_name<F>() -> &'static str {
 }
 
 #[track_caller]
-fn child(test: &str, loader_path: &OsStr) -> Output {
+fn child(test: &str, loader_path: &Path) -> Output {
     let mut command = Command::new(env::current_exe().unwrap());
     command.args(["--exact", test, "--nocapture"]).env(CHILD, "1").env("LD_LIBRARY_PATH", loader_path);
     for unset in ["LD_PRELOAD", "TOMA_LOG", "TOMA_DISABLE", "TOMA_INJECT", "RUST_TEST_THREADS"] {
@@ -112,72 +122,35 @@ impl Double {
         let loaded = maps.lines().find(|line| line.contains("libcuda.so")).expect("it is loaded");
         println!("driver: a test double, {}", loaded.split_whitespace().last().unwrap_or(loaded));
         let double = Self(library);
-        // A real driver has no such function.
-        double.ask(c"double_calls", Function::Allocate as usize);
+        double.ask(Request::UsedBytes);
         double
     }
 
-    /// As much memory as `bytes` in all on device 0.
+    /// As much memory as `bytes` in all.
     pub(crate) fn set_total(&self, bytes: u64) {
-        let set: libloading::Symbol<'_, extern "C" fn(usize, u64)> = self.symbol(c"double_set_total");
-        set(0, bytes);
-    }
-
-    pub(crate) fn set_device_count(&self, count: i32) {
-        let set: libloading::Symbol<'_, extern "C" fn(i32)> = self.symbol(c"double_set_device_count");
-        set(count);
-    }
-
-    pub(crate) fn without_pools(&self) {
-        let set: libloading::Symbol<'_, extern "C" fn()> = self.symbol(c"double_without_pools");
-        set();
+        self.ask(Request::SetTotal(bytes));
     }
 
     /// The call of this function after `skip` more fails once.
     pub(crate) fn fail(&self, function: Function, skip: u32, code: CUresult) {
-        let fail: libloading::Symbol<'_, extern "C" fn(usize, u32, u32)> = self.symbol(c"double_fail");
-        fail(function as usize, skip, code as u32);
+        self.ask(Request::Fail(function, skip, code as u32));
     }
 
     /// Everything fails from now on.
     pub(crate) fn poison(&self, code: CUresult) {
-        let poison: libloading::Symbol<'_, extern "C" fn(u32)> = self.symbol(c"double_poison");
-        poison(code as u32);
+        self.ask(Request::Poison(code as u32));
     }
 
     pub(crate) fn calls(&self, function: Function) -> u64 {
-        self.ask(c"double_calls", function as usize)
+        self.ask(Request::Calls(function))
     }
 
-    /// Bytes that slices hold on device 0.
-    pub(crate) fn used_bytes(&self) -> u64 {
-        self.ask(c"double_used_bytes", 0)
+    pub(crate) fn ask(&self, request: Request) -> u64 {
+        // SAFETY: the signature is that of `double.rs`, beside this file.
+        let answer = unsafe { self.0.get::<extern "C" fn(Request) -> u64>(b"double_answer") };
+        // A real driver has no such function.
+        answer.expect("a function of the double")(request)
     }
-
-    /// Bytes that are not free on device 0: of slices, and what the pool holds back.
-    pub(crate) fn taken_bytes(&self) -> u64 {
-        self.ask(c"double_taken_bytes", 0)
-    }
-
-    fn ask(&self, name: &CStr, about: usize) -> u64 {
-        let ask: libloading::Symbol<'_, extern "C" fn(usize) -> u64> = self.symbol(name);
-        ask(about)
-    }
-
-    fn symbol<F>(&self, name: &CStr) -> libloading::Symbol<'_, F> {
-        // SAFETY: the signatures are those of `double.rs`, beside this file.
-        unsafe { self.0.get(name.to_bytes_with_nul()) }.expect("a function of the double")
-    }
-}
-
-/// Device 0.
-pub(crate) fn device() -> Device {
-    Device::new(0).unwrap()
-}
-
-/// The stream that everything runs on.
-pub(crate) fn stream(device: &Device) -> Arc<CudaStream> {
-    device.context().default_stream()
 }
 
 /// Zeros on the device; bytes, so that a length is a size.

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use clap::ValueEnum;
 use serde_json::{Value, json};
 use tch::TchError;
 use toma::policy::{Adaptive, Bisect, Halve, Policy, Throughput};
@@ -17,9 +18,9 @@ use crate::world::{self, Work, World};
 /// Figures by their names, each with its unit.
 pub(crate) type Figures = BTreeMap<String, f64>;
 
-/// Who is measured. Each is a process of its own: the allocator that counts, once it is in place,
+/// What is measured. Each is a process of its own: the allocator that counts, once it is in place,
 /// stays.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Role {
     Loop,
     Toma,
@@ -27,20 +28,6 @@ pub(crate) enum Role {
 }
 
 impl Role {
-    pub(crate) const ALL: [Self; 3] = [Self::Loop, Self::Toma, Self::Counted];
-
-    pub(crate) fn named(name: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|role| role.name() == name)
-    }
-
-    fn name(self) -> &'static str {
-        match self {
-            Self::Loop => "loop",
-            Self::Toma => "toma",
-            Self::Counted => "counted",
-        }
-    }
-
     pub(crate) fn peer(self) -> &'static str {
         match self {
             Self::Loop => "loop",
@@ -59,34 +46,13 @@ impl Role {
 }
 
 /// Where sizes are remembered.
-#[derive(Clone, Copy, Debug)]
-enum Cache {
-    No,
-    Global,
-    Stacktrace,
-}
+type Cache = (&'static str, fn() -> Box<dyn SizeCache>);
 
-impl Cache {
-    const ALL: [Self; 3] = [Self::No, Self::Global, Self::Stacktrace];
+const NO_CACHE: Cache = ("NoCache", || Box::new(NoCache));
+const GLOBAL: Cache = ("GlobalCache", || Box::new(GlobalCache::new()));
+const STACKTRACE: Cache = ("StacktraceMemoryCache", || Box::new(StacktraceMemoryCache::new()));
 
-    fn name(self) -> &'static str {
-        match self {
-            Self::No => "NoCache",
-            Self::Global => "GlobalCache",
-            Self::Stacktrace => "StacktraceMemoryCache",
-        }
-    }
-
-    fn make(self) -> Box<dyn SizeCache> {
-        match self {
-            Self::No => Box::new(NoCache),
-            Self::Global => Box::new(GlobalCache::new()),
-            Self::Stacktrace => Box::new(StacktraceMemoryCache::new()),
-        }
-    }
-}
-
-/// Who decides the next size.
+/// What decides the next size.
 type Decision = (&'static str, fn() -> Box<dyn Policy>);
 
 const HALVE: Decision = ("Halve", || Box::new(Halve));
@@ -155,15 +121,15 @@ impl Bench {
         let (form, cache, policy) = match case.variant {
             Variant::Fixed(form, _) if case.world.is_none() => (form, "", String::new()),
             Variant::Fixed(form, share) => (form, "", format!("1/{share}")),
-            Variant::Adapting(form, cache, (policy, _)) => (form, cache.name(), policy.to_owned()),
+            Variant::Adapting(form, (cache, _), (policy, _)) => (form, cache, policy.to_owned()),
         };
-        json!({ "form": form.name(), "cache": cache, "policy": policy, "group": group })
+        json!({ "form": form, "cache": cache, "policy": policy, "group": group })
     }
 
     pub(crate) fn measure(&self, case: &Case) -> Result<Figures> {
         let (cache, policy) = match case.variant {
-            Variant::Fixed(..) => (Cache::No.make(), HALVE.1()),
-            Variant::Adapting(_, cache, (_, policy)) => (cache.make(), policy()),
+            Variant::Fixed(..) => (NO_CACHE.1(), HALVE.1()),
+            Variant::Adapting(_, (_, cache), (_, policy)) => (cache(), policy()),
         };
         let choice = Choice { cache: &*cache, policy: &*policy };
         match case.world {
@@ -197,16 +163,16 @@ impl Variant {
 /// Every form with every cache, then every policy, where it may move most.
 fn every_variant() -> Vec<Variant> {
     let halving = |cache| Form::ALL.map(|form| Variant::Adapting(form, cache, HALVE));
-    let forms = Cache::ALL.into_iter().flat_map(halving);
-    let policies = [BISECT, ADAPTIVE, THROUGHPUT].map(|policy| in_ranges(Cache::Global, policy));
-    let others = [Form::Batch, Form::Chunked].map(|form| Variant::Adapting(form, Cache::Global, ADAPTIVE));
+    let forms = [NO_CACHE, GLOBAL, STACKTRACE].into_iter().flat_map(halving);
+    let policies = [BISECT, ADAPTIVE, THROUGHPUT].map(|policy| in_ranges(GLOBAL, policy));
+    let others = [Form::Batch, Form::Chunked].map(|form| Variant::Adapting(form, GLOBAL, ADAPTIVE));
     forms.chain(policies).chain(others).collect()
 }
 
 /// What makes a difference where bytes are counted.
 fn counted() -> Vec<Variant> {
-    let batch = Variant::Adapting(Form::Batch, Cache::Global, ADAPTIVE);
-    vec![in_ranges(Cache::Global, ADAPTIVE), in_ranges(Cache::Global, THROUGHPUT), batch]
+    let batch = Variant::Adapting(Form::Batch, GLOBAL, ADAPTIVE);
+    vec![in_ranges(GLOBAL, ADAPTIVE), in_ranges(GLOBAL, THROUGHPUT), batch]
 }
 
 fn in_ranges(cache: Cache, policy: Decision) -> Variant {

@@ -2,6 +2,7 @@
 
 use std::cmp::min;
 
+use serde::Serialize;
 use tch::{TchError, Tensor};
 use toma::memory::MemorySource;
 use toma::{Policy, SizeCache};
@@ -27,7 +28,8 @@ pub(crate) struct Choice<'a> {
     pub(crate) policy: &'a dyn Policy,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
 pub(crate) enum Form {
     Batch,
     Range,
@@ -37,15 +39,7 @@ pub(crate) enum Form {
 impl Form {
     pub(crate) const ALL: [Self; 3] = [Self::Batch, Self::Range, Self::Chunked];
 
-    pub(crate) fn name(self) -> &'static str {
-        match self {
-            Self::Batch => "batch",
-            Self::Range => "range",
-            Self::Chunked => "chunked",
-        }
-    }
-
-    /// What is written without a library by somebody who knows the limit.
+    /// What is written without a library where the limit is known.
     pub(crate) fn by_hand(self, rows: &impl Rows, share: usize) -> Result<(), TchError> {
         let (size, end) = (rows.fixed(share), rows.rows());
         let mut pieces = (0..end).step_by(size).map(|start| (start, min(start + size, end)));

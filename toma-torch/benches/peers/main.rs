@@ -10,7 +10,7 @@
 //! peers counted    the same where libtorch's own bytes are counted, and their budget is real
 //! ```
 //!
-//! Asked questions, the first line printed says who this is and which cases there are; then each line
+//! Asked questions, the first line printed names the peer and its cases; then each line
 //! read is the number of a case to measure, and each line printed is what that came to.
 
 mod cases;
@@ -23,6 +23,7 @@ use std::env;
 use std::error::Error;
 use std::io::{self, BufRead as _, Write as _};
 
+use clap::ValueEnum as _;
 use serde_json::json;
 
 use crate::cases::{Bench, Role};
@@ -33,11 +34,11 @@ type Result<T> = std::result::Result<T, Box<dyn Error>>;
 fn main() -> Result<()> {
     tch::set_num_threads(1);
     let arguments: Vec<String> = env::args().skip(1).collect();
-    if let Some(role) = arguments.iter().find_map(|argument| Role::named(argument)) {
+    if let Some(role) = arguments.iter().find_map(|argument| Role::from_str(argument, false).ok()) {
         return answer(role);
     }
     let is_test = arguments.iter().any(|argument| argument == "--test");
-    Role::ALL.into_iter().try_for_each(|role| print_all(role, is_test))
+    Role::value_variants().iter().try_for_each(|role| print_all(*role, is_test))
 }
 
 /// Needs what it is asked for until the last question.

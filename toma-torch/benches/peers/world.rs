@@ -167,7 +167,7 @@ impl Ledger {
         if !self.halves || piece.end * 2 < rows {
             return None;
         }
-        // Once and for all: whoever begins again finds no more memory than that.
+        // Once and for all: a run that begins again finds no more memory than that.
         (self.halves, self.limit) = (false, self.limit / 2);
         Some(self.limit)
     }

@@ -1,20 +1,27 @@
 //! Whether errors carry a backtrace.
 
+use std::fs;
+
 use toma_core::thread_state;
 
 // Sound to call with anything, from any thread: a number of the calling thread changes.
 unsafe extern "C" {
-    fn toma_backtraces_install(would_retry: extern "C" fn() -> bool) -> bool;
-    safe fn toma_backtraces_quiet(change: i32);
+    fn toma_backtraces_install(would_retry: extern "C" fn() -> bool);
+    /// Changes how many want this thread's errors without a backtrace.
+    pub(crate) safe fn toma_backtraces_quiet(change: i32);
 }
 
 /// Leaves backtraces out where an error will be retried.
 ///
 /// In a library that is loaded while other threads run nothing happens: errors are as right there, and
-/// take libtorch milliseconds.
-pub(crate) fn install_backtraces() {
-    // SAFETY: called once, before `main` or while the library is loaded.
-    unsafe { toma_backtraces_install(would_retry) };
+/// take libtorch milliseconds. Where the number of threads is not known, there may be others.
+pub(crate) fn install_backtraces() -> bool {
+    let has_one_thread = fs::read_dir("/proc/self/task").is_ok_and(|threads| threads.count() == 1);
+    if has_one_thread {
+        // SAFETY: no other thread raises an error while libtorch's fetcher is replaced.
+        unsafe { toma_backtraces_install(would_retry) };
+    }
+    has_one_thread
 }
 
 /// The one thing the shim calls: it reads a variable of the thread, and cannot panic.
@@ -22,7 +29,11 @@ extern "C" fn would_retry() -> bool {
     thread_state::would_retry_out_of_memory()
 }
 
-/// Changes how many want this thread's errors without a backtrace.
-pub(crate) fn quiet_backtraces(change: i32) {
-    toma_backtraces_quiet(change);
+#[cfg(test)]
+mod tests {
+    /// A test runs in a thread of its own.
+    #[test]
+    fn where_other_threads_run_backtraces_are_left_to_libtorch() {
+        assert!(!super::install_backtraces());
+    }
 }

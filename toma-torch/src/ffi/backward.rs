@@ -2,10 +2,6 @@
 
 // Sound to call from any thread: it changes a queue of the calling one.
 unsafe extern "C" {
-    safe fn toma_backward_drop_stranded();
-}
-
-/// Drops gradients that backwards of this thread have left in its queue when they failed.
-pub(crate) fn drop_stranded() {
-    toma_backward_drop_stranded();
+    /// Drops gradients that backwards of this thread have left in its queue when they failed.
+    pub(crate) safe fn toma_backward_drop_stranded();
 }

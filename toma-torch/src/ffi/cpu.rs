@@ -5,40 +5,14 @@ use crate::stats::Stats;
 // Sound to call with any numbers, from any thread: what they touch is atomic or of the calling thread,
 // and the allocator may be put in place at any time.
 unsafe extern "C" {
-    safe fn toma_cpu_install();
-    safe fn toma_cpu_stats(out: &mut Stats);
-    safe fn toma_cpu_allocated_bytes() -> u64;
-    safe fn toma_cpu_reset_peak();
-    safe fn toma_cpu_budget() -> u64;
-    safe fn toma_cpu_set_budget(bytes: u64);
+    pub(crate) safe fn toma_cpu_install();
+    pub(crate) safe fn toma_cpu_stats() -> Stats;
+    pub(crate) safe fn toma_cpu_allocated_bytes() -> u64;
+    pub(crate) safe fn toma_cpu_reset_peak();
+    /// The limit in force, `u64::MAX` for none.
+    pub(crate) safe fn toma_cpu_budget() -> u64;
+    pub(crate) safe fn toma_cpu_set_budget(bytes: u64);
     safe fn toma_cpu_fail_after(skip: i64) -> i64;
-}
-
-pub(crate) fn install_cpu_allocator() {
-    toma_cpu_install();
-}
-
-pub(crate) fn cpu_stats() -> Stats {
-    let mut stats = Stats::default();
-    toma_cpu_stats(&mut stats);
-    stats
-}
-
-pub(crate) fn cpu_allocated_bytes() -> u64 {
-    toma_cpu_allocated_bytes()
-}
-
-pub(crate) fn reset_cpu_peak() {
-    toma_cpu_reset_peak();
-}
-
-/// The limit in force, `u64::MAX` for none.
-pub(crate) fn cpu_budget() -> u64 {
-    toma_cpu_budget()
-}
-
-pub(crate) fn set_cpu_budget(bytes: u64) {
-    toma_cpu_set_budget(bytes);
 }
 
 /// Lets an allocation of this thread fail after `skip` more; returns how many were left before.

@@ -6,23 +6,18 @@ use crate::stats::Stats;
 
 // Sound to call with any numbers, from any thread: the shim checks what it is given.
 unsafe extern "C" {
-    safe fn toma_device_stats(kind: i32, index: i32, out: &mut Stats, error: &mut RawError) -> i32;
-    safe fn toma_device_memory(
-        kind: i32,
-        index: i32,
-        free: &mut u64,
-        total: &mut u64,
-        error: &mut RawError,
-    ) -> i32;
-    safe fn toma_device_release(kind: i32, index: i32, error: &mut RawError) -> i32;
-    safe fn toma_device_reset_peak(kind: i32, index: i32, error: &mut RawError) -> i32;
+    safe fn toma_device_stats(id: DeviceId, out: &mut Stats, error: &mut RawError) -> i32;
+    safe fn toma_device_memory(id: DeviceId, out: &mut [u64; 2], error: &mut RawError) -> i32;
+    safe fn toma_device_release(id: DeviceId, error: &mut RawError) -> i32;
+    safe fn toma_device_reset_peak(id: DeviceId, error: &mut RawError) -> i32;
 }
 
 /// A device as the shim knows it: the number of its kind in c10, and its index.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(C)] // `toma_device` of the shim.
 pub(crate) struct DeviceId {
-    pub(super) kind: i32,
-    pub(super) index: i32,
+    kind: i32,
+    index: i32,
 }
 
 impl DeviceId {
@@ -39,23 +34,23 @@ impl DeviceId {
     }
 }
 
-pub(crate) fn device_stats(DeviceId { kind, index }: DeviceId) -> Result<Stats, Error> {
+pub(crate) fn device_stats(id: DeviceId) -> Result<Stats, Error> {
     let mut stats = Stats::default();
-    checked(|error| toma_device_stats(kind, index, &mut stats, error))?;
+    checked(|error| toma_device_stats(id, &mut stats, error))?;
     Ok(stats)
 }
 
 /// Free and total bytes, as the driver says.
-pub(crate) fn device_memory(DeviceId { kind, index }: DeviceId) -> Result<(u64, u64), Error> {
-    let (mut free, mut total) = (0, 0);
-    checked(|error| toma_device_memory(kind, index, &mut free, &mut total, error))?;
-    Ok((free, total))
+pub(crate) fn device_memory(id: DeviceId) -> Result<[u64; 2], Error> {
+    let mut memory = [0; 2];
+    checked(|error| toma_device_memory(id, &mut memory, error))?;
+    Ok(memory)
 }
 
-pub(crate) fn release_device(DeviceId { kind, index }: DeviceId) -> Result<(), Error> {
-    checked(|error| toma_device_release(kind, index, error))
+pub(crate) fn release_device(id: DeviceId) -> Result<(), Error> {
+    checked(|error| toma_device_release(id, error))
 }
 
-pub(crate) fn reset_device_peak(DeviceId { kind, index }: DeviceId) -> Result<(), Error> {
-    checked(|error| toma_device_reset_peak(kind, index, error))
+pub(crate) fn reset_device_peak(id: DeviceId) -> Result<(), Error> {
+    checked(|error| toma_device_reset_peak(id, error))
 }

@@ -14,45 +14,29 @@ mod gradient;
 mod modes;
 mod rng;
 
-use std::ffi::c_char;
+use std::ffi::CStr;
 
 use crate::error::{Error, ErrorKind};
 
-pub(crate) use backtraces::{install_backtraces, quiet_backtraces};
-pub(crate) use backward::drop_stranded;
-pub(crate) use cpu::{
-    cpu_allocated_bytes, cpu_budget, cpu_stats, fail_cpu_allocation, install_cpu_allocator, reset_cpu_peak,
-    set_cpu_budget,
-};
+pub(crate) use backtraces::{install_backtraces, toma_backtraces_quiet};
+pub(crate) use backward::toma_backward_drop_stranded;
+pub(crate) use cpu::*;
 pub(crate) use device::{DeviceId, device_memory, device_stats, release_device, reset_device_peak};
 pub(crate) use gradient::{identity, is_sole, set_gradient};
-pub(crate) use modes::{autocast_depth, clear_casts, modes, set_modes};
 #[cfg(test)]
-pub(crate) use modes::{enter_autocast, enter_cpu_autocast, set_cpu_autocast_dtype};
+pub(crate) use modes::enter_autocast;
+pub(crate) use modes::{autocast_depth, modes, set_modes, toma_casts_clear};
 pub(crate) use rng::{rng_state, set_rng_state};
 
 /// What the shim says of a failure.
 #[repr(C)]
 struct RawError {
-    message: [c_char; 512],
-}
-
-impl RawError {
-    fn new() -> Self {
-        Self { message: [0; 512] }
-    }
-
-    fn message(&self) -> String {
-        let text = self.message.iter().take_while(|&&byte| byte != 0);
-        let bytes: Vec<u8> = text.map(|byte| byte.to_ne_bytes()[0]).collect();
-        // Cut in the middle of a character at worst.
-        String::from_utf8_lossy(&bytes).into_owned()
-    }
+    message: [u8; 512],
 }
 
 /// Runs a function of the shim and reads its code.
 fn checked(call: impl FnOnce(&mut RawError) -> i32) -> Result<(), Error> {
-    let mut error = RawError::new();
+    let mut error = RawError { message: [0; 512] };
     let kind = match call(&mut error) {
         0 => return Ok(()),
         1 => ErrorKind::OutOfMemory,
@@ -60,7 +44,9 @@ fn checked(call: impl FnOnce(&mut RawError) -> i32) -> Result<(), Error> {
         3 => ErrorKind::Unsupported,
         _ => ErrorKind::Other,
     };
-    Err(Error::new(kind, error.message()))
+    let message = CStr::from_bytes_until_nul(&error.message).unwrap_or_default();
+    // Cut in the middle of a character at worst.
+    Err(Error::new(kind, message.to_string_lossy().into_owned()))
 }
 
 /// Keeps libtorch's CUDA part in the program.

@@ -9,7 +9,8 @@ use crate::error::Error;
 unsafe extern "C" {
     safe fn toma_modes_get(out: &mut [u64; 5]);
     safe fn toma_modes_set(modes: &[u64; 5], error: &mut RawError) -> i32;
-    safe fn toma_casts_clear();
+    /// Drops what autocast has cast and keeps until its region ends; it casts again what is needed again.
+    pub(crate) safe fn toma_casts_clear();
 }
 
 /// The modes of this thread, as `toma_modes`.
@@ -28,47 +29,18 @@ pub(crate) fn autocast_depth(Saved([.., depth, _]): &Saved) -> u64 {
     *depth
 }
 
-/// Drops what autocast has cast and keeps until its region ends; it casts again what is needed again.
-pub(crate) fn clear_casts() {
-    toma_casts_clear();
-}
-
-/// Enters an autocast region and switches autocast of CUDA; tch does both only where there is CUDA.
-#[cfg(test)]
-pub(crate) fn enter_autocast(enabled: bool) {
-    // SAFETY: changes a counter of this thread.
-    unsafe { torch_sys::at_autocast_increment_nesting() };
-    // SAFETY: changes a mode of this thread.
-    unsafe { torch_sys::at_autocast_set_enabled(enabled.into()) };
-}
-
-// Those of the CPU, which tch does not offer. They change modes of the calling thread.
+// Of the CPU, which tch does not offer. It changes a mode of the calling thread.
 #[cfg(test)]
 unsafe extern "C" {
     // at::autocast::set_autocast_enabled(c10::DeviceType, bool)
     #[link_name = "_ZN2at8autocast20set_autocast_enabledEN3c1010DeviceTypeEb"]
     safe fn set_autocast_enabled(kind: i8, enabled: bool);
-    // at::autocast::set_autocast_dtype(c10::DeviceType, c10::ScalarType)
-    #[link_name = "_ZN2at8autocast18set_autocast_dtypeEN3c1010DeviceTypeENS1_10ScalarTypeE"]
-    fn set_autocast_dtype(kind: i8, dtype: i8);
 }
 
-/// Enters an autocast region of the CPU.
+/// Enters an autocast region and switches autocast of the CPU.
 #[cfg(test)]
-pub(crate) fn enter_cpu_autocast() {
+pub(crate) fn enter_autocast(enabled: bool) {
     // SAFETY: changes a counter of this thread.
     unsafe { torch_sys::at_autocast_increment_nesting() };
-    set_autocast_enabled(0, true);
-}
-
-/// Changes what autocast of the CPU casts to.
-#[cfg(test)]
-pub(crate) fn set_cpu_autocast_dtype(kind: tch::Kind) {
-    let number = match kind {
-        tch::Kind::Half => 5,
-        tch::Kind::BFloat16 => 15,
-        _ => panic!("autocast to {kind:?}"),
-    };
-    // SAFETY: both are numbers of c10::ScalarType.
-    unsafe { set_autocast_dtype(0, number) };
+    set_autocast_enabled(0, enabled);
 }

@@ -159,14 +159,14 @@ impl MemorySource for Device {
 
 fn read_cpu() -> io::Result<Reading> {
     // Without putting the counting allocator in place: it must not change unasked.
-    let allocated_bytes = ffi::cpu_allocated_bytes;
+    let allocated_bytes = ffi::toma_cpu_allocated_bytes;
     let host = || {
         let host = memory::host()?;
         let available_bytes = host.free_bytes.saturating_add(allocated_bytes());
         Ok(Level { available_bytes, total_bytes: host.total_bytes })
     };
     let level = level::recent(DeviceId::of(tch::Device::Cpu), host)?;
-    let (allocated_bytes, budget_bytes) = (allocated_bytes(), ffi::cpu_budget());
+    let (allocated_bytes, budget_bytes) = (allocated_bytes(), ffi::toma_cpu_budget());
     let reading = level.less(allocated_bytes);
     let left = budget_bytes.saturating_sub(allocated_bytes);
     Ok(Reading::new(reading.free_bytes.min(left), reading.total_bytes.min(budget_bytes)))
@@ -185,7 +185,7 @@ fn driver(id: DeviceId) -> io::Result<Level> {
     let mut level = Level { available_bytes: 0, total_bytes: 0 };
     for _ in 0..3 {
         let before = reserved()?;
-        let (free, total_bytes) = ffi::device_memory(id)?;
+        let [free, total_bytes] = ffi::device_memory(id)?;
         level = Level { available_bytes: free.saturating_add(before), total_bytes };
         if reserved()? == before {
             break;

@@ -29,13 +29,13 @@ impl QuietBacktraces {
     /// No backtraces from now on, for this thread.
     #[expect(clippy::new_without_default, reason = "what it does is no default")]
     pub fn new() -> Self {
-        ffi::quiet_backtraces(1);
+        ffi::toma_backtraces_quiet(1);
         Self { of_thread: PhantomData }
     }
 }
 
 impl Drop for QuietBacktraces {
     fn drop(&mut self) {
-        ffi::quiet_backtraces(-1);
+        ffi::toma_backtraces_quiet(-1);
     }
 }

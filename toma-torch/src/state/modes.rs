@@ -25,9 +25,9 @@ impl ThreadState for TorchModes {
         // What a failed attempt has cast would stay until the region around the loop ends, and the
         // retry would lack its memory.
         if ffi::autocast_depth(saved) > 0 {
-            ffi::clear_casts();
+            ffi::toma_casts_clear();
         }
-        ffi::drop_stranded();
+        ffi::toma_backward_drop_stranded();
     }
 }
 
@@ -87,32 +87,23 @@ mod tests {
     use crate::cpu;
 
     #[test]
-    fn autocast_is_left_by_a_panic_with_its_state_and_its_depth() {
-        let before = ffi::modes();
-        let failed = catch_unwind(|| {
-            let _modes = ModeGuard::new();
-            ffi::enter_autocast(true);
-            ffi::enter_autocast(true);
-            assert_ne!(ffi::modes().0[..3], before.0[..3]);
-            assert_eq!(ffi::autocast_depth(&ffi::modes()), 2);
-            panic!("out of memory");
-        });
-        assert!(failed.is_err());
-        assert_eq!(ffi::modes(), before);
-    }
-
-    #[test]
-    fn a_guard_inside_a_region_leaves_only_what_was_entered_after_it() {
+    fn a_panic_leaves_only_the_autocast_regions_that_were_entered_after_the_guard() {
         let before = ffi::modes();
         ffi::enter_autocast(true);
         let within = ffi::modes();
-        let modes = ModeGuard::new();
-        ffi::enter_autocast(false);
-        assert_ne!(ffi::modes(), within);
-        drop(modes);
-        assert_eq!(ffi::modes(), within);
-        assert_eq!(ffi::autocast_depth(&within), 1);
+        assert_ne!(within.0[..3], before.0[..3]);
+        let failed = catch_unwind(|| {
+            let _modes = ModeGuard::new();
+            ffi::enter_autocast(true);
+            ffi::enter_autocast(false);
+            assert_ne!(ffi::modes(), within);
+            assert_eq!(ffi::autocast_depth(&ffi::modes()), 3);
+            panic!("out of memory");
+        });
+        assert!(failed.is_err());
+        assert_eq!((ffi::modes(), ffi::autocast_depth(&within)), (within, 1));
         TorchModes.restore(&before);
+        assert_eq!(ffi::modes(), before);
     }
 
     #[test]
@@ -121,11 +112,16 @@ mod tests {
         let mut seen = Vec::new();
         execute::with::<NoCache>().batch(4, |batch_size| {
             seen.push(ffi::modes() == before);
+            let mut half = before;
+            half.0[4] = 5; // What autocast casts to: the number of c10's type.
+            ffi::set_modes(&half).unwrap();
+            assert_eq!(ffi::modes(), half);
             ffi::enter_autocast(true);
             assert!(batch_size < 2, "CUDA out of memory.");
         });
         assert_eq!(seen, [true, true, true]);
-        assert_eq!(ffi::autocast_depth(&ffi::modes()), 1);
+        let after = ffi::modes();
+        assert_eq!((ffi::autocast_depth(&after), after.0[4]), (1, 5));
         TorchModes.restore(&before);
         assert_eq!(ffi::modes(), before);
     }
@@ -136,7 +132,7 @@ mod tests {
         let weight = Tensor::ones([64, 64], floats).set_requires_grad(true);
         let input = Tensor::ones([1, 64], floats);
         let (before, level) = (ffi::modes(), cpu::allocated_bytes());
-        ffi::enter_cpu_autocast();
+        ffi::enter_autocast(true);
         let casts = || {
             drop(input.matmul(&weight));
             cpu::allocated_bytes() - level
@@ -174,19 +170,5 @@ mod tests {
             polls += 1;
         }
         assert_eq!((polls, ffi::modes()), (3, before));
-    }
-
-    #[test]
-    fn an_attempt_that_fails_leaves_what_autocast_casts_to() {
-        let before = ffi::modes();
-        execute::with::<NoCache>().batch(4, |batch_size| {
-            assert_eq!(ffi::modes(), before);
-            ffi::set_cpu_autocast_dtype(Kind::Half);
-            assert_ne!(ffi::modes(), before);
-            assert!(batch_size < 2, "CUDA out of memory.");
-        });
-        assert_ne!(ffi::modes(), before, "what an attempt that succeeds sets stays");
-        TorchModes.restore(&before);
-        assert_eq!(ffi::modes(), before);
     }
 }

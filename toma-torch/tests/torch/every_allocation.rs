@@ -49,7 +49,7 @@ impl Accumulation {
         let allocated = cpu::allocated_bytes();
         let mut allocation = 0;
         while let Ok(values) = self.run(road, allocation) {
-            assert_eq!(values, right, "allocation {allocation}");
+            assert_eq!(values, right, "{} at allocation {allocation}", self.net.name);
             drop(values);
             assert_eq!(cpu::allocated_bytes(), allocated, "allocation {allocation}");
             assert_eq!(self.levels.take(), [allocated; 2], "allocation {allocation}");
@@ -83,37 +83,15 @@ impl Accumulation {
     }
 }
 
-fn accumulation_survives(net: impl FnOnce() -> Net) {
+#[test]
+fn of_gradients_that_are_accumulated() {
     let _alone = alone();
-    let work = Accumulation::new(net());
-    for road in ROADS {
-        work.survives_a_failure_anywhere(road);
+    for net in [nets::perceptron, nets::convolution, nets::lstm, || nets::transformer(0.5), nets::residual] {
+        let work = Accumulation::new(net());
+        for road in ROADS {
+            work.survives_a_failure_anywhere(road);
+        }
     }
-}
-
-#[test]
-fn of_a_perceptron() {
-    accumulation_survives(nets::perceptron);
-}
-
-#[test]
-fn of_a_convolution_with_batch_norm() {
-    accumulation_survives(nets::convolution);
-}
-
-#[test]
-fn of_an_lstm() {
-    accumulation_survives(nets::lstm);
-}
-
-#[test]
-fn of_a_transformer_block_with_dropout() {
-    accumulation_survives(|| nets::transformer(0.5));
-}
-
-#[test]
-fn of_residual_blocks() {
-    accumulation_survives(nets::residual);
 }
 
 /// Failures are injected per thread, so two threads can run out at once and exactly.
@@ -135,18 +113,12 @@ fn of_two_threads_at_once() {
     assert_eq!(cpu::allocated_bytes(), before);
 }
 
+type MakeOptimizer = fn(&VarStore) -> Optimizer;
+
 /// Two steps of a new net: the first makes gradients and what the optimizer keeps.
 struct Training {
     net: fn() -> Net,
-    optimizer: fn(&VarStore) -> Optimizer,
-}
-
-#[derive(Debug, PartialEq)]
-enum Trained {
-    /// Weights and buffers in the end.
-    Through(Vec<Tensor>),
-    /// The optimizer's step ran out of memory.
-    Refused,
+    optimizer: MakeOptimizer,
 }
 
 impl Training {
@@ -158,7 +130,7 @@ impl Training {
         let [mut through, mut refused] = [0, 0];
         loop {
             let (has_failed, trained) = self.run(through + refused);
-            if trained == Trained::Refused {
+            if trained.is_none() {
                 refused += 1;
             } else {
                 assert_eq!(trained, right, "allocation {}", through + refused);
@@ -174,11 +146,12 @@ impl Training {
         refused
     }
 
-    /// Whether there was such an allocation, and what came out.
+    /// Whether there was such an allocation, and the weights and buffers in the end; `None` where the
+    /// optimizer ran out of memory.
     ///
     /// The optimizer's step is not in the body: a retry would make it twice, for the weights it had
     /// changed already, and a smaller batch would not make it any cheaper.
-    fn run(&self, allocation: u32) -> (bool, Trained) {
+    fn run(&self, allocation: u32) -> (bool, Option<Vec<Tensor>>) {
         let net = (self.net)();
         let mut optimizer = (self.optimizer)(&net.variables);
         let buffers = net.rollback(Road::Errors);
@@ -198,11 +171,11 @@ impl Training {
         });
         let Err(text) = outcome else {
             assert_eq!(printed, 0, "allocation {allocation}");
-            return (has_failed, Trained::Through(copies(net.weights().iter().chain(&net.buffers()))));
+            return (has_failed, Some(copies(net.weights().iter().chain(&net.buffers()))));
         };
         assert!(stepping.get() && text.contains("a failure was injected"), "{text}");
         assert_eq!(printed, 1, "allocation {allocation}");
-        (has_failed, Trained::Refused)
+        (has_failed, None)
     }
 }
 
@@ -213,31 +186,24 @@ fn gradients_of(net: &Net, buffers: &Rollback) -> Result<(), TchError> {
     net.loss(Road::Errors, &SOME_ROWS)?.f_backward()
 }
 
-fn training_survives(optimizer: fn(&VarStore) -> Optimizer, allocates: bool) {
-    let _alone = alone();
-    for net in [nets::perceptron, nets::convolution, nets::lstm, || nets::transformer(0.0)] {
-        let refused = Training { net, optimizer }.survives_a_failure_anywhere();
-        assert_eq!(refused > 0, allocates, "{refused} allocations");
-    }
-}
-
 fn adam(variables: &VarStore) -> Optimizer {
     nn::Adam::default().build(variables, 0.1).unwrap()
 }
 
 #[test]
-fn of_training_with_plain_descent() {
-    training_survives(|variables| nn::Sgd::default().build(variables, 0.1).unwrap(), false);
-}
-
-#[test]
-fn of_training_with_momentum() {
-    training_survives(|variables| nn::sgd(0.9, 0.0, 0.01, true).build(variables, 0.1).unwrap(), true);
-}
-
-#[test]
-fn of_training_with_adam() {
-    training_survives(adam, true);
+fn of_training_with_each_optimizer() {
+    let _alone = alone();
+    let optimizers: [(MakeOptimizer, bool); 3] = [
+        (|variables| nn::Sgd::default().build(variables, 0.1).unwrap(), false),
+        (|variables| nn::sgd(0.9, 0.0, 0.01, true).build(variables, 0.1).unwrap(), true),
+        (adam, true),
+    ];
+    for (optimizer, allocates) in optimizers {
+        for net in [nets::perceptron, nets::convolution, nets::lstm, || nets::transformer(0.0)] {
+            let refused = Training { net, optimizer }.survives_a_failure_anywhere();
+            assert_eq!(refused > 0, allocates, "{refused} allocations");
+        }
+    }
 }
 
 /// The reason for the structure above: what a body changes by itself, it changes in every attempt.

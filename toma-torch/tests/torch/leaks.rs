@@ -1,5 +1,5 @@
-//! What goes wrong again and again, in nested loops, in a task that is given up, or
-//! where the system itself has no more, leaves nothing behind.
+//! What goes wrong again and again, in a task that is given up, or where the system itself has no more,
+//! leaves nothing behind.
 
 use std::cell::{Cell, RefCell};
 use std::fs;
@@ -15,14 +15,11 @@ use toma_core::execute;
 use toma_torch::cpu::{self, Budget};
 
 use crate::nets::{ROADS, Road};
-use crate::stage::{FLOATS, ROW, alone, in_child, panic_of, printed_by, rows, size};
+use crate::stage::{FLOATS, ROW, alone, in_child, rows, size};
 
 /// As many rows as said, by either road.
 fn rows_by(road: Road, count: usize) -> Result<Tensor, TchError> {
-    match road {
-        Road::Errors => Tensor::f_zeros([size(count), 1024], FLOATS),
-        Road::Panics => Ok(rows(count)),
-    }
+    road.of(Tensor::f_zeros([size(count), 1024], FLOATS))
 }
 
 /// Bytes of this process that are in memory.
@@ -66,13 +63,7 @@ fn run_out_backward(road: Road) {
     let _budget = Budget::beyond_allocated(5 * ROW);
     let done = execute::with::<NoCache>().batch(2, |batch_size| {
         let loss = weight.unsqueeze(0).expand([size(batch_size), 1024], false).square().sum(Kind::Float);
-        match road {
-            Road::Errors => loss.f_backward(),
-            Road::Panics => {
-                loss.backward();
-                Ok(())
-            }
-        }
+        road.of(loss.f_backward())
     });
     done.unwrap();
 }
@@ -118,12 +109,7 @@ fn the_system_has_no_more() {
         let tried = RefCell::new(Vec::new());
         let work = |batch_size| {
             tried.borrow_mut().push(batch_size);
-            let sizes = [size(batch_size), floats];
-            let made = match road {
-                Road::Errors => Tensor::f_zeros(sizes, FLOATS)?,
-                Road::Panics => Tensor::zeros(sizes, FLOATS),
-            };
-            Ok::<_, TchError>(made.numel())
+            road.of(Tensor::f_zeros([size(batch_size), floats], FLOATS)).map(drop)
         };
         execute::with::<NoCache>().batch(16, work).unwrap();
         assert_eq!(tried.take(), [16, 8, 4]);
@@ -141,51 +127,11 @@ fn the_system_has_no_more() {
     assert_eq!(weight.grad().double_value(&[5]), 2.0 * f64::from(u32::try_from(done).unwrap()));
 }
 
-#[test]
-fn an_inner_loop_gives_up_and_the_outer_one_shrinks() {
-    let _alone = alone();
-    let _budget = Budget::beyond_allocated(3 * ROW);
-    for road in ROADS {
-        let (tried, before) = (RefCell::new(Vec::new()), cpu::allocated_bytes());
-        let printed = printed_by(|| {
-            let outer = execute::with::<NoCache>().batch(4, |outer| {
-                execute::with::<NoCache>().range(0..4, 4, |start, end| {
-                    tried.borrow_mut().push((outer, end - start));
-                    rows_by(road, outer * (end - start)).map(drop)
-                })?;
-                Ok::<_, TchError>(outer)
-            });
-            assert_eq!(outer.unwrap(), 2);
-        });
-        let halved = [(4, 4), (4, 2), (4, 1), (2, 4), (2, 2), (2, 1), (2, 1), (2, 1), (2, 1)];
-        assert_eq!(tried.take(), halved);
-        assert_eq!((printed, cpu::allocated_bytes()), (0, before));
-    }
-}
-
-#[test]
-fn a_panic_half_way_leaves_nothing_of_its_attempt() {
-    let _alone = alone();
-    let before = cpu::allocated_bytes();
-    let _budget = Budget::beyond_allocated(5 * ROW);
-    let done = Cell::new(0);
-    let text = panic_of(|| {
-        execute::with::<NoCache>().range(0..20, 8, |start, end| {
-            let _held = rows(end - start);
-            assert!(start < 12, "no row {start}");
-            done.set(end);
-        });
-    });
-    assert_eq!((text.as_str(), done.get()), ("no row 12", 12));
-    assert_eq!(cpu::allocated_bytes(), before);
-}
-
 /// Holds tensors while it waits, in every attempt.
 #[toma::batch(initial = 8, cache = NoCache)]
-async fn waits(batch_size: usize, panics: bool) -> Result<usize, TchError> {
+async fn waits(batch_size: usize, road: Road) -> Result<usize, TchError> {
     let _held = rows(1);
     pause().await;
-    let road = if panics { Road::Panics } else { Road::Errors };
     let _more = rows_by(road, batch_size)?;
     pause().await;
     Ok(batch_size)
@@ -203,10 +149,10 @@ fn a_task_that_is_given_up_drops_what_it_held() {
     let before = cpu::allocated_bytes();
     let _budget = Budget::beyond_allocated(5 * ROW);
     let mut context = Context::from_waker(Waker::noop());
-    for panics in [false, true] {
+    for road in ROADS {
         let mut polls = 0;
         loop {
-            let mut task = Box::pin(waits(panics));
+            let mut task = Box::pin(waits(road));
             let done = (0..polls).any(|_| task.as_mut().poll(&mut context).is_ready());
             drop(task);
             assert_eq!(cpu::allocated_bytes(), before, "after {polls} polls");
@@ -217,7 +163,7 @@ fn a_task_that_is_given_up_drops_what_it_held() {
         }
         // Each of two attempts waits once, then says it will try again; the last waits twice.
         assert!(polls > 4, "{polls}");
-        let mut task = pin!(waits(panics));
+        let mut task = pin!(waits(road));
         let done = std::iter::repeat_with(|| task.as_mut().poll(&mut context)).find(Poll::is_ready);
         assert!(matches!(done, Some(Poll::Ready(Ok(4)))));
     }

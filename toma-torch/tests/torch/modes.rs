@@ -39,18 +39,6 @@ fn grad_mode_survives_a_panic_inside_no_grad_and_with_grad() {
 }
 
 #[test]
-fn a_retry_trains_after_a_panic_inside_no_grad() {
-    let _alone = alone();
-    let weight = Tensor::ones([1024], FLOATS).set_requires_grad(true);
-    let _budget = Budget::beyond_allocated(20 * ROW);
-    execute::with::<NoCache>().batch(16, |batch_size| {
-        let target = tch::no_grad(|| rows(batch_size) + 1.0);
-        (&target * &weight).sum(tch::Kind::Float).backward();
-    });
-    assert_eq!(weight.grad().double_value(&[3]), 4.0);
-}
-
-#[test]
 fn without_a_guard_the_mode_is_lost() {
     let _alone = alone();
     // The reason for the guards. When this fails tch has mended it, and they can go.

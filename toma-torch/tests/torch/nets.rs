@@ -21,6 +21,20 @@ pub(crate) enum Road {
 
 pub(crate) const ROADS: [Road; 2] = [Road::Errors, Road::Panics];
 
+impl Road {
+    /// What an `f_` method returned; by panics as tch's ordinary methods do, which unwrap that.
+    pub(crate) fn of<T>(self, result: Result<T, TchError>) -> Result<T, TchError> {
+        match self {
+            Self::Errors => result,
+            Self::Panics => Ok(result.unwrap()),
+        }
+    }
+}
+
+/// Each kind of layers once; the last draws random numbers.
+pub(crate) const NETS: [fn() -> Net; 5] =
+    [perceptron, convolution, lstm, || transformer(0.0), || transformer(0.5)];
+
 trait Layers: Send {
     fn forward(&self, input: &Tensor, train: bool) -> Tensor;
     fn f_forward(&self, input: &Tensor, train: bool) -> Result<Tensor, TchError>;
@@ -66,10 +80,7 @@ impl Net {
         let output = self.output(road, rows, true)?;
         let target = of_rows(&self.target, rows);
         let all = f64::from(u32::try_from(self.target.numel()).unwrap());
-        match road {
-            Road::Errors => output.f_mse_loss(&target, Reduction::Sum)?.f_div_scalar(all),
-            Road::Panics => Ok(output.mse_loss(&target, Reduction::Sum) / all),
-        }
+        road.of(road.of(output.f_mse_loss(&target, Reduction::Sum))?.f_div_scalar(all))
     }
 
     /// Adds the gradients of `loss` to those there are: all or none where errors come back; with
@@ -77,10 +88,7 @@ impl Net {
     pub(crate) fn backward(&self, road: Road, loss: &Tensor) -> Result<(), TchError> {
         match road {
             Road::Errors => accumulate_gradients(loss, &self.weights()),
-            Road::Panics => {
-                loss.backward();
-                Ok(())
-            }
+            Road::Panics => road.of(loss.f_backward()),
         }
     }
 

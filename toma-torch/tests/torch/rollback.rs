@@ -1,206 +1,103 @@
 //! What a failed attempt changed comes back: random state, gradients, buffers.
 
-use tch::nn::{self, ModuleT as _};
-use tch::{Device, Kind, TchError, Tensor};
+use std::ops::Range;
+
+use tch::nn;
+use tch::{Device, Kind, Tensor};
 use toma_core::cache::NoCache;
-use toma_core::{execute, report};
+use toma_core::execute;
 use toma_torch::cpu::{self, Budget, FailingAllocation};
 use toma_torch::{ErrorKind, RngState, Rollback};
 
-use crate::stage::{FLOATS, ROW, alone, panic_of, rows, size};
+use crate::nets::{self, Net, Road};
+use crate::stage::{FLOATS, ROW, alone, copies, panic_of, rows};
 
-struct Net {
-    store: nn::VarStore,
-    layers: nn::SequentialT,
-    data: Tensor,
+/// A step whose training moves gradients, running averages and random numbers.
+fn step(net: &Net, rows: Range<usize>) {
+    drop(Tensor::rand([1], FLOATS));
+    net.loss(Road::Panics, &rows).unwrap().backward();
 }
 
-/// A net whose training moves gradients, running averages and random numbers.
-fn net() -> Net {
-    tch::manual_seed(5);
-    let store = nn::VarStore::new(Device::Cpu);
-    let layers = nn::seq_t()
-        .add(nn::linear(store.root() / "in", 6, 4, nn::LinearConfig::default()))
-        .add(nn::batch_norm1d(store.root() / "norm", 4, nn::BatchNormConfig::default()))
-        .add_fn_t(|input, train| input.dropout(0.5, train));
-    Net { store, layers, data: Tensor::randn([16, 6], FLOATS) }
-}
-
-impl Net {
-    fn rollback(&self) -> Rollback {
-        let rollback = Rollback::new().rng(Device::Cpu).unwrap();
-        rollback.gradients(&self.store.trainable_variables()).unwrap().buffers(&self.store).unwrap()
-    }
-
-    fn step(&self, start: usize, end: usize) -> Result<(), TchError> {
-        let piece = self.data.f_narrow(0, size(start), size(end - start))?;
-        self.layers.forward_t(&piece, true).f_square()?.f_sum(Kind::Float)?.f_backward()
-    }
-
-    /// Everything that a step changes.
-    fn state(&self) -> (Vec<Option<Tensor>>, Vec<(String, Tensor)>, RngState) {
-        let gradients = self.store.trainable_variables().into_iter().map(|variable| variable.grad());
-        let gradients = gradients.map(|grad| grad.defined().then(|| grad.copy())).collect();
-        let buffers = self.store.variables().into_iter().map(|(name, tensor)| (name, tensor.detach().copy()));
-        let mut buffers: Vec<_> = buffers.collect();
-        buffers.sort_by(|one, other| one.0.cmp(&other.0));
-        (gradients, buffers, RngState::of(Device::Cpu).unwrap())
-    }
+/// Everything that a step changes.
+fn state(net: &Net) -> (Vec<Option<Tensor>>, Vec<Tensor>, RngState) {
+    let gradients = net.gradients().into_iter().map(|gradient| gradient.defined().then(|| gradient.copy()));
+    (gradients.collect(), copies(&net.buffers()), RngState::of(Device::Cpu).unwrap())
 }
 
 #[test]
 fn everything_comes_back_also_gradients_that_were_not_there() {
     let _alone = alone();
-    let net = net();
+    let net = nets::convolution();
     for round in 0..2 {
-        let before = net.state();
+        let before = state(&net);
         assert_eq!(before.0.iter().all(Option::is_none), round == 0);
         let level = cpu::allocated_bytes();
-        let rollback = net.rollback();
-        net.step(0, 8).unwrap();
-        assert_ne!(net.state(), before);
+        let rollback = net.rollback(Road::Panics);
+        step(&net, 0..8);
+        assert_ne!(state(&net), before);
         // Nothing is needed to put it back.
         let (budget, failing) = (Budget::new(0), FailingAllocation::after(0));
         rollback.restore();
         assert!(!failing.has_failed());
         drop((budget, failing, rollback));
-        assert_eq!(net.state(), before);
+        assert_eq!(state(&net), before);
         drop(before);
         if round == 0 {
             assert!(cpu::allocated_bytes() <= level, "gradients that were not there hold nothing");
         }
-        net.step(0, 8).unwrap();
+        step(&net, 0..8);
     }
 }
 
 #[test]
 fn gradients_that_were_dropped_or_replaced_come_back() {
     let _alone = alone();
-    let net = net();
-    net.step(0, 8).unwrap();
-    let before = net.state();
-    let rollback = net.rollback();
-    let mut optimizer = nn::OptimizerConfig::build(nn::Sgd::default(), &net.store, 0.0).unwrap();
+    let net = nets::convolution();
+    step(&net, 0..8);
+    let before = state(&net);
+    let rollback = net.rollback(Road::Panics);
+    let mut optimizer = nn::OptimizerConfig::build(nn::Sgd::default(), &net.variables, 0.0).unwrap();
     // It leaves them undefined.
     optimizer.zero_grad();
-    assert!(net.state().0.iter().all(Option::is_none));
+    assert!(state(&net).0.iter().all(Option::is_none));
     rollback.restore();
-    assert_eq!(net.state().0, before.0);
+    assert_eq!(state(&net).0, before.0);
     optimizer.zero_grad();
-    net.step(8, 16).unwrap();
+    step(&net, 8..16);
     rollback.restore();
-    assert_eq!(net.state().0, before.0);
+    assert_eq!(state(&net).0, before.0);
     // And what is put back is no copy that later steps would change.
-    net.step(0, 8).unwrap();
-    assert_ne!(net.state().0, before.0);
+    step(&net, 0..8);
+    assert_ne!(state(&net).0, before.0);
     rollback.restore();
-    assert_eq!(net.state().0, before.0);
-}
-
-/// Trains in pieces, of which the first attempt at the first two fails at `allocation`; the pieces
-/// that succeeded, and whether anything failed.
-fn trained(net: &Net, allocation: u32) -> (Vec<(usize, usize)>, bool) {
-    let (rollback, mut done, mut armed) = (net.rollback(), Vec::new(), [true; 2]);
-    execute::with::<NoCache>()
-        .min(2)
-        .before_retry(|_| rollback.restore())
-        .range(0..16, 8, |start, end| -> Result<(), TchError> {
-            let armed = armed.get_mut(done.len()).is_some_and(std::mem::take);
-            let _failing = armed.then(|| FailingAllocation::after(allocation));
-            rollback.refresh()?;
-            net.step(start, end)?;
-            done.push((start, end));
-            Ok(())
-        })
-        .unwrap();
-    (done, report::last().unwrap().out_of_memory > 0)
-}
-
-#[test]
-fn pieces_that_fail_at_any_allocation_leave_what_those_that_succeed_make() {
-    let _alone = alone();
-    let mut allocation = 0;
-    loop {
-        let net_of_failures = net();
-        let (pieces, failed) = trained(&net_of_failures, allocation);
-        let twin = net();
-        for &(start, end) in &pieces {
-            twin.step(start, end).unwrap();
-        }
-        assert_eq!(net_of_failures.state(), twin.state(), "allocation {allocation}: {pieces:?}");
-        if !failed {
-            break;
-        }
-        allocation += 1;
-    }
-    assert!(allocation > 20, "{allocation} allocations: too few for a step");
-}
-
-#[test]
-fn without_a_rollback_the_retry_counts_twice() {
-    let _alone = alone();
-    let (ours, twin) = (net(), net());
-    ours.step(0, 8).unwrap();
-    twin.step(0, 8).unwrap();
-    // An attempt that has done its work before it fails.
-    let mut attempts = 0;
-    execute::with::<NoCache>().batch(2, |_| {
-        attempts += 1;
-        ours.step(8, 16).unwrap();
-        assert!(attempts == 2, "CUDA out of memory.");
-    });
-    twin.step(8, 16).unwrap();
-    assert_ne!(ours.state().0, twin.state().0);
-}
-
-#[toma::range(initial = 8, cache = NoCache, before_retry = rollback.restore())]
-fn draw(start: usize, end: usize, out: &Tensor, rollback: &Rollback) {
-    rollback.refresh().unwrap();
-    let numbers = Tensor::randn([size(end - start), 1024], FLOATS);
-    drop(rows(end - start));
-    out.narrow(0, size(start), size(end - start)).copy_(&numbers);
-}
-
-#[test]
-fn an_attribute_draws_the_same_numbers_again() {
-    let _alone = alone();
-    let out = rows(8);
-    let rollback = Rollback::new().rng(Device::Cpu).unwrap();
-    tch::manual_seed(9);
-    let budget = Budget::beyond_allocated(10 * ROW);
-    draw(0, 8, &out, &rollback);
-    drop(budget);
-    assert_eq!(report::last().unwrap().out_of_memory, 1);
-    tch::manual_seed(9);
-    let parts = [4, 4].map(|rows| Tensor::randn([rows, 1024], FLOATS));
-    assert_eq!(out, Tensor::cat(&parts, 0));
+    assert_eq!(state(&net).0, before.0);
 }
 
 #[test]
 fn after_a_refresh_that_failed_nothing_is_put_back() {
     let _alone = alone();
-    let net = net();
-    let rollback = net.rollback();
-    net.step(0, 8).unwrap();
-    let now = net.state();
+    let net = nets::convolution();
+    let rollback = net.rollback(Road::Panics);
+    step(&net, 0..8);
+    let now = state(&net);
     let failing = FailingAllocation::after(2);
     assert_eq!(rollback.refresh().unwrap_err().kind(), ErrorKind::OutOfMemory);
     drop(failing);
     rollback.restore();
-    assert_eq!(net.state(), now, "the step before is not lost");
+    assert_eq!(state(&net), now, "the step before is not lost");
     rollback.refresh().unwrap();
-    net.step(8, 16).unwrap();
+    step(&net, 8..16);
     rollback.restore();
-    assert_eq!(net.state(), now);
+    assert_eq!(state(&net), now);
 }
 
 #[test]
 fn copies_take_what_they_are_copies_of_and_frozen_variables_none() {
     let _alone = alone();
-    let mut net = net();
-    net.store.freeze();
+    let mut net = nets::convolution();
+    net.variables.freeze();
     let before = cpu::allocated_bytes();
-    let rollback = Rollback::new().buffers(&net.store).unwrap();
+    let rollback = Rollback::new().buffers(&net.variables).unwrap();
     // The running mean and variance of four channels.
     assert_eq!(cpu::allocated_bytes(), before + 2 * 4 * 4);
     rollback.refresh().unwrap();
@@ -283,10 +180,10 @@ fn what_cannot_be_taken_is_an_error() {
     let error = Rollback::new().gradients(&[&weight]).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Unsupported);
     assert!(error.to_string().contains("sparse gradient"), "{error}");
-    let net = net();
-    net.step(0, 8).unwrap();
+    let net = nets::convolution();
+    step(&net, 0..8);
     let _budget = Budget::new(0);
-    let error = Rollback::new().gradients(&net.store.trainable_variables()).unwrap_err();
+    let error = Rollback::new().gradients(&net.weights()).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::OutOfMemory);
 }
 

@@ -36,6 +36,7 @@ const MOST_BYTES: u64 = 1 << 19;
 const PATIENCE: Duration = Duration::from_secs(90);
 
 /// What all threads share.
+#[derive(Default)]
 struct World {
     seed: u64,
     goal: u64,
@@ -77,11 +78,7 @@ impl World {
         Self {
             seed: setting("TOMA_STRESS_SEED").unwrap_or_else(|| fastrand::u64(..)),
             goal: setting("TOMA_STRESS_ATTEMPTS").unwrap_or(20_000),
-            cache: GlobalCache::new(),
-            counts: Counts::new(),
-            ready: AtomicU64::new(0),
-            ended: AtomicU64::new(0),
-            failed: AtomicBool::new(false),
+            ..Self::default()
         }
     }
 

@@ -40,9 +40,8 @@ struct Cost {
 /// What a call will do under a budget.
 #[derive(Debug, Default)]
 struct Foretold {
-    tried: Vec<Range<usize>>,
-    /// Bytes held when each attempt begins.
-    levels: Vec<u64>,
+    /// What is tried, and the bytes held when that begins.
+    attempts: Vec<(Range<usize>, u64)>,
     done: Vec<Range<usize>>,
     fits: bool,
     /// The step after the last shrink.
@@ -58,8 +57,7 @@ struct Work<'n> {
     costs: RefCell<HashMap<Range<usize>, Cost>>,
     /// Bytes held when a call begins.
     base: Cell<u64>,
-    tried: RefCell<Vec<Range<usize>>>,
-    levels: RefCell<Vec<u64>>,
+    attempts: RefCell<Vec<(Range<usize>, u64)>>,
     /// Attempts that failed, and those of them that failed in backward.
     failures: Cell<usize>,
     in_backward: Cell<usize>,
@@ -100,8 +98,8 @@ impl Work<'_> {
     }
 
     fn observed(&self, rows: Range<usize>) -> Result<Vec<Tensor>, TchError> {
-        self.levels.borrow_mut().push(cpu::allocated_bytes() - self.base.get());
-        self.tried.borrow_mut().push(rows.clone());
+        let level = cpu::allocated_bytes() - self.base.get();
+        self.attempts.borrow_mut().push((rows.clone(), level));
         self.attempt(&rows)
     }
 
@@ -147,8 +145,7 @@ impl<'n> Work<'n> {
             rollback: net.rollback(road),
             costs: RefCell::default(),
             base: Cell::default(),
-            tried: RefCell::default(),
-            levels: RefCell::default(),
+            attempts: RefCell::default(),
             failures: Cell::default(),
             in_backward: Cell::default(),
         }
@@ -206,8 +203,7 @@ impl<'n> Work<'n> {
         let (mut step, mut start, mut held) = (initial, 0, 0);
         while start < ROWS && (self.form != Form::Batch || start == 0) {
             let rows = start..ROWS.min(start + step);
-            told.tried.push(rows.clone());
-            told.levels.push(held);
+            told.attempts.push((rows.clone(), held));
             let cost = self.cost(&rows);
             if held + cost.peak <= room {
                 held += cost.kept;
@@ -270,8 +266,7 @@ impl Work<'_> {
         let right = self.right(&told.done);
         self.reset();
         self.base.set(cpu::allocated_bytes());
-        self.tried.take();
-        self.levels.take();
+        self.attempts.take();
         let mut outcome = None;
         let budget = Budget::beyond_allocated(room);
         let printed = printed_by(|| outcome = Some(caught(|| self.call(cache))));
@@ -280,8 +275,7 @@ impl Work<'_> {
             // No retry comes after the last attempt, so what it changed is left to the caller.
             self.rollback.restore();
         }
-        assert_eq!(*self.tried.borrow(), told.tried, "{what}");
-        assert_eq!(*self.levels.borrow(), told.levels, "{what}");
+        assert_eq!(*self.attempts.borrow(), told.attempts, "{what}");
         match outcome.unwrap() {
             Ok(Ok(values)) => {
                 assert!(told.fits, "{what}");
@@ -290,7 +284,7 @@ impl Work<'_> {
             Ok(Err(error)) => self.check_failure(&error.to_string(), told, Road::Errors),
             Err(text) => self.check_failure(&text, told, Road::Panics),
         }
-        self.failures.set(self.failures.get() + told.tried.len() - told.done.len());
+        self.failures.set(self.failures.get() + told.attempts.len() - told.done.len());
         assert_eq!(printed, usize::from(!told.fits && self.road == Road::Panics), "{what}");
         assert_eq!(cpu::allocated_bytes(), self.base.get(), "{what}");
         assert_eq!(self.state(), right.1, "{what}");
@@ -315,11 +309,11 @@ impl Work<'_> {
     }
 }
 
-fn sweep(net: impl FnOnce() -> Net) {
+#[test]
+fn of_each_net_in_each_form_by_each_road() {
     let _alone = alone();
-    let net = net();
-    for road in ROADS {
-        for form in FORMS {
+    for net in nets::NETS.map(|net| net()) {
+        for (road, form) in ROADS.into_iter().flat_map(|road| FORMS.map(|form| (road, form))) {
             let work = Work::new(&net, form, road);
             work.check_every_room();
             if form != Form::Batch && (form != Form::Range || !net.mixes_rows()) {
@@ -327,31 +321,6 @@ fn sweep(net: impl FnOnce() -> Net) {
             }
         }
     }
-}
-
-#[test]
-fn of_a_perceptron() {
-    sweep(nets::perceptron);
-}
-
-#[test]
-fn of_a_convolution_with_batch_norm() {
-    sweep(nets::convolution);
-}
-
-#[test]
-fn of_an_lstm() {
-    sweep(nets::lstm);
-}
-
-#[test]
-fn of_a_transformer_block() {
-    sweep(|| nets::transformer(0.0));
-}
-
-#[test]
-fn of_a_transformer_block_with_dropout() {
-    sweep(|| nets::transformer(0.5));
 }
 
 #[test]

@@ -7,24 +7,24 @@ use xshell::Cmd;
 
 use super::Checks;
 use super::steps::counted;
+use crate::metadata::Settings;
 
 /// What defines the profiles that the workspace does not need itself.
 const PROFILES: &str = "tests/fixtures/profiles.toml";
 
 pub(super) fn step(checks: &Checks<'_>) -> Result<String> {
-    run(checks, "profiles")
+    run(checks, |settings| &settings.profiles)
 }
 
 /// In the profiles that are made of those of the ordinary checks.
 pub(super) fn nightly(checks: &Checks<'_>) -> Result<String> {
-    run(checks, "nightly-profiles")
+    run(checks, |settings| &settings.nightly_profiles)
 }
 
-fn run(checks: &Checks<'_>, key: &str) -> Result<String> {
+fn run(checks: &Checks<'_>, profiles: fn(&Settings) -> &Vec<String>) -> Result<String> {
     let fixtures = checks.project.workspace.fixtures.iter();
     let runs = fixtures.flat_map(|fixture| {
-        let profiles = fixture.listed(key).unwrap_or_default();
-        profiles.into_iter().map(|profile| run_profile(checks, &fixture.name, &profile))
+        profiles(fixture.settings()).iter().map(|profile| run_profile(checks, &fixture.name, profile))
     });
     Ok(counted(checks.run_all(runs)?, "run"))
 }

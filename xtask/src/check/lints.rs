@@ -8,16 +8,14 @@ use crate::project::{Features, Project};
 
 pub(super) fn fmt(checks: &Checks<'_>) -> Result<String> {
     needs(checks.project, "fmt", "rustfmt")?;
-    checks.run_all([checks.project.cargo("fmt").args(["--all", "--check"])])?;
-    Ok(String::new())
+    checks.pass([checks.project.cargo("fmt").args(["--all", "--check"])])
 }
 
 /// What needs libtorch is there as far as the compiler looks, and none is needed: all features include
 /// `doc-only`.
 pub(super) fn clippy(checks: &Checks<'_>) -> Result<String> {
     needs(checks.project, "clippy", "clippy")?;
-    checks.run_all([strict_lint(checks.project.cargo_everything("clippy").arg("--all-targets"))])?;
-    Ok(String::new())
+    checks.pass([strict_lint(checks.project.cargo_everything("clippy").arg("--all-targets"))])
 }
 
 /// Every target with no feature; the libraries with each feature alone, because a target of ours is built with
@@ -26,9 +24,8 @@ pub(super) fn features(checks: &Checks<'_>) -> Result<String> {
     needs(checks.project, "clippy", "clippy")?;
     let project = checks.project;
     let bare = project.cargo_all("clippy", Features::None).arg("--all-targets");
-    let features = &project.workspace.facade()?.features;
-    let alone =
-        features.iter().map(|feature| project.cargo_all("clippy", Features::One(feature)).arg("--lib"));
+    let features = project.workspace.facade().features();
+    let alone = features.map(|feature| project.cargo_all("clippy", Features::One(feature)).arg("--lib"));
     let count = checks.run_all([bare].into_iter().chain(alone).map(strict_lint))?;
     Ok(format!("{count} sets of features"))
 }
@@ -49,6 +46,5 @@ fn needs(project: &Project, subcommand: &str, component: &str) -> Result<()> {
 /// Private items first, for their links; then what readers see, which stays in the target folder to be read.
 pub(super) fn doc(checks: &Checks<'_>) -> Result<String> {
     let doc = || checks.project.cargo_everything("doc").arg("--no-deps").env("RUSTDOCFLAGS", "-D warnings");
-    checks.run_all([doc().arg("--document-private-items"), doc()])?;
-    Ok(String::new())
+    checks.pass([doc().arg("--document-private-items"), doc()])
 }

@@ -17,94 +17,97 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use anyhow::{Context as _, Result, bail, ensure};
+use clap::Args;
 use xshell::Cmd;
 
-use crate::args::Args;
 use crate::project::Project;
-use crate::setup::{Lock, Provision, build_of};
+use crate::setup::torch::Build;
+use crate::setup::{Lock, Provision};
 use crate::table::{Align, table};
 use nightly::Length;
 use spent::Spent;
 use steps::{STEPS, Step, When};
 use summary::{Ended, summary};
 
+#[derive(Args, Debug)]
+pub(crate) struct Test {
+    #[command(flatten)]
+    pub(crate) how: How,
+    /// What to run before each commit: format, layout, lints, and tests with all features but for slow ones; with
+    /// libtorch where files of toma-torch are changed and not committed
+    #[arg(long)]
+    fast: bool,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct Nightly {
+    #[command(flatten)]
+    how: How,
+    #[command(flatten)]
+    length: Length,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct How {
+    /// Only these steps, in the order in which they always run
+    pub(crate) steps: Vec<String>,
+    /// Print the name of each step and what it checks
+    #[arg(long)]
+    list: bool,
+    /// Stop at the first failure instead of going on
+    #[arg(long)]
+    pub(crate) fail_fast: bool,
+}
+
 /// What a step works with.
 #[derive(Debug)]
-pub(crate) struct Checks<'a> {
+struct Checks<'a> {
     project: &'a Project,
     /// What some steps need besides Rust.
     provision: Provision<'a>,
-    options: Options,
-    /// The temporary folder of whatever is run.
-    temporary: PathBuf,
-}
-
-/// What the command line says.
-#[derive(Debug, Default)]
-struct Options {
     /// Stop at the first failure.
     fail_fast: bool,
     /// Without slow tests.
     fast: bool,
     length: Length,
+    /// The temporary folder of whatever is run.
+    temporary: PathBuf,
 }
 
-/// `cargo xtask test`.
-pub(crate) fn test(mut args: Args) -> Result<ExitCode> {
-    let fast = args.flag("--fast");
-    command(args, Options { fast, ..Options::default() }, |project| {
-        let torch = fast && torch::is_changed(project)?;
+impl Test {
+    pub(crate) fn run(self, build: Option<Build>) -> Result<ExitCode> {
+        let project = Project::find()?;
+        let torch = self.fast && torch::is_changed(&project)?;
         let is_run = |when| match when {
             When::Fast => true,
-            When::TorchChanged => !fast || torch,
-            When::Full => !fast,
+            When::TorchChanged => !self.fast || torch,
+            When::Full => !self.fast,
             When::Nightly => false,
         };
-        Ok(STEPS.iter().filter(|step| is_run(step.when)).collect())
-    })
-}
-
-/// `cargo xtask nightly`.
-pub(crate) fn nightly(mut args: Args) -> Result<ExitCode> {
-    let length = Length::parse(&mut args)?;
-    command(args, Options { length, ..Options::default() }, |_| {
-        Ok(STEPS.iter().filter(|step| step.when == When::Nightly).collect())
-    })
-}
-
-fn command(
-    mut args: Args,
-    mut options: Options,
-    steps: impl FnOnce(&Project) -> Result<Vec<&'static Step>>,
-) -> Result<ExitCode> {
-    let list = args.flag("--list");
-    options.fail_fast = args.flag("--fail-fast");
-    let build = build_of(&mut args)?;
-    let project = Project::find()?;
-    let steps = choose(&steps(&project)?, &args.names()?.without_rest()?)?;
-    if list {
-        print!("{}", listing(&steps));
-        return Ok(ExitCode::SUCCESS);
+        let steps = choose(is_run, &self.how.steps)?;
+        let provision = Provision::new(&project, build);
+        Checks::new(&project, provision, Length::default(), self.fast).run(&steps, &self.how)
     }
-    let folder = project.workspace.target_dir.join("xtask");
-    fs::create_dir_all(&folder).with_context(|| format!("cannot create {}", folder.display()))?;
-    let _lock = Lock::take(&folder.join("lock"))?;
-    let provision = Provision::new(&project, build);
-    let checks = Checks { project: &project, provision, options, temporary: folder.join("tmp") };
-    let ended = checks.run(&steps)?;
-    print!("{}", summary(&ended, steps.len()));
-    let all_passed = ended.iter().all(|step| step.result.is_ok());
-    Ok(if all_passed { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-/// The steps named, in the order in which they always run; all when none is named.
-fn choose<'a>(steps: &[&'a Step], names: &[String]) -> Result<Vec<&'a Step>> {
+impl Nightly {
+    pub(crate) fn run(self, build: Option<Build>) -> Result<ExitCode> {
+        let project = Project::find()?;
+        let steps = choose(|when| when == When::Nightly, &self.how.steps)?;
+        let provision = Provision::new(&project, build);
+        Checks::new(&project, provision, self.length, false).run(&steps, &self.how)
+    }
+}
+
+/// Of the steps of a command those named, in the order in which they always run; all when none is named.
+fn choose(of_command: impl Fn(When) -> bool, names: &[String]) -> Result<Vec<&'static Step>> {
+    let steps: Vec<_> = STEPS.iter().filter(|step| of_command(step.when)).collect();
     if let Some(unknown) = names.iter().find(|name| !steps.iter().any(|step| step.name == **name)) {
         let known: Vec<_> = steps.iter().map(|step| step.name).collect();
         bail!("unknown step `{unknown}`; known: {}", known.join(", "));
     }
-    let is_chosen = |step: &&&Step| names.is_empty() || names.iter().any(|name| name == step.name);
-    Ok(steps.iter().filter(is_chosen).copied().collect())
+    let is_chosen = |step: &&Step| names.is_empty() || names.iter().any(|name| name == step.name);
+    Ok(steps.into_iter().filter(is_chosen).collect())
 }
 
 fn listing(steps: &[&Step]) -> String {
@@ -112,18 +115,33 @@ fn listing(steps: &[&Step]) -> String {
     table([Align::Left; 2], &rows)
 }
 
-impl Checks<'_> {
-    fn run(&self, steps: &[&Step]) -> Result<Vec<Ended>> {
+impl<'a> Checks<'a> {
+    fn new(project: &'a Project, provision: Provision<'a>, length: Length, fast: bool) -> Self {
+        let temporary = project.workspace.target_dir.join("xtask/tmp");
+        Self { project, provision, fail_fast: false, fast, length, temporary }
+    }
+
+    fn run(mut self, steps: &[&Step], how: &How) -> Result<ExitCode> {
+        if how.list {
+            print!("{}", listing(steps));
+            return Ok(ExitCode::SUCCESS);
+        }
+        self.fail_fast = how.fail_fast;
+        let folder = self.project.workspace.target_dir.join("xtask");
+        fs::create_dir_all(&folder).with_context(|| format!("cannot create {}", folder.display()))?;
+        let _lock = Lock::take(&folder.join("lock"))?;
         self.clear_temporary()?;
         self.project.shell.set_var("TMPDIR", &self.temporary);
         let mut ended = Vec::new();
         for step in steps {
             ended.push(self.run_step(step));
-            if self.options.fail_fast && ended.last().is_some_and(|step| step.result.is_err()) {
+            if self.fail_fast && ended.last().is_some_and(|step| step.result.is_err()) {
                 break;
             }
         }
-        Ok(ended)
+        print!("{}", summary(&ended, steps.len()));
+        let all_passed = ended.iter().all(|step| step.result.is_ok());
+        Ok(if all_passed { ExitCode::SUCCESS } else { ExitCode::FAILURE })
     }
 
     fn run_step(&self, step: &Step) -> Ended {
@@ -156,11 +174,16 @@ impl Checks<'_> {
         for command in commands {
             count += 1;
             failures.extend(command.run().err().map(|error| error.to_string()));
-            if self.options.fail_fast && !failures.is_empty() {
+            if self.fail_fast && !failures.is_empty() {
                 break;
             }
         }
         all_clear(&failures).map(|()| count)
+    }
+
+    /// The same, with nothing to note.
+    fn pass<'c>(&self, commands: impl IntoIterator<Item = Cmd<'c>>) -> Result<String> {
+        self.run_all(commands).map(|_| String::new())
     }
 }
 
@@ -175,10 +198,10 @@ mod tests {
 
     #[test]
     fn steps_run_once_and_in_their_own_order() {
-        let steps: Vec<_> = STEPS.iter().filter(|step| step.when == When::Fast).collect();
         let chosen = |names: &[&str]| {
             let names: Vec<_> = names.iter().map(|&name| name.to_owned()).collect();
-            Ok::<_, anyhow::Error>(choose(&steps, &names)?.iter().map(|step| step.name).collect::<Vec<_>>())
+            let steps = choose(|when| when == When::Fast, &names)?;
+            Ok::<_, anyhow::Error>(steps.iter().map(|step| step.name).collect::<Vec<_>>())
         };
         assert_eq!(chosen(&[]).unwrap(), ["fmt", "layout", "clippy", "test"]);
         assert_eq!(chosen(&["test", "fmt", "test"]).unwrap(), ["fmt", "test"]);

@@ -6,19 +6,20 @@ use xshell::Cmd;
 use super::Checks;
 use super::steps::counted;
 use super::suites::OPTIMIZED;
+use crate::bench::bundle;
 use crate::examples::Example;
 use crate::metadata::Target;
 use crate::project::Features;
 
-/// Optimized, because they work for as long as a newcomer likes to watch, and with all features, as the optimized
-/// tests are.
+/// Built as the benchmarks are: `cargo run` takes one package, whose features alone would have it all built again.
 pub(super) fn examples(checks: &Checks<'_>) -> Result<String> {
     let project = checks.project;
     let examples = Example::all(&project.workspace)?.into_iter().filter(|example| !example.needs_libtorch);
     let runs = examples.map(|example| {
-        let run = project.cargo("run").args(OPTIMIZED).args(example.choice());
-        let run = run.args(Features::All.args(&[example.package]));
-        Ok(run.arg("--").args(&example.settings.test).envs(checks.provision.variables(&example)?))
+        let name = &example.target.name;
+        let build = project.cargo_all("build", Features::All).args(OPTIMIZED).args(["--example", name]);
+        let run = project.command(bundle::built(build, name)?).args(&example.settings.test);
+        Ok(run.envs(checks.provision.variables(&example)?))
     });
     Ok(counted(checks.run_all(runs.collect::<Result<Vec<_>>>()?)?, "example"))
 }

@@ -3,27 +3,28 @@
 use std::iter::Sum;
 use std::ops::Sub;
 use std::sync::LazyLock;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
-/// Times since this process began.
+/// Seconds since this process began.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Spent {
-    pub(super) wall: Duration,
+    pub(super) wall: f64,
     /// User and system time of this process and of its children that have ended; `None` where the system does
     /// not tell.
-    pub(super) processor: Option<Duration>,
+    pub(super) processor: Option<f64>,
 }
 
 impl Spent {
     pub(super) fn now() -> Self {
         static BEGUN: LazyLock<Instant> = LazyLock::new(Instant::now);
-        Self { wall: BEGUN.elapsed(), processor: processor() }
+        Self { wall: BEGUN.elapsed().as_secs_f64(), processor: processor() }
     }
 
-    /// In seconds.
     pub(super) fn texts(self) -> [String; 2] {
-        let seconds = |time: Duration| format!("{:.1}", time.as_secs_f64());
-        [seconds(self.wall), self.processor.map_or_else(|| "-".to_owned(), seconds)]
+        [
+            format!("{:.1}", self.wall),
+            self.processor.map_or_else(|| "-".to_owned(), |time| format!("{time:.1}")),
+        ]
     }
 }
 
@@ -31,27 +32,27 @@ impl Sub for Spent {
     type Output = Self;
 
     fn sub(self, earlier: Self) -> Self {
-        let processor = self.processor.zip(earlier.processor);
-        let processor = processor.map(|(now, before)| now.saturating_sub(before));
-        Self { wall: self.wall.saturating_sub(earlier.wall), processor }
+        let processor = self.processor.zip(earlier.processor).map(|(now, before)| now - before);
+        Self { wall: self.wall - earlier.wall, processor }
     }
 }
 
 impl Sum for Spent {
     fn sum<I: Iterator<Item = Self>>(all: I) -> Self {
-        let (walls, processors): (Vec<_>, Vec<_>) = all.map(|spent| (spent.wall, spent.processor)).unzip();
+        let (walls, processors): (Vec<f64>, Vec<_>) = all.map(|spent| (spent.wall, spent.processor)).unzip();
         Self { wall: walls.iter().sum(), processor: processors.into_iter().sum() }
     }
 }
 
 #[cfg(target_os = "linux")]
-fn processor() -> Option<Duration> {
+#[expect(clippy::cast_precision_loss, reason = "a figure for people")]
+fn processor() -> Option<f64> {
     let ticks = ticks(&std::fs::read_to_string("/proc/self/stat").ok()?)?;
-    Some(Duration::from_millis(ticks * 1000 / rustix::param::clock_ticks_per_second()))
+    Some(ticks as f64 / rustix::param::clock_ticks_per_second() as f64)
 }
 
 #[cfg(not(target_os = "linux"))]
-fn processor() -> Option<Duration> {
+fn processor() -> Option<f64> {
     None
 }
 
@@ -63,7 +64,7 @@ fn ticks(stat: &str) -> Option<u64> {
     from_third.split(' ').skip(11).take(4).map(|field| field.parse::<u64>().ok()).sum()
 }
 
-#[cfg(all(test, target_os = "linux"))]
+#[cfg(test)]
 mod tests {
     use super::*;
 
@@ -79,6 +80,6 @@ mod tests {
         let before = Spent::now();
         let script = "i=0; while [ $i -lt 200000 ]; do i=$((i + 1)); done";
         assert!(std::process::Command::new("sh").args(["-c", script]).status().unwrap().success());
-        assert!((Spent::now() - before).processor.unwrap() > Duration::ZERO);
+        assert!((Spent::now() - before).processor.unwrap() > 0.0);
     }
 }

@@ -6,8 +6,8 @@ use super::{Checks, fixtures, layout, lints, msrv, nightly, programs, suites, to
 
 /// One check with a name.
 #[derive(Debug)]
-pub(crate) struct Step {
-    pub(crate) name: &'static str,
+pub(super) struct Step {
+    pub(super) name: &'static str,
     pub(super) when: When,
     /// What it checks, in one line.
     pub(super) checks: &'static str,

@@ -8,11 +8,11 @@ use crate::project::Features;
 
 /// With `--fast` without the tests that the facade lists as `slow-tests`, by parts of their names.
 pub(super) fn all(checks: &Checks<'_>) -> Result<String> {
-    let later = listed(checks, "only-optimized-tests");
+    let later = checks.project.workspace.listed(|settings| &settings.only_optimized_tests);
     let names = checks.project.workspace.packages.iter().flat_map(|package| package.targets_of("test"));
     let names = names.filter(|test| !later.contains(&test.name)).flat_map(|test| ["--test", &test.name]);
     let targets: Vec<_> = ["--lib", "--bins"].into_iter().chain(names).collect();
-    let filter = if checks.options.fast { skipping_slow(checks) } else { Vec::new() };
+    let filter = if checks.fast { skipping_slow(checks) } else { Vec::new() };
     tests(checks, Features::All, &targets, &filter)
 }
 
@@ -23,7 +23,7 @@ pub(super) fn bare(checks: &Checks<'_>) -> Result<String> {
 
 /// Those that [`bare`] leaves out.
 pub(super) fn bare_slow(checks: &Checks<'_>) -> Result<String> {
-    tests(checks, Features::None, EVERY, &listed(checks, "slow-tests"))
+    tests(checks, Features::None, EVERY, &slow(checks))
 }
 
 /// This leaves out examples, benchmarks and documentation, which are steps of their own.
@@ -31,29 +31,27 @@ const EVERY: &[&str] = &["--tests"];
 
 fn tests(checks: &Checks<'_>, features: Features<'_>, targets: &[&str], filter: &[String]) -> Result<String> {
     let cargo = checks.project.cargo_all("test", features).args(targets);
-    checks.run_all([quiet(cargo).args(filter)])?;
-    Ok(String::new())
+    checks.pass([quiet(cargo).args(filter)])
 }
 
 fn skipping_slow(checks: &Checks<'_>) -> Vec<String> {
-    listed(checks, "slow-tests").into_iter().flat_map(|name| ["--skip".to_owned(), name]).collect()
+    slow(checks).into_iter().flat_map(|name| ["--skip".to_owned(), name]).collect()
 }
 
-/// What packages list under `[package.metadata.toma]`.
-fn listed(checks: &Checks<'_>, key: &str) -> Vec<String> {
-    let packages = checks.project.workspace.packages.iter();
-    packages.filter_map(|package| package.listed(key)).flatten().collect()
+fn slow(checks: &Checks<'_>) -> Vec<String> {
+    checks.project.workspace.listed(|settings| &settings.slow_tests)
 }
 
 pub(super) fn doc(checks: &Checks<'_>) -> Result<String> {
     let cargo = checks.project.cargo_all("test", Features::All).arg("--doc");
-    checks.run_all([quiet(cargo)])?;
-    Ok(String::new())
+    checks.pass([quiet(cargo)])
 }
 
 /// The integration tests that packages list as `optimized-tests` and `only-optimized-tests`.
 pub(super) fn optimized(checks: &Checks<'_>) -> Result<String> {
-    let names = ["optimized-tests", "only-optimized-tests"].map(|key| listed(checks, key)).concat();
+    let workspace = &checks.project.workspace;
+    let mut names = workspace.listed(|settings| &settings.optimized_tests);
+    names.extend(workspace.listed(|settings| &settings.only_optimized_tests));
     let targets: Vec<_> =
         OPTIMIZED.into_iter().chain(names.iter().flat_map(|name| ["--test", name])).collect();
     tests(checks, Features::All, &targets, &[])

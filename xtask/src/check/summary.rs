@@ -61,13 +61,11 @@ impl fmt::Display for Ended {
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
     use super::*;
     use crate::check::all_clear;
 
     fn ended(name: &'static str, result: Result<String>) -> Ended {
-        let spent = Spent { wall: Duration::from_millis(1250), processor: Some(Duration::from_secs(2)) };
+        let spent = Spent { wall: 1.25, processor: Some(2.0) };
         Ended { name, result, spent }
     }
 

@@ -37,8 +37,7 @@ pub(super) fn test(checks: &Checks<'_>) -> Result<String> {
         let benches = package.targets_of("bench").map(move |bench| programs::run_once(cargo(), bench));
         [tests, docs].into_iter().chain(benches)
     });
-    checks.run_all(runs.map(|cargo| environment.give(cargo)))?;
-    Ok(String::new())
+    checks.pass(runs.map(|cargo| environment.give(cargo)))
 }
 
 /// With debug assertions, like all tests; `tch` and the examples' own packages are optimized in that profile, too.
@@ -58,8 +57,7 @@ pub(super) fn examples(checks: &Checks<'_>) -> Result<String> {
         Ok([tests, run])
     });
     let runs = runs.collect::<Result<Vec<_>>>()?;
-    checks.run_all(runs.into_iter().flatten())?;
-    Ok(String::new())
+    checks.pass(runs.into_iter().flatten())
 }
 
 /// Runs the shim's own test with the address and undefined behavior sanitizers, which notice what a
@@ -78,9 +76,10 @@ pub(super) fn shim(checks: &Checks<'_>) -> Result<String> {
 fn compile(project: &Project, environment: &Environment, program: &Path) -> Result<()> {
     let files = project.shell.read_dir(SHIM)?;
     let sources = files.iter().filter(|path| path.extension().is_some_and(|extension| extension == "cpp"));
-    // libtorch has no type information for the undefined behavior sanitizer's `vptr`.
+    // Lines are all that sanitizers tell. libtorch has no type information for the undefined behavior
+    // sanitizer's `vptr`.
     let compile =
-        project.command(torch::compiler()).args(["-std=c++17", "-g", "-O1", "-Wall", "-Wextra", "-DNDEBUG"]);
+        project.command(torch::compiler()).args(["-std=c++17", "-g1", "-O1", "-Wall", "-Wextra", "-DNDEBUG"]);
     let compile =
         compile.args(["-fsanitize=address,undefined", "-fno-sanitize=vptr", "-fno-sanitize-recover"]);
     let compile = compile.arg("-isystem").arg(environment.folder().join("../include"));

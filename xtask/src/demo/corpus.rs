@@ -6,9 +6,8 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, Result, ensure};
-use serde_json::Value;
 
-use crate::metadata::list;
+use crate::metadata::Metadata;
 use crate::project::Project;
 
 /// How many lines the text has.
@@ -25,7 +24,7 @@ const WORDS: usize = 3;
 
 /// Writes the text into `demo/lines.txt` in the target folder, and says where that is.
 pub(super) fn write(project: &Project) -> Result<PathBuf> {
-    let found = collect(packages(project)?.iter().map(|folder| documentation(folder)));
+    let found = collect(folders(&project.metadata()?).iter().map(|folder| documentation(folder)));
     ensure!(
         found.len() >= AT_LEAST,
         "found {} lines of documentation in the packages on this machine, {AT_LEAST} are needed; `cargo fetch` \
@@ -42,17 +41,10 @@ pub(super) fn write(project: &Project) -> Result<PathBuf> {
 }
 
 /// The folders of the packages that the workspace depends on, by name and version.
-fn packages(project: &Project) -> Result<Vec<PathBuf>> {
-    let answer = project.cargo("metadata").args(["--format-version=1", "--all-features"]).quiet();
-    Ok(folders(&serde_json::from_str(&answer.read()?).context("cargo metadata")?))
-}
-
-/// Packages of the workspace have no source.
-fn folders(answer: &Value) -> Vec<PathBuf> {
-    let packages = list(&answer["packages"]).iter().filter(|package| !package["source"].is_null());
-    let mut folders: Vec<_> = packages
-        .filter_map(|package| Path::new(package["manifest_path"].as_str()?).parent().map(Path::to_owned))
-        .collect();
+fn folders(metadata: &Metadata) -> Vec<PathBuf> {
+    let packages = metadata.packages.iter().filter(|package| package.source.is_some());
+    let mut folders: Vec<_> =
+        packages.filter_map(|package| package.manifest.parent().map(Path::to_owned)).collect();
     folders.sort_by_key(|folder| folder.file_name().map(ToOwned::to_owned));
     folders
 }
@@ -109,8 +101,10 @@ fn is_readable(line: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::scratch::Scratch;
     use serde_json::json;
+
+    use crate::tests::Scratch;
+    use crate::tests::{metadata, package};
 
     fn numbered(range: std::ops::Range<usize>) -> impl Iterator<Item = String> {
         range.map(|i| format!("/// this is line {i}"))
@@ -150,12 +144,15 @@ mod tests {
 
     #[test]
     fn packages_come_by_name_wherever_they_are() {
-        let package = |path: &str, source: Value| json!({ "manifest_path": path, "source": source });
-        let answer = json!({ "packages": [
-            package("/z/anyhow-1.0.0/Cargo.toml", json!("registry")),
-            package("/a/syn-3.0.0/Cargo.toml", json!("registry")),
-            package("/w/toma/Cargo.toml", Value::Null),
-        ] });
-        assert_eq!(folders(&answer), ["/z/anyhow-1.0.0", "/a/syn-3.0.0"].map(PathBuf::from));
+        let at = |path: &str, source: Option<&str>| {
+            package("core", json!({ "manifest_path": path, "source": source }))
+        };
+        let packages = [
+            at("/z/anyhow-1.0.0/Cargo.toml", Some("registry")),
+            at("/a/syn-3.0.0/Cargo.toml", Some("registry")),
+            at("/w/toma/Cargo.toml", None),
+        ];
+        let found = folders(&metadata(&packages).unwrap());
+        assert_eq!(found, ["/z/anyhow-1.0.0", "/a/syn-3.0.0"].map(PathBuf::from));
     }
 }

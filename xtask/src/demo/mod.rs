@@ -5,41 +5,52 @@ mod corpus;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use anyhow::{Result, bail};
+use anyhow::Result;
+use clap::Args;
 
-use crate::args::{Args, Names};
 use crate::examples::Example;
 use crate::handover;
 use crate::project::Project;
-use crate::setup::{Provision, build_of};
+use crate::setup::Provision;
+use crate::setup::torch::Build;
 
 /// What stands, in the arguments of an example, for a file of many lines of real text.
 const LINES: &str = "{lines}";
 
-/// `cargo xtask demo`.
-pub(crate) fn demo(mut args: Args) -> Result<ExitCode> {
-    let build = build_of(&mut args)?;
-    let Names { names, rest } = args.names()?;
-    let project = Project::find()?;
-    let chosen = choose(&project, &names)?;
-    let provision = Provision::new(&project, build);
-    handover::run(chosen.iter().enumerate().map(|(at, example)| {
-        project.heading(&title(at + 1, chosen.len(), example));
-        let args = if rest.is_empty() { arguments(&project, example)? } else { rest.clone() };
-        provision.run(example, &args)
-    }))
+#[derive(Args, Debug)]
+pub(crate) struct Demo {
+    examples: Vec<String>,
+    /// What each of them gets instead of its own arguments
+    #[arg(last = true)]
+    args: Vec<String>,
 }
 
-/// `cargo xtask run`: any example, with whatever it needs.
-pub(crate) fn run(mut args: Args) -> Result<ExitCode> {
-    let build = build_of(&mut args)?;
-    let Names { names, rest } = args.names()?;
-    let [name] = names.as_slice() else {
-        bail!("one example is run at a time, {} are named; what it gets stands after `--`", names.len());
-    };
-    let project = Project::find()?;
-    let example = Example::find(&project.workspace, name)?;
-    handover::run([Provision::new(&project, build).run(&example, &rest)])
+#[derive(Args, Debug)]
+pub(crate) struct Run {
+    example: String,
+    #[arg(last = true)]
+    args: Vec<String>,
+}
+
+impl Demo {
+    pub(crate) fn run(&self, build: Option<Build>) -> Result<ExitCode> {
+        let project = Project::find()?;
+        let chosen = choose(&project, &self.examples)?;
+        let provision = Provision::new(&project, build);
+        handover::run(chosen.iter().enumerate().map(|(at, example)| {
+            project.heading(&title(at + 1, chosen.len(), example));
+            let args = if self.args.is_empty() { arguments(&project, example)? } else { self.args.clone() };
+            provision.run(example, &args)
+        }))
+    }
+}
+
+impl Run {
+    pub(crate) fn run(&self, build: Option<Build>) -> Result<ExitCode> {
+        let project = Project::find()?;
+        let example = Example::find(&project.workspace, &self.example)?;
+        handover::run([Provision::new(&project, build).run(&example, &self.args)])
+    }
 }
 
 /// The examples named; when none is, all that say how they are shown.
@@ -84,7 +95,7 @@ mod tests {
     fn lines_are_collected_only_where_an_argument_asks_for_them() {
         let args = fill_in(strings(&["--input={lines}", "-n", "{lines}"]), || Ok("/t/lines.txt".into()));
         assert_eq!(args.unwrap(), ["--input=/t/lines.txt", "-n", "/t/lines.txt"]);
-        let untouched = fill_in(strings(&["--lines"]), || panic!("nobody asked"));
+        let untouched = fill_in(strings(&["--lines"]), || panic!("no argument asks"));
         assert_eq!(untouched.unwrap(), ["--lines"]);
     }
 }

@@ -44,7 +44,7 @@ fn hand_on(_: &File) -> std::io::Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::scratch::Scratch;
+    use crate::tests::Scratch;
 
     #[test]
     fn a_lock_excludes_until_it_is_dropped() {

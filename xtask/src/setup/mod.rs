@@ -13,8 +13,8 @@ use std::path::PathBuf;
 use anyhow::{Result, anyhow};
 use xshell::Cmd;
 
-use crate::args::Args;
-use crate::examples::{Data, Example};
+use crate::examples::Example;
+use crate::metadata::Data;
 use crate::project::Project;
 pub(crate) use lock::Lock;
 pub(crate) use packages::{Packages, folders_in};
@@ -71,7 +71,7 @@ impl<'a> Provision<'a> {
         if std::env::var_os(&data.variable).is_some_and(|value| !value.is_empty()) {
             return Ok(None);
         }
-        let root = self.project.workspace.target_dir.join("models").join(data.folder_name());
+        let root = self.project.workspace.target_dir.join("models").join(data.package.replace("==", "-"));
         let packages = Packages {
             what: format!("{}, into {}", data.package, root.display()),
             root,
@@ -86,30 +86,20 @@ impl<'a> Provision<'a> {
     }
 }
 
-/// An example that prints its help reads no files: nobody is to wait for them.
+/// An example that prints its help reads no files, so it waits for none.
 fn asks_for_help(args: &[String]) -> bool {
     args.iter().take_while(|arg| *arg != "--").any(|arg| arg == "--help" || arg == "-h")
-}
-
-/// What `--cpu` and `--cuda` say.
-pub(crate) fn build_of(args: &mut Args) -> Result<Option<Build>> {
-    match (args.flag("--cpu"), args.flag("--cuda")) {
-        (true, true) => Err(anyhow!("options `--cpu` and `--cuda`: one at most")),
-        (true, false) => Ok(Some(Build::Cpu)),
-        (false, true) => Ok(Some(Build::Cuda)),
-        (false, false) => Ok(None),
-    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::scratch::Scratch;
+    use crate::tests::Scratch;
 
     #[test]
     fn an_example_that_prints_its_help_waits_for_no_files() {
         let (mut project, scratch) = (Project::find().unwrap(), Scratch::new("help"));
-        // Where no folder can be made, whoever wants to fetch files fails.
+        // Where no folder can be made, fetching files fails.
         scratch.file("target", "");
         project.workspace.target_dir = scratch.path("target");
         let mut example = Example::find(&project.workspace, "quickstart").unwrap();
@@ -129,14 +119,5 @@ mod tests {
             let error = run(no_help).unwrap_err().to_string();
             assert!(error.starts_with("cannot create"), "{error}");
         }
-    }
-
-    #[test]
-    fn one_build_at_most_is_chosen() {
-        let of = |words: &[&str]| build_of(&mut Args::new(words.iter().copied()));
-        assert_eq!(of(&["--cpu"]).unwrap(), Some(Build::Cpu));
-        assert_eq!(of(&["x", "--cuda"]).unwrap(), Some(Build::Cuda));
-        assert_eq!(of(&["x"]).unwrap(), None);
-        assert!(of(&["--cuda", "--cpu"]).unwrap_err().to_string().contains("one at most"));
     }
 }

@@ -99,9 +99,8 @@ impl Packages {
 
     /// A new virtual environment: pip cannot replace a package that is installed by half.
     fn make_venv(&self, project: &Project) -> Result<()> {
-        let python = project.command("python3").arg("--version").quiet().ignore_stdout().ignore_stderr();
         ensure!(
-            python.run().is_ok(),
+            project.has("python3"),
             "python3: not found; install {} with your system's package manager, {}",
             self.python,
             self.otherwise

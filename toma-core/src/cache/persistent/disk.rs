@@ -40,14 +40,8 @@ pub(super) type Stamp = Option<(SystemTime, u64, u64)>;
 pub(super) struct Contents {
     pub(super) book: Book,
     pub(super) stamp: Stamp,
-    pub(super) aside: Option<Aside>,
-}
-
-/// A file that was set aside.
-#[derive(Debug)]
-pub(super) struct Aside {
-    pub(super) why: Unfit,
-    pub(super) to: PathBuf,
+    /// Why, and as what.
+    pub(super) aside: Option<String>,
 }
 
 impl Disk {
@@ -81,7 +75,10 @@ impl Disk {
         let _lock = lock(&path)?;
         let (book, aside) = match read(&path)? {
             Ok(book) => (book, None),
-            Err(why) => (Book::default(), Some(Aside { why, to: set_aside(&path)? })),
+            Err(why) => {
+                let aside = format!("{why}; it is set aside as {}", set_aside(&path)?.display());
+                (Book::default(), Some(aside))
+            }
         };
         match change(&book) {
             None => Ok(Contents { book, stamp: self.stamp(), aside }),

@@ -42,10 +42,9 @@ pub(super) struct Observation {
     pub(super) measured: Option<StoredMeasurements>,
 }
 
-/// Observations, the newest first.
+/// Observations, the newest first once something was merged into them.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(from = "Vec<Observation>", into = "Vec<Observation>")]
-pub(super) struct Evidence(Vec<Observation>);
+pub(super) struct Evidence(pub(super) Vec<Observation>);
 
 impl Observation {
     pub(super) fn new(learned: &Remembered, at: Moment) -> Self {
@@ -113,7 +112,7 @@ impl Evidence {
     pub(super) fn says(&self, free: Option<u64>) -> Option<Remembered> {
         let mut levels = Levels::default();
         self.oldest_first().for_each(|remembered| levels.learn(remembered));
-        let mut chosen = levels.choose(|| free)?;
+        let mut chosen = levels.at(free)?.clone();
         let mut bounds = Bounds::default();
         for older in self.oldest_first() {
             let failed_with_more = is_at_most(chosen.free_bytes, older.free_bytes);
@@ -149,18 +148,4 @@ fn this_run() -> Hex {
     static START: OnceLock<u64> = OnceLock::new();
     let start = START.get_or_init(|| RandomState::new().build_hasher().finish());
     Hex(hash_of((start, process::id())))
-}
-
-impl From<Vec<Observation>> for Evidence {
-    fn from(observations: Vec<Observation>) -> Self {
-        let mut evidence = Self(observations);
-        evidence.tidy();
-        evidence
-    }
-}
-
-impl From<Evidence> for Vec<Observation> {
-    fn from(evidence: Evidence) -> Self {
-        evidence.0
-    }
 }

@@ -77,7 +77,7 @@ mod tests {
         assert!(is_news(&base, &known(64, Some(64), Some(100))));
         let measured = |sizes: &[usize]| {
             let samples = sizes.iter().map(|&size| Sample::new(size)).collect();
-            let measurements = Some(Arc::new(Measurements { samples, ..Measurements::NEW }));
+            let measurements = Some(Arc::new(Measurements { samples, ..Measurements::default() }));
             Remembered { measurements, ..base.clone() }
         };
         assert!(is_news(&base, &measured(&[8])));

@@ -1,7 +1,6 @@
 //! All entries of a file, in memory.
 
 use std::collections::BTreeMap;
-use std::collections::btree_map;
 
 use serde::{Deserialize, Serialize};
 
@@ -43,7 +42,7 @@ impl History {
 /// What is known about calls.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Book {
-    histories: BTreeMap<CallKey, History>,
+    pub(super) histories: BTreeMap<CallKey, History>,
 }
 
 impl Book {
@@ -80,19 +79,11 @@ impl Book {
         self.histories = newest.into_iter().collect();
     }
 
-    pub(super) fn get(&self, key: &CallKey) -> Option<&History> {
-        self.histories.get(key)
-    }
-
-    pub(super) fn len(&self) -> usize {
-        self.histories.len()
-    }
-
     /// Where a call may start for all that calls of the same name, key and memory know, wherever their
     /// lines stand.
     pub(super) fn hint_by_name(&self, key: &CallKey, free: Option<u64>) -> Option<Remembered> {
         let namesakes = self.histories.iter().filter(|(other, _)| other.is_namesake(key));
-        let mut histories = self.get(key).into_iter().chain(namesakes.map(|(_, history)| history));
+        let mut histories = self.histories.get(key).into_iter().chain(namesakes.map(|(_, history)| history));
         histories.find_map(|history| history.hint(free))
     }
 }
@@ -103,14 +94,5 @@ impl FromIterator<(CallKey, History)> for Book {
         let mut book = Self::default();
         histories.into_iter().for_each(|(key, history)| book.entry(&key).merge(&history));
         book
-    }
-}
-
-impl<'a> IntoIterator for &'a Book {
-    type Item = (&'a CallKey, &'a History);
-    type IntoIter = btree_map::Iter<'a, CallKey, History>;
-
-    fn into_iter(self) -> Self::IntoIter {
-        self.histories.iter()
     }
 }

@@ -1,7 +1,7 @@
 //! What a cache knows: its file as last read, what it has learned since, and the table it was given.
 
 use std::io;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
 use super::disk::{Contents, Disk, Stamp};
@@ -42,9 +42,9 @@ struct Sources {
 /// What was said on standard error, and will not be said again.
 #[derive(Debug, Default)]
 struct Said {
-    aside: bool,
-    trouble: bool,
-    table: bool,
+    aside: OnceLock<()>,
+    trouble: OnceLock<()>,
+    table: OnceLock<()>,
 }
 
 impl Knowledge {
@@ -78,10 +78,10 @@ impl Knowledge {
     /// known that something will have to go, it is written at once, though not twice a day.
     fn use_now(&self, sources: &mut Sources, key: &CallKey) {
         let now = Moment::now();
-        let last = sources.file.get(key).map(History::last);
+        let last = sources.file.histories.get(key).map(History::last);
         sources.fresh.touch(key, now);
         let is_due = last.is_some_and(|last| now.since(last) > Moment::DAY);
-        if is_due && sources.file.len() > MAX_ENTRIES / 2 {
+        if is_due && sources.file.histories.len() > MAX_ENTRIES / 2 {
             self.write(sources);
         }
     }
@@ -102,7 +102,7 @@ impl Knowledge {
     /// Writes what is not written yet.
     pub(super) fn flush(&self) {
         let mut sources = self.sources();
-        if sources.fresh.into_iter().any(|(_, history)| !history.evidence.is_empty()) {
+        if sources.fresh.histories.values().any(|history| !history.evidence.is_empty()) {
             sources.locked_at = None;
             self.write(&mut sources);
         }
@@ -131,7 +131,8 @@ impl Knowledge {
         match text::read(table.as_bytes()) {
             Ok(table) => sources.table.merge(&table),
             Err(why) => {
-                say_once(&mut sources.has_said.table, || format!("toma: a size table {why}; it is not used"));
+                let line = format!("toma: a size table {why}; it is not used");
+                sources.has_said.table.get_or_init(|| print(&line));
             }
         }
     }
@@ -177,9 +178,8 @@ impl Knowledge {
             Ok(Contents { book, stamp, aside }) => {
                 (sources.file, sources.stamp) = (book, stamp);
                 if let Some(aside) = aside {
-                    let (why, to) = (aside.why, aside.to.display());
-                    let line = || format!("toma: size cache{path} {why}; it is set aside as {to}");
-                    say_once(&mut sources.has_said.aside, line);
+                    let line = format!("toma: size cache{path} {aside}");
+                    sources.has_said.aside.get_or_init(|| print(&line));
                 }
                 true
             }
@@ -187,8 +187,8 @@ impl Knowledge {
                 sources.stamp = self.disk.as_ref().and_then(Disk::stamp);
                 sources.locked_at =
                     Some(Instant::now()).filter(|_| error.kind() == io::ErrorKind::WouldBlock);
-                let line = || format!("toma: size cache{path}: {error}; sizes are remembered in memory only");
-                say_once(&mut sources.has_said.trouble, line);
+                let line = format!("toma: size cache{path}: {error}; sizes are remembered in memory only");
+                sources.has_said.trouble.get_or_init(|| print(&line));
                 false
             }
         }
@@ -203,8 +203,8 @@ impl Knowledge {
 impl Sources {
     /// The file and what was learned since, as far as they are about this call.
     fn known_of(&self, key: &CallKey) -> History {
-        let mut known = self.file.get(key).cloned().unwrap_or_default();
-        self.fresh.get(key).inspect(|fresh| known.merge(fresh));
+        let mut known = self.file.histories.get(key).cloned().unwrap_or_default();
+        self.fresh.histories.get(key).inspect(|fresh| known.merge(fresh));
         known
     }
 
@@ -212,7 +212,8 @@ impl Sources {
     /// was learned just now for old.
     fn has_news(&self, key: &CallKey, free: Option<u64>, now: Moment) -> bool {
         let is_recent = |newest| now.since(newest) < Moment::DAY;
-        let recent = self.file.get(key).filter(|history| history.evidence.newest().is_some_and(is_recent));
+        let recent =
+            self.file.histories.get(key).filter(|history| history.evidence.newest().is_some_and(is_recent));
         match (recent.and_then(|history| history.hint(free)), self.known_of(key).hint(free)) {
             (Some(before), Some(after)) => is_news(&before, &after),
             _ => true,
@@ -221,11 +222,5 @@ impl Sources {
 
     fn is_left_alone(&self) -> bool {
         self.locked_at.is_some_and(|at| at.elapsed() < LEFT_ALONE)
-    }
-}
-
-fn say_once(has_said: &mut bool, line: impl FnOnce() -> String) {
-    if !std::mem::replace(has_said, true) {
-        print(&line());
     }
 }

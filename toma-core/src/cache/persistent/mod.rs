@@ -205,8 +205,8 @@ impl PersistentCache {
 
     /// What the file knows now, and what of this process is not written yet.
     pub fn entries(&self) -> Vec<PersistentEntry> {
-        let all = self.knowledge.all();
-        all.into_iter().filter_map(|(key, history)| PersistentEntry::new(key, history)).collect()
+        let all = self.knowledge.all().histories;
+        all.iter().filter_map(|(key, history)| PersistentEntry::new(key, history)).collect()
     }
 
     /// Forgets everything, in this process and in the file; seeds and tables too.

@@ -46,7 +46,7 @@ impl From<&StoredMeasurements> for Measurements {
             known_runs: stored.known_runs,
             confirmed: stored.confirmed,
             samples: stored.samples.iter().filter_map(StoredSample::sample).collect::<Samples>(),
-            ..Self::NEW
+            ..Self::default()
         }
     }
 }

@@ -37,7 +37,9 @@ fn observation(run: u64, learned: u64, remembered: &Remembered) -> Observation {
 }
 
 fn evidence(observations: impl IntoIterator<Item = Observation>) -> Evidence {
-    observations.into_iter().collect::<Vec<_>>().into()
+    let mut evidence = Evidence::default();
+    observations.into_iter().for_each(|one| evidence.learn(one));
+    evidence
 }
 
 fn call(name: &str, total_bytes: Option<u64>) -> CallKey {
@@ -80,7 +82,8 @@ fn any_observation() -> impl Strategy<Value = Observation> {
             ..Sample::new(1 + usize::try_from(below(99)).unwrap())
         });
         let samples = samples.collect::<Samples>();
-        let measured = Measurements { time: Duration::from_secs(below(3)), samples, ..Measurements::NEW };
+        let measured =
+            Measurements { time: Duration::from_secs(below(3)), samples, ..Measurements::default() };
         let measurements = (below(2) > 0).then(|| Arc::new(measured));
         let bounds = (success.checked_sub(1), failure.checked_sub(1));
         observation(run, learned, &Remembered { measurements, ..remembered(settled, bounds, free) })
@@ -123,8 +126,8 @@ proptest! {
         both.merge(&b);
         let learned = |evidence: &Evidence| evidence.newest();
         prop_assert_eq!(learned(&both), learned(&a).max(learned(&b)));
-        let kept = Vec::from(both.clone());
-        let all = Vec::from(a).into_iter().chain(Vec::from(b));
+        let kept = both.0.clone();
+        let all = a.0.into_iter().chain(b.0);
         let lost: Vec<_> = all.filter(|one| !kept.contains(one)).collect();
         for one in lost {
             let superseded = kept.iter().any(|other| other.run_and_level() == one.run_and_level() && *other > one);
@@ -168,7 +171,7 @@ proptest! {
         prop_assert!(matches!(text::read(cut_off), Err(Unfit::Corrupt(_))));
         let mut changed = text.clone();
         changed[at % text.len()] = byte;
-        prop_assert!(text::read(&changed).map_or(true, |book| book.len() == 1));
+        prop_assert!(text::read(&changed).map_or(true, |book| book.histories.len() == 1));
     }
 }
 
@@ -245,57 +248,33 @@ fn unknown_fields_are_read_over() {
 
 #[test]
 fn what_is_none_of_ours_is_told_apart() {
-    let why = |text: &str| text::read(text.as_bytes()).map(|book| book.len()).map_err(|why| why.to_string());
-    expect![[r#"
-        [
-            Ok(
-                0,
-            ),
-            Err(
-                "is corrupt: EOF while parsing an object at line 1 column 1",
-            ),
-            Err(
-                "is corrupt: expected value at line 1 column 1",
-            ),
-            Err(
-                "is no size cache",
-            ),
-            Err(
-                "is no size cache",
-            ),
-            Err(
-                "is no size cache",
-            ),
-            Err(
-                "is no size cache",
-            ),
-            Err(
-                "is no size cache",
-            ),
-            Err(
-                "has format version 2, and this program reads 1",
-            ),
-            Err(
-                "is corrupt: missing field `entries` at line 1 column 43",
-            ),
-            Err(
-                "is corrupt: recursion limit exceeded at line 1 column 128",
-            ),
-        ]
-    "#]]
-    .assert_debug_eq(&[
-        why(""),
-        why("{"),
-        why("a poem"),
-        why("[]"),
-        why("17"),
-        why(r#"{"format": "toma profile", "version": 1}"#),
-        why(r#"{"format": ["toma size cache"], "version": 1, "entries": []}"#),
-        why(r#"{"format": "toma size cache", "version": 0, "entries": []}"#),
-        why(r#"{"format": "toma size cache", "version": 2, "entries": 7}"#),
-        why(r#"{"format": "toma size cache", "version": 1}"#),
-        why(&"[".repeat(100_000)),
-    ]);
+    let texts = [
+        "{",
+        "a poem",
+        "[]",
+        "17",
+        r#"{"format": "toma profile", "version": 1}"#,
+        r#"{"format": ["toma size cache"], "version": 1, "entries": []}"#,
+        r#"{"format": "toma size cache", "version": 0, "entries": []}"#,
+        r#"{"format": "toma size cache", "version": 2, "entries": 7}"#,
+        r#"{"format": "toma size cache", "version": 1}"#,
+        &"[".repeat(100_000),
+    ];
+    let whys = texts.map(|text| text::read(text.as_bytes()).unwrap_err().to_string() + "\n");
+    expect![[r"
+        is corrupt: EOF while parsing an object at line 1 column 1
+        is corrupt: expected value at line 1 column 1
+        is no size cache
+        is no size cache
+        is no size cache
+        is no size cache
+        is no size cache
+        has format version 2, and this program reads 1
+        is corrupt: missing field `entries` at line 1 column 43
+        is corrupt: recursion limit exceeded at line 1 column 128
+    "]]
+    .assert_eq(&whys.concat());
+    assert_eq!(text::read(b"").unwrap(), Book::default());
     assert!(matches!(text::read(&vec![b' '; (16 << 20) + 1]), Err(Unfit::TooLarge)));
     assert!(matches!(text::read(&[0; 4096]), Err(Unfit::Corrupt(_))));
     assert!(matches!(text::read(b"\xff\xfe"), Err(Unfit::Corrupt(_))));
@@ -323,51 +302,27 @@ fn one_entry_of_nonsense_makes_a_file_corrupt() {
 }
 
 #[test]
-fn the_newest_run_decides_and_older_ones_tighten_its_bounds() {
-    let first = observation(1, 10, &remembered(96, (Some(96), Some(160)), None));
-    let second = observation(2, 20, &remembered(64, (Some(64), Some(128)), None));
-    let says = evidence([first, second]).says(None).unwrap();
-    assert_eq!(
-        (says.settled, says.bounds),
-        (64, Bounds { largest_success: Some(96), smallest_failure: Some(128) })
-    );
-    assert_eq!(says.learned, at(20).time());
-}
-
-#[test]
-fn a_newer_failure_overrides_an_older_success() {
-    let first = observation(1, 10, &remembered(96, (Some(96), None), None));
-    let second = observation(2, 20, &remembered(32, (Some(32), Some(64)), None));
-    let says = evidence([second, first]).says(None).unwrap();
-    // 96 went with the failure at 64, so of the successes only 32 is left.
-    assert_eq!(
-        (says.settled, says.bounds),
-        (32, Bounds { largest_success: Some(32), smallest_failure: Some(64) })
-    );
-}
-
-#[test]
-fn free_memory_chooses_and_other_levels_say_what_holds_here() {
-    let much = observation(1, 10, &remembered(512, (Some(512), Some(600)), Some(80 * GIB)));
-    let little = observation(2, 20, &remembered(64, (Some(64), Some(128)), Some(10 * GIB)));
-    let evidence = evidence([much, little]);
-    let says = |free| evidence.says(free).map(|says| (says.settled, says.bounds));
-    let bounds =
-        |success, failure| Bounds { largest_success: Some(success), smallest_failure: Some(failure) };
-    assert_eq!(says(Some(79 * GIB)), Some((512, bounds(512, 600))));
-    assert_eq!(says(Some(20 * GIB)), Some((64, bounds(64, 128))));
-    assert_eq!(says(None), Some((64, bounds(64, 128))));
-}
-
-#[test]
-fn what_failed_with_more_memory_limits_what_is_known_of_less() {
-    let little = observation(1, 10, &remembered(64, (Some(64), None), Some(10 * GIB)));
-    let much = observation(2, 20, &remembered(24, (None, Some(48)), Some(80 * GIB)));
-    let says = evidence([little, much]).says(Some(10 * GIB)).unwrap();
-    assert_eq!(
-        (says.settled, says.bounds),
-        (24, Bounds { largest_success: None, smallest_failure: Some(48) })
-    );
+fn the_newest_run_at_the_level_of_free_memory_decides_and_others_tighten_its_bounds() {
+    let run = |run, settled, bounds, free: Option<u64>| {
+        observation(run, 10 * run, &remembered(settled, bounds, free.map(|gib| gib * GIB)))
+    };
+    let says = |observations: &[Observation], free: Option<u64>| {
+        let says = evidence(observations.to_vec()).says(free.map(|gib| gib * GIB)).unwrap();
+        (says.settled, says.bounds.largest_success, says.bounds.smallest_failure)
+    };
+    let older = run(1, 96, (Some(96), Some(160)), None);
+    let tighter = [older.clone(), run(2, 64, (Some(64), Some(128)), None)];
+    assert_eq!(says(&tighter, None), (64, Some(96), Some(128)));
+    assert_eq!(evidence(tighter).says(None).unwrap().learned, at(20).time());
+    // 96 goes with the newer failure at 64, so of the successes only 32 is left.
+    let overridden = [run(2, 32, (Some(32), Some(64)), None), older];
+    assert_eq!(says(&overridden, None), (32, Some(32), Some(64)));
+    let levels = [run(1, 512, (Some(512), Some(600)), Some(80)), run(2, 64, (Some(64), Some(128)), Some(10))];
+    assert_eq!(says(&levels, Some(79)), (512, Some(512), Some(600)));
+    assert_eq!([Some(20), None].map(|free| says(&levels, free)), [(64, Some(64), Some(128)); 2]);
+    // What failed with more memory limits what is known of less.
+    let failed_with_more = [run(1, 64, (Some(64), None), Some(10)), run(2, 24, (None, Some(48)), Some(80))];
+    assert_eq!(says(&failed_with_more, Some(10)), (24, None, Some(48)));
 }
 
 #[test]
@@ -378,7 +333,7 @@ fn the_least_recently_learned_or_used_entry_goes() {
     book.touch(&call("call 2", None), at(100));
     book.touch(&call("never learned", None), at(200));
     book.keep_newest(3);
-    let left: Vec<_> = book.into_iter().map(|(key, _)| key.name.as_str()).collect();
+    let left: Vec<_> = book.histories.keys().map(|key| key.name.as_str()).collect();
     assert_eq!(left, ["call 2", "call 8", "call 9"]);
 }
 
@@ -389,8 +344,8 @@ fn a_file_stays_below_its_limit() {
     let mut book = book((0..300).map(long));
     let text = text::write(&mut book).unwrap();
     assert!(text.len() <= 16 << 20);
-    assert!(text::read(text.as_bytes()).is_ok_and(|book| (100..300).contains(&book.len())));
-    assert!(book.get(&long(299).0).is_some() && book.get(&long(0).0).is_none());
+    assert!(text::read(text.as_bytes()).is_ok_and(|book| (100..300).contains(&book.histories.len())));
+    assert!(book.histories.contains_key(&long(299).0) && !book.histories.contains_key(&long(0).0));
 }
 
 #[test]
@@ -399,7 +354,7 @@ fn a_table_is_found_by_name_where_lines_moved() {
     let moved = CallKey { place: Some("src/other.rs:1:1".into()), crate_version: None, ..here.clone() };
     let table = book([(moved, history([observation(1, 5, &Remembered::new(40))]))]);
     let settled = |key: &CallKey| table.hint_by_name(key, None).map(|hint| hint.settled);
-    assert_eq!(table.get(&here), None);
+    assert_eq!(table.histories.get(&here), None);
     assert_eq!(settled(&here), Some(40));
     let others = [
         CallKey { total_bytes: Some(40 * GIB), ..here.clone() },
@@ -442,7 +397,7 @@ fn a_use_is_written_down_when_much_is_known_and_not_twice_a_day() {
         std::fs::write(&path, text::write(&mut book((0..entries).map(named))).unwrap()).unwrap();
         let used = || {
             let book = text::read(&std::fs::read(&path).unwrap()).unwrap();
-            [7, 8].map(|i| book.get(&call(&format!("call {i}"), None)).unwrap().used)
+            [7, 8].map(|i| book.histories.get(&call(&format!("call {i}"), None)).unwrap().used)
         };
         let hint = |i: u64| {
             let knowledge = Knowledge::new(Some(Disk::at(path.clone())));
@@ -472,14 +427,14 @@ fn what_was_measured_is_the_same_in_another_run() {
         clean_runs: 40,
         confirmed: 2,
         samples: [sample(8, 500, GIB), sample(64, 2000, 2 * GIB)].into_iter().collect(),
-        ..Measurements::NEW
+        ..Measurements::default()
     };
     let of_the_moment = Measurements { failures: 3, retried: 1, ..measured };
     let known = Remembered { measurements: Some(Arc::new(of_the_moment)), ..Remembered::new(64) };
     let mut book = book([(call("a", Some(GIB)), history([observation(1, 5, &known)]))]);
     let text = text::write(&mut book).unwrap();
     let read = text::read(text.as_bytes()).unwrap();
-    let hint = read.get(&call("a", Some(GIB))).unwrap().hint(None).unwrap();
+    let hint = read.histories.get(&call("a", Some(GIB))).unwrap().hint(None).unwrap();
     assert_eq!(hint.measurements.as_deref(), Some(&measured), "{text}");
 }
 
@@ -492,7 +447,7 @@ fn measurements_that_cannot_be_are_survived() {
                 {{"learned": "2026-01-01T00:00:00Z", "run": "0x1", "settled": 4, "measured": {measured}}}]}}]}}"#
         );
         let mut book = text::read(text.as_bytes())?;
-        let hint = book.into_iter().find_map(|(_, history)| history.hint(None)).unwrap();
+        let hint = book.histories.values().find_map(|history| history.hint(None)).unwrap();
         assert!(hint.measurements.is_some());
         Ok(text::write(&mut book).unwrap())
     };

@@ -57,14 +57,14 @@ pub(super) fn write(book: &mut Book) -> serde_json::Result<String> {
         if text.len() as u64 <= MAX_BYTES || count == 0 {
             return Ok(text);
         }
-        count = book.len() / 2;
+        count = book.histories.len() / 2;
     }
 }
 
 fn write_all(book: &Book) -> serde_json::Result<String> {
     let entry =
         |(key, history): (&CallKey, &History)| EntryText { key: key.clone(), history: history.clone() };
-    let entries = book.into_iter().map(entry).collect();
+    let entries = book.histories.iter().map(entry).collect();
     let mut text = serde_json::to_string_pretty(&Whole { format: FORMAT.into(), version: VERSION, entries })?;
     text.push('\n');
     Ok(text)

@@ -71,7 +71,7 @@ fn an_attempt_in_the_middle_goes_on() {
     let inner = device.seen();
     let _beside = device.try_shared();
     let _measured = device.measure();
-    let promised = outer.enclosing(crate::nesting::Enclosing::default(), true);
+    let promised = enclosed(Enclosing::default(), &outer, true);
     assert!(succeeds_in_a_child(|| {
         assert!(!outer.has_contention() && outer.others() == 0);
         assert!(!device.has_contention(inner) && !device.has_contention(device.seen()));

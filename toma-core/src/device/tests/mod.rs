@@ -19,6 +19,7 @@ use std::time::{Duration, Instant};
 
 use super::turn::{Handle, Queue};
 use super::*;
+use crate::nesting::Enclosing;
 
 /// Longer than any test takes.
 const AGES: Duration = Duration::from_secs(60);
@@ -26,6 +27,17 @@ const AGES: Duration = Duration::from_secs(60);
 /// A device of a test alone, so that it can tell whether anything is left there.
 fn device() -> Device {
     Device { queue: Handle::Counted(Arc::new(Queue::new("a device"))) }
+}
+
+impl Device {
+    fn running(&self) -> usize {
+        self.queue.state.lock_own().running
+    }
+}
+
+fn enclosed(mut outer: Enclosing, turn: &Turn, promises: bool) -> Enclosing {
+    turn.enclose(&mut outer, promises);
+    outer
 }
 
 fn is_empty(device: &Device) -> bool {

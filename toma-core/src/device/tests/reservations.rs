@@ -4,7 +4,7 @@ use std::sync::atomic::AtomicU64;
 
 use super::*;
 use crate::memory::{MemorySource, Reading};
-use crate::nesting::{Enclosing, Inside, Nesting};
+use crate::nesting::{Inside, Nesting};
 
 /// Has 1000 bytes, and so many of them free.
 #[derive(Debug)]
@@ -90,7 +90,7 @@ fn what_holds_a_turn_does_not_wait_for_bytes() {
     let (pool, elsewhere) = (Pool::new("reservations inside"), device());
     let all = try_reserve(&pool, 1000).unwrap();
     let turn = elsewhere.try_shared().unwrap();
-    let enclosing = turn.enclosing(Enclosing::default(), false);
+    let enclosing = enclosed(Enclosing::default(), &turn, false);
     let inside = Inside::of(Some(Nesting { enclosing, ..Nesting::now() }));
     assert!(reserve(&pool, 1, Duration::MAX).is_err());
     assert!(Task::new(reserve_pinned(&pool, 1)).poll().unwrap().is_err());

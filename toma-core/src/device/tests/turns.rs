@@ -4,7 +4,6 @@ use std::sync::atomic::AtomicBool;
 
 use super::*;
 use crate::memory::{MemorySource, Reading};
-use crate::nesting::Enclosing;
 
 /// Has the one name and the other by turns.
 #[derive(Debug)]
@@ -136,17 +135,17 @@ fn the_outermost_attempt_alone_promises_and_on_its_device_alone() {
     let nothing = Enclosing::default();
     assert!(!nothing.holds_any());
 
-    let inside = outer.enclosing(nothing, true);
+    let inside = enclosed(nothing, &outer, true);
     assert!(inside.holds(here.id()) && !inside.holds(there.id()));
     let promised = inside.promised_on(here.id());
     assert!(promised.is_some() && inside.promised_on(there.id()).is_none());
 
-    let deeper = inner.enclosing(inside, true);
+    let deeper = enclosed(inside, &inner, true);
     assert!(deeper.holds(here.id()) && deeper.holds(there.id()));
     assert_eq!(deeper.promised_on(here.id()), promised);
     assert!(deeper.promised_on(there.id()).is_none(), "it never waits");
 
-    let without = inner.enclosing(outer.enclosing(nothing, false), true);
+    let without = enclosed(enclosed(nothing, &outer, false), &inner, true);
     assert!([here.id(), there.id()].iter().all(|&device| without.promised_on(device).is_none()));
 }
 
@@ -154,7 +153,7 @@ fn the_outermost_attempt_alone_promises_and_on_its_device_alone() {
 fn deeper_nesting_than_can_be_told_counts_as_another_device() {
     let devices: Vec<_> = (0..6).map(|_| device()).collect();
     let turns: Vec<_> = devices.iter().map(|device| device.try_shared().unwrap()).collect();
-    let enclosing = turns.iter().fold(Enclosing::default(), |outer, turn| turn.enclosing(outer, true));
+    let enclosing = turns.iter().fold(Enclosing::default(), |outer, turn| enclosed(outer, turn, true));
     let held: Vec<_> = devices.iter().map(|device| enclosing.holds(device.id())).collect();
     assert_eq!(held, [true, true, true, true, false, false]);
     assert!(enclosing.holds_any() && enclosing.promised_on(devices[0].id()).is_some());
@@ -164,7 +163,7 @@ fn deeper_nesting_than_can_be_told_counts_as_another_device() {
 fn a_turn_is_marked_until_it_is_renewed_or_ends() {
     let device = device();
     let [mut outer, other] = [(); 2].map(|()| device.try_shared().unwrap());
-    let promised = outer.enclosing(Enclosing::default(), true).promised_on(device.id()).unwrap();
+    let promised = enclosed(Enclosing::default(), &outer, true).promised_on(device.id()).unwrap();
     assert!(!outer.is_marked());
     device.mark(promised);
     device.mark(promised);

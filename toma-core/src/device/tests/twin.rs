@@ -4,6 +4,7 @@ use std::time::Instant;
 
 use crate::device::ledger::Wish;
 use crate::device::queue::Kind::{self, Exclusive, Shared};
+use crate::device::sleepers::Key;
 use crate::memory::Reading;
 
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
@@ -17,7 +18,7 @@ pub(super) struct Twin {
     vain: Option<(Vec<usize>, Instant)>,
     reserved: Vec<u64>,
     limit: u64,
-    wishes: Vec<(u64, Option<Instant>)>,
+    wishes: Vec<(Key, Option<Instant>)>,
 }
 
 impl Twin {
@@ -125,7 +126,7 @@ impl Twin {
         granted
     }
 
-    pub(super) fn leave_ledger(&mut self, key: u64) {
+    pub(super) fn leave_ledger(&mut self, key: Key) {
         self.wishes.retain(|wish| wish.0 != key);
     }
 

@@ -10,7 +10,8 @@ use std::time::{Duration, Instant};
 
 use super::twin::Twin;
 use crate::device::ledger::{Ledger, Wish};
-use crate::device::queue::{Begun, Kind, Seen, Standing, State, Ticket};
+use crate::device::queue::{Begun, Kind, Seen, Standing, State};
+use crate::device::sleepers::Key;
 use crate::memory::Reading;
 use crate::nesting::TurnId;
 
@@ -70,7 +71,7 @@ struct Call {
 enum Stage {
     Reserves(Option<Instant>),
     Between,
-    Waits(Ticket, Option<Instant>),
+    Waits(Option<Instant>),
     /// The attempt has begun, and holds nothing yet.
     Begun,
     Inside,
@@ -101,8 +102,8 @@ pub(super) enum Move {
 
 #[derive(Clone, Debug)]
 pub(super) struct World {
-    states: Vec<State<usize>>,
-    ledgers: Vec<Ledger<usize>>,
+    states: Vec<State>,
+    ledgers: Vec<Ledger>,
     twins: Vec<Twin>,
     participants: Vec<Participant>,
     pub(super) now: u32,
@@ -228,7 +229,7 @@ impl World {
         match self.call(of).stage {
             Stage::Reserves(until) => self.reserve(of, until),
             Stage::Between => self.begin(of),
-            Stage::Waits(ticket, until) => self.poll(of, ticket, until),
+            Stage::Waits(until) => self.poll(of, until),
             Stage::Begun => self.allocate(of),
             Stage::Failed => self.fail(of),
             Stage::Done => self.end_of_body(of),
@@ -238,6 +239,11 @@ impl World {
 
     fn call(&mut self, of: usize) -> &mut Call {
         self.participants[of].calls.last_mut().expect("it is not done")
+    }
+
+    /// Tells its innermost wait from all others that last.
+    fn key(&self, of: usize) -> Key {
+        Key((of * 10 + self.participants[of].calls.len()) as u64)
     }
 
     fn level(&self, of: usize) -> Level {
@@ -285,18 +291,17 @@ impl World {
         let (Some(device), now) = (level.device, moment(self.now)) else {
             return self.call(of).stage = Stage::Between;
         };
-        let depth = self.participants[of].calls.len();
         let wait = self.bound(of).filter(|_| self.enclosing(of).next().is_none());
         let until = until.unwrap_or_else(|| moment(self.now + u32::from(wait.unwrap_or(0))));
-        let wish = Wish { key: (of * 10 + depth) as u64, bytes: level.reserves.into(), until: Some(until) };
+        let wish = Wish { key: self.key(of), bytes: level.reserves.into(), until: Some(until) };
         let free = Reading::new(self.free(device).into(), BUDGET.into());
-        let asked = self.ledgers[device].ask(wish, Some(free), now, of);
+        let (answer, woken) = self.ledgers[device].ask(wish, Some(free), now);
         let allowed = self.twins[device].reserve(&wish, free, now);
-        assert_eq!(asked.answer.is_ok(), allowed, "{wish:?} {self:#?}");
-        self.wake(asked.woken);
+        assert_eq!(answer.is_ok(), allowed, "{wish:?} {self:#?}");
+        self.wake(woken);
         let participant = &mut self.participants[of];
-        (participant.woken, participant.look_at) = (false, asked.look_at);
-        match asked.answer {
+        (participant.woken, participant.look_at) = (false, answer.err().and_then(|refused| refused.look_at));
+        match answer {
             Ok(_) => {
                 self.call(of).reserved = Some(level.reserves);
                 self.call(of).stage = Stage::Between;
@@ -310,12 +315,10 @@ impl World {
     }
 
     fn leave_ledger(&mut self, of: usize) {
-        let depth = self.participants[of].calls.len();
         let Some(device) = self.level(of).device else { return };
-        let key = (of * 10 + depth) as u64;
-        if let Some((_, first)) = self.ledgers[device].withdraw(key) {
-            self.wake(first);
-        }
+        let key = self.key(of);
+        let first = self.ledgers[device].withdraw(key);
+        self.wake(first);
         self.twins[device].leave_ledger(key);
     }
 
@@ -351,16 +354,17 @@ impl World {
     }
 
     fn begin_beside(&mut self, of: usize, device: usize) {
-        let begun = self.states[device].begin_beside();
+        let begun = self.states[device].begin(Shared);
         self.twins[device].begin(of, Shared);
         self.runs(of, device, Some(begun), begun.seen);
     }
 
     fn queue(&mut self, of: usize, device: usize, kind: Kind, bound: u8) {
         let until = moment(self.now + u32::from(bound));
-        let ticket = self.states[device].queue(kind, Some(until));
+        let key = self.key(of);
+        self.states[device].queue(key, kind, Some(until));
         self.twins[device].queue(of, kind, until);
-        self.call(of).stage = Stage::Waits(ticket, Some(until));
+        self.call(of).stage = Stage::Waits(Some(until));
         // It is polled at once.
         self.participants[of].woken = true;
         self.look(device);
@@ -403,18 +407,20 @@ impl World {
         self.wake(woken);
     }
 
-    fn wake(&mut self, woken: impl IntoIterator<Item = usize>) {
-        woken.into_iter().for_each(|of| self.participants[of].woken = true);
+    fn wake(&mut self, woken: impl IntoIterator<Item = Key>) {
+        for Key(key) in woken {
+            let of = usize::try_from(key / 10).expect("the number of a participant");
+            self.participants[of].woken = true;
+        }
     }
 
-    fn poll(&mut self, of: usize, ticket: Ticket, until: Option<Instant>) {
+    fn poll(&mut self, of: usize, until: Option<Instant>) {
         let Some(device) = self.level(of).device else { unreachable!("it waits for one") };
         let now = moment(self.now);
-        self.participants[of].woken = false;
-        self.states[device].set_waker(ticket, None);
         self.look(device);
-        let standing = self.states[device].claim(ticket);
-        self.states[device].set_waker(ticket, Some(of));
+        self.participants[of].woken = false;
+        let key = self.key(of);
+        let standing = self.states[device].claim(key);
         let granted = self.twins[device].claim(of);
         assert_eq!(matches!(standing, Standing::Granted(_)), granted, "{of} {self:#?}");
         let late = until.is_some_and(|until| now >= until);
@@ -431,7 +437,7 @@ impl World {
                     self.states[device].waited_in_vain(no_wait_until);
                     self.twins[device].waited_in_vain(no_wait_until);
                 }
-                self.withdraw(of, device, ticket);
+                self.withdraw(of, device);
                 (self.call(of).exclusive, self.call(of).after_contention) = (0, false);
                 self.begin_beside(of, device);
                 self.look(device);
@@ -439,8 +445,9 @@ impl World {
         }
     }
 
-    fn withdraw(&mut self, of: usize, device: usize, ticket: Ticket) {
-        self.states[device].withdraw(ticket);
+    fn withdraw(&mut self, of: usize, device: usize) {
+        let key = self.key(of);
+        self.states[device].withdraw(key);
         self.twins[device].withdraw(of);
     }
 
@@ -564,7 +571,7 @@ impl World {
             self.call(of).holds = 0;
             if let Some(device) = device {
                 match stage {
-                    Stage::Waits(ticket, _) => self.withdraw(of, device, ticket),
+                    Stage::Waits(_) => self.withdraw(of, device),
                     Stage::Reserves(_) => self.leave_ledger(of),
                     _ => {}
                 }
@@ -580,7 +587,7 @@ impl World {
     /// What is always so.
     fn check(&self) {
         for (state, twin) in self.states.iter().zip(&self.twins) {
-            assert_eq!(state.running(), twin.running(), "{self:#?}");
+            assert_eq!(state.running, twin.running(), "{self:#?}");
             assert_eq!(state.waiting(), twin.waiting(), "{self:#?}");
             assert_eq!(state.is_in_vain(), twin.is_in_vain(), "{self:#?}");
             twin.check();

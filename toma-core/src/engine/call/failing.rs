@@ -26,16 +26,18 @@ impl Call<'_> {
     ) -> Answer {
         self.time_from_now_on();
         self.injected |= attempt.injected;
-        if self.machine.is_doubting() {
+        if self.machine.doubted.is_some() {
             self.doubts.fails();
         }
         let took = self.took(attempt);
-        let (step, size) = (self.machine.step(), self.machine.size());
+        let (step, size) = (self.machine.step, self.machine.size());
         let ran = self.machine.take_ran(step);
         self.report.worked(ran);
         self.report.failed(size, failure.class, took.elapsed);
         let now = self.memory.read_after(failure.class).filter(|_| self.why_over() != Some(Reason::Disabled));
-        let failed = Failed::new(failure, now, took, self.rungs_after(attempt, failure.class, panic));
+        let &Failure { class, requested_bytes, .. } = failure;
+        let there = self.rungs_after(attempt, class, panic);
+        let failed = Failed { class, requested_bytes, now, took, there };
         let lacked = self.machine.lacked(&failed);
         let answer = self.answer(policy, attempt, &failed);
         self.tell_failed(attempt, failure, &failed, size);
@@ -43,7 +45,7 @@ impl Call<'_> {
         self.tell_shortfall(lacked.or(foreseen));
         self.take_rung(attempt, answer, failed);
         self.tell_answer(size, answer);
-        let to = self.machine.step();
+        let to = self.machine.step;
         if matches!(answer, Answer::LeaveOut { .. }) && to != step {
             self.tell(|| EventKind::Probe { from: step, to });
         }
@@ -53,7 +55,7 @@ impl Call<'_> {
     /// What was printed because nothing was promised must be passed on: a rung that came meanwhile is too late for
     /// it. A panic can give way where the enclosing attempt keeps it from being printed.
     fn rungs_after(&self, attempt: &Attempt, class: Class, panic: Option<&Panic>) -> Rungs {
-        let Some(extras) = self.extras.as_ref().filter(|_| !self.machine.is_in_fallback()) else {
+        let Some(extras) = self.extras.as_ref().filter(|_| !self.machine.fallback) else {
             return Rungs::NONE;
         };
         let rungs = extras.turns.rungs_after(attempt);
@@ -98,11 +100,13 @@ impl Call<'_> {
         let (size, hold) = (self.machine.size(), attempt.hold);
         let Some(extras) = &mut self.extras else { return };
         extras.turns.after_failure(hold, answer);
-        if self.machine.is_in_fallback() {
-            extras.fall_back();
-        }
         if let Some(failed) = extras.asks.take() {
             self.ask_hooks(policy, &failed, size);
+        }
+        if self.machine.fallback
+            && let Some(extras) = &mut self.extras
+        {
+            extras.fall_back();
         }
     }
 
@@ -110,17 +114,11 @@ impl Call<'_> {
         let free_bytes = failed.now.map(|now| now.free_bytes);
         let device = self.memory.source().name();
         let pressure = Pressure { device, requested_bytes: failed.requested_bytes, free_bytes, size };
-        if device::ask(&pressure) {
-            return;
-        }
         let policy = CheckedPolicy { policy, call: self.report.name() };
-        if let Some(answer) = self.machine.hooks_gave_nothing(&policy, failed) {
-            self.tell_answer(size, answer);
-        }
-        if self.machine.is_in_fallback()
-            && let Some(extras) = &mut self.extras
+        if !device::ask(&pressure)
+            && let Some(answer) = self.machine.hooks_gave_nothing(&policy, failed)
         {
-            extras.fall_back();
+            self.tell_answer(size, answer);
         }
     }
 

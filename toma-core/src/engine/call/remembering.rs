@@ -53,7 +53,7 @@ impl Call<'_> {
     #[inline]
     pub(super) fn place(&self) -> Place<'_> {
         let Memory { ref origin, device, user, .. } = self.memory;
-        let cap = self.report.within(self.machine.cap());
+        let cap = self.report.within(self.machine.sizes.cap);
         Place { origin, name: self.report.name(), user, device, cap }
     }
 
@@ -62,7 +62,7 @@ impl Call<'_> {
     pub(crate) fn go_on(&mut self) {
         let marks = Nesting::now().marks;
         if marks.anything() {
-            self.go_on_inside(marks.falls_back());
+            self.go_on_inside(marks.falls_back);
         }
     }
 
@@ -100,7 +100,7 @@ impl Call<'_> {
         // A step that was settled without a failure was settled at what is free now.
         let now = self.memory.now.or_else(|| self.memory.read());
         let free_bytes = now.map(|now| now.free_bytes);
-        let (bounds, measurements) = (self.machine.bounds(), self.machine.measurements().map(Arc::new));
+        let (bounds, measurements) = (self.machine.bounds, self.machine.measurements.map(Arc::new));
         let is_no_larger = self.report.remembered().is_some_and(|remembered| size <= remembered);
         let failed_probes = self.memory.failed_probes.filter(|_| is_no_larger).map_or(0, |failed| failed + 1);
         let learned = Remembered { bounds, free_bytes, measurements, failed_probes, ..Remembered::new(size) };
@@ -111,7 +111,7 @@ impl Call<'_> {
     /// Hands over what was measured by a call that settled nothing, so that the next one knows of it.
     fn note(&self) {
         let cache = self.memory.cache;
-        let measurements = self.machine.measurements();
+        let measurements = self.machine.measurements;
         let Some(measurements) = measurements.filter(|_| self.machine.is_done() && cache.remembers()) else {
             return;
         };
@@ -134,7 +134,7 @@ impl Drop for Call<'_> {
         }
         let (attempts, out_of_memory) = self.report.counts();
         self.tell(|| EventKind::Finished { attempts, out_of_memory });
-        let ran = if self.report.has_history() { self.machine.take_ran(self.machine.step()) } else { 0 };
-        self.report.finish(self.machine.position(), self.machine.bounds(), ran);
+        let ran = if self.report.has_history() { self.machine.take_ran(self.machine.step) } else { 0 };
+        self.report.finish(self.machine.position, self.machine.bounds, ran);
     }
 }

@@ -4,13 +4,14 @@
 use super::{Failed, Learning, Machine};
 use crate::classify::Class;
 use crate::device::Rung;
+use crate::engine::checked_policy::CheckedPolicy;
 use crate::engine::rungs::Rungs;
 use crate::observe::{Answer, Reason};
-use crate::policy::{Bounds, Evidence, Policy};
+use crate::policy::{Bounds, Evidence};
 
 impl Machine {
     /// The attempt failed: decides what happens next.
-    pub(crate) fn failed(&mut self, policy: &dyn Policy, failed: &Failed) -> Answer {
+    pub(in crate::engine) fn failed(&mut self, policy: &CheckedPolicy<'_>, failed: &Failed) -> Answer {
         self.failures += 1;
         match failed.class {
             Class::OutOfMemory => self.escalate(policy, failed),
@@ -20,7 +21,7 @@ impl Machine {
         }
     }
 
-    fn again_or_escalate(&mut self, policy: &dyn Policy, failed: &Failed) -> Answer {
+    fn again_or_escalate(&mut self, policy: &CheckedPolicy<'_>, failed: &Failed) -> Answer {
         let tried_again = self.spent.has(Rungs::TRANSIENT);
         if self.attempts_left() && !tried_again {
             self.spent = self.spent.with(Rungs::TRANSIENT, true);
@@ -33,7 +34,7 @@ impl Machine {
     }
 
     /// The next rung of the ladder.
-    fn escalate(&mut self, policy: &dyn Policy, failed: &Failed) -> Answer {
+    fn escalate(&mut self, policy: &CheckedPolicy<'_>, failed: &Failed) -> Answer {
         if failed.there.has(Rungs::GIVE_WAY) {
             // It says nothing of the size: the device was contended.
             return Answer::GiveUp(Reason::GaveWay);
@@ -68,7 +69,11 @@ impl Machine {
     /// The hooks gave nothing back, so the same size would only fail again: goes on below them.
     ///
     /// `None` where only one more attempt can say how the piece ends, because the failure is gone.
-    pub(crate) fn hooks_gave_nothing(&mut self, policy: &dyn Policy, failed: &Failed) -> Option<Answer> {
+    pub(in crate::engine) fn hooks_gave_nothing(
+        &mut self,
+        policy: &CheckedPolicy<'_>,
+        failed: &Failed,
+    ) -> Option<Answer> {
         if !self.is_at_the_floor() {
             return Some(self.shrink(policy, failed));
         }
@@ -80,7 +85,7 @@ impl Machine {
     }
 
     /// Lets the policy choose a step below the size that failed.
-    fn shrink(&mut self, policy: &dyn Policy, failed: &Failed) -> Answer {
+    fn shrink(&mut self, policy: &CheckedPolicy<'_>, failed: &Failed) -> Answer {
         let &Failed { class, requested_bytes, now, took, .. } = failed;
         self.fails(failed);
         // Another size is another question; but hooks that have given all they had have nothing more.

@@ -143,7 +143,7 @@ impl Machine {
     pub(super) fn within_search(&self, cut: Cut) -> Cut {
         let search = self.packing.as_ref().and_then(|packing| packing.search.as_ref());
         match search.filter(|search| search.end < cut.end) {
-            Some(&Search { end, .. }) => Cut { end, size: self.pieces.size(self.position..end) },
+            Some(&Search { end, .. }) => Cut { end, size: self.extent.size(self.position..end) },
             None => cut,
         }
     }
@@ -199,11 +199,6 @@ impl Machine {
     /// costs, because no piece need fill a step, and otherwise that step.
     pub(crate) fn take_ran(&mut self, step: usize) -> usize {
         self.packing.as_mut().map_or(step, |packing| std::mem::take(&mut packing.ran))
-    }
-
-    /// Bytes that the coming attempt could allocate, where the policy asks for them.
-    pub(crate) fn available_bytes(&self) -> Option<u64> {
-        self.available_bytes
     }
 
     /// An attempt that succeeded enters the measurements; a rest says nothing about its size. Returns whether the

@@ -43,35 +43,23 @@ impl MemorySource for Counting {
 }
 
 #[test]
-fn recent_reads_once_per_thread_and_memory() {
-    let source = Counting::new("once");
+fn recent_reads_once_per_thread_and_memory_within_the_staleness() {
     let free = |source: &Counting| recent(source).unwrap().free_bytes;
+    let source = Counting::new("once");
     assert_eq!([free(&source), free(&source)], [1, 1]);
     assert_eq!(free(&Counting::new("another")), 1);
     assert_eq!(thread::scope(|scope| scope.spawn(|| [free(&source), free(&source)]).join().unwrap()), [2, 2]);
     assert_eq!(free(&source), 1);
-}
-
-#[test]
-fn recent_forgets_after_the_staleness() {
-    let source = Counting { staleness: Duration::from_millis(20), ..Counting::new("stale") };
-    assert_eq!(recent(&source).unwrap().free_bytes, 1);
+    let stale = Counting { staleness: Duration::from_millis(20), ..Counting::new("stale") };
+    assert_eq!(free(&stale), 1);
     thread::sleep(Duration::from_millis(60));
-    assert_eq!(recent(&source).unwrap().free_bytes, 2);
-}
-
-#[test]
-fn recent_reads_each_time_without_staleness() {
-    let source = Counting { staleness: Duration::ZERO, ..Counting::new("never") };
-    assert_eq!([recent(&source), recent(&source)].map(|r| r.unwrap().free_bytes), [1, 2]);
-    assert_eq!(recent(&&source).unwrap().free_bytes, 3, "a reference is the same source");
-}
-
-#[test]
-fn recent_remembers_failures_too() {
-    let source = Counting { readable: false, ..Counting::new("unreadable") };
-    assert_eq!([recent(&source), recent(&source)], [None, None]);
-    assert_eq!(source.reads.into_inner(), 1);
+    assert_eq!(free(&stale), 2);
+    let never = Counting { staleness: Duration::ZERO, ..Counting::new("never") };
+    assert_eq!([free(&never), free(&never)], [1, 2]);
+    assert_eq!(recent(&&never).unwrap().free_bytes, 3, "a reference is the same source");
+    let unreadable = Counting { readable: false, ..Counting::new("unreadable") };
+    assert_eq!([recent(&unreadable), recent(&unreadable)], [None, None]);
+    assert_eq!(unreadable.reads.into_inner(), 1);
 }
 
 #[test]

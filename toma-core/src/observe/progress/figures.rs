@@ -11,10 +11,10 @@ const MAX_NAME: usize = 24;
 
 /// How far one call is, and how to say it.
 pub(super) struct Progress {
-    name: String,
-    /// `None` for a batch.
-    length: Option<usize>,
-    done: usize,
+    pub(super) name: String,
+    /// Items in all; `None` for a batch.
+    pub(super) length: Option<usize>,
+    pub(super) done: usize,
     step: usize,
     out_of_memory: usize,
     /// Time in attempts that succeeded: what failed says nothing about the rest.
@@ -65,15 +65,6 @@ impl Progress {
         Some(self.say(&format!("{} at {size}, {answer}", self.failure)))
     }
 
-    pub(super) fn name(&self) -> &str {
-        &self.name
-    }
-
-    /// Items done and items in all; `None` for a batch.
-    pub(super) fn items(&self) -> Option<(u64, u64)> {
-        self.length.map(|length| (self.done as u64, length as u64))
-    }
-
     /// Rate, time left, step and failures, as far as there is anything to say.
     pub(super) fn figures(&self) -> String {
         let mut figures = Vec::with_capacity(4);
@@ -81,7 +72,8 @@ impl Progress {
             figures.push(format!("{}/s", rounded(rate)));
             figures.extend(self.left(rate).map(|left| format!("ETA {:#}", HumanDuration(left))));
         }
-        figures.push(format!("{} {}", self.word(), self.step));
+        let word = if self.length.is_some() { "step" } else { "batch size" };
+        figures.push(format!("{word} {}", self.step));
         if self.out_of_memory > 0 {
             figures.push(format!("{} OOM", self.out_of_memory));
         }
@@ -90,16 +82,12 @@ impl Progress {
 
     /// All of it in one line, for a log.
     pub(super) fn line(&self) -> String {
-        let Some((done, length)) = self.items() else { return self.say(&self.figures()) };
-        self.say(&format!("{done} of {length} · {}", self.figures()))
+        let items = self.length.map_or(String::new(), |length| format!("{} of {length} · ", self.done));
+        self.say(&(items + &self.figures()))
     }
 
     fn say(&self, what: &str) -> String {
         format!("toma: {}: {what}", self.name)
-    }
-
-    fn word(&self) -> &'static str {
-        if self.length.is_some() { "step" } else { "batch size" }
     }
 
     /// Items per second.
@@ -117,18 +105,14 @@ impl Progress {
 }
 
 fn describe(class: Class, requested_bytes: Option<u64>, free_bytes: Option<u64>) -> String {
-    let what = match class {
-        Class::OutOfMemory => "out of memory",
-        Class::Transient => "transient failure",
+    if !matches!(class, Class::OutOfMemory | Class::Transient) {
         // The error goes through, and whoever gets it knows more.
-        Class::Poisoned | Class::Other => return String::new(),
-    };
-    let figures = [(requested_bytes, "requested"), (free_bytes, "free")];
-    let figures: Vec<_> = figures
-        .iter()
-        .filter_map(|&(figure, word)| figure.map(|figure| format!("{} {word}", bytes(figure))))
-        .collect();
-    if figures.is_empty() { what.to_owned() } else { format!("{what} ({})", figures.join(", ")) }
+        return String::new();
+    }
+    let figures = [(requested_bytes, "requested"), (free_bytes, "free")].into_iter();
+    let figures: Vec<_> =
+        figures.filter_map(|(figure, word)| Some(format!("{} {word}", bytes(figure?)))).collect();
+    if figures.is_empty() { class.to_string() } else { format!("{class} ({})", figures.join(", ")) }
 }
 
 /// The function's own name, without its path, and not longer than the eye takes in.

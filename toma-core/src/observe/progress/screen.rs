@@ -47,7 +47,7 @@ impl Screen {
             *line = Line::Logged;
             return self.print(&progress.line());
         };
-        let (figures, position) = (progress.figures(), progress.items().map_or(0, |(done, _)| done));
+        let (figures, position) = (progress.figures(), progress.done as u64);
         if let Line::Drawn(bar) = line {
             bar.set_position(position);
             bar.set_message(figures);
@@ -75,12 +75,11 @@ impl Screen {
 }
 
 fn bar(progress: &Progress) -> ProgressBar {
-    let (length, template) = match progress.items() {
-        None => (None, "{prefix} {msg}"),
-        Some((_, length)) => (Some(length), "{prefix} {wide_bar} {pos}/{len} · {msg}"),
-    };
-    let style = ProgressStyle::with_template(template).unwrap_or_else(|_| ProgressStyle::default_bar());
+    let length = progress.length.map(|length| length as u64);
+    let items = if length.is_some() { "{wide_bar} {pos}/{len} · " } else { "" };
+    let style = ProgressStyle::with_template(&format!("{{prefix}} {items}{{msg}}"))
+        .unwrap_or_else(|_| ProgressStyle::default_bar());
     ProgressBar::with_draw_target(length, ProgressDrawTarget::hidden())
         .with_style(style)
-        .with_prefix(progress.name().to_owned())
+        .with_prefix(progress.name.clone())
 }

@@ -1,5 +1,7 @@
-use std::io::Write;
+use std::io::{self, Write};
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Mutex};
+use std::thread;
 use std::time::Duration;
 
 use indicatif::{InMemoryTerm, ProgressDrawTarget};
@@ -18,7 +20,7 @@ const PATIENT: Pace = Pace { log: Duration::from_secs(3600), ..AT_ONCE };
 fn on_terminal(columns: u16, pace: Pace) -> (ProgressBar, InMemoryTerm) {
     let terminal = InMemoryTerm::new(20, columns);
     let target = ProgressDrawTarget::term_like(Box::new(terminal.clone()));
-    (ProgressBar::on(Screen::to(target, std::io::sink()), pace), terminal)
+    (ProgressBar::on(Screen::to(target, io::sink()), pace), terminal)
 }
 
 #[derive(Clone, Default)]
@@ -31,11 +33,11 @@ impl Log {
 }
 
 impl Write for Log {
-    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         self.0.lock().unwrap().write(bytes)
     }
 
-    fn flush(&mut self) -> std::io::Result<()> {
+    fn flush(&mut self) -> io::Result<()> {
         Ok(())
     }
 }
@@ -111,25 +113,12 @@ fn the_bar_goes_and_the_shrinks_stay() {
 }
 
 #[test]
-fn calls_one_after_another_share_a_bar() {
-    let (bar, terminal) = on_terminal(80, AT_ONCE);
-    for pass in 1..=3 {
-        tell(&bar, pass, started(10, Some(100)));
-        tell(&bar, pass, succeeded(0, 10, 1));
-        let shown = terminal.contents();
-        assert_eq!(shown.lines().count(), 1, "{shown}");
-        assert!(shown.contains("10/100"), "{shown}");
-        tell(&bar, pass, FINISHED);
-        assert_eq!(terminal.contents(), "");
-    }
-}
-
-#[test]
-fn what_is_printed_between_two_calls_stays() {
+fn calls_one_after_another_share_a_bar_and_what_is_printed_between_them_stays() {
     let (bar, terminal) = on_terminal(80, AT_ONCE);
     for pass in 1..=2 {
         tell(&bar, pass, started(10, Some(100)));
         tell(&bar, pass, succeeded(0, 10, 1));
+        assert!(terminal.contents().lines().last().unwrap().contains("10/100"), "{}", terminal.contents());
         bar.println(format!("pass {pass} goes well"));
         tell(&bar, pass, FINISHED);
         indicatif::TermLike::write_line(&terminal, "printed by the program").unwrap();
@@ -157,22 +146,8 @@ fn nested_calls_have_a_line_each() {
 }
 
 #[test]
-fn calls_on_two_threads_do_not_mix() {
-    let (bar, terminal) = on_terminal(80, AT_ONCE);
-    std::thread::scope(|scope| {
-        for length in [100, 200] {
-            let bar = &bar;
-            scope.spawn(move || {
-                execute::with::<NoCache>().observer(bar).range(0..length, 1, |_, _| ());
-            });
-        }
-    });
-    assert_eq!(terminal.contents(), "");
-}
-
-#[test]
 fn a_call_that_falls_back_says_so_and_goes_on_with_another_step() {
-    let (bar, terminal) = on_terminal(100, AT_ONCE);
+    let (bar, terminal) = on_terminal(120, AT_ONCE);
     tell(&bar, 1, started(1, Some(8)));
     tell(&bar, 1, failed(0, 1));
     tell(&bar, 1, EventKind::Answered { size: 1, answer: Answer::FallBack(4) });
@@ -180,6 +155,8 @@ fn a_call_that_falls_back_says_so_and_goes_on_with_another_step() {
     let shown = terminal.contents();
     assert!(shown.contains("1.0 GiB free) at 1, falls back, from 4"), "{shown}");
     assert!(shown.lines().last().unwrap().ends_with("step 4 · 1 OOM"), "{shown}");
+    tell(&bar, 1, EventKind::Answered { size: 90, answer: Answer::LeaveOut { index: 7, cost: 90 } });
+    assert!(terminal.contents().contains("at 90, leaves out item 7, which costs 90"), "{shown}");
 }
 
 #[test]
@@ -196,21 +173,29 @@ fn a_batch_has_no_length() {
 }
 
 #[test]
-fn an_empty_range_shows_nothing() {
-    let (bar, terminal) = on_terminal(80, AT_ONCE);
-    execute::with::<NoCache>().observer(&bar).range(5..5, 8, |_, _| ());
-    assert_eq!(terminal.moves_since_last_check(), "");
+fn what_needs_no_word_leaves_none() {
+    let (bar, terminal) = on_terminal(120, AT_ONCE);
+    let with = || execute::with::<NoCache>().observer(&bar);
+    with().range(5..5, 8, |_, _| ());
+    assert_eq!(terminal.moves_since_last_check(), "", "an empty range");
+    let panics = || with().range(0..8, 8, |_, _| -> () { panic!("broken") });
+    assert!(catch_unwind(AssertUnwindSafe(panics)).is_err());
+    assert_eq!(terminal.contents(), "", "a panic ends the bar");
+    assert!(with().range(0..8, 8, |_, _| Err::<(), _>(io::Error::other("disk is on fire"))).is_err());
+    assert_eq!(terminal.contents(), "", "an error of another kind is left to its reader");
+    thread::scope(|scope| {
+        for length in [100, 200] {
+            let with = &with;
+            scope.spawn(move || with().range(0..length, 1, |_, _| ()));
+        }
+    });
+    for kind in [succeeded(0, 1, 1), failed(1, 2), FINISHED] {
+        tell(&bar, 7, kind);
+    }
+    assert_eq!(terminal.contents(), "", "calls that began unseen are passed over");
     let (bar, log) = into_log(AT_ONCE);
     execute::with::<NoCache>().observer(&bar).range(5..5, 8, |_, _| ());
     assert_eq!(log.lines(), [""; 0]);
-}
-
-#[test]
-fn a_body_that_panics_leaves_no_bar() {
-    let (bar, terminal) = on_terminal(80, AT_ONCE);
-    let run = || execute::with::<NoCache>().observer(&bar).range(0..8, 8, |_, _| -> () { panic!("broken") });
-    assert!(std::panic::catch_unwind(std::panic::AssertUnwindSafe(run)).is_err());
-    assert_eq!(terminal.contents(), "");
 }
 
 #[test]
@@ -225,14 +210,6 @@ fn giving_up_says_why() {
 }
 
 #[test]
-fn an_error_of_another_kind_is_left_to_its_reader() {
-    let (bar, terminal) = on_terminal(120, AT_ONCE);
-    let body = |_, _| Err::<(), _>(std::io::Error::other("disk is on fire"));
-    assert!(execute::with::<NoCache>().observer(&bar).range(0..8, 1, body).is_err());
-    assert_eq!(terminal.contents(), "");
-}
-
-#[test]
 fn a_log_gets_a_line_for_each_shrink_and_nothing_for_short_calls() {
     let (bar, log) = into_log(PATIENT);
     let limit = |start, end| if end - start > 300 { Err(OutOfMemory::new(None)) } else { Ok(()) };
@@ -241,16 +218,6 @@ fn a_log_gets_a_line_for_each_shrink_and_nothing_for_short_calls() {
     assert_eq!(lines.len(), 1, "{lines:?}");
     assert!(lines[0].starts_with("toma: limit: out of memory"), "{lines:?}");
     assert!(lines[0].ends_with("at 600, shrinks to 300"), "{lines:?}");
-}
-
-#[test]
-fn a_log_gets_a_line_for_each_item_that_is_left_out() {
-    let (bar, log) = into_log(PATIENT);
-    tell(&bar, 1, started(90, Some(4)));
-    tell(&bar, 1, failed(0, 1));
-    tell(&bar, 1, EventKind::Answered { size: 90, answer: Answer::LeaveOut { index: 7, cost: 90 } });
-    let failure = "toma: embed: out of memory (2.0 GiB requested, 1.0 GiB free)";
-    assert_eq!(log.lines(), [format!("{failure} at 90, leaves out item 7, which costs 90")]);
 }
 
 #[test]
@@ -286,15 +253,6 @@ fn beside_the_log_only_what_the_program_prints_is_shown() {
     tell(&bar, 1, shrinks(8, 4));
     bar.println("a line of the program's own");
     assert_eq!(log.lines(), ["a line of the program's own"]);
-}
-
-#[test]
-fn events_of_calls_that_began_unseen_are_passed_over() {
-    let (bar, terminal) = on_terminal(80, AT_ONCE);
-    tell(&bar, 7, succeeded(0, 1, 1));
-    tell(&bar, 7, failed(1, 2));
-    tell(&bar, 7, FINISHED);
-    assert_eq!(terminal.contents(), "");
 }
 
 #[test]

@@ -3,17 +3,14 @@
 //! On the success path this is one addition per attempt; the history is built only when something
 //! fails or the step changes, and the report only when somebody asks for it.
 
-mod history;
-
 use std::cell::RefCell;
 use std::mem;
 use std::num::NonZeroUsize;
 use std::time::Duration;
 
-use self::history::History;
 use crate::call_site::Name;
 use crate::classify::Class;
-use crate::observe::report::{Fullest, Report, Shortfall, Tried};
+use crate::observe::report::{Fullest, Report, Shortfall, Tried, Wait};
 use crate::observe::{Answer, Reason};
 use crate::policy::Bounds;
 use crate::stack::Callers;
@@ -38,19 +35,24 @@ struct Figures {
     attempts: usize,
     /// That of all attempts, when all are timed: it is the first that may be not.
     time: Option<Duration>,
-    fullest: Option<Full>,
+    /// Of size 0 where no attempt was measured.
+    fullest: Fullest,
     position: usize,
     bounds: Bounds,
 }
 
 const _: () = assert!(size_of::<Figures>() <= 128, "larger ones are copied by a call");
 
-/// The [`Fullest`] attempt.
-#[derive(Clone, Copy, Debug)]
-struct Full {
-    size: NonZeroUsize,
-    peak_bytes: u64,
-    available_bytes: u64,
+/// Entries that are kept; a call that changes its step without end must not eat the memory.
+const MOST: usize = 256;
+
+/// What calls that never fail and never change their step do not have.
+#[derive(Clone, Debug)]
+struct History {
+    /// As far as it is told: its attempts are those in `tried`, and what is in the figures is missing. One entry of
+    /// `tried` may be too many, so that the last one can be completed.
+    report: Report,
+    left_out_count: usize,
 }
 
 thread_local! {
@@ -104,7 +106,7 @@ impl ReportBuilder {
     }
 
     pub(crate) fn counts(&self) -> (usize, usize) {
-        (self.figures.attempts, self.history.as_ref().map_or(0, |history| history.out_of_memory))
+        (self.figures.attempts, self.history.as_ref().map_or(0, |history| history.report.out_of_memory))
     }
 
     #[inline]
@@ -134,61 +136,81 @@ impl ReportBuilder {
     /// An attempt of this size succeeded; keeps the one that came nearest to the limit.
     #[inline(never)]
     pub(crate) fn measured(&mut self, size: usize, peak_bytes: Option<u64>, available_bytes: Option<u64>) {
-        let Some(size) = NonZeroUsize::new(size) else { return };
         let (Some(peak_bytes), Some(available_bytes)) = (peak_bytes, available_bytes) else { return };
-        let full = Full { size, peak_bytes, available_bytes };
-        if self.figures.fullest.is_none_or(|fullest| fullest.share() < full.share()) {
-            self.figures.fullest = Some(full);
+        let full = Fullest { size, peak_bytes, available_bytes };
+        if self.figures.fullest.size == 0 || self.figures.fullest.share() < full.share() {
+            self.figures.fullest = full;
         }
     }
 
     /// The attempts since the last entry have succeeded, at this size.
     #[cold]
     pub(crate) fn worked(&mut self, size: usize) {
-        let attempts = self.figures.attempts;
-        let history = self.history();
-        let succeeded = attempts - mem::replace(&mut history.attempts_told, attempts);
+        let succeeded = self.figures.attempts - self.history().report.attempts;
         if succeeded > 0 {
-            self.write_down(size, (succeeded, None));
+            self.add(Tried { size, succeeded, ..Tried::default() });
         }
     }
 
     pub(crate) fn failed(&mut self, size: usize, class: Class, elapsed: Option<Duration>) {
-        self.write_down(size, (0, Some(class)));
         self.figures.attempts += 1;
-        let attempts = self.figures.attempts;
-        let history = self.history();
-        history.attempts_told = attempts;
-        history.out_of_memory += usize::from(class == Class::OutOfMemory);
-        history.time_lost += elapsed.unwrap_or_default();
-        history.exact &= elapsed.is_some();
+        self.add(Tried { size, failed: Some(class), ..Tried::default() });
+        let report = &mut self.history().report;
+        report.out_of_memory += usize::from(class == Class::OutOfMemory);
+        report.time_lost += elapsed.unwrap_or_default();
+        report.time_lost_is_exact &= elapsed.is_some();
     }
 
     /// What is done about the failure that came last.
     pub(crate) fn answered(&mut self, answer: Answer) {
-        self.history().answered(answer);
+        let History { report, left_out_count } = self.history();
+        match answer {
+            Answer::FallBack(_) => report.fell_back = true,
+            Answer::GiveUp(reason) => report.gave_up = Some(reason),
+            Answer::LeaveOut { index, .. } => {
+                *left_out_count += 1;
+                if report.left_out.len() < MOST {
+                    report.left_out.push(index);
+                }
+            }
+            Answer::Again(_) | Answer::Shrink(_) => {}
+        }
+        if let Some(last) = report.tried.last_mut() {
+            last.answer = Some(answer);
+        }
     }
 
     /// The failure of an item that was left out goes through after all.
     pub(crate) fn gives_up(&mut self, reason: Reason) {
-        self.history().gave_up = Some(reason);
+        self.history().report.gave_up = Some(reason);
     }
 
     /// The coming attempt has waited for its turn on the device.
     pub(crate) fn waited(&mut self, elapsed: Duration, exclusive: bool) {
         let attempts = self.figures.attempts;
-        self.history().waited(elapsed, exclusive, attempts);
+        let report = &mut self.history().report;
+        report.waited += elapsed;
+        if report.attempts == attempts
+            && let Some(tried @ Tried { answer: Some(Answer::Again(_)), .. }) = report.tried.last_mut()
+        {
+            let before = tried.wait.map_or(Duration::ZERO, |wait| wait.elapsed);
+            tried.wait = Some(Wait { elapsed: before + elapsed, exclusive });
+        }
     }
 
     /// Takes note that the smallest size does not fit; says whether that is new.
     pub(crate) fn falls_short(&mut self, shortfall: Shortfall) -> bool {
-        self.history().shortfall.replace(shortfall).is_none()
+        self.history().report.shortfall.replace(shortfall).is_none()
     }
 
-    /// One entry.
-    fn write_down(&mut self, size: usize, (succeeded, failed): (usize, Option<Class>)) {
-        let (size, time) = (self.within(size), self.figures.time);
-        self.history().add(Tried { size, succeeded, failed, answer: None, wait: None, time });
+    /// One entry, of all attempts that are not told yet.
+    fn add(&mut self, tried: Tried) {
+        let tried = Tried { size: self.within(tried.size), time: self.figures.time, ..tried };
+        let attempts = self.figures.attempts;
+        let report = &mut self.history().report;
+        report.attempts = attempts;
+        report.tried.truncate(MOST);
+        report.tried.push(tried);
     }
 
     fn history(&mut self) -> &mut History {
@@ -198,9 +220,9 @@ impl ReportBuilder {
     /// The size cache of this name was to remember a size; `None` when it remembers nothing.
     #[cold]
     pub(crate) fn settles(&mut self, settled: Option<usize>, cache: &'static str, callers: Callers) {
-        let history = self.history();
-        history.callers = callers;
-        (history.settled, history.cache) = (settled, Some(cache));
+        let report = &mut self.history().report;
+        report.callers = callers;
+        (report.settled, report.cache) = (settled, Some(cache));
     }
 
     /// The call is over: hands the figures to the thread, for [`last`]. `ran`: the size of the attempts that
@@ -231,44 +253,29 @@ impl ReportBuilder {
     }
 
     fn report(&self) -> Report {
-        let none = History::default();
-        let history = self.history.as_deref().unwrap_or(&none);
+        let History { mut report, left_out_count } = self.history.as_deref().cloned().unwrap_or_default();
+        report.tried.truncate(MOST);
         let Figures { length, start, remembered, attempts, time, fullest, position, bounds, .. } =
             self.figures;
         Report {
             name: self.name.clone(),
             length,
-            done: position - history.left_out_count,
+            done: position - left_out_count,
             sizes_are_costs: self.sizes_are_costs,
             start: self.within(start),
             remembered: remembered.map(NonZeroUsize::get),
             attempts,
-            out_of_memory: history.out_of_memory,
-            tried: history.tried.clone(),
             bounds,
-            fullest: fullest.map(Full::public),
+            fullest: (fullest.size > 0).then_some(fullest),
             time,
-            time_lost: history.time_lost,
-            time_lost_is_exact: history.exact,
-            settled: history.settled,
-            cache: history.cache,
-            callers: history.callers.clone(),
-            gave_up: history.gave_up,
-            waited: history.waited,
-            fell_back: history.fell_back,
-            shortfall: history.shortfall,
-            left_out: history.left_out.clone(),
+            ..report
         }
     }
 }
 
-impl Full {
-    fn public(self) -> Fullest {
-        let Self { size, peak_bytes, available_bytes } = self;
-        Fullest { size: size.get(), peak_bytes, available_bytes }
-    }
-
-    fn share(&self) -> f64 {
-        self.public().share()
+impl Default for History {
+    fn default() -> Self {
+        let report = Report { time_lost_is_exact: true, ..Report::default() };
+        Self { report, left_out_count: 0 }
     }
 }

@@ -54,7 +54,7 @@ pub use svg::svg;
 ///   next     starts from 128, remembered in GlobalCache
 /// ```
 #[non_exhaustive]
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct Report {
     /// The name of the call.
     pub name: Name,
@@ -124,7 +124,7 @@ pub struct Shortfall {
 
 /// An attempt, and how much of the memory it took.
 #[non_exhaustive]
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Fullest {
     /// The attempt's size, in items or in cost units.
     pub size: usize,
@@ -144,7 +144,7 @@ impl Fullest {
 
 /// One entry in the history of a call: attempts at one size that succeeded, or one that failed.
 #[non_exhaustive]
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Tried {
     /// Of attempts that succeeded the step in items, or where sizes are [costs](crate::execute::With::by_cost),
     /// the largest cost that ran: no piece need fill a step there. Of one that failed its own size.

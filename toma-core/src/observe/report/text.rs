@@ -78,21 +78,15 @@ impl Report {
     /// The sizes tried; of many only the first and the last.
     fn history(&self) -> Option<String> {
         let last = self.tried.last()?;
-        let before = iter::once(None).chain(self.tried.iter().map(Some));
-        let entries: Vec<String> =
-            before.zip(&self.tried).map(|(before, tried)| self.entry(before, tried)).collect();
-        let line = match entries.len().checked_sub(2 * SHOWN + 1) {
-            None | Some(0 | 1) => entries.concat(),
-            Some(skipped) => {
-                let end = SHOWN + skipped;
-                format!(
-                    "{}{}{}",
-                    entries[..SHOWN].concat(),
-                    gap(&self.tried[SHOWN..end]),
-                    entries[end..].concat()
-                )
-            }
-        };
+        let nothing = Tried::default();
+        let before = iter::once(&nothing).chain(&self.tried).zip(&self.tried);
+        let mut entries: Vec<String> = before.map(|(before, tried)| self.entry(before, tried)).collect();
+        let skipped = SHOWN..entries.len().saturating_sub(SHOWN + 1);
+        if skipped.len() > 1 {
+            let gap = gap(&self.tried[skipped.clone()]);
+            entries.splice(skipped, [gap]);
+        }
+        let line = entries.concat();
         let end = match (self.untold(), last.answer) {
             (0, Some(Answer::GiveUp(_))) => "gave up".to_owned(),
             (0, Some(Answer::LeaveOut { index, .. })) => format!("item {index} left out"),
@@ -104,19 +98,18 @@ impl Report {
     }
 
     /// An entry of a history, as the answer to the failure `before` made it, with what leads to the next one.
-    fn entry(&self, before: Option<&Tried>, tried: &Tried) -> String {
+    fn entry(&self, before: &Tried, tried: &Tried) -> String {
         // Of several costs it is the largest.
         let up_to = if self.sizes_are_costs && tried.succeeded > 1 && tried.size > 0 { "up to " } else { "" };
         let size = format!("{up_to}{}", tried.size);
-        let answer = before.and_then(|before| before.answer);
-        let size = match answer {
+        let size = match before.answer {
             None | Some(Answer::Shrink(_) | Answer::GiveUp(_)) => size,
-            Some(Answer::Again(rung)) => again(&size, rung, before.and_then(|before| before.wait)),
+            Some(Answer::Again(rung)) => again(&size, rung, before.wait),
             Some(Answer::FallBack(_)) => format!("in fallback {size}"),
             Some(Answer::LeaveOut { index, .. }) => format!("item {index} left out, {size}"),
         };
         // How it came to that stands behind it.
-        let has_words = matches!(answer, Some(Answer::Again(rung)) if rung != Rung::Transient);
+        let has_words = matches!(before.answer, Some(Answer::Again(rung)) if rung != Rung::Transient);
         let comma = if has_words && tried.succeeded > 0 { "," } else { "" };
         let then = if tried.failed.is_some() { " -> " } else { ", " };
         format!("{size}{comma}{}{then}", outcome(tried))

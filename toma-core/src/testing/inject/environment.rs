@@ -3,13 +3,13 @@
 use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::hash::{BuildHasher, RandomState};
-use std::io::{self, Write};
 use std::sync::atomic::Ordering;
 use std::sync::{Mutex, OnceLock, PoisonError};
 use std::{env, thread};
 
 use super::generator::Generator;
 use super::{REASONS, Verdict};
+use crate::text::print;
 
 const VARIABLE: &str = "TOMA_INJECT";
 
@@ -61,11 +61,10 @@ impl Settings {
         }
     }
 
-    /// Past the capture of the test harness, which shows nothing of tests that succeed, and without
-    /// the panic that a closed stderr would be with `eprintln`.
+    /// Past the capture of the test harness, which shows nothing of tests that succeed.
     fn announce(self) {
         let Self { probability, seed } = self;
-        let _ = writeln!(io::stderr(), "toma: injecting out of memory: {VARIABLE}={probability},{seed}");
+        print(&format!("toma: injecting out of memory: {VARIABLE}={probability},{seed}"));
     }
 
     /// The next verdict of this thread.

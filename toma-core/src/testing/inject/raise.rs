@@ -6,7 +6,7 @@
 use std::future::Future;
 use std::panic::panic_any;
 
-use super::verdict::{Injected, When};
+use super::verdict::Injected;
 use super::{active, verdict};
 use crate::classify::{Class, OutOfMemory};
 use crate::shield::Retryable;
@@ -23,7 +23,7 @@ pub(crate) fn ask(retryable: Retryable, size: usize) -> Option<Injected> {
 impl Injected {
     /// Runs the body and fails, or fails at once.
     pub(crate) fn around<R>(self, body: impl FnOnce() -> R) -> R {
-        if self.when == When::After {
+        if self.after_body {
             drop(body());
         }
         self.fail()
@@ -31,7 +31,7 @@ impl Injected {
 
     /// The same around an async body.
     pub(crate) async fn around_async<R>(self, body: impl Future<Output = R>) -> R {
-        if self.when == When::After {
+        if self.after_body {
             drop(body.await);
         }
         self.fail()
@@ -39,10 +39,8 @@ impl Injected {
 
     /// Panics with what a real failure of the class would panic with.
     fn fail(self) -> ! {
-        let how = match self.when {
-            When::Before => "injected by a test instead of running the body",
-            When::After => "injected by a test after running the body",
-        };
+        let when = if self.after_body { "after" } else { "instead of" };
+        let how = format_args!("injected by a test {when} running the body");
         match self.class {
             Class::OutOfMemory => panic_any(OutOfMemory::new(self.requested_bytes)),
             Class::Transient => panic!("CUBLAS_STATUS_INTERNAL_ERROR, {how}"),

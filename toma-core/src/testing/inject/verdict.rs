@@ -9,18 +9,10 @@ pub struct Verdict(pub(super) Option<Injected>);
 /// A failure that an attempt is to meet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Injected {
-    pub(crate) when: When,
+    /// Whether the body runs before; its value is dropped.
+    pub(crate) after_body: bool,
     pub(crate) class: Class,
     pub(crate) requested_bytes: Option<u64>,
-}
-
-/// When an attempt fails.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum When {
-    /// Instead of running the body.
-    Before,
-    /// After the body has run; its value is dropped.
-    After,
 }
 
 impl Verdict {
@@ -36,14 +28,14 @@ impl Verdict {
     pub const OTHER: Self = Self::failing(Class::Other);
 
     const fn failing(class: Class) -> Self {
-        Self(Some(Injected { when: When::Before, class, requested_bytes: None }))
+        Self(Some(Injected { after_body: false, class, requested_bytes: None }))
     }
 
     /// The same failure after the body has run and its value was dropped, to find bodies that
     /// cannot run twice.
     #[must_use]
     pub fn after_body(self) -> Self {
-        Self(self.0.map(|injected| Injected { when: When::After, ..injected }))
+        Self(self.0.map(|injected| Injected { after_body: true, ..injected }))
     }
 
     /// The same failure with the number of bytes that were asked for.

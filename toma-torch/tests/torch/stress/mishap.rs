@@ -8,41 +8,35 @@ use toma::classify::Class;
 
 use super::THREADS;
 
-const TRANSIENT: &str = "CUDA error: CUBLAS_STATUS_INTERNAL_ERROR when calling the stress test";
-const POISONED: &str = "CUDA error: an illegal memory access was encountered by the stress test";
-const OTHER: &str = "a mistake of the stress test";
+/// What the text of each class contains; out of memory comes from the budget.
+const CLASSES: [(Class, &str); 4] = [
+    (Class::OutOfMemory, "CPU out of memory"),
+    (Class::Transient, "CUDA error: CUBLAS_STATUS_INTERNAL_ERROR when calling the stress test"),
+    (Class::Poisoned, "CUDA error: an illegal memory access was encountered by the stress test"),
+    (Class::Other, "a mistake of the stress test"),
+];
+
+fn index_of(class: Class) -> usize {
+    CLASSES.iter().position(|(known, _)| *known == class).unwrap()
+}
 
 pub(super) fn failure(class: Class) -> TchError {
-    let text = match class {
-        Class::Transient => TRANSIENT,
-        Class::Poisoned => POISONED,
-        _ => OTHER,
-    };
-    TchError::Torch(text.to_owned())
+    TchError::Torch(CLASSES[index_of(class)].1.to_owned())
 }
 
 /// The class of a failure that this test has made, or whose cause is its budget.
 pub(super) fn class_of(error: &str) -> Option<Class> {
-    let known = [
-        ("CPU out of memory", Class::OutOfMemory),
-        (TRANSIENT, Class::Transient),
-        (POISONED, Class::Poisoned),
-        (OTHER, Class::Other),
-    ];
-    known.into_iter().find(|(text, _)| error.contains(text)).map(|(_, class)| class)
+    CLASSES.iter().find(|(_, text)| error.contains(text)).map(|(class, _)| *class)
 }
 
 /// How often things happened.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct Counts {
     /// Of each thread.
     pub(super) attempts: [AtomicU64; THREADS],
     pub(super) calls: AtomicU64,
     pub(super) waits: AtomicU64,
-    out_of_memory: OfClass,
-    transient: OfClass,
-    poisoned: OfClass,
-    other: OfClass,
+    of_class: [OfClass; CLASSES.len()],
 }
 
 /// Failures of one class.
@@ -55,39 +49,21 @@ pub(super) struct OfClass {
 }
 
 impl Counts {
-    pub(super) fn new() -> Self {
-        Self {
-            attempts: [const { AtomicU64::new(0) }; THREADS],
-            calls: AtomicU64::new(0),
-            waits: AtomicU64::new(0),
-            out_of_memory: OfClass::default(),
-            transient: OfClass::default(),
-            poisoned: OfClass::default(),
-            other: OfClass::default(),
-        }
-    }
-
     pub(super) fn attempts(&self) -> u64 {
         self.attempts.iter().map(|attempts| attempts.load(Relaxed)).sum()
     }
 
     pub(super) fn of(&self, class: Class) -> &OfClass {
-        match class {
-            Class::OutOfMemory => &self.out_of_memory,
-            Class::Transient => &self.transient,
-            Class::Poisoned => &self.poisoned,
-            _ => &self.other,
-        }
+        &self.of_class[index_of(class)]
     }
 
     /// Everything has happened, and most calls end well: else it proves nothing.
     pub(super) fn check(&self) {
-        let classes = [&self.out_of_memory, &self.transient, &self.poisoned, &self.other];
-        let ended = classes.map(|class| class.went_through.load(Relaxed));
+        let ended = self.of_class.each_ref().map(|class| class.went_through.load(Relaxed));
         assert!(ended.iter().all(|&count| count > 0), "a class is missing: {self}");
-        assert!(self.waits.load(Relaxed) > 0, "nobody has waited: {self}");
+        assert!(self.waits.load(Relaxed) > 0, "no call has waited: {self}");
         assert!(ended.iter().sum::<u64>() < self.calls.load(Relaxed) / 2, "too little is done: {self}");
-        for class in [&self.poisoned, &self.other] {
+        for class in [Class::Poisoned, Class::Other].map(|class| self.of(class)) {
             assert_eq!(class.injected.load(Relaxed), class.went_through.load(Relaxed), "one is lost: {self}");
         }
     }
@@ -96,12 +72,14 @@ impl Counts {
 impl fmt::Display for Counts {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let of = |count: &AtomicU64| count.load(Relaxed);
-        write!(f, "{} attempts, {} calls, {} waits; ", self.attempts(), of(&self.calls), of(&self.waits))?;
-        write!(f, "{} ended out of memory", of(&self.out_of_memory.went_through))?;
-        let classes = [("transient", &self.transient), ("poisoned", &self.poisoned), ("other", &self.other)];
-        classes.iter().try_for_each(|(word, class)| {
-            let (injected, ended) = (of(&class.injected), of(&class.went_through));
-            write!(f, ", {injected} {word} of which {ended} ended a call")
+        write!(f, "{} attempts, {} calls, {} waits", self.attempts(), of(&self.calls), of(&self.waits))?;
+        CLASSES.iter().zip(&self.of_class).try_for_each(|((class, _), counts)| {
+            write!(
+                f,
+                "; {class}: {} injected, {} ended a call",
+                of(&counts.injected),
+                of(&counts.went_through)
+            )
         })
     }
 }

@@ -35,8 +35,9 @@ pub(super) struct Worker<'w> {
 
 /// An inline form with options by chance.
 macro_rules! with {
-    ($worker:expr, $policy:expr) => {{
-        let form = execute::with::<NoCache>().cache($worker.cache()).policy($policy).key($worker.up_to(3));
+    ($worker:expr) => {{
+        let form = execute::with::<NoCache>().cache($worker.cache()).policy($worker.policy());
+        let form = form.key($worker.up_to(3));
         let form = form.ladder($worker.ladder()).observer($worker.world);
         if $worker.up_to(8) == 0 { form } else { form.device(&$worker.device) }
     }};
@@ -99,8 +100,8 @@ impl<'w> Worker<'w> {
     }
 
     fn map(&self, rows: Range<usize>, log: &Log) -> Result<Vec<f32>, TchError> {
-        let (policy, first) = (self.policy(), rows.start);
-        let form = with!(self, &*policy);
+        let first = rows.start;
+        let form = with!(self);
         let values = form.map(rows, self.up_to(ROWS) + 1, |start, end| {
             self.attempt(log, start - first..end - first, || {
                 Ok(numbers(&with_tensors(&self.rows(start..end), log.road)?))
@@ -110,10 +111,9 @@ impl<'w> Worker<'w> {
     }
 
     fn range(&self, total: usize, log: &Log) -> Result<(), TchError> {
-        let policy = self.policy();
         let out = RefCell::new(vec![f32::NAN; total]);
         log.leaves_out();
-        with!(self, &*policy).by_cost(|row| row / 16 + 1).range(0..total, 4 * ROWS, |start, end| {
+        with!(self).by_cost(|row| row / 16 + 1).range(0..total, 4 * ROWS, |start, end| {
             self.attempt(log, start..end, || {
                 let values = numbers(&with_tensors(&self.rows(start..end), log.road)?);
                 out.borrow_mut()[start..end].copy_from_slice(&values);
@@ -125,10 +125,9 @@ impl<'w> Worker<'w> {
     }
 
     fn chunked(&self, total: usize, log: &Log) -> Result<(), TchError> {
-        let policy = self.policy();
         let (input, output) = (self.rows(0..total), self.output.narrow(0, 0, size(total)));
         let initial = self.up_to(ROWS) + 1;
-        with!(self, &*policy).chunked((&input, &output), initial, |(input, output), start, end| {
+        with!(self).chunked((&input, &output), initial, |(input, output), start, end| {
             self.attempt(log, start..end, || output.shallow_clone().f_copy_(&with_tensors(input, log.road)?))
         })?;
         assert_eq!(numbers(&output), plain(0..total));
@@ -136,11 +135,10 @@ impl<'w> Worker<'w> {
     }
 
     fn one_by_one(&self, total: usize, log: &Log) -> Result<(), TchError> {
-        let policy = self.policy();
         let body =
             |start, end| self.attempt(log, start..end, || with_tensors(&self.rows(start..end), log.road));
         // Values that are given out hold memory while the work goes on.
-        let values = with!(self, &*policy).iter(0..total, self.up_to(ROWS) + 1, body);
+        let values = with!(self).iter(0..total, self.up_to(ROWS) + 1, body);
         let values = values.collect::<Result<Vec<_>, _>>()?;
         let values: Vec<_> = values.iter().flat_map(numbers).collect();
         assert_eq!(values, plain(0..total));
@@ -149,8 +147,7 @@ impl<'w> Worker<'w> {
 
     /// A loop in a batch: the inner loop gives up, and the batch shrinks.
     fn batch(&self, total: usize, log: &Log) -> Result<(), TchError> {
-        let policy = self.policy();
-        let done = with!(self, &*policy).batch(total, |batch_size| {
+        let done = with!(self).batch(total, |batch_size| {
             self.attempt(log, 0..batch_size, || {
                 let held = with_tensors(&self.rows(0..batch_size), log.road)?;
                 let values = self.map(0..batch_size, &Log::new(log.road))?;
@@ -163,18 +160,14 @@ impl<'w> Worker<'w> {
     }
 
     fn backward(&self, total: usize, log: &Log) -> Result<(), TchError> {
-        let policy = self.policy();
-        let done = with!(self, &*policy).batch(total, |batch_size| {
+        let done = with!(self).batch(total, |batch_size| {
             self.attempt(log, 0..batch_size, || {
                 self.weight.shallow_clone().zero_grad();
                 let rows = 0..batch_size;
                 let weighted =
                     self.weight.f_narrow(0, 0, size(batch_size))?.f_mul(&self.rows(rows.clone()))?;
                 let loss = weighted.f_sum(Kind::Float)?;
-                match log.road {
-                    Road::Errors => loss.f_backward()?,
-                    Road::Panics => loss.backward(),
-                }
+                log.road.of(loss.f_backward())?;
                 let grad = numbers(&self.weight.grad().narrow(0, 0, size(batch_size)));
                 assert_eq!(grad, numbers(&self.rows(rows)));
                 Ok(batch_size)
@@ -217,12 +210,7 @@ impl<'w> Worker<'w> {
         };
         self.world.counts.of(class).injected.fetch_add(1, Relaxed);
         self.ends.set(class != Class::Transient);
-        let failure = mishap::failure(class);
-        match road {
-            Road::Errors => Err(failure),
-            // As methods of tensors do.
-            Road::Panics => panic!("{failure:?}"),
-        }
+        road.of(Err(mishap::failure(class)))
     }
 
     fn ladder(&self) -> Ladder<'static> {

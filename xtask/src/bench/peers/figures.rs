@@ -1,13 +1,14 @@
 //! What all answers come to.
 
-use anyhow::{Context as _, Result, ensure};
-use serde_json::Value;
+use std::collections::BTreeMap;
 
-use super::session::{Answers, Samples, Variant};
-use crate::metadata::text;
+use anyhow::{Context as _, Result, ensure};
+use serde::Deserialize;
+
+use super::session::{Peer, Samples, Variant};
 
 /// How much there is to do in a whole run, and what fits.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 pub(super) struct World {
     pub(super) name: String,
     pub(super) rows: u64,
@@ -32,37 +33,19 @@ pub(super) struct Row {
     pub(super) runs: Vec<Run>,
 }
 
-/// A cold run, and a warm one after it.
-#[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Run {
-    pub(super) cold: Half,
-    pub(super) warm: Half,
-}
+/// Medians of a cold run and of a warm one after it: milliseconds, failures, the size kept in the end in percent
+/// of the limit, and time over that of the best fixed size in the same language.
+pub(super) type Run = BTreeMap<String, f64>;
 
-#[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Half {
-    pub(super) ms: f64,
-    /// Its time over that of the best fixed size in the same language.
-    pub(super) ratio: f64,
-    pub(super) ooms: f64,
-    /// Of the limit.
-    pub(super) kept_percent: f64,
-}
+const MEASURED: [&str; 6] =
+    ["cold_ms", "cold_ooms", "cold_kept_percent", "warm_ms", "warm_ooms", "warm_kept_percent"];
 
 const OVERHEAD: &str = "overhead";
 const LOOP: &str = "loop";
 
 impl World {
     pub(super) fn parse(json: &str) -> Result<Vec<Self>> {
-        let worlds: Vec<Value> = serde_json::from_str(json)?;
-        worlds.iter().map(Self::of).collect()
-    }
-
-    fn of(value: &Value) -> Result<Self> {
-        let number = |key: &str| value[key].as_u64().with_context(|| format!("no number `{key}`"));
-        let halves = value["halves"].as_bool().context("no `halves`")?;
-        let (rows, initial, limit) = (number("rows")?, number("initial")?, number("limit")?);
-        Ok(Self { name: text(value, "name")?.to_owned(), rows, initial, limit, halves })
+        Ok(serde_json::from_str(json)?)
     }
 }
 
@@ -75,7 +58,7 @@ impl Row {
         self.language == "Rust" && !self.is_loop()
     }
 
-    /// Those that are shown first: ranges with a cache, and whoever has neither.
+    /// Those that are shown first: ranges with a cache, and those that have neither.
     pub(super) fn chosen(rows: &[Self]) -> Vec<&Self> {
         let without = ["NoCache", "NoBatchsizeCache"];
         let is_chosen = |row: &&Self| {
@@ -88,72 +71,73 @@ impl Row {
 
 /// A row per way to run a loop, in the order in which they were told; of hand-written loops one per
 /// language.
-pub(super) fn rows(answers: &[Answers], worlds: &[World]) -> Result<Vec<Row>> {
+pub(super) fn rows(peers: &[Peer], worlds: &[World]) -> Result<Vec<Row>> {
     let mut rows = Vec::new();
-    for peer in answers {
-        let language = &peer.hello.language;
-        let mut loops = answers.iter().filter(|other| other.hello.peer == LOOP);
-        let base = loops.find(|other| other.hello.language == *language);
-        let base = Base::of(base.with_context(|| format!("no loop in {language}"))?, worlds)?;
-        if peer.hello.peer == LOOP {
+    for peer in peers {
+        let base = Base::of(peers, &peer.language, worlds)?;
+        if peer.name == LOOP {
             rows.push(base.row()?);
-        } else {
-            let variants = variants(peer).into_iter().map(|variant| base.compared(peer, variant, worlds));
-            rows.extend(variants.collect::<Result<Vec<_>>>()?);
+            continue;
+        }
+        let mut variants: Vec<_> = peer.cases.iter().map(|case| &case.variant).collect();
+        variants.dedup();
+        for variant in variants {
+            rows.push(base.compared(peer, variant, worlds)?);
         }
     }
     rows.sort_by(|a, b| a.language.cmp(&b.language));
     Ok(rows)
 }
 
-/// Each once, in order.
-fn variants(peer: &Answers) -> Vec<Variant> {
-    let mut variants: Vec<Variant> = peer.hello.cases.iter().map(|case| case.variant.clone()).collect();
-    variants.dedup();
-    variants
-}
-
 /// The hand-written loops of a language, with which all else is compared.
 struct Base<'a> {
-    answers: &'a Answers,
-    /// In each world, the loop whose size is the fastest.
-    best: Vec<&'a Samples>,
+    peer: &'a Peer,
+    /// In each world, the loop whose size is the fastest, with its milliseconds.
+    best: Vec<(&'a Samples, Vec<f64>)>,
 }
 
 impl<'a> Base<'a> {
-    fn of(answers: &'a Answers, worlds: &[World]) -> Result<Self> {
-        let best = worlds.iter().map(|world| fastest(answers, world)).collect::<Result<_>>()?;
-        Ok(Self { answers, best })
+    fn of(peers: &'a [Peer], language: &str, worlds: &[World]) -> Result<Self> {
+        let base = peers.iter().find(|peer| peer.name == LOOP && peer.language == language);
+        let peer = base.with_context(|| format!("no loop in {language}"))?;
+        let best = worlds.iter().map(|world| fastest(peer, world)).collect::<Result<_>>()?;
+        Ok(Self { peer, best })
     }
 
     /// The costs of the loop over ranges, and in each world the best size.
     fn row(&self) -> Result<Row> {
-        let overhead = find(self.answers, &by_hand("range"), OVERHEAD);
-        let figure = |name: &str| overhead.and_then(|samples| samples.get(name)).map(|all| median(all));
-        let (call_us, chunk_us) = (figure("call_us"), figure("chunk_us"));
-        let runs = self.best.iter().map(|best| at_best(best)).collect::<Result<_>>()?;
+        let overhead =
+            |name: &str| find(self.peer, &by_hand("range"), OVERHEAD)?.get(name).map(|all| median(all));
+        // A size that fits fails in no run, and both runs are the same work.
+        let best = |(samples, ms): &(&Samples, Vec<f64>)| {
+            let mut samples = (*samples).clone();
+            samples.extend(["cold_ms", "warm_ms"].map(|name| (name.to_owned(), ms.clone())));
+            run(&samples, ms)
+        };
+        let runs = self.best.iter().map(best).collect::<Result<_>>()?;
         let variant = Variant { policy: "best fixed size".to_owned(), ..by_hand("range") };
-        Ok(Row { call_us, chunk_us, runs, ..row(self.answers, variant) })
+        let (call_us, chunk_us) = (overhead("call_us"), overhead("chunk_us"));
+        Ok(Row { call_us, chunk_us, runs, ..row(self.peer, variant) })
     }
 
-    fn compared(&self, peer: &Answers, variant: Variant, worlds: &[World]) -> Result<Row> {
-        let call_us = self.beyond(peer, &variant, "call_us")?;
-        let chunk_us = self.beyond(peer, &variant, "chunk_us")?;
-        let samples = worlds.iter().map(|world| find(peer, &variant, &world.name));
-        let runs = samples.zip(&self.best).filter_map(|(samples, best)| Some(run(samples?, best)));
+    fn compared(&self, peer: &Peer, variant: &Variant, worlds: &[World]) -> Result<Row> {
+        let call_us = self.beyond(peer, variant, "call_us")?;
+        let chunk_us = self.beyond(peer, variant, "chunk_us")?;
+        let samples = worlds.iter().map(|world| find(peer, variant, &world.name));
+        let runs = samples.zip(&self.best).filter_map(|(samples, (_, base_ms))| Some(run(samples?, base_ms)));
         let runs = runs.collect::<Result<Vec<_>>>()?;
         ensure!(runs.is_empty() || runs.len() == worlds.len(), "{variant:?}: not in every world");
-        Ok(Row { call_us, chunk_us, runs, ..row(peer, variant) })
+        Ok(Row { call_us, chunk_us, runs, ..row(peer, variant.clone()) })
     }
 
     /// What it takes beyond the loop of the same form, round by round.
-    fn beyond(&self, peer: &Answers, variant: &Variant, name: &str) -> Result<Option<f64>> {
+    fn beyond(&self, peer: &Peer, variant: &Variant, name: &str) -> Result<Option<f64>> {
         let Some(samples) = find(peer, variant, OVERHEAD).and_then(|samples| samples.get(name)) else {
             return Ok(None);
         };
         // A form of another name is a function with a size.
         let form = Some(&*variant.form).filter(|form| ["range", "chunked"].contains(form));
-        let base = find(self.answers, &by_hand(form.unwrap_or("batch")), OVERHEAD);
+        let base = find(self.peer, &by_hand(form.unwrap_or("batch")), OVERHEAD);
         let base = base.and_then(|samples| samples.get(name));
         let base = base.with_context(|| format!("no loop to compare {variant:?} with"))?;
         Ok(Some(median(&pairs(samples, base, |ours, base| ours - base))))
@@ -165,59 +149,38 @@ fn by_hand(form: &str) -> Variant {
     Variant { form: form.to_owned(), cache: String::new(), policy: String::new() }
 }
 
-fn row(peer: &Answers, variant: Variant) -> Row {
-    let hello = &peer.hello;
-    Row {
-        language: hello.language.clone(),
-        peer: format!("{} {}", hello.peer, hello.version).trim_end().to_owned(),
-        about: hello.about.clone(),
-        variant,
-        call_us: None,
-        chunk_us: None,
-        runs: Vec::new(),
-    }
+/// Without figures.
+fn row(peer: &Peer, variant: Variant) -> Row {
+    let name = format!("{} {}", peer.name, peer.version).trim_end().to_owned();
+    let (language, about) = (peer.language.clone(), peer.about.clone());
+    Row { language, peer: name, about, variant, call_us: None, chunk_us: None, runs: Vec::new() }
 }
 
-fn find<'a>(peer: &'a Answers, variant: &Variant, group: &str) -> Option<&'a Samples> {
-    let mut cases = peer.hello.cases.iter().zip(&peer.samples);
-    cases.find(|(case, _)| case.variant == *variant && case.group == group).map(|(_, samples)| samples)
+fn find<'a>(peer: &'a Peer, variant: &Variant, group: &str) -> Option<&'a Samples> {
+    let mut cases = peer.cases.iter();
+    cases.find(|case| case.variant == *variant && case.group == group).map(|case| &case.samples)
 }
 
-/// The loop that takes the least time in a world.
-fn fastest<'a>(answers: &'a Answers, world: &World) -> Result<&'a Samples> {
-    let sizes = answers.hello.cases.iter().zip(&answers.samples);
-    let sizes = sizes.filter(|(case, _)| case.group == world.name);
-    let timed = sizes.map(|(_, samples)| Ok((median(&loop_ms(samples)?), samples)));
+/// The loop that takes the least time in a world. Its cold and its warm run are the same work: both tell its time.
+fn fastest<'a>(peer: &'a Peer, world: &World) -> Result<(&'a Samples, Vec<f64>)> {
+    let cases = peer.cases.iter().filter(|case| case.group == world.name);
+    let timed = cases.map(|case| {
+        let (cold, warm) = (figure(&case.samples, "cold_ms")?, figure(&case.samples, "warm_ms")?);
+        Ok((&case.samples, pairs(cold, warm, f64::midpoint)))
+    });
     let timed = timed.collect::<Result<Vec<_>>>()?;
-    let fastest = timed.into_iter().min_by(|(a, _), (b, _)| a.total_cmp(b));
-    fastest.map(|(_, samples)| samples).with_context(|| format!("world `{}`: no loop", world.name))
+    let fastest = timed.into_iter().min_by(|(_, a), (_, b)| median(a).total_cmp(&median(b)));
+    fastest.with_context(|| format!("world `{}`: no loop", world.name))
 }
 
-/// Its cold and its warm run are the same work: both tell its time.
-fn loop_ms(samples: &Samples) -> Result<Vec<f64>> {
-    Ok(pairs(figure(samples, "cold_ms")?, figure(samples, "warm_ms")?, |cold, warm| {
-        f64::midpoint(cold, warm)
-    }))
-}
-
-fn run(samples: &Samples, best: &Samples) -> Result<Run> {
-    let base = loop_ms(best)?;
-    Ok(Run { cold: half(samples, "cold", &base)?, warm: half(samples, "warm", &base)? })
-}
-
-/// The loop with the best size, which is what all else is compared with.
-fn at_best(best: &Samples) -> Result<Run> {
-    let (ms, kept_percent) = (median(&loop_ms(best)?), median(figure(best, "cold_kept_percent")?));
-    let half = Half { ms, ratio: 1.0, ooms: 0.0, kept_percent };
-    Ok(Run { cold: half, warm: half })
-}
-
-fn half(samples: &Samples, half: &str, base_ms: &[f64]) -> Result<Half> {
-    let all = |name: &str| figure(samples, &format!("{half}_{name}"));
-    let ms = all("ms")?;
-    let ratio = median(&pairs(ms, base_ms, |ours, base| ours / base));
-    let (ooms, kept_percent) = (median(all("ooms")?), median(all("kept_percent")?));
-    Ok(Half { ms: median(ms), ratio, ooms, kept_percent })
+fn run(samples: &Samples, base_ms: &[f64]) -> Result<Run> {
+    let measured = MEASURED.map(|name| Ok((name.to_owned(), median(figure(samples, name)?))));
+    let mut run = measured.into_iter().collect::<Result<Run>>()?;
+    for half in ["cold", "warm"] {
+        let ratios = pairs(figure(samples, &format!("{half}_ms"))?, base_ms, |ours, base| ours / base);
+        run.insert(format!("{half}_ratio"), median(&ratios));
+    }
+    Ok(run)
 }
 
 fn figure<'a>(samples: &'a Samples, name: &str) -> Result<&'a [f64]> {

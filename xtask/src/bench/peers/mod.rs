@@ -9,58 +9,53 @@ mod python;
 mod session;
 mod text;
 
+use std::num::NonZeroUsize;
 use std::process::ExitCode;
 
-use anyhow::{Context as _, Result, bail};
+use anyhow::{Context as _, Result};
+use clap::Args;
 use xshell::Cmd;
 
-use crate::args::Args;
 use crate::bench::bundle;
 use crate::project::Project;
-use crate::setup::build_of;
-use crate::setup::torch::{self, Environment};
+use crate::setup::torch::{self, Build, Environment};
 use document::Document;
 use figures::{Row, World, rows};
 use python::Python;
 use session::Worker;
-
-/// How often each case is measured when `--rounds` does not say otherwise.
-const ROUNDS: usize = 4;
 
 /// What is worked off, for both languages.
 const WORLDS: &str = include_str!("../../../../benches/peers/worlds.json");
 
 const PLOT: &str = "benches/peers.svg";
 
-pub(crate) fn command(mut args: Args) -> Result<ExitCode> {
-    let rounds = number_of_rounds(args.value("--rounds")?.as_deref())?;
-    let build = build_of(&mut args)?;
-    if let Some(name) = args.names()?.without_rest()?.first() {
-        bail!("unexpected argument `{name}`: every peer is measured");
-    }
-    let project = Project::find()?;
-    let environment = torch::environment(&project, build)?;
-    let commands = commands(&project, &environment)?;
-    let machine = machine::describe(&project);
-    let workers = commands.into_iter().map(Worker::start).collect::<Result<Vec<_>>>()?;
-    let answers = session::rounds(workers, rounds)?;
-    let worlds = World::parse(WORLDS)?;
-    let rows = rows(&answers, &worlds)?;
-    let machine = format!("{machine}{} Medians of {rounds} rounds.", text::about(&rows));
-    write(&project, &rows, &worlds, &machine)?;
-    Ok(ExitCode::SUCCESS)
+#[derive(Args, Debug)]
+pub(crate) struct BenchPeers {
+    /// How often each is measured
+    #[arg(long, value_name = "N", default_value = "4")]
+    rounds: NonZeroUsize,
 }
 
-fn number_of_rounds(given: Option<&str>) -> Result<usize> {
-    let Some(given) = given else { return Ok(ROUNDS) };
-    let rounds = given.parse().ok().filter(|rounds| *rounds > 0);
-    rounds.with_context(|| format!("option `--rounds`: `{given}` is no number above 0"))
+impl BenchPeers {
+    pub(crate) fn run(&self, build: Option<Build>) -> Result<ExitCode> {
+        let (project, rounds) = (Project::find()?, self.rounds.get());
+        let environment = torch::environment(&project, build)?;
+        let commands = commands(&project, &environment)?;
+        let machine = machine::describe(&project);
+        let workers = commands.into_iter().map(Worker::start).collect::<Result<Vec<_>>>()?;
+        let peers = session::rounds(workers, rounds)?;
+        let worlds = World::parse(WORLDS)?;
+        let rows = rows(&peers, &worlds)?;
+        let machine = format!("{machine}{} Medians of {rounds} rounds.", text::about(&rows));
+        write(&project, &rows, &worlds, &machine)?;
+        Ok(ExitCode::SUCCESS)
+    }
 }
 
 /// What is measured, each a process of its own, and everything it needs.
 fn commands<'a>(project: &'a Project, environment: &Environment) -> Result<Vec<Cmd<'a>>> {
     let python = Python::provide(project, environment)?;
-    let bench = project.cargo("bench").args(["-p", "toma-torch", "--bench", "peers"]);
+    let bench = project.cargo("bench").args(["-p", "toma-torch", "--bench", "peers", "--no-run"]);
     let program = bundle::built(environment.give(bench), "peers")?;
     let rust = |role: &str| environment.give(project.command(&program).arg(role));
     Ok(vec![
@@ -82,7 +77,7 @@ fn write(project: &Project, rows: &[Row], worlds: &[World], machine: &str) -> Re
         let new = Document(&old).with(&text).with_context(|| path.to_owned())?;
         shell.write_file(path, new)?;
     }
-    print!("{}", text::table(rows));
+    print!("{}", text::main_table(rows.iter()));
     println!("written: README.md, benches/RESULTS.md, {PLOT}");
     Ok(())
 }

@@ -3,7 +3,7 @@
 use plotters::coord::Shift;
 use plotters::prelude::*;
 
-use super::figures::{Row, Run, World};
+use super::figures::{Row, World};
 use super::session::Variant;
 
 /// Pixels.
@@ -25,12 +25,12 @@ type Drawn = Result<(), DrawingAreaErrorKind<std::io::Error>>;
 /// A kind of figure, and its axis.
 struct Panel {
     title: &'static str,
+    /// Its name in runs; overheads where it has none.
+    figure: Option<&'static str>,
     /// From where to where; decimal logarithms where it is logarithmic.
     range: (f64, f64),
-    is_logarithmic: bool,
     /// How many labels the axis has, about.
     labels: usize,
-    figures: fn(&Row) -> Vec<f64>,
     label: fn(f64) -> String,
 }
 
@@ -60,44 +60,23 @@ fn draw(root: &Area<'_>, rows: &[&Row], worlds: &[World]) -> Drawn {
 }
 
 fn kinds(rows: &[&Row]) -> [Panel; 4] {
-    let most =
-        |figure: fn(&Run) -> f64| rows.iter().flat_map(|row| &row.runs).map(figure).fold(2.0, f64::max);
-    let (ooms, slowest) = (most(|run| run.cold.ooms), most(|run| run.cold.ratio) * 1.1);
-    let panel = |title, range, figures, label| Panel {
-        title,
-        range,
-        is_logarithmic: false,
-        labels: 4,
-        figures,
-        label,
-    };
-    let logarithmic = |panel| Panel { is_logarithmic: true, ..panel };
-    let overhead = panel(
-        "overhead per chunk *",
-        (-3.0, 6.0),
-        |row| row.chunk_us.or(row.call_us).into_iter().collect(),
-        microseconds,
-    );
+    let most = |name: &str| rows.iter().flat_map(|row| &row.runs).map(|run| run[name]).fold(2.0, f64::max);
+    let slowest = (most("cold_ratio") * 1.1).log10();
+    let panel = |title, figure, range, label| Panel { title, figure, range, labels: 4, label };
     [
-        Panel { labels: 10, ..logarithmic(overhead) },
-        panel(
-            "out of memory, cold run",
-            (0.0, ooms),
-            |row| row.runs.iter().map(|run| run.cold.ooms).collect(),
-            |ooms| format!("{ooms}"),
-        ),
-        panel(
-            "size kept, % of limit",
-            (0.0, 100.0),
-            |row| row.runs.iter().map(|run| run.cold.kept_percent).collect(),
-            |percent| format!("{percent}"),
-        ),
-        logarithmic(panel(
-            "time of the cold run **",
-            (-0.05, slowest.log10()),
-            |row| row.runs.iter().map(|run| run.cold.ratio).collect(),
-            |times| format!("{times:.1}×"),
-        )),
+        Panel {
+            labels: 10,
+            ..panel("overhead per chunk *", None, (-3.0, 6.0), |log| microseconds(10_f64.powf(log)))
+        },
+        panel("out of memory, cold run", Some("cold_ooms"), (0.0, most("cold_ooms")), |ooms| {
+            format!("{ooms}")
+        }),
+        panel("size kept, % of limit", Some("cold_kept_percent"), (0.0, 100.0), |percent| {
+            format!("{percent}")
+        }),
+        panel("time of the cold run **", Some("cold_ratio"), (-0.05, slowest), |log| {
+            format!("{:.1}×", 10_f64.powf(log))
+        }),
     ]
 }
 
@@ -109,6 +88,16 @@ fn microseconds(figure: f64) -> String {
 }
 
 impl Panel {
+    /// Where they stand on the axis.
+    fn figures(&self, row: &Row) -> Vec<f64> {
+        let log = |figure: f64| figure.max(f64::MIN_POSITIVE).log10();
+        match self.figure {
+            None => row.chunk_us.or(row.call_us).into_iter().map(log).collect(),
+            Some("cold_ratio") => row.runs.iter().map(|run| log(run["cold_ratio"])).collect(),
+            Some(name) => row.runs.iter().map(|run| run[name]).collect(),
+        }
+    }
+
     fn draw(&self, area: &Area<'_>, rows: &[&Row]) -> Drawn {
         let (from, to) = self.range;
         area.draw(&Text::new(self.title, (0, 10), FONT))?;
@@ -117,15 +106,14 @@ impl Panel {
             .margin_right(24)
             .x_label_area_size(AXIS)
             .build_cartesian_2d(from..to, f64::from(size(rows.len()))..0.0)?;
-        let label = |x: &f64| (self.label)(if self.is_logarithmic { 10_f64.powf(*x) } else { *x });
+        let label = |x: &f64| (self.label)(*x);
         let mut mesh = chart.configure_mesh();
         let mesh = mesh.disable_y_mesh().light_line_style(TRANSPARENT).label_style(FONT).y_labels(0);
         mesh.x_labels(self.labels).x_label_formatter(&label).draw()?;
         for (at, row) in rows.iter().enumerate() {
-            let figures = (self.figures)(row);
+            let figures = self.figures(row);
             let shades = SHADES.iter().skip(SHADES.len().saturating_sub(figures.len()));
-            let marks = figures.iter().zip(shades).enumerate().map(|(mark, (figure, shade))| {
-                let x = if self.is_logarithmic { figure.max(f64::MIN_POSITIVE).log10() } else { *figure };
+            let marks = figures.iter().zip(shades).enumerate().map(|(mark, (x, shade))| {
                 // A little apart, so that equal figures hide no mark.
                 let apart = (f64::from(size(mark)) + 0.5) / f64::from(size(figures.len()));
                 let y = f64::from(size(at)) + 0.25 + 0.5 * apart;

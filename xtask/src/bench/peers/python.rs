@@ -89,7 +89,7 @@ fn missing(ldd: &str) -> BTreeSet<&str> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::scratch::Scratch;
+    use crate::tests::Scratch;
 
     #[test]
     fn libraries_that_were_not_found_are_named_once() {

@@ -4,34 +4,38 @@ use std::collections::BTreeMap;
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 
-use anyhow::{Context as _, Result, bail, ensure};
-use serde_json::Value;
+use anyhow::{Context as _, Result, ensure};
+use serde::Deserialize;
 use xshell::Cmd;
 
-use crate::metadata::text;
-
-/// Who answers, and what it can measure.
-#[derive(Debug)]
-pub(super) struct Hello {
+/// A library, or a loop by hand, and what it can measure.
+#[derive(Debug, Deserialize)]
+pub(super) struct Peer {
     pub(super) language: String,
-    pub(super) peer: String,
+    #[serde(rename = "peer")]
+    pub(super) name: String,
     /// Empty where there is none.
     pub(super) version: String,
     /// On what it runs, where it says so.
+    #[serde(default)]
     pub(super) about: String,
     pub(super) cases: Vec<Case>,
 }
 
-/// What tells a case from all others of its peer.
-#[derive(Clone, Debug, PartialEq, Eq)]
+/// One thing that is measured.
+#[derive(Debug, Deserialize)]
 pub(super) struct Case {
+    #[serde(flatten)]
     pub(super) variant: Variant,
     /// The name of a world, or `overhead`.
     pub(super) group: String,
+    /// What came of it.
+    #[serde(skip)]
+    pub(super) samples: Samples,
 }
 
 /// A way to run a loop.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 pub(super) struct Variant {
     pub(super) form: String,
     pub(super) cache: String,
@@ -41,14 +45,7 @@ pub(super) struct Variant {
 /// Figures of each round, by name.
 pub(super) type Samples = BTreeMap<String, Vec<f64>>;
 
-/// What a peer came to, case by case.
-#[derive(Debug)]
-pub(super) struct Answers {
-    pub(super) hello: Hello,
-    pub(super) samples: Vec<Samples>,
-}
-
-/// A process that waits to be asked. It ends when nobody can ask it any more.
+/// A process that waits to be asked. It ends when its questions do.
 #[derive(Debug)]
 pub(super) struct Worker {
     name: String,
@@ -58,7 +55,7 @@ pub(super) struct Worker {
 }
 
 impl Worker {
-    pub(super) fn start(command: Cmd<'_>) -> Result<(Self, Hello)> {
+    pub(super) fn start(command: Cmd<'_>) -> Result<(Self, Peer)> {
         let name = command.to_string();
         let mut command = Command::from(command);
         let child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn();
@@ -66,18 +63,16 @@ impl Worker {
         let questions = child.stdin.take();
         let answers = BufReader::new(child.stdout.take().context("no output")?);
         let mut worker = Self { name, child, questions, answers };
-        let hello = Hello::parse(&worker.line()?).with_context(|| format!("`{}`", worker.name))?;
-        Ok((worker, hello))
+        let peer = Peer::parse(&worker.line()?).with_context(|| format!("`{}`", worker.name))?;
+        Ok((worker, peer))
     }
 
     fn ask(&mut self, case: usize) -> Result<BTreeMap<String, f64>> {
-        let questions = self.questions.as_mut().context("nobody to ask")?;
+        let questions = self.questions.as_mut().context("no way to ask")?;
         // A process that has ended is told by the answer that does not come.
         let _ = writeln!(questions, "{case}");
         let line = self.line()?;
-        let answer: BTreeMap<String, f64> =
-            serde_json::from_str(&line).with_context(|| format!("`{}`: case {case}: `{line}`", self.name))?;
-        Ok(answer)
+        serde_json::from_str(&line).with_context(|| format!("`{}`: case {case}: `{line}`", self.name))
     }
 
     fn line(&mut self) -> Result<String> {
@@ -99,51 +94,37 @@ impl Drop for Worker {
     }
 }
 
-impl Hello {
+impl Peer {
     fn parse(line: &str) -> Result<Self> {
-        let value: Value = serde_json::from_str(line).with_context(|| format!("no greeting: `{line}`"))?;
-        let word = |name: &str| text(&value, name).map(str::to_owned);
-        let cases = value["cases"].as_array().context("no list of cases")?;
-        let cases = cases.iter().map(Case::parse).collect::<Result<Vec<_>>>()?;
-        for (at, case) in cases.iter().enumerate() {
-            if cases[..at].contains(case) {
-                bail!("two cases of one name: {case:?}");
-            }
+        let peer: Self = serde_json::from_str(line).with_context(|| format!("no greeting: `{line}`"))?;
+        for (at, Case { variant, group, .. }) in peer.cases.iter().enumerate() {
+            let is_same = |other: &Case| other.variant == *variant && other.group == *group;
+            ensure!(!peer.cases[..at].iter().any(is_same), "two cases of one name: {group}, {variant:?}");
         }
-        let about = value["about"].as_str().unwrap_or_default().to_owned();
-        Ok(Self { language: word("language")?, peer: word("peer")?, version: word("version")?, about, cases })
-    }
-}
-
-impl Case {
-    fn parse(value: &Value) -> Result<Self> {
-        let word = |name: &str| text(value, name).map(str::to_owned);
-        let variant = Variant { form: word("form")?, cache: word("cache")?, policy: word("policy")? };
-        Ok(Self { variant, group: word("group")? })
+        Ok(peer)
     }
 }
 
 /// Every case of every worker, so often: one of each in turn, and every other round the other way
 /// round, so that a machine that grows slower or faster does it to all alike.
-pub(super) fn rounds(workers: Vec<(Worker, Hello)>, rounds: usize) -> Result<Vec<Answers>> {
-    let (mut workers, hellos): (Vec<_>, Vec<_>) = workers.into_iter().unzip();
-    let empty = |hello: Hello| Answers { samples: vec![Samples::new(); hello.cases.len()], hello };
-    let mut answers: Vec<_> = hellos.into_iter().map(empty).collect();
+pub(super) fn rounds(workers: Vec<(Worker, Peer)>, rounds: usize) -> Result<Vec<Peer>> {
+    let (mut workers, mut peers): (Vec<_>, Vec<_>) = workers.into_iter().unzip();
     for round in 0..rounds {
         eprintln!("round {} of {rounds}", round + 1);
-        for (worker, case) in order(&answers, round) {
+        for (case, worker) in order(&peers, round) {
             for (name, figure) in workers[worker].ask(case)? {
-                answers[worker].samples[case].entry(name).or_default().push(figure);
+                peers[worker].cases[case].samples.entry(name).or_default().push(figure);
             }
         }
     }
-    Ok(answers)
+    Ok(peers)
 }
 
-fn order(answers: &[Answers], round: usize) -> Vec<(usize, usize)> {
-    let most = answers.iter().map(|answers| answers.samples.len()).max().unwrap_or(0);
-    let all = (0..most).flat_map(|case| (0..answers.len()).map(move |worker| (worker, case)));
-    let mut all: Vec<_> = all.filter(|(worker, case)| *case < answers[*worker].samples.len()).collect();
+/// Numbers of cases and of the workers that have them.
+fn order(peers: &[Peer], round: usize) -> Vec<(usize, usize)> {
+    let of_worker = |(worker, peer): (usize, &Peer)| (0..peer.cases.len()).map(move |case| (case, worker));
+    let mut all: Vec<_> = peers.iter().enumerate().flat_map(of_worker).collect();
+    all.sort_unstable();
     if round % 2 == 1 {
         all.reverse();
     }

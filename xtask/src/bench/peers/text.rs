@@ -2,7 +2,8 @@
 
 use std::fmt::Write as _;
 
-use super::figures::{Half, Row, Run, World};
+use super::figures::{Row, World};
+use super::session::Variant;
 
 /// What each figure means. Figures of several worlds stand in the order of the worlds.
 const MEANING: &str = "\
@@ -25,6 +26,24 @@ const NOTES: &str = "\
 
 const PLOT: &str = "Overhead, failures, kept sizes and times";
 
+/// What a column is called, and what stands in it.
+type Column = (&'static str, fn(&Row) -> String);
+
+const MAIN: &[Column] = &[
+    ("call, µs", |row| micros(row.call_us)),
+    ("chunk, µs", |row| micros(row.chunk_us)),
+    ("OOMs, cold", |row| each(row, "cold_ooms", 0)),
+    ("kept, %", |row| each(row, "cold_kept_percent", 0)),
+    ("cold", |row| each(row, "cold_ratio", 2)),
+    ("warm", |row| each(row, "warm_ratio", 2)),
+];
+
+const TIMES: &[Column] = &[
+    ("cold, ms", |row| each(row, "cold_ms", 0)),
+    ("warm, ms", |row| each(row, "warm_ms", 0)),
+    ("OOMs, warm", |row| each(row, "warm_ooms", 0)),
+];
+
 /// What the README shows.
 pub(super) fn short(rows: &[&Row], worlds: &[World], machine: &str) -> String {
     let (told, table) = (told(worlds), main_table(rows.iter().copied()));
@@ -36,73 +55,44 @@ pub(super) fn short(rows: &[&Row], worlds: &[World], machine: &str) -> String {
 
 /// What the record of figures shows.
 pub(super) fn whole(rows: &[Row], worlds: &[World], machine: &str) -> String {
-    let (told, table, times) = (told(worlds), table(rows), times(rows));
+    let (told, main) = (told(worlds), main_table(rows.iter()));
+    let times = table(rows.iter().filter(|row| !row.runs.is_empty()), TIMES);
     format!(
-        "`cargo xtask bench-peers`: {machine}\n\n![{PLOT}](peers.svg)\n\n{MEANING} {told}\n{table}\n\
+        "`cargo xtask bench-peers`: {machine}\n\n![{PLOT}](peers.svg)\n\n{MEANING} {told}\n{main}\n\
          Milliseconds, and failures of the warm run:\n\n{times}\n{NOTES}\n"
     )
 }
 
-/// Every row, with the figures that matter.
-pub(super) fn table(rows: &[Row]) -> String {
-    main_table(rows.iter())
-}
-
-fn main_table<'a>(rows: impl Iterator<Item = &'a Row>) -> String {
-    let mut text = head(&["call, µs", "chunk, µs", "OOMs, cold", "kept, %", "cold", "warm"]);
-    for row in rows {
-        let of = |figure: fn(&Run) -> String| each(row, figure);
-        let cells = [
-            micros(row.call_us),
-            micros(row.chunk_us),
-            of(|run| format!("{:.0}", run.cold.ooms)),
-            of(|run| format!("{:.0}", run.cold.kept_percent)),
-            of(|run| times_over(&run.cold)),
-            of(|run| times_over(&run.warm)),
-        ];
-        line(&mut text, row, &cells);
-    }
-    text
-}
-
-fn times(rows: &[Row]) -> String {
-    let mut text = head(&["cold, ms", "warm, ms", "OOMs, warm"]);
-    for row in rows.iter().filter(|row| !row.runs.is_empty()) {
-        let of = |figure: fn(&Run) -> String| each(row, figure);
-        let cells = [
-            of(|run| format!("{:.0}", run.cold.ms)),
-            of(|run| format!("{:.0}", run.warm.ms)),
-            of(|run| format!("{:.0}", run.warm.ooms)),
-        ];
-        line(&mut text, row, &cells);
-    }
-    text
+/// The figures that matter.
+pub(super) fn main_table<'a>(rows: impl Iterator<Item = &'a Row>) -> String {
+    table(rows, MAIN)
 }
 
 /// The first columns name the row.
-fn head(columns: &[&str]) -> String {
-    let names = "| | form | cache | policy | ";
-    format!("{names}{} |\n|---|---|---|---{}|\n", columns.join(" | "), "|---".repeat(columns.len()))
-}
-
-fn line(text: &mut String, row: &Row, cells: &[String]) {
-    let code = |word: &str| if word.is_empty() { String::new() } else { format!("`{word}`") };
-    let variant = &row.variant;
-    // Those of others have no names.
-    let policy = if row.is_ours() { code(&variant.policy) } else { variant.policy.clone() };
-    let peer = format!("{} ({})", row.peer, row.language);
-    let names = [peer, code(&variant.form), code(&variant.cache), policy];
-    // Writing to a string cannot fail.
-    let _ = writeln!(text, "| {} | {} |", names.join(" | "), cells.join(" | "));
+fn table<'a>(rows: impl Iterator<Item = &'a Row>, columns: &[Column]) -> String {
+    let titles: Vec<_> = columns.iter().map(|(title, _)| *title).collect();
+    let (titles, ruler) = (titles.join(" | "), "|---".repeat(4 + titles.len()));
+    let mut text = format!("| | form | cache | policy | {titles} |\n{ruler}|\n");
+    for row in rows {
+        let cells = columns.iter().map(|(_, cell)| cell(row));
+        let cells: Vec<_> = names(row).into_iter().chain(cells).collect();
+        // Writing to a string cannot fail.
+        let _ = writeln!(text, "| {} |", cells.join(" | "));
+    }
+    text
 }
 
 /// The figure of every world.
-fn each(row: &Row, figure: fn(&Run) -> String) -> String {
-    row.runs.iter().map(figure).collect::<Vec<_>>().join(" / ")
+fn each(row: &Row, figure: &str, decimals: usize) -> String {
+    row.runs.iter().map(|run| format!("{:.decimals$}", run[figure])).collect::<Vec<_>>().join(" / ")
 }
 
-fn times_over(half: &Half) -> String {
-    format!("{:.2}", half.ratio)
+fn names(row: &Row) -> [String; 4] {
+    let code = |word: &str| if word.is_empty() { String::new() } else { format!("`{word}`") };
+    let Variant { form, cache, policy } = &row.variant;
+    // Policies of other libraries have no names.
+    let policy = if row.is_ours() { code(policy) } else { policy.clone() };
+    [format!("{} ({})", row.peer, row.language), code(form), code(cache), policy]
 }
 
 /// Three digits that count, as far as there is a figure.

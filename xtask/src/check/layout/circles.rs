@@ -6,7 +6,7 @@ use super::files::TextFile;
 use super::text::own_lines;
 
 /// Which modules each module names.
-type Arrows<'a> = BTreeMap<&'a str, BTreeSet<&'a str>>;
+type Arrows<'a> = BTreeMap<&'a str, BTreeSet<String>>;
 
 /// A shortest circle among the modules of the crate whose sources stand in `folder`, with an arrow for each
 /// `crate::`. Tests and the root of the crate are left out.
@@ -19,14 +19,15 @@ pub(super) fn circle(folder: &str, files: &[TextFile]) -> Option<String> {
 }
 
 fn arrows<'a>(folder: &str, files: &'a [TextFile]) -> Arrows<'a> {
-    let sources = files.iter().filter(|file| !file.is_beside_the_product());
-    let of_modules = sources.filter_map(|file| Some((module(folder, &file.path)?, &*file.text)));
-    let of_modules: Vec<_> = of_modules.filter(|(module, _)| !["lib", "main"].contains(module)).collect();
-    let known: BTreeSet<_> = of_modules.iter().map(|(module, _)| *module).collect();
     let mut arrows = Arrows::new();
-    for (module, text) in of_modules {
-        let named = named(text).into_iter().filter(|name| *name != module && known.contains(name));
-        arrows.entry(module).or_default().extend(named);
+    for file in files.iter().filter(|file| !file.is_beside_the_product()) {
+        let module = module(folder, &file.path).filter(|module| !["lib", "main"].contains(module));
+        arrows.entry(module.unwrap_or_default()).or_default().extend(named(&file.text));
+    }
+    arrows.remove("");
+    let known: BTreeSet<_> = arrows.keys().copied().collect();
+    for (module, named) in &mut arrows {
+        named.retain(|name| name != module && known.contains(&**name));
     }
     arrows
 }
@@ -38,67 +39,43 @@ fn module<'a>(folder: &str, path: &'a str) -> Option<&'a str> {
 }
 
 /// What stands behind `crate::`, alone or in braces.
-fn named(text: &str) -> Vec<&str> {
+fn named(text: &str) -> Vec<String> {
     let code = text.lines().take(own_lines(text)).filter(|line| !line.trim_start().starts_with("//"));
-    let mut found = Vec::new();
-    // How deep a list in braces is that began on an earlier line.
+    let code = code.collect::<Vec<_>>().join("\n");
+    // A macro names its own crate, by `$crate`, from wherever it is used.
+    let places = code.match_indices("crate::").filter(|(at, _)| !code[..*at].ends_with('$'));
+    places.flat_map(|(at, name)| items(&code[at + name.len()..])).map(str::to_owned).collect()
+}
+
+/// The first word, or of a list in braces the first word of each item.
+fn items(text: &str) -> Vec<&str> {
+    let list = text.strip_prefix('{').and_then(|list| list.split("};").next());
+    let Some(list) = list else { return vec![first_word(text)] };
     let mut depth = 0;
-    for line in code {
-        let mut rest = line;
-        if depth == 0 {
-            let Some((before, after)) = line.split_once("crate::") else { continue };
-            // A macro names its own crate from wherever it is used.
-            if before.ends_with('$') {
-                continue;
-            }
-            rest = after;
-            if !rest.starts_with('{') {
-                found.extend(words(rest).next());
-                continue;
-            }
-        }
-        depth = list(rest, depth, &mut found);
-    }
-    found
+    let ends_item = |sign| {
+        depth += i32::from(sign == '{') - i32::from(sign == '}');
+        depth == 0 && sign == ','
+    };
+    list.split(ends_item).map(first_word).collect()
 }
 
-/// Adds the first word of each item of a list, and says how deep it still is at the end of the line.
-fn list<'a>(line: &'a str, mut depth: usize, found: &mut Vec<&'a str>) -> usize {
-    let mut is_first = depth == 1;
-    for (at, sign) in line.char_indices() {
-        match sign {
-            '{' => depth += 1,
-            '}' => depth -= 1,
-            _ => {}
-        }
-        if is_first && sign.is_ascii_lowercase() {
-            found.extend(words(&line[at..]).next());
-            is_first = false;
-        }
-        is_first |= depth == 1 && (sign == ',' || sign == '{');
-        if depth == 0 {
-            break;
-        }
-    }
-    depth
-}
-
-fn words(text: &str) -> impl Iterator<Item = &str> {
-    text.split(|sign: char| !(sign.is_alphanumeric() || sign == '_'))
+fn first_word(text: &str) -> &str {
+    let is_sign = |sign: char| !(sign.is_alphanumeric() || sign == '_');
+    text.trim_start().split(is_sign).next().unwrap_or_default()
 }
 
 /// The shortest way from a module back to itself.
-fn shortest<'a>(start: &'a str, arrows: &Arrows<'a>) -> Option<Vec<&'a str>> {
+fn shortest<'a>(start: &'a str, arrows: &'a Arrows<'a>) -> Option<Vec<&'a str>> {
     let (mut ways, mut seen) = (vec![vec![start]], BTreeSet::new());
     while !ways.is_empty() {
         let mut longer = Vec::new();
         for way in ways {
             for next in arrows.get(way.last()?).into_iter().flatten() {
-                let way: Vec<_> = way.iter().copied().chain([*next]).collect();
-                if *next == start {
+                let way: Vec<_> = way.iter().copied().chain([&**next]).collect();
+                if next == start {
                     return Some(way);
                 }
-                longer.extend(seen.insert(*next).then_some(way));
+                longer.extend(seen.insert(next).then_some(way));
             }
         }
         ways = longer;

@@ -1,10 +1,9 @@
 //! The files of the repository.
 
+use std::fs;
 use std::path::Path;
 
 use anyhow::Result;
-
-use crate::project::Project;
 
 /// A file of the repository that is text.
 #[derive(Debug)]
@@ -28,40 +27,24 @@ impl TextFile {
     }
 }
 
-/// Every text file that git knows or would add; without git, every one that is not built.
-pub(crate) fn text_files(project: &Project) -> Result<Vec<TextFile>> {
-    let root = &project.workspace.root;
-    let mut paths = git_files(project).map_or_else(|| walk(root), Ok)?;
-    paths.sort();
-    let read = |path: String| {
-        // Links, deleted files and files that are not UTF-8 have no text of ours.
-        let text = std::fs::read_to_string(root.join(&path)).ok()?;
-        Some(TextFile { path, text })
-    };
-    Ok(paths.into_iter().filter_map(read).collect())
-}
-
-fn git_files(project: &Project) -> Option<Vec<String>> {
-    // Build machines often check out as somebody else, which git refuses without `safe.directory`.
-    let git = project.command("git").args(["-c", "safe.directory=*", "ls-files", "-z"]);
-    let git = git.args(["--cached", "--others", "--exclude-standard"]);
-    let names = git.quiet().ignore_stderr().read().ok()?;
-    Some(names.split('\0').filter(|name| !name.is_empty()).map(str::to_owned).collect())
-}
-
-fn walk(root: &Path) -> Result<Vec<String>> {
+/// Every text file that is not built. Links, and files that are not UTF-8, have no text of ours.
+pub(crate) fn text_files(root: &Path) -> Result<Vec<TextFile>> {
     let (mut found, mut open) = (Vec::new(), vec![root.to_owned()]);
     while let Some(folder) = open.pop() {
         for entry in folder.read_dir()? {
             let path = entry?.path();
+            if path.is_symlink() || path.ends_with("target") || path.ends_with(".git") {
+                continue;
+            }
             if path.is_dir() {
-                let is_source = !path.is_symlink() && !path.ends_with("target") && !path.ends_with(".git");
-                open.extend(is_source.then_some(path));
-            } else if let Some(name) = path.strip_prefix(root).ok().and_then(Path::to_str) {
-                found.push(name.replace(std::path::MAIN_SEPARATOR, "/"));
+                open.push(path);
+            } else if let Ok(text) = fs::read_to_string(&path) {
+                let path = path.strip_prefix(root)?.to_string_lossy();
+                found.push(TextFile { path: path.replace(std::path::MAIN_SEPARATOR, "/"), text });
             }
         }
     }
+    found.sort_by(|a, b| a.path.cmp(&b.path));
     Ok(found)
 }
 
@@ -97,12 +80,13 @@ mod tests {
 
     #[test]
     fn a_walk_finds_sources_and_skips_what_is_built() {
-        let scratch = crate::scratch::Scratch::new("walk");
+        let scratch = crate::tests::Scratch::new("walk");
         for path in ["src/lib.rs", "target/debug/x.rs", ".git/config", ".ci/run"] {
             scratch.file(path, "");
         }
-        let mut found = walk(scratch.root()).unwrap();
-        found.sort();
+        std::fs::write(scratch.path("src/image"), b"\xff").unwrap();
+        let found = text_files(scratch.root()).unwrap();
+        let found: Vec<_> = found.iter().map(|file| &*file.path).collect();
         assert_eq!(found, [".ci/run", "src/lib.rs"]);
     }
 }

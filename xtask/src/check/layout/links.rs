@@ -1,72 +1,69 @@
 //! Links from one file of the repository to another.
 
+use std::path::{Path, PathBuf};
+
 use crate::check::layout::files::TextFile;
 
-/// Links in a Markdown file to files that are not there.
-pub(super) fn broken(file: &TextFile, exists: &dyn Fn(&str) -> bool) -> Vec<String> {
-    let mut found = Vec::new();
-    for (line, target) in targets(&file.text) {
-        if resolve(&file.path, &target).is_some_and(|path| !exists(&path)) {
-            found.push(format!(":{line}: link to `{target}`, which is not there"));
-        }
-    }
-    found
+/// Links in a Markdown file to what is not there, or not in the repository: it is nowhere else.
+pub(super) fn broken(file: &TextFile, exists: &dyn Fn(&Path) -> bool) -> Vec<String> {
+    let broken = targets(&file.text).into_iter().filter_map(|(line, target)| {
+        let path = resolve(&file.path, target)?;
+        (!exists(&path)).then(|| format!(":{line}: link to `{target}`, which is not there"))
+    });
+    broken.collect()
 }
 
 /// What a Markdown text links to, with the line of each link; code is passed over.
-fn targets(text: &str) -> Vec<(usize, String)> {
-    let mut found = Vec::new();
-    let mut fence = None;
-    for (at, line) in text.lines().enumerate() {
+fn targets(text: &str) -> Vec<(usize, &str)> {
+    let (mut found, mut fence) = (Vec::new(), None);
+    for (line, number) in text.lines().zip(1..) {
         let mark = ["```", "~~~"].into_iter().find(|mark| line.trim_start().starts_with(mark));
         match (fence, mark) {
             (None, Some(_)) => fence = mark,
             (Some(open), Some(close)) if open == close => fence = None,
             (Some(_), _) => {}
-            (None, None) => found.extend(targets_of_line(line).into_iter().map(|target| (at + 1, target))),
+            (None, None) => found.extend(targets_of_line(line).map(|target| (number, target))),
         }
     }
     found
 }
 
-fn targets_of_line(line: &str) -> Vec<String> {
-    // Every other piece between backticks is code.
-    let prose: String = line.split('`').step_by(2).collect();
-    let inline = prose.split("](").skip(1).filter_map(|after| after.split(')').next());
-    let definition = prose.strip_prefix('[').and_then(|rest| rest.split_once("]:")).map(|(_, target)| target);
+fn targets_of_line(line: &str) -> impl Iterator<Item = &str> {
+    let inline = line.match_indices("](").filter(|(at, _)| is_prose(&line[..*at]));
+    let inline = inline.filter_map(|(at, mark)| line[at + mark.len()..].split(')').next());
+    let definition = line.strip_prefix('[').and_then(|rest| rest.split_once("]:")).map(|(_, target)| target);
     // A title may follow the target.
-    let first_word = |target: &str| target.split_whitespace().next().map(str::to_owned);
-    inline.chain(definition).filter_map(first_word).collect()
+    inline.chain(definition).filter_map(|target| target.split_whitespace().next())
+}
+
+/// Whether what follows `before` is outside of backticks.
+fn is_prose(before: &str) -> bool {
+    before.matches('`').count().is_multiple_of(2)
 }
 
 /// The path, from the root of the repository, that a link in the file `from` means; nothing for
 /// links to the web, to a heading of the same file, or to an item of Rust.
-fn resolve(from: &str, target: &str) -> Option<String> {
-    let target = target.trim_matches(['<', '>']);
-    let path = target.split('#').next().filter(|path| !path.is_empty())?;
+fn resolve(from: &str, target: &str) -> Option<PathBuf> {
+    let path = target.trim_matches(['<', '>']).split('#').next().filter(|path| !path.is_empty())?;
     if path.contains("::") || path.split('/').next()?.contains(':') {
         return None;
     }
-    let folder = from.rsplit_once('/').map_or("", |(folder, _)| folder);
-    let joined = path.strip_prefix('/').map_or_else(|| format!("{folder}/{path}"), str::to_owned);
-    let mut parts = Vec::new();
-    for part in joined.split('/').filter(|part| !part.is_empty() && *part != ".") {
-        // A link out of the repository leads nowhere for whoever has only the repository.
-        match part {
-            ".." if parts.pop().is_none() => return Some(path.to_owned()),
-            ".." => {}
-            _ => parts.push(part),
-        }
-    }
-    Some(parts.join("/"))
+    let folder = Path::new(from).parent()?;
+    Some(path.strip_prefix('/').map_or_else(|| folder.join(path), PathBuf::from))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::tests::Scratch;
 
     fn broken_in(path: &str, text: &str) -> Vec<String> {
-        let exists = |path: &str| ["README.md", "docs/a.md", "src"].contains(&path);
+        let scratch = Scratch::new("links");
+        for path in ["README.md", "docs/a.md", "src/lib.rs"] {
+            scratch.file(path, "");
+        }
+        let root = scratch.root().canonicalize().unwrap();
+        let exists = |path: &Path| root.join(path).canonicalize().is_ok_and(|path| path.starts_with(&root));
         broken(&TextFile { path: path.into(), text: text.into() }, &exists)
     }
 

@@ -5,6 +5,8 @@ mod files;
 mod links;
 mod text;
 
+use std::path::Path;
+
 use anyhow::Result;
 
 use super::{Checks, all_clear};
@@ -24,16 +26,16 @@ const WITHOUT_CIRCLES: &[&str] =
     &["src", "toma-core/src", "toma-cuda/src", "toma-macros/src", "toma-torch/src", "xtask/src"];
 
 pub(super) fn step(checks: &Checks<'_>) -> Result<String> {
-    let files = text_files(checks.project)?;
-    let root = &checks.project.workspace.root;
-    let exists = |path: &str| root.join(path).exists();
+    let root = checks.project.workspace.root.canonicalize()?;
+    let files = text_files(&root)?;
+    let exists = |path: &Path| root.join(path).canonicalize().is_ok_and(|path| path.starts_with(&root));
     let circles = WITHOUT_CIRCLES.iter().filter_map(|folder| circles::circle(folder, &files));
     let problems: Vec<_> = files.iter().flat_map(|file| problems(file, &exists)).chain(circles).collect();
     all_clear(&problems)?;
     Ok(format!("{} files", files.len()))
 }
 
-fn problems(file: &TextFile, exists: &dyn Fn(&str) -> bool) -> Vec<String> {
+fn problems(file: &TextFile, exists: &dyn Fn(&Path) -> bool) -> Vec<String> {
     let mut found = text::developer_paths(&file.text);
     match file.path.rsplit_once('.') {
         Some((_, "rs")) => {
@@ -58,7 +60,9 @@ mod tests {
     use super::*;
 
     fn of(path: &str, text: &str) -> Vec<String> {
-        problems(&TextFile { path: path.into(), text: text.into() }, &|path| path == "README.md")
+        problems(&TextFile { path: path.into(), text: text.into() }, &|path| {
+            path == Path::new("docs/../README.md")
+        })
     }
 
     #[test]

@@ -1,7 +1,7 @@
 use anyhow::bail;
 
 use super::*;
-use crate::scratch::Scratch;
+use crate::tests::Scratch;
 
 fn packages(scratch: &Scratch, checksum: &str) -> Packages {
     Packages {

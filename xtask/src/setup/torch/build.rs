@@ -2,7 +2,6 @@
 
 use std::path::Path;
 
-use super::version::VERSION;
 use crate::project::Project;
 
 /// Which libtorch.
@@ -22,11 +21,6 @@ impl Build {
         }
     }
 
-    /// The name of its folder.
-    pub(super) fn folder(self) -> String {
-        format!("{}-{VERSION}", self.name())
-    }
-
     /// What pip is asked for. Checked by their checksums, and whole: pip follows no dependencies.
     ///
     /// The package `torch` is a CUDA build. Its CPU part needs only the two libraries that its profiler is linked
@@ -36,14 +30,6 @@ impl Build {
         match self {
             Self::Cpu => cpu.to_owned(),
             Self::Cuda => cpu.to_owned() + include_str!("../requirements/libtorch-cuda.txt"),
-        }
-    }
-
-    /// Room that downloads and what comes of them take together.
-    pub(super) fn megabytes(self) -> u64 {
-        match self {
-            Self::Cpu => 2_000,
-            Self::Cuda => 8_000,
         }
     }
 
@@ -64,11 +50,12 @@ fn has_nvidia_driver(project: &Project) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use super::super::version::VERSION;
     use super::*;
 
     #[test]
     fn builds_have_folders_and_packages_of_their_own() {
-        assert_ne!(Build::Cpu.folder(), Build::Cuda.folder());
+        assert_ne!(Build::Cpu.name(), Build::Cuda.name());
         let [cpu, cuda] = [Build::Cpu, Build::Cuda].map(Build::requirements);
         assert!(cuda.starts_with(&cpu) && cuda.len() > cpu.len());
         assert!(cpu.contains(&format!("torch=={VERSION} ")));

@@ -10,10 +10,9 @@ use crate::project::Project;
 /// Fails with the cure where there is none; a build script would say so only after minutes.
 pub(super) fn check(project: &Project) -> Result<()> {
     let name = name();
-    let version = project.command(&name).arg("--version").quiet().ignore_stdout().ignore_stderr();
     // Visual Studio's is found by build scripts in ways of their own.
     ensure!(
-        cfg!(windows) || version.run().is_ok(),
+        cfg!(windows) || project.has(&name),
         "{}: no C++ compiler, which the bindings to libtorch are built with; install one (g++ or clang++) with \
          your system's package manager, or set CXX to yours",
         name.display()

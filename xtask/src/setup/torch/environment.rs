@@ -7,8 +7,6 @@ use std::path::{Path, PathBuf};
 
 use xshell::Cmd;
 
-use crate::project::set_to_nothing;
-
 /// What the loader of this system looks for libraries by.
 const LOADER_PATH: &str = if cfg!(target_os = "macos") {
     "DYLD_LIBRARY_PATH"
@@ -22,24 +20,14 @@ const LOADER_PATH: &str = if cfg!(target_os = "macos") {
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Environment {
     /// Which one it is, in a few words.
-    what: String,
+    pub(super) what: String,
     /// What torch-sys is told; nothing where the caller's own variables stay in force.
-    named: Vec<(&'static str, PathBuf)>,
+    pub(super) named: Vec<(&'static str, PathBuf)>,
     /// Folders with libraries, in the order in which they are searched; libtorch's own first.
-    libraries: Vec<PathBuf>,
+    pub(super) libraries: Vec<PathBuf>,
 }
 
 impl Environment {
-    /// One that we have installed.
-    pub(super) fn ours(what: String, libtorch: PathBuf, libraries: Vec<PathBuf>) -> Self {
-        Self { what, named: vec![("LIBTORCH", libtorch)], libraries }
-    }
-
-    /// One that the caller has chosen by `variable`, with its libraries in `lib`.
-    pub(super) fn given(variable: &str, named: Vec<(&'static str, PathBuf)>, lib: PathBuf) -> Self {
-        Self { what: format!("{variable} of yours"), named, libraries: vec![lib] }
-    }
-
     /// `command` with the variables that make it build against, and find, this libtorch.
     pub(crate) fn give<'a>(&self, command: Cmd<'a>) -> Cmd<'a> {
         command.envs(self.variables())
@@ -68,19 +56,12 @@ impl Environment {
 
     /// The variables as lines for a shell, which has loader paths of its own.
     pub(super) fn exports(&self) -> String {
-        self.exports_without(&set_to_nothing())
-    }
-
-    fn exports_without(&self, nothing: &[&str]) -> String {
         let mut text = String::new();
-        for name in nothing {
-            // Writing to a string cannot fail.
-            let _ = writeln!(text, "unset {name}");
-        }
         for (name, value) in self.variables_before(None) {
             let value = value.to_string_lossy().replace('\'', r"'\''");
             let inherited =
                 if name == LOADER_PATH { format!("\"${{{name}:+:${name}}}\"") } else { String::new() };
+            // Writing to a string cannot fail.
             let _ = writeln!(text, "export {name}='{value}'{inherited}");
         }
         text
@@ -97,18 +78,16 @@ impl fmt::Display for Environment {
 mod tests {
     use super::*;
 
-    fn environment() -> Environment {
-        Environment::ours(
-            String::new(),
-            "/t/libtorch".into(),
-            vec!["/t/libtorch/lib".into(), "/t/cuda".into()],
-        )
+    fn environment(libtorch: &str, libraries: &[&str]) -> Environment {
+        let libraries = libraries.iter().map(PathBuf::from).collect();
+        Environment { what: String::new(), named: vec![("LIBTORCH", libtorch.into())], libraries }
     }
 
     #[test]
     fn our_folders_come_before_inherited_ones_and_never_twice() {
         let text = |inherited: Option<&str>| {
-            let variables = environment().variables_before(inherited.map(OsString::from));
+            let variables = environment("/t/libtorch", &["/t/libtorch/lib", "/t/cuda"])
+                .variables_before(inherited.map(OsString::from));
             variables
                 .into_iter()
                 .map(|(name, value)| format!("{name}={}", value.display()))
@@ -123,18 +102,16 @@ mod tests {
 
     #[test]
     fn a_chosen_pytorch_keeps_the_callers_variables() {
-        let given = Environment::given("LIBTORCH_USE_PYTORCH", Vec::new(), "/a/lib".into());
+        let given = Environment { named: Vec::new(), ..environment("", &["/a/lib"]) };
         let names: Vec<_> = given.variables_before(None).into_iter().map(|(name, _)| name).collect();
         assert_eq!(names, [LOADER_PATH]);
-        assert!(!given.exports_without(&[]).contains("unset"));
     }
 
     #[test]
     fn exports_survive_any_path() {
-        let odd = Environment::ours(String::new(), "/it's here/x".into(), vec!["/it's here/x/lib".into()]);
-        let text = odd.exports_without(&["LIBTORCH_USE_PYTORCH"]);
+        let odd = environment("/it's here/x", &["/it's here/x/lib"]);
+        let text = odd.exports();
         let mut lines = text.lines();
-        assert_eq!(lines.next(), Some("unset LIBTORCH_USE_PYTORCH"));
         assert_eq!(lines.next(), Some("export LIBTORCH='/it'\\''s here/x'"));
         let path =
             format!("export {LOADER_PATH}='/it'\\''s here/x/lib'\"${{{LOADER_PATH}:+:${LOADER_PATH}}}\"");

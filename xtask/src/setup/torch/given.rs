@@ -14,46 +14,28 @@ use crate::project::Project;
 const ASK_PYTORCH: &str = "import os, torch; print(torch.__version__); \
     print(os.path.join(os.path.dirname(torch.__file__), 'lib'))";
 
-/// The libtorch that the caller chose.
+/// The libtorch that the caller chose, in the order in which torch-sys asks; for that, too, a variable that is set
+/// to nothing is set.
 pub(super) fn environment(project: &Project) -> Result<Option<Environment>> {
-    match Choice::of(|name| env::var_os(name))? {
-        None => Ok(None),
-        Some(Choice::Pytorch) => {
-            Ok(Some(Environment::given("LIBTORCH_USE_PYTORCH", Vec::new(), pytorch_libraries(project)?)))
-        }
-        Some(Choice::Folders(folders)) => {
-            let lib = libraries(&folders)?;
-            Ok(Some(Environment::given("LIBTORCH", folders, lib)))
-        }
+    let given = |variable: &str, named, lib| {
+        Ok(Some(Environment { what: format!("{variable} of yours"), named, libraries: vec![lib] }))
+    };
+    if env::var_os("LIBTORCH_USE_PYTORCH").is_some() {
+        return given("LIBTORCH_USE_PYTORCH", Vec::new(), pytorch_libraries(project)?);
     }
+    if env::var_os("LIBTORCH").is_none() {
+        return Ok(None);
+    }
+    let folders = folders(|name| env::var_os(name))?;
+    let lib = libraries(&folders)?;
+    given("LIBTORCH", folders, lib)
 }
 
-/// What the caller's variables say.
-#[derive(Debug, PartialEq, Eq)]
-enum Choice {
-    Pytorch,
-    /// `LIBTORCH`, and `LIBTORCH_LIB` and `LIBTORCH_INCLUDE` where they are set.
-    ///
-    /// Absolute, and handed on as such: the build script and the loader each read them in a folder of
-    /// their own.
-    Folders(Vec<(&'static str, PathBuf)>),
-}
-
-impl Choice {
-    /// In the order in which torch-sys asks. A variable that is set to nothing chooses nothing.
-    fn of(variable: impl Fn(&str) -> Option<OsString>) -> Result<Option<Self>> {
-        let value = |name: &str| variable(name).filter(|value| !value.is_empty());
-        if value("LIBTORCH_USE_PYTORCH").is_some() {
-            return Ok(Some(Self::Pytorch));
-        }
-        if value("LIBTORCH").is_none() {
-            return Ok(None);
-        }
-        let named = ["LIBTORCH", "LIBTORCH_LIB", "LIBTORCH_INCLUDE"].into_iter();
-        let named = named.filter_map(|name| Some((name, value(name)?)));
-        let folders = named.map(|(name, folder)| Ok((name, std::path::absolute(folder).context(name)?)));
-        Ok(Some(Self::Folders(folders.collect::<Result<_>>()?)))
-    }
+/// Those that are set, absolute: the build script and the loader each read them in a folder of their own.
+fn folders(variable: impl Fn(&str) -> Option<OsString>) -> Result<Vec<(&'static str, PathBuf)>> {
+    let named = ["LIBTORCH", "LIBTORCH_LIB", "LIBTORCH_INCLUDE"].into_iter();
+    let named = named.filter_map(|name| Some((name, variable(name)?)));
+    named.map(|(name, folder)| Ok((name, std::path::absolute(folder).context(name)?))).collect()
 }
 
 /// The folder with the libraries, when it holds a libtorch of the right version.
@@ -89,29 +71,21 @@ fn pytorch_libraries(project: &Project) -> Result<PathBuf> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::scratch::Scratch;
-
-    fn choice(variables: &[(&str, &str)]) -> Option<Choice> {
-        let value =
-            |name: &str| variables.iter().find(|(known, _)| *known == name).map(|(_, value)| value.into());
-        Choice::of(value).unwrap()
-    }
+    use crate::tests::Scratch;
 
     #[test]
-    fn a_folder_that_is_relative_is_made_absolute_and_handed_on() {
+    fn a_folder_that_is_relative_is_made_absolute_and_nothing_is_no_folder() {
+        let set = |values: [Option<&str>; 2]| {
+            folders(move |name| match name {
+                "LIBTORCH" => values[0].map(Into::into),
+                "LIBTORCH_INCLUDE" => values[1].map(Into::into),
+                _ => None,
+            })
+        };
         let here = env::current_dir().unwrap();
-        let chosen = choice(&[("LIBTORCH", "some/libtorch"), ("LIBTORCH_INCLUDE", "/i")]);
-        let folders = vec![("LIBTORCH", here.join("some/libtorch")), ("LIBTORCH_INCLUDE", "/i".into())];
-        assert_eq!(chosen, Some(Choice::Folders(folders)));
-    }
-
-    #[test]
-    fn a_variable_that_is_set_to_nothing_chooses_nothing() {
-        assert_eq!(choice(&[("LIBTORCH", ""), ("LIBTORCH_USE_PYTORCH", "")]), None);
-        let chosen = choice(&[("LIBTORCH", "/a"), ("LIBTORCH_USE_PYTORCH", ""), ("LIBTORCH_LIB", "")]);
-        assert_eq!(chosen, Some(Choice::Folders(vec![("LIBTORCH", "/a".into())])));
-        let chosen = choice(&[("LIBTORCH", "/a"), ("LIBTORCH_USE_PYTORCH", "1")]);
-        assert_eq!(chosen, Some(Choice::Pytorch));
+        let absolute = vec![("LIBTORCH", here.join("some/libtorch")), ("LIBTORCH_INCLUDE", "/i".into())];
+        assert_eq!(set([Some("some/libtorch"), Some("/i")]).unwrap(), absolute);
+        assert_eq!(set([Some(""), None]).unwrap_err().to_string(), "LIBTORCH");
     }
 
     #[test]

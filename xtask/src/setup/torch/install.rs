@@ -20,8 +20,8 @@ struct Installation {
 
 /// The installation's variables; it is made now when there is none.
 pub(super) fn environment(project: &Project, build: Build) -> Result<Environment> {
-    let installation =
-        Installation { root: project.workspace.target_dir.join("libtorch").join(build.folder()), build };
+    let folder = format!("libtorch/{}-{VERSION}", build.name());
+    let installation = Installation { root: project.workspace.target_dir.join(folder), build };
     let packages = installation.packages();
     ensure!(
         cfg!(target_os = "linux") || packages.is_complete(),
@@ -41,7 +41,7 @@ impl Installation {
                 self.root.display()
             ),
             requirements: self.build.requirements(),
-            megabytes: self.build.megabytes(),
+            megabytes: if self.build == Build::Cpu { 2_000 } else { 8_000 },
             proof: "torch/lib/libtorch_cpu.so".into(),
             python: PYTHON,
             otherwise: format!("or set LIBTORCH to the folder of a libtorch {VERSION} you have"),
@@ -49,13 +49,11 @@ impl Installation {
     }
 
     fn environment(&self) -> Environment {
-        let libraries = match self.build {
-            Build::Cpu => vec![self.libtorch().join("lib"), self.root.join("runtime")],
-            // Its libraries find all others relative to themselves.
-            Build::Cuda => vec![self.libtorch().join("lib")],
-        };
+        let mut libraries = vec![self.libtorch().join("lib")];
+        // Those of the other build find all others relative to themselves.
+        libraries.extend((self.build == Build::Cpu).then(|| self.root.join("runtime")));
         let what = format!("{VERSION}, {} build", self.build.name());
-        Environment::ours(what, self.libtorch(), libraries)
+        Environment { what, named: vec![("LIBTORCH", self.libtorch())], libraries }
     }
 
     fn finish(&self, packages: &Path) -> Result<()> {

@@ -12,32 +12,31 @@ mod version;
 
 use std::process::ExitCode;
 
-use anyhow::{Result, bail};
+use anyhow::Result;
+use clap::Args;
 
-use crate::args::{Args, Names};
 use crate::handover;
 use crate::project::Project;
-use crate::setup::build_of;
 pub(crate) use build::Build;
 pub(crate) use compiler::name as compiler;
 pub(crate) use environment::Environment;
 
-pub(crate) fn command(mut args: Args) -> Result<ExitCode> {
-    let build = build_of(&mut args)?;
-    let Names { names, rest } = args.names()?;
-    if let Some(name) = names.first() {
-        bail!("unexpected argument `{name}`: what cargo is to do stands after `--`");
-    }
-    let project = Project::find()?;
-    let environment = environment(&project, build)?;
-    match rest.split_first() {
-        None => {
+#[derive(Args, Debug)]
+pub(crate) struct Torch {
+    /// The command that cargo runs with libtorch, with its arguments
+    #[arg(last = true, value_name = "CARGO ARGS")]
+    cargo: Vec<String>,
+}
+
+impl Torch {
+    pub(crate) fn run(&self, build: Option<Build>) -> Result<ExitCode> {
+        let project = Project::find()?;
+        let environment = environment(&project, build)?;
+        let Some((subcommand, rest)) = self.cargo.split_first() else {
             print!("{}", environment.exports());
-            Ok(ExitCode::SUCCESS)
-        }
-        Some((subcommand, rest)) => {
-            handover::run([Ok(environment.give(project.cargo(subcommand)).args(rest))])
-        }
+            return Ok(ExitCode::SUCCESS);
+        };
+        handover::run([Ok(environment.give(project.cargo(subcommand)).args(rest))])
     }
 }
 

@@ -52,7 +52,7 @@ pub(super) fn is_ours(version: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::scratch::Scratch;
+    use crate::tests::Scratch;
 
     #[test]
     fn versions_are_read_and_compared_without_their_local_part() {

@@ -8,7 +8,7 @@ use crate::classify::Class;
 use crate::observe::report::{Report, Tried};
 
 /// Calls of one name, one after another, in the coordinates of the picture's plane.
-#[derive(Debug, PartialEq)]
+#[derive(Debug, Default, PartialEq)]
 pub(super) struct Curve {
     pub(super) label: String,
     /// The corners of the steps.
@@ -29,8 +29,7 @@ impl Curve {
             [Report { settled: Some(size), .. }] => format!("remembers {size}"),
             _ => "size remembered".to_owned(),
         };
-        let (points, failures, settled) = (vec![], vec![], vec![]);
-        let mut curve = Self { label, points, failures, out_of_memory, settled, remembers };
+        let mut curve = Self { label, out_of_memory, remembers, ..Self::default() };
         for report in reports {
             curve.add(report, plane);
         }
@@ -58,15 +57,7 @@ impl Curve {
 pub(super) fn tried(report: &Report) -> Cow<'_, [Tried]> {
     let Report { attempts, start, time, .. } = *report;
     if report.tried.is_empty() && attempts > 0 {
-        return vec![Tried {
-            size: start,
-            succeeded: attempts,
-            failed: None,
-            answer: None,
-            wait: None,
-            time,
-        }]
-        .into();
+        return vec![Tried { size: start, succeeded: attempts, time, ..Tried::default() }].into();
     }
     Cow::Borrowed(&report.tried)
 }

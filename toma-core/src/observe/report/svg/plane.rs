@@ -9,10 +9,11 @@ use crate::observe::report::{Report, Tried};
 /// The axes that all curves of a picture share.
 #[derive(Debug, PartialEq)]
 pub(super) struct Plane {
-    across: Across,
+    /// The unit of the time across, and its seconds; `None` where attempts are counted.
+    unit: Option<Unit>,
     /// The largest figure across, in its unit.
     end: f64,
-    up: Up,
+    powers_of_two: bool,
     sizes: Range<f64>,
     /// Whether sizes are costs instead of counts of items.
     costs: bool,
@@ -20,45 +21,29 @@ pub(super) struct Plane {
     cut: bool,
 }
 
-#[derive(Debug, PartialEq)]
-enum Across {
-    Attempts,
-    Time { unit: &'static str, seconds: f64 },
-}
-
-#[derive(Debug, PartialEq)]
-enum Up {
-    Linear,
-    PowersOfTwo,
-}
+type Unit = (&'static str, f64);
 
 impl Plane {
     pub(super) fn of(curves: &[Vec<&Report>]) -> Self {
-        let (across, end) = across(curves);
+        let (unit, end) = across(curves);
         let reports = curves.concat();
         let entries: Vec<Tried> = reports.iter().flat_map(|report| tried(report).into_owned()).collect();
         let settled = reports.iter().filter_map(|report| report.settled);
         let sizes: Vec<usize> = entries.iter().map(|tried| tried.size).chain(settled).collect();
         let (least, most) = (sizes.iter().min().map_or(1, |&least| least.max(1)), sizes.iter().max());
-        let (up, sizes) = up(least, most.map_or(1, |&most| most.max(1)));
+        let (powers_of_two, sizes) = up(least, most.map_or(1, |&most| most.max(1)));
         let told: usize = entries.iter().map(Tried::attempts).sum();
         let made: usize = reports.iter().map(|report| report.attempts).sum();
         let costs = reports.iter().any(|report| report.sizes_are_costs);
-        Self { across, end, up, sizes, costs, cut: told < made }
+        Self { unit, end, powers_of_two, sizes, costs, cut: told < made }
     }
 
     pub(super) fn x(&self, attempts: usize, time: Option<Duration>) -> f64 {
-        match self.across {
-            Across::Attempts => number(attempts),
-            Across::Time { seconds, .. } => time.unwrap_or_default().as_secs_f64() / seconds,
-        }
+        self.unit.map_or(number(attempts), |(_, seconds)| time.unwrap_or_default().as_secs_f64() / seconds)
     }
 
     pub(super) fn y(&self, size: usize) -> f64 {
-        match self.up {
-            Up::Linear => number(size),
-            Up::PowersOfTwo => number(size.max(1)).log2(),
-        }
+        if self.powers_of_two { number(size.max(1)).log2() } else { number(size) }
     }
 
     /// A little wider than the curves.
@@ -67,18 +52,16 @@ impl Plane {
     }
 
     pub(super) fn y_range(&self) -> Range<f64> {
-        match self.up {
-            Up::Linear => 0.0..self.sizes.end * 1.1,
-            Up::PowersOfTwo => self.sizes.start - 0.25..self.sizes.end + 0.25,
+        if self.powers_of_two {
+            self.sizes.start - 0.25..self.sizes.end + 0.25
+        } else {
+            0.0..self.sizes.end * 1.1
         }
     }
 
     /// At most so many labels fit, and none stands between two numbers that can be.
     pub(super) fn x_labels(&self) -> usize {
-        match self.across {
-            Across::Attempts => at_most(self.end + 1.0, 10),
-            Across::Time { .. } => 10,
-        }
+        if self.unit.is_some() { 10 } else { at_most(self.end + 1.0, 10) }
     }
 
     pub(super) fn y_labels(&self) -> usize {
@@ -86,18 +69,14 @@ impl Plane {
     }
 
     pub(super) fn y_label(&self, y: f64) -> String {
-        let size = match self.up {
-            Up::Linear => y,
-            Up::PowersOfTwo => y.exp2(),
-        };
-        format!("{size:.0}")
+        format!("{:.0}", if self.powers_of_two { y.exp2() } else { y })
     }
 
     pub(super) fn x_title(&self) -> String {
         let cut = if self.cut { ", the first changes of size only" } else { "" };
-        match self.across {
-            Across::Attempts => format!("attempts{cut}"),
-            Across::Time { unit, .. } => format!("time spent in attempts ({unit}){cut}"),
+        match self.unit {
+            None => format!("attempts{cut}"),
+            Some((unit, _)) => format!("time spent in attempts ({unit}){cut}"),
         }
     }
 
@@ -113,20 +92,20 @@ pub(super) fn x_label(x: f64) -> String {
 
 /// What is counted across, and how far the longest curve goes: time where every time of every call is
 /// known.
-fn across(curves: &[Vec<&Report>]) -> (Across, f64) {
+fn across(curves: &[Vec<&Report>]) -> (Option<Unit>, f64) {
     let times = curves.iter().map(|reports| reports.iter().map(|report| time(report)).sum());
     let seconds = times.collect::<Option<Vec<Duration>>>().and_then(|times| times.into_iter().max());
     match seconds.map(|seconds| seconds.as_secs_f64()) {
         Some(seconds) if seconds > 0.0 => {
             let units = [("µs", 1e-6), ("ms", 1e-3), ("s", 1.0), ("min", 60.0), ("h", 3600.0)];
             let fits = units.into_iter().rev().find(|(_, unit)| seconds >= 2.0 * unit);
-            let (unit, in_seconds) = fits.unwrap_or(units[0]);
-            (Across::Time { unit, seconds: in_seconds }, seconds / in_seconds)
+            let unit = fits.unwrap_or(units[0]);
+            (Some(unit), seconds / unit.1)
         }
         _ => {
             let attempts = |report: &&Report| tried(report).iter().map(Tried::attempts).sum::<usize>();
             let most = curves.iter().map(|reports| reports.iter().map(attempts).sum::<usize>()).max();
-            (Across::Attempts, number(most.unwrap_or_default().max(1)))
+            (None, number(most.unwrap_or_default().max(1)))
         }
     }
 }
@@ -137,11 +116,12 @@ fn time(report: &Report) -> Option<Duration> {
     Some(times.into_iter().max().unwrap_or_default())
 }
 
-fn up(least: usize, most: usize) -> (Up, Range<f64>) {
+/// Whether sizes are shown by powers of two, and from where to where.
+fn up(least: usize, most: usize) -> (bool, Range<f64>) {
     if most / least < 4 {
-        (Up::Linear, 0.0..number(most))
+        (false, 0.0..number(most))
     } else {
-        (Up::PowersOfTwo, number(least).log2().floor()..number(most).log2().ceil())
+        (true, number(least).log2().floor()..number(most).log2().ceil())
     }
 }
 

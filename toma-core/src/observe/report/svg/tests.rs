@@ -131,12 +131,14 @@ fn calls_of_one_name_follow_each_other() {
 }
 
 #[test]
-fn a_call_without_a_failure_is_one_step_and_small_sizes_are_linear() {
+fn a_call_without_a_failure_is_one_step_small_sizes_are_linear_and_costs_are_called_so() {
     let report = call("work", 20, 8, 8);
     let plane = plane_of(&report);
     let curve = Curve::of(&[&report], String::new(), &plane);
     assert_eq!((curve.points, curve.failures), (vec![(0.0, 8.0), (3.0, 8.0)], vec![]));
     assert_eq!((plane.y_range().start, plane.y_label(8.0)), (0.0, "8".to_owned()));
+    execute::with::<NoCache>().by_cost(|_| 3).range(0..10, 9, |_, _| ());
+    assert_eq!(plane_of(&last().unwrap()).y_title(), "size of an attempt (cost units)");
 }
 
 #[test]
@@ -146,12 +148,6 @@ fn a_history_that_was_cut_is_said_to_be() {
     let plane = plane_of(&report);
     assert_eq!(plane.x_title(), "attempts, the first changes of size only");
     assert_eq!(Curve::of(&[&report], String::new(), &plane).points.len(), 512);
-}
-
-#[test]
-fn costs_are_called_so() {
-    execute::with::<NoCache>().by_cost(|_| 3).range(0..10, 9, |_, _| ());
-    assert_eq!(plane_of(&last().unwrap()).y_title(), "size of an attempt (cost units)");
 }
 
 #[cfg(feature = "testing")]

@@ -1,5 +1,5 @@
 use super::*;
-use crate::scratch::Scratch;
+use crate::tests::Scratch;
 
 const PACKAGES: &str = "venv/lib/python3.12/site-packages";
 

@@ -1,6 +1,8 @@
 //! Tests that need a process of their own: for its environment, its standard error, its limits, or
 //! because a failure would end it.
 
+#![allow(dead_code, reason = "no program of tests uses all of it")]
+
 use std::env;
 use std::process::{Command, ExitStatus, Stdio};
 

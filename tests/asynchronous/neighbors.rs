@@ -6,8 +6,8 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
 
 use tokio::runtime::{Builder, Runtime};
 use tokio::task::yield_now;
-use toma::NoCache;
 use toma::classify::OutOfMemory;
+use toma::{NoCache, execute};
 
 fn one_thread() -> Runtime {
     Builder::new_current_thread().build().unwrap()
@@ -103,6 +103,19 @@ fn others_run_while_an_attempt_is_pending() {
         beside_a_neighbor(|neighbor, seen| async move { fails_late(&mut [0; 16], &neighbor, &seen).await });
     assert_eq!(seen.len(), 4 + 16);
     assert!(has_turns(&seen, 3), "{seen:?}");
+}
+
+#[test]
+fn others_run_before_each_retry_of_a_stream() {
+    let seen = beside_a_neighbor(|neighbor, seen| async move {
+        let mut rows = execute::with::<NoCache>().stream(0..8, 8, async |start, end| {
+            seen.lock().unwrap().push(neighbor.turns.load(Relaxed));
+            if end - start > 1 { Err(OutOfMemory::new(None)) } else { Ok(()) }
+        });
+        assert_eq!(rows.next().await, Some(Ok(())));
+    });
+    assert_eq!(seen.len(), 4);
+    assert!(has_turns(&seen, 1), "{seen:?}");
 }
 
 /// Memory that another task holds until it runs next.

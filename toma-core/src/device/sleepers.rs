@@ -1,0 +1,124 @@
+//! The threads and tasks that wait, and what wakes them: others, a cancellation, or the time.
+//!
+//! The queues speak of waits by their keys. Here alone stand wakers, which are foreign code: they are cloned,
+//! woken and dropped without a lock. One thread watches the time for tasks, because whatever polls them need
+//! not have a clock. It starts when a task first waits, and sleeps while none does.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::{Condvar, LazyLock, Mutex, MutexGuard, PoisonError};
+use std::task::Waker;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use super::Cancel;
+use super::process::PerProcess;
+use crate::contained::contained;
+
+static SLEEPERS: LazyLock<PerProcess<Sleepers>> = LazyLock::new(|| PerProcess::new(|_| Sleepers::default()));
+
+/// Tells a wait, or a measurement, from all others. A child of `fork` goes on with other keys.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(crate) struct Key(pub(super) u64);
+
+impl Key {
+    pub(super) fn new() -> Self {
+        static KEYS: AtomicU64 = AtomicU64::new(0);
+        Self(KEYS.fetch_add(1, Relaxed))
+    }
+}
+
+#[derive(Default)]
+struct Sleepers {
+    table: Mutex<Table>,
+    changed: Condvar,
+}
+
+#[derive(Default)]
+struct Table {
+    sleepers: BTreeMap<Key, Sleeper>,
+    /// The thread that watches the time runs.
+    watched: bool,
+}
+
+/// A wait that is not over.
+struct Sleeper {
+    waker: Waker,
+    /// What cancels it.
+    cancel: Option<Cancel>,
+    alarm: Option<Instant>,
+}
+
+/// Has `waker` woken from now on by [`wake`] and by `cancel`, until it is, or [`wakes_up`].
+pub(super) fn sleeps(key: Key, waker: &Waker, cancel: Option<&Cancel>) {
+    let sleeper = Sleeper { waker: waker.clone(), cancel: cancel.cloned(), alarm: None };
+    let before = SLEEPERS.get().table().sleepers.insert(key, sleeper);
+    drop(before);
+}
+
+/// Has it woken at this moment, too. False when no thread watches the time, and none can be started.
+pub(super) fn set_alarm(key: Key, at: Instant) -> bool {
+    let sleepers = SLEEPERS.get();
+    let mut table = sleepers.table();
+    table.watched = table.watched || sleepers.start();
+    let watched = table.watched;
+    if let Some(sleeper) = table.sleepers.get_mut(&key) {
+        sleeper.alarm = Some(at);
+        sleepers.changed.notify_one();
+    }
+    watched
+}
+
+/// The wait is over.
+pub(super) fn wakes_up(key: Key) {
+    // In two steps: the table is free before the waker is dropped.
+    let sleeper = SLEEPERS.get().table().sleepers.remove(&key);
+    drop(sleeper);
+}
+
+/// Wakes them, for once. A waker that panics is passed over: others wait behind it.
+pub(super) fn wake(keys: impl IntoIterator<Item = Key>) {
+    for key in keys {
+        let sleeper = SLEEPERS.get().table().sleepers.remove(&key);
+        contained(|| sleeper.map(|sleeper| sleeper.waker.wake()));
+    }
+}
+
+/// Wakes all that `cancel` cancels.
+pub(super) fn wake_cancelled(cancel: &Cancel) {
+    let is_cancelled = |sleeper: &Sleeper| sleeper.cancel.as_ref().is_some_and(|by| by.is(cancel));
+    let table = SLEEPERS.get().table();
+    let cancelled = table.sleepers.iter().filter(|(_, sleeper)| is_cancelled(sleeper));
+    let keys: Vec<_> = cancelled.map(|(&key, _)| key).collect();
+    drop(table);
+    wake(keys);
+}
+
+impl Sleepers {
+    fn table(&self) -> MutexGuard<'_, Table> {
+        self.table.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn start(&'static self) -> bool {
+        thread::Builder::new().name("toma-watchdog".to_owned()).spawn(|| self.watch()).is_ok()
+    }
+
+    fn watch(&self) {
+        let mut table = self.table();
+        loop {
+            let due = table.sleepers.iter().filter_map(|(&key, sleeper)| Some((sleeper.alarm?, key))).min();
+            let left = due.map(|(at, _)| at.saturating_duration_since(Instant::now()));
+            table = match (due, left) {
+                (Some((_, key)), Some(Duration::ZERO)) => {
+                    drop(table);
+                    wake([key]);
+                    self.table()
+                }
+                (_, Some(left)) => {
+                    self.changed.wait_timeout(table, left).unwrap_or_else(PoisonError::into_inner).0
+                }
+                _ => self.changed.wait(table).unwrap_or_else(PoisonError::into_inner),
+            };
+        }
+    }
+}
