@@ -88,8 +88,77 @@ int32_t toma_modes_set(const toma_modes* modes, toma_error* error) noexcept;
 int32_t toma_gradient_set(const void* variable, const void* gradient, toma_error* error) noexcept;
 // The same for all handles to one tensor, and different for two tensors that live.
 const void* toma_tensor_identity(const void* tensor) noexcept;
+// The same for all tensors in one storage, views of it included; null for what has none.
+const void* toma_storage_identity(const void* tensor) noexcept;
 // Whether nobody else holds the tensor or its memory, in which each element has a place of its own.
 int32_t toma_tensor_is_sole(const void* tensor, bool* out, toma_error* error) noexcept;
+
+// What a recorder writes down.
+enum toma_event_kind : uint32_t {
+  // Of the operators that do the work: subject is the number of a name.
+  TOMA_OPERATOR_BEGINS = 0,
+  TOMA_OPERATOR_ENDS = 1,
+  // Of the Nodes of backward.
+  TOMA_NODE_BEGINS = 2,
+  TOMA_NODE_ENDS = 3,
+  // Of memory: subject is the number of a storage.
+  TOMA_BORN = 4,
+  TOMA_DIED = 5,
+  TOMA_EXISTED = 6,
+  // Of the storage by the operator that this thread is in. `bytes` is where the shape begins, `device`
+  // a toma_access in the lowest byte, and whether a gradient is wanted in the next.
+  TOMA_USED = 7,
+};
+
+enum toma_access : uint32_t { TOMA_READS = 0, TOMA_WRITES = 1, TOMA_MAKES = 2, TOMA_VIEWS = 3 };
+
+struct toma_event {
+  uint32_t kind;
+  uint32_t thread;
+  uint64_t subject;
+  uint64_t bytes;
+  // Its kind in the upper half, its index in the lower.
+  uint64_t device;
+  uint64_t dims;
+};
+
+struct toma_recorder;
+
+struct toma_recording {
+  const toma_event* events;
+  size_t event_count;
+  const int64_t* shapes;
+  size_t shape_count;
+  // There was no memory to write all of it down.
+  bool torn;
+};
+
+// Records what this thread does until the end, which must come on this thread, in any order with other ends.
+int32_t toma_record_begin(toma_recorder** out, toma_error* error) noexcept;
+void toma_record_end(toma_recorder* recorder) noexcept;
+// After the end; valid until it is freed.
+void toma_record_read(const toma_recorder* recorder, toma_recording* out) noexcept;
+const char* toma_record_name(const toma_recorder* recorder, uint64_t number) noexcept;
+void toma_record_free(toma_recorder* recorder) noexcept;
+
+struct toma_dry;
+
+// What a dry run leaves to be said.
+struct toma_dry_outcome {
+  // Dry tensors that live on, the bytes of them, and the operator that made the largest.
+  uint64_t kept;
+  uint64_t kept_bytes;
+  char kept_operator[128];
+  // What could not be run dry and why; empty where all could.
+  char refused[384];
+  // Operators that answered 1, or with the largest shape, because only data know: separated by commas.
+  char unknown[384];
+};
+
+// From here to the end operators of this thread run no kernel on data: what they make has shape and
+// device and no memory. The end puts gradients, random state and the thread back as they were.
+int32_t toma_dry_begin(toma_dry** out, toma_error* error) noexcept;
+void toma_dry_end(toma_dry* dry, toma_dry_outcome* out) noexcept;
 
 // Random numbers: writes at most `capacity` bytes and always the true size.
 int32_t toma_rng_get(int32_t type, int32_t index, uint8_t* out, size_t capacity, size_t* size, toma_error* error) noexcept;
