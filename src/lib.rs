@@ -63,6 +63,8 @@
 //! | events, observers, the progress bar | [`observe`] |
 //! | what the last call went through | [`report::last`] |
 //! | failures on purpose, in tests | [`testing`] |
+//! | what a step did: operators, storages, living bytes | [`trace`] |
+//! | what follows from it: other sizes, the largest that fits | [`plan`] |
 //!
 //! # The body may run more than once
 //!
@@ -165,6 +167,8 @@ pub use toma_core::{
 };
 #[cfg(feature = "cuda")]
 pub use toma_cuda as cuda;
+pub use toma_plan as plan;
+pub use toma_trace as trace;
 
 /// Runs a function with the largest batch size that memory allows.
 ///

@@ -1,0 +1,6 @@
+//! What follows from recorded steps of a tensor program.
+//!
+//! A step that ran at one size says what it would need at another, and in pieces. All of it is arithmetic over
+//! what was recorded: no tensor framework, no clock, no device.
+
+#![forbid(unsafe_code)]
