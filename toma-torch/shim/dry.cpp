@@ -81,6 +81,7 @@ bool is_composite(const c10::OperatorHandle& op, c10::DispatchKey backend) {
   const auto computes = starts_with(name, "aten::mkldnn_") || name == "aten::convolution_backward";
   return !computes && !has_kernel(op, backend) &&
       (has_kernel(op, c10::DispatchKey::CompositeExplicitAutograd) ||
+       has_kernel(op, c10::DispatchKey::CompositeExplicitAutogradNonFunctional) ||
        has_kernel(op, c10::DispatchKey::CompositeImplicitAutograd));
 }
 
@@ -341,9 +342,6 @@ void release(void* context) {
   block->run->died(block.get());
 }
 
-// The operator that runs, for those that ask what made a tensor.
-thread_local const char* running = "";
-
 std::shared_ptr<Dry> of_thread() {
   std::shared_ptr<Dry> run;
   if (const auto* state = State::current()) {
@@ -420,7 +418,7 @@ void Dry::refuse(const c10::OperatorHandle& op, const std::string& why) {
 
 c10::DataPtr Dry::block(uint64_t bytes, c10::Device device) {
   auto block = std::make_unique<DryBlock>();
-  *block = {shared_from_this(), nullptr, bytes, running};
+  *block = {shared_from_this(), nullptr, bytes, leaf_name()};
   const std::lock_guard<std::mutex> held(lock);
   block->data = bytes == 0 ? nullptr : region.take(bytes);
   living.insert(block.get());
@@ -671,7 +669,6 @@ void Dry::write_nothing(const c10::OperatorHandle& op, const std::vector<int>& a
 void Dry::run(const c10::OperatorHandle& op, c10::DispatchKeySet keys, Stack& stack) {
   const auto arguments = arguments_of(op, stack);
   const auto& [what, aliases] = known(op, device_of(arguments));
-  running = op.schema().name().c_str();
   for (const auto& argument : arguments) {
     each_tensor(argument, [&](const at::Tensor& tensor) { look_at(op, tensor); });
   }

@@ -16,7 +16,7 @@ namespace {
 
 thread_local Unobserved* unobserved = nullptr;
 // The leaf that this thread is in; what its kernels call is no leaf.
-thread_local bool in_leaf = false;
+thread_local const c10::FunctionSchema* inside = nullptr;
 
 uint64_t device_number(c10::Device device) {
   return uint64_t{static_cast<uint8_t>(device.type())} << 32 | static_cast<uint32_t>(std::max<int>(device.index(), 0));
@@ -47,7 +47,7 @@ bool is_composite(const c10::OperatorHandle& op) {
 }
 
 std::optional<c10::OperatorHandle> leaf_of(const at::RecordFunction& function) {
-  const auto name = in_leaf || unobserved != nullptr ? std::nullopt : function.operator_name();
+  const auto name = inside != nullptr || unobserved != nullptr ? std::nullopt : function.operator_name();
   const auto op = name ? c10::Dispatcher::singleton().findSchema(*name) : std::nullopt;
   return op && !is_composite(*op) ? op : std::nullopt;
 }
@@ -59,6 +59,11 @@ void uses(
     const auto* alias = described[at].alias_info();
     const auto access = alias == nullptr ? plain : alias->isWrite() ? TOMA_WRITES : aliasing;
     each_tensor(values[at], [&](const at::Tensor& tensor) { recorder.used(tensor, access); });
+    if (values[at].isInt() || values[at].isBool()) {
+      recorder.attribute(described[at].name(), {values[at].isInt() ? values[at].toInt() : values[at].toBool()});
+    } else if (values[at].isIntList()) {
+      recorder.attribute(described[at].name(), values[at].toIntVector());
+    }
   }
 }
 
@@ -73,7 +78,7 @@ std::unique_ptr<at::ObserverContext> started(const at::RecordFunction& function)
   }
   auto leaf = std::make_unique<Leaf>();
   leaf->schema = &op->schema();
-  in_leaf = true;
+  inside = leaf->schema;
   each_recorder([&](Recorder& recorder) {
     recorder.begin(TOMA_OPERATOR_BEGINS, c10::toString(op->operator_name()));
     uses(recorder, leaf->schema->arguments(), function.inputs(), TOMA_READS, TOMA_READS);
@@ -90,7 +95,7 @@ void ended(const at::RecordFunction& function, at::ObserverContext* context) {
   if (leaf == nullptr) {
     return;
   }
-  in_leaf = false;
+  inside = nullptr;
   each_recorder([&](Recorder& recorder) {
     const auto& returns = leaf->schema->returns();
     for (size_t at = 0; at < std::min(returns.size(), function.outputs().size()); ++at) {
@@ -172,12 +177,16 @@ toma_event Recorder::event(toma_event_kind kind, uint64_t subject) const {
 
 void Recorder::begin(toma_event_kind kind, const std::string& name) noexcept {
   write([&] {
-    const auto [number, is_new] = numbers.emplace(name, names.size());
-    if (is_new) {
-      names.push_back(name);
-    }
-    events.push_back(event(kind, number->second));
+    events.push_back(event(kind, number(name)));
   });
+}
+
+uint64_t Recorder::number(const std::string& name) {
+  const auto [number, is_new] = numbers.emplace(name, names.size());
+  if (is_new) {
+    names.push_back(name);
+  }
+  return number->second;
 }
 
 void Recorder::end(toma_event_kind kind) noexcept {
@@ -232,9 +241,20 @@ void Recorder::used(const at::TensorBase& tensor, toma_access access) noexcept {
   });
 }
 
+void Recorder::attribute(const std::string& name, c10::ArrayRef<int64_t> values) noexcept {
+  write([&] {
+    auto attribute = event(TOMA_ATTRIBUTE, number(name));
+    attribute.bytes = shapes.size();
+    attribute.dims = values.size();
+    shapes.insert(shapes.end(), values.begin(), values.end());
+    events.push_back(attribute);
+  });
+}
+
+const char* leaf_name() noexcept { return inside == nullptr ? "" : inside->name().c_str(); }
+
 Unobserved::Unobserved() noexcept : outer(unobserved) { unobserved = this; }
 Unobserved::~Unobserved() { unobserved = outer; }
-Unobserved* Unobserved::current() noexcept { return unobserved; }
 
 }  // namespace toma
 
@@ -263,6 +283,12 @@ void toma_record_end(toma_recorder* handle) noexcept {
   toma::State::leave(handle->state, handle->recorder.get());
   toma::observe_no_more();
 }
+
+void toma_record_mark(toma_recorder* handle, const char* name) noexcept {
+  handle->recorder->begin(TOMA_MARK_BEGINS, name);
+}
+
+void toma_record_unmark(toma_recorder* handle) noexcept { handle->recorder->end(TOMA_MARK_ENDS); }
 
 void toma_record_read(const toma_recorder* handle, toma_recording* out) noexcept {
   const auto& recorder = *handle->recorder;

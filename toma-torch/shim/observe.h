@@ -24,6 +24,7 @@ class Recorder final : public Entry {
   void born(const void* data, uint64_t bytes, c10::Device device) noexcept;
   void died(const void* data, uint64_t bytes, c10::Device device) noexcept;
   void used(const at::TensorBase& tensor, toma_access access) noexcept;
+  void attribute(const std::string& name, c10::ArrayRef<int64_t> values) noexcept;
 
   // Read by Rust, when nothing is written any more.
   std::vector<toma_event> events;
@@ -37,6 +38,7 @@ class Recorder final : public Entry {
   void write(F body) noexcept;
   toma_event event(toma_event_kind kind, uint64_t subject) const;
   uint64_t existing(const void* data, uint64_t bytes, c10::Device device);
+  uint64_t number(const std::string& name);
 
   std::mutex lock;
   std::unordered_map<std::string, uint64_t> numbers;
@@ -53,15 +55,16 @@ class Unobserved {
   Unobserved(const Unobserved&) = delete;
   Unobserved& operator=(const Unobserved&) = delete;
 
-  // The innermost of this thread.
-  static Unobserved* current() noexcept;
-
   int64_t allocated = 0;
   int64_t peak = 0;
 
  private:
   Unobserved* outer;
 };
+
+// The leaf that this thread is in; empty outside of any, and where nothing records. It lives as long as the
+// operator.
+const char* leaf_name() noexcept;
 
 // Each tensor in an argument or a result, also those in lists.
 template <class F>

@@ -108,6 +108,12 @@ enum toma_event_kind : uint32_t {
   // Of the storage by the operator that this thread is in. `bytes` is where the shape begins, `device`
   // a toma_access in the lowest byte, and whether a gradient is wanted in the next.
   TOMA_USED = 7,
+  // An argument of the operator that this thread is in, of integers: subject is the number of its name,
+  // and its values stand where a shape would.
+  TOMA_ATTRIBUTE = 8,
+  // Of what Rust marks.
+  TOMA_MARK_BEGINS = 9,
+  TOMA_MARK_ENDS = 10,
 };
 
 enum toma_access : uint32_t { TOMA_READS = 0, TOMA_WRITES = 1, TOMA_MAKES = 2, TOMA_VIEWS = 3 };
@@ -136,6 +142,9 @@ struct toma_recording {
 // Records what this thread does until the end, which must come on this thread, in any order with other ends.
 int32_t toma_record_begin(toma_recorder** out, toma_error* error) noexcept;
 void toma_record_end(toma_recorder* recorder) noexcept;
+// What stands between the two is marked, by a name.
+void toma_record_mark(toma_recorder* recorder, const char* name) noexcept;
+void toma_record_unmark(toma_recorder* recorder) noexcept;
 // After the end; valid until it is freed.
 void toma_record_read(const toma_recorder* recorder, toma_recording* out) noexcept;
 const char* toma_record_name(const toma_recorder* recorder, uint64_t number) noexcept;

@@ -7,6 +7,7 @@
 //! | [`cpu`] | bytes of CPU tensors, a [budget](cpu::Budget), injected failures |
 //! | [`Concatenate`] | one tensor from the parts that `map` collected |
 //! | [`accumulate_gradients`] | backward that adds all gradients or none |
+//! | [`record`], [`dry_run`] | what a step does, or would do, as a trace |
 //! | [`Rollback`] | random state, gradients and other tensors put back before a retry |
 //! | [`RngState`] | the same random numbers again |
 //! | [`ModeGuard`] | grad mode and autocast survive a `catch_unwind` of your own |
@@ -70,6 +71,8 @@
 mod error;
 mod ffi;
 mod memory;
+mod predict;
+mod record;
 mod registration;
 mod state;
 mod stats;
@@ -77,6 +80,8 @@ mod tensor;
 
 pub use error::{Error, ErrorKind};
 pub use memory::{Device, cpu};
+pub use predict::dry_run;
+pub use record::record;
 pub use state::{ModeGuard, QuietBacktraces, RngState, Rollback, accumulate_gradients};
 pub use stats::Stats;
 pub use tensor::{Concatenate, Tensors};

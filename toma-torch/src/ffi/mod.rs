@@ -10,9 +10,12 @@ mod backtraces;
 mod backward;
 mod cpu;
 mod device;
+mod dry;
 mod gradient;
 mod modes;
+mod observe;
 mod rng;
+mod storage;
 
 use std::ffi::c_char;
 
@@ -25,11 +28,14 @@ pub(crate) use cpu::{
     set_cpu_budget,
 };
 pub(crate) use device::{DeviceId, device_memory, device_stats, release_device, reset_device_peak};
+pub(crate) use dry::{Dry, DryOutcome};
 pub(crate) use gradient::{identity, is_sole, set_gradient};
 pub(crate) use modes::{autocast_depth, clear_casts, modes, set_modes};
 #[cfg(test)]
 pub(crate) use modes::{enter_autocast, enter_cpu_autocast, set_cpu_autocast_dtype};
+pub(crate) use observe::{Event, Recording};
 pub(crate) use rng::{rng_state, set_rng_state};
+pub(crate) use storage::storage_identity;
 
 /// What the shim says of a failure.
 #[repr(C)]
@@ -43,11 +49,15 @@ impl RawError {
     }
 
     fn message(&self) -> String {
-        let text = self.message.iter().take_while(|&&byte| byte != 0);
-        let bytes: Vec<u8> = text.map(|byte| byte.to_ne_bytes()[0]).collect();
-        // Cut in the middle of a character at worst.
-        String::from_utf8_lossy(&bytes).into_owned()
+        text_of(&self.message)
     }
+}
+
+/// A text that ends at the first zero. It is cut in the middle of a character at worst.
+fn text_of(text: &[c_char]) -> String {
+    let text = text.iter().take_while(|&&byte| byte != 0);
+    let bytes: Vec<u8> = text.map(|byte| byte.to_ne_bytes()[0]).collect();
+    String::from_utf8_lossy(&bytes).into_owned()
 }
 
 /// Runs a function of the shim and reads its code.

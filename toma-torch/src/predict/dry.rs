@@ -1,0 +1,91 @@
+use toma_core::predict::{is_dry, run_dry};
+use toma_core::thread_state::Saved;
+use toma_trace::Trace;
+
+use crate::error::{Error, ErrorKind};
+use crate::ffi::{self, Dry, DryOutcome, Recording};
+use crate::record::trace_of;
+
+/// Records what `step` would do, without doing it: operators get and give tensors that have shapes and a
+/// device, and no memory.
+///
+/// The step is the user's own code with the model and the data that it captures. Autograd, autocast and the
+/// choice of kernels by device work as always, so the trace has the same operators and the same living bytes
+/// as that of [`record`](crate::record). Nothing of the user's is read, computed or written: afterwards
+/// parameters, gradients, buffers, random state, modes and allocated bytes are as they were.
+/// [`is_dry`](toma_core::predict::is_dry) tells a step that it runs dry, to leave out what libtorch cannot
+/// take back, such as a count of rows.
+///
+/// What only data know is taken as known: `item()` answers 1, and shapes that depend on data count at their
+/// largest. Threads that `step` starts run for real.
+///
+/// ```
+/// use tch::{Device, Kind, Tensor};
+/// use toma_trace::Place;
+///
+/// let weight = Tensor::ones([4, 4], (Kind::Float, Device::Cpu)).set_requires_grad(true);
+/// let trace = toma_torch::dry_run(|| {
+///     let rows = Tensor::ones([1 << 20, 4], (Kind::Float, Device::Cpu));
+///     rows.matmul(&weight).square().sum(Kind::Float).backward();
+/// })?;
+/// assert!(trace.live(&Place::HOST).peak().bytes > 3 << 24);
+/// assert!(!weight.grad().defined());
+/// # Ok::<(), toma_torch::Error>(())
+/// ```
+///
+/// # Errors
+/// When an operator cannot be run dry, with its name, for dry runs within dry runs, and where the system
+/// reserves no addresses.
+///
+/// # Panics
+/// When `step` does, and when it keeps a tensor of the dry run, with the bytes and the operator that made it.
+pub fn dry_run<R>(step: impl FnOnce() -> R) -> Result<Trace, Error> {
+    if is_dry() {
+        return Err(Error::new(ErrorKind::Unsupported, "dry run: within another dry run".to_owned()));
+    }
+    let modes = Modes::now();
+    let dry = Dry::begin()?;
+    let recording = Recording::begin()?;
+    // What the step returns is dropped dry: dropping may call operators, too.
+    let outcome = run_dry(|| {
+        let value = step();
+        let trace = trace_of(recording);
+        drop(value);
+        trace
+    });
+    drop(modes);
+    let ended = dry.end();
+    if !ended.refused.is_empty() {
+        return Err(Error::new(ErrorKind::Unsupported, format!("dry run: {}", ended.refused)));
+    }
+    let trace = outcome.unwrap_or_else(|panic| panic.pass_on());
+    assert_nothing_kept(&ended);
+    trace
+}
+
+fn assert_nothing_kept(ended: &DryOutcome) {
+    let DryOutcome { kept, kept_bytes, kept_operator, .. } = ended;
+    assert!(
+        *kept == 0,
+        "dry run: the body kept {kept} tensors of {kept_bytes} bytes, of which {kept_operator} made the largest: they \
+         hold nothing; make them before, or not when toma::predict::is_dry()"
+    );
+}
+
+/// The modes of before, and no casts of weights, which may be dry.
+struct Modes(Saved);
+
+impl Modes {
+    fn now() -> Self {
+        Self(ffi::modes())
+    }
+}
+
+impl Drop for Modes {
+    fn drop(&mut self) {
+        // It changes variables of this thread; nothing in it fails.
+        let _ = ffi::set_modes(&self.0);
+        ffi::clear_casts();
+        ffi::drop_stranded();
+    }
+}

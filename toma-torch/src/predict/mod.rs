@@ -1,0 +1,5 @@
+//! What a step will take, before it runs.
+
+mod dry;
+
+pub use dry::dry_run;
