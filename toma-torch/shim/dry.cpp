@@ -19,6 +19,7 @@
 
 #include "guard.h"
 #include "observe.h"
+#include "rules.h"
 
 namespace toma {
 namespace {
@@ -32,6 +33,8 @@ enum class Case { factory, answer, largest, metadata, reshape, in_place, composi
 
 struct Known {
   Case what;
+  // Its shapes, where they are asked for instead of the kernel.
+  rules::Rule rule;
   // For each result the argument that it is, or -1.
   std::vector<int> aliases;
 };
@@ -135,7 +138,7 @@ const Known& known(const c10::OperatorHandle& op, c10::Device device) {
   if (entry == nullptr) {
     auto aliases = aliases_of(op.schema());
     const auto what = case_of(op, aliases, backend);
-    entry = std::make_unique<Known>(Known{what, std::move(aliases)});
+    entry = std::make_unique<Known>(Known{what, rules::of(op.schema().name()), std::move(aliases)});
   }
   return *entry;
 }
@@ -668,9 +671,13 @@ void Dry::write_nothing(const c10::OperatorHandle& op, const std::vector<int>& a
 
 void Dry::run(const c10::OperatorHandle& op, c10::DispatchKeySet keys, Stack& stack) {
   const auto arguments = arguments_of(op, stack);
-  const auto& [what, aliases] = known(op, device_of(arguments));
+  const auto& [what, rule, aliases] = known(op, device_of(arguments));
   for (const auto& argument : arguments) {
     each_tensor(argument, [&](const at::Tensor& tensor) { look_at(op, tensor); });
+  }
+  if (rule != nullptr && (by_shapes || !device_of(arguments).is_cpu())) {
+    const Undisturbed undisturbed;
+    return finish(op, aliases, stack, rule(mapped(arguments, meta_of)));
   }
   switch (what) {
     case Case::factory:
@@ -705,7 +712,7 @@ struct toma_dry {
   toma::Random random;
 };
 
-int32_t toma_dry_begin(toma_dry** out, toma_error* error) noexcept {
+int32_t toma_dry_begin(bool by_shapes, toma_dry** out, toma_error* error) noexcept {
   return toma::guarded(error, [&] {
     // For a key that no thread includes yet: the tables of operators are read without a lock.
     static const auto registered = new c10::RegistrationHandleRAII(c10::Dispatcher::singleton().registerFallback(
@@ -714,6 +721,7 @@ int32_t toma_dry_begin(toma_dry** out, toma_error* error) noexcept {
     const std::lock_guard<std::mutex> held(toma::Random::drawing);
     auto handle = std::make_unique<toma_dry>();
     handle->run = std::make_shared<toma::Dry>();
+    handle->run->by_shapes = by_shapes;
     handle->run->state = toma::State::enter(handle->run);
     c10::impl::tls_set_dispatch_key_included(toma::fake, true);
     *out = handle.release();

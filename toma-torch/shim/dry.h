@@ -58,6 +58,8 @@ class Dry final : public Entry, public std::enable_shared_from_this<Dry> {
   void put_back() noexcept;
 
   std::shared_ptr<State> state;
+  // Kernels are not asked where a rule knows the shapes of results.
+  bool by_shapes = false;
   // Guards what follows: blocks may die on any thread.
   std::mutex lock;
   std::unordered_set<const DryBlock*> living;

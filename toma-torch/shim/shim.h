@@ -165,8 +165,10 @@ struct toma_dry_outcome {
 };
 
 // From here to the end operators of this thread run no kernel on data: what they make has shape and
-// device and no memory. The end puts gradients, random state and the thread back as they were.
-int32_t toma_dry_begin(toma_dry** out, toma_error* error) noexcept;
+// device and no memory. The end puts gradients, random state and the thread back as they were. Where shapes
+// do not follow by rule, kernels of the CPU are asked with zeros, which takes as long as they do, and tells
+// what they take besides their results; by shapes alone they are asked only where no rule is known.
+int32_t toma_dry_begin(bool by_shapes, toma_dry** out, toma_error* error) noexcept;
 void toma_dry_end(toma_dry* dry, toma_dry_outcome* out) noexcept;
 
 // Random numbers: writes at most `capacity` bytes and always the true size.

@@ -80,7 +80,7 @@ mod tensor;
 
 pub use error::{Error, ErrorKind};
 pub use memory::{Device, cpu};
-pub use predict::dry_run;
+pub use predict::{dry_run, dry_run_by_shapes};
 pub use record::record;
 pub use state::{ModeGuard, QuietBacktraces, RngState, Rollback, accumulate_gradients};
 pub use stats::Stats;

@@ -32,7 +32,7 @@ pub(crate) struct DryOutcome {
 }
 
 unsafe extern "C" {
-    fn toma_dry_begin(out: &mut *mut c_void, error: &mut RawError) -> i32;
+    fn toma_dry_begin(by_shapes: bool, out: &mut *mut c_void, error: &mut RawError) -> i32;
     // Takes what the first has given.
     fn toma_dry_end(dry: *mut c_void, out: &mut RawOutcome);
 }
@@ -45,10 +45,12 @@ pub(crate) struct Dry {
 }
 
 impl Dry {
-    pub(crate) fn begin() -> Result<Self, Error> {
+    /// By shapes alone kernels are asked only where no rule is known; what they take besides their results is
+    /// unknown then.
+    pub(crate) fn begin(by_shapes: bool) -> Result<Self, Error> {
         let mut run = ptr::null_mut();
         // SAFETY: both are written to, and live through the call.
-        checked(|error| unsafe { toma_dry_begin(&mut run, error) })?;
+        checked(|error| unsafe { toma_dry_begin(by_shapes, &mut run, error) })?;
         Ok(Self { run: NonNull::new(run), of_thread: PhantomData })
     }
 

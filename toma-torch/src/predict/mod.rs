@@ -2,4 +2,4 @@
 
 mod dry;
 
-pub use dry::dry_run;
+pub use dry::{dry_run, dry_run_by_shapes};

@@ -1,7 +1,7 @@
 //! A dry run says what a step does, and leaves everything as it was.
 
 use tch::{Device, Kind, Tensor};
-use toma_torch::{RngState, cpu, dry_run, record};
+use toma_torch::{RngState, cpu, dry_run, dry_run_by_shapes, record};
 use toma_trace::{Place, Trace};
 
 use crate::nets::{self, Net, Road};
@@ -78,6 +78,17 @@ fn a_dry_step_has_the_leaves_and_the_bytes_of_a_real_one() {
             // The next piece adds to gradients.
             let dry = dry_run(|| net.step(rows)).unwrap();
             assert_twins(net.name, &dry, &record(|| net.step(rows)));
+        }
+    });
+}
+
+#[test]
+fn rules_say_the_shapes_that_kernels_make() {
+    let _alone = alone();
+    nine::each(|net| {
+        for rows in [1, 5, 8] {
+            let asked = dry_run(|| net.step(rows)).unwrap();
+            assert_twins(net.name, &dry_run_by_shapes(|| net.step(rows)).unwrap(), &asked);
         }
     });
 }

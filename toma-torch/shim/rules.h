@@ -1,0 +1,156 @@
+// Shapes of what kernels make that have no Meta kernel, so that a dry run need not ask them. A rule knows
+// results alone: what a kernel takes besides them only the kernel can tell.
+#pragma once
+
+#include <ATen/EmptyTensor.h>
+#include <ATen/core/Tensor.h>
+#include <ATen/core/stack.h>
+#include <ATen/ops/clamp_min_ops.h>
+
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+namespace toma::rules {
+
+using torch::jit::Stack;
+using Sizes = std::vector<int64_t>;
+
+inline at::Tensor made(const Sizes& sizes, at::ScalarType type, at::MemoryFormat format = at::MemoryFormat::Contiguous) {
+  return at::Tensor(at::detail::empty_meta(sizes, type, format));
+}
+
+inline at::Tensor same(const at::Tensor& like, at::MemoryFormat format) {
+  return made(like.sizes().vec(), like.scalar_type(), format);
+}
+
+inline at::Tensor same(const at::Tensor& like) { return same(like, like.suggest_memory_format()); }
+
+inline at::Tensor tensor(const Stack& arguments, size_t at) {
+  return arguments[at].isTensor() ? arguments[at].toTensor() : at::Tensor();
+}
+
+// Results that are not wanted are undefined.
+inline Stack masked(const std::vector<at::Tensor>& results, const c10::IValue& mask) {
+  Stack wanted;
+  const auto list = mask.toBoolList();
+  for (size_t at = 0; at < results.size(); ++at) {
+    wanted.emplace_back(list[at] ? results[at] : at::Tensor());
+  }
+  return wanted;
+}
+
+inline Stack relu(const Stack& arguments) { return {at::_ops::clamp_min::call(arguments[0].toTensor(), 0)}; }
+
+inline Stack index_select(const Stack& arguments) {
+  const auto input = tensor(arguments, 0);
+  auto sizes = input.sizes().vec();
+  if (!sizes.empty()) {
+    sizes[static_cast<size_t>(c10::maybe_wrap_dim(arguments[1].toInt(), input.dim()))] = tensor(arguments, 2).numel();
+  }
+  return {made(sizes, input.scalar_type())};
+}
+
+inline Stack embedding_dense_backward(const Stack& arguments) {
+  const auto gradient = tensor(arguments, 0);
+  return {made({arguments[2].toInt(), gradient.size(-1)}, gradient.scalar_type())};
+}
+
+inline at::MemoryFormat convolution_format(const at::Tensor& input, const at::Tensor& weight) {
+  const auto of_input = input.suggest_memory_format();
+  return of_input == at::MemoryFormat::Contiguous ? weight.suggest_memory_format() : of_input;
+}
+
+// Input, weight, bias, padding, stride, dilation, groups.
+inline Stack convolution(const Stack& arguments) {
+  const auto input = tensor(arguments, 0), weight = tensor(arguments, 1);
+  const auto padding = arguments[3].toIntVector(), stride = arguments[4].toIntVector(), dilation = arguments[5].toIntVector();
+  Sizes sizes{input.size(0), weight.size(0)};
+  for (size_t at = 0; at + 2 < static_cast<size_t>(input.dim()); ++at) {
+    const auto dim = static_cast<int64_t>(at) + 2;
+    const auto kernel = dilation[at] * (weight.size(dim) - 1) + 1;
+    sizes.push_back((input.size(dim) + 2 * padding[at] - kernel) / stride[at] + 1);
+  }
+  return {made(sizes, input.scalar_type(), convolution_format(input, weight))};
+}
+
+// Gradient, input, weight, sizes of the bias, and the mask last.
+inline Stack convolution_backward(const Stack& arguments) {
+  const auto gradient = tensor(arguments, 0), input = tensor(arguments, 1), weight = tensor(arguments, 2);
+  const auto format = convolution_format(input, weight);
+  const auto bias = made({gradient.size(1)}, weight.scalar_type());
+  return masked({same(input, format), same(weight, format), bias}, arguments[10]);
+}
+
+// Input, weight, bias, running mean and variance, and whether it trains.
+inline Stack batch_norm(const Stack& arguments) {
+  const auto input = tensor(arguments, 0), weight = tensor(arguments, 1);
+  const auto type = weight.defined() ? weight.scalar_type() : input.scalar_type();
+  const Sizes kept{arguments[5].toBool() ? input.size(1) : 0};
+  return {same(input), made(kept, type), made(kept, type)};
+}
+
+inline Stack batch_norm_backward(const Stack& arguments) {
+  const auto input = tensor(arguments, 1), weight = tensor(arguments, 2);
+  const auto of_weight = made({input.size(1)}, weight.defined() ? weight.scalar_type() : input.scalar_type());
+  return masked({same(input), of_weight, same(of_weight)}, arguments[9]);
+}
+
+// Input, normalized shape, weight, bias.
+inline Stack layer_norm(const Stack& arguments) {
+  const auto input = tensor(arguments, 0), weight = tensor(arguments, 2);
+  auto sizes = input.sizes().vec();
+  const auto normalized = arguments[1].toIntVector().size();
+  std::fill(sizes.end() - static_cast<int64_t>(normalized), sizes.end(), 1);
+  const auto type = weight.defined() ? weight.scalar_type() : input.scalar_type();
+  return {same(input, at::MemoryFormat::Contiguous), made(sizes, type), made(sizes, type)};
+}
+
+// Gradient, input, normalized shape, mean, deviation, weight, bias, mask.
+inline Stack layer_norm_backward(const Stack& arguments) {
+  const auto input = tensor(arguments, 1), weight = tensor(arguments, 5);
+  const auto of_weight = made(arguments[2].toIntVector(), weight.defined() ? weight.scalar_type() : input.scalar_type());
+  return masked({same(input, at::MemoryFormat::Contiguous), of_weight, same(of_weight)}, arguments[7]);
+}
+
+// Heads lie beside each other in memory, token by token.
+inline at::Tensor by_token(const at::Tensor& like) {
+  const auto sizes = like.sizes();
+  const auto strides = Sizes{sizes[1] * sizes[2] * sizes[3], sizes[3], sizes[1] * sizes[3], 1};
+  return at::Tensor(at::detail::empty_strided_meta(sizes, strides, like.scalar_type()));
+}
+
+inline Stack attention(const Stack& arguments) {
+  const auto queries = tensor(arguments, 0);
+  const auto type = at::isReducedFloatingType(queries.scalar_type()) ? at::kFloat : queries.scalar_type();
+  const auto heads = queries.size(1), tokens = queries.size(2);
+  const auto strides = Sizes{heads * tokens, 1, heads};
+  return {by_token(queries), at::Tensor(at::detail::empty_strided_meta({queries.size(0), heads, tokens}, strides, type))};
+}
+
+inline Stack attention_backward(const Stack& arguments) {
+  return {by_token(tensor(arguments, 1)), by_token(tensor(arguments, 2)), by_token(tensor(arguments, 3))};
+}
+
+using Rule = Stack (*)(const Stack& arguments);
+
+// Null where there is none. Arguments and results are on Meta.
+inline Rule of(const std::string& name) {
+  static const auto& table = *new std::unordered_map<std::string, Rule>{
+      {"aten::relu", relu},
+      {"aten::index_select", index_select},
+      {"aten::embedding_dense_backward", embedding_dense_backward},
+      {"aten::mkldnn_convolution", convolution},
+      {"aten::convolution_backward", convolution_backward},
+      {"aten::native_batch_norm", batch_norm},
+      {"aten::native_batch_norm_backward", batch_norm_backward},
+      {"aten::native_layer_norm", layer_norm},
+      {"aten::native_layer_norm_backward", layer_norm_backward},
+      {"aten::_scaled_dot_product_flash_attention_for_cpu", attention},
+      {"aten::_scaled_dot_product_flash_attention_for_cpu_backward", attention_backward},
+  };
+  const auto found = table.find(name);
+  return found == table.end() ? nullptr : found->second;
+}
+
+}  // namespace toma::rules
