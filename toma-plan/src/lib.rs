@@ -4,3 +4,7 @@
 //! what was recorded: no tensor framework, no clock, no device.
 
 #![forbid(unsafe_code)]
+
+mod growth;
+
+pub use growth::{Growth, HeadRoom, Held, Highest, Line, Unlike};

@@ -3,7 +3,8 @@
 //! A trace holds four tables on one clock: [storages](Storage) with their blocks of memory,
 //! [operators](Operator), [uses](Use) of storages by operators, and [scopes](Scope) around operators.
 //! What follows from them is a function and never stored: [live bytes](Trace::live), their peak, and
-//! [what holds them](Trace::holders). The recorder refuses contradictions, so every trace is sound.
+//! [what holds them](Trace::holders). The recorder refuses contradictions, so every trace is sound,
+//! also one that was [read](Trace::from_json).
 //!
 //! Nothing here knows a tensor framework or a vendor.
 //!
@@ -30,11 +31,13 @@
 
 #![forbid(unsafe_code)]
 
+mod json;
 mod live;
 mod place;
 mod record;
 mod tables;
 
+pub use json::Unreadable;
 pub use live::{Holder, Live, Peak};
 pub use place::{Place, UnknownPlace};
 pub use record::{Contradiction, Open, Recorder};

@@ -249,6 +249,16 @@ impl Recorder {
         Trace(self.tables)
     }
 
+    /// The tick of the last event.
+    pub(crate) fn now(&self) -> Tick {
+        self.tables.end
+    }
+
+    /// How many storages are recorded.
+    pub(crate) fn storages(&self) -> usize {
+        self.tables.storages.len()
+    }
+
     fn tick(&mut self) -> Tick {
         self.tables.end = self.tables.end.next();
         self.tables.end

@@ -18,7 +18,8 @@ pub struct Trace(pub(crate) Tables);
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Tables {
-    /// The tick of the last event.
+    /// The tick of the last event, which follows from the rows.
+    #[serde(skip)]
     pub(crate) end: Tick,
     pub(crate) storages: Vec<Storage>,
     pub(crate) operators: Vec<Operator>,
@@ -37,7 +38,7 @@ impl Tick {
     pub const START: Self = Self(0);
 
     pub(crate) fn next(self) -> Self {
-        Self(self.0 + 1)
+        Self(self.0.saturating_add(1))
     }
 
     /// How many events had happened, this one included.
