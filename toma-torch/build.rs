@@ -4,7 +4,17 @@ use std::path::{Path, PathBuf};
 
 /// Its subjects, each a file here and a module of `ffi`.
 const SHIM: [&str; 11] = [
-    "backtraces", "backward", "cpu", "device", "dry", "gradient", "modes", "observe", "rng", "state", "storage",
+    "backtraces",
+    "backward",
+    "cpu",
+    "device",
+    "dry",
+    "gradient",
+    "modes",
+    "observe",
+    "rng",
+    "state",
+    "storage",
 ];
 
 fn main() {

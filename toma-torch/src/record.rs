@@ -4,7 +4,8 @@ use std::collections::BTreeMap;
 use std::ffi::CStr;
 
 use toma_trace::{
-    Access, Contradiction, Label, Open, Operand, OperatorId, Place, Recorder, ScopeKind, StorageId, ThreadId, Trace,
+    Access, Contradiction, Label, Open, Operand, OperatorId, Place, Recorder, ScopeKind, StorageId, ThreadId,
+    Trace,
 };
 
 use crate::error::{Error, ErrorKind};
@@ -70,11 +71,11 @@ impl Written {
             Event::NodeBegins(name) => self.begin_scope(thread, ScopeKind::Node, name),
             Event::MarkBegins(name) => self.begin_scope(thread, ScopeKind::Attempt, name),
             Event::OperatorEnds | Event::NodeEnds | Event::MarkEnds => return self.end(thread),
-            Event::Born(_, bytes, device) => {
+            Event::Born(bytes, device) => {
                 let storage = self.recorder.birth(thread, &place(device), bytes)?;
                 self.storages.push(storage);
             }
-            Event::Existed(_, bytes, device) => {
+            Event::Existed(bytes, device) => {
                 let storage = self.recorder.existing(&place(device), bytes)?;
                 self.storages.push(storage);
             }
@@ -84,7 +85,10 @@ impl Written {
             }
             Event::Used(storage, access, shape, wants_gradient) => {
                 let shape: Vec<u64> = shape.iter().map(|size| size.unsigned_abs()).collect();
-                let operand = Operand { wants_gradient, ..Operand::new(self.storage(storage), ACCESSES[usize::from(access)], &shape) };
+                let operand = Operand {
+                    wants_gradient,
+                    ..Operand::new(self.storage(storage), ACCESSES[usize::from(access)], &shape)
+                };
                 if let Some(operator) = self.operator(thread) {
                     self.recorder.uses(operator, operand)?;
                 }

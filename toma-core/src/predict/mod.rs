@@ -7,6 +7,9 @@ use std::fmt;
 
 use crate::shield::{self, Panic};
 
+#[doc(hidden)]
+pub use crate::text::bytes as bytes_for_people;
+
 /// Whether this thread makes a dry run.
 ///
 /// Nothing is computed then, and what libraries are asked for is not done. A body asks where it does

@@ -27,10 +27,11 @@ pub(crate) enum Event<'a> {
     OperatorEnds,
     NodeBegins(&'a CStr),
     NodeEnds,
-    /// Of storages, by a number; with bytes, and the kind and index of the device.
-    Born(u64, u64, (u32, u32)),
+    /// Of storages: bytes, and the kind and index of the device. They are numbered in the order in which they
+    /// come up in either.
+    Born(u64, (u32, u32)),
+    Existed(u64, (u32, u32)),
     Died(u64),
-    Existed(u64, u64, (u32, u32)),
     /// A storage, how, its shape, and whether a gradient is wanted.
     Used(u64, u8, &'a [i64], bool),
     Attribute(&'a CStr, &'a [i64]),
@@ -116,9 +117,10 @@ impl Recording {
     }
 
     fn event<'a>(&'a self, raw: &RawEvent, numbers: &'a [i64]) -> Event<'a> {
-        let device = (halves(raw.device).0, halves(raw.device).1);
+        let device = halves(raw.device);
         let values = || {
-            let [from, count] = [raw.bytes, raw.dims].map(|number| usize::try_from(number).unwrap_or(usize::MAX));
+            let [from, count] =
+                [raw.bytes, raw.dims].map(|number| usize::try_from(number).unwrap_or(usize::MAX));
             &numbers[from..from + count]
         };
         match raw.kind {
@@ -126,9 +128,9 @@ impl Recording {
             1 => Event::OperatorEnds,
             2 => Event::NodeBegins(self.name(raw.subject)),
             3 => Event::NodeEnds,
-            4 => Event::Born(raw.subject, raw.bytes, device),
+            4 => Event::Born(raw.bytes, device),
             5 => Event::Died(raw.subject),
-            6 => Event::Existed(raw.subject, raw.bytes, device),
+            6 => Event::Existed(raw.bytes, device),
             7 => {
                 let [access, wants_gradient, ..] = raw.device.to_le_bytes();
                 Event::Used(raw.subject, access, values(), wants_gradient != 0)
@@ -162,9 +164,10 @@ impl Drop for Recording {
     }
 }
 
+/// The upper half and the lower.
 fn halves(number: u64) -> (u32, u32) {
-    let [a, b, c, d, e, f, g, h] = number.to_be_bytes();
-    (u32::from_be_bytes([a, b, c, d]), u32::from_be_bytes([e, f, g, h]))
+    let half = |number| u32::try_from(number).expect("half of it");
+    (half(number >> 32), half(number & u64::from(u32::MAX)))
 }
 
 /// # Safety

@@ -40,7 +40,7 @@ use crate::record::trace_of;
 /// # Panics
 /// When `step` does, and when it keeps a tensor of the dry run, with the bytes and the operator that made it.
 pub fn dry_run<R>(step: impl FnOnce() -> R) -> Result<Trace, Error> {
-    run(false, step)
+    run(false, |_| step()).map(|(trace, _)| trace)
 }
 
 /// Does what [`dry_run`] does in microseconds for each operator, and leaves out what kernels of the CPU take
@@ -56,10 +56,14 @@ pub fn dry_run<R>(step: impl FnOnce() -> R) -> Result<Trace, Error> {
 /// # Panics
 /// As of [`dry_run`].
 pub fn dry_run_by_shapes<R>(step: impl FnOnce() -> R) -> Result<Trace, Error> {
-    run(true, step)
+    run(true, |_| step()).map(|(trace, _)| trace)
 }
 
-fn run<R>(by_shapes: bool, step: impl FnOnce() -> R) -> Result<Trace, Error> {
+/// Runs a step dry that may mark parts of itself; the trace, and the operators whose results only data know.
+pub(super) fn run<R>(
+    by_shapes: bool,
+    step: impl FnOnce(&Recording) -> R,
+) -> Result<(Trace, Vec<String>), Error> {
     if is_dry() {
         return Err(Error::new(ErrorKind::Unsupported, "dry run: within another dry run".to_owned()));
     }
@@ -68,7 +72,7 @@ fn run<R>(by_shapes: bool, step: impl FnOnce() -> R) -> Result<Trace, Error> {
     let recording = Recording::begin()?;
     // What the step returns is dropped dry: dropping may call operators, too.
     let outcome = run_dry(|| {
-        let value = step();
+        let value = step(&recording);
         let trace = trace_of(recording);
         drop(value);
         trace
@@ -80,7 +84,8 @@ fn run<R>(by_shapes: bool, step: impl FnOnce() -> R) -> Result<Trace, Error> {
     }
     let trace = outcome.unwrap_or_else(|panic| panic.pass_on());
     assert_nothing_kept(&ended);
-    trace
+    let unknown = ended.unknown.split(", ").filter(|name| !name.is_empty());
+    Ok((trace?, unknown.map(str::to_owned).collect()))
 }
 
 fn assert_nothing_kept(ended: &DryOutcome) {

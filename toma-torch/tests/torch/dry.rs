@@ -54,7 +54,12 @@ fn a_step_leaves_everything_as_it_was() {
             dry_run(|| step(&net, 8)).unwrap();
             assert_eq!(cpu::allocated_bytes(), allocated, "{}", net.name);
             let after = state(&net);
-            assert_eq!((&before.0, &before.1, &before.2, &before.3), (&after.0, &after.1, &after.2, &after.3), "{}", net.name);
+            assert_eq!(
+                (&before.0, &before.1, &before.2, &before.3),
+                (&after.0, &after.1, &after.2, &after.3),
+                "{}",
+                net.name
+            );
         }
     }
 }

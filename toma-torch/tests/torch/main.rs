@@ -14,6 +14,7 @@ mod leaks;
 mod modes;
 mod nets;
 mod nine;
+mod predict;
 mod readme;
 mod rollback;
 mod stage;

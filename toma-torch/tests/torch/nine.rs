@@ -62,7 +62,9 @@ fn linear(path: &Path<'_>, name: &str, from: i64, to: i64) -> nn::Linear {
 fn perceptron(path: &Path<'_>) -> Forward {
     let layers = [linear(path, "1", 32, 64), linear(path, "2", 64, 64), linear(path, "3", 64, 10)];
     Box::new(move |input| {
-        layers[2].forward(&layers[1].forward(&layers[0].forward(input).relu()).relu()).log_softmax(-1, Kind::Float)
+        layers[2]
+            .forward(&layers[1].forward(&layers[0].forward(input).relu()).relu())
+            .log_softmax(-1, Kind::Float)
     })
 }
 
@@ -73,11 +75,14 @@ fn convolution(path: &Path<'_>, name: &str, from: i64, to: i64) -> nn::Conv2D {
 fn residual(path: &Path<'_>) -> Forward {
     let first = convolution(path, "in", 3, 8);
     let blocks: Vec<_> = (0..3)
-        .map(|block| [convolution(path, &format!("{block}a"), 8, 8), convolution(path, &format!("{block}b"), 8, 8)])
+        .map(|block| {
+            [convolution(path, &format!("{block}a"), 8, 8), convolution(path, &format!("{block}b"), 8, 8)]
+        })
         .collect();
     let last = linear(path, "out", 8, 4);
     Box::new(move |input| {
-        let block = |x: Tensor, [one, two]: &[nn::Conv2D; 2]| (&x + two.forward(&one.forward(&x).relu())).relu();
+        let block =
+            |x: Tensor, [one, two]: &[nn::Conv2D; 2]| (&x + two.forward(&one.forward(&x).relu())).relu();
         let features = blocks.iter().fold(first.forward(input), block);
         last.forward(&features.adaptive_avg_pool2d([1, 1]).flatten(1, -1))
     })
@@ -85,7 +90,8 @@ fn residual(path: &Path<'_>) -> Forward {
 
 fn convolutions(path: &Path<'_>, with_norm: bool) -> Forward {
     let layers = [convolution(path, "1", 3, 8), convolution(path, "2", 8, 16)];
-    let norms = [8, 16].map(|width| nn::batch_norm2d(path / format!("norm{width}"), width, nn::BatchNormConfig::default()));
+    let norms = [8, 16]
+        .map(|width| nn::batch_norm2d(path / format!("norm{width}"), width, nn::BatchNormConfig::default()));
     let last = linear(path, "out", 16 * 9, 4);
     Box::new(move |input| {
         let mut x = input.shallow_clone();
@@ -109,7 +115,16 @@ fn transformer(path: &Path<'_>, dropout: f64, fused: bool) -> Forward {
         let heads = attend.forward(&norms[0].forward(input)).view([-1, 6, 3, 2, 8]).permute([2, 0, 3, 1, 4]);
         let [queries, keys, values] = [0, 1, 2].map(|at| heads.get(at));
         let attended = if fused {
-            Tensor::scaled_dot_product_attention(&queries, &keys, &values, None::<&Tensor>, 0.0, false, None, false)
+            Tensor::scaled_dot_product_attention(
+                &queries,
+                &keys,
+                &values,
+                None::<&Tensor>,
+                0.0,
+                false,
+                None,
+                false,
+            )
         } else {
             let scores = (queries.matmul(&keys.transpose(-2, -1)) / 8.0_f64.sqrt()).softmax(-1, Kind::Float);
             scores.dropout(dropout, true).matmul(&values)

@@ -1,0 +1,84 @@
+//! What is predicted from small dry runs is what a step takes.
+
+use tch::{Device, Kind, Tensor};
+use toma_torch::{Prediction, cpu, predict};
+
+use crate::nine::{self, Learner};
+use crate::stage::{FLOATS, alone, size};
+
+fn of(net: &Learner) -> Prediction {
+    predict(&toma_torch::Device::new(Device::Cpu), |size| net.step(size)).unwrap()
+}
+
+/// The most bytes beyond those before while pieces run one after the other and their losses are held.
+fn counted(net: &Learner, rows: usize, pieces: usize) -> u64 {
+    net.forget_gradients();
+    let before = cpu::allocated_bytes();
+    cpu::reset_peak_allocated_bytes();
+    let held: Vec<Tensor> = (0..pieces).map(|_| net.step(rows)).collect();
+    drop(held);
+    net.forget_gradients();
+    cpu::peak_allocated_bytes() - before
+}
+
+#[test]
+fn nine_nets_take_what_is_said_of_them() {
+    let _alone = alone();
+    nine::each(|net| {
+        let prediction = of(net);
+        for pieces in [1, 2, 3] {
+            let (said, counted) = (prediction.needs_bytes_in_pieces(48, pieces), counted(net, 48, pieces));
+            let off = (said as f64 / counted as f64 - 1.0) * 100.0;
+            println!("{:>34} {pieces} pieces: {said:>9} of {counted:>9}: {off:+.3} %", net.name);
+            assert!(off.abs() < 2.0, "{}: {off}", net.name);
+        }
+    });
+}
+
+#[test]
+fn the_size_that_fits_is_the_largest() {
+    let _alone = alone();
+    nine::each(|net| {
+        let prediction = of(net);
+        let budget = prediction.needs_bytes(40) * 1000 / 990 + 1;
+        let size = prediction.fits(budget).unwrap();
+        assert!(
+            size >= 40
+                && prediction.needs_bytes(size) <= budget
+                && prediction.needs_bytes(size + 1) > budget - budget / 50
+        );
+        assert_eq!(prediction.fits(prediction.needs_bytes(1) - 1), None, "{}", net.name);
+    });
+}
+
+#[test]
+fn rows_that_see_each_other_show_at_a_third_size() {
+    let _alone = alone();
+    let input = Tensor::ones([64, 8], FLOATS);
+    let step = |rows: usize| {
+        let rows = input.narrow(0, 0, size(rows));
+        rows.matmul(&rows.transpose(0, 1)).sum(Kind::Float)
+    };
+    let prediction = predict(&toma_torch::Device::new(Device::Cpu), step).unwrap();
+    assert_eq!(prediction.coupled(), [""; 0]);
+    let prediction = prediction.confirm(32, step).unwrap();
+    assert_eq!(prediction.coupled(), ["aten::mm"]);
+    assert_eq!(prediction.needs_bytes(32), 32 * 32 * 4 + 4);
+}
+
+#[test]
+fn it_explains_itself() {
+    let _alone = alone();
+    let weight = Tensor::ones([16, 4], FLOATS);
+    let prediction = predict(&toma_torch::Device::new(Device::Cpu), |rows| {
+        let output = Tensor::ones([size(rows), 16], FLOATS).matmul(&weight);
+        assert!(output.double_value(&[0, 0]) > 0.0);
+        output
+    });
+    assert_eq!(
+        prediction.unwrap().explain().to_string(),
+        "\
+cpu, from dry runs of 4 and 8 items
+",
+    );
+}
