@@ -308,6 +308,7 @@ Told compute(const c10::OperatorHandle& op, c10::DispatchKeySet keys, const Stac
   uint64_t bytes = 0;
   Storages metas;
   const auto results = mapped(stack, [&](const at::Tensor& result) {
+    TORCH_CHECK(result.layout() == c10::kStrided, "makes a tensor of layout ", result.layout());
     auto& meta = metas[result.storage().unsafeGetStorageImpl()];
     if (!meta) {
       auto* allocator = c10::GetAllocator(c10::kMeta);
@@ -646,11 +647,15 @@ void Dry::ask_kernel(const c10::OperatorHandle& op, c10::DispatchKeySet keys, co
     refuse(op, "no rule says what it makes");
   }
   Told told;
-  {
+  try {
     const Exempt exempt;
     const Unobserved unobserved;
     const Undisturbed undisturbed;
     told = oracle(op, keys, arguments);
+  } catch (const c10::OutOfMemoryError&) {
+    throw;
+  } catch (const c10::Error& error) {
+    refuse(op, error.what_without_backtrace());
   }
   const auto scratch = block(told.scratch_bytes, c10::kCPU);
   finish(op, aliases, stack, told.results);

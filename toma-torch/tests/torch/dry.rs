@@ -1,12 +1,16 @@
 //! A dry run says what a step does, and leaves everything as it was.
 
+use std::sync::Mutex;
+use std::thread;
+
 use tch::{Device, Kind, Tensor};
-use toma_torch::{RngState, cpu, dry_run, dry_run_by_shapes, record};
+use toma_torch::cpu::{self, FailingAllocation};
+use toma_torch::{RngState, dry_run, dry_run_by_shapes, record};
 use toma_trace::{Place, Trace};
 
 use crate::nets::{self, Net, Road};
 use crate::nine;
-use crate::stage::{FLOATS, alone, panic_of, size};
+use crate::stage::{FLOATS, alone, caught, panic_of, printed_by, size};
 
 const NETS: [fn() -> Net; 6] = [
     nets::perceptron,
@@ -32,12 +36,12 @@ fn leaves(trace: &Trace) -> Vec<(String, u64)> {
 }
 
 /// All that a dry run must leave as it is.
-fn state(net: &Net) -> (Vec<Tensor>, Vec<bool>, Vec<Tensor>, RngState, u64) {
+fn state(net: &Net) -> (Vec<Tensor>, Vec<bool>, Vec<Tensor>, RngState) {
     let gradients = net.gradients();
     let defined = gradients.iter().map(Tensor::defined).collect();
     let gradients = gradients.into_iter().filter(Tensor::defined).map(|gradient| gradient.copy()).collect();
     let variables = net.weights().into_iter().chain(net.buffers()).map(|tensor| tensor.detach().copy());
-    (gradients, defined, variables.collect(), RngState::of(Device::Cpu).unwrap(), cpu::allocated_bytes())
+    (gradients, defined, variables.collect(), RngState::of(Device::Cpu).unwrap())
 }
 
 #[test]
@@ -49,17 +53,7 @@ fn a_step_leaves_everything_as_it_was() {
             if with_gradients {
                 step(&net, 8);
             }
-            let before = state(&net);
-            let allocated = cpu::allocated_bytes();
-            dry_run(|| step(&net, 8)).unwrap();
-            assert_eq!(cpu::allocated_bytes(), allocated, "{}", net.name);
-            let after = state(&net);
-            assert_eq!(
-                (&before.0, &before.1, &before.2, &before.3),
-                (&after.0, &after.1, &after.2, &after.3),
-                "{}",
-                net.name
-            );
+            assert_unchanged_by(&net, || drop(dry_run(|| step(&net, 8)).unwrap()));
         }
     }
 }
@@ -104,6 +98,139 @@ fn assert_twins(name: &str, dry: &Trace, real: &Trace) {
         assert_eq!(dry, real, "{name}: leaf {at}");
     }
     assert_eq!(dry.len(), real.len(), "{name}");
+}
+
+#[track_caller]
+fn assert_unchanged_by(net: &Net, work: impl FnOnce()) {
+    let before = state(net);
+    let (allocated, modes) = (cpu::allocated_bytes(), modes());
+    work();
+    assert_eq!((cpu::allocated_bytes(), self::modes()), (allocated, modes), "{}", net.name);
+    assert_eq!(state(net), before, "{}", net.name);
+}
+
+/// Grad mode, and whether operators run for real.
+fn modes() -> (bool, f64) {
+    let result = Tensor::ones([2], FLOATS).set_requires_grad(true) * 2.0;
+    (result.requires_grad(), result.sum(Kind::Double).double_value(&[]))
+}
+
+#[test]
+fn a_failure_at_any_allocation_changes_nothing() {
+    let _alone = alone();
+    for net in NETS {
+        let net = net();
+        step(&net, 8);
+        let mut allocation = 0;
+        loop {
+            let mut has_failed = false;
+            assert_unchanged_by(&net, || {
+                let failing = FailingAllocation::after(allocation);
+                let outcome = caught(|| dry_run(|| step(&net, 8)));
+                has_failed = failing.has_failed();
+                let failed = outcome.is_err_and(|text| text.contains("a failure was injected"));
+                assert_eq!(failed, has_failed, "{} at {allocation}", net.name);
+            });
+            if !has_failed {
+                break;
+            }
+            allocation += 1;
+        }
+    }
+}
+
+#[test]
+fn a_panic_anywhere_changes_nothing_and_is_printed_once() {
+    let _alone = alone();
+    let net = nets::transformer(0.5);
+    step(&net, 8);
+    let places: [fn(&Net); 4] = [
+        |_| panic!("the stress test: at once"),
+        |net| {
+            step(net, 8);
+            panic!("the stress test: after backward");
+        },
+        |net| tch::no_grad(|| drop(net.loss(Road::Panics, &(0..99)))),
+        |net| {
+            tch::manual_seed(99);
+            let _loss = net.loss(Road::Panics, &(0..8)).unwrap();
+            tch::no_grad(|| panic!("the stress test: with a graph in hand"));
+        },
+    ];
+    for (at, place) in places.iter().enumerate() {
+        assert_unchanged_by(&net, || {
+            let mut outcome = Ok(());
+            let printed = printed_by(|| outcome = caught(|| drop(dry_run(|| place(&net)))));
+            assert_eq!((outcome.is_err(), printed), (true, 1), "{at}");
+        });
+    }
+}
+
+#[test]
+fn a_thousand_runs_of_two_threads_change_nothing_and_leave_nothing() {
+    let _alone = alone();
+    let address_space = || memory_map_lines();
+    let net = nets::transformer(0.5);
+    step(&net, 8);
+    dry_run(|| step(&net, 8)).unwrap();
+    let shared = Mutex::new(nets::convolution());
+    assert_unchanged_by(&net, || {
+        let before = address_space();
+        thread::scope(|scope| {
+            scope.spawn(|| {
+                let net = shared.lock().unwrap();
+                for _ in 0..500 {
+                    dry_run(|| step(&net, 5)).unwrap();
+                }
+            });
+            for _ in 0..500 {
+                dry_run(|| step(&net, 8)).unwrap();
+            }
+        });
+        assert!(address_space() < before + 20, "{} regions, before {before}", address_space());
+    });
+}
+
+/// How many pieces the address space of this process has.
+fn memory_map_lines() -> usize {
+    std::fs::read_to_string("/proc/self/maps").map_or(0, |maps| maps.lines().count())
+}
+
+#[test]
+fn what_cannot_be_run_dry_is_refused_by_the_name_of_the_operator() {
+    let _alone = alone();
+    let weight = Tensor::ones([4, 4], FLOATS).set_requires_grad(true);
+    let outside = &weight * 2.0;
+    let mut kept = None;
+    panic_of(|| drop(dry_run(|| kept = Some(Tensor::ones([4, 4], FLOATS)))));
+    let kept = kept.unwrap();
+    let bodies: [(&str, &dyn Fn() -> Tensor); 6] = [
+        ("aten::mul.Tensor: takes a tensor whose gradient leads into a graph", &|| &outside * &outside),
+        ("aten::mm: takes a tensor that was kept from another dry run", &|| weight.mm(&kept)),
+        ("aten::resize_: would change the shape of a tensor from outside", &|| weight.detach().resize_([2])),
+        ("aten::bincount: the shape of its result depends on data", &|| {
+            Tensor::zeros([4], (Kind::Int64, Device::Cpu)).bincount(None::<&Tensor>, 0)
+        }),
+        ("aten::_to_sparse: makes a tensor of layout Sparse", &|| {
+            weight.detach().to_sparse(None, None::<i64>, None) + 1.0
+        }),
+        ("within another dry run", &|| {
+            dry_run(|| ()).unwrap();
+            Tensor::new()
+        }),
+    ];
+    for (reason, body) in bodies {
+        let mut outcome = None;
+        let printed = printed_by(|| outcome = Some(caught(|| dry_run(|| drop(body())))));
+        match outcome.unwrap() {
+            Ok(error) => {
+                let error = error.expect_err(reason);
+                assert_eq!((error.kind(), printed), (toma_torch::ErrorKind::Unsupported, 0), "{error}");
+                assert!(error.to_string().contains(reason), "{error}");
+            }
+            Err(panic) => assert!(panic.contains(reason), "{panic}"),
+        }
+    }
 }
 
 #[test]

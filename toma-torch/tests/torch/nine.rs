@@ -43,8 +43,8 @@ pub(crate) fn each(mut use_net: impl FnMut(&Learner)) {
         ("transformer", &[6, 16], |path| transformer(path, 0.0, false)),
         ("transformer with dropout", &[6, 16], |path| transformer(path, 0.1, false)),
         ("transformer with fused attention", &[6, 16], |path| transformer(path, 0.0, true)),
-        ("lstm", &[6, 8], lstm),
-        ("gru", &[6, 8], gru),
+        ("lstm", &[24, 64], lstm),
+        ("gru", &[24, 64], gru),
     ];
     for (name, row, forward) in nets {
         tch::manual_seed(3);
@@ -136,11 +136,11 @@ fn transformer(path: &Path<'_>, dropout: f64, fused: bool) -> Forward {
 }
 
 fn lstm(path: &Path<'_>) -> Forward {
-    let lstm = nn::lstm(path, 8, 12, nn::RNNConfig::default());
+    let lstm = nn::lstm(path, 64, 128, nn::RNNConfig::default());
     Box::new(move |input| lstm.seq(input).0)
 }
 
 fn gru(path: &Path<'_>) -> Forward {
-    let gru = nn::gru(path, 8, 12, nn::RNNConfig::default());
+    let gru = nn::gru(path, 64, 128, nn::RNNConfig::default());
     Box::new(move |input| gru.seq(input).0)
 }
