@@ -1,98 +1,139 @@
 // Tensors without memory, and what one dry run knows.
 #pragma once
 
+#include <ATen/EmptyTensor.h>
 #include <ATen/core/Tensor.h>
-#include <ATen/core/dispatch/Dispatcher.h>
-#include <ATen/core/stack.h>
+#include <c10/core/Allocator.h>
+#include <sys/mman.h>
 
-#include <cstdint>
-#include <memory>
 #include <mutex>
 #include <set>
 #include <string>
 #include <unordered_map>
 #include <unordered_set>
-#include <vector>
 
+#include "observe.h"
 #include "state.h"
 
 namespace toma {
 
-using Stack = torch::jit::Stack;
-
-// Addresses that nothing stands behind until they are written to.
-class Region {
- public:
-  Region();
-  ~Region();
-  Region(const Region&) = delete;
-  Region& operator=(const Region&) = delete;
-
-  // Those of the next block; begins anew at the end, where blocks from the beginning are dead or hold zeros.
-  void* take(uint64_t bytes);
-  static void forget(void* data, uint64_t bytes) noexcept;
-
- private:
-  char* base;
-  uint64_t size;
-  uint64_t next = 0;
+// A tensor of the user's that autograd may change: the handle of its gradient, and the count of its versions.
+struct Held {
+  at::Tensor tensor;
+  at::Tensor gradient;
+  uint32_t version;
 };
 
-// The memory of a dry tensor. It knows its run, which lives until the last of them is gone.
+struct Dry final : Entry, std::enable_shared_from_this<Dry> {
+  bool is_wall() const override { return true; }
+
+  bool by_shapes = false;
+  // Guards the rest: blocks may die on any thread.
+  std::mutex lock;
+  std::unordered_set<const struct DryBlock*> living;
+  std::string refused;
+  std::set<std::string> unknown;
+  std::unordered_map<const c10::TensorImpl*, Held> held;
+};
+
+// Addresses that nothing stands behind until host code writes to them. The run that they are of lives until the
+// last of them is gone.
 struct DryBlock {
-  std::shared_ptr<class Dry> run;
+  DryBlock(std::shared_ptr<Dry> of, uint64_t bytes, c10::Device device)
+      : run(std::move(of)), bytes(bytes), device(device), made_by(leaf_name()) {
+    constexpr auto flags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE;
+    data = bytes == 0 ? nullptr : ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, flags, -1, 0);
+    if (data == MAP_FAILED) {
+      const auto words = "CPU out of memory: no addresses for " + std::to_string(bytes) + " bytes of a dry run";
+      throw c10::OutOfMemoryError(words, nullptr);
+    }
+    write(TOMA_BORN);
+    const std::lock_guard<std::mutex> locked(run->lock);
+    run->living.insert(this);
+  }
+
+  ~DryBlock() {
+    const std::lock_guard<std::mutex> locked(run->lock);
+    run->living.erase(this);
+    write(TOMA_DIED);
+    if (data != nullptr) {
+      ::munmap(data, bytes);
+    }
+  }
+
+  void write(toma_event_kind kind) const noexcept {
+    if (bytes > 0) {
+      run->state->each<Recorder>([&](Recorder& recorder) { recorder.write(kind, data, bytes, device); });
+    }
+  }
+
+  static void release(void* block) { delete static_cast<DryBlock*>(block); }
+
+  std::shared_ptr<Dry> run;
   void* data;
   uint64_t bytes;
+  c10::Device device;
   const char* made_by;
 };
 
-class Dry final : public Entry, public std::enable_shared_from_this<Dry> {
- public:
-  bool is_wall() const override { return true; }
+inline c10::DataPtr dry_data(std::shared_ptr<Dry> run, uint64_t bytes, c10::Device device) {
+  auto* block = new DryBlock(std::move(run), bytes, device);
+  return {block->data, block, &DryBlock::release, device};
+}
 
-  // Takes the place of the kernel of a device.
-  void run(const c10::OperatorHandle& op, c10::DispatchKeySet keys, Stack& stack);
-  c10::DataPtr block(uint64_t bytes, c10::Device device);
-  void died(DryBlock* block) noexcept;
-  // Puts back what the run has changed above the kernels: handles of gradients, and counts of versions.
-  void put_back() noexcept;
+// The block behind a dry tensor of any run; null for others.
+inline const DryBlock* block_of(const at::Tensor& tensor) {
+  const auto& data = tensor.storage().unsafeGetStorageImpl()->_mutable_data_ptr_no_checks();
+  return data.get_deleter() == &DryBlock::release ? static_cast<const DryBlock*>(data.get_context()) : nullptr;
+}
 
-  std::shared_ptr<State> state;
-  // Kernels are not asked where a rule knows the shapes of results.
-  bool by_shapes = false;
-  // Guards what follows: blocks may die on any thread.
-  std::mutex lock;
-  std::unordered_set<const DryBlock*> living;
-  std::string refused;
-  std::set<std::string> unknown;
+// The run that this thread is in.
+inline std::shared_ptr<Dry> dry_run_of_thread() {
+  std::shared_ptr<Dry> found;
+  if (const auto* state = State::current()) {
+    state->each<Dry>([&](Dry& run) { found = run.shared_from_this(); });
+  }
+  TORCH_CHECK(found != nullptr, "dry run: a tensor of it was kept, or it was taken off this thread");
+  return found;
+}
 
- private:
-  // A tensor of the user's that autograd may change.
-  struct Held {
-    at::Tensor tensor;
-    at::Tensor gradient;
-    uint32_t version;
-  };
-
-  bool is_dry(const at::Tensor& tensor) const;
-  void hold(const at::Tensor& tensor);
-  void look_at(const c10::OperatorHandle& op, const at::Tensor& tensor);
-  at::Tensor dry_tensor(const at::Tensor& like, c10::Device device, std::unordered_map<const void*, c10::Storage>& storages);
-  c10::IValue dry_result(const c10::IValue& result, c10::Device device, std::unordered_map<const void*, c10::Storage>& storages);
-  void make(Stack& stack, size_t arguments, const at::Tensor& like, c10::Device device);
-  void tell(const c10::OperatorHandle& op);
-  void make_new(const c10::OperatorHandle& op, const Stack& arguments, Stack& stack);
-  void ask_kernel(const c10::OperatorHandle& op, c10::DispatchKeySet keys, const std::vector<int>& aliases, Stack& stack);
-  void write_nothing(const c10::OperatorHandle& op, const std::vector<int>& aliases, Stack& stack);
-  void answer(const c10::OperatorHandle& op, Stack& stack);
-  void largest(const c10::OperatorHandle& op, Stack& stack);
-  void reshape(const c10::OperatorHandle& op, c10::DispatchKeySet keys, Stack& stack);
-  void finish(const c10::OperatorHandle& op, const std::vector<int>& aliases, Stack& stack, const Stack& results);
-  void resize(const c10::OperatorHandle& op, const at::Tensor& tensor, at::IntArrayRef sizes, at::IntArrayRef strides);
-  [[noreturn]] void refuse(const c10::OperatorHandle& op, const std::string& why);
-
-  Region region;
-  std::unordered_map<const c10::TensorImpl*, Held> held_tensors;
+// For libtorch's own code that gives a dry tensor of the CPU other memory.
+struct DryAllocator final : c10::Allocator {
+  c10::DataPtr allocate(size_t bytes) override { return dry_data(dry_run_of_thread(), bytes, c10::kCPU); }
+  void copy_data(void*, const void*, size_t) const override {}
 };
+
+inline c10::Allocator* dry_allocator() {
+  static auto& allocator = *new DryAllocator;
+  return &allocator;
+}
+
+// A tensor over other memory that looks the same.
+inline at::Tensor twin(const at::Tensor& like, uint64_t bytes, c10::DataPtr data, c10::Allocator* allocator) {
+  const auto device = data.device();
+  const auto keys = c10::DispatchKeySet(c10::computeDispatchKey(like.scalar_type(), c10::kStrided, device));
+  auto storage = c10::Storage(c10::Storage::use_byte_size_t(), static_cast<int64_t>(bytes), std::move(data), allocator, true);
+  if (!device.is_cpu() && !device.is_meta()) {
+    // A kernel that came past us would poison the device.
+    storage.unsafeGetStorageImpl()->release_data_and_set_meta_custom_data_ptr_error_msg_("a tensor of a dry run has no data");
+  }
+  auto made = at::detail::make_tensor<c10::TensorImpl>(std::move(storage), keys, like.dtype());
+  made.unsafeGetTensorImpl()->set_sizes_and_strides(like.sizes(), like.strides());
+  if (like.unsafeGetTensorImpl()->is_wrapped_number()) {
+    made.unsafeGetTensorImpl()->set_wrapped_number(true);
+  }
+  return made;
+}
+
+// One that looks the same and shares nothing, of Meta, or zeros of the CPU.
+inline at::Tensor twin_on(const at::Tensor& like, c10::DeviceType device) {
+  const auto bytes = at::detail::computeStorageNbytes(like.sizes(), like.strides(), like.itemsize());
+  auto* allocator = c10::GetAllocator(device);
+  auto data = allocator->allocate(bytes);
+  if (data.get() != nullptr) {
+    std::memset(data.get(), 0, bytes);
+  }
+  return twin(like, bytes, std::move(data), allocator);
+}
 
 }  // namespace toma

@@ -1,28 +1,27 @@
-// The leaves and the memory of a live step, as libtorch's observers tell of them.
+// The leaves and the memory of a step, as libtorch's observers tell of them.
 
 #include "observe.h"
 
-#include <ATen/core/Tensor.h>
 #include <ATen/core/dispatch/Dispatcher.h>
 #include <ATen/record_function.h>
 #include <c10/core/Allocator.h>
 
 #include <algorithm>
+#include <atomic>
+#include <cstring>
 
 #include "guard.h"
 
 namespace toma {
 namespace {
 
+using Values = c10::ArrayRef<int64_t>;
+
 thread_local Unobserved* unobserved = nullptr;
 // The leaf that this thread is in; what its kernels call is no leaf.
 thread_local const c10::FunctionSchema* inside = nullptr;
 
-uint64_t device_number(c10::Device device) {
-  return uint64_t{static_cast<uint8_t>(device.type())} << 32 | static_cast<uint32_t>(std::max<int>(device.index(), 0));
-}
-
-// A number for each thread: libtorch's own is of the system, and may come again.
+// The system's numbers of threads come again.
 uint32_t thread_number() {
   static std::atomic<uint32_t> threads{0};
   thread_local const uint32_t number = threads++;
@@ -33,78 +32,77 @@ template <class F>
 void each_recorder(F body) {
   const auto* state = unobserved == nullptr ? State::current() : nullptr;
   if (state != nullptr) {
-    state->each<Recorder>([&](const auto& recorder) { body(*recorder); });
+    state->each<Recorder>(body);
   }
 }
 
 struct Leaf final : at::ObserverContext {
-  const c10::FunctionSchema* schema = nullptr;
+  explicit Leaf(const c10::FunctionSchema& schema) : schema(schema) {}
+  const c10::FunctionSchema& schema;
 };
 
 // Composites only call others; those are the leaves. Kernels of other libraries are taken as they are.
-bool is_composite(const c10::OperatorHandle& op) {
-  return op.schema().getNamespace() == "aten" && op.hasKernelForDispatchKey(c10::DispatchKey::CompositeImplicitAutograd);
-}
-
 std::optional<c10::OperatorHandle> leaf_of(const at::RecordFunction& function) {
   const auto name = inside != nullptr || unobserved != nullptr ? std::nullopt : function.operator_name();
   const auto op = name ? c10::Dispatcher::singleton().findSchema(*name) : std::nullopt;
-  return op && !is_composite(*op) ? op : std::nullopt;
+  const auto is_composite = op && op->schema().getNamespace() == "aten" &&
+      op->hasKernelForDispatchKey(c10::DispatchKey::CompositeImplicitAutograd);
+  return is_composite ? std::nullopt : op;
 }
 
-void uses(
-    Recorder& recorder, const std::vector<c10::Argument>& described, c10::ArrayRef<const c10::IValue> values,
-    toma_access plain, toma_access aliasing) {
+void write_use(Recorder& recorder, toma_event_kind kind, const at::Tensor& tensor) {
+  if (tensor.layout() == c10::kStrided && tensor.has_storage()) {
+    std::vector<int64_t> values{tensor.requires_grad()};
+    values.insert(values.end(), tensor.sizes().begin(), tensor.sizes().end());
+    auto& storage = *tensor.storage().unsafeGetStorageImpl();
+    recorder.write(kind, storage._mutable_data_ptr_no_checks().get(), storage.nbytes(), tensor.device(), values);
+  }
+}
+
+template <class V>
+void write_uses(
+    Recorder& recorder, const std::vector<c10::Argument>& described, const V& values, toma_event_kind plain,
+    toma_event_kind aliasing) {
   for (size_t at = 0; at < std::min(described.size(), values.size()); ++at) {
     const auto* alias = described[at].alias_info();
-    const auto access = alias == nullptr ? plain : alias->isWrite() ? TOMA_WRITES : aliasing;
-    each_tensor(values[at], [&](const at::Tensor& tensor) { recorder.used(tensor, access); });
+    const auto kind = alias == nullptr ? plain : alias->isWrite() ? TOMA_WRITES : aliasing;
+    each_tensor(values[at], [&](const at::Tensor& tensor) { write_use(recorder, kind, tensor); });
     if (values[at].isInt() || values[at].isBool()) {
-      recorder.attribute(described[at].name(), {values[at].isInt() ? values[at].toInt() : values[at].toBool()});
+      const auto value = values[at].isInt() ? values[at].toInt() : int64_t{values[at].toBool()};
+      recorder.write({TOMA_ATTRIBUTE}, described[at].name().c_str(), value);
     } else if (values[at].isIntList()) {
-      recorder.attribute(described[at].name(), values[at].toIntVector());
+      recorder.write({TOMA_ATTRIBUTE}, described[at].name().c_str(), values[at].toIntVector());
     }
   }
 }
 
 std::unique_ptr<at::ObserverContext> started(const at::RecordFunction& function) {
   if (function.scope() == at::RecordScope::BACKWARD_FUNCTION) {
-    each_recorder([&](Recorder& recorder) { recorder.begin(TOMA_NODE_BEGINS, function.name()); });
+    each_recorder([&](Recorder& recorder) { recorder.write({TOMA_NODE_BEGINS}, function.name()); });
     return nullptr;
   }
   const auto op = leaf_of(function);
   if (!op) {
     return nullptr;
   }
-  auto leaf = std::make_unique<Leaf>();
-  leaf->schema = &op->schema();
-  inside = leaf->schema;
+  inside = &op->schema();
   each_recorder([&](Recorder& recorder) {
-    recorder.begin(TOMA_OPERATOR_BEGINS, c10::toString(op->operator_name()));
-    uses(recorder, leaf->schema->arguments(), function.inputs(), TOMA_READS, TOMA_READS);
+    recorder.write({TOMA_OPERATOR_BEGINS}, c10::toString(op->operator_name()).c_str());
+    write_uses(recorder, inside->arguments(), function.inputs(), TOMA_READS, TOMA_READS);
   });
-  return leaf;
+  return std::make_unique<Leaf>(op->schema());
 }
 
 void ended(const at::RecordFunction& function, at::ObserverContext* context) {
-  if (function.scope() == at::RecordScope::BACKWARD_FUNCTION) {
-    each_recorder([](Recorder& recorder) { recorder.end(TOMA_NODE_ENDS); });
-    return;
+  if (const auto* leaf = static_cast<const Leaf*>(context)) {
+    inside = nullptr;
+    each_recorder([&](Recorder& recorder) {
+      write_uses(recorder, leaf->schema.returns(), function.outputs(), TOMA_MAKES, TOMA_VIEWS);
+      recorder.write({TOMA_ENDS}, nullptr);
+    });
+  } else if (function.scope() == at::RecordScope::BACKWARD_FUNCTION) {
+    each_recorder([](Recorder& recorder) { recorder.write({TOMA_ENDS}, nullptr); });
   }
-  const auto* leaf = static_cast<const Leaf*>(context);
-  if (leaf == nullptr) {
-    return;
-  }
-  inside = nullptr;
-  each_recorder([&](Recorder& recorder) {
-    const auto& returns = leaf->schema->returns();
-    for (size_t at = 0; at < std::min(returns.size(), function.outputs().size()); ++at) {
-      const auto* alias = returns[at].alias_info();
-      const auto access = alias == nullptr ? TOMA_MAKES : alias->isWrite() ? TOMA_WRITES : TOMA_VIEWS;
-      each_tensor(function.outputs()[at], [&](const at::Tensor& tensor) { recorder.used(tensor, access); });
-    }
-    recorder.end(TOMA_OPERATOR_ENDS);
-  });
 }
 
 struct Reporter final : c10::MemoryReportingInfoBase {
@@ -112,191 +110,109 @@ struct Reporter final : c10::MemoryReportingInfoBase {
     if (unobserved != nullptr) {
       unobserved->allocated += bytes;
       unobserved->peak = std::max(unobserved->peak, unobserved->allocated);
-      return;
     }
     each_recorder([&](Recorder& recorder) {
-      bytes >= 0 ? recorder.born(data, bytes, device) : recorder.died(data, -bytes, device);
+      recorder.write(bytes < 0 ? TOMA_DIED : TOMA_BORN, data, static_cast<uint64_t>(std::abs(bytes)), device);
     });
   }
 
   bool memoryProfilingEnabled() const override { return true; }
 };
 
-// What a thread with recorders has registered with libtorch: once, however many recorders.
-struct Observing {
-  uint64_t recorders = 0;
-  at::CallbackHandle callback = at::INVALID_CALLBACK_HANDLE;
-  std::shared_ptr<c10::DebugInfoBase> reporter;
-};
-thread_local Observing observing;
+// Registered with libtorch once for each thread, however many recorders it has.
+thread_local uint64_t recorders = 0;
+thread_local at::CallbackHandle callback = at::INVALID_CALLBACK_HANDLE;
+
+constexpr auto profiler = c10::DebugInfoKind::PROFILER_STATE;
 
 void observe() {
-  // Libtorch's profiler takes whatever is in its slot for its own.
-  if (observing.recorders == 0 && c10::ThreadLocalDebugInfo::get(c10::DebugInfoKind::PROFILER_STATE) != nullptr) {
-    throw c10::NotImplementedError("memory of this thread is being profiled by libtorch", nullptr);
+  if (recorders == 0) {
+    // libtorch's profiler takes whatever is in its slot for its own.
+    if (c10::ThreadLocalDebugInfo::get(profiler) != nullptr) {
+      throw c10::NotImplementedError("memory of this thread is being profiled by libtorch", nullptr);
+    }
+    auto observer = at::RecordFunctionCallback(started, ended).needsInputs(true).needsOutputs(true);
+    observer.scopes({at::RecordScope::FUNCTION, at::RecordScope::BACKWARD_FUNCTION});
+    callback = at::addThreadLocalCallback(observer);
+    c10::ThreadLocalDebugInfo::_push(profiler, std::make_shared<Reporter>());
   }
-  if (observing.recorders++ == 0) {
-    observing.reporter = std::make_shared<Reporter>();
-    c10::ThreadLocalDebugInfo::_push(c10::DebugInfoKind::PROFILER_STATE, observing.reporter);
-    auto callback = at::RecordFunctionCallback(started, ended).needsInputs(true).needsOutputs(true);
-    callback.scopes({at::RecordScope::FUNCTION, at::RecordScope::BACKWARD_FUNCTION});
-    observing.callback = at::addThreadLocalCallback(callback);
-  }
+  ++recorders;
 }
 
 void observe_no_more() noexcept {
-  if (--observing.recorders > 0) {
+  if (--recorders > 0) {
     return;
   }
-  at::removeCallback(observing.callback);
+  at::removeCallback(callback);
   try {
-    if (c10::ThreadLocalDebugInfo::get(c10::DebugInfoKind::PROFILER_STATE) == observing.reporter.get()) {
-      c10::ThreadLocalDebugInfo::_pop(c10::DebugInfoKind::PROFILER_STATE);
-    }
+    c10::ThreadLocalDebugInfo::_pop(profiler);
   } catch (const std::exception&) {
     // Other code has pushed above it: it stays, and tells nobody.
   }
-  observing.reporter = nullptr;
 }
 
 }  // namespace
 
-template <class F>
-void Recorder::write(F body) noexcept {
+void Recorder::write(toma_event event, const char* name, Values values) noexcept {
   try {
     const std::lock_guard<std::mutex> held(lock);
-    body();
-  } catch (const std::exception&) {
+    event.thread = thread_number();
+    if (name != nullptr) {
+      event.subject = names.size();
+      names.append(name, std::strlen(name) + 1);
+    }
+    event.from = numbers.size();
+    event.count = values.size();
+    numbers.insert(numbers.end(), values.begin(), values.end());
+    events.push_back(event);
+  } catch (const std::bad_alloc&) {
     torn = true;
   }
 }
 
-toma_event Recorder::event(toma_event_kind kind, uint64_t subject) const {
-  return {static_cast<uint32_t>(kind), thread_number(), subject, 0, 0, 0};
+void Recorder::write(
+    toma_event_kind kind, const void* data, uint64_t bytes, c10::Device device, Values values) noexcept {
+  toma_event event{kind};
+  event.subject = reinterpret_cast<uintptr_t>(data);
+  event.bytes = bytes;
+  event.device = uint64_t{static_cast<uint8_t>(device.type())} << 32 | static_cast<uint8_t>(std::max<int>(device.index(), 0));
+  write(event, nullptr, values);
 }
-
-void Recorder::begin(toma_event_kind kind, const std::string& name) noexcept {
-  write([&] {
-    events.push_back(event(kind, number(name)));
-  });
-}
-
-uint64_t Recorder::number(const std::string& name) {
-  const auto [number, is_new] = numbers.emplace(name, names.size());
-  if (is_new) {
-    names.push_back(name);
-  }
-  return number->second;
-}
-
-void Recorder::end(toma_event_kind kind) noexcept {
-  write([&] { events.push_back(event(kind, 0)); });
-}
-
-void Recorder::born(const void* data, uint64_t bytes, c10::Device device) noexcept {
-  write([&] {
-    auto birth = event(TOMA_BORN, storages);
-    birth.bytes = bytes;
-    birth.device = device_number(device);
-    if (const auto before = living.find(data); before != living.end()) {
-      // Freed where this thread could not see it.
-      events.push_back(event(TOMA_DIED, before->second));
-    }
-    events.push_back(birth);
-    living[data] = storages++;
-  });
-}
-
-uint64_t Recorder::existing(const void* data, uint64_t bytes, c10::Device device) {
-  const auto [storage, is_new] = living.emplace(data, storages);
-  if (is_new) {
-    auto existed = event(TOMA_EXISTED, storages++);
-    existed.bytes = bytes;
-    existed.device = device_number(device);
-    events.push_back(existed);
-  }
-  return storage->second;
-}
-
-void Recorder::died(const void* data, uint64_t bytes, c10::Device device) noexcept {
-  write([&] {
-    events.push_back(event(TOMA_DIED, existing(data, bytes, device)));
-    living.erase(data);
-  });
-}
-
-void Recorder::used(const at::TensorBase& tensor, toma_access access) noexcept {
-  const auto* data = address_of(tensor);
-  if (data == nullptr || tensor.layout() != c10::kStrided) {
-    return;
-  }
-  write([&] {
-    // Before the use: it may be what tells of the storage.
-    auto use = event(TOMA_USED, existing(data, tensor.storage().nbytes(), tensor.device()));
-    use.bytes = shapes.size();
-    use.device = static_cast<uint64_t>(access) | uint64_t{tensor.requires_grad()} << 8;
-    use.dims = tensor.dim();
-    shapes.insert(shapes.end(), tensor.sizes().begin(), tensor.sizes().end());
-    events.push_back(use);
-  });
-}
-
-void Recorder::attribute(const std::string& name, c10::ArrayRef<int64_t> values) noexcept {
-  write([&] {
-    auto attribute = event(TOMA_ATTRIBUTE, number(name));
-    attribute.bytes = shapes.size();
-    attribute.dims = values.size();
-    shapes.insert(shapes.end(), values.begin(), values.end());
-    events.push_back(attribute);
-  });
-}
-
-const char* leaf_name() noexcept { return inside == nullptr ? "" : inside->name().c_str(); }
 
 Unobserved::Unobserved() noexcept : outer(unobserved) { unobserved = this; }
 Unobserved::~Unobserved() { unobserved = outer; }
 
+const char* leaf_name() noexcept { return inside == nullptr ? "" : inside->name().c_str(); }
+
 }  // namespace toma
 
 struct toma_recorder {
-  std::shared_ptr<toma::Recorder> recorder;
-  std::shared_ptr<toma::State> state;
+  std::shared_ptr<toma::Recorder> recorder = std::make_shared<toma::Recorder>();
 };
 
 int32_t toma_record_begin(toma_recorder** out, toma_error* error) noexcept {
   return toma::guarded(error, [&] {
-    auto recorder = std::make_shared<toma::Recorder>();
     auto handle = std::make_unique<toma_recorder>();
-    handle->recorder = recorder;
-    toma::observe();
+    toma::State::enter(handle->recorder);
     try {
-      handle->state = toma::State::enter(recorder);
+      toma::observe();
     } catch (...) {
-      toma::observe_no_more();
+      toma::State::leave(*handle->recorder);
       throw;
     }
     *out = handle.release();
   });
 }
 
-void toma_record_end(toma_recorder* handle) noexcept {
-  toma::State::leave(handle->state, handle->recorder.get());
+void toma_record_end(toma_recorder* handle, toma_recording* out) noexcept {
+  const auto& said = *handle->recorder;
+  toma::State::leave(*handle->recorder);
   toma::observe_no_more();
-}
-
-void toma_record_mark(toma_recorder* handle, const char* name) noexcept {
-  handle->recorder->begin(TOMA_MARK_BEGINS, name);
-}
-
-void toma_record_unmark(toma_recorder* handle) noexcept { handle->recorder->end(TOMA_MARK_ENDS); }
-
-void toma_record_read(const toma_recorder* handle, toma_recording* out) noexcept {
-  const auto& recorder = *handle->recorder;
-  *out = {recorder.events.data(), recorder.events.size(), recorder.shapes.data(), recorder.shapes.size(), recorder.torn};
-}
-
-const char* toma_record_name(const toma_recorder* handle, uint64_t number) noexcept {
-  return handle->recorder->names[number].c_str();
+  *out = {said.events.data(), said.events.size(), said.numbers.data(), said.numbers.size(), said.names.data(), said.names.size(), said.torn};
 }
 
 void toma_record_free(toma_recorder* handle) noexcept { delete handle; }
+
+void toma_record_mark(toma_recorder* handle, const char* name) noexcept {
+  handle->recorder->write({name == nullptr ? TOMA_ENDS : TOMA_MARK_BEGINS}, name);
+}

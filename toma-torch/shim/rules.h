@@ -5,7 +5,6 @@
 #include <ATen/EmptyTensor.h>
 #include <ATen/core/Tensor.h>
 #include <ATen/core/stack.h>
-#include <ATen/ops/clamp_min_ops.h>
 
 #include <string>
 #include <unordered_map>
@@ -40,7 +39,12 @@ inline Stack masked(const std::vector<at::Tensor>& results, const c10::IValue& m
   return wanted;
 }
 
-inline Stack relu(const Stack& arguments) { return {at::_ops::clamp_min::call(arguments[0].toTensor(), 0)}; }
+inline Stack relu(const Stack& arguments) { return {same(tensor(arguments, 0))}; }
+
+inline Stack dropout(const Stack& arguments) {
+  const auto input = tensor(arguments, 0);
+  return {same(input), made(input.sizes().vec(), at::kBool, input.suggest_memory_format())};
+}
 
 inline Stack index_select(const Stack& arguments) {
   const auto input = tensor(arguments, 0);
@@ -132,25 +136,38 @@ inline Stack attention_backward(const Stack& arguments) {
   return {by_token(tensor(arguments, 1)), by_token(tensor(arguments, 2)), by_token(tensor(arguments, 3))};
 }
 
-using Rule = Stack (*)(const Stack& arguments);
+// `zeros` of the CPU comes by no other operator.
+inline Stack zeros(const Stack& arguments) {
+  const auto type = arguments[1].isNone() ? c10::get_default_dtype_as_scalartype() : arguments[1].toScalarType();
+  return {made(arguments[0].toIntVector(), type)};
+}
 
-// Null where there is none. Arguments and results are on Meta.
+struct Rule {
+  Stack (*shapes)(const Stack& arguments) = nullptr;
+  // The kernel of the CPU takes nothing besides.
+  bool is_all = false;
+};
+
+// Arguments and results are on Meta.
 inline Rule of(const std::string& name) {
   static const auto& table = *new std::unordered_map<std::string, Rule>{
-      {"aten::relu", relu},
-      {"aten::index_select", index_select},
-      {"aten::embedding_dense_backward", embedding_dense_backward},
-      {"aten::mkldnn_convolution", convolution},
-      {"aten::convolution_backward", convolution_backward},
-      {"aten::native_batch_norm", batch_norm},
-      {"aten::native_batch_norm_backward", batch_norm_backward},
-      {"aten::native_layer_norm", layer_norm},
-      {"aten::native_layer_norm_backward", layer_norm_backward},
-      {"aten::_scaled_dot_product_flash_attention_for_cpu", attention},
-      {"aten::_scaled_dot_product_flash_attention_for_cpu_backward", attention_backward},
+      {"aten::zeros", {zeros, true}},
+      {"aten::relu", {relu, true}},
+      // Its kernel draws from the random numbers of the program.
+      {"aten::native_dropout", {dropout, true}},
+      {"aten::index_select", {index_select, true}},
+      {"aten::embedding_dense_backward", {embedding_dense_backward}},
+      {"aten::mkldnn_convolution", {convolution}},
+      {"aten::convolution_backward", {convolution_backward}},
+      {"aten::native_batch_norm", {batch_norm}},
+      {"aten::native_batch_norm_backward", {batch_norm_backward}},
+      {"aten::native_layer_norm", {layer_norm}},
+      {"aten::native_layer_norm_backward", {layer_norm_backward}},
+      {"aten::_scaled_dot_product_flash_attention_for_cpu", {attention}},
+      {"aten::_scaled_dot_product_flash_attention_for_cpu_backward", {attention_backward}},
   };
   const auto found = table.find(name);
-  return found == table.end() ? nullptr : found->second;
+  return found == table.end() ? Rule() : found->second;
 }
 
 }  // namespace toma::rules

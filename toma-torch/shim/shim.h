@@ -95,37 +95,34 @@ int32_t toma_tensor_is_sole(const void* tensor, bool* out, toma_error* error) no
 
 // What a recorder writes down.
 enum toma_event_kind : uint32_t {
-  // Of the operators that do the work: subject is the number of a name.
+  // Of the operators that do the work, of the Nodes of backward, and of what Rust marks: subject is where
+  // its name begins. What began last on a thread ends first.
   TOMA_OPERATOR_BEGINS = 0,
-  TOMA_OPERATOR_ENDS = 1,
-  // Of the Nodes of backward.
-  TOMA_NODE_BEGINS = 2,
-  TOMA_NODE_ENDS = 3,
-  // Of memory: subject is the number of a storage.
-  TOMA_BORN = 4,
-  TOMA_DIED = 5,
-  TOMA_EXISTED = 6,
-  // Of the storage by the operator that this thread is in. `bytes` is where the shape begins, `device`
-  // a toma_access in the lowest byte, and whether a gradient is wanted in the next.
-  TOMA_USED = 7,
-  // An argument of the operator that this thread is in, of integers: subject is the number of its name,
-  // and its values stand where a shape would.
-  TOMA_ATTRIBUTE = 8,
-  // Of what Rust marks.
-  TOMA_MARK_BEGINS = 9,
-  TOMA_MARK_ENDS = 10,
+  TOMA_NODE_BEGINS = 1,
+  TOMA_MARK_BEGINS = 2,
+  TOMA_ENDS = 3,
+  // An argument of the operator that the thread is in, of integers: with its name.
+  TOMA_ATTRIBUTE = 4,
+  // Of memory: subject is its address.
+  TOMA_BORN = 5,
+  TOMA_DIED = 6,
+  // Of memory by that operator. Its numbers are whether a gradient is wanted, and the sizes.
+  TOMA_READS = 7,
+  TOMA_WRITES = 8,
+  TOMA_MAKES = 9,
+  TOMA_VIEWS = 10,
 };
-
-enum toma_access : uint32_t { TOMA_READS = 0, TOMA_WRITES = 1, TOMA_MAKES = 2, TOMA_VIEWS = 3 };
 
 struct toma_event {
   uint32_t kind;
-  uint32_t thread;
-  uint64_t subject;
-  uint64_t bytes;
+  uint32_t thread = 0;
+  uint64_t subject = 0;
+  uint64_t bytes = 0;
   // Its kind in the upper half, its index in the lower.
-  uint64_t device;
-  uint64_t dims;
+  uint64_t device = 0;
+  // Where its numbers begin, and how many there are.
+  uint64_t from = 0;
+  uint64_t count = 0;
 };
 
 struct toma_recorder;
@@ -133,22 +130,22 @@ struct toma_recorder;
 struct toma_recording {
   const toma_event* events;
   size_t event_count;
-  const int64_t* shapes;
-  size_t shape_count;
+  const int64_t* numbers;
+  size_t number_count;
+  // Each ends with a zero.
+  const char* names;
+  size_t name_bytes;
   // There was no memory to write all of it down.
   bool torn;
 };
 
 // Records what this thread does until the end, which must come on this thread, in any order with other ends.
+// What is read at the end is valid until the recorder is freed.
 int32_t toma_record_begin(toma_recorder** out, toma_error* error) noexcept;
-void toma_record_end(toma_recorder* recorder) noexcept;
-// What stands between the two is marked, by a name.
-void toma_record_mark(toma_recorder* recorder, const char* name) noexcept;
-void toma_record_unmark(toma_recorder* recorder) noexcept;
-// After the end; valid until it is freed.
-void toma_record_read(const toma_recorder* recorder, toma_recording* out) noexcept;
-const char* toma_record_name(const toma_recorder* recorder, uint64_t number) noexcept;
+void toma_record_end(toma_recorder* recorder, toma_recording* out) noexcept;
 void toma_record_free(toma_recorder* recorder) noexcept;
+// Something of this name begins; without a name what began last ends.
+void toma_record_mark(toma_recorder* recorder, const char* name) noexcept;
 
 struct toma_dry;
 
@@ -165,9 +162,9 @@ struct toma_dry_outcome {
 };
 
 // From here to the end operators of this thread run no kernel on data: what they make has shape and
-// device and no memory. The end puts gradients, random state and the thread back as they were. Where shapes
-// do not follow by rule, kernels of the CPU are asked with zeros, which takes as long as they do, and tells
-// what they take besides their results; by shapes alone they are asked only where no rule is known.
+// device and no memory. The end puts gradients and the thread back as they were. Kernels of
+// the CPU without a Meta kernel are asked with zeros, which takes as long as they do, and tells what they take
+// besides their results; by shapes alone they are asked only where no rule is known.
 int32_t toma_dry_begin(bool by_shapes, toma_dry** out, toma_error* error) noexcept;
 void toma_dry_end(toma_dry* dry, toma_dry_outcome* out) noexcept;
 

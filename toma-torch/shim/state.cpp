@@ -2,6 +2,8 @@
 
 #include "state.h"
 
+#include <algorithm>
+
 namespace toma {
 namespace {
 
@@ -12,34 +14,32 @@ constexpr auto slot = c10::DebugInfoKind::TEST_INFO_2;
 
 State* State::current() noexcept { return static_cast<State*>(c10::ThreadLocalDebugInfo::get(slot)); }
 
-std::shared_ptr<State> State::enter(std::shared_ptr<Entry> entry) {
+void State::enter(const std::shared_ptr<Entry>& entry) {
   // The state that this thread has pushed. A guard of other code that ends takes it off the thread
   // together with what was pushed above that guard, although entries of it still live.
   static thread_local std::weak_ptr<State> pushed;
-  auto state = pushed.lock();
-  if (state == nullptr) {
-    pushed = state = std::make_shared<State>();
+  entry->state = pushed.lock();
+  if (entry->state == nullptr) {
+    pushed = entry->state = std::make_shared<State>();
   }
-  {
-    const std::lock_guard<std::mutex> held(state->lock);
-    state->entries.push_back(std::move(entry));
+  if (current() != entry->state.get()) {
+    c10::ThreadLocalDebugInfo::_push(slot, entry->state);
   }
-  if (current() != state.get()) {
-    c10::ThreadLocalDebugInfo::_push(slot, state);
-  }
-  return state;
+  const std::lock_guard<std::mutex> held(entry->state->lock);
+  entry->state->entries.push_back(entry);
 }
 
-void State::leave(const std::shared_ptr<State>& state, const Entry* entry) noexcept {
+// Outside of the lock the entry is dropped, which may ask the state.
+void State::leave(Entry& entry) noexcept {
+  std::shared_ptr<Entry> left;
+  const auto state = entry.state;
   {
     const std::lock_guard<std::mutex> held(state->lock);
     auto& entries = state->entries;
-    for (auto at = entries.begin(); at != entries.end(); ++at) {
-      if (at->get() == entry) {
-        entries.erase(at);
-        break;
-      }
-    }
+    const auto is_it = [&](const auto& other) { return other.get() == &entry; };
+    const auto found = std::find_if(entries.begin(), entries.end(), is_it);
+    left = std::move(*found);
+    entries.erase(found);
     if (!entries.empty()) {
       return;
     }

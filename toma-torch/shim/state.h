@@ -12,11 +12,15 @@
 
 namespace toma {
 
+class State;
+
 // One user of the state.
 struct Entry {
   virtual ~Entry() = default;
   // Entries outside of it see nothing of what happens inside.
   virtual bool is_wall() const { return false; }
+  // The state that it has entered.
+  std::shared_ptr<State> state;
 };
 
 class State final : public c10::DebugInfoBase {
@@ -26,16 +30,16 @@ class State final : public c10::DebugInfoBase {
 
   // Entries leave by identity, in any order. libtorch's own guards for slots cannot do that: one that
   // ends before a later one brings itself back and loses the other.
-  static std::shared_ptr<State> enter(std::shared_ptr<Entry> entry);
-  static void leave(const std::shared_ptr<State>& state, const Entry* entry) noexcept;
+  static void enter(const std::shared_ptr<Entry>& entry);
+  static void leave(Entry& entry) noexcept;
 
   // Each entry of a type, the innermost first, as far as the innermost wall.
   template <class T, class F>
   void each(F body) const {
     const std::lock_guard<std::mutex> held(lock);
     for (auto entry = entries.rbegin(); entry != entries.rend(); ++entry) {
-      if (const auto found = std::dynamic_pointer_cast<T>(*entry)) {
-        body(found);
+      if (auto* found = dynamic_cast<T*>(entry->get())) {
+        body(*found);
       }
       if ((*entry)->is_wall()) {
         return;

@@ -1,7 +1,6 @@
 //! A step as it was, written down as a trace.
 
 use std::collections::BTreeMap;
-use std::ffi::CStr;
 
 use toma_trace::{
     Access, Contradiction, Label, Open, Operand, OperatorId, Place, Recorder, ScopeKind, StorageId, ThreadId,
@@ -9,7 +8,7 @@ use toma_trace::{
 };
 
 use crate::error::{Error, ErrorKind};
-use crate::ffi::{Event, Recording};
+use crate::ffi::{Event, EventKind, Recording};
 
 /// Runs `step` and records what it does: operators, what they read and make, and memory.
 ///
@@ -45,65 +44,54 @@ pub fn record<R>(step: impl FnOnce() -> R) -> Trace {
 /// Ends the recording.
 pub(crate) fn trace_of(recording: Recording) -> Result<Trace, Error> {
     let mut written = Written::default();
-    recording.finish(|thread, event| written.add(ThreadId(thread.into()), event).map_err(contradicts))?;
+    recording.finish(|event| {
+        let contradicts = |refused: Contradiction| format!("recorded step: {refused}");
+        written.add(event).map_err(|refused| Error::new(ErrorKind::Other, contradicts(refused)))
+    })?;
     Ok(written.recorder.finish())
 }
 
-fn contradicts(contradiction: Contradiction) -> Error {
-    Error::new(ErrorKind::Other, format!("recorded step: {contradiction}"))
-}
-
-/// Events so far, and what the shim's numbers mean.
+/// Events so far, and what they left open.
 #[derive(Default)]
 struct Written {
     recorder: Recorder,
-    storages: Vec<StorageId>,
+    /// What lives, by its address.
+    living: BTreeMap<u64, StorageId>,
     open: BTreeMap<ThreadId, Vec<Open>>,
 }
 
 impl Written {
-    fn add(&mut self, thread: ThreadId, event: Event<'_>) -> Result<(), Contradiction> {
-        match event {
-            Event::OperatorBegins(name) => {
-                let operator = self.recorder.begin_operator(thread, &text(name));
+    fn add(&mut self, event: &Event<'_>) -> Result<(), Contradiction> {
+        let thread = ThreadId(event.thread.into());
+        match event.kind {
+            EventKind::OperatorBegins => {
+                let operator = self.recorder.begin_operator(thread, event.name);
                 self.opened(thread, Open::Operator(operator));
             }
-            Event::NodeBegins(name) => self.begin_scope(thread, ScopeKind::Node, name),
-            Event::MarkBegins(name) => self.begin_scope(thread, ScopeKind::Attempt, name),
-            Event::OperatorEnds | Event::NodeEnds | Event::MarkEnds => return self.end(thread),
-            Event::Born(bytes, device) => {
-                let storage = self.recorder.birth(thread, &place(device), bytes)?;
-                self.storages.push(storage);
+            EventKind::NodeBegins => self.begin_scope(thread, ScopeKind::Node, event.name),
+            EventKind::MarkBegins => self.begin_scope(thread, ScopeKind::Attempt, event.name),
+            EventKind::Ends => return self.end(thread),
+            EventKind::Attribute => {
+                if let Some(operator) = self.operator(thread) {
+                    self.recorder.attribute(operator, event.name, event.numbers)?;
+                }
             }
-            Event::Existed(bytes, device) => {
-                let storage = self.recorder.existing(&place(device), bytes)?;
-                self.storages.push(storage);
-            }
-            Event::Died(storage) => {
-                let storage = self.storage(storage);
+            EventKind::Born => return self.born(thread, event),
+            EventKind::Died => {
+                let storage = self.living(event)?;
                 self.recorder.death(thread, storage)?;
+                self.living.remove(&event.address);
             }
-            Event::Used(storage, access, shape, wants_gradient) => {
-                let shape: Vec<u64> = shape.iter().map(|size| size.unsigned_abs()).collect();
-                let operand = Operand {
-                    wants_gradient,
-                    ..Operand::new(self.storage(storage), ACCESSES[usize::from(access)], &shape)
-                };
-                if let Some(operator) = self.operator(thread) {
-                    self.recorder.uses(operator, operand)?;
-                }
-            }
-            Event::Attribute(name, values) => {
-                if let Some(operator) = self.operator(thread) {
-                    self.recorder.attribute(operator, &text(name), values)?;
-                }
-            }
+            EventKind::Reads => return self.used(thread, event, Access::Reads),
+            EventKind::Writes => return self.used(thread, event, Access::Writes),
+            EventKind::Makes => return self.used(thread, event, Access::Makes),
+            EventKind::Views => return self.used(thread, event, Access::Views),
         }
         Ok(())
     }
 
-    fn begin_scope(&mut self, thread: ThreadId, kind: ScopeKind, name: &CStr) {
-        let scope = self.recorder.begin_scope(thread, Label::new(kind, &text(name)));
+    fn begin_scope(&mut self, thread: ThreadId, kind: ScopeKind, name: &str) {
+        let scope = self.recorder.begin_scope(thread, Label::new(kind, name));
         self.opened(thread, Open::Scope(scope));
     }
 
@@ -111,7 +99,7 @@ impl Written {
         self.open.entry(thread).or_default().push(open);
     }
 
-    /// Ends nest; one without a begin is of what began before the recording.
+    /// One without a begin is of what began before the recording.
     fn end(&mut self, thread: ThreadId) -> Result<(), Contradiction> {
         match self.open.entry(thread).or_default().pop() {
             Some(Open::Operator(operator)) => self.recorder.end_operator(operator),
@@ -127,17 +115,41 @@ impl Written {
         }
     }
 
-    /// The shim numbers storages in the order in which it tells of them.
-    fn storage(&self, number: u64) -> StorageId {
-        self.storages[usize::try_from(number).expect("as many as were told of")]
+    /// Where there was another block, that one was freed where the recorder could not see it.
+    fn born(&mut self, thread: ThreadId, event: &Event<'_>) -> Result<(), Contradiction> {
+        if event.address == 0 {
+            return Ok(());
+        }
+        if let Some(before) = self.living.remove(&event.address) {
+            self.recorder.death(thread, before)?;
+        }
+        let storage = self.recorder.birth(thread, &place(event.device), event.bytes)?;
+        self.living.insert(event.address, storage);
+        Ok(())
     }
-}
 
-/// By the numbers of `toma_access`.
-const ACCESSES: [Access; 4] = [Access::Reads, Access::Writes, Access::Makes, Access::Views];
+    /// The storage of an event; one that is not known was there before.
+    fn living(&mut self, event: &Event<'_>) -> Result<StorageId, Contradiction> {
+        if let Some(known) = self.living.get(&event.address) {
+            return Ok(*known);
+        }
+        let storage = self.recorder.existing(&place(event.device), event.bytes)?;
+        self.living.insert(event.address, storage);
+        Ok(storage)
+    }
 
-fn text(name: &CStr) -> String {
-    name.to_string_lossy().into_owned()
+    fn used(&mut self, thread: ThreadId, event: &Event<'_>, access: Access) -> Result<(), Contradiction> {
+        let (Some(operator), [wants_gradient, sizes @ ..]) = (self.operator(thread), event.numbers) else {
+            return Ok(());
+        };
+        if event.address == 0 {
+            // A tensor of no elements is in no memory.
+            return Ok(());
+        }
+        let shape: Vec<u64> = sizes.iter().map(|size| size.unsigned_abs()).collect();
+        let operand = Operand::new(self.living(event)?, access, &shape);
+        self.recorder.uses(operator, Operand { wants_gradient: *wants_gradient != 0, ..operand })
+    }
 }
 
 /// By the numbers of `c10::DeviceType`.

@@ -33,7 +33,7 @@ pub(crate) use gradient::{identity, is_sole, set_gradient};
 pub(crate) use modes::{autocast_depth, clear_casts, modes, set_modes};
 #[cfg(test)]
 pub(crate) use modes::{enter_autocast, enter_cpu_autocast, set_cpu_autocast_dtype};
-pub(crate) use observe::{Event, Recording};
+pub(crate) use observe::{Event, EventKind, Recording};
 pub(crate) use rng::{rng_state, set_rng_state};
 pub(crate) use storage::storage_identity;
 

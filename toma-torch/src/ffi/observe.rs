@@ -11,32 +11,14 @@ use crate::error::{Error, ErrorKind};
 /// `toma_event` of the shim.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct RawEvent {
+struct RawEvent {
     kind: u32,
-    pub(crate) thread: u32,
+    thread: u32,
     subject: u64,
     bytes: u64,
     device: u64,
-    dims: u64,
-}
-
-/// What happened.
-#[derive(Clone, Copy, Debug)]
-pub(crate) enum Event<'a> {
-    OperatorBegins(&'a CStr),
-    OperatorEnds,
-    NodeBegins(&'a CStr),
-    NodeEnds,
-    /// Of storages: bytes, and the kind and index of the device. They are numbered in the order in which they
-    /// come up in either.
-    Born(u64, (u32, u32)),
-    Existed(u64, (u32, u32)),
-    Died(u64),
-    /// A storage, how, its shape, and whether a gradient is wanted.
-    Used(u64, u8, &'a [i64], bool),
-    Attribute(&'a CStr, &'a [i64]),
-    MarkBegins(&'a CStr),
-    MarkEnds,
+    from: u64,
+    count: u64,
 }
 
 /// `toma_recording` of the shim.
@@ -44,20 +26,64 @@ pub(crate) enum Event<'a> {
 struct RawRecording {
     events: *const RawEvent,
     event_count: usize,
-    shapes: *const i64,
-    shape_count: usize,
+    numbers: *const i64,
+    number_count: usize,
+    names: *const u8,
+    name_bytes: usize,
     torn: bool,
+}
+
+/// What happened.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum EventKind {
+    OperatorBegins,
+    NodeBegins,
+    MarkBegins,
+    Ends,
+    Attribute,
+    Born,
+    Died,
+    Reads,
+    Writes,
+    Makes,
+    Views,
+}
+
+/// By the numbers of `toma_event_kind`.
+const KINDS: [EventKind; 11] = [
+    EventKind::OperatorBegins,
+    EventKind::NodeBegins,
+    EventKind::MarkBegins,
+    EventKind::Ends,
+    EventKind::Attribute,
+    EventKind::Born,
+    EventKind::Died,
+    EventKind::Reads,
+    EventKind::Writes,
+    EventKind::Makes,
+    EventKind::Views,
+];
+
+/// One event: what it has not is empty or 0.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Event<'a> {
+    pub(crate) kind: EventKind,
+    pub(crate) thread: u32,
+    pub(crate) name: &'a str,
+    /// Of memory, which has an address while it lives.
+    pub(crate) address: u64,
+    pub(crate) bytes: u64,
+    /// The number of its kind in c10, and its index.
+    pub(crate) device: (u32, u32),
+    pub(crate) numbers: &'a [i64],
 }
 
 unsafe extern "C" {
     fn toma_record_begin(out: &mut *mut c_void, error: &mut RawError) -> i32;
     // These take what the first has given.
-    fn toma_record_end(recorder: *mut c_void);
-    fn toma_record_mark(recorder: *mut c_void, name: *const c_char);
-    fn toma_record_unmark(recorder: *mut c_void);
-    fn toma_record_read(recorder: *const c_void, out: &mut RawRecording);
-    fn toma_record_name(recorder: *const c_void, number: u64) -> *const c_char;
+    fn toma_record_end(recorder: *mut c_void, out: &mut RawRecording);
     fn toma_record_free(recorder: *mut c_void);
+    fn toma_record_mark(recorder: *mut c_void, name: *const c_char);
 }
 
 /// A recorder of this thread, which ends when it is finished or dropped.
@@ -82,8 +108,8 @@ impl Recording {
         // SAFETY: the recorder lives, and the name through the call.
         unsafe { toma_record_mark(self.recorder.as_ptr(), name.as_ptr()) };
         let value = body();
-        // SAFETY: the recorder lives.
-        unsafe { toma_record_unmark(self.recorder.as_ptr()) };
+        // SAFETY: the recorder lives; null stands for the end.
+        unsafe { toma_record_mark(self.recorder.as_ptr(), ptr::null()) };
         value
     }
 
@@ -91,68 +117,39 @@ impl Recording {
     ///
     /// # Errors
     /// When there was no memory to write all of them down, and the first of `read`.
-    pub(crate) fn finish<E: From<Error>>(
+    pub(crate) fn finish(
         mut self,
-        mut read: impl FnMut(u32, Event<'_>) -> Result<(), E>,
-    ) -> Result<(), E> {
-        self.end();
-        let mut raw = RawRecording {
-            events: ptr::null(),
-            event_count: 0,
-            shapes: ptr::null(),
-            shape_count: 0,
-            torn: false,
-        };
-        // SAFETY: the recorder has ended and lives.
-        unsafe { toma_record_read(self.recorder.as_ptr(), &mut raw) };
+        mut read: impl FnMut(&Event<'_>) -> Result<(), Error>,
+    ) -> Result<(), Error> {
+        let raw = self.end();
         if raw.torn {
             let message = "out of memory for the events of a recorded step".to_owned();
-            return Err(Error::new(ErrorKind::OutOfMemory, message).into());
+            return Err(Error::new(ErrorKind::OutOfMemory, message));
         }
         // SAFETY: the recorder holds so many until it is freed, and writes no more.
         let events = unsafe { slice_of(raw.events, raw.event_count) };
         // SAFETY: the same.
-        let numbers = unsafe { slice_of(raw.shapes, raw.shape_count) };
-        events.iter().try_for_each(|event| read(event.thread, self.event(event, numbers)))
+        let numbers = unsafe { slice_of(raw.numbers, raw.number_count) };
+        // SAFETY: the same.
+        let names = unsafe { slice_of(raw.names, raw.name_bytes) };
+        events.iter().try_for_each(|event| read(&event.read(numbers, names)))
     }
 
-    fn event<'a>(&'a self, raw: &RawEvent, numbers: &'a [i64]) -> Event<'a> {
-        let device = halves(raw.device);
-        let values = || {
-            let [from, count] =
-                [raw.bytes, raw.dims].map(|number| usize::try_from(number).unwrap_or(usize::MAX));
-            &numbers[from..from + count]
+    fn end(&mut self) -> RawRecording {
+        let mut raw = RawRecording {
+            events: ptr::null(),
+            event_count: 0,
+            numbers: ptr::null(),
+            number_count: 0,
+            names: ptr::null(),
+            name_bytes: 0,
+            torn: false,
         };
-        match raw.kind {
-            0 => Event::OperatorBegins(self.name(raw.subject)),
-            1 => Event::OperatorEnds,
-            2 => Event::NodeBegins(self.name(raw.subject)),
-            3 => Event::NodeEnds,
-            4 => Event::Born(raw.bytes, device),
-            5 => Event::Died(raw.subject),
-            6 => Event::Existed(raw.bytes, device),
-            7 => {
-                let [access, wants_gradient, ..] = raw.device.to_le_bytes();
-                Event::Used(raw.subject, access, values(), wants_gradient != 0)
-            }
-            8 => Event::Attribute(self.name(raw.subject), values()),
-            9 => Event::MarkBegins(self.name(raw.subject)),
-            _ => Event::MarkEnds,
-        }
-    }
-
-    fn name(&self, number: u64) -> &CStr {
-        // SAFETY: the recorder lives, and has given this number itself.
-        let name = unsafe { toma_record_name(self.recorder.as_ptr(), number) };
-        // SAFETY: a text of C++, which lives as long as the recorder and ends with a zero.
-        unsafe { CStr::from_ptr(name) }
-    }
-
-    fn end(&mut self) {
         if std::mem::take(&mut self.runs) {
             // SAFETY: the recorder has not ended, and began on this thread.
-            unsafe { toma_record_end(self.recorder.as_ptr()) };
+            unsafe { toma_record_end(self.recorder.as_ptr(), &mut raw) };
         }
+        raw
     }
 }
 
@@ -164,10 +161,26 @@ impl Drop for Recording {
     }
 }
 
-/// The upper half and the lower.
-fn halves(number: u64) -> (u32, u32) {
-    let half = |number| u32::try_from(number).expect("half of it");
-    (half(number >> 32), half(number & u64::from(u32::MAX)))
+impl RawEvent {
+    fn read<'a>(&self, numbers: &'a [i64], names: &'a [u8]) -> Event<'a> {
+        let at = |number: u64| usize::try_from(number).expect("within what there is");
+        let half = |number: u64| u32::try_from(number).expect("half of it");
+        let kind = KINDS[at(self.kind.into())];
+        let has_name = matches!(
+            kind,
+            EventKind::OperatorBegins | EventKind::NodeBegins | EventKind::MarkBegins | EventKind::Attribute
+        );
+        let name = if has_name { CStr::from_bytes_until_nul(&names[at(self.subject)..]).ok() } else { None };
+        Event {
+            kind,
+            thread: self.thread,
+            name: name.and_then(|name| name.to_str().ok()).unwrap_or_default(),
+            address: if has_name { 0 } else { self.subject },
+            bytes: self.bytes,
+            device: (half(self.device >> 32), half(self.device & u64::from(u32::MAX))),
+            numbers: &numbers[at(self.from)..at(self.from + self.count)],
+        }
+    }
 }
 
 /// # Safety

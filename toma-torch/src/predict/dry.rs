@@ -2,6 +2,7 @@ use toma_core::predict::{is_dry, run_dry};
 use toma_core::thread_state::Saved;
 use toma_trace::Trace;
 
+use crate::RngState;
 use crate::error::{Error, ErrorKind};
 use crate::ffi::{self, Dry, DryOutcome, Recording};
 use crate::record::trace_of;
@@ -68,6 +69,7 @@ pub(super) fn run<R>(
         return Err(Error::new(ErrorKind::Unsupported, "dry run: within another dry run".to_owned()));
     }
     let modes = Modes::now();
+    let random = RngState::of(tch::Device::Cpu)?;
     let dry = Dry::begin(by_shapes)?;
     let recording = Recording::begin()?;
     // What the step returns is dropped dry: dropping may call operators, too.
@@ -79,6 +81,8 @@ pub(super) fn run<R>(
     });
     drop(modes);
     let ended = dry.end();
+    // A body may seed.
+    random.restore()?;
     if !ended.refused.is_empty() {
         return Err(Error::new(ErrorKind::Unsupported, format!("dry run: {}", ended.refused)));
     }
