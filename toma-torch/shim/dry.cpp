@@ -199,7 +199,10 @@ Stack by_meta(const Call& call, c10::DataPtr& scratch) {
 
 void tell(const Call& call) {
   const std::lock_guard<std::mutex> held(call.run->lock);
-  call.run->unknown.insert(c10::toString(call.op.operator_name()));
+  auto& unknown = call.run->unknown;
+  if (unknown.find(call.name()) == std::string::npos) {
+    unknown += (unknown.empty() ? "" : ", ") + call.name();
+  }
 }
 
 Stack answer(const Call& call) {
@@ -335,19 +338,11 @@ void toma_dry_end(toma_dry* handle, toma_dry_outcome* out) noexcept {
   toma::State::leave(run);
   const std::lock_guard<std::mutex> held(run.lock);
   *out = {};
-  uint64_t most = 0;
   for (const auto* block : run.living) {
     ++out->kept;
     out->kept_bytes += block->bytes;
-    if (block->bytes >= most) {
-      most = block->bytes;
-      std::strncpy(out->kept_operator, block->made_by, sizeof out->kept_operator - 1);
-    }
+    std::strncpy(out->kept_operator, block->made_by, sizeof out->kept_operator - 1);
   }
-  std::string unknown;
-  for (const auto& name : run.unknown) {
-    unknown += (unknown.empty() ? "" : ", ") + name;
-  }
-  unknown.copy(out->unknown, sizeof out->unknown - 1);
+  run.unknown.copy(out->unknown, sizeof out->unknown - 1);
   run.refused.copy(out->refused, sizeof out->refused - 1);
 }

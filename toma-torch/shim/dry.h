@@ -7,7 +7,6 @@
 #include <sys/mman.h>
 
 #include <mutex>
-#include <set>
 #include <string>
 #include <unordered_map>
 #include <unordered_set>
@@ -32,7 +31,8 @@ struct Dry final : Entry, std::enable_shared_from_this<Dry> {
   std::mutex lock;
   std::unordered_set<const struct DryBlock*> living;
   std::string refused;
-  std::set<std::string> unknown;
+  // Separated by commas.
+  std::string unknown;
   std::unordered_map<const c10::TensorImpl*, Held> held;
 };
 

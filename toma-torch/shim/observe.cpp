@@ -18,8 +18,9 @@ namespace {
 using Values = c10::ArrayRef<int64_t>;
 
 thread_local Unobserved* unobserved = nullptr;
-// The leaf that this thread is in; what its kernels call is no leaf.
+// The leaf that this thread is in; what its kernels call is no leaf, and so many of these have begun.
 thread_local const c10::FunctionSchema* inside = nullptr;
+thread_local uint32_t beneath = 0;
 
 // The system's numbers of threads come again.
 uint32_t thread_number() {
@@ -36,14 +37,9 @@ void each_recorder(F body) {
   }
 }
 
-struct Leaf final : at::ObserverContext {
-  explicit Leaf(const c10::FunctionSchema& schema) : schema(schema) {}
-  const c10::FunctionSchema& schema;
-};
-
 // Composites only call others; those are the leaves. Kernels of other libraries are taken as they are.
 std::optional<c10::OperatorHandle> leaf_of(const at::RecordFunction& function) {
-  const auto name = inside != nullptr || unobserved != nullptr ? std::nullopt : function.operator_name();
+  const auto name = unobserved != nullptr ? std::nullopt : function.operator_name();
   const auto op = name ? c10::Dispatcher::singleton().findSchema(*name) : std::nullopt;
   const auto is_composite = op && op->schema().getNamespace() == "aten" &&
       op->hasKernelForDispatchKey(c10::DispatchKey::CompositeImplicitAutograd);
@@ -81,7 +77,8 @@ std::unique_ptr<at::ObserverContext> started(const at::RecordFunction& function)
     each_recorder([&](Recorder& recorder) { recorder.write({TOMA_NODE_BEGINS}, function.name()); });
     return nullptr;
   }
-  const auto op = leaf_of(function);
+  beneath += inside != nullptr ? 1 : 0;
+  const auto op = inside != nullptr ? std::nullopt : leaf_of(function);
   if (!op) {
     return nullptr;
   }
@@ -90,18 +87,19 @@ std::unique_ptr<at::ObserverContext> started(const at::RecordFunction& function)
     recorder.write({TOMA_OPERATOR_BEGINS}, c10::toString(op->operator_name()).c_str());
     write_uses(recorder, inside->arguments(), function.inputs(), TOMA_READS, TOMA_READS);
   });
-  return std::make_unique<Leaf>(op->schema());
+  return nullptr;
 }
 
-void ended(const at::RecordFunction& function, at::ObserverContext* context) {
-  if (const auto* leaf = static_cast<const Leaf*>(context)) {
-    inside = nullptr;
+void ended(const at::RecordFunction& function, at::ObserverContext*) {
+  if (function.scope() == at::RecordScope::BACKWARD_FUNCTION) {
+    each_recorder([](Recorder& recorder) { recorder.write({TOMA_ENDS}, nullptr); });
+  } else if (beneath > 0) {
+    --beneath;
+  } else if (const auto* leaf = std::exchange(inside, nullptr)) {
     each_recorder([&](Recorder& recorder) {
-      write_uses(recorder, leaf->schema.returns(), function.outputs(), TOMA_MAKES, TOMA_VIEWS);
+      write_uses(recorder, leaf->returns(), function.outputs(), TOMA_MAKES, TOMA_VIEWS);
       recorder.write({TOMA_ENDS}, nullptr);
     });
-  } else if (function.scope() == at::RecordScope::BACKWARD_FUNCTION) {
-    each_recorder([](Recorder& recorder) { recorder.write({TOMA_ENDS}, nullptr); });
   }
 }
 

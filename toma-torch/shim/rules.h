@@ -19,24 +19,22 @@ inline at::Tensor made(const Sizes& sizes, at::ScalarType type, at::MemoryFormat
   return at::Tensor(at::detail::empty_meta(sizes, type, format));
 }
 
-inline at::Tensor same(const at::Tensor& like, at::MemoryFormat format) {
-  return made(like.sizes().vec(), like.scalar_type(), format);
+inline at::Tensor same(const at::Tensor& like) {
+  return made(like.sizes().vec(), like.scalar_type(), like.suggest_memory_format());
 }
-
-inline at::Tensor same(const at::Tensor& like) { return same(like, like.suggest_memory_format()); }
 
 inline at::Tensor tensor(const Stack& arguments, size_t at) {
   return arguments[at].isTensor() ? arguments[at].toTensor() : at::Tensor();
 }
 
-// Results that are not wanted are undefined.
-inline Stack masked(const std::vector<at::Tensor>& results, const c10::IValue& mask) {
-  Stack wanted;
-  const auto list = mask.toBoolList();
-  for (size_t at = 0; at < results.size(); ++at) {
-    wanted.emplace_back(list[at] ? results[at] : at::Tensor());
+// The shapes of what they are gradients of; those that are not wanted are undefined.
+inline Stack gradients(const std::vector<at::Tensor>& of, const c10::IValue& mask) {
+  Stack results;
+  const auto wanted = mask.toBoolList();
+  for (size_t at = 0; at < of.size(); ++at) {
+    results.emplace_back(wanted[at] && of[at].defined() ? same(of[at]) : at::Tensor());
   }
-  return wanted;
+  return results;
 }
 
 inline Stack relu(const Stack& arguments) { return {same(tensor(arguments, 0))}; }
@@ -60,11 +58,6 @@ inline Stack embedding_dense_backward(const Stack& arguments) {
   return {made({arguments[2].toInt(), gradient.size(-1)}, gradient.scalar_type())};
 }
 
-inline at::MemoryFormat convolution_format(const at::Tensor& input, const at::Tensor& weight) {
-  const auto of_input = input.suggest_memory_format();
-  return of_input == at::MemoryFormat::Contiguous ? weight.suggest_memory_format() : of_input;
-}
-
 // Input, weight, bias, padding, stride, dilation, groups.
 inline Stack convolution(const Stack& arguments) {
   const auto input = tensor(arguments, 0), weight = tensor(arguments, 1);
@@ -75,15 +68,15 @@ inline Stack convolution(const Stack& arguments) {
     const auto kernel = dilation[at] * (weight.size(dim) - 1) + 1;
     sizes.push_back((input.size(dim) + 2 * padding[at] - kernel) / stride[at] + 1);
   }
-  return {made(sizes, input.scalar_type(), convolution_format(input, weight))};
+  const auto format = input.suggest_memory_format();
+  return {made(sizes, input.scalar_type(), format == at::MemoryFormat::Contiguous ? weight.suggest_memory_format() : format)};
 }
 
 // Gradient, input, weight, sizes of the bias, and the mask last.
 inline Stack convolution_backward(const Stack& arguments) {
-  const auto gradient = tensor(arguments, 0), input = tensor(arguments, 1), weight = tensor(arguments, 2);
-  const auto format = convolution_format(input, weight);
-  const auto bias = made({gradient.size(1)}, weight.scalar_type());
-  return masked({same(input, format), same(weight, format), bias}, arguments[10]);
+  const auto input = tensor(arguments, 1), weight = tensor(arguments, 2);
+  const auto bias = made({tensor(arguments, 0).size(1)}, weight.scalar_type());
+  return gradients({input, weight, bias}, arguments[10]);
 }
 
 // Input, weight, bias, running mean and variance, and whether it trains.
@@ -95,9 +88,8 @@ inline Stack batch_norm(const Stack& arguments) {
 }
 
 inline Stack batch_norm_backward(const Stack& arguments) {
-  const auto input = tensor(arguments, 1), weight = tensor(arguments, 2);
-  const auto of_weight = made({input.size(1)}, weight.defined() ? weight.scalar_type() : input.scalar_type());
-  return masked({same(input), of_weight, same(of_weight)}, arguments[9]);
+  const auto weight = tensor(arguments, 2);
+  return gradients({tensor(arguments, 1), weight, weight}, arguments[9]);
 }
 
 // Input, normalized shape, weight, bias.
@@ -107,14 +99,12 @@ inline Stack layer_norm(const Stack& arguments) {
   const auto normalized = arguments[1].toIntVector().size();
   std::fill(sizes.end() - static_cast<int64_t>(normalized), sizes.end(), 1);
   const auto type = weight.defined() ? weight.scalar_type() : input.scalar_type();
-  return {same(input, at::MemoryFormat::Contiguous), made(sizes, type), made(sizes, type)};
+  return {same(input), made(sizes, type), made(sizes, type)};
 }
 
 // Gradient, input, normalized shape, mean, deviation, weight, bias, mask.
 inline Stack layer_norm_backward(const Stack& arguments) {
-  const auto input = tensor(arguments, 1), weight = tensor(arguments, 5);
-  const auto of_weight = made(arguments[2].toIntVector(), weight.defined() ? weight.scalar_type() : input.scalar_type());
-  return masked({same(input, at::MemoryFormat::Contiguous), of_weight, same(of_weight)}, arguments[7]);
+  return gradients({tensor(arguments, 1), tensor(arguments, 5), tensor(arguments, 6)}, arguments[7]);
 }
 
 // Heads lie beside each other in memory, token by token.

@@ -151,7 +151,7 @@ struct toma_dry;
 
 // What a dry run leaves to be said.
 struct toma_dry_outcome {
-  // Dry tensors that live on, the bytes of them, and the operator that made the largest.
+  // Dry tensors that live on, the bytes of them, and the operator that made one of them.
   uint64_t kept;
   uint64_t kept_bytes;
   char kept_operator[128];

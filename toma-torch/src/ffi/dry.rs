@@ -23,7 +23,7 @@ pub(crate) struct DryOutcome {
     /// Tensors that live on.
     pub(crate) kept: u64,
     pub(crate) kept_bytes: u64,
-    /// What made the largest of them.
+    /// What made one of them.
     pub(crate) kept_operator: String,
     /// What could not be run dry, and why; empty where all could.
     pub(crate) refused: String,

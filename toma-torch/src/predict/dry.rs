@@ -96,8 +96,8 @@ fn assert_nothing_kept(ended: &DryOutcome) {
     let DryOutcome { kept, kept_bytes, kept_operator, .. } = ended;
     assert!(
         *kept == 0,
-        "dry run: the body kept {kept} tensors of {kept_bytes} bytes, of which {kept_operator} made the largest: they \
-         hold nothing; make them before, or not when toma::predict::is_dry()"
+        "dry run: the body kept {kept} tensors of {kept_bytes} bytes, made by {kept_operator}: they hold nothing; \
+         make them before, or not when toma::predict::is_dry()"
     );
 }
 
