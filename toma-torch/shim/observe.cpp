@@ -103,18 +103,21 @@ void ended(const at::RecordFunction& function, at::ObserverContext*) {
   }
 }
 
-struct Reporter final : c10::MemoryReportingInfoBase {
-  void reportMemoryUsage(void* data, int64_t bytes, size_t, size_t, c10::Device device) override {
-    if (unobserved != nullptr) {
-      unobserved->allocated += bytes;
-      unobserved->peak = std::max(unobserved->peak, unobserved->allocated);
-    }
-    each_recorder([&](Recorder& recorder) {
-      recorder.write(bytes < 0 ? TOMA_DIED : TOMA_BORN, data, static_cast<uint64_t>(std::abs(bytes)), device);
-    });
+void tell(void* data, int64_t bytes, c10::Device device) noexcept {
+  if (unobserved != nullptr) {
+    unobserved->allocated += bytes;
+    unobserved->peak = std::max(unobserved->peak, unobserved->allocated);
   }
+  if (bytes != 0) {
+    const auto kind = bytes < 0 ? TOMA_DIED : TOMA_BORN;
+    each_recorder([&](Recorder& recorder) { recorder.write(kind, data, static_cast<uint64_t>(std::abs(bytes)), device); });
+  }
+}
 
-  bool memoryProfilingEnabled() const override { return true; }
+// Of accelerators. What libtorch tells of the CPU lacks the end of all that lived before, and it warns of each.
+struct Reporter final : c10::MemoryReportingInfoBase {
+  void reportMemoryUsage(void* data, int64_t bytes, size_t, size_t, c10::Device device) override { tell(data, bytes, device); }
+  bool memoryProfilingEnabled() const override { return false; }
 };
 
 // Registered with libtorch once for each thread, however many recorders it has.
@@ -179,6 +182,12 @@ void Recorder::write(
 
 Unobserved::Unobserved() noexcept : outer(unobserved) { unobserved = this; }
 Unobserved::~Unobserved() { unobserved = outer; }
+
+void tell_of_block(void* data, int64_t bytes) noexcept {
+  if (recorders > 0) {
+    tell(data, bytes, c10::kCPU);
+  }
+}
 
 const char* leaf_name() noexcept { return inside == nullptr ? "" : inside->name().c_str(); }
 

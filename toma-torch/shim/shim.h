@@ -140,6 +140,7 @@ struct toma_recording {
 };
 
 // Records what this thread does until the end, which must come on this thread, in any order with other ends.
+// Memory of the CPU is recorded where the counting allocator is in place.
 // What is read at the end is valid until the recorder is freed.
 int32_t toma_record_begin(toma_recorder** out, toma_error* error) noexcept;
 void toma_record_end(toma_recorder* recorder, toma_recording* out) noexcept;

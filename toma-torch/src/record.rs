@@ -7,14 +7,16 @@ use toma_trace::{
     Trace,
 };
 
+use crate::cpu;
 use crate::error::{Error, ErrorKind};
 use crate::ffi::{Event, EventKind, Recording};
 
 /// Runs `step` and records what it does: operators, what they read and make, and memory.
 ///
 /// What `step` returns lives to the end of the trace. Recorded is what this thread does, and for CUDA what
-/// its backward does elsewhere; memory that another thread frees seems to live. It takes about a microsecond
-/// for each operator.
+/// its backward does elsewhere; memory that another thread frees seems to live. Of CPU tensors those are
+/// recorded that are [counted](crate::cpu), as from now on all are. It takes about a microsecond for each
+/// operator.
 ///
 /// ```
 /// use tch::{Device, Kind, Tensor};
@@ -32,6 +34,7 @@ use crate::ffi::{Event, EventKind, Recording};
 /// # Panics
 /// When libtorch's own profiler runs on this thread, and when there is no memory to write all down.
 pub fn record<R>(step: impl FnOnce() -> R) -> Trace {
+    cpu::count();
     let recorded = Recording::begin().and_then(|recording| {
         let value = step();
         let trace = trace_of(recording);

@@ -2,10 +2,10 @@ use toma_core::predict::{is_dry, run_dry};
 use toma_core::thread_state::Saved;
 use toma_trace::Trace;
 
-use crate::RngState;
 use crate::error::{Error, ErrorKind};
 use crate::ffi::{self, Dry, DryOutcome, Recording};
 use crate::record::trace_of;
+use crate::{RngState, cpu};
 
 /// Records what `step` would do, without doing it: operators get and give tensors that have shapes and a
 /// device, and no memory.
@@ -16,6 +16,8 @@ use crate::record::trace_of;
 /// parameters, gradients, buffers, random state, modes and allocated bytes are as they were.
 /// [`is_dry`](toma_core::predict::is_dry) tells a step that it runs dry, to leave out what libtorch cannot
 /// take back, such as a count of rows.
+///
+/// CPU tensors are [counted](crate::cpu) from now on: so it is known what kernels take.
 ///
 /// What only data know is taken as known: `item()` answers 1, and shapes that depend on data count at their
 /// largest. Threads that `step` starts run for real.
@@ -68,6 +70,7 @@ pub(super) fn run<R>(
     if is_dry() {
         return Err(Error::new(ErrorKind::Unsupported, "dry run: within another dry run".to_owned()));
     }
+    cpu::count();
     let modes = Modes::now();
     let random = RngState::of(tch::Device::Cpu)?;
     let dry = Dry::begin(by_shapes)?;

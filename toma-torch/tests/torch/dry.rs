@@ -82,6 +82,19 @@ fn a_dry_step_has_the_leaves_and_the_bytes_of_a_real_one() {
 }
 
 #[test]
+fn what_a_step_frees_that_was_there_before_is_recorded() {
+    let _alone = alone();
+    let mut held = Some(Tensor::zeros([1000], FLOATS));
+    let trace = record(|| {
+        let made = Tensor::zeros([10], FLOATS);
+        drop(held.take());
+        made
+    });
+    let live = trace.live(&Place::HOST);
+    assert_eq!((live.before(), live.peak().bytes, live.after()), (4000, 4040, 40));
+}
+
+#[test]
 fn rules_say_the_shapes_that_kernels_make() {
     let _alone = alone();
     nine::each(|net| {

@@ -7,6 +7,9 @@ use crate::stage::FLOATS;
 
 type Forward = Box<dyn Fn(&Tensor) -> Tensor>;
 
+/// A name, the shape of a row, and what makes the layers.
+type Recipe = (&'static str, &'static [i64], fn(&Path<'_>) -> Forward);
+
 /// A net, its weights, and rows to learn from.
 pub(crate) struct Learner {
     pub(crate) name: &'static str,
@@ -35,7 +38,7 @@ pub(crate) const MOST_ROWS: i64 = 64;
 
 /// All nine, one at a time.
 pub(crate) fn each(mut use_net: impl FnMut(&Learner)) {
-    let nets: [(&'static str, &[i64], fn(&Path<'_>) -> Forward); 9] = [
+    let nets: [Recipe; 9] = [
         ("perceptron", &[32], perceptron),
         ("residual convolutions", &[3, 12, 12], residual),
         ("convolutions", &[3, 12, 12], |path| convolutions(path, false)),

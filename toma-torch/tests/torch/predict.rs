@@ -28,9 +28,10 @@ fn nine_nets_take_what_is_said_of_them() {
         let prediction = of(net);
         for pieces in [1, 2, 3] {
             let (said, counted) = (prediction.needs_bytes_in_pieces(48, pieces), counted(net, 48, pieces));
-            let off = (said as f64 / counted as f64 - 1.0) * 100.0;
-            println!("{:>34} {pieces} pieces: {said:>9} of {counted:>9}: {off:+.3} %", net.name);
-            assert!(off.abs() < 2.0, "{}: {off}", net.name);
+            // Scratch differs by processor.
+            let off = said.abs_diff(counted);
+            println!("{:>34}, {pieces} pieces: {said:>9} of {counted:>9} bytes", net.name);
+            assert!(off * 50 < counted, "{}: {off} of {counted} bytes", net.name);
         }
     });
 }
