@@ -182,8 +182,23 @@ Stack unmasked(Stack arguments) {
   return arguments;
 }
 
+// Products copy operands that libraries cannot take as they are: a good part of what a small step takes.
+bool copies_operands(const Call& call) {
+  bool copies = false;
+  for (const auto& argument : call.arguments) {
+    each_tensor(argument, [&](const at::Tensor& tensor) {
+      copies |= c10::isReducedFloatingType(tensor.scalar_type()) || !tensor.is_non_overlapping_and_dense();
+    });
+  }
+  const auto& name = call.name();
+  return copies && (name == "aten::mm" || name == "aten::addmm" || name == "aten::bmm" || name == "aten::baddbmm");
+}
+
 // Where a Meta kernel is registered, it says the shapes. Some are registered and only throw.
 Stack by_meta(const Call& call, c10::DataPtr& scratch) {
+  if (call.device.is_cpu() && !call.run->by_shapes && copies_operands(call)) {
+    return ask_kernel(call, scratch);
+  }
   try {
     const Undisturbed undisturbed;
     auto results = mapped(unmasked(call.arguments), meta_of);

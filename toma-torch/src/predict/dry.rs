@@ -19,6 +19,10 @@ use crate::{RngState, cpu};
 ///
 /// CPU tensors are [counted](crate::cpu) from now on: so it is known what kernels take.
 ///
+/// What is done to a tensor without an operator cannot be taken back: an optimizer's `zero_grad` drops
+/// gradients dry as it would for real, so leave it out of `step`. An optimizer that keeps state of its own makes
+/// it in its first `step`, and would keep it dry.
+///
 /// What only data know is taken as known: `item()` answers 1, and shapes that depend on data count at their
 /// largest. Threads that `step` starts run for real.
 ///
@@ -119,5 +123,46 @@ impl Drop for Modes {
         let _ = ffi::set_modes(&self.0);
         ffi::clear_casts();
         ffi::drop_stranded();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tch::{Device, Kind, Tensor};
+    use toma_trace::Place;
+
+    use crate::{ModeGuard, record};
+
+    const FLOATS: (Kind, Device) = (Kind::Float, Device::Cpu);
+
+    fn peak(trace: &Trace) -> (Vec<&str>, u64) {
+        let live = trace.live(&Place::HOST);
+        let names = trace.operators().map(|(_, operator)| &*operator.name).collect();
+        (names, live.peak().bytes - live.before())
+    }
+
+    #[test]
+    fn autocast_chooses_types_as_in_a_real_step_and_keeps_no_dry_casts() {
+        let (input, weight) =
+            (Tensor::ones([16, 64], FLOATS), Tensor::ones([64, 64], FLOATS).set_requires_grad(true));
+        let step = || {
+            let _modes = ModeGuard::new();
+            ffi::enter_cpu_autocast();
+            let output = input.matmul(&weight).matmul(&weight);
+            assert_eq!(output.kind(), Kind::BFloat16);
+            output.sum(Kind::Float).backward();
+        };
+        let before = ffi::modes();
+        let dry = dry_run(step).unwrap();
+        let real = record(step);
+        assert_eq!(peak(&dry), peak(&real));
+        // Within a region around it, which keeps casts until it ends.
+        let modes = ModeGuard::new();
+        ffi::enter_cpu_autocast();
+        dry_run(|| input.matmul(&weight)).unwrap();
+        assert_eq!(input.matmul(&weight).double_value(&[0, 0]), 64.0);
+        drop(modes);
+        assert_eq!(ffi::modes(), before);
     }
 }

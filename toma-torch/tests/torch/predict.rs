@@ -1,10 +1,11 @@
 //! What is predicted from small dry runs is what a step takes.
 
 use tch::{Device, Kind, Tensor};
+use toma_plan::HeadRoom;
 use toma_torch::{Prediction, cpu, predict};
 
 use crate::nine::{self, Learner};
-use crate::stage::{FLOATS, alone, size};
+use crate::stage::{FLOATS, alone, panic_of, size};
 
 fn of(net: &Learner) -> Prediction {
     predict(&toma_torch::Device::new(Device::Cpu), |size| net.step(size)).unwrap()
@@ -95,4 +96,41 @@ cpu, from dry runs of 4 and 8 items
   aten::_local_scalar_dense depends on data: taken at 1, or at the most there can be
 ",
     );
+}
+
+#[test]
+fn strange_steps_have_stated_answers() {
+    let _alone = alone();
+    let cpu = toma_torch::Device::new(Device::Cpu);
+    let weight = Tensor::ones([16, 4], FLOATS);
+    let constant = predict(&cpu, |_| weight.sum(Kind::Float)).unwrap();
+    assert_eq!(
+        (constant.needs_bytes(1), constant.needs_bytes(1_000_000), constant.fits(1 << 20)),
+        (4, 4, Some(usize::MAX))
+    );
+    let nothing = predict(&cpu, |_| ()).unwrap();
+    assert_eq!((nothing.needs_bytes(7), nothing.fits(0)), (0, Some(usize::MAX)));
+    let gpu = toma_torch::Device::new(Device::Cuda(0));
+    let elsewhere = predict(&gpu, |size| Tensor::ones([self::size(size)], FLOATS)).unwrap_err();
+    assert_eq!(elsewhere.to_string(), "predict: the step makes no memory on cuda:0, but on host");
+    let branches = predict(&cpu, |size| if size > 4 { weight.relu() } else { weight.tanh() }).unwrap_err();
+    assert_eq!(
+        branches.to_string(),
+        "predict: operator 0 is `aten::tanh` at size 4, but `aten::relu` at size 8"
+    );
+    let failing = predict(&cpu, |size| weight.f_narrow(0, 0, self::size(size) * 4)).unwrap_err();
+    assert!(failing.to_string().starts_with("dry run of 8 items: "), "{failing}");
+    let panicking = panic_of(|| drop(predict(&cpu, |size| assert!(size < 8, "the stress test"))));
+    assert_eq!(panicking, "the stress test");
+}
+
+#[test]
+fn a_head_room_of_ones_own_is_left_free() {
+    let _alone = alone();
+    let prediction =
+        predict(&toma_torch::Device::new(Device::Cpu), |size| Tensor::ones([self::size(size)], FLOATS));
+    let prediction = prediction.unwrap();
+    assert_eq!(prediction.fits(4000), Some(990));
+    assert_eq!(prediction.clone().head_room(HeadRoom::per_mille(0)).fits(4000), Some(1000));
+    assert_eq!(prediction.head_room(HeadRoom::per_mille(500)).fits_for(10_000, 4000), None);
 }
