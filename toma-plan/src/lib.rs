@@ -5,6 +5,10 @@
 
 #![forbid(unsafe_code)]
 
+mod alike;
 mod growth;
+mod rows;
 
-pub use growth::{Growth, HeadRoom, Held, Highest, Line, Unlike};
+pub use alike::Unlike;
+pub use growth::{Growth, HeadRoom, Held, Highest, Line};
+pub use rows::{Coupled, Coupling, Rows};

@@ -2,36 +2,10 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use thiserror::Error;
 use toma_trace::{Block, OperatorId, Place, StorageId, Trace};
 
 use super::fit::Point;
-
-/// Why traces are none of the same step at several sizes.
-#[derive(Clone, Debug, PartialEq, Eq, Error)]
-#[expect(missing_docs, reason = "the messages say what the values are")]
-#[non_exhaustive]
-pub enum Unlike {
-    /// A line takes two points.
-    #[error("{traces} traces: growth takes at least two")]
-    TooFew { traces: usize },
-    /// A size is nothing, or stands twice.
-    #[error("size {size}: must be at least 1, and of one trace only")]
-    Size { size: u32 },
-    /// The steps called other operators; this is the first.
-    #[error("{operator} is {} at size {}, but {} at size {}", found[0], sizes[0], found[1], sizes[1])]
-    Operators { operator: OperatorId, sizes: [u32; 2], found: [String; 2] },
-    /// The steps made other blocks of memory that outlived their operators; these are the first.
-    #[error("{span} {} blocks in {place} at size {}, but {} at size {}", found[0], sizes[0], found[1], sizes[1])]
-    Blocks { span: String, place: Place, sizes: [u32; 2], found: [usize; 2] },
-}
-
-/// A trace and the size of its step.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Sized<'a> {
-    pub(super) size: u32,
-    pub(super) trace: &'a Trace,
-}
+use crate::alike::{Recorded, Unlike, same_operators};
 
 /// A block of the trace of the largest size, and what it took at each size.
 #[derive(Debug)]
@@ -45,7 +19,7 @@ pub(super) struct Matched<'a> {
 ///
 /// Scratch dies within its operator. Kernels take more or less of it by size, so scratch that is missing at a size
 /// took nothing there.
-pub(super) fn matched<'a>(traces: &[Sized<'a>]) -> Result<Vec<Matched<'a>>, Unlike> {
+pub(super) fn matched<'a>(traces: &[Recorded<'a>]) -> Result<Vec<Matched<'a>>, Unlike> {
     let [others @ .., base] = traces else { return Err(Unlike::TooFew { traces: 0 }) };
     for other in others {
         same_operators(*other, *base)?;
@@ -116,19 +90,6 @@ fn groups(trace: &Trace) -> Groups<'_> {
 fn bytes(groups: &Groups<'_>, group: &Group<'_>, position: usize) -> u64 {
     let block = groups.get(group).and_then(|blocks| blocks.get(position));
     block.map_or(0, |(_, block)| block.bytes)
-}
-
-fn same_operators(first: Sized<'_>, second: Sized<'_>) -> Result<(), Unlike> {
-    let [mut one, mut other] = [first, second].map(|traced| traced.trace.operators());
-    loop {
-        let next = [one.next(), other.next()];
-        let names = next.map(|operator| operator.map(|(_, operator)| &*operator.name));
-        let Some((operator, _)) = next[0].or(next[1]) else { return Ok(()) };
-        if names[0] != names[1] {
-            let found = names.map(|name| name.map_or("missing".to_owned(), |name| format!("`{name}`")));
-            return Err(Unlike::Operators { operator, sizes: [first.size, second.size], found });
-        }
-    }
 }
 
 fn same_blocks(sizes: [u32; 2], groups: [&Groups<'_>; 2], trace: &Trace) -> Result<(), Unlike> {

@@ -16,9 +16,9 @@ use blocks::{Grows, ends, levels, pieces};
 use fit::Fit;
 pub use head_room::HeadRoom;
 pub use line::Line;
-use matched::Sized;
-pub use matched::Unlike;
 use pieces::Pieces;
+
+use crate::alike::{Recorded, Unlike};
 
 /// How the memory of a step grows with its size.
 ///
@@ -98,7 +98,7 @@ impl Growth {
     ///
     /// When there are less than two sizes, or the steps called other operators or made other blocks.
     pub fn fit(traces: &[(u32, &Trace)]) -> Result<Self, Unlike> {
-        let mut sorted: Vec<_> = traces.iter().map(|(size, trace)| Sized { size: *size, trace }).collect();
+        let mut sorted: Vec<_> = traces.iter().map(|(size, trace)| Recorded { size: *size, trace }).collect();
         sorted.sort_by_key(|traced| traced.size);
         let [smallest, .., largest] = sorted[..] else { return Err(Unlike::TooFew { traces: traces.len() }) };
         let twice = sorted.windows(2).find(|pair| pair[0].size == pair[1].size);
