@@ -15,7 +15,7 @@ use tensors::{Tensor, tensors};
 /// What a step does with the rows of its batch, by traces of it at two sizes.
 ///
 /// The dimensions that differ are those of the batch. A tensor with one is *rows*; without one, but made of rows, it is
-/// an *aggregate*; all else is *constant*. Gradients of pieces add up to those of the whole where rows meet no
+/// an *aggregate*, and so is what is made of aggregates; all else is *constant*. Gradients of pieces add up to those of the whole where rows meet no
 /// aggregate and no other rows, and the loss is a sum or mean. Work without gradients counts where its results reach
 /// work with gradients.
 ///
@@ -135,16 +135,18 @@ struct Walk {
 }
 
 impl Walk {
-    /// A view shows no tensor that it is made of: that is what its storage held.
+    /// A view shows no tensor that it is made of: that is what its storage holds. A storage is what was made in it, so
+    /// a constant or an aggregate that is spread over the batch stays one.
     fn inputs(&self, tensors: &[Tensor<'_>]) -> Vec<Input> {
         let inputs = tensors.iter().filter(|tensor| tensor.operand.access != Access::Makes);
         inputs
             .map(|tensor| {
-                let held = self.kinds.get(&tensor.operand.storage).copied().unwrap_or(Kind::Constant);
-                let kind = match tensor.operand.access {
-                    Access::Views => held,
-                    _ if tensor.batch.is_empty() => held.min(Kind::Aggregate),
-                    _ => Kind::Rows,
+                let kind = match self.kinds.get(&tensor.operand.storage) {
+                    Some(held) => *held,
+                    None if tensor.operand.access == Access::Views || tensor.batch.is_empty() => {
+                        Kind::Constant
+                    }
+                    None => Kind::Rows,
                 };
                 Input { kind, batch: tensor.batch.first().copied(), rank: tensor.operand.shape.len() }
             })
@@ -165,10 +167,14 @@ impl Walk {
             let results = tensors.iter().filter(|tensor| tensor.is_result());
             self.unseen.extend(results.map(|tensor| (tensor.operand.storage, coupled.clone())));
         }
-        for tensor in tensors.iter().filter(|tensor| tensor.is_result()) {
+        for tensor in
+            tensors.iter().filter(|tensor| tensor.is_result() && tensor.operand.access != Access::Views)
+        {
             let kind = call.kind_of(tensor);
-            let held = self.kinds.entry(tensor.operand.storage).or_insert(kind);
-            *held = kind.max(*held);
+            if kind != Kind::Constant {
+                let held = self.kinds.entry(tensor.operand.storage).or_insert(kind);
+                *held = kind.max(*held);
+            }
         }
     }
 }

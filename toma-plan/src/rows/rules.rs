@@ -46,6 +46,9 @@ const LINEAR: &[&str] = &[
     "reshape",
     "_reshape_alias",
     "expand",
+    "expand_as",
+    "broadcast_to",
+    "repeat",
     "squeeze",
     "unsqueeze",
     "permute",
@@ -151,7 +154,11 @@ impl<'a> Call<'a> {
 
     /// What a result is.
     pub(super) fn kind_of(&self, result: &Tensor<'_>) -> Kind {
-        if result.batch.is_empty() { self.highest().min(Kind::Aggregate) } else { Kind::Rows }
+        match self.highest() {
+            Kind::Aggregate => Kind::Aggregate,
+            _ if !result.batch.is_empty() => Kind::Rows,
+            highest => highest.min(Kind::Aggregate),
+        }
     }
 
     fn highest(&self) -> Kind {

@@ -37,6 +37,14 @@ const COUPLED: &[(&str, Coupling, Step)] = &[
         let mean = tape.along("aten::mean", &[0], &[&x], &[3]);
         tape.call("aten::sub", &[&x, &mean], &[b, 3]);
     }),
+    // Spread over the batch it is the same for all rows.
+    ("aten::sub", Coupling::RowsWithAggregate, |tape, b| {
+        let x = layer(tape, b);
+        let mean = tape.along("aten::mean", &[0], &[&x], &[3]);
+        let spread = tape.view("aten::expand", &mean, &[b, 3]);
+        let copy = tape.call("aten::clone", &[&spread], &[b, 3]);
+        tape.call("aten::sub", &[&x, &copy], &[b, 3]);
+    }),
     ("aten::div_", Coupling::RowsWithAggregate, |tape, b| {
         let x = layer(tape, b);
         let sum = tape.call("aten::sum", &[&x], &[]);
@@ -159,6 +167,15 @@ const APART: &[Step] = &[
         let mean = mean_of_squares(tape, &y);
         tape.call("aten::add", &[&sum, &mean], &[]);
     },
+    // A weight that is spread over the batch, and used as it is.
+    |tape, b| {
+        let (x, weight) = (layer(tape, b), tape.weight(&[3, 3]));
+        let spread = tape.view("aten::expand", &weight, &[b, 3, 3]);
+        let spread = tape.view("aten::view", &spread, &[b, 3, 3]);
+        let y = tape.call("aten::bmm", &[&x, &spread], &[b, 3]);
+        let y = tape.call("aten::mm", &[&y, &weight], &[b, 3]);
+        mean_of_squares(tape, &y);
+    },
     // Normalized rows, dropout, a weighted sum of two losses.
     |tape, b| {
         let (x, mask, factor) = (layer(tape, b), tape.data(&[b, 3]), tape.data(&[]));
@@ -209,7 +226,7 @@ fn rows_that_stay_apart_raise_no_alarm() {
         let found = rows(*step).unwrap();
         assert_eq!(found.coupled, None, "step {index}");
         assert_eq!(found.adds_constant, None, "step {index}");
-        assert_eq!(found.batch_statistics.len(), usize::from(index == 5), "step {index}");
+        assert_eq!(found.batch_statistics.len(), usize::from(index == 6), "step {index}");
     }
 }
 
