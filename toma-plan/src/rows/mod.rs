@@ -142,6 +142,10 @@ impl Walk {
         inputs
             .map(|tensor| {
                 let kind = match self.kinds.get(&tensor.operand.storage) {
+                    // One row, or some that are picked.
+                    Some(held) if tensor.operand.access != Access::Views && tensor.batch.is_empty() => {
+                        (*held).min(Kind::Aggregate)
+                    }
                     Some(held) => *held,
                     None if tensor.operand.access == Access::Views || tensor.batch.is_empty() => {
                         Kind::Constant
@@ -164,7 +168,8 @@ impl Walk {
             self.found.adds_constant = self.found.adds_constant.or(call.adds_constant().then_some(id));
             self.found.coupled = coupled;
         } else if let Some(coupled) = coupled {
-            let results = tensors.iter().filter(|tensor| tensor.is_result());
+            // A view tells nothing of what else its storage holds.
+            let results = tensors.iter().filter(|tensor| tensor.changes_storage());
             self.unseen.extend(results.map(|tensor| (tensor.operand.storage, coupled.clone())));
         }
         for tensor in

@@ -18,6 +18,11 @@ impl Tensor<'_> {
     pub(super) fn is_result(&self) -> bool {
         self.operand.access != Access::Reads
     }
+
+    /// Whether values in its storage are new.
+    pub(super) fn changes_storage(&self) -> bool {
+        matches!(self.operand.access, Access::Makes | Access::Writes)
+    }
 }
 
 /// The tensors of each operator, in the order in which they were noted.

@@ -95,6 +95,13 @@ const COUPLED: &[(&str, Coupling, Step)] = &[
         let x = layer(tape, b);
         tape.view("aten::select", &x, &[3]);
     }),
+    ("aten::sub", Coupling::RowsWithAggregate, |tape, b| {
+        let x = layer(tape, b);
+        tape.no_gradients = true;
+        let row = tape.view("aten::select", &x, &[3]);
+        tape.no_gradients = false;
+        tape.call("aten::sub", &[&x, &row], &[b, 3]);
+    }),
     ("aten::linalg_vector_norm", Coupling::OtherAggregate, |tape, b| {
         let x = layer(tape, b);
         tape.call("aten::linalg_vector_norm", &[&x], &[]);
@@ -198,6 +205,9 @@ const APART: &[Step] = &[
         let right = tape.call("aten::sum", &[&right], &[]);
         tape.call("aten::sqrt", &[&right], &[]);
         tape.along("aten::sort", &[0], &[&x], &[b, 3]);
+        tape.view("aten::select", &x, &[3]);
+        let y = tape.call("aten::relu", &[&x], &[b, 3]);
+        mean_of_squares(tape, &y);
     },
     // Gradients and an optimizer's step, after the forward.
     |tape, b| {
