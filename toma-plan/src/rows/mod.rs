@@ -138,23 +138,26 @@ impl Walk {
     /// A view shows no tensor that it is made of: that is what its storage holds. A storage is what was made in it, so
     /// a constant or an aggregate that is spread over the batch stays one.
     fn inputs(&self, tensors: &[Tensor<'_>]) -> Vec<Input> {
-        let inputs = tensors.iter().filter(|tensor| tensor.operand.access != Access::Makes);
-        inputs
-            .map(|tensor| {
-                let kind = match self.kinds.get(&tensor.operand.storage) {
-                    // One row, or some that are picked.
-                    Some(held) if tensor.operand.access != Access::Views && tensor.batch.is_empty() => {
-                        (*held).min(Kind::Aggregate)
-                    }
-                    Some(held) => *held,
-                    None if tensor.operand.access == Access::Views || tensor.batch.is_empty() => {
-                        Kind::Constant
-                    }
-                    None => Kind::Rows,
-                };
-                Input { kind, batch: tensor.batch.first().copied(), rank: tensor.operand.shape.len() }
-            })
-            .collect()
+        let is_new = |index: usize, tensor: &Tensor<'_>| match tensor.operand.access {
+            Access::Reads | Access::Views => true,
+            // What is written is an argument, and may be a result, too.
+            Access::Writes => tensors[..index].iter().all(|earlier| !earlier.is_written_as(tensor)),
+            Access::Makes => false,
+        };
+        let inputs = tensors.iter().enumerate().filter(|(index, tensor)| is_new(*index, tensor));
+        inputs.map(|(_, tensor)| self.input(tensor)).collect()
+    }
+
+    fn input(&self, tensor: &Tensor<'_>) -> Input {
+        let is_view = tensor.operand.access == Access::Views;
+        let kind = match self.kinds.get(&tensor.operand.storage) {
+            // One row, or some that are picked.
+            Some(held) if !is_view && tensor.batch.is_empty() => (*held).min(Kind::Aggregate),
+            Some(held) => *held,
+            None if is_view || tensor.batch.is_empty() => Kind::Constant,
+            None => Kind::Rows,
+        };
+        Input { kind, batch: tensor.batch.first().copied(), rank: tensor.operand.shape.len() }
     }
 
     fn step(&mut self, id: OperatorId, call: &Call<'_>, tensors: &[Tensor<'_>]) {

@@ -19,6 +19,11 @@ impl Tensor<'_> {
         self.operand.access != Access::Reads
     }
 
+    /// Whether it and the other are one storage that is written.
+    pub(super) fn is_written_as(&self, other: &Self) -> bool {
+        self.operand.access == Access::Writes && self.operand.storage == other.operand.storage
+    }
+
     /// Whether values in its storage are new.
     pub(super) fn changes_storage(&self) -> bool {
         matches!(self.operand.access, Access::Makes | Access::Writes)

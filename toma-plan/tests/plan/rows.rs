@@ -191,7 +191,8 @@ const APART: &[Step] = &[
         let y = tape.write("aten::mul_", &[&y, &mask]);
         let (one, other) = (mean_of_squares(tape, &y), mean_of_squares(tape, &x));
         let other = tape.call("aten::mul", &[&other, &factor], &[]);
-        let other = tape.call("aten::div", &[&other, &factor], &[]);
+        let other = tape.write("aten::mul_", &[&other, &factor]);
+        let other = tape.write("aten::div_", &[&other, &factor]);
         let both = tape.along("aten::stack", &[0], &[&one, &other], &[2]);
         tape.call("aten::sum", &[&both], &[]);
     },
@@ -252,7 +253,12 @@ fn a_constant_beside_a_loss_is_found() {
         let loss = mean_of_squares(tape, &x);
         tape.call("aten::add.Scalar", &[&loss], &[]);
     };
-    for (step, operator) in [(penalty, "operator 5"), (number, "operator 3")] {
+    let in_place: Step = |tape, b| {
+        let (x, constant) = (layer(tape, b), tape.data(&[]));
+        let loss = mean_of_squares(tape, &x);
+        tape.write("aten::add_.Tensor", &[&loss, &constant]);
+    };
+    for (step, operator) in [(penalty, "operator 5"), (number, "operator 3"), (in_place, "operator 3")] {
         let found = rows(step).unwrap();
         assert_eq!(found.coupled, None);
         assert_eq!(found.adds_constant.unwrap().to_string(), operator);

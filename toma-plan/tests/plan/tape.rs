@@ -50,19 +50,25 @@ impl Tape {
         self.end(operator, &[input], Operand::new(input.storage, Access::Views, shape))
     }
 
-    /// A call that writes into its first input.
+    /// A call that writes into its first input and returns it.
     pub(crate) fn write(&mut self, name: &str, inputs: &[&Value]) -> Value {
-        let operator = self.begin(name, &inputs[1..]);
+        let operator = self.begin(name, &[]);
+        self.recorder.uses(operator, inputs[0].as_operand(Access::Writes)).unwrap();
+        self.reads(operator, &inputs[1..]);
         self.end(operator, inputs, Operand::new(inputs[0].storage, Access::Writes, &inputs[0].shape))
     }
 
     fn begin(&mut self, name: &str, reads: &[&Value]) -> OperatorId {
         let operator = self.recorder.begin_operator(MAIN, name);
-        for input in reads {
-            self.recorder.uses(operator, input.as_operand(Access::Reads)).unwrap();
-        }
+        self.reads(operator, reads);
         self.last = Some(operator);
         operator
+    }
+
+    fn reads(&mut self, operator: OperatorId, inputs: &[&Value]) {
+        for input in inputs {
+            self.recorder.uses(operator, input.as_operand(Access::Reads)).unwrap();
+        }
     }
 
     fn end(&mut self, operator: OperatorId, inputs: &[&Value], result: Operand) -> Value {
