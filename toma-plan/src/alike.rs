@@ -1,7 +1,7 @@
 //! Whether traces are of the same step.
 
 use thiserror::Error;
-use toma_trace::{OperatorId, Place, Trace};
+use toma_trace::{Operator, OperatorId, Place, Tick, Trace};
 
 /// Why traces are none of the same step at several sizes.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
@@ -30,11 +30,19 @@ pub enum Unlike {
 pub(crate) struct Recorded<'a> {
     pub(crate) size: u32,
     pub(crate) trace: &'a Trace,
+    /// What begins later is not compared.
+    pub(crate) until: Tick,
+}
+
+impl<'a> Recorded<'a> {
+    pub(crate) fn operators(self) -> impl Iterator<Item = (OperatorId, &'a Operator)> {
+        self.trace.operators().take_while(move |(_, operator)| operator.interval.begin < self.until)
+    }
 }
 
 /// The steps called the same operators in the same order.
 pub(crate) fn same_operators(first: Recorded<'_>, second: Recorded<'_>) -> Result<(), Unlike> {
-    let [mut one, mut other] = [first, second].map(|traced| traced.trace.operators());
+    let [mut one, mut other] = [first, second].map(Recorded::operators);
     loop {
         let next = [one.next(), other.next()];
         let names = next.map(|operator| operator.map(|(_, operator)| &*operator.name));

@@ -1,4 +1,14 @@
 //! What a step needs at other sizes, from traces of it at a few.
+//!
+//! # Why
+//!
+//! - **Each block has a line, not the peak.** The peak over sizes is the highest of many lines, so it is convex, and a line
+//!   through two small peaks is too low beyond them.
+//! - **Lines in integers.** Blocks of real steps lie on them to the byte. Where one does not, its slope is rounded up.
+//! - **Scratch may be missing, other blocks may not.** Kernels choose their scratch by size. A block that outlives its
+//!   operator at one size alone shows that the steps did different work.
+//! - **The trace of the largest size is the base.** Its order of births and deaths counts, as it is nearest to the sizes
+//!   that are asked for.
 
 mod blocks;
 mod fit;
@@ -98,7 +108,8 @@ impl Growth {
     ///
     /// When there are less than two sizes, or the steps called other operators or made other blocks.
     pub fn fit(traces: &[(u32, &Trace)]) -> Result<Self, Unlike> {
-        let mut sorted: Vec<_> = traces.iter().map(|(size, trace)| Recorded { size: *size, trace }).collect();
+        let recorded = traces.iter().map(|(size, trace)| Recorded { size: *size, trace, until: trace.end() });
+        let mut sorted: Vec<_> = recorded.collect();
         sorted.sort_by_key(|traced| traced.size);
         let [smallest, .., largest] = sorted[..] else { return Err(Unlike::TooFew { traces: traces.len() }) };
         let twice = sorted.windows(2).find(|pair| pair[0].size == pair[1].size);

@@ -19,7 +19,7 @@ use tensors::{Tensor, tensors};
 /// aggregate and no other rows, and the loss is a sum or mean. Work without gradients counts where its results reach
 /// work with gradients.
 ///
-/// Only the forward is looked at: operators up to the first scope of kind [`Node`](ScopeKind::Node). They are told apart
+/// Only the forward is looked at: operators before the first scope of kind [`Node`](ScopeKind::Node). They are told apart
 /// by shapes, names and the attributes `dim` or `dims`, and `training`. Rows that are cut along the batch and then meet
 /// are not found.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -87,20 +87,17 @@ impl Rows {
     ///
     /// # Errors
     ///
-    /// When a size is 0 or both are the same, or the steps called other operators or touched other tensors.
+    /// When a size is 0 or both are the same, or the forwards called other operators or touched other tensors.
     pub fn of(traces: [(u32, &Trace); 2]) -> Result<Self, Unlike> {
         let [(size, _), (other, _)] = traces;
         if size == other || size == 0 || other == 0 {
             return Err(Unlike::Size { size: size.min(other) });
         }
-        let recorded = traces.map(|(size, trace)| Recorded { size, trace });
+        let recorded = traces.map(|(size, trace)| Recorded { size, trace, until: forward_end(trace) });
         same_operators(recorded[0], recorded[1])?;
         let touched = tensors(recorded)?;
         let mut walk = Walk::default();
-        let forward = forward_end(recorded[1].trace);
-        let operators =
-            recorded[1].trace.operators().take_while(|(_, operator)| operator.interval.begin < forward);
-        for ((id, operator), tensors) in operators.zip(&touched) {
+        for ((id, operator), tensors) in recorded[1].operators().zip(&touched) {
             walk.step(id, &Call::new(operator, walk.inputs(tensors), tensors), tensors);
             if walk.found.coupled.is_some() {
                 break;

@@ -7,6 +7,8 @@ use super::{Coupling, Kind};
 
 /// Aggregates that pieces add up to. A loss of all rows is a sum or a mean of theirs.
 const SUMS: &[&str] = &["sum", "nansum", "mean", "nanmean"];
+/// They divide by the sum of the rows' weights, if there are any.
+const WEIGHTED: &[&str] = &["nll_loss", "nll_loss_forward", "nll_loss2d_forward"];
 const LOSSES: &[&str] = &[
     "binary_cross_entropy",
     "binary_cross_entropy_with_logits",
@@ -198,13 +200,23 @@ impl<'a> Call<'a> {
             Kind::Rows if self.count(Kind::Aggregate) > 0 => Some(Coupling::RowsWithAggregate),
             Kind::Rows if self.is_one_of(ALONG) && self.runs_along_batch() => Some(Coupling::AlongBatch),
             Kind::Rows if self.is_one_of(PICKS) && self.picks_rows() => Some(Coupling::PicksRows),
+            Kind::Rows if aggregates && self.divides_by_weights() => Some(Coupling::MaskedMean),
             Kind::Rows if !aggregates || self.is_one_of(SUMS) || self.is_one_of(LOSSES) => None,
             Kind::Rows if self.results.iter().any(|result| result.is_view) => Some(Coupling::PicksRows),
             Kind::Rows => Some(Coupling::OtherAggregate),
         }
     }
 
-    /// Aggregates and constants alone. The second factor of a division must be a constant.
+    /// Of scores, labels and weights; a sum does not divide.
+    fn divides_by_weights(&self) -> bool {
+        self.is_one_of(WEIGHTED) && self.inputs.len() > 2 && !self.has_attribute("reduction", &[2])
+    }
+
+    fn has_attribute(&self, name: &str, values: &[i64]) -> bool {
+        self.operator.attributes.iter().any(|given| given.name == name && given.values == values)
+    }
+
+    /// Aggregates and constants alone. What an aggregate is divided by must be a constant.
     fn of_aggregates(&self) -> Option<Coupling> {
         let divisor = self.inputs.get(1).map_or(Kind::Constant, |input| input.kind);
         let dividend = self.inputs.first().map_or(Kind::Constant, |input| input.kind);
@@ -239,7 +251,6 @@ impl<'a> Call<'a> {
     }
 
     pub(super) fn takes_batch_statistics(&self) -> bool {
-        let mut training = self.operator.attributes.iter().filter(|given| given.name == "training");
-        self.is_one_of(BATCH_NORMS) && training.all(|given| given.values != [0])
+        self.is_one_of(BATCH_NORMS) && !self.has_attribute("training", &[0])
     }
 }

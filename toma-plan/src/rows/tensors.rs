@@ -34,7 +34,7 @@ impl Tensor<'_> {
 pub(super) fn tensors(recorded: [Recorded<'_>; 2]) -> Result<Vec<Vec<Tensor<'_>>>, Unlike> {
     let [first, second] = recorded.map(operands);
     let mut touched = Vec::new();
-    for (((id, operator), first), second) in recorded[1].trace.operators().zip(first).zip(second) {
+    for (((id, operator), first), second) in recorded[1].operators().zip(first).zip(second) {
         let pairs = first.iter().zip(&second).map(|(first, second)| tensor(first, second));
         let tensors: Option<Vec<_>> = pairs.collect();
         let sizes = recorded.map(|recorded| recorded.size);

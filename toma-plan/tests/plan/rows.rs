@@ -135,6 +135,10 @@ const COUPLED: &[(&str, Coupling, Step)] = &[
         let loss = mean_of_squares(tape, &x);
         tape.call("aten::div", &[&one, &loss], &[]);
     }),
+    ("aten::nll_loss_forward", Coupling::MaskedMean, |tape, b| {
+        let (x, labels, weights) = (layer(tape, b), tape.data(&[b]), tape.data(&[3]));
+        tape.call("aten::nll_loss_forward", &[&x, &labels, &weights], &[]);
+    }),
     ("aten::div", Coupling::MaskedMean, |tape, b| {
         let (x, mask) = (layer(tape, b), tape.data(&[b, 3]));
         let masked = tape.call("aten::mul", &[&x, &mask], &[b, 3]);
@@ -220,6 +224,13 @@ const APART: &[Step] = &[
         let root = tape.call("aten::sqrt", &[&gradient], &[5, 3]);
         tape.write("aten::addcdiv_", &[&weight, &gradient, &root]);
     },
+    // A first gradient is kept, later ones are added.
+    |tape, b| {
+        let x = layer(tape, b);
+        mean_of_squares(tape, &x);
+        tape.backward();
+        tape.call(if b == 4 { "aten::detach" } else { "aten::add_" }, &[&x], &[5, 3]);
+    },
     // Batch norm that has seen rows before.
     |tape, b| {
         let (x, running) = (layer(tape, b), tape.data(&[3]));
@@ -237,7 +248,7 @@ fn rows_that_stay_apart_raise_no_alarm() {
         let found = rows(*step).unwrap();
         assert_eq!(found.coupled, None, "step {index}");
         assert_eq!(found.adds_constant, None, "step {index}");
-        assert_eq!(found.batch_statistics.len(), usize::from(index == 6), "step {index}");
+        assert_eq!(found.batch_statistics.len(), usize::from(index == 7), "step {index}");
     }
 }
 
@@ -265,17 +276,30 @@ fn a_constant_beside_a_loss_is_found() {
     }
 }
 
-#[test]
-fn batch_norm_by_kept_statistics_says_nothing() {
-    let mut traces = Vec::new();
-    for size in [4, 8] {
+/// What is found of a step whose last operator has an attribute.
+fn rows_with(name: &str, value: i64, step: Step) -> Rows {
+    let traces = [4, 8].map(|size| {
         let mut tape = Tape::default();
-        let x = layer(&mut tape, size);
-        tape.call("aten::native_batch_norm", &[&x], &[size, 3]);
-        traces.push(tape.finish_with("training", &[0]));
-    }
-    let found = Rows::of([(4, &traces[0]), (8, &traces[1])]).unwrap();
-    assert_eq!(found, Rows::default());
+        step(&mut tape, size);
+        tape.finish_with(name, &[value])
+    });
+    Rows::of([(4, &traces[0]), (8, &traces[1])]).unwrap()
+}
+
+#[test]
+fn attributes_tell_how_a_call_was_meant() {
+    let normalize: Step = |tape, b| {
+        let x = layer(tape, b);
+        tape.call("aten::native_batch_norm", &[&x], &[b, 3]);
+    };
+    assert_eq!(rows_with("training", 1, normalize).batch_statistics.len(), 1);
+    assert_eq!(rows_with("training", 0, normalize), Rows::default());
+    let weighted: Step = |tape, b| {
+        let (x, labels, weights) = (layer(tape, b), tape.data(&[b]), tape.data(&[3]));
+        tape.call("aten::nll_loss_forward", &[&x, &labels, &weights], &[]);
+    };
+    assert!(rows_with("reduction", 1, weighted).coupled.is_some());
+    assert_eq!(rows_with("reduction", 2, weighted), Rows::default());
 }
 
 #[test]
