@@ -7,8 +7,8 @@
 //! - **Lines in integers.** Blocks of real steps lie on them to the byte. Where one does not, its slope is rounded up.
 //! - **Scratch may be missing, other blocks may not.** Kernels choose their scratch by size. A block that outlives its
 //!   operator at one size alone shows that the steps did different work.
-//! - **The trace of the largest size is the base.** Its order of births and deaths counts, as it is nearest to the sizes
-//!   that are asked for.
+//! - **The largest trace with the most scratch is the base**, whose order of births and deaths counts. The largest of all
+//!   may be one by shapes alone, which knows no scratch.
 
 mod blocks;
 mod fit;
@@ -102,7 +102,10 @@ pub struct Held {
 }
 
 impl Growth {
-    /// Takes traces of the same step, each with its size; the largest of them is kept.
+    /// Takes traces of the same step, each with its size.
+    ///
+    /// One of them is kept: the largest of those with the most scratch. Traces by shapes alone, which have no scratch, say
+    /// how all else grows.
     ///
     /// # Errors
     ///
@@ -111,13 +114,14 @@ impl Growth {
         let recorded = traces.iter().map(|(size, trace)| Recorded { size: *size, trace, until: trace.end() });
         let mut sorted: Vec<_> = recorded.collect();
         sorted.sort_by_key(|traced| traced.size);
-        let [smallest, .., largest] = sorted[..] else { return Err(Unlike::TooFew { traces: traces.len() }) };
+        let [smallest, _, ..] = sorted[..] else { return Err(Unlike::TooFew { traces: traces.len() }) };
         let twice = sorted.windows(2).find(|pair| pair[0].size == pair[1].size);
         if smallest.size == 0 || twice.is_some() {
             return Err(Unlike::Size { size: twice.map_or(0, |pair| pair[0].size) });
         }
-        let blocks: Vec<_> = matched::matched(&sorted)?.iter().map(Grows::of).collect();
-        let trace = largest.trace.clone();
+        let matched = matched::matched(&sorted)?;
+        let blocks: Vec<_> = matched.blocks.iter().map(Grows::of).collect();
+        let trace = matched.trace.clone();
         let places: BTreeSet<_> = blocks.iter().map(|block| &block.place).collect();
         let grown = |place: &Place| Grown {
             above: pieces(&blocks, place, &trace, |fit| fit.line),
@@ -132,7 +136,7 @@ impl Growth {
         self.places.keys()
     }
 
-    /// The trace of the largest size.
+    /// The trace that was kept.
     #[must_use]
     pub fn trace(&self) -> &Trace {
         &self.trace
