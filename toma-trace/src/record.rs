@@ -224,6 +224,8 @@ impl Recorder {
 
     /// An operator that has not ended touches a living storage.
     ///
+    /// Arguments come first, in their order, then results. What is written may be noted as both.
+    ///
     /// # Errors
     ///
     /// When the operator is unknown or has ended, or the storage is unknown or dead.

@@ -4,7 +4,7 @@ use toma_trace::{Interval, OperatorId, Place, ScopeKind, StorageId, Tick, Trace}
 
 use super::fit::{Fit, fit};
 use super::line::Line;
-use super::matched::Matched;
+use super::matched::MatchedBlock;
 use super::pieces::Pieces;
 
 /// A block of memory, and its bytes at every size.
@@ -20,8 +20,8 @@ pub(super) struct Grows {
 }
 
 impl Grows {
-    pub(super) fn of(matched: &Matched<'_>) -> Self {
-        let Matched { storage, block, points } = matched;
+    pub(super) fn of(matched: &MatchedBlock<'_>) -> Self {
+        let MatchedBlock { storage, block, points } = matched;
         Self {
             storage: *storage,
             place: block.place.clone(),

@@ -12,7 +12,7 @@ pub(super) struct Point {
 /// How the bytes of a block grow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Fit {
-    /// The steepest line between two neighbors, as high as every point.
+    /// As steep as the steepest line from a point to the largest, and as high as every point.
     pub(super) line: Line,
     /// The same for sizes below the smallest point.
     pub(super) below: Line,
@@ -22,14 +22,20 @@ pub(super) struct Fit {
 
 /// The fit through points of rising sizes.
 ///
-/// A slope that is no integer is rounded up. Bytes that fall with the size are taken to stay: what a kernel saves at
+/// Where bytes grow in steps, as with whole pages, the slope to the largest size is nearest to that beyond it. Where a
+/// kernel began to take memory late, the last slope is the steepest. A slope that is no integer is rounded up. Bytes that fall with the size are taken to stay: what a kernel saves at
 /// one size says nothing of the next. Below the smallest point a line may reach nothing too early, where a kernel
 /// began to take memory between two points. There it runs through the origin instead, which is as high.
 pub(super) fn fit(points: &[Point]) -> Fit {
-    let slopes = points.windows(2).map(|pair| slope(pair[0], pair[1]));
-    let line = highest_with(slopes.max().unwrap_or(0).max(0), points);
+    let steepest = match points {
+        [others @ .., largest] => others.iter().map(|point| slope(*point, *largest)).max(),
+        [] => None,
+    };
+    let line = highest_with(steepest.unwrap_or(0).max(0), points);
     let below = match points {
-        [first, ..] if line.fixed < 0 => highest_with(slope(Point { size: 0, bytes: 0 }, *first), &[*first]),
+        [first, ..] if line.fixed < 0 => {
+            Line { fixed: 0, per_item: slope(Point { size: 0, bytes: 0 }, *first) }
+        }
         _ => line,
     };
     Fit { line, below, is_square: is_square(points) }
@@ -101,12 +107,13 @@ mod tests {
         for (points, fixed, per_item) in [
             (&[(4, 400), (8, 800)][..], 0, 100),
             (&[(4, 500), (8, 900)], 100, 100),
-            (&[(4, 12), (8, 28)], -4, 4),                // rows but one
-            (&[(4, 64), (8, 64)], 64, 0),                // weights
-            (&[(4, 90), (8, 64)], 90, 0),                // another kernel that needs less
-            (&[(4, 10), (8, 11)], 6, 1),                 // a quarter of a byte is a byte
-            (&[(4, 0), (8, 0), (16, 800)], -400, 100),   // a step between 8 and 16
-            (&[(4, 0), (8, 800), (16, 800)], -800, 200), // the steepest goes on
+            (&[(4, 12), (8, 28)], -4, 4),              // rows but one
+            (&[(4, 64), (8, 64)], 64, 0),              // weights
+            (&[(4, 90), (8, 64)], 90, 0),              // another kernel that needs less
+            (&[(4, 10), (8, 11)], 6, 1),               // a quarter of a byte is a byte
+            (&[(4, 0), (8, 0), (16, 800)], -400, 100), // a step between 8 and 16
+            (&[(4, 0), (8, 800), (16, 800)], 264, 67), // most of it early
+            (&[(4, 32_768), (8, 57_344), (48, 278_528)], 12_656, 5_586), // whole pages
             (&[(4, 400), (8, 800), (16, 1600)], 0, 100),
         ] {
             assert_eq!(fitted(points).line, Line { fixed, per_item }, "{points:?}");
@@ -116,6 +123,7 @@ mod tests {
     #[test]
     fn below_the_smallest_point_a_line_is_never_negative() {
         assert_eq!(fitted(&[(4, 12), (8, 28)]).below, Line { fixed: 0, per_item: 3 });
+        assert_eq!(fitted(&[(4, 1), (8, 800)]).below, Line { fixed: 0, per_item: 1 });
         assert_eq!(fitted(&[(4, 0), (8, 800)]).below, Line::default());
         assert_eq!(fitted(&[(4, 500), (8, 900)]).below, Line { fixed: 100, per_item: 100 });
     }

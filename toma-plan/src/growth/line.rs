@@ -109,3 +109,52 @@ pub(super) fn largest(
     }
     if least <= most { u64::try_from(most).ok() } else { None }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::{Envelope, Line, largest};
+
+    fn line(fixed: i128, per_item: i128) -> Line {
+        Line { fixed, per_item }
+    }
+
+    #[test]
+    fn only_lines_that_are_the_highest_somewhere_are_kept() {
+        for (lines, kept) in [
+            (&[line(5, 1), line(5, 1), line(4, 1)][..], &[line(5, 1)][..]),
+            (&[line(100, 0), line(0, 10), line(50, 4)], &[line(100, 0), line(0, 10)]), // below where they meet
+            (&[line(100, 0), line(0, 10), line(50, 5)], &[line(100, 0), line(0, 10)]), // through where they meet
+            (&[line(100, 0), line(0, 10), line(51, 5)], &[line(100, 0), line(51, 5), line(0, 10)]),
+            (&[line(10, 0), line(9, 1)], &[line(9, 1)]), // higher at no size from 1 on
+            (&[line(10, 0), line(8, 1)], &[line(10, 0), line(8, 1)]),
+            (&[line(-5, -1), line(-50, 0)], &[line(0, 0)]),
+            (&[line(90, -1), line(-100, 1)], &[line(90, -1), line(0, 0), line(-100, 1)]),
+        ] {
+            assert_eq!(Envelope::of(lines.iter().copied()).lines(), kept, "{lines:?}");
+        }
+    }
+
+    #[test]
+    fn lines_whose_products_overflow_are_kept() {
+        let (whole, half) = (i128::MAX / 4, i128::MAX / 8);
+        let lines = [line(whole, 0), line(half, half - 5), line(-100, whole)];
+        let envelope = Envelope::of(lines.into_iter());
+        assert_eq!(envelope.lines(), lines);
+        assert_eq!(envelope.highest(1), lines[0]);
+        assert_eq!(envelope.highest(2), lines[2]);
+    }
+
+    #[test]
+    fn a_line_that_falls_is_a_lower_bound() {
+        let sizes = |lines: &[Line], bytes| largest(lines.iter().copied(), bytes, 1..=100);
+        assert_eq!(sizes(&[], 0), Some(100));
+        assert_eq!(sizes(&[line(50, -1)], 10), Some(100));
+        assert_eq!(sizes(&[line(50, -1), line(0, 1)], 30), Some(30));
+        assert_eq!(sizes(&[line(50, -1), line(0, 1)], 25), Some(25));
+        assert_eq!(sizes(&[line(50, -1), line(0, 1)], 24), None); // 26 at the least, 24 at the most
+        assert_eq!(sizes(&[line(7, 0)], 7), Some(100));
+        assert_eq!(sizes(&[line(7, 0)], 6), None);
+        assert_eq!(sizes(&[line(0, 3)], 8), Some(2));
+        assert_eq!(sizes(&[line(0, 3)], 2), None);
+    }
+}

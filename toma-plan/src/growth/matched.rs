@@ -2,40 +2,22 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use thiserror::Error;
 use toma_trace::{Block, OperatorId, Place, StorageId, Trace};
 
 use super::fit::Point;
+use crate::alike::{Recorded, Unlike, same_operators};
 
-/// Why traces are none of the same step at several sizes.
-#[derive(Clone, Debug, PartialEq, Eq, Error)]
-#[expect(missing_docs, reason = "the messages say what the values are")]
-#[non_exhaustive]
-pub enum Unlike {
-    /// A line takes two points.
-    #[error("{traces} traces: growth takes at least two")]
-    TooFew { traces: usize },
-    /// A size is nothing, or stands twice.
-    #[error("size {size}: must be at least 1, and of one trace only")]
-    Size { size: u32 },
-    /// The steps called other operators; this is the first.
-    #[error("{operator} is {} at size {}, but {} at size {}", found[0], sizes[0], found[1], sizes[1])]
-    Operators { operator: OperatorId, sizes: [u32; 2], found: [String; 2] },
-    /// The steps made other blocks of memory that outlived their operators; these are the first.
-    #[error("{span} {} blocks in {place} at size {}, but {} at size {}", found[0], sizes[0], found[1], sizes[1])]
-    Blocks { span: String, place: Place, sizes: [u32; 2], found: [usize; 2] },
-}
-
-/// A trace and the size of its step.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Sized<'a> {
-    pub(super) size: u32,
-    pub(super) trace: &'a Trace,
-}
-
-/// A block of the trace of the largest size, and what it took at each size.
+/// Traces of one step whose blocks are matched.
 #[derive(Debug)]
 pub(super) struct Matched<'a> {
+    /// The base: the one with the most scratch, and of several the largest.
+    pub(super) trace: &'a Trace,
+    pub(super) blocks: Vec<MatchedBlock<'a>>,
+}
+
+/// A block of the base, and what it took at each size.
+#[derive(Debug)]
+pub(super) struct MatchedBlock<'a> {
     pub(super) storage: StorageId,
     pub(super) block: &'a Block,
     pub(super) points: Vec<Point>,
@@ -43,28 +25,34 @@ pub(super) struct Matched<'a> {
 
 /// Matches the blocks of traces of rising sizes, by the operator that makes them and the order in which it does.
 ///
-/// Scratch dies within its operator. Kernels take more or less of it by size, so scratch that is missing at a size
-/// took nothing there.
-pub(super) fn matched<'a>(traces: &[Sized<'a>]) -> Result<Vec<Matched<'a>>, Unlike> {
-    let [others @ .., base] = traces else { return Err(Unlike::TooFew { traces: 0 }) };
-    for other in others {
-        same_operators(*other, *base)?;
+/// Scratch dies within its operator. Kernels take it from some size on, so scratch that is missing below took nothing.
+/// A trace by shapes alone has none: scratch that is missing above is not known.
+pub(super) fn matched<'a>(traces: &[Recorded<'a>]) -> Result<Matched<'a>, Unlike> {
+    let groups: Vec<_> = traces.iter().map(|traced| groups(traced.trace)).collect();
+    for (pair, groups) in traces.windows(2).zip(groups.windows(2)) {
+        same_operators(pair[0], pair[1])?;
+        same_blocks([pair[0].size, pair[1].size], [&groups[0], &groups[1]], pair[1].trace)?;
     }
-    let groups: Vec<_> = traces.iter().map(|traced| (traced.size, groups(traced.trace))).collect();
-    let [others @ .., (size, largest)] = &groups[..] else { return Ok(Vec::new()) };
-    for (other_size, other) in others {
-        same_blocks([*other_size, *size], [other, largest], base.trace)?;
-    }
-    let blocks = largest.iter().flat_map(|(group, blocks)| {
+    let base = (0..traces.len()).max_by_key(|index| scratch(&groups[*index]));
+    let base = base.ok_or(Unlike::TooFew { traces: 0 })?;
+    let blocks = groups[base].iter().flat_map(|(group, blocks)| {
         let numbered = blocks.iter().enumerate();
         numbered.map(|(position, (storage, block))| {
-            let points = groups
-                .iter()
-                .map(|(size, groups)| Point { size: *size, bytes: bytes(groups, group, position) });
-            Matched { storage: *storage, block, points: points.collect() }
+            let bytes = groups.iter().map(|groups| bytes(groups, group, position));
+            MatchedBlock { storage: *storage, block, points: points(traces, bytes) }
         })
     });
-    Ok(blocks.collect())
+    Ok(Matched { trace: traces[base].trace, blocks: blocks.collect() })
+}
+
+/// What a block took at each size at which that is known.
+fn points(traces: &[Recorded<'_>], bytes: impl Iterator<Item = Option<u64>>) -> Vec<Point> {
+    let mut was_there = false;
+    let known = traces.iter().zip(bytes).filter(|(_, bytes)| {
+        was_there |= bytes.is_some();
+        bytes.is_some() || !was_there
+    });
+    known.map(|(traced, bytes)| Point { size: traced.size, bytes: bytes.unwrap_or(0) }).collect()
 }
 
 /// Blocks that are matched in their order.
@@ -113,22 +101,13 @@ fn groups(trace: &Trace) -> Groups<'_> {
     groups
 }
 
-fn bytes(groups: &Groups<'_>, group: &Group<'_>, position: usize) -> u64 {
-    let block = groups.get(group).and_then(|blocks| blocks.get(position));
-    block.map_or(0, |(_, block)| block.bytes)
+fn bytes(groups: &Groups<'_>, group: &Group<'_>, position: usize) -> Option<u64> {
+    groups.get(group)?.get(position).map(|(_, block)| block.bytes)
 }
 
-fn same_operators(first: Sized<'_>, second: Sized<'_>) -> Result<(), Unlike> {
-    let [mut one, mut other] = [first, second].map(|traced| traced.trace.operators());
-    loop {
-        let next = [one.next(), other.next()];
-        let names = next.map(|operator| operator.map(|(_, operator)| &*operator.name));
-        let Some((operator, _)) = next[0].or(next[1]) else { return Ok(()) };
-        if names[0] != names[1] {
-            let found = names.map(|name| name.map_or("missing".to_owned(), |name| format!("`{name}`")));
-            return Err(Unlike::Operators { operator, sizes: [first.size, second.size], found });
-        }
-    }
+/// How many blocks are scratch.
+fn scratch(groups: &Groups<'_>) -> usize {
+    groups.iter().filter(|(group, _)| group.is_scratch).map(|(_, blocks)| blocks.len()).sum()
 }
 
 fn same_blocks(sizes: [u32; 2], groups: [&Groups<'_>; 2], trace: &Trace) -> Result<(), Unlike> {

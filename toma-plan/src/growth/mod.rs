@@ -1,4 +1,14 @@
 //! What a step needs at other sizes, from traces of it at a few.
+//!
+//! # Why
+//!
+//! - **Each block has a line, not the peak.** The peak over sizes is the highest of many lines, so it is convex, and a line
+//!   through two small peaks is too low beyond them.
+//! - **Lines in integers.** Blocks of real steps lie on them to the byte. Where one does not, its slope is rounded up.
+//! - **Scratch may be missing, other blocks may not.** Kernels choose their scratch by size. A block that outlives its
+//!   operator at one size alone shows that the steps did different work.
+//! - **The largest trace with the most scratch is the base**, whose order of births and deaths counts. The largest of all
+//!   may be one by shapes alone, which knows no scratch.
 
 mod blocks;
 mod fit;
@@ -16,9 +26,9 @@ use blocks::{Grows, ends, levels, pieces};
 use fit::Fit;
 pub use head_room::HeadRoom;
 pub use line::Line;
-use matched::Sized;
-pub use matched::Unlike;
 use pieces::Pieces;
+
+use crate::alike::{Recorded, Unlike};
 
 /// How the memory of a step grows with its size.
 ///
@@ -92,21 +102,26 @@ pub struct Held {
 }
 
 impl Growth {
-    /// Takes traces of the same step, each with its size; the largest of them is kept.
+    /// Takes traces of the same step, each with its size.
+    ///
+    /// One of them is kept: the largest of those with the most scratch. Traces by shapes alone, which have no scratch, say
+    /// how all else grows.
     ///
     /// # Errors
     ///
     /// When there are less than two sizes, or the steps called other operators or made other blocks.
     pub fn fit(traces: &[(u32, &Trace)]) -> Result<Self, Unlike> {
-        let mut sorted: Vec<_> = traces.iter().map(|(size, trace)| Sized { size: *size, trace }).collect();
+        let recorded = traces.iter().map(|(size, trace)| Recorded { size: *size, trace, until: trace.end() });
+        let mut sorted: Vec<_> = recorded.collect();
         sorted.sort_by_key(|traced| traced.size);
-        let [smallest, .., largest] = sorted[..] else { return Err(Unlike::TooFew { traces: traces.len() }) };
+        let [smallest, _, ..] = sorted[..] else { return Err(Unlike::TooFew { traces: traces.len() }) };
         let twice = sorted.windows(2).find(|pair| pair[0].size == pair[1].size);
         if smallest.size == 0 || twice.is_some() {
             return Err(Unlike::Size { size: twice.map_or(0, |pair| pair[0].size) });
         }
-        let blocks: Vec<_> = matched::matched(&sorted)?.iter().map(Grows::of).collect();
-        let trace = largest.trace.clone();
+        let matched = matched::matched(&sorted)?;
+        let blocks: Vec<_> = matched.blocks.iter().map(Grows::of).collect();
+        let trace = matched.trace.clone();
         let places: BTreeSet<_> = blocks.iter().map(|block| &block.place).collect();
         let grown = |place: &Place| Grown {
             above: pieces(&blocks, place, &trace, |fit| fit.line),
@@ -121,7 +136,7 @@ impl Growth {
         self.places.keys()
     }
 
-    /// The trace of the largest size.
+    /// The trace that was kept.
     #[must_use]
     pub fn trace(&self) -> &Trace {
         &self.trace

@@ -31,6 +31,14 @@ proptest! {
         prop_assert_eq!(growth.squares().count(), 0);
     }
 
+    /// A look at a larger size by shapes alone takes no scratch away.
+    #[test]
+    fn scratch_is_known_from_the_traces_that_have_it(program in programs(), size in 1..100_u64) {
+        let traces = [(4, program.record(4, 2)), (8, program.record(8, 2)), (48, program.by_shapes().record(48, 2))];
+        let growth = Growth::fit(&traces.each_ref().map(|(size, trace)| (*size, trace))).unwrap();
+        prop_assert_eq!(growth.needs_bytes(&gpu(), size, 2), program.needs(&gpu(), size, 2));
+    }
+
     #[test]
     fn the_largest_size_is_that_of_a_search(
         program in programs(), recorded in sizes(), bytes in 0..20_000_u64, items in 0..80_u64,

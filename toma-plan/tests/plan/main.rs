@@ -2,6 +2,8 @@
 
 mod grown;
 mod program;
+mod rows;
+mod tape;
 mod unlike;
 
 use proptest::prelude::ProptestConfig;

@@ -81,6 +81,17 @@ impl Program {
         recorder.finish()
     }
 
+    /// The same step, recorded by shapes alone.
+    pub(crate) fn by_shapes(&self) -> Self {
+        let mut step = self.clone();
+        for act in step.first.iter_mut().chain(&mut step.further) {
+            if let Act::Call(_, _, scratch) = act {
+                *scratch = Bytes { fixed: 0, per_item: 0 };
+            }
+        }
+        step
+    }
+
     /// The most bytes that live beyond those before, by the trace of just that.
     pub(crate) fn needs(&self, place: &Place, size: u64, pieces: u64) -> u64 {
         let live = self.record(size, pieces).live(place);

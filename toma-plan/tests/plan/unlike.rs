@@ -91,8 +91,8 @@ fn the_first_difference_is_named() {
 fn a_line_takes_two_sizes() {
     let trace = trace(&[]);
     for (sizes, message) in [
-        (&[][..], "0 traces: growth takes at least two"),
-        (&[4], "1 traces: growth takes at least two"),
+        (&[][..], "0 traces: at least two are compared"),
+        (&[4], "1 traces: at least two are compared"),
         (&[0, 4], "size 0: must be at least 1, and of one trace only"),
         (&[8, 4, 8], "size 8: must be at least 1, and of one trace only"),
     ] {
