@@ -1,6 +1,6 @@
 use toma_core::classify::Class;
 use toma_core::{Auto, Judge};
-use toma_plan::{Growth, HeadRoom, Unlike};
+use toma_plan::{Growth, HeadRoom, Rows, Unlike};
 use toma_trace::{Place, Trace};
 
 use super::dry;
@@ -171,15 +171,15 @@ impl Prediction {
         &self.unknown
     }
 
-    /// Operators that made memory that grows with the square of the size, by their names: rows that see each other.
-    /// It takes a third size to tell, by [`confirm`](Self::confirm).
-    pub fn coupled(&self) -> Vec<&str> {
-        let trace = self.growth.trace();
-        let squares = self.growth.squares();
-        let mut names: Vec<_> =
-            squares.map(|(_, operator)| operator.map_or("no operator", |id| &*trace[id].name)).collect();
-        names.dedup();
-        names
+    /// What the step does with the rows of its batch: whether pieces add up to the whole.
+    ///
+    /// # Errors
+    /// When the forwards of the sizes touched other tensors, with the first of them.
+    pub fn rows(&self) -> Result<Rows, Error> {
+        let [(size, first), (other, second), ..] = &self.traces[..] else {
+            unreachable!("two sizes at least")
+        };
+        Rows::of([(*size, first), (*other, second)]).map_err(|unlike| refused(&unlike))
     }
 
     /// What a piece takes and what one item adds, what holds most at the peak, and bytes at several sizes: for
@@ -205,8 +205,11 @@ impl Prediction {
 
 fn grown(traces: &[(u32, Trace)]) -> Result<Growth, Error> {
     let traces: Vec<_> = traces.iter().map(|(size, trace)| (*size, trace)).collect();
-    let unlike = |unlike: Unlike| Error::new(ErrorKind::Unsupported, format!("predict: {unlike}"));
-    Growth::fit(&traces).map_err(unlike)
+    Growth::fit(&traces).map_err(|unlike| refused(&unlike))
+}
+
+fn refused(unlike: &Unlike) -> Error {
+    Error::new(ErrorKind::Unsupported, format!("predict: {unlike}"))
 }
 
 fn wide(number: usize) -> u64 {
