@@ -5,7 +5,7 @@ use std::thread;
 
 use tch::{Device, Kind, Tensor};
 use toma_torch::cpu::{self, FailingAllocation};
-use toma_torch::{RngState, dry_run, dry_run_by_shapes, record};
+use toma_torch::{ModeGuard, RngState, dry_run, dry_run_by_shapes, record};
 use toma_trace::{Place, Trace};
 
 use crate::nets::{self, Net, Road};
@@ -79,6 +79,45 @@ fn a_dry_step_has_the_leaves_and_the_bytes_of_a_real_one() {
             assert_twins(net.name, &dry, &record(|| net.step(rows)));
         }
     });
+}
+
+#[test]
+fn autocast_chooses_types_as_in_a_real_step_and_keeps_no_dry_casts() {
+    let _alone = alone();
+    let input = Tensor::ones([16, 64], FLOATS);
+    let weight = Tensor::ones([64, 64], FLOATS).set_requires_grad(true);
+    let step = || {
+        let _modes = ModeGuard::new();
+        enter_cpu_autocast();
+        let output = input.matmul(&weight).matmul(&weight);
+        assert_eq!(output.kind(), Kind::BFloat16);
+        output.sum(Kind::Float).backward();
+    };
+    let dry = dry_run(step).unwrap();
+    let real = record(step);
+    assert_twins("autocast", &dry, &real);
+    let peak = |trace: &Trace| trace.live(&Place::HOST).peak().bytes - trace.live(&Place::HOST).before();
+    assert_eq!(peak(&dry), peak(&real));
+    // Within a region around it, which keeps casts until it ends.
+    let _modes = ModeGuard::new();
+    enter_cpu_autocast();
+    dry_run(|| input.matmul(&weight)).unwrap();
+    assert_eq!(input.matmul(&weight).double_value(&[0, 0]), 64.0);
+}
+
+/// What tch does for CUDA alone.
+#[expect(unsafe_code, reason = "modes that tch does not offer")]
+fn enter_cpu_autocast() {
+    unsafe extern "C" {
+        // at::autocast::set_autocast_enabled(c10::DeviceType, bool)
+        #[link_name = "_ZN2at8autocast20set_autocast_enabledEN3c1010DeviceTypeEb"]
+        safe fn set_autocast_enabled(kind: i8, enabled: bool);
+        // at::autocast::increment_nesting()
+        #[link_name = "_ZN2at8autocast17increment_nestingEv"]
+        safe fn increment_nesting() -> i32;
+    }
+    increment_nesting();
+    set_autocast_enabled(0, true);
 }
 
 #[test]
