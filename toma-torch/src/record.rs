@@ -165,3 +165,71 @@ pub(crate) fn place((kind, index): (u32, u32)) -> Place {
         other => Place::device(&format!("kind{other}"), index),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tch::{Device, Kind, Tensor};
+
+    use crate::dry_run;
+
+    fn ones() -> Tensor {
+        Tensor::ones([4, 4], (Kind::Float, Device::Cpu))
+    }
+
+    fn names(recording: Recording) -> Vec<String> {
+        trace_of(recording).unwrap().operators().map(|(_, operator)| operator.name.clone()).collect()
+    }
+
+    #[test]
+    fn recorders_end_in_any_order() {
+        let input = ones();
+        let first = Recording::begin().unwrap();
+        drop(input.relu());
+        let second = Recording::begin().unwrap();
+        drop(input.tanh());
+        assert_eq!(names(first), ["aten::relu", "aten::tanh"]);
+        let third = Recording::begin().unwrap();
+        drop(input.exp());
+        assert_eq!(names(second), ["aten::tanh", "aten::exp"]);
+        drop(input.log());
+        assert_eq!(names(third), ["aten::exp", "aten::log"]);
+        drop(input.sin());
+        assert_eq!(names(Recording::begin().unwrap()), [""; 0]);
+    }
+
+    #[test]
+    fn a_recorder_sees_nothing_of_a_dry_run_inside_of_it() {
+        let input = ones();
+        let outer = Recording::begin().unwrap();
+        let dry = dry_run(|| drop(input.relu())).unwrap();
+        drop(input.tanh());
+        assert_eq!(names(outer), ["aten::tanh"]);
+        assert_eq!(dry.operators().len(), 1);
+    }
+
+    #[test]
+    fn a_recorder_inside_of_a_dry_run_and_the_dry_run_see_the_same() {
+        let input = ones();
+        let mut inner = Vec::new();
+        let dry = dry_run(|| {
+            let recording = Recording::begin().unwrap();
+            drop(input.relu());
+            inner = names(recording);
+        });
+        assert_eq!((inner, dry.unwrap().operators().len()), (vec!["aten::relu".to_owned()], 1));
+    }
+
+    #[test]
+    fn what_an_operator_takes_and_gives_is_told_with_shapes_and_numbers() {
+        let input = ones().set_requires_grad(true);
+        let trace = record(|| input.sum_dim_intlist([1].as_slice(), true, Kind::Float));
+        let (_, operator) = trace.operators().next().unwrap();
+        let dims = operator.attributes.iter().find(|attribute| attribute.name == "dim").unwrap();
+        assert_eq!((&*operator.name, &*dims.values), ("aten::sum.dim_IntList", &[1][..]));
+        let uses: Vec<_> = trace.uses().iter().map(|used| &used.operand).collect();
+        let told: Vec<_> = uses.iter().map(|operand| (operand.access, &*operand.shape)).collect();
+        assert_eq!(told, [(Access::Reads, &[4, 4][..]), (Access::Makes, &[4, 1][..])]);
+        assert!(uses.iter().all(|operand| operand.wants_gradient));
+    }
+}

@@ -17,7 +17,8 @@ const SIZES: [u32; 2] = [4, 8];
 /// What a step takes from one device at any size, found before it has run once.
 ///
 /// Bytes are beyond those that were there before, and of one device; what kernels of a GPU take for
-/// themselves shows only in a real run.
+/// themselves shows only in a real run. Below 4 items they are less sure, because libraries run other kernels
+/// for single items.
 #[derive(Clone, Debug)]
 pub struct Prediction {
     device: String,

@@ -2,10 +2,11 @@
 
 use tch::{Device, Kind, Tensor};
 use toma_plan::HeadRoom;
-use toma_torch::{Prediction, cpu, predict};
+use toma_torch::cpu::{self, Budget};
+use toma_torch::{Prediction, predict};
 
 use crate::nine::{self, Learner};
-use crate::stage::{FLOATS, alone, panic_of, size};
+use crate::stage::{FLOATS, alone, caught, panic_of, printed_by, size};
 
 fn of(net: &Learner) -> Prediction {
     predict(&toma_torch::Device::new(Device::Cpu), |size| net.step(size)).unwrap()
@@ -50,6 +51,37 @@ fn the_size_that_fits_is_the_largest() {
                 && prediction.needs_bytes(size + 1) > budget - budget / 50
         );
         assert_eq!(prediction.fits(prediction.needs_bytes(1) - 1), None, "{}", net.name);
+    });
+}
+
+/// Whether a step of so many rows stays within a budget beyond what is allocated.
+fn works(net: &Learner, rows: usize, budget: u64) -> bool {
+    net.forget_gradients();
+    let _budget = Budget::beyond_allocated(budget);
+    let works = caught(|| net.step(rows)).map(drop);
+    let is_out_of_memory = works.as_ref().is_err_and(|text| text.contains("CPU out of memory"));
+    assert!(works.is_ok() || is_out_of_memory, "{works:?}");
+    works.is_ok()
+}
+
+#[test]
+fn any_budget_is_used_to_95_percent_and_never_exceeded() {
+    let _alone = alone();
+    let mut random = fastrand::Rng::with_seed(11);
+    printed_by(|| {
+        nine::each(|net| {
+            let prediction = of(net);
+            for _ in 0..112 {
+                // A convolution of one image runs another kernel.
+                let range = prediction.needs_bytes(5)..prediction.needs_bytes(56);
+                let budget = random.u64(range);
+                let size = prediction.fits(budget).unwrap();
+                assert!(works(net, size, budget), "{}: {size} of {budget}", net.name);
+                // The head-room may be what one more item takes.
+                let too_many = size * 100 / 95 + 2;
+                assert!(!works(net, too_many, budget), "{}: {too_many} of {budget}", net.name);
+            }
+        });
     });
 }
 
