@@ -5,6 +5,8 @@
 #include <ATen/EmptyTensor.h>
 #include <ATen/core/Tensor.h>
 #include <ATen/core/stack.h>
+#include <ATen/ops/add_ops.h>
+#include <ATen/ops/mul_ops.h>
 
 #include <string>
 #include <unordered_map>
@@ -42,6 +44,20 @@ inline Stack relu(const Stack& arguments) { return {same(tensor(arguments, 0))};
 inline Stack dropout(const Stack& arguments) {
   const auto input = tensor(arguments, 0);
   return {same(input), made(input.sizes().vec(), at::kBool, input.suggest_memory_format())};
+}
+
+// Condition, and two between which it chooses: what meets is of one shape and one type.
+inline Stack where(const Stack& arguments) {
+  const auto chosen = at::_ops::add_Tensor::call(tensor(arguments, 1), tensor(arguments, 2), 1);
+  return {at::_ops::mul_Tensor::call(chosen, tensor(arguments, 0))};
+}
+
+inline Stack average_pool(const Stack& arguments) {
+  const auto input = tensor(arguments, 0);
+  const auto pooled = arguments[1].toIntVector();
+  auto sizes = input.sizes().vec();
+  std::copy(pooled.begin(), pooled.end(), sizes.end() - 2);
+  return {made(sizes, input.scalar_type(), input.suggest_memory_format())};
 }
 
 inline Stack index_select(const Stack& arguments) {
@@ -146,6 +162,9 @@ inline Rule of(const std::string& name) {
       // Its kernel draws from the random numbers of the program.
       {"aten::native_dropout", {dropout, true}},
       {"aten::index_select", {index_select, true}},
+      {"aten::where", {where, true}},
+      {"aten::_adaptive_avg_pool2d", {average_pool, true}},
+      {"aten::_adaptive_avg_pool2d_backward", {[](const Stack& arguments) { return Stack{same(tensor(arguments, 1))}; }, true}},
       {"aten::embedding_dense_backward", {embedding_dense_backward}},
       {"aten::mkldnn_convolution", {convolution}},
       {"aten::convolution_backward", {convolution_backward}},

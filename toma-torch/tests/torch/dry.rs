@@ -144,6 +144,57 @@ fn rules_say_the_shapes_that_kernels_make() {
     });
 }
 
+#[test]
+fn without_gradients_dry_and_real_are_the_same_too() {
+    let _alone = alone();
+    // An lstm without gradients is not safe in libtorch itself.
+    nine::each(|net| {
+        if net.name != "lstm" {
+            let answer = || tch::no_grad(|| net.answer(9));
+            assert_twins(net.name, &dry_run(answer).unwrap(), &record(answer));
+        }
+    });
+}
+
+#[test]
+fn host_code_reads_what_it_wrote_and_zeros() {
+    let _alone = alone();
+    dry_run(|| {
+        let tensor = Tensor::from_slice(&[1.0_f32, 2.0, 3.0]);
+        assert_eq!(Vec::<f32>::try_from(&tensor).unwrap(), [1.0, 2.0, 3.0]);
+        assert_eq!(Vec::<f32>::try_from(&tensor * 2.0).unwrap(), [0.0; 3]);
+    })
+    .unwrap();
+}
+
+/// Operators that the nets do not call, each with its backward.
+#[test]
+fn rules_say_the_shapes_of_other_operators() {
+    let _alone = alone();
+    let input = Tensor::randn([4, 6, 10, 10], FLOATS).set_requires_grad(true);
+    let one = Tensor::ones([1], FLOATS);
+    let words = Tensor::zeros([4, 3], (Kind::Int64, Device::Cpu));
+    let operators: [(&str, &dyn Fn() -> Tensor); 7] = [
+        ("aten::where.self", &|| input.where_self(&input.gt(0.0), &one)),
+        ("aten::_adaptive_avg_pool2d", &|| input.adaptive_avg_pool2d([3, 5])),
+        ("aten::_adaptive_avg_pool2d", &|| input.get(0).adaptive_avg_pool2d([3, 5])),
+        ("aten::index_select", &|| input.index_select(-1, &words.flatten(0, -1))),
+        ("aten::embedding", &|| Tensor::embedding(&input.flatten(1, -1), &words, -1, false, false)),
+        ("aten::native_dropout", &|| input.native_dropout(0.5, true).0),
+        ("aten::native_layer_norm", &|| {
+            input.layer_norm([10, 10], None::<&Tensor>, None::<&Tensor>, 1e-5, true)
+        }),
+    ];
+    for (name, operator) in operators {
+        let step = || operator().square().sum(Kind::Float).backward();
+        let dry = dry_run_by_shapes(step).unwrap();
+        let real = record(step);
+        assert_twins(name, &dry, &real);
+        assert!(dry.operators().any(|(_, operator)| operator.name == name), "{name}");
+        input.shallow_clone().zero_grad();
+    }
+}
+
 fn assert_twins(name: &str, dry: &Trace, real: &Trace) {
     let (dry, real) = (leaves(dry), leaves(real));
     for (at, (dry, real)) in dry.iter().zip(&real).enumerate() {
@@ -178,7 +229,8 @@ fn a_failure_at_any_allocation_changes_nothing() {
             let mut has_failed = false;
             assert_unchanged_by(&net, || {
                 let failing = FailingAllocation::after(allocation);
-                let outcome = caught(|| dry_run(|| step(&net, 8)));
+                let mut outcome = Err(String::new());
+                printed_by(|| outcome = caught(|| dry_run(|| step(&net, 8))));
                 has_failed = failing.has_failed();
                 let failed = outcome.is_err_and(|text| text.contains("a failure was injected"));
                 assert_eq!(failed, has_failed, "{} at {allocation}", net.name);
@@ -216,6 +268,17 @@ fn a_panic_anywhere_changes_nothing_and_is_printed_once() {
             assert_eq!((outcome.is_err(), printed), (true, 1), "{at}");
         });
     }
+}
+
+#[test]
+fn operators_are_as_many_as_there_are_layers() {
+    let _alone = alone();
+    let input = Tensor::ones([4, 8], FLOATS).set_requires_grad(true);
+    let operators = |depth| {
+        let step = || (0..depth).fold(&input + 0.0, |x, _| &x + x.relu()).sum(Kind::Float).backward();
+        dry_run(step).unwrap().operators().len()
+    };
+    assert_eq!(operators(24) - operators(16), operators(16) - operators(8));
 }
 
 #[test]

@@ -109,7 +109,8 @@ fn rows_that_see_each_other_are_found_and_no_others() {
     });
     let input = Tensor::ones([64, 8], FLOATS);
     let weight = Tensor::ones([8, 8], FLOATS).set_requires_grad(true);
-    let losses: [(&str, fn(&Tensor) -> Tensor); 4] = [
+    type Loss = fn(&Tensor) -> Tensor;
+    let losses: [(&str, Loss); 4] = [
         ("aten::sub.Tensor", |x| (x - x.mean_dim(0, true, Kind::Float)).square().sum(Kind::Float)),
         ("aten::_softmax", |x| x.softmax(0, Kind::Float).sum(Kind::Float)),
         ("aten::mm", |x| x.matmul(&x.transpose(0, 1)).sum(Kind::Float)),
