@@ -8,7 +8,7 @@ pub(crate) fn print(line: &str) {
 }
 
 /// `bytes` for people: `1.5 GiB`.
-pub(crate) fn bytes(bytes: u64) -> String {
+pub fn bytes(bytes: u64) -> String {
     const UNITS: [&str; 6] = ["bytes", "KiB", "MiB", "GiB", "TiB", "PiB"];
     let thousands = (bytes.max(1).ilog2() as usize / 10).min(UNITS.len() - 1);
     if thousands == 0 {

@@ -8,6 +8,8 @@
 //! | [`backward_step`], [`backward`], [`forward`] | a step, gradients or an output in pieces that fit |
 //! | [`Concatenate`] | one tensor from the parts that `map` collected |
 //! | [`accumulate_gradients`] | backward that adds all gradients or none |
+//! | [`record`], [`dry_run`] | what a step does, or would do, as a trace |
+//! | [`predict`](predict()) | what a step takes at any size, before it has run once |
 //! | [`Rollback`] | random state, gradients and other tensors put back before a retry |
 //! | [`RngState`] | the same random numbers again |
 //! | [`ModeGuard`] | grad mode and autocast survive a `catch_unwind` of your own |
@@ -72,6 +74,8 @@ mod error;
 mod ffi;
 mod forms;
 mod memory;
+mod predict;
+mod record;
 mod registration;
 mod state;
 mod stats;
@@ -83,6 +87,8 @@ pub use forms::{
     backward_step_clip_norm, forward,
 };
 pub use memory::{Device, cpu};
+pub use predict::{Explanation, Prediction, dry_run, dry_run_by_shapes, predict};
+pub use record::record;
 pub use state::{ModeGuard, QuietBacktraces, RngState, Rollback, accumulate_gradients};
 pub use stats::Stats;
 pub use tensor::{Concatenate, Tensors};

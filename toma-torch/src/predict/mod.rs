@@ -1,0 +1,9 @@
+//! What a step will take, before it runs.
+
+mod dry;
+mod explain;
+mod prediction;
+
+pub use dry::{dry_run, dry_run_by_shapes};
+pub use explain::Explanation;
+pub use prediction::{Prediction, predict};
