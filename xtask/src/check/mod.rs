@@ -23,9 +23,8 @@ use xshell::Cmd;
 use crate::project::Project;
 use crate::setup::torch::Build;
 use crate::setup::{Lock, Provision};
-use crate::table::{Align, table};
 use nightly::Length;
-use spent::Spent;
+use spent::Watch;
 use steps::{STEPS, Step, When};
 use summary::{Ended, summary};
 
@@ -110,11 +109,6 @@ fn choose(of_command: impl Fn(When) -> bool, names: &[String]) -> Result<Vec<&'s
     Ok(steps.into_iter().filter(is_chosen).collect())
 }
 
-fn listing(steps: &[&Step]) -> String {
-    let rows: Vec<_> = steps.iter().map(|step| [step.name.to_owned(), step.checks.to_owned()]).collect();
-    table([Align::Left; 2], &rows)
-}
-
 impl<'a> Checks<'a> {
     fn new(project: &'a Project, provision: Provision<'a>, length: Length, fast: bool) -> Self {
         let temporary = project.workspace.target_dir.join("xtask/tmp");
@@ -123,7 +117,7 @@ impl<'a> Checks<'a> {
 
     fn run(mut self, steps: &[&Step], how: &How) -> Result<ExitCode> {
         if how.list {
-            print!("{}", listing(steps));
+            steps.iter().for_each(|step| println!("{:<14}  {}", step.name, step.checks));
             return Ok(ExitCode::SUCCESS);
         }
         self.fail_fast = how.fail_fast;
@@ -132,23 +126,23 @@ impl<'a> Checks<'a> {
         let _lock = Lock::take(&folder.join("lock"))?;
         self.clear_temporary()?;
         self.project.shell.set_var("TMPDIR", &self.temporary);
-        let mut ended = Vec::new();
+        let (watch, mut ended) = (Watch::start(), Vec::new());
         for step in steps {
             ended.push(self.run_step(step));
             if self.fail_fast && ended.last().is_some_and(|step| step.result.is_err()) {
                 break;
             }
         }
-        print!("{}", summary(&ended, steps.len()));
+        print!("{}", summary(&ended, watch.seconds(), steps.len()));
         let all_passed = ended.iter().all(|step| step.result.is_ok());
         Ok(if all_passed { ExitCode::SUCCESS } else { ExitCode::FAILURE })
     }
 
     fn run_step(&self, step: &Step) -> Ended {
         self.project.heading(&format!("{}: {}", step.name, step.checks));
-        let before = Spent::now();
+        let watch = Watch::start();
         let result = (step.run)(self).and_then(|note| self.nothing_is_left().map(|()| note));
-        let ended = Ended { name: step.name, result, spent: Spent::now() - before };
+        let ended = Ended { name: step.name, result, seconds: watch.seconds() };
         eprintln!("== {ended}");
         ended
     }
