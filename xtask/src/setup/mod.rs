@@ -17,7 +17,7 @@ use crate::examples::Example;
 use crate::metadata::Data;
 use crate::project::Project;
 pub(crate) use lock::Lock;
-pub(crate) use packages::{Packages, folders_in};
+pub(crate) use packages::Packages;
 use torch::{Build, Environment};
 
 /// Provides, and remembers what it has provided.
