@@ -66,8 +66,6 @@ impl<'a> Ways<'a> {
         }
         let work = Work::longest_first(texts);
         let Some(longest) = work.order.first().map(|&place| &texts[place]) else { return Ok(Vec::new()) };
-        // The first way would pay for what libtorch does only once.
-        self.all[0].embedder.model.embed(&[longest])?;
         self.all.iter_mut().try_for_each(|way| way.prepare(longest))?;
         let mut rows = vec![vec![0.0; texts.len() * self.all[0].embedder.model.width()]; count];
         for portion in work.buckets(BATCHES * self.most) {

@@ -14,36 +14,9 @@ use crate::weights::{Config, Weights};
 type Torch<T> = std::result::Result<T, TchError>;
 
 pub(crate) struct Model {
-    words: Tensor,
-    positions: Tensor,
-    /// Of the first of the two segments a text may have; lines have one.
-    segment: Tensor,
-    norm: Norm,
-    layers: Vec<Layer>,
+    config: Config,
+    weights: Weights,
     device: Device,
-}
-
-struct Layer {
-    query: Linear,
-    key: Linear,
-    value: Linear,
-    attended: Linear,
-    attention_norm: Norm,
-    wide: Linear,
-    narrow: Linear,
-    output_norm: Norm,
-    heads: i64,
-}
-
-struct Linear {
-    weight: Tensor,
-    bias: Tensor,
-}
-
-struct Norm {
-    weight: Tensor,
-    bias: Tensor,
-    eps: f64,
 }
 
 /// Texts as the network takes them.
@@ -59,19 +32,16 @@ struct Batch {
 impl Model {
     pub(crate) fn load(folder: &Path, device: Device) -> Result<Self> {
         let config = Config::read(&folder.join("config.json"))?;
-        let mut from = Weights::read(&folder.join("model.safetensors"), device)?;
-        let mut table = |name: &str| from.take(&format!("embeddings.{name}_embeddings.weight"));
-        let (words, positions, segment) =
-            (table("word")?, table("position")?, table("token_type")?.f_get(0)?);
-        let norm = Norm::take(&mut from, "embeddings.LayerNorm", &config)?;
-        let layers = (0..config.num_hidden_layers).map(|index| Layer::take(&mut from, index, &config));
-        let layers = layers.collect::<Result<_>>()?;
-        Ok(Self { words, positions, segment, norm, layers, device })
+        let weights = Weights::read(&folder.join("model.safetensors"), device)?;
+        let model = Self { config, weights, device };
+        // Names every weight that is missing, and pays for what libtorch does only once.
+        model.embed(&[&vec![0]])?;
+        Ok(model)
     }
 
     /// Numbers in a vector.
-    pub(crate) fn width(&self) -> usize {
-        self.segment.numel()
+    pub(crate) const fn width(&self) -> usize {
+        self.config.hidden_size
     }
 
     /// A vector of length 1 for each text, one after the other.
@@ -87,15 +57,50 @@ impl Model {
 
     /// The last hidden state, batch × tokens × hidden size.
     fn encode(&self, batch: &Batch) -> Torch<Tensor> {
+        let table = |name| self.weights.get("embeddings", name);
         let tokens = batch.ids.size()[1];
-        let mut sum = Tensor::f_embedding(&self.words, &batch.ids, -1, false, false)?;
-        let place = self.positions.f_narrow(0, 0, tokens)?.f_add(&self.segment)?;
-        let mut hidden = self.norm.forward(&sum.f_add_(&place)?)?;
+        let words = table("word_embeddings.weight")?;
+        let mut sum = Tensor::f_embedding(words, &batch.ids, -1, false, false)?;
+        // Of the two segments that a text may have, lines have the first.
+        let segment = table("token_type_embeddings.weight")?.f_get(0)?;
+        let place = table("position_embeddings.weight")?.f_narrow(0, 0, tokens)?.f_add(&segment)?;
+        let mut hidden = self.norm("embeddings.LayerNorm", &sum.f_add_(&place)?)?;
         drop(sum);
-        for layer in &self.layers {
-            hidden = layer.forward(hidden, batch.mask.as_ref())?;
+        for layer in 0..self.config.num_hidden_layers {
+            hidden = self.layer(&format!("encoder.layer.{layer}"), hidden, batch.mask.as_ref())?;
         }
         Ok(hidden)
+    }
+
+    fn layer(&self, layer: &str, hidden: Tensor, mask: Option<&Tensor>) -> Torch<Tensor> {
+        let linear = |part: &str, input: &Tensor| self.linear(&format!("{layer}.{part}"), input);
+        let norm = |part: &str, input: &Tensor| self.norm(&format!("{layer}.{part}.LayerNorm"), input);
+        let mut attended = linear("attention.output.dense", &self.attend(layer, &hidden, mask)?)?;
+        let attended = norm("attention.output", &attended.f_add_(&hidden)?)?;
+        drop(hidden);
+        let mut narrow = linear("output.dense", &linear("intermediate.dense", &attended)?.f_gelu_("none")?)?;
+        norm("output", &narrow.f_add_(&attended)?)
+    }
+
+    fn attend(&self, layer: &str, hidden: &Tensor, mask: Option<&Tensor>) -> Torch<Tensor> {
+        // From batch × tokens × hidden size to batch × heads × tokens × size of a head.
+        let heads = |part: &str| {
+            let all = self.linear(&format!("{layer}.attention.self.{part}"), hidden)?;
+            all.f_unflatten(2, [self.config.num_attention_heads, -1])?.f_transpose(1, 2)
+        };
+        let (query, key, value) = (heads("query")?, heads("key")?, heads("value")?);
+        let heads =
+            Tensor::f_scaled_dot_product_attention(&query, &key, &value, mask, 0.0, false, None, false)?;
+        heads.f_transpose(1, 2)?.f_flatten(2, 3)
+    }
+
+    fn linear(&self, name: &str, input: &Tensor) -> Torch<Tensor> {
+        input.f_linear(self.weights.get(name, "weight")?, Some(self.weights.get(name, "bias")?))
+    }
+
+    fn norm(&self, name: &str, input: &Tensor) -> Torch<Tensor> {
+        let (weight, bias) = (self.weights.get(name, "weight")?, self.weights.get(name, "bias")?);
+        input.f_layer_norm(weight.size(), Some(weight), Some(bias), self.config.layer_norm_eps, true)
     }
 }
 
@@ -122,67 +127,5 @@ impl Batch {
             mask: padded.map(|mask| place(mask, &[batch, 1, 1, tokens])).transpose()?,
             shares: place(Tensor::f_from_slice(&shares)?, &[batch, 1, tokens])?,
         })
-    }
-}
-
-impl Layer {
-    fn take(from: &mut Weights, index: usize, config: &Config) -> Result<Self> {
-        let name = |part: &str| format!("encoder.layer.{index}.{part}");
-        let mut linear = |part: &str| Linear::take(from, &name(part));
-        let query = linear("attention.self.query")?;
-        let key = linear("attention.self.key")?;
-        let value = linear("attention.self.value")?;
-        let attended = linear("attention.output.dense")?;
-        let wide = linear("intermediate.dense")?;
-        let narrow = linear("output.dense")?;
-        let attention_norm = Norm::take(from, &name("attention.output.LayerNorm"), config)?;
-        let output_norm = Norm::take(from, &name("output.LayerNorm"), config)?;
-        let heads = config.num_attention_heads;
-        Ok(Self { query, key, value, attended, attention_norm, wide, narrow, output_norm, heads })
-    }
-
-    fn forward(&self, hidden: Tensor, mask: Option<&Tensor>) -> Torch<Tensor> {
-        let mut attended = self.attended.forward(&self.attend(&hidden, mask)?)?;
-        let attended = self.attention_norm.forward(&attended.f_add_(&hidden)?)?;
-        drop(hidden);
-        let mut narrow = self.narrow.forward(&self.wide.forward(&attended)?.f_gelu_("none")?)?;
-        self.output_norm.forward(&narrow.f_add_(&attended)?)
-    }
-
-    fn attend(&self, hidden: &Tensor, mask: Option<&Tensor>) -> Torch<Tensor> {
-        let (query, key, value) =
-            (self.query.forward(hidden)?, self.key.forward(hidden)?, self.value.forward(hidden)?);
-        let [query, key, value] = [self.split(&query)?, self.split(&key)?, self.split(&value)?];
-        let heads =
-            Tensor::f_scaled_dot_product_attention(&query, &key, &value, mask, 0.0, false, None, false)?;
-        heads.f_transpose(1, 2)?.f_flatten(2, 3)
-    }
-
-    /// From batch × tokens × hidden size to batch × heads × tokens × size of a head.
-    fn split(&self, hidden: &Tensor) -> Torch<Tensor> {
-        hidden.f_unflatten(2, [self.heads, -1])?.f_transpose(1, 2)
-    }
-}
-
-impl Linear {
-    fn take(from: &mut Weights, name: &str) -> Result<Self> {
-        let weight = from.take(&format!("{name}.weight"))?;
-        Ok(Self { weight, bias: from.take(&format!("{name}.bias"))? })
-    }
-
-    fn forward(&self, input: &Tensor) -> Torch<Tensor> {
-        input.f_linear(&self.weight, Some(&self.bias))
-    }
-}
-
-impl Norm {
-    fn take(from: &mut Weights, name: &str, config: &Config) -> Result<Self> {
-        let Linear { weight, bias } = Linear::take(from, name)?;
-        Ok(Self { weight, bias, eps: config.layer_norm_eps })
-    }
-
-    fn forward(&self, input: &Tensor) -> Torch<Tensor> {
-        let shape = self.weight.size();
-        input.f_layer_norm(shape, Some(&self.weight), Some(&self.bias), self.eps, true)
     }
 }
