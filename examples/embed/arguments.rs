@@ -78,9 +78,9 @@ pub(crate) struct Arguments {
     #[arg(long, value_name = "DEVICE", default_value = "cpu", value_parser = device)]
     pub(crate) device: Device,
 
-    /// Folder with config.json, tokenizer.json and model.safetensors [default: where `MINILM_DIR` says]
-    #[arg(long, value_name = "DIR", env = "MINILM_DIR", hide_env = true)]
-    pub(crate) model: Option<PathBuf>,
+    /// Folder with config.json, tokenizer.json and model.safetensors; `cargo xtask run embed` fetches and gives it
+    #[arg(long, value_name = "DIR", env = "MINILM_DIR", hide_env_values = true)]
+    pub(crate) model: PathBuf,
 }
 
 impl Arguments {
@@ -139,7 +139,7 @@ mod tests {
     use clap::CommandFactory as _;
 
     fn parse(line: &str) -> Result<Arguments, clap::Error> {
-        Arguments::try_parse_from(format!("embed {line}").split_whitespace())
+        Arguments::try_parse_from(format!("embed --model m {line}").split_whitespace())
     }
 
     #[test]

@@ -2,7 +2,7 @@
 
 use std::fs::{self, File};
 use std::io::{self, BufRead, BufReader};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use tch::Device;
 use toma::observe::report;
@@ -34,25 +34,12 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
     cpu::count();
     toma::torch::Device::existing(arguments.device)?;
     let lines = arguments.input.as_deref().map(open).transpose()?;
-    let folder = model_folder(arguments)?;
     arguments.output.as_deref().map(output::check).transpose()?;
     arguments.svg.as_deref().map(|path| output::check_place("svg", path)).transpose()?;
-    let parts = Parts::load(&folder, arguments.device)?;
+    let parts = Parts::load(&arguments.model, arguments.device)?;
     match lines {
         Some(lines) => embed(arguments, &parts, lines),
         None => check::run(&parts, arguments.budget, None),
-    }
-}
-
-fn model_folder(arguments: &Arguments) -> Result<PathBuf> {
-    let folder = arguments.model.clone().filter(|folder| !folder.as_os_str().is_empty()).ok_or(
-        "model: no folder is given; `cargo xtask run embed -- ARGUMENTS` fetches the model and gives it, \
-         or say --model DIR or set MINILM_DIR",
-    )?;
-    if folder.is_dir() {
-        Ok(folder)
-    } else {
-        Err(format!("model {}: no such folder", folder.display()).into())
     }
 }
 

@@ -5,7 +5,7 @@
 
 use std::path::Path;
 
-use tch::{Device, TchError, Tensor};
+use tch::{Device, Kind, TchError, Tensor};
 
 use crate::Result;
 use crate::texts::Tokens;
@@ -19,23 +19,13 @@ pub(crate) struct Model {
     device: Device,
 }
 
-/// Texts as the network takes them.
-struct Batch {
-    /// Word numbers, batch × tokens; shorter texts are filled up with 0.
-    ids: Tensor,
-    /// Which tokens may be attended to, batch × 1 × 1 × tokens; `None` where all may.
-    mask: Option<Tensor>,
-    /// What each token contributes to the mean, batch × 1 × tokens.
-    shares: Tensor,
-}
-
 impl Model {
     pub(crate) fn load(folder: &Path, device: Device) -> Result<Self> {
         let config = Config::read(&folder.join("config.json"))?;
         let weights = Weights::read(&folder.join("model.safetensors"), device)?;
         let model = Self { config, weights, device };
         // Names every weight that is missing, and pays for what libtorch does only once.
-        model.embed(&[&vec![0]])?;
+        model.embed(&[&vec![1]])?;
         Ok(model)
     }
 
@@ -48,26 +38,32 @@ impl Model {
     ///
     /// Each text must have a token, and at most as many as there are positions.
     pub(crate) fn embed(&self, texts: &[&Tokens]) -> Torch<Vec<f32>> {
-        let batch = Batch::new(texts, self.device)?;
-        let hidden = self.encode(&batch)?;
-        let mean = batch.shares.f_bmm(&hidden)?.f_squeeze_dim(1)?;
+        let ids = texts.iter().map(|text| Tensor::f_from_slice(text)).collect::<Torch<Vec<_>>>()?;
+        // Batch × tokens; shorter texts are filled up with 0, which is no word.
+        let ids = Tensor::f_pad_sequence(&ids, true, 0.0, "right")?.f_to_device(self.device)?;
+        let is_word = ids.f_ne(0)?.f_unsqueeze(1)?;
+        let is_padded = texts.iter().any(|text| text.len() != texts[0].len());
+        let mask = is_padded.then(|| is_word.f_unsqueeze(1)).transpose()?;
+        let hidden = self.encode(&ids, mask.as_ref())?;
+        // What each token contributes to the mean, batch × 1 × tokens.
+        let shares = is_word.f_div(&is_word.f_sum_dim_intlist(2_i64, true, Kind::Float)?)?;
+        let mean = shares.f_bmm(&hidden)?.f_squeeze_dim(1)?;
         let length = mean.f_norm_scalaropt_dim(2.0, 1_i64, true)?.f_clamp_min(1e-12)?;
         Vec::try_from(mean.f_div(&length)?.f_flatten(0, -1)?.f_to_device(Device::Cpu)?)
     }
 
-    /// The last hidden state, batch × tokens × hidden size.
-    fn encode(&self, batch: &Batch) -> Torch<Tensor> {
-        let table = |name| self.weights.get("embeddings", name);
-        let tokens = batch.ids.size()[1];
-        let words = table("word_embeddings.weight")?;
-        let mut sum = Tensor::f_embedding(words, &batch.ids, -1, false, false)?;
+    /// The last hidden state, batch × tokens × hidden size. The mask, batch × 1 × 1 × tokens, says which tokens may be
+    /// attended to, where not all may.
+    fn encode(&self, ids: &Tensor, mask: Option<&Tensor>) -> Torch<Tensor> {
+        let table = |name: &str| self.weights.get("embeddings", &format!("{name}_embeddings.weight"));
+        let mut sum = Tensor::f_embedding(table("word")?, ids, -1, false, false)?;
         // Of the two segments that a text may have, lines have the first.
-        let segment = table("token_type_embeddings.weight")?.f_get(0)?;
-        let place = table("position_embeddings.weight")?.f_narrow(0, 0, tokens)?.f_add(&segment)?;
+        let segment = table("token_type")?.f_get(0)?;
+        let place = table("position")?.f_narrow(0, 0, ids.size()[1])?.f_add(&segment)?;
         let mut hidden = self.norm("embeddings.LayerNorm", &sum.f_add_(&place)?)?;
         drop(sum);
         for layer in 0..self.config.num_hidden_layers {
-            hidden = self.layer(&format!("encoder.layer.{layer}"), hidden, batch.mask.as_ref())?;
+            hidden = self.layer(&format!("encoder.layer.{layer}"), hidden, mask)?;
         }
         Ok(hidden)
     }
@@ -101,31 +97,5 @@ impl Model {
     fn norm(&self, name: &str, input: &Tensor) -> Torch<Tensor> {
         let (weight, bias) = (self.weights.get(name, "weight")?, self.weights.get(name, "bias")?);
         input.f_layer_norm(weight.size(), Some(weight), Some(bias), self.config.layer_norm_eps, true)
-    }
-}
-
-impl Batch {
-    fn new(texts: &[&Tokens], device: Device) -> Torch<Self> {
-        let longest = texts.iter().map(|text| text.len()).max().unwrap_or(0);
-        let mut ids = Vec::with_capacity(texts.len() * longest);
-        let mut mask = Vec::with_capacity(ids.capacity());
-        let mut shares = Vec::with_capacity(ids.capacity());
-        for text in texts {
-            let share = 1.0 / f32::from(u16::try_from(text.len()).expect("texts have at most 256 tokens"));
-            for at in 0..longest {
-                ids.push(text.get(at).map_or(0, |&id| i64::from(id)));
-                mask.push(at < text.len());
-                shares.push(if at < text.len() { share } else { 0.0_f32 });
-            }
-        }
-        let [batch, tokens] =
-            [texts.len(), longest].map(|size| i64::try_from(size).expect("sizes fit in i64"));
-        let place = |tensor: Tensor, shape: &[i64]| tensor.f_view(shape)?.f_to_device(device);
-        let padded = mask.contains(&false).then(|| Tensor::f_from_slice(&mask)).transpose()?;
-        Ok(Self {
-            ids: place(Tensor::f_from_slice(&ids)?, &[batch, tokens])?,
-            mask: padded.map(|mask| place(mask, &[batch, 1, 1, tokens])).transpose()?,
-            shares: place(Tensor::f_from_slice(&shares)?, &[batch, 1, tokens])?,
-        })
     }
 }

@@ -14,7 +14,7 @@ pub(super) struct Ended {
 }
 
 /// The table, then what failed, then how many passed; with the seconds of all, and how many steps were chosen.
-pub(super) fn summary(ended: &[Ended], seconds: [String; 2], chosen: usize) -> String {
+pub(super) fn summary(ended: &[Ended], seconds: &[String; 2], chosen: usize) -> String {
     let mut text = "\n".to_owned() + &line("step", ["seconds", "processor"], "result", "note");
     let failed: Vec<_> =
         ended.iter().filter_map(|step| Some((step.name, step.result.as_ref().err()?))).collect();
@@ -38,6 +38,12 @@ pub(super) fn summary(ended: &[Ended], seconds: [String; 2], chosen: usize) -> S
 fn line(step: &str, [wall, processor]: [&str; 2], result: &str, note: &str) -> String {
     let line = format!("{step:<14}  {wall:>7}  {processor:>9}  {result:<6}  {note}");
     line.trim_end().to_owned() + "\n"
+}
+
+impl Ended {
+    pub(super) fn failed(&self) -> bool {
+        self.result.is_err()
+    }
 }
 
 impl fmt::Display for Ended {
@@ -70,7 +76,7 @@ mod tests {
             ended("profiles", Ok("no fixtures".into())),
         ];
         assert_eq!(
-            summary(&steps, ["3.8", "-"].map(str::to_owned), 3),
+            summary(&steps, &["3.8", "-"].map(str::to_owned), 3),
             "\n\
              step            seconds  processor  result  note\n\
              fmt                 1.2        2.0  ok\n\
@@ -86,7 +92,7 @@ mod tests {
 
     #[test]
     fn steps_that_were_never_reached_are_counted() {
-        let text = summary(&[ended("fmt", Err(anyhow::anyhow!("no")))], ["1", "1"].map(str::to_owned), 3);
+        let text = summary(&[ended("fmt", Err(anyhow::anyhow!("no")))], &["1", "1"].map(str::to_owned), 3);
         assert!(text.ends_with("0 passed, 1 failed, 2 not run\n"), "{text}");
     }
 }

@@ -112,8 +112,8 @@ fn grouped(number: &str) -> String {
 
 /// The end of a sentence, and the worlds as a list.
 fn told(worlds: &[World]) -> String {
-    let worlds: String = worlds.iter().map(|world| format!("\n- {}", world.told())).collect();
-    format!("The worlds, in this order:\n{worlds}\n")
+    let worlds: Vec<_> = worlds.iter().map(World::told).collect();
+    format!("The worlds, in this order:\n\n- {}\n", worlds.join("\n- "))
 }
 
 impl World {
