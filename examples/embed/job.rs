@@ -83,7 +83,9 @@ fn embed(
         if arguments.check && before == 0 {
             check::run(parts, arguments.budget, Some(&window))?;
         }
-        nearest.iter_mut().for_each(|nearest| nearest.look(before, &window, &rows));
+        if let Some(nearest) = &mut nearest {
+            nearest.look(before, &window, &rows);
+        }
         if arguments.output.is_some() {
             kept.extend(rows);
         }

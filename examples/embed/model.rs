@@ -24,7 +24,7 @@ impl Model {
         let config = Config::read(&folder.join("config.json"))?;
         let weights = Weights::read(&folder.join("model.safetensors"), device)?;
         let model = Self { config, weights, device };
-        // Names every weight that is missing, and pays for what libtorch does only once.
+        // Names a weight that is missing, and pays for what libtorch does only once.
         model.embed(&[&vec![1]])?;
         Ok(model)
     }
