@@ -164,7 +164,7 @@ mod tests {
         let texts = words.tokens(&lines).unwrap();
         let memory = Memory::limit(tch::Device::Cpu, None).unwrap();
         let ways = |more: &str| {
-            let line = format!("embed --model m --input - --batch 4 {more}");
+            let line = format!("embed --input - --batch 4 {more}");
             Ways::new(&Arguments::parse_from(line.split_whitespace()), &model, &memory)
         };
         let one = ways("--query x").embed(&texts).unwrap();

@@ -36,7 +36,11 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
     let lines = arguments.input.as_deref().map(open).transpose()?;
     arguments.output.as_deref().map(output::check).transpose()?;
     arguments.svg.as_deref().map(|path| output::check_place("svg", path)).transpose()?;
-    let parts = Parts::load(&arguments.model, arguments.device)?;
+    let model = arguments.model.as_ref().ok_or(
+        "model: no folder is given; `cargo xtask run embed -- ARGUMENTS` fetches the model and gives it, \
+         or say --model DIR or set MINILM_DIR",
+    )?;
+    let parts = Parts::load(model, arguments.device)?;
     match lines {
         Some(lines) => embed(arguments, &parts, lines),
         None => check::run(&parts, arguments.budget, None),
