@@ -38,6 +38,8 @@ fn main() {
         .flag("-Wno-unused-parameter")
         // As libtorch was compiled: without it some of its types have other members.
         .define("NDEBUG", None)
+        // Where there is debug information, lines: that of libtorch's templates would take most of the time.
+        .flags(std::env::var("DEBUG").is_ok_and(|level| level != "false").then_some("-g1"))
         .define("_GLIBCXX_USE_CXX11_ABI", &*abi)
         .compile("toma_torch_shim");
     // After our own library, because linkers resolve from left to right.

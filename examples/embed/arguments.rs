@@ -78,8 +78,8 @@ pub(crate) struct Arguments {
     #[arg(long, value_name = "DEVICE", default_value = "cpu", value_parser = device)]
     pub(crate) device: Device,
 
-    /// Folder with config.json, tokenizer.json and model.safetensors [default: where `MINILM_DIR` says]
-    #[arg(long, value_name = "DIR", env = "MINILM_DIR", hide_env = true)]
+    /// Folder with config.json, tokenizer.json and model.safetensors; `cargo xtask run embed` fetches and gives it
+    #[arg(long, value_name = "DIR", env = "MINILM_DIR", hide_env_values = true)]
     pub(crate) model: Option<PathBuf>,
 }
 

@@ -51,8 +51,8 @@ fn against_reference(parts: &Parts) -> Result<()> {
     let texts = parts.words.tokens(&texts)?;
     let memory = Memory::limit(parts.device, None)?;
     let rows = adapt(parts, &memory, PolicyName::Halve, texts.len()).embed(&texts)?;
-    let width = parts.model.width();
-    let cosines = rows.chunks_exact(2 * width).map(|pair| dot(&pair[..width], &pair[width..]));
+    let rows: Vec<_> = rows.chunks_exact(parts.model.width()).collect();
+    let cosines = rows.chunks_exact(2).map(|pair| dot(pair[0], pair[1]));
     let right: Vec<f32> = pairs.iter().map(|pair| pair.cosine).collect();
     let worst = compare("cosine", &cosines.collect::<Vec<_>>(), &right, COSINE)?;
     let pairs = pairs.len();

@@ -41,21 +41,17 @@ struct Way<'a> {
 impl<'a> Ways<'a> {
     pub(crate) fn new(arguments: &Arguments, model: &'a Model, memory: &'a Memory) -> Self {
         let most = arguments.batch();
-        let adapting = |&name: &PolicyName| {
+        let way = |name: PolicyName, fixed_for| {
             let mut embedder = Embedder::new(model, memory, name.policy(), most);
             embedder.name = (!arguments.compare_policies.is_empty()).then(|| name.to_string());
-            Way { embedder, fixed_for: None }
+            Way { embedder, fixed_for }
         };
-        let mut names = &*arguments.compare_policies;
-        if names.is_empty() {
-            names = std::slice::from_ref(&arguments.policy);
+        let mut all: Vec<_> = arguments.compare_policies.iter().map(|&name| way(name, None)).collect();
+        if all.is_empty() {
+            all.push(way(arguments.policy, None));
         }
-        let mut ways: Vec<_> = names.iter().map(adapting).collect();
-        if arguments.compare {
-            let embedder = Embedder::new(model, memory, PolicyName::Halve.policy(), most);
-            ways.push(Way { embedder, fixed_for: Some(0) });
-        }
-        Self { all: ways, most, turns: 0, difference: 0.0 }
+        all.extend(arguments.compare.then(|| way(PolicyName::Halve, Some(0))));
+        Self { all, most, turns: 0, difference: 0.0 }
     }
 
     /// Embeds the texts in each way; the rows are the first one's.
@@ -66,8 +62,6 @@ impl<'a> Ways<'a> {
         }
         let work = Work::longest_first(texts);
         let Some(longest) = work.order.first().map(|&place| &texts[place]) else { return Ok(Vec::new()) };
-        // The first way would pay for what libtorch does only once.
-        self.all[0].embedder.model.embed(&[longest])?;
         self.all.iter_mut().try_for_each(|way| way.prepare(longest))?;
         let mut rows = vec![vec![0.0; texts.len() * self.all[0].embedder.model.width()]; count];
         for portion in work.buckets(BATCHES * self.most) {

@@ -2,7 +2,7 @@
 
 use std::fs::{self, File};
 use std::io::{self, BufRead, BufReader};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use tch::Device;
 use toma::observe::report;
@@ -13,7 +13,7 @@ use crate::compare::Ways;
 use crate::embedder::Embedder;
 use crate::memory::Memory;
 use crate::model::Model;
-use crate::output::{Output, check_place};
+use crate::output;
 use crate::search::Nearest;
 use crate::texts::Words;
 use crate::{Result, check, say};
@@ -34,25 +34,16 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
     cpu::count();
     toma::torch::Device::existing(arguments.device)?;
     let lines = arguments.input.as_deref().map(open).transpose()?;
-    let folder = model_folder(arguments)?;
-    let output = arguments.output.as_deref().map(Output::at).transpose()?;
-    arguments.svg.as_deref().map(|path| check_place("svg", path)).transpose()?;
-    let parts = Parts::load(&folder, arguments.device)?;
-    match lines {
-        Some(lines) => embed(arguments, &parts, lines, output),
-        None => check::run(&parts, arguments.budget, None),
-    }
-}
-
-fn model_folder(arguments: &Arguments) -> Result<PathBuf> {
-    let folder = arguments.model.clone().filter(|folder| !folder.as_os_str().is_empty()).ok_or(
+    arguments.output.as_deref().map(output::check).transpose()?;
+    arguments.svg.as_deref().map(|path| output::check_place("svg", path)).transpose()?;
+    let model = arguments.model.as_ref().ok_or(
         "model: no folder is given; `cargo xtask run embed -- ARGUMENTS` fetches the model and gives it, \
          or say --model DIR or set MINILM_DIR",
     )?;
-    if folder.is_dir() {
-        Ok(folder)
-    } else {
-        Err(format!("model {}: no such folder", folder.display()).into())
+    let parts = Parts::load(model, arguments.device)?;
+    match lines {
+        Some(lines) => embed(arguments, &parts, lines),
+        None => check::run(&parts, arguments.budget, None),
     }
 }
 
@@ -74,22 +65,19 @@ fn open(path: &Path) -> Result<Box<dyn Iterator<Item = Result<String>>>> {
 }
 
 fn lines(name: String, input: impl BufRead) -> impl Iterator<Item = Result<String>> {
-    input
-        .lines()
-        .zip(1..)
-        .map(move |(line, number)| line.map_err(|error| format!("{name}, line {number}: {error}").into()))
+    let numbered = input.lines().zip(1..);
+    numbered.map(move |(line, number)| line.map_err(|error| format!("{name}, line {number}: {error}").into()))
 }
 
 fn embed(
     arguments: &Arguments,
     parts: &Parts,
     mut lines: impl Iterator<Item = Result<String>>,
-    mut output: Option<Output>,
 ) -> Result<()> {
     let memory = Memory::limit(arguments.device, arguments.budget)?;
     let mut nearest = nearest(arguments, parts, &memory)?;
     let mut ways = Ways::new(arguments, &parts.model, &memory);
-    let mut before = 0;
+    let (mut before, mut kept) = (0, Vec::new());
     loop {
         let window = lines.by_ref().take(WINDOW).collect::<Result<Vec<_>>>()?;
         if window.is_empty() {
@@ -99,11 +87,11 @@ fn embed(
         if arguments.check && before == 0 {
             check::run(parts, arguments.budget, Some(&window))?;
         }
-        if let Some(output) = &mut output {
-            output.append(&rows);
-        }
         if let Some(nearest) = &mut nearest {
             nearest.look(before, &window, &rows);
+        }
+        if arguments.output.is_some() {
+            kept.extend(rows);
         }
         before += window.len();
     }
@@ -122,7 +110,7 @@ fn embed(
     eprintln!("  peak: {} of tensors, model included; {memory}", memory.peak());
     // The rows' own tensor is not what the budget is for.
     drop(memory);
-    output.map_or(Ok(()), |output| output.write(parts.model.width()))
+    arguments.output.as_ref().map_or(Ok(()), |path| output::write(path, &kept, parts.model.width()))
 }
 
 fn nearest(arguments: &Arguments, parts: &Parts, memory: &Memory) -> Result<Option<Nearest>> {

@@ -54,10 +54,7 @@ fn first_line(error: &dyn Display) -> String {
 /// A reader that has left, as `head` does, is no error and ends no work: there may be a file to write
 /// and a check to fail.
 fn say(line: impl Display) -> Result<()> {
-    match writeln!(io::stdout(), "{line}") {
-        Err(error) if error.kind() != ErrorKind::BrokenPipe => {
-            Err(format!("standard output: {error}").into())
-        }
-        _ => Ok(()),
-    }
+    let written = writeln!(io::stdout(), "{line}");
+    let failed = written.err().filter(|error| error.kind() != ErrorKind::BrokenPipe);
+    failed.map_or(Ok(()), |error| Err(format!("standard output: {error}").into()))
 }

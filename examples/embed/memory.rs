@@ -29,27 +29,21 @@ impl Memory {
         let model_bytes = device.stats()?.allocated_bytes;
         let on_cpu = device.device() == Device::Cpu;
         let bytes = match budget {
-            Some(bytes) if on_cpu => bytes.0,
+            Some(bytes) if on_cpu => bytes,
             Some(bytes) => {
                 return Err(
                     format!("budget {bytes}: a GPU has a limit of its own, leave --budget out").into()
                 );
             }
-            None if on_cpu => model_bytes + memory::host()?.free_bytes / 2,
-            None => model_bytes + device.read()?.free_bytes,
+            None if on_cpu => ByteSize(model_bytes + memory::host()?.free_bytes / 2),
+            None => ByteSize(model_bytes + device.read()?.free_bytes),
         };
-        if bytes < model_bytes {
-            return Err(format!("budget {bytes} bytes: the model alone needs {model_bytes} bytes").into());
+        if bytes.0 < model_bytes {
+            return Err(format!("budget {} bytes: the model alone needs {model_bytes} bytes", bytes.0).into());
         }
         device.reset_peaks()?;
-        let budget = on_cpu.then(|| Budget::new(bytes));
-        Ok(Self {
-            device,
-            _budget: budget,
-            bytes: ByteSize(bytes),
-            model_bytes,
-            peak_bytes: Cell::new(model_bytes),
-        })
+        let (budget, peak_bytes) = (on_cpu.then(|| Budget::new(bytes.0)), Cell::new(model_bytes));
+        Ok(Self { device, _budget: budget, bytes, model_bytes, peak_bytes })
     }
 
     pub(crate) const fn device(&self) -> &toma::torch::Device {

@@ -5,7 +5,7 @@
 
 use std::path::Path;
 
-use tch::{Device, TchError, Tensor};
+use tch::{Device, Kind, TchError, Tensor};
 
 use crate::Result;
 use crate::texts::Tokens;
@@ -14,175 +14,88 @@ use crate::weights::{Config, Weights};
 type Torch<T> = std::result::Result<T, TchError>;
 
 pub(crate) struct Model {
-    words: Tensor,
-    positions: Tensor,
-    /// Of the first of the two segments a text may have; lines have one.
-    segment: Tensor,
-    norm: Norm,
-    layers: Vec<Layer>,
+    config: Config,
+    weights: Weights,
     device: Device,
-}
-
-struct Layer {
-    query: Linear,
-    key: Linear,
-    value: Linear,
-    attended: Linear,
-    attention_norm: Norm,
-    wide: Linear,
-    narrow: Linear,
-    output_norm: Norm,
-    heads: i64,
-}
-
-struct Linear {
-    weight: Tensor,
-    bias: Tensor,
-}
-
-struct Norm {
-    weight: Tensor,
-    bias: Tensor,
-    eps: f64,
-}
-
-/// Texts as the network takes them.
-struct Batch {
-    /// Word numbers, batch × tokens; shorter texts are filled up with 0.
-    ids: Tensor,
-    /// Which tokens may be attended to, batch × 1 × 1 × tokens; `None` where all may.
-    mask: Option<Tensor>,
-    /// What each token contributes to the mean, batch × 1 × tokens.
-    shares: Tensor,
 }
 
 impl Model {
     pub(crate) fn load(folder: &Path, device: Device) -> Result<Self> {
         let config = Config::read(&folder.join("config.json"))?;
-        let mut from = Weights::read(&folder.join("model.safetensors"), device)?;
-        let mut table = |name: &str| from.take(&format!("embeddings.{name}_embeddings.weight"));
-        let (words, positions, segment) =
-            (table("word")?, table("position")?, table("token_type")?.f_get(0)?);
-        let norm = Norm::take(&mut from, "embeddings.LayerNorm", &config)?;
-        let layers = (0..config.num_hidden_layers).map(|index| Layer::take(&mut from, index, &config));
-        let layers = layers.collect::<Result<_>>()?;
-        Ok(Self { words, positions, segment, norm, layers, device })
+        let weights = Weights::read(&folder.join("model.safetensors"), device)?;
+        let model = Self { config, weights, device };
+        // Names a weight that is missing, and pays for what libtorch does only once.
+        model.embed(&[&vec![1]])?;
+        Ok(model)
     }
 
     /// Numbers in a vector.
-    pub(crate) fn width(&self) -> usize {
-        self.segment.numel()
+    pub(crate) const fn width(&self) -> usize {
+        self.config.hidden_size
     }
 
     /// A vector of length 1 for each text, one after the other.
     ///
     /// Each text must have a token, and at most as many as there are positions.
     pub(crate) fn embed(&self, texts: &[&Tokens]) -> Torch<Vec<f32>> {
-        let batch = Batch::new(texts, self.device)?;
-        let hidden = self.encode(&batch)?;
-        let mean = batch.shares.f_bmm(&hidden)?.f_squeeze_dim(1)?;
+        let ids = texts.iter().map(|text| Tensor::f_from_slice(text)).collect::<Torch<Vec<_>>>()?;
+        // Batch × tokens; shorter texts are filled up with 0, which is no word.
+        let ids = Tensor::f_pad_sequence(&ids, true, 0.0, "right")?.f_to_device(self.device)?;
+        let is_word = ids.f_ne(0)?.f_unsqueeze(1)?;
+        let is_padded = texts.iter().any(|text| text.len() != texts[0].len());
+        let mask = is_padded.then(|| is_word.f_unsqueeze(1)).transpose()?;
+        let hidden = self.encode(&ids, mask.as_ref())?;
+        // What each token contributes to the mean, batch × 1 × tokens.
+        let shares = is_word.f_div(&is_word.f_sum_dim_intlist(2_i64, true, Kind::Float)?)?;
+        let mean = shares.f_bmm(&hidden)?.f_squeeze_dim(1)?;
         let length = mean.f_norm_scalaropt_dim(2.0, 1_i64, true)?.f_clamp_min(1e-12)?;
         Vec::try_from(mean.f_div(&length)?.f_flatten(0, -1)?.f_to_device(Device::Cpu)?)
     }
 
-    /// The last hidden state, batch × tokens × hidden size.
-    fn encode(&self, batch: &Batch) -> Torch<Tensor> {
-        let tokens = batch.ids.size()[1];
-        let mut sum = Tensor::f_embedding(&self.words, &batch.ids, -1, false, false)?;
-        let place = self.positions.f_narrow(0, 0, tokens)?.f_add(&self.segment)?;
-        let mut hidden = self.norm.forward(&sum.f_add_(&place)?)?;
+    /// The last hidden state, batch × tokens × hidden size. The mask, batch × 1 × 1 × tokens, says which tokens may be
+    /// attended to, where not all may.
+    fn encode(&self, ids: &Tensor, mask: Option<&Tensor>) -> Torch<Tensor> {
+        let table = |name: &str| self.weights.get("embeddings", &format!("{name}_embeddings.weight"));
+        let mut sum = Tensor::f_embedding(table("word")?, ids, -1, false, false)?;
+        // Of the two segments that a text may have, lines have the first.
+        let segment = table("token_type")?.f_get(0)?;
+        let place = table("position")?.f_narrow(0, 0, ids.size()[1])?.f_add(&segment)?;
+        let mut hidden = self.norm("embeddings.LayerNorm", &sum.f_add_(&place)?)?;
         drop(sum);
-        for layer in &self.layers {
-            hidden = layer.forward(hidden, batch.mask.as_ref())?;
+        for layer in 0..self.config.num_hidden_layers {
+            hidden = self.layer(&format!("encoder.layer.{layer}"), hidden, mask)?;
         }
         Ok(hidden)
     }
-}
 
-impl Batch {
-    fn new(texts: &[&Tokens], device: Device) -> Torch<Self> {
-        let longest = texts.iter().map(|text| text.len()).max().unwrap_or(0);
-        let mut ids = Vec::with_capacity(texts.len() * longest);
-        let mut mask = Vec::with_capacity(ids.capacity());
-        let mut shares = Vec::with_capacity(ids.capacity());
-        for text in texts {
-            let share = 1.0 / f32::from(u16::try_from(text.len()).expect("texts have at most 256 tokens"));
-            for at in 0..longest {
-                ids.push(text.get(at).map_or(0, |&id| i64::from(id)));
-                mask.push(at < text.len());
-                shares.push(if at < text.len() { share } else { 0.0_f32 });
-            }
-        }
-        let [batch, tokens] =
-            [texts.len(), longest].map(|size| i64::try_from(size).expect("sizes fit in i64"));
-        let place = |tensor: Tensor, shape: &[i64]| tensor.f_view(shape)?.f_to_device(device);
-        let padded = mask.contains(&false).then(|| Tensor::f_from_slice(&mask)).transpose()?;
-        Ok(Self {
-            ids: place(Tensor::f_from_slice(&ids)?, &[batch, tokens])?,
-            mask: padded.map(|mask| place(mask, &[batch, 1, 1, tokens])).transpose()?,
-            shares: place(Tensor::f_from_slice(&shares)?, &[batch, 1, tokens])?,
-        })
-    }
-}
-
-impl Layer {
-    fn take(from: &mut Weights, index: usize, config: &Config) -> Result<Self> {
-        let name = |part: &str| format!("encoder.layer.{index}.{part}");
-        let mut linear = |part: &str| Linear::take(from, &name(part));
-        let query = linear("attention.self.query")?;
-        let key = linear("attention.self.key")?;
-        let value = linear("attention.self.value")?;
-        let attended = linear("attention.output.dense")?;
-        let wide = linear("intermediate.dense")?;
-        let narrow = linear("output.dense")?;
-        let attention_norm = Norm::take(from, &name("attention.output.LayerNorm"), config)?;
-        let output_norm = Norm::take(from, &name("output.LayerNorm"), config)?;
-        let heads = config.num_attention_heads;
-        Ok(Self { query, key, value, attended, attention_norm, wide, narrow, output_norm, heads })
-    }
-
-    fn forward(&self, hidden: Tensor, mask: Option<&Tensor>) -> Torch<Tensor> {
-        let mut attended = self.attended.forward(&self.attend(&hidden, mask)?)?;
-        let attended = self.attention_norm.forward(&attended.f_add_(&hidden)?)?;
+    fn layer(&self, layer: &str, hidden: Tensor, mask: Option<&Tensor>) -> Torch<Tensor> {
+        let linear = |part: &str, input: &Tensor| self.linear(&format!("{layer}.{part}"), input);
+        let norm = |part: &str, input: &Tensor| self.norm(&format!("{layer}.{part}.LayerNorm"), input);
+        let mut attended = linear("attention.output.dense", &self.attend(layer, &hidden, mask)?)?;
+        let attended = norm("attention.output", &attended.f_add_(&hidden)?)?;
         drop(hidden);
-        let mut narrow = self.narrow.forward(&self.wide.forward(&attended)?.f_gelu_("none")?)?;
-        self.output_norm.forward(&narrow.f_add_(&attended)?)
+        let mut narrow = linear("output.dense", &linear("intermediate.dense", &attended)?.f_gelu_("none")?)?;
+        norm("output", &narrow.f_add_(&attended)?)
     }
 
-    fn attend(&self, hidden: &Tensor, mask: Option<&Tensor>) -> Torch<Tensor> {
-        let (query, key, value) =
-            (self.query.forward(hidden)?, self.key.forward(hidden)?, self.value.forward(hidden)?);
-        let [query, key, value] = [self.split(&query)?, self.split(&key)?, self.split(&value)?];
+    fn attend(&self, layer: &str, hidden: &Tensor, mask: Option<&Tensor>) -> Torch<Tensor> {
+        // From batch × tokens × hidden size to batch × heads × tokens × size of a head.
+        let heads = |part: &str| {
+            let all = self.linear(&format!("{layer}.attention.self.{part}"), hidden)?;
+            all.f_unflatten(2, [self.config.num_attention_heads, -1])?.f_transpose(1, 2)
+        };
+        let (query, key, value) = (heads("query")?, heads("key")?, heads("value")?);
         let heads =
             Tensor::f_scaled_dot_product_attention(&query, &key, &value, mask, 0.0, false, None, false)?;
         heads.f_transpose(1, 2)?.f_flatten(2, 3)
     }
 
-    /// From batch × tokens × hidden size to batch × heads × tokens × size of a head.
-    fn split(&self, hidden: &Tensor) -> Torch<Tensor> {
-        hidden.f_unflatten(2, [self.heads, -1])?.f_transpose(1, 2)
-    }
-}
-
-impl Linear {
-    fn take(from: &mut Weights, name: &str) -> Result<Self> {
-        let weight = from.take(&format!("{name}.weight"))?;
-        Ok(Self { weight, bias: from.take(&format!("{name}.bias"))? })
+    fn linear(&self, name: &str, input: &Tensor) -> Torch<Tensor> {
+        input.f_linear(self.weights.get(name, "weight")?, Some(self.weights.get(name, "bias")?))
     }
 
-    fn forward(&self, input: &Tensor) -> Torch<Tensor> {
-        input.f_linear(&self.weight, Some(&self.bias))
-    }
-}
-
-impl Norm {
-    fn take(from: &mut Weights, name: &str, config: &Config) -> Result<Self> {
-        let Linear { weight, bias } = Linear::take(from, name)?;
-        Ok(Self { weight, bias, eps: config.layer_norm_eps })
-    }
-
-    fn forward(&self, input: &Tensor) -> Torch<Tensor> {
-        let shape = self.weight.size();
-        input.f_layer_norm(shape, Some(&self.weight), Some(&self.bias), self.eps, true)
+    fn norm(&self, name: &str, input: &Tensor) -> Torch<Tensor> {
+        let (weight, bias) = (self.weights.get(name, "weight")?, self.weights.get(name, "bias")?);
+        input.f_layer_norm(weight.size(), Some(weight), Some(bias), self.config.layer_norm_eps, true)
     }
 }

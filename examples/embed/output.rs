@@ -1,47 +1,37 @@
 //! The output file, written when all rows are there.
 
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use tch::Tensor;
 
 use crate::Result;
 
-/// A file of rows, in the format its name tells; it gets its name when it is complete.
-pub(crate) struct Output {
-    path: PathBuf,
-    rows: Vec<f32>,
+/// Says early what would fail in the end.
+pub(crate) fn check(path: &Path) -> Result<()> {
+    check_place("output", path)?;
+    match suffix(path) {
+        Some("npy" | "safetensors") => Ok(()),
+        _ => Err(format!("output {}: must end in .npy or .safetensors", path.display()).into()),
+    }
 }
 
-impl Output {
-    /// Says early what would fail in the end.
-    pub(crate) fn at(path: &Path) -> Result<Self> {
-        check_place("output", path)?;
-        match suffix(path) {
-            Some("npy" | "safetensors") => Ok(Self { path: path.to_owned(), rows: Vec::new() }),
-            _ => Err(format!("output {}: must end in .npy or .safetensors", path.display()).into()),
-        }
-    }
-
-    pub(crate) fn append(&mut self, rows: &[f32]) {
-        self.rows.extend_from_slice(rows);
-    }
-
-    /// Beside the budget: this takes a tensor of all rows.
-    pub(crate) fn write(self, width: usize) -> Result<()> {
-        let rows = Tensor::f_from_slice(&self.rows)?.f_view([-1, i64::try_from(width)?])?;
-        // The process's own, so that runs at the same time spare each other.
-        let part = self.path.with_extension(format!("{}.part", std::process::id()));
-        let written = match suffix(&self.path) {
-            Some("npy") => rows.write_npy(&part),
-            _ => Tensor::write_safetensors(&[("embeddings", rows)], &part),
-        };
-        let named = written.map_err(Into::into).and_then(|()| Ok(fs::rename(&part, &self.path)?));
-        named.map_err(|error: Box<dyn std::error::Error>| {
-            let _ = fs::remove_file(&part);
-            format!("output {}: {error}", self.path.display()).into()
-        })
-    }
+/// Writes the rows in the format that the name tells; the file gets its name when it is complete.
+///
+/// Beside the budget: this takes a tensor of all rows.
+pub(crate) fn write(path: &Path, rows: &[f32], width: usize) -> Result<()> {
+    let rows = Tensor::f_from_slice(rows)?.f_view([-1, i64::try_from(width)?])?;
+    // The process's own, so that runs at the same time spare each other.
+    let part = path.with_extension(format!("{}.part", std::process::id()));
+    let written = match suffix(path) {
+        Some("npy") => rows.write_npy(&part),
+        _ => Tensor::write_safetensors(&[("embeddings", rows)], &part),
+    };
+    let named = written.map_err(Into::into).and_then(|()| Ok(fs::rename(&part, path)?));
+    named.map_err(|error: Box<dyn std::error::Error>| {
+        let _ = fs::remove_file(&part);
+        format!("output {}: {error}", path.display()).into()
+    })
 }
 
 fn suffix(path: &Path) -> Option<&str> {
@@ -50,14 +40,13 @@ fn suffix(path: &Path) -> Option<&str> {
 
 /// Fails where there is no folder for the file, or a folder has its name.
 pub(crate) fn check_place(option: &str, path: &Path) -> Result<()> {
-    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
-    match folder.filter(|folder| !folder.is_dir()) {
-        Some(folder) => {
-            Err(format!("{option} {}: there is no folder {}", path.display(), folder.display()).into())
-        }
-        None if path.is_dir() => Err(format!("{option} {}: is a folder", path.display()).into()),
-        None => Ok(()),
-    }
+    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty() && !folder.is_dir());
+    let wrong = match folder {
+        Some(folder) => format!("there is no folder {}", folder.display()),
+        None if path.is_dir() => "is a folder".to_owned(),
+        None => return Ok(()),
+    };
+    Err(format!("{option} {}: {wrong}", path.display()).into())
 }
 
 #[cfg(test)]
@@ -68,18 +57,14 @@ mod tests {
     #[test]
     fn both_formats_are_read_back_and_replace_an_old_file() {
         let (_alone, scratch) = (alone(), scratch());
-        for (parts, count) in [(&[&[][..]][..], 0), (&[&[1.0, 2.0], &[], &[3.0, 4.0, 5.0, -0.5]], 3)] {
-            let right: Vec<f32> = parts.concat();
-            let right = Tensor::from_slice(&right).view([count, 2]);
+        for (rows, count) in [(&[][..], 0), (&[1.0, 2.0, 3.0, 4.0, 5.0, -0.5], 3)] {
+            let right = Tensor::from_slice::<f32>(rows).view([count, 2]);
             let [npy, safetensors] = ["a.npy", "a.safetensors"].map(|name| scratch.path().join(name));
             for path in [&npy, &safetensors] {
                 fs::write(path, "old").unwrap();
-                let mut output = Output::at(path).unwrap();
-                for part in parts {
-                    output.append(part);
-                }
+                check(path).unwrap();
                 assert_eq!(fs::read_to_string(path).unwrap(), "old");
-                output.write(2).unwrap();
+                write(path, rows, 2).unwrap();
             }
             assert_eq!(Tensor::read_npy(&npy).unwrap(), right);
             let read = Tensor::read_safetensors(&safetensors).unwrap();
@@ -91,7 +76,7 @@ mod tests {
     #[test]
     fn a_name_that_cannot_be_written_is_said_early() {
         let scratch = scratch();
-        let says = |path: &Path| Output::at(path).err().unwrap().to_string();
+        let says = |path: &Path| check(path).unwrap_err().to_string();
         for name in ["a", "a.NPY.gz", "npy", ".npy", "a.csv"] {
             assert!(says(Path::new(name)).ends_with("must end in .npy or .safetensors"), "{name}");
         }

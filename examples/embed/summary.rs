@@ -43,15 +43,12 @@ impl Summary {
     /// Time lost to failed attempts, and its share of all.
     pub(crate) fn lost(&self) -> String {
         let lost = self.reports().map(|report| report.time_lost).sum::<Duration>().as_secs_f64();
-        let share = 100.0 * lost / self.seconds().max(1e-9);
-        format!("{lost:.2} s ({share:.1} %)")
+        format!("{lost:.2} s ({:.1} %)", 100.0 * lost / self.seconds().max(1e-9))
     }
 
     /// The batch sizes in the end, longest texts first.
     pub(crate) fn sizes(&self) -> String {
-        let sizes: Vec<String> =
-            self.buckets.values().map(|reports| last_size(reports).to_string()).collect();
-        sizes.join(" ")
+        self.buckets.values().map(|reports| last_size(reports).to_string()).collect::<Vec<_>>().join(" ")
     }
 }
 
@@ -66,11 +63,8 @@ impl fmt::Display for Summary {
         for (Reverse(most_tokens), reports) in &self.buckets {
             let lines: usize = reports.iter().map(|report| report.done).sum();
             let failed = times(reports.iter().map(|report| report.out_of_memory).sum());
-            let size = last_size(reports);
-            writeln!(
-                f,
-                "  up to {most_tokens:>3} tokens: {lines:>6} lines, batches of {size:>4}, {failed} out of memory"
-            )?;
+            write!(f, "  up to {most_tokens:>3} tokens: {lines:>6} lines, ")?;
+            writeln!(f, "batches of {:>4}, {failed} out of memory", last_size(reports))?;
         }
         Ok(())
     }
@@ -78,8 +72,7 @@ impl fmt::Display for Summary {
 
 /// The size in force in the end.
 fn last_size(reports: &[Report]) -> usize {
-    let size = |report: &Report| report.tried.last().map_or(report.start, |tried| tried.size);
-    reports.last().map_or(0, size)
+    reports.last().map_or(0, |report| report.tried.last().map_or(report.start, |tried| tried.size))
 }
 
 fn times(number: usize) -> String {

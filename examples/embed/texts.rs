@@ -9,7 +9,7 @@ use tokenizers::{Tokenizer, TruncationParams};
 use crate::Result;
 
 /// The tokens of one text: at least the two marks around it, at most [`MOST`].
-pub(crate) type Tokens = Vec<u32>;
+pub(crate) type Tokens = Vec<i64>;
 
 /// Tokens of a text that the model was trained for; what comes after them is not seen.
 const MOST: usize = 256;
@@ -57,7 +57,8 @@ impl Words {
             let texts: Vec<&str> = texts.iter().map(AsRef::as_ref).collect();
             let encodings =
                 self.tokenizer.encode_batch_fast(texts, true).map_err(|error| error.to_string())?;
-            tokens.extend(encodings.iter().map(|encoding| encoding.get_ids().to_vec()));
+            let ids = encodings.iter().map(|encoding| encoding.get_ids().iter().copied().map(i64::from));
+            tokens.extend(ids.map(Tokens::from_iter));
         }
         Ok(tokens)
     }

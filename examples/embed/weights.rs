@@ -2,10 +2,10 @@
 
 use std::collections::HashMap;
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use serde::Deserialize;
-use tch::{Device, Kind, Tensor};
+use tch::{Device, Kind, TchError, Tensor};
 
 use crate::{Result, first_line};
 
@@ -15,6 +15,7 @@ pub(crate) struct Config {
     model_type: String,
     hidden_act: String,
     position_embedding_type: Option<String>,
+    pub(crate) hidden_size: usize,
     pub(crate) num_attention_heads: i64,
     pub(crate) num_hidden_layers: usize,
     pub(crate) layer_norm_eps: f64,
@@ -22,9 +23,8 @@ pub(crate) struct Config {
 
 impl Config {
     pub(crate) fn read(path: &Path) -> Result<Self> {
-        let say = |error: &dyn std::fmt::Display| format!("{}: {error}", path.display());
-        let text = fs::read_to_string(path).map_err(|error| say(&error))?;
-        Ok(Self::parse(&text).map_err(|error| say(&error))?)
+        let config = fs::read_to_string(path).map_err(Into::into).and_then(|text| Self::parse(&text));
+        config.map_err(|error| format!("{}: {error}", path.display()).into())
     }
 
     /// Another architecture would load in part and compute nonsense.
@@ -45,26 +45,26 @@ impl Config {
     }
 }
 
-/// The tensors of a safetensors file.
-pub(crate) struct Weights {
-    tensors: HashMap<String, Tensor>,
-    path: PathBuf,
-    device: Device,
-}
+/// The tensors of a safetensors file, by name.
+#[derive(Debug)]
+pub(crate) struct Weights(HashMap<String, Tensor>);
 
 impl Weights {
     pub(crate) fn read(path: &Path, device: Device) -> Result<Self> {
-        let tensors = Tensor::read_safetensors(path).map_err(|error| {
+        let mut tensors = Tensor::read_safetensors(path).map_err(|error| {
             format!("{}: not readable as safetensors: {}", path.display(), first_line(&error))
         })?;
-        Ok(Self { tensors: tensors.into_iter().collect(), path: path.to_owned(), device })
+        // Only for a network that classifies.
+        tensors.retain(|(name, _)| !name.starts_with("pooler."));
+        let place = |(name, tensor): (String, Tensor)| {
+            Ok((name, tensor.f_to_device(device)?.f_to_kind(Kind::Float)?))
+        };
+        Ok(Self(tensors.into_iter().map(place).collect::<Result<_>>()?))
     }
 
-    /// Takes a tensor out, so that what the model does not use is freed with the rest.
-    pub(crate) fn take(&mut self, name: &str) -> Result<Tensor> {
-        let missing = || format!("{}: tensor `{name}` is missing", self.path.display());
-        let tensor = self.tensors.remove(name).ok_or_else(missing)?;
-        Ok(tensor.f_to_device(self.device)?.f_to_kind(Kind::Float)?)
+    pub(crate) fn get(&self, of: &str, part: &str) -> std::result::Result<&Tensor, TchError> {
+        let missing = || TchError::FileFormat(format!("model.safetensors: tensor `{of}.{part}` is missing"));
+        self.0.get(&format!("{of}.{part}")).ok_or_else(missing)
     }
 }
 
@@ -73,7 +73,7 @@ mod tests {
     use super::*;
     use crate::tests::{alone, scratch};
 
-    const RIGHT: &str = r#"{"model_type": "bert", "hidden_act": "gelu", "num_attention_heads": 2,
+    const RIGHT: &str = r#"{"model_type": "bert", "hidden_act": "gelu", "hidden_size": 4, "num_attention_heads": 2,
         "num_hidden_layers": 1, "layer_norm_eps": 1e-12, "use_cache": true}"#;
 
     #[test]
@@ -102,12 +102,11 @@ mod tests {
         let scratch = scratch();
         let path = scratch.path().join("some.safetensors");
         let doubles = Tensor::ones([4], (Kind::Double, Device::Cpu));
-        Tensor::write_safetensors(&[("a", doubles)], &path).unwrap();
-        let mut weights = Weights::read(&path, Device::Cpu).unwrap();
-        assert!(
-            weights.take("b").unwrap_err().to_string().ends_with("some.safetensors: tensor `b` is missing")
-        );
-        assert_eq!(weights.take("a").unwrap(), Tensor::ones([4], (Kind::Float, Device::Cpu)));
+        Tensor::write_safetensors(&[("a.weight", doubles)], &path).unwrap();
+        let weights = Weights::read(&path, Device::Cpu).unwrap();
+        let error = weights.get("a", "bias").unwrap_err().to_string();
+        assert!(error.ends_with("tensor `a.bias` is missing"), "{error}");
+        assert_eq!(weights.get("a", "weight").unwrap(), &Tensor::ones([4], (Kind::Float, Device::Cpu)));
         for content in [&b""[..], b"short", b"\xff\xff\xff\xff\xff\xff\xff\xff{}", b"\x02\0\0\0\0\0\0\0[]"] {
             fs::write(&path, content).unwrap();
             let error = Weights::read(&path, Device::Cpu).err().unwrap().to_string();

@@ -27,18 +27,10 @@ fn first_failure<'a>(commands: impl IntoIterator<Item = Result<Cmd<'a>>>) -> Res
 
 /// As shells tell it: a program that a signal ended has 128 more than the signal's number.
 fn code(status: ExitStatus) -> u8 {
-    let code = status.code().or_else(|| Some(128 + signal(status)?));
+    let code = status.code();
+    #[cfg(unix)]
+    let code = code.or_else(|| Some(128 + std::os::unix::process::ExitStatusExt::signal(&status)?));
     code.and_then(|code| u8::try_from(code).ok()).filter(|code| *code != 0).unwrap_or(1)
-}
-
-#[cfg(unix)]
-fn signal(status: ExitStatus) -> Option<i32> {
-    std::os::unix::process::ExitStatusExt::signal(&status)
-}
-
-#[cfg(not(unix))]
-fn signal(_: ExitStatus) -> Option<i32> {
-    None
 }
 
 #[cfg(test)]

@@ -8,7 +8,6 @@ mod handover;
 mod metadata;
 mod project;
 mod setup;
-mod table;
 #[cfg(test)]
 mod tests;
 

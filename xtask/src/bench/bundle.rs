@@ -1,7 +1,7 @@
 //! `cargo xtask gpu-bundle DIR`: checks and benchmarks in one folder, to be run on a machine with a
 //! GPU that has neither Rust nor a network.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::{Context as _, Result, ensure};
@@ -10,7 +10,7 @@ use serde_json::Value;
 use xshell::Cmd;
 
 use crate::project::Project;
-use crate::setup::torch::{self, Build, Environment};
+use crate::setup::torch::{self, Build};
 
 /// The source of the library that stands in for the CUDA driver, which the tests elsewhere compile
 /// themselves.
@@ -38,60 +38,36 @@ impl GpuBundle {
         let folder = std::path::absolute(&self.folder)?;
         let project = Project::find()?;
         let environment = torch::environment(&project, Some(Build::Cpu))?;
-        let bundle = Bundle { project: &project, environment: &environment, folder };
-        bundle.clear()?;
-        PROGRAMS.into_iter().try_for_each(|program| bundle.add(program))?;
-        bundle.add_double()?;
-        bundle.add_run()?;
-        let folder = bundle.folder.display();
-        println!("{folder}: run {folder}/run where there is a GPU and a Python with PyTorch 2.11");
+        clear(&project, &folder)?;
+        for [package, kind, name] in PROGRAMS {
+            project.heading(name);
+            let cargo = project.cargo("test").args(["--release", "--no-run", "-p", package, kind, name]);
+            let program = folder.join(name);
+            project.shell.copy_file(built(environment.give(cargo), name)?, &program)?;
+            project.command("strip").arg(program).quiet().run()?;
+        }
+        let double = project.shell.create_dir(folder.join("double"))?.join("libcuda.so");
+        let rustc = project.command(std::env::var_os("RUSTC").unwrap_or_else(|| "rustc".into()));
+        let rustc = rustc.args(["--edition=2024", "--crate-type=cdylib", "--crate-name=cuda"]);
+        rustc.args(["-Cstrip=symbols", DOUBLE, "-o"]).arg(double).quiet().run()?;
+        let run = folder.join("run");
+        project.shell.write_file(&run, RUN)?;
+        project.command("chmod").arg("755").arg(&run).quiet().run()?;
+        let (folder, run) = (folder.display(), run.display());
+        println!("{folder}: run {run} where there is a GPU and a Python with PyTorch 2.11");
         Ok(ExitCode::SUCCESS)
     }
 }
 
-/// A folder that is being filled.
-struct Bundle<'a> {
-    project: &'a Project,
-    environment: &'a Environment,
-    folder: PathBuf,
-}
-
-impl Bundle<'_> {
-    /// Makes the folder, or empties it of an older bundle; anything else in it stays.
-    fn clear(&self) -> Result<()> {
-        let (shell, folder) = (&self.project.shell, &self.folder);
-        if folder.exists() && !shell.read_dir(folder)?.is_empty() {
-            let is_ours = shell.read_file(folder.join("run")).is_ok_and(|text| is_run(&text));
-            ensure!(is_ours, "{}: neither empty nor a bundle", folder.display());
-            shell.remove_path(folder)?;
-        }
-        Ok(shell.create_dir(folder).map(drop)?)
+/// Makes the folder, or empties it of an older bundle; anything else in it stays.
+fn clear(project: &Project, folder: &Path) -> Result<()> {
+    let shell = &project.shell;
+    if folder.exists() && !shell.read_dir(folder)?.is_empty() {
+        let is_ours = shell.read_file(folder.join("run")).is_ok_and(|text| is_run(&text));
+        ensure!(is_ours, "{}: neither empty nor a bundle", folder.display());
+        shell.remove_path(folder)?;
     }
-
-    /// Builds a program as it is released, and puts it into the folder without its symbols.
-    fn add(&self, [package, kind, name]: [&str; 3]) -> Result<()> {
-        self.project.heading(name);
-        let cargo = self.project.cargo("test").args(["--release", "--no-run", "-p", package, kind, name]);
-        let built = built(self.environment.give(cargo), name)?;
-        let target = self.folder.join(name);
-        self.project.shell.copy_file(built, &target)?;
-        Ok(self.project.command("strip").arg(target).quiet().run()?)
-    }
-
-    fn add_double(&self) -> Result<()> {
-        let folder = self.folder.join("double");
-        self.project.shell.create_dir(&folder)?;
-        let rustc = std::env::var_os("RUSTC").unwrap_or_else(|| "rustc".into());
-        let rustc = self.project.command(rustc).args(["--edition=2024", "--crate-type=cdylib"]);
-        let rustc = rustc.args(["--crate-name=cuda", "-Cstrip=symbols", DOUBLE, "-o"]);
-        Ok(rustc.arg(folder.join("libcuda.so")).quiet().run()?)
-    }
-
-    fn add_run(&self) -> Result<()> {
-        let run = self.folder.join("run");
-        self.project.shell.write_file(&run, RUN)?;
-        Ok(self.project.command("chmod").arg("755").arg(run).quiet().run()?)
-    }
+    Ok(shell.create_dir(folder).map(drop)?)
 }
 
 /// Whether a script is ours, of this version or another: by the lines it begins with.

@@ -10,7 +10,6 @@ use anyhow::{Context as _, Result, ensure};
 
 use super::bundle::built;
 use crate::project::Project;
-use crate::table::{Align, table};
 
 /// The benchmark that knows `list` and `count`.
 const BENCH: &str = "overhead";
@@ -23,12 +22,12 @@ pub(super) fn count(project: &Project, only: Option<&str>, calls: u64) -> Result
     );
     let bench = build(project)?;
     let cases = cases(&project.command(&bench).arg("list").read()?, only)?;
-    let mut rows = vec![["case", "instructions/call"].map(str::to_owned)];
+    let width = cases.iter().map(String::len).max().unwrap_or_default();
+    println!("{:<width$}  instructions/call", "case");
     for case in cases {
         let [once, twice] = [calls, 2 * calls].map(|calls| collect(project, &bench, &case, calls));
-        rows.push([case, per_call(once?, twice?, calls)]);
+        println!("{case:<width$}  {:>17}", per_call(once?, twice?, calls));
     }
-    print!("{}", table([Align::Left, Align::Right], &rows));
     Ok(())
 }
 

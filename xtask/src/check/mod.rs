@@ -16,16 +16,15 @@ use std::fs;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use anyhow::{Context as _, Result, bail, ensure};
+use anyhow::{Result, bail, ensure};
 use clap::Args;
 use xshell::Cmd;
 
 use crate::project::Project;
 use crate::setup::torch::Build;
 use crate::setup::{Lock, Provision};
-use crate::table::{Align, table};
 use nightly::Length;
-use spent::Spent;
+use spent::Watch;
 use steps::{STEPS, Step, When};
 use summary::{Ended, summary};
 
@@ -65,8 +64,7 @@ struct Checks<'a> {
     project: &'a Project,
     /// What some steps need besides Rust.
     provision: Provision<'a>,
-    /// Stop at the first failure.
-    fail_fast: bool,
+    how: How,
     /// Without slow tests.
     fast: bool,
     length: Length,
@@ -76,26 +74,24 @@ struct Checks<'a> {
 
 impl Test {
     pub(crate) fn run(self, build: Option<Build>) -> Result<ExitCode> {
-        let project = Project::find()?;
-        let torch = self.fast && torch::is_changed(&project)?;
+        let (project, fast) = (Project::find()?, self.fast);
+        let torch = !fast || torch::is_changed(&project)?;
         let is_run = |when| match when {
             When::Fast => true,
-            When::TorchChanged => !self.fast || torch,
-            When::Full => !self.fast,
+            When::TorchChanged => torch,
+            When::Full => !fast,
             When::Nightly => false,
         };
-        let steps = choose(is_run, &self.how.steps)?;
-        let provision = Provision::new(&project, build);
-        Checks::new(&project, provision, Length::default(), self.fast).run(&steps, &self.how)
+        let checks = Checks { fast, ..Checks::new(&project, build, self.how) };
+        checks.run(&choose(is_run, &checks.how.steps)?)
     }
 }
 
 impl Nightly {
     pub(crate) fn run(self, build: Option<Build>) -> Result<ExitCode> {
         let project = Project::find()?;
-        let steps = choose(|when| when == When::Nightly, &self.how.steps)?;
-        let provision = Provision::new(&project, build);
-        Checks::new(&project, provision, self.length, false).run(&steps, &self.how)
+        let checks = Checks { length: self.length, ..Checks::new(&project, build, self.how) };
+        checks.run(&choose(|when| when == When::Nightly, &checks.how.steps)?)
     }
 }
 
@@ -110,45 +106,40 @@ fn choose(of_command: impl Fn(When) -> bool, names: &[String]) -> Result<Vec<&'s
     Ok(steps.into_iter().filter(is_chosen).collect())
 }
 
-fn listing(steps: &[&Step]) -> String {
-    let rows: Vec<_> = steps.iter().map(|step| [step.name.to_owned(), step.checks.to_owned()]).collect();
-    table([Align::Left; 2], &rows)
-}
-
 impl<'a> Checks<'a> {
-    fn new(project: &'a Project, provision: Provision<'a>, length: Length, fast: bool) -> Self {
+    fn new(project: &'a Project, build: Option<Build>, how: How) -> Self {
         let temporary = project.workspace.target_dir.join("xtask/tmp");
-        Self { project, provision, fail_fast: false, fast, length, temporary }
+        let provision = Provision::new(project, build);
+        Self { project, provision, how, fast: false, length: Length::default(), temporary }
     }
 
-    fn run(mut self, steps: &[&Step], how: &How) -> Result<ExitCode> {
-        if how.list {
-            print!("{}", listing(steps));
+    fn run(&self, steps: &[&Step]) -> Result<ExitCode> {
+        if self.how.list {
+            for Step { name, checks, .. } in steps {
+                println!("{name:<14}  {checks}");
+            }
             return Ok(ExitCode::SUCCESS);
         }
-        self.fail_fast = how.fail_fast;
-        let folder = self.project.workspace.target_dir.join("xtask");
-        fs::create_dir_all(&folder).with_context(|| format!("cannot create {}", folder.display()))?;
+        let folder = self.project.shell.create_dir(self.project.workspace.target_dir.join("xtask"))?;
         let _lock = Lock::take(&folder.join("lock"))?;
         self.clear_temporary()?;
         self.project.shell.set_var("TMPDIR", &self.temporary);
-        let mut ended = Vec::new();
+        let (watch, mut ended) = (Watch::start(), Vec::<Ended>::new());
         for step in steps {
             ended.push(self.run_step(step));
-            if self.fail_fast && ended.last().is_some_and(|step| step.result.is_err()) {
+            if self.how.fail_fast && ended.iter().any(Ended::failed) {
                 break;
             }
         }
-        print!("{}", summary(&ended, steps.len()));
-        let all_passed = ended.iter().all(|step| step.result.is_ok());
-        Ok(if all_passed { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+        print!("{}", summary(&ended, &watch.seconds(), steps.len()));
+        Ok(ExitCode::from(u8::from(ended.iter().any(Ended::failed))))
     }
 
     fn run_step(&self, step: &Step) -> Ended {
         self.project.heading(&format!("{}: {}", step.name, step.checks));
-        let before = Spent::now();
+        let watch = Watch::start();
         let result = (step.run)(self).and_then(|note| self.nothing_is_left().map(|()| note));
-        let ended = Ended { name: step.name, result, spent: Spent::now() - before };
+        let ended = Ended { name: step.name, result, seconds: watch.seconds() };
         eprintln!("== {ended}");
         ended
     }
@@ -174,7 +165,7 @@ impl<'a> Checks<'a> {
         for command in commands {
             count += 1;
             failures.extend(command.run().err().map(|error| error.to_string()));
-            if self.fail_fast && !failures.is_empty() {
+            if self.how.fail_fast && !failures.is_empty() {
                 break;
             }
         }

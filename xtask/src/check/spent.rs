@@ -1,49 +1,27 @@
 //! Time that passed, and time that processors worked.
 
-use std::iter::Sum;
-use std::ops::Sub;
-use std::sync::LazyLock;
 use std::time::Instant;
 
-/// Seconds since this process began.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Spent {
-    pub(super) wall: f64,
-    /// User and system time of this process and of its children that have ended; `None` where the system does
-    /// not tell.
-    pub(super) processor: Option<f64>,
+/// When something began.
+#[derive(Debug)]
+pub(super) struct Watch {
+    begun: Instant,
+    processor: Option<f64>,
 }
 
-impl Spent {
-    pub(super) fn now() -> Self {
-        static BEGUN: LazyLock<Instant> = LazyLock::new(Instant::now);
-        Self { wall: BEGUN.elapsed().as_secs_f64(), processor: processor() }
+impl Watch {
+    pub(super) fn start() -> Self {
+        Self { begun: Instant::now(), processor: processor() }
     }
 
-    pub(super) fn texts(self) -> [String; 2] {
-        [
-            format!("{:.1}", self.wall),
-            self.processor.map_or_else(|| "-".to_owned(), |time| format!("{time:.1}")),
-        ]
+    /// Seconds since then: that passed, and that processors worked, where the system tells.
+    pub(super) fn seconds(&self) -> [String; 2] {
+        let worked = processor().zip(self.processor).map(|(now, before)| format!("{:.1}", now - before));
+        [format!("{:.1}", self.begun.elapsed().as_secs_f64()), worked.unwrap_or_else(|| "-".to_owned())]
     }
 }
 
-impl Sub for Spent {
-    type Output = Self;
-
-    fn sub(self, earlier: Self) -> Self {
-        let processor = self.processor.zip(earlier.processor).map(|(now, before)| now - before);
-        Self { wall: self.wall - earlier.wall, processor }
-    }
-}
-
-impl Sum for Spent {
-    fn sum<I: Iterator<Item = Self>>(all: I) -> Self {
-        let (walls, processors): (Vec<f64>, Vec<_>) = all.map(|spent| (spent.wall, spent.processor)).unzip();
-        Self { wall: walls.iter().sum(), processor: processors.into_iter().sum() }
-    }
-}
-
+/// Seconds of user and system time of this process and of its children that have ended.
 #[cfg(target_os = "linux")]
 #[expect(clippy::cast_precision_loss, reason = "a figure for people")]
 fn processor() -> Option<f64> {
@@ -77,9 +55,9 @@ mod tests {
 
     #[test]
     fn a_child_that_worked_is_seen() {
-        let before = Spent::now();
+        let watch = Watch::start();
         let script = "i=0; while [ $i -lt 200000 ]; do i=$((i + 1)); done";
         assert!(std::process::Command::new("sh").args(["-c", script]).status().unwrap().success());
-        assert!((Spent::now() - before).processor.unwrap() > 0.0);
+        assert!(processor() > watch.processor, "{watch:?}");
     }
 }

@@ -23,7 +23,7 @@ pub(super) fn is_changed(project: &Project) -> Result<bool> {
 
 /// A step of its own, so that its time and its failure are told apart from those of the tests.
 pub(super) fn provide(checks: &Checks<'_>) -> Result<String> {
-    Ok(checks.provision.libtorch()?.to_string())
+    Ok(checks.provision.libtorch()?.what.clone())
 }
 
 pub(super) fn test(checks: &Checks<'_>) -> Result<String> {

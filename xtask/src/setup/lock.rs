@@ -4,7 +4,7 @@ use std::fs::File;
 use std::path::Path;
 
 use anyhow::{Context as _, Result};
-use fs4::{FileExt, TryLockError};
+use fs4::FileExt;
 
 /// While it lives, no other process has it.
 #[derive(Debug)]
@@ -15,34 +15,23 @@ impl Lock {
     pub(crate) fn take(path: &Path) -> Result<Self> {
         let context = || format!("cannot lock {}", path.display());
         let file = File::create(path).with_context(context)?;
-        // By its full name: files have a method of that name from Rust 1.89 on.
-        match FileExt::try_lock(&file) {
-            Ok(()) => {}
-            Err(TryLockError::WouldBlock) => {
-                eprintln!("waiting for another run, which holds {}", path.display());
-                FileExt::lock(&file).with_context(context)?;
-            }
-            Err(TryLockError::Error(error)) => return Err(error).with_context(context),
+        // By their full names: files have methods of these names from Rust 1.89 on.
+        if FileExt::try_lock(&file).is_err() {
+            eprintln!("waiting for another run, which holds {}", path.display());
+            FileExt::lock(&file).with_context(context)?;
         }
-        hand_on(&file).with_context(context)?;
+        // Children hold the lock too: pip and cargo go on when only their parent is killed, and the next run must
+        // wait until they have ended.
+        #[cfg(unix)]
+        rustix::io::fcntl_setfd(&file, rustix::io::FdFlags::empty()).with_context(context)?;
         Ok(Self(file))
     }
 }
 
-/// Children hold the lock too: pip and cargo go on when only their parent is killed, and the next run must wait
-/// until they have ended.
-#[cfg(unix)]
-fn hand_on(file: &File) -> std::io::Result<()> {
-    Ok(rustix::io::fcntl_setfd(file, rustix::io::FdFlags::empty())?)
-}
-
-#[cfg(not(unix))]
-fn hand_on(_: &File) -> std::io::Result<()> {
-    Ok(())
-}
-
 #[cfg(test)]
 mod tests {
+    use fs4::TryLockError;
+
     use super::*;
     use crate::tests::Scratch;
 

@@ -17,7 +17,7 @@ use crate::examples::Example;
 use crate::metadata::Data;
 use crate::project::Project;
 pub(crate) use lock::Lock;
-pub(crate) use packages::{Packages, folders_in};
+pub(crate) use packages::Packages;
 use torch::{Build, Environment};
 
 /// Provides, and remembers what it has provided.
@@ -55,19 +55,14 @@ impl<'a> Provision<'a> {
     }
 
     fn variables_with(&self, example: &Example<'_>, data: Option<&Data>) -> Result<Vec<(String, PathBuf)>> {
-        let mut variables = Vec::new();
-        if example.needs_libtorch {
-            let own = self.libtorch()?.variables();
-            variables.extend(own.into_iter().map(|(name, value)| (name.to_owned(), value.into())));
-        }
-        if let Some(data) = data {
-            variables.extend(self.data(data)?.map(|path| (data.variable.clone(), path)));
-        }
-        Ok(variables)
+        let own = if example.needs_libtorch { self.libtorch()?.variables() } else { Vec::new() };
+        let files = data.map(|data| self.data(data)).transpose()?.flatten();
+        let own = own.into_iter().map(|(name, value)| (name.to_owned(), value.into()));
+        Ok(own.chain(files).collect())
     }
 
-    /// Where the files are; `None` when the user has said so already.
-    fn data(&self, data: &Data) -> Result<Option<PathBuf>> {
+    /// The variable that tells where the files are; `None` when the user has said so already.
+    fn data(&self, data: &Data) -> Result<Option<(String, PathBuf)>> {
         if std::env::var_os(&data.variable).is_some_and(|value| !value.is_empty()) {
             return Ok(None);
         }
@@ -82,7 +77,7 @@ impl<'a> Provision<'a> {
             otherwise: format!("or set {} to a folder with its files", data.variable),
         };
         packages.install(self.project, |_| Ok(()))?;
-        packages.proof_path().map(Some)
+        Ok(Some((data.variable.clone(), packages.proof_path()?)))
     }
 }
 

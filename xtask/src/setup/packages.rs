@@ -39,15 +39,13 @@ impl Packages {
     /// Installs what is not installed, and calls `finish` with the folder of the packages before
     /// it counts as done.
     pub(crate) fn install(&self, project: &Project, finish: impl FnOnce(&Path) -> Result<()>) -> Result<()> {
-        self.install_with(project, PIP, finish)
+        self.install_with(PIP, project, finish)
     }
 
-    fn install_with(
-        &self,
-        project: &Project,
-        pip: &str,
-        finish: impl FnOnce(&Path) -> Result<()>,
-    ) -> Result<()> {
+    fn install_with<F>(&self, pip: &str, project: &Project, finish: F) -> Result<()>
+    where
+        F: FnOnce(&Path) -> Result<()>,
+    {
         if self.is_complete() {
             return Ok(());
         }
@@ -140,11 +138,10 @@ impl Packages {
 
     /// lib/python3.N/site-packages: which N is the user's choice.
     fn site_packages(&self) -> Result<PathBuf> {
-        let folders = folders_in(&self.venv().join("lib"))?;
-        let mut folders = folders.into_iter().map(|folder| folder.join("site-packages"));
-        folders
-            .find(|folder| folder.is_dir())
-            .with_context(|| format!("no packages in {}", self.venv().display()))
+        let lib = self.venv().join("lib");
+        let found = fs::read_dir(&lib).with_context(|| format!("cannot read {}", lib.display()))?;
+        let mut folders = found.filter_map(|entry| Some(entry.ok()?.path().join("site-packages")));
+        folders.find(|folder| folder.is_dir()).with_context(|| format!("no packages in {}", lib.display()))
     }
 
     /// The interpreter of the virtual environment.
@@ -163,11 +160,6 @@ impl Packages {
     fn stamp(&self) -> PathBuf {
         self.root.join("stamp")
     }
-}
-
-pub(crate) fn folders_in(folder: &Path) -> Result<Vec<PathBuf>> {
-    let entries = fs::read_dir(folder).with_context(|| format!("cannot read {}", folder.display()))?;
-    Ok(entries.filter_map(Result::ok).map(|entry| entry.path()).filter(|path| path.is_dir()).collect())
 }
 
 /// Runs it, and shows what it says; not on our standard output, where `cargo xtask torch` has an

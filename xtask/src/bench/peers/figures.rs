@@ -24,7 +24,6 @@ pub(super) struct Row {
     pub(super) language: String,
     /// With its version.
     pub(super) peer: String,
-    pub(super) about: String,
     pub(super) variant: Variant,
     /// Microseconds beyond the hand-written loop; of that loop itself, in all.
     pub(super) call_us: Option<f64>,
@@ -43,12 +42,6 @@ const MEASURED: [&str; 6] =
 const OVERHEAD: &str = "overhead";
 const LOOP: &str = "loop";
 
-impl World {
-    pub(super) fn parse(json: &str) -> Result<Vec<Self>> {
-        Ok(serde_json::from_str(json)?)
-    }
-}
-
 impl Row {
     pub(super) fn is_loop(&self) -> bool {
         self.peer == LOOP
@@ -58,14 +51,17 @@ impl Row {
         self.language == "Rust" && !self.is_loop()
     }
 
+    /// The figure of every world.
+    pub(super) fn each(&self, figure: &str) -> Vec<f64> {
+        self.runs.iter().map(|run| run[figure]).collect()
+    }
+
     /// Those that are shown first: ranges with a cache, and those that have neither.
-    pub(super) fn chosen(rows: &[Self]) -> Vec<&Self> {
-        let without = ["NoCache", "NoBatchsizeCache"];
-        let is_chosen = |row: &&Self| {
-            let form = !["batch", "chunked"].contains(&&*row.variant.form);
-            row.is_loop() || form && !without.contains(&&*row.variant.cache)
-        };
-        rows.iter().filter(is_chosen).collect()
+    pub(super) fn is_chosen(&self) -> bool {
+        let Variant { form, cache, .. } = &self.variant;
+        let is_passed_over =
+            ["batch", "chunked"].contains(&&**form) || ["NoCache", "NoBatchsizeCache"].contains(&&**cache);
+        self.is_loop() || !is_passed_over
     }
 }
 
@@ -106,8 +102,8 @@ impl<'a> Base<'a> {
 
     /// The costs of the loop over ranges, and in each world the best size.
     fn row(&self) -> Result<Row> {
-        let overhead =
-            |name: &str| find(self.peer, &by_hand("range"), OVERHEAD)?.get(name).map(|all| median(all));
+        let overhead = find(self.peer, &by_hand("range"), OVERHEAD);
+        let overhead = |name: &str| overhead?.get(name).map(|all| median(all));
         // A size that fits fails in no run, and both runs are the same work.
         let best = |(samples, ms): &(&Samples, Vec<f64>)| {
             let mut samples = (*samples).clone();
@@ -116,31 +112,27 @@ impl<'a> Base<'a> {
         };
         let runs = self.best.iter().map(best).collect::<Result<_>>()?;
         let variant = Variant { policy: "best fixed size".to_owned(), ..by_hand("range") };
-        let (call_us, chunk_us) = (overhead("call_us"), overhead("chunk_us"));
-        Ok(Row { call_us, chunk_us, runs, ..row(self.peer, variant) })
+        Ok(row(self.peer, variant, [overhead("call_us"), overhead("chunk_us")], runs))
     }
 
     fn compared(&self, peer: &Peer, variant: &Variant, worlds: &[World]) -> Result<Row> {
-        let call_us = self.beyond(peer, variant, "call_us")?;
-        let chunk_us = self.beyond(peer, variant, "chunk_us")?;
+        let overheads = [self.beyond(peer, variant, "call_us")?, self.beyond(peer, variant, "chunk_us")?];
         let samples = worlds.iter().map(|world| find(peer, variant, &world.name));
         let runs = samples.zip(&self.best).filter_map(|(samples, (_, base_ms))| Some(run(samples?, base_ms)));
         let runs = runs.collect::<Result<Vec<_>>>()?;
         ensure!(runs.is_empty() || runs.len() == worlds.len(), "{variant:?}: not in every world");
-        Ok(Row { call_us, chunk_us, runs, ..row(peer, variant.clone()) })
+        Ok(row(peer, variant.clone(), overheads, runs))
     }
 
     /// What it takes beyond the loop of the same form, round by round.
     fn beyond(&self, peer: &Peer, variant: &Variant, name: &str) -> Result<Option<f64>> {
-        let Some(samples) = find(peer, variant, OVERHEAD).and_then(|samples| samples.get(name)) else {
-            return Ok(None);
-        };
+        let overhead = |peer, variant| find(peer, variant, OVERHEAD).and_then(|samples| samples.get(name));
+        let Some(ours) = overhead(peer, variant) else { return Ok(None) };
         // A form of another name is a function with a size.
         let form = Some(&*variant.form).filter(|form| ["range", "chunked"].contains(form));
-        let base = find(self.peer, &by_hand(form.unwrap_or("batch")), OVERHEAD);
-        let base = base.and_then(|samples| samples.get(name));
+        let base = overhead(self.peer, &by_hand(form.unwrap_or("batch")));
         let base = base.with_context(|| format!("no loop to compare {variant:?} with"))?;
-        Ok(Some(median(&pairs(samples, base, |ours, base| ours - base))))
+        Ok(Some(median(&pairs(ours, base, |ours, base| ours - base))))
     }
 }
 
@@ -149,11 +141,9 @@ fn by_hand(form: &str) -> Variant {
     Variant { form: form.to_owned(), cache: String::new(), policy: String::new() }
 }
 
-/// Without figures.
-fn row(peer: &Peer, variant: Variant) -> Row {
+fn row(peer: &Peer, variant: Variant, [call_us, chunk_us]: [Option<f64>; 2], runs: Vec<Run>) -> Row {
     let name = format!("{} {}", peer.name, peer.version).trim_end().to_owned();
-    let (language, about) = (peer.language.clone(), peer.about.clone());
-    Row { language, peer: name, about, variant, call_us: None, chunk_us: None, runs: Vec::new() }
+    Row { language: peer.language.clone(), peer: name, variant, call_us, chunk_us, runs }
 }
 
 fn find<'a>(peer: &'a Peer, variant: &Variant, group: &str) -> Option<&'a Samples> {

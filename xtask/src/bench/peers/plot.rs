@@ -1,144 +1,118 @@
 //! The plot: a line per way to run a loop, a panel per kind of figure, a mark per world.
 
-use plotters::coord::Shift;
-use plotters::prelude::*;
-
 use super::figures::{Row, World};
 use super::session::Variant;
 
 /// Pixels.
-const WIDTH: u32 = 1100;
-const NAMES: i32 = 350;
-const TOP: u32 = 32;
-const LINE: u32 = 22;
-/// For the labels of the axes.
-const AXIS: u32 = 26;
-
-const FONT: (&str, u32) = ("sans-serif", 16);
+const TOP: f64 = 76.0;
+const LINE: f64 = 22.0;
+const NAMES: f64 = 360.0;
+/// Of a panel, and from one to the next.
+const PANEL: [f64; 2] = [150.0, 187.0];
 
 /// A mark per world, light to dark.
 const SHADES: [f64; 3] = [0.35, 0.65, 1.0];
 
-type Area<'a> = DrawingArea<SVGBackend<'a>, Shift>;
-type Drawn = Result<(), DrawingAreaErrorKind<std::io::Error>>;
+const NOTES: [&str; 2] = [
+    "* beyond a loop by hand, of that loop in all; accelerate: per call",
+    "** over that of the best fixed size in the same language",
+];
 
-/// A kind of figure, and its axis.
+/// A kind of figure, and the labels of its axis from one end to the other; logarithmic where it begins above zero.
 struct Panel {
     title: &'static str,
-    /// Its name in runs; overheads where it has none.
-    figure: Option<&'static str>,
-    /// From where to where; decimal logarithms where it is logarithmic.
-    range: (f64, f64),
-    /// How many labels the axis has, about.
-    labels: usize,
-    label: fn(f64) -> String,
+    figures: fn(&Row) -> Vec<f64>,
+    labels: Vec<(f64, String)>,
 }
 
-pub(super) fn svg(rows: &[&Row], worlds: &[World]) -> Result<String, DrawingAreaErrorKind<std::io::Error>> {
-    let mut picture = String::new();
-    let height = TOP + AXIS + LINE * size(rows.len() + worlds.len().max(2) + 2);
-    draw(&SVGBackend::with_string(&mut picture, (WIDTH, height)).into_drawing_area(), rows, worlds)?;
-    Ok(picture)
-}
-
-fn draw(root: &Area<'_>, rows: &[&Row], worlds: &[World]) -> Drawn {
-    root.fill(&WHITE)?;
-    let below = root.titled("Loops that run out of memory, by what adapts their size", ("sans-serif", 20))?;
-    let (plot, legend) = below.split_vertically(TOP + LINE * size(rows.len()) + AXIS);
-    let (names, panels) = plot.split_horizontally(NAMES);
+pub(super) fn svg(rows: &[&Row], worlds: &[World]) -> String {
+    let heading = "Loops that run out of memory, by what adapts their size";
+    let mut drawn = vec![text(NAMES + 2.0 * PANEL[1], 24.0, "middle", heading)];
     for (at, row) in rows.iter().enumerate() {
-        let y = middle(at);
-        names.draw(&Circle::new((8, y), 4, color(row).filled()))?;
-        names.draw(&Text::new(name(row), (18, y - 6), FONT))?;
+        drawn.extend([mark(8.0, line(at), color(row), 1.0), text(18.0, line(at), "start", &name(row))]);
     }
-    let kinds = kinds(rows);
-    for (area, panel) in panels.split_evenly((1, kinds.len())).iter().zip(&kinds) {
-        panel.draw(area, rows)?;
+    for (left, panel) in (0..).map(|at| NAMES + f64::from(at) * PANEL[1]).zip(panels(rows)) {
+        drawn.extend(panel.draw(left, rows));
     }
-    explain(&legend, worlds)?;
-    root.present()
+    let legend = rows.len() + 2;
+    drawn.extend(NOTES.iter().zip(legend..).map(|(note, at)| text(8.0, line(at), "start", note)));
+    for ((world, shade), at) in worlds.iter().zip(SHADES).zip(legend..) {
+        let told = text(NAMES + 152.0, line(at), "start", &world.told());
+        drawn.extend([mark(NAMES + 140.0, line(at), "black", shade), told]);
+    }
+    let (width, height) = (NAMES + 4.0 * PANEL[1], line(legend + worlds.len().max(NOTES.len())));
+    format!(
+        "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {width} {height}\" font-family=\"sans-serif\" \
+         font-size=\"13\">\n<rect width=\"100%\" height=\"100%\" fill=\"white\"/>\n{}\n</svg>\n",
+        drawn.join("\n")
+    )
 }
 
-fn kinds(rows: &[&Row]) -> [Panel; 4] {
-    let most = |name: &str| rows.iter().flat_map(|row| &row.runs).map(|run| run[name]).fold(2.0, f64::max);
-    let slowest = (most("cold_ratio") * 1.1).log10();
-    let panel = |title, figure, range, label| Panel { title, figure, range, labels: 4, label };
+fn panels(rows: &[&Row]) -> [Panel; 4] {
+    let most = |name: &str| rows.iter().flat_map(|row| row.each(name)).fold(2.0, f64::max);
+    let (ooms, slowest) = (most("cold_ooms"), most("cold_ratio"));
+    let numbers = |numbers: [f64; 3]| numbers.map(|number| (number, format!("{number}"))).to_vec();
+    let times = (0..).map(|power| 2_f64.powi(power)).take_while(|ratio| *ratio < 2.0 * slowest);
+    let powers = [(1e-3, "1 ns"), (1.0, "1 µs"), (1e3, "1 ms"), (1e6, "1 s")];
+    let powers = powers.map(|(at, label)| (at, label.to_owned())).to_vec();
+    let overhead = |row: &Row| row.chunk_us.or(row.call_us).into_iter().collect();
+    let panel = |title, figures, labels| Panel { title, figures, labels };
     [
-        Panel {
-            labels: 10,
-            ..panel("overhead per chunk *", None, (-3.0, 6.0), |log| microseconds(10_f64.powf(log)))
-        },
-        panel("out of memory, cold run", Some("cold_ooms"), (0.0, most("cold_ooms")), |ooms| {
-            format!("{ooms}")
-        }),
-        panel("size kept, % of limit", Some("cold_kept_percent"), (0.0, 100.0), |percent| {
-            format!("{percent}")
-        }),
-        panel("time of the cold run **", Some("cold_ratio"), (-0.05, slowest), |log| {
-            format!("{:.1}×", 10_f64.powf(log))
-        }),
+        panel("overhead per chunk *", overhead, powers),
+        panel(
+            "out of memory, cold run",
+            |row| row.each("cold_ooms"),
+            numbers([0.0, (ooms / 2.0).floor(), ooms]),
+        ),
+        panel("size kept, % of limit", |row| row.each("cold_kept_percent"), numbers([0.0, 50.0, 100.0])),
+        panel(
+            "time of the cold run **",
+            |row| row.each("cold_ratio"),
+            times.map(|ratio| (ratio, format!("{ratio}×"))).collect(),
+        ),
     ]
 }
 
-/// Every third power of ten: all of them would stand too close.
-fn microseconds(figure: f64) -> String {
-    let is_close = |at: f64| (figure / at - 1.0).abs() < 0.1;
-    let named = [(1e-3, "1 ns"), (1.0, "1 µs"), (1e3, "1 ms"), (1e6, "1 s")];
-    named.into_iter().find(|(at, _)| is_close(*at)).map(|(_, name)| name.to_owned()).unwrap_or_default()
-}
-
 impl Panel {
-    /// Where they stand on the axis.
-    fn figures(&self, row: &Row) -> Vec<f64> {
-        let log = |figure: f64| figure.max(f64::MIN_POSITIVE).log10();
-        match self.figure {
-            None => row.chunk_us.or(row.call_us).into_iter().map(log).collect(),
-            Some("cold_ratio") => row.runs.iter().map(|run| log(run["cold_ratio"])).collect(),
-            Some(name) => row.runs.iter().map(|run| run[name]).collect(),
-        }
+    /// Where a figure stands on the axis; what is beyond an end stands at it.
+    fn place(&self, figure: f64) -> f64 {
+        let [from, to] = [0, self.labels.len() - 1].map(|at| self.labels[at].0);
+        let scale = |figure: f64| if from > 0.0 { figure.max(from).log10() } else { figure };
+        PANEL[0] * ((scale(figure) - scale(from)) / (scale(to) - scale(from))).clamp(0.0, 1.0)
     }
 
-    fn draw(&self, area: &Area<'_>, rows: &[&Row]) -> Drawn {
-        let (from, to) = self.range;
-        area.draw(&Text::new(self.title, (0, 10), FONT))?;
-        let mut chart = ChartBuilder::on(area)
-            .margin_top(TOP)
-            .margin_right(24)
-            .x_label_area_size(AXIS)
-            .build_cartesian_2d(from..to, f64::from(size(rows.len()))..0.0)?;
-        let label = |x: &f64| (self.label)(*x);
-        let mut mesh = chart.configure_mesh();
-        let mesh = mesh.disable_y_mesh().light_line_style(TRANSPARENT).label_style(FONT).y_labels(0);
-        mesh.x_labels(self.labels).x_label_formatter(&label).draw()?;
-        for (at, row) in rows.iter().enumerate() {
-            let figures = self.figures(row);
-            let shades = SHADES.iter().skip(SHADES.len().saturating_sub(figures.len()));
-            let marks = figures.iter().zip(shades).enumerate().map(|(mark, (x, shade))| {
-                // A little apart, so that equal figures hide no mark.
-                let apart = (f64::from(size(mark)) + 0.5) / f64::from(size(figures.len()));
-                let y = f64::from(size(at)) + 0.25 + 0.5 * apart;
-                Circle::new((x.clamp(from, to), y), 4, color(row).mix(*shade).filled())
-            });
-            chart.draw_series(marks)?;
+    fn draw(&self, left: f64, rows: &[&Row]) -> Vec<String> {
+        let (top, bottom) = (line(0) - LINE, line(rows.len()));
+        let mut drawn = vec![text(left, top - 10.0, "start", self.title)];
+        for (figure, label) in &self.labels {
+            let x = left + self.place(*figure);
+            drawn.push(format!("<path d=\"M{x:.1} {top}V{bottom}\" stroke=\"#dddddd\"/>"));
+            drawn.push(text(x, bottom + 12.0, "middle", label));
         }
-        Ok(())
+        for (at, row) in rows.iter().enumerate() {
+            let figures = (self.figures)(row);
+            let shades = &SHADES[SHADES.len().saturating_sub(figures.len())..];
+            // A little apart, so that equal figures hide no mark.
+            let apart = [-0.2, 0.0, 0.2].map(|part| line(at) + part * LINE);
+            let marks = figures.iter().zip(shades).zip(&apart[usize::from(figures.len() == 1)..]);
+            drawn.extend(marks.map(|((x, shade), y)| mark(left + self.place(*x), *y, color(row), *shade)));
+        }
+        drawn
     }
 }
 
-/// What the marks mean, and what the figures are of.
-fn explain(area: &Area<'_>, worlds: &[World]) -> Drawn {
-    let notes = [
-        "* beyond a loop by hand, of that loop in all; accelerate: per call",
-        "** over that of the best fixed size in the same language",
-    ];
-    for (at, note) in notes.into_iter().enumerate() {
-        area.draw(&Text::new(note, (8, middle(at) - 6), FONT))?;
-    }
-    for (at, (world, shade)) in worlds.iter().zip(SHADES).enumerate() {
-        area.draw(&Circle::new((NAMES + 30, middle(at)), 4, BLACK.mix(shade).filled()))?;
-        area.draw(&Text::new(world.told(), (NAMES + 42, middle(at) - 6), FONT))?;
-    }
-    Ok(())
+fn mark(x: f64, y: f64, color: &str, shade: f64) -> String {
+    format!("<circle cx=\"{x:.1}\" cy=\"{y:.1}\" r=\"4\" fill=\"{color}\" fill-opacity=\"{shade}\"/>")
+}
+
+fn text(x: f64, y: f64, anchor: &str, words: &str) -> String {
+    let words = words.replace('&', "&amp;").replace('<', "&lt;");
+    format!("<text x=\"{x:.1}\" y=\"{:.1}\" text-anchor=\"{anchor}\">{words}</text>", y + 4.0)
+}
+
+/// The middle of a line.
+fn line(at: usize) -> f64 {
+    (0..at).fold(TOP, |y, _| y + LINE)
 }
 
 /// The peer, and what tells its rows apart.
@@ -150,20 +124,11 @@ fn name(row: &Row) -> String {
 }
 
 /// A color for each peer.
-fn color(row: &Row) -> RGBColor {
+fn color(row: &Row) -> &'static str {
     match &*row.peer {
-        _ if row.is_loop() => RGBColor(102, 102, 102),
-        _ if row.is_ours() => RGBColor(23, 99, 182),
-        peer if peer.starts_with("toma") => RGBColor(138, 45, 107),
-        _ => RGBColor(179, 84, 30),
+        _ if row.is_loop() => "#666666",
+        _ if row.is_ours() => "#1763b6",
+        peer if peer.starts_with("toma") => "#8a2d6b",
+        _ => "#b3541e",
     }
-}
-
-/// The middle of a line.
-fn middle(at: usize) -> i32 {
-    (TOP + LINE * size(at) + LINE / 2).cast_signed()
-}
-
-fn size(things: usize) -> u32 {
-    u32::try_from(things).unwrap_or(u32::MAX)
 }

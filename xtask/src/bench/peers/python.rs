@@ -30,7 +30,15 @@ impl Python {
     pub(super) fn provide(project: &Project, environment: &Environment) -> Result<Self> {
         let torch = packages_around(environment.folder())?;
         let root = project.workspace.target_dir.join("peers");
-        let packages = packages(root.clone());
+        let packages = Packages {
+            what: format!("toma and accelerate for Python, to compare with, into {}", root.display()),
+            root: root.clone(),
+            requirements: REQUIREMENTS.to_owned(),
+            megabytes: 300,
+            proof: "accelerate/utils/memory.py".into(),
+            python: "Python 3.10 to 3.14",
+            otherwise: "or go without this comparison".to_owned(),
+        };
         packages.install(project, |_| Ok(()))?;
         let stand_ins = root.join("stand-ins");
         make_stand_ins(project, &torch.join("torch/lib/libtorch_python.so"), &stand_ins)?;
@@ -42,18 +50,6 @@ impl Python {
         let command = project.command(&self.interpreter).args(["-B", SCRIPT, peer]).arg(&self.torch);
         // Where a GPU was seen, the stand-ins would be called.
         command.env("LD_LIBRARY_PATH", &self.stand_ins).env("CUDA_VISIBLE_DEVICES", "")
-    }
-}
-
-fn packages(root: PathBuf) -> Packages {
-    Packages {
-        what: format!("toma and accelerate for Python, to compare with, into {}", root.display()),
-        root,
-        requirements: REQUIREMENTS.to_owned(),
-        megabytes: 300,
-        proof: "accelerate/utils/memory.py".into(),
-        python: "Python 3.10 to 3.14",
-        otherwise: "or go without this comparison".to_owned(),
     }
 }
 

@@ -124,9 +124,6 @@ pub(super) fn rounds(workers: Vec<(Worker, Peer)>, rounds: usize) -> Result<Vec<
 fn order(peers: &[Peer], round: usize) -> Vec<(usize, usize)> {
     let of_worker = |(worker, peer): (usize, &Peer)| (0..peer.cases.len()).map(move |case| (case, worker));
     let mut all: Vec<_> = peers.iter().enumerate().flat_map(of_worker).collect();
-    all.sort_unstable();
-    if round % 2 == 1 {
-        all.reverse();
-    }
+    all.sort_by(|a, b| if round.is_multiple_of(2) { a.cmp(b) } else { b.cmp(a) });
     all
 }

@@ -2,7 +2,7 @@ use std::process::Command;
 
 use xshell::Shell;
 
-use super::session::{Case, Peer, Samples, Variant};
+use super::session::{Case, Samples, Variant};
 use super::*;
 
 fn variant(form: &str, cache: &str, policy: &str) -> Variant {
@@ -43,7 +43,7 @@ fn run(ms: &'static [f64], ooms: &'static [f64]) -> [(&'static str, &'static [f6
 
 fn worlds() -> Vec<World> {
     let json = r#"[{ "name": "w", "rows": 1000, "initial": 64, "limit": 40, "halves": true }]"#;
-    World::parse(json).unwrap()
+    serde_json::from_str(json).unwrap()
 }
 
 /// Two loops, the second of which is faster in the middle though not at its fastest, and a peer that
@@ -123,15 +123,15 @@ fn tables_name_every_row_and_leave_out_what_was_not_measured() {
     ] {
         assert!(whole.lines().any(|found| found.ends_with(line)), "{line}\n{whole}");
     }
-    assert_eq!(text::about(&rows), " about loop. about toma.");
-    let short = text::short(&Row::chosen(&rows)[..1], &worlds(), "A machine.");
+    assert_eq!(about(&answers()), " about loop. about toma.");
+    let short = text::short(&[&rows[0]], &worlds(), "A machine.");
     assert!(short.contains("| loop (Rust) |") && !short.contains("| toma 1.0 (Rust) |"), "{short}");
 }
 
 #[test]
 fn the_plot_shows_every_figure() {
     let rows = rows(&answers(), &worlds()).unwrap();
-    let svg = plot::svg(&rows.iter().collect::<Vec<_>>(), &worlds()).unwrap();
+    let svg = plot::svg(&rows.iter().collect::<Vec<_>>(), &worlds());
     assert!(!svg.contains("NaN") && !svg.contains("inf"), "{svg}");
     assert!(svg.starts_with("<svg ") && svg.ends_with("</svg>\n"));
     // The names of the rows; two overheads and three kinds of figures of each whole run, one more overhead; the legend.
@@ -144,16 +144,16 @@ fn chosen_are_ranges_that_remember_and_those_without_a_cache() {
     for (row, cache) in rows.iter_mut().zip(["", "NoCache", ""]) {
         row.variant.cache = cache.into();
     }
-    let chosen: Vec<_> = Row::chosen(&rows).iter().map(|row| &*row.variant.form).collect();
+    let chosen: Vec<_> = rows.iter().filter(|row| row.is_chosen()).map(|row| &*row.variant.form).collect();
     assert_eq!(chosen, ["range", "find"]);
 }
 
 #[test]
 fn the_documents_have_a_place_for_the_figures() {
     for text in [include_str!("../../../../README.md"), include_str!("../../../../benches/RESULTS.md")] {
-        Document(text).with("figures").unwrap();
+        with_part(text, "figures").unwrap();
     }
-    assert_eq!(World::parse(WORLDS).unwrap().len(), 3);
+    assert_eq!(serde_json::from_str::<Vec<World>>(WORLDS).unwrap().len(), 3);
 }
 
 #[test]
@@ -197,4 +197,19 @@ fn a_process_that_fails_or_talks_nonsense_is_named() {
     assert!(format!("{error:#}").contains("two cases of one name"), "{error:#}");
     let error = Worker::start(shell.cmd("sh").args(["-c", "echo hello"])).map(drop).unwrap_err();
     assert!(format!("{error:#}").contains("no greeting: `hello`"), "{error:#}");
+}
+
+#[test]
+fn only_what_stands_between_the_marks_is_replaced() {
+    let old = format!("a\n{BEGIN}\nold\n{END}\nb {END}\n");
+    let new = with_part(&old, "\nnew\n").unwrap();
+    assert_eq!(new, format!("a\n{BEGIN}\n\nnew\n\n{END}\nb {END}\n"));
+    assert_eq!(with_part(&new, "new").unwrap(), new);
+}
+
+#[test]
+fn a_document_without_marks_is_left_alone() {
+    for text in [String::new(), BEGIN.to_owned(), END.to_owned(), format!("{END}\n{BEGIN}")] {
+        assert!(with_part(&text, "new").is_err(), "{text}");
+    }
 }

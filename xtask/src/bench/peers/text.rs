@@ -1,7 +1,5 @@
 //! The tables, and what has to be said with them.
 
-use std::fmt::Write as _;
-
 use super::figures::{Row, World};
 use super::session::Variant;
 
@@ -70,21 +68,17 @@ pub(super) fn main_table<'a>(rows: impl Iterator<Item = &'a Row>) -> String {
 
 /// The first columns name the row.
 fn table<'a>(rows: impl Iterator<Item = &'a Row>, columns: &[Column]) -> String {
-    let titles: Vec<_> = columns.iter().map(|(title, _)| *title).collect();
-    let (titles, ruler) = (titles.join(" | "), "|---".repeat(4 + titles.len()));
-    let mut text = format!("| | form | cache | policy | {titles} |\n{ruler}|\n");
-    for row in rows {
-        let cells = columns.iter().map(|(_, cell)| cell(row));
-        let cells: Vec<_> = names(row).into_iter().chain(cells).collect();
-        // Writing to a string cannot fail.
-        let _ = writeln!(text, "| {} |", cells.join(" | "));
-    }
-    text
+    let line = |cells: Vec<String>| format!("| {} |\n", cells.join(" | "));
+    let titles = ["", "form", "cache", "policy"].into_iter().chain(columns.iter().map(|(title, _)| *title));
+    let titles: Vec<_> = titles.map(str::to_owned).collect();
+    let ruler = "|---".repeat(titles.len()) + "|\n";
+    let cells = |row| names(row).into_iter().chain(columns.iter().map(|(_, cell)| cell(row))).collect();
+    rows.fold(line(titles) + &ruler, |table, row| table + &line(cells(row)))
 }
 
 /// The figure of every world.
 fn each(row: &Row, figure: &str, decimals: usize) -> String {
-    row.runs.iter().map(|run| format!("{:.decimals$}", run[figure])).collect::<Vec<_>>().join(" / ")
+    row.each(figure).iter().map(|figure| format!("{figure:.decimals$}")).collect::<Vec<_>>().join(" / ")
 }
 
 fn names(row: &Row) -> [String; 4] {
@@ -109,21 +103,17 @@ fn micros(figure: Option<f64>) -> String {
 /// With a comma between thousands.
 fn grouped(number: &str) -> String {
     let (whole, rest) = number.split_at(number.find('.').unwrap_or(number.len()));
-    let digits = whole.trim_start_matches('-').len();
-    let mut text = whole[..whole.len() - digits].to_owned();
-    for (at, digit) in whole[whole.len() - digits..].char_indices() {
-        if at > 0 && (digits - at).is_multiple_of(3) {
-            text.push(',');
-        }
-        text.push(digit);
+    let first = whole.len() - 3.min(whole.len());
+    match whole.split_at(first) {
+        ("" | "-", _) => number.to_owned(),
+        (more, last) => format!("{},{last}{rest}", grouped(more)),
     }
-    text + rest
 }
 
 /// The end of a sentence, and the worlds as a list.
 fn told(worlds: &[World]) -> String {
-    let worlds = worlds.iter().map(|world| format!("\n- {}", world.told()));
-    format!("The worlds, in this order:\n{}\n", worlds.collect::<Vec<_>>().concat())
+    let worlds: Vec<_> = worlds.iter().map(World::told).collect();
+    format!("The worlds, in this order:\n\n- {}\n", worlds.join("\n- "))
 }
 
 impl World {
@@ -133,11 +123,4 @@ impl World {
         let halves = if *halves { format!(", {} after half of them", limit / 2) } else { String::new() };
         format!("{rows} rows, {initial} tried first, {limit} fit{halves}")
     }
-}
-
-/// What the peers run on, where they say so, each once.
-pub(super) fn about(rows: &[Row]) -> String {
-    let mut about: Vec<_> = rows.iter().map(|row| &*row.about).filter(|about| !about.is_empty()).collect();
-    about.dedup();
-    about.iter().flat_map(|about| [" ", about, "."]).collect()
 }

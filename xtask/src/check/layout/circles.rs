@@ -1,6 +1,6 @@
 //! Circles between the modules at the top of a crate: each would have to be read to understand any other.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use super::files::TextFile;
 use super::text::own_lines;
@@ -66,19 +66,15 @@ fn first_word(text: &str) -> &str {
 
 /// The shortest way from a module back to itself.
 fn shortest<'a>(start: &'a str, arrows: &'a Arrows<'a>) -> Option<Vec<&'a str>> {
-    let (mut ways, mut seen) = (vec![vec![start]], BTreeSet::new());
-    while !ways.is_empty() {
-        let mut longer = Vec::new();
-        for way in ways {
-            for next in arrows.get(way.last()?).into_iter().flatten() {
-                let way: Vec<_> = way.iter().copied().chain([&**next]).collect();
-                if next == start {
-                    return Some(way);
-                }
-                longer.extend(seen.insert(next).then_some(way));
+    let (mut ways, mut seen) = (VecDeque::from([vec![start]]), BTreeSet::new());
+    while let Some(way) = ways.pop_front() {
+        for next in arrows.get(way.last()?).into_iter().flatten() {
+            let longer: Vec<_> = way.iter().copied().chain([&**next]).collect();
+            if next == start {
+                return Some(longer);
             }
+            ways.extend(seen.insert(next).then_some(longer));
         }
-        ways = longer;
     }
     None
 }

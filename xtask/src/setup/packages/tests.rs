@@ -67,15 +67,15 @@ fn what_has_its_checksum_is_installed_whatever_an_earlier_run_left() {
     // As an earlier run leaves it that was killed while pip unpacked.
     scratch.file("venv/lib/python3.0/site-packages/a_model/files/weights", "half");
     scratch.file("cache/half/a", "left by pip");
-    let error = packages.install_with(&project, "", |_| bail!("not finished")).unwrap_err();
+    let error = packages.install_with("", &project, |_| bail!("not finished")).unwrap_err();
     assert_eq!(error.to_string(), "not finished");
     assert!(!packages.is_complete(), "not finished");
-    packages.install_with(&project, "", |_| Ok(())).unwrap();
+    packages.install_with("", &project, |_| Ok(())).unwrap();
     assert!(packages.is_complete());
     let proof = packages.proof_path().unwrap();
     assert_eq!(fs::read_to_string(proof.join("weights")).unwrap(), "real");
     assert!(!scratch.path("cache").exists());
-    packages.install_with(&project, "", |_| panic!("it is installed already")).unwrap();
+    packages.install_with("", &project, |_| panic!("it is installed already")).unwrap();
     fs::remove_dir_all(proof).unwrap();
     assert!(!packages.is_complete(), "its files are gone");
 }
@@ -86,7 +86,7 @@ fn a_file_of_another_checksum_is_not_installed() {
     let project = project(&scratch);
     wheel(&scratch);
     let packages = packages(&scratch, &"0".repeat(64));
-    let error = packages.install_with(&project, "", |_| panic!("installed")).unwrap_err().to_string();
+    let error = packages.install_with("", &project, |_| panic!("installed")).unwrap_err().to_string();
     assert!(error.contains("could not install a test") && error.ends_with("or do without"), "{error}");
     assert!(!packages.is_complete());
 }

@@ -1,7 +1,5 @@
 //! The two builds of libtorch, and the Python packages they are made of.
 
-use std::path::Path;
-
 use crate::project::Project;
 
 /// Which libtorch.
@@ -15,10 +13,7 @@ pub(crate) enum Build {
 
 impl Build {
     pub(super) fn name(self) -> &'static str {
-        match self {
-            Self::Cpu => "cpu",
-            Self::Cuda => "cuda",
-        }
+        if self == Self::Cuda { "cuda" } else { "cpu" }
     }
 
     /// What pip is asked for. Checked by their checksums, and whole: pip follows no dependencies.
@@ -27,25 +22,17 @@ impl Build {
     /// with.
     pub(super) fn requirements(self) -> String {
         let cpu = include_str!("../requirements/libtorch.txt");
-        match self {
-            Self::Cpu => cpu.to_owned(),
-            Self::Cuda => cpu.to_owned() + include_str!("../requirements/libtorch-cuda.txt"),
-        }
+        let more = if self == Self::Cuda { include_str!("../requirements/libtorch-cuda.txt") } else { "" };
+        cpu.to_owned() + more
     }
 
-    /// The build this machine can make use of.
+    /// The build this machine can make use of: that for GPUs where the loader finds NVIDIA's driver.
     pub(super) fn of_this_machine(project: &Project) -> Self {
-        if has_nvidia_driver(project) { Self::Cuda } else { Self::Cpu }
+        // Only the loader knows all places to look in.
+        let load = project.command("python3").args(["-c", "import ctypes; ctypes.CDLL('libcuda.so.1')"]);
+        let is_there = load.quiet().ignore_stdout().ignore_stderr().run().is_ok();
+        if is_there { Self::Cuda } else { Self::Cpu }
     }
-}
-
-fn has_nvidia_driver(project: &Project) -> bool {
-    // The library may be there without the folder, in containers and under Windows, and only the
-    // loader knows all places to look in.
-    let load = project.command("python3").args(["-c", "import ctypes; ctypes.CDLL('libcuda.so.1')"]);
-    cfg!(target_os = "linux")
-        && (Path::new("/proc/driver/nvidia/version").exists()
-            || load.quiet().ignore_stdout().ignore_stderr().run().is_ok())
 }
 
 #[cfg(test)]

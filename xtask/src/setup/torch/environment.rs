@@ -2,7 +2,6 @@
 
 use std::env;
 use std::ffi::OsString;
-use std::fmt::{self, Write as _};
 use std::path::{Path, PathBuf};
 
 use xshell::Cmd;
@@ -20,7 +19,7 @@ const LOADER_PATH: &str = if cfg!(target_os = "macos") {
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Environment {
     /// Which one it is, in a few words.
-    pub(super) what: String,
+    pub(crate) what: String,
     /// What torch-sys is told; nothing where the caller's own variables stay in force.
     pub(super) named: Vec<(&'static str, PathBuf)>,
     /// Folders with libraries, in the order in which they are searched; libtorch's own first.
@@ -45,9 +44,9 @@ impl Environment {
 
     fn variables_before(&self, inherited: Option<OsString>) -> Vec<(&'static str, OsString)> {
         let inherited = inherited.filter(|path| !path.is_empty());
-        let inherited = inherited.iter().flat_map(env::split_paths).collect::<Vec<_>>();
-        let folders =
-            self.libraries.iter().chain(inherited.iter().filter(|&path| !self.libraries.contains(path)));
+        let inherited = inherited.iter().flat_map(env::split_paths);
+        let others = inherited.filter(|path| !self.libraries.contains(path));
+        let folders = self.libraries.iter().cloned().chain(others);
         // Only a folder with a colon in its name cannot be joined; the loader could not find it either.
         let path = env::join_paths(folders).ok().map(|path| (LOADER_PATH, path));
         let named = self.named.iter().map(|(name, folder)| (*name, folder.clone().into_os_string()));
@@ -56,21 +55,12 @@ impl Environment {
 
     /// The variables as lines for a shell, which has loader paths of its own.
     pub(super) fn exports(&self) -> String {
-        let mut text = String::new();
-        for (name, value) in self.variables_before(None) {
+        let line = |(name, value): (&str, OsString)| {
             let value = value.to_string_lossy().replace('\'', r"'\''");
-            let inherited =
-                if name == LOADER_PATH { format!("\"${{{name}:+:${name}}}\"") } else { String::new() };
-            // Writing to a string cannot fail.
-            let _ = writeln!(text, "export {name}='{value}'{inherited}");
-        }
-        text
-    }
-}
-
-impl fmt::Display for Environment {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.what)
+            let inherited = (name == LOADER_PATH).then(|| format!("\"${{{name}:+:${name}}}\""));
+            format!("export {name}='{value}'{}\n", inherited.unwrap_or_default())
+        };
+        self.variables_before(None).into_iter().map(line).collect()
     }
 }
 

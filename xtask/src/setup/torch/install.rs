@@ -1,15 +1,19 @@
 //! Takes libtorch out of the PyTorch package, into `libtorch` in the target folder.
 
 use std::fs;
+#[cfg(unix)]
+use std::os::unix::fs::symlink;
+#[cfg(windows)]
+use std::os::windows::fs::symlink_file as symlink;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, Result, ensure};
 
 use super::build::Build;
 use super::environment::Environment;
-use super::version::{self, PYTHON, VERSION};
+use super::version::{PYTHON, VERSION};
 use crate::project::Project;
-use crate::setup::{Packages, folders_in};
+use crate::setup::Packages;
 
 /// An installation, finished or in the making.
 #[derive(Debug)]
@@ -27,7 +31,7 @@ pub(super) fn environment(project: &Project, build: Build) -> Result<Environment
         cfg!(target_os = "linux") || packages.is_complete(),
         "libtorch {VERSION}: can be installed by us on Linux alone; set LIBTORCH to the folder of one you have"
     );
-    packages.install(project, |packages| installation.finish(packages))?;
+    packages.install(project, |packages| installation.link(packages))?;
     Ok(installation.environment())
 }
 
@@ -56,11 +60,6 @@ impl Installation {
         Environment { what, named: vec![("LIBTORCH", self.libtorch())], libraries }
     }
 
-    fn finish(&self, packages: &Path) -> Result<()> {
-        check_version(packages)?;
-        self.link(packages)
-    }
-
     /// A folder of links as torch-sys expects it.
     ///
     /// For the CPU `libtorch.so` is `libtorch_cpu.so`: the true one would load CUDA's libraries,
@@ -82,7 +81,7 @@ impl Installation {
             replace_link(&torch.join("lib").join(file), &lib.join(name))?;
         }
         fs::write(self.libtorch().join("build-version"), VERSION)?;
-        replace_link(&runtime_folder(packages)?, &self.root.join("runtime"))
+        replace_link(&packages.join("nvidia/cu13/lib"), &self.root.join("runtime"))
     }
 
     fn libtorch(&self) -> PathBuf {
@@ -90,39 +89,11 @@ impl Installation {
     }
 }
 
-fn check_version(packages: &Path) -> Result<()> {
-    let file = packages.join("torch/version.py");
-    let text = fs::read_to_string(&file).with_context(|| format!("cannot read {}", file.display()))?;
-    let version =
-        version::in_python(&text).with_context(|| format!("{}: states no version", file.display()))?;
-    ensure!(version::is_ours(version), "pip installed libtorch {version}, {VERSION} is needed");
-    Ok(())
-}
-
-/// Where NVIDIA's packages put their libraries: `nvidia/cu13/lib`, or whatever the next calls it.
-fn runtime_folder(packages: &Path) -> Result<PathBuf> {
-    let mut folders = folders_in(&packages.join("nvidia"))?.into_iter().map(|folder| folder.join("lib"));
-    let is_runtime = |folder: &PathBuf| {
-        ["libcudart.so.13", "libcupti.so.13"].iter().all(|name| folder.join(name).exists())
-    };
-    folders.find(is_runtime).context("the packages of NVIDIA have no libcudart.so.13 and libcupti.so.13")
-}
-
 fn replace_link(to: &Path, at: &Path) -> Result<()> {
     if at.symlink_metadata().is_ok() {
         fs::remove_file(at).with_context(|| format!("cannot replace {}", at.display()))?;
     }
     symlink(to, at).with_context(|| format!("cannot link {} to {}", at.display(), to.display()))
-}
-
-#[cfg(unix)]
-fn symlink(to: &Path, at: &Path) -> std::io::Result<()> {
-    std::os::unix::fs::symlink(to, at)
-}
-
-#[cfg(not(unix))]
-fn symlink(_: &Path, _: &Path) -> std::io::Result<()> {
-    Err(std::io::ErrorKind::Unsupported.into())
 }
 
 #[cfg(test)]

@@ -4,21 +4,20 @@
 //! the libtorch that tch links against is taken from the PyTorch package, into the target folder.
 
 mod build;
-mod compiler;
 mod environment;
 mod given;
 mod install;
 mod version;
 
+use std::ffi::OsString;
 use std::process::ExitCode;
 
-use anyhow::Result;
+use anyhow::{Result, ensure};
 use clap::Args;
 
 use crate::handover;
 use crate::project::Project;
 pub(crate) use build::Build;
-pub(crate) use compiler::name as compiler;
 pub(crate) use environment::Environment;
 
 #[derive(Args, Debug)]
@@ -42,9 +41,21 @@ impl Torch {
 
 /// The libtorch that the caller's environment names; otherwise ours, installed when it is missing.
 pub(crate) fn environment(project: &Project, build: Option<Build>) -> Result<Environment> {
-    compiler::check(project)?;
-    if let Some(given) = given::environment(project)? {
-        return Ok(given);
+    let compiler = compiler();
+    // A build script would say so only after minutes. Visual Studio's is found by these in ways of their own.
+    ensure!(
+        cfg!(windows) || project.has(&compiler),
+        "{}: no C++ compiler, which the bindings to libtorch are built with; install one (g++ or clang++) with \
+         your system's package manager, or set CXX to yours",
+        compiler.display()
+    );
+    match given::environment(project)? {
+        Some(given) => Ok(given),
+        None => install::environment(project, build.unwrap_or_else(|| Build::of_this_machine(project))),
     }
-    install::environment(project, build.unwrap_or_else(|| Build::of_this_machine(project)))
+}
+
+/// The C++ compiler that build scripts take.
+pub(crate) fn compiler() -> OsString {
+    std::env::var_os("CXX").filter(|name| !name.is_empty()).unwrap_or_else(|| "c++".into())
 }

@@ -21,13 +21,13 @@ pub(super) fn check(variable: &str, found: Option<&str>) -> Result<()> {
 }
 
 fn check_unless(bypassed: bool, variable: &str, found: Option<&str>) -> Result<()> {
-    match found {
-        Some(version) if !bypassed && !is_ours(version) => bail!(
-            "{variable}: libtorch {version}, {VERSION} is needed; unset the variable to have that installed, or \
-             set {BYPASS}=1 to try yours"
-        ),
-        _ => Ok(()),
-    }
+    // What comes after a plus sign is the build, as in `2.11.0+cu130`.
+    let other = found.filter(|version| version.split('+').next() != Some(VERSION));
+    let Some(version) = other.filter(|_| !bypassed) else { return Ok(()) };
+    bail!(
+        "{variable}: libtorch {version}, {VERSION} is needed; unset the variable to have that installed, or \
+         set {BYPASS}=1 to try yours"
+    )
 }
 
 /// The version that a libtorch, or the folder of an installed PyTorch, states.
@@ -38,15 +38,10 @@ pub(super) fn stated(libtorch: &Path) -> Option<String> {
 }
 
 /// The version in PyTorch's `version.py`.
-pub(super) fn in_python(text: &str) -> Option<&str> {
+fn in_python(text: &str) -> Option<&str> {
     let value = text.lines().find_map(|line| line.strip_prefix("__version__"))?;
     let quoted = value.split(['\'', '"']).nth(1)?;
     (!quoted.is_empty()).then_some(quoted)
-}
-
-/// Whether a version such as `2.11.0+cu130` is the one we need.
-pub(super) fn is_ours(version: &str) -> bool {
-    version.split('+').next() == Some(VERSION)
 }
 
 #[cfg(test)]
@@ -62,9 +57,10 @@ mod tests {
         for wrong in ["", "__version__", "__version__ = ''", "x = '2.11.0'"] {
             assert_eq!(in_python(wrong), None, "{wrong}");
         }
-        assert!(is_ours("2.11.0+cu130") && is_ours("2.11.0"));
+        let check = |version| check_unless(false, "LIBTORCH", Some(version));
+        assert!(check("2.11.0+cu130").is_ok() && check("2.11.0").is_ok());
         for other in ["2.11.01", "2.1", "", "+2.11.0", "2.11.0a1"] {
-            assert!(!is_ours(other), "{other}");
+            assert!(check(other).is_err(), "{other}");
         }
     }
 
