@@ -5,10 +5,69 @@
 
 use std::fmt;
 
+use crate::memory::MemorySource;
 use crate::shield::{self, Panic};
 
 #[doc(hidden)]
 pub use crate::text::bytes as bytes_for_people;
+
+/// Says what fits before anything was tried: what the option [`predict`](crate::execute::With::predict) takes.
+///
+/// It chooses the first size of a call about which the size cache knows nothing. Everything after that goes by
+/// what was tried.
+///
+/// ```
+/// # extern crate toma_core as toma;
+/// use toma::predict::{Foreseen, Predict};
+/// use toma::{cache::NoCache, execute, memory::Host, report};
+///
+/// /// Items of a megabyte each.
+/// #[derive(Debug)]
+/// struct Megabytes;
+///
+/// impl Predict for Megabytes {
+///     fn foresee(&self, items: Option<usize>, free_bytes: u64) -> Option<Foreseen> {
+///         let most = usize::try_from(free_bytes >> 20).ok()?;
+///         let size = most.min(items.unwrap_or(most));
+///         Some(Foreseen { size, needs_bytes: (size as u64) << 20 })
+///     }
+/// }
+///
+/// execute::with::<NoCache>().device(Host::shared()).predict(&Megabytes).range(0..3, 3, |_, _| ());
+/// assert_eq!(report::last().unwrap().foreseen.unwrap().needs_bytes, 3 << 20);
+/// ```
+pub trait Predict: fmt::Debug {
+    /// The largest size in which so many items fit into so many free bytes, piece by piece; without
+    /// items, what fits at once. `None` where that is not known.
+    fn foresee(&self, items: Option<usize>, free_bytes: u64) -> Option<Foreseen>;
+
+    /// Whether it says nothing by itself, and forms that know how run the body dry.
+    #[doc(hidden)]
+    fn runs_dry(&self) -> bool {
+        false
+    }
+}
+
+/// A size that is said to fit, and what it takes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[expect(clippy::exhaustive_structs, reason = "made outside of this crate")]
+pub struct Foreseen {
+    /// In items.
+    pub size: usize,
+    /// The most bytes that live at once, beyond those there are now.
+    pub needs_bytes: u64,
+}
+
+/// What `predict` says of this memory as it is now.
+pub(crate) fn foresee(
+    predict: &dyn Predict,
+    device: &dyn MemorySource,
+    items: Option<usize>,
+) -> Option<crate::report::Foreseen> {
+    let free_bytes = device.read().ok()?.free_bytes;
+    let Foreseen { size, needs_bytes } = predict.foresee(items, free_bytes)?;
+    Some(crate::report::Foreseen { size, needs_bytes, free_bytes })
+}
 
 /// Whether this thread makes a dry run.
 ///

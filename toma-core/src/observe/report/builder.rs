@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use crate::call_site::Name;
 use crate::classify::Class;
-use crate::observe::report::{Fullest, Report, Shortfall, Tried, Wait};
+use crate::observe::report::{Foreseen, Fullest, Report, Shortfall, Tried, Wait};
 use crate::observe::{Answer, Reason};
 use crate::policy::Bounds;
 use crate::stack::Callers;
@@ -20,6 +20,7 @@ pub(crate) struct ReportBuilder {
     name: Name,
     history: Option<Box<History>>,
     sizes_are_costs: bool,
+    foreseen: Option<Box<Foreseen>>,
     figures: Figures,
 }
 
@@ -75,7 +76,7 @@ impl ReportBuilder {
     pub(crate) fn new(name: Name, length: Option<usize>, cost: Option<usize>) -> Self {
         let whole = cost.or(length).unwrap_or(usize::MAX);
         let figures = Figures { length, whole, ..Figures::default() };
-        Self { name, history: None, sizes_are_costs: cost.is_some(), figures }
+        Self { name, history: None, sizes_are_costs: cost.is_some(), foreseen: None, figures }
     }
 
     /// A step larger than the whole work is in truth of the work's size.
@@ -86,6 +87,10 @@ impl ReportBuilder {
     #[inline]
     pub(crate) fn starts_at(&mut self, step: usize) {
         self.figures.start = step;
+    }
+
+    pub(crate) fn foresees(&mut self, foreseen: Foreseen) {
+        self.foreseen = Some(Box::new(foreseen));
     }
 
     #[inline]
@@ -262,6 +267,7 @@ impl ReportBuilder {
             length,
             done: position - left_out_count,
             sizes_are_costs: self.sizes_are_costs,
+            foreseen: self.foreseen.as_deref().copied(),
             start: self.within(start),
             remembered: remembered.map(NonZeroUsize::get),
             attempts,
