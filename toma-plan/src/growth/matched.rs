@@ -94,10 +94,6 @@ fn groups(trace: &Trace) -> Groups<'_> {
         let is_scratch = block.death.is_some_and(|death| end.is_some_and(|end| death.tick < end));
         groups.entry(Group { span, place: &block.place, is_scratch }).or_default().push((storage, block));
     }
-    // Storages stand in the order of their first blocks.
-    for blocks in groups.values_mut() {
-        blocks.sort_by_key(|(_, block)| block.birth.map(|birth| birth.tick));
-    }
     groups
 }
 

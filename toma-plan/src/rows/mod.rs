@@ -124,7 +124,7 @@ enum Kind {
 /// What is known of the storages when an operator begins.
 #[derive(Debug, Default)]
 struct Walk {
-    /// Rows and aggregates.
+    /// What was made, or written into what was there.
     kinds: BTreeMap<StorageId, Kind>,
     /// Couplings that no gradient has seen.
     unseen: BTreeMap<StorageId, Coupled>,
@@ -151,7 +151,7 @@ impl Walk {
             // One row, or some that are picked.
             Some(held) if !is_view && tensor.batch.is_empty() => (*held).min(Kind::Aggregate),
             Some(held) => *held,
-            None if is_view || tensor.batch.is_empty() => Kind::Constant,
+            None if tensor.batch.is_empty() => Kind::Constant,
             None => Kind::Rows,
         };
         Input { kind, batch: tensor.batch.first().copied(), rank: tensor.operand.shape.len() }
@@ -176,10 +176,8 @@ impl Walk {
             tensors.iter().filter(|tensor| tensor.is_result() && tensor.operand.access != Access::Views)
         {
             let kind = call.kind_of(tensor);
-            if kind != Kind::Constant {
-                let held = self.kinds.entry(tensor.operand.storage).or_insert(kind);
-                *held = kind.max(*held);
-            }
+            let held = self.kinds.entry(tensor.operand.storage).or_insert(kind);
+            *held = kind.max(*held);
         }
     }
 }
