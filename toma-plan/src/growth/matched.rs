@@ -23,10 +23,11 @@ pub(super) struct MatchedBlock<'a> {
     pub(super) points: Vec<Point>,
 }
 
-/// Matches the blocks of traces of rising sizes, by the operator that makes them and the order in which it does.
+/// Matches the blocks of traces of rising sizes, by the operator that makes them and the order in which it
+/// does.
 ///
-/// Scratch dies within its operator. Kernels take it from some size on, so scratch that is missing below took nothing.
-/// A trace by shapes alone has none: scratch that is missing above is not known.
+/// Scratch dies within its operator. Kernels take it from some size on, so scratch that is missing below took
+/// nothing. A trace by shapes alone has none: scratch that is missing above is not known.
 pub(super) fn matched<'a>(traces: &[Recorded<'a>]) -> Result<Matched<'a>, Unlike> {
     let groups: Vec<_> = traces.iter().map(|traced| groups(traced.trace)).collect();
     for (pair, groups) in traces.windows(2).zip(groups.windows(2)) {
