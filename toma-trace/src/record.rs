@@ -197,7 +197,8 @@ impl Recorder {
         Ok(())
     }
 
-    /// A storage moves to a block of another size in the same place: the new one is born, then the old one dies.
+    /// A storage moves to a block of another size in the same place: the new one is born, then the old one
+    /// dies.
     ///
     /// # Errors
     ///

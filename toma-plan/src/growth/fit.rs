@@ -22,10 +22,11 @@ pub(super) struct Fit {
 
 /// The fit through points of rising sizes.
 ///
-/// Where bytes grow in steps, as with whole pages, the slope to the largest size is nearest to that beyond it. Where a
-/// kernel began to take memory late, the last slope is the steepest. A slope that is no integer is rounded up. Bytes that fall with the size are taken to stay: what a kernel saves at
-/// one size says nothing of the next. Below the smallest point a line may reach nothing too early, where a kernel
-/// began to take memory between two points. There it runs through the origin instead, which is as high.
+/// Where bytes grow in steps, as with whole pages, the slope to the largest size is nearest to that beyond
+/// it. Where a kernel began to take memory late, the last slope is the steepest. A slope that is no integer
+/// is rounded up. Bytes that fall with the size are taken to stay: what a kernel saves at one size says
+/// nothing of the next. Below the smallest point a line may reach nothing too early, where a kernel began to
+/// take memory between two points. There it runs through the origin instead, which is as high.
 pub(super) fn fit(points: &[Point]) -> Fit {
     let steepest = match points {
         [others @ .., largest] => others.iter().map(|point| slope(*point, *largest)).max(),
@@ -54,8 +55,8 @@ fn highest_with(per_item: i128, points: &[Point]) -> Line {
 
 /// Whether all points lie on one parabola whose parts are no less than nothing, and which has pairs.
 ///
-/// Rows that see each other take bytes for pairs of rows: `n * n` is `n` and two for each pair. Memory that grows in
-/// steps hardly ever fits that. What overflows fits nothing.
+/// Rows that see each other take bytes for pairs of rows: `n * n` is `n` and two for each pair. Memory that
+/// grows in steps hardly ever fits that. What overflows fits nothing.
 fn is_square(points: &[Point]) -> bool {
     let [first, second, third, ..] = points else { return false };
     let Some(curve) = Parabola::through([*first, *second, *third]) else { return false };

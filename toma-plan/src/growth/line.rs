@@ -4,7 +4,8 @@ use std::ops::{Add, RangeInclusive, Sub};
 
 /// Bytes as a function of the size: `fixed + per_item * size`.
 ///
-/// Either part may be negative: memory that was there before a step and is freed by it counts against the rest.
+/// Either part may be negative: memory that was there before a step and is freed by it counts against the
+/// rest.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Line {
     /// Bytes whatever the size.
@@ -82,8 +83,8 @@ impl Envelope {
 
 /// Whether the last line is nowhere above both its neighbors, of which `next` is steeper.
 ///
-/// The neighbors meet where the last line is at most as high. Products that overflow keep the line, which costs
-/// nothing but time.
+/// The neighbors meet where the last line is at most as high. Products that overflow keep the line, which
+/// costs nothing but time.
 fn is_below(highest: &[Line], next: Line) -> bool {
     let [.., before, last] = highest else { return false };
     let left = (before.fixed - last.fixed).checked_mul(next.per_item - last.per_item);

@@ -23,10 +23,11 @@ pub(super) struct MatchedBlock<'a> {
     pub(super) points: Vec<Point>,
 }
 
-/// Matches the blocks of traces of rising sizes, by the operator that makes them and the order in which it does.
+/// Matches the blocks of traces of rising sizes, by the operator that makes them and the order in which it
+/// does.
 ///
-/// Scratch dies within its operator. Kernels take it from some size on, so scratch that is missing below took nothing.
-/// A trace by shapes alone has none: scratch that is missing above is not known.
+/// Scratch dies within its operator. Kernels take it from some size on, so scratch that is missing below took
+/// nothing. A trace by shapes alone has none: scratch that is missing above is not known.
 pub(super) fn matched<'a>(traces: &[Recorded<'a>]) -> Result<Matched<'a>, Unlike> {
     let groups: Vec<_> = traces.iter().map(|traced| groups(traced.trace)).collect();
     for (pair, groups) in traces.windows(2).zip(groups.windows(2)) {
@@ -93,10 +94,6 @@ fn groups(trace: &Trace) -> Groups<'_> {
         };
         let is_scratch = block.death.is_some_and(|death| end.is_some_and(|end| death.tick < end));
         groups.entry(Group { span, place: &block.place, is_scratch }).or_default().push((storage, block));
-    }
-    // Storages stand in the order of their first blocks.
-    for blocks in groups.values_mut() {
-        blocks.sort_by_key(|(_, block)| block.birth.map(|birth| birth.tick));
     }
     groups
 }

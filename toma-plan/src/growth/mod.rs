@@ -2,13 +2,14 @@
 //!
 //! # Why
 //!
-//! - **Each block has a line, not the peak.** The peak over sizes is the highest of many lines, so it is convex, and a line
-//!   through two small peaks is too low beyond them.
-//! - **Lines in integers.** Blocks of real steps lie on them to the byte. Where one does not, its slope is rounded up.
-//! - **Scratch may be missing, other blocks may not.** Kernels choose their scratch by size. A block that outlives its
-//!   operator at one size alone shows that the steps did different work.
-//! - **The largest trace with the most scratch is the base**, whose order of births and deaths counts. The largest of all
-//!   may be one by shapes alone, which knows no scratch.
+//! - **Each block has a line, not the peak.** The peak over sizes is the highest of many lines, so it is
+//!   convex, and a line through two small peaks is too low beyond them.
+//! - **Lines in integers.** Blocks of real steps lie on them to the byte. Where one does not, its slope is
+//!   rounded up.
+//! - **Scratch may be missing, other blocks may not.** Kernels choose their scratch by size. A block that
+//!   outlives its operator at one size alone shows that the steps did different work.
+//! - **The largest trace with the most scratch is the base**, whose order of births and deaths counts. The
+//!   largest of all may be one by shapes alone, which knows no scratch.
 
 mod blocks;
 mod fit;
@@ -32,13 +33,13 @@ use crate::alike::{Recorded, Unlike};
 
 /// How the memory of a step grows with its size.
 ///
-/// The peak of a step is the highest of many levels, and another level may be the highest at another size. So a line
-/// through two peaks is too low beyond them. `Growth` gives each block of memory a line of its own, adds up the lines of
-/// what lives at each moment, and keeps the few sums that are the highest somewhere.
+/// The peak of a step is the highest of many levels, and another level may be the highest at another size. So
+/// a line through two peaks is too low beyond them. `Growth` gives each block of memory a line of its own,
+/// adds up the lines of what lives at each moment, and keeps the few sums that are the highest somewhere.
 ///
-/// A trace may hold one piece of work or two that are run one after the other while the values of the first are held.
-/// Each is a scope of kind [`Attempt`](toma_trace::ScopeKind::Attempt). Where there is one, further pieces are taken to be like it.
-/// All bytes are beyond those that were there before the trace.
+/// A trace may hold one piece of work or two that are run one after the other while the values of the first
+/// are held. Each is a scope of kind [`Attempt`](toma_trace::ScopeKind::Attempt). Where there is one, further
+/// pieces are taken to be like it. All bytes are beyond those that were there before the trace.
 ///
 /// ```
 /// # mod toma { pub use toma_trace as trace; pub use toma_plan as plan; }
@@ -104,8 +105,8 @@ pub struct Held {
 impl Growth {
     /// Takes traces of the same step, each with its size.
     ///
-    /// One of them is kept: the largest of those with the most scratch. Traces by shapes alone, which have no scratch, say
-    /// how all else grows.
+    /// One of them is kept: the largest of those with the most scratch. Traces by shapes alone, which have no
+    /// scratch, say how all else grows.
     ///
     /// # Errors
     ///
@@ -166,7 +167,8 @@ impl Growth {
         self.largest_of(place, bytes, 1, u64::MAX)
     }
 
-    /// The largest size in which `items` can be worked off within `bytes`, piece by piece; `None` if there is none.
+    /// The largest size in which `items` can be worked off within `bytes`, piece by piece; `None` if there is
+    /// none.
     #[must_use]
     pub fn largest_for(&self, place: &Place, bytes: u64, items: u64) -> Option<u64> {
         let mut size = items;
@@ -219,7 +221,8 @@ impl Growth {
         holders
     }
 
-    /// Blocks that grow with the square of the size, by traces of three sizes or more: rows that see each other.
+    /// Blocks that grow with the square of the size, by traces of three sizes or more: rows that see each
+    /// other.
     pub fn squares(&self) -> impl Iterator<Item = (StorageId, Option<OperatorId>)> {
         let squares = self.blocks.iter().filter(|block| block.fit.is_square);
         squares.map(|block| (block.storage, block.operator))

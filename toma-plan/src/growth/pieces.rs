@@ -18,8 +18,8 @@ pub(super) struct Pieces {
 }
 
 impl Pieces {
-    /// From the levels before the second piece, and those of the second piece. Without a second piece, the further
-    /// ones are taken to be like the first.
+    /// From the levels before the second piece, and those of the second piece. Without a second piece, the
+    /// further ones are taken to be like the first.
     pub(super) fn of(first: &[Line], second: Option<&[Line]>) -> Self {
         let end = |levels: &[Line]| levels.last().copied().unwrap_or_default();
         let left = end(first);
@@ -42,8 +42,9 @@ impl Pieces {
         largest(self.lines(pieces), bytes, sizes)
     }
 
-    /// The lines of which the highest counts: the first piece, what it leaves and a further piece, and the same after
-    /// all pieces between. What a further piece leaves may be less than nothing; not so what many leave.
+    /// The lines of which the highest counts: the first piece, what it leaves and a further piece, and the
+    /// same after all pieces between. What a further piece leaves may be less than nothing; not so what many
+    /// leave.
     fn lines(&self, pieces: u64) -> impl Iterator<Item = Line> {
         let between = (pieces >= 3).then(|| self.adds.times(pieces - 2));
         let grounds = (pieces >= 2).then_some(Line::default()).into_iter().chain(between);

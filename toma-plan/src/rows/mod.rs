@@ -14,20 +14,21 @@ use tensors::{Tensor, tensors};
 
 /// What a step does with the rows of its batch, by traces of it at two sizes.
 ///
-/// The dimensions that differ are those of the batch. A tensor with one is *rows*; without one, but made of rows, it is
-/// an *aggregate*, and so is what is made of aggregates; all else is *constant*. Gradients of pieces add up to those of the whole where rows meet no
-/// aggregate and no other rows, and the loss is a sum or mean. Work without gradients counts where its results reach
-/// work with gradients.
+/// The dimensions that differ are those of the batch. A tensor with one is *rows*; without one, but made of
+/// rows, it is an *aggregate*, and so is what is made of aggregates; all else is *constant*. Gradients of
+/// pieces add up to those of the whole where rows meet no aggregate and no other rows, and the loss is a sum
+/// or mean. Work without gradients counts where its results reach work with gradients.
 ///
-/// Only the forward is looked at: operators before the first scope of kind [`Node`](ScopeKind::Node). They are told apart
-/// by shapes, names and the attributes `dim` or `dims`, and `training`. Rows that are cut along the batch and then meet
-/// are not found.
+/// Only the forward is looked at: operators before the first scope of kind [`Node`](ScopeKind::Node). They
+/// are told apart by shapes, names and the attributes `dim` or `dims`, and `training`. Rows that are cut
+/// along the batch and then meet are not found.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Rows {
     /// The first operator that couples rows: pieces do not add up to the whole.
     pub coupled: Option<Coupled>,
-    /// The first operator that adds a constant to an aggregate: pieces of a mean add up, those of a sum do not.
+    /// The first operator that adds a constant to an aggregate: pieces of a mean add up, those of a sum do
+    /// not.
     pub adds_constant: Option<OperatorId>,
     /// Operators that normalize by statistics of the batch, as batch norm does in training.
     pub batch_statistics: Vec<OperatorId>,
@@ -87,7 +88,8 @@ impl Rows {
     ///
     /// # Errors
     ///
-    /// When a size is 0 or both are the same, or the forwards called other operators or touched other tensors.
+    /// When a size is 0 or both are the same, or the forwards called other operators or touched other
+    /// tensors.
     pub fn of(traces: [(u32, &Trace); 2]) -> Result<Self, Unlike> {
         let [(size, _), (other, _)] = traces;
         if size == other || size == 0 || other == 0 {
@@ -124,7 +126,7 @@ enum Kind {
 /// What is known of the storages when an operator begins.
 #[derive(Debug, Default)]
 struct Walk {
-    /// Rows and aggregates.
+    /// What was made, or written into what was there.
     kinds: BTreeMap<StorageId, Kind>,
     /// Couplings that no gradient has seen.
     unseen: BTreeMap<StorageId, Coupled>,
@@ -132,8 +134,8 @@ struct Walk {
 }
 
 impl Walk {
-    /// A view shows no tensor that it is made of: that is what its storage holds. A storage is what was made in it, so
-    /// a constant or an aggregate that is spread over the batch stays one.
+    /// A view shows no tensor that it is made of: that is what its storage holds. A storage is what was made
+    /// in it, so a constant or an aggregate that is spread over the batch stays one.
     fn inputs(&self, tensors: &[Tensor<'_>]) -> Vec<Input> {
         let is_new = |index: usize, tensor: &Tensor<'_>| match tensor.operand.access {
             Access::Reads | Access::Views => true,
@@ -151,7 +153,7 @@ impl Walk {
             // One row, or some that are picked.
             Some(held) if !is_view && tensor.batch.is_empty() => (*held).min(Kind::Aggregate),
             Some(held) => *held,
-            None if is_view || tensor.batch.is_empty() => Kind::Constant,
+            None if tensor.batch.is_empty() => Kind::Constant,
             None => Kind::Rows,
         };
         Input { kind, batch: tensor.batch.first().copied(), rank: tensor.operand.shape.len() }
@@ -176,10 +178,8 @@ impl Walk {
             tensors.iter().filter(|tensor| tensor.is_result() && tensor.operand.access != Access::Views)
         {
             let kind = call.kind_of(tensor);
-            if kind != Kind::Constant {
-                let held = self.kinds.entry(tensor.operand.storage).or_insert(kind);
-                *held = kind.max(*held);
-            }
+            let held = self.kinds.entry(tensor.operand.storage).or_insert(kind);
+            *held = kind.max(*held);
         }
     }
 }

@@ -76,7 +76,8 @@ proptest! {
     }
 }
 
-/// One piece of a step of 784-512-512-10 neurons with cross entropy: in bytes, what lives at its two highest moments.
+/// One piece of a step of 784-512-512-10 neurons with cross entropy: in bytes, what lives at its two highest
+/// moments.
 fn piece(
     recorder: &mut Recorder,
     size: u64,

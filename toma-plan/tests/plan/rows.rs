@@ -172,6 +172,7 @@ const APART: &[Step] = &[
         let picked = tape.along("aten::index_select", &[0], &[&table, &words], &[b * 7, 6]);
         let turned = tape.view("aten::transpose", &x, &[b, 6, 7]);
         let scores = tape.call("aten::bmm", &[&x, &turned], &[b, 7, 7]);
+        let scores = tape.attend(&scores, &[b, 7, 7]);
         let weights = tape.along("aten::_softmax", &[-1], &[&scores], &[b, 7, 7]);
         let y = tape.call("aten::bmm", &[&weights, &x], &[b, 7, 6]);
         let sum = tape.call("aten::sum", &[&picked], &[]);

@@ -44,6 +44,14 @@ impl Tape {
         self.end(operator, inputs, Operand::new(storage, Access::Makes, shape))
     }
 
+    /// A call with a second result that wants no gradient, such as a seed.
+    pub(crate) fn attend(&mut self, input: &Value, shape: &[u64]) -> Value {
+        let operator = self.begin("aten::_scaled_dot_product_flash_attention", &[input]);
+        let [result, seed] = [(); 2].map(|()| self.recorder.birth(MAIN, &Place::HOST, 0).unwrap());
+        self.recorder.uses(operator, Operand::new(seed, Access::Makes, &[])).unwrap();
+        self.end(operator, &[input], Operand::new(result, Access::Makes, shape))
+    }
+
     /// A view of a value.
     pub(crate) fn view(&mut self, name: &str, input: &Value, shape: &[u64]) -> Value {
         let operator = self.begin(name, &[]);

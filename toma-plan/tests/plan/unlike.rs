@@ -1,7 +1,7 @@
 //! Traces that are not of the same step, and those whose rows see each other.
 
 use toma_plan::Growth;
-use toma_trace::{Place, Recorder, Trace};
+use toma_trace::{Label, Place, Recorder, ScopeKind, Trace};
 
 use crate::{MAIN, gpu};
 
@@ -134,4 +134,73 @@ fn a_block_off_its_line_takes_the_steepest() {
     assert_eq!(growth.squares().count(), 0);
     let needs = |size| growth.needs_bytes(&gpu(), size, 1);
     assert_eq!([needs(4), needs(8), needs(12), needs(16)], [512, 1024, 1536, 2048]);
+}
+
+/// A block that stays, and scratch that a kernel takes from size 8 on.
+fn with_late_scratch(size: u64) -> Trace {
+    let mut recorder = Recorder::new();
+    let operator = recorder.begin_operator(MAIN, "aten::convolution");
+    recorder.birth(MAIN, &gpu(), 100 * size).unwrap();
+    if size >= 8 {
+        let scratch = recorder.birth(MAIN, &gpu(), 800).unwrap();
+        recorder.death(MAIN, scratch).unwrap();
+    }
+    recorder.end_operator(operator).unwrap();
+    recorder.finish()
+}
+
+#[test]
+fn scratch_that_comes_late_grows_from_nothing_and_is_never_less() {
+    let growth = Growth::fit(&[(4, &with_late_scratch(4)), (8, &with_late_scratch(8))]).unwrap();
+    let needs = |size| growth.needs_bytes(&gpu(), size, 1);
+    assert_eq!([needs(1), needs(3), needs(4), needs(8), needs(16)], [100, 300, 400, 1600, 4000]);
+    assert_eq!(
+        [299, 300, 399, 400].map(|bytes| growth.largest(&gpu(), bytes)),
+        [Some(2), Some(3), Some(3), Some(4)]
+    );
+}
+
+#[test]
+fn what_was_there_and_stays_is_no_difference() {
+    let there = |count| {
+        let mut recorder = Recorder::new();
+        for _ in 0..count {
+            recorder.existing(&gpu(), 8).unwrap();
+        }
+        recorder.finish()
+    };
+    let growth = Growth::fit(&[(4, &there(1)), (8, &there(2))]).unwrap();
+    assert_eq!(growth.needs_bytes(&gpu(), 100, 1), 0);
+}
+
+/// Attempts by their depths, each of which makes 8 bytes for each item; all of it is freed at the end.
+fn attempts(depths: &[usize], size: u64) -> Trace {
+    let mut recorder = Recorder::new();
+    let (mut open, mut made) = (Vec::new(), Vec::new());
+    for depth in depths {
+        while open.len() > *depth {
+            recorder.end_scope(open.pop().unwrap()).unwrap();
+        }
+        open.push(recorder.begin_scope(MAIN, Label::new(ScopeKind::Attempt, "piece")));
+        made.push(recorder.birth(MAIN, &gpu(), 8 * size).unwrap());
+    }
+    while let Some(scope) = open.pop() {
+        recorder.end_scope(scope).unwrap();
+    }
+    for storage in made {
+        recorder.death(MAIN, storage).unwrap();
+    }
+    recorder.finish()
+}
+
+#[test]
+fn pieces_are_outermost_attempts_and_hold_what_they_leave() {
+    for (depths, first, left) in
+        [(&[0][..], 8, 8), (&[0, 0], 8, 8), (&[0, 1, 0], 16, 16), (&[0, 1, 1, 0], 24, 24)]
+    {
+        let growth = Growth::fit(&[(4, &attempts(depths, 4)), (8, &attempts(depths, 8))]).unwrap();
+        assert_eq!(growth.line(&gpu(), 100).per_item, first, "{depths:?}");
+        assert_eq!(growth.leaves(&gpu())[0].per_item, left, "{depths:?}");
+        assert_eq!(growth.leaves(&gpu())[1].per_item, 8, "{depths:?}");
+    }
 }

@@ -4,7 +4,7 @@ use std::error::Error;
 
 use proptest::prelude::*;
 use serde_json::{Value, json};
-use toma_trace::{Access, Label, Operand, Recorder, ScopeKind, Trace};
+use toma_trace::{Access, Label, Operand, Recorder, ScopeKind, Trace, Unreadable};
 
 use crate::random::{Action, Player, actions};
 use crate::{MAIN, gpu};
@@ -118,5 +118,27 @@ fn a_broken_text_is_refused_by_name() {
         let cause = refused.source().map(|cause| format!(": {cause}")).unwrap_or_default();
         let said = format!("{refused}{cause}");
         assert!(said.starts_with(message), "{message}\n{said}");
+    }
+}
+
+#[test]
+fn rows_in_another_order_are_refused() {
+    for table in ["uses", "scopes", "operators"] {
+        let mut recorder = Recorder::new();
+        let storage = recorder.birth(MAIN, &gpu(), 8).unwrap();
+        for (name, access) in [("first", Access::Writes), ("second", Access::Reads)] {
+            let scope = recorder.begin_scope(MAIN, Label::new(ScopeKind::Line, name));
+            let operator = recorder.begin_operator(MAIN, name);
+            recorder.uses(operator, Operand::new(storage, access, &[2])).unwrap();
+            recorder.end_operator(operator).unwrap();
+            recorder.end_scope(scope).unwrap();
+        }
+        let mut text: Value = serde_json::from_str(&recorder.finish().to_json()).unwrap();
+        text["trace"][table].as_array_mut().unwrap().reverse();
+        let refused = Trace::from_json(&text.to_string()).unwrap_err();
+        assert!(
+            matches!(refused, Unreadable::Row { .. } | Unreadable::Contradiction { .. }),
+            "{table}: {refused}"
+        );
     }
 }

@@ -95,6 +95,8 @@ proptest! {
                 prop_assert_eq!(live.at(*tick), *bytes, "{} at tick {}", place, tick);
             }
             prop_assert_eq!(live.before(), expected[0]);
+            prop_assert_eq!(live.steps()[0].0, Tick::START);
+            prop_assert!(live.steps().is_sorted_by(|a, b| a.0 < b.0));
             prop_assert_eq!(live.after(), *expected.last().unwrap());
             let peak = *expected.iter().max().unwrap();
             let first = expected.iter().position(|bytes| *bytes == peak).unwrap();
