@@ -148,7 +148,7 @@ void observe_no_more() noexcept {
   try {
     c10::ThreadLocalDebugInfo::_pop(profiler);
   } catch (const std::exception&) {
-    // Other code has pushed above it: it stays, and tells nobody.
+    // Other code has pushed above it: it stays, and tells of nothing.
   }
 }
 

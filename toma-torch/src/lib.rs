@@ -8,7 +8,7 @@
 //! | [`backward_step`], [`backward`], [`forward`] | a step, gradients or an output in pieces that fit |
 //! | [`Concatenate`] | one tensor from the parts that `map` collected |
 //! | [`accumulate_gradients`] | backward that adds all gradients or none |
-//! | [`record`], [`dry_run`] | what a step does, or would do, as a trace |
+//! | [`record`](record()), [`dry_run`] | what a step does, or would do, as a trace |
 //! | [`predict`](predict()) | what a step takes at any size, before it has run once |
 //! | [`Rollback`] | random state, gradients and other tensors put back before a retry |
 //! | [`RngState`] | the same random numbers again |

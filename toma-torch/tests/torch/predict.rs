@@ -99,6 +99,8 @@ fn memory_that_grows_with_the_square_shows_at_a_third_size() {
     assert!(prediction.confirm(32, step).unwrap().needs_bytes(32) >= exact);
 }
 
+type Loss = fn(&Tensor) -> Tensor;
+
 #[test]
 fn rows_that_see_each_other_are_found_and_no_others() {
     let _alone = alone();
@@ -109,7 +111,6 @@ fn rows_that_see_each_other_are_found_and_no_others() {
     });
     let input = Tensor::ones([64, 8], FLOATS);
     let weight = Tensor::ones([8, 8], FLOATS).set_requires_grad(true);
-    type Loss = fn(&Tensor) -> Tensor;
     let losses: [(&str, Loss); 4] = [
         ("aten::sub.Tensor", |x| (x - x.mean_dim(0, true, Kind::Float)).square().sum(Kind::Float)),
         ("aten::_softmax", |x| x.softmax(0, Kind::Float).sum(Kind::Float)),
