@@ -5,6 +5,7 @@
 
 #![forbid(unsafe_code)]
 
+pub mod caching;
 mod growth;
 
 pub use growth::{Growth, HeadRoom, Held, Highest, Line, Unlike};
