@@ -206,12 +206,13 @@ impl CachingAllocator {
 
     /// Releases free oversize blocks of the pool, which are whole segments: the smallest that is enough, or
     /// else the largest ones until they are enough together. Says whether they are.
+    ///
+    /// Blocks that are enough do not serve the size, or it would have one, so they are oversize.
     fn release_oversize(&mut self, size: u64) -> bool {
         let (pool, oversize) = (Pool::of(size), self.settings.max_split_size);
-        let enough = size.max(oversize);
         let mut released = 0;
-        while released < enough {
-            let next = self.free_in(pool, enough).next().or_else(|| self.free_in(pool, oversize).next_back());
+        while released < size {
+            let next = self.free_in(pool, size).next().or_else(|| self.free_in(pool, oversize).next_back());
             let Some(&whole) = next else { return false };
             self.release(whole);
             released += whole.bytes;

@@ -59,11 +59,18 @@ fn an_exbibyte_is_refused_before_anything_is_released() {
 }
 
 #[test]
-fn addresses_end_before_the_largest_capacity_does() {
+fn memory_ends_where_addresses_do() {
     let mut allocator = CachingAllocator::new(Settings::new(u64::MAX));
-    let large = (0..20).filter(|_| allocator.allocate((1 << 60) - 1).is_ok());
-    // 16 EiB are 2^64 bytes, and the last of them has no address behind it.
-    assert_eq!(large.count(), 15);
+    // Of two segments of 1 EiB the older one is released each time, so that addresses rise.
+    let mut older = allocator.allocate((1 << 60) - 1).unwrap();
+    for _ in 0..14 {
+        let newer = allocator.allocate((1 << 60) - 1).unwrap();
+        allocator.free(older).unwrap();
+        allocator.release_cached_memory();
+        older = newer;
+    }
+    assert_eq!(allocator.segments().map(|segment| segment.address).collect::<Vec<_>>(), [14 << 60]);
+    assert_eq!(allocator.allocate((1 << 60) - 1).unwrap_err().reserved_bytes, 1 << 60);
 }
 
 #[test]

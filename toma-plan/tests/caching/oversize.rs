@@ -21,6 +21,7 @@ const REQUESTS: &[(u64, u64, Option<u64>)] = &[
     (32 * MIB, 32 * MIB - 512, None),
     (32 * MIB, 32 * MIB - 511, Some(32 * MIB)),
     (32 * MIB, 32 * MIB, Some(32 * MIB)),
+    (36 * MIB, 32 * MIB, Some(36 * MIB)),
     // It is never cut, and refused where 20 MiB would be lost.
     (52 * MIB, 32 * MIB, None),
     (52 * MIB, 32 * MIB + 1, Some(52 * MIB)),

@@ -88,6 +88,19 @@ fn small_blocks_fill_a_segment_before_the_next() {
 }
 
 #[test]
+fn a_small_block_is_cut_down_to_512_bytes() {
+    for (requested, expected) in [(512, vec![Used(512), Free(512)]), (513, vec![Used(1024)])] {
+        let mut allocator = large();
+        let freed = allocator.allocate(1024).unwrap();
+        allocator.allocate(1024).unwrap(); // keeps the rest of the segment apart
+        allocator.free(freed).unwrap();
+        allocator.allocate(requested).unwrap();
+        let rest = [Used(1024), Free(2 * MIB - 2048)];
+        assert_eq!(parts(&allocator), [[expected, rest.to_vec()].concat()], "of {requested}");
+    }
+}
+
+#[test]
 fn the_best_fit_serves_and_of_equals_the_lowest_address() {
     let mut allocator = large();
     let ids = [3, 1, 2, 1, 2].map(|mib| {
@@ -139,14 +152,14 @@ fn freed_blocks_merge_with_free_neighbors() {
 
 #[test]
 fn neighbors_in_two_segments_stay_apart() {
-    let mut allocator = large();
-    let ids = [MIB; 4].map(|bytes| allocator.allocate(bytes).unwrap());
-    for id in ids {
-        allocator.free(id).unwrap();
+    for order in [[0, 1, 2, 3], [3, 2, 1, 0], [1, 2, 0, 3]] {
+        let mut allocator = large();
+        let ids = [MIB; 4].map(|bytes| allocator.allocate(bytes).unwrap());
+        order.map(|freed| allocator.free(ids[freed]).unwrap());
+        let segments: Vec<_> = allocator.segments().map(|it| (it.address, it.bytes)).collect();
+        assert_eq!(segments, [(0, 2 * MIB), (2 * MIB, 2 * MIB)]);
+        assert_eq!(parts(&allocator), [[Free(2 * MIB)], [Free(2 * MIB)]], "of {order:?}");
     }
-    let addresses: Vec<_> = allocator.segments().map(|segment| (segment.address, segment.bytes)).collect();
-    assert_eq!(addresses, [(0, 2 * MIB), (2 * MIB, 2 * MIB)]);
-    assert_eq!(parts(&allocator), [[Free(2 * MIB)], [Free(2 * MIB)]]);
 }
 
 #[test]
