@@ -1,8 +1,8 @@
 //! libtorch's caching allocator for CUDA, replayed without a device.
 //!
-//! A program that runs out of memory on CUDA seldom lacks the bytes of its tensors alone. The allocator
-//! rounds sizes up, takes segments from the driver, cuts them into blocks and keeps what is freed. So what
-//! fits on a device is a question about reserved bytes, which this replay answers from requests alone.
+//! A program runs out of memory on CUDA before its tensors fill the device. The allocator rounds sizes up,
+//! cuts blocks from segments and keeps what is freed. So what fits is a question of reserved bytes. This
+//! replay answers it from the requests alone.
 //!
 //! ```
 //! # mod toma { pub use toma_plan as plan; }
@@ -25,31 +25,33 @@
 //! # Rules
 //!
 //! - Sizes are rounded up to multiples of 512 bytes.
-//! - Sizes up to 1 MiB come from the small pool, whose segments have 2 MiB. Larger ones come from the large
-//!   pool. Below 10 MiB its segments have 20 MiB; from there on the size, rounded up to 2 MiB.
+//! - Sizes up to 1 MiB come from the small pool, whose segments have 2 MiB.
+//! - Larger sizes come from the large pool. Segments have 20 MiB for sizes below 10 MiB. From there on, a
+//!   segment has the size, rounded up to 2 MiB.
 //! - The smallest free block of the pool that is large enough serves; among equals the lowest address.
-//! - A block is cut where at least 512 bytes are left over in the small pool, or more than 1 MiB in the large
-//!   one. Otherwise the block keeps the rest, and all of it counts as allocated.
+//! - A small block is cut where at least 512 bytes are left over, a large one where more than 1 MiB is.
+//!   Otherwise the block keeps the rest, and all of it counts as allocated.
 //! - A freed block merges with free neighbors of its segment.
 //! - Where no block serves, the driver gives a new segment, as long as the capacity holds it. If it does not,
-//!   the free segments of both pools go back to the driver, and it is asked once more: a retry. A failure in
-//!   the end is out of memory, and what was released stays released.
-//! - [`Settings::max_split_size`] sets large blocks apart, as described there.
+//!   the free segments of both pools go back to the driver, and it is asked once more: a retry.
+//! - If that fails, too, the request is out of memory. What was released stays released.
+//! - [`Settings::max_split_size`] sets large blocks apart.
 //!
 //! # What is not replayed
 //!
-//! One stream is assumed: no block waits for the events of another, and active bytes are allocated bytes.
-//! Expandable segments, private pools of graphs, `garbage_collection_threshold`, `roundup_power2_divisions`,
-//! `large_segment_size_mb` and `max_non_split_rounding_mb` are left at their defaults, as if never set.
-//!
-//! The driver chooses the addresses of segments. Here each lies behind the last one there is, so a tie goes to
-//! the older segment. On a device it may go to another block of the same size.
+//! - Streams: there is one. No block waits for the events of another stream, so active bytes are allocated
+//!   bytes.
+//! - Private pools of CUDA graphs, and expandable segments.
+//! - The options `garbage_collection_threshold`, `roundup_power2_divisions`, `large_segment_size_mb` and
+//!   `max_non_split_rounding_mb`: they are as if never set.
+//! - The driver's choice of addresses. Here each segment lies behind the last one there is, so a tie goes to
+//!   the older segment. On a device it may go to another block of the same size.
 //!
 //! # Source
 //!
 //! The rules are those of PyTorch 2.11.0: `DeviceCachingAllocator` in `c10/cuda/CUDACachingAllocator.cpp`
 //! (`malloc`, `get_free_block`, `should_split`, `alloc_block`, `release_available_cached_blocks`,
-//! `free_block`), with the sizes and settings of `c10/core/AllocatorConfig.{h,cpp}`.
+//! `free_block`), with the sizes and options of `c10/core/AllocatorConfig.{h,cpp}`.
 
 mod block;
 mod error;
@@ -67,7 +69,8 @@ use settings::{REFUSED, rounded, segment_bytes};
 
 /// Replays what the caching allocator does with the memory of one device.
 ///
-/// It holds no memory. A call takes time by the logarithm of the number of blocks; a release, by their number.
+/// It holds no memory. A call takes time with the logarithm of the number of blocks, and a release with their
+/// number.
 #[derive(Clone, Debug)]
 pub struct CachingAllocator {
     settings: Settings,
@@ -104,8 +107,8 @@ impl CachingAllocator {
     /// Allocates a block for `bytes` bytes. Zero bytes take no block, change no figure and never fail.
     ///
     /// # Errors
-    /// [`OutOfMemory`] where the capacity does not hold the segment it takes, even after every free segment
-    /// was released; and for 1 EiB and more, which libtorch refuses before it releases anything.
+    /// [`OutOfMemory`] where the capacity does not hold the segment it takes, although every free segment was
+    /// released. Also for 1 EiB and more, which libtorch refuses before it releases anything.
     pub fn allocate(&mut self, bytes: u64) -> Result<BlockId, OutOfMemory> {
         let address = match bytes {
             0 => None,
@@ -120,8 +123,8 @@ impl CachingAllocator {
     /// Frees a block, whose memory stays reserved.
     ///
     /// # Errors
-    /// [`InvalidFree`] for an allocation that was freed before, and for one that this allocator has never
-    /// made. Nothing changes then.
+    /// [`InvalidFree`] for an allocation that was freed before, or that this allocator has never made. Nothing
+    /// changes then.
     pub fn free(&mut self, id: BlockId) -> Result<(), InvalidFree> {
         match self.held.remove(&id) {
             Some(Some(address)) => self.give_back(address),

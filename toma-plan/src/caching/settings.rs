@@ -29,21 +29,20 @@ pub struct Settings {
 impl Settings {
     /// A device that has `capacity_bytes` for segments, with the allocator's default options.
     ///
-    /// These are the free bytes of the device, or what `set_per_process_memory_fraction` leaves of all bytes;
-    /// the CUDA context and other programs are not part of it. With a capacity of 0 only requests of 0 bytes
-    /// succeed.
+    /// These are the free bytes of the device, or what `set_per_process_memory_fraction` leaves. The CUDA
+    /// context and other programs are no part of it. A capacity of 0 serves requests of 0 bytes alone.
     pub const fn new(capacity_bytes: u64) -> Self {
         Self { capacity_bytes, max_split_size: u64::MAX }
     }
 
     /// Sets the option `max_split_size_mb`, here in bytes: from this size on blocks are oversize.
     ///
-    /// An oversize block serves only sizes that are oversize themselves, and only those that are less than
-    /// 20 MiB smaller than the block. It is never cut. Where the driver has no memory left, free oversize
-    /// blocks are released first; only if that does not help, everything else that is free, as a retry.
+    /// An oversize block serves only sizes that are oversize, too, and less than 20 MiB below its own. It is
+    /// never cut. Where the driver has no memory left, free oversize blocks of the pool are released first.
+    /// Only if that is not enough, everything free is released, as a retry.
     ///
     /// # Errors
-    /// [`InvalidSplitSize`] below 20 MiB, and for what is no multiple of 1 MiB: libtorch has no such values.
+    /// [`InvalidSplitSize`] below 20 MiB, and for what is no multiple of 1 MiB: the option has no such values.
     pub const fn max_split_size(mut self, bytes: u64) -> Result<Self, InvalidSplitSize> {
         if bytes < LARGE_SEGMENT || !bytes.is_multiple_of(MIB) {
             return Err(InvalidSplitSize { bytes });

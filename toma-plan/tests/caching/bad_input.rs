@@ -84,6 +84,6 @@ fn a_split_size_is_at_least_20_mib_and_whole_mib() {
     }
     assert_eq!(
         settings.max_split_size(1).unwrap_err().to_string(),
-        "max_split_size is 1 bytes, which is below 20 MiB or no multiple of 1 MiB"
+        "max_split_size of 1 bytes is below 20 MiB or no multiple of 1 MiB"
     );
 }

@@ -155,7 +155,9 @@ fn neighbors_in_two_segments_stay_apart() {
     for order in [[0, 1, 2, 3], [3, 2, 1, 0], [1, 2, 0, 3]] {
         let mut allocator = large();
         let ids = [MIB; 4].map(|bytes| allocator.allocate(bytes).unwrap());
-        order.map(|freed| allocator.free(ids[freed]).unwrap());
+        for freed in order {
+            allocator.free(ids[freed]).unwrap();
+        }
         let segments: Vec<_> = allocator.segments().map(|it| (it.address, it.bytes)).collect();
         assert_eq!(segments, [(0, 2 * MIB), (2 * MIB, 2 * MIB)]);
         assert_eq!(parts(&allocator), [[Free(2 * MIB)], [Free(2 * MIB)]], "of {order:?}");
