@@ -173,7 +173,7 @@ impl CachingAllocator {
         self.settings.serves(smallest.bytes, size).then_some(*smallest)
     }
 
-    /// The free blocks of a pool that have so many bytes, the smallest first, and by address.
+    /// The free blocks of a pool that have `bytes` bytes or more, the smallest first, and by address.
     fn free_in(&self, pool: Pool, bytes: u64) -> impl DoubleEndedIterator<Item = &Block> {
         let first = Block { pool, bytes, address: 0, requested: None };
         let last = Block { pool, bytes: u64::MAX, address: u64::MAX, requested: None };
@@ -210,7 +210,7 @@ impl CachingAllocator {
     /// Releases free oversize blocks of the pool, which are whole segments: the smallest that is enough, or
     /// else the largest ones until they are enough together. Says whether they are.
     ///
-    /// Blocks that are enough do not serve the size, or it would have one, so they are oversize.
+    /// A free block that is large enough is oversize here: any other would have served the size.
     fn release_oversize(&mut self, size: u64) -> bool {
         let (pool, oversize) = (Pool::of(size), self.settings.max_split_size);
         let mut released = 0;
