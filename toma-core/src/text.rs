@@ -3,7 +3,7 @@
 use std::io::{self, Write};
 
 /// A line on standard error. A closed stream must not stop the work, as it would with `eprintln!`.
-pub(crate) fn print(line: &str) {
+pub fn print(line: &str) {
     let _ = writeln!(io::stderr(), "{line}");
 }
 

@@ -9,7 +9,7 @@ use crate::memory::MemorySource;
 use crate::shield::{self, Panic};
 
 #[doc(hidden)]
-pub use crate::text::bytes as bytes_for_people;
+pub use crate::text::{bytes as bytes_for_people, print as say};
 
 /// Says what fits before anything was tried: what the option [`predict`](crate::execute::With::predict) takes.
 ///

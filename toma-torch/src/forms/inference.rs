@@ -1,10 +1,16 @@
+use std::cell::RefCell;
 use std::ops::{ControlFlow, Range};
+use std::panic::Location;
 
 use tch::Tensor;
 use toma_core::chunk::{Chunk, Chunked};
 use toma_core::execute::{Undo, With};
 use toma_core::policy::Policy;
 use toma_core::{Judge, Outcome};
+
+use super::data::TensorData;
+use crate::error::{Error, ErrorKind};
+use crate::predict::{Foresight, Key};
 
 /// [`forward`](super::forward) with options of your choice.
 pub trait Forward<K> {
@@ -28,7 +34,7 @@ pub trait Forward<K> {
     #[track_caller]
     fn forward<D, C, R, S, M>(self, data: D, body: impl FnMut(Chunk<'_, D, C>) -> R) -> R
     where
-        D: Chunked<C>,
+        D: Chunked<C> + TensorData,
         R: Outcome<S, Value = Tensor, Of<Tensor> = R>,
         K: Judge<R, M>;
 }
@@ -39,19 +45,24 @@ impl<P: Policy, K, B: Undo> Forward<K> for With<'_, P, K, B> {
     #[expect(clippy::inline_always, reason = "the number of our own frames must not depend on the optimizer")]
     fn forward<D, C, R, S, M>(self, mut data: D, mut body: impl FnMut(Chunk<'_, D, C>) -> R) -> R
     where
-        D: Chunked<C>,
+        D: Chunked<C> + TensorData,
         R: Outcome<S, Value = Tensor, Of<Tensor> = R>,
         K: Judge<R, M>,
     {
-        let items = data.extent(0);
-        let mut rows = |piece: Range<usize>| {
+        let (items, key) = (data.extent(0), Key::new(Location::caller(), &data));
+        let body = RefCell::new(|piece: Range<usize>| {
             let _off = tch::no_grad_guard();
             body(D::lend(&mut data.hold(0, piece)))
-        };
+        });
+        let rows = |piece| (body.borrow_mut())(piece);
         if items == 0 {
             return rows(0..0);
         }
-        self.fold(0..items, items, Tensor::new(), |output, start, end| {
+        let step = |items| tensor_of(rows(0..items));
+        let foresight = Foresight { key, items, step: &step, fills: true };
+        let form: With<'_, P, K, B> = self;
+        let form = if form.runs_dry() { form.predict(&foresight) } else { form };
+        form.fold(0..items, items, Tensor::new(), |output, start, end| {
             then(rows(start..end), |rows| filled(output, &rows, start..end, items))
         })
     }
@@ -65,6 +76,17 @@ where
     match outcome.branch::<Tensor>() {
         ControlFlow::Continue(tensor) => R::of(next(tensor)),
         ControlFlow::Break(error) => error,
+    }
+}
+
+/// The tensor of a dry attempt.
+pub(super) fn tensor_of<R, S>(outcome: R) -> Result<Tensor, Error>
+where
+    R: Outcome<S, Value = Tensor, Of<Tensor> = R>,
+{
+    match outcome.branch::<Tensor>() {
+        ControlFlow::Continue(tensor) => Ok(tensor),
+        ControlFlow::Break(_) => Err(Error::new(ErrorKind::Other, "the body returned an error".to_owned())),
     }
 }
 

@@ -26,11 +26,10 @@ pub(super) enum Shares {
     OfCounts(Vec<f64>),
 }
 
-/// By what the loss of a piece is multiplied.
+/// By what the loss of a piece is multiplied: by 1 also, so that all pieces make the same operators.
 #[derive(Clone, Copy)]
 pub(super) enum Share {
     Nothing,
-    /// Loss and gradients are not touched.
     Whole,
     Part(f64),
 }
@@ -43,6 +42,14 @@ impl Shares {
             Loss::Mean => Self::OfItems(items),
             Loss::Sum => Self::Whole,
             Loss::Counted(counts) => Self::OfCounts(sums(counts, items)),
+        }
+    }
+
+    /// That of some piece, where it does not matter which.
+    pub(super) fn some(&self) -> Share {
+        match self {
+            Self::Whole => Share::Whole,
+            Self::OfItems(_) | Self::OfCounts(_) => Share::Part(1.0),
         }
     }
 
@@ -61,7 +68,6 @@ impl Share {
         match part / whole {
             // Nothing of nothing as well.
             _ if part <= 0.0 => Self::Nothing,
-            share if share >= 1.0 => Self::Whole,
             share => Self::Part(share),
         }
     }

@@ -15,13 +15,13 @@ use toma_core::execute::{self, With};
 use toma_core::policy::Bisect;
 use toma_core::{Auto, Judge, Outcome};
 
-pub use self::data::Located;
+pub use self::data::TensorData;
 pub use self::inference::Forward;
 pub use self::loss::Loss;
 pub use self::optimizer::{Clipped, Steps};
 pub use self::training::Backward;
 pub use self::variables::Variables;
-use crate::Device;
+use crate::{Device, DryRun};
 
 /// Runs `body` without gradients on pieces of `data` that fit, and fills one tensor with its rows.
 ///
@@ -54,7 +54,7 @@ use crate::Device;
 #[expect(clippy::inline_always, reason = "the number of our own frames must not depend on the optimizer")]
 pub fn forward<D, C, R, S, M>(data: D, body: impl FnMut(Chunk<'_, D, C>) -> R) -> R
 where
-    D: Chunked<C> + Located,
+    D: Chunked<C> + TensorData,
     R: Outcome<S, Value = Tensor, Of<Tensor> = R>,
     Auto: Judge<R, M>,
 {
@@ -92,7 +92,7 @@ pub fn backward<D, C, R, S, M>(
     body: impl FnMut(Chunk<'_, D, C>) -> R,
 ) -> R
 where
-    D: Chunked<C> + Located,
+    D: Chunked<C> + TensorData,
     R: Outcome<S, Value = Tensor, Of<Tensor> = R>,
     Auto: Judge<R, M>,
 {
@@ -137,7 +137,7 @@ pub fn backward_step<D, C, R, S, M>(
     body: impl FnMut(Chunk<'_, D, C>) -> R,
 ) -> R
 where
-    D: Chunked<C> + Located,
+    D: Chunked<C> + TensorData,
     R: Outcome<S, Value = Tensor, Of<Tensor> = R>,
     Auto: Judge<R, M>,
 {
@@ -156,7 +156,7 @@ pub fn backward_step_clip<D, C, R, S, M>(
     body: impl FnMut(Chunk<'_, D, C>) -> R,
 ) -> R
 where
-    D: Chunked<C> + Located,
+    D: Chunked<C> + TensorData,
     R: Outcome<S, Value = Tensor, Of<Tensor> = R>,
     Auto: Judge<R, M>,
 {
@@ -175,7 +175,7 @@ pub fn backward_step_clip_norm<D, C, R, S, M>(
     body: impl FnMut(Chunk<'_, D, C>) -> R,
 ) -> R
 where
-    D: Chunked<C> + Located,
+    D: Chunked<C> + TensorData,
     R: Outcome<S, Value = Tensor, Of<Tensor> = R>,
     Auto: Judge<R, M>,
 {
@@ -183,7 +183,7 @@ where
     fitting(&device).backward_step(Loss::Mean, Clipped::by_norm(optimizer, max), data, body)
 }
 
-/// The first attempt is at everything, and the largest size that fits is looked for from there.
+/// What fits is not split, and the first attempt is at the largest size that fits, as far as a dry run knows.
 fn fitting(device: &Device) -> With<'_, Bisect, Auto, ()> {
-    execute::with::<DefaultCache>().device(device).policy(Bisect::default())
+    execute::with::<DefaultCache>().device(device).policy(Bisect::default()).predict(&DryRun)
 }

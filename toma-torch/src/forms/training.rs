@@ -1,15 +1,20 @@
+use std::cell::RefCell;
+use std::ops::Range;
+use std::panic::Location;
+
 use tch::{Kind, Tensor};
 use toma_core::chunk::{Chunk, Chunked};
 use toma_core::execute::{Undo, With};
 use toma_core::policy::Policy;
 use toma_core::{Judge, Outcome};
 
-use super::data::Located;
-use super::inference::then;
+use super::data::TensorData;
+use super::inference::{tensor_of, then};
 use super::loss::{Loss, Share, Shares};
 use super::optimizer::Steps;
 use super::variables::Variables;
 use crate::accumulate_gradients;
+use crate::predict::{Foresight, Key};
 
 /// [`backward`](super::backward) and [`backward_step`](super::backward_step) with options of your choice.
 pub trait Backward<K> {
@@ -48,7 +53,7 @@ pub trait Backward<K> {
         body: impl FnMut(Chunk<'_, D, C>) -> R,
     ) -> R
     where
-        D: Chunked<C> + Located,
+        D: Chunked<C> + TensorData,
         R: Outcome<S, Value = Tensor, Of<Tensor> = R>,
         K: Judge<R, M>;
 
@@ -70,7 +75,7 @@ pub trait Backward<K> {
         body: impl FnMut(Chunk<'_, D, C>) -> R,
     ) -> R
     where
-        D: Chunked<C> + Located,
+        D: Chunked<C> + TensorData,
         R: Outcome<S, Value = Tensor, Of<Tensor> = R>,
         K: Judge<R, M>;
 }
@@ -87,16 +92,24 @@ impl<P: Policy, K, B: Undo> Backward<K> for With<'_, P, K, B> {
         mut body: impl FnMut(Chunk<'_, D, C>) -> R,
     ) -> R
     where
-        D: Chunked<C> + Located,
+        D: Chunked<C> + TensorData,
         R: Outcome<S, Value = Tensor, Of<Tensor> = R>,
         K: Judge<R, M>,
     {
-        let (items, device) = (data.extent(0), data.device());
+        let (items, device, key) = (data.extent(0), data.device(), Key::new(Location::caller(), &data));
         let shares = Shares::new(loss, items);
         let variables = variables.trainable_variables();
-        let losses = self.fold(0..items, items.max(1), Tensor::new(), |sum, start, end| {
-            let loss = body(D::lend(&mut data.hold(0, start..end)));
-            then(loss, |loss| added(sum, loss, shares.of(&(start..end)), &variables))
+        let body = RefCell::new(|piece: Range<usize>| body(D::lend(&mut data.hold(0, piece))));
+        let loss = |piece| (body.borrow_mut())(piece);
+        let step = |items| {
+            let loss = tensor_of(loss(0..items))?;
+            Ok(added(&Tensor::new(), loss, shares.some(), &variables))
+        };
+        let foresight = Foresight { key, items, step: &step, fills: false };
+        let form: With<'_, P, K, B> = self;
+        let form = if form.runs_dry() { form.predict(&foresight) } else { form };
+        let losses = form.fold(0..items, items.max(1), Tensor::new(), |sum, start, end| {
+            then(loss(start..end), |loss| added(sum, loss, shares.of(&(start..end)), &variables))
         });
         then(losses, |sum| if sum.defined() { sum } else { Tensor::zeros([], (Kind::Float, device)) })
     }
@@ -112,7 +125,7 @@ impl<P: Policy, K, B: Undo> Backward<K> for With<'_, P, K, B> {
         body: impl FnMut(Chunk<'_, D, C>) -> R,
     ) -> R
     where
-        D: Chunked<C> + Located,
+        D: Chunked<C> + TensorData,
         R: Outcome<S, Value = Tensor, Of<Tensor> = R>,
         K: Judge<R, M>,
     {

@@ -12,7 +12,7 @@ use crate::record::place;
 
 /// Sizes that are run dry: small, so that kernels that are asked take little time, and both multiples of what
 /// libraries round to, so that a line through them holds beyond.
-const SIZES: [u32; 2] = [4, 8];
+pub(crate) const SIZES: [u32; 2] = [4, 8];
 
 /// What a step takes from one device at any size, found before it has run once.
 ///
@@ -61,10 +61,22 @@ pub fn predict<R, M>(device: &Device, mut step: impl FnMut(usize) -> R) -> Resul
 where
     Auto: Judge<R, M>,
 {
+    predict_from(device, SIZES, &mut step)
+}
+
+/// The same from other sizes.
+pub(crate) fn predict_from<R, M>(
+    device: &Device,
+    sizes: [u32; 2],
+    step: &mut impl FnMut(usize) -> R,
+) -> Result<Prediction, Error>
+where
+    Auto: Judge<R, M>,
+{
     let mut traces = Vec::new();
     let mut unknown = Vec::new();
-    for size in SIZES {
-        let (trace, names) = two_pieces(false, size, &mut step)?;
+    for size in sizes {
+        let (trace, names) = two_pieces(false, size, step)?;
         traces.push((size, trace));
         unknown.extend(names);
     }

@@ -9,6 +9,7 @@ mod counting;
 mod devices;
 mod dry;
 mod every_allocation;
+mod foreseen;
 mod forms;
 mod gradients;
 mod leaks;

@@ -20,7 +20,6 @@ pub(crate) struct ReportBuilder {
     name: Name,
     history: Option<Box<History>>,
     sizes_are_costs: bool,
-    foreseen: Option<Box<Foreseen>>,
     figures: Figures,
 }
 
@@ -76,7 +75,7 @@ impl ReportBuilder {
     pub(crate) fn new(name: Name, length: Option<usize>, cost: Option<usize>) -> Self {
         let whole = cost.or(length).unwrap_or(usize::MAX);
         let figures = Figures { length, whole, ..Figures::default() };
-        Self { name, history: None, sizes_are_costs: cost.is_some(), foreseen: None, figures }
+        Self { name, history: None, sizes_are_costs: cost.is_some(), figures }
     }
 
     /// A step larger than the whole work is in truth of the work's size.
@@ -90,7 +89,7 @@ impl ReportBuilder {
     }
 
     pub(crate) fn foresees(&mut self, foreseen: Foreseen) {
-        self.foreseen = Some(Box::new(foreseen));
+        self.history().report.foreseen = Some(foreseen);
     }
 
     #[inline]
@@ -267,7 +266,6 @@ impl ReportBuilder {
             length,
             done: position - left_out_count,
             sizes_are_costs: self.sizes_are_costs,
-            foreseen: self.foreseen.as_deref().copied(),
             start: self.within(start),
             remembered: remembered.map(NonZeroUsize::get),
             attempts,
