@@ -34,12 +34,16 @@ void hold(const Call& call, const at::Tensor& tensor) {
   }
 }
 
+// What has not changed is not written: another thread may read it.
 void put_back(Held& before) {
-  if (before.tensor.requires_grad() && before.tensor.is_leaf()) {
-    before.tensor.mutable_grad() = before.gradient;
+  const auto& tensor = before.tensor;
+  if (tensor.requires_grad() && tensor.is_leaf() && !tensor.grad().is_same(before.gradient)) {
+    tensor.mutable_grad() = before.gradient;
   }
-  auto counter = before.tensor.unsafeGetTensorImpl()->version_counter();
-  counter.set_version(before.version);
+  auto counter = tensor.unsafeGetTensorImpl()->version_counter();
+  if (counter.current_version() != before.version) {
+    counter.set_version(before.version);
+  }
 }
 
 // What could not be taken back is refused before it is done.
@@ -310,9 +314,8 @@ struct toma_dry {
 int32_t toma_dry_begin(bool by_shapes, toma_dry** out, toma_error* error) noexcept {
   return toma::guarded(error, [&] {
     // For a key that no thread includes yet: the tables of operators are read without a lock.
-    static const auto registered = new c10::RegistrationHandleRAII(c10::Dispatcher::singleton().registerFallback(
+    [[gnu::used]] static const auto* registered = new c10::RegistrationHandleRAII(c10::Dispatcher::singleton().registerFallback(
         toma::fake, c10::KernelFunction::makeFromBoxedFunction<&toma::fallback>(), "toma: dry runs"));
-    static_cast<void>(registered);
     auto handle = std::make_unique<toma_dry>();
     handle->run->by_shapes = by_shapes;
     toma::State::enter(handle->run);
