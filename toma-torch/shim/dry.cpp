@@ -8,79 +8,16 @@
 #include "dry.h"
 
 #include <ATen/CPUGeneratorImpl.h>
-#include <ATen/core/LegacyTypeDispatch.h>
-#include <ATen/core/stack.h>
 #include <ATen/ops/resize_ops.h>
 
 #include <sstream>
 
+#include "call.h"
 #include "cases.h"
 #include "guard.h"
 
 namespace toma {
 namespace {
-
-using Stack = torch::jit::Stack;
-constexpr auto fake = c10::DispatchKey::Fake;
-
-// One call of an operator.
-struct Call {
-  std::shared_ptr<Dry> run;
-  const c10::OperatorHandle& op;
-  c10::DispatchKeySet keys;
-  Stack arguments;
-  // Where it makes its results: on the accelerator, if it is told so or one of its tensors is there.
-  c10::Device device;
-
-  const std::string& name() const { return op.schema().name(); }
-
-  void below(Stack& stack) const {
-    op.redispatchBoxed(keys & c10::DispatchKeySet(c10::DispatchKeySet::FULL_AFTER, fake), &stack);
-  }
-
-  bool is_dry(const at::Tensor& tensor) const {
-    const auto* block = block_of(tensor);
-    return block != nullptr && block->run == run;
-  }
-
-  [[noreturn]] void refuse(const std::string& why) const {
-    const auto text = c10::toString(op.operator_name()) + ": " + why;
-    const std::lock_guard<std::mutex> held(run->lock);
-    run->refused = run->refused.empty() ? text : run->refused;
-    throw c10::NotImplementedError("dry run: " + text, nullptr);
-  }
-};
-
-// While a kernel is asked by us: no graph, and no coming back here.
-struct Undisturbed {
-  c10::impl::ExcludeDispatchKeyGuard not_fake{fake};
-  at::AutoDispatchBelowADInplaceOrView below_autograd;
-};
-
-// With each tensor in it replaced.
-template <class F>
-c10::IValue mapped(const c10::IValue& value, const F& replace) {
-  if (value.isTensor()) {
-    return value.toTensor().defined() ? replace(value.toTensor()) : value;
-  }
-  if (!value.isList() || !holds_tensors(*value.toList().elementType())) {
-    return value;
-  }
-  auto list = value.toList().copy();
-  for (size_t at = 0; at < list.size(); ++at) {
-    list.set(at, mapped(list.get(at), replace));
-  }
-  return list;
-}
-
-template <class F>
-Stack mapped(const Stack& stack, const F& replace) {
-  Stack replaced;
-  for (const auto& value : stack) {
-    replaced.push_back(mapped(value, replace));
-  }
-  return replaced;
-}
 
 at::Tensor meta_of(const at::Tensor& like) { return twin_on(like, c10::kMeta); }
 
@@ -97,12 +34,16 @@ void hold(const Call& call, const at::Tensor& tensor) {
   }
 }
 
+// What has not changed is not written: another thread may read it.
 void put_back(Held& before) {
-  if (before.tensor.requires_grad() && before.tensor.is_leaf()) {
-    before.tensor.mutable_grad() = before.gradient;
+  const auto& tensor = before.tensor;
+  if (tensor.requires_grad() && tensor.is_leaf() && !tensor.grad().is_same(before.gradient)) {
+    tensor.mutable_grad() = before.gradient;
   }
-  auto counter = before.tensor.unsafeGetTensorImpl()->version_counter();
-  counter.set_version(before.version);
+  auto counter = tensor.unsafeGetTensorImpl()->version_counter();
+  if (counter.current_version() != before.version) {
+    counter.set_version(before.version);
+  }
 }
 
 // What could not be taken back is refused before it is done.
@@ -373,9 +314,8 @@ struct toma_dry {
 int32_t toma_dry_begin(bool by_shapes, toma_dry** out, toma_error* error) noexcept {
   return toma::guarded(error, [&] {
     // For a key that no thread includes yet: the tables of operators are read without a lock.
-    static const auto registered = new c10::RegistrationHandleRAII(c10::Dispatcher::singleton().registerFallback(
+    [[gnu::used]] static const auto* registered = new c10::RegistrationHandleRAII(c10::Dispatcher::singleton().registerFallback(
         toma::fake, c10::KernelFunction::makeFromBoxedFunction<&toma::fallback>(), "toma: dry runs"));
-    static_cast<void>(registered);
     auto handle = std::make_unique<toma_dry>();
     handle->run->by_shapes = by_shapes;
     toma::State::enter(handle->run);

@@ -14,7 +14,7 @@ use crate::{RngState, cpu};
 /// choice of kernels by device work as always, so the trace has the same operators and the same living bytes
 /// as that of [`record`](crate::record()). Nothing of the user's is read, computed or written: afterwards
 /// parameters, gradients, buffers, random state, modes and allocated bytes are as they were.
-/// [`is_dry`](toma_core::predict::is_dry) tells a step that it runs dry, to leave out what libtorch cannot
+/// [`is_dry`] tells a step that it runs dry, to leave out what libtorch cannot
 /// take back, such as a count of rows.
 ///
 /// CPU tensors are [counted](crate::cpu) from now on: so it is known what kernels take.
