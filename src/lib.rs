@@ -63,6 +63,7 @@
 //! | events, observers, the progress bar | [`observe`] |
 //! | what the last call went through | [`report::last`] |
 //! | failures on purpose, in tests | [`testing`] |
+//! | what a recorded step did, and what it needs at other sizes | [`trace`], [`plan`] |
 //!
 //! # The body may run more than once
 //!
@@ -117,8 +118,7 @@
 //! panic when memory runs out. Everything else goes through unchanged at the first attempt, and at
 //! the smallest size the original error or panic goes through unchanged. See [`classify`].
 //!
-//! Rust's own collections abort the program when memory runs out: allocate what may be too large
-//! with `try_reserve`.
+//! Rust's own collections abort when memory runs out: allocate what may be too large with `try_reserve`.
 //!
 //! # Seeing what happens
 //!
@@ -136,7 +136,7 @@
 //! | `cuda` | [`cuda`]: devices, errors and slices of cudarc; the driver is loaded at run time | the crates cudarc and ctor |
 //! | `doc-only` | the documentation of `tch` where there is no libtorch | what `tch` adds |
 //! | `ndarray` | [chunks](chunk) of ndarray views along any axis | the ndarray crate |
-//! | `persistent` | [`PersistentCache`], which remembers across runs | the crates serde, serde_json, etcetera, fs4 and humantime |
+//! | `persistent` | [`PersistentCache`], which remembers across runs | the crates etcetera, fs4 and humantime |
 //! | `progress` | [`ProgressBar`](observe::ProgressBar) | the indicatif crate |
 //! | `stream` | [`execute::Stream`] as a `futures_core::Stream` | the futures-core crate |
 //! | `svg` | `report::svg`, which draws the sizes of calls over time | the plotters crate, without its fonts and bitmaps |
@@ -161,17 +161,19 @@ pub use toma_core::policy::{Adaptive, Bisect, Decay, Halve, Policy, Throughput};
 #[cfg(feature = "testing")]
 pub use toma_core::testing;
 pub use toma_core::{
-    Outcome, Plain, cache, chunk, classify, device, execute, memory, observe, policy, stack, thread_state,
+    Outcome, Plain, cache, chunk, classify, device, execute, memory, observe, policy, predict, stack,
+    thread_state,
 };
 #[cfg(feature = "cuda")]
 pub use toma_cuda as cuda;
+pub use toma_plan as plan;
+pub use toma_trace as trace;
 
 /// Runs a function with the largest batch size that memory allows.
 ///
 /// # Examples
 ///
-/// The batch size disappears from the signature; callers get what the attempt that succeeded
-/// returned:
+/// The batch size disappears from the signature; callers get what the succeeding attempt returned:
 ///
 /// ```
 /// use toma::classify::OutOfMemory;
@@ -227,8 +229,7 @@ pub use toma_cuda as cuda;
 /// # Ok::<(), OutOfMemory>(())
 /// ```
 ///
-/// An error type that is no [`std::error::Error`] comes with a function that
-/// [classifies](crate::classify) it:
+/// An error type that is no [`std::error::Error`] takes a function that [classifies](crate::classify) it:
 ///
 /// ```
 /// use toma::classify::Class;

@@ -3,7 +3,19 @@
 use std::path::{Path, PathBuf};
 
 /// Its subjects, each a file here and a module of `ffi`.
-const SHIM: [&str; 7] = ["backtraces", "backward", "cpu", "device", "gradient", "modes", "rng"];
+const SHIM: [&str; 11] = [
+    "backtraces",
+    "backward",
+    "cpu",
+    "device",
+    "dry",
+    "gradient",
+    "modes",
+    "observe",
+    "rng",
+    "state",
+    "storage",
+];
 
 fn main() {
     println!("cargo:rustc-check-cfg=cfg(libtorch_has_cuda)");

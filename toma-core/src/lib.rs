@@ -16,6 +16,7 @@ mod nesting;
 pub mod observe;
 mod outcome;
 pub mod policy;
+pub mod predict;
 #[doc(hidden)]
 pub mod private;
 mod reserve;

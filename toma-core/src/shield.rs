@@ -54,6 +54,8 @@ impl Retryable {
 thread_local! {
     // No destructor, so it works at thread exit too.
     static SHIELD: Cell<Shield> = const { Cell::new(Shield { quiet: Retryable::NOTHING, silenced: false }) };
+    /// This thread makes a dry run, in which no panic is printed: none of them is the work's.
+    static DRY: Cell<bool> = const { Cell::new(false) };
 }
 
 // One word, so that it is read, set and put back by one instruction each.
@@ -80,6 +82,20 @@ pub(crate) fn run<R>(retryable: Retryable, body: impl FnOnce() -> R) -> Result<R
             Err(Panic { payload, silenced })
         }
     }
+}
+
+/// The same for a dry run, whose panics are all kept from printing.
+pub(crate) fn run_dry<R>(body: impl FnOnce() -> R) -> Result<R, Panic> {
+    prepare();
+    let before = DRY.replace(true);
+    let outcome = run(Retryable::NOTHING, body);
+    DRY.set(before);
+    outcome
+}
+
+/// Whether this thread makes a dry run.
+pub(crate) fn is_dry() -> bool {
+    DRY.get()
 }
 
 /// Passes a panic on, printed exactly once.
@@ -153,6 +169,9 @@ fn chain_hook() {
 }
 
 fn silence(payload: &(dyn Any + Send)) -> bool {
+    if is_dry() {
+        return true;
+    }
     let quiet = would_retry();
     if quiet == Retryable::NOTHING {
         return false;

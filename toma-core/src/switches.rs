@@ -11,6 +11,7 @@ const LOG: u8 = 1 << 1;
 const DISABLE: u8 = 1 << 2;
 const OBSERVED: u8 = 1 << 3;
 const HOOKED: u8 = 1 << 4;
+const UNPREDICTED: u8 = 1 << 5;
 
 /// The switches in force.
 #[derive(Clone, Copy, Debug)]
@@ -33,6 +34,12 @@ impl Switches {
     #[inline]
     pub(crate) fn disable(self) -> bool {
         self.0 & DISABLE != 0
+    }
+
+    /// `TOMA_PREDICT=0`: no first size is predicted.
+    #[inline]
+    pub(crate) fn unpredicted(self) -> bool {
+        self.0 & UNPREDICTED != 0
     }
 
     /// Somebody observes every call of the process.
@@ -78,7 +85,15 @@ fn read_environment() -> Switches {
             bits |= bit;
         }
     }
+    if std::env::var("TOMA_PREDICT").is_ok_and(|value| is_off(&value)) {
+        bits |= UNPREDICTED;
+    }
     Switches(SWITCHES.fetch_or(bits, Relaxed) | bits)
+}
+
+/// Anything else leaves on what is on without a word.
+fn is_off(value: &str) -> bool {
+    matches!(value.to_ascii_lowercase().as_str(), "0" | "false" | "off" | "no")
 }
 
 /// What people write for yes and no; anything else is said to be no.

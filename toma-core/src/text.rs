@@ -3,12 +3,12 @@
 use std::io::{self, Write};
 
 /// A line on standard error. A closed stream must not stop the work, as it would with `eprintln!`.
-pub(crate) fn print(line: &str) {
+pub fn print(line: &str) {
     let _ = writeln!(io::stderr(), "{line}");
 }
 
 /// `bytes` for people: `1.5 GiB`.
-pub(crate) fn bytes(bytes: u64) -> String {
+pub fn bytes(bytes: u64) -> String {
     const UNITS: [&str; 6] = ["bytes", "KiB", "MiB", "GiB", "TiB", "PiB"];
     let thousands = (bytes.max(1).ilog2() as usize / 10).min(UNITS.len() - 1);
     if thousands == 0 {

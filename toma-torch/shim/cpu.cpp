@@ -84,7 +84,9 @@ void uncount(uint64_t bytes) {
 
 void release(void* data) {
   // Before it is freed: after that the address may be another thread's.
-  uncount(living->remove(data));
+  const auto bytes = living->remove(data);
+  uncount(bytes);
+  toma::tell_of_block(data, -static_cast<int64_t>(bytes));
   give_back(data);
 }
 
@@ -120,6 +122,7 @@ struct CountingAllocator final : c10::Allocator {
     }
     const auto before = take(bytes);
     auto data = block(bytes);
+    toma::tell_of_block(data.get(), static_cast<int64_t>(bytes));
     if (exempt == 0) {
       raise_peak(before + bytes);
     }

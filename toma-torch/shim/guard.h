@@ -61,6 +61,9 @@ int32_t guarded(toma_error* error, F body) noexcept {
   }
 }
 
+// Tells the recorders of this thread of a block of the CPU's, with fewer than no bytes when it is given back.
+void tell_of_block(void* data, int64_t bytes) noexcept;
+
 // While one of these lives, allocations of this thread are never refused, and do not raise the peak:
 // nobody has asked for them. They are counted, so that they may outlive it.
 struct Exempt {

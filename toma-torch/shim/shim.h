@@ -93,8 +93,86 @@ int32_t toma_modes_set(const toma_modes* modes, toma_error* error) noexcept;
 int32_t toma_gradient_set(const void* variable, const void* gradient, toma_error* error) noexcept;
 // The same for all handles to one tensor, and different for two tensors that live.
 const void* toma_tensor_identity(const void* tensor) noexcept;
+// The same for all tensors in one storage, views of it included; null for what has none.
+const void* toma_storage_identity(const void* tensor) noexcept;
 // Whether nobody else holds the tensor or its memory, in which each element has a place of its own.
 int32_t toma_tensor_is_sole(const void* tensor, bool* out, toma_error* error) noexcept;
+
+// What a recorder writes down.
+enum toma_event_kind : uint32_t {
+  // Of the operators that do the work, of the Nodes of backward, and of what Rust marks: subject is where
+  // its name begins. What began last on a thread ends first.
+  TOMA_OPERATOR_BEGINS = 0,
+  TOMA_NODE_BEGINS = 1,
+  TOMA_MARK_BEGINS = 2,
+  TOMA_ENDS = 3,
+  // An argument of the operator that the thread is in, of integers: with its name.
+  TOMA_ATTRIBUTE = 4,
+  // Of memory: subject is its address.
+  TOMA_BORN = 5,
+  TOMA_DIED = 6,
+  // Of memory by that operator. Its numbers are whether a gradient is wanted, and the sizes.
+  TOMA_READS = 7,
+  TOMA_WRITES = 8,
+  TOMA_MAKES = 9,
+  TOMA_VIEWS = 10,
+};
+
+struct toma_event {
+  uint32_t kind;
+  uint32_t thread = 0;
+  uint64_t subject = 0;
+  uint64_t bytes = 0;
+  // Its kind in the upper half, its index in the lower.
+  uint64_t device = 0;
+  // Where its numbers begin, and how many there are.
+  uint64_t from = 0;
+  uint64_t count = 0;
+};
+
+struct toma_recorder;
+
+struct toma_recording {
+  const toma_event* events;
+  size_t event_count;
+  const int64_t* numbers;
+  size_t number_count;
+  // Each ends with a zero.
+  const char* names;
+  size_t name_bytes;
+  // There was no memory to write all of it down.
+  bool torn;
+};
+
+// Records what this thread does until the end, which must come on this thread, in any order with other ends.
+// Memory of the CPU is recorded where the counting allocator is in place.
+// What is read at the end is valid until the recorder is freed.
+int32_t toma_record_begin(toma_recorder** out, toma_error* error) noexcept;
+void toma_record_end(toma_recorder* recorder, toma_recording* out) noexcept;
+void toma_record_free(toma_recorder* recorder) noexcept;
+// Something of this name begins; without a name what began last ends.
+void toma_record_mark(toma_recorder* recorder, const char* name) noexcept;
+
+struct toma_dry;
+
+// What a dry run leaves to be said.
+struct toma_dry_outcome {
+  // Dry tensors that live on, the bytes of them, and the operator that made one of them.
+  uint64_t kept;
+  uint64_t kept_bytes;
+  char kept_operator[128];
+  // What could not be run dry and why; empty where all could.
+  char refused[384];
+  // Operators that answered 1, or with the largest shape, because only data know: separated by commas.
+  char unknown[384];
+};
+
+// From here to the end operators of this thread run no kernel on data: what they make has shape and
+// device and no memory. The end puts gradients and the thread back as they were. Kernels of
+// the CPU without a Meta kernel are asked with zeros, which takes as long as they do, and tells what they take
+// besides their results; by shapes alone they are asked only where no rule is known.
+int32_t toma_dry_begin(bool by_shapes, toma_dry** out, toma_error* error) noexcept;
+void toma_dry_end(toma_dry* dry, toma_dry_outcome* out) noexcept;
 
 // The state of random numbers, handed out as an `at::Tensor*` that is the caller's, and taken as bytes.
 int32_t toma_rng_get(toma_device device, void** out, toma_error* error) noexcept;

@@ -5,8 +5,11 @@
 //! |---|---|
 //! | [`Device`] | free and total bytes of a device, and what its allocator has counted |
 //! | [`cpu`] | bytes of CPU tensors, a [budget](cpu::Budget), injected failures |
+//! | [`backward_step`], [`backward`], [`forward`] | a step, gradients or an output in pieces that fit |
 //! | [`Concatenate`] | one tensor from the parts that `map` collected |
 //! | [`accumulate_gradients`] | backward that adds all gradients or none |
+//! | [`record`](record()), [`dry_run`] | what a step does, or would do, as a trace |
+//! | [`predict`](predict()) | what a step takes at any size, before it has run once |
 //! | [`Rollback`] | random state, gradients and other tensors put back before a retry |
 //! | [`RngState`] | the same random numbers again |
 //! | [`ModeGuard`] | grad mode and autocast survive a `catch_unwind` of your own |
@@ -69,14 +72,23 @@
 
 mod error;
 mod ffi;
+mod forms;
 mod memory;
+mod predict;
+mod record;
 mod registration;
 mod state;
 mod stats;
 mod tensor;
 
 pub use error::{Error, ErrorKind};
+pub use forms::{
+    Backward, Clipped, Forward, Loss, Steps, TensorData, Variables, backward, backward_step,
+    backward_step_clip, backward_step_clip_norm, forward,
+};
 pub use memory::{Device, cpu};
+pub use predict::{DryRun, Explanation, Prediction, dry_run, dry_run_by_shapes, predict};
+pub use record::record;
 pub use state::{ModeGuard, QuietBacktraces, RngState, Rollback, accumulate_gradients};
 pub use stats::Stats;
 pub use tensor::{Concatenate, Tensors};

@@ -25,6 +25,7 @@ use crate::nesting::Nesting;
 use crate::observe::report::{self, ReportBuilder};
 use crate::observe::{EventKind, Reason, Watch};
 use crate::policy::{Needs, Policy};
+use crate::predict::{self, Predict};
 use crate::shield::{self, Retryable};
 use crate::switches::Switches;
 
@@ -78,25 +79,33 @@ impl<'a> Call<'a> {
         let switches = Switches::load();
         let watch = Watch::new(self.report.name(), *observer, switches);
         let asked = deadline.is_some() | device.is_some() | ladder.is_some() | self.needs.anything();
-        let around = switches.anything() | Nesting::now().marks.anything();
+        let around = switches.anything() | Nesting::now().marks.anything() | shield::is_dry();
         if asked | around | watch.is_some() {
             return self.open_with_extras(policy, options, watch, switches);
         }
-        self.choose_first(policy, false);
+        self.choose_first(policy, false, None);
         self.report.starts_at(self.machine.step);
     }
 
     /// Chooses the first step by what earlier calls have learned. Returns what was measured for it, where the policy
     /// `asks`.
     #[inline]
-    fn choose_first(&mut self, policy: &dyn Policy, asks: bool) -> Option<Measured> {
+    fn choose_first(
+        &mut self,
+        policy: &dyn Policy,
+        asks: bool,
+        predict: Option<&dyn Predict>,
+    ) -> Option<Measured> {
         let remembered = self.memory.cache.recall(&self.place());
         self.report.remembers(remembered.as_ref().map(|known| known.settled));
         if let Some(known) = &remembered {
             self.machine.start_from(known.settled, known.bounds);
         }
         let measured = asks.then(|| self.resume(remembered.as_ref()));
-        self.machine.choose_first(policy, measured);
+        match predict.filter(|_| remembered.is_none()).and_then(|predict| self.foresee(predict)) {
+            Some(foreseen) => self.machine.starts_at(foreseen),
+            None => self.machine.choose_first(policy, measured),
+        }
         // A remembered size is doubted where the policy looks for no larger one by itself.
         let stays = !asks && self.machine.probes_from().is_none();
         if let Some(known) = remembered.filter(|known| known.probes && stays)
@@ -115,7 +124,7 @@ impl<'a> Call<'a> {
         watch: Option<Box<Watch<'a>>>,
         switches: Switches,
     ) {
-        let disabled = switches.disable();
+        let disabled = switches.disable() | shield::is_dry();
         self.extras = Some(Extras::new(options, watch, self.needs, disabled));
         let mut measured = None;
         if disabled {
@@ -124,13 +133,23 @@ impl<'a> Call<'a> {
             self.machine.learn_nothing();
             self.machine.choose_first(policy, None);
         } else {
-            measured = self.choose_first(policy, self.needs.anything());
+            let predict = options.predict.filter(|_| !switches.unpredicted());
+            measured = self.choose_first(policy, self.needs.anything(), predict);
         }
         self.report.starts_at(self.machine.step);
         if self.extras.as_ref().is_some_and(|extras| extras.watch.is_some()) {
             self.tell_started();
         }
         self.tell_shortfall(measured.and_then(|measured| self.machine.shortfall(&measured)));
+    }
+
+    /// The size that fits, if that is known.
+    #[inline(never)]
+    fn foresee(&mut self, predict: &dyn Predict) -> Option<usize> {
+        let device = self.memory.device.filter(|_| !self.machine.is_packed())?;
+        let foreseen = predict::foresee(predict, device, self.report.length())?;
+        self.report.foresees(foreseen);
+        Some(foreseen.size)
     }
 
     /// Goes on with the measurements of earlier calls, and measures what a first size may depend on.

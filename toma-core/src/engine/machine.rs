@@ -95,8 +95,13 @@ impl Machine {
     /// Starts from what an earlier call learned.
     #[inline]
     pub(crate) fn start_from(&mut self, settled: usize, bounds: Bounds) {
-        self.step = self.sizes.fit(settled);
+        self.starts_at(settled);
         self.bounds = bounds;
+    }
+
+    /// Starts with a size that is said to fit.
+    pub(crate) fn starts_at(&mut self, size: usize) {
+        self.step = self.sizes.fit(size);
         self.learning = Learning::beyond(self.step);
     }
 

@@ -6,6 +6,7 @@ use super::sizes::SizeOptions;
 use crate::device::Ladder;
 use crate::memory::MemorySource;
 use crate::observe::Observer;
+use crate::predict::Predict;
 
 /// See the setters of [`With`](crate::execute::With), which have the same names.
 #[derive(Clone, Debug, Default)]
@@ -17,4 +18,5 @@ pub(crate) struct Options<'a> {
     pub(crate) device: Option<&'a dyn MemorySource>,
     pub(crate) observer: Option<&'a dyn Observer>,
     pub(crate) ladder: Option<Ladder<'a>>,
+    pub(crate) predict: Option<&'a dyn Predict>,
 }

@@ -14,6 +14,7 @@ use crate::memory::MemorySource;
 use crate::observe::Observer;
 use crate::outcome::{Auto, Classified};
 use crate::policy::{Halve, Policy};
+use crate::predict::Predict;
 
 /// An inline form with its cache and options, made by [`with()`](super::with()); ends with one of
 /// [`batch`](With::batch), [`range`](Self::range), [`chunked`](Self::chunked), [`map`](Self::map),
@@ -159,6 +160,25 @@ impl<'a, P, K, B, U> With<'a, P, K, B, U> {
     pub fn ladder(mut self, ladder: Ladder<'a>) -> Self {
         self.core.options.ladder = Some(ladder);
         self
+    }
+
+    /// Starts with the size that `predict` says fits the [`device`](Self::device), where the size cache
+    /// knows nothing of the call.
+    ///
+    /// It is asked once per call, for counts of items. It counts for nothing where a call like this one has
+    /// met a limit before, nor with `TOMA_PREDICT=0`.
+    ///
+    /// See [`Predict`] for an example.
+    #[inline]
+    pub fn predict(mut self, predict: &'a dyn Predict) -> Self {
+        self.core.options.predict = Some(predict);
+        self
+    }
+
+    /// Whether the body is to be run dry to find the first size.
+    #[doc(hidden)]
+    pub fn runs_dry(&self) -> bool {
+        self.core.options.predict.is_some_and(Predict::runs_dry)
     }
 
     /// Sees every event of the call.

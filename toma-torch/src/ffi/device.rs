@@ -32,6 +32,11 @@ impl DeviceId {
         };
         Self { kind, index }
     }
+
+    /// Kind and index as events tell them.
+    pub(crate) fn numbers(self) -> (u32, u32) {
+        (self.kind.unsigned_abs(), self.index.unsigned_abs())
+    }
 }
 
 pub(crate) fn device_stats(id: DeviceId) -> Result<Stats, Error> {

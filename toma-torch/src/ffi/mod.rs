@@ -10,11 +10,14 @@ mod backtraces;
 mod backward;
 mod cpu;
 mod device;
+mod dry;
 mod gradient;
 mod modes;
+mod observe;
 mod rng;
+mod storage;
 
-use std::ffi::CStr;
+use std::ffi::{CStr, c_char};
 
 use crate::error::{Error, ErrorKind};
 
@@ -22,16 +25,26 @@ pub(crate) use backtraces::{install_backtraces, toma_backtraces_quiet};
 pub(crate) use backward::toma_backward_drop_stranded;
 pub(crate) use cpu::*;
 pub(crate) use device::{DeviceId, device_memory, device_stats, release_device, reset_device_peak};
+pub(crate) use dry::{Dry, DryOutcome};
 pub(crate) use gradient::{identity, is_sole, set_gradient};
 #[cfg(test)]
 pub(crate) use modes::enter_autocast;
 pub(crate) use modes::{autocast_depth, modes, set_modes, toma_casts_clear};
+pub(crate) use observe::{Event, EventKind, Recording};
 pub(crate) use rng::{rng_state, set_rng_state};
+pub(crate) use storage::storage_identity;
 
 /// What the shim says of a failure.
 #[repr(C)]
 struct RawError {
     message: [u8; 512],
+}
+
+/// A text that ends at the first zero. It is cut in the middle of a character at worst.
+fn text_of(text: &[c_char]) -> String {
+    let text = text.iter().take_while(|&&byte| byte != 0);
+    let bytes: Vec<u8> = text.map(|byte| byte.to_ne_bytes()[0]).collect();
+    String::from_utf8_lossy(&bytes).into_owned()
 }
 
 /// Runs a function of the shim and reads its code.

@@ -140,9 +140,9 @@ impl Rollback {
     /// # Errors
     /// When memory runs out.
     pub fn buffers(self, variables: &VarStore) -> Result<Self, Error> {
-        let trained: Vec<_> = variables.trainable_variables().iter().map(Tensor::data_ptr).collect();
+        let trained: Vec<_> = variables.trainable_variables().iter().map(ffi::storage_identity).collect();
         let all = variables.variables().into_values();
-        let buffers = all.filter(|tensor| !trained.contains(&tensor.data_ptr())).map(Copied::new);
+        let buffers = all.filter(|tensor| !trained.contains(&ffi::storage_identity(tensor))).map(Copied::new);
         let buffers = buffers.collect::<Result<Vec<_>, _>>()?;
         self.change(|parts| parts.buffers.extend(buffers));
         Ok(self)

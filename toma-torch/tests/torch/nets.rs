@@ -75,6 +75,11 @@ impl Net {
         }
     }
 
+    /// What it answers to these rows in training.
+    pub(crate) fn of(&self, input: &Tensor) -> Tensor {
+        self.layers.forward(input, true)
+    }
+
     /// The share of these rows in the mean over all, so that shares add up to it.
     pub(crate) fn loss(&self, road: Road, rows: &Range<usize>) -> Result<Tensor, TchError> {
         let output = self.output(road, rows, true)?;

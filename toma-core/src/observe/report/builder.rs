@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use crate::call_site::Name;
 use crate::classify::Class;
-use crate::observe::report::{Fullest, Report, Shortfall, Tried, Wait};
+use crate::observe::report::{Foreseen, Fullest, Report, Shortfall, Tried, Wait};
 use crate::observe::{Answer, Reason};
 use crate::policy::Bounds;
 use crate::stack::Callers;
@@ -86,6 +86,10 @@ impl ReportBuilder {
     #[inline]
     pub(crate) fn starts_at(&mut self, step: usize) {
         self.figures.start = step;
+    }
+
+    pub(crate) fn foresees(&mut self, foreseen: Foreseen) {
+        self.history().report.foreseen = Some(foreseen);
     }
 
     #[inline]

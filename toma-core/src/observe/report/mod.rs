@@ -68,6 +68,8 @@ pub struct Report {
     pub start: usize,
     /// The settled size the size cache knew, if any.
     pub remembered: Option<usize>,
+    /// What was [predicted](crate::execute::With::predict), where that chose the first size.
+    pub foreseen: Option<Foreseen>,
     /// Attempts made, failed ones included.
     pub attempts: usize,
     /// Attempts that ran out of memory.
@@ -108,6 +110,18 @@ pub struct Report {
     pub fell_back: bool,
     /// What the smallest size lacked, when it was clear that it does not fit.
     pub shortfall: Option<Shortfall>,
+}
+
+/// A size that was said to fit before it was tried.
+#[non_exhaustive]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Foreseen {
+    /// In items.
+    pub size: usize,
+    /// Bytes that it was said to need.
+    pub needs_bytes: u64,
+    /// Bytes that it could have.
+    pub free_bytes: u64,
 }
 
 /// How much memory the smallest size lacks.

@@ -5,7 +5,7 @@ use std::fmt::{self, Formatter};
 use std::iter;
 use std::time::Duration;
 
-use super::{Answer, Fullest, Report, Shortfall, Tried, Wait};
+use super::{Answer, Foreseen, Fullest, Report, Shortfall, Tried, Wait};
 use crate::classify::Class;
 use crate::device::Rung;
 use crate::observe::Reason;
@@ -22,6 +22,7 @@ impl fmt::Display for Report {
         }
         let lines = [
             ("started", Some(self.started())),
+            ("foresaw", self.foreseen.map(|foreseen| self.foresaw(&foreseen))),
             ("tried", self.history()),
             (if self.tried.is_empty() { "known" } else { "learned" }, self.evidence()),
             ("why", self.why()),
@@ -68,6 +69,13 @@ impl Report {
             Some(size) if size == self.start => format!("at {start}, remembered"),
             Some(size) => format!("at {start}, {size} was remembered"),
         }
+    }
+
+    fn foresaw(&self, foreseen: &Foreseen) -> String {
+        let Foreseen { size, needs_bytes, free_bytes } = *foreseen;
+        let of = self.length.map(|length| format!(" of {length}")).unwrap_or_default();
+        let took = self.fullest.map(|full| format!("; took {}", bytes(full.peak_bytes))).unwrap_or_default();
+        format!("{size}{of} need {}, {} free{took}", bytes(needs_bytes), bytes(free_bytes))
     }
 
     /// A size, with its unit where it does not count items.

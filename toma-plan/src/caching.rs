@@ -1,0 +1,281 @@
+//! libtorch's caching allocator for CUDA, replayed without a device.
+//!
+//! A program runs out of memory on CUDA before its tensors fill the device. The allocator rounds sizes up,
+//! cuts blocks from segments and keeps what is freed. So what fits is a question of reserved bytes. This
+//! replay answers it from the requests alone.
+//!
+//! ```
+//! # mod toma { pub use toma_plan as plan; }
+//! use toma::plan::caching::{CachingAllocator, Settings};
+//!
+//! const MIB: u64 = 1 << 20;
+//!
+//! let mut allocator = CachingAllocator::new(Settings::new(24 * MIB));
+//! let image = allocator.allocate(5 * MIB)?; // cut from a segment of 20 MiB
+//! allocator.allocate(100)?; // 512 bytes of a segment of 2 MiB
+//! assert_eq!(allocator.figures().allocated.current, 5 * MIB + 512);
+//! assert_eq!(allocator.figures().reserved.current, 22 * MIB);
+//!
+//! allocator.free(image)?;
+//! let error = allocator.allocate(24 * MIB).unwrap_err(); // the segment of 2 MiB is still in use
+//! assert_eq!(error.reserved_bytes, 2 * MIB);
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
+//! # Rules
+//!
+//! - Sizes are rounded up to multiples of 512 bytes.
+//! - Sizes up to 1 MiB come from the small pool, whose segments have 2 MiB.
+//! - Larger sizes come from the large pool. Segments have 20 MiB for sizes below 10 MiB. From there on, a
+//!   segment has the size, rounded up to 2 MiB.
+//! - The smallest free block of the pool that is large enough serves; among equals the lowest address.
+//! - A small block is cut where at least 512 bytes are left over, a large one where more than 1 MiB is.
+//!   Otherwise the block keeps the rest, and all of it counts as allocated.
+//! - A freed block merges with free neighbors of its segment.
+//! - Where no block serves, the driver gives a new segment, as long as the capacity holds it. If it does not,
+//!   the free segments of both pools go back to the driver, and it is asked once more: a retry.
+//! - If that fails, too, the request is out of memory. What was released stays released.
+//! - [`Settings::max_split_size`] sets large blocks apart.
+//!
+//! # What is not replayed
+//!
+//! - Streams: there is one. No block waits for the events of another stream, so active bytes are allocated
+//!   bytes.
+//! - Private pools of CUDA graphs, and expandable segments.
+//! - The options `garbage_collection_threshold`, `roundup_power2_divisions`, `large_segment_size_mb` and
+//!   `max_non_split_rounding_mb`: they are as if never set.
+//! - The driver's choice of addresses. Here each segment lies behind the last one there is, so a tie goes to
+//!   the older segment. On a device it may go to another block of the same size.
+//!
+//! # Source
+//!
+//! The rules are those of PyTorch 2.11.0: `DeviceCachingAllocator` in `c10/cuda/CUDACachingAllocator.cpp`
+//! (`malloc`, `get_free_block`, `should_split`, `alloc_block`, `release_available_cached_blocks`,
+//! `free_block`), with the sizes and options of `c10/core/AllocatorConfig.{h,cpp}`.
+
+mod block;
+mod error;
+mod figures;
+mod settings;
+
+use std::collections::{BTreeMap, BTreeSet};
+
+pub use block::{Block, Pool, Segment};
+pub use error::{InvalidFree, InvalidSplitSize, OutOfMemory};
+pub use figures::{Bytes, Figures};
+pub use settings::Settings;
+
+use settings::{REFUSED, rounded, segment_bytes};
+
+/// Replays what the caching allocator does with the memory of one device.
+///
+/// It holds no memory. A call takes time with the logarithm of the number of blocks, and a release with their
+/// number.
+#[derive(Clone, Debug)]
+pub struct CachingAllocator {
+    settings: Settings,
+    /// The bytes of each segment, by address.
+    segments: BTreeMap<u64, u64>,
+    /// By address. They fill the segments, and of two neighbors in a segment one at most is free.
+    blocks: BTreeMap<u64, Block>,
+    /// The free blocks, in the order in which they are looked for.
+    free: BTreeSet<Block>,
+    /// The addresses of allocations that are not freed: none for 0 bytes.
+    held: BTreeMap<BlockId, Option<u64>>,
+    handed_out: u64,
+    figures: Figures,
+}
+
+/// Tells the allocations of one [`CachingAllocator`] apart; no two of them have the same.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct BlockId(u64);
+
+impl CachingAllocator {
+    /// An allocator that has reserved nothing yet.
+    pub fn new(settings: Settings) -> Self {
+        Self {
+            settings,
+            segments: BTreeMap::new(),
+            blocks: BTreeMap::new(),
+            free: BTreeSet::new(),
+            held: BTreeMap::new(),
+            handed_out: 0,
+            figures: Figures::default(),
+        }
+    }
+
+    /// Allocates a block for `bytes` bytes. Zero bytes take no block, change no figure and never fail.
+    ///
+    /// # Errors
+    /// [`OutOfMemory`] where the capacity does not hold the segment it takes, although every free segment was
+    /// released. Also for 1 EiB and more, which libtorch refuses before it releases anything.
+    pub fn allocate(&mut self, bytes: u64) -> Result<BlockId, OutOfMemory> {
+        let address = match bytes {
+            0 => None,
+            _ => Some(self.place(bytes).ok_or_else(|| self.out_of_memory(bytes))?),
+        };
+        let id = BlockId(self.handed_out);
+        self.handed_out += 1;
+        self.held.insert(id, address);
+        Ok(id)
+    }
+
+    /// Frees a block, whose memory stays reserved.
+    ///
+    /// # Errors
+    /// [`InvalidFree`] for an allocation that was freed before, or that this allocator has never made. Nothing
+    /// changes then.
+    pub fn free(&mut self, id: BlockId) -> Result<(), InvalidFree> {
+        match self.held.remove(&id) {
+            Some(Some(address)) => self.give_back(address),
+            Some(None) => {}
+            None if id.0 < self.handed_out => return Err(InvalidFree::FreedTwice(id)),
+            None => return Err(InvalidFree::Unknown(id)),
+        }
+        Ok(())
+    }
+
+    /// Gives every segment of which no part is in use back to the driver, as `empty_cache` does.
+    pub fn release_cached_memory(&mut self) {
+        let is_whole = |free: &&Block| self.segments.get(&free.address) == Some(&free.bytes);
+        let whole: Vec<_> = self.free.iter().filter(is_whole).copied().collect();
+        for segment in whole {
+            self.release(segment);
+        }
+    }
+
+    /// The bytes in each state, their peaks, and the number of retries.
+    pub fn figures(&self) -> Figures {
+        self.figures
+    }
+
+    /// The segments by address, each with its blocks.
+    pub fn segments(&self) -> impl Iterator<Item = Segment> {
+        self.segments.iter().map(|(&address, &bytes)| {
+            let blocks = self.blocks.range(address..address + bytes);
+            Segment { address, bytes, blocks: blocks.map(|(_, block)| *block).collect() }
+        })
+    }
+
+    fn place(&mut self, bytes: u64) -> Option<u64> {
+        if bytes >= REFUSED {
+            return None;
+        }
+        let size = rounded(bytes);
+        let free = self.best_fit(size).or_else(|| self.reserve(size))?;
+        self.occupy(free, size, bytes);
+        Some(free.address)
+    }
+
+    /// The smallest free block that is large enough. If that may not serve the size, no larger one may.
+    fn best_fit(&self, size: u64) -> Option<Block> {
+        let smallest = self.free_in(Pool::of(size), size).next()?;
+        self.settings.serves(smallest.bytes, size).then_some(*smallest)
+    }
+
+    /// The free blocks of a pool that have `bytes` bytes or more, the smallest first, and by address.
+    fn free_in(&self, pool: Pool, bytes: u64) -> impl DoubleEndedIterator<Item = &Block> {
+        let first = Block { pool, bytes, address: 0, requested: None };
+        let last = Block { pool, bytes: u64::MAX, address: u64::MAX, requested: None };
+        self.free.range(first..=last)
+    }
+
+    /// A new segment, for which others are released if there is no other way.
+    fn reserve(&mut self, size: u64) -> Option<Block> {
+        self.add_segment(size)
+            .or_else(|| if self.release_oversize(size) { self.add_segment(size) } else { None })
+            .or_else(|| {
+                self.release_cached_memory();
+                self.figures.retries += 1;
+                self.add_segment(size)
+            })
+    }
+
+    /// What the driver does: a segment, if there is room for it.
+    fn add_segment(&mut self, size: u64) -> Option<Block> {
+        let bytes = segment_bytes(size);
+        if bytes > self.settings.capacity_bytes - self.figures.reserved.current {
+            return None;
+        }
+        let address = self.segments.last_key_value().map_or(0, |(address, bytes)| address + bytes);
+        // Where addresses end, so does the memory.
+        address.checked_add(bytes)?;
+        self.segments.insert(address, bytes);
+        self.figures.reserved.add(bytes);
+        let whole = Block { pool: Pool::of(size), bytes, address, requested: None };
+        self.add_free(whole);
+        Some(whole)
+    }
+
+    /// Releases free oversize blocks of the pool, which are whole segments: the smallest that is enough, or
+    /// else the largest ones until they are enough together. Says whether they are.
+    ///
+    /// A free block that is large enough is oversize here: any other would have served the size.
+    fn release_oversize(&mut self, size: u64) -> bool {
+        let (pool, oversize) = (Pool::of(size), self.settings.max_split_size);
+        let mut released = 0;
+        while released < size {
+            let next = self.free_in(pool, size).next().or_else(|| self.free_in(pool, oversize).next_back());
+            let Some(&whole) = next else { return false };
+            self.release(whole);
+            released += whole.bytes;
+        }
+        true
+    }
+
+    fn release(&mut self, whole: Block) {
+        self.remove_free(whole);
+        self.segments.remove(&whole.address);
+        self.figures.reserved.subtract(whole.bytes);
+    }
+
+    fn occupy(&mut self, free: Block, size: u64, requested: u64) {
+        self.remove_free(free);
+        let rest = self.settings.rest(free, size);
+        let bytes = free.bytes - rest;
+        self.blocks.insert(free.address, Block { bytes, requested: Some(requested), ..free });
+        if rest > 0 {
+            self.add_free(Block { bytes: rest, address: free.address + bytes, ..free });
+        }
+        self.figures.occupy(bytes, requested);
+    }
+
+    fn give_back(&mut self, address: u64) {
+        let used = self.blocks.remove(&address).expect("a block is held");
+        let mut merged = Block { requested: None, ..used };
+        for neighbor in self.neighbors(address).into_iter().flatten().filter(|it| it.requested.is_none()) {
+            self.remove_free(neighbor);
+            merged.address = merged.address.min(neighbor.address);
+            merged.bytes += neighbor.bytes;
+        }
+        self.add_free(merged);
+        self.figures.give_back(used.bytes, used.requested.unwrap_or(0));
+    }
+
+    /// The blocks before and behind an address, as far as they are of the same segment.
+    fn neighbors(&self, address: u64) -> [Option<Block>; 2] {
+        let begins = |address: u64| self.segments.contains_key(&address);
+        let before = self.blocks.range(..address).next_back().filter(|_| !begins(address));
+        let behind = self.blocks.range(address..).next().filter(|(behind, _)| !begins(**behind));
+        [before, behind].map(|neighbor| neighbor.map(|(_, block)| *block))
+    }
+
+    fn add_free(&mut self, block: Block) {
+        self.blocks.insert(block.address, block);
+        self.free.insert(block);
+    }
+
+    fn remove_free(&mut self, block: Block) {
+        self.blocks.remove(&block.address);
+        self.free.remove(&block);
+    }
+
+    fn out_of_memory(&self, requested_bytes: u64) -> OutOfMemory {
+        OutOfMemory {
+            requested_bytes,
+            allocated_bytes: self.figures.allocated.current,
+            reserved_bytes: self.figures.reserved.current,
+            capacity_bytes: self.settings.capacity_bytes,
+        }
+    }
+}

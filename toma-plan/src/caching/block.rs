@@ -1,0 +1,36 @@
+//! Segments and their blocks.
+
+/// Which sizes share segments.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Pool {
+    /// Up to 1 MiB.
+    Small,
+    /// Above 1 MiB.
+    Large,
+}
+
+/// A part of a segment, in use or free as a whole. Free blocks are ordered as the allocator looks for them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[non_exhaustive]
+pub struct Block {
+    /// The pool whose sizes it serves, which is that of its segment.
+    pub pool: Pool,
+    /// Its bytes.
+    pub bytes: u64,
+    /// The address of its first byte.
+    pub address: u64,
+    /// The bytes that were asked for; `None` where it is free.
+    pub requested: Option<u64>,
+}
+
+/// Memory that was reserved at once, and its blocks side by side.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub struct Segment {
+    /// The address of its first byte.
+    pub address: u64,
+    /// Its bytes, in use or not.
+    pub bytes: u64,
+    /// Its blocks, by address.
+    pub blocks: Vec<Block>,
+}

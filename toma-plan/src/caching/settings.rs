@@ -1,0 +1,87 @@
+//! Sizes and limits, and the rules that follow from them alone.
+
+use super::{Block, InvalidSplitSize, Pool};
+
+const MIB: u64 = 1 << 20;
+
+/// Each block has a multiple of this.
+const GRAIN: u64 = 512;
+/// The largest size of the small pool.
+const LARGEST_SMALL: u64 = MIB;
+const SMALL_SEGMENT: u64 = 2 * MIB;
+const LARGE_SEGMENT: u64 = 20 * MIB;
+/// From here on a size gets a segment of its own.
+const LEAST_OWN_SEGMENT: u64 = 10 * MIB;
+const OWN_SEGMENT_GRAIN: u64 = 2 * MIB;
+/// How much larger than its size, at least, an oversize block must be to be refused.
+const OVERSIZE_SLACK: u64 = 20 * MIB;
+/// libtorch refuses this much at once.
+pub(super) const REFUSED: u64 = 1 << 60;
+
+/// What a replay assumes of a device and of the allocator's options.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Settings {
+    pub(super) capacity_bytes: u64,
+    /// `u64::MAX` where no block is oversize.
+    pub(super) max_split_size: u64,
+}
+
+impl Settings {
+    /// A device that has `capacity_bytes` for segments, with the allocator's default options.
+    ///
+    /// These are the free bytes of the device, or what `set_per_process_memory_fraction` leaves. The CUDA
+    /// context and other programs are no part of it. A capacity of 0 serves requests of 0 bytes alone.
+    pub const fn new(capacity_bytes: u64) -> Self {
+        Self { capacity_bytes, max_split_size: u64::MAX }
+    }
+
+    /// Sets the option `max_split_size_mb`, here in bytes: from this size on blocks are oversize.
+    ///
+    /// An oversize block serves only sizes that are oversize, too, and less than 20 MiB below its own. It is
+    /// never cut. Where the driver has no memory left, free oversize blocks of the pool are released first.
+    /// Only if that is not enough, everything free is released, as a retry.
+    ///
+    /// # Errors
+    /// [`InvalidSplitSize`] below 20 MiB, and for what is no multiple of 1 MiB: the option has no such values.
+    pub const fn max_split_size(mut self, bytes: u64) -> Result<Self, InvalidSplitSize> {
+        if bytes < LARGE_SEGMENT || !bytes.is_multiple_of(MIB) {
+            return Err(InvalidSplitSize { bytes });
+        }
+        self.max_split_size = bytes;
+        Ok(self)
+    }
+
+    /// Whether a free block that is large enough may serve a size.
+    pub(super) fn serves(self, block: u64, size: u64) -> bool {
+        if size < self.max_split_size { block < self.max_split_size } else { block - size < OVERSIZE_SLACK }
+    }
+
+    /// How much is cut off a free block that serves a size.
+    pub(super) fn rest(self, free: Block, size: u64) -> u64 {
+        let rest = free.bytes - size;
+        let is_cut = match free.pool {
+            Pool::Small => rest >= GRAIN,
+            Pool::Large => size < self.max_split_size && rest > LARGEST_SMALL,
+        };
+        if is_cut { rest } else { 0 }
+    }
+}
+
+impl Pool {
+    pub(super) fn of(size: u64) -> Self {
+        if size <= LARGEST_SMALL { Self::Small } else { Self::Large }
+    }
+}
+
+pub(super) fn rounded(bytes: u64) -> u64 {
+    bytes.next_multiple_of(GRAIN)
+}
+
+/// The bytes of the segment that is reserved for a rounded size.
+pub(super) fn segment_bytes(size: u64) -> u64 {
+    match Pool::of(size) {
+        Pool::Small => SMALL_SEGMENT,
+        Pool::Large if size < LEAST_OWN_SEGMENT => LARGE_SEGMENT,
+        Pool::Large => size.next_multiple_of(OWN_SEGMENT_GRAIN),
+    }
+}

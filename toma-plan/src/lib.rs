@@ -1,0 +1,20 @@
+//! What follows from recorded steps of a tensor program.
+//!
+//! | | |
+//! |---|---|
+//! | [`Growth`] | the bytes a step needs at other sizes and in pieces, and the largest size that fits |
+//! | [`Rows`] | whether the rows of a batch are worked on by themselves, so that pieces add up to the whole |
+//! | [`caching`] | what they take from a CUDA device, and where it runs out of memory |
+//!
+//! All of it is arithmetic over what was [recorded](toma_trace): no tensor framework, no clock, no device.
+
+#![forbid(unsafe_code)]
+
+mod alike;
+pub mod caching;
+mod growth;
+mod rows;
+
+pub use alike::Unlike;
+pub use growth::{Growth, HeadRoom, Held, Highest, Line};
+pub use rows::{Coupled, Coupling, Rows};

@@ -1,0 +1,155 @@
+//! Random traces: after each step the replay and the twin are in the same state.
+
+use std::cell::Cell as Counter;
+
+use proptest::collection::vec;
+use proptest::prelude::{Just, ProptestConfig, Strategy, any, prop_oneof};
+use proptest::sample::{Index, select};
+use proptest::test_runner::{RngAlgorithm, TestCaseError, TestRunner};
+use proptest::{option, prop_assert_eq};
+
+use toma_plan::caching::{BlockId, CachingAllocator, Pool, Settings};
+
+use crate::MIB;
+use crate::twin::{Cell, Twin};
+
+#[derive(Clone, Debug)]
+struct Trace {
+    capacity: u64,
+    max_split_size: Option<u64>,
+    steps: Vec<Step>,
+}
+
+#[derive(Clone, Debug)]
+enum Step {
+    Allocate(u64),
+    Free(Index),
+    Release,
+}
+
+fn trace() -> impl Strategy<Value = Trace> {
+    let capacity = prop_oneof![0..=64 * MIB, 0..=256 * MIB];
+    let max_split_size = option::of((20..=48_u64).prop_map(|mib| mib * MIB));
+    (capacity, max_split_size, vec(step(), 1..=60)).prop_map(|(capacity, max_split_size, steps)| Trace {
+        capacity,
+        max_split_size,
+        steps,
+    })
+}
+
+fn step() -> impl Strategy<Value = Step> {
+    prop_oneof![
+        12 => bytes().prop_map(Step::Allocate),
+        9 => any::<Index>().prop_map(Step::Free),
+        1 => Just(Step::Release),
+    ]
+}
+
+/// Around every limit of the rules, and in between.
+fn bytes() -> impl Strategy<Value = u64> {
+    let limits =
+        vec![512, MIB, 2 * MIB, 10 * MIB, 11 * MIB, 12 * MIB, 19 * MIB, 20 * MIB, 22 * MIB, 40 * MIB];
+    prop_oneof![
+        4 => (select(limits), 0..=1026_u64).prop_map(|(limit, above)| (limit + above).saturating_sub(513)),
+        2 => 0..=4096_u64,
+        2 => 0..=2 * MIB,
+        3 => MIB..=12 * MIB,
+        2 => 8 * MIB..=64 * MIB,
+        1 => (1 << 60) - 2..=u64::MAX,
+    ]
+}
+
+/// Both allocators, and the allocations that are alive in both.
+struct Pair {
+    replay: CachingAllocator,
+    twin: Twin,
+    alive: Vec<(BlockId, Option<u64>)>,
+    /// Of requested, allocated and reserved bytes.
+    peaks: [u64; 3],
+    failures: u64,
+}
+
+impl Pair {
+    fn new(trace: &Trace) -> Self {
+        let &Trace { capacity, max_split_size, .. } = trace;
+        let settings = Settings::new(capacity);
+        let settings = max_split_size.map_or(settings, |bytes| settings.max_split_size(bytes).unwrap());
+        let replay = CachingAllocator::new(settings);
+        let twin = Twin { capacity, max_split_size, segments: Vec::new(), retries: 0, oversize_releases: 0 };
+        Self { replay, twin, alive: Vec::new(), peaks: [0; 3], failures: 0 }
+    }
+
+    fn play(&mut self, step: &Step) -> Result<(), TestCaseError> {
+        match step {
+            Step::Allocate(bytes) => {
+                let expected = (*bytes > 0).then(|| self.twin.allocate(*bytes));
+                let told = self.replay.allocate(*bytes);
+                prop_assert_eq!(told.is_ok(), expected != Some(None));
+                self.failures += u64::from(told.is_err());
+                self.alive.extend(told.ok().map(|id| (id, expected.flatten())));
+            }
+            Step::Free(index) if !self.alive.is_empty() => {
+                let (id, address) = self.alive.swap_remove(index.index(self.alive.len()));
+                if let Some(address) = address {
+                    self.twin.free(address);
+                }
+                prop_assert_eq!(self.replay.free(id), Ok(()));
+            }
+            Step::Free(_) => {}
+            Step::Release => {
+                self.twin.release();
+                self.replay.release_cached_memory();
+            }
+        }
+        self.compare()
+    }
+
+    fn compare(&mut self) -> Result<(), TestCaseError> {
+        let expected: Vec<_> =
+            self.twin.segments.iter().map(|it| (it.small, it.bytes(), it.cells.clone())).collect();
+        prop_assert_eq!(segments(&self.replay), expected);
+
+        let cells = || self.twin.segments.iter().flat_map(|segment| &segment.cells);
+        let requested = cells().filter_map(|cell| cell.2).sum();
+        let allocated = cells().filter(|cell| cell.2.is_some()).map(|cell| cell.0).sum();
+        let now = [requested, allocated, self.twin.reserved()];
+        self.peaks.iter_mut().zip(now).for_each(|(peak, bytes)| *peak = bytes.max(*peak));
+        let told = self.replay.figures();
+        prop_assert_eq!([told.requested, told.allocated, told.reserved].map(|bytes| bytes.current), now);
+        prop_assert_eq!([told.requested, told.allocated, told.reserved].map(|bytes| bytes.peak), self.peaks);
+        prop_assert_eq!((told.active, told.retries), (told.allocated, self.twin.retries));
+        Ok(())
+    }
+}
+
+fn segments(replay: &CachingAllocator) -> Vec<(bool, u64, Vec<Cell>)> {
+    let segments = replay.segments().map(|segment| {
+        let cells = segment.blocks.iter().map(|block| (block.bytes, block.address, block.requested));
+        let is_small = segment.blocks.iter().all(|block| block.pool == Pool::Small);
+        (is_small, segment.bytes, cells.collect())
+    });
+    segments.collect()
+}
+
+#[test]
+fn ten_thousand_random_traces() {
+    let config = ProptestConfig {
+        cases: 10_000,
+        failure_persistence: None,
+        rng_algorithm: RngAlgorithm::XorShift,
+        ..ProptestConfig::default()
+    };
+    let reached = [const { Counter::new(0) }; 4];
+    let follows = |trace: Trace| {
+        let mut pair = Pair::new(&trace);
+        trace.steps.iter().try_for_each(|step| pair.play(step))?;
+        let helped = pair.twin.retries.saturating_sub(pair.failures);
+        let of_pair = [pair.failures, pair.twin.retries, helped, pair.twin.oversize_releases];
+        reached.iter().zip(of_pair).for_each(|(counter, times)| counter.set(counter.get() + times.min(1)));
+        Ok(())
+    };
+    TestRunner::new(config).run(&trace(), follows).unwrap();
+    // Out of memory, retries, retries that helped, and oversize blocks that were enough.
+    let reached = reached.map(|counter| counter.get());
+    assert!(reached.iter().all(|&traces| traces > 100), "{reached:?}");
+}

@@ -1,0 +1,32 @@
+//! The replay of the caching allocator: tables worked out by hand, a naive twin, and bad input.
+
+mod against_twin;
+mod bad_input;
+mod oversize;
+mod tables;
+mod twin;
+
+use toma_plan::caching::{Block, CachingAllocator, Settings};
+
+pub(crate) const MIB: u64 = 1 << 20;
+
+/// A block as the tables write it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Part {
+    Used(u64),
+    Free(u64),
+}
+
+/// The blocks of each segment, by address.
+pub(crate) fn parts(allocator: &CachingAllocator) -> Vec<Vec<Part>> {
+    let part = |block: &Block| match block.requested {
+        Some(_) => Part::Used(block.bytes),
+        None => Part::Free(block.bytes),
+    };
+    allocator.segments().map(|segment| segment.blocks.iter().map(part).collect()).collect()
+}
+
+/// More than any table needs.
+pub(crate) fn large() -> CachingAllocator {
+    CachingAllocator::new(Settings::new(1 << 40))
+}

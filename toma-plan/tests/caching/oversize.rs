@@ -1,0 +1,111 @@
+//! `max_split_size`, worked out by hand.
+
+use toma_plan::caching::{CachingAllocator, Settings};
+
+use crate::MIB;
+use crate::Part::{Free, Used};
+use crate::parts;
+
+fn allocator(capacity: u64, max_split_size: u64) -> CachingAllocator {
+    CachingAllocator::new(Settings::new(capacity).max_split_size(max_split_size).unwrap())
+}
+
+/// With blocks from 32 MiB on oversize: bytes of a free block, bytes asked for, and bytes of the block that
+/// serves if it is that one.
+const REQUESTS: &[(u64, u64, Option<u64>)] = &[
+    // Below 32 MiB all is as ever.
+    (30 * MIB, 2 * MIB, Some(2 * MIB)),
+    (30 * MIB, 30 * MIB, Some(30 * MIB)),
+    // An oversize block serves no other size.
+    (32 * MIB, 2 * MIB, None),
+    (32 * MIB, 32 * MIB - 512, None),
+    (32 * MIB, 32 * MIB - 511, Some(32 * MIB)),
+    (32 * MIB, 32 * MIB, Some(32 * MIB)),
+    (36 * MIB, 32 * MIB, Some(36 * MIB)),
+    // It is never cut, and refused where 20 MiB would be lost.
+    (52 * MIB, 32 * MIB, None),
+    (52 * MIB, 32 * MIB + 1, Some(52 * MIB)),
+    (60 * MIB, 40 * MIB + 512, Some(60 * MIB)),
+    (60 * MIB, 40 * MIB, None),
+];
+
+#[test]
+fn a_request_to_a_free_block() {
+    for &(cached, requested, taken) in REQUESTS {
+        let mut allocator = allocator(1 << 40, 32 * MIB);
+        let first = allocator.allocate(cached).unwrap();
+        allocator.free(first).unwrap();
+        allocator.allocate(requested).unwrap();
+        let serves = allocator.segments().count() == 1;
+        let allocated = allocator.figures().allocated.current;
+        assert_eq!(serves.then_some(allocated), taken, "of {requested} where {cached} are free");
+    }
+}
+
+#[test]
+fn a_new_segment_is_cut_as_the_size_says() {
+    let mut allocator = allocator(1 << 40, 20 * MIB);
+    for bytes in [2 * MIB, 22 * MIB + 512] {
+        allocator.allocate(bytes).unwrap();
+    }
+    // The segment of 20 MiB is oversize and its parts are not; the size above 22 MiB is oversize.
+    assert_eq!(parts(&allocator), [vec![Used(2 * MIB), Free(18 * MIB)], vec![Used(24 * MIB)]]);
+}
+
+#[test]
+fn the_smallest_oversize_block_that_is_enough_is_released_first() {
+    let mut allocator = allocator(146 * MIB, 32 * MIB);
+    let ids = [60, 42, 40, 1].map(|mib| allocator.allocate(mib * MIB).unwrap());
+    for id in ids {
+        allocator.free(id).unwrap();
+    }
+    // Not one of the larger blocks, and not the small segment, which a retry would release.
+    allocator.allocate(36 * MIB).unwrap();
+    assert_eq!(parts(&allocator), [[Free(60 * MIB)], [Free(42 * MIB)], [Used(40 * MIB)], [Free(2 * MIB)]]);
+    // More than 20 MiB smaller than all of them, so none serves: the one of 42 MiB makes room.
+    allocator.allocate(2 * MIB).unwrap();
+    assert_eq!(
+        parts(&allocator),
+        [
+            vec![Free(60 * MIB)],
+            vec![Used(40 * MIB)],
+            vec![Free(2 * MIB)],
+            vec![Used(2 * MIB), Free(18 * MIB)]
+        ]
+    );
+    assert_eq!(allocator.figures().retries, 0);
+}
+
+#[test]
+fn otherwise_the_largest_ones_until_they_are_enough() {
+    let mut allocator = allocator(134 * MIB, 32 * MIB);
+    let ids = [32, 40, 36, 1].map(|mib| allocator.allocate(mib * MIB).unwrap());
+    for id in ids {
+        allocator.free(id).unwrap();
+    }
+    allocator.allocate(76 * MIB).unwrap();
+    assert_eq!(parts(&allocator), [[Free(32 * MIB)], [Free(2 * MIB)], [Used(76 * MIB)]]);
+    assert_eq!(allocator.figures().retries, 0);
+}
+
+#[test]
+fn where_they_are_not_enough_everything_is_released() {
+    let mut allocator = allocator(62 * MIB, 32 * MIB);
+    let ids = [40, 20, 1].map(|mib| allocator.allocate(mib * MIB).unwrap());
+    for id in ids {
+        allocator.free(id).unwrap();
+    }
+    allocator.allocate(62 * MIB).unwrap();
+    assert_eq!(parts(&allocator), [[Used(62 * MIB)]]);
+    assert_eq!(allocator.figures().retries, 1);
+}
+
+#[test]
+fn the_small_pool_releases_none_of_the_large_one_alone() {
+    let mut allocator = allocator(40 * MIB, 32 * MIB);
+    let oversize = allocator.allocate(40 * MIB).unwrap();
+    allocator.free(oversize).unwrap();
+    allocator.allocate(1).unwrap();
+    assert_eq!(parts(&allocator), [[Used(512), Free(2 * MIB - 512)]]);
+    assert_eq!(allocator.figures().retries, 1);
+}

@@ -1,0 +1,252 @@
+//! What the rules come to, worked out by hand.
+
+use toma_plan::caching::{CachingAllocator, Pool, Settings};
+
+use crate::Part::{Free, Used};
+use crate::{MIB, large, parts};
+
+/// Bytes asked for, bytes of the block, bytes of its segment.
+const FIRST_REQUESTS: &[(u64, u64, u64)] = &[
+    (1, 512, 2 * MIB),
+    (511, 512, 2 * MIB),
+    (512, 512, 2 * MIB),
+    (513, 1024, 2 * MIB),
+    (MIB - 1, MIB, 2 * MIB),
+    (MIB, MIB, 2 * MIB),
+    (MIB + 1, MIB + 512, 20 * MIB),
+    // The last size that shares a segment, and the first that has one of its own.
+    (10 * MIB - 512, 10 * MIB - 512, 20 * MIB),
+    (10 * MIB - 511, 10 * MIB, 10 * MIB),
+    (10 * MIB - 1, 10 * MIB, 10 * MIB),
+    (10 * MIB, 10 * MIB, 10 * MIB),
+    (10 * MIB + 1, 10 * MIB + 512, 12 * MIB),
+    // A rest of 1 MiB stays in the block, a larger one is cut off.
+    (11 * MIB - 512, 11 * MIB - 512, 12 * MIB),
+    (11 * MIB, 12 * MIB, 12 * MIB),
+    (20 * MIB - 1, 20 * MIB, 20 * MIB),
+    (20 * MIB, 20 * MIB, 20 * MIB),
+    (20 * MIB + 1, 20 * MIB + 512, 22 * MIB),
+    (21 * MIB, 22 * MIB, 22 * MIB),
+];
+
+#[test]
+fn a_first_request() {
+    for &(requested, allocated, reserved) in FIRST_REQUESTS {
+        let mut allocator = large();
+        allocator.allocate(requested).unwrap();
+        let figures = allocator.figures();
+        assert_eq!(figures.requested.current, requested);
+        assert_eq!(figures.allocated.current, allocated, "of {requested}");
+        assert_eq!(figures.reserved.current, reserved, "of {requested}");
+        let rest = (allocated < reserved).then_some(Free(reserved - allocated));
+        let expected: Vec<_> = [Used(allocated)].into_iter().chain(rest).collect();
+        assert_eq!(parts(&allocator), [expected], "of {requested}");
+    }
+}
+
+/// Bytes asked for where a free block of `cached` bytes is all there is; bytes of the block, where it serves.
+const LATER_REQUESTS: &[(u64, u64, Option<u64>)] = &[
+    // In the small pool 512 bytes are enough to be cut off.
+    (2 * MIB, 512, Some(512)),
+    (2 * MIB, MIB, Some(MIB)),
+    // In the large pool more than 1 MiB is.
+    (20 * MIB, MIB + 512, Some(MIB + 512)),
+    (20 * MIB, 19 * MIB - 512, Some(19 * MIB - 512)),
+    (20 * MIB, 19 * MIB - 511, Some(20 * MIB)),
+    (20 * MIB, 19 * MIB, Some(20 * MIB)),
+    (20 * MIB, 20 * MIB, Some(20 * MIB)),
+    (20 * MIB, 20 * MIB + 1, None),
+    // No pool serves the sizes of the other.
+    (20 * MIB, MIB, None),
+    (2 * MIB, MIB + 1, None),
+    // By default a block of any size is cut.
+    (4096 * MIB, 2 * MIB, Some(2 * MIB)),
+];
+
+#[test]
+fn a_request_to_a_free_block() {
+    for &(cached, requested, taken) in LATER_REQUESTS {
+        let mut allocator = large();
+        let first = allocator.allocate(if cached == 2 * MIB { 1 } else { cached }).unwrap();
+        allocator.free(first).unwrap();
+        assert_eq!(parts(&allocator), [[Free(cached)]]);
+        allocator.allocate(requested).unwrap();
+        let serves = allocator.segments().count() == 1;
+        let allocated = allocator.figures().allocated.current;
+        assert_eq!(serves.then_some(allocated), taken, "of {requested} where {cached} are free");
+    }
+}
+
+#[test]
+fn small_blocks_fill_a_segment_before_the_next() {
+    let mut allocator = large();
+    for bytes in [MIB, 512, MIB - 512, 1] {
+        allocator.allocate(bytes).unwrap();
+    }
+    let full = vec![Used(MIB), Used(512), Used(MIB - 512)];
+    assert_eq!(parts(&allocator), [full, vec![Used(512), Free(2 * MIB - 512)]]);
+}
+
+#[test]
+fn a_small_block_is_cut_down_to_512_bytes() {
+    for (requested, expected) in [(512, vec![Used(512), Free(512)]), (513, vec![Used(1024)])] {
+        let mut allocator = large();
+        let freed = allocator.allocate(1024).unwrap();
+        allocator.allocate(1024).unwrap(); // keeps the rest of the segment apart
+        allocator.free(freed).unwrap();
+        allocator.allocate(requested).unwrap();
+        let rest = [Used(1024), Free(2 * MIB - 2048)];
+        assert_eq!(parts(&allocator), [[expected, rest.to_vec()].concat()], "of {requested}");
+    }
+}
+
+#[test]
+fn the_best_fit_serves_and_of_equals_the_lowest_address() {
+    let mut allocator = large();
+    let ids = [3, 1, 2, 1, 2].map(|mib| {
+        let id = allocator.allocate(mib * MIB + 512).unwrap();
+        allocator.allocate(MIB + 512).unwrap(); // keeps free neighbors apart
+        id
+    });
+    let sizes = |allocator: &CachingAllocator| -> Vec<_> {
+        let parts = parts(allocator).concat();
+        parts.into_iter().filter(|part| *part != Used(MIB + 512)).collect()
+    };
+    for id in [ids[4], ids[2], ids[0]] {
+        allocator.free(id).unwrap();
+    }
+    let (three, two, rest) = (3 * MIB + 512, 2 * MIB + 512, 20 * MIB - 14 * MIB - 10 * 512);
+    assert_eq!(sizes(&allocator), [Free(three), Free(two), Free(two), Free(rest)]);
+    allocator.allocate(2 * MIB).unwrap();
+    assert_eq!(sizes(&allocator), [Free(three), Used(two), Free(two), Free(rest)]);
+    allocator.allocate(2 * MIB).unwrap();
+    assert_eq!(sizes(&allocator), [Free(three), Used(two), Used(two), Free(rest)]);
+    allocator.allocate(2 * MIB).unwrap();
+    // 1 MiB + 512 bytes are more than 1 MiB.
+    assert_eq!(sizes(&allocator), [Used(2 * MIB), Free(MIB + 512), Used(two), Used(two), Free(rest)]);
+}
+
+#[test]
+fn freed_blocks_merge_with_free_neighbors() {
+    let rest = 2 * MIB - 4 * 512;
+    // The order in which three neighbors are freed before a fourth, and what is seen on the way.
+    let orders = [
+        ([0, 1, 2], vec![vec![Free(512), Used(512), Used(512)], vec![Free(1024), Used(512)]]),
+        ([2, 1, 0], vec![vec![Used(512), Used(512), Free(512)], vec![Used(512), Free(1024)]]),
+        ([0, 2, 1], vec![vec![Free(512), Used(512), Used(512)], vec![Free(512), Used(512), Free(512)]]),
+    ];
+    for (order, seen) in orders {
+        let mut allocator = large();
+        let ids = [1, 2, 3, 4].map(|bytes| allocator.allocate(bytes).unwrap());
+        let tail = [Used(512), Free(rest)];
+        for (freed, before) in order.into_iter().zip(seen) {
+            allocator.free(ids[freed]).unwrap();
+            assert_eq!(parts(&allocator), [[before, tail.to_vec()].concat()], "of {order:?}");
+        }
+        allocator.free(ids[order[2]]).unwrap();
+        assert_eq!(parts(&allocator), [[&[Free(1536)], &tail[..]].concat()], "of {order:?}");
+        allocator.free(ids[3]).unwrap();
+        assert_eq!(parts(&allocator), [[Free(2 * MIB)]]);
+    }
+}
+
+#[test]
+fn neighbors_in_two_segments_stay_apart() {
+    for order in [[0, 1, 2, 3], [3, 2, 1, 0], [1, 2, 0, 3]] {
+        let mut allocator = large();
+        let ids = [MIB; 4].map(|bytes| allocator.allocate(bytes).unwrap());
+        for freed in order {
+            allocator.free(ids[freed]).unwrap();
+        }
+        let segments: Vec<_> = allocator.segments().map(|it| (it.address, it.bytes)).collect();
+        assert_eq!(segments, [(0, 2 * MIB), (2 * MIB, 2 * MIB)]);
+        assert_eq!(parts(&allocator), [[Free(2 * MIB)], [Free(2 * MIB)]], "of {order:?}");
+    }
+}
+
+#[test]
+fn blocks_say_where_they_lie_and_what_was_asked_for() {
+    let mut allocator = large();
+    allocator.allocate(5 * MIB - 7).unwrap();
+    let segment = allocator.segments().next().unwrap();
+    let told = segment.blocks.iter().map(|block| (block.pool, block.address, block.requested));
+    let expected = [(Pool::Large, 0, Some(5 * MIB - 7)), (Pool::Large, 5 * MIB, None)];
+    assert_eq!(told.collect::<Vec<_>>(), expected);
+}
+
+#[test]
+fn free_segments_alone_are_released() {
+    let mut allocator = large();
+    let [_small, freed, large_part, whole] =
+        [MIB, MIB, 5 * MIB, 30 * MIB].map(|bytes| allocator.allocate(bytes).unwrap());
+    let other = allocator.allocate(5 * MIB).unwrap();
+    for id in [freed, whole, large_part] {
+        allocator.free(id).unwrap();
+    }
+    assert_eq!(allocator.figures().reserved.current, 52 * MIB);
+    allocator.release_cached_memory();
+    let cut = vec![Free(5 * MIB), Used(5 * MIB), Free(10 * MIB)];
+    assert_eq!(parts(&allocator), [vec![Used(MIB), Free(MIB)], cut]);
+    allocator.free(other).unwrap();
+    allocator.release_cached_memory();
+    let figures = allocator.figures();
+    assert_eq!((figures.reserved.current, figures.reserved.peak), (2 * MIB, 52 * MIB));
+    assert_eq!(figures.retries, 0);
+}
+
+#[test]
+fn a_full_device_releases_both_pools_and_tries_again() {
+    let mut allocator = CachingAllocator::new(Settings::new(24 * MIB));
+    let small = allocator.allocate(1).unwrap();
+    let large = allocator.allocate(2 * MIB).unwrap();
+    for id in [small, large] {
+        allocator.free(id).unwrap();
+    }
+    allocator.allocate(23 * MIB).unwrap();
+    assert_eq!(parts(&allocator), [[Used(24 * MIB)]]);
+    assert_eq!(allocator.figures().retries, 1);
+}
+
+#[test]
+fn the_capacity_holds_segments_to_the_byte() {
+    for (capacity, fits) in [(22 * MIB, true), (22 * MIB - 1, false)] {
+        let mut allocator = CachingAllocator::new(Settings::new(capacity));
+        allocator.allocate(2 * MIB).unwrap();
+        assert_eq!(allocator.allocate(1).is_ok(), fits, "{capacity}");
+    }
+}
+
+#[test]
+fn out_of_memory_is_a_retry_and_leaves_no_cached_segment() {
+    let mut allocator = CachingAllocator::new(Settings::new(44 * MIB));
+    let kept = allocator.allocate(2 * MIB).unwrap();
+    let freed = allocator.allocate(20 * MIB).unwrap();
+    allocator.allocate(1).unwrap();
+    allocator.free(freed).unwrap();
+    let error = allocator.allocate(24 * MIB).unwrap_err();
+    assert_eq!((error.requested_bytes, error.capacity_bytes), (24 * MIB, 44 * MIB));
+    assert_eq!((error.reserved_bytes, error.allocated_bytes), (22 * MIB, 2 * MIB + 512));
+    assert_eq!(allocator.figures().retries, 1);
+    assert_eq!(
+        error.to_string(),
+        "no segment for 25165824 bytes: 23068672 of 46137344 bytes are reserved, 2097664 allocated"
+    );
+    // What is free inside of a segment in use serves as before.
+    allocator.allocate(18 * MIB).unwrap();
+    allocator.free(kept).unwrap();
+    assert_eq!(allocator.figures().retries, 1);
+}
+
+#[test]
+fn figures_and_their_peaks() {
+    let mut allocator = large();
+    let first = allocator.allocate(1000).unwrap();
+    let second = allocator.allocate(11 * MIB).unwrap();
+    allocator.free(second).unwrap();
+    allocator.free(first).unwrap();
+    allocator.allocate(100).unwrap();
+    let figures = allocator.figures();
+    let all = [figures.requested, figures.allocated, figures.active, figures.reserved];
+    assert_eq!(all.map(|bytes| bytes.current), [100, 512, 512, 14 * MIB]);
+    assert_eq!(all.map(|bytes| bytes.peak), [11 * MIB + 1000, 12 * MIB + 1024, 12 * MIB + 1024, 14 * MIB]);
+}

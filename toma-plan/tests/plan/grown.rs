@@ -1,0 +1,164 @@
+//! Needs of other sizes, and the largest size that fits.
+
+use proptest::prelude::*;
+use toma_plan::{Growth, HeadRoom, Line};
+use toma_trace::{Contradiction, Label, Place, Recorder, ScopeKind, StorageId, Trace};
+
+use crate::program::{Program, programs};
+use crate::{MAIN, gpu, many};
+
+fn grown(program: &Program, sizes: &[u32], pieces: u64) -> Growth {
+    let traces: Vec<_> = sizes.iter().map(|size| (*size, program.record((*size).into(), pieces))).collect();
+    Growth::fit(&traces.iter().map(|(size, trace)| (*size, trace)).collect::<Vec<_>>()).unwrap()
+}
+
+fn sizes() -> impl Strategy<Value = Vec<u32>> {
+    prop::sample::select(vec![vec![4, 8], vec![1, 2], vec![9, 2], vec![4, 8, 48]])
+}
+
+proptest! {
+    #![proptest_config(many())]
+
+    #[test]
+    fn other_sizes_need_what_a_step_of_that_size_takes(
+        program in programs(), recorded in sizes(), size in prop_oneof![1..64_u64, Just(100_000)], pieces in 1..5_u64,
+    ) {
+        let growth = grown(&program, &recorded, 2);
+        for place in [Place::HOST, gpu()] {
+            let needs = growth.needs_bytes(&place, size, pieces);
+            prop_assert_eq!(needs, program.needs(&place, size, pieces), "in {}", &place);
+        }
+        prop_assert_eq!(growth.squares().count(), 0);
+    }
+
+    /// A look at a larger size by shapes alone takes no scratch away.
+    #[test]
+    fn scratch_is_known_from_the_traces_that_have_it(program in programs(), size in 1..100_u64) {
+        let traces = [(4, program.record(4, 2)), (8, program.record(8, 2)), (48, program.by_shapes().record(48, 2))];
+        let growth = Growth::fit(&traces.each_ref().map(|(size, trace)| (*size, trace))).unwrap();
+        prop_assert_eq!(growth.needs_bytes(&gpu(), size, 2), program.needs(&gpu(), size, 2));
+    }
+
+    #[test]
+    fn the_largest_size_is_that_of_a_search(
+        program in programs(), recorded in sizes(), bytes in 0..20_000_u64, items in 0..80_u64,
+    ) {
+        let growth = grown(&program, &recorded, 2);
+        let fits = |size: &u64| growth.needs_bytes(&gpu(), *size, items.div_ceil(*size)) <= bytes;
+        prop_assert_eq!(growth.largest_for(&gpu(), bytes, items), (1..=items).rev().find(fits));
+        let alone = |size: u64| growth.needs_bytes(&gpu(), size, 1) <= bytes;
+        match growth.largest(&gpu(), bytes) {
+            None => prop_assert!(!alone(1)),
+            Some(u64::MAX) => prop_assert!(alone(u64::MAX)),
+            Some(size) => prop_assert!(alone(size) && !alone(size + 1), "{}", size),
+        }
+    }
+
+    #[test]
+    fn without_a_second_piece_further_ones_are_like_the_first(program in programs(), size in 1..64_u64) {
+        let growth = grown(&program, &[4, 8], 1);
+        prop_assert_eq!(growth.needs_bytes(&gpu(), size, 1), program.needs(&gpu(), size, 1));
+        let [left, adds] = growth.leaves(&gpu());
+        prop_assert_eq!(left, adds);
+    }
+
+    /// The moment and the holders that are shown are those of the figure.
+    #[test]
+    fn the_highest_moment_is_the_need(program in programs(), size in 1..64_u64, pieces in 1..3_u64) {
+        let growth = grown(&program, &[4, 8], 2);
+        let highest = growth.highest(&gpu(), size, pieces);
+        prop_assert_eq!(highest.bytes, growth.needs_bytes(&gpu(), size, pieces));
+        let held: u64 = growth.holders(&gpu(), size, highest.tick).iter().map(|held| held.bytes).sum();
+        prop_assert!(held >= highest.bytes);
+        let at = growth.trace();
+        let freed = at.blocks().filter(|(_, block)| block.birth.is_none() && !block.is_alive(highest.tick) && block.place == gpu());
+        prop_assert_eq!(held - highest.bytes, freed.map(|(_, block)| block.bytes).sum::<u64>());
+    }
+}
+
+/// One piece of a step of 784-512-512-10 neurons with cross entropy: in bytes, what lives at its two highest
+/// moments.
+fn piece(
+    recorder: &mut Recorder,
+    size: u64,
+    gradients: Option<StorageId>,
+) -> Result<StorageId, Contradiction> {
+    let scope = recorder.begin_scope(MAIN, Label::new(ScopeKind::Attempt, "piece"));
+    let forward = recorder.begin_operator(MAIN, "aten::addmm");
+    let activations = recorder.birth(MAIN, &Place::HOST, 8_232 * size)?;
+    recorder.end_operator(forward)?;
+    recorder.death(MAIN, activations)?;
+    let backward = recorder.begin_operator(MAIN, "aten::mm");
+    recorder.birth(MAIN, &Place::HOST, 4)?; // the loss
+    let rest = recorder.birth(MAIN, &Place::HOST, 2048 * size + 4)?;
+    let made = recorder.birth(MAIN, &Place::HOST, 2_678_824)?;
+    recorder.death(MAIN, rest)?;
+    recorder.end_operator(backward)?;
+    if gradients.is_some() {
+        recorder.death(MAIN, made)?; // added in place
+    }
+    recorder.end_scope(scope)?;
+    Ok(gradients.unwrap_or(made))
+}
+
+fn mlp(size: u64) -> Trace {
+    let mut recorder = Recorder::new();
+    let gradients = piece(&mut recorder, size, None).unwrap();
+    piece(&mut recorder, size, Some(gradients)).unwrap();
+    recorder.finish()
+}
+
+fn of_mlp() -> Growth {
+    Growth::fit(&[(64, &mlp(64)), (100, &mlp(100))]).unwrap()
+}
+
+#[test]
+fn the_highest_line_is_another_beyond_the_sizes_that_were_recorded() {
+    let growth = of_mlp();
+    let needs = |size, pieces| growth.needs_bytes(&Place::HOST, size, pieces);
+    assert_eq!((needs(64, 1), needs(100, 1)), (2_809_904, 2_883_632));
+    // A line through these two peaks says 4,775,984, which is 43 % too low.
+    assert_eq!(needs(1024, 1), 8_429_568);
+    assert_eq!(growth.line(&Place::HOST, 64), Line { fixed: 2_678_832, per_item: 2048 });
+    assert_eq!(growth.line(&Place::HOST, 1024), Line { fixed: 0, per_item: 8232 });
+    let operator = |size| {
+        let highest = growth.highest(&Place::HOST, size, 1).operator;
+        highest.map(|operator| growth.trace()[operator].name.clone())
+    };
+    assert_eq!([operator(64), operator(1024)], [Some("aten::mm".into()), Some("aten::addmm".into())]);
+}
+
+#[test]
+fn later_pieces_run_on_what_earlier_ones_have_left() {
+    let growth = of_mlp();
+    let fixed = |fixed| Line { fixed, per_item: 0 };
+    assert_eq!(growth.leaves(&Place::HOST), [fixed(2_678_828), fixed(4)]);
+    let further = 2_678_832 + 2048 * 64;
+    assert_eq!(growth.needs_bytes(&Place::HOST, 64, 2), 2_678_828 + further);
+    assert_eq!(growth.needs_bytes(&Place::HOST, 64, 12), 2_678_828 + 10 * 4 + further);
+}
+
+#[test]
+fn the_largest_size_leaves_head_room() {
+    let growth = of_mlp();
+    let free = 8_232 * 1000;
+    assert_eq!(growth.largest(&Place::HOST, free), Some(1000));
+    assert_eq!(growth.largest(&Place::HOST, HeadRoom::default().usable(free)), Some(990));
+    assert_eq!(growth.largest_for(&Place::HOST, free, 1000), Some(1000));
+    // One item more takes a second piece, which runs beside the gradients of the first.
+    assert_eq!(growth.largest_for(&Place::HOST, free, 1001), Some(674));
+    assert_eq!(growth.largest_for(&Place::HOST, free, 10_000), Some(674));
+    assert_eq!(growth.largest_for(&Place::HOST, 2_678_832 + 2048, 10_000), None);
+    assert_eq!(growth.largest(&Place::HOST, 2_600_000), None);
+    // Elsewhere it needs nothing.
+    assert_eq!(growth.largest(&gpu(), 0), Some(u64::MAX));
+    assert_eq!(growth.needs_bytes(&gpu(), u64::MAX, u64::MAX), 0);
+}
+
+#[test]
+fn sums_that_overflow_are_the_largest_number() {
+    let growth = of_mlp();
+    assert_eq!(growth.needs_bytes(&Place::HOST, u64::MAX, u64::MAX), u64::MAX);
+    assert_eq!(growth.needs_bytes(&Place::HOST, 0, 0), 2_678_832);
+    assert_eq!(growth.largest_for(&Place::HOST, u64::MAX, u64::MAX).map(|size| size > 1 << 50), Some(true));
+}

@@ -1,0 +1,326 @@
+//! Which steps couple the rows of a batch.
+
+use toma_plan::{Coupling, Rows, Unlike};
+
+use crate::tape::{Tape, Value};
+
+type Step = fn(&mut Tape, u64);
+
+fn rows(step: Step) -> Result<Rows, Unlike> {
+    let traces = [4, 8].map(|size| {
+        let mut tape = Tape::default();
+        step(&mut tape, size);
+        tape.finish()
+    });
+    Rows::of([(4, &traces[0]), (8, &traces[1])])
+}
+
+/// The activations of a layer: `b` rows of 3.
+fn layer(tape: &mut Tape, b: u64) -> Value {
+    let (x, weight) = (tape.data(&[b, 5]), tape.weight(&[5, 3]));
+    tape.call("aten::mm", &[&x, &weight], &[b, 3])
+}
+
+fn mean_of_squares(tape: &mut Tape, x: &Value) -> Value {
+    let squares = tape.call("aten::pow", &[x], x.shape());
+    tape.call("aten::mean", &[&squares], &[])
+}
+
+const COUPLED: &[(&str, Coupling, Step)] = &[
+    ("aten::mm", Coupling::TwoBatchDims, |tape, b| {
+        let x = layer(tape, b);
+        let turned = tape.view("aten::t", &x, &[3, b]);
+        tape.call("aten::mm", &[&x, &turned], &[b, b]);
+    }),
+    ("aten::sub", Coupling::RowsWithAggregate, |tape, b| {
+        let x = layer(tape, b);
+        let mean = tape.along("aten::mean", &[0], &[&x], &[3]);
+        tape.call("aten::sub", &[&x, &mean], &[b, 3]);
+    }),
+    // Spread over the batch it is the same for all rows.
+    ("aten::sub", Coupling::RowsWithAggregate, |tape, b| {
+        let x = layer(tape, b);
+        let mean = tape.along("aten::mean", &[0], &[&x], &[3]);
+        let spread = tape.view("aten::expand", &mean, &[b, 3]);
+        let copy = tape.call("aten::clone", &[&spread], &[b, 3]);
+        tape.call("aten::sub", &[&x, &copy], &[b, 3]);
+    }),
+    ("aten::div_", Coupling::RowsWithAggregate, |tape, b| {
+        let x = layer(tape, b);
+        let sum = tape.call("aten::sum", &[&x], &[]);
+        tape.write("aten::div_", &[&x, &sum]);
+    }),
+    // The aggregate wants no gradient; what it meets does.
+    ("aten::mul", Coupling::RowsWithAggregate, |tape, b| {
+        let x = layer(tape, b);
+        tape.no_gradients = true;
+        let mean = tape.call("aten::mean", &[&x], &[]);
+        tape.no_gradients = false;
+        tape.call("aten::mul", &[&x, &mean], &[b, 3]);
+    }),
+    ("aten::_softmax", Coupling::AlongBatch, |tape, b| {
+        let x = layer(tape, b);
+        tape.along("aten::_softmax", &[0], &[&x], &[b, 3]);
+    }),
+    ("aten::_softmax", Coupling::AlongBatch, |tape, b| {
+        let x = layer(tape, b);
+        tape.along("aten::_softmax", &[-2], &[&x], &[b, 3]);
+    }),
+    // Weights that want no gradient count where they meet what does.
+    ("aten::_softmax", Coupling::AlongBatch, |tape, b| {
+        let x = layer(tape, b);
+        tape.no_gradients = true;
+        let weights = tape.along("aten::_softmax", &[0], &[&x], &[b, 3]);
+        let weights = tape.call("aten::sqrt", &[&weights], &[b, 3]);
+        tape.no_gradients = false;
+        tape.call("aten::mul", &[&x, &weights], &[b, 3]);
+    }),
+    ("aten::roll", Coupling::AlongBatch, |tape, b| {
+        let x = layer(tape, b);
+        tape.call("aten::roll", &[&x], &[b, 3]);
+    }),
+    ("aten::sort.values", Coupling::AlongBatch, |tape, b| {
+        let x = layer(tape, b);
+        tape.along("aten::sort.values", &[1, 0], &[&x], &[b, 3]);
+    }),
+    ("aten::index_select", Coupling::PicksRows, |tape, b| {
+        let (x, order) = (layer(tape, b), tape.data(&[b]));
+        tape.along("aten::index_select", &[0], &[&x, &order], &[b, 3]);
+    }),
+    ("aten::gather", Coupling::PicksRows, |tape, b| {
+        let (x, order) = (layer(tape, b), tape.data(&[b, 3]));
+        tape.along("aten::gather", &[-2], &[&x, &order], &[b, 3]);
+    }),
+    ("aten::select", Coupling::PicksRows, |tape, b| {
+        let x = layer(tape, b);
+        tape.view("aten::select", &x, &[3]);
+    }),
+    ("aten::sub", Coupling::RowsWithAggregate, |tape, b| {
+        let x = layer(tape, b);
+        tape.no_gradients = true;
+        let row = tape.view("aten::select", &x, &[3]);
+        tape.no_gradients = false;
+        tape.call("aten::sub", &[&x, &row], &[b, 3]);
+    }),
+    ("aten::linalg_vector_norm", Coupling::OtherAggregate, |tape, b| {
+        let x = layer(tape, b);
+        tape.call("aten::linalg_vector_norm", &[&x], &[]);
+    }),
+    ("aten::logsumexp", Coupling::OtherAggregate, |tape, b| {
+        let x = layer(tape, b);
+        tape.along("aten::logsumexp", &[0], &[&x], &[3]);
+    }),
+    ("aten::topk", Coupling::AlongBatch, |tape, b| {
+        let x = layer(tape, b);
+        tape.along("aten::topk", &[0], &[&x], &[2, 3]);
+    }),
+    ("aten::mm", Coupling::OtherAggregate, |tape, b| {
+        let x = layer(tape, b);
+        let turned = tape.view("aten::t", &x, &[3, b]);
+        tape.call("aten::mm", &[&turned, &x], &[3, 3]);
+    }),
+    ("aten::sqrt", Coupling::ThroughAggregate, |tape, b| {
+        let x = layer(tape, b);
+        let loss = mean_of_squares(tape, &x);
+        tape.call("aten::sqrt", &[&loss], &[]);
+    }),
+    ("aten::mul", Coupling::ThroughAggregate, |tape, b| {
+        let x = layer(tape, b);
+        let loss = mean_of_squares(tape, &x);
+        tape.call("aten::mul", &[&loss, &loss], &[]);
+    }),
+    // One over a mean.
+    ("aten::div", Coupling::ThroughAggregate, |tape, b| {
+        let (x, one) = (layer(tape, b), tape.weight(&[]));
+        let loss = mean_of_squares(tape, &x);
+        tape.call("aten::div", &[&one, &loss], &[]);
+    }),
+    ("aten::nll_loss_forward", Coupling::MaskedMean, |tape, b| {
+        let (x, labels, weights) = (layer(tape, b), tape.data(&[b]), tape.data(&[3]));
+        tape.call("aten::nll_loss_forward", &[&x, &labels, &weights], &[]);
+    }),
+    ("aten::div", Coupling::MaskedMean, |tape, b| {
+        let (x, mask) = (layer(tape, b), tape.data(&[b, 3]));
+        let masked = tape.call("aten::mul", &[&x, &mask], &[b, 3]);
+        let sum = tape.call("aten::sum", &[&masked], &[]);
+        let count = tape.call("aten::sum", &[&mask], &[]);
+        tape.call("aten::div", &[&sum, &count], &[]);
+    }),
+];
+
+#[test]
+fn couplings_are_named() {
+    for (name, coupling, step) in COUPLED {
+        let coupled = rows(*step).unwrap().coupled.unwrap_or_else(|| panic!("{name}: {coupling:?}"));
+        assert_eq!((&*coupled.name, coupled.coupling), (*name, *coupling));
+        assert!(coupled.to_string().starts_with(&format!("`{name}` (operator ")), "{coupled}");
+    }
+}
+
+const APART: &[Step] = &[
+    // Cross entropy over classes, of rows that are merged with time.
+    |tape, b| {
+        let (x, labels) = (layer(tape, b), tape.data(&[b]));
+        let wide = tape.view("aten::view", &x, &[b * 3, 1]);
+        let scores = tape.along("aten::_log_softmax", &[1], &[&wide], &[b * 3, 1]);
+        tape.call("aten::nll_loss_forward", &[&scores, &labels], &[]);
+    },
+    // An embedding, and attention over time.
+    |tape, b| {
+        let (table, words) = (tape.weight(&[100, 6]), tape.data(&[b, 7]));
+        let x = tape.call("aten::embedding", &[&table, &words], &[b, 7, 6]);
+        let picked = tape.along("aten::index_select", &[0], &[&table, &words], &[b * 7, 6]);
+        let turned = tape.view("aten::transpose", &x, &[b, 6, 7]);
+        let scores = tape.call("aten::bmm", &[&x, &turned], &[b, 7, 7]);
+        let scores = tape.attend(&scores, &[b, 7, 7]);
+        let weights = tape.along("aten::_softmax", &[-1], &[&scores], &[b, 7, 7]);
+        let y = tape.call("aten::bmm", &[&weights, &x], &[b, 7, 6]);
+        let sum = tape.call("aten::sum", &[&picked], &[]);
+        let mean = mean_of_squares(tape, &y);
+        tape.call("aten::add", &[&sum, &mean], &[]);
+    },
+    // A weight that is spread over the batch, and used as it is.
+    |tape, b| {
+        let (x, weight) = (layer(tape, b), tape.weight(&[3, 3]));
+        let spread = tape.view("aten::expand", &weight, &[b, 3, 3]);
+        let spread = tape.view("aten::view", &spread, &[b, 3, 3]);
+        let y = tape.call("aten::bmm", &[&x, &spread], &[b, 3]);
+        let y = tape.call("aten::mm", &[&y, &weight], &[b, 3]);
+        mean_of_squares(tape, &y);
+    },
+    // Normalized rows, dropout, a weighted sum of two losses.
+    |tape, b| {
+        let (x, mask, factor) = (layer(tape, b), tape.data(&[b, 3]), tape.data(&[]));
+        let norm = tape.along("aten::linalg_vector_norm", &[1], &[&x], &[b, 1]);
+        let y = tape.call("aten::div", &[&x, &norm], &[b, 3]);
+        let y = tape.write("aten::mul_", &[&y, &mask]);
+        let (one, other) = (mean_of_squares(tape, &y), mean_of_squares(tape, &x));
+        let other = tape.call("aten::mul", &[&other, &factor], &[]);
+        let other = tape.write("aten::mul_", &[&other, &factor]);
+        let other = tape.write("aten::div_", &[&other, &factor]);
+        let both = tape.along("aten::stack", &[0], &[&one, &other], &[2]);
+        tape.call("aten::sum", &[&both], &[]);
+    },
+    // How often the batch is right, which no gradient sees.
+    |tape, b| {
+        let (x, labels) = (layer(tape, b), tape.data(&[b]));
+        mean_of_squares(tape, &x);
+        tape.no_gradients = true;
+        let best = tape.along("aten::argmax", &[1], &[&x], &[b]);
+        let right = tape.call("aten::eq", &[&best, &labels], &[b]);
+        let right = tape.call("aten::sum", &[&right], &[]);
+        tape.call("aten::sqrt", &[&right], &[]);
+        tape.along("aten::sort", &[0], &[&x], &[b, 3]);
+        tape.view("aten::select", &x, &[3]);
+        let y = tape.call("aten::relu", &[&x], &[b, 3]);
+        mean_of_squares(tape, &y);
+    },
+    // Gradients and an optimizer's step, after the forward.
+    |tape, b| {
+        let (x, weight) = (layer(tape, b), tape.weight(&[5, 3]));
+        mean_of_squares(tape, &x);
+        tape.backward();
+        let turned = tape.view("aten::t", &x, &[3, b]);
+        let gradient = tape.call("aten::mm", &[&turned, &x], &[5, 3]);
+        let root = tape.call("aten::sqrt", &[&gradient], &[5, 3]);
+        tape.write("aten::addcdiv_", &[&weight, &gradient, &root]);
+    },
+    // A first gradient is kept, later ones are added.
+    |tape, b| {
+        let x = layer(tape, b);
+        mean_of_squares(tape, &x);
+        tape.backward();
+        tape.call(if b == 4 { "aten::detach" } else { "aten::add_" }, &[&x], &[5, 3]);
+    },
+    // Batch norm that has seen rows before.
+    |tape, b| {
+        let (x, running) = (layer(tape, b), tape.data(&[3]));
+        tape.no_gradients = true;
+        let mean = tape.along("aten::mean", &[0], &[&x], &[3]);
+        tape.write("aten::add_", &[&running, &mean]);
+        tape.no_gradients = false;
+        tape.call("aten::native_batch_norm", &[&x, &running], &[b, 3]);
+    },
+];
+
+#[test]
+fn rows_that_stay_apart_raise_no_alarm() {
+    for (index, step) in APART.iter().enumerate() {
+        let found = rows(*step).unwrap();
+        assert_eq!(found.coupled, None, "step {index}");
+        assert_eq!(found.adds_constant, None, "step {index}");
+        assert_eq!(found.batch_statistics.len(), usize::from(index == 7), "step {index}");
+    }
+}
+
+#[test]
+fn a_constant_beside_a_loss_is_found() {
+    let penalty: Step = |tape, b| {
+        let (x, weight) = (layer(tape, b), tape.weight(&[5, 3]));
+        let (loss, penalty) = (mean_of_squares(tape, &x), mean_of_squares(tape, &weight));
+        tape.call("aten::add.Tensor", &[&loss, &penalty], &[]);
+    };
+    let number: Step = |tape, b| {
+        let x = layer(tape, b);
+        let loss = mean_of_squares(tape, &x);
+        tape.call("aten::add.Scalar", &[&loss], &[]);
+    };
+    let in_place: Step = |tape, b| {
+        let (x, constant) = (layer(tape, b), tape.data(&[]));
+        let loss = mean_of_squares(tape, &x);
+        tape.write("aten::add_.Tensor", &[&loss, &constant]);
+    };
+    for (step, operator) in [(penalty, "operator 5"), (number, "operator 3"), (in_place, "operator 3")] {
+        let found = rows(step).unwrap();
+        assert_eq!(found.coupled, None);
+        assert_eq!(found.adds_constant.unwrap().to_string(), operator);
+    }
+}
+
+/// What is found of a step whose last operator has an attribute.
+fn rows_with(name: &str, value: i64, step: Step) -> Rows {
+    let traces = [4, 8].map(|size| {
+        let mut tape = Tape::default();
+        step(&mut tape, size);
+        tape.finish_with(name, &[value])
+    });
+    Rows::of([(4, &traces[0]), (8, &traces[1])]).unwrap()
+}
+
+#[test]
+fn attributes_tell_how_a_call_was_meant() {
+    let normalize: Step = |tape, b| {
+        let x = layer(tape, b);
+        tape.call("aten::native_batch_norm", &[&x], &[b, 3]);
+    };
+    assert_eq!(rows_with("training", 1, normalize).batch_statistics.len(), 1);
+    assert_eq!(rows_with("training", 0, normalize), Rows::default());
+    let weighted: Step = |tape, b| {
+        let (x, labels, weights) = (layer(tape, b), tape.data(&[b]), tape.data(&[3]));
+        tape.call("aten::nll_loss_forward", &[&x, &labels, &weights], &[]);
+    };
+    assert!(rows_with("reduction", 1, weighted).coupled.is_some());
+    assert_eq!(rows_with("reduction", 2, weighted), Rows::default());
+}
+
+#[test]
+fn steps_that_touch_other_tensors_are_refused() {
+    let other: Step = |tape, b| {
+        let x = layer(tape, b);
+        let shape: &[u64] = if b == 4 { &[4, 3] } else { &[24] };
+        tape.call("aten::reshape", &[&x], shape);
+    };
+    let error = rows(other).unwrap_err().to_string();
+    assert_eq!(error, "operator 1 `aten::reshape` touches other tensors at size 4 than at size 8");
+    let more: Step = |tape, b| {
+        let x = layer(tape, b);
+        let inputs = vec![&x; usize::try_from(b).unwrap()];
+        tape.call("aten::cat", &inputs, &[b, 3]);
+    };
+    let error = rows(more).unwrap_err().to_string();
+    assert_eq!(error, "operator 1 `aten::cat` touches other tensors at size 4 than at size 8");
+    let trace = Tape::default().finish();
+    for sizes in [[4, 4], [0, 4], [4, 0]] {
+        assert!(matches!(Rows::of(sizes.map(|size| (size, &trace))), Err(Unlike::Size { .. })));
+    }
+}

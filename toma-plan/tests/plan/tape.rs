@@ -1,0 +1,116 @@
+//! Steps written operator by operator, at any size.
+
+use toma_trace::{Access, Label, Operand, OperatorId, Place, Recorder, ScopeKind, StorageId, Trace};
+
+use crate::MAIN;
+
+#[derive(Clone, Debug)]
+pub(crate) struct Value {
+    storage: StorageId,
+    shape: Vec<u64>,
+    gradient: bool,
+}
+
+/// Records calls; results want gradients when an argument does.
+#[derive(Default)]
+pub(crate) struct Tape {
+    recorder: Recorder,
+    last: Option<OperatorId>,
+    pub(crate) no_gradients: bool,
+}
+
+impl Tape {
+    /// Data that want no gradient.
+    pub(crate) fn data(&mut self, shape: &[u64]) -> Value {
+        let storage = self.recorder.existing(&Place::HOST, 0).unwrap();
+        Value { storage, shape: shape.to_owned(), gradient: false }
+    }
+
+    pub(crate) fn weight(&mut self, shape: &[u64]) -> Value {
+        Value { gradient: true, ..self.data(shape) }
+    }
+
+    pub(crate) fn call(&mut self, name: &str, inputs: &[&Value], shape: &[u64]) -> Value {
+        self.along(name, &[], inputs, shape)
+    }
+
+    /// A call with the attribute `dim`.
+    pub(crate) fn along(&mut self, name: &str, dims: &[i64], inputs: &[&Value], shape: &[u64]) -> Value {
+        let storage = self.recorder.birth(MAIN, &Place::HOST, 0).unwrap();
+        let operator = self.begin(name, inputs);
+        if !dims.is_empty() {
+            self.recorder.attribute(operator, "dim", dims).unwrap();
+        }
+        self.end(operator, inputs, Operand::new(storage, Access::Makes, shape))
+    }
+
+    /// A call with a second result that wants no gradient, such as a seed.
+    pub(crate) fn attend(&mut self, input: &Value, shape: &[u64]) -> Value {
+        let operator = self.begin("aten::_scaled_dot_product_flash_attention", &[input]);
+        let [result, seed] = [(); 2].map(|()| self.recorder.birth(MAIN, &Place::HOST, 0).unwrap());
+        self.recorder.uses(operator, Operand::new(seed, Access::Makes, &[])).unwrap();
+        self.end(operator, &[input], Operand::new(result, Access::Makes, shape))
+    }
+
+    /// A view of a value.
+    pub(crate) fn view(&mut self, name: &str, input: &Value, shape: &[u64]) -> Value {
+        let operator = self.begin(name, &[]);
+        self.end(operator, &[input], Operand::new(input.storage, Access::Views, shape))
+    }
+
+    /// A call that writes into its first input and returns it.
+    pub(crate) fn write(&mut self, name: &str, inputs: &[&Value]) -> Value {
+        let operator = self.begin(name, &[]);
+        self.recorder.uses(operator, inputs[0].as_operand(Access::Writes)).unwrap();
+        self.reads(operator, &inputs[1..]);
+        self.end(operator, inputs, Operand::new(inputs[0].storage, Access::Writes, &inputs[0].shape))
+    }
+
+    fn begin(&mut self, name: &str, reads: &[&Value]) -> OperatorId {
+        let operator = self.recorder.begin_operator(MAIN, name);
+        self.reads(operator, reads);
+        self.last = Some(operator);
+        operator
+    }
+
+    fn reads(&mut self, operator: OperatorId, inputs: &[&Value]) {
+        for input in inputs {
+            self.recorder.uses(operator, input.as_operand(Access::Reads)).unwrap();
+        }
+    }
+
+    fn end(&mut self, operator: OperatorId, inputs: &[&Value], result: Operand) -> Value {
+        let gradient = !self.no_gradients && inputs.iter().any(|input| input.gradient);
+        let value = Value { storage: result.storage, shape: result.shape, gradient };
+        self.recorder.uses(operator, value.as_operand(result.access)).unwrap();
+        self.recorder.end_operator(operator).unwrap();
+        value
+    }
+
+    /// From here on the calls are those of backward.
+    pub(crate) fn backward(&mut self) {
+        self.recorder.begin_scope(MAIN, Label::new(ScopeKind::Node, "Backward"));
+    }
+
+    /// The trace, with an attribute of its last operator.
+    pub(crate) fn finish_with(mut self, attribute: &str, values: &[i64]) -> Trace {
+        let last = self.last.expect("an operator");
+        self.recorder.attribute(last, attribute, values).unwrap();
+        self.finish()
+    }
+
+    pub(crate) fn finish(self) -> Trace {
+        self.recorder.finish()
+    }
+}
+
+impl Value {
+    pub(crate) fn shape(&self) -> &[u64] {
+        &self.shape
+    }
+
+    fn as_operand(&self, access: Access) -> Operand {
+        let operand = Operand::new(self.storage, access, &self.shape);
+        if self.gradient { operand.wants_gradient() } else { operand }
+    }
+}

@@ -1,0 +1,88 @@
+//! Dry runs.
+
+use std::ffi::{c_char, c_void};
+use std::marker::PhantomData;
+use std::ptr::{self, NonNull};
+
+use super::{RawError, checked, text_of};
+use crate::error::Error;
+
+/// `toma_dry_outcome` of the shim.
+#[repr(C)]
+struct RawOutcome {
+    kept: u64,
+    kept_bytes: u64,
+    kept_operator: [c_char; 128],
+    refused: [c_char; 384],
+    unknown: [c_char; 384],
+}
+
+/// What a dry run leaves to be said.
+#[derive(Debug)]
+pub(crate) struct DryOutcome {
+    /// Tensors that live on.
+    pub(crate) kept: u64,
+    pub(crate) kept_bytes: u64,
+    /// What made one of them.
+    pub(crate) kept_operator: String,
+    /// What could not be run dry, and why; empty where all could.
+    pub(crate) refused: String,
+    /// Operators whose results only data know.
+    pub(crate) unknown: String,
+}
+
+unsafe extern "C" {
+    fn toma_dry_begin(by_shapes: bool, out: &mut *mut c_void, error: &mut RawError) -> i32;
+    // Takes what the first has given.
+    fn toma_dry_end(dry: *mut c_void, out: &mut RawOutcome);
+}
+
+/// A dry run of this thread, which ends when it is ended or dropped.
+#[derive(Debug)]
+pub(crate) struct Dry {
+    run: Option<NonNull<c_void>>,
+    of_thread: PhantomData<*const ()>,
+}
+
+impl Dry {
+    /// By shapes alone kernels are asked only where no rule is known; what they take besides their results is
+    /// unknown then.
+    pub(crate) fn begin(by_shapes: bool) -> Result<Self, Error> {
+        let mut run = ptr::null_mut();
+        // SAFETY: both are written to, and live through the call.
+        checked(|error| unsafe { toma_dry_begin(by_shapes, &mut run, error) })?;
+        Ok(Self { run: NonNull::new(run), of_thread: PhantomData })
+    }
+
+    pub(crate) fn end(mut self) -> DryOutcome {
+        let raw = self.finish();
+        DryOutcome {
+            kept: raw.kept,
+            kept_bytes: raw.kept_bytes,
+            kept_operator: text_of(&raw.kept_operator),
+            refused: text_of(&raw.refused),
+            unknown: text_of(&raw.unknown),
+        }
+    }
+
+    fn finish(&mut self) -> RawOutcome {
+        let mut raw = RawOutcome {
+            kept: 0,
+            kept_bytes: 0,
+            kept_operator: [0; 128],
+            refused: [0; 384],
+            unknown: [0; 384],
+        };
+        if let Some(run) = self.run.take() {
+            // SAFETY: the run has not ended, and began on this thread.
+            unsafe { toma_dry_end(run.as_ptr(), &mut raw) };
+        }
+        raw
+    }
+}
+
+impl Drop for Dry {
+    fn drop(&mut self) {
+        self.finish();
+    }
+}

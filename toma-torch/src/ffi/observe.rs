@@ -1,0 +1,194 @@
+//! Recorders of what a thread does.
+
+use std::ffi::{CStr, c_char, c_void};
+use std::marker::PhantomData;
+use std::ptr::{self, NonNull};
+use std::slice;
+
+use super::{RawError, checked};
+use crate::error::{Error, ErrorKind};
+
+/// `toma_event` of the shim.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+struct RawEvent {
+    kind: u32,
+    thread: u32,
+    subject: u64,
+    bytes: u64,
+    device: u64,
+    from: u64,
+    count: u64,
+}
+
+/// `toma_recording` of the shim.
+#[repr(C)]
+struct RawRecording {
+    events: *const RawEvent,
+    event_count: usize,
+    numbers: *const i64,
+    number_count: usize,
+    names: *const u8,
+    name_bytes: usize,
+    torn: bool,
+}
+
+/// What happened.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum EventKind {
+    OperatorBegins,
+    NodeBegins,
+    MarkBegins,
+    Ends,
+    Attribute,
+    Born,
+    Died,
+    Reads,
+    Writes,
+    Makes,
+    Views,
+}
+
+/// By the numbers of `toma_event_kind`.
+const KINDS: [EventKind; 11] = [
+    EventKind::OperatorBegins,
+    EventKind::NodeBegins,
+    EventKind::MarkBegins,
+    EventKind::Ends,
+    EventKind::Attribute,
+    EventKind::Born,
+    EventKind::Died,
+    EventKind::Reads,
+    EventKind::Writes,
+    EventKind::Makes,
+    EventKind::Views,
+];
+
+/// One event: what it has not is empty or 0.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Event<'a> {
+    pub(crate) kind: EventKind,
+    pub(crate) thread: u32,
+    pub(crate) name: &'a str,
+    /// Of memory, which has an address while it lives.
+    pub(crate) address: u64,
+    pub(crate) bytes: u64,
+    /// The number of its kind in c10, and its index.
+    pub(crate) device: (u32, u32),
+    pub(crate) numbers: &'a [i64],
+}
+
+unsafe extern "C" {
+    fn toma_record_begin(out: &mut *mut c_void, error: &mut RawError) -> i32;
+    // These take what the first has given.
+    fn toma_record_end(recorder: *mut c_void, out: &mut RawRecording);
+    fn toma_record_free(recorder: *mut c_void);
+    fn toma_record_mark(recorder: *mut c_void, name: *const c_char);
+}
+
+/// A recorder of this thread, which ends when it is finished or dropped.
+#[derive(Debug)]
+pub(crate) struct Recording {
+    recorder: NonNull<c_void>,
+    runs: bool,
+    of_thread: PhantomData<*const ()>,
+}
+
+impl Recording {
+    pub(crate) fn begin() -> Result<Self, Error> {
+        let mut recorder = ptr::null_mut();
+        // SAFETY: both are written to, and live through the call.
+        checked(|error| unsafe { toma_record_begin(&mut recorder, error) })?;
+        let recorder = NonNull::new(recorder).expect("a recorder that has begun");
+        Ok(Self { recorder, runs: true, of_thread: PhantomData })
+    }
+
+    /// Marks what `body` does by a name. What panics is marked to the end of the recording.
+    pub(crate) fn marked<R>(&self, name: &CStr, body: impl FnOnce() -> R) -> R {
+        // SAFETY: the recorder lives, and the name through the call.
+        unsafe { toma_record_mark(self.recorder.as_ptr(), name.as_ptr()) };
+        let value = body();
+        // SAFETY: the recorder lives; null stands for the end.
+        unsafe { toma_record_mark(self.recorder.as_ptr(), ptr::null()) };
+        value
+    }
+
+    /// Ends it and hands each event to `read`, in the order in which they happened.
+    ///
+    /// # Errors
+    /// When there was no memory to write all of them down, and the first of `read`.
+    pub(crate) fn finish(
+        mut self,
+        mut read: impl FnMut(&Event<'_>) -> Result<(), Error>,
+    ) -> Result<(), Error> {
+        let raw = self.end();
+        if raw.torn {
+            let message = "out of memory for the events of a recorded step".to_owned();
+            return Err(Error::new(ErrorKind::OutOfMemory, message));
+        }
+        // SAFETY: the recorder holds so many until it is freed, and writes no more.
+        let events = unsafe { slice_of(raw.events, raw.event_count) };
+        // SAFETY: the same.
+        let numbers = unsafe { slice_of(raw.numbers, raw.number_count) };
+        // SAFETY: the same.
+        let names = unsafe { slice_of(raw.names, raw.name_bytes) };
+        events.iter().try_for_each(|event| read(&event.read(numbers, names)))
+    }
+
+    fn end(&mut self) -> RawRecording {
+        let mut raw = RawRecording {
+            events: ptr::null(),
+            event_count: 0,
+            numbers: ptr::null(),
+            number_count: 0,
+            names: ptr::null(),
+            name_bytes: 0,
+            torn: false,
+        };
+        if std::mem::take(&mut self.runs) {
+            // SAFETY: the recorder has not ended, and began on this thread.
+            unsafe { toma_record_end(self.recorder.as_ptr(), &mut raw) };
+        }
+        raw
+    }
+}
+
+impl Drop for Recording {
+    fn drop(&mut self) {
+        self.end();
+        // SAFETY: it has ended, and nothing of it is used any more.
+        unsafe { toma_record_free(self.recorder.as_ptr()) };
+    }
+}
+
+impl RawEvent {
+    fn read<'a>(&self, numbers: &'a [i64], names: &'a [u8]) -> Event<'a> {
+        let at = |number: u64| usize::try_from(number).expect("within what there is");
+        let half = |number: u64| u32::try_from(number).expect("half of it");
+        let kind = KINDS[at(self.kind.into())];
+        let has_name = matches!(
+            kind,
+            EventKind::OperatorBegins | EventKind::NodeBegins | EventKind::MarkBegins | EventKind::Attribute
+        );
+        let name = if has_name { CStr::from_bytes_until_nul(&names[at(self.subject)..]).ok() } else { None };
+        Event {
+            kind,
+            thread: self.thread,
+            name: name.and_then(|name| name.to_str().ok()).unwrap_or_default(),
+            address: if has_name { 0 } else { self.subject },
+            bytes: self.bytes,
+            device: (half(self.device >> 32), half(self.device & u64::from(u32::MAX))),
+            numbers: &numbers[at(self.from)..at(self.from + self.count)],
+        }
+    }
+}
+
+/// # Safety
+/// As of [`slice::from_raw_parts`], but that a null pointer is a slice of nothing.
+unsafe fn slice_of<'a, T>(data: *const T, count: usize) -> &'a [T] {
+    if data.is_null() {
+        return &[];
+    }
+    // SAFETY: the caller's.
+    unsafe { slice::from_raw_parts(data, count) }
+}

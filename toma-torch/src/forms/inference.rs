@@ -1,0 +1,121 @@
+use std::cell::RefCell;
+use std::ops::{ControlFlow, Range};
+use std::panic::Location;
+
+use tch::Tensor;
+use toma_core::chunk::{Chunk, Chunked};
+use toma_core::execute::{Undo, With};
+use toma_core::policy::Policy;
+use toma_core::{Judge, Outcome};
+
+use super::data::TensorData;
+use crate::error::{Error, ErrorKind};
+use crate::predict::{Foresight, Key};
+
+/// [`forward`](super::forward) with options of your choice.
+pub trait Forward<K> {
+    /// Runs `body` without gradients on pieces of `data`, cut along dim 0, and fills one tensor with its rows.
+    ///
+    /// ```
+    /// use tch::{Device, Kind, Tensor};
+    /// use toma_core::{cache::GlobalCache, execute};
+    /// use toma_torch::Forward as _;
+    ///
+    /// let data = Tensor::arange(10, (Kind::Float, Device::Cpu));
+    /// let squares = execute::with::<GlobalCache>().max(4).forward(&data, Tensor::square);
+    /// assert_eq!(squares, data.square());
+    /// ```
+    ///
+    /// # Errors
+    /// Those of `body`.
+    ///
+    /// # Panics
+    /// As [`forward`](super::forward), and as all forms where options contradict each other.
+    #[track_caller]
+    fn forward<D, C, R, S, M>(self, data: D, body: impl FnMut(Chunk<'_, D, C>) -> R) -> R
+    where
+        D: Chunked<C> + TensorData,
+        R: Outcome<S, Value = Tensor, Of<Tensor> = R>,
+        K: Judge<R, M>;
+}
+
+impl<P: Policy, K, B: Undo> Forward<K> for With<'_, P, K, B> {
+    #[track_caller]
+    #[inline(always)]
+    #[expect(clippy::inline_always, reason = "the number of our own frames must not depend on the optimizer")]
+    fn forward<D, C, R, S, M>(self, mut data: D, mut body: impl FnMut(Chunk<'_, D, C>) -> R) -> R
+    where
+        D: Chunked<C> + TensorData,
+        R: Outcome<S, Value = Tensor, Of<Tensor> = R>,
+        K: Judge<R, M>,
+    {
+        let (items, key) = (data.extent(0), Key::new(Location::caller(), &data));
+        let body = RefCell::new(|piece: Range<usize>| {
+            let _off = tch::no_grad_guard();
+            body(D::lend(&mut data.hold(0, piece)))
+        });
+        let rows = |piece| (body.borrow_mut())(piece);
+        if items == 0 {
+            return rows(0..0);
+        }
+        let step = |items| tensor_of(rows(0..items));
+        let foresight = Foresight { key, items, step: &step, fills: true };
+        let form: With<'_, P, K, B> = self;
+        let form = if form.runs_dry() { form.predict(&foresight) } else { form };
+        form.fold(0..items, items, Tensor::new(), |output, start, end| {
+            then(rows(start..end), |rows| filled(output, &rows, start..end, items))
+        })
+    }
+}
+
+/// The outcome with another tensor, made of its own.
+pub(super) fn then<R, S>(outcome: R, next: impl FnOnce(Tensor) -> Tensor) -> R
+where
+    R: Outcome<S, Value = Tensor, Of<Tensor> = R>,
+{
+    match outcome.branch::<Tensor>() {
+        ControlFlow::Continue(tensor) => R::of(next(tensor)),
+        ControlFlow::Break(error) => error,
+    }
+}
+
+/// The tensor of a dry attempt.
+pub(super) fn tensor_of<R, S>(outcome: R) -> Result<Tensor, Error>
+where
+    R: Outcome<S, Value = Tensor, Of<Tensor> = R>,
+{
+    match outcome.branch::<Tensor>() {
+        ControlFlow::Continue(tensor) => Ok(tensor),
+        ControlFlow::Break(_) => Err(Error::new(ErrorKind::Other, "the body returned an error".to_owned())),
+    }
+}
+
+/// The output with the rows of a piece at their place; the first piece makes it.
+fn filled(output: &Tensor, rows: &Tensor, piece: Range<usize>, items: usize) -> Tensor {
+    let shape = rows.size();
+    let count = |items: usize| i64::try_from(items).expect("extents of tensors fit in i64");
+    let _off = tch::no_grad_guard();
+    assert!(
+        shape.first() == Some(&count(piece.len())),
+        "forward: the body returned shape {shape:?} for {} items: must be one row for each",
+        piece.len()
+    );
+    if piece.len() == items {
+        return rows.shallow_clone();
+    }
+    let mut whole = shape;
+    whole[0] = count(items);
+    let output = if output.defined() {
+        output.shallow_clone()
+    } else {
+        Tensor::empty(&whole, (rows.kind(), rows.device()))
+    };
+    assert!(
+        output.size() == whole,
+        "forward: the body returned rows of shape {:?} and of {:?}: must be equal",
+        &output.size()[1..],
+        &whole[1..]
+    );
+    output.narrow(0, count(piece.start), count(piece.len())).copy_(rows);
+    output
+}

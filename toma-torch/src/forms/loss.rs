@@ -1,0 +1,92 @@
+use std::ops::Range;
+
+use tch::{Kind, Tensor};
+
+/// How the losses of pieces make up the loss of the whole.
+#[derive(Clone, Copy, Debug, Default)]
+#[non_exhaustive]
+pub enum Loss<'a> {
+    /// A mean over the items: a piece of n of N items counts n / N.
+    #[default]
+    Mean,
+    /// A sum over the items: each piece counts whole.
+    Sum,
+    /// A mean over what is counted, c(i) of item i: a piece counts the sum of its c(i) over the sum of all.
+    ///
+    /// For losses that pass over padding, over an `ignore_index`, or that weigh classes: the tensor says
+    /// for each item how many tokens, or how much weight, it has. Pieces with nothing counted add nothing.
+    Counted(&'a Tensor),
+}
+
+/// How much of the whole the pieces of a call are.
+pub(super) enum Shares {
+    OfItems(usize),
+    Whole,
+    /// Sums of the counts up to each item, from 0 on.
+    OfCounts(Vec<f64>),
+}
+
+/// By what the loss of a piece is multiplied: by 1 also, so that all pieces make the same operators.
+#[derive(Clone, Copy)]
+pub(super) enum Share {
+    Nothing,
+    Whole,
+    Part(f64),
+}
+
+impl Shares {
+    /// # Panics
+    /// When there is not one count for each item.
+    pub(super) fn new(loss: Loss<'_>, items: usize) -> Self {
+        match loss {
+            Loss::Mean => Self::OfItems(items),
+            Loss::Sum => Self::Whole,
+            Loss::Counted(counts) => Self::OfCounts(sums(counts, items)),
+        }
+    }
+
+    /// That of some piece, where it does not matter which.
+    pub(super) fn some(&self) -> Share {
+        match self {
+            Self::Whole => Share::Whole,
+            Self::OfItems(_) | Self::OfCounts(_) => Share::Part(1.0),
+        }
+    }
+
+    #[expect(clippy::cast_precision_loss, reason = "2^53 items are exact")]
+    pub(super) fn of(&self, piece: &Range<usize>) -> Share {
+        match self {
+            Self::Whole => Share::Whole,
+            Self::OfItems(items) => Share::of(piece.len() as f64, *items as f64),
+            Self::OfCounts(sums) => Share::of(sums[piece.end] - sums[piece.start], sums[sums.len() - 1]),
+        }
+    }
+}
+
+impl Share {
+    fn of(part: f64, whole: f64) -> Self {
+        match part / whole {
+            // Nothing of nothing as well.
+            _ if part <= 0.0 => Self::Nothing,
+            share => Self::Part(share),
+        }
+    }
+}
+
+fn sums(counts: &Tensor, items: usize) -> Vec<f64> {
+    let sizes = counts.size();
+    assert!(
+        sizes.len() == 1 && usize::try_from(sizes[0]) == Ok(items),
+        "counts of shape {sizes:?}: must be [{items}], one for each item"
+    );
+    let counts = Vec::<f64>::try_from(counts.to_device(tch::Device::Cpu).to_kind(Kind::Double));
+    let counts = counts.expect("a tensor of one axis of doubles is a vector");
+    if let Some((index, count)) = counts.iter().enumerate().find(|(_, count)| !(0.0..).contains(*count)) {
+        panic!("counts[{index}] {count}: must be at least 0");
+    }
+    let sum = |sum: &mut f64, count| {
+        *sum += count;
+        Some(*sum)
+    };
+    std::iter::once(0.0).chain(counts.into_iter().scan(0.0, sum)).collect()
+}

@@ -1,0 +1,189 @@
+//! A whole step of a program that uses tch, in pieces that fit: one line in place of one line.
+
+mod data;
+mod inference;
+mod loss;
+mod optimizer;
+mod training;
+mod variables;
+
+use tch::Tensor;
+use tch::nn::Optimizer;
+use toma_core::cache::DefaultCache;
+use toma_core::chunk::{Chunk, Chunked};
+use toma_core::execute::{self, With};
+use toma_core::policy::Bisect;
+use toma_core::{Auto, Judge, Outcome};
+
+pub use self::data::TensorData;
+pub use self::inference::Forward;
+pub use self::loss::Loss;
+pub use self::optimizer::{Clipped, Steps};
+pub use self::training::Backward;
+pub use self::variables::Variables;
+use crate::{Device, DryRun};
+
+/// Runs `body` without gradients on pieces of `data` that fit, and fills one tensor with its rows.
+///
+/// The first attempt is at all the data: what fits is not split. `body` returns one row for each
+/// item along dim 0.
+///
+/// ```
+/// use tch::{Device, Kind, Tensor, nn, nn::Module as _};
+///
+/// let variables = nn::VarStore::new(Device::Cpu);
+/// let net = nn::linear(variables.root(), 8, 3, nn::LinearConfig::default());
+/// let images = Tensor::randn([100, 8], (Kind::Float, Device::Cpu));
+///
+/// let logits = toma_torch::forward(&images, |images| net.forward(images));
+/// assert_eq!(logits.size(), [100, 3]);
+/// assert!(!logits.requires_grad());
+/// ```
+///
+/// The pieces' rows are copied to their places, so that the output is in memory once, and one
+/// piece's rows beside it. Without items, `body` runs once on the empty data.
+///
+/// # Errors
+/// Those of `body`. Out of memory goes through when a single item does not fit.
+///
+/// # Panics
+/// When `body` returns another number of rows than it got items, or rows of different shapes, with
+/// the shapes.
+#[track_caller]
+#[inline(always)]
+#[expect(clippy::inline_always, reason = "the number of our own frames must not depend on the optimizer")]
+pub fn forward<D, C, R, S, M>(data: D, body: impl FnMut(Chunk<'_, D, C>) -> R) -> R
+where
+    D: Chunked<C> + TensorData,
+    R: Outcome<S, Value = Tensor, Of<Tensor> = R>,
+    Auto: Judge<R, M>,
+{
+    let device = Device::new(data.device());
+    fitting(&device).forward(data, body)
+}
+
+/// Adds the gradients of the mean loss of `body` to those of `variables`, in pieces that fit.
+///
+/// This is `body(data).backward()` for a loss that is a mean over the items. A piece of n of N items
+/// counts n / N; [`Backward::backward`] takes other [losses](Loss). Returns the loss of the whole,
+/// without a graph.
+///
+/// ```
+/// use tch::{Device, Kind, Tensor};
+///
+/// let data = Tensor::arange(5, (Kind::Float, Device::Cpu));
+/// let weight = Tensor::ones([], (Kind::Float, Device::Cpu)).set_requires_grad(true);
+/// let loss = toma_torch::backward(&[&weight], &data, |data| (data * &weight).mean(Kind::Float));
+/// assert_eq!(loss.double_value(&[]), 2.0);
+/// assert_eq!(weight.grad().double_value(&[]), 2.0);
+/// ```
+///
+/// # Errors
+/// Those of `body`. Gradients of earlier pieces have been added then.
+///
+/// # Panics
+/// As [`Backward::backward`].
+#[track_caller]
+#[inline(always)]
+#[expect(clippy::inline_always, reason = "the number of our own frames must not depend on the optimizer")]
+pub fn backward<D, C, R, S, M>(
+    variables: &(impl Variables + ?Sized),
+    data: D,
+    body: impl FnMut(Chunk<'_, D, C>) -> R,
+) -> R
+where
+    D: Chunked<C> + TensorData,
+    R: Outcome<S, Value = Tensor, Of<Tensor> = R>,
+    Auto: Judge<R, M>,
+{
+    let device = Device::new(data.device());
+    fitting(&device).backward(Loss::Mean, variables, data, body)
+}
+
+/// One step of `optimizer` on the mean loss of `body`, in pieces that fit.
+///
+/// This is `optimizer.backward_step(&body(data))`: gradients begin at zero, and the step is taken
+/// once those of all pieces are there. Returns the loss of the whole, without a graph.
+///
+/// ```
+/// use tch::{Device, Kind, Tensor, nn, nn::ModuleT as _, nn::OptimizerConfig as _};
+///
+/// # fn main() -> Result<(), tch::TchError> {
+/// let variables = nn::VarStore::new(Device::Cpu);
+/// let net = nn::seq_t().add(nn::linear(variables.root(), 8, 3, nn::LinearConfig::default()));
+/// let mut optimizer = nn::Adam::default().build(&variables, 1e-3)?;
+/// let images = Tensor::randn([100, 8], (Kind::Float, Device::Cpu));
+/// let labels = Tensor::zeros([100], (Kind::Int64, Device::Cpu));
+///
+/// let loss = toma_torch::backward_step(&mut optimizer, (&images, &labels), |(images, labels)| {
+///     net.forward_t(images, true).cross_entropy_for_logits(labels)
+/// });
+/// assert!(loss.double_value(&[]) > 0.0);
+/// # Ok(())
+/// # }
+/// ```
+///
+/// # Errors
+/// Those of `body`. No step is taken then.
+///
+/// # Panics
+/// As [`Backward::backward`].
+#[track_caller]
+#[inline(always)]
+#[expect(clippy::inline_always, reason = "the number of our own frames must not depend on the optimizer")]
+pub fn backward_step<D, C, R, S, M>(
+    optimizer: &mut Optimizer,
+    data: D,
+    body: impl FnMut(Chunk<'_, D, C>) -> R,
+) -> R
+where
+    D: Chunked<C> + TensorData,
+    R: Outcome<S, Value = Tensor, Of<Tensor> = R>,
+    Auto: Judge<R, M>,
+{
+    let device = Device::new(data.device());
+    fitting(&device).backward_step(Loss::Mean, optimizer, data, body)
+}
+
+/// The same as [`backward_step`], with each gradient's elements kept between `-max` and `max`.
+#[track_caller]
+#[inline(always)]
+#[expect(clippy::inline_always, reason = "the number of our own frames must not depend on the optimizer")]
+pub fn backward_step_clip<D, C, R, S, M>(
+    optimizer: &mut Optimizer,
+    max: f64,
+    data: D,
+    body: impl FnMut(Chunk<'_, D, C>) -> R,
+) -> R
+where
+    D: Chunked<C> + TensorData,
+    R: Outcome<S, Value = Tensor, Of<Tensor> = R>,
+    Auto: Judge<R, M>,
+{
+    let device = Device::new(data.device());
+    fitting(&device).backward_step(Loss::Mean, Clipped::by_value(optimizer, max), data, body)
+}
+
+/// The same as [`backward_step`], with the gradients scaled so that their norm is at most `max`.
+#[track_caller]
+#[inline(always)]
+#[expect(clippy::inline_always, reason = "the number of our own frames must not depend on the optimizer")]
+pub fn backward_step_clip_norm<D, C, R, S, M>(
+    optimizer: &mut Optimizer,
+    max: f64,
+    data: D,
+    body: impl FnMut(Chunk<'_, D, C>) -> R,
+) -> R
+where
+    D: Chunked<C> + TensorData,
+    R: Outcome<S, Value = Tensor, Of<Tensor> = R>,
+    Auto: Judge<R, M>,
+{
+    let device = Device::new(data.device());
+    fitting(&device).backward_step(Loss::Mean, Clipped::by_norm(optimizer, max), data, body)
+}
+
+/// What fits is not split, and the first attempt is at the largest size that fits, as far as a dry run knows.
+fn fitting(device: &Device) -> With<'_, Bisect, Auto, ()> {
+    execute::with::<DefaultCache>().device(device).policy(Bisect::default()).predict(&DryRun)
+}

@@ -1,0 +1,155 @@
+use std::cell::RefCell;
+use std::ops::Range;
+use std::panic::Location;
+
+use tch::{Kind, Tensor};
+use toma_core::chunk::{Chunk, Chunked};
+use toma_core::execute::{Undo, With};
+use toma_core::policy::Policy;
+use toma_core::{Judge, Outcome};
+
+use super::data::TensorData;
+use super::inference::{tensor_of, then};
+use super::loss::{Loss, Share, Shares};
+use super::optimizer::Steps;
+use super::variables::Variables;
+use crate::accumulate_gradients;
+use crate::predict::{Foresight, Key};
+
+/// [`backward`](super::backward) and [`backward_step`](super::backward_step) with options of your choice.
+pub trait Backward<K> {
+    /// Adds the gradients of `body`'s loss to those of `variables`, in pieces cut along dim 0.
+    ///
+    /// Returns the loss of the whole, without a graph; 0 where nothing counts.
+    ///
+    /// ```
+    /// use tch::{Device, Kind, Tensor};
+    /// use toma_core::{cache::GlobalCache, execute};
+    /// use toma_torch::{Backward as _, Loss};
+    ///
+    /// let data = Tensor::arange(5, (Kind::Float, Device::Cpu));
+    /// let weight = Tensor::ones([], (Kind::Float, Device::Cpu)).set_requires_grad(true);
+    /// let sum = execute::with::<GlobalCache>().max(2).backward(Loss::Sum, &weight, &data, |data| {
+    ///     (data * &weight).sum(Kind::Float)
+    /// });
+    /// assert_eq!(sum.double_value(&[]), 10.0);
+    /// assert_eq!(weight.grad().double_value(&[]), 10.0);
+    /// ```
+    ///
+    /// Each piece adds all its gradients or none, as [`accumulate_gradients`] does.
+    ///
+    /// # Errors
+    /// Those of `body`. Gradients of earlier pieces have been added then.
+    ///
+    /// # Panics
+    /// When a loss has more than one element or depends on nothing that requires gradients, when
+    /// [counts](Loss::Counted) do not fit the items, and where backward fails, with libtorch's words.
+    #[track_caller]
+    fn backward<D, C, R, S, M>(
+        self,
+        loss: Loss<'_>,
+        variables: &(impl Variables + ?Sized),
+        data: D,
+        body: impl FnMut(Chunk<'_, D, C>) -> R,
+    ) -> R
+    where
+        D: Chunked<C> + TensorData,
+        R: Outcome<S, Value = Tensor, Of<Tensor> = R>,
+        K: Judge<R, M>;
+
+    /// Sets gradients to zero, adds those of `body`'s loss, and takes a step.
+    ///
+    /// `optimizer` is a `&mut Optimizer` of tch, or [`Clipped`](super::Clipped).
+    ///
+    /// # Errors
+    /// Those of `body`. No step is taken then.
+    ///
+    /// # Panics
+    /// As [`backward`](Self::backward).
+    #[track_caller]
+    fn backward_step<D, C, R, S, M>(
+        self,
+        loss: Loss<'_>,
+        optimizer: impl Steps,
+        data: D,
+        body: impl FnMut(Chunk<'_, D, C>) -> R,
+    ) -> R
+    where
+        D: Chunked<C> + TensorData,
+        R: Outcome<S, Value = Tensor, Of<Tensor> = R>,
+        K: Judge<R, M>;
+}
+
+impl<P: Policy, K, B: Undo> Backward<K> for With<'_, P, K, B> {
+    #[track_caller]
+    #[inline(always)]
+    #[expect(clippy::inline_always, reason = "the number of our own frames must not depend on the optimizer")]
+    fn backward<D, C, R, S, M>(
+        self,
+        loss: Loss<'_>,
+        variables: &(impl Variables + ?Sized),
+        mut data: D,
+        mut body: impl FnMut(Chunk<'_, D, C>) -> R,
+    ) -> R
+    where
+        D: Chunked<C> + TensorData,
+        R: Outcome<S, Value = Tensor, Of<Tensor> = R>,
+        K: Judge<R, M>,
+    {
+        let (items, device, key) = (data.extent(0), data.device(), Key::new(Location::caller(), &data));
+        let shares = Shares::new(loss, items);
+        let variables = variables.trainable_variables();
+        let body = RefCell::new(|piece: Range<usize>| body(D::lend(&mut data.hold(0, piece))));
+        let loss = |piece| (body.borrow_mut())(piece);
+        let step = |items| {
+            let loss = tensor_of(loss(0..items))?;
+            Ok(added(&Tensor::new(), loss, shares.some(), &variables))
+        };
+        let foresight = Foresight { key, items, step: &step, fills: false };
+        let form: With<'_, P, K, B> = self;
+        let form = if form.runs_dry() { form.predict(&foresight) } else { form };
+        let losses = form.fold(0..items, items.max(1), Tensor::new(), |sum, start, end| {
+            then(loss(start..end), |loss| added(sum, loss, shares.of(&(start..end)), &variables))
+        });
+        then(losses, |sum| if sum.defined() { sum } else { Tensor::zeros([], (Kind::Float, device)) })
+    }
+
+    #[track_caller]
+    #[inline(always)]
+    #[expect(clippy::inline_always, reason = "the number of our own frames must not depend on the optimizer")]
+    fn backward_step<D, C, R, S, M>(
+        self,
+        loss: Loss<'_>,
+        mut optimizer: impl Steps,
+        data: D,
+        body: impl FnMut(Chunk<'_, D, C>) -> R,
+    ) -> R
+    where
+        D: Chunked<C> + TensorData,
+        R: Outcome<S, Value = Tensor, Of<Tensor> = R>,
+        K: Judge<R, M>,
+    {
+        optimizer.zero_grad();
+        let losses = self.backward(loss, optimizer.trained(), data, body);
+        then(losses, |loss| {
+            optimizer.step();
+            loss
+        })
+    }
+}
+
+/// The sum of the losses with that of a piece, whose gradients are added.
+fn added(sum: &Tensor, loss: Tensor, share: Share, variables: &[Tensor]) -> Tensor {
+    let part = match share {
+        Share::Nothing => return sum.shallow_clone(),
+        Share::Whole => loss,
+        Share::Part(weight) => loss * weight,
+    };
+    let value = part.detach();
+    let sum = if sum.defined() { sum + value } else { value };
+    // Last, and all or nothing: a piece that fails has added nothing.
+    match accumulate_gradients(&part, variables) {
+        Ok(()) => sum,
+        Err(error) => panic!("backward: {error}"),
+    }
+}

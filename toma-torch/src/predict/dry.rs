@@ -1,0 +1,127 @@
+use toma_core::predict::{is_dry, run_dry};
+use toma_core::thread_state::Saved;
+use toma_trace::Trace;
+
+use crate::error::{Error, ErrorKind};
+use crate::ffi::{self, Dry, DryOutcome, Recording};
+use crate::record::trace_of;
+use crate::{RngState, cpu};
+
+/// Records what `step` would do, without doing it: operators get and give tensors that have shapes and a
+/// device, and no memory.
+///
+/// The step is the user's own code with the model and the data that it captures. Autograd, autocast and the
+/// choice of kernels by device work as always, so the trace has the same operators and the same living bytes
+/// as that of [`record`](crate::record()). Nothing of the user's is read, computed or written: afterwards
+/// parameters, gradients, buffers, random state, modes and allocated bytes are as they were.
+/// [`is_dry`] tells a step that it runs dry, to leave out what libtorch cannot
+/// take back, such as a count of rows.
+///
+/// CPU tensors are [counted](crate::cpu) from now on: so it is known what kernels take.
+///
+/// What is done to a tensor without an operator cannot be taken back: an optimizer's `zero_grad` drops
+/// gradients dry as it would for real, so leave it out of `step`. An optimizer that keeps state of its own makes
+/// it in its first `step`, and would keep it dry.
+///
+/// What only data know is taken as known: `item()` answers 1, and shapes that depend on data count at their
+/// largest. Threads that `step` starts run for real.
+///
+/// ```
+/// use tch::{Device, Kind, Tensor};
+/// use toma_trace::Place;
+///
+/// let weight = Tensor::ones([4, 4], (Kind::Float, Device::Cpu)).set_requires_grad(true);
+/// let trace = toma_torch::dry_run(|| {
+///     let rows = Tensor::ones([1 << 20, 4], (Kind::Float, Device::Cpu));
+///     rows.matmul(&weight).square().sum(Kind::Float).backward();
+/// })?;
+/// assert!(trace.live(&Place::HOST).peak().bytes > 3 << 24);
+/// assert!(!weight.grad().defined());
+/// # Ok::<(), toma_torch::Error>(())
+/// ```
+///
+/// # Errors
+/// When an operator cannot be run dry, with its name, for dry runs within dry runs, and where the system
+/// reserves no addresses.
+///
+/// # Panics
+/// When `step` does, and when it keeps a tensor of the dry run, with the bytes and the operator that made it.
+pub fn dry_run<R>(step: impl FnOnce() -> R) -> Result<Trace, Error> {
+    run(false, |_| step()).map(|(trace, _)| trace)
+}
+
+/// Does what [`dry_run`] does in microseconds for each operator, and leaves out what kernels of the CPU take
+/// besides their results.
+///
+/// Where no Meta kernel tells the shapes of results, `dry_run` asks the kernel itself, with zeros, once for
+/// each shape; a large convolution takes as long as a real one. This follows rules instead, for the common
+/// ones.
+///
+/// # Errors
+/// As of [`dry_run`].
+///
+/// # Panics
+/// As of [`dry_run`].
+pub fn dry_run_by_shapes<R>(step: impl FnOnce() -> R) -> Result<Trace, Error> {
+    run(true, |_| step()).map(|(trace, _)| trace)
+}
+
+/// Runs a step dry that may mark parts of itself; the trace, and the operators whose results only data know.
+pub(super) fn run<R>(
+    by_shapes: bool,
+    step: impl FnOnce(&Recording) -> R,
+) -> Result<(Trace, Vec<String>), Error> {
+    if is_dry() {
+        return Err(Error::new(ErrorKind::Unsupported, "dry run: within another dry run".to_owned()));
+    }
+    cpu::count();
+    let modes = Modes::now();
+    let random = RngState::of(tch::Device::Cpu)?;
+    let dry = Dry::begin(by_shapes)?;
+    let recording = Recording::begin()?;
+    // What the step returns is dropped dry: dropping may call operators, too.
+    let outcome = run_dry(|| {
+        let value = step(&recording);
+        let trace = trace_of(recording);
+        drop(value);
+        trace
+    });
+    drop(modes);
+    let ended = dry.end();
+    // A body may seed.
+    random.restore()?;
+    if !ended.refused.is_empty() {
+        return Err(Error::new(ErrorKind::Unsupported, format!("dry run: {}", ended.refused)));
+    }
+    let trace = outcome.unwrap_or_else(|panic| panic.pass_on());
+    assert_nothing_kept(&ended);
+    let unknown = ended.unknown.split(", ").filter(|name| !name.is_empty());
+    Ok((trace?, unknown.map(str::to_owned).collect()))
+}
+
+fn assert_nothing_kept(ended: &DryOutcome) {
+    let DryOutcome { kept, kept_bytes, kept_operator, .. } = ended;
+    assert!(
+        *kept == 0,
+        "dry run: the body kept {kept} tensors of {kept_bytes} bytes, made by {kept_operator}: they hold nothing; \
+         make them before, or not when toma::predict::is_dry()"
+    );
+}
+
+/// The modes of before, and no casts of weights, which may be dry.
+struct Modes(Saved);
+
+impl Modes {
+    fn now() -> Self {
+        Self(ffi::modes())
+    }
+}
+
+impl Drop for Modes {
+    fn drop(&mut self) {
+        // It changes variables of this thread; nothing in it fails.
+        let _ = ffi::set_modes(&self.0);
+        ffi::toma_casts_clear();
+        ffi::toma_backward_drop_stranded();
+    }
+}

@@ -1,0 +1,78 @@
+use std::fmt;
+
+use toma_core::predict::bytes_for_people;
+use toma_plan::{Growth, Line};
+
+use super::prediction::Prediction;
+
+/// How many of the largest storages are listed.
+const LARGEST: usize = 5;
+
+/// Sizes of the table.
+const SIZES: [u32; 6] = [1, 4, 16, 64, 256, 1024];
+
+/// What a [`Prediction`] says, for people.
+#[derive(Debug)]
+pub struct Explanation<'a> {
+    prediction: &'a Prediction,
+    growth: &'a Growth,
+    /// The size at whose peak it looks.
+    size: u32,
+}
+
+impl<'a> Explanation<'a> {
+    pub(super) fn new(prediction: &'a Prediction, growth: &'a Growth, size: u32) -> Self {
+        Self { prediction, growth, size }
+    }
+
+    /// Looks at the peak of this size instead of the largest that was run dry.
+    #[must_use]
+    pub fn at(self, size: u32) -> Self {
+        Self { size, ..self }
+    }
+
+    fn peak(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { prediction, growth, size } = self;
+        let highest = growth.highest(prediction.place(), u64::from(*size), 1);
+        let name = highest.operator.map_or("between operators", |id| &*growth.trace()[id].name);
+        writeln!(f, "  peak of {size}: {} in {name}, held by", bytes_for_people(highest.bytes))?;
+        for held in growth.holders(prediction.place(), u64::from(*size), highest.tick).iter().take(LARGEST) {
+            let name = held.operator.map_or("no operator", |id| &*growth.trace()[id].name);
+            writeln!(f, "    {:>12}  {name} ({})", bytes_for_people(held.bytes), text(held.line))?;
+        }
+        Ok(())
+    }
+}
+
+impl fmt::Display for Explanation<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { prediction, growth, size } = self;
+        let sizes: Vec<String> = prediction.sizes().map(|size| size.to_string()).collect();
+        writeln!(f, "{}, from dry runs of {} items", prediction.device(), sizes.join(" and "))?;
+        let [leaves, adds] = growth.leaves(prediction.place());
+        writeln!(f, "  a piece takes {}", text(growth.line(prediction.place(), u64::from(*size))))?;
+        writeln!(f, "  the first leaves {}, each further one {}", text(leaves), text(adds))?;
+        self.peak(f)?;
+        writeln!(f, "  {:>12}  bytes", "items")?;
+        for size in SIZES {
+            let bytes = growth.needs_bytes(prediction.place(), u64::from(size), 1);
+            writeln!(f, "  {size:>12}  {}", bytes_for_people(bytes))?;
+        }
+        for name in prediction.unknown() {
+            writeln!(f, "  {name} depends on data: taken at 1, or at the most there can be")?;
+        }
+        if prediction.device() != "cpu" {
+            writeln!(f, "  not seen: what kernels of the device take for themselves")?;
+        }
+        Ok(())
+    }
+}
+
+/// `1.5 MiB + 2.0 KiB per item`.
+fn text(line: Line) -> String {
+    let part = |bytes: i128| {
+        let sign = if bytes < 0 { "-" } else { "" };
+        format!("{sign}{}", bytes_for_people(u64::try_from(bytes.unsigned_abs()).unwrap_or(u64::MAX)))
+    };
+    format!("{} + {} per item", part(line.fixed), part(line.per_item))
+}

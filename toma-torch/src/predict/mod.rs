@@ -1,0 +1,12 @@
+//! What a step will take, before it runs.
+
+mod dry;
+mod explain;
+mod foresight;
+mod prediction;
+
+pub use dry::{dry_run, dry_run_by_shapes};
+pub use explain::Explanation;
+pub use foresight::DryRun;
+pub(crate) use foresight::{Foresight, Key};
+pub use prediction::{Prediction, predict};

@@ -1,0 +1,234 @@
+use toma_core::classify::Class;
+use toma_core::{Auto, Judge};
+use toma_plan::{Growth, HeadRoom, Rows, Unlike};
+use toma_trace::{Place, Trace};
+
+use super::dry;
+use super::explain::Explanation;
+use crate::error::{Error, ErrorKind};
+use crate::ffi::DeviceId;
+use crate::memory::Device;
+use crate::record::place;
+
+/// Sizes that are run dry: small, so that kernels that are asked take little time, and both multiples of what
+/// libraries round to, so that a line through them holds beyond.
+pub(crate) const SIZES: [u32; 2] = [4, 8];
+
+/// What a step takes from one device at any size, found before it has run once.
+///
+/// Bytes are beyond those that were there before, and of one device; what kernels of a GPU take for
+/// themselves shows only in a real run. Below 4 items they are less sure, because libraries run other kernels
+/// for single items.
+#[derive(Clone, Debug)]
+pub struct Prediction {
+    device: String,
+    place: Place,
+    traces: Vec<(u32, Trace)>,
+    growth: Growth,
+    unknown: Vec<String>,
+    head_room: HeadRoom,
+}
+
+/// Finds what `step` takes from `device` at any size, without running it: it is run [dry](crate::dry_run).
+///
+/// `step` is called with 4 and with 8 items, twice each, and what it returns is held in between, as pieces of a
+/// loop are that follow each other: so it is known what pieces leave behind. The device need not have the
+/// memory.
+///
+/// ```
+/// use tch::{Device, Kind, Tensor};
+///
+/// let weight = Tensor::ones([256, 256], (Kind::Float, Device::Cpu)).set_requires_grad(true);
+/// let device = toma_torch::Device::new(Device::Cpu);
+/// let prediction = toma_torch::predict(&device, |size| {
+///     let rows = Tensor::ones([size as i64, 256], (Kind::Float, Device::Cpu));
+///     rows.matmul(&weight).relu().sum(Kind::Float).backward();
+/// })?;
+/// // How many rows fit into 24 GiB?
+/// let size = prediction.fits(24 << 30).unwrap();
+/// assert!(prediction.needs_bytes(size) <= 24 << 30);
+/// println!("{}", prediction.explain());
+/// # Ok::<(), toma_torch::Error>(())
+/// ```
+///
+/// # Errors
+/// When an operator cannot be run dry, with its name; when `step` returns an error; when it does other things at 8
+/// items than at 4, with the first difference; and when it makes no memory on `device` but elsewhere.
+///
+/// # Panics
+/// When `step` does, and when it keeps a tensor of a dry run.
+pub fn predict<R, M>(device: &Device, mut step: impl FnMut(usize) -> R) -> Result<Prediction, Error>
+where
+    Auto: Judge<R, M>,
+{
+    predict_from(device, SIZES, &mut step)
+}
+
+/// The same from other sizes.
+pub(crate) fn predict_from<R, M>(
+    device: &Device,
+    sizes: [u32; 2],
+    step: &mut impl FnMut(usize) -> R,
+) -> Result<Prediction, Error>
+where
+    Auto: Judge<R, M>,
+{
+    let mut traces = Vec::new();
+    let mut unknown = Vec::new();
+    for size in sizes {
+        let (trace, names) = two_pieces(false, size, step)?;
+        traces.push((size, trace));
+        unknown.extend(names);
+    }
+    Prediction::new(device, traces, unknown)
+}
+
+/// Two pieces of a size, one after the other, each a scope of the trace.
+fn two_pieces<R, M>(
+    by_shapes: bool,
+    size: u32,
+    step: &mut impl FnMut(usize) -> R,
+) -> Result<(Trace, Vec<String>), Error>
+where
+    Auto: Judge<R, M>,
+{
+    let items = usize::try_from(size).unwrap_or(usize::MAX);
+    let mut failure = None;
+    let ran = dry::run(by_shapes, |recording| {
+        let pieces = [(); 2].map(|()| recording.marked(c"piece", || step(items)));
+        failure = pieces.iter().find_map(|piece| Auto.failure(piece));
+        pieces
+    })?;
+    match failure {
+        None => Ok(ran),
+        Some(failure) => {
+            let is_out_of_memory = failure.class == Class::OutOfMemory;
+            let kind = if is_out_of_memory { ErrorKind::OutOfMemory } else { ErrorKind::Other };
+            Err(Error::new(kind, format!("dry run of {size} items: {}", failure.message)))
+        }
+    }
+}
+
+impl Prediction {
+    fn new(device: &Device, traces: Vec<(u32, Trace)>, mut unknown: Vec<String>) -> Result<Self, Error> {
+        let place = place(DeviceId::of(device.device()).numbers());
+        let growth = grown(&traces)?;
+        let elsewhere: Vec<String> = growth.places().map(ToString::to_string).collect();
+        if place != Place::HOST && !elsewhere.is_empty() && !elsewhere.contains(&place.to_string()) {
+            let message =
+                format!("predict: the step makes no memory on {place}, but on {}", elsewhere.join(", "));
+            return Err(Error::new(ErrorKind::Other, message));
+        }
+        unknown.sort();
+        unknown.dedup();
+        let device = place.to_string();
+        Ok(Self { device, place, traces, growth, unknown, head_room: HeadRoom::default() })
+    }
+
+    /// Runs `step` dry at one more size, by shapes alone, and corrects what is predicted by it: memory that grows in
+    /// steps, or faster than in a line, shows at the size that is to be used.
+    ///
+    /// # Errors
+    /// As of [`predict`].
+    ///
+    /// # Panics
+    /// As of [`predict`].
+    pub fn confirm<R, M>(mut self, size: usize, mut step: impl FnMut(usize) -> R) -> Result<Self, Error>
+    where
+        Auto: Judge<R, M>,
+    {
+        let size = u32::try_from(size).unwrap_or(u32::MAX);
+        if size == 0 || self.traces.iter().any(|(known, _)| *known == size) {
+            return Ok(self);
+        }
+        let (trace, unknown) = two_pieces(true, size, &mut step)?;
+        self.traces.push((size, trace));
+        self.growth = grown(&self.traces)?;
+        self.unknown.extend(unknown);
+        self.unknown.sort();
+        self.unknown.dedup();
+        Ok(self)
+    }
+
+    /// Leaves another part of free memory free than 1 %.
+    #[must_use]
+    pub fn head_room(self, head_room: HeadRoom) -> Self {
+        Self { head_room, ..self }
+    }
+
+    /// The most bytes that live at once while the step runs with `size` items.
+    pub fn needs_bytes(&self, size: usize) -> u64 {
+        self.needs_bytes_in_pieces(size, 1)
+    }
+
+    /// The same while so many pieces of `size` items run one after the other, and what they return is held.
+    pub fn needs_bytes_in_pieces(&self, size: usize, pieces: usize) -> u64 {
+        self.growth.needs_bytes(&self.place, wide(size), wide(pieces))
+    }
+
+    /// The largest size that fits into so many free bytes, less the head-room; `None` if one item does not.
+    /// It is [`usize::MAX`] where bytes do not grow with the size.
+    pub fn fits(&self, free_bytes: u64) -> Option<usize> {
+        self.growth.largest(&self.place, self.head_room.usable(free_bytes)).map(narrow)
+    }
+
+    /// The largest size in which `items` can be worked off piece by piece within so many free bytes, less the
+    /// head-room; `None` if there is none.
+    pub fn fits_for(&self, items: usize, free_bytes: u64) -> Option<usize> {
+        let usable = self.head_room.usable(free_bytes);
+        self.growth.largest_for(&self.place, usable, wide(items)).map(narrow)
+    }
+
+    /// Operators whose results only data know: they answered 1, or made the largest shape there can be.
+    pub fn unknown(&self) -> &[String] {
+        &self.unknown
+    }
+
+    /// What the step does with the rows of its batch: whether pieces add up to the whole.
+    ///
+    /// # Errors
+    /// When the forwards of the sizes touched other tensors, with the first of them.
+    pub fn rows(&self) -> Result<Rows, Error> {
+        let [(size, first), (other, second), ..] = &self.traces[..] else {
+            unreachable!("two sizes at least")
+        };
+        Rows::of([(*size, first), (*other, second)]).map_err(|unlike| refused(&unlike))
+    }
+
+    /// What a piece takes and what one item adds, what holds most at the peak, and bytes at several sizes: for
+    /// people.
+    pub fn explain(&self) -> Explanation<'_> {
+        let recorded = self.traces.iter().map(|(size, _)| *size).max().unwrap_or_default();
+        Explanation::new(self, &self.growth, recorded)
+    }
+
+    pub(super) fn place(&self) -> &Place {
+        &self.place
+    }
+
+    pub(super) fn sizes(&self) -> impl Iterator<Item = u32> {
+        self.traces.iter().map(|(size, _)| *size)
+    }
+
+    /// `cpu` is how libtorch calls the host.
+    pub(super) fn device(&self) -> &str {
+        if self.place == Place::HOST { "cpu" } else { &self.device }
+    }
+}
+
+fn grown(traces: &[(u32, Trace)]) -> Result<Growth, Error> {
+    let traces: Vec<_> = traces.iter().map(|(size, trace)| (*size, trace)).collect();
+    Growth::fit(&traces).map_err(|unlike| refused(&unlike))
+}
+
+fn refused(unlike: &Unlike) -> Error {
+    Error::new(ErrorKind::Unsupported, format!("predict: {unlike}"))
+}
+
+fn wide(number: usize) -> u64 {
+    u64::try_from(number).unwrap_or(u64::MAX)
+}
+
+fn narrow(number: u64) -> usize {
+    usize::try_from(number).unwrap_or(usize::MAX)
+}

@@ -1,0 +1,371 @@
+//! A dry run says what a step does, and leaves everything as it was.
+
+use std::sync::Mutex;
+use std::thread;
+
+use tch::{Device, Kind, Tensor};
+use toma_torch::cpu::{self, FailingAllocation};
+use toma_torch::{ModeGuard, RngState, dry_run, dry_run_by_shapes, record};
+use toma_trace::{Place, Trace};
+
+use crate::nets::{self, Net, Road};
+use crate::nine;
+use crate::stage::{FLOATS, alone, caught, panic_of, printed_by, size};
+
+const NETS: [fn() -> Net; 6] = [
+    nets::perceptron,
+    nets::convolution,
+    nets::lstm,
+    || nets::transformer(0.0),
+    || nets::transformer(0.5),
+    nets::residual,
+];
+
+/// Forward and backward by tch's own methods.
+fn step(net: &Net, rows: usize) {
+    net.loss(Road::Panics, &(0..rows)).unwrap().backward();
+}
+
+/// Each leaf with the bytes that live when it begins, beyond those before.
+fn leaves(trace: &Trace) -> Vec<(String, u64)> {
+    let live = trace.live(&Place::HOST);
+    let leaf = |operator: &toma_trace::Operator| {
+        (operator.name.clone(), live.at(operator.interval.begin).saturating_sub(live.before()))
+    };
+    trace.operators().map(|(_, operator)| leaf(operator)).collect()
+}
+
+/// All that a dry run must leave as it is.
+fn state(net: &Net) -> (Vec<Tensor>, Vec<bool>, Vec<Tensor>, RngState) {
+    let gradients = net.gradients();
+    let defined = gradients.iter().map(Tensor::defined).collect();
+    let gradients = gradients.into_iter().filter(Tensor::defined).map(|gradient| gradient.copy()).collect();
+    let variables = net.weights().into_iter().chain(net.buffers()).map(|tensor| tensor.detach().copy());
+    (gradients, defined, variables.collect(), RngState::of(Device::Cpu).unwrap())
+}
+
+#[test]
+fn a_step_leaves_everything_as_it_was() {
+    let _alone = alone();
+    for net in NETS {
+        let net = net();
+        for with_gradients in [false, true] {
+            if with_gradients {
+                step(&net, 8);
+            }
+            assert_unchanged_by(&net, || drop(dry_run(|| step(&net, 8)).unwrap()));
+        }
+    }
+}
+
+#[test]
+fn a_dry_step_has_the_leaves_and_the_bytes_of_a_real_one() {
+    let _alone = alone();
+    for net in NETS {
+        let net = net();
+        for rows in [4, 9] {
+            let dry = dry_run(|| step(&net, rows)).unwrap();
+            let real = record(|| step(&net, rows));
+            assert_twins(net.name, &dry, &real);
+        }
+    }
+    nine::each(|net| {
+        for rows in [4, 9] {
+            net.forget_gradients();
+            let dry = dry_run(|| net.step(rows)).unwrap();
+            assert_twins(net.name, &dry, &record(|| net.step(rows)));
+            // The next piece adds to gradients.
+            let dry = dry_run(|| net.step(rows)).unwrap();
+            assert_twins(net.name, &dry, &record(|| net.step(rows)));
+        }
+    });
+}
+
+#[test]
+fn autocast_chooses_types_as_in_a_real_step_and_keeps_no_dry_casts() {
+    let _alone = alone();
+    let input = Tensor::ones([16, 64], FLOATS);
+    let weight = Tensor::ones([64, 64], FLOATS).set_requires_grad(true);
+    let step = || {
+        let _modes = ModeGuard::new();
+        enter_cpu_autocast();
+        let output = input.matmul(&weight).matmul(&weight);
+        assert_eq!(output.kind(), Kind::BFloat16);
+        output.sum(Kind::Float).backward();
+    };
+    let dry = dry_run(step).unwrap();
+    let real = record(step);
+    assert_twins("autocast", &dry, &real);
+    let peak = |trace: &Trace| trace.live(&Place::HOST).peak().bytes - trace.live(&Place::HOST).before();
+    assert_eq!(peak(&dry), peak(&real));
+    // Within a region around it, which keeps casts until it ends.
+    let _modes = ModeGuard::new();
+    enter_cpu_autocast();
+    dry_run(|| input.matmul(&weight)).unwrap();
+    assert_eq!(input.matmul(&weight).double_value(&[0, 0]), 64.0);
+}
+
+/// What tch does for CUDA alone.
+#[expect(unsafe_code, reason = "modes that tch does not offer")]
+fn enter_cpu_autocast() {
+    unsafe extern "C" {
+        // at::autocast::set_autocast_enabled(c10::DeviceType, bool)
+        #[link_name = "_ZN2at8autocast20set_autocast_enabledEN3c1010DeviceTypeEb"]
+        safe fn set_autocast_enabled(kind: i8, enabled: bool);
+        // at::autocast::increment_nesting()
+        #[link_name = "_ZN2at8autocast17increment_nestingEv"]
+        safe fn increment_nesting() -> i32;
+    }
+    increment_nesting();
+    set_autocast_enabled(0, true);
+}
+
+#[test]
+fn what_a_step_frees_that_was_there_before_is_recorded() {
+    let _alone = alone();
+    let mut held = Some(Tensor::zeros([1000], FLOATS));
+    let trace = record(|| {
+        let made = Tensor::zeros([10], FLOATS);
+        drop(held.take());
+        made
+    });
+    let live = trace.live(&Place::HOST);
+    assert_eq!((live.before(), live.peak().bytes, live.after()), (4000, 4040, 40));
+}
+
+#[test]
+fn rules_say_the_shapes_that_kernels_make() {
+    let _alone = alone();
+    nine::each(|net| {
+        for rows in [1, 5, 8] {
+            let asked = dry_run(|| net.step(rows)).unwrap();
+            assert_twins(net.name, &dry_run_by_shapes(|| net.step(rows)).unwrap(), &asked);
+        }
+    });
+}
+
+#[test]
+fn without_gradients_dry_and_real_are_the_same_too() {
+    let _alone = alone();
+    // An lstm without gradients is not safe in libtorch itself.
+    nine::each(|net| {
+        if net.name != "lstm" {
+            let answer = || tch::no_grad(|| net.answer(9));
+            assert_twins(net.name, &dry_run(answer).unwrap(), &record(answer));
+        }
+    });
+}
+
+#[test]
+fn host_code_reads_what_it_wrote_and_zeros() {
+    let _alone = alone();
+    dry_run(|| {
+        let tensor = Tensor::from_slice(&[1.0_f32, 2.0, 3.0]);
+        assert_eq!(Vec::<f32>::try_from(&tensor).unwrap(), [1.0, 2.0, 3.0]);
+        assert_eq!(Vec::<f32>::try_from(&tensor * 2.0).unwrap(), [0.0; 3]);
+    })
+    .unwrap();
+}
+
+/// Operators that the nets do not call, each with its backward.
+#[test]
+fn rules_say_the_shapes_of_other_operators() {
+    let _alone = alone();
+    let input = Tensor::randn([4, 6, 10, 10], FLOATS).set_requires_grad(true);
+    let one = Tensor::ones([1], FLOATS);
+    let words = Tensor::zeros([4, 3], (Kind::Int64, Device::Cpu));
+    let operators: [(&str, &dyn Fn() -> Tensor); 7] = [
+        ("aten::where.self", &|| input.where_self(&input.gt(0.0), &one)),
+        ("aten::_adaptive_avg_pool2d", &|| input.adaptive_avg_pool2d([3, 5])),
+        ("aten::_adaptive_avg_pool2d", &|| input.get(0).adaptive_avg_pool2d([3, 5])),
+        ("aten::index_select", &|| input.index_select(-1, &words.flatten(0, -1))),
+        ("aten::embedding", &|| Tensor::embedding(&input.flatten(1, -1), &words, -1, false, false)),
+        ("aten::native_dropout", &|| input.native_dropout(0.5, true).0),
+        ("aten::native_layer_norm", &|| {
+            input.layer_norm([10, 10], None::<&Tensor>, None::<&Tensor>, 1e-5, true)
+        }),
+    ];
+    for (name, operator) in operators {
+        let step = || operator().square().sum(Kind::Float).backward();
+        let dry = dry_run_by_shapes(step).unwrap();
+        let real = record(step);
+        assert_twins(name, &dry, &real);
+        assert!(dry.operators().any(|(_, operator)| operator.name == name), "{name}");
+        input.shallow_clone().zero_grad();
+    }
+}
+
+fn assert_twins(name: &str, dry: &Trace, real: &Trace) {
+    let (dry, real) = (leaves(dry), leaves(real));
+    for (at, (dry, real)) in dry.iter().zip(&real).enumerate() {
+        assert_eq!(dry, real, "{name}: leaf {at}");
+    }
+    assert_eq!(dry.len(), real.len(), "{name}");
+}
+
+#[track_caller]
+fn assert_unchanged_by(net: &Net, work: impl FnOnce()) {
+    let before = state(net);
+    let (allocated, modes) = (cpu::allocated_bytes(), modes());
+    work();
+    assert_eq!((cpu::allocated_bytes(), self::modes()), (allocated, modes), "{}", net.name);
+    assert_eq!(state(net), before, "{}", net.name);
+}
+
+/// Grad mode, and whether operators run for real.
+fn modes() -> (bool, f64) {
+    let result = Tensor::ones([2], FLOATS).set_requires_grad(true) * 2.0;
+    (result.requires_grad(), result.sum(Kind::Double).double_value(&[]))
+}
+
+#[test]
+fn a_failure_at_any_allocation_changes_nothing() {
+    let _alone = alone();
+    for net in NETS {
+        let net = net();
+        step(&net, 8);
+        let mut allocation = 0;
+        loop {
+            let mut has_failed = false;
+            assert_unchanged_by(&net, || {
+                let failing = FailingAllocation::after(allocation);
+                let mut outcome = Err(String::new());
+                printed_by(|| outcome = caught(|| dry_run(|| step(&net, 8))));
+                has_failed = failing.has_failed();
+                let failed = outcome.is_err_and(|text| text.contains("a failure was injected"));
+                assert_eq!(failed, has_failed, "{} at {allocation}", net.name);
+            });
+            if !has_failed {
+                break;
+            }
+            allocation += 1;
+        }
+    }
+}
+
+#[test]
+fn a_panic_anywhere_changes_nothing_and_is_printed_once() {
+    let _alone = alone();
+    let net = nets::transformer(0.5);
+    step(&net, 8);
+    let places: [fn(&Net); 4] = [
+        |_| panic!("the stress test: at once"),
+        |net| {
+            step(net, 8);
+            panic!("the stress test: after backward");
+        },
+        |net| tch::no_grad(|| drop(net.loss(Road::Panics, &(0..99)))),
+        |net| {
+            tch::manual_seed(99);
+            let _loss = net.loss(Road::Panics, &(0..8)).unwrap();
+            tch::no_grad(|| panic!("the stress test: with a graph in hand"));
+        },
+    ];
+    for (at, place) in places.iter().enumerate() {
+        assert_unchanged_by(&net, || {
+            let mut outcome = Ok(());
+            let printed = printed_by(|| outcome = caught(|| drop(dry_run(|| place(&net)))));
+            assert_eq!((outcome.is_err(), printed), (true, 1), "{at}");
+        });
+    }
+}
+
+#[test]
+fn operators_are_as_many_as_there_are_layers() {
+    let _alone = alone();
+    let input = Tensor::ones([4, 8], FLOATS).set_requires_grad(true);
+    let operators = |depth| {
+        let step = || (0..depth).fold(&input + 0.0, |x, _| &x + x.relu()).sum(Kind::Float).backward();
+        dry_run(step).unwrap().operators().len()
+    };
+    assert_eq!(operators(24) - operators(16), operators(16) - operators(8));
+}
+
+#[test]
+fn a_thousand_runs_of_two_threads_change_nothing_and_leave_nothing() {
+    let _alone = alone();
+    let address_space = || memory_map_lines();
+    let net = nets::transformer(0.5);
+    step(&net, 8);
+    dry_run(|| step(&net, 8)).unwrap();
+    let shared = Mutex::new(nets::convolution());
+    assert_unchanged_by(&net, || {
+        let before = address_space();
+        thread::scope(|scope| {
+            scope.spawn(|| {
+                let net = shared.lock().unwrap();
+                for _ in 0..500 {
+                    dry_run(|| step(&net, 5)).unwrap();
+                }
+            });
+            for _ in 0..500 {
+                dry_run(|| step(&net, 8)).unwrap();
+            }
+        });
+        assert!(address_space() < before + 20, "{} regions, before {before}", address_space());
+    });
+}
+
+/// How many pieces the address space of this process has.
+fn memory_map_lines() -> usize {
+    std::fs::read_to_string("/proc/self/maps").map_or(0, |maps| maps.lines().count())
+}
+
+#[test]
+fn what_cannot_be_run_dry_is_refused_by_the_name_of_the_operator() {
+    let _alone = alone();
+    let weight = Tensor::ones([4, 4], FLOATS).set_requires_grad(true);
+    let outside = &weight * 2.0;
+    let mut kept = None;
+    panic_of(|| drop(dry_run(|| kept = Some(Tensor::ones([4, 4], FLOATS)))));
+    let kept = kept.unwrap();
+    let bodies: [(&str, &dyn Fn() -> Tensor); 6] = [
+        ("aten::mul.Tensor: takes a tensor whose gradient leads into a graph", &|| &outside * &outside),
+        ("aten::mm: takes a tensor that was kept from another dry run", &|| weight.mm(&kept)),
+        ("aten::resize_: would change the shape of a tensor from outside", &|| weight.detach().resize_([2])),
+        ("aten::bincount: the shape of its result depends on data", &|| {
+            Tensor::zeros([4], (Kind::Int64, Device::Cpu)).bincount(None::<&Tensor>, 0)
+        }),
+        ("aten::_to_sparse: makes a tensor of layout Sparse", &|| {
+            weight.detach().to_sparse(None, None::<i64>, None) + 1.0
+        }),
+        ("within another dry run", &|| {
+            dry_run(|| ()).unwrap();
+            Tensor::new()
+        }),
+    ];
+    for (reason, body) in bodies {
+        let mut outcome = None;
+        let printed = printed_by(|| outcome = Some(caught(|| dry_run(|| drop(body())))));
+        match outcome.unwrap() {
+            Ok(error) => {
+                let error = error.expect_err(reason);
+                assert_eq!((error.kind(), printed), (toma_torch::ErrorKind::Unsupported, 0), "{error}");
+                assert!(error.to_string().contains(reason), "{error}");
+            }
+            Err(panic) => assert!(panic.contains(reason), "{panic}"),
+        }
+    }
+}
+
+#[test]
+fn a_body_that_keeps_a_dry_tensor_panics_with_operator_and_bytes() {
+    let _alone = alone();
+    let mut kept = None;
+    let text = panic_of(|| drop(dry_run(|| kept = Some(Tensor::ones([64, 64], FLOATS)))));
+    assert!(text.contains("kept 1 tensors of 16384 bytes") && text.contains("ones"), "{text}");
+    drop(kept);
+}
+
+#[test]
+fn what_only_data_know_is_taken_as_known() {
+    let _alone = alone();
+    let data = Tensor::zeros([size(6), 2], FLOATS);
+    dry_run(|| {
+        assert_eq!(data.sum(Kind::Float).double_value(&[]), 1.0);
+        assert_eq!(data.nonzero().size(), [12, 2]);
+        assert_eq!(data.masked_select(&data.gt(0.0)).size(), [12]);
+        assert_eq!(data.index(&[Some(data.select(1, 0).gt(0.0))]).size(), [6, 2]);
+    })
+    .unwrap();
+}

@@ -1,0 +1,282 @@
+//! A step in pieces is the step of the whole.
+
+use tch::nn::{self, Module as _, OptimizerConfig as _};
+use tch::{Device, Kind, Reduction, TchError, Tensor};
+use toma_core::cache::NoCache;
+use toma_core::execute;
+use toma_torch::cpu::{Budget, FailingAllocation};
+use toma_torch::{Backward as _, Forward as _, Loss, backward, backward_step, forward};
+
+use crate::stage::{FLOATS, alone, caught, panic_of, size};
+
+/// Prime, so that only pieces of one item leave no ragged last one.
+const ITEMS: usize = 23;
+
+const DOUBLES: (Kind, Device) = (Kind::Double, Device::Cpu);
+
+/// One weight used twice and another, with gradients already there, and data to learn from.
+struct Task {
+    tied: Tensor,
+    other: Tensor,
+    input: Tensor,
+    labels: Tensor,
+}
+
+impl Task {
+    fn new() -> Self {
+        tch::manual_seed(11);
+        let weight = |sizes: &[i64]| Tensor::randn(sizes, DOUBLES).set_requires_grad(true);
+        let (tied, other) = (weight(&[6, 6]), weight(&[6, 4]));
+        for weight in [&tied, &other] {
+            weight.sum(Kind::Double).backward();
+        }
+        let labels = Tensor::randint(4, [size(ITEMS)], (Kind::Int64, Device::Cpu));
+        // What is passed over: the first five, which pieces of up to five see alone, and some others.
+        let _ = labels.narrow(0, 0, 5).fill_(-100);
+        let _ = labels.narrow(0, 13, 2).fill_(-100);
+        Self { tied, other, input: Tensor::randn([size(ITEMS), 6], DOUBLES), labels }
+    }
+
+    fn weights(&self) -> [&Tensor; 2] {
+        [&self.tied, &self.other]
+    }
+
+    fn logits(&self, input: &Tensor) -> Tensor {
+        input.matmul(&self.tied).tanh().matmul(&self.tied.tr()).matmul(&self.other)
+    }
+
+    fn counts(&self) -> Tensor {
+        self.labels.ne(-100)
+    }
+
+    fn loss(&self, kind: &Loss<'_>, (input, labels): (&Tensor, &Tensor)) -> Tensor {
+        let logits = self.logits(input);
+        match kind {
+            Loss::Mean => logits.square().sum_dim_intlist(1, false, None).mean(None),
+            Loss::Sum => logits.exp().sum(None),
+            _ => logits.cross_entropy_loss::<Tensor>(labels, None, Reduction::Mean, -100, 0.0),
+        }
+    }
+
+    /// The loss, and the gradients after it.
+    fn after(&self, loss: Tensor) -> [Tensor; 3] {
+        let [tied, other] = self.weights().map(|weight| weight.grad().copy());
+        [loss, tied, other]
+    }
+
+    /// In pieces of at most so many items.
+    fn in_pieces(kind: impl Fn(&Tensor) -> Loss<'_>, items: usize) -> [Tensor; 3] {
+        let task = Self::new();
+        let counts = task.counts();
+        let kind = kind(&counts);
+        let data = (&task.input, &task.labels);
+        let pieces = execute::with::<NoCache>().max(items);
+        let loss = pieces.backward(kind, &task.weights(), data, |data| task.loss(&kind, data));
+        assert!(!loss.requires_grad());
+        task.after(loss)
+    }
+}
+
+/// The largest difference, where values are large in their parts.
+fn differ(ours: &[Tensor], theirs: &[Tensor]) -> f64 {
+    let largest = |tensor: &Tensor| tensor.abs().max().double_value(&[]);
+    let both = ours.iter().zip(theirs);
+    both.map(|(ours, theirs)| largest(&(ours - theirs)) / largest(theirs).max(1.0)).fold(0.0, f64::max)
+}
+
+/// NaN is in no tensor of a whole, so a piece that divides by nothing would be seen.
+#[test]
+fn pieces_add_up_to_the_whole_for_each_kind_of_loss() {
+    let _alone = alone();
+    let kinds: [fn(&Tensor) -> Loss<'_>; 3] = [|_| Loss::Mean, |_| Loss::Sum, |counts| Loss::Counted(counts)];
+    for kind in kinds {
+        let task = Task::new();
+        let counts = task.counts();
+        let loss = task.loss(&kind(&counts), (&task.input, &task.labels));
+        loss.backward();
+        let whole = task.after(loss.detach());
+        assert_eq!(differ(&Task::in_pieces(kind, ITEMS), &whole), 0.0, "the whole is not touched");
+        for items in 1..ITEMS {
+            let pieces = Task::in_pieces(kind, items);
+            assert!(pieces.iter().all(|tensor| tensor.isnan().any().int64_value(&[]) == 0), "{items}");
+            assert!(differ(&pieces, &whole) <= 1e-12, "{items}: {}", differ(&pieces, &whole));
+        }
+    }
+}
+
+/// Every allocation of a training step fails once: the retry gives what the step without failures gave.
+#[test]
+fn a_failure_at_any_allocation_is_made_good() {
+    let _alone = alone();
+    let right = Task::in_pieces(|_| Loss::Mean, ITEMS);
+    let (mut allocation, mut retried) = (0, true);
+    while retried {
+        let task = Task::new();
+        let failing = FailingAllocation::after(allocation);
+        let step = || {
+            execute::with::<NoCache>().backward(
+                Loss::Mean,
+                &task.weights(),
+                (&task.input, &task.labels),
+                |data| task.loss(&Loss::Mean, data),
+            )
+        };
+        let loss = step();
+        retried = failing.has_failed();
+        drop(failing);
+        let ours = task.after(loss);
+        assert!(differ(&ours, &right) <= 1e-12, "allocation {allocation}");
+        allocation += 1;
+    }
+    assert!(allocation > 20, "{allocation} allocations: too few for a step");
+}
+
+#[test]
+fn an_output_is_filled_once_and_never_held_twice() {
+    let _alone = alone();
+    let input = Tensor::randn([size(ITEMS), 1024], FLOATS).set_requires_grad(true);
+    let right = input.detach().square();
+    let of_an_item = 4096;
+    for fit in [1, 2, 5, 11, 22] {
+        // The output, and the piece's rows beside it.
+        let budget = Budget::beyond_allocated(of_an_item * (ITEMS as u64 + fit));
+        let output = forward(&input, Tensor::square);
+        drop(budget);
+        assert_eq!(output, right, "{fit} rows beside the output");
+        assert!(!output.requires_grad());
+    }
+    let whole = forward(&input, |rows| Ok::<_, TchError>(rows.shallow_clone())).unwrap();
+    assert_eq!(whole.data_ptr(), input.data_ptr(), "one piece is the whole, without a copy");
+    assert!(input.exp().requires_grad(), "grad mode is as it was");
+}
+
+type Ours = fn(&mut nn::Optimizer, (&Tensor, &Tensor), &nn::Linear) -> Tensor;
+type Theirs = fn(&mut nn::Optimizer, &Tensor);
+
+#[test]
+fn steps_are_those_of_the_optimizer() {
+    let _alone = alone();
+    let build = || {
+        tch::manual_seed(5);
+        let variables = nn::VarStore::new(Device::Cpu);
+        let net = nn::linear(variables.root(), 6, 4, nn::LinearConfig::default());
+        let optimizer = nn::Adam::default().build(&variables, 1e-2).unwrap();
+        (variables, net, optimizer)
+    };
+    let input = Tensor::randn([size(ITEMS), 6], FLOATS);
+    let labels = Tensor::randint(4, [size(ITEMS)], (Kind::Int64, Device::Cpu));
+    let steps: [(Ours, Theirs); 3] = [
+        (
+            |optimizer, data, net| backward_step(optimizer, data, |data| loss(net, data)),
+            |optimizer, loss| {
+                optimizer.backward_step(loss);
+            },
+        ),
+        (
+            |optimizer, data, net| {
+                toma_torch::backward_step_clip(optimizer, 1e-3, data, |data| loss(net, data))
+            },
+            |optimizer, loss| optimizer.backward_step_clip(loss, 1e-3),
+        ),
+        (
+            |optimizer, data, net| {
+                toma_torch::backward_step_clip_norm(optimizer, 1e-3, data, |data| loss(net, data))
+            },
+            |optimizer, loss| optimizer.backward_step_clip_norm(loss, 1e-3),
+        ),
+    ];
+    for (ours, theirs) in steps {
+        let (plain, net, mut optimizer) = build();
+        let plain_losses: Vec<f64> = (0..3)
+            .map(|_| {
+                let loss = loss(&net, (&input, &labels));
+                theirs(&mut optimizer, &loss);
+                loss.double_value(&[])
+            })
+            .collect();
+        let (pieces, net, mut optimizer) = build();
+        let losses: Vec<f64> =
+            (0..3).map(|_| ours(&mut optimizer, (&input, &labels), &net).double_value(&[])).collect();
+        assert_eq!(losses, plain_losses);
+        assert_eq!(values(&pieces), values(&plain));
+    }
+}
+
+fn loss(net: &nn::Linear, (input, labels): (&Tensor, &Tensor)) -> Tensor {
+    net.forward(input).cross_entropy_for_logits(labels)
+}
+
+fn values(variables: &nn::VarStore) -> Vec<Tensor> {
+    variables.trainable_variables().iter().map(Tensor::detach).collect()
+}
+
+#[test]
+fn no_items_have_an_empty_output_and_no_loss() {
+    let _alone = alone();
+    let (empty, weight) = (Tensor::zeros([0, 3], FLOATS), Tensor::ones([3], FLOATS).set_requires_grad(true));
+    assert_eq!(forward(&empty, |rows| rows.narrow(1, 0, 2)).size(), [0, 2]);
+    let loss = backward(&weight, &empty, |rows| (rows * &weight).mean(None));
+    assert_eq!(loss.double_value(&[]), 0.0);
+    assert!(!weight.grad().defined());
+}
+
+#[test]
+fn a_failed_step_changes_no_variable() {
+    let _alone = alone();
+    let variables = nn::VarStore::new(Device::Cpu);
+    let net = nn::linear(variables.root(), 6, 4, nn::LinearConfig::default());
+    let mut optimizer = nn::Sgd::default().build(&variables, 1.0).unwrap();
+    let before: Vec<_> = values(&variables).iter().map(Tensor::copy).collect();
+    let input = Tensor::randn([8, 6], FLOATS);
+    let result =
+        execute::with::<NoCache>().max(4).backward_step(Loss::Mean, &mut optimizer, &input, |rows| {
+            let is_last = rows.data_ptr() != input.data_ptr();
+            if is_last { Err(TchError::Torch("broken".to_owned())) } else { Ok(net.forward(rows).mean(None)) }
+        });
+    assert_eq!(result.unwrap_err().to_string(), "Internal torch error: broken");
+    assert_eq!(values(&variables), before);
+}
+
+#[test]
+fn mistakes_are_named_with_their_values() {
+    let _alone = alone();
+    let input = Tensor::ones([8, 3], FLOATS);
+    let weight = Tensor::ones([3], FLOATS).set_requires_grad(true);
+    let with = || execute::with::<NoCache>().max(5);
+    let square = |rows: &Tensor| (rows * &weight).square();
+    let texts = [
+        panic_of(|| drop(with().forward(&input, |_| Tensor::ones([5, 2], FLOATS)))),
+        panic_of(|| drop(with().forward(&input, |rows| rows.sum(None)))),
+        panic_of(|| {
+            drop(with().forward(&input, |rows| Tensor::ones([rows.size()[0], rows.size()[0]], FLOATS)));
+        }),
+        panic_of(|| drop(with().backward(Loss::Mean, &weight, &input, square))),
+        panic_of(|| drop(with().backward(Loss::Mean, &weight, &input, |rows| rows.sum(None)))),
+        panic_of(|| {
+            let counts = Tensor::ones([7], FLOATS);
+            drop(with().backward(Loss::Counted(&counts), &weight, &input, |rows| square(rows).mean(None)));
+        }),
+        panic_of(|| {
+            let counts = Tensor::from_slice(&[1_f32, -2.0, 1.0, 1.0, 1.0, 1.0, 1.0, 1.0]);
+            drop(with().backward(Loss::Counted(&counts), &weight, &input, |rows| square(rows).mean(None)));
+        }),
+        panic_of(|| {
+            drop(
+                with().backward(Loss::Mean, &weight, (&input, &input.narrow(0, 0, 7)), |_| weight.sum(None)),
+            );
+        }),
+        caught(|| drop(forward(Tensor::scalar_tensor(1.0, FLOATS), Tensor::shallow_clone))).unwrap_err(),
+    ];
+    let expected = [
+        "forward: the body returned shape [5, 2] for 3 items: must be one row for each",
+        "forward: the body returned shape [] for 5 items: must be one row for each",
+        "forward: the body returned rows of shape [5] and of [3]: must be equal",
+        "backward: Internal torch error: loss of 15 elements: must have exactly one",
+        "backward: Internal torch error: loss: was computed from nothing that requires gradients, or with gradients off",
+        "counts of shape [7]: must be [8], one for each item",
+        "counts[1] -2: must be at least 0",
+        "chunked tuple: the extents [8, 7] must be equal",
+        "dim 0: a value without axes has no items",
+    ];
+    assert_eq!(texts, expected);
+}

@@ -1,0 +1,192 @@
+//! What is predicted from small dry runs is what a step takes.
+
+use tch::{Device, Kind, Tensor};
+use toma_plan::HeadRoom;
+use toma_torch::cpu::{self, Budget};
+use toma_torch::{Prediction, predict};
+
+use crate::nine::{self, Learner};
+use crate::stage::{FLOATS, alone, caught, panic_of, printed_by, size};
+
+fn of(net: &Learner) -> Prediction {
+    predict(&toma_torch::Device::new(Device::Cpu), |size| net.step(size)).unwrap()
+}
+
+/// The most bytes beyond those before while pieces run one after the other and their losses are held.
+fn counted(net: &Learner, rows: usize, pieces: usize) -> u64 {
+    net.forget_gradients();
+    let before = cpu::allocated_bytes();
+    cpu::reset_peak_allocated_bytes();
+    let held: Vec<Tensor> = (0..pieces).map(|_| net.step(rows)).collect();
+    drop(held);
+    net.forget_gradients();
+    cpu::peak_allocated_bytes() - before
+}
+
+#[test]
+fn nine_nets_take_what_is_said_of_them() {
+    let _alone = alone();
+    nine::each(|net| {
+        let prediction = of(net);
+        for pieces in [1, 2, 3] {
+            let (said, counted) = (prediction.needs_bytes_in_pieces(48, pieces), counted(net, 48, pieces));
+            // Scratch differs by processor.
+            let off = said.abs_diff(counted);
+            println!("{:>34}, {pieces} pieces: {said:>9} of {counted:>9} bytes", net.name);
+            assert!(off * 50 < counted, "{}: {off} of {counted} bytes", net.name);
+        }
+    });
+}
+
+#[test]
+fn the_size_that_fits_is_the_largest() {
+    let _alone = alone();
+    nine::each(|net| {
+        let prediction = of(net);
+        let budget = prediction.needs_bytes(40) * 1000 / 990 + 1;
+        let size = prediction.fits(budget).unwrap();
+        assert!(
+            size >= 40
+                && prediction.needs_bytes(size) <= budget
+                && prediction.needs_bytes(size + 1) > budget - budget / 50
+        );
+        assert_eq!(prediction.fits(prediction.needs_bytes(1) - 1), None, "{}", net.name);
+    });
+}
+
+/// Whether a step of so many rows stays within a budget beyond what is allocated.
+fn works(net: &Learner, rows: usize, budget: u64) -> bool {
+    net.forget_gradients();
+    let _budget = Budget::beyond_allocated(budget);
+    let works = caught(|| net.step(rows)).map(drop);
+    let is_out_of_memory = works.as_ref().is_err_and(|text| text.contains("CPU out of memory"));
+    assert!(works.is_ok() || is_out_of_memory, "{works:?}");
+    works.is_ok()
+}
+
+#[test]
+fn any_budget_is_used_to_95_percent_and_never_exceeded() {
+    let _alone = alone();
+    let mut random = fastrand::Rng::with_seed(11);
+    printed_by(|| {
+        nine::each(|net| {
+            let prediction = of(net);
+            for _ in 0..112 {
+                // A convolution of one image runs another kernel.
+                let range = prediction.needs_bytes(5)..prediction.needs_bytes(56);
+                let budget = random.u64(range);
+                let size = prediction.fits(budget).unwrap();
+                assert!(works(net, size, budget), "{}: {size} of {budget}", net.name);
+                // The head-room may be what one more item takes.
+                let too_many = size * 100 / 95 + 2;
+                assert!(!works(net, too_many, budget), "{}: {too_many} of {budget}", net.name);
+            }
+        });
+    });
+}
+
+#[test]
+fn memory_that_grows_with_the_square_shows_at_a_third_size() {
+    let _alone = alone();
+    let input = Tensor::ones([64, 8], FLOATS);
+    let step = |rows: usize| {
+        let rows = input.narrow(0, 0, size(rows));
+        rows.matmul(&rows.transpose(0, 1)).sum(Kind::Float)
+    };
+    let prediction = predict(&toma_torch::Device::new(Device::Cpu), step).unwrap();
+    let exact = 32 * 32 * 4 + 4;
+    assert!(prediction.needs_bytes(32) < exact);
+    assert!(prediction.confirm(32, step).unwrap().needs_bytes(32) >= exact);
+}
+
+type Loss = fn(&Tensor) -> Tensor;
+
+#[test]
+fn rows_that_see_each_other_are_found_and_no_others() {
+    let _alone = alone();
+    nine::each(|net| {
+        let rows = of(net).rows().unwrap();
+        assert_eq!(rows.coupled, None, "{}", net.name);
+        assert_eq!(rows.batch_statistics.is_empty(), !net.name.contains("norm"), "{}", net.name);
+    });
+    let input = Tensor::ones([64, 8], FLOATS);
+    let weight = Tensor::ones([8, 8], FLOATS).set_requires_grad(true);
+    let losses: [(&str, Loss); 4] = [
+        ("aten::sub.Tensor", |x| (x - x.mean_dim(0, true, Kind::Float)).square().sum(Kind::Float)),
+        ("aten::_softmax", |x| x.softmax(0, Kind::Float).sum(Kind::Float)),
+        ("aten::mm", |x| x.matmul(&x.transpose(0, 1)).sum(Kind::Float)),
+        ("aten::sqrt", |x| x.square().mean(Kind::Float).sqrt()),
+    ];
+    for (operator, loss) in losses {
+        let step = |rows: usize| loss(&input.narrow(0, 0, size(rows)).matmul(&weight)).backward();
+        let rows = predict(&toma_torch::Device::new(Device::Cpu), step).unwrap().rows().unwrap();
+        assert_eq!(rows.coupled.map(|coupled| coupled.name).as_deref(), Some(operator));
+    }
+}
+
+#[test]
+fn it_explains_itself() {
+    let _alone = alone();
+    let weight = Tensor::ones([16, 4], FLOATS);
+    let prediction = predict(&toma_torch::Device::new(Device::Cpu), |rows| {
+        let output = Tensor::ones([size(rows), 16], FLOATS).matmul(&weight);
+        assert!(output.double_value(&[0, 0]) > 0.0);
+        output
+    });
+    assert_eq!(
+        prediction.unwrap().explain().to_string(),
+        "\
+cpu, from dry runs of 4 and 8 items
+  a piece takes 0 bytes + 80 bytes per item
+  the first leaves 0 bytes + 16 bytes per item, each further one 0 bytes + 16 bytes per item
+  peak of 8: 640 bytes in aten::mm, held by
+       512 bytes  aten::ones (0 bytes + 64 bytes per item)
+       128 bytes  aten::mm (0 bytes + 16 bytes per item)
+         items  bytes
+             1  80 bytes
+             4  320 bytes
+            16  1.2 KiB
+            64  5.0 KiB
+           256  20.0 KiB
+          1024  80.0 KiB
+  aten::_local_scalar_dense depends on data: taken at 1, or at the most there can be
+",
+    );
+}
+
+#[test]
+fn strange_steps_have_stated_answers() {
+    let _alone = alone();
+    let cpu = toma_torch::Device::new(Device::Cpu);
+    let weight = Tensor::ones([16, 4], FLOATS);
+    let constant = predict(&cpu, |_| weight.sum(Kind::Float)).unwrap();
+    assert_eq!(
+        (constant.needs_bytes(1), constant.needs_bytes(1_000_000), constant.fits(1 << 20)),
+        (4, 4, Some(usize::MAX))
+    );
+    let nothing = predict(&cpu, |_| ()).unwrap();
+    assert_eq!((nothing.needs_bytes(7), nothing.fits(0)), (0, Some(usize::MAX)));
+    let gpu = toma_torch::Device::new(Device::Cuda(0));
+    let elsewhere = predict(&gpu, |size| Tensor::ones([self::size(size)], FLOATS)).unwrap_err();
+    assert_eq!(elsewhere.to_string(), "predict: the step makes no memory on cuda:0, but on host");
+    let branches = predict(&cpu, |size| if size > 4 { weight.relu() } else { weight.tanh() }).unwrap_err();
+    assert_eq!(
+        branches.to_string(),
+        "predict: operator 0 is `aten::tanh` at size 4, but `aten::relu` at size 8"
+    );
+    let failing = predict(&cpu, |size| weight.f_narrow(0, 0, self::size(size) * 4)).unwrap_err();
+    assert!(failing.to_string().starts_with("dry run of 8 items: "), "{failing}");
+    let panicking = panic_of(|| drop(predict(&cpu, |size| assert!(size < 8, "the stress test"))));
+    assert_eq!(panicking, "the stress test");
+}
+
+#[test]
+fn a_head_room_of_ones_own_is_left_free() {
+    let _alone = alone();
+    let prediction =
+        predict(&toma_torch::Device::new(Device::Cpu), |size| Tensor::ones([self::size(size)], FLOATS));
+    let prediction = prediction.unwrap();
+    assert_eq!(prediction.fits(4000), Some(990));
+    assert_eq!(prediction.clone().head_room(HeadRoom::per_mille(0)).fits(4000), Some(1000));
+    assert_eq!(prediction.head_room(HeadRoom::per_mille(500)).fits_for(10_000, 4000), None);
+}

@@ -1,0 +1,47 @@
+//! What a step of a tensor program did: a [`Trace`], made by a [`Recorder`].
+//!
+//! A trace holds four tables on one clock: [storages](Storage) with their blocks of memory,
+//! [operators](Operator), [uses](Use) of storages by operators, and [scopes](Scope) around operators.
+//! What follows from them is a function and never stored: [live bytes](Trace::live), their peak, and
+//! [what holds them](Trace::holders). The recorder refuses contradictions, so every trace is sound,
+//! also one that was [read](Trace::from_json).
+//!
+//! Nothing here knows a tensor framework or a vendor.
+//!
+//! ```
+//! # mod toma { pub use toma_trace as trace; }
+//! use toma::trace::{Access, Operand, Place, Recorder, ThreadId};
+//!
+//! let (thread, gpu) = (ThreadId(0), Place::device("cuda", 0));
+//! let mut recorder = Recorder::new();
+//! let weights = recorder.existing(&gpu, 4000)?;
+//! let operator = recorder.begin_operator(thread, "aten::relu");
+//! let result = recorder.birth(thread, &gpu, 1000)?;
+//! recorder.uses(operator, Operand::new(weights, Access::Reads, &[10, 100]))?;
+//! recorder.uses(operator, Operand::new(result, Access::Makes, &[10, 25]))?;
+//! recorder.end_operator(operator)?;
+//! recorder.death(thread, result)?;
+//! let trace = recorder.finish();
+//!
+//! let live = trace.live(&gpu);
+//! assert_eq!((live.before(), live.peak().bytes, live.after()), (4000, 5000, 4000));
+//! assert_eq!(trace.holders(&gpu, live.peak().tick)[0].storage, weights);
+//! # Ok::<(), toma::trace::Contradiction>(())
+//! ```
+
+#![forbid(unsafe_code)]
+
+mod json;
+mod live;
+mod place;
+mod record;
+mod tables;
+
+pub use json::Unreadable;
+pub use live::{Holder, Live, Peak};
+pub use place::{Place, UnknownPlace};
+pub use record::{Contradiction, Open, Recorder};
+pub use tables::{
+    Access, Attribute, Block, Interval, Label, Moment, Operand, Operator, OperatorId, Scope, ScopeId,
+    ScopeKind, Storage, StorageId, ThreadId, Tick, Trace, Use,
+};

@@ -1,0 +1,18 @@
+//! Traces: what recorders refuse, what lives when, what is read, and what later users find in them.
+
+mod checkpoints;
+mod lines;
+mod offload;
+mod random;
+mod refused;
+mod text;
+mod twin;
+
+use toma_trace::{Place, ThreadId};
+
+const MAIN: ThreadId = ThreadId(0);
+const OTHER: ThreadId = ThreadId(7);
+
+fn gpu() -> Place {
+    Place::device("cuda", 0)
+}
