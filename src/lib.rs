@@ -63,7 +63,7 @@
 //! | events, observers, the progress bar | [`observe`] |
 //! | what the last call went through | [`report::last`] |
 //! | failures on purpose, in tests | [`testing`] |
-//! | what a recorded step did, and what it needs at other sizes | [`trace`], [`plan`] |
+//! | what fits, before the first run; what a step did, and needs at other sizes | [`predict`], [`trace`], [`plan`] |
 //!
 //! # The body may run more than once
 //!
@@ -88,8 +88,7 @@
 //! # Ok::<(), TryReserveError>(())
 //! ```
 //!
-//! Inline forms have two closures, which share state in a `RefCell`: see
-//! [`With::before_retry`](execute::With::before_retry).
+//! Inline forms share state in a `RefCell`: see [`before_retry`](execute::With::before_retry).
 //!
 //! A panic poisons each [`std::sync::Mutex`] that the body holds. The retry's `lock().unwrap()` then
 //! panics with a `PoisonError`, which is not out of memory and goes through. Take the guard out of the

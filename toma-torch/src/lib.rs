@@ -83,15 +83,15 @@ mod tensor;
 
 pub use error::{Error, ErrorKind};
 pub use forms::{
-    Backward, Clipped, Forward, Loss, Steps, TensorData, Variables, backward, backward_step,
-    backward_step_clip, backward_step_clip_norm, forward,
+    Backward, Clipped, Forward, Loss, Steps, Variables, backward, backward_step, backward_step_clip,
+    backward_step_clip_norm, forward,
 };
 pub use memory::{Device, cpu};
 pub use predict::{DryRun, Explanation, Prediction, dry_run, dry_run_by_shapes, predict};
 pub use record::record;
 pub use state::{ModeGuard, QuietBacktraces, RngState, Rollback, accumulate_gradients};
 pub use stats::Stats;
-pub use tensor::{Concatenate, Tensors};
+pub use tensor::{Concatenate, TensorData, Tensors};
 
 /// Lets the examples of the README be tested.
 #[cfg(doctest)]

@@ -69,7 +69,8 @@ pub(crate) struct Took {
 
 impl Machine {
     #[inline]
-    pub(crate) fn new(extent: Extent, sizes: Sizes, max_attempts: Option<usize>, fixed: bool) -> Self {
+    pub(crate) fn new(mut extent: Extent, sizes: Sizes, max_attempts: Option<usize>, fixed: bool) -> Self {
+        extent.even &= sizes.floor == 1;
         let packing = extent.costs.is_some().then(Box::default);
         Self {
             sizes,

@@ -11,6 +11,8 @@ pub(crate) struct Extent {
     pub(super) end: usize,
     /// One piece of whatever size succeeds.
     pub(super) single: bool,
+    /// Pieces are as even as can be, and no larger than the step.
+    pub(super) even: bool,
     /// What items cost, where sizes are counted in that.
     pub(super) costs: Option<Costs>,
 }
@@ -24,17 +26,23 @@ pub(super) struct Cut {
 }
 
 impl Extent {
-    pub(crate) const BATCH: Self = Self { end: usize::MAX, single: true, costs: None };
+    pub(crate) const BATCH: Self = Self { end: usize::MAX, single: true, even: false, costs: None };
 
     /// This many items, piece by piece.
     #[inline]
     pub(crate) const fn of(items: usize) -> Self {
-        Self { end: items, single: false, costs: None }
+        Self { end: items, single: false, even: false, costs: None }
+    }
+
+    /// The same in even pieces.
+    pub(crate) fn even(items: usize) -> Self {
+        Self { even: true, ..Self::of(items) }
     }
 
     /// Items of different costs.
     pub(crate) fn packed(costs: Costs) -> Self {
-        Self { end: costs.items(), single: false, costs: Some(costs) }
+        let items = costs.items();
+        Self { costs: Some(costs), ..Self::of(items) }
     }
 
     /// Items in all; unknown in a batch.
@@ -50,7 +58,8 @@ impl Extent {
             let end = costs.end(position, step);
             return Cut { end, size: costs.of(position..end) };
         }
-        let size = step.min(self.end - position);
+        let left = self.end - position;
+        let size = if self.even { left.div_ceil(left.div_ceil(step).max(1)) } else { step.min(left) };
         Cut { end: position + size, size }
     }
 
@@ -58,5 +67,27 @@ impl Extent {
     #[inline]
     pub(super) fn size(&self, items: Range<usize>) -> usize {
         if let Some(costs) = &self.costs { costs.of(items) } else { items.len() }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Extent;
+
+    #[test]
+    fn even_pieces_are_as_few_as_can_be_and_differ_by_one_at_most() {
+        for items in 1..60 {
+            for step in 1..70 {
+                let (extent, mut position, mut sizes) = (Extent::even(items), 0, Vec::new());
+                while position < items {
+                    let cut = extent.cut(position, step);
+                    sizes.push(cut.size);
+                    position = cut.end;
+                }
+                assert_eq!((sizes.iter().sum::<usize>(), sizes.len()), (items, items.div_ceil(step)));
+                let (first, last) = (sizes[0], sizes[sizes.len() - 1]);
+                assert!(first <= step && first - last <= 1 && sizes.is_sorted_by(|a, b| a >= b), "{sizes:?}");
+            }
+        }
     }
 }

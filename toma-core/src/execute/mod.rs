@@ -40,7 +40,7 @@ pub use by_cost::{ByCost, Cost, LeftOut};
 pub use forms::Undo;
 pub use size::Size;
 pub use stream::Stream;
-pub use unit::{Items, Unit};
+pub use unit::{EvenItems, Items, Unit};
 pub use with::With;
 
 use crate::cache::{DefaultCache, SizeCache};

@@ -11,15 +11,25 @@ pub trait Unit {
     /// Whether items differ in what they cost.
     const PACKS: bool;
 
+    /// Whether pieces are even.
+    const EVEN: bool = false;
+
     /// What the item with this index costs.
-    fn cost(&mut self, index: usize) -> u64;
+    fn cost(&mut self, index: usize) -> u64 {
+        let _ = index;
+        1
+    }
 
     /// Whether items that do not fit by themselves are reported; otherwise the first such failure goes through in the
     /// end.
-    fn takes_left_out(&self) -> bool;
+    fn takes_left_out(&self) -> bool {
+        false
+    }
 
     /// Reports an item that does not fit by itself.
-    fn leave_out(&mut self, index: usize, cost: u64, failure: Failure);
+    fn leave_out(&mut self, index: usize, cost: u64, failure: Failure) {
+        let _ = (index, cost, failure);
+    }
 }
 
 /// Each item counts one.
@@ -28,16 +38,15 @@ pub struct Items;
 
 impl Unit for Items {
     const PACKS: bool = false;
+}
 
-    fn cost(&mut self, _: usize) -> u64 {
-        1
-    }
+/// Each item counts one, and pieces are [even](super::With::evenly).
+#[derive(Clone, Copy, Debug)]
+pub struct EvenItems;
 
-    fn takes_left_out(&self) -> bool {
-        false
-    }
-
-    fn leave_out(&mut self, _: usize, _: u64, _: Failure) {}
+impl Unit for EvenItems {
+    const PACKS: bool = false;
+    const EVEN: bool = true;
 }
 
 /// A body, and what happens after its failures.
@@ -59,7 +68,7 @@ impl<B, U: Unit> AfterFailure<B, U> {
     #[inline]
     pub(super) fn extent(&mut self, items: usize) -> Extent {
         if !U::PACKS {
-            return Extent::of(items);
+            return if U::EVEN { Extent::even(items) } else { Extent::of(items) };
         }
         Extent::packed(Costs::of_each(items, |position| self.unit.cost(self.start + position)))
     }

@@ -5,7 +5,7 @@ use std::ops::Range;
 use std::panic::Location;
 use std::time::Duration;
 
-use super::unit::Items;
+use super::unit::{EvenItems, Items};
 use crate::cache::SizeCache;
 use crate::call_site::{Above, Name, Origin, Site, hash_of};
 use crate::device::Ladder;
@@ -15,6 +15,8 @@ use crate::observe::Observer;
 use crate::outcome::{Auto, Classified};
 use crate::policy::{Halve, Policy};
 use crate::predict::Predict;
+use crate::shield;
+use crate::switches::Switches;
 
 /// An inline form with its cache and options, made by [`with()`](super::with()); ends with one of
 /// [`batch`](With::batch), [`range`](Self::range), [`chunked`](Self::chunked), [`map`](Self::map),
@@ -178,7 +180,8 @@ impl<'a, P, K, B, U> With<'a, P, K, B, U> {
     /// Whether the body is to be run dry to find the first size.
     #[doc(hidden)]
     pub fn runs_dry(&self) -> bool {
-        self.core.options.predict.is_some_and(Predict::runs_dry)
+        let asks = self.core.options.predict.is_some_and(Predict::runs_dry);
+        asks && !shield::is_dry() && !Switches::load().unpredicted()
     }
 
     /// Sees every event of the call.
@@ -252,6 +255,25 @@ impl<'a, P, K, B, U> With<'a, P, K, B, U> {
     pub fn initial(mut self, initial: usize) -> Self {
         self.core.options.sizes.initial = Some(initial);
         self
+    }
+}
+
+impl<'a, P, K, B> With<'a, P, K, B> {
+    /// Cuts the work into as few pieces as the size allows, and these as even as can be.
+    ///
+    /// A last piece of a few items takes nearly as long as a whole one, and what is averaged within a
+    /// piece is averaged over few. With `min` or `multiple_of` pieces are as without.
+    ///
+    /// ```
+    /// # extern crate toma_core as toma;
+    /// use toma::{cache::NoCache, execute};
+    ///
+    /// let sizes = execute::with::<NoCache>().max(4).evenly().map(0..10, 10, |start, end| end - start);
+    /// assert_eq!(sizes, [4, 3, 3]);
+    /// ```
+    #[inline]
+    pub fn evenly(self) -> With<'a, P, K, B, EvenItems> {
+        With { core: self.core, judge: self.judge, undo: self.undo, unit: EvenItems }
     }
 }
 

@@ -36,7 +36,7 @@ pub use crate::text::{bytes as bytes_for_people, print as say};
 /// execute::with::<NoCache>().device(Host::shared()).predict(&Megabytes).range(0..3, 3, |_, _| ());
 /// assert_eq!(report::last().unwrap().foreseen.unwrap().needs_bytes, 3 << 20);
 /// ```
-pub trait Predict: fmt::Debug {
+pub trait Predict: fmt::Debug + Sync {
     /// The largest size in which so many items fit into so many free bytes, piece by piece; without
     /// items, what fits at once. `None` where that is not known.
     fn foresee(&self, items: Option<usize>, free_bytes: u64) -> Option<Foreseen>;

@@ -1,4 +1,3 @@
-use std::cell::RefCell;
 use std::ops::{ControlFlow, Range};
 use std::panic::Location;
 
@@ -8,9 +7,9 @@ use toma_core::execute::{Undo, With};
 use toma_core::policy::Policy;
 use toma_core::{Judge, Outcome};
 
-use super::data::TensorData;
 use crate::error::{Error, ErrorKind};
 use crate::predict::{Foresight, Key};
+use crate::tensor::TensorData;
 
 /// [`forward`](super::forward) with options of your choice.
 pub trait Forward<K> {
@@ -50,19 +49,17 @@ impl<P: Policy, K, B: Undo> Forward<K> for With<'_, P, K, B> {
         K: Judge<R, M>,
     {
         let (items, key) = (data.extent(0), Key::new(Location::caller(), &data));
-        let body = RefCell::new(|piece: Range<usize>| {
+        let mut rows = |piece: Range<usize>| {
             let _off = tch::no_grad_guard();
             body(D::lend(&mut data.hold(0, piece)))
-        });
-        let rows = |piece| (body.borrow_mut())(piece);
+        };
         if items == 0 {
             return rows(0..0);
         }
-        let step = |items| tensor_of(rows(0..items));
-        let foresight = Foresight { key, items, step: &step, fills: true };
+        let dry = self.runs_dry().then(|| Foresight::of(key, items, true, |items| tensor_of(rows(0..items))));
         let form: With<'_, P, K, B> = self;
-        let form = if form.runs_dry() { form.predict(&foresight) } else { form };
-        form.fold(0..items, items, Tensor::new(), |output, start, end| {
+        let form = if let Some(Some(foresight)) = &dry { form.predict(foresight) } else { form };
+        form.evenly().fold(0..items, items, Tensor::new(), |output, start, end| {
             then(rows(start..end), |rows| filled(output, &rows, start..end, items))
         })
     }

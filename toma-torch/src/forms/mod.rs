@@ -1,6 +1,5 @@
 //! A whole step of a program that uses tch, in pieces that fit: one line in place of one line.
 
-mod data;
 mod inference;
 mod loss;
 mod optimizer;
@@ -15,13 +14,12 @@ use toma_core::execute::{self, With};
 use toma_core::policy::Bisect;
 use toma_core::{Auto, Judge, Outcome};
 
-pub use self::data::TensorData;
 pub use self::inference::Forward;
 pub use self::loss::Loss;
 pub use self::optimizer::{Clipped, Steps};
 pub use self::training::Backward;
 pub use self::variables::Variables;
-use crate::{Device, DryRun};
+use crate::{Device, DryRun, TensorData};
 
 /// Runs `body` without gradients on pieces of `data` that fit, and fills one tensor with its rows.
 ///

@@ -1,4 +1,3 @@
-use std::cell::RefCell;
 use std::ops::Range;
 use std::panic::Location;
 
@@ -8,13 +7,13 @@ use toma_core::execute::{Undo, With};
 use toma_core::policy::Policy;
 use toma_core::{Judge, Outcome};
 
-use super::data::TensorData;
 use super::inference::{tensor_of, then};
 use super::loss::{Loss, Share, Shares};
 use super::optimizer::Steps;
 use super::variables::Variables;
 use crate::accumulate_gradients;
 use crate::predict::{Foresight, Key};
+use crate::tensor::TensorData;
 
 /// [`backward`](super::backward) and [`backward_step`](super::backward_step) with options of your choice.
 pub trait Backward<K> {
@@ -99,16 +98,15 @@ impl<P: Policy, K, B: Undo> Backward<K> for With<'_, P, K, B> {
         let (items, device, key) = (data.extent(0), data.device(), Key::new(Location::caller(), &data));
         let shares = Shares::new(loss, items);
         let variables = variables.trainable_variables();
-        let body = RefCell::new(|piece: Range<usize>| body(D::lend(&mut data.hold(0, piece))));
-        let loss = |piece| (body.borrow_mut())(piece);
+        let mut loss = |piece: Range<usize>| body(D::lend(&mut data.hold(0, piece)));
         let step = |items| {
             let loss = tensor_of(loss(0..items))?;
             Ok(added(&Tensor::new(), loss, shares.some(), &variables))
         };
-        let foresight = Foresight { key, items, step: &step, fills: false };
+        let dry = self.runs_dry().then(|| Foresight::of(key, items, false, step));
         let form: With<'_, P, K, B> = self;
-        let form = if form.runs_dry() { form.predict(&foresight) } else { form };
-        let losses = form.fold(0..items, items.max(1), Tensor::new(), |sum, start, end| {
+        let form = if let Some(Some(foresight)) = &dry { form.predict(foresight) } else { form };
+        let losses = form.evenly().fold(0..items, items.max(1), Tensor::new(), |sum, start, end| {
             then(loss(start..end), |loss| added(sum, loss, shares.of(&(start..end)), &variables))
         });
         then(losses, |sum| if sum.defined() { sum } else { Tensor::zeros([], (Kind::Float, device)) })

@@ -1,17 +1,17 @@
 //! The body of a form, run dry where nothing is known of its sizes yet.
 
 use std::collections::VecDeque;
-use std::fmt;
 use std::panic::Location;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use tch::Tensor;
+use toma_core::memory::MemorySource as _;
 use toma_core::predict::{Foreseen, Predict};
 
 use super::prediction::{Prediction, SIZES, predict_from};
 use crate::Device;
 use crate::error::Error;
-use crate::forms::TensorData;
+use crate::tensor::TensorData;
 
 /// Runs the body dry before the first attempt, and starts with the largest size that fits: the option
 /// `predict` of the forms for tensors.
@@ -84,56 +84,46 @@ pub(crate) struct Key {
     shapes: Vec<(tch::Kind, Vec<i64>)>,
 }
 
-/// Asks the prediction that is kept for calls like this one, or makes one.
-pub(crate) struct Foresight<'a> {
-    pub(crate) key: Key,
-    pub(crate) items: usize,
-    /// Does with so many items what an attempt does; what it returns is held as what pieces leave is.
-    pub(crate) step: &'a dyn Fn(usize) -> Result<Tensor, Error>,
+/// What is predicted of one call of a form.
+#[derive(Debug)]
+pub(crate) struct Foresight {
+    prediction: Arc<Prediction>,
+    items: usize,
     /// The whole output is held from the first piece on, when there are several.
-    pub(crate) fills: bool,
+    fills: bool,
 }
 
-impl Foresight<'_> {
-    fn prediction(&self, free_bytes: u64) -> Made {
-        if let Some(kept) = kept(&self.key) {
-            return kept;
+impl Foresight {
+    /// Takes the prediction that is kept for calls like this one, or makes one; `None` where the body cannot run
+    /// dry. A single item is as small as it gets.
+    ///
+    /// `step` does with so many items what an attempt does; what it returns is held as what pieces leave is.
+    pub(crate) fn of(
+        key: Key,
+        items: usize,
+        fills: bool,
+        step: impl FnMut(usize) -> Result<Tensor, Error>,
+    ) -> Option<Self> {
+        if items < 2 {
+            return None;
         }
-        let made = self.predict(free_bytes);
-        let say = |error: &Error| {
-            toma_core::predict::say(&format!("toma: {}: not predicted: {error}", self.key.caller));
-        };
-        let prediction = made.inspect_err(say).map(Arc::new).ok();
-        let mut predictions = PREDICTIONS.lock().unwrap_or_else(PoisonError::into_inner);
-        if predictions.len() == KEPT {
-            predictions.pop_front();
-        }
-        predictions.push_back((self.key.clone(), prediction.clone()));
-        prediction
+        let prediction = kept(&key).unwrap_or_else(|| made(key, items, step))?;
+        Some(Self { prediction, items, fills })
     }
+}
 
-    /// From two sizes, and confirmed at the one that it says fits.
-    fn predict(&self, free_bytes: u64) -> Result<Prediction, Error> {
-        let items = u32::try_from(self.items).unwrap_or(u32::MAX);
-        let sizes = if SIZES[1] <= items { SIZES } else { [items / 2, items] };
-        let prediction = predict_from(&Device::new(self.key.device), sizes, &mut { self.step })?;
-        match self.fitting(&prediction, free_bytes) {
-            Some(foreseen) => prediction.confirm(foreseen.size, self.step),
-            None => Ok(prediction),
-        }
-    }
-
-    fn fitting(&self, prediction: &Prediction, free_bytes: u64) -> Option<Foreseen> {
-        let items = self.items;
-        let foreseen = prediction.foresee(Some(items), free_bytes)?;
-        if !self.fills || foreseen.size == items {
+impl Predict for Foresight {
+    fn foresee(&self, _: Option<usize>, free_bytes: u64) -> Option<Foreseen> {
+        let Self { prediction, items, fills } = self;
+        let foreseen = prediction.foresee(Some(*items), free_bytes)?;
+        if !fills || foreseen.size == *items {
             return Some(foreseen);
         }
         // A piece's rows stand beside the whole.
         let held = |pieces| prediction.needs_bytes_in_pieces(foreseen.size, pieces);
         let rows = held(3).saturating_sub(held(2));
         let Foreseen { size, needs_bytes } =
-            prediction.foresee(Some(items), free_bytes.saturating_sub(rows))?;
+            prediction.foresee(Some(*items), free_bytes.saturating_sub(rows))?;
         Some(Foreseen { size, needs_bytes: needs_bytes.saturating_add(rows) })
     }
 }
@@ -143,16 +133,32 @@ fn kept(key: &Key) -> Option<Made> {
     predictions.iter().find(|(known, _)| known == key).map(|(_, prediction)| prediction.clone())
 }
 
-impl Predict for Foresight<'_> {
-    fn foresee(&self, _: Option<usize>, free_bytes: u64) -> Option<Foreseen> {
-        // A single item is as small as it gets.
-        let prediction = if self.items > 1 { self.prediction(free_bytes)? } else { return None };
-        self.fitting(&prediction, free_bytes)
+/// Makes a prediction and keeps it, also that there is none.
+fn made(key: Key, items: usize, step: impl FnMut(usize) -> Result<Tensor, Error>) -> Made {
+    let say = |error: &Error| {
+        toma_core::predict::say(&format!("toma: {}: not predicted: {error}", key.caller));
+    };
+    let prediction = predicted(&Device::new(key.device), items, step).inspect_err(say).map(Arc::new).ok();
+    let mut predictions = PREDICTIONS.lock().unwrap_or_else(PoisonError::into_inner);
+    if predictions.len() == KEPT {
+        predictions.pop_front();
     }
+    predictions.push_back((key, prediction.clone()));
+    prediction
 }
 
-impl fmt::Debug for Foresight<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("Foresight").field(&self.key).finish()
+/// From two sizes, and confirmed at the one that it says fits.
+fn predicted(
+    device: &Device,
+    items: usize,
+    mut step: impl FnMut(usize) -> Result<Tensor, Error>,
+) -> Result<Prediction, Error> {
+    let most = u32::try_from(items).unwrap_or(u32::MAX);
+    let sizes = if SIZES[1] <= most { SIZES } else { [most / 2, most] };
+    let prediction = predict_from(device, sizes, &mut step)?;
+    let fits = device.read().ok().and_then(|now| prediction.foresee(Some(items), now.free_bytes));
+    match fits {
+        Some(foreseen) => prediction.confirm(foreseen.size, step),
+        None => Ok(prediction),
     }
 }

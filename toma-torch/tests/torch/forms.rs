@@ -240,7 +240,7 @@ fn a_failed_step_changes_no_variable() {
 #[test]
 fn mistakes_are_named_with_their_values() {
     let _alone = alone();
-    let input = Tensor::ones([8, 3], FLOATS);
+    let input = Tensor::ones([9, 3], FLOATS);
     let weight = Tensor::ones([3], FLOATS).set_requires_grad(true);
     let with = || execute::with::<NoCache>().max(5);
     let square = |rows: &Tensor| (rows * &weight).square();
@@ -257,7 +257,7 @@ fn mistakes_are_named_with_their_values() {
             drop(with().backward(Loss::Counted(&counts), &weight, &input, |rows| square(rows).mean(None)));
         }),
         panic_of(|| {
-            let counts = Tensor::from_slice(&[1_f32, -2.0, 1.0, 1.0, 1.0, 1.0, 1.0, 1.0]);
+            let counts = Tensor::from_slice(&[1_f32, -2.0, 1.0, 1.0, 1.0, 1.0, 1.0, 1.0, 1.0]);
             drop(with().backward(Loss::Counted(&counts), &weight, &input, |rows| square(rows).mean(None)));
         }),
         panic_of(|| {
@@ -268,14 +268,14 @@ fn mistakes_are_named_with_their_values() {
         caught(|| drop(forward(Tensor::scalar_tensor(1.0, FLOATS), Tensor::shallow_clone))).unwrap_err(),
     ];
     let expected = [
-        "forward: the body returned shape [5, 2] for 3 items: must be one row for each",
+        "forward: the body returned shape [5, 2] for 4 items: must be one row for each",
         "forward: the body returned shape [] for 5 items: must be one row for each",
-        "forward: the body returned rows of shape [5] and of [3]: must be equal",
+        "forward: the body returned rows of shape [5] and of [4]: must be equal",
         "backward: Internal torch error: loss of 15 elements: must have exactly one",
         "backward: Internal torch error: loss: was computed from nothing that requires gradients, or with gradients off",
-        "counts of shape [7]: must be [8], one for each item",
+        "counts of shape [7]: must be [9], one for each item",
         "counts[1] -2: must be at least 0",
-        "chunked tuple: the extents [8, 7] must be equal",
+        "chunked tuple: the extents [9, 7] must be equal",
         "dim 0: a value without axes has no items",
     ];
     assert_eq!(texts, expected);
