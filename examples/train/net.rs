@@ -4,8 +4,8 @@ use std::fmt;
 
 use tch::nn::{self, Module as _};
 use tch::{Device, Kind, Reduction, TchError, Tensor};
-use toma::observe::report;
-use toma::torch::accumulate_gradients;
+use toma::report::{self, Report};
+use toma::torch::{Backward as _, DryRun, Loss};
 use toma::{GlobalCache, execute};
 
 use crate::data::Set;
@@ -25,6 +25,7 @@ pub(crate) struct Accumulated {
     /// Mean over the images.
     pub(crate) loss: f64,
     pub(crate) images: usize,
+    pub(crate) attempts: usize,
     pub(crate) out_of_memory: usize,
     /// Images in the last piece but a rest.
     size: usize,
@@ -52,26 +53,18 @@ impl Net {
     pub(crate) fn accumulate(&self, batch: &Set) -> Result<Accumulated, TchError> {
         let mut variables = self.variables.trainable_variables();
         variables.iter_mut().for_each(Tensor::zero_grad);
-        let images = batch.len();
-        let pieces = execute::with::<GlobalCache>().cache(&self.sizes).device(&self.device).name("step");
-        let loss = pieces.fold(0..images, images, 0.0, |sum, start, end| {
-            let part = part(start, end, images) * self.loss(batch, start, end)?;
-            let loss = part.f_double_value(&[])?;
-            // Last, and all or nothing: a piece that fails has added nothing.
-            accumulate_gradients(&part, &variables)?;
-            Ok::<f64, TchError>(sum + loss)
+        let form = execute::with::<GlobalCache>().cache(&self.sizes).device(&self.device).name("step");
+        let data = (&batch.images, &batch.classes);
+        let loss = form.predict(&DryRun).backward(Loss::Mean, &variables, data, |(images, classes)| {
+            let guess = self.layers.forward(images);
+            // tch's own short form would compute it in f32.
+            guess.f_cross_entropy_loss::<Tensor>(classes, None, Reduction::Mean, -100, 0.0)
         })?;
         let report = report::last().expect("a call has just ended");
         let size = report.tried.last().map_or(report.start, |tried| tried.size);
-        Ok(Accumulated { loss, images, out_of_memory: report.out_of_memory, size })
-    }
-
-    /// The mean over the images from `start` to `end`.
-    fn loss(&self, batch: &Set, start: usize, end: usize) -> Result<Tensor, TchError> {
-        let guess = self.layers.forward(&narrow(&batch.images, start, end));
-        // tch's own short form would compute it in f32.
-        let classes = narrow(&batch.classes, start, end);
-        guess.f_cross_entropy_loss::<Tensor>(&classes, None, Reduction::Mean, -100, 0.0)
+        let Report { attempts, out_of_memory, .. } = report;
+        let loss = loss.f_double_value(&[])?;
+        Ok(Accumulated { loss, images: batch.len(), attempts, out_of_memory, size })
     }
 
     /// The share of images that are recognized.
@@ -107,13 +100,15 @@ impl Accumulated {
     pub(crate) fn and(&self, next: &Self) -> Self {
         let images = self.images + next.images;
         let loss = self.loss * part(0, self.images, images) + next.loss * part(0, next.images, images);
-        Self { loss, images, out_of_memory: self.out_of_memory + next.out_of_memory, size: next.size }
+        let attempts = self.attempts + next.attempts;
+        let out_of_memory = self.out_of_memory + next.out_of_memory;
+        Self { loss, images, attempts, out_of_memory, size: next.size }
     }
 }
 
 impl fmt::Display for Accumulated {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { loss, out_of_memory, size, .. } = self;
-        write!(f, "loss {loss:.4}, pieces of {size:>3} images, {out_of_memory} out of memory")
+        let Self { loss, attempts, out_of_memory, size, .. } = self;
+        write!(f, "loss {loss:.4}, {attempts} pieces of at most {size} images, {out_of_memory} out of memory")
     }
 }
