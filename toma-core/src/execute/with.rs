@@ -177,6 +177,12 @@ impl<'a, P, K, B, U> With<'a, P, K, B, U> {
         self
     }
 
+    /// What keeps calls apart, for what is kept elsewhere.
+    #[doc(hidden)]
+    pub fn user_key(&self) -> u64 {
+        self.core.options.user
+    }
+
     /// Whether the body is to be run dry to find the first size.
     #[doc(hidden)]
     pub fn runs_dry(&self) -> bool {

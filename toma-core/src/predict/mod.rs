@@ -118,7 +118,59 @@ impl fmt::Debug for DryPanic {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::cache::GlobalCache;
+    use crate::classify::OutOfMemory;
+    use crate::execute;
+    use crate::memory::Host;
     use std::panic::{AssertUnwindSafe, catch_unwind};
+
+    /// Says that so many items fit.
+    #[derive(Debug)]
+    struct Fit(usize);
+
+    impl Predict for Fit {
+        fn foresee(&self, _: Option<usize>, free_bytes: u64) -> Option<Foreseen> {
+            assert!(free_bytes > 0);
+            (self.0 > 0).then_some(Foreseen { size: self.0, needs_bytes: 1 })
+        }
+    }
+
+    fn sizes(cache: &GlobalCache, fit: usize, limit: usize) -> Vec<usize> {
+        let mut sizes = Vec::new();
+        let with = execute::with::<GlobalCache>().cache(cache).device(Host::shared()).max(64);
+        let fit = Fit(fit);
+        let with = with.predict(&fit);
+        let result = with.range(0..100, 100, |start, end| {
+            sizes.push(end - start);
+            if end - start > limit { Err(OutOfMemory::new(None)) } else { Ok(()) }
+        });
+        result.unwrap();
+        sizes
+    }
+
+    #[test]
+    fn it_sets_the_first_size_and_evidence_beats_it() {
+        let cache = GlobalCache::new();
+        assert_eq!(sizes(&cache, 40, 100), [40, 40, 20]);
+        assert_eq!(sizes(&cache, 1000, 100), [64, 36], "never beyond the largest");
+        assert_eq!(sizes(&cache, 0, 100), [64, 36], "nothing is known");
+        assert_eq!(sizes(&cache, 40, 30)[..2], [40, 20], "it was wrong");
+        assert_eq!(sizes(&cache, 40, 30), [20; 5], "what worked is remembered");
+    }
+
+    #[test]
+    fn a_loop_in_a_dry_run_runs_once_and_learns_nothing() {
+        let (cache, mut attempts) = (GlobalCache::new(), 0);
+        let failed = run_dry(|| {
+            let with = execute::with::<GlobalCache>().cache(&cache);
+            with.range(0..8, 8, |_, _| {
+                attempts += 1;
+                Err(OutOfMemory::new(None))
+            })
+        });
+        assert!(failed.unwrap().is_err());
+        assert_eq!((attempts, cache.entries().len()), (1, 0));
+    }
 
     #[test]
     fn the_mark_is_there_while_the_body_runs_and_goes_with_a_panic() {

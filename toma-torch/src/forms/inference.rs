@@ -8,7 +8,7 @@ use toma_core::policy::Policy;
 use toma_core::{Judge, Outcome};
 
 use crate::error::{Error, ErrorKind};
-use crate::predict::{Foresight, Key};
+use crate::predict::{Foresight, Key, Purpose};
 use crate::tensor::TensorData;
 
 /// [`forward`](super::forward) with options of your choice.
@@ -48,7 +48,8 @@ impl<P: Policy, K, B: Undo> Forward<K> for With<'_, P, K, B> {
         R: Outcome<S, Value = Tensor, Of<Tensor> = R>,
         K: Judge<R, M>,
     {
-        let (items, key) = (data.extent(0), Key::new(Location::caller(), &data));
+        let (items, key) =
+            (data.extent(0), Key::new(Location::caller(), self.user_key(), &data, Purpose::Output));
         let mut rows = |piece: Range<usize>| {
             let _off = tch::no_grad_guard();
             body(D::lend(&mut data.hold(0, piece)))
@@ -56,7 +57,7 @@ impl<P: Policy, K, B: Undo> Forward<K> for With<'_, P, K, B> {
         if items == 0 {
             return rows(0..0);
         }
-        let dry = self.runs_dry().then(|| Foresight::of(key, items, true, |items| tensor_of(rows(0..items))));
+        let dry = self.runs_dry().then(|| Foresight::of(key, items, |items| tensor_of(rows(0..items))));
         let form: With<'_, P, K, B> = self;
         let form = if let Some(Some(foresight)) = &dry { form.predict(foresight) } else { form };
         form.evenly().fold(0..items, items, Tensor::new(), |output, start, end| {

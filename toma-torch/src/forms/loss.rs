@@ -2,6 +2,8 @@ use std::ops::Range;
 
 use tch::{Kind, Tensor};
 
+use crate::predict::Purpose;
+
 /// How the losses of pieces make up the loss of the whole.
 #[derive(Clone, Copy, Debug, Default)]
 #[non_exhaustive]
@@ -16,6 +18,16 @@ pub enum Loss<'a> {
     /// For losses that pass over padding, over an `ignore_index`, or that weigh classes: the tensor says
     /// for each item how many tokens, or how much weight, it has. Pieces with nothing counted add nothing.
     Counted(&'a Tensor),
+}
+
+impl Loss<'_> {
+    pub(super) fn purpose(self) -> Purpose {
+        match self {
+            Self::Mean => Purpose::Mean,
+            Self::Sum => Purpose::Sum,
+            Self::Counted(_) => Purpose::Counted,
+        }
+    }
 }
 
 /// How much of the whole the pieces of a call are.

@@ -2,11 +2,13 @@
 
 use std::collections::VecDeque;
 use std::panic::Location;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use tch::Tensor;
 use toma_core::memory::MemorySource as _;
 use toma_core::predict::{Foreseen, Predict};
+use toma_plan::Coupling;
 
 use super::prediction::{Prediction, SIZES, predict_from};
 use crate::Device;
@@ -17,9 +19,13 @@ use crate::tensor::TensorData;
 /// `predict` of the forms for tensors.
 ///
 /// The body runs at 4 and at 8 items, or at fewer where there are fewer, and nothing of the user's is
-/// read or changed; see [`dry_run`](crate::dry_run). What is predicted is kept for each line of code that calls,
-/// device and shape of the data. Where the body cannot run dry, sizes are found as without, and a line on standard error
-/// says so once.
+/// read or changed; see [`dry_run`](crate::dry_run). What is predicted is kept for each line of code that
+/// calls, [`key`](toma_core::execute::With::key), device and shape of the data: two nets that one line trains
+/// on data of one shape need keys. Where the body cannot run dry, sizes are found as without.
+///
+/// A step of training whose pieces do not add up to the whole is never split. What a user should know of
+/// this is a line on standard error, once for each prediction: an operator that couples rows, batch norm
+/// within pieces, an operator that cannot run dry.
 ///
 /// ```
 /// use tch::{Device, Kind, Tensor};
@@ -61,20 +67,54 @@ impl Predict for Prediction {
 }
 
 impl Key {
-    pub(crate) fn new(caller: &'static Location<'static>, data: &impl TensorData) -> Self {
+    pub(crate) fn new(
+        caller: &'static Location<'static>,
+        user: u64,
+        data: &impl TensorData,
+        purpose: Purpose,
+    ) -> Self {
         let mut shapes = Vec::new();
         data.describe(&mut |kind, sizes| shapes.push((kind, sizes.iter().skip(1).copied().collect())));
-        Self { caller, device: data.device(), shapes }
+        Self { caller, device: data.device(), shapes, purpose, user }
     }
 }
 
 /// Predictions that are kept; beyond them the one made longest ago goes.
 const KEPT: usize = 256;
 
-/// `None`: the body cannot run dry.
-type Made = Option<Arc<Prediction>>;
-
 static PREDICTIONS: Mutex<VecDeque<(Key, Made)>> = Mutex::new(VecDeque::new());
+
+/// `None`: the body cannot run dry.
+type Made = Option<Arc<Kept>>;
+
+#[derive(Debug)]
+struct Kept {
+    prediction: Prediction,
+    split: Split,
+    said: AtomicBool,
+}
+
+/// What becomes of a step in pieces.
+#[derive(Debug)]
+enum Split {
+    /// Pieces add up to the whole.
+    Exact,
+    /// Batch norm takes the statistics of each piece.
+    Statistics,
+    /// They do not add up, and why.
+    Never(String),
+}
+
+/// What a form does with the pieces.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum Purpose {
+    /// Fills one output, which is held from the first piece on.
+    Output,
+    /// Adds gradients of a mean, of a sum, or of a mean over what is counted.
+    Mean,
+    Sum,
+    Counted,
+}
 
 /// What a prediction is of: the calling line, the device, and the data without the batch's extent.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -82,15 +122,16 @@ pub(crate) struct Key {
     caller: &'static Location<'static>,
     device: tch::Device,
     shapes: Vec<(tch::Kind, Vec<i64>)>,
+    purpose: Purpose,
+    user: u64,
 }
 
 /// What is predicted of one call of a form.
 #[derive(Debug)]
 pub(crate) struct Foresight {
-    prediction: Arc<Prediction>,
+    key: Key,
+    kept: Arc<Kept>,
     items: usize,
-    /// The whole output is held from the first piece on, when there are several.
-    fills: bool,
 }
 
 impl Foresight {
@@ -101,31 +142,58 @@ impl Foresight {
     pub(crate) fn of(
         key: Key,
         items: usize,
-        fills: bool,
         step: impl FnMut(usize) -> Result<Tensor, Error>,
     ) -> Option<Self> {
         if items < 2 {
             return None;
         }
-        let prediction = kept(&key).unwrap_or_else(|| made(key, items, step))?;
-        Some(Self { prediction, items, fills })
+        let kept = kept(&key).unwrap_or_else(|| made(&key, items, step))?;
+        Some(Self { key, kept, items })
     }
-}
 
-impl Predict for Foresight {
-    fn foresee(&self, _: Option<usize>, free_bytes: u64) -> Option<Foreseen> {
-        let Self { prediction, items, fills } = self;
-        let foreseen = prediction.foresee(Some(*items), free_bytes)?;
-        if !fills || foreseen.size == *items {
+    /// The smallest size whose pieces add up to the whole.
+    pub(crate) fn min(&self) -> usize {
+        if matches!(self.kept.split, Split::Never(_)) { self.items } else { 1 }
+    }
+
+    fn fits(&self, free_bytes: u64) -> Option<Foreseen> {
+        let (prediction, items) = (&self.kept.prediction, self.items);
+        let foreseen = prediction.foresee(Some(items), free_bytes)?;
+        if self.key.purpose != Purpose::Output || foreseen.size == items {
             return Some(foreseen);
         }
         // A piece's rows stand beside the whole.
         let held = |pieces| prediction.needs_bytes_in_pieces(foreseen.size, pieces);
         let rows = held(3).saturating_sub(held(2));
         let Foreseen { size, needs_bytes } =
-            prediction.foresee(Some(*items), free_bytes.saturating_sub(rows))?;
+            prediction.foresee(Some(items), free_bytes.saturating_sub(rows))?;
         Some(Foreseen { size, needs_bytes: needs_bytes.saturating_add(rows) })
     }
+
+    fn say_once(&self) {
+        let text = match &self.kept.split {
+            Split::Exact => return,
+            Split::Statistics => "batch norm takes the statistics of each piece".to_owned(),
+            Split::Never(why) => format!("not split, because {why}"),
+        };
+        if !self.kept.said.swap(true, Relaxed) {
+            say(&self.key, &text);
+        }
+    }
+}
+
+impl Predict for Foresight {
+    fn foresee(&self, _: Option<usize>, free_bytes: u64) -> Option<Foreseen> {
+        let foreseen = self.fits(free_bytes);
+        if foreseen.is_none_or(|foreseen| foreseen.size < self.items) {
+            self.say_once();
+        }
+        foreseen
+    }
+}
+
+fn say(key: &Key, text: &str) {
+    toma_core::predict::say(&format!("toma: {}: {text}", key.caller));
 }
 
 fn kept(key: &Key) -> Option<Made> {
@@ -134,17 +202,35 @@ fn kept(key: &Key) -> Option<Made> {
 }
 
 /// Makes a prediction and keeps it, also that there is none.
-fn made(key: Key, items: usize, step: impl FnMut(usize) -> Result<Tensor, Error>) -> Made {
-    let say = |error: &Error| {
-        toma_core::predict::say(&format!("toma: {}: not predicted: {error}", key.caller));
-    };
-    let prediction = predicted(&Device::new(key.device), items, step).inspect_err(say).map(Arc::new).ok();
+fn made(key: &Key, items: usize, step: impl FnMut(usize) -> Result<Tensor, Error>) -> Made {
+    let prediction = predicted(&Device::new(key.device), items, step);
+    let prediction = prediction.inspect_err(|error| say(key, &format!("not predicted: {error}"))).ok();
+    let made = prediction.map(|prediction| {
+        let split = split(&prediction, key.purpose);
+        Arc::new(Kept { prediction, split, said: AtomicBool::new(false) })
+    });
     let mut predictions = PREDICTIONS.lock().unwrap_or_else(PoisonError::into_inner);
     if predictions.len() == KEPT {
         predictions.pop_front();
     }
-    predictions.push_back((key, prediction.clone()));
-    prediction
+    predictions.push_back((key.clone(), made.clone()));
+    made
+}
+
+/// What pieces come to, as far as the dry runs show it: where they do not compare, pieces are taken to add up.
+fn split(prediction: &Prediction, purpose: Purpose) -> Split {
+    let Ok(rows) = prediction.rows() else { return Split::Exact };
+    let is_counted = purpose == Purpose::Counted;
+    let coupled = rows.coupled.filter(|coupled| !(is_counted && coupled.coupling == Coupling::MaskedMean));
+    match coupled {
+        _ if purpose == Purpose::Output => Split::Exact,
+        Some(coupled) => Split::Never(coupled.to_string()),
+        None if purpose == Purpose::Sum && rows.adds_constant.is_some() => {
+            Split::Never("a constant is added to the sum over the rows".to_owned())
+        }
+        None if !rows.batch_statistics.is_empty() => Split::Statistics,
+        None => Split::Exact,
+    }
 }
 
 /// From two sizes, and confirmed at the one that it says fits.

@@ -8,5 +8,5 @@ mod prediction;
 pub use dry::{dry_run, dry_run_by_shapes};
 pub use explain::Explanation;
 pub use foresight::DryRun;
-pub(crate) use foresight::{Foresight, Key};
+pub(crate) use foresight::{Foresight, Key, Purpose};
 pub use prediction::{Prediction, predict};

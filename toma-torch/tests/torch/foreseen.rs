@@ -9,7 +9,7 @@ use toma_torch::cpu::{self, Budget};
 use toma_torch::{Backward as _, Device, DryRun, Forward as _, Loss};
 
 use crate::nets::{self, Net, ROWS};
-use crate::stage::{FLOATS, alone, panic_of, size};
+use crate::stage::{FLOATS, alone, caught, panic_of, size};
 
 fn nets() -> [Net; 5] {
     [nets::perceptron(), nets::convolution(), nets::lstm(), nets::transformer(0.1), nets::residual()]
@@ -149,4 +149,31 @@ fn a_dry_run_leaves_no_trace() {
     drop(stopped);
     assert_eq!(cpu::allocated_bytes(), allocated);
     assert_eq!(state()[..before.len() - 1], before[..before.len() - 1]);
+}
+
+/// Under a budget that the whole does not fit, but each row does.
+fn train_by(data: &Tensor, weight: &Tensor, loss: fn(&Tensor) -> Tensor) -> Report {
+    let device = Device::new(tch::Device::Cpu);
+    let _budget = Budget::beyond_allocated(60 << 10);
+    let form = execute::with::<NoCache>().device(&device).predict(&DryRun).key(loss);
+    let _ = caught(|| form.backward(Loss::Mean, weight, data, |rows| loss(&(rows * weight))));
+    report()
+}
+
+#[test]
+fn rows_that_see_each_other_are_never_split() {
+    let _alone = alone();
+    let (data, weight) =
+        (Tensor::ones([64, 256], FLOATS), Tensor::ones([256], FLOATS).set_requires_grad(true));
+    let coupled: [fn(&Tensor) -> Tensor; 3] = [
+        |rows| rows.softmax(0, Kind::Float).square().mean(None),
+        |rows| (rows - rows.mean_dim(&[0_i64][..], true, Kind::Float)).square().mean(None),
+        |rows| rows.square().mean(None).sqrt(),
+    ];
+    for loss in coupled {
+        let report = train_by(&data, &weight, loss);
+        assert_eq!((report.attempts, report.start), (1, 64), "{report}");
+    }
+    let report = train_by(&data, &weight, |rows| rows.square().mean(None));
+    assert!(report.attempts > 1 && report.out_of_memory == 0, "{report}");
 }
