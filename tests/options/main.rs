@@ -26,6 +26,7 @@ mod multiple_of;
 mod name;
 mod observer;
 mod policy;
+mod predict;
 mod table;
 mod trial;
 mod values;

@@ -5,7 +5,7 @@ use std::env::current_exe;
 use std::process::Command;
 
 /// The options that have a meaning in every form; `dim` has one for chunked data only.
-const OPTIONS: [&str; 16] = [
+const OPTIONS: [&str; 17] = [
     "before_retry",
     "cache_instance",
     "cache_type",
@@ -22,6 +22,7 @@ const OPTIONS: [&str; 16] = [
     "name",
     "observer",
     "policy",
+    "predict",
 ];
 
 const INLINE: [&str; 8] = ["batch", "range", "chunked", "map", "fold", "iter", "stream", "range_by_cost"];

@@ -8,6 +8,7 @@ use toma::classify::Class;
 use toma::device::Ladder;
 use toma::memory::Host;
 use toma::observe::Event;
+use toma::predict::{Foreseen, Predict};
 use toma::{Decay, NoCache, execute};
 
 use crate::trial::{Error, TrialWith};
@@ -29,6 +30,7 @@ forms! {
             .device(trial.once(Host::shared()))
             .observer(trial.once(&ignore))
             .ladder(trial.once(Ladder::default().without_waiting()))
+            .predict(trial.once(&Nothing))
             .policy(trial.once(Decay::new(0.5)))
             .classify(trial.once(out_of_memory))
     }, initial trial.once(16);
@@ -45,6 +47,7 @@ forms! {
         device = trial.once(Host::shared()),
         observer = trial.once(ignore),
         ladder = trial.once(Ladder::default().without_waiting()),
+        predict = trial.once(&Nothing),
         policy = trial.once(Decay::new(0.5)),
         classify = trial.once(out_of_memory),
 }
@@ -53,7 +56,7 @@ fn effect(form: fn(&Trial) -> Result<(), Error>) {
     let trial = Trial::giving(Given::default(), 2);
     form(&trial).unwrap();
     assert_eq!(trial.steps(), [16, 8, 4, 2]);
-    assert_eq!(trial.given.evaluations.get(), 14);
+    assert_eq!(trial.given.evaluations.get(), 15);
 }
 
 #[derive(Default)]
@@ -70,6 +73,15 @@ impl Trial {
 }
 
 fn ignore(_: &Event<'_>) {}
+
+#[derive(Debug)]
+struct Nothing;
+
+impl Predict for Nothing {
+    fn foresee(&self, _: Option<usize>, _: u64) -> Option<Foreseen> {
+        None
+    }
+}
 
 fn out_of_memory(_: &Error) -> Class {
     Class::OutOfMemory

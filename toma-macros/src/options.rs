@@ -51,7 +51,7 @@ pub(crate) struct Options {
 }
 
 /// Every option, in the order in which its value is evaluated.
-pub(crate) static KNOWN: [Known; 17] = [
+pub(crate) static KNOWN: [Known; 18] = [
     Known::new("cache", Kind::Cache),
     Known::new("initial", Kind::Size),
     Known::new("min", Kind::Size),
@@ -64,6 +64,7 @@ pub(crate) static KNOWN: [Known; 17] = [
     Known::new("device", Kind::Reference),
     Known::new("observer", Kind::Reference),
     Known::new("ladder", Kind::Value),
+    Known::new("predict", Kind::Value),
     Known { only: Some(Form::Chunked), ..Known::new("dim", Kind::Value) },
     Known::new("policy", Kind::Value),
     Known::new("before_retry", Kind::Undo),

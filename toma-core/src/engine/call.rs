@@ -146,8 +146,8 @@ impl<'a> Call<'a> {
     /// The size that fits, if that is known.
     #[inline(never)]
     fn foresee(&mut self, predict: &dyn Predict) -> Option<usize> {
-        let device = self.memory.device.filter(|_| !self.machine.is_packed())?;
-        let foreseen = predict::foresee(predict, device, self.report.length())?;
+        let items = self.report.length().map(|_| self.machine.whole());
+        let foreseen = predict::foresee(predict, self.memory.device?, items)?;
         self.report.foresees(foreseen);
         Some(foreseen.size)
     }

@@ -167,7 +167,7 @@ impl<'a, P, K, B, U> With<'a, P, K, B, U> {
     /// Starts with the size that `predict` says fits the [`device`](Self::device), where the size cache
     /// knows nothing of the call.
     ///
-    /// It is asked once per call, for counts of items. It counts for nothing where a call like this one has
+    /// It is asked once per call, for what sizes count: items, or [costs](With::by_cost). It counts for nothing where a call like this one has
     /// met a limit before, nor with `TOMA_PREDICT=0`.
     ///
     /// See [`Predict`] for an example.

@@ -52,7 +52,7 @@ pub trait Predict: fmt::Debug + Sync {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[expect(clippy::exhaustive_structs, reason = "made outside of this crate")]
 pub struct Foreseen {
-    /// In items.
+    /// In items, or in costs where sizes count costs.
     pub size: usize,
     /// The most bytes that live at once, beyond those there are now.
     pub needs_bytes: u64,

@@ -21,7 +21,8 @@ use crate::tensor::TensorData;
 /// The body runs at 4 and at 8 items, or at fewer where there are fewer, and nothing of the user's is
 /// read or changed; see [`dry_run`](crate::dry_run). What is predicted is kept for each line of code that
 /// calls, [`key`](toma_core::execute::With::key), device and shape of the data: two nets that one line trains
-/// on data of one shape need keys. Where the body cannot run dry, sizes are found as without.
+/// on data of one shape need keys. Where the body cannot run dry, sizes are found as without. Forms that are not
+/// for tensors take a [`Prediction`] instead.
 ///
 /// A step of training whose pieces do not add up to the whole is never split. What a user should know of
 /// this is a line on standard error, once for each prediction: an operator that couples rows, batch norm
