@@ -169,7 +169,6 @@ impl Drop for Reservation {
 }
 
 /// Why bytes were not reserved.
-#[derive(Debug)]
 pub struct NotReserved {
     device: Device,
     asked_bytes: u64,
@@ -207,7 +206,11 @@ impl NotReserved {
 impl fmt::Display for NotReserved {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { device, asked_bytes, refused: Refused { others, ahead, .. }, reading } = self;
-        write!(f, "{}: cannot reserve {asked_bytes} bytes: ", device.name())?;
+        match device.name() {
+            "" => f.write_str("device \"\"")?,
+            name => f.write_str(name)?,
+        }
+        write!(f, ": cannot reserve {asked_bytes} bytes: ")?;
         match reading {
             Ok(Reading { free_bytes, total_bytes }) => {
                 write!(f, "{free_bytes} of {total_bytes} bytes are free")?;
@@ -218,6 +221,13 @@ impl fmt::Display for NotReserved {
             write!(f, ", others have reserved {bytes} of the {limit_bytes} bytes that were free before")?;
         }
         if *ahead > 0 { write!(f, ", {ahead} waiting before it") } else { Ok(()) }
+    }
+}
+
+/// The message, because that is what `unwrap` and `expect` print.
+impl fmt::Debug for NotReserved {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
     }
 }
 

@@ -108,6 +108,8 @@ pub struct Report {
     pub waited: Duration,
     /// Whether the rest of the call ran in [fallback](crate::device::falls_back), from some piece on.
     pub fell_back: bool,
+    /// Whether a failure was injected, by the feature `testing`: then nothing is learned or remembered.
+    pub injected: bool,
     /// What the smallest size lacked, when it was clear that it does not fit.
     pub shortfall: Option<Shortfall>,
 }
