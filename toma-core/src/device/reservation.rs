@@ -21,7 +21,8 @@ use crate::nesting::Nesting;
 /// not yet allocated are not given away twice.
 ///
 /// Inside an attempt with a `device` it does not wait, and answers as [`try_reserve`]: the attempt holds
-/// memory that others may wait for.
+/// memory that others may wait for. The error is not out of memory: a body that returns it, or panics with
+/// it, is not run again, and it goes through.
 ///
 /// ```
 /// # extern crate toma_core as toma;
