@@ -55,6 +55,7 @@ pub use svg::svg;
 /// ```
 #[non_exhaustive]
 #[derive(Clone, Debug, Default)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a fact by itself")]
 pub struct Report {
     /// The name of the call.
     pub name: Name,
