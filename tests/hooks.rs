@@ -44,7 +44,7 @@ fn what_a_hook_gives_back_saves_the_size() {
     );
     drop(hooked);
     room.store(4, Relaxed);
-    assert_eq!(sizes(|| room.load(Relaxed)), [8, 4, 4], "nobody is asked any more");
+    assert_eq!(sizes(|| room.load(Relaxed)), [8, 4, 4], "no hook is asked any more");
 }
 
 #[test]

@@ -4,6 +4,7 @@
 use std::time::Duration;
 
 use toma::policy::Policy;
+use toma::testing::FakeOutOfMemory;
 use toma::{Adaptive, Bisect, Decay, Halve, Throughput};
 
 use crate::world::{BASE, ITEM, Shows, World, bytes};
@@ -123,5 +124,27 @@ fn only_policies_that_measure_grow_back_after_a_passing_shortage() {
     for is_batch in [false, true] {
         let kept = after_a_shortage(&Throughput::default(), Shows::Nothing, is_batch, (500, 150));
         assert!(kept >= 256, "{kept} of 512, batch: {is_batch}");
+    }
+}
+
+/// An attempt takes as long whatever its size, so the floor costs the most that it can.
+fn attempt_in_a_burst(world: &World, number: usize, size: usize) -> Result<(), FakeOutOfMemory> {
+    world.device.set_budget(bytes(if number < 20 { 1 } else { 1000 }));
+    world.attempt_of(size, BASE + size as u64 * ITEM, Duration::from_secs(2))
+}
+
+#[test]
+fn a_burst_that_leaves_the_smallest_size_alone_passes() {
+    for (name, policy) in policies() {
+        for shows in [Shows::Unnamed, Shows::Nothing, Shows::Free, Shows::Everything] {
+            let world = World::new(1, shows);
+            world.range_with(100_000, 64, &*policy, |number, size| attempt_in_a_burst(&world, number, size));
+            assert_eq!(world.last_size(), 64, "{name} {shows:?}: in a range");
+
+            let world = World::new(1, shows);
+            let batch =
+                |_, number| world.batch_with(64, &*policy, |size| attempt_in_a_burst(&world, number, size));
+            assert_eq!((0..5000).fold(0, batch), 64, "{name} {shows:?}: in batches");
+        }
     }
 }

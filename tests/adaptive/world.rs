@@ -142,8 +142,10 @@ impl World {
     ) -> Result<(), FakeOutOfMemory> {
         let with = execute::with::<GlobalCache>().cache(&self.cache).policy(policy);
         let with = with.observer(&self.told).name(NAME);
-        let with = if self.source.shows == Shows::Unnamed { with } else { with.device(&self.source) };
-        with.range(0..items, initial, body)
+        match self.source.shows {
+            Shows::Unnamed => with.range(0..items, initial, body),
+            _ => with.device(&self.source).range(0..items, initial, body),
+        }
     }
 
     /// One batch; the size that succeeded.
@@ -158,8 +160,13 @@ impl World {
         policy: impl Policy,
         mut body: impl FnMut(usize) -> Result<(), FakeOutOfMemory>,
     ) -> usize {
-        let with = execute::with::<GlobalCache>().cache(&self.cache).policy(policy).device(&self.source);
-        with.batch(initial, |size| body(size).map(|()| size)).expect("a small size fits")
+        let with = execute::with::<GlobalCache>().cache(&self.cache).policy(policy);
+        let body = |size| body(size).map(|()| size);
+        let ended = match self.source.shows {
+            Shows::Unnamed => with.batch(initial, body),
+            _ => with.device(&self.source).batch(initial, body),
+        };
+        ended.expect("a small size fits")
     }
 
     pub(crate) fn failures(&self) -> usize {

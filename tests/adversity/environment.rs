@@ -78,9 +78,9 @@ fn an_empty_or_zero_setting_is_none() {
 }
 
 #[test]
-fn a_log_that_nobody_reads_stops_nothing() {
+fn a_log_that_is_not_read_stops_nothing() {
     let Some(status) =
-        child::run_unheard("environment::a_log_that_nobody_reads_stops_nothing", &[("TOMA_LOG", "1")])
+        child::run_unheard("environment::a_log_that_is_not_read_stops_nothing", &[("TOMA_LOG", "1")])
     else {
         child::wait_to_be_unheard();
         let mut done = Vec::new();
@@ -113,7 +113,7 @@ fn disabled_every_body_runs_once_at_the_initial_size() {
         assert_eq!(next(), format!("toma: {name}: out of memory at size 32, 2.0 GiB requested: {MESSAGE}"));
         assert_eq!(next(), format!("toma: {name}: gives up at 32: TOMA_DISABLE is set"));
     }
-    // A panic is printed, because nobody will try again.
+    // A panic is printed, because no attempt follows.
     assert_eq!(next(), "");
     assert!(next().contains("panicked at tests/adversity/environment.rs:"));
     assert_eq!(next(), MESSAGE);

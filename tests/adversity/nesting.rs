@@ -102,7 +102,7 @@ async fn waits(size: usize, sizes: &GlobalCache) -> Result<()> {
 }
 
 #[test]
-fn a_future_that_is_leaked_mid_await_disturbs_nobody() {
+fn a_future_that_is_leaked_mid_await_disturbs_no_other_call() {
     let sizes: &'static GlobalCache = Box::leak(Box::default());
     let mut future = Box::pin(waits(sizes));
     for _ in 0..5 {

@@ -111,7 +111,7 @@ fn a_memory_that_panics_ends_the_call_with_its_panic() {
 }
 
 #[test]
-fn a_memory_that_panics_while_a_start_is_chosen_harms_nobody() {
+fn a_memory_that_panics_while_a_start_is_chosen_harms_no_other_call() {
     let cache = StacktraceMemoryCache::new();
     let call = |read: fn() -> io::Result<Reading>, limit: usize| {
         let odd = Odd { read: Some(read), ..Odd::default() };

@@ -226,6 +226,6 @@ fn one_in_the_other() {
     let mut inner = Vec::new();
     block_on(outer(0, 8, &mut inner)).unwrap();
     assert_eq!((inner, failures()), (vec![4; 6], 2));
-    assert_eq!(block_on(keyed(16)), Ok(4), "an async function has one entry, whoever calls");
+    assert_eq!(block_on(keyed(16)), Ok(4), "an async function has one entry, whatever calls it");
     assert_eq!(block_on(calls_itself(3)), Ok(24));
 }

@@ -13,6 +13,8 @@ use crate::kit::{AnyStack, GIB, Memory, apart, settled};
 const INITIAL: usize = 1 << 12;
 const THREADS: usize = 8;
 const CALLS: usize = 2_000;
+/// Entries that a cache holds at most.
+const MOST: usize = 4096;
 
 /// Random enough, and the same every time.
 struct Noise(u64);
@@ -98,7 +100,7 @@ fn threads_learn_and_recall_at_once() {
 }
 
 #[test]
-fn what_is_in_the_table_in_the_end_is_what_somebody_settled() {
+fn what_is_in_the_table_in_the_end_is_what_a_thread_settled() {
     let cache = GlobalCache::new();
     let seen = hammer(&cache, 1, &|| ());
     let settled_last = settled(&cache.entries());
@@ -120,17 +122,17 @@ fn clearing_and_seeding_meanwhile_does_no_harm() {
     let (global, stacktrace) = (GlobalCache::new(), StacktraceMemoryCache::new());
     hammer(&global, 5, &|| {
         global.clear();
-        global.seed("nobody", 3);
+        global.seed("never called", 3);
         assert!(global.entries().len() <= 5);
     });
     hammer(&stacktrace, 5, &|| {
-        stacktrace.seed("nobody", 3);
+        stacktrace.seed("never called", 3);
         stacktrace.clear();
         assert!(stacktrace.entries().len() <= 5);
     });
 }
 
-/// In each round one thread learns, then all look: nobody is left with what it had looked up.
+/// In each round one thread learns, then all look: no thread is left with what it had looked up.
 #[test]
 fn a_size_learned_by_one_thread_is_where_all_others_start() {
     let (cache, memory) = (AnyStack::default(), Memory::new(GIB));
@@ -152,4 +154,22 @@ fn a_size_learned_by_one_thread_is_where_all_others_start() {
         }
     };
     thread::scope(|scope| (0..4).for_each(|thread| drop(scope.spawn(move || rounds(thread)))));
+}
+
+#[test]
+fn a_cache_that_many_threads_fill_holds_as_many_entries_as_one_holds() {
+    let cache = GlobalCache::new();
+    thread::scope(|scope| {
+        for thread in 0..THREADS {
+            let cache = &cache;
+            scope.spawn(move || (0..5_000).for_each(|key| shrink_once(cache, thread * 5_000 + key)));
+        }
+    });
+    // A thread that adds the last entries while another makes room leaves the rest to the next.
+    let entries = cache.entries().len();
+    assert!((MOST / 2..MOST + THREADS).contains(&entries), "{entries} entries");
+}
+
+fn shrink_once(cache: &dyn SizeCache, key: usize) {
+    call(cache, key, &Memory::new(GIB), INITIAL / 2);
 }

@@ -34,7 +34,7 @@ pub(crate) fn run(test: &str, settings: &[(&str, &str)]) -> Option<Ended> {
     Some(Ended { status: output.status, stderr: stderr.lines().map(str::to_owned).collect() })
 }
 
-/// The same with nobody at the other end of standard error.
+/// The same with the other end of standard error closed.
 pub(crate) fn run_unheard(test: &str, settings: &[(&str, &str)]) -> Option<ExitStatus> {
     let mut command = command(test, settings)?;
     let mut child =
@@ -45,7 +45,7 @@ pub(crate) fn run_unheard(test: &str, settings: &[(&str, &str)]) -> Option<ExitS
     Some(child.wait().unwrap())
 }
 
-/// In the child of [`run_unheard`]: returns when nobody listens any more.
+/// In the child of [`run_unheard`]: returns when the other end is closed.
 pub(crate) fn wait_to_be_unheard() {
     std::io::stdin().lines().for_each(drop);
 }

@@ -101,7 +101,7 @@ proptest! {
     #[test]
     fn any_costs(
         (costs, initial) in (prop::collection::vec(any_cost(), 0..60), any_size()),
-        oversize in prop::collection::hash_set(0..60_usize, 0..6),
+        to_leave_out in prop::collection::hash_set(0..60_usize, 0..6),
         (most, policy, falls_back_too) in (1..60_usize, select(&crate::POLICIES[..]), any::<bool>()),
     ) {
         let (cache, mut attempts) = (GlobalCache::new(), 0);
@@ -112,7 +112,7 @@ proptest! {
             let form = form.by_cost(|item| costs[item]).left_out(|item| left_out.push(item.index));
             let rows = form.iter(0..costs.len(), initial, |start, end| {
                 attempts += 1;
-                let fits = end - start <= most && (start..end).all(|item| !oversize.contains(&item));
+                let fits = end - start <= most && (start..end).all(|item| !to_leave_out.contains(&item));
                 if fits || falls_back() { Ok(start..end) } else { Err(OutOfMemory::new(None)) }
             });
             let (mut done, mut is_failed) = (Vec::new(), false);
@@ -128,7 +128,7 @@ proptest! {
             let until = report::last().unwrap();
             prop_assert!(all.iter().copied().eq(0..until.done + left_out.len()), "{:?}", all);
             prop_assert_eq!(all.len() < costs.len(), is_failed);
-            prop_assert!(left_out.iter().all(|item| oversize.contains(item)), "{:?}", left_out);
+            prop_assert!(left_out.iter().all(|item| to_leave_out.contains(item)), "{:?}", left_out);
             prop_assert!(!is_failed || !falls_back_too, "all fits elsewhere");
         }
         prop_assert!(attempts <= 2 * 200 * (costs.len() + 1), "{} attempts", attempts);

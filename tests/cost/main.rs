@@ -7,9 +7,9 @@ mod extremes;
 mod learning;
 mod left_out;
 #[cfg(feature = "testing")]
-mod measuring;
+mod left_out_among_others;
 #[cfg(feature = "testing")]
-mod oversize;
+mod measuring;
 mod packed;
 mod seen;
 mod twin;

@@ -20,7 +20,7 @@ use crate::kit::{
 };
 
 #[test]
-fn loops_that_fit_alone_but_not_together_do_not_shrink() {
+fn loops_that_fit_by_themselves_but_not_together_do_not_shrink() {
     let _must_end = must_end();
     let (device, cache, meet) = (FakeDevice::new(100), GlobalCache::new(), Barrier::new(2));
     let (sizes, waited) = (Mutex::new(Vec::new()), AtomicBool::new(false));

@@ -1,4 +1,4 @@
-//! Loops inside attempts: nothing that holds a turn waits, and what fits alone succeeds, because a loop inside gives
+//! Loops inside attempts: nothing that holds a turn waits, and what fits by itself succeeds, because a loop inside gives
 //! way to the enclosing attempt, which is redone with the device to itself.
 
 use std::error::Error;
@@ -102,7 +102,7 @@ fn all_succeed(works: &[Vec<Level>]) {
 }
 
 #[test]
-fn all_that_fit_alone_succeed_although_they_hold_what_others_need() {
+fn all_that_fit_by_themselves_succeed_although_they_hold_what_others_need() {
     all_succeed(&vec![vec![level(1, 40), level(4, 40)]; 2]);
     all_succeed(&vec![vec![level(3, 10), level(3, 40)]; 8]);
     all_succeed(&(0..8).map(|of| vec![level(2, 10 * of), level(2, 90 - 10 * of)]).collect::<Vec<_>>());
@@ -116,7 +116,7 @@ fn all_that_fit_alone_succeed_although_they_hold_what_others_need() {
     ]);
 }
 
-/// Draws loops that fit alone.
+/// Draws loops that fit by themselves.
 fn drawn(random: &mut Rng) -> Vec<Level> {
     let mut left = 100;
     let levels = (0..random.usize(1..=3)).map(|_| {
@@ -139,7 +139,7 @@ fn drawn_on_two(random: &mut Rng) -> Vec<Level> {
 }
 
 #[test]
-fn whatever_fits_alone_succeeds() {
+fn whatever_fits_by_itself_succeeds() {
     for (seed, draw) in (0..150).flat_map(|seed| [(seed, drawn as fn(&mut Rng) -> _), (seed, drawn_on_two)]) {
         let mut random = Rng::with_seed(seed);
         let works: Vec<_> = (0..random.usize(2..=8)).map(|_| draw(&mut random)).collect();
@@ -149,7 +149,7 @@ fn whatever_fits_alone_succeeds() {
 }
 
 #[test]
-fn what_does_not_fit_alone_gives_up_and_the_others_succeed() {
+fn what_does_not_fit_by_itself_gives_up_and_the_others_succeed() {
     let [fits, large] = [40, 61].map(|needs| vec![level(1, 40), level(2, needs)]);
     let results = on_threads(&[fits.clone(), large, fits], false);
     let error = results[1].as_ref().unwrap_err().to_string();

@@ -10,6 +10,7 @@ use std::time::Duration;
 use toma::device::{reserve, reserve_async, try_reserve};
 use toma::memory::{MemorySource, Reading};
 use toma::testing::FakeDevice;
+use toma::{NoCache, execute};
 
 use crate::executor::poll;
 use crate::tasks::block_on;
@@ -92,6 +93,36 @@ fn no_bytes_are_always_there() {
     let device = FakeDevice::new(10);
     let _all = try_reserve(&device, 10).unwrap();
     assert!(try_reserve(&device, 0).is_ok());
+}
+
+#[test]
+fn a_device_without_a_name_is_shown_as_one() {
+    #[derive(Debug)]
+    struct Nameless;
+    impl MemorySource for Nameless {
+        fn name(&self) -> &'static str {
+            ""
+        }
+        fn read(&self) -> io::Result<Reading> {
+            Ok(Reading::new(7, 7))
+        }
+    }
+
+    let error = try_reserve(&Nameless, 8).unwrap_err();
+    assert_eq!(error.to_string(), "device \"\": cannot reserve 8 bytes: 7 of 7 bytes are free");
+    assert_eq!(format!("{error:?}"), error.to_string(), "what `unwrap` prints is for people, too");
+}
+
+#[test]
+fn bytes_that_are_not_reserved_are_no_reason_to_try_again() {
+    let device = FakeDevice::new(10);
+    let mut attempts = 0;
+    let ended = execute::with::<NoCache>().range(0..8, 8, |_, _| {
+        attempts += 1;
+        try_reserve(&device, 11).map(drop)
+    });
+    assert!(ended.unwrap_err().is_too_large());
+    assert_eq!(attempts, 1);
 }
 
 #[test]

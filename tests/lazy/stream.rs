@@ -154,7 +154,7 @@ fn it_waits_to_be_asked() {
         assert!(matches!(next, Poll::Ready(Some(Ok(_)))));
         assert_eq!(world.tried(), taken, "nothing runs ahead");
     }
-    assert_eq!(woken.0.load(Relaxed), 0, "a value that nobody asked for is nothing to wake up for");
+    assert_eq!(woken.0.load(Relaxed), 0, "a value that was not asked for is nothing to wake up for");
 }
 
 #[test]

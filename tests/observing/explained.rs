@@ -11,7 +11,7 @@ use expect_test::expect;
 use toma::classify::OutOfMemory;
 use toma::device::{Cancel, Ladder, falls_back};
 use toma::observe::{Event, EventKind};
-use toma::testing::{FakeDevice, StoppedClock};
+use toma::testing::{FakeDevice, StoppedClock, inject};
 use toma::{GlobalCache, NoCache, execute};
 
 use crate::shown::shows;
@@ -184,7 +184,7 @@ fn a_fallback() {
 }
 
 #[test]
-fn an_item_that_fits_nowhere_and_somebody_who_takes_care() {
+fn an_item_that_fits_nowhere_and_is_told() {
     let _unobserved = unobserved();
     let cache = GlobalCache::new();
     let with = execute::with::<GlobalCache>().cache(&cache).name("embed").by_cost(|text| TOKENS[text]);
@@ -219,7 +219,7 @@ fn an_item_that_has_to_be_looked_for() {
 }
 
 #[test]
-fn an_item_that_fits_nowhere_and_nobody_who_takes_care() {
+fn an_item_that_fits_nowhere_and_fails_the_call() {
     let _unobserved = unobserved();
     let cache = GlobalCache::new();
     let with = execute::with::<GlobalCache>().cache(&cache).name("embed").by_cost(|text| TOKENS[text]);
@@ -232,5 +232,21 @@ fn an_item_that_fits_nowhere_and_nobody_who_takes_care() {
           lost     the time of 1 attempt, not measured without an observer
           left out item 2, which does not fit by itself
           next     starts at cost 60 again
+    "#]]);
+}
+
+/// An injected failure says nothing of the limit, and the next call starts as this one did.
+#[test]
+fn failures_that_were_injected() {
+    let _unobserved = unobserved();
+    let _injection = inject::above(4);
+    let cache = GlobalCache::new();
+    execute::with::<NoCache>().cache(&cache).name("work").range(0..16, 16, |_, _| ());
+    shows(&expect![[r#"
+        work: 16 items in 6 attempts, 2 out of memory
+          started  at 16, nothing was remembered
+          tried    16 -> 8 -> 4 worked 4 times
+          lost     at least TIME in attempts that failed
+          next     starts at 16 again, because failures were injected and nothing is remembered
     "#]]);
 }

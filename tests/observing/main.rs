@@ -1,4 +1,4 @@
-//! What anybody can see of a call: every event in order, its report, and its `tracing` events.
+//! What can be seen of a call: every event in order, its report, and its `tracing` events.
 
 #![expect(
     clippy::needless_raw_string_hashes,
@@ -26,10 +26,10 @@ mod world;
 
 use std::sync::{PoisonError, RwLock, RwLockReadGuard};
 
-/// Tests that observe every call of the process write, tests of calls that nobody observes read.
+/// Tests that observe every call of the process write, tests of calls without an observer read.
 static PROCESS: RwLock<()> = RwLock::new(());
 
-/// Nobody observes every call of the process until this is dropped.
+/// No observer sees every call of the process until this is dropped.
 fn unobserved() -> RwLockReadGuard<'static, ()> {
     PROCESS.read().unwrap_or_else(PoisonError::into_inner)
 }

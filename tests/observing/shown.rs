@@ -116,7 +116,7 @@ fn a_rest_that_fails() {
     "#]]);
 }
 
-/// Nobody knows whether there ever was an earlier call.
+/// A seed does not tell whether there ever was an earlier call.
 #[test]
 fn a_call_that_starts_from_a_seed() {
     let cache = GlobalCache::new();
@@ -213,7 +213,7 @@ fn bisects_to_the_limit() {
     "#]]);
 }
 
-/// More sizes than anybody reads.
+/// More sizes than a user reads.
 #[test]
 fn changes_without_end() {
     let call = |items| {

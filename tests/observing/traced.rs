@@ -1,4 +1,4 @@
-//! Every event as a `tracing` event with its fields; none built when nobody listens.
+//! Every event as a `tracing` event with its fields; none built without a subscriber.
 
 use std::sync::PoisonError;
 
@@ -21,8 +21,8 @@ fn eventful() {
 
 /// What is told of the eventful call up to a level.
 fn told(most: LevelFilter) -> String {
-    // Tests beside this one may be the first to come by an event's place in the code, with nobody to tell
-    // it to. Once each has been passed, a new subscriber asks for it anew.
+    // Tests beside this one may be the first to come by an event's place in the code, with no subscriber
+    // there. Once each has been passed, a new subscriber asks for it anew.
     Collect::up_to(LevelFilter::TRACE).during(eventful);
     Collect::up_to(most).during(eventful)
 }
@@ -79,7 +79,7 @@ fn nothing_is_built_for_a_level_below_all_events() {
             call();
             let built = allocation_counter::measure(call);
             assert_eq!(built.count_total, 0, "{level}");
-            // Nobody read the clock for the failure either.
+            // The clock was not read for the failure either.
             let body = |start, end| if end - start > 4 { Err(OutOfMemory::new(None)) } else { Ok(()) };
             execute::with::<NoCache>().range(0..8, 8, body).unwrap();
             assert!(!report::last().unwrap().time_lost_is_exact, "{level}");

@@ -1,4 +1,4 @@
-//! `cache = &instance`: the instance remembers, and nobody else.
+//! `cache = &instance`: the instance remembers, and no other cache.
 
 use std::rc::Rc;
 

@@ -118,7 +118,7 @@ fn a_link_to_itself_is_left_alone() {
 
 /// A lock that is never given back: the cache waits for a moment, and then no more.
 #[test]
-fn a_lock_that_is_never_given_back_stops_nobody_for_long() {
+fn a_lock_that_is_never_given_back_stops_no_call_for_long() {
     let folder = Folder::new();
     let lock = fs::File::create(folder.path().join("sizes.json.lock")).unwrap();
     fs4::FileExt::lock(&lock).unwrap();

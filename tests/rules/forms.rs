@@ -24,7 +24,7 @@ pub(crate) enum Form {
     Range,
     /// The body returns nothing.
     RangeUnit,
-    /// The body's errors are boxed, and nobody says how they are classified.
+    /// The body's errors are boxed, and no option says how they are classified.
     RangeBoxed,
     Map,
     /// The body returns plain values.

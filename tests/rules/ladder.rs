@@ -145,7 +145,7 @@ impl MemorySource for Named {
     }
 
     fn read(&self) -> std::io::Result<toma::memory::Reading> {
-        Err(std::io::Error::other("nobody asks"))
+        Err(std::io::Error::other("never asked"))
     }
 }
 

@@ -113,7 +113,7 @@ impl Stage {
         Self { name, script: script.clone(), notes: notes.clone(), ids: Mutex::default() }
     }
 
-    /// A device of its own, where nobody has ever been.
+    /// A device of its own, where no call has ever been.
     pub(crate) fn untouched(self) -> Self {
         static STAGES: AtomicUsize = AtomicUsize::new(0);
         Self { name: format!("stage {}", STAGES.fetch_add(1, Ordering::Relaxed)), ..self }
@@ -176,7 +176,7 @@ impl MemorySource for Stage {
     fn read(&self) -> io::Result<Reading> {
         self.notes.write(Note::Read);
         let reading = self.attempts().checked_sub(1).and_then(|last| self.script.reading(last));
-        let (free, total) = reading.ok_or_else(|| io::Error::other("nobody knows"))?;
+        let (free, total) = reading.ok_or_else(|| io::Error::other("not in the script"))?;
         Ok(Reading::new(free, total))
     }
 

@@ -5,6 +5,6 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 
 /// What `code` returns; `None` when it panicked.
 pub(crate) fn contained<R>(code: impl FnOnce() -> R) -> Option<R> {
-    // Dropping what somebody panicked with may panic, too.
+    // Dropping the payload of a panic may panic, too.
     catch_unwind(AssertUnwindSafe(code)).map_err(mem::forget).ok()
 }

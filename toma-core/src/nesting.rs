@@ -55,7 +55,7 @@ pub(crate) struct Enclosing {
 /// What is special about the place.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Marks {
-    /// In another memory than the device's.
+    /// In fallback.
     pub(crate) falls_back: bool,
     /// A task with an attempt is being polled: what blocks now may hold up others.
     pub(crate) polled: bool,

@@ -42,7 +42,7 @@ impl Switches {
         self.0 & UNPREDICTED != 0
     }
 
-    /// Somebody observes every call of the process.
+    /// An observer sees every call of the process.
     #[inline]
     pub(crate) fn observed(self) -> bool {
         self.0 & OBSERVED != 0
@@ -54,7 +54,7 @@ impl Switches {
         self.0 & (DISABLE | HOOKED) != 0
     }
 
-    /// Somebody gives memory back when it runs out.
+    /// A hook gives memory back when it runs out.
     #[inline]
     pub(crate) fn hooked(self) -> bool {
         self.0 & HOOKED != 0

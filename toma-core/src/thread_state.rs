@@ -100,7 +100,7 @@ pub fn register(state: &'static dyn ThreadState) -> Result<(), &'static dyn Thre
 /// Whether this thread would retry out of memory, were it to fail now: in this attempt or one around
 /// it.
 ///
-/// Nobody reads the error then, so a library that takes milliseconds to explain one can save them. It
+/// The error is not read then, so a library that takes milliseconds to explain one can save them. It
 /// allocates nothing and cannot panic.
 ///
 /// ```

@@ -60,7 +60,7 @@ fn reject_const(form: Form, sig: &Signature) -> Result<()> {
     Err(Error::new_spanned(constness, message))
 }
 
-/// Told here because the compiler's own words are about closures that nobody wrote.
+/// Told here because the compiler's own words are about closures that are not in the source.
 fn reject_exclusive_borrow_of_self(form: Form, sig: &Signature) -> Result<()> {
     let (Some(receiver), ReturnType::Type(_, ty)) = (sig.receiver(), &sig.output) else { return Ok(()) };
     let ReceiverKind::Reference(_, of_self, Some(_)) = &receiver.kind else { return Ok(()) };

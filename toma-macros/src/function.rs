@@ -1,4 +1,4 @@
-//! The annotated function: a parsed signature and a body that nobody looks into.
+//! The annotated function: a parsed signature and a body that is not looked into.
 //!
 //! The body stays raw tokens: that is faster, and syntax that this crate has never heard of
 //! keeps working inside it.

@@ -35,7 +35,7 @@ thread_local! {
 /// # set_default::<StacktraceMemoryCache>();
 /// ```
 pub fn set_default<C: SizeCache + 'static>() {
-    // Before the lock, because making a cache is anybody's code, which may run loops. The default
+    // Before the lock, because making a cache is foreign code, which may run loops. The default
     // cache as the default would ask itself without end: it stands for the standard one.
     let is_itself = TypeId::of::<C>() == TypeId::of::<DefaultCache>();
     let cache: Chosen = if is_itself { None } else { Some(C::shared()) };

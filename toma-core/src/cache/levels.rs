@@ -37,7 +37,7 @@ impl Levels {
         }
     }
 
-    /// What nobody could read counts as the lowest level, when learned and when asked.
+    /// A reading that failed counts as the lowest level, when learned and when asked.
     fn nearest_below(&self, free: Option<u64>) -> usize {
         let reachable = |entry: &Remembered| match (entry.free_bytes, free) {
             (None, _) => true,
@@ -88,7 +88,7 @@ impl From<Option<Remembered>> for Levels {
 fn replaces(new: &Remembered, old: &Remembered) -> bool {
     match (new.free_bytes, old.free_bytes) {
         (Some(new), Some(old)) => new.abs_diff(old) <= tolerance(new.max(old)),
-        // A level nobody could read gives way to whatever is known better, and not the other way
+        // A level that could not be read gives way to whatever is known better, and not the other way
         // round: one reading that fails must not bring the failures of all levels back.
         (_, None) => true,
         (None, Some(_)) => false,

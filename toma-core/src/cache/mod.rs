@@ -159,7 +159,7 @@ impl Remembered {
         }
     }
 
-    /// Takes the record as it is now; allocates nothing where there is one that nobody else holds.
+    /// Takes the record as it is now; allocates nothing where there is one that nothing else holds.
     fn note(&mut self, measurements: &Measurements) {
         self.learned = clock::wall();
         match &mut self.measurements {

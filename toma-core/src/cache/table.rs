@@ -16,8 +16,11 @@ use super::levels::Levels;
 use super::memo::Spread;
 use super::{Callers, Remembered};
 
-/// Entries a cache holds; beyond it the one learned longest ago goes.
+/// Entries a cache holds; beyond it those learned longest ago go.
 const MAX_ENTRIES: usize = 4096;
+
+/// This part of the time since the oldest goes at once, counted in learning, so that looking for it is rare.
+const PART: u64 = 16;
 
 #[derive(Debug, Default)]
 pub(super) struct Table {
@@ -25,6 +28,7 @@ pub(super) struct Table {
     pub(super) seeds: DashMap<String, Remembered>,
     /// How often anything was learned.
     count: AtomicU64,
+    evicting: Mutex<()>,
 }
 
 /// What is known under one key.
@@ -47,9 +51,19 @@ impl Table {
         learned.levels.learn(remembered);
         drop(learned);
         if self.learned.len() > MAX_ENTRIES {
-            let numbers = self.learned.iter().map(|learned| (learned.number, *learned.key()));
-            let oldest = numbers.min_by_key(|&(number, _)| number);
-            oldest.map(|(_, key)| self.learned.remove(&key));
+            self.evict();
+        }
+    }
+
+    /// One thread makes room for all; it allocates nothing, because memory may have just run out.
+    #[cold]
+    fn evict(&self) {
+        let Ok(_evicting) = self.evicting.try_lock() else { return };
+        while self.learned.len() > MAX_ENTRIES {
+            let oldest = self.learned.iter().map(|learned| learned.number).min().unwrap_or_default();
+            let age = self.count.load(Relaxed).saturating_sub(oldest);
+            let first_kept = oldest + age / PART;
+            self.learned.retain(|_, learned| learned.number >= first_kept);
         }
     }
 

@@ -67,7 +67,7 @@ impl<'a> Ladder<'a> {
         self
     }
 
-    /// Goes on in another memory when nothing smaller is left, see [`falls_back`]. A nested loop
+    /// Goes on in fallback when nothing smaller is left, see [`falls_back`]. A nested loop
     /// [gives way](super#loops-inside-attempts) first.
     pub fn fallback(mut self, on: bool) -> Self {
         self.fallback = on;
@@ -86,7 +86,7 @@ impl<'a> Ladder<'a> {
 }
 
 /// Whether the body runs in [fallback](Ladder::fallback): nothing smaller was left, and it should use
-/// another memory now, such as the CPU's.
+/// memory beside the device's now, such as the CPU's.
 ///
 /// From then on that is so to the end of the call, and in loops inside the body, too. Nothing is remembered of sizes in
 /// fallback, and they begin with `initial`. Where sizes are [costs](crate::execute::With::by_cost), a single item that

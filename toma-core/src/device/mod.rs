@@ -22,8 +22,8 @@
 //! 3. **Hooks.** Ask the [registered](on_release) hooks to give memory back. On, where there are any.
 //! 4. **Smaller.** What the policy says. A new size has new rungs, but for the hooks: they are asked once per
 //!    piece.
-//! 5. **Fallback.** When nothing smaller is left: the first size again in another memory, which the body
-//!    chooses where [`falls_back`] says so. Off. A single item that fails, where sizes are
+//! 5. **Fallback.** When nothing smaller is left: the first size again, and the body uses what memory
+//!    it likes where [`falls_back`] says so. Off. A single item that fails, where sizes are
 //!    [costs](crate::execute::With::by_cost), goes there for itself, and the others go on where they were.
 //! 6. **Give up.** The body's own failure goes through.
 //!

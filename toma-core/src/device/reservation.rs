@@ -21,7 +21,8 @@ use crate::nesting::Nesting;
 /// not yet allocated are not given away twice.
 ///
 /// Inside an attempt with a `device` it does not wait, and answers as [`try_reserve`]: the attempt holds
-/// memory that others may wait for.
+/// memory that others may wait for. The error is not out of memory: a body that returns it, or panics with
+/// it, is not run again, and it goes through.
 ///
 /// ```
 /// # extern crate toma_core as toma;
@@ -169,7 +170,6 @@ impl Drop for Reservation {
 }
 
 /// Why bytes were not reserved.
-#[derive(Debug)]
 pub struct NotReserved {
     device: Device,
     asked_bytes: u64,
@@ -207,7 +207,11 @@ impl NotReserved {
 impl fmt::Display for NotReserved {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { device, asked_bytes, refused: Refused { others, ahead, .. }, reading } = self;
-        write!(f, "{}: cannot reserve {asked_bytes} bytes: ", device.name())?;
+        match device.name() {
+            "" => f.write_str("device \"\"")?,
+            name => f.write_str(name)?,
+        }
+        write!(f, ": cannot reserve {asked_bytes} bytes: ")?;
         match reading {
             Ok(Reading { free_bytes, total_bytes }) => {
                 write!(f, "{free_bytes} of {total_bytes} bytes are free")?;
@@ -218,6 +222,13 @@ impl fmt::Display for NotReserved {
             write!(f, ", others have reserved {bytes} of the {limit_bytes} bytes that were free before")?;
         }
         if *ahead > 0 { write!(f, ", {ahead} waiting before it") } else { Ok(()) }
+    }
+}
+
+/// The message, because that is what `unwrap` and `expect` print.
+impl fmt::Debug for NotReserved {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
     }
 }
 

@@ -11,7 +11,7 @@ use crate::device::{Device, Measurement};
 use crate::memory::{self, MemorySource, Usage};
 use crate::policy::Sample;
 
-/// What was measured of one attempt; nothing of what nobody asked for.
+/// What was measured of one attempt; nothing that was not asked for.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Measured {
     pub(crate) elapsed: Option<Duration>,

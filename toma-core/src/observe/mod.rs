@@ -1,6 +1,6 @@
 //! Seeing what happens: events, observers, reports.
 //!
-//! Nobody may wonder why a job is slow. Each call can have an observer, [`everywhere`] sees all of
+//! A user should never have to wonder why a job is slow. Each call can have an observer, [`everywhere`] sees all of
 //! them, `TOMA_LOG=1` prints every failure, and [`report::last`] tells what the last call on this
 //! thread went through. Without any of them no clock is read and no event is built.
 

@@ -55,7 +55,7 @@ struct State {
     screen: Screen,
     calls: Vec<Call>,
     pace: Pace,
-    /// The last call that ended was over before anybody could have read its line.
+    /// The last call that ended was over before a user could have read its line.
     last_was_quick: bool,
 }
 

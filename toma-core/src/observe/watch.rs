@@ -24,7 +24,7 @@ pub(crate) struct Watch<'a> {
 type Watcher<'a> = Box<dyn Observer + Send + 'a>;
 
 impl<'a> Watch<'a> {
-    /// `None`, without having built anything, when nobody watches.
+    /// `None`, without having built anything, when no observer watches.
     #[inline]
     pub(crate) fn new(name: &Name, local: Option<&'a dyn Observer>, switches: Switches) -> Option<Box<Self>> {
         let of_all = (switches.log() || switches.observed() || tracing_listens()) && !TELLING.get();
@@ -45,7 +45,7 @@ impl<'a> Watch<'a> {
         Self { call, name: name.to_string(), observers }
     }
 
-    /// Tells everybody. An observer that panics is dropped: seeing must not stop the work.
+    /// Tells all observers. An observer that panics is dropped: seeing must not stop the work.
     pub(crate) fn tell(&mut self, kind: EventKind<'_>) {
         let Self { call, name, observers } = self;
         let event = Event { call: *call, name, kind };

@@ -8,8 +8,8 @@ use super::{Evidence, Policy};
 /// Each probe is a real piece of the work, so a probe that succeeds costs nothing. In `range`,
 /// `chunked`, `map` and `fold` it probes within one call; in `batch` from call to call.
 ///
-/// A size that failed is not tried again. So after a passing shortage of memory, sizes stay at what worked
-/// then. [`Adaptive`](super::Adaptive) grows back.
+/// A size that failed is tried again only when the settled size is doubted, after 64 successes and a minute.
+/// [`Adaptive`](super::Adaptive) grows back sooner after a passing shortage of memory.
 ///
 /// ```
 /// # extern crate toma_core as toma;

@@ -73,12 +73,18 @@ impl Throughput {
 
     /// A size beyond the fastest, which is the largest measured so far.
     fn larger(&self, fast: usize, smallest: usize, evidence: &Evidence) -> Option<usize> {
-        if fast == smallest {
-            let twice = fast.saturating_mul(2).min(evidence.cap);
-            return Some(twice).filter(|&twice| twice > fast && may_try(twice, evidence));
+        let is_single = fast == smallest;
+        let twice = fast.saturating_mul(2).min(evidence.cap);
+        if is_single && twice > fast && may_try(twice, evidence) {
+            return Some(twice);
+        }
+        if is_single && fast > evidence.floor {
+            return None;
         }
         let goal = self.adaptive.advance(evidence);
-        (evidence.step == fast && goal > fast && self.pays(goal, evidence)).then_some(goal)
+        // One size alone does not tell whether more would be faster.
+        let pays = || is_single || self.pays(goal, evidence);
+        (evidence.step == fast && goal > fast && pays()).then_some(goal)
     }
 
     /// Whether looking for so large a size is worth it. Below the known failure every larger size is; beyond

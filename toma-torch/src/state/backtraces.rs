@@ -5,7 +5,7 @@ use crate::ffi;
 /// While it lives, no error of libtorch that this thread catches carries a C++ backtrace.
 ///
 /// Writing down a backtrace takes libtorch 6 to 11 ms, a hundred times what the failure itself
-/// takes; where an error will be dealt with nobody reads it. Attempts of a loop leave out those of
+/// takes; where a retry follows the error it is never read. Attempts of a loop leave out those of
 /// out of memory [by themselves](crate#no-trace-of-a-failed-attempt); this guard leaves out all, for
 /// code of your own that tries things. Once it is gone errors have theirs again.
 ///

@@ -71,7 +71,7 @@ use crate::{RngState, ffi};
 /// ```
 ///
 /// `before_retry` does not run after the last attempt: a call that gives up leaves what that attempt
-/// changed. Whoever goes on after such a failure calls [`restore`](Self::restore) first.
+/// changed. A program that goes on after such a failure calls [`restore`](Self::restore) first.
 ///
 /// Copies take as much memory as what they are copies of, from when they are taken until the
 /// rollback is dropped; of an undefined gradient there is none. [`accumulate_gradients`] needs no

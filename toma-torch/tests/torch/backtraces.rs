@@ -1,4 +1,4 @@
-//! Backtraces: gone where nobody reads them, back where they are read.
+//! Backtraces: gone where they are not read, back where they are read.
 
 use std::thread;
 

@@ -27,10 +27,10 @@ fn the_free_memory_of_the_cpu_is_the_hosts_or_what_the_budget_leaves() {
     assert_eq!(device.stats().unwrap().peak_allocated_bytes, cpu::allocated_bytes());
 }
 
-/// An allocator must not change because somebody asks what it holds.
+/// An allocator must not change because it is asked what it holds.
 #[test]
-fn of_the_cpu_nothing_is_counted_before_somebody_asks_for_that() {
-    if !in_child("devices::of_the_cpu_nothing_is_counted_before_somebody_asks_for_that") {
+fn of_the_cpu_nothing_is_counted_before_that_is_asked_for() {
+    if !in_child("devices::of_the_cpu_nothing_is_counted_before_that_is_asked_for") {
         return;
     }
     let device = Device::new(tch::Device::Cpu);

@@ -78,7 +78,7 @@ fn thousands_of_errors_panics_and_exceptions_in_backward() {
     }
 }
 
-/// By libtorch's own allocator, whose error would have a backtrace if anybody read it.
+/// By libtorch's own allocator, whose error would have a backtrace if it were read.
 #[test]
 fn a_thousand_errors_of_the_systems_own() {
     if in_child("leaks::a_thousand_errors_of_the_systems_own") {

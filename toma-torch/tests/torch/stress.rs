@@ -1,5 +1,5 @@
 //! Sixteen threads that work with real tensors under a budget that moves: every row is done once and
-//! right, whoever waits goes on, failures that are no matter of memory end where they must, the budget is
+//! right, a thread that waits goes on, failures that are no matter of memory end where they must, the budget is
 //! never exceeded, and nothing is left over.
 //!
 //! `TOMA_STRESS_SEED=SEED` makes the same choices again, `TOMA_STRESS_ATTEMPTS=N` makes more attempts

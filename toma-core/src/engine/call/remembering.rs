@@ -124,7 +124,7 @@ impl Drop for Call<'_> {
     #[inline]
     fn drop(&mut self) {
         match self.machine.settled() {
-            _ if self.injected => {}
+            _ if self.injected => self.report.is_injected(),
             Some(size) => self.remember(size),
             None if self.needs.anything() => self.note(),
             None => {}

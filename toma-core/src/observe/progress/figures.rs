@@ -106,7 +106,7 @@ impl Progress {
 
 fn describe(class: Class, requested_bytes: Option<u64>, free_bytes: Option<u64>) -> String {
     if !matches!(class, Class::OutOfMemory | Class::Transient) {
-        // The error goes through, and whoever gets it knows more.
+        // The error goes through, and says more than this line.
         return String::new();
     }
     let figures = [(requested_bytes, "requested"), (free_bytes, "free")].into_iter();

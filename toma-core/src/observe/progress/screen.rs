@@ -7,7 +7,7 @@ use super::figures::Progress;
 /// Where progress is shown.
 pub(super) enum Screen {
     Terminal(MultiProgress),
-    /// Nobody watches, somebody may read it later.
+    /// Not watched, but it may be read later.
     Log(Box<dyn Write + Send>),
 }
 
@@ -33,7 +33,7 @@ impl Screen {
         Self::Terminal(MultiProgress::with_draw_target(terminal))
     }
 
-    /// Prints a line that stays. There is nobody to tell that it could not be printed.
+    /// Prints a line that stays. That it could not be printed cannot be told anywhere.
     pub(super) fn print(&mut self, line: &str) {
         let _ = match self {
             Self::Terminal(lines) => lines.println(line),

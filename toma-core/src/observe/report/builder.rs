@@ -1,7 +1,7 @@
 //! Builds the report of a call while it runs.
 //!
 //! On the success path this is one addition per attempt; the history is built only when something
-//! fails or the step changes, and the report only when somebody asks for it.
+//! fails or the step changes, and the report only when it is asked for.
 
 use std::cell::RefCell;
 use std::mem;
@@ -229,6 +229,12 @@ impl ReportBuilder {
         (report.settled, report.cache) = (settled, Some(cache));
     }
 
+    /// A failure was injected, so nothing is learned.
+    #[cold]
+    pub(crate) fn is_injected(&mut self) {
+        self.history().report.injected = true;
+    }
+
     /// The call is over: hands the figures to the thread, for [`last`]. `ran`: the size of the attempts that
     /// succeeded since the last entry.
     #[inline]
@@ -237,7 +243,7 @@ impl ReportBuilder {
         if self.history.is_some() {
             self.worked(ran);
         }
-        // At thread exit there is nobody left to ask.
+        // At thread exit no call is left that could ask.
         let _ = LAST.try_with(|last| match &mut *last.borrow_mut() {
             Some(last) => last.take_over(self),
             none => {

@@ -55,6 +55,7 @@ pub use svg::svg;
 /// ```
 #[non_exhaustive]
 #[derive(Clone, Debug, Default)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a fact by itself")]
 pub struct Report {
     /// The name of the call.
     pub name: Name,
@@ -108,6 +109,8 @@ pub struct Report {
     pub waited: Duration,
     /// Whether the rest of the call ran in [fallback](crate::device::falls_back), from some piece on.
     pub fell_back: bool,
+    /// Whether a failure was injected, by the feature `testing`: then nothing is learned or remembered.
+    pub injected: bool,
     /// What the smallest size lacked, when it was clear that it does not fit.
     pub shortfall: Option<Shortfall>,
 }

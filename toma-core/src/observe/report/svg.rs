@@ -19,7 +19,7 @@ use crate::text::count;
 ///
 /// Of several reports, those of one name follow each other on one curve, and each name has a curve of its
 /// own, to be compared: the same work with several policies, say. Time is that spent in attempts, and
-/// where it is not known of all reports, because nobody made the engine read a clock, attempts are
+/// where it is not known of all reports, because nothing made the engine read a clock, attempts are
 /// counted instead; the axis says which. Sizes are shown by powers of two where
 /// they differ by more than a factor of four.
 ///

@@ -1,4 +1,4 @@
-//! A report in a few lines, for somebody who is tired: one word says what a line is about.
+//! A report in a few lines, for a tired reader: one word says what a line is about.
 
 use std::borrow::Cow;
 use std::fmt::{self, Formatter};
@@ -124,9 +124,9 @@ impl Report {
     }
 
     /// What is known of the limit: by bytes where they are measured, or else by the sizes around it.
-    /// That a size works is no news where nothing has ever failed.
+    /// That a size works is no news where nothing has ever failed. An injected failure is no limit.
     fn evidence(&self) -> Option<String> {
-        let works = self.bounds.largest_success?;
+        let works = self.bounds.largest_success.filter(|_| !self.injected)?;
         let fails = self.bounds.smallest_failure.filter(|&fails| fails > works);
         if works > self.largest_that_ran() {
             return Some(self.past_evidence(works, fails));
@@ -202,6 +202,9 @@ impl Report {
         match (self.settled, self.cache) {
             (Some(size), Some(cache)) => format!("starts from {}, remembered in {cache}", self.size(size)),
             (_, Some(cache)) => format!("starts at {start} again, because {cache} remembers nothing"),
+            (_, None) if self.injected => {
+                format!("starts at {start} again, because failures were injected and nothing is remembered")
+            }
             (_, None) if self.fell_back => {
                 format!("starts at {start} again, because nothing is learned in fallback")
             }

@@ -109,7 +109,7 @@ pub fn random(seed: u64, probability: f64) -> Scope {
     Scope::new(move |_| generator.verdict(probability))
 }
 
-/// Whether an attempt may fail artificially; otherwise nobody need ask for a verdict.
+/// Whether an attempt may fail artificially; otherwise no attempt need ask for a verdict.
 pub(crate) fn active() -> bool {
     REASONS.load(Ordering::Relaxed) != 0
 }

@@ -292,13 +292,13 @@ fn environment_injects_everywhere_and_the_printed_line_replays_it() {
     assert_ne!(lines(&another.stdout, "stream "), streams, "the seed was not random");
 }
 
-/// As a child: nothing is on, and after the first question nobody need ask again.
+/// As a child: nothing is on, and after the first question no attempt need ask again.
 #[test]
 fn work_without_the_environment() {
     if env::var_os(CHILD).is_none() {
         return;
     }
-    assert!(active(), "nobody has looked at the environment yet");
+    assert!(active(), "the environment has not been read yet");
     assert_eq!(verdict(1), None);
     assert!(!active());
     let scopes = (above(1), above(2));

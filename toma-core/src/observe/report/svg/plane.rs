@@ -130,7 +130,7 @@ fn at_most(number: f64, most: u8) -> usize {
     number.clamp(1.0, f64::from(most)) as usize
 }
 
-#[expect(clippy::cast_precision_loss, reason = "nobody sees the difference in a picture")]
+#[expect(clippy::cast_precision_loss, reason = "the difference cannot be seen in a picture")]
 fn number(count: usize) -> f64 {
     count as f64
 }

@@ -10,7 +10,7 @@ use toma::testing::{FakeDevice, FakeOutOfMemory, StoppedClock};
 use toma::{GlobalCache, NoCache, execute};
 
 /// Needs more than there is.
-const OVERSIZE: u64 = 1 << 40;
+const TOO_MUCH: u64 = 1 << 40;
 
 /// What items cost and need: the same, but for those that fit nowhere.
 #[derive(Clone, Debug)]
@@ -43,13 +43,13 @@ impl Outcome {
 }
 
 impl World {
-    fn oversize(&self) -> Vec<usize> {
-        (0..self.items.len()).filter(|&item| self.items[item].1 == OVERSIZE).collect()
+    fn left_out(&self) -> Vec<usize> {
+        (0..self.items.len()).filter(|&item| self.items[item].1 == TOO_MUCH).collect()
     }
 
     /// The same without what fits nowhere.
     fn without(&self) -> Self {
-        let items = self.items.iter().copied().filter(|&(_, need)| need != OVERSIZE).collect();
+        let items = self.items.iter().copied().filter(|&(_, need)| need != TOO_MUCH).collect();
         Self { items, ..self.clone() }
     }
 
@@ -91,7 +91,7 @@ fn worlds<W: Strategy<Value = u64>>(heavy: fn(u64, usize) -> W) -> impl Strategy
         (places, costs).prop_map(move |(places, costs)| {
             let mut items = vec![(weight, weight); all];
             for (place, cost) in places.into_iter().zip(costs) {
-                items.insert(place, (cost, OVERSIZE));
+                items.insert(place, (cost, TOO_MUCH));
             }
             World { items, initial, memory: initial as u64 >> tight, is_counted }
         })
@@ -115,7 +115,7 @@ proptest! {
         (world, policy) in (worlds(any_weight), select(&crate::POLICIES[..3])),
     ) {
         let (with, without) = (world.run(&*policy()), world.without().run(&*policy()));
-        prop_assert_eq!(&with.left_out, &world.oversize());
+        prop_assert_eq!(&with.left_out, &world.left_out());
         let most = without.failures + with.left_out.len() * (world.halvings() + 1);
         prop_assert!(with.failures <= most, "{:?}: {:?} instead of {:?}", policy(), with, without);
     }
@@ -123,7 +123,7 @@ proptest! {
     #[test]
     fn they_change_no_size((world, policy) in (worlds(same_weight), select(&crate::POLICIES[..3]))) {
         let (with, without) = (world.run(&*policy()), world.without().run(&*policy()));
-        prop_assert_eq!(&with.left_out, &world.oversize());
+        prop_assert_eq!(&with.left_out, &world.left_out());
         prop_assert_eq!(with.settled(), without.settled(), "{:?}", policy());
         let failure = with.failure();
         prop_assert!(failure.is_none_or(|size| size as u64 > world.memory), "{:?}: {:?}", policy(), failure);
@@ -140,7 +140,7 @@ fn memory_that_is_gone_ends_the_call() {
     let with = execute::with::<NoCache>().by_cost(|_| 10).left_out(|_| left_out += 1);
     let done = with.range(0..400, 1000, |start, end| {
         attempts += 1;
-        device.alloc(if end > 200 { OVERSIZE } else { 10 * (end - start) as u64 }).map(drop)
+        device.alloc(if end > 200 { TOO_MUCH } else { 10 * (end - start) as u64 }).map(drop)
     });
     done.unwrap();
     assert_eq!(left_out, 200);
