@@ -176,7 +176,9 @@ impl State {
     fn take_back(&mut self, now: Instant) {
         let is_late = |grant: &mut Grant| grant.until.is_some_and(|until| now >= until);
         let late: Vec<_> = self.granted.extract_if(.., is_late).collect();
-        late.iter().for_each(|grant| self.end(grant.begun.id));
+        for grant in late {
+            self.end(grant.begun.id);
+        }
     }
 
     #[inline]
