@@ -1,6 +1,7 @@
 //! Devices that threads and tasks share: turns, nested loops, fallback, reservations, and what must not hang.
 #![cfg(feature = "testing")]
 
+mod between;
 #[path = "../common/child.rs"]
 mod child;
 mod contention;

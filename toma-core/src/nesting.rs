@@ -81,6 +81,13 @@ impl Nesting {
         let marks = Marks { polled: true, blocked: Self::now().marks.blocked, ..self.marks };
         Self { marks, ..self }
     }
+
+    /// That of what runs while an entry of this thread waits in a queue: nothing in there waits, because it would
+    /// wait behind the entry.
+    pub(crate) fn of_queued(self) -> Self {
+        let marks = Marks { polled: true, blocked: true, ..self.marks };
+        Self { marks, ..self }
+    }
 }
 
 impl Enclosing {

@@ -27,6 +27,11 @@ impl<T: Copy> Fifo<T> {
         self.0.front().map(|entry| (entry.key, entry.wants))
     }
 
+    /// The bound of the first entry.
+    pub(super) fn head_until(&self) -> Option<Instant> {
+        self.0.front().and_then(|entry| entry.until)
+    }
+
     /// Adds an entry at the tail. Returns how many are ahead.
     pub(super) fn push(&mut self, key: Key, wants: T, until: Option<Instant>) -> usize {
         self.0.push_back(Entry { key, wants, until });

@@ -41,8 +41,8 @@ pub struct Pressure<'a> {
 /// A hook says whether it gave anything back. If one of them did, the same size is tried again, otherwise a
 /// smaller one. Hooks are asked once per piece, in the order in which they were registered, on the
 /// thread that works: after the failed attempt's values are dropped and undone, and with no lock held.
-/// Loops inside a hook ask none. Calls that began before any hook was registered ask none, unless they
-/// have the option `device` or `ladder`.
+/// Loops inside a hook ask none, and do not wait for the call that asks. Calls that began before any hook was
+/// registered ask none, unless they have the option `device` or `ladder`.
 ///
 /// A hook that panics is not asked again. A call that is asking when the guard is dropped may still
 /// ask.

@@ -45,9 +45,13 @@ impl<'a> Ladder<'a> {
 
     /// Waits at most so long for other users of the device, each time.
     ///
-    /// A wait that lasts so long is in vain. For ten times that long no call of the process waits for the
-    /// device, so such waits take at most a tenth of the time. It is waited for again sooner if all
-    /// attempts that ran then have ended.
+    /// A wait that lasts so long is in vain. For ten times that long no further wait of the process begins on
+    /// the device. So while an attempt that was in the way goes on, waits for it take about a tenth of a
+    /// thread's time at most.
+    ///
+    /// Waits begin again sooner if all attempts that ran then have ended, however short they were. So a
+    /// thread that a body starts and joins may wait its whole bound in each attempt around it, because it
+    /// waits for that attempt. See [what to expect](super#what-to-expect).
     ///
     /// The bound passes by the system's clock, even where a test holds the engine's.
     pub fn wait(mut self, at_most: Duration) -> Self {

@@ -50,12 +50,15 @@
 //!   asks for exclusive turns for its next 1, 2, 4 .. 64 pieces, each at the tail of the queue.
 //! - Attempts that never wait may begin beside an exclusive one. It has contention then, and repeats its
 //!   size once.
+//! - Loops in hooks and observers hold the turn that their call keeps meanwhile. They do not wait while an
+//!   observer is told that the call [waits](crate::observe::EventKind::Waits).
 //! - Nothing that holds a turn waits, neither for a turn nor for bytes: [`reserve`] answers as
 //!   [`try_reserve`] there. So no two calls wait for each other, on whatever devices. A loop that blocks
-//!   inside an asynchronous attempt does not wait either: the executor may need its thread.
+//!   inside an asynchronous attempt does not wait either: the executor may need its thread. A wait that began
+//!   outside ends once an attempt that holds a turn polls it.
 //! - Every wait ends by its [bound](Ladder::wait), the call's deadline or [`Cancel`]. One attempt beside the
 //!   others follows, without the promise of another retry. A wait past its bound holds up no other,
-//!   even if its task is never polled.
+//!   even if its task is never polled. A turn that was granted and not taken up by then goes to the next.
 //! - After a wait that lasted its full bound the device is not waited for, for ten times as long or until
 //!   the attempts that ran then have ended.
 //! - Devices are told apart by the [name](crate::memory::MemorySource::name) of the memory source.
@@ -80,8 +83,9 @@
 //! # What to expect
 //! - An outer attempt is repeated where a wait of the loop inside might have sufficed. Allocate as late as
 //!   possible.
-//! - Threads or tasks that a body starts and joins are not nested in its attempt. Loops in them wait for it
-//!   until the bound: give them a [`Ladder`] [`without_waiting`](Ladder::without_waiting).
+//! - Threads or tasks that a body starts and joins are not nested in its attempt. Loops in them may wait for
+//!   it until the bound, in each attempt anew: give them a [`Ladder`]
+//!   [`without_waiting`](Ladder::without_waiting).
 //! - Loops that a body runs at the same time, as with `join!`, shrink each other.
 //! - A loop inside on a second device shrinks under contention instead of waiting.
 //! - A thread that waits is parked and polls nothing. In a program with tasks, use asynchronous bodies.

@@ -31,7 +31,7 @@ pub(super) struct State {
     measuring: Option<Key>,
     waiting: Fifo<Kind>,
     /// Turns that have begun for entries of the queue and are not claimed yet.
-    granted: Vec<(Key, Begun)>,
+    granted: Vec<Grant>,
     /// Turns in which a nested loop gave way.
     marked: Vec<TurnId>,
     vain: Option<Vain>,
@@ -45,6 +45,15 @@ pub(super) struct Begun {
     pub(super) id: TurnId,
     pub(super) kind: Kind,
     pub(super) seen: Seen,
+}
+
+/// A turn that waits to be claimed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+struct Grant {
+    key: Key,
+    begun: Begun,
+    /// The bound of the wait.
+    until: Option<Instant>,
 }
 
 /// What an attempt saw of its device as it began.
@@ -80,7 +89,7 @@ pub(super) enum Standing {
         /// When to look again although nothing was woken: an entry ahead may be past its bound by then.
         look_at: Option<Instant>,
     },
-    /// It was past its bound, or is of another process.
+    /// It was past its bound, in the queue or with a turn unclaimed, or is of another process.
     Gone,
 }
 
@@ -145,16 +154,31 @@ impl State {
     }
 
     /// Skips entries past their bound, and grants turns from the head on. Returns what to wake.
+    ///
+    /// Where any are left, unclaimed turns past the bound of their wait end first: their tasks may never be polled.
     #[must_use = "these wait"]
     pub(super) fn look(&mut self, now: Instant) -> Vec<Key> {
         let mut woken = self.waiting.skip(now, None);
+        if self.has_waiting() {
+            self.take_back(now);
+        }
         while let Some((key, kind)) = self.waiting.head().filter(|&(_, kind)| self.admits(kind)) {
+            let until = self.waiting.head_until();
             self.waiting.remove(key);
             let begun = self.begin(kind);
-            self.granted.push((key, begun));
+            self.granted.push(Grant { key, begun, until });
             woken.push(key);
         }
         woken
+    }
+
+    /// Ends the unclaimed turns past the bound of their wait.
+    fn take_back(&mut self, now: Instant) {
+        let is_late = |grant: &mut Grant| grant.until.is_some_and(|until| now >= until);
+        let late: Vec<_> = self.granted.extract_if(.., is_late).collect();
+        for grant in late {
+            self.end(grant.begun.id);
+        }
     }
 
     #[inline]
@@ -167,10 +191,12 @@ impl State {
 
     /// What has become of an entry; a turn that was granted is the caller's from now on.
     pub(super) fn claim(&mut self, key: Key) -> Standing {
-        if let Some(at) = self.granted.iter().position(|&(of, _)| of == key) {
-            return Standing::Granted(self.granted.swap_remove(at).1);
+        if let Some(at) = self.granted.iter().position(|grant| grant.key == key) {
+            return Standing::Granted(self.granted.swap_remove(at).begun);
         }
-        let waits = |place| Standing::Waits { look_at: self.waiting.first_bound(place) };
+        let of_granted = self.granted.iter().filter_map(|grant| grant.until).min();
+        let first_bound = |place| self.waiting.first_bound(place).into_iter().chain(of_granted).min();
+        let waits = |place| Standing::Waits { look_at: first_bound(place) };
         self.waiting.place(key).map_or(Standing::Gone, waits)
     }
 

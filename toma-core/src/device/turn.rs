@@ -11,7 +11,7 @@ use super::process::PerProcess;
 use super::queue::{Begun, Kind, Seen, State};
 use super::sleepers::{Key, wake};
 use super::waiting::{Bounds, Waiting};
-use crate::nesting::{DeviceId, Enclosing, TurnId};
+use crate::nesting::{DeviceId, Enclosing, Nesting, TurnId};
 
 /// What all users of one device share.
 pub(super) struct Queue {
@@ -202,6 +202,13 @@ impl Turn {
     #[inline]
     pub(crate) fn enclose(&self, nesting: &mut Enclosing, promises: bool) {
         nesting.enter(self.device.id(), promises.then_some(self.begun.id));
+    }
+
+    /// Where work outside of attempts is done while the turn is kept: it holds the turn, and nothing is promised.
+    pub(crate) fn around(&self) -> Nesting {
+        let mut nesting = Nesting::now();
+        self.enclose(&mut nesting.enclosing, false);
+        nesting
     }
 
     /// Queues at the tail for an exclusive turn, and ends this one.

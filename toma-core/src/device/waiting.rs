@@ -8,9 +8,9 @@ use super::sleepers::Key;
 use super::turn::{Device, Turn};
 use super::wait::{Wait, Waits};
 use crate::clock;
+use crate::nesting::Nesting;
 
-/// For so many times a wait in vain the device is not waited for: such waits take a small share of the
-/// time.
+/// For so many times a wait in vain the device is not waited for, while what was waited for runs.
 const NO_WAIT: u32 = 10;
 
 /// What ends a wait, whichever comes first.
@@ -29,7 +29,8 @@ pub(crate) struct Bounds<'a> {
 pub(crate) enum How {
     /// The turn was granted.
     InTurn,
-    /// The bound or the deadline has passed: the attempt begins beside the others.
+    /// The bound or the deadline has passed, or an attempt that holds a turn polls: the attempt begins beside the
+    /// others.
     TimedOut,
     /// The call was cancelled: the attempt begins beside the others.
     Cancelled,
@@ -105,6 +106,10 @@ impl Wait for ForTurn<'_> {
             Standing::Granted(begun) => Ok((self.device.turn(begun), How::InTurn)),
             _ if is_cancelled => Ok(self.give_up(key, How::Cancelled)),
             Standing::Gone => Ok(self.give_up(key, How::TimedOut)),
+            // It began outside, and is polled where nothing waits.
+            Standing::Waits { .. } if Nesting::now().enclosing.holds_any() => {
+                Ok(self.give_up(key, How::TimedOut))
+            }
             Standing::Waits { look_at } => Err(look_at),
         }
     }

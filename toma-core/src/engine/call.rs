@@ -21,7 +21,7 @@ use crate::cache::{Remembered, SizeCache};
 use crate::call_site::{Name, Origin};
 use crate::clock;
 use crate::device::{How, Turn, Waiting};
-use crate::nesting::Nesting;
+use crate::nesting::{Inside, Nesting};
 use crate::observe::report::{self, ReportBuilder};
 use crate::observe::{EventKind, Reason, Watch};
 use crate::policy::{Needs, Policy};
@@ -231,6 +231,7 @@ impl<'a> Call<'a> {
         let extras = self.extras.as_mut()?;
         let waiting = extras.turns.take(polled, &mut attempt.hold)?;
         let (size, others, since) = (self.machine.coming_size(), waiting.others(), clock::now());
+        let _queued = Inside::of(Some(Nesting::now().of_queued()));
         extras.tell(|| EventKind::Waits { size, others });
         Some((waiting, since))
     }
@@ -239,11 +240,13 @@ impl<'a> Call<'a> {
     fn waited(&mut self, (turn, how): (Turn, How), since: Instant) -> Hold {
         let (elapsed, exclusive) = (clock::now().saturating_duration_since(since), turn.is_exclusive());
         self.report.waited(elapsed, exclusive);
+        let hold = Hold::Turn(turn);
         if let Some(extras) = &mut self.extras {
             extras.turns.waited(how);
+            let _aside = hold.aside();
             extras.tell(|| EventKind::Waited { elapsed, exclusive });
         }
-        Hold::Turn(turn)
+        hold
     }
 
     /// Begins an attempt that has its turn.
@@ -260,7 +263,10 @@ impl<'a> Call<'a> {
             self.report.begin_timing();
         }
         let (start, end) = (attempt.piece.start, attempt.piece.end);
-        extras.tell(|| EventKind::Attempt { start, end });
+        if extras.watch.is_some() {
+            let _aside = attempt.hold.aside();
+            extras.tell(|| EventKind::Attempt { start, end });
+        }
         extras.begin(attempt, goes_on && self.machine.can_be_exclusive_yet(), falls_back);
         attempt.retryable = if goes_on { self.machine.retryable() } else { Retryable::NOTHING };
     }

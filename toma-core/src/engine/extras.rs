@@ -68,6 +68,7 @@ impl<'a> Extras<'a> {
     #[inline]
     pub(super) fn tell<'e>(&mut self, kind: impl FnOnce() -> EventKind<'e>) {
         if let Some(watch) = &mut self.watch {
+            let _aside = self.turns.aside();
             watch.tell(kind());
         }
     }

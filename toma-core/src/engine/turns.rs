@@ -8,7 +8,7 @@ use super::backoff::Backoff;
 use super::rungs::Rungs;
 use crate::clock;
 use crate::device::{self, Bounds, Cancel, Device, How, Kind, Ladder, Rung, Seen, Turn, Waiting};
-use crate::nesting::{Nesting, TurnId};
+use crate::nesting::{Inside, Nesting, TurnId};
 use crate::observe::Answer;
 
 /// What an attempt holds of its device.
@@ -196,6 +196,16 @@ impl<'a> Turns<'a> {
         };
     }
 
+    /// While the guard lives, loops on this thread do not wait for what the call keeps for its next attempt.
+    #[inline]
+    pub(super) fn aside(&self) -> Inside {
+        Inside::of(match &self.next {
+            Next::Nothing => None,
+            Next::Keep(turn) => Some(turn.around()),
+            Next::Queued(_) => Some(Nesting::now().of_queued()),
+        })
+    }
+
     /// A wait has ended, without the exclusive turn it may have been for.
     pub(super) fn waited(&mut self, how: How) {
         self.after_contention &= how == How::InTurn;
@@ -203,6 +213,13 @@ impl<'a> Turns<'a> {
 }
 
 impl Hold {
+    /// While the guard lives, loops on this thread do not wait for the turn, whose attempt has not begun.
+    #[inline]
+    pub(super) fn aside(&self) -> Inside {
+        let Self::Turn(turn) = self else { return Inside::of(None) };
+        Inside::of(Some(turn.around()))
+    }
+
     /// Whether others used the device while the attempt ran.
     pub(super) fn is_contended(&self) -> bool {
         match self {

@@ -19,7 +19,7 @@ use std::time::{Duration, Instant};
 
 use super::turn::{Handle, Queue};
 use super::*;
-use crate::nesting::Enclosing;
+use crate::nesting::{Enclosing, Inside};
 
 /// Longer than any test takes.
 const AGES: Duration = Duration::from_secs(60);

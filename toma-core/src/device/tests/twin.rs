@@ -13,7 +13,7 @@ pub(super) struct Twin {
     turns: Vec<(usize, Kind)>,
     waiting: Vec<(usize, Kind, Instant)>,
     /// Participants whose turn was granted while they waited, and not claimed yet.
-    granted: Vec<usize>,
+    granted: Vec<(usize, Instant)>,
     /// The participants in the way of a wait in vain, and until when that counts.
     vain: Option<(Vec<usize>, Instant)>,
     reserved: Vec<u64>,
@@ -60,30 +60,42 @@ impl Twin {
         self.waiting.push((who, kind, until));
     }
 
+    /// Where any wait, the turns end that were not claimed within their bound. Returns whose.
+    pub(super) fn take_back(&mut self, now: Instant) -> Vec<usize> {
+        if self.waiting.iter().all(|entry| now >= entry.2) {
+            return Vec::new();
+        }
+        let late: Vec<_> = self.granted.iter().filter(|grant| now >= grant.1).map(|grant| grant.0).collect();
+        for &who in &late {
+            self.withdraw(who);
+        }
+        late
+    }
+
     /// Returns to whom turns are granted.
     pub(super) fn look(&mut self, now: Instant) -> Vec<usize> {
         self.waiting.retain(|entry| now < entry.2);
         let mut granted = Vec::new();
-        while let Some(&(who, kind, _)) = self.waiting.first() {
+        while let Some(&(who, kind, until)) = self.waiting.first() {
             let blocks = |turn: &(usize, Kind)| kind == Exclusive || turn.1 == Exclusive;
             if self.turns.iter().any(blocks) {
                 break;
             }
             self.waiting.remove(0);
             self.begin(who, kind);
+            self.granted.push((who, until));
             granted.push(who);
         }
-        self.granted.extend(&granted);
         granted
     }
 
     pub(super) fn is_granted(&self, who: usize) -> bool {
-        self.granted.contains(&who)
+        self.granted.iter().any(|grant| grant.0 == who)
     }
 
     pub(super) fn claim(&mut self, who: usize) -> bool {
         let was_granted = self.is_granted(who);
-        self.granted.retain(|granted| *granted != who);
+        self.granted.retain(|grant| grant.0 != who);
         was_granted
     }
 

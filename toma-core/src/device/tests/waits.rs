@@ -167,6 +167,36 @@ fn a_head_that_is_past_its_bound_and_never_polled_is_skipped() {
 }
 
 #[test]
+fn a_turn_that_is_past_its_bound_and_never_claimed_is_taken_back() {
+    let device = device();
+    let runs = device.try_shared().unwrap();
+    let mut granted = Task::waiting(device.wait_for(Kind::Exclusive, at_most(SOON)));
+    drop(runs);
+    assert!(device.try_shared().is_none(), "its turn has begun");
+    let (behind, how) = shared(&device).wait();
+    assert_eq!(how, How::InTurn);
+    assert_eq!(granted.poll().unwrap().1, How::TimedOut);
+    drop(behind);
+    assert!(is_empty(&device));
+}
+
+#[test]
+fn a_wait_that_is_polled_inside_a_turn_ends_at_once() {
+    let [device, other] = [(); 2].map(|()| device());
+    let runs = device.try_shared().unwrap();
+    for holds in [&device, &other] {
+        let mut task = Task::waiting(exclusive(&device));
+        let outer = holds.begin_beside();
+        let inside = Inside::of(Some(outer.around()));
+        assert_eq!(task.poll().unwrap().1, How::TimedOut);
+        drop(inside);
+    }
+    assert!(device.has_patience(|| unreachable!("no wait was in vain")));
+    drop(runs);
+    assert!(is_empty(&device) && is_empty(&other));
+}
+
+#[test]
 fn cancelling_ends_waits_before_and_while_they_last() {
     let device = device();
     let runs = device.try_shared().unwrap();

@@ -401,6 +401,10 @@ impl World {
     /// Skips and grants, in the queue and in its twin, and wakes.
     fn look(&mut self, device: usize) {
         let woken = self.states[device].look(moment(self.now));
+        for of in self.twins[device].take_back(moment(self.now)) {
+            let call = self.call(of);
+            (call.is_open, call.met) = (false, false);
+        }
         for of in self.twins[device].look(moment(self.now)) {
             self.open(of, device);
         }

@@ -94,6 +94,7 @@ impl Call<'_> {
     /// Gives cached memory and the turn back; runs after the failed values are gone and undone.
     pub(crate) fn release(&mut self, policy: &dyn Policy, attempt: Attempt, answer: Answer) {
         if let Some(device) = self.memory.device {
+            let _inside = attempt.enter();
             device.release_cached_memory();
         }
         reserve::hold();
@@ -101,6 +102,7 @@ impl Call<'_> {
         let Some(extras) = &mut self.extras else { return };
         extras.turns.after_failure(hold, answer);
         if let Some(failed) = extras.asks.take() {
+            let _aside = extras.turns.aside();
             self.ask_hooks(policy, &failed, size);
         }
         if self.machine.fallback
