@@ -94,6 +94,7 @@ pub(crate) fn run_dry<R>(body: impl FnOnce() -> R) -> Result<R, Panic> {
 }
 
 /// Whether this thread makes a dry run.
+#[inline]
 pub(crate) fn is_dry() -> bool {
     DRY.get()
 }

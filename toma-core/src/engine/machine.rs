@@ -101,6 +101,7 @@ impl Machine {
     }
 
     /// Starts with a size that is said to fit.
+    #[inline]
     pub(crate) fn starts_at(&mut self, size: usize) {
         self.step = self.sizes.fit(size);
         self.learning = Learning::beyond(self.step);
