@@ -2,7 +2,7 @@ use std::ops::Range;
 
 use super::{Chunk, ChunkOf, Chunked, Held, axis};
 
-// No macro makes these two: it would stand in the errors of users who pass something else.
+// These two are written out: a macro would stand in the errors of calls that pass something else.
 impl<'a, T> ChunkOf<'a> for &[T] {
     type Held = &'a [T];
     type Chunk = &'a [T];

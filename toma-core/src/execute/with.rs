@@ -183,6 +183,16 @@ impl<'a, P, K, B, U> With<'a, P, K, B, U> {
         self.core.options.user
     }
 
+    /// Never shrinks: the smallest size is the largest that the other options leave for so many items.
+    #[doc(hidden)]
+    pub fn unsplit(mut self, items: usize) -> Self {
+        let sizes = &mut self.core.options.sizes;
+        let largest = sizes.max.map_or(items, |max| max.min(items));
+        let multiple = largest.checked_div(sizes.multiple_of).map_or(0, |times| times * sizes.multiple_of);
+        sizes.min = sizes.min.max(multiple);
+        self
+    }
+
     /// Whether the body is to be run dry to find the first size.
     #[doc(hidden)]
     pub fn runs_dry(&self) -> bool {

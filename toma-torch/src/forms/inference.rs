@@ -48,8 +48,8 @@ impl<P: Policy, K, B: Undo> Forward<K> for With<'_, P, K, B> {
         R: Outcome<S, Value = Tensor, Of<Tensor> = R>,
         K: Judge<R, M>,
     {
-        let (items, key) =
-            (data.extent(0), Key::new(Location::caller(), self.user_key(), &data, Purpose::Output));
+        let (items, caller) = (data.extent(0), Location::caller());
+        let key = self.runs_dry().then(|| Key::new(caller, self.user_key(), &data, Purpose::Output));
         let mut rows = |piece: Range<usize>| {
             let _off = tch::no_grad_guard();
             body(D::lend(&mut data.hold(0, piece)))
@@ -57,9 +57,8 @@ impl<P: Policy, K, B: Undo> Forward<K> for With<'_, P, K, B> {
         if items == 0 {
             return rows(0..0);
         }
-        let dry = self.runs_dry().then(|| Foresight::of(key, items, |items| tensor_of(rows(0..items))));
-        let form: With<'_, P, K, B> = self;
-        let form = if let Some(Some(foresight)) = &dry { form.predict(foresight) } else { form };
+        let foresight = key.and_then(|key| Foresight::of(key, items, |items| tensor_of(rows(0..items))));
+        let form = Foresight::lead(foresight.as_ref(), self);
         form.evenly().fold(0..items, items, Tensor::new(), |output, start, end| {
             then(rows(start..end), |rows| filled(output, &rows, start..end, items))
         })

@@ -95,11 +95,8 @@ impl<P: Policy, K, B: Undo> Backward<K> for With<'_, P, K, B> {
         R: Outcome<S, Value = Tensor, Of<Tensor> = R>,
         K: Judge<R, M>,
     {
-        let (items, device, key) = (
-            data.extent(0),
-            data.device(),
-            Key::new(Location::caller(), self.user_key(), &data, loss.purpose()),
-        );
+        let (items, device, caller) = (data.extent(0), data.device(), Location::caller());
+        let key = self.runs_dry().then(|| Key::new(caller, self.user_key(), &data, loss.purpose()));
         let shares = Shares::new(loss, items);
         let variables = variables.trainable_variables();
         let mut loss = |piece: Range<usize>| body(D::lend(&mut data.hold(0, piece)));
@@ -107,13 +104,8 @@ impl<P: Policy, K, B: Undo> Backward<K> for With<'_, P, K, B> {
             let loss = tensor_of(loss(0..items))?;
             Ok(added(&Tensor::new(), loss, shares.some(), &variables))
         };
-        let dry = self.runs_dry().then(|| Foresight::of(key, items, step));
-        let form: With<'_, P, K, B> = self;
-        let form = if let Some(Some(foresight)) = &dry {
-            form.predict(foresight).min(foresight.min())
-        } else {
-            form
-        };
+        let foresight = key.and_then(|key| Foresight::of(key, items, step));
+        let form = Foresight::lead(foresight.as_ref(), self);
         let losses = form.evenly().fold(0..items, items.max(1), Tensor::new(), |sum, start, end| {
             then(loss(start..end), |loss| added(sum, loss, shares.of(&(start..end)), &variables))
         });

@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use tch::Tensor;
+use toma_core::execute::With;
 use toma_core::memory::MemorySource as _;
 use toma_core::predict::{Foreseen, Predict};
 use toma_plan::Coupling;
@@ -152,9 +153,11 @@ impl Foresight {
         Some(Self { key, kept, items })
     }
 
-    /// The smallest size whose pieces add up to the whole.
-    pub(crate) fn min(&self) -> usize {
-        if matches!(self.kept.split, Split::Never(_)) { self.items } else { 1 }
+    /// The form, which starts with what is foreseen, and leaves whole what must not be split.
+    pub(crate) fn lead<'a, P, K, B>(this: Option<&'a Self>, form: With<'a, P, K, B>) -> With<'a, P, K, B> {
+        let Some(this) = this else { return form };
+        let form = form.predict(this);
+        if matches!(this.kept.split, Split::Never(_)) { form.unsplit(this.items) } else { form }
     }
 
     fn fits(&self, free_bytes: u64) -> Option<Foreseen> {
@@ -220,11 +223,13 @@ fn made(key: &Key, items: usize, step: impl FnMut(usize) -> Result<Tensor, Error
 
 /// What pieces come to, as far as the dry runs show it: where they do not compare, pieces are taken to add up.
 fn split(prediction: &Prediction, purpose: Purpose) -> Split {
+    if purpose == Purpose::Output {
+        return Split::Exact;
+    }
     let Ok(rows) = prediction.rows() else { return Split::Exact };
     let is_counted = purpose == Purpose::Counted;
     let coupled = rows.coupled.filter(|coupled| !(is_counted && coupled.coupling == Coupling::MaskedMean));
     match coupled {
-        _ if purpose == Purpose::Output => Split::Exact,
         Some(coupled) => Split::Never(coupled.to_string()),
         None if purpose == Purpose::Sum && rows.adds_constant.is_some() => {
             Split::Never("a constant is added to the sum over the rows".to_owned())

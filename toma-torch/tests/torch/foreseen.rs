@@ -177,3 +177,44 @@ fn rows_that_see_each_other_are_never_split() {
     let report = train_by(&data, &weight, |rows| rows.square().mean(None));
     assert!(report.attempts > 1 && report.out_of_memory == 0, "{report}");
 }
+
+/// A prediction changes no other option.
+#[test]
+fn the_smallest_size_stays_the_users() {
+    let _alone = alone();
+    let (data, weight) = (Tensor::ones([20, 8], FLOATS), Tensor::ones([8], FLOATS).set_requires_grad(true));
+    let device = Device::new(tch::Device::Cpu);
+    let form = execute::with::<NoCache>().device(&device).predict(&DryRun).min(4);
+    let result = form.backward(Loss::Mean, &weight, &data, |rows| {
+        if !toma_core::predict::is_dry() && rows.size()[0] > 3 {
+            return Err(TchError::Torch("CUDA out of memory. of another".to_owned()));
+        }
+        Ok((rows * &weight).square().mean(None))
+    });
+    assert!(result.is_err(), "pieces of 3 are smaller than the least");
+    assert!(report().tried.iter().all(|tried| tried.size >= 4), "{}", report());
+}
+
+/// Largest sizes and multiples that are asked for hold for rows that see each other, too.
+#[test]
+fn what_is_never_split_is_as_large_as_the_options_allow() {
+    let _alone = alone();
+    let (data, weight) = (Tensor::ones([10, 8], FLOATS), Tensor::ones([8], FLOATS).set_requires_grad(true));
+    let device = Device::new(tch::Device::Cpu);
+    let pieces = |most: usize, multiple_of: usize| {
+        let form = execute::with::<NoCache>().device(&device).predict(&DryRun);
+        let form = form.max(most).multiple_of(multiple_of);
+        let mut sizes = Vec::new();
+        let loss = form.backward(Loss::Mean, &weight, &data, |rows| {
+            if !toma_core::predict::is_dry() {
+                sizes.push(rows.size()[0]);
+            }
+            (rows * &weight).softmax(0, Kind::Float).square().mean(None)
+        });
+        drop(loss);
+        sizes
+    };
+    assert_eq!(pieces(10, 1), [10]);
+    assert_eq!(pieces(6, 1), [6, 4]);
+    assert_eq!(pieces(10, 4), [8, 2]);
+}
