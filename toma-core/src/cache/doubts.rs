@@ -19,7 +19,8 @@ impl Doubts {
     ///
     /// A call that starts here has been preceded by one that succeeded with the same size, or else the
     /// size would be another now. Calls that cannot use more say nothing of it.
-    #[inline]
+    #[inline(always)]
+    #[expect(clippy::inline_always, reason = "copied once, and by registers")]
     pub(super) fn counted(&self, known: Option<&Remembered>, cap: usize) -> Option<Remembered> {
         let known = known?;
         if known.settled < cap && self.is_due(known) { Some(known.probing()) } else { Some(known.clone()) }

@@ -78,6 +78,15 @@ pub struct Key {
     stack: Option<Fingerprint>,
 }
 
+/// Odd numbers without a pattern in their bits: the multipliers of splitmix64 and of xxHash64.
+const ODD: [u64; 5] = [
+    0x9E37_79B9_7F4A_7C15,
+    0xBF58_476D_1CE4_E5B9,
+    0x94D0_49BB_1331_11EB,
+    0xC2B2_AE3D_27D4_EB4F,
+    0x1656_67B1_9E37_79F9,
+];
+
 impl Key {
     /// Whether the functions above the call count.
     pub(super) fn has_stack(&self) -> bool {
@@ -93,7 +102,10 @@ impl Key {
         // Half of the bits are as evenly mixed as all of them.
         let stack = self.stack.map_or(0, |stack| stack.to_bits() as u64);
         let words = [site, line, self.user, self.device, stack];
-        words.iter().fold(0, |mix, word| (mix ^ word).wrapping_mul(0x9E37_79B9_7F4A_7C15).rotate_left(29))
+        // Five products at a time: one after the other takes four times as long.
+        let products = words.iter().zip(ODD).map(|(word, odd)| word.wrapping_mul(odd));
+        let mixed = products.fold(0, u64::wrapping_add);
+        (mixed ^ (mixed >> 32)).wrapping_mul(ODD[0])
     }
 }
 

@@ -25,7 +25,8 @@ pub(super) struct MemoEntry {
 
 impl MemoEntry {
     /// What a call starts from that has so much free and may use up to `cap`.
-    #[inline]
+    #[inline(always)]
+    #[expect(clippy::inline_always, reason = "copied once, and by registers")]
     pub(super) fn known(&self, free: Option<u64>, cap: usize) -> Option<Remembered> {
         self.doubts.counted(self.levels.at(free), cap)
     }

@@ -53,17 +53,12 @@ impl Store {
             return None;
         }
         let key = &key();
-        let mut known = None;
-        let is_plain = memo::with(self.id(), generation, key, |entry| {
-            let is_plain = entry.levels.is_plain();
-            if is_plain {
-                known = entry.known(None, place.cap);
-            }
-            is_plain
+        let known = memo::with(self.id(), generation, key, |entry| {
+            if entry.levels.is_plain() { Some(entry.known(None, place.cap)) } else { None }
         });
-        match is_plain {
-            Some(true) => known,
-            Some(false) => self.choose(generation, key, place, elsewhere),
+        match known {
+            Some(Some(known)) => known,
+            Some(None) => self.choose(generation, key, place, elsewhere),
             None => self.look_up(key, place, elsewhere),
         }
     }

@@ -108,7 +108,9 @@ impl<'a> Call<'a> {
         }
         // A remembered size is doubted where the policy looks for no larger one by itself.
         let stays = !asks && self.machine.probes_from().is_none();
-        if let Some(known) = remembered.filter(|known| known.probes && stays)
+        if let Some(known) = &remembered
+            && known.probes
+            && stays
             && self.machine.doubt().is_some()
         {
             self.memory.failed_probes = Some(known.failed_probes);
@@ -282,7 +284,8 @@ impl<'a> Call<'a> {
     }
 
     /// Whether a loop inside gave way, and the attempt may be retried for it.
-    #[inline]
+    #[inline(always)]
+    #[expect(clippy::inline_always, reason = "most attempts have no turn, and that is seen where they are")]
     pub(super) fn gave_way(&self, attempt: &Attempt) -> bool {
         attempt.hold.is_marked() && self.why_over().is_none() && self.machine.can_be_exclusive_yet()
     }

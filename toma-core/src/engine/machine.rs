@@ -117,6 +117,7 @@ impl Machine {
     }
 
     /// The size known to work, when the policy starts beyond it.
+    #[inline]
     pub(crate) fn probes_from(&self) -> Option<usize> {
         Some(self.learning.best).filter(|&best| best < self.step)
     }

@@ -79,6 +79,7 @@ impl ReportBuilder {
     }
 
     /// A step larger than the whole work is in truth of the work's size.
+    #[inline]
     pub(crate) fn within(&self, step: usize) -> usize {
         step.min(self.figures.whole)
     }
@@ -109,6 +110,7 @@ impl ReportBuilder {
         self.figures.remembered.map(NonZeroUsize::get)
     }
 
+    #[inline]
     pub(crate) fn counts(&self) -> (usize, usize) {
         (self.figures.attempts, self.history.as_ref().map_or(0, |history| history.report.out_of_memory))
     }
