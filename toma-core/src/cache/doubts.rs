@@ -9,12 +9,12 @@ use crate::policy::Doubt;
 
 /// The doubt about what a place remembers, anew whenever it has learned.
 #[derive(Debug, Default)]
-pub(super) struct Doubts {
+pub(super) struct RecallDoubts {
     about: Cell<Option<SystemTime>>,
     doubt: Cell<Doubt>,
 }
 
-impl Doubts {
+impl RecallDoubts {
     /// Counts a call that may use sizes up to `cap` and starts from what is `known`; it probes where that is due.
     ///
     /// A call that starts here has been preceded by one that succeeded with the same size, or else the

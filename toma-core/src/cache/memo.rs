@@ -9,7 +9,7 @@ use std::collections::hash_map::Entry;
 use std::hash::{BuildHasherDefault, Hasher};
 
 use super::Remembered;
-use super::doubts::Doubts;
+use super::doubts::RecallDoubts;
 use super::key::Key;
 use super::levels::Levels;
 
@@ -20,7 +20,7 @@ const MAX_KEYS: usize = 1024;
 pub(super) struct MemoEntry {
     generation: u64,
     pub(super) levels: Levels,
-    doubts: Doubts,
+    doubts: RecallDoubts,
 }
 
 impl MemoEntry {
@@ -79,7 +79,7 @@ pub(super) fn keep(store: u64, generation: u64, key: &Key, levels: Levels) {
                 (entry.generation, entry.levels) = (generation, levels);
             }
             Entry::Vacant(place) => {
-                place.insert(MemoEntry { generation, levels, doubts: Doubts::default() });
+                place.insert(MemoEntry { generation, levels, doubts: RecallDoubts::default() });
             }
         }
     });

@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use dashmap::DashMap;
 
-use super::doubts::Doubts;
+use super::doubts::RecallDoubts;
 use super::entry::Entry;
 use super::key::{Key, Place};
 use super::levels::Levels;
@@ -40,7 +40,7 @@ pub(super) struct Learned {
     /// Its number in the order of learning.
     number: u64,
     /// What threads make of it that are too short to count on their own.
-    doubts: Mutex<Doubts>,
+    doubts: Mutex<RecallDoubts>,
 }
 
 impl Table {

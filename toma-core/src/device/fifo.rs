@@ -3,15 +3,15 @@
 use std::collections::VecDeque;
 use std::time::Instant;
 
-use super::sleepers::Key;
+use super::sleepers::SleeperId;
 
 /// Entries and what they want.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
-pub(super) struct Fifo<T>(VecDeque<Entry<T>>);
+pub(super) struct Fifo<T>(VecDeque<Waiter<T>>);
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-struct Entry<T> {
-    key: Key,
+struct Waiter<T> {
+    key: SleeperId,
     wants: T,
     until: Option<Instant>,
 }
@@ -23,7 +23,7 @@ impl<T: Copy> Fifo<T> {
     }
 
     /// The first entry.
-    pub(super) fn head(&self) -> Option<(Key, T)> {
+    pub(super) fn head(&self) -> Option<(SleeperId, T)> {
         self.0.front().map(|entry| (entry.key, entry.wants))
     }
 
@@ -33,13 +33,13 @@ impl<T: Copy> Fifo<T> {
     }
 
     /// Adds an entry at the tail. Returns how many are ahead.
-    pub(super) fn push(&mut self, key: Key, wants: T, until: Option<Instant>) -> usize {
-        self.0.push_back(Entry { key, wants, until });
+    pub(super) fn push(&mut self, key: SleeperId, wants: T, until: Option<Instant>) -> usize {
+        self.0.push_back(Waiter { key, wants, until });
         self.0.len() - 1
     }
 
     /// How many entries are ahead of this one, if it waits.
-    pub(super) fn place(&self, key: Key) -> Option<usize> {
+    pub(super) fn place(&self, key: SleeperId) -> Option<usize> {
         self.0.iter().position(|entry| entry.key == key)
     }
 
@@ -49,12 +49,12 @@ impl<T: Copy> Fifo<T> {
     }
 
     /// Takes an entry out, if it waits.
-    pub(super) fn remove(&mut self, key: Key) -> bool {
+    pub(super) fn remove(&mut self, key: SleeperId) -> bool {
         self.place(key).and_then(|place| self.0.remove(place)).is_some()
     }
 
     /// Takes out the entries past their bound, but not `spared`. Returns their keys.
-    pub(super) fn skip(&mut self, now: Instant, spared: Option<Key>) -> Vec<Key> {
+    pub(super) fn skip(&mut self, now: Instant, spared: Option<SleeperId>) -> Vec<SleeperId> {
         let mut skipped = Vec::new();
         self.0.retain(|entry| {
             let stays = Some(entry.key) == spared || entry.until.is_none_or(|until| now < until);

@@ -4,7 +4,7 @@
 use std::time::{Duration, Instant};
 
 use super::fifo::Fifo;
-use super::sleepers::Key;
+use super::sleepers::SleeperId;
 use crate::memory::Reading;
 
 /// How often the first entry looks at what is free, which changes without a word.
@@ -41,7 +41,7 @@ pub(super) struct Ledger {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Wish {
     /// Tells the entry from all others.
-    pub(super) key: Key,
+    pub(super) key: SleeperId,
     pub(super) bytes: u64,
     pub(super) until: Option<Instant>,
 }
@@ -64,7 +64,7 @@ impl Ledger {
     }
 
     /// Gives back what was reserved in `process`. Returns what to wake.
-    pub(super) fn give_back(&mut self, bytes: u64, process: u32) -> Option<Key> {
+    pub(super) fn give_back(&mut self, bytes: u64, process: u32) -> Option<SleeperId> {
         let reserved = self.reserved.as_mut().filter(|_| process == self.process)?;
         reserved.bytes -= bytes;
         self.reserved.take_if(|reserved| reserved.bytes == 0);
@@ -78,7 +78,7 @@ impl Ledger {
         wish: Wish,
         free: Option<Reading>,
         now: Instant,
-    ) -> (Result<u32, Refused>, Vec<Key>) {
+    ) -> (Result<u32, Refused>, Vec<SleeperId>) {
         let Wish { key, bytes, until } = wish;
         let mut woken = self.waiting.skip(now, Some(key));
         let ahead = self.waiting.place(key).unwrap_or_else(|| self.waiting.push(key, (), until));
@@ -94,11 +94,11 @@ impl Ledger {
     }
 
     /// Takes an entry out of the queue, if it is there. Returns what to wake.
-    pub(super) fn withdraw(&mut self, key: Key) -> Option<Key> {
+    pub(super) fn withdraw(&mut self, key: SleeperId) -> Option<SleeperId> {
         self.waiting.remove(key).then(|| self.first()).flatten()
     }
 
-    fn first(&self) -> Option<Key> {
+    fn first(&self) -> Option<SleeperId> {
         self.waiting.head().map(|(key, ())| key)
     }
 

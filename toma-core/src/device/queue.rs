@@ -6,12 +6,12 @@
 use std::time::Instant;
 
 use super::fifo::Fifo;
-use super::sleepers::Key;
+use super::sleepers::SleeperId;
 use crate::nesting::TurnId;
 
 /// How a turn shares its device.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub(crate) enum Kind {
+pub(crate) enum TurnKind {
     /// Beside other shared turns.
     #[default]
     Shared,
@@ -21,15 +21,15 @@ pub(crate) enum Kind {
 
 /// The state of one device in one process.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
-pub(super) struct State {
+pub(super) struct QueueState {
     process: u32,
     /// Turns that have begun and not ended.
     pub(super) running: usize,
     /// Turns that have ever begun.
     started: u64,
     exclusive: Option<TurnId>,
-    measuring: Option<Key>,
-    waiting: Fifo<Kind>,
+    measuring: Option<SleeperId>,
+    waiting: Fifo<TurnKind>,
     /// Turns that have begun for entries of the queue and are not claimed yet.
     granted: Vec<Grant>,
     /// Turns in which a nested loop gave way.
@@ -41,17 +41,17 @@ pub(super) struct State {
 
 /// A turn that has begun.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(super) struct Begun {
+pub(super) struct Admitted {
     pub(super) id: TurnId,
-    pub(super) kind: Kind,
+    pub(super) kind: TurnKind,
     pub(super) seen: Seen,
 }
 
 /// A turn that waits to be claimed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 struct Grant {
-    key: Key,
-    begun: Begun,
+    key: SleeperId,
+    begun: Admitted,
     /// The bound of the wait.
     until: Option<Instant>,
 }
@@ -84,7 +84,7 @@ struct Vain {
 /// What has become of an entry of the queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Standing {
-    Granted(Begun),
+    Granted(Admitted),
     Waits {
         /// When to look again although nothing was woken: an entry ahead may be past its bound by then.
         look_at: Option<Instant>,
@@ -93,29 +93,29 @@ pub(super) enum Standing {
     Gone,
 }
 
-impl State {
+impl QueueState {
     pub(super) fn new(process: u32) -> Self {
         Self { process, ..Self::default() }
     }
 
     /// Begins a shared turn, unless something waits or is exclusive.
     #[inline]
-    pub(super) fn try_shared(&mut self) -> Option<Begun> {
-        let begins = self.waiting.is_empty() && self.admits(Kind::Shared);
-        begins.then(|| self.begin(Kind::Shared))
+    pub(super) fn try_shared(&mut self) -> Option<Admitted> {
+        let begins = self.waiting.is_empty() && self.admits(TurnKind::Shared);
+        begins.then(|| self.begin(TurnKind::Shared))
     }
 
     /// Begins a turn beside all others: only attempts that may not wait do that unasked.
     #[inline]
-    pub(super) fn begin(&mut self, kind: Kind) -> Begun {
+    pub(super) fn begin(&mut self, kind: TurnKind) -> Admitted {
         self.running += 1;
         self.started += 1;
         self.has_met |= self.running > 1;
         let id = TurnId { process: self.process, number: self.started };
-        if kind == Kind::Exclusive {
+        if kind == TurnKind::Exclusive {
             self.exclusive = Some(id);
         }
-        Begun { id, kind, seen: self.seen() }
+        Admitted { id, kind, seen: self.seen() }
     }
 
     /// What an attempt sees as it begins inside a turn.
@@ -149,7 +149,7 @@ impl State {
     }
 
     /// Queues at the tail. To be followed by a [look](Self::look).
-    pub(super) fn queue(&mut self, key: Key, kind: Kind, until: Option<Instant>) {
+    pub(super) fn queue(&mut self, key: SleeperId, kind: TurnKind, until: Option<Instant>) {
         self.waiting.push(key, kind, until);
     }
 
@@ -157,7 +157,7 @@ impl State {
     ///
     /// Where any are left, unclaimed turns past the bound of their wait end first: their tasks may never be polled.
     #[must_use = "these wait"]
-    pub(super) fn look(&mut self, now: Instant) -> Vec<Key> {
+    pub(super) fn look(&mut self, now: Instant) -> Vec<SleeperId> {
         let mut woken = self.waiting.skip(now, None);
         if self.has_waiting() {
             self.take_back(now);
@@ -182,15 +182,15 @@ impl State {
     }
 
     #[inline]
-    fn admits(&self, kind: Kind) -> bool {
+    fn admits(&self, kind: TurnKind) -> bool {
         match kind {
-            Kind::Shared => self.exclusive.is_none(),
-            Kind::Exclusive => self.running == 0,
+            TurnKind::Shared => self.exclusive.is_none(),
+            TurnKind::Exclusive => self.running == 0,
         }
     }
 
     /// What has become of an entry; a turn that was granted is the caller's from now on.
-    pub(super) fn claim(&mut self, key: Key) -> Standing {
+    pub(super) fn claim(&mut self, key: SleeperId) -> Standing {
         if let Some(at) = self.granted.iter().position(|grant| grant.key == key) {
             return Standing::Granted(self.granted.swap_remove(at).begun);
         }
@@ -202,7 +202,7 @@ impl State {
 
     /// Takes an entry out of the queue; a turn that was granted ends. To be followed by a
     /// [look](Self::look).
-    pub(super) fn withdraw(&mut self, key: Key) {
+    pub(super) fn withdraw(&mut self, key: SleeperId) {
         if let Standing::Granted(begun) = self.claim(key) {
             self.end(begun.id);
         }
@@ -222,12 +222,12 @@ impl State {
     }
 
     /// Begins a measurement, unless one runs.
-    pub(super) fn measure(&mut self) -> Option<Key> {
+    pub(super) fn measure(&mut self) -> Option<SleeperId> {
         let begins = self.measuring.is_none();
-        begins.then(|| *self.measuring.insert(Key::new()))
+        begins.then(|| *self.measuring.insert(SleeperId::new()))
     }
 
-    pub(super) fn measured(&mut self, measurement: Key) {
+    pub(super) fn measured(&mut self, measurement: SleeperId) {
         self.measuring.take_if(|measuring| *measuring == measurement);
     }
 

@@ -6,9 +6,9 @@ use std::io;
 use std::time::{Duration, Instant};
 
 use super::ledger::{Refused, Reserved, Wish};
-use super::sleepers::{Key, wake};
+use super::sleepers::{SleeperId, wake};
 use super::turn::Device;
-use super::wait::{Wait, Waits};
+use super::wait::{WaitFor, Waits};
 use crate::memory::{MemorySource, Reading};
 use crate::nesting::Nesting;
 
@@ -100,7 +100,7 @@ impl<'a> Waits<ForBytes<'a>> {
     fn new(source: &'a dyn MemorySource, bytes: u64, timeout: Duration) -> Self {
         let until = Instant::now().checked_add(timeout);
         let on = ForBytes { source, device: Device::of(source), bytes, until };
-        Self { on, key: Some(Key::new()) }
+        Self { on, key: Some(SleeperId::new()) }
     }
 }
 
@@ -111,10 +111,10 @@ impl ForBytes<'_> {
     }
 }
 
-impl Wait for ForBytes<'_> {
+impl WaitFor for ForBytes<'_> {
     type Output = Result<Reservation, NotReserved>;
 
-    fn look(&mut self, key: Key) -> Result<Self::Output, Option<Instant>> {
+    fn look(&mut self, key: SleeperId) -> Result<Self::Output, Option<Instant>> {
         let &mut Self { source, ref device, bytes, until } = self;
         // Without the lock: a memory source is foreign code.
         let reading = source.read();
@@ -135,7 +135,7 @@ impl Wait for ForBytes<'_> {
         Ok(Err(NotReserved { device: self.device.clone(), asked_bytes: bytes, refused, reading }))
     }
 
-    fn leave(&mut self, key: Key) {
+    fn leave(&mut self, key: SleeperId) {
         let first = self.device.queue.ledger.lock_own().withdraw(key);
         wake(first);
     }

@@ -19,9 +19,9 @@ static SLEEPERS: LazyLock<PerProcess<Sleepers>> = LazyLock::new(|| PerProcess::n
 
 /// Tells a wait, or a measurement, from all others. A child of `fork` goes on with other keys.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub(crate) struct Key(pub(super) u64);
+pub(crate) struct SleeperId(pub(super) u64);
 
-impl Key {
+impl SleeperId {
     pub(super) fn new() -> Self {
         static KEYS: AtomicU64 = AtomicU64::new(0);
         Self(KEYS.fetch_add(1, Relaxed))
@@ -30,13 +30,13 @@ impl Key {
 
 #[derive(Default)]
 struct Sleepers {
-    table: Mutex<Table>,
+    table: Mutex<SleeperTable>,
     changed: Condvar,
 }
 
 #[derive(Default)]
-struct Table {
-    sleepers: BTreeMap<Key, Sleeper>,
+struct SleeperTable {
+    sleepers: BTreeMap<SleeperId, Sleeper>,
     /// The thread that watches the time runs.
     watched: bool,
 }
@@ -50,14 +50,14 @@ struct Sleeper {
 }
 
 /// Has `waker` woken from now on by [`wake`] and by `cancel`, until it is, or [`wakes_up`].
-pub(super) fn sleeps(key: Key, waker: &Waker, cancel: Option<&Cancel>) {
+pub(super) fn sleeps(key: SleeperId, waker: &Waker, cancel: Option<&Cancel>) {
     let sleeper = Sleeper { waker: waker.clone(), cancel: cancel.cloned(), alarm: None };
     let before = SLEEPERS.get().table().sleepers.insert(key, sleeper);
     drop(before);
 }
 
 /// Has it woken at this moment, too. False when no thread watches the time, and none can be started.
-pub(super) fn set_alarm(key: Key, at: Instant) -> bool {
+pub(super) fn set_alarm(key: SleeperId, at: Instant) -> bool {
     let sleepers = SLEEPERS.get();
     let mut table = sleepers.table();
     table.watched = table.watched || sleepers.start();
@@ -70,14 +70,14 @@ pub(super) fn set_alarm(key: Key, at: Instant) -> bool {
 }
 
 /// The wait is over.
-pub(super) fn wakes_up(key: Key) {
+pub(super) fn wakes_up(key: SleeperId) {
     // In two steps: the table is free before the waker is dropped.
     let sleeper = SLEEPERS.get().table().sleepers.remove(&key);
     drop(sleeper);
 }
 
 /// Wakes them, for once. A waker that panics is passed over: others wait behind it.
-pub(super) fn wake(keys: impl IntoIterator<Item = Key>) {
+pub(super) fn wake(keys: impl IntoIterator<Item = SleeperId>) {
     for key in keys {
         let sleeper = SLEEPERS.get().table().sleepers.remove(&key);
         contained(|| sleeper.map(|sleeper| sleeper.waker.wake()));
@@ -95,7 +95,7 @@ pub(super) fn wake_cancelled(cancel: &Cancel) {
 }
 
 impl Sleepers {
-    fn table(&self) -> MutexGuard<'_, Table> {
+    fn table(&self) -> MutexGuard<'_, SleeperTable> {
         self.table.lock().unwrap_or_else(PoisonError::into_inner)
     }
 

@@ -8,16 +8,16 @@ use std::time::Instant;
 
 use super::ledger::Ledger;
 use super::process::PerProcess;
-use super::queue::{Begun, Kind, Seen, State};
-use super::sleepers::{Key, wake};
-use super::waiting::{Bounds, Waiting};
+use super::queue::{Admitted, QueueState, Seen, TurnKind};
+use super::sleepers::{SleeperId, wake};
+use super::waiting::{WaitBounds, Waiting};
 use crate::nesting::{DeviceId, Enclosing, Nesting, TurnId};
 
 /// What all users of one device share.
 pub(super) struct Queue {
     pub(super) name: Box<str>,
     id: DeviceId,
-    pub(super) state: PerProcess<Mutex<State>>,
+    pub(super) state: PerProcess<Mutex<QueueState>>,
     pub(super) ledger: PerProcess<Mutex<Ledger>>,
     /// A turn is marked, or a wait was in vain. Looked at without the lock, at the beginning and the end of every
     /// attempt.
@@ -77,19 +77,19 @@ impl Device {
     /// Begins a shared turn beside all others, also beside an exclusive one: for attempts that may not wait.
     #[inline]
     pub(crate) fn begin_beside(&self) -> Turn {
-        let begun = self.queue.state.lock().begin(Kind::Shared);
+        let begun = self.queue.state.lock().begin(TurnKind::Shared);
         self.turn(begun)
     }
 
     /// Queues at the tail for a turn.
     ///
     /// Not for attempts that hold a turn, on whatever device: nothing that holds a turn waits.
-    pub(crate) fn wait_for<'a>(&self, kind: Kind, bounds: Bounds<'a>) -> Waiting<'a> {
+    pub(crate) fn wait_for<'a>(&self, kind: TurnKind, bounds: WaitBounds<'a>) -> Waiting<'a> {
         Waiting::new(self.clone(), kind, bounds)
     }
 
     #[inline]
-    pub(super) fn turn(&self, begun: Begun) -> Turn {
+    pub(super) fn turn(&self, begun: Admitted) -> Turn {
         Turn { device: self.clone(), begun }
     }
 
@@ -136,19 +136,19 @@ impl Device {
 
 impl Queue {
     pub(super) fn new(name: &str) -> Self {
-        let state = PerProcess::new(|process| Mutex::new(State::new(process)));
+        let state = PerProcess::new(|process| Mutex::new(QueueState::new(process)));
         let ledger = PerProcess::new(|process| Mutex::new(Ledger::new(process)));
         Self { name: name.into(), id: DeviceId::new(), state, ledger, is_unusual: AtomicBool::new(false) }
     }
 
     /// Writes down what is looked at without the lock.
-    pub(super) fn publish(&self, state: &State) {
+    pub(super) fn publish(&self, state: &QueueState) {
         self.is_unusual.store(state.is_unusual(), Relaxed);
     }
 
     /// Skips and grants, where anything waits, and wakes all but the wait that looks.
     #[cold]
-    pub(super) fn look(&self, own: Option<Key>) {
+    pub(super) fn look(&self, own: Option<SleeperId>) {
         let woken = self.state.lock_own().look(Instant::now());
         wake(woken.into_iter().filter(|&key| Some(key) != own));
     }
@@ -162,13 +162,13 @@ impl Queue {
 #[derive(Debug)]
 pub(crate) struct Turn {
     device: Device,
-    begun: Begun,
+    begun: Admitted,
 }
 
 impl Turn {
     #[inline]
     pub(crate) fn is_exclusive(&self) -> bool {
-        self.begun.kind == Kind::Exclusive
+        self.begun.kind == TurnKind::Exclusive
     }
 
     /// Whether contention was to be expected as the attempt began.
@@ -212,8 +212,8 @@ impl Turn {
     }
 
     /// Queues at the tail for an exclusive turn, and ends this one.
-    pub(crate) fn exclusive_again(self, bounds: Bounds<'_>) -> Waiting<'_> {
-        let mut waiting = self.device.wait_for(Kind::Exclusive, bounds);
+    pub(crate) fn exclusive_again(self, bounds: WaitBounds<'_>) -> Waiting<'_> {
+        let mut waiting = self.device.wait_for(TurnKind::Exclusive, bounds);
         waiting.on.others = self.others();
         waiting
     }
@@ -246,7 +246,7 @@ impl Drop for Turn {
 #[derive(Debug)]
 pub(crate) struct Measurement {
     device: Device,
-    key: Key,
+    key: SleeperId,
 }
 
 impl Drop for Measurement {

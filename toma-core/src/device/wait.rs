@@ -8,17 +8,17 @@ use std::thread::{self, Thread};
 use std::time::Instant;
 
 use super::Cancel;
-use super::sleepers::{self, Key};
+use super::sleepers::{self, SleeperId};
 
 /// What is waited for.
-pub(crate) trait Wait {
+pub(crate) trait WaitFor {
     type Output;
 
     /// What came of it; otherwise when to look again although nothing has woken it.
-    fn look(&mut self, key: Key) -> Result<Self::Output, Option<Instant>>;
+    fn look(&mut self, key: SleeperId) -> Result<Self::Output, Option<Instant>>;
 
     /// It is not waited for any more.
-    fn leave(&mut self, key: Key);
+    fn leave(&mut self, key: SleeperId);
 
     /// What ends the wait besides.
     fn cancel(&self) -> Option<&Cancel> {
@@ -29,13 +29,13 @@ pub(crate) trait Wait {
 /// A wait: a future, or [`wait`](Self::wait) for a thread. Dropped before it is over, it leaves its queue.
 #[must_use = "waits only when it is polled or waited for"]
 #[derive(Debug)]
-pub(crate) struct Waits<W: Wait> {
+pub(crate) struct Waits<W: WaitFor> {
     pub(super) on: W,
     /// Until it is over.
-    pub(super) key: Option<Key>,
+    pub(super) key: Option<SleeperId>,
 }
 
-impl<W: Wait> Waits<W> {
+impl<W: WaitFor> Waits<W> {
     fn look(&mut self, waker: &Waker) -> Result<W::Output, Option<Instant>> {
         let key = self.key.expect("polled after it was ready");
         sleepers::sleeps(key, waker, self.on.cancel());
@@ -66,7 +66,7 @@ impl Wake for Parked {
     }
 }
 
-impl<W: Wait + Unpin> Future for Waits<W> {
+impl<W: WaitFor + Unpin> Future for Waits<W> {
     type Output = W::Output;
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<W::Output> {
@@ -84,7 +84,7 @@ impl<W: Wait + Unpin> Future for Waits<W> {
     }
 }
 
-impl<W: Wait> Drop for Waits<W> {
+impl<W: WaitFor> Drop for Waits<W> {
     fn drop(&mut self) {
         if let Some(key) = self.key {
             sleepers::wakes_up(key);

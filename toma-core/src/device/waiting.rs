@@ -3,10 +3,10 @@
 use std::time::{Duration, Instant};
 
 use super::Cancel;
-use super::queue::{Kind, Standing};
-use super::sleepers::Key;
+use super::queue::{Standing, TurnKind};
+use super::sleepers::SleeperId;
 use super::turn::{Device, Turn};
-use super::wait::{Wait, Waits};
+use super::wait::{WaitFor, Waits};
 use crate::clock;
 use crate::nesting::Nesting;
 
@@ -15,7 +15,7 @@ const NO_WAIT: u32 = 10;
 
 /// What ends a wait, whichever comes first.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Bounds<'a> {
+pub(crate) struct WaitBounds<'a> {
     /// The bound, in real time even where a test holds the engine's clock. A wait that lasts so long is in
     /// vain.
     pub(crate) at_most: Duration,
@@ -54,12 +54,12 @@ pub(crate) struct ForTurn<'a> {
 impl<'a> Waiting<'a> {
     /// A wait at the tail of the queue.
     #[cold]
-    pub(super) fn new(device: Device, kind: Kind, bounds: Bounds<'a>) -> Self {
-        let Bounds { at_most, deadline, cancel } = bounds;
+    pub(super) fn new(device: Device, kind: TurnKind, bounds: WaitBounds<'a>) -> Self {
+        let WaitBounds { at_most, deadline, cancel } = bounds;
         let left = deadline.map(|deadline| deadline.saturating_duration_since(clock::now()));
         let until = Instant::now().checked_add(left.map_or(at_most, |left| left.min(at_most)));
         let at_most = Some(at_most).filter(|at_most| left.is_none_or(|left| *at_most <= left));
-        let key = Key::new();
+        let key = SleeperId::new();
         let mut state = device.queue.state.lock_own();
         state.queue(key, kind, until);
         let others = state.running;
@@ -76,7 +76,7 @@ impl<'a> Waiting<'a> {
 
 impl ForTurn<'_> {
     /// Ends the wait without a turn, and begins one beside the others.
-    fn give_up(&self, key: Key, how: How) -> (Turn, How) {
+    fn give_up(&self, key: SleeperId, how: How) -> (Turn, How) {
         let queue = &self.device.queue;
         let is_late = || self.until.is_some_and(|until| Instant::now() >= until);
         let vain = self.at_most.filter(|_| how == How::TimedOut && is_late());
@@ -86,7 +86,7 @@ impl ForTurn<'_> {
             state.waited_in_vain(no_wait_until);
         }
         state.withdraw(key);
-        let begun = state.begin(Kind::Shared);
+        let begun = state.begin(TurnKind::Shared);
         queue.publish(&state);
         drop(state);
         // What it stood in front of may begin.
@@ -95,10 +95,10 @@ impl ForTurn<'_> {
     }
 }
 
-impl Wait for ForTurn<'_> {
+impl WaitFor for ForTurn<'_> {
     type Output = (Turn, How);
 
-    fn look(&mut self, key: Key) -> Result<(Turn, How), Option<Instant>> {
+    fn look(&mut self, key: SleeperId) -> Result<(Turn, How), Option<Instant>> {
         let is_cancelled = self.cancel.is_some_and(Cancel::is_cancelled);
         self.device.queue.look(Some(key));
         let standing = self.device.queue.state.lock_own().claim(key);
@@ -114,7 +114,7 @@ impl Wait for ForTurn<'_> {
         }
     }
 
-    fn leave(&mut self, key: Key) {
+    fn leave(&mut self, key: SleeperId) {
         self.device.queue.state.lock_own().withdraw(key);
         self.device.queue.look(None);
     }

@@ -7,7 +7,7 @@ use super::attempt::Attempt;
 use super::backoff::Backoff;
 use super::rungs::Rungs;
 use crate::clock;
-use crate::device::{self, Bounds, Cancel, Device, How, Kind, Ladder, Rung, Seen, Turn, Waiting};
+use crate::device::{self, Cancel, Device, How, Ladder, Rung, Seen, Turn, TurnKind, WaitBounds, Waiting};
 use crate::nesting::{Inside, Nesting, TurnId};
 use crate::observe::Answer;
 
@@ -101,7 +101,7 @@ impl<'a> Turns<'a> {
             Some(turn) => Hold::Turn(turn),
             None if !self.willing => Hold::Turn(device.begin_beside()),
             None => {
-                let kind = if exclusive { Kind::Exclusive } else { Kind::Shared };
+                let kind = if exclusive { TurnKind::Exclusive } else { TurnKind::Shared };
                 return Some(Box::new(device.wait_for(kind, self.bounds())));
             }
         };
@@ -127,9 +127,9 @@ impl<'a> Turns<'a> {
         self.ladder.wait.is_some() && self.device.as_ref().is_some_and(of_device)
     }
 
-    fn bounds(&self) -> Bounds<'a> {
+    fn bounds(&self) -> WaitBounds<'a> {
         let Ladder { wait, cancel, .. } = self.ladder;
-        Bounds { at_most: wait.unwrap_or_default(), deadline: self.deadline, cancel }
+        WaitBounds { at_most: wait.unwrap_or_default(), deadline: self.deadline, cancel }
     }
 
     /// Where the attempt's work is done. `retries`: the attempt may be retried, so that it promises loops inside

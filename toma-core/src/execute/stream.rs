@@ -68,7 +68,7 @@ impl<P: Policy, K, B: Undo, U: Unit> With<'_, P, K, B, U> {
         call.open(&core.policy, &core.options);
         let attempts = Attempts::of(call, core.policy, judge);
         let value = Handover(Arc::default());
-        let running = Running { attempts, after, left_out: None, value: value.clone() };
+        let running = Producer { attempts, after, left_out: None, value: value.clone() };
         Stream { driver: Some(Box::pin(running.run(range.start, body))), value }
     }
 }
@@ -147,7 +147,7 @@ impl<R> Clone for Handover<R> {
 }
 
 /// One call, worked off piece by piece.
-struct Running<'a, P: Policy, K, R, B, U> {
+struct Producer<'a, P: Policy, K, R, B, U> {
     attempts: Attempts<'a, P, K>,
     after: AfterFailure<B, U>,
     left_out: Option<LeftOutItem<R>>,
@@ -155,7 +155,7 @@ struct Running<'a, P: Policy, K, R, B, U> {
 }
 
 /// What to do after an attempt.
-enum Next {
+enum NextStep {
     Attempt,
     /// A value is ready: wait for it to be taken.
     HandOver,
@@ -164,7 +164,7 @@ enum Next {
     End,
 }
 
-impl<P: Policy, K, R, B: Undo, U: Unit> Running<'_, P, K, R, B, U> {
+impl<P: Policy, K, R, B: Undo, U: Unit> Producer<'_, P, K, R, B, U> {
     async fn run<M, F: Future<Output = R>>(mut self, start: usize, mut body: impl FnMut(usize, usize) -> F)
     where
         K: Judge<R, M>,
@@ -176,14 +176,14 @@ impl<P: Policy, K, R, B: Undo, U: Unit> Running<'_, P, K, R, B, U> {
             let attempt = async { body(start + piece.start, start + piece.end).await };
             let settled = self.attempts.run(attempt).await;
             match self.after(settled) {
-                Next::Attempt => {}
-                Next::HandOver => {
+                NextStep::Attempt => {}
+                NextStep::HandOver => {
                     // The stream polls again when it is asked for its next value.
                     pause(|_| ()).await;
                     self.attempts.call.go_on();
                 }
-                Next::Yield => yield_now().await,
-                Next::End => return,
+                NextStep::Yield => yield_now().await,
+                NextStep::End => return,
             }
         }
         if let Some(item) = self.left_out.take() {
@@ -192,28 +192,28 @@ impl<P: Policy, K, R, B: Undo, U: Unit> Running<'_, P, K, R, B, U> {
     }
 
     /// No outcome is held across an await: it is handed over, or dropped.
-    fn after(&mut self, settled: Settled<R>) -> Next {
+    fn after(&mut self, settled: Settled<R>) -> NextStep {
         match settled {
             Settled::Succeeded(value) => {
                 self.value.put(value);
                 if self.attempts.call.is_done() && self.left_out.is_none() {
-                    Next::End
+                    NextStep::End
                 } else {
-                    Next::HandOver
+                    NextStep::HandOver
                 }
             }
             Settled::Failed(error) => {
                 self.value.put(error);
-                Next::End
+                NextStep::End
             }
             Settled::LeftOut(item) => {
                 self.attempts.leave_out(&mut self.after, item, &mut self.left_out);
-                Next::Yield
+                NextStep::Yield
             }
             Settled::Retry(_) => {
                 let _inside = self.attempts.inside();
                 self.after.undo(self.attempts.piece());
-                Next::Attempt
+                NextStep::Attempt
             }
         }
     }

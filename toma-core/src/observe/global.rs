@@ -6,9 +6,9 @@ use std::sync::{Arc, PoisonError, RwLock};
 use super::Observer;
 use crate::switches;
 
-type Shared = Arc<dyn Observer + Send>;
+type SharedObserver = Arc<dyn Observer + Send>;
 
-static OBSERVERS: RwLock<Vec<Shared>> = RwLock::new(Vec::new());
+static OBSERVERS: RwLock<Vec<SharedObserver>> = RwLock::new(Vec::new());
 
 /// Lets `observer` see every call of the process, until the guard is dropped.
 ///
@@ -30,7 +30,7 @@ static OBSERVERS: RwLock<Vec<Shared>> = RwLock::new(Vec::new());
 /// assert!(events.load(Ordering::Relaxed) >= 3);
 /// ```
 pub fn everywhere(observer: impl Observer + Send + 'static) -> Everywhere {
-    let observer: Shared = Arc::new(observer);
+    let observer: SharedObserver = Arc::new(observer);
     let mut observers = OBSERVERS.write().unwrap_or_else(PoisonError::into_inner);
     observers.push(Arc::clone(&observer));
     switches::set_observed(true);
@@ -40,7 +40,7 @@ pub fn everywhere(observer: impl Observer + Send + 'static) -> Everywhere {
 /// Ends the observation when dropped.
 #[must_use = "the observation ends when the guard is dropped"]
 pub struct Everywhere {
-    observer: Shared,
+    observer: SharedObserver,
 }
 
 impl fmt::Debug for Everywhere {
@@ -57,6 +57,6 @@ impl Drop for Everywhere {
     }
 }
 
-pub(super) fn observers() -> Vec<Shared> {
+pub(super) fn observers() -> Vec<SharedObserver> {
     OBSERVERS.read().unwrap_or_else(PoisonError::into_inner).clone()
 }

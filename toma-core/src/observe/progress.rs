@@ -46,21 +46,21 @@ use crate::switches::Switches;
 /// For every call of the program: `let _bar = everywhere(ProgressBar::new());`, see
 /// [`everywhere`](super::everywhere).
 pub struct ProgressBar {
-    state: Mutex<State>,
+    state: Mutex<OnScreen>,
     /// The log prints what the bar would show.
     beside_log: bool,
 }
 
-struct State {
+struct OnScreen {
     screen: Screen,
-    calls: Vec<Call>,
+    calls: Vec<CallBar>,
     pace: Pace,
     /// The last call that ended was over before a user could have read its line.
     last_was_quick: bool,
 }
 
 /// One call that runs now.
-struct Call {
+struct CallBar {
     id: u64,
     progress: Progress,
     line: Line,
@@ -99,11 +99,11 @@ impl ProgressBar {
     }
 
     fn on(screen: Screen, pace: Pace) -> Self {
-        let state = State { screen, calls: Vec::new(), pace, last_was_quick: false };
+        let state = OnScreen { screen, calls: Vec::new(), pace, last_was_quick: false };
         Self { state: Mutex::new(state), beside_log: false }
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
+    fn state(&self) -> MutexGuard<'_, OnScreen> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -136,7 +136,7 @@ impl fmt::Debug for ProgressBar {
     }
 }
 
-impl State {
+impl OnScreen {
     fn observe(&mut self, event: &Event<'_>) {
         match event.kind {
             EventKind::Started { length: Some(0), .. } => {}
@@ -155,7 +155,7 @@ impl State {
             (Screen::Terminal(_), false) => Duration::ZERO,
         };
         let now = Instant::now();
-        self.calls.push(Call { id, progress, line: Line::None, started: now, refreshed: now, period });
+        self.calls.push(CallBar { id, progress, line: Line::None, started: now, refreshed: now, period });
     }
 
     fn learn(&mut self, id: u64, kind: &EventKind<'_>) {

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use super::FakeOutOfMemory;
-use super::ledger::Ledger;
+use super::ledger::Account;
 use crate::memory::{MemorySource, Reading, Usage};
 
 /// A device with a budget of bytes, which counts what is allocated and holds no data.
@@ -30,7 +30,7 @@ use crate::memory::{MemorySource, Reading, Usage};
 /// ```
 #[derive(Clone, Debug)]
 pub struct FakeDevice {
-    shared: Arc<Shared>,
+    shared: Arc<Inner>,
 }
 
 /// Bytes allocated on a [`FakeDevice`], free again when it is dropped.
@@ -42,10 +42,10 @@ pub struct FakeBuffer {
 }
 
 #[derive(Debug)]
-struct Shared {
+struct Inner {
     name: String,
     /// One lock instead of an atomic for each figure, so that figures read together fit together.
-    ledger: Mutex<Ledger>,
+    ledger: Mutex<Account>,
 }
 
 impl FakeDevice {
@@ -55,8 +55,8 @@ impl FakeDevice {
     pub fn new(budget_bytes: u64) -> Self {
         static DEVICES: AtomicU64 = AtomicU64::new(0);
         let name = format!("fake:{}", DEVICES.fetch_add(1, Ordering::Relaxed));
-        let ledger = Ledger { budget: budget_bytes, ..Ledger::default() };
-        Self { shared: Arc::new(Shared { name, ledger: Mutex::new(ledger) }) }
+        let ledger = Account { budget: budget_bytes, ..Account::default() };
+        Self { shared: Arc::new(Inner { name, ledger: Mutex::new(ledger) }) }
     }
 
     /// The same device, but freed bytes stay reserved as cached memory until an allocation uses
@@ -140,7 +140,7 @@ impl FakeDevice {
         self.ledger().failures
     }
 
-    fn ledger(&self) -> MutexGuard<'_, Ledger> {
+    fn ledger(&self) -> MutexGuard<'_, Account> {
         // Nothing panics while it is held, and a buffer dropped in a panic must not panic again.
         self.shared.ledger.lock().unwrap_or_else(PoisonError::into_inner)
     }

@@ -9,7 +9,7 @@ use crate::classify::OutOfMemory;
 ///
 /// `allocated <= budget` when anything was allocated last, and `allocated <= reserved` always.
 #[derive(Debug, Default)]
-pub(super) struct Ledger {
+pub(super) struct Account {
     pub(super) budget: u64,
     pub(super) allocated: u64,
     pub(super) reserved: u64,
@@ -34,7 +34,7 @@ pub struct FakeOutOfMemory {
     cause: OutOfMemory,
 }
 
-impl Ledger {
+impl Account {
     pub(super) fn take(&mut self, bytes: u64) -> Result<(), FakeOutOfMemory> {
         let allocated = self.allocated.checked_add(bytes).filter(|allocated| *allocated <= self.budget);
         let Some(allocated) = allocated else { return Err(self.refuse(bytes)) };

@@ -35,14 +35,14 @@ impl Level {
 }
 
 #[derive(Clone, Copy, Debug)]
-struct Answer {
+struct KnownLevel {
     id: DeviceId,
     level: Level,
     at: Instant,
     generation: u64,
 }
 
-impl Answer {
+impl KnownLevel {
     fn is_fresh(&self, now: Instant, generation: u64) -> bool {
         self.generation == generation && now.saturating_duration_since(self.at) < STALENESS
     }
@@ -53,13 +53,13 @@ static GENERATION: AtomicU64 = AtomicU64::new(0);
 
 thread_local! {
     /// One for each device that this thread has read.
-    static ANSWERS: RefCell<Vec<Answer>> = const { RefCell::new(Vec::new()) };
+    static ANSWERS: RefCell<Vec<KnownLevel>> = const { RefCell::new(Vec::new()) };
 }
 
 /// The level of a device, asked for by `read` where none is remembered. Errors are not remembered.
 pub(crate) fn recent(id: DeviceId, read: impl FnOnce() -> io::Result<Level>) -> io::Result<Level> {
     let (now, generation) = (Instant::now(), GENERATION.load(Ordering::Relaxed));
-    let known = |answers: &RefCell<Vec<Answer>>| {
+    let known = |answers: &RefCell<Vec<KnownLevel>>| {
         let answer = answers.borrow().iter().find(|answer| answer.id == id).copied();
         answer.filter(|answer| answer.is_fresh(now, generation)).map(|answer| answer.level)
     };
@@ -71,7 +71,7 @@ pub(crate) fn recent(id: DeviceId, read: impl FnOnce() -> io::Result<Level>) -> 
     let _ = ANSWERS.try_with(|answers| {
         let mut answers = answers.borrow_mut();
         answers.retain(|answer| answer.id != id);
-        answers.push(Answer { id, level, at: now, generation });
+        answers.push(KnownLevel { id, level, at: now, generation });
     });
     Ok(level)
 }
@@ -122,7 +122,7 @@ mod tests {
     #[test]
     fn an_answer_is_good_for_less_than_its_staleness() {
         let (at, instant) = (Instant::now(), Duration::from_nanos(1));
-        let answer = Answer { id: id(3), level: LEVEL, at, generation: 7 };
+        let answer = KnownLevel { id: id(3), level: LEVEL, at, generation: 7 };
         assert!(answer.is_fresh(at, 7));
         assert!(answer.is_fresh(at + STALENESS.saturating_sub(instant), 7));
         assert!(!answer.is_fresh(at + STALENESS, 7));

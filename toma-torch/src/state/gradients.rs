@@ -47,11 +47,11 @@ pub fn accumulate_gradients<T: Borrow<Tensor>>(loss: &Tensor, variables: &[T]) -
     let gradients = Tensor::f_run_backward(&[loss], &variables, false, false)?;
     let _off = tch::no_grad_guard();
     let shares = variables.into_iter().zip(gradients).filter(|(_, gradient)| gradient.defined());
-    let shares = shares.map(|(variable, gradient)| Share::new(variable, gradient));
+    let shares = shares.map(|(variable, gradient)| Addend::new(variable, gradient));
     let (sums, firsts): (Vec<_>, Vec<_>) =
         shares.collect::<Result<Vec<_>, _>>()?.into_iter().partition(|share| share.sum.defined());
     // Sums first: should the device fail at the very first of them, nothing has changed.
-    sums.into_iter().chain(firsts).try_for_each(Share::add)
+    sums.into_iter().chain(firsts).try_for_each(Addend::add)
 }
 
 /// What libtorch does not check on this way into it: it would crash, or add up a loss of many elements.
@@ -82,14 +82,14 @@ fn trained(variables: Vec<&Tensor>) -> Vec<&Tensor> {
 }
 
 /// What is to be added to the gradient of one variable.
-struct Share<'a> {
+struct Addend<'a> {
     variable: &'a Tensor,
     /// The gradient so far; undefined before the first.
     sum: Tensor,
     gradient: Tensor,
 }
 
-impl<'a> Share<'a> {
+impl<'a> Addend<'a> {
     /// All that can run out of memory.
     fn new(variable: &'a Tensor, gradient: Tensor) -> Result<Self, TchError> {
         let sum = variable.grad();

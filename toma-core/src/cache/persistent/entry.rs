@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use super::history::History;
+use super::history::CallRecord;
 use super::key::CallKey;
 use crate::cache::Remembered;
 use crate::text::bytes;
@@ -32,7 +32,7 @@ pub struct PersistentEntry {
 }
 
 impl PersistentEntry {
-    pub(super) fn new(key: &CallKey, history: &History) -> Option<Self> {
+    pub(super) fn new(key: &CallKey, history: &CallRecord) -> Option<Self> {
         let CallKey { name, place, crate_version, program, key, device, total_bytes } = key.clone();
         let (key, remembered) = (key.map_or(0, |key| key.0), history.evidence.says(None)?);
         Some(Self { name, place, crate_version, program, key, device, total_bytes, remembered })

@@ -44,7 +44,7 @@ pub(super) struct Observation {
 
 /// Observations, the newest first once something was merged into them.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) struct Evidence(pub(super) Vec<Observation>);
+pub(super) struct Observations(pub(super) Vec<Observation>);
 
 impl Observation {
     pub(super) fn new(learned: &Remembered, at: Moment) -> Self {
@@ -77,7 +77,7 @@ impl Observation {
     }
 }
 
-impl Evidence {
+impl Observations {
     pub(super) fn merge(&mut self, other: &Self) {
         self.0.extend_from_slice(&other.0);
         self.tidy();

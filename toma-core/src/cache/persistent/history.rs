@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use super::evidence::{Evidence, Observation};
+use super::evidence::{Observation, Observations};
 use super::hint::with_head_room;
 use super::key::CallKey;
 use super::marks::Moment;
@@ -15,14 +15,14 @@ pub(super) const MAX_ENTRIES: usize = 2048;
 
 /// What is known about one call on one memory.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) struct History {
+pub(super) struct CallRecord {
     /// When a program last started with it; `None` when none did since it was learned.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) used: Option<Moment>,
-    pub(super) evidence: Evidence,
+    pub(super) evidence: Observations,
 }
 
-impl History {
+impl CallRecord {
     pub(super) fn merge(&mut self, other: &Self) {
         self.used = self.used.max(other.used);
         self.evidence.merge(&other.evidence);
@@ -42,7 +42,7 @@ impl History {
 /// What is known about calls.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Book {
-    pub(super) histories: BTreeMap<CallKey, History>,
+    pub(super) histories: BTreeMap<CallKey, CallRecord>,
 }
 
 impl Book {
@@ -63,7 +63,7 @@ impl Book {
         *used = (*used).max(Some(now));
     }
 
-    fn entry(&mut self, key: &CallKey) -> &mut History {
+    fn entry(&mut self, key: &CallKey) -> &mut CallRecord {
         self.histories.entry(key.clone()).or_default()
     }
 
@@ -88,9 +88,9 @@ impl Book {
     }
 }
 
-impl FromIterator<(CallKey, History)> for Book {
+impl FromIterator<(CallKey, CallRecord)> for Book {
     /// Two histories of one call are merged.
-    fn from_iter<I: IntoIterator<Item = (CallKey, History)>>(histories: I) -> Self {
+    fn from_iter<I: IntoIterator<Item = (CallKey, CallRecord)>>(histories: I) -> Self {
         let mut book = Self::default();
         histories.into_iter().for_each(|(key, history)| book.entry(&key).merge(&history));
         book

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use super::disk::{Contents, Disk, Stamp};
 use super::evidence::Observation;
 use super::hint::is_news;
-use super::history::{Book, History, MAX_ENTRIES};
+use super::history::{Book, CallRecord, MAX_ENTRIES};
 use super::key::CallKey;
 use super::marks::Moment;
 use super::text;
@@ -78,7 +78,7 @@ impl Knowledge {
     /// known that something will have to go, it is written at once, though not twice a day.
     fn use_now(&self, sources: &mut Sources, key: &CallKey) {
         let now = Moment::now();
-        let last = sources.file.histories.get(key).map(History::last);
+        let last = sources.file.histories.get(key).map(CallRecord::last);
         sources.fresh.touch(key, now);
         let is_due = last.is_some_and(|last| now.since(last) > Moment::DAY);
         if is_due && sources.file.histories.len() > MAX_ENTRIES / 2 {
@@ -202,7 +202,7 @@ impl Knowledge {
 
 impl Sources {
     /// The file and what was learned since, as far as they are about this call.
-    fn known_of(&self, key: &CallKey) -> History {
+    fn known_of(&self, key: &CallKey) -> CallRecord {
         let mut known = self.file.histories.get(key).cloned().unwrap_or_default();
         self.fresh.histories.get(key).inspect(|fresh| known.merge(fresh));
         known

@@ -11,8 +11,8 @@ use proptest::sample::select;
 
 use super::PersistentCache;
 use super::disk::Disk;
-use super::evidence::{Evidence, Observation};
-use super::history::{Book, History, MAX_ENTRIES};
+use super::evidence::{Observation, Observations};
+use super::history::{Book, CallRecord, MAX_ENTRIES};
 use super::key::CallKey;
 use super::knowledge::Knowledge;
 use super::marks::{Hex, Moment};
@@ -36,8 +36,8 @@ fn observation(run: u64, learned: u64, remembered: &Remembered) -> Observation {
     Observation { run: Hex(run), ..Observation::new(remembered, at(learned)) }
 }
 
-fn evidence(observations: impl IntoIterator<Item = Observation>) -> Evidence {
-    let mut evidence = Evidence::default();
+fn evidence(observations: impl IntoIterator<Item = Observation>) -> Observations {
+    let mut evidence = Observations::default();
     observations.into_iter().for_each(|one| evidence.learn(one));
     evidence
 }
@@ -56,12 +56,12 @@ fn call(name: &str, total_bytes: Option<u64>) -> CallKey {
     }
 }
 
-fn book(histories: impl IntoIterator<Item = (CallKey, History)>) -> Book {
+fn book(histories: impl IntoIterator<Item = (CallKey, CallRecord)>) -> Book {
     histories.into_iter().collect()
 }
 
-fn history(observations: impl IntoIterator<Item = Observation>) -> History {
-    History { used: None, evidence: evidence(observations) }
+fn history(observations: impl IntoIterator<Item = Observation>) -> CallRecord {
+    CallRecord { used: None, evidence: evidence(observations) }
 }
 
 /// From few values, so that runs, times and contents meet; each from one number, which is quick to draw.
@@ -90,13 +90,13 @@ fn any_observation() -> impl Strategy<Value = Observation> {
     })
 }
 
-fn any_evidence() -> impl Strategy<Value = Evidence> {
+fn any_evidence() -> impl Strategy<Value = Observations> {
     vec(any_observation(), 0..14).prop_map(evidence)
 }
 
 fn any_book() -> impl Strategy<Value = Book> {
     let used = option::of(0_u64..12).prop_map(|used| used.map(at));
-    let history = (used, any_evidence()).prop_map(|(used, evidence)| History { used, evidence });
+    let history = (used, any_evidence()).prop_map(|(used, evidence)| CallRecord { used, evidence });
     let key = (select(vec!["a", "b"]), select(vec![None, Some(8 * GIB), Some(80 * GIB)]));
     vec((key.prop_map(|(name, total)| call(name, total)), history), 0..4).prop_map(book)
 }
@@ -124,7 +124,7 @@ proptest! {
     fn merging_keeps_the_newest_of_every_run(a in any_evidence(), b in any_evidence()) {
         let mut both = a.clone();
         both.merge(&b);
-        let learned = |evidence: &Evidence| evidence.newest();
+        let learned = |evidence: &Observations| evidence.newest();
         prop_assert_eq!(learned(&both), learned(&a).max(learned(&b)));
         let kept = both.0.clone();
         let all = a.0.into_iter().chain(b.0);
@@ -181,7 +181,7 @@ fn the_text_of_a_file_is_readable_and_stable() {
     let second = observation(0xB, 1_700_000_100, &remembered(32, (Some(32), None), None));
     let keyed =
         CallKey { key: Some(Hex(7)), program: Some("demo".into()), crate_version: None, ..call("b", None) };
-    let used = History { used: Some(at(1_700_000_200)), ..history([first, second]) };
+    let used = CallRecord { used: Some(at(1_700_000_200)), ..history([first, second]) };
     let last = observation(0xC, 0, &Remembered::new(8));
     let mut book = book([(keyed, history([last])), (call("demo::nearest", Some(80 * GIB)), used)]);
     expect![[r#"

@@ -4,7 +4,7 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-use super::history::{Book, History, MAX_ENTRIES};
+use super::history::{Book, CallRecord, MAX_ENTRIES};
 use super::key::CallKey;
 use crate::text::bytes;
 
@@ -45,7 +45,7 @@ struct EntryText {
     #[serde(flatten)]
     key: CallKey,
     #[serde(flatten)]
-    history: History,
+    history: CallRecord,
 }
 
 /// The text of a file with as many of the newest entries as a file may hold.
@@ -63,7 +63,7 @@ pub(super) fn write(book: &mut Book) -> serde_json::Result<String> {
 
 fn write_all(book: &Book) -> serde_json::Result<String> {
     let entry =
-        |(key, history): (&CallKey, &History)| EntryText { key: key.clone(), history: history.clone() };
+        |(key, history): (&CallKey, &CallRecord)| EntryText { key: key.clone(), history: history.clone() };
     let entries = book.histories.iter().map(entry).collect();
     let mut text = serde_json::to_string_pretty(&Whole { format: FORMAT.into(), version: VERSION, entries })?;
     text.push('\n');

@@ -91,12 +91,12 @@ fn bounds_end_waits_of_tasks() {
     let soon = Duration::from_millis(50);
     let device = device();
     let _runs = device.begin_beside();
-    let mut task = Task::waiting(device.wait_for(Kind::Exclusive, at_most(soon)));
+    let mut task = Task::waiting(device.wait_for(TurnKind::Exclusive, at_most(soon)));
     until(|| task.is_woken());
     assert!(succeeds_in_a_child(|| {
         let _own = (device.try_shared(), device.begin_beside());
         let other = exclusive(&device).wait();
-        let mut own = Task::waiting(device.wait_for(Kind::Exclusive, at_most(soon)));
+        let mut own = Task::waiting(device.wait_for(TurnKind::Exclusive, at_most(soon)));
         until(|| own.is_woken());
         assert_eq!(own.poll().unwrap().1, How::TimedOut);
         drop(other);

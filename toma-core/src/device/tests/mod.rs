@@ -44,16 +44,16 @@ fn is_empty(device: &Device) -> bool {
     device.queue.state.lock().is_empty() && device.queue.ledger.lock().is_empty()
 }
 
-fn at_most(at_most: Duration) -> Bounds<'static> {
-    Bounds { at_most, deadline: None, cancel: None }
+fn at_most(at_most: Duration) -> WaitBounds<'static> {
+    WaitBounds { at_most, deadline: None, cancel: None }
 }
 
 fn exclusive(device: &Device) -> Waiting<'static> {
-    device.wait_for(Kind::Exclusive, at_most(AGES))
+    device.wait_for(TurnKind::Exclusive, at_most(AGES))
 }
 
 fn shared(device: &Device) -> Waiting<'static> {
-    device.wait_for(Kind::Shared, at_most(AGES))
+    device.wait_for(TurnKind::Shared, at_most(AGES))
 }
 
 /// Counts how often it is woken.

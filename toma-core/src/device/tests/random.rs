@@ -22,13 +22,13 @@ impl Dice {
 
 /// What a schedule may contain.
 #[derive(Clone, Copy, Debug)]
-struct Kind {
+struct TurnKind {
     devices: u8,
     /// Bounds pass, calls are cancelled, tasks are dropped, and some do not wait at all.
     disturbed: bool,
 }
 
-impl Kind {
+impl TurnKind {
     fn plan(self, dice: &mut Dice) -> Plan {
         let mut left = BUDGET;
         let levels = (0..=dice.roll(3)).map(|_| {
@@ -92,18 +92,18 @@ fn schedules() -> u64 {
 
 #[test]
 fn on_one_device_all_that_fit_succeed() {
-    let kind = Kind { devices: 1, disturbed: false };
+    let kind = TurnKind { devices: 1, disturbed: false };
     (0..schedules()).for_each(|seed| kind.schedule(seed));
 }
 
 #[test]
 fn on_two_devices_no_wake_up_is_lost() {
-    let kind = Kind { devices: 2, disturbed: false };
+    let kind = TurnKind { devices: 2, disturbed: false };
     (0..schedules()).for_each(|seed| kind.schedule(seed));
 }
 
 #[test]
 fn bounds_hold_whatever_disturbs() {
-    let kind = Kind { devices: 2, disturbed: true };
+    let kind = TurnKind { devices: 2, disturbed: true };
     (0..schedules()).for_each(|seed| kind.schedule(seed));
 }

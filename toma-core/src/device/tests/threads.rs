@@ -31,8 +31,8 @@ impl Counted {
         assert!(is_empty(&counted.device), "something is left");
     }
 
-    fn enter(&self, kind: Kind) -> Turn {
-        let shared = if kind == Kind::Shared { self.device.try_shared() } else { None };
+    fn enter(&self, kind: TurnKind) -> Turn {
+        let shared = if kind == TurnKind::Shared { self.device.try_shared() } else { None };
         shared.unwrap_or_else(|| in_turn(Some(self.device.wait_for(kind, at_most(AGES)).wait())))
     }
 
@@ -53,8 +53,8 @@ impl Counted {
     }
 }
 
-fn kind(dice: &mut Dice) -> Kind {
-    if dice.is_one_in(3) { Kind::Exclusive } else { Kind::Shared }
+fn kind(dice: &mut Dice) -> TurnKind {
+    if dice.is_one_in(3) { TurnKind::Exclusive } else { TurnKind::Shared }
 }
 
 #[test]
@@ -96,7 +96,7 @@ fn waits_that_end_early_leave_nothing_behind() {
             1 => drop(world.device.wait_for(kind, short).wait()),
             2 => thread::scope(|scope| {
                 scope.spawn(|| cancel.cancel());
-                let bounds = Bounds { cancel: Some(&cancel), ..at_most(AGES) };
+                let bounds = WaitBounds { cancel: Some(&cancel), ..at_most(AGES) };
                 drop(world.device.wait_for(kind, bounds).wait());
             }),
             _ => drop(world.device.begin_beside()),
@@ -109,7 +109,7 @@ fn waits_that_end_early_leave_nothing_behind() {
 fn no_turn_is_lost_between_eight_threads() {
     let turns = AtomicUsize::new(0);
     Counted::on_threads(250, |world, _| {
-        let turn = world.enter(Kind::Exclusive);
+        let turn = world.enter(TurnKind::Exclusive);
         // Not atomic, so that one would be lost if two had the turn.
         turns.store(turns.load(Relaxed) + 1, Relaxed);
         drop(turn);

@@ -3,22 +3,22 @@
 use std::time::Instant;
 
 use crate::device::ledger::Wish;
-use crate::device::queue::Kind::{self, Exclusive, Shared};
-use crate::device::sleepers::Key;
+use crate::device::queue::TurnKind::{self, Exclusive, Shared};
+use crate::device::sleepers::SleeperId;
 use crate::memory::Reading;
 
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub(super) struct Twin {
     /// The participants that have a turn.
-    turns: Vec<(usize, Kind)>,
-    waiting: Vec<(usize, Kind, Instant)>,
+    turns: Vec<(usize, TurnKind)>,
+    waiting: Vec<(usize, TurnKind, Instant)>,
     /// Participants whose turn was granted while they waited, and not claimed yet.
     granted: Vec<(usize, Instant)>,
     /// The participants in the way of a wait in vain, and until when that counts.
     vain: Option<(Vec<usize>, Instant)>,
     reserved: Vec<u64>,
     limit: u64,
-    wishes: Vec<(Key, Option<Instant>)>,
+    wishes: Vec<(SleeperId, Option<Instant>)>,
 }
 
 impl Twin {
@@ -43,7 +43,7 @@ impl Twin {
         self.waiting.is_empty() && self.turns.iter().all(|turn| turn.1 == Shared)
     }
 
-    pub(super) fn begin(&mut self, who: usize, kind: Kind) {
+    pub(super) fn begin(&mut self, who: usize, kind: TurnKind) {
         assert!(!self.runs(who), "{who} has a turn");
         self.turns.push((who, kind));
     }
@@ -56,7 +56,7 @@ impl Twin {
         self.vain = self.vain.take().filter(|(blockers, _)| !blockers.is_empty());
     }
 
-    pub(super) fn queue(&mut self, who: usize, kind: Kind, until: Instant) {
+    pub(super) fn queue(&mut self, who: usize, kind: TurnKind, until: Instant) {
         self.waiting.push((who, kind, until));
     }
 
@@ -77,7 +77,7 @@ impl Twin {
         self.waiting.retain(|entry| now < entry.2);
         let mut granted = Vec::new();
         while let Some(&(who, kind, until)) = self.waiting.first() {
-            let blocks = |turn: &(usize, Kind)| kind == Exclusive || turn.1 == Exclusive;
+            let blocks = |turn: &(usize, TurnKind)| kind == Exclusive || turn.1 == Exclusive;
             if self.turns.iter().any(blocks) {
                 break;
             }
@@ -138,7 +138,7 @@ impl Twin {
         granted
     }
 
-    pub(super) fn leave_ledger(&mut self, key: Key) {
+    pub(super) fn leave_ledger(&mut self, key: SleeperId) {
         self.wishes.retain(|wish| wish.0 != key);
     }
 

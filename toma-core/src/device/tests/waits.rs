@@ -119,11 +119,11 @@ fn a_bound_of_zero_does_not_wait_and_is_not_in_vain() {
     let device = device();
     let runs = device.try_shared().unwrap();
     let now = Instant::now();
-    let (turn, how) = device.wait_for(Kind::Exclusive, at_most(Duration::ZERO)).wait();
+    let (turn, how) = device.wait_for(TurnKind::Exclusive, at_most(Duration::ZERO)).wait();
     assert!(how == How::TimedOut && !turn.is_exclusive() && turn.others() == 1);
     drop((turn, runs));
     assert!(device.has_patience(|| now + SOON));
-    assert_eq!(device.wait_for(Kind::Exclusive, at_most(AGES)).wait().1, How::InTurn);
+    assert_eq!(device.wait_for(TurnKind::Exclusive, at_most(AGES)).wait().1, How::InTurn);
     assert!(is_empty(&device));
 }
 
@@ -131,8 +131,8 @@ fn a_bound_of_zero_does_not_wait_and_is_not_in_vain() {
 fn a_bound_ends_the_wait_of_a_thread_and_of_a_task_without_a_clock() {
     let device = device();
     let runs = device.try_shared().unwrap();
-    assert_eq!(device.wait_for(Kind::Exclusive, at_most(SOON)).wait().1, How::TimedOut);
-    let mut task = Task::waiting(device.wait_for(Kind::Exclusive, at_most(SOON)));
+    assert_eq!(device.wait_for(TurnKind::Exclusive, at_most(SOON)).wait().1, How::TimedOut);
+    let mut task = Task::waiting(device.wait_for(TurnKind::Exclusive, at_most(SOON)));
     until(|| task.is_woken());
     let (turn, how) = task.poll_woken().unwrap();
     assert!(how == How::TimedOut && !turn.is_exclusive());
@@ -145,7 +145,7 @@ fn a_turn_that_came_before_the_bound_is_no_time_out() {
     let device = device();
     let runs = device.try_shared().unwrap();
     let (bound, begin) = (SOON, Instant::now());
-    let mut task = Task::waiting(device.wait_for(Kind::Exclusive, at_most(bound)));
+    let mut task = Task::waiting(device.wait_for(TurnKind::Exclusive, at_most(bound)));
     drop(runs);
     if begin.elapsed() < bound {
         until(|| begin.elapsed() > 2 * bound);
@@ -157,7 +157,7 @@ fn a_turn_that_came_before_the_bound_is_no_time_out() {
 fn a_head_that_is_past_its_bound_and_never_polled_is_skipped() {
     let device = device();
     let _runs = device.try_shared().unwrap();
-    let mut head = Task::waiting(device.wait_for(Kind::Exclusive, at_most(SOON)));
+    let mut head = Task::waiting(device.wait_for(TurnKind::Exclusive, at_most(SOON)));
     // By the one behind it, which could begin but for the head.
     let (behind, how) = shared(&device).wait();
     assert_eq!(how, How::InTurn);
@@ -170,7 +170,7 @@ fn a_head_that_is_past_its_bound_and_never_polled_is_skipped() {
 fn a_turn_that_is_past_its_bound_and_never_claimed_is_taken_back() {
     let device = device();
     let runs = device.try_shared().unwrap();
-    let mut granted = Task::waiting(device.wait_for(Kind::Exclusive, at_most(SOON)));
+    let mut granted = Task::waiting(device.wait_for(TurnKind::Exclusive, at_most(SOON)));
     drop(runs);
     assert!(device.try_shared().is_none(), "its turn has begun");
     let (behind, how) = shared(&device).wait();
@@ -201,17 +201,17 @@ fn cancelling_ends_waits_before_and_while_they_last() {
     let device = device();
     let runs = device.try_shared().unwrap();
     let cancel = Cancel::new();
-    let bounds = Bounds { cancel: Some(&cancel), ..at_most(AGES) };
-    let mut task = Task::waiting(device.wait_for(Kind::Exclusive, bounds));
+    let bounds = WaitBounds { cancel: Some(&cancel), ..at_most(AGES) };
+    let mut task = Task::waiting(device.wait_for(TurnKind::Exclusive, bounds));
     thread::scope(|scope| {
-        let waits = scope.spawn(|| device.wait_for(Kind::Exclusive, bounds).wait());
+        let waits = scope.spawn(|| device.wait_for(TurnKind::Exclusive, bounds).wait());
         until(|| device.queue.state.lock().waiting() == 2);
         cancel.cancel();
         assert_eq!(waits.join().unwrap().1, How::Cancelled);
     });
     let (turn, how) = task.poll_woken().unwrap();
     assert!(how == How::Cancelled && !turn.is_exclusive());
-    assert_eq!(device.wait_for(Kind::Exclusive, bounds).wait().1, How::Cancelled);
+    assert_eq!(device.wait_for(TurnKind::Exclusive, bounds).wait().1, How::Cancelled);
     assert!(device.has_patience(|| unreachable!("no wait was in vain")));
     drop((turn, runs));
     assert!(is_empty(&device));
@@ -222,8 +222,8 @@ fn a_wait_that_is_over_is_not_woken() {
     let device = device();
     let runs = device.try_shared().unwrap();
     let cancel = Cancel::new();
-    let bounds = Bounds { cancel: Some(&cancel), ..at_most(AGES) };
-    let mut task = Task::waiting(device.wait_for(Kind::Exclusive, bounds));
+    let bounds = WaitBounds { cancel: Some(&cancel), ..at_most(AGES) };
+    let mut task = Task::waiting(device.wait_for(TurnKind::Exclusive, bounds));
     drop(runs);
     let turn = in_turn(task.poll_woken());
     cancel.cancel();
@@ -254,19 +254,19 @@ fn a_waker_that_panics_leaves_the_queue_in_order() {
     }
     let device = device();
     let cancel = Cancel::new();
-    let bounds = Bounds { cancel: Some(&cancel), ..at_most(AGES) };
+    let bounds = WaitBounds { cancel: Some(&cancel), ..at_most(AGES) };
     let bad = Waker::from(Arc::new(Bad));
     let runs = exclusive(&device).wait().0;
-    let mut task = device.wait_for(Kind::Shared, bounds);
+    let mut task = device.wait_for(TurnKind::Shared, bounds);
     assert!(Pin::new(&mut task).poll(&mut Context::from_waker(&bad)).is_pending());
     let mut beside = Task::waiting(shared(&device));
     drop(runs);
     let runs = in_turn(beside.poll_woken());
     drop(task);
 
-    let mut task = device.wait_for(Kind::Exclusive, bounds);
+    let mut task = device.wait_for(TurnKind::Exclusive, bounds);
     assert!(Pin::new(&mut task).poll(&mut Context::from_waker(&bad)).is_pending());
-    let mut beside = Task::waiting(device.wait_for(Kind::Exclusive, bounds));
+    let mut beside = Task::waiting(device.wait_for(TurnKind::Exclusive, bounds));
     cancel.cancel();
     assert_eq!(beside.poll_woken().unwrap().1, How::Cancelled);
     drop((task, runs));
@@ -298,8 +298,8 @@ fn no_foreign_code_runs_under_the_lock() {
     let runs = device.try_shared().unwrap();
     let waker = || Waker::from(Arc::new(Uses(device.clone(), Cancel::new())));
     let cancel = Cancel::new();
-    let bounds = Bounds { cancel: Some(&cancel), ..at_most(AGES) };
-    let [mut granted, mut dropped] = [(); 2].map(|()| device.wait_for(Kind::Exclusive, bounds));
+    let bounds = WaitBounds { cancel: Some(&cancel), ..at_most(AGES) };
+    let [mut granted, mut dropped] = [(); 2].map(|()| device.wait_for(TurnKind::Exclusive, bounds));
     for wait in [&mut granted, &mut dropped] {
         for _ in 0..2 {
             assert!(Pin::new(&mut *wait).poll(&mut Context::from_waker(&waker())).is_pending());
@@ -319,7 +319,7 @@ fn a_wait_in_vain_spares_the_device_for_ten_times_as_long() {
     let _runs = device.try_shared().unwrap();
     let bound = Duration::from_millis(1);
     let begin = Instant::now();
-    let (beside, how) = device.wait_for(Kind::Exclusive, at_most(bound)).wait();
+    let (beside, how) = device.wait_for(TurnKind::Exclusive, at_most(bound)).wait();
     let end = Instant::now();
     assert_eq!(how, How::TimedOut);
     assert!(!device.has_patience(|| begin + 10 * bound), "less has passed since the wait ended");
@@ -333,7 +333,7 @@ fn a_wait_in_vain_is_forgotten_when_what_ran_then_has_ended() {
     let device = device();
     let [one, two] = [(); 2].map(|()| device.try_shared().unwrap());
     let bounds = at_most(Duration::from_millis(1));
-    let beside = device.wait_for(Kind::Exclusive, bounds).wait().0;
+    let beside = device.wait_for(TurnKind::Exclusive, bounds).wait().0;
     let now = Instant::now();
     drop(one);
     drop(device.begin_beside());
@@ -348,8 +348,8 @@ fn a_wait_that_the_deadline_ended_is_not_in_vain() {
     let device = device();
     let _runs = device.try_shared().unwrap();
     let deadline = crate::clock::now().checked_add(Duration::from_millis(1));
-    let bounds = Bounds { deadline, ..at_most(AGES) };
-    assert_eq!(device.wait_for(Kind::Exclusive, bounds).wait().1, How::TimedOut);
+    let bounds = WaitBounds { deadline, ..at_most(AGES) };
+    assert_eq!(device.wait_for(TurnKind::Exclusive, bounds).wait().1, How::TimedOut);
     assert!(device.has_patience(|| unreachable!("no wait was in vain")));
 }
 

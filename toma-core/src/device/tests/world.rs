@@ -10,12 +10,12 @@ use std::time::{Duration, Instant};
 
 use super::twin::Twin;
 use crate::device::ledger::{Ledger, Wish};
-use crate::device::queue::{Begun, Kind, Seen, Standing, State};
-use crate::device::sleepers::Key;
+use crate::device::queue::{Admitted, QueueState, Seen, Standing, TurnKind};
+use crate::device::sleepers::SleeperId;
 use crate::memory::Reading;
 use crate::nesting::TurnId;
 
-use Kind::{Exclusive, Shared};
+use TurnKind::{Exclusive, Shared};
 
 /// The bytes of each device.
 pub(super) const BUDGET: u8 = 6;
@@ -50,7 +50,7 @@ pub(super) struct Plan {
 struct Call {
     pieces: u8,
     stage: Stage,
-    turn: Option<Begun>,
+    turn: Option<Admitted>,
     seen: Option<Seen>,
     /// The attempt has begun, perhaps without knowing of it yet.
     is_open: bool,
@@ -73,7 +73,7 @@ enum Stage {
     Between,
     Waits(Option<Instant>),
     /// The attempt has begun, and holds nothing yet.
-    Begun,
+    Admitted,
     Inside,
     Failed,
     Done,
@@ -102,7 +102,7 @@ pub(super) enum Move {
 
 #[derive(Clone, Debug)]
 pub(super) struct World {
-    states: Vec<State>,
+    states: Vec<QueueState>,
     ledgers: Vec<Ledger>,
     twins: Vec<Twin>,
     participants: Vec<Participant>,
@@ -156,7 +156,7 @@ impl World {
             gave_up: false,
         });
         Self {
-            states: vec![State::new(PROCESS); devices],
+            states: vec![QueueState::new(PROCESS); devices],
             ledgers: vec![Ledger::new(PROCESS); devices],
             twins: vec![Twin::default(); devices],
             participants: participants.collect(),
@@ -230,7 +230,7 @@ impl World {
             Stage::Reserves(until) => self.reserve(of, until),
             Stage::Between => self.begin(of),
             Stage::Waits(until) => self.poll(of, until),
-            Stage::Begun => self.allocate(of),
+            Stage::Admitted => self.allocate(of),
             Stage::Failed => self.fail(of),
             Stage::Done => self.end_of_body(of),
             Stage::Inside => unreachable!("the innermost call takes the steps"),
@@ -242,8 +242,8 @@ impl World {
     }
 
     /// Tells its innermost wait from all others that last.
-    fn key(&self, of: usize) -> Key {
-        Key((of * 10 + self.participants[of].calls.len()) as u64)
+    fn key(&self, of: usize) -> SleeperId {
+        SleeperId((of * 10 + self.participants[of].calls.len()) as u64)
     }
 
     fn level(&self, of: usize) -> Level {
@@ -334,7 +334,7 @@ impl World {
 
     fn begin(&mut self, of: usize) {
         let Some(device) = self.level(of).device else {
-            return self.call(of).stage = Stage::Begun;
+            return self.call(of).stage = Stage::Admitted;
         };
         if self.enclosing(of).any(|held| held == device) {
             let seen = self.states[device].seen();
@@ -359,7 +359,7 @@ impl World {
         self.runs(of, device, Some(begun), begun.seen);
     }
 
-    fn queue(&mut self, of: usize, device: usize, kind: Kind, bound: u8) {
+    fn queue(&mut self, of: usize, device: usize, kind: TurnKind, bound: u8) {
         let until = moment(self.now + u32::from(bound));
         let key = self.key(of);
         self.states[device].queue(key, kind, Some(until));
@@ -370,13 +370,13 @@ impl World {
         self.look(device);
     }
 
-    fn runs(&mut self, of: usize, device: usize, turn: Option<Begun>, seen: Seen) {
+    fn runs(&mut self, of: usize, device: usize, turn: Option<Admitted>, seen: Seen) {
         self.open(of, device);
         let promises = turn.is_some_and(|turn| turn.kind == Shared)
             && self.enclosing(of).next().is_none()
             && self.waits_at_most(of, device).is_some();
         let call = self.call(of);
-        (call.stage, call.turn, call.seen, call.promises) = (Stage::Begun, turn, Some(seen), promises);
+        (call.stage, call.turn, call.seen, call.promises) = (Stage::Admitted, turn, Some(seen), promises);
     }
 
     /// An attempt begins, which others meet and which meets others.
@@ -411,8 +411,8 @@ impl World {
         self.wake(woken);
     }
 
-    fn wake(&mut self, woken: impl IntoIterator<Item = Key>) {
-        for Key(key) in woken {
+    fn wake(&mut self, woken: impl IntoIterator<Item = SleeperId>) {
+        for SleeperId(key) in woken {
             let of = usize::try_from(key / 10).expect("the number of a participant");
             self.participants[of].woken = true;
         }
@@ -527,19 +527,19 @@ impl World {
         assert!(contention || !marked, "{self:#?}");
         let wait = self.waits_at_most(of, device).filter(|_| self.enclosing(of).next().is_none());
         match (turn, wait) {
-            (Some(Begun { id, kind: Shared, .. }), Some(bound)) if contention => {
+            (Some(Admitted { id, kind: Shared, .. }), Some(bound)) if contention => {
                 self.states[device].end(id);
                 self.twins[device].end(of);
                 let call = self.call(of);
                 (call.turn, call.is_open, call.seen, call.after_contention) = (None, false, None, true);
                 self.queue(of, device, Exclusive, bound);
             }
-            (Some(Begun { id, kind: Exclusive, .. }), _) if contention && !self.call(of).repeated => {
+            (Some(Admitted { id, kind: Exclusive, .. }), _) if contention && !self.call(of).repeated => {
                 self.states[device].unmark(id);
                 let seen = self.states[device].seen();
                 let met = self.twins[device].others(of) > 0;
                 let call = self.call(of);
-                (call.repeated, call.seen, call.met, call.stage) = (true, Some(seen), met, Stage::Begun);
+                (call.repeated, call.seen, call.met, call.stage) = (true, Some(seen), met, Stage::Admitted);
             }
             _ => {
                 if let Some(promised) = self.promised_on(of, device).filter(|_| turn.is_none() && contention)
@@ -602,7 +602,7 @@ impl World {
             assert!(!granted || self.can_step(of), "{of} was not woken: {self:#?}");
         }
         if self.is_over() {
-            assert!(self.states.iter().all(State::is_empty), "left behind: {self:#?}");
+            assert!(self.states.iter().all(QueueState::is_empty), "left behind: {self:#?}");
             assert!(self.ledgers.iter().all(Ledger::is_empty), "left behind: {self:#?}");
         }
     }

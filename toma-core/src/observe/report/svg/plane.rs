@@ -10,7 +10,7 @@ use crate::observe::report::{Report, Tried};
 #[derive(Debug, PartialEq)]
 pub(super) struct Plane {
     /// The unit of the time across, and its seconds; `None` where attempts are counted.
-    unit: Option<Unit>,
+    unit: Option<AxisUnit>,
     /// The largest figure across, in its unit.
     end: f64,
     powers_of_two: bool,
@@ -21,7 +21,7 @@ pub(super) struct Plane {
     cut: bool,
 }
 
-type Unit = (&'static str, f64);
+type AxisUnit = (&'static str, f64);
 
 impl Plane {
     pub(super) fn of(curves: &[Vec<&Report>]) -> Self {
@@ -92,7 +92,7 @@ pub(super) fn x_label(x: f64) -> String {
 
 /// What is counted across, and how far the longest curve goes: time where every time of every call is
 /// known.
-fn across(curves: &[Vec<&Report>]) -> (Option<Unit>, f64) {
+fn across(curves: &[Vec<&Report>]) -> (Option<AxisUnit>, f64) {
     let times = curves.iter().map(|reports| reports.iter().map(|report| time(report)).sum());
     let seconds = times.collect::<Option<Vec<Duration>>>().and_then(|times| times.into_iter().max());
     match seconds.map(|seconds| seconds.as_secs_f64()) {
