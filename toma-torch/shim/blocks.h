@@ -33,29 +33,37 @@ class Lock {
   std::atomic<bool> held{false};
 };
 
+// A living block.
+struct Block {
+  uint64_t bytes = 0;
+  // What a watcher has answered; 0 for nothing.
+  uint64_t owner = 0;
+};
+
 // Shards, so that threads rarely wait for each other.
 class Blocks {
  public:
-  // Returns the bytes of a block that was there at the same address; throws where there is no memory.
-  uint64_t insert(void* data, uint64_t bytes) {
+  // Returns a block that was there at the same address, of no bytes where there was none; throws where there
+  // is no memory.
+  Block insert(void* data, Block block) {
     auto& shard = shard_of(data);
     const std::lock_guard<Lock> held(shard.lock);
-    const auto before = std::exchange(shard.bytes[data], bytes);
+    const auto before = std::exchange(shard.blocks[data], block);
     ++shard.inserted;
     return before;
   }
 
-  // Returns its bytes, or 0 where there is none.
-  uint64_t remove(void* data) {
+  // Returns the block, of no bytes where there is none.
+  Block remove(void* data) {
     auto& shard = shard_of(data);
     const std::lock_guard<Lock> held(shard.lock);
-    const auto found = shard.bytes.find(data);
-    if (found == shard.bytes.end()) {
-      return 0;
+    const auto found = shard.blocks.find(data);
+    if (found == shard.blocks.end()) {
+      return {};
     }
-    const auto bytes = found->second;
-    shard.bytes.erase(found);
-    return bytes;
+    const auto block = found->second;
+    shard.blocks.erase(found);
+    return block;
   }
 
   // Blocks so far.
@@ -81,7 +89,7 @@ class Blocks {
  private:
   struct alignas(64) Shard {
     Lock lock;
-    ska::flat_hash_map<void*, uint64_t> bytes;
+    ska::flat_hash_map<void*, Block> blocks;
     // Blocks so far.
     uint64_t inserted = 0;
   };

@@ -34,6 +34,9 @@ Count peak{0};
 Count ooms{0};
 Count budget{unlimited};
 
+// Told of every block; null for none. What it points to is never taken away.
+std::atomic<const toma_watcher*> watching{nullptr};
+
 // Never destroyed, nor is the allocator: threads may allocate and free while the process ends.
 toma::Blocks* living = nullptr;
 
@@ -45,9 +48,14 @@ c10::DeleterFnPtr give_back = nullptr;
 thread_local int64_t fail_after = -1;
 thread_local int32_t exempt = 0;
 
+const toma_watcher* watcher() { return watching.load(std::memory_order_acquire); }
+
 // Without a backtrace: it costs milliseconds to print, and the message says it all.
 [[noreturn]] void out_of_memory(size_t bytes, const std::string& why) {
   ooms.fetch_add(1, std::memory_order_relaxed);
+  if (const auto* told = watcher()) {
+    told->refused(bytes);
+  }
   throw c10::OutOfMemoryError("CPU out of memory: tried to allocate " + std::to_string(bytes) + " bytes, " + why, nullptr);
 }
 
@@ -76,32 +84,39 @@ uint64_t take(uint64_t bytes) {
   return before;
 }
 
-void uncount(uint64_t bytes) {
-  if (bytes > 0) {
-    allocated.fetch_sub(bytes, std::memory_order_relaxed);
+void uncount(toma::Block block) {
+  if (block.bytes > 0) {
+    allocated.fetch_sub(block.bytes, std::memory_order_relaxed);
+    const auto* told = block.owner == 0 ? nullptr : watcher();
+    if (told != nullptr) {
+      told->freed(block.owner, block.bytes);
+    }
   }
 }
 
 void release(void* data) {
   // Before it is freed: after that the address may be another thread's.
-  const auto bytes = living->remove(data);
-  uncount(bytes);
-  toma::tell_of_block(data, -static_cast<int64_t>(bytes));
+  const auto block = living->remove(data);
+  uncount(block);
+  toma::tell_of_block(data, -static_cast<int64_t>(block.bytes));
   give_back(data);
 }
 
 // Of bytes that are counted already, and are not any more when there is no block for them.
 c10::DataPtr block(size_t bytes) {
   c10::DataPtr data;
+  toma::Block counted{bytes};
   try {
     data = found->allocate(bytes);
+    const auto* told = exempt > 0 ? nullptr : watcher();
+    counted.owner = told == nullptr ? 0 : told->allocated(bytes);
     // A block that was freed past us is in the table until its address is given out again.
-    uncount(living->insert(data.get(), bytes));
+    uncount(living->insert(data.get(), counted));
   } catch (const c10::Error&) {
-    uncount(bytes);
+    uncount(counted);
     out_of_memory(bytes, "the system has no more");
   } catch (const std::bad_alloc&) {
-    uncount(bytes);
+    uncount(counted);
     out_of_memory(bytes, "the system has no more for the table of blocks");
   }
   TORCH_INTERNAL_ASSERT(data.compare_exchange_deleter(give_back, &release));
@@ -173,6 +188,8 @@ void toma_cpu_reset_peak() noexcept { peak.store(allocated.load()); }
 uint64_t toma_cpu_budget() noexcept { return budget.load(std::memory_order_relaxed); }
 
 void toma_cpu_set_budget(uint64_t bytes) noexcept { budget.store(bytes); }
+
+void toma_cpu_watch(const toma_watcher* watcher) noexcept { watching.store(watcher, std::memory_order_release); }
 
 int64_t toma_cpu_fail_after(int64_t skip) noexcept {
   return std::exchange(fail_after, skip);

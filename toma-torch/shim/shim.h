@@ -72,6 +72,17 @@ void toma_cpu_set_budget(uint64_t bytes) noexcept;
 // The allocation after `skip` more of this thread fails, once; -1 for none. Returns what was left.
 int64_t toma_cpu_fail_after(int64_t skip) noexcept;
 
+// Told of every block of the counting allocator, on the thread that makes, frees or lacks it.
+struct toma_watcher {
+  // Answers whose it is; 0 for a block that it is to hear no more of.
+  uint64_t (*allocated)(uint64_t bytes);
+  void (*freed)(uint64_t owner, uint64_t bytes);
+  void (*refused)(uint64_t bytes);
+};
+
+// From now on; null for none. A thread may still be telling the one of before, which therefore lives for ever.
+void toma_cpu_watch(const toma_watcher* watcher) noexcept;
+
 // Puts our fetcher of C++ backtraces in place of libtorch's. libtorch does it without a lock, so it must
 // be done while there is one thread. Errors that mean out of memory carry no backtrace where the thread
 // that catches them would retry; `would_retry` says so, and throws nothing.
