@@ -1,0 +1,96 @@
+//! What a marked function knows of itself.
+
+use std::num::NonZeroU32;
+
+/// A function under `#[toma::profile]`: where it stands, and the text of its lines.
+///
+/// The text is in the program, so that tables need no source files.
+#[derive(Debug)]
+#[non_exhaustive]
+pub struct Function {
+    /// Its name, or the one that the attribute gives it.
+    pub name: &'static str,
+    /// The path of its module.
+    pub module: &'static str,
+    /// Its file, as the compiler names it.
+    pub file: &'static str,
+    /// After how many calls each its table is printed.
+    pub every: Option<NonZeroU32>,
+    /// The columns of that table; the usual ones if there are none here.
+    pub columns: &'static [Column],
+    /// In the order of the file. The first is the signature; marks name the others by their place here.
+    pub lines: &'static [Line],
+}
+
+/// A line of a function, as it stands in the source.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Line {
+    /// Its number in the file, from 1.
+    pub number: u32,
+    /// Its text, without the indentation that all lines of the function share.
+    pub text: &'static str,
+}
+
+/// What a table of lines shows of each.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[non_exhaustive]
+pub enum Column {
+    /// The most bytes that were allocated while the line ran, callees included.
+    Peak,
+    /// The most bytes that the allocator had reserved meanwhile.
+    Reserved,
+    /// The peak less what was allocated when the line began.
+    Rise,
+    /// The bytes that are allocated when the line ends.
+    Current,
+    /// The bytes that the line allocated.
+    Allocated,
+    /// The bytes that the line freed.
+    Freed,
+    /// The bytes that the line allocated less those that it freed.
+    Net,
+    /// The bytes that were allocated by the line and are still there.
+    Kept,
+    /// The bytes that gradients of the line's operators took.
+    Backward,
+    /// How often the line ran.
+    Hits,
+    /// How often memory ran out in the line.
+    Ooms,
+    /// How long the line ran.
+    Time,
+}
+
+impl Function {
+    /// A function without options.
+    #[must_use]
+    pub const fn new(
+        name: &'static str,
+        module: &'static str,
+        file: &'static str,
+        lines: &'static [Line],
+    ) -> Self {
+        Self { name, module, file, every: None, columns: &[], lines }
+    }
+
+    /// The same, with a table after every so many calls; 0 is never.
+    #[must_use]
+    pub const fn every(self, calls: u32) -> Self {
+        Self { every: NonZeroU32::new(calls), ..self }
+    }
+
+    /// The same, with these columns.
+    #[must_use]
+    pub const fn columns(self, columns: &'static [Column]) -> Self {
+        Self { columns, ..self }
+    }
+}
+
+impl Line {
+    /// A line with its number, from 1.
+    #[must_use]
+    pub const fn new(number: u32, text: &'static str) -> Self {
+        Self { number, text }
+    }
+}

@@ -1,0 +1,158 @@
+//! What hears the marks, and whether anything does.
+
+use std::cell::Cell;
+use std::fmt;
+use std::sync::atomic::AtomicU32;
+use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use thiserror::Error;
+
+use super::function::Function;
+
+/// What hears the marks of all threads while a [`Session`] lasts.
+///
+/// Each call is about the innermost frame of the thread that makes it. A session may begin while a thread is in the
+/// middle of functions: their marks then come without a frame, until the next one begins. `line` and `left_block`
+/// without a frame mean nothing.
+///
+/// The calls come from within the program's statements. So they should neither panic nor wait, nor run marked code.
+pub trait Marks: Sync {
+    /// A function is called, at its line 0, or a closure of it runs, at the closure's line. That hits no line.
+    fn enter(&self, function: &'static Function, line: u32);
+
+    /// A task that has waited at a line goes on there, or is dropped. That hits no line either.
+    fn resume(&self, function: &'static Function, line: u32);
+
+    /// A statement begins at this line, by its place in [`Function::lines`].
+    fn line(&self, function: &'static Function, line: u32);
+
+    /// A block within the statement at the line `enclosing` was left, on whichever way.
+    ///
+    /// The line itself goes on with whatever happens next, because what a `return` drops belongs to the `return`.
+    fn left_block(&self, enclosing: u32);
+
+    /// The innermost frame ends: its function returns or unwinds, or its task waits. Answers the line in force in it.
+    fn leave(&self) -> u32;
+}
+
+/// Lets marks be heard until it is dropped.
+///
+/// A mark that another thread makes at that moment may still arrive.
+#[derive(Debug)]
+#[must_use = "nothing is heard once it is dropped"]
+pub struct Session(());
+
+/// The marks are heard by something else already.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+#[error("marks of `#[toma::profile]` are heard already: one session at a time")]
+pub struct Busy;
+
+/// No session, where a session's number is meant.
+pub(super) const OFF: u32 = 0;
+
+/// The number of the session that lasts. All a mark reads while there is none.
+static SESSION: AtomicU32 = AtomicU32::new(OFF);
+
+static LAST: Mutex<Last> = Mutex::new(Last { number: OFF, heard_by: None });
+
+/// The session that began last.
+struct Last {
+    number: u32,
+    heard_by: Option<&'static dyn Marks>,
+}
+
+thread_local! {
+    /// What this thread knows of the last session, so that its marks need no lock.
+    static KNOWN: Cell<(u32, Option<&'static dyn Marks>)> = const { Cell::new((OFF, None)) };
+}
+
+/// Lets `marks` hear every mark from now on.
+///
+/// # Errors
+///
+/// When a session lasts already.
+pub fn start(marks: &'static dyn Marks) -> Result<Session, Busy> {
+    let mut last = last();
+    if last.heard_by.is_some() {
+        return Err(Busy);
+    }
+    let number = last.number.wrapping_add(1).max(OFF + 1);
+    *last = Last { number, heard_by: Some(marks) };
+    SESSION.store(number, Release);
+    Ok(Session(()))
+}
+
+impl Drop for Session {
+    fn drop(&mut self) {
+        let mut last = last();
+        SESSION.store(OFF, Release);
+        last.heard_by = None;
+    }
+}
+
+fn last() -> MutexGuard<'static, Last> {
+    LAST.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// The session that lasts, or [`OFF`].
+#[inline]
+pub(super) fn session() -> u32 {
+    SESSION.load(Relaxed)
+}
+
+/// What hears the marks of a session, unless that has ended or the thread is ending.
+pub(super) fn heard(session: u32) -> Option<&'static dyn Marks> {
+    let (known, marks) = KNOWN.try_with(Cell::get).ok()?;
+    if known == session { marks } else { look(session) }
+}
+
+#[cold]
+fn look(session: u32) -> Option<&'static dyn Marks> {
+    // Sees what `start` has written before it told of the session.
+    if SESSION.load(Acquire) != session {
+        return None;
+    }
+    let last = last();
+    KNOWN.set((last.number, last.heard_by));
+    last.heard_by.filter(|_| last.number == session)
+}
+
+impl fmt::Debug for Last {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Last").field("number", &self.number).finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    struct Deaf;
+
+    impl Marks for Deaf {
+        fn enter(&self, _: &'static Function, _: u32) {}
+        fn resume(&self, _: &'static Function, _: u32) {}
+        fn line(&self, _: &'static Function, _: u32) {}
+        fn left_block(&self, _: u32) {}
+        fn leave(&self) -> u32 {
+            0
+        }
+    }
+
+    #[test]
+    fn one_session_at_a_time() {
+        let first = start(&Deaf).unwrap();
+        let number = session();
+        assert_eq!(start(&Deaf).unwrap_err(), Busy);
+        assert!(number != OFF && heard(number).is_some());
+        drop(first);
+        assert_eq!(session(), OFF);
+        // Known to this thread, and over.
+        let second = start(&Deaf).unwrap();
+        assert!(session() != number && heard(session()).is_some());
+        drop(second);
+        let ended = session().wrapping_add(9);
+        assert!(heard(ended).is_none());
+    }
+}

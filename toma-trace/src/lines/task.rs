@@ -1,0 +1,114 @@
+//! Tasks: a frame that is entered by each poll.
+
+use std::future::Future;
+use std::pin::Pin;
+use std::task::{Context, Poll};
+
+use pin_project_lite::pin_project;
+
+use super::frame::leave;
+use super::function::Function;
+use super::marks::{self, OFF};
+
+pin_project! {
+    /// A future within a marked function.
+    ///
+    /// Its frame is entered by each poll, and left where the future waits: in between, the task is in no line. What
+    /// the future holds when it is dropped is dropped within the frame, because fields are dropped in their order.
+    #[derive(Debug)]
+    #[must_use = "futures do nothing unless you `.await` or poll them"]
+    pub struct Profiled<F> {
+        entering: Entering,
+        #[pin]
+        future: F,
+        leaving: Leaving,
+    }
+}
+
+/// A body of a function, or an async block in it, that begins at a line.
+#[inline]
+pub fn profiled<F: Future>(function: &'static Function, line: u32, future: F) -> Profiled<F> {
+    let entering = Entering { function, line, session: OFF };
+    Profiled { entering, future, leaving: Leaving }
+}
+
+impl<F: Future> Future for Profiled<F> {
+    type Output = F::Output;
+
+    #[inline]
+    fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<F::Output> {
+        let this = self.project();
+        let session = marks::session();
+        if session == OFF {
+            return this.future.poll(context);
+        }
+        let _frame = this.entering.frame(session);
+        this.future.poll(context)
+    }
+}
+
+/// Where a task waits. Enters the frame for what the future drops.
+#[derive(Debug)]
+struct Entering {
+    function: &'static Function,
+    /// Where the task began; with a session, where it waits.
+    line: u32,
+    /// The session that has been told of its frame, or [`OFF`].
+    session: u32,
+}
+
+impl Entering {
+    #[cold]
+    fn frame(&mut self, session: u32) -> Option<Polled<'_>> {
+        let marks = marks::heard(session)?;
+        if self.session == session {
+            marks.resume(self.function, self.line);
+        } else {
+            marks.enter(self.function, self.line);
+        }
+        self.session = session;
+        Some(Polled(self))
+    }
+}
+
+/// One poll.
+struct Polled<'a>(&'a mut Entering);
+
+impl Drop for Polled<'_> {
+    fn drop(&mut self) {
+        if let Some(line) = leave(self.0.session) {
+            self.0.line = line;
+        }
+    }
+}
+
+impl Drop for Entering {
+    #[inline]
+    fn drop(&mut self) {
+        let session = marks::session();
+        if session != OFF {
+            resume(session, self);
+        }
+    }
+}
+
+#[cold]
+fn resume(session: u32, task: &Entering) {
+    if let Some(marks) = marks::heard(session) {
+        marks.resume(task.function, task.line);
+    }
+}
+
+/// Leaves the frame that [`Entering`] has entered.
+#[derive(Debug)]
+struct Leaving;
+
+impl Drop for Leaving {
+    #[inline]
+    fn drop(&mut self) {
+        let session = marks::session();
+        if session != OFF {
+            leave(session);
+        }
+    }
+}
