@@ -32,6 +32,7 @@
 #![forbid(unsafe_code)]
 
 mod json;
+pub mod lines;
 mod live;
 mod place;
 mod record;
