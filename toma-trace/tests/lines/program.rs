@@ -43,9 +43,16 @@ enum Statement {
     GradientOf(Option<u32>),
     Works(u64),
     Call(usize),
-    Loop(usize, Block),
+    Loop(Repeat, Block),
     /// Takes place from a later pass on.
     Exit(Exit, usize),
+}
+
+#[derive(Clone, Debug)]
+struct Repeat {
+    times: usize,
+    /// What its condition or its iterator does before each pass, without a mark.
+    head: Box<Statement>,
 }
 
 #[derive(Clone, Debug)]
@@ -142,7 +149,10 @@ fn block() -> impl Strategy<Value = Block> {
         1 => (exit(), 0..3_usize).prop_map(|(exit, after)| Statement::Exit(exit, after)),
     ];
     let nested = leaf.prop_recursive(2, 12, 5, move |inner| {
-        let looped = (0..3_usize, of(inner.clone())).prop_map(|(times, block)| Statement::Loop(times, block));
+        let call = (0..FUNCTIONS).prop_map(Statement::Call);
+        let head = prop_oneof![simple(), simple(), call].prop_map(Box::new);
+        let repeat = (0..3_usize, head).prop_map(|(times, head)| Repeat { times, head });
+        let looped = (repeat, of(inner.clone())).prop_map(|(repeat, block)| Statement::Loop(repeat, block));
         prop_oneof![3 => inner, 1 => looped]
     });
     of(nested.boxed())
@@ -240,7 +250,7 @@ impl Run<'_> {
         }
         match statement {
             Statement::Call(function) => self.function(*function),
-            Statement::Loop(times, block) => self.repeat(*times, block, line, next),
+            Statement::Loop(repeat, block) => self.repeat(repeat, block, line, next),
             Statement::Exit(exit, after) => {
                 let visits = self.visits.entry(line).or_default();
                 *visits += 1;
@@ -253,11 +263,13 @@ impl Run<'_> {
         }
     }
 
-    fn repeat(&mut self, times: usize, block: &Block, line: u32, next: &mut u32) -> Flow {
+    fn repeat(&mut self, repeat: &Repeat, block: &Block, line: u32, next: &mut u32) -> Flow {
         let first = *next;
-        for _ in 0..times {
-            // What the iterator allocates for the next value.
-            self.tell(Event::Allocate { device: 0, bytes: 1 });
+        for _ in 0..repeat.times {
+            match *repeat.head {
+                Statement::Call(function) => self.function(function)?,
+                ref simple => self.does(simple),
+            }
             *next = first;
             let flow = self.block(block, usize::try_from(line / LINES).unwrap(), next);
             self.tell(Event::LeftBlock(line));
