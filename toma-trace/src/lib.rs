@@ -33,6 +33,7 @@
 
 mod json;
 pub mod lines;
+pub mod marks;
 mod live;
 mod place;
 mod record;

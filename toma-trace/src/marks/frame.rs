@@ -1,12 +1,12 @@
 //! What stands in a marked function: marks, and guards for frames and blocks.
 
 use super::function::Function;
-use super::marks::{self, Marks, OFF};
+use super::session::{self, Marks, OFF};
 
 /// A statement begins.
 #[inline]
 pub fn line(function: &'static Function, line: u32) {
-    let session = marks::session();
+    let session = session::session();
     if session != OFF {
         hit(session, function, line);
     }
@@ -14,7 +14,7 @@ pub fn line(function: &'static Function, line: u32) {
 
 #[cold]
 fn hit(session: u32, function: &'static Function, line: u32) {
-    if let Some(marks) = marks::heard(session) {
+    if let Some(marks) = session::heard(session) {
         marks.line(function, line);
     }
 }
@@ -33,13 +33,13 @@ impl Frame {
     #[inline]
     #[must_use = "the frame ends when it is dropped"]
     pub fn enter(function: &'static Function, line: u32) -> Self {
-        let session = marks::session();
+        let session = session::session();
         if session != OFF { Self::entered(session, function, line) } else { Self { session } }
     }
 
     #[cold]
     fn entered(session: u32, function: &'static Function, line: u32) -> Self {
-        let marks = marks::heard(session);
+        let marks = session::heard(session);
         marks.inspect(|marks| marks.enter(function, line));
         Self { session: if marks.is_some() { session } else { OFF } }
     }
@@ -57,8 +57,8 @@ impl Drop for Frame {
 /// The line in force in the frame that ends, if its session lasts.
 #[cold]
 pub(super) fn leave(session: u32) -> Option<u32> {
-    let is_over = marks::session() != session;
-    if is_over { None } else { marks::heard(session).map(Marks::leave) }
+    let is_over = session::session() != session;
+    if is_over { None } else { session::heard(session).map(Marks::leave) }
 }
 
 /// A block within the statement at the line `ENCLOSING`, until it is left.
@@ -70,7 +70,7 @@ pub struct Block<const ENCLOSING: u32>;
 impl<const ENCLOSING: u32> Drop for Block<ENCLOSING> {
     #[inline]
     fn drop(&mut self) {
-        let session = marks::session();
+        let session = session::session();
         if session != OFF {
             left_block(session, ENCLOSING);
         }
@@ -79,7 +79,7 @@ impl<const ENCLOSING: u32> Drop for Block<ENCLOSING> {
 
 #[cold]
 fn left_block(session: u32, enclosing: u32) {
-    if let Some(marks) = marks::heard(session) {
+    if let Some(marks) = session::heard(session) {
         marks.left_block(enclosing);
     }
 }

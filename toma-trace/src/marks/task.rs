@@ -8,7 +8,7 @@ use pin_project_lite::pin_project;
 
 use super::frame::leave;
 use super::function::Function;
-use super::marks::{self, OFF};
+use super::session::{self, OFF};
 
 pin_project! {
     /// A future within a marked function.
@@ -38,7 +38,7 @@ impl<F: Future> Future for Profiled<F> {
     #[inline]
     fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<F::Output> {
         let this = self.project();
-        let session = marks::session();
+        let session = session::session();
         if session == OFF {
             return this.future.poll(context);
         }
@@ -60,7 +60,7 @@ struct Entering {
 impl Entering {
     #[cold]
     fn frame(&mut self, session: u32) -> Option<Polled<'_>> {
-        let marks = marks::heard(session)?;
+        let marks = session::heard(session)?;
         if self.session == session {
             marks.resume(self.function, self.line);
         } else {
@@ -85,7 +85,7 @@ impl Drop for Polled<'_> {
 impl Drop for Entering {
     #[inline]
     fn drop(&mut self) {
-        let session = marks::session();
+        let session = session::session();
         if session != OFF {
             resume(session, self);
         }
@@ -94,7 +94,7 @@ impl Drop for Entering {
 
 #[cold]
 fn resume(session: u32, task: &Entering) {
-    if let Some(marks) = marks::heard(session) {
+    if let Some(marks) = session::heard(session) {
         marks.resume(task.function, task.line);
     }
 }
@@ -106,7 +106,7 @@ struct Leaving;
 impl Drop for Leaving {
     #[inline]
     fn drop(&mut self) {
-        let session = marks::session();
+        let session = session::session();
         if session != OFF {
             leave(session);
         }

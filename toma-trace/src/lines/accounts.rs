@@ -1,0 +1,181 @@
+//! What threads share: the bytes of each device now, and each thread's watermarks and counters.
+//!
+//! A thread writes its own counters, and raises the watermarks of all. So nothing waits for a lock, and what
+//! is counted may be read at any time.
+
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::SeqCst};
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+
+use super::counters::{Counter, Growing};
+
+/// Bytes of one device at one moment, or the most of each there were for a while.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Levels {
+    pub(super) allocated: u64,
+    pub(super) reserved: u64,
+}
+
+impl Levels {
+    pub(super) fn max(self, other: Self) -> Self {
+        Self { allocated: self.allocated.max(other.allocated), reserved: self.reserved.max(other.reserved) }
+    }
+}
+
+/// Levels that any thread changes.
+#[derive(Debug, Default)]
+pub(super) struct Gauge {
+    allocated: AtomicU64,
+    reserved: AtomicU64,
+}
+
+impl Gauge {
+    pub(super) fn get(&self) -> Levels {
+        Levels { allocated: self.allocated.load(SeqCst), reserved: self.reserved.load(SeqCst) }
+    }
+
+    pub(super) fn raise(&self, to: Levels) {
+        self.allocated.fetch_max(to.allocated, SeqCst);
+        self.reserved.fetch_max(to.reserved, SeqCst);
+    }
+
+    /// The bytes that are allocated then.
+    pub(super) fn allocate(&self, bytes: u64) -> u64 {
+        self.allocated.fetch_add(bytes, SeqCst).wrapping_add(bytes)
+    }
+
+    pub(super) fn free(&self, bytes: u64) {
+        self.allocated.fetch_sub(bytes, SeqCst);
+    }
+
+    pub(super) fn reserve(&self, total: u64) {
+        self.reserved.store(total, SeqCst);
+    }
+
+    /// Begins to watch a device anew. Answers the highest levels since the last time, and those of now.
+    ///
+    /// The levels of now are read after the old watermark is taken. So what rises meanwhile is in one of both.
+    pub(super) fn restart(&self, device: &Self) -> (Levels, Levels) {
+        let allocated = self.allocated.swap(0, SeqCst);
+        let highest = Levels { allocated, reserved: self.reserved.swap(0, SeqCst) };
+        let now = device.get();
+        self.raise(now);
+        (highest, now)
+    }
+}
+
+/// What one thread at a time counts.
+#[derive(Debug, Default)]
+pub(super) struct Account {
+    taken: AtomicBool,
+    /// Whether the thread is in a profiled function. Only then are its watermarks raised.
+    pub(super) is_profiling: AtomicBool,
+    /// The line in force, for threads that are in none.
+    pub(super) line: AtomicU32,
+    /// By device.
+    pub(super) shared: Box<[Shared]>,
+    pub(super) lines: Growing<LineCounters>,
+    /// What belongs to no line.
+    pub(super) outside: LineCounters,
+}
+
+/// What other threads write into an account, for one device.
+#[derive(Debug, Default)]
+pub(super) struct Shared {
+    /// The highest levels since the line in force began.
+    pub(super) watermark: Gauge,
+    /// What threads in no line did while this was the only one in a line.
+    pub(super) helpers: Helpers,
+}
+
+/// Sums that any thread adds to.
+#[derive(Debug, Default)]
+pub(super) struct Helpers {
+    pub(super) allocated: AtomicU64,
+    pub(super) freed: AtomicU64,
+    pub(super) ooms: AtomicU64,
+}
+
+/// A row of one thread.
+#[derive(Debug, Default)]
+pub(super) struct LineCounters {
+    pub(super) hits: Counter,
+    pub(super) stays: Counter,
+    pub(super) nanoseconds: Counter,
+    pub(super) devices: OnceLock<Box<[DeviceCounters]>>,
+}
+
+/// The part of a row that is told apart by device.
+#[derive(Debug, Default)]
+pub(super) struct DeviceCounters {
+    pub(super) peak: Counter,
+    pub(super) reserved: Counter,
+    pub(super) rise: Counter,
+    pub(super) current: Counter,
+    pub(super) allocated: Counter,
+    pub(super) freed: Counter,
+    pub(super) kept: Counter,
+    pub(super) backward: Counter,
+    pub(super) ooms: Counter,
+}
+
+impl LineCounters {
+    /// The counters of one of so many devices.
+    pub(super) fn device(&self, device: usize, of: usize) -> &DeviceCounters {
+        &self.devices.get_or_init(|| (0..of).map(|_| DeviceCounters::default()).collect())[device]
+    }
+
+    pub(super) fn spend(&self, time: Duration) {
+        self.nanoseconds.add(u64::try_from(time.as_nanos()).unwrap_or(u64::MAX));
+    }
+
+    pub(super) fn time(&self) -> Duration {
+        Duration::from_nanos(self.nanoseconds.get())
+    }
+}
+
+/// The accounts there are. One whose thread has ended is taken by another thread, because rows add up.
+#[derive(Debug, Default)]
+pub(super) struct Accounts(OnceLock<Box<Link>>);
+
+#[derive(Debug)]
+struct Link {
+    account: Arc<Account>,
+    next: Accounts,
+}
+
+impl Accounts {
+    pub(super) fn iter(&self) -> impl Iterator<Item = &Arc<Account>> {
+        std::iter::successors(self.0.get(), |link| link.next.0.get()).map(|link| &link.account)
+    }
+
+    /// An account that no other thread has.
+    pub(super) fn take(&self, devices: usize) -> Arc<Account> {
+        let free = self.iter().find(|account| !account.taken.swap(true, SeqCst));
+        free.cloned().unwrap_or_else(|| self.add(devices))
+    }
+
+    fn add(&self, devices: usize) -> Arc<Account> {
+        let shared = (0..devices).map(|_| Shared::default()).collect();
+        let account = Arc::new(Account { taken: true.into(), shared, ..Account::default() });
+        let mut link = Box::new(Link { account: Arc::clone(&account), next: Self::default() });
+        let mut end = self;
+        loop {
+            match end.0.set(link) {
+                Ok(()) => return account,
+                Err(refused) => link = refused,
+            }
+            end = end.0.get().map_or(end, |link| &link.next);
+        }
+    }
+}
+
+impl Account {
+    pub(super) fn is_profiling(&self) -> bool {
+        self.is_profiling.load(SeqCst)
+    }
+
+    pub(super) fn give_back(&self) {
+        self.taken.store(false, SeqCst);
+    }
+}

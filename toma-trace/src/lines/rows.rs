@@ -1,0 +1,204 @@
+//! Rows: what each line did to the memory of each device.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::accounts::{Account, Accounts, DeviceCounters, Gauge, LineCounters};
+use super::sources::LineId;
+use crate::place::Place;
+
+/// Counts what lines do while they do it.
+///
+/// Each thread tells its events to a [`Stack`](super::Stack) of its own. No call waits for another, so they may stand
+/// in an allocator's hook.
+pub struct Rows {
+    pub(super) devices: Vec<Gauge>,
+    places: Vec<Place>,
+    pub(super) accounts: Accounts,
+    clock: Box<dyn Fn() -> Duration + Send + Sync>,
+}
+
+/// Names a device of one [`Rows`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct DeviceId(u32);
+
+/// What a line did, in all its stays.
+///
+/// A *stay* is one execution of a line in one frame, from its mark to the next. What the line calls belongs to it.
+/// Where a block was left and memory is allocated before the next mark, another stay of the enclosing line begins.
+/// Sums are over stays that are inside no other stay of the same line: recursion counts once.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Row {
+    /// How often its mark was passed. The line at which a function begins has none.
+    pub hits: u64,
+    /// How many stays have ended. Without one the line never ran.
+    pub stays: u64,
+    /// The time of its stays.
+    pub time: Duration,
+    /// By device.
+    pub devices: BTreeMap<DeviceId, Figures>,
+}
+
+/// What a line did to the memory of one device.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Figures {
+    /// The most bytes that were allocated on the device during a stay, by whichever thread.
+    pub peak: u64,
+    /// The most bytes that the device's allocator had reserved during a stay.
+    pub reserved: u64,
+    /// The most by which the allocated bytes rose above those at the start of a stay.
+    pub rise: u64,
+    /// The most bytes that were allocated at the end of a stay.
+    pub current: u64,
+    /// Bytes that were allocated in its stays.
+    pub allocated: u64,
+    /// Bytes that were freed in its stays.
+    pub freed: u64,
+    /// Bytes of the blocks that were born while this was the innermost line, and are alive.
+    pub kept: u64,
+    /// Bytes that were allocated to compute the gradients of its operators.
+    pub backward: u64,
+    /// Allocations that failed in its stays.
+    pub ooms: u64,
+}
+
+impl DeviceId {
+    pub(super) fn index(self) -> usize {
+        self.0 as usize
+    }
+}
+
+impl Figures {
+    /// What was allocated less what was freed, in bytes.
+    #[must_use]
+    pub fn net(&self) -> i128 {
+        i128::from(self.allocated) - i128::from(self.freed)
+    }
+}
+
+impl Rows {
+    /// Rows for these devices, each with the bytes that are allocated there already.
+    #[must_use]
+    pub fn new(devices: &[(Place, u64)]) -> Self {
+        let gauge = |bytes| {
+            let gauge = Gauge::default();
+            gauge.allocate(bytes);
+            gauge
+        };
+        Self {
+            devices: devices.iter().map(|(_, bytes)| gauge(*bytes)).collect(),
+            places: devices.iter().map(|(place, _)| place.clone()).collect(),
+            accounts: Accounts::default(),
+            clock: Box::new(|| Duration::ZERO),
+        }
+    }
+
+    /// The same, with a clock, which is read at each mark. Without one no time is measured.
+    #[must_use]
+    pub fn clock(self, clock: impl Fn() -> Duration + Send + Sync + 'static) -> Self {
+        Self { clock: Box::new(clock), ..self }
+    }
+
+    /// The number of a device, if it is one of these.
+    #[must_use]
+    pub fn device(&self, place: &Place) -> Option<DeviceId> {
+        self.devices().find(|(_, known)| *known == place).map(|(device, _)| device)
+    }
+
+    /// The devices.
+    pub fn devices(&self) -> impl Iterator<Item = (DeviceId, &Place)> {
+        (0..).map(DeviceId).zip(&self.places)
+    }
+
+    /// The bytes that are allocated on a device now.
+    ///
+    /// # Panics
+    ///
+    /// When the device is another's and there is none of its number.
+    #[must_use]
+    pub fn allocated_bytes(&self, device: DeviceId) -> u64 {
+        self.gauge(device).get().allocated
+    }
+
+    /// The rows of all threads together, by line. A line without a row never ran and holds nothing.
+    ///
+    /// Stays that have not ended are not in them.
+    #[must_use]
+    pub fn by_line(&self) -> BTreeMap<LineId, Row> {
+        let mut rows = BTreeMap::<LineId, Row>::new();
+        for (line, counters) in self.accounts.iter().flat_map(|account| account.lines.iter()) {
+            if !counters.is_untouched() {
+                rows.entry(LineId(line)).or_default().add(counters);
+            }
+        }
+        rows
+    }
+
+    /// What threads did that were in no line, while several others were in one, or none was.
+    #[must_use]
+    pub fn outside(&self) -> Row {
+        let mut row = Row::default();
+        self.accounts.iter().for_each(|account| row.add(&account.outside));
+        row
+    }
+
+    pub(super) fn gauge(&self, device: DeviceId) -> &Gauge {
+        &self.devices[device.index()]
+    }
+
+    pub(super) fn now(&self) -> Duration {
+        (self.clock)()
+    }
+
+    /// The only thread that is in a line, if there is one.
+    pub(super) fn only_profiling(&self) -> Option<&Arc<Account>> {
+        let mut profiling = self.accounts.iter().filter(|account| account.is_profiling());
+        profiling.next().filter(|_| profiling.next().is_none())
+    }
+}
+
+impl fmt::Debug for Rows {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Rows")
+            .field("places", &self.places)
+            .field("by_line", &self.by_line())
+            .finish_non_exhaustive()
+    }
+}
+
+impl Row {
+    fn add(&mut self, counters: &LineCounters) {
+        self.hits += counters.hits.get();
+        self.stays += counters.stays.get();
+        self.time += counters.time();
+        for (device, counters) in (0..).map(DeviceId).zip(counters.devices.get().into_iter().flatten()) {
+            self.devices.entry(device).or_default().add(counters);
+        }
+    }
+}
+
+impl Figures {
+    fn add(&mut self, counters: &DeviceCounters) {
+        self.peak = self.peak.max(counters.peak.get());
+        self.reserved = self.reserved.max(counters.reserved.get());
+        self.rise = self.rise.max(counters.rise.get());
+        self.current = self.current.max(counters.current.get());
+        self.allocated += counters.allocated.get();
+        self.freed += counters.freed.get();
+        self.backward += counters.backward.get();
+        self.ooms += counters.ooms.get();
+        // One thread's part is below zero where it freed what another allocated.
+        self.kept = self.kept.wrapping_add(counters.kept.get());
+    }
+}
+
+impl LineCounters {
+    /// Whether it is there only because its bucket is.
+    fn is_untouched(&self) -> bool {
+        self.stays.get() == 0 && self.devices.get().is_none()
+    }
+}

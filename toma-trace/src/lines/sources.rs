@@ -1,0 +1,85 @@
+//! The text of functions whose lines are counted.
+
+/// A function and its lines, as they stand in the program.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Source {
+    /// Its name, such as `step`.
+    pub name: String,
+    /// The file, such as `src/net.rs`.
+    pub file: String,
+    /// In the order of the file; the first is where the function begins.
+    pub lines: Vec<SourceLine>,
+}
+
+/// A line of a function.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+pub struct SourceLine {
+    /// Its number in the file, from 1.
+    pub number: u32,
+    /// What stands there.
+    pub text: String,
+}
+
+impl Source {
+    /// A function of no lines yet.
+    #[must_use]
+    pub fn new(name: &str, file: &str) -> Self {
+        Self { name: name.to_owned(), file: file.to_owned(), lines: Vec::new() }
+    }
+
+    /// The same, with one more line.
+    #[must_use]
+    pub fn line(mut self, number: u32, text: &str) -> Self {
+        self.lines.push(SourceLine { number, text: text.to_owned() });
+        self
+    }
+}
+
+/// Names one line of one function among [`Sources`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct LineId(pub(super) u32);
+
+impl LineId {
+    /// The line that stands so many lines of the function further down, by the function's own count.
+    #[must_use]
+    pub fn nth(self, further: u32) -> Self {
+        Self(self.0.saturating_add(further))
+    }
+}
+
+/// Functions, and numbers for their lines.
+#[derive(Clone, Debug, Default)]
+pub struct Sources {
+    functions: Vec<(LineId, Source)>,
+    next: u32,
+}
+
+impl Sources {
+    /// No functions.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Adds a function, and names its first line; the others are the [`nth`](LineId::nth) after it.
+    pub fn add(&mut self, source: Source) -> LineId {
+        let first = LineId(self.next);
+        let lines = u32::try_from(source.lines.len()).unwrap_or(u32::MAX);
+        self.next = self.next.saturating_add(lines);
+        self.functions.push((first, source));
+        first
+    }
+
+    /// The functions with their first lines, in the order in which they were added.
+    pub fn iter(&self) -> impl Iterator<Item = (LineId, &Source)> {
+        self.functions.iter().map(|(first, source)| (*first, source))
+    }
+
+    /// The function of a line, and the line in it.
+    #[must_use]
+    pub fn get(&self, line: LineId) -> Option<(&Source, &SourceLine)> {
+        let behind = self.functions.partition_point(|(first, _)| *first <= line);
+        let (first, source) = self.functions.get(behind.checked_sub(1)?)?;
+        Some((source, source.lines.get((line.0 - first.0) as usize)?))
+    }
+}

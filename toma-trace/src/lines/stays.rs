@@ -1,0 +1,210 @@
+//! Stays of lines: when they begin and end, and what of them goes into a row.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering::{Relaxed, SeqCst};
+use std::time::Duration;
+
+use super::accounts::{Account, DeviceCounters, Helpers, Levels};
+use super::rows::Rows;
+use super::sources::LineId;
+
+/// The frames of a thread, each with the stay in force.
+#[derive(Debug)]
+pub(super) struct Stays {
+    pub(super) rows: Arc<Rows>,
+    pub(super) account: Arc<Account>,
+    /// What this thread has done, by device.
+    pub(super) sums: Vec<Sums>,
+    frames: Vec<Frame>,
+    /// The part of each frame that is told apart by device: as many for each frame as there are devices.
+    by_device: Vec<Stay>,
+    /// How many frames are in each line.
+    depths: Vec<u32>,
+}
+
+/// A function that a thread is in.
+#[derive(Debug)]
+struct Frame {
+    /// The line in force.
+    line: LineId,
+    /// The enclosing line of a block that was left. It comes into force when next something is allocated or called:
+    /// what is dropped on the way out is the work of the line that leaves.
+    left_to: Option<LineId>,
+    /// When the line came into force.
+    began: Duration,
+}
+
+/// The stay in force of one frame, on one device.
+#[derive(Clone, Copy, Debug, Default)]
+struct Stay {
+    start: Levels,
+    /// The thread's sums at the start.
+    sums: Sums,
+    /// The highest levels of the stay before the call that is under way.
+    before_call: Levels,
+    /// The highest levels of the frame's earlier stays.
+    of_frame: Levels,
+}
+
+/// What was done so far.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Sums {
+    pub(super) allocated: u64,
+    pub(super) freed: u64,
+    pub(super) ooms: u64,
+}
+
+impl Stays {
+    pub(super) fn new(rows: &Arc<Rows>) -> Self {
+        Self {
+            account: rows.accounts.take(rows.devices.len()),
+            rows: Arc::clone(rows),
+            frames: Vec::new(),
+            by_device: Vec::new(),
+            sums: vec![Sums::default(); rows.devices.len()],
+            depths: Vec::new(),
+        }
+    }
+
+    pub(super) fn enter(&mut self, line: LineId) {
+        self.resume();
+        self.account.line.store(line.0, Relaxed);
+        // Before the levels are read, so that what other threads allocate is in the watermarks or in the levels read next.
+        self.account.is_profiling.store(true, SeqCst);
+        let before = self.by_device.len();
+        for device in 0..self.sums.len() {
+            let (highest, start) = self.account.shared[device].watermark.restart(&self.rows.devices[device]);
+            if let Some(caller) = before.checked_sub(self.sums.len()) {
+                self.by_device[caller + device].before_call = highest;
+            }
+            self.by_device.push(Stay { start, ..Stay::default() });
+        }
+        self.frames.push(Frame { line, left_to: None, began: Duration::ZERO });
+        self.begin(line);
+    }
+
+    pub(super) fn leave(&mut self) {
+        self.end();
+        self.frames.pop();
+        let ended = self.innermost();
+        if let Some(frame) = self.frames.last() {
+            self.account.line.store(frame.line.0, Relaxed);
+            let caller = ended - self.sums.len();
+            for (device, shared) in self.account.shared.iter().enumerate() {
+                let of_callee = self.by_device[ended + device].of_frame;
+                shared.watermark.raise(self.by_device[caller + device].before_call.max(of_callee));
+            }
+        } else {
+            self.account.is_profiling.store(false, SeqCst);
+        }
+        self.by_device.truncate(ended);
+    }
+
+    pub(super) fn mark(&mut self, line: LineId) {
+        if !self.frames.is_empty() {
+            self.switch(line);
+            self.account.lines.at(line.0).hits.add(1);
+        }
+    }
+
+    /// The line in force, if the thread is in any.
+    pub(super) fn line(&self) -> Option<LineId> {
+        Some(self.frames.last()?.line)
+    }
+
+    /// Where the stays of the innermost frame begin among all.
+    fn innermost(&self) -> usize {
+        self.by_device.len().saturating_sub(self.sums.len())
+    }
+
+    pub(super) fn left_block(&mut self, enclosing: LineId) {
+        if let Some(frame) = self.frames.last_mut() {
+            frame.left_to = Some(enclosing);
+        }
+    }
+
+    /// Lets the line come into force to which a left block went back.
+    pub(super) fn resume(&mut self) {
+        if let Some(line) = self.frames.last().and_then(|frame| frame.left_to) {
+            self.switch(line);
+        }
+    }
+
+    fn switch(&mut self, line: LineId) {
+        self.end();
+        self.begin(line);
+    }
+
+    /// Lets a line come into force in the innermost frame, whose stays know their start.
+    fn begin(&mut self, line: LineId) {
+        let began = self.rows.now();
+        if let Some(frame) = self.frames.last_mut() {
+            *frame = Frame { line, left_to: None, began };
+        }
+        self.account.line.store(line.0, Relaxed);
+        let index = line.0 as usize;
+        if self.depths.len() <= index {
+            self.depths.resize(index + 1, 0);
+        }
+        self.depths[index] += 1;
+        let first = self.innermost();
+        for ((stay, sums), shared) in
+            self.by_device[first..].iter_mut().zip(&self.sums).zip(&self.account.shared)
+        {
+            stay.sums = sums.helped(&shared.helpers);
+        }
+    }
+
+    /// Ends the stay in force of the innermost frame. Its stays know the start of what follows.
+    fn end(&mut self) {
+        let Some(&Frame { line, began, .. }) = self.frames.last() else { return };
+        let row = self.account.lines.at(line.0);
+        let depth = &mut self.depths[line.0 as usize];
+        *depth -= 1;
+        let is_outermost = *depth == 0;
+        row.stays.add(1);
+        if is_outermost {
+            row.spend(self.rows.now().saturating_sub(began));
+        }
+        let (first, devices) = (self.innermost(), self.sums.len());
+        for (device, stay) in self.by_device[first..].iter_mut().enumerate() {
+            let (shared, counters) = (&self.account.shared[device], row.device(device, devices));
+            let (highest, now) = shared.watermark.restart(&self.rows.devices[device]);
+            stay.end(highest, now, counters);
+            if is_outermost {
+                let sums = self.sums[device].helped(&shared.helpers);
+                counters.allocated.add(sums.allocated - stay.sums.allocated);
+                counters.freed.add(sums.freed - stay.sums.freed);
+                counters.ooms.add(sums.ooms - stay.sums.ooms);
+            }
+        }
+    }
+}
+
+impl Stay {
+    fn end(&mut self, highest: Levels, now: Levels, counters: &DeviceCounters) {
+        counters.peak.raise(highest.allocated);
+        counters.reserved.raise(highest.reserved);
+        counters.rise.raise(highest.allocated.saturating_sub(self.start.allocated));
+        counters.current.raise(now.allocated);
+        self.of_frame = self.of_frame.max(highest);
+        self.start = now;
+    }
+}
+
+impl Sums {
+    pub(super) fn add(&mut self, more: Self) {
+        self.allocated += more.allocated;
+        self.freed += more.freed;
+        self.ooms += more.ooms;
+    }
+
+    /// With what threads in no line did.
+    fn helped(self, helpers: &Helpers) -> Self {
+        Self {
+            allocated: self.allocated + helpers.allocated.load(Relaxed),
+            freed: self.freed + helpers.freed.load(Relaxed),
+            ooms: self.ooms + helpers.ooms.load(Relaxed),
+        }
+    }
+}

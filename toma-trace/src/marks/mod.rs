@@ -1,0 +1,58 @@
+//! Which line of a program runs: what functions under `#[toma::profile]` tell.
+//!
+//! The attribute puts a [mark](Marks::line) before each statement, a guard into each block and a frame around the
+//! body. They name a static [`Function`], which holds the text of its lines. Nothing listens at first: a mark is
+//! then one relaxed load. [`start`] lets a value hear the marks of all threads until the [`Session`] ends.
+//!
+//! ```
+//! # mod toma { pub use toma_trace as trace; }
+//! use std::sync::Mutex;
+//! use toma::trace::marks::{self, Function, Line, Marks};
+//!
+//! #[derive(Default)]
+//! struct Log(Mutex<Vec<&'static str>>);
+//!
+//! impl Marks for Log {
+//!     fn line(&self, function: &'static Function, line: u32) {
+//!         self.0.lock().unwrap().push(function.lines[line as usize].text);
+//!     }
+//! #   fn enter(&self, _: &'static Function, _: u32) {}
+//! #   fn resume(&self, _: &'static Function, _: u32) {}
+//! #   fn left_block(&self, _: u32) {}
+//! #   fn leave(&self) -> u32 { 0 }
+//!     // .. and what becomes of frames
+//! }
+//!
+//! # use toma::trace::marks::expansion::line;
+//! // What the attribute makes of `fn twice(x: u32) -> u32 { x * 2 }`:
+//! static TWICE: Function = Function::new(
+//!     "twice", "demo", "src/main.rs", &[Line::new(1, "fn twice(x: u32) -> u32 {"), Line::new(2, "x * 2")],
+//! );
+//! fn twice(x: u32) -> u32 {
+//!     line(&TWICE, 1);
+//!     x * 2
+//! }
+//!
+//! static LOG: Log = Log(Mutex::new(Vec::new()));
+//! let session = marks::start(&LOG)?;
+//! assert_eq!(twice(4), 8);
+//! drop(session);
+//! assert_eq!(*LOG.0.lock().unwrap(), ["x * 2"]);
+//! # Ok::<(), marks::Busy>(())
+//! ```
+
+mod frame;
+mod function;
+mod session;
+mod task;
+
+pub use function::{Column, Function, Line};
+pub use session::{Busy, Marks, Session, start};
+
+/// What expansions of `#[toma::profile]` call. Not for users: anything here may change.
+#[doc(hidden)]
+pub mod expansion {
+    pub use super::frame::{Block, Frame, line, never};
+    pub use super::function::{Column, Function, Line};
+    pub use super::task::profiled;
+}

@@ -1,0 +1,12 @@
+//! Lines: what is counted while a program runs, the tables, and both again from a trace.
+
+mod against_twin;
+mod program;
+mod threads;
+mod twin;
+
+use toma_trace::Place;
+
+fn gpu() -> Place {
+    Place::device("cuda", 0)
+}
