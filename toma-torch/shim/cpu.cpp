@@ -87,8 +87,7 @@ uint64_t take(uint64_t bytes) {
 void uncount(toma::Block block) {
   if (block.bytes > 0) {
     allocated.fetch_sub(block.bytes, std::memory_order_relaxed);
-    const auto* told = block.owner == 0 ? nullptr : watcher();
-    if (told != nullptr) {
+    if (const auto* told = watcher()) {
       told->freed(block.owner, block.bytes);
     }
   }
@@ -105,16 +104,17 @@ void release(void* data) {
 // Of bytes that are counted already, and are not any more when there is no block for them.
 c10::DataPtr block(size_t bytes) {
   c10::DataPtr data;
-  toma::Block counted{bytes};
   try {
     data = found->allocate(bytes);
-    const auto* told = exempt > 0 ? nullptr : watcher();
-    counted.owner = told == nullptr ? 0 : told->allocated(bytes);
+  } catch (const c10::Error&) {
+    allocated.fetch_sub(bytes, std::memory_order_relaxed);
+    out_of_memory(bytes, "the system has no more");
+  }
+  const auto* told = watcher();
+  const toma::Block counted{bytes, told == nullptr ? 0 : told->allocated(bytes)};
+  try {
     // A block that was freed past us is in the table until its address is given out again.
     uncount(living->insert(data.get(), counted));
-  } catch (const c10::Error&) {
-    uncount(counted);
-    out_of_memory(bytes, "the system has no more");
   } catch (const std::bad_alloc&) {
     uncount(counted);
     out_of_memory(bytes, "the system has no more for the table of blocks");

@@ -74,7 +74,7 @@ int64_t toma_cpu_fail_after(int64_t skip) noexcept;
 
 // Told of every block of the counting allocator, on the thread that makes, frees or lacks it.
 struct toma_watcher {
-  // Answers whose it is; 0 for a block that it is to hear no more of.
+  // Answers whose it is, which it hears when the block is freed: 0 where it was not asked.
   uint64_t (*allocated)(uint64_t bytes);
   void (*freed)(uint64_t owner, uint64_t bytes);
   void (*refused)(uint64_t bytes);

@@ -10,6 +10,7 @@
 //! | [`accumulate_gradients`] | backward that adds all gradients or none |
 //! | [`record`](record()), [`dry_run`] | what a step does, or would do, as a trace |
 //! | [`predict`](predict()) | what a step takes at any size, before it has run once |
+//! | [`profile`] | which line filled the memory |
 //! | [`Rollback`] | random state, gradients and other tensors put back before a retry |
 //! | [`RngState`] | the same random numbers again |
 //! | [`ModeGuard`] | grad mode and autocast survive a `catch_unwind` of your own |
@@ -75,6 +76,7 @@ mod ffi;
 mod forms;
 mod memory;
 mod predict;
+pub mod profile;
 mod record;
 mod registration;
 mod state;

@@ -1,5 +1,7 @@
 //! The counting CPU allocator.
 
+use toma_trace::lines;
+
 use crate::stats::Stats;
 
 // Sound to call with any numbers, from any thread: what they touch is atomic or of the calling thread,
@@ -13,6 +15,36 @@ unsafe extern "C" {
     pub(crate) safe fn toma_cpu_budget() -> u64;
     pub(crate) safe fn toma_cpu_set_budget(bytes: u64);
     safe fn toma_cpu_fail_after(skip: i64) -> i64;
+    safe fn toma_cpu_watch(watcher: &'static Watcher);
+}
+
+/// What is told of every block, on the thread that makes, frees or lacks it.
+#[repr(C)]
+struct Watcher {
+    allocated: extern "C" fn(u64) -> u64,
+    freed: extern "C" fn(u64, u64),
+    refused: extern "C" fn(u64),
+}
+
+/// The only device of a recording.
+const HOST: u32 = 0;
+
+extern "C" fn allocated(bytes: u64) -> u64 {
+    lines::allocated(HOST, bytes)
+}
+
+extern "C" fn freed(owner: u64, bytes: u64) {
+    lines::freed(HOST, bytes, owner);
+}
+
+extern "C" fn refused(_: u64) {
+    lines::out_of_memory(HOST);
+}
+
+/// Tells the recording that runs of every block from now on; without one that is two loads.
+pub(crate) fn watch_cpu() {
+    static WATCHER: Watcher = Watcher { allocated, freed, refused };
+    toma_cpu_watch(&WATCHER);
 }
 
 /// Lets an allocation of this thread fail after `skip` more; returns how many were left before.

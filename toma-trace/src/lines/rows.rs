@@ -22,7 +22,7 @@ pub struct Rows {
 
 /// Names a device of one [`Rows`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct DeviceId(u32);
+pub struct DeviceId(pub(super) u32);
 
 /// What a line did, in all its stays.
 ///
