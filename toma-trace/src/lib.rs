@@ -36,6 +36,7 @@ pub mod lines;
 mod live;
 mod place;
 mod record;
+mod sizes;
 mod tables;
 
 pub use json::Unreadable;
