@@ -189,9 +189,7 @@ impl Teller<'_> {
                 thread.stack.enter(line);
                 thread.stack.mark(line);
             }
-            _ if scope.label.attributes.iter().any(|it| it.name == "resumed") => {
-                thread.stack.left_block(line)
-            }
+            _ if is_resumed(scope) => thread.stack.left_block(line),
             _ => thread.stack.mark(line),
         }
     }
@@ -223,6 +221,10 @@ impl Teller<'_> {
         let took = operator.duration.unwrap_or_default().as_nanos();
         self.clock.fetch_add(u64::try_from(took).unwrap_or(u64::MAX), Relaxed);
     }
+}
+
+fn is_resumed(scope: &Scope) -> bool {
+    scope.label.attributes.iter().any(|attribute| attribute.name == "resumed")
 }
 
 /// The number that an operator and the node of its gradient have in common.
