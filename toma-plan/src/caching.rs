@@ -53,6 +53,7 @@
 //! (`malloc`, `get_free_block`, `should_split`, `alloc_block`, `release_available_cached_blocks`,
 //! `free_block`), with the sizes and options of `c10/core/AllocatorConfig.{h,cpp}`.
 
+mod as_cuda;
 mod block;
 mod error;
 mod figures;
@@ -60,6 +61,7 @@ mod settings;
 
 use std::collections::{BTreeMap, BTreeSet};
 
+pub use as_cuda::as_cuda;
 pub use block::{Block, Pool, Segment};
 pub use error::{InvalidFree, InvalidSplitSize, OutOfMemory};
 pub use figures::{Bytes, Figures};

@@ -37,6 +37,7 @@ pub mod marks;
 mod live;
 mod place;
 mod record;
+mod sizes;
 mod tables;
 
 pub use json::Unreadable;

@@ -1,6 +1,7 @@
 //! The replay of the caching allocator: tables worked out by hand, a naive twin, and bad input.
 
 mod against_twin;
+mod as_cuda;
 mod bad_input;
 mod oversize;
 mod tables;

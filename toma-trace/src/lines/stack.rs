@@ -85,6 +85,12 @@ impl Stack {
         self.stays.leave();
     }
 
+    /// The line in force in the innermost frame, if the thread is in any.
+    #[must_use]
+    pub fn line(&self) -> Option<LineId> {
+        self.stays.line()
+    }
+
     /// The line whose operator's gradient is computed from now on, or none. It is no frame.
     pub fn gradient_of(&mut self, line: Option<LineId>) {
         self.gradient_of = line;

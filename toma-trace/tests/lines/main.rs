@@ -3,6 +3,7 @@
 mod against_twin;
 mod program;
 mod threads;
+mod traced;
 mod twin;
 
 use toma_trace::Place;

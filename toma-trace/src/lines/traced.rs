@@ -1,0 +1,289 @@
+//! Rows of a trace: its events, told again to the stacks of its threads.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::time::Duration;
+
+use super::labels::Labels;
+use super::rows::{DeviceId, Rows};
+use super::sources::LineId;
+use super::stack::{Born, Stack};
+use super::table::Lines;
+use crate::place::Place;
+use crate::tables::{Attribute, Operator, Scope, ScopeId, ScopeKind, ThreadId, Tick, Trace};
+
+/// An allocator that is asked for the blocks of a trace in their order.
+pub trait Allocator {
+    /// A block is asked for. Its number is that of no living one.
+    fn allocate(&mut self, block: usize, bytes: u64);
+
+    /// A living block is given back.
+    fn free(&mut self, block: usize);
+
+    /// The bytes of all living blocks, as the allocator counts them.
+    fn allocated_bytes(&self) -> u64;
+
+    /// The bytes it has reserved for them, used or not.
+    fn reserved_bytes(&self) -> u64;
+}
+
+/// An allocator that stands for that of one place.
+#[expect(missing_debug_implementations, reason = "it lends what need not have one")]
+pub struct Served<'a> {
+    /// Blocks of this place are asked of the allocator.
+    pub place: Place,
+    /// The device that has the allocator's figures in the table.
+    pub shown_as: Place,
+    /// What answers.
+    pub allocator: &'a mut dyn Allocator,
+}
+
+impl Lines {
+    /// The table of a trace: that of the program, if each line was a scope.
+    ///
+    /// A scope of kind [`Function`](ScopeKind::Function) is a frame. Those of kind [`Line`](ScopeKind::Line) in it are
+    /// stays, named by the line's text. A line that comes into force again without a mark has the property `resumed`.
+    /// Where a trace has no functions, each attempt, phase, line and stage has a row of its own.
+    ///
+    /// A trace tells of no failed allocation and no reserved bytes. Time is that of operators.
+    #[must_use]
+    pub fn of(trace: &Trace) -> Self {
+        Teller::new(trace, None).tell(trace)
+    }
+
+    /// The same, as if an allocator had served the blocks of one place.
+    #[must_use]
+    pub fn served(trace: &Trace, by: Served<'_>) -> Self {
+        Teller::new(trace, Some(by)).tell(trace)
+    }
+}
+
+/// What happened at one tick.
+enum Happening<'a> {
+    Begins(ScopeId),
+    Ends(ScopeId),
+    OperatorBegins(&'a Operator),
+    OperatorEnds(&'a Operator),
+    Born(usize, ThreadId),
+    Dies(usize, ThreadId),
+}
+
+fn happenings(trace: &Trace) -> Vec<(Tick, Happening<'_>)> {
+    let mut all = Vec::new();
+    for (id, scope) in trace.scopes() {
+        all.push((scope.interval.begin, Happening::Begins(id)));
+        all.push((scope.interval.end, Happening::Ends(id)));
+    }
+    for (_, operator) in trace.operators() {
+        all.push((operator.interval.begin, Happening::OperatorBegins(operator)));
+        all.push((operator.interval.end, Happening::OperatorEnds(operator)));
+    }
+    for (number, (_, block)) in trace.blocks().enumerate() {
+        all.extend(block.birth.map(|birth| (birth.tick, Happening::Born(number, birth.thread))));
+        all.extend(block.death.map(|death| (death.tick, Happening::Dies(number, death.thread))));
+    }
+    all.sort_by_key(|(tick, _)| *tick);
+    all
+}
+
+/// Tells a trace to rows.
+struct Teller<'a> {
+    labels: Labels,
+    served: Option<Served<'a>>,
+    rows: Arc<Rows>,
+    threads: BTreeMap<ThreadId, Thread>,
+    /// The blocks of the trace, in the order in which it lists them.
+    blocks: Vec<Held>,
+    /// The time that operators took so far, in nanoseconds.
+    clock: Arc<AtomicU64>,
+    /// The line of the operator that made the node of a number.
+    makers: BTreeMap<i64, LineId>,
+}
+
+struct Thread {
+    stack: Stack,
+    /// The scopes that are open and are a line, innermost last.
+    lines: Vec<LineId>,
+}
+
+/// A block, as its device counts it.
+#[derive(Clone)]
+struct Held {
+    place: Place,
+    requested_bytes: u64,
+    bytes: u64,
+    /// `None` if it was there before.
+    born: Option<Born>,
+}
+
+impl<'a> Teller<'a> {
+    fn new(trace: &Trace, mut served: Option<Served<'a>>) -> Self {
+        let mut blocks = Vec::new();
+        let mut before = BTreeMap::<Place, u64>::new();
+        for (number, (_, block)) in trace.blocks().enumerate() {
+            let mut held =
+                Held { place: block.place.clone(), requested_bytes: block.bytes, bytes: 0, born: None };
+            let there = before.entry(shown(&held.place, served.as_ref())).or_default();
+            if block.birth.is_none() {
+                held.bytes = asked(number, &held, served.as_mut());
+                *there += held.bytes;
+            }
+            blocks.push(held);
+        }
+        let before: Vec<_> = before.into_iter().collect();
+        let clock = Arc::new(AtomicU64::new(0));
+        let read = Arc::clone(&clock);
+        let rows = Rows::new(&before).clock(move || Duration::from_nanos(read.load(Relaxed)));
+        if let Some(served) = &served {
+            rows.device(&served.shown_as)
+                .inspect(|device| rows.gauge(*device).reserve(served.allocator.reserved_bytes()));
+        }
+        Self {
+            labels: Labels::of(trace),
+            served,
+            rows: Arc::new(rows),
+            threads: BTreeMap::new(),
+            blocks,
+            clock,
+            makers: BTreeMap::new(),
+        }
+    }
+
+    fn tell(mut self, trace: &Trace) -> Lines {
+        for (_, happening) in happenings(trace) {
+            match happening {
+                Happening::Begins(id) => self.begins(id, &trace[id]),
+                Happening::Ends(id) => self.ends(id, &trace[id]),
+                Happening::OperatorBegins(operator) => self.operator_begins(operator),
+                Happening::OperatorEnds(operator) => self.operator_ends(operator),
+                Happening::Born(number, thread) => self.born(number, thread),
+                Happening::Dies(number, thread) => self.dies(number, thread),
+            }
+        }
+        self.threads.clear();
+        Lines::new(&self.labels.sources, &self.rows)
+    }
+
+    fn thread(&mut self, thread: ThreadId) -> &mut Thread {
+        let new = || Thread { stack: Stack::new(&self.rows), lines: Vec::new() };
+        self.threads.entry(thread).or_insert_with(new)
+    }
+}
+
+/// Scopes and operators.
+impl Teller<'_> {
+    fn begins(&mut self, id: ScopeId, scope: &Scope) {
+        let maker = sequence(&scope.label.attributes).and_then(|number| self.makers.get(&number).copied());
+        let line = self.labels.line(id);
+        let is_frame = scope.label.kind == ScopeKind::Function || !self.labels.has_functions;
+        let thread = self.thread(scope.interval.thread);
+        if scope.label.kind == ScopeKind::Node {
+            thread.stack.gradient_of(maker);
+        }
+        let Some(line) = line else { return };
+        thread.lines.push(line);
+        match scope.label.kind {
+            ScopeKind::Function => thread.stack.enter(line),
+            _ if is_frame => {
+                thread.stack.enter(line);
+                thread.stack.mark(line);
+            }
+            _ if is_resumed(scope) => thread.stack.left_block(line),
+            _ => thread.stack.mark(line),
+        }
+    }
+
+    fn ends(&mut self, id: ScopeId, scope: &Scope) {
+        let is_line = self.labels.line(id).is_some();
+        let is_frame = scope.label.kind == ScopeKind::Function || !self.labels.has_functions;
+        let thread = self.thread(scope.interval.thread);
+        if scope.label.kind == ScopeKind::Node {
+            thread.stack.gradient_of(None);
+        }
+        if !is_line {
+            return;
+        }
+        thread.lines.pop();
+        match thread.lines.last() {
+            _ if is_frame => thread.stack.leave(),
+            Some(enclosing) => thread.stack.left_block(*enclosing),
+            None => {}
+        }
+    }
+
+    fn operator_begins(&mut self, operator: &Operator) {
+        let line = self.thread(operator.interval.thread).stack.line();
+        self.makers.extend(sequence(&operator.attributes).zip(line));
+    }
+
+    fn operator_ends(&mut self, operator: &Operator) {
+        let took = operator.duration.unwrap_or_default().as_nanos();
+        self.clock.fetch_add(u64::try_from(took).unwrap_or(u64::MAX), Relaxed);
+    }
+}
+
+fn is_resumed(scope: &Scope) -> bool {
+    scope.label.attributes.iter().any(|attribute| attribute.name == "resumed")
+}
+
+/// The number that an operator and the node of its gradient have in common.
+fn sequence(attributes: &[Attribute]) -> Option<i64> {
+    attributes.iter().find(|attribute| attribute.name == "sequence")?.values.first().copied()
+}
+
+/// Blocks.
+impl Teller<'_> {
+    fn born(&mut self, number: usize, thread: ThreadId) {
+        let bytes = asked(number, &self.blocks[number], self.served.as_mut());
+        let device = self.device(number);
+        let stack = &mut self.thread(thread).stack;
+        let born = stack.allocated(device, bytes);
+        self.blocks[number].bytes = bytes;
+        self.blocks[number].born = Some(born);
+        self.reserves(thread);
+    }
+
+    fn dies(&mut self, number: usize, thread: ThreadId) {
+        let Held { place, bytes, born, .. } = self.blocks[number].clone();
+        if let Some(served) = self.served.as_mut().filter(|served| served.place == place) {
+            served.allocator.free(number);
+        }
+        let device = self.device(number);
+        let stack = &mut self.thread(thread).stack;
+        match born {
+            Some(born) => stack.freed(device, bytes, born),
+            None => stack.freed_older(device, bytes),
+        }
+        self.reserves(thread);
+    }
+
+    fn reserves(&mut self, thread: ThreadId) {
+        if let Some(served) = &self.served {
+            let total = served.allocator.reserved_bytes();
+            if let Some(device) = self.rows.device(&served.shown_as) {
+                self.thread(thread).stack.reserved(device, total);
+            }
+        }
+    }
+
+    fn device(&self, number: usize) -> DeviceId {
+        let place = shown(&self.blocks[number].place, self.served.as_ref());
+        self.rows.device(&place).expect("every place of the trace has rows")
+    }
+}
+
+/// What a place is called in the table.
+fn shown(place: &Place, served: Option<&Served<'_>>) -> Place {
+    served.filter(|served| served.place == *place).map_or(place, |served| &served.shown_as).clone()
+}
+
+/// The bytes of a block, once it has been asked for.
+fn asked(number: usize, block: &Held, served: Option<&mut Served<'_>>) -> u64 {
+    let Some(served) = served.filter(|served| served.place == block.place) else {
+        return block.requested_bytes;
+    };
+    let before = served.allocator.allocated_bytes();
+    served.allocator.allocate(number, block.requested_bytes);
+    served.allocator.allocated_bytes() - before
+}
