@@ -63,6 +63,7 @@
 //! | events, observers, the progress bar | [`observe`] |
 //! | what the last call went through | [`report::last`] |
 //! | failures on purpose, in tests | [`testing`] |
+//! | which line runs, for profilers | [`#[toma::profile]`](profile) |
 //! | what fits, before the first run; what a step did, and needs at other sizes | [`predict`], [`trace`], [`plan`] |
 //!
 //! # The body may run more than once
@@ -388,6 +389,52 @@ pub use toma_macros::range;
 ///
 /// # Reference
 pub use toma_macros::chunked;
+
+/// Marks every statement of a function, so that a profiler can say which line took the memory.
+///
+/// # Examples
+///
+/// The function does what it did; what listens learns which line runs:
+///
+/// ```
+/// use std::sync::Mutex;
+/// use toma::trace::marks::{self, Function, Marks};
+///
+/// #[toma::profile]
+/// fn largest(rows: &[Vec<u32>]) -> u32 {
+///     let mut largest = 0;
+///     for row in rows {
+///         let sum = row.iter().sum();
+///         largest = largest.max(sum);
+///     }
+///     largest
+/// }
+///
+/// struct Hits(Mutex<Vec<&'static str>>);
+///
+/// impl Marks for Hits {
+///     fn line(&self, function: &'static Function, line: u32) {
+///         self.0.lock().unwrap().push(function.lines[line as usize].text.trim());
+///     }
+///     // ..
+/// #   fn enter(&self, _: &'static Function, _: u32) {}
+/// #   fn resume(&self, _: &'static Function, _: u32) {}
+/// #   fn left_block(&self, _: u32) {}
+/// #   fn leave(&self) -> u32 { 0 }
+/// }
+///
+/// static HITS: Hits = Hits(Mutex::new(Vec::new()));
+/// let session = marks::start(&HITS)?;
+/// assert_eq!(largest(&[vec![1, 2], vec![4, 5]]), 9);
+/// drop(session);
+/// let hits = HITS.0.lock().unwrap();
+/// assert_eq!(hits.iter().filter(|line| line.starts_with("let sum")).count(), 2);
+/// assert_eq!(hits.last(), Some(&"largest"));
+/// # Ok::<(), marks::Busy>(())
+/// ```
+///
+/// # Reference
+pub use toma_macros::profile;
 
 #[cfg(feature = "tch")]
 pub use toma_torch as torch;

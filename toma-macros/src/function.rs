@@ -3,6 +3,8 @@
 //! The body stays raw tokens: that is faster, and syntax that this crate has never heard of
 //! keeps working inside it.
 
+use std::fmt::Display;
+
 use proc_macro2::{Delimiter, Group, TokenStream, TokenTree};
 use quote::quote;
 use syn::ext::IdentExt;
@@ -21,12 +23,12 @@ pub(crate) struct Function {
 }
 
 impl Function {
-    pub(crate) fn parse(form: Form, item: TokenStream) -> Result<Self> {
+    pub(crate) fn parse(attribute: impl Display, item: TokenStream) -> Result<Self> {
         let parse = |input: ParseStream<'_>| {
             let mut attrs = input.call(Attribute::parse_outer)?;
             let vis = input.parse()?;
             if !starts_function(&input.fork()) {
-                return Err(input.error(format!("{form} goes on a function")));
+                return Err(input.error(format!("{attribute} goes on a function")));
             }
             let sig = input.parse()?;
             let body = if input.parse::<Option<Token![;]>>()?.is_some() {

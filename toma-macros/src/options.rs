@@ -1,6 +1,7 @@
 //! The attribute's arguments: one table of names, one way to read them.
 
 use std::collections::BTreeMap;
+use std::fmt::Display;
 
 use proc_macro2::{Span, TokenStream};
 use quote::ToTokens as _;
@@ -75,22 +76,13 @@ pub(crate) static KNOWN: [Known; 18] = [
 impl Options {
     /// Reads `name = value, ..`.
     pub(crate) fn parse(form: Form, args: TokenStream) -> Result<Self> {
-        let parse = |input: ParseStream<'_>| {
-            let mut given = BTreeMap::new();
-            while !input.is_empty() {
-                let expected = format!("expected options, such as `#[toma::{}(initial = 512)]`", form.name());
-                let name = input.call(Ident::parse_any).map_err(|_| input.error(expected))?;
-                let index = find(form, &name)?;
-                if given.insert(index, value(&name, KNOWN[index].kind, input)?).is_some() {
-                    return Err(Error::new(name.span(), format!("`{name}` is given twice")));
-                }
-                if !input.is_empty() && input.parse::<Option<Token![,]>>()?.is_none() {
-                    return Err(input.error("expected `,` between options"));
-                }
-            }
-            Ok(Self { given })
-        };
-        let options = parse.parse2(args)?;
+        let mut given = BTreeMap::new();
+        let example = format!("`#[toma::{}(initial = 512)]`", form.name());
+        read(args, &example, |name, input| {
+            let index = find(form, name)?;
+            Ok(given.insert(index, value(name, KNOWN[index].kind, input)?).is_none())
+        })?;
+        let options = Self { given };
         // A batch has no other bound; a range and chunked data have their length.
         if form == Form::Batch && !options.given().any(|(known, _)| known.name == "initial") {
             let expected = "the size of the first batch: `#[toma::batch(initial = 512)]`";
@@ -110,6 +102,28 @@ impl Options {
     }
 }
 
+/// Reads `name = value, ..`: `option` reads each value behind its `=`, and says whether the name is new.
+pub(crate) fn read(
+    args: TokenStream,
+    example: &str,
+    mut option: impl FnMut(&Ident, ParseStream<'_>) -> Result<bool>,
+) -> Result<()> {
+    let parse = |input: ParseStream<'_>| {
+        while !input.is_empty() {
+            let expected = |_| input.error(format!("expected options, such as {example}"));
+            let name = input.call(Ident::parse_any).map_err(expected)?;
+            if !option(&name, input)? {
+                return Err(Error::new(name.span(), format!("`{name}` is given twice")));
+            }
+            if !input.is_empty() && input.parse::<Option<Token![,]>>()?.is_none() {
+                return Err(input.error("expected `,` between options"));
+            }
+        }
+        Ok(())
+    };
+    parse.parse2(args)
+}
+
 /// The place in [`KNOWN`] of an option that has a meaning for `form`.
 fn find(form: Form, name: &Ident) -> Result<usize> {
     let Some(index) = KNOWN.iter().position(|known| name == known.name) else {
@@ -125,23 +139,28 @@ fn find(form: Form, name: &Ident) -> Result<usize> {
 }
 
 fn unknown(form: Form, name: &str) -> String {
-    let names: Vec<_> = KNOWN
-        .iter()
-        .filter(|known| known.only.is_none_or(|only| only == form))
-        .map(|known| known.name)
-        .collect();
+    let known = KNOWN.iter().filter(|known| known.only.is_none_or(|only| only == form));
+    let names: Vec<_> = known.map(|known| known.name).collect();
+    format!("unknown option `{name}`{}", instead(name, form, &names))
+}
+
+/// What `owner` has instead of `name`, the nearest first.
+pub(crate) fn instead(name: &str, owner: impl Display, names: &[&str]) -> String {
     let is_near = |known: &&&str| levenshtein(name, known) <= 1 + known.len() / 4;
     let nearest = names.iter().min_by_key(|known| levenshtein(name, known)).filter(is_near);
     let hint = nearest.map_or(",".to_owned(), |known| format!(", did you mean `{known}`?"));
-    format!("unknown option `{name}`{hint} {form} has {}", names.join(", "))
+    format!("{hint} {owner} has {}", names.join(", "))
+}
+
+/// Reads the `=` in front of a value.
+pub(crate) fn equals(name: &Ident, input: ParseStream<'_>) -> Result<()> {
+    let needs_value = || Error::new(name.span(), format!("`{name}` needs a value: `{name} = ..`"));
+    input.parse::<Option<Token![=]>>()?.ok_or_else(needs_value)?;
+    if input.is_empty() || input.peek(Token![,]) { Err(needs_value()) } else { Ok(()) }
 }
 
 fn value(name: &Ident, kind: Kind, input: ParseStream<'_>) -> Result<Expr> {
-    let needs_value = || Error::new(name.span(), format!("`{name}` needs a value: `{name} = ..`"));
-    input.parse::<Option<Token![=]>>()?.ok_or_else(needs_value)?;
-    if input.is_empty() || input.peek(Token![,]) {
-        return Err(needs_value());
-    }
+    equals(name, input)?;
     match kind {
         Kind::Cache if !input.peek(Token![&]) => cache_type(input),
         Kind::Undo => undo(input),
@@ -158,7 +177,7 @@ fn cache_type(input: ParseStream<'_>) -> Result<Expr> {
     Err(Error::new_spanned(ty, "cache takes a type, or a reference to a value: `cache = &expr`"))
 }
 
-fn crate_path(input: ParseStream<'_>) -> Result<Expr> {
+pub(crate) fn crate_path(input: ParseStream<'_>) -> Result<Expr> {
     let value: Expr = input.parse()?;
     match Path::parse_mod_style.parse2(value.to_token_stream()) {
         Ok(_) => Ok(value),

@@ -33,8 +33,8 @@
 
 mod json;
 pub mod lines;
-pub mod marks;
 mod live;
+pub mod marks;
 mod place;
 mod record;
 mod sizes;

@@ -80,6 +80,7 @@ pub(super) fn run<R>(
     let dry = Dry::begin(by_shapes)?;
     let recording = Recording::begin()?;
     // What the step returns is dropped dry: dropping may call operators, too.
+    let _in_no_line = toma_trace::lines::pause();
     let outcome = run_dry(|| {
         let value = step(&recording);
         let trace = trace_of(recording);

@@ -16,7 +16,9 @@ pub(crate) fn install() {
         Some(value) if value == "1" => {}
         None => return,
         Some(value) if value.is_empty() || value == "0" => return,
-        Some(value) => return say(&format!("toma: {VARIABLE}={}: must be 1 or 0; taken for 0\n", value.display())),
+        Some(value) => {
+            return say(&format!("toma: {VARIABLE}={}: must be 1 or 0; taken for 0\n", value.display()));
+        }
     }
     match Profiler::new().start() {
         Ok(profiling) => *RUNNING.lock().unwrap_or_else(PoisonError::into_inner) = Some(profiling),

@@ -155,7 +155,11 @@ impl Shared {
         let is_due = calls.is_multiple_of(every.get());
         drop(known);
         let lines = is_due.then(|| self.lines().function(function.name))?;
-        Some(if function.columns.is_empty() { lines } else { lines.columns(function.columns.iter().copied()) })
+        Some(if function.columns.is_empty() {
+            lines
+        } else {
+            lines.columns(function.columns.iter().copied())
+        })
     }
 }
 

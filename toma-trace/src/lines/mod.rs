@@ -6,17 +6,21 @@
 mod accounts;
 mod column;
 mod counters;
+mod counting;
 mod labels;
 mod rows;
 mod sources;
 mod stack;
 mod stays;
 mod table;
+mod thread;
 mod traced;
 
 pub use column::{Column, UnknownColumn};
+pub use counting::Counting;
 pub use rows::{DeviceId, Figures, Row, Rows};
 pub use sources::{LineId, Source, SourceLine, Sources};
 pub use stack::{Born, Stack};
 pub use table::Lines;
+pub use thread::{Pause, allocated, freed, out_of_memory, pause};
 pub use traced::{Allocator, Served};

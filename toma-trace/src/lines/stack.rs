@@ -63,11 +63,6 @@ impl Stack {
         self.stays.enter(line);
     }
 
-    /// The line in force in the innermost frame.
-    pub(super) fn line(&self) -> Option<LineId> {
-        self.stays.line()
-    }
-
     /// A line of the innermost frame begins.
     pub fn mark(&mut self, line: LineId) {
         self.stays.mark(line);

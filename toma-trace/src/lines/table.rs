@@ -76,8 +76,7 @@ impl Lines {
     /// Only functions of that name.
     #[must_use]
     pub fn function(mut self, name: &str) -> Self {
-        let is_it = |source: &Source| source.name.rsplit("::").next() == Some(name) || source.name == name;
-        self.functions.retain(|function| is_it(&function.source));
+        self.functions.retain(|function| function.is_called(name));
         self
     }
 
@@ -97,8 +96,16 @@ impl Lines {
     /// The row of a line, by its number in the file, if it ran in a function of that name.
     #[must_use]
     pub fn row(&self, function: &str, number: u32) -> Option<&Row> {
-        let functions = self.functions.iter().filter(|it| it.source.name == function);
+        let functions = self.functions.iter().filter(|it| it.is_called(function));
         functions.flat_map(Function::lines).find(|(line, row)| line.number == number && row.is_some())?.1
+    }
+
+    /// The number in the file of the first line with this text, in a function of that name.
+    #[must_use]
+    pub fn number(&self, function: &str, text: &str) -> Option<u32> {
+        let functions = self.functions.iter().filter(|it| it.is_called(function));
+        let found = functions.flat_map(Function::lines).find(|(line, _)| line.text.trim() == text)?;
+        Some(found.0.number)
     }
 
     /// What a line did to one device, by its number in the file.
@@ -133,6 +140,11 @@ impl Function {
         let of = |index: usize| by_line.get(&first.nth(u32::try_from(index).unwrap_or(u32::MAX)));
         let rows = (0..source.lines.len()).filter_map(|index| Some((index, of(index)?.clone()))).collect();
         Self { source: source.clone(), rows }
+    }
+
+    /// With its modules or without.
+    fn is_called(&self, name: &str) -> bool {
+        self.source.name == name || self.source.name.rsplit("::").next() == Some(name)
     }
 
     fn order(&self) -> (&str, Option<u32>) {

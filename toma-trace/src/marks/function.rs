@@ -2,6 +2,8 @@
 
 use std::num::NonZeroU32;
 
+use crate::lines::Column;
+
 /// A function under `#[toma::profile]`: where it stands, and the text of its lines.
 ///
 /// The text is in the program, so that tables need no source files.
@@ -30,36 +32,6 @@ pub struct Line {
     pub number: u32,
     /// Its text, without the indentation that all lines of the function share.
     pub text: &'static str,
-}
-
-/// What a table of lines shows of each.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-#[non_exhaustive]
-pub enum Column {
-    /// The most bytes that were allocated while the line ran, callees included.
-    Peak,
-    /// The most bytes that the allocator had reserved meanwhile.
-    Reserved,
-    /// The peak less what was allocated when the line began.
-    Rise,
-    /// The bytes that are allocated when the line ends.
-    Current,
-    /// The bytes that the line allocated.
-    Allocated,
-    /// The bytes that the line freed.
-    Freed,
-    /// The bytes that the line allocated less those that it freed.
-    Net,
-    /// The bytes that were allocated by the line and are still there.
-    Kept,
-    /// The bytes that gradients of the line's operators took.
-    Backward,
-    /// How often the line ran.
-    Hits,
-    /// How often memory ran out in the line.
-    Ooms,
-    /// How long the line ran.
-    Time,
 }
 
 impl Function {

@@ -46,13 +46,14 @@ mod function;
 mod session;
 mod task;
 
-pub use function::{Column, Function, Line};
+pub use function::{Function, Line};
 pub use session::{Busy, Marks, Session, start};
 
 /// What expansions of `#[toma::profile]` call. Not for users: anything here may change.
 #[doc(hidden)]
 pub mod expansion {
     pub use super::frame::{Block, Frame, line, never};
-    pub use super::function::{Column, Function, Line};
+    pub use super::function::{Function, Line};
     pub use super::task::profiled;
+    pub use crate::lines::Column;
 }

@@ -28,8 +28,8 @@ pin_project! {
 /// A body of a function, or an async block in it, that begins at a line.
 #[inline]
 pub fn profiled<F: Future>(function: &'static Function, line: u32, future: F) -> Profiled<F> {
-    let entering = Entering { function, line, session: OFF };
-    Profiled { entering, future, leaving: Leaving }
+    let entering = Entering { function, line, session: OFF, has_ended: false };
+    Profiled { entering, future, leaving: Leaving { has_ended: false } }
 }
 
 impl<F: Future> Future for Profiled<F> {
@@ -39,11 +39,16 @@ impl<F: Future> Future for Profiled<F> {
     fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<F::Output> {
         let this = self.project();
         let session = session::session();
-        if session == OFF {
-            return this.future.poll(context);
-        }
-        let _frame = this.entering.frame(session);
-        this.future.poll(context)
+        let polled = if session == OFF {
+            this.future.poll(context)
+        } else {
+            let _frame = this.entering.frame(session);
+            this.future.poll(context)
+        };
+        // It holds nothing any more.
+        let has_ended = polled.is_ready();
+        (this.entering.has_ended, this.leaving.has_ended) = (has_ended, has_ended);
+        polled
     }
 }
 
@@ -55,6 +60,7 @@ struct Entering {
     line: u32,
     /// The session that has been told of its frame, or [`OFF`].
     session: u32,
+    has_ended: bool,
 }
 
 impl Entering {
@@ -86,7 +92,7 @@ impl Drop for Entering {
     #[inline]
     fn drop(&mut self) {
         let session = session::session();
-        if session != OFF {
+        if session != OFF && !self.has_ended {
             resume(session, self);
         }
     }
@@ -101,13 +107,15 @@ fn resume(session: u32, task: &Entering) {
 
 /// Leaves the frame that [`Entering`] has entered.
 #[derive(Debug)]
-struct Leaving;
+struct Leaving {
+    has_ended: bool,
+}
 
 impl Drop for Leaving {
     #[inline]
     fn drop(&mut self) {
         let session = session::session();
-        if session != OFF {
+        if session != OFF && !self.has_ended {
             leave(session);
         }
     }

@@ -1,0 +1,81 @@
+//! What a function knows of itself.
+
+use std::num::NonZeroU32;
+
+use toma::trace::{lines::Column, marks::Function};
+
+use crate::sink::entered;
+
+#[rustfmt::skip]
+#[toma::profile]
+pub(crate) fn pair<T>(value: T, (a, _b): (&[u8], u8))
+    -> (T, usize)
+where
+    T: Clone,
+{
+    // A comment.
+    let pair = (
+        value.clone(),
+        a.len(),
+    );
+
+    pair
+}
+
+fn texts(function: &'static Function) -> Vec<(u32, &'static str)> {
+    let first = function.lines[0].number;
+    function.lines.iter().map(|line| (line.number - first, line.text)).collect()
+}
+
+#[test]
+fn the_text_is_that_of_the_source() {
+    let function = entered(|| assert_eq!(pair('a', (&[1], 2)), ('a', 1)));
+    assert_eq!((function.name, function.module), ("pair", module_path!()));
+    assert_eq!(function.file, file!());
+    let expected = [
+        (0, "pub(crate) fn pair<T>(value: T, (a, _b): (&[u8], u8)) -> (T, usize) where T: Clone, {"),
+        (5, "    // A comment."),
+        (6, "    let pair = ("),
+        (7, "        value.clone(),"),
+        (8, "        a.len(),"),
+        (9, "    );"),
+        (10, ""),
+        (11, "    pair"),
+        (12, "}"),
+    ];
+    assert_eq!(texts(function), expected);
+    assert_eq!((function.every, function.columns), (None, &[][..]));
+}
+
+#[rustfmt::skip]
+#[toma::profile(name = "one", every = 3, columns = [Peak, Ooms])]
+fn one_line() -> u8 { 5 }
+
+#[test]
+fn options_are_in_the_program() {
+    let function = entered(|| assert_eq!(one_line(), 5));
+    assert_eq!(texts(function), [(0, "fn one_line() -> u8 {"), (0, "5 }")]);
+    assert_eq!((function.name, function.every), ("one", NonZeroU32::new(3)));
+    assert_eq!(function.columns, [Column::Peak, Column::Ooms]);
+}
+
+macro_rules! function {
+    ($name:ident, $value:expr) => {
+        #[toma::profile]
+        fn $name(n: u32) -> u32 {
+            let sum = if n > 1 { n + 1 } else { $value };
+            sum
+        }
+    };
+}
+
+function!(generated, 3);
+
+#[test]
+fn the_text_of_a_macro_is_its_own() {
+    let function = entered(|| assert_eq!(generated(1), 3));
+    assert_eq!(function.name, "generated");
+    let texts: Vec<_> = texts(function).into_iter().map(|(_, text)| text).collect();
+    let statement = "    let sum = if n > 1 { n + 1 } else { $value };";
+    assert_eq!(texts, ["fn generated(n: u32) -> u32 {", statement, "    sum", "}"]);
+}

@@ -1,0 +1,53 @@
+//! What stands in a marked body: calls of `toma::trace::marks::expansion`.
+
+use proc_macro2::{Ident, Literal, Span, TokenStream};
+use quote::{ToTokens, quote, quote_spanned};
+use syn::{ReturnType, Type};
+
+use crate::names::{hygienic, local_at};
+use crate::output::Output;
+
+/// What is called, imported once per body.
+pub(super) fn lines(span: Span) -> Ident {
+    local_at("lines", span)
+}
+
+/// The static that says what the function is.
+///
+/// Statics are seen by whatever the function holds, so the name is one that no program has.
+pub(super) fn function(span: Span) -> Ident {
+    Ident::new("__TOMA_FUNCTION", hygienic(span))
+}
+
+/// The mark of a statement on a line.
+pub(super) fn line(line: u32, span: Span) -> TokenStream {
+    let (lines, function, line) = (lines(span), function(span), Literal::u32_unsuffixed(line));
+    quote_spanned!(hygienic(span)=> #lines::line(&#function, #line);)
+}
+
+/// The guard of a block within the statement on a line.
+pub(super) fn block(enclosing: u32, span: Span) -> TokenStream {
+    let (lines, block, enclosing) =
+        (lines(span), local_at("block", span), Literal::u32_unsuffixed(enclosing));
+    quote_spanned!(hygienic(span)=> let #block = #lines::Block::<#enclosing>;)
+}
+
+/// The guard of a frame that begins on a line.
+pub(super) fn frame(line: u32, span: Span) -> TokenStream {
+    let (lines, function, frame) = (lines(span), function(span), local_at("frame", span));
+    let line = Literal::u32_unsuffixed(line);
+    quote_spanned!(hygienic(span)=> let #frame = #lines::Frame::enter(&#function, #line);)
+}
+
+/// A future whose polls are frames that begin on a line.
+pub(super) fn profiled(line: u32, span: Span, future: &impl ToTokens) -> TokenStream {
+    let (lines, function, line) = (lines(span), function(span), Literal::u32_unsuffixed(line));
+    quote_spanned!(hygienic(span)=> #lines::profiled(&#function, #line, #future))
+}
+
+/// A `return` of the type that a body returns, which an async block has no other place for.
+pub(super) fn pin(output: &ReturnType) -> Option<TokenStream> {
+    let (ty, lines) = (Output::of(output).ty, lines(Span::mixed_site()));
+    let is_known = !matches!(ty, Type::Infer(_));
+    is_known.then(|| quote!(if false { return #lines::never::<#ty>(); }))
+}

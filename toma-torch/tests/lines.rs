@@ -1,0 +1,148 @@
+//! What lines of functions that run operators do to memory.
+//!
+//! A process of its own: a peak is that of all threads.
+
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::thread;
+
+use tch::nn::{self, Module as _, OptimizerConfig as _};
+use tch::{Device, Kind, Tensor};
+use toma_torch::cpu::{self, Budget};
+use toma_torch::profile::{Column, Profiler, Recording};
+use toma_trace::Place;
+use toma_trace::lines::Figures;
+
+const FLOAT: (Kind, Device) = (Kind::Float, Device::Cpu);
+
+/// One recording at a time.
+fn alone() -> MutexGuard<'static, ()> {
+    static ALONE: Mutex<()> = Mutex::new(());
+    ALONE.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn record(step: impl FnOnce()) -> Recording {
+    let profiling = Profiler::new().start().unwrap();
+    step();
+    profiling.finish()
+}
+
+/// The figures of the line with this text.
+fn figures(recording: &Recording, function: &str, text: &str) -> Figures {
+    let number = recording.lines().number(function, text).expect("a line with this text");
+    recording.lines().figures(function, number, &Place::HOST).expect("a line that ran")
+}
+
+fn linear() -> (Tensor, Tensor) {
+    (Tensor::zeros([100, 100], FLOAT), Tensor::zeros([100], FLOAT))
+}
+
+#[toma::profile]
+fn inner() {
+    let _third = linear();
+}
+
+#[toma::profile]
+fn outer() {
+    let _first = linear();
+    let _second = linear();
+    inner();
+}
+
+#[test]
+fn a_table_has_the_peak_of_each_line() {
+    let _alone = alone();
+    let before = cpu::allocated_bytes();
+    assert_eq!(before, 0, "no other test has tensors");
+    let recording = record(outer);
+    let table = recording.lines().function("outer").columns([Column::Peak]).to_string();
+    for (peak, text) in
+        [("0.00B", "fn outer"), ("39.45K", "let _first"), ("78.91K", "let _second"), ("118.36K", "inner();")]
+    {
+        let line = table.lines().find(|line| line.contains(text)).unwrap();
+        assert!(line.trim_start().starts_with(peak), "{text}: {table}");
+    }
+    let of_inner = figures(&recording, "inner", "let _third = linear();");
+    assert_eq!((of_inner.peak, of_inner.rise, of_inner.kept), (121_200, 40_400, 0));
+}
+
+#[toma::profile]
+fn step(net: &nn::Sequential, images: &Tensor, labels: &Tensor) -> Tensor {
+    let loss = net.forward(images).cross_entropy_for_logits(labels);
+    loss.backward();
+    loss
+}
+
+#[test]
+fn every_byte_of_a_step_has_a_line_and_the_living_ones_are_the_allocators() {
+    let _alone = alone();
+    let variables = nn::VarStore::new(Device::Cpu);
+    let net = nn::seq()
+        .add(nn::linear(variables.root(), 64, 128, nn::LinearConfig::default()))
+        .add_fn(Tensor::relu)
+        .add(nn::linear(variables.root(), 128, 10, nn::LinearConfig::default()));
+    let mut optimizer = nn::Adam::default().build(&variables, 1e-3).unwrap();
+    let (images, labels) = (Tensor::randn([32, 64], FLOAT), Tensor::zeros([32], (Kind::Int64, Device::Cpu)));
+    for _ in 0..2 {
+        let before = cpu::allocated_bytes();
+        cpu::reset_peak_allocated_bytes();
+        let mut loss = None;
+        let recording = record(|| loss = Some(step(&net, &images, &labels)));
+        let of = |text| figures(&recording, "step", text);
+        let forward = of("let loss = net.forward(images).cross_entropy_for_logits(labels);");
+        let backward = of("loss.backward();");
+        let allocated = forward.allocated + backward.allocated;
+        let freed = forward.freed + backward.freed;
+        assert_eq!(cpu::allocated_bytes(), before + allocated - freed);
+        assert_eq!(forward.peak.max(backward.peak), cpu::peak_allocated_bytes());
+        assert_eq!(forward.kept + backward.kept, cpu::allocated_bytes() - before);
+        optimizer.step();
+        optimizer.zero_grad();
+    }
+}
+
+#[toma::profile]
+fn retried(rows: i64) -> Tensor {
+    let ones = Tensor::ones([rows, 1 << 10], FLOAT);
+    ones + 1
+}
+
+#[test]
+fn a_line_that_ran_out_of_memory_is_counted_and_loops_give_the_same_rows() {
+    let _alone = alone();
+    let _budget = Budget::beyond_allocated(20 << 12);
+    let recording = record(|| {
+        let rows = toma::execute::batch(64, |rows| retried(i64::try_from(rows).unwrap()).size()[0]);
+        assert_eq!(rows, 8);
+    });
+    let of = |text| figures(&recording, "retried", text);
+    assert_eq!((of("let ones = Tensor::ones([rows, 1 << 10], FLOAT);").ooms, of("ones + 1").ooms), (2, 1));
+}
+
+#[test]
+fn what_another_thread_frees_is_freed() {
+    let _alone = alone();
+    #[toma::profile]
+    fn hands_over() {
+        let ones = Tensor::ones([1 << 10], FLOAT);
+        thread::spawn(move || drop(ones)).join().unwrap();
+    }
+    let recording = record(hands_over);
+    assert_eq!(figures(&recording, "hands_over", "let ones = Tensor::ones([1 << 10], FLOAT);").kept, 0);
+}
+
+#[test]
+fn a_dry_run_is_in_no_row() {
+    let _alone = alone();
+    let recording = record(|| {
+        toma_torch::dry_run(outer).unwrap();
+    });
+    assert_eq!(recording.lines().to_string(), "no profiled function was called\n");
+}
+
+#[test]
+fn a_second_profiler_is_refused() {
+    let _alone = alone();
+    let _first = Profiler::new().start().unwrap();
+    let error = Profiler::new().start().unwrap_err().to_string();
+    assert!(error.starts_with("profiler: "), "{error}");
+}
