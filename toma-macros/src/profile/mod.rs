@@ -38,11 +38,11 @@ pub(crate) fn profile(args: TokenStream, item: &TokenStream) -> TokenStream {
     }
 }
 
-fn expand(args: TokenStream, function: &Function) -> Result<TokenStream> {
+pub(crate) fn expand(args: TokenStream, function: &Function) -> Result<TokenStream> {
     let profile = Profile::check(args, function)?;
-    let Function { attrs, vis, sig, .. } = function;
-    let body = body::expand(&profile);
-    Ok(quote!(#(#attrs)* #vis #sig { #body }))
+    let Function { attrs, vis, .. } = function;
+    let (sig, body) = body::expand(&profile);
+    Ok(quote!(#(#attrs)* #vis #sig #body))
 }
 
 impl<'a> Profile<'a> {
