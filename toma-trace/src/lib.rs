@@ -31,6 +31,7 @@
 
 #![forbid(unsafe_code)]
 
+pub mod holdings;
 mod json;
 pub mod lines;
 mod live;

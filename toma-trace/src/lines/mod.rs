@@ -20,3 +20,5 @@ pub use sources::{LineId, Source, SourceLine, Sources};
 pub use stack::{Born, Stack};
 pub use table::Lines;
 pub use traced::{Allocator, Served};
+
+pub(crate) use traced::birth_lines;

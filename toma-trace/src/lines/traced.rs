@@ -11,7 +11,7 @@ use super::sources::LineId;
 use super::stack::{Born, Stack};
 use super::table::Lines;
 use crate::place::Place;
-use crate::tables::{Attribute, Operator, Scope, ScopeId, ScopeKind, ThreadId, Tick, Trace};
+use crate::tables::{Operator, Scope, ScopeId, ScopeKind, ThreadId, Tick, Trace};
 
 /// An allocator that is asked for the blocks of a trace in their order.
 pub trait Allocator {
@@ -57,6 +57,18 @@ impl Lines {
     pub fn served(trace: &Trace, by: Served<'_>) -> Self {
         Teller::new(trace, Some(by)).tell(trace)
     }
+}
+
+/// File and number of the line in which each block was born, as the trace lists them.
+pub(crate) fn birth_lines(trace: &Trace) -> Vec<Option<String>> {
+    let mut teller = Teller::new(trace, None);
+    teller.replay(trace);
+    if !teller.labels.has_functions {
+        return vec![None; teller.blocks.len()];
+    }
+    let line = |held: &Held| teller.labels.sources.get(held.born?.line()?);
+    let lines = teller.blocks.iter().map(line);
+    lines.map(|line| line.map(|(source, line)| format!("{}:{}", source.file, line.number))).collect()
 }
 
 /// What happened at one tick.
@@ -151,6 +163,12 @@ impl<'a> Teller<'a> {
     }
 
     fn tell(mut self, trace: &Trace) -> Lines {
+        self.replay(trace);
+        self.threads.clear();
+        Lines::new(&self.labels.sources, &self.rows)
+    }
+
+    fn replay(&mut self, trace: &Trace) {
         for (_, happening) in happenings(trace) {
             match happening {
                 Happening::Begins(id) => self.begins(id, &trace[id]),
@@ -161,8 +179,6 @@ impl<'a> Teller<'a> {
                 Happening::Dies(number, thread) => self.dies(number, thread),
             }
         }
-        self.threads.clear();
-        Lines::new(&self.labels.sources, &self.rows)
     }
 
     fn thread(&mut self, thread: ThreadId) -> &mut Thread {
@@ -174,7 +190,7 @@ impl<'a> Teller<'a> {
 /// Scopes and operators.
 impl Teller<'_> {
     fn begins(&mut self, id: ScopeId, scope: &Scope) {
-        let maker = sequence(&scope.label.attributes).and_then(|number| self.makers.get(&number).copied());
+        let maker = scope.label.sequence().and_then(|number| self.makers.get(&number).copied());
         let line = self.labels.line(id);
         let is_frame = scope.label.kind == ScopeKind::Function || !self.labels.has_functions;
         let thread = self.thread(scope.interval.thread);
@@ -214,7 +230,7 @@ impl Teller<'_> {
 
     fn operator_begins(&mut self, operator: &Operator) {
         let line = self.thread(operator.interval.thread).stack.line();
-        self.makers.extend(sequence(&operator.attributes).zip(line));
+        self.makers.extend(operator.sequence().zip(line));
     }
 
     fn operator_ends(&mut self, operator: &Operator) {
@@ -225,11 +241,6 @@ impl Teller<'_> {
 
 fn is_resumed(scope: &Scope) -> bool {
     scope.label.attributes.iter().any(|attribute| attribute.name == "resumed")
-}
-
-/// The number that an operator and the node of its gradient have in common.
-fn sequence(attributes: &[Attribute]) -> Option<i64> {
-    attributes.iter().find(|attribute| attribute.name == "sequence")?.values.first().copied()
 }
 
 /// Blocks.

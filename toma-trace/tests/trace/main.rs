@@ -1,6 +1,8 @@
 //! Traces: what recorders refuse, what lives when, what is read, and what later users find in them.
 
 mod checkpoints;
+mod holdings;
+mod inventory;
 mod lines;
 mod offload;
 mod random;
