@@ -31,6 +31,7 @@
 
 #![forbid(unsafe_code)]
 
+mod happenings;
 pub mod holdings;
 mod json;
 pub mod lines;
@@ -39,6 +40,7 @@ mod place;
 mod record;
 mod sizes;
 mod tables;
+pub mod write;
 
 pub use json::Unreadable;
 pub use live::{Holder, Live, Peak};

@@ -10,8 +10,9 @@ use super::rows::{DeviceId, Rows};
 use super::sources::LineId;
 use super::stack::{Born, Stack};
 use super::table::Lines;
+use crate::happenings::{Happening, happenings};
 use crate::place::Place;
-use crate::tables::{Operator, Scope, ScopeId, ScopeKind, ThreadId, Tick, Trace};
+use crate::tables::{Operator, Scope, ScopeId, ScopeKind, ThreadId, Trace};
 
 /// An allocator that is asked for the blocks of a trace in their order.
 pub trait Allocator {
@@ -69,34 +70,6 @@ pub(crate) fn birth_lines(trace: &Trace) -> Vec<Option<String>> {
     let line = |held: &Held| teller.labels.sources.get(held.born?.line()?);
     let lines = teller.blocks.iter().map(line);
     lines.map(|line| line.map(|(source, line)| format!("{}:{}", source.file, line.number))).collect()
-}
-
-/// What happened at one tick.
-enum Happening<'a> {
-    Begins(ScopeId),
-    Ends(ScopeId),
-    OperatorBegins(&'a Operator),
-    OperatorEnds(&'a Operator),
-    Born(usize, ThreadId),
-    Dies(usize, ThreadId),
-}
-
-fn happenings(trace: &Trace) -> Vec<(Tick, Happening<'_>)> {
-    let mut all = Vec::new();
-    for (id, scope) in trace.scopes() {
-        all.push((scope.interval.begin, Happening::Begins(id)));
-        all.push((scope.interval.end, Happening::Ends(id)));
-    }
-    for (_, operator) in trace.operators() {
-        all.push((operator.interval.begin, Happening::OperatorBegins(operator)));
-        all.push((operator.interval.end, Happening::OperatorEnds(operator)));
-    }
-    for (number, (_, block)) in trace.blocks().enumerate() {
-        all.extend(block.birth.map(|birth| (birth.tick, Happening::Born(number, birth.thread))));
-        all.extend(block.death.map(|death| (death.tick, Happening::Dies(number, death.thread))));
-    }
-    all.sort_by_key(|(tick, _)| *tick);
-    all
 }
 
 /// Tells a trace to rows.
@@ -173,8 +146,8 @@ impl<'a> Teller<'a> {
             match happening {
                 Happening::Begins(id) => self.begins(id, &trace[id]),
                 Happening::Ends(id) => self.ends(id, &trace[id]),
-                Happening::OperatorBegins(operator) => self.operator_begins(operator),
-                Happening::OperatorEnds(operator) => self.operator_ends(operator),
+                Happening::OperatorBegins(id) => self.operator_begins(&trace[id]),
+                Happening::OperatorEnds(id) => self.operator_ends(&trace[id]),
                 Happening::Born(number, thread) => self.born(number, thread),
                 Happening::Dies(number, thread) => self.dies(number, thread),
             }

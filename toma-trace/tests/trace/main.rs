@@ -9,6 +9,7 @@ mod random;
 mod refused;
 mod text;
 mod twin;
+mod written;
 
 use toma_trace::{Place, ThreadId};
 
