@@ -31,6 +31,8 @@
 
 #![forbid(unsafe_code)]
 
+mod happenings;
+pub mod holdings;
 mod json;
 pub mod lines;
 mod live;
@@ -39,6 +41,7 @@ mod place;
 mod record;
 mod sizes;
 mod tables;
+pub mod write;
 
 pub use json::Unreadable;
 pub use live::{Holder, Live, Peak};

@@ -222,6 +222,17 @@ pub struct Operator {
     pub attributes: Vec<Attribute>,
 }
 
+impl Operator {
+    /// The number that it has in common with the node of its gradient: the attribute `sequence`.
+    pub(crate) fn sequence(&self) -> Option<i64> {
+        sequence(&self.attributes)
+    }
+}
+
+fn sequence(attributes: &[Attribute]) -> Option<i64> {
+    attributes.iter().find(|attribute| attribute.name == "sequence")?.values.first().copied()
+}
+
 /// An argument of an operator, or a property of a scope, that is one integer or several.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -325,6 +336,11 @@ impl Label {
     #[must_use]
     pub fn at(self, file: &str, line: u32) -> Self {
         Self { file: Some(file.to_owned()), line: Some(line), ..self }
+    }
+
+    /// The number that a node has in common with the operator whose gradient it computes.
+    pub(crate) fn sequence(&self) -> Option<i64> {
+        sequence(&self.attributes)
     }
 
     /// The same, with one more property.

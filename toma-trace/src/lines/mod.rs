@@ -24,3 +24,5 @@ pub use stack::{Born, Stack};
 pub use table::Lines;
 pub use thread::{Pause, allocated, freed, out_of_memory, pause};
 pub use traced::{Allocator, Served};
+
+pub(crate) use traced::birth_lines;

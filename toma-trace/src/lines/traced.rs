@@ -10,8 +10,9 @@ use super::rows::{DeviceId, Rows};
 use super::sources::LineId;
 use super::stack::{Born, Stack};
 use super::table::Lines;
+use crate::happenings::{Happening, happenings};
 use crate::place::Place;
-use crate::tables::{Attribute, Operator, Scope, ScopeId, ScopeKind, ThreadId, Tick, Trace};
+use crate::tables::{Operator, Scope, ScopeId, ScopeKind, ThreadId, Trace};
 
 /// An allocator that is asked for the blocks of a trace in their order.
 pub trait Allocator {
@@ -59,32 +60,16 @@ impl Lines {
     }
 }
 
-/// What happened at one tick.
-enum Happening<'a> {
-    Begins(ScopeId),
-    Ends(ScopeId),
-    OperatorBegins(&'a Operator),
-    OperatorEnds(&'a Operator),
-    Born(usize, ThreadId),
-    Dies(usize, ThreadId),
-}
-
-fn happenings(trace: &Trace) -> Vec<(Tick, Happening<'_>)> {
-    let mut all = Vec::new();
-    for (id, scope) in trace.scopes() {
-        all.push((scope.interval.begin, Happening::Begins(id)));
-        all.push((scope.interval.end, Happening::Ends(id)));
+/// File and number of the line in which each block was born, as the trace lists them.
+pub(crate) fn birth_lines(trace: &Trace) -> Vec<Option<String>> {
+    let mut teller = Teller::new(trace, None);
+    teller.replay(trace);
+    if !teller.labels.has_functions {
+        return vec![None; teller.blocks.len()];
     }
-    for (_, operator) in trace.operators() {
-        all.push((operator.interval.begin, Happening::OperatorBegins(operator)));
-        all.push((operator.interval.end, Happening::OperatorEnds(operator)));
-    }
-    for (number, (_, block)) in trace.blocks().enumerate() {
-        all.extend(block.birth.map(|birth| (birth.tick, Happening::Born(number, birth.thread))));
-        all.extend(block.death.map(|death| (death.tick, Happening::Dies(number, death.thread))));
-    }
-    all.sort_by_key(|(tick, _)| *tick);
-    all
+    let line = |held: &Held| teller.labels.sources.get(held.born?.line()?);
+    let lines = teller.blocks.iter().map(line);
+    lines.map(|line| line.map(|(source, line)| format!("{}:{}", source.file, line.number))).collect()
 }
 
 /// Tells a trace to rows.
@@ -151,18 +136,22 @@ impl<'a> Teller<'a> {
     }
 
     fn tell(mut self, trace: &Trace) -> Lines {
+        self.replay(trace);
+        self.threads.clear();
+        Lines::new(&self.labels.sources, &self.rows)
+    }
+
+    fn replay(&mut self, trace: &Trace) {
         for (_, happening) in happenings(trace) {
             match happening {
                 Happening::Begins(id) => self.begins(id, &trace[id]),
                 Happening::Ends(id) => self.ends(id, &trace[id]),
-                Happening::OperatorBegins(operator) => self.operator_begins(operator),
-                Happening::OperatorEnds(operator) => self.operator_ends(operator),
+                Happening::OperatorBegins(id) => self.operator_begins(&trace[id]),
+                Happening::OperatorEnds(id) => self.operator_ends(&trace[id]),
                 Happening::Born(number, thread) => self.born(number, thread),
                 Happening::Dies(number, thread) => self.dies(number, thread),
             }
         }
-        self.threads.clear();
-        Lines::new(&self.labels.sources, &self.rows)
     }
 
     fn thread(&mut self, thread: ThreadId) -> &mut Thread {
@@ -174,7 +163,7 @@ impl<'a> Teller<'a> {
 /// Scopes and operators.
 impl Teller<'_> {
     fn begins(&mut self, id: ScopeId, scope: &Scope) {
-        let maker = sequence(&scope.label.attributes).and_then(|number| self.makers.get(&number).copied());
+        let maker = scope.label.sequence().and_then(|number| self.makers.get(&number).copied());
         let line = self.labels.line(id);
         let is_frame = scope.label.kind == ScopeKind::Function || !self.labels.has_functions;
         let thread = self.thread(scope.interval.thread);
@@ -214,7 +203,7 @@ impl Teller<'_> {
 
     fn operator_begins(&mut self, operator: &Operator) {
         let line = self.thread(operator.interval.thread).stack.line();
-        self.makers.extend(sequence(&operator.attributes).zip(line));
+        self.makers.extend(operator.sequence().zip(line));
     }
 
     fn operator_ends(&mut self, operator: &Operator) {
@@ -225,11 +214,6 @@ impl Teller<'_> {
 
 fn is_resumed(scope: &Scope) -> bool {
     scope.label.attributes.iter().any(|attribute| attribute.name == "resumed")
-}
-
-/// The number that an operator and the node of its gradient have in common.
-fn sequence(attributes: &[Attribute]) -> Option<i64> {
-    attributes.iter().find(|attribute| attribute.name == "sequence")?.values.first().copied()
 }
 
 /// Blocks.

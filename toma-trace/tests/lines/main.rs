@@ -2,6 +2,7 @@
 
 mod against_twin;
 mod program;
+mod tables;
 mod threads;
 mod traced;
 mod twin;

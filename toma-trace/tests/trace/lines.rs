@@ -1,16 +1,15 @@
-//! What a profiler finds in a trace: bytes by line, the lines of gradients, and categories.
+//! What a profiler finds in a trace: bytes by line, and the lines of gradients.
 
-use std::collections::BTreeMap;
-
+use toma_trace::lines::{Column, Lines};
 use toma_trace::{
-    Access, Contradiction, Interval, Label, Moment, Operand, OperatorId, Recorder, Scope, ScopeId, ScopeKind,
-    StorageId, ThreadId, Tick, Trace,
+    Access, Contradiction, Label, Operand, OperatorId, Recorder, ScopeId, ScopeKind, StorageId, ThreadId,
+    Trace,
 };
 
 use crate::{MAIN, OTHER, gpu};
 
 /// A step of two operators, a loss and a backward on a thread of its own; lines 10 to 13.
-fn step() -> Result<(Trace, StorageId), Contradiction> {
+pub(crate) fn step() -> Result<(Trace, StorageId), Contradiction> {
     let mut recorder = Recorder::new();
     let weight = recorder.existing(&gpu(), 100)?;
     let function = recorder.begin_scope(MAIN, Label::new(ScopeKind::Function, "step").at("src/net.rs", 9));
@@ -82,107 +81,45 @@ fn finish(
     Ok(made)
 }
 
-/// What a table of lines says of one line.
-#[derive(Debug, Default, PartialEq)]
-struct Row {
-    allocated: u64,
-    freed: u64,
-    peak: u64,
-    /// Allocated while the gradients of its operators were computed.
-    backward: u64,
-}
-
-fn rows(trace: &Trace) -> BTreeMap<u32, Row> {
-    let mut rows = BTreeMap::<u32, Row>::new();
-    for (_, block) in trace.blocks() {
-        if let Some(line) = block.birth.and_then(|birth| line_of(trace, birth)) {
-            rows.entry(line).or_default().allocated += block.bytes;
-        }
-        if let Some(line) = block.death.and_then(|death| line_of(trace, death)) {
-            rows.entry(line).or_default().freed += block.bytes;
-        }
-        if let Some(line) = block.operator.and_then(|operator| forward_line(trace, operator)) {
-            rows.entry(line).or_default().backward += block.bytes;
-        }
-    }
-    let live = trace.live(&gpu());
-    for (line, stay) in trace.scopes().filter_map(|(_, scope)| Some((scope.label.line?, scope.interval))) {
-        let during = live.steps().iter().filter(|(tick, _)| stay.contains(*tick)).map(|(_, bytes)| *bytes);
-        let row = rows.entry(line).or_default();
-        row.peak = during.chain([row.peak, live.at(stay.begin)]).max().unwrap();
-    }
-    rows.remove(&9);
-    rows
-}
-
-/// The line in force on the moment's thread, or else on the main thread, which waits for the others.
-fn line_of(trace: &Trace, moment: Moment) -> Option<u32> {
-    let on = |thread| innermost(trace, ScopeKind::Line, moment.tick, thread)?.label.line;
-    on(moment.thread).or_else(|| on(MAIN))
-}
-
-fn innermost(trace: &Trace, kind: ScopeKind, tick: Tick, thread: ThreadId) -> Option<&Scope> {
-    let covers = |interval: Interval| interval.thread == thread && interval.contains(tick);
-    trace
-        .scopes()
-        .rev()
-        .map(|(_, scope)| scope)
-        .find(|scope| scope.label.kind == kind && covers(scope.interval))
-}
-
-/// Where the operator stands whose gradient this one computes.
-fn forward_line(trace: &Trace, operator: OperatorId) -> Option<u32> {
-    let interval = trace[operator].interval;
-    let node = innermost(trace, ScopeKind::Node, interval.begin, interval.thread)?;
-    let sequence = &node.label.attributes[0].values;
-    let (_, forward) =
-        trace.operators().find(|(_, forward)| forward.attributes.iter().any(|it| it.values == *sequence))?;
-    let Interval { begin: tick, thread, .. } = forward.interval;
-    innermost(trace, ScopeKind::Line, tick, thread)?.label.line
-}
-
 #[test]
 fn bytes_by_line() {
     let (trace, _) = step().unwrap();
-    let row = |allocated, freed, peak, backward| Row { allocated, freed, peak, backward };
-    assert_eq!(
-        rows(&trace),
-        BTreeMap::from([
-            (10, row(800, 0, 900, 500)),
-            (11, row(4, 0, 904, 0)),
-            (12, row(500, 400, 1404, 0)),
-            (13, row(0, 804, 1004, 0)),
-        ])
-    );
-}
-
-#[derive(Debug, PartialEq)]
-enum Category {
-    Variable,
-    Gradient,
-    Activation,
-    Temporary,
-}
-
-fn category(trace: &Trace, storage: StorageId, variables: &[StorageId]) -> Category {
-    let block = &trace[storage].blocks[0];
-    let backward = trace.scopes().find(|(_, scope)| scope.label.name == "backward").unwrap().1.interval;
-    if variables.contains(&storage) {
-        Category::Variable
-    } else if block.is_alive(backward.begin) {
-        Category::Activation
-    } else if block.is_alive(trace.end()) {
-        Category::Gradient
-    } else {
-        Category::Temporary
-    }
+    let lines = Lines::of(&trace);
+    let row = |line| {
+        let figures = lines.figures("step", line, &gpu()).unwrap();
+        (figures.allocated, figures.freed, figures.peak, figures.backward)
+    };
+    assert_eq!(row(9), (0, 0, 100, 0));
+    assert_eq!(row(10), (800, 0, 900, 500));
+    assert_eq!(row(11), (4, 0, 904, 0));
+    // What the thread of the backward does is the work of the line that waits for it.
+    assert_eq!(row(12), (500, 400, 1404, 0));
+    assert_eq!(row(13), (0, 804, 1004, 0));
+    assert_eq!(lines.row("step", 14), None);
 }
 
 #[test]
-fn storages_by_category() {
-    use Category::{Activation, Gradient, Temporary, Variable};
+fn scopes_have_rows_where_there_are_no_functions() {
+    let mut recorder = Recorder::new();
+    for size in [4, 2] {
+        let attempt =
+            recorder.begin_scope(MAIN, Label::new(ScopeKind::Attempt, &format!("attempt of {size}")));
+        let phase = recorder.begin_scope(MAIN, Label::new(ScopeKind::Phase, "forward"));
+        let made = recorder.birth(MAIN, &gpu(), size * 256).unwrap();
+        recorder.end_scope(phase).unwrap();
+        recorder.death(MAIN, made).unwrap();
+        recorder.end_scope(attempt).unwrap();
+    }
+    let lines = Lines::of(&recorder.finish()).columns([Column::Peak, Column::Allocated, Column::Hits]);
+    assert_eq!(
+        lines.to_string(),
+        "\
+## scopes (trace)
 
-    let (trace, weight) = step().unwrap();
-    let found: Vec<_> = trace.storages().map(|(storage, _)| category(&trace, storage, &[weight])).collect();
-    assert_eq!(found, [Variable, Activation, Activation, Activation, Temporary, Gradient]);
+    peak  allocated  hits  line  code
+   1.00K      1.00K     1     1  attempt of 4
+   1.00K      1.50K     2     2  forward
+ 512.00B    512.00B     1     3  attempt of 2
+"
+    );
 }

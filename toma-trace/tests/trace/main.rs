@@ -1,12 +1,15 @@
 //! Traces: what recorders refuse, what lives when, what is read, and what later users find in them.
 
 mod checkpoints;
+mod holdings;
+mod inventory;
 mod lines;
 mod offload;
 mod random;
 mod refused;
 mod text;
 mod twin;
+mod written;
 
 use toma_trace::{Place, ThreadId};
 

@@ -1,0 +1,157 @@
+//! What is in a device at one moment.
+
+use std::cmp::Reverse;
+use std::collections::BTreeMap;
+use std::fmt;
+
+use super::category::Category;
+use super::names::Catalog;
+use crate::place::Place;
+use crate::sizes::Size;
+use crate::tables::{Tick, Trace};
+
+/// What fills a device at one moment, the largest first.
+///
+/// It is plain data, from a trace or from what a program found alive. Storages of one name and category are one row,
+/// and all rows together are the allocated bytes.
+///
+/// ```
+/// # mod toma { pub use toma_trace as trace; }
+/// use toma::trace::Place;
+/// use toma::trace::holdings::{Category, Held, Holdings};
+///
+/// let weight = Held::new("weight", Category::Parameter, 4 << 20);
+/// let product = Held::new("mm @ src/net.rs:42", Category::Activation, 1 << 20);
+/// let holdings = Holdings::new(Place::device("cuda", 0), [weight, product.clone(), product]);
+///
+/// assert_eq!(holdings.by_category()[&Category::Activation], 2 << 20);
+/// assert_eq!(
+///     holdings.asked(8 << 20, "mm @ src/net.rs:43").to_string(),
+///     "\
+/// mm @ src/net.rs:43 asked for 8.00M
+/// cuda:0 holds 6.00M: 4.00M parameter, 2.00M activation
+///   4.00M  parameter   weight
+///   2.00M  activation  mm @ src/net.rs:42 (2 storages)
+/// "
+/// );
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Holdings {
+    place: Place,
+    held: Vec<Held>,
+    asked: Option<(u64, String)>,
+}
+
+/// Storages of one name.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Held {
+    /// What they are called.
+    pub name: String,
+    /// What they are for.
+    pub category: Category,
+    /// The bytes of all of them.
+    pub bytes: u64,
+    /// How many they are.
+    pub storages: usize,
+}
+
+impl Held {
+    /// One storage.
+    #[must_use]
+    pub fn new(name: &str, category: Category, bytes: u64) -> Self {
+        Self { name: name.to_owned(), category, bytes, storages: 1 }
+    }
+}
+
+impl Holdings {
+    /// What was found alive in a place.
+    #[must_use]
+    pub fn new(place: Place, held: impl IntoIterator<Item = Held>) -> Self {
+        let mut rows = BTreeMap::<(Category, String), (u64, usize)>::new();
+        for held in held {
+            let row = rows.entry((held.category, held.name)).or_default();
+            row.0 += held.bytes;
+            row.1 += held.storages;
+        }
+        let held = rows.into_iter();
+        let mut held: Vec<_> = held
+            .map(|((category, name), (bytes, storages))| Held { name, category, bytes, storages })
+            .collect();
+        held.sort_by_key(|held| Reverse(held.bytes));
+        Self { place, held, asked: None }
+    }
+
+    /// What is alive in a place once the event of a tick has happened.
+    #[must_use]
+    pub fn at(trace: &Trace, catalog: &Catalog, place: &Place, tick: Tick) -> Self {
+        let holders = trace.holders(place, tick).into_iter();
+        let held = holders.map(|holder| {
+            Held::new(catalog.name(holder.storage), catalog.category(holder.storage), holder.bytes)
+        });
+        Self::new(place.clone(), held)
+    }
+
+    /// What is alive in a place when it has the most bytes.
+    #[must_use]
+    pub fn at_peak(trace: &Trace, catalog: &Catalog, place: &Place) -> Self {
+        Self::at(trace, catalog, place, trace.live(place).peak().tick)
+    }
+
+    /// The same, at the moment when so many bytes more were asked for, by that operator or line.
+    #[must_use]
+    pub fn asked(self, bytes: u64, by: &str) -> Self {
+        Self { asked: Some((bytes, by.to_owned())), ..self }
+    }
+
+    /// Every row, the largest first.
+    #[must_use]
+    pub fn held(&self) -> &[Held] {
+        &self.held
+    }
+
+    /// The bytes of all.
+    #[must_use]
+    pub fn bytes(&self) -> u64 {
+        self.held.iter().map(|held| held.bytes).sum()
+    }
+
+    /// The bytes of each category that has any.
+    #[must_use]
+    pub fn by_category(&self) -> BTreeMap<Category, u64> {
+        let mut sums = BTreeMap::new();
+        for held in self.held.iter().filter(|held| held.bytes > 0) {
+            *sums.entry(held.category).or_default() += held.bytes;
+        }
+        sums
+    }
+}
+
+/// As many rows as are shown; `{:#}` shows all.
+const SHOWN: usize = 10;
+
+impl fmt::Display for Holdings {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if let Some((bytes, by)) = &self.asked {
+            writeln!(f, "{by} asked for {}", Size::of(*bytes))?;
+        }
+        let mut sums: Vec<_> = self.by_category().into_iter().collect();
+        sums.sort_by_key(|(_, bytes)| Reverse(*bytes));
+        let sums: Vec<_> = sums.iter().map(|(it, bytes)| format!("{} {it}", Size::of(*bytes))).collect();
+        let colon = if sums.is_empty() { "" } else { ": " };
+        writeln!(f, "{} holds {}{colon}{}", self.place, Size::of(self.bytes()), sums.join(", "))?;
+        let shown = if f.alternate() { self.held.len() } else { SHOWN.min(self.held.len()) };
+        let (shown, others) = self.held.split_at(shown);
+        let size = shown.iter().map(|held| Size::of(held.bytes).to_string().len()).max().unwrap_or(0);
+        let category = shown.iter().map(|held| held.category.name().len()).max().unwrap_or(0);
+        for Held { name, category: it, bytes, storages } in shown {
+            let several = if *storages > 1 { format!(" ({storages} storages)") } else { String::new() };
+            writeln!(f, "  {:>size$}  {it:<category$}  {name}{several}", Size::of(*bytes))?;
+        }
+        if !others.is_empty() {
+            let bytes = others.iter().map(|held| held.bytes).sum();
+            writeln!(f, "  {:>size$}  in {} others", Size::of(bytes), others.len())?;
+        }
+        Ok(())
+    }
+}

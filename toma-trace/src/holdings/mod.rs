@@ -1,0 +1,15 @@
+//! What holds memory: what each storage is for, what it is called, and what filled a device.
+//!
+//! [`Names`] are what a program says of its storages. A [`Catalog`] gives every storage of a trace a [`Category`] and
+//! a name. [`Holdings`] are those that are alive at one moment, an [`Inventory`] lists them one by one.
+
+mod category;
+mod filled;
+mod inventory;
+mod names;
+mod phases;
+
+pub use category::Category;
+pub use filled::{Held, Holdings};
+pub use inventory::{Alias, Inventory, Item};
+pub use names::{Catalog, Names};

@@ -1,0 +1,102 @@
+//! What storages are called.
+
+use std::collections::BTreeMap;
+
+use super::category::Category;
+use super::phases::Phases;
+use crate::lines::birth_lines;
+use crate::tables::{Block, Storage, StorageId, Trace};
+
+/// What a program says of its storages.
+#[derive(Clone, Debug, Default)]
+pub struct Names(BTreeMap<StorageId, (Category, String)>);
+
+impl Names {
+    /// Nothing is said.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// A storage has a name, and is for that. Where several fit, such as for tied variables, the first in the order
+    /// of [`Category`] stays, and of equal ones the earlier.
+    pub fn name(&mut self, storage: StorageId, category: Category, name: &str) {
+        let said = self.0.entry(storage).or_insert_with(|| (category, name.to_owned()));
+        if category < said.0 {
+            *said = (category, name.to_owned());
+        }
+    }
+}
+
+/// Every storage of a trace with its category and its name.
+///
+/// A storage without a name of its own is called by the operator that made it and its line: `mul @ src/net.rs:42`.
+/// Names belong to storages. So a view has the name of what it shares, and a new block at an old address its own.
+///
+/// A storage is optimizer state if it was born in a phase called `optimizer`, such as `optimizer Adam`, and outlived
+/// it. Backwards are phases called `backward`; without any, they are found by the nodes of the graph.
+#[derive(Clone, Debug)]
+pub struct Catalog(Vec<(Category, String)>);
+
+impl Catalog {
+    /// Looks at all storages of a trace.
+    #[must_use]
+    pub fn of(trace: &Trace, names: &Names) -> Self {
+        let phases = Phases::of(trace);
+        let mut lines = birth_lines(trace).into_iter();
+        let mut rows = Vec::new();
+        for (id, storage) in trace.storages() {
+            let line = lines.next().flatten();
+            lines.by_ref().take(storage.blocks.len() - 1).for_each(drop);
+            let said = names.0.get(&id);
+            let category = category(said.map(|said| said.0), storage, &phases);
+            rows.push((
+                category,
+                said.map_or_else(|| origin(trace, &storage.blocks[0], line), |said| said.1.clone()),
+            ));
+        }
+        Self(rows)
+    }
+
+    /// What a storage of the trace is for.
+    ///
+    /// # Panics
+    ///
+    /// This and [`name`](Self::name): when the storage is another trace's and this one has no such row.
+    #[must_use]
+    pub fn category(&self, storage: StorageId) -> Category {
+        self.0[storage.index()].0
+    }
+
+    /// What a storage of the trace is called.
+    #[must_use]
+    pub fn name(&self, storage: StorageId) -> &str {
+        &self.0[storage.index()].1
+    }
+}
+
+fn category(said: Option<Category>, storage: &Storage, phases: &Phases) -> Category {
+    let found = if phases.is_optimizer_state(storage) {
+        Category::OptimizerState
+    } else if storage.blocks[0].birth.is_none() {
+        Category::Input
+    } else if phases.is_activation(storage) {
+        Category::Activation
+    } else {
+        Category::Temporary
+    };
+    said.map_or(found, |said| said.min(found))
+}
+
+/// Operator and line of a birth, as far as they are known.
+fn origin(trace: &Trace, block: &Block, line: Option<String>) -> String {
+    let Some(birth) = block.birth else { return "older than the recording".to_owned() };
+    let operator = block.operator.map(|operator| trace[operator].name.as_str());
+    let operator = operator.map(|name| name.strip_prefix("aten::").unwrap_or(name));
+    match (operator, line) {
+        (Some(operator), Some(line)) => format!("{operator} @ {line}"),
+        (Some(operator), None) => operator.to_owned(),
+        (None, Some(line)) => line,
+        (None, None) => birth.thread.to_string(),
+    }
+}

@@ -1,0 +1,176 @@
+//! A snapshot as `torch.cuda.memory._dump_snapshot` writes it.
+
+use std::collections::BTreeMap;
+use std::io::{self, Write};
+
+use super::pickle::Pickler;
+use super::stacks::{Frame, stacks};
+use crate::happenings::{Happening, happenings};
+use crate::holdings::{Catalog, Category};
+use crate::place::Place;
+use crate::tables::{Block, Tick, Trace};
+
+/// Blocks lie this far apart at least.
+const GRAIN: u64 = 512;
+
+/// Writes every birth and death of blocks with its lines, and what is alive at the end.
+///
+/// Each block has a segment and an address of its own, which are not those it had: those of a device are the
+/// business of its allocator. CUDA devices have their own numbers, others those that follow; the host is the last.
+///
+/// # Errors
+///
+/// Those of the writer.
+pub fn memory_viz(trace: &Trace, catalog: &Catalog, to: impl Write) -> io::Result<()> {
+    let snapshot = Snapshot::of(trace, catalog);
+    Pickler::write(to, |pickler| {
+        pickler.dict(|pickler| {
+            pickler.text("segments")?;
+            let alive = snapshot.rows.iter().filter(|row| row.block.death.is_none());
+            pickler.list(alive, |pickler, row| row.segment(pickler))?;
+            pickler.text("device_traces")?;
+            pickler.list(0..snapshot.devices, |pickler, device| {
+                let events = snapshot.events.iter().filter(|event| snapshot.rows[event.row].device == device);
+                pickler.list(events, |pickler, event| snapshot.event(pickler, event))
+            })?;
+            pickler.text("allocator_settings")?;
+            pickler.dict(|_| Ok(()))
+        })
+    })
+}
+
+struct Snapshot<'a> {
+    rows: Vec<Row<'a>>,
+    events: Vec<Event>,
+    devices: u64,
+}
+
+/// A block.
+struct Row<'a> {
+    block: &'a Block,
+    category: Category,
+    device: u64,
+    address: u64,
+    /// Innermost first. Without any it was there before.
+    frames: Vec<Frame<'a>>,
+}
+
+struct Event {
+    action: &'static str,
+    row: usize,
+    tick: Tick,
+}
+
+impl<'a> Snapshot<'a> {
+    fn of(trace: &'a Trace, catalog: &'a Catalog) -> Self {
+        let numbers = device_numbers(trace);
+        let mut rows = Vec::new();
+        let mut address = GRAIN;
+        for ((storage, block), stack) in trace.blocks().zip(stacks(trace)) {
+            let category = catalog.category(storage);
+            let mut frames = vec![Frame { file: category.name(), line: 0, name: catalog.name(storage) }];
+            frames.extend(stack);
+            rows.push(Row { block, category, device: numbers[&block.place], address, frames });
+            address += block.bytes.next_multiple_of(GRAIN).max(GRAIN);
+        }
+        let devices = numbers.values().max().map_or(0, |last| last + 1);
+        Self { rows, events: events(trace), devices }
+    }
+
+    fn event<W: Write>(&self, pickler: &mut Pickler<W>, event: &Event) -> io::Result<()> {
+        let row = &self.rows[event.row];
+        let is_segment = event.action.starts_with("segment");
+        // The page shows those of the birth, or of the death where the birth was before.
+        let is_shown = event.action == "alloc" || (row.block.birth.is_none() && !is_segment);
+        let frames = if is_shown { &row.frames[..] } else { &[] };
+        pickler.dict(|pickler| {
+            pickler.entry_text("action", event.action)?;
+            pickler.entry_int("addr", row.address)?;
+            pickler.entry_int("size", if is_segment { row.segment_bytes() } else { row.block.bytes })?;
+            pickler.entry_int("stream", 0)?;
+            pickler.entry_int("time_us", event.tick.count())?;
+            // Where there are categories, the page needs one of this name.
+            pickler.entry_text("category", if is_segment { "unknown" } else { row.category.name() })?;
+            pickler.text("frames")?;
+            pickler.list(frames, write_frame)
+        })
+    }
+}
+
+fn events(trace: &Trace) -> Vec<Event> {
+    let mut events = Vec::new();
+    for (tick, happening) in happenings(trace) {
+        let (row, actions): (_, &[_]) = match happening {
+            Happening::Born(row, _) => (row, &["segment_alloc", "alloc"]),
+            Happening::Dies(row, _) => (row, &["free_requested", "free_completed", "segment_free"]),
+            _ => continue,
+        };
+        events.extend(actions.iter().map(|action| Event { action, row, tick }));
+    }
+    events
+}
+
+impl Row<'_> {
+    fn segment_bytes(&self) -> u64 {
+        self.block.bytes.next_multiple_of(GRAIN).max(GRAIN)
+    }
+
+    /// The segment of a block that is alive, which it fills.
+    fn segment<W: Write>(&self, pickler: &mut Pickler<W>) -> io::Result<()> {
+        pickler.dict(|pickler| {
+            pickler.entry_int("device", self.device)?;
+            pickler.entry_int("address", self.address)?;
+            for size in ["total_size", "allocated_size", "active_size"] {
+                pickler.entry_int(size, self.segment_bytes())?;
+            }
+            pickler.entry_int("requested_size", self.block.bytes)?;
+            pickler.entry_int("stream", 0)?;
+            pickler.entry_text("segment_type", "large")?;
+            pickler.text("segment_pool_id")?;
+            pickler.pair(0, 0)?;
+            pickler.text("is_expandable")?;
+            pickler.bool(false)?;
+            pickler.text("frames")?;
+            pickler.list(&self.frames, write_frame)?;
+            pickler.text("blocks")?;
+            pickler.list([self], |pickler, row| row.living_block(pickler))
+        })
+    }
+
+    fn living_block<W: Write>(&self, pickler: &mut Pickler<W>) -> io::Result<()> {
+        pickler.dict(|pickler| {
+            pickler.entry_int("address", self.address)?;
+            pickler.entry_int("size", self.segment_bytes())?;
+            pickler.entry_int("requested_size", self.block.bytes)?;
+            pickler.entry_text("state", "active_allocated")?;
+            pickler.text("frames")?;
+            pickler.list(&self.frames, write_frame)
+        })
+    }
+}
+
+fn write_frame<W: Write>(pickler: &mut Pickler<W>, frame: &Frame<'_>) -> io::Result<()> {
+    pickler.dict(|pickler| {
+        pickler.entry_text("filename", frame.file)?;
+        pickler.entry_int("line", frame.line.into())?;
+        pickler.entry_text("name", frame.name)
+    })
+}
+
+/// The number of each place: CUDA devices have their own, others those that follow, and the host is the last.
+fn device_numbers(trace: &Trace) -> BTreeMap<&Place, u64> {
+    let mut numbers = BTreeMap::new();
+    let mut next = 0;
+    let (cuda, others): (Vec<_>, Vec<_>) =
+        trace.places().into_iter().partition(|place| matches!(place.as_device(), Some(("cuda", _))));
+    for (place, (_, index)) in cuda.into_iter().filter_map(|place| Some((place, place.as_device()?))) {
+        numbers.insert(place, index.into());
+        next = u64::from(index) + 1;
+    }
+    // The host is the least of all places.
+    for place in others.into_iter().rev() {
+        numbers.insert(place, next);
+        next += 1;
+    }
+    numbers
+}

@@ -1,0 +1,87 @@
+//! The format of Chrome's trace viewer, which Perfetto reads.
+
+use std::collections::BTreeSet;
+use std::io::{self, Write};
+
+use serde::Serialize;
+use serde_json::{Value, json};
+
+use crate::tables::{Interval, ThreadId, Trace};
+
+/// One entry. `dur` is of intervals, `args` of what has values.
+#[derive(Serialize)]
+struct Entry<'a> {
+    name: &'a str,
+    cat: &'a str,
+    ph: &'a str,
+    pid: u64,
+    tid: u64,
+    ts: u64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    dur: Option<u64>,
+    #[serde(skip_serializing_if = "Value::is_null")]
+    args: Value,
+}
+
+/// Writes scopes and operators as intervals of their threads, and the living bytes of each device as a counter.
+///
+/// # Errors
+///
+/// Those of the writer.
+pub fn perfetto(trace: &Trace, to: impl Write) -> io::Result<()> {
+    let mut list = List { to, is_empty: true };
+    list.to.write_all(b"{\"displayTimeUnit\":\"ns\",\"traceEvents\":[")?;
+    for thread in threads(trace) {
+        let args = json!({ "name": thread.to_string() });
+        list.push(&Entry { tid: thread.0, args, ..entry("thread_name", "", "M") })?;
+    }
+    for (_, scope) in trace.scopes() {
+        let args = json!({ "file": scope.label.file, "line": scope.label.line });
+        list.push(&Entry { args, ..interval(&scope.label.name, "scope", scope.interval) })?;
+    }
+    for (_, operator) in trace.operators() {
+        list.push(&interval(&operator.name, "operator", operator.interval))?;
+    }
+    for place in trace.places() {
+        let name = place.to_string();
+        for (tick, bytes) in trace.live(place).steps() {
+            // One value for each entry: of several some viewers refuse the file.
+            list.push(&Entry {
+                ts: tick.count(),
+                args: json!({ "bytes": bytes }),
+                ..entry(&name, "memory", "C")
+            })?;
+        }
+    }
+    list.to.write_all(b"]}")
+}
+
+fn entry<'a>(name: &'a str, cat: &'a str, ph: &'a str) -> Entry<'a> {
+    Entry { name, cat, ph, pid: 1, tid: 0, ts: 0, dur: None, args: Value::Null }
+}
+
+/// Ticks are never shared, so intervals of a thread are strictly nested.
+fn interval<'a>(name: &'a str, cat: &'a str, interval: Interval) -> Entry<'a> {
+    let ts = interval.begin.count();
+    let dur = Some(interval.end.count() - ts);
+    Entry { tid: interval.thread.0, ts, dur, ..entry(name, cat, "X") }
+}
+
+fn threads(trace: &Trace) -> BTreeSet<ThreadId> {
+    let scopes = trace.scopes().map(|(_, scope)| scope.interval.thread);
+    scopes.chain(trace.operators().map(|(_, operator)| operator.interval.thread)).collect()
+}
+
+struct List<W> {
+    to: W,
+    is_empty: bool,
+}
+
+impl<W: Write> List<W> {
+    fn push(&mut self, entry: &Entry<'_>) -> io::Result<()> {
+        let comma: &[u8] = if self.is_empty { b"\n" } else { b",\n" };
+        self.is_empty = false;
+        self.to.write_all(comma)?;
+        Ok(serde_json::to_writer(&mut self.to, entry)?)
+    }
+}

@@ -1,0 +1,37 @@
+//! Tables for people, one after the other.
+
+use std::fmt::Write as _;
+use std::io::{self, Write};
+
+use crate::holdings::{Catalog, Holdings, Inventory};
+use crate::lines::Lines;
+use crate::place::Place;
+use crate::sizes::Size;
+use crate::tables::{Tick, Trace};
+
+/// Writes where the peak of each device is and of what, the table of lines, and what is alive at the end.
+///
+/// # Errors
+///
+/// Those of the writer.
+pub fn text(trace: &Trace, catalog: &Catalog, mut to: impl Write) -> io::Result<()> {
+    for place in trace.places() {
+        writeln!(to, "{}\n{}", headline(trace, catalog, place), Holdings::at_peak(trace, catalog, place))?;
+    }
+    write!(to, "{}\n{:#}", Lines::of(trace), Inventory::at(trace, catalog, trace.end()))
+}
+
+/// Where the peak of a device is.
+pub(super) fn headline(trace: &Trace, catalog: &Catalog, place: &Place) -> String {
+    let peak = trace.live(place).peak();
+    let mut text = format!("peak of {} on {place}", Size::of(peak.bytes));
+    let born = |tick: Tick| {
+        let is_it = |birth: Option<Tick>| birth == Some(tick);
+        trace.blocks().find(|(_, block)| is_it(block.birth.map(|birth| birth.tick)))
+    };
+    let _ = match born(peak.tick) {
+        Some((storage, _)) => write!(text, ", reached by {}", catalog.name(storage)),
+        None => write!(text, ", before the first event"),
+    };
+    text
+}

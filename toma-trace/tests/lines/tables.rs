@@ -1,0 +1,120 @@
+//! Tables of lines: which functions, devices and columns, and how they look.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use toma_trace::Place;
+use toma_trace::lines::{Column, LineId, Lines, Rows, Source, Sources, Stack};
+
+use crate::gpu;
+
+/// Two functions, of which the second in the file was added first.
+fn sources() -> (Sources, LineId, LineId) {
+    let mut sources = Sources::new();
+    let second = sources.add(Source::new("net::loss", "src/net.rs").line(20, "fn loss() {"));
+    let step = Source::new("step", "src/net.rs").line(3, "fn step() {").line(4, "    let Ü = loss();");
+    let first = sources.add(step.line(5, "    unreachable!();"));
+    (sources, first, second)
+}
+
+/// The step allocates on the host, and the loss that it calls on the GPU.
+fn counted(first: LineId, second: LineId) -> Rows {
+    let rows = Rows::new(&[(Place::HOST, 0), (gpu(), 0), (Place::device("cuda", 1), 0)]);
+    let rows = Arc::new(rows.clock(|| Duration::from_micros(7)));
+    let [host, gpu, _] = rows.devices().map(|(device, _)| device).collect::<Vec<_>>()[..] else {
+        unreachable!()
+    };
+    let mut stack = Stack::new(&rows);
+    stack.enter(first);
+    stack.mark(first.nth(1));
+    let born = stack.allocated(host, 2048);
+    stack.enter(second);
+    stack.reserved(gpu, 2 << 20);
+    stack.allocated(gpu, 512);
+    stack.out_of_memory(gpu);
+    stack.leave();
+    stack.freed(host, 2048, born);
+    drop(stack);
+    Arc::into_inner(rows).unwrap()
+}
+
+fn lines() -> Lines {
+    let (sources, first, second) = sources();
+    Lines::new(&sources, &counted(first, second))
+}
+
+#[test]
+fn functions_stand_in_the_order_of_the_file_and_devices_side_by_side() {
+    assert_eq!(
+        lines().to_string(),
+        "\
+## step (src/net.rs)
+
+ host peak  cuda:0 peak  host reserved  cuda:0 reserved  line  code
+     0.00B        0.00B          0.00B            0.00B     3  fn step() {
+     2.00K      512.00B          0.00B            2.00M     4      let Ü = loss();
+                                                            5      unreachable!();
+
+## net::loss (src/net.rs)
+
+ host peak  cuda:0 peak  host reserved  cuda:0 reserved  line  code
+     2.00K      512.00B          0.00B            2.00M    20  fn loss() {
+"
+    );
+}
+
+#[test]
+fn every_column_of_one_device() {
+    let lines = lines().device(&gpu()).function("loss").columns(Column::ALL);
+    assert_eq!(
+        lines.to_string(),
+        "\
+## net::loss (src/net.rs)
+
+    peak  reserved     rise  current  allocated  freed      net     kept  backward  hits  ooms    time  line  code
+ 512.00B     2.00M  512.00B  512.00B    512.00B  0.00B  512.00B  512.00B     0.00B     0     1  0.00ns    20  fn loss() {
+"
+    );
+}
+
+#[test]
+fn a_table_of_nothing_says_so() {
+    let said = "no profiled function was called\n";
+    assert_eq!(lines().function("forward").to_string(), said);
+    let (sources, ..) = sources();
+    assert_eq!(Lines::new(&sources, &Rows::new(&[])).to_string(), said);
+}
+
+#[test]
+fn columns_are_read_by_both_names() {
+    for column in Column::ALL {
+        assert_eq!(column.name().parse(), Ok(column));
+    }
+    for (name, column) in [
+        ("active_bytes.all.peak", Column::Peak),
+        ("allocated_bytes.all.current", Column::Current),
+        ("active_bytes.all.allocated", Column::Allocated),
+        ("active_bytes.all.freed", Column::Freed),
+        ("reserved_bytes.all.peak", Column::Reserved),
+        ("num_ooms", Column::Ooms),
+    ] {
+        assert_eq!(name.parse(), Ok(column), "{name}");
+    }
+    for name in ["Peak", "active_bytes.small_pool.peak", "reserved_bytes.all.current", "active_bytes.all"] {
+        assert!(name.parse::<Column>().is_err(), "{name}");
+    }
+    assert_eq!(
+        "paek".parse::<Column>().unwrap_err().to_string(),
+        "unknown column \"paek\": there are peak, reserved, rise, current, allocated, freed, net, kept, backward, \
+         hits, ooms, time"
+    );
+}
+
+#[test]
+fn a_line_is_found_by_its_number() {
+    let (sources, first, second) = sources();
+    let text = |line| sources.get(line).map(|(source, line)| (source.name.as_str(), line.number));
+    assert_eq!(text(second), Some(("net::loss", 20)));
+    assert_eq!(text(first.nth(2)), Some(("step", 5)));
+    assert_eq!(text(first.nth(3)), None);
+}
