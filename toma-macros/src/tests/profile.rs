@@ -40,7 +40,7 @@ fn one_statement_per_statement_and_one_static() {
 }";
     expect![[r#"
         pub fn step(net: &Net, images: &[Image]) -> Option<f32> {
-            use ::toma::trace::lines::expansion as __toma_lines;
+            use ::toma::trace::marks::expansion as __toma_lines;
             static __TOMA_FUNCTION: __toma_lines::Function = __toma_lines::Function::new(
                 "step",
                 ::core::module_path!(),
@@ -80,7 +80,7 @@ fn options_are_setters_of_the_static() {
     let options = "every = 10, columns = [Peak, Freed], name = \"attention\", crate = tma";
     expect![[r#"
         fn f() {
-            use tma::trace::lines::expansion as __toma_lines;
+            use tma::trace::marks::expansion as __toma_lines;
             static __TOMA_FUNCTION: __toma_lines::Function = __toma_lines::Function::new( .. )
                 .every(10)
                 .columns(&[__toma_lines::Column::Peak, __toma_lines::Column::Freed]);
@@ -116,7 +116,7 @@ break 'a unsafe { m!() };
 }",
         &expect![[r#"
             fn f(x: u8) -> u8 {
-                use ::toma::trace::lines::expansion as __toma_lines;
+                use ::toma::trace::marks::expansion as __toma_lines;
                 static __TOMA_FUNCTION: __toma_lines::Function = __toma_lines::Function::new( .. );
                 let __toma_frame = __toma_lines::Frame::enter(&__TOMA_FUNCTION, 0);
                 #[cfg(a)] __toma_lines::line(&__TOMA_FUNCTION, 2);
@@ -171,7 +171,7 @@ _ => {}
 }",
         &expect![[r#"
             fn f(x: u8) {
-                use ::toma::trace::lines::expansion as __toma_lines;
+                use ::toma::trace::marks::expansion as __toma_lines;
                 static __TOMA_FUNCTION: __toma_lines::Function = __toma_lines::Function::new( .. );
                 let __toma_frame = __toma_lines::Frame::enter(&__TOMA_FUNCTION, 0);
                 __toma_lines::line(&__TOMA_FUNCTION, 1);
@@ -216,7 +216,7 @@ let e = async {};
 }",
         &expect![[r#"
             fn f() {
-                use ::toma::trace::lines::expansion as __toma_lines;
+                use ::toma::trace::marks::expansion as __toma_lines;
                 static __TOMA_FUNCTION: __toma_lines::Function = __toma_lines::Function::new( .. );
                 let __toma_frame = __toma_lines::Frame::enter(&__TOMA_FUNCTION, 0);
                 __toma_lines::line(&__TOMA_FUNCTION, 1);
@@ -275,7 +275,7 @@ fn an_async_function_is_a_task_that_owns_its_arguments() {
                 __toma_argument_2: (u8, u8),
                 __toma_argument_3: Loud,
             ) -> Result<u8, E> {
-                use ::toma::trace::lines::expansion as __toma_lines;
+                use ::toma::trace::marks::expansion as __toma_lines;
                 static __TOMA_FUNCTION: __toma_lines::Function = __toma_lines::Function::new( .. );
                 __toma_lines::profiled(
                         &__TOMA_FUNCTION,
@@ -310,7 +310,7 @@ async fn f(n: usize, a: A) {
         &expect![[r#"
         #[toma::batch(initial = 1)]
         async fn f(n: usize, a: A) {
-            use ::toma::trace::lines::expansion as __toma_lines;
+            use ::toma::trace::marks::expansion as __toma_lines;
             static __TOMA_FUNCTION: __toma_lines::Function = __toma_lines::Function::new( .. );
             __toma_lines::profiled(
                     &__TOMA_FUNCTION,
@@ -344,7 +344,7 @@ o::<{ P + 1 }>(q as [u8; { R }]);
         item,
         &expect![[r#"
             fn f() {
-                use ::toma::trace::lines::expansion as __toma_lines;
+                use ::toma::trace::marks::expansion as __toma_lines;
                 static __TOMA_FUNCTION: __toma_lines::Function = __toma_lines::Function::new( .. );
                 use a::b;
                 fn g() {
@@ -409,7 +409,7 @@ Ok(())
                     start,
                     end,
                     |start: usize, end: usize| -> Tried {
-                        use ::toma::trace::lines::expansion as __toma_lines;
+                        use ::toma::trace::marks::expansion as __toma_lines;
                         static __TOMA_FUNCTION: __toma_lines::Function = __toma_lines::Function::new( .. );
                         let __toma_frame = __toma_lines::Frame::enter(&__TOMA_FUNCTION, 0);
                         __toma_lines::line(&__TOMA_FUNCTION, 1);
@@ -446,7 +446,7 @@ Ok(())
                         }
                         ::core::option::Option::Some(
                             (|| -> Tried {
-                                use ::toma::trace::lines::expansion as __toma_lines;
+                                use ::toma::trace::marks::expansion as __toma_lines;
                                 static __TOMA_FUNCTION: __toma_lines::Function = __toma_lines::Function::new( .. );
                                 let __toma_frame = __toma_lines::Frame::enter(
                                     &__TOMA_FUNCTION,
@@ -486,7 +486,7 @@ out.fill(start).await
                 let (start, end): (usize, usize) = __toma_call.sizes();
                 let __toma_done = __toma_call
                     .attempt(async {
-                        use ::toma::trace::lines::expansion as __toma_lines;
+                        use ::toma::trace::marks::expansion as __toma_lines;
                         static __TOMA_FUNCTION: __toma_lines::Function = __toma_lines::Function::new( .. );
                         __toma_lines::profiled(
                                 &__TOMA_FUNCTION,
