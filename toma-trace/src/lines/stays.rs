@@ -80,11 +80,11 @@ impl Stays {
             self.by_device.push(Stay { start, ..Stay::default() });
         }
         self.frames.push(Frame { line, left_to: None, began: Duration::ZERO });
-        self.begin(line);
+        self.begin(line, self.rows.now());
     }
 
     pub(super) fn leave(&mut self) {
-        self.end();
+        self.end(self.rows.now());
         self.frames.pop();
         let ended = self.innermost();
         if let Some(frame) = self.frames.last() {
@@ -131,15 +131,15 @@ impl Stays {
     }
 
     fn switch(&mut self, line: LineId) {
-        self.end();
-        self.begin(line);
+        let now = self.rows.now();
+        self.end(now);
+        self.begin(line, now);
     }
 
     /// Lets a line come into force in the innermost frame, whose stays know their start.
-    fn begin(&mut self, line: LineId) {
-        let began = self.rows.now();
+    fn begin(&mut self, line: LineId, now: Duration) {
         if let Some(frame) = self.frames.last_mut() {
-            *frame = Frame { line, left_to: None, began };
+            *frame = Frame { line, left_to: None, began: now };
         }
         self.account.line.store(line.0, Relaxed);
         let index = line.0 as usize;
@@ -156,7 +156,7 @@ impl Stays {
     }
 
     /// Ends the stay in force of the innermost frame. Its stays know the start of what follows.
-    fn end(&mut self) {
+    fn end(&mut self, now: Duration) {
         let Some(&Frame { line, began, .. }) = self.frames.last() else { return };
         let row = self.account.lines.at(line.0);
         let depth = &mut self.depths[line.0 as usize];
@@ -164,13 +164,13 @@ impl Stays {
         let is_outermost = *depth == 0;
         row.stays.add(1);
         if is_outermost {
-            row.spend(self.rows.now().saturating_sub(began));
+            row.spend(now.saturating_sub(began));
         }
         let (first, devices) = (self.innermost(), self.sums.len());
         for (device, stay) in self.by_device[first..].iter_mut().enumerate() {
             let (shared, counters) = (&self.account.shared[device], row.device(device, devices));
-            let (highest, now) = shared.watermark.restart(&self.rows.devices[device]);
-            stay.end(highest, now, counters);
+            let (highest, levels) = shared.watermark.restart(&self.rows.devices[device]);
+            stay.end(highest, levels, counters);
             if is_outermost {
                 let sums = self.sums[device].helped(&shared.helpers);
                 counters.allocated.add(sums.allocated - stay.sums.allocated);
