@@ -8,6 +8,7 @@ mod column;
 mod counters;
 mod labels;
 mod rows;
+mod served;
 mod sources;
 mod stack;
 mod stays;
@@ -16,9 +17,9 @@ mod traced;
 
 pub use column::{Column, UnknownColumn};
 pub use rows::{DeviceId, Figures, Row, Rows};
+pub use served::{Allocator, Served};
 pub use sources::{LineId, Source, SourceLine, Sources};
 pub use stack::{Born, Stack};
 pub use table::Lines;
-pub use traced::{Allocator, Served};
 
 pub(crate) use traced::birth_lines;

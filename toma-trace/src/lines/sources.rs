@@ -70,6 +70,11 @@ impl Sources {
         first
     }
 
+    /// The first number that is no line's yet.
+    pub(super) fn end(&self) -> LineId {
+        LineId(self.next)
+    }
+
     /// The functions with their first lines, in the order in which they were added.
     pub fn iter(&self) -> impl Iterator<Item = (LineId, &Source)> {
         self.functions.iter().map(|(first, source)| (*first, source))

@@ -57,8 +57,11 @@ pub struct Lines {
 /// A function, and the rows of those of its lines that ran.
 #[derive(Clone, Debug)]
 struct Function {
+    first: LineId,
     source: Source,
     rows: BTreeMap<usize, Row>,
+    /// Operators of a line, with their names.
+    operators: BTreeMap<usize, Vec<(String, Row)>>,
 }
 
 impl Lines {
@@ -107,6 +110,18 @@ impl Lines {
         self.row(function, number)?.devices.get(self.places.get(place)?).copied()
     }
 
+    /// An operator that ran in a line.
+    pub(super) fn add_operator(&mut self, line: LineId, name: &str, row: Row) {
+        let contains = |function: &&mut Function| {
+            let lines = u32::try_from(function.source.lines.len()).unwrap_or(u32::MAX);
+            function.first <= line && line < function.first.nth(lines)
+        };
+        if let Some(function) = self.functions.iter_mut().find(contains) {
+            let index = (line.0 - function.first.0) as usize;
+            function.operators.entry(index).or_default().push((name.to_owned(), row));
+        }
+    }
+
     /// The devices, and whether one is named above its columns.
     fn shown_places(&self) -> Vec<(&Place, DeviceId)> {
         let is_used = |device| self.rows().any(|row| row.devices.get(&device).is_some_and(|it| it.peak > 0));
@@ -132,7 +147,7 @@ impl Function {
     fn new(first: LineId, source: &Source, by_line: &BTreeMap<LineId, Row>) -> Self {
         let of = |index: usize| by_line.get(&first.nth(u32::try_from(index).unwrap_or(u32::MAX)));
         let rows = (0..source.lines.len()).filter_map(|index| Some((index, of(index)?.clone()))).collect();
-        Self { source: source.clone(), rows }
+        Self { first, source: source.clone(), rows, operators: BTreeMap::new() }
     }
 
     fn order(&self) -> (&str, Option<u32>) {
@@ -185,15 +200,24 @@ impl Function {
         let mut table = Table::new();
         table.load_style(presets::NOTHING);
         table.set_header(shown.iter().map(|shown| shown.title.as_str()).chain(["line", "code"]));
-        for (line, row) in self.lines() {
-            let values = shown.iter().map(|shown| row.map_or_else(String::new, |row| shown.value(row)));
-            table.add_row(values.chain([line.number.to_string(), line.text.clone()]));
+        for (index, (line, row)) in self.lines().enumerate() {
+            table.add_row(cells(shown, row, &line.number.to_string(), &line.text));
+            for (name, row) in self.operators.get(&index).into_iter().flatten() {
+                let indent = &line.text[..line.text.len() - line.text.trim_start().len()];
+                table.add_row(cells(shown, Some(row), "", &format!("{indent}    {name}")));
+            }
         }
         for column in table.column_iter_mut().take(shown.len() + 1) {
             column.set_cell_alignment(CellAlignment::Right);
         }
         table
     }
+}
+
+/// A row of the table; the values of a line that never ran are blank.
+fn cells(shown: &[Shown], row: Option<&Row>, number: &str, text: &str) -> Vec<String> {
+    let values = shown.iter().map(|shown| row.map_or_else(String::new, |row| shown.value(row)));
+    values.chain([number.to_owned(), text.to_owned()]).collect()
 }
 
 impl fmt::Display for Lines {

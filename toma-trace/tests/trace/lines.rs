@@ -123,3 +123,27 @@ fn scopes_have_rows_where_there_are_no_functions() {
 "
     );
 }
+
+#[test]
+fn operators_stand_beneath_their_lines() {
+    let (trace, _) = step().unwrap();
+    let columns = [Column::Peak, Column::Allocated, Column::Kept, Column::Hits];
+    assert_eq!(
+        Lines::with_operators(&trace).columns(columns).to_string(),
+        "\
+## step (src/net.rs)
+
+     peak  allocated     kept  hits  line  code
+  100.00B      0.00B    0.00B     0     9  fn step
+  900.00B    800.00B    0.00B     1    10  step
+  500.00B    400.00B    0.00B     1            mm
+  900.00B    400.00B    0.00B     1            relu
+  904.00B      4.00B    0.00B     1    11  step
+  904.00B      4.00B    0.00B     1            sum
+    1.37K    500.00B  100.00B     1    12  step
+    1.37K    100.00B  100.00B     1            mm
+    1.27K    400.00B    0.00B     1            threshold_backward
+ 1004.00B      0.00B    0.00B     1    13  step
+"
+    );
+}
