@@ -54,13 +54,17 @@ pub(super) struct Sums {
     pub(super) ooms: u64,
 }
 
+/// How deep calls are before a stack grows.
+const CALLS: usize = 64;
+
 impl Stays {
     pub(super) fn new(rows: &Arc<Rows>) -> Self {
         Self {
             account: rows.accounts.take(rows.devices.len()),
             rows: Arc::clone(rows),
-            frames: Vec::new(),
-            by_device: Vec::new(),
+            // Where memory is short, a call that is not very deep must not need more.
+            frames: Vec::with_capacity(CALLS),
+            by_device: Vec::with_capacity(CALLS * rows.devices.len()),
             sums: vec![Sums::default(); rows.devices.len()],
             depths: Vec::new(),
         }
