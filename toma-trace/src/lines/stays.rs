@@ -87,9 +87,9 @@ impl Stays {
         self.begin(line, self.rows.now());
     }
 
-    pub(super) fn leave(&mut self) {
+    pub(super) fn leave(&mut self) -> Option<LineId> {
         self.end(self.rows.now());
-        self.frames.pop();
+        let left = self.frames.pop()?.line;
         let ended = self.innermost();
         if let Some(frame) = self.frames.last() {
             self.account.line.store(frame.line.0, Relaxed);
@@ -102,6 +102,7 @@ impl Stays {
             self.account.is_profiling.store(false, SeqCst);
         }
         self.by_device.truncate(ended);
+        Some(left)
     }
 
     pub(super) fn mark(&mut self, line: LineId) {

@@ -76,6 +76,22 @@ impl Lines {
         Self { functions, places, columns: None }
     }
 
+    /// The same, with the lines of these functions that never ran and the texts they have there.
+    ///
+    /// It is for tables of traces, which know only what ran. Functions are the same by name and file.
+    #[must_use]
+    pub fn sources(mut self, sources: &Sources) -> Self {
+        for function in &mut self.functions {
+            let is_it = |source: &&Source| {
+                (&source.name, &source.file) == (&function.source.name, &function.source.file)
+            };
+            if let Some(source) = sources.iter().map(|(_, source)| source).find(is_it) {
+                function.set_source(source);
+            }
+        }
+        self
+    }
+
     /// Only functions of that name.
     #[must_use]
     pub fn function(mut self, name: &str) -> Self {
@@ -148,6 +164,19 @@ impl Function {
         let of = |index: usize| by_line.get(&first.nth(u32::try_from(index).unwrap_or(u32::MAX)));
         let rows = (0..source.lines.len()).filter_map(|index| Some((index, of(index)?.clone()))).collect();
         Self { first, source: source.clone(), rows, operators: BTreeMap::new() }
+    }
+
+    /// Rows go to the line of their number; those of numbers that the source lacks are lost.
+    fn set_source(&mut self, source: &Source) {
+        let index = |old: usize| {
+            let number = self.source.lines[old].number;
+            source.lines.iter().position(|line| line.number == number)
+        };
+        let rows = std::mem::take(&mut self.rows).into_iter();
+        self.rows = rows.filter_map(|(old, row)| Some((index(old)?, row))).collect();
+        let operators = std::mem::take(&mut self.operators).into_iter();
+        self.operators = operators.filter_map(|(old, rows)| Some((index(old)?, rows))).collect();
+        self.source = source.clone();
     }
 
     fn order(&self) -> (&str, Option<u32>) {

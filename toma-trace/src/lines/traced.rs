@@ -190,7 +190,9 @@ impl Teller<'_> {
         }
         thread.lines.pop();
         match thread.lines.last() {
-            _ if is_frame => thread.stack.leave(),
+            _ if is_frame => {
+                thread.stack.leave();
+            }
             Some(enclosing) => thread.stack.left_block(*enclosing),
             None => {}
         }

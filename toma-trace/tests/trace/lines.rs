@@ -1,6 +1,6 @@
 //! What a profiler finds in a trace: bytes by line, and the lines of gradients.
 
-use toma_trace::lines::{Column, Lines};
+use toma_trace::lines::{Column, Lines, Source, Sources};
 use toma_trace::{
     Access, Contradiction, Label, Operand, OperatorId, Recorder, ScopeId, ScopeKind, StorageId, ThreadId,
     Trace,
@@ -146,4 +146,32 @@ fn operators_stand_beneath_their_lines() {
  1004.00B      0.00B    0.00B     1    13  step
 "
     );
+}
+
+/// A trace knows what ran; the program also knows what did not.
+#[test]
+fn lines_that_never_ran_are_blank_beside_the_source() {
+    let (trace, _) = step().unwrap();
+    let mut sources = Sources::new();
+    sources.add(Source::new("step", "src/other.rs").line(1, "not this one"));
+    let step =
+        Source::new("step", "src/net.rs").line(9, "fn step() {").line(10, "    let y = x.mm(w).relu();");
+    let step = step.line(11, "    let loss = y.sum();").line(12, "    loss.backward();");
+    sources.add(step.line(13, "}").line(14, "// never"));
+    assert_eq!(
+        Lines::of(&trace).sources(&sources).to_string(),
+        "\
+## step (src/net.rs)
+
+     peak  line  code
+  100.00B     9  fn step() {
+  900.00B    10      let y = x.mm(w).relu();
+  904.00B    11      let loss = y.sum();
+    1.37K    12      loss.backward();
+ 1004.00B    13  }
+             14  // never
+"
+    );
+    let text = Lines::with_operators(&trace).sources(&sources).columns([Column::Hits]).to_string();
+    assert!(text.contains("    1    11      let loss = y.sum();\n    1                sum\n"), "{text}");
 }
