@@ -9,6 +9,7 @@ use super::column::Column;
 use super::rows::{DeviceId, Figures, Row, Rows};
 use super::sources::{LineId, Source, SourceLine, Sources};
 use crate::place::Place;
+use crate::sizes::Size;
 
 /// What each line of each function did to memory, in the order of the source.
 ///
@@ -51,6 +52,7 @@ use crate::place::Place;
 pub struct Lines {
     functions: Vec<Function>,
     places: BTreeMap<Place, DeviceId>,
+    outside: Row,
     columns: Option<Vec<Column>>,
 }
 
@@ -73,7 +75,7 @@ impl Lines {
             sources.iter().map(|(first, source)| Function::new(first, source, &by_line)).collect();
         functions.sort_by(|a, b| a.order().cmp(&b.order()));
         let places = rows.devices().map(|(device, place)| (place.clone(), device)).collect();
-        Self { functions, places, columns: None }
+        Self { functions, places, outside: rows.outside(), columns: None }
     }
 
     /// The same, with the lines of these functions that never ran and the texts they have there.
@@ -176,7 +178,7 @@ impl Function {
         self.rows = rows.filter_map(|(old, row)| Some((index(old)?, row))).collect();
         let operators = std::mem::take(&mut self.operators).into_iter();
         self.operators = operators.filter_map(|(old, rows)| Some((index(old)?, rows))).collect();
-        self.source = source.clone();
+        self.source = Source { attempt: self.source.attempt.take(), ..source.clone() };
     }
 
     fn order(&self) -> (&str, Option<u32>) {
@@ -255,13 +257,30 @@ impl fmt::Display for Lines {
         let ran = self.functions.iter().filter(|function| !function.rows.is_empty());
         let tables: Vec<_> = ran
             .map(|function| {
-                let Source { name, file, .. } = &function.source;
-                format!("## {name} ({file})\n\n{}\n", function.table(&shown).trim_fmt())
+                let Source { name, file, attempt, .. } = &function.source;
+                let attempt = attempt.as_ref().map(|name| format!(", {name}")).unwrap_or_default();
+                format!("## {name} ({file}){attempt}\n\n{}\n", function.table(&shown).trim_fmt())
             })
             .collect();
         if tables.is_empty() {
-            return f.write_str("no profiled function was called\n");
+            f.write_str("no profiled function was called\n")?;
         }
-        f.write_str(&tables.join("\n"))
+        f.write_str(&tables.join("\n"))?;
+        self.write_outside(f)
+    }
+}
+
+impl Lines {
+    /// What is in no line, so that no byte is kept from sight.
+    fn write_outside(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (place, device) in &self.places {
+            let figures = self.outside.devices.get(device).copied().unwrap_or_default();
+            if figures.allocated > 0 || figures.freed > 0 {
+                let Figures { allocated, freed, kept, .. } = figures;
+                let [allocated, freed, kept] = [allocated, freed, kept].map(Size::of);
+                writeln!(f, "\nin no line, on {place}: {allocated} allocated, {freed} freed, {kept} kept")?;
+            }
+        }
+        Ok(())
     }
 }

@@ -28,7 +28,17 @@ impl Lines {
         Teller::new(trace, None).tell(trace)
     }
 
-    /// The same, with the operators of each line beneath it.
+    /// The same, with rows of their own for each attempt. Attempts of one name are together.
+    ///
+    /// A function around attempts is in none of them.
+    #[must_use]
+    pub fn by_attempt(trace: &Trace) -> Self {
+        let mut teller = Teller::new(trace, None);
+        teller.labels = Labels::of(trace, true);
+        teller.tell(trace)
+    }
+
+    /// The same as [`of`](Self::of), with the operators of each line beneath it.
     ///
     /// Bytes of an operator are those that were allocated and freed while it ran.
     #[must_use]
@@ -118,7 +128,7 @@ impl<'a> Teller<'a> {
                 .inspect(|device| rows.gauge(*device).reserve(served.allocator.reserved_bytes()));
         }
         Self {
-            labels: Labels::of(trace),
+            labels: Labels::of(trace, false),
             served,
             rows: Arc::new(rows),
             threads: BTreeMap::new(),

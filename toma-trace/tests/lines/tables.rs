@@ -86,6 +86,21 @@ fn a_table_of_nothing_says_so() {
 }
 
 #[test]
+fn what_is_in_no_line_is_told_beneath() {
+    let (sources, ..) = sources();
+    let rows = Arc::new(Rows::new(&[(Place::HOST, 0)]));
+    let host = rows.device(&Place::HOST).unwrap();
+    let mut stack = Stack::new(&rows);
+    let born = stack.allocated(host, 1024);
+    stack.allocated(host, 512);
+    stack.freed(host, 1024, born);
+    assert_eq!(
+        Lines::new(&sources, &rows).to_string(),
+        "no profiled function was called\n\nin no line, on host: 1.50K allocated, 1.00K freed, 512.00B kept\n"
+    );
+}
+
+#[test]
 fn columns_are_read_by_both_names() {
     for column in Column::ALL {
         assert_eq!(column.name().parse(), Ok(column));

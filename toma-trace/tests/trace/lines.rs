@@ -175,3 +175,48 @@ fn lines_that_never_ran_are_blank_beside_the_source() {
     let text = Lines::with_operators(&trace).sources(&sources).columns([Column::Hits]).to_string();
     assert!(text.contains("    1    11      let loss = y.sum();\n    1                sum\n"), "{text}");
 }
+
+/// A step that is called in three attempts, and around them.
+#[test]
+fn attempts_have_rows_of_their_own() {
+    let mut recorder = Recorder::new();
+    let outer = recorder.begin_scope(MAIN, Label::new(ScopeKind::Function, "train").at("src/net.rs", 20));
+    for size in [16, 8, 8] {
+        let name = format!("attempt of {size}");
+        let attempt = recorder.begin_scope(MAIN, Label::new(ScopeKind::Attempt, &name));
+        let function =
+            recorder.begin_scope(MAIN, Label::new(ScopeKind::Function, "step").at("src/net.rs", 9));
+        let line = line(&mut recorder, 10);
+        let made = recorder.birth(MAIN, &gpu(), size).unwrap();
+        recorder.end_scope(line).unwrap();
+        recorder.death(MAIN, made).unwrap();
+        recorder.end_scope(function).unwrap();
+        recorder.end_scope(attempt).unwrap();
+    }
+    recorder.end_scope(outer).unwrap();
+    let trace = recorder.finish();
+    let columns = [Column::Peak, Column::Allocated, Column::Hits];
+    assert_eq!(
+        Lines::by_attempt(&trace).columns(columns).to_string(),
+        "\
+## step (src/net.rs), attempt of 16
+
+   peak  allocated  hits  line  code
+  0.00B      0.00B     0     9  fn step
+ 16.00B     16.00B     1    10  step
+
+## step (src/net.rs), attempt of 8
+
+  peak  allocated  hits  line  code
+ 0.00B      0.00B     0     9  fn step
+ 8.00B     16.00B     2    10  step
+
+## train (src/net.rs)
+
+   peak  allocated  hits  line  code
+ 16.00B     32.00B     0    20  fn train
+"
+    );
+    let figures = Lines::of(&trace).figures("step", 10, &gpu()).unwrap();
+    assert_eq!((figures.peak, figures.allocated), (16, 32));
+}
