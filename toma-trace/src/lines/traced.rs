@@ -95,6 +95,8 @@ struct Thread {
     stack: Stack,
     /// The scopes that are open and are a line, innermost last.
     lines: Vec<LineId>,
+    /// The lines of the nodes that run, innermost last.
+    nodes: Vec<Option<LineId>>,
 }
 
 /// A block, as its device counts it.
@@ -160,7 +162,7 @@ impl<'a> Teller<'a> {
     }
 
     fn thread(&mut self, thread: ThreadId) -> &mut Thread {
-        let new = || Thread { stack: Stack::new(&self.rows), lines: Vec::new() };
+        let new = || Thread { stack: Stack::new(&self.rows), lines: Vec::new(), nodes: Vec::new() };
         self.threads.entry(thread).or_insert_with(new)
     }
 }
@@ -173,6 +175,7 @@ impl Teller<'_> {
         let is_frame = scope.label.kind == ScopeKind::Function || !self.labels.has_functions;
         let thread = self.thread(scope.interval.thread);
         if scope.label.kind == ScopeKind::Node {
+            thread.nodes.push(maker);
             thread.stack.gradient_of(maker);
         }
         let Some(line) = line else { return };
@@ -193,7 +196,8 @@ impl Teller<'_> {
         let is_frame = scope.label.kind == ScopeKind::Function || !self.labels.has_functions;
         let thread = self.thread(scope.interval.thread);
         if scope.label.kind == ScopeKind::Node {
-            thread.stack.gradient_of(None);
+            thread.nodes.pop();
+            thread.stack.gradient_of(thread.nodes.last().copied().flatten());
         }
         if !is_line {
             return;

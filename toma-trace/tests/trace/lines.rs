@@ -220,3 +220,30 @@ fn attempts_have_rows_of_their_own() {
     let figures = Lines::of(&trace).figures("step", 10, &gpu()).unwrap();
     assert_eq!((figures.peak, figures.allocated), (16, 32));
 }
+
+/// What is allocated in a node belongs to the line of its operator, and to that of the node around it afterwards.
+#[test]
+fn nodes_within_nodes_are_told_apart() {
+    let mut recorder = Recorder::new();
+    let weight = recorder.existing(&gpu(), 1).unwrap();
+    recorder.begin_scope(MAIN, Label::new(ScopeKind::Function, "step").at("src/net.rs", 9));
+    for (number, sequence) in [(10, 1), (11, 2)] {
+        let line = line(&mut recorder, number);
+        forward(&mut recorder, "aten::mm", sequence, weight, 1).unwrap();
+        recorder.end_scope(line).unwrap();
+    }
+    let line = line(&mut recorder, 12);
+    let node = |number| Label::new(ScopeKind::Node, "Backward").with("sequence", &[number]);
+    let outer = recorder.begin_scope(MAIN, node(2));
+    recorder.birth(MAIN, &gpu(), 100).unwrap();
+    let inner = recorder.begin_scope(MAIN, node(1));
+    recorder.birth(MAIN, &gpu(), 1000).unwrap();
+    recorder.end_scope(inner).unwrap();
+    recorder.birth(MAIN, &gpu(), 20).unwrap();
+    recorder.end_scope(outer).unwrap();
+    recorder.birth(MAIN, &gpu(), 7).unwrap();
+    recorder.end_scope(line).unwrap();
+    let lines = Lines::of(&recorder.finish());
+    let backward = [10, 11, 12].map(|line| lines.figures("step", line, &gpu()).unwrap().backward);
+    assert_eq!(backward, [1000, 120, 0]);
+}
