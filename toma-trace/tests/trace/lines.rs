@@ -180,6 +180,7 @@ fn lines_that_never_ran_are_blank_beside_the_source() {
 #[test]
 fn attempts_have_rows_of_their_own() {
     let mut recorder = Recorder::new();
+    recorder.begin_scope(OTHER, Label::new(ScopeKind::Attempt, "another thread's"));
     let outer = recorder.begin_scope(MAIN, Label::new(ScopeKind::Function, "train").at("src/net.rs", 20));
     for size in [16, 8, 8] {
         let name = format!("attempt of {size}");

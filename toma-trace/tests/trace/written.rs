@@ -6,7 +6,7 @@ use proptest::prelude::*;
 use serde::Deserialize;
 use serde_json::Value;
 use toma_trace::holdings::{Catalog, Category, Names};
-use toma_trace::{Place, Recorder, Trace, write};
+use toma_trace::{Label, Place, Recorder, ScopeKind, Trace, write};
 
 use crate::lines::step;
 use crate::random::{Player, actions};
@@ -99,6 +99,21 @@ fn a_step_as_a_snapshot_of_pytorch() {
     assert_eq!(snapshot.segments[0].frames, [frame("parameter", 0, "weight")]);
     let alive: Vec<_> = snapshot.segments.iter().map(|segment| segment.requested_size).collect();
     assert_eq!(alive, [100, 100]);
+}
+
+/// Of lines within lines of one function the innermost is the frame's.
+#[test]
+fn a_frame_has_the_innermost_line() {
+    let mut recorder = Recorder::new();
+    for (kind, name, line) in
+        [(ScopeKind::Function, "f", 1), (ScopeKind::Line, "for x in y {", 2), (ScopeKind::Line, "g(x);", 3)]
+    {
+        recorder.begin_scope(MAIN, Label::new(kind, name).at("src/net.rs", line));
+    }
+    recorder.birth(MAIN, &gpu(), 8).unwrap();
+    let snapshot = snapshot(&recorder.finish(), &Names::new());
+    let frames = &snapshot.segments[0].frames[1..];
+    assert_eq!(frames, [Frame { filename: "src/net.rs".into(), line: 3, name: "f".into() }]);
 }
 
 #[test]
