@@ -6,6 +6,7 @@
 mod accounts;
 mod column;
 mod counters;
+mod diff;
 mod labels;
 mod rows;
 mod served;
@@ -16,6 +17,7 @@ mod table;
 mod traced;
 
 pub use column::{Column, UnknownColumn};
+pub use diff::{Change, Diff};
 pub use rows::{DeviceId, Figures, Row, Rows};
 pub use served::{Allocator, Served};
 pub use sources::{LineId, Source, SourceLine, Sources};

@@ -128,6 +128,23 @@ impl Lines {
         self.row(function, number)?.devices.get(self.places.get(place)?).copied()
     }
 
+    /// Each row with the position and the text of its line, and what is in no line.
+    pub(super) fn positions(&self) -> Vec<(String, &str, &Row)> {
+        let mut positions = Vec::new();
+        for function in &self.functions {
+            for (line, row) in function.lines() {
+                let position = format!("{}:{}", function.source.file, line.number);
+                positions.extend(row.map(|row| (position, line.text.as_str(), row)));
+            }
+        }
+        positions.push(("no line".to_owned(), "", &self.outside));
+        positions
+    }
+
+    pub(super) fn places(&self) -> impl Iterator<Item = (&Place, DeviceId)> {
+        self.places.iter().map(|(place, device)| (place, *device))
+    }
+
     /// An operator that ran in a line.
     pub(super) fn add_operator(&mut self, line: LineId, name: &str, row: Row) {
         let contains = |function: &&mut Function| {
@@ -143,7 +160,7 @@ impl Lines {
     /// The devices, and whether one is named above its columns.
     fn shown_places(&self) -> Vec<(&Place, DeviceId)> {
         let is_used = |device| self.rows().any(|row| row.devices.get(&device).is_some_and(|it| it.peak > 0));
-        let used: Vec<_> = self.places.iter().map(|(place, device)| (place, *device)).collect();
+        let used: Vec<_> = self.places().collect();
         if used.len() < 2 { used } else { used.into_iter().filter(|(_, device)| is_used(*device)).collect() }
     }
 
