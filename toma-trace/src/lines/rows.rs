@@ -127,7 +127,7 @@ impl Rows {
 
     /// The rows of all threads together, by line. A line without a row never ran and holds nothing.
     ///
-    /// Stays that have not ended are not in them.
+    /// Stays that have not ended are not in them, unless their threads [settle](super::Stack::settle) first.
     #[must_use]
     pub fn by_line(&self) -> BTreeMap<LineId, Row> {
         let mut rows = BTreeMap::<LineId, Row>::new();

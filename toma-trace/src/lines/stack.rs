@@ -82,6 +82,14 @@ impl Stack {
         self.stays.leave()
     }
 
+    /// Puts into the rows what was done so far in the lines in force, which go on.
+    ///
+    /// It is for tables that are made in the middle of functions: rows are of stays that have ended. A rise is then that
+    /// of the parts before and after.
+    pub fn settle(&mut self) {
+        self.stays.settle();
+    }
+
     /// The line in force in the innermost frame, if the thread is in any.
     #[must_use]
     pub fn line(&self) -> Option<LineId> {

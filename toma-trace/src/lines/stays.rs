@@ -105,6 +105,18 @@ impl Stays {
         Some(left)
     }
 
+    /// Ends every stay and begins it anew, so that what was done so far is in the rows.
+    pub(super) fn settle(&mut self) {
+        let frames: Vec<_> = self.frames.iter().map(|frame| (frame.line, frame.left_to)).collect();
+        while self.leave().is_some() {}
+        for (line, _) in &frames {
+            self.enter(*line);
+        }
+        for (frame, (_, left_to)) in self.frames.iter_mut().zip(frames) {
+            frame.left_to = left_to;
+        }
+    }
+
     pub(super) fn mark(&mut self, line: LineId) {
         if !self.frames.is_empty() {
             self.switch(line);
