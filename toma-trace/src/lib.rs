@@ -39,6 +39,7 @@ pub mod holdings;
 mod json;
 pub mod lines;
 mod live;
+mod notebook;
 mod place;
 mod record;
 mod sizes;
