@@ -6,6 +6,9 @@
 //! [what holds them](Trace::holders). The recorder refuses contradictions, so every trace is sound,
 //! also one that was [read](Trace::from_json).
 //!
+//! [`lines`] says what each line of a program did, of a trace or while it runs; [`holdings`] what storages are for and
+//! what filled a device; [`write`](mod@write) makes files for other programs.
+//!
 //! Nothing here knows a tensor framework or a vendor.
 //!
 //! ```
@@ -37,6 +40,7 @@ mod json;
 pub mod lines;
 mod live;
 pub mod marks;
+mod notebook;
 mod place;
 mod record;
 mod sizes;

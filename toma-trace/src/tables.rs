@@ -223,6 +223,11 @@ pub struct Operator {
 }
 
 impl Operator {
+    /// Its name without the library's namespace.
+    pub(crate) fn short_name(&self) -> &str {
+        self.name.strip_prefix("aten::").unwrap_or(&self.name)
+    }
+
     /// The number that it has in common with the node of its gradient: the attribute `sequence`.
     pub(crate) fn sequence(&self) -> Option<i64> {
         sequence(&self.attributes)

@@ -1,7 +1,7 @@
 //! Living tensors one by one, in the layout of `pytorch_memlab`.
 
 use std::cmp::Reverse;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::fmt;
 
 use super::names::Catalog;
@@ -135,10 +135,11 @@ impl Inventory {
     #[must_use]
     pub fn at(trace: &Trace, catalog: &Catalog, tick: Tick) -> Self {
         let alive = trace.blocks().filter(|(_, block)| block.is_alive(tick));
+        let shapes = shapes(trace);
         Self::new(alive.map(|(storage, block)| Item {
             place: block.place.clone(),
             name: catalog.name(storage).to_owned(),
-            shape: shape(trace, storage),
+            shape: shapes.get(&storage).map(|shape| shape.to_vec()),
             bytes: block.bytes,
             gradient_of: None,
             aliases: Vec::new(),
@@ -192,11 +193,16 @@ impl Inventory {
     }
 }
 
-/// The shape in which the storage was made, or else first seen.
-fn shape(trace: &Trace, storage: StorageId) -> Option<Vec<u64>> {
-    let uses = || trace.uses().iter().map(|used| &used.operand).filter(|operand| operand.storage == storage);
-    let made = uses().find(|operand| operand.access == Access::Makes);
-    made.or_else(|| uses().next()).map(|operand| operand.shape.clone())
+/// The shape in which each storage was made, or else first seen.
+fn shapes(trace: &Trace) -> HashMap<StorageId, &[u64]> {
+    let mut shapes = HashMap::new();
+    for operand in trace.uses().iter().map(|used| &used.operand) {
+        let seen = shapes.entry(operand.storage).or_insert((false, &operand.shape[..]));
+        if operand.access == Access::Makes && !seen.0 {
+            *seen = (true, &operand.shape);
+        }
+    }
+    shapes.into_iter().map(|(storage, (_, shape))| (storage, shape)).collect()
 }
 
 /// By device, then by size, with each gradient behind its variable.

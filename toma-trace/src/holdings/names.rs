@@ -91,8 +91,7 @@ fn category(said: Option<Category>, storage: &Storage, phases: &Phases) -> Categ
 /// Operator and line of a birth, as far as they are known.
 fn origin(trace: &Trace, block: &Block, line: Option<String>) -> String {
     let Some(birth) = block.birth else { return "older than the recording".to_owned() };
-    let operator = block.operator.map(|operator| trace[operator].name.as_str());
-    let operator = operator.map(|name| name.strip_prefix("aten::").unwrap_or(name));
+    let operator = block.operator.map(|operator| trace[operator].short_name());
     match (operator, line) {
         (Some(operator), Some(line)) => format!("{operator} @ {line}"),
         (Some(operator), None) => operator.to_owned(),

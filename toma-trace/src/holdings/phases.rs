@@ -2,7 +2,7 @@
 
 use crate::tables::{Interval, Scope, ScopeKind, Storage, Tick, Trace};
 
-/// The moments that tell activations and optimizer states from other storages.
+/// The moments that tell activations and optimizer states from other storages, each kind in its order.
 pub(super) struct Phases {
     backwards: Vec<Tick>,
     optimizers: Vec<Interval>,
@@ -36,7 +36,11 @@ impl Phases {
     pub(super) fn is_activation(&self, storage: &Storage) -> bool {
         let Some(birth) = storage.blocks[0].birth else { return false };
         let moments = if self.backwards.is_empty() { &self.operators } else { &self.backwards };
-        moments.iter().any(|moment| *moment > birth.tick && is_alive(storage, *moment))
+        storage.blocks.iter().any(|block| {
+            let born = block.birth.map_or(birth.tick, |birth| birth.tick);
+            let next = moments.partition_point(|moment| *moment <= born);
+            moments.get(next).is_some_and(|moment| block.is_alive(*moment))
+        })
     }
 }
 

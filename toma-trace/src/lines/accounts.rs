@@ -35,8 +35,8 @@ impl Gauge {
     }
 
     pub(super) fn raise(&self, to: Levels) {
-        self.allocated.fetch_max(to.allocated, SeqCst);
-        self.reserved.fetch_max(to.reserved, SeqCst);
+        raise(&self.allocated, to.allocated);
+        raise(&self.reserved, to.reserved);
     }
 
     /// The bytes that are allocated then.
@@ -56,12 +56,23 @@ impl Gauge {
     ///
     /// The levels of now are read after the old watermark is taken. So what rises meanwhile is in one of both.
     pub(super) fn restart(&self, device: &Self) -> (Levels, Levels) {
-        let allocated = self.allocated.swap(0, SeqCst);
-        let highest = Levels { allocated, reserved: self.reserved.swap(0, SeqCst) };
+        let highest = Levels { allocated: take(&self.allocated), reserved: take(&self.reserved) };
         let now = device.get();
         self.raise(now);
         (highest, now)
     }
+}
+
+/// As `fetch_max`, which costs more than to look. Most allocations raise nothing.
+fn raise(level: &AtomicU64, to: u64) {
+    if level.load(SeqCst) < to {
+        level.fetch_max(to, SeqCst);
+    }
+}
+
+/// As `swap(0)`, for levels that are often 0: most devices reserve nothing.
+fn take(level: &AtomicU64) -> u64 {
+    if level.load(SeqCst) == 0 { 0 } else { level.swap(0, SeqCst) }
 }
 
 /// What one thread at a time counts.

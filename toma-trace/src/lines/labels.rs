@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::sources::{LineId, Source, Sources};
-use crate::tables::{Label, Scope, ScopeId, ScopeKind, ThreadId, Trace};
+use crate::tables::{Interval, Label, Scope, ScopeId, ScopeKind, ThreadId, Trace};
 
 /// The functions of a trace, and the line of each scope that is one.
 pub(super) struct Labels {
@@ -13,8 +13,14 @@ pub(super) struct Labels {
     pub(super) has_functions: bool,
 }
 
-/// File and name of a function.
-type Function = (String, String);
+/// Which function rows are of.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord)]
+struct Function {
+    file: String,
+    name: String,
+    /// The attempt it was called in, if they are told apart: the first of its name, so that they stay in order.
+    attempt: Option<(ScopeId, String)>,
+}
 
 /// Where a scope stands, and its text if that is known.
 struct Position {
@@ -24,9 +30,10 @@ struct Position {
 }
 
 impl Labels {
-    pub(super) fn of(trace: &Trace) -> Self {
+    pub(super) fn of(trace: &Trace, are_attempts_apart: bool) -> Self {
         let has_functions = trace.scopes().any(|(_, scope)| scope.label.kind == ScopeKind::Function);
-        let places = if has_functions { in_functions(trace) } else { by_themselves(trace) };
+        let places =
+            if has_functions { in_functions(trace, are_attempts_apart) } else { by_themselves(trace) };
         let mut functions = BTreeMap::<&Function, BTreeMap<u32, Option<&str>>>::new();
         for place in places.values() {
             let text = functions.entry(&place.function).or_default().entry(place.number).or_default();
@@ -34,16 +41,12 @@ impl Labels {
         }
         let mut sources = Sources::new();
         let mut lines = BTreeMap::new();
-        for ((file, name), texts) in functions {
-            let source = texts.iter().fold(Source::new(name, file), |source, (number, text)| {
-                source.line(*number, text.unwrap_or(&format!("fn {name}")))
-            });
-            let first = sources.add(source);
-            lines.extend(
-                texts.into_keys().zip(0..).map(|(number, nth)| ((file, name, number), first.nth(nth))),
-            );
+        for (function, texts) in functions {
+            let first = sources.add(source(function, &texts));
+            lines
+                .extend(texts.into_keys().zip(0..).map(|(number, nth)| ((function, number), first.nth(nth))));
         }
-        let line = |place: &Position| lines[&(&place.function.0, &place.function.1, place.number)];
+        let line = |position: &Position| lines[&(&position.function, position.number)];
         let by_scope = places.iter().map(|(scope, place)| (*scope, line(place))).collect();
         Self { sources, by_scope, has_functions }
     }
@@ -53,31 +56,69 @@ impl Labels {
     }
 }
 
+fn source(function: &Function, texts: &BTreeMap<u32, Option<&str>>) -> Source {
+    let mut source = Source::new(&function.name, &function.file);
+    source.attempt = function.attempt.as_ref().map(|(_, name)| name.clone());
+    let unknown = format!("fn {}", function.name);
+    texts.iter().fold(source, |source, (number, text)| source.line(*number, text.unwrap_or(&unknown)))
+}
+
 /// Functions and their lines.
-fn in_functions(trace: &Trace) -> BTreeMap<ScopeId, Position> {
-    let mut places = BTreeMap::new();
-    let mut open = BTreeMap::<ThreadId, Vec<&Scope>>::new();
+fn in_functions(trace: &Trace, are_attempts_apart: bool) -> BTreeMap<ScopeId, Position> {
+    let mut positions = BTreeMap::new();
+    let mut open = BTreeMap::<ThreadId, Vec<(&Scope, Function)>>::new();
+    let mut attempts = Attempts::default();
     for (id, scope) in trace.scopes() {
         let open = open.entry(scope.interval.thread).or_default();
-        open.retain(|function| function.interval.contains(scope.interval.begin));
-        match scope.label.kind {
+        open.retain(|(function, _)| function.interval.contains(scope.interval.begin));
+        let Label { kind, name, file, line, .. } = &scope.label;
+        let number = line.unwrap_or_default();
+        match kind {
+            ScopeKind::Attempt if are_attempts_apart => attempts.begins(id, scope),
             ScopeKind::Function => {
-                open.push(scope);
-                places.insert(id, place(&scope.label, &scope.label, None));
+                let (file, attempt) = (file.clone().unwrap_or_default(), attempts.around(scope));
+                let function = Function { file, name: name.clone(), attempt };
+                positions.insert(id, Position { function: function.clone(), number, text: None });
+                open.push((scope, function));
             }
             ScopeKind::Line => {
-                let text = Some(scope.label.name.clone());
-                places.extend(open.last().map(|function| (id, place(&function.label, &scope.label, text))));
+                let position = |function: &Function| Position {
+                    function: function.clone(),
+                    number,
+                    text: Some(name.clone()),
+                };
+                positions.extend(open.last().map(|(_, function)| (id, position(function))));
             }
             _ => {}
         }
     }
-    places
+    positions
 }
 
-fn place(function: &Label, line: &Label, text: Option<String>) -> Position {
-    let function = (function.file.clone().unwrap_or_default(), function.name.clone());
-    Position { function, number: line.line.unwrap_or_default(), text }
+/// The attempts there have been.
+#[derive(Default)]
+struct Attempts<'a> {
+    /// Those that may not have ended.
+    begun: Vec<&'a Scope>,
+    /// The first of each name.
+    firsts: BTreeMap<&'a str, ScopeId>,
+}
+
+impl<'a> Attempts<'a> {
+    fn begins(&mut self, id: ScopeId, scope: &'a Scope) {
+        self.begun.retain(|earlier| scope.interval.begin < earlier.interval.end);
+        self.begun.push(scope);
+        self.firsts.entry(&scope.label.name).or_insert(id);
+    }
+
+    /// The innermost attempt of the scope's thread, if it is in one.
+    fn around(&self, scope: &Scope) -> Option<(ScopeId, String)> {
+        let Interval { begin, thread, .. } = scope.interval;
+        let is_around =
+            |attempt: &&&Scope| attempt.interval.thread == thread && attempt.interval.contains(begin);
+        let name = &self.begun.iter().rev().find(is_around)?.label.name;
+        Some((*self.firsts.get(name.as_str())?, name.clone()))
+    }
 }
 
 /// Attempts, phases, lines and stages, each name numbered as it came up.
@@ -90,7 +131,7 @@ fn by_themselves(trace: &Trace) -> BTreeMap<ScopeId, Position> {
     for (id, scope) in scopes {
         let next = u32::try_from(numbers.len() + 1).unwrap_or(u32::MAX);
         let number = *numbers.entry(&scope.label.name).or_insert(next);
-        let function = ("trace".to_owned(), "scopes".to_owned());
+        let function = Function { file: "trace".to_owned(), name: "scopes".to_owned(), attempt: None };
         places.insert(id, Position { function, number, text: Some(scope.label.name.clone()) });
     }
     places

@@ -7,8 +7,10 @@ mod accounts;
 mod column;
 mod counters;
 mod counting;
+mod diff;
 mod labels;
 mod rows;
+mod served;
 mod sources;
 mod stack;
 mod stays;
@@ -18,11 +20,12 @@ mod traced;
 
 pub use column::{Column, UnknownColumn};
 pub use counting::Counting;
+pub use diff::{Change, Diff};
 pub use rows::{DeviceId, Figures, Row, Rows};
+pub use served::{Allocator, Served};
 pub use sources::{LineId, Source, SourceLine, Sources};
 pub use stack::{Born, Stack};
 pub use table::Lines;
 pub use thread::{Pause, allocated, freed, out_of_memory, pause};
-pub use traced::{Allocator, Served};
 
 pub(crate) use traced::birth_lines;

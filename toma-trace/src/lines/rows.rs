@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
 use super::accounts::{Account, Accounts, DeviceCounters, Gauge, LineCounters};
@@ -126,7 +127,7 @@ impl Rows {
 
     /// The rows of all threads together, by line. A line without a row never ran and holds nothing.
     ///
-    /// Stays that have not ended are not in them.
+    /// Stays that have not ended are not in them, unless their threads [settle](super::Stack::settle) first.
     #[must_use]
     pub fn by_line(&self) -> BTreeMap<LineId, Row> {
         let mut rows = BTreeMap::<LineId, Row>::new();
@@ -152,6 +153,11 @@ impl Rows {
 
     pub(super) fn now(&self) -> Duration {
         (self.clock)()
+    }
+
+    /// The line of the only thread that is in one.
+    pub(super) fn only_line(&self) -> Option<LineId> {
+        Some(LineId(self.only_profiling()?.line.load(Relaxed)))
     }
 
     /// The only thread that is in a line, if there is one.

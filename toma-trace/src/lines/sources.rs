@@ -7,6 +7,8 @@ pub struct Source {
     pub name: String,
     /// The file, such as `src/net.rs`.
     pub file: String,
+    /// The attempt in which it was called, where rows are told apart by attempts.
+    pub attempt: Option<String>,
     /// In the order of the file; the first is where the function begins.
     pub lines: Vec<SourceLine>,
 }
@@ -24,7 +26,7 @@ impl Source {
     /// A function of no lines yet.
     #[must_use]
     pub fn new(name: &str, file: &str) -> Self {
-        Self { name: name.to_owned(), file: file.to_owned(), lines: Vec::new() }
+        Self { name: name.to_owned(), file: file.to_owned(), attempt: None, lines: Vec::new() }
     }
 
     /// The same, with one more line.
@@ -68,6 +70,11 @@ impl Sources {
         self.next = self.next.saturating_add(lines);
         self.functions.push((first, source));
         first
+    }
+
+    /// The first number that is no line's yet.
+    pub(super) fn end(&self) -> LineId {
+        LineId(self.next)
     }
 
     /// The functions with their first lines, in the order in which they were added.

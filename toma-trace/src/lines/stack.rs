@@ -76,8 +76,18 @@ impl Stack {
     }
 
     /// The innermost frame ends: it returns, panics, or its task waits.
-    pub fn leave(&mut self) {
-        self.stays.leave();
+    ///
+    /// Answers the line in force in it, at which a task goes on.
+    pub fn leave(&mut self) -> Option<LineId> {
+        self.stays.leave()
+    }
+
+    /// Puts into the rows what was done so far in the lines in force, which go on.
+    ///
+    /// It is for tables that are made in the middle of functions: rows are of stays that have ended. A rise is then that
+    /// of the parts before and after.
+    pub fn settle(&mut self) {
+        self.stays.settle();
     }
 
     /// The line in force in the innermost frame, if the thread is in any.
@@ -173,9 +183,7 @@ impl Stack {
 impl Drop for Stack {
     /// The thread ends, and what its frames did is counted.
     fn drop(&mut self) {
-        while self.stays.line().is_some() {
-            self.leave();
-        }
+        while self.leave().is_some() {}
         self.stays.account.give_back();
     }
 }

@@ -54,13 +54,17 @@ pub(super) struct Sums {
     pub(super) ooms: u64,
 }
 
+/// How deep calls are before a stack grows.
+const CALLS: usize = 64;
+
 impl Stays {
     pub(super) fn new(rows: &Arc<Rows>) -> Self {
         Self {
             account: rows.accounts.take(rows.devices.len()),
             rows: Arc::clone(rows),
-            frames: Vec::new(),
-            by_device: Vec::new(),
+            // Where memory is short, a call that is not very deep must not need more.
+            frames: Vec::with_capacity(CALLS),
+            by_device: Vec::with_capacity(CALLS * rows.devices.len()),
             sums: vec![Sums::default(); rows.devices.len()],
             depths: Vec::new(),
         }
@@ -80,12 +84,12 @@ impl Stays {
             self.by_device.push(Stay { start, ..Stay::default() });
         }
         self.frames.push(Frame { line, left_to: None, began: Duration::ZERO });
-        self.begin(line);
+        self.begin(line, self.rows.now());
     }
 
-    pub(super) fn leave(&mut self) {
-        self.end();
-        self.frames.pop();
+    pub(super) fn leave(&mut self) -> Option<LineId> {
+        self.end(self.rows.now());
+        let left = self.frames.pop()?.line;
         let ended = self.innermost();
         if let Some(frame) = self.frames.last() {
             self.account.line.store(frame.line.0, Relaxed);
@@ -98,6 +102,19 @@ impl Stays {
             self.account.is_profiling.store(false, SeqCst);
         }
         self.by_device.truncate(ended);
+        Some(left)
+    }
+
+    /// Ends every stay and begins it anew, so that what was done so far is in the rows.
+    pub(super) fn settle(&mut self) {
+        let frames: Vec<_> = self.frames.iter().map(|frame| (frame.line, frame.left_to)).collect();
+        while self.leave().is_some() {}
+        for (line, _) in &frames {
+            self.enter(*line);
+        }
+        for (frame, (_, left_to)) in self.frames.iter_mut().zip(frames) {
+            frame.left_to = left_to;
+        }
     }
 
     pub(super) fn mark(&mut self, line: LineId) {
@@ -131,15 +148,15 @@ impl Stays {
     }
 
     fn switch(&mut self, line: LineId) {
-        self.end();
-        self.begin(line);
+        let now = self.rows.now();
+        self.end(now);
+        self.begin(line, now);
     }
 
     /// Lets a line come into force in the innermost frame, whose stays know their start.
-    fn begin(&mut self, line: LineId) {
-        let began = self.rows.now();
+    fn begin(&mut self, line: LineId, now: Duration) {
         if let Some(frame) = self.frames.last_mut() {
-            *frame = Frame { line, left_to: None, began };
+            *frame = Frame { line, left_to: None, began: now };
         }
         self.account.line.store(line.0, Relaxed);
         let index = line.0 as usize;
@@ -156,7 +173,7 @@ impl Stays {
     }
 
     /// Ends the stay in force of the innermost frame. Its stays know the start of what follows.
-    fn end(&mut self) {
+    fn end(&mut self, now: Duration) {
         let Some(&Frame { line, began, .. }) = self.frames.last() else { return };
         let row = self.account.lines.at(line.0);
         let depth = &mut self.depths[line.0 as usize];
@@ -164,13 +181,13 @@ impl Stays {
         let is_outermost = *depth == 0;
         row.stays.add(1);
         if is_outermost {
-            row.spend(self.rows.now().saturating_sub(began));
+            row.spend(now.saturating_sub(began));
         }
         let (first, devices) = (self.innermost(), self.sums.len());
         for (device, stay) in self.by_device[first..].iter_mut().enumerate() {
             let (shared, counters) = (&self.account.shared[device], row.device(device, devices));
-            let (highest, now) = shared.watermark.restart(&self.rows.devices[device]);
-            stay.end(highest, now, counters);
+            let (highest, levels) = shared.watermark.restart(&self.rows.devices[device]);
+            stay.end(highest, levels, counters);
             if is_outermost {
                 let sums = self.sums[device].helped(&shared.helpers);
                 counters.allocated.add(sums.allocated - stay.sums.allocated);

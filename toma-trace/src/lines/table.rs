@@ -9,6 +9,7 @@ use super::column::Column;
 use super::rows::{DeviceId, Figures, Row, Rows};
 use super::sources::{LineId, Source, SourceLine, Sources};
 use crate::place::Place;
+use crate::sizes::Size;
 
 /// What each line of each function did to memory, in the order of the source.
 ///
@@ -51,14 +52,18 @@ use crate::place::Place;
 pub struct Lines {
     functions: Vec<Function>,
     places: BTreeMap<Place, DeviceId>,
+    outside: Row,
     columns: Option<Vec<Column>>,
 }
 
 /// A function, and the rows of those of its lines that ran.
 #[derive(Clone, Debug)]
 struct Function {
+    first: LineId,
     source: Source,
     rows: BTreeMap<usize, Row>,
+    /// Operators of a line, with their names.
+    operators: BTreeMap<usize, Vec<(String, Row)>>,
 }
 
 impl Lines {
@@ -70,7 +75,23 @@ impl Lines {
             sources.iter().map(|(first, source)| Function::new(first, source, &by_line)).collect();
         functions.sort_by(|a, b| a.order().cmp(&b.order()));
         let places = rows.devices().map(|(device, place)| (place.clone(), device)).collect();
-        Self { functions, places, columns: None }
+        Self { functions, places, outside: rows.outside(), columns: None }
+    }
+
+    /// The same, with the lines of these functions that never ran and the texts they have there.
+    ///
+    /// It is for tables of traces, which know only what ran. Functions are the same by name and file.
+    #[must_use]
+    pub fn sources(mut self, sources: &Sources) -> Self {
+        for function in &mut self.functions {
+            let is_it = |source: &&Source| {
+                (&source.name, &source.file) == (&function.source.name, &function.source.file)
+            };
+            if let Some(source) = sources.iter().map(|(_, source)| source).find(is_it) {
+                function.set_source(source);
+            }
+        }
+        self
     }
 
     /// Only functions of that name.
@@ -114,10 +135,39 @@ impl Lines {
         self.row(function, number)?.devices.get(self.places.get(place)?).copied()
     }
 
+    /// Each row with the position and the text of its line, and what is in no line.
+    pub(super) fn positions(&self) -> Vec<(String, &str, &Row)> {
+        let mut positions = Vec::new();
+        for function in &self.functions {
+            for (line, row) in function.lines() {
+                let position = format!("{}:{}", function.source.file, line.number);
+                positions.extend(row.map(|row| (position, line.text.as_str(), row)));
+            }
+        }
+        positions.push(("no line".to_owned(), "", &self.outside));
+        positions
+    }
+
+    pub(super) fn places(&self) -> impl Iterator<Item = (&Place, DeviceId)> {
+        self.places.iter().map(|(place, device)| (place, *device))
+    }
+
+    /// An operator that ran in a line.
+    pub(super) fn add_operator(&mut self, line: LineId, name: &str, row: Row) {
+        let contains = |function: &&mut Function| {
+            let lines = u32::try_from(function.source.lines.len()).unwrap_or(u32::MAX);
+            function.first <= line && line < function.first.nth(lines)
+        };
+        if let Some(function) = self.functions.iter_mut().find(contains) {
+            let index = (line.0 - function.first.0) as usize;
+            function.operators.entry(index).or_default().push((name.to_owned(), row));
+        }
+    }
+
     /// The devices, and whether one is named above its columns.
     fn shown_places(&self) -> Vec<(&Place, DeviceId)> {
         let is_used = |device| self.rows().any(|row| row.devices.get(&device).is_some_and(|it| it.peak > 0));
-        let used: Vec<_> = self.places.iter().map(|(place, device)| (place, *device)).collect();
+        let used: Vec<_> = self.places().collect();
         if used.len() < 2 { used } else { used.into_iter().filter(|(_, device)| is_used(*device)).collect() }
     }
 
@@ -139,7 +189,20 @@ impl Function {
     fn new(first: LineId, source: &Source, by_line: &BTreeMap<LineId, Row>) -> Self {
         let of = |index: usize| by_line.get(&first.nth(u32::try_from(index).unwrap_or(u32::MAX)));
         let rows = (0..source.lines.len()).filter_map(|index| Some((index, of(index)?.clone()))).collect();
-        Self { source: source.clone(), rows }
+        Self { first, source: source.clone(), rows, operators: BTreeMap::new() }
+    }
+
+    /// Rows go to the line of their number; those of numbers that the source lacks are lost.
+    fn set_source(&mut self, source: &Source) {
+        let index = |old: usize| {
+            let number = self.source.lines[old].number;
+            source.lines.iter().position(|line| line.number == number)
+        };
+        let rows = std::mem::take(&mut self.rows).into_iter();
+        self.rows = rows.filter_map(|(old, row)| Some((index(old)?, row))).collect();
+        let operators = std::mem::take(&mut self.operators).into_iter();
+        self.operators = operators.filter_map(|(old, rows)| Some((index(old)?, rows))).collect();
+        self.source = Source { attempt: self.source.attempt.take(), ..source.clone() };
     }
 
     /// With its modules or without.
@@ -197,9 +260,12 @@ impl Function {
         let mut table = Table::new();
         table.load_style(presets::NOTHING);
         table.set_header(shown.iter().map(|shown| shown.title.as_str()).chain(["line", "code"]));
-        for (line, row) in self.lines() {
-            let values = shown.iter().map(|shown| row.map_or_else(String::new, |row| shown.value(row)));
-            table.add_row(values.chain([line.number.to_string(), line.text.clone()]));
+        for (index, (line, row)) in self.lines().enumerate() {
+            table.add_row(cells(shown, row, &line.number.to_string(), &line.text));
+            for (name, row) in self.operators.get(&index).into_iter().flatten() {
+                let indent = &line.text[..line.text.len() - line.text.trim_start().len()];
+                table.add_row(cells(shown, Some(row), "", &format!("{indent}    {name}")));
+            }
         }
         for column in table.column_iter_mut().take(shown.len() + 1) {
             column.set_cell_alignment(CellAlignment::Right);
@@ -208,19 +274,42 @@ impl Function {
     }
 }
 
+/// A row of the table; the values of a line that never ran are blank.
+fn cells(shown: &[Shown], row: Option<&Row>, number: &str, text: &str) -> Vec<String> {
+    let values = shown.iter().map(|shown| row.map_or_else(String::new, |row| shown.value(row)));
+    values.chain([number.to_owned(), text.to_owned()]).collect()
+}
+
 impl fmt::Display for Lines {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let shown = self.shown();
         let ran = self.functions.iter().filter(|function| !function.rows.is_empty());
         let tables: Vec<_> = ran
             .map(|function| {
-                let Source { name, file, .. } = &function.source;
-                format!("## {name} ({file})\n\n{}\n", function.table(&shown).trim_fmt())
+                let Source { name, file, attempt, .. } = &function.source;
+                let attempt = attempt.as_ref().map(|name| format!(", {name}")).unwrap_or_default();
+                format!("## {name} ({file}){attempt}\n\n{}\n", function.table(&shown).trim_fmt())
             })
             .collect();
         if tables.is_empty() {
-            return f.write_str("no profiled function was called\n");
+            f.write_str("no profiled function was called\n")?;
         }
-        f.write_str(&tables.join("\n"))
+        f.write_str(&tables.join("\n"))?;
+        self.write_outside(f)
+    }
+}
+
+impl Lines {
+    /// What is in no line, so that no byte is kept from sight.
+    fn write_outside(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (place, device) in &self.places {
+            let figures = self.outside.devices.get(device).copied().unwrap_or_default();
+            if figures.allocated > 0 || figures.freed > 0 {
+                let Figures { allocated, freed, kept, .. } = figures;
+                let [allocated, freed, kept] = [allocated, freed, kept].map(Size::of);
+                writeln!(f, "\nin no line, on {place}: {allocated} allocated, {freed} freed, {kept} kept")?;
+            }
+        }
+        Ok(())
     }
 }

@@ -7,38 +7,13 @@ use std::time::Duration;
 
 use super::labels::Labels;
 use super::rows::{DeviceId, Rows};
+use super::served::{Served, asked, shown};
 use super::sources::LineId;
 use super::stack::{Born, Stack};
 use super::table::Lines;
 use crate::happenings::{Happening, happenings};
 use crate::place::Place;
-use crate::tables::{Operator, Scope, ScopeId, ScopeKind, ThreadId, Trace};
-
-/// An allocator that is asked for the blocks of a trace in their order.
-pub trait Allocator {
-    /// A block is asked for. Its number is that of no living one.
-    fn allocate(&mut self, block: usize, bytes: u64);
-
-    /// A living block is given back.
-    fn free(&mut self, block: usize);
-
-    /// The bytes of all living blocks, as the allocator counts them.
-    fn allocated_bytes(&self) -> u64;
-
-    /// The bytes it has reserved for them, used or not.
-    fn reserved_bytes(&self) -> u64;
-}
-
-/// An allocator that stands for that of one place.
-#[expect(missing_debug_implementations, reason = "it lends what need not have one")]
-pub struct Served<'a> {
-    /// Blocks of this place are asked of the allocator.
-    pub place: Place,
-    /// The device that has the allocator's figures in the table.
-    pub shown_as: Place,
-    /// What answers.
-    pub allocator: &'a mut dyn Allocator,
-}
+use crate::tables::{Block, Operator, Scope, ScopeId, ScopeKind, ThreadId, Trace};
 
 impl Lines {
     /// The table of a trace: that of the program, if each line was a scope.
@@ -53,7 +28,35 @@ impl Lines {
         Teller::new(trace, None).tell(trace)
     }
 
-    /// The same, as if an allocator had served the blocks of one place.
+    /// The same, with rows of their own for each attempt. Attempts of one name are together.
+    ///
+    /// A function around attempts is in none of them.
+    #[must_use]
+    pub fn by_attempt(trace: &Trace) -> Self {
+        let mut teller = Teller::new(trace, None);
+        teller.labels = Labels::of(trace, true);
+        teller.tell(trace)
+    }
+
+    /// The same as [`of`](Self::of), with the operators of each line beneath it.
+    ///
+    /// Bytes of an operator are those that were allocated and freed while it ran.
+    #[must_use]
+    pub fn with_operators(trace: &Trace) -> Self {
+        let mut teller = Teller::new(trace, None);
+        teller.operators = Some(BTreeMap::new());
+        teller.replay(trace);
+        teller.threads.clear();
+        let by_line = teller.rows.by_line();
+        let mut lines = Self::of(trace);
+        for ((line, name), operator) in teller.operators.unwrap_or_default() {
+            let row = by_line.get(&operator).cloned().unwrap_or_default();
+            lines.add_operator(line, &name, row);
+        }
+        lines
+    }
+
+    /// The same as [`of`](Self::of), as if an allocator had served the blocks of one place.
     #[must_use]
     pub fn served(trace: &Trace, by: Served<'_>) -> Self {
         Teller::new(trace, Some(by)).tell(trace)
@@ -84,19 +87,22 @@ struct Teller<'a> {
     clock: Arc<AtomicU64>,
     /// The line of the operator that made the node of a number.
     makers: BTreeMap<i64, LineId>,
+    /// Where operators are rows: the number of each, by its line and name. They are frames then.
+    operators: Option<BTreeMap<(LineId, String), LineId>>,
 }
 
 struct Thread {
     stack: Stack,
     /// The scopes that are open and are a line, innermost last.
     lines: Vec<LineId>,
+    /// The lines of the nodes that run, innermost last.
+    nodes: Vec<Option<LineId>>,
 }
 
 /// A block, as its device counts it.
 #[derive(Clone)]
 struct Held {
     place: Place,
-    requested_bytes: u64,
     bytes: u64,
     /// `None` if it was there before.
     born: Option<Born>,
@@ -107,11 +113,10 @@ impl<'a> Teller<'a> {
         let mut blocks = Vec::new();
         let mut before = BTreeMap::<Place, u64>::new();
         for (number, (_, block)) in trace.blocks().enumerate() {
-            let mut held =
-                Held { place: block.place.clone(), requested_bytes: block.bytes, bytes: 0, born: None };
+            let mut held = Held { place: block.place.clone(), bytes: 0, born: None };
             let there = before.entry(shown(&held.place, served.as_ref())).or_default();
             if block.birth.is_none() {
-                held.bytes = asked(number, &held, served.as_mut());
+                held.bytes = asked(number, block, served.as_mut());
                 *there += held.bytes;
             }
             blocks.push(held);
@@ -125,13 +130,14 @@ impl<'a> Teller<'a> {
                 .inspect(|device| rows.gauge(*device).reserve(served.allocator.reserved_bytes()));
         }
         Self {
-            labels: Labels::of(trace),
+            labels: Labels::of(trace, false),
             served,
             rows: Arc::new(rows),
             threads: BTreeMap::new(),
             blocks,
             clock,
             makers: BTreeMap::new(),
+            operators: None,
         }
     }
 
@@ -142,20 +148,21 @@ impl<'a> Teller<'a> {
     }
 
     fn replay(&mut self, trace: &Trace) {
+        let blocks: Vec<_> = trace.blocks().map(|(_, block)| block).collect();
         for (_, happening) in happenings(trace) {
             match happening {
                 Happening::Begins(id) => self.begins(id, &trace[id]),
                 Happening::Ends(id) => self.ends(id, &trace[id]),
                 Happening::OperatorBegins(id) => self.operator_begins(&trace[id]),
                 Happening::OperatorEnds(id) => self.operator_ends(&trace[id]),
-                Happening::Born(number, thread) => self.born(number, thread),
+                Happening::Born(number, thread) => self.born(number, blocks[number], thread),
                 Happening::Dies(number, thread) => self.dies(number, thread),
             }
         }
     }
 
     fn thread(&mut self, thread: ThreadId) -> &mut Thread {
-        let new = || Thread { stack: Stack::new(&self.rows), lines: Vec::new() };
+        let new = || Thread { stack: Stack::new(&self.rows), lines: Vec::new(), nodes: Vec::new() };
         self.threads.entry(thread).or_insert_with(new)
     }
 }
@@ -168,6 +175,7 @@ impl Teller<'_> {
         let is_frame = scope.label.kind == ScopeKind::Function || !self.labels.has_functions;
         let thread = self.thread(scope.interval.thread);
         if scope.label.kind == ScopeKind::Node {
+            thread.nodes.push(maker);
             thread.stack.gradient_of(maker);
         }
         let Some(line) = line else { return };
@@ -188,14 +196,17 @@ impl Teller<'_> {
         let is_frame = scope.label.kind == ScopeKind::Function || !self.labels.has_functions;
         let thread = self.thread(scope.interval.thread);
         if scope.label.kind == ScopeKind::Node {
-            thread.stack.gradient_of(None);
+            thread.nodes.pop();
+            thread.stack.gradient_of(thread.nodes.last().copied().flatten());
         }
         if !is_line {
             return;
         }
         thread.lines.pop();
         match thread.lines.last() {
-            _ if is_frame => thread.stack.leave(),
+            _ if is_frame => {
+                thread.stack.leave();
+            }
             Some(enclosing) => thread.stack.left_block(*enclosing),
             None => {}
         }
@@ -204,11 +215,21 @@ impl Teller<'_> {
     fn operator_begins(&mut self, operator: &Operator) {
         let line = self.thread(operator.interval.thread).stack.line();
         self.makers.extend(operator.sequence().zip(line));
+        let line = line.or_else(|| self.rows.only_line());
+        let Some((operators, line)) = self.operators.as_mut().zip(line) else { return };
+        let next = self.labels.sources.end().nth(u32::try_from(operators.len()).unwrap_or(u32::MAX));
+        let row = *operators.entry((line, operator.short_name().to_owned())).or_insert(next);
+        let thread = self.thread(operator.interval.thread);
+        thread.stack.enter(row);
+        thread.stack.mark(row);
     }
 
     fn operator_ends(&mut self, operator: &Operator) {
         let took = operator.duration.unwrap_or_default().as_nanos();
         self.clock.fetch_add(u64::try_from(took).unwrap_or(u64::MAX), Relaxed);
+        if self.operators.is_some() {
+            self.thread(operator.interval.thread).stack.leave();
+        }
     }
 }
 
@@ -218,8 +239,8 @@ fn is_resumed(scope: &Scope) -> bool {
 
 /// Blocks.
 impl Teller<'_> {
-    fn born(&mut self, number: usize, thread: ThreadId) {
-        let bytes = asked(number, &self.blocks[number], self.served.as_mut());
+    fn born(&mut self, number: usize, block: &Block, thread: ThreadId) {
+        let bytes = asked(number, block, self.served.as_mut());
         let device = self.device(number);
         let stack = &mut self.thread(thread).stack;
         let born = stack.allocated(device, bytes);
@@ -255,19 +276,4 @@ impl Teller<'_> {
         let place = shown(&self.blocks[number].place, self.served.as_ref());
         self.rows.device(&place).expect("every place of the trace has rows")
     }
-}
-
-/// What a place is called in the table.
-fn shown(place: &Place, served: Option<&Served<'_>>) -> Place {
-    served.filter(|served| served.place == *place).map_or(place, |served| &served.shown_as).clone()
-}
-
-/// The bytes of a block, once it has been asked for.
-fn asked(number: usize, block: &Held, served: Option<&mut Served<'_>>) -> u64 {
-    let Some(served) = served.filter(|served| served.place == block.place) else {
-        return block.requested_bytes;
-    };
-    let before = served.allocator.allocated_bytes();
-    served.allocator.allocate(number, block.requested_bytes);
-    served.allocator.allocated_bytes() - before
 }

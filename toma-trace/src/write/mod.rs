@@ -2,18 +2,22 @@
 //!
 //! | | is read by |
 //! |---|---|
-//! | [`text`] | people |
-//! | [`perfetto`] | [ui.perfetto.dev](https://ui.perfetto.dev) and `chrome://tracing` |
-//! | [`memory_viz`] | [pytorch.org/memory_viz](https://pytorch.org/memory_viz) and `torch.cuda._memory_viz` |
+//! | [`text()`] | people |
+//! | [`html()`] | browsers: tables, a timeline and a flame graph in one file, without scripts |
+//! | [`perfetto()`] | [ui.perfetto.dev](https://ui.perfetto.dev) and `chrome://tracing` |
+//! | [`memory_viz()`] | [pytorch.org/memory_viz](https://pytorch.org/memory_viz) and `torch.cuda._memory_viz` |
 //!
 //! Where a format asks for time, it gets ticks: one event is a microsecond.
 
+mod flame;
+mod html;
 mod memory_viz;
 mod perfetto;
 mod pickle;
 mod stacks;
 mod text;
 
+pub use html::html;
 pub use memory_viz::memory_viz;
 pub use perfetto::perfetto;
 pub use text::text;

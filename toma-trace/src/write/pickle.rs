@@ -99,7 +99,7 @@ impl<W: Write> Pickler<W> {
         Ok(())
     }
 
-    /// A dictionary of less entries than a batch: [`entry`](Self::entry) and then a value, for each.
+    /// A dictionary of less entries than a batch, each a text and then a value.
     pub(super) fn dict(&mut self, entries: impl FnOnce(&mut Self) -> io::Result<()>) -> io::Result<()> {
         self.to.write_all(EMPTY_DICT)?;
         self.to.write_all(MARK)?;

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use crate::happenings::{Happening, happenings};
 use crate::record::Open;
-use crate::tables::{Interval, ScopeKind, ThreadId, Trace};
+use crate::tables::{Block, Interval, ScopeKind, ThreadId, Trace};
 
 /// A function with its line, or an operator.
 #[derive(Clone, Debug)]
@@ -17,8 +17,11 @@ pub(super) struct Frame<'a> {
 }
 
 /// The frames of each block's birth, innermost first, in the order in which the trace lists the blocks.
-pub(super) fn stacks(trace: &Trace) -> Vec<Vec<Frame<'_>>> {
-    let mut stacks = vec![Vec::new(); trace.blocks().count()];
+///
+/// Those of blocks that are not wanted are empty, because all together would take more memory than the trace.
+pub(super) fn stacks(trace: &Trace, is_wanted: impl Fn(&Block) -> bool) -> Vec<Vec<Frame<'_>>> {
+    let wanted: Vec<_> = trace.blocks().map(|(_, block)| is_wanted(block)).collect();
+    let mut stacks = vec![Vec::new(); wanted.len()];
     let mut threads = Threads::new();
     for (_, happening) in happenings(trace) {
         match happening {
@@ -26,10 +29,10 @@ pub(super) fn stacks(trace: &Trace) -> Vec<Vec<Frame<'_>>> {
             Happening::Ends(id) => ends(&mut threads, trace[id].interval),
             Happening::OperatorBegins(id) => begins(&mut threads, trace[id].interval, Open::Operator(id)),
             Happening::OperatorEnds(id) => ends(&mut threads, trace[id].interval),
-            Happening::Born(block, thread) => {
+            Happening::Born(block, thread) if wanted[block] => {
                 stacks[block] = threads.get(&thread).map_or_else(Vec::new, |open| frames(trace, open));
             }
-            Happening::Dies(..) => {}
+            Happening::Born(..) | Happening::Dies(..) => {}
         }
     }
     stacks

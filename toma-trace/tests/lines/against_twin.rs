@@ -44,7 +44,10 @@ impl Counted {
             Event::Enter(number) => stack.enter(line(number)),
             Event::Mark(number) => stack.mark(line(number)),
             Event::LeftBlock(number) => stack.left_block(line(number)),
-            Event::Leave => stack.leave(),
+            Event::Leave => {
+                let line = stack.line();
+                assert_eq!(stack.leave(), line);
+            }
             Event::Allocate { device, bytes } => {
                 self.blocks.push((device, bytes, stack.allocated(self.devices[device], bytes)));
             }

@@ -86,6 +86,21 @@ fn a_table_of_nothing_says_so() {
 }
 
 #[test]
+fn what_is_in_no_line_is_told_beneath() {
+    let (sources, ..) = sources();
+    let rows = Arc::new(Rows::new(&[(Place::HOST, 0)]));
+    let host = rows.device(&Place::HOST).unwrap();
+    let mut stack = Stack::new(&rows);
+    let born = stack.allocated(host, 1024);
+    stack.allocated(host, 512);
+    stack.freed(host, 1024, born);
+    assert_eq!(
+        Lines::new(&sources, &rows).to_string(),
+        "no profiled function was called\n\nin no line, on host: 1.50K allocated, 1.00K freed, 512.00B kept\n"
+    );
+}
+
+#[test]
 fn columns_are_read_by_both_names() {
     for column in Column::ALL {
         assert_eq!(column.name().parse(), Ok(column));
@@ -117,4 +132,31 @@ fn a_line_is_found_by_its_number() {
     assert_eq!(text(second), Some(("net::loss", 20)));
     assert_eq!(text(first.nth(2)), Some(("step", 5)));
     assert_eq!(text(first.nth(3)), None);
+}
+
+/// Three times the work keeps three times as much; what is in no line is compared, too.
+#[test]
+fn lines_that_keep_more_come_first() {
+    let (sources, first, second) = sources();
+    let once = counted(first, second);
+    let more = Arc::new(counted(first, second));
+    let [host, gpu, _] = more.devices().map(|(device, _)| device).collect::<Vec<_>>()[..] else {
+        unreachable!()
+    };
+    let mut stack = Stack::new(&more);
+    stack.allocated(host, 7);
+    stack.enter(first.nth(1));
+    stack.allocated(gpu, 1024);
+    stack.leave();
+    drop(stack);
+    let (earlier, later) = (Lines::new(&sources, &once), Lines::new(&sources, &more));
+    assert_eq!(
+        later.diff(&earlier).to_string(),
+        "1.00K more on cuda:0 at src/net.rs:4: let Ü = loss();\n7.00B more on host at no line\n"
+    );
+    assert_eq!(
+        earlier.diff(&later).to_string(),
+        "7.00B less on host at no line\n1.00K less on cuda:0 at src/net.rs:4: let Ü = loss();\n"
+    );
+    assert_eq!(later.diff(&later).to_string(), "every line keeps what it kept\n");
 }

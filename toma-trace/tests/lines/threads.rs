@@ -54,12 +54,17 @@ fn a_watermark_misses_no_byte() {
         });
         let mut stack = Stack::new(&rows);
         stack.enter(line());
-        while !helper.is_finished() {
+        loop {
+            let is_last = helper.is_finished();
             let before = rows.allocated_bytes(device);
             stack.mark(line().nth(1));
             stack.mark(line());
             let peak = rows.by_line()[&line().nth(1)].devices[&device].peak;
             assert!(before <= peak, "{before} bytes were there, and the peak is {peak}");
+            if is_last {
+                assert_eq!(peak, PASSES);
+                break;
+            }
         }
     });
 }
@@ -97,4 +102,30 @@ fn helpers_work_for_the_only_line() {
     assert_eq!((figures.allocated, figures.freed, figures.kept), (10, 100, 10));
     assert_eq!(rows.outside().devices[&device].allocated, 100);
     assert_eq!(lost.line(), None);
+}
+
+/// A table in the middle of functions has what was done so far, and nothing is counted twice.
+#[test]
+fn what_is_settled_is_in_the_rows() {
+    let rows = Arc::new(Rows::new(&[(Place::HOST, 0)]));
+    let device = rows.device(&Place::HOST).unwrap();
+    let mut stack = Stack::new(&rows);
+    stack.enter(line());
+    stack.mark(line().nth(1));
+    stack.allocated(device, 8);
+    stack.enter(line());
+    stack.allocated(device, 16);
+    stack.left_block(line().nth(1));
+    let allocated = || rows.by_line().values().map(|row| row.devices[&device].allocated).collect::<Vec<_>>();
+    assert_eq!(allocated(), [0, 0]);
+    stack.settle();
+    assert_eq!(allocated(), [16, 24]);
+    assert_eq!(stack.line(), Some(line()));
+    // The block was left before, so this is of the line around it.
+    stack.allocated(device, 1);
+    assert_eq!(stack.line(), Some(line().nth(1)));
+    drop(stack);
+    assert_eq!(allocated(), [16, 25]);
+    let row = &rows.by_line()[&line().nth(1)];
+    assert_eq!((row.hits, row.devices[&device].peak), (1, 25));
 }

@@ -1,6 +1,6 @@
 //! What a profiler finds in a trace: bytes by line, and the lines of gradients.
 
-use toma_trace::lines::{Column, Lines};
+use toma_trace::lines::{Column, Lines, Source, Sources};
 use toma_trace::{
     Access, Contradiction, Label, Operand, OperatorId, Recorder, ScopeId, ScopeKind, StorageId, ThreadId,
     Trace,
@@ -122,4 +122,129 @@ fn scopes_have_rows_where_there_are_no_functions() {
  512.00B    512.00B     1     3  attempt of 2
 "
     );
+}
+
+#[test]
+fn operators_stand_beneath_their_lines() {
+    let (trace, _) = step().unwrap();
+    let columns = [Column::Peak, Column::Allocated, Column::Kept, Column::Hits];
+    assert_eq!(
+        Lines::with_operators(&trace).columns(columns).to_string(),
+        "\
+## step (src/net.rs)
+
+     peak  allocated     kept  hits  line  code
+  100.00B      0.00B    0.00B     0     9  fn step
+  900.00B    800.00B    0.00B     1    10  step
+  500.00B    400.00B    0.00B     1            mm
+  900.00B    400.00B    0.00B     1            relu
+  904.00B      4.00B    0.00B     1    11  step
+  904.00B      4.00B    0.00B     1            sum
+    1.37K    500.00B  100.00B     1    12  step
+    1.37K    100.00B  100.00B     1            mm
+    1.27K    400.00B    0.00B     1            threshold_backward
+ 1004.00B      0.00B    0.00B     1    13  step
+"
+    );
+}
+
+/// A trace knows what ran; the program also knows what did not.
+#[test]
+fn lines_that_never_ran_are_blank_beside_the_source() {
+    let (trace, _) = step().unwrap();
+    let mut sources = Sources::new();
+    sources.add(Source::new("step", "src/other.rs").line(1, "not this one"));
+    let step =
+        Source::new("step", "src/net.rs").line(9, "fn step() {").line(10, "    let y = x.mm(w).relu();");
+    let step = step.line(11, "    let loss = y.sum();").line(12, "    loss.backward();");
+    sources.add(step.line(13, "}").line(14, "// never"));
+    assert_eq!(
+        Lines::of(&trace).sources(&sources).to_string(),
+        "\
+## step (src/net.rs)
+
+     peak  line  code
+  100.00B     9  fn step() {
+  900.00B    10      let y = x.mm(w).relu();
+  904.00B    11      let loss = y.sum();
+    1.37K    12      loss.backward();
+ 1004.00B    13  }
+             14  // never
+"
+    );
+    let text = Lines::with_operators(&trace).sources(&sources).columns([Column::Hits]).to_string();
+    assert!(text.contains("    1    11      let loss = y.sum();\n    1                sum\n"), "{text}");
+}
+
+/// A step that is called in three attempts, and around them.
+#[test]
+fn attempts_have_rows_of_their_own() {
+    let mut recorder = Recorder::new();
+    recorder.begin_scope(OTHER, Label::new(ScopeKind::Attempt, "another thread's"));
+    let outer = recorder.begin_scope(MAIN, Label::new(ScopeKind::Function, "train").at("src/net.rs", 20));
+    for size in [16, 8, 8] {
+        let name = format!("attempt of {size}");
+        let attempt = recorder.begin_scope(MAIN, Label::new(ScopeKind::Attempt, &name));
+        let function =
+            recorder.begin_scope(MAIN, Label::new(ScopeKind::Function, "step").at("src/net.rs", 9));
+        let line = line(&mut recorder, 10);
+        let made = recorder.birth(MAIN, &gpu(), size).unwrap();
+        recorder.end_scope(line).unwrap();
+        recorder.death(MAIN, made).unwrap();
+        recorder.end_scope(function).unwrap();
+        recorder.end_scope(attempt).unwrap();
+    }
+    recorder.end_scope(outer).unwrap();
+    let trace = recorder.finish();
+    let columns = [Column::Peak, Column::Allocated, Column::Hits];
+    assert_eq!(
+        Lines::by_attempt(&trace).columns(columns).to_string(),
+        "\
+## step (src/net.rs), attempt of 16
+
+   peak  allocated  hits  line  code
+  0.00B      0.00B     0     9  fn step
+ 16.00B     16.00B     1    10  step
+
+## step (src/net.rs), attempt of 8
+
+  peak  allocated  hits  line  code
+ 0.00B      0.00B     0     9  fn step
+ 8.00B     16.00B     2    10  step
+
+## train (src/net.rs)
+
+   peak  allocated  hits  line  code
+ 16.00B     32.00B     0    20  fn train
+"
+    );
+    let figures = Lines::of(&trace).figures("step", 10, &gpu()).unwrap();
+    assert_eq!((figures.peak, figures.allocated), (16, 32));
+}
+
+/// What is allocated in a node belongs to the line of its operator, and to that of the node around it afterwards.
+#[test]
+fn nodes_within_nodes_are_told_apart() {
+    let mut recorder = Recorder::new();
+    let weight = recorder.existing(&gpu(), 1).unwrap();
+    recorder.begin_scope(MAIN, Label::new(ScopeKind::Function, "step").at("src/net.rs", 9));
+    for (number, sequence) in [(10, 1), (11, 2)] {
+        let line = line(&mut recorder, number);
+        forward(&mut recorder, "aten::mm", sequence, weight, 1).unwrap();
+        recorder.end_scope(line).unwrap();
+    }
+    let line = line(&mut recorder, 12);
+    let node = |number| Label::new(ScopeKind::Node, "Backward").with("sequence", &[number]);
+    let outer = recorder.begin_scope(MAIN, node(2));
+    recorder.birth(MAIN, &gpu(), 100).unwrap();
+    let inner = recorder.begin_scope(MAIN, node(1));
+    recorder.birth(MAIN, &gpu(), 1000).unwrap();
+    recorder.end_scope(inner).unwrap();
+    recorder.birth(MAIN, &gpu(), 20).unwrap();
+    recorder.end_scope(outer).unwrap();
+    recorder.birth(MAIN, &gpu(), 7).unwrap();
+    recorder.end_scope(line).unwrap();
+    let lines = Lines::of(&recorder.finish());
+    let backward = [10, 11, 12].map(|line| lines.figures("step", line, &gpu()).unwrap().backward);
+    assert_eq!(backward, [1000, 120, 0]);
 }

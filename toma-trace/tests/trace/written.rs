@@ -6,7 +6,7 @@ use proptest::prelude::*;
 use serde::Deserialize;
 use serde_json::Value;
 use toma_trace::holdings::{Catalog, Category, Names};
-use toma_trace::{Place, Recorder, Trace, write};
+use toma_trace::{Label, Place, Recorder, ScopeKind, Trace, write};
 
 use crate::lines::step;
 use crate::random::{Player, actions};
@@ -99,6 +99,21 @@ fn a_step_as_a_snapshot_of_pytorch() {
     assert_eq!(snapshot.segments[0].frames, [frame("parameter", 0, "weight")]);
     let alive: Vec<_> = snapshot.segments.iter().map(|segment| segment.requested_size).collect();
     assert_eq!(alive, [100, 100]);
+}
+
+/// Of lines within lines of one function the innermost is the frame's.
+#[test]
+fn a_frame_has_the_innermost_line() {
+    let mut recorder = Recorder::new();
+    for (kind, name, line) in
+        [(ScopeKind::Function, "f", 1), (ScopeKind::Line, "for x in y {", 2), (ScopeKind::Line, "g(x);", 3)]
+    {
+        recorder.begin_scope(MAIN, Label::new(kind, name).at("src/net.rs", line));
+    }
+    recorder.birth(MAIN, &gpu(), 8).unwrap();
+    let snapshot = snapshot(&recorder.finish(), &Names::new());
+    let frames = &snapshot.segments[0].frames[1..];
+    assert_eq!(frames, [Frame { filename: "src/net.rs".into(), line: 3, name: "f".into() }]);
 }
 
 #[test]
@@ -227,4 +242,66 @@ fn a_step_as_text() {
     ];
     let places = parts.map(|part| text.find(part).unwrap_or_else(|| panic!("{part}\n{text}")));
     assert!(places.is_sorted(), "{text}");
+}
+
+fn page(trace: &Trace, names: &Names, title: &str) -> String {
+    let mut bytes = Vec::new();
+    write::html(trace, &Catalog::of(trace, names), title, &mut bytes).unwrap();
+    String::from_utf8(bytes).unwrap()
+}
+
+/// The drawings of a page that is well formed and needs nothing else.
+fn drawings(page: &str) -> Vec<Vec<(String, f64, f64)>> {
+    for outside in ["<script", "http", "@import", "url("] {
+        assert!(!page.contains(outside), "{outside}");
+    }
+    let options = roxmltree::ParsingOptions { allow_dtd: true, ..roxmltree::ParsingOptions::default() };
+    let page = roxmltree::Document::parse_with_options(page, options).unwrap();
+    let flames = page.descendants().filter(|node| node.attribute("class") == Some("flame"));
+    let part = |node: roxmltree::Node<'_, '_>| {
+        let name =
+            node.descendants().find(|node| node.has_tag_name("text")).unwrap().text().unwrap().to_owned();
+        let number = |key| node.attribute(key).unwrap().parse().unwrap();
+        (name, number("y"), number("width"))
+    };
+    flames.map(|flame| flame.children().filter(|node| node.has_tag_name("svg")).map(part).collect()).collect()
+}
+
+#[test]
+fn a_page_shows_what_the_peak_is_made_of() {
+    let (trace, weight) = step().unwrap();
+    let mut names = Names::new();
+    names.name(weight, Category::Parameter, "<weight>");
+    let page = page(&trace, &names, "step & \"more\"");
+    for part in [
+        "step &#38; &#34;more&#34;",
+        "peak of 1.37K on cuda:0, reached by mm @ src/net.rs:12",
+        "## step (src/net.rs)",
+        "&#60;weight&#62;",
+    ] {
+        assert!(page.contains(part), "{part}\n{page}");
+    }
+    let [flame] = &drawings(&page)[..] else { panic!("{page}") };
+    let names: Vec<_> = flame.iter().map(|(name, y, _)| (name.as_str(), *y)).collect();
+    assert!(names.starts_with(&[("<weight>", 0.0)]), "{names:?}");
+    assert!(names.contains(&("step src/net.rs:10", 0.0)) && names.contains(&("aten::mm", 18.0)), "{names:?}");
+    assert!(names.contains(&("mm @ src/net.rs:10", 36.0)), "{names:?}");
+    let widths: f64 = flame.iter().filter(|(_, y, _)| *y == 0.0).map(|(.., width)| width).sum();
+    assert!((widths - 1000.0).abs() < 1e-6, "{widths}");
+}
+
+/// However long a trace, its timeline has at most three corners for each of 1,000 columns and shows its peak.
+#[test]
+fn a_timeline_is_short_and_loses_no_peak() {
+    let mut recorder = Recorder::new();
+    for step in 0..5000 {
+        let made = recorder.birth(MAIN, &gpu(), if step == 3333 { 800 } else { 8 }).unwrap();
+        recorder.death(MAIN, made).unwrap();
+    }
+    let page = page(&recorder.finish(), &Names::new(), "long");
+    let points = page.split("points=\"").nth(1).unwrap().split('"').next().unwrap();
+    let points: Vec<_> = points.split(' ').map(|point| point.split_once(',').unwrap()).collect();
+    assert!((2000..=3010).contains(&points.len()), "{}", points.len());
+    assert!(points.contains(&("666", "0")), "{points:?}");
+    drawings(&page);
 }
