@@ -52,6 +52,11 @@ pub(crate) fn entered(run: impl FnOnce()) -> &'static Function {
     told.first.expect("a marked function")
 }
 
+/// Runs something while marks are heard.
+pub(crate) fn listening(run: impl FnOnce()) {
+    told(run);
+}
+
 fn listen(run: impl FnOnce() -> ThreadId) -> Told {
     let _alone = lock(&ALONE);
     *lock(&SINK.0) = Some(HashMap::new());

@@ -77,5 +77,5 @@ fn the_text_of_a_macro_is_its_own() {
     assert_eq!(function.name, "generated");
     let texts: Vec<_> = texts(function).into_iter().map(|(_, text)| text).collect();
     let statement = "    let sum = if n > 1 { n + 1 } else { $value };";
-    assert_eq!(texts, ["fn generated(n: u32) -> u32 {", statement, "    sum", "}"]);
+    assert_eq!(texts, ["fn generated (n: u32) -> u32 {", statement, "    sum", "}"]);
 }

@@ -3,70 +3,75 @@
 use proc_macro2::{Span, TokenStream, TokenTree};
 use quote::{ToTokens as _, quote};
 use syn::parse::Parser as _;
-use syn::visit_mut::{self, VisitMut};
-use syn::{Attribute, Block, FnArg, Ident, PatIdent, Signature, Stmt};
+use syn::spanned::Spanned as _;
+use syn::{Attribute, Block, FnArg, Pat, PatIdent, PatType, Signature, Stmt, parse_quote};
 
 use super::lines::Lines;
 use super::marker::{Marker, verbatim};
 use super::{Profile, calls, emitted};
+use crate::names::local_at;
 
-/// The function's new body, without its braces.
-pub(super) fn expand(profile: &Profile<'_>) -> TokenStream {
-    let (sig, body) = (&profile.function.sig, profile.body);
-    let runs_again = profile.function.attrs.iter().any(runs_again);
-    match Block::parse_within.parse2(body.stream()) {
-        _ if is_undetermined(sig, &body.stream()) => body.stream(),
-        Ok(stmts) if emitted::is(&stmts) => {
-            let mark = |Block { brace_token, stmts }| {
-                let stmts = verbatim(marked(profile, stmts, brace_token.span.join(), true));
-                Block { brace_token, stmts }
-            };
-            let stmts = emitted::expand(stmts, mark);
-            quote!(#(#stmts)*)
-        }
-        Ok(stmts) => marked(profile, stmts, body.span(), runs_again),
+/// The function's new body, without its braces, and its new signature.
+pub(super) fn expand(profile: &Profile<'_>) -> (Signature, TokenStream) {
+    let (body, mut sig) = (profile.body, profile.function.sig.clone());
+    if is_undetermined(&sig, &body.stream()) {
+        return (sig, body.stream());
+    }
+    let stmts = Block::parse_within.parse2(body.stream());
+    if let Ok(stmts) = &stmts
+        && emitted::is(stmts)
+    {
+        return (sig, within_emitted(profile, stmts));
+    }
+    // A body that may run again can only borrow its arguments.
+    let owns = sig.asyncness.is_some() && !profile.function.attrs.iter().any(runs_again);
+    let arguments = owns.then(|| arguments(&mut sig));
+    let mut marker = Marker::new(Lines::of(profile, body.span()));
+    let body = match stmts {
+        Ok(stmts) => marked(&mut marker, profile, stmts, body.span()),
         // Syntax that is unknown here counts as one line.
         Err(_) => {
-            let lines = Lines::of(profile, body.span());
-            let body = body.stream();
-            match sig.asyncness {
-                Some(_) => task(profile, lines, &body, runs_again),
-                None => {
-                    let frame = calls::frame(0, Span::mixed_site());
-                    framed(profile, lines, &quote!(#frame #body))
-                }
-            }
+            let (frame, body) = (frame(profile), body.stream());
+            quote!(#frame #body)
         }
+    };
+    (sig, framed(profile, marker.lines, body, arguments))
+}
+
+fn within_emitted(profile: &Profile<'_>, stmts: &[Stmt]) -> TokenStream {
+    let mark = |Block { brace_token, stmts }| {
+        let span = brace_token.span.join();
+        let mut marker = Marker::new(Lines::of(profile, span));
+        let body = marked(&mut marker, profile, stmts, span);
+        Block { brace_token, stmts: verbatim(framed(profile, marker.lines, body, None)) }
+    };
+    let stmts = emitted::expand(stmts.to_vec(), mark);
+    quote!(#(#stmts)*)
+}
+
+/// Marked statements, with the guard of their frame if that is no task's.
+fn marked(marker: &mut Marker, profile: &Profile<'_>, stmts: Vec<Stmt>, span: Span) -> TokenStream {
+    marker.statements(stmts, frame(profile).unwrap_or_default(), span)
+}
+
+fn frame(profile: &Profile<'_>) -> Option<TokenStream> {
+    profile.function.sig.asyncness.is_none().then(|| calls::frame(0, Span::mixed_site()))
+}
+
+/// The body behind the function's static. Of an `async fn` it is a task, which may own its arguments.
+fn framed(
+    profile: &Profile<'_>,
+    lines: Lines,
+    body: TokenStream,
+    arguments: Option<TokenStream>,
+) -> TokenStream {
+    let (function, sig) = (lines.function(profile), &profile.function.sig);
+    if sig.asyncness.is_none() {
+        return quote!(#function #body);
     }
-}
-
-/// The statements between the braces at `span`, each marked, in a frame.
-fn marked(profile: &Profile<'_>, stmts: Vec<Stmt>, span: Span, runs_again: bool) -> TokenStream {
-    let mut marker = Marker::new(Lines::of(profile, span));
-    if profile.function.sig.asyncness.is_some() {
-        let body = marker.statements(stmts, TokenStream::new(), span);
-        return task(profile, marker.lines, &body, runs_again);
-    }
-    let frame = calls::frame(0, Span::mixed_site());
-    let body = marker.statements(stmts, frame, span);
-    framed(profile, marker.lines, &body)
-}
-
-/// The body of an `async fn`, whose polls are frames.
-fn task(profile: &Profile<'_>, lines: Lines, body: &TokenStream, runs_again: bool) -> TokenStream {
-    let sig = &profile.function.sig;
-    let pin = calls::pin(&sig.output);
-    // A body that may run again can only borrow its arguments.
-    let moves = (!runs_again).then(|| quote!(move));
-    let captures = (!runs_again).then(|| captures(sig));
-    let future = quote!(async #moves { #pin #captures #body });
-    let task = calls::profiled(0, Span::mixed_site(), &future);
-    framed(profile, lines, &quote!(#task.await))
-}
-
-fn framed(profile: &Profile<'_>, lines: Lines, body: &TokenStream) -> TokenStream {
-    let function = lines.function(profile);
-    quote!(#function #body)
+    let (pin, moves) = (calls::pin(&sig.output), arguments.as_ref().map(|_| quote!(move)));
+    let task = calls::profiled(0, Span::mixed_site(), &quote!(async #moves { #pin #arguments #body }));
+    quote!(#function #task.await)
 }
 
 /// Whether only the signature says what the body returns, which a block within cannot: `?` needs to know it.
@@ -90,25 +95,26 @@ fn runs_again(attr: &Attribute) -> bool {
     matches!(name.as_deref(), Some("batch" | "range" | "chunked"))
 }
 
-/// Moves all arguments into the task, last first: so they are dropped in the order in which the function drops them.
-fn captures(sig: &Signature) -> TokenStream {
-    let mut names = Names(Vec::new());
-    for input in &sig.inputs {
-        match input {
-            FnArg::Receiver(receiver) => names.0.push(receiver.self_token.into()),
-            FnArg::Typed(typed) => names.visit_pat_mut(&mut typed.pat.as_ref().clone()),
+/// Moves all arguments into the task, as an `async fn` moves them into its future: each is bound to its name there, and
+/// what a pattern leaves of it stays beside. So they are dropped when they would be.
+fn arguments(sig: &mut Signature) -> TokenStream {
+    let bindings = sig.inputs.iter_mut().enumerate().map(|(index, input)| match input {
+        FnArg::Receiver(receiver) => {
+            let this = receiver.self_token;
+            quote!(let _ = &#this;)
         }
-    }
-    let names = names.0.iter().rev();
-    quote!(#(let _ = &#names;)*)
+        FnArg::Typed(typed) => binding(index, typed),
+    });
+    bindings.collect()
 }
 
-/// The names that patterns bind.
-struct Names(Vec<Ident>);
-
-impl VisitMut for Names {
-    fn visit_pat_ident_mut(&mut self, pat: &mut PatIdent) {
-        self.0.push(pat.ident.clone());
-        visit_mut::visit_pat_ident_mut(self, pat);
+fn binding(index: usize, PatType { attrs, pat, .. }: &mut PatType) -> TokenStream {
+    let inside = pat.clone();
+    if let Pat::Ident(PatIdent { by_ref: None, mutability, ident, subpat: None, .. }) = &mut **pat {
+        *mutability = None;
+        return quote!(#(#attrs)* let #inside = #ident;);
     }
+    let whole = local_at(&format!("argument_{index}"), pat.span());
+    **pat = parse_quote!(#whole);
+    quote!(#(#attrs)* let #whole = #whole; #(#attrs)* let #inside = #whole;)
 }

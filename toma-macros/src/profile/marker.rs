@@ -9,7 +9,7 @@ use syn::token::Brace;
 use syn::visit_mut::{self, VisitMut};
 use syn::{
     AngleBracketedGenericArguments, Arm, Attribute, Block, Expr, ExprAsync, ExprBlock, ExprClosure,
-    ExprRepeat, Item, MacroDelimiter, Meta, Pat, Path, Result, Stmt, Type, parse_quote,
+    ExprRepeat, Item, MacroDelimiter, Meta, Pat, Path, Result, ReturnType, Stmt, Type, parse_quote,
 };
 
 use super::calls;
@@ -88,7 +88,7 @@ impl Marker {
             }
         };
         *closure.body = if is_async {
-            let pin = calls::pin(&closure.output);
+            let pin = has_type(&closure.output).then(|| calls::pin(&closure.output));
             let task = calls::profiled(line, span, &quote!(async { #pin #marked }));
             parse_quote!({ #task.await })
         } else {
@@ -220,7 +220,12 @@ fn is_braced_macro(expr: &Expr) -> bool {
 fn only_drops(expr: &Expr) -> bool {
     let Expr::Call(call) = expr else { return false };
     let Expr::Path(path) = &*call.func else { return false };
-    path.path.segments.last().is_some_and(|last| last.ident == "drop" || last.ident == "forget")
+    path.path.segments.last().is_some_and(|last| last.ident == "drop")
+}
+
+/// A closure without one leaves its type to inference.
+fn has_type(output: &ReturnType) -> bool {
+    !matches!(output, ReturnType::Default)
 }
 
 fn is_plain(block: &ExprBlock) -> bool {

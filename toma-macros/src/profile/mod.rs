@@ -40,8 +40,8 @@ pub(crate) fn profile(args: TokenStream, item: &TokenStream) -> TokenStream {
 
 fn expand(args: TokenStream, function: &Function) -> Result<TokenStream> {
     let profile = Profile::check(args, function)?;
-    let Function { attrs, vis, sig, .. } = function;
-    let body = body::expand(&profile);
+    let Function { attrs, vis, .. } = function;
+    let (sig, body) = body::expand(&profile);
     Ok(quote!(#(#attrs)* #vis #sig { #body }))
 }
 
