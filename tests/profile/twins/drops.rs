@@ -32,9 +32,10 @@ macro_rules! drops {
 
         $($mark)*
         fn scrutinee() -> usize {
-            let a = Loud("a");
-            match a.guard().len() {
-                1 => {
+            let _a = Loud("a");
+            let leaked = Box::leak(Box::new(Loud("leaked")));
+            match leaked.guard().len() {
+                6 => {
                     log("one");
                     let _inside = Loud("inside");
                     1
@@ -178,9 +179,9 @@ macro_rules! drops {
         $($mark)*
         fn arms() -> usize {
             let a = Loud("a");
-            let length = match 1 {
+            let length = match std::hint::black_box(2) {
                 1 => a.guard().len(),
-                _ => { let b = Loud("b"); b.guard().len() }
+                _ => { let _b = Loud("b"); Loud("temporary").guard().len() }
             };
             log("after");
             match 2 {

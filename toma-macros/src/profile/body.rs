@@ -1,6 +1,6 @@
 //! What becomes of a body: a static, and a frame around the marked statements.
 
-use proc_macro2::{Span, TokenStream, TokenTree};
+use proc_macro2::{Group, Span, TokenStream, TokenTree};
 use quote::{ToTokens as _, quote};
 use syn::parse::Parser as _;
 use syn::spanned::Spanned as _;
@@ -11,39 +11,41 @@ use super::marker::{Marker, verbatim};
 use super::{Profile, calls, emitted};
 use crate::names::local_at;
 
-/// The function's new body, without its braces, and its new signature.
-pub(super) fn expand(profile: &Profile<'_>) -> (Signature, TokenStream) {
+/// The function's new signature and body.
+pub(super) fn expand(profile: &Profile<'_>) -> (Signature, Group) {
     let (body, mut sig) = (profile.body, profile.function.sig.clone());
     if is_undetermined(&sig, &body.stream()) {
-        return (sig, body.stream());
+        return (sig, body.clone());
     }
     let stmts = Block::parse_within.parse2(body.stream());
     if let Ok(stmts) = &stmts
         && emitted::is(stmts)
     {
-        return (sig, within_emitted(profile, stmts));
+        return (sig, calls::braced(body.span(), within_emitted(profile, stmts)));
     }
     // A body that may run again can only borrow its arguments.
     let owns = sig.asyncness.is_some() && !profile.function.attrs.iter().any(runs_again);
     let arguments = owns.then(|| arguments(&mut sig));
     let mut marker = Marker::new(Lines::of(profile, body.span()));
-    let body = match stmts {
+    let inside = match stmts {
         Ok(stmts) => marked(&mut marker, profile, stmts, body.span()),
         // Syntax that is unknown here counts as one line.
         Err(_) => {
-            let (frame, body) = (frame(profile), body.stream());
-            quote!(#frame #body)
+            let (frame, unknown) = (frame(profile), body.stream());
+            quote!(#frame #unknown)
         }
     };
-    (sig, framed(profile, marker.lines, body, arguments))
+    let inside = calls::braced(body.span(), quote!(#arguments #inside));
+    (sig, framed(profile, marker.lines, &inside, owns))
 }
 
 fn within_emitted(profile: &Profile<'_>, stmts: &[Stmt]) -> TokenStream {
     let mark = |Block { brace_token, stmts }| {
         let span = brace_token.span.join();
         let mut marker = Marker::new(Lines::of(profile, span));
-        let body = marked(&mut marker, profile, stmts, span);
-        Block { brace_token, stmts: verbatim(framed(profile, marker.lines, body, None)) }
+        let inside = calls::braced(span, marked(&mut marker, profile, stmts, span));
+        let stmts = verbatim(framed(profile, marker.lines, &inside, false).stream());
+        Block { brace_token, stmts }
     };
     let stmts = emitted::expand(stmts.to_vec(), mark);
     quote!(#(#stmts)*)
@@ -59,19 +61,16 @@ fn frame(profile: &Profile<'_>) -> Option<TokenStream> {
 }
 
 /// The body behind the function's static. Of an `async fn` it is a task, which may own its arguments.
-fn framed(
-    profile: &Profile<'_>,
-    lines: Lines,
-    body: TokenStream,
-    arguments: Option<TokenStream>,
-) -> TokenStream {
+fn framed(profile: &Profile<'_>, lines: Lines, inside: &Group, owns: bool) -> Group {
     let (function, sig) = (lines.function(profile), &profile.function.sig);
+    let code = inside.stream();
     if sig.asyncness.is_none() {
-        return quote!(#function #body);
+        return calls::braced(inside.span(), quote!(#function #code));
     }
-    let (pin, moves) = (calls::pin(&sig.output), arguments.as_ref().map(|_| quote!(move)));
-    let task = calls::profiled(0, Span::mixed_site(), &quote!(async #moves { #pin #arguments #body }));
-    quote!(#function #task.await)
+    let (pin, moves) = (calls::pin(&sig.output), owns.then(|| quote!(move)));
+    let code = calls::braced(inside.span(), quote!(#pin #code));
+    let task = calls::profiled(0, Span::mixed_site(), &quote!(async #moves #code));
+    calls::braced(inside.span(), quote!(#function #task.await))
 }
 
 /// Whether only the signature says what the body returns, which a block within cannot: `?` needs to know it.

@@ -1,6 +1,6 @@
 //! What stands in a marked body: calls of `toma::trace::lines::expansion`.
 
-use proc_macro2::{Ident, Literal, Span, TokenStream};
+use proc_macro2::{Delimiter, Group, Ident, Literal, Span, TokenStream};
 use quote::{ToTokens, quote, quote_spanned};
 use syn::{ReturnType, Type};
 
@@ -50,4 +50,14 @@ pub(super) fn pin(output: &ReturnType) -> Option<TokenStream> {
     let (ty, lines) = (Output::of(output).ty, lines(Span::mixed_site()));
     let is_known = !matches!(ty, Type::Infer(_));
     is_known.then(|| quote!(if false { return #lines::never::<#ty>(); }))
+}
+
+/// Code in braces at `span`.
+///
+/// A block has the edition of its braces, which decides when temporaries of its value are dropped. So the braces around
+/// a body are always the user's.
+pub(super) fn braced(span: Span, code: TokenStream) -> Group {
+    let mut group = Group::new(Delimiter::Brace, code);
+    group.set_span(span);
+    group
 }

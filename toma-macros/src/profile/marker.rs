@@ -78,22 +78,25 @@ impl Marker {
         let span = closure.inputs_begin.span;
         let is_async = closure.asyncness.is_some();
         let guard = if is_async { TokenStream::new() } else { calls::frame(line, span) };
-        let marked = match mem::replace(&mut *closure.body, Expr::PLACEHOLDER) {
+        let (brace, marked) = match mem::replace(&mut *closure.body, Expr::PLACEHOLDER) {
             Expr::Block(body) if is_plain(&body) => {
-                self.statements(body.block.stmts, guard, body.block.brace_token.span.close())
+                let brace = body.block.brace_token;
+                (brace, self.statements(body.block.stmts, guard, brace.span.close()))
             }
             mut body => {
                 self.visit_expr_mut(&mut body);
-                quote!(#guard #body)
+                (Brace(span), quote!(#guard #body))
             }
         };
-        *closure.body = if is_async {
+        let marked = if is_async {
             let pin = has_type(&closure.output).then(|| calls::pin(&closure.output));
-            let task = calls::profiled(line, span, &quote!(async { #pin #marked }));
-            parse_quote!({ #task.await })
+            let body = calls::braced(brace.span.join(), quote!(#pin #marked));
+            let task = calls::profiled(line, span, &quote!(async #body));
+            quote!(#task.await)
         } else {
-            block(marked)
+            marked
         };
+        *closure.body = block(brace, marked);
     }
 
     fn task(&mut self, task: &mut ExprAsync, line: u32) -> Expr {
@@ -148,7 +151,7 @@ impl VisitMut for Marker {
         };
         let guard = calls::block(self.enclosing, span);
         let marked = self.statements(vec![Stmt::Expr(body, None)], guard, span);
-        *arm.body = block(marked);
+        *arm.body = block(Brace(span), marked);
     }
 
     fn visit_expr_repeat_mut(&mut self, repeat: &mut ExprRepeat) {
@@ -232,8 +235,9 @@ fn is_plain(block: &ExprBlock) -> bool {
     block.label.is_none() && block.attrs.is_empty()
 }
 
-fn block(marked: TokenStream) -> Expr {
-    let block = Block { brace_token: Brace::default(), stmts: verbatim(marked) };
+/// A block has the edition of its braces, which decides when temporaries are dropped.
+fn block(brace_token: Brace, marked: TokenStream) -> Expr {
+    let block = Block { brace_token, stmts: verbatim(marked) };
     Expr::Block(ExprBlock { attrs: Vec::new(), label: None, block })
 }
 

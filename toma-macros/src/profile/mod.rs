@@ -42,7 +42,7 @@ fn expand(args: TokenStream, function: &Function) -> Result<TokenStream> {
     let profile = Profile::check(args, function)?;
     let Function { attrs, vis, .. } = function;
     let (sig, body) = body::expand(&profile);
-    Ok(quote!(#(#attrs)* #vis #sig { #body }))
+    Ok(quote!(#(#attrs)* #vis #sig #body))
 }
 
 impl<'a> Profile<'a> {
