@@ -59,6 +59,20 @@ fn options_are_in_the_program() {
     assert_eq!(function.columns, [Column::Peak, Column::Ooms]);
 }
 
+#[toma::profile(columns = [
+    Peak, Reserved, Rise, Current, Allocated, Freed, Net, Kept, Backward, Hits, Ooms, Time
+])]
+fn every_column() {
+    std::hint::black_box(0);
+}
+
+#[test]
+fn every_column_has_a_name() {
+    let columns = entered(every_column).columns;
+    assert!(columns.is_sorted() && columns.len() == 12, "{columns:?}");
+    assert_eq!((columns[0], columns[11]), (Column::Peak, Column::Time));
+}
+
 macro_rules! function {
     ($name:ident, $value:expr) => {
         #[toma::profile]

@@ -5,6 +5,7 @@ use crate::form::Form;
 
 mod expansions;
 mod mistakes;
+mod profile;
 mod tokens;
 
 fn expand(form: Form, args: TokenStream, item: &TokenStream) -> String {

@@ -38,7 +38,7 @@ pub(crate) fn profile(args: TokenStream, item: &TokenStream) -> TokenStream {
     }
 }
 
-fn expand(args: TokenStream, function: &Function) -> Result<TokenStream> {
+pub(crate) fn expand(args: TokenStream, function: &Function) -> Result<TokenStream> {
     let profile = Profile::check(args, function)?;
     let Function { attrs, vis, .. } = function;
     let (sig, body) = body::expand(&profile);

@@ -1,0 +1,8 @@
+#[toma::profile]
+const fn step(x: u32) -> u32 {
+    x + 1
+}
+
+fn main() {
+    step(1);
+}
