@@ -20,12 +20,14 @@ const LISTENER: &str = include_str!("listener.rs");
 /// One that needs no libtorch; the others are compiled.
 const EXAMPLE: &str = "quickstart";
 
-/// In a folder that is always the same, so that the next run finds what this one has built.
+/// What it builds stays, so that the next run takes less. It stands apart: cargo tells the packages of two workspaces
+/// by their place in each, so that the copy's would be taken for our own.
 pub(super) fn step(checks: &Checks<'_>) -> Result<String> {
     let (project, copy) = (checks.project, checks.temporary.join("marked"));
     let functions = write_copy(project, &copy)?;
     let within = project.shell.push_dir(&copy);
-    let target = project.shell.push_env("CARGO_TARGET_DIR", &project.workspace.target_dir);
+    let target = project.workspace.target_dir.join("xtask/marked");
+    let target = project.shell.push_env("CARGO_TARGET_DIR", target);
     let tests = || project.cargo_all("test", Features::All).arg("--lib").quiet();
     compiles(tests().arg("--no-run"))?;
     compiles(project.cargo_everything("check").arg("--examples").quiet())?;
