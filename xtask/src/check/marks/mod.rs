@@ -33,9 +33,9 @@ pub(super) fn step(checks: &Checks<'_>) -> Result<String> {
     compiles(project.cargo_everything("check").arg("--examples").quiet())?;
     let build = project.cargo_all("build", Features::All).args(OPTIMIZED).args(["--example", EXAMPLE]);
     let example = built(build, EXAMPLE)?;
-    let example = || project.command(&example).quiet().ignore_stdout().ignore_stderr();
-    let runs = || [tests().args(["--", "--quiet"]), example()];
-    checks.run_all(runs().into_iter().chain(runs().map(|run| run.env("MARKS_HEARD", "1"))))?;
+    let tests = || tests().args(["--", "--quiet"]);
+    let example = project.command(&example).quiet().ignore_stdout().ignore_stderr();
+    checks.run_all([tests(), tests().env("MARKS_HEARD", "1"), example])?;
     drop((within, target));
     project.shell.remove_path(&copy)?;
     Ok(format!("{functions} functions"))
