@@ -210,3 +210,24 @@ fn a_failing_call_allocates_little_and_keeps_nothing() {
     // Of a thousand calls only the last entry stays.
     assert!(left < 1000 * 1024, "{left} bytes more after all calls");
 }
+
+#[test]
+fn marks_that_nothing_hears() {
+    #[toma::profile]
+    fn marked(values: &[u32]) -> u32 {
+        let mut sum = 0;
+        for value in values {
+            sum += [*value].iter().map(|value| value + 1).sum::<u32>();
+        }
+        sum
+    }
+
+    #[toma::profile]
+    async fn task(x: u32) -> u32 {
+        let block = async { x + 1 };
+        block.await
+    }
+
+    assert_eq!(allocates(|| assert_eq!(marked(&[1, 2]), 5)), 0);
+    assert_eq!(allocates(|| assert_eq!(block_on(task(1)), 2)), 0);
+}

@@ -10,6 +10,7 @@
 //! Times are medians of alternating pairs, so that a busy machine disturbs both sides alike.
 
 mod calls;
+mod marks;
 mod measure;
 mod reference;
 mod scaling;
@@ -24,7 +25,7 @@ fn main() -> ExitCode {
     calls::learn_something();
     let arguments: Vec<String> = env::args().skip(1).collect();
     match arguments.iter().map(String::as_str).collect::<Vec<_>>()[..] {
-        ["list"] => calls::CASES.iter().for_each(|case| println!("{}", case.name)),
+        ["list"] => cases().for_each(|case| println!("{}", case.name)),
         ["visits"] => visits::report(),
         ["count", name, times] => return count(name, times),
         _ if arguments.iter().any(|argument| argument == "--test") => test(),
@@ -33,8 +34,12 @@ fn main() -> ExitCode {
     ExitCode::SUCCESS
 }
 
+fn cases() -> impl Iterator<Item = &'static calls::Case> {
+    calls::CASES.iter().chain(marks::CASES)
+}
+
 fn count(name: &str, times: &str) -> ExitCode {
-    let case = calls::CASES.iter().find(|case| case.name == name);
+    let case = cases().find(|case| case.name == name);
     let (Some(case), Ok(times)) = (case, times.parse()) else {
         eprintln!("overhead count {name} {times}: no such case, or not a number");
         return ExitCode::FAILURE;
@@ -45,7 +50,7 @@ fn count(name: &str, times: &str) -> ExitCode {
 
 /// Each case once, so that tests notice a bench that no longer runs; the reference workload checks its data.
 fn test() {
-    for case in calls::CASES {
+    for case in cases() {
         (case.run)(2);
         println!("{}: ok", case.name);
     }
@@ -57,6 +62,7 @@ fn test() {
 
 fn everything() {
     calls::report();
+    marks::report();
     walk::report();
     reference::report(301);
     scaling::report(&scaling::FULL);

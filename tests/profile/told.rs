@@ -241,6 +241,59 @@ async fn beneath_async(start: usize, end: usize) -> Tried {
     Ok(())
 }
 
+struct Net(u32);
+
+impl Net {
+    #[toma::profile(name = "chunked")]
+    #[toma::chunked(initial = 2, cache = toma::NoCache)]
+    fn chunked_above(&self, data: &mut [u32], start: usize, end: usize) -> Tried {
+        fits(start, end)?;
+        data.fill(self.0);
+        Ok(())
+    }
+
+    #[toma::chunked(initial = 2, cache = toma::NoCache)]
+    #[toma::profile(name = "chunked")]
+    fn chunked_beneath(&self, data: &mut [u32], start: usize, end: usize) -> Tried {
+        fits(start, end)?;
+        data.fill(self.0);
+        Ok(())
+    }
+
+    #[toma::profile(name = "batch")]
+    #[toma::batch(initial = 2, cache = toma::NoCache)]
+    async fn batch_above(&self, size: usize, kept: &mut u32) -> Result<u32, OutOfMemory> {
+        *kept += self.0;
+        fits(0, size)?;
+        Ok(*kept)
+    }
+
+    #[toma::batch(initial = 2, cache = toma::NoCache)]
+    #[toma::profile(name = "batch")]
+    async fn batch_beneath(&self, size: usize, kept: &mut u32) -> Result<u32, OutOfMemory> {
+        *kept += self.0;
+        fits(0, size)?;
+        Ok(*kept)
+    }
+}
+
+#[test]
+fn so_do_those_of_methods_and_their_futures_are_send() {
+    fn is_send<T: Send>(value: T) -> T {
+        value
+    }
+    let (net, mut data) = (Net(7), [0; 2]);
+    let expected = "chunked( 1 ) chunked( 1 2 3 ) chunked( 1 2 3 )";
+    assert_eq!(told(|| assert!(net.chunked_above(&mut data).is_ok())), expected);
+    assert_eq!(told(|| assert!(net.chunked_beneath(&mut data).is_ok())), expected);
+    assert_eq!(data, [7; 2]);
+    let mut kept = 0;
+    let above = told(|| assert!(finish(is_send(net.batch_above(&mut kept))).is_ok()));
+    let beneath = told(|| assert!(finish(is_send(net.batch_beneath(&mut kept))).is_ok()));
+    assert_eq!((&*above, &*beneath), ("batch( 1 2 ) batch( 1 2 3 )", &*above));
+    assert_eq!(kept, 28);
+}
+
 fn finish<T>(future: impl Future<Output = T>) -> T {
     let mut future = pin!(future);
     loop {

@@ -287,7 +287,12 @@ macro_rules! bodies {
             let text = &String::from("long");
             let pair = &(String::from("a"), { &String::from("bc") });
             let last = { &[1, 2, 3] };
-            text.len() + pair.0.len() + pair.1.len() + last.len()
+            let chosen = match last.len() {
+                3 => &String::from("three"),
+                _ => &String::new(),
+            };
+            let branch = if last.len() > 2 { &vec![1] } else { &Vec::new() };
+            text.len() + pair.0.len() + pair.1.len() + last.len() + chosen.len() + branch.len()
         }
 
         $($mark)*

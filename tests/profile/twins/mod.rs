@@ -5,6 +5,13 @@
 
 #![deny(warnings)]
 #![allow(unsafe_code, reason = "unsafe functions and blocks are marked, too")]
+#![allow(
+    clippy::all,
+    clippy::pedantic,
+    clippy::allow_attributes_without_reason,
+    clippy::undocumented_unsafe_blocks,
+    reason = "everything that can be written has to work, and the compiler's own lints are what marks must not raise"
+)]
 
 mod asynchronous;
 mod bodies;

@@ -27,13 +27,12 @@ pub(super) fn expand(profile: &Profile<'_>) -> (Signature, Group) {
     let owns = sig.asyncness.is_some() && !profile.function.attrs.iter().any(runs_again);
     let arguments = owns.then(|| arguments(&mut sig));
     let mut marker = Marker::new(Lines::of(profile, body.span()));
-    let inside = match stmts {
-        Ok(stmts) => marked(&mut marker, profile, stmts, body.span()),
+    let inside = if let Ok(stmts) = stmts {
+        marked(&mut marker, profile, stmts, body.span())
+    } else {
         // Syntax that is unknown here counts as one line.
-        Err(_) => {
-            let (frame, unknown) = (frame(profile), body.stream());
-            quote!(#frame #unknown)
-        }
+        let (frame, unknown) = (frame(profile), body.stream());
+        quote!(#frame #unknown)
     };
     let inside = calls::braced(body.span(), quote!(#arguments #inside));
     (sig, framed(profile, marker.lines, &inside, owns))

@@ -1,7 +1,7 @@
 //! The attribute's arguments.
 
 use proc_macro2::{TokenStream, TokenTree};
-use quote::{ToTokens as _, quote};
+use quote::{ToTokens, quote};
 use syn::ext::IdentExt as _;
 use syn::parse::ParseStream;
 use syn::punctuated::Punctuated;
@@ -66,7 +66,7 @@ impl Options {
 
     /// The path of the `toma` crate.
     pub(super) fn path(&self) -> TokenStream {
-        self.path.as_ref().map_or_else(|| quote!(::toma), |path| path.to_token_stream())
+        self.path.as_ref().map_or_else(|| quote!(::toma), ToTokens::to_token_stream)
     }
 
     /// What is added to the function's static.

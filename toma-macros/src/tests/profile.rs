@@ -18,7 +18,8 @@ fn marked(options: &str, item: &str) -> String {
         text += line;
         if line.ends_with("Function::new(") {
             let end = lines.find(|line| [")", ");"].contains(&line.trim_start())).unwrap();
-            text += &format!(" .. {}", end.trim_start());
+            text += " .. ";
+            text += end.trim_start();
         }
         text.push('\n');
     }
@@ -381,16 +382,15 @@ fn what_only_the_signature_can_type_is_left_unmarked() {
     assert_ne!(marked("", &item.replace('?', "")), print(item.replace('?', "").parse().unwrap()));
 }
 
+/// Marks what another attribute has emitted.
+fn beneath(options: &str, item: &str) -> String {
+    let expansion = attribute(Range, options.parse().unwrap(), &item.parse().unwrap());
+    marked("", &expansion.to_string())
+}
+
 #[test]
 fn beneath_another_attribute_only_the_body_is_marked() {
-    let item = "fn f(start: usize, end: usize, out: &mut Out) -> Tried {
-out.fill(|| start)?;
-Ok(())
-}";
-    let of = |options: &str| {
-        let expansion = attribute(Range, options.parse().unwrap(), &item.parse().unwrap());
-        marked("", &expansion.to_string())
-    };
+    let options = "initial = { let n = 8; n }, observer = |event| { log(event); }";
     expect![[r##"
         #[track_caller]
         fn f(start: usize, end: usize, out: &mut Out) -> Tried {
@@ -423,7 +423,16 @@ Ok(())
                 )
         }
     "##]]
-    .assert_eq(&of("initial = { let n = 8; n }, observer = |event| { log(event); }"));
+    .assert_eq(&beneath(options, FILL));
+}
+
+const FILL: &str = "fn f(start: usize, end: usize, out: &mut Out) -> Tried {
+out.fill(|| start)?;
+Ok(())
+}";
+
+#[test]
+fn beneath_another_attribute_that_undoes() {
     expect![[r##"
         #[track_caller]
         fn f(start: usize, end: usize, out: &mut Out) -> Tried {
@@ -467,7 +476,8 @@ Ok(())
                     },
                 )
         }
-    "##]].assert_eq(&of("before_retry = { out.clear(); }"));
+    "##]]
+    .assert_eq(&beneath("before_retry = { out.clear(); }", FILL));
 }
 
 #[test]
@@ -475,7 +485,6 @@ fn beneath_another_attribute_of_an_async_function() {
     let item = "async fn f(start: usize, end: usize, out: &mut Out) -> Tried {
 out.fill(start).await
 }";
-    let expansion = attribute(Range, TokenStream::new(), &item.parse().unwrap());
     expect![[r#"
         async fn f(start: usize, end: usize, out: &mut Out) -> Tried {
             use ::toma::__private as __toma;
@@ -507,7 +516,7 @@ out.fill(start).await
             __toma_call.finish()
         }
     "#]]
-    .assert_eq(&marked("", &expansion.to_string()));
+    .assert_eq(&beneath("", item));
 }
 
 /// The error for `options` on `item`, and the code it points at.

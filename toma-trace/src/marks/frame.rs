@@ -1,20 +1,19 @@
 //! What stands in a marked function: marks, and guards for frames and blocks.
 
 use super::function::Function;
-use super::session::{self, Marks, OFF};
+use super::session::{self, OFF};
 
 /// A statement begins.
 #[inline]
 pub fn line(function: &'static Function, line: u32) {
-    let session = session::session();
-    if session != OFF {
-        hit(session, function, line);
+    if session::are_heard() {
+        hit(function, line);
     }
 }
 
 #[cold]
-fn hit(session: u32, function: &'static Function, line: u32) {
-    if let Some(marks) = session::heard(session) {
+fn hit(function: &'static Function, line: u32) {
+    if let Some((_, marks)) = session::heard() {
         marks.line(function, line);
     }
 }
@@ -33,15 +32,14 @@ impl Frame {
     #[inline]
     #[must_use = "the frame ends when it is dropped"]
     pub fn enter(function: &'static Function, line: u32) -> Self {
-        let session = session::session();
-        if session != OFF { Self::entered(session, function, line) } else { Self { session } }
+        if session::are_heard() { Self::entered(function, line) } else { Self { session: OFF } }
     }
 
     #[cold]
-    fn entered(session: u32, function: &'static Function, line: u32) -> Self {
-        let marks = session::heard(session);
-        marks.inspect(|marks| marks.enter(function, line));
-        Self { session: if marks.is_some() { session } else { OFF } }
+    fn entered(function: &'static Function, line: u32) -> Self {
+        let Some((session, marks)) = session::heard() else { return Self { session: OFF } };
+        marks.enter(function, line);
+        Self { session }
     }
 }
 
@@ -57,8 +55,8 @@ impl Drop for Frame {
 /// The line in force in the frame that ends, if its session lasts.
 #[cold]
 pub(super) fn leave(session: u32) -> Option<u32> {
-    let is_over = session::session() != session;
-    if is_over { None } else { session::heard(session).map(Marks::leave) }
+    let (now, marks) = session::heard()?;
+    (now == session).then(|| marks.leave())
 }
 
 /// A block within the statement at the line `ENCLOSING`, until it is left.
@@ -70,16 +68,15 @@ pub struct Block<const ENCLOSING: u32>;
 impl<const ENCLOSING: u32> Drop for Block<ENCLOSING> {
     #[inline]
     fn drop(&mut self) {
-        let session = session::session();
-        if session != OFF {
-            left_block(session, ENCLOSING);
+        if session::are_heard() {
+            left_block(ENCLOSING);
         }
     }
 }
 
 #[cold]
-fn left_block(session: u32, enclosing: u32) {
-    if let Some(marks) = session::heard(session) {
+fn left_block(enclosing: u32) {
+    if let Some((_, marks)) = session::heard() {
         marks.left_block(enclosing);
     }
 }

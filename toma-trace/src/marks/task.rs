@@ -38,11 +38,10 @@ impl<F: Future> Future for Profiled<F> {
     #[inline]
     fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<F::Output> {
         let this = self.project();
-        let session = session::session();
-        let polled = if session == OFF {
+        let polled = if session::are_heard() {
+            let _frame = this.entering.frame();
             this.future.poll(context)
         } else {
-            let _frame = this.entering.frame(session);
             this.future.poll(context)
         };
         // It holds nothing any more.
@@ -65,8 +64,8 @@ struct Entering {
 
 impl Entering {
     #[cold]
-    fn frame(&mut self, session: u32) -> Option<Polled<'_>> {
-        let marks = session::heard(session)?;
+    fn frame(&mut self) -> Option<Polled<'_>> {
+        let (session, marks) = session::heard()?;
         if self.session == session {
             marks.resume(self.function, self.line);
         } else {
@@ -91,16 +90,15 @@ impl Drop for Polled<'_> {
 impl Drop for Entering {
     #[inline]
     fn drop(&mut self) {
-        let session = session::session();
-        if session != OFF && !self.has_ended {
-            resume(session, self);
+        if session::are_heard() && !self.has_ended {
+            resume(self);
         }
     }
 }
 
 #[cold]
-fn resume(session: u32, task: &Entering) {
-    if let Some(marks) = session::heard(session) {
+fn resume(task: &Entering) {
+    if let Some((_, marks)) = session::heard() {
         marks.resume(task.function, task.line);
     }
 }
@@ -114,9 +112,15 @@ struct Leaving {
 impl Drop for Leaving {
     #[inline]
     fn drop(&mut self) {
-        let session = session::session();
-        if session != OFF && !self.has_ended {
-            leave(session);
+        if session::are_heard() && !self.has_ended {
+            left();
         }
+    }
+}
+
+#[cold]
+fn left() {
+    if let Some((_, marks)) = session::heard() {
+        marks.leave();
     }
 }

@@ -3,6 +3,7 @@
 mod fixtures;
 pub(crate) mod layout;
 mod lints;
+mod marks;
 mod msrv;
 mod nightly;
 mod programs;

@@ -2,7 +2,7 @@
 
 use anyhow::Result;
 
-use super::{Checks, fixtures, layout, lints, msrv, nightly, programs, suites, torch};
+use super::{Checks, fixtures, layout, lints, marks, msrv, nightly, programs, suites, torch};
 
 /// One check with a name.
 #[derive(Debug)]
@@ -57,6 +57,7 @@ pub(super) const STEPS: &[Step] = &[
     step("test-bare-slow", Nightly, "the slow tests with no feature", suites::bare_slow),
     step("regret", Nightly, "the bars of the benchmark `regret`, over its whole grid", nightly::regret),
     step("all-profiles", Nightly, "fixture programs in the profiles left to the night", fixtures::nightly),
+    step("mark-all", Nightly, "every function of the core and the examples can be marked", marks::step),
 ];
 
 const fn step(

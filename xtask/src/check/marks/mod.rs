@@ -1,0 +1,151 @@
+//! Marks every function of a copy of `toma-core` and of the examples, and sees that nothing changes.
+
+use std::fs;
+use std::path::Path;
+
+use anyhow::{Context as _, Result, ensure};
+use syn::spanned::Spanned as _;
+use syn::visit::{self, Visit};
+use syn::{ImplItemFn, ItemFn, Signature, TraitItemFn, Visibility};
+use xshell::Cmd;
+
+use super::Checks;
+use super::suites::OPTIMIZED;
+use crate::bench::bundle::built;
+use crate::project::{Features, Project};
+
+/// Hears the marks of the copy: its module `listener`.
+const LISTENER: &str = include_str!("listener.rs");
+
+/// One that needs no libtorch; the others are compiled.
+const EXAMPLE: &str = "quickstart";
+
+/// What it builds stays, so that the next run takes less. It stands apart: cargo tells the packages of two workspaces
+/// by their place in each, so that the copy's would be taken for our own.
+pub(super) fn step(checks: &Checks<'_>) -> Result<String> {
+    let (project, copy) = (checks.project, checks.temporary.join("marked"));
+    let functions = write_copy(project, &copy)?;
+    let within = project.shell.push_dir(&copy);
+    let target = project.workspace.target_dir.join("xtask/marked");
+    let target = project.shell.push_env("CARGO_TARGET_DIR", target);
+    let tests = || project.cargo_all("test", Features::All).arg("--lib").quiet();
+    compiles(tests().arg("--no-run"))?;
+    compiles(project.cargo_everything("check").arg("--examples").quiet())?;
+    let build = project.cargo_all("build", Features::All).args(OPTIMIZED).args(["--example", EXAMPLE]);
+    let example = built(build, EXAMPLE)?;
+    let tests = || tests().args(["--", "--quiet"]);
+    let example = project.command(&example).quiet().ignore_stdout().ignore_stderr();
+    checks.run_all([tests(), tests().env("MARKS_HEARD", "1"), example])?;
+    drop((within, target));
+    project.shell.remove_path(&copy)?;
+    Ok(format!("{functions} functions"))
+}
+
+/// Builds, and fails where the compiler warns.
+fn compiles(cargo: Cmd<'_>) -> Result<()> {
+    let output = cargo.ignore_status().output()?;
+    let told = String::from_utf8_lossy(&output.stderr);
+    ensure!(output.status.success() && !told.contains("warning"), "with marks the compiler says:\n{told}");
+    Ok(())
+}
+
+/// Copies what is no build output, with marks, and says how many functions have one.
+fn write_copy(project: &Project, copy: &Path) -> Result<usize> {
+    let files = project.command("git").args(["ls-files", "-co", "--exclude-standard"]).quiet().read()?;
+    let mut functions = 0;
+    for path in files.lines() {
+        let (from, to) = (project.workspace.root.join(path), copy.join(path));
+        fs::create_dir_all(to.parent().unwrap_or(copy))?;
+        if let Some(mark) = mark_of(path) {
+            let (text, count) = marked(&fs::read_to_string(from)?, mark).with_context(|| path.to_owned())?;
+            functions += count;
+            fs::write(to, text)?;
+        } else {
+            fs::copy(from, to)?;
+        }
+    }
+    listens(&copy.join("toma-core")).map(|()| functions)
+}
+
+/// Adds what the marks of a package name, and what hears them.
+fn listens(package: &Path) -> Result<()> {
+    let (manifest, root) = (package.join("Cargo.toml"), package.join("src/lib.rs"));
+    let text = fs::read_to_string(&manifest)?;
+    fs::write(manifest, text.replace("[dependencies]\n", &format!("[dependencies]\n{DEPENDENCIES}")))?;
+    let text = fs::read_to_string(&root)?;
+    fs::write(root, text + "\n#[doc(hidden)]\n#[allow(missing_docs)]\npub mod listener;\n")?;
+    Ok(fs::write(package.join("src/listener.rs"), LISTENER)?)
+}
+
+const DEPENDENCIES: &str =
+    "ctor.workspace = true\ntoma-macros.workspace = true\ntoma-trace.workspace = true\n";
+
+/// The mark that the functions of a file get.
+fn mark_of(path: &str) -> Option<&'static str> {
+    let path = Path::new(path);
+    let is = |folder| path.starts_with(folder) && path.extension().is_some_and(|extension| extension == "rs");
+    let core = is("toma-core/src").then_some("#[toma_macros::profile(crate = crate::listener)] ");
+    core.or_else(|| is("examples").then_some("#[toma::profile] "))
+}
+
+/// The text with `mark` in front of each function that can have it, and how many these are.
+fn marked(text: &str, mark: &str) -> Result<(String, usize)> {
+    let mut functions = Functions::default();
+    functions.visit_file(&syn::parse_file(text)?);
+    let mut text = text.to_owned();
+    functions.0.sort_unstable();
+    for &at in functions.0.iter().rev() {
+        text.insert_str(at, mark);
+    }
+    Ok((text, functions.0.len()))
+}
+
+/// Where functions begin, behind their attributes, in bytes.
+#[derive(Default)]
+struct Functions(Vec<usize>);
+
+impl Functions {
+    fn add(&mut self, vis: Option<&Visibility>, sig: &Signature) {
+        if sig.constness.is_none() {
+            let first = match vis {
+                None | Some(Visibility::Inherited) => sig.span(),
+                Some(vis) => vis.span(),
+            };
+            self.0.push(first.byte_range().start);
+        }
+    }
+}
+
+impl<'ast> Visit<'ast> for Functions {
+    fn visit_item_fn(&mut self, function: &'ast ItemFn) {
+        self.add(Some(&function.vis), &function.sig);
+        visit::visit_item_fn(self, function);
+    }
+
+    fn visit_impl_item_fn(&mut self, function: &'ast ImplItemFn) {
+        self.add(Some(&function.vis), &function.sig);
+        visit::visit_impl_item_fn(self, function);
+    }
+
+    fn visit_trait_item_fn(&mut self, function: &'ast TraitItemFn) {
+        if function.default.is_some() {
+            self.add(None, &function.sig);
+        }
+        visit::visit_trait_item_fn(self, function);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn functions_with_a_body_that_runs_are_marked() {
+        let text = "/// ü\n#[inline]\npub(crate) async fn a() {\n    fn b() {}\n}\nconst fn c() {}\n\
+            trait T { fn d(); unsafe fn e() {} }\nimpl S { pub fn f() {} }\nmacro_rules! m { () => { fn g() {} } }\n";
+        let (marked, count) = marked(text, "@").unwrap();
+        let expected = text.replace("pub(crate)", "@pub(crate)").replace("fn b", "@fn b");
+        let expected = expected.replace("unsafe", "@unsafe").replace("pub fn", "@pub fn");
+        assert_eq!((marked, count), (expected, 4));
+    }
+}
