@@ -1,6 +1,7 @@
 //! One call: the machine, connected to the size cache, the memory source and the observers.
 
 mod failing;
+mod foreseeing;
 mod remembering;
 
 use std::borrow::Cow;
@@ -25,7 +26,7 @@ use crate::nesting::{Inside, Nesting};
 use crate::observe::report::{self, ReportBuilder};
 use crate::observe::{EventKind, Reason, Watch};
 use crate::policy::{Needs, Policy};
-use crate::predict::{self, Predict};
+use crate::predict::Predict;
 use crate::shield::{self, Retryable};
 use crate::switches::Switches;
 
@@ -94,7 +95,7 @@ impl<'a> Call<'a> {
         &mut self,
         policy: &dyn Policy,
         asks: bool,
-        predict: Option<&dyn Predict>,
+        predict: Option<&'a dyn Predict>,
     ) -> Option<Measured> {
         let remembered = self.memory.cache.recall(&self.place());
         self.report.remembers(remembered.as_ref().map(|known| known.settled));
@@ -126,30 +127,22 @@ impl<'a> Call<'a> {
     ) {
         let disabled = switches.disable() | shield::is_dry();
         self.extras = Some(Extras::new(options, watch, self.needs, disabled));
-        let mut measured = None;
+        let (mut measured, mut predict) = (None, None);
         if disabled {
             self.machine.fixed = true;
         } else if Nesting::now().marks.falls_back {
             self.machine.learn_nothing();
             self.machine.choose_first(policy, None);
         } else {
-            let predict = options.predict.filter(|_| !switches.unpredicted());
+            predict = options.predict.filter(|_| !switches.unpredicted());
             measured = self.choose_first(policy, self.needs.anything(), predict);
         }
         self.report.starts_at(self.machine.step);
         if self.extras.as_ref().is_some_and(|extras| extras.watch.is_some()) {
             self.tell_started();
         }
-        self.tell_shortfall(measured.and_then(|measured| self.machine.shortfall(&measured)));
-    }
-
-    /// The size that fits, if that is known.
-    #[inline(never)]
-    fn foresee(&mut self, predict: &dyn Predict) -> Option<usize> {
-        let items = self.report.length().map(|_| self.machine.whole());
-        let foreseen = predict::foresee(predict, self.memory.device?, items)?;
-        self.report.foresees(foreseen);
-        Some(foreseen.size)
+        let shortfall = measured.and_then(|measured| self.machine.shortfall(&measured));
+        self.tell_shortfall(shortfall.or_else(|| self.lacks(predict?)));
     }
 
     /// Goes on with the measurements of earlier calls, and measures what a first size may depend on.
@@ -302,16 +295,20 @@ impl<'a> Call<'a> {
 
     #[inline(never)]
     fn end_succeeded(&mut self, attempt: &mut Attempt) -> Took {
-        let took = self.took(attempt);
+        let mut took = self.took(attempt);
         if let Some(measured) = &took.measured {
             let available_bytes = self.machine.available_bytes;
             self.report.measured(self.machine.size(), measured.peak_bytes, available_bytes);
         }
         if let Some(extras) = &mut self.extras {
             extras.turns.piece_done(&attempt.hold);
+            let is_foreseen = extras.forecast.is_some();
             let (start, end) = (attempt.piece.start, attempt.piece.end);
             let elapsed = took.elapsed.unwrap_or_default();
             extras.tell(|| EventKind::Succeeded { start, end, elapsed });
+            if is_foreseen {
+                self.shows(&mut took);
+            }
         }
         took
     }
@@ -321,7 +318,8 @@ impl<'a> Call<'a> {
         if let Some(elapsed) = elapsed {
             self.report.took(elapsed);
         }
-        let extras = self.extras.as_ref().filter(|extras| self.needs.anything() && !extras.disabled);
+        let asks = |extras: &&Extras<'_>| self.needs.anything() || extras.meters.is_some();
+        let extras = self.extras.as_ref().filter(|extras| !extras.disabled).filter(asks);
         let measured = extras.map(|extras| extras.measure(attempt, elapsed));
         Took { elapsed, measured }
     }

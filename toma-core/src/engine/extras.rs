@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use super::attempt::Attempt;
+use super::forecast::Forecast;
 use super::machine::Failed;
 use super::meter::{self, Measured};
 use super::options::Options;
@@ -26,6 +27,8 @@ pub(super) struct Extras<'a> {
     pub(super) meters: Option<&'a dyn MemorySource>,
     /// A failure that the hooks are to be asked about.
     pub(super) asks: Option<Box<Failed>>,
+    /// What set the first size, where a prediction did.
+    pub(super) forecast: Option<Box<Forecast<'a>>>,
 }
 
 impl<'a> Extras<'a> {
@@ -49,6 +52,7 @@ impl<'a> Extras<'a> {
             watch,
             meters: device.filter(|_| needs.memory),
             asks: None,
+            forecast: None,
         }
     }
 
@@ -56,7 +60,7 @@ impl<'a> Extras<'a> {
     #[cold]
     pub(super) fn none() -> Self {
         let turns = Turns::new(None, Ladder::none(), None);
-        Self { watch: None, turns, disabled: false, times: false, meters: None, asks: None }
+        Self { watch: None, turns, disabled: false, times: false, meters: None, asks: None, forecast: None }
     }
 
     /// From here on the call works in fallback.

@@ -175,6 +175,16 @@ impl Machine {
         self.extent.size(self.position..self.extent.end)
     }
 
+    /// What is left once the piece is done.
+    pub(crate) fn left_behind(&self) -> usize {
+        if self.extent.single { 0 } else { self.extent.size(self.cut.end..self.extent.end) }
+    }
+
+    /// The smallest size of the coming attempt.
+    pub(crate) fn least(&self) -> usize {
+        self.sizes.floor.min(self.left())
+    }
+
     /// The whole work, in units of the step.
     #[inline]
     pub(crate) fn whole(&self) -> usize {
@@ -271,8 +281,9 @@ impl Machine {
         let evidence =
             Evidence { step, elapsed, remaining, bounds, floor, cap, multiple_of, ..Evidence::new(size) };
         match (self.measurements, took.measured) {
-            (Some(measurements), Some(Measured { available_bytes, counts_bytes, peak_bytes, .. })) => {
-                Evidence { available_bytes, counts_bytes, peak_bytes, measurements, ..evidence }
+            (Some(measurements), Some(measured)) => {
+                let Measured { available_bytes, counts_bytes, peak_bytes, foreseen, .. } = measured;
+                Evidence { available_bytes, counts_bytes, peak_bytes, foreseen, measurements, ..evidence }
             }
             _ => evidence,
         }

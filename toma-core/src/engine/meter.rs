@@ -19,6 +19,8 @@ pub(crate) struct Measured {
     pub(crate) available_bytes: Option<u64>,
     pub(crate) counts_bytes: bool,
     pub(crate) retried: bool,
+    /// What a prediction says fits into them, in a call that one has begun.
+    pub(crate) foreseen: Option<usize>,
 }
 
 impl Measured {

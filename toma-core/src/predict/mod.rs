@@ -3,6 +3,9 @@
 //! A dry run calls the body on values that have shapes and no memory, and records what it would allocate.
 //! How that is done is a library's business; this module only knows that it is being done.
 
+#[cfg(all(test, feature = "testing"))]
+mod tests_of_calls;
+
 use std::fmt;
 
 use crate::memory::MemorySource;
@@ -46,6 +49,54 @@ pub trait Predict: fmt::Debug + Sync {
     fn runs_dry(&self) -> bool {
         false
     }
+
+    /// What fits once pieces have run: what they leave behind is not free any more.
+    #[doc(hidden)]
+    fn foresee_rest(&self, left: usize, free_bytes: u64) -> Option<Foreseen> {
+        self.foresee(Some(left), free_bytes)
+    }
+
+    /// What a first piece of this size needs.
+    #[doc(hidden)]
+    fn piece(&self, size: usize) -> Option<Piece> {
+        let _ = size;
+        None
+    }
+
+    /// Whether attempts take bytes that it cannot see, such as workspaces of a device, and it has not learned of any
+    /// yet.
+    #[doc(hidden)]
+    fn is_unproven(&self) -> bool {
+        false
+    }
+
+    /// Learns from an attempt at a size that was said to fit.
+    #[doc(hidden)]
+    fn learn(&self, shown: Shown) {
+        let _ = shown;
+    }
+}
+
+/// What one piece is said to need.
+#[doc(hidden)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[expect(clippy::exhaustive_structs, reason = "made by libraries")]
+pub struct Piece {
+    /// The most bytes that live at once.
+    pub needs_bytes: u64,
+    /// What each item adds to them.
+    pub per_item_bytes: u64,
+}
+
+/// What an attempt showed of a size that was said to fit.
+#[doc(hidden)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[expect(clippy::exhaustive_enums, reason = "read by libraries")]
+pub enum Shown {
+    /// It succeeded; the most bytes it had allocated at one time beyond those before, where that was measured.
+    Took { size: usize, is_first: bool, peak_bytes: Option<u64> },
+    /// It ran out of memory in a call that could have so many bytes: told once, of the smallest such size.
+    Failed { size: usize, free_bytes: u64 },
 }
 
 /// A size that is said to fit, and what it takes.

@@ -1,0 +1,85 @@
+//! A prediction that set the first size of a call, and what the call shows of it.
+
+use crate::contained::contained;
+use crate::memory::MemorySource;
+use crate::observe::report;
+use crate::predict::{Predict, Shown};
+
+/// The first piece is this part of what fits, where more than half would be taken and attempts take what no dry
+/// run sees.
+const EXPLORES: usize = 4;
+
+/// What was said to fit, and which of it failed.
+#[derive(Debug)]
+pub(super) struct Forecast<'a> {
+    predict: &'a dyn Predict,
+    device: &'a dyn MemorySource,
+    said: report::Foreseen,
+    /// What the program had allocated then, where that is counted.
+    allocated_bytes: Option<u64>,
+    /// The piece that comes is smaller than what fits, to learn from it.
+    pub(super) explores: bool,
+    /// The smallest size said to fit that failed, and the bytes that the call could have.
+    failed: Option<(usize, u64)>,
+    /// A failure was injected: nothing is told of any.
+    injected: bool,
+}
+
+impl<'a> Forecast<'a> {
+    pub(super) fn new(
+        predict: &'a dyn Predict,
+        device: &'a dyn MemorySource,
+        said: report::Foreseen,
+        is_batch: bool,
+    ) -> Self {
+        let allocated_bytes = device.usage().map(|usage| usage.allocated_bytes);
+        let takes_most = said.needs_bytes > said.free_bytes / 2;
+        let explores = takes_most && !is_batch && predict.is_unproven();
+        Self { predict, device, said, allocated_bytes, explores, failed: None, injected: false }
+    }
+
+    /// The size to begin with.
+    pub(super) fn first(&self) -> usize {
+        if self.explores { self.said.size.div_ceil(EXPLORES) } else { self.said.size }
+    }
+
+    /// A piece of this size succeeded. Returns what fits now, while nothing has failed.
+    pub(super) fn took(&mut self, shown: Shown, left: usize) -> Option<usize> {
+        self.predict.learn(shown);
+        if self.failed.is_some() || left == 0 {
+            return None;
+        }
+        let free_bytes = self.device.read().ok()?.free_bytes;
+        Some(self.predict.foresee_rest(left, free_bytes)?.size)
+    }
+
+    /// An attempt of this size ran out of memory, after which so many bytes were free.
+    ///
+    /// What earlier pieces have left behind was free when the size was foreseen; what others have taken since was
+    /// not promised.
+    pub(super) fn ran_out(&mut self, size: usize, free_bytes: Option<u64>) {
+        self.explores = false;
+        if size > self.said.size {
+            return;
+        }
+        let now = self.device.usage().map(|usage| usage.allocated_bytes);
+        let left = now.zip(self.allocated_bytes).map(|(now, then)| now.saturating_sub(then));
+        let counted = free_bytes.zip(left).map(|(free, left)| free.saturating_add(left));
+        self.failed = Some((size, counted.unwrap_or(self.said.free_bytes)));
+    }
+
+    /// A failure was injected, which says nothing.
+    pub(super) fn is_injected(&mut self) {
+        self.injected = true;
+    }
+}
+
+impl Drop for Forecast<'_> {
+    /// Once, at the end of the call: sizes that fail one after the other are one mistake.
+    fn drop(&mut self) {
+        if let Some((size, free_bytes)) = self.failed.filter(|_| !self.injected) {
+            // A prediction is foreign code, and this may run while a panic unwinds.
+            contained(|| self.predict.learn(Shown::Failed { size, free_bytes }));
+        }
+    }
+}
