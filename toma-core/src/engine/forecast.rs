@@ -15,6 +15,7 @@ pub(super) struct Forecast<'a> {
     predict: &'a dyn Predict,
     device: &'a dyn MemorySource,
     said: report::Foreseen,
+    items: Option<usize>,
     /// What the program had allocated then, where that is counted.
     allocated_bytes: Option<u64>,
     /// The piece that comes is smaller than what fits, to learn from it.
@@ -30,12 +31,12 @@ impl<'a> Forecast<'a> {
         predict: &'a dyn Predict,
         device: &'a dyn MemorySource,
         said: report::Foreseen,
-        is_batch: bool,
+        items: Option<usize>,
     ) -> Self {
         let allocated_bytes = device.usage().map(|usage| usage.allocated_bytes);
         let takes_most = said.needs_bytes > said.free_bytes / 2;
-        let explores = takes_most && !is_batch && predict.is_unproven();
-        Self { predict, device, said, allocated_bytes, explores, failed: None, injected: false }
+        let explores = takes_most && items.is_some() && predict.is_unproven();
+        Self { predict, device, said, items, allocated_bytes, explores, failed: None, injected: false }
     }
 
     /// The size to begin with.
@@ -79,7 +80,8 @@ impl Drop for Forecast<'_> {
     fn drop(&mut self) {
         if let Some((size, free_bytes)) = self.failed.filter(|_| !self.injected) {
             // A prediction is foreign code, and this may run while a panic unwinds.
-            contained(|| self.predict.learn(Shown::Failed { size, free_bytes }));
+            let items = self.items;
+            contained(|| self.predict.learn(Shown::Failed { size, items, free_bytes }));
         }
     }
 }

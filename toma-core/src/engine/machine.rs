@@ -282,8 +282,8 @@ impl Machine {
             Evidence { step, elapsed, remaining, bounds, floor, cap, multiple_of, ..Evidence::new(size) };
         match (self.measurements, took.measured) {
             (Some(measurements), Some(measured)) => {
-                let Measured { available_bytes, counts_bytes, peak_bytes, foreseen, .. } = measured;
-                Evidence { available_bytes, counts_bytes, peak_bytes, foreseen, measurements, ..evidence }
+                let Measured { available_bytes, foreseen, counts_bytes, peak_bytes, .. } = measured;
+                Evidence { available_bytes, foreseen, counts_bytes, peak_bytes, measurements, ..evidence }
             }
             _ => evidence,
         }

@@ -5,6 +5,7 @@ use std::ops::Range;
 use std::panic::Location;
 use std::time::Duration;
 
+use super::forms::Undo;
 use super::unit::{EvenItems, Items};
 use crate::cache::SizeCache;
 use crate::call_site::{Above, Name, Origin, Site, hash_of};
@@ -198,6 +199,15 @@ impl<'a, P, K, B, U> With<'a, P, K, B, U> {
     pub fn runs_dry(&self) -> bool {
         let asks = self.core.options.predict.is_some_and(Predict::runs_dry);
         asks && !shield::is_dry() && !Switches::load().unpredicted()
+    }
+
+    /// Takes back what a piece of a dry run did besides.
+    #[doc(hidden)]
+    pub fn take_back(&mut self, piece: Range<usize>)
+    where
+        B: Undo,
+    {
+        self.undo.undo(piece);
     }
 
     /// Sees every event of the call.

@@ -96,7 +96,7 @@ pub enum Shown {
     /// It succeeded; the most bytes it had allocated at one time beyond those before, where that was measured.
     Took { size: usize, is_first: bool, peak_bytes: Option<u64> },
     /// It ran out of memory in a call that could have so many bytes: told once, of the smallest such size.
-    Failed { size: usize, free_bytes: u64 },
+    Failed { size: usize, items: Option<usize>, free_bytes: u64 },
 }
 
 /// A size that is said to fit, and what it takes.
@@ -118,6 +118,12 @@ pub(crate) fn foresee(
     let free_bytes = device.read().ok()?.free_bytes;
     let Foreseen { size, needs_bytes } = predict.foresee(items, free_bytes)?;
     Some(crate::report::Foreseen { size, needs_bytes, free_bytes })
+}
+
+/// The engine's clock.
+#[doc(hidden)]
+pub fn now() -> std::time::Instant {
+    crate::clock::now()
 }
 
 /// Whether this thread makes a dry run.

@@ -47,7 +47,7 @@ use crate::{RngState, cpu};
 /// # Panics
 /// When `step` does, and when it keeps a tensor of the dry run, with the bytes and the operator that made it.
 pub fn dry_run<R>(step: impl FnOnce() -> R) -> Result<Trace, Error> {
-    run(false, |_| step()).map(|(trace, _)| trace)
+    run(false, |_| step(), || ()).map(|(trace, _)| trace)
 }
 
 /// Does what [`dry_run`] does in microseconds for each operator, and leaves out what kernels of the CPU take
@@ -63,13 +63,15 @@ pub fn dry_run<R>(step: impl FnOnce() -> R) -> Result<Trace, Error> {
 /// # Panics
 /// As of [`dry_run`].
 pub fn dry_run_by_shapes<R>(step: impl FnOnce() -> R) -> Result<Trace, Error> {
-    run(true, |_| step()).map(|(trace, _)| trace)
+    run(true, |_| step(), || ()).map(|(trace, _)| trace)
 }
 
-/// Runs a step dry that may mark parts of itself; the trace, and the operators whose results only data know.
+/// Runs a step dry that may mark parts of itself, then `undo`, still dry: the trace, and the operators whose results
+/// only data know.
 pub(super) fn run<R>(
     by_shapes: bool,
     step: impl FnOnce(&Recording) -> R,
+    undo: impl FnOnce(),
 ) -> Result<(Trace, Vec<String>), Error> {
     if is_dry() {
         return Err(Error::new(ErrorKind::Unsupported, "dry run: within another dry run".to_owned()));
@@ -86,6 +88,8 @@ pub(super) fn run<R>(
         drop(value);
         trace
     });
+    // Also of a step that could not be run to its end: it will be run for real.
+    let undone = run_dry(undo);
     drop(modes);
     let ended = dry.end();
     // A body may seed.
@@ -94,6 +98,7 @@ pub(super) fn run<R>(
         return Err(Error::new(ErrorKind::Unsupported, format!("dry run: {}", ended.refused)));
     }
     let trace = outcome.unwrap_or_else(|panic| panic.pass_on());
+    undone.unwrap_or_else(|panic| panic.pass_on());
     assert_nothing_kept(&ended);
     let unknown = ended.unknown.split(", ").filter(|name| !name.is_empty());
     Ok((trace?, unknown.map(str::to_owned).collect()))

@@ -15,7 +15,7 @@ impl<'a> Call<'a> {
         let (items, device) = (self.report.length().map(|_| self.machine.whole()), self.memory.device?);
         let said = predict::foresee(predict, device, items)?;
         self.report.foresees(said);
-        let forecast = Forecast::new(predict, device, said, items.is_none());
+        let forecast = Forecast::new(predict, device, said, items);
         let first = forecast.first();
         if let Some(extras) = &mut self.extras {
             // What the piece takes is worth knowing then, whatever the policy.
