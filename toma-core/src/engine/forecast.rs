@@ -22,6 +22,8 @@ pub(super) struct Forecast<'a> {
     pub(super) explores: bool,
     /// The smallest size said to fit that failed, and the bytes that the call could have.
     failed: Option<(usize, u64)>,
+    /// The largest size that has succeeded since.
+    works: Option<usize>,
     /// A failure was injected: nothing is told of any.
     injected: bool,
 }
@@ -36,7 +38,17 @@ impl<'a> Forecast<'a> {
         let allocated_bytes = device.usage().map(|usage| usage.allocated_bytes);
         let takes_most = said.needs_bytes > said.free_bytes / 2;
         let explores = takes_most && items.is_some() && predict.is_unproven();
-        Self { predict, device, said, items, allocated_bytes, explores, failed: None, injected: false }
+        Self {
+            predict,
+            device,
+            said,
+            items,
+            allocated_bytes,
+            explores,
+            failed: None,
+            works: None,
+            injected: false,
+        }
     }
 
     /// The size to begin with.
@@ -44,7 +56,14 @@ impl<'a> Forecast<'a> {
         if self.explores { self.said.size.div_ceil(EXPLORES) } else { self.said.size }
     }
 
-    /// A piece of this size succeeded. Returns what fits now, while nothing has failed.
+    /// A piece of this size succeeded.
+    pub(super) fn worked(&mut self, size: usize) {
+        if self.failed.is_some_and(|(failed, _)| size < failed) {
+            self.works = self.works.max(Some(size));
+        }
+    }
+
+    /// The same, and what it showed. Returns what fits now, while nothing has failed.
     pub(super) fn took(&mut self, shown: Shown, left: usize) -> Option<usize> {
         self.predict.learn(shown);
         if self.failed.is_some() || left == 0 {
@@ -66,6 +85,7 @@ impl<'a> Forecast<'a> {
         let now = self.device.usage().map(|usage| usage.allocated_bytes);
         let left = now.zip(self.allocated_bytes).map(|(now, then)| now.saturating_sub(then));
         let counted = free_bytes.zip(left).map(|(free, left)| free.saturating_add(left));
+        self.works = self.works.filter(|&works| works < size);
         self.failed = Some((size, counted.unwrap_or(self.said.free_bytes)));
     }
 
@@ -80,8 +100,8 @@ impl Drop for Forecast<'_> {
     fn drop(&mut self) {
         if let Some((size, free_bytes)) = self.failed.filter(|_| !self.injected) {
             // A prediction is foreign code, and this may run while a panic unwinds.
-            let items = self.items;
-            contained(|| self.predict.learn(Shown::Failed { size, items, free_bytes }));
+            let shown = Shown::Failed { size, works: self.works, items: self.items, free_bytes };
+            contained(|| self.predict.learn(shown));
         }
     }
 }

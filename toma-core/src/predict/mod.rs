@@ -95,8 +95,9 @@ pub struct Piece {
 pub enum Shown {
     /// It succeeded; the most bytes it had allocated at one time beyond those before, where that was measured.
     Took { size: usize, is_first: bool, peak_bytes: Option<u64> },
-    /// It ran out of memory in a call that could have so many bytes: told once, of the smallest such size.
-    Failed { size: usize, items: Option<usize>, free_bytes: u64 },
+    /// It ran out of memory in a call that could have so many bytes. Told once, when the call ends: the smallest such
+    /// size, and the largest below it that succeeded then.
+    Failed { size: usize, works: Option<usize>, items: Option<usize>, free_bytes: u64 },
 }
 
 /// A size that is said to fit, and what it takes.

@@ -80,7 +80,10 @@ fn the_smallest_size_that_failed_is_told_once() {
     let (predict, device) = (PerItem::of(10), FakeDevice::new(640));
     let (sizes, _) = run(&predict, Halve, &device, |items| 35 * items);
     assert_eq!(sizes[..3], [64, 32, 16]);
-    assert_eq!(predict.shown(), [Shown::Failed { size: 32, items: Some(100), free_bytes: 640 }]);
+    assert_eq!(
+        predict.shown(),
+        [Shown::Failed { size: 32, works: Some(16), items: Some(100), free_bytes: 640 }]
+    );
 }
 
 #[test]
@@ -97,7 +100,10 @@ fn what_pieces_left_behind_was_free_and_what_others_took_was_not_promised() {
         device.alloc(((end - start) as u64).min(30)).map(drop)
     });
     result.unwrap();
-    assert_eq!(predict.shown(), [Shown::Failed { size: 36, items: Some(100), free_bytes: 620 }]);
+    assert_eq!(
+        predict.shown(),
+        [Shown::Failed { size: 36, works: Some(18), items: Some(100), free_bytes: 620 }]
+    );
 }
 
 #[test]

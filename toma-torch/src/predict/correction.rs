@@ -5,8 +5,11 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 /// Once it was wrong so often, sizes are measured.
 const TRUSTED: u8 = 2;
 
-/// A size that failed is no longer said to fit by this part of what it was said to need.
-const MARGIN: f64 = 1.0 / 16.0;
+/// A size that failed is no longer said to fit by one part in so many of what it was said to need.
+const MARGIN: u64 = 16;
+
+/// The size that worked instead is said to fit with so much to spare, which head-room takes.
+const SPARE: u64 = 64;
 
 /// Corrects a prediction: by the bytes that attempts were measured to take beyond it, and by sizes that were said
 /// to fit and did not.
@@ -51,11 +54,13 @@ impl Correction {
         learned.beyond_bytes = beyond.max(i64::midpoint(learned.beyond_bytes, beyond));
     }
 
-    /// A size failed that was said to need `said` of so many bytes. Returns whether it was wrong once too often.
-    pub(crate) fn failed(&self, said: u64, free_bytes: u64) -> bool {
+    /// A size failed that was said to need so many of the free bytes; then one succeeded that was said to need
+    /// `works`. Returns whether it was wrong once too often.
+    pub(crate) fn failed(&self, said: u64, works: Option<u64>, free_bytes: u64) -> bool {
         let mut learned = self.learned();
-        let part = share(said, free_bytes) * (1.0 - MARGIN);
-        learned.part = learned.part.min(part);
+        let less = said - said / MARGIN;
+        let works = works.map_or(less, |works| works.saturating_add(works / SPARE).min(less));
+        learned.part = learned.part.min(share(works, free_bytes));
         learned.wrong = learned.wrong.saturating_add(1);
         learned.wrong == TRUSTED
     }
@@ -117,13 +122,16 @@ mod tests {
     fn a_size_that_failed_does_not_fit_again_and_the_second_time_nothing_is_said() {
         let correction = Correction::default();
         assert!(!correction.renews(), "it was not wrong");
-        assert!(!correction.failed(800, 1000));
+        assert!(!correction.failed(800, None, 1000));
         assert_eq!(correction.usable(1000), Some(750));
+        let half = Correction::default();
+        assert!(!half.failed(800, Some(400), 1000));
+        assert_eq!(half.usable(1000), Some(406), "what worked, and a little more");
         assert!(correction.renews() && !correction.renews());
         assert_eq!(correction.for_renewed(true).usable(1000), Some(750));
         let renewed = correction.for_renewed(false);
         assert_eq!(renewed.usable(1000), Some(1000));
-        assert!(renewed.failed(900, 1000) && !renewed.renews());
+        assert!(renewed.failed(900, Some(890), 1000) && !renewed.renews());
         assert_eq!(renewed.usable(1000), None);
     }
 }

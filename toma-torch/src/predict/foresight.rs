@@ -244,9 +244,10 @@ impl Predict for Foresight {
                 corrected.took(self.said_of_first(size), peak_bytes);
             }
             Shown::Took { is_first: false, .. } => {}
-            Shown::Failed { size, free_bytes, .. } => {
+            Shown::Failed { size, works, free_bytes, .. } => {
                 let is_wrong = self.fits(free_bytes).is_some_and(|said| said.size >= size);
-                if is_wrong && corrected.failed(self.said_of_all(size), free_bytes) {
+                let works = works.map(|size| self.said_of_all(size));
+                if is_wrong && corrected.failed(self.said_of_all(size), works, free_bytes) {
                     say(&self.site, "what was predicted was wrong twice: from here on sizes are measured");
                 }
             }

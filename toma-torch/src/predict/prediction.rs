@@ -307,12 +307,11 @@ impl Predict for Prediction {
                 self.corrected.took(self.needs_bytes(size), peak_bytes);
             }
             Shown::Took { is_first: false, .. } => {}
-            Shown::Failed { size, items, free_bytes } => {
-                let said = self.foresee(items, free_bytes).filter(|said| said.size >= size);
-                let pieces = items.map_or(1, |items| items.div_ceil(size));
-                if said.is_some()
-                    && self.corrected.failed(self.needs_bytes_in_pieces(size, pieces), free_bytes)
-                {
+            Shown::Failed { size, works, items, free_bytes } => {
+                let needs =
+                    |size| self.needs_bytes_in_pieces(size, items.map_or(1, |items| items.div_ceil(size)));
+                let is_wrong = self.foresee(items, free_bytes).is_some_and(|said| said.size >= size);
+                if is_wrong && self.corrected.failed(needs(size), works.map(needs), free_bytes) {
                     let device = self.device();
                     say(&format!(
                         "toma: a prediction for {device} was wrong twice: from here on sizes are measured"

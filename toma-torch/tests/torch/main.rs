@@ -5,6 +5,7 @@
 mod backtraces;
 mod bad_input;
 mod chunks;
+mod corrected;
 mod counting;
 mod devices;
 mod dry;

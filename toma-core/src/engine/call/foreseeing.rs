@@ -31,6 +31,7 @@ impl<'a> Call<'a> {
         let Some(extras) = &mut self.extras else { return };
         let Some(forecast) = &mut extras.forecast else { return };
         let peak_bytes = took.measured.and_then(|measured| measured.peak_bytes);
+        forecast.worked(self.machine.size());
         let explored = std::mem::take(&mut forecast.explores);
         if peak_bytes.is_none() && !explored {
             return;
