@@ -168,8 +168,10 @@ impl<'a, P, K, B, U> With<'a, P, K, B, U> {
     /// Starts with the size that `predict` says fits the [`device`](Self::device), where the size cache
     /// knows nothing of the call.
     ///
-    /// It is asked once per call, for what sizes count: items, or [costs](With::by_cost). It counts for nothing where a call like this one has
-    /// met a limit before, nor with `TOMA_PREDICT=0`.
+    /// It is asked before the first attempt, for what sizes count: items, or [costs](With::by_cost). A policy that
+    /// measures memory asks it again for later pieces. It counts for nothing where a call like this one has met a
+    /// limit before, nor with `TOMA_PREDICT=0`. Where not even the smallest size is said to fit, attempts are made
+    /// all the same, and [`Report::shortfall`](crate::report::Report::shortfall) says what it lacks.
     ///
     /// See [`Predict`] for an example.
     #[inline]

@@ -59,6 +59,10 @@ pub trait Backward<K> {
 
     /// Sets gradients to zero, adds those of `body`'s loss, and takes a step.
     ///
+    /// An optimizer makes what it keeps at its first step. Until one has been seen of its variables, two numbers
+    /// for each weight are left free, as Adam keeps them, whichever optimizer it is. So sizes that a first step
+    /// has found hold for the next.
+    ///
     /// `optimizer` is a `&mut Optimizer` of tch, or [`Clipped`](super::Clipped).
     ///
     /// # Errors

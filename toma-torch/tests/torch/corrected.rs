@@ -70,7 +70,7 @@ fn a_prediction_of_the_callers_own_is_corrected_too() {
     let run = |hidden| {
         let form = execute::with::<NoCache>().device(&device).predict(&prediction);
         form.range(0..64, 64, |start, end| {
-            drop(squares(&rows.slice(0, size(start), size(end), 1), hidden, &dry))
+            drop(squares(&rows.slice(0, size(start), size(end), 1), hidden, &dry));
         });
         report().foreseen.map(|foreseen| foreseen.size)
     };
