@@ -64,13 +64,11 @@ impl<'a> Forecast<'a> {
     }
 
     /// The same, and what it showed. Returns what fits now, while nothing has failed.
-    pub(super) fn took(&mut self, shown: Shown, left: usize) -> Option<usize> {
+    pub(super) fn took(&mut self, shown: Shown, left: usize, free_bytes: Option<u64>) -> Option<usize> {
         self.predict.learn(shown);
-        if self.failed.is_some() || left == 0 {
-            return None;
-        }
-        let free_bytes = self.device.read().ok()?.free_bytes;
-        Some(self.predict.foresee_rest(left, free_bytes)?.size)
+        let goes_on = self.failed.is_none() && left > 0;
+        let fits = self.predict.foresee_rest(left, free_bytes.filter(|_| goes_on)?)?;
+        Some(fits.size)
     }
 
     /// An attempt of this size ran out of memory, after which so many bytes were free.
@@ -79,7 +77,8 @@ impl<'a> Forecast<'a> {
     /// not promised.
     pub(super) fn ran_out(&mut self, size: usize, free_bytes: Option<u64>) {
         self.explores = false;
-        if size > self.said.size {
+        let smallest = self.failed.map_or(self.said.size, |(failed, _)| failed - 1);
+        if size > smallest {
             return;
         }
         let now = self.device.usage().map(|usage| usage.allocated_bytes);

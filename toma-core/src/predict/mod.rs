@@ -4,7 +4,7 @@
 //! How that is done is a library's business; this module only knows that it is being done.
 
 #[cfg(all(test, feature = "testing"))]
-mod tests_of_calls;
+mod call_tests;
 
 use std::fmt;
 

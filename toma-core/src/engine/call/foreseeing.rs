@@ -5,6 +5,7 @@ use crate::classify::Class;
 use crate::engine::attempt::Attempt;
 use crate::engine::forecast::Forecast;
 use crate::engine::machine::{Failed, Took};
+use crate::engine::meter::Measured;
 use crate::observe::Shortfall;
 use crate::predict::{self, Predict, Shown};
 
@@ -30,7 +31,7 @@ impl<'a> Call<'a> {
     pub(super) fn shows(&mut self, took: &mut Took) {
         let Some(extras) = &mut self.extras else { return };
         let Some(forecast) = &mut extras.forecast else { return };
-        let peak_bytes = took.measured.and_then(|measured| measured.peak_bytes);
+        let Measured { peak_bytes, available_bytes, .. } = took.measured.unwrap_or_default();
         forecast.worked(self.machine.size());
         let explored = std::mem::take(&mut forecast.explores);
         if peak_bytes.is_none() && !explored {
@@ -38,7 +39,7 @@ impl<'a> Call<'a> {
         }
         let shown =
             Shown::Took { size: self.machine.size(), is_first: self.machine.position == 0, peak_bytes };
-        let fits = forecast.took(shown, self.machine.left_behind());
+        let fits = forecast.took(shown, self.machine.left_behind(), available_bytes);
         if let Some(measured) = took.measured.as_mut().filter(|_| self.needs.memory) {
             measured.foreseen = fits;
         } else if explored {
