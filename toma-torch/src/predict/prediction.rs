@@ -338,3 +338,57 @@ fn wide(number: usize) -> u64 {
 fn narrow(number: u64) -> usize {
     usize::try_from(number).unwrap_or(usize::MAX)
 }
+
+#[cfg(test)]
+mod tests {
+    use toma_core::predict::{Predict as _, Shown};
+    use toma_trace::{Recorder, ThreadId, Trace};
+
+    use super::{Device, DeviceId, Place, Prediction, place};
+
+    /// A thousand bytes for each item, and five hundred besides.
+    fn trace(at: &Place, items: u64) -> Trace {
+        let mut recorder = Recorder::new();
+        for bytes in [1000 * items, 500] {
+            recorder.birth(ThreadId(0), at, bytes).unwrap();
+        }
+        recorder.finish()
+    }
+
+    fn prediction(device: tch::Device) -> Prediction {
+        let at = place(DeviceId::of(device).numbers());
+        let traces = [4, 8].map(|size| (size, trace(&at, u64::from(size))));
+        Prediction::new(&Device::new(device), traces.into(), Vec::new()).unwrap()
+    }
+
+    #[test]
+    fn a_gpu_takes_what_is_not_seen_until_an_attempt_has_shown_it() {
+        assert!(!prediction(tch::Device::Cpu).is_unproven());
+        let gpu = prediction(tch::Device::Cuda(0));
+        assert!(gpu.is_unproven() && gpu.clone().is_unproven());
+        let said = |free_bytes| gpu.foresee(None, free_bytes).map(|said| said.size);
+        assert_eq!(said(11_000), Some(10));
+        gpu.learn(Shown::Took { size: 4, is_first: false, peak_bytes: Some(9000) });
+        assert_eq!((gpu.is_unproven(), said(11_000)), (true, Some(10)), "of a later piece less is known");
+        gpu.learn(Shown::Took { size: 4, is_first: true, peak_bytes: Some(6500) });
+        assert_eq!((gpu.is_unproven(), said(11_000)), (false, Some(8)));
+        assert_eq!(gpu.fits(11_000), Some(10), "what it says by itself stays");
+    }
+
+    #[test]
+    fn a_size_that_failed_beside_others_that_took_memory_is_not_wrong() {
+        let prediction = prediction(tch::Device::Cpu);
+        let said = || prediction.foresee(None, 11_000).map(|said| said.size);
+        let failed = |size, works, free_bytes| {
+            prediction.learn(Shown::Failed { size, works, items: None, free_bytes });
+        };
+        failed(10, None, 9000);
+        assert_eq!(said(), Some(10));
+        failed(10, Some(5), 11_000);
+        assert_eq!(said(), Some(5));
+        failed(10, Some(5), 11_000);
+        assert_eq!(said(), Some(5), "it does not say so any more");
+        failed(5, None, 11_000);
+        assert_eq!(said(), None);
+    }
+}
