@@ -141,8 +141,10 @@ impl<'a> Call<'a> {
         if self.extras.as_ref().is_some_and(|extras| extras.watch.is_some()) {
             self.tell_started();
         }
-        let shortfall = measured.and_then(|measured| self.machine.shortfall(&measured));
-        self.tell_shortfall(shortfall.or_else(|| self.lacks(predict?)));
+        self.tell_shortfall(measured.and_then(|measured| self.machine.shortfall(&measured)));
+        if let Some(predict) = predict {
+            self.tell_shortfall(self.lacks(predict));
+        }
     }
 
     /// Goes on with the measurements of earlier calls, and measures what a first size may depend on.
@@ -318,8 +320,7 @@ impl<'a> Call<'a> {
         if let Some(elapsed) = elapsed {
             self.report.took(elapsed);
         }
-        let asks = |extras: &&Extras<'_>| self.needs.anything() || extras.meters.is_some();
-        let extras = self.extras.as_ref().filter(|extras| !extras.disabled).filter(asks);
+        let extras = self.extras.as_ref().filter(|extras| extras.measures);
         let measured = extras.map(|extras| extras.measure(attempt, elapsed));
         Took { elapsed, measured }
     }

@@ -6,6 +6,7 @@
 mod failing;
 mod learning;
 
+use std::num::NonZeroUsize;
 use std::ops::Range;
 use std::time::Duration;
 
@@ -282,7 +283,8 @@ impl Machine {
             Evidence { step, elapsed, remaining, bounds, floor, cap, multiple_of, ..Evidence::new(size) };
         match (self.measurements, took.measured) {
             (Some(measurements), Some(measured)) => {
-                let Measured { available_bytes, foreseen, counts_bytes, peak_bytes, .. } = measured;
+                let Measured { available_bytes, counts_bytes, peak_bytes, .. } = measured;
+                let foreseen = measured.foreseen.map(NonZeroUsize::get);
                 Evidence { available_bytes, foreseen, counts_bytes, peak_bytes, measurements, ..evidence }
             }
             _ => evidence,

@@ -5,6 +5,7 @@
 //! knows its own only when it goes higher. Of attempts beside each other no peak is known. A size that comes out
 //! wrong is corrected by what it causes.
 
+use std::num::NonZeroUsize;
 use std::time::Duration;
 
 use crate::device::{Device, Measurement};
@@ -20,7 +21,7 @@ pub(crate) struct Measured {
     pub(crate) counts_bytes: bool,
     pub(crate) retried: bool,
     /// What a prediction says fits into them, in a call that one has begun.
-    pub(crate) foreseen: Option<usize>,
+    pub(crate) foreseen: Option<NonZeroUsize>,
 }
 
 impl Measured {

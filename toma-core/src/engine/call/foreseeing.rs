@@ -1,5 +1,7 @@
 //! What a prediction says of a call, and what the call shows of the prediction.
 
+use std::num::NonZeroUsize;
+
 use super::Call;
 use crate::classify::Class;
 use crate::engine::attempt::Attempt;
@@ -20,7 +22,9 @@ impl<'a> Call<'a> {
         let first = forecast.first();
         if let Some(extras) = &mut self.extras {
             // What the piece takes is worth knowing then, whatever the policy.
-            extras.meters = extras.meters.or(forecast.explores.then_some(device));
+            if forecast.explores {
+                (extras.measures, extras.meters) = (true, Some(device));
+            }
             extras.forecast = Some(Box::new(forecast));
         }
         Some(first)
@@ -41,9 +45,9 @@ impl<'a> Call<'a> {
             Shown::Took { size: self.machine.size(), is_first: self.machine.position == 0, peak_bytes };
         let fits = forecast.took(shown, self.machine.left_behind(), available_bytes);
         if let Some(measured) = took.measured.as_mut().filter(|_| self.needs.memory) {
-            measured.foreseen = fits;
+            measured.foreseen = fits.and_then(NonZeroUsize::new);
         } else if explored {
-            extras.meters = None;
+            (extras.measures, extras.meters) = (self.needs.anything(), None);
             self.has_explored(fits);
         }
     }
@@ -61,7 +65,9 @@ impl<'a> Call<'a> {
         let is_blamed = failed.class == Class::OutOfMemory && !self.machine.fallback;
         let Some(extras) = &mut self.extras else { return };
         let Some(forecast) = &mut extras.forecast else { return };
-        extras.meters = extras.meters.filter(|_| self.needs.memory);
+        if forecast.explores && !self.needs.memory {
+            (extras.measures, extras.meters) = (self.needs.anything(), None);
+        }
         if attempt.injected {
             forecast.is_injected();
         } else if is_blamed && !attempt.hold.is_contended() {
