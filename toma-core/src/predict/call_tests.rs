@@ -46,7 +46,7 @@ impl Predict for PerItem {
     }
 
     fn piece(&self, size: usize) -> Option<Piece> {
-        Some(Piece { needs_bytes: self.bytes * size as u64, per_item_bytes: self.bytes })
+        Some(Piece { needs_bytes: 200 + self.bytes * size as u64, per_item_bytes: self.bytes })
     }
 
     fn is_unproven(&self) -> bool {
@@ -185,7 +185,7 @@ fn a_budget_below_one_item_is_said_with_bytes_per_item() {
     let (sizes, report) = attempts(1000);
     assert_eq!((sizes.last(), report.foreseen), (Some(&1), None), "it is tried all the same");
     let shown = report.to_string();
-    let why = "it does not fit at size 1: needs 1000 bytes, 1000 bytes of them per item, 640 bytes free";
+    let why = "it does not fit at size 1: needs 1.2 KiB (200 bytes in every piece, 1000 bytes per item), 640 bytes free";
     assert!(shown.contains(why), "{shown}");
     let (_, report) = attempts(6);
     assert_eq!((report.done, report.gave_up), (100, None), "it fits: evidence beats what is said");

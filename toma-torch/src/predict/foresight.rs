@@ -211,8 +211,11 @@ impl Foresight {
         if needs_bytes <= free_bytes {
             return;
         }
-        let [needs, per_item, free] = [needs_bytes, per_item_bytes, free_bytes].map(bytes_for_people);
-        let text = format!("one item needs {needs}, {per_item} of them per item, and {free} are free");
+        let fixed_bytes = needs_bytes.saturating_sub(per_item_bytes);
+        let [needs, fixed, per_item, free] =
+            [needs_bytes, fixed_bytes, per_item_bytes, free_bytes].map(bytes_for_people);
+        let text =
+            format!("one item needs {needs} ({fixed} in every piece, {per_item} per item), {free} free");
         self.say_once(&self.kept.said[1], &text);
     }
 

@@ -245,5 +245,8 @@ fn a_budget_below_one_item_is_tried_and_then_said() {
     let short = report.shortfall.expect("it is known what one item needs");
     assert_eq!((short.size, short.needs_bytes, short.per_item_bytes), (1, 8192, Some(8192)), "{report}");
     assert_eq!(short.free_bytes, 6 << 10);
-    assert!(report.to_string().contains("needs 8.0 KiB, 8.0 KiB of them per item, 6.0 KiB free"), "{report}");
+    assert!(
+        report.to_string().contains("needs 8.0 KiB (0 bytes in every piece, 8.0 KiB per item), 6.0 KiB free"),
+        "{report}"
+    );
 }
