@@ -25,7 +25,7 @@ use crate::nesting::{Inside, Nesting};
 use crate::observe::report::{self, ReportBuilder};
 use crate::observe::{EventKind, Reason, Watch};
 use crate::policy::{Needs, Policy};
-use crate::predict::{self, Predict};
+use crate::predict::{Asks, DryBody, Foreseen, Rehearsal};
 use crate::shield::{self, Retryable};
 use crate::switches::Switches;
 
@@ -69,7 +69,12 @@ impl<'a> Call<'a> {
 
     /// Asks the size cache where to start.
     #[inline]
-    pub(crate) fn open(&mut self, policy: &dyn Policy, options: &Options<'a>) {
+    pub(crate) fn open(
+        &mut self,
+        policy: &dyn Policy,
+        options: &Options<'a>,
+        body: Option<&mut dyn DryBody>,
+    ) {
         shield::prepare();
         report::prepare();
         let Options { deadline, device, ladder, observer, .. } = options;
@@ -81,7 +86,7 @@ impl<'a> Call<'a> {
         let asked = deadline.is_some() | device.is_some() | ladder.is_some() | self.needs.anything();
         let around = switches.anything() | Nesting::now().marks.anything() | shield::is_dry();
         if asked | around | watch.is_some() {
-            return self.open_with_extras(policy, options, watch, switches);
+            return self.open_with_extras(policy, options, watch, body);
         }
         self.choose_first(policy, false, None);
         self.report.starts_at(self.machine.step);
@@ -94,7 +99,7 @@ impl<'a> Call<'a> {
         &mut self,
         policy: &dyn Policy,
         asks: bool,
-        predict: Option<&dyn Predict>,
+        predict: Option<Asks<'_>>,
     ) -> Option<Measured> {
         let remembered = self.memory.cache.recall(&self.place());
         self.report.remembers(remembered.as_ref().map(|known| known.settled));
@@ -122,8 +127,12 @@ impl<'a> Call<'a> {
         policy: &dyn Policy,
         options: &Options<'a>,
         watch: Option<Box<Watch<'a>>>,
-        switches: Switches,
+        body: Option<&mut dyn DryBody>,
     ) {
+        let switches = Switches::load();
+        if options.predict.is_some() && options.device.is_none() {
+            self.report.name().refuse("predict without device: must be told whose memory the size is to fit");
+        }
         let disabled = switches.disable() | shield::is_dry();
         self.extras = Some(Extras::new(options, watch, self.needs, disabled));
         let mut measured = None;
@@ -134,7 +143,9 @@ impl<'a> Call<'a> {
             self.machine.choose_first(policy, None);
         } else {
             let predict = options.predict.filter(|_| !switches.unpredicted());
-            measured = self.choose_first(policy, self.needs.anything(), predict);
+            let body = body.map(|body| body as _);
+            let asks = predict.map(|predict| Asks { predict, body });
+            measured = self.choose_first(policy, self.needs.anything(), asks);
         }
         self.report.starts_at(self.machine.step);
         if self.extras.as_ref().is_some_and(|extras| extras.watch.is_some()) {
@@ -145,11 +156,24 @@ impl<'a> Call<'a> {
 
     /// The size that fits, if that is known.
     #[inline(never)]
-    fn foresee(&mut self, predict: &dyn Predict) -> Option<usize> {
-        let items = self.report.length().map(|_| self.machine.whole());
-        let foreseen = predict::foresee(predict, self.memory.device?, items)?;
-        self.report.foresees(foreseen);
-        Some(foreseen.size)
+    fn foresee(&mut self, asks: Asks<'_>) -> Option<usize> {
+        let Memory { origin, user, .. } = &self.memory;
+        let device = self.memory.device.filter(|_| !self.machine.is_done())?;
+        let free_bytes = device.read().ok()?.free_bytes;
+        let mut rehearsal = Rehearsal {
+            name: self.report.name(),
+            origin,
+            user: *user,
+            items: self.report.length().map(|_| self.machine.whole()),
+            free_bytes,
+            device,
+            cuts: &self.machine,
+            body: asks.body.map(|body| body as _),
+            begun: Vec::new(),
+        };
+        let Foreseen { size, needs_bytes } = asks.predict.foresee_dry(&mut rehearsal)?;
+        self.report.foresees(report::Foreseen { size, needs_bytes, free_bytes });
+        Some(size)
     }
 
     /// Goes on with the measurements of earlier calls, and measures what a first size may depend on.

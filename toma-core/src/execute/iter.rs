@@ -6,6 +6,7 @@ use std::mem;
 use std::ops::Range;
 use std::panic::Location;
 
+use super::dry::Dry;
 use super::forms::{Undo, outcome};
 use super::size::length;
 use super::unit::{AfterFailure, Job, Unit};
@@ -65,10 +66,11 @@ impl<P: Policy, K, B: Undo, U: Unit> With<'_, P, K, B, U> {
         K: Judge<R, M>,
     {
         let here = 0_u8;
-        let Self { core, judge, undo, unit } = self;
+        let Self { mut core, judge, undo, unit } = self;
         let mut after = AfterFailure { undo, unit, start: core.start };
         let (start, extent) =
             (range.start, after.extent(length(range.start, range.end, || core.name_at(Some(caller)))));
+        let takes_left_out = after.takes_left_out();
         let run = move |piece: Range<usize>| body(start + piece.start, start + piece.end);
         let above = if core.cache.remembers() {
             Above::Seen(stack::fingerprint(std::ptr::from_ref(&here).addr()))
@@ -76,13 +78,12 @@ impl<P: Policy, K, B: Undo, U: Unit> With<'_, P, K, B, U> {
             Above::Unknown
         };
         let origin = Origin { site: core.site, caller: Some(caller), above };
-        let parts = (core.name, origin, extent);
+        let parts = (core.name.take(), origin, extent);
         let mut call = Call::new(core.cache, &core.policy, &core.options, parts);
-        call.open(&core.policy, &core.options);
+        let mut work = Job { run, after };
+        core.open(&mut call, Dry::of(&mut work, &judge, 0, drop));
         // Without anything to do the call is over before it is asked.
         let call = (!call.is_done()).then_some(call);
-        let takes_left_out = after.takes_left_out();
-        let work = Job { run, after };
         let policy = core.policy;
         Iter { call, policy, judge, work, left_out: None, takes_left_out, judges: PhantomData }
     }

@@ -43,6 +43,8 @@ pub(crate) struct Core<'a, P> {
     pub(crate) dim: isize,
     /// Where the user's range starts: pieces count from 0.
     pub(crate) start: usize,
+    /// Tells data from data of other shapes, where that is asked for.
+    pub(crate) shape: u64,
     pub(crate) options: Options<'a>,
     pub(crate) policy: P,
 }
@@ -59,7 +61,7 @@ impl<'a> With<'a, Halve, Auto, ()> {
     #[inline]
     pub(crate) fn new(cache: &'a dyn SizeCache, site: Option<&'static Site>) -> Self {
         let core =
-            Core { cache, site, name: None, dim: 0, start: 0, options: Options::default(), policy: Halve };
+            Core { cache, site, name: None, dim: 0, start: 0, shape: 0, options: Options::default(), policy: Halve };
         Self { core, judge: Auto, undo: (), unit: Items }
     }
 }
@@ -217,8 +219,8 @@ impl<'a, P, K, B, U> With<'a, P, K, B, U> {
     /// Decides sizes by `policy` instead of [`Halve`].
     #[inline]
     pub fn policy<Q: Policy>(self, policy: Q) -> With<'a, Q, K, B, U> {
-        let Core { cache, site, name, dim, start, options, policy: _ } = self.core;
-        let core = Core { cache, site, name, dim, start, options, policy };
+        let Core { cache, site, name, dim, start, shape, options, policy: _ } = self.core;
+        let core = Core { cache, site, name, dim, start, shape, options, policy };
         With { core, judge: self.judge, undo: self.undo, unit: self.unit }
     }
 
