@@ -9,7 +9,7 @@ use std::cell::RefCell;
 use std::ops::{ControlFlow, Range};
 use std::panic::Location;
 
-use super::dry::Dry;
+use super::dry::{Collect, DropAll, MoveOn, Rehearsed};
 use super::size::{Size, length};
 use super::unit::{AfterFailure, Job, Unit};
 use super::with::{Core, With};
@@ -20,7 +20,6 @@ use crate::engine::drive::next_piece;
 use crate::engine::pieces::Extent;
 use crate::outcome::{Completes, Judge, Outcome};
 use crate::policy::Policy;
-use crate::predict::DryBody;
 
 type Caller = &'static Location<'static>;
 
@@ -112,10 +111,10 @@ impl<P: Policy, K, B: Undo> With<'_, P, K, B> {
         K: Judge<R, M>,
     {
         let run = |piece: Range<usize>| body(S::from_count(piece.len()));
-        let mut work =
-            Job { run, after: AfterFailure { undo: self.undo, unit: self.unit, start: self.core.start } };
+        let after = AfterFailure { undo: self.undo, unit: self.unit, start: self.core.start };
+        let mut work = Job { run, after, dry: Rehearsed::by(&self.judge, DropAll, 0) };
         let mut call = self.core.begin(caller, Extent::BATCH);
-        self.core.open(&mut call, Dry::of(&mut work, &self.judge, 0, drop));
+        call.open(&self.core.policy, &self.core.options, Some(&mut work));
         let done = next_piece(&mut call, &self.core.policy, &self.judge, &mut work, &mut None);
         outcome(done.expect("a batch is one piece"))
     }
@@ -137,9 +136,9 @@ impl<P: Policy, K, B: Undo, U: Unit> With<'_, P, K, B, U> {
         let mut after = AfterFailure { undo: self.undo, unit: self.unit, start: self.core.start };
         let extent = after.extent(length(start, end, || self.core.name_at(Some(caller))));
         let run = |piece: Range<usize>| body(start.plus(piece.start), start.plus(piece.end));
-        let mut work = Job { run, after };
+        let mut work = Job { run, after, dry: Rehearsed::by(&self.judge, DropAll, self.core.shape) };
         let (mut call, mut left_out) = (self.core.begin(caller, extent), None);
-        self.core.open(&mut call, Dry::of(&mut work, &self.judge, self.core.shape, drop));
+        call.open(&self.core.policy, &self.core.options, Some(&mut work));
         while let Some(done) =
             next_piece(&mut call, &self.core.policy, &self.judge, &mut work, &mut left_out)
         {
@@ -186,19 +185,19 @@ impl<P: Policy, K, B: Undo, U: Unit> With<'_, P, K, B, U> {
         let start = range.start;
         let extent = after.extent(length(start, range.end, || self.core.name_at(Some(caller))));
         let run = |piece: Range<usize>| body(start + piece.start, start + piece.end);
-        let mut work = Job { run, after };
+        let hold = Collect(Vec::new());
+        let mut work = Job { run, after, dry: Rehearsed::by(&self.judge, hold, 0) };
         let (mut call, mut left_out) = (self.core.begin(caller, extent), None);
-        let mut values = Vec::new();
-        self.core.open(&mut call, Dry::of(&mut work, &self.judge, 0, |outcome| collect(&mut values, outcome)));
+        call.open(&self.core.policy, &self.core.options, Some(&mut work));
         while let Some(done) =
             next_piece(&mut call, &self.core.policy, &self.judge, &mut work, &mut left_out)
         {
             match outcome(done).branch() {
-                ControlFlow::Continue(value) => values.push(value),
+                ControlFlow::Continue(value) => work.dry.hold.0.push(value),
                 ControlFlow::Break(error) => return error,
             }
         }
-        R::of(values)
+        R::of(work.dry.hold.0)
     }
 
     #[inline(never)]
@@ -218,13 +217,10 @@ impl<P: Policy, K, B: Undo, U: Unit> With<'_, P, K, B, U> {
         let extent = after.extent(length(start, range.end, || self.core.name_at(Some(caller))));
         let so_far = RefCell::new(init);
         let run = |piece: Range<usize>| body(&so_far.borrow(), start + piece.start, start + piece.end);
-        let mut work = Job { run, after };
+        let hold = MoveOn { so_far: &so_far, first: None };
+        let mut work = Job { run, after, dry: Rehearsed::by(&self.judge, hold, 0) };
         let (mut call, mut left_out) = (self.core.begin(caller, extent), None);
-        {
-            let mut first = None;
-            let hold = |outcome| move_on(&so_far, &mut first, outcome);
-            self.core.open(&mut call, Dry::of(&mut work, &self.judge, 0, hold));
-        }
+        call.open(&self.core.policy, &self.core.options, Some(&mut work));
         while let Some(done) =
             next_piece(&mut call, &self.core.policy, &self.judge, &mut work, &mut left_out)
         {
@@ -233,7 +229,7 @@ impl<P: Policy, K, B: Undo, U: Unit> With<'_, P, K, B, U> {
                 ControlFlow::Break(error) => return error,
             }
         }
-        drop(call);
+        drop((call, work));
         R::of(so_far.into_inner())
     }
 
@@ -264,32 +260,6 @@ impl<'a, P: Policy> Core<'a, P> {
         let origin = Origin { site: self.site, caller: Some(caller), above: Above::From(entry) };
         let parts = (self.name.clone(), origin, extent);
         Call::new(self.cache, &self.policy, &self.options, parts)
-    }
-
-    #[inline(always)]
-    pub(super) fn open(&self, call: &mut Call<'a>, mut body: impl DryBody) {
-        call.open(&self.policy, &self.options, Some(&mut body));
-    }
-}
-
-/// What `map` does with outcomes in a dry run.
-fn collect<R: Outcome<S>, S>(values: &mut Vec<R::Value>, outcome: Option<R>) {
-    match outcome.map(Outcome::branch::<()>) {
-        Some(ControlFlow::Continue(value)) => values.push(value),
-        Some(ControlFlow::Break(_)) => {}
-        None => values.clear(),
-    }
-}
-
-/// What `fold` does with outcomes in a dry run, after which the value so far is the first again.
-fn move_on<A, R: Outcome<S, Value = A>, S>(so_far: &RefCell<A>, first: &mut Option<A>, outcome: Option<R>) {
-    match outcome.map(Outcome::branch::<()>) {
-        Some(ControlFlow::Continue(next)) => {
-            let last = so_far.replace(next);
-            first.get_or_insert(last);
-        }
-        Some(ControlFlow::Break(_)) => {}
-        None => drop(first.take().map(|first| so_far.replace(first))),
     }
 }
 

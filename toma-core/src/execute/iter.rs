@@ -6,7 +6,7 @@ use std::mem;
 use std::ops::Range;
 use std::panic::Location;
 
-use super::dry::Dry;
+use super::dry::{DropAll, Rehearsed};
 use super::forms::{Undo, outcome};
 use super::size::length;
 use super::unit::{AfterFailure, Job, Unit};
@@ -66,7 +66,7 @@ impl<P: Policy, K, B: Undo, U: Unit> With<'_, P, K, B, U> {
         K: Judge<R, M>,
     {
         let here = 0_u8;
-        let Self { mut core, judge, undo, unit } = self;
+        let Self { core, judge, undo, unit } = self;
         let mut after = AfterFailure { undo, unit, start: core.start };
         let (start, extent) =
             (range.start, after.extent(length(range.start, range.end, || core.name_at(Some(caller)))));
@@ -78,10 +78,11 @@ impl<P: Policy, K, B: Undo, U: Unit> With<'_, P, K, B, U> {
             Above::Unknown
         };
         let origin = Origin { site: core.site, caller: Some(caller), above };
-        let parts = (core.name.take(), origin, extent);
+        let parts = (core.name, origin, extent);
         let mut call = Call::new(core.cache, &core.policy, &core.options, parts);
-        let mut work = Job { run, after };
-        core.open(&mut call, Dry::of(&mut work, &judge, 0, drop));
+        let mut work = Job { run, after, dry: Rehearsed::by(&judge, DropAll, 0) };
+        call.open(&core.policy, &core.options, Some(&mut work));
+        let work = Job { run: work.run, after: work.after, dry: () };
         // Without anything to do the call is over before it is asked.
         let call = (!call.is_done()).then_some(call);
         let policy = core.policy;
