@@ -75,7 +75,7 @@ impl<'a, P: Policy, K, B: Undo> With<'a, P, K, B> {
         let origin = Origin { site: core.site, caller: None, above: Above::Unknown };
         let parts = (core.name, origin, extent);
         let mut call = Call::new(core.cache, &core.policy, &core.options, parts);
-        call.open(&core.policy, &core.options, None);
+        call.open(&core.policy, &core.options);
         Task { attempts: Attempts::of(call, core.policy, judge), form, returns: PhantomData }
     }
 }

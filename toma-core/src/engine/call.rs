@@ -69,27 +69,31 @@ impl<'a> Call<'a> {
 
     /// Asks the size cache where to start.
     #[inline]
-    pub(crate) fn open(
-        &mut self,
-        policy: &dyn Policy,
-        options: &Options<'a>,
-        body: Option<&mut dyn DryBody>,
-    ) {
+    pub(crate) fn open(&mut self, policy: &dyn Policy, options: &Options<'a>) {
+        if !self.opens_plain(policy, options) {
+            self.open_with_extras(policy, options, None);
+        }
+    }
+
+    /// Asks the size cache where to start, unless the call has extras; whether that is done.
+    #[inline]
+    pub(crate) fn opens_plain(&mut self, policy: &dyn Policy, options: &Options<'a>) -> bool {
         shield::prepare();
         report::prepare();
-        let Options { deadline, device, ladder, observer, .. } = options;
+        let Options { deadline, device, ladder, observer, predict, .. } = options;
         if options.max_attempts == Some(0) {
             self.report.name().refuse("max_attempts 0: must be at least 1");
         }
         let switches = Switches::load();
-        let watch = Watch::new(self.report.name(), *observer, switches);
-        let asked = deadline.is_some() | device.is_some() | ladder.is_some() | self.needs.anything();
-        let around = switches.anything() | Nesting::now().marks.anything() | shield::is_dry();
-        if asked | around | watch.is_some() {
-            return self.open_with_extras(policy, options, watch, body);
+        let asked = deadline.is_some() | device.is_some() | ladder.is_some() | predict.is_some();
+        let around =
+            self.needs.anything() | switches.anything() | Nesting::now().marks.anything() | shield::is_dry();
+        if asked | around | Watch::is_needed(*observer, switches) {
+            return false;
         }
         self.choose_first(policy, false, None);
         self.report.starts_at(self.machine.step);
+        true
     }
 
     /// Chooses the first step by what earlier calls have learned. Returns what was measured for it, where the policy
@@ -122,18 +126,20 @@ impl<'a> Call<'a> {
     }
 
     #[inline(never)]
-    fn open_with_extras(
+    pub(crate) fn open_with_extras(
         &mut self,
         policy: &dyn Policy,
         options: &Options<'a>,
-        watch: Option<Box<Watch<'a>>>,
         body: Option<&mut dyn DryBody>,
     ) {
         let switches = Switches::load();
+        // What happens in a dry run has not happened.
+        let is_dry = shield::is_dry();
+        let watch = if is_dry { None } else { Watch::new(self.report.name(), options.observer, switches) };
         if options.predict.is_some() && options.device.is_none() {
             self.report.name().refuse("predict without device: must be told whose memory the size is to fit");
         }
-        let disabled = switches.disable() | shield::is_dry();
+        let disabled = switches.disable() | is_dry;
         self.extras = Some(Extras::new(options, watch, self.needs, disabled));
         let mut measured = None;
         if disabled {

@@ -3,25 +3,38 @@ use std::marker::PhantomData;
 use std::ops::{ControlFlow, Range};
 
 use super::forms::Undo;
-use super::unit::{Job, Unit};
+use super::with::Core;
 use crate::classify::Failure;
-use crate::engine::drive::Cleanup as _;
 use crate::outcome::{Judge, Outcome};
 use crate::predict::DryBody;
 
-/// What a dry run of a body takes besides the body. `T` is what the body returns, and how that is judged and held.
-pub(super) struct Rehearsed<'f, K, H, T> {
+/// The body of a form, lent for dry runs. `T` is what the body returns, and how that is judged and held.
+pub(super) struct Dry<'f, F, B, K, H, T> {
+    run: F,
+    undo: &'f mut B,
     judge: &'f K,
-    pub(super) hold: H,
+    hold: H,
+    /// Where the user's range starts.
+    start: usize,
     /// Tells the data from data of other shapes.
     shape: u64,
     outcomes: PhantomData<fn(T)>,
 }
 
-impl<'f, K: Judge<R, M>, H: Hold<R, S>, R, S, M> Rehearsed<'f, K, H, (R, S, M)> {
-    #[inline]
-    pub(super) fn by(judge: &'f K, hold: H, shape: u64) -> Self {
-        Self { judge, hold, shape, outcomes: PhantomData }
+impl<'f, F, B, K, H, R, S, M> Dry<'f, F, B, K, H, (R, S, M)>
+where
+    F: FnMut(Range<usize>) -> R,
+    B: Undo,
+    K: Judge<R, M>,
+    H: Hold<R, S>,
+{
+    pub(super) fn new(run: F, undo: &'f mut B, judge: &'f K, hold: H) -> Self {
+        Self { run, undo, judge, hold, start: 0, shape: 0, outcomes: PhantomData }
+    }
+
+    /// The same in a call with this start and data.
+    pub(super) fn within<P>(self, core: &Core<'_, P>) -> Self {
+        Self { start: core.start, shape: core.shape, ..self }
     }
 }
 
@@ -80,32 +93,31 @@ impl<R: Outcome<S>, S> Hold<R, S> for MoveOn<'_, R::Value> {
     }
 }
 
-impl<R, S, M, F, B, U, K, H> DryBody for Job<F, B, U, Rehearsed<'_, K, H, (R, S, M)>>
+impl<F, B, K, H, R, S, M> DryBody for Dry<'_, F, B, K, H, (R, S, M)>
 where
     F: FnMut(Range<usize>) -> R,
     B: Undo,
-    U: Unit,
     K: Judge<R, M>,
     H: Hold<R, S>,
 {
     fn run(&mut self, piece: Range<usize>) -> Option<Failure> {
         let outcome = (self.run)(piece);
-        let failure = self.dry.judge.failure(&outcome);
+        let failure = self.judge.failure(&outcome);
         if failure.is_none() {
-            self.dry.hold.hold(outcome);
+            self.hold.hold(outcome);
         }
         failure
     }
 
     fn let_go(&mut self) {
-        self.dry.hold.let_go();
+        self.hold.let_go();
     }
 
     fn undo(&mut self, piece: Range<usize>) {
-        self.after.undo(piece);
+        self.undo.undo(self.start + piece.start..self.start + piece.end);
     }
 
     fn shape(&self) -> u64 {
-        self.dry.shape
+        self.shape
     }
 }

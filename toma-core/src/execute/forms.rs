@@ -9,7 +9,7 @@ use std::cell::RefCell;
 use std::ops::{ControlFlow, Range};
 use std::panic::Location;
 
-use super::dry::{Collect, DropAll, MoveOn, Rehearsed};
+use super::dry::{Collect, DropAll, Dry, MoveOn};
 use super::size::{Size, length};
 use super::unit::{AfterFailure, Job, Unit};
 use super::with::{Core, With};
@@ -20,6 +20,7 @@ use crate::engine::drive::next_piece;
 use crate::engine::pieces::Extent;
 use crate::outcome::{Completes, Judge, Outcome};
 use crate::policy::Policy;
+use crate::predict::DryBody;
 
 type Caller = &'static Location<'static>;
 
@@ -110,11 +111,12 @@ impl<P: Policy, K, B: Undo> With<'_, P, K, B> {
         S: Size,
         K: Judge<R, M>,
     {
-        let run = |piece: Range<usize>| body(S::from_count(piece.len()));
-        let after = AfterFailure { undo: self.undo, unit: self.unit, start: self.core.start };
-        let mut work = Job { run, after, dry: Rehearsed::by(&self.judge, DropAll, 0) };
+        let mut after = AfterFailure { undo: self.undo, unit: self.unit, start: self.core.start };
         let mut call = self.core.begin(caller, Extent::BATCH);
-        call.open(&self.core.policy, &self.core.options, Some(&mut work));
+        self.core.open(&mut call, || {
+            Dry::new(of_size(&mut body), &mut after.undo, &self.judge, DropAll).within(&self.core)
+        });
+        let mut work = Job { run: of_size(&mut body), after };
         let done = next_piece(&mut call, &self.core.policy, &self.judge, &mut work, &mut None);
         outcome(done.expect("a batch is one piece"))
     }
@@ -135,12 +137,12 @@ impl<P: Policy, K, B: Undo, U: Unit> With<'_, P, K, B, U> {
     {
         let mut after = AfterFailure { undo: self.undo, unit: self.unit, start: self.core.start };
         let extent = after.extent(length(start, end, || self.core.name_at(Some(caller))));
-        let run = |piece: Range<usize>| body(start.plus(piece.start), start.plus(piece.end));
-        let mut work = Job { run, after, dry: Rehearsed::by(&self.judge, DropAll, self.core.shape) };
         let (mut call, mut left_out) = (self.core.begin(caller, extent), None);
-        call.open(&self.core.policy, &self.core.options, Some(&mut work));
-        while let Some(done) =
-            next_piece(&mut call, &self.core.policy, &self.judge, &mut work, &mut left_out)
+        self.core.open(&mut call, || {
+            Dry::new(from(start, &mut body), &mut after.undo, &self.judge, DropAll).within(&self.core)
+        });
+        let mut work = Job { run: from(start, &mut body), after };
+        while let Some(done) = next_piece(&mut call, &self.core.policy, &self.judge, &mut work, &mut left_out)
         {
             if let Err(error) = done {
                 return error;
@@ -184,20 +186,20 @@ impl<P: Policy, K, B: Undo, U: Unit> With<'_, P, K, B, U> {
         let mut after = AfterFailure { undo: self.undo, unit: self.unit, start: self.core.start };
         let start = range.start;
         let extent = after.extent(length(start, range.end, || self.core.name_at(Some(caller))));
-        let run = |piece: Range<usize>| body(start + piece.start, start + piece.end);
-        let hold = Collect(Vec::new());
-        let mut work = Job { run, after, dry: Rehearsed::by(&self.judge, hold, 0) };
         let (mut call, mut left_out) = (self.core.begin(caller, extent), None);
-        call.open(&self.core.policy, &self.core.options, Some(&mut work));
-        while let Some(done) =
-            next_piece(&mut call, &self.core.policy, &self.judge, &mut work, &mut left_out)
+        self.core.open(&mut call, || {
+            let hold = Collect(Vec::new());
+            Dry::new(from(start, &mut body), &mut after.undo, &self.judge, hold).within(&self.core)
+        });
+        let (mut work, mut values) = (Job { run: from(start, &mut body), after }, Vec::new());
+        while let Some(done) = next_piece(&mut call, &self.core.policy, &self.judge, &mut work, &mut left_out)
         {
             match outcome(done).branch() {
-                ControlFlow::Continue(value) => work.dry.hold.0.push(value),
+                ControlFlow::Continue(value) => values.push(value),
                 ControlFlow::Break(error) => return error,
             }
         }
-        R::of(work.dry.hold.0)
+        R::of(values)
     }
 
     #[inline(never)]
@@ -216,13 +218,14 @@ impl<P: Policy, K, B: Undo, U: Unit> With<'_, P, K, B, U> {
         let start = range.start;
         let extent = after.extent(length(start, range.end, || self.core.name_at(Some(caller))));
         let so_far = RefCell::new(init);
-        let run = |piece: Range<usize>| body(&so_far.borrow(), start + piece.start, start + piece.end);
-        let hold = MoveOn { so_far: &so_far, first: None };
-        let mut work = Job { run, after, dry: Rehearsed::by(&self.judge, hold, 0) };
+        let mut body = |start: usize, end: usize| body(&so_far.borrow(), start, end);
         let (mut call, mut left_out) = (self.core.begin(caller, extent), None);
-        call.open(&self.core.policy, &self.core.options, Some(&mut work));
-        while let Some(done) =
-            next_piece(&mut call, &self.core.policy, &self.judge, &mut work, &mut left_out)
+        self.core.open(&mut call, || {
+            let hold = MoveOn { so_far: &so_far, first: None };
+            Dry::new(from(start, &mut body), &mut after.undo, &self.judge, hold).within(&self.core)
+        });
+        let mut work = Job { run: from(start, &mut body), after };
+        while let Some(done) = next_piece(&mut call, &self.core.policy, &self.judge, &mut work, &mut left_out)
         {
             match outcome(done).branch() {
                 ControlFlow::Continue(next) => drop(so_far.replace(next)),
@@ -261,6 +264,26 @@ impl<'a, P: Policy> Core<'a, P> {
         let parts = (self.name.clone(), origin, extent);
         Call::new(self.cache, &self.policy, &self.options, parts)
     }
+
+    /// Opens it; the body is made ready for dry runs only where the call may ask for one.
+    #[inline(always)]
+    pub(super) fn open<D: DryBody>(&self, call: &mut Call<'a>, body: impl FnOnce() -> D) {
+        if !call.opens_plain(&self.policy, &self.options) {
+            call.open_with_extras(&self.policy, &self.options, Some(&mut body()));
+        }
+    }
+}
+
+/// What a piece means to the body of a batch.
+#[inline]
+fn of_size<S: Size, R>(body: &mut impl FnMut(S) -> R) -> impl FnMut(Range<usize>) -> R {
+    |piece| body(S::from_count(piece.len()))
+}
+
+/// What a piece means to the body of a range that starts there.
+#[inline]
+pub(super) fn from<S: Size, R>(start: S, body: &mut impl FnMut(S, S) -> R) -> impl FnMut(Range<usize>) -> R {
+    move |piece| body(start.plus(piece.start), start.plus(piece.end))
 }
 
 /// What the body returned, whether it is a success or a failure.

@@ -6,8 +6,8 @@ use std::mem;
 use std::ops::Range;
 use std::panic::Location;
 
-use super::dry::{DropAll, Rehearsed};
-use super::forms::{Undo, outcome};
+use super::dry::{DropAll, Dry};
+use super::forms::{Undo, from, outcome};
 use super::size::length;
 use super::unit::{AfterFailure, Job, Unit};
 use super::with::With;
@@ -66,23 +66,24 @@ impl<P: Policy, K, B: Undo, U: Unit> With<'_, P, K, B, U> {
         K: Judge<R, M>,
     {
         let here = 0_u8;
-        let Self { core, judge, undo, unit } = self;
+        let Self { mut core, judge, undo, unit } = self;
         let mut after = AfterFailure { undo, unit, start: core.start };
         let (start, extent) =
             (range.start, after.extent(length(range.start, range.end, || core.name_at(Some(caller)))));
         let takes_left_out = after.takes_left_out();
-        let run = move |piece: Range<usize>| body(start + piece.start, start + piece.end);
         let above = if core.cache.remembers() {
             Above::Seen(stack::fingerprint(std::ptr::from_ref(&here).addr()))
         } else {
             Above::Unknown
         };
         let origin = Origin { site: core.site, caller: Some(caller), above };
-        let parts = (core.name, origin, extent);
+        let parts = (core.name.take(), origin, extent);
         let mut call = Call::new(core.cache, &core.policy, &core.options, parts);
-        let mut work = Job { run, after, dry: Rehearsed::by(&judge, DropAll, 0) };
-        call.open(&core.policy, &core.options, Some(&mut work));
-        let work = Job { run: work.run, after: work.after, dry: () };
+        core.open(&mut call, || {
+            Dry::new(from(start, &mut body), &mut after.undo, &judge, DropAll).within(&core)
+        });
+        let run = move |piece: Range<usize>| body(start + piece.start, start + piece.end);
+        let work = Job { run, after };
         // Without anything to do the call is over before it is asked.
         let call = (!call.is_done()).then_some(call);
         let policy = core.policy;

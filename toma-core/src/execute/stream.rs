@@ -65,7 +65,7 @@ impl<P: Policy, K, B: Undo, U: Unit> With<'_, P, K, B, U> {
         let origin = Origin { site: core.site, caller: Some(caller), above: Above::Unknown };
         let parts = (core.name, origin, extent);
         let mut call = Call::new(core.cache, &core.policy, &core.options, parts);
-        call.open(&core.policy, &core.options, None);
+        call.open(&core.policy, &core.options);
         let attempts = Attempts::of(call, core.policy, judge);
         let value = Handover(Arc::default());
         let running = Running { attempts, after, left_out: None, value: value.clone() };

@@ -50,11 +50,9 @@ impl Unit for EvenItems {
 }
 
 /// A body, and what happens after its failures.
-pub(super) struct Job<F, B, U, D> {
+pub(super) struct Job<F, B, U> {
     pub(super) run: F,
     pub(super) after: AfterFailure<B, U>,
-    /// What a dry run takes besides.
-    pub(super) dry: D,
 }
 
 /// What happens after failures: attempts are undone, and items left out.
@@ -91,7 +89,7 @@ impl<B: Undo, U: Unit> Cleanup for AfterFailure<B, U> {
     }
 }
 
-impl<R, F: FnMut(Range<usize>) -> R, B: Undo, U: Unit, D> Work<R> for Job<F, B, U, D> {
+impl<R, F: FnMut(Range<usize>) -> R, B: Undo, U: Unit> Work<R> for Job<F, B, U> {
     const LEAVES_OUT: bool = U::PACKS;
 
     #[inline]

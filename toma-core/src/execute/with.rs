@@ -60,8 +60,16 @@ impl<P> Core<'_, P> {
 impl<'a> With<'a, Halve, Auto, ()> {
     #[inline]
     pub(crate) fn new(cache: &'a dyn SizeCache, site: Option<&'static Site>) -> Self {
-        let core =
-            Core { cache, site, name: None, dim: 0, start: 0, shape: 0, options: Options::default(), policy: Halve };
+        let core = Core {
+            cache,
+            site,
+            name: None,
+            dim: 0,
+            start: 0,
+            shape: 0,
+            options: Options::default(),
+            policy: Halve,
+        };
         Self { core, judge: Auto, undo: (), unit: Items }
     }
 }
@@ -169,8 +177,14 @@ impl<'a, P, K, B, U> With<'a, P, K, B, U> {
     /// Starts with the size that `predict` says fits the [`device`](Self::device), where the size cache
     /// knows nothing of the call.
     ///
-    /// It is asked once per call, for what sizes count: items, or [costs](With::by_cost). It counts for nothing where a call like this one has
-    /// met a limit before, nor with `TOMA_PREDICT=0`.
+    /// It is asked once per call, for what sizes count: items, or [costs](With::by_cost). It counts for nothing where
+    /// a call like this one has met a limit before, nor with `TOMA_PREDICT=0`.
+    ///
+    /// Where it runs the body dry, as `toma::torch::DryRun` does, it does so when the form is called, also for an
+    /// [iterator](Self::iter). The body gets the first items, and several sizes of them; what it does besides is
+    /// taken back by [`before_retry`](Self::before_retry). An asynchronous body cannot be run dry.
+    ///
+    /// The form panics when there is no `device`.
     ///
     /// See [`Predict`] for an example.
     #[inline]
@@ -192,6 +206,13 @@ impl<'a, P, K, B, U> With<'a, P, K, B, U> {
         let largest = sizes.max.map_or(items, |max| max.min(items));
         let multiple = largest.checked_div(sizes.multiple_of).map_or(0, |times| times * sizes.multiple_of);
         sizes.min = sizes.min.max(multiple);
+        self
+    }
+
+    /// Predicts nothing where only a dry run could, for a body that cannot be run dry.
+    #[doc(hidden)]
+    pub fn without_dry_runs(mut self) -> Self {
+        self.core.options.predict = self.core.options.predict.filter(|predict| !predict.runs_dry());
         self
     }
 

@@ -63,11 +63,11 @@ impl<'a> Rehearsal<'a> {
         self.name
     }
 
-    /// Tells the call from those of other lines, keys and shapes of data; from those of other lines alone
-    /// where the body cannot be run.
+    /// Tells the call from those of other lines, memories, keys and shapes of data; not by the last two where
+    /// the body cannot be run.
     pub fn key(&self) -> u64 {
         let of_data = self.body.as_ref().map(|body| (self.user, body.shape()));
-        hash_of((self.origin.site, self.origin.caller, of_data))
+        hash_of((self.origin.site, self.origin.caller, of_data, self.device.name()))
     }
 
     /// How much work there is, in what sizes count; `None` in a batch.
@@ -127,6 +127,9 @@ impl<'a> Rehearsal<'a> {
 
 impl fmt::Debug for Rehearsal<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Rehearsal").field("name", &self.name).field("begun", &self.begun).finish_non_exhaustive()
+        f.debug_struct("Rehearsal")
+            .field("name", &self.name)
+            .field("begun", &self.begun)
+            .finish_non_exhaustive()
     }
 }

@@ -71,6 +71,19 @@ pub(super) fn run<R>(
     by_shapes: bool,
     step: impl FnOnce(&Recording) -> R,
 ) -> Result<(Trace, Vec<String>), Error> {
+    let mut value = None;
+    let step = |value: &mut Option<R>, recording: &Recording| *value = Some(step(recording));
+    run_with(by_shapes, &mut value, step, |value| drop(value.take()))
+}
+
+/// The same for a step that works on `state`. Whatever comes of it, `take_back` ends it, within the dry run and
+/// after its trace.
+pub(super) fn run_with<S>(
+    by_shapes: bool,
+    state: &mut S,
+    step: impl FnOnce(&mut S, &Recording),
+    take_back: impl FnOnce(&mut S),
+) -> Result<(Trace, Vec<String>), Error> {
     if is_dry() {
         return Err(Error::new(ErrorKind::Unsupported, "dry run: within another dry run".to_owned()));
     }
@@ -81,10 +94,10 @@ pub(super) fn run<R>(
     let recording = Recording::begin()?;
     // What the step returns is dropped dry: dropping may call operators, too.
     let outcome = run_dry(|| {
-        let value = step(&recording);
+        let panic = run_dry(|| step(state, &recording)).err();
         let trace = trace_of(recording);
-        drop(value);
-        trace
+        take_back(state);
+        (trace, panic)
     });
     drop(modes);
     let ended = dry.end();
@@ -93,7 +106,10 @@ pub(super) fn run<R>(
     if !ended.refused.is_empty() {
         return Err(Error::new(ErrorKind::Unsupported, format!("dry run: {}", ended.refused)));
     }
-    let trace = outcome.unwrap_or_else(|panic| panic.pass_on());
+    let (trace, panic) = outcome.unwrap_or_else(|panic| panic.pass_on());
+    if let Some(panic) = panic {
+        panic.pass_on();
+    }
     assert_nothing_kept(&ended);
     let unknown = ended.unknown.split(", ").filter(|name| !name.is_empty());
     Ok((trace?, unknown.map(str::to_owned).collect()))

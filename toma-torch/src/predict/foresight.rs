@@ -1,29 +1,35 @@
 //! The body of a form, run dry where nothing is known of its sizes yet.
 
-use std::collections::VecDeque;
 use std::panic::Location;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
-use std::sync::{Arc, Mutex, PoisonError};
 
 use tch::Tensor;
 use toma_core::execute::With;
 use toma_core::memory::MemorySource as _;
-use toma_core::predict::{Foreseen, Predict};
+use toma_core::predict::{Foreseen, Predict, Rehearsal};
 use toma_plan::Coupling;
 
+use super::kept::Predictions;
 use super::prediction::{Prediction, SIZES, predict_from};
+use super::rehearsal;
 use crate::Device;
 use crate::error::Error;
 use crate::tensor::TensorData;
 
 /// Runs the body dry before the first attempt, and starts with the largest size that fits: the option
-/// `predict` of the forms for tensors.
+/// `predict` of every form and attribute.
 ///
 /// The body runs at 4 and at 8 items, or at fewer where there are fewer, and nothing of the user's is
-/// read or changed; see [`dry_run`](crate::dry_run). What is predicted is kept for each line of code that
-/// calls, [`key`](toma_core::execute::With::key), device and shape of the data: two nets that one line trains
-/// on data of one shape need keys. Where the body cannot run dry, sizes are found as without. Forms that are not
-/// for tensors take a [`Prediction`] instead.
+/// read or changed; see [`dry_run`](crate::dry_run). All these pieces are the first of the data: where items
+/// differ in what they take, let the largest be the first. What the body does besides is taken back by
+/// [`before_retry`](toma_core::execute::With::before_retry), or left out where
+/// [`is_dry`](toma_core::predict::is_dry) says so.
+///
+/// What is predicted is kept for each line of code that calls, [`key`](toma_core::execute::With::key), device and
+/// shape of the data: two nets that one line runs on data of one shape need keys. Only the forms for tensors and
+/// `chunked` know the shape; others need it in the key. Where the body cannot run dry, sizes are found as without:
+/// so it is where it is asynchronous, and where `device` is of no memory that libtorch knows.
 ///
 /// A step of training whose pieces do not add up to the whole is never split. What a user should know of
 /// this is a line on standard error, once for each prediction: an operator that couples rows, batch norm
@@ -55,6 +61,10 @@ impl Predict for DryRun {
     fn runs_dry(&self) -> bool {
         true
     }
+
+    fn foresee_dry(&self, call: &mut Rehearsal<'_>) -> Option<Foreseen> {
+        rehearsal::foresee(call)
+    }
 }
 
 impl Predict for Prediction {
@@ -81,10 +91,7 @@ impl Key {
     }
 }
 
-/// Predictions that are kept; beyond them the one made longest ago goes.
-const KEPT: usize = 256;
-
-static PREDICTIONS: Mutex<VecDeque<(Key, Made)>> = Mutex::new(VecDeque::new());
+static PREDICTIONS: Predictions<Key, Made> = Predictions::new();
 
 /// `None`: the body cannot run dry.
 type Made = Option<Arc<Kept>>;
@@ -149,13 +156,13 @@ impl Foresight {
         if items < 2 {
             return None;
         }
-        let kept = kept(&key).unwrap_or_else(|| made(&key, items, step))?;
+        let kept = PREDICTIONS.of(&key).unwrap_or_else(|| made(&key, items, step))?;
         Some(Self { key, kept, items })
     }
 
     /// The form, which starts with what is foreseen, and leaves whole what must not be split.
     pub(crate) fn lead<'a, P, K, B>(this: Option<&'a Self>, form: With<'a, P, K, B>) -> With<'a, P, K, B> {
-        let Some(this) = this else { return form };
+        let Some(this) = this else { return form.without_dry_runs() };
         let form = form.predict(this);
         if matches!(this.kept.split, Split::Never(_)) { form.unsplit(this.items) } else { form }
     }
@@ -200,11 +207,6 @@ fn say(key: &Key, text: &str) {
     toma_core::predict::say(&format!("toma: {}: {text}", key.caller));
 }
 
-fn kept(key: &Key) -> Option<Made> {
-    let predictions = PREDICTIONS.lock().unwrap_or_else(PoisonError::into_inner);
-    predictions.iter().find(|(known, _)| known == key).map(|(_, prediction)| prediction.clone())
-}
-
 /// Makes a prediction and keeps it, also that there is none.
 fn made(key: &Key, items: usize, step: impl FnMut(usize) -> Result<Tensor, Error>) -> Made {
     let prediction = predicted(&Device::new(key.device), items, step);
@@ -213,11 +215,7 @@ fn made(key: &Key, items: usize, step: impl FnMut(usize) -> Result<Tensor, Error
         let split = split(&prediction, key.purpose);
         Arc::new(Kept { prediction, split, said: AtomicBool::new(false) })
     });
-    let mut predictions = PREDICTIONS.lock().unwrap_or_else(PoisonError::into_inner);
-    if predictions.len() == KEPT {
-        predictions.pop_front();
-    }
-    predictions.push_back((key.clone(), made.clone()));
+    PREDICTIONS.keep(key.clone(), made.clone());
     made
 }
 

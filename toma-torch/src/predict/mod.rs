@@ -3,7 +3,9 @@
 mod dry;
 mod explain;
 mod foresight;
+mod kept;
 mod prediction;
+mod rehearsal;
 
 pub use dry::{dry_run, dry_run_by_shapes};
 pub use explain::Explanation;
