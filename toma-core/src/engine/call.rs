@@ -26,7 +26,7 @@ use crate::nesting::{Inside, Nesting};
 use crate::observe::report::{self, ReportBuilder};
 use crate::observe::{EventKind, Reason, Watch};
 use crate::policy::{Needs, Policy};
-use crate::predict::Predict;
+use crate::predict::{Asks, DryBody};
 use crate::shield::{self, Retryable};
 use crate::switches::Switches;
 
@@ -71,21 +71,30 @@ impl<'a> Call<'a> {
     /// Asks the size cache where to start.
     #[inline]
     pub(crate) fn open(&mut self, policy: &dyn Policy, options: &Options<'a>) {
+        if !self.opens_plain(policy, options) {
+            self.open_with_extras(policy, options, None);
+        }
+    }
+
+    /// Asks the size cache where to start, unless the call has extras; whether that is done.
+    #[inline]
+    pub(crate) fn opens_plain(&mut self, policy: &dyn Policy, options: &Options<'a>) -> bool {
         shield::prepare();
         report::prepare();
-        let Options { deadline, device, ladder, observer, .. } = options;
+        let Options { deadline, device, ladder, observer, predict, .. } = options;
         if options.max_attempts == Some(0) {
             self.report.name().refuse("max_attempts 0: must be at least 1");
         }
         let switches = Switches::load();
-        let watch = Watch::new(self.report.name(), *observer, switches);
-        let asked = deadline.is_some() | device.is_some() | ladder.is_some() | self.needs.anything();
-        let around = switches.anything() | Nesting::now().marks.anything() | shield::is_dry();
-        if asked | around | watch.is_some() {
-            return self.open_with_extras(policy, options, watch, switches);
+        let asked = deadline.is_some() | device.is_some() | ladder.is_some() | predict.is_some();
+        let around =
+            self.needs.anything() | switches.anything() | Nesting::now().marks.anything() | shield::is_dry();
+        if asked | around | Watch::is_needed(*observer, switches) {
+            return false;
         }
         self.choose_first(policy, false, None);
         self.report.starts_at(self.machine.step);
+        true
     }
 
     /// Chooses the first step by what earlier calls have learned. Returns what was measured for it, where the policy
@@ -95,7 +104,7 @@ impl<'a> Call<'a> {
         &mut self,
         policy: &dyn Policy,
         asks: bool,
-        predict: Option<&'a dyn Predict>,
+        predict: Option<&mut Asks<'a, '_>>,
     ) -> Option<Measured> {
         let remembered = self.memory.cache.recall(&self.place());
         self.report.remembers(remembered.as_ref().map(|known| known.settled));
@@ -103,7 +112,7 @@ impl<'a> Call<'a> {
             self.machine.start_from(known.settled, known.bounds);
         }
         let measured = asks.then(|| self.resume(remembered.as_ref()));
-        match predict.filter(|_| remembered.is_none()).and_then(|predict| self.foresee(predict)) {
+        match predict.filter(|_| remembered.is_none()).and_then(|asks| self.foresee(asks)) {
             Some(foreseen) => self.machine.starts_at(foreseen),
             None => self.machine.choose_first(policy, measured),
         }
@@ -118,32 +127,40 @@ impl<'a> Call<'a> {
     }
 
     #[inline(never)]
-    fn open_with_extras(
+    pub(crate) fn open_with_extras(
         &mut self,
         policy: &dyn Policy,
         options: &Options<'a>,
-        watch: Option<Box<Watch<'a>>>,
-        switches: Switches,
+        body: Option<&mut dyn DryBody>,
     ) {
-        let disabled = switches.disable() | shield::is_dry();
+        let switches = Switches::load();
+        // What happens in a dry run has not happened.
+        let is_dry = shield::is_dry();
+        let watch = if is_dry { None } else { Watch::new(self.report.name(), options.observer, switches) };
+        if options.predict.is_some() && options.device.is_none() {
+            self.report.name().refuse("predict without device: must be told whose memory the size is to fit");
+        }
+        let disabled = switches.disable() | is_dry;
         self.extras = Some(Extras::new(options, watch, self.needs, disabled));
-        let (mut measured, mut predict) = (None, None);
+        let (mut measured, mut asks) = (None, None);
         if disabled {
             self.machine.fixed = true;
         } else if Nesting::now().marks.falls_back {
             self.machine.learn_nothing();
             self.machine.choose_first(policy, None);
         } else {
-            predict = options.predict.filter(|_| !switches.unpredicted());
-            measured = self.choose_first(policy, self.needs.anything(), predict);
+            let predict = options.predict.filter(|_| !switches.unpredicted());
+            let body = body.map(|body| body as _);
+            asks = predict.map(|predict| Asks { predict, body, lacks: None });
+            measured = self.choose_first(policy, self.needs.anything(), asks.as_mut());
         }
         self.report.starts_at(self.machine.step);
         if self.extras.as_ref().is_some_and(|extras| extras.watch.is_some()) {
             self.tell_started();
         }
         self.tell_shortfall(measured.and_then(|measured| self.machine.shortfall(&measured)));
-        if let Some(predict) = predict {
-            self.tell_shortfall(self.lacks(predict));
+        if let Some(asks) = asks {
+            self.tell_shortfall(asks.lacks);
         }
     }
 

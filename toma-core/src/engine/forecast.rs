@@ -3,7 +3,7 @@
 use crate::contained::contained;
 use crate::memory::MemorySource;
 use crate::observe::report;
-use crate::predict::{Predict, Shown};
+use crate::predict::{Followed, Shown};
 
 /// The first piece is this part of what fits, where more than half would be taken and attempts take what no dry
 /// run sees.
@@ -12,7 +12,7 @@ const EXPLORES: usize = 4;
 /// What was said to fit, and which of it failed.
 #[derive(Debug)]
 pub(super) struct Forecast<'a> {
-    predict: &'a dyn Predict,
+    predict: Followed<'a>,
     device: &'a dyn MemorySource,
     said: report::Foreseen,
     items: Option<usize>,
@@ -30,7 +30,7 @@ pub(super) struct Forecast<'a> {
 
 impl<'a> Forecast<'a> {
     pub(super) fn new(
-        predict: &'a dyn Predict,
+        predict: Followed<'a>,
         device: &'a dyn MemorySource,
         said: report::Foreseen,
         items: Option<usize>,

@@ -18,6 +18,7 @@ use super::sizes::Sizes;
 use crate::classify::Class;
 use crate::memory::Reading;
 use crate::policy::{Bounds, Evidence, Measurements, Policy};
+use crate::predict::Cuts;
 use crate::shield::Retryable;
 
 /// Where one call stands. Positions count items from 0; forms add their own offset.
@@ -289,5 +290,20 @@ impl Machine {
             }
             _ => evidence,
         }
+    }
+}
+
+impl Cuts for Machine {
+    fn fit(&self, step: usize) -> usize {
+        self.sizes.fit(step)
+    }
+
+    fn first(&self, step: usize) -> (Range<usize>, usize) {
+        let Cut { end, size } = self.extent.cut(0, step);
+        (0..end, size)
+    }
+
+    fn size_of(&self, items: usize) -> usize {
+        self.extent.size(0..items.min(self.extent.end))
     }
 }

@@ -44,6 +44,8 @@ pub(crate) struct Core<'a, P> {
     pub(crate) dim: isize,
     /// Where the user's range starts: pieces count from 0.
     pub(crate) start: usize,
+    /// Tells data from data of other shapes, where that is asked for.
+    pub(crate) shape: u64,
     pub(crate) options: Options<'a>,
     pub(crate) policy: P,
 }
@@ -59,8 +61,16 @@ impl<P> Core<'_, P> {
 impl<'a> With<'a, Halve, Auto, ()> {
     #[inline]
     pub(crate) fn new(cache: &'a dyn SizeCache, site: Option<&'static Site>) -> Self {
-        let core =
-            Core { cache, site, name: None, dim: 0, start: 0, options: Options::default(), policy: Halve };
+        let core = Core {
+            cache,
+            site,
+            name: None,
+            dim: 0,
+            start: 0,
+            shape: 0,
+            options: Options::default(),
+            policy: Halve,
+        };
         Self { core, judge: Auto, undo: (), unit: Items }
     }
 }
@@ -173,6 +183,12 @@ impl<'a, P, K, B, U> With<'a, P, K, B, U> {
     /// limit before, nor with `TOMA_PREDICT=0`. Where not even the smallest size is said to fit, attempts are made
     /// all the same, and [`Report::shortfall`](crate::report::Report::shortfall) says what it lacks.
     ///
+    /// Where it runs the body dry, as `toma::torch::DryRun` does, it does so when the form is called, also for an
+    /// [iterator](Self::iter). The body gets the first items, and several sizes of them; what it does besides is
+    /// taken back by [`before_retry`](Self::before_retry). An asynchronous body cannot be run dry.
+    ///
+    /// The form panics when there is no `device`.
+    ///
     /// See [`Predict`] for an example.
     #[inline]
     pub fn predict(mut self, predict: &'a dyn Predict) -> Self {
@@ -193,6 +209,13 @@ impl<'a, P, K, B, U> With<'a, P, K, B, U> {
         let largest = sizes.max.map_or(items, |max| max.min(items));
         let multiple = largest.checked_div(sizes.multiple_of).map_or(0, |times| times * sizes.multiple_of);
         sizes.min = sizes.min.max(multiple);
+        self
+    }
+
+    /// Predicts nothing where only a dry run could, for a body that cannot be run dry.
+    #[doc(hidden)]
+    pub fn without_dry_runs(mut self) -> Self {
+        self.core.options.predict = self.core.options.predict.filter(|predict| !predict.runs_dry());
         self
     }
 
@@ -229,8 +252,8 @@ impl<'a, P, K, B, U> With<'a, P, K, B, U> {
     /// Decides sizes by `policy` instead of [`Halve`].
     #[inline]
     pub fn policy<Q: Policy>(self, policy: Q) -> With<'a, Q, K, B, U> {
-        let Core { cache, site, name, dim, start, options, policy: _ } = self.core;
-        let core = Core { cache, site, name, dim, start, options, policy };
+        let Core { cache, site, name, dim, start, shape, options, policy: _ } = self.core;
+        let core = Core { cache, site, name, dim, start, shape, options, policy };
         With { core, judge: self.judge, undo: self.undo, unit: self.unit }
     }
 

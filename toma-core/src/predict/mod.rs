@@ -5,10 +5,13 @@
 
 #[cfg(all(test, feature = "testing"))]
 mod call_tests;
+mod rehearsal;
 
 use std::fmt;
 
-use crate::memory::MemorySource;
+pub use rehearsal::Rehearsal;
+pub(crate) use rehearsal::{Asks, Cuts, DryBody, Followed};
+
 use crate::shield::{self, Panic};
 
 #[doc(hidden)]
@@ -44,10 +47,16 @@ pub trait Predict: fmt::Debug + Sync {
     /// items, what fits at once. `None` where that is not known.
     fn foresee(&self, items: Option<usize>, free_bytes: u64) -> Option<Foreseen>;
 
-    /// Whether it says nothing by itself, and forms that know how run the body dry.
+    /// Whether it says nothing by itself, and the body has to be run dry.
     #[doc(hidden)]
     fn runs_dry(&self) -> bool {
         false
+    }
+
+    /// The same for a call that lends its body for dry runs.
+    #[doc(hidden)]
+    fn foresee_dry(&self, rehearsal: &mut Rehearsal<'_>) -> Option<Foreseen> {
+        self.foresee(rehearsal.items(), rehearsal.free_bytes())
     }
 
     /// What fits once pieces have run: what they leave behind is not free any more.
@@ -108,17 +117,6 @@ pub struct Foreseen {
     pub size: usize,
     /// The most bytes that live at once, beyond those there are now.
     pub needs_bytes: u64,
-}
-
-/// What `predict` says of this memory as it is now.
-pub(crate) fn foresee(
-    predict: &dyn Predict,
-    device: &dyn MemorySource,
-    items: Option<usize>,
-) -> Option<crate::report::Foreseen> {
-    let free_bytes = device.read().ok()?.free_bytes;
-    let Foreseen { size, needs_bytes } = predict.foresee(items, free_bytes)?;
-    Some(crate::report::Foreseen { size, needs_bytes, free_bytes })
 }
 
 /// The engine's clock.

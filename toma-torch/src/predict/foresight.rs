@@ -1,30 +1,36 @@
 //! The body of a form, run dry where nothing is known of its sizes yet.
 
-use std::collections::VecDeque;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
-use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
 use tch::Tensor;
 use toma_core::execute::With;
 use toma_core::memory::MemorySource as _;
-use toma_core::predict::{Foreseen, Piece, Predict, Shown, bytes_for_people, now};
+use toma_core::predict::{Foreseen, Piece, Predict, Rehearsal, Shown, bytes_for_people, now};
 use toma_plan::Coupling;
 
+use super::kept::Predictions;
 use super::key::{Key, Purpose, Site};
-use super::pace::{Pace, Paces};
+use super::pace::Pace;
 use super::prediction::{Prediction, SIZES, predict_from};
+use super::rehearsal;
 use crate::Device;
 use crate::error::Error;
 
 /// Runs the body dry before the first attempt, and starts with the largest size that fits: the option
-/// `predict` of the forms for tensors.
+/// `predict` of every form and attribute.
 ///
 /// The body runs at 4 and at 8 items, or at fewer where there are fewer, and nothing of the user's is
-/// read or changed; see [`dry_run`](crate::dry_run). What is predicted is kept for each line of code that
-/// calls, [`key`](toma_core::execute::With::key), device and shape of the data: two nets that one line trains
-/// on data of one shape need keys. Where the body cannot run dry, sizes are found as without. Forms that are not
-/// for tensors take a [`Prediction`] instead.
+/// read or changed; see [`dry_run`](crate::dry_run). All these pieces are the first of the data: where items
+/// differ in what they take, let the largest be the first. What the body does besides is taken back by
+/// [`before_retry`](toma_core::execute::With::before_retry), or left out where
+/// [`is_dry`](toma_core::predict::is_dry) says so.
+///
+/// What is predicted is kept for each line of code that calls, [`key`](toma_core::execute::With::key), device and
+/// shape of the data: two nets that one line runs on data of one shape need keys. Only the forms for tensors and
+/// `chunked` know the shape; others need it in the key. Where the body cannot run dry, sizes are found as without:
+/// so it is where it is asynchronous, and where `device` is of no memory that libtorch knows.
 ///
 /// What is tried corrects it. A size that was said to fit and failed is not begun with again, and the body is run
 /// dry once more; where it is wrong again, sizes are found as without. Bytes that pieces are measured to take
@@ -64,14 +70,15 @@ impl Predict for DryRun {
     fn runs_dry(&self) -> bool {
         true
     }
+
+    fn foresee_dry(&self, call: &mut Rehearsal<'_>) -> Option<Foreseen> {
+        rehearsal::foresee(call)
+    }
 }
 
-/// Predictions that are kept; beyond them the one made longest ago goes.
-const KEPT: usize = 256;
+static PREDICTIONS: Predictions<Key, Made> = Predictions::new();
 
-static PREDICTIONS: Mutex<VecDeque<(Key, Made)>> = Mutex::new(VecDeque::new());
-
-static PACES: Paces<Site> = Paces::new();
+static PACES: Predictions<Site, Arc<Pace>> = Predictions::new();
 
 /// `None`: the body cannot run dry.
 type Made = Option<Arc<Kept>>;
@@ -130,11 +137,11 @@ impl Foresight {
         if work.items < 2 {
             return None;
         }
-        let known = kept(&key);
+        let known = PREDICTIONS.of(&key);
         let is_renewed = matches!(&known, Some(Some(kept)) if kept.prediction.corrected().renews());
         let (kept, measures) = match known {
             Some(made) if !is_renewed => (made?, false),
-            None if !PACES.of(key.site.clone()).allows() => stand_in(&key)?,
+            None if !pace(&key.site).allows() => stand_in(&key)?,
             before => (made(&key, before.flatten().as_deref(), work.items, step, undo)?, false),
         };
         Some(Self { site: key.site, kept, work, measures, begun: now() })
@@ -142,7 +149,7 @@ impl Foresight {
 
     /// The form, which starts with what is foreseen, and leaves whole what must not be split.
     pub(crate) fn lead<'a, P, K, B>(this: Option<&'a Self>, form: With<'a, P, K, B>) -> With<'a, P, K, B> {
-        let Some(this) = this else { return form };
+        let Some(this) = this else { return form.without_dry_runs() };
         let form = form.predict(this);
         if matches!(this.kept.split, Split::Never(_)) { form.unsplit(this.work.items) } else { form }
     }
@@ -282,19 +289,22 @@ fn say(site: &Site, text: &str) {
     toma_core::predict::say(&format!("toma: {}: {text}", site.caller));
 }
 
-fn kept(key: &Key) -> Option<Made> {
-    let predictions = PREDICTIONS.lock().unwrap_or_else(PoisonError::into_inner);
-    predictions.iter().find(|(known, _)| known == key).map(|(_, prediction)| prediction.clone())
-}
-
 /// Serves where one more dry run would take too long: what is kept of larger data, as a bound; else what is kept of
 /// other data of the site, for what it tells of pieces, and sizes are measured.
 fn stand_in(key: &Key) -> Option<(Arc<Kept>, bool)> {
-    let predictions = PREDICTIONS.lock().unwrap_or_else(PoisonError::into_inner);
-    let of_site = predictions.iter().filter(|(known, _)| known.site == key.site);
-    let kept = of_site.filter_map(|(known, made)| Some((known, made.as_ref()?)));
-    let (known, kept) = kept.min_by_key(|(known, _)| (!key.is_within(known), known.extent()))?;
-    Some((Arc::clone(kept), !key.is_within(known)))
+    let rank = |known: &Key, made: &Made| {
+        let serves = known.site == key.site && made.is_some();
+        serves.then(|| (!key.is_within(known), known.extent()))
+    };
+    let ((measures, _), made) = PREDICTIONS.nearest(rank)?;
+    Some((made?, measures))
+}
+
+fn pace(site: &Site) -> Arc<Pace> {
+    PACES.of(site).unwrap_or_else(|| {
+        PACES.keep(site.clone(), Arc::default());
+        PACES.of(site).unwrap_or_default()
+    })
 }
 
 /// Makes a prediction and keeps it, also that there is none; instead of the one before, if that was wrong.
@@ -305,7 +315,7 @@ fn made(
     step: impl FnMut(usize) -> Result<Tensor, Error>,
     undo: impl FnMut(usize),
 ) -> Made {
-    let (begun, pace) = (now(), PACES.of(key.site.clone()));
+    let (begun, pace) = (now(), pace(&key.site));
     let prediction = predicted(&Device::new(key.site.device), items, step, undo);
     pace.ran_dry(now().saturating_duration_since(begun));
     let say_why = |error: &Error| say(&key.site, &format!("not predicted: {error}"));
@@ -317,12 +327,7 @@ fn made(
         };
         Arc::new(Kept { prediction, split, pace, said: Default::default() })
     });
-    let mut predictions = PREDICTIONS.lock().unwrap_or_else(PoisonError::into_inner);
-    predictions.retain(|(known, _)| known != key);
-    if predictions.len() == KEPT {
-        predictions.pop_front();
-    }
-    predictions.push_back((key.clone(), made.clone()));
+    PREDICTIONS.renew(key.clone(), made.clone());
     made
 }
 

@@ -4,9 +4,11 @@ mod correction;
 mod dry;
 mod explain;
 mod foresight;
+mod kept;
 mod key;
 mod pace;
 mod prediction;
+mod rehearsal;
 
 pub use dry::{dry_run, dry_run_by_shapes};
 pub use explain::Explanation;

@@ -1,8 +1,6 @@
 //! How much of its time a site spends on dry runs.
 
-use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
-use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 /// Dry runs of a site that cost what they cost: most have a few shapes.
@@ -10,9 +8,6 @@ const FREE: u64 = 16;
 
 /// Beyond them dry runs take at most one part in so many of the time of the calls.
 const SHARE: u64 = 20;
-
-/// Sites that are kept.
-const KEPT: usize = 256;
 
 /// The time that dry runs of a site took, and its calls.
 #[derive(Debug, Default)]
@@ -43,32 +38,9 @@ fn nanos(time: Duration) -> u64 {
     u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
 }
 
-/// The paces of sites, the newest last.
-#[derive(Debug)]
-pub(crate) struct Paces<P>(Mutex<VecDeque<(P, Arc<Pace>)>>);
-
-impl<P: PartialEq> Paces<P> {
-    pub(crate) const fn new() -> Self {
-        Self(Mutex::new(VecDeque::new()))
-    }
-
-    pub(crate) fn of(&self, site: P) -> Arc<Pace> {
-        let mut paces = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some((_, pace)) = paces.iter().find(|(known, _)| *known == site) {
-            return Arc::clone(pace);
-        }
-        if paces.len() == KEPT {
-            paces.pop_front();
-        }
-        let pace = Arc::<Pace>::default();
-        paces.push_back((site, Arc::clone(&pace)));
-        pace
-    }
-}
-
 #[cfg(test)]
 mod tests {
-    use super::{Arc, Duration, FREE, Pace, Paces};
+    use super::{Duration, FREE, Pace};
 
     #[test]
     fn a_twentieth_of_the_time_is_for_dry_runs_once_the_first_are_over() {
@@ -84,12 +56,5 @@ mod tests {
         assert!(pace.allows());
         pace.ran_dry(Duration::from_millis(1));
         assert!(!pace.allows());
-    }
-
-    #[test]
-    fn a_site_keeps_its_pace() {
-        let paces = Paces::new();
-        assert!(Arc::ptr_eq(&paces.of(1), &paces.of(1)));
-        assert!(!Arc::ptr_eq(&paces.of(1), &paces.of(2)));
     }
 }

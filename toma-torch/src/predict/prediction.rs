@@ -124,7 +124,11 @@ where
 }
 
 impl Prediction {
-    fn new(device: &Device, traces: Vec<(u32, Trace)>, mut unknown: Vec<String>) -> Result<Self, Error> {
+    pub(super) fn new(
+        device: &Device,
+        traces: Vec<(u32, Trace)>,
+        mut unknown: Vec<String>,
+    ) -> Result<Self, Error> {
         let place = place(DeviceId::of(device.device()).numbers());
         let growth = grown(&traces)?;
         let elsewhere: Vec<String> = growth.places().map(ToString::to_string).collect();
@@ -173,16 +177,26 @@ impl Prediction {
         Auto: Judge<R, M>,
     {
         let size = u32::try_from(size).unwrap_or(u32::MAX);
-        if size == 0 || self.traces.iter().any(|(known, _)| *known == size) {
+        if size == 0 || self.knows(size) {
             return Ok(self);
         }
         let (trace, unknown) = two_pieces(true, size, step, undo)?;
+        self.correct(size, trace, unknown)?;
+        Ok(self)
+    }
+
+    /// By what is recorded at one more size.
+    pub(super) fn correct(&mut self, size: u32, trace: Trace, unknown: Vec<String>) -> Result<(), Error> {
         self.traces.push((size, trace));
         self.growth = grown(&self.traces)?;
         self.unknown.extend(unknown);
         self.unknown.sort();
         self.unknown.dedup();
-        Ok(self)
+        Ok(())
+    }
+
+    pub(super) fn knows(&self, size: u32) -> bool {
+        self.traces.iter().any(|(known, _)| *known == size)
     }
 
     /// Leaves another part of free memory free than 1 %.

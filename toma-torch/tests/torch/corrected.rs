@@ -250,3 +250,29 @@ fn a_budget_below_one_item_is_tried_and_then_said() {
         "{report}"
     );
 }
+
+/// Forms of the engine keep their predictions elsewhere, and tell them what the call shows all the same.
+#[test]
+fn what_a_loop_shows_corrects_its_prediction_too() {
+    let _alone = alone();
+    let rows = Tensor::ones([512, 1024], FLOATS);
+    let (device, dry) = (Device::new(CPU), Cell::new(0));
+    let _budget = Budget::beyond_allocated(1 << 20);
+    let run = |hidden| {
+        let form = execute::with::<NoCache>().device(&device).predict(&DryRun);
+        form.range(0..512, 512, |start, end| {
+            drop(squares(&rows.slice(0, size(start), size(end), 1), hidden, &dry));
+        });
+        (report(), dry.replace(0))
+    };
+    let said = |report: &Report| report.foreseen.map(|foreseen| foreseen.size);
+    let (wrong, _) = run(3);
+    assert!(wrong.out_of_memory > 0, "{wrong}");
+    let (corrected, renewed) = run(3);
+    assert_eq!(said(&corrected), wrong.bounds.largest_success, "{corrected}");
+    assert_eq!((corrected.out_of_memory, renewed > 0), (0, true), "{corrected}");
+    assert_eq!(run(3).1, 0, "it is renewed once");
+    assert!(run(30).0.out_of_memory > 0);
+    let (measured, dry_runs) = run(0);
+    assert_eq!((said(&measured), dry_runs), (None, 0), "{measured}");
+}

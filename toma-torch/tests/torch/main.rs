@@ -19,6 +19,7 @@ mod nets;
 mod nine;
 mod predict;
 mod readme;
+mod rehearsed;
 mod rollback;
 mod stage;
 mod stress;

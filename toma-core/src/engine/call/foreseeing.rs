@@ -3,30 +3,55 @@
 use std::num::NonZeroUsize;
 
 use super::Call;
+use super::remembering::Memory;
 use crate::classify::Class;
 use crate::engine::attempt::Attempt;
 use crate::engine::forecast::Forecast;
 use crate::engine::machine::{Failed, Took};
 use crate::engine::meter::Measured;
-use crate::observe::Shortfall;
-use crate::predict::{self, Predict, Shown};
+use crate::observe::{Shortfall, report};
+use crate::predict::{Asks, Followed, Foreseen, Predict, Rehearsal, Shown};
 
 impl<'a> Call<'a> {
     /// The first size, where it is known what fits.
     #[inline(never)]
-    pub(super) fn foresee(&mut self, predict: &'a dyn Predict) -> Option<usize> {
-        let (items, device) = (self.report.length().map(|_| self.machine.whole()), self.memory.device?);
-        let said = predict::foresee(predict, device, items)?;
-        self.report.foresees(said);
-        let forecast = Forecast::new(predict, device, said, items);
-        let first = forecast.first();
-        if let Some(extras) = &mut self.extras {
-            // What the piece takes is worth knowing then, whatever the policy.
-            if forecast.explores {
-                (extras.measures, extras.meters) = (true, Some(device));
-            }
-            extras.forecast = Some(Box::new(forecast));
+    pub(super) fn foresee(&mut self, asks: &mut Asks<'a, '_>) -> Option<usize> {
+        let Memory { origin, user, .. } = &self.memory;
+        let device = self.memory.device.filter(|_| !self.machine.is_done())?;
+        let free_bytes = device.read().ok()?.free_bytes;
+        let items = self.report.length().map(|_| self.machine.whole());
+        let mut rehearsal = Rehearsal {
+            name: self.report.name(),
+            origin,
+            user: *user,
+            items,
+            free_bytes,
+            device,
+            cuts: &self.machine,
+            body: asks.body.take().map(|body| body as _),
+            begun: Vec::new(),
+            kept: None,
+        };
+        let said = asks.predict.foresee_dry(&mut rehearsal);
+        let predict = rehearsal.kept.take().map_or(Followed::Given(asks.predict), Followed::Kept);
+        if said.is_none_or(|said| said.size < self.machine.least()) {
+            asks.lacks = self.lacks(&*predict, free_bytes);
         }
+        let Foreseen { size, needs_bytes } = said?;
+        let said = report::Foreseen { size, needs_bytes, free_bytes };
+        self.report.foresees(said);
+        self.follow(Forecast::new(predict, device, said, items))
+    }
+
+    /// Returns the size to begin with.
+    fn follow(&mut self, forecast: Forecast<'a>) -> Option<usize> {
+        let first = forecast.first();
+        let extras = self.extras.as_mut()?;
+        if forecast.explores {
+            // What the piece takes is worth knowing then, whatever the policy.
+            (extras.measures, extras.meters) = (true, self.memory.device);
+        }
+        extras.forecast = Some(Box::new(forecast));
         Some(first)
     }
 
@@ -75,14 +100,10 @@ impl<'a> Call<'a> {
         }
     }
 
-    /// What the smallest size lacks, by a prediction that was asked for a first size.
-    pub(super) fn lacks(&self, predict: &dyn Predict) -> Option<Shortfall> {
-        if self.report.remembered().is_some() {
-            return None;
-        }
+    /// What the smallest size lacks, by a prediction.
+    fn lacks(&self, predict: &dyn Predict, free_bytes: u64) -> Option<Shortfall> {
         let size = self.machine.least();
         let piece = predict.piece(size)?;
-        let free_bytes = self.memory.read()?.free_bytes;
         (free_bytes < piece.needs_bytes).then_some(Shortfall {
             size,
             needs_bytes: piece.needs_bytes,
