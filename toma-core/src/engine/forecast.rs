@@ -1,5 +1,8 @@
 //! A prediction that set the first size of a call, and what the call shows of it.
 
+use std::time::Instant;
+
+use crate::clock;
 use crate::contained::contained;
 use crate::memory::MemorySource;
 use crate::observe::report;
@@ -26,6 +29,7 @@ pub(super) struct Forecast<'a> {
     works: Option<usize>,
     /// A failure was injected: nothing is told of any.
     injected: bool,
+    begun: Instant,
 }
 
 impl<'a> Forecast<'a> {
@@ -48,6 +52,7 @@ impl<'a> Forecast<'a> {
             failed: None,
             works: None,
             injected: false,
+            begun: clock::now(),
         }
     }
 
@@ -97,10 +102,12 @@ impl<'a> Forecast<'a> {
 impl Drop for Forecast<'_> {
     /// Once, at the end of the call: sizes that fail one after the other are one mistake.
     fn drop(&mut self) {
+        let elapsed = clock::now().saturating_duration_since(self.begun);
         if let Some((size, free_bytes)) = self.failed.filter(|_| !self.injected) {
             // A prediction is foreign code, and this may run while a panic unwinds.
             let shown = Shown::Failed { size, works: self.works, items: self.items, free_bytes };
             contained(|| self.predict.learn(shown));
         }
+        contained(|| self.predict.learn(Shown::Ended { elapsed }));
     }
 }

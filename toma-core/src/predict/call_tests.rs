@@ -1,13 +1,14 @@
 //! What a call shows of a prediction.
 
 use std::sync::Mutex;
+use std::time::Duration;
 
 use super::{Foreseen, Piece, Predict, Shown};
 use crate::cache::NoCache;
 use crate::execute;
 use crate::policy::{Adaptive, Bisect, Halve, Policy};
 use crate::report::{self, Report};
-use crate::testing::{FakeDevice, FakeOutOfMemory, inject};
+use crate::testing::{FakeDevice, FakeOutOfMemory, StoppedClock, inject};
 
 /// Says that a piece takes so many bytes for each item, and keeps what it learns.
 #[derive(Debug, Default)]
@@ -15,6 +16,7 @@ struct PerItem {
     bytes: u64,
     is_unproven: bool,
     shown: Mutex<Vec<Shown>>,
+    elapsed: Mutex<Duration>,
 }
 
 impl PerItem {
@@ -32,7 +34,7 @@ impl PerItem {
             Shown::Took { size, peak_bytes, .. } => {
                 Some(peak_bytes?.saturating_sub(self.bytes * size as u64))
             }
-            Shown::Failed { .. } => None,
+            Shown::Failed { .. } | Shown::Ended { .. } => None,
         });
         beyond.max().unwrap_or(0)
     }
@@ -54,7 +56,11 @@ impl Predict for PerItem {
     }
 
     fn learn(&self, shown: Shown) {
-        self.shown.lock().unwrap().push(shown);
+        if let Shown::Ended { elapsed } = shown {
+            *self.elapsed.lock().unwrap() += elapsed;
+        } else {
+            self.shown.lock().unwrap().push(shown);
+        }
     }
 }
 
@@ -189,4 +195,15 @@ fn a_budget_below_one_item_is_said_with_bytes_per_item() {
     assert!(shown.contains(why), "{shown}");
     let (_, report) = attempts(6);
     assert_eq!((report.done, report.gave_up), (100, None), "it fits: evidence beats what is said");
+}
+
+#[test]
+fn the_time_of_a_call_is_told() {
+    let (clock, predict) = (StoppedClock::new(), PerItem::of(10));
+    let device = FakeDevice::new(640);
+    run(&predict, Halve, &device, |items| {
+        clock.advance(Duration::from_secs(1));
+        items
+    });
+    assert_eq!(*predict.elapsed.lock().unwrap(), Duration::from_secs(2));
 }

@@ -8,6 +8,7 @@ mod call_tests;
 mod rehearsal;
 
 use std::fmt;
+use std::time::{Duration, Instant};
 
 pub use rehearsal::Rehearsal;
 pub(crate) use rehearsal::{Asks, Cuts, DryBody, Followed};
@@ -107,6 +108,8 @@ pub enum Shown {
     /// It ran out of memory in a call that could have so many bytes. Told once, when the call ends: the smallest such
     /// size, and the largest below it that succeeded then.
     Failed { size: usize, works: Option<usize>, items: Option<usize>, free_bytes: u64 },
+    /// The call has ended, and took so long from its first attempt on. Told last, also where nothing was said.
+    Ended { elapsed: Duration },
 }
 
 /// A size that is said to fit, and what it takes.
@@ -121,7 +124,7 @@ pub struct Foreseen {
 
 /// The engine's clock.
 #[doc(hidden)]
-pub fn now() -> std::time::Instant {
+pub fn now() -> Instant {
     crate::clock::now()
 }
 

@@ -93,6 +93,11 @@ impl<'a> Rehearsal<'a> {
         hash_of((self.origin.site, self.origin.caller, of_data, self.device.name()))
     }
 
+    /// The same for data of every shape.
+    pub fn site(&self) -> u64 {
+        hash_of((self.origin.site, self.origin.caller, self.user, self.device.name()))
+    }
+
     /// What is shown by the call is told to this, which is kept for calls like it.
     pub fn follow(&mut self, kept: Arc<dyn Predict + Send>) {
         self.kept = Some(kept);

@@ -141,7 +141,7 @@ impl Foresight {
         let is_renewed = matches!(&known, Some(Some(kept)) if kept.prediction.corrected().renews());
         let (kept, measures) = match known {
             Some(made) if !is_renewed => (made?, false),
-            None if !pace(&key.site).allows() => stand_in(&key)?,
+            None if !Pace::of(&PACES, &key.site).allows() => stand_in(&key)?,
             before => (made(&key, before.flatten().as_deref(), work.items, step, undo)?, false),
         };
         Some(Self { site: key.site, kept, work, measures, begun: now() })
@@ -267,7 +267,7 @@ impl Predict for Foresight {
             Shown::Took { size, is_first: true, peak_bytes } => {
                 corrected.took(self.said_of_first(size), peak_bytes);
             }
-            Shown::Took { is_first: false, .. } => {}
+            Shown::Took { is_first: false, .. } | Shown::Ended { .. } => {}
             Shown::Failed { size, works, free_bytes, .. } => {
                 let is_wrong = self.fits(free_bytes).is_some_and(|said| said.size >= size);
                 let works = works.map(|size| self.said_of_all(size));
@@ -300,13 +300,6 @@ fn stand_in(key: &Key) -> Option<(Arc<Kept>, bool)> {
     Some((made?, measures))
 }
 
-fn pace(site: &Site) -> Arc<Pace> {
-    PACES.of(site).unwrap_or_else(|| {
-        PACES.keep(site.clone(), Arc::default());
-        PACES.of(site).unwrap_or_default()
-    })
-}
-
 /// Makes a prediction and keeps it, also that there is none; instead of the one before, if that was wrong.
 fn made(
     key: &Key,
@@ -315,7 +308,7 @@ fn made(
     step: impl FnMut(usize) -> Result<Tensor, Error>,
     undo: impl FnMut(usize),
 ) -> Made {
-    let (begun, pace) = (now(), pace(&key.site));
+    let (begun, pace) = (now(), Pace::of(&PACES, &key.site));
     let prediction = predicted(&Device::new(key.site.device), items, step, undo);
     pace.ran_dry(now().saturating_duration_since(begun));
     let say_why = |error: &Error| say(&key.site, &format!("not predicted: {error}"));

@@ -1,7 +1,10 @@
 //! How much of its time a site spends on dry runs.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
+
+use super::kept::Predictions;
 
 /// Dry runs of a site that cost what they cost: most have a few shapes.
 const FREE: u64 = 16;
@@ -18,6 +21,14 @@ pub(crate) struct Pace {
 }
 
 impl Pace {
+    /// That of a site.
+    pub(super) fn of<K: Clone + PartialEq>(paces: &Predictions<K, Arc<Self>>, site: &K) -> Arc<Self> {
+        paces.of(site).unwrap_or_else(|| {
+            paces.keep(site.clone(), Arc::default());
+            paces.of(site).unwrap_or_default()
+        })
+    }
+
     /// Whether one more dry run, as long as the others, is within the bound.
     pub(crate) fn allows(&self) -> bool {
         let [runs, dry, calls] = [&self.runs, &self.dry_nanos, &self.call_nanos].map(|sum| sum.load(Relaxed));

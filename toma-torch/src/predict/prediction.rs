@@ -320,7 +320,7 @@ impl Predict for Prediction {
             Shown::Took { size, is_first: true, peak_bytes } => {
                 self.corrected.took(self.needs_bytes(size), peak_bytes);
             }
-            Shown::Took { is_first: false, .. } => {}
+            Shown::Took { is_first: false, .. } | Shown::Ended { .. } => {}
             Shown::Failed { size, works, items, free_bytes } => {
                 let needs =
                     |size| self.needs_bytes_in_pieces(size, items.map_or(1, |items| items.div_ceil(size)));

@@ -3,52 +3,84 @@
 use std::sync::Arc;
 
 use toma_core::classify::Failure;
-use toma_core::predict::{Foreseen, Predict as _, Rehearsal, say};
+use toma_core::predict::{Foreseen, Piece, Predict, Rehearsal, Shown, now, say};
 use toma_trace::Trace;
 
 use super::dry;
 use super::kept::Predictions;
+use super::pace::Pace;
 use super::prediction::{Prediction, SIZES};
 use crate::Device;
 use crate::error::{Error, ErrorKind};
 use crate::ffi::Recording;
 
-/// By the line that calls, the key, the memory, and the shape of the data. `None`: the body cannot run dry.
-static PREDICTIONS: Predictions<u64, Option<Arc<Prediction>>> = Predictions::new();
+/// By the line that calls, the key, the memory, and the shape of the data.
+static PREDICTIONS: Predictions<u64, Arc<Kept>> = Predictions::new();
+
+/// By the same but the shape.
+static PACES: Predictions<u64, Arc<Pace>> = Predictions::new();
+
+/// What is known of calls alike.
+#[derive(Debug)]
+struct Kept {
+    /// `None`: the body cannot run dry, or must not for the time it takes.
+    prediction: Option<Prediction>,
+    pace: Arc<Pace>,
+}
+
+impl Predict for Kept {
+    fn foresee(&self, items: Option<usize>, free_bytes: u64) -> Option<Foreseen> {
+        self.prediction.as_ref()?.foresee(items, free_bytes)
+    }
+
+    fn piece(&self, size: usize) -> Option<Piece> {
+        self.prediction.as_ref()?.piece(size)
+    }
+
+    fn is_unproven(&self) -> bool {
+        self.prediction.as_ref().is_some_and(Predict::is_unproven)
+    }
+
+    fn learn(&self, shown: Shown) {
+        match (shown, &self.prediction) {
+            (Shown::Ended { elapsed }, _) => self.pace.called(elapsed),
+            (shown, Some(prediction)) => prediction.learn(shown),
+            (_, None) => {}
+        }
+    }
+}
 
 /// The size that fits now, by what is kept of such calls or found by dry runs. `None` where there is nothing to
-/// choose, and where the body cannot run dry, which is said once.
+/// choose, where the body cannot run dry, which is said once, and where dry runs would take too long.
 pub(super) fn foresee(call: &mut Rehearsal<'_>) -> Option<Foreseen> {
     let sizes = call.sizes(usize::try_from(SIZES[1]).unwrap_or(usize::MAX))?;
-    let key = call.key();
-    let known = PREDICTIONS.of(&key);
-    let is_renewed = matches!(&known, Some(Some(known)) if known.corrected().renews());
-    let prediction = match known {
-        Some(made) if !is_renewed => made?,
-        before => made(call, key, sizes, before.flatten().as_deref())?,
+    let known = PREDICTIONS.of(&call.key());
+    let before = known.as_ref().and_then(|kept| kept.prediction.as_ref());
+    let is_renewed = before.is_some_and(|before| before.corrected().renews());
+    let kept = match &known {
+        Some(kept) if !is_renewed => Arc::clone(kept),
+        _ => made(call, sizes, before),
     };
-    call.follow(Arc::<Prediction>::clone(&prediction));
-    prediction.foresee(call.items(), call.free_bytes())
+    call.follow(Arc::<Kept>::clone(&kept));
+    kept.foresee(call.items(), call.free_bytes())
 }
 
 /// Makes a prediction and keeps it, also that there is none; instead of the one before, if that was wrong.
-fn made(
-    call: &mut Rehearsal<'_>,
-    key: u64,
-    sizes: [usize; 2],
-    before: Option<&Prediction>,
-) -> Option<Arc<Prediction>> {
-    let prediction = predicted(call, sizes);
-    if let Err(error) = &prediction {
-        say(&format!("toma: {}: not predicted: {error}", call.name()));
+fn made(call: &mut Rehearsal<'_>, sizes: [usize; 2], before: Option<&Prediction>) -> Arc<Kept> {
+    let (begun, pace) = (now(), Pace::of(&PACES, &call.site()));
+    if before.is_none() && !pace.allows() {
+        return Arc::new(Kept { prediction: None, pace });
     }
-    let prediction = prediction.ok().map(|prediction| match before {
+    let prediction = predicted(call, sizes);
+    pace.ran_dry(now().saturating_duration_since(begun));
+    let say_why = |error: &Error| say(&format!("toma: {}: not predicted: {error}", call.name()));
+    let prediction = prediction.inspect_err(say_why).ok().map(|prediction| match before {
         Some(before) => prediction.renews(before),
         None => prediction,
     });
-    let made = prediction.map(Arc::new);
-    PREDICTIONS.renew(key, made.clone());
-    made
+    let kept = Arc::new(Kept { prediction, pace });
+    PREDICTIONS.renew(call.key(), Arc::clone(&kept));
+    kept
 }
 
 /// From two sizes, and confirmed at the one that it says fits.

@@ -276,3 +276,23 @@ fn what_a_loop_shows_corrects_its_prediction_too() {
     let (measured, dry_runs) = run(0);
     assert_eq!((said(&measured), dry_runs), (None, 0), "{measured}");
 }
+
+#[test]
+fn dry_runs_of_a_loop_with_new_shapes_are_few_too() {
+    let _alone = alone();
+    let device = Device::new(CPU);
+    let run = |shape: i64| {
+        let form = execute::with::<NoCache>().device(&device).predict(&DryRun);
+        let ran_dry = Cell::new(false);
+        form.chunked(&key_of(shape), 8, |rows, _, _| {
+            if is_dry() {
+                ran_dry.set(true);
+                std::thread::sleep(Duration::from_millis(2));
+            }
+            drop(rows.square());
+        });
+        (ran_dry.get(), report().foreseen.is_some())
+    };
+    let runs: Vec<_> = (1..20).map(run).collect();
+    assert_eq!((&runs[..16], &runs[16..]), (&[(true, true); 16][..], &[(false, false); 3][..]));
+}

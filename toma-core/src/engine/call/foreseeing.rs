@@ -33,26 +33,31 @@ impl<'a> Call<'a> {
             kept: None,
         };
         let said = asks.predict.foresee_dry(&mut rehearsal);
-        let predict = rehearsal.kept.take().map_or(Followed::Given(asks.predict), Followed::Kept);
+        let kept = rehearsal.kept.take();
+        let is_followed = said.is_some() || kept.is_some();
+        let predict = kept.map_or(Followed::Given(asks.predict), Followed::Kept);
         if said.is_none_or(|said| said.size < self.machine.least()) {
             asks.lacks = self.lacks(&*predict, free_bytes);
         }
-        let Foreseen { size, needs_bytes } = said?;
-        let said = report::Foreseen { size, needs_bytes, free_bytes };
-        self.report.foresees(said);
-        self.follow(Forecast::new(predict, device, said, items))
+        let nothing = Foreseen { size: 0, needs_bytes: 0 };
+        let Foreseen { size, needs_bytes } = said.unwrap_or(nothing);
+        let foreseen = report::Foreseen { size, needs_bytes, free_bytes };
+        if said.is_some() {
+            self.report.foresees(foreseen);
+        }
+        is_followed.then(|| self.follow(Forecast::new(predict, device, foreseen, items)))?
     }
 
-    /// Returns the size to begin with.
+    /// Returns the size to begin with, where any was said to fit.
     fn follow(&mut self, forecast: Forecast<'a>) -> Option<usize> {
-        let first = forecast.first();
+        let first = Some(forecast.first()).filter(|&size| size > 0);
         let extras = self.extras.as_mut()?;
         if forecast.explores {
             // What the piece takes is worth knowing then, whatever the policy.
             (extras.measures, extras.meters) = (true, self.memory.device);
         }
         extras.forecast = Some(Box::new(forecast));
-        Some(first)
+        first
     }
 
     /// An attempt succeeded at a size that was foreseen: the prediction learns, and says what fits now.
