@@ -181,6 +181,7 @@ mod tests {
     use crate::classify::OutOfMemory;
     use crate::execute;
     use crate::memory::Host;
+    use std::cell::{Cell, RefCell};
     use std::panic::{AssertUnwindSafe, catch_unwind};
 
     /// Says that so many items fit.
@@ -251,5 +252,86 @@ mod tests {
     fn another_thread_makes_none() {
         let elsewhere = run_dry(|| std::thread::spawn(is_dry).join().unwrap()).unwrap();
         assert!(!elsewhere);
+    }
+
+    /// Runs the body twice at each of two sizes, and says that so many fit.
+    #[derive(Debug)]
+    struct Rehearses(usize);
+
+    impl Predict for Rehearses {
+        fn foresee(&self, _: Option<usize>, _: u64) -> Option<Foreseen> {
+            None
+        }
+
+        fn foresee_dry(&self, call: &mut Rehearsal<'_>) -> Option<Foreseen> {
+            for size in call.sizes(8)? {
+                let ran = run_dry(|| {
+                    let ran = [(); 2].map(|()| call.run(size));
+                    call.take_back();
+                    ran
+                });
+                assert!(ran.unwrap().iter().all(Result::is_ok));
+            }
+            (self.0 > 0).then_some(Foreseen { size: self.0, needs_bytes: 1 })
+        }
+    }
+
+    /// What a value is dropped for, which has to be dry where it was made dry.
+    struct Held<'c>(&'c Cell<usize>, bool);
+
+    impl Drop for Held<'_> {
+        fn drop(&mut self) {
+            assert_eq!(is_dry(), self.1);
+            self.0.set(self.0.get() - 1);
+        }
+    }
+
+    #[test]
+    fn map_holds_its_values_as_long_as_a_dry_run_lasts() {
+        let (cache, living) = (GlobalCache::new(), Cell::new(0));
+        let most = Cell::new([0; 2]);
+        let form = execute::with::<GlobalCache>().cache(&cache).device(Host::shared()).predict(&Rehearses(4));
+        let values = form.map(0..12, 12, |_, _| {
+            living.set(living.get() + 1);
+            let [dry, real] = most.get();
+            most.set(if is_dry() { [living.get().max(dry), real] } else { [dry, living.get().max(real)] });
+            crate::Plain(Held(&living, is_dry()))
+        });
+        assert_eq!((values.len(), living.get(), most.get()), (3, 3, [2, 3]));
+    }
+
+    #[test]
+    fn fold_begins_again_with_its_first_value() {
+        let cache = GlobalCache::new();
+        let form = execute::with::<GlobalCache>().cache(&cache).device(Host::shared()).predict(&Rehearses(3));
+        let sums = RefCell::new(Vec::new());
+        let sum = form.fold(0..6, 6, 100, |sum, start, end| {
+            sums.borrow_mut().push(*sum);
+            sum + (start..end).sum::<usize>()
+        });
+        assert_eq!(sum, 115);
+        // Twice 0 + 1 + 2, twice 0 + .. + 5, and the pieces themselves.
+        assert_eq!(sums.into_inner(), [100, 103, 100, 115, 100, 103]);
+    }
+
+    #[test]
+    fn what_is_remembered_or_too_small_is_not_run_dry() {
+        let cache = GlobalCache::new();
+        let dry = |items: usize| {
+            let (mut dry, with) = (0, execute::with::<GlobalCache>().cache(&cache).name("step"));
+            with.device(Host::shared()).predict(&Rehearses(0)).range(0..items, items.max(1), |_, _| {
+                dry += usize::from(is_dry());
+            });
+            dry
+        };
+        assert_eq!([0, 1, 2, 8].map(dry), [0, 0, 4, 4]);
+        cache.seed("step", 8);
+        assert_eq!(dry(8), 0);
+    }
+
+    #[test]
+    #[should_panic(expected = "step: predict without device: must be told whose memory the size is to fit")]
+    fn a_device_has_to_be_given() {
+        execute::with::<GlobalCache>().name("step").predict(&Rehearses(1)).range(0..2, 2, |_, _| ());
     }
 }
