@@ -22,6 +22,9 @@ fn effect(form: fn(&Trial) -> Result<(), Error>) {
     form(&trial).unwrap();
     let attempts = trial.attempts();
     let (dry, real) = attempts.split_at(trial.given.runs.load(Relaxed));
+    // Other tests use the host, too: a size that failed beside them is tried once more.
+    let mut real = real.to_vec();
+    real.dedup();
     let start = real[0].start;
     if dry.is_empty() {
         assert_eq!(real[..3], [start..start + 16, start..start + 8, start..start + 4]);
