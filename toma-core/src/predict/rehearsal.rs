@@ -141,9 +141,12 @@ impl<'a> Rehearsal<'a> {
     ///
     /// # Errors
     /// When the body fails.
+    ///
+    /// # Panics
+    /// When the body does, and when there is none that can be run.
     pub fn run(&mut self, step: usize) -> Result<(), Failure> {
         let (piece, _) = self.cuts.first(self.cuts.fit(step));
-        let body = self.body.as_mut().expect("what cannot be run is not run");
+        let body = self.body.as_mut().expect("a body that can be run");
         self.begun.push(piece.clone());
         body.run(piece).map_or(Ok(()), Err)
     }

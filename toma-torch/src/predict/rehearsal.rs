@@ -116,7 +116,7 @@ fn pieces(call: &mut Rehearsal<'_>, by_shapes: bool, size: usize) -> Result<(Tra
     let step = |call: &mut Rehearsal<'_>, recording: &Recording| {
         failed = (0..count).find_map(|_| piece(call, recording, size));
     };
-    let ran = dry::run_with(by_shapes, call, step, |call| call.take_back())?;
+    let ran = dry::run_with(by_shapes, call, step, Rehearsal::take_back)?;
     match failed {
         None => Ok(ran),
         Some(Failure { message, .. }) => {

@@ -345,7 +345,7 @@ fn said_by_child(name: &str, variable: [&str; 2]) -> Option<Vec<String>> {
 struct Elsewhere;
 
 impl MemorySource for Elsewhere {
-    fn name(&self) -> &str {
+    fn name(&self) -> &'static str {
         "elsewhere"
     }
 
