@@ -47,7 +47,7 @@ use crate::{RngState, cpu};
 /// # Panics
 /// When `step` does, and when it keeps a tensor of the dry run, with the bytes and the operator that made it.
 pub fn dry_run<R>(step: impl FnOnce() -> R) -> Result<Trace, Error> {
-    run(false, |_| step()).map(|(trace, _)| trace)
+    run(false, |_| step(), || ()).map(|(trace, _)| trace)
 }
 
 /// Does what [`dry_run`] does in microseconds for each operator, and leaves out what kernels of the CPU take
@@ -63,13 +63,32 @@ pub fn dry_run<R>(step: impl FnOnce() -> R) -> Result<Trace, Error> {
 /// # Panics
 /// As of [`dry_run`].
 pub fn dry_run_by_shapes<R>(step: impl FnOnce() -> R) -> Result<Trace, Error> {
-    run(true, |_| step()).map(|(trace, _)| trace)
+    run(true, |_| step(), || ()).map(|(trace, _)| trace)
 }
 
-/// Runs a step dry that may mark parts of itself; the trace, and the operators whose results only data know.
+/// Runs a step dry that may mark parts of itself, then `undo`, still dry: the trace, and the operators whose results
+/// only data know.
 pub(super) fn run<R>(
     by_shapes: bool,
     step: impl FnOnce(&Recording) -> R,
+    undo: impl FnOnce(),
+) -> Result<(Trace, Vec<String>), Error> {
+    let mut value = None;
+    let step = |value: &mut Option<R>, recording: &Recording| *value = Some(step(recording));
+    let take_back = |value: &mut Option<R>| {
+        drop(value.take());
+        undo();
+    };
+    run_with(by_shapes, &mut value, step, take_back)
+}
+
+/// The same for a step that works on `state`. Whatever comes of it, `take_back` ends it, within the dry run and
+/// after its trace.
+pub(super) fn run_with<S>(
+    by_shapes: bool,
+    state: &mut S,
+    step: impl FnOnce(&mut S, &Recording),
+    take_back: impl FnOnce(&mut S),
 ) -> Result<(Trace, Vec<String>), Error> {
     if is_dry() {
         return Err(Error::new(ErrorKind::Unsupported, "dry run: within another dry run".to_owned()));
@@ -81,10 +100,10 @@ pub(super) fn run<R>(
     let recording = Recording::begin()?;
     // What the step returns is dropped dry: dropping may call operators, too.
     let outcome = run_dry(|| {
-        let value = step(&recording);
+        let panic = run_dry(|| step(state, &recording)).err();
         let trace = trace_of(recording);
-        drop(value);
-        trace
+        take_back(state);
+        (trace, panic)
     });
     drop(modes);
     let ended = dry.end();
@@ -93,7 +112,10 @@ pub(super) fn run<R>(
     if !ended.refused.is_empty() {
         return Err(Error::new(ErrorKind::Unsupported, format!("dry run: {}", ended.refused)));
     }
-    let trace = outcome.unwrap_or_else(|panic| panic.pass_on());
+    let (trace, panic) = outcome.unwrap_or_else(|panic| panic.pass_on());
+    if let Some(panic) = panic {
+        panic.pass_on();
+    }
     assert_nothing_kept(&ended);
     let unknown = ended.unknown.split(", ").filter(|name| !name.is_empty());
     Ok((trace?, unknown.map(str::to_owned).collect()))

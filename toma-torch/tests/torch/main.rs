@@ -5,6 +5,7 @@
 mod backtraces;
 mod bad_input;
 mod chunks;
+mod corrected;
 mod counting;
 mod devices;
 mod dry;
@@ -18,6 +19,7 @@ mod nets;
 mod nine;
 mod predict;
 mod readme;
+mod rehearsed;
 mod rollback;
 mod stage;
 mod stress;

@@ -38,6 +38,7 @@ impl Call<'_> {
         let &Failure { class, requested_bytes, .. } = failure;
         let there = self.rungs_after(attempt, class, panic);
         let failed = Failed { class, requested_bytes, now, took, there };
+        self.contradicts(attempt, &failed, size);
         let lacked = self.machine.lacked(&failed);
         let answer = self.answer(policy, attempt, &failed);
         self.tell_failed(attempt, failure, &failed, size);
@@ -154,7 +155,7 @@ impl Call<'_> {
     /// As soon as it is known that even the smallest size does not fit.
     pub(super) fn tell_shortfall(&mut self, shortfall: Option<Shortfall>) {
         let Some(shortfall) = shortfall else { return };
-        let Shortfall { size, needs_bytes, free_bytes } = shortfall;
+        let Shortfall { size, needs_bytes, free_bytes, .. } = shortfall;
         if self.report.falls_short(shortfall) {
             self.tell(|| EventKind::DoesNotFit { size, needs_bytes, free_bytes });
         }
