@@ -54,7 +54,7 @@ fn range_attribute(start: i64, end: i64, data: &Tensor) {
     drop(data.narrow(0, start, end - start).exp().square());
 }
 
-#[toma::chunked(cache = NoCache, device = Device::of(data), predict = &DryRun)]
+#[toma::chunked(cache = NoCache, policy = toma::Adaptive::default(), device = Device::of(data), predict = &DryRun)]
 fn chunked_attribute(data: &Tensor, start: usize, end: usize) {
     assert_eq!(data.size()[0], size(end - start));
     drop(data.exp().square());
