@@ -24,7 +24,7 @@ use crate::clock;
 use crate::device::{How, Turn, Waiting};
 use crate::nesting::{Inside, Nesting};
 use crate::observe::report::{self, ReportBuilder};
-use crate::observe::{EventKind, Reason, Watch};
+use crate::observe::{EventKind, Reason, Shortfall, Watch};
 use crate::policy::{Needs, Policy};
 use crate::predict::{Asks, DryBody};
 use crate::shield::{self, Retryable};
@@ -144,26 +144,33 @@ impl<'a> Call<'a> {
         }
         let disabled = switches.disable() | is_dry;
         self.extras = Some(Extras::new(options, watch, self.needs, disabled));
-        let (mut measured, mut asks) = (None, None);
+        let mut shortfall = None;
         if disabled {
             self.machine.fixed = true;
         } else if Nesting::now().marks.falls_back {
             self.machine.learn_nothing();
             self.machine.choose_first(policy, None);
-        } else {
-            let predict = options.predict.filter(|_| !switches.unpredicted());
+        } else if let Some(predict) = options.predict.filter(|_| !switches.unpredicted()) {
             let body = body.map(|body| body as _);
-            asks = predict.map(|predict| Asks { predict, body, lacks: None });
-            measured = self.choose_first(policy, self.needs.anything(), asks.as_mut());
+            shortfall = self.choose_foreseen(policy, Asks { predict, body, lacks: None });
+        } else {
+            let measured = self.choose_first(policy, self.needs.anything(), None);
+            shortfall = measured.and_then(|measured| self.machine.shortfall(&measured));
         }
         self.report.starts_at(self.machine.step);
         if self.extras.as_ref().is_some_and(|extras| extras.watch.is_some()) {
             self.tell_started();
         }
-        self.tell_shortfall(measured.and_then(|measured| self.machine.shortfall(&measured)));
-        if let Some(asks) = asks {
-            self.tell_shortfall(asks.lacks);
+        if let Some(shortfall) = shortfall {
+            self.tell_shortfall(shortfall);
         }
+    }
+
+    /// Chooses the first step by a prediction where nothing was learned; what the smallest size lacks.
+    #[inline(never)]
+    fn choose_foreseen(&mut self, policy: &dyn Policy, mut asks: Asks<'a, '_>) -> Option<Shortfall> {
+        let measured = self.choose_first(policy, self.needs.anything(), Some(&mut asks));
+        asks.lacks.or_else(|| self.machine.shortfall(&measured?))
     }
 
     /// Goes on with the measurements of earlier calls, and measures what a first size may depend on.
