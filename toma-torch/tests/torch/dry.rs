@@ -195,7 +195,7 @@ fn rules_say_the_shapes_of_other_operators() {
     }
 }
 
-fn assert_twins(name: &str, dry: &Trace, real: &Trace) {
+pub(crate) fn assert_twins(name: &str, dry: &Trace, real: &Trace) {
     let (dry, real) = (leaves(dry), leaves(real));
     for (at, (dry, real)) in dry.iter().zip(&real).enumerate() {
         assert_eq!(dry, real, "{name}: leaf {at}");

@@ -16,6 +16,7 @@ mod leaks;
 mod modes;
 mod nets;
 mod nine;
+mod original;
 mod predict;
 mod readme;
 mod rollback;

@@ -1,0 +1,1 @@
+//! What failed the original's users, one test each.
