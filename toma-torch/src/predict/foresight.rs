@@ -166,12 +166,10 @@ impl Foresight {
         if self.key.purpose != Purpose::Output || foreseen.size == items {
             return Some(foreseen);
         }
-        // A piece's rows stand beside the whole.
-        let held = |pieces| prediction.needs_bytes_in_pieces(foreseen.size, pieces);
-        let rows = held(3).saturating_sub(held(2));
-        let Foreseen { size, needs_bytes } =
-            prediction.foresee(Some(items), free_bytes.saturating_sub(rows))?;
-        Some(Foreseen { size, needs_bytes: needs_bytes.saturating_add(rows) })
+        // A piece's rows stand beside the whole, as if one more had gone before.
+        let size = prediction.fits_into(items, free_bytes)?;
+        let needs_bytes = prediction.needs_bytes_in_pieces(size, items.div_ceil(size).saturating_add(1));
+        Some(Foreseen { size, needs_bytes })
     }
 
     fn say_once(&self) {

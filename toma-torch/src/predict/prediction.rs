@@ -179,6 +179,12 @@ impl Prediction {
         self.growth.largest_for(&self.place, usable, wide(items)).map(narrow)
     }
 
+    /// The same where each piece is copied to one output, which is there from the first piece on.
+    pub(super) fn fits_into(&self, items: usize, free_bytes: u64) -> Option<usize> {
+        let usable = self.head_room.usable(free_bytes);
+        self.growth.largest_into(&self.place, usable, wide(items)).map(narrow)
+    }
+
     /// Operators whose results only data know: they answered 1, or made the largest shape there can be.
     pub fn unknown(&self) -> &[String] {
         &self.unknown

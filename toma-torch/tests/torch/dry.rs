@@ -107,7 +107,7 @@ fn autocast_chooses_types_as_in_a_real_step_and_keeps_no_dry_casts() {
 
 /// What tch does for CUDA alone.
 #[expect(unsafe_code, reason = "modes that tch does not offer")]
-fn enter_cpu_autocast() {
+pub(crate) fn enter_cpu_autocast() {
     unsafe extern "C" {
         // at::autocast::set_autocast_enabled(c10::DeviceType, bool)
         #[link_name = "_ZN2at8autocast20set_autocast_enabledEN3c1010DeviceTypeEb"]

@@ -77,7 +77,12 @@ impl Task {
     fn operands(&self, x: &Tensor, y: &Tensor) -> Operands {
         let (matrix, vector) = (self.matrix.shallow_clone(), self.vector.shallow_clone());
         // Powers of nearly one keep rows between 0 and 1.
-        Operands { x: x * &vector.pow_tensor_scalar(0.01), y: y * &matrix.get(0).pow_tensor_scalar(0.01), matrix, vector }
+        Operands {
+            x: x * &vector.pow_tensor_scalar(0.01),
+            y: y * &matrix.get(0).pow_tensor_scalar(0.01),
+            matrix,
+            vector,
+        }
     }
 
     fn of_first(&self, rows: usize) -> Operands {
@@ -118,9 +123,9 @@ impl Task {
         let [x, y] = &self.data;
         let kind = if answer == Answer::Mean { Loss::Mean } else { Loss::Sum };
         let weights = [&self.matrix, &self.vector];
-        let loss = execute::with::<NoCache>().max(3).backward(kind, &weights, (x, y), |(x, y)| {
-            Self::loss(answer, operator(&self.operands(x, y)))
-        });
+        let loss = execute::with::<NoCache>()
+            .max(3)
+            .backward(kind, &weights, (x, y), |(x, y)| Self::loss(answer, operator(&self.operands(x, y))));
         [loss].into_iter().chain(self.gradients()).collect()
     }
 }
@@ -176,8 +181,9 @@ fn each_operator_is_dry_what_it_is_for_real_and_in_pieces_what_it_is_as_a_whole(
 
 #[test]
 fn queries_of_shapes_have_the_same_answers_dry() {
+    type Query = fn(&Tensor) -> Vec<i64>;
     let _alone = alone();
-    let queries: [(&str, fn(&Tensor) -> Vec<i64>); 13] = [
+    let queries: [(&str, Query); 13] = [
         ("size", Tensor::size),
         ("len of a dim", |x| vec![x.size2().unwrap().1]),
         ("dim", |x| vec![size(x.dim())]),
@@ -204,10 +210,11 @@ fn queries_of_shapes_have_the_same_answers_dry() {
 /// A tensor that several others are made of is in memory once.
 #[test]
 fn bytes_of_what_is_shared_count_once() {
+    type Body = fn(&Tensor) -> Tensor;
     let _alone = alone();
     let input = Tensor::ones([size(ROWS), 100], DOUBLES);
     let of_one = ROWS as u64 * 800;
-    let bodies: [(u64, fn(&Tensor) -> Tensor); 4] = [
+    let bodies: [(u64, Body); 4] = [
         (1, |x| x + 1.0),
         // The shared one, and what it is added to itself as.
         (2, |x| {
