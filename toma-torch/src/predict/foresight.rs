@@ -63,7 +63,7 @@ impl Predict for Prediction {
             let size = self.fits(free_bytes)?;
             return Some(Foreseen { size, needs_bytes: self.needs_bytes(size) });
         };
-        let size = self.fits_for(items, free_bytes)?.min(items);
+        let size = self.piece_of(items, free_bytes, false)?.min(items);
         Some(Foreseen { size, needs_bytes: self.needs_bytes_in_pieces(size, items.div_ceil(size)) })
     }
 }
@@ -77,7 +77,7 @@ impl Key {
     ) -> Self {
         let mut shapes = Vec::new();
         data.describe(&mut |kind, sizes| shapes.push((kind, sizes.iter().skip(1).copied().collect())));
-        Self { caller, device: data.device(), shapes, purpose, user }
+        Self { caller, device: data.device(), shapes, purpose, user, sizes: SIZES }
     }
 }
 
@@ -126,6 +126,8 @@ pub(crate) struct Key {
     shapes: Vec<(tch::Kind, Vec<i64>)>,
     purpose: Purpose,
     user: u64,
+    /// A prediction from the sizes of a short call is not good enough for a long one.
+    sizes: [u32; 2],
 }
 
 /// What is predicted of one call of a form.
@@ -149,6 +151,7 @@ impl Foresight {
         if items < 2 {
             return None;
         }
+        let key = Key { sizes: sizes_of(items), ..key };
         let kept = kept(&key).unwrap_or_else(|| made(&key, items, step))?;
         Some(Self { key, kept, items })
     }
@@ -167,7 +170,7 @@ impl Foresight {
             return Some(foreseen);
         }
         // A piece's rows stand beside the whole, as if one more had gone before.
-        let size = prediction.fits_into(items, free_bytes)?;
+        let size = prediction.piece_of(items, free_bytes, true)?;
         let needs_bytes = prediction.needs_bytes_in_pieces(size, items.div_ceil(size).saturating_add(1));
         Some(Foreseen { size, needs_bytes })
     }
@@ -205,7 +208,7 @@ fn kept(key: &Key) -> Option<Made> {
 
 /// Makes a prediction and keeps it, also that there is none.
 fn made(key: &Key, items: usize, step: impl FnMut(usize) -> Result<Tensor, Error>) -> Made {
-    let prediction = predicted(&Device::new(key.device), items, step);
+    let prediction = predicted(key, items, step);
     let prediction = prediction.inspect_err(|error| say(key, &format!("not predicted: {error}"))).ok();
     let made = prediction.map(|prediction| {
         let split = split(&prediction, key.purpose);
@@ -237,18 +240,34 @@ fn split(prediction: &Prediction, purpose: Purpose) -> Split {
     }
 }
 
+/// The sizes to run dry: no single item where there are three, because libtorch chooses other operators for one.
+fn sizes_of(items: usize) -> [u32; 2] {
+    match u32::try_from(items).unwrap_or(u32::MAX) {
+        most if SIZES[1] <= most => SIZES,
+        3 => [2, 3],
+        most => [most / 2, most],
+    }
+}
+
 /// From two sizes, and confirmed at the one that it says fits.
 fn predicted(
-    device: &Device,
+    key: &Key,
     items: usize,
     mut step: impl FnMut(usize) -> Result<Tensor, Error>,
 ) -> Result<Prediction, Error> {
-    let most = u32::try_from(items).unwrap_or(u32::MAX);
-    let sizes = if SIZES[1] <= most { SIZES } else { [most / 2, most] };
-    let prediction = predict_from(device, sizes, &mut step)?;
+    let device = Device::new(key.device);
+    let prediction = predict_from(&device, key.sizes, &mut step)?;
     let fits = device.read().ok().and_then(|now| prediction.foresee(Some(items), now.free_bytes));
     match fits {
+        // Below the sizes that were run, the step may call other operators; that says nothing of larger ones.
+        Some(Foreseen { size, .. }) if size < wide(key.sizes[0]) => {
+            Ok(prediction.clone().confirm(size, step).unwrap_or(prediction))
+        }
         Some(foreseen) => prediction.confirm(foreseen.size, step),
         None => Ok(prediction),
     }
+}
+
+fn wide(size: u32) -> usize {
+    usize::try_from(size).unwrap_or(usize::MAX)
 }

@@ -125,8 +125,8 @@ impl Prediction {
         Ok(Self { device, place, traces, growth, unknown, head_room: HeadRoom::default() })
     }
 
-    /// Runs `step` dry at one more size, by shapes alone, and corrects what is predicted by it: memory that grows in
-    /// steps, or faster than in a line, shows at the size that is to be used.
+    /// Runs `step` dry at one more size, and corrects what is predicted by it: memory that grows in steps, or faster
+    /// than in a line, shows at the size that is to be used. The largest size runs by shapes alone.
     ///
     /// # Errors
     /// As of [`predict`].
@@ -141,7 +141,9 @@ impl Prediction {
         if size == 0 || self.traces.iter().any(|(known, _)| *known == size) {
             return Ok(self);
         }
-        let (trace, unknown) = two_pieces(true, size, &mut step)?;
+        // A small size costs no more than those before, and its scratch may be on another line.
+        let by_shapes = self.traces.iter().all(|(known, _)| *known < size);
+        let (trace, unknown) = two_pieces(by_shapes, size, &mut step)?;
         self.traces.push((size, trace));
         self.growth = grown(&self.traces)?;
         self.unknown.extend(unknown);
@@ -179,10 +181,14 @@ impl Prediction {
         self.growth.largest_for(&self.place, usable, wide(items)).map(narrow)
     }
 
-    /// The same where each piece is copied to one output, which is there from the first piece on.
-    pub(super) fn fits_into(&self, items: usize, free_bytes: u64) -> Option<usize> {
-        let usable = self.head_room.usable(free_bytes);
-        self.growth.largest_into(&self.place, usable, wide(items)).map(narrow)
+    /// The largest size for pieces of a loop, which may be copied to one output that is there from the first piece
+    /// on. Where not even one item leaves the head-room, it takes that, too: any other start is larger.
+    pub(super) fn piece_of(&self, items: usize, free_bytes: u64, has_output: bool) -> Option<usize> {
+        let largest = |bytes| match has_output {
+            true => self.growth.largest_into(&self.place, bytes, wide(items)),
+            false => self.growth.largest_for(&self.place, bytes, wide(items)),
+        };
+        largest(self.head_room.usable(free_bytes)).or_else(|| largest(free_bytes)).map(narrow)
     }
 
     /// Operators whose results only data know: they answered 1, or made the largest shape there can be.

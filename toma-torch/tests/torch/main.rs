@@ -4,6 +4,7 @@
 
 mod backtraces;
 mod bad_input;
+mod budgets;
 mod chunks;
 mod counting;
 mod devices;
