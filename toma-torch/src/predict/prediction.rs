@@ -184,10 +184,8 @@ impl Prediction {
     /// The largest size for pieces of a loop, which may be copied to one output that is there from the first piece
     /// on. Where not even one item leaves the head-room, it takes that, too: any other start is larger.
     pub(super) fn piece_of(&self, items: usize, free_bytes: u64, has_output: bool) -> Option<usize> {
-        let largest = |bytes| match has_output {
-            true => self.growth.largest_into(&self.place, bytes, wide(items)),
-            false => self.growth.largest_for(&self.place, bytes, wide(items)),
-        };
+        let of = if has_output { Growth::largest_into } else { Growth::largest_for };
+        let largest = |bytes| of(&self.growth, &self.place, bytes, wide(items));
         largest(self.head_room.usable(free_bytes)).or_else(|| largest(free_bytes)).map(narrow)
     }
 
