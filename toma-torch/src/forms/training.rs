@@ -99,6 +99,7 @@ impl<P: Policy, K, B: Undo> Backward<K> for With<'_, P, K, B> {
         let key = self.runs_dry().then(|| Key::new(caller, self.user_key(), &data, loss.purpose()));
         let shares = Shares::new(loss, items);
         let variables = variables.trainable_variables();
+        let key = key.map(|key| key.with_gradients_of(&variables));
         let mut loss = |piece: Range<usize>| body(D::lend(&mut data.hold(0, piece)));
         let step = |items| {
             let loss = tensor_of(loss(0..items))?;

@@ -77,7 +77,13 @@ impl Key {
     ) -> Self {
         let mut shapes = Vec::new();
         data.describe(&mut |kind, sizes| shapes.push((kind, sizes.iter().skip(1).copied().collect())));
-        Self { caller, device: data.device(), shapes, purpose, user, sizes: SIZES }
+        Self { caller, device: data.device(), shapes, purpose, user, sizes: SIZES, has_gradients: false }
+    }
+
+    /// Steps that make gradients take more than those that add to them.
+    pub(crate) fn with_gradients_of(self, variables: &[Tensor]) -> Self {
+        let has_gradients = variables.first().is_some_and(|first| first.grad().defined());
+        Self { has_gradients, ..self }
     }
 }
 
@@ -128,6 +134,8 @@ pub(crate) struct Key {
     user: u64,
     /// A prediction from the sizes of a short call is not good enough for a long one.
     sizes: [u32; 2],
+    /// Whether there are gradients before the step.
+    has_gradients: bool,
 }
 
 /// What is predicted of one call of a form.

@@ -24,3 +24,4 @@ mod rollback;
 mod stage;
 mod stress;
 mod sweeps;
+mod vision;
