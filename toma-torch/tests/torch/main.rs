@@ -22,6 +22,7 @@ mod predict;
 mod readme;
 mod rollback;
 mod stage;
+mod strange;
 mod stress;
 mod sweeps;
 mod vision;
