@@ -5,6 +5,7 @@
 
 use std::fmt;
 
+use crate::classify::{Class, classify_panic};
 use crate::memory::MemorySource;
 use crate::shield::{self, Panic};
 
@@ -103,6 +104,12 @@ pub fn run_dry<R>(body: impl FnOnce() -> R) -> Result<R, DryPanic> {
 pub struct DryPanic(Panic);
 
 impl DryPanic {
+    /// What it says, if memory ran out: that of a real run need not.
+    pub fn out_of_memory(&self) -> Option<String> {
+        let failure = classify_panic(&*self.0.payload);
+        (failure.class == Class::OutOfMemory).then(|| failure.message.into_owned())
+    }
+
     /// Lets it go on, printed once.
     pub fn pass_on(self) -> ! {
         shield::pass_on(self.0)

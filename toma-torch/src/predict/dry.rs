@@ -41,11 +41,11 @@ use crate::{RngState, cpu};
 /// ```
 ///
 /// # Errors
-/// When an operator cannot be run dry, with its name, for dry runs within dry runs, and where the system
-/// reserves no addresses.
+/// When an operator cannot be run dry, with its name, for dry runs within dry runs, where the system reserves no
+/// addresses, and when `step` panics because memory runs out.
 ///
 /// # Panics
-/// When `step` does, and when it keeps a tensor of the dry run, with the bytes and the operator that made it.
+/// When `step` does otherwise, and when it keeps a tensor of the dry run, with the bytes and the operator that made it.
 pub fn dry_run<R>(step: impl FnOnce() -> R) -> Result<Trace, Error> {
     run(false, |_| step()).map(|(trace, _)| trace)
 }
@@ -93,7 +93,10 @@ pub(super) fn run<R>(
     if !ended.refused.is_empty() {
         return Err(Error::new(ErrorKind::Unsupported, format!("dry run: {}", ended.refused)));
     }
-    let trace = outcome.unwrap_or_else(|panic| panic.pass_on());
+    let trace = outcome.or_else(|panic| match panic.out_of_memory() {
+        Some(message) => Err(Error::new(ErrorKind::OutOfMemory, format!("dry run: {message}"))),
+        None => panic.pass_on(),
+    })?;
     assert_nothing_kept(&ended);
     let unknown = ended.unknown.split(", ").filter(|name| !name.is_empty());
     Ok((trace?, unknown.map(str::to_owned).collect()))

@@ -13,7 +13,7 @@ use toma_plan::Coupling;
 
 use super::prediction::{Prediction, SIZES, predict_from};
 use crate::Device;
-use crate::error::Error;
+use crate::error::{Error, ErrorKind};
 use crate::tensor::TensorData;
 
 /// Runs the body dry before the first attempt, and starts with the largest size that fits: the option
@@ -217,8 +217,12 @@ fn kept(key: &Key) -> Option<Made> {
 /// Makes a prediction and keeps it, also that there is none.
 fn made(key: &Key, items: usize, step: impl FnMut(usize) -> Result<Tensor, Error>) -> Made {
     let prediction = predicted(key, items, step);
-    let prediction = prediction.inspect_err(|error| say(key, &format!("not predicted: {error}"))).ok();
-    let made = prediction.map(|prediction| {
+    let prediction = prediction.inspect_err(|error| say(key, &format!("not predicted: {error}")));
+    if prediction.as_ref().is_err_and(|error| error.kind() == ErrorKind::OutOfMemory) {
+        // The next call may have more.
+        return None;
+    }
+    let made = prediction.ok().map(|prediction| {
         let split = split(&prediction, key.purpose);
         Arc::new(Kept { prediction, split, said: AtomicBool::new(false) })
     });

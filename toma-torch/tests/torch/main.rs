@@ -9,6 +9,7 @@ mod chunks;
 mod counting;
 mod devices;
 mod dry;
+mod dry_failures;
 mod every_allocation;
 mod foreseen;
 mod forms;
