@@ -1,11 +1,12 @@
 //! The body of a form, run dry where nothing is known of its sizes yet.
 
 use std::collections::VecDeque;
-use std::panic::Location;
+use std::panic::{self, AssertUnwindSafe, Location};
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use tch::Tensor;
+use toma_core::classify::{Class, Failure, classify_panic};
 use toma_core::execute::With;
 use toma_core::memory::MemorySource as _;
 use toma_core::predict::{Foreseen, Predict};
@@ -268,6 +269,7 @@ fn predicted(
     mut step: impl FnMut(usize) -> Result<Tensor, Error>,
 ) -> Result<Prediction, Error> {
     let device = Device::new(key.device);
+    let mut step = |items: usize| caught(|| step(items));
     let prediction = predict_from(&device, key.sizes, &mut step)?;
     let fits = device.read().ok().and_then(|now| prediction.foresee(Some(items), now.free_bytes));
     match fits {
@@ -278,6 +280,17 @@ fn predicted(
         Some(foreseen) => prediction.confirm(foreseen.size, step),
         None => Ok(prediction),
     }
+}
+
+/// A panic in a dry run is no prediction: what is wrong with the body, a real attempt says.
+fn caught<R>(step: impl FnOnce() -> Result<R, Error>) -> Result<R, Error> {
+    let outcome = panic::catch_unwind(AssertUnwindSafe(step));
+    outcome.unwrap_or_else(|payload| {
+        let Failure { class, message, .. } = classify_panic(&*payload);
+        let is_out_of_memory = class == Class::OutOfMemory;
+        let kind = if is_out_of_memory { ErrorKind::OutOfMemory } else { ErrorKind::Other };
+        Err(Error::new(kind, format!("the body panicked: {}", message.lines().next().unwrap_or_default())))
+    })
 }
 
 fn wide(size: u32) -> usize {

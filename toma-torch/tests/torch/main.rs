@@ -27,3 +27,4 @@ mod strange;
 mod stress;
 mod sweeps;
 mod vision;
+mod zz;

@@ -34,11 +34,11 @@ fn refusal(loss: impl Fn(&Tensor, &Tensor) -> Tensor) -> String {
 }
 
 #[test]
-fn losses_that_are_none_are_refused_before_anything_runs() {
+fn losses_that_are_none_are_refused_once() {
     let _alone = alone();
     assert_eq!(
         refusal(|rows, weight| rows * weight),
-        "backward: Internal torch error: loss of 32 elements: must have exactly one"
+        "backward: Internal torch error: loss of 80 elements: must have exactly one"
     );
     assert_eq!(
         refusal(|rows, _| rows.sum(None)),
@@ -132,6 +132,22 @@ fn threads_that_a_body_starts_run_for_real() {
         thread::spawn(move || (rows * weight).sum(None)).join().unwrap()
     });
     assert_eq!((loss.double_value(&[]), weight.grad().double_value(&[0])), (80.0, 10.0));
+    assert_eq!(report::last().unwrap().foreseen, None);
+}
+
+#[test]
+fn a_panic_in_a_dry_run_alone_is_no_prediction() {
+    let _alone = alone();
+    let (weight, data, device) = (weight(), Tensor::ones([10, 8], FLOATS), Device::new(CPU));
+    let loss = || {
+        let form = execute::with::<NoCache>().device(&device).predict(&DryRun);
+        form.backward(Loss::Sum, &weight, &data, |rows| {
+            assert!(!toma_core::predict::is_dry(), "the stress test");
+            (rows * &weight).sum(None)
+        })
+    };
+    let printed = printed_by(|| assert_eq!(loss().double_value(&[]), 80.0));
+    assert_eq!((printed, weight.grad().double_value(&[0])), (0, 10.0));
     assert_eq!(report::last().unwrap().foreseen, None);
 }
 
