@@ -27,6 +27,9 @@ mod transformer;
 /// Nets whose real steps take minutes.
 const LEFT_OUT: [&str; 5] = ["convmixer", "dinov2", "efficientnet-b5", "efficientnet-b6", "efficientnet-b7"];
 
+/// It takes a mean in floats, which its last layer then refuses.
+const FLOATS_ONLY: &str = "mobilenet-v2";
+
 /// By how many per mille it may be too high, and too low.
 const BARS: [f64; 2] = [10.0, -5.0];
 
@@ -87,6 +90,7 @@ fn main() -> ExitCode {
     };
     let chosen = |kind| NETS.into_iter().filter(is_chosen).map(move |net| (net, kind));
     let both = [Kind::Float, Kind::BFloat16].into_iter().flat_map(chosen);
+    let both = both.filter(|(net, kind)| *kind == Kind::Float || net.name != FLOATS_ONLY);
     let is_off: Vec<bool> = both.map(|(net, kind)| is_off(net, kind, &arguments)).collect();
     let off = is_off.iter().filter(|is_off| **is_off).count();
     println!("{off} of {} are off by more than 1 %, or more than 0.5 % too low", is_off.len());
