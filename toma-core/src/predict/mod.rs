@@ -185,8 +185,11 @@ mod tests {
         assert!(run_dry(is_dry).unwrap());
         let panic = run_dry(|| panic!("of the body")).unwrap_err();
         assert!(!is_dry());
+        assert_eq!(panic.out_of_memory(), None);
         let passed_on = catch_unwind(AssertUnwindSafe(|| panic.pass_on())).unwrap_err();
         assert_eq!(passed_on.downcast_ref(), Some(&"of the body"));
+        let panic = run_dry(|| panic!("CUDA out of memory. Tried to allocate 2.00 GiB")).unwrap_err();
+        assert!(panic.out_of_memory().unwrap().starts_with("CUDA out of memory"));
     }
 
     #[test]
