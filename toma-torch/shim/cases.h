@@ -62,7 +62,8 @@ inline bool has_cpu_kernel(const c10::OperatorHandle& op) {
 inline bool is_composite(const c10::OperatorHandle& op, c10::Device device) {
   const auto& name = op.schema().name();
   const auto backend = c10::computeDispatchKey(c10::kFloat, c10::kStrided, device);
-  const auto computes = name.rfind("aten::mkldnn_", 0) == 0 || name == "aten::convolution_backward";
+  // The code of `repeat` permutes duplicate dims where it runs on dry tensors.
+  const auto computes = name.rfind("aten::mkldnn_", 0) == 0 || name == "aten::convolution_backward" || name == "aten::repeat";
   return !computes && !has_any_kernel(op, {backend}) &&
       has_any_kernel(
              op, {c10::DispatchKey::CompositeExplicitAutograd, c10::DispatchKey::CompositeExplicitAutogradNonFunctional,

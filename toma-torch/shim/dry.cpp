@@ -95,8 +95,13 @@ Told told_by_kernel(const Call& call) {
   }
   told.results = mapped(stack, [&](const at::Tensor& result) {
     TORCH_CHECK(result.layout() == c10::kStrided, "makes a tensor of layout ", result.layout());
-    told.scratch_bytes -= static_cast<int64_t>(result.storage().nbytes());
-    return meta_of(result);
+    auto meta = meta_of(result);
+    // A result that was made smaller keeps its memory; those that share one have a part each.
+    if (result.storage().use_count() == 1) {
+      meta.storage().set_nbytes(result.storage().nbytes());
+    }
+    told.scratch_bytes -= static_cast<int64_t>(meta.storage().nbytes());
+    return meta;
   });
   return told;
 }
@@ -177,9 +182,16 @@ bool copies_operands(const Call& call) {
   return copies && (name == "aten::mm" || name == "aten::addmm" || name == "aten::bmm" || name == "aten::baddbmm");
 }
 
+// Kernels that take as much as their results besides, or more.
+bool takes_scratch(const std::string& name) {
+  return name == "aten::mse_loss" || name == "aten::smooth_l1_loss" || name == "aten::binary_cross_entropy" ||
+      name.rfind("aten::upsample_", 0) == 0;
+}
+
 // Where a Meta kernel is registered, it says the shapes. Some are registered and only throw.
 Stack by_meta(const Call& call, c10::DataPtr& scratch) {
-  if (call.device.is_cpu() && !call.run->by_shapes && copies_operands(call)) {
+  const auto asks = call.device.is_cpu() && !call.run->by_shapes;
+  if (asks && copies_operands(call)) {
     return ask_kernel(call, scratch);
   }
   try {
@@ -189,6 +201,9 @@ Stack by_meta(const Call& call, c10::DataPtr& scratch) {
       argument = argument.isDevice() ? c10::Device(c10::kMeta) : argument;
     }
     call.op.redispatchBoxed(c10::DispatchKeySet(c10::DispatchKey::Meta), &results);
+    if (asks && takes_scratch(call.name())) {
+      ask_kernel(call, scratch);
+    }
     return results;
   } catch (const c10::NotImplementedError&) {
     return ask_kernel(call, scratch);

@@ -13,6 +13,7 @@ use std::time::{Duration, Instant};
 pub use rehearsal::Rehearsal;
 pub(crate) use rehearsal::{Asks, Cuts, DryBody, Followed};
 
+use crate::classify::{Class, classify_panic};
 use crate::shield::{self, Panic};
 
 #[doc(hidden)]
@@ -162,6 +163,12 @@ pub fn run_dry<R>(body: impl FnOnce() -> R) -> Result<R, DryPanic> {
 pub struct DryPanic(Panic);
 
 impl DryPanic {
+    /// What it says, if memory ran out: that of a real run need not.
+    pub fn out_of_memory(&self) -> Option<String> {
+        let failure = classify_panic(&*self.0.payload);
+        (failure.class == Class::OutOfMemory).then(|| failure.message.into_owned())
+    }
+
     /// Lets it go on, printed once.
     pub fn pass_on(self) -> ! {
         shield::pass_on(self.0)
@@ -238,8 +245,11 @@ mod tests {
         assert!(run_dry(is_dry).unwrap());
         let panic = run_dry(|| panic!("of the body")).unwrap_err();
         assert!(!is_dry());
+        assert_eq!(panic.out_of_memory(), None);
         let passed_on = catch_unwind(AssertUnwindSafe(|| panic.pass_on())).unwrap_err();
         assert_eq!(passed_on.downcast_ref(), Some(&"of the body"));
+        let panic = run_dry(|| panic!("CUDA out of memory. Tried to allocate 2.00 GiB")).unwrap_err();
+        assert!(panic.out_of_memory().unwrap().starts_with("CUDA out of memory"));
     }
 
     #[test]

@@ -104,6 +104,7 @@ impl<P: Policy, K, B: Undo> Backward<K> for With<'_, P, K, B> {
         let key = self.runs_dry().then(|| Key::new(caller, self.user_key(), &data, loss.purpose()));
         let shares = Shares::new(loss, items);
         let trained = variables.trainable_variables();
+        let key = key.map(|key| key.with_gradients_of(&trained));
         let room_bytes = key.as_ref().map_or(0, |_| variables.room_bytes(&trained));
         let (variables, work) = (trained, Work { items, room_bytes });
         let mut loss = |piece: Range<usize>| body(D::lend(&mut data.hold(0, piece)));

@@ -1,3 +1,7 @@
+use std::fmt::Display;
+use std::panic::{self, AssertUnwindSafe};
+
+use toma_core::classify::{Class, Failure, classify_panic};
 use toma_core::predict::{is_dry, run_dry};
 use toma_core::thread_state::Saved;
 use toma_trace::Trace;
@@ -41,11 +45,11 @@ use crate::{RngState, cpu};
 /// ```
 ///
 /// # Errors
-/// When an operator cannot be run dry, with its name, for dry runs within dry runs, and where the system
-/// reserves no addresses.
+/// When an operator cannot be run dry, with its name, for dry runs within dry runs, where the system reserves no
+/// addresses, and when `step` panics because memory runs out.
 ///
 /// # Panics
-/// When `step` does, and when it keeps a tensor of the dry run, with the bytes and the operator that made it.
+/// When `step` does otherwise, and when it keeps a tensor of the dry run, with the bytes and the operator that made it.
 pub fn dry_run<R>(step: impl FnOnce() -> R) -> Result<Trace, Error> {
     run(false, |_| step(), || ()).map(|(trace, _)| trace)
 }
@@ -114,11 +118,29 @@ pub(super) fn run_with<S>(
     }
     let (trace, panic) = outcome.unwrap_or_else(|panic| panic.pass_on());
     if let Some(panic) = panic {
-        panic.pass_on();
+        return match panic.out_of_memory() {
+            Some(message) => Err(Error::new(ErrorKind::OutOfMemory, format!("dry run: {message}"))),
+            None => panic.pass_on(),
+        };
     }
     assert_nothing_kept(&ended);
     let unknown = ended.unknown.split(", ").filter(|name| !name.is_empty());
     Ok((trace?, unknown.map(str::to_owned).collect()))
+}
+
+/// A panic of a form's body is no prediction: what is wrong with the body, a real attempt says.
+pub(super) fn caught<R>(body: impl FnOnce() -> R) -> Result<R, Failure> {
+    panic::catch_unwind(AssertUnwindSafe(body)).map_err(|payload| {
+        let Failure { class, message, .. } = classify_panic(&*payload);
+        Failure::new(class, format!("the body panicked: {}", message.lines().next().unwrap_or_default()))
+    })
+}
+
+/// A dry run of so many items in which the body failed.
+pub(super) fn failed(items: impl Display, failure: &Failure) -> Error {
+    let is_out_of_memory = failure.class == Class::OutOfMemory;
+    let kind = if is_out_of_memory { ErrorKind::OutOfMemory } else { ErrorKind::Other };
+    Error::new(kind, format!("dry run of {items} items: {}", failure.message))
 }
 
 fn assert_nothing_kept(ended: &DryOutcome) {

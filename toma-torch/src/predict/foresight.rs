@@ -5,18 +5,20 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::Instant;
 
 use tch::Tensor;
+use toma_core::classify::Failure;
 use toma_core::execute::With;
 use toma_core::memory::MemorySource as _;
 use toma_core::predict::{Foreseen, Piece, Predict, Rehearsal, Shown, bytes_for_people, now};
 use toma_plan::Coupling;
 
+use super::dry;
 use super::kept::Predictions;
 use super::key::{Key, Purpose, Site};
 use super::pace::Pace;
 use super::prediction::{Prediction, SIZES, predict_from};
 use super::rehearsal;
 use crate::Device;
-use crate::error::Error;
+use crate::error::{Error, ErrorKind};
 
 /// Runs the body dry before the first attempt, and starts with the largest size that fits: the option
 /// `predict` of every form and attribute.
@@ -137,6 +139,7 @@ impl Foresight {
         if work.items < 2 {
             return None;
         }
+        let key = key.of_sizes(sizes_of(work.items));
         let known = PREDICTIONS.of(&key);
         let is_renewed = matches!(&known, Some(Some(kept)) if kept.prediction.corrected().renews());
         let (kept, measures) = match known {
@@ -164,13 +167,13 @@ impl Foresight {
     fn within(&self, usable_bytes: u64) -> Option<Foreseen> {
         let (prediction, items) = (&self.kept.prediction, self.work.items);
         let foreseen = prediction.within(Some(items), usable_bytes)?;
-        let rows = self.rows_beside(foreseen.size);
-        if rows == 0 {
+        if self.site.purpose != Purpose::Output || foreseen.size == items {
             return Some(foreseen);
         }
-        let Foreseen { size, needs_bytes } =
-            prediction.within(Some(items), usable_bytes.saturating_sub(rows))?;
-        Some(Foreseen { size, needs_bytes: needs_bytes.saturating_add(rows) })
+        // A piece's rows stand beside the whole, as if one more had gone before.
+        let size = prediction.piece_of(items, usable_bytes, true)?;
+        let needs_bytes = prediction.needs_bytes_in_pieces(size, items.div_ceil(size).saturating_add(1));
+        Some(Foreseen { size, needs_bytes })
     }
 
     /// A piece's rows that stand beside the whole.
@@ -309,10 +312,15 @@ fn made(
     undo: impl FnMut(usize),
 ) -> Made {
     let (begun, pace) = (now(), Pace::of(&PACES, &key.site));
-    let prediction = predicted(&Device::new(key.site.device), items, step, undo);
+    let prediction = predicted(key, items, step, undo);
     pace.ran_dry(now().saturating_duration_since(begun));
     let say_why = |error: &Error| say(&key.site, &format!("not predicted: {error}"));
-    let made = prediction.inspect_err(say_why).ok().map(|prediction| {
+    let prediction = prediction.inspect_err(say_why);
+    if prediction.as_ref().is_err_and(|error| error.kind() == ErrorKind::OutOfMemory) {
+        // The next call may have more.
+        return None;
+    }
+    let made = prediction.ok().map(|prediction| {
         let split = split(&prediction, key.site.purpose);
         let prediction = match before {
             Some(before) => prediction.renews(&before.prediction),
@@ -342,19 +350,40 @@ fn split(prediction: &Prediction, purpose: Purpose) -> Split {
     }
 }
 
+/// The sizes to run dry: no single item where there are three, because libtorch chooses other operators for one.
+fn sizes_of(items: usize) -> [u32; 2] {
+    match u32::try_from(items).unwrap_or(u32::MAX) {
+        most if SIZES[1] <= most => SIZES,
+        3 => [2, 3],
+        most => [most / 2, most],
+    }
+}
+
 /// From two sizes, and confirmed at the one that it says fits.
 fn predicted(
-    device: &Device,
+    key: &Key,
     items: usize,
     mut step: impl FnMut(usize) -> Result<Tensor, Error>,
     mut undo: impl FnMut(usize),
 ) -> Result<Prediction, Error> {
-    let most = u32::try_from(items).unwrap_or(u32::MAX);
-    let sizes = if SIZES[1] <= most { SIZES } else { [most / 2, most] };
-    let prediction = predict_from(device, sizes, &mut step, &mut undo)?;
+    let mut step = |items: usize| {
+        let failed = |failure: Failure| Err(dry::failed(items, &failure));
+        dry::caught(|| step(items)).unwrap_or_else(failed)
+    };
+    let device = Device::new(key.site.device);
+    let prediction = predict_from(&device, key.sizes, &mut step, &mut undo)?;
     let fits = device.read().ok().and_then(|now| prediction.within(Some(items), now.free_bytes));
     match fits {
+        // Below the sizes that were run, the step may call other operators; that says nothing of larger ones.
+        Some(Foreseen { size, .. }) if size < wide(key.sizes[0]) => {
+            let confirmed = prediction.clone().confirmed(size, &mut step, &mut undo);
+            Ok(confirmed.unwrap_or(prediction))
+        }
         Some(foreseen) => prediction.confirmed(foreseen.size, &mut step, &mut undo),
         None => Ok(prediction),
     }
+}
+
+fn wide(size: u32) -> usize {
+    usize::try_from(size).unwrap_or(usize::MAX)
 }

@@ -2,6 +2,9 @@
 
 use std::panic::Location;
 
+use tch::Tensor;
+
+use super::prediction::SIZES;
 use crate::tensor::TensorData;
 
 /// What a form does with the pieces.
@@ -29,6 +32,10 @@ pub(super) struct Site {
 pub(crate) struct Key {
     pub(super) site: Site,
     shapes: Vec<(tch::Kind, Vec<i64>)>,
+    /// A prediction from the sizes of a short call is not good enough for a long one.
+    pub(super) sizes: [u32; 2],
+    /// Whether there are gradients before the step.
+    has_gradients: bool,
 }
 
 impl Key {
@@ -40,7 +47,19 @@ impl Key {
     ) -> Self {
         let mut shapes = Vec::new();
         data.describe(&mut |kind, sizes| shapes.push((kind, sizes.iter().skip(1).copied().collect())));
-        Self { site: Site { caller, device: data.device(), purpose, user }, shapes }
+        let site = Site { caller, device: data.device(), purpose, user };
+        Self { site, shapes, sizes: SIZES, has_gradients: false }
+    }
+
+    /// Steps that make gradients take more than those that add to them.
+    pub(crate) fn with_gradients_of(self, variables: &[Tensor]) -> Self {
+        let has_gradients = variables.first().is_some_and(|first| first.grad().defined());
+        Self { has_gradients, ..self }
+    }
+
+    /// For a call whose first dry runs are of these sizes.
+    pub(super) fn of_sizes(self, sizes: [u32; 2]) -> Self {
+        Self { sizes, ..self }
     }
 
     /// Whether what is predicted of the other is a bound for this: data of the same kinds, and no dim larger.

@@ -1,7 +1,6 @@
 use std::cell::Cell;
 use std::sync::Arc;
 
-use toma_core::classify::Class;
 use toma_core::predict::{Foreseen, Piece, Predict, Shown, say};
 use toma_core::{Auto, Judge};
 use toma_plan::{Growth, HeadRoom, Rows, Unlike};
@@ -115,11 +114,7 @@ where
     let ran = dry::run(by_shapes, pieces, || (0..begun.get()).for_each(|_| undo(items)))?;
     match failure {
         None => Ok(ran),
-        Some(failure) => {
-            let is_out_of_memory = failure.class == Class::OutOfMemory;
-            let kind = if is_out_of_memory { ErrorKind::OutOfMemory } else { ErrorKind::Other };
-            Err(Error::new(kind, format!("dry run of {size} items: {}", failure.message)))
-        }
+        Some(failure) => Err(dry::failed(size, &failure)),
     }
 }
 
@@ -151,8 +146,8 @@ impl Prediction {
         })
     }
 
-    /// Runs `step` dry at one more size, by shapes alone, and corrects what is predicted by it: memory that grows in
-    /// steps, or faster than in a line, shows at the size that is to be used.
+    /// Runs `step` dry at one more size, and corrects what is predicted by it: memory that grows in steps, or faster
+    /// than in a line, shows at the size that is to be used. The largest size runs by shapes alone.
     ///
     /// # Errors
     /// As of [`predict`].
@@ -180,7 +175,9 @@ impl Prediction {
         if size == 0 || self.knows(size) {
             return Ok(self);
         }
-        let (trace, unknown) = two_pieces(true, size, step, undo)?;
+        // A small size costs no more than those before, and its scratch may be on another line.
+        let by_shapes = self.traces.iter().all(|(known, _)| *known < size);
+        let (trace, unknown) = two_pieces(by_shapes, size, step, undo)?;
         self.correct(size, trace, unknown)?;
         Ok(self)
     }
@@ -228,6 +225,14 @@ impl Prediction {
         self.growth.largest_for(&self.place, usable, wide(items)).map(narrow)
     }
 
+    /// The largest size for pieces of a loop, which may be copied to one output that is there from the first piece
+    /// on. Where not even one item leaves the head-room, it takes that, too: any other start is larger.
+    pub(super) fn piece_of(&self, items: usize, free_bytes: u64, has_output: bool) -> Option<usize> {
+        let of = if has_output { Growth::largest_into } else { Growth::largest_for };
+        let largest = |bytes| of(&self.growth, &self.place, bytes, wide(items));
+        largest(self.head_room.usable(free_bytes)).or_else(|| largest(free_bytes)).map(narrow)
+    }
+
     /// Operators whose results only data know: they answered 1, or made the largest shape there can be.
     pub fn unknown(&self) -> &[String] {
         &self.unknown
@@ -257,7 +262,7 @@ impl Prediction {
             let size = self.fits(usable_bytes)?;
             return Some(Foreseen { size, needs_bytes: self.needs_bytes(size) });
         };
-        let size = self.fits_for(items, usable_bytes)?.min(items);
+        let size = self.piece_of(items, usable_bytes, false)?.min(items);
         Some(Foreseen { size, needs_bytes: self.needs_bytes_in_pieces(size, items.div_ceil(size)) })
     }
 

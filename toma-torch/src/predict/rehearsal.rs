@@ -74,11 +74,17 @@ fn made(call: &mut Rehearsal<'_>, sizes: [usize; 2], before: Option<&Prediction>
     let prediction = predicted(call, sizes);
     pace.ran_dry(now().saturating_duration_since(begun));
     let say_why = |error: &Error| say(&format!("toma: {}: not predicted: {error}", call.name()));
-    let prediction = prediction.inspect_err(say_why).ok().map(|prediction| match before {
+    let prediction = prediction.inspect_err(say_why);
+    let lacks_memory = prediction.as_ref().is_err_and(|error| error.kind() == ErrorKind::OutOfMemory);
+    let prediction = prediction.ok().map(|prediction| match before {
         Some(before) => prediction.renews(before),
         None => prediction,
     });
     let kept = Arc::new(Kept { prediction, pace });
+    if lacks_memory {
+        // The next call may have more.
+        return kept;
+    }
     PREDICTIONS.renew(call.key(), Arc::clone(&kept));
     kept
 }
@@ -119,14 +125,12 @@ fn pieces(call: &mut Rehearsal<'_>, by_shapes: bool, size: usize) -> Result<(Tra
     let ran = dry::run_with(by_shapes, call, step, Rehearsal::take_back)?;
     match failed {
         None => Ok(ran),
-        Some(Failure { message, .. }) => {
-            Err(Error::new(ErrorKind::Other, format!("dry run of {size} items: {message}")))
-        }
+        Some(failure) => Err(dry::failed(size, &failure)),
     }
 }
 
 fn piece(call: &mut Rehearsal<'_>, recording: &Recording, size: usize) -> Option<Failure> {
-    recording.marked(c"piece", || call.run(size)).err()
+    recording.marked(c"piece", || dry::caught(|| call.run(size))).and_then(|ran| ran).err()
 }
 
 fn wide(size: usize) -> u32 {
