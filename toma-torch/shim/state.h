@@ -1,9 +1,11 @@
-// What a thread is inside of: at most one dry run, recorders, and later users of the mode key.
+// What a thread is inside of: recorders, of which one may run dry, and later users of the mode key.
 //
 // One state per thread, in a slot that libtorch hands on to the threads of a backward. Callbacks
 // find it by the slot and hold no pointer of their own.
 #pragma once
 
+#include <ATen/record_function.h>
+#include <c10/core/Allocator.h>
 #include <c10/util/ThreadLocalDebugInfo.h>
 
 #include <memory>
@@ -14,7 +16,7 @@ namespace toma {
 
 class State;
 
-// One user of the state.
+// One user of the state, which leaves it before it ends.
 struct Entry {
   virtual ~Entry() = default;
   // Entries outside of it see nothing of what happens inside.
@@ -23,14 +25,15 @@ struct Entry {
   std::shared_ptr<State> state;
 };
 
-class State final : public c10::DebugInfoBase {
+// Operators and memory of the thread are observed while there are entries.
+class State final : public c10::MemoryReportingInfoBase {
  public:
   // That of the calling thread; null where nothing has entered it.
   static State* current() noexcept;
 
   // Entries leave by identity, in any order. libtorch's own guards for slots cannot do that: one that
   // ends before a later one brings itself back and loses the other.
-  static void enter(const std::shared_ptr<Entry>& entry);
+  static void enter(Entry& entry);
   static void leave(Entry& entry) noexcept;
 
   // Each entry of a type, the innermost first, as far as the innermost wall.
@@ -38,7 +41,7 @@ class State final : public c10::DebugInfoBase {
   void each(F body) const {
     const std::lock_guard<std::mutex> held(lock);
     for (auto entry = entries.rbegin(); entry != entries.rend(); ++entry) {
-      if (auto* found = dynamic_cast<T*>(entry->get())) {
+      if (auto* found = dynamic_cast<T*>(*entry)) {
         body(*found);
       }
       if ((*entry)->is_wall()) {
@@ -48,9 +51,14 @@ class State final : public c10::DebugInfoBase {
   }
 
  private:
+  // Of accelerators. What libtorch tells of the CPU lacks the end of all that lived before, and it warns of each.
+  void reportMemoryUsage(void* data, int64_t bytes, size_t, size_t, c10::Device device) override;
+  bool memoryProfilingEnabled() const override { return false; }
+
   // A backward on a device's thread reads what its caller changes.
   mutable std::mutex lock;
-  std::vector<std::shared_ptr<Entry>> entries;
+  std::vector<Entry*> entries;
+  at::CallbackHandle observer = at::INVALID_CALLBACK_HANDLE;
 };
 
 }  // namespace toma

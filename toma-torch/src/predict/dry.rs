@@ -78,11 +78,10 @@ pub(super) fn run<R>(
     let modes = Modes::now();
     let random = RngState::of(tch::Device::Cpu)?;
     let dry = Dry::begin(by_shapes)?;
-    let recording = Recording::begin()?;
     // What the step returns is dropped dry: dropping may call operators, too.
     let outcome = run_dry(|| {
-        let value = step(&recording);
-        let trace = trace_of(recording);
+        let value = step(dry.recording());
+        let trace = trace_of(dry.recording());
         drop(value);
         trace
     });
