@@ -11,7 +11,6 @@
 #include <ATen/core/LegacyTypeDispatch.h>
 #include <ATen/core/dispatch/Dispatcher.h>
 #include <ATen/native/IndexingUtils.h>
-#include <ATen/ops/resize_ops.h>
 
 #include <algorithm>
 #include <sstream>
@@ -82,43 +81,29 @@ at::Tensor twin_on(c10::DeviceType kind, const at::Tensor& like) {
 Stack twins_on(c10::DeviceType kind, const Call& call) {
   static const auto& random = *new at::Generator(at::detail::createCPUGenerator());
   auto stack = mapped(call.arguments, [kind](const at::Tensor& like) { return twin_on(kind, like); });
-  const auto& schema = call.op.schema();
-  if (const auto at = schema.argumentIndexWithName("generator")) {
-    stack[static_cast<size_t>(*at)] = random;
-  }
-  if (const auto at = schema.argumentIndexWithName("device")) {
-    stack[static_cast<size_t>(*at)] = c10::Device(kind);
+  const std::pair<const char*, c10::IValue> others[] = {{"generator", random}, {"device", c10::Device(kind)}};
+  for (const auto& [name, other] : others) {
+    if (const auto at = call.op.schema().argumentIndexWithName(name)) {
+      stack[static_cast<size_t>(*at)] = other;
+    }
   }
   return stack;
 }
 
-// What autograd and its engine do to a tensor of the user's is taken back at the end.
-void hold(const Call& call, const at::Tensor& tensor) {
-  if (block_of(tensor) != nullptr || tensor.is_inference()) {
-    return;
-  }
-  const std::lock_guard<std::mutex> locked(call.run->lock);
-  const auto [entry, is_new] = call.run->held.try_emplace(tensor.unsafeGetTensorImpl());
-  if (is_new) {
-    const auto has_gradient = tensor.requires_grad() && tensor.is_leaf();
-    entry->second = {tensor, has_gradient ? tensor.grad() : at::Tensor(), static_cast<uint32_t>(tensor._version())};
-  }
-}
-
-// What has not changed is not written: another thread may read it.
+// What autograd and its engine did to a tensor of the user's. What has not changed is not written: another thread may read it.
 void put_back(Held& before) {
-  const auto& tensor = before.tensor;
-  if (tensor.requires_grad() && tensor.is_leaf() && !tensor.grad().is_same(before.gradient)) {
+  auto& tensor = *before.tensor.unsafeGetTensorImpl();
+  if (!tensor.grad().is_same(before.gradient)) {
     tensor.mutable_grad() = before.gradient;
   }
-  auto counter = tensor.unsafeGetTensorImpl()->version_counter();
+  auto counter = tensor.version_counter();
   if (counter.current_version() != before.version) {
     counter.set_version(before.version);
   }
 }
 
-// What could not be taken back is refused before it is done.
-void look_at(const Call& call, const at::Tensor& tensor) {
+// What could not be taken back is refused before it is done; what can be is kept.
+void look_at(const Call& call, const at::Tensor& tensor, bool is_written) {
   if (tensor.layout() != c10::kStrided) {
     call.refuse("takes a tensor of layout " + c10::str(tensor.layout()));
   }
@@ -126,12 +111,14 @@ void look_at(const Call& call, const at::Tensor& tensor) {
   if (block != nullptr && block->run != call.run) {
     call.refuse("takes a tensor that was kept from another dry run");
   }
-  if (block == nullptr && tensor.requires_grad()) {
-    const auto root = tensor.is_view() ? at::Tensor(tensor._base()) : tensor;
-    if (!root.is_leaf()) {
-      call.refuse("takes a tensor whose gradient leads into a graph from outside of the body");
-    }
-    hold(call, root);
+  const auto root = tensor.is_view() ? at::Tensor(tensor._base()) : tensor;
+  if (block == nullptr && tensor.requires_grad() && !root.is_leaf()) {
+    call.refuse("takes a tensor whose gradient leads into a graph from outside of the body");
+  }
+  if (block == nullptr && !tensor.is_inference() && (is_written || tensor.requires_grad())) {
+    const std::lock_guard<std::mutex> locked(call.run->lock);
+    const auto& impl = *root.unsafeGetTensorImpl();
+    call.run->held.try_emplace(&impl, Held{root, impl.grad(), impl.version_counter().current_version()});
   }
 }
 
@@ -200,15 +187,12 @@ Stack by_meta(Call& call) {
 
 // What only data know: 1, true, or as many results as there can be.
 Stack unknown(const Call& call) {
-  call.run->lock.lock();
-  call.run->unknown += call.run->unknown.find(call.name()) == std::string::npos ? call.name() + ", " : "";
-  call.run->lock.unlock();
-  if (call.op.schema().returns()[0].type()->kind() == c10::TypeKind::BoolType) {
-    return {true};
-  }
+  call.run->note(call.name());
   const auto& input = call.arguments[0].toTensor();
-  if (call.name() == "aten::_local_scalar_dense") {
-    return {c10::isFloatingType(input.scalar_type()) ? c10::Scalar(1.0) : c10::Scalar(1)};
+  const auto kind = call.op.schema().returns()[0].type()->kind();
+  if (kind == c10::TypeKind::BoolType || kind == c10::TypeKind::NumberType) {
+    const auto is_float = c10::isFloatingType(input.scalar_type());
+    return {kind == c10::TypeKind::BoolType ? c10::Scalar(true) : is_float ? c10::Scalar(1.0) : c10::Scalar(1)};
   }
   if (call.name() == "aten::masked_select") {
     const auto most = at::infer_size(input.sizes(), call.arguments[1].toTensor().sizes());
@@ -245,7 +229,7 @@ void finish(Call& call, Stack results) {
     }
     const auto& argument = call.arguments[written++];
     if (results[at].isTensor() && argument.toTensor().sizes() != results[at].toTensor().sizes()) {
-      at::_ops::resize_::call(argument.toTensor(), c10::fromIntArrayRefSlow(results[at].toTensor().sizes()), {});
+      argument.toTensor().resize_(results[at].toTensor().sizes());
     }
     results[at] = argument;
   }
@@ -280,8 +264,8 @@ void run(Call& call) {
   const auto& schema = call.op.schema();
   const auto &arguments = schema.arguments(), &results = schema.returns();
   const auto is_made = [](const c10::Argument& result) {
-    const auto is_tensor = result.type()->isSubtypeOf(*c10::TensorType::get()) || result.type()->isSubtypeOf(*c10::ListType::ofTensors());
-    return is_tensor && (result.alias_info() == nullptr || is_written(result));
+    const auto& type = *result.type();
+    return result.alias_info() == nullptr && (type.isSubtypeOf(*c10::TensorType::get()) || type.isSubtypeOf(*c10::ListType::ofTensors()));
   };
   if (call.op.hasTag(at::Tag::data_dependent_output) || (call.op.hasTag(at::Tag::dynamic_output_shape) && call.name() != "aten::index")) {
     return finish(call, unknown(call));
@@ -299,28 +283,20 @@ void run(Call& call) {
   if (!schema.is_mutable() || has_out || !std::all_of(results.begin(), results.end(), is_written)) {
     return is_composite(call) ? call.below() : finish(call, made(call));
   }
-  for (size_t at = 0; at < arguments.size(); ++at) {
-    if (is_written(arguments[at])) {
-      each_tensor(call.arguments[at], [&](const at::Tensor& tensor) { hold(call, tensor); });
-    }
-  }
   finish(call, Stack(results.size()));
 }
 
 void fallback(const c10::OperatorHandle& op, c10::DispatchKeySet keys, Stack* stack) {
   std::shared_ptr<Dry> dry;
-  if (const auto* state = State::current()) {
-    state->each<Recorder>([&](Recorder& recorder) { dry = recorder.dry; });
-  }
+  State::each([&](Recorder& recorder) { dry = recorder.dry; });
   TORCH_CHECK(dry != nullptr, "dry run: it was taken off this thread");
-  const auto count = static_cast<int64_t>(op.schema().arguments().size());
-  Call call{std::move(dry), op, keys, *stack, Stack(stack->end() - count, stack->end())};
-  for (const auto& argument : call.arguments) {
-    if (argument.isDevice()) {
-      call.device = argument.toDevice();
-    }
+  const auto& described = op.schema().arguments();
+  Call call{std::move(dry), op, keys, *stack, torch::jit::last(*stack, described.size()).vec()};
+  for (size_t at = 0; at < described.size(); ++at) {
+    const auto& argument = call.arguments[at];
+    call.device = argument.isDevice() ? argument.toDevice() : call.device;
     each_tensor(argument, [&](const at::Tensor& tensor) {
-      look_at(call, tensor);
+      look_at(call, tensor, is_written(described[at]));
       call.has_copies |= c10::isReducedFloatingType(tensor.scalar_type()) || !tensor.is_non_overlapping_and_dense();
       call.device = tensor.is_cpu() ? call.device : tensor.device();
     });
@@ -353,8 +329,7 @@ void toma_dry_end(toma_recorder* recorder, toma_dry_outcome* out) noexcept {
   }
   dry.held.clear();
   const std::lock_guard<std::mutex> held(dry.lock);
-  *out = {};
-  out->kept = dry.living.size();
+  *out = {dry.living.size(), 0, {}, {}, {}};
   for (const auto* block : dry.living) {
     out->kept_bytes += block->bytes;
     std::strncpy(out->kept_operator, block->made_by, sizeof out->kept_operator - 1);

@@ -2,11 +2,8 @@
 #pragma once
 
 #include <ATen/EmptyTensor.h>
-#include <ATen/core/Tensor.h>
-#include <c10/core/Allocator.h>
 #include <sys/mman.h>
 
-#include <string>
 #include <unordered_map>
 #include <unordered_set>
 
@@ -24,6 +21,11 @@ struct Held {
 struct Dry final : std::enable_shared_from_this<Dry> {
   // Of its tensors on a device; also for libtorch's own code that gives one of them other memory.
   c10::Allocator& allocator(c10::Device device);
+
+  void note(const std::string& name) {
+    const std::lock_guard<std::mutex> locked(lock);
+    unknown += unknown.find(name + ",") == std::string::npos ? name + ", " : "";
+  }
 
   bool by_shapes = false;
   // Guards the rest: blocks may die on any thread.
@@ -44,8 +46,7 @@ struct DryBlock {
     constexpr auto flags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE;
     data = bytes == 0 ? nullptr : ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, flags, -1, 0);
     if (data == MAP_FAILED) {
-      const auto words = "CPU out of memory: no addresses for " + std::to_string(bytes) + " bytes of a dry run";
-      throw c10::OutOfMemoryError(words, nullptr);
+      throw c10::OutOfMemoryError("CPU out of memory: no addresses for " + std::to_string(bytes) + " bytes of a dry run", nullptr);
     }
     tell(data, static_cast<int64_t>(bytes), device);
     const std::lock_guard<std::mutex> locked(run->lock);

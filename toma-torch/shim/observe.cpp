@@ -3,8 +3,6 @@
 #include "observe.h"
 
 #include <ATen/core/dispatch/Dispatcher.h>
-#include <ATen/record_function.h>
-#include <c10/core/Allocator.h>
 
 #include <algorithm>
 #include <cstring>
@@ -12,16 +10,8 @@
 namespace toma {
 namespace {
 
-thread_local Unobserved* unobserved = nullptr;
 // The leaf that this thread is in; what its kernels call is no leaf.
 thread_local const c10::FunctionSchema* inside = nullptr;
-
-template <class F>
-void each_recorder(F body) {
-  if (const auto* state = State::current()) {
-    state->each<Recorder>(body);
-  }
-}
 
 toma_event of_memory(toma_event_kind kind, const void* data, uint64_t bytes, c10::Device device) {
   const auto index = static_cast<uint8_t>(std::max<int>(device.index(), 0));
@@ -42,8 +32,8 @@ void write_use(Recorder& recorder, toma_event_kind kind, const at::Tensor& tenso
     std::vector<int64_t> values{tensor.requires_grad()};
     values.insert(values.end(), tensor.sizes().begin(), tensor.sizes().end());
     auto& storage = *tensor.storage().unsafeGetStorageImpl();
-    const auto* data = storage._mutable_data_ptr_no_checks().get();
-    recorder.write(of_memory(kind, data, storage.nbytes(), tensor.device()), nullptr, values);
+    const auto& data = storage._mutable_data_ptr_no_checks();
+    recorder.write(of_memory(kind, data.get(), storage.nbytes(), tensor.device()), nullptr, values);
   }
 }
 
@@ -68,10 +58,10 @@ struct Begun final : at::ObserverContext {};
 
 std::unique_ptr<at::ObserverContext> started(const at::RecordFunction& function) {
   if (function.scope() == at::RecordScope::BACKWARD_FUNCTION) {
-    each_recorder([&](Recorder& recorder) { recorder.write({TOMA_NODE_BEGINS}, function.name()); });
+    State::each([&](Recorder& recorder) { recorder.write({TOMA_NODE_BEGINS}, function.name()); });
   } else if (const auto op = leaf_of(function)) {
     inside = &op->schema();
-    each_recorder([&](Recorder& recorder) {
+    State::each([&](Recorder& recorder) {
       recorder.write({TOMA_OPERATOR_BEGINS}, c10::toString(op->operator_name()).c_str());
       write_uses(recorder, inside->arguments(), function.inputs(), TOMA_READS, TOMA_READS);
     });
@@ -85,9 +75,8 @@ void ended(const at::RecordFunction& function, at::ObserverContext* begun) {
   if (begun == nullptr) {
     return;
   }
-  const auto is_node = function.scope() == at::RecordScope::BACKWARD_FUNCTION;
-  const auto* leaf = is_node ? nullptr : std::exchange(inside, nullptr);
-  each_recorder([&](Recorder& recorder) {
+  const auto* leaf = function.scope() == at::RecordScope::FUNCTION ? std::exchange(inside, nullptr) : nullptr;
+  State::each([&](Recorder& recorder) {
     if (leaf != nullptr) {
       write_uses(recorder, leaf->returns(), function.outputs(), TOMA_MAKES, TOMA_VIEWS);
     }
@@ -96,9 +85,6 @@ void ended(const at::RecordFunction& function, at::ObserverContext* begun) {
 }
 
 }  // namespace
-
-Unobserved::Unobserved() noexcept { unobserved = this; }
-Unobserved::~Unobserved() { unobserved = nullptr; }
 
 void Recorder::write(toma_event event, const char* name, c10::ArrayRef<int64_t> values) noexcept {
   try {
@@ -123,12 +109,12 @@ at::RecordFunctionCallback observer_of_operators() {
 }
 
 void tell(void* data, int64_t bytes, c10::Device device) noexcept {
-  if (unobserved != nullptr) {
+  if (auto* unobserved = Unobserved::of_thread) {
     unobserved->allocated += bytes;
     unobserved->peak = std::max(unobserved->peak, unobserved->allocated);
   } else if (bytes != 0) {
     const auto event = of_memory(bytes < 0 ? TOMA_DIED : TOMA_BORN, data, std::abs(bytes), device);
-    each_recorder([&](Recorder& recorder) { recorder.write(event); });
+    State::each([&](Recorder& recorder) { recorder.write(event); });
   }
 }
 

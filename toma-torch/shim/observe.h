@@ -2,7 +2,6 @@
 // makes sense of it.
 #pragma once
 
-#include <ATen/core/Tensor.h>
 #include <ATen/core/ivalue.h>
 
 #include <string>
@@ -15,9 +14,7 @@ namespace toma {
 
 struct Dry;
 
-struct Recorder : Entry {
-  bool is_wall() const override { return dry != nullptr; }
-
+struct Recorder {
   // What has a name has no address.
   void write(toma_event event, const char* name = nullptr, c10::ArrayRef<int64_t> values = {}) noexcept;
 
@@ -27,6 +24,8 @@ struct Recorder : Entry {
   std::string names;
   // Something was not written down, for want of memory.
   bool torn = false;
+  // The state that it has entered, which it leaves before it ends.
+  std::shared_ptr<State> state;
   // What is recorded is a dry run.
   std::shared_ptr<Dry> dry;
 };
@@ -34,9 +33,10 @@ struct Recorder : Entry {
 // While one of these lives, nothing that this thread allocates is recorded or refused: it is our own doing. It
 // counts that, and the most of it that lived at once.
 struct Unobserved : Exempt {
-  Unobserved() noexcept;
-  ~Unobserved();
+  Unobserved() noexcept { of_thread = this; }
+  ~Unobserved() { of_thread = nullptr; }
 
+  static inline thread_local Unobserved* of_thread = nullptr;
   int64_t allocated = 0;
   int64_t peak = 0;
 };

@@ -7,13 +7,10 @@
 
 #include <ATen/EmptyTensor.h>
 #include <ATen/OpMathType.h>
-#include <ATen/core/Tensor.h>
 #include <ATen/core/stack.h>
 #include <ATen/native/ConvUtils.h>
 
-#include <string>
 #include <unordered_map>
-#include <vector>
 
 namespace toma::rules {
 
@@ -117,6 +114,7 @@ inline Rule of(const std::string& name) {
       {"aten::index_select", index_select},
       {"aten::embedding_dense_backward", embedding_backward},
       {"aten::convolution", convolution},
+      {"aten::_convolution", convolution},
       {"aten::convolution_backward", gradients<1, 2, 3>},
       {"aten::native_batch_norm", batch_norm},
       {"aten::native_batch_norm_backward", gradients<1, 2, 2>},

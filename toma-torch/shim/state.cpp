@@ -12,9 +12,10 @@ namespace toma {
 // to know of memory.
 constexpr auto slot = c10::DebugInfoKind::TEST_INFO_2, profiler = c10::DebugInfoKind::PROFILER_STATE;
 
-State* State::current() noexcept { return static_cast<State*>(c10::ThreadLocalDebugInfo::get(slot)); }
+// That of the calling thread; null where nothing has entered it.
+static State* current() noexcept { return static_cast<State*>(c10::ThreadLocalDebugInfo::get(slot)); }
 
-void State::enter(Entry& entry) {
+void State::enter(Recorder& entry) {
   // The state that this thread has pushed. A guard of other code that ends takes it off the thread
   // together with what was pushed above that guard, although entries of it still live.
   static thread_local std::weak_ptr<State> pushed;
@@ -34,7 +35,7 @@ void State::enter(Entry& entry) {
   entry.state = state;
 }
 
-void State::leave(Entry& entry) noexcept {
+void State::leave(Recorder& entry) noexcept {
   const auto state = std::move(entry.state);
   const std::lock_guard<std::mutex> held(state->lock);
   auto& entries = state->entries;
@@ -50,6 +51,20 @@ void State::leave(Entry& entry) noexcept {
     }
   } catch (const std::exception&) {
     // Other code has pushed above it: an empty state stays below, which the next entry finds.
+  }
+}
+
+void State::each(c10::function_ref<void(Recorder&)> body) {
+  auto* state = current();
+  if (state == nullptr) {
+    return;
+  }
+  const std::lock_guard<std::mutex> held(state->lock);
+  for (auto entry = state->entries.rbegin(); entry != state->entries.rend(); ++entry) {
+    body(**entry);
+    if ((*entry)->dry != nullptr) {
+      return;
+    }
   }
 }
 
