@@ -26,6 +26,7 @@ fn main() {
     let nets: &[(fn() -> Net, &str)] = &[(self::perceptron, "5 ms"), (resnet, "50 ms"), (gpt, "50 ms")];
     for (net, bar) in &nets[..if bench.is_test { 1 } else { nets.len() }] {
         let net = net();
+        if std::env::var("ONLY").is_ok_and(|only| !net.name.contains(&only)) { continue; }
         bench.shapes(&net, bar);
         bench.scratch(&net);
     }

@@ -13,6 +13,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <atomic>
 #include <cstdio>
 #include <cstdlib>
@@ -303,6 +304,53 @@ void gradients_are_handles() {
   CHECK(allocated() == before);
 }
 
+// Dry runs of two threads, of which one is the first ever, while a third runs operators for real: its tables are
+// written to meanwhile.
+void the_first_dry_run_may_begin_while_others_work() {
+  const auto before = allocated();
+  std::atomic<int> running{2};
+  const auto runs_dry = [&] {
+    for (int i = 0; i < 20; ++i) {
+      toma_error error;
+      toma_recorder* recorder = nullptr;
+      CHECK(toma_dry_begin(i % 2 == 0, &recorder, &error) == TOMA_OK);
+      convolve();
+      toma_recording recording;
+      toma_record_read(recorder, &recording);
+      CHECK(recording.event_count > 0 && !recording.torn);
+      toma_dry_outcome outcome;
+      toma_dry_end(recorder, &outcome);
+      CHECK(outcome.kept == 0 && outcome.refused[0] == '\0');
+      toma_record_end(recorder);
+      CHECK(convolve() == 27);
+    }
+    --running;
+  };
+  std::thread first(runs_dry), second(runs_dry);
+  while (running > 0) {
+    CHECK(convolve() == 27);
+  }
+  first.join();
+  second.join();
+  CHECK(allocated() == before);
+}
+
+void recorders_leave_in_any_order() {
+  toma_error error;
+  toma_recorder *first = nullptr, *second = nullptr;
+  CHECK(toma_record_begin(&first, &error) == TOMA_OK && toma_record_begin(&second, &error) == TOMA_OK);
+  ones({4});
+  toma_record_end(first);
+  toma_record_mark(second, "after");
+  ones({4});
+  toma_record_mark(second, nullptr);
+  toma_recording seen;
+  toma_record_read(second, &seen);
+  // Both operators begin and end, with what they take, and so does the mark.
+  CHECK(std::count_if(seen.events, seen.events + seen.event_count, [](auto& event) { return event.kind == TOMA_ENDS; }) == 3);
+  toma_record_end(second);
+}
+
 thread_local bool would_retry = false;
 
 const c10::SourceLocation here{"test", __FILE__, __LINE__};
@@ -370,6 +418,8 @@ int main() {
   CHECK(has_trace(raise_out_of_memory));
   toma_backtraces_install([] { return would_retry; });
   installed_late_it_tells_its_own_blocks_from_others();
+  the_first_dry_run_may_begin_while_others_work();
+  recorders_leave_in_any_order();
   thousands_of_blocks_are_told_apart();
   a_child_of_fork_can_allocate();
   blocks_are_whole_and_freed();
