@@ -177,8 +177,11 @@ mod tests {
         Tensor::ones([4, 4], (Kind::Float, Device::Cpu))
     }
 
+    /// Of what is recorded until now, when it ends.
     fn names(recording: Recording) -> Vec<String> {
-        trace_of(&recording).unwrap().operators().map(|(_, operator)| operator.name.clone()).collect()
+        let trace = trace_of(&recording);
+        drop(recording);
+        trace.unwrap().operators().map(|(_, operator)| operator.name.clone()).collect()
     }
 
     #[test]
