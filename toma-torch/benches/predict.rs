@@ -21,6 +21,8 @@ const FLOATS: (Kind, Device) = (Kind::Float, Device::Cpu);
 fn main() {
     let bench = Bench { is_test: env::args().any(|argument| argument == "--test") };
     tch::set_num_threads(1);
+    let first = time(|| drop(dry_run_by_shapes(|| ())));
+    println!("{:<46} {:>9.1} ms", "first dry run of a program", milliseconds(first));
     let nets: [Case; 3] = [(self::perceptron, "5 ms"), (resnet, "50 ms"), (gpt, "50 ms")];
     for (net, bar) in &nets[..if bench.is_test { 1 } else { nets.len() }] {
         let net = net();
