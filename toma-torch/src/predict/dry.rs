@@ -101,11 +101,10 @@ pub(super) fn run_with<S>(
     let modes = Modes::now();
     let random = RngState::of(tch::Device::Cpu)?;
     let dry = Dry::begin(by_shapes)?;
-    let recording = Recording::begin()?;
     // What the step returns is dropped dry: dropping may call operators, too.
     let outcome = run_dry(|| {
-        let panic = run_dry(|| step(state, &recording)).err();
-        let trace = trace_of(recording);
+        let panic = run_dry(|| step(state, dry.recording())).err();
+        let trace = trace_of(dry.recording());
         take_back(state);
         (trace, panic)
     });

@@ -174,16 +174,21 @@ fn rules_say_the_shapes_of_other_operators() {
     let input = Tensor::randn([4, 6, 10, 10], FLOATS).set_requires_grad(true);
     let one = Tensor::ones([1], FLOATS);
     let words = Tensor::zeros([4, 3], (Kind::Int64, Device::Cpu));
-    let operators: [(&str, &dyn Fn() -> Tensor); 7] = [
+    let (filter, turned) = (Tensor::ones([6, 3, 3, 2], FLOATS), Tensor::ones([6, 4, 3, 3], FLOATS));
+    let none = None::<&Tensor>;
+    let operators: [(&str, &dyn Fn() -> Tensor); 10] = [
         ("aten::where.self", &|| input.where_self(&input.gt(0.0), &one)),
         ("aten::_adaptive_avg_pool2d", &|| input.adaptive_avg_pool2d([3, 5])),
         ("aten::_adaptive_avg_pool2d", &|| input.get(0).adaptive_avg_pool2d([3, 5])),
+        ("aten::convolution", &|| input.conv2d(&filter, none, [1, 2], [2, 0], [2, 1], 2)),
+        ("aten::convolution", &|| input.conv_transpose2d(&turned, none, [2, 3], [1, 0], [1, 2], 1, [1, 1])),
+        ("aten::convolution", &|| {
+            input.flatten(2, -1).conv1d(&turned.flatten(2, -1).transpose(0, 1), none, [3], [1], [1], 1)
+        }),
         ("aten::index_select", &|| input.index_select(-1, &words.flatten(0, -1))),
         ("aten::embedding", &|| Tensor::embedding(&input.flatten(1, -1), &words, -1, false, false)),
         ("aten::native_dropout", &|| input.native_dropout(0.5, true).0),
-        ("aten::native_layer_norm", &|| {
-            input.layer_norm([10, 10], None::<&Tensor>, None::<&Tensor>, 1e-5, true)
-        }),
+        ("aten::native_layer_norm", &|| input.layer_norm([10, 10], none, none, 1e-5, true)),
     ];
     for (name, operator) in operators {
         let step = || operator().square().sum(Kind::Float).backward();
@@ -282,7 +287,7 @@ fn operators_are_as_many_as_there_are_layers() {
         let step = || (0..depth).fold(&input + 0.0, |x, _| &x + x.relu()).sum(Kind::Float).backward();
         dry_run(step).unwrap().operators().len()
     };
-    assert_eq!(operators(24) - operators(16), operators(16) - operators(8));
+    assert_eq!(operators(16) - operators(8), 2 * (operators(8) - operators(4)));
 }
 
 #[test]
@@ -369,6 +374,8 @@ fn what_only_data_know_is_taken_as_known() {
         assert_eq!(data.sum(Kind::Float).double_value(&[]), 1.0);
         assert_eq!(data.nonzero().size(), [12, 2]);
         assert_eq!(data.masked_select(&data.gt(0.0)).size(), [12]);
+        let column = Tensor::zeros([size(6), 1], FLOATS);
+        assert_eq!(column.masked_select(&column.gt(0.0).transpose(0, 1)).size(), [36]);
         assert_eq!(data.index(&[Some(data.select(1, 0).gt(0.0))]).size(), [6, 2]);
     })
     .unwrap();
