@@ -1,7 +1,7 @@
 use std::fmt::Display;
 use std::panic::{self, AssertUnwindSafe};
 
-use toma_core::classify::{Class, Failure, classify_panic};
+use toma_core::classify::{Failure, classify_panic};
 use toma_core::predict::{is_dry, run_dry};
 use toma_core::thread_state::Saved;
 use toma_trace::Trace;
@@ -137,9 +137,7 @@ pub(super) fn caught<R>(body: impl FnOnce() -> R) -> Result<R, Failure> {
 
 /// A dry run of so many items in which the body failed.
 pub(super) fn failed(items: impl Display, failure: &Failure) -> Error {
-    let is_out_of_memory = failure.class == Class::OutOfMemory;
-    let kind = if is_out_of_memory { ErrorKind::OutOfMemory } else { ErrorKind::Other };
-    Error::new(kind, format!("dry run of {items} items: {}", failure.message))
+    Error::from(Failure::new(failure.class, format!("dry run of {items} items: {}", failure.message)))
 }
 
 fn assert_nothing_kept(ended: &DryOutcome) {

@@ -1,21 +1,19 @@
 //! The body of a form, run dry where nothing is known of its sizes yet.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::Instant;
 
 use tch::Tensor;
-use toma_core::classify::Failure;
 use toma_core::execute::With;
 use toma_core::memory::MemorySource as _;
 use toma_core::predict::{Foreseen, Piece, Predict, Rehearsal, Shown, bytes_for_people, now};
 use toma_plan::Coupling;
 
 use super::dry;
-use super::kept::Predictions;
 use super::key::{Key, Purpose, Site};
 use super::pace::Pace;
 use super::prediction::{Prediction, SIZES, predict_from};
+use super::recent::Recent;
 use super::rehearsal;
 use crate::Device;
 use crate::error::{Error, ErrorKind};
@@ -78,9 +76,12 @@ impl Predict for DryRun {
     }
 }
 
-static PREDICTIONS: Predictions<Key, Made> = Predictions::new();
+static PREDICTIONS: Recent<Key, Made> = Recent::new();
 
-static PACES: Predictions<Site, Arc<Pace>> = Predictions::new();
+static PACES: Recent<Site, Arc<Pace>> = Recent::new();
+
+/// What was said of a site.
+static SAID: Recent<(Site, &str), ()> = Recent::new();
 
 /// `None`: the body cannot run dry.
 type Made = Option<Arc<Kept>>;
@@ -90,8 +91,6 @@ struct Kept {
     prediction: Prediction,
     split: Split,
     pace: Arc<Pace>,
-    /// That it is not split as one might think, and that not even one item fits.
-    said: [AtomicBool; 2],
 }
 
 /// What becomes of a step in pieces.
@@ -212,7 +211,7 @@ impl Foresight {
             Split::Statistics => "batch norm takes the statistics of each piece".to_owned(),
             Split::Never(why) => format!("not split, because {why}"),
         };
-        self.say_once(&self.kept.said[0], &text);
+        say_once(&self.site, "split", &text);
     }
 
     /// Says it where a single item needs more than there is.
@@ -226,13 +225,7 @@ impl Foresight {
             [needs_bytes, fixed_bytes, per_item_bytes, free_bytes].map(bytes_for_people);
         let text =
             format!("one item needs {needs} ({fixed} in every piece, {per_item} per item), {free} free");
-        self.say_once(&self.kept.said[1], &text);
-    }
-
-    fn say_once(&self, said: &AtomicBool, text: &str) {
-        if !said.swap(true, Relaxed) {
-            say(&self.site, text);
-        }
+        say_once(&self.site, "least", &text);
     }
 }
 
@@ -288,6 +281,15 @@ impl Drop for Foresight {
     }
 }
 
+/// However many predictions the site has.
+fn say_once(site: &Site, about: &'static str, text: &str) {
+    let said = (site.clone(), about);
+    if SAID.of(&said).is_none() {
+        SAID.keep(said, ());
+        say(site, text);
+    }
+}
+
 fn say(site: &Site, text: &str) {
     toma_core::predict::say(&format!("toma: {}: {text}", site.caller));
 }
@@ -314,7 +316,7 @@ fn made(
     let (begun, pace) = (now(), Pace::of(&PACES, &key.site));
     let prediction = predicted(key, items, step, undo);
     pace.ran_dry(now().saturating_duration_since(begun));
-    let say_why = |error: &Error| say(&key.site, &format!("not predicted: {error}"));
+    let say_why = |error: &Error| say_once(&key.site, "why", &format!("not predicted: {error}"));
     let prediction = prediction.inspect_err(say_why);
     if prediction.as_ref().is_err_and(|error| error.kind() == ErrorKind::OutOfMemory) {
         // The next call may have more.
@@ -326,7 +328,7 @@ fn made(
             Some(before) => prediction.renews(&before.prediction),
             None => prediction,
         };
-        Arc::new(Kept { prediction, split, pace, said: Default::default() })
+        Arc::new(Kept { prediction, split, pace })
     });
     PREDICTIONS.renew(key.clone(), made.clone());
     made
@@ -366,10 +368,7 @@ fn predicted(
     mut step: impl FnMut(usize) -> Result<Tensor, Error>,
     mut undo: impl FnMut(usize),
 ) -> Result<Prediction, Error> {
-    let mut step = |items: usize| {
-        let failed = |failure: Failure| Err(dry::failed(items, &failure));
-        dry::caught(|| step(items)).unwrap_or_else(failed)
-    };
+    let mut step = |items: usize| dry::caught(|| step(items)).unwrap_or_else(|failure| Err(failure.into()));
     let device = Device::new(key.site.device);
     let prediction = predict_from(&device, key.sizes, &mut step, &mut undo)?;
     let fits = device.read().ok().and_then(|now| prediction.within(Some(items), now.free_bytes));

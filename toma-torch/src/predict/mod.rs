@@ -4,10 +4,10 @@ mod correction;
 mod dry;
 mod explain;
 mod foresight;
-mod kept;
 mod key;
 mod pace;
 mod prediction;
+mod recent;
 mod rehearsal;
 
 pub use dry::{dry_run, dry_run_by_shapes};

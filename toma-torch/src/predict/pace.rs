@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
-use super::kept::Predictions;
+use super::recent::Recent;
 
 /// Dry runs of a site that cost what they cost: most have a few shapes.
 const FREE: u64 = 16;
@@ -22,7 +22,7 @@ pub(crate) struct Pace {
 
 impl Pace {
     /// That of a site.
-    pub(super) fn of<K: Clone + PartialEq>(paces: &Predictions<K, Arc<Self>>, site: &K) -> Arc<Self> {
+    pub(super) fn of<K: Clone + PartialEq>(paces: &Recent<K, Arc<Self>>, site: &K) -> Arc<Self> {
         paces.of(site).unwrap_or_else(|| {
             paces.keep(site.clone(), Arc::default());
             paces.of(site).unwrap_or_default()

@@ -107,8 +107,12 @@ where
             begun.update(|begun| begun + 1);
             step(items)
         };
-        let pieces = [(); 2].map(|()| recording.marked(c"piece", &mut piece));
-        failure = pieces.iter().find_map(|piece| Auto.failure(piece));
+        let mut pieces = Vec::new();
+        while pieces.len() < 2 && failure.is_none() {
+            let ran = recording.marked(c"piece", &mut piece);
+            failure = Auto.failure(&ran);
+            pieces.push(ran);
+        }
         pieces
     };
     let ran = dry::run(by_shapes, pieces, || (0..begun.get()).for_each(|_| undo(items)))?;

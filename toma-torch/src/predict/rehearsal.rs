@@ -7,18 +7,18 @@ use toma_core::predict::{Foreseen, Piece, Predict, Rehearsal, Shown, now, say};
 use toma_trace::Trace;
 
 use super::dry;
-use super::kept::Predictions;
 use super::pace::Pace;
 use super::prediction::{Prediction, SIZES};
+use super::recent::Recent;
 use crate::Device;
 use crate::error::{Error, ErrorKind};
 use crate::ffi::Recording;
 
 /// By the line that calls, the key, the memory, and the shape of the data.
-static PREDICTIONS: Predictions<u64, Arc<Kept>> = Predictions::new();
+static PREDICTIONS: Recent<u64, Arc<Kept>> = Recent::new();
 
 /// By the same but the shape.
-static PACES: Predictions<u64, Arc<Pace>> = Predictions::new();
+static PACES: Recent<u64, Arc<Pace>> = Recent::new();
 
 /// What is known of calls alike.
 #[derive(Debug)]
