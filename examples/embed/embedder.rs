@@ -4,6 +4,7 @@ use std::ops::Range;
 
 use tch::TchError;
 use toma::observe::{Event, Observer, ProgressBar, report};
+use toma::torch::DryRun;
 use toma::{GlobalCache, Policy, execute};
 
 use crate::memory::Memory;
@@ -59,13 +60,17 @@ impl<'a> Embedder<'a> {
 
     fn adapt(&self, work: &Work<'_>, bucket: &Bucket, rows: &mut [f32]) -> std::result::Result<(), TchError> {
         let Bucket { most_tokens, range } = bucket.clone();
+        // The first of a bucket is the longest, so a dry run of the first texts says what any others take at most.
+        let longest = range.clone().next().map(|place| work.texts[work.order[place]].len());
         execute::with::<GlobalCache>()
             .cache(&self.sizes)
             // Long texts take more memory than short ones: each bucket remembers a size of its own.
-            .key(most_tokens)
+            .key((most_tokens, longest))
             .policy(&*self.policy)
             // Its cached memory is released before a retry.
             .device(self.memory.device())
+            // The first batch is as large as fits, as far as a dry run knows.
+            .predict(&DryRun)
             .observer(&*self.bar)
             .name(self.name.clone().unwrap_or_else(|| format!("up to {most_tokens} tokens")))
             .range(range, self.most, |start, end| {

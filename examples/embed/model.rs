@@ -7,11 +7,25 @@ use std::path::Path;
 
 use tch::{Device, Kind, TchError, Tensor};
 
+use toma::predict::is_dry;
+
 use crate::Result;
 use crate::texts::Tokens;
 use crate::weights::{Config, Weights};
 
 type Torch<T> = std::result::Result<T, TchError>;
+
+/// Batch × tokens; shorter texts are filled up with 0, which is no word. One operator whatever the batch, so that
+/// a dry run of a few texts speaks for many.
+fn padded(texts: &[&Tokens]) -> Torch<Tensor> {
+    let longest = texts.iter().map(|text| text.len()).max().unwrap_or(0);
+    let ids: Vec<i64> = texts
+        .iter()
+        .flat_map(|text| text.iter().copied().chain(std::iter::repeat_n(0, longest - text.len())))
+        .collect();
+    let size = |count: usize| i64::try_from(count).expect("extents of tensors fit in i64");
+    Tensor::f_from_slice(&ids)?.f_view([size(texts.len()), size(longest)])
+}
 
 pub(crate) struct Model {
     config: Config,
@@ -38,11 +52,10 @@ impl Model {
     ///
     /// Each text must have a token, and at most as many as there are positions.
     pub(crate) fn embed(&self, texts: &[&Tokens]) -> Torch<Vec<f32>> {
-        let ids = texts.iter().map(|text| Tensor::f_from_slice(text)).collect::<Torch<Vec<_>>>()?;
-        // Batch × tokens; shorter texts are filled up with 0, which is no word.
-        let ids = Tensor::f_pad_sequence(&ids, true, 0.0, "right")?.f_to_device(self.device)?;
+        let ids = padded(texts)?.f_to_device(self.device)?;
         let is_word = ids.f_ne(0)?.f_unsqueeze(1)?;
-        let is_padded = texts.iter().any(|text| text.len() != texts[0].len());
+        // A dry run stands for all batches, and those that are padded take more.
+        let is_padded = is_dry() || texts.iter().any(|text| text.len() != texts[0].len());
         let mask = is_padded.then(|| is_word.f_unsqueeze(1)).transpose()?;
         let hidden = self.encode(&ids, mask.as_ref())?;
         // What each token contributes to the mean, batch × 1 × tokens.

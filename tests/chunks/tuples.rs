@@ -18,7 +18,7 @@ struct Case {
 fn check(test: impl Fn(Case)) {
     let cases = (0..40_usize, 1..50_usize, any::<u32>());
     let cases = cases.prop_map(|(items, initial, bits)| Case { items, initial, bits });
-    let config = Config { cases: 1000, failure_persistence: None, ..Config::default() };
+    let config = Config { cases: 1000, ..Config::default() };
     let result = TestRunner::new(config).run(&cases, |case| {
         test(case);
         Ok(())

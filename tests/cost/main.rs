@@ -19,7 +19,7 @@ use toma::policy::{Adaptive, Bisect, Decay, Halve, Policy, Throughput};
 
 /// As many random cases as the other forms have.
 fn many() -> ProptestConfig {
-    ProptestConfig { failure_persistence: None, cases: 10_000, ..ProptestConfig::default() }
+    ProptestConfig { cases: 10_000, ..ProptestConfig::default() }
 }
 
 const POLICIES: [fn() -> Box<dyn Policy>; 5] = [

@@ -95,7 +95,7 @@ fn an_iterator_inside_a_body() {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig::default())]
 
     /// The hint holds at every point, whatever fails.
     #[test]

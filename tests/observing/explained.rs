@@ -97,20 +97,23 @@ fn a_wait_in_vain() {
 fn a_wait_that_the_deadline_ends() {
     const DEADLINE: Duration = Duration::from_millis(50);
     thread_local! {
-        static CLOCK: StoppedClock = StoppedClock::new();
+        static CLOCK: Cell<Option<StoppedClock>> = const { Cell::new(None) };
     }
     let _unobserved = unobserved();
     let device = FakeDevice::new(100);
     beside_another(&device, |_| {
-        CLOCK.with(|clock| clock.advance(Duration::ZERO));
+        CLOCK.set(Some(StoppedClock::new()));
         let observer = |event: &Event<'_>| {
             if matches!(event.kind, EventKind::Waits { .. }) {
-                CLOCK.with(|clock| clock.advance(DEADLINE));
+                let clock = CLOCK.take().expect("stopped above");
+                clock.advance(DEADLINE);
+                CLOCK.set(Some(clock));
             }
         };
         let with = execute::with::<NoCache>().device(&device).observer(&observer).name("embed");
         let with = with.deadline(DEADLINE);
         with.range(0..4, 8, |start, end| device.alloc(20 * (end - start) as u64).map(drop)).unwrap_err();
+        CLOCK.take();
     });
     shows(&expect![[r#"
         embed: gave up at 0 of 4 items after 2 attempts, 2 out of memory

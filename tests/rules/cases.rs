@@ -41,13 +41,8 @@ pub(crate) fn check_some<S: Strategy>(cases: u32, strategy: S, property: impl Fn
     prepare();
     // The default generator takes most of the time of tests that are not optimized.
     let rng_algorithm = RngAlgorithm::XorShift;
-    let config = ProptestConfig {
-        cases,
-        failure_persistence: None,
-        max_shrink_iters: 2_000,
-        rng_algorithm,
-        ..ProptestConfig::default()
-    };
+    let config =
+        ProptestConfig { cases, max_shrink_iters: 2_000, rng_algorithm, ..ProptestConfig::default() };
     let holds = |value: S::Value| complaint(|| property(&value)).map_err(TestCaseError::fail);
     match TestRunner::new(config).run(&strategy, holds) {
         Ok(()) => {}

@@ -252,7 +252,7 @@ impl<P: Policy, K> With<'_, P, K, ()> {
         // An attempt without memory for its view never comes to the body: there is nothing to undo then, and
         // no view to undo it with.
         let mut lacks_view = false;
-        self.undo_range(0, items, |start, end, undo| {
+        self.shaped(&data).undo_range(0, items, |start, end, undo| {
             if undo && mem::take(&mut lacks_view) {
                 return None;
             }

@@ -8,338 +8,341 @@
 #include "dry.h"
 
 #include <ATen/CPUGeneratorImpl.h>
-#include <ATen/ops/resize_ops.h>
+#include <ATen/core/LegacyTypeDispatch.h>
+#include <ATen/core/dispatch/Dispatcher.h>
+#include <ATen/native/IndexingUtils.h>
 
+#include <algorithm>
+#include <set>
 #include <sstream>
 
-#include "call.h"
-#include "cases.h"
-#include "guard.h"
+#include "rules.h"
 
 namespace toma {
 namespace {
 
-at::Tensor meta_of(const at::Tensor& like) { return twin_on(like, c10::kMeta); }
+using torch::jit::Stack;
+constexpr auto fake = c10::DispatchKey::Fake;
 
-// What autograd and its engine do to a tensor of the user's is taken back at the end.
-void hold(const Call& call, const at::Tensor& tensor) {
-  if (call.is_dry(tensor) || tensor.is_inference()) {
-    return;
+// One call of an operator.
+struct Call {
+  std::shared_ptr<Dry> run;
+  const c10::OperatorHandle& op;
+  c10::DispatchKeySet keys;
+  Stack& stack;
+  Stack arguments;
+  // Where it makes its results: on the accelerator, if it is told so or one of its tensors is there.
+  c10::Device device = c10::kCPU;
+  // Products copy operands that libraries cannot take as they are.
+  bool has_copies = false;
+  // Lives until the results are made.
+  c10::DataPtr scratch = {};
+
+  const std::string& name() const { return op.schema().name(); }
+
+  void below() const { op.redispatchBoxed(keys & c10::DispatchKeySet(c10::DispatchKeySet::FULL_AFTER, fake), &stack); }
+
+  [[noreturn]] void refuse(const std::string& why) const {
+    const auto text = c10::toString(op.operator_name()) + ": " + why;
+    const std::lock_guard<std::mutex> held(run->lock);
+    run->refused = run->refused.empty() ? text : run->refused;
+    throw c10::NotImplementedError("dry run: " + text, nullptr);
   }
-  const std::lock_guard<std::mutex> locked(call.run->lock);
-  const auto [entry, is_new] = call.run->held.try_emplace(tensor.unsafeGetTensorImpl());
-  if (is_new) {
-    const auto has_gradient = tensor.requires_grad() && tensor.is_leaf();
-    entry->second = {tensor, has_gradient ? tensor.grad() : at::Tensor(), static_cast<uint32_t>(tensor._version())};
+};
+
+// While a kernel is asked by us: no graph, and no coming back here.
+struct Undisturbed : Unobserved {
+  c10::impl::ExcludeDispatchKeyGuard not_fake{fake};
+  at::AutoDispatchBelowADInplaceOrView below_autograd;
+};
+
+// With each tensor in it replaced.
+template <class F>
+Stack mapped(Stack values, const F& replace) {
+  for (auto& value : values) {
+    c10::IValue::HashIdentityIValueMap replaced;
+    each_tensor(value, [&](const at::Tensor& tensor) { replaced.try_emplace(tensor, replace(tensor)); });
+    value = replaced.empty() ? value : value.deepcopy(replaced);
   }
+  return values;
 }
 
-// What has not changed is not written: another thread may read it.
+// Of the elements that it has alone: an argument may be a small part of what is in memory.
+at::Tensor twin_on(c10::DeviceType kind, const at::Tensor& like) {
+  const auto bytes = at::detail::computeStorageNbytes(like.sizes(), like.strides(), like.itemsize());
+  const auto made = twin(like, bytes, kind, *c10::GetAllocator(kind));
+  if (kind == c10::kCPU) {
+    std::fill_n(static_cast<char*>(made.storage().mutable_data()), bytes, '\0');
+  }
+  return made;
+}
+
+// The arguments with tensors that only look like them, of zeros, and random numbers from elsewhere than the
+// program's.
+Stack twins_on(c10::DeviceType kind, const Call& call) {
+  static const auto& random = *new at::Generator(at::detail::createCPUGenerator());
+  auto stack = mapped(call.arguments, [kind](const at::Tensor& like) { return twin_on(kind, like); });
+  const std::pair<const char*, c10::IValue> others[] = {{"generator", random}, {"device", c10::Device(kind)}};
+  for (const auto& [name, other] : others) {
+    if (const auto at = call.op.schema().argumentIndexWithName(name)) {
+      stack[static_cast<size_t>(*at)] = other;
+    }
+  }
+  return stack;
+}
+
+// What autograd and its engine did to a tensor of the user's. What has not changed is not written: another thread may read it.
 void put_back(Held& before) {
-  const auto& tensor = before.tensor;
-  if (tensor.requires_grad() && tensor.is_leaf() && !tensor.grad().is_same(before.gradient)) {
+  auto& tensor = *before.tensor.unsafeGetTensorImpl();
+  if (!tensor.grad().is_same(before.gradient)) {
     tensor.mutable_grad() = before.gradient;
   }
-  auto counter = tensor.unsafeGetTensorImpl()->version_counter();
+  auto counter = tensor.version_counter();
   if (counter.current_version() != before.version) {
     counter.set_version(before.version);
   }
 }
 
-// What could not be taken back is refused before it is done.
-void look_at(const Call& call, const at::Tensor& tensor) {
+// What could not be taken back is refused before it is done; what can be is kept.
+void look_at(const Call& call, const at::Tensor& tensor, bool is_written) {
   if (tensor.layout() != c10::kStrided) {
     call.refuse("takes a tensor of layout " + c10::str(tensor.layout()));
   }
-  if (call.is_dry(tensor)) {
-    return;
-  }
-  if (block_of(tensor) != nullptr) {
+  const auto* block = block_of(tensor);
+  if (block != nullptr && block->run != call.run) {
     call.refuse("takes a tensor that was kept from another dry run");
   }
-  if (tensor.requires_grad()) {
-    const auto root = tensor.is_view() ? at::Tensor(tensor._base()) : tensor;
-    if (!root.is_leaf()) {
-      call.refuse("takes a tensor whose gradient leads into a graph from outside of the body");
-    }
-    hold(call, root);
+  const auto root = tensor.is_view() ? at::Tensor(tensor._base()) : tensor;
+  if (block == nullptr && tensor.requires_grad() && !root.is_leaf()) {
+    call.refuse("takes a tensor whose gradient leads into a graph from outside of the body");
+  }
+  if (block == nullptr && !tensor.is_inference() && (is_written || tensor.requires_grad())) {
+    const std::lock_guard<std::mutex> locked(call.run->lock);
+    const auto& impl = *root.unsafeGetTensorImpl();
+    call.run->held.try_emplace(&impl, Held{root, impl.grad(), impl.version_counter().current_version()});
   }
 }
 
-// The arguments with zeros, and random numbers from elsewhere than the program's.
-Stack zeros_of(const Call& call) {
-  static const auto& random = *new at::Generator(at::detail::createCPUGenerator());
-  auto stack = mapped(call.arguments, [](const at::Tensor& like) { return twin_on(like, c10::kCPU); });
-  if (const auto at = call.op.schema().argumentIndexWithName("generator")) {
-    stack[static_cast<size_t>(*at)] = random;
-  }
-  return stack;
-}
-
-// What a kernel makes, as Meta, and what it takes meanwhile beyond that.
-struct Told {
-  Stack results;
-  int64_t scratch_bytes;
-};
+// What the kernel of the CPU makes of zeros, as Meta, and the bytes that it takes meanwhile beyond that.
+using Told = std::pair<Stack, size_t>;
 
 Told told_by_kernel(const Call& call) {
-  const Exempt exempt;
-  const Undisturbed undisturbed;
-  const Unobserved preparing;
-  auto stack = zeros_of(call);
-  Told told{{}, 0};
-  {
-    const Unobserved kernel;
-    call.below(stack);
-    told.scratch_bytes = kernel.peak;
-  }
-  told.results = mapped(stack, [&](const at::Tensor& result) {
+  Undisturbed counted;
+  auto stack = twins_on(c10::kCPU, call);
+  counted.allocated = counted.peak = 0;
+  call.op.redispatchBoxed(c10::DispatchKeySet(c10::DispatchKey::CPU), &stack);
+  auto scratch_bytes = counted.peak;
+  const auto results = mapped(stack, [&](const at::Tensor& result) {
     TORCH_CHECK(result.layout() == c10::kStrided, "makes a tensor of layout ", result.layout());
-    told.scratch_bytes -= static_cast<int64_t>(result.storage().nbytes());
-    return meta_of(result);
+    // One that was made smaller keeps its memory; those that share one have a part each.
+    const auto bytes = result.storage().use_count() == 1 ? result.storage().nbytes() : result.nbytes();
+    scratch_bytes -= static_cast<int64_t>(bytes);
+    return twin(result, bytes, c10::kMeta, *c10::GetAllocator(c10::kMeta));
   });
-  return told;
+  return {results, static_cast<size_t>(std::max<int64_t>(scratch_bytes, 0))};
 }
 
-// Asked once for each shape: that takes as long as the kernel does.
-Told kernel_says(const Call& call) {
-  static std::mutex lock;
-  static auto& answers = *new std::unordered_map<std::string, Told>;
+// Asked once for each shape: that takes as long as the kernel does. On other devices the shapes count alone.
+Stack by_kernel(Call& call) {
   constexpr size_t most = 4096;
+  static thread_local std::unordered_map<std::string, Told> answers;
+  if (!call.op.hasComputedKernelForDispatchKey(c10::DispatchKey::CPU) || call.op.schema().getNamespace() != "aten") {
+    call.refuse("no rule says what it makes");
+  }
   std::ostringstream question;
   question << call.op.operator_name();
   const auto describe = [&](const at::Tensor& tensor) {
     question << tensor.scalar_type() << tensor.sizes() << tensor.strides();
     return at::Tensor();
   };
-  for (const auto& argument : call.arguments) {
-    question << ';' << mapped(argument, describe);
-  }
-  const auto find = [&] {
-    const std::lock_guard<std::mutex> held(lock);
-    const auto found = answers.find(question.str());
-    return found == answers.end() ? std::nullopt : std::optional(found->second);
-  };
-  if (const auto known = find()) {
-    return *known;
-  }
-  const auto told = told_by_kernel(call);
-  const std::lock_guard<std::mutex> held(lock);
+  question << c10::ArrayRef<c10::IValue>(mapped(call.arguments, describe));
   if (answers.size() >= most) {
     answers.clear();
   }
-  return answers[question.str()] = told;
-}
-
-Stack ask_kernel(const Call& call, c10::DataPtr& scratch) {
-  if (!call.device.is_cpu() || !has_cpu_kernel(call.op)) {
-    call.refuse("no rule says what it makes");
-  }
+  auto known = answers.find(question.str());
   try {
-    const auto told = kernel_says(call);
-    scratch = dry_data(call.run, static_cast<uint64_t>(std::max<int64_t>(told.scratch_bytes, 0)), c10::kCPU);
-    return told.results;
-  } catch (const c10::OutOfMemoryError&) {
-    throw;
+    known = known != answers.end() ? known : answers.emplace(question.str(), told_by_kernel(call)).first;
   } catch (const c10::Error& error) {
     call.refuse(error.what_without_backtrace());
   }
-}
-
-// Masks among indices, which kernels turn into as many indices as they hold, as the most they can hold.
-Stack unmasked(Stack arguments) {
-  if (arguments.size() < 2 || !arguments[1].isOptionalTensorList()) {
-    return arguments;
+  if (call.device.is_cpu()) {
+    call.scratch = call.run->allocator(c10::kCPU).allocate(known->second.second);
   }
-  c10::List<std::optional<at::Tensor>> indices;
-  for (const std::optional<at::Tensor>& index : arguments[1].toOptionalTensorVector()) {
-    const auto is_mask = index && (index->scalar_type() == c10::kBool || index->scalar_type() == c10::kByte);
-    for (int64_t dim = 0; is_mask && dim < index->dim(); ++dim) {
-      indices.push_back(rules::made({index->numel()}, c10::kLong));
-    }
-    if (!is_mask) {
-      indices.push_back(index);
-    }
-  }
-  arguments[1] = indices;
-  return arguments;
-}
-
-// Products copy operands that libraries cannot take as they are: a good part of what a small step takes.
-bool copies_operands(const Call& call) {
-  bool copies = false;
-  for (const auto& argument : call.arguments) {
-    each_tensor(argument, [&](const at::Tensor& tensor) {
-      copies |= c10::isReducedFloatingType(tensor.scalar_type()) || !tensor.is_non_overlapping_and_dense();
-    });
-  }
-  const auto& name = call.name();
-  return copies && (name == "aten::mm" || name == "aten::addmm" || name == "aten::bmm" || name == "aten::baddbmm");
+  return known->second.first;
 }
 
 // Where a Meta kernel is registered, it says the shapes. Some are registered and only throw.
-Stack by_meta(const Call& call, c10::DataPtr& scratch) {
-  if (call.device.is_cpu() && !call.run->by_shapes && copies_operands(call)) {
-    return ask_kernel(call, scratch);
+Stack by_meta(Call& call) {
+  if (call.name() == "aten::index") {
+    // Masks become the indices that they hold, at most.
+    const auto indices = at::native::expandTensors(call.arguments[0].toTensor(), call.arguments[1].toOptionalTensorList());
+    call.arguments[1] = at::native::toListOfOptionalTensors(indices);
   }
   try {
     const Undisturbed undisturbed;
-    auto results = mapped(unmasked(call.arguments), meta_of);
-    for (auto& argument : results) {
-      argument = argument.isDevice() ? c10::Device(c10::kMeta) : argument;
-    }
-    call.op.redispatchBoxed(c10::DispatchKeySet(c10::DispatchKey::Meta), &results);
-    return results;
+    auto stack = twins_on(c10::kMeta, call);
+    call.op.redispatchBoxed(c10::DispatchKeySet(c10::DispatchKey::Meta), &stack);
+    return stack;
   } catch (const c10::NotImplementedError&) {
-    return ask_kernel(call, scratch);
+    return by_kernel(call);
   }
 }
 
-void tell(const Call& call) {
-  const std::lock_guard<std::mutex> held(call.run->lock);
-  auto& unknown = call.run->unknown;
-  if (unknown.find(call.name()) == std::string::npos) {
-    unknown += (unknown.empty() ? "" : ", ") + call.name();
-  }
-}
-
-Stack answer(const Call& call) {
-  tell(call);
-  if (call.name() == "aten::_local_scalar_dense") {
-    const auto type = call.arguments[0].toTensor().scalar_type();
-    return {c10::isFloatingType(type) ? c10::Scalar(1.0) : type == c10::kBool ? c10::Scalar(true) : c10::Scalar(1)};
-  }
-  if (call.op.schema().returns()[0].type()->kind() != c10::TypeKind::BoolType) {
-    call.refuse("its result depends on data");
-  }
-  return {true};
-}
-
-// As many results as there can be.
-Stack largest(const Call& call) {
-  tell(call);
+// What only data know: 1, true, or as many results as there can be.
+Stack unknown(const Call& call) {
+  call.run->note(call.name());
   const auto& input = call.arguments[0].toTensor();
+  const auto kind = call.op.schema().returns()[0].type()->kind();
+  if (kind == c10::TypeKind::BoolType || kind == c10::TypeKind::NumberType) {
+    const auto is_float = c10::isFloatingType(input.scalar_type());
+    return {kind == c10::TypeKind::BoolType ? c10::Scalar(true) : is_float ? c10::Scalar(1.0) : c10::Scalar(1)};
+  }
   if (call.name() == "aten::masked_select") {
-    return {rules::made({std::max(input.numel(), call.arguments[1].toTensor().numel())}, input.scalar_type())};
+    const auto most = at::infer_size(input.sizes(), call.arguments[1].toTensor().sizes());
+    return {rules::made({c10::multiply_integers(most)}, input.scalar_type())};
   }
   if (call.name() != "aten::nonzero") {
     call.refuse("the shape of its result depends on data");
   }
   // As the kernel: its result is the transpose of what it fills.
-  const std::vector<int64_t> strides{1, std::max<int64_t>(input.numel(), 1)};
-  return {at::Tensor(at::detail::empty_strided_meta({input.numel(), input.dim()}, strides, c10::kLong))};
+  return {rules::made({input.dim(), input.numel()}, c10::kLong).t()};
 }
 
-// Results become dry tensors, but for those that are arguments.
-void finish(const Call& call, const std::vector<int>& aliases, Stack& stack, Stack results) {
+bool is_written(const c10::Argument& argument) { return argument.alias_info() != nullptr && argument.alias_info()->isWrite(); }
+
+// Results become dry tensors, but for those that are arguments: these have the same order.
+void finish(Call& call, Stack results) {
+  const auto& schema = call.op.schema();
   const auto dry = [&](const at::Tensor& like) {
-    const auto bytes = like.storage().nbytes();
-    return twin(like, bytes, dry_data(call.run, bytes, call.device), dry_allocator());
+    auto made = twin(like, like.storage().nbytes(), call.device, call.run->allocator(call.device));
+    if (!call.device.is_cpu()) {
+      // A kernel that came past us would poison the device.
+      made.storage().unsafeGetStorageImpl()->release_data_and_set_meta_custom_data_ptr_error_msg_("a tensor of a dry run has no data");
+    }
+    return made;
   };
+  size_t written = 0;
   for (size_t at = 0; at < results.size(); ++at) {
-    if (aliases[at] < 0) {
-      results[at] = mapped(results[at], dry);
+    if (!is_written(schema.returns()[at])) {
+      results[at] = mapped({results[at]}, dry)[0];
       continue;
     }
-    const auto& argument = call.arguments[static_cast<size_t>(aliases[at])];
+    while (!is_written(schema.arguments()[written])) {
+      ++written;
+    }
+    const auto& argument = call.arguments[written++];
     if (results[at].isTensor() && argument.toTensor().sizes() != results[at].toTensor().sizes()) {
-      at::_ops::resize_::call(argument.toTensor(), c10::fromIntArrayRefSlow(results[at].toTensor().sizes()), {});
+      argument.toTensor().resize_(results[at].toTensor().sizes());
     }
     results[at] = argument;
   }
-  torch::jit::drop(stack, call.arguments.size());
-  stack.insert(stack.end(), results.begin(), results.end());
+  torch::jit::drop(call.stack, schema.arguments().size());
+  call.stack.insert(call.stack.end(), results.begin(), results.end());
 }
 
-void run(const Call& call, Stack& stack) {
-  const auto& [registered, rule, aliases] = known(call.op);
-  // Lives until the results are made.
-  c10::DataPtr scratch;
-  if (rule.shapes != nullptr && (rule.is_all || call.run->by_shapes || !call.device.is_cpu())) {
+// Calls others, and makes nothing itself. Some are not registered as such. `zeros` is, but only on other devices, and
+// `repeat`, whose code permutes duplicate dims where it runs on dry tensors.
+bool is_composite(const Call& call) {
+  const auto backend = c10::computeDispatchKey(c10::kFloat, c10::kStrided, call.device);
+  const auto& name = call.name();
+  return name == "aten::relu" || (name == "aten::native_dropout" && call.device.is_cpu()) ||
+      (!call.op.hasKernelForDispatchKey(backend) && call.op.hasComputedKernelForDispatchKey(backend) &&
+       rules::of(name) == nullptr && name != "aten::zeros" && name != "aten::repeat");
+}
+
+// Of operators that make tensors, from what knows the most of them.
+Stack made(Call& call) {
+  const auto asks = call.device.is_cpu() && !call.run->by_shapes;
+  const auto& name = call.name();
+  // The kernel that takes rows of a table takes nothing besides, and zeros in place of the table are many.
+  if (const auto rule = rules::of(name); rule != nullptr && (!asks || name == "aten::index_select")) {
     const Undisturbed undisturbed;
-    return finish(call, aliases, stack, rule.shapes(mapped(call.arguments, meta_of)));
+    return rule(twins_on(c10::kMeta, call));
   }
-  const auto what = registered > Case::composite && is_composite(call.op, call.device) ? Case::composite : registered;
-  switch (what) {
-    case Case::answer:
-      return finish(call, aliases, stack, answer(call));
-    case Case::largest:
-      return finish(call, aliases, stack, largest(call));
-    case Case::reshape:
-      if (!call.is_dry(call.arguments[0].toTensor())) {
-        call.refuse("would change the shape of a tensor from outside of the body");
-      }
-      return call.below(stack);
-    case Case::metadata:
-    case Case::composite:
-      return call.below(stack);
-    case Case::in_place:
-      for (size_t at = 0; at < call.arguments.size(); ++at) {
-        if (is_written(call.op.schema().arguments()[at])) {
-          each_tensor(call.arguments[at], [&](const at::Tensor& tensor) { hold(call, tensor); });
-        }
-      }
-      return finish(call, aliases, stack, Stack(aliases.size()));
-    case Case::meta:
-      return finish(call, aliases, stack, by_meta(call, scratch));
-    case Case::kernel:
-      return finish(call, aliases, stack, ask_kernel(call, scratch));
-    case Case::refused:
-      call.refuse("no rule says what it makes");
+  // Kernels that take a good part of their results besides: products copy operands that libraries cannot take as they are.
+  static const std::set<std::string> products{"aten::mm", "aten::addmm", "aten::bmm", "aten::baddbmm"};
+  static const std::set<std::string> losses{"aten::mse_loss", "aten::smooth_l1_loss", "aten::binary_cross_entropy"};
+  const auto copies = call.has_copies && products.count(name) > 0;
+  const auto has_meta = call.op.hasKernelForDispatchKey(c10::DispatchKey::Meta) || name == "aten::zeros";
+  const auto is_asked = asks && (copies || losses.count(name) > 0 || name.rfind("aten::upsample_", 0) == 0);
+  return has_meta && !is_asked ? by_meta(call) : by_kernel(call);
+}
+
+// The order of the questions matters.
+void run(Call& call) {
+  const auto& schema = call.op.schema();
+  const auto &arguments = schema.arguments(), &results = schema.returns();
+  const auto is_made = [](const c10::Argument& result) {
+    const auto& type = *result.type();
+    return result.alias_info() == nullptr && (type.isSubtypeOf(*c10::TensorType::get()) || type.isSubtypeOf(*c10::ListType::ofTensors()));
+  };
+  if (call.op.hasTag(at::Tag::data_dependent_output) || (call.op.hasTag(at::Tag::dynamic_output_shape) && call.name() != "aten::index")) {
+    return finish(call, unknown(call));
   }
+  if (call.op.hasTag(at::Tag::inplace_view) || call.name() == "aten::set_" || call.name() == "aten::resize_") {
+    if (block_of(call.arguments[0].toTensor()) == nullptr) {
+      call.refuse("would change the shape of a tensor from outside of the body");
+    }
+    return call.below();
+  }
+  if (!schema.is_mutable() && std::none_of(results.begin(), results.end(), is_made)) {
+    return call.below();
+  }
+  const auto has_out = std::any_of(arguments.begin(), arguments.end(), [](const auto& one) { return one.is_out(); });
+  if (!schema.is_mutable() || has_out || !std::all_of(results.begin(), results.end(), is_written)) {
+    return is_composite(call) ? call.below() : finish(call, made(call));
+  }
+  finish(call, Stack(results.size()));
 }
 
 void fallback(const c10::OperatorHandle& op, c10::DispatchKeySet keys, Stack* stack) {
-  const auto count = static_cast<int64_t>(op.schema().arguments().size());
-  Call call{dry_run_of_thread(), op, keys, Stack(stack->end() - count, stack->end()), c10::kCPU};
-  for (const auto& argument : call.arguments) {
-    if (argument.isDevice()) {
-      call.device = argument.toDevice();
-    }
+  std::shared_ptr<Dry> dry;
+  State::each([&](Recorder& recorder) { dry = recorder.dry; });
+  TORCH_CHECK(dry != nullptr, "dry run: it was taken off this thread");
+  const auto& described = op.schema().arguments();
+  Call call{std::move(dry), op, keys, *stack, torch::jit::last(*stack, described.size()).vec()};
+  for (size_t at = 0; at < described.size(); ++at) {
+    const auto& argument = call.arguments[at];
+    call.device = argument.isDevice() ? argument.toDevice() : call.device;
     each_tensor(argument, [&](const at::Tensor& tensor) {
-      look_at(call, tensor);
+      look_at(call, tensor, is_written(described[at]));
+      call.has_copies |= c10::isReducedFloatingType(tensor.scalar_type()) || !tensor.is_non_overlapping_and_dense();
       call.device = tensor.is_cpu() ? call.device : tensor.device();
     });
   }
-  run(call, *stack);
+  run(call);
 }
 
 }  // namespace
 }  // namespace toma
 
-struct toma_dry {
-  std::shared_ptr<toma::Dry> run = std::make_shared<toma::Dry>();
-};
-
-int32_t toma_dry_begin(bool by_shapes, toma_dry** out, toma_error* error) noexcept {
+int32_t toma_dry_begin(bool by_shapes, toma_recorder** out, toma_error* error) noexcept {
   return toma::guarded(error, [&] {
     // For a key that no thread includes yet: the tables of operators are read without a lock.
     [[gnu::used]] static const auto* registered = new c10::RegistrationHandleRAII(c10::Dispatcher::singleton().registerFallback(
         toma::fake, c10::KernelFunction::makeFromBoxedFunction<&toma::fallback>(), "toma: dry runs"));
-    auto handle = std::make_unique<toma_dry>();
-    handle->run->by_shapes = by_shapes;
-    toma::State::enter(handle->run);
+    auto recorder = std::make_unique<toma_recorder>();
+    recorder->dry = std::make_shared<toma::Dry>();
+    recorder->dry->by_shapes = by_shapes;
+    toma::State::enter(*recorder);
     c10::impl::tls_set_dispatch_key_included(toma::fake, true);
-    *out = handle.release();
+    *out = recorder.release();
   });
 }
 
-void toma_dry_end(toma_dry* handle, toma_dry_outcome* out) noexcept {
-  const std::unique_ptr<toma_dry> ended(handle);
-  auto& run = *ended->run;
+void toma_dry_end(toma_recorder* recorder, toma_dry_outcome* out) noexcept {
+  auto& dry = *recorder->dry;
   c10::impl::tls_set_dispatch_key_included(toma::fake, false);
-  for (auto& [tensor, before] : run.held) {
+  for (auto& [tensor, before] : dry.held) {
     toma::put_back(before);
   }
-  run.held.clear();
-  toma::State::leave(run);
-  const std::lock_guard<std::mutex> held(run.lock);
-  *out = {};
-  for (const auto* block : run.living) {
-    ++out->kept;
+  dry.held.clear();
+  const std::lock_guard<std::mutex> held(dry.lock);
+  *out = {dry.living.size(), 0, {}, {}, {}};
+  for (const auto* block : dry.living) {
     out->kept_bytes += block->bytes;
     std::strncpy(out->kept_operator, block->made_by, sizeof out->kept_operator - 1);
   }
-  run.unknown.copy(out->unknown, sizeof out->unknown - 1);
-  run.refused.copy(out->refused, sizeof out->refused - 1);
+  dry.unknown.copy(out->unknown, sizeof out->unknown - 1);
+  dry.refused.copy(out->refused, sizeof out->refused - 1);
 }

@@ -2,23 +2,21 @@
 // makes sense of it.
 #pragma once
 
-#include <ATen/core/Tensor.h>
 #include <ATen/core/ivalue.h>
 
-#include <cstdint>
-#include <mutex>
 #include <string>
-#include <vector>
 
+#include "guard.h"
 #include "shim.h"
 #include "state.h"
 
 namespace toma {
 
-struct Recorder final : Entry {
+struct Dry;
+
+struct Recorder {
   // What has a name has no address.
-  void write(toma_event event, const char* name, c10::ArrayRef<int64_t> values = {}) noexcept;
-  void write(toma_event_kind kind, const void* data, uint64_t bytes, c10::Device device, c10::ArrayRef<int64_t> values = {}) noexcept;
+  void write(toma_event event, const char* name = nullptr, c10::ArrayRef<int64_t> values = {}) noexcept;
 
   std::mutex lock;
   std::vector<toma_event> events;
@@ -26,20 +24,27 @@ struct Recorder final : Entry {
   std::string names;
   // Something was not written down, for want of memory.
   bool torn = false;
+  // The state that it has entered, which it leaves before it ends.
+  std::shared_ptr<State> state;
+  // What is recorded is a dry run.
+  std::shared_ptr<Dry> dry;
 };
 
-// While one of these lives, nothing that this thread does is recorded: it is our own doing. It counts what
-// was allocated meanwhile, and the most of it that lived at once.
-struct Unobserved {
-  Unobserved() noexcept;
-  ~Unobserved();
-  Unobserved(const Unobserved&) = delete;
-  Unobserved& operator=(const Unobserved&) = delete;
+// While one of these lives, nothing that this thread allocates is recorded or refused: it is our own doing. It
+// counts that, and the most of it that lived at once.
+struct Unobserved : Exempt {
+  Unobserved() noexcept { of_thread = this; }
+  ~Unobserved() { of_thread = nullptr; }
 
+  static inline thread_local Unobserved* of_thread = nullptr;
   int64_t allocated = 0;
   int64_t peak = 0;
-  Unobserved* outer;
 };
+
+at::RecordFunctionCallback observer_of_operators();
+
+// Tells the recorders of this thread of a block of memory, with fewer than no bytes when it is given back.
+void tell(void* data, int64_t bytes, c10::Device device) noexcept;
 
 // The leaf that this thread is in; empty outside of any, and where nothing records. It lives as long as the
 // operator.
@@ -47,11 +52,9 @@ const char* leaf_name() noexcept;
 
 // Each tensor in an argument or a result, also those in lists.
 template <class F>
-void each_tensor(const c10::IValue& value, F body) {
-  if (value.isTensor()) {
-    if (const auto& tensor = value.toTensor(); tensor.defined()) {
-      body(tensor);
-    }
+void each_tensor(const c10::IValue& value, const F& body) {
+  if (value.isTensor() && value.toTensor().defined()) {
+    body(value.toTensor());
   } else if (value.isList()) {
     for (const c10::IValue& element : value.toListRef()) {
       each_tensor(element, body);
@@ -60,3 +63,5 @@ void each_tensor(const c10::IValue& value, F body) {
 }
 
 }  // namespace toma
+
+struct toma_recorder final : toma::Recorder {};

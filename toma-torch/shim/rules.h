@@ -1,16 +1,16 @@
 // Shapes of what kernels make that have no Meta kernel, so that a dry run need not ask them. A rule knows
 // results alone: what a kernel takes besides them only the kernel can tell.
+//
+// There are those without which nets of many layers take longer than 50 ms to plan, and `native_dropout`, which
+// accelerators alone call.
 #pragma once
 
 #include <ATen/EmptyTensor.h>
-#include <ATen/core/Tensor.h>
+#include <ATen/OpMathType.h>
 #include <ATen/core/stack.h>
-#include <ATen/ops/add_ops.h>
-#include <ATen/ops/mul_ops.h>
+#include <ATen/native/ConvUtils.h>
 
-#include <string>
 #include <unordered_map>
-#include <vector>
 
 namespace toma::rules {
 
@@ -21,162 +21,106 @@ inline at::Tensor made(const Sizes& sizes, at::ScalarType type, at::MemoryFormat
   return at::Tensor(at::detail::empty_meta(sizes, type, format));
 }
 
-inline at::Tensor same(const at::Tensor& like) {
-  return made(like.sizes().vec(), like.scalar_type(), like.suggest_memory_format());
+// What looks like an argument, or has these sizes; undefined where that is.
+inline at::Tensor like(const c10::IValue& argument, at::ScalarType type_of_sizes = at::kFloat) {
+  const auto tensor = argument.isTensor() ? argument.toTensor() : at::Tensor();
+  return argument.isIntList() ? made(argument.toIntVector(), type_of_sizes)
+      : tensor.defined()      ? made(tensor.sizes().vec(), tensor.scalar_type(), tensor.suggest_memory_format()) : tensor;
 }
 
-inline at::Tensor tensor(const Stack& arguments, size_t at) {
-  return arguments[at].isTensor() ? arguments[at].toTensor() : at::Tensor();
+// Gradients of the arguments at these places, as far as the mask at the end wants them.
+template <size_t... Of>
+Stack gradients(const Stack& arguments) {
+  const auto wanted = arguments.back().toBoolList();
+  const auto type = arguments[0].toTensor().scalar_type();
+  size_t at = 0;
+  return {(wanted[at++] ? like(arguments[Of], type) : at::Tensor())...};
 }
 
-// The shapes of what they are gradients of; those that are not wanted are undefined.
-inline Stack gradients(const std::vector<at::Tensor>& of, const c10::IValue& mask) {
-  Stack results;
-  const auto wanted = mask.toBoolList();
-  for (size_t at = 0; at < of.size(); ++at) {
-    results.emplace_back(wanted[at] && of[at].defined() ? same(of[at]) : at::Tensor());
-  }
-  return results;
-}
-
-inline Stack relu(const Stack& arguments) { return {same(tensor(arguments, 0))}; }
-
-inline Stack dropout(const Stack& arguments) {
-  const auto input = tensor(arguments, 0);
-  return {same(input), made(input.sizes().vec(), at::kBool, input.suggest_memory_format())};
-}
-
-// Condition, and two between which it chooses: what meets is of one shape and one type.
-inline Stack where(const Stack& arguments) {
-  const auto chosen = at::_ops::add_Tensor::call(tensor(arguments, 1), tensor(arguments, 2), 1);
-  return {at::_ops::mul_Tensor::call(chosen, tensor(arguments, 0))};
-}
-
-inline Stack average_pool(const Stack& arguments) {
-  const auto input = tensor(arguments, 0);
-  const auto pooled = arguments[1].toIntVector();
-  auto sizes = input.sizes().vec();
-  std::copy(pooled.begin(), pooled.end(), sizes.end() - 2);
-  return {made(sizes, input.scalar_type(), input.suggest_memory_format())};
-}
-
-inline Stack index_select(const Stack& arguments) {
-  const auto input = tensor(arguments, 0);
-  auto sizes = input.sizes().vec();
-  if (!sizes.empty()) {
-    sizes[static_cast<size_t>(c10::maybe_wrap_dim(arguments[1].toInt(), input.dim()))] = tensor(arguments, 2).numel();
-  }
-  return {made(sizes, input.scalar_type())};
-}
-
-inline Stack embedding_dense_backward(const Stack& arguments) {
-  const auto gradient = tensor(arguments, 0);
-  return {made({arguments[2].toInt(), gradient.size(-1)}, gradient.scalar_type())};
-}
-
-// Input, weight, bias, padding, stride, dilation, groups.
+// Input, weight, bias, stride, padding, dilation, whether it is transposed, padding of the output, groups. One
+// number stands for all dims.
 inline Stack convolution(const Stack& arguments) {
-  const auto input = tensor(arguments, 0), weight = tensor(arguments, 1);
-  const auto padding = arguments[3].toIntVector(), stride = arguments[4].toIntVector(), dilation = arguments[5].toIntVector();
-  Sizes sizes{input.size(0), weight.size(0)};
-  for (size_t at = 0; at + 2 < static_cast<size_t>(input.dim()); ++at) {
-    const auto dim = static_cast<int64_t>(at) + 2;
-    const auto kernel = dilation[at] * (weight.size(dim) - 1) + 1;
-    sizes.push_back((input.size(dim) + 2 * padding[at] - kernel) / stride[at] + 1);
-  }
+  const auto &input = arguments[0].toTensor(), &weight = arguments[1].toTensor();
+  const auto numbers = [&](size_t at) {
+    auto all = arguments[at].toIntVector();
+    all.resize(static_cast<size_t>(input.dim()) - 2, all.at(0));
+    return all;
+  };
+  const auto stride = numbers(3), padding = numbers(4), dilation = numbers(5);
+  const auto sizes = arguments[6].toBool()
+      ? at::native::conv_input_size(input.sizes(), weight.sizes(), padding, numbers(7), stride, dilation, arguments[8].toInt())
+      : at::native::conv_output_size(input.sizes(), weight.sizes(), padding, stride, dilation);
   const auto format = input.suggest_memory_format();
   return {made(sizes, input.scalar_type(), format == at::MemoryFormat::Contiguous ? weight.suggest_memory_format() : format)};
 }
 
-// Gradient, input, weight, sizes of the bias, and the mask last.
-inline Stack convolution_backward(const Stack& arguments) {
-  const auto input = tensor(arguments, 1), weight = tensor(arguments, 2);
-  const auto bias = made({tensor(arguments, 0).size(1)}, weight.scalar_type());
-  return gradients({input, weight, bias}, arguments[10]);
+// What is normalized, and two numbers for each group of its elements, of the weight's type.
+inline Stack normalized(const c10::IValue& input, const c10::IValue& weight, const Sizes& groups) {
+  const auto statistics = made(groups, (weight.isNone() ? input : weight).toTensor().scalar_type());
+  return {like(input), statistics, like(statistics)};
 }
 
 // Input, weight, bias, running mean and variance, and whether it trains.
 inline Stack batch_norm(const Stack& arguments) {
-  const auto input = tensor(arguments, 0), weight = tensor(arguments, 1);
-  const auto type = weight.defined() ? weight.scalar_type() : input.scalar_type();
-  const Sizes kept{arguments[5].toBool() ? input.size(1) : 0};
-  return {same(input), made(kept, type), made(kept, type)};
-}
-
-inline Stack batch_norm_backward(const Stack& arguments) {
-  const auto weight = tensor(arguments, 2);
-  return gradients({tensor(arguments, 1), weight, weight}, arguments[9]);
+  return normalized(arguments[0], arguments[1], {arguments[5].toBool() ? arguments[0].toTensor().size(1) : 0});
 }
 
 // Input, normalized shape, weight, bias.
 inline Stack layer_norm(const Stack& arguments) {
-  const auto input = tensor(arguments, 0), weight = tensor(arguments, 2);
-  auto sizes = input.sizes().vec();
-  const auto normalized = arguments[1].toIntVector().size();
-  std::fill(sizes.end() - static_cast<int64_t>(normalized), sizes.end(), 1);
-  const auto type = weight.defined() ? weight.scalar_type() : input.scalar_type();
-  return {same(input), made(sizes, type), made(sizes, type)};
+  auto sizes = arguments[0].toTensor().sizes().vec();
+  std::fill(sizes.end() - static_cast<int64_t>(arguments[1].toIntVector().size()), sizes.end(), 1);
+  return normalized(arguments[0], arguments[2], sizes);
 }
 
-// Gradient, input, normalized shape, mean, deviation, weight, bias, mask.
-inline Stack layer_norm_backward(const Stack& arguments) {
-  return gradients({tensor(arguments, 1), tensor(arguments, 5), tensor(arguments, 6)}, arguments[7]);
+inline Stack index_select(const Stack& arguments) {
+  const auto& input = arguments[0].toTensor();
+  auto sizes = input.sizes().vec();
+  if (!sizes.empty()) {
+    sizes[static_cast<size_t>(c10::maybe_wrap_dim(arguments[1].toInt(), input.dim()))] = arguments[2].toTensor().numel();
+  }
+  return {made(sizes, input.scalar_type())};
+}
+
+inline Stack embedding_backward(const Stack& arguments) {
+  return {made({arguments[2].toInt(), arguments[0].toTensor().size(-1)}, arguments[0].toTensor().scalar_type())};
 }
 
 // Heads lie beside each other in memory, token by token.
 inline at::Tensor by_token(const at::Tensor& like) {
-  const auto sizes = like.sizes();
-  const auto strides = Sizes{sizes[1] * sizes[2] * sizes[3], sizes[3], sizes[1] * sizes[3], 1};
-  return at::Tensor(at::detail::empty_strided_meta(sizes, strides, like.scalar_type()));
+  return made(like.transpose(1, 2).sizes().vec(), like.scalar_type()).transpose(1, 2);
 }
 
 inline Stack attention(const Stack& arguments) {
-  const auto queries = tensor(arguments, 0);
-  const auto type = at::isReducedFloatingType(queries.scalar_type()) ? at::kFloat : queries.scalar_type();
-  const auto heads = queries.size(1), tokens = queries.size(2);
-  const auto strides = Sizes{heads * tokens, 1, heads};
-  return {by_token(queries), at::Tensor(at::detail::empty_strided_meta({queries.size(0), heads, tokens}, strides, type))};
+  const auto& queries = arguments[0].toTensor();
+  return {by_token(queries), by_token(queries.select(-1, 0)).to(at::toOpMathType(queries.scalar_type()))};
 }
 
 inline Stack attention_backward(const Stack& arguments) {
-  return {by_token(tensor(arguments, 1)), by_token(tensor(arguments, 2)), by_token(tensor(arguments, 3))};
+  return {by_token(arguments[1].toTensor()), by_token(arguments[2].toTensor()), by_token(arguments[3].toTensor())};
 }
 
-// `zeros` of the CPU comes by no other operator.
-inline Stack zeros(const Stack& arguments) {
-  const auto type = arguments[1].isNone() ? c10::get_default_dtype_as_scalartype() : arguments[1].toScalarType();
-  return {made(arguments[0].toIntVector(), type)};
-}
-
-struct Rule {
-  Stack (*shapes)(const Stack& arguments) = nullptr;
-  // The kernel of the CPU takes nothing besides.
-  bool is_all = false;
-};
+inline Stack dropout(const Stack& arguments) { return {like(arguments[0]), like(arguments[0]).to(at::kBool)}; }
 
 // Arguments and results are on Meta.
+using Rule = Stack (*)(const Stack& arguments);
+
 inline Rule of(const std::string& name) {
   static const auto& table = *new std::unordered_map<std::string, Rule>{
-      {"aten::zeros", {zeros, true}},
-      {"aten::relu", {relu, true}},
-      // Its kernel draws from the random numbers of the program.
-      {"aten::native_dropout", {dropout, true}},
-      {"aten::index_select", {index_select, true}},
-      {"aten::where", {where, true}},
-      {"aten::_adaptive_avg_pool2d", {average_pool, true}},
-      {"aten::_adaptive_avg_pool2d_backward", {[](const Stack& arguments) { return Stack{same(tensor(arguments, 1))}; }, true}},
-      {"aten::embedding_dense_backward", {embedding_dense_backward}},
-      {"aten::mkldnn_convolution", {convolution}},
-      {"aten::convolution_backward", {convolution_backward}},
-      {"aten::native_batch_norm", {batch_norm}},
-      {"aten::native_batch_norm_backward", {batch_norm_backward}},
-      {"aten::native_layer_norm", {layer_norm}},
-      {"aten::native_layer_norm_backward", {layer_norm_backward}},
-      {"aten::_scaled_dot_product_flash_attention_for_cpu", {attention}},
-      {"aten::_scaled_dot_product_flash_attention_for_cpu_backward", {attention_backward}},
+      {"aten::native_dropout", dropout},
+      {"aten::index_select", index_select},
+      {"aten::embedding_dense_backward", embedding_backward},
+      {"aten::convolution", convolution},
+      {"aten::_convolution", convolution},
+      {"aten::convolution_backward", gradients<1, 2, 3>},
+      {"aten::native_batch_norm", batch_norm},
+      {"aten::native_batch_norm_backward", gradients<1, 2, 2>},
+      {"aten::native_layer_norm", layer_norm},
+      {"aten::native_layer_norm_backward", gradients<1, 5, 6>},
+      {"aten::_scaled_dot_product_flash_attention_for_cpu", attention},
+      {"aten::_scaled_dot_product_flash_attention_for_cpu_backward", attention_backward},
   };
   const auto found = table.find(name);
-  return found == table.end() ? Rule() : found->second;
+  return found == table.end() ? nullptr : found->second;
 }
 
 }  // namespace toma::rules

@@ -157,14 +157,12 @@ struct toma_recording {
 
 // Records what this thread does until the end, which must come on this thread, in any order with other ends.
 // Memory of the CPU is recorded where the counting allocator is in place.
-// What is read at the end is valid until the recorder is freed.
 int32_t toma_record_begin(toma_recorder** out, toma_error* error) noexcept;
-void toma_record_end(toma_recorder* recorder, toma_recording* out) noexcept;
-void toma_record_free(toma_recorder* recorder) noexcept;
+// What is recorded so far; valid until more is.
+void toma_record_read(toma_recorder* recorder, toma_recording* out) noexcept;
 // Something of this name begins; without a name what began last ends.
 void toma_record_mark(toma_recorder* recorder, const char* name) noexcept;
-
-struct toma_dry;
+void toma_record_end(toma_recorder* recorder) noexcept;
 
 // What a dry run leaves to be said.
 struct toma_dry_outcome {
@@ -174,16 +172,16 @@ struct toma_dry_outcome {
   char kept_operator[128];
   // What could not be run dry and why; empty where all could.
   char refused[384];
-  // Operators that answered 1, or with the largest shape, because only data know: separated by commas.
+  // Operators that answered 1, or with the largest shape, because only data know: a comma after each.
   char unknown[384];
 };
 
-// From here to the end operators of this thread run no kernel on data: what they make has shape and
-// device and no memory. The end puts gradients and the thread back as they were. Kernels of
-// the CPU without a Meta kernel are asked with zeros, which takes as long as they do, and tells what they take
-// besides their results; by shapes alone they are asked only where no rule is known.
-int32_t toma_dry_begin(bool by_shapes, toma_dry** out, toma_error* error) noexcept;
-void toma_dry_end(toma_dry* dry, toma_dry_outcome* out) noexcept;
+// Records, and from here to the end operators of this thread run no kernel on data: what they make has shape and
+// device and no memory. The end puts gradients and the thread back as they were; that of the recorder comes
+// after. Kernels of the CPU without a Meta kernel are asked with zeros, which takes as long as they do, and tells
+// what they take besides their results; by shapes alone they are asked only where no rule is known.
+int32_t toma_dry_begin(bool by_shapes, toma_recorder** out, toma_error* error) noexcept;
+void toma_dry_end(toma_recorder* recorder, toma_dry_outcome* out) noexcept;
 
 // The state of random numbers, handed out as an `at::Tensor*` that is the caller's, and taken as bytes.
 int32_t toma_rng_get(toma_device device, void** out, toma_error* error) noexcept;

@@ -4,53 +4,70 @@
 
 #include <algorithm>
 
+#include "observe.h"
+
 namespace toma {
-namespace {
 
-// Left to libtorch's tests, so that no other part of libtorch takes it.
-constexpr auto slot = c10::DebugInfoKind::TEST_INFO_2;
+// Left to libtorch's tests, so that no other part of libtorch takes it; and where libtorch looks for what wants
+// to know of memory.
+constexpr auto slot = c10::DebugInfoKind::TEST_INFO_2, profiler = c10::DebugInfoKind::PROFILER_STATE;
 
-}  // namespace
+// That of the calling thread; null where nothing has entered it.
+static State* current() noexcept { return static_cast<State*>(c10::ThreadLocalDebugInfo::get(slot)); }
 
-State* State::current() noexcept { return static_cast<State*>(c10::ThreadLocalDebugInfo::get(slot)); }
-
-void State::enter(const std::shared_ptr<Entry>& entry) {
+void State::enter(Recorder& entry) {
   // The state that this thread has pushed. A guard of other code that ends takes it off the thread
   // together with what was pushed above that guard, although entries of it still live.
   static thread_local std::weak_ptr<State> pushed;
-  entry->state = pushed.lock();
-  if (entry->state == nullptr) {
-    pushed = entry->state = std::make_shared<State>();
+  auto state = pushed.lock();
+  if (state == nullptr || current() != state.get()) {
+    // libtorch's profiler takes whatever is in its slot for its own.
+    if (c10::ThreadLocalDebugInfo::get(profiler) != nullptr) {
+      throw c10::NotImplementedError("memory of this thread is being profiled by libtorch", nullptr);
+    }
+    pushed = state = state == nullptr ? std::make_shared<State>() : state;
+    c10::ThreadLocalDebugInfo::_push(slot, state);
+    c10::ThreadLocalDebugInfo::_push(profiler, state);
   }
-  if (current() != entry->state.get()) {
-    c10::ThreadLocalDebugInfo::_push(slot, entry->state);
-  }
-  const std::lock_guard<std::mutex> held(entry->state->lock);
-  entry->state->entries.push_back(entry);
+  const std::lock_guard<std::mutex> held(state->lock);
+  state->observer = state->entries.empty() ? at::addThreadLocalCallback(observer_of_operators()) : state->observer;
+  state->entries.push_back(&entry);
+  entry.state = state;
 }
 
-// Outside of the lock the entry is dropped, which may ask the state.
-void State::leave(Entry& entry) noexcept {
-  std::shared_ptr<Entry> left;
-  const auto state = entry.state;
-  {
-    const std::lock_guard<std::mutex> held(state->lock);
-    auto& entries = state->entries;
-    const auto is_it = [&](const auto& other) { return other.get() == &entry; };
-    const auto found = std::find_if(entries.begin(), entries.end(), is_it);
-    left = std::move(*found);
-    entries.erase(found);
-    if (!entries.empty()) {
-      return;
-    }
+void State::leave(Recorder& entry) noexcept {
+  const auto state = std::move(entry.state);
+  const std::lock_guard<std::mutex> held(state->lock);
+  auto& entries = state->entries;
+  entries.erase(std::find(entries.begin(), entries.end(), &entry));
+  if (!entries.empty()) {
+    return;
   }
+  at::removeCallback(state->observer);
   try {
     if (current() == state.get()) {
+      c10::ThreadLocalDebugInfo::_pop(profiler);
       c10::ThreadLocalDebugInfo::_pop(slot);
     }
   } catch (const std::exception&) {
     // Other code has pushed above it: an empty state stays below, which the next entry finds.
   }
 }
+
+void State::each(c10::function_ref<void(Recorder&)> body) {
+  auto* state = current();
+  if (state == nullptr) {
+    return;
+  }
+  const std::lock_guard<std::mutex> held(state->lock);
+  for (auto entry = state->entries.rbegin(); entry != state->entries.rend(); ++entry) {
+    body(**entry);
+    if ((*entry)->dry != nullptr) {
+      return;
+    }
+  }
+}
+
+void State::reportMemoryUsage(void* data, int64_t bytes, size_t, size_t, c10::Device device) { tell(data, bytes, device); }
 
 }  // namespace toma

@@ -2,7 +2,7 @@ use std::fmt;
 use std::io;
 
 use tch::TchError;
-use toma_core::classify::{Class, Classify as _};
+use toma_core::classify::{Class, Classify as _, Failure};
 
 /// What libtorch could not do, told by type.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -63,14 +63,20 @@ impl From<Error> for TchError {
     }
 }
 
+impl From<Failure> for Error {
+    fn from(failure: Failure) -> Self {
+        let is_out_of_memory = failure.class == Class::OutOfMemory;
+        let kind = if is_out_of_memory { ErrorKind::OutOfMemory } else { ErrorKind::Other };
+        Self::new(kind, failure.message.into_owned())
+    }
+}
+
 impl From<TchError> for Error {
     fn from(error: TchError) -> Self {
         if let Some(own) = within(&error) {
             return own.clone();
         }
-        let is_out_of_memory = error.classify().class == Class::OutOfMemory;
-        let kind = if is_out_of_memory { ErrorKind::OutOfMemory } else { ErrorKind::Other };
-        Self::new(kind, error.to_string())
+        Failure::new(error.classify().class, error.to_string()).into()
     }
 }
 

@@ -37,17 +37,17 @@ pub fn record<R>(step: impl FnOnce() -> R) -> Trace {
     cpu::count();
     let recorded = Recording::begin().and_then(|recording| {
         let value = step();
-        let trace = trace_of(recording);
+        let trace = trace_of(&recording);
         drop(value);
         trace
     });
     recorded.unwrap_or_else(|error| panic!("record: {error}"))
 }
 
-/// Ends the recording.
-pub(crate) fn trace_of(recording: Recording) -> Result<Trace, Error> {
+/// What is recorded so far.
+pub(crate) fn trace_of(recording: &Recording) -> Result<Trace, Error> {
     let mut written = Written::default();
-    recording.finish(|event| {
+    recording.read(|event| {
         let contradicts = |refused: Contradiction| format!("recorded step: {refused}");
         written.add(event).map_err(|refused| Error::new(ErrorKind::Other, contradicts(refused)))
     })?;
@@ -177,8 +177,11 @@ mod tests {
         Tensor::ones([4, 4], (Kind::Float, Device::Cpu))
     }
 
+    /// Of what is recorded until now, when it ends.
     fn names(recording: Recording) -> Vec<String> {
-        trace_of(recording).unwrap().operators().map(|(_, operator)| operator.name.clone()).collect()
+        let trace = trace_of(&recording);
+        drop(recording);
+        trace.unwrap().operators().map(|(_, operator)| operator.name.clone()).collect()
     }
 
     #[test]

@@ -1,5 +1,6 @@
 //! Tensors in toma's traits: as data that is worked on in chunks, and as values that bodies return.
 
+use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::ops::{ControlFlow, Range};
 
 use tch::{Kind, TchError, Tensor};
@@ -39,6 +40,10 @@ macro_rules! chunked {
                 extent(self, dim)
             }
 
+            fn shape_key(&self, dim: isize) -> u64 {
+                shape_key(self, dim)
+            }
+
             #[inline]
             fn hold(&mut self, dim: isize, range: Range<usize>) -> Held<'_, Self, Tensors> {
                 view(self, dim, &range)
@@ -63,6 +68,15 @@ fn extent(tensor: &Tensor, dim: isize) -> usize {
     let sizes = tensor.size();
     let size = sizes[axis(dim, sizes.len())];
     usize::try_from(size).expect("sizes of tensors are natural numbers")
+}
+
+/// Of tensors whose items take as much memory.
+fn shape_key(tensor: &Tensor, dim: isize) -> u64 {
+    let mut sizes = tensor.size();
+    sizes.remove(axis(dim, sizes.len()));
+    let mut hasher = DefaultHasher::new();
+    (tensor.kind(), sizes).hash(&mut hasher);
+    hasher.finish()
 }
 
 /// libtorch counts negative dims from the last axis as we do.

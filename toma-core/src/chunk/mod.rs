@@ -61,6 +61,14 @@ pub trait Chunked<K = Own>: for<'a> ChunkOf<'a, K> {
     /// It is made within the attempt: where it takes memory and there is none, a smaller one is tried.
     fn hold(&mut self, dim: isize, range: Range<usize>) -> Held<'_, Self, K>;
 
+    /// Tells the value from others of other shapes but for its extent, where the shape decides how much memory
+    /// an item takes.
+    #[doc(hidden)]
+    fn shape_key(&self, dim: isize) -> u64 {
+        let _ = dim;
+        0
+    }
+
     /// Lends the view to the body.
     fn lend<'a>(held: &'a mut Held<'_, Self, K>) -> Chunk<'a, Self, K>;
 }

@@ -1,6 +1,7 @@
 use std::ops::Range;
 
 use super::{Chunk, ChunkOf, Chunked, Held};
+use crate::call_site::hash_of;
 
 /// The one extent of all parts of a tuple.
 fn equal_extents(extents: &[usize]) -> usize {
@@ -29,6 +30,10 @@ macro_rules! tuple {
             #[inline]
             fn hold(&mut self, dim: isize, range: Range<usize>) -> Held<'_, Self, ($($kind,)+)> {
                 ($(self.$index.hold(dim, range.clone()),)+)
+            }
+
+            fn shape_key(&self, dim: isize) -> u64 {
+                hash_of([$(self.$index.shape_key(dim)),+])
             }
 
             #[inline]

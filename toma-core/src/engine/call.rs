@@ -1,6 +1,7 @@
 //! One call: the machine, connected to the size cache, the memory source and the observers.
 
 mod failing;
+mod foreseeing;
 mod remembering;
 
 use std::borrow::Cow;
@@ -23,9 +24,9 @@ use crate::clock;
 use crate::device::{How, Turn, Waiting};
 use crate::nesting::{Inside, Nesting};
 use crate::observe::report::{self, ReportBuilder};
-use crate::observe::{EventKind, Reason, Watch};
+use crate::observe::{EventKind, Reason, Shortfall, Watch};
 use crate::policy::{Needs, Policy};
-use crate::predict::{self, Predict};
+use crate::predict::{Asks, DryBody};
 use crate::shield::{self, Retryable};
 use crate::switches::Switches;
 
@@ -70,21 +71,30 @@ impl<'a> Call<'a> {
     /// Asks the size cache where to start.
     #[inline]
     pub(crate) fn open(&mut self, policy: &dyn Policy, options: &Options<'a>) {
+        if !self.opens_plain(policy, options) {
+            self.open_with_extras(policy, options, None);
+        }
+    }
+
+    /// Asks the size cache where to start, unless the call has extras; whether that is done.
+    #[inline]
+    pub(crate) fn opens_plain(&mut self, policy: &dyn Policy, options: &Options<'a>) -> bool {
         shield::prepare();
         report::prepare();
-        let Options { deadline, device, ladder, observer, .. } = options;
+        let Options { deadline, device, ladder, observer, predict, .. } = options;
         if options.max_attempts == Some(0) {
             self.report.name().refuse("max_attempts 0: must be at least 1");
         }
         let switches = Switches::load();
-        let watch = Watch::new(self.report.name(), *observer, switches);
-        let asked = deadline.is_some() | device.is_some() | ladder.is_some() | self.needs.anything();
-        let around = switches.anything() | Nesting::now().marks.anything() | shield::is_dry();
-        if asked | around | watch.is_some() {
-            return self.open_with_extras(policy, options, watch, switches);
+        let asked = deadline.is_some() | device.is_some() | ladder.is_some() | predict.is_some();
+        let around =
+            self.needs.anything() | switches.anything() | Nesting::now().marks.anything() | shield::is_dry();
+        if asked | around | Watch::is_needed(*observer, switches) {
+            return false;
         }
         self.choose_first(policy, false, None);
         self.report.starts_at(self.machine.step);
+        true
     }
 
     /// Chooses the first step by what earlier calls have learned. Returns what was measured for it, where the policy
@@ -94,7 +104,7 @@ impl<'a> Call<'a> {
         &mut self,
         policy: &dyn Policy,
         asks: bool,
-        predict: Option<&dyn Predict>,
+        predict: Option<&mut Asks<'a, '_>>,
     ) -> Option<Measured> {
         let remembered = self.memory.cache.recall(&self.place());
         self.report.remembers(remembered.as_ref().map(|known| known.settled));
@@ -102,7 +112,7 @@ impl<'a> Call<'a> {
             self.machine.start_from(known.settled, known.bounds);
         }
         let measured = asks.then(|| self.resume(remembered.as_ref()));
-        match predict.filter(|_| remembered.is_none()).and_then(|predict| self.foresee(predict)) {
+        match predict.filter(|_| remembered.is_none()).and_then(|asks| self.foresee(asks)) {
             Some(foreseen) => self.machine.starts_at(foreseen),
             None => self.machine.choose_first(policy, measured),
         }
@@ -119,39 +129,48 @@ impl<'a> Call<'a> {
     }
 
     #[inline(never)]
-    fn open_with_extras(
+    pub(crate) fn open_with_extras(
         &mut self,
         policy: &dyn Policy,
         options: &Options<'a>,
-        watch: Option<Box<Watch<'a>>>,
-        switches: Switches,
+        body: Option<&mut dyn DryBody>,
     ) {
-        let disabled = switches.disable() | shield::is_dry();
+        let switches = Switches::load();
+        // What happens in a dry run has not happened.
+        let is_dry = shield::is_dry();
+        let watch = if is_dry { None } else { Watch::new(self.report.name(), options.observer, switches) };
+        if options.predict.is_some() && options.device.is_none() {
+            self.report.name().refuse("predict without device: must be told whose memory the size is to fit");
+        }
+        let disabled = switches.disable() | is_dry;
         self.extras = Some(Extras::new(options, watch, self.needs, disabled));
-        let mut measured = None;
+        let mut shortfall = None;
         if disabled {
             self.machine.fixed = true;
         } else if Nesting::now().marks.falls_back {
             self.machine.learn_nothing();
             self.machine.choose_first(policy, None);
+        } else if let Some(predict) = options.predict.filter(|_| !switches.unpredicted()) {
+            let body = body.map(|body| body as _);
+            shortfall = self.choose_foreseen(policy, Asks { predict, body, lacks: None });
         } else {
-            let predict = options.predict.filter(|_| !switches.unpredicted());
-            measured = self.choose_first(policy, self.needs.anything(), predict);
+            let measured = self.choose_first(policy, self.needs.anything(), None);
+            shortfall = measured.and_then(|measured| self.machine.shortfall(&measured));
         }
         self.report.starts_at(self.machine.step);
         if self.extras.as_ref().is_some_and(|extras| extras.watch.is_some()) {
             self.tell_started();
         }
-        self.tell_shortfall(measured.and_then(|measured| self.machine.shortfall(&measured)));
+        if let Some(shortfall) = shortfall {
+            self.tell_shortfall(shortfall);
+        }
     }
 
-    /// The size that fits, if that is known.
+    /// Chooses the first step by a prediction where nothing was learned; what the smallest size lacks.
     #[inline(never)]
-    fn foresee(&mut self, predict: &dyn Predict) -> Option<usize> {
-        let items = self.report.length().map(|_| self.machine.whole());
-        let foreseen = predict::foresee(predict, self.memory.device?, items)?;
-        self.report.foresees(foreseen);
-        Some(foreseen.size)
+    fn choose_foreseen(&mut self, policy: &dyn Policy, mut asks: Asks<'a, '_>) -> Option<Shortfall> {
+        let measured = self.choose_first(policy, self.needs.anything(), Some(&mut asks));
+        asks.lacks.or_else(|| self.machine.shortfall(&measured?))
     }
 
     /// Goes on with the measurements of earlier calls, and measures what a first size may depend on.
@@ -305,16 +324,20 @@ impl<'a> Call<'a> {
 
     #[inline(never)]
     fn end_succeeded(&mut self, attempt: &mut Attempt) -> Took {
-        let took = self.took(attempt);
+        let mut took = self.took(attempt);
         if let Some(measured) = &took.measured {
             let available_bytes = self.machine.available_bytes;
             self.report.measured(self.machine.size(), measured.peak_bytes, available_bytes);
         }
         if let Some(extras) = &mut self.extras {
             extras.turns.piece_done(&attempt.hold);
+            let is_foreseen = extras.forecast.is_some();
             let (start, end) = (attempt.piece.start, attempt.piece.end);
             let elapsed = took.elapsed.unwrap_or_default();
             extras.tell(|| EventKind::Succeeded { start, end, elapsed });
+            if is_foreseen {
+                self.shows(&mut took);
+            }
         }
         took
     }
@@ -324,7 +347,7 @@ impl<'a> Call<'a> {
         if let Some(elapsed) = elapsed {
             self.report.took(elapsed);
         }
-        let extras = self.extras.as_ref().filter(|extras| self.needs.anything() && !extras.disabled);
+        let extras = self.extras.as_ref().filter(|extras| extras.measures);
         let measured = extras.map(|extras| extras.measure(attempt, elapsed));
         Took { elapsed, measured }
     }

@@ -116,6 +116,7 @@ mod tests {
         available_bytes: Some(100),
         counts_bytes: false,
         retried: false,
+        foreseen: None,
     };
 
     #[test]

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use super::attempt::Attempt;
+use super::forecast::Forecast;
 use super::machine::Failed;
 use super::meter::{self, Measured};
 use super::options::Options;
@@ -22,10 +23,14 @@ pub(super) struct Extras<'a> {
     pub(super) disabled: bool,
     /// The clock is read at each attempt.
     pub(super) times: bool,
+    /// Something is measured of each attempt.
+    pub(super) measures: bool,
     /// What each attempt takes of this memory is measured.
     pub(super) meters: Option<&'a dyn MemorySource>,
     /// A failure that the hooks are to be asked about.
     pub(super) asks: Option<Box<Failed>>,
+    /// What set the first size, where a prediction did.
+    pub(super) forecast: Option<Box<Forecast<'a>>>,
 }
 
 impl<'a> Extras<'a> {
@@ -47,8 +52,10 @@ impl<'a> Extras<'a> {
             disabled,
             times: watch.is_some() || deadline.is_some() || needs.time,
             watch,
+            measures: needs.anything() && !disabled,
             meters: device.filter(|_| needs.memory),
             asks: None,
+            forecast: None,
         }
     }
 
@@ -56,7 +63,16 @@ impl<'a> Extras<'a> {
     #[cold]
     pub(super) fn none() -> Self {
         let turns = Turns::new(None, Ladder::none(), None);
-        Self { watch: None, turns, disabled: false, times: false, meters: None, asks: None }
+        Self {
+            watch: None,
+            turns,
+            disabled: false,
+            times: false,
+            measures: false,
+            meters: None,
+            asks: None,
+            forecast: None,
+        }
     }
 
     /// From here on the call works in fallback.

@@ -6,6 +6,7 @@
 mod failing;
 mod learning;
 
+use std::num::NonZeroUsize;
 use std::ops::Range;
 use std::time::Duration;
 
@@ -17,6 +18,7 @@ use super::sizes::Sizes;
 use crate::classify::Class;
 use crate::memory::Reading;
 use crate::policy::{Bounds, Evidence, Measurements, Policy};
+use crate::predict::Cuts;
 use crate::shield::Retryable;
 
 /// Where one call stands. Positions count items from 0; forms add their own offset.
@@ -176,6 +178,16 @@ impl Machine {
         self.extent.size(self.position..self.extent.end)
     }
 
+    /// What is left once the piece is done.
+    pub(crate) fn left_behind(&self) -> usize {
+        if self.extent.single { 0 } else { self.extent.size(self.cut.end..self.extent.end) }
+    }
+
+    /// The smallest size of the coming attempt.
+    pub(crate) fn least(&self) -> usize {
+        self.sizes.floor.min(self.left())
+    }
+
     /// The whole work, in units of the step.
     #[inline]
     pub(crate) fn whole(&self) -> usize {
@@ -272,10 +284,27 @@ impl Machine {
         let evidence =
             Evidence { step, elapsed, remaining, bounds, floor, cap, multiple_of, ..Evidence::new(size) };
         match (self.measurements, took.measured) {
-            (Some(measurements), Some(Measured { available_bytes, counts_bytes, peak_bytes, .. })) => {
-                Evidence { available_bytes, counts_bytes, peak_bytes, measurements, ..evidence }
+            (Some(measurements), Some(measured)) => {
+                let Measured { available_bytes, counts_bytes, peak_bytes, .. } = measured;
+                let foreseen = measured.foreseen.map(NonZeroUsize::get);
+                Evidence { available_bytes, foreseen, counts_bytes, peak_bytes, measurements, ..evidence }
             }
             _ => evidence,
         }
+    }
+}
+
+impl Cuts for Machine {
+    fn fit(&self, step: usize) -> usize {
+        self.sizes.fit(step)
+    }
+
+    fn first(&self, step: usize) -> (Range<usize>, usize) {
+        let Cut { end, size } = self.extent.cut(0, step);
+        (0..end, size)
+    }
+
+    fn size_of(&self, items: usize) -> usize {
+        self.extent.size(0..items.min(self.extent.end))
     }
 }

@@ -5,6 +5,7 @@
 //! knows its own only when it goes higher. Of attempts beside each other no peak is known. A size that comes out
 //! wrong is corrected by what it causes.
 
+use std::num::NonZeroUsize;
 use std::time::Duration;
 
 use crate::device::{Device, Measurement};
@@ -19,6 +20,8 @@ pub(crate) struct Measured {
     pub(crate) available_bytes: Option<u64>,
     pub(crate) counts_bytes: bool,
     pub(crate) retried: bool,
+    /// What a prediction says fits into them, in a call that one has begun.
+    pub(crate) foreseen: Option<NonZeroUsize>,
 }
 
 impl Measured {

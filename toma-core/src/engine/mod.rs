@@ -22,6 +22,7 @@ mod doubts;
 pub(crate) mod drive;
 mod evidence;
 mod extras;
+mod forecast;
 mod machine;
 mod meter;
 pub(crate) mod options;

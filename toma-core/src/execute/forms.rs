@@ -1,6 +1,6 @@
 //! The forms: what a piece means to the body. Everything else is the engine's.
 //!
-//! The stack walk counts frames from the caller of the function that [`Core::call`] is inlined
+//! The stack walk counts frames from the caller of the function that [`Core::begin`] is inlined
 //! into. So these functions are never inlined, and the covers over them always: how many frames of
 //! ours there are must not depend on the optimizer.
 #![expect(clippy::inline_always, reason = "the number of our own frames must not depend on the optimizer")]
@@ -9,6 +9,7 @@ use std::cell::RefCell;
 use std::ops::{ControlFlow, Range};
 use std::panic::Location;
 
+use super::dry::{Collect, DropAll, Dry, MoveOn};
 use super::size::{Size, length};
 use super::unit::{AfterFailure, Job, Unit};
 use super::with::{Core, With};
@@ -19,6 +20,7 @@ use crate::engine::drive::next_piece;
 use crate::engine::pieces::Extent;
 use crate::outcome::{Completes, Judge, Outcome};
 use crate::policy::Policy;
+use crate::predict::DryBody;
 
 type Caller = &'static Location<'static>;
 
@@ -109,13 +111,14 @@ impl<P: Policy, K, B: Undo> With<'_, P, K, B> {
         S: Size,
         K: Judge<R, M>,
     {
-        let run = |piece: Range<usize>| body(S::from_count(piece.len()));
-        let mut work =
-            Job { run, after: AfterFailure { undo: self.undo, unit: self.unit, start: self.core.start } };
-        self.core.call(caller, Extent::BATCH, |call, policy| {
-            let done = next_piece(call, policy, &self.judge, &mut work, &mut None);
-            outcome(done.expect("a batch is one piece"))
-        })
+        let mut after = AfterFailure { undo: self.undo, unit: self.unit, start: self.core.start };
+        let mut call = self.core.begin(caller, Extent::BATCH);
+        self.core.open(&mut call, || {
+            Dry::new(of_size(&mut body), &mut after.undo, &self.judge, DropAll).within(&self.core)
+        });
+        let mut work = Job { run: of_size(&mut body), after };
+        let done = next_piece(&mut call, &self.core.policy, &self.judge, &mut work, &mut None);
+        outcome(done.expect("a batch is one piece"))
     }
 }
 
@@ -134,17 +137,18 @@ impl<P: Policy, K, B: Undo, U: Unit> With<'_, P, K, B, U> {
     {
         let mut after = AfterFailure { undo: self.undo, unit: self.unit, start: self.core.start };
         let extent = after.extent(length(start, end, || self.core.name_at(Some(caller))));
-        let run = |piece: Range<usize>| body(start.plus(piece.start), start.plus(piece.end));
-        let mut work = Job { run, after };
-        self.core.call(caller, extent, |call, policy| {
-            let mut left_out = None;
-            while let Some(done) = next_piece(call, policy, &self.judge, &mut work, &mut left_out) {
-                if let Err(error) = done {
-                    return error;
-                }
+        let (mut call, mut left_out) = (self.core.begin(caller, extent), None);
+        self.core.open(&mut call, || {
+            Dry::new(from(start, &mut body), &mut after.undo, &self.judge, DropAll).within(&self.core)
+        });
+        let mut work = Job { run: from(start, &mut body), after };
+        while let Some(done) = next_piece(&mut call, &self.core.policy, &self.judge, &mut work, &mut left_out)
+        {
+            if let Err(error) = done {
+                return error;
             }
-            R::completed()
-        })
+        }
+        R::completed()
     }
 
     #[inline(always)]
@@ -162,7 +166,7 @@ impl<P: Policy, K, B: Undo, U: Unit> With<'_, P, K, B, U> {
     {
         let dim = self.core.dim;
         let items = data.extent(dim);
-        self.range_at(caller, (0, items), |start, end| {
+        self.shaped(&data).range_at(caller, (0, items), |start, end| {
             let mut held = data.hold(dim, start..end);
             body(D::lend(&mut held), S::from_count(start), S::from_count(end))
         })
@@ -182,18 +186,20 @@ impl<P: Policy, K, B: Undo, U: Unit> With<'_, P, K, B, U> {
         let mut after = AfterFailure { undo: self.undo, unit: self.unit, start: self.core.start };
         let start = range.start;
         let extent = after.extent(length(start, range.end, || self.core.name_at(Some(caller))));
-        let run = |piece: Range<usize>| body(start + piece.start, start + piece.end);
-        let mut work = Job { run, after };
-        self.core.call(caller, extent, |call, policy| {
-            let (mut values, mut left_out) = (Vec::new(), None);
-            while let Some(done) = next_piece(call, policy, &self.judge, &mut work, &mut left_out) {
-                match outcome(done).branch() {
-                    ControlFlow::Continue(value) => values.push(value),
-                    ControlFlow::Break(error) => return error,
-                }
+        let (mut call, mut left_out) = (self.core.begin(caller, extent), None);
+        self.core.open(&mut call, || {
+            let hold = Collect(Vec::new());
+            Dry::new(from(start, &mut body), &mut after.undo, &self.judge, hold).within(&self.core)
+        });
+        let (mut work, mut values) = (Job { run: from(start, &mut body), after }, Vec::new());
+        while let Some(done) = next_piece(&mut call, &self.core.policy, &self.judge, &mut work, &mut left_out)
+        {
+            match outcome(done).branch() {
+                ControlFlow::Continue(value) => values.push(value),
+                ControlFlow::Break(error) => return error,
             }
-            R::of(values)
-        })
+        }
+        R::of(values)
     }
 
     #[inline(never)]
@@ -212,19 +218,31 @@ impl<P: Policy, K, B: Undo, U: Unit> With<'_, P, K, B, U> {
         let start = range.start;
         let extent = after.extent(length(start, range.end, || self.core.name_at(Some(caller))));
         let so_far = RefCell::new(init);
-        let run = |piece: Range<usize>| body(&so_far.borrow(), start + piece.start, start + piece.end);
-        let mut work = Job { run, after };
-        let failure = self.core.call(caller, extent, |call, policy| {
-            let mut left_out = None;
-            while let Some(done) = next_piece(call, policy, &self.judge, &mut work, &mut left_out) {
-                match outcome(done).branch() {
-                    ControlFlow::Continue(next) => drop(so_far.replace(next)),
-                    ControlFlow::Break(error) => return Some(error),
-                }
-            }
-            None
+        let mut body = |start: usize, end: usize| body(&so_far.borrow(), start, end);
+        let (mut call, mut left_out) = (self.core.begin(caller, extent), None);
+        self.core.open(&mut call, || {
+            let hold = MoveOn { so_far: &so_far, first: None };
+            Dry::new(from(start, &mut body), &mut after.undo, &self.judge, hold).within(&self.core)
         });
-        failure.unwrap_or_else(|| R::of(so_far.into_inner()))
+        let mut work = Job { run: from(start, &mut body), after };
+        while let Some(done) = next_piece(&mut call, &self.core.policy, &self.judge, &mut work, &mut left_out)
+        {
+            match outcome(done).branch() {
+                ControlFlow::Continue(next) => drop(so_far.replace(next)),
+                ControlFlow::Break(error) => return error,
+            }
+        }
+        drop((call, work));
+        R::of(so_far.into_inner())
+    }
+
+    /// Tells data of this shape from others, where that tells predictions apart.
+    #[inline(always)]
+    pub(crate) fn shaped<D: Chunked<C>, C>(mut self, data: &D) -> Self {
+        if self.core.options.predict.is_some() {
+            self.core.shape = data.shape_key(self.core.dim);
+        }
+        self
     }
 
     /// Counts from the start of the user's range.
@@ -235,24 +253,37 @@ impl<P: Policy, K, B: Undo, U: Unit> With<'_, P, K, B, U> {
     }
 }
 
-impl<P: Policy> Core<'_, P> {
-    /// Opens a call and works with it. Inlined into the form, so that the local whose address it
-    /// takes lives in the form's frame.
+impl<'a, P: Policy> Core<'a, P> {
+    /// A call that is not open yet. Inlined into the form, so that the local whose address it takes lives
+    /// in the form's frame.
     #[inline(always)]
-    pub(crate) fn call<R>(
-        &self,
-        caller: Caller,
-        extent: Extent,
-        work: impl FnOnce(&mut Call<'_>, &dyn Policy) -> R,
-    ) -> R {
+    fn begin(&self, caller: Caller, extent: Extent) -> Call<'a> {
         let here = 0_u8;
         let entry = std::ptr::from_ref(&here).addr();
         let origin = Origin { site: self.site, caller: Some(caller), above: Above::From(entry) };
         let parts = (self.name.clone(), origin, extent);
-        let mut call = Call::new(self.cache, &self.policy, &self.options, parts);
-        call.open(&self.policy, &self.options);
-        work(&mut call, &self.policy)
+        Call::new(self.cache, &self.policy, &self.options, parts)
     }
+
+    /// Opens it; the body is made ready for dry runs only where the call may ask for one.
+    #[inline(always)]
+    pub(super) fn open<D: DryBody>(&self, call: &mut Call<'a>, body: impl FnOnce() -> D) {
+        if !call.opens_plain(&self.policy, &self.options) {
+            call.open_with_extras(&self.policy, &self.options, Some(&mut body()));
+        }
+    }
+}
+
+/// What a piece means to the body of a batch.
+#[inline]
+fn of_size<S: Size, R>(body: &mut impl FnMut(S) -> R) -> impl FnMut(Range<usize>) -> R {
+    |piece| body(S::from_count(piece.len()))
+}
+
+/// What a piece means to the body of a range that starts there.
+#[inline]
+pub(super) fn from<S: Size, R>(start: S, body: &mut impl FnMut(S, S) -> R) -> impl FnMut(Range<usize>) -> R {
+    move |piece| body(start.plus(piece.start), start.plus(piece.end))
 }
 
 /// What the body returned, whether it is a success or a failure.

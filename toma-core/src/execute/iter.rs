@@ -6,7 +6,8 @@ use std::mem;
 use std::ops::Range;
 use std::panic::Location;
 
-use super::forms::{Undo, outcome};
+use super::dry::{DropAll, Dry};
+use super::forms::{Undo, from, outcome};
 use super::size::length;
 use super::unit::{AfterFailure, Job, Unit};
 use super::with::With;
@@ -65,24 +66,26 @@ impl<P: Policy, K, B: Undo, U: Unit> With<'_, P, K, B, U> {
         K: Judge<R, M>,
     {
         let here = 0_u8;
-        let Self { core, judge, undo, unit } = self;
+        let Self { mut core, judge, undo, unit } = self;
         let mut after = AfterFailure { undo, unit, start: core.start };
         let (start, extent) =
             (range.start, after.extent(length(range.start, range.end, || core.name_at(Some(caller)))));
-        let run = move |piece: Range<usize>| body(start + piece.start, start + piece.end);
+        let takes_left_out = after.takes_left_out();
         let above = if core.cache.remembers() {
             Above::Seen(stack::fingerprint(std::ptr::from_ref(&here).addr()))
         } else {
             Above::Unknown
         };
         let origin = Origin { site: core.site, caller: Some(caller), above };
-        let parts = (core.name, origin, extent);
+        let parts = (core.name.take(), origin, extent);
         let mut call = Call::new(core.cache, &core.policy, &core.options, parts);
-        call.open(&core.policy, &core.options);
+        core.open(&mut call, || {
+            Dry::new(from(start, &mut body), &mut after.undo, &judge, DropAll).within(&core)
+        });
+        let run = move |piece: Range<usize>| body(start + piece.start, start + piece.end);
+        let work = Job { run, after };
         // Without anything to do the call is over before it is asked.
         let call = (!call.is_done()).then_some(call);
-        let takes_left_out = after.takes_left_out();
-        let work = Job { run, after };
         let policy = core.policy;
         Iter { call, policy, judge, work, left_out: None, takes_left_out, judges: PhantomData }
     }

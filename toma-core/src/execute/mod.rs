@@ -26,6 +26,7 @@
 #![expect(clippy::inline_always, reason = "the number of our own frames must not depend on the optimizer")]
 
 mod by_cost;
+mod dry;
 mod forms;
 mod iter;
 mod size;

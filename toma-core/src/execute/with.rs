@@ -5,6 +5,7 @@ use std::ops::Range;
 use std::panic::Location;
 use std::time::Duration;
 
+use super::forms::Undo;
 use super::unit::{EvenItems, Items};
 use crate::cache::SizeCache;
 use crate::call_site::{Above, Name, Origin, Site, hash_of};
@@ -43,6 +44,8 @@ pub(crate) struct Core<'a, P> {
     pub(crate) dim: isize,
     /// Where the user's range starts: pieces count from 0.
     pub(crate) start: usize,
+    /// Tells data from data of other shapes, where that is asked for.
+    pub(crate) shape: u64,
     pub(crate) options: Options<'a>,
     pub(crate) policy: P,
 }
@@ -58,8 +61,16 @@ impl<P> Core<'_, P> {
 impl<'a> With<'a, Halve, Auto, ()> {
     #[inline]
     pub(crate) fn new(cache: &'a dyn SizeCache, site: Option<&'static Site>) -> Self {
-        let core =
-            Core { cache, site, name: None, dim: 0, start: 0, options: Options::default(), policy: Halve };
+        let core = Core {
+            cache,
+            site,
+            name: None,
+            dim: 0,
+            start: 0,
+            shape: 0,
+            options: Options::default(),
+            policy: Halve,
+        };
         Self { core, judge: Auto, undo: (), unit: Items }
     }
 }
@@ -167,8 +178,16 @@ impl<'a, P, K, B, U> With<'a, P, K, B, U> {
     /// Starts with the size that `predict` says fits the [`device`](Self::device), where the size cache
     /// knows nothing of the call.
     ///
-    /// It is asked once per call, for what sizes count: items, or [costs](With::by_cost). It counts for nothing where a call like this one has
-    /// met a limit before, nor with `TOMA_PREDICT=0`.
+    /// It is asked before the first attempt, for what sizes count: items, or [costs](With::by_cost). A policy that
+    /// measures memory asks it again for later pieces. It counts for nothing where a call like this one has met a
+    /// limit before, nor with `TOMA_PREDICT=0`. Where not even the smallest size is said to fit, attempts are made
+    /// all the same, and [`Report::shortfall`](crate::report::Report::shortfall) says what it lacks.
+    ///
+    /// Where it runs the body dry, as `toma::torch::DryRun` does, it does so when the form is called, also for an
+    /// [iterator](Self::iter). The body gets the first items, and several sizes of them; what it does besides is
+    /// taken back by [`before_retry`](Self::before_retry). An asynchronous body cannot be run dry.
+    ///
+    /// The form panics when there is no `device`.
     ///
     /// See [`Predict`] for an example.
     #[inline]
@@ -193,11 +212,27 @@ impl<'a, P, K, B, U> With<'a, P, K, B, U> {
         self
     }
 
+    /// Predicts nothing where only a dry run could, for a body that cannot be run dry.
+    #[doc(hidden)]
+    pub fn without_dry_runs(mut self) -> Self {
+        self.core.options.predict = self.core.options.predict.filter(|predict| !predict.runs_dry());
+        self
+    }
+
     /// Whether the body is to be run dry to find the first size.
     #[doc(hidden)]
     pub fn runs_dry(&self) -> bool {
         let asks = self.core.options.predict.is_some_and(Predict::runs_dry);
         asks && !shield::is_dry() && !Switches::load().unpredicted()
+    }
+
+    /// Takes back what a piece of a dry run did besides.
+    #[doc(hidden)]
+    pub fn take_back(&mut self, piece: Range<usize>)
+    where
+        B: Undo,
+    {
+        self.undo.undo(piece);
     }
 
     /// Sees every event of the call.
@@ -217,8 +252,8 @@ impl<'a, P, K, B, U> With<'a, P, K, B, U> {
     /// Decides sizes by `policy` instead of [`Halve`].
     #[inline]
     pub fn policy<Q: Policy>(self, policy: Q) -> With<'a, Q, K, B, U> {
-        let Core { cache, site, name, dim, start, options, policy: _ } = self.core;
-        let core = Core { cache, site, name, dim, start, options, policy };
+        let Core { cache, site, name, dim, start, shape, options, policy: _ } = self.core;
+        let core = Core { cache, site, name, dim, start, shape, options, policy };
         With { core, judge: self.judge, undo: self.undo, unit: self.unit }
     }
 

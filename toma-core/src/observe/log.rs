@@ -38,7 +38,7 @@ fn line(kind: &EventKind<'_>) -> Option<String> {
         }
         EventKind::Probe { from, to } => format!("tries {to} after {from}"),
         EventKind::DoesNotFit { size, needs_bytes, free_bytes } => {
-            Shortfall { size, needs_bytes, free_bytes }.to_string()
+            Shortfall { size, needs_bytes, free_bytes, per_item_bytes: None }.to_string()
         }
         EventKind::Settled { size, callers } if callers.is_empty() => format!("settles at {size}"),
         EventKind::Settled { size, callers } => format!("settles at {size} for calls in {callers}"),

@@ -27,8 +27,14 @@ impl<'a> Watch<'a> {
     /// `None`, without having built anything, when no observer watches.
     #[inline]
     pub(crate) fn new(name: &Name, local: Option<&'a dyn Observer>, switches: Switches) -> Option<Box<Self>> {
-        let of_all = (switches.log() || switches.observed() || tracing_listens()) && !TELLING.get();
-        if local.is_none() && !of_all { None } else { Some(Box::new(Self::gather(name, local, switches))) }
+        let is_needed = Self::is_needed(local, switches);
+        is_needed.then(|| Box::new(Self::gather(name, local, switches)))
+    }
+
+    /// Whether any observer watches.
+    #[inline]
+    pub(crate) fn is_needed(local: Option<&dyn Observer>, switches: Switches) -> bool {
+        local.is_some() || (switches.log() || switches.observed() || tracing_listens()) && !TELLING.get()
     }
 
     #[cold]

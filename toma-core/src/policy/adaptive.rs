@@ -36,6 +36,7 @@ use super::{Evidence, Needs, Policy};
 /// | the known failure is old | tries it again, and doubles from there when it succeeds | evidence expires in proportion to its age: exponential backoff with a small base |
 /// | free memory of the `device` has risen by a tenth | tries the known failure again at once | |
 /// | allocated bytes are [counted](crate::memory::MemorySource::usage) | measures small sizes, fits `bytes = a + b * size`, and takes the size that fills the memory but for `headroom` | `b` is the median of the slopes between all pairs (Theil and Sen), which one outlier cannot turn |
+/// | the first size was [predicted](crate::execute::With::predict) and has not failed | takes the size that the prediction says fits, corrected by the bytes that pieces were measured to take beyond it | what is known before the first attempt need not be measured |
 /// | the allocator releases its cached memory in two attempts in a row | takes that size for one that fails | |
 ///
 /// # How far a measured size is trusted

@@ -113,6 +113,9 @@ pub struct Evidence {
     /// those that the allocator has reserved and not allocated. Unknown without the option `device`, which
     /// names the memory.
     pub available_bytes: Option<u64>,
+    /// The size that a [prediction](crate::execute::With::predict) says fits into these bytes, as far as the pieces
+    /// of the call have not shown it to be wrong. For policies that measure memory.
+    pub foreseen: Option<usize>,
     /// Whether the memory source counts what is allocated, for policies that measure memory.
     pub counts_bytes: bool,
     /// Most bytes the attempt had allocated at one time beyond those before it, for policies that
@@ -146,6 +149,7 @@ impl Evidence {
             free_bytes: None,
             total_bytes: None,
             available_bytes: None,
+            foreseen: None,
             counts_bytes: false,
             peak_bytes: None,
             elapsed: None,

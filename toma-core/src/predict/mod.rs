@@ -3,9 +3,17 @@
 //! A dry run calls the body on values that have shapes and no memory, and records what it would allocate.
 //! How that is done is a library's business; this module only knows that it is being done.
 
-use std::fmt;
+#[cfg(all(test, feature = "testing"))]
+mod call_tests;
+mod rehearsal;
 
-use crate::memory::MemorySource;
+use std::fmt;
+use std::time::{Duration, Instant};
+
+pub use rehearsal::Rehearsal;
+pub(crate) use rehearsal::{Asks, Cuts, DryBody, Followed};
+
+use crate::classify::{Class, classify_panic};
 use crate::shield::{self, Panic};
 
 #[doc(hidden)]
@@ -41,11 +49,68 @@ pub trait Predict: fmt::Debug + Sync {
     /// items, what fits at once. `None` where that is not known.
     fn foresee(&self, items: Option<usize>, free_bytes: u64) -> Option<Foreseen>;
 
-    /// Whether it says nothing by itself, and forms that know how run the body dry.
+    /// Whether it says nothing by itself, and the body has to be run dry.
     #[doc(hidden)]
     fn runs_dry(&self) -> bool {
         false
     }
+
+    /// The same for a call that lends its body for dry runs.
+    #[doc(hidden)]
+    fn foresee_dry(&self, rehearsal: &mut Rehearsal<'_>) -> Option<Foreseen> {
+        self.foresee(rehearsal.items(), rehearsal.free_bytes())
+    }
+
+    /// What fits once pieces have run: what they leave behind is not free any more.
+    #[doc(hidden)]
+    fn foresee_rest(&self, left: usize, free_bytes: u64) -> Option<Foreseen> {
+        self.foresee(Some(left), free_bytes)
+    }
+
+    /// What a first piece of this size needs.
+    #[doc(hidden)]
+    fn piece(&self, size: usize) -> Option<Piece> {
+        let _ = size;
+        None
+    }
+
+    /// Whether attempts take bytes that it cannot see, such as workspaces of a device, and it has not learned of any
+    /// yet.
+    #[doc(hidden)]
+    fn is_unproven(&self) -> bool {
+        false
+    }
+
+    /// Learns from an attempt at a size that was said to fit.
+    #[doc(hidden)]
+    fn learn(&self, shown: Shown) {
+        let _ = shown;
+    }
+}
+
+/// What one piece is said to need.
+#[doc(hidden)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[expect(clippy::exhaustive_structs, reason = "made by libraries")]
+pub struct Piece {
+    /// The most bytes that live at once.
+    pub needs_bytes: u64,
+    /// What each item adds to them.
+    pub per_item_bytes: u64,
+}
+
+/// What an attempt showed of a size that was said to fit.
+#[doc(hidden)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[expect(clippy::exhaustive_enums, reason = "read by libraries")]
+pub enum Shown {
+    /// It succeeded; the most bytes it had allocated at one time beyond those before, where that was measured.
+    Took { size: usize, is_first: bool, peak_bytes: Option<u64> },
+    /// It ran out of memory in a call that could have so many bytes. Told once, when the call ends: the smallest such
+    /// size, and the largest below it that succeeded then.
+    Failed { size: usize, works: Option<usize>, items: Option<usize>, free_bytes: u64 },
+    /// The call has ended, and took so long from its first attempt on. Told last, also where nothing was said.
+    Ended { elapsed: Duration },
 }
 
 /// A size that is said to fit, and what it takes.
@@ -58,15 +123,10 @@ pub struct Foreseen {
     pub needs_bytes: u64,
 }
 
-/// What `predict` says of this memory as it is now.
-pub(crate) fn foresee(
-    predict: &dyn Predict,
-    device: &dyn MemorySource,
-    items: Option<usize>,
-) -> Option<crate::report::Foreseen> {
-    let free_bytes = device.read().ok()?.free_bytes;
-    let Foreseen { size, needs_bytes } = predict.foresee(items, free_bytes)?;
-    Some(crate::report::Foreseen { size, needs_bytes, free_bytes })
+/// The engine's clock.
+#[doc(hidden)]
+pub fn now() -> Instant {
+    crate::clock::now()
 }
 
 /// Whether this thread makes a dry run.
@@ -103,6 +163,12 @@ pub fn run_dry<R>(body: impl FnOnce() -> R) -> Result<R, DryPanic> {
 pub struct DryPanic(Panic);
 
 impl DryPanic {
+    /// What it says, if memory ran out: that of a real run need not.
+    pub fn out_of_memory(&self) -> Option<String> {
+        let failure = classify_panic(&*self.0.payload);
+        (failure.class == Class::OutOfMemory).then(|| failure.message.into_owned())
+    }
+
     /// Lets it go on, printed once.
     pub fn pass_on(self) -> ! {
         shield::pass_on(self.0)
@@ -122,6 +188,7 @@ mod tests {
     use crate::classify::OutOfMemory;
     use crate::execute;
     use crate::memory::Host;
+    use std::cell::{Cell, RefCell};
     use std::panic::{AssertUnwindSafe, catch_unwind};
 
     /// Says that so many items fit.
@@ -178,8 +245,11 @@ mod tests {
         assert!(run_dry(is_dry).unwrap());
         let panic = run_dry(|| panic!("of the body")).unwrap_err();
         assert!(!is_dry());
+        assert_eq!(panic.out_of_memory(), None);
         let passed_on = catch_unwind(AssertUnwindSafe(|| panic.pass_on())).unwrap_err();
         assert_eq!(passed_on.downcast_ref(), Some(&"of the body"));
+        let panic = run_dry(|| panic!("CUDA out of memory. Tried to allocate 2.00 GiB")).unwrap_err();
+        assert!(panic.out_of_memory().unwrap().starts_with("CUDA out of memory"));
     }
 
     #[test]
@@ -192,5 +262,86 @@ mod tests {
     fn another_thread_makes_none() {
         let elsewhere = run_dry(|| std::thread::spawn(is_dry).join().unwrap()).unwrap();
         assert!(!elsewhere);
+    }
+
+    /// Runs the body twice at each of two sizes, and says that so many fit.
+    #[derive(Debug)]
+    struct Rehearses(usize);
+
+    impl Predict for Rehearses {
+        fn foresee(&self, _: Option<usize>, _: u64) -> Option<Foreseen> {
+            None
+        }
+
+        fn foresee_dry(&self, call: &mut Rehearsal<'_>) -> Option<Foreseen> {
+            for size in call.sizes(8)? {
+                let ran = run_dry(|| {
+                    let ran = [(); 2].map(|()| call.run(size));
+                    call.take_back();
+                    ran
+                });
+                assert!(ran.unwrap().iter().all(Result::is_ok));
+            }
+            (self.0 > 0).then_some(Foreseen { size: self.0, needs_bytes: 1 })
+        }
+    }
+
+    /// What a value is dropped for, which has to be dry where it was made dry.
+    struct Held<'c>(&'c Cell<usize>, bool);
+
+    impl Drop for Held<'_> {
+        fn drop(&mut self) {
+            assert_eq!(is_dry(), self.1);
+            self.0.set(self.0.get() - 1);
+        }
+    }
+
+    #[test]
+    fn map_holds_its_values_as_long_as_a_dry_run_lasts() {
+        let (cache, living) = (GlobalCache::new(), Cell::new(0));
+        let most = Cell::new([0; 2]);
+        let form = execute::with::<GlobalCache>().cache(&cache).device(Host::shared()).predict(&Rehearses(4));
+        let values = form.map(0..12, 12, |_, _| {
+            living.set(living.get() + 1);
+            let [dry, real] = most.get();
+            most.set(if is_dry() { [living.get().max(dry), real] } else { [dry, living.get().max(real)] });
+            crate::Plain(Held(&living, is_dry()))
+        });
+        assert_eq!((values.len(), living.get(), most.get()), (3, 3, [2, 3]));
+    }
+
+    #[test]
+    fn fold_begins_again_with_its_first_value() {
+        let cache = GlobalCache::new();
+        let form = execute::with::<GlobalCache>().cache(&cache).device(Host::shared()).predict(&Rehearses(3));
+        let sums = RefCell::new(Vec::new());
+        let sum = form.fold(0..6, 6, 100, |sum, start, end| {
+            sums.borrow_mut().push(*sum);
+            sum + (start..end).sum::<usize>()
+        });
+        assert_eq!(sum, 115);
+        // Twice 0 + 1 + 2, twice 0 + .. + 5, and the pieces themselves.
+        assert_eq!(sums.into_inner(), [100, 103, 100, 115, 100, 103]);
+    }
+
+    #[test]
+    fn what_is_remembered_or_too_small_is_not_run_dry() {
+        let cache = GlobalCache::new();
+        let dry = |items: usize| {
+            let (mut dry, with) = (0, execute::with::<GlobalCache>().cache(&cache).name("step"));
+            with.device(Host::shared()).predict(&Rehearses(0)).range(0..items, items.max(1), |_, _| {
+                dry += usize::from(is_dry());
+            });
+            dry
+        };
+        assert_eq!([0, 1, 2, 8].map(dry), [0, 0, 4, 4]);
+        cache.seed("step", 8);
+        assert_eq!(dry(8), 0);
+    }
+
+    #[test]
+    #[should_panic(expected = "step: predict without device: must be told whose memory the size is to fit")]
+    fn a_device_has_to_be_given() {
+        execute::with::<GlobalCache>().name("step").predict(&Rehearses(1)).range(0..2, 2, |_, _| ());
     }
 }

@@ -171,11 +171,23 @@ impl Growth {
     /// none.
     #[must_use]
     pub fn largest_for(&self, place: &Place, bytes: u64, items: u64) -> Option<u64> {
+        self.largest_after(place, bytes, items, 0)
+    }
+
+    /// The same where what all pieces leave is there from the first piece on, as an output is that each piece is
+    /// copied to: then one piece more is held.
+    #[must_use]
+    pub fn largest_into(&self, place: &Place, bytes: u64, items: u64) -> Option<u64> {
+        self.largest_after(place, bytes, items, 1)
+    }
+
+    /// After so many pieces more.
+    fn largest_after(&self, place: &Place, bytes: u64, items: u64, more: u64) -> Option<u64> {
         let mut size = items;
         // A smaller size makes more pieces, which need no less. So no size above the answer is skipped.
         loop {
             let pieces = items.div_ceil(size.max(1));
-            let fits = self.largest_of(place, bytes, pieces, size)?;
+            let fits = self.largest_of(place, bytes, pieces.saturating_add(more), size)?;
             if items.div_ceil(fits) == pieces {
                 return Some(fits);
             }

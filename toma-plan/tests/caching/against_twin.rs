@@ -133,12 +133,8 @@ fn segments(replay: &CachingAllocator) -> Vec<(bool, u64, Vec<Cell>)> {
 
 #[test]
 fn ten_thousand_random_traces() {
-    let config = ProptestConfig {
-        cases: 10_000,
-        failure_persistence: None,
-        rng_algorithm: RngAlgorithm::XorShift,
-        ..ProptestConfig::default()
-    };
+    let config =
+        ProptestConfig { cases: 10_000, rng_algorithm: RngAlgorithm::XorShift, ..ProptestConfig::default() };
     let reached = [const { Counter::new(0) }; 4];
     let follows = |trace: Trace| {
         let mut pair = Pair::new(&trace);

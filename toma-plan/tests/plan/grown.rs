@@ -46,6 +46,8 @@ proptest! {
         let growth = grown(&program, &recorded, 2);
         let fits = |size: &u64| growth.needs_bytes(&gpu(), *size, items.div_ceil(*size)) <= bytes;
         prop_assert_eq!(growth.largest_for(&gpu(), bytes, items), (1..=items).rev().find(fits));
+        let fits_after_one = |size: &u64| growth.needs_bytes(&gpu(), *size, items.div_ceil(*size) + 1) <= bytes;
+        prop_assert_eq!(growth.largest_into(&gpu(), bytes, items), (1..=items).rev().find(fits_after_one));
         let alone = |size: u64| growth.needs_bytes(&gpu(), size, 1) <= bytes;
         match growth.largest(&gpu(), bytes) {
             None => prop_assert!(!alone(1)),

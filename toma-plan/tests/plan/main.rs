@@ -16,5 +16,5 @@ fn gpu() -> Place {
 }
 
 fn many() -> ProptestConfig {
-    ProptestConfig { failure_persistence: None, cases: 10_000, ..ProptestConfig::default() }
+    ProptestConfig { cases: 10_000, ..ProptestConfig::default() }
 }

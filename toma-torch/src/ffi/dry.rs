@@ -1,10 +1,9 @@
 //! Dry runs.
 
 use std::ffi::{c_char, c_void};
-use std::marker::PhantomData;
-use std::ptr::{self, NonNull};
+use std::ptr;
 
-use super::{RawError, checked, text_of};
+use super::{RawError, Recording, checked, text_of};
 use crate::error::Error;
 
 /// `toma_dry_outcome` of the shim.
@@ -34,24 +33,28 @@ pub(crate) struct DryOutcome {
 unsafe extern "C" {
     fn toma_dry_begin(by_shapes: bool, out: &mut *mut c_void, error: &mut RawError) -> i32;
     // Takes what the first has given.
-    fn toma_dry_end(dry: *mut c_void, out: &mut RawOutcome);
+    fn toma_dry_end(recorder: *mut c_void, out: &mut RawOutcome);
 }
 
-/// A dry run of this thread, which ends when it is ended or dropped.
+/// A dry run of this thread, which is recorded, and ends when it is ended or dropped.
 #[derive(Debug)]
 pub(crate) struct Dry {
-    run: Option<NonNull<c_void>>,
-    of_thread: PhantomData<*const ()>,
+    recording: Recording,
+    runs: bool,
 }
 
 impl Dry {
     /// By shapes alone kernels are asked only where no rule is known; what they take besides their results is
     /// unknown then.
     pub(crate) fn begin(by_shapes: bool) -> Result<Self, Error> {
-        let mut run = ptr::null_mut();
+        let mut recorder = ptr::null_mut();
         // SAFETY: both are written to, and live through the call.
-        checked(|error| unsafe { toma_dry_begin(by_shapes, &mut run, error) })?;
-        Ok(Self { run: NonNull::new(run), of_thread: PhantomData })
+        checked(|error| unsafe { toma_dry_begin(by_shapes, &mut recorder, error) })?;
+        Ok(Self { recording: Recording::of(recorder), runs: true })
+    }
+
+    pub(crate) const fn recording(&self) -> &Recording {
+        &self.recording
     }
 
     pub(crate) fn end(mut self) -> DryOutcome {
@@ -73,9 +76,9 @@ impl Dry {
             refused: [0; 384],
             unknown: [0; 384],
         };
-        if let Some(run) = self.run.take() {
+        if std::mem::take(&mut self.runs) {
             // SAFETY: the run has not ended, and began on this thread.
-            unsafe { toma_dry_end(run.as_ptr(), &mut raw) };
+            unsafe { toma_dry_end(self.recording.recorder(), &mut raw) };
         }
         raw
     }

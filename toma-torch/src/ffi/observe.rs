@@ -80,17 +80,16 @@ pub(crate) struct Event<'a> {
 
 unsafe extern "C" {
     fn toma_record_begin(out: &mut *mut c_void, error: &mut RawError) -> i32;
-    // These take what the first has given.
-    fn toma_record_end(recorder: *mut c_void, out: &mut RawRecording);
-    fn toma_record_free(recorder: *mut c_void);
+    // These take what the first has given, or `toma_dry_begin`.
+    fn toma_record_read(recorder: *mut c_void, out: &mut RawRecording);
     fn toma_record_mark(recorder: *mut c_void, name: *const c_char);
+    fn toma_record_end(recorder: *mut c_void);
 }
 
-/// A recorder of this thread, which ends when it is finished or dropped.
+/// A recorder of this thread, which ends when it is dropped.
 #[derive(Debug)]
 pub(crate) struct Recording {
     recorder: NonNull<c_void>,
-    runs: bool,
     of_thread: PhantomData<*const ()>,
 }
 
@@ -99,8 +98,17 @@ impl Recording {
         let mut recorder = ptr::null_mut();
         // SAFETY: both are written to, and live through the call.
         checked(|error| unsafe { toma_record_begin(&mut recorder, error) })?;
+        Ok(Self::of(recorder))
+    }
+
+    /// Of a recorder that has begun on this thread, and that nothing else ends.
+    pub(super) fn of(recorder: *mut c_void) -> Self {
         let recorder = NonNull::new(recorder).expect("a recorder that has begun");
-        Ok(Self { recorder, runs: true, of_thread: PhantomData })
+        Self { recorder, of_thread: PhantomData }
+    }
+
+    pub(super) const fn recorder(&self) -> *mut c_void {
+        self.recorder.as_ptr()
     }
 
     /// Marks what `body` does by a name. What panics is marked to the end of the recording.
@@ -113,29 +121,11 @@ impl Recording {
         value
     }
 
-    /// Ends it and hands each event to `read`, in the order in which they happened.
+    /// Hands each event so far to `read`, in the order in which they happened.
     ///
     /// # Errors
     /// When there was no memory to write all of them down, and the first of `read`.
-    pub(crate) fn finish(
-        mut self,
-        mut read: impl FnMut(&Event<'_>) -> Result<(), Error>,
-    ) -> Result<(), Error> {
-        let raw = self.end();
-        if raw.torn {
-            let message = "out of memory for the events of a recorded step".to_owned();
-            return Err(Error::new(ErrorKind::OutOfMemory, message));
-        }
-        // SAFETY: the recorder holds so many until it is freed, and writes no more.
-        let events = unsafe { slice_of(raw.events, raw.event_count) };
-        // SAFETY: the same.
-        let numbers = unsafe { slice_of(raw.numbers, raw.number_count) };
-        // SAFETY: the same.
-        let names = unsafe { slice_of(raw.names, raw.name_bytes) };
-        events.iter().try_for_each(|event| read(&event.read(numbers, names)))
-    }
-
-    fn end(&mut self) -> RawRecording {
+    pub(crate) fn read(&self, mut read: impl FnMut(&Event<'_>) -> Result<(), Error>) -> Result<(), Error> {
         let mut raw = RawRecording {
             events: ptr::null(),
             event_count: 0,
@@ -145,19 +135,26 @@ impl Recording {
             name_bytes: 0,
             torn: false,
         };
-        if std::mem::take(&mut self.runs) {
-            // SAFETY: the recorder has not ended, and began on this thread.
-            unsafe { toma_record_end(self.recorder.as_ptr(), &mut raw) };
+        // SAFETY: the recorder lives, and `raw` through the call.
+        unsafe { toma_record_read(self.recorder.as_ptr(), &mut raw) };
+        if raw.torn {
+            let message = "out of memory for the events of a recorded step".to_owned();
+            return Err(Error::new(ErrorKind::OutOfMemory, message));
         }
-        raw
+        // SAFETY: the recorder holds so many until it writes more, and `read` calls nothing that it records.
+        let events = unsafe { slice_of(raw.events, raw.event_count) };
+        // SAFETY: the same.
+        let numbers = unsafe { slice_of(raw.numbers, raw.number_count) };
+        // SAFETY: the same.
+        let names = unsafe { slice_of(raw.names, raw.name_bytes) };
+        events.iter().try_for_each(|event| read(&event.read(numbers, names)))
     }
 }
 
 impl Drop for Recording {
     fn drop(&mut self) {
-        self.end();
-        // SAFETY: it has ended, and nothing of it is used any more.
-        unsafe { toma_record_free(self.recorder.as_ptr()) };
+        // SAFETY: it began on this thread, and nothing of it is used any more.
+        unsafe { toma_record_end(self.recorder.as_ptr()) };
     }
 }
 

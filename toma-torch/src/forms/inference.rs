@@ -8,7 +8,7 @@ use toma_core::policy::Policy;
 use toma_core::{Judge, Outcome};
 
 use crate::error::{Error, ErrorKind};
-use crate::predict::{Foresight, Key, Purpose};
+use crate::predict::{Foresight, Key, Purpose, Work};
 use crate::tensor::TensorData;
 
 /// [`forward`](super::forward) with options of your choice.
@@ -42,7 +42,7 @@ impl<P: Policy, K, B: Undo> Forward<K> for With<'_, P, K, B> {
     #[track_caller]
     #[inline(always)]
     #[expect(clippy::inline_always, reason = "the number of our own frames must not depend on the optimizer")]
-    fn forward<D, C, R, S, M>(self, mut data: D, mut body: impl FnMut(Chunk<'_, D, C>) -> R) -> R
+    fn forward<D, C, R, S, M>(mut self, mut data: D, mut body: impl FnMut(Chunk<'_, D, C>) -> R) -> R
     where
         D: Chunked<C> + TensorData,
         R: Outcome<S, Value = Tensor, Of<Tensor> = R>,
@@ -57,7 +57,9 @@ impl<P: Policy, K, B: Undo> Forward<K> for With<'_, P, K, B> {
         if items == 0 {
             return rows(0..0);
         }
-        let foresight = key.and_then(|key| Foresight::of(key, items, |items| tensor_of(rows(0..items))));
+        let work = Work { items, room_bytes: 0 };
+        let (step, undo) = (|items| tensor_of(rows(0..items)), |items| self.take_back(0..items));
+        let foresight = key.and_then(|key| Foresight::of(key, work, step, undo));
         let form = Foresight::lead(foresight.as_ref(), self);
         form.evenly().fold(0..items, items, Tensor::new(), |output, start, end| {
             then(rows(start..end), |rows| filled(output, &rows, start..end, items))

@@ -1,5 +1,6 @@
 //! A whole step of a program that uses tch, in pieces that fit: one line in place of one line.
 
+mod first_steps;
 mod inference;
 mod loss;
 mod optimizer;

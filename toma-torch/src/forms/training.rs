@@ -7,12 +7,13 @@ use toma_core::execute::{Undo, With};
 use toma_core::policy::Policy;
 use toma_core::{Judge, Outcome};
 
+use super::first_steps::FirstSteps;
 use super::inference::{tensor_of, then};
 use super::loss::{Loss, Share, Shares};
 use super::optimizer::Steps;
 use super::variables::Variables;
 use crate::accumulate_gradients;
-use crate::predict::{Foresight, Key};
+use crate::predict::{Foresight, Key, Work};
 use crate::tensor::TensorData;
 
 /// [`backward`](super::backward) and [`backward_step`](super::backward_step) with options of your choice.
@@ -58,6 +59,10 @@ pub trait Backward<K> {
 
     /// Sets gradients to zero, adds those of `body`'s loss, and takes a step.
     ///
+    /// An optimizer makes what it keeps at its first step. Until one has been seen of its variables, two numbers
+    /// for each weight are left free, as Adam keeps them, whichever optimizer it is. So sizes that a first step
+    /// has found hold for the next.
+    ///
     /// `optimizer` is a `&mut Optimizer` of tch, or [`Clipped`](super::Clipped).
     ///
     /// # Errors
@@ -84,7 +89,7 @@ impl<P: Policy, K, B: Undo> Backward<K> for With<'_, P, K, B> {
     #[inline(always)]
     #[expect(clippy::inline_always, reason = "the number of our own frames must not depend on the optimizer")]
     fn backward<D, C, R, S, M>(
-        self,
+        mut self,
         loss: Loss<'_>,
         variables: &(impl Variables + ?Sized),
         mut data: D,
@@ -98,13 +103,17 @@ impl<P: Policy, K, B: Undo> Backward<K> for With<'_, P, K, B> {
         let (items, device, caller) = (data.extent(0), data.device(), Location::caller());
         let key = self.runs_dry().then(|| Key::new(caller, self.user_key(), &data, loss.purpose()));
         let shares = Shares::new(loss, items);
-        let variables = variables.trainable_variables();
+        let trained = variables.trainable_variables();
+        let key = key.map(|key| key.with_gradients_of(&trained));
+        let room_bytes = key.as_ref().map_or(0, |_| variables.room_bytes(&trained));
+        let (variables, work) = (trained, Work { items, room_bytes });
         let mut loss = |piece: Range<usize>| body(D::lend(&mut data.hold(0, piece)));
         let step = |items| {
             let loss = tensor_of(loss(0..items))?;
             Ok(added(&Tensor::new(), loss, shares.some(), &variables))
         };
-        let foresight = key.and_then(|key| Foresight::of(key, items, step));
+        let undo = |items| self.take_back(0..items);
+        let foresight = key.and_then(|key| Foresight::of(key, work, step, undo));
         let form = Foresight::lead(foresight.as_ref(), self);
         let losses = form.evenly().fold(0..items, items.max(1), Tensor::new(), |sum, start, end| {
             then(loss(start..end), |loss| added(sum, loss, shares.of(&(start..end)), &variables))
@@ -128,9 +137,12 @@ impl<P: Policy, K, B: Undo> Backward<K> for With<'_, P, K, B> {
         K: Judge<R, M>,
     {
         optimizer.zero_grad();
-        let losses = self.backward(loss, optimizer.trained(), data, body);
+        let first_steps = FirstSteps::of(optimizer.trained());
+        let losses = self.backward(loss, &first_steps, data, body);
+        let stepped = first_steps.end();
         then(losses, |loss| {
             optimizer.step();
+            stepped.remember();
             loss
         })
     }

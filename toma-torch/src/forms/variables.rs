@@ -5,6 +5,13 @@ use tch::nn::{Optimizer, VarStore};
 pub trait Variables {
     /// Handles to the variables that are trained.
     fn trainable_variables(&self) -> Vec<Tensor>;
+
+    /// Bytes that will be allocated once their gradients are there, and stay.
+    #[doc(hidden)]
+    fn room_bytes(&self, trained: &[Tensor]) -> u64 {
+        let _ = trained;
+        0
+    }
 }
 
 impl Variables for VarStore {

@@ -83,6 +83,21 @@ impl Device {
         Self::new(tensor.device())
     }
 
+    /// The memory of this name, or the host's.
+    pub(crate) fn named(name: &str) -> Option<Self> {
+        let device = match name.split_once(':') {
+            None => match name {
+                "cpu" | "host" => tch::Device::Cpu,
+                "mps" => tch::Device::Mps,
+                "vulkan" => tch::Device::Vulkan,
+                _ => return None,
+            },
+            Some(("cuda", index)) => tch::Device::Cuda(index.parse().ok()?),
+            Some(_) => return None,
+        };
+        Some(Self::new(device))
+    }
+
     /// The device as tch names it.
     pub const fn device(&self) -> tch::Device {
         self.device

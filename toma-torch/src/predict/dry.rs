@@ -1,3 +1,7 @@
+use std::fmt::Display;
+use std::panic::{self, AssertUnwindSafe};
+
+use toma_core::classify::{Failure, classify_panic};
 use toma_core::predict::{is_dry, run_dry};
 use toma_core::thread_state::Saved;
 use toma_trace::Trace;
@@ -41,13 +45,13 @@ use crate::{RngState, cpu};
 /// ```
 ///
 /// # Errors
-/// When an operator cannot be run dry, with its name, for dry runs within dry runs, and where the system
-/// reserves no addresses.
+/// When an operator cannot be run dry, with its name, for dry runs within dry runs, where the system reserves no
+/// addresses, and when `step` panics because memory runs out.
 ///
 /// # Panics
-/// When `step` does, and when it keeps a tensor of the dry run, with the bytes and the operator that made it.
+/// When `step` does otherwise, and when it keeps a tensor of the dry run, with the bytes and the operator that made it.
 pub fn dry_run<R>(step: impl FnOnce() -> R) -> Result<Trace, Error> {
-    run(false, |_| step()).map(|(trace, _)| trace)
+    run(false, |_| step(), || ()).map(|(trace, _)| trace)
 }
 
 /// Does what [`dry_run`] does in microseconds for each operator, and leaves out what kernels of the CPU take
@@ -63,13 +67,32 @@ pub fn dry_run<R>(step: impl FnOnce() -> R) -> Result<Trace, Error> {
 /// # Panics
 /// As of [`dry_run`].
 pub fn dry_run_by_shapes<R>(step: impl FnOnce() -> R) -> Result<Trace, Error> {
-    run(true, |_| step()).map(|(trace, _)| trace)
+    run(true, |_| step(), || ()).map(|(trace, _)| trace)
 }
 
-/// Runs a step dry that may mark parts of itself; the trace, and the operators whose results only data know.
+/// Runs a step dry that may mark parts of itself, then `undo`, still dry: the trace, and the operators whose results
+/// only data know.
 pub(super) fn run<R>(
     by_shapes: bool,
     step: impl FnOnce(&Recording) -> R,
+    undo: impl FnOnce(),
+) -> Result<(Trace, Vec<String>), Error> {
+    let mut value = None;
+    let step = |value: &mut Option<R>, recording: &Recording| *value = Some(step(recording));
+    let take_back = |value: &mut Option<R>| {
+        drop(value.take());
+        undo();
+    };
+    run_with(by_shapes, &mut value, step, take_back)
+}
+
+/// The same for a step that works on `state`. Whatever comes of it, `take_back` ends it, within the dry run and
+/// after its trace.
+pub(super) fn run_with<S>(
+    by_shapes: bool,
+    state: &mut S,
+    step: impl FnOnce(&mut S, &Recording),
+    take_back: impl FnOnce(&mut S),
 ) -> Result<(Trace, Vec<String>), Error> {
     if is_dry() {
         return Err(Error::new(ErrorKind::Unsupported, "dry run: within another dry run".to_owned()));
@@ -78,14 +101,13 @@ pub(super) fn run<R>(
     let modes = Modes::now();
     let random = RngState::of(tch::Device::Cpu)?;
     let dry = Dry::begin(by_shapes)?;
-    let recording = Recording::begin()?;
     // What the step returns is dropped dry: dropping may call operators, too.
     let _in_no_line = toma_trace::lines::pause();
     let outcome = run_dry(|| {
-        let value = step(&recording);
-        let trace = trace_of(recording);
-        drop(value);
-        trace
+        let panic = run_dry(|| step(state, dry.recording())).err();
+        let trace = trace_of(dry.recording());
+        take_back(state);
+        (trace, panic)
     });
     drop(modes);
     let ended = dry.end();
@@ -94,10 +116,29 @@ pub(super) fn run<R>(
     if !ended.refused.is_empty() {
         return Err(Error::new(ErrorKind::Unsupported, format!("dry run: {}", ended.refused)));
     }
-    let trace = outcome.unwrap_or_else(|panic| panic.pass_on());
+    let (trace, panic) = outcome.unwrap_or_else(|panic| panic.pass_on());
+    if let Some(panic) = panic {
+        return match panic.out_of_memory() {
+            Some(message) => Err(Error::new(ErrorKind::OutOfMemory, format!("dry run: {message}"))),
+            None => panic.pass_on(),
+        };
+    }
     assert_nothing_kept(&ended);
     let unknown = ended.unknown.split(", ").filter(|name| !name.is_empty());
     Ok((trace?, unknown.map(str::to_owned).collect()))
+}
+
+/// A panic of a form's body is no prediction: what is wrong with the body, a real attempt says.
+pub(super) fn caught<R>(body: impl FnOnce() -> R) -> Result<R, Failure> {
+    panic::catch_unwind(AssertUnwindSafe(body)).map_err(|payload| {
+        let Failure { class, message, .. } = classify_panic(&*payload);
+        Failure::new(class, format!("the body panicked: {}", message.lines().next().unwrap_or_default()))
+    })
+}
+
+/// A dry run of so many items in which the body failed.
+pub(super) fn failed(items: impl Display, failure: &Failure) -> Error {
+    Error::from(Failure::new(failure.class, format!("dry run of {items} items: {}", failure.message)))
 }
 
 fn assert_nothing_kept(ended: &DryOutcome) {

@@ -1,12 +1,18 @@
 //! What a step will take, before it runs.
 
+mod correction;
 mod dry;
 mod explain;
 mod foresight;
+mod key;
+mod pace;
 mod prediction;
+mod recent;
+mod rehearsal;
 
 pub use dry::{dry_run, dry_run_by_shapes};
 pub use explain::Explanation;
 pub use foresight::DryRun;
-pub(crate) use foresight::{Foresight, Key, Purpose};
+pub(crate) use foresight::{Foresight, Work};
+pub(crate) use key::{Key, Purpose};
 pub use prediction::{Prediction, predict};

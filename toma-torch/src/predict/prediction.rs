@@ -1,12 +1,16 @@
-use toma_core::classify::Class;
+use std::cell::Cell;
+use std::sync::Arc;
+
+use toma_core::predict::{Foreseen, Piece, Predict, Shown, say};
 use toma_core::{Auto, Judge};
 use toma_plan::{Growth, HeadRoom, Rows, Unlike};
 use toma_trace::{Place, Trace};
 
+use super::correction::Correction;
 use super::dry;
 use super::explain::Explanation;
 use crate::error::{Error, ErrorKind};
-use crate::ffi::DeviceId;
+use crate::ffi::{DeviceId, Recording};
 use crate::memory::Device;
 use crate::record::place;
 
@@ -27,6 +31,8 @@ pub struct Prediction {
     growth: Growth,
     unknown: Vec<String>,
     head_room: HeadRoom,
+    /// Of this prediction and its clones.
+    corrected: Arc<Correction>,
 }
 
 /// Finds what `step` takes from `device` at any size, without running it: it is run [dry](crate::dry_run).
@@ -61,14 +67,15 @@ pub fn predict<R, M>(device: &Device, mut step: impl FnMut(usize) -> R) -> Resul
 where
     Auto: Judge<R, M>,
 {
-    predict_from(device, SIZES, &mut step)
+    predict_from(device, SIZES, &mut step, &mut |_| ())
 }
 
-/// The same from other sizes.
+/// The same from other sizes. `undo` takes back what a piece of a size did besides.
 pub(crate) fn predict_from<R, M>(
     device: &Device,
     sizes: [u32; 2],
     step: &mut impl FnMut(usize) -> R,
+    undo: &mut impl FnMut(usize),
 ) -> Result<Prediction, Error>
 where
     Auto: Judge<R, M>,
@@ -76,41 +83,51 @@ where
     let mut traces = Vec::new();
     let mut unknown = Vec::new();
     for size in sizes {
-        let (trace, names) = two_pieces(false, size, step)?;
+        let (trace, names) = two_pieces(false, size, step, undo)?;
         traces.push((size, trace));
         unknown.extend(names);
     }
     Prediction::new(device, traces, unknown)
 }
 
-/// Two pieces of a size, one after the other, each a scope of the trace.
+/// Two pieces of a size, one after the other, each a scope of the trace; taken back once both are gone.
 fn two_pieces<R, M>(
     by_shapes: bool,
     size: u32,
     step: &mut impl FnMut(usize) -> R,
+    undo: &mut impl FnMut(usize),
 ) -> Result<(Trace, Vec<String>), Error>
 where
     Auto: Judge<R, M>,
 {
     let items = usize::try_from(size).unwrap_or(usize::MAX);
-    let mut failure = None;
-    let ran = dry::run(by_shapes, |recording| {
-        let pieces = [(); 2].map(|()| recording.marked(c"piece", || step(items)));
-        failure = pieces.iter().find_map(|piece| Auto.failure(piece));
+    let (mut failure, begun) = (None, Cell::new(0));
+    let pieces = |recording: &Recording| {
+        let mut piece = || {
+            begun.update(|begun| begun + 1);
+            step(items)
+        };
+        let mut pieces = Vec::new();
+        while pieces.len() < 2 && failure.is_none() {
+            let ran = recording.marked(c"piece", &mut piece);
+            failure = Auto.failure(&ran);
+            pieces.push(ran);
+        }
         pieces
-    })?;
+    };
+    let ran = dry::run(by_shapes, pieces, || (0..begun.get()).for_each(|_| undo(items)))?;
     match failure {
         None => Ok(ran),
-        Some(failure) => {
-            let is_out_of_memory = failure.class == Class::OutOfMemory;
-            let kind = if is_out_of_memory { ErrorKind::OutOfMemory } else { ErrorKind::Other };
-            Err(Error::new(kind, format!("dry run of {size} items: {}", failure.message)))
-        }
+        Some(failure) => Err(dry::failed(size, &failure)),
     }
 }
 
 impl Prediction {
-    fn new(device: &Device, traces: Vec<(u32, Trace)>, mut unknown: Vec<String>) -> Result<Self, Error> {
+    pub(super) fn new(
+        device: &Device,
+        traces: Vec<(u32, Trace)>,
+        mut unknown: Vec<String>,
+    ) -> Result<Self, Error> {
         let place = place(DeviceId::of(device.device()).numbers());
         let growth = grown(&traces)?;
         let elsewhere: Vec<String> = growth.places().map(ToString::to_string).collect();
@@ -122,32 +139,65 @@ impl Prediction {
         unknown.sort();
         unknown.dedup();
         let device = place.to_string();
-        Ok(Self { device, place, traces, growth, unknown, head_room: HeadRoom::default() })
+        Ok(Self {
+            device,
+            place,
+            traces,
+            growth,
+            unknown,
+            head_room: HeadRoom::default(),
+            corrected: Arc::default(),
+        })
     }
 
-    /// Runs `step` dry at one more size, by shapes alone, and corrects what is predicted by it: memory that grows in
-    /// steps, or faster than in a line, shows at the size that is to be used.
+    /// Runs `step` dry at one more size, and corrects what is predicted by it: memory that grows in steps, or faster
+    /// than in a line, shows at the size that is to be used. The largest size runs by shapes alone.
     ///
     /// # Errors
     /// As of [`predict`].
     ///
     /// # Panics
     /// As of [`predict`].
-    pub fn confirm<R, M>(mut self, size: usize, mut step: impl FnMut(usize) -> R) -> Result<Self, Error>
+    pub fn confirm<R, M>(self, size: usize, mut step: impl FnMut(usize) -> R) -> Result<Self, Error>
+    where
+        Auto: Judge<R, M>,
+    {
+        self.confirmed(size, &mut step, &mut |_| ())
+    }
+
+    /// The same where `undo` takes back what a piece of a size did besides.
+    pub(crate) fn confirmed<R, M>(
+        mut self,
+        size: usize,
+        step: &mut impl FnMut(usize) -> R,
+        undo: &mut impl FnMut(usize),
+    ) -> Result<Self, Error>
     where
         Auto: Judge<R, M>,
     {
         let size = u32::try_from(size).unwrap_or(u32::MAX);
-        if size == 0 || self.traces.iter().any(|(known, _)| *known == size) {
+        if size == 0 || self.knows(size) {
             return Ok(self);
         }
-        let (trace, unknown) = two_pieces(true, size, &mut step)?;
+        // A small size costs no more than those before, and its scratch may be on another line.
+        let by_shapes = self.traces.iter().all(|(known, _)| *known < size);
+        let (trace, unknown) = two_pieces(by_shapes, size, step, undo)?;
+        self.correct(size, trace, unknown)?;
+        Ok(self)
+    }
+
+    /// By what is recorded at one more size.
+    pub(super) fn correct(&mut self, size: u32, trace: Trace, unknown: Vec<String>) -> Result<(), Error> {
         self.traces.push((size, trace));
         self.growth = grown(&self.traces)?;
         self.unknown.extend(unknown);
         self.unknown.sort();
         self.unknown.dedup();
-        Ok(self)
+        Ok(())
+    }
+
+    pub(super) fn knows(&self, size: u32) -> bool {
+        self.traces.iter().any(|(known, _)| *known == size)
     }
 
     /// Leaves another part of free memory free than 1 %.
@@ -179,6 +229,14 @@ impl Prediction {
         self.growth.largest_for(&self.place, usable, wide(items)).map(narrow)
     }
 
+    /// The largest size for pieces of a loop, which may be copied to one output that is there from the first piece
+    /// on. Where not even one item leaves the head-room, it takes that, too: any other start is larger.
+    pub(super) fn piece_of(&self, items: usize, free_bytes: u64, has_output: bool) -> Option<usize> {
+        let of = if has_output { Growth::largest_into } else { Growth::largest_for };
+        let largest = |bytes| of(&self.growth, &self.place, bytes, wide(items));
+        largest(self.head_room.usable(free_bytes)).or_else(|| largest(free_bytes)).map(narrow)
+    }
+
     /// Operators whose results only data know: they answered 1, or made the largest shape there can be.
     pub fn unknown(&self) -> &[String] {
         &self.unknown
@@ -202,6 +260,43 @@ impl Prediction {
         Explanation::new(self, &self.growth, recorded)
     }
 
+    /// What is said to fit into so many bytes, all of which are to be used but for the head-room.
+    pub(super) fn within(&self, items: Option<usize>, usable_bytes: u64) -> Option<Foreseen> {
+        let Some(items) = items else {
+            let size = self.fits(usable_bytes)?;
+            return Some(Foreseen { size, needs_bytes: self.needs_bytes(size) });
+        };
+        let size = self.piece_of(items, usable_bytes, false)?.min(items);
+        Some(Foreseen { size, needs_bytes: self.needs_bytes_in_pieces(size, items.div_ceil(size)) })
+    }
+
+    /// What a first piece of this size needs, and each of its items.
+    pub(super) fn first_piece(&self, size: usize) -> Piece {
+        let per_item = self.growth.line(&self.place, wide(size)).per_item;
+        Piece {
+            needs_bytes: self.needs_bytes(size),
+            per_item_bytes: u64::try_from(per_item).unwrap_or_default(),
+        }
+    }
+
+    /// What attempts have shown of it.
+    pub(super) fn corrected(&self) -> &Correction {
+        &self.corrected
+    }
+
+    /// Goes on with what attempts have shown of the one before.
+    pub(super) fn renews(self, before: &Self) -> Self {
+        let largest = before.sizes().max().map_or(0, |size| usize::try_from(size).unwrap_or(usize::MAX));
+        let says_the_same = self.needs_bytes(largest) <= before.needs_bytes(largest);
+        let corrected = Arc::new(before.corrected.for_renewed(says_the_same));
+        Self { corrected, ..self }
+    }
+
+    /// Whether kernels take bytes there that no dry run sees, and none has been seen to run.
+    pub(super) fn hides(&self) -> bool {
+        self.place != Place::HOST && !self.corrected.is_proven()
+    }
+
     pub(super) fn place(&self) -> &Place {
         &self.place
     }
@@ -213,6 +308,40 @@ impl Prediction {
     /// `cpu` is how libtorch calls the host.
     pub(super) fn device(&self) -> &str {
         if self.place == Place::HOST { "cpu" } else { &self.device }
+    }
+}
+
+impl Predict for Prediction {
+    fn foresee(&self, items: Option<usize>, free_bytes: u64) -> Option<Foreseen> {
+        self.within(items, self.corrected.usable(free_bytes)?)
+    }
+
+    fn piece(&self, size: usize) -> Option<Piece> {
+        Some(self.first_piece(size))
+    }
+
+    fn is_unproven(&self) -> bool {
+        self.hides()
+    }
+
+    fn learn(&self, shown: Shown) {
+        match shown {
+            Shown::Took { size, is_first: true, peak_bytes } => {
+                self.corrected.took(self.needs_bytes(size), peak_bytes);
+            }
+            Shown::Took { is_first: false, .. } | Shown::Ended { .. } => {}
+            Shown::Failed { size, works, items, free_bytes } => {
+                let needs =
+                    |size| self.needs_bytes_in_pieces(size, items.map_or(1, |items| items.div_ceil(size)));
+                let is_wrong = self.foresee(items, free_bytes).is_some_and(|said| said.size >= size);
+                if is_wrong && self.corrected.failed(needs(size), works.map(needs), free_bytes) {
+                    let device = self.device();
+                    say(&format!(
+                        "toma: a prediction for {device} was wrong twice: from here on sizes are measured"
+                    ));
+                }
+            }
+        }
     }
 }
 
@@ -231,4 +360,58 @@ fn wide(number: usize) -> u64 {
 
 fn narrow(number: u64) -> usize {
     usize::try_from(number).unwrap_or(usize::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use toma_core::predict::{Predict as _, Shown};
+    use toma_trace::{Recorder, ThreadId, Trace};
+
+    use super::{Device, DeviceId, Place, Prediction, place};
+
+    /// A thousand bytes for each item, and five hundred besides.
+    fn trace(at: &Place, items: u64) -> Trace {
+        let mut recorder = Recorder::new();
+        for bytes in [1000 * items, 500] {
+            recorder.birth(ThreadId(0), at, bytes).unwrap();
+        }
+        recorder.finish()
+    }
+
+    fn prediction(device: tch::Device) -> Prediction {
+        let at = place(DeviceId::of(device).numbers());
+        let traces = [4, 8].map(|size| (size, trace(&at, u64::from(size))));
+        Prediction::new(&Device::new(device), traces.into(), Vec::new()).unwrap()
+    }
+
+    #[test]
+    fn a_gpu_takes_what_is_not_seen_until_an_attempt_has_shown_it() {
+        assert!(!prediction(tch::Device::Cpu).is_unproven());
+        let gpu = prediction(tch::Device::Cuda(0));
+        assert!(gpu.is_unproven() && gpu.clone().is_unproven());
+        let said = |free_bytes| gpu.foresee(None, free_bytes).map(|said| said.size);
+        assert_eq!(said(11_000), Some(10));
+        gpu.learn(Shown::Took { size: 4, is_first: false, peak_bytes: Some(9000) });
+        assert_eq!((gpu.is_unproven(), said(11_000)), (true, Some(10)), "of a later piece less is known");
+        gpu.learn(Shown::Took { size: 4, is_first: true, peak_bytes: Some(6500) });
+        assert_eq!((gpu.is_unproven(), said(11_000)), (false, Some(8)));
+        assert_eq!(gpu.fits(11_000), Some(10), "what it says by itself stays");
+    }
+
+    #[test]
+    fn a_size_that_failed_beside_others_that_took_memory_is_not_wrong() {
+        let prediction = prediction(tch::Device::Cpu);
+        let said = || prediction.foresee(None, 11_000).map(|said| said.size);
+        let failed = |size, works, free_bytes| {
+            prediction.learn(Shown::Failed { size, works, items: None, free_bytes });
+        };
+        failed(10, None, 9000);
+        assert_eq!(said(), Some(10));
+        failed(10, Some(5), 11_000);
+        assert_eq!(said(), Some(5));
+        failed(10, Some(5), 11_000);
+        assert_eq!(said(), Some(5), "it does not say so any more");
+        failed(5, None, 11_000);
+        assert_eq!(said(), None);
+    }
 }

@@ -4,10 +4,13 @@
 
 mod backtraces;
 mod bad_input;
+mod budgets;
 mod chunks;
+mod corrected;
 mod counting;
 mod devices;
 mod dry;
+mod dry_failures;
 mod every_allocation;
 mod foreseen;
 mod forms;
@@ -16,9 +19,14 @@ mod leaks;
 mod modes;
 mod nets;
 mod nine;
+mod original;
+mod peaks;
 mod predict;
 mod readme;
+mod rehearsed;
 mod rollback;
 mod stage;
+mod strange;
 mod stress;
 mod sweeps;
+mod vision;

@@ -29,7 +29,16 @@ impl Learner {
 
     /// What it says of the first rows.
     pub(crate) fn answer(&self, rows: usize) -> Tensor {
-        (self.forward)(&self.input.narrow(0, 0, i64::try_from(rows).unwrap()))
+        self.of(&self.first(rows))
+    }
+
+    /// What it says of these rows.
+    pub(crate) fn of(&self, rows: &Tensor) -> Tensor {
+        (self.forward)(rows)
+    }
+
+    pub(crate) fn first(&self, rows: usize) -> Tensor {
+        self.input.narrow(0, 0, i64::try_from(rows).unwrap())
     }
 
     pub(crate) fn forget_gradients(&self) {

@@ -99,6 +99,38 @@ fn memory_that_grows_with_the_square_shows_at_a_third_size() {
     assert!(prediction.confirm(32, step).unwrap().needs_bytes(32) >= exact);
 }
 
+/// What forms start with: the chosen size is confirmed, so that what grows in steps is as it is there.
+#[test]
+fn a_confirmed_size_is_at_most_half_a_percent_too_low() {
+    let _alone = alone();
+    nine::each(|net| {
+        for rows in [23, 48] {
+            let prediction = of(net).confirm(rows, |size| net.step(size)).unwrap();
+            let (said, counted) = (prediction.needs_bytes(rows), counted(net, rows, 1));
+            println!("{:>34}, {rows} rows: {said:>9} of {counted:>9} bytes", net.name);
+            assert!(said + counted / 200 >= counted, "{}: {said} of {counted} bytes", net.name);
+            assert!(said <= counted + counted / 50, "{}: {said} of {counted} bytes", net.name);
+        }
+    });
+}
+
+/// At few rows libraries choose other kernels.
+#[test]
+fn a_small_size_is_confirmed_with_its_scratch() {
+    let _alone = alone();
+    nine::each(|net| {
+        for rows in [2, 3, 6] {
+            let prediction = of(net).confirm(rows, |size| net.step(size)).unwrap();
+            for pieces in [1, 2, 3] {
+                let (said, counted) =
+                    (prediction.needs_bytes_in_pieces(rows, pieces), counted(net, rows, pieces));
+                let off = said.abs_diff(counted);
+                assert!(off * 50 < counted, "{}, {rows} rows: {off} of {counted} bytes", net.name);
+            }
+        }
+    });
+}
+
 type Loss = fn(&Tensor) -> Tensor;
 
 #[test]

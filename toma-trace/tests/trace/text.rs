@@ -28,7 +28,7 @@ fn numbers(value: &mut Value) -> Vec<&mut Value> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 2_000, failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: 2_000, ..ProptestConfig::default() })]
 
     #[test]
     fn what_is_written_is_read(actions in actions()) {

@@ -82,7 +82,7 @@ fn played(actions: &[Action]) -> (Trace, Twin) {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 10_000, failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: 10_000, ..ProptestConfig::default() })]
 
     #[test]
     fn live_bytes_are_those_of_the_twin(actions in actions()) {

@@ -20,10 +20,16 @@ pub(super) struct Length {
 
 impl Length {
     fn give<'a>(&self, cargo: Cmd<'a>) -> Cmd<'a> {
-        let cargo = cargo.env("TOMA_STRESS_ATTEMPTS", &self.attempts);
+        self.give_seed(cargo.env("TOMA_STRESS_ATTEMPTS", &self.attempts))
+    }
+
+    fn give_seed<'a>(&self, cargo: Cmd<'a>) -> Cmd<'a> {
         self.seed.iter().fold(cargo, |cargo, seed| cargo.env("TOMA_STRESS_SEED", seed))
     }
 }
+
+/// Random budgets of which the checks draw a tenth.
+const BUDGETS: &str = "10000";
 
 pub(super) fn stress(checks: &Checks<'_>) -> Result<String> {
     let cargo = checks.project.cargo_all("test", Features::All).args(["--test", "stress"]);
@@ -38,6 +44,18 @@ pub(super) fn torch_stress(checks: &Checks<'_>) -> Result<String> {
         environment.give(checks.length.give(cargo))
     });
     checks.pass(runs)
+}
+
+pub(super) fn budgets(checks: &Checks<'_>) -> Result<String> {
+    let environment = checks.provision.libtorch()?;
+    let cargo = checks.project.cargo("test").args(["-p", "toma-torch", "--test", "torch", "budgets::"]);
+    checks.pass([environment.give(checks.length.give_seed(cargo.env("TOMA_BUDGETS", BUDGETS)))])
+}
+
+pub(super) fn nets(checks: &Checks<'_>) -> Result<String> {
+    let environment = checks.provision.libtorch()?;
+    let cargo = checks.project.cargo("bench").args(["-p", "toma-torch", "--bench", "nets"]);
+    checks.pass([environment.give(cargo)])
 }
 
 pub(super) fn regret(checks: &Checks<'_>) -> Result<String> {

@@ -54,6 +54,8 @@ pub(super) const STEPS: &[Step] = &[
     step("shim", TorchChanged, "the shim's own test under sanitizers", torch::shim),
     step("stress", Nightly, "16 threads make a million attempts on the fake device", nightly::stress),
     step("torch-stress", Nightly, "the same with real tensors", nightly::torch_stress),
+    step("budgets", Nightly, "10,000 random budgets for nets that are predicted", nightly::budgets),
+    step("nets", Nightly, "what is said of large nets, against counted bytes", nightly::nets),
     step("test-bare-slow", Nightly, "the slow tests with no feature", suites::bare_slow),
     step("regret", Nightly, "the bars of the benchmark `regret`, over its whole grid", nightly::regret),
     step("all-profiles", Nightly, "fixture programs in the profiles left to the night", fixtures::nightly),

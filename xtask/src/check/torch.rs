@@ -61,27 +61,33 @@ pub(super) fn examples(checks: &Checks<'_>) -> Result<String> {
 }
 
 /// Runs the shim's own test with the address and undefined behavior sanitizers, which notice what a
-/// test from Rust cannot see.
+/// test from Rust cannot see, and with the thread sanitizer. libtorch itself is not instrumented: what the last one
+/// sees is the shim.
 pub(super) fn shim(checks: &Checks<'_>) -> Result<String> {
     let (project, environment) = (checks.project, checks.provision.libtorch()?);
-    let program = project.workspace.target_dir.join("xtask/shim-test");
-    compile(project, environment, &program).context("the shim did not compile with the address sanitizer")?;
-    // The system says no to sizes beyond it, and the sanitizer is to say the same.
-    let test = project.command(&program).env("ASAN_OPTIONS", "allocator_may_return_null=1");
-    environment.give(test).run().context("the shim's own test")?;
+    for (name, sanitizers) in [("shim-test", "address,undefined"), ("shim-test-threads", "thread")] {
+        let program = project.workspace.target_dir.join("xtask").join(name);
+        compile(project, environment, &program, sanitizers)
+            .with_context(|| format!("the shim did not compile with the sanitizers {sanitizers}"))?;
+        // The system says no to sizes beyond it, and the sanitizers are to say the same.
+        let options = "allocator_may_return_null=1";
+        let test = project.command(&program).env("ASAN_OPTIONS", options).env("TSAN_OPTIONS", options);
+        environment.give(test).run().with_context(|| format!("the shim's own test under {sanitizers}"))?;
+    }
     Ok(String::new())
 }
 
 /// Compiles the shim with its test, unless that has been done with the same sources.
-fn compile(project: &Project, environment: &Environment, program: &Path) -> Result<()> {
+fn compile(project: &Project, environment: &Environment, program: &Path, sanitizers: &str) -> Result<()> {
     let files = project.shell.read_dir(SHIM)?;
     let sources = files.iter().filter(|path| path.extension().is_some_and(|extension| extension == "cpp"));
     // Lines are all that sanitizers tell. libtorch has no type information for the undefined behavior
     // sanitizer's `vptr`.
     let compile =
         project.command(torch::compiler()).args(["-std=c++17", "-g1", "-O1", "-Wall", "-Wextra", "-DNDEBUG"]);
-    let compile =
-        compile.args(["-fsanitize=address,undefined", "-fno-sanitize=vptr", "-fno-sanitize-recover"]);
+    let compile = compile.arg(format!("-fsanitize={sanitizers}"));
+    // The allocator's fence is unknown to the sanitizer of threads, and g++ says so.
+    let compile = compile.args(["-fno-sanitize=vptr", "-fno-sanitize-recover", "-Wno-tsan"]);
     let compile = compile.arg("-isystem").arg(environment.folder().join("../include"));
     let compile = compile.args(sources).arg("-o").arg(program).arg("-L").arg(environment.folder());
     // Of libraries that only libtorch's own libraries refer to.

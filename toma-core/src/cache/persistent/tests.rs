@@ -107,7 +107,7 @@ fn merged(mut a: Book, b: &Book) -> Book {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 10_000, failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: 10_000, ..ProptestConfig::default() })]
 
     #[test]
     fn merging_is_commutative_associative_and_idempotent(a in any_book(), b in any_book(), c in any_book()) {

@@ -38,11 +38,14 @@ impl Call<'_> {
         let &Failure { class, requested_bytes, .. } = failure;
         let there = self.rungs_after(attempt, class, panic);
         let failed = Failed { class, requested_bytes, now, took, there };
+        self.contradicts(attempt, &failed, size);
         let lacked = self.machine.lacked(&failed);
         let answer = self.answer(policy, attempt, &failed);
         self.tell_failed(attempt, failure, &failed, size);
         let foreseen = took.measured.and_then(|measured| self.machine.shortfall(&measured));
-        self.tell_shortfall(lacked.or(foreseen));
+        if let Some(shortfall) = lacked.or(foreseen) {
+            self.tell_shortfall(shortfall);
+        }
         self.take_rung(attempt, answer, failed);
         self.tell_answer(size, answer);
         let to = self.machine.step;
@@ -152,9 +155,8 @@ impl Call<'_> {
     }
 
     /// As soon as it is known that even the smallest size does not fit.
-    pub(super) fn tell_shortfall(&mut self, shortfall: Option<Shortfall>) {
-        let Some(shortfall) = shortfall else { return };
-        let Shortfall { size, needs_bytes, free_bytes } = shortfall;
+    pub(super) fn tell_shortfall(&mut self, shortfall: Shortfall) {
+        let Shortfall { size, needs_bytes, free_bytes, .. } = shortfall;
         if self.report.falls_short(shortfall) {
             self.tell(|| EventKind::DoesNotFit { size, needs_bytes, free_bytes });
         }

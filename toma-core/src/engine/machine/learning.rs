@@ -232,10 +232,10 @@ impl Machine {
 
     /// What the smallest size lacks, by what has been measured of others.
     pub(crate) fn shortfall(&self, measured: &Measured) -> Option<Shortfall> {
-        let size = self.sizes.floor.min(self.left());
+        let size = self.least();
         let needs_bytes = self.measurements?.samples.needs_bytes(size)?;
         let free_bytes = measured.available_bytes.filter(|&free| free < needs_bytes)?;
-        Some(Shortfall { size, needs_bytes, free_bytes })
+        Some(Shortfall { size, needs_bytes, free_bytes, per_item_bytes: None })
     }
 
     /// What a size lacked that failed, and nothing smaller is allowed.
@@ -248,7 +248,8 @@ impl Machine {
         let before = measured.peak_bytes.unwrap_or_default();
         let needs_bytes = failed.requested_bytes?.saturating_add(before);
         let free_bytes = measured.available_bytes.or(failed.now.map(|now| now.free_bytes))?;
-        (free_bytes < needs_bytes).then_some(Shortfall { size, needs_bytes, free_bytes })
+        let lacks = Shortfall { size, needs_bytes, free_bytes, per_item_bytes: None };
+        (free_bytes < needs_bytes).then_some(lacks)
     }
 }
 

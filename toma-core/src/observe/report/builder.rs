@@ -205,8 +205,15 @@ impl ReportBuilder {
     }
 
     /// Takes note that the smallest size does not fit; says whether that is new.
+    ///
+    /// What was asked for last is less than what is predicted.
     pub(crate) fn falls_short(&mut self, shortfall: Shortfall) -> bool {
-        self.history().report.shortfall.replace(shortfall).is_none()
+        let known = &mut self.history().report.shortfall;
+        let is_predicted = |known: &Shortfall| known.per_item_bytes.is_some();
+        if known.is_some_and(|known| is_predicted(&known) && shortfall.needs_bytes <= known.needs_bytes) {
+            return false;
+        }
+        known.replace(shortfall).is_none()
     }
 
     /// One entry, of all attempts that are not told yet.

@@ -135,6 +135,8 @@ pub struct Shortfall {
     pub size: usize,
     /// Bytes it needs, at least.
     pub needs_bytes: u64,
+    /// Which of them each item adds, where that was [predicted](crate::execute::With::predict).
+    pub per_item_bytes: Option<u64>,
     /// Bytes it could have.
     pub free_bytes: u64,
 }

@@ -287,7 +287,13 @@ impl fmt::Display for Fullest {
 
 impl fmt::Display for Shortfall {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
-        let &Self { size, needs_bytes, free_bytes } = self;
-        write!(f, "does not fit at size {size}: needs {}, {} free", bytes(needs_bytes), bytes(free_bytes))
+        let &Self { size, needs_bytes, per_item_bytes, free_bytes } = self;
+        write!(f, "does not fit at size {size}: needs {}", bytes(needs_bytes))?;
+        if let Some(per_item) = per_item_bytes {
+            let of_items = per_item.saturating_mul(u64::try_from(size).unwrap_or(u64::MAX));
+            let fixed = bytes(needs_bytes.saturating_sub(of_items));
+            write!(f, " ({fixed} in every piece, {} per item)", bytes(per_item))?;
+        }
+        write!(f, ", {} free", bytes(free_bytes))
     }
 }

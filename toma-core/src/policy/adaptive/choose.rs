@@ -27,9 +27,9 @@ fn line(evidence: &Evidence) -> Option<Fit> {
     evidence.measurements.samples.bytes()
 }
 
-/// Whether only one size was measured.
+/// Whether only one size was measured, and nothing else tells of others.
 pub(super) fn is_one(evidence: &Evidence) -> bool {
-    line(evidence).is_some_and(|line| line.points == 1)
+    evidence.foreseen.is_none() && line(evidence).is_some_and(|line| line.points == 1)
 }
 
 /// A line is trusted up to this many times the largest size it goes through. A single item often runs other
@@ -119,8 +119,11 @@ impl Adaptive {
         }
     }
 
-    /// The size that the measurements say fits, if there are any.
+    /// The size that a prediction says fits, or the measurements, if there are any.
     pub(super) fn fits(&self, evidence: &Evidence) -> Option<usize> {
+        if evidence.foreseen.is_some() {
+            return evidence.foreseen;
+        }
         let line = line(evidence)?;
         let usable = bytes(evidence.available_bytes?) * (1.0 - self.headroom);
         Some(whole(line.size_at(usable).min(line.largest * reach(&line, evidence))))

@@ -1,0 +1,119 @@
+//! What a prediction says of a call, and what the call shows of the prediction.
+
+use std::num::NonZeroUsize;
+
+use super::Call;
+use super::remembering::Memory;
+use crate::classify::Class;
+use crate::engine::attempt::Attempt;
+use crate::engine::forecast::Forecast;
+use crate::engine::machine::{Failed, Took};
+use crate::engine::meter::Measured;
+use crate::observe::{Shortfall, report};
+use crate::predict::{Asks, Followed, Foreseen, Predict, Rehearsal, Shown};
+
+impl<'a> Call<'a> {
+    /// The first size, where it is known what fits.
+    #[inline(never)]
+    pub(super) fn foresee(&mut self, asks: &mut Asks<'a, '_>) -> Option<usize> {
+        let Memory { origin, user, .. } = &self.memory;
+        let device = self.memory.device.filter(|_| !self.machine.is_done())?;
+        let free_bytes = device.read().ok()?.free_bytes;
+        let items = self.report.length().map(|_| self.machine.whole());
+        let mut rehearsal = Rehearsal {
+            name: self.report.name(),
+            origin,
+            user: *user,
+            items,
+            free_bytes,
+            device,
+            cuts: &self.machine,
+            body: asks.body.take().map(|body| body as _),
+            begun: Vec::new(),
+            kept: None,
+        };
+        let said = asks.predict.foresee_dry(&mut rehearsal);
+        let kept = rehearsal.kept.take();
+        let is_followed = said.is_some() || kept.is_some();
+        let predict = kept.map_or(Followed::Given(asks.predict), Followed::Kept);
+        if said.is_none_or(|said| said.size < self.machine.least()) {
+            asks.lacks = self.lacks(&*predict, free_bytes);
+        }
+        let nothing = Foreseen { size: 0, needs_bytes: 0 };
+        let Foreseen { size, needs_bytes } = said.unwrap_or(nothing);
+        let foreseen = report::Foreseen { size, needs_bytes, free_bytes };
+        if said.is_some() {
+            self.report.foresees(foreseen);
+        }
+        is_followed.then(|| self.follow(Forecast::new(predict, device, foreseen, items)))?
+    }
+
+    /// Returns the size to begin with, where any was said to fit.
+    fn follow(&mut self, forecast: Forecast<'a>) -> Option<usize> {
+        let first = Some(forecast.first()).filter(|&size| size > 0);
+        let extras = self.extras.as_mut()?;
+        if forecast.explores {
+            // What the piece takes is worth knowing then, whatever the policy.
+            (extras.measures, extras.meters) = (true, self.memory.device);
+        }
+        extras.forecast = Some(Box::new(forecast));
+        first
+    }
+
+    /// An attempt succeeded at a size that was foreseen: the prediction learns, and says what fits now.
+    #[inline(never)]
+    pub(super) fn shows(&mut self, took: &mut Took) {
+        let Some(extras) = &mut self.extras else { return };
+        let Some(forecast) = &mut extras.forecast else { return };
+        let Measured { peak_bytes, available_bytes, .. } = took.measured.unwrap_or_default();
+        forecast.worked(self.machine.size());
+        let explored = std::mem::take(&mut forecast.explores);
+        if peak_bytes.is_none() && !explored {
+            return;
+        }
+        let shown =
+            Shown::Took { size: self.machine.size(), is_first: self.machine.position == 0, peak_bytes };
+        let fits = forecast.took(shown, self.machine.left_behind(), available_bytes);
+        if let Some(measured) = took.measured.as_mut().filter(|_| self.needs.memory) {
+            measured.foreseen = fits.and_then(NonZeroUsize::new);
+        } else if explored {
+            (extras.measures, extras.meters) = (self.needs.anything(), None);
+            self.has_explored(fits);
+        }
+    }
+
+    /// The rest in the size that fits, as far as is known now.
+    fn has_explored(&mut self, fits: Option<usize>) {
+        let from = self.machine.step;
+        let Some(fits) = fits.filter(|&fits| fits > from) else { return };
+        self.machine.starts_at(fits);
+        self.step_changes(from, self.machine.step);
+    }
+
+    /// An attempt failed: what is said of its size is wrong, if the size and not something else is to blame.
+    pub(super) fn contradicts(&mut self, attempt: &Attempt, failed: &Failed, size: usize) {
+        let is_blamed = failed.class == Class::OutOfMemory && !self.machine.fallback;
+        let Some(extras) = &mut self.extras else { return };
+        let Some(forecast) = &mut extras.forecast else { return };
+        if forecast.explores && !self.needs.memory {
+            (extras.measures, extras.meters) = (self.needs.anything(), None);
+        }
+        if attempt.injected {
+            forecast.is_injected();
+        } else if is_blamed && !attempt.hold.is_contended() {
+            forecast.ran_out(size, failed.now.map(|now| now.free_bytes));
+        }
+    }
+
+    /// What the smallest size lacks, by a prediction.
+    fn lacks(&self, predict: &dyn Predict, free_bytes: u64) -> Option<Shortfall> {
+        let size = self.machine.least();
+        let piece = predict.piece(size)?;
+        (free_bytes < piece.needs_bytes).then_some(Shortfall {
+            size,
+            needs_bytes: piece.needs_bytes,
+            per_item_bytes: Some(piece.per_item_bytes),
+            free_bytes,
+        })
+    }
+}

@@ -1,0 +1,113 @@
+//! A prediction that set the first size of a call, and what the call shows of it.
+
+use std::time::Instant;
+
+use crate::clock;
+use crate::contained::contained;
+use crate::memory::MemorySource;
+use crate::observe::report;
+use crate::predict::{Followed, Shown};
+
+/// The first piece is this part of what fits, where more than half would be taken and attempts take what no dry
+/// run sees.
+const EXPLORES: usize = 4;
+
+/// What was said to fit, and which of it failed.
+#[derive(Debug)]
+pub(super) struct Forecast<'a> {
+    predict: Followed<'a>,
+    device: &'a dyn MemorySource,
+    said: report::Foreseen,
+    items: Option<usize>,
+    /// What the program had allocated then, where that is counted.
+    allocated_bytes: Option<u64>,
+    /// The piece that comes is smaller than what fits, to learn from it.
+    pub(super) explores: bool,
+    /// The smallest size said to fit that failed, and the bytes that the call could have.
+    failed: Option<(usize, u64)>,
+    /// The largest size that has succeeded since.
+    works: Option<usize>,
+    /// A failure was injected: nothing is told of any.
+    injected: bool,
+    begun: Instant,
+}
+
+impl<'a> Forecast<'a> {
+    pub(super) fn new(
+        predict: Followed<'a>,
+        device: &'a dyn MemorySource,
+        said: report::Foreseen,
+        items: Option<usize>,
+    ) -> Self {
+        let allocated_bytes = device.usage().map(|usage| usage.allocated_bytes);
+        let takes_most = said.needs_bytes > said.free_bytes / 2;
+        let explores = takes_most && items.is_some() && predict.is_unproven();
+        Self {
+            predict,
+            device,
+            said,
+            items,
+            allocated_bytes,
+            explores,
+            failed: None,
+            works: None,
+            injected: false,
+            begun: clock::now(),
+        }
+    }
+
+    /// The size to begin with.
+    pub(super) fn first(&self) -> usize {
+        if self.explores { self.said.size.div_ceil(EXPLORES) } else { self.said.size }
+    }
+
+    /// A piece of this size succeeded.
+    pub(super) fn worked(&mut self, size: usize) {
+        if self.failed.is_some_and(|(failed, _)| size < failed) {
+            self.works = self.works.max(Some(size));
+        }
+    }
+
+    /// The same, and what it showed. Returns what fits now, while nothing has failed.
+    pub(super) fn took(&mut self, shown: Shown, left: usize, free_bytes: Option<u64>) -> Option<usize> {
+        self.predict.learn(shown);
+        let goes_on = self.failed.is_none() && left > 0;
+        let fits = self.predict.foresee_rest(left, free_bytes.filter(|_| goes_on)?)?;
+        Some(fits.size)
+    }
+
+    /// An attempt of this size ran out of memory, after which so many bytes were free.
+    ///
+    /// What earlier pieces have left behind was free when the size was foreseen; what others have taken since was
+    /// not promised.
+    pub(super) fn ran_out(&mut self, size: usize, free_bytes: Option<u64>) {
+        self.explores = false;
+        let smallest = self.failed.map_or(self.said.size, |(failed, _)| failed - 1);
+        if size > smallest {
+            return;
+        }
+        let now = self.device.usage().map(|usage| usage.allocated_bytes);
+        let left = now.zip(self.allocated_bytes).map(|(now, then)| now.saturating_sub(then));
+        let counted = free_bytes.zip(left).map(|(free, left)| free.saturating_add(left));
+        self.works = self.works.filter(|&works| works < size);
+        self.failed = Some((size, counted.unwrap_or(self.said.free_bytes)));
+    }
+
+    /// A failure was injected, which says nothing.
+    pub(super) fn is_injected(&mut self) {
+        self.injected = true;
+    }
+}
+
+impl Drop for Forecast<'_> {
+    /// Once, at the end of the call: sizes that fail one after the other are one mistake.
+    fn drop(&mut self) {
+        let elapsed = clock::now().saturating_duration_since(self.begun);
+        if let Some((size, free_bytes)) = self.failed.filter(|_| !self.injected) {
+            // A prediction is foreign code, and this may run while a panic unwinds.
+            let shown = Shown::Failed { size, works: self.works, items: self.items, free_bytes };
+            contained(|| self.predict.learn(shown));
+        }
+        contained(|| self.predict.learn(Shown::Ended { elapsed }));
+    }
+}

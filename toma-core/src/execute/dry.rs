@@ -1,0 +1,123 @@
+use std::cell::RefCell;
+use std::marker::PhantomData;
+use std::ops::{ControlFlow, Range};
+
+use super::forms::Undo;
+use super::with::Core;
+use crate::classify::Failure;
+use crate::outcome::{Judge, Outcome};
+use crate::predict::DryBody;
+
+/// The body of a form, lent for dry runs. `T` is what the body returns, and how that is judged and held.
+pub(super) struct Dry<'f, F, B, K, H, T> {
+    run: F,
+    undo: &'f mut B,
+    judge: &'f K,
+    hold: H,
+    /// Where the user's range starts.
+    start: usize,
+    /// Tells the data from data of other shapes.
+    shape: u64,
+    outcomes: PhantomData<fn(T)>,
+}
+
+impl<'f, F, B, K, H, R, S, M> Dry<'f, F, B, K, H, (R, S, M)>
+where
+    F: FnMut(Range<usize>) -> R,
+    B: Undo,
+    K: Judge<R, M>,
+    H: Hold<R, S>,
+{
+    pub(super) fn new(run: F, undo: &'f mut B, judge: &'f K, hold: H) -> Self {
+        Self { run, undo, judge, hold, start: 0, shape: 0, outcomes: PhantomData }
+    }
+
+    /// The same in a call with this start and data.
+    pub(super) fn within<P>(self, core: &Core<'_, P>) -> Self {
+        Self { start: core.start, shape: core.shape, ..self }
+    }
+}
+
+/// What a form does in a dry run with what its body returns: it is held as long as in a real one.
+///
+/// `S` keeps kinds of outcomes apart.
+pub(super) trait Hold<R, S> {
+    fn hold(&mut self, outcome: R);
+
+    /// Lets go of all that is held.
+    fn let_go(&mut self);
+}
+
+/// What a body returned is no longer there when the next piece begins.
+pub(super) struct DropAll;
+
+impl<R> Hold<R, ()> for DropAll {
+    fn hold(&mut self, _: R) {}
+
+    fn let_go(&mut self) {}
+}
+
+/// Values are collected.
+pub(super) struct Collect<V>(pub(super) Vec<V>);
+
+impl<R: Outcome<S>, S> Hold<R, S> for Collect<R::Value> {
+    fn hold(&mut self, outcome: R) {
+        if let ControlFlow::Continue(value) = outcome.branch::<()>() {
+            self.0.push(value);
+        }
+    }
+
+    fn let_go(&mut self) {
+        self.0.clear();
+    }
+}
+
+/// Each value takes the place of the one before; the first comes back in the end.
+pub(super) struct MoveOn<'f, A> {
+    pub(super) so_far: &'f RefCell<A>,
+    pub(super) first: Option<A>,
+}
+
+impl<R: Outcome<S>, S> Hold<R, S> for MoveOn<'_, R::Value> {
+    fn hold(&mut self, outcome: R) {
+        if let ControlFlow::Continue(next) = outcome.branch::<()>() {
+            let last = self.so_far.replace(next);
+            self.first.get_or_insert(last);
+        }
+    }
+
+    fn let_go(&mut self) {
+        if let Some(first) = self.first.take() {
+            self.so_far.replace(first);
+        }
+    }
+}
+
+impl<F, B, K, H, R, S, M> DryBody for Dry<'_, F, B, K, H, (R, S, M)>
+where
+    F: FnMut(Range<usize>) -> R,
+    B: Undo,
+    K: Judge<R, M>,
+    H: Hold<R, S>,
+{
+    fn run(&mut self, piece: Range<usize>) -> Option<Failure> {
+        let outcome = (self.run)(piece);
+        let failure = self.judge.failure(&outcome);
+        if failure.is_none() {
+            self.hold.hold(outcome);
+        }
+        failure
+    }
+
+    fn let_go(&mut self) {
+        self.hold.let_go();
+    }
+
+    fn undo(&mut self, piece: Range<usize>) {
+        self.undo.undo(self.start + piece.start..self.start + piece.end);
+    }
+
+    fn shape(&self) -> u64 {
+        self.shape
+    }
+}

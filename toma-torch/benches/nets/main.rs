@@ -1,0 +1,130 @@
+//! What is said of a step of training from dry runs of 4 and 8 items, against the bytes that are counted in a
+//! real one.
+//!
+//! ```text
+//! nets                    every net, at 48 items or the most that 8 GiB hold
+//! nets NAME               those with that in their name
+//! nets --within 2GiB      at most so many bytes
+//! nets --test             a fast one, with few items
+//! ```
+
+use std::process::ExitCode;
+
+use bytesize::ByteSize;
+use clap::Parser;
+use tch::nn::VarStore;
+use tch::{Device, Kind};
+use toma_torch::{cpu, predict};
+
+use nets::{NETS, Net, step};
+
+#[path = "../../../examples/predict/nets.rs"]
+#[allow(dead_code, reason = "names are not chosen one by one here")]
+mod nets;
+#[path = "../../../examples/predict/transformer.rs"]
+mod transformer;
+
+/// Nets whose real steps take minutes.
+const LEFT_OUT: [&str; 5] = ["convmixer", "dinov2", "efficientnet-b5", "efficientnet-b6", "efficientnet-b7"];
+
+/// It takes a mean in floats, which its last layer then refuses.
+const FLOATS_ONLY: &str = "mobilenet-v2";
+
+/// By how many per mille it may be too high, and too low.
+const BARS: [f64; 2] = [10.0, -5.0];
+
+#[derive(Debug, Parser)]
+struct Arguments {
+    /// A part of a name
+    #[arg(default_value = "")]
+    name: String,
+    /// The most bytes that a step may take
+    #[arg(long, default_value = "8GiB")]
+    within: ByteSize,
+    /// The most items
+    #[arg(long, default_value_t = 48)]
+    items: usize,
+    /// A fast net with few items
+    #[arg(long)]
+    test: bool,
+    /// What `cargo bench` adds
+    #[arg(long, hide = true)]
+    bench: bool,
+}
+
+/// What was said and counted of one net.
+struct Row {
+    name: &'static str,
+    kind: Kind,
+    items: usize,
+    said: u64,
+    counted: u64,
+}
+
+impl Row {
+    #[expect(clippy::cast_precision_loss, reason = "bytes of a step are below 2^53")]
+    fn per_mille(&self) -> f64 {
+        (self.said as f64 / self.counted as f64 - 1.0) * 1000.0
+    }
+
+    fn is_off(&self) -> bool {
+        !(BARS[1]..=BARS[0]).contains(&self.per_mille())
+    }
+
+    fn print(&self) {
+        let Self { name, kind, items, said, counted } = self;
+        let off = self.per_mille() / 10.0;
+        println!("| {name} | {kind:?} | {items} | {said} | {counted} | {off:+.3} % |");
+    }
+}
+
+fn main() -> ExitCode {
+    let mut arguments = Arguments::parse();
+    if arguments.test {
+        arguments = Arguments { name: "minilm".to_owned(), items: 10, ..arguments };
+    }
+    cpu::count();
+    println!("| net | numbers | items | said | counted | off |\n|---|---|---|---|---|---|");
+    let is_chosen = |net: &Net| {
+        net.name.contains(&arguments.name) && !LEFT_OUT.iter().any(|name| net.name.starts_with(name))
+    };
+    let chosen = |kind| NETS.into_iter().filter(is_chosen).map(move |net| (net, kind));
+    let both = [Kind::Float, Kind::BFloat16].into_iter().flat_map(chosen);
+    let both = both.filter(|(net, kind)| *kind == Kind::Float || net.name != FLOATS_ONLY);
+    let is_off: Vec<bool> = both.map(|(net, kind)| is_off(net, kind, &arguments)).collect();
+    let off = is_off.iter().filter(|is_off| **is_off).count();
+    println!("{off} of {} are off by more than 1 %, or more than 0.5 % too low", is_off.len());
+    if off == 0 && !is_off.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}
+
+fn is_off(net: Net, kind: Kind, arguments: &Arguments) -> bool {
+    match measured(net, kind, arguments) {
+        Ok(row) => {
+            row.print();
+            row.is_off()
+        }
+        Err(error) => {
+            println!("| {} | {kind:?} | {error} |", net.name);
+            true
+        }
+    }
+}
+
+fn measured(net: Net, kind: Kind, arguments: &Arguments) -> Result<Row, String> {
+    let mut variables = VarStore::new(Device::Cpu);
+    let module = (net.build)(&variables.root());
+    if kind == Kind::BFloat16 {
+        variables.bfloat16();
+    }
+    let step =
+        |items: usize| step(&*module, &net.input(i64::try_from(items).unwrap_or(i64::MAX), kind), true);
+    let prediction =
+        predict(&toma_torch::Device::new(Device::Cpu), step).map_err(|error| error.to_string())?;
+    let fits = prediction.fits(arguments.within.as_u64()).ok_or("not one item fits")?;
+    let items = fits.min(arguments.items);
+    let before = cpu::allocated_bytes();
+    cpu::reset_peak_allocated_bytes();
+    drop(step(items));
+    let counted = cpu::peak_allocated_bytes() - before;
+    Ok(Row { name: net.name, kind, items, said: prediction.needs_bytes(items), counted })
+}

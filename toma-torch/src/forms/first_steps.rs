@@ -1,0 +1,74 @@
+//! Room for what an optimizer allocates at its first step.
+
+use std::cell::Cell;
+use std::collections::VecDeque;
+use std::sync::{Mutex, PoisonError};
+
+use tch::Tensor;
+
+use super::variables::Variables;
+
+/// Numbers for each weight that are made room for: those of Adam, the most that an optimizer of tch keeps. Which
+/// optimizer it is, tch does not tell.
+const NUMBERS: u64 = 2;
+
+/// Variables that have been stepped, of as many optimizers.
+const KEPT: usize = 256;
+
+static STEPPED: Mutex<VecDeque<Identity>> = Mutex::new(VecDeque::new());
+
+/// Where the first of some variables lies, and how many there are: tch gives optimizers no identity.
+type Identity = (usize, usize);
+
+/// Variables whose optimizer may not have taken a step yet.
+pub(super) struct FirstSteps<'a, V> {
+    variables: &'a V,
+    /// Those that no step has been seen of.
+    new: Cell<Option<Identity>>,
+}
+
+impl<'a, V: Variables> FirstSteps<'a, V> {
+    pub(super) fn of(variables: &'a V) -> Self {
+        Self { variables, new: Cell::new(None) }
+    }
+
+    pub(super) fn end(self) -> Stepped {
+        Stepped(self.new.get())
+    }
+}
+
+impl<V: Variables> Variables for FirstSteps<'_, V> {
+    fn trainable_variables(&self) -> Vec<Tensor> {
+        self.variables.trainable_variables()
+    }
+
+    fn room_bytes(&self, trained: &[Tensor]) -> u64 {
+        let Some(first) = trained.first() else { return 0 };
+        let identity = (first.data_ptr().addr(), trained.len());
+        let stepped = STEPPED.lock().unwrap_or_else(PoisonError::into_inner);
+        if stepped.contains(&identity) {
+            return 0;
+        }
+        self.new.set(Some(identity));
+        trained.iter().map(bytes).sum::<u64>().saturating_mul(NUMBERS)
+    }
+}
+
+/// Variables of which a first step is to be seen.
+pub(super) struct Stepped(Option<Identity>);
+
+impl Stepped {
+    /// The step has been taken.
+    pub(super) fn remember(self) {
+        let Some(identity) = self.0 else { return };
+        let mut stepped = STEPPED.lock().unwrap_or_else(PoisonError::into_inner);
+        if stepped.len() == KEPT {
+            stepped.pop_front();
+        }
+        stepped.push_back(identity);
+    }
+}
+
+fn bytes(tensor: &Tensor) -> u64 {
+    u64::try_from(tensor.numel() * tensor.kind().elt_size_in_bytes()).unwrap_or(u64::MAX)
+}

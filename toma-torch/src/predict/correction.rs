@@ -1,0 +1,137 @@
+//! What attempts have shown of a prediction.
+
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+/// Once it was wrong so often, sizes are measured.
+const TRUSTED: u8 = 2;
+
+/// A size that failed is no longer said to fit by one part in so many of what it was said to need.
+const MARGIN: u64 = 16;
+
+/// The size that worked instead is said to fit with so much to spare, which head-room takes.
+const SPARE: u64 = 64;
+
+/// Corrects a prediction: by the bytes that attempts were measured to take beyond it, and by sizes that were said
+/// to fit and did not.
+#[derive(Debug, Default)]
+pub(crate) struct Correction(Mutex<Learned>);
+
+#[derive(Clone, Copy, Debug)]
+struct Learned {
+    /// The part of the free bytes in which to fit.
+    part: f64,
+    /// What a first piece took beyond what was said; less than 0 where it was less.
+    beyond_bytes: i64,
+    /// An attempt has been seen.
+    is_proven: bool,
+    /// Calls in which a size failed that was said to fit.
+    wrong: u8,
+    renewed: bool,
+}
+
+impl Default for Learned {
+    fn default() -> Self {
+        Self { part: 1.0, beyond_bytes: 0, is_proven: false, wrong: 0, renewed: false }
+    }
+}
+
+impl Correction {
+    /// The bytes in which a size has to fit, as it is predicted; `None` once it has been wrong too often.
+    pub(crate) fn usable(&self, free_bytes: u64) -> Option<u64> {
+        let Learned { part, beyond_bytes, wrong, .. } = *self.learned();
+        let usable = free_bytes.saturating_add_signed(beyond_bytes.saturating_neg());
+        (wrong < TRUSTED).then(|| scaled(usable, part))
+    }
+
+    /// A first piece that was said to need `said` bytes has succeeded, and took so many where that was measured.
+    ///
+    /// More counts at once, less by half: pieces of one size differ.
+    pub(crate) fn took(&self, said: u64, peak_bytes: Option<u64>) {
+        let mut learned = self.learned();
+        learned.is_proven = true;
+        let Some(peak_bytes) = peak_bytes else { return };
+        let beyond = peak_bytes.wrapping_sub(said).cast_signed();
+        learned.beyond_bytes = beyond.max(i64::midpoint(learned.beyond_bytes, beyond));
+    }
+
+    /// A size failed that was said to need so many of the free bytes; then one succeeded that was said to need
+    /// `works`. Returns whether it was wrong once too often.
+    pub(crate) fn failed(&self, said: u64, works: Option<u64>, free_bytes: u64) -> bool {
+        let mut learned = self.learned();
+        let less = said - said / MARGIN;
+        let works = works.map_or(less, |works| works.saturating_add(works / SPARE).min(less));
+        learned.part = learned.part.min(share(works, free_bytes));
+        learned.wrong = learned.wrong.saturating_add(1);
+        learned.wrong == TRUSTED
+    }
+
+    pub(crate) fn is_proven(&self) -> bool {
+        self.learned().is_proven
+    }
+
+    /// Whether it was wrong, and the dry run has not been made anew; it has then.
+    pub(crate) fn renews(&self) -> bool {
+        let mut learned = self.learned();
+        learned.wrong > 0 && !std::mem::replace(&mut learned.renewed, true)
+    }
+
+    /// For a prediction made anew: where that says more, the part is no longer needed.
+    pub(crate) fn for_renewed(&self, says_the_same: bool) -> Self {
+        let learned = *self.learned();
+        let part = if says_the_same { learned.part } else { 1.0 };
+        Self(Mutex::new(Learned { part, ..learned }))
+    }
+
+    fn learned(&self) -> MutexGuard<'_, Learned> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[expect(clippy::cast_precision_loss, reason = "a share is an estimate")]
+fn share(part: u64, whole: u64) -> f64 {
+    part as f64 / whole.max(1) as f64
+}
+
+#[expect(
+    clippy::cast_precision_loss,
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    reason = "an estimate, which is not negative"
+)]
+fn scaled(bytes: u64, part: f64) -> u64 {
+    if part < 1.0 { (bytes as f64 * part) as u64 } else { bytes }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Correction;
+
+    #[test]
+    fn what_took_more_leaves_less_and_what_took_less_leaves_half_of_that_more() {
+        let correction = Correction::default();
+        assert_eq!((correction.usable(1000), correction.is_proven()), (Some(1000), false));
+        correction.took(100, Some(300));
+        assert_eq!(correction.usable(1000), Some(800));
+        correction.took(100, Some(100));
+        assert_eq!((correction.usable(1000), correction.is_proven()), (Some(900), true));
+        correction.took(100, None);
+        assert_eq!(correction.usable(50), Some(0));
+    }
+
+    #[test]
+    fn a_size_that_failed_does_not_fit_again_and_the_second_time_nothing_is_said() {
+        let correction = Correction::default();
+        assert!(!correction.renews(), "it was not wrong");
+        assert!(!correction.failed(800, None, 1000));
+        assert_eq!(correction.usable(1000), Some(750));
+        let half = Correction::default();
+        assert!(!half.failed(800, Some(400), 1000));
+        assert_eq!(half.usable(1000), Some(406), "what worked, and a little more");
+        assert!(correction.renews() && !correction.renews());
+        assert_eq!(correction.for_renewed(true).usable(1000), Some(750));
+        let renewed = correction.for_renewed(false);
+        assert_eq!(renewed.usable(1000), Some(1000));
+        assert!(renewed.failed(900, Some(890), 1000) && !renewed.renews());
+        assert_eq!(renewed.usable(1000), None);
+    }
+}

@@ -1,0 +1,105 @@
+//! What a prediction is of.
+
+use std::panic::Location;
+
+use tch::Tensor;
+
+use super::prediction::SIZES;
+use crate::tensor::TensorData;
+
+/// What a form does with the pieces.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum Purpose {
+    /// Fills one output, which is held from the first piece on.
+    Output,
+    /// Adds gradients of a mean, of a sum, or of a mean over what is counted.
+    Mean,
+    Sum,
+    Counted,
+}
+
+/// The calling line, what it does, the device and the user's key.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Site {
+    pub(super) caller: &'static Location<'static>,
+    pub(super) device: tch::Device,
+    pub(super) purpose: Purpose,
+    user: u64,
+}
+
+/// What a prediction is of: where it is made, and the data without the batch's extent.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Key {
+    pub(super) site: Site,
+    shapes: Vec<(tch::Kind, Vec<i64>)>,
+    /// A prediction from the sizes of a short call is not good enough for a long one.
+    pub(super) sizes: [u32; 2],
+    /// Whether there are gradients before the step.
+    has_gradients: bool,
+}
+
+impl Key {
+    pub(crate) fn new(
+        caller: &'static Location<'static>,
+        user: u64,
+        data: &impl TensorData,
+        purpose: Purpose,
+    ) -> Self {
+        let mut shapes = Vec::new();
+        data.describe(&mut |kind, sizes| shapes.push((kind, sizes.iter().skip(1).copied().collect())));
+        let site = Site { caller, device: data.device(), purpose, user };
+        Self { site, shapes, sizes: SIZES, has_gradients: false }
+    }
+
+    /// Steps that make gradients take more than those that add to them.
+    pub(crate) fn with_gradients_of(self, variables: &[Tensor]) -> Self {
+        let has_gradients = variables.first().is_some_and(|first| first.grad().defined());
+        Self { has_gradients, ..self }
+    }
+
+    /// For a call whose first dry runs are of these sizes.
+    pub(super) fn of_sizes(self, sizes: [u32; 2]) -> Self {
+        Self { sizes, ..self }
+    }
+
+    /// Whether what is predicted of the other is a bound for this: data of the same kinds, and no dim larger.
+    pub(super) fn is_within(&self, other: &Self) -> bool {
+        let ranks =
+            |key: &Self| key.shapes.iter().map(|(kind, sizes)| (*kind, sizes.len())).collect::<Vec<_>>();
+        let sizes = |key: &Self| key.shapes.iter().flat_map(|(_, sizes)| sizes.clone()).collect::<Vec<_>>();
+        let no_larger = || sizes(self).into_iter().zip(sizes(other)).all(|(one, other)| one <= other);
+        self.site == other.site && ranks(self) == ranks(other) && no_larger()
+    }
+
+    /// Tells a near bound from a far one.
+    pub(super) fn extent(&self) -> i64 {
+        let sizes = self.shapes.iter().flat_map(|(_, sizes)| sizes);
+        sizes.fold(0, |sum: i64, &size| sum.saturating_add(size))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Key, Location, Purpose};
+    use tch::{Device, Kind, Tensor};
+
+    #[test]
+    fn a_larger_shape_of_the_same_kinds_and_ranks_is_a_bound() {
+        let caller = Location::caller();
+        let key = |sizes: &[i64], kind, user| {
+            Key::new(caller, user, &&Tensor::empty(sizes, (kind, Device::Cpu)), Purpose::Output)
+        };
+        let known = key(&[9, 8, 5], Kind::Float, 0);
+        for (sizes, kind, user, is_within) in [
+            (&[1, 8, 5][..], Kind::Float, 0, true),
+            (&[99, 7, 5], Kind::Float, 0, true),
+            (&[1, 9, 5], Kind::Float, 0, false),
+            (&[1, 7], Kind::Float, 0, false),
+            (&[1, 7, 5], Kind::Double, 0, false),
+            (&[1, 7, 5], Kind::Float, 1, false),
+        ] {
+            assert_eq!(key(sizes, kind, user).is_within(&known), is_within, "{sizes:?} {kind:?} {user}");
+        }
+        assert_eq!(known.extent(), 13);
+    }
+}

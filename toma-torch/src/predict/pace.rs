@@ -1,0 +1,71 @@
+//! How much of its time a site spends on dry runs.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::time::Duration;
+
+use super::recent::Recent;
+
+/// Dry runs of a site that cost what they cost: most have a few shapes.
+const FREE: u64 = 16;
+
+/// Beyond them dry runs take at most one part in so many of the time of the calls.
+const SHARE: u64 = 20;
+
+/// The time that dry runs of a site took, and its calls.
+#[derive(Debug, Default)]
+pub(crate) struct Pace {
+    runs: AtomicU64,
+    dry_nanos: AtomicU64,
+    call_nanos: AtomicU64,
+}
+
+impl Pace {
+    /// That of a site.
+    pub(super) fn of<K: Clone + PartialEq>(paces: &Recent<K, Arc<Self>>, site: &K) -> Arc<Self> {
+        paces.of(site).unwrap_or_else(|| {
+            paces.keep(site.clone(), Arc::default());
+            paces.of(site).unwrap_or_default()
+        })
+    }
+
+    /// Whether one more dry run, as long as the others, is within the bound.
+    pub(crate) fn allows(&self) -> bool {
+        let [runs, dry, calls] = [&self.runs, &self.dry_nanos, &self.call_nanos].map(|sum| sum.load(Relaxed));
+        runs < FREE || (dry + dry / runs).saturating_mul(SHARE) <= calls
+    }
+
+    pub(crate) fn ran_dry(&self, time: Duration) {
+        self.runs.fetch_add(1, Relaxed);
+        self.dry_nanos.fetch_add(nanos(time), Relaxed);
+    }
+
+    pub(crate) fn called(&self, time: Duration) {
+        self.call_nanos.fetch_add(nanos(time), Relaxed);
+    }
+}
+
+fn nanos(time: Duration) -> u64 {
+    u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Duration, FREE, Pace};
+
+    #[test]
+    fn a_twentieth_of_the_time_is_for_dry_runs_once_the_first_are_over() {
+        let pace = Pace::default();
+        for _ in 0..FREE {
+            assert!(pace.allows());
+            pace.ran_dry(Duration::from_millis(1));
+        }
+        assert!(!pace.allows());
+        pace.called(Duration::from_millis((FREE + 1) * 20 - 1));
+        assert!(!pace.allows());
+        pace.called(Duration::from_millis(1));
+        assert!(pace.allows());
+        pace.ran_dry(Duration::from_millis(1));
+        assert!(!pace.allows());
+    }
+}

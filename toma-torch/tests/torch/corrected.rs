@@ -1,0 +1,298 @@
+//! What attempts show of a prediction, and what dry runs leave alone.
+
+use std::cell::{Cell, RefCell};
+use std::time::Duration;
+
+use tch::nn::{self, OptimizerConfig as _};
+use tch::{Kind, Tensor};
+use toma_core::cache::NoCache;
+use toma_core::execute;
+use toma_core::policy::Adaptive;
+use toma_core::predict::is_dry;
+use toma_core::report::{self, Report};
+use toma_torch::cpu::Budget;
+use toma_torch::{Backward as _, Device, DryRun, Forward as _, Loss};
+
+use crate::stage::{FLOATS, alone, caught, size};
+
+const CPU: tch::Device = tch::Device::Cpu;
+
+fn report() -> Report {
+    report::last().expect("a call has ended")
+}
+
+/// Sums of squares, one for each row. Real attempts take `hidden` times the rows besides; counts dry pieces.
+fn squares(rows: &Tensor, hidden: usize, dry: &Cell<usize>) -> Tensor {
+    let hidden = if is_dry() { 0 } else { hidden };
+    dry.update(|dry| dry + usize::from(is_dry()));
+    let _hidden: Vec<Tensor> = (0..hidden).map(|_| rows.copy()).collect();
+    rows.square().sum_dim_intlist(&[1_i64][..], true, Kind::Float)
+}
+
+#[test]
+fn a_size_that_failed_is_not_begun_with_again_and_two_mistakes_are_enough() {
+    let _alone = alone();
+    let rows = Tensor::ones([512, 1024], FLOATS);
+    let (device, dry) = (Device::new(CPU), Cell::new(0));
+    let _budget = Budget::beyond_allocated(1 << 20);
+    let run = |hidden| {
+        let form = execute::with::<NoCache>().device(&device).predict(&DryRun);
+        drop(form.forward(&rows, |rows| squares(rows, hidden, &dry)));
+        (report(), dry.replace(0))
+    };
+    let (right, first_runs) = run(0);
+    assert_eq!((right.out_of_memory, run(0).1), (0, 0), "{right}");
+    assert!(first_runs > 0);
+    let (wrong, _) = run(3);
+    let said = |report: &Report| report.foreseen.map(|foreseen| foreseen.size);
+    assert!(wrong.out_of_memory > 0 && said(&wrong) == said(&right), "{wrong}");
+    let (corrected, renewed) = run(3);
+    assert!(said(&corrected) < said(&wrong), "{corrected}");
+    assert_eq!(said(&corrected), wrong.bounds.largest_success, "what worked");
+    assert_eq!((corrected.out_of_memory, renewed > 0), (0, true), "{corrected}");
+    assert_eq!(run(3).1, 0, "it is renewed once");
+    let (wrong, _) = run(30);
+    assert!(wrong.out_of_memory > 0, "{wrong}");
+    let (measured, dry_runs) = run(0);
+    assert_eq!((said(&measured), dry_runs), (None, 0), "{measured}");
+}
+
+/// The same for a prediction that the caller keeps.
+#[test]
+fn a_prediction_of_the_callers_own_is_corrected_too() {
+    let _alone = alone();
+    let rows = Tensor::ones([64, 1024], FLOATS);
+    let (device, dry) = (Device::new(CPU), Cell::new(0));
+    let prediction =
+        toma_torch::predict(&device, |items| drop(squares(&rows.narrow(0, 0, size(items)), 0, &dry)))
+            .unwrap();
+    let _budget = Budget::beyond_allocated(160 << 10);
+    let run = |hidden| {
+        let form = execute::with::<NoCache>().device(&device).predict(&prediction);
+        form.range(0..64, 64, |start, end| {
+            drop(squares(&rows.slice(0, size(start), size(end), 1), hidden, &dry));
+        });
+        report().foreseen.map(|foreseen| foreseen.size)
+    };
+    let first = run(3);
+    let second = run(9);
+    assert!(first > second && second.is_some(), "{first:?}, {second:?}");
+    assert_eq!(run(0), None);
+    let bytes = prediction.needs_bytes(8);
+    assert_eq!(bytes, 8 * 4100, "what it says by itself stays");
+}
+
+/// `Adaptive` takes what pieces took beyond what was said, for later pieces and later calls.
+#[test]
+fn a_measured_difference_counts_for_the_next_call() {
+    let _alone = alone();
+    let rows = Tensor::ones([256, 1024], FLOATS);
+    let device = Device::new(CPU);
+    let _budget = Budget::beyond_allocated(1 << 20);
+    let run = |hidden: i64| {
+        let form = execute::with::<NoCache>().device(&device).predict(&DryRun).policy(Adaptive::default());
+        let sums = form.forward(&rows, |rows| {
+            let _hidden = (!is_dry()).then(|| Tensor::ones([hidden, 1024], FLOATS));
+            rows.square().sum_dim_intlist(&[1_i64][..], true, Kind::Float)
+        });
+        drop(sums);
+        report()
+    };
+    let first = run(0);
+    let sizes = |report: &Report| report.tried.iter().map(|tried| tried.size).collect::<Vec<_>>();
+    assert!(sizes(&first).iter().all(|&size| size * 2 > first.start), "nothing small is measured: {first}");
+    let second = run(1);
+    assert_eq!((first.foreseen.unwrap().size, second.foreseen.unwrap().size), (first.start, first.start));
+    let third = run(1);
+    assert_eq!(third.foreseen.unwrap().size + 1, first.start, "{third}");
+    assert_eq!(third.out_of_memory, 0, "{third}");
+}
+
+/// A first step splits as the second one must, which finds Adam's numbers there.
+#[test]
+fn a_first_step_leaves_room_for_what_the_optimizer_will_keep() {
+    let _alone = alone();
+    let rows = Tensor::ones([2048, 1024], FLOATS);
+    let (device, stores) = (Device::new(CPU), [(); 3].map(|()| nn::VarStore::new(CPU)));
+    let weights = stores.each_ref().map(|store| store.root().zeros("weight", &[1024, 256]));
+    let step = |optimizer: &mut nn::Optimizer, weight: &Tensor| {
+        let form = execute::with::<NoCache>().device(&device).predict(&DryRun);
+        let loss = form.backward_step(Loss::Mean, &mut *optimizer, &rows, |rows| {
+            rows.matmul(weight).square().mean(Kind::Float)
+        });
+        drop(loss);
+        optimizer.zero_grad();
+        let report = report();
+        assert_eq!(report.out_of_memory, 0, "{report}");
+        report.foreseen.unwrap()
+    };
+    let mut plain = nn::Sgd::default().build(&stores[0], 1e-3).unwrap();
+    let whole = step(&mut plain, &weights[0]);
+    assert_eq!(whole.size, 2048);
+    // A step of all fits, and not beside the 2 MiB that Adam keeps of a weight of 1 MiB.
+    let within = |work: &mut dyn FnMut() -> [usize; 2]| {
+        let _budget = Budget::beyond_allocated(whole.needs_bytes * 102 / 100 + (1 << 20));
+        work()
+    };
+    let mut adam = nn::Adam::default().build(&stores[1], 1e-3).unwrap();
+    let [first, second] = within(&mut || [(); 2].map(|()| step(&mut adam, &weights[1]).size));
+    assert!(first == second && first < 2048, "{first}, {second}");
+    let mut plain = nn::Sgd::default().build(&stores[2], 1e-3).unwrap();
+    let [first, second] = within(&mut || [(); 2].map(|()| step(&mut plain, &weights[2]).size));
+    assert!(first < second && second == 2048, "once a step is seen, nothing is left free: {first}, {second}");
+}
+
+fn key_of(shape: i64) -> Tensor {
+    Tensor::ones([8, shape, 64], FLOATS)
+}
+
+/// Ever new shapes: dry runs would take longer than the calls.
+#[test]
+fn dry_runs_of_new_shapes_are_few_and_a_larger_one_serves() {
+    let _alone = alone();
+    let (device, dry) = (Device::new(CPU), Cell::new(0));
+    let run = |key: &str, shape: i64| {
+        let rows = key_of(shape);
+        let form = execute::with::<NoCache>().device(&device).predict(&DryRun).key(key);
+        drop(form.forward(&rows, |rows| {
+            if is_dry() {
+                dry.update(|dry| dry + 1);
+                std::thread::sleep(Duration::from_millis(2));
+            }
+            rows.square()
+        }));
+        (report().foreseen, dry.replace(0) > 0)
+    };
+    let falling: Vec<_> = (0..20).map(|shape| run("falling", 40 - shape)).collect();
+    assert_eq!(falling.iter().filter(|(_, ran_dry)| *ran_dry).count(), 16);
+    assert!(falling.iter().all(|(foreseen, _)| foreseen.is_some()), "a larger one is a bound: {falling:?}");
+    let needs = |index: usize| falling[index].0.unwrap().needs_bytes;
+    assert_eq!((needs(16), needs(19)), (needs(15), needs(15)), "the smallest of the larger ones");
+    let rising: Vec<_> = (0..20).map(|shape| run("rising", 1 + shape)).collect();
+    assert!(rising[..16].iter().all(|(foreseen, ran_dry)| foreseen.is_some() && *ran_dry));
+    assert!(rising[16..].iter().all(|(foreseen, ran_dry)| foreseen.is_none() && !*ran_dry), "{rising:?}");
+}
+
+/// Where sizes are measured because dry runs would take too long, pieces that do not add up are not made either.
+#[test]
+fn what_must_not_be_split_is_not_split_without_a_dry_run_of_its_own() {
+    let _alone = alone();
+    let (device, weight) = (Device::new(CPU), Tensor::ones([64], FLOATS).set_requires_grad(true));
+    for shape in 1..20_i64 {
+        let rows = key_of(shape);
+        let _budget = Budget::beyond_allocated(8 * 256 * 18);
+        let form = execute::with::<NoCache>().device(&device).predict(&DryRun);
+        let _ = caught(|| {
+            form.backward(Loss::Mean, &weight, &rows, |rows| {
+                if is_dry() {
+                    std::thread::sleep(Duration::from_millis(2));
+                }
+                (rows * &weight).softmax(0, Kind::Float).square().mean(None)
+            })
+        });
+        assert_eq!((report().start, report().attempts), (8, 1), "{shape}: {}", report());
+    }
+}
+
+#[test]
+fn dry_pieces_are_taken_back_while_it_is_still_dry() {
+    let _alone = alone();
+    let rows = Tensor::ones([20, 8], FLOATS);
+    let (device, done) = (Device::new(CPU), RefCell::new(Vec::new()));
+    let undone = Cell::new(0);
+    let form = || {
+        execute::with::<NoCache>().device(&device).predict(&DryRun).before_retry(
+            |piece: std::ops::Range<usize>| {
+                assert!(is_dry(), "no attempt fails");
+                assert_eq!(done.borrow_mut().pop(), Some(piece.len()), "the last first");
+                undone.update(|undone| undone + 1);
+            },
+        )
+    };
+    let note = |rows: &Tensor| done.borrow_mut().push(usize::try_from(rows.size()[0]).unwrap());
+    drop(form().forward(&rows, |rows| {
+        note(rows);
+        rows.square()
+    }));
+    // Two pieces at 4, at 8 and at the size that fits.
+    assert_eq!((done.take(), undone.replace(0)), (vec![20], 6));
+    let weight = Tensor::ones([8], FLOATS).set_requires_grad(true);
+    drop(form().backward(Loss::Mean, &weight, &rows, |rows| {
+        note(rows);
+        (rows * &weight).square().mean(None)
+    }));
+    assert_eq!((done.take(), undone.replace(0)), (vec![20], 6));
+    // A step that cannot be run dry to its end has begun one piece.
+    drop(form().forward(&rows, |rows| {
+        note(rows);
+        rows.to_sparse_sparse_dim(2).to_dense(None, false)
+    }));
+    assert_eq!(undone.get(), 1);
+    assert_eq!(done.take(), [20]);
+}
+
+#[test]
+fn a_budget_below_one_item_is_tried_and_then_said() {
+    let _alone = alone();
+    let rows = Tensor::ones([20, 1024], FLOATS);
+    let device = Device::new(CPU);
+    let budget = Budget::beyond_allocated(6 << 10);
+    let form = execute::with::<NoCache>().device(&device).predict(&DryRun);
+    let failed = caught(|| form.forward(&rows, |rows| rows.exp().square()));
+    drop(budget);
+    assert!(failed.is_err());
+    let report = report();
+    let short = report.shortfall.expect("it is known what one item needs");
+    assert_eq!((short.size, short.needs_bytes, short.per_item_bytes), (1, 8192, Some(8192)), "{report}");
+    assert_eq!(short.free_bytes, 6 << 10);
+    assert!(
+        report.to_string().contains("needs 8.0 KiB (0 bytes in every piece, 8.0 KiB per item), 6.0 KiB free"),
+        "{report}"
+    );
+}
+
+/// Forms of the engine keep their predictions elsewhere, and tell them what the call shows all the same.
+#[test]
+fn what_a_loop_shows_corrects_its_prediction_too() {
+    let _alone = alone();
+    let rows = Tensor::ones([512, 1024], FLOATS);
+    let (device, dry) = (Device::new(CPU), Cell::new(0));
+    let _budget = Budget::beyond_allocated(1 << 20);
+    let run = |hidden| {
+        let form = execute::with::<NoCache>().device(&device).predict(&DryRun);
+        form.range(0..512, 512, |start, end| {
+            drop(squares(&rows.slice(0, size(start), size(end), 1), hidden, &dry));
+        });
+        (report(), dry.replace(0))
+    };
+    let said = |report: &Report| report.foreseen.map(|foreseen| foreseen.size);
+    let (wrong, _) = run(3);
+    assert!(wrong.out_of_memory > 0, "{wrong}");
+    let (corrected, renewed) = run(3);
+    assert_eq!(said(&corrected), wrong.bounds.largest_success, "{corrected}");
+    assert_eq!((corrected.out_of_memory, renewed > 0), (0, true), "{corrected}");
+    assert_eq!(run(3).1, 0, "it is renewed once");
+    assert!(run(30).0.out_of_memory > 0);
+    let (measured, dry_runs) = run(0);
+    assert_eq!((said(&measured), dry_runs), (None, 0), "{measured}");
+}
+
+#[test]
+fn dry_runs_of_a_loop_with_new_shapes_are_few_too() {
+    let _alone = alone();
+    let device = Device::new(CPU);
+    let run = |shape: i64| {
+        let form = execute::with::<NoCache>().device(&device).predict(&DryRun);
+        let ran_dry = Cell::new(false);
+        form.chunked(&key_of(shape), 8, |rows, _, _| {
+            if is_dry() {
+                ran_dry.set(true);
+                std::thread::sleep(Duration::from_millis(2));
+            }
+            drop(rows.square());
+        });
+        (ran_dry.get(), report().foreseen.is_some())
+    };
+    let runs: Vec<_> = (1..20).map(run).collect();
+    assert_eq!((&runs[..16], &runs[16..]), (&[(true, true); 16][..], &[(false, false); 3][..]));
+}

@@ -1,0 +1,103 @@
+//! Forms that are predicted, with a failure at every allocation of their dry runs, on two threads at once, and a
+//! thousand times: the answers are those without, and nothing is left.
+
+use std::thread;
+
+use tch::Tensor;
+use toma_core::cache::NoCache;
+use toma_core::execute;
+use toma_core::report;
+use toma_torch::cpu::{self, FailingAllocation};
+use toma_torch::{Backward as _, Device, DryRun, Forward as _, Loss, RngState, Rollback, predict};
+
+use crate::nets::{self, Net, Road};
+use crate::stage::{alone, copies, difference, printed_by};
+
+const CPU: tch::Device = tch::Device::Cpu;
+
+/// Adds the gradients of all rows to those there are; `key` is that of its prediction.
+fn train(net: &Net, rollback: &Rollback, key: u32) -> Tensor {
+    let device = Device::new(CPU);
+    let form = execute::with::<NoCache>().device(&device).predict(&DryRun).key(key);
+    let form = form.before_retry(|_| rollback.restore());
+    let data = (&net.input, &net.target);
+    form.backward(Loss::Mean, &net.variables, data, |(input, target)| {
+        net.of(input).mse_loss(target, tch::Reduction::Mean)
+    })
+}
+
+#[test]
+fn a_failure_at_any_allocation_of_a_prediction_is_made_good() {
+    let _alone = alone();
+    for net in [nets::perceptron, nets::residual, || nets::transformer(0.0)] {
+        let net = net();
+        net.zero_gradients();
+        let rollback = net.rollback(Road::Panics);
+        let values = |loss: Tensor| copies(net.gradients().iter().chain([&loss]));
+        let right = values(train(&net, &rollback, u32::MAX));
+        let largest = right.iter().map(|tensor| tensor.abs().max().double_value(&[])).fold(1.0, f64::max);
+        let allocated = cpu::allocated_bytes();
+        let (mut allocation, mut has_failed, mut dry) = (0, true, 0);
+        while has_failed {
+            net.zero_gradients();
+            rollback.refresh().unwrap();
+            let mut loss = Tensor::new();
+            let printed = printed_by(|| {
+                let failing = FailingAllocation::after(allocation);
+                loss = train(&net, &rollback, allocation);
+                has_failed = failing.has_failed();
+            });
+            let (report, trained) = (report::last().unwrap(), values(loss));
+            // Smaller pieces add up in another order.
+            let off = difference(&trained, &right) / largest;
+            assert!(off < 1e-5 && printed == 0, "{} at {allocation}: {off}, {report}", net.name);
+            // One that fails dry is no prediction, one that fails for real is tried again.
+            let is_dry = has_failed && report.out_of_memory == 0;
+            assert!(!is_dry || report.foreseen.is_none(), "{} at {allocation}: {report}", net.name);
+            dry += u32::from(is_dry);
+            drop(trained);
+            assert_eq!(cpu::allocated_bytes(), allocated, "{} at {allocation}", net.name);
+            allocation += 1;
+        }
+        assert!(dry > 5 && dry + 10 < allocation, "{}: {dry} of {allocation} are dry", net.name);
+    }
+}
+
+/// Each finds the other's prediction, or makes its own.
+#[test]
+fn two_threads_predict_one_line_at_once() {
+    let _alone = alone();
+    let allocated = cpu::allocated_bytes();
+    let nets = [(); 2].map(|()| nets::perceptron());
+    let right = infer(&nets[0], 0);
+    let work = |net: Net, right: Tensor| {
+        // One order of sums; each thread has its own number.
+        tch::set_num_threads(1);
+        assert!((0..200).all(|round| infer(&net, 1 + round / 4) == right));
+    };
+    let threads = nets.map(|net| {
+        let right = right.copy();
+        thread::spawn(move || work(net, right))
+    });
+    drop(right);
+    assert!(threads.into_iter().all(|thread| thread.join().is_ok()));
+    assert_eq!(cpu::allocated_bytes(), allocated);
+}
+
+fn infer(net: &Net, key: u32) -> Tensor {
+    let device = Device::new(CPU);
+    let form = execute::with::<NoCache>().device(&device).predict(&DryRun).key(key).max(5);
+    form.forward(&net.input, |rows| net.of(rows))
+}
+
+#[test]
+fn a_thousand_predictions_say_the_same_and_leave_nothing() {
+    let _alone = alone();
+    let (net, device) = (nets::perceptron(), Device::new(CPU));
+    let step = |rows: usize| net.loss(Road::Panics, &(0..rows)).unwrap().backward();
+    let of_ten = || predict(&device, step).unwrap().needs_bytes(10);
+    let (first, allocated, random) = (of_ten(), cpu::allocated_bytes(), RngState::of(CPU).unwrap());
+    assert!((0..1000).all(|_| of_ten() == first));
+    assert_eq!((cpu::allocated_bytes(), RngState::of(CPU).unwrap()), (allocated, random));
+    assert!(net.weights().iter().all(|weight| !weight.grad().defined()));
+}

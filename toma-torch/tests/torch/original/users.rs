@@ -1,0 +1,266 @@
+//! What failed the original's users, one test each.
+
+use std::cell::Cell;
+
+use tch::nn::{self, Module as _, OptimizerConfig as _, RNN as _};
+use tch::{Device, Kind, Reduction, Tensor};
+use toma_core::cache::NoCache;
+use toma_core::execute;
+use toma_core::predict::is_dry;
+use toma_core::report::{self, Report};
+use toma_torch::cpu::{self, Budget};
+use toma_torch::{Backward as _, DryRun, Forward as _, Loss, ModeGuard, dry_run, predict, record};
+
+use super::{DOUBLES, ROWS};
+use crate::dry::{assert_twins, enter_cpu_autocast};
+use crate::stage::{FLOATS, alone, difference, panic_of, printed_by, size};
+
+/// The most bytes beyond those before, while `work` runs.
+fn peak(work: impl FnOnce()) -> u64 {
+    let before = cpu::allocated_bytes();
+    cpu::reset_peak_allocated_bytes();
+    work();
+    cpu::peak_allocated_bytes() - before
+}
+
+/// The report of `work` in about as much memory as half of the rows take.
+fn in_half_the_memory(mut work: impl FnMut(usize)) -> Report {
+    // What is there from the first run on, such as gradients, is there in the others.
+    work(ROWS);
+    let [whole, single] = [ROWS, 1].map(|most| peak(|| work(most)));
+    let _budget = Budget::beyond_allocated(u64::midpoint(whole, single));
+    work(ROWS);
+    report::last().expect("a call has ended")
+}
+
+fn assert_protected(report: &Report) {
+    assert_eq!(report.out_of_memory, 0, "{report}");
+    assert!(report.foreseen.is_some() && report.attempts > 1, "{report}");
+}
+
+fn layers(path: &nn::Path<'_>) -> nn::Sequential {
+    let linear = |name, from, to| nn::linear(path / name, from, to, nn::LinearConfig::default());
+    nn::seq()
+        .add(linear("1", 28 * 28, 32))
+        .add_fn(Tensor::relu)
+        .add(linear("2", 32, 32))
+        .add_fn(Tensor::relu)
+        .add(linear("3", 32, 10))
+}
+
+#[test]
+fn the_tutorials_perceptron_on_rows_3_to_6() {
+    let _alone = alone();
+    tch::manual_seed(2);
+    let variables = nn::VarStore::new(Device::Cpu);
+    let net = layers(&variables.root());
+    let images = Tensor::rand([9, 28, 28], FLOATS);
+    let labels = Tensor::from_slice(&[3_i64, 1, 4, 1, 5, 9, 2, 6, 5]);
+    let loss = |images: &Tensor, labels: &Tensor| {
+        net.forward(&images.flatten(1, -1)).cross_entropy_for_logits(labels)
+    };
+    let rows = |tensor: &Tensor| tensor.narrow(0, 3, 3);
+    let step = || loss(&rows(&images), &rows(&labels)).backward();
+    let dry = dry_run(step).unwrap();
+    assert_twins("perceptron", &dry, &record(step));
+    // In pieces the rows are found at their places.
+    let logits = |images: &Tensor| net.forward(&images.flatten(1, -1));
+    let answers = execute::with::<NoCache>().max(3).forward(&images, logits);
+    let off = difference(&[rows(&answers)], &[tch::no_grad(|| logits(&rows(&images)))]);
+    assert!(off < 1e-6, "{off}");
+}
+
+/// The original added up k means.
+#[test]
+fn a_mean_in_k_pieces_is_not_k_times_too_large() {
+    let _alone = alone();
+    let data = Tensor::arange(12, DOUBLES);
+    for pieces in [1, 2, 3, 4, 6, 12] {
+        let weight = Tensor::ones([], DOUBLES).set_requires_grad(true);
+        let with = execute::with::<NoCache>().max(12 / pieces);
+        let loss = with.backward(Loss::Mean, &weight, &data, |data| (data * &weight).mean(None));
+        let numbers = [loss, weight.grad()].map(|tensor| tensor.double_value(&[]));
+        assert!(numbers.iter().all(|number| (number - 5.5).abs() < 1e-12), "{pieces}: {numbers:?}");
+    }
+}
+
+/// The original evaluated 131,070 times.
+#[test]
+fn sixteen_residual_blocks_are_evaluated_once_for_each_piece() {
+    let _alone = alone();
+    let weight = Tensor::ones([6, 6], DOUBLES).set_requires_grad(true);
+    let data = Tensor::rand([size(ROWS), 6], DOUBLES);
+    let [dry, real] = [(); 2].map(|()| Cell::new(0));
+    let form = execute::with::<NoCache>().predict(&DryRun).max(5);
+    let device = toma_torch::Device::new(Device::Cpu);
+    let loss = form.device(&device).backward(Loss::Mean, &weight, &data, |rows| {
+        let block = |x: Tensor, _| {
+            let count = if is_dry() { &dry } else { &real };
+            count.set(count.get() + 1);
+            &x + x.matmul(&weight).tanh()
+        };
+        (0..16).fold(rows.shallow_clone(), block).mean(None)
+    });
+    drop(loss);
+    // Two pieces each at 4 and 8 rows, and two more at the size that was chosen.
+    assert_eq!((real.get(), dry.get()), (16 * 2, 16 * 6));
+}
+
+#[test]
+fn what_names_the_batch_or_a_number_works_in_pieces_that_fit() {
+    let _alone = alone();
+    let weight = Tensor::rand([64, 64], FLOATS);
+    let data = Tensor::rand([size(ROWS), 8, 8], FLOATS);
+    let bodies: [fn(&Tensor, &Tensor) -> Tensor; 4] = [
+        |x, _| x.exp().view([x.size()[0], -1]).sqrt(),
+        |x, _| x * 2.0 + 1.0,
+        |x, weight| x.flatten(1, -1).matmul(weight).tanh(),
+        |x, _| x.permute([0, 2, 1]).contiguous().exp(),
+    ];
+    for (at, body) in bodies.into_iter().enumerate() {
+        let device = toma_torch::Device::new(Device::Cpu);
+        let run = |most| {
+            let form = execute::with::<NoCache>().device(&device).predict(&DryRun).key(at).max(most);
+            form.forward(&data, |rows| body(rows, &weight))
+        };
+        assert_protected(&in_half_the_memory(|most| drop(run(most))));
+        let off = difference(&[run(3)], &[body(&data, &weight)]);
+        assert!(off < 1e-4, "{at}: {off}");
+    }
+}
+
+/// The original drew anew wherever a tensor was used.
+#[test]
+fn a_tensor_that_is_used_twice_has_one_mask() {
+    let _alone = alone();
+    let data = Tensor::ones([size(ROWS), 1000], FLOATS);
+    let output = execute::with::<NoCache>().max(3).forward(&data, |rows| {
+        let dropped = rows.dropout(0.5, true);
+        Tensor::stack(&[&dropped, &(&dropped * 1.0)], 1)
+    });
+    let [one, other] = [0, 1].map(|at| output.select(1, at));
+    assert_eq!(one, other);
+    let kept = one.mean(Kind::Double).double_value(&[]) / 2.0;
+    assert!((0.45..0.55).contains(&kept), "{kept}");
+}
+
+#[test]
+fn bfloat16_attention_and_lstm_are_protected() {
+    let _alone = alone();
+    tch::manual_seed(1);
+    let variables = nn::VarStore::new(Device::Cpu);
+    let lstm = nn::lstm(&variables.root() / "lstm", 32, 32, nn::RNNConfig::default());
+    let linear = nn::linear(&variables.root() / "linear", 32, 96, nn::LinearConfig::default());
+    let data = Tensor::rand([size(ROWS), 8, 32], FLOATS);
+    let attend = |rows: &Tensor| {
+        let heads = linear.forward(rows).view([-1, 8, 3, 2, 16]).permute([2, 0, 3, 1, 4]);
+        let [queries, keys, values] = [0, 1, 2].map(|at| heads.get(at));
+        Tensor::scaled_dot_product_attention(
+            &queries,
+            &keys,
+            &values,
+            None::<&Tensor>,
+            0.0,
+            true,
+            None,
+            false,
+        )
+    };
+    let cast = |rows: &Tensor| {
+        let _modes = ModeGuard::new();
+        enter_cpu_autocast();
+        let output = linear.forward(rows);
+        assert_eq!(output.kind(), Kind::BFloat16);
+        output
+    };
+    let nets: [&dyn Fn(&Tensor) -> Tensor; 3] = [&cast, &attend, &|rows| lstm.seq(rows).0];
+    for (at, net) in nets.into_iter().enumerate() {
+        let mut optimizer = nn::Sgd::default().build(&variables, 0.0).unwrap();
+        let device = toma_torch::Device::new(Device::Cpu);
+        let report = in_half_the_memory(|most| {
+            let form = execute::with::<NoCache>().device(&device).predict(&DryRun).key(at).max(most);
+            let loss = form.backward(Loss::Mean, &variables, &data, |rows| {
+                net(rows).to_kind(Kind::Float).square().mean(None)
+            });
+            drop(loss);
+            optimizer.zero_grad();
+        });
+        assert_protected(&report);
+    }
+}
+
+/// The original ran a whole graph again for each number that was read of it.
+#[test]
+fn reading_a_number_runs_nothing_again() {
+    let _alone = alone();
+    let data = Tensor::rand([size(ROWS), 6], FLOATS);
+    let calls = Cell::new(0);
+    let trace = record(|| {
+        let form = execute::with::<NoCache>().max(5);
+        let output = form.forward(&data, |rows| {
+            calls.set(calls.get() + 1);
+            let exps = rows.exp();
+            assert!((0..3).all(|at| exps.double_value(&[at, 0]) >= 1.0));
+            exps
+        });
+        drop(output);
+    });
+    let of = |name| trace.operators().filter(|(_, operator)| operator.name == name).count();
+    assert_eq!((calls.get(), of("aten::exp"), of("aten::_local_scalar_dense")), (2, 2, 6));
+}
+
+#[test]
+fn what_has_no_gradients_is_protected() {
+    let _alone = alone();
+    let weight = Tensor::rand([64, 512], FLOATS);
+    let data = Tensor::rand([size(ROWS), 64], FLOATS);
+    let device = toma_torch::Device::new(Device::Cpu);
+    assert_protected(&in_half_the_memory(|most| {
+        let form = execute::with::<NoCache>().device(&device).predict(&DryRun).max(most);
+        drop(form.forward(&data, |rows| rows.matmul(&weight).exp().sum_dim_intlist(1, false, None)));
+    }));
+}
+
+/// The original took the logarithm of nothing: "math domain error".
+#[test]
+fn where_nothing_fits_bytes_and_budget_are_said() {
+    let _alone = alone();
+    let data = Tensor::rand([size(ROWS), 1000], FLOATS);
+    let device = toma_torch::Device::new(Device::Cpu);
+    let prediction = predict(&device, |rows| data.narrow(0, 0, size(rows)).exp()).unwrap();
+    assert_eq!((prediction.fits(3999), prediction.needs_bytes(1)), (None, 4000));
+    let full = cpu::allocated_bytes();
+    let _budget = Budget::new(full + 3999);
+    let mut text = String::new();
+    let printed = printed_by(|| {
+        text = panic_of(|| {
+            let form = execute::with::<NoCache>().device(&device).predict(&DryRun);
+            drop(form.forward(&data, Tensor::exp));
+        });
+    });
+    let words = format!("tried to allocate 4000 bytes, {full} of {} are allocated", full + 3999);
+    assert!(text.contains(&words), "{text}");
+    assert_eq!((printed, cpu::allocated_bytes()), (1, full));
+}
+
+/// Weights that a class has count as much as they say.
+#[test]
+fn a_loss_that_passes_over_padding_is_that_of_the_whole() {
+    let _alone = alone();
+    let weight = Tensor::rand([6, 4], DOUBLES);
+    let data = Tensor::rand([size(ROWS), 6], DOUBLES);
+    let labels = Tensor::from_slice(&[-100_i64, -100, -100, 1, 2, -100, 3, 0, -100, 1]);
+    let loss = |weight: &Tensor, data: &Tensor, labels: &Tensor| {
+        data.matmul(weight).cross_entropy_loss::<Tensor>(labels, None, Reduction::Mean, -100, 0.0)
+    };
+    let [whole, pieces] = [(); 2].map(|()| weight.copy().set_requires_grad(true));
+    let expected = loss(&whole, &data, &labels);
+    expected.backward();
+    let counts = labels.ne(-100);
+    let with = execute::with::<NoCache>().max(3);
+    let counted = with.backward(Loss::Counted(&counts), &pieces, (&data, &labels), |(data, labels)| {
+        loss(&pieces, data, labels)
+    });
+    let off = difference(&[counted, pieces.grad()], &[expected.detach(), whole.grad()]);
+    assert!(off < 1e-12, "{off}");
+}

@@ -1,0 +1,169 @@
+//! Bodies and data that no prediction is made for: each is a clear error or has a stated answer.
+
+use std::thread;
+
+use tch::{Kind, TchError, Tensor};
+use toma_core::cache::NoCache;
+use toma_core::execute;
+use toma_core::report;
+use toma_torch::cpu::{self, Budget};
+use toma_torch::{Backward as _, Device, DryRun, ErrorKind, Forward as _, Loss, dry_run, predict};
+
+use crate::stage::{FLOATS, alone, caught, panic_of, printed_by, size};
+
+const CPU: tch::Device = tch::Device::Cpu;
+
+fn weight() -> Tensor {
+    Tensor::ones([8], FLOATS).set_requires_grad(true)
+}
+
+/// What a training form says of a loss, which must be said once; nothing stays allocated.
+fn refusal(loss: impl Fn(&Tensor, &Tensor) -> Tensor) -> String {
+    let (weight, data, device) = (weight(), Tensor::ones([10, 8], FLOATS), Device::new(CPU));
+    let before = cpu::allocated_bytes();
+    let mut text = String::new();
+    let printed = printed_by(|| {
+        text = panic_of(|| {
+            let form = execute::with::<NoCache>().device(&device).predict(&DryRun);
+            drop(form.backward(Loss::Mean, &weight, &data, |rows| loss(rows, &weight)));
+        });
+    });
+    assert_eq!((printed, cpu::allocated_bytes()), (1, before), "{text}");
+    assert!(!weight.grad().defined(), "{text}");
+    text
+}
+
+#[test]
+fn losses_that_are_none_are_refused_once() {
+    let _alone = alone();
+    assert_eq!(
+        refusal(|rows, weight| rows * weight),
+        "backward: Internal torch error: loss of 80 elements: must have exactly one"
+    );
+    assert_eq!(
+        refusal(|rows, _| rows.sum(None)),
+        "backward: Internal torch error: loss: was computed from nothing that requires gradients, or with \
+         gradients off"
+    );
+}
+
+#[test]
+fn a_body_that_ignores_its_piece_has_the_answer_of_its_own() {
+    let _alone = alone();
+    let (data, device) = (Tensor::ones([10, 8], FLOATS), Device::new(CPU));
+    let form = |most| execute::with::<NoCache>().device(&device).predict(&DryRun).max(most);
+    let text = panic_of(|| drop(form(10).forward(&data, |_| Tensor::ones([4, 2], FLOATS))));
+    assert_eq!(text, "forward: the body returned shape [4, 2] for 10 items: must be one row for each");
+    for most in [10, 3] {
+        let weight = weight();
+        let loss = form(most).backward(Loss::Mean, &weight, &data, |_| weight.sum(None));
+        let gradient = weight.grad().sum(None);
+        let off = [&loss, &gradient].map(|tensor| (tensor.double_value(&[]) - 8.0).abs());
+        assert!(off.iter().all(|off| *off < 1e-5), "pieces of {most}: {off:?}");
+    }
+}
+
+/// A single item is as small as it gets; 2 and more are predicted from what there is.
+#[test]
+fn few_items_are_predicted_from_fewer() {
+    let _alone = alone();
+    let device = Device::new(CPU);
+    for items in 1..=5 {
+        let data = Tensor::ones([size(items), 8], FLOATS);
+        // The output, and a piece of one item with what it is made of.
+        let _budget = Budget::beyond_allocated(items as u64 * 32 + 64);
+        let form = execute::with::<NoCache>().device(&device).predict(&DryRun);
+        let output = form.forward(&data, |rows| rows.exp().sqrt());
+        let report = report::last().unwrap();
+        let size = report.foreseen.map(|foreseen| foreseen.size);
+        assert_eq!((report.out_of_memory, output.size()[0]), (0, self::size(items)), "{report}");
+        assert_eq!(size, (items > 1).then_some(1), "{report}");
+    }
+}
+
+/// Of factories alone: libtorch for the CPU runs no operator for other devices.
+#[test]
+fn bytes_of_several_devices_are_each_ones_own() {
+    let _alone = alone();
+    let [here, there] = [CPU, tch::Device::Mps].map(Device::new);
+    let step = |items: usize| {
+        let there = Tensor::ones([size(items), 100], (Kind::Float, tch::Device::Mps));
+        [there, Tensor::ones([size(items), 5], FLOATS)]
+    };
+    let predictions = [&here, &there].map(|device| {
+        let tensors = |items| drop(step(items));
+        predict(device, tensors).unwrap()
+    });
+    assert_eq!(predictions.each_ref().map(|prediction| prediction.needs_bytes(16)), [320, 6400]);
+    assert_eq!(predictions.map(|prediction| prediction.fits(8080)), [Some(399), Some(19)]);
+}
+
+#[test]
+fn a_device_that_is_not_there_is_said_by_its_name() {
+    let _alone = alone();
+    let far = |index| Device::new(tch::Device::Cuda(index));
+    let elsewhere = predict(&far(0), |items| Tensor::ones([size(items)], FLOATS)).unwrap_err();
+    assert_eq!(elsewhere.to_string(), "predict: the step makes no memory on cuda:0, but on host");
+    // It has no memory to read, so nothing is foreseen of it, and all runs as without.
+    let (data, device) = (Tensor::ones([10, 8], FLOATS), far(9999));
+    let form = execute::with::<NoCache>().device(&device).predict(&DryRun);
+    assert_eq!(form.forward(&data, Tensor::exp).size(), [10, 8]);
+    assert_eq!(report::last().unwrap().foreseen, None);
+}
+
+#[test]
+fn threads_that_a_body_starts_run_for_real() {
+    let _alone = alone();
+    let (data, device) = (Tensor::ones([10, 8], FLOATS), Device::new(CPU));
+    let doubled = |rows: &Tensor| {
+        let rows = rows.shallow_clone();
+        thread::spawn(move || rows * 2.0).join().unwrap()
+    };
+    dry_run(|| assert_eq!(doubled(&data).double_value(&[0, 0]), 1.0, "a number is read dry")).unwrap();
+    let mut real = Tensor::new();
+    dry_run(|| real = doubled(&data)).unwrap();
+    assert_eq!(real, &data * 2.0, "a thread makes real tensors, which may be kept");
+    let form = || execute::with::<NoCache>().device(&device).predict(&DryRun);
+    assert_eq!(form().forward(&data, |rows| doubled(&rows.exp())), (data.exp() * 2.0));
+    // A graph that another thread has made is from outside: sizes are found by running.
+    let weight = weight();
+    let loss = form().backward(Loss::Sum, &weight, &data, |rows| {
+        let (rows, weight) = (rows.shallow_clone(), weight.shallow_clone());
+        thread::spawn(move || (rows * weight).sum(None)).join().unwrap()
+    });
+    assert_eq!((loss.double_value(&[]), weight.grad().double_value(&[0])), (80.0, 10.0));
+    assert_eq!(report::last().unwrap().foreseen, None);
+}
+
+#[test]
+fn a_panic_in_a_dry_run_alone_is_no_prediction() {
+    let _alone = alone();
+    let (weight, data, device) = (weight(), Tensor::ones([10, 8], FLOATS), Device::new(CPU));
+    let loss = || {
+        let form = execute::with::<NoCache>().device(&device).predict(&DryRun);
+        form.backward(Loss::Sum, &weight, &data, |rows| {
+            assert!(!toma_core::predict::is_dry(), "the stress test");
+            (rows * &weight).sum(None)
+        })
+    };
+    let printed = printed_by(|| assert_eq!(loss().double_value(&[]), 80.0));
+    assert_eq!((printed, weight.grad().double_value(&[0])), (0, 10.0));
+    assert_eq!(report::last().unwrap().foreseen, None);
+}
+
+/// An error of the body in a dry run is no prediction; it goes through where it is met for real.
+#[test]
+fn an_error_of_the_body_goes_through_as_it_is() {
+    let _alone = alone();
+    let (data, device) = (Tensor::ones([10, 8], FLOATS), Device::new(CPU));
+    let broken = |_: &Tensor| Err::<Tensor, _>(TchError::Torch("broken".to_owned()));
+    let form = execute::with::<NoCache>().device(&device).predict(&DryRun);
+    assert_eq!(form.forward(&data, broken).unwrap_err().to_string(), "Internal torch error: broken");
+    let error = predict(&device, |_| broken(&data)).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Other);
+    assert!(error.to_string().starts_with("dry run of 4 items: "), "{error}");
+    let empty = Tensor::zeros([0, 8], FLOATS);
+    let form = execute::with::<NoCache>().device(&device).predict(&DryRun);
+    assert_eq!(form.forward(&empty, Tensor::exp).size(), [0, 8], "the body runs once, for its shape");
+    assert_eq!(caught(|| dry_run(|| empty.exp()).is_ok()), Ok(true));
+}
