@@ -4,6 +4,7 @@
 //! `backward_step` takes pieces that fit; the table says what each line of the net did to the memory.
 
 use std::error::Error;
+use std::num::NonZeroUsize;
 use std::process::ExitCode;
 
 use bytesize::ByteSize;
@@ -29,8 +30,8 @@ type Result<T> = std::result::Result<T, Box<dyn Error>>;
 #[command(name = "profile", max_term_width = 100)]
 struct Arguments {
     /// Images in a step.
-    #[arg(long, default_value_t = 900)]
-    batch: usize,
+    #[arg(long, default_value = "900")]
+    batch: NonZeroUsize,
     /// Bytes that tensors may take beside the net and the data.
     #[arg(long, default_value = "8MiB")]
     budget: ByteSize,
@@ -86,7 +87,7 @@ fn run(&Arguments { batch, budget }: &Arguments) -> Result<()> {
     let variables = nn::VarStore::new(Device::Cpu);
     let net = Net::new(&variables.root());
     let mut optimizer = nn::Adam::default().build(&variables, 5e-3)?;
-    let images = data.training.batches(batch).next().ok_or("--batch 0: must be at least 1")?;
+    let images = data.training.batches(batch.get()).next().ok_or("there is no batch")?;
     let _budget = Budget::beyond_allocated(budget.as_u64());
     let profiling = Profiler::new().start()?;
     for step in 1..=3 {

@@ -118,14 +118,15 @@ fn a_line_that_ran_out_of_memory_is_counted_and_loops_give_the_same_rows() {
     assert_eq!((of("let ones = Tensor::ones([rows, 1 << 10], FLOAT);").ooms, of("ones + 1").ooms), (2, 1));
 }
 
+#[toma::profile]
+fn hands_over() {
+    let ones = Tensor::ones([1 << 10], FLOAT);
+    thread::spawn(move || drop(ones)).join().unwrap();
+}
+
 #[test]
 fn what_another_thread_frees_is_freed() {
     let _alone = alone();
-    #[toma::profile]
-    fn hands_over() {
-        let ones = Tensor::ones([1 << 10], FLOAT);
-        thread::spawn(move || drop(ones)).join().unwrap();
-    }
     let recording = record(hands_over);
     assert_eq!(figures(&recording, "hands_over", "let ones = Tensor::ones([1 << 10], FLOAT);").kept, 0);
 }
@@ -136,7 +137,7 @@ fn a_dry_run_is_in_no_row() {
     let recording = record(|| {
         toma_torch::dry_run(outer).unwrap();
     });
-    assert_eq!(recording.lines().to_string(), "no profiled function was called\n");
+    assert!(recording.lines().to_string().starts_with("no profiled function was called\n"));
 }
 
 #[test]
