@@ -7,7 +7,7 @@ use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread::{self, ThreadId};
 
-use toma::trace::marks::{self, Function, Marks};
+use toma::trace::marks::{self, Function, Marks, Session};
 
 #[derive(Default)]
 struct Sink(Mutex<Option<HashMap<ThreadId, Told>>>);
@@ -41,6 +41,15 @@ pub(crate) fn told_by(run: impl FnOnce() -> ThreadId) -> String {
     let told = listen(run);
     assert!(told.frames.is_empty(), "frames are left: {}", told.words.join(" "));
     told.words.join(" ")
+}
+
+/// What this thread tells from when the session that it is handed begins.
+pub(crate) fn told_from(run: impl FnOnce(&dyn Fn() -> Session)) -> String {
+    let _alone = lock(&ALONE);
+    *lock(&SINK.0) = Some(HashMap::new());
+    run(&|| marks::start(&SINK).expect("no other session lasts"));
+    let mut told = lock(&SINK.0).take().unwrap_or_default();
+    told.remove(&thread::current().id()).unwrap_or_default().words.join(" ")
 }
 
 /// The function that this thread enters first.

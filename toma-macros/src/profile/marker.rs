@@ -130,7 +130,7 @@ impl VisitMut for Marker {
     }
 
     fn visit_expr_closure_mut(&mut self, closure: &mut ExprClosure) {
-        if closure.constness.is_none() && !is_braced_macro(&closure.body) {
+        if closure.constness.is_none() && !stays(&closure.body) {
             let line = self.lines.at(closure.inputs_begin.span, closure);
             self.within(line, |marker| marker.closure(closure, line));
         }
@@ -141,7 +141,7 @@ impl VisitMut for Marker {
         if matches!(&*arm.body, Expr::Block(body) if is_plain(body)) {
             return self.visit_expr_mut(&mut arm.body);
         }
-        if is_braced_macro(&arm.body) || only_drops(&arm.body) {
+        if stays(&arm.body) || only_drops(&arm.body) {
             return;
         }
         let body = mem::replace(&mut *arm.body, Expr::PLACEHOLDER);
@@ -214,9 +214,16 @@ fn falls_through(stmts: &[Stmt]) -> bool {
     }
 }
 
-/// Such a macro is an expression here, and would be statements at the end of a block.
-fn is_braced_macro(expr: &Expr) -> bool {
-    matches!(expr, Expr::Macro(invocation) if matches!(invocation.mac.delimiter, MacroDelimiter::Brace(_)))
+/// Whether code may not become the value of a block.
+///
+/// A macro in braces is an expression here, and would be statements there. A unit does nothing, and would be a unit too
+/// many.
+fn stays(expr: &Expr) -> bool {
+    match expr {
+        Expr::Macro(invocation) => matches!(invocation.mac.delimiter, MacroDelimiter::Brace(_)),
+        Expr::Tuple(tuple) => tuple.elems.is_empty(),
+        _ => false,
+    }
 }
 
 /// An arm `A => drop(x)`: the compiler lets just this form drop what needs no drop.

@@ -7,10 +7,16 @@
 //! use tch::{Device, Kind, Tensor};
 //! use toma_torch::profile::Profiler;
 //!
-//! let profiler = Profiler::new().start()?;
-//! let _rows = Tensor::ones([1 << 10], (Kind::Float, Device::Cpu));
-//! let recording = profiler.finish();
-//! assert_eq!(recording.lines().to_string(), "no profiled function was called\n");
+//! #[toma::profile]
+//! fn sum(rows: i64) -> f64 {
+//!     let rows = Tensor::ones([rows, 256], (Kind::Float, Device::Cpu));
+//!     let squares = rows.square();
+//!     squares.sum(Kind::Float).double_value(&[])
+//! }
+//!
+//! let profiling = Profiler::new().start()?;
+//! sum(4);
+//! println!("{}", profiling.finish().lines());
 //! # Ok::<(), toma_torch::Error>(())
 //! ```
 

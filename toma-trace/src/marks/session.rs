@@ -125,30 +125,51 @@ impl fmt::Debug for Last {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::lines::expansion::Frame;
 
-    struct Deaf;
+    /// Counts frames that begin and end.
+    struct Frames {
+        entered: AtomicU32,
+        left: AtomicU32,
+    }
 
-    impl Marks for Deaf {
-        fn enter(&self, _: &'static Function, _: u32) {}
+    static FRAMES: Frames = Frames { entered: AtomicU32::new(0), left: AtomicU32::new(0) };
+
+    impl Marks for Frames {
+        fn enter(&self, _: &'static Function, _: u32) {
+            self.entered.fetch_add(1, Relaxed);
+        }
         fn resume(&self, _: &'static Function, _: u32) {}
         fn line(&self, _: &'static Function, _: u32) {}
         fn left_block(&self, _: u32) {}
         fn leave(&self) -> u32 {
-            0
+            self.left.fetch_add(1, Relaxed)
         }
     }
 
+    fn counts() -> (u32, u32) {
+        (FRAMES.entered.load(Relaxed), FRAMES.left.load(Relaxed))
+    }
+
+    /// In one test, because sessions are the whole process's.
     #[test]
-    fn one_session_at_a_time() {
-        let number = || heard().map(|(session, _)| session);
-        let first = start(&Deaf).unwrap();
-        assert_eq!(start(&Deaf).unwrap_err(), Busy);
-        let before = number();
-        assert!(are_heard() && before.is_some());
+    fn one_session_lasts_at_a_time_and_hears_of_its_own_frames() {
+        static FUNCTION: Function = Function::new("f", "m", "src/m.rs", &[]);
+        let enter = || Frame::enter(&FUNCTION, 0);
+        let unheard = enter();
+        let first = start(&FRAMES).unwrap();
+        assert_eq!(start(&FRAMES).unwrap_err(), Busy);
+        drop((unheard, enter()));
+        assert_eq!(counts(), (1, 1));
+        let of_first = enter();
         drop(first);
-        assert!(!are_heard() && number().is_none());
-        // The first is known to this thread, and over.
-        let _second = start(&Deaf).unwrap();
-        assert!(are_heard() && number().is_some() && number() != before);
+        assert!(!are_heard() && heard().is_none());
+        let second = start(&FRAMES).unwrap();
+        drop((of_first, enter()));
+        assert_eq!(counts(), (3, 2));
+        let of_second = enter();
+        drop(second);
+        drop(of_second);
+        assert_eq!(counts(), (4, 2));
     }
 }
