@@ -34,6 +34,7 @@
 
 #![forbid(unsafe_code)]
 
+pub mod counting;
 mod happenings;
 pub mod holdings;
 mod json;

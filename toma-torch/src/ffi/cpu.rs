@@ -1,6 +1,6 @@
 //! The counting CPU allocator.
 
-use toma_trace::lines;
+use toma_trace::counting;
 
 use crate::stats::Stats;
 
@@ -30,15 +30,15 @@ struct Watcher {
 const HOST: u32 = 0;
 
 extern "C" fn allocated(bytes: u64) -> u64 {
-    lines::allocated(HOST, bytes)
+    counting::allocated(HOST, bytes)
 }
 
 extern "C" fn freed(owner: u64, bytes: u64) {
-    lines::freed(HOST, bytes, owner);
+    counting::freed(HOST, bytes, owner);
 }
 
 extern "C" fn refused(_: u64) {
-    lines::out_of_memory(HOST);
+    counting::out_of_memory(HOST);
 }
 
 /// Tells the recording that runs of every block from now on; without one that is two loads.

@@ -102,7 +102,7 @@ pub(super) fn run_with<S>(
     let random = RngState::of(tch::Device::Cpu)?;
     let dry = Dry::begin(by_shapes)?;
     // What the step returns is dropped dry: dropping may call operators, too.
-    let _in_no_line = toma_trace::lines::pause();
+    let _in_no_line = toma_trace::counting::pause();
     let outcome = run_dry(|| {
         let panic = run_dry(|| step(state, dry.recording())).err();
         let trace = trace_of(dry.recording());

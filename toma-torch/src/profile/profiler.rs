@@ -1,5 +1,6 @@
 use toma_trace::Place;
-use toma_trace::lines::{Counting, Lines};
+use toma_trace::counting::Counting;
+use toma_trace::lines::Lines;
 
 use crate::cpu;
 use crate::error::{Error, ErrorKind};

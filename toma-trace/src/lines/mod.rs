@@ -6,7 +6,6 @@
 mod accounts;
 mod column;
 mod counters;
-mod counting;
 mod diff;
 mod labels;
 mod rows;
@@ -15,17 +14,14 @@ mod sources;
 mod stack;
 mod stays;
 mod table;
-mod thread;
 mod traced;
 
 pub use column::{Column, UnknownColumn};
-pub use counting::Counting;
 pub use diff::{Change, Diff};
 pub use rows::{DeviceId, Figures, Row, Rows};
 pub use served::{Allocator, Served};
 pub use sources::{LineId, Source, SourceLine, Sources};
 pub use stack::{Born, Stack};
 pub use table::Lines;
-pub use thread::{Pause, allocated, freed, out_of_memory, pause};
 
 pub(crate) use traced::birth_lines;

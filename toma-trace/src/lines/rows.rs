@@ -23,7 +23,7 @@ pub struct Rows {
 
 /// Names a device of one [`Rows`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct DeviceId(pub(super) u32);
+pub struct DeviceId(pub(crate) u32);
 
 /// What a line did, in all its stays.
 ///

@@ -39,7 +39,7 @@ impl Source {
 
 /// Names one line of one function among [`Sources`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct LineId(pub(super) u32);
+pub struct LineId(pub(crate) u32);
 
 impl LineId {
     /// The line that stands so many lines of the function further down, by the function's own count.

@@ -41,7 +41,7 @@ pub struct Stack {
 
 /// A block's line, to be kept with the block until it is [freed](Stack::freed).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Born(pub(super) Option<LineId>);
+pub struct Born(pub(crate) Option<LineId>);
 
 impl Born {
     /// The line in force when the block was born, if there was one.

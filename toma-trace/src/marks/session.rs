@@ -125,7 +125,7 @@ impl fmt::Debug for Last {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::lines::expansion::Frame;
+    use crate::marks::expansion::Frame;
 
     /// Counts frames that begin and end.
     struct Frames {

@@ -5,10 +5,8 @@ use std::io::{self, Write as _};
 use std::ptr;
 use std::sync::Arc;
 
-use super::counting::{self, Shared};
-use super::rows::DeviceId;
-use super::sources::LineId;
-use super::stack::{Born, Stack};
+use super::Shared;
+use crate::lines::{Born, DeviceId, LineId, Stack};
 use crate::marks::{Function, Marks};
 
 thread_local! {
@@ -34,12 +32,12 @@ struct Called {
 
 /// Runs `act` with what this thread has told so far. `None` where no recording runs, and while the thread ends.
 fn here<R>(act: impl FnOnce(&mut Here) -> R) -> Option<R> {
-    let number = counting::number()?;
+    let number = super::number()?;
     let known = |here: &RefCell<Option<Here>>| {
         // Within an allocation of ours nothing is told.
         let mut here = here.try_borrow_mut().ok()?;
         if here.as_ref().is_none_or(|here| here.shared.number != number) {
-            let shared = counting::running()?;
+            let shared = super::running()?;
             let stack = Stack::new(&shared.rows);
             *here = Some(Here { shared, stack, frames: Vec::new() });
         }

@@ -1,5 +1,7 @@
 //! A recording that runs: the marks and blocks of all threads, told to their stacks.
 
+mod thread;
+
 use std::collections::HashMap;
 use std::fmt;
 use std::ptr;
@@ -8,23 +10,23 @@ use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 use std::time::Instant;
 
-use super::rows::Rows;
-use super::sources::{LineId, Source, Sources};
-use super::table::Lines;
-use super::thread::{self, Ears};
+pub use thread::{Pause, allocated, freed, out_of_memory, pause};
+
+use self::thread::Ears;
+use crate::lines::{LineId, Lines, Rows, Source, Sources};
 use crate::marks::{self, Busy, Function, Session};
 use crate::place::Place;
 
 /// Counts what the lines of marked functions do to memory, on all threads, until it is finished or dropped.
 ///
-/// Marks find it by themselves. An allocator tells it of its blocks by [`allocated`](super::allocated),
-/// [`freed`](super::freed) and [`out_of_memory`](super::out_of_memory), on the thread that asks.
+/// Marks find it by themselves. An allocator tells it of its blocks by [`allocated`], [`freed`] and
+/// [`out_of_memory`], on the thread that asks.
 ///
 /// ```
 /// # mod toma { pub use toma_trace as trace; }
 /// # use toma::trace::marks::{Function, Line, expansion::{Frame, line}};
 /// use toma::trace::Place;
-/// use toma::trace::lines::{self, Counting};
+/// use toma::trace::counting::{self, Counting};
 ///
 /// # static STEP: Function = Function::new(
 /// #     "step", "demo", "src/net.rs", &[Line::new(1, "fn step() {"), Line::new(2, "take(384)")],
@@ -37,8 +39,8 @@ use crate::place::Place;
 /// }
 ///
 /// fn take(bytes: u64) {
-///     let block = lines::allocated(0, bytes);
-///     lines::freed(0, bytes, block);
+///     let block = counting::allocated(0, bytes);
+///     counting::freed(0, bytes, block);
 /// }
 ///
 /// let counting = Counting::start(&[(Place::HOST, 1000)])?;
