@@ -14,6 +14,9 @@ pub(crate) enum Source {
     Reads,
     /// What is allocated is counted.
     Counts,
+    /// Free bytes can be read, and a dry run says what fits.
+    #[allow(dead_code, reason = "the simulation has nothing to run dry")]
+    Predicted,
 }
 
 impl Source {
@@ -22,6 +25,7 @@ impl Source {
             Self::Unknown => "none",
             Self::Reads => "reads",
             Self::Counts => "counts",
+            Self::Predicted => "dry run",
         }
     }
 }

@@ -39,6 +39,8 @@ use world::{World, grid, small};
 /// How often everything is measured in a world.
 const ROUNDS: usize = 3;
 
+const SOURCES: [Source; 3] = [Source::Unknown, Source::Counts, Source::Predicted];
+
 fn main() -> ExitCode {
     let Arguments { policies, is_test } = Arguments::read(POLICIES);
     tch::set_num_threads(1);
@@ -47,9 +49,9 @@ fn main() -> ExitCode {
     println!("{} worlds, each run cold and then warm {rounds} times", worlds.len());
     let subjects: Vec<(&Entry, Source)> = policies
         .iter()
-        .flat_map(|policy| [Source::Unknown, Source::Counts].map(|source| (*policy, source)))
+        .flat_map(|policy| SOURCES.map(|source| (*policy, source)))
         // The others do not look.
-        .filter(|(policy, source)| policy.has_bars || *source == Source::Unknown)
+        .filter(|(policy, source)| policy.has_bars || *source != Source::Counts)
         .collect();
     let benches: Vec<Bench> = worlds.iter().map(|world| measure(world, &subjects, rounds)).collect();
     println!("\n{}", table::HEADER);

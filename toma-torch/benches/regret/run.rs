@@ -1,8 +1,11 @@
 //! Whole runs, and the oracle among them.
 
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
 use rustix::time::{ClockId, Timespec, clock_gettime};
 use tch::Device;
 use toma::{execute, report};
+use toma_torch::DryRun;
 
 use crate::cache::OnePlace;
 use crate::policies::Entry;
@@ -66,24 +69,31 @@ fn seconds() -> f64 {
     tv_sec as f64 + tv_nsec as f64 * 1e-9
 }
 
+/// A cold run knows nothing of those before.
+static COLD: AtomicU64 = AtomicU64::new(0);
+
 /// A cold run and a warm one, each between two of the oracle's.
 #[expect(clippy::cast_precision_loss, reason = "sizes are small")]
 fn runs(stage: &Stage<'_>, policy: &Entry, source: Source, best_size: usize) -> Runs {
     let (cache, device) = (OnePlace::new(), toma_torch::Device::new(Device::Cpu));
     let shown = Shown(&device, source);
     let World { items, initial, limit, .. } = *stage.world;
+    let key = COLD.fetch_add(1, Relaxed);
     let run = || {
         let begun = seconds();
-        let with = execute::with::<OnePlace>().cache(&cache).policy((policy.make)());
+        let with = execute::with::<OnePlace>().cache(&cache).policy((policy.make)()).key(key);
         let with = if let Some(device) = shown.device() { with.device(device) } else { with };
+        let with = if source == Source::Predicted { with.predict(&DryRun) } else { with };
         let result = with.range(0..items, initial, |start, end| stage.attempt(start, end));
         result.expect("a size of 1 fits");
         seconds() - begun
     };
     let before = fixed(stage, best_size);
     let cold = run();
-    let out_of_memory = report::last().map_or(0, |report| report.out_of_memory);
-    let kept = cache.settled().unwrap_or(initial);
+    let (out_of_memory, start) =
+        report::last().map_or((0, initial), |report| (report.out_of_memory, report.start));
+    // Where nothing failed, nothing is settled, and the next call begins as this one.
+    let kept = cache.settled().unwrap_or(start);
     let between = fixed(stage, best_size);
     let warm = run();
     let after = fixed(stage, best_size);
