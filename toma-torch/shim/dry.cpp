@@ -310,6 +310,11 @@ void fallback(const c10::OperatorHandle& op, c10::DispatchKeySet keys, Stack* st
       call.device = tensor.is_cpu() ? call.device : tensor.device();
     });
   }
+  // What data end does not end where all of them are 1.
+  constexpr size_t most = 1 << 18;
+  if (++call.run->operators > most) {
+    call.refuse("one more than " + std::to_string(most) + " operators: a loop that waits for data does not end");
+  }
   run(call);
 }
 

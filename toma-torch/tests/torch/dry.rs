@@ -176,7 +176,7 @@ fn rules_say_the_shapes_of_other_operators() {
     let words = Tensor::zeros([4, 3], (Kind::Int64, Device::Cpu));
     let (filter, turned) = (Tensor::ones([6, 3, 3, 2], FLOATS), Tensor::ones([6, 4, 3, 3], FLOATS));
     let none = None::<&Tensor>;
-    let operators: [(&str, &dyn Fn() -> Tensor); 10] = [
+    let operators: [(&str, &dyn Fn() -> Tensor); 11] = [
         ("aten::where.self", &|| input.where_self(&input.gt(0.0), &one)),
         ("aten::_adaptive_avg_pool2d", &|| input.adaptive_avg_pool2d([3, 5])),
         ("aten::_adaptive_avg_pool2d", &|| input.get(0).adaptive_avg_pool2d([3, 5])),
@@ -188,6 +188,7 @@ fn rules_say_the_shapes_of_other_operators() {
         ("aten::index_select", &|| input.index_select(-1, &words.flatten(0, -1))),
         ("aten::embedding", &|| Tensor::embedding(&input.flatten(1, -1), &words, -1, false, false)),
         ("aten::native_dropout", &|| input.native_dropout(0.5, true).0),
+        ("aten::native_batch_norm", &|| input.batch_norm(none, none, none, none, true, 0.1, 1e-5, false)),
         ("aten::native_layer_norm", &|| input.layer_norm([10, 10], none, none, 1e-5, true)),
     ];
     for (name, operator) in operators {
@@ -355,6 +356,20 @@ fn what_cannot_be_run_dry_is_refused_by_the_name_of_the_operator() {
             Err(panic) => assert!(panic.contains(reason), "{panic}"),
         }
     }
+}
+
+/// Where every number is 1, a loop that waits for a small one has no end.
+#[test]
+fn a_loop_that_never_ends_is_refused() {
+    let _alone = alone();
+    let error = Tensor::ones([1], FLOATS);
+    let step = || while error.double_value(&[0]) > 0.1 {};
+    let mut outcome = None;
+    let printed = printed_by(|| outcome = Some(caught(|| dry_run(step))));
+    let refused = outcome.unwrap().unwrap().unwrap_err();
+    assert_eq!((refused.kind(), printed), (ErrorKind::Unsupported, 0), "{refused}");
+    let reason = "one more than 262144 operators: a loop that waits for data does not end";
+    assert!(refused.to_string().ends_with(reason), "{refused}");
 }
 
 #[test]
