@@ -108,6 +108,9 @@ void look_at(const Call& call, const at::Tensor& tensor, bool is_written) {
   if (tensor.layout() != c10::kStrided) {
     call.refuse("takes a tensor of layout " + c10::str(tensor.layout()));
   }
+  if (tensor.is_quantized()) {
+    call.refuse("takes a quantized tensor");
+  }
   const auto* block = block_of(tensor);
   if (block != nullptr && block->run != call.run) {
     call.refuse("takes a tensor that was kept from another dry run");
@@ -214,6 +217,9 @@ bool is_written(const c10::Argument& argument) { return argument.alias_info() !=
 void finish(Call& call, Stack results) {
   const auto& schema = call.op.schema();
   const auto dry = [&](const at::Tensor& like) {
+    if (like.is_quantized()) {
+      call.refuse("makes a quantized tensor");
+    }
     auto made = twin(like, like.storage().nbytes(), call.device, call.run->allocator(call.device));
     if (!call.device.is_cpu()) {
       // A kernel that came past us would poison the device.

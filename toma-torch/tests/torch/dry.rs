@@ -329,7 +329,8 @@ fn what_cannot_be_run_dry_is_refused_by_the_name_of_the_operator() {
     let mut kept = None;
     panic_of(|| drop(dry_run(|| kept = Some(Tensor::ones([4, 4], FLOATS)))));
     let kept = kept.unwrap();
-    let bodies: [(&str, &dyn Fn() -> Tensor); 6] = [
+    let quantized = weight.detach().quantize_per_tensor(0.1, 0, Kind::QInt8);
+    let bodies: [(&str, &dyn Fn() -> Tensor); 8] = [
         ("aten::mul.Tensor: takes a tensor whose gradient leads into a graph", &|| &outside * &outside),
         ("aten::mm: takes a tensor that was kept from another dry run", &|| weight.mm(&kept)),
         ("aten::resize_: would change the shape of a tensor from outside", &|| weight.detach().resize_([2])),
@@ -339,6 +340,10 @@ fn what_cannot_be_run_dry_is_refused_by_the_name_of_the_operator() {
         ("aten::_to_sparse: makes a tensor of layout Sparse", &|| {
             weight.detach().to_sparse(None, None::<i64>, None) + 1.0
         }),
+        ("aten::quantize_per_tensor: makes a quantized tensor", &|| {
+            weight.detach().quantize_per_tensor(0.1, 0, Kind::QInt8).dequantize()
+        }),
+        ("takes a quantized tensor", &|| quantized.dequantize()),
         ("within another dry run", &|| {
             dry_run(|| ()).unwrap();
             Tensor::new()
