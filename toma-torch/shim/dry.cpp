@@ -119,7 +119,9 @@ void look_at(const Call& call, const at::Tensor& tensor, bool is_written) {
   if (block == nullptr && tensor.requires_grad() && !root.is_leaf()) {
     call.refuse("takes a tensor whose gradient leads into a graph from outside of the body");
   }
-  if (block == nullptr && !tensor.is_inference() && (is_written || tensor.requires_grad())) {
+  // Without gradients nothing is done to what is only read, and another thread may be training it.
+  const auto gets_gradient = tensor.requires_grad() && c10::GradMode::is_enabled();
+  if (block == nullptr && !tensor.is_inference() && (is_written || gets_gradient)) {
     const std::lock_guard<std::mutex> locked(call.run->lock);
     const auto& impl = *root.unsafeGetTensorImpl();
     call.run->held.try_emplace(&impl, Held{root, impl.grad(), impl.version_counter().current_version()});

@@ -1,8 +1,10 @@
 //! A dry run says what a step does, and leaves everything as it was.
 
 use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 
+use tch::nn::{self, OptimizerConfig as _};
 use tch::{Device, Kind, Tensor};
 use toma_torch::cpu::{self, FailingAllocation};
 use toma_torch::{Error, ErrorKind, ModeGuard, RngState, dry_run, dry_run_by_shapes, record};
@@ -317,6 +319,32 @@ fn a_thousand_runs_of_two_threads_change_nothing_and_leave_nothing() {
 }
 
 /// How many pieces the address space of this process has.
+/// What is only read without gradients is not touched: the other thread's gradients come and go.
+#[test]
+fn a_dry_evaluation_beside_a_training_thread_leaves_its_gradients_alone() {
+    let _alone = alone();
+    let variables = nn::VarStore::new(Device::Cpu);
+    let weight = variables.root().ones("weight", &[64]);
+    let mut optimizer = nn::Sgd::default().build(&variables, 0.0).unwrap();
+    let (read, is_done) = (weight.shallow_clone(), &AtomicBool::new(false));
+    thread::scope(|scope| {
+        scope.spawn(move || {
+            while !is_done.load(Ordering::Relaxed) {
+                dry_run(|| tch::no_grad(|| (0..20).for_each(|_| drop(&read * 2.0)))).unwrap();
+            }
+        });
+        let lost = (0..3000).filter(|_| {
+            optimizer.zero_grad();
+            (&weight * 3.0).sum(None).backward();
+            let gradient = weight.grad();
+            !gradient.defined() || gradient.double_value(&[0]) != 3.0
+        });
+        let lost = lost.count();
+        is_done.store(true, Ordering::Relaxed);
+        assert_eq!(lost, 0);
+    });
+}
+
 fn memory_map_lines() -> usize {
     std::fs::read_to_string("/proc/self/maps").map_or(0, |maps| maps.lines().count())
 }

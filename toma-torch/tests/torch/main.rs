@@ -17,6 +17,7 @@ mod forms;
 mod gradients;
 mod leaks;
 mod modes;
+
 mod nets;
 mod nine;
 mod original;
