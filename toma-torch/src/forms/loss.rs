@@ -9,6 +9,8 @@ use crate::predict::Purpose;
 #[non_exhaustive]
 pub enum Loss<'a> {
     /// A mean over the items: a piece of n of N items counts n / N.
+    ///
+    /// A sum is not told from a mean: under `Mean`, its pieces come to less than the whole.
     #[default]
     Mean,
     /// A sum over the items: each piece counts whole.

@@ -25,7 +25,8 @@ use crate::error::{Error, ErrorKind};
 /// read or changed; see [`dry_run`](crate::dry_run). All these pieces are the first of the data: where items
 /// differ in what they take, let the largest be the first. What the body does besides is taken back by
 /// [`before_retry`](toma_core::execute::With::before_retry), or left out where
-/// [`is_dry`](toma_core::predict::is_dry) says so.
+/// [`is_dry`](toma_core::predict::is_dry) says so. An optimizer's `step` within the body must be left out there: state
+/// that it makes would be dry. [`backward_step`](crate::backward_step) leaves it out by itself.
 ///
 /// What is predicted is kept for each line of code that calls, [`key`](toma_core::execute::With::key), device and
 /// shape of the data: two nets that one line runs on data of one shape need keys. Only the forms for tensors and

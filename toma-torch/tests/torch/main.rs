@@ -17,7 +17,6 @@ mod forms;
 mod gradients;
 mod leaks;
 mod modes;
-
 mod nets;
 mod nine;
 mod original;
