@@ -108,6 +108,9 @@ void look_at(const Call& call, const at::Tensor& tensor, bool is_written) {
   if (tensor.layout() != c10::kStrided) {
     call.refuse("takes a tensor of layout " + c10::str(tensor.layout()));
   }
+  if (tensor.is_quantized()) {
+    call.refuse("takes a quantized tensor");
+  }
   const auto* block = block_of(tensor);
   if (block != nullptr && block->run != call.run) {
     call.refuse("takes a tensor that was kept from another dry run");
@@ -116,7 +119,9 @@ void look_at(const Call& call, const at::Tensor& tensor, bool is_written) {
   if (block == nullptr && tensor.requires_grad() && !root.is_leaf()) {
     call.refuse("takes a tensor whose gradient leads into a graph from outside of the body");
   }
-  if (block == nullptr && !tensor.is_inference() && (is_written || tensor.requires_grad())) {
+  // Without gradients nothing is done to what is only read, and another thread may be training it.
+  const auto gets_gradient = tensor.requires_grad() && c10::GradMode::is_enabled();
+  if (block == nullptr && !tensor.is_inference() && (is_written || gets_gradient)) {
     const std::lock_guard<std::mutex> locked(call.run->lock);
     const auto& impl = *root.unsafeGetTensorImpl();
     call.run->held.try_emplace(&impl, Held{root, impl.grad(), impl.version_counter().current_version()});
@@ -214,6 +219,9 @@ bool is_written(const c10::Argument& argument) { return argument.alias_info() !=
 void finish(Call& call, Stack results) {
   const auto& schema = call.op.schema();
   const auto dry = [&](const at::Tensor& like) {
+    if (like.is_quantized()) {
+      call.refuse("makes a quantized tensor");
+    }
     auto made = twin(like, like.storage().nbytes(), call.device, call.run->allocator(call.device));
     if (!call.device.is_cpu()) {
       // A kernel that came past us would poison the device.
@@ -309,6 +317,11 @@ void fallback(const c10::OperatorHandle& op, c10::DispatchKeySet keys, Stack* st
       call.has_copies |= c10::isReducedFloatingType(tensor.scalar_type()) || !tensor.is_non_overlapping_and_dense();
       call.device = tensor.is_cpu() ? call.device : tensor.device();
     });
+  }
+  // What data end does not end where all of them are 1.
+  constexpr size_t most = 1 << 18;
+  if (++call.run->operators > most) {
+    call.refuse("one more than " + std::to_string(most) + " operators: a loop that waits for data does not end");
   }
   run(call);
 }

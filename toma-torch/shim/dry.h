@@ -4,6 +4,7 @@
 #include <ATen/EmptyTensor.h>
 #include <sys/mman.h>
 
+#include <atomic>
 #include <unordered_map>
 #include <unordered_set>
 
@@ -28,6 +29,7 @@ struct Dry final : std::enable_shared_from_this<Dry> {
   }
 
   bool by_shapes = false;
+  std::atomic<size_t> operators = 0;
   // Guards the rest: blocks may die on any thread.
   std::mutex lock;
   std::unordered_map<c10::Device, struct DryAllocator> allocators;

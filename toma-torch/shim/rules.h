@@ -56,7 +56,7 @@ inline Stack convolution(const Stack& arguments) {
 
 // What is normalized, and two numbers for each group of its elements, of the weight's type.
 inline Stack normalized(const c10::IValue& input, const c10::IValue& weight, const Sizes& groups) {
-  const auto statistics = made(groups, (weight.isNone() ? input : weight).toTensor().scalar_type());
+  const auto statistics = made(groups, (like(weight).defined() ? weight : input).toTensor().scalar_type());
   return {like(input), statistics, like(statistics)};
 }
 

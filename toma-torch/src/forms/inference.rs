@@ -115,6 +115,13 @@ fn filled(output: &Tensor, rows: &Tensor, piece: Range<usize>, items: usize) -> 
         &output.size()[1..],
         &whole[1..]
     );
+    let kinds = [output.kind(), rows.kind()];
+    assert!(
+        kinds[0] == kinds[1],
+        "forward: the body returned rows of kind {:?} and of {:?}: must be equal",
+        kinds[0],
+        kinds[1]
+    );
     output.narrow(0, count(piece.start), count(piece.len())).copy_(rows);
     output
 }

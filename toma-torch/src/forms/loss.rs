@@ -9,6 +9,8 @@ use crate::predict::Purpose;
 #[non_exhaustive]
 pub enum Loss<'a> {
     /// A mean over the items: a piece of n of N items counts n / N.
+    ///
+    /// A sum is not told from a mean: under `Mean`, its pieces come to less than the whole.
     #[default]
     Mean,
     /// A sum over the items: each piece counts whole.
@@ -93,8 +95,9 @@ fn sums(counts: &Tensor, items: usize) -> Vec<f64> {
     );
     let counts = Vec::<f64>::try_from(counts.to_device(tch::Device::Cpu).to_kind(Kind::Double));
     let counts = counts.expect("a tensor of one axis of doubles is a vector");
-    if let Some((index, count)) = counts.iter().enumerate().find(|(_, count)| !(0.0..).contains(*count)) {
-        panic!("counts[{index}] {count}: must be at least 0");
+    let is_none = |count: &f64| !(0.0..f64::INFINITY).contains(count);
+    if let Some((index, count)) = counts.iter().enumerate().find(|(_, count)| is_none(count)) {
+        panic!("counts[{index}] {count}: must be finite and at least 0");
     }
     let sum = |sum: &mut f64, count| {
         *sum += count;

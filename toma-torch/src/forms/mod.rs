@@ -24,8 +24,11 @@ use crate::{Device, DryRun, TensorData};
 
 /// Runs `body` without gradients on pieces of `data` that fit, and fills one tensor with its rows.
 ///
-/// The first attempt is at all the data: what fits is not split. `body` returns one row for each
-/// item along dim 0.
+/// The first attempt is at all the data, or at the largest size that fits. `body` returns one row for
+/// each item along dim 0.
+///
+/// Before that `body` runs [dry](crate::dry_run). What it does besides, such as counting hits, it leaves out
+/// where [`is_dry`](toma_core::predict::is_dry); or [`Forward`] takes it back in `before_retry`.
 ///
 /// ```
 /// use tch::{Device, Kind, Tensor, nn, nn::Module as _};
@@ -65,7 +68,7 @@ where
 ///
 /// This is `body(data).backward()` for a loss that is a mean over the items. A piece of n of N items
 /// counts n / N; [`Backward::backward`] takes other [losses](Loss). Returns the loss of the whole,
-/// without a graph.
+/// without a graph. `body` runs dry first, as that of [`forward`] does.
 ///
 /// ```
 /// use tch::{Device, Kind, Tensor};

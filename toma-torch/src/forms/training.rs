@@ -5,6 +5,7 @@ use tch::{Kind, Tensor};
 use toma_core::chunk::{Chunk, Chunked};
 use toma_core::execute::{Undo, With};
 use toma_core::policy::Policy;
+use toma_core::predict::is_dry;
 use toma_core::{Judge, Outcome};
 
 use super::first_steps::FirstSteps;
@@ -136,13 +137,19 @@ impl<P: Policy, K, B: Undo> Backward<K> for With<'_, P, K, B> {
         R: Outcome<S, Value = Tensor, Of<Tensor> = R>,
         K: Judge<R, M>,
     {
-        optimizer.zero_grad();
+        // Within another dry run: what an optimizer drops or makes could not be taken back.
+        let is_real = !is_dry();
+        if is_real {
+            optimizer.zero_grad();
+        }
         let first_steps = FirstSteps::of(optimizer.trained());
         let losses = self.backward(loss, &first_steps, data, body);
         let stepped = first_steps.end();
         then(losses, |loss| {
-            optimizer.step();
-            stepped.remember();
+            if is_real {
+                optimizer.step();
+                stepped.remember();
+            }
             loss
         })
     }

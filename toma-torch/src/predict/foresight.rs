@@ -25,7 +25,8 @@ use crate::error::{Error, ErrorKind};
 /// read or changed; see [`dry_run`](crate::dry_run). All these pieces are the first of the data: where items
 /// differ in what they take, let the largest be the first. What the body does besides is taken back by
 /// [`before_retry`](toma_core::execute::With::before_retry), or left out where
-/// [`is_dry`](toma_core::predict::is_dry) says so.
+/// [`is_dry`](toma_core::predict::is_dry) says so. An optimizer's `step` within the body must be left out there: state
+/// that it makes would be dry. [`backward_step`](crate::backward_step) leaves it out by itself.
 ///
 /// What is predicted is kept for each line of code that calls, [`key`](toma_core::execute::With::key), device and
 /// shape of the data: two nets that one line runs on data of one shape need keys. Only the forms for tensors and
@@ -90,6 +91,8 @@ type Made = Option<Arc<Kept>>;
 struct Kept {
     prediction: Prediction,
     split: Split,
+    /// No size could be confirmed: it only tells whether pieces add up.
+    measures: bool,
     pace: Arc<Pace>,
 }
 
@@ -146,6 +149,7 @@ impl Foresight {
             None if !Pace::of(&PACES, &key.site).allows() => stand_in(&key)?,
             before => (made(&key, before.flatten().as_deref(), work.items, step, undo)?, false),
         };
+        let measures = measures || kept.measures;
         Some(Self { site: key.site, kept, work, measures, begun: now() })
     }
 
@@ -244,6 +248,9 @@ impl Predict for Foresight {
 
     /// What a piece makes beyond the first does not stay: outputs have their place, and gradients theirs.
     fn foresee_rest(&self, left: usize, free_bytes: u64) -> Option<Foreseen> {
+        if self.measures {
+            return None;
+        }
         let usable = self.kept.prediction.corrected().usable(free_bytes)?;
         let Foreseen { size, needs_bytes } = self.kept.prediction.within(None, usable)?;
         Some(Foreseen { size: size.min(left), needs_bytes })
@@ -260,6 +267,7 @@ impl Predict for Foresight {
     fn learn(&self, shown: Shown) {
         let corrected = self.kept.prediction.corrected();
         match shown {
+            _ if self.measures => {}
             Shown::Took { size, is_first: true, peak_bytes } => {
                 corrected.took(self.said_of_first(size), peak_bytes);
             }
@@ -322,13 +330,14 @@ fn made(
         // The next call may have more.
         return None;
     }
-    let made = prediction.ok().map(|prediction| {
+    let made = prediction.ok().map(|(prediction, unconfirmed)| {
+        let measures = unconfirmed.as_ref().inspect(|error| say_why(error)).is_some();
         let split = split(&prediction, key.site.purpose);
         let prediction = match before {
             Some(before) => prediction.renews(&before.prediction),
             None => prediction,
         };
-        Arc::new(Kept { prediction, split, pace })
+        Arc::new(Kept { prediction, split, measures, pace })
     });
     PREDICTIONS.renew(key.clone(), made.clone());
     made
@@ -361,25 +370,24 @@ fn sizes_of(items: usize) -> [u32; 2] {
     }
 }
 
-/// From two sizes, and confirmed at the one that it says fits.
+/// From two sizes, and confirmed at the one that it says fits; or why it could not be.
 fn predicted(
     key: &Key,
     items: usize,
     mut step: impl FnMut(usize) -> Result<Tensor, Error>,
     mut undo: impl FnMut(usize),
-) -> Result<Prediction, Error> {
+) -> Result<(Prediction, Option<Error>), Error> {
     let mut step = |items: usize| dry::caught(|| step(items)).unwrap_or_else(|failure| Err(failure.into()));
     let device = Device::new(key.site.device);
     let prediction = predict_from(&device, key.sizes, &mut step, &mut undo)?;
     let fits = device.read().ok().and_then(|now| prediction.within(Some(items), now.free_bytes));
-    match fits {
+    let Some(Foreseen { size, .. }) = fits else { return Ok((prediction, None)) };
+    match prediction.clone().confirmed(size, &mut step, &mut undo) {
+        Ok(confirmed) => Ok((confirmed, None)),
         // Below the sizes that were run, the step may call other operators; that says nothing of larger ones.
-        Some(Foreseen { size, .. }) if size < wide(key.sizes[0]) => {
-            let confirmed = prediction.clone().confirmed(size, &mut step, &mut undo);
-            Ok(confirmed.unwrap_or(prediction))
-        }
-        Some(foreseen) => prediction.confirmed(foreseen.size, &mut step, &mut undo),
-        None => Ok(prediction),
+        Err(_) if size < wide(key.sizes[0]) => Ok((prediction, None)),
+        Err(error) if error.kind() == ErrorKind::OutOfMemory => Err(error),
+        Err(error) => Ok((prediction, Some(error))),
     }
 }
 

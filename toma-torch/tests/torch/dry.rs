@@ -1,8 +1,10 @@
 //! A dry run says what a step does, and leaves everything as it was.
 
 use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 
+use tch::nn::{self, OptimizerConfig as _};
 use tch::{Device, Kind, Tensor};
 use toma_torch::cpu::{self, FailingAllocation};
 use toma_torch::{Error, ErrorKind, ModeGuard, RngState, dry_run, dry_run_by_shapes, record};
@@ -176,7 +178,7 @@ fn rules_say_the_shapes_of_other_operators() {
     let words = Tensor::zeros([4, 3], (Kind::Int64, Device::Cpu));
     let (filter, turned) = (Tensor::ones([6, 3, 3, 2], FLOATS), Tensor::ones([6, 4, 3, 3], FLOATS));
     let none = None::<&Tensor>;
-    let operators: [(&str, &dyn Fn() -> Tensor); 10] = [
+    let operators: [(&str, &dyn Fn() -> Tensor); 11] = [
         ("aten::where.self", &|| input.where_self(&input.gt(0.0), &one)),
         ("aten::_adaptive_avg_pool2d", &|| input.adaptive_avg_pool2d([3, 5])),
         ("aten::_adaptive_avg_pool2d", &|| input.get(0).adaptive_avg_pool2d([3, 5])),
@@ -188,6 +190,7 @@ fn rules_say_the_shapes_of_other_operators() {
         ("aten::index_select", &|| input.index_select(-1, &words.flatten(0, -1))),
         ("aten::embedding", &|| Tensor::embedding(&input.flatten(1, -1), &words, -1, false, false)),
         ("aten::native_dropout", &|| input.native_dropout(0.5, true).0),
+        ("aten::native_batch_norm", &|| input.batch_norm(none, none, none, none, true, 0.1, 1e-5, false)),
         ("aten::native_layer_norm", &|| input.layer_norm([10, 10], none, none, 1e-5, true)),
     ];
     for (name, operator) in operators {
@@ -316,6 +319,32 @@ fn a_thousand_runs_of_two_threads_change_nothing_and_leave_nothing() {
 }
 
 /// How many pieces the address space of this process has.
+/// What is only read without gradients is not touched: the other thread's gradients come and go.
+#[test]
+fn a_dry_evaluation_beside_a_training_thread_leaves_its_gradients_alone() {
+    let _alone = alone();
+    let variables = nn::VarStore::new(Device::Cpu);
+    let weight = variables.root().ones("weight", &[64]);
+    let mut optimizer = nn::Sgd::default().build(&variables, 0.0).unwrap();
+    let (read, is_done) = (weight.shallow_clone(), &AtomicBool::new(false));
+    thread::scope(|scope| {
+        scope.spawn(move || {
+            while !is_done.load(Ordering::Relaxed) {
+                dry_run(|| tch::no_grad(|| (0..20).for_each(|_| drop(&read * 2.0)))).unwrap();
+            }
+        });
+        let lost = (0..3000).filter(|_| {
+            optimizer.zero_grad();
+            (&weight * 3.0).sum(None).backward();
+            let gradient = weight.grad();
+            !gradient.defined() || gradient.double_value(&[0]) != 3.0
+        });
+        let lost = lost.count();
+        is_done.store(true, Ordering::Relaxed);
+        assert_eq!(lost, 0);
+    });
+}
+
 fn memory_map_lines() -> usize {
     std::fs::read_to_string("/proc/self/maps").map_or(0, |maps| maps.lines().count())
 }
@@ -328,7 +357,8 @@ fn what_cannot_be_run_dry_is_refused_by_the_name_of_the_operator() {
     let mut kept = None;
     panic_of(|| drop(dry_run(|| kept = Some(Tensor::ones([4, 4], FLOATS)))));
     let kept = kept.unwrap();
-    let bodies: [(&str, &dyn Fn() -> Tensor); 6] = [
+    let quantized = weight.detach().quantize_per_tensor(0.1, 0, Kind::QInt8);
+    let bodies: [(&str, &dyn Fn() -> Tensor); 8] = [
         ("aten::mul.Tensor: takes a tensor whose gradient leads into a graph", &|| &outside * &outside),
         ("aten::mm: takes a tensor that was kept from another dry run", &|| weight.mm(&kept)),
         ("aten::resize_: would change the shape of a tensor from outside", &|| weight.detach().resize_([2])),
@@ -338,6 +368,10 @@ fn what_cannot_be_run_dry_is_refused_by_the_name_of_the_operator() {
         ("aten::_to_sparse: makes a tensor of layout Sparse", &|| {
             weight.detach().to_sparse(None, None::<i64>, None) + 1.0
         }),
+        ("aten::quantize_per_tensor: makes a quantized tensor", &|| {
+            weight.detach().quantize_per_tensor(0.1, 0, Kind::QInt8).dequantize()
+        }),
+        ("takes a quantized tensor", &|| quantized.dequantize()),
         ("within another dry run", &|| {
             dry_run(|| ()).unwrap();
             Tensor::new()
@@ -355,6 +389,20 @@ fn what_cannot_be_run_dry_is_refused_by_the_name_of_the_operator() {
             Err(panic) => assert!(panic.contains(reason), "{panic}"),
         }
     }
+}
+
+/// Where every number is 1, a loop that waits for a small one has no end.
+#[test]
+fn a_loop_that_never_ends_is_refused() {
+    let _alone = alone();
+    let error = Tensor::ones([1], FLOATS);
+    let step = || while error.double_value(&[0]) > 0.1 {};
+    let mut outcome = None;
+    let printed = printed_by(|| outcome = Some(caught(|| dry_run(step))));
+    let refused = outcome.unwrap().unwrap().unwrap_err();
+    assert_eq!((refused.kind(), printed), (ErrorKind::Unsupported, 0), "{refused}");
+    let reason = "one more than 262144 operators: a loop that waits for data does not end";
+    assert!(refused.to_string().ends_with(reason), "{refused}");
 }
 
 #[test]

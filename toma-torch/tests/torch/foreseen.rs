@@ -218,3 +218,39 @@ fn what_is_never_split_is_as_large_as_the_options_allow() {
     assert_eq!(pieces(6, 1), [6, 4]);
     assert_eq!(pieces(10, 4), [8, 2]);
 }
+
+/// An operator that is another one for many rows: no size is confirmed, but what it does with rows is known.
+#[test]
+fn rows_that_see_each_other_are_not_split_where_sizes_are_measured() {
+    let _alone = alone();
+    let (data, weight) =
+        (Tensor::ones([64, 128], FLOATS), Tensor::ones([128], FLOATS).set_requires_grad(true));
+    let distances = |rows: &Tensor| Tensor::cdist(rows, rows, 2.0, None::<i64>).mean(None);
+    let report = train_by(&data, &weight, distances);
+    assert_eq!((report.attempts, report.start, report.foreseen), (1, 64, None), "{report}");
+}
+
+/// What Adam keeps would be made dry, and gradients dropped before anything else cannot be put back.
+#[test]
+fn a_step_within_a_loop_that_runs_dry_is_taken_for_real_alone() {
+    let _alone = alone();
+    let net = nets::perceptron();
+    let loss = |(input, target): (&Tensor, &Tensor)| net.of(input).mse_loss(target, tch::Reduction::Mean);
+    loss((&net.input, &net.target)).backward();
+    let gradients =
+        || net.variables.trainable_variables().iter().map(|one| one.grad().copy()).collect::<Vec<_>>();
+    let weights = || net.variables.trainable_variables().iter().map(Tensor::copy).collect::<Vec<_>>();
+    let before = (gradients(), weights());
+    let mut optimizer = nn::Adam::default().build(&net.variables, 1e-2).unwrap();
+    let (device, mut real) = (Device::new(tch::Device::Cpu), 0);
+    let form = execute::with::<NoCache>().device(&device).predict(&DryRun);
+    form.chunked((&net.input, &net.target), ROWS, |data, _, _| {
+        if !toma_core::predict::is_dry() {
+            real += 1;
+            assert_eq!((gradients(), weights()), before);
+        }
+        drop(toma_torch::backward_step(&mut optimizer, data, loss));
+    });
+    assert_eq!((real, report().foreseen.map(|foreseen| foreseen.size)), (1, Some(ROWS)));
+    assert_ne!(weights(), before.1);
+}

@@ -250,6 +250,10 @@ fn mistakes_are_named_with_their_values() {
         panic_of(|| {
             drop(with().forward(&input, |rows| Tensor::ones([rows.size()[0], rows.size()[0]], FLOATS)));
         }),
+        panic_of(|| {
+            let kind = |rows: &Tensor| if rows.size()[0] == 5 { Kind::Float } else { Kind::Double };
+            drop(with().forward(&input, |rows| rows.to_kind(kind(rows))));
+        }),
         panic_of(|| drop(with().backward(Loss::Mean, &weight, &input, square))),
         panic_of(|| drop(with().backward(Loss::Mean, &weight, &input, |rows| rows.sum(None)))),
         panic_of(|| {
@@ -258,6 +262,10 @@ fn mistakes_are_named_with_their_values() {
         }),
         panic_of(|| {
             let counts = Tensor::from_slice(&[1_f32, -2.0, 1.0, 1.0, 1.0, 1.0, 1.0, 1.0, 1.0]);
+            drop(with().backward(Loss::Counted(&counts), &weight, &input, |rows| square(rows).mean(None)));
+        }),
+        panic_of(|| {
+            let counts = Tensor::full([9], f64::INFINITY, FLOATS);
             drop(with().backward(Loss::Counted(&counts), &weight, &input, |rows| square(rows).mean(None)));
         }),
         panic_of(|| {
@@ -271,10 +279,12 @@ fn mistakes_are_named_with_their_values() {
         "forward: the body returned shape [5, 2] for 4 items: must be one row for each",
         "forward: the body returned shape [] for 5 items: must be one row for each",
         "forward: the body returned rows of shape [5] and of [4]: must be equal",
+        "forward: the body returned rows of kind Float and of Double: must be equal",
         "backward: Internal torch error: loss of 15 elements: must have exactly one",
         "backward: Internal torch error: loss: was computed from nothing that requires gradients, or with gradients off",
         "counts of shape [7]: must be [9], one for each item",
-        "counts[1] -2: must be at least 0",
+        "counts[1] -2: must be finite and at least 0",
+        "counts[0] inf: must be finite and at least 0",
         "chunked tuple: the extents [9, 7] must be equal",
         "dim 0: a value without axes has no items",
     ];
