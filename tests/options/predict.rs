@@ -29,3 +29,18 @@ impl Predict for Fits {
         Some(Foreseen { size: self.0, needs_bytes: 1 })
     }
 }
+
+#[toma::range(initial = 16, cache = NoCache, predict = None)]
+fn unpredicted(_start: usize, _end: usize) {}
+
+#[test]
+fn none_predicts_nothing() {
+    unpredicted(0, 16);
+    assert_eq!(toma::report::last().unwrap().foreseen, None);
+}
+
+#[test]
+fn no_more_is_foreseen_than_a_call_may_use() {
+    execute::with::<NoCache>().device(Host::shared()).predict(&Fits(1000)).batch(16, |_| ());
+    assert_eq!(toma::report::last().unwrap().foreseen.unwrap().size, 16);
+}

@@ -93,13 +93,19 @@ impl Options {
 
     /// The options that were given, in the table's order.
     pub(crate) fn given(&self) -> impl Iterator<Item = (&'static Known, &Expr)> {
-        self.given.iter().map(|(index, value)| (&KNOWN[*index], value))
+        let given = self.given.iter().map(|(index, value)| (&KNOWN[*index], value));
+        given.filter(|(known, value)| !(known.name == "predict" && is_none(value)))
     }
 
     /// The value of the one option of a kind.
     pub(crate) fn of(&self, kind: Kind) -> Option<&Expr> {
         self.given().find(|(known, _)| known.kind == kind).map(|(_, value)| value)
     }
+}
+
+/// `predict = None`: as if it were not given.
+fn is_none(value: &Expr) -> bool {
+    matches!(value, Expr::Path(path) if path.path.is_ident("None"))
 }
 
 /// Reads `name = value, ..`: `option` reads each value behind its `=`, and says whether the name is new.

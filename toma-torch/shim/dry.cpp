@@ -105,11 +105,8 @@ void put_back(Held& before) {
 
 // What could not be taken back is refused before it is done; what can be is kept.
 void look_at(const Call& call, const at::Tensor& tensor, bool is_written) {
-  if (tensor.layout() != c10::kStrided) {
-    call.refuse("takes a tensor of layout " + c10::str(tensor.layout()));
-  }
-  if (tensor.is_quantized()) {
-    call.refuse("takes a quantized tensor");
+  if (tensor.layout() != c10::kStrided || tensor.is_quantized()) {
+    call.refuse(tensor.is_quantized() ? "takes a quantized tensor" : "takes a tensor of layout " + c10::str(tensor.layout()));
   }
   const auto* block = block_of(tensor);
   if (block != nullptr && block->run != call.run) {
@@ -120,8 +117,8 @@ void look_at(const Call& call, const at::Tensor& tensor, bool is_written) {
     call.refuse("takes a tensor whose gradient leads into a graph from outside of the body");
   }
   // Without gradients nothing is done to what is only read, and another thread may be training it.
-  const auto gets_gradient = tensor.requires_grad() && c10::GradMode::is_enabled();
-  if (block == nullptr && !tensor.is_inference() && (is_written || gets_gradient)) {
+  const auto is_changed = is_written || (tensor.requires_grad() && c10::GradMode::is_enabled());
+  if (block == nullptr && !tensor.is_inference() && is_changed) {
     const std::lock_guard<std::mutex> locked(call.run->lock);
     const auto& impl = *root.unsafeGetTensorImpl();
     call.run->held.try_emplace(&impl, Held{root, impl.grad(), impl.version_counter().current_version()});
@@ -319,9 +316,8 @@ void fallback(const c10::OperatorHandle& op, c10::DispatchKeySet keys, Stack* st
     });
   }
   // What data end does not end where all of them are 1.
-  constexpr size_t most = 1 << 18;
-  if (++call.run->operators > most) {
-    call.refuse("one more than " + std::to_string(most) + " operators: a loop that waits for data does not end");
+  if (++call.run->operators > 1 << 18) {
+    call.refuse("one more than 262144 operators: a loop that waits for data does not end");
   }
   run(call);
 }

@@ -146,7 +146,7 @@ fn assert_nothing_kept(ended: &DryOutcome) {
     assert!(
         *kept == 0,
         "dry run: the body kept {kept} tensors of {kept_bytes} bytes, made by {kept_operator}: they hold nothing; \
-         make them before, or not when toma::predict::is_dry()"
+         make them before, or not when toma::predict::is_dry(); an optimizer's step makes some, too"
     );
 }
 

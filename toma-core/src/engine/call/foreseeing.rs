@@ -40,12 +40,19 @@ impl<'a> Call<'a> {
             asks.lacks = self.lacks(&*predict, free_bytes);
         }
         let nothing = Foreseen { size: 0, needs_bytes: 0 };
-        let Foreseen { size, needs_bytes } = said.unwrap_or(nothing);
+        let Foreseen { size, needs_bytes } = said.map_or(nothing, |said| self.within(&*predict, said));
         let foreseen = report::Foreseen { size, needs_bytes, free_bytes };
         if said.is_some() {
             self.report.foresees(foreseen);
         }
         is_followed.then(|| self.follow(Forecast::new(predict, device, foreseen, items)))?
+    }
+
+    /// What is said of the largest size that the call may use, where a larger one would fit.
+    fn within(&self, predict: &dyn Predict, said: Foreseen) -> Foreseen {
+        let size = said.size.min(self.machine.sizes.cap);
+        let piece = if size < said.size { predict.piece(size) } else { None };
+        Foreseen { size, needs_bytes: piece.map_or(said.needs_bytes, |piece| piece.needs_bytes) }
     }
 
     /// Returns the size to begin with, where any was said to fit.
