@@ -31,7 +31,9 @@ impl Predict for Fits {
 }
 
 #[toma::range(initial = 16, cache = NoCache, predict = None)]
-fn unpredicted(_start: usize, _end: usize) {}
+fn unpredicted(start: usize, end: usize) {
+    assert!(start < end);
+}
 
 #[test]
 fn none_predicts_nothing() {

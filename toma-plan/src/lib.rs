@@ -17,4 +17,4 @@ mod rows;
 
 pub use alike::Unlike;
 pub use growth::{Growth, HeadRoom, Held, Highest, Line};
-pub use rows::{Coupled, Coupling, Rows};
+pub use rows::{Coupled, Coupling, Rows, Summed};

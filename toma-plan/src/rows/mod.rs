@@ -20,7 +20,7 @@ use tensors::{Tensor, tensors};
 /// or mean. Work without gradients counts where its results reach work with gradients.
 ///
 /// Only the forward is looked at: operators before the first scope of kind [`Node`](ScopeKind::Node). They
-/// are told apart by shapes, names and the attributes `dim` or `dims`, and `training`. Rows that are cut
+/// are told apart by shapes, names and the attributes `dim` or `dims`, `training` and `reduction`. Rows that are cut
 /// along the batch and then meet are not found.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
@@ -30,8 +30,20 @@ pub struct Rows {
     /// The first operator that adds a constant to an aggregate: pieces of a mean add up, those of a sum do
     /// not.
     pub adds_constant: Option<OperatorId>,
+    /// The last sum of rows: pieces of a sum add up, those of a mean do not.
+    pub summed: Option<Summed>,
     /// Operators that normalize by statistics of the batch, as batch norm does in training.
     pub batch_statistics: Vec<OperatorId>,
+}
+
+/// An operator that sums rows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Summed {
+    /// The operator, in both traces.
+    pub operator: OperatorId,
+    /// How many operators scale an aggregate after it: a sum that is divided by the count is a mean.
+    pub scalings: usize,
 }
 
 /// An operator that couples rows.
@@ -168,6 +180,11 @@ impl Walk {
         if wanted {
             self.found.batch_statistics.extend(call.takes_batch_statistics().then_some(id));
             self.found.adds_constant = self.found.adds_constant.or(call.adds_constant().then_some(id));
+            if let Some(summed) = &mut self.found.summed {
+                summed.scalings += usize::from(call.scales());
+            }
+            let summed = call.sums().then_some(Summed { operator: id, scalings: 0 });
+            self.found.summed = summed.or(self.found.summed);
             self.found.coupled = coupled;
         } else if let Some(coupled) = coupled {
             // A view tells nothing of what else its storage holds.

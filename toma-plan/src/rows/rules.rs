@@ -250,6 +250,21 @@ impl<'a> Call<'a> {
         self.is_one_of(SUMMING) && self.highest() == Kind::Aggregate && self.count(Kind::Aggregate) < 2
     }
 
+    /// Whether it makes a sum of rows.
+    pub(super) fn sums(&self) -> bool {
+        let is_sum = matches!(self.base_name(), "sum" | "nansum");
+        let is_summed_loss = self.is_one_of(LOSSES) && self.has_attribute("reduction", &[2]);
+        let of_rows = self.highest() == Kind::Rows;
+        of_rows
+            && (is_sum || is_summed_loss)
+            && self.results.iter().any(|result| result.kind == Kind::Aggregate)
+    }
+
+    /// Whether it scales an aggregate.
+    pub(super) fn scales(&self) -> bool {
+        self.highest() == Kind::Aggregate && matches!(self.base_name(), "div" | "mul" | "mean")
+    }
+
     pub(super) fn takes_batch_statistics(&self) -> bool {
         self.is_one_of(BATCH_NORMS) && !self.has_attribute("training", &[0])
     }

@@ -10,7 +10,8 @@ use crate::predict::Purpose;
 pub enum Loss<'a> {
     /// A mean over the items: a piece of n of N items counts n / N.
     ///
-    /// A sum is not told from a mean: under `Mean`, its pieces come to less than the whole.
+    /// A sum is no mean. Where the body runs dry first, its operators tell one from the other, and a sum is never
+    /// split.
     #[default]
     Mean,
     /// A sum over the items: each piece counts whole.

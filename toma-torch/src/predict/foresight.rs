@@ -343,6 +343,9 @@ fn made(
     made
 }
 
+/// A form scales a mean by the share of its piece.
+const OWN: usize = 1;
+
 /// What pieces come to, as far as the dry runs show it: where they do not compare, pieces are taken to add up.
 fn split(prediction: &Prediction, purpose: Purpose) -> Split {
     if purpose == Purpose::Output {
@@ -355,6 +358,9 @@ fn split(prediction: &Prediction, purpose: Purpose) -> Split {
         Some(coupled) => Split::Never(coupled.to_string()),
         None if purpose == Purpose::Sum && rows.adds_constant.is_some() => {
             Split::Never("a constant is added to the sum over the rows".to_owned())
+        }
+        None if purpose != Purpose::Sum && rows.summed.is_some_and(|summed| summed.scalings <= OWN) => {
+            Split::Never("the loss is a sum over the rows: `Loss::Sum` adds those of pieces".to_owned())
         }
         None if !rows.batch_statistics.is_empty() => Split::Statistics,
         None => Split::Exact,
