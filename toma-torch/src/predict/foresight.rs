@@ -7,7 +7,6 @@ use tch::Tensor;
 use toma_core::execute::With;
 use toma_core::memory::MemorySource as _;
 use toma_core::predict::{Foreseen, Piece, Predict, Rehearsal, Shown, bytes_for_people, now};
-use toma_plan::Coupling;
 
 use super::dry;
 use super::key::{Key, Purpose, Site};
@@ -15,6 +14,7 @@ use super::pace::Pace;
 use super::prediction::{Prediction, SIZES, predict_from};
 use super::recent::Recent;
 use super::rehearsal;
+use super::split::Split;
 use crate::Device;
 use crate::error::{Error, ErrorKind};
 
@@ -94,17 +94,6 @@ struct Kept {
     /// No size could be confirmed: it only tells whether pieces add up.
     measures: bool,
     pace: Arc<Pace>,
-}
-
-/// What becomes of a step in pieces.
-#[derive(Debug)]
-enum Split {
-    /// Pieces add up to the whole.
-    Exact,
-    /// Batch norm takes the statistics of each piece.
-    Statistics,
-    /// They do not add up, and why.
-    Never(String),
 }
 
 /// How much a call is to work off.
@@ -332,7 +321,7 @@ fn made(
     }
     let made = prediction.ok().map(|(prediction, unconfirmed)| {
         let measures = unconfirmed.as_ref().inspect(|error| say_why(error)).is_some();
-        let split = split(&prediction, key.site.purpose);
+        let split = Split::of(&prediction, key.site.purpose);
         let prediction = match before {
             Some(before) => prediction.renews(&before.prediction),
             None => prediction,
@@ -341,30 +330,6 @@ fn made(
     });
     PREDICTIONS.renew(key.clone(), made.clone());
     made
-}
-
-/// A form scales a mean by the share of its piece.
-const OWN: usize = 1;
-
-/// What pieces come to, as far as the dry runs show it: where they do not compare, pieces are taken to add up.
-fn split(prediction: &Prediction, purpose: Purpose) -> Split {
-    if purpose == Purpose::Output {
-        return Split::Exact;
-    }
-    let Ok(rows) = prediction.rows() else { return Split::Exact };
-    let is_counted = purpose == Purpose::Counted;
-    let coupled = rows.coupled.filter(|coupled| !(is_counted && coupled.coupling == Coupling::MaskedMean));
-    match coupled {
-        Some(coupled) => Split::Never(coupled.to_string()),
-        None if purpose == Purpose::Sum && rows.adds_constant.is_some() => {
-            Split::Never("a constant is added to the sum over the rows".to_owned())
-        }
-        None if purpose != Purpose::Sum && rows.summed.is_some_and(|summed| summed.scalings <= OWN) => {
-            Split::Never("the loss is a sum over the rows: `Loss::Sum` adds those of pieces".to_owned())
-        }
-        None if !rows.batch_statistics.is_empty() => Split::Statistics,
-        None => Split::Exact,
-    }
 }
 
 /// The sizes to run dry: no single item where there are three, because libtorch chooses other operators for one.

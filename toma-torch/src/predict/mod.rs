@@ -9,6 +9,7 @@ mod pace;
 mod prediction;
 mod recent;
 mod rehearsal;
+mod split;
 
 pub use dry::{dry_run, dry_run_by_shapes};
 pub use explain::Explanation;
