@@ -94,7 +94,8 @@ impl Key {
     }
 
     /// Cheap and good enough to spread keys over a small table.
-    #[inline]
+    #[inline(always)]
+    #[expect(clippy::inline_always, reason = "most words of a key are known to be nothing where it is made")]
     #[expect(clippy::cast_possible_truncation, reason = "any bits of the fingerprint will do")]
     pub(super) fn spread(&self) -> u64 {
         let site = self.site.map_or(0, |site| std::ptr::from_ref(site).addr() as u64);
@@ -153,6 +154,8 @@ fn same_line(a: Option<&'static Location<'static>>, b: Option<&'static Location<
 }
 
 impl Hash for Key {
+    #[inline(always)]
+    #[expect(clippy::inline_always, reason = "see `spread`")]
     fn hash<H: Hasher>(&self, state: &mut H) {
         // The file is left to equality: it is long, and line and column nearly always differ.
         state.write_u64(self.spread());
