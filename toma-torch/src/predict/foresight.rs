@@ -10,8 +10,9 @@ use toma_core::predict::{Foreseen, Piece, Predict, Rehearsal, Shown, bytes_for_p
 
 use super::dry;
 use super::key::{Key, Purpose, Site};
+use super::making::{SIZES, predict_from};
 use super::pace::Pace;
-use super::prediction::{Prediction, SIZES, predict_from};
+use super::prediction::Prediction;
 use super::recent::Recent;
 use super::rehearsal;
 use super::split::Split;
@@ -310,9 +311,8 @@ fn made(
     step: impl FnMut(usize) -> Result<Tensor, Error>,
     undo: impl FnMut(usize),
 ) -> Made {
-    let (begun, pace) = (now(), Pace::of(&PACES, &key.site));
-    let prediction = predicted(key, items, step, undo);
-    pace.ran_dry(now().saturating_duration_since(begun));
+    let pace = Pace::of(&PACES, &key.site);
+    let prediction = pace.runs_dry(|| predicted(key, items, step, undo));
     let say_why = |error: &Error| say_once(&key.site, "why", &format!("not predicted: {error}"));
     let prediction = prediction.inspect_err(say_why);
     if prediction.as_ref().is_err_and(|error| error.kind() == ErrorKind::OutOfMemory) {
@@ -322,10 +322,7 @@ fn made(
     let made = prediction.ok().map(|(prediction, unconfirmed)| {
         let measures = unconfirmed.as_ref().inspect(|error| say_why(error)).is_some();
         let split = Split::of(&prediction, key.site.purpose);
-        let prediction = match before {
-            Some(before) => prediction.renews(&before.prediction),
-            None => prediction,
-        };
+        let prediction = prediction.renews(before.map(|before| &before.prediction));
         Arc::new(Kept { prediction, split, measures, pace })
     });
     PREDICTIONS.renew(key.clone(), made.clone());

@@ -4,7 +4,7 @@ use std::panic::Location;
 
 use tch::Tensor;
 
-use super::prediction::SIZES;
+use super::making::SIZES;
 use crate::tensor::TensorData;
 
 /// What a form does with the pieces.

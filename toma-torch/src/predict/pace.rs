@@ -4,6 +4,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
+use toma_core::predict::now;
+
 use super::recent::Recent;
 
 /// Dry runs of a site that cost what they cost: most have a few shapes.
@@ -35,7 +37,15 @@ impl Pace {
         runs < FREE || (dry + dry / runs).saturating_mul(SHARE) <= calls
     }
 
-    pub(crate) fn ran_dry(&self, time: Duration) {
+    /// Counts the time that `run` takes.
+    pub(crate) fn runs_dry<R>(&self, run: impl FnOnce() -> R) -> R {
+        let begun = now();
+        let ran = run();
+        self.ran_dry(now().saturating_duration_since(begun));
+        ran
+    }
+
+    fn ran_dry(&self, time: Duration) {
         self.runs.fetch_add(1, Relaxed);
         self.dry_nanos.fetch_add(nanos(time), Relaxed);
     }

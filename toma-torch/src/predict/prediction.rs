@@ -1,22 +1,16 @@
-use std::cell::Cell;
 use std::sync::Arc;
 
 use toma_core::predict::{Foreseen, Piece, Predict, Shown, say};
-use toma_core::{Auto, Judge};
 use toma_plan::{Growth, HeadRoom, Rows, Unlike};
 use toma_trace::{Place, Trace};
 
 use super::correction::Correction;
-use super::dry;
 use super::explain::Explanation;
+use super::making::Ran;
 use crate::error::{Error, ErrorKind};
-use crate::ffi::{DeviceId, Recording};
+use crate::ffi::DeviceId;
 use crate::memory::Device;
 use crate::record::place;
-
-/// Sizes that are run dry: small, so that kernels that are asked take little time, and both multiples of what
-/// libraries round to, so that a line through them holds beyond.
-pub(crate) const SIZES: [u32; 2] = [4, 8];
 
 /// What a step takes from one device at any size, found before it has run once.
 ///
@@ -33,93 +27,6 @@ pub struct Prediction {
     head_room: HeadRoom,
     /// Of this prediction and its clones.
     corrected: Arc<Correction>,
-}
-
-/// Finds what `step` takes from `device` at any size, without running it: it is run [dry](crate::dry_run).
-///
-/// `step` is called with 4 and with 8 items, twice each, and what it returns is held in between, as pieces of a
-/// loop are that follow each other: so it is known what pieces leave behind. The device need not have the
-/// memory.
-///
-/// ```
-/// use tch::{Device, Kind, Tensor};
-///
-/// let weight = Tensor::ones([256, 256], (Kind::Float, Device::Cpu)).set_requires_grad(true);
-/// let device = toma_torch::Device::new(Device::Cpu);
-/// let prediction = toma_torch::predict(&device, |size| {
-///     let rows = Tensor::ones([size as i64, 256], (Kind::Float, Device::Cpu));
-///     rows.matmul(&weight).relu().sum(Kind::Float).backward();
-/// })?;
-/// // How many rows fit into 24 GiB?
-/// let size = prediction.fits(24 << 30).unwrap();
-/// assert!(prediction.needs_bytes(size) <= 24 << 30);
-/// println!("{}", prediction.explain());
-/// # Ok::<(), toma_torch::Error>(())
-/// ```
-///
-/// # Errors
-/// When an operator cannot be run dry, with its name; when `step` returns an error; when it does other things at 8
-/// items than at 4, with the first difference; and when it makes no memory on `device` but elsewhere.
-///
-/// # Panics
-/// When `step` does, and when it keeps a tensor of a dry run.
-pub fn predict<R, M>(device: &Device, mut step: impl FnMut(usize) -> R) -> Result<Prediction, Error>
-where
-    Auto: Judge<R, M>,
-{
-    predict_from(device, SIZES, &mut step, &mut |_| ())
-}
-
-/// The same from other sizes. `undo` takes back what a piece of a size did besides.
-pub(crate) fn predict_from<R, M>(
-    device: &Device,
-    sizes: [u32; 2],
-    step: &mut impl FnMut(usize) -> R,
-    undo: &mut impl FnMut(usize),
-) -> Result<Prediction, Error>
-where
-    Auto: Judge<R, M>,
-{
-    let mut traces = Vec::new();
-    let mut unknown = Vec::new();
-    for size in sizes {
-        let (trace, names) = two_pieces(false, size, step, undo)?;
-        traces.push((size, trace));
-        unknown.extend(names);
-    }
-    Prediction::new(device, traces, unknown)
-}
-
-/// Two pieces of a size, one after the other, each a scope of the trace; taken back once both are gone.
-fn two_pieces<R, M>(
-    by_shapes: bool,
-    size: u32,
-    step: &mut impl FnMut(usize) -> R,
-    undo: &mut impl FnMut(usize),
-) -> Result<(Trace, Vec<String>), Error>
-where
-    Auto: Judge<R, M>,
-{
-    let items = usize::try_from(size).unwrap_or(usize::MAX);
-    let (mut failure, begun) = (None, Cell::new(0));
-    let pieces = |recording: &Recording| {
-        let mut piece = || {
-            begun.update(|begun| begun + 1);
-            step(items)
-        };
-        let mut pieces = Vec::new();
-        while pieces.len() < 2 && failure.is_none() {
-            let ran = recording.marked(c"piece", &mut piece);
-            failure = Auto.failure(&ran);
-            pieces.push(ran);
-        }
-        pieces
-    };
-    let ran = dry::run(by_shapes, pieces, || (0..begun.get()).for_each(|_| undo(items)))?;
-    match failure {
-        None => Ok(ran),
-        Some(failure) => Err(dry::failed(size, &failure)),
-    }
 }
 
 impl Prediction {
@@ -150,54 +57,20 @@ impl Prediction {
         })
     }
 
-    /// Runs `step` dry at one more size, and corrects what is predicted by it: memory that grows in steps, or faster
-    /// than in a line, shows at the size that is to be used. The largest size runs by shapes alone.
-    ///
-    /// # Errors
-    /// As of [`predict`].
-    ///
-    /// # Panics
-    /// As of [`predict`].
-    pub fn confirm<R, M>(self, size: usize, mut step: impl FnMut(usize) -> R) -> Result<Self, Error>
-    where
-        Auto: Judge<R, M>,
-    {
-        self.confirmed(size, &mut step, &mut |_| ())
-    }
-
-    /// The same where `undo` takes back what a piece of a size did besides.
-    pub(crate) fn confirmed<R, M>(
-        mut self,
-        size: usize,
-        step: &mut impl FnMut(usize) -> R,
-        undo: &mut impl FnMut(usize),
-    ) -> Result<Self, Error>
-    where
-        Auto: Judge<R, M>,
-    {
-        let size = u32::try_from(size).unwrap_or(u32::MAX);
-        if size == 0 || self.knows(size) {
+    /// Runs dry at one more size, and corrects what is predicted by it; `run` is told whether by shapes alone.
+    pub(super) fn confirmed_by(mut self, size: u32, run: impl FnOnce(bool) -> Ran) -> Result<Self, Error> {
+        if size == 0 || self.sizes().any(|known| known == size) {
             return Ok(self);
         }
         // A small size costs no more than those before, and its scratch may be on another line.
-        let by_shapes = self.traces.iter().all(|(known, _)| *known < size);
-        let (trace, unknown) = two_pieces(by_shapes, size, step, undo)?;
-        self.correct(size, trace, unknown)?;
-        Ok(self)
-    }
-
-    /// By what is recorded at one more size.
-    pub(super) fn correct(&mut self, size: u32, trace: Trace, unknown: Vec<String>) -> Result<(), Error> {
+        let by_shapes = self.sizes().all(|known| known < size);
+        let (trace, unknown) = run(by_shapes)?;
         self.traces.push((size, trace));
         self.growth = grown(&self.traces)?;
         self.unknown.extend(unknown);
         self.unknown.sort();
         self.unknown.dedup();
-        Ok(())
-    }
-
-    pub(super) fn knows(&self, size: u32) -> bool {
-        self.traces.iter().any(|(known, _)| *known == size)
+        Ok(self)
     }
 
     /// Leaves another part of free memory free than 1 %.
@@ -284,8 +157,9 @@ impl Prediction {
         &self.corrected
     }
 
-    /// Goes on with what attempts have shown of the one before.
-    pub(super) fn renews(self, before: &Self) -> Self {
+    /// Goes on with what attempts have shown of the one before, if there was one.
+    pub(super) fn renews(self, before: Option<&Self>) -> Self {
+        let Some(before) = before else { return self };
         let largest = before.sizes().max().map_or(0, |size| usize::try_from(size).unwrap_or(usize::MAX));
         let says_the_same = self.needs_bytes(largest) <= before.needs_bytes(largest);
         let corrected = Arc::new(before.corrected.for_renewed(says_the_same));

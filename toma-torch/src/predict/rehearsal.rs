@@ -3,12 +3,12 @@
 use std::sync::Arc;
 
 use toma_core::classify::Failure;
-use toma_core::predict::{Foreseen, Piece, Predict, Rehearsal, Shown, now, say};
-use toma_trace::Trace;
+use toma_core::predict::{Foreseen, Piece, Predict, Rehearsal, Shown, say};
 
 use super::dry;
+use super::making::{Ran, SIZES, from_runs};
 use super::pace::Pace;
-use super::prediction::{Prediction, SIZES};
+use super::prediction::Prediction;
 use super::recent::Recent;
 use crate::Device;
 use crate::error::{Error, ErrorKind};
@@ -53,7 +53,7 @@ impl Predict for Kept {
 /// The size that fits now, by what is kept of such calls or found by dry runs. `None` where there is nothing to
 /// choose, where the body cannot run dry, which is said once, and where dry runs would take too long.
 pub(super) fn foresee(call: &mut Rehearsal<'_>) -> Option<Foreseen> {
-    let sizes = call.sizes(usize::try_from(SIZES[1]).unwrap_or(usize::MAX))?;
+    let sizes = call.sizes(wide(SIZES[1]))?;
     let known = PREDICTIONS.of(&call.key());
     let before = known.as_ref().and_then(|kept| kept.prediction.as_ref());
     let is_renewed = before.is_some_and(|before| before.corrected().renews());
@@ -67,19 +67,15 @@ pub(super) fn foresee(call: &mut Rehearsal<'_>) -> Option<Foreseen> {
 
 /// Makes a prediction and keeps it, also that there is none; instead of the one before, if that was wrong.
 fn made(call: &mut Rehearsal<'_>, sizes: [usize; 2], before: Option<&Prediction>) -> Arc<Kept> {
-    let (begun, pace) = (now(), Pace::of(&PACES, &call.site()));
+    let pace = Pace::of(&PACES, &call.site());
     if before.is_none() && !pace.allows() {
         return Arc::new(Kept { prediction: None, pace });
     }
-    let prediction = predicted(call, sizes);
-    pace.ran_dry(now().saturating_duration_since(begun));
+    let prediction = pace.runs_dry(|| predicted(call, sizes));
     let say_why = |error: &Error| say(&format!("toma: {}: not predicted: {error}", call.name()));
     let prediction = prediction.inspect_err(say_why);
     let lacks_memory = prediction.as_ref().is_err_and(|error| error.kind() == ErrorKind::OutOfMemory);
-    let prediction = prediction.ok().map(|prediction| match before {
-        Some(before) => prediction.renews(before),
-        None => prediction,
-    });
+    let prediction = prediction.ok().map(|prediction| prediction.renews(before));
     let kept = Arc::new(Kept { prediction, pace });
     if lacks_memory {
         // The next call may have more.
@@ -98,29 +94,18 @@ fn predicted(call: &mut Rehearsal<'_>, sizes: [usize; 2]) -> Result<Prediction, 
     let name = call.device().name();
     let device = Device::named(name)
         .ok_or_else(|| unsupported(format!("memory `{name}` is of no device that libtorch knows")))?;
-    let (mut traces, mut unknown) = (Vec::new(), Vec::new());
-    for size in sizes {
-        let (trace, names) = pieces(call, false, size)?;
-        traces.push((wide(size), trace));
-        unknown.extend(names);
-    }
-    let mut prediction = Prediction::new(&device, traces, unknown)?;
-    if let Some(foreseen) = prediction.foresee(call.items(), call.free_bytes()) {
-        let size = call.size_at(foreseen.size);
-        if !prediction.knows(wide(size)) {
-            let (trace, unknown) = pieces(call, true, size)?;
-            prediction.correct(wide(size), trace, unknown)?;
-        }
-    }
-    Ok(prediction)
+    let prediction = from_runs(&device, sizes.map(narrow), |by_shapes, size| pieces(call, by_shapes, size))?;
+    let Some(foreseen) = prediction.foresee(call.items(), call.free_bytes()) else { return Ok(prediction) };
+    let size = narrow(call.size_at(foreseen.size));
+    prediction.confirmed_by(size, |by_shapes| pieces(call, by_shapes, size))
 }
 
 /// Runs a piece of a size dry, and another one after it where the form has more than one.
-fn pieces(call: &mut Rehearsal<'_>, by_shapes: bool, size: usize) -> Result<(Trace, Vec<String>), Error> {
+fn pieces(call: &mut Rehearsal<'_>, by_shapes: bool, size: u32) -> Ran {
     let count = if call.items().is_some() { 2 } else { 1 };
     let mut failed = None;
     let step = |call: &mut Rehearsal<'_>, recording: &Recording| {
-        failed = (0..count).find_map(|_| piece(call, recording, size));
+        failed = (0..count).find_map(|_| piece(call, recording, wide(size)));
     };
     let ran = dry::run_with(by_shapes, call, step, Rehearsal::take_back)?;
     match failed {
@@ -133,6 +118,10 @@ fn piece(call: &mut Rehearsal<'_>, recording: &Recording, size: usize) -> Option
     recording.marked(c"piece", || dry::caught(|| call.run(size))).and_then(|ran| ran).err()
 }
 
-fn wide(size: usize) -> u32 {
+fn narrow(size: usize) -> u32 {
     u32::try_from(size).unwrap_or(u32::MAX)
+}
+
+fn wide(size: u32) -> usize {
+    usize::try_from(size).unwrap_or(usize::MAX)
 }

@@ -254,7 +254,7 @@ fn nothing_is_learned_told_or_left_by_a_dry_run() {
     cpu::count();
     let allocated = cpu::allocated_bytes();
     with(&device).cache(&cache).range(0..ITEMS, ITEMS, |start, end| {
-        // A loop inside runs its body once, and tells nobody.
+        // A loop inside runs its body once, and tells no observer.
         let nested = execute::with::<GlobalCache>().cache(&cache).device(&device).predict(&DryRun);
         nested.range(start..end, end - start, |start, end| {
             if is_dry() {

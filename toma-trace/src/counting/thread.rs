@@ -69,7 +69,7 @@ impl Drop for Pause {
 }
 
 /// A block was allocated on the device of that place among those of [`start`](super::Counting::start). The answer
-/// belongs to the block, and is 0 where it is nobody's.
+/// belongs to the block, and is 0 where no recording runs.
 pub fn allocated(device: u32, bytes: u64) -> u64 {
     let told = here(|here| {
         let born = here.stack.allocated(DeviceId(device), bytes);

@@ -1,0 +1,145 @@
+//! Predictions from dry runs at several sizes.
+
+use std::cell::Cell;
+
+use toma_core::{Auto, Judge};
+use toma_trace::Trace;
+
+use super::dry;
+use super::prediction::Prediction;
+use crate::error::Error;
+use crate::ffi::Recording;
+use crate::memory::Device;
+
+/// Sizes that are run dry: small, so that kernels that are asked take little time, and both multiples of what
+/// libraries round to, so that a line through them holds beyond.
+pub(crate) const SIZES: [u32; 2] = [4, 8];
+
+/// Finds what `step` takes from `device` at any size, without running it: it is run [dry](crate::dry_run).
+///
+/// `step` is called with 4 and with 8 items, twice each, and what it returns is held in between, as pieces of a
+/// loop are that follow each other: so it is known what pieces leave behind. The device need not have the
+/// memory.
+///
+/// ```
+/// use tch::{Device, Kind, Tensor};
+///
+/// let weight = Tensor::ones([256, 256], (Kind::Float, Device::Cpu)).set_requires_grad(true);
+/// let device = toma_torch::Device::new(Device::Cpu);
+/// let prediction = toma_torch::predict(&device, |size| {
+///     let rows = Tensor::ones([size as i64, 256], (Kind::Float, Device::Cpu));
+///     rows.matmul(&weight).relu().sum(Kind::Float).backward();
+/// })?;
+/// // How many rows fit into 24 GiB?
+/// let size = prediction.fits(24 << 30).unwrap();
+/// assert!(prediction.needs_bytes(size) <= 24 << 30);
+/// println!("{}", prediction.explain());
+/// # Ok::<(), toma_torch::Error>(())
+/// ```
+///
+/// # Errors
+/// When an operator cannot be run dry, with its name; when `step` returns an error; when it does other things at 8
+/// items than at 4, with the first difference; and when it makes no memory on `device` but elsewhere.
+///
+/// # Panics
+/// When `step` does, and when it keeps a tensor of a dry run.
+pub fn predict<R, M>(device: &Device, mut step: impl FnMut(usize) -> R) -> Result<Prediction, Error>
+where
+    Auto: Judge<R, M>,
+{
+    predict_from(device, SIZES, &mut step, &mut |_| ())
+}
+
+/// The same from other sizes. `undo` takes back what a piece of a size did besides.
+pub(crate) fn predict_from<R, M>(
+    device: &Device,
+    sizes: [u32; 2],
+    step: &mut impl FnMut(usize) -> R,
+    undo: &mut impl FnMut(usize),
+) -> Result<Prediction, Error>
+where
+    Auto: Judge<R, M>,
+{
+    from_runs(device, sizes, |by_shapes, size| two_pieces(by_shapes, size, step, undo))
+}
+
+/// A trace of the pieces of one size, and the operators whose results only data know.
+pub(super) type Ran = Result<(Trace, Vec<String>), Error>;
+
+/// From dry runs of two sizes; `run` is told whether by shapes alone.
+pub(super) fn from_runs(
+    device: &Device,
+    sizes: [u32; 2],
+    mut run: impl FnMut(bool, u32) -> Ran,
+) -> Result<Prediction, Error> {
+    let (mut traces, mut unknown) = (Vec::new(), Vec::new());
+    for size in sizes {
+        let (trace, names) = run(false, size)?;
+        traces.push((size, trace));
+        unknown.extend(names);
+    }
+    Prediction::new(device, traces, unknown)
+}
+
+/// Two pieces of a size, one after the other, each a scope of the trace; taken back once both are gone.
+fn two_pieces<R, M>(
+    by_shapes: bool,
+    size: u32,
+    step: &mut impl FnMut(usize) -> R,
+    undo: &mut impl FnMut(usize),
+) -> Ran
+where
+    Auto: Judge<R, M>,
+{
+    let items = usize::try_from(size).unwrap_or(usize::MAX);
+    let (mut failure, begun) = (None, Cell::new(0));
+    let pieces = |recording: &Recording| {
+        let mut piece = || {
+            begun.update(|begun| begun + 1);
+            step(items)
+        };
+        let mut pieces = Vec::new();
+        while pieces.len() < 2 && failure.is_none() {
+            let ran = recording.marked(c"piece", &mut piece);
+            failure = Auto.failure(&ran);
+            pieces.push(ran);
+        }
+        pieces
+    };
+    let ran = dry::run(by_shapes, pieces, || (0..begun.get()).for_each(|_| undo(items)))?;
+    match failure {
+        None => Ok(ran),
+        Some(failure) => Err(dry::failed(size, &failure)),
+    }
+}
+
+impl Prediction {
+    /// Runs `step` dry at one more size, and corrects what is predicted by it: memory that grows in steps, or faster
+    /// than in a line, shows at the size that is to be used. The largest size runs by shapes alone.
+    ///
+    /// # Errors
+    /// As of [`predict`].
+    ///
+    /// # Panics
+    /// As of [`predict`].
+    pub fn confirm<R, M>(self, size: usize, mut step: impl FnMut(usize) -> R) -> Result<Self, Error>
+    where
+        Auto: Judge<R, M>,
+    {
+        self.confirmed(size, &mut step, &mut |_| ())
+    }
+
+    /// The same where `undo` takes back what a piece of a size did besides.
+    pub(crate) fn confirmed<R, M>(
+        self,
+        size: usize,
+        step: &mut impl FnMut(usize) -> R,
+        undo: &mut impl FnMut(usize),
+    ) -> Result<Self, Error>
+    where
+        Auto: Judge<R, M>,
+    {
+        let size = u32::try_from(size).unwrap_or(u32::MAX);
+        self.confirmed_by(size, |by_shapes| two_pieces(by_shapes, size, step, undo))
+    }
+}
