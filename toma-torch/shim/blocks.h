@@ -66,6 +66,17 @@ class Blocks {
     return block;
   }
 
+  // Every living block, while each shard's threads wait in turn: the body must neither allocate nor free.
+  template <class F>
+  void each(const F& body) {
+    for (auto& shard : shards) {
+      const std::lock_guard<Lock> held(shard.lock);
+      for (const auto& [data, block] : shard.blocks) {
+        body(data, block);
+      }
+    }
+  }
+
   // Blocks so far.
   uint64_t inserted() {
     uint64_t sum = 0;

@@ -191,6 +191,14 @@ void toma_cpu_set_budget(uint64_t bytes) noexcept { budget.store(bytes); }
 
 void toma_cpu_watch(const toma_watcher* watcher) noexcept { watching.store(watcher, std::memory_order_release); }
 
+void toma_cpu_each_block(toma_each_block body, void* context) noexcept {
+  if (living != nullptr) {
+    living->each([&](const void* data, const toma::Block& block) {
+      body(context, reinterpret_cast<uintptr_t>(data), block.bytes, block.owner);
+    });
+  }
+}
+
 int64_t toma_cpu_fail_after(int64_t skip) noexcept {
   return std::exchange(fail_after, skip);
 }

@@ -83,6 +83,12 @@ struct toma_watcher {
 // From now on; null for none. A thread may still be telling the one of before, which therefore lives for ever.
 void toma_cpu_watch(const toma_watcher* watcher) noexcept;
 
+// A living block: its address, its bytes, and whose it is.
+typedef void (*toma_each_block)(void* context, uint64_t address, uint64_t bytes, uint64_t owner);
+
+// Every living block of the counting allocator. `body` must neither allocate nor free tensors, and throws nothing.
+void toma_cpu_each_block(toma_each_block body, void* context) noexcept;
+
 // Puts our fetcher of C++ backtraces in place of libtorch's. libtorch does it without a lock, so it must
 // be done while there is one thread. Errors that mean out of memory carry no backtrace where the thread
 // that catches them would retry; `would_retry` says so, and throws nothing.

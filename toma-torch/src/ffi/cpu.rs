@@ -1,5 +1,7 @@
 //! The counting CPU allocator.
 
+use std::ffi::c_void;
+
 use toma_trace::counting;
 
 use crate::stats::Stats;
@@ -16,6 +18,29 @@ unsafe extern "C" {
     pub(crate) safe fn toma_cpu_set_budget(bytes: u64);
     safe fn toma_cpu_fail_after(skip: i64) -> i64;
     safe fn toma_cpu_watch(watcher: &'static Watcher);
+    fn toma_cpu_each_block(body: EachBlock, context: *mut c_void);
+}
+
+type EachBlock = extern "C" fn(*mut c_void, u64, u64, u64);
+
+/// A living block of the counting allocator.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Block {
+    pub(crate) address: u64,
+    pub(crate) bytes: u64,
+    /// What a recording has answered for it.
+    pub(crate) owner: u64,
+}
+
+/// Every living block. `body` must neither make nor free a tensor, and should not panic: that would end the process.
+pub(crate) fn each_cpu_block<F: FnMut(Block)>(mut body: F) {
+    extern "C" fn of<F: FnMut(Block)>(context: *mut c_void, address: u64, bytes: u64, owner: u64) {
+        // SAFETY: it is the body below, lent for the call.
+        let body = unsafe { &mut *context.cast::<F>() };
+        body(Block { address, bytes, owner });
+    }
+    // SAFETY: `body` lives through the call, which hands it to the function of its type alone.
+    unsafe { toma_cpu_each_block(of::<F>, (&raw mut body).cast()) };
 }
 
 /// What is told of every block, on the thread that makes, frees or lacks it.
