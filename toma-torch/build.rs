@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 /// Its subjects, each a file here and a module of `ffi`.
-const SHIM: [&str; 11] = [
+const SHIM: [&str; 12] = [
     "backtraces",
     "backward",
     "cpu",
@@ -12,6 +12,7 @@ const SHIM: [&str; 11] = [
     "gradient",
     "modes",
     "observe",
+    "profile",
     "rng",
     "state",
     "storage",

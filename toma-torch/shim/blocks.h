@@ -66,6 +66,14 @@ class Blocks {
     return block;
   }
 
+  // The block at an address, of no bytes where there is none.
+  Block at(void* data) {
+    auto& shard = shard_of(data);
+    const std::lock_guard<Lock> held(shard.lock);
+    const auto found = shard.blocks.find(data);
+    return found == shard.blocks.end() ? Block{} : found->second;
+  }
+
   // Every living block, while each shard's threads wait in turn: the body must neither allocate nor free.
   template <class F>
   void each(const F& body) {

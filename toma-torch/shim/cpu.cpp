@@ -27,6 +27,8 @@ namespace {
 
 using Count = std::atomic<uint64_t>;
 
+// Of blocks that no watcher is told of.
+constexpr auto exempt_owner = std::numeric_limits<uint64_t>::max();
 constexpr auto unlimited = std::numeric_limits<uint64_t>::max();
 
 Count allocated{0};
@@ -53,7 +55,7 @@ const toma_watcher* watcher() { return watching.load(std::memory_order_acquire);
 // Without a backtrace: it costs milliseconds to print, and the message says it all.
 [[noreturn]] void out_of_memory(size_t bytes, const std::string& why) {
   ooms.fetch_add(1, std::memory_order_relaxed);
-  if (const auto* told = watcher()) {
+  if (const auto* told = watcher(); told != nullptr && exempt == 0) {
     told->refused(bytes);
   }
   throw c10::OutOfMemoryError("CPU out of memory: tried to allocate " + std::to_string(bytes) + " bytes, " + why, nullptr);
@@ -84,11 +86,11 @@ uint64_t take(uint64_t bytes) {
   return before;
 }
 
-void uncount(toma::Block block) {
+void uncount(const void* data, toma::Block block) {
   if (block.bytes > 0) {
     allocated.fetch_sub(block.bytes, std::memory_order_relaxed);
-    if (const auto* told = watcher()) {
-      told->freed(block.owner, block.bytes);
+    if (const auto* told = watcher(); told != nullptr && block.owner != exempt_owner) {
+      told->freed(reinterpret_cast<uintptr_t>(data), block.bytes, block.owner);
     }
   }
 }
@@ -96,7 +98,7 @@ void uncount(toma::Block block) {
 void release(void* data) {
   // Before it is freed: after that the address may be another thread's.
   const auto block = living->remove(data);
-  uncount(block);
+  uncount(data, block);
   toma::tell_of_block(data, -static_cast<int64_t>(block.bytes));
   give_back(data);
 }
@@ -111,12 +113,14 @@ c10::DataPtr block(size_t bytes) {
     out_of_memory(bytes, "the system has no more");
   }
   const auto* told = watcher();
-  const toma::Block counted{bytes, told == nullptr ? 0 : told->allocated(bytes)};
+  const auto address = reinterpret_cast<uintptr_t>(data.get());
+  const auto owner = exempt > 0 ? exempt_owner : told == nullptr ? 0 : told->allocated(address, bytes);
+  const toma::Block counted{bytes, owner};
   try {
     // A block that was freed past us is in the table until its address is given out again.
-    uncount(living->insert(data.get(), counted));
+    uncount(data.get(), living->insert(data.get(), counted));
   } catch (const std::bad_alloc&) {
-    uncount(counted);
+    uncount(data.get(), counted);
     out_of_memory(bytes, "the system has no more for the table of blocks");
   }
   TORCH_INTERNAL_ASSERT(data.compare_exchange_deleter(give_back, &release));
@@ -190,6 +194,10 @@ uint64_t toma_cpu_budget() noexcept { return budget.load(std::memory_order_relax
 void toma_cpu_set_budget(uint64_t bytes) noexcept { budget.store(bytes); }
 
 void toma_cpu_watch(const toma_watcher* watcher) noexcept { watching.store(watcher, std::memory_order_release); }
+
+uint64_t toma_cpu_owner(uint64_t address) noexcept {
+  return living == nullptr ? 0 : living->at(reinterpret_cast<void*>(address)).owner;
+}
 
 void toma_cpu_each_block(toma_each_block body, void* context) noexcept {
   if (living != nullptr) {

@@ -72,22 +72,45 @@ void toma_cpu_set_budget(uint64_t bytes) noexcept;
 // The allocation after `skip` more of this thread fails, once; -1 for none. Returns what was left.
 int64_t toma_cpu_fail_after(int64_t skip) noexcept;
 
-// Told of every block of the counting allocator, on the thread that makes, frees or lacks it.
+// Told of every block of the counting allocator, on the thread that makes, frees or lacks it; of none that is exempt.
 struct toma_watcher {
   // Answers whose it is, which it hears when the block is freed: 0 where it was not asked.
-  uint64_t (*allocated)(uint64_t bytes);
-  void (*freed)(uint64_t owner, uint64_t bytes);
+  uint64_t (*allocated)(uint64_t address, uint64_t bytes);
+  void (*freed)(uint64_t address, uint64_t bytes, uint64_t owner);
   void (*refused)(uint64_t bytes);
 };
 
 // From now on; null for none. A thread may still be telling the one of before, which therefore lives for ever.
 void toma_cpu_watch(const toma_watcher* watcher) noexcept;
 
+// What the watcher has answered for the block at an address; 0 where none lives there.
+uint64_t toma_cpu_owner(uint64_t address) noexcept;
+
 // A living block: its address, its bytes, and whose it is.
 typedef void (*toma_each_block)(void* context, uint64_t address, uint64_t bytes, uint64_t owner);
 
 // Every living block of the counting allocator. `body` must neither allocate nor free tensors, and throws nothing.
 void toma_cpu_each_block(toma_each_block body, void* context) noexcept;
+
+// Told of operators and of the nodes of backwards, on the thread that runs them. A node is a number that an operator
+// has in common with the node of its gradient, or 0.
+struct toma_listener {
+  // Asked once for each name and thread.
+  uint32_t (*named)(const char* name);
+  void (*operator_begins)(uint32_t name, uint64_t node);
+  void (*node_begins)(uint32_t name, uint64_t node);
+  void (*ends)();
+};
+
+// From now on, on all threads; null for none. A thread may still be telling the one of before, which therefore lives
+// for ever. One call at a time.
+void toma_profile_operators(const toma_listener* listener) noexcept;
+// What the next operator of this thread will have in common with the node of its gradient.
+uint64_t toma_profile_position() noexcept;
+// The node that this thread runs.
+uint64_t toma_profile_node() noexcept;
+// The name of the operator that this thread is in, by its stack; UINT32_MAX where it is in none.
+uint32_t toma_profile_operator(uint32_t (*named)(const char* name)) noexcept;
 
 // Puts our fetcher of C++ backtraces in place of libtorch's. libtorch does it without a lock, so it must
 // be done while there is one thread. Errors that mean out of memory carry no backtrace where the thread
@@ -112,6 +135,9 @@ int32_t toma_gradient_set(const void* variable, const void* gradient, toma_error
 const void* toma_tensor_identity(const void* tensor) noexcept;
 // The same for all tensors in one storage, views of it included; null for what has none.
 const void* toma_storage_identity(const void* tensor) noexcept;
+// Where its memory begins, or that of its gradient; of a sparse tensor, where its indices and its values do. 0 for
+// nowhere.
+void toma_storage_addresses(const void* tensor, bool of_gradient, uint64_t* out) noexcept;
 // Whether nobody else holds the tensor or its memory, in which each element has a place of its own.
 int32_t toma_tensor_is_sole(const void* tensor, bool* out, toma_error* error) noexcept;
 

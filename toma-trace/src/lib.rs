@@ -52,6 +52,7 @@ pub use json::Unreadable;
 pub use live::{Holder, Live, Peak};
 pub use place::{Place, UnknownPlace};
 pub use record::{Contradiction, Open, Recorder};
+pub use sizes::Size;
 pub use tables::{
     Access, Attribute, Block, Interval, Label, Moment, Operand, Operator, OperatorId, Scope, ScopeId,
     ScopeKind, Storage, StorageId, ThreadId, Tick, Trace, Use,

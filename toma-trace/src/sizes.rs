@@ -3,11 +3,13 @@
 use std::fmt;
 
 /// Bytes as memlab writes them: `0.00B`, `1000.00B`, `1.50K`, `4.00M`. Units are powers of 1024.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Size(pub(crate) i128);
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Size(pub i128);
 
 impl Size {
-    pub(crate) fn of(bytes: u64) -> Self {
+    /// That of so many bytes.
+    #[must_use]
+    pub fn of(bytes: u64) -> Self {
         Self(bytes.into())
     }
 }

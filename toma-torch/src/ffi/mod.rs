@@ -14,6 +14,7 @@ mod dry;
 mod gradient;
 mod modes;
 mod observe;
+mod profile;
 mod rng;
 mod storage;
 
@@ -31,8 +32,10 @@ pub(crate) use gradient::{identity, is_sole, set_gradient};
 pub(crate) use modes::enter_autocast;
 pub(crate) use modes::{autocast_depth, modes, set_modes, toma_casts_clear};
 pub(crate) use observe::{Event, EventKind, Recording};
+use profile::{node, operator_of_stack};
+pub(crate) use profile::{position, tell_operators};
 pub(crate) use rng::{rng_state, set_rng_state};
-pub(crate) use storage::storage_identity;
+pub(crate) use storage::{addresses, gradient_addresses, storage_identity};
 
 /// What the shim says of a failure.
 #[repr(C)]

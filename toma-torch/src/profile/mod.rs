@@ -20,10 +20,23 @@
 //! # Ok::<(), toma_torch::Error>(())
 //! ```
 
+mod filled;
+mod named;
 mod profiler;
+mod recording;
+mod running;
+mod states;
 mod switch;
 
-pub use profiler::{Profiler, Profiling, Recording};
-pub use toma_trace::lines::{Column, Lines};
+pub use profiler::{Depth, Profiler, Profiling};
+pub use recording::{Peak, Recording};
+pub use running::{label, optimizer};
+pub use toma_trace::lines::{Column, Diff, Lines, NoEvents};
 
+pub(crate) use filled::filled;
 pub(crate) use switch::{install, print};
+
+/// Forgets what the recording of `TOMA_PROFILE` has so far, as [`Profiling::clear`] does for others.
+pub fn clear() {
+    switch::clear();
+}

@@ -1,7 +1,14 @@
+use std::sync::Arc;
+
+use tch::Tensor;
+use tch::nn::VarStore;
 use toma_trace::Place;
 use toma_trace::counting::Counting;
 use toma_trace::lines::Lines;
 
+use super::named::{self, Named};
+use super::recording::Recording;
+use super::running;
 use crate::cpu;
 use crate::error::{Error, ErrorKind};
 use crate::ffi;
@@ -9,14 +16,61 @@ use crate::ffi;
 /// What is recorded, and how.
 ///
 /// No counter of libtorch is reset, and no size or retry of a loop changes.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Debug)]
 #[must_use = "nothing is recorded until it is started"]
-pub struct Profiler(());
+pub struct Profiler {
+    depth: Depth,
+    events: usize,
+    named: Named,
+    labels: Vec<(String, Tensor)>,
+}
+
+/// How much is recorded.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Depth {
+    /// Bytes by line.
+    #[default]
+    Lines,
+    /// Operators, too, and all in order, as a [trace](Recording::trace).
+    Events,
+}
+
+/// As many as a step of a large net has in a few hundred repetitions: 32 MiB.
+const EVENTS: usize = 1 << 20;
 
 impl Profiler {
     /// Records bytes by line.
+    #[expect(clippy::new_without_default, reason = "a profiler is set up, not filled in")]
     pub fn new() -> Self {
-        Self::default()
+        Self { depth: Depth::Lines, events: EVENTS, named: Named::default(), labels: Vec::new() }
+    }
+
+    /// Records so much.
+    pub fn depth(self, depth: Depth) -> Self {
+        Self { depth, ..self }
+    }
+
+    /// With [`Depth::Events`], keeps the last of so many events, 1,048,576 without a word. Each takes 32 bytes.
+    ///
+    /// A begin and an end of an operator, a mark, a birth and a death of a block are an event each. The recording
+    /// [tells](Recording::lost_events) how many were too many.
+    pub fn events(self, most: usize) -> Self {
+        Self { events: most.max(1), ..self }
+    }
+
+    /// Names the variables of a store, now or later, their gradients, and the states of [optimizers](super::optimizer).
+    ///
+    /// Of several stores each is named by its own paths. The store may be dropped meanwhile.
+    pub fn variables(mut self, store: &VarStore) -> Self {
+        self.named.variables(store);
+        self
+    }
+
+    /// Names the memory of a tensor, such as an input. Inside of a recording [`label`](super::label) does.
+    pub fn label(mut self, name: &str, tensor: &Tensor) -> Self {
+        self.labels.push((name.to_owned(), tensor.shallow_clone()));
+        self
     }
 
     /// Records from now on, on all threads.
@@ -26,11 +80,18 @@ impl Profiler {
     /// # Errors
     /// When another profiler runs.
     pub fn start(self) -> Result<Profiling, Error> {
+        let Self { depth, events, named, labels } = self;
         cpu::count();
+        let events = if depth == Depth::Events { events } else { 0 };
+        let setup =
+            Counting::of(&[(Place::HOST, cpu::allocated_bytes())]).events(events).position(ffi::position);
         let busy = |busy| Error::new(ErrorKind::Unsupported, format!("profiler: {busy}"));
-        let counting = Counting::start(&[(Place::HOST, cpu::allocated_bytes())]).map_err(busy)?;
-        ffi::watch_cpu();
-        Ok(Profiling { counting })
+        let counting = setup.after_backward(running::note_variables).start().map_err(busy)?;
+        named::forget();
+        named.note_variables();
+        labels.iter().for_each(|(name, tensor)| named::label(name, tensor));
+        let running = Running::begin(Arc::new(named), depth);
+        Ok(Profiling { counting, running })
     }
 }
 
@@ -39,30 +100,45 @@ impl Profiler {
 #[must_use = "recording ends when this is dropped"]
 pub struct Profiling {
     counting: Counting,
+    running: Running,
 }
 
 impl Profiling {
     /// What is recorded so far. Lines that run now are not in it.
     pub fn lines(&self) -> Lines {
-        self.counting.lines()
+        self.counting.so_far().lines()
+    }
+
+    /// Forgets what was recorded so far, and goes on. Functions that run now are seen again when they are called next.
+    pub fn clear(&mut self) {
+        self.counting.clear();
     }
 
     /// Ends it.
     pub fn finish(self) -> Recording {
-        Recording { lines: self.counting.finish() }
+        let Self { counting, running } = self;
+        Recording::of(counting.finish(), &running.named)
     }
 }
 
-/// What was recorded.
-#[derive(Clone, Debug)]
-pub struct Recording {
-    lines: Lines,
+/// What tells the recording, until this is dropped.
+#[derive(Debug)]
+struct Running {
+    named: Arc<Named>,
 }
 
-impl Recording {
-    /// What each line did, in the order of the source.
-    #[must_use]
-    pub fn lines(&self) -> Lines {
-        self.lines.clone()
+impl Running {
+    fn begin(named: Arc<Named>, depth: Depth) -> Self {
+        running::set(Some(Arc::clone(&named)));
+        ffi::watch_cpu();
+        ffi::tell_operators(depth == Depth::Events);
+        Self { named }
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        ffi::tell_operators(false);
+        running::set(None);
     }
 }

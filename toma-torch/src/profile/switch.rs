@@ -1,40 +1,134 @@
 //! The variable that switches recording on without a word in the program.
 
 use std::env;
+use std::ffi::OsStr;
+use std::fs;
 use std::io::{self, Write as _};
-use std::sync::{Mutex, PoisonError};
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use super::profiler::{Profiler, Profiling};
+use super::profiler::{Depth, Profiler, Profiling};
+use super::recording::Recording;
+use crate::error::{Error, ErrorKind};
 
 const VARIABLE: &str = "TOMA_PROFILE";
 
-static RUNNING: Mutex<Option<Profiling>> = Mutex::new(None);
+/// What the variable asks for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Wish {
+    Nothing,
+    /// Tables on standard error as the program ends.
+    Tables,
+    /// What filled the memory, each time when it ran out.
+    Filled,
+    /// All files in this folder.
+    Files(PathBuf),
+}
+
+impl Wish {
+    fn read(value: &OsStr) -> Result<Self, String> {
+        let is_folder = value.to_string_lossy().contains(['/', '\\']);
+        match value.to_str() {
+            Some("" | "0") => Ok(Self::Nothing),
+            Some("1") => Ok(Self::Tables),
+            Some("oom") => Ok(Self::Filled),
+            _ if is_folder => Ok(Self::Files(value.into())),
+            _ => Err(format!(
+                "toma: {VARIABLE}={}: must be 1, oom, 0, or a folder with a slash; taken for 0\n",
+                value.display()
+            )),
+        }
+    }
+}
+
+static RUNNING: Mutex<Option<(Wish, Profiling)>> = Mutex::new(None);
+
+fn running() -> MutexGuard<'static, Option<(Wish, Profiling)>> {
+    RUNNING.lock().unwrap_or_else(PoisonError::into_inner)
+}
 
 /// Begins before `main`, where the variable says so.
 pub(crate) fn install() {
-    match env::var_os(VARIABLE) {
-        Some(value) if value == "1" => {}
-        None => return,
-        Some(value) if value.is_empty() || value == "0" => return,
-        Some(value) => {
-            return say(&format!("toma: {VARIABLE}={}: must be 1 or 0; taken for 0\n", value.display()));
+    let Some(value) = env::var_os(VARIABLE) else { return };
+    let started = Wish::read(&value).and_then(|wish| start(wish).map_err(|error| format!("toma: {error}\n")));
+    if let Err(problem) = started {
+        say(&problem);
+    }
+}
+
+fn start(wish: Wish) -> Result<(), Error> {
+    let depth = match &wish {
+        Wish::Nothing => return Ok(()),
+        Wish::Files(folder) => {
+            make(folder)?;
+            Depth::Events
         }
-    }
-    match Profiler::new().start() {
-        Ok(profiling) => *RUNNING.lock().unwrap_or_else(PoisonError::into_inner) = Some(profiling),
-        Err(error) => say(&format!("toma: {error}\n")),
-    }
+        Wish::Tables | Wish::Filled => Depth::Lines,
+    };
+    let profiling = Profiler::new().depth(depth).start()?;
+    *running() = Some((wish, profiling));
+    Ok(())
+}
+
+/// So that a folder that cannot be written shows before the work.
+fn make(folder: &Path) -> Result<(), Error> {
+    let problem = |error| format!("{VARIABLE}={}: {error}", folder.display());
+    fs::create_dir_all(folder).map_err(|error| Error::new(ErrorKind::Other, problem(error)))
 }
 
 /// Prints what was recorded, as the program ends.
 pub(crate) fn print() {
-    let running = RUNNING.lock().unwrap_or_else(PoisonError::into_inner).take();
-    if let Some(profiling) = running {
-        say(&profiling.finish().lines().to_string());
+    let Some((wish, profiling)) = running().take() else { return };
+    let recording = profiling.finish();
+    match wish {
+        Wish::Nothing | Wish::Filled => {}
+        Wish::Tables => say(&format!("{}\n{}", recording.peak(), recording.lines())),
+        Wish::Files(folder) => {
+            if let Err(error) = write_all(&recording, &folder) {
+                say(&format!("toma: {VARIABLE}: {error}\n"));
+            }
+        }
+    }
+}
+
+fn write_all(recording: &Recording, folder: &Path) -> Result<(), Error> {
+    recording.write_text(folder.join("profile.txt"))?;
+    recording.write_html(folder.join("profile.html"))?;
+    recording.write_memory_viz(folder.join("memory_viz.pickle"))?;
+    recording.write_perfetto(folder.join("perfetto.json"))
+}
+
+/// Whether each failure is to be printed.
+pub(super) fn prints_failures() -> bool {
+    matches!(&*running(), Some((Wish::Filled, _)))
+}
+
+/// Forgets what the recording of the variable has so far.
+pub(super) fn clear() {
+    if let Some((_, profiling)) = &mut *running() {
+        profiling.clear();
     }
 }
 
 /// A standard error that is closed must not end the program.
-fn say(text: &str) {
+pub(super) fn say(text: &str) {
     let _ = io::stderr().lock().write_all(text.as_bytes());
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_variable_says_what_is_recorded() {
+        let read = |value: &str| Wish::read(OsStr::new(value));
+        assert_eq!([read(""), read("0")], [Ok(Wish::Nothing), Ok(Wish::Nothing)]);
+        assert_eq!([read("1"), read("oom")], [Ok(Wish::Tables), Ok(Wish::Filled)]);
+        assert_eq!(read("out/"), Ok(Wish::Files("out/".into())));
+        let problem = read("yes").unwrap_err();
+        assert_eq!(
+            problem,
+            "toma: TOMA_PROFILE=yes: must be 1, oom, 0, or a folder with a slash; taken for 0\n"
+        );
+    }
 }

@@ -1,19 +1,40 @@
 //! A recording that runs: the marks and blocks of all threads, told to their stacks.
 
+mod ears;
+mod failure;
+mod filled;
+mod known;
+mod makers;
+mod names;
+mod owner;
+mod replay;
+mod ring;
+mod scopes;
 mod thread;
+mod told;
 
-use std::collections::HashMap;
 use std::fmt;
-use std::ptr;
 use std::sync::atomic::AtomicU32;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 use std::time::Instant;
 
-pub use thread::{Pause, allocated, freed, out_of_memory, pause};
+pub use failure::Living;
+pub use filled::filled;
+pub use names::{NameId, name};
+pub use owner::{EXEMPT, Owner};
+pub use replay::Replayed;
+pub use scopes::{Attempt, Phase, phase};
+pub use thread::{Pause, allocated, ends, freed, node_begins, operator_begins, out_of_memory, pause};
+pub use told::Node;
 
-use self::thread::Ears;
-use crate::lines::{LineId, Lines, Rows, Source, Sources};
+use self::ears::Ears;
+use self::failure::Failures;
+use self::known::{Group, Known};
+use self::makers::AllMakers;
+use self::ring::Ring;
+
+use crate::lines::{DeviceId, LineId, Lines, Rows};
 use crate::marks::{self, Busy, Function, Session};
 use crate::place::Place;
 
@@ -26,7 +47,7 @@ use crate::place::Place;
 /// # mod toma { pub use toma_trace as trace; }
 /// # use toma::trace::marks::{Function, Line, expansion::{Frame, line}};
 /// use toma::trace::Place;
-/// use toma::trace::counting::{self, Counting};
+/// use toma::trace::counting::{self, Counting, Node};
 ///
 /// # static STEP: Function = Function::new(
 /// #     "step", "demo", "src/net.rs", &[Line::new(1, "fn step() {"), Line::new(2, "take(384)")],
@@ -39,13 +60,13 @@ use crate::place::Place;
 /// }
 ///
 /// fn take(bytes: u64) {
-///     let block = counting::allocated(0, bytes);
-///     counting::freed(0, bytes, block);
+///     let owner = counting::allocated(0, 0x1000, bytes, Node::default());
+///     counting::freed(0, 0x1000, bytes, owner);
 /// }
 ///
-/// let counting = Counting::start(&[(Place::HOST, 1000)])?;
+/// let counting = Counting::of(&[(Place::HOST, 1000)]).start()?;
 /// step();
-/// let lines = counting.finish();
+/// let lines = counting.finish().lines();
 /// assert_eq!(lines.figures("step", 2, &Place::HOST).unwrap().peak, 1384);
 /// # Ok::<(), toma::trace::marks::Busy>(())
 /// ```
@@ -53,25 +74,38 @@ use crate::place::Place;
 #[derive(Debug)]
 pub struct Counting {
     _session: Session,
+    setup: Setup,
     shared: Arc<Shared>,
 }
 
-/// What all threads of a recording share.
-#[derive(Debug)]
-pub(super) struct Shared {
-    pub(super) number: u32,
-    pub(super) rows: Arc<Rows>,
-    known: Mutex<Known>,
+/// A recording that has not begun.
+#[derive(Clone, Debug)]
+#[must_use = "nothing is counted before it is started"]
+pub struct Setup {
+    devices: Vec<(Place, u64)>,
+    events: usize,
+    position: fn() -> Node,
+    after_backward: fn(),
 }
 
-/// The functions that were heard of.
-#[derive(Default)]
-struct Known {
-    sources: Sources,
-    /// By address.
-    firsts: HashMap<usize, LineId>,
-    /// Calls of functions that print themselves.
-    calls: HashMap<LineId, u32>,
+/// What was counted.
+#[derive(Clone, Debug)]
+pub struct Counted(Arc<Shared>);
+
+/// What all threads of a recording share.
+pub(super) struct Shared {
+    number: u32,
+    rows: Arc<Rows>,
+    known: Mutex<Known>,
+    /// Where events are kept.
+    ring: Option<Ring>,
+    /// Births so far, where events are not kept.
+    births: AtomicU32,
+    makers: AllMakers,
+    position: fn() -> Node,
+    after_backward: fn(),
+    failures: Failures,
+    threads: AtomicU32,
 }
 
 /// No recording, where a number is meant.
@@ -81,37 +115,89 @@ const NONE: u32 = 0;
 static NUMBER: AtomicU32 = AtomicU32::new(NONE);
 static RUNNING: RwLock<Option<Arc<Shared>>> = RwLock::new(None);
 
-impl Counting {
-    /// Counts from now on, on devices of which so many bytes are allocated.
+impl Setup {
+    /// The same, with the last of so many events, which are what a [trace](Counted::replay) is made of.
+    ///
+    /// An event takes 32 bytes, which are there from the start. A birth, a death, a mark, a begin and an end are one
+    /// event each.
+    pub fn events(self, events: usize) -> Self {
+        Self { events, ..self }
+    }
+
+    /// The same, with what answers the number that the next operator of the calling thread will have in common with
+    /// the node of its gradient. It tells which line's operators a backward allocates for.
+    pub fn position(self, position: fn() -> Node) -> Self {
+        Self { position, ..self }
+    }
+
+    /// The same, with what is called on a thread when a line ends that has run a backward.
+    pub fn after_backward(self, after_backward: fn()) -> Self {
+        Self { after_backward, ..self }
+    }
+
+    /// Counts from now on.
     ///
     /// # Errors
     ///
     /// When another recording runs.
-    pub fn start(devices: &[(Place, u64)]) -> Result<Self, Busy> {
-        static LAST: AtomicU32 = AtomicU32::new(NONE);
+    pub fn start(self) -> Result<Counting, Busy> {
         let session = marks::start(&Ears)?;
-        let number = LAST.fetch_add(1, Relaxed).wrapping_add(1).max(NONE + 1);
-        let begun = Instant::now();
-        let rows = Arc::new(Rows::new(devices).clock(move || begun.elapsed()));
-        let shared = Arc::new(Shared { number, rows, known: Mutex::default() });
-        *RUNNING.write().unwrap_or_else(PoisonError::into_inner) = Some(Arc::clone(&shared));
-        NUMBER.store(number, Release);
-        Ok(Self { _session: session, shared })
+        let shared = self.run();
+        Ok(Counting { _session: session, setup: self, shared })
     }
 
-    /// The rows there are so far. Stays that have not ended are not in them.
+    /// Begins a recording, in the place of the one that runs.
+    fn run(&self) -> Arc<Shared> {
+        static LAST: AtomicU32 = AtomicU32::new(NONE);
+        let number = LAST.fetch_add(1, Relaxed).wrapping_add(1).max(NONE + 1);
+        let begun = Instant::now();
+        let shared = Arc::new(Shared {
+            number,
+            rows: Arc::new(Rows::new(&self.devices).clock(move || begun.elapsed())),
+            known: Mutex::default(),
+            ring: (self.events > 0).then(|| Ring::new(self.events)),
+            births: AtomicU32::new(0),
+            makers: AllMakers::default(),
+            position: self.position,
+            after_backward: self.after_backward,
+            failures: Failures::new(),
+            threads: AtomicU32::new(0),
+        });
+        *RUNNING.write().unwrap_or_else(PoisonError::into_inner) = Some(Arc::clone(&shared));
+        NUMBER.store(number, Release);
+        shared
+    }
+}
+
+impl Counting {
+    /// A recording of these devices, with the bytes that are allocated on each already.
+    pub fn of(devices: &[(Place, u64)]) -> Setup {
+        Setup { devices: devices.to_owned(), events: 0, position: Node::default, after_backward: || () }
+    }
+
+    /// What was counted so far. Stays that have not ended are not in the rows.
     #[must_use]
-    pub fn lines(&self) -> Lines {
-        self.shared.lines()
+    pub fn so_far(&self) -> Counted {
+        Counted(Arc::clone(&self.shared))
+    }
+
+    /// Forgets what was counted so far, and goes on with the bytes that are allocated now.
+    ///
+    /// Functions that run now are seen again when they are called next.
+    pub fn clear(&mut self) {
+        let rows = &self.shared.rows;
+        let now = rows.devices().map(|(device, place)| (place.clone(), rows.allocated_bytes(device)));
+        self.setup.devices = now.collect();
+        self.shared = self.setup.run();
     }
 
     /// Ends it. What this thread is in the middle of ends with it.
     #[must_use]
-    pub fn finish(self) -> Lines {
+    pub fn finish(self) -> Counted {
         let shared = Arc::clone(&self.shared);
         drop(self);
         thread::forget();
-        shared.lines()
+        Counted(shared)
     }
 }
 
@@ -122,13 +208,60 @@ impl Drop for Counting {
     }
 }
 
+impl Counted {
+    /// The rows there are.
+    #[must_use]
+    pub fn lines(&self) -> Lines {
+        self.0.lines()
+    }
+
+    /// The most bytes there were on the device of a place among those of [`of`](Counting::of), and the line that
+    /// reached them: its file and number.
+    ///
+    /// # Panics
+    ///
+    /// When there is no such device.
+    #[must_use]
+    pub fn peak(&self, device: u8) -> (u64, Option<String>) {
+        let (bytes, line) = self.0.rows.peak(DeviceId(device.into()));
+        (bytes, line.and_then(|line| self.0.known().position(line)))
+    }
+
+    /// The events as a trace, if they were kept. `living` are the blocks that are alive, each with the place of its
+    /// device among those of [`of`](Counting::of): those that no event tells of are older.
+    #[must_use]
+    pub fn replay(&self, living: impl IntoIterator<Item = (u32, Living)>) -> Option<Replayed> {
+        replay::replay(&self.0, living)
+    }
+
+    /// Whether a block was born in this recording, within an optimizer.
+    #[must_use]
+    pub fn is_of_optimizer(&self, owner: Owner) -> bool {
+        owner.is_of(self.0.number) && owner != EXEMPT && owner.is_of_optimizer()
+    }
+
+    /// What a block is called that has no name of its own: operator and line of its birth, as far as they are known.
+    ///
+    /// `None` if it is older.
+    #[must_use]
+    pub fn origin(&self, owner: Owner) -> Option<String> {
+        filled::origin(&self.0, owner)
+    }
+}
+
 /// The number of the recording that runs.
-pub(super) fn number() -> Option<u32> {
+fn number() -> Option<u32> {
     Some(NUMBER.load(Acquire)).filter(|number| *number != NONE)
 }
 
+/// Whether a recording runs.
+#[must_use]
+pub fn runs() -> bool {
+    NUMBER.load(Relaxed) != NONE
+}
+
 /// The recording that runs.
-pub(super) fn running() -> Option<Arc<Shared>> {
+fn running() -> Option<Arc<Shared>> {
     RUNNING.read().unwrap_or_else(PoisonError::into_inner).clone()
 }
 
@@ -138,40 +271,30 @@ impl Shared {
     }
 
     fn lines(&self) -> Lines {
-        Lines::new(&self.known().sources, &self.rows)
+        let sources = self.known().told_apart();
+        Lines::new(&sources, &self.rows)
     }
 
-    /// The first line of a function.
-    pub(super) fn first(&self, function: &'static Function) -> LineId {
-        let mut known = self.known();
-        let Known { sources, firsts, .. } = &mut *known;
-        *firsts.entry(ptr::from_ref(function).addr()).or_insert_with(|| sources.add(source(function)))
+    /// The first line of a function, called in attempts of a group, and how far it is behind that of no attempt.
+    fn first(&self, function: &'static Function, group: Group) -> (LineId, u32) {
+        self.known().first(function, group)
     }
 
     /// A function was called: its table, if that is due.
-    pub(super) fn called(&self, first: LineId, function: &'static Function) -> Option<Lines> {
-        let every = function.every?;
-        let mut known = self.known();
-        let calls = known.calls.entry(first).or_default();
-        *calls += 1;
-        let is_due = calls.is_multiple_of(every.get());
-        drop(known);
+    fn called(&self, function: &'static Function) -> Option<Lines> {
+        function.every?;
+        let is_due = self.known().is_due(function);
         let lines = is_due.then(|| self.lines().function(function.name))?;
-        Some(if function.columns.is_empty() {
-            lines
-        } else {
-            lines.columns(function.columns.iter().copied())
-        })
+        let columns = function.columns.iter().copied();
+        Some(if columns.len() == 0 { lines } else { lines.columns(columns) })
     }
 }
 
-fn source(function: &Function) -> Source {
-    let named = Source::new(&format!("{}::{}", function.module, function.name), function.file);
-    function.lines.iter().fold(named, |source, line| source.line(line.number, line.text))
-}
-
-impl fmt::Debug for Known {
+impl fmt::Debug for Shared {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Known").field("sources", &self.sources).finish_non_exhaustive()
+        f.debug_struct("Shared")
+            .field("number", &self.number)
+            .field("ring", &self.ring)
+            .finish_non_exhaustive()
     }
 }

@@ -1,13 +1,19 @@
 //! What one thread tells a recording.
 
 use std::cell::{Cell, RefCell};
-use std::io::{self, Write as _};
-use std::ptr;
+use std::marker::PhantomData;
 use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
 
-use super::Shared;
-use crate::lines::{Born, DeviceId, LineId, Stack};
-use crate::marks::{Function, Marks};
+use super::failure::{Living, Moments};
+use super::known::Group;
+use super::makers::Makers;
+use super::names::NameId;
+use super::owner::{EXEMPT, Owner};
+use super::told::{Memory, Node, Told, lower};
+use super::{Shared, running};
+use crate::lines::{DeviceId, LineId, Stack};
+use crate::marks::Function;
 
 thread_local! {
     static HERE: RefCell<Option<Here>> = const { RefCell::new(None) };
@@ -15,35 +21,53 @@ thread_local! {
 }
 
 /// A thread in a recording.
-struct Here {
-    shared: Arc<Shared>,
+pub(super) struct Here {
+    pub(super) shared: Arc<Shared>,
+    number: u32,
     stack: Stack,
     frames: Vec<Called>,
+    /// The operators that run, innermost last.
+    operators: Vec<NameId>,
+    /// The attempts that run, innermost last.
+    pub(super) groups: Vec<Group>,
+    makers: Arc<Makers>,
+    now: Moments,
+    is_in_backward: bool,
+    pub(super) optimizers: u32,
+    /// The line in force when memory ran out.
+    pub(super) failed: Option<Failed>,
 }
+
+/// Memory ran out, at a line if the thread was in one.
+pub(super) struct Failed(pub(super) Option<LineId>);
 
 /// A frame.
 #[derive(Clone, Copy)]
 struct Called {
     function: &'static Function,
     first: LineId,
+    /// How far behind its lines of no attempt these are.
+    shift: u32,
     /// Not a closure, and not a task that goes on.
     is_call: bool,
 }
 
 /// Runs `act` with what this thread has told so far. `None` where no recording runs, and while the thread ends.
-fn here<R>(act: impl FnOnce(&mut Here) -> R) -> Option<R> {
+pub(super) fn here<R>(act: impl FnOnce(&mut Here) -> R) -> Option<R> {
     let number = super::number()?;
     let known = |here: &RefCell<Option<Here>>| {
         // Within an allocation of ours nothing is told.
         let mut here = here.try_borrow_mut().ok()?;
         if here.as_ref().is_none_or(|here| here.shared.number != number) {
-            let shared = super::running()?;
-            let stack = Stack::new(&shared.rows);
-            *here = Some(Here { shared, stack, frames: Vec::new() });
+            *here = Some(Here::new(running()?));
         }
         here.as_mut().map(act)
     };
     HERE.try_with(known).ok().flatten()
+}
+
+pub(super) fn unless_paused<R>(act: impl FnOnce(&mut Here) -> R) -> Option<R> {
+    if PAUSES.get() > 0 { None } else { here(act) }
 }
 
 /// Ends what this thread has told.
@@ -51,15 +75,20 @@ pub(super) fn forget() {
     let _ = HERE.try_with(RefCell::take);
 }
 
-/// While one of these lives, marks of this thread are not heard: what runs is a rehearsal, as a dry run.
-#[derive(Debug)]
-#[must_use = "marks are heard again once it is dropped"]
-pub struct Pause(());
+/// The number of this thread in the recording.
+pub(super) fn number() -> Option<u32> {
+    here(|here| here.number)
+}
 
-/// Lets no mark of this thread be heard until the answer is dropped.
+/// While one of these lives, nothing of this thread is heard: what runs is a rehearsal, as a dry run.
+#[derive(Debug)]
+#[must_use = "the thread is heard again once it is dropped"]
+pub struct Pause(PhantomData<*const ()>);
+
+/// Lets nothing of this thread be heard until the answer is dropped. Memory that it allocates meanwhile is exempt.
 pub fn pause() -> Pause {
     PAUSES.set(PAUSES.get() + 1);
-    Pause(())
+    Pause(PhantomData)
 }
 
 impl Drop for Pause {
@@ -68,105 +97,219 @@ impl Drop for Pause {
     }
 }
 
-/// A block was allocated on the device of that place among those of [`start`](super::Counting::start). The answer
-/// belongs to the block, and is 0 where no recording runs.
-pub fn allocated(device: u32, bytes: u64) -> u64 {
-    let told = here(|here| {
-        let born = here.stack.allocated(DeviceId(device), bytes);
-        Owner::new(here, born)
-    });
-    told.map_or(0, |owner| owner.0)
+/// A block was allocated on the device of that place among those of [`of`](super::Counting::of), to compute the
+/// gradient of a node if one runs. The answer belongs to the block.
+pub fn allocated(device: u8, address: u64, bytes: u64, node: Node) -> Owner {
+    if PAUSES.get() > 0 && super::runs() {
+        return EXEMPT;
+    }
+    here(|here| here.allocated(device, address, bytes, node)).unwrap_or(Owner(0))
 }
 
 /// A block was given back, with what [`allocated`] has answered for it; 0 where it was never asked.
-pub fn freed(device: u32, bytes: u64, owner: u64) {
-    here(|here| match Owner(owner).born(here) {
-        Some(born) => here.stack.freed(DeviceId(device), bytes, born),
-        None => here.stack.freed_older(DeviceId(device), bytes),
+pub fn freed(device: u8, address: u64, bytes: u64, owner: Owner) {
+    if owner != EXEMPT {
+        here(|here| here.freed(device, address, bytes, owner));
+    }
+}
+
+/// A device has no memory for so many bytes. `operator` says what has asked for them, where operators are not told of.
+/// `holders` tells of all blocks that live on it. Both may allocate nothing.
+pub fn out_of_memory(
+    device: u8,
+    asked: u64,
+    operator: impl FnOnce() -> NameId,
+    holders: impl FnOnce(&mut dyn FnMut(Living)),
+) {
+    unless_paused(|here| {
+        let operator = here.operators.last().copied().unwrap_or_else(operator);
+        here.out_of_memory(device, asked, operator, holders);
     });
 }
 
-/// There was no memory for a block.
-pub fn out_of_memory(device: u32) {
-    here(|here| here.stack.out_of_memory(DeviceId(device)));
+/// An operator begins, with the number that it has in common with the node of its gradient.
+pub fn operator_begins(name: NameId, node: Node) {
+    unless_paused(|here| {
+        here.operators.push(name);
+        here.tell(Told::Operator(name, node));
+    });
 }
 
-/// Whose a block is: the number of the recording, and the line plus 1.
-#[derive(Clone, Copy)]
-struct Owner(u64);
-
-impl Owner {
-    fn new(here: &Here, born: Born) -> Self {
-        let line = born.line().map_or(0, |line| u64::from(line.0) + 1);
-        Self(u64::from(here.shared.number) << 32 | line)
-    }
-
-    fn born(self, here: &Here) -> Option<Born> {
-        let (number, line) = (self.0 >> 32, self.0 & u64::from(u32::MAX));
-        let line = u32::try_from(line).ok()?.checked_sub(1).map(LineId);
-        (number == u64::from(here.shared.number)).then_some(Born(line))
-    }
+/// A node of the graph of gradients begins.
+pub fn node_begins(name: NameId, node: Node) {
+    unless_paused(|here| {
+        here.operators.push(NameId::NONE);
+        here.tell(Told::Node(name, node));
+    });
 }
 
-/// Hears the marks of all threads.
-#[derive(Debug)]
-pub(super) struct Ears;
+/// The operator or node that began last ends.
+pub fn ends() {
+    unless_paused(|here| {
+        here.operators.pop();
+        here.tell(Told::Ends);
+    });
+}
 
 impl Here {
-    fn enter(&mut self, function: &'static Function, line: u32, is_call: bool) {
-        let first = self.first(function);
-        self.frames.push(Called { function, first, is_call });
-        self.stack.enter(first.nth(line));
+    fn new(shared: Arc<Shared>) -> Self {
+        Self {
+            number: shared.threads.fetch_add(1, Relaxed),
+            stack: Stack::new(&shared.rows),
+            frames: Vec::new(),
+            operators: Vec::with_capacity(64),
+            groups: Vec::new(),
+            makers: shared.makers.of_thread((shared.position)()),
+            now: Moments::default(),
+            is_in_backward: false,
+            optimizers: 0,
+            failed: None,
+            shared,
+        }
+    }
+
+    /// Answers the event's place among all, or 0 where none is kept.
+    pub(super) fn tell(&self, told: Told) -> u64 {
+        self.shared.ring.as_ref().map_or(0, |ring| ring.push(told.words(self.number)))
+    }
+
+    /// The moment of the next birth.
+    fn moment(&self) -> u32 {
+        let places = self.shared.ring.as_ref();
+        places.map_or_else(|| self.shared.births.load(Relaxed), |ring| lower(ring.count()))
+    }
+}
+
+/// Memory.
+impl Here {
+    fn allocated(&mut self, device: u8, address: u64, bytes: u64, node: Node) -> Owner {
+        if self.failed.take().is_some() {
+            self.shared.failures.forget(self.number);
+        }
+        self.gradient_of(node);
+        let born = self.stack.allocated(DeviceId(device.into()), bytes);
+        let operator = self.operators.last().copied().unwrap_or(NameId::NONE);
+        let place = self.tell(Told::Born(Memory { device, address, bytes, operator }));
+        let is_kept = self.shared.ring.is_some();
+        let moment = if is_kept { lower(place) } else { self.shared.births.fetch_add(1, Relaxed) };
+        Owner::new(self.shared.number, born, moment, self.optimizers > 0)
+    }
+
+    fn freed(&mut self, device: u8, address: u64, bytes: u64, owner: Owner) {
+        match owner.born(self.shared.number) {
+            Some(born) => self.stack.freed(DeviceId(device.into()), bytes, born),
+            None => self.stack.freed_older(DeviceId(device.into()), bytes),
+        }
+        self.tell(Told::Died(Memory { device, address, bytes, operator: NameId::NONE }));
+    }
+
+    fn gradient_of(&mut self, node: Node) {
+        let is_backward = node != Node::default();
+        if is_backward && !self.is_in_backward {
+            self.now.backward = Some(self.moment());
+        }
+        if is_backward || self.is_in_backward {
+            self.stack.gradient_of(self.shared.makers.line(node));
+        }
+        self.is_in_backward = is_backward;
+    }
+
+    fn out_of_memory(
+        &mut self,
+        device: u8,
+        asked: u64,
+        operator: NameId,
+        holders: impl FnOnce(&mut dyn FnMut(Living)),
+    ) {
+        self.stack.out_of_memory(DeviceId(device.into()));
+        let line = self.stack.line().or_else(|| self.shared.rows.only_line());
+        self.failed = Some(Failed(line));
+        self.shared.failures.keep(self.number, |failure| {
+            (failure.device, failure.asked, failure.operator) = (device.into(), asked, operator);
+            (failure.line, failure.now) = (line, self.now);
+            holders(&mut |block| failure.add(block));
+        });
+    }
+}
+
+/// Frames and lines.
+impl Here {
+    pub(super) fn enter(&mut self, function: &'static Function, line: u32, is_call: bool) {
+        let (first, shift) = self.first(function);
+        self.frames.push(Called { function, first, shift, is_call });
+        self.stack.enter_apart(first.nth(line), shift);
+        self.tell(Told::Enters(first.nth(line)));
+        self.in_force(first.nth(line));
     }
 
     /// The first line of a function; that of the innermost frame is known.
-    fn first(&self, function: &'static Function) -> LineId {
+    fn first(&self, function: &'static Function) -> (LineId, u32) {
         match self.frames.last() {
-            Some(frame) if ptr::eq(frame.function, function) => frame.first,
-            _ => self.shared.first(function),
+            Some(frame) if std::ptr::eq(frame.function, function) => (frame.first, frame.shift),
+            _ => self.shared.first(function, self.groups.last().copied().unwrap_or_default()),
         }
     }
 
-    fn leave(&mut self) -> (u32, Option<String>) {
+    /// What is to be called, if the line that ends has run a backward.
+    pub(super) fn ended_backward(&mut self) -> Option<fn()> {
+        let has_run = std::mem::take(&mut self.is_in_backward);
+        has_run.then(|| {
+            self.stack.gradient_of(None);
+            self.shared.after_backward
+        })
+    }
+
+    pub(super) fn mark(&mut self, function: &'static Function, line: u32) {
+        let line = self.first(function).0.nth(line);
+        self.stack.mark(line);
+        if !self.frames.is_empty() {
+            self.tell(Told::Mark(line));
+            self.in_force(line);
+        }
+    }
+
+    pub(super) fn left_block(&mut self, enclosing: u32) {
+        if let Some(frame) = self.frames.last() {
+            let line = frame.first.nth(enclosing);
+            self.stack.left_block(line);
+            self.tell(Told::LeftTo(line));
+            self.in_force(line);
+        }
+    }
+
+    pub(super) fn leave(&mut self) -> (u32, Option<String>) {
         let Some(frame) = self.frames.pop() else { return (0, None) };
         let line = self.stack.line().map_or(0, |line| line.0.saturating_sub(frame.first.0));
         self.stack.leave();
-        let due = if frame.is_call { self.shared.called(frame.first, frame.function) } else { None };
+        self.tell(Told::Leaves);
+        if let Some(line) = self.stack.line() {
+            self.in_force(line);
+        }
+        let due = if frame.is_call { self.shared.called(frame.function) } else { None };
         (line, due.map(|lines| lines.to_string()))
     }
-}
 
-fn unless_paused<R>(act: impl FnOnce(&mut Here) -> R) -> Option<R> {
-    if PAUSES.get() > 0 { None } else { here(act) }
-}
-
-impl Marks for Ears {
-    fn enter(&self, function: &'static Function, line: u32) {
-        unless_paused(|here| here.enter(function, line, line == 0));
+    fn in_force(&mut self, line: LineId) {
+        self.now.line = self.moment();
+        self.makers.in_force(line, (self.shared.position)());
     }
 
-    fn resume(&self, function: &'static Function, line: u32) {
-        unless_paused(|here| here.enter(function, line, false));
-    }
-
-    fn line(&self, function: &'static Function, line: u32) {
-        unless_paused(|here| here.stack.mark(here.first(function).nth(line)));
-    }
-
-    fn left_block(&self, enclosing: u32) {
-        unless_paused(|here| {
-            if let Some(frame) = here.frames.last() {
-                here.stack.left_block(frame.first.nth(enclosing));
+    /// A row of something without lines, unless the thread is in one. Answers whether it is.
+    pub(super) fn enter_row(&mut self, of: &str, text: &str, resumes: bool) -> bool {
+        let is_row = self.stack.line().is_none();
+        if is_row {
+            let line = self.shared.known().row(of, text);
+            self.stack.enter(line);
+            if !resumes {
+                self.stack.mark(line);
             }
-        });
+        }
+        is_row
     }
 
-    fn leave(&self) -> u32 {
-        let (line, table) = unless_paused(Here::leave).unwrap_or_default();
-        if let Some(table) = table {
-            // A standard error that is closed must not end the program.
-            let _ = io::stderr().lock().write_all(table.as_bytes());
+    pub(super) fn leave_row(&mut self, is_row: bool) {
+        if is_row && self.frames.is_empty() {
+            self.stack.leave();
         }
-        line
     }
 }

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use super::category::Category;
 use super::phases::Phases;
 use crate::lines::birth_lines;
-use crate::tables::{Block, Storage, StorageId, Trace};
+use crate::tables::{Block, ScopeKind, Storage, StorageId, Trace};
 
 /// What a program says of its storages.
 #[derive(Clone, Debug, Default)]
@@ -30,7 +30,8 @@ impl Names {
 
 /// Every storage of a trace with its category and its name.
 ///
-/// A storage without a name of its own is called by the operator that made it and its line: `mul @ src/net.rs:42`.
+/// A storage without a name of its own is called by the operator that made it and its line: `mul @ src/net.rs:42`, or
+/// the phase or attempt if it is in no line.
 /// Names belong to storages. So a view has the name of what it shares, and a new block at an old address its own.
 ///
 /// A storage is optimizer state if it was born in a phase called `optimizer`, such as `optimizer Adam`, and outlived
@@ -92,10 +93,17 @@ fn category(said: Option<Category>, storage: &Storage, phases: &Phases) -> Categ
 fn origin(trace: &Trace, block: &Block, line: Option<String>) -> String {
     let Some(birth) = block.birth else { return "older than the recording".to_owned() };
     let operator = block.operator.map(|operator| trace[operator].short_name());
+    let line = line.or_else(|| around(trace, block));
     match (operator, line) {
         (Some(operator), Some(line)) => format!("{operator} @ {line}"),
         (Some(operator), None) => operator.to_owned(),
         (None, Some(line)) => line,
         (None, None) => birth.thread.to_string(),
     }
+}
+
+/// The phase or the attempt that the operator of a birth ran in, where that is in no line.
+fn around(trace: &Trace, block: &Block) -> Option<String> {
+    let label = &trace[trace[block.operator?].scope?].label;
+    matches!(label.kind, ScopeKind::Phase | ScopeKind::Attempt).then(|| label.name.clone())
 }

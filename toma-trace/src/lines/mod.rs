@@ -10,6 +10,7 @@ mod diff;
 mod labels;
 mod rows;
 mod served;
+mod shown;
 mod sources;
 mod stack;
 mod stays;
@@ -22,6 +23,6 @@ pub use rows::{DeviceId, Figures, Row, Rows};
 pub use served::{Allocator, Served};
 pub use sources::{LineId, Source, SourceLine, Sources};
 pub use stack::{Born, Stack};
-pub use table::Lines;
+pub use table::{Lines, NoEvents};
 
 pub(crate) use traced::birth_lines;

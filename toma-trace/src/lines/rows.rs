@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
+use std::sync::atomic::{AtomicU32, AtomicU64};
 use std::time::Duration;
 
 use super::accounts::{Account, Accounts, DeviceCounters, Gauge, LineCounters};
@@ -16,9 +17,19 @@ use crate::place::Place;
 /// in an allocator's hook.
 pub struct Rows {
     pub(super) devices: Vec<Gauge>,
+    /// Of each device.
+    highest: Vec<Highest>,
     places: Vec<Place>,
     pub(super) accounts: Accounts,
     clock: Box<dyn Fn() -> Duration + Send + Sync>,
+}
+
+/// The most bytes there were, and the line that reached them.
+#[derive(Debug, Default)]
+struct Highest {
+    bytes: AtomicU64,
+    /// Plus 1; 0 is no line.
+    line: AtomicU32,
 }
 
 /// Names a device of one [`Rows`].
@@ -67,6 +78,12 @@ pub struct Figures {
     pub ooms: u64,
 }
 
+impl Highest {
+    fn new(bytes: u64) -> Self {
+        Self { bytes: bytes.into(), ..Self::default() }
+    }
+}
+
 impl DeviceId {
     pub(super) fn index(self) -> usize {
         self.0 as usize
@@ -92,6 +109,7 @@ impl Rows {
         };
         Self {
             devices: devices.iter().map(|(_, bytes)| gauge(*bytes)).collect(),
+            highest: devices.iter().map(|(_, bytes)| Highest::new(*bytes)).collect(),
             places: devices.iter().map(|(place, _)| place.clone()).collect(),
             accounts: Accounts::default(),
             clock: Box::new(|| Duration::ZERO),
@@ -147,6 +165,25 @@ impl Rows {
         row
     }
 
+    /// The most bytes that were allocated on a device at one moment, and the line that allocated the last of them.
+    ///
+    /// # Panics
+    ///
+    /// When the device is another's and there is none of its number.
+    #[must_use]
+    pub fn peak(&self, device: DeviceId) -> (u64, Option<LineId>) {
+        let Highest { bytes, line } = &self.highest[device.index()];
+        (bytes.load(Relaxed), line.load(Relaxed).checked_sub(1).map(LineId))
+    }
+
+    /// So many bytes are allocated, the last of them in a line.
+    pub(super) fn reaches(&self, device: DeviceId, now: u64, line: Option<LineId>) {
+        let Highest { bytes, line: of } = &self.highest[device.index()];
+        if bytes.load(Relaxed) < now && bytes.fetch_max(now, Relaxed) < now {
+            of.store(line.map_or(0, |line| line.0.saturating_add(1)), Relaxed);
+        }
+    }
+
     pub(super) fn gauge(&self, device: DeviceId) -> &Gauge {
         &self.devices[device.index()]
     }
@@ -156,7 +193,7 @@ impl Rows {
     }
 
     /// The line of the only thread that is in one.
-    pub(super) fn only_line(&self) -> Option<LineId> {
+    pub(crate) fn only_line(&self) -> Option<LineId> {
         Some(LineId(self.only_profiling()?.line.load(Relaxed)))
     }
 
@@ -177,28 +214,54 @@ impl fmt::Debug for Rows {
 }
 
 impl Row {
+    /// Adds what the same line did in other stays.
+    pub(super) fn merge(&mut self, other: &Self) {
+        self.hits += other.hits;
+        self.stays += other.stays;
+        self.time += other.time;
+        for (device, figures) in &other.devices {
+            self.devices.entry(*device).or_default().merge(figures);
+        }
+    }
+
     fn add(&mut self, counters: &LineCounters) {
         self.hits += counters.hits.get();
         self.stays += counters.stays.get();
         self.time += counters.time();
         for (device, counters) in (0..).map(DeviceId).zip(counters.devices.get().into_iter().flatten()) {
-            self.devices.entry(device).or_default().add(counters);
+            self.devices.entry(device).or_default().merge(&counters.figures());
         }
     }
 }
 
 impl Figures {
-    fn add(&mut self, counters: &DeviceCounters) {
-        self.peak = self.peak.max(counters.peak.get());
-        self.reserved = self.reserved.max(counters.reserved.get());
-        self.rise = self.rise.max(counters.rise.get());
-        self.current = self.current.max(counters.current.get());
-        self.allocated += counters.allocated.get();
-        self.freed += counters.freed.get();
-        self.backward += counters.backward.get();
-        self.ooms += counters.ooms.get();
-        // One thread's part is below zero where it freed what another allocated.
-        self.kept = self.kept.wrapping_add(counters.kept.get());
+    fn merge(&mut self, other: &Self) {
+        self.peak = self.peak.max(other.peak);
+        self.reserved = self.reserved.max(other.reserved);
+        self.rise = self.rise.max(other.rise);
+        self.current = self.current.max(other.current);
+        self.allocated += other.allocated;
+        self.freed += other.freed;
+        self.backward += other.backward;
+        self.ooms += other.ooms;
+        // One part is below zero where it freed what another allocated.
+        self.kept = self.kept.wrapping_add(other.kept);
+    }
+}
+
+impl DeviceCounters {
+    fn figures(&self) -> Figures {
+        Figures {
+            peak: self.peak.get(),
+            reserved: self.reserved.get(),
+            rise: self.rise.get(),
+            current: self.current.get(),
+            allocated: self.allocated.get(),
+            freed: self.freed.get(),
+            kept: self.kept.get(),
+            backward: self.backward.get(),
+            ooms: self.ooms.get(),
+        }
     }
 }
 

@@ -72,6 +72,27 @@ impl Sources {
         first
     }
 
+    /// Gives a line that was added another number and text.
+    pub(crate) fn set_line(&mut self, line: LineId, number: u32, text: &str) {
+        if let Some((first, source)) = self.of(line)
+            && let Some(known) = source.lines.get_mut((line.0 - first.0) as usize)
+        {
+            *known = SourceLine { number, text: text.to_owned() };
+        }
+    }
+
+    /// Gives the function of a line another attempt.
+    pub(crate) fn set_attempt(&mut self, line: LineId, attempt: String) {
+        if let Some((_, source)) = self.of(line) {
+            source.attempt = Some(attempt);
+        }
+    }
+
+    fn of(&mut self, line: LineId) -> Option<(LineId, &mut Source)> {
+        let behind = self.functions.partition_point(|(first, _)| *first <= line);
+        self.functions.get_mut(behind.checked_sub(1)?).map(|(first, source)| (*first, source))
+    }
+
     /// The first number that is no line's yet.
     pub(super) fn end(&self) -> LineId {
         LineId(self.next)

@@ -60,7 +60,13 @@ impl Stack {
 
     /// A function begins, or a closure, or a task is polled, at a line of it. That is no hit of the line.
     pub fn enter(&mut self, line: LineId) {
-        self.stays.enter(line);
+        self.stays.enter(line, 0);
+    }
+
+    /// The same, of a function that has lines of its own here, so many numbers behind its others. They are the same
+    /// lines where recursion counts.
+    pub fn enter_apart(&mut self, line: LineId, shift: u32) {
+        self.stays.enter(line, shift);
     }
 
     /// A line of the innermost frame begins.
@@ -117,6 +123,7 @@ impl Stack {
             self.counters(Some(line), device).backward.add(bytes);
         }
         let born = self.attribute(device, Sums { allocated: bytes, ..Sums::default() });
+        self.stays.rows.reaches(device, now.allocated, born.0);
         self.counters(born.0, device).kept.add(bytes);
         born
     }

@@ -18,15 +18,17 @@ pub(super) struct Stays {
     frames: Vec<Frame>,
     /// The part of each frame that is told apart by device: as many for each frame as there are devices.
     by_device: Vec<Stay>,
-    /// How many frames are in each line.
+    /// How many frames are in each line, in whichever attempt.
     depths: Vec<u32>,
 }
 
 /// A function that a thread is in.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 struct Frame {
     /// The line in force.
     line: LineId,
+    /// How many numbers its lines are behind those of the same function in no attempt: recursion counts once.
+    shift: u32,
     /// The enclosing line of a block that was left. It comes into force when next something is allocated or called:
     /// what is dropped on the way out is the work of the line that leaves.
     left_to: Option<LineId>,
@@ -70,7 +72,7 @@ impl Stays {
         }
     }
 
-    pub(super) fn enter(&mut self, line: LineId) {
+    pub(super) fn enter(&mut self, line: LineId, shift: u32) {
         self.resume();
         self.account.line.store(line.0, Relaxed);
         // Before the levels are read, so that what other threads allocate is in the watermarks or in the levels read next.
@@ -83,7 +85,7 @@ impl Stays {
             }
             self.by_device.push(Stay { start, ..Stay::default() });
         }
-        self.frames.push(Frame { line, left_to: None, began: Duration::ZERO });
+        self.frames.push(Frame { line, shift, left_to: None, began: Duration::ZERO });
         self.begin(line, self.rows.now());
     }
 
@@ -107,13 +109,13 @@ impl Stays {
 
     /// Ends every stay and begins it anew, so that what was done so far is in the rows.
     pub(super) fn settle(&mut self) {
-        let frames: Vec<_> = self.frames.iter().map(|frame| (frame.line, frame.left_to)).collect();
+        let frames = self.frames.clone();
         while self.leave().is_some() {}
-        for (line, _) in &frames {
-            self.enter(*line);
+        for frame in &frames {
+            self.enter(frame.line, frame.shift);
         }
-        for (frame, (_, left_to)) in self.frames.iter_mut().zip(frames) {
-            frame.left_to = left_to;
+        for (frame, before) in self.frames.iter_mut().zip(frames) {
+            frame.left_to = before.left_to;
         }
     }
 
@@ -155,11 +157,10 @@ impl Stays {
 
     /// Lets a line come into force in the innermost frame, whose stays know their start.
     fn begin(&mut self, line: LineId, now: Duration) {
-        if let Some(frame) = self.frames.last_mut() {
-            *frame = Frame { line, left_to: None, began: now };
-        }
+        let Some(frame) = self.frames.last_mut() else { return };
+        *frame = Frame { line, left_to: None, began: now, ..*frame };
+        let index = frame.depth();
         self.account.line.store(line.0, Relaxed);
-        let index = line.0 as usize;
         if self.depths.len() <= index {
             self.depths.resize(index + 1, 0);
         }
@@ -174,9 +175,9 @@ impl Stays {
 
     /// Ends the stay in force of the innermost frame. Its stays know the start of what follows.
     fn end(&mut self, now: Duration) {
-        let Some(&Frame { line, began, .. }) = self.frames.last() else { return };
+        let Some(frame @ &Frame { line, began, .. }) = self.frames.last() else { return };
         let row = self.account.lines.at(line.0);
-        let depth = &mut self.depths[line.0 as usize];
+        let depth = &mut self.depths[frame.depth()];
         *depth -= 1;
         let is_outermost = *depth == 0;
         row.stays.add(1);
@@ -195,6 +196,13 @@ impl Stays {
                 counters.ooms.add(sums.ooms - stay.sums.ooms);
             }
         }
+    }
+}
+
+impl Frame {
+    /// Where its line is counted among the frames of a thread.
+    fn depth(&self) -> usize {
+        self.line.0.saturating_sub(self.shift) as usize
     }
 }
 

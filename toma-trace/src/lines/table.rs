@@ -1,15 +1,15 @@
 //! Rows beside the text of their lines.
 
 use std::collections::BTreeMap;
-use std::fmt;
+use std::sync::Arc;
 
-use comfy_table::{CellAlignment, Table, presets};
+use thiserror::Error;
 
 use super::column::Column;
 use super::rows::{DeviceId, Figures, Row, Rows};
 use super::sources::{LineId, Source, SourceLine, Sources};
 use crate::place::Place;
-use crate::sizes::Size;
+use crate::tables::Trace;
 
 /// What each line of each function did to memory, in the order of the source.
 ///
@@ -50,20 +50,31 @@ use crate::sizes::Size;
 /// ```
 #[derive(Clone, Debug)]
 pub struct Lines {
-    functions: Vec<Function>,
-    places: BTreeMap<Place, DeviceId>,
-    outside: Row,
+    /// All attempts together, until they are asked for apart.
+    pub(super) functions: Vec<Function>,
+    /// For each group of attempts.
+    apart: Vec<Function>,
+    pub(super) places: BTreeMap<Place, DeviceId>,
+    pub(super) outside: Row,
     columns: Option<Vec<Column>>,
+    traced: Option<Traced>,
+}
+
+/// The trace of what the rows are of, and what replays it as if CUDA's caching allocator had served it.
+#[derive(Clone, Debug)]
+struct Traced {
+    trace: Arc<Trace>,
+    as_cuda: fn(&Trace) -> Lines,
 }
 
 /// A function, and the rows of those of its lines that ran.
 #[derive(Clone, Debug)]
-struct Function {
+pub(super) struct Function {
     first: LineId,
-    source: Source,
-    rows: BTreeMap<usize, Row>,
+    pub(super) source: Source,
+    pub(super) rows: BTreeMap<usize, Row>,
     /// Operators of a line, with their names.
-    operators: BTreeMap<usize, Vec<(String, Row)>>,
+    pub(super) operators: BTreeMap<usize, Vec<(String, Row)>>,
 }
 
 impl Lines {
@@ -71,11 +82,69 @@ impl Lines {
     #[must_use]
     pub fn new(sources: &Sources, rows: &Rows) -> Self {
         let by_line = rows.by_line();
-        let mut functions: Vec<_> =
+        let mut apart: Vec<_> =
             sources.iter().map(|(first, source)| Function::new(first, source, &by_line)).collect();
-        functions.sort_by(|a, b| a.order().cmp(&b.order()));
+        apart.sort_by(|a, b| a.order().cmp(&b.order()));
         let places = rows.devices().map(|(device, place)| (place.clone(), device)).collect();
-        Self { functions, places, outside: rows.outside(), columns: None }
+        let functions = together(&apart);
+        Self { functions, apart, places, outside: rows.outside(), columns: None, traced: None }
+    }
+
+    /// The same, with the trace of what the rows are of: it tells of operators, and of other allocators.
+    #[must_use]
+    pub fn traced(self, trace: Arc<Trace>, as_cuda: fn(&Trace) -> Self) -> Self {
+        Self { traced: Some(Traced { trace, as_cuda }), ..self }
+    }
+
+    /// The same, with rows of their own for the attempts of each size, which say what became of them.
+    ///
+    /// A function around attempts is in none of them.
+    #[must_use]
+    pub fn by_attempt(self) -> Self {
+        Self { functions: self.apart.clone(), ..self }
+    }
+
+    /// The same, with the functions of another table where attempts are told apart.
+    pub(super) fn with_apart(self, other: Self) -> Self {
+        Self { apart: other.apart, ..self }
+    }
+
+    /// The same, with the operators of each line beneath it, if events were kept.
+    ///
+    /// Bytes of an operator are those that were allocated and freed while it ran.
+    #[must_use]
+    pub fn operators(mut self, are_shown: bool) -> Self {
+        self.functions.iter_mut().for_each(|function| function.operators.clear());
+        if let Some(Traced { trace, .. }) = self.traced.as_ref().filter(|_| are_shown) {
+            let of_trace = Self::with_operators(trace);
+            for function in &mut self.functions {
+                if let Some(same) = of_trace.functions.iter().find(|other| other.is_same(function)) {
+                    function.take_operators(same);
+                }
+            }
+        }
+        self
+    }
+
+    /// The same, as if CUDA's caching allocator had served the blocks of the host: a table of the whole program.
+    ///
+    /// # Errors
+    ///
+    /// When no events were kept.
+    pub fn as_cuda(&self) -> Result<Self, NoEvents> {
+        let Traced { trace, as_cuda } = self.traced.as_ref().ok_or(NoEvents)?;
+        let lines = as_cuda(trace);
+        let names: Vec<_> =
+            self.functions.iter().map(|function| (&function.source.name, &function.source.file)).collect();
+        let is_shown = |function: &Function| names.contains(&(&function.source.name, &function.source.file));
+        let mut lines = Self { columns: self.columns.clone(), traced: self.traced.clone(), ..lines };
+        lines.functions.retain(is_shown);
+        lines.apart.retain(is_shown);
+        let mut sources = Sources::new();
+        for function in &self.functions {
+            sources.add(function.source.clone());
+        }
+        Ok(lines.sources(&sources))
     }
 
     /// The same, with the lines of these functions that never ran and the texts they have there.
@@ -83,7 +152,7 @@ impl Lines {
     /// It is for tables of traces, which know only what ran. Functions are the same by name and file.
     #[must_use]
     pub fn sources(mut self, sources: &Sources) -> Self {
-        for function in &mut self.functions {
+        for function in self.functions.iter_mut().chain(&mut self.apart) {
             let is_it = |source: &&Source| {
                 (&source.name, &source.file) == (&function.source.name, &function.source.file)
             };
@@ -98,6 +167,7 @@ impl Lines {
     #[must_use]
     pub fn function(mut self, name: &str) -> Self {
         self.functions.retain(|function| function.is_called(name));
+        self.apart.retain(|function| function.is_called(name));
         self
     }
 
@@ -165,7 +235,7 @@ impl Lines {
     }
 
     /// The devices, and whether one is named above its columns.
-    fn shown_places(&self) -> Vec<(&Place, DeviceId)> {
+    pub(super) fn shown_places(&self) -> Vec<(&Place, DeviceId)> {
         let is_used = |device| self.rows().any(|row| row.devices.get(&device).is_some_and(|it| it.peak > 0));
         let used: Vec<_> = self.places().collect();
         if used.len() < 2 { used } else { used.into_iter().filter(|(_, device)| is_used(*device)).collect() }
@@ -175,7 +245,7 @@ impl Lines {
         self.functions.iter().flat_map(|function| function.rows.values())
     }
 
-    fn shown_columns(&self) -> Vec<Column> {
+    pub(super) fn shown_columns(&self) -> Vec<Column> {
         let reserves = || self.rows().any(|row| row.devices.values().any(|figures| figures.reserved > 0));
         self.columns.clone().unwrap_or_else(|| {
             let mut columns = vec![Column::Peak];
@@ -185,7 +255,46 @@ impl Lines {
     }
 }
 
+/// The rows of each function in all attempts.
+fn together(apart: &[Function]) -> Vec<Function> {
+    let mut functions = Vec::<Function>::new();
+    for function in apart {
+        if let Some(known) = functions.iter_mut().find(|known| known.is_same(function)) {
+            known.merge(function);
+        } else {
+            let source = Source { attempt: None, ..function.source.clone() };
+            functions.push(Function { source, ..function.clone() });
+        }
+    }
+    functions
+}
+
+/// A table needs the events of what it is of, and they were not kept.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+#[error("as_cuda: no events were kept, which `Depth::Events` does")]
+pub struct NoEvents;
+
 impl Function {
+    fn is_same(&self, other: &Self) -> bool {
+        (&self.source.name, &self.source.file) == (&other.source.name, &other.source.file)
+    }
+
+    fn merge(&mut self, other: &Self) {
+        for (index, row) in &other.rows {
+            self.rows.entry(*index).or_default().merge(row);
+        }
+    }
+
+    /// Those of the same function in a table of its trace.
+    fn take_operators(&mut self, of_trace: &Self) {
+        for (index, operators) in &of_trace.operators {
+            let number = of_trace.source.lines[*index].number;
+            if let Some(own) = self.source.lines.iter().position(|line| line.number == number) {
+                self.operators.insert(own, operators.clone());
+            }
+        }
+    }
+
     fn new(first: LineId, source: &Source, by_line: &BTreeMap<LineId, Row>) -> Self {
         let of = |index: usize| by_line.get(&first.nth(u32::try_from(index).unwrap_or(u32::MAX)));
         let rows = (0..source.lines.len()).filter_map(|index| Some((index, of(index)?.clone()))).collect();
@@ -214,102 +323,7 @@ impl Function {
         (&self.source.file, self.source.lines.first().map(|line| line.number))
     }
 
-    fn lines(&self) -> impl Iterator<Item = (&SourceLine, Option<&Row>)> {
+    pub(super) fn lines(&self) -> impl Iterator<Item = (&SourceLine, Option<&Row>)> {
         self.source.lines.iter().enumerate().map(|(index, line)| (line, self.rows.get(&index)))
-    }
-}
-
-/// Which value of each row stands in one column, and what stands above it.
-struct Shown {
-    column: Column,
-    device: Option<DeviceId>,
-    title: String,
-}
-
-impl Lines {
-    fn shown(&self) -> Vec<Shown> {
-        let places = self.shown_places();
-        let mut shown = Vec::new();
-        for column in self.shown_columns() {
-            if !column.is_of_device() {
-                shown.push(Shown { column, device: None, title: column.to_string() });
-                continue;
-            }
-            for &(place, device) in &places {
-                let title = title(column, place, places.len());
-                shown.push(Shown { column, device: Some(device), title });
-            }
-        }
-        shown
-    }
-}
-
-fn title(column: Column, place: &Place, places: usize) -> String {
-    if places == 1 { column.to_string() } else { format!("{place} {column}") }
-}
-
-impl Shown {
-    fn value(&self, row: &Row) -> String {
-        let figures = self.device.and_then(|device| row.devices.get(&device));
-        self.column.value(row, figures.copied().unwrap_or_default())
-    }
-}
-
-impl Function {
-    fn table(&self, shown: &[Shown]) -> Table {
-        let mut table = Table::new();
-        table.load_style(presets::NOTHING);
-        table.set_header(shown.iter().map(|shown| shown.title.as_str()).chain(["line", "code"]));
-        for (index, (line, row)) in self.lines().enumerate() {
-            table.add_row(cells(shown, row, &line.number.to_string(), &line.text));
-            for (name, row) in self.operators.get(&index).into_iter().flatten() {
-                let indent = &line.text[..line.text.len() - line.text.trim_start().len()];
-                table.add_row(cells(shown, Some(row), "", &format!("{indent}    {name}")));
-            }
-        }
-        for column in table.column_iter_mut().take(shown.len() + 1) {
-            column.set_cell_alignment(CellAlignment::Right);
-        }
-        table
-    }
-}
-
-/// A row of the table; the values of a line that never ran are blank.
-fn cells(shown: &[Shown], row: Option<&Row>, number: &str, text: &str) -> Vec<String> {
-    let values = shown.iter().map(|shown| row.map_or_else(String::new, |row| shown.value(row)));
-    values.chain([number.to_owned(), text.to_owned()]).collect()
-}
-
-impl fmt::Display for Lines {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let shown = self.shown();
-        let ran = self.functions.iter().filter(|function| !function.rows.is_empty());
-        let tables: Vec<_> = ran
-            .map(|function| {
-                let Source { name, file, attempt, .. } = &function.source;
-                let attempt = attempt.as_ref().map(|name| format!(", {name}")).unwrap_or_default();
-                format!("## {name} ({file}){attempt}\n\n{}\n", function.table(&shown).trim_fmt())
-            })
-            .collect();
-        if tables.is_empty() {
-            f.write_str("no profiled function was called\n")?;
-        }
-        f.write_str(&tables.join("\n"))?;
-        self.write_outside(f)
-    }
-}
-
-impl Lines {
-    /// What is in no line, so that no byte is kept from sight.
-    fn write_outside(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for (place, device) in &self.places {
-            let figures = self.outside.devices.get(device).copied().unwrap_or_default();
-            if figures.allocated > 0 || figures.freed > 0 {
-                let Figures { allocated, freed, kept, .. } = figures;
-                let [allocated, freed, kept] = [allocated, freed, kept].map(Size::of);
-                writeln!(f, "\nin no line, on {place}: {allocated} allocated, {freed} freed, {kept} kept")?;
-            }
-        }
-        Ok(())
     }
 }

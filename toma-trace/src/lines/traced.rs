@@ -22,20 +22,18 @@ impl Lines {
     /// stays, named by the line's text. A line that comes into force again without a mark has the property `resumed`.
     /// Where a trace has no functions, each attempt, phase, line and stage has a row of its own.
     ///
-    /// A trace tells of no failed allocation and no reserved bytes. Time is that of operators.
+    /// A trace tells of no failed allocation and no reserved bytes. Time is that of operators. Attempts of one name are
+    /// [apart](Self::by_attempt) together.
     #[must_use]
     pub fn of(trace: &Trace) -> Self {
-        Teller::new(trace, None).tell(trace)
-    }
-
-    /// The same, with rows of their own for each attempt. Attempts of one name are together.
-    ///
-    /// A function around attempts is in none of them.
-    #[must_use]
-    pub fn by_attempt(trace: &Trace) -> Self {
+        let lines = Teller::new(trace, None).tell(trace);
+        let is_attempt = |scope: &Scope| scope.label.kind == ScopeKind::Attempt;
+        if !trace.scopes().any(|(_, scope)| is_attempt(scope)) {
+            return lines;
+        }
         let mut teller = Teller::new(trace, None);
         teller.labels = Labels::of(trace, true);
-        teller.tell(trace)
+        lines.with_apart(teller.tell(trace))
     }
 
     /// The same as [`of`](Self::of), with the operators of each line beneath it.
@@ -90,6 +88,9 @@ struct Teller<'a> {
     /// Where operators are rows: the number of each, by its line and name. They are frames then.
     operators: Option<BTreeMap<(LineId, String), LineId>>,
 }
+
+/// In numbers of nodes, what is above these bits tells threads apart.
+const THREAD: u32 = 40;
 
 struct Thread {
     stack: Stack,
@@ -170,7 +171,7 @@ impl<'a> Teller<'a> {
 /// Scopes and operators.
 impl Teller<'_> {
     fn begins(&mut self, id: ScopeId, scope: &Scope) {
-        let maker = scope.label.sequence().and_then(|number| self.makers.get(&number).copied());
+        let maker = scope.label.sequence().and_then(|number| self.maker(number));
         let line = self.labels.line(id);
         let is_frame = scope.label.kind == ScopeKind::Function || !self.labels.has_functions;
         let thread = self.thread(scope.interval.thread);
@@ -189,6 +190,15 @@ impl Teller<'_> {
             _ if is_resumed(scope) => thread.stack.left_block(line),
             _ => thread.stack.mark(line),
         }
+    }
+
+    /// The line of the operator that made a node: the last one that had this number before it, or a lower one. What it
+    /// calls takes numbers too.
+    fn maker(&self, number: i64) -> Option<LineId> {
+        // What one thread made is no other's.
+        let is_of_thread = |other: i64| other >> THREAD == number >> THREAD;
+        let (last, line) = self.makers.range(..=number).next_back()?;
+        is_of_thread(*last).then_some(*line)
     }
 
     fn ends(&mut self, id: ScopeId, scope: &Scope) {

@@ -21,11 +21,16 @@ use crate::tables::{Tick, Trace};
 /// # Errors
 ///
 /// Those of the writer.
-pub fn html(trace: &Trace, catalog: &Catalog, title: &str, mut to: impl Write) -> io::Result<()> {
+pub fn html(
+    trace: &Trace,
+    catalog: &Catalog,
+    lines: &Lines,
+    title: &str,
+    mut to: impl Write,
+) -> io::Result<()> {
     let devices: Vec<_> = trace.places().into_iter().map(|place| Device::of(trace, catalog, place)).collect();
     let inventory = Inventory::at(trace, catalog, trace.end());
-    let page =
-        Page { title, devices: &devices, lines: Lines::of(trace), inventory: format!("{inventory:#}") };
+    let page = Page { title, devices: &devices, lines, inventory: format!("{inventory:#}") };
     page.write_into(&mut to)
 }
 
@@ -34,7 +39,7 @@ pub fn html(trace: &Trace, catalog: &Catalog, title: &str, mut to: impl Write) -
 struct Page<'a> {
     title: &'a str,
     devices: &'a [Device],
-    lines: Lines,
+    lines: &'a Lines,
     inventory: String,
 }
 

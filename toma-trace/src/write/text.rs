@@ -9,16 +9,16 @@ use crate::place::Place;
 use crate::sizes::Size;
 use crate::tables::{Tick, Trace};
 
-/// Writes where the peak of each device is and of what, the table of lines, and what is alive at the end.
+/// Writes where the peak of each device is and of what, a table of its lines, and what is alive at the end.
 ///
 /// # Errors
 ///
 /// Those of the writer.
-pub fn text(trace: &Trace, catalog: &Catalog, mut to: impl Write) -> io::Result<()> {
+pub fn text(trace: &Trace, catalog: &Catalog, lines: &Lines, mut to: impl Write) -> io::Result<()> {
     for place in trace.places() {
         writeln!(to, "{}\n{}", headline(trace, catalog, place), Holdings::at_peak(trace, catalog, place))?;
     }
-    write!(to, "{}\n{:#}", Lines::of(trace), Inventory::at(trace, catalog, trace.end()))
+    write!(to, "{lines}\n{:#}", Inventory::at(trace, catalog, trace.end()))
 }
 
 /// Where the peak of a device is.

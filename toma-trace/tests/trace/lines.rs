@@ -198,7 +198,7 @@ fn attempts_have_rows_of_their_own() {
     let trace = recorder.finish();
     let columns = [Column::Peak, Column::Allocated, Column::Hits];
     assert_eq!(
-        Lines::by_attempt(&trace).columns(columns).to_string(),
+        Lines::of(&trace).by_attempt().columns(columns).to_string(),
         "\
 ## step (src/net.rs), attempt of 16
 

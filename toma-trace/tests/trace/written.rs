@@ -6,6 +6,7 @@ use proptest::prelude::*;
 use serde::Deserialize;
 use serde_json::Value;
 use toma_trace::holdings::{Catalog, Category, Names};
+use toma_trace::lines::Lines;
 use toma_trace::{Label, Place, Recorder, ScopeKind, Trace, write};
 
 use crate::lines::step;
@@ -232,7 +233,7 @@ fn a_step_as_text() {
     let mut names = Names::new();
     names.name(weight, Category::Parameter, "weight");
     let mut bytes = Vec::new();
-    write::text(&trace, &Catalog::of(&trace, &names), &mut bytes).unwrap();
+    write::text(&trace, &Catalog::of(&trace, &names), &Lines::of(&trace), &mut bytes).unwrap();
     let text = String::from_utf8(bytes).unwrap();
     let parts = [
         "peak of 1.37K on cuda:0, reached by mm @ src/net.rs:12\ncuda:0 holds 1.37K: ",
@@ -246,7 +247,7 @@ fn a_step_as_text() {
 
 fn page(trace: &Trace, names: &Names, title: &str) -> String {
     let mut bytes = Vec::new();
-    write::html(trace, &Catalog::of(trace, names), title, &mut bytes).unwrap();
+    write::html(trace, &Catalog::of(trace, names), &Lines::of(trace), title, &mut bytes).unwrap();
     String::from_utf8(bytes).unwrap()
 }
 

@@ -1,36 +1,13 @@
-//! What lines of functions that run operators do to memory.
-//!
-//! A process of its own: a peak is that of all threads.
+//! Rows of a table.
 
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread;
 
 use tch::nn::{self, Module as _, OptimizerConfig as _};
 use tch::{Device, Kind, Tensor};
 use toma_torch::cpu::{self, Budget};
-use toma_torch::profile::{Column, Profiler, Recording};
-use toma_trace::Place;
-use toma_trace::lines::Figures;
+use toma_torch::profile::{Column, Profiler};
 
-const FLOAT: (Kind, Device) = (Kind::Float, Device::Cpu);
-
-/// One recording at a time.
-fn alone() -> MutexGuard<'static, ()> {
-    static ALONE: Mutex<()> = Mutex::new(());
-    ALONE.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-fn record(step: impl FnOnce()) -> Recording {
-    let profiling = Profiler::new().start().unwrap();
-    step();
-    profiling.finish()
-}
-
-/// The figures of the line with this text.
-fn figures(recording: &Recording, function: &str, text: &str) -> Figures {
-    let number = recording.lines().number(function, text).expect("a line with this text");
-    recording.lines().figures(function, number, &Place::HOST).expect("a line that ran")
-}
+use crate::{FLOAT, alone, figures, record};
 
 fn linear() -> (Tensor, Tensor) {
     (Tensor::zeros([100, 100], FLOAT), Tensor::zeros([100], FLOAT))

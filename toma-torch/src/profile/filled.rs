@@ -1,0 +1,16 @@
+//! What filled the memory, told where an attempt of a loop runs out of it.
+
+use toma_trace::counting;
+
+use super::named::{self, ByAddress};
+use super::{running, switch};
+
+/// What filled the memory at the last failure of this thread, while a recording runs.
+pub(crate) fn filled() -> Option<String> {
+    let now = running::named().map_or_else(ByAddress::new, |named| named.now());
+    let filled = counting::filled(|block| named::of_block(&now, block))?.to_string();
+    if switch::prints_failures() {
+        switch::say(&format!("toma: {filled}"));
+    }
+    Some(filled)
+}

@@ -1,0 +1,95 @@
+//! What optimizers of libtorch keep, by the operators that make it in the first step.
+
+use std::collections::HashMap;
+
+/// Names what an optimizer makes by how it makes it.
+///
+/// Source: `torch/csrc/api/src/optim` of libtorch 2.11. Adam and `AdamW` begin their states with `zeros_like` of the
+/// parameter, `RMSprop` too; SGD clones the first gradient.
+pub(super) struct State {
+    optimizer: String,
+    /// In the order in which they are made.
+    zeros: &'static [&'static str],
+    operator: Option<Kind>,
+    /// The variable that the operator reads first.
+    variable: Option<String>,
+    has_read: bool,
+    made: HashMap<String, usize>,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    Zeros,
+    Clone,
+}
+
+impl State {
+    pub(super) fn new(optimizer: &str) -> Self {
+        let is_rmsprop = optimizer.to_ascii_lowercase().contains("rms");
+        let zeros: &[_] = if is_rmsprop {
+            &["square_avg", "momentum_buffer", "grad_avg"]
+        } else {
+            &["exp_avg", "exp_avg_sq", "max_exp_avg_sq"]
+        };
+        let optimizer = optimizer.to_owned();
+        Self { optimizer, zeros, operator: None, variable: None, has_read: false, made: HashMap::new() }
+    }
+
+    /// An operator begins.
+    pub(super) fn begins(&mut self, name: &str) {
+        self.operator = match name.split('.').next() {
+            Some("aten::zeros_like") => Some(Kind::Zeros),
+            Some("aten::clone") => Some(Kind::Clone),
+            _ => None,
+        };
+        (self.variable, self.has_read) = (None, false);
+    }
+
+    /// It reads something, which is a variable or its gradient if it has a name.
+    pub(super) fn reads(&mut self, name: Option<&str>) {
+        if !std::mem::replace(&mut self.has_read, true) {
+            self.variable = name.map(|name| name.strip_suffix(".grad").unwrap_or(name).to_owned());
+        }
+    }
+
+    /// It makes something: its name, if it is a state.
+    pub(super) fn makes(&mut self) -> Option<String> {
+        let variable = self.variable.take()?;
+        let state = match self.operator? {
+            Kind::Clone => "momentum_buffer",
+            Kind::Zeros => {
+                let made = self.made.entry(variable.clone()).or_default();
+                let state = self.zeros.get(*made).copied().unwrap_or("state");
+                *made += 1;
+                state
+            }
+        };
+        Some(format!("{}.{variable}.{state}", self.optimizer))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn made(optimizer: &str, operators: &[(&str, Option<&str>)]) -> Vec<String> {
+        let mut state = State::new(optimizer);
+        let one = |(name, reads): &(&str, Option<&str>)| {
+            state.begins(name);
+            state.reads(*reads);
+            state.makes()
+        };
+        operators.iter().filter_map(one).collect()
+    }
+
+    #[test]
+    fn states_are_named_by_optimizer_variable_and_order() {
+        let zeros = ("aten::zeros_like", Some("w"));
+        assert_eq!(
+            made("Adam", &[zeros, ("aten::mul.Tensor", Some("w")), zeros, ("aten::zeros_like", None), zeros]),
+            ["Adam.w.exp_avg", "Adam.w.exp_avg_sq", "Adam.w.max_exp_avg_sq"]
+        );
+        assert_eq!(made("my RMSprop", &[zeros]), ["my RMSprop.w.square_avg"]);
+        assert_eq!(made("SGD", &[("aten::clone", Some("w.grad"))]), ["SGD.w.momentum_buffer"]);
+    }
+}

@@ -1,0 +1,237 @@
+//! All events of a program in order, and what follows from them.
+
+use std::{fs, thread};
+
+use tch::nn::{self, Module as _, OptimizerConfig as _};
+use tch::{Device, Kind, Tensor};
+use toma_torch::cpu;
+use toma_torch::profile::{self, Column, Depth, Profiler};
+use toma_trace::holdings::Category;
+use toma_trace::lines::{Figures, Lines};
+use toma_trace::{Place, ScopeKind, Tick};
+
+use crate::{FLOAT, alone, figures, record, record_at};
+
+#[toma::profile]
+fn step(net: &nn::Sequential, images: &Tensor, labels: &Tensor) -> Tensor {
+    let loss = net.forward(images).cross_entropy_for_logits(labels);
+    loss.backward();
+    loss
+}
+
+fn net(variables: &nn::VarStore) -> nn::Sequential {
+    nn::seq()
+        .add(nn::linear(variables.root() / "first", 64, 128, nn::LinearConfig::default()))
+        .add_fn(Tensor::relu)
+        .add(nn::linear(variables.root() / "last", 128, 10, nn::LinearConfig::default()))
+}
+
+fn batch() -> (Tensor, Tensor) {
+    (Tensor::randn([32, 64], FLOAT), Tensor::zeros([32], (Kind::Int64, Device::Cpu)))
+}
+
+#[test]
+fn every_byte_at_the_peak_of_a_training_has_a_name_a_category_and_a_line() {
+    let _alone = alone();
+    cpu::count();
+    let variables = nn::VarStore::new(Device::Cpu);
+    let (net, (images, labels)) = (net(&variables), batch());
+    let mut optimizer = nn::Adam::default().build(&variables, 1e-3).unwrap();
+    let profiler = Profiler::new().depth(Depth::Events).variables(&variables).label("images", &images);
+    let profiling = profiler.start().unwrap();
+    cpu::reset_peak_allocated_bytes();
+    for _ in 0..2 {
+        step(&net, &images, &labels);
+        profile::optimizer("Adam", || optimizer.step());
+        optimizer.zero_grad();
+    }
+    let (recording, allocated) = (profiling.finish(), cpu::allocated_bytes());
+    let trace = recording.trace().unwrap();
+    let live = trace.live(&Place::HOST);
+    assert_eq!((live.after(), live.peak().bytes), (allocated, cpu::peak_allocated_bytes()));
+    let peak = recording.peak();
+    assert_eq!(peak.bytes, cpu::peak_allocated_bytes());
+    let held = peak.holdings.unwrap();
+    assert_eq!(held.bytes(), peak.bytes);
+    let name = |name: &str| {
+        held.held().iter().find(|held| held.name == name).map(|held| (held.category, held.bytes))
+    };
+    assert_eq!(name("first.weight"), Some((Category::Parameter, 64 * 128 * 4)));
+    assert_eq!(name("Adam.first.weight.exp_avg"), Some((Category::OptimizerState, 64 * 128 * 4)));
+    assert_eq!(name("Adam.last.bias.exp_avg_sq"), Some((Category::OptimizerState, 10 * 4)));
+    assert_eq!(name("images"), Some((Category::Input, 32 * 64 * 4)));
+    let is_born_here = |name: &str| name.contains("events.rs:") || name.ends_with(" @ optimizer Adam");
+    let is_named = |name: &str| name.contains("first.") || name.contains("last.") || name == "images";
+    let is_older = |name: &str| name == "older than the recording";
+    let is_known = |name: &str| is_born_here(name) || is_named(name) || is_older(name);
+    let nameless: Vec<_> = held.held().iter().filter(|held| !is_known(&held.name)).collect();
+    assert!(nameless.is_empty(), "{nameless:#?}");
+}
+
+#[test]
+fn gradients_keep_their_names_after_they_are_gone() {
+    let _alone = alone();
+    let variables = nn::VarStore::new(Device::Cpu);
+    let (net, (images, labels)) = (net(&variables), batch());
+    let mut optimizer = nn::Sgd::default().build(&variables, 1e-3).unwrap();
+    let profiling = Profiler::new().depth(Depth::Events).variables(&variables).start().unwrap();
+    drop(step(&net, &images, &labels));
+    optimizer.zero_grad();
+    let big = Tensor::ones([1 << 10], FLOAT);
+    drop((optimizer, net, variables, big));
+    let recording = profiling.finish();
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("step.txt");
+    recording.write_text(&file).unwrap();
+    let text = std::fs::read_to_string(&file).unwrap();
+    assert!(text.contains("gradient   first.weight.grad"), "{text}");
+    let [page, pickle, json] = ["step.html", "step.pickle", "step.json"].map(|name| folder.path().join(name));
+    recording.write_html(&page).unwrap();
+    recording.write_memory_viz(&pickle).unwrap();
+    recording.write_perfetto(&json).unwrap();
+    for file in [page, pickle, json] {
+        assert!(fs::metadata(&file).unwrap().len() > 1000, "{}", file.display());
+    }
+}
+
+#[test]
+fn a_trace_tells_the_same_rows_as_the_running_program() {
+    let _alone = alone();
+    cpu::count();
+    let variables = nn::VarStore::new(Device::Cpu);
+    let (net, (images, labels)) = (net(&variables), batch());
+    let recording = record_at(Depth::Events, || {
+        for _ in 0..3 {
+            drop(step(&net, &images, &labels));
+        }
+    });
+    let columns = [
+        Column::Peak,
+        Column::Rise,
+        Column::Allocated,
+        Column::Freed,
+        Column::Kept,
+        Column::Backward,
+        Column::Hits,
+    ];
+    let running = recording.lines().columns(columns);
+    let traced = Lines::of(recording.trace().unwrap()).columns(columns);
+    for text in
+        ["let loss = net.forward(images).cross_entropy_for_logits(labels);", "loss.backward();", "loss"]
+    {
+        let number = running.number("step", text).unwrap();
+        let figures = |lines: &Lines| lines.figures("step", number, &Place::HOST).unwrap();
+        // What the engine itself allocates between two nodes is in no node of a trace.
+        let Figures { backward, .. } = figures(&running);
+        let mut of_trace = figures(&traced);
+        assert!(of_trace.backward <= backward);
+        of_trace.backward = backward;
+        assert_eq!(figures(&running), of_trace, "{text}\n{running}\n{traced}");
+    }
+}
+
+#[test]
+fn a_backward_belongs_to_the_lines_of_its_operators() {
+    let _alone = alone();
+    let (weight, input) =
+        (Tensor::ones([64, 64], FLOAT).set_requires_grad(true), Tensor::ones([64, 64], FLOAT));
+    for depth in [Depth::Lines, Depth::Events] {
+        let recording = record_at(depth, || products(&weight, &input));
+        let backward = |text| figures(&recording, "products", text).backward;
+        // The gradient of the first product's weight; of the second, that of both its factors.
+        assert_eq!(
+            backward("let first = input.mm(weight);"),
+            64 * 64 * 4,
+            "{}",
+            recording.lines().columns(Column::ALL)
+        );
+        assert!(backward("let second = first.mm(weight);") >= 2 * 64 * 64 * 4);
+        assert_eq!(backward("loss.backward();"), 0);
+    }
+}
+
+#[toma::profile]
+fn products(weight: &Tensor, input: &Tensor) {
+    let first = input.mm(weight);
+    let second = first.mm(weight);
+    let loss = second.sum(Kind::Float);
+    loss.backward();
+}
+
+#[test]
+fn operators_stand_beneath_their_lines_and_bytes_are_replayed_as_cudas() {
+    let _alone = alone();
+    let variables = nn::VarStore::new(Device::Cpu);
+    let (net, (images, labels)) = (net(&variables), batch());
+    let recording = record_at(Depth::Events, || drop(step(&net, &images, &labels)));
+    let lines = recording.lines().function("step").operators(true).to_string();
+    for operator in ["addmm", "relu", "_log_softmax", "nll_loss_forward"] {
+        assert!(lines.contains(operator), "{operator}: {lines}");
+    }
+    let as_cuda = recording.lines().as_cuda().unwrap();
+    let number = as_cuda.number("step", "loss.backward();").unwrap();
+    let figures = as_cuda.figures("step", number, &Place::device("cuda", 0)).unwrap();
+    assert!(figures.reserved >= 2 << 20 && figures.peak % 512 == 0, "{figures:?}");
+    let without = record(|| drop(step(&net, &images, &labels)));
+    assert_eq!(
+        without.lines().as_cuda().unwrap_err().to_string(),
+        "as_cuda: no events were kept, which `Depth::Events` does"
+    );
+    let error = without.write_html("/nowhere/step.html").unwrap_err().to_string();
+    assert_eq!(error, "write_html: no events were kept, which `Depth::Events` does");
+    let error = recording.write_html("/nowhere/step.html").unwrap_err().to_string();
+    assert!(error.starts_with("/nowhere/step.html: "), "{error}");
+}
+
+#[toma::profile]
+fn sums(times: i64) -> Tensor {
+    let mut sum = Tensor::zeros([16], FLOAT);
+    for _ in 0..times {
+        sum = sum + 1;
+    }
+    sum
+}
+
+#[test]
+fn a_ring_that_was_full_says_so_and_its_trace_has_every_living_byte() {
+    let _alone = alone();
+    let kept = Tensor::ones([1000], FLOAT);
+    let profiling = Profiler::new().depth(Depth::Events).events(64).start().unwrap();
+    let sum = sums(100);
+    let (recording, allocated) = (profiling.finish(), cpu::allocated_bytes());
+    assert!(recording.lost_events() > 0);
+    assert!(recording.to_string().starts_with("the first "), "{recording}");
+    let trace = recording.trace().unwrap();
+    assert_eq!(trace.live(&Place::HOST).after(), allocated);
+    assert!(trace.end() > Tick::START);
+    drop((kept, sum));
+}
+
+#[test]
+fn what_threads_do_is_in_one_trace() {
+    let _alone = alone();
+    let recording = record_at(Depth::Events, || {
+        thread::scope(|scope| {
+            for _ in 0..3 {
+                scope.spawn(|| sums(20));
+            }
+        });
+    });
+    let trace = recording.trace().unwrap();
+    let functions = trace.scopes().filter(|(_, scope)| scope.label.kind == ScopeKind::Function);
+    let threads: std::collections::BTreeSet<_> = functions.map(|(_, scope)| scope.interval.thread).collect();
+    assert_eq!(threads.len(), 3);
+    let adds = trace.operators().filter(|(_, operator)| operator.name.starts_with("aten::add")).count();
+    assert_eq!(adds, 60);
+}
+
+#[test]
+fn a_dry_run_is_in_no_event() {
+    let _alone = alone();
+    let recording = record_at(Depth::Events, || {
+        toma_torch::dry_run(|| sums(3)).unwrap();
+    });
+    let trace = recording.trace().unwrap();
+    assert_eq!((trace.operators().len(), trace.scopes().len()), (0, 0));
+    assert_eq!(trace.live(&Place::HOST).peak().bytes, trace.live(&Place::HOST).before());
+}

@@ -1,0 +1,1 @@
+//! What filled the memory, when it ran out.

@@ -1,0 +1,38 @@
+//! What lines of functions that run operators do to memory.
+//!
+//! A process of its own: a peak is that of all threads.
+
+mod events;
+mod filled;
+mod rows;
+
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use tch::{Device, Kind};
+use toma_torch::profile::{Depth, Profiler, Recording};
+use toma_trace::Place;
+use toma_trace::lines::Figures;
+
+const FLOAT: (Kind, Device) = (Kind::Float, Device::Cpu);
+
+/// One recording at a time.
+fn alone() -> MutexGuard<'static, ()> {
+    static ALONE: Mutex<()> = Mutex::new(());
+    ALONE.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn record(step: impl FnOnce()) -> Recording {
+    record_at(Depth::Lines, step)
+}
+
+fn record_at(depth: Depth, step: impl FnOnce()) -> Recording {
+    let profiling = Profiler::new().depth(depth).start().unwrap();
+    step();
+    profiling.finish()
+}
+
+/// The figures of the line with this text.
+fn figures(recording: &Recording, function: &str, text: &str) -> Figures {
+    let number = recording.lines().number(function, text).expect("a line with this text");
+    recording.lines().figures(function, number, &Place::HOST).expect("a line that ran")
+}

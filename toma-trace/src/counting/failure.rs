@@ -1,0 +1,161 @@
+//! What was in a device when it had no memory for a block, kept until the failure has unwound.
+
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use super::names::NameId;
+use super::owner::Owner;
+use crate::lines::LineId;
+
+/// A living block.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Living {
+    /// Where it lies.
+    pub address: u64,
+    /// Its size.
+    pub bytes: u64,
+    /// What was [answered](super::allocated) for it.
+    pub owner: Owner,
+}
+
+/// An allocation that failed. Nothing in it is allocated when that happens.
+#[derive(Debug)]
+pub(super) struct Failure {
+    pub(super) thread: u32,
+    pub(super) device: u32,
+    pub(super) asked: u64,
+    pub(super) operator: NameId,
+    pub(super) line: Option<LineId>,
+    pub(super) now: Moments,
+    /// As many as there was room for.
+    pub(super) blocks: Vec<Living>,
+    /// Bytes of the others.
+    pub(super) others: u64,
+}
+
+/// The moments that tell what a block waits for.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Moments {
+    /// When the line in force began.
+    pub(super) line: u32,
+    /// When the backward that runs began, or the last.
+    pub(super) backward: Option<u32>,
+}
+
+/// Room for failures, made before there is none.
+#[derive(Debug)]
+pub(super) struct Failures(Mutex<Slots>);
+
+#[derive(Debug)]
+struct Slots {
+    free: Vec<Failure>,
+    /// The newest is the last.
+    kept: Vec<Failure>,
+}
+
+/// Threads that fail at the same time beyond these have no holders.
+const FAILURES: usize = 4;
+const BLOCKS: usize = 1 << 14;
+
+impl Failures {
+    pub(super) fn new() -> Self {
+        let empty = |_| Failure {
+            thread: 0,
+            device: 0,
+            asked: 0,
+            operator: NameId::NONE,
+            line: None,
+            now: Moments::default(),
+            blocks: Vec::with_capacity(BLOCKS),
+            others: 0,
+        };
+        let free = (0..FAILURES).map(empty).collect();
+        Self(Mutex::new(Slots { free, kept: Vec::with_capacity(FAILURES) }))
+    }
+
+    /// Keeps what `fill` says of a failure. A thread that keeps another at this moment is not waited for.
+    pub(super) fn keep(&self, thread: u32, fill: impl FnOnce(&mut Failure)) {
+        let Ok(mut slots) = self.0.try_lock() else { return };
+        let old = slots.kept.iter().position(|kept| kept.thread == thread);
+        let old = old.or_else(|| slots.free.is_empty().then_some(0));
+        let slot = old.map(|old| slots.kept.remove(old)).or_else(|| slots.free.pop());
+        let Some(mut failure) = slot else { return };
+        failure.blocks.clear();
+        (failure.thread, failure.others) = (thread, 0);
+        fill(&mut failure);
+        slots.kept.push(failure);
+    }
+
+    /// A thread got memory after its failure, which is over then.
+    pub(super) fn forget(&self, thread: u32) {
+        if let Ok(mut slots) = self.0.try_lock()
+            && let Some(old) = slots.kept.iter().position(|kept| kept.thread == thread)
+        {
+            let failure = slots.kept.remove(old);
+            slots.free.push(failure);
+        }
+    }
+
+    /// Lends the last failure of a thread to `read`, or else the last of all, which is over then.
+    pub(super) fn take<R>(&self, thread: u32, read: impl FnOnce(&Failure) -> R) -> Option<R> {
+        let mut slots = self.slots();
+        let of_thread = slots.kept.iter().rposition(|kept| kept.thread == thread);
+        let last = of_thread.or_else(|| slots.kept.len().checked_sub(1))?;
+        let failure = slots.kept.remove(last);
+        drop(slots);
+        let read = read(&failure);
+        self.slots().free.push(failure);
+        Some(read)
+    }
+
+    fn slots(&self) -> MutexGuard<'_, Slots> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Failure {
+    pub(super) fn add(&mut self, block: Living) {
+        if self.blocks.len() < self.blocks.capacity() {
+            self.blocks.push(block);
+        } else {
+            self.others += block.bytes;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn asked(failures: &Failures, thread: u32) -> Option<u64> {
+        failures.take(thread, |failure| failure.asked)
+    }
+
+    #[test]
+    fn a_thread_gets_its_own_failure_or_the_last() {
+        let failures = Failures::new();
+        for thread in 0..3 {
+            failures.keep(thread, |failure| failure.asked = u64::from(thread) * 10);
+        }
+        failures.keep(0, |failure| failure.asked = 5);
+        assert_eq!(asked(&failures, 1), Some(10));
+        assert_eq!(asked(&failures, 9), Some(5));
+        failures.forget(2);
+        assert_eq!(asked(&failures, 9), None);
+    }
+
+    #[test]
+    fn more_threads_and_blocks_than_there_is_room_for_lose_the_oldest_and_the_rest() {
+        let failures = Failures::new();
+        let block = Living { address: 8, bytes: 3, owner: Owner(0) };
+        for thread in 0..2 + u32::try_from(FAILURES).unwrap() {
+            failures.keep(thread, |failure| {
+                failure.asked = 1;
+                (0..BLOCKS + 2).for_each(|_| failure.add(block));
+            });
+        }
+        let counted = failures.take(9, |failure| (failure.blocks.len(), failure.others, failure.thread));
+        assert_eq!(counted, Some((BLOCKS, 6, 5)));
+        let rest = std::iter::from_fn(|| asked(&failures, 9)).count();
+        assert_eq!(rest, FAILURES - 1);
+    }
+}

@@ -1,0 +1,111 @@
+//! What filled a device when it had no memory for a block.
+
+use std::collections::HashMap;
+
+use super::failure::{Failure, Living, Moments};
+use super::names::NameId;
+use super::owner::Owner;
+use super::told::Told;
+use super::{Shared, running, thread};
+use crate::holdings::{Category, Held, Holdings};
+use crate::lines::LineId;
+
+/// What filled a device when the last allocation of this thread failed, or else of any: told once, and not at all if
+/// the thread has got memory since.
+///
+/// `named` says what is known of a block by its address. The others are called by the operator and the line of their
+/// birth. What was born before the line that failed, or before the backward that runs, is an activation.
+pub fn filled(named: impl Fn(&Living) -> Option<(Category, String)>) -> Option<Holdings> {
+    let shared = running()?;
+    let read = |failure: &Failure| holdings(&shared, failure, &named);
+    shared.failures.take(thread::number()?, read)
+}
+
+fn holdings(
+    shared: &Shared,
+    failure: &Failure,
+    named: &impl Fn(&Living) -> Option<(Category, String)>,
+) -> Holdings {
+    let mut held = Vec::new();
+    // By where they were born, because to name each block would take longer than all else.
+    let mut born = HashMap::<(Category, Option<Birth>), (u64, usize)>::new();
+    for block in &failure.blocks {
+        if let Some((category, name)) = named(block) {
+            held.push(Held::new(&name, category, block.bytes));
+            continue;
+        }
+        let birth = Birth::of(shared, block.owner);
+        let sum = born.entry((category(shared, block.owner, failure.now), birth)).or_default();
+        *sum = (sum.0 + block.bytes, sum.1 + 1);
+    }
+    held.extend(born.into_iter().map(|((category, birth), (bytes, storages))| {
+        let name = birth.map_or_else(|| "older than the recording".to_owned(), |birth| birth.name(shared));
+        Held { storages, ..Held::new(&name, category, bytes) }
+    }));
+    if failure.others > 0 {
+        held.push(Held::new("blocks beyond those that are listed", Category::Temporary, failure.others));
+    }
+    let place = shared.rows.devices().nth(failure.device as usize).map(|(_, place)| place.clone());
+    let asking = Birth { operator: failure.operator, line: failure.line };
+    Holdings::new(place.unwrap_or(crate::place::Place::HOST), held).asked(failure.asked, &asking.name(shared))
+}
+
+fn category(shared: &Shared, owner: Owner, now: Moments) -> Category {
+    if owner.born(shared.number).is_none() {
+        return Category::Input;
+    }
+    if owner.is_of_optimizer() {
+        return Category::OptimizerState;
+    }
+    let is_before = |moment: u32| owner.moment() < moment;
+    let waits = is_before(now.line) || now.backward.is_some_and(is_before);
+    if waits { Category::Activation } else { Category::Temporary }
+}
+
+/// Where a block was born.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+struct Birth {
+    operator: NameId,
+    line: Option<LineId>,
+}
+
+impl Birth {
+    /// `None` if it is older than the recording.
+    fn of(shared: &Shared, owner: Owner) -> Option<Self> {
+        let line = owner.born(shared.number)?.line();
+        Some(Self { operator: operator(shared, owner).unwrap_or(NameId::NONE), line })
+    }
+
+    fn name(self, shared: &Shared) -> String {
+        let line = self.line.and_then(|line| shared.known().position(line));
+        let operator = self.operator.text().map(short);
+        match (operator, line) {
+            (Some(operator), Some(line)) => format!("{operator} @ {line}"),
+            (Some(operator), None) => operator.to_owned(),
+            (None, Some(line)) => line,
+            (None, None) => "in no line".to_owned(),
+        }
+    }
+}
+
+/// Without the library's namespace.
+fn short(operator: &str) -> &str {
+    operator.strip_prefix("aten::").unwrap_or(operator)
+}
+
+/// The operator in which a block was born, if that event is still there.
+fn operator(shared: &Shared, owner: Owner) -> Option<NameId> {
+    let ring = shared.ring.as_ref()?;
+    // The owner has the lower half of the place.
+    let (count, half) = (ring.count(), u64::from(owner.moment()));
+    let place = (count & !u64::from(u32::MAX)) | half;
+    let place = if place < count { place } else { place.checked_sub(1 << 32)? };
+    match Told::read(ring.get(place)?).1 {
+        Told::Born(memory) => Some(memory.operator),
+        _ => None,
+    }
+}
+
+pub(super) fn origin(shared: &Shared, owner: Owner) -> Option<String> {
+    Some(Birth::of(shared, owner)?.name(shared))
+}

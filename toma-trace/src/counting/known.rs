@@ -1,0 +1,157 @@
+//! The functions and attempts that a recording has heard of.
+
+use std::collections::{BTreeMap, HashMap};
+use std::ptr;
+
+use crate::lines::{LineId, Source, Sources};
+use crate::marks::Function;
+
+/// Names the attempts of one size of one call's name.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub(super) struct Group(u32);
+
+#[derive(Clone, Debug, Default)]
+pub(super) struct Known {
+    pub(super) sources: Sources,
+    /// By address, and apart for each group of attempts.
+    firsts: HashMap<(usize, Group), LineId>,
+    /// Calls of functions that print themselves.
+    calls: HashMap<usize, u32>,
+    /// What is no function and has rows, by its name.
+    plain: HashMap<String, Plain>,
+    numbers: HashMap<String, HashMap<usize, Group>>,
+    groups: Vec<Attempts>,
+}
+
+/// The rows of something without lines: so many are kept free, because numbers of lines follow each other.
+#[derive(Clone, Debug)]
+struct Plain {
+    first: LineId,
+    texts: Vec<String>,
+}
+
+const ROWS: usize = 32;
+
+/// Attempts of one size.
+#[derive(Clone, Debug)]
+struct Attempts {
+    title: String,
+    succeeded: u64,
+    /// By what went wrong, and where.
+    failed: BTreeMap<String, u64>,
+}
+
+/// More sizes than these are one group.
+const GROUPS: usize = 256;
+
+impl Known {
+    /// The first line of a function, called in attempts of a group, and how far it is behind that of no attempt.
+    pub(super) fn first(&mut self, function: &'static Function, group: Group) -> (LineId, u32) {
+        let Self { sources, firsts, .. } = self;
+        let mut of = |group| {
+            let new = || sources.add(source(function, group));
+            *firsts.entry((ptr::from_ref(function).addr(), group)).or_insert_with(new)
+        };
+        let [none, first] = [Group::default(), group].map(&mut of);
+        (first, first.0 - none.0)
+    }
+
+    /// Whether the table of a function that was called is due.
+    pub(super) fn is_due(&mut self, function: &'static Function) -> bool {
+        let Some(every) = function.every else { return false };
+        let calls = self.calls.entry(ptr::from_ref(function).addr()).or_default();
+        *calls += 1;
+        calls.is_multiple_of(every.get())
+    }
+
+    pub(super) fn group(&mut self, name: &str, size: usize) -> Group {
+        if let Some(known) = self.numbers.get(name).and_then(|sizes| sizes.get(&size)) {
+            return *known;
+        }
+        let title =
+            if self.groups.len() < GROUPS { format!("size {size} of {name}") } else { "other sizes".into() };
+        if self.groups.len() <= GROUPS {
+            self.groups.push(Attempts { title, succeeded: 0, failed: BTreeMap::new() });
+        }
+        let group = Group(u32::try_from(self.groups.len()).unwrap_or(u32::MAX));
+        self.numbers.entry(name.to_owned()).or_default().insert(size, group);
+        group
+    }
+
+    pub(super) fn succeeded(&mut self, group: Group) {
+        if let Some(attempts) = self.attempts(group) {
+            attempts.succeeded += 1;
+        }
+    }
+
+    /// An attempt failed in a way, at a line if that is known.
+    pub(super) fn failed(&mut self, group: Group, how: &str, at: Option<LineId>) {
+        let position = at.and_then(|line| self.position(line));
+        let how = position.map_or_else(|| how.to_owned(), |position| format!("{how} at {position}"));
+        if let Some(attempts) = self.attempts(group) {
+            *attempts.failed.entry(how).or_default() += 1;
+        }
+    }
+
+    fn attempts(&mut self, group: Group) -> Option<&mut Attempts> {
+        self.groups.get_mut((group.0 as usize).checked_sub(1)?)
+    }
+
+    /// File and number of a line.
+    pub(super) fn position(&self, line: LineId) -> Option<String> {
+        let (source, at) = self.sources.get(line)?;
+        Some(if source.file.is_empty() { at.text.clone() } else { format!("{}:{}", source.file, at.number) })
+    }
+
+    /// The row of something without lines.
+    pub(super) fn row(&mut self, of: &str, text: &str) -> LineId {
+        let Self { sources, plain, .. } = self;
+        if !plain.contains_key(of) {
+            let free = (0..ROWS).fold(Source::new(of, ""), |source, _| source.line(0, ""));
+            plain.insert(of.to_owned(), Plain { first: sources.add(free), texts: Vec::new() });
+        }
+        let rows = plain.get_mut(of).expect("it was put there");
+        let known = rows.texts.iter().position(|known| known == text);
+        let at = known.unwrap_or_else(|| rows.texts.len().min(ROWS - 1));
+        let line = rows.first.nth(u32::try_from(at).unwrap_or(u32::MAX));
+        if known.is_none() {
+            let is_last = at == ROWS - 1;
+            rows.texts.push(text.to_owned());
+            sources.set_line(
+                line,
+                u32::try_from(at + 1).unwrap_or(u32::MAX),
+                if is_last { "others" } else { text },
+            );
+            rows.texts.truncate(ROWS);
+        }
+        line
+    }
+
+    /// The sources with what became of their attempts.
+    pub(super) fn told_apart(&self) -> Sources {
+        let mut sources = self.sources.clone();
+        for ((_, group), first) in &self.firsts {
+            let attempts = (group.0 as usize).checked_sub(1).and_then(|index| self.groups.get(index));
+            if let Some(attempts) = attempts {
+                sources.set_attempt(*first, attempts.to_string());
+            }
+        }
+        sources
+    }
+}
+
+impl std::fmt::Display for Attempts {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let succeeded = (self.succeeded > 0).then(|| format!("{} succeeded", self.succeeded));
+        let failed = self.failed.iter().map(|(how, count)| format!("{count} {how}"));
+        let outcomes: Vec<_> = succeeded.into_iter().chain(failed).collect();
+        let colon = if outcomes.is_empty() { "" } else { ": " };
+        write!(f, "{}{colon}{}", self.title, outcomes.join(", "))
+    }
+}
+
+fn source(function: &Function, group: Group) -> Source {
+    let mut named = Source::new(&format!("{}::{}", function.module, function.name), function.file);
+    named.attempt = (group != Group::default()).then(String::new);
+    function.lines.iter().fold(named, |source, line| source.line(line.number, line.text))
+}

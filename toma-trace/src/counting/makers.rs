@@ -1,0 +1,93 @@
+//! Which line made the node of a gradient.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError, TryLockError};
+
+use super::told::Node;
+use crate::lines::LineId;
+
+/// The numbers that the operators of one thread have had, by line: each from where the line came into force.
+#[derive(Debug, Default)]
+pub(super) struct Makers(Mutex<Vec<(Node, LineId)>>);
+
+/// Those of older operators are forgotten.
+const MOST: usize = 1 << 16;
+
+impl Makers {
+    /// A line is in force, and the next operator will have this number.
+    pub(super) fn in_force(&self, line: LineId, next: Node) {
+        let mut lines = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        match lines.last_mut() {
+            // Nothing ran in the line before.
+            Some(last) if last.0 == next => last.1 = line,
+            Some(last) if last.1 == line => {}
+            _ => lines.push((next, line)),
+        }
+        if lines.len() == MOST {
+            lines.drain(..MOST / 2);
+        }
+    }
+
+    /// The line of a number; `None` also where the thread is telling.
+    fn of(&self, node: Node) -> Option<LineId> {
+        let lines = match self.0.try_lock() {
+            Ok(lines) => lines,
+            Err(TryLockError::Poisoned(lines)) => lines.into_inner(),
+            Err(TryLockError::WouldBlock) => return None,
+        };
+        let behind = lines.partition_point(|(first, _)| *first <= node);
+        Some(lines[behind.checked_sub(1)?].1)
+    }
+}
+
+/// The makers of all threads, by what the highest bits of their nodes say.
+#[derive(Debug, Default)]
+pub(super) struct AllMakers(Mutex<HashMap<u64, Arc<Makers>>>);
+
+/// The thread of a node is in the bits above these.
+const THREAD: u32 = 40;
+
+impl AllMakers {
+    pub(super) fn of_thread(&self, node: Node) -> Arc<Makers> {
+        let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        Arc::clone(all.entry(node.0 >> THREAD).or_default())
+    }
+
+    /// The line that made a node, if that can be said without waiting.
+    pub(super) fn line(&self, node: Node) -> Option<LineId> {
+        let all = self.0.try_lock().ok()?;
+        let of_thread = all.get(&(node.0 >> THREAD))?;
+        of_thread.of(node)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::counting::told::lower;
+
+    #[test]
+    fn a_node_is_of_the_line_in_force_when_its_operator_ran() {
+        let all = AllMakers::default();
+        let node = |number: u64| Node((3 << THREAD) + number);
+        let makers = all.of_thread(node(0));
+        for (line, next) in [(1, 10), (2, 10), (3, 14), (4, 20)] {
+            makers.in_force(LineId(line), node(next));
+        }
+        let lines: Vec<_> = [9_u64, 10, 13, 14, 19, 20, 99].map(|number| all.line(node(number))).to_vec();
+        let expected = [None, Some(2), Some(2), Some(3), Some(3), Some(4), Some(4)];
+        assert_eq!(lines, expected.map(|line| line.map(LineId)));
+        assert_eq!(all.line(Node((4 << THREAD) + 12)), None);
+    }
+
+    #[test]
+    fn as_many_are_kept_as_there_is_room_for() {
+        let makers = Makers::default();
+        let last = 3 * MOST as u64;
+        for number in 0..last {
+            makers.in_force(LineId(lower(number)), Node(number));
+        }
+        assert_eq!(makers.of(Node(last)), Some(LineId(lower(last) - 1)));
+        assert!(makers.0.lock().unwrap().len() < MOST);
+    }
+}

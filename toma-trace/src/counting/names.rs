@@ -1,0 +1,65 @@
+//! What operators and phases are called, by numbers that fit into an event.
+
+use std::collections::HashMap;
+use std::sync::{LazyLock, Mutex, MutexGuard, PoisonError};
+
+/// A name among all that any recording of this process has heard.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct NameId(pub(super) u32);
+
+#[derive(Default)]
+struct Names {
+    numbers: HashMap<&'static str, NameId>,
+    texts: Vec<&'static str>,
+}
+
+static NAMES: LazyLock<Mutex<Names>> = LazyLock::new(Mutex::default);
+
+/// The number of a name, which it keeps for the whole process. Callers keep it too: each name is kept for ever.
+///
+/// Where there is no memory for it, it is [`NONE`](NameId::NONE): allocators ask that have none.
+pub fn name(text: &str) -> NameId {
+    let mut names = names();
+    let known = names.numbers.get(text).copied();
+    known.or_else(|| names.add(text)).unwrap_or(NameId::NONE)
+}
+
+impl Names {
+    fn add(&mut self, text: &str) -> Option<NameId> {
+        self.texts.try_reserve(1).ok()?;
+        self.numbers.try_reserve(1).ok()?;
+        let mut copy = String::new();
+        copy.try_reserve_exact(text.len()).ok()?;
+        copy.push_str(text);
+        let text: &'static str = copy.leak();
+        let number = NameId(u32::try_from(self.texts.len()).ok()?);
+        self.texts.push(text);
+        self.numbers.insert(text, number);
+        Some(number)
+    }
+}
+
+fn names() -> MutexGuard<'static, Names> {
+    NAMES.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl NameId {
+    /// No operator.
+    pub const NONE: Self = Self(u32::MAX);
+
+    /// Of a number that another language has kept.
+    #[must_use]
+    pub const fn of_number(number: u32) -> Self {
+        Self(number)
+    }
+
+    /// For another language to keep.
+    #[must_use]
+    pub const fn number(self) -> u32 {
+        self.0
+    }
+
+    pub(super) fn text(self) -> Option<&'static str> {
+        names().texts.get(self.0 as usize).copied()
+    }
+}

@@ -1,0 +1,76 @@
+//! Whose a block is, in the one word that an allocator keeps beside it.
+
+use super::told::lower;
+use crate::lines::{Born, LineId};
+
+/// The recording in the highest 10 bits; then whether an optimizer ran, in one; the line plus 1, in 21; and the
+/// moment of its birth in the lowest 32.
+///
+/// The word 0 is a block of no recording.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Owner(pub u64);
+
+const RECORDING: u32 = 54;
+const OPTIMIZER: u32 = 53;
+const LINE: u32 = 32;
+const MOST_LINES: u64 = (1 << (OPTIMIZER - LINE)) - 1;
+
+/// A block that is no tensor of the program's.
+pub const EXEMPT: Owner = Owner(u64::MAX);
+
+impl Owner {
+    pub(super) fn new(recording: u32, born: Born, moment: u32, is_in_optimizer: bool) -> Self {
+        // Beyond two million lines a block is in none.
+        let line = born.line().map_or(0, |line| u64::from(line.0) + 1);
+        let line = if line > MOST_LINES { 0 } else { line };
+        let optimizer = u64::from(is_in_optimizer) << OPTIMIZER;
+        Self(recorded(recording) << RECORDING | optimizer | line << LINE | u64::from(moment))
+    }
+
+    /// The line it was born in, unless it is older than the recording.
+    pub(super) fn born(self, recording: u32) -> Option<Born> {
+        let line = self.0 >> LINE & MOST_LINES;
+        let line = line.checked_sub(1).and_then(|line| u32::try_from(line).ok());
+        self.is_of(recording).then_some(Born(line.map(LineId)))
+    }
+
+    pub(super) fn is_of(self, recording: u32) -> bool {
+        self.0 >> RECORDING == recorded(recording)
+    }
+
+    pub(super) fn is_of_optimizer(self) -> bool {
+        self.0 >> OPTIMIZER & 1 == 1
+    }
+
+    /// The moment of its birth among those of the recording, of which the highest bits are lost.
+    pub(super) fn moment(self) -> u32 {
+        lower(self.0)
+    }
+}
+
+/// From 1 to 1,022, so that no block is of none or exempt.
+fn recorded(recording: u32) -> u64 {
+    u64::from(recording) % 1022 + 1
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_owner_knows_recording_line_moment_and_optimizer() {
+        for recording in [1, 1021, 1022, 1023, u32::MAX] {
+            for (line, optimizer) in
+                [(None, false), (Some(LineId(0)), true), (Some(LineId(2_000_000)), false)]
+            {
+                let owner = Owner::new(recording, Born(line), u32::MAX, optimizer);
+                assert_eq!(owner.born(recording), Some(Born(line)));
+                assert_eq!(owner.born(recording - 1), None);
+                assert_eq!((owner.moment(), owner.is_of_optimizer()), (u32::MAX, optimizer));
+                assert!(owner != EXEMPT && owner.0 != 0);
+            }
+        }
+        let beyond = Owner::new(1, Born(Some(LineId(1 << 21))), 0, false);
+        assert_eq!(beyond.born(1), Some(Born(None)));
+    }
+}

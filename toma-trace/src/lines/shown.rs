@@ -1,0 +1,108 @@
+//! A table of lines, as it is shown.
+
+use std::fmt;
+
+use comfy_table::{CellAlignment, Table, presets};
+
+use super::column::Column;
+use super::rows::{DeviceId, Figures, Row};
+use super::sources::Source;
+use super::table::{Function, Lines};
+use crate::place::Place;
+use crate::sizes::Size;
+
+/// Which value of each row stands in one column, and what stands above it.
+struct Shown {
+    column: Column,
+    device: Option<DeviceId>,
+    title: String,
+}
+
+impl Lines {
+    fn shown(&self) -> Vec<Shown> {
+        let places = self.shown_places();
+        let mut shown = Vec::new();
+        for column in self.shown_columns() {
+            if !column.is_of_device() {
+                shown.push(Shown { column, device: None, title: column.to_string() });
+                continue;
+            }
+            for &(place, device) in &places {
+                let title = title(column, place, places.len());
+                shown.push(Shown { column, device: Some(device), title });
+            }
+        }
+        shown
+    }
+}
+
+fn title(column: Column, place: &Place, places: usize) -> String {
+    if places == 1 { column.to_string() } else { format!("{place} {column}") }
+}
+
+impl Shown {
+    fn value(&self, row: &Row) -> String {
+        let figures = self.device.and_then(|device| row.devices.get(&device));
+        self.column.value(row, figures.copied().unwrap_or_default())
+    }
+}
+
+impl Function {
+    fn table(&self, shown: &[Shown]) -> Table {
+        let mut table = Table::new();
+        table.load_style(presets::NOTHING);
+        table.set_header(shown.iter().map(|shown| shown.title.as_str()).chain(["line", "code"]));
+        for (index, (line, row)) in self.lines().enumerate() {
+            table.add_row(cells(shown, row, &line.number.to_string(), &line.text));
+            for (name, row) in self.operators.get(&index).into_iter().flatten() {
+                let indent = &line.text[..line.text.len() - line.text.trim_start().len()];
+                table.add_row(cells(shown, Some(row), "", &format!("{indent}    {name}")));
+            }
+        }
+        for column in table.column_iter_mut().take(shown.len() + 1) {
+            column.set_cell_alignment(CellAlignment::Right);
+        }
+        table
+    }
+}
+
+/// A row of the table; the values of a line that never ran are blank.
+fn cells(shown: &[Shown], row: Option<&Row>, number: &str, text: &str) -> Vec<String> {
+    let values = shown.iter().map(|shown| row.map_or_else(String::new, |row| shown.value(row)));
+    values.chain([number.to_owned(), text.to_owned()]).collect()
+}
+
+impl fmt::Display for Lines {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let shown = self.shown();
+        let ran = self.functions.iter().filter(|function| !function.rows.is_empty());
+        let tables: Vec<_> = ran
+            .map(|function| {
+                let Source { name, file, attempt, .. } = &function.source;
+                let attempt = attempt.as_ref().map(|name| format!(", {name}")).unwrap_or_default();
+                let file = if file.is_empty() { String::new() } else { format!(" ({file})") };
+                format!("## {name}{file}{attempt}\n\n{}\n", function.table(&shown).trim_fmt())
+            })
+            .collect();
+        if tables.is_empty() {
+            f.write_str("no profiled function was called\n")?;
+        }
+        f.write_str(&tables.join("\n"))?;
+        self.write_outside(f)
+    }
+}
+
+impl Lines {
+    /// What is in no line, so that no byte is kept from sight.
+    fn write_outside(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (place, device) in &self.places {
+            let figures = self.outside.devices.get(device).copied().unwrap_or_default();
+            if figures.allocated > 0 || figures.freed > 0 {
+                let Figures { allocated, freed, kept, .. } = figures;
+                let [allocated, freed, kept] = [allocated, freed, kept].map(Size::of);
+                writeln!(f, "\nin no line, on {place}: {allocated} allocated, {freed} freed, {kept} kept")?;
+            }
+        }
+        Ok(())
+    }
+}
