@@ -89,7 +89,9 @@ impl Profiler {
         let counting = setup.after_backward(running::note_variables).start().map_err(busy)?;
         named::forget();
         named.note_variables();
-        labels.iter().for_each(|(name, tensor)| named::label(name, tensor));
+        for (name, tensor) in &labels {
+            named::label(name, tensor);
+        }
         let running = Running::begin(Arc::new(named), depth);
         Ok(Profiling { counting, running })
     }
@@ -117,7 +119,7 @@ impl Profiling {
     /// Ends it.
     pub fn finish(self) -> Recording {
         let Self { counting, running } = self;
-        Recording::of(counting.finish(), &running.named)
+        Recording::of(&counting.finish(), &running.named)
     }
 }
 

@@ -32,7 +32,7 @@ struct Events {
 }
 
 impl Recording {
-    pub(super) fn of(counted: Counted, named: &Named) -> Self {
+    pub(super) fn of(counted: &Counted, named: &Named) -> Self {
         let mut living = Vec::new();
         ffi::each_cpu_block(|block| living.push((0, block)));
         let events = counted.replay(living).map(|replayed| Arc::new(Events::of(replayed, named)));
@@ -147,11 +147,11 @@ fn to_file(path: &Path, write: impl FnOnce(&mut BufWriter<File>) -> io::Result<(
 impl Events {
     fn of(replayed: Replayed, named: &Named) -> Self {
         let mut names = Names::new();
-        let now = named
+        let variables = named
             .now()
             .into_iter()
             .map(|(address, (category, name))| (address, ffi::owner_at(address), category, name));
-        for (address, owner, category, name) in now.chain(named::all_noted()) {
+        for (address, owner, category, name) in variables.chain(named::all_noted()) {
             if let Some(storage) = replayed.storage(address, owner) {
                 names.name(storage, category, &name);
             }

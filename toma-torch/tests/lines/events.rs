@@ -41,7 +41,7 @@ fn every_byte_at_the_peak_of_a_training_has_a_name_a_category_and_a_line() {
     let profiling = profiler.start().unwrap();
     cpu::reset_peak_allocated_bytes();
     for _ in 0..2 {
-        step(&net, &images, &labels);
+        drop(step(&net, &images, &labels));
         profile::optimizer("Adam", || optimizer.step());
         optimizer.zero_grad();
     }
@@ -187,7 +187,7 @@ fn operators_stand_beneath_their_lines_and_bytes_are_replayed_as_cudas() {
 fn sums(times: i64) -> Tensor {
     let mut sum = Tensor::zeros([16], FLOAT);
     for _ in 0..times {
-        sum = sum + 1;
+        sum += 1;
     }
     sum
 }

@@ -1,0 +1,118 @@
+//! What a recording costs: 100 steps of a net of 40 layers of 64, marked and told of, against the same without a recording.
+//!
+//! Times are of the processor, one thread: a busy machine only adds to them. Ratios are medians over runs in the order
+//! a, b, b, a. With `--test` every case runs once.
+
+use std::env;
+use std::time::{Duration, Instant};
+
+use rustix::time::{ClockId, clock_gettime};
+use tch::nn::{self, Module as _, OptimizerConfig as _};
+use tch::{Device, Kind, Tensor};
+use toma_core::execute;
+use toma_torch::cpu::{self, Budget};
+use toma_torch::profile::{Depth, Profiler};
+
+const FLOATS: (Kind, Device) = (Kind::Float, Device::Cpu);
+const ROWS: i64 = 32;
+
+fn main() {
+    let is_test = env::args().any(|argument| argument == "--test");
+    tch::set_num_threads(1);
+    cpu::count();
+    let (steps, runs) = if is_test { (1, 1) } else { (100, 15) };
+    for (width, depth, bar) in
+        [(64, Depth::Lines, "1.03x"), (64, Depth::Events, "1.40x"), (256, Depth::Events, "1.10x")]
+    {
+        let mut net = Net::new(width);
+        net.steps(steps);
+        let name = format!("{steps} steps of 40 layers of {width}, {depth:?}");
+        println!("{name:<46} {:>9.3}x  (bar: {bar})", ratio(&mut net, depth, steps, runs));
+    }
+    filled(if is_test { 10 } else { 1000 });
+}
+
+struct Net {
+    layers: Vec<nn::Linear>,
+    optimizer: nn::Optimizer,
+    input: Tensor,
+}
+
+impl Net {
+    fn new(width: i64) -> Self {
+        let variables = nn::VarStore::new(Device::Cpu);
+        let layer = |_| nn::linear(variables.root(), width, width, nn::LinearConfig::default());
+        let layers = (0..40).map(layer).collect();
+        let optimizer = nn::Sgd::default().build(&variables, 1e-4).expect("an optimizer");
+        Self { layers, optimizer, input: Tensor::randn([ROWS, width], FLOATS) }
+    }
+
+    #[toma::profile]
+    fn loss(&self) -> Tensor {
+        let mut values = self.input.shallow_clone();
+        for layer in &self.layers {
+            values = layer.forward(&values);
+            values = values.relu();
+        }
+        values.sum(Kind::Float)
+    }
+
+    #[toma::profile]
+    fn step(&mut self) {
+        let loss = self.loss();
+        self.optimizer.zero_grad();
+        loss.backward();
+        self.optimizer.step();
+    }
+
+    fn steps(&mut self, steps: u32) {
+        (0..steps).for_each(|_| self.step());
+    }
+}
+
+fn ratio(net: &mut Net, depth: Depth, steps: u32, runs: u32) -> f64 {
+    let mut recorded = |net: &mut Net| {
+        let profiling = Profiler::new().depth(depth).start().expect("the only one");
+        let took = time(|| net.steps(steps));
+        drop(profiling);
+        took
+    };
+    let mut quadruple = |_| {
+        let first = recorded(net);
+        let bare = time(|| net.steps(steps)) + time(|| net.steps(steps));
+        (first + recorded(net)).as_secs_f64() / bare.as_secs_f64()
+    };
+    let mut ratios: Vec<_> = (0..runs).map(&mut quadruple).collect();
+    ratios.sort_by(f64::total_cmp);
+    ratios[ratios.len() / 2]
+}
+
+/// What an attempt takes longer that says what filled the memory, with so many living blocks.
+fn filled(blocks: usize) {
+    let held: Vec<_> = (0..blocks).map(|_| Tensor::zeros([16], FLOATS)).collect();
+    let failing = || {
+        let _budget = Budget::beyond_allocated(1 << 11);
+        let begun = Instant::now();
+        execute::batch(2, |rows| {
+            drop(Tensor::f_zeros([1 << 9, rows as i64], FLOATS).map_err(|error| panic!("{error}")))
+        });
+        begun.elapsed()
+    };
+    let least = || (0..51).map(|_| failing()).min().unwrap_or_default();
+    let bare = least();
+    let profiling = Profiler::new().start().expect("the only one");
+    let told = least();
+    drop((profiling, held));
+    let micros = told.saturating_sub(bare).as_secs_f64() * 1e6;
+    println!("{:<46} {micros:>9.1} us  (bar: 100 us)", format!("what filled the memory, of {blocks} blocks"));
+}
+
+fn time(work: impl FnOnce()) -> Duration {
+    let now = || {
+        let now = clock_gettime(ClockId::ProcessCPUTime);
+        Duration::new(now.tv_sec.try_into().expect("seconds"), now.tv_nsec.try_into().expect("nanoseconds"))
+    };
+    let begun = now();
+    work();
+    now() - begun
+}
