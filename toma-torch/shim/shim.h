@@ -159,6 +159,11 @@ enum toma_event_kind : uint32_t {
   TOMA_WRITES = 8,
   TOMA_MAKES = 9,
   TOMA_VIEWS = 10,
+  // Marks of the program, with a number of Rust's as their bytes.
+  TOMA_ENTERS = 11,
+  TOMA_LINE = 12,
+  TOMA_LEFT_TO = 13,
+  TOMA_LEAVES = 14,
 };
 
 struct toma_event {
@@ -194,6 +199,8 @@ int32_t toma_record_begin(toma_recorder** out, toma_error* error) noexcept;
 void toma_record_read(toma_recorder* recorder, toma_recording* out) noexcept;
 // Something of this name begins; without a name what began last ends.
 void toma_record_mark(toma_recorder* recorder, const char* name) noexcept;
+// A mark of this kind.
+void toma_record_line(toma_recorder* recorder, uint32_t kind, uint64_t number) noexcept;
 void toma_record_end(toma_recorder* recorder) noexcept;
 
 // What a dry run leaves to be said.

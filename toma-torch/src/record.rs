@@ -1,11 +1,7 @@
 //! A step as it was, written down as a trace.
 
-use std::collections::BTreeMap;
-
-use toma_trace::{
-    Access, Contradiction, Label, Open, Operand, OperatorId, Place, Recorder, ScopeKind, StorageId, ThreadId,
-    Trace,
-};
+use toma_trace::marks::Function;
+use toma_trace::{Access, Contradiction, Label, Operand, Place, ScopeKind, Scribe, ThreadId, Trace};
 
 use crate::cpu;
 use crate::error::{Error, ErrorKind};
@@ -46,113 +42,69 @@ pub fn record<R>(step: impl FnOnce() -> R) -> Trace {
 
 /// What is recorded so far.
 pub(crate) fn trace_of(recording: &Recording) -> Result<Trace, Error> {
-    let mut written = Written::default();
+    let mut scribe = Scribe::new();
     recording.read(|event| {
         let contradicts = |refused: Contradiction| format!("recorded step: {refused}");
-        written.add(event).map_err(|refused| Error::new(ErrorKind::Other, contradicts(refused)))
+        add(&mut scribe, event).map_err(|refused| Error::new(ErrorKind::Other, contradicts(refused)))
     })?;
-    Ok(written.recorder.finish())
+    Ok(scribe.finish())
 }
 
-/// Events so far, and what they left open.
-#[derive(Default)]
-struct Written {
-    recorder: Recorder,
-    /// What lives, by its address.
-    living: BTreeMap<u64, StorageId>,
-    open: BTreeMap<ThreadId, Vec<Open>>,
+fn add(scribe: &mut Scribe, event: &Event<'_>) -> Result<(), Contradiction> {
+    let thread = ThreadId(event.thread.into());
+    let scope = |kind| Label::new(kind, event.name);
+    match event.kind {
+        EventKind::OperatorBegins => drop(scribe.operator(thread, event.name)),
+        EventKind::NodeBegins => scribe.scope(thread, scope(ScopeKind::Node)),
+        EventKind::MarkBegins => scribe.scope(thread, scope(ScopeKind::Attempt)),
+        EventKind::Ends => scribe.ends(thread)?,
+        EventKind::Attribute => {
+            if let Some(operator) = scribe.innermost(thread) {
+                scribe.recorder().attribute(operator, event.name, event.numbers)?;
+            }
+        }
+        EventKind::Leaves => scribe.leaves(thread)?,
+        EventKind::Enters => event.line.into_iter().for_each(|(function, line)| {
+            let label = Label::new(ScopeKind::Function, &function.path());
+            scribe.enters(thread, at(label, function, line));
+        }),
+        EventKind::Line => event.line.into_iter().for_each(|(function, line)| {
+            scribe.line(thread, line_of(function, line));
+        }),
+        EventKind::LeftTo => event.line.into_iter().for_each(|(function, line)| {
+            scribe.line(thread, line_of(function, line).with("resumed", &[]));
+        }),
+        // A tensor of no elements is in no memory.
+        _ if event.address == 0 => {}
+        EventKind::Born => drop(scribe.born(thread, event.address, &place(event.device), event.bytes)?),
+        EventKind::Died => drop(scribe.died(thread, event.address, &place(event.device), event.bytes)?),
+        EventKind::Reads => used(scribe, event, Access::Reads)?,
+        EventKind::Writes => used(scribe, event, Access::Writes)?,
+        EventKind::Makes => used(scribe, event, Access::Makes)?,
+        EventKind::Views => used(scribe, event, Access::Views)?,
+    }
+    Ok(())
 }
 
-impl Written {
-    fn add(&mut self, event: &Event<'_>) -> Result<(), Contradiction> {
-        let thread = ThreadId(event.thread.into());
-        match event.kind {
-            EventKind::OperatorBegins => {
-                let operator = self.recorder.begin_operator(thread, event.name);
-                self.opened(thread, Open::Operator(operator));
-            }
-            EventKind::NodeBegins => self.begin_scope(thread, ScopeKind::Node, event.name),
-            EventKind::MarkBegins => self.begin_scope(thread, ScopeKind::Attempt, event.name),
-            EventKind::Ends => return self.end(thread),
-            EventKind::Attribute => {
-                if let Some(operator) = self.operator(thread) {
-                    self.recorder.attribute(operator, event.name, event.numbers)?;
-                }
-            }
-            EventKind::Born => return self.born(thread, event),
-            EventKind::Died => {
-                let storage = self.living(event)?;
-                self.recorder.death(thread, storage)?;
-                self.living.remove(&event.address);
-            }
-            EventKind::Reads => return self.used(thread, event, Access::Reads),
-            EventKind::Writes => return self.used(thread, event, Access::Writes),
-            EventKind::Makes => return self.used(thread, event, Access::Makes),
-            EventKind::Views => return self.used(thread, event, Access::Views),
-        }
-        Ok(())
-    }
+fn line_of(function: &Function, line: u32) -> Label {
+    let text = function.lines.get(line as usize).map_or("", |line| line.text);
+    at(Label::new(ScopeKind::Line, text), function, line)
+}
 
-    fn begin_scope(&mut self, thread: ThreadId, kind: ScopeKind, name: &str) {
-        let scope = self.recorder.begin_scope(thread, Label::new(kind, name));
-        self.opened(thread, Open::Scope(scope));
-    }
+fn at(label: Label, function: &Function, line: u32) -> Label {
+    let number = function.lines.get(line as usize).map_or(0, |line| line.number);
+    label.at(function.file, number)
+}
 
-    fn opened(&mut self, thread: ThreadId, open: Open) {
-        self.open.entry(thread).or_default().push(open);
-    }
-
-    /// One without a begin is of what began before the recording.
-    fn end(&mut self, thread: ThreadId) -> Result<(), Contradiction> {
-        match self.open.entry(thread).or_default().pop() {
-            Some(Open::Operator(operator)) => self.recorder.end_operator(operator),
-            Some(Open::Scope(scope)) => self.recorder.end_scope(scope),
-            None => Ok(()),
-        }
-    }
-
-    fn operator(&self, thread: ThreadId) -> Option<OperatorId> {
-        match self.open.get(&thread)?.last()? {
-            Open::Operator(operator) => Some(*operator),
-            Open::Scope(_) => None,
-        }
-    }
-
-    /// Where there was another block, that one was freed where the recorder could not see it.
-    fn born(&mut self, thread: ThreadId, event: &Event<'_>) -> Result<(), Contradiction> {
-        if event.address == 0 {
-            return Ok(());
-        }
-        if let Some(before) = self.living.remove(&event.address) {
-            self.recorder.death(thread, before)?;
-        }
-        let storage = self.recorder.birth(thread, &place(event.device), event.bytes)?;
-        self.living.insert(event.address, storage);
-        Ok(())
-    }
-
-    /// The storage of an event; one that is not known was there before.
-    fn living(&mut self, event: &Event<'_>) -> Result<StorageId, Contradiction> {
-        if let Some(known) = self.living.get(&event.address) {
-            return Ok(*known);
-        }
-        let storage = self.recorder.existing(&place(event.device), event.bytes)?;
-        self.living.insert(event.address, storage);
-        Ok(storage)
-    }
-
-    fn used(&mut self, thread: ThreadId, event: &Event<'_>, access: Access) -> Result<(), Contradiction> {
-        let (Some(operator), [wants_gradient, sizes @ ..]) = (self.operator(thread), event.numbers) else {
-            return Ok(());
-        };
-        if event.address == 0 {
-            // A tensor of no elements is in no memory.
-            return Ok(());
-        }
-        let shape: Vec<u64> = sizes.iter().map(|size| size.unsigned_abs()).collect();
-        let operand = Operand::new(self.living(event)?, access, &shape);
-        self.recorder.uses(operator, Operand { wants_gradient: *wants_gradient != 0, ..operand })
-    }
+fn used(scribe: &mut Scribe, event: &Event<'_>, access: Access) -> Result<(), Contradiction> {
+    let operator = scribe.innermost(ThreadId(event.thread.into()));
+    let (Some(operator), [wants_gradient, sizes @ ..]) = (operator, event.numbers) else {
+        return Ok(());
+    };
+    let shape: Vec<u64> = sizes.iter().map(|size| size.unsigned_abs()).collect();
+    let storage = scribe.living(event.address, &place(event.device), event.bytes)?;
+    let operand = Operand::new(storage, access, &shape);
+    scribe.recorder().uses(operator, Operand { wants_gradient: *wants_gradient != 0, ..operand })
 }
 
 /// By the numbers of `c10::DeviceType`.

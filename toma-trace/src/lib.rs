@@ -44,6 +44,7 @@ pub mod marks;
 mod notebook;
 mod place;
 mod record;
+mod scribe;
 mod sizes;
 mod tables;
 pub mod write;
@@ -52,6 +53,7 @@ pub use json::Unreadable;
 pub use live::{Holder, Live, Peak};
 pub use place::{Place, UnknownPlace};
 pub use record::{Contradiction, Open, Recorder};
+pub use scribe::Scribe;
 pub use sizes::Size;
 pub use tables::{
     Access, Attribute, Block, Interval, Label, Moment, Operand, Operator, OperatorId, Scope, ScopeId,

@@ -50,7 +50,7 @@ impl Dry {
         let mut recorder = ptr::null_mut();
         // SAFETY: both are written to, and live through the call.
         checked(|error| unsafe { toma_dry_begin(by_shapes, &mut recorder, error) })?;
-        Ok(Self { recording: Recording::of(recorder), runs: true })
+        Ok(Self { recording: Recording::of(recorder, true), runs: true })
     }
 
     pub(crate) const fn recording(&self) -> &Recording {

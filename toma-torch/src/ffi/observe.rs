@@ -1,9 +1,13 @@
 //! Recorders of what a thread does.
 
+use std::cell::RefCell;
 use std::ffi::{CStr, c_char, c_void};
-use std::marker::PhantomData;
 use std::ptr::{self, NonNull};
+use std::rc::Rc;
 use std::slice;
+
+use toma_trace::counting::{self, Listening, Mark};
+use toma_trace::marks::Function;
 
 use super::{RawError, checked};
 use crate::error::{Error, ErrorKind};
@@ -47,10 +51,14 @@ pub(crate) enum EventKind {
     Writes,
     Makes,
     Views,
+    Enters,
+    Line,
+    LeftTo,
+    Leaves,
 }
 
 /// By the numbers of `toma_event_kind`.
-const KINDS: [EventKind; 11] = [
+const KINDS: [EventKind; 15] = [
     EventKind::OperatorBegins,
     EventKind::NodeBegins,
     EventKind::MarkBegins,
@@ -62,6 +70,10 @@ const KINDS: [EventKind; 11] = [
     EventKind::Writes,
     EventKind::Makes,
     EventKind::Views,
+    EventKind::Enters,
+    EventKind::Line,
+    EventKind::LeftTo,
+    EventKind::Leaves,
 ];
 
 /// One event: what it has not is empty or 0.
@@ -76,6 +88,17 @@ pub(crate) struct Event<'a> {
     /// The number of its kind in c10, and its index.
     pub(crate) device: (u32, u32),
     pub(crate) numbers: &'a [i64],
+    /// Of marks: the function, and the place of the line in it.
+    pub(crate) line: Option<(&'static Function, u32)>,
+}
+
+/// What marks have told.
+#[derive(Debug, Default)]
+struct Marked {
+    /// By the numbers of their events.
+    lines: Vec<(&'static Function, u32)>,
+    /// The functions that run, innermost last.
+    frames: Vec<&'static Function>,
 }
 
 unsafe extern "C" {
@@ -83,6 +106,7 @@ unsafe extern "C" {
     // These take what the first has given, or `toma_dry_begin`.
     fn toma_record_read(recorder: *mut c_void, out: &mut RawRecording);
     fn toma_record_mark(recorder: *mut c_void, name: *const c_char);
+    fn toma_record_line(recorder: *mut c_void, kind: u32, number: u64);
     fn toma_record_end(recorder: *mut c_void);
 }
 
@@ -90,7 +114,9 @@ unsafe extern "C" {
 #[derive(Debug)]
 pub(crate) struct Recording {
     recorder: NonNull<c_void>,
-    of_thread: PhantomData<*const ()>,
+    marked: Rc<RefCell<Marked>>,
+    /// Dropped first. Something else may hear all marks, as a test of them: then there are none here.
+    listening: Option<Listening>,
 }
 
 impl Recording {
@@ -98,13 +124,18 @@ impl Recording {
         let mut recorder = ptr::null_mut();
         // SAFETY: both are written to, and live through the call.
         checked(|error| unsafe { toma_record_begin(&mut recorder, error) })?;
-        Ok(Self::of(recorder))
+        Ok(Self::of(recorder, false))
     }
 
-    /// Of a recorder that has begun on this thread, and that nothing else ends.
-    pub(super) fn of(recorder: *mut c_void) -> Self {
+    /// Of a recorder that has begun on this thread, and that nothing else ends. One that is alone is a dry run: what is
+    /// around it hears no marks.
+    pub(super) fn of(recorder: *mut c_void, is_alone: bool) -> Self {
         let recorder = NonNull::new(recorder).expect("a recorder that has begun");
-        Self { recorder, of_thread: PhantomData }
+        let marked = Rc::<RefCell<Marked>>::default();
+        let told = Rc::clone(&marked);
+        let tell = move |mark| write(recorder, &mut told.borrow_mut(), mark);
+        let listening = counting::listen(Rc::new(tell), is_alone).ok();
+        Self { recorder, marked, listening }
     }
 
     pub(super) const fn recorder(&self) -> *mut c_void {
@@ -147,22 +178,45 @@ impl Recording {
         let numbers = unsafe { slice_of(raw.numbers, raw.number_count) };
         // SAFETY: the same.
         let names = unsafe { slice_of(raw.names, raw.name_bytes) };
-        events.iter().try_for_each(|event| read(&event.read(numbers, names)))
+        let marked = self.marked.borrow();
+        events.iter().try_for_each(|event| read(&event.read(numbers, names, &marked.lines)))
     }
+}
+
+/// Writes a mark down. A function that had begun before is told of by its end alone.
+fn write(recorder: NonNull<c_void>, marked: &mut Marked, mark: Mark) {
+    let (kind, line) = match mark {
+        Mark::Enters(function, line) => {
+            marked.frames.push(function);
+            (EventKind::Enters, Some((function, line)))
+        }
+        Mark::Line(function, line) => (EventKind::Line, Some((function, line))),
+        Mark::LeftTo(line) => (EventKind::LeftTo, marked.frames.last().map(|function| (*function, line))),
+        Mark::Leaves => {
+            marked.frames.pop();
+            (EventKind::Leaves, None)
+        }
+    };
+    let number = marked.lines.len() as u64;
+    marked.lines.extend(line);
+    // SAFETY: what hears marks is dropped before the recorder ends.
+    unsafe { toma_record_line(recorder.as_ptr(), kind as u32, number) };
 }
 
 impl Drop for Recording {
     fn drop(&mut self) {
+        self.listening = None;
         // SAFETY: it began on this thread, and nothing of it is used any more.
         unsafe { toma_record_end(self.recorder.as_ptr()) };
     }
 }
 
 impl RawEvent {
-    fn read<'a>(&self, numbers: &'a [i64], names: &'a [u8]) -> Event<'a> {
+    fn read<'a>(&self, numbers: &'a [i64], names: &'a [u8], lines: &[(&'static Function, u32)]) -> Event<'a> {
         let at = |number: u64| usize::try_from(number).expect("within what there is");
         let half = |number: u64| u32::try_from(number).expect("half of it");
         let kind = KINDS[at(self.kind.into())];
+        let is_mark = matches!(kind, EventKind::Enters | EventKind::Line | EventKind::LeftTo);
         let has_name = matches!(
             kind,
             EventKind::OperatorBegins | EventKind::NodeBegins | EventKind::MarkBegins | EventKind::Attribute
@@ -176,6 +230,7 @@ impl RawEvent {
             bytes: self.bytes,
             device: (half(self.device >> 32), half(self.device & u64::from(u32::MAX))),
             numbers: &numbers[at(self.from)..at(self.from + self.count)],
+            line: if is_mark { lines.get(at(self.bytes)).copied() } else { None },
         }
     }
 }

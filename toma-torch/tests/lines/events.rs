@@ -235,3 +235,45 @@ fn a_dry_run_is_in_no_event() {
     assert_eq!((trace.operators().len(), trace.scopes().len()), (0, 0));
     assert_eq!(trace.live(&Place::HOST).peak().bytes, trace.live(&Place::HOST).before());
 }
+
+#[toma::profile]
+fn branches(input: &Tensor, is_squared: bool) -> Tensor {
+    let sum = if is_squared {
+        let squares = input.square();
+        squares.sum(Kind::Float)
+    } else {
+        input.sum(Kind::Float)
+    };
+    inner(&sum).square()
+}
+
+#[toma::profile]
+fn inner(sum: &Tensor) -> Tensor {
+    sum.expand([64, 64], false).contiguous()
+}
+
+#[test]
+fn a_trace_that_is_recorded_or_dry_prints_the_table_of_the_running_program() {
+    let _alone = alone();
+    let input = Tensor::ones([32, 32], FLOAT);
+    let work = || drop((branches(&input, true), branches(&input, false)));
+    let columns = [Column::Rise, Column::Allocated, Column::Freed, Column::Kept, Column::Hits];
+    let running = record(work).lines().columns(columns).to_string();
+    let tables =
+        [toma_torch::record(work), toma_torch::dry_run(work).unwrap()].map(|trace| Lines::of(&trace));
+    for lines in tables {
+        let table = lines.columns(columns).to_string();
+        for text in [
+            "let squares = input.square();",
+            "squares.sum(Kind::Float)",
+            "sum.expand([64, 64]",
+            "inner(&sum).square()",
+        ] {
+            let line = |table: &str| {
+                let line = table.lines().find(|line| line.contains(text)).expect("the line ran");
+                line.split_whitespace().map(str::to_owned).collect::<Vec<_>>()
+            };
+            assert_eq!(line(&running), line(&table), "{running}\n{table}");
+        }
+    }
+}

@@ -151,7 +151,7 @@ impl std::fmt::Display for Attempts {
 }
 
 fn source(function: &Function, group: Group) -> Source {
-    let mut named = Source::new(&format!("{}::{}", function.module, function.name), function.file);
+    let mut named = Source::new(&function.path(), function.file);
     named.attempt = (group != Group::default()).then(String::new);
     function.lines.iter().fold(named, |source, line| source.line(line.number, line.text))
 }

@@ -28,14 +28,15 @@ pub use scopes::{Attempt, Phase, phase};
 pub use thread::{Pause, allocated, ends, freed, node_begins, operator_begins, out_of_memory, pause};
 pub use told::Node;
 
-use self::ears::Ears;
+use self::ears::Hearing;
+pub use self::ears::{Listening, Mark, listen};
 use self::failure::Failures;
 use self::known::{Group, Known};
 use self::makers::AllMakers;
 use self::ring::Ring;
 
 use crate::lines::{DeviceId, LineId, Lines, Rows};
-use crate::marks::{self, Busy, Function, Session};
+use crate::marks::{Busy, Function};
 use crate::place::Place;
 
 /// Counts what the lines of marked functions do to memory, on all threads, until it is finished or dropped.
@@ -73,7 +74,7 @@ use crate::place::Place;
 #[must_use = "nothing is counted once it is dropped"]
 #[derive(Debug)]
 pub struct Counting {
-    _session: Session,
+    _hearing: Hearing,
     setup: Setup,
     shared: Arc<Shared>,
 }
@@ -141,13 +142,18 @@ impl Setup {
     ///
     /// When another recording runs.
     pub fn start(self) -> Result<Counting, Busy> {
-        let session = marks::start(&Ears)?;
-        let shared = self.run();
-        Ok(Counting { _session: session, setup: self, shared })
+        let hearing = ears::hear()?;
+        let mut running = RUNNING.write().unwrap_or_else(PoisonError::into_inner);
+        if running.is_some() {
+            return Err(Busy);
+        }
+        let shared = self.run(&mut running);
+        drop(running);
+        Ok(Counting { _hearing: hearing, setup: self, shared })
     }
 
     /// Begins a recording, in the place of the one that runs.
-    fn run(&self) -> Arc<Shared> {
+    fn run(&self, running: &mut Option<Arc<Shared>>) -> Arc<Shared> {
         static LAST: AtomicU32 = AtomicU32::new(NONE);
         let number = LAST.fetch_add(1, Relaxed).wrapping_add(1).max(NONE + 1);
         let begun = Instant::now();
@@ -163,7 +169,7 @@ impl Setup {
             failures: Failures::new(),
             threads: AtomicU32::new(0),
         });
-        *RUNNING.write().unwrap_or_else(PoisonError::into_inner) = Some(Arc::clone(&shared));
+        *running = Some(Arc::clone(&shared));
         NUMBER.store(number, Release);
         shared
     }
@@ -188,7 +194,8 @@ impl Counting {
         let rows = &self.shared.rows;
         let now = rows.devices().map(|(device, place)| (place.clone(), rows.allocated_bytes(device)));
         self.setup.devices = now.collect();
-        self.shared = self.setup.run();
+        let mut running = RUNNING.write().unwrap_or_else(PoisonError::into_inner);
+        self.shared = self.setup.run(&mut running);
     }
 
     /// Ends it. What this thread is in the middle of ends with it.

@@ -46,6 +46,12 @@ impl Function {
         Self { name, module, file, every: None, columns: &[], lines }
     }
 
+    /// Its name with its modules.
+    #[must_use]
+    pub fn path(&self) -> String {
+        format!("{}::{}", self.module, self.name)
+    }
+
     /// The same, with a table after every so many calls; 0 is never.
     #[must_use]
     pub const fn every(self, calls: u32) -> Self {

@@ -1,0 +1,194 @@
+//! Events as programs tell them, made into a trace.
+
+use std::collections::HashMap;
+
+use crate::place::Place;
+use crate::record::{Contradiction, Open, Recorder};
+use crate::tables::{Label, OperatorId, StorageId, ThreadId, Trace};
+
+/// Makes a [`Trace`] of what threads tell without names for things: blocks by their addresses, ends of what began last.
+///
+/// What was told of begins that were not told is left out.
+///
+/// ```
+/// # mod toma { pub use toma_trace as trace; }
+/// use toma::trace::{Label, Place, ScopeKind, Scribe, ThreadId};
+///
+/// let (main, mut scribe) = (ThreadId(0), Scribe::new());
+/// scribe.enters(main, Label::new(ScopeKind::Function, "step").at("src/net.rs", 1));
+/// scribe.line(main, Label::new(ScopeKind::Line, "x.relu()").at("src/net.rs", 2));
+/// scribe.operator(main, "aten::relu");
+/// scribe.born(main, 0x1000, &Place::HOST, 64)?;
+/// scribe.ends(main)?;
+/// scribe.leaves(main)?;
+/// scribe.died(main, 0x1000, &Place::HOST, 64)?;
+/// assert_eq!(scribe.finish().live(&Place::HOST).peak().bytes, 64);
+/// # Ok::<(), toma::trace::Contradiction>(())
+/// ```
+#[derive(Clone, Debug, Default)]
+pub struct Scribe {
+    recorder: Recorder,
+    open: HashMap<ThreadId, Vec<Begun>>,
+    /// By address.
+    living: HashMap<u64, StorageId>,
+}
+
+/// What has begun on a thread.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Begun {
+    Frame(Open),
+    Line(Open),
+    Other(Open),
+}
+
+impl Begun {
+    fn open(self) -> Open {
+        let (Self::Frame(open) | Self::Line(open) | Self::Other(open)) = self;
+        open
+    }
+}
+
+type Refusable<T> = Result<T, Contradiction>;
+
+/// Begins and ends.
+impl Scribe {
+    /// Nothing is told.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// For what is told of operators and storages that are known.
+    pub fn recorder(&mut self) -> &mut Recorder {
+        &mut self.recorder
+    }
+
+    /// A function is called.
+    pub fn enters(&mut self, thread: ThreadId, label: Label) {
+        self.begins(thread, label, Begun::Frame);
+    }
+
+    /// A line comes into force in the innermost function, in the place of the one before. Without one it is left out.
+    pub fn line(&mut self, thread: ThreadId, label: Label) {
+        let open = self.open.entry(thread).or_default();
+        match open.last().copied() {
+            Some(Begun::Line(before)) => {
+                open.pop();
+                let ended = self.end_one(before);
+                debug_assert!(ended.is_ok(), "{ended:?}: it was the innermost");
+            }
+            Some(Begun::Frame(_)) => {}
+            _ => return,
+        }
+        self.begins(thread, label, Begun::Line);
+    }
+
+    /// The innermost function ends, with all inside of it.
+    ///
+    /// # Errors
+    ///
+    /// This and all others: what the recorder refuses.
+    pub fn leaves(&mut self, thread: ThreadId) -> Refusable<()> {
+        self.end(thread, |begun| matches!(begun, Begun::Frame(_)))
+    }
+
+    /// Another scope begins.
+    pub fn scope(&mut self, thread: ThreadId, label: Label) {
+        self.begins(thread, label, Begun::Other);
+    }
+
+    /// An operator begins.
+    pub fn operator(&mut self, thread: ThreadId, name: &str) -> OperatorId {
+        let operator = self.recorder.begin_operator(thread, name);
+        self.open.entry(thread).or_default().push(Begun::Other(Open::Operator(operator)));
+        operator
+    }
+
+    /// The operator that is the innermost of a thread.
+    #[must_use]
+    pub fn innermost(&self, thread: ThreadId) -> Option<OperatorId> {
+        match self.open.get(&thread)?.last()?.open() {
+            Open::Operator(operator) => Some(operator),
+            Open::Scope(_) => None,
+        }
+    }
+
+    /// The operator or scope that began last and is no function and no line ends, with all inside of it.
+    pub fn ends(&mut self, thread: ThreadId) -> Refusable<()> {
+        self.end(thread, |begun| matches!(begun, Begun::Other(_)))
+    }
+
+    fn begins(&mut self, thread: ThreadId, label: Label, begun: impl FnOnce(Open) -> Begun) {
+        let scope = self.recorder.begin_scope(thread, label);
+        self.open.entry(thread).or_default().push(begun(Open::Scope(scope)));
+    }
+
+    fn end(&mut self, thread: ThreadId, is_it: impl Fn(&Begun) -> bool) -> Refusable<()> {
+        let open = self.open.entry(thread).or_default();
+        let Some(at) = open.iter().rposition(is_it) else { return Ok(()) };
+        let ended = open.split_off(at);
+        ended.into_iter().rev().try_for_each(|begun| self.end_one(begun.open()))
+    }
+
+    fn end_one(&mut self, open: Open) -> Refusable<()> {
+        match open {
+            Open::Operator(operator) => self.recorder.end_operator(operator),
+            Open::Scope(scope) => self.recorder.end_scope(scope),
+        }
+    }
+}
+
+/// Memory.
+impl Scribe {
+    /// A block is born. One that lived at its address was freed where nothing saw it.
+    pub fn born(
+        &mut self,
+        thread: ThreadId,
+        address: u64,
+        place: &Place,
+        bytes: u64,
+    ) -> Refusable<StorageId> {
+        if let Some(before) = self.living.remove(&address) {
+            self.recorder.death(thread, before)?;
+        }
+        let storage = self.recorder.birth(thread, place, bytes)?;
+        self.living.insert(address, storage);
+        Ok(storage)
+    }
+
+    /// A block dies. Answers its storage.
+    pub fn died(
+        &mut self,
+        thread: ThreadId,
+        address: u64,
+        place: &Place,
+        bytes: u64,
+    ) -> Refusable<StorageId> {
+        let storage = self.living(address, place, bytes)?;
+        self.recorder.death(thread, storage)?;
+        self.living.remove(&address);
+        Ok(storage)
+    }
+
+    /// The storage of a living block; one that is not known was there before.
+    pub fn living(&mut self, address: u64, place: &Place, bytes: u64) -> Refusable<StorageId> {
+        if let Some(known) = self.living.get(&address) {
+            return Ok(*known);
+        }
+        let storage = self.recorder.existing(place, bytes)?;
+        self.living.insert(address, storage);
+        Ok(storage)
+    }
+
+    /// Whether a block at an address was told of and has not died.
+    #[must_use]
+    pub fn knows(&self, address: u64) -> bool {
+        self.living.contains_key(&address)
+    }
+
+    /// The trace of all that was told.
+    #[must_use]
+    pub fn finish(self) -> Trace {
+        self.recorder.finish()
+    }
+}
