@@ -74,7 +74,7 @@ void raise_peak(uint64_t now) {
 // Counts the bytes, unless the budget forbids it; in one step, so that two threads cannot both be
 // refused where one fits. Returns what was allocated before.
 uint64_t take(uint64_t bytes) {
-  const auto limit = exempt > 0 ? unlimited : budget.load(std::memory_order_relaxed);
+  const auto limit = budget.load(std::memory_order_relaxed);
   auto before = allocated.load(std::memory_order_relaxed);
   do {
     if (before > limit || limit - before < bytes) {
@@ -84,9 +84,11 @@ uint64_t take(uint64_t bytes) {
   return before;
 }
 
+uint64_t counted(toma::Block block) { return block.is_exempt ? 0 : block.bytes; }
+
 void uncount(toma::Block block) {
   if (block.bytes > 0) {
-    allocated.fetch_sub(block.bytes, std::memory_order_relaxed);
+    allocated.fetch_sub(counted(block), std::memory_order_relaxed);
     if (const auto* told = watcher()) {
       told->freed(block.owner, block.bytes);
     }
@@ -101,25 +103,26 @@ void release(void* data) {
   give_back(data);
 }
 
-// Of bytes that are counted already, and are not any more when there is no block for them.
-c10::DataPtr block(size_t bytes) {
+// Of bytes that are counted already if any are, and are not any more when there is no block for them.
+c10::DataPtr made(toma::Block block) {
   c10::DataPtr data;
   try {
-    data = found->allocate(bytes);
+    data = found->allocate(block.bytes);
   } catch (const c10::Error&) {
-    allocated.fetch_sub(bytes, std::memory_order_relaxed);
-    out_of_memory(bytes, "the system has no more");
+    allocated.fetch_sub(counted(block), std::memory_order_relaxed);
+    out_of_memory(block.bytes, "the system has no more");
   }
   const auto* told = watcher();
-  const toma::Block counted{bytes, told == nullptr ? 0 : told->allocated(bytes)};
+  block.owner = told == nullptr ? 0 : told->allocated(block.bytes);
   try {
     // A block that was freed past us is in the table until its address is given out again.
-    uncount(living->insert(data.get(), counted));
+    uncount(living->insert(data.get(), block));
   } catch (const std::bad_alloc&) {
-    uncount(counted);
-    out_of_memory(bytes, "the system has no more for the table of blocks");
+    uncount(block);
+    out_of_memory(block.bytes, "the system has no more for the table of blocks");
   }
   TORCH_INTERNAL_ASSERT(data.compare_exchange_deleter(give_back, &release));
+  toma::tell_of_block(data.get(), static_cast<int64_t>(block.bytes));
   return data;
 }
 
@@ -128,17 +131,17 @@ struct CountingAllocator final : c10::Allocator {
     if (bytes == 0) {
       return {nullptr, nullptr, &release, c10::Device(c10::DeviceType::CPU)};
     }
-    if (exempt == 0 && fail_after >= 0 && fail_after-- == 0) {
+    const auto is_exempt = exempt > 0;
+    if (!is_exempt && fail_after >= 0 && fail_after-- == 0) {
       refuse(bytes, "a failure was injected");
     }
     if (bytes > static_cast<size_t>(std::numeric_limits<ptrdiff_t>::max())) {
       // A mistake, not a size: it gets the answer that it had before.
       return found->allocate(bytes);
     }
-    const auto before = take(bytes);
-    auto data = block(bytes);
-    toma::tell_of_block(data.get(), static_cast<int64_t>(bytes));
-    if (exempt == 0) {
+    const auto before = is_exempt ? 0 : take(bytes);
+    auto data = made({bytes, is_exempt, 0});
+    if (!is_exempt) {
       raise_peak(before + bytes);
     }
     return data;
