@@ -35,9 +35,11 @@ class Lock {
 
 // A living block.
 struct Block {
-  uint64_t bytes = 0;
+  uint64_t bytes : 63;
+  // Made while exempt, and so not counted. In a bit, because there is one of these for each tensor.
+  uint64_t is_exempt : 1;
   // What a watcher has answered; 0 for nothing.
-  uint64_t owner = 0;
+  uint64_t owner;
 };
 
 // Shards, so that threads rarely wait for each other.

@@ -27,8 +27,6 @@ namespace {
 
 using Count = std::atomic<uint64_t>;
 
-// Of blocks that no watcher is told of.
-constexpr auto exempt_owner = std::numeric_limits<uint64_t>::max();
 constexpr auto unlimited = std::numeric_limits<uint64_t>::max();
 
 Count allocated{0};
@@ -76,7 +74,7 @@ void raise_peak(uint64_t now) {
 // Counts the bytes, unless the budget forbids it; in one step, so that two threads cannot both be
 // refused where one fits. Returns what was allocated before.
 uint64_t take(uint64_t bytes) {
-  const auto limit = exempt > 0 ? unlimited : budget.load(std::memory_order_relaxed);
+  const auto limit = budget.load(std::memory_order_relaxed);
   auto before = allocated.load(std::memory_order_relaxed);
   do {
     if (before > limit || limit - before < bytes) {
@@ -86,10 +84,12 @@ uint64_t take(uint64_t bytes) {
   return before;
 }
 
+uint64_t counted(toma::Block block) { return block.is_exempt ? 0 : block.bytes; }
+
 void uncount(const void* data, toma::Block block) {
   if (block.bytes > 0) {
-    allocated.fetch_sub(block.bytes, std::memory_order_relaxed);
-    if (const auto* told = watcher(); told != nullptr && block.owner != exempt_owner) {
+    allocated.fetch_sub(counted(block), std::memory_order_relaxed);
+    if (const auto* told = watcher(); told != nullptr && !block.is_exempt) {
       told->freed(reinterpret_cast<uintptr_t>(data), block.bytes, block.owner);
     }
   }
@@ -103,27 +103,26 @@ void release(void* data) {
   give_back(data);
 }
 
-// Of bytes that are counted already, and are not any more when there is no block for them.
-c10::DataPtr block(size_t bytes) {
+// Of bytes that are counted already if any are, and are not any more when there is no block for them.
+c10::DataPtr made(toma::Block block) {
   c10::DataPtr data;
   try {
-    data = found->allocate(bytes);
+    data = found->allocate(block.bytes);
   } catch (const c10::Error&) {
-    allocated.fetch_sub(bytes, std::memory_order_relaxed);
-    out_of_memory(bytes, "the system has no more");
+    allocated.fetch_sub(counted(block), std::memory_order_relaxed);
+    out_of_memory(block.bytes, "the system has no more");
   }
   const auto* told = watcher();
-  const auto address = reinterpret_cast<uintptr_t>(data.get());
-  const auto owner = exempt > 0 ? exempt_owner : told == nullptr ? 0 : told->allocated(address, bytes);
-  const toma::Block counted{bytes, owner};
+  block.owner = told == nullptr || block.is_exempt ? 0 : told->allocated(reinterpret_cast<uintptr_t>(data.get()), block.bytes);
   try {
     // A block that was freed past us is in the table until its address is given out again.
-    uncount(data.get(), living->insert(data.get(), counted));
+    uncount(data.get(), living->insert(data.get(), block));
   } catch (const std::bad_alloc&) {
-    uncount(data.get(), counted);
-    out_of_memory(bytes, "the system has no more for the table of blocks");
+    uncount(data.get(), block);
+    out_of_memory(block.bytes, "the system has no more for the table of blocks");
   }
   TORCH_INTERNAL_ASSERT(data.compare_exchange_deleter(give_back, &release));
+  toma::tell_of_block(data.get(), static_cast<int64_t>(block.bytes));
   return data;
 }
 
@@ -132,17 +131,17 @@ struct CountingAllocator final : c10::Allocator {
     if (bytes == 0) {
       return {nullptr, nullptr, &release, c10::Device(c10::DeviceType::CPU)};
     }
-    if (exempt == 0 && fail_after >= 0 && fail_after-- == 0) {
+    const auto is_exempt = exempt > 0;
+    if (!is_exempt && fail_after >= 0 && fail_after-- == 0) {
       refuse(bytes, "a failure was injected");
     }
     if (bytes > static_cast<size_t>(std::numeric_limits<ptrdiff_t>::max())) {
       // A mistake, not a size: it gets the answer that it had before.
       return found->allocate(bytes);
     }
-    const auto before = take(bytes);
-    auto data = block(bytes);
-    toma::tell_of_block(data.get(), static_cast<int64_t>(bytes));
-    if (exempt == 0) {
+    const auto before = is_exempt ? 0 : take(bytes);
+    auto data = made({bytes, is_exempt, 0});
+    if (!is_exempt) {
       raise_peak(before + bytes);
     }
     return data;
@@ -202,7 +201,9 @@ uint64_t toma_cpu_owner(uint64_t address) noexcept {
 void toma_cpu_each_block(toma_each_block body, void* context) noexcept {
   if (living != nullptr) {
     living->each([&](const void* data, const toma::Block& block) {
-      body(context, reinterpret_cast<uintptr_t>(data), block.bytes, block.owner);
+      if (!block.is_exempt) {
+        body(context, reinterpret_cast<uintptr_t>(data), block.bytes, block.owner);
+      }
     });
   }
 }

@@ -64,8 +64,8 @@ int32_t guarded(toma_error* error, F body) noexcept {
 // Tells the recorders of this thread of a block of the CPU's, with fewer than no bytes when it is given back.
 void tell_of_block(void* data, int64_t bytes) noexcept;
 
-// While one of these lives, allocations of this thread are never refused, and do not raise the peak:
-// nobody has asked for them. They are counted, so that they may outlive it.
+// While one of these lives, allocations of this thread are never refused, and their blocks are not counted as long
+// as they live: the program has not asked for them. Were they counted, other threads would find less free meanwhile.
 struct Exempt {
   Exempt() noexcept;
   ~Exempt();

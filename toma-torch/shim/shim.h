@@ -89,7 +89,7 @@ uint64_t toma_cpu_owner(uint64_t address) noexcept;
 // A living block: its address, its bytes, and whose it is.
 typedef void (*toma_each_block)(void* context, uint64_t address, uint64_t bytes, uint64_t owner);
 
-// Every living block of the counting allocator. `body` must neither allocate nor free tensors, and throws nothing.
+// Every living block of the counting allocator that is counted. `body` must neither allocate nor free tensors, and throws nothing.
 void toma_cpu_each_block(toma_each_block body, void* context) noexcept;
 
 // Told of operators and of the nodes of backwards, on the thread that runs them. A node is a number that an operator

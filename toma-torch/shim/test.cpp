@@ -203,6 +203,26 @@ void what_is_refused_is_not_counted() {
   CHECK(allocated() == before && toma_cpu_stats().peak_allocated_bytes == before);
 }
 
+// Also where it outlives what exempts it.
+void what_is_exempt_is_never_counted_or_refused() {
+  const auto before = allocated();
+  toma_cpu_reset_peak();
+  toma_cpu_set_budget(before + 100);
+  c10::DataPtr outlives;
+  {
+    const toma::Exempt exempt;
+    outlives = allocate(1000);
+    allocate(1000);
+  }
+  CHECK(allocated() == before && toma_cpu_stats().peak_allocated_bytes == before);
+  CHECK(!is_refused(100) && is_refused(101));
+  const auto usual = allocate(100);
+  CHECK(allocated() == before + 100 && toma_cpu_stats().peak_allocated_bytes == before + 100);
+  outlives.clear();
+  CHECK(allocated() == before + 100);
+  toma_cpu_set_budget(UINT64_MAX);
+}
+
 void every_exception_becomes_a_code() {
   toma_error error;
   const std::string endless(2000, 'x');
@@ -443,6 +463,7 @@ int main() {
   a_child_of_fork_can_allocate();
   blocks_are_whole_and_freed();
   what_is_refused_is_not_counted();
+  what_is_exempt_is_never_counted_or_refused();
   every_exception_becomes_a_code();
   devices_that_are_not_there();
   random_states();

@@ -12,7 +12,7 @@ pub(super) struct Point {
 /// How the bytes of a block grow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Fit {
-    /// As steep as the steepest line from a point to the largest, and as high as every point.
+    /// As steep as the steepest line from a far point to the largest, and as high as every point.
     pub(super) line: Line,
     /// The same for sizes below the smallest point.
     pub(super) below: Line,
@@ -23,14 +23,19 @@ pub(super) struct Fit {
 /// The fit through points of rising sizes.
 ///
 /// Where bytes grow in steps, as with whole pages, the slope to the largest size is nearest to that beyond
-/// it. Where a kernel began to take memory late, the last slope is the steepest. A slope that is no integer
-/// is rounded up. Bytes that fall with the size are taken to stay: what a kernel saves at one size says
-/// nothing of the next. Below the smallest point a line may reach nothing too early, where a kernel began to
-/// take memory between two points. There it runs through the origin instead, which is as high.
+/// it. Where a kernel began to take memory late, the last slope is the steepest. No slope is taken from points of
+/// more than two thirds of the largest size, but for the smallest: one step, as of a tile more for the ninth row
+/// than for eight, would count for every item beyond. A slope that is no integer is rounded up. Bytes that fall
+/// with the size are taken to stay: what a kernel saves at one size says nothing of the next. Below the smallest
+/// point a line may reach nothing too early, where a kernel began to take memory between two points. There it runs
+/// through the origin instead, which is as high.
 pub(super) fn fit(points: &[Point]) -> Fit {
     let steepest = match points {
-        [others @ .., largest] => others.iter().map(|point| slope(*point, *largest)).max(),
-        [] => None,
+        [first, others @ .., largest] => {
+            let far = others.iter().filter(|point| point.size <= largest.size / 3 * 2);
+            far.chain([first]).map(|point| slope(*point, *largest)).max()
+        }
+        _ => None,
     };
     let line = highest_with(steepest.unwrap_or(0).max(0), points);
     let below = match points {
@@ -115,6 +120,9 @@ mod tests {
             (&[(4, 0), (8, 0), (16, 800)], -400, 100), // a step between 8 and 16
             (&[(4, 0), (8, 800), (16, 800)], 264, 67), // most of it early
             (&[(4, 32_768), (8, 57_344), (48, 278_528)], 12_656, 5_586), // whole pages
+            (&[(4, 400), (8, 800), (9, 1200)], -240, 160), // whole tiles of 4
+            (&[(4, 400), (6, 800), (8, 800)], 200, 100),
+            (&[(2, 400), (3, 400)], 400, 0),
             (&[(4, 400), (8, 800), (16, 1600)], 0, 100),
         ] {
             assert_eq!(fitted(points).line, Line { fixed, per_item }, "{points:?}");

@@ -7,10 +7,13 @@
 //! does. So programs for a GPU can be tested, and run, where there is none.
 //!
 //! Counted are tensors, and blocks that libraries such as oneDNN take through libtorch; what they take
-//! beside it is not. The allocator is put in place by the function of this module that is called first,
-//! or by [`Device::stats`](crate::Device::stats) of the CPU, and stays until the process ends. That is
-//! sound at any time and from any thread: tensors from before are freed as they would have been. They
-//! are not counted, so begin with [`count`].
+//! beside it is not. Nor is what this crate takes for itself: states of random numbers, and the zeros
+//! with which a [dry run](crate::dry_run) asks kernels.
+//!
+//! The allocator is put in place by the function of this module that is called first, or by
+//! [`Device::stats`](crate::Device::stats) of the CPU, and stays until the process ends. That is sound
+//! at any time and from any thread: tensors from before are freed as they would have been. They are not
+//! counted, so begin with [`count`].
 //!
 //! ```
 //! use tch::{Device, Kind, Tensor};

@@ -24,12 +24,14 @@ mod filled;
 mod named;
 mod profiler;
 mod recording;
+mod run;
 mod running;
 mod states;
 mod switch;
 
 pub use profiler::{Depth, Profiler, Profiling};
 pub use recording::{Peak, Recording};
+pub use run::{Run, run};
 pub use running::{label, optimizer};
 pub use toma_trace::lines::{Column, Diff, Lines, NoEvents};
 

@@ -135,7 +135,7 @@ fn as_cuda(trace: &Trace) -> Lines {
     caching::as_cuda(trace, Settings::new(u64::MAX))
 }
 
-fn to_file(path: &Path, write: impl FnOnce(&mut BufWriter<File>) -> io::Result<()>) -> Result<(), Error> {
+pub(super) fn to_file(path: &Path, write: impl FnOnce(&mut BufWriter<File>) -> io::Result<()>) -> Result<(), Error> {
     let written = File::create(path).and_then(|file| {
         let mut file = BufWriter::new(file);
         write(&mut file)?;

@@ -13,7 +13,7 @@ fn of(net: &Learner) -> Prediction {
 }
 
 /// The most bytes beyond those before while pieces run one after the other and their losses are held.
-fn counted(net: &Learner, rows: usize, pieces: usize) -> u64 {
+pub(crate) fn counted(net: &Learner, rows: usize, pieces: usize) -> u64 {
     net.forget_gradients();
     let before = cpu::allocated_bytes();
     cpu::reset_peak_allocated_bytes();

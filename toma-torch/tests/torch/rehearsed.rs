@@ -17,6 +17,8 @@ use toma_core::report::{self, Report};
 use toma_torch::cpu::{self, Budget};
 use toma_torch::{Device, DryRun};
 
+use crate::nine;
+use crate::predict::counted;
 use crate::stage::{FLOATS, alone, caught, panic_of, printed_by, rows, size};
 
 const ITEMS: usize = 48;
@@ -120,6 +122,31 @@ fn values_that_map_holds_are_counted() {
         assert_eq!((Some(report().start), report().out_of_memory), (fits, 0), "{bytes}: {}", report());
         assert_eq!(values.iter().map(|value| value.size()[0]).sum::<i64>(), size(ITEMS));
     }
+}
+
+/// At few rows libraries choose other kernels, which take other bytes besides their results.
+#[test]
+fn a_small_size_is_confirmed_with_its_scratch() {
+    let _alone = alone();
+    let device = cpu_device();
+    nine::each(|net| {
+        for rows in [2, 3, 6] {
+            let least = counted(net, rows, 1);
+            let budget = Budget::beyond_allocated(least + least / 25);
+            drop(with(&device).key((net.name, rows)).batch(ITEMS, |size| net.step(size)));
+            drop(budget);
+            let report = report();
+            let foreseen = report.foreseen.expect("it is predicted");
+            assert!(
+                foreseen.size >= rows && report.out_of_memory == 0,
+                "{}, {rows} rows: {report}",
+                net.name
+            );
+            let (said, counted) = (foreseen.needs_bytes, counted(net, foreseen.size, 1));
+            let off = said.abs_diff(counted);
+            assert!(off * 50 < counted, "{}, {} rows: {off} of {counted} bytes", net.name, foreseen.size);
+        }
+    });
 }
 
 #[test]

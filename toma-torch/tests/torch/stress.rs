@@ -108,14 +108,15 @@ impl World {
         }
         let held = cpu::allocated_bytes();
         let mut progress = Progress { seen: [0; THREADS], since: [Instant::now(); THREADS] };
-        let mut before = held + MOST_BYTES;
-        let mut budget = Budget::new(before);
+        let mut budget = Budget::new(held + MOST_BYTES);
         while self.ended.load(Relaxed) < THREADS as u64 {
             let bytes = held + if random.u8(..4) == 0 { MOST_BYTES } else { random.u64(..MOST_BYTES / 4) };
             drop(std::mem::replace(&mut budget, Budget::new(bytes)));
-            // What is allocated stays, and an allocation that began before goes by the budget before.
+            // An allocation that began before goes by a budget from before, and raises the peak when it ends.
+            self.let_attempts_end();
+            // What is allocated stays.
+            let most = bytes.max(cpu::allocated_bytes());
             cpu::reset_peak_allocated_bytes();
-            let most = before.max(bytes).max(cpu::allocated_bytes());
             thread::sleep(Duration::from_micros(random.u64(500..3000)));
             let peak = cpu::peak_allocated_bytes();
             let exceeded = peak > most;
@@ -123,8 +124,17 @@ impl World {
                 let _ = writeln!(stderr(), "stress: {peak} bytes under a budget of {bytes}, at most {most}");
             }
             self.failed.fetch_or(exceeded, Relaxed);
-            before = bytes;
             progress.check(self);
+        }
+    }
+
+    /// Waits until no thread is in an attempt that has begun by now; not for one that is stuck.
+    fn let_attempts_end(&self) {
+        let now = || std::array::from_fn::<_, THREADS, _>(|thread| self.counts.current(thread));
+        let (begun, since) = (now(), Instant::now());
+        let goes_on = |(begun, now): (Option<u64>, Option<u64>)| begun.is_some() && begun == now;
+        while begun.into_iter().zip(now()).any(goes_on) && since.elapsed() < PATIENCE {
+            thread::yield_now();
         }
     }
 }

@@ -1,7 +1,10 @@
 //! Failures that are no matter of memory, as libtorch words them, and how often each class came.
 
 use std::fmt;
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{
+    AtomicU64,
+    Ordering::{Relaxed, SeqCst},
+};
 
 use tch::TchError;
 use toma::classify::Class;
@@ -34,6 +37,8 @@ pub(super) fn class_of(error: &str) -> Option<Class> {
 pub(super) struct Counts {
     /// Of each thread.
     pub(super) attempts: [AtomicU64; THREADS],
+    /// How many attempts each thread is in, one inside the other.
+    inside: [AtomicU64; THREADS],
     pub(super) calls: AtomicU64,
     pub(super) waits: AtomicU64,
     of_class: [OfClass; CLASSES.len()],
@@ -48,9 +53,31 @@ pub(super) struct OfClass {
     pub(super) went_through: AtomicU64,
 }
 
+/// A thread is in an attempt.
+pub(super) struct Inside<'c>(&'c AtomicU64);
+
+impl Drop for Inside<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, SeqCst);
+    }
+}
+
 impl Counts {
     pub(super) fn attempts(&self) -> u64 {
         self.attempts.iter().map(|attempts| attempts.load(Relaxed)).sum()
+    }
+
+    /// Counts an attempt of a thread, which is in it as long as the guard lives.
+    pub(super) fn begin(&self, thread: usize) -> Inside<'_> {
+        self.attempts[thread].fetch_add(1, SeqCst);
+        self.inside[thread].fetch_add(1, SeqCst);
+        Inside(&self.inside[thread])
+    }
+
+    /// The number of the last attempt of a thread, while it is in one.
+    pub(super) fn current(&self, thread: usize) -> Option<u64> {
+        let number = self.attempts[thread].load(SeqCst);
+        (self.inside[thread].load(SeqCst) > 0).then_some(number)
     }
 
     pub(super) fn of(&self, class: Class) -> &OfClass {

@@ -185,7 +185,7 @@ impl<'w> Worker<'w> {
         rows: Range<usize>,
         work: impl FnOnce() -> Result<R, TchError>,
     ) -> Result<R, TchError> {
-        self.world.counts.attempts[self.thread].fetch_add(1, Relaxed);
+        let _inside = self.world.counts.begin(self.thread);
         assert!(!self.ends.get(), "an attempt follows a failure that ends everything");
         log.begin(&rows);
         let _failing =

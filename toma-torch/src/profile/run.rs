@@ -1,0 +1,89 @@
+use std::fmt;
+use std::path::Path;
+
+use toma_trace::lines::{Column, Lines};
+
+use super::profiler::Profiler;
+use super::recording::Recording;
+use crate::error::Error;
+use crate::ffi::DeviceId;
+use crate::record::place;
+
+/// Runs something and records what its lines do, for a cell of a notebook: the value of the last line shows itself.
+///
+/// ```
+/// use tch::{Device, Kind, Tensor};
+/// use toma_torch::profile::{self, Column};
+///
+/// #[toma::profile]
+/// fn sum(rows: i64) -> Tensor {
+///     let ones = Tensor::ones([rows, 256], (Kind::Float, Device::Cpu));
+///     ones.sum(Kind::Float)
+/// }
+///
+/// let run = profile::run(|| sum(2048)).function("sum").columns([Column::Peak, Column::Rise]);
+/// assert!(run.to_string().contains("2.00M"), "{run}");
+/// assert_eq!(run.value.double_value(&[]), 2048.0 * 256.0);
+/// ```
+///
+/// # Panics
+/// When another profiler runs, and as `work` does.
+pub fn run<R>(work: impl FnOnce() -> R) -> Run<R> {
+    let profiling = Profiler::new().start().unwrap_or_else(|error| panic!("run: {error}"));
+    let value = work();
+    let recording = profiling.finish();
+    Run { value, lines: recording.lines(), recording }
+}
+
+/// What [`run`] ran, and the table of its lines.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct Run<R> {
+    /// What it returned.
+    pub value: R,
+    /// All that was recorded.
+    pub recording: Recording,
+    lines: Lines,
+}
+
+impl<R> Run<R> {
+    /// Only functions of that name.
+    #[must_use]
+    pub fn function(self, name: &str) -> Self {
+        Self { lines: self.lines.function(name), ..self }
+    }
+
+    /// These columns, in this order.
+    #[must_use]
+    pub fn columns(self, columns: impl IntoIterator<Item = Column>) -> Self {
+        Self { lines: self.lines.columns(columns), ..self }
+    }
+
+    /// Only this device.
+    #[must_use]
+    pub fn device(self, device: tch::Device) -> Self {
+        Self { lines: self.lines.device(&place(DeviceId::of(device).numbers())), ..self }
+    }
+
+    /// Writes the table.
+    ///
+    /// # Errors
+    /// When the file cannot be written, which names it.
+    pub fn write_text(&self, path: impl AsRef<Path>) -> Result<(), Error> {
+        super::recording::to_file(path.as_ref(), |file| {
+            use std::io::Write as _;
+            write!(file, "{self}")
+        })
+    }
+
+    /// Shows the table in a notebook of evcxr, which calls this for the last value of a cell.
+    pub fn evcxr_display(&self) {
+        self.lines.evcxr_display();
+    }
+}
+
+impl<R> fmt::Display for Run<R> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.lines.fmt(f)
+    }
+}
