@@ -59,7 +59,10 @@ impl<'a, P: Policy, K> Attempts<'a, P, K> {
     /// Makes what the body needs, within the attempt; `None` when that fails and will be tried again.
     pub(crate) fn prepare<T>(&mut self, part: impl FnOnce() -> T) -> Option<T> {
         let _inside = self.inside();
-        let panic = match guarded(self.attempt.retryable, &Before::now(), part) {
+        let entered = self.call.enter_for();
+        let prepared = guarded(self.attempt.retryable, &Before::now(), part);
+        drop(entered);
+        let panic = match prepared {
             Ok(prepared) => return Some(prepared),
             Err(panic) => panic,
         };
@@ -77,7 +80,8 @@ impl<'a, P: Policy, K> Attempts<'a, P, K> {
     where
         K: Judge<R, M>,
     {
-        let (before, result) = self.attempt.run_async(body).await;
+        let told = self.call.told();
+        let (before, result) = self.attempt.run_async(told, body).await;
         let _inside = self.inside();
         let ended = (result, &before);
         let settled = settle(&mut self.call, &self.policy, &mut self.attempt, ended, &self.judge);
@@ -93,7 +97,7 @@ impl<'a, P: Policy, K> Attempts<'a, P, K> {
     /// Undoes what the attempt has done, if it will be made again; its values are dropped by now.
     pub(crate) async fn undo(&mut self, undo: impl Future) {
         if self.failed.is_some() {
-            let (_, result) = poll_guarded(Retryable::NOTHING, self.attempt.nesting, undo).await;
+            let (_, result) = poll_guarded(Retryable::NOTHING, self.attempt.nesting, None, undo).await;
             result.map_or_else(|panic| pass_on(panic), drop);
         }
     }

@@ -87,14 +87,23 @@ impl<'a> Call<'a> {
         }
         let switches = Switches::load();
         let asked = deadline.is_some() | device.is_some() | ladder.is_some() | predict.is_some();
-        let around =
-            self.needs.anything() | switches.anything() | Nesting::now().marks.anything() | shield::is_dry();
-        if asked | around | Watch::is_needed(*observer, switches) {
-            return false;
+        let around = self.needs.anything() | Nesting::now().marks.anything() | shield::is_dry();
+        if asked | around | switches.anything() | Watch::is_needed(*observer, switches) {
+            if asked | around | switches.changes_calls() | Watch::is_needed(*observer, switches) {
+                return false;
+            }
+            self.is_witnessed(switches);
         }
         self.choose_first(policy, false, None);
         self.report.starts_at(self.machine.step);
         true
+    }
+
+    /// The witness changes nothing of how a call goes: what it is told with is all that such a call has besides.
+    #[cold]
+    fn is_witnessed(&mut self, switches: Switches) {
+        let watch = Watch::new(self.report.name(), None, switches);
+        self.extras = Some(Extras { watch, ..Extras::none() });
     }
 
     /// Chooses the first step by what earlier calls have learned. Returns what was measured for it, where the policy
@@ -229,7 +238,7 @@ impl<'a> Call<'a> {
         if let Some((waiting, since)) = self.take_turn(Nesting::now().marks.polled, attempt) {
             attempt.hold = self.waited(waiting.wait(), since);
         }
-        self.begin_with(attempt);
+        self.begin_with(attempt, true);
     }
 
     /// The same without blocking the thread.
@@ -242,7 +251,7 @@ impl<'a> Call<'a> {
         if let Some((waiting, since)) = self.take_turn(Nesting::now().marks.blocked, attempt) {
             attempt.hold = self.waited(waiting.await, since);
         }
-        self.begin_with(attempt);
+        self.begin_with(attempt, false);
         attempt.nesting = attempt.nesting.map(Nesting::of_task);
     }
 
@@ -270,9 +279,9 @@ impl<'a> Call<'a> {
         hold
     }
 
-    /// Begins an attempt that has its turn.
+    /// Begins an attempt that has its turn; `at_once`: this thread runs it, and not whatever polls it.
     #[inline]
-    fn begin_with(&mut self, attempt: &mut Attempt) {
+    fn begin_with(&mut self, attempt: &mut Attempt, at_once: bool) {
         attempt.piece = self.machine.cut();
         let goes_on = self.why_over().is_none();
         let Some(extras) = &mut self.extras else { return };
@@ -287,6 +296,8 @@ impl<'a> Call<'a> {
         if extras.watch.is_some() {
             let _aside = attempt.hold.aside();
             extras.tell(|| EventKind::Attempt { start, end });
+            let number = self.report.counts().0 + 1;
+            extras.witnessed(|told| told.begins(number, start..end, self.machine.size(), at_once));
         }
         extras.begin(attempt, goes_on && self.machine.can_be_exclusive_yet(), falls_back);
         attempt.retryable = if goes_on { self.machine.retryable() } else { Retryable::NOTHING };
@@ -334,7 +345,7 @@ impl<'a> Call<'a> {
             let is_foreseen = extras.forecast.is_some();
             let (start, end) = (attempt.piece.start, attempt.piece.end);
             let elapsed = took.elapsed.unwrap_or_default();
-            extras.tell(|| EventKind::Succeeded { start, end, elapsed });
+            extras.tell_succeeded(|| EventKind::Succeeded { start, end, elapsed });
             if is_foreseen {
                 self.shows(&mut took);
             }

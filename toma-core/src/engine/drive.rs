@@ -147,9 +147,15 @@ fn settle_failed<R>(
     outcome: Result<R, Panic>,
 ) -> Settled<R> {
     match call.failed(policy, attempt, &failure, outcome.as_ref().err()) {
-        Answer::GiveUp(_) => Settled::Failed(pass_on(outcome)),
+        Answer::GiveUp(_) => {
+            call.ends();
+            Settled::Failed(pass_on(outcome))
+        }
         Answer::LeaveOut { index, cost } => Settled::LeftOut(LeftOutItem { index, cost, failure, outcome }),
-        answer => Settled::Retry(answer),
+        answer => {
+            call.drop_failed(outcome);
+            Settled::Retry(answer)
+        }
     }
 }
 
@@ -189,8 +195,9 @@ pub(crate) fn leave_out<R>(
     let (index, cost, failure) = (item.index, item.cost, item.failure.clone());
     let inside = attempt.enter();
     if cleanup.takes_left_out() || left_out.is_some() {
-        drop(item);
+        call.drop_failed(item);
     } else {
+        call.ends();
         *left_out = Some(item);
     }
     cleanup.undo(index..index + 1);

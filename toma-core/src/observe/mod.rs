@@ -14,6 +14,7 @@ pub mod report;
 #[cfg(feature = "tracing")]
 mod tracing;
 mod watch;
+pub mod witness;
 
 pub use crate::call_site::Name;
 pub use answer::Answer;
@@ -93,6 +94,8 @@ pub enum EventKind<'a> {
         free_bytes: Option<u64>,
         /// The error's own words.
         message: &'a str,
+        /// What filled the memory, in one or several lines, where a [witness] listens that knows it.
+        filled: Option<&'a str>,
         /// How long the failed attempt took.
         elapsed: Option<Duration>,
     },

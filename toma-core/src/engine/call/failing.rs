@@ -8,6 +8,7 @@ use crate::engine::attempt::Attempt;
 use crate::engine::checked_policy::CheckedPolicy;
 use crate::engine::machine::Failed;
 use crate::engine::rungs::Rungs;
+use crate::observe::witness::{self, Entered, Told, Witnessed};
 use crate::observe::{Answer, EventKind, Reason, Shortfall};
 use crate::policy::Policy;
 use crate::reserve;
@@ -30,6 +31,7 @@ impl Call<'_> {
             self.doubts.fails();
         }
         let took = self.took(attempt);
+        self.witnessed(Witnessed::leave);
         let (step, size) = (self.machine.step, self.machine.size());
         let ran = self.machine.take_ran(step);
         self.report.worked(ran);
@@ -41,6 +43,11 @@ impl Call<'_> {
         self.contradicts(attempt, &failed, size);
         let lacked = self.machine.lacked(&failed);
         let answer = self.answer(policy, attempt, &failed);
+        // Once nothing is measured any more, because the answer takes memory of its own.
+        if class == Class::OutOfMemory {
+            self.report.fills(witness::filled());
+        }
+        self.witnessed(|told| told.failed(class));
         self.tell_failed(attempt, failure, &failed, size);
         let foreseen = took.measured.and_then(|measured| self.machine.shortfall(&measured));
         if let Some(shortfall) = lacked.or(foreseen) {
@@ -137,7 +144,8 @@ impl Call<'_> {
     fn tell_failed(&mut self, attempt: &Attempt, failure: &Failure, failed: &Failed, size: usize) {
         let &Failed { class, requested_bytes, now, took, .. } = failed;
         let (start, end) = (attempt.piece.start, attempt.piece.end);
-        self.tell(|| EventKind::Failed {
+        let Some(extras) = &mut self.extras else { return };
+        extras.tell(|| EventKind::Failed {
             start,
             end,
             size,
@@ -145,6 +153,7 @@ impl Call<'_> {
             requested_bytes,
             free_bytes: now.map(|now| now.free_bytes),
             message: &failure.message,
+            filled: self.report.filled().filter(|_| class == Class::OutOfMemory),
             elapsed: took.elapsed,
         });
     }
@@ -160,6 +169,34 @@ impl Call<'_> {
         if self.report.falls_short(shortfall) {
             self.tell(|| EventKind::DoesNotFit { size, needs_bytes, free_bytes });
         }
+    }
+
+    /// Drops what a failed attempt came to, within the attempt, which has ended with that.
+    pub(crate) fn drop_failed<R>(&mut self, outcome: R) {
+        let entered = self.enter_for();
+        drop(outcome);
+        drop(entered);
+        self.ends();
+    }
+
+    /// While the guard lives, this thread works for the attempt that has begun.
+    pub(crate) fn enter_for(&mut self) -> Option<Entered> {
+        self.witnessed(Witnessed::enter_for)?
+    }
+
+    /// The attempt that has begun, for what polls it.
+    pub(crate) fn told(&mut self) -> Option<Box<Told>> {
+        self.witnessed(Witnessed::told)?
+    }
+
+    /// Nothing of the attempt is left, or what is left is the caller's.
+    pub(crate) fn ends(&mut self) {
+        self.witnessed(Witnessed::end);
+    }
+
+    /// Tells the witness, where it is told of the call.
+    pub(super) fn witnessed<R>(&mut self, tell: impl FnOnce(&mut Witnessed) -> R) -> Option<R> {
+        self.extras.as_mut()?.witnessed(tell)
     }
 
     #[inline]
