@@ -17,7 +17,7 @@ use super::meter::{self, Measured};
 use super::options::Options;
 use super::pieces::Extent;
 use super::sizes::Sizes;
-use super::turns::Hold;
+use super::turns::{Hold, Turns};
 use crate::cache::{Remembered, SizeCache};
 use crate::call_site::{Name, Origin};
 use crate::clock;
@@ -87,23 +87,14 @@ impl<'a> Call<'a> {
         }
         let switches = Switches::load();
         let asked = deadline.is_some() | device.is_some() | ladder.is_some() | predict.is_some();
-        let around = self.needs.anything() | Nesting::now().marks.anything() | shield::is_dry();
-        if asked | around | switches.anything() | Watch::is_needed(*observer, switches) {
-            if asked | around | switches.changes_calls() | Watch::is_needed(*observer, switches) {
-                return false;
-            }
-            self.is_witnessed(switches);
+        let around =
+            self.needs.anything() | switches.anything() | Nesting::now().marks.anything() | shield::is_dry();
+        if asked | around | Watch::is_needed(*observer, switches) {
+            return false;
         }
         self.choose_first(policy, false, None);
         self.report.starts_at(self.machine.step);
         true
-    }
-
-    /// The witness changes nothing of how a call goes: what it is told with is all that such a call has besides.
-    #[cold]
-    fn is_witnessed(&mut self, switches: Switches) {
-        let watch = Watch::new(self.report.name(), None, switches);
-        self.extras = Some(Extras { watch, ..Extras::none() });
     }
 
     /// Chooses the first step by what earlier calls have learned. Returns what was measured for it, where the policy
@@ -168,6 +159,7 @@ impl<'a> Call<'a> {
         }
         self.report.starts_at(self.machine.step);
         if self.extras.as_ref().is_some_and(|extras| extras.watch.is_some()) {
+            self.is_watched(options, switches);
             self.tell_started();
         }
         if let Some(shortfall) = shortfall {
@@ -195,6 +187,18 @@ impl<'a> Call<'a> {
         self.machine.measurements = Some(measurements);
         let source = self.memory.device.filter(|_| self.needs.memory);
         source.map(meter::now).unwrap_or_default()
+    }
+
+    /// Being watched changes nothing of how a call goes: one that has extras for nothing else asks no hooks that are
+    /// registered meanwhile.
+    #[cold]
+    fn is_watched(&mut self, options: &Options<'a>, switches: Switches) {
+        let Options { deadline, device, ladder, predict, .. } = options;
+        let asked = deadline.is_some() | device.is_some() | ladder.is_some() | predict.is_some();
+        let around = self.needs.anything() | switches.changes_calls() | Nesting::now().marks.anything();
+        if let Some(extras) = self.extras.as_mut().filter(|_| !(asked | around)) {
+            extras.turns = Turns::none();
+        }
     }
 
     fn tell_started(&mut self) {

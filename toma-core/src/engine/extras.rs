@@ -65,10 +65,9 @@ impl<'a> Extras<'a> {
     /// Those of a call without any.
     #[cold]
     pub(super) fn none() -> Self {
-        let turns = Turns::new(None, Ladder::none(), None);
         Self {
             watch: None,
-            turns,
+            turns: Turns::none(),
             disabled: false,
             times: false,
             measures: false,
