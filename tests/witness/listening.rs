@@ -2,6 +2,7 @@
 
 use expect_test::expect;
 use toma::classify::OutOfMemory;
+use toma::device::on_release;
 use toma::memory::Host;
 use toma::observe::witness::{self, Attempted, Ended, Witness, listen};
 use toma::predict::{Foreseen, Predict, Rehearsal, run_dry};
@@ -123,4 +124,18 @@ fn a_dry_run_of_a_call_that_began_before_is_none_either() {
     assert_eq!(values.next(), Some(2));
     let told = session.take();
     assert!(told.contains("a1 0..1") && !told.contains("1..2") && told.contains("a3 2..3"), "{told}");
+}
+
+/// Such a call asks none without a witness.
+#[test]
+fn a_call_that_began_before_any_hook_asks_none() {
+    let _session = Session::new();
+    let (mut sizes, mut hooked) = (Vec::new(), Vec::new());
+    let body = |start, end| {
+        hooked.push(on_release(|_| true));
+        sizes.push(end - start);
+        if end - start > 4 { Err(OutOfMemory::new(None)) } else { Ok(()) }
+    };
+    execute::with::<NoCache>().range(0..8, 8, body).unwrap();
+    assert_eq!(sizes, [8, 4, 4]);
 }

@@ -81,15 +81,14 @@ impl<'a> Call<'a> {
     pub(crate) fn opens_plain(&mut self, policy: &dyn Policy, options: &Options<'a>) -> bool {
         shield::prepare();
         report::prepare();
-        let Options { deadline, device, ladder, observer, predict, .. } = options;
         if options.max_attempts == Some(0) {
             self.report.name().refuse("max_attempts 0: must be at least 1");
         }
         let switches = Switches::load();
-        let asked = deadline.is_some() | device.is_some() | ladder.is_some() | predict.is_some();
+        let asked = options.need_extras();
         let around =
             self.needs.anything() | switches.anything() | Nesting::now().marks.anything() | shield::is_dry();
-        if asked | around | Watch::is_needed(*observer, switches) {
+        if asked | around | Watch::is_needed(options.observer, switches) {
             return false;
         }
         self.choose_first(policy, false, None);
@@ -193,10 +192,11 @@ impl<'a> Call<'a> {
     /// registered meanwhile.
     #[cold]
     fn is_watched(&mut self, options: &Options<'a>, switches: Switches) {
-        let Options { deadline, device, ladder, predict, .. } = options;
-        let asked = deadline.is_some() | device.is_some() | ladder.is_some() | predict.is_some();
         let around = self.needs.anything() | switches.changes_calls() | Nesting::now().marks.anything();
-        if let Some(extras) = self.extras.as_mut().filter(|_| !(asked | around)) {
+        if options.need_extras() | around {
+            return;
+        }
+        if let Some(extras) = &mut self.extras {
             extras.turns = Turns::none();
         }
     }
