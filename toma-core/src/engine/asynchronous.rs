@@ -16,6 +16,7 @@ use super::call::Call;
 use super::drive::{Cleanup, LeftOutItem, Settled, leave_out, settle, settle_panic};
 use crate::nesting::Inside;
 use crate::observe::Answer;
+use crate::observe::witness::Witnessed;
 use crate::outcome::Judge;
 use crate::policy::Policy;
 use crate::shield::{Retryable, pass_on};
@@ -59,7 +60,7 @@ impl<'a, P: Policy, K> Attempts<'a, P, K> {
     /// Makes what the body needs, within the attempt; `None` when that fails and will be tried again.
     pub(crate) fn prepare<T>(&mut self, part: impl FnOnce() -> T) -> Option<T> {
         let _inside = self.inside();
-        let entered = self.call.enter_for();
+        let entered = self.call.witnessed().and_then(Witnessed::enter);
         let prepared = guarded(self.attempt.retryable, &Before::now(), part);
         drop(entered);
         let panic = match prepared {
@@ -80,7 +81,7 @@ impl<'a, P: Policy, K> Attempts<'a, P, K> {
     where
         K: Judge<R, M>,
     {
-        let told = self.call.told();
+        let told = self.call.witnessed();
         let (before, result) = self.attempt.run_async(told, body).await;
         let _inside = self.inside();
         let ended = (result, &before);

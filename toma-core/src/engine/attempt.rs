@@ -9,7 +9,7 @@ use std::time::Instant;
 use super::meter::Begun;
 use super::turns::Hold;
 use crate::nesting::{Inside, Nesting};
-use crate::observe::witness::{Entered, Told};
+use crate::observe::witness::{Entered, Witnessed};
 use crate::shield::{self, Panic, Retryable};
 #[cfg(feature = "testing")]
 use crate::testing::inject;
@@ -77,7 +77,7 @@ impl Attempt {
     /// The same for a future.
     pub(super) async fn run_async<F: Future>(
         &mut self,
-        told: Option<Box<Told>>,
+        told: Option<&mut Witnessed>,
         body: F,
     ) -> (Before, Result<F::Output, Panic>) {
         #[cfg(feature = "testing")]
@@ -104,7 +104,7 @@ pub(super) fn guarded<R>(
 pub(super) async fn poll_guarded<F: Future>(
     retryable: Retryable,
     nesting: Option<Nesting>,
-    told: Option<Box<Told>>,
+    told: Option<&mut Witnessed>,
     body: F,
 ) -> (Before, Result<F::Output, Panic>) {
     let mut body = pin!(Some(body));
@@ -119,7 +119,6 @@ pub(super) async fn poll_guarded<F: Future>(
             Ok(Poll::Ready(outcome)) => Ok(outcome),
             Err(panic) => Err(panic),
         };
-        // It does not wait any more.
         running.told = None;
         Poll::Ready((before, result))
     })
@@ -130,12 +129,13 @@ pub(super) async fn poll_guarded<F: Future>(
 struct Running<'a, F: Future> {
     task: Option<Tasked<'a, F>>,
     nesting: Option<Nesting>,
-    told: Option<Box<Told>>,
+    /// Those of the call, until it does not wait any more.
+    told: Option<&'a mut Witnessed>,
 }
 
 impl<F: Future> Running<'_, F> {
     fn enter(&mut self) -> Option<Entered> {
-        self.told.as_mut().map(|told| told.enter())
+        self.told.as_mut()?.enter()
     }
 }
 

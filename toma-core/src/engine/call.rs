@@ -301,7 +301,9 @@ impl<'a> Call<'a> {
             let _aside = attempt.hold.aside();
             extras.tell(|| EventKind::Attempt { start, end });
             let number = self.report.counts().0 + 1;
-            extras.witnessed(|told| told.begins(number, start..end, self.machine.size(), at_once));
+            if let Some(told) = extras.witnessed() {
+                told.begins(number, start..end, self.machine.size(), at_once);
+            }
         }
         extras.begin(attempt, goes_on && self.machine.can_be_exclusive_yet(), falls_back);
         attempt.retryable = if goes_on { self.machine.retryable() } else { Retryable::NOTHING };

@@ -100,9 +100,10 @@ impl<'a> Extras<'a> {
         }
     }
 
-    /// Tells the witness, where it is told of the call.
-    pub(super) fn witnessed<R>(&mut self, tell: impl FnOnce(&mut Witnessed) -> R) -> Option<R> {
-        self.watch.as_mut()?.witnessed.as_mut().map(tell)
+    /// The call's attempts as the witness is told of them, if it is.
+    #[inline]
+    pub(super) fn witnessed(&mut self) -> Option<&mut Witnessed> {
+        self.watch.as_mut()?.witnessed.as_mut()
     }
 
     /// Fills in what an attempt of a call with extras has; `retries`: it may be retried exclusively.

@@ -8,7 +8,7 @@ use crate::engine::attempt::Attempt;
 use crate::engine::checked_policy::CheckedPolicy;
 use crate::engine::machine::Failed;
 use crate::engine::rungs::Rungs;
-use crate::observe::witness::{self, Entered, Told, Witnessed};
+use crate::observe::witness::{self, Witnessed};
 use crate::observe::{Answer, EventKind, Reason, Shortfall};
 use crate::policy::Policy;
 use crate::reserve;
@@ -31,7 +31,9 @@ impl Call<'_> {
             self.doubts.fails();
         }
         let took = self.took(attempt);
-        self.witnessed(Witnessed::leave);
+        if let Some(told) = self.witnessed() {
+            told.leave();
+        }
         let (step, size) = (self.machine.step, self.machine.size());
         let ran = self.machine.take_ran(step);
         self.report.worked(ran);
@@ -47,7 +49,9 @@ impl Call<'_> {
         if class == Class::OutOfMemory {
             self.report.fills(witness::filled());
         }
-        self.witnessed(|told| told.failed(class));
+        if let Some(told) = self.witnessed() {
+            told.failed(class);
+        }
         self.tell_failed(attempt, failure, &failed, size);
         let foreseen = took.measured.and_then(|measured| self.machine.shortfall(&measured));
         if let Some(shortfall) = lacked.or(foreseen) {
@@ -173,30 +177,23 @@ impl Call<'_> {
 
     /// Drops what a failed attempt came to, within the attempt, which has ended with that.
     pub(crate) fn drop_failed<R>(&mut self, outcome: R) {
-        let entered = self.enter_for();
+        let entered = self.witnessed().and_then(Witnessed::enter);
         drop(outcome);
         drop(entered);
         self.ends();
     }
 
-    /// While the guard lives, this thread works for the attempt that has begun.
-    pub(crate) fn enter_for(&mut self) -> Option<Entered> {
-        self.witnessed(Witnessed::enter_for)?
-    }
-
-    /// The attempt that has begun, for what polls it.
-    pub(crate) fn told(&mut self) -> Option<Box<Told>> {
-        self.witnessed(Witnessed::told)?
-    }
-
     /// Nothing of the attempt is left, or what is left is the caller's.
     pub(crate) fn ends(&mut self) {
-        self.witnessed(Witnessed::end);
+        if let Some(told) = self.witnessed() {
+            told.end();
+        }
     }
 
-    /// Tells the witness, where it is told of the call.
-    pub(super) fn witnessed<R>(&mut self, tell: impl FnOnce(&mut Witnessed) -> R) -> Option<R> {
-        self.extras.as_mut()?.witnessed(tell)
+    /// The call's attempts as the witness is told of them, if it is.
+    #[inline]
+    pub(crate) fn witnessed(&mut self) -> Option<&mut Witnessed> {
+        self.extras.as_mut()?.witnessed()
     }
 
     #[inline]

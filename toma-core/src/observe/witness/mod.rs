@@ -57,7 +57,7 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
-mod told;
+mod witnessed;
 
 use std::error::Error;
 use std::fmt;
@@ -66,7 +66,7 @@ use std::sync::OnceLock;
 use crate::classify::Class;
 use crate::switches;
 
-pub(crate) use told::{Entered, Told, Witnessed, filled};
+pub(crate) use witnessed::{Entered, Witnessed, filled};
 
 static REGISTERED: OnceLock<&'static dyn Witness> = OnceLock::new();
 
