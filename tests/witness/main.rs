@@ -14,3 +14,4 @@ mod scripted;
 mod shown;
 mod tasks;
 mod trouble;
+mod turns;

@@ -147,10 +147,7 @@ fn settle_failed<R>(
     outcome: Result<R, Panic>,
 ) -> Settled<R> {
     match call.failed(policy, attempt, &failure, outcome.as_ref().err()) {
-        Answer::GiveUp(_) => {
-            call.ends();
-            Settled::Failed(pass_on(outcome))
-        }
+        Answer::GiveUp(_) => Settled::Failed(pass_on(outcome)),
         Answer::LeaveOut { index, cost } => Settled::LeftOut(LeftOutItem { index, cost, failure, outcome }),
         answer => {
             call.drop_failed(outcome);
@@ -197,7 +194,6 @@ pub(crate) fn leave_out<R>(
     if cleanup.takes_left_out() || left_out.is_some() {
         call.drop_failed(item);
     } else {
-        call.ends();
         *left_out = Some(item);
     }
     cleanup.undo(index..index + 1);

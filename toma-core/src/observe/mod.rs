@@ -1,8 +1,9 @@
-//! Seeing what happens: events, observers, reports.
+//! Seeing what happens: events, observers, reports, and what filled the memory.
 //!
 //! A user should never have to wonder why a job is slow. Each call can have an observer, [`everywhere`] sees all of
 //! them, `TOMA_LOG=1` prints every failure, and [`report::last`] tells what the last call on this
-//! thread went through. Without any of them no clock is read and no event is built.
+//! thread went through. Without any of them no clock is read and no event is built. A library that counts what is
+//! allocated says in them what filled the memory, as a [`witness`].
 
 mod answer;
 mod global;

@@ -180,11 +180,6 @@ impl Call<'_> {
         let entered = self.witnessed().and_then(Witnessed::enter);
         drop(outcome);
         drop(entered);
-        self.ends();
-    }
-
-    /// Nothing of the attempt is left, or what is left is the caller's.
-    pub(crate) fn ends(&mut self) {
         if let Some(told) = self.witnessed() {
             told.end();
         }

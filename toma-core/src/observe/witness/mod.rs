@@ -86,7 +86,7 @@ pub trait Witness: Sync {
     /// not left.
     fn leave(&self);
 
-    /// The attempt has ended: told once of each, last of all.
+    /// The attempt has ended: told once of each, last of all, and before the next attempt of its call begins.
     fn ended(&self, attempt: &Attempted<'_>, ended: Ended);
 
     /// What filled the memory when the last attempt of this thread ran out of it, in one or several lines; `None` where

@@ -85,7 +85,7 @@ impl Witnessed {
         }
     }
 
-    /// Nothing of the attempt is left: tells how it ended.
+    /// Nothing of the attempt is left, or what is left is the caller's: tells how it ended.
     pub(crate) fn end(&mut self) {
         self.leave();
         if let (Some(attempted), Some(attempt)) = (self.attempted(), &self.attempt) {
