@@ -153,8 +153,8 @@ fn elsewhere(world: &World, loops: usize) -> Fate {
         check_count(&inner);
         (ended, inner.seen.into_inner().unwrap())
     };
-    let (ended, seen) = thread::scope(|scope| scope.spawn(work).join().expect("its panics are caught"));
-    world.seen.lock().unwrap().extend(seen);
+    let (ended, lines) = thread::scope(|scope| scope.spawn(work).join().expect("its panics are caught"));
+    world.seen.lock().unwrap().extend(lines);
     ended.unwrap_or_else(|panic| resume_unwind(panic))
 }
 
@@ -260,7 +260,7 @@ fn task(world: &World, loops: usize) -> Fate {
 
 /// What is seen of a program, with the witness or without.
 fn run(seed: u64, witnessed: bool) -> Vec<String> {
-    let world = World::new(seed, seed % 2 == 0, witnessed);
+    let world = World::new(seed, seed.is_multiple_of(2), witnessed);
     // The report of the last program is gone.
     execute::with::<NoCache>().batch(1, |_| ());
     listen(witnessed);

@@ -15,6 +15,8 @@ static ALONE: Mutex<()> = Mutex::new(());
 static ATTEMPTS: Mutex<BTreeMap<Id, bool>> = Mutex::new(BTreeMap::new());
 static MISTAKES: Mutex<Vec<String>> = Mutex::new(Vec::new());
 
+type Meanwhile = Rc<dyn Fn(&str)>;
+
 thread_local! {
     static NOTES: RefCell<Notes> = RefCell::default();
 }
@@ -30,7 +32,7 @@ struct Notes {
     /// How often it was asked.
     asked: usize,
     /// What the witness does besides.
-    meanwhile: Option<Rc<dyn Fn(&str)>>,
+    meanwhile: Option<Meanwhile>,
     knows_nothing: bool,
 }
 
@@ -109,6 +111,7 @@ impl Session {
     }
 
     /// What this thread was told since the last time, once nothing is out of order.
+    #[expect(clippy::unused_self, reason = "the notes are the session's while it lives")]
     pub(crate) fn take(&self) -> String {
         thread_ends();
         assert_eq!(*locked(&MISTAKES), Vec::<String>::new());
@@ -120,6 +123,7 @@ impl Session {
 
 impl Session {
     /// What this thread was told since the last time, when attempts have not been told to their end.
+    #[expect(clippy::unused_self, reason = "the notes are the session's while it lives")]
     pub(crate) fn told_again(&self) -> Vec<String> {
         locked(&MISTAKES).clear();
         locked(&ATTEMPTS).clear();

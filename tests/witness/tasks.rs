@@ -134,8 +134,9 @@ fn a_body_that_is_dropped_while_it_waits_is_dropped_inside() {
 #[test]
 fn loops_that_wait_inside_each_other_are_dropped_inside_each_other() {
     #[toma::range(initial = 2, cache = NoCache)]
-    async fn outer(_start: usize, _end: usize) -> Result<(), OutOfMemory> {
+    async fn outer(start: usize, end: usize) -> Result<(), OutOfMemory> {
         let _held = Held;
+        assert_eq!((start, end), (0, 2));
         step().await.map(drop)
     }
     let session = Session::new();

@@ -27,8 +27,8 @@ fn line(kind: &EventKind<'_>) -> Option<String> {
             };
             let requested = requested_bytes.map_or(String::new(), |n| format!(", {} requested", bytes(n)));
             let free = free_bytes.map_or(String::new(), |n| format!(", {} free", bytes(n)));
-            let filled: String =
-                filled.unwrap_or_default().lines().map(|line| format!("\n  {line}")).collect();
+            let filled = filled.unwrap_or_default().lines().flat_map(|line| ["\n  ", line]);
+            let filled: String = filled.collect();
             format!("{class} at size {size}{items}{requested}{free}: {message}{filled}")
         }
         EventKind::Answered { size, answer } => answered(size, answer),

@@ -12,6 +12,7 @@ mod log;
 mod progress;
 mod reason;
 pub mod report;
+mod telling;
 #[cfg(feature = "tracing")]
 mod tracing;
 mod watch;

@@ -1,19 +1,13 @@
 //! Who is watching one call, and telling them.
 
-use std::cell::Cell;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
+use super::telling::{is_telling, telling};
 use super::witness::Witnessed;
 use super::{Event, EventKind, Name, Observer, global, log};
 use crate::contained::contained;
 use crate::switches::Switches;
 use crate::text;
-
-thread_local! {
-    /// An observer or the witness is being told. Loops that it runs itself are shown only to observers of their
-    /// own: told of them, an observer of everything would never end.
-    static TELLING: Cell<bool> = const { Cell::new(false) };
-}
 
 /// The observers of one call, and the witness; exists only when there is at least one.
 pub(crate) struct Watch<'a> {
@@ -36,7 +30,7 @@ impl<'a> Watch<'a> {
     /// Whether any observer watches.
     #[inline]
     pub(crate) fn is_needed(local: Option<&dyn Observer>, switches: Switches) -> bool {
-        local.is_some() || (switches.log() || switches.observed() || tracing_listens()) && !TELLING.get()
+        local.is_some() || (switches.log() || switches.observed() || tracing_listens()) && !is_telling()
     }
 
     #[cold]
@@ -46,7 +40,7 @@ impl<'a> Watch<'a> {
         if let Some(local) = local {
             observers.push(Box::new(|event: &Event<'_>| local.observe(event)));
         }
-        if !TELLING.get() {
+        if !is_telling() {
             observe_all(switches, &mut observers);
         }
         let (call, name) = (CALLS.fetch_add(1, Relaxed), name.to_string());
@@ -71,26 +65,18 @@ impl<'a> Watch<'a> {
     pub(crate) fn tell(&mut self, kind: EventKind<'_>) {
         let Self { call, name, observers, .. } = self;
         let event = Event { call: *call, name, kind };
-        let telling = TELLING.replace(true);
-        observers.retain(|observer| {
-            if contained(|| observer.observe(&event)).is_some() {
-                return true;
-            }
-            text::print(&format!(
-                "toma: {name}: an observer panicked and is not told of anything more in this call"
-            ));
-            false
+        telling(|| {
+            observers.retain(|observer| {
+                if contained(|| observer.observe(&event)).is_some() {
+                    return true;
+                }
+                text::print(&format!(
+                    "toma: {name}: an observer panicked and is not told of anything more in this call"
+                ));
+                false
+            });
         });
-        TELLING.set(telling);
     }
-}
-
-/// Runs code whose loops are shown only to observers of their own.
-pub(super) fn unobserved<R>(code: impl FnOnce() -> R) -> R {
-    let telling = TELLING.replace(true);
-    let result = code();
-    TELLING.set(telling);
-    result
 }
 
 /// Adds the observers of every call.

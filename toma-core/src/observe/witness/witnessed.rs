@@ -6,7 +6,7 @@ use std::ops::Range;
 use super::{Attempted, Ended, REGISTERED, Witness, listen};
 use crate::classify::Class;
 use crate::contained::contained;
-use crate::observe::watch;
+use crate::observe::telling::telling;
 use crate::shield;
 use crate::switches::Switches;
 use crate::text;
@@ -129,7 +129,7 @@ fn listens() -> bool {
 /// `None` where the witness did not answer.
 fn tell<R>(what: impl FnOnce(&'static dyn Witness) -> R) -> Option<R> {
     let witness = REGISTERED.get().filter(|_| !TELLING.replace(true))?;
-    let answer = watch::unobserved(|| contained(|| what(*witness)));
+    let answer = telling(|| contained(|| what(*witness)));
     TELLING.set(false);
     if answer.is_none() {
         listen(false);
