@@ -7,6 +7,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use toma::classify::OutOfMemory;
 use toma::device::{Pressure, on_release};
 use toma::memory::{Host, MemorySource};
+use toma::observe::Event;
 use toma::{NoCache, execute, report};
 
 static ALONE: Mutex<()> = Mutex::new(());
@@ -90,6 +91,25 @@ fn loops_in_a_hook_ask_none() {
     });
     assert_eq!(sizes(|| 4), [8, 4, 4]);
     assert_eq!(asked.load(Relaxed), 1);
+}
+
+/// Being observed does not change that.
+#[test]
+fn a_call_that_began_before_any_hook_asks_none() {
+    let _alone = alone();
+    let observer = |_: &Event<'_>| ();
+    for observed in [false, true] {
+        let (mut sizes, mut hooked) = (Vec::new(), Vec::new());
+        let with = execute::with::<NoCache>();
+        let with = if observed { with.observer(&observer) } else { with };
+        let body = |start, end| {
+            hooked.push(on_release(|_| true));
+            sizes.push(end - start);
+            if end - start > 4 { Err(OutOfMemory::new(None)) } else { Ok(()) }
+        };
+        with.range(0..8, 8, body).unwrap();
+        assert_eq!(sizes, [8, 4, 4], "observed: {observed}");
+    }
 }
 
 #[test]

@@ -56,10 +56,21 @@ fn line(kind: &EventKind<'_>) -> (String, Option<Duration>) {
         EventKind::Succeeded { start, end, elapsed } => {
             return (format!("succeeded {start}..{end}"), Some(elapsed));
         }
-        EventKind::Failed { start, end, size, class, requested_bytes, free_bytes, message, elapsed } => {
+        EventKind::Failed {
+            start,
+            end,
+            size,
+            class,
+            requested_bytes,
+            free_bytes,
+            message,
+            filled,
+            elapsed,
+        } => {
             assert_eq!(size, end - start, "each item counts one");
             let bytes = format!("requested {requested_bytes:?}, free {free_bytes:?}");
-            return (format!("failed {start}..{end}: {class:?}, {bytes}: {message}"), elapsed);
+            let filled = filled.map_or(String::new(), |filled| format!(", filled by {filled}"));
+            return (format!("failed {start}..{end}: {class:?}, {bytes}: {message}{filled}"), elapsed);
         }
         EventKind::Answered { size, answer } => format!("at {size}: {answer}"),
         EventKind::Waits { size, others } => format!("waits with {size}, {others} others"),

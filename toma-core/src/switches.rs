@@ -12,6 +12,7 @@ const DISABLE: u8 = 1 << 2;
 const OBSERVED: u8 = 1 << 3;
 const HOOKED: u8 = 1 << 4;
 const UNPREDICTED: u8 = 1 << 5;
+const WITNESSED: u8 = 1 << 6;
 
 /// The switches in force.
 #[derive(Clone, Copy, Debug)]
@@ -48,10 +49,22 @@ impl Switches {
         self.0 & OBSERVED != 0
     }
 
-    /// Any of those that change how a call goes.
+    /// Any of those for which a call has extras.
     #[inline]
     pub(crate) fn anything(self) -> bool {
+        self.0 & (DISABLE | HOOKED | WITNESSED) != 0
+    }
+
+    /// Any of those that change how a call goes.
+    #[inline]
+    pub(crate) fn changes_calls(self) -> bool {
         self.0 & (DISABLE | HOOKED) != 0
+    }
+
+    /// The witness is told where attempts run.
+    #[inline]
+    pub(crate) fn witnessed(self) -> bool {
+        self.0 & WITNESSED != 0
     }
 
     /// A hook gives memory back when it runs out.
@@ -67,6 +80,10 @@ pub(crate) fn set_observed(observed: bool) {
 
 pub(crate) fn set_hooked(hooked: bool) {
     set(HOOKED, hooked);
+}
+
+pub(crate) fn set_witnessed(witnessed: bool) {
+    set(WITNESSED, witnessed);
 }
 
 fn set(bit: u8, on: bool) {

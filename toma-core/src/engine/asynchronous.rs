@@ -16,6 +16,7 @@ use super::call::Call;
 use super::drive::{Cleanup, LeftOutItem, Settled, leave_out, settle, settle_panic};
 use crate::nesting::Inside;
 use crate::observe::Answer;
+use crate::observe::witness::Witnessed;
 use crate::outcome::Judge;
 use crate::policy::Policy;
 use crate::shield::{Retryable, pass_on};
@@ -59,7 +60,10 @@ impl<'a, P: Policy, K> Attempts<'a, P, K> {
     /// Makes what the body needs, within the attempt; `None` when that fails and will be tried again.
     pub(crate) fn prepare<T>(&mut self, part: impl FnOnce() -> T) -> Option<T> {
         let _inside = self.inside();
-        let panic = match guarded(self.attempt.retryable, &Before::now(), part) {
+        let entered = self.call.witnessed().and_then(Witnessed::enter);
+        let prepared = guarded(self.attempt.retryable, &Before::now(), part);
+        drop(entered);
+        let panic = match prepared {
             Ok(prepared) => return Some(prepared),
             Err(panic) => panic,
         };
@@ -77,7 +81,8 @@ impl<'a, P: Policy, K> Attempts<'a, P, K> {
     where
         K: Judge<R, M>,
     {
-        let (before, result) = self.attempt.run_async(body).await;
+        let told = self.call.witnessed();
+        let (before, result) = self.attempt.run_async(told, body).await;
         let _inside = self.inside();
         let ended = (result, &before);
         let settled = settle(&mut self.call, &self.policy, &mut self.attempt, ended, &self.judge);
@@ -93,7 +98,7 @@ impl<'a, P: Policy, K> Attempts<'a, P, K> {
     /// Undoes what the attempt has done, if it will be made again; its values are dropped by now.
     pub(crate) async fn undo(&mut self, undo: impl Future) {
         if self.failed.is_some() {
-            let (_, result) = poll_guarded(Retryable::NOTHING, self.attempt.nesting, undo).await;
+            let (_, result) = poll_guarded(Retryable::NOTHING, self.attempt.nesting, None, undo).await;
             result.map_or_else(|panic| pass_on(panic), drop);
         }
     }

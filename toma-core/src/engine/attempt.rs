@@ -9,6 +9,7 @@ use std::time::Instant;
 use super::meter::Begun;
 use super::turns::Hold;
 use crate::nesting::{Inside, Nesting};
+use crate::observe::witness::{Entered, Witnessed};
 use crate::shield::{self, Panic, Retryable};
 #[cfg(feature = "testing")]
 use crate::testing::inject;
@@ -74,13 +75,17 @@ impl Attempt {
     }
 
     /// The same for a future.
-    pub(super) async fn run_async<F: Future>(&mut self, body: F) -> (Before, Result<F::Output, Panic>) {
+    pub(super) async fn run_async<F: Future>(
+        &mut self,
+        told: Option<&mut Witnessed>,
+        body: F,
+    ) -> (Before, Result<F::Output, Panic>) {
         #[cfg(feature = "testing")]
         if let Some(injected) = inject::ask(self.retryable, self.piece.len()) {
             self.injected = true;
-            return poll_guarded(self.retryable, self.nesting, injected.around_async(body)).await;
+            return poll_guarded(self.retryable, self.nesting, told, injected.around_async(body)).await;
         }
-        poll_guarded(self.retryable, self.nesting, body).await
+        poll_guarded(self.retryable, self.nesting, told, body).await
     }
 }
 
@@ -95,16 +100,18 @@ pub(super) fn guarded<R>(
 }
 
 /// Polls `body` to its end. The shield is raised for each poll only, so that other tasks of the thread keep their
-/// messages; the modes are those from before the last poll.
+/// messages; the modes are those from before the last poll. The witness is told of each, if it is told of the body.
 pub(super) async fn poll_guarded<F: Future>(
     retryable: Retryable,
     nesting: Option<Nesting>,
+    told: Option<&mut Witnessed>,
     body: F,
 ) -> (Before, Result<F::Output, Panic>) {
     let mut body = pin!(Some(body));
-    let mut running = Running { task: Some(Tasked::new(body.as_mut())), nesting };
+    let mut running = Running { task: Some(Tasked::new(body.as_mut())), nesting, told };
     poll_fn(|context| {
         let _inside = Inside::of(nesting);
+        let _entered = running.enter();
         let before = Before::now();
         let task = running.task.as_mut().expect("it is dropped with the attempt");
         let result = match guarded(retryable, &before, || task.poll(before, context)) {
@@ -112,6 +119,7 @@ pub(super) async fn poll_guarded<F: Future>(
             Ok(Poll::Ready(outcome)) => Ok(outcome),
             Err(panic) => Err(panic),
         };
+        running.told = None;
         Poll::Ready((before, result))
     })
     .await
@@ -121,11 +129,20 @@ pub(super) async fn poll_guarded<F: Future>(
 struct Running<'a, F: Future> {
     task: Option<Tasked<'a, F>>,
     nesting: Option<Nesting>,
+    /// Those of the call, until it does not wait any more.
+    told: Option<&'a mut Witnessed>,
+}
+
+impl<F: Future> Running<'_, F> {
+    fn enter(&mut self) -> Option<Entered> {
+        self.told.as_mut()?.enter()
+    }
 }
 
 impl<F: Future> Drop for Running<'_, F> {
     fn drop(&mut self) {
         let _inside = Inside::of(self.nesting);
+        let _entered = self.enter();
         self.task = None;
     }
 }

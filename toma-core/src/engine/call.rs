@@ -17,7 +17,7 @@ use super::meter::{self, Measured};
 use super::options::Options;
 use super::pieces::Extent;
 use super::sizes::Sizes;
-use super::turns::Hold;
+use super::turns::{Hold, Turns};
 use crate::cache::{Remembered, SizeCache};
 use crate::call_site::{Name, Origin};
 use crate::clock;
@@ -81,15 +81,14 @@ impl<'a> Call<'a> {
     pub(crate) fn opens_plain(&mut self, policy: &dyn Policy, options: &Options<'a>) -> bool {
         shield::prepare();
         report::prepare();
-        let Options { deadline, device, ladder, observer, predict, .. } = options;
         if options.max_attempts == Some(0) {
             self.report.name().refuse("max_attempts 0: must be at least 1");
         }
         let switches = Switches::load();
-        let asked = deadline.is_some() | device.is_some() | ladder.is_some() | predict.is_some();
+        let asked = options.need_extras();
         let around =
             self.needs.anything() | switches.anything() | Nesting::now().marks.anything() | shield::is_dry();
-        if asked | around | Watch::is_needed(*observer, switches) {
+        if asked | around | Watch::is_needed(options.observer, switches) {
             return false;
         }
         self.choose_first(policy, false, None);
@@ -159,6 +158,7 @@ impl<'a> Call<'a> {
         }
         self.report.starts_at(self.machine.step);
         if self.extras.as_ref().is_some_and(|extras| extras.watch.is_some()) {
+            self.is_watched(options, switches);
             self.tell_started();
         }
         if let Some(shortfall) = shortfall {
@@ -186,6 +186,19 @@ impl<'a> Call<'a> {
         self.machine.measurements = Some(measurements);
         let source = self.memory.device.filter(|_| self.needs.memory);
         source.map(meter::now).unwrap_or_default()
+    }
+
+    /// Being watched changes nothing of how a call goes: one that has extras for nothing else asks no hooks that are
+    /// registered meanwhile.
+    #[cold]
+    fn is_watched(&mut self, options: &Options<'a>, switches: Switches) {
+        let around = self.needs.anything() | switches.changes_calls() | Nesting::now().marks.anything();
+        if options.need_extras() | around {
+            return;
+        }
+        if let Some(extras) = &mut self.extras {
+            extras.turns = Turns::none();
+        }
     }
 
     fn tell_started(&mut self) {
@@ -229,7 +242,7 @@ impl<'a> Call<'a> {
         if let Some((waiting, since)) = self.take_turn(Nesting::now().marks.polled, attempt) {
             attempt.hold = self.waited(waiting.wait(), since);
         }
-        self.begin_with(attempt);
+        self.begin_with(attempt, true);
     }
 
     /// The same without blocking the thread.
@@ -242,7 +255,7 @@ impl<'a> Call<'a> {
         if let Some((waiting, since)) = self.take_turn(Nesting::now().marks.blocked, attempt) {
             attempt.hold = self.waited(waiting.await, since);
         }
-        self.begin_with(attempt);
+        self.begin_with(attempt, false);
         attempt.nesting = attempt.nesting.map(Nesting::of_task);
     }
 
@@ -270,9 +283,9 @@ impl<'a> Call<'a> {
         hold
     }
 
-    /// Begins an attempt that has its turn.
+    /// Begins an attempt that has its turn; `at_once`: this thread runs it, and not whatever polls it.
     #[inline]
-    fn begin_with(&mut self, attempt: &mut Attempt) {
+    fn begin_with(&mut self, attempt: &mut Attempt, at_once: bool) {
         attempt.piece = self.machine.cut();
         let goes_on = self.why_over().is_none();
         let Some(extras) = &mut self.extras else { return };
@@ -287,6 +300,10 @@ impl<'a> Call<'a> {
         if extras.watch.is_some() {
             let _aside = attempt.hold.aside();
             extras.tell(|| EventKind::Attempt { start, end });
+            let number = self.report.counts().0 + 1;
+            if let Some(told) = extras.witnessed() {
+                told.begins(number, start..end, self.machine.size(), at_once);
+            }
         }
         extras.begin(attempt, goes_on && self.machine.can_be_exclusive_yet(), falls_back);
         attempt.retryable = if goes_on { self.machine.retryable() } else { Retryable::NOTHING };
@@ -334,7 +351,7 @@ impl<'a> Call<'a> {
             let is_foreseen = extras.forecast.is_some();
             let (start, end) = (attempt.piece.start, attempt.piece.end);
             let elapsed = took.elapsed.unwrap_or_default();
-            extras.tell(|| EventKind::Succeeded { start, end, elapsed });
+            extras.tell_succeeded(|| EventKind::Succeeded { start, end, elapsed });
             if is_foreseen {
                 self.shows(&mut took);
             }

@@ -149,7 +149,10 @@ fn settle_failed<R>(
     match call.failed(policy, attempt, &failure, outcome.as_ref().err()) {
         Answer::GiveUp(_) => Settled::Failed(pass_on(outcome)),
         Answer::LeaveOut { index, cost } => Settled::LeftOut(LeftOutItem { index, cost, failure, outcome }),
-        answer => Settled::Retry(answer),
+        answer => {
+            call.drop_failed(outcome);
+            Settled::Retry(answer)
+        }
     }
 }
 
@@ -189,7 +192,7 @@ pub(crate) fn leave_out<R>(
     let (index, cost, failure) = (item.index, item.cost, item.failure.clone());
     let inside = attempt.enter();
     if cleanup.takes_left_out() || left_out.is_some() {
-        drop(item);
+        call.drop_failed(item);
     } else {
         *left_out = Some(item);
     }

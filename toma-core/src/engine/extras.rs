@@ -12,6 +12,7 @@ use crate::clock;
 use crate::device::{Device, Ladder};
 use crate::memory::MemorySource;
 use crate::nesting::Nesting;
+use crate::observe::witness::Witnessed;
 use crate::observe::{EventKind, Watch};
 use crate::policy::Needs;
 
@@ -50,7 +51,9 @@ impl<'a> Extras<'a> {
         Self {
             turns: Turns::new(device.map(Device::of), ladder, deadline),
             disabled,
-            times: watch.is_some() || deadline.is_some() || needs.time,
+            times: watch.as_ref().is_some_and(|watch| watch.has_observers())
+                || deadline.is_some()
+                || needs.time,
             watch,
             measures: needs.anything() && !disabled,
             meters: device.filter(|_| needs.memory),
@@ -62,10 +65,9 @@ impl<'a> Extras<'a> {
     /// Those of a call without any.
     #[cold]
     pub(super) fn none() -> Self {
-        let turns = Turns::new(None, Ladder::none(), None);
         Self {
             watch: None,
-            turns,
+            turns: Turns::none(),
             disabled: false,
             times: false,
             measures: false,
@@ -87,6 +89,21 @@ impl<'a> Extras<'a> {
             let _aside = self.turns.aside();
             watch.tell(kind());
         }
+    }
+
+    /// The attempt has succeeded.
+    #[inline]
+    pub(super) fn tell_succeeded<'e>(&mut self, kind: impl FnOnce() -> EventKind<'e>) {
+        if let Some(watch) = &mut self.watch {
+            let _aside = self.turns.aside();
+            watch.succeeded(kind());
+        }
+    }
+
+    /// The call's attempts as the witness is told of them, if it is.
+    #[inline]
+    pub(super) fn witnessed(&mut self) -> Option<&mut Witnessed> {
+        self.watch.as_mut()?.witnessed.as_mut()
     }
 
     /// Fills in what an attempt of a call with extras has; `retries`: it may be retried exclusively.

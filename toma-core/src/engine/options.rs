@@ -20,3 +20,12 @@ pub(crate) struct Options<'a> {
     pub(crate) ladder: Option<Ladder<'a>>,
     pub(crate) predict: Option<&'a dyn Predict>,
 }
+
+impl Options<'_> {
+    /// Whether a call needs extras for any of them, but for being watched.
+    #[inline]
+    pub(crate) fn need_extras(&self) -> bool {
+        let Self { deadline, device, ladder, predict, .. } = self;
+        deadline.is_some() | device.is_some() | ladder.is_some() | predict.is_some()
+    }
+}

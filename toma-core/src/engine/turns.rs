@@ -65,6 +65,12 @@ impl<'a> Turns<'a> {
         }
     }
 
+    /// Those of a call without a device, and without any rung.
+    #[inline]
+    pub(super) fn none() -> Self {
+        Self::new(None, Ladder::none(), None)
+    }
+
     /// From here on the call works in fallback.
     pub(super) fn fall_back(&mut self) {
         (self.device, self.next) = (None, Next::Nothing);

@@ -15,17 +15,21 @@ impl Observer for Stderr {
     }
 }
 
-/// What is worth a line; attempts that succeed are not.
+/// What is worth a line, and what filled the memory beneath it; attempts that succeed are not.
 fn line(kind: &EventKind<'_>) -> Option<String> {
     Some(match *kind {
-        EventKind::Failed { start, end, size, class, requested_bytes, free_bytes, message, .. } => {
+        EventKind::Failed {
+            start, end, size, class, requested_bytes, free_bytes, message, filled, ..
+        } => {
             let items = match end - start {
                 items if items == size => String::new(),
                 items => format!(" ({})", count(items, "item")),
             };
             let requested = requested_bytes.map_or(String::new(), |n| format!(", {} requested", bytes(n)));
             let free = free_bytes.map_or(String::new(), |n| format!(", {} free", bytes(n)));
-            format!("{class} at size {size}{items}{requested}{free}: {message}")
+            let filled = filled.unwrap_or_default().lines().flat_map(|line| ["\n  ", line]);
+            let filled: String = filled.collect();
+            format!("{class} at size {size}{items}{requested}{free}: {message}{filled}")
         }
         EventKind::Answered { size, answer } => answered(size, answer),
         // What takes no time is not worth a line.
@@ -70,7 +74,7 @@ mod tests {
         assert!(!callers.is_empty());
         let with_callers = format!("settles at 8 for calls in {callers}");
         let waited = |ms, exclusive| EventKind::Waited { elapsed: Duration::from_millis(ms), exclusive };
-        let failed = |size| EventKind::Failed {
+        let failed_with = |size, filled| EventKind::Failed {
             start: 4,
             end: 7,
             size,
@@ -78,8 +82,10 @@ mod tests {
             requested_bytes: Some(2048),
             free_bytes: None,
             message: "no room",
+            filled,
             elapsed: None,
         };
+        let failed = |size| failed_with(size, None);
         let answered = |answer| EventKind::Answered { size: 8, answer };
         for (kind, expected) in [
             (EventKind::Waits { size: 8, others: 0 }, ""),
@@ -91,6 +97,10 @@ mod tests {
             (EventKind::Settled { size: 8, callers: &callers }, &with_callers),
             (failed(3), "out of memory at size 3, 2.0 KiB requested: no room"),
             (failed(90), "out of memory at size 90 (3 items), 2.0 KiB requested: no room"),
+            (
+                failed_with(3, Some("conv at net.rs:7\n  held by x")),
+                "out of memory at size 3, 2.0 KiB requested: no room\n  conv at net.rs:7\n    held by x",
+            ),
             (answered(Answer::Shrink(4)), "shrinks from 8 to 4"),
             (answered(Answer::Again(Rung::Exclusive)), "at 8: tries it once more, with the device to itself"),
             (answered(Answer::LeaveOut { index: 7, cost: 8 }), "leaves out item 7, which costs 8"),

@@ -1,8 +1,9 @@
-//! Seeing what happens: events, observers, reports.
+//! Seeing what happens: events, observers, reports, and what filled the memory.
 //!
 //! A user should never have to wonder why a job is slow. Each call can have an observer, [`everywhere`] sees all of
 //! them, `TOMA_LOG=1` prints every failure, and [`report::last`] tells what the last call on this
-//! thread went through. Without any of them no clock is read and no event is built.
+//! thread went through. Without any of them no clock is read and no event is built. A library that counts what is
+//! allocated says in them what filled the memory, as a [`witness`].
 
 mod answer;
 mod global;
@@ -11,9 +12,11 @@ mod log;
 mod progress;
 mod reason;
 pub mod report;
+mod telling;
 #[cfg(feature = "tracing")]
 mod tracing;
 mod watch;
+pub mod witness;
 
 pub use crate::call_site::Name;
 pub use answer::Answer;
@@ -93,6 +96,8 @@ pub enum EventKind<'a> {
         free_bytes: Option<u64>,
         /// The error's own words.
         message: &'a str,
+        /// What filled the memory, in one or several lines, where a [witness] listens that knows it.
+        filled: Option<&'a str>,
         /// How long the failed attempt took.
         elapsed: Option<Duration>,
     },

@@ -24,10 +24,20 @@ impl Observer for Tracing {
             EventKind::Succeeded { start, end, elapsed } => {
                 debug!(target: "toma", call, name, start, end, ?elapsed, "succeeded");
             }
-            EventKind::Failed { start, end, size, class, requested_bytes, free_bytes, message, elapsed } => {
+            EventKind::Failed {
+                start,
+                end,
+                size,
+                class,
+                requested_bytes,
+                free_bytes,
+                message,
+                filled,
+                elapsed,
+            } => {
                 warn!(
                     target: "toma", call, name, start, end, size, ?class, requested_bytes, free_bytes, ?elapsed,
-                    error = message, "failed"
+                    error = message, filled, "failed"
                 );
             }
             EventKind::Answered { size, answer } => {

@@ -1,24 +1,20 @@
 //! Who is watching one call, and telling them.
 
-use std::cell::Cell;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
+use super::telling::{is_telling, telling};
+use super::witness::Witnessed;
 use super::{Event, EventKind, Name, Observer, global, log};
 use crate::contained::contained;
 use crate::switches::Switches;
 use crate::text;
 
-thread_local! {
-    /// An observer is being told. Loops that it runs itself are shown only to observers of their own:
-    /// told of them, an observer of everything would never end.
-    static TELLING: Cell<bool> = const { Cell::new(false) };
-}
-
-/// The observers of one call; exists only when there is at least one.
+/// The observers of one call, and the witness; exists only when there is at least one.
 pub(crate) struct Watch<'a> {
     call: u64,
     name: String,
     observers: Vec<Watcher<'a>>,
+    pub(crate) witnessed: Option<Witnessed>,
 }
 
 type Watcher<'a> = Box<dyn Observer + Send + 'a>;
@@ -27,14 +23,14 @@ impl<'a> Watch<'a> {
     /// `None`, without having built anything, when no observer watches.
     #[inline]
     pub(crate) fn new(name: &Name, local: Option<&'a dyn Observer>, switches: Switches) -> Option<Box<Self>> {
-        let is_needed = Self::is_needed(local, switches);
+        let is_needed = Self::is_needed(local, switches) || switches.witnessed();
         is_needed.then(|| Box::new(Self::gather(name, local, switches)))
     }
 
     /// Whether any observer watches.
     #[inline]
     pub(crate) fn is_needed(local: Option<&dyn Observer>, switches: Switches) -> bool {
-        local.is_some() || (switches.log() || switches.observed() || tracing_listens()) && !TELLING.get()
+        local.is_some() || (switches.log() || switches.observed() || tracing_listens()) && !is_telling()
     }
 
     #[cold]
@@ -44,28 +40,42 @@ impl<'a> Watch<'a> {
         if let Some(local) = local {
             observers.push(Box::new(|event: &Event<'_>| local.observe(event)));
         }
-        if !TELLING.get() {
+        if !is_telling() {
             observe_all(switches, &mut observers);
         }
-        let call = CALLS.fetch_add(1, Relaxed);
-        Self { call, name: name.to_string(), observers }
+        let (call, name) = (CALLS.fetch_add(1, Relaxed), name.to_string());
+        let witnessed = switches.witnessed().then(|| Witnessed::new(call, &name)).flatten();
+        Self { call, name, observers, witnessed }
+    }
+
+    /// Tells that an attempt has succeeded: the witness first, because observers are no part of the attempt.
+    pub(crate) fn succeeded(&mut self, kind: EventKind<'_>) {
+        if let Some(witnessed) = &mut self.witnessed {
+            witnessed.succeeded();
+        }
+        self.tell(kind);
+    }
+
+    /// Whether there is more than the witness.
+    pub(crate) fn has_observers(&self) -> bool {
+        !self.observers.is_empty()
     }
 
     /// Tells all observers. An observer that panics is dropped: seeing must not stop the work.
     pub(crate) fn tell(&mut self, kind: EventKind<'_>) {
-        let Self { call, name, observers } = self;
+        let Self { call, name, observers, .. } = self;
         let event = Event { call: *call, name, kind };
-        let telling = TELLING.replace(true);
-        observers.retain(|observer| {
-            if contained(|| observer.observe(&event)).is_some() {
-                return true;
-            }
-            text::print(&format!(
-                "toma: {name}: an observer panicked and is not told of anything more in this call"
-            ));
-            false
+        telling(|| {
+            observers.retain(|observer| {
+                if contained(|| observer.observe(&event)).is_some() {
+                    return true;
+                }
+                text::print(&format!(
+                    "toma: {name}: an observer panicked and is not told of anything more in this call"
+                ));
+                false
+            });
         });
-        TELLING.set(telling);
     }
 }
 

@@ -8,6 +8,7 @@ use crate::engine::attempt::Attempt;
 use crate::engine::checked_policy::CheckedPolicy;
 use crate::engine::machine::Failed;
 use crate::engine::rungs::Rungs;
+use crate::observe::witness::{self, Witnessed};
 use crate::observe::{Answer, EventKind, Reason, Shortfall};
 use crate::policy::Policy;
 use crate::reserve;
@@ -30,6 +31,9 @@ impl Call<'_> {
             self.doubts.fails();
         }
         let took = self.took(attempt);
+        if let Some(told) = self.witnessed() {
+            told.leave();
+        }
         let (step, size) = (self.machine.step, self.machine.size());
         let ran = self.machine.take_ran(step);
         self.report.worked(ran);
@@ -41,6 +45,13 @@ impl Call<'_> {
         self.contradicts(attempt, &failed, size);
         let lacked = self.machine.lacked(&failed);
         let answer = self.answer(policy, attempt, &failed);
+        // Once nothing is measured any more, because the answer takes memory of its own.
+        if class == Class::OutOfMemory {
+            self.report.fills(witness::filled());
+        }
+        if let Some(told) = self.witnessed() {
+            told.failed(class);
+        }
         self.tell_failed(attempt, failure, &failed, size);
         let foreseen = took.measured.and_then(|measured| self.machine.shortfall(&measured));
         if let Some(shortfall) = lacked.or(foreseen) {
@@ -137,7 +148,8 @@ impl Call<'_> {
     fn tell_failed(&mut self, attempt: &Attempt, failure: &Failure, failed: &Failed, size: usize) {
         let &Failed { class, requested_bytes, now, took, .. } = failed;
         let (start, end) = (attempt.piece.start, attempt.piece.end);
-        self.tell(|| EventKind::Failed {
+        let Some(extras) = &mut self.extras else { return };
+        extras.tell(|| EventKind::Failed {
             start,
             end,
             size,
@@ -145,6 +157,7 @@ impl Call<'_> {
             requested_bytes,
             free_bytes: now.map(|now| now.free_bytes),
             message: &failure.message,
+            filled: self.report.filled().filter(|_| class == Class::OutOfMemory),
             elapsed: took.elapsed,
         });
     }
@@ -160,6 +173,22 @@ impl Call<'_> {
         if self.report.falls_short(shortfall) {
             self.tell(|| EventKind::DoesNotFit { size, needs_bytes, free_bytes });
         }
+    }
+
+    /// Drops what a failed attempt came to, within the attempt, which has ended with that.
+    pub(crate) fn drop_failed<R>(&mut self, outcome: R) {
+        let entered = self.witnessed().and_then(Witnessed::enter);
+        drop(outcome);
+        drop(entered);
+        if let Some(told) = self.witnessed() {
+            told.end();
+        }
+    }
+
+    /// The call's attempts as the witness is told of them, if it is.
+    #[inline]
+    pub(crate) fn witnessed(&mut self) -> Option<&mut Witnessed> {
+        self.extras.as_mut()?.witnessed()
     }
 
     #[inline]

@@ -68,6 +68,7 @@ fn failed(start: usize, end: usize) -> EventKind<'static> {
         requested_bytes: Some(2 << 30),
         free_bytes: Some(1 << 30),
         message: "out of memory",
+        filled: Some("conv at net.rs:7\nheld by x"),
         elapsed: None,
     }
 }

@@ -167,6 +167,16 @@ impl ReportBuilder {
         report.time_lost_is_exact &= elapsed.is_some();
     }
 
+    /// An attempt ran out of memory, which was filled by this, if that is known.
+    pub(crate) fn fills(&mut self, filled: Option<String>) {
+        self.history().report.filled = filled;
+    }
+
+    /// What filled the memory at the last failure that ran out of it.
+    pub(crate) fn filled(&self) -> Option<&str> {
+        self.history.as_ref()?.report.filled.as_deref()
+    }
+
     /// What is done about the failure that came last.
     pub(crate) fn answered(&mut self, answer: Answer) {
         let History { report, left_out_count } = self.history();

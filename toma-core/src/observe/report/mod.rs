@@ -75,6 +75,9 @@ pub struct Report {
     pub attempts: usize,
     /// Attempts that ran out of memory.
     pub out_of_memory: usize,
+    /// What filled the memory at the last attempt that ran out of it, in one or several lines, where a
+    /// [witness](super::witness) listened that knew it.
+    pub filled: Option<String>,
     /// The sizes tried, in order, the first 256 of them. Empty when nothing failed and the step never
     /// changed.
     pub tried: Vec<Tried>,

@@ -26,6 +26,7 @@ impl fmt::Display for Report {
             ("tried", self.history()),
             (if self.tried.is_empty() { "known" } else { "learned" }, self.evidence()),
             ("why", self.why()),
+            ("filled", self.filled.as_deref().map(under_each_other)),
             ("lost", self.lost()),
             ("waited", self.waited()),
             ("fallback", self.fell_back.then(|| "when nothing smaller was left".to_owned())),
@@ -214,6 +215,11 @@ impl Report {
             (_, None) => format!("starts at {start} again"),
         }
     }
+}
+
+/// Lines in the column in which lines of a report begin.
+fn under_each_other(lines: &str) -> String {
+    lines.lines().collect::<Vec<_>>().join("\n           ")
 }
 
 /// A list of items, the first of them.

@@ -1,0 +1,43 @@
+//! What is measured of attempts is the same with a witness that takes memory of their device.
+
+use std::cell::RefCell;
+use std::rc::Rc;
+
+use toma::policy::Adaptive;
+use toma::testing::{FakeBuffer, FakeDevice};
+use toma::{GlobalCache, execute, report};
+
+use crate::scripted::{Session, set_meanwhile};
+
+/// The sizes that a range tries on the device, and the peak of the fullest attempt.
+fn run(device: &FakeDevice) -> (Vec<usize>, Option<u64>) {
+    let (cache, mut sizes) = (GlobalCache::new(), Vec::new());
+    let with = execute::with::<GlobalCache>().cache(&cache).policy(Adaptive::default()).device(device);
+    with.range(0..200, 64, |start, end| {
+        sizes.push(end - start);
+        device.alloc(100 + 10 * (end - start) as u64).map(drop)
+    })
+    .unwrap();
+    (sizes, report::last().unwrap().fullest.map(|full| full.peak_bytes))
+}
+
+#[test]
+fn peaks_and_sizes_are_those_without_a_witness() {
+    let session = Session::silent();
+    let device = FakeDevice::new(500);
+    let expected = run(&device);
+    assert_eq!(expected.1, Some(490), "{expected:?}");
+    toma::observe::witness::listen(true);
+    let held: Rc<RefCell<Vec<FakeBuffer>>> = Rc::default();
+    let (kept, memory) = (Rc::clone(&held), FakeDevice::new(500));
+    let used = memory.clone();
+    // What is taken before the attempt is given back after it: no part of it.
+    set_meanwhile(move |function| match function {
+        "enter" => kept.borrow_mut().push(used.alloc(0).unwrap()),
+        "filled" => drop(used.alloc(500).unwrap()),
+        _ => drop(kept.borrow_mut().pop()),
+    });
+    assert_eq!(run(&memory), expected);
+    assert!(session.take().contains("asked"));
+    assert!(held.borrow().is_empty());
+}

@@ -1,0 +1,160 @@
+//! A witness that panics, and one that runs loops itself.
+
+use std::cell::Cell;
+use std::panic::panic_any;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+
+use toma::classify::OutOfMemory;
+use toma::observe::witness::listen;
+use toma::observe::{Event, everywhere};
+use toma::{NoCache, execute, report};
+
+use crate::executor::{block_on, pause};
+use crate::scripted::{Session, asked, set_meanwhile};
+use crate::{child, scripted};
+
+const FUNCTIONS: [&str; 4] = ["enter", "leave", "ended", "filled"];
+
+/// The sizes that a range in a range tries, which fails by an error, by a panic, and in a task.
+fn sizes() -> Vec<usize> {
+    let mut sizes = Vec::new();
+    execute::with::<NoCache>()
+        .range(0..4, 4, |start, end| {
+            sizes.push(end - start);
+            assert!(end - start < 4, "CUDA out of memory.");
+            let inner = execute::with::<NoCache>().batch(2, |size| {
+                sizes.push(size);
+                if size > 1 { Err(OutOfMemory::new(None)) } else { Ok(()) }
+            });
+            inner?;
+            block_on(task())
+        })
+        .unwrap();
+    sizes
+}
+
+#[toma::batch(initial = 2, cache = NoCache)]
+async fn task(size: usize) -> Result<(), OutOfMemory> {
+    pause().await;
+    if size > 1 { Err(OutOfMemory::new(None)) } else { Ok(()) }
+}
+
+/// A panic that panics again when it is dropped.
+struct Bomb;
+
+impl Drop for Bomb {
+    fn drop(&mut self) {
+        panic!("the payload panics, too");
+    }
+}
+
+/// Panics at each of the functions, the first time, the second and so on. In a process of its own, because much is said
+/// about it.
+fn check(test: &str, raise: fn()) {
+    if let Some(ended) = child::run(test, &[]) {
+        let said = "toma: the witness panicked and is told of no attempt that begins from now on";
+        let said = ended.passed().iter().filter(|line| *line == said).count();
+        assert_eq!(said, FUNCTIONS.len() * 5);
+        return;
+    }
+    let expected = sizes();
+    for (function, nth) in FUNCTIONS.into_iter().flat_map(|function| (0..5).map(move |nth| (function, nth))) {
+        let session = Session::new();
+        let left = Cell::new(nth + 1_usize);
+        set_meanwhile(move |now| {
+            if now == function && left.replace(left.get().saturating_sub(1)) == 1 {
+                raise();
+            }
+        });
+        assert_eq!(sizes(), expected, "{function} {nth}");
+        assert_eq!(scripted::depth(), 0, "{function} {nth}");
+        scripted::lines();
+        assert_eq!(sizes(), expected);
+        assert_eq!(scripted::lines(), Vec::<String>::new(), "it does not listen any more: {function} {nth}");
+        set_meanwhile(|_| ());
+        listen(true);
+        assert_eq!(sizes(), expected);
+        assert!(!session.told_again().is_empty(), "until it is told to");
+    }
+}
+
+#[test]
+fn one_that_panics_is_told_no_more_and_the_work_goes_on() {
+    check("trouble::one_that_panics_is_told_no_more_and_the_work_goes_on", || panic!("a mistake"));
+}
+
+#[test]
+fn one_that_panics_as_if_out_of_memory_is_no_failure_of_the_body() {
+    let test = "trouble::one_that_panics_as_if_out_of_memory_is_no_failure_of_the_body";
+    check(test, || panic_any(OutOfMemory::new(None)));
+}
+
+#[test]
+fn one_whose_panic_panics_again_is_survived() {
+    check("trouble::one_whose_panic_panics_again_is_survived", || panic_any(Bomb));
+}
+
+#[test]
+fn one_that_panics_while_another_panic_goes_through_does_not_end_the_process() {
+    let test = "trouble::one_that_panics_while_another_panic_goes_through_does_not_end_the_process";
+    if let Some(ended) = child::run(test, &[]) {
+        ended.passed();
+        return;
+    }
+    for function in ["leave", "ended"] {
+        let _session = Session::new();
+        set_meanwhile(move |now| assert!(now != function, "twice"));
+        let judge = |_: &OutOfMemory| -> toma::classify::Class { panic!("once") };
+        let call =
+            || execute::with::<NoCache>().classify(judge).batch(8, |_| Err::<(), _>(OutOfMemory::new(None)));
+        let panic = std::panic::catch_unwind(std::panic::AssertUnwindSafe(call)).unwrap_err();
+        assert_eq!(panic.downcast_ref(), Some(&"once"));
+    }
+}
+
+/// It is told nothing of them, and neither are observers of everything.
+#[test]
+fn one_may_run_loops_itself() {
+    static TOLD: AtomicUsize = AtomicUsize::new(0);
+    let session = Session::silent();
+    let expected = sizes();
+    listen(true);
+    let guard = everywhere(|_: &Event<'_>| {
+        TOLD.fetch_add(1, Relaxed);
+    });
+    sizes();
+    let (plain, events, questions) = (session.take(), TOLD.swap(0, Relaxed), asked());
+    set_meanwhile(|_| {
+        let own = Cell::new(0);
+        let fails = |size| {
+            own.set(own.get() + 1);
+            if size > 1 { Err(OutOfMemory::new(None)) } else { Ok(()) }
+        };
+        execute::with::<NoCache>().batch(2, fails).unwrap();
+        assert_eq!((own.get(), report::last().unwrap().filled), (2, None));
+        block_on(task()).unwrap();
+    });
+    assert_eq!(sizes(), expected);
+    drop(guard);
+    let told = session.take();
+    assert_eq!(told.lines().count(), plain.lines().count(), "{told}");
+    assert_eq!((asked(), TOLD.load(Relaxed)), (2 * questions, events));
+}
+
+/// What an observer does is work: the witness sees it.
+#[test]
+fn it_is_told_of_loops_of_observers() {
+    let session = Session::new();
+    let observer = |event: &Event<'_>| {
+        if let toma::observe::EventKind::Failed { .. } = event.kind {
+            execute::with::<NoCache>().batch(1, |_| ());
+        }
+    };
+    let body = |size| if size > 1 { Err(OutOfMemory::new(None)) } else { Ok(()) };
+    execute::with::<NoCache>().observer(&observer).batch(2, body).unwrap();
+    let told = session.take();
+    assert!(
+        told.contains("asked\nenter b1 0..1\nleave b1\nended b1: Succeeded\nenter a1 0..2 again\n"),
+        "{told}"
+    );
+}

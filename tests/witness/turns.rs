@@ -1,0 +1,148 @@
+//! Attempts that wait for a device: they run once it is their turn.
+
+use std::io;
+use std::sync::{Barrier, mpsc};
+use std::thread;
+
+use expect_test::expect;
+use toma::classify::OutOfMemory;
+use toma::memory::{MemorySource, Reading};
+use toma::observe::{Event, EventKind};
+use toma::{NoCache, execute};
+
+use crate::scripted::{Session, depth, lines, note, thread_ends};
+
+/// A device of this name, half full.
+#[derive(Debug)]
+struct Named(&'static str);
+
+impl MemorySource for Named {
+    fn name(&self) -> &str {
+        self.0
+    }
+
+    fn read(&self) -> io::Result<Reading> {
+        Ok(Reading::new(512, 1024))
+    }
+}
+
+/// What a thread is told of `call`, which first meets an attempt of this thread on the device, and is alone there once it
+/// has said that it waits.
+fn beside(device: &Named, call: impl FnOnce(&Barrier, &mpsc::Sender<()>) + Send) -> String {
+    let (meet, (waits, waiting)) = (&Barrier::new(2), mpsc::channel());
+    let work = move || {
+        call(meet, &waits);
+        thread_ends();
+        lines().iter().map(|line| line.clone() + "\n").collect::<String>()
+    };
+    thread::scope(|scope| {
+        let other = scope.spawn(work);
+        execute::with::<NoCache>().device(device).batch(1, |_| {
+            meet.wait();
+            waiting.recv().expect("the other call waits");
+        });
+        other.join().unwrap()
+    })
+}
+
+#[test]
+fn an_attempt_that_waits_for_its_turn_has_not_begun() {
+    let session = Session::new();
+    let device = Named("waited for");
+    let told = beside(&device, |meet, waits| {
+        let observer = |event: &Event<'_>| {
+            if let EventKind::Waits { .. } = event.kind {
+                note(format!("waits at depth {}", depth()));
+                waits.send(()).unwrap();
+            }
+        };
+        let mut first = true;
+        execute::with::<NoCache>()
+            .device(&device)
+            .observer(&observer)
+            .batch(1, |_| {
+                if std::mem::take(&mut first) {
+                    meet.wait();
+                    return Err(OutOfMemory::new(None));
+                }
+                Ok(())
+            })
+            .unwrap();
+    });
+    expect![[r"
+        enter a1 0..1
+        leave a1
+        asked
+        enter a1 0..1 again
+        leave a1
+        ended a1: Failed(OutOfMemory)
+        waits at depth 0
+        enter a2 0..1
+        leave a2
+        ended a2: Succeeded
+    "]]
+    .assert_eq(&told);
+    session.take();
+}
+
+/// A value of an attempt that succeeded and counts as failed.
+struct Value;
+
+impl Drop for Value {
+    fn drop(&mut self) {
+        note(format!("value dropped at depth {}", depth()));
+    }
+}
+
+#[test]
+fn an_attempt_whose_loop_gave_way_is_told_as_failed() {
+    let session = Session::new();
+    let device = Named("given way on");
+    let told = beside(&device, |meet, waits| {
+        let observer = |event: &Event<'_>| {
+            if let EventKind::Waits { .. } = event.kind {
+                waits.send(()).unwrap();
+            }
+        };
+        let mut first = true;
+        let with = execute::with::<NoCache>().device(&device).observer(&observer);
+        let value = with.batch(1, |_| {
+            let inner = execute::with::<NoCache>().device(&device).batch(1, |_| {
+                if std::mem::take(&mut first) {
+                    meet.wait();
+                    return Err(OutOfMemory::new(None));
+                }
+                Ok(())
+            });
+            note(if inner.is_ok() { "worked" } else { "swallowed" });
+            toma::Plain(Value)
+        });
+        note("returned");
+        drop(value);
+    });
+    expect![[r"
+        enter a1 0..1
+        enter b1 0..1
+        leave b1
+        asked
+        ended b1: Failed(OutOfMemory)
+        swallowed
+        leave a1
+        asked
+        enter a1 0..1 again
+        value dropped at depth 1
+        leave a1
+        ended a1: Failed(OutOfMemory)
+        enter a2 0..1
+        enter c1 0..1
+        leave c1
+        ended c1: Succeeded
+        worked
+        leave a2
+        ended a2: Succeeded
+        returned
+        value dropped at depth 0
+    "]]
+    .assert_eq(&told);
+    session.take();
+}
