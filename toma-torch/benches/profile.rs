@@ -9,7 +9,9 @@ use std::time::{Duration, Instant};
 use rustix::time::{ClockId, clock_gettime};
 use tch::nn::{self, Module as _, OptimizerConfig as _};
 use tch::{Device, Kind, Tensor};
+use toma_core::cache::NoCache;
 use toma_core::execute;
+use toma_core::observe::report;
 use toma_torch::cpu::{self, Budget};
 use toma_torch::profile::{Depth, Profiler};
 
@@ -71,7 +73,7 @@ impl Net {
 }
 
 fn ratio(net: &mut Net, depth: Depth, steps: u32, runs: u32) -> f64 {
-    let mut recorded = |net: &mut Net| {
+    let recorded = |net: &mut Net| {
         let profiling = Profiler::new().depth(depth).start().expect("the only one");
         let took = time(|| net.steps(steps));
         drop(profiling);
@@ -93,15 +95,18 @@ fn filled(blocks: usize) {
     let failing = || {
         let _budget = Budget::beyond_allocated(1 << 11);
         let begun = Instant::now();
-        execute::batch(2, |rows| {
-            drop(Tensor::f_zeros([1 << 9, rows as i64], FLOATS).map_err(|error| panic!("{error}")))
+        let form = execute::with::<NoCache>();
+        form.batch(2, |rows| {
+            if rows > 1 { drop(Tensor::zeros([1 << 10], FLOATS)) } else { drop(Tensor::zeros([1], FLOATS)) }
         });
         begun.elapsed()
     };
-    let least = || (0..51).map(|_| failing()).min().unwrap_or_default();
+    let least = || (0..201).map(|_| failing()).min().unwrap_or_default();
     let bare = least();
     let profiling = Profiler::new().start().expect("the only one");
     let told = least();
+    let filled = report::last().and_then(|report| report.filled);
+    assert!(filled.is_some(), "it is told");
     drop((profiling, held));
     let micros = told.saturating_sub(bare).as_secs_f64() * 1e6;
     println!("{:<46} {micros:>9.1} us  (bar: 100 us)", format!("what filled the memory, of {blocks} blocks"));
@@ -114,5 +119,5 @@ fn time(work: impl FnOnce()) -> Duration {
     };
     let begun = now();
     work();
-    now() - begun
+    now().saturating_sub(begun)
 }

@@ -87,7 +87,7 @@ impl Scribe {
     ///
     /// # Errors
     ///
-    /// This and all others: what the recorder refuses.
+    /// What the recorder refuses.
     pub fn leaves(&mut self, thread: ThreadId) -> Refusable<()> {
         self.end(thread, |begun| matches!(begun, Begun::Frame(_)))
     }
@@ -114,6 +114,10 @@ impl Scribe {
     }
 
     /// The operator or scope that began last and is no function and no line ends, with all inside of it.
+    ///
+    /// # Errors
+    ///
+    /// What the recorder refuses.
     pub fn ends(&mut self, thread: ThreadId) -> Refusable<()> {
         self.end(thread, |begun| matches!(begun, Begun::Other(_)))
     }
@@ -141,6 +145,10 @@ impl Scribe {
 /// Memory.
 impl Scribe {
     /// A block is born. One that lived at its address was freed where nothing saw it.
+    ///
+    /// # Errors
+    ///
+    /// What the recorder refuses.
     pub fn born(
         &mut self,
         thread: ThreadId,
@@ -157,6 +165,10 @@ impl Scribe {
     }
 
     /// A block dies. Answers its storage.
+    ///
+    /// # Errors
+    ///
+    /// What the recorder refuses.
     pub fn died(
         &mut self,
         thread: ThreadId,
@@ -171,6 +183,10 @@ impl Scribe {
     }
 
     /// The storage of a living block; one that is not known was there before.
+    ///
+    /// # Errors
+    ///
+    /// What the recorder refuses.
     pub fn living(&mut self, address: u64, place: &Place, bytes: u64) -> Refusable<StorageId> {
         if let Some(known) = self.living.get(&address) {
             return Ok(*known);

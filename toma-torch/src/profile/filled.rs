@@ -6,7 +6,7 @@ use super::named::{self, ByAddress};
 use super::{running, switch};
 
 /// What filled the memory at the last failure of this thread, while a recording runs.
-pub(crate) fn filled() -> Option<String> {
+pub(super) fn filled() -> Option<String> {
     let now = running::named().map_or_else(ByAddress::new, |named| named.now());
     let filled = counting::filled(|block| named::of_block(&now, block))?.to_string();
     if switch::prints_failures() {

@@ -20,6 +20,7 @@
 //! # Ok::<(), toma_torch::Error>(())
 //! ```
 
+mod attempts;
 mod filled;
 mod named;
 mod profiler;
@@ -35,7 +36,7 @@ pub use run::{Run, run};
 pub use running::{label, optimizer};
 pub use toma_trace::lines::{Column, Diff, Lines, NoEvents};
 
-pub(crate) use filled::filled;
+pub(crate) use attempts::register;
 pub(crate) use switch::{install, print};
 
 /// Forgets what the recording of `TOMA_PROFILE` has so far, as [`Profiling::clear`] does for others.

@@ -6,6 +6,7 @@ use toma_trace::Place;
 use toma_trace::counting::Counting;
 use toma_trace::lines::Lines;
 
+use super::attempts;
 use super::named::{self, Named};
 use super::recording::Recording;
 use super::running;
@@ -134,12 +135,14 @@ impl Running {
         running::set(Some(Arc::clone(&named)));
         ffi::watch_cpu();
         ffi::tell_operators(depth == Depth::Events);
+        attempts::tell(true);
         Self { named }
     }
 }
 
 impl Drop for Running {
     fn drop(&mut self) {
+        attempts::tell(false);
         ffi::tell_operators(false);
         running::set(None);
     }

@@ -135,7 +135,10 @@ fn as_cuda(trace: &Trace) -> Lines {
     caching::as_cuda(trace, Settings::new(u64::MAX))
 }
 
-pub(super) fn to_file(path: &Path, write: impl FnOnce(&mut BufWriter<File>) -> io::Result<()>) -> Result<(), Error> {
+pub(super) fn to_file(
+    path: &Path,
+    write: impl FnOnce(&mut BufWriter<File>) -> io::Result<()>,
+) -> Result<(), Error> {
     let written = File::create(path).and_then(|file| {
         let mut file = BufWriter::new(file);
         write(&mut file)?;
@@ -145,7 +148,7 @@ pub(super) fn to_file(path: &Path, write: impl FnOnce(&mut BufWriter<File>) -> i
 }
 
 impl Events {
-    fn of(replayed: Replayed, named: &Named) -> Self {
+    fn of(replayed: Replayed, said: &Named) -> Self {
         let mut names = Names::new();
         let variables = named
             .now()

@@ -1,1 +1,241 @@
 //! What filled the memory, when it ran out.
+
+use std::sync::{Arc, Mutex};
+use std::thread;
+
+use tch::nn::{self, Module as _, OptimizerConfig as _};
+use tch::{Device, Kind, Tensor};
+use toma::cache::NoCache;
+use toma::memory::{set_cpu_memory_limit, used_bytes};
+use toma::observe::{Event, EventKind, everywhere};
+use toma::report;
+use toma_core::classify::OutOfMemory;
+use toma_torch::cpu::{self, Budget};
+use toma_torch::profile::{Column, Depth, Profiler};
+
+use crate::{FLOAT, alone, record};
+
+#[toma::profile]
+fn product(rows: i64) -> Tensor {
+    let ones = Tensor::ones([rows, 1 << 10], FLOAT);
+    let doubled = &ones + 1;
+    doubled.sin()
+}
+
+/// The numbers of lines that hold these texts, in this file.
+fn line_of(text: &str) -> usize {
+    let file = include_str!("filled.rs");
+    1 + file.lines().position(|line| line.trim() == text).expect("a line with this text")
+}
+
+#[test]
+fn a_report_tells_line_operator_bytes_and_holders_of_a_failure() {
+    let _alone = alone();
+    for depth in [Depth::Lines, Depth::Events] {
+        let kept = Tensor::ones([100, 256], FLOAT);
+        let profiling = Profiler::new().depth(depth).label("kept", &kept).start().unwrap();
+        let _budget = Budget::beyond_allocated(20 << 12);
+        let form = toma::execute::with::<NoCache>();
+        let rows = form.batch(16, |rows| product(i64::try_from(rows).unwrap()).size()[0]);
+        drop(profiling);
+        assert_eq!(rows, 4);
+        let filled = report::last().unwrap().filled.expect("the memory was filled");
+        let lines: Vec<_> = filled.lines().collect();
+        let (sin, plus) = (line_of("doubled.sin()"), line_of("let doubled = &ones + 1;"));
+        let ones = line_of("let ones = Tensor::ones([rows, 1 << 10], FLOAT);");
+        let file = "toma-torch/tests/lines/filled.rs";
+        assert_eq!(lines[0], format!("sin @ {file}:{sin} asked for 32.00K"), "{filled}");
+        let [first, second] = if depth == Depth::Events { ["ones @ ", "add @ "] } else { ["", ""] };
+        assert!(filled.contains(&format!("32.00K  activation  {first}{file}:{ones}")), "{filled}");
+        assert!(filled.contains(&format!("32.00K  activation  {second}{file}:{plus}")), "{filled}");
+        assert!(filled.contains("100.00K  input       kept"), "{filled}");
+    }
+}
+
+#[test]
+fn the_sum_of_what_filled_the_memory_is_what_the_allocator_counts() {
+    let _alone = alone();
+    let profiling = Profiler::new().start().unwrap();
+    let budget = Budget::beyond_allocated(1 << 16);
+    let held = Arc::new(Mutex::new(Vec::new()));
+    let told = Arc::clone(&held);
+    let everywhere = everywhere(move |event: &Event<'_>| {
+        if let EventKind::Failed { filled, .. } = event.kind {
+            told.lock().unwrap().push(filled.expect("it is asked before observers").to_owned());
+        }
+    });
+    let allocated = Mutex::new(0);
+    toma::execute::batch(2, |rows| {
+        let first = Tensor::zeros([1 << 13], FLOAT);
+        *allocated.lock().unwrap() = cpu::allocated_bytes();
+        if rows == 2 {
+            drop(Tensor::zeros([1 << 14], FLOAT));
+        }
+        drop(first);
+    });
+    drop((everywhere, budget, profiling));
+    let bytes = *allocated.lock().unwrap();
+    let held = held.lock().unwrap();
+    let sum = format!("host holds {}", toma_trace::Size::of(bytes));
+    assert_eq!(held.len(), 1);
+    assert!(held[0].contains(&sum), "{sum}: {held:?}");
+}
+
+#[test]
+fn a_failure_on_another_thread_is_told_and_one_that_passed_no_allocator_is_not() {
+    let _alone = alone();
+    let profiling = Profiler::new().start().unwrap();
+    let budget = Budget::beyond_allocated(20 << 12);
+    toma::execute::batch(16, |rows| {
+        let rows = i64::try_from(rows).unwrap();
+        let joined = thread::scope(|scope| scope.spawn(|| product(rows).size()).join());
+        joined.unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+    });
+    let filled = report::last().unwrap().filled.expect("the other thread's");
+    assert!(filled.starts_with("sin @ "), "{filled}");
+    drop(budget);
+    let mut has_failed = false;
+    let typed = toma::execute::batch(2, |_| {
+        let is_first = !std::mem::replace(&mut has_failed, true);
+        if is_first { Err(OutOfMemory::new(None)) } else { Ok(()) }
+    });
+    assert!(typed.is_ok());
+    assert_eq!(report::last().unwrap().filled, None);
+    drop(profiling);
+}
+
+#[test]
+fn a_failure_that_the_body_survives_is_told_of_no_later_one() {
+    let _alone = alone();
+    let profiling = Profiler::new().start().unwrap();
+    let _budget = Budget::beyond_allocated(1 << 12);
+    let mut has_failed = false;
+    let survived = toma::execute::batch(2, |_| {
+        assert!(Tensor::f_zeros([1 << 12], FLOAT).is_err());
+        let _small = Tensor::zeros([1], FLOAT);
+        let is_first = !std::mem::replace(&mut has_failed, true);
+        if is_first { Err(OutOfMemory::new(None)) } else { Ok(()) }
+    });
+    assert!(survived.is_ok());
+    assert_eq!(report::last().unwrap().filled, None);
+    drop(profiling);
+}
+
+#[toma::profile]
+fn step(net: &nn::Sequential, images: &Tensor, labels: &Tensor) -> Tensor {
+    let loss = net.forward(images).cross_entropy_for_logits(labels);
+    loss.backward();
+    loss
+}
+
+/// Line and operator are named at every allocation of a step, also in backward, and the values are right after it.
+#[test]
+fn each_allocation_of_a_step_that_fails_is_explained() {
+    let _alone = alone();
+    let variables = nn::VarStore::new(Device::Cpu);
+    let net = nn::seq()
+        .add(nn::linear(variables.root() / "first", 16, 32, nn::LinearConfig::default()))
+        .add_fn(Tensor::relu)
+        .add(nn::linear(variables.root() / "last", 32, 4, nn::LinearConfig::default()));
+    let (images, labels) = (Tensor::randn([8, 16], FLOAT), Tensor::zeros([8], (Kind::Int64, Device::Cpu)));
+    let mut optimizer = nn::Adam::default().build(&variables, 1e-3).unwrap();
+    drop(step(&net, &images, &labels));
+    let expected = step(&net, &images, &labels).double_value(&[]);
+    let file = "toma-torch/tests/lines/filled.rs";
+    let lines = ["let loss = net.forward(images).cross_entropy_for_logits(labels);", "loss.backward();"];
+    let lines = lines.map(|text| format!(" @ {file}:{} asked for ", line_of(text)));
+    let mut explained = [0, 0];
+    for skip in 0.. {
+        optimizer.zero_grad();
+        let profiling = Profiler::new().variables(&variables).start().unwrap();
+        let mut failing = Some(skip);
+        let loss = toma::execute::with::<NoCache>().batch(2, |_| {
+            let _injected = failing.take().map(cpu::FailingAllocation::after);
+            step(&net, &images, &labels).double_value(&[])
+        });
+        drop(profiling);
+        assert!((loss - expected).abs() < 1e-12);
+        let report = report::last().unwrap();
+        if report.out_of_memory == 0 {
+            break;
+        }
+        let filled = report.filled.expect("it is explained");
+        let asked = filled.lines().next().unwrap();
+        let line = lines.iter().position(|line| asked.contains(line));
+        explained[line.unwrap_or_else(|| panic!("allocation {skip}: {filled}"))] += 1;
+        assert!(!asked.starts_with(file) && !asked.starts_with(" @"), "allocation {skip}: {asked}");
+        assert!(filled.contains("parameter") && filled.contains("first.weight"), "{filled}");
+    }
+    assert!(explained[0] > 5 && explained[1] > 5, "{explained:?}");
+}
+
+#[test]
+fn rows_of_attempts_tell_size_outcome_and_where_it_failed() {
+    let _alone = alone();
+    let _budget = Budget::beyond_allocated(20 << 12);
+    let recording = record(|| {
+        let form = toma::execute::with::<NoCache>().name("products");
+        let rows = form.batch(16, |rows| product(i64::try_from(rows).unwrap()).size()[0]);
+        assert_eq!(rows, 4);
+    });
+    let lines = recording.lines().function("product").columns([Column::Rise, Column::Hits, Column::Ooms]);
+    let sin = line_of("doubled.sin()");
+    let apart = lines.clone().by_attempt().to_string();
+    for title in [
+        "size 16 of products: 1 out of memory at",
+        &format!("size 8 of products: 1 out of memory at toma-torch/tests/lines/filled.rs:{sin}\n"),
+        "size 4 of products: 1 succeeded\n",
+    ] {
+        assert!(apart.contains(title), "{title}: {apart}");
+    }
+    let hits = |table: &str| table.lines().filter(|line| line.contains("let ones = ")).count();
+    assert_eq!((hits(&lines.to_string()), hits(&apart)), (1, 3));
+    let together = lines.row("product", u32::try_from(sin).unwrap()).unwrap();
+    assert_eq!(together.hits, 2, "{lines}");
+}
+
+fn unmarked(rows: i64) -> Tensor {
+    Tensor::ones([rows, 1 << 10], FLOAT)
+}
+
+#[test]
+fn a_program_without_marks_has_a_row_for_each_size() {
+    let _alone = alone();
+    let _budget = Budget::beyond_allocated(5 << 12);
+    let recording = record(|| {
+        let form = toma::execute::with::<NoCache>().name("ones");
+        form.batch(8, |rows| unmarked(i64::try_from(rows).unwrap()).size()[0]);
+    });
+    let table = recording.lines().columns([Column::Rise, Column::Hits, Column::Ooms]).to_string();
+    let rows: Vec<Vec<_>> = table.lines().map(|line| line.split_whitespace().collect()).collect();
+    assert_eq!(rows[0], ["##", "attempts"]);
+    assert_eq!(rows[3], ["0.00B", "1", "1", "1", "size", "8", "of", "ones"], "{table}");
+    assert_eq!(rows[4], ["16.00K", "1", "0", "2", "size", "4", "of", "ones"], "{table}");
+}
+
+#[toma::profile]
+fn large(rows: i64) -> Tensor {
+    let ones = Tensor::ones([rows, 1 << 20], FLOAT);
+    ones.sin()
+}
+
+/// The system refuses, not a budget.
+#[test]
+fn memory_that_the_system_lacks_is_explained_too() {
+    let _alone = alone();
+    let profiling = Profiler::new().start().unwrap();
+    let limit = used_bytes().and_then(|used| set_cpu_memory_limit(used + (200 << 20)));
+    let Ok(limit) = limit else {
+        println!("skipped: this system has no limit for a process");
+        return;
+    };
+    let rows =
+        toma::execute::with::<NoCache>().batch(64, |rows| large(i64::try_from(rows).unwrap()).size()[0]);
+    drop((limit, profiling));
+    assert!((4..64).contains(&rows), "{rows}");
+    let filled = report::last().unwrap().filled.expect("the memory was filled");
+    let asked = filled.lines().next().unwrap();
+    let [ones, sin] = ["let ones = Tensor::ones([rows, 1 << 20], FLOAT);", "ones.sin()"].map(line_of);
+    let is_line = [ones, sin].map(|line| asked.contains(&format!("filled.rs:{line} asked for ")));
+    assert!(is_line.contains(&true) && !asked.starts_with("toma-torch"), "{filled}");
+}

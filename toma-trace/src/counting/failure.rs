@@ -25,6 +25,8 @@ pub(super) struct Failure {
     pub(super) asked: u64,
     pub(super) operator: NameId,
     pub(super) line: Option<LineId>,
+    /// When it happened.
+    pub(super) at: u32,
     pub(super) now: Moments,
     /// As many as there was room for.
     pub(super) blocks: Vec<Living>,
@@ -64,6 +66,7 @@ impl Failures {
             asked: 0,
             operator: NameId::NONE,
             line: None,
+            at: 0,
             now: Moments::default(),
             blocks: Vec::with_capacity(BLOCKS),
             others: 0,
@@ -95,11 +98,11 @@ impl Failures {
         }
     }
 
-    /// Lends the last failure of a thread to `read`, or else the last of all, which is over then.
-    pub(super) fn take<R>(&self, thread: u32, read: impl FnOnce(&Failure) -> R) -> Option<R> {
+    /// Lends the last failure of a thread to `read`, or else the last of all since a moment. It is over then.
+    pub(super) fn take<R>(&self, thread: u32, since: u32, read: impl FnOnce(&Failure) -> R) -> Option<R> {
         let mut slots = self.slots();
         let of_thread = slots.kept.iter().rposition(|kept| kept.thread == thread);
-        let last = of_thread.or_else(|| slots.kept.len().checked_sub(1))?;
+        let last = of_thread.or_else(|| slots.kept.iter().rposition(|kept| kept.at >= since))?;
         let failure = slots.kept.remove(last);
         drop(slots);
         let read = read(&failure);
@@ -127,7 +130,7 @@ mod tests {
     use super::*;
 
     fn asked(failures: &Failures, thread: u32) -> Option<u64> {
-        failures.take(thread, |failure| failure.asked)
+        failures.take(thread, 0, |failure| failure.asked)
     }
 
     #[test]
@@ -139,6 +142,7 @@ mod tests {
         failures.keep(0, |failure| failure.asked = 5);
         assert_eq!(asked(&failures, 1), Some(10));
         assert_eq!(asked(&failures, 9), Some(5));
+        assert_eq!(failures.take(9, 1, |failure| failure.asked), None);
         failures.forget(2);
         assert_eq!(asked(&failures, 9), None);
     }
@@ -153,7 +157,7 @@ mod tests {
                 (0..BLOCKS + 2).for_each(|_| failure.add(block));
             });
         }
-        let counted = failures.take(9, |failure| (failure.blocks.len(), failure.others, failure.thread));
+        let counted = failures.take(9, 0, |failure| (failure.blocks.len(), failure.others, failure.thread));
         assert_eq!(counted, Some((BLOCKS, 6, 5)));
         let rest = std::iter::from_fn(|| asked(&failures, 9)).count();
         assert_eq!(rest, FAILURES - 1);

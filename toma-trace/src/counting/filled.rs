@@ -10,15 +10,16 @@ use super::{Shared, running, thread};
 use crate::holdings::{Category, Held, Holdings};
 use crate::lines::LineId;
 
-/// What filled a device when the last allocation of this thread failed, or else of any: told once, and not at all if
-/// the thread has got memory since.
+/// What filled a device when the last allocation of this thread failed, or else one of another thread since the last
+/// attempt of this thread began. It is told once, and not at all if the thread has got memory since.
 ///
 /// `named` says what is known of a block by its address. The others are called by the operator and the line of their
 /// birth. What was born before the line that failed, or before the backward that runs, is an activation.
 pub fn filled(named: impl Fn(&Living) -> Option<(Category, String)>) -> Option<Holdings> {
     let shared = running()?;
     let read = |failure: &Failure| holdings(&shared, failure, &named);
-    shared.failures.take(thread::number()?, read)
+    let (thread, since) = thread::last_attempt()?;
+    shared.failures.take(thread, since, read)
 }
 
 fn holdings(

@@ -54,6 +54,9 @@ impl Attempt {
         let row = unless_paused(|here| {
             let group = here.shared.known().group(call, size);
             here.groups.push(group);
+            if !resumes {
+                here.attempt_began = here.moment();
+            }
             let text = format!("size {size} of {call}");
             here.tell(Told::Attempt(name(&text)));
             here.enter_row("attempts", &text, resumes)

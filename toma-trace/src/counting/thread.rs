@@ -33,6 +33,8 @@ pub(super) struct Here {
     makers: Arc<Makers>,
     now: Moments,
     is_in_backward: bool,
+    /// When the last attempt began.
+    pub(super) attempt_began: u32,
     pub(super) optimizers: u32,
     /// The line in force when memory ran out.
     pub(super) failed: Option<Failed>,
@@ -75,9 +77,9 @@ pub(super) fn forget() {
     let _ = HERE.try_with(RefCell::take);
 }
 
-/// The number of this thread in the recording.
-pub(super) fn number() -> Option<u32> {
-    here(|here| here.number)
+/// The number of this thread in the recording, and when its last attempt began.
+pub(super) fn last_attempt() -> Option<(u32, u32)> {
+    here(|here| (here.number, here.attempt_began))
 }
 
 /// While one of these lives, nothing of this thread is heard: what runs is a rehearsal, as a dry run.
@@ -162,6 +164,7 @@ impl Here {
             makers: shared.makers.of_thread((shared.position)()),
             now: Moments::default(),
             is_in_backward: false,
+            attempt_began: 0,
             optimizers: 0,
             failed: None,
             shared,
@@ -174,7 +177,7 @@ impl Here {
     }
 
     /// The moment of the next birth.
-    fn moment(&self) -> u32 {
+    pub(super) fn moment(&self) -> u32 {
         let places = self.shared.ring.as_ref();
         places.map_or_else(|| self.shared.births.load(Relaxed), |ring| lower(ring.count()))
     }
@@ -224,9 +227,10 @@ impl Here {
         self.stack.out_of_memory(DeviceId(device.into()));
         let line = self.stack.line().or_else(|| self.shared.rows.only_line());
         self.failed = Some(Failed(line));
+        let at = self.moment();
         self.shared.failures.keep(self.number, |failure| {
             (failure.device, failure.asked, failure.operator) = (device.into(), asked, operator);
-            (failure.line, failure.now) = (line, self.now);
+            (failure.line, failure.at, failure.now) = (line, at, self.now);
             holders(&mut |block| failure.add(block));
         });
     }

@@ -1,0 +1,49 @@
+//! Attempts of loops, told to the recording that runs.
+
+use std::cell::RefCell;
+
+use toma_core::observe::witness::{self, Attempted, Ended, Witness};
+use toma_trace::counting::Attempt;
+
+use super::filled::filled;
+
+thread_local! {
+    /// The attempts that this thread runs, innermost last.
+    static ENTERED: RefCell<Vec<Attempt>> = const { RefCell::new(Vec::new()) };
+}
+
+struct Attempts;
+
+impl Witness for Attempts {
+    fn enter(&self, attempt: &Attempted<'_>) {
+        let entered = Attempt::enter(attempt.name, attempt.size, attempt.resumes);
+        ENTERED.with_borrow_mut(|all| all.push(entered));
+    }
+
+    fn leave(&self) {
+        drop(ENTERED.with_borrow_mut(Vec::pop));
+    }
+
+    fn ended(&self, attempt: &Attempted<'_>, ended: Ended) {
+        let how = match ended {
+            Ended::Succeeded => None,
+            Ended::Failed(class) => Some(class.to_string()),
+            _ => Some("abandoned".to_owned()),
+        };
+        Attempt::ended(attempt.name, attempt.size, how.as_deref());
+    }
+
+    fn filled(&self) -> Option<String> {
+        filled()
+    }
+}
+
+/// Makes ready for recordings. Where a program has registered a witness of its own, they know of no attempts.
+pub(crate) fn register() {
+    let _ = witness::register(&Attempts);
+}
+
+/// Lets the recording be told, or nothing.
+pub(super) fn tell(are_told: bool) {
+    witness::listen(are_told);
+}
