@@ -150,7 +150,7 @@ pub(super) fn to_file(
 impl Events {
     fn of(replayed: Replayed, said: &Named) -> Self {
         let mut names = Names::new();
-        let variables = named
+        let variables = said
             .now()
             .into_iter()
             .map(|(address, (category, name))| (address, ffi::owner_at(address), category, name));
