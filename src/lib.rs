@@ -340,6 +340,8 @@ pub use toma_macros::profile;
 
 #[cfg(feature = "tch")]
 pub use toma_torch as torch;
+#[cfg(feature = "tch")]
+pub use toma_torch::assert_peak;
 
 #[doc(hidden)]
 pub use toma_core::private as __private;

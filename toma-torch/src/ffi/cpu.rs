@@ -29,6 +29,7 @@ pub(crate) struct Block {
     pub(crate) address: u64,
     pub(crate) bytes: u64,
     /// What a recording has answered for it.
+    #[allow(dead_code, reason = "a recording knows what it is called")]
     pub(crate) owner: u64,
 }
 

@@ -32,7 +32,7 @@ pub(crate) use modes::enter_autocast;
 pub(crate) use modes::{autocast_depth, modes, set_modes, toma_casts_clear};
 pub(crate) use observe::{Event, EventKind, Recording};
 pub(crate) use rng::{rng_state, set_rng_state};
-pub(crate) use storage::storage_identity;
+pub(crate) use storage::{Memory, storage_identity, tensor_memory};
 
 /// What the shim says of a failure.
 #[repr(C)]

@@ -20,10 +20,14 @@
 //! # Ok::<(), toma_torch::Error>(())
 //! ```
 
+mod inventory;
+pub(crate) mod peak;
 mod profiler;
 mod switch;
 
+pub use inventory::{Stocktaking, inventory};
 pub use profiler::{Profiler, Profiling, Recording};
+pub use toma_trace::holdings::Inventory;
 pub use toma_trace::lines::{Column, Lines};
 
 pub(crate) use switch::{install, print};

@@ -184,7 +184,9 @@ impl fmt::Display for Holdings {
         sums.sort_by_key(|(_, bytes)| Reverse(*bytes));
         let sums: Vec<_> = sums.iter().map(|(it, bytes)| format!("{} {it}", Size::of(*bytes))).collect();
         let colon = if sums.is_empty() { "" } else { ": " };
-        writeln!(f, "{} holds {}{colon}{}", self.place, Size::of(self.bytes()), sums.join(", "))?;
+        let of_it = if matches!(self.heading, Some(Heading::Above { .. })) { " of it" } else { "" };
+        let bytes = Size::of(self.bytes());
+        writeln!(f, "{} holds {bytes}{of_it}{colon}{}", self.place, sums.join(", "))?;
         let shown = if f.alternate() { self.held.len() } else { SHOWN.min(self.held.len()) };
         let (shown, others) = self.held.split_at(shown);
         let size = shown.iter().map(|held| Size::of(held.bytes).to_string().len()).max().unwrap_or(0);

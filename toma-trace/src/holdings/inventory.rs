@@ -155,7 +155,7 @@ fn in_order(items: Vec<Item>) -> Vec<Item> {
     others.sort_by(|a, b| (&a.place, Reverse(a.bytes)).cmp(&(&b.place, Reverse(b.bytes))));
     let mut ordered = Vec::new();
     for item in others {
-        let is_its = |gradient: &mut Item| gradient.gradient_of.as_ref() == Some(&item.name);
+        let is_its = |gradient: &mut Item| gradient.gradient_of.as_ref().is_some_and(|of| item.is_called(of));
         let its: Vec<_> = gradients.extract_if(.., is_its).collect();
         ordered.push(item);
         ordered.extend(its);

@@ -89,6 +89,11 @@ impl Item {
         self.shape.as_deref().map_or(0, elements) + aliases
     }
 
+    /// Whether it is the name of a tensor in it.
+    pub(super) fn is_called(&self, name: &str) -> bool {
+        self.name == name || self.aliases.iter().any(|alias| alias.name == name)
+    }
+
     pub(super) fn is_empty(&self) -> bool {
         self.shape.as_deref().is_some_and(|shape| elements(shape) == 0)
     }
