@@ -25,9 +25,9 @@ use crate::record::trace_of;
 /// # let rows = Tensor::ones([1024, 256], (Kind::Float, Device::Cpu));
 /// // peak of 2.00M (2097152 bytes): must be at most 1.00M (1048576 bytes)
 /// // host holds 2.00M of it: 1.00M activation, 1.00M temporary
-/// //   1.00M  activation  square (1024, 256)
+/// //   1.00M  activation  cos (1024, 256)
 /// //   1.00M  temporary   exp (1024, 256)
-/// toma::assert_peak!(1 << 20, rows.square().exp());
+/// toma::assert_peak!(1 << 20, rows.cos().exp());
 /// ```
 ///
 /// # What counts

@@ -10,6 +10,7 @@ use toma::{assert_peak, execute};
 use toma_torch::cpu::{self, Budget};
 use toma_torch::dry_run;
 
+use crate::nets::{NETS, ROWS, Road};
 use crate::stage::{FLOATS, ROW, alone, caught, panic_of, rows, size};
 
 #[test]
@@ -223,4 +224,81 @@ fn a_dry_run_is_not_measured() {
     let dry = dry_run(|| assert_peak!(0, rows(4)).size()[0]);
     assert_eq!(dry.unwrap().operators().len(), 1);
     assert!(caught(|| assert_peak!(0, rows(4))).is_err());
+}
+
+/// The most bytes that the allocator counts while it runs, beyond what there is.
+fn counted(step: &dyn Fn()) -> u64 {
+    cpu::reset_peak_allocated_bytes();
+    let before = cpu::allocated_bytes();
+    step();
+    cpu::peak_allocated_bytes() - before
+}
+
+#[track_caller]
+fn is_exactly_what_is_counted(name: &str, step: &dyn Fn()) {
+    let peak = counted(step);
+    assert_peak!(peak, step());
+    let said = panic_of(|| assert_peak!(peak - 1, step()));
+    assert!(said.contains(&format!("({peak} bytes): must be at most ")), "{name}: {said}");
+    assert_eq!(counted(step), peak, "{name}: it is the same each time");
+}
+
+#[test]
+fn steps_of_nets_take_exactly_what_the_allocator_counts() {
+    let _alone = alone();
+    for net in NETS {
+        let net = net();
+        // The first makes the gradients.
+        net.zero_gradients();
+        is_exactly_what_is_counted(net.name, &|| {
+            tch::manual_seed(3);
+            net.loss(Road::Panics, &(0..ROWS)).unwrap().backward();
+        });
+    }
+}
+
+#[test]
+fn random_programs_take_exactly_what_the_allocator_counts() {
+    let _alone = alone();
+    let program = |seed| {
+        let mut random = fastrand::Rng::with_seed(seed);
+        let mut living = vec![Tensor::ones([4], FLOATS)];
+        for _ in 0..60 {
+            let of = &living[random.usize(..living.len())];
+            let made = match random.u32(..6) {
+                0 => Tensor::zeros([size(random.usize(..50)), 3], FLOATS),
+                1 => of.exp(),
+                2 => Tensor::stack(&[of, of], 0).mean(Kind::Double),
+                3 => of.detach().reshape(-1),
+                4 => Tensor::cat(&[of, of], 0),
+                _ => {
+                    drop(living.swap_remove(random.usize(..living.len())));
+                    Tensor::from_slice(&[1_u8, 2])
+                }
+            };
+            living.push(if made.numel() > 1000 || made.dim() == 0 {
+                made.reshape(-1).narrow(0, 0, 1)
+            } else {
+                made
+            });
+        }
+    };
+    for seed in 0..100 {
+        is_exactly_what_is_counted(&format!("program {seed}"), &|| program(seed));
+    }
+}
+
+/// The lines of the example in the documentation.
+#[test]
+fn the_example_says_what_its_documentation_shows() {
+    let _alone = alone();
+    let rows = Tensor::ones([1024, 256], FLOATS);
+    let said = panic_of(|| drop(assert_peak!(1 << 20, rows.cos().exp())));
+    assert_eq!(
+        said,
+        "assert_peak: peak of 2.00M (2097152 bytes): must be at most 1.00M (1048576 bytes)\n\
+         host holds 2.00M of it: 1.00M activation, 1.00M temporary\n  \
+         1.00M  activation  cos (1024, 256)\n  \
+         1.00M  temporary   exp (1024, 256)"
+    );
 }

@@ -87,7 +87,8 @@ impl Stocktaking {
         Self { device: Some(device), ..self }
     }
 
-    /// Blocks of the counting allocator that are known by their addresses alone, if no tensor names them.
+    /// Blocks of the counting allocator that are known by their addresses alone, if no tensor names them. Those of one
+    /// name are one row.
     #[allow(dead_code, reason = "a recording knows states of optimizers by their addresses")]
     pub(crate) fn blocks(mut self, named: impl IntoIterator<Item = (u64, String)>) -> Self {
         self.blocks.extend(named);
@@ -138,4 +139,28 @@ fn in_order(variables: &VarStore) -> Vec<(String, Tensor)> {
         (made.get(&ffi::identity(tensor)).copied().unwrap_or(usize::MAX), name.clone())
     });
     named
+}
+
+#[cfg(test)]
+mod tests {
+    use tch::{Device, Kind, Tensor};
+
+    use super::*;
+    use crate::cpu;
+
+    #[test]
+    fn blocks_are_named_by_their_addresses_where_no_tensor_names_them() {
+        cpu::count();
+        let [weight, first, second, other] =
+            [50_021, 50_021, 50_023, 50_023].map(|size| Tensor::zeros([size], (Kind::Uint8, Device::Cpu)));
+        let address = |tensor: &Tensor| u64::try_from(tensor.data_ptr().addr()).unwrap();
+        let named = [(&weight, "lost"), (&first, "Adam.weight.exp_avg"), (&second, "line"), (&other, "line")];
+        let named = named.map(|(tensor, name)| (address(tensor), name.to_owned()));
+        let taken = inventory().tensor("weight", &weight).blocks(named).take().unwrap();
+        let rows: Vec<_> = taken.items().iter().map(|item| (&*item.name, item.bytes)).collect();
+        for row in [("weight", 50_021), ("Adam.weight.exp_avg", 50_021), ("line (2 storages)", 100_046)] {
+            assert!(rows.contains(&row), "{row:?} of {rows:?}");
+        }
+        assert!(rows.iter().all(|row| row.0 != "lost"), "{rows:?}");
+    }
 }

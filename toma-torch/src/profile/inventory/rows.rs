@@ -41,9 +41,7 @@ pub(super) fn inventory(
     let mut blocks = if devices.contains(&host) && cpu::is_counting() { blocks() } else { Blocks::new() };
     let allocated = blocks.values().sum();
     let mut items = named(seen, &mut blocks);
-    items.extend(said.iter().filter_map(|(address, name)| {
-        blocks.remove(address).map(|bytes| Item::block(&Place::HOST, name, bytes))
-    }));
+    items.extend(by_address(said, &mut blocks));
     let mut inventory = Inventory::new(items);
     for device in devices {
         let place = place(device.numbers());
@@ -64,6 +62,21 @@ fn blocks() -> Blocks {
         blocks.insert(block.address, block.bytes);
     });
     blocks
+}
+
+/// Blocks of one name are one row.
+fn by_address(said: &BTreeMap<u64, String>, blocks: &mut Blocks) -> impl Iterator<Item = Item> {
+    let mut rows = BTreeMap::<&str, (u64, usize)>::new();
+    for (address, name) in said {
+        if let Some(bytes) = blocks.remove(address) {
+            let row = rows.entry(name).or_default();
+            *row = (row.0 + bytes, row.1 + 1);
+        }
+    }
+    rows.into_iter().map(|(name, (bytes, storages))| {
+        let several = if storages > 1 { format!(" ({storages} storages)") } else { String::new() };
+        Item::block(&Place::HOST, &format!("{name}{several}"), bytes)
+    })
 }
 
 /// An allocator that keeps no books says nothing of what has no name.
