@@ -194,7 +194,7 @@ fn a_panic_within_goes_through_and_ends_the_measuring() {
     let said = panic_of(|| {
         assert_peak!(0, {
             let _held = rows(4);
-            own_panic()
+            own_panic();
         });
     });
     assert_eq!(said, "its own words");
