@@ -251,6 +251,28 @@ fn a_view_is_no_row_and_stands_for_its_storage_where_it_alone_has_a_name() {
 }
 
 #[test]
+fn a_variable_stands_for_its_storage_wherever_it_begins() {
+    let _alone = alone();
+    let variables = store();
+    let mut weight = variables.root().zeros("weight", &[4]);
+    let flat = Tensor::zeros([12], FLOATS);
+    tch::no_grad(|| weight.set_data(&flat.narrow(0, 4, 4)));
+    let taken = inventory().tensor("flat", &flat).variables(&variables).take().unwrap();
+    let aliases: Vec<_> = taken.items()[0].aliases.iter().map(|alias| (&*alias.name, alias.offset)).collect();
+    assert_eq!((rows(&taken), aliases), (vec![("weight", 48)], vec![("flat", 0)]));
+}
+
+#[test]
+fn gradients_of_other_tensors_are_rows_if_they_are_leaves() {
+    let _alone = alone();
+    let leaf = Tensor::ones([5], FLOATS).set_requires_grad(true);
+    let doubled = &leaf * 2.0;
+    doubled.sum(Kind::Float).backward();
+    let taken = inventory().tensor("leaf", &leaf).tensor("doubled", &doubled).take().unwrap();
+    assert_eq!(names(&taken), ["leaf", "leaf.grad", "doubled"], "{taken:#}");
+}
+
+#[test]
 fn names_that_are_taken_get_a_number_and_gradients_stay_with_theirs() {
     let _alone = alone();
     let stores = [store(), store()];

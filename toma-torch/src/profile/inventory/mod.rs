@@ -47,8 +47,8 @@ pub fn inventory() -> Stocktaking {
 /// gradient of a tensor is called `weight.grad`, the parts of a sparse one `weight.grad.indices` and
 /// `weight.grad.values`. A name that is taken gets a number: `weight#2`.
 ///
-/// A storage is called by the tensor that begins it. The others are its aliases, which `{:#}` shows:
-/// `weight_hh_l0(->weight_ih_l0)`. Tensors without elements are left out.
+/// A storage is called by a variable in it, or else by a gradient; of several by the one that begins first. The others are
+/// its aliases, which `{:#}` shows: `weight_hh_l0(->weight_ih_l0)`. Tensors without elements are left out.
 ///
 /// # What no tensor names
 ///

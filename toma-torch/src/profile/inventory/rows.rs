@@ -134,3 +134,34 @@ fn item(shared: Shared, mut seen: Vec<Seen>, blocks: &mut Blocks) -> Item {
     };
     seen[1..].iter().fold(item, |item, seen| item.alias(&seen.name, &seen.shape, offset(seen)))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::look::Rank;
+    use super::*;
+    use crate::ffi::Memory;
+
+    /// Two floats, at so many elements of a storage that begins there.
+    fn seen(name: &str, data: u64, offset: u64) -> Seen {
+        let device = DeviceId::of(tch::Device::Cpu);
+        Seen {
+            rank: Rank::Other,
+            name: name.to_owned(),
+            gradient_of: None,
+            shape: vec![2],
+            place: Place::HOST,
+            memory: Memory { device, layout: 0, storage: data, data, bytes: 40, element_bytes: 4, offset },
+        }
+    }
+
+    #[test]
+    fn what_is_lent_from_within_a_block_is_of_it_and_what_lies_behind_is_not() {
+        let mut blocks = Blocks::from([(1000, 80), (1080, 20)]);
+        let lent =
+            [seen("last", 1040, 8), seen("first", 1040, 0), seen("ours", 1000, 0), seen("behind", 1100, 0)];
+        let items = named(lent.into(), &mut blocks);
+        assert_eq!(blocks, Blocks::from([(1080, 20)]));
+        let ours = Item::new(&Place::HOST, "ours", &[2], 80).alias("first", &[2], 10).alias("last", &[2], 18);
+        assert_eq!(items, [ours, Item::new(&Place::HOST, "behind", &[2], 40).uncounted()]);
+    }
+}
