@@ -37,8 +37,8 @@ use crate::record::trace_of;
 /// What was there before does not count, and makes no room when it is freed. What other threads do does not count
 /// either, so tests that run side by side do not disturb each other; memory that another thread frees seems to live.
 ///
-/// Of CPU tensors those count that are [counted](crate::cpu), as from now on all are. It takes about a microsecond for
-/// each operator.
+/// Of CPU tensors those count that are [counted](crate::cpu), as from now on all are. It takes some microseconds for each
+/// operator, most of them when the expression has ended.
 ///
 /// # How the expression ends
 ///
