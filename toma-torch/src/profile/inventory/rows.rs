@@ -38,7 +38,7 @@ pub(super) fn inventory(
     }
     devices.sort_by_key(|device| device.numbers());
     devices.dedup();
-    let mut blocks = if devices.contains(&host) && cpu::is_counting() { blocks() } else { Blocks::new() };
+    let mut blocks = if devices.contains(&host) { blocks() } else { Blocks::new() };
     let allocated = blocks.values().sum();
     let mut items = named(seen, &mut blocks);
     items.extend(by_address(said, &mut blocks));
@@ -56,6 +56,7 @@ pub(super) fn inventory(
     inventory
 }
 
+/// None where nothing is counted.
 fn blocks() -> Blocks {
     let mut blocks = Blocks::new();
     ffi::each_cpu_block(|block| {
