@@ -64,6 +64,7 @@
 //! | what the last call went through | [`report::last`] |
 //! | failures on purpose, in tests | [`testing`] |
 //! | which line runs, for profilers | [`#[toma::profile]`](profile) |
+//! | living tensors by name; a bound on what a step allocates | `toma::torch::profile::inventory`, `toma::assert_peak!` (feature `tch`) |
 //! | what fits, before the first run; what a step did, and needs at other sizes | [`predict`], [`trace`], [`plan`] |
 //!
 //! # The body may run more than once
@@ -340,6 +341,8 @@ pub use toma_macros::profile;
 
 #[cfg(feature = "tch")]
 pub use toma_torch as torch;
+#[cfg(feature = "tch")]
+pub use toma_torch::assert_peak;
 
 #[doc(hidden)]
 pub use toma_core::private as __private;

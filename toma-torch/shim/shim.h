@@ -138,6 +138,22 @@ const void* toma_storage_identity(const void* tensor) noexcept;
 // Where its memory begins, or that of its gradient; of a sparse tensor, where its indices and its values do. 0 for
 // nowhere.
 void toma_storage_addresses(const void* tensor, bool of_gradient, uint64_t* out) noexcept;
+
+struct toma_tensor {
+  toma_device device;
+  // A c10::Layout. All else is 0 for tensors that are not strided.
+  int32_t layout;
+  uint64_t storage = 0;
+  // Where the memory of its storage begins, and its bytes; 0 where it has none.
+  uint64_t data = 0;
+  uint64_t bytes = 0;
+  uint64_t element_bytes = 0;
+  // Of its first element, in elements.
+  uint64_t offset = 0;
+};
+
+// Where a tensor is. Unsupported where that is nowhere, in words that follow its name.
+int32_t toma_tensor_memory(const void* tensor, toma_tensor* out, toma_error* error) noexcept;
 // Whether nobody else holds the tensor or its memory, in which each element has a place of its own.
 int32_t toma_tensor_is_sole(const void* tensor, bool* out, toma_error* error) noexcept;
 

@@ -2,6 +2,10 @@
 
 #include <ATen/core/Tensor.h>
 
+#include <algorithm>
+
+#include "dry.h"
+#include "guard.h"
 #include "shim.h"
 
 namespace {
@@ -12,6 +16,8 @@ uint64_t address_of(const at::Tensor& tensor) {
   }
   return reinterpret_cast<uintptr_t>(tensor.storage().unsafeGetStorageImpl()->_mutable_data_ptr_no_checks().get());
 }
+
+[[noreturn]] void refuse(const char* words) { throw c10::NotImplementedError(words, nullptr); }
 
 }  // namespace
 
@@ -39,4 +45,34 @@ void toma_storage_addresses(const void* tensor, bool of_gradient, uint64_t* out)
   } catch (const std::exception&) {
     // What has no memory of its own is nowhere.
   }
+}
+
+// Asks no operator: the tensor is only looked at, on whatever device it is.
+int32_t toma_tensor_memory(const void* tensor, toma_tensor* out, toma_error* error) noexcept {
+  return toma::guarded(error, [&] {
+    const auto& asked = *static_cast<const at::Tensor*>(tensor);
+    if (!asked.defined()) {
+      refuse("must be defined");
+    }
+    if (asked.is_meta()) {
+      refuse("is on the device meta, which has no memory");
+    }
+    if (asked.is_nested()) {
+      refuse("is nested, and has no one shape");
+    }
+    const auto index = std::max<int32_t>(asked.device().index(), 0);
+    *out = {{static_cast<int32_t>(asked.device().type()), index}, static_cast<int32_t>(asked.layout())};
+    if (asked.layout() != c10::kStrided || !asked.has_storage()) {
+      return;
+    }
+    const auto& storage = *asked.storage().unsafeGetStorageImpl();
+    // Nothing stands behind the addresses of a dry run.
+    const auto is_dry = toma::block_of(asked) != nullptr;
+    const auto* data = is_dry ? nullptr : const_cast<c10::StorageImpl&>(storage)._mutable_data_ptr_no_checks().get();
+    out->storage = reinterpret_cast<uintptr_t>(&storage);
+    out->data = reinterpret_cast<uintptr_t>(data);
+    out->bytes = data == nullptr ? 0 : storage.nbytes();
+    out->element_bytes = asked.itemsize();
+    out->offset = static_cast<uint64_t>(asked.storage_offset());
+  });
 }

@@ -3,6 +3,7 @@
 #include <ATen/core/Tensor.h>
 #include <ATen/ops/conv2d_ops.h>
 #include <ATen/ops/ones_ops.h>
+#include <ATen/ops/select_ops.h>
 #include <ATen/ops/to_mkldnn_ops.h>
 #include <c10/core/AutogradState.h>
 #include <c10/core/CPUAllocator.h>
@@ -452,6 +453,60 @@ void what_counts_is_the_thread_that_catches_and_the_error_that_it_handles() {
   would_retry = false;
 }
 
+toma_tensor memory_of(const at::Tensor& tensor) {
+  toma_tensor memory;
+  toma_error error;
+  CHECK(toma_tensor_memory(&tensor, &memory, &error) == TOMA_OK);
+  return memory;
+}
+
+bool is_nowhere(const at::Tensor& tensor, const char* words) {
+  toma_tensor memory;
+  toma_error error;
+  return toma_tensor_memory(&tensor, &memory, &error) == TOMA_UNSUPPORTED && std::strcmp(error.message, words) == 0;
+}
+
+void tensors_tell_where_they_are() {
+  const auto tensor = ones({4, 3});
+  const auto row = at::_ops::select_int::call(tensor, 0, 2);
+  const auto memory = memory_of(tensor), of_row = memory_of(row);
+  CHECK(memory.data == reinterpret_cast<uintptr_t>(tensor.const_data_ptr()));
+  CHECK(memory.storage == reinterpret_cast<uintptr_t>(toma_storage_identity(&tensor)));
+  CHECK(memory.bytes == 48 && memory.element_bytes == 4 && memory.offset == 0);
+  CHECK(memory.device.type == 0 && memory.device.index == 0 && memory.layout == 0);
+  CHECK(of_row.storage == memory.storage && of_row.data == memory.data && of_row.bytes == 48 && of_row.offset == 6);
+  const auto of_onednn = memory_of(ones_of_onednn());
+  CHECK(of_onednn.storage == 0 && of_onednn.layout == static_cast<int32_t>(c10::kMkldnn));
+  CHECK(is_nowhere(at::Tensor(), "must be defined"));
+  const std::vector<c10::SymInt> sizes{2};
+  const auto meta = at::_ops::ones::call(sizes, at::kFloat, {}, c10::Device(c10::kMeta), {});
+  CHECK(is_nowhere(meta, "is on the device meta, which has no memory"));
+}
+
+// While others allocate, and to the byte where none does.
+void living_blocks_are_walked() {
+  std::atomic<bool> done{false};
+  std::thread allocates([&] {
+    while (!done) {
+      allocate(100);
+    }
+  });
+  const auto living = [] {
+    uint64_t sum = 0;
+    const auto add = [](void* context, uint64_t, uint64_t bytes, uint64_t) { *static_cast<uint64_t*>(context) += bytes; };
+    toma_cpu_each_block(add, &sum);
+    return sum;
+  };
+  for (int i = 0; i < 100; ++i) {
+    living();
+  }
+  done = true;
+  allocates.join();
+  const auto before = living();
+  const auto block = allocate(1000);
+  CHECK(living() == before + 1000 && living() == allocated());
+}
+
 }  // namespace
 
 int main() {
@@ -462,6 +517,8 @@ int main() {
   thousands_of_blocks_are_told_apart();
   a_child_of_fork_can_allocate();
   blocks_are_whole_and_freed();
+  living_blocks_are_walked();
+  tensors_tell_where_they_are();
   what_is_refused_is_not_counted();
   what_is_exempt_is_never_counted_or_refused();
   every_exception_becomes_a_code();

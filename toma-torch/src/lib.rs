@@ -10,7 +10,8 @@
 //! | [`accumulate_gradients`] | backward that adds all gradients or none |
 //! | [`record`](record()), [`dry_run`] | what a step does, or would do, as a trace |
 //! | [`predict`](predict()) | what a step takes at any size, before it has run once |
-//! | [`profile`] | which line filled the memory |
+//! | [`profile`] | which line filled the memory, and what is alive |
+//! | [`assert_peak!`] | a step that takes no more than so many bytes |
 //! | [`Rollback`] | random state, gradients and other tensors put back before a retry |
 //! | [`RngState`] | the same random numbers again |
 //! | [`ModeGuard`] | grad mode and autocast survive a `catch_unwind` of your own |
@@ -94,6 +95,12 @@ pub use record::record;
 pub use state::{ModeGuard, QuietBacktraces, RngState, Rollback, accumulate_gradients};
 pub use stats::Stats;
 pub use tensor::{Concatenate, TensorData, Tensors};
+
+/// What expansions name. Not for users: anything here may change.
+#[doc(hidden)]
+pub mod __private {
+    pub use crate::profile::peak::Measured;
+}
 
 /// Lets the examples of the README be tested.
 #[cfg(doctest)]

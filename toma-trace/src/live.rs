@@ -43,21 +43,14 @@ impl Trace {
     /// The living bytes of a place, at every tick.
     #[must_use]
     pub fn live(&self, place: &Place) -> Live {
-        let mut changes: Vec<_> = self.blocks_in(place).flat_map(|(_, block)| changes(block)).collect();
-        changes.sort_unstable_by_key(|(tick, _)| *tick);
-        let mut steps = vec![(Tick::START, 0)];
-        for (tick, change) in changes {
-            let (last, bytes) = steps[steps.len() - 1];
-            let bytes = match change {
-                Change::Born(more) => bytes + more,
-                Change::Died(less) => bytes - less,
-            };
-            if tick == last {
-                steps.pop();
-            }
-            steps.push((tick, bytes));
-        }
-        Live { steps }
+        Live::of(self.blocks_in(place).map(|(_, block)| block))
+    }
+
+    /// The same of what was born in the trace alone: what was there before is no part of it, and makes no room when it
+    /// is freed.
+    #[must_use]
+    pub fn live_born(&self, place: &Place) -> Live {
+        Live::of(self.blocks_in(place).map(|(_, block)| block).filter(|block| block.birth.is_some()))
     }
 
     /// What holds memory of a place once the event of a tick has happened, the largest first.
@@ -75,18 +68,25 @@ impl Trace {
     }
 }
 
-enum Change {
-    Born(u64),
-    Died(u64),
-}
-
-fn changes(block: &Block) -> impl Iterator<Item = (Tick, Change)> + use<> {
-    let birth = block.birth.map_or(Tick::START, |birth| birth.tick);
-    let death = block.death.map(|death| (death.tick, Change::Died(block.bytes)));
-    [(birth, Change::Born(block.bytes))].into_iter().chain(death)
-}
-
 impl Live {
+    fn of<'t>(blocks: impl Iterator<Item = &'t Block>) -> Self {
+        let mut changes: Vec<_> = blocks.flat_map(changes).collect();
+        changes.sort_unstable_by_key(|(tick, _)| *tick);
+        let mut steps = vec![(Tick::START, 0)];
+        for (tick, change) in changes {
+            let (last, bytes) = steps[steps.len() - 1];
+            let bytes = match change {
+                Change::Born(more) => bytes + more,
+                Change::Died(less) => bytes - less,
+            };
+            if tick == last {
+                steps.pop();
+            }
+            steps.push((tick, bytes));
+        }
+        Self { steps }
+    }
+
     /// The bytes once the event of a tick has happened.
     #[must_use]
     pub fn at(&self, tick: Tick) -> u64 {
@@ -119,4 +119,15 @@ impl Live {
     pub fn steps(&self) -> &[(Tick, u64)] {
         &self.steps
     }
+}
+
+enum Change {
+    Born(u64),
+    Died(u64),
+}
+
+fn changes(block: &Block) -> impl Iterator<Item = (Tick, Change)> + use<> {
+    let birth = block.birth.map_or(Tick::START, |birth| birth.tick);
+    let death = block.death.map(|death| (death.tick, Change::Died(block.bytes)));
+    [(birth, Change::Born(block.bytes))].into_iter().chain(death)
 }

@@ -35,7 +35,7 @@ pub(crate) use observe::{Event, EventKind, Recording};
 use profile::{node, operator_of_stack};
 pub(crate) use profile::{position, tell_operators};
 pub(crate) use rng::{rng_state, set_rng_state};
-pub(crate) use storage::{addresses, gradient_addresses, storage_identity};
+pub(crate) use storage::{Memory, addresses, gradient_addresses, storage_identity, tensor_memory};
 
 /// What the shim says of a failure.
 #[repr(C)]

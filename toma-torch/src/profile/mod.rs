@@ -22,7 +22,9 @@
 
 mod attempts;
 mod filled;
+mod inventory;
 mod named;
+pub(crate) mod peak;
 mod profiler;
 mod recording;
 mod run;
@@ -30,10 +32,12 @@ mod running;
 mod states;
 mod switch;
 
+pub use inventory::{Stocktaking, inventory};
 pub use profiler::{Depth, Profiler, Profiling};
 pub use recording::{Peak, Recording};
 pub use run::{Run, run};
 pub use running::{label, optimizer};
+pub use toma_trace::holdings::{Holdings, Inventory};
 pub use toma_trace::lines::{Column, Diff, Lines, NoEvents};
 
 pub(crate) use attempts::register;

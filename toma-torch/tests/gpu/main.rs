@@ -15,6 +15,7 @@ mod child;
 mod driver;
 mod libtorch;
 mod measure;
+mod profile;
 mod table;
 
 use std::env;
@@ -40,7 +41,8 @@ fn main() -> ExitCode {
         return limited();
     }
     let words: Vec<String> = env::args().skip(1).filter(|word| !word.starts_with('-')).collect();
-    let checks: Vec<Check> = [always::CHECKS, libtorch::CHECKS, driver::CHECKS, child::CHECKS].concat();
+    let checks: Vec<Check> =
+        [always::CHECKS, libtorch::CHECKS, profile::CHECKS, driver::CHECKS, child::CHECKS].concat();
     table::run(&checks, &words)
 }
 

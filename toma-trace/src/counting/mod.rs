@@ -240,20 +240,13 @@ impl Counted {
     pub fn replay(&self, living: impl IntoIterator<Item = (u32, Living)>) -> Option<Replayed> {
         replay::replay(&self.0, living)
     }
+}
 
-    /// Whether a block was born in this recording, within an optimizer.
-    #[must_use]
-    pub fn is_of_optimizer(&self, owner: Owner) -> bool {
-        owner.is_of(self.0.number) && owner != EXEMPT && owner.is_of_optimizer()
-    }
-
-    /// What a block is called that has no name of its own: operator and line of its birth, as far as they are known.
-    ///
-    /// `None` if it is older.
-    #[must_use]
-    pub fn origin(&self, owner: Owner) -> Option<String> {
-        filled::origin(&self.0, owner)
-    }
+/// What a block is called that has no name of its own, in the recording that runs: operator and line of its birth, as
+/// far as they are known. `None` if it is older.
+#[must_use]
+pub fn origin(owner: Owner) -> Option<String> {
+    running().and_then(|shared| filled::origin(&shared, owner))
 }
 
 /// The number of the recording that runs.

@@ -5,6 +5,8 @@ use std::collections::BTreeMap;
 use std::fmt;
 
 use super::category::Category;
+use super::inventory::shapes;
+use super::listed::tuple;
 use super::names::Catalog;
 use crate::place::Place;
 use crate::sizes::Size;
@@ -39,7 +41,14 @@ use crate::tables::{Tick, Trace};
 pub struct Holdings {
     place: Place,
     held: Vec<Held>,
-    asked: Option<(u64, String)>,
+    heading: Option<Heading>,
+}
+
+/// What is said before all else.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Heading {
+    Asked { bytes: u64, by: String },
+    Above { bound: u64 },
 }
 
 /// Storages of one name.
@@ -79,7 +88,7 @@ impl Holdings {
             .map(|((category, name), (bytes, storages))| Held { name, category, bytes, storages })
             .collect();
         held.sort_by_key(|held| Reverse(held.bytes));
-        Self { place, held, asked: None }
+        Self { place, held, heading: None }
     }
 
     /// What is alive in a place once the event of a tick has happened.
@@ -101,7 +110,31 @@ impl Holdings {
     /// The same, at the moment when so many bytes more were asked for, by that operator or line.
     #[must_use]
     pub fn asked(self, bytes: u64, by: &str) -> Self {
-        Self { asked: Some((bytes, by.to_owned())), ..self }
+        Self { heading: Some(Heading::Asked { bytes, by: by.to_owned() }), ..self }
+    }
+
+    /// What was born in a trace, when that had the most bytes in a place. What was there before is left out, and makes
+    /// no room when it is freed.
+    ///
+    /// Names end with the shape in which a storage was made.
+    #[must_use]
+    pub fn born_at_peak(trace: &Trace, catalog: &Catalog, place: &Place) -> Self {
+        let peak = trace.live_born(place).peak();
+        let shapes = shapes(trace);
+        let born = trace.blocks().filter(|(_, block)| block.birth.is_some() && block.place == *place);
+        let alive = born.filter(|(_, block)| block.is_alive(peak.tick));
+        let held = alive.map(|(storage, block)| {
+            let shape = shapes.get(&storage).map(|shape| format!(" {}", tuple(shape))).unwrap_or_default();
+            let name = format!("{}{shape}", catalog.name(storage));
+            Held::new(&name, catalog.category(storage), block.bytes)
+        });
+        Self::new(place.clone(), held)
+    }
+
+    /// The same, where it should have been no more than so many bytes.
+    #[must_use]
+    pub fn above(self, bound: u64) -> Self {
+        Self { heading: Some(Heading::Above { bound }), ..self }
     }
 
     /// Every row, the largest first.
@@ -127,19 +160,33 @@ impl Holdings {
     }
 }
 
+impl Heading {
+    fn write(&self, held: u64, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Asked { bytes, by } => writeln!(f, "{by} asked for {}", Size::of(*bytes)),
+            Self::Above { bound } => {
+                let [shown, most] = [held, *bound].map(Size::of);
+                writeln!(f, "peak of {shown} ({held} bytes): must be at most {most} ({bound} bytes)")
+            }
+        }
+    }
+}
+
 /// As many rows as are shown; `{:#}` shows all.
 const SHOWN: usize = 10;
 
 impl fmt::Display for Holdings {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if let Some((bytes, by)) = &self.asked {
-            writeln!(f, "{by} asked for {}", Size::of(*bytes))?;
+        if let Some(heading) = &self.heading {
+            heading.write(self.bytes(), f)?;
         }
         let mut sums: Vec<_> = self.by_category().into_iter().collect();
         sums.sort_by_key(|(_, bytes)| Reverse(*bytes));
         let sums: Vec<_> = sums.iter().map(|(it, bytes)| format!("{} {it}", Size::of(*bytes))).collect();
         let colon = if sums.is_empty() { "" } else { ": " };
-        writeln!(f, "{} holds {}{colon}{}", self.place, Size::of(self.bytes()), sums.join(", "))?;
+        let of_it = if matches!(self.heading, Some(Heading::Above { .. })) { " of it" } else { "" };
+        let bytes = Size::of(self.bytes());
+        writeln!(f, "{} holds {bytes}{of_it}{colon}{}", self.place, sums.join(", "))?;
         let shown = if f.alternate() { self.held.len() } else { SHOWN.min(self.held.len()) };
         let (shown, others) = self.held.split_at(shown);
         let size = shown.iter().map(|held| Size::of(held.bytes).to_string().len()).max().unwrap_or(0);

@@ -6,10 +6,13 @@
 mod category;
 mod filled;
 mod inventory;
+mod item;
+mod listed;
 mod names;
 mod phases;
 
 pub use category::Category;
 pub use filled::{Held, Holdings};
-pub use inventory::{Alias, Inventory, Item};
+pub use inventory::Inventory;
+pub use item::{Alias, Item};
 pub use names::{Catalog, Names};

@@ -2,7 +2,7 @@
 
 use proptest::prelude::*;
 use toma_trace::holdings::{Catalog, Category, Held, Holdings, Names};
-use toma_trace::{Label, Place, Recorder, ScopeKind, StorageId, ThreadId, Tick};
+use toma_trace::{Access, Label, Operand, Place, Recorder, ScopeKind, StorageId, ThreadId, Tick};
 
 use crate::lines::step;
 use crate::random::{Player, actions};
@@ -199,4 +199,40 @@ proptest! {
             }
         }
     }
+}
+
+/// What was there before is freed meanwhile, and neither counts nor makes room.
+#[test]
+fn what_was_born_at_its_peak_is_told_by_operator_and_shape() {
+    let mut recorder = Recorder::new();
+    let older = recorder.existing(&gpu(), 1 << 20).unwrap();
+    let born = |recorder: &mut Recorder, shape: &[u64]| {
+        let operator = recorder.begin_operator(MAIN, "aten::mm");
+        let made = recorder.birth(MAIN, &gpu(), 4 * shape.iter().product::<u64>()).unwrap();
+        let unshaped = recorder.birth(MAIN, &gpu(), 8).unwrap();
+        recorder.uses(operator, Operand::new(made, Access::Makes, shape)).unwrap();
+        recorder.death(MAIN, unshaped).unwrap();
+        recorder.end_operator(operator).unwrap();
+        made
+    };
+    let first = born(&mut recorder, &[4, 8]);
+    recorder.birth(MAIN, &Place::HOST, 4096).unwrap();
+    recorder.death(MAIN, older).unwrap();
+    born(&mut recorder, &[16]);
+    recorder.death(MAIN, first).unwrap();
+    born(&mut recorder, &[]);
+    let trace = recorder.finish();
+    assert_eq!(trace.live_born(&gpu()).peak().bytes, 128 + 64 + 8);
+    assert_eq!(trace.live(&gpu()).peak().bytes, (1 << 20) + 128 + 8);
+    let catalog = Catalog::of(&trace, &Names::new());
+    assert_eq!(
+        Holdings::born_at_peak(&trace, &catalog, &gpu()).above(100).to_string(),
+        "\
+peak of 200.00B (200 bytes): must be at most 100.00B (100 bytes)
+cuda:0 holds 200.00B of it: 192.00B activation, 8.00B temporary
+  128.00B  activation  mm (4, 8)
+   64.00B  activation  mm (16,)
+    8.00B  temporary   mm
+"
+    );
 }

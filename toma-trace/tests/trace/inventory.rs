@@ -155,3 +155,52 @@ fn an_inventory_of_a_trace_has_shapes_and_names() {
     assert_eq!(rows(died), [older]);
     assert_eq!(Inventory::at(&trace, &catalog, born).device(&gpu()).items().len(), 1);
 }
+
+#[test]
+fn blocks_without_a_name_are_a_row_for_each_size_and_stand_by_their_bytes() {
+    let place = Place::HOST;
+    let inventory =
+        Inventory::new(linear(&place)).unnamed(&place, [1 << 20, 8, 3 << 20, 1 << 20, 1 << 20, 8]);
+    let rows: Vec<_> = inventory.items().iter().map(|item| (&*item.name, item.bytes)).collect();
+    assert_eq!(
+        rows,
+        [
+            ("weight", 4 << 20),
+            ("unnamed (3 storages of 1.00M)", 3 << 20),
+            ("unnamed", 3 << 20),
+            ("input", 2 << 20),
+            ("bias", 4096),
+            ("unnamed (2 storages of 8.00B)", 16),
+            ("loss", 4),
+        ]
+    );
+    assert_eq!(inventory.elements(&place), 1_573_889, "of tensors that are known");
+}
+
+#[test]
+fn what_the_allocator_does_not_count_is_beside_its_figure() {
+    let lent = Item::new(&gpu(), "lent", &[25], 100).uncounted();
+    let inventory = Inventory::new([floats(&gpu(), "weight", &[128]), lent]).allocated(&gpu(), 1024);
+    assert_eq!(
+        inventory.used_bytes(&gpu()),
+        1024 + 100,
+        "nothing of it is rounded, or older than the recording"
+    );
+    let text = inventory.to_string();
+    assert!(
+        text.contains("older than the recording                                       512.00B\n"),
+        "{text}"
+    );
+    assert!(text.contains("The allocated memory on cuda:0: 1.00K\n"), "{text}");
+}
+
+/// Such as what is trained as a piece of a flat storage, with a gradient of its own.
+#[test]
+fn the_gradient_of_an_alias_follows_its_storage() {
+    let place = Place::HOST;
+    let flat = floats(&place, "first", &[100]).alias("second", &[50], 50);
+    let gradient = floats(&place, "second.grad", &[50]).gradient_of("second");
+    let inventory = Inventory::new([gradient, floats(&place, "other", &[90]), flat]);
+    let names: Vec<_> = inventory.items().iter().map(|item| &*item.name).collect();
+    assert_eq!(names, ["first", "second.grad", "other"]);
+}

@@ -1,0 +1,168 @@
+//! One row for each storage, and for what no tensor names.
+
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, HashMap};
+
+use toma_trace::Place;
+use toma_trace::holdings::{Inventory, Item};
+
+use super::look::Seen;
+use crate::ffi::{self, DeviceId};
+use crate::memory::cpu;
+use crate::record::place;
+
+/// What tensors share.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+enum Shared {
+    /// A block of the counting allocator, by its address.
+    Counted(u64),
+    /// Other memory, by its address.
+    Memory(u64),
+    /// A storage without memory.
+    Storage(u64),
+}
+
+/// Blocks of the counting allocator, by their addresses.
+type Blocks = BTreeMap<u64, u64>;
+
+/// The rows of a device, or of all on which tensors were seen and the host.
+pub(super) fn inventory(
+    seen: Vec<Seen>,
+    device: Option<DeviceId>,
+    said: &BTreeMap<u64, String>,
+) -> Inventory {
+    let host = DeviceId::of(tch::Device::Cpu);
+    let mut devices: Vec<_> = seen.iter().map(|seen| seen.memory.device).chain(device).collect();
+    if device.is_none() {
+        devices.push(host);
+    }
+    devices.sort_by_key(|device| device.numbers());
+    devices.dedup();
+    let mut blocks = if devices.contains(&host) { blocks() } else { Blocks::new() };
+    let allocated = blocks.values().sum();
+    let mut items = named(seen, &mut blocks);
+    items.extend(by_address(said, &mut blocks));
+    let mut inventory = Inventory::new(items);
+    for device in devices {
+        let place = place(device.numbers());
+        inventory = if device != host {
+            with_rest(inventory, &place, device)
+        } else if cpu::is_counting() {
+            inventory.unnamed(&place, blocks.values().copied()).allocated(&place, allocated)
+        } else {
+            inventory
+        };
+    }
+    inventory
+}
+
+/// None where nothing is counted.
+fn blocks() -> Blocks {
+    let mut blocks = Blocks::new();
+    ffi::each_cpu_block(|block| {
+        blocks.insert(block.address, block.bytes);
+    });
+    blocks
+}
+
+/// Blocks of one name are one row.
+fn by_address(said: &BTreeMap<u64, String>, blocks: &mut Blocks) -> impl Iterator<Item = Item> {
+    let mut rows = BTreeMap::<&str, (u64, usize)>::new();
+    for (address, name) in said {
+        if let Some(bytes) = blocks.remove(address) {
+            let row = rows.entry(name).or_default();
+            *row = (row.0 + bytes, row.1 + 1);
+        }
+    }
+    rows.into_iter().map(|(name, (bytes, storages))| {
+        let several = if storages > 1 { format!(" ({storages} storages)") } else { String::new() };
+        Item::block(&Place::HOST, &format!("{name}{several}"), bytes)
+    })
+}
+
+/// An allocator that keeps no books says nothing of what has no name.
+fn with_rest(inventory: Inventory, place: &Place, device: DeviceId) -> Inventory {
+    let Ok(stats) = ffi::device_stats(device) else { return inventory };
+    let rest = stats.allocated_bytes.saturating_sub(inventory.used_bytes(place));
+    let rest = Some(rest).filter(|rest| *rest > 0);
+    inventory.unnamed(place, rest).allocated(place, stats.allocated_bytes)
+}
+
+/// A row for each storage, as they were named. Takes their blocks away from these.
+fn named(seen: Vec<Seen>, blocks: &mut Blocks) -> Vec<Item> {
+    let mut storages = Vec::<(Shared, Vec<Seen>)>::new();
+    let mut known = HashMap::new();
+    for seen in seen {
+        let shared = shared(&seen, blocks);
+        let index = *known.entry((seen.place.clone(), shared)).or_insert(storages.len());
+        if index == storages.len() {
+            storages.push((shared, Vec::new()));
+        }
+        storages[index].1.push(seen);
+    }
+    storages.into_iter().map(|(shared, seen)| item(shared, seen, blocks)).collect()
+}
+
+fn shared(seen: &Seen, blocks: &Blocks) -> Shared {
+    let data = seen.memory.data;
+    if data == 0 {
+        return Shared::Storage(seen.memory.storage);
+    }
+    // Memory that is lent from within a block is of that block.
+    let before = blocks.range(..=data).next_back().filter(|_| seen.place == Place::HOST);
+    match before {
+        Some((address, bytes)) if data - address < *bytes => Shared::Counted(*address),
+        _ => Shared::Memory(data),
+    }
+}
+
+/// Called by the tensor that begins it.
+fn item(shared: Shared, mut seen: Vec<Seen>, blocks: &mut Blocks) -> Item {
+    let offset = |seen: &Seen| {
+        let begin = if let Shared::Counted(address) = shared { address } else { seen.memory.data };
+        seen.memory.offset + (seen.memory.data - begin) / seen.memory.element_bytes.max(1)
+    };
+    seen.sort_by_key(|seen| (seen.rank, offset(seen), Reverse(seen.elements())));
+    let lent = seen.iter().map(|seen| seen.memory.bytes).max().unwrap_or(0);
+    let bytes = if let Shared::Counted(address) = shared { blocks.remove(&address) } else { None };
+    let owner = &seen[0];
+    let item = Item::new(&owner.place, &owner.name, &owner.shape, bytes.unwrap_or(lent));
+    // What was lent to another device looks as if its allocator had given it.
+    let item = if bytes.is_none() && owner.place == Place::HOST { item.uncounted() } else { item };
+    let item = match &owner.gradient_of {
+        Some(variable) => item.gradient_of(variable),
+        None => item,
+    };
+    seen[1..].iter().fold(item, |item, seen| item.alias(&seen.name, &seen.shape, offset(seen)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::look::Rank;
+    use super::*;
+    use crate::ffi::Memory;
+
+    /// Two floats, at so many elements of a storage that begins there.
+    fn seen(name: &str, data: u64, offset: u64) -> Seen {
+        let device = DeviceId::of(tch::Device::Cpu);
+        Seen {
+            rank: Rank::Other,
+            name: name.to_owned(),
+            gradient_of: None,
+            shape: vec![2],
+            place: Place::HOST,
+            memory: Memory { device, layout: 0, storage: data, data, bytes: 40, element_bytes: 4, offset },
+        }
+    }
+
+    #[test]
+    fn what_is_lent_from_within_a_block_is_of_it_and_what_lies_behind_is_not() {
+        let mut blocks = Blocks::from([(1000, 80), (1080, 20)]);
+        let lent =
+            [seen("last", 1040, 8), seen("first", 1040, 0), seen("ours", 1000, 0), seen("behind", 1100, 0)];
+        let items = named(lent.into(), &mut blocks);
+        assert_eq!(blocks, Blocks::from([(1080, 20)]));
+        let ours = Item::new(&Place::HOST, "ours", &[2], 80).alias("first", &[2], 10).alias("last", &[2], 18);
+        assert_eq!(items, [ours, Item::new(&Place::HOST, "behind", &[2], 40).uncounted()]);
+    }
+}
