@@ -103,7 +103,8 @@ fn tell(mark: Mark) {
     let heard = |listeners: &RefCell<Vec<Listener>>| {
         listeners.try_borrow().map_or_else(|_| Vec::new(), |listeners| innermost(&listeners))
     };
-    LISTENERS.try_with(heard).unwrap_or_default().iter().for_each(|tell| tell(mark));
+    let told = LISTENERS.try_with(heard);
+    told.unwrap_or_default().iter().for_each(|tell| tell(mark));
 }
 
 /// Those that hear.
@@ -112,9 +113,9 @@ fn innermost(listeners: &[Listener]) -> Vec<Rc<dyn Fn(Mark)>> {
     listeners[first..].iter().map(|listener| Rc::clone(&listener.tell)).collect()
 }
 
-/// Nothing is borrowed meanwhile, because it may look at tensors.
-fn after_backward() {
-    if let Some(Some(after)) = unless_paused(Here::ended_backward) {
+/// Calls what is due after a backward. Nothing is borrowed meanwhile, because it may look at tensors.
+fn after_backward(after: Option<fn()>) {
+    if let Some(after) = after {
         after();
     }
 }
@@ -131,8 +132,12 @@ impl Marks for Ears {
     }
 
     fn line(&self, function: &'static Function, line: u32) {
-        after_backward();
-        unless_paused(|here| here.mark(function, line));
+        let after = unless_paused(|here| {
+            let after = here.ended_backward();
+            here.mark(function, line);
+            after
+        });
+        after_backward(after.flatten());
         tell(Mark::Line(function, line));
     }
 
@@ -142,7 +147,7 @@ impl Marks for Ears {
     }
 
     fn leave(&self) -> u32 {
-        after_backward();
+        after_backward(unless_paused(Here::ended_backward).flatten());
         let (line, table) = unless_paused(Here::leave).unwrap_or_default();
         tell(Mark::Leaves);
         if let Some(table) = table {

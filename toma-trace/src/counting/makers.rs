@@ -29,14 +29,25 @@ impl Makers {
     }
 
     /// The line of a number; `None` also where the thread is telling.
-    fn of(&self, node: Node) -> Option<LineId> {
+    pub(super) fn of(&self, node: Node) -> Option<LineId> {
         let lines = match self.0.try_lock() {
             Ok(lines) => lines,
             Err(TryLockError::Poisoned(lines)) => lines.into_inner(),
             Err(TryLockError::WouldBlock) => return None,
         };
-        let behind = lines.partition_point(|(first, _)| *first <= node);
+        // A backward asks for the latest first.
+        let is_before = |back: &usize| lines.len().checked_sub(*back).is_none_or(|at| lines[at].0 <= node);
+        let back = (0..usize::BITS).map(|power| 1 << power).find(is_before)?;
+        let from = lines.len().saturating_sub(back);
+        let behind = from + lines[from..].partition_point(|(first, _)| *first <= node);
         Some(lines[behind.checked_sub(1)?].1)
+    }
+}
+
+impl Node {
+    /// Whether the operators of both ran on one thread.
+    pub(super) fn is_of_thread(self, other: Self) -> bool {
+        self.0 >> THREAD == other.0 >> THREAD
     }
 }
 
@@ -78,6 +89,20 @@ mod tests {
         let expected = [None, Some(2), Some(2), Some(3), Some(3), Some(4), Some(4)];
         assert_eq!(lines, expected.map(|line| line.map(LineId)));
         assert_eq!(all.line(Node((4 << THREAD) + 12)), None);
+    }
+
+    #[test]
+    fn every_number_is_found_from_the_end() {
+        for count in [1_u64, 2, 3, 7, 8, 100] {
+            let makers = Makers::default();
+            for number in 0..count {
+                makers.in_force(LineId(lower(number)), Node(10 * number + 5));
+            }
+            for node in 0..10 * count + 20 {
+                let expected = node.checked_sub(5).map(|past| LineId(lower((past / 10).min(count - 1))));
+                assert_eq!(makers.of(Node(node)), expected, "{node} of {count}");
+            }
+        }
     }
 
     #[test]

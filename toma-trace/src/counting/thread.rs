@@ -31,6 +31,8 @@ pub(super) struct Here {
     /// The attempts that run, innermost last.
     pub(super) groups: Vec<Group>,
     makers: Arc<Makers>,
+    /// Of this thread, at some time.
+    position: Node,
     now: Moments,
     is_in_backward: bool,
     /// When the last attempt began.
@@ -155,13 +157,15 @@ pub fn ends() {
 
 impl Here {
     fn new(shared: Arc<Shared>) -> Self {
+        let position = (shared.position)();
         Self {
             number: shared.threads.fetch_add(1, Relaxed),
             stack: Stack::new(&shared.rows),
             frames: Vec::new(),
             operators: Vec::with_capacity(64),
             groups: Vec::new(),
-            makers: shared.makers.of_thread((shared.position)()),
+            makers: shared.makers.of_thread(position),
+            position,
             now: Moments::default(),
             is_in_backward: false,
             attempt_began: 0,
@@ -212,7 +216,9 @@ impl Here {
             self.now.backward = Some(self.moment());
         }
         if is_backward || self.is_in_backward {
-            self.stack.gradient_of(self.shared.makers.line(node));
+            let own = is_backward && node.is_of_thread(self.position);
+            let line = if own { self.makers.of(node) } else { self.shared.makers.line(node) };
+            self.stack.gradient_of(line);
         }
         self.is_in_backward = is_backward;
     }
