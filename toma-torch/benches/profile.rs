@@ -1,7 +1,8 @@
 //! What a recording costs: 100 steps of a net of 40 layers of 64, marked and told of, against the same without a recording.
 //!
 //! Times are of the processor, one thread: a busy machine only adds to them. Ratios are medians over runs in the order
-//! a, b, b, a. With `--test` every case runs once. `steps` or `filled` as an argument runs that part alone.
+//! a, b, b, a. With `--test` every case runs once. `steps`, `filled` or `page` as an argument runs that part
+//! alone.
 
 use std::env;
 use std::time::{Duration, Instant};
@@ -14,6 +15,9 @@ use toma_core::execute;
 use toma_core::observe::report;
 use toma_torch::cpu::{self, Budget};
 use toma_torch::profile::{Depth, Profiler};
+use toma_trace::holdings::{Catalog, Names};
+use toma_trace::lines::Lines;
+use toma_trace::{Label, Place, ScopeKind, Scribe, Size, ThreadId, write};
 
 const FLOATS: (Kind, Device) = (Kind::Float, Device::Cpu);
 const ROWS: i64 = 32;
@@ -30,6 +34,9 @@ fn main() {
     }
     if runs("filled") {
         filled(if is_test { 10 } else { 1000 });
+    }
+    if runs("page") {
+        page(if is_test { 1 << 10 } else { 10_000_000 });
     }
 }
 
@@ -121,6 +128,31 @@ fn filled(blocks: usize) {
     drop((profiling, held));
     let micros = told.saturating_sub(bare).as_secs_f64() * 1e6;
     println!("{:<46} {micros:>9.1} us  (bar: 100 us)", format!("what filled the memory, of {blocks} blocks"));
+}
+
+/// The page of a recording of so many events: operators of a line, each with a block that the next one frees.
+fn page(events: u64) {
+    let (main, mut scribe) = (ThreadId(0), Scribe::new());
+    scribe.enters(main, Label::new(ScopeKind::Function, "step").at("src/net.rs", 1));
+    for step in 0..events / 4 {
+        if step % 100 == 0 {
+            scribe.line(main, Label::new(ScopeKind::Line, "x.relu()").at("src/net.rs", 2));
+        }
+        let (address, bytes) = (64 * (step % 1000), 4 * (step % 977));
+        scribe.operator(main, "aten::relu");
+        scribe.born(main, address, &Place::HOST, bytes).expect("few bytes");
+        scribe.ends(main).expect("an operator");
+    }
+    let (trace, mut page) = (scribe.finish(), Vec::new());
+    let begun = Instant::now();
+    let catalog = Catalog::of(&trace, &Names::new());
+    write::html(&trace, &catalog, &Lines::of(&trace), "step", &mut page).expect("it is written");
+    let took = begun.elapsed().as_secs_f64();
+    let size = Size::of(page.len() as u64);
+    println!(
+        "{:<46} {took:>9.2} s  (bar: 10 s), {size} (bar: 3 MB)",
+        format!("page of {} events", trace.end().count())
+    );
 }
 
 fn time(work: impl FnOnce()) -> Duration {
