@@ -3,12 +3,13 @@
 use std::path::{Path, PathBuf};
 
 /// Its subjects, each a file here and a module of `ffi`.
-const SHIM: [&str; 12] = [
+const SHIM: [&str; 13] = [
     "backtraces",
     "backward",
     "cpu",
     "device",
     "dry",
+    "gpu",
     "gradient",
     "modes",
     "observe",

@@ -15,6 +15,8 @@
 #include <thread>
 #include <utility>
 
+#include "shim.h"
+
 namespace toma {
 
 // Held for a few nanoseconds, so threads that meet spin. A mutex takes three times as long where they
@@ -41,6 +43,9 @@ struct Block {
   // What a watcher has answered; 0 for nothing.
   uint64_t owner;
 };
+
+// What is told of blocks; null for none.
+const toma_watcher* watcher() noexcept;
 
 // Shards, so that threads rarely wait for each other.
 class Blocks {

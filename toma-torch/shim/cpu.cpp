@@ -48,13 +48,14 @@ c10::DeleterFnPtr give_back = nullptr;
 thread_local int64_t fail_after = -1;
 thread_local int32_t exempt = 0;
 
-const toma_watcher* watcher() { return watching.load(std::memory_order_acquire); }
+// The number of the CPU, for a watcher.
+constexpr uint32_t cpu = 0;
 
 // Without a backtrace: it costs milliseconds to print, and the message says it all.
 [[noreturn]] void out_of_memory(size_t bytes, const std::string& why) {
   ooms.fetch_add(1, std::memory_order_relaxed);
-  if (const auto* told = watcher(); told != nullptr && exempt == 0) {
-    told->refused(bytes);
+  if (const auto* told = toma::watcher(); told != nullptr && exempt == 0) {
+    told->refused(cpu, bytes);
   }
   throw c10::OutOfMemoryError("CPU out of memory: tried to allocate " + std::to_string(bytes) + " bytes, " + why, nullptr);
 }
@@ -89,8 +90,8 @@ uint64_t counted(toma::Block block) { return block.is_exempt ? 0 : block.bytes; 
 void uncount(const void* data, toma::Block block) {
   if (block.bytes > 0) {
     allocated.fetch_sub(counted(block), std::memory_order_relaxed);
-    if (const auto* told = watcher(); told != nullptr && !block.is_exempt) {
-      told->freed(reinterpret_cast<uintptr_t>(data), block.bytes, block.owner);
+    if (const auto* told = toma::watcher(); told != nullptr && !block.is_exempt) {
+      told->freed(cpu, reinterpret_cast<uintptr_t>(data), block.bytes, block.owner);
     }
   }
 }
@@ -112,8 +113,8 @@ c10::DataPtr made(toma::Block block) {
     allocated.fetch_sub(counted(block), std::memory_order_relaxed);
     out_of_memory(block.bytes, "the system has no more");
   }
-  const auto* told = watcher();
-  block.owner = told == nullptr || block.is_exempt ? 0 : told->allocated(reinterpret_cast<uintptr_t>(data.get()), block.bytes);
+  const auto* told = toma::watcher();
+  block.owner = told == nullptr || block.is_exempt ? 0 : told->allocated(cpu, reinterpret_cast<uintptr_t>(data.get()), block.bytes);
   try {
     // A block that was freed past us is in the table until its address is given out again.
     uncount(data.get(), living->insert(data.get(), block));
@@ -191,6 +192,8 @@ void toma_cpu_reset_peak() noexcept { peak.store(allocated.load()); }
 uint64_t toma_cpu_budget() noexcept { return budget.load(std::memory_order_relaxed); }
 
 void toma_cpu_set_budget(uint64_t bytes) noexcept { budget.store(bytes); }
+
+const toma_watcher* toma::watcher() noexcept { return watching.load(std::memory_order_acquire); }
 
 void toma_cpu_watch(const toma_watcher* watcher) noexcept { watching.store(watcher, std::memory_order_release); }
 

@@ -46,6 +46,12 @@ at::RecordFunctionCallback observer_of_operators();
 // Tells the recorders of this thread of a block of memory, with fewer than no bytes when it is given back.
 void tell(void* data, int64_t bytes, c10::Device device) noexcept;
 
+// Tells the watcher of a block of a GPU's, with fewer than no bytes when it is given back, and that one lacks bytes.
+void tell_of_gpu(void* data, int64_t bytes, size_t reserved, c10::Device device) noexcept;
+void tell_of_lack(int64_t bytes, c10::Device device) noexcept;
+// Whether it is what a recording has put into a thread's slot.
+bool is_of_profile(const c10::DebugInfoBase* info) noexcept;
+
 // The leaf that this thread is in; empty outside of any, and where nothing records. It lives as long as the
 // operator.
 const char* leaf_name() noexcept;

@@ -72,25 +72,33 @@ void toma_cpu_set_budget(uint64_t bytes) noexcept;
 // The allocation after `skip` more of this thread fails, once; -1 for none. Returns what was left.
 int64_t toma_cpu_fail_after(int64_t skip) noexcept;
 
-// Told of every block of the counting allocator, on the thread that makes, frees or lacks it; of none that is exempt.
+// Told of every block of the counting allocator and of GPUs, on the thread that makes, frees or lacks it; of none that is
+// exempt. The CPU is device 0, and GPUs follow by their indices.
 struct toma_watcher {
   // Answers whose it is, which it hears when the block is freed: 0 where it was not asked.
-  uint64_t (*allocated)(uint64_t address, uint64_t bytes);
-  void (*freed)(uint64_t address, uint64_t bytes, uint64_t owner);
-  void (*refused)(uint64_t bytes);
+  uint64_t (*allocated)(uint32_t device, uint64_t address, uint64_t bytes);
+  void (*freed)(uint32_t device, uint64_t address, uint64_t bytes, uint64_t owner);
+  void (*refused)(uint32_t device, uint64_t bytes);
+  // An allocator has so many bytes reserved.
+  void (*reserved)(uint32_t device, uint64_t total);
 };
 
 // From now on; null for none. A thread may still be telling the one of before, which therefore lives for ever.
 void toma_cpu_watch(const toma_watcher* watcher) noexcept;
 
-// What the watcher has answered for the block at an address; 0 where none lives there.
+// What the watcher has answered for the block at an address; 0 where none lives there. `toma_gpu_owner`: on any GPU.
 uint64_t toma_cpu_owner(uint64_t address) noexcept;
+uint64_t toma_gpu_owner(uint64_t address) noexcept;
 
 // A living block: its address, its bytes, and whose it is.
 typedef void (*toma_each_block)(void* context, uint64_t address, uint64_t bytes, uint64_t owner);
 
 // Every living block of the counting allocator that is counted. `body` must neither allocate nor free tensors, and throws nothing.
 void toma_cpu_each_block(toma_each_block body, void* context) noexcept;
+// Every living block of a device's of which the watcher was told.
+void toma_gpu_each_block(uint32_t device, toma_each_block body, void* context) noexcept;
+// From now on the watcher is told of GPUs by this thread, and by those of its backwards.
+void toma_gpu_observe() noexcept;
 
 // Told of operators and of the nodes of backwards, on the thread that runs them. A node is a number that an operator
 // has in common with the node of its gradient, or 0.

@@ -22,7 +22,8 @@ void State::enter(Recorder& entry) {
   auto state = pushed.lock();
   if (state == nullptr || current() != state.get()) {
     // libtorch's profiler takes whatever is in its slot for its own.
-    if (c10::ThreadLocalDebugInfo::get(profiler) != nullptr) {
+    const auto* below = c10::ThreadLocalDebugInfo::get(profiler);
+    if (below != nullptr && !is_of_profile(below)) {
       throw c10::NotImplementedError("memory of this thread is being profiled by libtorch", nullptr);
     }
     pushed = state = state == nullptr ? std::make_shared<State>() : state;
@@ -68,6 +69,12 @@ void State::each(c10::function_ref<void(Recorder&)> body) {
   }
 }
 
-void State::reportMemoryUsage(void* data, int64_t bytes, size_t, size_t, c10::Device device) { tell(data, bytes, device); }
+// What a recording has put below hears nothing meanwhile.
+void State::reportMemoryUsage(void* data, int64_t bytes, size_t, size_t reserved, c10::Device device) {
+  tell(data, bytes, device);
+  tell_of_gpu(data, bytes, reserved, device);
+}
+
+void State::reportOutOfMemory(int64_t bytes, size_t, size_t, c10::Device device) { tell_of_lack(bytes, device); }
 
 }  // namespace toma

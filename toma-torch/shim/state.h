@@ -31,7 +31,8 @@ class State final : public c10::MemoryReportingInfoBase {
 
  private:
   // Of accelerators. What libtorch tells of the CPU lacks the end of all that lived before, and it warns of each.
-  void reportMemoryUsage(void* data, int64_t bytes, size_t, size_t, c10::Device device) override;
+  void reportMemoryUsage(void* data, int64_t bytes, size_t, size_t reserved, c10::Device device) override;
+  void reportOutOfMemory(int64_t bytes, size_t, size_t, c10::Device device) override;
   bool memoryProfilingEnabled() const override { return false; }
 
   // A backward on a device's thread reads what its caller changes.

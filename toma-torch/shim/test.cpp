@@ -10,6 +10,7 @@
 #include <c10/core/impl/LocalDispatchKeySet.h>
 #include <c10/core/impl/alloc_cpu.h>
 #include <c10/util/Exception.h>
+#include <torch/csrc/profiler/orchestration/observer.h>
 
 #include <sys/wait.h>
 #include <unistd.h>
@@ -507,6 +508,82 @@ void living_blocks_are_walked() {
   CHECK(living() == before + 1000 && living() == allocated());
 }
 
+// What a watcher of GPUs is told.
+struct Told {
+  std::vector<std::string> lines;
+};
+
+Told& told() {
+  static auto* told = new Told;
+  return *told;
+}
+
+void note(const std::string& line) { told().lines.push_back(line); }
+
+void watch_gpus() {
+  static const toma_watcher watcher{
+      [](uint32_t device, uint64_t address, uint64_t bytes) -> uint64_t {
+        if (device > 0) {
+          note("born " + std::to_string(device) + " " + std::to_string(address) + " " + std::to_string(bytes));
+        }
+        return address + 1;
+      },
+      [](uint32_t device, uint64_t address, uint64_t bytes, uint64_t owner) {
+        if (device > 0) {
+          note("died " + std::to_string(address) + " " + std::to_string(bytes) + " of " + std::to_string(owner));
+        }
+      },
+      [](uint32_t device, uint64_t bytes) {
+        if (device > 0) {
+          note("lacks " + std::to_string(bytes));
+        }
+      },
+      [](uint32_t, uint64_t total) { note("reserved " + std::to_string(total)); },
+  };
+  toma_cpu_watch(&watcher);
+}
+
+// As its allocator reports them: there need be no such device.
+void report(uint64_t address, int64_t bytes, size_t reserved) {
+  c10::reportMemoryUsageToProfiler(reinterpret_cast<void*>(address), bytes, 0, reserved, c10::Device(c10::kCUDA, 1));
+}
+
+void blocks_of_gpus_are_told_of_observed_threads() {
+  report(512, 1024, 4096);
+  CHECK(told().lines.empty());
+  watch_gpus();
+  report(512, 1024, 4096);
+  CHECK(told().lines.empty());
+  toma_gpu_observe();
+  toma_gpu_observe();
+  report(512, 1024, 4096);
+  CHECK((told().lines == std::vector<std::string>{"born 2 512 1024", "reserved 4096"}));
+  CHECK(toma_gpu_owner(512) == 513 && toma_gpu_owner(1024) == 0);
+  told().lines.clear();
+  // Freed where nothing saw it, so that its address comes again.
+  report(512, 2048, 8192);
+  report(1024, -100, 8192);
+  c10::reportOutOfMemoryToProfiler(77, 0, 0, c10::Device(c10::kCUDA, 1));
+  report(512, -2048, 8192);
+  const std::vector<std::string> expected{
+      "died 512 1024 of 513", "born 2 512 2048", "reserved 8192", "died 1024 100 of 0", "reserved 8192",
+      "lacks 77", "died 512 2048 of 513", "reserved 8192"};
+  CHECK(told().lines == expected);
+  told().lines.clear();
+  // A recorder of the thread hears it, too, and takes nothing away.
+  toma_recorder* recorder = nullptr;
+  toma_error error;
+  CHECK(toma_record_begin(&recorder, &error) == TOMA_OK);
+  report(512, 64, 0);
+  toma_record_end(recorder);
+  report(512, -64, 0);
+  CHECK((told().lines == std::vector<std::string>{"born 2 512 64", "reserved 0", "died 512 64 of 513", "reserved 0"}));
+  // libtorch takes what is there for a profiler of its own, which is off.
+  const auto* own = torch::profiler::impl::ProfilerStateBase::get();
+  CHECK(own != nullptr && own->config().disabled());
+  toma_cpu_watch(nullptr);
+}
+
 }  // namespace
 
 int main() {
@@ -518,6 +595,7 @@ int main() {
   a_child_of_fork_can_allocate();
   blocks_are_whole_and_freed();
   living_blocks_are_walked();
+  blocks_of_gpus_are_told_of_observed_threads();
   tensors_tell_where_they_are();
   what_is_refused_is_not_counted();
   what_is_exempt_is_never_counted_or_refused();

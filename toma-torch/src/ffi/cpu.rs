@@ -1,9 +1,5 @@
 //! The counting CPU allocator.
 
-use std::ffi::c_void;
-
-use toma_trace::counting::{self, Living, Owner};
-
 use crate::stats::Stats;
 
 // Sound to call with any numbers, from any thread: what they touch is atomic or of the calling thread,
@@ -17,58 +13,6 @@ unsafe extern "C" {
     pub(crate) safe fn toma_cpu_budget() -> u64;
     pub(crate) safe fn toma_cpu_set_budget(bytes: u64);
     safe fn toma_cpu_fail_after(skip: i64) -> i64;
-    safe fn toma_cpu_watch(watcher: &'static Watcher);
-    safe fn toma_cpu_owner(address: u64) -> u64;
-    fn toma_cpu_each_block(body: EachBlock, context: *mut c_void);
-}
-
-type EachBlock = extern "C" fn(*mut c_void, u64, u64, u64);
-
-/// What a recording has answered for the block at an address.
-pub(crate) fn owner_at(address: u64) -> Owner {
-    Owner(toma_cpu_owner(address))
-}
-
-/// Every living block. `body` must neither make nor free a tensor, and should not panic: that would end the process.
-pub(crate) fn each_cpu_block<F: FnMut(Living)>(mut body: F) {
-    extern "C" fn of<F: FnMut(Living)>(context: *mut c_void, address: u64, bytes: u64, owner: u64) {
-        // SAFETY: it is the body below, lent for the call.
-        let body = unsafe { &mut *context.cast::<F>() };
-        body(Living { address, bytes, owner: Owner(owner) });
-    }
-    // SAFETY: `body` lives through the call, which hands it to the function of its type alone.
-    unsafe { toma_cpu_each_block(of::<F>, (&raw mut body).cast()) };
-}
-
-/// What is told of every block, on the thread that makes, frees or lacks it.
-#[repr(C)]
-struct Watcher {
-    allocated: extern "C" fn(u64, u64) -> u64,
-    freed: extern "C" fn(u64, u64, u64),
-    refused: extern "C" fn(u64),
-}
-
-/// The only device of a recording.
-const HOST: u8 = 0;
-
-extern "C" fn allocated(address: u64, bytes: u64) -> u64 {
-    if counting::runs() { counting::allocated(HOST, address, bytes, super::node()).0 } else { 0 }
-}
-
-extern "C" fn freed(address: u64, bytes: u64, owner: u64) {
-    counting::freed(HOST, address, bytes, Owner(owner));
-}
-
-extern "C" fn refused(bytes: u64) {
-    if counting::runs() {
-        counting::out_of_memory(HOST, bytes, super::operator_of_stack, |tell| each_cpu_block(tell));
-    }
-}
-
-/// Tells the recording that runs of every block from now on; without one that is two loads.
-pub(crate) fn watch_cpu() {
-    static WATCHER: Watcher = Watcher { allocated, freed, refused };
-    toma_cpu_watch(&WATCHER);
 }
 
 /// Lets an allocation of this thread fail after `skip` more; returns how many were left before.

@@ -12,7 +12,8 @@ use super::recording::Recording;
 use super::running;
 use crate::cpu;
 use crate::error::{Error, ErrorKind};
-use crate::ffi;
+use crate::ffi::{self, DeviceId};
+use crate::record::place;
 
 /// What is recorded, and how.
 ///
@@ -76,7 +77,8 @@ impl Profiler {
 
     /// Records from now on, on all threads.
     ///
-    /// CPU tensors are [counted](crate::cpu) from now on. Blocks from before belong to no line.
+    /// CPU tensors are [counted](crate::cpu) from now on. Blocks from before belong to no line. On GPUs those are seen that
+    /// marked functions and their backwards make and free, on their threads.
     ///
     /// # Errors
     /// When another profiler runs.
@@ -85,7 +87,7 @@ impl Profiler {
         cpu::count();
         let events = if depth == Depth::Events { events } else { 0 };
         let setup =
-            Counting::of(&[(Place::HOST, cpu::allocated_bytes())]).events(events).position(ffi::position);
+            Counting::of(&devices()).events(events).position(ffi::position).thread_begins(ffi::observe_gpus);
         let busy = |busy| Error::new(ErrorKind::Unsupported, format!("profiler: {busy}"));
         let counting = setup.after_backward(running::note_variables).start().map_err(busy)?;
         named::forget();
@@ -96,6 +98,17 @@ impl Profiler {
         let running = Running::begin(Arc::new(named), depth);
         Ok(Profiling { counting, running })
     }
+}
+
+/// The CPU, then every GPU, each with what is allocated there.
+fn devices() -> Vec<(Place, u64)> {
+    let gpu = |index| {
+        let device = DeviceId::of(tch::Device::Cuda(index));
+        let stats = ffi::device_stats(device).ok()?;
+        Some((place(device.numbers()), stats.allocated_bytes))
+    };
+    let cpu = (Place::HOST, cpu::allocated_bytes());
+    std::iter::once(cpu).chain((0..).map_while(gpu)).collect()
 }
 
 /// A recording that runs, until it is finished or dropped.
@@ -133,7 +146,7 @@ struct Running {
 impl Running {
     fn begin(named: Arc<Named>, depth: Depth) -> Self {
         running::set(Some(Arc::clone(&named)));
-        ffi::watch_cpu();
+        ffi::watch_blocks();
         ffi::tell_operators(depth == Depth::Events);
         attempts::tell(true);
         Self { named }

@@ -34,15 +34,16 @@ struct Events {
 impl Recording {
     pub(super) fn of(counted: &Counted, named: &Named) -> Self {
         let mut living = Vec::new();
-        ffi::each_cpu_block(|block| living.push((0, block)));
+        for (device, _) in (0..).zip(counted.places()) {
+            ffi::each_block(device, |block| living.push((device, block)));
+        }
         let events = counted.replay(living).map(|replayed| Arc::new(Events::of(replayed, named)));
         let lines = counted.lines();
         let lines = match &events {
             Some(events) => lines.traced(Arc::clone(&events.trace), as_cuda),
             None => lines,
         };
-        let (bytes, line) = counted.peak(0);
-        Self { lines, peak: Peak { bytes, line, holdings: None }, events }
+        Self { lines, peak: Peak::of(counted), events }
     }
 
     /// What each line did, in the order of the source.
@@ -66,7 +67,8 @@ impl Recording {
     /// The most bytes there were, where, and with [`Depth::Events`](super::Depth::Events) of what.
     #[must_use]
     pub fn peak(&self) -> Peak {
-        let at_peak = |events: &Arc<Events>| Holdings::at_peak(&events.trace, events.catalog(), &Place::HOST);
+        let place = &self.peak.place;
+        let at_peak = |events: &Arc<Events>| Holdings::at_peak(&events.trace, events.catalog(), place);
         // What was lost may have been the peak.
         let events = self.events.as_ref().filter(|events| events.lost == 0);
         Peak { holdings: events.map(at_peak), ..self.peak.clone() }
@@ -187,10 +189,12 @@ impl fmt::Display for Recording {
     }
 }
 
-/// The most bytes that CPU tensors held while something was recorded.
+/// The most bytes that one device held while something was recorded.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Peak {
+    /// The device: that with the most bytes.
+    pub place: Place,
     /// The bytes.
     pub bytes: u64,
     /// File and number of the line that reached it, if it was in one.
@@ -199,10 +203,21 @@ pub struct Peak {
     pub holdings: Option<Holdings>,
 }
 
+impl Peak {
+    fn of(counted: &Counted) -> Self {
+        let of_device = |(device, place): (u8, &Place)| {
+            let (bytes, line) = counted.peak(device);
+            Self { place: place.clone(), bytes, line, holdings: None }
+        };
+        let highest = (0..).zip(counted.places()).map(of_device).max_by_key(|peak| peak.bytes);
+        highest.unwrap_or(Self { place: Place::HOST, bytes: 0, line: None, holdings: None })
+    }
+}
+
 impl fmt::Display for Peak {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let line = self.line.as_ref().map_or_else(String::new, |line| format!(" at {line}"));
-        writeln!(f, "peak of {} on {}{line}", Size::of(self.bytes), Place::HOST)?;
+        writeln!(f, "peak of {} on {}{line}", Size::of(self.bytes), self.place)?;
         self.holdings.as_ref().map_or(Ok(()), |holdings| holdings.fmt(f))
     }
 }

@@ -25,7 +25,9 @@ pub use names::{NameId, name};
 pub use owner::{EXEMPT, Owner};
 pub use replay::Replayed;
 pub use scopes::{Attempt, Phase, phase};
-pub use thread::{Pause, allocated, ends, freed, node_begins, operator_begins, out_of_memory, pause};
+pub use thread::{
+    Pause, allocated, ends, freed, node_begins, operator_begins, out_of_memory, pause, reserved,
+};
 pub use told::Node;
 
 use self::ears::Hearing;
@@ -87,6 +89,7 @@ pub struct Setup {
     events: usize,
     position: fn() -> Node,
     after_backward: fn(),
+    thread_begins: fn(),
 }
 
 /// What was counted.
@@ -105,6 +108,8 @@ pub(super) struct Shared {
     makers: AllMakers,
     position: fn() -> Node,
     after_backward: fn(),
+    thread_begins: fn(),
+    devices: usize,
     failures: Failures,
     threads: AtomicU32,
 }
@@ -134,6 +139,11 @@ impl Setup {
     /// The same, with what is called on a thread when a line ends that has run a backward.
     pub fn after_backward(self, after_backward: fn()) -> Self {
         Self { after_backward, ..self }
+    }
+
+    /// The same, with what is called on each thread when it tells the first time.
+    pub fn thread_begins(self, thread_begins: fn()) -> Self {
+        Self { thread_begins, ..self }
     }
 
     /// Counts from now on.
@@ -166,6 +176,8 @@ impl Setup {
             makers: AllMakers::default(),
             position: self.position,
             after_backward: self.after_backward,
+            thread_begins: self.thread_begins,
+            devices: self.devices.len(),
             failures: Failures::new(),
             threads: AtomicU32::new(0),
         });
@@ -178,7 +190,13 @@ impl Setup {
 impl Counting {
     /// A recording of these devices, with the bytes that are allocated on each already.
     pub fn of(devices: &[(Place, u64)]) -> Setup {
-        Setup { devices: devices.to_owned(), events: 0, position: Node::default, after_backward: || () }
+        Setup {
+            devices: devices.to_owned(),
+            events: 0,
+            position: Node::default,
+            after_backward: || (),
+            thread_begins: || (),
+        }
     }
 
     /// What was counted so far. Stays that have not ended are not in the rows.
@@ -220,6 +238,11 @@ impl Counted {
     #[must_use]
     pub fn lines(&self) -> Lines {
         self.0.lines()
+    }
+
+    /// The devices, as they were told to [`of`](Counting::of).
+    pub fn places(&self) -> impl Iterator<Item = &Place> {
+        self.0.rows.devices().map(|(_, place)| place)
     }
 
     /// The most bytes there were on the device of a place among those of [`of`](Counting::of), and the line that

@@ -101,19 +101,29 @@ impl Drop for Pause {
     }
 }
 
+/// The allocator of a device has so many bytes reserved now.
+pub fn reserved(device: u8, total: u64) {
+    unless_paused(|here| {
+        if here.has(device) {
+            here.stack.reserved(DeviceId(device.into()), total);
+        }
+    });
+}
+
 /// A block was allocated on the device of that place among those of [`of`](super::Counting::of), to compute the
 /// gradient of a node if one runs. The answer belongs to the block.
 pub fn allocated(device: u8, address: u64, bytes: u64, node: Node) -> Owner {
     if PAUSES.get() > 0 && super::runs() {
         return EXEMPT;
     }
-    here(|here| here.allocated(device, address, bytes, node)).unwrap_or(Owner(0))
+    let told = here(|here| here.has(device).then(|| here.allocated(device, address, bytes, node)));
+    told.flatten().unwrap_or(Owner(0))
 }
 
 /// A block was given back, with what [`allocated`] has answered for it; 0 where it was never asked.
 pub fn freed(device: u8, address: u64, bytes: u64, owner: Owner) {
     if owner != EXEMPT {
-        here(|here| here.freed(device, address, bytes, owner));
+        here(|here| here.has(device).then(|| here.freed(device, address, bytes, owner)));
     }
 }
 
@@ -126,6 +136,9 @@ pub fn out_of_memory(
     holders: impl FnOnce(&mut dyn FnMut(Living)),
 ) {
     unless_paused(|here| {
+        if !here.has(device) {
+            return;
+        }
         let operator = here.operators.last().copied().unwrap_or_else(operator);
         here.out_of_memory(device, asked, operator, holders);
     });
@@ -157,6 +170,7 @@ pub fn ends() {
 
 impl Here {
     fn new(shared: Arc<Shared>) -> Self {
+        (shared.thread_begins)();
         let position = (shared.position)();
         Self {
             number: shared.threads.fetch_add(1, Relaxed),
@@ -187,8 +201,12 @@ impl Here {
     }
 }
 
-/// Memory.
+/// Memory. Devices that the recording does not have are left out.
 impl Here {
+    fn has(&self, device: u8) -> bool {
+        usize::from(device) < self.shared.devices
+    }
+
     fn allocated(&mut self, device: u8, address: u64, bytes: u64, node: Node) -> Owner {
         if self.failed.take().is_some() {
             self.shared.failures.forget(self.number);

@@ -1,0 +1,112 @@
+// The blocks of GPUs, as libtorch tells of them on the threads that a recording has heard of and those of their
+// backwards.
+
+#include <torch/csrc/profiler/orchestration/observer.h>
+
+#include "blocks.h"
+#include "observe.h"
+#include "shim.h"
+
+namespace toma {
+namespace {
+
+using namespace torch::profiler::impl;
+
+constexpr auto slot = c10::DebugInfoKind::PROFILER_STATE;
+constexpr size_t most_devices = 64;
+
+// Never destroyed: threads may free while the process ends.
+std::array<Blocks, most_devices>& tables() {
+  static auto* tables = new std::array<Blocks, most_devices>;
+  return *tables;
+}
+
+bool is_known(c10::Device device) {
+  return device.type() == c10::kCUDA && device.index() >= 0 && static_cast<size_t>(device.index()) < most_devices;
+}
+
+// The CPU is before them.
+uint32_t number_of(c10::Device device) { return static_cast<uint32_t>(device.index()) + 1; }
+
+Blocks& table_of(c10::Device device) { return tables()[static_cast<size_t>(device.index())]; }
+
+// libtorch's profiler takes what is in its slot for its own, so this is one, and disabled.
+struct Reports final : ProfilerStateBase {
+  Reports() : ProfilerStateBase(ProfilerConfig(ProfilerState::Disabled)) {}
+
+  void reportMemoryUsage(void* data, int64_t bytes, size_t, size_t reserved, c10::Device device) override {
+    tell_of_gpu(data, bytes, reserved, device);
+  }
+
+  void reportOutOfMemory(int64_t bytes, size_t, size_t, c10::Device device) override { tell_of_lack(bytes, device); }
+
+  ActiveProfilerType profilerType() override { return ActiveProfilerType::NONE; }
+};
+
+void tell_freed(const toma_watcher& told, c10::Device device, void* data, Block block) noexcept {
+  if (block.bytes > 0) {
+    told.freed(number_of(device), reinterpret_cast<uintptr_t>(data), block.bytes, block.owner);
+  }
+}
+
+}  // namespace
+
+void tell_of_gpu(void* data, int64_t bytes, size_t reserved, c10::Device device) noexcept {
+  const auto* told = watcher();
+  if (told == nullptr || Unobserved::of_thread != nullptr || !is_known(device) || bytes == 0) {
+    return;
+  }
+  auto before = table_of(device).remove(data);
+  if (bytes < 0 && before.bytes == 0) {
+    before.bytes = static_cast<uint64_t>(-bytes);
+  }
+  // Where a block is born, the one before was freed by a thread that tells nothing.
+  tell_freed(*told, device, data, before);
+  if (bytes > 0) {
+    const auto size = static_cast<uint64_t>(bytes);
+    const auto owner = told->allocated(number_of(device), reinterpret_cast<uintptr_t>(data), size);
+    try {
+      table_of(device).insert(data, {size, false, owner});
+    } catch (const std::bad_alloc&) {
+      // Then it is one that was there before.
+    }
+  }
+  told->reserved(number_of(device), reserved);
+}
+
+void tell_of_lack(int64_t bytes, c10::Device device) noexcept {
+  if (const auto* told = watcher(); told != nullptr && Unobserved::of_thread == nullptr && is_known(device)) {
+    told->refused(number_of(device), static_cast<uint64_t>(std::max<int64_t>(bytes, 0)));
+  }
+}
+
+bool is_of_profile(const c10::DebugInfoBase* info) noexcept { return dynamic_cast<const Reports*>(info) != nullptr; }
+
+}  // namespace toma
+
+void toma_gpu_observe() noexcept {
+  // A recorder of this thread tells, too. A profiler of libtorch's would take ours off instead of itself when it ends.
+  if (c10::ThreadLocalDebugInfo::get(toma::slot) != nullptr) {
+    return;
+  }
+  try {
+    c10::ThreadLocalDebugInfo::_push(toma::slot, std::make_shared<toma::Reports>());
+  } catch (const std::exception&) {
+    // Without memory for it nothing is told.
+  }
+}
+
+uint64_t toma_gpu_owner(uint64_t address) noexcept {
+  for (auto& table : toma::tables()) {
+    if (const auto block = table.at(reinterpret_cast<void*>(address)); block.bytes > 0) {
+      return block.owner;
+    }
+  }
+  return 0;
+}
+
+void toma_gpu_each_block(uint32_t device, toma_each_block body, void* context) noexcept {
+  toma::tables()[device - 1].each([&](const void* data, const toma::Block& block) {
+    body(context, reinterpret_cast<uintptr_t>(data), block.bytes, block.owner);
+  });
+}
