@@ -4,7 +4,7 @@ use tch::nn::{self, Module as _, VarStore};
 use tch::{Kind, Tensor};
 use toma::assert_peak;
 use toma_torch::Device;
-use toma_torch::profile::{Stocktaking, inventory};
+use toma_torch::profile::{Column, Profiler, Stocktaking, inventory};
 use toma_trace::Place;
 
 use crate::table::{Check, Needs, printed_by};
@@ -20,6 +20,16 @@ pub(crate) const CHECKS: &[Check] = &[
         name: "profile: a bound on a step holds to the byte of the counters",
         needs: Needs::Libtorch,
         run: bounded,
+    },
+    Check {
+        name: "profile: lines have memlab's figures and those of the counters",
+        needs: Needs::Libtorch,
+        run: lines,
+    },
+    Check {
+        name: "profile: what filled the device is told, in backward too",
+        needs: Needs::Libtorch,
+        run: filled,
     },
 ];
 
@@ -82,4 +92,60 @@ fn bounded() -> String {
     });
     assert!(exceeds && printed == 1, "{peak} bytes are not exceeded");
     format!("{peak} bytes")
+}
+
+fn zeros() -> [Tensor; 2] {
+    [Tensor::zeros([100, 100], FLOATS), Tensor::zeros([100], FLOATS)]
+}
+
+#[toma::profile]
+fn inner() {
+    let _third = zeros();
+}
+
+#[toma::profile]
+fn outer() {
+    let _first = zeros();
+    let _second = zeros();
+    inner();
+}
+
+/// As the README of `pytorch_memlab` has them.
+fn lines() -> String {
+    let place = Place::device("cuda", 0);
+    let device = Device::new(GPU);
+    let before = device.stats().unwrap();
+    let profiling = Profiler::new().start().unwrap();
+    outer();
+    let lines = profiling.finish().lines();
+    let peak = |function: &str, text: &str| {
+        let number = lines.number(function, text).expect("a line with this text");
+        lines.figures(function, number, &place).expect("it ran").peak - before.allocated_bytes
+    };
+    let peaks = [
+        peak("outer", "let _first = zeros();"),
+        peak("outer", "let _second = zeros();"),
+        peak("outer", "inner();"),
+        peak("inner", "let _third = zeros();"),
+    ];
+    let shown = lines.columns([Column::Peak, Column::Reserved]).to_string();
+    assert_eq!(peaks.map(|bytes| bytes >> 10), [40, 80, 120, 120], "{shown}");
+    assert_eq!(device.stats().unwrap().allocated_bytes, before.allocated_bytes);
+    format!("{peaks:?} bytes")
+}
+
+#[toma::profile]
+fn step(weight: &Tensor, rows: i64) {
+    let squares = Tensor::ones([rows, 1 << 20], FLOATS).mm(weight).square();
+    squares.sum(Kind::Float).backward();
+}
+
+fn filled() -> String {
+    let weight = Tensor::ones([1 << 20, 64], FLOATS).set_requires_grad(true);
+    let profiling = Profiler::new().start().unwrap();
+    let rows = toma::execute::batch(1 << 14, |rows| step(&weight, i64::try_from(rows).unwrap()));
+    drop((profiling, rows));
+    let filled = toma::report::last().unwrap().filled.expect("the device was filled");
+    assert!(filled.contains("cuda:0 holds") && filled.contains("profile.rs:"), "{filled}");
+    filled.lines().next().unwrap_or_default().to_owned()
 }
