@@ -5,7 +5,7 @@
 
 use proc_macro2::{Group, TokenStream};
 use quote::quote;
-use syn::{Error, Result};
+use syn::{Attribute, Error, Result};
 
 use crate::function::Function;
 use options::Options;
@@ -48,6 +48,14 @@ pub(crate) fn expand(args: TokenStream, function: &Function) -> Result<TokenStre
 impl<'a> Profile<'a> {
     fn check(args: TokenStream, function: &'a Function) -> Result<Self> {
         let options = Options::parse(args)?;
+        let is_second = |attribute: &&Attribute| {
+            let path = attribute.path();
+            let names: Vec<_> = path.segments.iter().map(|segment| segment.ident.to_string()).collect();
+            ["profile", "toma::profile"].contains(&names.join("::").as_str())
+        };
+        if let Some(second) = function.attrs.iter().find(is_second) {
+            return Err(Error::new_spanned(second, format!("{ATTRIBUTE} is given twice: once marks all")));
+        }
         if let Some(constness) = function.sig.constness {
             let message = format!("{ATTRIBUTE} cannot mark a `const fn`: marks are made at run time");
             return Err(Error::new_spanned(constness, message));

@@ -541,6 +541,8 @@ fn functions_that_cannot_be_marked() {
     refused("", "pub const fn f() {}", message, "const");
     let message = "`#[toma::profile]` needs a body to mark: put it on the implementation";
     refused("", "fn forward(&self) -> u8;", message, "forward");
+    let message = "`#[toma::profile]` is given twice: once marks all";
+    refused("", "#[inline] #[toma::profile(every = 2)] fn f() {}", message, "#[toma::profile(every = 2)]");
 }
 
 #[test]
