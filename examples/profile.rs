@@ -45,7 +45,7 @@ mod weights;
 
 type Result<T, E = Box<dyn Error>> = std::result::Result<T, E>;
 
-/// Shows which line fills the memory: where MiniLM embeds lines of text, or where a net learns digits.
+/// Shows which line fills the memory: where a language model embeds lines of text, or a net learns digits.
 #[derive(Debug, Parser)]
 #[command(name = "profile", max_term_width = 100)]
 struct Arguments {
@@ -58,7 +58,7 @@ struct Arguments {
     /// Bytes that tensors may take beside what is loaded, such as 8MiB [default: 16 MiB, to train 8 MiB]
     #[arg(long, value_name = "BYTES")]
     budget: Option<ByteSize>,
-    /// Folder for the recording in four formats: text, HTML, memory_viz and Perfetto
+    /// Folder for the recording in four formats: text, HTML, pickle and Perfetto
     #[arg(long, value_name = "DIR")]
     output: Option<PathBuf>,
     /// Folder with config.json, tokenizer.json and model.safetensors; `cargo xtask run profile` fetches and gives it

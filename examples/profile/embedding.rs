@@ -1,4 +1,4 @@
-//! MiniLM, as the example `embed` has it, turns lines of text into vectors.
+//! The model of the example `embed` turns lines of text into vectors.
 
 use std::cmp::Reverse;
 use std::path::Path;
