@@ -25,7 +25,7 @@
 //!
 //! A program that is started with the variable `TOMA_PROFILE` needs no profiler: its values, and what Ctrl-C does,
 //! are in the manual of `#[toma::profile]`. One recording runs at a time. A [`Profiler`] that is started while the
-//! variable records, or beside another one, is an error. [`run`] is both in one for notebooks.
+//! variable records, or beside another one, is an error. [`run()`] is both in one for notebooks.
 //!
 //! # Depths
 //!
@@ -123,8 +123,8 @@
 //! | `@profile_every(10)` | `#[toma::profile(every = 10)]` |
 //! | `set_target_gpu` | not needed: all devices are measured, [`Lines::device`] shows one |
 //! | `clear_global_line_profiler` | [`clear`]; of a profiler [`Profiling::clear`] |
-//! | `%mlrun` | [`run`] |
-//! | `MemReporter(model)`, `report()` | [`inventory`] with [`variables`](Stocktaking::variables), printed with `{}` |
+//! | `%mlrun` | [`run()`] |
+//! | `MemReporter(model)`, `report()` | [`inventory()`] with [`variables`](Stocktaking::variables), printed with `{}` |
 //! | `report(verbose=True)` | the same, with `{:#}` |
 //! | `report(device=..)` | [`Stocktaking::device`] |
 //! | `add_optimizer` | [`optimizer`] around the first step |
@@ -136,7 +136,7 @@
 //!
 //! - Memory beside libtorch's allocator: of Rust, of libraries that call `malloc`, of `from_blob`.
 //! - CPU tensors from before [`cpu::count`](crate::cpu::count); the first recording calls it. Begin `main` with it.
-//! - Tensors on a GPU are in no row yet. [`inventory`] lists them by libtorch's own figures; this is not proven on a device.
+//! - Tensors on a GPU are in no row yet. [`inventory()`] lists them by libtorch's own figures; this is not proven on a device.
 
 mod attempts;
 mod filled;
