@@ -6,7 +6,7 @@ use std::path::Path;
 use anyhow::{Context as _, Result, ensure};
 use syn::spanned::Spanned as _;
 use syn::visit::{self, Visit};
-use syn::{ImplItemFn, ItemFn, Signature, TraitItemFn, Visibility};
+use syn::{Attribute, ImplItemFn, ItemFn, Signature, TraitItemFn, Visibility};
 use xshell::Cmd;
 
 use super::Checks;
@@ -105,8 +105,10 @@ fn marked(text: &str, mark: &str) -> Result<(String, usize)> {
 struct Functions(Vec<usize>);
 
 impl Functions {
-    fn add(&mut self, vis: Option<&Visibility>, sig: &Signature) {
-        if sig.constness.is_none() {
+    /// A function that has its mark already keeps that one.
+    fn add(&mut self, attrs: &[Attribute], vis: Option<&Visibility>, sig: &Signature) {
+        let is_mark = |attr: &Attribute| attr.path().segments.last().is_some_and(|it| it.ident == "profile");
+        if sig.constness.is_none() && !attrs.iter().any(is_mark) {
             let first = match vis {
                 None | Some(Visibility::Inherited) => sig.span(),
                 Some(vis) => vis.span(),
@@ -118,18 +120,18 @@ impl Functions {
 
 impl<'ast> Visit<'ast> for Functions {
     fn visit_item_fn(&mut self, function: &'ast ItemFn) {
-        self.add(Some(&function.vis), &function.sig);
+        self.add(&function.attrs, Some(&function.vis), &function.sig);
         visit::visit_item_fn(self, function);
     }
 
     fn visit_impl_item_fn(&mut self, function: &'ast ImplItemFn) {
-        self.add(Some(&function.vis), &function.sig);
+        self.add(&function.attrs, Some(&function.vis), &function.sig);
         visit::visit_impl_item_fn(self, function);
     }
 
     fn visit_trait_item_fn(&mut self, function: &'ast TraitItemFn) {
         if function.default.is_some() {
-            self.add(None, &function.sig);
+            self.add(&function.attrs, None, &function.sig);
         }
         visit::visit_trait_item_fn(self, function);
     }
@@ -142,7 +144,8 @@ mod tests {
     #[test]
     fn functions_with_a_body_that_runs_are_marked() {
         let text = "/// ü\n#[inline]\npub(crate) async fn a() {\n    fn b() {}\n}\nconst fn c() {}\n\
-            trait T { fn d(); unsafe fn e() {} }\nimpl S { pub fn f() {} }\nmacro_rules! m { () => { fn g() {} } }\n";
+            trait T { fn d(); unsafe fn e() {} }\nimpl S { pub fn f() {} }\nmacro_rules! m { () => { fn g() {} } }\n\
+            #[toma::profile(every = 2)]\nfn h() {}\n";
         let (marked, count) = marked(text, "@").unwrap();
         let expected = text.replace("pub(crate)", "@pub(crate)").replace("fn b", "@fn b");
         let expected = expected.replace("unsafe", "@unsafe").replace("pub fn", "@pub fn");
