@@ -1,102 +1,114 @@
-//! Which line of a training step fills the memory: `cargo xtask run profile`.
+//! Which line filled the memory: `cargo xtask run profile`.
 //!
-//! A small net learns handwritten digits in a budget that is too small for a step of 900 images. The form
-//! `backward_step` takes pieces that fit; the table says what each line of the net did to the memory.
+//! A language model embeds lines of text, or with `--train` a net learns handwritten digits, in a budget that is too
+//! small for all of them at once. Printed are what filled the memory at the first failure, what each line takes at the
+//! size that worked, and what is alive afterwards.
 
 use std::error::Error;
+use std::fmt::Display;
+use std::io;
 use std::num::NonZeroUsize;
+use std::path::PathBuf;
 use std::process::ExitCode;
 
 use bytesize::ByteSize;
 use clap::Parser;
-use tch::nn::{self, Module as _, OptimizerConfig as _};
-use tch::{Device, Kind, Tensor};
-use toma::torch::backward_step;
-use toma::torch::cpu::{self, Budget};
-use toma::torch::profile::{Column, Profiler};
+use toma::torch::QuietBacktraces;
+use toma::torch::cpu;
 
-use crate::data::Data;
+use crate::embedding::Embedding;
+use crate::learning::Learning;
+use crate::show::{Work, show};
 
 #[path = "train/data.rs"]
 #[allow(dead_code, reason = "only training")]
 mod data;
 #[path = "quickstart/digits.rs"]
 mod digits;
+#[path = "profile/embedding.rs"]
+mod embedding;
+#[path = "profile/learning.rs"]
+mod learning;
+#[path = "embed/model.rs"]
+#[allow(dead_code, reason = "vectors are not kept")]
+mod model;
+#[path = "profile/show.rs"]
+mod show;
+#[cfg(test)]
+#[path = "profile/tests.rs"]
+mod tests;
+#[path = "embed/texts.rs"]
+#[allow(dead_code, reason = "one bucket")]
+mod texts;
+#[path = "embed/weights.rs"]
+mod weights;
 
-type Result<T> = std::result::Result<T, Box<dyn Error>>;
+type Result<T, E = Box<dyn Error>> = std::result::Result<T, E>;
 
-/// Shows which line of a training step fills the memory.
+/// Shows which line fills the memory: where a language model embeds lines of text, or a net learns digits.
 #[derive(Debug, Parser)]
 #[command(name = "profile", max_term_width = 100)]
 struct Arguments {
-    /// Images in a step.
-    #[arg(long, default_value = "900")]
-    batch: NonZeroUsize,
-    /// Bytes that tensors may take beside the net and the data.
-    #[arg(long, default_value = "8MiB")]
-    budget: ByteSize,
-}
-
-/// Two convolutions and a linear layer.
-struct Net {
-    first: nn::Conv2D,
-    second: nn::Conv2D,
-    last: nn::Linear,
-}
-
-impl Net {
-    fn new(root: &nn::Path<'_>) -> Self {
-        let padded = nn::ConvConfig { padding: 1, ..nn::ConvConfig::default() };
-        Self {
-            first: nn::conv2d(root / "first", 1, 16, 3, padded),
-            second: nn::conv2d(root / "second", 16, 32, 3, padded),
-            last: nn::linear(root / "last", 32 * 4 * 4, 10, nn::LinearConfig::default()),
-        }
-    }
-
-    #[toma::profile]
-    fn loss(&self, images: &Tensor, classes: &Tensor) -> Tensor {
-        let edges = self.first.forward(images).relu();
-        let shapes = self.second.forward(&edges).relu();
-        let pooled = shapes.max_pool2d_default(2).flatten(1, -1);
-        self.last.forward(&pooled).cross_entropy_for_logits(classes)
-    }
-
-    #[toma::profile]
-    fn learn(&self, optimizer: &mut nn::Optimizer, images: &Tensor, classes: &Tensor) -> f64 {
-        let data = (images, classes);
-        let loss = backward_step(optimizer, data, |(images, classes)| self.loss(images, classes));
-        loss.double_value(&[])
-    }
+    /// A net that learns handwritten digits, instead of a language model that embeds
+    #[arg(long)]
+    train: bool,
+    /// Lines of text or images of digits that are tried at once [default: 64 lines or 900 images]
+    #[arg(long, value_name = "N")]
+    batch: Option<NonZeroUsize>,
+    /// Bytes that tensors may take beside what is loaded, such as 8MiB [default: 16 MiB, to train 8 MiB]
+    #[arg(long, value_name = "BYTES")]
+    budget: Option<ByteSize>,
+    /// Folder for the recording in four formats: text, HTML, pickle and Perfetto
+    #[arg(long, value_name = "DIR")]
+    output: Option<PathBuf>,
+    /// Folder with config.json, tokenizer.json and model.safetensors; `cargo xtask run profile` fetches and gives it
+    #[arg(long, value_name = "DIR", env = "MINILM_DIR", hide_env_values = true)]
+    model: Option<PathBuf>,
 }
 
 fn main() -> ExitCode {
-    match run(&Arguments::parse()) {
-        Ok(()) => ExitCode::SUCCESS,
+    let arguments = match Arguments::try_parse() {
+        Ok(arguments) => arguments,
+        Err(error) if !error.use_stderr() => error.exit(),
         Err(error) => {
-            eprintln!("error: {error}");
+            eprintln!("{}", first_line(&error));
+            return ExitCode::from(2);
+        }
+    };
+    // Each error would bring two pages of C++ frames.
+    let _quiet = QuietBacktraces::new();
+    match run(&arguments, &mut io::stdout().lock()) {
+        Err(error) if !is_closed(&*error) => {
+            eprintln!("error: {}", first_line(&error));
             ExitCode::FAILURE
         }
+        _ => ExitCode::SUCCESS,
     }
 }
 
-fn run(&Arguments { batch, budget }: &Arguments) -> Result<()> {
+fn run(arguments: &Arguments, to: &mut dyn io::Write) -> Result<()> {
+    // From the first tensor on, so that all of them are in the inventory.
     cpu::count();
     tch::manual_seed(7);
-    let data = Data::load(Kind::Float)?;
-    let variables = nn::VarStore::new(Device::Cpu);
-    let net = Net::new(&variables.root());
-    let mut optimizer = nn::Adam::default().build(&variables, 5e-3)?;
-    let images = data.training.batches(batch.get()).next().ok_or("there is no batch")?;
-    let _budget = Budget::beyond_allocated(budget.as_u64());
-    let profiling = Profiler::new().start()?;
-    for step in 1..=3 {
-        let loss = net.learn(&mut optimizer, &images.images, &images.classes);
-        println!("step {step}: loss {loss:.4}");
-    }
-    let recording = profiling.finish();
-    println!("\n{}", recording.lines());
-    let columns = [Column::Rise, Column::Allocated, Column::Freed, Column::Kept, Column::Hits];
-    println!("{}", recording.lines().function("loss").columns(columns));
-    Ok(())
+    let batch = |default| arguments.batch.map_or(default, NonZeroUsize::get);
+    let (mut work, budget): (Box<dyn Work>, _) = if arguments.train {
+        (Box::new(Learning::new(batch(900))?), ByteSize::mib(8))
+    } else {
+        let model = arguments.model.as_ref().ok_or(
+            "model: no folder is given; `cargo xtask run profile` fetches the model and gives it, or say \
+             --model DIR or set MINILM_DIR",
+        )?;
+        (Box::new(Embedding::new(model, batch(64))?), ByteSize::mib(16))
+    };
+    show(&mut *work, arguments.budget.unwrap_or(budget), arguments.output.as_deref(), to)
+}
+
+/// libtorch explains itself in many lines, of which the first says what is wrong.
+fn first_line(error: &dyn Display) -> String {
+    error.to_string().lines().next().unwrap_or_default().to_owned()
+}
+
+/// A reader that has left, as `head` does, is no error.
+fn is_closed(error: &(dyn Error + 'static)) -> bool {
+    error.downcast_ref::<io::Error>().is_some_and(|error| error.kind() == io::ErrorKind::BrokenPipe)
 }

@@ -48,9 +48,16 @@ impl Model {
         self.config.hidden_size
     }
 
+    /// Every weight by its name.
+    #[allow(dead_code, reason = "the example `profile` names them")]
+    pub(crate) fn weights(&self) -> impl Iterator<Item = (&str, &Tensor)> {
+        self.weights.all()
+    }
+
     /// A vector of length 1 for each text, one after the other.
     ///
     /// Each text must have a token, and at most as many as there are positions.
+    #[toma::profile]
     pub(crate) fn embed(&self, texts: &[&Tokens]) -> Torch<Vec<f32>> {
         let ids = padded(texts)?.f_to_device(self.device)?;
         let is_word = ids.f_ne(0)?.f_unsqueeze(1)?;
@@ -67,6 +74,7 @@ impl Model {
 
     /// The last hidden state, batch × tokens × hidden size. The mask, batch × 1 × 1 × tokens, says which tokens may be
     /// attended to, where not all may.
+    #[toma::profile]
     fn encode(&self, ids: &Tensor, mask: Option<&Tensor>) -> Torch<Tensor> {
         let table = |name: &str| self.weights.get("embeddings", &format!("{name}_embeddings.weight"));
         let mut sum = Tensor::f_embedding(table("word")?, ids, -1, false, false)?;
@@ -81,6 +89,7 @@ impl Model {
         Ok(hidden)
     }
 
+    #[toma::profile]
     fn layer(&self, layer: &str, hidden: Tensor, mask: Option<&Tensor>) -> Torch<Tensor> {
         let linear = |part: &str, input: &Tensor| self.linear(&format!("{layer}.{part}"), input);
         let norm = |part: &str, input: &Tensor| self.norm(&format!("{layer}.{part}.LayerNorm"), input);
@@ -91,6 +100,7 @@ impl Model {
         norm("output", &narrow.f_add_(&attended)?)
     }
 
+    #[toma::profile]
     fn attend(&self, layer: &str, hidden: &Tensor, mask: Option<&Tensor>) -> Torch<Tensor> {
         // From batch × tokens × hidden size to batch × heads × tokens × size of a head.
         let heads = |part: &str| {

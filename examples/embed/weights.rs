@@ -62,6 +62,10 @@ impl Weights {
         Ok(Self(tensors.into_iter().map(place).collect::<Result<_>>()?))
     }
 
+    pub(crate) fn all(&self) -> impl Iterator<Item = (&str, &Tensor)> {
+        self.0.iter().map(|(name, weight)| (name.as_str(), weight))
+    }
+
     pub(crate) fn get(&self, of: &str, part: &str) -> std::result::Result<&Tensor, TchError> {
         let missing = || TchError::FileFormat(format!("model.safetensors: tensor `{of}.{part}` is missing"));
         self.0.get(&format!("{of}.{part}")).ok_or_else(missing)

@@ -105,12 +105,10 @@ fn marked(text: &str, mark: &str) -> Result<(String, usize)> {
 struct Functions(Vec<usize>);
 
 impl Functions {
-    /// Those that have a mark keep it.
-    fn add(&mut self, attributes: &[Attribute], vis: Option<&Visibility>, sig: &Signature) {
-        let is_mark = |attribute: &Attribute| {
-            attribute.path().segments.last().is_some_and(|segment| segment.ident == "profile")
-        };
-        if sig.constness.is_none() && !attributes.iter().any(is_mark) {
+    /// A function that has its mark already keeps that one.
+    fn add(&mut self, attrs: &[Attribute], vis: Option<&Visibility>, sig: &Signature) {
+        let is_mark = |attr: &Attribute| attr.path().segments.last().is_some_and(|it| it.ident == "profile");
+        if sig.constness.is_none() && !attrs.iter().any(is_mark) {
             let first = match vis {
                 None | Some(Visibility::Inherited) => sig.span(),
                 Some(vis) => vis.span(),
@@ -146,7 +144,8 @@ mod tests {
     #[test]
     fn functions_with_a_body_that_runs_are_marked() {
         let text = "/// ü\n#[inline]\npub(crate) async fn a() {\n    fn b() {}\n}\nconst fn c() {}\n\
-            trait T { fn d(); unsafe fn e() {} }\nimpl S { pub fn f() {} #[toma::profile] fn h() {} }\nmacro_rules! m { () => { fn g() {} } }\n";
+            trait T { fn d(); unsafe fn e() {} }\nimpl S { pub fn f() {} }\nmacro_rules! m { () => { fn g() {} } }\n\
+            #[toma::profile(every = 2)]\nfn h() {}\n";
         let (marked, count) = marked(text, "@").unwrap();
         let expected = text.replace("pub(crate)", "@pub(crate)").replace("fn b", "@fn b");
         let expected = expected.replace("unsafe", "@unsafe").replace("pub fn", "@pub fn");

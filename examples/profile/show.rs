@@ -1,0 +1,117 @@
+//! Runs something under the profiler, and shows what was recorded.
+
+use std::fs;
+use std::io::Write;
+use std::path::Path;
+use std::sync::{Mutex, PoisonError};
+
+use bytesize::ByteSize;
+use toma::observe::{Event, EventKind, Observer};
+use toma::report;
+use toma::torch::cpu::Budget;
+use toma::torch::profile::{Column, Depth, Peak, Profiler, Recording, Stocktaking};
+
+use crate::Result;
+
+/// What is profiled.
+pub(crate) trait Work {
+    /// What it does, in a sentence without an end.
+    fn about(&self) -> String;
+
+    /// What it does this with.
+    fn items(&self) -> &'static str;
+
+    /// One that knows the names of its tensors.
+    fn profiler(&self) -> Profiler;
+
+    /// Does all of it, in pieces that fit.
+    fn run(&mut self, observer: &dyn Observer) -> Result<()>;
+
+    /// What is alive, by its names.
+    fn inventory(&self) -> Stocktaking;
+}
+
+/// The first failure of all, with its size.
+#[derive(Default)]
+struct First(Mutex<Option<(usize, String)>>);
+
+impl Observer for First {
+    fn observe(&self, event: &Event<'_>) {
+        if let EventKind::Failed { size, filled: Some(filled), .. } = event.kind {
+            let mut first = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+            first.get_or_insert_with(|| (size, filled.to_owned()));
+        }
+    }
+}
+
+impl First {
+    fn take(self) -> Option<(usize, String)> {
+        self.0.into_inner().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Runs it twice: the first run finds the size that works, and the second one is shown.
+pub(crate) fn show(
+    work: &mut dyn Work,
+    budget: ByteSize,
+    output: Option<&Path>,
+    to: &mut dyn Write,
+) -> Result<()> {
+    if let Some(folder) = output {
+        fs::create_dir_all(folder).map_err(|error| format!("output {}: {error}", folder.display()))?;
+    }
+    writeln!(to, "{}; tensors may take {budget} more.\n", work.about())?;
+    let _budget = Budget::beyond_allocated(budget.as_u64());
+    let mut profiling = work.profiler().depth(Depth::Events).start()?;
+    let first = First::default();
+    let done = work.run(&first);
+    // It is told even where not one item fits.
+    show_first(first.take(), work.items(), to)?;
+    done?;
+    profiling.clear();
+    work.run(&|_: &Event<'_>| {})?;
+    let size = report::last().map_or(0, |report| report.start);
+    let inventory = work.inventory().take()?;
+    let recording = profiling.finish();
+    writeln!(to, "What each line takes, with {size} {} at once:\n\n{}", work.items(), headline(&recording))?;
+    writeln!(to, "{}", recording.lines().columns([Column::Peak, Column::Rise, Column::Hits]))?;
+    writeln!(to, "What is alive afterwards:\n\n{inventory}")?;
+    output.map_or(Ok(()), |folder| write_files(&recording, folder, to))
+}
+
+fn show_first(first: Option<(usize, String)>, items: &str, to: &mut dyn Write) -> Result<()> {
+    match first {
+        Some((size, filled)) => {
+            let filled = filled.trim_end();
+            writeln!(to, "What filled the memory, with {size} {items} at once:\n\n{filled}\n")?;
+        }
+        None => writeln!(to, "It never ran out of memory.\n")?,
+    }
+    Ok(())
+}
+
+/// Where the peak is; the table says of what.
+fn headline(recording: &Recording) -> Peak {
+    let mut peak = recording.peak();
+    peak.holdings = None;
+    peak
+}
+
+fn write_files(recording: &Recording, folder: &Path, to: &mut dyn Write) -> Result<()> {
+    let path = |name: &str| folder.join(name);
+    recording.write_text(path("profile.txt"))?;
+    recording.write_html(path("profile.html"))?;
+    recording.write_memory_viz(path("memory_viz.pickle"))?;
+    recording.write_perfetto(path("perfetto.json"))?;
+    writeln!(to, "Files of this recording:")?;
+    let files = [
+        ("profile.txt", "these tables"),
+        ("profile.html", "the same with the bytes over time, for a browser"),
+        ("memory_viz.pickle", "for pytorch.org/memory_viz"),
+        ("perfetto.json", "for ui.perfetto.dev"),
+    ];
+    for (name, what) in files {
+        writeln!(to, "  {}  {what}", path(name).display())?;
+    }
+    Ok(())
+}
