@@ -4,6 +4,7 @@
 
 mod events;
 mod filled;
+mod nets;
 mod rows;
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
