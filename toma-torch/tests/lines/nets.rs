@@ -31,6 +31,8 @@ fn net<F: Fn(&Tensor) -> Tensor + 'static>(
     forward: impl FnOnce(&Path<'_>) -> F,
 ) -> Net {
     tch::manual_seed(7);
+    // One order of sums, and no threads that wait for each other on a busy machine.
+    tch::set_num_threads(1);
     let variables = nn::VarStore::new(Device::Cpu);
     let forward = Box::new(forward(&variables.root()));
     Net { input: Tensor::randn(input, FLOAT), target: Tensor::randn(target, FLOAT), variables, forward }
@@ -237,9 +239,10 @@ fn every_byte_of_the_peak_has_a_name(name: &str, net: &Net, recording: &Recordin
         let name = name.trim_end_matches(".exp_avg_sq").trim_end_matches(".exp_avg");
         net.variables.variables().contains_key(name) || ["input", "target"].contains(&name)
     };
-    let nameless = held.held().iter().filter(|held| {
-        !is_variable(&held.name) && !held.name.contains(&format!(" @ {FILE}:"))
-    });
+    let nameless = held
+        .held()
+        .iter()
+        .filter(|held| !is_variable(&held.name) && !held.name.contains(&format!(" @ {FILE}:")));
     let nameless: Vec<_> = nameless.collect();
     assert!(nameless.is_empty(), "{name}: {nameless:#?}");
     let categories = held.by_category();
