@@ -31,7 +31,7 @@ pub(super) struct Gauge {
 
 impl Gauge {
     pub(super) fn get(&self) -> Levels {
-        Levels { allocated: self.allocated.load(SeqCst), reserved: self.reserved.load(SeqCst) }
+        Levels { allocated: at_least_none(self.allocated.load(SeqCst)), reserved: self.reserved.load(SeqCst) }
     }
 
     pub(super) fn raise(&self, to: Levels) {
@@ -41,7 +41,12 @@ impl Gauge {
 
     /// The bytes that are allocated then.
     pub(super) fn allocate(&self, bytes: u64) -> u64 {
-        self.allocated.fetch_add(bytes, SeqCst).wrapping_add(bytes)
+        at_least_none(self.allocated.fetch_add(bytes, SeqCst).wrapping_add(bytes))
+    }
+
+    /// So many bytes are allocated, whatever was said before.
+    pub(super) fn correct(&self, bytes: u64) {
+        self.allocated.store(bytes, SeqCst);
     }
 
     pub(super) fn free(&self, bytes: u64) {
@@ -61,6 +66,11 @@ impl Gauge {
         self.raise(now);
         (highest, now)
     }
+}
+
+/// A sum that has wrapped around below zero is none: a block was freed that was never told of.
+fn at_least_none(sum: u64) -> u64 {
+    if sum > i64::MAX.unsigned_abs() { 0 } else { sum }
 }
 
 /// As `fetch_max`, which costs more than to look. Most allocations raise nothing.
