@@ -3,6 +3,7 @@
 //! A process of its own: a peak is that of all threads.
 
 mod adversity;
+mod engine;
 mod events;
 mod filled;
 mod nets;
