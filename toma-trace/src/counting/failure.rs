@@ -58,6 +58,12 @@ struct Slots {
 const FAILURES: usize = 4;
 const BLOCKS: usize = 1 << 14;
 
+impl Slots {
+    fn oldest(&mut self) -> Option<Failure> {
+        (!self.kept.is_empty()).then(|| self.kept.remove(0))
+    }
+}
+
 impl Failures {
     pub(super) fn new() -> Self {
         let empty = |_| Failure {
@@ -79,9 +85,9 @@ impl Failures {
     pub(super) fn keep(&self, thread: u32, fill: impl FnOnce(&mut Failure)) {
         let Ok(mut slots) = self.0.try_lock() else { return };
         let old = slots.kept.iter().position(|kept| kept.thread == thread);
-        let old = old.or_else(|| slots.free.is_empty().then_some(0));
-        let slot = old.map(|old| slots.kept.remove(old)).or_else(|| slots.free.pop());
-        let Some(mut failure) = slot else { return };
+        let old = old.map(|old| slots.kept.remove(old)).or_else(|| slots.free.pop());
+        // All may be lent at this moment.
+        let Some(mut failure) = old.or_else(|| slots.oldest()) else { return };
         failure.blocks.clear();
         (failure.thread, failure.others) = (thread, 0);
         fill(&mut failure);
@@ -146,6 +152,23 @@ mod tests {
         assert_eq!(asked(&failures, 9), Some(5));
         assert_eq!(failures.read(9, 1, |failure| failure.asked), None);
         failures.forget(2);
+        assert_eq!(asked(&failures, 9), None);
+    }
+
+    #[test]
+    fn a_failure_while_all_the_room_is_lent_is_not_kept() {
+        fn lend(failures: &Failures, thread: u32) {
+            failures.read(thread, 0, |_| match thread.checked_sub(1) {
+                Some(next) => lend(failures, next),
+                None => failures.keep(9, |failure| failure.asked = 7),
+            });
+        }
+        let failures = Failures::new();
+        let threads = u32::try_from(FAILURES).unwrap();
+        (0..threads).for_each(|thread| failures.keep(thread, |failure| failure.asked = 1));
+        lend(&failures, threads - 1);
+        let kept: Vec<_> = (0..threads).map(|thread| asked(&failures, thread)).collect();
+        assert_eq!(kept, [Some(1); FAILURES]);
         assert_eq!(asked(&failures, 9), None);
     }
 

@@ -158,9 +158,11 @@ impl Setup {
         static LAST: AtomicU32 = AtomicU32::new(NONE);
         let number = LAST.fetch_add(1, Relaxed).wrapping_add(1).max(NONE + 1);
         let begun = Instant::now();
+        let rows = Rows::new(&self.devices).clock(move || begun.elapsed());
+        rows.prepare();
         Arc::new(Shared {
             number,
-            rows: Arc::new(Rows::new(&self.devices).clock(move || begun.elapsed())),
+            rows: Arc::new(rows),
             known: Mutex::default(),
             ring: (self.events > 0).then(|| Ring::new(self.events)),
             births: AtomicU32::new(0),

@@ -155,6 +155,10 @@ impl LineCounters {
     }
 }
 
+/// As many threads and lines as need no memory when they begin.
+const READY_THREADS: usize = 16;
+const READY_LINES: u32 = 254;
+
 /// The accounts there are. One whose thread has ended is taken by another thread, because rows add up.
 #[derive(Debug, Default)]
 pub(super) struct Accounts(OnceLock<Box<Link>>);
@@ -168,6 +172,15 @@ struct Link {
 impl Accounts {
     pub(super) fn iter(&self) -> impl Iterator<Item = &Arc<Account>> {
         std::iter::successors(self.0.get(), |link| link.next.0.get()).map(|link| &link.account)
+    }
+
+    /// Has accounts ready for some threads, with room for some lines.
+    pub(super) fn prepare(&self, devices: usize) {
+        let accounts = [(); READY_THREADS].map(|()| self.take(devices));
+        for account in accounts {
+            account.lines.make_room(READY_LINES);
+            account.give_back();
+        }
     }
 
     /// An account that no other thread has.
