@@ -266,31 +266,28 @@ fn a_store_that_the_program_has_locked_is_not_waited_for() {
     drop(profiling);
 }
 
-fn in_the_middle(depth: Depth) -> profile::Recording {
-    cpu::count();
-    #[toma::profile]
-    fn outer(depth: Depth) -> profile::Profiling {
-        let kept = kib(8);
-        let mut profiling = Profiler::new().depth(depth).start().unwrap();
-        drop(kib(4));
-        loops(1);
-        profiling.clear();
-        drop(kib(2));
-        loops(1);
-        drop(kept);
-        profiling
-    }
-    outer(depth).finish()
+#[toma::profile]
+fn outer(depth: Depth) -> profile::Profiling {
+    let kept = kib(8);
+    let mut profiling = Profiler::new().depth(depth).start().unwrap();
+    drop(kib(4));
+    loops(1);
+    profiling.clear();
+    drop(kib(2));
+    loops(1);
+    drop(kept);
+    profiling
 }
 
 #[test]
 fn a_recording_that_begins_in_the_middle_of_functions_knows_those_that_are_called_later() {
     let _alone = alone();
+    cpu::count();
     for depth in [Depth::Lines, Depth::Events] {
-        let recording = in_the_middle(depth);
+        let recording = outer(depth).finish();
         let table = recording.lines().columns([Column::Hits]).to_string();
         assert!(table.contains("## ") && table.contains("loops") && !table.contains("outer"), "{table}");
-        assert_eq!(recording.peak().bytes, cpu::allocated_bytes() + (8 << 10) + (2 << 10).max(8 << 10));
+        assert_eq!(recording.peak().bytes, cpu::allocated_bytes() + (16 << 10), "kept, and two in the loop");
         if depth == Depth::Events {
             is_counted(&recording);
         }
@@ -402,4 +399,36 @@ fn a_run_within_a_run_is_refused_in_so_many_words() {
     let text = run.value.downcast_ref::<String>().unwrap();
     assert_eq!(text, "run: profiler: another runs, or TOMA_PROFILE is set: one at a time");
     assert_eq!(profile::run(|| 2).value, 2);
+}
+
+#[test]
+fn tensors_without_memory_of_their_own_have_no_name_and_do_no_harm() {
+    let _alone = alone();
+    let empty = Tensor::zeros([0], FLOAT);
+    let sparse = Tensor::eye(4, FLOAT).to_sparse(None, None::<Vec<i64>>, None);
+    let undefined = Tensor::new();
+    let profiler = Profiler::new().depth(Depth::Events).events(1 << 10);
+    let profiler = profiler.label("empty", &empty).label("sparse", &sparse).label("undefined", &undefined);
+    let profiling = profiler.start().unwrap();
+    profile::label("empty again", &empty);
+    profile::label("undefined again", &undefined);
+    drop(kib(1));
+    let recording = profiling.finish();
+    let held = recording.peak().holdings.unwrap();
+    let names: Vec<_> = held.held().iter().map(|held| held.name.as_str()).collect();
+    assert!(
+        names.contains(&"sparse") && !names.contains(&"empty") && !names.contains(&"undefined"),
+        "{held}"
+    );
+    is_counted(&recording);
+}
+
+#[test]
+fn devices_and_functions_that_are_not_there_are_named() {
+    let _alone = alone();
+    let recording = record(|| drop(recursive(0)));
+    let called = "no function rekursive was called; these were: lines::adversity::recursive\n";
+    assert_eq!(recording.lines().function("rekursive").to_string(), called);
+    let seen = "no device cuda:7 was recorded; these were: host\n";
+    assert_eq!(recording.lines().device(&Place::device("cuda", 7)).to_string(), seen);
 }

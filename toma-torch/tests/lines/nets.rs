@@ -22,7 +22,9 @@ struct Net {
     forward: Box<dyn Fn(&Tensor) -> Tensor>,
 }
 
-const NETS: [(&str, fn() -> Net); 4] =
+type Named = (&'static str, fn() -> Net);
+
+const NETS: [Named; 4] =
     [("perceptron", perceptron), ("convolution", convolution), ("lstm", lstm), ("transformer", transformer)];
 
 /// With the same numbers each time.
