@@ -1,7 +1,7 @@
 //! What a program says of its tensors: variables, gradients, states of optimizers, labels.
 
 use std::collections::{HashMap, HashSet};
-use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError, TryLockError, Weak};
 
 use tch::Tensor;
 use tch::nn::{VarStore, Variables};
@@ -17,7 +17,7 @@ use crate::ffi::{self, EventKind};
 #[derive(Debug, Default)]
 pub(super) struct Named {
     stores: Vec<Weak<Mutex<Variables>>>,
-    /// The optimizers that have run a step.
+    /// The optimizers that have run a step to its end.
     optimizers: Mutex<HashSet<String>>,
 }
 
@@ -43,7 +43,13 @@ fn is_alive(address: u64, owner: Owner) -> bool {
 
 /// Forgets what was noted of blocks that are gone, or that no recording has told apart from later ones.
 pub(super) fn forget() {
-    noted().retain(|(address, owner), _| *owner != Owner(0) && is_alive(*address, *owner));
+    noted().retain(|(_, owner), _| *owner != Owner(0));
+    forget_gone();
+}
+
+/// Forgets what was noted of blocks that are gone.
+pub(super) fn forget_gone() {
+    noted().retain(|(address, owner), _| is_alive(*address, *owner));
 }
 
 /// What was noted of the block that lives at an address.
@@ -51,13 +57,24 @@ pub(super) fn noted_at(address: u64, owner: Owner) -> Option<(Category, String)>
     noted().get(&(address, owner)).cloned()
 }
 
-/// What was noted of blocks, with where they were.
-pub(super) fn all_noted() -> Vec<(u64, Owner, Category, String)> {
+/// What was noted of a block.
+pub(super) struct Noted {
+    pub(super) address: u64,
+    pub(super) owner: Owner,
+    pub(super) category: Category,
+    pub(super) name: String,
+}
+
+/// What was noted of all blocks.
+pub(super) fn all_noted() -> Vec<Noted> {
     let noted = noted();
-    noted
-        .iter()
-        .map(|((address, owner), (category, name))| (*address, *owner, *category, name.clone()))
-        .collect()
+    let of = |(&(address, owner), (category, name)): (&(u64, Owner), &(Category, String))| Noted {
+        address,
+        owner,
+        category: *category,
+        name: name.clone(),
+    };
+    noted.iter().map(of).collect()
 }
 
 fn note(address: u64, category: Category, name: impl FnOnce() -> String) {
@@ -69,14 +86,23 @@ fn note(address: u64, category: Category, name: impl FnOnce() -> String) {
 }
 
 impl Named {
-    /// Variables that a store has now or later, as long as it lives.
+    /// Variables that a store has now or later, as long as it lives. While the program has locked it they are not found.
     pub(super) fn variables(&mut self, store: &VarStore) {
         self.stores.push(Arc::downgrade(&store.variables_));
     }
 
-    /// Whether an optimizer runs its first step.
-    pub(super) fn is_first_step(&self, optimizer: &str) -> bool {
-        self.optimizers.lock().unwrap_or_else(PoisonError::into_inner).insert(optimizer.to_owned())
+    fn optimizers(&self) -> MutexGuard<'_, HashSet<String>> {
+        self.optimizers.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Whether an optimizer has run a step to its end.
+    pub(super) fn has_stepped(&self, optimizer: &str) -> bool {
+        self.optimizers().contains(optimizer)
+    }
+
+    /// An optimizer has run a step to its end.
+    pub(super) fn note_step(&self, optimizer: &str) {
+        self.optimizers().insert(optimizer.to_owned());
     }
 
     /// Notes where variables and gradients are now: they may be gone when their names are asked for.
@@ -133,7 +159,12 @@ impl Named {
 
     fn each_variable(&self, mut body: impl FnMut(&str, &Tensor)) {
         for store in self.stores.iter().filter_map(Weak::upgrade) {
-            let variables = store.lock().unwrap_or_else(PoisonError::into_inner);
+            let variables = match store.try_lock() {
+                Ok(variables) => variables,
+                Err(TryLockError::Poisoned(variables)) => variables.into_inner(),
+                // Perhaps by this very thread.
+                Err(TryLockError::WouldBlock) => continue,
+            };
             variables.named_variables.iter().for_each(|(name, tensor)| body(name, tensor));
         }
     }

@@ -8,7 +8,7 @@ use toma_trace::lines::Lines;
 
 use super::attempts;
 use super::named::{self, Named};
-use super::recording::Recording;
+use super::recording::{Found, Recording};
 use super::running;
 use crate::cpu;
 use crate::error::{Error, ErrorKind};
@@ -40,6 +40,9 @@ pub enum Depth {
 
 /// As many as a step of a large net has in a few hundred repetitions: 32 MiB.
 const EVENTS: usize = 1 << 20;
+
+/// The place of the only device of a recording.
+const HOST: u8 = 0;
 
 impl Profiler {
     /// Records bytes by line.
@@ -88,15 +91,19 @@ impl Profiler {
         let events = if depth == Depth::Events { events } else { 0 };
         let setup =
             Counting::of(&devices()).events(events).position(ffi::position).thread_begins(ffi::observe_gpus);
-        let busy = |busy| Error::new(ErrorKind::Unsupported, format!("profiler: {busy}"));
+        let busy = |_| {
+            let message = "profiler: another runs, or TOMA_PROFILE is set: one at a time";
+            Error::new(ErrorKind::Unsupported, message.to_owned())
+        };
         let counting = setup.after_backward(running::note_variables).start().map_err(busy)?;
+        counting.correct(HOST, cpu::allocated_bytes());
         named::forget();
         named.note_variables();
         for (name, tensor) in &labels {
             named::label(name, tensor);
         }
         let running = Running::begin(Arc::new(named), depth);
-        Ok(Profiling { counting, running })
+        Ok(Profiling { running, counting })
     }
 }
 
@@ -115,8 +122,9 @@ fn devices() -> Vec<(Place, u64)> {
 #[derive(Debug)]
 #[must_use = "recording ends when this is dropped"]
 pub struct Profiling {
-    counting: Counting,
     running: Running,
+    /// Dropped last: it keeps others from beginning.
+    counting: Counting,
 }
 
 impl Profiling {
@@ -128,12 +136,17 @@ impl Profiling {
     /// Forgets what was recorded so far, and goes on. Functions that run now are seen again when they are called next.
     pub fn clear(&mut self) {
         self.counting.clear();
+        self.counting.correct(HOST, cpu::allocated_bytes());
+        named::forget_gone();
     }
 
     /// Ends it.
     pub fn finish(self) -> Recording {
-        let Self { counting, running } = self;
-        Recording::of(&counting.finish(), &running.named)
+        let Self { running, counting } = self;
+        // While it runs: later there are blocks that it has not heard of, and others forget names.
+        let found = Found::now(&running.named, counting.so_far().places().count());
+        drop(running);
+        Recording::of(&counting.finish(), found)
     }
 }
 

@@ -5,13 +5,13 @@ use std::path::Path;
 use std::sync::{Arc, OnceLock};
 
 use toma_plan::caching::{self, Settings};
-use toma_trace::counting::{Counted, Replayed};
+use toma_trace::counting::{Counted, Living, Replayed};
 use toma_trace::holdings::{Catalog, Holdings, Names};
 use toma_trace::lines::{Diff, Lines};
 use toma_trace::write;
 use toma_trace::{Place, Size, Trace};
 
-use super::named::{self, Named};
+use super::named::{self, Named, Noted};
 use crate::error::{Error, ErrorKind};
 use crate::ffi;
 
@@ -23,6 +23,29 @@ pub struct Recording {
     events: Option<Arc<Events>>,
 }
 
+/// What lives as a recording ends, and what has a name.
+pub(super) struct Found {
+    living: Vec<(u32, Living)>,
+    names: Vec<Noted>,
+}
+
+impl Found {
+    /// Of so many devices of the recording.
+    pub(super) fn now(named: &Named, devices: usize) -> Self {
+        let mut living = Vec::new();
+        for (device, _) in (0..).zip(0..devices) {
+            ffi::each_block(device, |block| living.push((device, block)));
+        }
+        let variables = named.now().into_iter().map(|(address, (category, name))| Noted {
+            address,
+            owner: ffi::owner_at(address),
+            category,
+            name,
+        });
+        Self { living, names: variables.chain(named::all_noted()).collect() }
+    }
+}
+
 /// All in order.
 struct Events {
     trace: Arc<Trace>,
@@ -32,12 +55,8 @@ struct Events {
 }
 
 impl Recording {
-    pub(super) fn of(counted: &Counted, named: &Named) -> Self {
-        let mut living = Vec::new();
-        for (device, _) in (0..).zip(counted.places()) {
-            ffi::each_block(device, |block| living.push((device, block)));
-        }
-        let events = counted.replay(living).map(|replayed| Arc::new(Events::of(replayed, named)));
+    pub(super) fn of(counted: &Counted, Found { living, names }: Found) -> Self {
+        let events = counted.replay(living).map(|replayed| Arc::new(Events::of(replayed, names)));
         let lines = counted.lines();
         let lines = match &events {
             Some(events) => lines.traced(Arc::clone(&events.trace), as_cuda),
@@ -150,13 +169,9 @@ pub(super) fn to_file(
 }
 
 impl Events {
-    fn of(replayed: Replayed, said: &Named) -> Self {
+    fn of(replayed: Replayed, found: Vec<Noted>) -> Self {
         let mut names = Names::new();
-        let variables = said
-            .now()
-            .into_iter()
-            .map(|(address, (category, name))| (address, ffi::owner_at(address), category, name));
-        for (address, owner, category, name) in variables.chain(named::all_noted()) {
+        for Noted { address, owner, category, name } in found {
             if let Some(storage) = replayed.storage(address, owner) {
                 names.name(storage, category, &name);
             }

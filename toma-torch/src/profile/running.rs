@@ -42,13 +42,34 @@ pub(super) fn named() -> Option<Arc<Named>> {
 pub fn optimizer<R>(name: &str, step: impl FnOnce() -> R) -> R {
     let Some(named) = named() else { return step() };
     let _phase = counting::phase(&format!("optimizer {name}"));
-    // libtorch's own profiler may be in the way: then states have no names.
-    let recording = named.is_first_step(name).then(|| ffi::Recording::begin().ok()).flatten();
+    let states = States::begin(&named, name);
     let value = step();
-    if let Some(recording) = &recording {
-        named.note_states(name, recording);
-    }
+    drop(states);
+    named.note_step(name);
     value
+}
+
+/// Notes the states that an optimizer makes until this is dropped: one that runs out of memory keeps those it has.
+struct States<'a> {
+    named: &'a Named,
+    optimizer: &'a str,
+    recording: ffi::Recording,
+}
+
+impl<'a> States<'a> {
+    fn begin(named: &'a Named, optimizer: &'a str) -> Option<Self> {
+        if named.has_stepped(optimizer) {
+            return None;
+        }
+        // libtorch's own profiler may be in the way: then states have no names.
+        Some(Self { named, optimizer, recording: ffi::Recording::begin().ok()? })
+    }
+}
+
+impl Drop for States<'_> {
+    fn drop(&mut self) {
+        self.named.note_states(self.optimizer, &self.recording);
+    }
 }
 
 /// Gives the memory of a tensor a name in the recording that runs, if one does.

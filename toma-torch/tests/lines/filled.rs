@@ -1,6 +1,6 @@
 //! What filled the memory, when it ran out.
 
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Barrier, Mutex};
 use std::thread;
 
 use tch::nn::{self, Module as _, OptimizerConfig as _};
@@ -13,7 +13,7 @@ use toma_core::classify::OutOfMemory;
 use toma_torch::cpu::{self, Budget};
 use toma_torch::profile::{Column, Depth, Profiler};
 
-use crate::{FLOAT, alone, record};
+use crate::{FLOAT, alone, child, record};
 
 #[toma::profile]
 fn product(rows: i64) -> Tensor {
@@ -238,4 +238,68 @@ fn memory_that_the_system_lacks_is_explained_too() {
     let [ones, sin] = ["let ones = Tensor::ones([rows, 1 << 20], FLOAT);", "ones.sin()"].map(line_of);
     let is_line = [ones, sin].map(|line| asked.contains(&format!("filled.rs:{line} asked for ")));
     assert!(is_line.contains(&true) && !asked.starts_with("toma-torch"), "{filled}");
+}
+
+#[toma::profile]
+fn small(rows: i64) -> Tensor {
+    let ones = Tensor::ones([rows, 1 << 10], FLOAT);
+    ones.sin()
+}
+
+/// Takes all there is but for less than these bytes.
+fn fill(least: i64) -> Vec<Tensor> {
+    let mut held = Vec::with_capacity(1 << 10);
+    while let Ok(piece) = Tensor::f_zeros([least], (Kind::Uint8, Device::Cpu)) {
+        held.push(piece);
+    }
+    held
+}
+
+/// Threads that the recording has not met begin where the whole process has less left than one of them asks for.
+#[test]
+fn threads_that_begin_where_little_is_left_are_explained() {
+    let _alone = alone();
+    let name = "filled::threads_that_begin_where_little_is_left_are_explained";
+    // One arena, or each thread would have reserved some memory of its own.
+    let Some(ended) = child::run(name, &[("MALLOC_ARENA_MAX", "1")]) else {
+        let limit = used_bytes().and_then(|used| set_cpu_memory_limit(used + (700 << 20)));
+        let Ok(_limit) = limit else {
+            println!("skipped: this system has no limit for a process");
+            return;
+        };
+        [Depth::Lines, Depth::Events].into_iter().for_each(threads_where_little_is_left);
+        return;
+    };
+    ended.passed();
+}
+
+fn threads_where_little_is_left(depth: Depth) {
+    let profiling = Profiler::new().depth(depth).events(1 << 16).start().unwrap();
+    let together = Barrier::new(9);
+    let reports = thread::scope(|scope| {
+        let threads = [(); 8].map(|()| {
+            scope.spawn(|| {
+                // Threads of libtorch end the process where they cannot begin.
+                tch::set_num_threads(1);
+                together.wait();
+                let form = toma::execute::with::<NoCache>();
+                form.batch(1 << 13, |rows| small(i64::try_from(rows).unwrap()).size()[0]);
+                report::last().unwrap()
+            })
+        });
+        let held = fill(8 << 20);
+        together.wait();
+        let reports = threads.map(|thread| thread.join().unwrap());
+        drop(held);
+        reports
+    });
+    drop(profiling);
+    for report in reports {
+        assert!(report.out_of_memory > 0, "{report}");
+        // Threads that fail at the very same moment have no holders.
+        let filled = report.filled.as_deref().unwrap_or("sin @ toma-torch/tests/lines/filled.rs");
+        let is_told = ["ones", "sin"]
+            .map(|operator| filled.starts_with(&format!("{operator} @ toma-torch/tests/lines/filled.rs")));
+        assert!(is_told.contains(&true), "{filled}");
+    }
 }

@@ -2,9 +2,16 @@
 //!
 //! A process of its own: a peak is that of all threads.
 
+mod adversity;
+mod engine;
 mod events;
 mod filled;
+mod nets;
 mod rows;
+mod switch;
+
+#[path = "../../../tests/common/child.rs"]
+mod child;
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 

@@ -58,6 +58,12 @@ struct Slots {
 const FAILURES: usize = 4;
 const BLOCKS: usize = 1 << 14;
 
+impl Slots {
+    fn oldest(&mut self) -> Option<Failure> {
+        (!self.kept.is_empty()).then(|| self.kept.remove(0))
+    }
+}
+
 impl Failures {
     pub(super) fn new() -> Self {
         let empty = |_| Failure {
@@ -79,9 +85,9 @@ impl Failures {
     pub(super) fn keep(&self, thread: u32, fill: impl FnOnce(&mut Failure)) {
         let Ok(mut slots) = self.0.try_lock() else { return };
         let old = slots.kept.iter().position(|kept| kept.thread == thread);
-        let old = old.or_else(|| slots.free.is_empty().then_some(0));
-        let slot = old.map(|old| slots.kept.remove(old)).or_else(|| slots.free.pop());
-        let Some(mut failure) = slot else { return };
+        let old = old.map(|old| slots.kept.remove(old)).or_else(|| slots.free.pop());
+        // All may be lent at this moment.
+        let Some(mut failure) = old.or_else(|| slots.oldest()) else { return };
         failure.blocks.clear();
         (failure.thread, failure.others) = (thread, 0);
         fill(&mut failure);
@@ -98,15 +104,15 @@ impl Failures {
         }
     }
 
-    /// Lends the last failure of a thread to `read`, or else the last of all since a moment. It is over then.
-    pub(super) fn take<R>(&self, thread: u32, since: u32, read: impl FnOnce(&Failure) -> R) -> Option<R> {
+    /// Lends the last failure of a thread to `read`, or else the last of all since a moment, which is the thread's then.
+    pub(super) fn read<R>(&self, thread: u32, since: u32, read: impl FnOnce(&Failure) -> R) -> Option<R> {
         let mut slots = self.slots();
         let of_thread = slots.kept.iter().rposition(|kept| kept.thread == thread);
         let last = of_thread.or_else(|| slots.kept.iter().rposition(|kept| kept.at >= since))?;
-        let failure = slots.kept.remove(last);
+        let failure = Failure { thread, ..slots.kept.remove(last) };
         drop(slots);
         let read = read(&failure);
-        self.slots().free.push(failure);
+        self.slots().kept.push(failure);
         Some(read)
     }
 
@@ -130,7 +136,9 @@ mod tests {
     use super::*;
 
     fn asked(failures: &Failures, thread: u32) -> Option<u64> {
-        failures.take(thread, 0, |failure| failure.asked)
+        let asked = failures.read(thread, 0, |failure| failure.asked);
+        failures.forget(thread);
+        asked
     }
 
     #[test]
@@ -142,8 +150,25 @@ mod tests {
         failures.keep(0, |failure| failure.asked = 5);
         assert_eq!(asked(&failures, 1), Some(10));
         assert_eq!(asked(&failures, 9), Some(5));
-        assert_eq!(failures.take(9, 1, |failure| failure.asked), None);
+        assert_eq!(failures.read(9, 1, |failure| failure.asked), None);
         failures.forget(2);
+        assert_eq!(asked(&failures, 9), None);
+    }
+
+    #[test]
+    fn a_failure_while_all_the_room_is_lent_is_not_kept() {
+        fn lend(failures: &Failures, thread: u32) {
+            failures.read(thread, 0, |_| match thread.checked_sub(1) {
+                Some(next) => lend(failures, next),
+                None => failures.keep(9, |failure| failure.asked = 7),
+            });
+        }
+        let failures = Failures::new();
+        let threads = u32::try_from(FAILURES).unwrap();
+        (0..threads).for_each(|thread| failures.keep(thread, |failure| failure.asked = 1));
+        lend(&failures, threads - 1);
+        let kept: Vec<_> = (0..threads).map(|thread| asked(&failures, thread)).collect();
+        assert_eq!(kept, [Some(1); FAILURES]);
         assert_eq!(asked(&failures, 9), None);
     }
 
@@ -157,9 +182,9 @@ mod tests {
                 (0..BLOCKS + 2).for_each(|_| failure.add(block));
             });
         }
-        let counted = failures.take(9, 0, |failure| (failure.blocks.len(), failure.others, failure.thread));
-        assert_eq!(counted, Some((BLOCKS, 6, 5)));
+        let counted = |thread| failures.read(thread, 0, |failure| (failure.blocks.len(), failure.others));
+        assert_eq!([counted(5), counted(9)], [Some((BLOCKS, 6)); 2]);
         let rest = std::iter::from_fn(|| asked(&failures, 9)).count();
-        assert_eq!(rest, FAILURES - 1);
+        assert_eq!(rest, FAILURES);
     }
 }

@@ -11,15 +11,18 @@ use crate::holdings::{Category, Held, Holdings};
 use crate::lines::LineId;
 
 /// What filled a device when the last allocation of this thread failed, or else one of another thread since the last
-/// attempt of this thread began. It is told once, and not at all if the thread has got memory since.
+/// attempt of this thread began. It is told until the thread gets memory or begins another attempt: a loop around the
+/// attempt may fail of the same.
 ///
 /// `named` says what is known of a block by its address. The others are called by the operator and the line of their
 /// birth. What was born before the line that failed, or before the backward that runs, is an activation.
 pub fn filled(named: impl Fn(&Living) -> Option<(Category, String)>) -> Option<Holdings> {
     let shared = running()?;
-    let read = |failure: &Failure| holdings(&shared, failure, &named);
+    let read = |failure: &Failure| (holdings(&shared, failure, &named), failure.line);
     let (thread, since) = thread::last_attempt()?;
-    shared.failures.take(thread, since, read)
+    let (holdings, line) = shared.failures.read(thread, since, read)?;
+    thread::failed(line);
+    Some(holdings)
 }
 
 fn holdings(

@@ -153,23 +153,26 @@ impl Setup {
     /// When another recording runs.
     pub fn start(self) -> Result<Counting, Busy> {
         let hearing = ears::hear()?;
+        // Before the lock, because it takes a while, and threads that begin to tell wait for the lock.
+        let shared = self.shared();
         let mut running = RUNNING.write().unwrap_or_else(PoisonError::into_inner);
         if running.is_some() {
             return Err(Busy);
         }
-        let shared = self.run(&mut running);
+        shared.run(&mut running);
         drop(running);
         Ok(Counting { _hearing: hearing, setup: self, shared })
     }
 
-    /// Begins a recording, in the place of the one that runs.
-    fn run(&self, running: &mut Option<Arc<Shared>>) -> Arc<Shared> {
+    fn shared(&self) -> Arc<Shared> {
         static LAST: AtomicU32 = AtomicU32::new(NONE);
         let number = LAST.fetch_add(1, Relaxed).wrapping_add(1).max(NONE + 1);
         let begun = Instant::now();
-        let shared = Arc::new(Shared {
+        let rows = Rows::new(&self.devices).clock(move || begun.elapsed());
+        rows.prepare();
+        Arc::new(Shared {
             number,
-            rows: Arc::new(Rows::new(&self.devices).clock(move || begun.elapsed())),
+            rows: Arc::new(rows),
             known: Mutex::default(),
             ring: (self.events > 0).then(|| Ring::new(self.events)),
             births: AtomicU32::new(0),
@@ -180,10 +183,7 @@ impl Setup {
             devices: self.devices.len(),
             failures: Failures::new(),
             threads: AtomicU32::new(0),
-        });
-        *running = Some(Arc::clone(&shared));
-        NUMBER.store(number, Release);
-        shared
+        })
     }
 }
 
@@ -212,8 +212,18 @@ impl Counting {
         let rows = &self.shared.rows;
         let now = rows.devices().map(|(device, place)| (place.clone(), rows.allocated_bytes(device)));
         self.setup.devices = now.collect();
-        let mut running = RUNNING.write().unwrap_or_else(PoisonError::into_inner);
-        self.shared = self.setup.run(&mut running);
+        self.shared = self.setup.shared();
+        self.shared.run(&mut RUNNING.write().unwrap_or_else(PoisonError::into_inner));
+    }
+
+    /// Says how many bytes are allocated on the device of a place among those of [`of`](Self::of): other threads may
+    /// have allocated some since its figure was read.
+    ///
+    /// # Panics
+    ///
+    /// When there is no such device.
+    pub fn correct(&self, device: u8, bytes: u64) {
+        self.shared.rows.correct(DeviceId(device.into()), bytes);
     }
 
     /// Ends it. What this thread is in the middle of ends with it.
@@ -289,6 +299,12 @@ fn running() -> Option<Arc<Shared>> {
 }
 
 impl Shared {
+    /// Begins, in the place of the recording that runs.
+    fn run(self: &Arc<Self>, running: &mut Option<Arc<Self>>) {
+        *running = Some(Arc::clone(self));
+        NUMBER.store(self.number, Release);
+    }
+
     fn known(&self) -> MutexGuard<'_, Known> {
         self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }

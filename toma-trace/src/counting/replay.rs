@@ -50,7 +50,9 @@ pub(super) fn replay(shared: &Shared, living: impl IntoIterator<Item = (u32, Liv
         }
     }
     for (device, block) in living {
-        let _ = replay.lives(u8::try_from(device).unwrap_or(u8::MAX), block);
+        if !replay.has_told(shared.number, block) {
+            let _ = replay.lives(u8::try_from(device).unwrap_or(u8::MAX), block);
+        }
     }
     let Replay { scribe, born, older, .. } = replay;
     Some(Replayed { trace: scribe.finish(), lost, recording: shared.number, born, older })
@@ -125,12 +127,16 @@ impl<'a> Replay<'a> {
         Some(())
     }
 
-    /// A block lives that no event may have told of.
-    fn lives(&mut self, device: u8, block: Living) -> Option<()> {
-        if !self.scribe.knows(block.address) {
-            let place = self.places.get(usize::from(device))?;
-            self.older.insert(block.address, self.scribe.living(block.address, place, block.bytes).ok()?);
-        }
+    /// Whether events have told of a block's birth, or of its death if it is older. It may have died since it was found.
+    fn has_told(&self, recording: u32, Living { address, owner, .. }: Living) -> bool {
+        let was_born = owner.born(recording).is_some() && self.born.contains_key(&owner.moment());
+        was_born || self.older.contains_key(&address) || self.scribe.knows(address)
+    }
+
+    /// A block lives that no event has told of.
+    fn lives(&mut self, device: u8, Living { address, bytes, .. }: Living) -> Option<()> {
+        let place = self.places.get(usize::from(device))?;
+        self.older.insert(address, self.scribe.living(address, place, bytes).ok()?);
         Some(())
     }
 }

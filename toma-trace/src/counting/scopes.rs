@@ -55,6 +55,7 @@ impl Attempt {
             let group = here.shared.known().group(call, size);
             here.groups.push(group);
             if !resumes {
+                here.goes_on();
                 here.attempt_began = here.moment();
             }
             let text = format!("size {size} of {call}");
@@ -67,7 +68,10 @@ impl Attempt {
     /// An attempt succeeded, or failed in a way.
     pub fn ended(call: &str, size: usize, how: Option<&str>) {
         unless_paused(|here| {
-            let at = here.failed.take().and_then(|failed| failed.0);
+            if how.is_none() {
+                here.goes_on();
+            }
+            let at = here.failed.as_ref().and_then(|failed| failed.0);
             let mut known = here.shared.known();
             let group = known.group(call, size);
             match how {

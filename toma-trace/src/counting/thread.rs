@@ -52,22 +52,31 @@ struct Called {
     first: LineId,
     /// How far behind its lines of no attempt these are.
     shift: u32,
+    group: Group,
     /// Not a closure, and not a task that goes on.
     is_call: bool,
 }
 
-/// Runs `act` with what this thread has told so far. `None` where no recording runs, and while the thread ends.
+impl Called {
+    fn is_of(&self, function: &'static Function) -> bool {
+        std::ptr::eq(self.function, function)
+    }
+}
+
+/// Runs `act` with what this thread has told so far. `None` where no recording runs.
 pub(super) fn here<R>(act: impl FnOnce(&mut Here) -> R) -> Option<R> {
     let number = super::number()?;
+    let mut act = Some(act);
     let known = |here: &RefCell<Option<Here>>| {
         // Within an allocation of ours nothing is told.
         let mut here = here.try_borrow_mut().ok()?;
         if here.as_ref().is_none_or(|here| here.shared.number != number) {
             *here = Some(Here::new(running()?));
         }
-        here.as_mut().map(act)
+        here.as_mut().map(act.take()?)
     };
-    HERE.try_with(known).ok().flatten()
+    // A thread that ends gives back what it has kept, and counts as a new one then.
+    HERE.try_with(known).unwrap_or_else(|_| Some(act.take()?(&mut Here::new(running()?))))
 }
 
 pub(super) fn unless_paused<R>(act: impl FnOnce(&mut Here) -> R) -> Option<R> {
@@ -82,6 +91,11 @@ pub(super) fn forget() {
 /// The number of this thread in the recording, and when its last attempt began.
 pub(super) fn last_attempt() -> Option<(u32, u32)> {
     here(|here| (here.number, here.attempt_began))
+}
+
+/// Memory ran out for this thread, on whichever.
+pub(super) fn failed(line: Option<LineId>) {
+    here(|here| here.failed = Some(Failed(line)));
 }
 
 /// While one of these lives, nothing of this thread is heard: what runs is a rehearsal, as a dry run.
@@ -207,10 +221,15 @@ impl Here {
         usize::from(device) < self.shared.devices
     }
 
-    fn allocated(&mut self, device: u8, address: u64, bytes: u64, node: Node) -> Owner {
+    /// If memory ran out, that is over.
+    pub(super) fn goes_on(&mut self) {
         if self.failed.take().is_some() {
             self.shared.failures.forget(self.number);
         }
+    }
+
+    fn allocated(&mut self, device: u8, address: u64, bytes: u64, node: Node) -> Owner {
+        self.goes_on();
         self.gradient_of(node);
         let born = self.stack.allocated(DeviceId(device.into()), bytes);
         let operator = self.operators.last().copied().unwrap_or(NameId::NONE);
@@ -263,19 +282,15 @@ impl Here {
 /// Frames and lines.
 impl Here {
     pub(super) fn enter(&mut self, function: &'static Function, line: u32, is_call: bool) {
-        let (first, shift) = self.first(function);
-        self.frames.push(Called { function, first, shift, is_call });
+        let group = self.groups.last().copied().unwrap_or_default();
+        let (first, shift) = match self.frames.last() {
+            Some(frame) if frame.is_of(function) && frame.group == group => (frame.first, frame.shift),
+            _ => self.shared.first(function, group),
+        };
+        self.frames.push(Called { function, first, shift, group, is_call });
         self.stack.enter_apart(first.nth(line), shift);
         self.tell(Told::Enters(first.nth(line)));
         self.in_force(first.nth(line));
-    }
-
-    /// The first line of a function; that of the innermost frame is known.
-    fn first(&self, function: &'static Function) -> (LineId, u32) {
-        match self.frames.last() {
-            Some(frame) if std::ptr::eq(frame.function, function) => (frame.first, frame.shift),
-            _ => self.shared.first(function, self.groups.last().copied().unwrap_or_default()),
-        }
     }
 
     /// What is to be called, if the line that ends has run a backward.
@@ -288,9 +303,10 @@ impl Here {
     }
 
     pub(super) fn mark(&mut self, function: &'static Function, line: u32) {
-        let line = self.first(function).0.nth(line);
-        self.stack.mark(line);
-        if !self.frames.is_empty() {
+        // That of another function has begun before the recording.
+        if let Some(frame) = self.frames.last().filter(|frame| frame.is_of(function)) {
+            let line = frame.first.nth(line);
+            self.stack.mark(line);
             self.tell(Told::Mark(line));
             self.in_force(line);
         }

@@ -31,7 +31,7 @@ pub(super) struct Gauge {
 
 impl Gauge {
     pub(super) fn get(&self) -> Levels {
-        Levels { allocated: self.allocated.load(SeqCst), reserved: self.reserved.load(SeqCst) }
+        Levels { allocated: at_least_none(self.allocated.load(SeqCst)), reserved: self.reserved.load(SeqCst) }
     }
 
     pub(super) fn raise(&self, to: Levels) {
@@ -41,7 +41,12 @@ impl Gauge {
 
     /// The bytes that are allocated then.
     pub(super) fn allocate(&self, bytes: u64) -> u64 {
-        self.allocated.fetch_add(bytes, SeqCst).wrapping_add(bytes)
+        at_least_none(self.allocated.fetch_add(bytes, SeqCst).wrapping_add(bytes))
+    }
+
+    /// So many bytes are allocated, whatever was said before.
+    pub(super) fn correct(&self, bytes: u64) {
+        self.allocated.store(bytes, SeqCst);
     }
 
     pub(super) fn free(&self, bytes: u64) {
@@ -61,6 +66,11 @@ impl Gauge {
         self.raise(now);
         (highest, now)
     }
+}
+
+/// A sum that has wrapped around below zero is none: a block was freed that was never told of.
+fn at_least_none(sum: u64) -> u64 {
+    if sum > i64::MAX.unsigned_abs() { 0 } else { sum }
 }
 
 /// As `fetch_max`, which costs more than to look. Most allocations raise nothing.
@@ -145,6 +155,10 @@ impl LineCounters {
     }
 }
 
+/// As many threads and lines as need no memory when they begin.
+const READY_THREADS: usize = 16;
+const READY_LINES: u32 = 254;
+
 /// The accounts there are. One whose thread has ended is taken by another thread, because rows add up.
 #[derive(Debug, Default)]
 pub(super) struct Accounts(OnceLock<Box<Link>>);
@@ -158,6 +172,15 @@ struct Link {
 impl Accounts {
     pub(super) fn iter(&self) -> impl Iterator<Item = &Arc<Account>> {
         std::iter::successors(self.0.get(), |link| link.next.0.get()).map(|link| &link.account)
+    }
+
+    /// Has accounts ready for some threads, with room for some lines.
+    pub(super) fn prepare(&self, devices: usize) {
+        let accounts = [(); READY_THREADS].map(|()| self.take(devices));
+        for account in accounts {
+            account.lines.make_room(READY_LINES);
+            account.give_back();
+        }
     }
 
     /// An account that no other thread has.

@@ -48,6 +48,14 @@ impl<T: Default> Growing<T> {
         &self.0[bucket as usize].get_or_init(filled)[place - (1 << bucket)]
     }
 
+    /// Grows until it has an element of this index.
+    pub(super) fn make_room(&self, index: u32) {
+        let buckets = (index + 1).ilog2();
+        for bucket in 0..=buckets {
+            let _ = self.at((1 << bucket) - 1);
+        }
+    }
+
     /// Every element there is, with its index.
     pub(super) fn iter(&self) -> impl Iterator<Item = (u32, &T)> {
         let buckets = (0_u32..).zip(&self.0).filter_map(|(bucket, elements)| Some((bucket, elements.get()?)));

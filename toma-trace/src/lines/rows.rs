@@ -176,6 +176,17 @@ impl Rows {
         (bytes.load(Relaxed), line.load(Relaxed).checked_sub(1).map(LineId))
     }
 
+    /// Makes room for threads that begin where memory is short.
+    pub(crate) fn prepare(&self) {
+        self.accounts.prepare(self.devices.len());
+    }
+
+    /// So many bytes are allocated, whatever was told so far.
+    pub(crate) fn correct(&self, device: DeviceId, bytes: u64) {
+        self.gauge(device).correct(bytes);
+        self.highest[device.index()].bytes.store(bytes, Relaxed);
+    }
+
     /// So many bytes are allocated, the last of them in a line.
     pub(super) fn reaches(&self, device: DeviceId, now: u64, line: Option<LineId>) {
         let Highest { bytes, line: of } = &self.highest[device.index()];

@@ -74,6 +74,9 @@ fn cells(shown: &[Shown], row: Option<&Row>, number: &str, text: &str) -> Vec<St
 
 impl fmt::Display for Lines {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if let Some(absent) = &self.absent {
+            return writeln!(f, "{absent}");
+        }
         let shown = self.shown();
         let ran = self.functions.iter().filter(|function| !function.rows.is_empty());
         let tables: Vec<_> = ran

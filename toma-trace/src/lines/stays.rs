@@ -57,7 +57,7 @@ pub(super) struct Sums {
 }
 
 /// How deep calls are before a stack grows.
-const CALLS: usize = 64;
+const CALLS: usize = 16;
 
 impl Stays {
     pub(super) fn new(rows: &Arc<Rows>) -> Self {

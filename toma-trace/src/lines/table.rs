@@ -57,6 +57,8 @@ pub struct Lines {
     pub(super) places: BTreeMap<Place, DeviceId>,
     pub(super) outside: Row,
     columns: Option<Vec<Column>>,
+    /// What was asked for and is not there.
+    pub(super) absent: Option<String>,
     traced: Option<Traced>,
 }
 
@@ -87,7 +89,7 @@ impl Lines {
         apart.sort_by(|a, b| a.order().cmp(&b.order()));
         let places = rows.devices().map(|(device, place)| (place.clone(), device)).collect();
         let functions = together(&apart);
-        Self { functions, apart, places, outside: rows.outside(), columns: None, traced: None }
+        Self { functions, apart, places, outside: rows.outside(), columns: None, absent: None, traced: None }
     }
 
     /// The same, with the trace of what the rows are of: it tells of operators, and of other allocators.
@@ -166,9 +168,19 @@ impl Lines {
     /// Only functions of that name.
     #[must_use]
     pub fn function(mut self, name: &str) -> Self {
+        let all = self.called();
         self.functions.retain(|function| function.is_called(name));
         self.apart.retain(|function| function.is_called(name));
+        if self.called().is_empty() && !all.is_empty() {
+            self.absent = Some(format!("no function {name} was called; these were: {}", all.join(", ")));
+        }
         self
+    }
+
+    /// The functions that ran.
+    fn called(&self) -> Vec<String> {
+        let ran = self.functions.iter().filter(|function| !function.rows.is_empty());
+        ran.map(|function| function.source.name.clone()).collect()
     }
 
     /// These columns, in this order. Without a word they are the peak, and the reserved bytes where there are any.
@@ -180,6 +192,10 @@ impl Lines {
     /// Only this device. Otherwise all have columns on which a byte was ever seen.
     #[must_use]
     pub fn device(mut self, place: &Place) -> Self {
+        if !self.places.contains_key(place) {
+            let all: Vec<_> = self.places.keys().map(ToString::to_string).collect();
+            self.absent = Some(format!("no device {place} was recorded; these were: {}", all.join(", ")));
+        }
         self.places.retain(|known, _| known == place);
         self
     }

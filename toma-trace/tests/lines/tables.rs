@@ -80,7 +80,10 @@ fn every_column_of_one_device() {
 #[test]
 fn a_table_of_nothing_says_so() {
     let said = "no profiled function was called\n";
-    assert_eq!(lines().function("forward").to_string(), said);
+    let missing = lines().function("forward").to_string();
+    assert!(missing.starts_with("no function forward was called; these were: "), "{missing}");
+    let missing = lines().device(&Place::device("cuda", 7)).to_string();
+    assert!(missing.starts_with("no device cuda:7 was recorded; these were: "), "{missing}");
     let (sources, ..) = sources();
     assert_eq!(Lines::new(&sources, &Rows::new(&[])).to_string(), said);
 }

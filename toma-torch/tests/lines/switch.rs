@@ -1,0 +1,162 @@
+//! `TOMA_PROFILE`, in processes of their own.
+
+use std::path::Path;
+use std::{fs, process};
+
+use tch::Tensor;
+use toma::cache::NoCache;
+use toma_torch::cpu::Budget;
+use toma_torch::profile::{self, Profiler};
+
+use crate::child::{self, Ended};
+use crate::{FLOAT, alone};
+
+#[toma::profile]
+fn product(rows: i64) -> Tensor {
+    let ones = Tensor::ones([rows, 1 << 10], FLOAT);
+    ones.sin()
+}
+
+fn batches() {
+    let _budget = Budget::beyond_allocated(20 << 12);
+    let rows =
+        toma::execute::with::<NoCache>().batch(16, |rows| product(i64::try_from(rows).unwrap()).size()[0]);
+    assert_eq!(rows, 8);
+}
+
+/// The same test in a child with this value of the variable. In the child, `work`, and an end of its own.
+fn ended(test: &str, value: &str, work: impl FnOnce()) -> Ended {
+    child::run(test, &[("TOMA_PROFILE", value)]).unwrap_or_else(|| {
+        work();
+        process::exit(7)
+    })
+}
+
+fn has(ended: &Ended, text: &str) -> bool {
+    ended.stderr.iter().any(|line| line.contains(text))
+}
+
+#[test]
+fn tables_are_printed_at_the_exit_that_the_program_has_chosen() {
+    let _alone = alone();
+    let ended = ended("switch::tables_are_printed_at_the_exit_that_the_program_has_chosen", "1", batches);
+    assert_eq!(ended.status.code(), Some(7), "{ended:?}");
+    assert!(has(&ended, "peak of 64.00K on host at toma-torch/tests/lines/switch.rs:"), "{ended:?}");
+    assert!(has(&ended, "ones.sin()"), "{ended:?}");
+}
+
+#[test]
+fn tables_are_printed_after_a_panic_too() {
+    let _alone = alone();
+    let name = "switch::tables_are_printed_after_a_panic_too";
+    let ended = child::run(name, &[("TOMA_PROFILE", "1")]).unwrap_or_else(|| {
+        batches();
+        panic!("of the program");
+    });
+    assert_eq!(ended.status.code(), Some(101), "{ended:?}");
+    assert!(has(&ended, "of the program") && has(&ended, "ones.sin()"), "{ended:?}");
+}
+
+#[test]
+fn of_failures_alone_nothing_else_is_printed() {
+    let _alone = alone();
+    let ended = ended("switch::of_failures_alone_nothing_else_is_printed", "oom", batches);
+    assert_eq!(ended.status.code(), Some(7), "{ended:?}");
+    let told: Vec<_> = ended.stderr.iter().filter(|line| line.contains("asked for")).collect();
+    let [told] = told[..] else { panic!("{ended:?}") };
+    assert!(told.starts_with("toma: sin @ toma-torch/tests/lines/switch.rs:"), "{told}");
+    assert!(!has(&ended, "peak of"), "{ended:?}");
+}
+
+#[test]
+fn a_folder_gets_four_files() {
+    let _alone = alone();
+    let folder = tempfile::tempdir().unwrap();
+    let wanted = folder.path().join("new");
+    let value = format!("{}/", wanted.display());
+    let ended = ended("switch::a_folder_gets_four_files", &value, batches);
+    assert_eq!(ended.status.code(), Some(7), "{ended:?}");
+    let files = fs::read_dir(&wanted).unwrap().map(|file| file.unwrap().file_name().into_string().unwrap());
+    let mut files: Vec<_> = files.collect();
+    files.sort_unstable();
+    assert_eq!(files, ["memory_viz.pickle", "perfetto.json", "profile.html", "profile.txt"]);
+    let text = fs::read_to_string(wanted.join("profile.txt")).unwrap();
+    assert!(text.contains("ones.sin()"), "{text}");
+}
+
+#[test]
+fn a_value_that_means_nothing_is_one_line_and_the_program_goes_on() {
+    let _alone = alone();
+    let name = "switch::a_value_that_means_nothing_is_one_line_and_the_program_goes_on";
+    let ended = ended(name, "yes", batches);
+    assert_eq!(ended.status.code(), Some(7), "{ended:?}");
+    let line = "toma: TOMA_PROFILE=yes: must be 1, oom, 0, or a folder with a slash; taken for 0";
+    assert_eq!(ended.stderr.iter().filter(|said| *said == line).count(), 1, "{ended:?}");
+    assert!(!has(&ended, "ones.sin()"), "{ended:?}");
+}
+
+#[test]
+fn a_folder_that_cannot_be_written_is_one_line_and_the_program_goes_on() {
+    let _alone = alone();
+    let file = tempfile::NamedTempFile::new().unwrap();
+    let value = format!("{}/", file.path().display());
+    let name = "switch::a_folder_that_cannot_be_written_is_one_line_and_the_program_goes_on";
+    let ended = ended(name, &value, batches);
+    assert_eq!(ended.status.code(), Some(7), "{ended:?}");
+    let said = ended.stderr.iter().filter(|line| line.contains("TOMA_PROFILE"));
+    let said: Vec<_> = said.collect();
+    let [said] = said[..] else { panic!("{ended:?}") };
+    assert!(said.starts_with(&format!("toma: TOMA_PROFILE={value}: ")), "{said}");
+}
+
+/// The folder was there at the start.
+#[test]
+fn a_folder_that_is_gone_at_the_end_is_one_line() {
+    let _alone = alone();
+    let folder = tempfile::tempdir().unwrap();
+    let wanted = folder.path().join("gone");
+    let name = "switch::a_folder_that_is_gone_at_the_end_is_one_line";
+    let remove = || fs::remove_dir(Path::new(&std::env::var_os("TOMA_PROFILE").unwrap())).unwrap();
+    let ended = ended(name, &format!("{}/", wanted.display()), remove);
+    assert_eq!(ended.status.code(), Some(7), "{ended:?}");
+    let said: Vec<_> = ended.stderr.iter().filter(|line| line.starts_with("toma: ")).collect();
+    let [said] = said[..] else { panic!("{ended:?}") };
+    assert!(said.contains("TOMA_PROFILE") && said.contains("profile.txt: "), "{said}");
+}
+
+#[test]
+fn a_profiler_of_the_program_is_refused_and_says_why() {
+    let _alone = alone();
+    let name = "switch::a_profiler_of_the_program_is_refused_and_says_why";
+    let ended = ended(name, "1", || {
+        let error = Profiler::new().start().unwrap_err().to_string();
+        eprintln!("refused: {error}");
+    });
+    assert!(
+        has(&ended, "refused: profiler: another runs, or TOMA_PROFILE is set: one at a time"),
+        "{ended:?}"
+    );
+}
+
+#[test]
+fn what_was_before_a_clear_is_in_no_table() {
+    let _alone = alone();
+    let ended = ended("switch::what_was_before_a_clear_is_in_no_table", "1", || {
+        batches();
+        profile::clear();
+    });
+    assert_eq!(ended.status.code(), Some(7), "{ended:?}");
+    assert!(has(&ended, "peak of") && !has(&ended, "ones.sin()"), "{ended:?}");
+}
+
+#[test]
+fn a_standard_error_that_is_closed_does_not_matter() {
+    let _alone = alone();
+    let name = "switch::a_standard_error_that_is_closed_does_not_matter";
+    let status = child::run_unheard(name, &[("TOMA_PROFILE", "1")]).unwrap_or_else(|| {
+        child::wait_to_be_unheard();
+        batches();
+        process::exit(7)
+    });
+    assert_eq!(status.code(), Some(7), "{status}");
+}
