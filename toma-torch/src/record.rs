@@ -93,7 +93,7 @@ fn line_of(function: &Function, line: u32) -> Label {
 
 fn at(label: Label, function: &Function, line: u32) -> Label {
     let number = function.lines.get(line as usize).map_or(0, |line| line.number);
-    label.at(function.file, number)
+    label.at(&function.shown_file(), number)
 }
 
 fn used(scribe: &mut Scribe, event: &Event<'_>, access: Access) -> Result<(), Contradiction> {

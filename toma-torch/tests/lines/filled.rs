@@ -211,6 +211,7 @@ fn a_program_without_marks_has_a_row_for_each_size() {
     assert_eq!(rows[0], ["##", "attempts"]);
     assert_eq!(rows[3], ["0.00B", "1", "1", "1", "size", "8", "of", "ones"], "{table}");
     assert_eq!(rows[4], ["16.00K", "1", "0", "2", "size", "4", "of", "ones"], "{table}");
+    assert!(!rows.iter().any(|row| *row == ["0"]), "a row of nothing: {table}");
 }
 
 #[toma::profile]

@@ -130,6 +130,9 @@ impl Known {
     /// The sources with what became of their attempts.
     pub(super) fn told_apart(&self) -> Sources {
         let mut sources = self.sources.clone();
+        for Plain { first, texts } in self.plain.values() {
+            sources.truncate(*first, texts.len());
+        }
         for ((_, group), first) in &self.firsts {
             let attempts = (group.0 as usize).checked_sub(1).and_then(|index| self.groups.get(index));
             if let Some(attempts) = attempts {
@@ -151,7 +154,7 @@ impl std::fmt::Display for Attempts {
 }
 
 fn source(function: &Function, group: Group) -> Source {
-    let mut named = Source::new(&function.path(), function.file);
+    let mut named = Source::new(&function.path(), &function.shown_file());
     named.attempt = (group != Group::default()).then(String::new);
     function.lines.iter().fold(named, |source, line| source.line(line.number, line.text))
 }

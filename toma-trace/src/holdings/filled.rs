@@ -197,7 +197,8 @@ impl fmt::Display for Holdings {
         }
         if !others.is_empty() {
             let bytes = others.iter().map(|held| held.bytes).sum();
-            writeln!(f, "  {:>size$}  in {} others", Size::of(bytes), others.len())?;
+            let plural = if others.len() == 1 { "" } else { "s" };
+            writeln!(f, "  {:>size$}  in {} other{plural}", Size::of(bytes), others.len())?;
         }
         Ok(())
     }

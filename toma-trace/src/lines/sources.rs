@@ -81,6 +81,13 @@ impl Sources {
         }
     }
 
+    /// Leaves out the lines of a function after so many. Their numbers stay taken.
+    pub(crate) fn truncate(&mut self, line: LineId, lines: usize) {
+        if let Some((_, source)) = self.of(line) {
+            source.lines.truncate(lines);
+        }
+    }
+
     /// Gives the function of a line another attempt.
     pub(crate) fn set_attempt(&mut self, line: LineId, attempt: String) {
         if let Some((_, source)) = self.of(line) {

@@ -52,6 +52,22 @@ impl Function {
         format!("{}::{}", self.module, self.name)
     }
 
+    /// Its file without detours: `examples/net.rs` for `core/../examples/net.rs`.
+    #[must_use]
+    pub fn shown_file(&self) -> String {
+        let mut parts = Vec::<&str>::new();
+        for part in self.file.split('/') {
+            let goes_back =
+                part == ".." && parts.last().is_some_and(|last| *last != ".." && !last.is_empty());
+            if goes_back {
+                parts.pop();
+            } else {
+                parts.push(part);
+            }
+        }
+        parts.join("/")
+    }
+
     /// The same, with a table after every so many calls; 0 is never.
     #[must_use]
     pub const fn every(self, calls: u32) -> Self {
@@ -70,5 +86,24 @@ impl Line {
     #[must_use]
     pub const fn new(number: u32, text: &'static str) -> Self {
         Self { number, text }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_is_shown_without_detours() {
+        for (file, shown) in [
+            ("src/net.rs", "src/net.rs"),
+            ("core/../examples/net.rs", "examples/net.rs"),
+            ("a/b/../../c/net.rs", "c/net.rs"),
+            ("../net.rs", "../net.rs"),
+            ("/../net.rs", "/../net.rs"),
+        ] {
+            let shown_file = Function::new("f", "m", file, &[]).shown_file();
+            assert_eq!(shown_file, shown);
+        }
     }
 }
