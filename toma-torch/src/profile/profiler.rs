@@ -56,7 +56,7 @@ impl Profiler {
         Self { depth, ..self }
     }
 
-    /// With [`Depth::Events`], keeps the last of so many events, 1,048,576 without a word. Each takes 32 bytes.
+    /// With [`Depth::Events`], keeps the last of so many events, 1,048,576 unless told. Each takes 32 bytes.
     ///
     /// A begin and an end of an operator, a mark, a birth and a death of a block are an event each. The recording
     /// [tells](Recording::lost_events) how many were too many.

@@ -7,6 +7,7 @@ use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
+use super::filled::untold;
 use super::profiler::{Depth, Profiler, Profiling};
 use super::recording::Recording;
 use crate::error::{Error, ErrorKind};
@@ -19,7 +20,7 @@ enum Wish {
     Nothing,
     /// Tables on standard error as the program ends.
     Tables,
-    /// What filled the memory, each time when it ran out.
+    /// What filled the memory, each time when a loop ran out of it, or the program.
     Filled,
     /// All files in this folder.
     Files(PathBuf),
@@ -79,6 +80,9 @@ fn make(folder: &Path) -> Result<(), Error> {
 /// Prints what was recorded, as the program ends.
 pub(crate) fn print() {
     let Some((wish, profiling)) = running().take() else { return };
+    if let (Wish::Filled | Wish::Tables, Some(filled)) = (&wish, untold()) {
+        say(&format!("toma: {filled}"));
+    }
     let recording = profiling.finish();
     match wish {
         Wish::Nothing | Wish::Filled => {}

@@ -432,3 +432,51 @@ fn devices_and_functions_that_are_not_there_are_named() {
     let seen = "no device cuda:7 was recorded; these were: host\n";
     assert_eq!(recording.lines().device(&Place::device("cuda", 7)).to_string(), seen);
 }
+
+#[test]
+fn recordings_come_and_go_while_threads_are_in_the_middle_of_all_sorts() {
+    let _alone = alone();
+    cpu::count();
+    let is_over = AtomicBool::new(false);
+    let seen = thread::scope(|scope| {
+        for thread in 0..3 {
+            let is_over = &is_over;
+            scope.spawn(move || {
+                while !is_over.load(Relaxed) {
+                    match thread {
+                        0 => drop(recursive(3)),
+                        1 => assert_eq!(loops(3), 3),
+                        _ => profile::optimizer("Adam", || drop(panic::catch_unwind(panics_in_a_closure))),
+                    }
+                }
+            });
+        }
+        let mut seen = 0;
+        for round in 0..60 {
+            let depth = if round % 2 == 0 { Depth::Lines } else { Depth::Events };
+            let mut profiling = Profiler::new().depth(depth).events(1 << (round % 13)).start().unwrap();
+            thread::sleep(Duration::from_millis(1));
+            drop(recursive(1));
+            profiling.lines().by_attempt().to_string();
+            if round % 3 == 0 {
+                profiling.clear();
+                drop(recursive(1));
+            }
+            if round % 5 == 0 {
+                drop(profiling);
+                continue;
+            }
+            let recording = profiling.finish();
+            let most = cpu::allocated_bytes() + (1 << 20);
+            assert!(recording.peak().bytes < most, "round {round}: {recording}");
+            let table = recording.lines().columns(Column::ALL).by_attempt().to_string();
+            seen += usize::from(table.contains("let ones = kib(4);"));
+            if let Some(trace) = recording.trace() {
+                assert!(trace.live(&Place::HOST).peak().bytes < most, "round {round}: {recording}");
+            }
+        }
+        is_over.store(true, Relaxed);
+        seen
+    });
+    assert_eq!(seen, 48);
+}

@@ -3,7 +3,6 @@
 use std::sync::{Arc, Barrier, Mutex};
 use std::thread;
 
-use tch::nn::{self, Module as _, OptimizerConfig as _};
 use tch::{Device, Kind, Tensor};
 use toma::cache::NoCache;
 use toma::memory::{set_cpu_memory_limit, used_bytes};
@@ -119,54 +118,6 @@ fn a_failure_that_the_body_survives_is_told_of_no_later_one() {
     assert!(survived.is_ok());
     assert_eq!(report::last().unwrap().filled, None);
     drop(profiling);
-}
-
-#[toma::profile]
-fn step(net: &nn::Sequential, images: &Tensor, labels: &Tensor) -> Tensor {
-    let loss = net.forward(images).cross_entropy_for_logits(labels);
-    loss.backward();
-    loss
-}
-
-/// Line and operator are named at every allocation of a step, also in backward, and the values are right after it.
-#[test]
-fn each_allocation_of_a_step_that_fails_is_explained() {
-    let _alone = alone();
-    let variables = nn::VarStore::new(Device::Cpu);
-    let net = nn::seq()
-        .add(nn::linear(variables.root() / "first", 16, 32, nn::LinearConfig::default()))
-        .add_fn(Tensor::relu)
-        .add(nn::linear(variables.root() / "last", 32, 4, nn::LinearConfig::default()));
-    let (images, labels) = (Tensor::randn([8, 16], FLOAT), Tensor::zeros([8], (Kind::Int64, Device::Cpu)));
-    let mut optimizer = nn::Adam::default().build(&variables, 1e-3).unwrap();
-    drop(step(&net, &images, &labels));
-    let expected = step(&net, &images, &labels).double_value(&[]);
-    let file = "toma-torch/tests/lines/filled.rs";
-    let lines = ["let loss = net.forward(images).cross_entropy_for_logits(labels);", "loss.backward();"];
-    let lines = lines.map(|text| format!(" @ {file}:{} asked for ", line_of(text)));
-    let mut explained = [0, 0];
-    for skip in 0.. {
-        optimizer.zero_grad();
-        let profiling = Profiler::new().variables(&variables).start().unwrap();
-        let mut failing = Some(skip);
-        let loss = toma::execute::with::<NoCache>().batch(2, |_| {
-            let _injected = failing.take().map(cpu::FailingAllocation::after);
-            step(&net, &images, &labels).double_value(&[])
-        });
-        drop(profiling);
-        assert!((loss - expected).abs() < 1e-12);
-        let report = report::last().unwrap();
-        if report.out_of_memory == 0 {
-            break;
-        }
-        let filled = report.filled.expect("it is explained");
-        let asked = filled.lines().next().unwrap();
-        let line = lines.iter().position(|line| asked.contains(line));
-        explained[line.unwrap_or_else(|| panic!("allocation {skip}: {filled}"))] += 1;
-        assert!(!asked.starts_with(file) && !asked.starts_with(" @"), "allocation {skip}: {asked}");
-        assert!(filled.contains("parameter") && filled.contains("first.weight"), "{filled}");
-    }
-    assert!(explained[0] > 5 && explained[1] > 5, "{explained:?}");
 }
 
 #[test]

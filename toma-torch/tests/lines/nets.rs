@@ -311,6 +311,7 @@ fn out_of_memory_at_every_allocation_of_a_step_is_explained() {
             let asked = filled.lines().next().unwrap();
             let (operator, rest) = asked.split_once(" @ ").unwrap_or_else(|| panic!("{name}: {filled}"));
             assert!(!operator.is_empty() && rest.starts_with(FILE), "{name}: {filled}");
+            assert!(filled.contains(" parameter") && filled.contains(" holds "), "{name}: {filled}");
             let is_in_optimizer = rest.starts_with(&format!("{FILE}:{} ", optimizer_line()));
             lines[usize::from(is_in_optimizer)] += 1;
         }

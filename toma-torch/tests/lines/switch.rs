@@ -69,6 +69,23 @@ fn of_failures_alone_nothing_else_is_printed() {
 }
 
 #[test]
+fn a_failure_in_no_loop_is_printed_at_the_end() {
+    let _alone = alone();
+    let name = "switch::a_failure_in_no_loop_is_printed_at_the_end";
+    let ended = child::run(name, &[("TOMA_PROFILE", "oom")]).unwrap_or_else(|| {
+        batches();
+        let _budget = Budget::beyond_allocated(20 << 12);
+        drop(product(16));
+        panic!("it does not fit");
+    });
+    assert_eq!(ended.status.code(), Some(101), "{ended:?}");
+    let told: Vec<_> = ended.stderr.iter().filter(|line| line.contains("asked for")).collect();
+    let [in_loop, at_end] = told[..] else { panic!("{ended:?}") };
+    assert_eq!(in_loop, at_end);
+    assert!(at_end.starts_with("toma: sin @ toma-torch/tests/lines/switch.rs:"), "{at_end}");
+}
+
+#[test]
 fn a_folder_gets_four_files() {
     let _alone = alone();
     let folder = tempfile::tempdir().unwrap();

@@ -32,6 +32,7 @@ pub(super) struct Failure {
     pub(super) blocks: Vec<Living>,
     /// Bytes of the others.
     pub(super) others: u64,
+    is_told: bool,
 }
 
 /// The moments that tell what a block waits for.
@@ -76,6 +77,7 @@ impl Failures {
             now: Moments::default(),
             blocks: Vec::with_capacity(BLOCKS),
             others: 0,
+            is_told: false,
         };
         let free = (0..FAILURES).map(empty).collect();
         Self(Mutex::new(Slots { free, kept: Vec::with_capacity(FAILURES) }))
@@ -89,7 +91,7 @@ impl Failures {
         // All may be lent at this moment.
         let Some(mut failure) = old.or_else(|| slots.oldest()) else { return };
         failure.blocks.clear();
-        (failure.thread, failure.others) = (thread, 0);
+        (failure.thread, failure.others, failure.is_told) = (thread, 0, false);
         fill(&mut failure);
         slots.kept.push(failure);
     }
@@ -109,11 +111,17 @@ impl Failures {
         let mut slots = self.slots();
         let of_thread = slots.kept.iter().rposition(|kept| kept.thread == thread);
         let last = of_thread.or_else(|| slots.kept.iter().rposition(|kept| kept.at >= since))?;
-        let failure = Failure { thread, ..slots.kept.remove(last) };
+        let failure = Failure { thread, is_told: true, ..slots.kept.remove(last) };
         drop(slots);
         let read = read(&failure);
         self.slots().kept.push(failure);
         Some(read)
+    }
+
+    /// Lends the last failure that was never lent to `read`.
+    pub(super) fn read_untold<R>(&self, read: impl FnOnce(&Failure) -> R) -> Option<R> {
+        let thread = self.slots().kept.iter().rev().find(|kept| !kept.is_told)?.thread;
+        self.read(thread, 0, read)
     }
 
     fn slots(&self) -> MutexGuard<'_, Slots> {

@@ -25,6 +25,13 @@ pub fn filled(named: impl Fn(&Living) -> Option<(Category, String)>) -> Option<H
     Some(holdings)
 }
 
+/// What filled a device when an allocation failed on whichever thread, if [`filled`] was never asked of it and the
+/// thread has got no memory since.
+pub fn untold(named: impl Fn(&Living) -> Option<(Category, String)>) -> Option<Holdings> {
+    let shared = running()?;
+    shared.failures.read_untold(|failure| holdings(&shared, failure, &named))
+}
+
 fn holdings(
     shared: &Shared,
     failure: &Failure,

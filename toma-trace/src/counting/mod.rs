@@ -20,7 +20,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 use std::time::Instant;
 
 pub use failure::Living;
-pub use filled::filled;
+pub use filled::{filled, untold};
 pub use names::{NameId, name};
 pub use owner::{EXEMPT, Owner};
 pub use replay::Replayed;

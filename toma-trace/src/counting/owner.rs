@@ -3,16 +3,17 @@
 use super::told::lower;
 use crate::lines::{Born, LineId};
 
-/// The recording in the highest 10 bits; then whether an optimizer ran, in one; the line plus 1, in 21; and the
+/// The recording in the highest 13 bits; then whether an optimizer ran, in one; the line plus 1, in 18; and the
 /// moment of its birth in the lowest 32.
 ///
 /// The word 0 is a block of no recording.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Owner(pub u64);
 
-const RECORDING: u32 = 54;
-const OPTIMIZER: u32 = 53;
+const RECORDING: u32 = 51;
+const OPTIMIZER: u32 = 50;
 const LINE: u32 = 32;
+const RECORDINGS: u64 = (1 << (u64::BITS - RECORDING)) - 2;
 const MOST_LINES: u64 = (1 << (OPTIMIZER - LINE)) - 1;
 
 /// A block that is no tensor of the program's.
@@ -20,7 +21,7 @@ pub const EXEMPT: Owner = Owner(u64::MAX);
 
 impl Owner {
     pub(super) fn new(recording: u32, born: Born, moment: u32, is_in_optimizer: bool) -> Self {
-        // Beyond two million lines a block is in none.
+        // Beyond 262,143 lines a block is in none.
         let line = born.line().map_or(0, |line| u64::from(line.0) + 1);
         let line = if line > MOST_LINES { 0 } else { line };
         let optimizer = u64::from(is_in_optimizer) << OPTIMIZER;
@@ -48,9 +49,10 @@ impl Owner {
     }
 }
 
-/// From 1 to 1,022, so that no block is of none or exempt.
+/// From 1 to 8,190, so that no block is of none or exempt. A block that outlives as many recordings is of the next
+/// one again: programs that clear at each step should not get there soon.
 fn recorded(recording: u32) -> u64 {
-    u64::from(recording) % 1022 + 1
+    u64::from(recording) % RECORDINGS + 1
 }
 
 #[cfg(test)]
@@ -59,18 +61,20 @@ mod tests {
 
     #[test]
     fn an_owner_knows_recording_line_moment_and_optimizer() {
-        for recording in [1, 1021, 1022, 1023, u32::MAX] {
-            for (line, optimizer) in
-                [(None, false), (Some(LineId(0)), true), (Some(LineId(2_000_000)), false)]
+        for recording in [1, 8189, 8190, 8191, u32::MAX] {
+            for (line, optimizer) in [(None, false), (Some(LineId(0)), true), (Some(LineId(262_141)), false)]
             {
                 let owner = Owner::new(recording, Born(line), u32::MAX, optimizer);
                 assert_eq!(owner.born(recording), Some(Born(line)));
-                assert_eq!(owner.born(recording - 1), None);
+                assert_eq!(
+                    [recording - 1, recording.wrapping_add(1022)].map(|other| owner.born(other)),
+                    [None; 2]
+                );
                 assert_eq!((owner.moment(), owner.is_of_optimizer()), (u32::MAX, optimizer));
                 assert!(owner != EXEMPT && owner.0 != 0);
             }
         }
-        let beyond = Owner::new(1, Born(Some(LineId(1 << 21))), 0, false);
+        let beyond = Owner::new(1, Born(Some(LineId(262_142 + 1))), 0, false);
         assert_eq!(beyond.born(1), Some(Born(None)));
     }
 }

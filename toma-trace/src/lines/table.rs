@@ -183,7 +183,7 @@ impl Lines {
         ran.map(|function| function.source.name.clone()).collect()
     }
 
-    /// These columns, in this order. Without a word they are the peak, and the reserved bytes where there are any.
+    /// These columns, in this order. Unless told they are the peak, and the reserved bytes where there are any.
     #[must_use]
     pub fn columns(self, columns: impl IntoIterator<Item = Column>) -> Self {
         Self { columns: Some(columns.into_iter().collect()), ..self }
