@@ -130,8 +130,8 @@ impl Setup {
         Self { events, ..self }
     }
 
-    /// The same, with what answers the number that the next operator of the calling thread will have in common with
-    /// the node of its gradient. It tells which line's operators a backward allocates for.
+    /// The same, with the next number of the calling thread: its next operator shares it with the node of its gradient.
+    /// So it is known for which line's operators a backward allocates.
     pub fn position(self, position: fn() -> Node) -> Self {
         Self { position, ..self }
     }
