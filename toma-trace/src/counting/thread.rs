@@ -153,7 +153,9 @@ pub fn out_of_memory(
         if !here.has(device) {
             return;
         }
-        let operator = here.operators.last().copied().unwrap_or_else(operator);
+        // A node works without an operator of its own.
+        let told = here.operators.last().copied().filter(|told| *told != NameId::NONE);
+        let operator = told.unwrap_or_else(operator);
         here.out_of_memory(device, asked, operator, holders);
     });
 }
