@@ -9,6 +9,7 @@ mod filled;
 mod nets;
 mod rows;
 mod switch;
+mod viz;
 
 #[path = "../../../tests/common/child.rs"]
 mod child;
