@@ -88,10 +88,14 @@ fn a_failure_in_no_loop_is_printed_at_the_end() {
 #[test]
 fn a_folder_gets_four_files() {
     let _alone = alone();
-    let folder = tempfile::tempdir().unwrap();
-    let wanted = folder.path().join("new");
+    let mut folder = Some(tempfile::tempdir().unwrap());
+    let wanted = folder.as_ref().unwrap().path().join("new");
     let value = format!("{}/", wanted.display());
-    let ended = ended("switch::a_folder_gets_four_files", &value, batches);
+    let ended = ended("switch::a_folder_gets_four_files", &value, || {
+        batches();
+        // The child has one of its own, and its exit drops nothing.
+        drop(folder.take());
+    });
     assert_eq!(ended.status.code(), Some(7), "{ended:?}");
     let files = fs::read_dir(&wanted).unwrap().map(|file| file.unwrap().file_name().into_string().unwrap());
     let mut files: Vec<_> = files.collect();
@@ -115,10 +119,13 @@ fn a_value_that_means_nothing_is_one_line_and_the_program_goes_on() {
 #[test]
 fn a_folder_that_cannot_be_written_is_one_line_and_the_program_goes_on() {
     let _alone = alone();
-    let file = tempfile::NamedTempFile::new().unwrap();
-    let value = format!("{}/", file.path().display());
+    let mut file = Some(tempfile::NamedTempFile::new().unwrap());
+    let value = format!("{}/", file.as_ref().unwrap().path().display());
     let name = "switch::a_folder_that_cannot_be_written_is_one_line_and_the_program_goes_on";
-    let ended = ended(name, &value, batches);
+    let ended = ended(name, &value, || {
+        batches();
+        drop(file.take());
+    });
     assert_eq!(ended.status.code(), Some(7), "{ended:?}");
     let said = ended.stderr.iter().filter(|line| line.contains("TOMA_PROFILE"));
     let said: Vec<_> = said.collect();
@@ -130,10 +137,13 @@ fn a_folder_that_cannot_be_written_is_one_line_and_the_program_goes_on() {
 #[test]
 fn a_folder_that_is_gone_at_the_end_is_one_line() {
     let _alone = alone();
-    let folder = tempfile::tempdir().unwrap();
-    let wanted = folder.path().join("gone");
+    let mut folder = Some(tempfile::tempdir().unwrap());
+    let wanted = folder.as_ref().unwrap().path().join("gone");
     let name = "switch::a_folder_that_is_gone_at_the_end_is_one_line";
-    let remove = || fs::remove_dir(Path::new(&std::env::var_os("TOMA_PROFILE").unwrap())).unwrap();
+    let remove = || {
+        fs::remove_dir(Path::new(&std::env::var_os("TOMA_PROFILE").unwrap())).unwrap();
+        drop(folder.take());
+    };
     let ended = ended(name, &format!("{}/", wanted.display()), remove);
     assert_eq!(ended.status.code(), Some(7), "{ended:?}");
     let said: Vec<_> = ended.stderr.iter().filter(|line| line.starts_with("toma: ")).collect();
