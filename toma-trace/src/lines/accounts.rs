@@ -89,6 +89,8 @@ fn take(level: &AtomicU64) -> u64 {
 #[derive(Debug, Default)]
 pub(super) struct Account {
     taken: AtomicBool,
+    /// Whether a thread may have had it. Those that none had stand at the end.
+    is_used: AtomicBool,
     /// Whether the thread is in a profiled function. Only then are its watermarks raised.
     pub(super) is_profiling: AtomicBool,
     /// The line in force, for threads that are in none.
@@ -170,7 +172,12 @@ struct Link {
 }
 
 impl Accounts {
+    /// Those that a thread may have had.
     pub(super) fn iter(&self) -> impl Iterator<Item = &Arc<Account>> {
+        self.all().take_while(|account| account.is_used.load(SeqCst))
+    }
+
+    fn all(&self) -> impl Iterator<Item = &Arc<Account>> {
         std::iter::successors(self.0.get(), |link| link.next.0.get()).map(|link| &link.account)
     }
 
@@ -179,19 +186,25 @@ impl Accounts {
         let accounts = [(); READY_THREADS].map(|()| self.take(devices));
         for account in accounts {
             account.lines.make_room(READY_LINES);
+            account.is_used.store(false, SeqCst);
             account.give_back();
         }
     }
 
     /// An account that no other thread has.
     pub(super) fn take(&self, devices: usize) -> Arc<Account> {
-        let free = self.iter().find(|account| !account.taken.swap(true, SeqCst));
-        free.cloned().unwrap_or_else(|| self.add(devices))
+        let is_free = |account: &&Arc<Account>| {
+            // First, so that none behind it seems used while it does not.
+            account.is_used.store(true, SeqCst);
+            !account.taken.swap(true, SeqCst)
+        };
+        self.all().find(is_free).cloned().unwrap_or_else(|| self.add(devices))
     }
 
     fn add(&self, devices: usize) -> Arc<Account> {
         let shared = (0..devices).map(|_| Shared::default()).collect();
-        let account = Arc::new(Account { taken: true.into(), shared, ..Account::default() });
+        let account =
+            Arc::new(Account { taken: true.into(), is_used: true.into(), shared, ..Account::default() });
         let mut link = Box::new(Link { account: Arc::clone(&account), next: Self::default() });
         let mut end = self;
         loop {
