@@ -33,10 +33,10 @@
 //! |---|---|---|
 //! | no recording | | 1 |
 //! | [`Depth::Lines`] | bytes by line, and what fills the memory by line | 1.03 |
-//! | [`Depth::Events`] | also operators, the order of events, what the peak is of, the files | 1.30 |
+//! | [`Depth::Events`] | also operators, the order of events, what the peak is of, the files | 1.32 |
 //!
 //! `cargo xtask bench profile` measures the ratios, in processor time of one thread. An operator on more data costs
-//! more and a mark does not: at a width of 256 `Events` takes 1.06. Events are a ring of a million, 32 bytes each;
+//! more and a mark does not: at a width of 256 `Events` takes 1.07. Events are a ring of a million, 32 bytes each;
 //! [`Profiler::events`] says how many, and [`Recording::lost_events`] how many were too many.
 //!
 //! # Tables of lines
@@ -79,7 +79,7 @@
 //!
 //! What filled the memory is gone when a failed attempt has unwound. A recording notes it at the failure. It is in
 //! `Report::filled`, for the last failure of a call, in each event `Failed`, and under the line that `TOMA_LOG=1`
-//! prints: the operator and line that asked, for how many bytes, and the largest holders. To note it takes 43 µs with
+//! prints: the operator and line that asked, for how many bytes, and the largest holders. To note it takes 46 µs with
 //! 1,000 living blocks. The operator that asked is known at both depths, operators of holders with [`Depth::Events`].
 //!
 //! ```
