@@ -242,7 +242,7 @@ fn items_that_are_left_out_are_dropped_inside() {
         ended a3: Succeeded
     "]]
     .assert_eq(&session.take());
-    // Kept for the caller, who drops it outside.
+    // Kept: the caller drops it outside.
     let with = execute::with::<NoCache>().classify(class).by_cost(|item| if item == 1 { 9 } else { 2_u64 });
     drop(with.range(0..3, 9, body).unwrap_err());
     let told = session.take();

@@ -67,11 +67,10 @@ int32_t toma_tensor_memory(const void* tensor, toma_tensor* out, toma_error* err
     }
     const auto& storage = *asked.storage().unsafeGetStorageImpl();
     // Nothing stands behind the addresses of a dry run.
-    const auto is_dry = toma::block_of(asked) != nullptr;
-    const auto* data = is_dry ? nullptr : const_cast<c10::StorageImpl&>(storage)._mutable_data_ptr_no_checks().get();
+    const auto data = toma::block_of(asked) != nullptr ? 0 : address_of(asked);
     out->storage = reinterpret_cast<uintptr_t>(&storage);
-    out->data = reinterpret_cast<uintptr_t>(data);
-    out->bytes = data == nullptr ? 0 : storage.nbytes();
+    out->data = data;
+    out->bytes = data == 0 ? 0 : storage.nbytes();
     out->element_bytes = asked.itemsize();
     out->offset = static_cast<uint64_t>(asked.storage_offset());
   });

@@ -41,8 +41,8 @@
 //!
 //! # Tables of lines
 //!
-//! [`Recording::lines`] has one table for each function, in the order of the source. Without a word about
-//! [columns](Lines::columns) they are `peak`, and `reserved` where a device reserves.
+//! [`Recording::lines`] has one table for each function, in the order of the source. Its
+//! [columns](Lines::columns) are, unless told, `peak`, and `reserved` where a device reserves.
 //!
 //! | column | bytes, or what else is said |
 //! |---|---|

@@ -43,13 +43,16 @@ fn is_alive(address: u64, owner: Owner) -> bool {
 
 /// Forgets what was noted of blocks that are gone, or that no recording has told apart from later ones.
 pub(super) fn forget() {
-    noted().retain(|(_, owner), _| *owner != Owner(0));
-    forget_gone();
+    noted().retain(|(address, owner), _| *owner != Owner(0) && is_alive(*address, *owner));
 }
 
 /// Forgets what was noted of blocks that are gone.
 pub(super) fn forget_gone() {
-    noted().retain(|(address, owner), _| is_alive(*address, *owner));
+    keep_living(&mut noted());
+}
+
+fn keep_living(notes: &mut Notes) {
+    notes.retain(|(address, owner), _| is_alive(*address, *owner));
 }
 
 /// What was noted of the block that lives at an address.
@@ -80,7 +83,7 @@ pub(super) fn all_noted() -> Vec<Noted> {
 fn note(address: u64, category: Category, name: impl FnOnce() -> String) {
     let mut noted = noted();
     if noted.len() >= MANY {
-        noted.retain(|(address, owner), _| is_alive(*address, *owner));
+        keep_living(&mut noted);
     }
     noted.entry((address, ffi::owner_at(address))).or_insert_with(|| (category, name()));
 }

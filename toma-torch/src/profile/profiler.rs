@@ -41,7 +41,7 @@ pub enum Depth {
 /// As many as a step of a large net has in a few hundred repetitions: 32 MiB.
 const EVENTS: usize = 1 << 20;
 
-/// The place of the only device of a recording.
+/// The place of the CPU among the devices of a recording.
 const HOST: u8 = 0;
 
 impl Profiler {
@@ -144,7 +144,7 @@ impl Profiling {
     pub fn finish(self) -> Recording {
         let Self { running, counting } = self;
         // While it runs: later there are blocks that it has not heard of, and others forget names.
-        let found = Found::now(&running.named, counting.so_far().places().count());
+        let found = Found::now(&running.named, &counting.so_far());
         drop(running);
         Recording::of(&counting.finish(), found)
     }

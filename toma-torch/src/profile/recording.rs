@@ -30,10 +30,10 @@ pub(super) struct Found {
 }
 
 impl Found {
-    /// Of so many devices of the recording.
-    pub(super) fn now(named: &Named, devices: usize) -> Self {
+    /// On the devices of a recording.
+    pub(super) fn now(named: &Named, counted: &Counted) -> Self {
         let mut living = Vec::new();
-        for (device, _) in (0..).zip(0..devices) {
+        for (device, _) in (0..).zip(counted.places()) {
             ffi::each_block(device, |block| living.push((device, block)));
         }
         let variables = named.now().into_iter().map(|(address, (category, name))| Noted {

@@ -68,8 +68,7 @@ impl Known {
         if let Some(known) = self.numbers.get(name).and_then(|sizes| sizes.get(&size)) {
             return *known;
         }
-        let title =
-            if self.groups.len() < GROUPS { format!("size {size} of {name}") } else { "other sizes".into() };
+        let title = if self.groups.len() < GROUPS { title(name, size) } else { "other sizes".into() };
         if self.groups.len() <= GROUPS {
             self.groups.push(Attempts { title, succeeded: 0, failed: BTreeMap::new() });
         }
@@ -151,6 +150,11 @@ impl std::fmt::Display for Attempts {
         let colon = if outcomes.is_empty() { "" } else { ": " };
         write!(f, "{}{colon}{}", self.title, outcomes.join(", "))
     }
+}
+
+/// What attempts of one size are called.
+pub(super) fn title(call: &str, size: usize) -> String {
+    format!("size {size} of {call}")
 }
 
 fn source(function: &Function, group: Group) -> Source {

@@ -22,7 +22,7 @@ use std::time::Instant;
 pub use failure::Living;
 pub use filled::{filled, untold};
 pub use names::{NameId, name};
-pub use owner::{EXEMPT, Owner};
+pub use owner::Owner;
 pub use replay::Replayed;
 pub use scopes::{Attempt, Phase, phase};
 pub use thread::{

@@ -17,7 +17,7 @@ const RECORDINGS: u64 = (1 << (u64::BITS - RECORDING)) - 2;
 const MOST_LINES: u64 = (1 << (OPTIMIZER - LINE)) - 1;
 
 /// A block that is no tensor of the program's.
-pub const EXEMPT: Owner = Owner(u64::MAX);
+pub(super) const EXEMPT: Owner = Owner(u64::MAX);
 
 impl Owner {
     pub(super) fn new(recording: u32, born: Born, moment: u32, is_in_optimizer: bool) -> Self {

@@ -2,7 +2,7 @@
 
 use std::marker::PhantomData;
 
-use super::names::name;
+use super::known::title;
 use super::thread::{here, unless_paused};
 use super::told::Told;
 
@@ -23,7 +23,7 @@ pub fn phase(text: &str) -> Phase {
     let is_optimizer = text.split(' ').next() == Some("optimizer");
     let row = unless_paused(|here| {
         here.optimizers += u32::from(is_optimizer);
-        here.tell(Told::Phase(name(text)));
+        here.tell_named(Told::Phase, text);
         here.enter_row("phases", text, false)
     });
     Phase { is_optimizer, row, of_thread: PhantomData }
@@ -58,8 +58,8 @@ impl Attempt {
                 here.goes_on();
                 here.attempt_began = here.moment();
             }
-            let text = format!("size {size} of {call}");
-            here.tell(Told::Attempt(name(&text)));
+            let text = title(call, size);
+            here.tell_named(Told::Attempt, &text);
             here.enter_row("attempts", &text, resumes)
         });
         Self { row, of_thread: PhantomData }

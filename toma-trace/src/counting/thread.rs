@@ -8,7 +8,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use super::failure::{Living, Moments};
 use super::known::Group;
 use super::makers::Makers;
-use super::names::NameId;
+use super::names::{NameId, name};
 use super::owner::{EXEMPT, Owner};
 use super::told::{Memory, Node, Told, lower};
 use super::{Shared, running};
@@ -208,6 +208,13 @@ impl Here {
     /// Answers the event's place among all, or 0 where none is kept.
     pub(super) fn tell(&self, told: Told) -> u64 {
         self.shared.ring.as_ref().map_or(0, |ring| ring.push(told.words(self.number)))
+    }
+
+    /// Tells of what has a name, which stays for ever: none is made where no event is kept.
+    pub(super) fn tell_named(&self, told: fn(NameId) -> Told, text: &str) {
+        if self.shared.ring.is_some() {
+            self.tell(told(name(text)));
+        }
     }
 
     /// The moment of the next birth.
