@@ -5,6 +5,7 @@
 //! | [`Growth`] | the bytes a step needs at other sizes and in pieces, and the largest size that fits |
 //! | [`Rows`] | whether the rows of a batch are worked on by themselves, so that pieces add up to the whole |
 //! | [`caching`] | what they take from a CUDA device, and where it runs out of memory |
+//! | [`checkpoint`] | plans that hold less for backward and run stages again |
 //!
 //! All of it is arithmetic over what was [recorded](toma_trace): no tensor framework, no clock, no device.
 
@@ -12,6 +13,7 @@
 
 mod alike;
 pub mod caching;
+pub mod checkpoint;
 mod growth;
 mod rows;
 

@@ -1,0 +1,61 @@
+//! What a plan is made of.
+
+use std::fmt;
+
+/// One step of a plan. Stages are counted from 0.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Action {
+    /// Runs a stage, saves nothing, and drops its input.
+    Drop(usize),
+    /// Runs a stage, saves nothing, and holds its input.
+    Keep(usize),
+    /// Runs a stage and saves what its backward needs.
+    Save {
+        /// The stage.
+        stage: usize,
+        /// How it is saved: 0 is all, `n` is the stage's `savings[n - 1]`.
+        way: usize,
+        /// Whether the input is held for backward. Otherwise it is dropped, and remade before backward.
+        holds_input: bool,
+    },
+    /// Runs the backward of a stage, which is the last one whose backward has not run. Drops what was saved
+    /// of it, its output and its input.
+    Backward(usize),
+}
+
+impl Action {
+    /// The stage it runs, or whose backward it runs.
+    pub fn stage(self) -> usize {
+        match self {
+            Self::Drop(stage) | Self::Keep(stage) | Self::Backward(stage) | Self::Save { stage, .. } => stage,
+        }
+    }
+
+    /// Whether the input is dropped by a run of the stage.
+    pub(super) fn drops_input(self) -> bool {
+        matches!(self, Self::Drop(_) | Self::Save { holds_input: false, .. })
+    }
+
+    /// Saves all of a stage and holds its input.
+    pub(super) fn save(stage: usize) -> Self {
+        Self::Save { stage, way: 0, holds_input: true }
+    }
+}
+
+/// `drop 3`, `keep 3`, `save 3`, `save 3 in way 1`, `save 3 without input`, `backward 3`.
+impl fmt::Display for Action {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match *self {
+            Self::Drop(stage) => write!(f, "drop {stage}"),
+            Self::Keep(stage) => write!(f, "keep {stage}"),
+            Self::Backward(stage) => write!(f, "backward {stage}"),
+            Self::Save { stage, way, holds_input } => {
+                write!(f, "save {stage}")?;
+                if way > 0 {
+                    write!(f, " in way {way}")?;
+                }
+                f.write_str(if holds_input { "" } else { " without input" })
+            }
+        }
+    }
+}

@@ -1,0 +1,160 @@
+//! The costs of a chain of stages, checked.
+
+use super::error::{InvalidCosts, TooSmall};
+use super::{Action, Plan, Point, Saving, Solver, Stage, curve, fixed, least, search, simulate};
+
+/// What the stages of a region cost, in the order in which they run.
+///
+/// Each stage takes the output of the one before. They hold no more than [`u64::MAX`] bytes together, and all
+/// times are finite.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Costs {
+    stages: Vec<Stage>,
+    input_gradient_bytes: u64,
+}
+
+impl Costs {
+    /// The costs of stages whose first one has an input without gradient.
+    ///
+    /// # Errors
+    ///
+    /// [`InvalidCosts`] names the stage and the value that cannot be.
+    pub fn new(stages: Vec<Stage>) -> Result<Self, InvalidCosts> {
+        Self { stages, input_gradient_bytes: 0 }.checked()
+    }
+
+    /// Sets the bytes of the gradient of the first stage's input.
+    ///
+    /// # Errors
+    ///
+    /// [`InvalidCosts::TooLarge`] when all bytes add up to more than a number holds.
+    pub fn with_input_gradient(mut self, bytes: u64) -> Result<Self, InvalidCosts> {
+        self.input_gradient_bytes = bytes;
+        self.checked()
+    }
+
+    /// The stages: at least one.
+    pub fn stages(&self) -> &[Stage] {
+        &self.stages
+    }
+
+    /// The bytes of the gradient of the first stage's input.
+    pub fn input_gradient_bytes(&self) -> u64 {
+        self.input_gradient_bytes
+    }
+
+    /// The time of a run that repeats nothing.
+    pub fn keep_all_seconds(&self) -> f64 {
+        self.stages.iter().map(|stage| stage.forward_seconds + stage.backward_seconds).sum()
+    }
+
+    /// The bytes from which on nothing is repeated: the peak of the plan that saves every stage.
+    pub fn keep_all_bytes(&self) -> u64 {
+        self.peak_bytes(&fixed::keep_all(self))
+    }
+
+    /// The least budget for which there is a plan of [`Solver::Rotor`] or [`Solver::Auto`].
+    pub fn least_bytes(&self) -> u64 {
+        self.peak_bytes(&least::least(self))
+    }
+
+    /// A plan whose peak is within a budget. From [`least_bytes`](Self::least_bytes) on, `Rotor` and `Auto`
+    /// have one; where nothing needs to be repeated, they repeat nothing.
+    ///
+    /// The time it takes rises with the cube of the number of stages: milliseconds for 50.
+    ///
+    /// # Errors
+    ///
+    /// [`TooSmall`] when no plan of the solver fits, with the bytes that it needs.
+    pub fn plan(&self, budget_bytes: u64, solver: Solver) -> Result<Plan, TooSmall> {
+        search::plan(self, budget_bytes, solver)
+    }
+
+    /// The whole trade: plans of [`Solver::Auto`] from the least bytes up to those that repeat nothing, each
+    /// with more bytes and less time than the one before.
+    pub fn curve(&self) -> Vec<Point> {
+        curve::curve(self)
+    }
+
+    /// The gradient of the input of a stage; for the number of stages, that of the last output.
+    pub(super) fn gradient_bytes(&self, stage: usize) -> u64 {
+        match stage.checked_sub(1) {
+            Some(before) => self.stages[before].gradient_bytes,
+            None => self.input_gradient_bytes,
+        }
+    }
+
+    /// The peak of actions that a solver has made.
+    pub(super) fn peak_bytes(&self, actions: &[Action]) -> u64 {
+        simulate(self, actions).expect("solvers make legal actions").peak_bytes
+    }
+
+    fn checked(self) -> Result<Self, InvalidCosts> {
+        if self.stages.is_empty() {
+            return Err(InvalidCosts::NoStages);
+        }
+        for (index, stage) in self.stages.iter().enumerate() {
+            check_seconds(index, stage)?;
+            check_bytes(index, stage)?;
+        }
+        let count = self.stages.len();
+        self.total_bytes().ok_or(InvalidCosts::TooLarge { count })?;
+        if self.longest_seconds().is_finite() { Ok(self) } else { Err(InvalidCosts::TooLong { count }) }
+    }
+
+    /// More bytes than any list of actions can hold.
+    fn total_bytes(&self) -> Option<u64> {
+        let of_stages = self.stages.iter().map(total_bytes);
+        of_stages
+            .chain([Some(self.input_gradient_bytes)])
+            .try_fold(0_u64, |sum, bytes| sum.checked_add(bytes?))
+    }
+
+    /// More than any plan takes: no solver repeats a stage more often than there are stages.
+    fn longest_seconds(&self) -> f64 {
+        let extra = |stage: &Stage| stage.savings.iter().map(|saving| saving.extra_seconds).sum::<f64>();
+        let once = self.stages.iter().map(|stage| stage.repeat_seconds + extra(stage)).sum::<f64>();
+        #[expect(clippy::cast_precision_loss, reason = "an estimate")]
+        let times = self.stages.len() as f64;
+        self.keep_all_seconds() + once * times
+    }
+}
+
+fn check_seconds(index: usize, stage: &Stage) -> Result<(), InvalidCosts> {
+    let named = [
+        ("forward_seconds", stage.forward_seconds),
+        ("repeat_seconds", stage.repeat_seconds),
+        ("backward_seconds", stage.backward_seconds),
+    ];
+    let extra = stage.savings.iter().map(|saving| ("extra_seconds", saving.extra_seconds));
+    match named.into_iter().chain(extra).find(|(_, seconds)| !(seconds.is_finite() && *seconds >= 0.0)) {
+        Some((name, seconds)) => Err(InvalidCosts::Seconds { stage: index, name, seconds }),
+        None => Ok(()),
+    }
+}
+
+fn check_bytes(index: usize, stage: &Stage) -> Result<(), InvalidCosts> {
+    let output_bytes = stage.output_bytes;
+    for (way, Saving { saved_bytes, .. }) in ways(stage).enumerate() {
+        if saved_bytes < output_bytes {
+            return Err(InvalidCosts::SavedWithoutOutput { stage: index, way, saved_bytes, output_bytes });
+        }
+    }
+    match stage.savings.len() {
+        savings @ 1.. if stage.must_save => Err(InvalidCosts::RepeatsInside { stage: index, savings }),
+        _ => Ok(()),
+    }
+}
+
+pub(super) fn ways(stage: &Stage) -> impl Iterator<Item = Saving> {
+    (0..stage.ways()).filter_map(|way| stage.way(way))
+}
+
+fn total_bytes(stage: &Stage) -> Option<u64> {
+    let of_runs =
+        [stage.output_bytes, stage.gradient_bytes, stage.forward_peak_bytes, stage.repeat_peak_bytes];
+    let of_ways = ways(stage).flat_map(|it| {
+        [it.saved_bytes, it.saving_peak_bytes, it.repeat_saving_peak_bytes, it.backward_peak_bytes]
+    });
+    of_runs.into_iter().chain(of_ways).try_fold(0_u64, u64::checked_add)
+}

@@ -1,0 +1,58 @@
+//! The whole trade of bytes for time.
+
+use super::bound::Bounds;
+use super::search::{Candidate, Search};
+use super::{Costs, fixed, least};
+
+/// Budgets that are tried: from one to the next 3 % more where the least is a seventh of what all needs.
+const BUDGETS: u32 = 64;
+
+/// A place on the curve.
+#[derive(Clone, Copy, Debug, PartialEq)]
+#[non_exhaustive]
+pub struct Point {
+    /// The peak of a plan.
+    pub bytes: u64,
+    /// Its time.
+    pub seconds: f64,
+    /// No plan in so many bytes takes less.
+    pub bound_seconds: f64,
+}
+
+pub(super) fn curve(costs: &Costs) -> Vec<Point> {
+    let keep_all = Candidate::new(costs, fixed::keep_all(costs));
+    let most = keep_all.simulated.peak_bytes;
+    let least = Candidate::new(costs, least::least(costs));
+    let bounds = Bounds::new(costs, most);
+    let search = Search::new(costs, most, least.clone());
+    let mut best = least.clone();
+    let mut points = Vec::new();
+    for budget in budgets(least.simulated.peak_bytes, most) {
+        best = search.auto(budget).or(best);
+        push(&mut points, &best, &bounds);
+    }
+    push(&mut points, &keep_all.or(best), &bounds);
+    points
+}
+
+/// Adds a plan that is faster than all before.
+fn push(points: &mut Vec<Point>, plan: &Candidate, bounds: &Bounds<'_>) {
+    let (bytes, seconds) = (plan.simulated.peak_bytes, plan.simulated.seconds);
+    if points.last().is_some_and(|last| last.seconds <= seconds) {
+        return;
+    }
+    while points.last().is_some_and(|last| last.bytes >= bytes) {
+        points.pop();
+    }
+    points.push(Point { bytes, seconds, bound_seconds: bounds.seconds(bytes) });
+}
+
+/// Budgets from the least up to the most, each by the same factor above the one before.
+fn budgets(least: u64, most: u64) -> impl Iterator<Item = u64> {
+    #[expect(clippy::cast_precision_loss, reason = "budgets between the ends are arbitrary")]
+    let [low, high] = [least.max(1), most.max(1)].map(|bytes| bytes as f64);
+    let between = (1..BUDGETS).map(move |step| low * (high / low).powf(f64::from(step) / f64::from(BUDGETS)));
+    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "between two u64")]
+    let between = between.map(move |bytes| (bytes as u64).clamp(least, most.max(least)));
+    std::iter::once(least).chain(between)
+}

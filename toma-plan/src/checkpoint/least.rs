@@ -1,0 +1,41 @@
+//! The plan that needs the least bytes.
+
+use super::recurrence::{Branch, Choice, Recurrence};
+use super::{Action, Costs};
+
+/// A state's least bytes, and the choice that needs no more; among several the fastest that is seen.
+#[derive(Clone, Copy, Debug)]
+struct Least {
+    bytes: u64,
+    seconds: f64,
+    choice: Choice,
+}
+
+/// The actions that need the least bytes among those of the recurrence.
+pub(super) fn least(costs: &Costs) -> Vec<Action> {
+    let recurrence = Recurrence::new(costs);
+    let count = recurrence.count();
+    // By start, then by length.
+    let mut states: Vec<Vec<Least>> = vec![Vec::new(); count];
+    for start in (0..count).rev() {
+        for last in start..count {
+            let branches = recurrence.saves(start, last).chain(recurrence.splits(start, last));
+            let all = branches.map(|branch| join(&states, branch, start, last));
+            let least = all.min_by(|a, b| (a.bytes.cmp(&b.bytes)).then(a.seconds.total_cmp(&b.seconds)));
+            states[start].push(least.expect("a stage can be saved"));
+        }
+    }
+    recurrence.actions((), |start, last, ()| (states[start][last - start].choice, ()))
+}
+
+fn join(states: &[Vec<Least>], branch: Branch, start: usize, last: usize) -> Least {
+    let Branch { choice, seconds, needs_bytes, held_bytes } = branch;
+    let (bytes, after) = match choice {
+        Choice::Save(_) if start == last => return Least { bytes: needs_bytes, seconds, choice },
+        Choice::Save(_) => (0, states[start + 1][last - start - 1]),
+        Choice::Split(at) => (states[start][at - 1 - start].bytes, states[at][last - at]),
+    };
+    let before = if let Choice::Split(at) = choice { states[start][at - 1 - start].seconds } else { 0.0 };
+    let bytes = bytes.max(needs_bytes).max(held_bytes + after.bytes);
+    Least { bytes, seconds: seconds + before + after.seconds, choice }
+}

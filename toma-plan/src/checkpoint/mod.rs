@@ -1,0 +1,84 @@
+//! Plans that trade time for memory: which stages of a chain are saved, and which run again in backward.
+//!
+//! Backward needs what forward has saved. A plan saves some stages, holds the outputs of others (*checkpoints*),
+//! and runs again what lies between. Stages are any cut of a program into a chain, measured in bytes and
+//! seconds. Nothing here knows tensors, so another framework can use it as well.
+//!
+//! ```
+//! # mod toma { pub use toma_plan::checkpoint; }
+//! use toma::checkpoint::{Costs, Solver, Stage};
+//!
+//! const MIB: u64 = 1 << 20;
+//!
+//! let block = Stage {
+//!     forward_seconds: 0.010,
+//!     backward_seconds: 0.020,
+//!     output_bytes: 4 * MIB,
+//!     saved_bytes: 12 * MIB,
+//!     gradient_bytes: 4 * MIB,
+//!     ..Stage::default()
+//! };
+//! let costs = Costs::new(vec![block.repeated_alike(); 16])?;
+//! assert_eq!(costs.keep_all_bytes(), 200 * MIB);
+//!
+//! let plan = costs.plan(80 * MIB, Solver::Auto)?;
+//! assert!(plan.peak_bytes() <= 80 * MIB);
+//! assert!(plan.seconds() < costs.keep_all_seconds() * 1.33); // each stage once more
+//! println!("{plan}");
+//!
+//! let error = costs.plan(10 * MIB, Solver::Auto).unwrap_err();
+//! assert_eq!(error.least_bytes, costs.least_bytes());
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
+//! # Actions
+//!
+//! A plan is a list of [`Action`]s over stages counted from 0. [`simulate`] alone says whether a list is
+//! legal, and what it takes:
+//!
+//! - The input of stage 0 is there, and takes no bytes. The gradient of the last output is counted from the
+//!   start, as the work behind the last stage makes it before anything is dropped.
+//! - The first actions run all stages once, in order. What follows belongs to backward: nothing is repeated
+//!   before.
+//! - A run needs the output of the stage before, alone or as part of what is saved. It takes what it leaves
+//!   (the output, or what is saved) and its peak beyond that.
+//! - Then [`Drop`](Action::Drop), or a [`Save`](Action::Save) that does not hold its input, gives the input
+//!   back. What a saved stage holds stays all the same.
+//! - No run repeats what is there: a stage that is saved does not run, and a stage whose output is held runs
+//!   only to be saved. Both copies of the output count then.
+//! - [`Backward`](Action::Backward) runs from the last stage to the first. It needs the stage saved and its
+//!   input, takes the gradient of the input and its peak, and gives back what was saved of the stage, its
+//!   output, its gradient and its input.
+//! - A stage that [must be saved](Stage::must_save) is saved by its first run and never runs again.
+//!
+//! # Solvers
+//!
+//! [`Solver::Rotor`] is the algorithm of O. Beaumont, L. Eyraud-Dubois, J. Herrmann, A. Joly and A. Shilova,
+//! *Optimal checkpointing for heterogeneous chains* (2019). What is beyond it: ways to save less than all of a
+//! stage, first runs that cost other than repeats, stages that cannot be repeated, and budgets that rounding
+//! up to slots would miss.
+
+mod action;
+mod bound;
+mod costs;
+mod curve;
+mod error;
+mod fixed;
+mod least;
+mod local;
+mod plan;
+mod recurrence;
+mod rotor;
+mod search;
+mod simulator;
+mod solver;
+mod stage;
+
+pub use action::Action;
+pub use costs::Costs;
+pub use curve::Point;
+pub use error::{Illegal, InvalidCosts, Reason, TooSmall, UnknownSolver};
+pub use plan::{Held, Plan};
+pub use simulator::{Simulated, simulate};
+pub use solver::Solver;
+pub use stage::{Saving, Stage};

@@ -1,0 +1,156 @@
+//! A plan, and how it is shown.
+
+use std::fmt;
+
+use toma_trace::Size;
+
+use super::bound::Bounds;
+use super::error::Illegal;
+use super::search::Candidate;
+use super::{Action, Costs, Simulated, Solver, simulate};
+
+/// What is run, held and dropped in which order, and what that takes.
+///
+/// The first actions run all stages once, in order. All others belong to backward.
+///
+/// Plans of the same costs and budget are equal where their actions are.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Plan {
+    actions: Vec<Action>,
+    simulated: Simulated,
+    keep_all_seconds: f64,
+    bound_seconds: f64,
+    solver: Option<Solver>,
+}
+
+impl Plan {
+    /// A plan of one's own. Its bound is that of its peak.
+    ///
+    /// # Errors
+    ///
+    /// [`Illegal`] says which action cannot be carried out.
+    pub fn new(costs: &Costs, actions: Vec<Action>) -> Result<Self, Illegal> {
+        let simulated = simulate(costs, &actions)?;
+        let bound_seconds = Bounds::new(costs, simulated.peak_bytes).seconds(simulated.peak_bytes);
+        let keep_all_seconds = costs.keep_all_seconds();
+        Ok(Self { actions, simulated, keep_all_seconds, bound_seconds, solver: None })
+    }
+
+    pub(super) fn found(costs: &Costs, found: Candidate, bound_seconds: f64, solver: Solver) -> Self {
+        let Candidate { actions, simulated } = found;
+        let keep_all_seconds = costs.keep_all_seconds();
+        Self { actions, simulated, keep_all_seconds, bound_seconds, solver: Some(solver) }
+    }
+
+    /// What is done, in order.
+    pub fn actions(&self) -> &[Action] {
+        &self.actions
+    }
+
+    /// How many stages it runs.
+    pub fn stages(&self) -> usize {
+        self.simulated.runs.len()
+    }
+
+    /// The most bytes that are held at once, beyond what is allocated when the region starts.
+    pub fn peak_bytes(&self) -> u64 {
+        self.simulated.peak_bytes
+    }
+
+    /// The time of all runs and backwards.
+    pub fn seconds(&self) -> f64 {
+        self.simulated.seconds
+    }
+
+    /// The time of a run that repeats nothing.
+    pub fn keep_all_seconds(&self) -> f64 {
+        self.keep_all_seconds
+    }
+
+    /// No plan in the same budget takes less time. Few budgets have one that takes as little.
+    pub fn bound_seconds(&self) -> f64 {
+        self.bound_seconds
+    }
+
+    /// The solver that was asked; `None` for a plan of one's own.
+    pub fn solver(&self) -> Option<Solver> {
+        self.solver
+    }
+
+    /// How often each stage runs again after its first run.
+    pub fn repeats(&self) -> impl ExactSizeIterator<Item = usize> {
+        self.simulated.runs.iter().map(|runs| runs - 1)
+    }
+
+    /// What is held of each stage when backward begins.
+    pub fn held(&self) -> Vec<Held> {
+        let count = self.stages();
+        let mut held = vec![Held::Dropped; count];
+        for action in &self.actions[..count] {
+            let stage = action.stage();
+            held[stage] = match *action {
+                Action::Save { way, .. } => Held::Saved { way },
+                _ => Held::Kept,
+            };
+            if let Some(input) = stage.checked_sub(1).filter(|_| action.drops_input()) {
+                if held[input] == Held::Kept {
+                    held[input] = Held::Dropped;
+                }
+            }
+        }
+        held
+    }
+
+    fn percent_more(&self, seconds: f64) -> f64 {
+        if self.keep_all_seconds > 0.0 { (seconds / self.keep_all_seconds - 1.0) * 100.0 } else { 0.0 }
+    }
+}
+
+/// What is held of a stage when backward begins.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Held {
+    /// All that its backward needs, in a way: 0 is all.
+    Saved {
+        /// The way.
+        way: usize,
+    },
+    /// Its output.
+    Kept,
+    /// Nothing.
+    Dropped,
+}
+
+/// `saved`, `saved in way 1`, `kept` or `dropped`.
+impl fmt::Display for Held {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Saved { way: 0 } => f.pad("saved"),
+            Self::Saved { way } => f.pad(&format!("saved in way {way}")),
+            Self::Kept => f.pad("kept"),
+            Self::Dropped => f.pad("dropped"),
+        }
+    }
+}
+
+/// A line with the figures, then a row for each stage, or for neighbors that are alike.
+impl fmt::Display for Plan {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let name = self.solver.map_or("own plan".into(), |solver| solver.to_string());
+        let [more, bound] = [self.seconds(), self.bound_seconds].map(|seconds| self.percent_more(seconds));
+        let [peak, repeats] =
+            [Size::of(self.peak_bytes()).to_string(), self.repeats().sum::<usize>().to_string()];
+        writeln!(f, "{name}: {peak} at +{more:.1} % of time (bound +{bound:.1} %), {repeats} repeats")?;
+        writeln!(f, "{:>9}  {:<14}  repeats", "stages", "first run")?;
+        let rows: Vec<_> = self.held().into_iter().zip(self.repeats()).collect();
+        let mut start = 0;
+        for alike in rows.chunk_by(|a, b| a == b) {
+            let end = start + alike.len() - 1;
+            let stages = if start == end { start.to_string() } else { format!("{start}-{end}") };
+            let (held, repeats) = alike[0];
+            writeln!(f, "{stages:>9}  {held:<14}  {repeats:>7}")?;
+            start = end + 1;
+        }
+        Ok(())
+    }
+}

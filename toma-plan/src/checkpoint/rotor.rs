@@ -1,0 +1,137 @@
+//! The table of rotor: the least time of each state, at each number of slots.
+
+use super::recurrence::{Branch, Choice, Recurrence};
+use super::{Action, Costs};
+
+/// Slots of the largest budget. A stage's bytes are rounded up to them, so of 50 stages that are held at
+/// once half a slot each is lost on average: 1.8 % of the budget, for a table of 16 MB.
+const SLOTS: u64 = 1400;
+/// Slots beyond the budget. Plans of that many are tried, too: what rounding up has lost fits in all the same.
+const MARGIN: u64 = SLOTS / 16;
+/// Numbers in a table, 64 MB: chains of more than about 100 stages get fewer slots.
+const NUMBERS: u64 = 1 << 23;
+
+#[derive(Debug)]
+pub(super) struct Table<'a> {
+    recurrence: Recurrence<'a>,
+    slot_bytes: u64,
+    slots: usize,
+    margin: usize,
+    /// Least seconds by start, length and slots; infinite where a state does not fit.
+    seconds: Vec<Vec<f64>>,
+}
+
+impl<'a> Table<'a> {
+    /// A table that answers for all budgets up to the largest.
+    pub(super) fn new(costs: &'a Costs, largest_bytes: u64) -> Self {
+        let recurrence = Recurrence::new(costs);
+        let count = recurrence.count() as u64;
+        let slots = SLOTS.min(NUMBERS / (count * (count + 1) / 2)).max(1);
+        let slot_bytes = largest_bytes.div_ceil(slots).max(1);
+        // Nothing is lost in slots of one byte.
+        let margin = if slot_bytes == 1 { 0 } else { MARGIN };
+        let [slots, margin] = [largest_bytes / slot_bytes, margin].map(to_usize);
+        let seconds = Vec::with_capacity(recurrence.count());
+        let mut table = Self { recurrence, slot_bytes, slots, margin, seconds };
+        table.fill();
+        table
+    }
+
+    fn width(&self) -> usize {
+        self.slots + self.margin + 1
+    }
+
+    fn fill(&mut self) {
+        let (count, width) = (self.recurrence.count(), self.width());
+        self.seconds = (0..count).map(|start| vec![f64::INFINITY; (count - start) * width]).collect();
+        let mut best = vec![0.0; width];
+        for start in (0..count).rev() {
+            for last in start..count {
+                best.fill(f64::INFINITY);
+                for branch in self.recurrence.saves(start, last).chain(self.recurrence.splits(start, last)) {
+                    self.relax(branch, start, last, &mut best);
+                }
+                let offset = (last - start) * width;
+                self.seconds[start][offset..offset + width].copy_from_slice(&best);
+            }
+        }
+    }
+
+    fn row(&self, start: usize, last: usize) -> &[f64] {
+        &self.seconds[start][(last - start) * self.width()..][..self.width()]
+    }
+
+    fn slots_of(&self, bytes: u64) -> usize {
+        to_usize(bytes.div_ceil(self.slot_bytes)).min(self.width())
+    }
+
+    /// Takes a branch wherever it is faster than what is known.
+    fn relax(&self, branch: Branch, start: usize, last: usize, best: &mut [f64]) {
+        let held = self.slots_of(branch.held_bytes);
+        let from = self.slots_of(branch.needs_bytes).max(held);
+        if from >= self.width() {
+            return;
+        }
+        let best = &mut best[from..];
+        match branch.choice {
+            Choice::Save(_) if start == last => {
+                best.iter_mut().for_each(|best| *best = best.min(branch.seconds));
+            }
+            Choice::Save(_) => {
+                let after = &self.row(start + 1, last)[from - held..];
+                for (best, after) in best.iter_mut().zip(after) {
+                    *best = best.min(branch.seconds + after);
+                }
+            }
+            Choice::Split(at) => {
+                let after = &self.row(at, last)[from - held..];
+                let before = &self.row(start, at - 1)[from..];
+                for ((best, after), before) in best.iter_mut().zip(after).zip(before) {
+                    *best = best.min(branch.seconds + after + before);
+                }
+            }
+        }
+    }
+
+    /// The fastest plan for so many slots, if there is one.
+    fn actions(&self, slots: usize) -> Option<Vec<Action>> {
+        self.row(0, self.recurrence.count() - 1)[slots].is_finite().then(|| {
+            self.recurrence.actions(slots, |start, last, slots| {
+                let branches = self.recurrence.saves(start, last).chain(self.recurrence.splits(start, last));
+                let timed = branches.map(|branch| (self.seconds(branch, start, last, slots), branch));
+                let fastest = timed.min_by(|(a, _), (b, _)| a.total_cmp(b));
+                let (_, branch) = fastest.expect("a stage can be saved");
+                (branch.choice, slots - self.slots_of(branch.held_bytes))
+            })
+        })
+    }
+
+    fn seconds(&self, branch: Branch, start: usize, last: usize, slots: usize) -> f64 {
+        let held = self.slots_of(branch.held_bytes);
+        if self.slots_of(branch.needs_bytes).max(held) > slots {
+            return f64::INFINITY;
+        }
+        match branch.choice {
+            Choice::Save(_) if start == last => branch.seconds,
+            Choice::Save(_) => branch.seconds + self.row(start + 1, last)[slots - held],
+            Choice::Split(at) => {
+                branch.seconds + self.row(at, last)[slots - held] + self.row(start, at - 1)[slots]
+            }
+        }
+    }
+
+    /// Plans for a budget, the fastest first. Those with more slots than the budget has may not fit.
+    pub(super) fn plans(&self, budget_bytes: u64) -> impl Iterator<Item = Vec<Action>> {
+        let slots = to_usize(budget_bytes / self.slot_bytes).min(self.slots);
+        let row = self.row(0, self.recurrence.count() - 1);
+        // Neighbors with the same time have the same plan, more or less.
+        let differs = |slots: &usize| *slots == 0 || row[*slots].total_cmp(&row[*slots - 1]).is_ne();
+        let within = (0..=slots).rev().find(differs);
+        let beyond = (slots + 1..=slots + self.margin).rev().filter(differs);
+        beyond.chain(within).collect::<Vec<_>>().into_iter().filter_map(|slots| self.actions(slots))
+    }
+}
+
+fn to_usize(slots: u64) -> usize {
+    usize::try_from(slots).unwrap_or(usize::MAX)
+}

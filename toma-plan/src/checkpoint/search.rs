@@ -1,0 +1,88 @@
+//! What the solvers share: one table for all budgets, and plans that are there without one.
+
+use super::bound::Bounds;
+use super::error::TooSmall;
+use super::rotor::Table;
+use super::{Action, Costs, Plan, Simulated, Solver, fixed, least, local, simulate};
+
+/// Actions of a solver, and what the simulator says of them.
+#[derive(Clone, Debug)]
+pub(super) struct Candidate {
+    pub(super) actions: Vec<Action>,
+    pub(super) simulated: Simulated,
+}
+
+impl Candidate {
+    pub(super) fn new(costs: &Costs, actions: Vec<Action>) -> Self {
+        let simulated = simulate(costs, &actions).expect("solvers make legal actions");
+        Self { actions, simulated }
+    }
+
+    pub(super) fn fits(&self, budget_bytes: u64) -> bool {
+        self.simulated.peak_bytes <= budget_bytes
+    }
+
+    /// The faster one; of equals the one that needs less, then the first.
+    pub(super) fn or(self, other: Self) -> Self {
+        let [a, b] = [&self.simulated, &other.simulated];
+        let order = a.seconds.total_cmp(&b.seconds).then(a.peak_bytes.cmp(&b.peak_bytes));
+        if order.is_gt() { other } else { self }
+    }
+
+    fn too_small(&self, budget_bytes: u64, solver: Solver) -> TooSmall {
+        let Simulated { peak_bytes, peak_stage, .. } = self.simulated;
+        TooSmall { budget_bytes, least_bytes: peak_bytes, stage: peak_stage, solver }
+    }
+}
+
+/// Finds the plans of all budgets up to the largest.
+#[derive(Debug)]
+pub(super) struct Search<'a> {
+    costs: &'a Costs,
+    table: Table<'a>,
+    least: Candidate,
+    sqrt_n: Candidate,
+}
+
+impl<'a> Search<'a> {
+    /// `least` is the plan that needs the least bytes.
+    pub(super) fn new(costs: &'a Costs, largest_bytes: u64, least: Candidate) -> Self {
+        let sqrt_n = Candidate::new(costs, fixed::sqrt_n(costs));
+        Self { costs, table: Table::new(costs, largest_bytes), least, sqrt_n }
+    }
+
+    /// The fastest plan of [`Solver::Rotor`] in a budget that the leanest plan fits.
+    pub(super) fn rotor(&self, budget_bytes: u64) -> Candidate {
+        let plans = self.table.plans(budget_bytes).map(|actions| Candidate::new(self.costs, actions));
+        let mut found = plans.filter(|plan| plan.fits(budget_bytes)).take(1);
+        let others = [&self.sqrt_n].into_iter().filter(|plan| plan.fits(budget_bytes)).cloned();
+        found.next().into_iter().chain(others).fold(self.least.clone(), |best, plan| plan.or(best))
+    }
+
+    pub(super) fn auto(&self, budget_bytes: u64) -> Candidate {
+        local::improve(self.costs, self.rotor(budget_bytes), budget_bytes)
+    }
+}
+
+/// The plan of a solver.
+pub(super) fn plan(costs: &Costs, budget_bytes: u64, solver: Solver) -> Result<Plan, TooSmall> {
+    let keep_all = Candidate::new(costs, fixed::keep_all(costs));
+    let found = match solver {
+        Solver::SqrtN => Candidate::new(costs, fixed::sqrt_n(costs)),
+        Solver::Rotor | Solver::Auto if !keep_all.fits(budget_bytes) => {
+            let least = Candidate::new(costs, least::least(costs));
+            if !least.fits(budget_bytes) {
+                return Err(least.too_small(budget_bytes, solver));
+            }
+            let search = Search::new(costs, budget_bytes, least);
+            if solver == Solver::Auto { search.auto(budget_bytes) } else { search.rotor(budget_bytes) }
+        }
+        _ => keep_all,
+    };
+    if !found.fits(budget_bytes) {
+        return Err(found.too_small(budget_bytes, solver));
+    }
+    // Beyond the bytes of keeping all, no bound changes.
+    let bounds = Bounds::new(costs, budget_bytes.min(costs.keep_all_bytes()));
+    Ok(Plan::found(costs, found, bounds.seconds(budget_bytes), solver))
+}

@@ -1,0 +1,188 @@
+//! The one judge of plans.
+
+use super::error::{Illegal, Reason};
+use super::{Action, Costs, Saving};
+
+/// What a list of actions takes.
+#[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
+pub struct Simulated {
+    /// The most bytes that are held at once.
+    pub peak_bytes: u64,
+    /// The stage that runs at the peak, or whose backward does.
+    pub peak_stage: usize,
+    /// The time of all runs and backwards.
+    pub seconds: f64,
+    /// How often each stage runs.
+    pub runs: Vec<usize>,
+}
+
+/// Says what a list of actions takes, or why it is illegal.
+///
+/// The input of the first stage takes no bytes; the gradient of the last output is there from the start.
+/// Costs linear time.
+///
+/// # Errors
+///
+/// [`Illegal`] names the first action that cannot run, or the stage whose backward is missing.
+pub fn simulate(costs: &Costs, actions: &[Action]) -> Result<Simulated, Illegal> {
+    let mut state = State::new(costs);
+    for (index, &action) in actions.iter().enumerate() {
+        let refuse = |reason| Illegal { index, action: Some(action), reason };
+        match action {
+            Action::Backward(stage) => state.backward(stage),
+            _ => state.run(action),
+        }
+        .map_err(refuse)?;
+    }
+    match state.left.checked_sub(1) {
+        Some(stage) => Err(Illegal { index: actions.len(), action: None, reason: Reason::Unfinished(stage) }),
+        None => Ok(state.outcome()),
+    }
+}
+
+struct State<'a> {
+    costs: &'a Costs,
+    /// Outputs that are held beside what is saved.
+    held: Vec<bool>,
+    saved: Vec<Option<Saving>>,
+    runs: Vec<usize>,
+    /// Stages that have run at least once: all before this one.
+    reached: usize,
+    /// Stages whose backward has not run: all before this one.
+    left: usize,
+    bytes: u64,
+    peak_bytes: u64,
+    peak_stage: usize,
+    extra_seconds: f64,
+}
+
+impl<'a> State<'a> {
+    fn new(costs: &'a Costs) -> Self {
+        let count = costs.stages().len();
+        let bytes = costs.gradient_bytes(count);
+        Self {
+            costs,
+            held: vec![false; count],
+            saved: vec![None; count],
+            runs: vec![0; count],
+            reached: 0,
+            left: count,
+            bytes,
+            peak_bytes: bytes,
+            peak_stage: count - 1,
+            extra_seconds: 0.0,
+        }
+    }
+
+    fn run(&mut self, action: Action) -> Result<(), Reason> {
+        let stage = action.stage();
+        self.may_run(stage)?;
+        let is_first = stage == self.reached;
+        let cost = &self.costs.stages()[stage];
+        match action {
+            Action::Save { way, .. } => {
+                let saving = cost.way(way).ok_or(Reason::NoSuchWay)?;
+                let [first, later] = [saving.saving_peak_bytes, saving.repeat_saving_peak_bytes];
+                self.hold(stage, saving.saved_bytes, if is_first { first } else { later });
+                self.saved[stage] = Some(saving);
+            }
+            _ if cost.must_save => return Err(Reason::MustSave),
+            _ if self.held[stage] => return Err(Reason::OutputHeld),
+            _ => {
+                let [first, later] = [cost.forward_peak_bytes, cost.repeat_peak_bytes];
+                self.hold(stage, cost.output_bytes, if is_first { first } else { later });
+                self.held[stage] = true;
+            }
+        }
+        if action.drops_input() {
+            self.drop_input(stage);
+        }
+        self.runs[stage] += 1;
+        self.reached += usize::from(is_first);
+        Ok(())
+    }
+
+    fn may_run(&self, stage: usize) -> Result<(), Reason> {
+        let count = self.costs.stages().len();
+        if stage >= count {
+            return Err(Reason::NoSuchStage { count });
+        }
+        if stage >= self.left {
+            return Err(Reason::AfterBackward);
+        }
+        if stage > self.reached {
+            return Err(Reason::InputMissing);
+        }
+        if stage < self.reached && self.reached < count {
+            return Err(Reason::TooEarly { reached: self.reached });
+        }
+        if self.saved[stage].is_some() {
+            return Err(Reason::Saved);
+        }
+        self.has_input(stage)
+    }
+
+    fn has_input(&self, stage: usize) -> Result<(), Reason> {
+        match stage.checked_sub(1) {
+            Some(input) if !self.held[input] && self.saved[input].is_none() => Err(Reason::InputMissing),
+            _ => Ok(()),
+        }
+    }
+
+    /// Adds what a run leaves, which it takes together with its peak.
+    fn hold(&mut self, stage: usize, bytes: u64, beyond: u64) {
+        self.bytes += bytes;
+        self.see(stage, beyond);
+    }
+
+    fn see(&mut self, stage: usize, beyond: u64) {
+        if self.bytes + beyond > self.peak_bytes {
+            (self.peak_bytes, self.peak_stage) = (self.bytes + beyond, stage);
+        }
+    }
+
+    fn drop_input(&mut self, stage: usize) {
+        if let Some(input) = stage.checked_sub(1) {
+            self.drop_output(input);
+        }
+    }
+
+    fn drop_output(&mut self, stage: usize) {
+        if std::mem::take(&mut self.held[stage]) {
+            self.bytes -= self.costs.stages()[stage].output_bytes;
+        }
+    }
+
+    fn backward(&mut self, stage: usize) -> Result<(), Reason> {
+        if stage >= self.costs.stages().len() {
+            return Err(Reason::NoSuchStage { count: self.costs.stages().len() });
+        }
+        if stage + 1 != self.left {
+            return Err(Reason::OutOfOrder { next: self.left.checked_sub(1) });
+        }
+        let saving = self.saved[stage].ok_or(Reason::NotSaved)?;
+        self.has_input(stage)?;
+        self.hold(stage, self.costs.gradient_bytes(stage), saving.backward_peak_bytes);
+        self.bytes -= self.costs.gradient_bytes(stage + 1) + saving.saved_bytes;
+        self.saved[stage] = None;
+        self.drop_output(stage);
+        self.drop_input(stage);
+        self.extra_seconds += saving.extra_seconds;
+        self.left = stage;
+        Ok(())
+    }
+
+    /// The order of actions must not change a sum of rounded numbers, so it is taken at the end.
+    fn outcome(self) -> Simulated {
+        let repeats = self.costs.stages().iter().zip(&self.runs);
+        #[expect(clippy::cast_precision_loss, reason = "a stage runs less than 2^52 times")]
+        let repeated: f64 = repeats.map(|(stage, &runs)| stage.repeat_seconds * (runs - 1) as f64).sum();
+        Simulated {
+            peak_bytes: self.peak_bytes,
+            peak_stage: self.peak_stage,
+            seconds: self.costs.keep_all_seconds() + (repeated + self.extra_seconds),
+            runs: self.runs,
+        }
+    }
+}

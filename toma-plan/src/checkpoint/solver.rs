@@ -1,0 +1,52 @@
+//! The ways to find a plan.
+
+use std::fmt;
+use std::str::FromStr;
+
+use super::error::UnknownSolver;
+
+/// How a plan is found.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Solver {
+    /// Saves every stage, as a run without checkpoints does.
+    KeepAll,
+    /// The partition of pytorch-memonger: of `n` stages `⌊√n⌋` segments of equal count, the rest in the last.
+    /// Segments hold their inputs, and run a second time. One plan, whatever the budget.
+    SqrtN,
+    /// The fastest plan that repeats segments as a whole, by dynamic programming over slots of the budget.
+    Rotor,
+    /// The plan of [`Rotor`](Self::Rotor), from which a local search takes runs that need not be.
+    #[default]
+    Auto,
+}
+
+impl Solver {
+    /// All solvers, from the simplest on.
+    pub const ALL: [Self; 4] = [Self::KeepAll, Self::SqrtN, Self::Rotor, Self::Auto];
+
+    fn name(self) -> &'static str {
+        match self {
+            Self::KeepAll => "keep-all",
+            Self::SqrtN => "sqrt-n",
+            Self::Rotor => "rotor",
+            Self::Auto => "auto",
+        }
+    }
+}
+
+/// `keep-all`, `sqrt-n`, `rotor` or `auto`.
+impl fmt::Display for Solver {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.name())
+    }
+}
+
+impl FromStr for Solver {
+    type Err = UnknownSolver;
+
+    fn from_str(name: &str) -> Result<Self, UnknownSolver> {
+        let found = Self::ALL.into_iter().find(|solver| solver.name() == name);
+        found.ok_or_else(|| UnknownSolver { name: name.into() })
+    }
+}
