@@ -3,20 +3,30 @@
 use std::path::{Path, PathBuf};
 
 /// Its subjects, each a file here and a module of `ffi`.
-const SHIM: [&str; 13] = [
+const SHIM: [&str; 23] = [
     "backtraces",
     "backward",
+    "costs",
     "cpu",
     "device",
     "dry",
     "gpu",
     "gradient",
+    "intercept",
+    "meter",
     "modes",
     "observe",
+    "operators",
     "profile",
+    "random",
+    "refer",
+    "replay",
     "rng",
+    "saved",
     "state",
     "storage",
+    "tape",
+    "undo",
 ];
 
 fn main() {

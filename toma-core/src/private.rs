@@ -87,6 +87,12 @@ macro_rules! done {
     };
 }
 
+/// Whether `TOMA_DISABLE=1` lets everything run plainly.
+#[must_use]
+pub fn is_disabled() -> bool {
+    crate::switches::Switches::load().disable()
+}
+
 /// Chooses how a return type is judged, by autoref: a `Result` by its error, all else as success.
 #[derive(Debug)]
 pub struct Via<R>(PhantomData<fn() -> R>);

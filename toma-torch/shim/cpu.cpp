@@ -21,6 +21,7 @@
 
 #include "blocks.h"
 #include "guard.h"
+#include "meter.h"
 #include "shim.h"
 
 namespace {
@@ -90,6 +91,7 @@ uint64_t counted(toma::Block block) { return block.is_exempt ? 0 : block.bytes; 
 void uncount(const void* data, toma::Block block) {
   if (block.bytes > 0) {
     allocated.fetch_sub(counted(block), std::memory_order_relaxed);
+    toma::level().change(-static_cast<int64_t>(counted(block)));
     if (const auto* told = toma::watcher(); told != nullptr && !block.is_exempt) {
       told->freed(cpu, reinterpret_cast<uintptr_t>(data), block.bytes, block.owner);
     }
@@ -144,6 +146,7 @@ struct CountingAllocator final : c10::Allocator {
     auto data = made({bytes, is_exempt, 0});
     if (!is_exempt) {
       raise_peak(before + bytes);
+      toma::level().change(static_cast<int64_t>(bytes));
     }
     return data;
   }

@@ -246,6 +246,95 @@ struct toma_dry_outcome {
 int32_t toma_dry_begin(bool by_shapes, toma_recorder** out, toma_error* error) noexcept;
 void toma_dry_end(toma_recorder* recorder, toma_dry_outcome* out) noexcept;
 
+// What a plan does next: runs a stage and drops its input, runs it and holds its input, runs it and holds all that its
+// backward needs, or lets its backward run.
+enum toma_action_kind : uint32_t { TOMA_DROP = 0, TOMA_KEEP = 1, TOMA_SAVE = 2, TOMA_BACKWARD = 3 };
+
+struct toma_action {
+  uint32_t kind;
+  uint32_t stage;
+};
+
+// What is known of a region whose first operator has this print: what its operators are, which of them begin stages,
+// and what to do. All of it lives until the answer is read. Without actions the inputs of stages are held, and nothing
+// else.
+struct toma_chosen {
+  const uint64_t* prints = nullptr;
+  size_t print_count = 0;
+  const uint32_t* cuts = nullptr;
+  size_t cut_count = 0;
+  const toma_action* actions = nullptr;
+  size_t action_count = 0;
+};
+
+// Asked before the first operator of a region, which runs on a device, once. An error is thrown by that operator.
+typedef int32_t (*toma_choose)(void* context, uint64_t print, toma_device device, toma_chosen* out, toma_error* error);
+
+// One stage of a region, in bytes and nanoseconds. A peak is beyond what was allocated when that run began.
+struct toma_stage {
+  uint32_t first_op;
+  uint32_t repeats;
+  uint64_t forward_ns, repeat_ns, backward_ns;
+  // What later stages need of it and of those before it; what its backward needs of its own; the gradients of the
+  // former; those of variables whose backward ends with it.
+  uint64_t output_bytes, saved_bytes, gradient_bytes, variable_bytes;
+  // Of its first run, without and with what it saves; of a later one; of its backward.
+  uint64_t peak_bytes, saving_peak_bytes, repeat_peak_bytes, repeat_saving_peak_bytes, backward_peak_bytes;
+  // It cannot be run again.
+  bool is_kept;
+  // Its backward has run.
+  bool is_measured;
+};
+
+struct toma_region_figures {
+  uint64_t operators;
+  // The first operator that differs from what was known; UINT64_MAX for none.
+  uint64_t differs;
+  // Beyond what was allocated when it began, by its threads.
+  uint64_t peak_bytes;
+  uint64_t repeat_ns;
+  // The gradients of its inputs.
+  uint64_t input_gradient_bytes;
+  // Nothing will change any more.
+  bool is_over;
+  // And backward has come to the first stage that it needs something of.
+  bool is_whole;
+};
+
+struct toma_region;
+
+// `verify`: repeated tensors must have the bits of the first. `undoes`: what is changed can be put back.
+struct toma_region_options {
+  bool verify;
+  bool undoes;
+};
+
+// This thread records from here to the end. A region whose graph lives on repeats stages after that. Another engine in
+// libtorch's place is unsupported.
+int32_t toma_region_begin(
+    toma_choose choose, void* context, toma_region_options options, toma_region** out, toma_error* error) noexcept;
+void toma_region_end(toma_region* region) noexcept;
+// The next operator of this thread begins a stage, where it records; `layers` is added to how deep it is in what has
+// stages of its own.
+void toma_region_cut(int32_t layers) noexcept;
+bool toma_region_records() noexcept;
+
+// What a region has noted, which lives as long as it is held. `room` and what is returned are counts.
+toma_region_figures toma_region_figures_of(const toma_region* region) noexcept;
+size_t toma_region_stages(const toma_region* region, toma_stage* out, size_t room) noexcept;
+size_t toma_region_prints(const toma_region* region, uint64_t* out, size_t room) noexcept;
+// Why something is kept, with a line for each; the bytes of the text, which is cut where it does not fit.
+size_t toma_region_kept(const toma_region* region, char* out, size_t room) noexcept;
+// Takes their gradients from the variables of the region, and puts back all that it has changed, them included. Of one
+// that undoes.
+void toma_region_set_gradients_aside(toma_region* region) noexcept;
+int32_t toma_region_undo(toma_region* region, toma_error* error) noexcept;
+// Bytes of the gradients that variables lack, of those whose backward ends with each stage.
+size_t toma_region_lacking(const toma_region* region, uint64_t* out, size_t room) noexcept;
+void toma_region_drop(toma_region* region) noexcept;
+// Puts the engine with our hooks in libtorch's place, before main.
+void toma_region_install() noexcept;
+
 // The state of random numbers, handed out as an `at::Tensor*` that is the caller's, and taken as bytes.
 int32_t toma_rng_get(toma_device device, void** out, toma_error* error) noexcept;
 int32_t toma_rng_set(toma_device device, const uint8_t* state, size_t size, toma_error* error) noexcept;

@@ -12,6 +12,7 @@
 //! | [`predict`](predict()) | what a step takes at any size, before it has run once |
 //! | [`profile`] | which line filled the memory, and what is alive |
 //! | [`assert_peak!`] | a step that takes no more than so many bytes |
+//! | [`checkpoint`] | the same batch in less memory: what backward needs is made again |
 //! | [`Rollback`] | random state, gradients and other tensors put back before a retry |
 //! | [`RngState`] | the same random numbers again |
 //! | [`ModeGuard`] | grad mode and autocast survive a `catch_unwind` of your own |
@@ -72,6 +73,7 @@
 //! What a body did to values that it borrows is its own to undo. Two tools help it: gradients that are
 //! added [all or not at all](accumulate_gradients), and a [`Rollback`] before the retry.
 
+pub mod checkpoint;
 mod error;
 mod ffi;
 mod forms;

@@ -21,6 +21,7 @@ ctor::declarative::ctor! {
         classify::add_error(error::class_of_tch);
         // Taken only by a program that registered modes of its own even earlier.
         let _ = thread_state::register(&TorchModes);
+        ffi::install_regions();
         profile::register();
         profile::install();
     }

@@ -33,6 +33,16 @@ impl DeviceId {
         Self { kind, index }
     }
 
+    /// The device as tch names it; the CPU where tch has no name.
+    pub(crate) fn device(self) -> tch::Device {
+        match self.kind {
+            1 => tch::Device::Cuda(usize::try_from(self.index).unwrap_or_default()),
+            10 => tch::Device::Vulkan,
+            13 => tch::Device::Mps,
+            _ => tch::Device::Cpu,
+        }
+    }
+
     /// Kind and index as events tell them.
     pub(crate) fn numbers(self) -> (u32, u32) {
         (self.kind.unsigned_abs(), self.index.unsigned_abs())

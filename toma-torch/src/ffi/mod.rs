@@ -16,6 +16,7 @@ mod gradient;
 mod modes;
 mod observe;
 mod profile;
+mod region;
 mod rng;
 mod storage;
 
@@ -32,10 +33,13 @@ pub(crate) use dry::{Dry, DryOutcome};
 pub(crate) use gradient::{identity, is_sole, set_gradient};
 #[cfg(test)]
 pub(crate) use modes::enter_autocast;
-pub(crate) use modes::{autocast_depth, modes, set_modes, toma_casts_clear};
+pub(crate) use modes::{autocast_depth, is_grad_enabled, modes, set_modes, toma_casts_clear};
 pub(crate) use observe::{Event, EventKind, Recording};
 use profile::{node, operator_of_stack};
 pub(crate) use profile::{position, tell_operators};
+pub(crate) use region::{
+    Chosen, RawAction, RawStage, RecordingRegion, Region, RegionOptions, cut_region, install_regions, records_region,
+};
 pub(crate) use rng::{rng_state, set_rng_state};
 pub(crate) use storage::{Memory, addresses, gradient_addresses, storage_identity, tensor_memory};
 

@@ -24,6 +24,11 @@ pub(crate) fn set_modes(saved: &Saved) -> Result<(), Error> {
     checked(|error| toma_modes_set(&saved.0, error))
 }
 
+/// Whether this thread records for backward.
+pub(crate) fn is_grad_enabled() -> bool {
+    modes().0[2] & 1 != 0
+}
+
 /// How many autocast regions the thread is in that the modes are of.
 pub(crate) fn autocast_depth(Saved([.., depth, _]): &Saved) -> u64 {
     *depth

@@ -1,0 +1,233 @@
+// What the stages of a region take.
+
+#include "costs.h"
+
+#include <algorithm>
+#include <unordered_map>
+
+#include "tape.h"
+
+namespace toma {
+
+Run::Run() : began(nanoseconds()) {
+  Meter::take();
+  start = level().now;
+}
+
+void Run::holds(int64_t more_now, int64_t less_now) {
+  more = more_now;
+  less = less_now;
+}
+
+void Run::note() {
+  const auto peak = Meter::take() - start;
+  most_dropping = std::max<int64_t>(most_dropping, peak - less);
+  most_saving = std::max<int64_t>(most_saving, peak + more);
+}
+
+uint64_t Run::elapsed_ns() const { return nanoseconds() - began; }
+
+bool Costs::learns() const { return !tape.is_known; }
+
+void Costs::stage_begins() {
+  stages.push_back({});
+  stages.back().first_op = static_cast<uint32_t>(tape.ops.size());
+  first = Run();
+}
+
+// After each operator, and before the next, because the program frees tensors in between.
+void Costs::between(uint32_t stage, Run& run) const {
+  run.note();
+  run.holds(dropped_bytes(stage), held_bytes_of(stage));
+  run.note();
+}
+
+// What slots would hold beyond what lives.
+int64_t Costs::dropped_bytes(uint32_t stage) const {
+  Storages dropped;
+  each_slot(stage, [&](const Slot& slot) {
+    if (!slot.is_dead && !slot.tensor.defined() && slot.storage.use_count() == 0) {
+      dropped.add(slot.storage._unsafe_get_target(), slot.bytes);
+    }
+  });
+  return static_cast<int64_t>(dropped.bytes);
+}
+
+// What lives because slots hold it, and for nothing else.
+int64_t Costs::held_bytes_of(uint32_t stage) const {
+  std::unordered_map<const c10::StorageImpl*, size_t> handles;
+  int64_t bytes = 0;
+  each_slot(stage, [&](const Slot& slot) {
+    const auto* storage = slot.tensor.defined() ? storage_of(slot.tensor) : nullptr;
+    if (storage != nullptr && ++handles[storage] == slot.tensor.storage().use_count()) {
+      bytes += static_cast<int64_t>(slot.bytes);
+    }
+  });
+  return bytes;
+}
+
+template <class F>
+void Costs::each_slot(uint32_t stage, const F& body) const {
+  for (auto slot = tape.stages[stage].first_slot; slot < tape.end_slot(stage); ++slot) {
+    if (!tape.slots[slot].is_outside) {
+      body(tape.slots[slot]);
+    }
+  }
+}
+
+void Costs::stage_ends() {
+  auto& stage = stages.back();
+  if (learns()) {
+    between(tape.current(), first);
+    stage.peak_bytes = first.dropping();
+    stage.saving_peak_bytes = first.saving();
+  }
+  stage.forward_ns = first.elapsed_ns();
+}
+
+// What one takes after the other, as far as it is known.
+void Costs::joins(uint32_t into) {
+  stage_ends();
+  auto& joined = stages[into];
+  uint64_t saved = joined.saving_peak_bytes;
+  for (auto stage = stages.begin() + into + 1; stage != stages.end(); ++stage) {
+    joined.forward_ns += stage->forward_ns;
+    joined.peak_bytes += stage->peak_bytes;
+    saved += stage->saving_peak_bytes;
+  }
+  joined.saving_peak_bytes = saved;
+  stages.resize(into + 1);
+}
+
+// The sizes follow from what was recorded, whatever was held.
+void Costs::sizes() {
+  for (uint32_t number = 0; number < stages.size(); ++number) {
+    auto& stage = stages[number];
+    Storages output, saved;
+    for (const auto& value : tape.values) {
+      const auto* storage = value.storage._unsafe_get_target();
+      if (value.stage <= number && number < value.last_stage) {
+        output.add(storage, value.storage_bytes);
+        stage.gradient_bytes += value.wants_gradient ? value.bytes : 0;
+        if (value.stage == number) {
+          saved.add(storage, value.storage_bytes);
+        }
+      }
+    }
+    each_slot(number, [&](const Slot& slot) {
+      const auto* storage = slot.storage._unsafe_get_target();
+      const auto made = tape.storages.find(storage);
+      if (made == tape.storages.end() || made->second.stage == number) {
+        saved.add(storage, slot.bytes);
+      }
+    });
+    stage.output_bytes = output.bytes;
+    stage.saved_bytes = saved.bytes;
+    stage.is_kept = tape.stages[number].is_kept;
+    // Backward takes nothing from it.
+    stage.is_measured = tape.stages[number].first_slot == tape.end_slot(number);
+  }
+}
+
+void Costs::leaves() {
+  auto& notes = *tape.notes;
+  for (const auto& outside : tape.outsides) {
+    if (outside.is_variable) {
+      stages[outside.last_stage].variable_bytes += outside.bytes;
+      notes.leaves.push_back({outside.tensor, outside.last_stage, outside.bytes});
+    } else if (outside.wants_gradient) {
+      notes.figures.input_gradient_bytes += outside.bytes;
+    }
+  }
+}
+
+void Costs::region_ends() {
+  if (learns()) {
+    sizes();
+  }
+  const std::lock_guard<std::mutex> held(tape.notes->lock);
+  leaves();
+  publish();
+}
+
+void Costs::publish() {
+  auto& notes = *tape.notes;
+  notes.figures.operators = tape.ops.size();
+  notes.figures.peak_bytes = static_cast<uint64_t>(meter.peak() - meter.start());
+  notes.stages = stages;
+}
+
+void Costs::repeated(uint32_t number, bool saves, const Run& run) {
+  auto& stage = stages[number];
+  const auto elapsed = run.elapsed_ns();
+  ++stage.repeats;
+  if (learns() && saves) {
+    stage.repeat_ns = elapsed;
+    stage.repeat_peak_bytes = run.dropping();
+    stage.repeat_saving_peak_bytes = run.saving();
+  }
+  tape.notes->figures.repeat_ns += elapsed;
+}
+
+// What is allocated besides what the region holds: the outputs, what follows on them, and their gradients.
+void Costs::backward_arrives() {
+  if (!learns() || stages.empty()) {
+    return;
+  }
+  Storages held;
+  for (const auto& value : tape.values) {
+    if (value.held.defined()) {
+      held.add(value.storage._unsafe_get_target(), value.storage_bytes);
+    }
+  }
+  for (uint32_t number = 0; number < tape.slots.size(); ++number) {
+    const auto& slot = tape.slots[number];
+    const auto is_held = slot.tensor.defined() || number >= tape.stages.back().first_slot;
+    if (!slot.is_outside && is_held && slot.storage.use_count() > 0) {
+      held.add(slot.storage._unsafe_get_target(), slot.bytes);
+    }
+  }
+  const auto others = level().now - meter.start() - static_cast<int64_t>(held.bytes);
+  stages.back().gradient_bytes = static_cast<uint64_t>(std::max<int64_t>(others, 0));
+}
+
+void Costs::backward_begins(uint32_t number) {
+  backward = Run();
+  Storages held;
+  each_slot(number, [&](const Slot& slot) {
+    if (slot.tensor.defined()) {
+      held.add(storage_of(slot.tensor), slot.bytes);
+    }
+  });
+  held_bytes = held.bytes;
+}
+
+void Costs::backward_ends(uint32_t number) {
+  backward.note();
+  auto& stage = stages[number];
+  stage.backward_ns = backward.elapsed_ns();
+  if (learns()) {
+    // Beyond all that counts as saved, of which the graph may hold less.
+    const auto unheld = stage.saved_bytes - std::min(stage.saved_bytes, held_bytes);
+    stage.backward_peak_bytes = backward.saving() - std::min(backward.saving(), unheld);
+  }
+  stage.is_measured = true;
+}
+
+void Costs::is_over() {
+  if (tape.reached != none) {
+    backward_ends(tape.reached);
+  }
+  Meter::take();
+  const std::lock_guard<std::mutex> held(tape.notes->lock);
+  publish();
+  tape.notes->figures.is_over = true;
+  // Stages behind it whose backward has not run are of branches that lead to no gradient.
+  uint32_t needed = 0;
+  while (needed < tape.stages.size() && tape.stages[needed].first_slot == tape.end_slot(needed)) {
+    ++needed;
+  }
+  tape.notes->figures.is_whole = needed == tape.stages.size() || stages[needed].is_measured;
+}
+
+}  // namespace toma

@@ -1,0 +1,74 @@
+// What the stages of a region take, measured while they run.
+//
+// A peak is measured from one operator to the next. Memory that only slots hold, or would hold, is what a run that
+// saves takes more than one that does not, so each run tells of both.
+#pragma once
+
+#include "meter.h"
+#include "shim.h"
+
+#include <cstdint>
+#include <vector>
+
+namespace toma {
+
+class Tape;
+
+// One run of a stage, in bytes beyond those at its start.
+class Run {
+ public:
+  Run();
+  // So much more a run would hold now that saves, and so much less one that does not.
+  void holds(int64_t more, int64_t less);
+  // Notes the peak since it was last noted.
+  void note();
+  uint64_t dropping() const { return most_dropping; }
+  uint64_t saving() const { return most_saving; }
+  uint64_t elapsed_ns() const;
+
+ private:
+  uint64_t began;
+  int64_t start;
+  int64_t more = 0, less = 0;
+  uint64_t most_dropping = 0, most_saving = 0;
+};
+
+class Costs {
+ public:
+  explicit Costs(Tape& tape) : tape(tape) {}
+
+  // Stages run for the first time, and of any run what is between its operators.
+  void stage_begins();
+  void between(uint32_t stage, Run& run) const;
+  void stage_ends();
+  void joins(uint32_t first);
+  void region_ends();
+
+  void repeated(uint32_t stage, bool saves, const Run& run);
+  void backward_arrives();
+  void backward_begins(uint32_t stage);
+  void backward_ends(uint32_t stage);
+  void is_over();
+
+  // What is known of the structure needs no measuring.
+  bool learns() const;
+  Run first;
+
+ private:
+  int64_t dropped_bytes(uint32_t stage) const;
+  int64_t held_bytes_of(uint32_t stage) const;
+  template <class F>
+  void each_slot(uint32_t stage, const F& body) const;
+  void sizes();
+  void leaves();
+  void publish();
+
+  Tape& tape;
+  std::vector<toma_stage> stages;
+  Meter meter;
+  Run backward;
+  // What slots hold when it begins.
+  uint64_t held_bytes = 0;
+};
+
+}  // namespace toma

@@ -1,0 +1,120 @@
+// The operators of a thread come here, above autograd and autocast, while it records a region.
+
+#include <ATen/core/dispatch/Dispatcher.h>
+#include <c10/core/impl/LocalDispatchKeySet.h>
+
+#include <cstring>
+
+#include "guard.h"
+#include "operators.h"
+#include "tape.h"
+
+struct toma_region {
+  std::shared_ptr<toma::Tape> tape;
+  std::shared_ptr<toma::Notes> notes;
+};
+
+namespace toma {
+namespace {
+
+void fallback(const c10::OperatorHandle& op, c10::DispatchKeySet, torch::jit::Stack* stack) {
+  const auto tape = recording();
+  if (tape != nullptr && is_recorded()) {
+    return tape->call(op, *stack);
+  }
+  const c10::impl::ExcludeDispatchKeyGuard not_here(mode_key);
+  op.callBoxed(stack);
+}
+
+// As much of the text as there is room for.
+size_t copied(const std::string& text, char* out, size_t room) { return text.copy(out, room); }
+
+template <class T>
+size_t copied(const std::vector<T>& values, T* out, size_t room) {
+  std::copy_n(values.begin(), std::min(room, values.size()), out);
+  return values.size();
+}
+
+}  // namespace
+}  // namespace toma
+
+int32_t toma_region_begin(
+    toma_choose choose, void* context, toma_region_options options, toma_region** out, toma_error* error) noexcept {
+  return toma::guarded(error, [&] {
+    if (!toma::engine_is_ours()) {
+      throw c10::NotImplementedError("checkpoint: another autograd engine is in libtorch's place, as in a program with Python", nullptr);
+    }
+    // For a key that no thread includes yet: the tables of operators are read without a lock.
+    [[gnu::used]] static const auto* registered = new c10::RegistrationHandleRAII(c10::Dispatcher::singleton().registerFallback(
+        toma::mode_key, c10::KernelFunction::makeFromBoxedFunction<&toma::fallback>(), "toma: regions"));
+    auto tape = std::make_shared<toma::Tape>(choose, context, options);
+    auto notes = tape->notes;
+    *out = new toma_region{tape, std::move(notes)};
+    toma::recording() = std::move(tape);
+    c10::impl::tls_set_dispatch_key_included(toma::mode_key, true);
+  });
+}
+
+void toma_region_end(toma_region* region) noexcept {
+  c10::impl::tls_set_dispatch_key_included(toma::mode_key, false);
+  toma::recording().reset();
+  if (const auto tape = std::move(region->tape)) {
+    tape->end();
+  }
+}
+
+void toma_region_cut(int32_t layers) noexcept {
+  if (const auto& tape = toma::recording()) {
+    tape->cut(layers);
+  }
+}
+
+bool toma_region_records() noexcept { return toma::recording() != nullptr; }
+
+toma_region_figures toma_region_figures_of(const toma_region* region) noexcept {
+  const std::lock_guard<std::mutex> held(region->notes->lock);
+  return region->notes->figures;
+}
+
+size_t toma_region_stages(const toma_region* region, toma_stage* out, size_t room) noexcept {
+  const std::lock_guard<std::mutex> held(region->notes->lock);
+  return toma::copied(region->notes->stages, out, room);
+}
+
+size_t toma_region_prints(const toma_region* region, uint64_t* out, size_t room) noexcept {
+  const std::lock_guard<std::mutex> held(region->notes->lock);
+  return toma::copied(region->notes->prints, out, room);
+}
+
+size_t toma_region_kept(const toma_region* region, char* out, size_t room) noexcept {
+  const std::lock_guard<std::mutex> held(region->notes->lock);
+  return toma::copied(region->notes->kept, out, room);
+}
+
+void toma_region_set_gradients_aside(toma_region* region) noexcept {
+  const std::lock_guard<std::mutex> held(region->notes->lock);
+  for (const auto& leaf : region->notes->leaves) {
+    if (const auto variable = leaf.variable.lock()) {
+      region->notes->undo->gradients.push_back({at::Tensor(variable), variable->grad()});
+      variable->mutable_grad().reset();
+    }
+  }
+}
+
+int32_t toma_region_undo(toma_region* region, toma_error* error) noexcept {
+  return toma::guarded(error, [&] { region->notes->undo->all(); });
+}
+
+size_t toma_region_lacking(const toma_region* region, uint64_t* out, size_t room) noexcept {
+  const std::lock_guard<std::mutex> held(region->notes->lock);
+  std::fill_n(out, room, 0);
+  for (const auto& leaf : region->notes->leaves) {
+    const auto variable = leaf.variable.lock();
+    if (variable && leaf.stage < room && !variable->grad().defined()) {
+      out[leaf.stage] += leaf.bytes;
+    }
+  }
+  return region->notes->stages.size();
+}
+
+void toma_region_drop(toma_region* region) noexcept { delete region; }

@@ -1,0 +1,80 @@
+// What is asked of operators and tensors, beside running them.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+#include <ATen/core/dispatch/Dispatcher.h>
+#include <ATen/core/stack.h>
+
+#include <vector>
+
+namespace toma {
+
+// Where the operators of a region come in: above autograd and autocast, once for each call of the program.
+constexpr auto mode_key = c10::DispatchKey::TESTING_ONLY_GenericMode;
+constexpr uint32_t none = UINT32_MAX;
+
+// What is always true of an operator.
+struct Operator {
+  // Of its own.
+  uint64_t number = 0;
+  bool is_random = false;
+  bool makes_tensors = false;
+  bool writes = false;
+  // One for each argument.
+  std::vector<bool> is_written;
+  // The arguments that hold running statistics, which it writes without saying so, and the one that says whether it
+  // does; none where it has none.
+  uint32_t mean = none, variance = none, trains = none;
+};
+
+const Operator& operator_of(const c10::OperatorHandle& handle);
+
+// Each defined tensor in the values: its argument, and its place in a list or none.
+template <class V, class F>
+void each_tensor_in(const V& values, const F& body) {
+  for (uint32_t at = 0; at < values.size(); ++at) {
+    const c10::IValue& value = values[at];
+    if (value.isTensor()) {
+      if (value.toTensor().defined()) {
+        body(value.toTensor(), at, none);
+      }
+    } else if (value.isList()) {
+      const auto elements = value.toListRef();
+      for (uint32_t element = 0; element < elements.size(); ++element) {
+        if (elements[element].isTensor() && elements[element].toTensor().defined()) {
+          body(elements[element].toTensor(), at, element);
+        }
+      }
+    }
+  }
+}
+
+// Null where it has none.
+inline const c10::StorageImpl* storage_of(const at::Tensor& tensor) {
+  return tensor.has_storage() ? tensor.storage().unsafeGetStorageImpl() : nullptr;
+}
+
+inline c10::weak_intrusive_ptr<c10::StorageImpl> weak_storage_of(const at::Tensor& tensor) {
+  using Strong = c10::intrusive_ptr<c10::StorageImpl>;
+  return tensor.has_storage() ? tensor.storage().getWeakStorageImpl() : c10::weak_intrusive_ptr<c10::StorageImpl>(Strong());
+}
+
+// Those of its elements; 0 where it is not strided.
+inline uint64_t bytes_of(const at::Tensor& tensor) {
+  return tensor.layout() == c10::kStrided && !tensor.is_nested() ? tensor.nbytes() : 0;
+}
+
+inline uint32_t version_of(const at::Tensor& tensor) {
+  return tensor.is_inference() ? 0 : tensor.unsafeGetTensorImpl()->version_counter().current_version();
+}
+
+// Shares memory and version with a tensor, and leads into no graph.
+inline at::Tensor alias_of(const at::Tensor& tensor) {
+  const auto* impl = tensor.unsafeGetTensorImpl();
+  return at::Tensor(impl->shallow_copy_and_detach(impl->version_counter(), true));
+}
+
+// Of its elements, in their order.
+uint64_t hash_of(const at::Tensor& tensor);
+
+}  // namespace toma

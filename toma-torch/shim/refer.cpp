@@ -1,0 +1,206 @@
+// What the operators of a region refer to, and what they write: whether it can be run again.
+
+#include <torch/csrc/autograd/function.h>
+#include <torch/csrc/autograd/variable.h>
+
+#include "guard.h"
+#include "tape.h"
+
+namespace toma {
+namespace {
+
+// Stands for the graph that a tensor was computed by, so that what repeats an operator is no leaf there.
+struct Root final : torch::autograd::Node {
+  torch::autograd::variable_list apply(torch::autograd::variable_list&&) override { return {}; }
+};
+
+bool is_true(const torch::jit::Stack& arguments, uint32_t at) {
+  return at != none && arguments[at].isBool() && arguments[at].toBool();
+}
+
+}  // namespace
+
+at::Tensor alias_with_history(const at::Tensor& tensor, bool wants_gradient) {
+  auto alias = alias_of(tensor);
+  if (wants_gradient) {
+    torch::autograd::impl::set_gradient_edge(alias, {std::make_shared<Root>(), 0});
+  }
+  return alias;
+}
+
+// Whether it is what an operator made, or wrote: the program can let a tensor want a gradient by other ways.
+bool Tape::is_as_made(Value& value, const at::Tensor& tensor) {
+  if (value.wants_gradient == tensor.requires_grad()) {
+    return true;
+  }
+  const auto made = storages.find(storage_of(tensor));
+  const auto is_written = made != storages.end() && made->second.is_written;
+  value.wants_gradient = is_written ? tensor.requires_grad() : value.wants_gradient;
+  return is_written;
+}
+
+// Replaces tensors by what they are to the region.
+void Tape::refer(Op& op) {
+  const auto& operation = *op.operation;
+  each_tensor_in(op.arguments, [&](const at::Tensor& tensor, uint32_t argument, uint32_t element) {
+    const auto known = value_of.find(tensor.unsafeGetTensorImpl());
+    Ref ref{argument, element, known != value_of.end() && is_as_made(values[known->second], tensor) ? known->second : none, none, 0};
+    if (ref.value != none) {
+      use(values[ref.value], tensor);
+    } else {
+      ref.outside = outside_for(tensor);
+      ref.version = version_of(tensor);
+    }
+    op.refs.push_back(ref);
+    const auto is_statistic = argument == operation.mean || argument == operation.variance;
+    const auto is_updated = is_statistic && is_true(op.arguments, operation.trains);
+    op.updates_statistics |= is_updated;
+    if (notes->undo != nullptr && ref.outside != none && (is_updated || operation.is_written[argument])) {
+      notes->undo->write(tensor);
+    }
+    if (operation.is_written[argument] && !is_statistic) {
+      write(op, tensor);
+    }
+  });
+  for (const auto& ref : op.refs) {
+    auto& argument = op.arguments[ref.argument];
+    if (ref.element == none) {
+      argument = c10::IValue();
+    } else if (argument.isList()) {
+      argument = argument.toList().copy();
+    }
+  }
+  for (const auto& ref : op.refs) {
+    if (ref.element != none) {
+      op.arguments[ref.argument].toList().set(ref.element, at::Tensor());
+    }
+  }
+}
+
+uint32_t Tape::outside_for(const at::Tensor& tensor) {
+  const auto* impl = tensor.unsafeGetTensorImpl();
+  const auto known = outside_of.find(impl);
+  if (known != outside_of.end() && outsides[known->second].wants_gradient == tensor.requires_grad()) {
+    outsides[known->second].last_stage = current();
+    return known->second;
+  }
+  const auto number = static_cast<uint32_t>(outsides.size());
+  const auto is_variable = tensor.is_leaf() && tensor.requires_grad();
+  auto alias = alias_with_history(tensor, tensor.requires_grad() && !is_variable);
+  if (is_variable) {
+    alias.set_requires_grad(true);
+  }
+  outsides.push_back({WeakTensor(tensor.getIntrusivePtr()), std::move(alias), tensor.requires_grad(), is_variable, current(), bytes_of(tensor)});
+  outside_of[impl] = number;
+  if (const auto* storage = storage_of(tensor)) {
+    storages.emplace(storage, Made{weak_storage_of(tensor), none, none});
+  }
+  return number;
+}
+
+// A value of an earlier stage is held from its first use on, where a later run of this stage begins with it: at the
+// end of its own stage it is not known that it will be used.
+void Tape::use(Value& value, const at::Tensor& tensor) {
+  value.last_op = static_cast<uint32_t>(ops.size());
+  value.last_stage = current();
+  if (!value.held.defined() && is_needed(value)) {
+    hold(value, tensor);
+  }
+}
+
+void Tape::hold(Value& value, const at::Tensor& tensor) {
+  value.held = alias_with_history(tensor, value.wants_gradient);
+  value.version = version_of(tensor);
+}
+
+void Tape::write(const Op& op, const at::Tensor& tensor) {
+  const auto found = storages.find(storage_of(tensor));
+  if (found == storages.end()) {
+    return;
+  }
+  auto& made = found->second;
+  if (made.stage == none) {
+    return write_outside(op, found->first);
+  }
+  made.is_written = true;
+  if (made.kept != none && !values[made.kept].is_copied) {
+    auto& kept = values[made.kept];
+    kept.held = alias_of(kept.held.clone());
+    kept.version = version_of(kept.held);
+    kept.is_copied = true;
+  }
+  if (made.stage < current()) {
+    join(made.stage);
+  }
+}
+
+// What has read the memory cannot be run again, nor can what writes it.
+void Tape::write_outside(const Op& op, const c10::StorageImpl* storage) {
+  const auto why = op.name() + " writes to memory from before the region";
+  for (uint32_t stage = 0; stage < current(); ++stage) {
+    for (auto at = stages[stage].first_op; at < end_op(stage); ++at) {
+      if (reads(ops[at], storage)) {
+        keep(stage, why);
+        break;
+      }
+    }
+  }
+  keep(current(), why);
+}
+
+bool Tape::reads(const Op& op, const c10::StorageImpl* storage) const {
+  const auto is_of = [&](const Ref& ref) { return ref.outside != none && storage_of(outsides[ref.outside].alias) == storage; };
+  return std::any_of(op.refs.begin(), op.refs.end(), is_of);
+}
+
+// Runs what is there of a stage again while that can be done, and holds what it saves from now on.
+void Tape::keep(uint32_t stage, const std::string& why) {
+  auto& kept = stages[stage];
+  if (std::exchange(kept.is_kept, true)) {
+    return;
+  }
+  notes->kept += "stage " + std::to_string(stage) + ": " + why + "\n";
+  if (is_missing(stage)) {
+    remake(stage);
+  }
+  for (auto slot = kept.first_slot; slot < end_slot(stage); ++slot) {
+    slots[slot].is_saved = true;
+  }
+  kept.action = TOMA_SAVE;
+  kept.holds_output = true;
+  for (auto& value : values) {
+    if (is_needed(value) && !value.held.defined()) {
+      if (const auto alive = value.tensor.lock()) {
+        hold(value, at::Tensor(alive));
+      }
+    }
+  }
+}
+
+// The stages from `first` on become one: a later one writes into what an earlier one has made.
+void Tape::join(uint32_t first) {
+  const auto is_kept = std::any_of(stages.begin() + first, stages.end(), [](const Stage& stage) { return stage.is_kept; });
+  costs.joins(first);
+  stages.resize(first + 1);
+  stages[first].holds_output = false;
+  plan.clear();
+  for (auto& value : values) {
+    value.stage = std::min(value.stage, first);
+    value.last_stage = std::min(value.last_stage, first);
+    if (!value.is_kept && !is_needed(value)) {
+      value.held.reset();
+    }
+  }
+  for (auto& [storage, made] : storages) {
+    made.stage = made.stage == none ? none : std::min(made.stage, first);
+  }
+  for (auto& outside : outsides) {
+    outside.last_stage = std::min(outside.last_stage, first);
+  }
+  if (is_kept) {
+    stages[first].is_kept = false;
+    keep(first, "a part of it is");
+  }
+}
+
+}  // namespace toma

@@ -1,0 +1,352 @@
+// Running stages again, and what backward asks for.
+
+#include "replay.h"
+
+#include <c10/core/impl/LocalDispatchKeySet.h>
+
+#include <algorithm>
+#include <cstring>
+
+#include "guard.h"
+
+namespace toma {
+namespace {
+
+constexpr auto keys_of_modes = [] {
+  using c10::DispatchKey;
+  return c10::autocast_dispatch_keyset | c10::autograd_dispatch_keyset | c10::DispatchKeySet(DispatchKey::ADInplaceOrView);
+};
+
+[[noreturn]] void changed(const char* what, const Op& op) {
+  TORCH_CHECK(false, "checkpoint: ", what, " ", op.name(), ", has been modified by an inplace operation, so it cannot be repeated");
+}
+
+}  // namespace
+
+Replay*& Replay::running() noexcept {
+  static thread_local Replay* replay = nullptr;
+  return replay;
+}
+
+Replay::Replay(Tape& tape, uint32_t stage, bool saves)
+    : tape(tape), stage(stage), saves(saves), slot(tape.stages[stage].first_slot), outer(std::exchange(running(), this)) {
+  toma_modes_get(&before);
+}
+
+Replay::~Replay() {
+  running() = outer;
+  for (const auto& state : random) {
+    state.set();
+  }
+  toma_error error;
+  toma_modes_set(&before, &error);
+}
+
+// Grad mode, inference mode and autocast are those of the operator, all else is that of the thread. What autocast casts
+// meanwhile goes with the nesting.
+void Replay::set_modes(const toma_modes& modes) {
+  auto now = before;
+  const auto ours = keys_of_modes().raw_repr();
+  now.included = (before.included & ~ours) | (modes.included & ours);
+  now.excluded = (before.excluded & ~ours) | (modes.excluded & ours) | c10::DispatchKeySet(mode_key).raw_repr();
+  now.autograd = modes.autograd;
+  now.autocast_depth = before.autocast_depth + 1;
+  now.autocast_dtypes = modes.autocast_dtypes;
+  toma_error error;
+  TORCH_CHECK(toma_modes_set(&now, &error) == TOMA_OK, error.message);
+}
+
+void Replay::set_random(const Random& state) {
+  const auto is_of = [&](const Random& other) { return other.device() == state.device(); };
+  if (std::none_of(random.begin(), random.end(), is_of)) {
+    random.emplace_back(state.device());
+  }
+  state.set();
+}
+
+const at::Tensor& Replay::argument(const Op& op, const Ref& ref) const {
+  if (ref.outside != none) {
+    const auto& alias = tape.outsides[ref.outside].alias;
+    if (version_of(alias) != ref.version) {
+      changed("a tensor from outside the region, an argument of", op);
+    }
+    return alias;
+  }
+  const auto made = values.find(ref.value);
+  if (made != values.end()) {
+    return made->second;
+  }
+  const auto& value = tape.values[ref.value];
+  TORCH_INTERNAL_ASSERT(value.held.defined(), "checkpoint: an input of the stage is not held");
+  if (version_of(value.held) != value.version) {
+    changed("a tensor of the region, an argument of", op);
+  }
+  return value.held;
+}
+
+torch::jit::Stack Replay::arguments_of(const Op& op) const {
+  auto stack = op.arguments;
+  for (const auto& ref : op.refs) {
+    if (ref.element != none) {
+      stack[ref.argument] = stack[ref.argument].toList().copy();
+    }
+  }
+  for (const auto& ref : op.refs) {
+    const auto& tensor = argument(op, ref);
+    if (ref.element != none) {
+      stack[ref.argument].toList().set(ref.element, tensor);
+    } else if (op.updates_statistics && (ref.argument == op.operation->mean || ref.argument == op.operation->variance)) {
+      // Updated once, by the first run.
+      const Exempt exempt;
+      stack[ref.argument] = tensor.clone();
+    } else {
+      stack[ref.argument] = tensor;
+    }
+  }
+  return stack;
+}
+
+void Replay::run(uint32_t number) {
+  const auto& op = tape.ops[number];
+  if (op.is_kept()) {
+    return take_kept(op);
+  }
+  if (last_modes == nullptr || std::memcmp(last_modes, &op.modes, sizeof op.modes) != 0) {
+    set_modes(op.modes);
+    last_modes = &op.modes;
+  }
+  if (op.random != nullptr) {
+    set_random(*op.random);
+  }
+  auto stack = arguments_of(op);
+  op.handle.callBoxed(&stack);
+  take(number, stack);
+  for (const auto& ref : op.refs) {
+    if (ref.value != none && tape.values[ref.value].last_op == number && !tape.is_needed(tape.values[ref.value])) {
+      values.erase(ref.value);
+    }
+  }
+}
+
+void Replay::take_kept(const Op& op) {
+  for (const auto number : op.makes) {
+    const auto& value = tape.values[number];
+    if (version_of(value.held) != value.version) {
+      changed("a tensor of the region, a result of", op);
+    }
+    values[number] = value.is_copied ? value.held.clone() : value.held;
+  }
+}
+
+// Holds what the operator has made as long as it is needed.
+void Replay::take(uint32_t number, const torch::jit::Stack& results) {
+  const auto& makes = tape.ops[number].makes;
+  size_t at = 0;
+  each_tensor_in(results, [&](const at::Tensor& tensor, uint32_t, uint32_t) {
+    const auto made = at < makes.size() ? makes[at++] : none;
+    if (made != none && (tape.values[made].last_op > number || tape.is_needed(tape.values[made]))) {
+      values[made] = tensor;
+    }
+  });
+}
+
+// What the operator in progress saves for backward.
+void Replay::pack(const at::Tensor& tensor) {
+  const auto number = slot++;
+  TORCH_CHECK(number < tape.end_slot(stage), "checkpoint: stage ", stage, " saves more tensors when it is repeated");
+  auto& packed = tape.slots[number];
+  TORCH_CHECK(
+      tensor.sizes() == packed.sizes && tensor.scalar_type() == packed.kind, "checkpoint: a tensor of stage ", stage, " was ",
+      packed.sizes, " of ", packed.kind, ", and is ", tensor.sizes(), " of ", tensor.scalar_type(), " when it is repeated");
+  if (packed.is_outside || packed.is_dead || !saves) {
+    return;
+  }
+  TORCH_CHECK(
+      !tape.verify || hash_of(tensor) == packed.hash, "checkpoint: stage ", stage, ": a tensor that ", tape.ops[packed.op].name(),
+      " saves differs when it is repeated");
+  if (!packed.tensor.defined()) {
+    packed.tensor = alias_of(tensor);
+    filled.push_back(number);
+  }
+}
+
+// The last operator whose results something waits for.
+uint32_t Replay::last_needed() const {
+  const auto first = tape.slots.begin() + tape.stages[stage].first_slot, end = tape.slots.begin() + tape.end_slot(stage);
+  const auto is_alive = [](const Slot& slot) { return !slot.is_dead && !slot.is_outside; };
+  const auto last = std::find_if(std::make_reverse_iterator(end), std::make_reverse_iterator(first), is_alive);
+  return last.base() == first ? tape.stages[stage].first_op : last->op;
+}
+
+void Replay::all(bool is_whole) {
+  const auto first = tape.stages[stage].first_op;
+  const auto end = is_whole ? tape.end_op(stage) : last_needed() + 1;
+  try {
+    for (auto op = first; op < end; ++op) {
+      run(op);
+      if (saves && tape.costs.learns()) {
+        tape.costs.between(stage, costs);
+      }
+    }
+    TORCH_CHECK(
+        !is_whole || slot == tape.end_slot(stage), "checkpoint: stage ", stage, " saves fewer tensors when it is repeated");
+  } catch (...) {
+    for (const auto number : filled) {
+      tape.slots[number].tensor.reset();
+    }
+    throw;
+  }
+  hold_outputs();
+  tape.costs.repeated(stage, saves, costs);
+}
+
+void Replay::hold_outputs() {
+  for (const auto& [number, tensor] : values) {
+    auto& value = tape.values[number];
+    if (tape.is_needed(value) && !value.held.defined()) {
+      tape.hold(value, tensor);
+    }
+  }
+}
+
+// Whether a boundary that is held needs it.
+bool Tape::is_needed(const Value& value) const {
+  const auto begin = stages.begin() + value.stage, end = stages.begin() + std::min<size_t>(value.last_stage, stages.size());
+  return std::any_of(begin, std::max(begin, end), [](const Stage& stage) { return stage.holds_output; });
+}
+
+// Whether a node of the stage waits for what it saved.
+bool Tape::is_missing(uint32_t stage) const {
+  const auto is_missing = [](const Slot& slot) { return !slot.is_dead && !slot.tensor.defined(); };
+  return std::any_of(slots.begin() + stages[stage].first_slot, slots.begin() + end_slot(stage), is_missing);
+}
+
+void Tape::run(uint32_t stage, bool saves, bool holds_output) {
+  TORCH_INTERNAL_ASSERT(!stages[stage].is_kept || saves, "checkpoint: a stage that is kept is run again");
+  stages[stage].holds_output |= holds_output;
+  // What was planned is measured already.
+  Replay(*this, stage, saves).all(holds_output || !saves || plan.empty());
+}
+
+// What no later run begins with.
+void Tape::release(uint32_t boundary) noexcept {
+  if (stages[boundary].is_kept || !std::exchange(stages[boundary].holds_output, false)) {
+    return;
+  }
+  for (auto& value : values) {
+    if (!value.is_kept && value.stage <= boundary && boundary < value.last_stage && !is_needed(value)) {
+      value.held.reset();
+    }
+  }
+}
+
+// The backward of a stage begins: what is held for later ones is not needed any more.
+void Tape::reach(uint32_t stage) {
+  if (reached == stage) {
+    return;
+  }
+  if (reached == none) {
+    costs.backward_arrives();
+  } else {
+    costs.backward_ends(reached);
+  }
+  reached = stage;
+  for (auto boundary = current() + 1; boundary-- > stage;) {
+    release(boundary);
+  }
+}
+
+// Fills the slots of a stage: as the plan goes on, or else from the nearest boundary that is held.
+void Tape::remake(uint32_t stage) {
+  if (follow_plan(stage)) {
+    return;
+  }
+  auto first = stage;
+  while (first > 0 && !stages[first - 1].holds_output) {
+    --first;
+  }
+  for (; first < stage; ++first) {
+    run(first, false, true);
+  }
+  run(stage, true, false);
+}
+
+// Does what the plan does up to the run that saves the stage; false where it has no such run ahead.
+bool Tape::follow_plan(uint32_t stage) {
+  const auto saves = [&](const toma_action& action) { return action.kind == TOMA_SAVE && action.stage == stage; };
+  const auto end = std::find_if(plan.begin() + cursor, plan.end(), saves);
+  if (end == plan.end()) {
+    return false;
+  }
+  for (auto action = plan.begin() + cursor; action <= end; ++action) {
+    const auto next = action + 1;
+    act(*action, next == plan.end() || next->kind != TOMA_BACKWARD);
+  }
+  cursor = end + 1 - plan.begin();
+  return true;
+}
+
+void Tape::act(toma_action action, bool holds_output) {
+  const auto stage = action.stage;
+  if (action.kind == TOMA_BACKWARD) {
+    return release(stage);
+  }
+  if (action.kind == TOMA_KEEP && stage > 0) {
+    stages[stage - 1].holds_output = true;
+  }
+  run(stage, action.kind == TOMA_SAVE, holds_output);
+  if (action.kind == TOMA_DROP && stage > 0) {
+    release(stage - 1);
+  }
+}
+
+at::Tensor Tape::unpack(uint32_t number) {
+  const std::lock_guard<std::recursive_mutex> held(lock);
+  const auto stage = stage_of(number);
+  TORCH_CHECK(
+      slots[number].counter.current_version() == slots[number].version, "one of the variables needed for gradient computation has "
+      "been modified by an inplace operation: ", c10::toString(ops[slots[number].op].handle.operator_name()), " saved it at version ",
+      slots[number].version, ", and it is at version ", slots[number].counter.current_version());
+  const auto begins = reached != stage;
+  reach(stage);
+  if (!slots[number].tensor.defined()) {
+    remake(stage);
+  }
+  if (begins) {
+    costs.backward_begins(stage);
+  }
+  auto& slot = slots[number];
+  TORCH_INTERNAL_ASSERT(slot.tensor.defined(), "checkpoint: a repetition has not made what it should");
+  return slot.is_saved ? slot.tensor : std::exchange(slot.tensor, at::Tensor());
+}
+
+uint32_t Tape::pack(const at::Tensor& tensor) {
+  const std::lock_guard<std::recursive_mutex> held(lock);
+  const auto number = static_cast<uint32_t>(slots.size());
+  const auto* storage = storage_of(tensor);
+  const auto made = storages.find(storage);
+  const auto is_known = storage != nullptr && made != storages.end();
+  const auto is_outside = storage == nullptr || (is_known && (made->second.stage == none || (made->second.kept != none && !made->second.is_written)));
+  const auto is_saved = is_outside || stages.back().action == TOMA_SAVE;
+  Slot slot{tensor.unsafeGetTensorImpl()->version_counter(), version_of(tensor), static_cast<uint32_t>(ops.size()) - 1, is_outside, false, is_saved};
+  slot.tensor = is_saved ? alias_of(tensor) : at::Tensor();
+  slot.sizes = tensor.sizes().vec();
+  slot.kind = tensor.scalar_type();
+  slot.hash = verify && !is_outside ? hash_of(tensor) : 0;
+  if (storage != nullptr) {
+    slot.storage = tensor.storage().getWeakStorageImpl();
+    slot.bytes = storage->nbytes();
+  }
+  slots.push_back(std::move(slot));
+  return number;
+}
+
+void Tape::forget(uint32_t number) noexcept {
+  const std::lock_guard<std::recursive_mutex> held(lock);
+  if (number < slots.size()) {
+    slots[number].is_dead = true;
+    slots[number].tensor.reset();
+  }
+}
+
+}  // namespace toma

@@ -1,0 +1,49 @@
+// One repetition of a stage.
+#pragma once
+
+#include "tape.h"
+
+namespace toma {
+
+// While one of these lives, what the thread saves for backward is caught, and modes and random numbers are those of
+// the first run. Its end puts them back.
+class Replay {
+ public:
+  Replay(Tape& tape, uint32_t stage, bool saves);
+  ~Replay();
+  Replay(const Replay&) = delete;
+  Replay& operator=(const Replay&) = delete;
+
+  // Up to the last operator that makes something that is needed.
+  void all(bool is_whole);
+  void pack(const at::Tensor& tensor);
+
+  // That of this thread; null for none.
+  static Replay*& running() noexcept;
+
+ private:
+  void set_modes(const toma_modes& modes);
+  void set_random(const Random& state);
+  const at::Tensor& argument(const Op& op, const Ref& ref) const;
+  torch::jit::Stack arguments_of(const Op& op) const;
+  void run(uint32_t number);
+  void take(uint32_t number, const torch::jit::Stack& results);
+  void take_kept(const Op& op);
+  uint32_t last_needed() const;
+  void hold_outputs();
+
+  Tape& tape;
+  const uint32_t stage;
+  const bool saves;
+  uint32_t slot;
+  Replay* const outer;
+  toma_modes before;
+  const toma_modes* last_modes = nullptr;
+  std::vector<Random> random;
+  ska::flat_hash_map<uint32_t, at::Tensor> values;
+  // The slots that it has filled.
+  std::vector<uint32_t> filled;
+  Run costs;
+};
+
+}  // namespace toma

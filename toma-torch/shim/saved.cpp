@@ -1,0 +1,67 @@
+// What autograd saves while a region records or a stage is repeated: libtorch asks its engine for hooks.
+
+#include <torch/csrc/autograd/engine.h>
+#include <torch/csrc/autograd/function.h>
+
+#include "guard.h"
+#include "replay.h"
+#include "tape.h"
+
+namespace toma {
+namespace {
+
+using torch::autograd::SavedVariableHooks;
+
+// Of a first run: the slot holds what the plan wants, and backward asks it.
+struct Hook final : SavedVariableHooks {
+  explicit Hook(std::shared_ptr<Tape> tape) : tape(std::move(tape)) {}
+  ~Hook() override {
+    if (slot != none) {
+      tape->forget(slot);
+    }
+  }
+  void call_pack_hook(const at::Tensor& tensor) override { slot = tape->pack(tensor); }
+  at::Tensor call_unpack_hook() override { return tape->unpack(slot); }
+
+  std::shared_ptr<Tape> tape;
+  uint32_t slot = none;
+};
+
+// Of a repetition, whose own graph is never run.
+struct Caught final : SavedVariableHooks {
+  void call_pack_hook(const at::Tensor& tensor) override {
+    if (auto* replay = Replay::running()) {
+      replay->pack(tensor);
+    }
+  }
+  at::Tensor call_unpack_hook() override { TORCH_CHECK(false, "checkpoint: the graph of a repetition has no backward"); }
+};
+
+struct Engine final : torch::autograd::Engine {
+  std::unique_ptr<SavedVariableHooks> get_default_saved_variable_hooks() override {
+    if (Replay::running() != nullptr) {
+      return std::make_unique<Caught>();
+    }
+    // What a backward inside a region saves is its own.
+    if (recording() != nullptr && is_recorded()) {
+      return std::make_unique<Hook>(recording());
+    }
+    return nullptr;
+  }
+};
+
+// Never destroyed: its threads may run while the process ends.
+torch::autograd::Engine& engine() {
+  static auto* engine = new Engine;
+  return *engine;
+}
+
+}  // namespace
+
+bool is_recorded() { return torch::autograd::get_current_graph_task_id() == -1; }
+
+bool engine_is_ours() { return &torch::autograd::Engine::get_default_engine() == &engine(); }
+
+}  // namespace toma
+
+void toma_region_install() noexcept { torch::autograd::set_default_engine_stub(&toma::engine); }

@@ -1,0 +1,236 @@
+// Recording: what the operators of a region are, where its stages begin, and what they make.
+
+#include "tape.h"
+
+#include <c10/core/impl/LocalDispatchKeySet.h>
+
+#include <algorithm>
+
+#include "guard.h"
+
+namespace toma {
+namespace {
+
+uint64_t mixed(uint64_t sum, uint64_t number) { return (sum ^ number) * 0x9e3779b97f4a7c15 ^ sum >> 29; }
+
+uint64_t shape_of(uint64_t sum, const at::Tensor& tensor) {
+  sum = mixed(sum, static_cast<uint64_t>(tensor.scalar_type()) << 8 | static_cast<uint64_t>(tensor.device().type()) << 1 | tensor.requires_grad());
+  if (tensor.layout() == c10::kStrided && !tensor.is_nested()) {
+    for (const auto size : tensor.sizes()) {
+      sum = mixed(sum, static_cast<uint64_t>(size));
+    }
+  }
+  return sum;
+}
+
+// An accelerator, where it is told so or one of its tensors is there.
+c10::Device device_of(const torch::jit::Stack& arguments) {
+  c10::Device device = c10::kCPU;
+  for (const auto& argument : arguments) {
+    device = argument.isDevice() ? argument.toDevice() : device;
+  }
+  each_tensor_in(arguments, [&](const at::Tensor& tensor, uint32_t, uint32_t) { device = tensor.is_cpu() ? device : tensor.device(); });
+  return device;
+}
+
+bool is_alive(const Value& value) { return value.tensor.use_count() > 0; }
+
+}  // namespace
+
+void Storages::add(const c10::StorageImpl* storage, uint64_t more) {
+  bytes += seen.insert(storage).second ? more : 0;
+}
+
+Tape::Tape(toma_choose choose, void* context, toma_region_options options)
+    : choose_plan(choose), context(context), verify(options.verify), costs(*this) {
+  notes->undo = options.undoes ? std::make_unique<Undo>() : nullptr;
+}
+
+Tape::~Tape() { costs.is_over(); }
+
+std::shared_ptr<Tape>& recording() noexcept {
+  static thread_local std::shared_ptr<Tape> tape;
+  return tape;
+}
+
+void Tape::call(const c10::OperatorHandle& handle, torch::jit::Stack& stack) {
+  const auto& operation = operator_of(handle);
+  const c10::impl::ExcludeDispatchKeyGuard not_here(mode_key);
+  if (!operation.makes_tensors && !operation.writes) {
+    return handle.callBoxed(stack);
+  }
+  const auto first_slot = record(handle, operation, stack);
+  try {
+    handle.callBoxed(stack);
+  } catch (...) {
+    take_back(first_slot);
+    throw;
+  }
+  const std::lock_guard<std::recursive_mutex> held(lock);
+  made(ops.back(), torch::jit::last(stack, handle.schema().returns().size()).vec());
+  if (costs.learns()) {
+    costs.between(current(), costs.first);
+  }
+}
+
+// Before the operator runs: afterwards its arguments may be others. Returns its first slot.
+uint32_t Tape::record(const c10::OperatorHandle& handle, const Operator& operation, const torch::jit::Stack& stack) {
+  const std::lock_guard<std::recursive_mutex> held(lock);
+  Op op{handle, &operation, torch::jit::last(stack, handle.schema().arguments().size()).vec()};
+  toma_modes_get(&op.modes);
+  op.device = device_of(op.arguments);
+  follow_structure(op);
+  refer(op);
+  if (operation.is_random) {
+    op.random = std::make_shared<const Random>(op.device);
+    if (notes->undo != nullptr) {
+      notes->undo->random(*op.random);
+    }
+  }
+  if (costs.learns()) {
+    costs.between(current(), costs.first);
+  }
+  ops.push_back(std::move(op));
+  return static_cast<uint32_t>(slots.size());
+}
+
+// An operator that failed did not run.
+void Tape::take_back(uint32_t first_slot) {
+  const std::lock_guard<std::recursive_mutex> held(lock);
+  ops.pop_back();
+  slots.resize(first_slot);
+}
+
+uint64_t Tape::print_of(const Op& op) const {
+  auto sum = mixed(op.operation->number, op.modes.autograd);
+  sum = mixed(mixed(sum, op.modes.excluded & c10::autocast_dispatch_keyset.raw_repr()), op.modes.autocast_dtypes);
+  each_tensor_in(op.arguments, [&](const at::Tensor& tensor, uint32_t argument, uint32_t) {
+    const auto made = value_of.find(tensor.unsafeGetTensorImpl());
+    sum = shape_of(mixed(sum, made == value_of.end() ? none : made->second), tensor);
+    sum = mixed(sum, argument);
+  });
+  return sum;
+}
+
+// Begins stages, and notices the first operator that is not what was known.
+void Tape::follow_structure(const Op& op) {
+  const auto print = print_of(op);
+  const auto number = static_cast<uint32_t>(ops.size());
+  if (number == 0) {
+    choose(print, op.device);
+  }
+  if (is_known && (number >= known.size() || known[number] != print)) {
+    is_known = false;
+    plan.clear();
+    must_cut = true;
+    notes->figures.differs = number;
+  }
+  notes->prints.push_back(print);
+  const auto known_cut = next_cut < cuts.size() && cuts[next_cut] == number;
+  next_cut += known_cut ? 1 : 0;
+  if (number == 0 || (is_known ? known_cut : must_cut || (layers == 0 && is_thin()))) {
+    begin_stage();
+  }
+  must_cut = false;
+}
+
+void Tape::choose(uint64_t print, c10::Device device) {
+  toma_chosen chosen;
+  toma_error error{};
+  const toma_device where{static_cast<int32_t>(device.type()), std::max<int32_t>(device.index(), 0)};
+  const auto code = choose_plan(context, print, where, &chosen, &error);
+  if (code == TOMA_OUT_OF_MEMORY) {
+    throw c10::OutOfMemoryError(error.message, nullptr);
+  }
+  TORCH_CHECK(code == TOMA_OK, error.message);
+  known.assign(chosen.prints, chosen.prints + chosen.print_count);
+  cuts.assign(chosen.cuts, chosen.cuts + chosen.cut_count);
+  plan.assign(chosen.actions, chosen.actions + chosen.action_count);
+  is_known = !known.empty();
+  // First runs come first, one of each stage.
+  cursor = std::min(plan.size(), cuts.size() + 1);
+}
+
+// Its first run is what the plan does with it first; unplanned, its input is held.
+void Tape::begin_stage() {
+  if (!stages.empty()) {
+    costs.stage_ends();
+  }
+  const auto number = static_cast<uint32_t>(stages.size());
+  const auto kind = plan.empty() ? uint32_t{TOMA_KEEP} : plan[number].kind;
+  stages.push_back({static_cast<uint32_t>(ops.size()), static_cast<uint32_t>(slots.size()), kind, kind == TOMA_SAVE});
+  if (kind == TOMA_KEEP && number > 0) {
+    stages[number - 1].holds_output = true;
+  }
+  costs.stage_begins();
+}
+
+// Whether few bytes live beside those that the stage has dropped: a good place to begin the next.
+bool Tape::is_thin() const {
+  Storages alive, dropped;
+  for (const auto& value : values) {
+    if (is_alive(value)) {
+      alive.add(value.storage._unsafe_get_target(), value.storage_bytes);
+    }
+  }
+  for (auto slot = stages.back().first_slot; slot < slots.size(); ++slot) {
+    if (!slots[slot].is_outside && slots[slot].storage.use_count() == 0) {
+      dropped.add(slots[slot].storage._unsafe_get_target(), slots[slot].bytes);
+    }
+  }
+  return dropped.bytes > 0 && 2 * alive.bytes <= dropped.bytes;
+}
+
+void Tape::made(Op& op, const torch::jit::Stack& results) {
+  each_tensor_in(results, [&](const at::Tensor& tensor, uint32_t, uint32_t) {
+    const auto* impl = tensor.unsafeGetTensorImpl();
+    const auto is_argument = value_of.count(impl) > 0 || outside_of.count(impl) > 0;
+    op.makes.push_back(is_argument ? none : value_for(tensor, op));
+  });
+}
+
+uint32_t Tape::value_for(const at::Tensor& tensor, const Op& op) {
+  const auto number = static_cast<uint32_t>(values.size()), at = static_cast<uint32_t>(ops.size()) - 1;
+  const auto* storage = storage_of(tensor);
+  values.push_back({
+      WeakTensor(tensor.getIntrusivePtr()), weak_storage_of(tensor), storage == nullptr ? 0 : storage->nbytes(), bytes_of(tensor), current(),
+      current(), at, tensor.requires_grad()});
+  auto& value = values.back();
+  if (op.is_kept()) {
+    hold(value, tensor);
+    value.is_kept = true;
+  }
+  if (storage != nullptr) {
+    storages.emplace(storage, Made{value.storage, current(), value.is_kept ? number : none});
+  }
+  value_of[tensor.unsafeGetTensorImpl()] = number;
+  return number;
+}
+
+void Tape::cut(int32_t deeper) {
+  must_cut = true;
+  layers += deeper;
+}
+
+void Tape::end() {
+  const std::lock_guard<std::recursive_mutex> held(lock);
+  if (!stages.empty()) {
+    costs.stage_ends();
+    costs.region_ends();
+  }
+}
+
+uint32_t Tape::end_op(uint32_t stage) const {
+  return static_cast<uint32_t>(stage == current() ? ops.size() : stages[stage + 1].first_op);
+}
+
+uint32_t Tape::end_slot(uint32_t stage) const {
+  return static_cast<uint32_t>(stage == current() ? slots.size() : stages[stage + 1].first_slot);
+}
+
+uint32_t Tape::stage_of(uint32_t slot) const {
+  const auto begins_after = [](uint32_t slot, const Stage& stage) { return slot < stage.first_slot; };
+  return static_cast<uint32_t>(std::upper_bound(stages.begin(), stages.end(), slot, begins_after) - stages.begin()) - 1;
+}
+
+}  // namespace toma

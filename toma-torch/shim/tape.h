@@ -1,0 +1,268 @@
+// What one region records, and how its stages are run again.
+//
+// A stage is a run of operators. What they save for backward is a slot each, which holds the tensor only while
+// the plan says so. A slot that lacks its tensor is filled by running the recorded operators of its stage again,
+// never code of the user's. A boundary is what later stages use of the stages up to one; the next can be run again
+// while it is held.
+#pragma once
+
+#include <chrono>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <unordered_set>
+
+#include <c10/util/flat_hash_map.h>
+
+#include "costs.h"
+#include "operators.h"
+#include "random.h"
+#include "shim.h"
+
+namespace toma {
+
+inline uint64_t nanoseconds() {
+  const auto now = std::chrono::steady_clock::now().time_since_epoch();
+  return static_cast<uint64_t>(std::chrono::duration_cast<std::chrono::nanoseconds>(now).count());
+}
+
+// What a region has changed, as it was before.
+struct Undo {
+  struct Written {
+    at::Tensor tensor, before;
+    uint32_t version;
+  };
+  struct Gradient {
+    at::Tensor variable, gradient;
+  };
+
+  void write(const at::Tensor& tensor);
+  void random(const Random& state);
+  void all();
+
+  std::vector<Written> written;
+  std::vector<Gradient> gradients;
+  std::vector<Random> states;
+};
+
+// Numbers of one region, which outlive its tensors.
+struct Notes {
+  // A variable of the region, and the last stage that uses it.
+  struct Leaf {
+    c10::weak_intrusive_ptr<c10::TensorImpl> variable;
+    uint32_t stage;
+    uint64_t bytes;
+  };
+
+  std::mutex lock;
+  std::vector<uint64_t> prints;
+  std::vector<toma_stage> stages;
+  std::vector<Leaf> leaves;
+  std::string kept;
+  toma_region_figures figures{0, UINT64_MAX, 0, 0, 0, false, false};
+  // Null where nothing is undone.
+  std::unique_ptr<Undo> undo;
+};
+
+// A tensor in the arguments of an operator: a value of the region, or one from outside of it.
+struct Ref {
+  uint32_t argument;
+  // In a list; none where the argument itself is the tensor.
+  uint32_t element;
+  uint32_t value;
+  uint32_t outside;
+  // That of what is from outside.
+  uint32_t version;
+};
+
+struct Op {
+  c10::OperatorHandle handle;
+  const Operator* operation;
+  // Without the tensors.
+  torch::jit::Stack arguments;
+  std::vector<Ref> refs = {};
+  // For each tensor that it makes, in order: the value, or none where it is an argument.
+  std::vector<uint32_t> makes = {};
+  toma_modes modes = {};
+  // Before it; null where it uses no random numbers.
+  std::shared_ptr<const Random> random = nullptr;
+  c10::Device device = c10::kCPU;
+  bool updates_statistics = false;
+
+  // Its results are held for good: they are made of no tensor, and the program may have filled them by other ways.
+  bool is_kept() const { return refs.empty() && !operation->is_random; }
+  std::string name() const { return c10::toString(handle.operator_name()); }
+};
+
+using WeakTensor = c10::weak_intrusive_ptr<c10::TensorImpl, c10::UndefinedTensorImpl>;
+using WeakStorage = c10::weak_intrusive_ptr<c10::StorageImpl>;
+
+// A tensor that was made in the region.
+struct Value {
+  WeakTensor tensor;
+  // Of no storage: null.
+  WeakStorage storage;
+  uint64_t storage_bytes, bytes;
+  uint32_t stage, last_stage, last_op;
+  bool wants_gradient;
+  // While a boundary needs it, or for good where it is kept; at this version.
+  at::Tensor held = {};
+  uint32_t version = 0;
+  // A repetition of what is copied begins with a copy of it, because it is written to.
+  bool is_kept = false, is_copied = false;
+};
+
+// A tensor from before the region, or from somewhere that it does not see.
+struct Outside {
+  WeakTensor tensor;
+  // Shares memory and version, and leads into no graph.
+  at::Tensor alias;
+  bool wants_gradient, is_variable;
+  uint32_t last_stage;
+  uint64_t bytes;
+};
+
+// The stage that made a storage, or none; the value that is kept of it, or none.
+struct Made {
+  WeakStorage storage;
+  uint32_t stage;
+  uint32_t kept;
+  bool is_written = false;
+};
+
+// A tensor that backward needs.
+struct Slot {
+  c10::VariableVersion counter;
+  uint32_t version;
+  uint32_t op;
+  // From outside, so that it costs nothing to hold.
+  bool is_outside;
+  // Held from its first run on.
+  bool is_saved;
+  // No node needs it any more.
+  bool is_dead = false;
+  at::Tensor tensor = {};
+  // What it must look like when it is made again.
+  std::vector<int64_t> sizes = {};
+  c10::ScalarType kind = c10::ScalarType::Undefined;
+  uint64_t hash = 0;
+  WeakStorage storage = WeakStorage(c10::intrusive_ptr<c10::StorageImpl>());
+  uint64_t bytes = 0;
+};
+
+struct Stage {
+  uint32_t first_op, first_slot;
+  uint32_t action;
+  // What later stages need of those up to it is held.
+  bool holds_output;
+  // It cannot be run again.
+  bool is_kept = false;
+};
+
+// The bytes of tensors that share memory, each once.
+class Storages {
+ public:
+  void add(const c10::StorageImpl* storage, uint64_t more);
+  uint64_t bytes = 0;
+
+ private:
+  std::unordered_set<const c10::StorageImpl*> seen;
+};
+
+class Tape final {
+ public:
+  Tape(toma_choose choose, void* context, toma_region_options options);
+  ~Tape();
+
+  // Each operator of the region comes here.
+  void call(const c10::OperatorHandle& handle, torch::jit::Stack& stack);
+  // The next one begins a stage; `deeper` is added to how deep the program is in what has stages of its own.
+  void cut(int32_t deeper);
+  void end();
+
+  // The slot for what the operator in progress saves.
+  uint32_t pack(const at::Tensor& tensor);
+  at::Tensor unpack(uint32_t slot);
+  void forget(uint32_t slot) noexcept;
+
+  const std::shared_ptr<Notes> notes = std::make_shared<Notes>();
+
+ private:
+  friend class Replay;
+  friend class Costs;
+
+  // Recording: tape.cpp.
+  uint32_t record(const c10::OperatorHandle& handle, const Operator& operation, const torch::jit::Stack& stack);
+  void take_back(uint32_t first_slot);
+  uint64_t print_of(const Op& op) const;
+  void follow_structure(const Op& op);
+  void choose(uint64_t print, c10::Device device);
+  void begin_stage();
+  bool is_thin() const;
+  void made(Op& op, const torch::jit::Stack& results);
+  uint32_t value_for(const at::Tensor& tensor, const Op& op);
+
+  // What operators refer to: refer.cpp.
+  bool is_as_made(Value& value, const at::Tensor& tensor);
+  void refer(Op& op);
+  uint32_t outside_for(const at::Tensor& tensor);
+  void use(Value& value, const at::Tensor& tensor);
+  void hold(Value& value, const at::Tensor& tensor);
+  void write(const Op& op, const at::Tensor& tensor);
+  void write_outside(const Op& op, const c10::StorageImpl* storage);
+  bool reads(const Op& op, const c10::StorageImpl* storage) const;
+  void join(uint32_t first);
+  void keep(uint32_t stage, const std::string& why);
+
+  // Running again: replay.cpp.
+  void reach(uint32_t stage);
+  void remake(uint32_t stage);
+  bool follow_plan(uint32_t stage);
+  void act(toma_action action, bool holds_output);
+  void run(uint32_t stage, bool saves, bool holds_output);
+  void release(uint32_t boundary) noexcept;
+  bool is_needed(const Value& value) const;
+  bool is_missing(uint32_t stage) const;
+
+  uint32_t stage_of(uint32_t slot) const;
+  uint32_t end_op(uint32_t stage) const;
+  uint32_t end_slot(uint32_t stage) const;
+  uint32_t current() const { return static_cast<uint32_t>(stages.size()) - 1; }
+
+  std::recursive_mutex lock;
+  std::vector<Op> ops;
+  std::vector<Value> values;
+  std::vector<Outside> outsides;
+  std::vector<Slot> slots;
+  std::vector<Stage> stages;
+  ska::flat_hash_map<const c10::TensorImpl*, uint32_t> value_of, outside_of;
+  ska::flat_hash_map<const c10::StorageImpl*, Made> storages;
+  const toma_choose choose_plan;
+  void* const context;
+  const bool verify;
+  // What was known when it began, as long as it is true.
+  bool is_known = false;
+  std::vector<uint64_t> known;
+  std::vector<uint32_t> cuts;
+  size_t next_cut = 0;
+  std::vector<toma_action> plan;
+  // The first action that is not done.
+  size_t cursor = 0;
+  int32_t layers = 0;
+  bool must_cut = false;
+  // The stage whose backward runs.
+  uint32_t reached = none;
+  Costs costs;
+};
+
+// Shares memory and version with a tensor, and seems to be computed by some graph where it wants a gradient.
+at::Tensor alias_with_history(const at::Tensor& tensor, bool wants_gradient);
+
+// The tape that this thread records on; null for none.
+std::shared_ptr<Tape>& recording() noexcept;
+// Not what a backward does.
+bool is_recorded();
+// No other engine is in libtorch's place.
+bool engine_is_ours();
+
+}  // namespace toma

@@ -1,0 +1,150 @@
+use std::panic::Location;
+
+use tch::{TchError, Tensor};
+use toma_plan::checkpoint::{Costs, Plan, Solver};
+
+use super::knowledge::Place;
+use super::region;
+use crate::error::Error;
+
+/// How a region is checkpointed: everything selectable.
+///
+/// ```
+/// use tch::{Device, Kind, Tensor};
+/// use toma_torch::checkpoint::{self, Solver};
+///
+/// let input = Tensor::ones([1024], (Kind::Float, Device::Cpu)).set_requires_grad(true);
+/// let net = || (0..16).fold(input.shallow_clone(), |value, _| {
+///     checkpoint::cut();
+///     value.tanh()
+/// });
+/// let form = checkpoint::with().solver(Solver::Auto).name("tanh");
+/// let costs = form.measure(net)?;
+/// let plan = costs.plan(9 * 4096, Solver::Auto)?;
+/// form.plan(&plan).region(net).sum(Kind::Float).backward();
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[must_use = "does nothing until a region is run with it"]
+#[derive(Clone, Copy, Debug)]
+pub struct With<'a> {
+    pub(super) budget_bytes: Option<u64>,
+    pub(super) solver: Solver,
+    pub(super) plan: Option<&'a Plan>,
+    pub(super) verify: bool,
+    pub(super) keep_size: bool,
+    pub(super) enabled: bool,
+    pub(super) name: Option<&'a str>,
+}
+
+/// Everything at its default.
+pub fn with() -> With<'static> {
+    With::default()
+}
+
+impl Default for With<'_> {
+    /// [`Solver::Auto`] within what is free on the device.
+    fn default() -> Self {
+        Self {
+            budget_bytes: None,
+            solver: Solver::Auto,
+            plan: None,
+            verify: false,
+            keep_size: false,
+            enabled: true,
+            name: None,
+        }
+    }
+}
+
+impl<'a> With<'a> {
+    /// So many bytes beyond what is allocated when the region starts. Unless told, what is free on the device less
+    /// 2 %.
+    pub fn budget(mut self, bytes: u64) -> Self {
+        self.budget_bytes = Some(bytes);
+        self
+    }
+
+    /// How plans are found.
+    pub fn solver(mut self, solver: Solver) -> Self {
+        self.solver = solver;
+        self
+    }
+
+    /// A plan of [`Costs`] that were measured. Its structure must be that of the region.
+    pub fn plan(mut self, plan: &'a Plan) -> Self {
+        self.plan = Some(plan);
+        self
+    }
+
+    /// Compares each repeated tensor with the first one, by a hash: an error names the stage and the operator.
+    /// That reads every tensor twice. Shapes, kinds and counts are always compared.
+    pub fn verify(mut self, on: bool) -> Self {
+        self.verify = on;
+        self
+    }
+
+    /// Treats pieces as batches: the size is kept while any plan fits.
+    pub fn keep_size(mut self, on: bool) -> Self {
+        self.keep_size = on;
+        self
+    }
+
+    /// With `false` the closure runs plainly, as with memonger's `set_reforward(False)`.
+    pub fn enabled(mut self, on: bool) -> Self {
+        self.enabled = on;
+        self
+    }
+
+    /// Names the region in reports and errors. What is known belongs to the name instead of the place in the program.
+    pub fn name(mut self, name: &'a str) -> Self {
+        self.name = Some(name);
+        self
+    }
+
+    /// Runs a closure whose backward repeats what does not fit.
+    ///
+    /// # Panics
+    /// As [`region`](super::region()).
+    #[track_caller]
+    pub fn region<R>(&self, body: impl FnOnce() -> R) -> R {
+        self.region_at(Location::caller(), body)
+    }
+
+    /// The same for a closure that returns errors of tch.
+    ///
+    /// # Errors
+    /// Those of the closure; and of its first operator, where no plan fits the budget.
+    #[track_caller]
+    pub fn f_region<R>(&self, body: impl FnOnce() -> Result<R, TchError>) -> Result<R, TchError> {
+        self.f_region_at(Location::caller(), body)
+    }
+
+    /// What the stages of a closure take: it runs once with its backward, and leaves no trace. Gradients, random
+    /// numbers and what it writes to are put back.
+    ///
+    /// # Errors
+    /// Those of the closure and of its backward.
+    #[track_caller]
+    pub fn measure(&self, body: impl FnOnce() -> Tensor) -> Result<Costs, Error> {
+        region::measure(self, self.place(Location::caller()), body)
+    }
+
+    pub(super) fn region_at<R>(&self, location: &'static Location<'static>, body: impl FnOnce() -> R) -> R {
+        region::run(self, self.place(location), body).unwrap_or_else(|error| panic!("checkpoint: {error}"))
+    }
+
+    pub(super) fn f_region_at<R>(
+        &self,
+        location: &'static Location<'static>,
+        body: impl FnOnce() -> Result<R, TchError>,
+    ) -> Result<R, TchError> {
+        region::run(self, self.place(location), body)?
+    }
+
+    fn place(&self, location: &'static Location<'static>) -> Place {
+        match self.name {
+            Some(name) => Place::Named(name.into()),
+            None => Place::Line(location.file(), location.line(), location.column()),
+        }
+    }
+}

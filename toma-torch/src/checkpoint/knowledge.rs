@@ -1,0 +1,128 @@
+//! What is known of regions: their operators, where stages begin, and what those take.
+
+use std::collections::{HashMap, VecDeque};
+use std::fmt;
+use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError};
+
+use toma_plan::checkpoint::{Costs, Plan, Solver, TooSmall};
+
+use super::measured;
+use crate::ffi::Region;
+
+/// Places that are remembered; the one that was learned longest ago goes first.
+const MOST_PLACES: usize = 1024;
+/// Structures of one place, such as the sizes of its batches.
+const MOST_STRUCTURES: usize = 32;
+/// Plans of one structure.
+const MOST_PLANS: usize = 16;
+
+/// A region in the program.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(super) enum Place {
+    Named(Box<str>),
+    Line(&'static str, u32, u32),
+}
+
+/// The name, or the line.
+impl fmt::Display for Place {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Named(name) => f.write_str(name),
+            Self::Line(file, line, column) => write!(f, "{file}:{line}:{column}"),
+        }
+    }
+}
+
+/// The operators of a region for some shapes, and what its stages take.
+#[derive(Debug)]
+pub(super) struct Structure {
+    pub(super) prints: Arc<[u64]>,
+    pub(super) cuts: Arc<[u32]>,
+    pub(super) costs: Costs,
+    region: Arc<Region>,
+    plans: Mutex<VecDeque<((u64, Solver), Arc<Plan>)>>,
+}
+
+impl Structure {
+    fn of(region: &Arc<Region>) -> Option<Self> {
+        let costs = measured::costs_of(region)?.ok()?;
+        let cuts = region.stages().iter().skip(1).map(|stage| stage.first_op).collect();
+        let prints = region.prints().into();
+        Some(Self { prints, cuts, costs, region: region.clone(), plans: Mutex::default() })
+    }
+
+    /// The fastest plan within a budget, which gradients that variables lack so far take from.
+    pub(super) fn plan(&self, budget_bytes: u64, solver: Solver) -> Result<Arc<Plan>, TooSmall> {
+        let lacking_bytes: u64 = self.region.lacking().iter().sum();
+        // No more than keeping all, so that budgets that make no difference share a plan.
+        let budget_bytes = budget_bytes.saturating_sub(lacking_bytes).min(self.costs.keep_all_bytes());
+        let mut plans = locked(&self.plans);
+        if let Some((_, plan)) = plans.iter().find(|(key, _)| *key == (budget_bytes, solver)) {
+            return Ok(plan.clone());
+        }
+        let plan = Arc::new(self.costs.plan(budget_bytes, solver)?);
+        plans.truncate(MOST_PLANS - 1);
+        plans.push_front(((budget_bytes, solver), plan.clone()));
+        Ok(plan)
+    }
+}
+
+#[derive(Debug, Default)]
+struct Known {
+    structures: VecDeque<Arc<Structure>>,
+    /// Regions whose backward has not run whole yet.
+    learning: VecDeque<Arc<Region>>,
+}
+
+impl Known {
+    /// Takes over what regions have measured since.
+    fn learn(&mut self) {
+        let (over, open): (VecDeque<_>, _) =
+            self.learning.drain(..).partition(|region| region.figures().is_over);
+        self.learning = open;
+        for structure in over.iter().filter_map(Structure::of) {
+            self.structures.retain(|known| known.prints != structure.prints);
+            self.structures.truncate(MOST_STRUCTURES - 1);
+            self.structures.push_front(Arc::new(structure));
+        }
+    }
+}
+
+#[derive(Debug, Default)]
+struct Places {
+    known: HashMap<Place, Known>,
+    order: VecDeque<Place>,
+}
+
+fn places() -> MutexGuard<'static, Places> {
+    static PLACES: LazyLock<Mutex<Places>> = LazyLock::new(Mutex::default);
+    locked(&PLACES)
+}
+
+fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// What is known of the region here whose first operator has this print.
+pub(super) fn structure(place: &Place, print: u64) -> Option<Arc<Structure>> {
+    let mut places = places();
+    let known = places.known.get_mut(place)?;
+    known.learn();
+    known.structures.iter().find(|structure| structure.prints.first() == Some(&print)).cloned()
+}
+
+/// Measures what a region takes, once its backward has run.
+pub(super) fn learn(place: &Place, region: Arc<Region>) {
+    let mut places = places();
+    if !places.known.contains_key(place) {
+        places.order.push_back(place.clone());
+        if places.order.len() > MOST_PLACES {
+            let oldest = places.order.pop_front();
+            oldest.and_then(|oldest| places.known.remove(&oldest));
+        }
+    }
+    let known = places.known.entry(place.clone()).or_default();
+    known.learn();
+    known.learning.truncate(MOST_STRUCTURES - 1);
+    known.learning.push_front(region);
+}

@@ -1,0 +1,103 @@
+//! Gradient checkpointing: the same batch in less memory, bit for bit.
+//!
+//! Backward needs what forward has saved. A *region* records the operators of a closure, drops some of what
+//! they save as a [`Plan`] says, and runs those operators again when backward asks. The closure runs once, may
+//! borrow what it likes, and returns anything.
+//!
+//! ```
+//! use tch::nn::{self, ModuleT as _};
+//! use tch::{Device, Kind, Tensor};
+//! use toma_torch::checkpoint;
+//!
+//! let vs = nn::VarStore::new(Device::Cpu);
+//! let layer = |path: nn::Path| nn::linear(path, 32, 32, Default::default());
+//! let net = (0..8).fold(checkpoint::seq_t(), |net, at| net.add(layer(vs.root() / at)).add_fn(|x| x.tanh()));
+//!
+//! let input = Tensor::ones([64, 32], (Kind::Float, Device::Cpu));
+//! let output = checkpoint::region(|| net.forward_t(&input, true));
+//! output.sum(Kind::Float).backward();
+//! println!("{}", checkpoint::last().unwrap());
+//! ```
+//!
+//! # Stages
+//!
+//! A stage is kept or repeated as a whole. Stages end at the layers of a [`seq`] or [`seq_t`], at [`cut`], and
+//! elsewhere where few bytes live. A region inside a region is a stage of the outer one, whose plan holds for both.
+//!
+//! # What is known
+//!
+//! The first run of a region holds the input of each stage and nothing else, and measures what stages take:
+//! bytes from one operator to the next, and seconds. From then on the region takes the fastest [`Plan`] that fits
+//! what is free on the device, or a [`budget`](With::budget). That is remembered for each place in the program and
+//! all shapes; operators that differ from it are noticed at once, and are new from there on.
+//!
+//! # Exact
+//!
+//! Loss, gradients, statistics of batch norm and random numbers are those of the plain run. What cannot be
+//! repeated exactly is kept, and [`last`] says so:
+//!
+//! - operators that write to memory from before the region, and those that have read it before; statistics of
+//!   batch norm are written once;
+//! - tensors that are made of no tensor, such as `Tensor::zeros`, unless they are random: programs fill them past
+//!   libtorch;
+//! - tensors made by other threads, or past libtorch's operators.
+//!
+//! A parameter or an input that is changed in place before backward is an error, as without a region.
+//!
+//! With gradients off, in a [dry run](crate::dry_run()) and with `TOMA_DISABLE=1` a region runs its closure plainly.
+
+mod form;
+mod knowledge;
+mod measured;
+mod region;
+mod report;
+mod seq;
+
+use std::panic::Location;
+
+use tch::TchError;
+
+pub use form::{With, with};
+pub use report::{Report, last};
+pub use seq::{Checkpointed, Sequential, SequentialT, module, seq, seq_t};
+pub use toma_plan::checkpoint::{Action, Costs, Plan, Point, Saving, Solver, Stage, TooSmall};
+
+use crate::ffi;
+
+/// Runs a closure whose backward repeats what does not fit: with everything at its [default](with).
+///
+/// # Panics
+/// Where libtorch does; where another autograd engine is in place, as in a program with Python; and where no plan
+/// fits what is free, with a text that means out of memory.
+#[track_caller]
+pub fn region<R>(body: impl FnOnce() -> R) -> R {
+    With::default().region_at(Location::caller(), body)
+}
+
+/// The same for a closure that returns errors of tch.
+///
+/// # Errors
+/// Those of the closure; and of its first operator, where no plan fits what is free.
+#[track_caller]
+pub fn f_region<R>(body: impl FnOnce() -> Result<R, TchError>) -> Result<R, TchError> {
+    With::default().f_region_at(Location::caller(), body)
+}
+
+/// Ends a stage of the region that this thread runs. Outside of regions it does nothing.
+///
+/// ```
+/// # use tch::{Device, Kind, Tensor};
+/// use toma_torch::checkpoint;
+///
+/// let input = Tensor::ones([8], (Kind::Float, Device::Cpu)).set_requires_grad(true);
+/// let output = checkpoint::region(|| {
+///     let half = (&input * 2).sigmoid();
+///     checkpoint::cut();
+///     half.tanh()
+/// });
+/// output.sum(Kind::Float).backward();
+/// assert_eq!(checkpoint::last().unwrap().stages(), 2);
+/// ```
+pub fn cut() {
+    ffi::cut_region(0);
+}

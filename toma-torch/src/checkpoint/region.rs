@@ -1,0 +1,138 @@
+//! The life of a region: plain or recorded, planned where it is known, and learned from.
+
+use std::cell::RefCell;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::sync::Arc;
+
+use tch::{Kind, Tensor};
+use toma_core::memory::MemorySource as _;
+use toma_core::predict::is_dry;
+use toma_plan::checkpoint::{Costs, Plan};
+
+use super::knowledge::{self, Place};
+use super::measured;
+use super::report::{self, Ran};
+use super::With;
+use crate::error::{Error, ErrorKind};
+use crate::ffi::{self, Chosen, DeviceId, RecordingRegion, Region, RegionOptions};
+use crate::memory::Device;
+use crate::cpu;
+
+/// Left free of what is free, for what was not measured.
+const HEAD_ROOM: f64 = 0.02;
+
+/// Runs a closure as a region, where there is something to repeat.
+pub(super) fn run<R>(form: &With<'_>, place: Place, body: impl FnOnce() -> R) -> Result<R, Error> {
+    if ffi::records_region() {
+        let _stage = StageOf::begin();
+        return Ok(body());
+    }
+    if !form.enabled || is_dry() || toma_core::private::is_disabled() || !ffi::is_grad_enabled() {
+        return Ok(body());
+    }
+    recorded(form, place, body)
+}
+
+fn recorded<R>(form: &With<'_>, place: Place, body: impl FnOnce() -> R) -> Result<R, Error> {
+    cpu::count();
+    let planned = RefCell::new(None);
+    let choose = |print, device| choose(form, &place, print, device, &planned);
+    let recording = RecordingRegion::begin(choose, RegionOptions { verify: form.verify, undoes: false })?;
+    let value = body();
+    let region = recording.end().map(Arc::new);
+    if let Some(region) = region {
+        let plan = planned.take();
+        if plan.is_none() || region.figures().differs != u64::MAX {
+            knowledge::learn(&place, region.clone());
+        }
+        report::set_last(Ran { place, region, plan });
+    }
+    Ok(value)
+}
+
+/// What is known when the first operator is: its structure, and the plan for it.
+fn choose(
+    form: &With<'_>,
+    place: &Place,
+    print: u64,
+    device: DeviceId,
+    planned: &RefCell<Option<Arc<Plan>>>,
+) -> Result<Chosen, Error> {
+    let Some(known) = knowledge::structure(place, print) else { return Ok(Chosen::default()) };
+    let plan = match form.plan {
+        Some(plan) => Arc::new(plan.clone()),
+        None => known.plan(budget(form, device), form.solver).map_err(|small| too_small(place, &small))?,
+    };
+    let stages = known.cuts.len() + 1;
+    if plan.stages() != stages {
+        let text = format!("checkpoint {place}: a plan of {} stages for a region of {stages}", plan.stages());
+        return Err(Error::new(ErrorKind::Other, text));
+    }
+    let actions = measured::actions_of(&plan);
+    *planned.borrow_mut() = Some(plan);
+    Ok(Chosen { prints: known.prints.clone(), cuts: known.cuts.clone(), actions })
+}
+
+/// Beyond what is allocated now.
+fn budget(form: &With<'_>, device: DeviceId) -> u64 {
+    let free = || {
+        let free = Device::new(device.device()).read().map_or(u64::MAX, |reading| reading.free_bytes);
+        #[expect(
+            clippy::cast_precision_loss,
+            clippy::cast_possible_truncation,
+            clippy::cast_sign_loss,
+            reason = "a share of bytes"
+        )]
+        let usable = (free as f64 * (1.0 - HEAD_ROOM)) as u64;
+        usable
+    };
+    form.budget_bytes.unwrap_or_else(free)
+}
+
+/// In words that mean out of memory, whatever carries them.
+fn too_small(place: &Place, small: &toma_plan::checkpoint::TooSmall) -> Error {
+    Error::new(ErrorKind::OutOfMemory, format!("CPU out of memory: checkpoint {place}: {small}"))
+}
+
+/// A stage of the region around it.
+struct StageOf;
+
+impl StageOf {
+    fn begin() -> Self {
+        ffi::cut_region(0);
+        Self
+    }
+}
+
+impl Drop for StageOf {
+    fn drop(&mut self) {
+        ffi::cut_region(0);
+    }
+}
+
+/// Runs the closure and its backward as a new region, and puts back all that they change.
+pub(super) fn measure(form: &With<'_>, place: Place, body: impl FnOnce() -> Tensor) -> Result<Costs, Error> {
+    cpu::count();
+    let options = RegionOptions { verify: form.verify, undoes: true };
+    let recording = RecordingRegion::begin(|_, _| Ok(Chosen::default()), options)?;
+    let output = catch_unwind(AssertUnwindSafe(body));
+    let region = recording.end().expect("it has not ended").into();
+    let result = output.map(|output| backward(&region, output));
+    region.undo()?;
+    result.unwrap_or_else(|payload| resume_unwind(payload))?;
+    let costs = measured::costs_of(&region);
+    let unreached = || "checkpoint: backward has not come to the first stage that it needs";
+    let costs = costs.ok_or_else(|| Error::new(ErrorKind::Other, unreached().into()))?;
+    let costs = costs.map_err(|invalid| Error::new(ErrorKind::Other, format!("checkpoint {place}: {invalid}")))?;
+    knowledge::learn(&place, region);
+    Ok(costs)
+}
+
+/// As if the output were a part of a loss: its gradient is made by the engine.
+fn backward(region: &Arc<Region>, output: Tensor) -> Result<(), Error> {
+    region.set_gradients_aside();
+    let ones = output.f_ones_like()?;
+    let loss = (output.f_mul(&ones)?).f_sum(Kind::Float)?;
+    drop((output, ones));
+    Ok(loss.f_backward()?)
+}

@@ -1,0 +1,147 @@
+use std::cell::RefCell;
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use toma_plan::checkpoint::Plan;
+use toma_trace::Size;
+
+use super::knowledge::Place;
+use crate::ffi::Region;
+
+/// A region that has run.
+#[derive(Clone, Debug)]
+pub(super) struct Ran {
+    pub(super) place: Place,
+    pub(super) region: Arc<Region>,
+    pub(super) plan: Option<Arc<Plan>>,
+}
+
+thread_local! {
+    static LAST: RefCell<Option<Ran>> = const { RefCell::new(None) };
+}
+
+pub(super) fn set_last(ran: Ran) {
+    // While a thread ends there is no place for it.
+    let _ = LAST.try_with(|last| last.replace(Some(ran)));
+}
+
+/// What the last region of this thread did; `None` before the first. Once its backward has run, with that.
+///
+/// ```
+/// # use tch::{Device, Kind, Tensor};
+/// use toma_torch::checkpoint;
+///
+/// let weight = Tensor::ones([4], (Kind::Float, Device::Cpu)).set_requires_grad(true);
+/// checkpoint::region(|| weight.sigmoid()).sum(Kind::Float).backward();
+/// let report = checkpoint::last().unwrap();
+/// assert_eq!((report.stages(), report.repeats()), (1, vec![1]));
+/// assert!(report.plan().is_none(), "the first run measures");
+/// ```
+pub fn last() -> Option<Report> {
+    let ran = LAST.try_with(|last| last.borrow().clone()).ok().flatten()?;
+    Some(Report::of(&ran))
+}
+
+/// What a region did: its plan, what was predicted and what was measured, and what is kept and why.
+#[derive(Clone, Debug)]
+pub struct Report {
+    place: String,
+    plan: Option<Arc<Plan>>,
+    operators: u64,
+    differs: Option<u64>,
+    peak_bytes: u64,
+    repeating: Duration,
+    repeats: Vec<u32>,
+    seconds: f64,
+    kept: Vec<String>,
+    is_over: bool,
+}
+
+impl Report {
+    fn of(Ran { place, region, plan }: &Ran) -> Self {
+        let (figures, stages) = (region.figures(), region.stages());
+        let nanoseconds = stages.iter().map(|stage| stage.forward_ns + stage.backward_ns).sum::<u64>();
+        let repeating = Duration::from_nanos(figures.repeat_ns);
+        Self {
+            place: place.to_string(),
+            plan: plan.clone(),
+            operators: figures.operators,
+            differs: (figures.differs != u64::MAX).then_some(figures.differs),
+            peak_bytes: figures.peak_bytes,
+            repeating,
+            repeats: stages.iter().map(|stage| stage.repeats).collect(),
+            seconds: Duration::from_nanos(nanoseconds).as_secs_f64() + repeating.as_secs_f64(),
+            kept: region.kept().lines().map(str::to_owned).collect(),
+            is_over: figures.is_over,
+        }
+    }
+
+    /// What was planned; `None` for a run that measures.
+    pub fn plan(&self) -> Option<&Plan> {
+        self.plan.as_deref()
+    }
+
+    /// How many stages it has.
+    pub fn stages(&self) -> usize {
+        self.repeats.len()
+    }
+
+    /// How often each stage was repeated.
+    pub fn repeats(&self) -> Vec<u32> {
+        self.repeats.clone()
+    }
+
+    /// The most bytes so far beyond those that were allocated when it began.
+    pub fn peak_bytes(&self) -> u64 {
+        self.peak_bytes
+    }
+
+    /// The time of all runs and backwards of its stages so far.
+    pub fn seconds(&self) -> f64 {
+        self.seconds
+    }
+
+    /// The time of its repetitions so far.
+    pub fn repeating(&self) -> Duration {
+        self.repeating
+    }
+
+    /// What is kept because it cannot be repeated exactly, and why.
+    pub fn kept(&self) -> &[String] {
+        &self.kept
+    }
+
+    /// The first operator that was not what was known of the region.
+    pub fn differs(&self) -> Option<u64> {
+        self.differs
+    }
+
+    /// Whether its graph is gone, so that nothing changes any more.
+    pub fn is_over(&self) -> bool {
+        self.is_over
+    }
+}
+
+/// A line with the figures, what is kept, and the plan.
+impl fmt::Display for Report {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { place, operators, seconds, .. } = self;
+        let [peak, repeats] = [Size::of(self.peak_bytes).to_string(), self.repeats.iter().sum::<u32>().to_string()];
+        writeln!(f, "{place}: {operators} operators in {} stages, {repeats} repeats", self.stages())?;
+        writeln!(f, "measured: {peak}, {seconds:.3} s, of which {:.3} s of repeating", self.repeating.as_secs_f64())?;
+        if !self.is_over {
+            writeln!(f, "its graph lives on")?;
+        }
+        if let Some(operator) = self.differs {
+            writeln!(f, "operator {operator} was not what was known")?;
+        }
+        for kept in &self.kept {
+            writeln!(f, "kept: {kept}")?;
+        }
+        match &self.plan {
+            Some(plan) => write!(f, "planned: {plan}"),
+            None => writeln!(f, "no plan: what its stages take was measured"),
+        }
+    }
+}

@@ -1,0 +1,294 @@
+//! Regions: what they record, and what is decided for them.
+
+use std::ffi::{c_char, c_void};
+use std::fmt;
+use std::ptr::{self, NonNull};
+
+use super::{DeviceId, RawError, checked};
+use crate::error::{Error, ErrorKind};
+
+/// `toma_action` of the shim.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct RawAction {
+    pub(crate) kind: u32,
+    pub(crate) stage: u32,
+}
+
+impl RawAction {
+    pub(crate) const DROP: u32 = 0;
+    pub(crate) const KEEP: u32 = 1;
+    pub(crate) const SAVE: u32 = 2;
+    pub(crate) const BACKWARD: u32 = 3;
+}
+
+/// `toma_chosen` of the shim.
+#[repr(C)]
+struct RawChosen {
+    prints: *const u64,
+    print_count: usize,
+    cuts: *const u32,
+    cut_count: usize,
+    actions: *const RawAction,
+    action_count: usize,
+}
+
+/// `toma_stage` of the shim: bytes and nanoseconds.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct RawStage {
+    pub(crate) first_op: u32,
+    pub(crate) repeats: u32,
+    pub(crate) forward_ns: u64,
+    pub(crate) repeat_ns: u64,
+    pub(crate) backward_ns: u64,
+    pub(crate) output_bytes: u64,
+    pub(crate) saved_bytes: u64,
+    pub(crate) gradient_bytes: u64,
+    pub(crate) variable_bytes: u64,
+    pub(crate) peak_bytes: u64,
+    pub(crate) saving_peak_bytes: u64,
+    pub(crate) repeat_peak_bytes: u64,
+    pub(crate) repeat_saving_peak_bytes: u64,
+    pub(crate) backward_peak_bytes: u64,
+    pub(crate) is_kept: bool,
+    pub(crate) is_measured: bool,
+}
+
+/// `toma_region_figures` of the shim.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Figures {
+    pub(crate) operators: u64,
+    /// `u64::MAX` for none.
+    pub(crate) differs: u64,
+    pub(crate) peak_bytes: u64,
+    pub(crate) repeat_ns: u64,
+    pub(crate) input_gradient_bytes: u64,
+    pub(crate) is_over: bool,
+    pub(crate) is_whole: bool,
+}
+
+/// `toma_region_options` of the shim.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct RegionOptions {
+    /// Repeated tensors must have the bits of the first.
+    pub(crate) verify: bool,
+    /// What is changed can be put back.
+    pub(crate) undoes: bool,
+}
+
+type Choose = extern "C" fn(*mut c_void, u64, DeviceId, &mut RawChosen, &mut RawError) -> i32;
+
+unsafe extern "C" {
+    safe fn toma_region_install();
+    safe fn toma_region_cut(deeper: i32);
+    safe fn toma_region_records() -> bool;
+    // The callback takes its own context, which must live until the end.
+    fn toma_region_begin(
+        choose: Choose,
+        context: *mut c_void,
+        options: RegionOptions,
+        out: &mut *mut c_void,
+        error: &mut RawError,
+    ) -> i32;
+    // These take what the first has given.
+    fn toma_region_end(region: *mut c_void);
+    fn toma_region_set_gradients_aside(region: *mut c_void);
+    fn toma_region_undo(region: *mut c_void, error: &mut RawError) -> i32;
+    fn toma_region_drop(region: *mut c_void);
+    fn toma_region_figures_of(region: *const c_void) -> Figures;
+    // They write as many as there is room for, and return how many there are.
+    fn toma_region_stages(region: *const c_void, out: *mut RawStage, room: usize) -> usize;
+    fn toma_region_prints(region: *const c_void, out: *mut u64, room: usize) -> usize;
+    fn toma_region_kept(region: *const c_void, out: *mut c_char, room: usize) -> usize;
+    fn toma_region_lacking(region: *const c_void, out: *mut u64, room: usize) -> usize;
+}
+
+/// What is known of a region when its first operator is.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Chosen {
+    /// One for each operator; empty where nothing is known.
+    pub(crate) prints: std::sync::Arc<[u64]>,
+    /// The operators that begin stages, without the first.
+    pub(crate) cuts: std::sync::Arc<[u32]>,
+    pub(crate) actions: Vec<RawAction>,
+}
+
+/// Asked with the print of the first operator, and the device that it runs on.
+type Chooses<'a> = dyn FnMut(u64, DeviceId) -> Result<Chosen, Error> + 'a;
+
+struct Choosing<'a> {
+    choose: Box<Chooses<'a>>,
+    chosen: Chosen,
+}
+
+extern "C" fn choose(
+    context: *mut c_void,
+    print: u64,
+    device: DeviceId,
+    out: &mut RawChosen,
+    error: &mut RawError,
+) -> i32 {
+    // SAFETY: it is what `begin` has given, which lives until the region ends, and is used by this thread alone.
+    let choosing = unsafe { &mut *context.cast::<Choosing<'_>>() };
+    match (choosing.choose)(print, device) {
+        Ok(chosen) => choosing.chosen = chosen,
+        Err(failed) => return error.fill(&failed),
+    }
+    let Chosen { prints, cuts, actions } = &choosing.chosen;
+    *out = RawChosen {
+        prints: prints.as_ptr(),
+        print_count: prints.len(),
+        cuts: cuts.as_ptr(),
+        cut_count: cuts.len(),
+        actions: actions.as_ptr(),
+        action_count: actions.len(),
+    };
+    0
+}
+
+/// A region of this thread, which ends when it is ended or dropped.
+pub(crate) struct RecordingRegion<'a> {
+    region: Option<Region>,
+    /// The shim holds its address.
+    #[expect(dead_code, reason = "lent to the shim")]
+    choosing: Box<Choosing<'a>>,
+}
+
+impl<'a> RecordingRegion<'a> {
+    /// `choose` must not panic.
+    pub(crate) fn begin(
+        choosing: impl FnMut(u64, DeviceId) -> Result<Chosen, Error> + 'a,
+        options: RegionOptions,
+    ) -> Result<Self, Error> {
+        let mut choosing = Box::new(Choosing { choose: Box::new(choosing), chosen: Chosen::default() });
+        let mut region = ptr::null_mut();
+        let context = (&raw mut *choosing).cast();
+        // SAFETY: the context is that of the callback, and lives in a box until the region ends.
+        checked(|error| unsafe { toma_region_begin(choose, context, options, &mut region, error) })?;
+        let region = NonNull::new(region).map(Region);
+        Ok(Self { region, choosing })
+    }
+
+    /// What it has noted.
+    pub(crate) fn end(mut self) -> Option<Region> {
+        self.finish()
+    }
+
+    fn finish(&mut self) -> Option<Region> {
+        let region = self.region.take()?;
+        // SAFETY: it has not ended, and began on this thread, which the boxed context keeps it on.
+        unsafe { toma_region_end(region.0.as_ptr()) };
+        Some(region)
+    }
+}
+
+impl Drop for RecordingRegion<'_> {
+    fn drop(&mut self) {
+        self.finish();
+    }
+}
+
+/// What a region has noted, and notes while its graph lives.
+pub(crate) struct Region(NonNull<c_void>);
+
+// SAFETY: what is behind it is under a lock.
+unsafe impl Send for Region {}
+// SAFETY: the same.
+unsafe impl Sync for Region {}
+
+impl Region {
+    pub(crate) fn figures(&self) -> Figures {
+        // SAFETY: it lives until it is dropped.
+        unsafe { toma_region_figures_of(self.0.as_ptr()) }
+    }
+
+    pub(crate) fn stages(&self) -> Vec<RawStage> {
+        // SAFETY: it lives, and the shim writes no more than there is room for.
+        filled(|out, room| unsafe { toma_region_stages(self.0.as_ptr(), out, room) })
+    }
+
+    pub(crate) fn prints(&self) -> Vec<u64> {
+        // SAFETY: the same.
+        filled(|out, room| unsafe { toma_region_prints(self.0.as_ptr(), out, room) })
+    }
+
+    /// Bytes of gradients that its variables lack now, by the last stage that uses them.
+    pub(crate) fn lacking(&self) -> Vec<u64> {
+        // SAFETY: the same.
+        filled(|out, room| unsafe { toma_region_lacking(self.0.as_ptr(), out, room) })
+    }
+
+    /// Takes their gradients from its variables. Of a region that undoes.
+    pub(crate) fn set_gradients_aside(&self) {
+        // SAFETY: it lives until it is dropped.
+        unsafe { toma_region_set_gradients_aside(self.0.as_ptr()) };
+    }
+
+    /// Puts back all that it has changed, gradients included. Of a region that undoes.
+    pub(crate) fn undo(&self) -> Result<(), Error> {
+        // SAFETY: it lives until it is dropped.
+        checked(|error| unsafe { toma_region_undo(self.0.as_ptr(), error) })
+    }
+
+    /// What is kept because it cannot be repeated, and why; a line each.
+    pub(crate) fn kept(&self) -> String {
+        let mut text = vec![0_u8; 1 << 14];
+        // SAFETY: the same.
+        let length = unsafe { toma_region_kept(self.0.as_ptr(), text.as_mut_ptr().cast(), text.len()) };
+        text.truncate(length);
+        String::from_utf8_lossy(&text).into_owned()
+    }
+}
+
+impl fmt::Debug for Region {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Region").field(&self.figures()).finish()
+    }
+}
+
+impl Drop for Region {
+    fn drop(&mut self) {
+        // SAFETY: it is dropped once.
+        unsafe { toma_region_drop(self.0.as_ptr()) };
+    }
+}
+
+/// As many as there are, which do not become more.
+fn filled<T: Clone + Default>(fill: impl Fn(*mut T, usize) -> usize) -> Vec<T> {
+    let mut values = vec![T::default(); fill(ptr::null_mut(), 0)];
+    let count = fill(values.as_mut_ptr(), values.len());
+    values.truncate(count);
+    values
+}
+
+/// The next operator of this thread begins a stage, where it records a region.
+pub(crate) fn cut_region(deeper: i32) {
+    toma_region_cut(deeper);
+}
+
+pub(crate) fn records_region() -> bool {
+    toma_region_records()
+}
+
+pub(crate) fn install_regions() {
+    toma_region_install();
+}
+
+impl RawError {
+    /// Takes over an error of ours; returns its code.
+    fn fill(&mut self, error: &Error) -> i32 {
+        let message = error.to_string();
+        let bytes = message.as_bytes();
+        let length = bytes.len().min(self.message.len() - 1);
+        self.message[..length].copy_from_slice(&bytes[..length]);
+        match error.kind() {
+            ErrorKind::OutOfMemory => 1,
+            ErrorKind::NoDevice => 2,
+            ErrorKind::Unsupported => 3,
+            ErrorKind::Other => 4,
+        }
+    }
+}
