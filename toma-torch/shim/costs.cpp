@@ -9,9 +9,10 @@
 
 namespace toma {
 
-Run::Run() : began(nanoseconds()) {
-  Meter::take();
-  start = level().now;
+Run::Run(bool learns) : began(nanoseconds()) {
+  if (learns) {
+    meter.emplace();
+  }
 }
 
 void Run::holds(int64_t more_now, int64_t less_now) {
@@ -20,26 +21,30 @@ void Run::holds(int64_t more_now, int64_t less_now) {
 }
 
 void Run::note() {
-  const auto peak = Meter::take() - start;
-  most_dropping = std::max<int64_t>(most_dropping, peak - less);
-  most_saving = std::max<int64_t>(most_saving, peak + more);
+  if (meter) {
+    const auto peak = meter->peak_since();
+    most_dropping = std::max<int64_t>(most_dropping, peak - less);
+    most_saving = std::max<int64_t>(most_saving, peak + more);
+  }
 }
 
 uint64_t Run::elapsed_ns() const { return nanoseconds() - began; }
 
-bool Costs::learns() const { return !tape.is_known; }
+Costs::Costs(Tape& tape) : first(false), tape(tape), backward(false), after(false) {}
 
 void Costs::stage_begins() {
   stages.push_back({});
   stages.back().first_op = static_cast<uint32_t>(tape.ops.size());
-  first = Run();
+  first = Run(is_learning);
 }
 
 // After each operator, and before the next, because the program frees tensors in between.
-void Costs::between(uint32_t stage, Run& run) const {
-  run.note();
-  run.holds(dropped_bytes(stage), held_bytes_of(stage));
-  run.note();
+void Costs::between(uint32_t stage, Run& run, bool is_first) const {
+  if (is_learning) {
+    run.note();
+    run.holds(is_first ? dropped_bytes(stage) : 0, held_bytes_of(stage));
+    run.note();
+  }
 }
 
 // What slots would hold beyond what lives.
@@ -78,7 +83,7 @@ void Costs::each_slot(uint32_t stage, const F& body) const {
 void Costs::stage_ends() {
   auto& stage = stages.back();
   if (learns()) {
-    between(tape.current(), first);
+    between(tape.current(), first, true);
     stage.peak_bytes = first.dropping();
     stage.saving_peak_bytes = first.saving();
   }
@@ -148,6 +153,7 @@ void Costs::region_ends() {
   const std::lock_guard<std::mutex> held(tape.notes->lock);
   leaves();
   publish();
+  after = Run(is_learning);
 }
 
 void Costs::publish() {
@@ -187,12 +193,14 @@ void Costs::backward_arrives() {
       held.add(slot.storage._unsafe_get_target(), slot.bytes);
     }
   }
-  const auto others = level().now - meter.start() - static_cast<int64_t>(held.bytes);
+  // The peak since then, because what makes the first gradient may take more than it.
+  after.note();
+  const auto others = after.start() + static_cast<int64_t>(after.saving()) - meter.start() - static_cast<int64_t>(held.bytes);
   stages.back().gradient_bytes = static_cast<uint64_t>(std::max<int64_t>(others, 0));
 }
 
 void Costs::backward_begins(uint32_t number) {
-  backward = Run();
+  backward = Run(is_learning);
   Storages held;
   each_slot(number, [&](const Slot& slot) {
     if (slot.tensor.defined()) {

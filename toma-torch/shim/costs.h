@@ -8,38 +8,40 @@
 #include "shim.h"
 
 #include <cstdint>
+#include <optional>
 #include <vector>
 
 namespace toma {
 
 class Tape;
 
-// One run of a stage, in bytes beyond those at its start.
+// One run of a stage, in bytes beyond those at its start. One that does not learn takes the time alone.
 class Run {
  public:
-  Run();
-  // So much more a run would hold now that saves, and so much less one that does not.
+  explicit Run(bool learns);
+  // So much more a run would hold from now on that saves, and so much less one that does not.
   void holds(int64_t more, int64_t less);
   // Notes the peak since it was last noted.
   void note();
   uint64_t dropping() const { return most_dropping; }
   uint64_t saving() const { return most_saving; }
   uint64_t elapsed_ns() const;
+  int64_t start() const { return meter ? meter->start() : 0; }
 
  private:
   uint64_t began;
-  int64_t start;
+  std::optional<Meter> meter;
   int64_t more = 0, less = 0;
   uint64_t most_dropping = 0, most_saving = 0;
 };
 
 class Costs {
  public:
-  explicit Costs(Tape& tape) : tape(tape) {}
+  explicit Costs(Tape& tape);
 
   // Stages run for the first time, and of any run what is between its operators.
   void stage_begins();
-  void between(uint32_t stage, Run& run) const;
+  void between(uint32_t stage, Run& run, bool is_first) const;
   void stage_ends();
   void joins(uint32_t first);
   void region_ends();
@@ -51,7 +53,8 @@ class Costs {
   void is_over();
 
   // What is known of the structure needs no measuring.
-  bool learns() const;
+  bool learns() const { return is_learning; }
+  void learn_nothing() { is_learning = false; }
   Run first;
 
  private:
@@ -64,9 +67,10 @@ class Costs {
   void publish();
 
   Tape& tape;
+  bool is_learning = true;
   std::vector<toma_stage> stages;
   Meter meter;
-  Run backward;
+  Run backward, after;
   // What slots hold when it begins.
   uint64_t held_bytes = 0;
 };

@@ -14,6 +14,12 @@ struct Root final : torch::autograd::Node {
   torch::autograd::variable_list apply(torch::autograd::variable_list&&) override { return {}; }
 };
 
+// All of its memory, in order.
+bool looks_like(const at::Tensor& tensor, const Value& value) {
+  return tensor.storage_offset() == 0 && tensor.is_contiguous() && bytes_of(tensor) == value.bytes &&
+      tensor.requires_grad() == value.wants_gradient;
+}
+
 bool is_true(const torch::jit::Stack& arguments, uint32_t at) {
   return at != none && arguments[at].isBool() && arguments[at].toBool();
 }
@@ -26,6 +32,27 @@ at::Tensor alias_with_history(const at::Tensor& tensor, bool wants_gradient) {
     torch::autograd::impl::set_gradient_edge(alias, {std::make_shared<Root>(), 0});
   }
   return alias;
+}
+
+// The value that a tensor is; none for others.
+uint32_t Tape::known_value(const at::Tensor& tensor) {
+  const auto known = value_of.find(tensor.unsafeGetTensorImpl());
+  if (known != value_of.end()) {
+    return is_as_made(values[known->second], tensor) ? known->second : none;
+  }
+  const auto made = storages.find(storage_of(tensor));
+  const auto number = made == storages.end() ? none : made->second.value;
+  if (number == none || values[number].tensor.use_count() > 0 || !looks_like(tensor, values[number])) {
+    return none;
+  }
+  // Functions of libtorch that make tensors wrap what their operator has made in another one.
+  auto& value = values[number];
+  value.tensor = WeakTensor(tensor.getIntrusivePtr());
+  value_of[tensor.unsafeGetTensorImpl()] = number;
+  if (value.is_kept && !value.is_copied) {
+    hold(value, tensor);
+  }
+  return number;
 }
 
 // Whether it is what an operator made, or wrote: the program can let a tensor want a gradient by other ways.
@@ -43,8 +70,7 @@ bool Tape::is_as_made(Value& value, const at::Tensor& tensor) {
 void Tape::refer(Op& op) {
   const auto& operation = *op.operation;
   each_tensor_in(op.arguments, [&](const at::Tensor& tensor, uint32_t argument, uint32_t element) {
-    const auto known = value_of.find(tensor.unsafeGetTensorImpl());
-    Ref ref{argument, element, known != value_of.end() && is_as_made(values[known->second], tensor) ? known->second : none, none, 0};
+    Ref ref{argument, element, known_value(tensor), none, 0};
     if (ref.value != none) {
       use(values[ref.value], tensor);
     } else {
@@ -123,8 +149,7 @@ void Tape::write(const Op& op, const at::Tensor& tensor) {
     return write_outside(op, found->first);
   }
   made.is_written = true;
-  if (made.kept != none && !values[made.kept].is_copied) {
-    auto& kept = values[made.kept];
+  if (auto& kept = values[made.value]; kept.is_kept && !kept.is_copied) {
     kept.held = alias_of(kept.held.clone());
     kept.version = version_of(kept.held);
     kept.is_copied = true;

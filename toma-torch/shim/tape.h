@@ -122,11 +122,11 @@ struct Outside {
   uint64_t bytes;
 };
 
-// The stage that made a storage, or none; the value that is kept of it, or none.
+// The stage that made a storage and the first value in it; none from elsewhere.
 struct Made {
   WeakStorage storage;
   uint32_t stage;
-  uint32_t kept;
+  uint32_t value;
   bool is_written = false;
 };
 
@@ -157,6 +157,8 @@ struct Stage {
   bool holds_output;
   // It cannot be run again.
   bool is_kept = false;
+  // Its slots were filled by a run, and its backward has not begun.
+  bool is_saved = false;
 };
 
 // The bytes of tensors that share memory, each once.
@@ -197,12 +199,14 @@ class Tape final {
   uint64_t print_of(const Op& op) const;
   void follow_structure(const Op& op);
   void choose(uint64_t print, c10::Device device);
+  void differ();
   void begin_stage();
   bool is_thin() const;
   void made(Op& op, const torch::jit::Stack& results);
   uint32_t value_for(const at::Tensor& tensor, const Op& op);
 
   // What operators refer to: refer.cpp.
+  uint32_t known_value(const at::Tensor& tensor);
   bool is_as_made(Value& value, const at::Tensor& tensor);
   void refer(Op& op);
   uint32_t outside_for(const at::Tensor& tensor);
@@ -224,6 +228,7 @@ class Tape final {
   bool is_needed(const Value& value) const;
   bool is_missing(uint32_t stage) const;
 
+  void check_version(const Slot& slot) const;
   uint32_t stage_of(uint32_t slot) const;
   uint32_t end_op(uint32_t stage) const;
   uint32_t end_slot(uint32_t stage) const;
