@@ -146,12 +146,23 @@ void Costs::leaves() {
   }
 }
 
+// Of the gradients that variables do not have.
+uint64_t Costs::lacking() const {
+  uint64_t bytes = 0;
+  for (const auto& leaf : tape.notes->leaves) {
+    const auto variable = leaf.variable.lock();
+    bytes += variable && !variable->grad().defined() ? leaf.bytes : 0;
+  }
+  return bytes;
+}
+
 void Costs::region_ends() {
   if (learns()) {
     sizes();
   }
   const std::lock_guard<std::mutex> held(tape.notes->lock);
   leaves();
+  lacking_bytes = lacking();
   publish();
   after = Run(is_learning);
 }
@@ -195,7 +206,9 @@ void Costs::backward_arrives() {
   }
   // The peak since then, because what makes the first gradient may take more than it.
   after.note();
-  const auto others = after.start() + static_cast<int64_t>(after.saving()) - meter.start() - static_cast<int64_t>(held.bytes);
+  const auto peak = after.start() + static_cast<int64_t>(after.saving());
+  const auto others = peak - meter.start() - static_cast<int64_t>(held.bytes);
+  fallen_bytes = static_cast<uint64_t>(peak - level().now);
   stages.back().gradient_bytes = static_cast<uint64_t>(std::max<int64_t>(others, 0));
 }
 
@@ -216,7 +229,8 @@ void Costs::backward_ends(uint32_t number) {
   stage.backward_ns = backward.elapsed_ns();
   if (learns()) {
     // Beyond all that counts as saved, of which the graph may hold less.
-    const auto unheld = stage.saved_bytes - std::min(stage.saved_bytes, held_bytes);
+    auto unheld = stage.saved_bytes - std::min(stage.saved_bytes, held_bytes);
+    unheld += number + 1 == stages.size() ? fallen_bytes : 0;
     stage.backward_peak_bytes = backward.saving() - std::min(backward.saving(), unheld);
   }
   stage.is_measured = true;
@@ -229,6 +243,10 @@ void Costs::is_over() {
   Meter::take();
   const std::lock_guard<std::mutex> held(tape.notes->lock);
   publish();
+  const auto gradients = lacking_bytes - lacking();
+  const auto left = level().now - meter.start() - static_cast<int64_t>(gradients);
+  const auto most = stages.empty() ? 0 : static_cast<int64_t>(stages.back().gradient_bytes);
+  tape.notes->figures.outside_bytes = static_cast<uint64_t>(std::clamp<int64_t>(left, 0, most));
   tape.notes->figures.is_over = true;
   // Stages behind it whose backward has not run are of branches that lead to no gradient.
   uint32_t needed = 0;

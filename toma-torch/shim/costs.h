@@ -64,6 +64,7 @@ class Costs {
   void each_slot(uint32_t stage, const F& body) const;
   void sizes();
   void leaves();
+  uint64_t lacking() const;
   void publish();
 
   Tape& tape;
@@ -73,6 +74,10 @@ class Costs {
   Run backward, after;
   // What slots hold when it begins.
   uint64_t held_bytes = 0;
+  // What was needed only to make the gradient of the outputs.
+  uint64_t fallen_bytes = 0;
+  // The gradients that variables lacked when the region ended.
+  uint64_t lacking_bytes = 0;
 };
 
 }  // namespace toma

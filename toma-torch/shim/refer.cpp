@@ -47,10 +47,12 @@ uint32_t Tape::known_value(const at::Tensor& tensor) {
   }
   // Functions of libtorch that make tensors wrap what their operator has made in another one.
   auto& value = values[number];
+  // Its address may be given out again from now on.
+  value_of.erase(value.tensor._unsafe_get_target());
   value.tensor = WeakTensor(tensor.getIntrusivePtr());
   value_of[tensor.unsafeGetTensorImpl()] = number;
-  if (value.is_kept && !value.is_copied) {
-    hold(value, tensor);
+  if (value.kept.defined() && !value.is_copied) {
+    keep_value(value, tensor);
   }
   return number;
 }
@@ -139,6 +141,11 @@ void Tape::hold(Value& value, const at::Tensor& tensor) {
   value.version = version_of(tensor);
 }
 
+void Tape::keep_value(Value& value, const at::Tensor& tensor) {
+  value.kept = alias_of(tensor);
+  value.kept_version = version_of(tensor);
+}
+
 void Tape::write(const Op& op, const at::Tensor& tensor) {
   const auto found = storages.find(storage_of(tensor));
   if (found == storages.end()) {
@@ -149,10 +156,9 @@ void Tape::write(const Op& op, const at::Tensor& tensor) {
     return write_outside(op, found->first);
   }
   made.is_written = true;
-  if (auto& kept = values[made.value]; kept.is_kept && !kept.is_copied) {
-    kept.held = alias_of(kept.held.clone());
-    kept.version = version_of(kept.held);
-    kept.is_copied = true;
+  if (auto& value = values[made.value]; value.kept.defined() && !value.is_copied) {
+    keep_value(value, value.kept.clone());
+    value.is_copied = true;
   }
   if (made.stage < current()) {
     join(made.stage);
@@ -212,7 +218,7 @@ void Tape::join(uint32_t first) {
   for (auto& value : values) {
     value.stage = std::min(value.stage, first);
     value.last_stage = std::min(value.last_stage, first);
-    if (!value.is_kept && !is_needed(value)) {
+    if (!is_needed(value)) {
       value.held.reset();
     }
   }

@@ -134,10 +134,10 @@ void Replay::run(uint32_t number) {
 void Replay::take_kept(const Op& op) {
   for (const auto number : op.makes) {
     const auto& value = tape.values[number];
-    if (version_of(value.held) != value.version) {
+    if (version_of(value.kept) != value.kept_version) {
       changed("a tensor of the region, a result of", op);
     }
-    values[number] = value.is_copied ? value.held.clone() : value.held;
+    values[number] = value.is_copied ? value.kept.clone() : value.kept;
   }
 }
 
@@ -245,7 +245,7 @@ void Tape::release(uint32_t boundary) noexcept {
     return;
   }
   for (auto& value : values) {
-    if (!value.is_kept && value.stage <= boundary && boundary < value.last_stage && !is_needed(value)) {
+    if (value.stage <= boundary && boundary < value.last_stage && !is_needed(value)) {
       value.held.reset();
     }
   }
@@ -338,7 +338,7 @@ uint32_t Tape::pack(const at::Tensor& tensor) {
   const auto* storage = storage_of(tensor);
   const auto made = storages.find(storage);
   const auto is_known = storage != nullptr && made != storages.end();
-  const auto is_kept = is_known && made->second.value != none && values[made->second.value].is_kept && !made->second.is_written;
+  const auto is_kept = is_known && made->second.value != none && values[made->second.value].kept.defined() && !made->second.is_written;
   const auto is_outside = storage == nullptr || is_kept || (is_known && made->second.stage == none);
   const auto is_saved = is_outside || stages.back().action == TOMA_SAVE;
   Slot slot{tensor.unsafeGetTensorImpl()->version_counter(), version_of(tensor), static_cast<uint32_t>(ops.size()) - 1, is_outside, is_saved};

@@ -295,6 +295,8 @@ struct toma_region_figures {
   uint64_t repeat_ns;
   // The gradients of its inputs.
   uint64_t input_gradient_bytes;
+  // What is left beside gradients of variables when its graph is gone: outputs, and what was computed of them.
+  uint64_t outside_bytes;
   // Nothing will change any more.
   bool is_over;
   // And backward has come to the first stage that it needs something of.

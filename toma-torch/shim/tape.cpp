@@ -203,8 +203,7 @@ uint32_t Tape::value_for(const at::Tensor& tensor, const Op& op) {
       current(), at, tensor.requires_grad()});
   auto& value = values.back();
   if (op.is_kept()) {
-    hold(value, tensor);
-    value.is_kept = true;
+    keep_value(value, tensor);
   }
   if (storage != nullptr) {
     storages.emplace(storage, Made{value.storage, current(), number});

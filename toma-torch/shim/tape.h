@@ -59,7 +59,7 @@ struct Notes {
   std::vector<toma_stage> stages;
   std::vector<Leaf> leaves;
   std::string kept;
-  toma_region_figures figures{0, UINT64_MAX, 0, 0, 0, false, false};
+  toma_region_figures figures{0, UINT64_MAX, 0, 0, 0, 0, false, false};
   // Null where nothing is undone.
   std::unique_ptr<Undo> undo;
 };
@@ -105,11 +105,13 @@ struct Value {
   uint64_t storage_bytes, bytes;
   uint32_t stage, last_stage, last_op;
   bool wants_gradient;
-  // While a boundary needs it, or for good where it is kept; at this version.
+  // While a boundary needs it; at this version.
   at::Tensor held = {};
   uint32_t version = 0;
-  // A repetition of what is copied begins with a copy of it, because it is written to.
-  bool is_kept = false, is_copied = false;
+  // What its operator made, where it is not made again; a repetition begins with a copy where it is written to.
+  at::Tensor kept = {};
+  uint32_t kept_version = 0;
+  bool is_copied = false;
 };
 
 // A tensor from before the region, or from somewhere that it does not see.
@@ -212,6 +214,7 @@ class Tape final {
   uint32_t outside_for(const at::Tensor& tensor);
   void use(Value& value, const at::Tensor& tensor);
   void hold(Value& value, const at::Tensor& tensor);
+  void keep_value(Value& value, const at::Tensor& tensor);
   void write(const Op& op, const at::Tensor& tensor);
   void write_outside(const Op& op, const c10::StorageImpl* storage);
   bool reads(const Op& op, const c10::StorageImpl* storage) const;

@@ -27,7 +27,8 @@ fn the_second_run_is_planned_and_each_size_is_known_by_itself() {
             assert_eq!(checkpoint::last().unwrap().plan().is_some(), planned, "{rows} rows");
         }
     }
-    form.region(|| chain(&variable(8), 6)).sum(Kind::Float).backward();
+    let x = variable(8);
+    form.region(|| chain(&x, 6)).sum(Kind::Float).backward();
     assert!(checkpoint::last().unwrap().plan().is_some());
 }
 
