@@ -204,11 +204,9 @@ void Costs::backward_arrives() {
       held.add(slot.storage._unsafe_get_target(), slot.bytes);
     }
   }
-  // The peak since then, because what makes the first gradient may take more than it.
   after.note();
-  const auto peak = after.start() + static_cast<int64_t>(after.saving());
-  const auto others = peak - meter.start() - static_cast<int64_t>(held.bytes);
-  fallen_bytes = static_cast<uint64_t>(peak - level().now);
+  const auto others = level().now - meter.start() - static_cast<int64_t>(held.bytes);
+  fallen_bytes = after.start() + after.saving() - level().now;
   stages.back().gradient_bytes = static_cast<uint64_t>(std::max<int64_t>(others, 0));
 }
 
@@ -229,9 +227,9 @@ void Costs::backward_ends(uint32_t number) {
   stage.backward_ns = backward.elapsed_ns();
   if (learns()) {
     // Beyond all that counts as saved, of which the graph may hold less.
-    auto unheld = stage.saved_bytes - std::min(stage.saved_bytes, held_bytes);
-    unheld += number + 1 == stages.size() ? fallen_bytes : 0;
-    stage.backward_peak_bytes = backward.saving() - std::min(backward.saving(), unheld);
+    const auto unheld = stage.saved_bytes - std::min(stage.saved_bytes, held_bytes);
+    const auto before = number + 1 == stages.size() ? fallen_bytes : 0;
+    stage.backward_peak_bytes = std::max(before, backward.saving() - std::min(backward.saving(), unheld));
   }
   stage.is_measured = true;
 }

@@ -74,7 +74,7 @@ class Costs {
   Run backward, after;
   // What slots hold when it begins.
   uint64_t held_bytes = 0;
-  // What was needed only to make the gradient of the outputs.
+  // What was needed beyond that only to make the gradient of the outputs.
   uint64_t fallen_bytes = 0;
   // The gradients that variables lacked when the region ended.
   uint64_t lacking_bytes = 0;

@@ -268,9 +268,10 @@ void Tape::reach(uint32_t stage) {
   }
 }
 
-// Fills the slots of a stage: as the plan goes on, or else from the nearest boundary that is held.
+// Fills the slots of a stage: as the plan goes on, or else from the nearest boundary that is held. A backward inside
+// the region comes before all that is planned.
 void Tape::remake(uint32_t stage) {
-  if (!follow_plan(stage)) {
+  if (!has_ended || !follow_plan(stage)) {
     run(stage, true, false);
   }
 }

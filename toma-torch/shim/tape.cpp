@@ -219,6 +219,7 @@ void Tape::cut(int32_t deeper) {
 
 void Tape::end() {
   const std::lock_guard<std::recursive_mutex> held(lock);
+  has_ended = true;
   if (is_known && ops.size() < known.size()) {
     differ();
   }

@@ -257,7 +257,7 @@ class Tape final {
   // The first action that is not done.
   size_t cursor = 0;
   int32_t layers = 0;
-  bool must_cut = false;
+  bool must_cut = false, has_ended = false;
   // The stage whose backward runs.
   uint32_t reached = none;
   Costs costs;

