@@ -51,9 +51,38 @@ impl Retryable {
     }
 }
 
+/// What a thread is inside of: no attempt, or one of this form, whose body may have left something for it. One byte, so
+/// that it travels in the word of the shield.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Inside(u8);
+
+impl Inside {
+    /// No attempt, or none that anything can be left for.
+    pub(crate) const NOTHING: Self = Self(0);
+    pub(crate) const PIECE: Self = Self(1);
+    pub(crate) const BATCH: Self = Self(1 << 1);
+    const LEFT: u8 = 1 << 2;
+
+    /// Whether the body has left anything.
+    #[inline]
+    pub(crate) fn has_left(self) -> bool {
+        self.0 & Self::LEFT != 0
+    }
+
+    pub(crate) fn is_attempt(self) -> bool {
+        self.0 & (Self::PIECE.0 | Self::BATCH.0) != 0
+    }
+
+    pub(crate) fn is_piece(self) -> bool {
+        self.0 & Self::PIECE.0 != 0
+    }
+}
+
 thread_local! {
     // No destructor, so it works at thread exit too.
-    static SHIELD: Cell<Shield> = const { Cell::new(Shield { quiet: Retryable::NOTHING, silenced: false }) };
+    static SHIELD: Cell<Shield> = const {
+        Cell::new(Shield { quiet: Retryable::NOTHING, silenced: false, inside: Inside::NOTHING })
+    };
     /// This thread makes a dry run, in which no panic is printed: none of them is the work's.
     static DRY: Cell<bool> = const { Cell::new(false) };
 }
@@ -66,29 +95,43 @@ struct Shield {
     quiet: Retryable,
     /// The last panic inside this attempt was kept from printing.
     silenced: bool,
+    inside: Inside,
 }
 
-/// Runs `body` once under the shield; a panic comes back as a value.
+/// Runs `body` once under the shield, inside of this; a panic comes back as a value. `left` is told when the body has
+/// left something.
 #[inline]
-pub(crate) fn run<R>(retryable: Retryable, body: impl FnOnce() -> R) -> Result<R, Panic> {
-    let raised = Raised::new(retryable);
-    match catch_unwind(AssertUnwindSafe(body)) {
-        Ok(result) => {
-            raised.lower();
-            Ok(result)
-        }
-        Err(payload) => {
-            let Shield { silenced, .. } = raised.lower();
-            Err(Panic { payload, silenced })
-        }
+pub(crate) fn run<R>(
+    retryable: Retryable,
+    inside: Inside,
+    body: impl FnOnce() -> R,
+    left: impl FnOnce(),
+) -> Result<R, Panic> {
+    let raised = Raised::new(retryable, inside);
+    let outcome = catch_unwind(AssertUnwindSafe(body));
+    let Shield { silenced, inside, .. } = raised.lower();
+    if inside.has_left() {
+        left();
     }
+    outcome.map_err(|payload| Panic { payload, silenced })
+}
+
+/// What the thread is inside of.
+pub(crate) fn inside() -> Inside {
+    SHIELD.get().inside
+}
+
+/// The body of the attempt that runs has left something.
+pub(crate) fn has_left() {
+    let shield = SHIELD.get();
+    SHIELD.set(Shield { inside: Inside(shield.inside.0 | Inside::LEFT), ..shield });
 }
 
 /// The same for a dry run, whose panics are all kept from printing.
 pub(crate) fn run_dry<R>(body: impl FnOnce() -> R) -> Result<R, Panic> {
     prepare();
     let before = DRY.replace(true);
-    let outcome = run(Retryable::NOTHING, body);
+    let outcome = run(Retryable::NOTHING, Inside::NOTHING, body, || {});
     DRY.set(before);
     outcome
 }
@@ -122,13 +165,13 @@ struct Raised {
 
 impl Raised {
     #[inline]
-    fn new(retryable: Retryable) -> Self {
+    fn new(retryable: Retryable, inside: Inside) -> Self {
         let before = SHIELD.get();
         let quiet = Retryable {
             out_of_memory: before.quiet.out_of_memory || retryable.out_of_memory,
             transient: before.quiet.transient || retryable.transient,
         };
-        SHIELD.set(Shield { quiet, silenced: false });
+        SHIELD.set(Shield { quiet, silenced: false, inside });
         Self { before }
     }
 

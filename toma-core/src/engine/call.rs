@@ -2,6 +2,7 @@
 
 mod failing;
 mod foreseeing;
+mod leaning;
 mod remembering;
 
 use std::borrow::Cow;
@@ -89,11 +90,16 @@ impl<'a> Call<'a> {
         let around =
             self.needs.anything() | switches.anything() | Nesting::now().marks.anything() | shield::is_dry();
         if asked | around | Watch::is_needed(options.observer, switches) {
-            return false;
+            return self.opens_plain_after_offers(policy, options, switches);
         }
+        self.start_plain(policy);
+        true
+    }
+
+    #[inline]
+    fn start_plain(&mut self, policy: &dyn Policy) {
         self.choose_first(policy, false, None);
         self.report.starts_at(self.machine.step);
-        true
     }
 
     /// Chooses the first step by what earlier calls have learned. Returns what was measured for it, where the policy
@@ -157,6 +163,9 @@ impl<'a> Call<'a> {
             shortfall = measured.and_then(|measured| self.machine.shortfall(&measured));
         }
         self.report.starts_at(self.machine.step);
+        if switches.offered() {
+            self.expect_offers();
+        }
         if self.extras.as_ref().is_some_and(|extras| extras.watch.is_some()) {
             self.is_watched(options, switches);
             self.tell_started();
@@ -291,7 +300,7 @@ impl<'a> Call<'a> {
         let Some(extras) = &mut self.extras else { return };
         let falls_back = self.machine.fallback;
         if !falls_back {
-            self.machine.expect(extras.turns.expected_rungs(&attempt.hold));
+            self.machine.expect(extras.expected_rungs(attempt));
         }
         if extras.times {
             self.report.begin_timing();
@@ -352,6 +361,7 @@ impl<'a> Call<'a> {
             let (start, end) = (attempt.piece.start, attempt.piece.end);
             let elapsed = took.elapsed.unwrap_or_default();
             extras.tell_succeeded(|| EventKind::Succeeded { start, end, elapsed });
+            extras.offers.clear();
             if is_foreseen {
                 self.shows(&mut took);
             }

@@ -6,7 +6,9 @@ use super::attempt::Attempt;
 use super::forecast::Forecast;
 use super::machine::Failed;
 use super::meter::{self, Measured};
+use super::offers::Offers;
 use super::options::Options;
+use super::rungs::Rungs;
 use super::turns::Turns;
 use crate::clock;
 use crate::device::{Device, Ladder};
@@ -28,8 +30,9 @@ pub(super) struct Extras<'a> {
     pub(super) measures: bool,
     /// What each attempt takes of this memory is measured.
     pub(super) meters: Option<&'a dyn MemorySource>,
-    /// A failure that the hooks are to be asked about.
+    /// A failure that leaner plans or hooks are to be asked about.
     pub(super) asks: Option<Box<Failed>>,
+    pub(super) offers: Offers,
     /// What set the first size, where a prediction did.
     pub(super) forecast: Option<Box<Forecast<'a>>>,
 }
@@ -58,6 +61,7 @@ impl<'a> Extras<'a> {
             measures: needs.anything() && !disabled,
             meters: device.filter(|_| needs.memory),
             asks: None,
+            offers: Offers::default(),
             forecast: None,
         }
     }
@@ -73,8 +77,19 @@ impl<'a> Extras<'a> {
             measures: false,
             meters: None,
             asks: None,
+            offers: Offers::default(),
             forecast: None,
         }
+    }
+
+    /// The rungs there are before the attempt begins.
+    pub(super) fn expected_rungs(&self, attempt: &Attempt) -> Rungs {
+        self.turns.expected_rungs(&attempt.hold).with(Rungs::LEANER, self.offers.expected)
+    }
+
+    /// The rungs there are once it has failed.
+    pub(super) fn rungs_after(&self, attempt: &Attempt) -> Rungs {
+        self.turns.rungs_after(attempt).with(Rungs::LEANER, self.offers.are_there())
     }
 
     /// From here on the call works in fallback.

@@ -19,7 +19,7 @@ use crate::classify::Class;
 use crate::memory::Reading;
 use crate::policy::{Bounds, Evidence, Measurements, Policy};
 use crate::predict::Cuts;
-use crate::shield::Retryable;
+use crate::shield::{Inside, Retryable};
 
 /// Where one call stands. Positions count items from 0; forms add their own offset.
 #[derive(Debug)]
@@ -181,6 +181,11 @@ impl Machine {
     /// What is left once the piece is done.
     pub(crate) fn left_behind(&self) -> usize {
         if self.extent.single { 0 } else { self.extent.size(self.cut.end..self.extent.end) }
+    }
+
+    /// What attempts are inside of.
+    pub(crate) fn inside(&self) -> Inside {
+        if self.extent.single { Inside::BATCH } else { Inside::PIECE }
     }
 
     /// The smallest size of the coming attempt.

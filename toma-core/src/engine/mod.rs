@@ -25,6 +25,7 @@ mod extras;
 mod forecast;
 mod machine;
 mod meter;
+mod offers;
 pub(crate) mod options;
 pub(crate) mod pieces;
 mod rungs;

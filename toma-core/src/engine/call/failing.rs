@@ -72,7 +72,7 @@ impl Call<'_> {
         let Some(extras) = self.extras.as_ref().filter(|_| !self.machine.fallback) else {
             return Rungs::NONE;
         };
-        let rungs = extras.turns.rungs_after(attempt);
+        let rungs = extras.rungs_after(attempt);
         match panic {
             Some(panic) if panic.was_printed() && !attempt.retryable.covers(class) => Rungs::NONE,
             Some(_) if !shield::would_retry().covers(class) => rungs.without(Rungs::GIVE_WAY),
@@ -100,8 +100,11 @@ impl Call<'_> {
         match answer {
             Answer::GiveUp(Reason::GaveWay) => extras.turns.give_way(),
             Answer::LeaveOut { .. } => extras.turns.piece_done(&attempt.hold),
-            Answer::Again(Rung::Hooks) => extras.asks = Some(Box::new(failed)),
+            Answer::Again(Rung::Leaner | Rung::Hooks) => extras.asks = Some(Box::new(failed)),
             _ => {}
+        }
+        if answer != Answer::Again(Rung::Leaner) {
+            extras.offers.clear();
         }
     }
 
@@ -117,7 +120,7 @@ impl Call<'_> {
         extras.turns.after_failure(hold, answer);
         if let Some(failed) = extras.asks.take() {
             let _aside = extras.turns.aside();
-            self.ask_hooks(policy, &failed, size);
+            self.ask(policy, &failed, (size, answer));
         }
         if self.machine.fallback
             && let Some(extras) = &mut self.extras
@@ -126,15 +129,26 @@ impl Call<'_> {
         }
     }
 
-    fn ask_hooks(&mut self, policy: &dyn Policy, failed: &Failed, size: usize) {
-        let free_bytes = failed.now.map(|now| now.free_bytes);
-        let device = self.memory.source().name();
-        let pressure = Pressure { device, requested_bytes: failed.requested_bytes, free_bytes, size };
-        let policy = CheckedPolicy { policy, call: self.report.name() };
-        if !device::ask(&pressure)
-            && let Some(answer) = self.machine.hooks_gave_nothing(&policy, failed)
-        {
-            self.tell_answer(size, answer);
+    /// Asks those whose rung was taken, and goes on below while they have nothing to give.
+    fn ask(&mut self, policy: &dyn Policy, failed: &Failed, (size, mut answer): (usize, Answer)) {
+        while !self.is_given(failed, size, answer) {
+            let policy = CheckedPolicy { policy, call: self.report.name() };
+            let Some(next) = self.machine.gave_nothing(&policy, failed) else { return };
+            self.tell_answer(size, next);
+            answer = next;
+        }
+    }
+
+    /// Whether the answer holds once its rung was asked.
+    fn is_given(&mut self, failed: &Failed, size: usize, answer: Answer) -> bool {
+        match answer {
+            Answer::Again(Rung::Leaner) => self.leans(),
+            Answer::Again(Rung::Hooks) => {
+                let free_bytes = failed.now.map(|now| now.free_bytes);
+                let device = self.memory.source().name();
+                device::ask(&Pressure { device, requested_bytes: failed.requested_bytes, free_bytes, size })
+            }
+            _ => true,
         }
     }
 
