@@ -33,26 +33,33 @@ impl Panic {
 
 /// Which failures of the coming attempt would be tried again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Retryable {
-    pub(crate) out_of_memory: bool,
-    pub(crate) transient: bool,
-}
+pub(crate) struct Retryable(u8);
 
 impl Retryable {
-    pub(crate) const NOTHING: Self = Self { out_of_memory: false, transient: false };
+    pub(crate) const NOTHING: Self = Self(0);
+    const OUT_OF_MEMORY: u8 = 1;
+    const TRANSIENT: u8 = 1 << 1;
+
+    #[inline]
+    pub(crate) fn new(out_of_memory: bool, transient: bool) -> Self {
+        Self((u8::from(out_of_memory) * Self::OUT_OF_MEMORY) | (u8::from(transient) * Self::TRANSIENT))
+    }
+
+    pub(crate) fn out_of_memory(self) -> bool {
+        self.0 & Self::OUT_OF_MEMORY != 0
+    }
 
     /// Whether a failure of this class would be tried again.
     pub(crate) fn covers(self, class: Class) -> bool {
         match class {
-            Class::OutOfMemory => self.out_of_memory,
-            Class::Transient => self.transient,
+            Class::OutOfMemory => self.out_of_memory(),
+            Class::Transient => self.0 & Self::TRANSIENT != 0,
             Class::Poisoned | Class::Other => false,
         }
     }
 }
 
-/// What a thread is inside of: no attempt, or one of this form, whose body may have left something for it. One byte, so
-/// that it travels in the word of the shield.
+/// What a thread is inside of: no attempt, or one of this form.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Inside(u8);
 
@@ -63,7 +70,7 @@ impl Inside {
     pub(crate) const BATCH: Self = Self(1 << 1);
     const LEFT: u8 = 1 << 2;
 
-    /// Whether the body has left anything.
+    /// Whether the body of the attempt has left something.
     #[inline]
     pub(crate) fn has_left(self) -> bool {
         self.0 & Self::LEFT != 0
@@ -80,22 +87,46 @@ impl Inside {
 
 thread_local! {
     // No destructor, so it works at thread exit too.
-    static SHIELD: Cell<Shield> = const {
-        Cell::new(Shield { quiet: Retryable::NOTHING, silenced: false, inside: Inside::NOTHING })
-    };
+    static SHIELD: Cell<Shield> = const { Cell::new(Shield(0)) };
     /// This thread makes a dry run, in which no panic is printed: none of them is the work's.
     static DRY: Cell<bool> = const { Cell::new(false) };
 }
 
-// One word, so that it is read, set and put back by one instruction each.
-#[repr(align(4))]
+/// The shield of one attempt. One word without a hole, so that it is read, set and put back by one instruction each:
+/// what this attempt or one around it would retry, whether the last panic inside this attempt was kept from printing,
+/// and what the thread is inside of.
 #[derive(Clone, Copy)]
-struct Shield {
-    /// What this attempt or one around it would retry.
-    quiet: Retryable,
-    /// The last panic inside this attempt was kept from printing.
-    silenced: bool,
-    inside: Inside,
+struct Shield(u32);
+
+impl Shield {
+    const QUIET: u32 = 0xff;
+    const SILENCED: u32 = 1 << 8;
+    const INSIDE: u32 = 16;
+
+    /// That of an attempt within this one.
+    #[inline]
+    fn within(self, retryable: Retryable, inside: Inside) -> Self {
+        Self(self.0 & Self::QUIET | u32::from(retryable.0) | u32::from(inside.0) << Self::INSIDE)
+    }
+
+    fn with_silenced(self, silenced: bool) -> Self {
+        Self(if silenced { self.0 | Self::SILENCED } else { self.0 & !Self::SILENCED })
+    }
+
+    fn quiet(self) -> Retryable {
+        let [quiet, ..] = self.0.to_le_bytes();
+        Retryable(quiet)
+    }
+
+    fn silenced(self) -> bool {
+        self.0 & Self::SILENCED != 0
+    }
+
+    #[inline]
+    fn inside(self) -> Inside {
+        let [_, _, inside, _] = self.0.to_le_bytes();
+        Inside(inside)
+    }
 }
 
 /// Runs `body` once under the shield, inside of this; a panic comes back as a value. `left` is told when the body has
@@ -108,23 +139,31 @@ pub(crate) fn run<R>(
     left: impl FnOnce(),
 ) -> Result<R, Panic> {
     let raised = Raised::new(retryable, inside);
-    let outcome = catch_unwind(AssertUnwindSafe(body));
-    let Shield { silenced, inside, .. } = raised.lower();
-    if inside.has_left() {
-        left();
+    match catch_unwind(AssertUnwindSafe(body)) {
+        Ok(result) => {
+            if raised.lower().inside().has_left() {
+                left();
+            }
+            Ok(result)
+        }
+        Err(payload) => {
+            let shield = raised.lower();
+            if shield.inside().has_left() {
+                left();
+            }
+            Err(Panic { payload, silenced: shield.silenced() })
+        }
     }
-    outcome.map_err(|payload| Panic { payload, silenced })
 }
 
 /// What the thread is inside of.
 pub(crate) fn inside() -> Inside {
-    SHIELD.get().inside
+    SHIELD.get().inside()
 }
 
 /// The body of the attempt that runs has left something.
 pub(crate) fn has_left() {
-    let shield = SHIELD.get();
-    SHIELD.set(Shield { inside: Inside(shield.inside.0 | Inside::LEFT), ..shield });
+    SHIELD.set(Shield(SHIELD.get().0 | u32::from(Inside::LEFT) << Shield::INSIDE));
 }
 
 /// The same for a dry run, whose panics are all kept from printing.
@@ -149,13 +188,13 @@ pub(crate) fn pass_on(Panic { payload, silenced }: Panic) -> ! {
         raise_anew(payload);
     }
     // A loop around this one answers for it now.
-    SHIELD.set(Shield { silenced, ..SHIELD.get() });
+    SHIELD.set(SHIELD.get().with_silenced(silenced));
     resume_unwind(payload)
 }
 
 /// What this attempt or one around it would retry.
 pub(crate) fn would_retry() -> Retryable {
-    SHIELD.get().quiet
+    SHIELD.get().quiet()
 }
 
 /// The shield of one attempt, to be lowered to what it was.
@@ -167,11 +206,7 @@ impl Raised {
     #[inline]
     fn new(retryable: Retryable, inside: Inside) -> Self {
         let before = SHIELD.get();
-        let quiet = Retryable {
-            out_of_memory: before.quiet.out_of_memory || retryable.out_of_memory,
-            transient: before.quiet.transient || retryable.transient,
-        };
-        SHIELD.set(Shield { quiet, silenced: false, inside });
+        SHIELD.set(before.within(retryable, inside));
         Self { before }
     }
 
@@ -205,7 +240,7 @@ fn chain_hook() {
     panic::set_hook(Box::new(move |info| {
         let silenced = silence(info.payload());
         // Of a panic that is printed too: it takes the place of one that the body kept to itself.
-        SHIELD.set(Shield { silenced, ..SHIELD.get() });
+        SHIELD.set(SHIELD.get().with_silenced(silenced));
         if !silenced {
             previous(info);
         }

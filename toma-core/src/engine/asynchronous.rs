@@ -14,7 +14,7 @@ use std::task::{Poll, Waker};
 use super::attempt::{Attempt, Guard, Told, poll_guarded};
 use super::call::Call;
 use super::drive::{Cleanup, LeftOutItem, Settled, leave_out, settle, settle_panic};
-use crate::leaner::{self, Left};
+use crate::leaner;
 use crate::nesting::Inside;
 use crate::observe::Answer;
 use crate::observe::witness::Witnessed;
@@ -83,12 +83,12 @@ impl<'a, P: Policy, K> Attempts<'a, P, K> {
     where
         K: Judge<R, M>,
     {
-        let (inside, mut left) = (self.call.inside(), Left::default());
+        let (inside, mut left) = (self.call.inside(), None);
         let told = Told { witnessed: self.call.witnessed(), left: Some(&mut left) };
         let (before, result) = self.attempt.run_async(inside, told, body).await;
         let _inside = self.inside();
-        if left.is_anything() {
-            self.call.leaves(left);
+        if let Some(left) = left {
+            self.call.leaves(*left);
         }
         let ended = (result, &before);
         let settled = settle(&mut self.call, &self.policy, &mut self.attempt, ended, &self.judge);

@@ -221,10 +221,11 @@ impl Machine {
         let attempts_left = self.failures + 1 < self.max_attempts;
         let can_be_left_out = self.is_single_item();
         let goes_on = !self.is_at_the_floor() || !self.expected.is_empty();
-        Retryable {
-            out_of_memory: attempts_left && goes_on || can_be_left_out,
-            transient: attempts_left && (goes_on || !self.spent.has(Rungs::TRANSIENT)) || can_be_left_out,
-        }
+        let transient = goes_on || !self.spent.has(Rungs::TRANSIENT);
+        Retryable::new(
+            attempts_left && goes_on || can_be_left_out,
+            attempts_left && transient || can_be_left_out,
+        )
     }
 
     /// Whether nothing smaller than the piece can be tried.

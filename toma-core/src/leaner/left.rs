@@ -24,15 +24,12 @@ pub(crate) struct Left {
 }
 
 impl Left {
-    pub(crate) fn is_anything(&self) -> bool {
-        !self.offers.is_empty() || !self.repeated.is_zero() || self.keeps_size.is_some()
-    }
-
-    /// Together with what was left later.
-    pub(crate) fn and(&mut self, later: Self) {
-        self.offers.extend(later.offers);
-        self.repeated = self.repeated.saturating_add(later.repeated);
-        self.keeps_size = later.keeps_size.or(self.keeps_size);
+    /// Adds what the same attempt has left later. In a box, because hardly an attempt leaves anything.
+    pub(crate) fn add(all: &mut Option<Box<Self>>, later: Self) {
+        let all = all.get_or_insert_default();
+        all.offers.extend(later.offers);
+        all.repeated = all.repeated.saturating_add(later.repeated);
+        all.keeps_size = later.keeps_size.or(all.keeps_size);
     }
 }
 

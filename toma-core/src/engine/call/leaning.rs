@@ -2,7 +2,7 @@
 
 use super::Call;
 use crate::engine::extras::Extras;
-use crate::engine::offers::Offers;
+use crate::engine::offers;
 use crate::engine::options::Options;
 use crate::leaner::{self, Left};
 use crate::nesting::Nesting;
@@ -58,6 +58,6 @@ impl Call<'_> {
     /// Asks what the failed attempt has left for a leaner plan.
     pub(super) fn leans(&mut self) -> bool {
         // Taken out, because handles are foreign and may run loops.
-        self.extras.as_mut().map(|extras| extras.offers.take()).is_some_and(Offers::lean)
+        self.extras.as_mut().and_then(|extras| extras.offers.take()).is_some_and(offers::lean)
     }
 }
