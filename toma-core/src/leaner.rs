@@ -109,6 +109,6 @@ pub fn repeated(time: Duration) {
 }
 
 /// Treats the piece of the attempt that runs as a batch: policies grow into sizes that have to repeat, and stay there.
-pub fn keep_size(on: bool) {
-    left::with(|left| left.keeps_size = Some(on));
+pub fn keep_size() {
+    left::with(|left| left.keeps_size = true);
 }

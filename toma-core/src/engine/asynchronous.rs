@@ -88,7 +88,7 @@ impl<'a, P: Policy, K> Attempts<'a, P, K> {
         let (before, result) = self.attempt.run_async(inside, told, body).await;
         let _inside = self.inside();
         if let Some(left) = left {
-            self.call.leaves(*left);
+            self.call.leaves(left);
         }
         let ended = (result, &before);
         let settled = settle(&mut self.call, &self.policy, &mut self.attempt, ended, &self.judge);

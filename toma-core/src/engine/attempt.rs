@@ -127,7 +127,7 @@ impl Guard {
 #[derive(Default)]
 pub(super) struct Told<'a> {
     pub(super) witnessed: Option<&'a mut Witnessed>,
-    pub(super) left: Option<&'a mut Option<Box<Left>>>,
+    pub(super) left: Option<&'a mut Option<Left>>,
 }
 
 /// Polls `body` to its end. The shield is raised for each poll only, so that other tasks of the thread keep their
@@ -149,7 +149,7 @@ pub(super) async fn poll_guarded<F: Future>(
         let keep = || {
             let later = leaner::take();
             if let Some(left) = &mut left {
-                Left::add(left, later);
+                left.get_or_insert_default().add(later);
             }
         };
         let result = match guard.run(&before, || task.poll(before, context), keep) {

@@ -90,7 +90,7 @@ impl<'a> Call<'a> {
         let around =
             self.needs.anything() | switches.anything() | Nesting::now().marks.anything() | shield::is_dry();
         if asked | around | Watch::is_needed(options.observer, switches) {
-            return self.opens_plain_after_offers(policy, options, switches);
+            return switches.offered() && self.opens_plain_after_offers(policy, options, switches);
         }
         self.start_plain(policy);
         true
@@ -361,7 +361,9 @@ impl<'a> Call<'a> {
             let (start, end) = (attempt.piece.start, attempt.piece.end);
             let elapsed = took.elapsed.unwrap_or_default();
             extras.tell_succeeded(|| EventKind::Succeeded { start, end, elapsed });
-            extras.offers.clear();
+            if let Some(again) = &mut extras.again {
+                again.end_attempt();
+            }
             if is_foreseen {
                 self.shows(&mut took);
             }
@@ -375,7 +377,10 @@ impl<'a> Call<'a> {
             self.report.took(elapsed);
         }
         let extras = self.extras.as_ref().filter(|extras| extras.measures);
-        let measured = extras.map(|extras| extras.measure(attempt, elapsed));
+        let mut measured = extras.map(|extras| extras.measure(attempt, elapsed));
+        if let Some(measured) = &mut measured {
+            measured.keeps_size |= self.machine.is_batch();
+        }
         Took { elapsed, measured }
     }
 

@@ -40,6 +40,13 @@ fn spend(measurements: &mut Measurements, measured: &Measured) -> Duration {
     took
 }
 
+/// Which sizes have to repeat, as an attempt at this one shows.
+pub(super) fn repeats(measurements: &mut Measurements, size: usize, measured: &Measured) {
+    if !measured.keeps_size {
+        measurements.repeating.note(size, !measured.repeated.is_zero(), measured.available_bytes);
+    }
+}
+
 /// An attempt succeeded; `sample` is it where it says something about its size.
 pub(super) fn succeeded(measurements: &mut Measurements, sample: Option<Sample>, measured: &Measured) {
     spend(measurements, measured);
@@ -116,6 +123,8 @@ mod tests {
         available_bytes: Some(100),
         counts_bytes: false,
         retried: false,
+        repeated: Duration::ZERO,
+        keeps_size: false,
         foreseen: None,
     };
 

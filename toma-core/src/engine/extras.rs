@@ -2,11 +2,10 @@
 
 use std::time::Duration;
 
+use super::again::Again;
 use super::attempt::Attempt;
 use super::forecast::Forecast;
-use super::machine::Failed;
 use super::meter::{self, Measured};
-use super::offers::Offers;
 use super::options::Options;
 use super::rungs::Rungs;
 use super::turns::Turns;
@@ -30,9 +29,7 @@ pub(super) struct Extras<'a> {
     pub(super) measures: bool,
     /// What each attempt takes of this memory is measured.
     pub(super) meters: Option<&'a dyn MemorySource>,
-    /// A failure that leaner plans or hooks are to be asked about.
-    pub(super) asks: Option<Box<Failed>>,
-    pub(super) offers: Offers,
+    pub(super) again: Option<Box<Again>>,
     /// What set the first size, where a prediction did.
     pub(super) forecast: Option<Box<Forecast<'a>>>,
 }
@@ -60,8 +57,7 @@ impl<'a> Extras<'a> {
             watch,
             measures: needs.anything() && !disabled,
             meters: device.filter(|_| needs.memory),
-            asks: None,
-            offers: Offers::default(),
+            again: None,
             forecast: None,
         }
     }
@@ -76,20 +72,23 @@ impl<'a> Extras<'a> {
             times: false,
             measures: false,
             meters: None,
-            asks: None,
-            offers: Offers::default(),
+            again: None,
             forecast: None,
         }
     }
 
     /// The rungs there are before the attempt begins.
     pub(super) fn expected_rungs(&self, attempt: &Attempt) -> Rungs {
-        self.turns.expected_rungs(&attempt.hold).with(Rungs::LEANER, self.offers.expected)
+        self.turns
+            .expected_rungs(&attempt.hold)
+            .with(Rungs::LEANER, self.again.as_ref().is_some_and(|again| again.expects_offers))
     }
 
     /// The rungs there are once it has failed.
     pub(super) fn rungs_after(&self, attempt: &Attempt) -> Rungs {
-        self.turns.rungs_after(attempt).with(Rungs::LEANER, self.offers.are_there())
+        self.turns
+            .rungs_after(attempt)
+            .with(Rungs::LEANER, self.again.as_ref().is_some_and(|again| again.is_offered()))
     }
 
     /// From here on the call works in fallback.
@@ -134,9 +133,10 @@ impl<'a> Extras<'a> {
 
     /// What the attempt took, for a policy that asks. Of attempts beside each other no peak is known.
     pub(super) fn measure(&self, attempt: &mut Attempt, elapsed: Option<Duration>) -> Measured {
-        let Some(source) = self.meters else { return Measured { elapsed, ..Measured::default() } };
-        let of_memory = meter::end(source, attempt.metered.take());
+        let of_memory = self.meters.map(|source| meter::end(source, attempt.metered.take()));
+        let of_memory = of_memory.unwrap_or_default();
         let peak_bytes = of_memory.peak_bytes.filter(|_| !attempt.hold.is_contended());
-        Measured { elapsed, peak_bytes, ..of_memory }
+        let (repeated, keeps_size) = self.again.as_ref().map(|again| again.repeated()).unwrap_or_default();
+        Measured { elapsed, peak_bytes, repeated, keeps_size, ..of_memory }
     }
 }

@@ -185,7 +185,12 @@ impl Machine {
 
     /// What attempts are inside of.
     pub(crate) fn inside(&self) -> Inside {
-        if self.extent.single { Inside::BATCH } else { Inside::PIECE }
+        if self.is_batch() { Inside::BATCH } else { Inside::PIECE }
+    }
+
+    /// Whether the work is one piece of whatever size succeeds.
+    pub(crate) fn is_batch(&self) -> bool {
+        self.extent.single
     }
 
     /// The smallest size of the coming attempt.
@@ -291,9 +296,10 @@ impl Machine {
             Evidence { step, elapsed, remaining, bounds, floor, cap, multiple_of, ..Evidence::new(size) };
         match (self.measurements, took.measured) {
             (Some(measurements), Some(measured)) => {
-                let Measured { available_bytes, counts_bytes, peak_bytes, .. } = measured;
                 let foreseen = measured.foreseen.map(NonZeroUsize::get);
-                Evidence { available_bytes, foreseen, counts_bytes, peak_bytes, measurements, ..evidence }
+                let Measured { available_bytes, counts_bytes, peak_bytes, repeated, .. } = measured;
+                let evidence = Evidence { available_bytes, counts_bytes, peak_bytes, ..evidence };
+                Evidence { foreseen, repeated, measurements, ..evidence }
             }
             _ => evidence,
         }

@@ -20,13 +20,27 @@ pub(crate) struct Measured {
     pub(crate) available_bytes: Option<u64>,
     pub(crate) counts_bytes: bool,
     pub(crate) retried: bool,
+    /// How long of it was spent on repeating.
+    pub(crate) repeated: Duration,
+    /// The size was worth that.
+    pub(crate) keeps_size: bool,
     /// What a prediction says fits into them, in a call that one has begun.
     pub(crate) foreseen: Option<NonZeroUsize>,
 }
 
 impl Measured {
+    /// Pieces that repeat count by their time alone: the line of bytes is to say what needs no repeating.
     pub(crate) fn sample(&self, size: usize) -> Sample {
-        Sample { time: self.elapsed, bytes: self.peak_bytes, ..Sample::new(size) }
+        let time = self.elapsed;
+        if self.repeats() {
+            return Sample { time, repeated: self.repeated, ..Sample::new(size) };
+        }
+        Sample { time, bytes: self.peak_bytes, ..Sample::new(size) }
+    }
+
+    /// Whether a smaller size might have been the faster way per item.
+    pub(crate) fn repeats(&self) -> bool {
+        !self.repeated.is_zero() && !self.keeps_size
     }
 }
 

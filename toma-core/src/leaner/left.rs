@@ -20,16 +20,15 @@ thread_local! {
 pub(crate) struct Left {
     pub(crate) offers: Vec<Arc<dyn Lean>>,
     pub(crate) repeated: Duration,
-    pub(crate) keeps_size: Option<bool>,
+    pub(crate) keeps_size: bool,
 }
 
 impl Left {
-    /// Adds what the same attempt has left later. In a box, because hardly an attempt leaves anything.
-    pub(crate) fn add(all: &mut Option<Box<Self>>, later: Self) {
-        let all = all.get_or_insert_default();
-        all.offers.extend(later.offers);
-        all.repeated = all.repeated.saturating_add(later.repeated);
-        all.keeps_size = later.keeps_size.or(all.keeps_size);
+    /// Adds what the same attempt has left later.
+    pub(crate) fn add(&mut self, later: Self) {
+        self.offers.extend(later.offers);
+        self.repeated = self.repeated.saturating_add(later.repeated);
+        self.keeps_size |= later.keeps_size;
     }
 }
 

@@ -100,11 +100,15 @@ impl Call<'_> {
         match answer {
             Answer::GiveUp(Reason::GaveWay) => extras.turns.give_way(),
             Answer::LeaveOut { .. } => extras.turns.piece_done(&attempt.hold),
-            Answer::Again(Rung::Leaner | Rung::Hooks) => extras.asks = Some(Box::new(failed)),
+            Answer::Again(Rung::Leaner | Rung::Hooks) => {
+                extras.again.get_or_insert_default().asks = Some(failed);
+            }
             _ => {}
         }
-        if answer != Answer::Again(Rung::Leaner) {
-            extras.offers.clear();
+        if answer != Answer::Again(Rung::Leaner)
+            && let Some(again) = &mut extras.again
+        {
+            again.end_attempt();
         }
     }
 
@@ -118,7 +122,7 @@ impl Call<'_> {
         let (size, hold) = (self.machine.size(), attempt.hold);
         let Some(extras) = &mut self.extras else { return };
         extras.turns.after_failure(hold, answer);
-        if let Some(failed) = extras.asks.take() {
+        if let Some(failed) = extras.again.as_mut().and_then(|again| again.asks.take()) {
             let _aside = extras.turns.aside();
             self.ask(policy, &failed, (size, answer));
         }

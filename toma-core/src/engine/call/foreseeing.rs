@@ -72,7 +72,9 @@ impl<'a> Call<'a> {
     pub(super) fn shows(&mut self, took: &mut Took) {
         let Some(extras) = &mut self.extras else { return };
         let Some(forecast) = &mut extras.forecast else { return };
-        let Measured { peak_bytes, available_bytes, .. } = took.measured.unwrap_or_default();
+        let Measured { peak_bytes, available_bytes, repeated, .. } = took.measured.unwrap_or_default();
+        // What is said is said of work that repeats nothing.
+        let peak_bytes = peak_bytes.filter(|_| repeated.is_zero());
         forecast.worked(self.machine.size());
         let explored = std::mem::take(&mut forecast.explores);
         if peak_bytes.is_none() && !explored {

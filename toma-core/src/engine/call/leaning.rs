@@ -1,8 +1,8 @@
 //! What bodies leave for their attempts: offers of leaner plans, and the time that was spent on repeating.
 
 use super::Call;
+use crate::engine::again;
 use crate::engine::extras::Extras;
-use crate::engine::offers;
 use crate::engine::options::Options;
 use crate::leaner::{self, Left};
 use crate::nesting::Nesting;
@@ -23,7 +23,7 @@ impl Call<'_> {
         if !left.offers.is_empty() {
             leaner::has_offered(&self.memory.origin);
         }
-        self.extras.get_or_insert_with(Extras::none).offers.add(left);
+        self.extras.get_or_insert_with(Extras::none).again.get_or_insert_default().add(left);
     }
 
     /// Where attempts of the process have offered plans: opens a call that needs no extras but for that.
@@ -51,13 +51,14 @@ impl Call<'_> {
         let is_at_the_floor =
             !self.machine.is_done() && self.machine.coming_size() <= self.machine.sizes.floor;
         if is_at_the_floor && leaner::offers(&self.memory.origin) {
-            self.extras.get_or_insert_with(Extras::none).offers.expected = true;
+            self.extras.get_or_insert_with(Extras::none).again.get_or_insert_default().expects_offers = true;
         }
     }
 
     /// Asks what the failed attempt has left for a leaner plan.
     pub(super) fn leans(&mut self) -> bool {
         // Taken out, because handles are foreign and may run loops.
-        self.extras.as_mut().and_then(|extras| extras.offers.take()).is_some_and(offers::lean)
+        let again = self.extras.as_mut().and_then(|extras| extras.again.as_mut());
+        again.and_then(|again| again.take_left()).is_some_and(again::lean)
     }
 }
