@@ -123,7 +123,7 @@ mod tests {
         available_bytes: Some(100),
         counts_bytes: false,
         retried: false,
-        repeated: Duration::ZERO,
+        repeated: std::time::Duration::ZERO,
         keeps_size: false,
         foreseen: None,
     };

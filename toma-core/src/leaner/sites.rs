@@ -14,7 +14,8 @@ const BITS: usize = 4096;
 static SITES: [AtomicU64; BITS / 64] = [const { AtomicU64::new(0) }; BITS / 64];
 
 fn bit(origin: &Origin) -> (&'static AtomicU64, u64) {
-    let number = hash_of((origin.site, origin.caller));
+    // Of a function, whatever line calls it.
+    let number = origin.site.map_or_else(|| hash_of(origin.caller), hash_of);
     let index = usize::try_from(number % BITS as u64).unwrap_or_default();
     (&SITES[index / 64], 1 << (index % 64))
 }
