@@ -18,7 +18,8 @@ fn outcome<R>(run: impl FnOnce() -> R) -> (Result<R, String>, usize) {
 
 #[test]
 fn the_first_panic_of_a_call_site_goes_through_and_the_second_is_tried_again() {
-    let site = |region: &Arc<Region>| outcome(|| execute::with::<NoCache>().batch(1, |size| region.must_run(size)));
+    let site =
+        |region: &Arc<Region>| outcome(|| execute::with::<NoCache>().batch(1, |size| region.must_run(size)));
     let region = Region::new(&[10, 5], 5);
     assert_eq!(site(&region), (Err(OOM.to_owned()), 1));
     assert_eq!((region.attempts(), region.plan()), (vec![(1, 0)], 0), "it was printed, so it is passed on");

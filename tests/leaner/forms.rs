@@ -27,7 +27,8 @@ fn of_blocking_bodies() {
     assert_eq!(mapped, [8, 8]);
     let folded = with().fold(0..16, 16, 0, |so_far, start, end| Ok(so_far + fold.run(length(start, end))?));
     assert_eq!(folded, Ok::<_, OutOfMemory>(16));
-    let values: Result<Vec<_>, _> = with().iter(0..16, 16, |start, end| iter.run(length(start, end))).collect();
+    let values: Result<Vec<_>, _> =
+        with().iter(0..16, 16, |start, end| iter.run(length(start, end))).collect();
     assert_eq!(values, Ok(vec![8, 8]));
     let by_cost = with().by_cost(|_| 1);
     by_cost.range(0..16, 16, |start, end| costs.run(length(start, end)).map(drop)).unwrap();

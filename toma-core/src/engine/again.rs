@@ -1,7 +1,5 @@
 //! What the same size may be tried again with: leaner plans that the body of an attempt has offered, and hooks.
 
-use std::time::Duration;
-
 use super::machine::Failed;
 use crate::contained::contained;
 use crate::leaner::Left;
@@ -30,9 +28,9 @@ impl Again {
         self.left.as_ref().is_some_and(|left| !left.offers.is_empty())
     }
 
-    /// How long the attempt has spent on repeating, and whether its body says that its size is worth that.
-    pub(super) fn repeated(&self) -> (Duration, bool) {
-        self.left.as_ref().map(|left| (left.repeated, left.keeps_size)).unwrap_or_default()
+    /// What the body has left so far.
+    pub(super) fn left(&self) -> Option<&Left> {
+        self.left.as_ref()
     }
 
     /// What the body has left ends with its attempt.

@@ -125,6 +125,7 @@ mod tests {
         retried: false,
         repeated: std::time::Duration::ZERO,
         keeps_size: false,
+        has_plans: false,
         foreseen: None,
     };
 

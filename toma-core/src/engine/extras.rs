@@ -136,7 +136,8 @@ impl<'a> Extras<'a> {
         let of_memory = self.meters.map(|source| meter::end(source, attempt.metered.take()));
         let of_memory = of_memory.unwrap_or_default();
         let peak_bytes = of_memory.peak_bytes.filter(|_| !attempt.hold.is_contended());
-        let (repeated, keeps_size) = self.again.as_ref().map(|again| again.repeated()).unwrap_or_default();
-        Measured { elapsed, peak_bytes, repeated, keeps_size, ..of_memory }
+        let measured = Measured { elapsed, peak_bytes, ..of_memory };
+        let Some(left) = self.again.as_ref().and_then(|again| again.left()) else { return measured };
+        Measured { repeated: left.repeated, keeps_size: left.keeps_size, has_plans: true, ..measured }
     }
 }

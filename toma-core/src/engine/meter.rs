@@ -22,20 +22,22 @@ pub(crate) struct Measured {
     pub(crate) retried: bool,
     /// How long of it was spent on repeating.
     pub(crate) repeated: Duration,
-    /// The size was worth that.
+    /// The size is worth that.
     pub(crate) keeps_size: bool,
+    /// The body has left something: what it needs may depend on its plan.
+    pub(crate) has_plans: bool,
     /// What a prediction says fits into them, in a call that one has begun.
     pub(crate) foreseen: Option<NonZeroUsize>,
 }
 
 impl Measured {
-    /// Pieces that repeat count by their time alone: the line of bytes is to say what needs no repeating.
+    /// The line of bytes is to say what needs no repeating. Where the size is worth repeating, the bytes of one plan say
+    /// nothing of what fits.
     pub(crate) fn sample(&self, size: usize) -> Sample {
-        let time = self.elapsed;
-        if self.repeats() {
-            return Sample { time, repeated: self.repeated, ..Sample::new(size) };
-        }
-        Sample { time, bytes: self.peak_bytes, ..Sample::new(size) }
+        let says_nothing = self.repeats() || self.keeps_size && self.has_plans;
+        let repeated = if self.repeats() { self.repeated } else { Duration::ZERO };
+        let bytes = self.peak_bytes.filter(|_| !says_nothing);
+        Sample { size, time: self.elapsed, repeated, bytes }
     }
 
     /// Whether a smaller size might have been the faster way per item.

@@ -34,11 +34,10 @@ impl Repeating {
     }
 }
 
-/// The smallest size that has to repeat, unless that was long ago or with clearly less memory.
+/// The smallest size that has to repeat, unless that was with clearly less memory.
 fn smallest(evidence: &Evidence) -> Option<usize> {
-    let Repeating { bounds, available_bytes, runs } = evidence.measurements.repeating;
-    let holds = runs < FORGOTTEN && !has_risen_since(available_bytes, evidence);
-    bounds.smallest_failure.filter(|_| holds)
+    let Repeating { bounds, available_bytes, .. } = evidence.measurements.repeating;
+    bounds.smallest_failure.filter(|_| !has_risen_since(available_bytes, evidence))
 }
 
 /// A size to try that may do without repeating, where that would be faster than all sizes so far.
@@ -63,24 +62,31 @@ pub(super) fn held(goal: usize, evidence: &Evidence, tolerance: f64) -> usize {
     if step >= high {
         return explore(evidence, tolerance).unwrap_or_else(|| faster(goal.min(step), evidence, tolerance));
     }
-    if goal < high {
-        return goal;
-    }
     let gap = high - step;
     let is_wide = gap > evidence.multiple_of && share(gap, step) > tolerance;
-    if is_wide { step + gap / 2 } else { faster(step, evidence, tolerance) }
+    if goal < high || evidence.measurements.repeating.runs >= FORGOTTEN {
+        goal.min(high)
+    } else if is_wide {
+        step + gap / 2
+    } else {
+        faster(step, evidence, tolerance)
+    }
 }
 
 /// A size that was clearly faster than this one, if any was.
 fn faster(size: usize, evidence: &Evidence, tolerance: f64) -> usize {
     let rate = |sample: &Sample| sample.rate().unwrap_or_default();
-    let samples = || samples(evidence);
-    let here = samples().find(|sample| sample.size == size);
-    let best = samples().max_by(|one, other| rate(one).total_cmp(&rate(other)));
-    match here.zip(best) {
-        Some((here, best)) if rate(&best) > rate(&here) * (1.0 + tolerance) => best.size,
-        _ => size,
-    }
+    let best = samples(evidence).max_by(|one, other| rate(one).total_cmp(&rate(other)));
+    let enough = rate_at(size, evidence).map(|here| here * (1.0 + tolerance / 2.0));
+    let best = best.filter(|best| enough.is_some_and(|enough| rate(best) > enough));
+    best.map_or(size, |best| best.size)
+}
+
+/// Items per second at this size; a sample beside one that repeats nothing is not kept.
+fn rate_at(size: usize, evidence: &Evidence) -> Option<f64> {
+    let last = Sample { time: evidence.elapsed, ..Sample::new(evidence.size) };
+    let sample = samples(evidence).find(|sample| sample.size == size);
+    sample.or(Some(last).filter(|last| last.size == size))?.rate()
 }
 
 fn best_rate(evidence: &Evidence) -> Option<f64> {
