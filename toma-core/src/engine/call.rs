@@ -379,7 +379,7 @@ impl<'a> Call<'a> {
         let extras = self.extras.as_ref().filter(|extras| extras.measures);
         let mut measured = extras.map(|extras| extras.measure(attempt, elapsed));
         if let Some(measured) = &mut measured {
-            measured.keeps_size |= self.machine.is_batch();
+            measured.told.keeps_size |= self.machine.is_batch();
         }
         Took { elapsed, measured }
     }

@@ -42,8 +42,8 @@ fn spend(measurements: &mut Measurements, measured: &Measured) -> Duration {
 
 /// Which sizes have to repeat, as an attempt at this one shows.
 pub(super) fn repeats(measurements: &mut Measurements, size: usize, measured: &Measured) {
-    if !measured.keeps_size {
-        measurements.repeating.note(size, !measured.repeated.is_zero(), measured.available_bytes);
+    if !measured.told.keeps_size {
+        measurements.repeating.note(size, measured.repeats(), measured.available_bytes);
     }
 }
 
@@ -115,7 +115,10 @@ fn retried(measurements: &mut Measurements, measured: &Measured) {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use super::{Bounds, FailedAt, Measured, Measurements, failed};
+    use crate::engine::meter::Told;
 
     const LOW: Measured = Measured {
         elapsed: None,
@@ -123,9 +126,7 @@ mod tests {
         available_bytes: Some(100),
         counts_bytes: false,
         retried: false,
-        repeated: std::time::Duration::ZERO,
-        keeps_size: false,
-        has_plans: false,
+        told: Told { repeated: Duration::ZERO, keeps_size: false, has_plans: false },
         foreseen: None,
     };
 

@@ -5,7 +5,7 @@ use std::time::Duration;
 use super::again::Again;
 use super::attempt::Attempt;
 use super::forecast::Forecast;
-use super::meter::{self, Measured};
+use super::meter::{self, Measured, Told};
 use super::options::Options;
 use super::rungs::Rungs;
 use super::turns::Turns;
@@ -138,6 +138,7 @@ impl<'a> Extras<'a> {
         let peak_bytes = of_memory.peak_bytes.filter(|_| !attempt.hold.is_contended());
         let measured = Measured { elapsed, peak_bytes, ..of_memory };
         let Some(left) = self.again.as_ref().and_then(|again| again.left()) else { return measured };
-        Measured { repeated: left.repeated, keeps_size: left.keeps_size, has_plans: true, ..measured }
+        let told = Told { repeated: left.repeated, keeps_size: left.keeps_size, has_plans: true };
+        Measured { told, ..measured }
     }
 }

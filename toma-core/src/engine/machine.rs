@@ -297,9 +297,9 @@ impl Machine {
         match (self.measurements, took.measured) {
             (Some(measurements), Some(measured)) => {
                 let foreseen = measured.foreseen.map(NonZeroUsize::get);
-                let Measured { available_bytes, counts_bytes, peak_bytes, repeated, .. } = measured;
+                let Measured { available_bytes, counts_bytes, peak_bytes, told, .. } = measured;
                 let evidence = Evidence { available_bytes, counts_bytes, peak_bytes, ..evidence };
-                Evidence { foreseen, repeated, measurements, ..evidence }
+                Evidence { foreseen, repeated: told.repeated, measurements, ..evidence }
             }
             _ => evidence,
         }
