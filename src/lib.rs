@@ -59,6 +59,7 @@
 //! | which values can be cut into chunks | [`chunk`] |
 //! | which failures are out of memory, and types and texts of your own | [`classify`] |
 //! | memory that is free, a limit for this process, and devices of your own | [`memory`] |
+//! | the same size in fewer bytes, at the price of time | [`leaner`] |
 //! | threads on one device, release hooks, fallback, reserved bytes, cancellation | [`device`] |
 //! | events, observers, the progress bar | [`observe`] |
 //! | what the last call went through | [`report::last`] |
