@@ -371,16 +371,14 @@ impl<'a> Call<'a> {
         took
     }
 
+    #[inline]
     fn took(&mut self, attempt: &mut Attempt) -> Took {
         let elapsed = attempt.begun.take().map(|begun| clock::now().saturating_duration_since(begun));
         if let Some(elapsed) = elapsed {
             self.report.took(elapsed);
         }
         let extras = self.extras.as_ref().filter(|extras| extras.measures);
-        let mut measured = extras.map(|extras| extras.measure(attempt, elapsed));
-        if let Some(measured) = &mut measured {
-            measured.told.keeps_size |= self.machine.is_batch();
-        }
+        let measured = extras.map(|extras| extras.measure(attempt, elapsed, self.machine.is_batch()));
         Took { elapsed, measured }
     }
 

@@ -132,13 +132,20 @@ impl<'a> Extras<'a> {
     }
 
     /// What the attempt took, for a policy that asks. Of attempts beside each other no peak is known.
-    pub(super) fn measure(&self, attempt: &mut Attempt, elapsed: Option<Duration>) -> Measured {
+    #[inline(never)]
+    pub(super) fn measure(
+        &self,
+        attempt: &mut Attempt,
+        elapsed: Option<Duration>,
+        is_batch: bool,
+    ) -> Measured {
         let of_memory = self.meters.map(|source| meter::end(source, attempt.metered.take()));
         let of_memory = of_memory.unwrap_or_default();
         let peak_bytes = of_memory.peak_bytes.filter(|_| !attempt.hold.is_contended());
-        let measured = Measured { elapsed, peak_bytes, ..of_memory };
-        let Some(left) = self.again.as_ref().and_then(|again| again.left()) else { return measured };
-        let told = Told { repeated: left.repeated, keeps_size: left.keeps_size, has_plans: true };
-        Measured { told, ..measured }
+        let mut told = Told { keeps_size: is_batch, ..Told::default() };
+        if let Some(left) = self.again.as_ref().and_then(|again| again.left()) {
+            told = Told { repeated: left.repeated, keeps_size: is_batch | left.keeps_size, has_plans: true };
+        }
+        Measured { elapsed, peak_bytes, told, ..of_memory }
     }
 }
