@@ -10,6 +10,8 @@ use toma::policy::{Evidence, Policy};
 use toma::testing::{FakeDevice, FakeOutOfMemory, StoppedClock};
 use toma::{Adaptive, GlobalCache, Throughput, execute};
 
+use crate::kit::prepare;
+
 /// A plan: bytes of an item, and which share of its time it takes once more.
 type Plan = (u64, f64);
 
@@ -61,6 +63,7 @@ const PLANS: &[Plan] = &[(1000, 0.0), (700, 0.1), (500, 0.2), (250, 0.35), (120,
 
 impl Work {
     fn new(base: u64, fits: u64, shows: Shows) -> Self {
+        prepare();
         let (base, budget) = (Duration::from_millis(base), fits * PLANS[0].0);
         Self {
             device: FakeDevice::new(budget),
@@ -226,6 +229,7 @@ fn policies_see_the_time_of_repeating() {
             toma::policy::Needs::TIME_AND_MEMORY
         }
     }
+    prepare();
     execute::with::<GlobalCache>().policy(Sees).range(0..12, 4, |start, _| {
         leaner::repeated(Duration::from_millis(start as u64));
         leaner::repeated(Duration::from_millis(1));

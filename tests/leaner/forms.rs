@@ -5,7 +5,7 @@ use std::sync::Arc;
 use toma::classify::OutOfMemory;
 use toma::{NoCache, execute};
 
-use crate::kit::{Region, prepare};
+use crate::kit::Region;
 
 /// What every form tries of 16 items: the same size again, and a smaller one for the rest.
 const TRIED: [(usize, usize); 4] = [(16, 0), (16, 1), (8, 1), (8, 1)];
@@ -40,7 +40,6 @@ fn of_blocking_bodies() {
 
 #[test]
 fn of_bodies_that_panic() {
-    prepare();
     let region = region();
     execute::with::<NoCache>().range(0..16, 16, |start, end| assert!(region.must_run(end - start) > 0));
     assert_eq!(region.attempts(), TRIED);

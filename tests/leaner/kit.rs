@@ -20,6 +20,7 @@ pub(crate) struct Region {
 
 impl Region {
     pub(crate) fn new(bytes: &[usize], room: usize) -> Arc<Self> {
+        prepare();
         Arc::new(Self {
             bytes: bytes.to_vec(),
             room: AtomicUsize::new(room),
@@ -83,7 +84,8 @@ thread_local! {
     static PRINTED: Cell<usize> = const { Cell::new(0) };
 }
 
-/// A hook that counts stands behind the library's. Every test that counts begins here.
+/// A hook that counts stands behind the library's. Every test begins here, because a hook set after the library's
+/// first call would stand before it.
 pub(crate) fn prepare() {
     static PREPARED: Once = Once::new();
     PREPARED.call_once(|| {
@@ -101,7 +103,6 @@ pub(crate) fn prepare() {
 
 /// What `run` returns, and how many panics of this thread would have been printed meanwhile.
 pub(crate) fn printed<R>(run: impl FnOnce() -> R) -> (R, usize) {
-    prepare();
     let (counting, before) = (COUNTING.replace(true), PRINTED.get());
     let result = run();
     COUNTING.set(counting);

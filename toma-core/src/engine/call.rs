@@ -92,14 +92,9 @@ impl<'a> Call<'a> {
         if asked | around | Watch::is_needed(options.observer, switches) {
             return switches.offered() && self.opens_plain_after_offers(policy, options, switches);
         }
-        self.start_plain(policy);
-        true
-    }
-
-    #[inline]
-    fn start_plain(&mut self, policy: &dyn Policy) {
         self.choose_first(policy, false, None);
         self.report.starts_at(self.machine.step);
+        true
     }
 
     /// Chooses the first step by what earlier calls have learned. Returns what was measured for it, where the policy

@@ -39,7 +39,8 @@ impl Call<'_> {
             self.needs.anything() | others.anything() | Nesting::now().marks.anything() | shield::is_dry();
         let is_plain = !(options.need_extras() | around | Watch::is_needed(options.observer, switches));
         if is_plain {
-            self.start_plain(policy);
+            self.choose_first(policy, false, None);
+            self.report.starts_at(self.machine.step);
             self.expect_offers();
         }
         is_plain
