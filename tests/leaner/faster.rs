@@ -1,4 +1,5 @@
 //! What policies make of the time of repeating: the faster way per item, found by pieces of the work itself.
+#![expect(clippy::cast_precision_loss, reason = "the tests' numbers are small")]
 
 use std::cell::RefCell;
 use std::io;

@@ -154,7 +154,7 @@ fn an_attempt_that_unwinds_takes_its_offers_along() {
             if size > 0 {
                 std::panic::resume_unwind(Box::new("something else"));
             }
-        })
+        });
     }));
     assert!(other.is_err() && is_free(&region));
     assert_eq!(region.asked.load(SeqCst), 0);
