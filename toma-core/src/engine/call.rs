@@ -90,7 +90,7 @@ impl<'a> Call<'a> {
         let around =
             self.needs.anything() | switches.anything() | Nesting::now().marks.anything() | shield::is_dry();
         if asked | around | Watch::is_needed(options.observer, switches) {
-            return switches.offered() && self.opens_plain_after_offers(policy, options, switches);
+            return false;
         }
         self.choose_first(policy, false, None);
         self.report.starts_at(self.machine.step);
@@ -136,6 +136,10 @@ impl<'a> Call<'a> {
         body: Option<&mut dyn DryBody>,
     ) {
         let switches = Switches::load();
+        let offered = switches.offered();
+        if offered && self.opens_plain_after_offers(policy, options, switches) {
+            return;
+        }
         // What happens in a dry run has not happened.
         let is_dry = shield::is_dry();
         let watch = if is_dry { None } else { Watch::new(self.report.name(), options.observer, switches) };
@@ -158,7 +162,7 @@ impl<'a> Call<'a> {
             shortfall = measured.and_then(|measured| self.machine.shortfall(&measured));
         }
         self.report.starts_at(self.machine.step);
-        if switches.offered() {
+        if offered {
             self.expect_offers();
         }
         if self.extras.as_ref().is_some_and(|extras| extras.watch.is_some()) {
@@ -391,10 +395,5 @@ impl<'a> Call<'a> {
         self.report.worked(ran);
         self.time_from_now_on();
         self.tell(|| EventKind::Probe { from, to });
-    }
-
-    /// A history is worth the clock.
-    fn time_from_now_on(&mut self) {
-        self.extras.get_or_insert_with(Extras::none).times = true;
     }
 }

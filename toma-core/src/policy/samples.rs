@@ -192,6 +192,30 @@ mod tests {
     }
 
     #[test]
+    fn a_size_that_repeats_takes_no_place_of_one_that_does_not() {
+        let timed = |size, millis, repeated| Sample {
+            time: Some(Duration::from_millis(millis)),
+            repeated: Duration::from_millis(repeated),
+            ..Sample::new(size)
+        };
+        let kept = |samples: [Sample; 2]| {
+            let samples: Samples = samples.into_iter().collect();
+            samples.iter().map(|sample| (sample.size, sample.repeated.as_millis())).collect::<Vec<_>>()
+        };
+        assert_eq!(kept([timed(100, 100, 0), timed(120, 150, 30)]), [(100, 0)]);
+        assert_eq!(kept([timed(120, 150, 30), timed(100, 100, 0)]), [(100, 0)]);
+        assert_eq!(kept([timed(100, 100, 0), timed(200, 250, 50)]), [(100, 0), (200, 50)]);
+        assert_eq!(
+            kept([timed(100, 100, 0), timed(100, 150, 50)]),
+            [(100, 50)],
+            "the newer plan of one size"
+        );
+        let samples: Samples = [timed(100, 100, 0), timed(200, 260, 60)].into_iter().collect();
+        let line = samples.seconds_without_repeating().unwrap();
+        assert!((line.at(400.0) - 0.4).abs() < 1e-9, "{line:?}");
+    }
+
+    #[test]
     fn every_size_but_nothing_is_kept() {
         let samples: Samples = [sample(0, 1), sample(usize::MAX, 1)].into_iter().collect();
         assert!(samples.iter().map(|sample| sample.size).eq([usize::MAX]));

@@ -6,6 +6,7 @@ use crate::classify::{Class, Failure};
 use crate::device::{self, Pressure, Rung};
 use crate::engine::attempt::Attempt;
 use crate::engine::checked_policy::CheckedPolicy;
+use crate::engine::extras::Extras;
 use crate::engine::machine::Failed;
 use crate::engine::rungs::Rungs;
 use crate::observe::witness::{self, Witnessed};
@@ -64,6 +65,11 @@ impl Call<'_> {
             self.tell(|| EventKind::Probe { from: step, to });
         }
         answer
+    }
+
+    /// A history is worth the clock.
+    pub(super) fn time_from_now_on(&mut self) {
+        self.extras.get_or_insert_with(Extras::none).times = true;
     }
 
     /// What was printed because nothing was promised must be passed on: a rung that came meanwhile is too late for
