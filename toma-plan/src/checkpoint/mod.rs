@@ -66,6 +66,7 @@ mod error;
 mod fixed;
 mod least;
 mod local;
+mod moves;
 mod plan;
 mod recurrence;
 mod rotor;

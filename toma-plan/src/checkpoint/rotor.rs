@@ -120,15 +120,14 @@ impl<'a> Table<'a> {
         }
     }
 
-    /// Plans for a budget, the fastest first. Those with more slots than the budget has may not fit.
+    /// Plans for a budget, the fastest first. All but the last may not fit.
     pub(super) fn plans(&self, budget_bytes: u64) -> impl Iterator<Item = Vec<Action>> {
         let slots = to_usize(budget_bytes / self.slot_bytes).min(self.slots);
         let row = self.row(0, self.recurrence.count() - 1);
-        // Neighbors with the same time have the same plan, more or less.
-        let differs = |slots: &usize| *slots == 0 || row[*slots].total_cmp(&row[*slots - 1]).is_ne();
-        let within = (0..=slots).rev().find(differs);
-        let beyond = (slots + 1..=slots + self.margin).rev().filter(differs);
-        beyond.chain(within).collect::<Vec<_>>().into_iter().filter_map(|slots| self.actions(slots))
+        let beyond = (slots + 1..=slots + self.margin).rev();
+        // As much time in as many slots less one is the same plan, more or less.
+        let differs = beyond.filter(|&slots| row[slots] < row[slots - 1]);
+        differs.chain([slots]).filter_map(|slots| self.actions(slots))
     }
 }
 

@@ -2,8 +2,12 @@
 
 use super::bound::Bounds;
 use super::error::TooSmall;
+use super::local::{self, Local};
 use super::rotor::Table;
-use super::{Action, Costs, Plan, Simulated, Solver, fixed, least, local, simulate};
+use super::{Action, Costs, Plan, Simulated, Solver, fixed, least, simulate};
+
+/// Smaller budgets whose plans the local search starts from, too.
+pub(super) const STARTS: u32 = 16;
 
 /// Actions of a solver, and what the simulator says of them.
 #[derive(Clone, Debug)]
@@ -59,8 +63,15 @@ impl<'a> Search<'a> {
         found.next().into_iter().chain(others).fold(self.least.clone(), |best, plan| plan.or(best))
     }
 
+    /// The fastest plan of [`Solver::Auto`] in a budget, from that of rotor and from leaner ones.
     pub(super) fn auto(&self, budget_bytes: u64) -> Candidate {
-        local::improve(self.costs, self.rotor(budget_bytes), budget_bytes)
+        let [least, most] = [self.least.simulated.peak_bytes, budget_bytes].map(u128::from);
+        let leaner = (0..STARTS).filter_map(|start| {
+            u64::try_from(least + (most - least) * u128::from(start) / u128::from(STARTS)).ok()
+        });
+        let leaner = leaner.map(|budget_bytes| self.rotor(budget_bytes));
+        let local = Local { costs: self.costs, budget_bytes, effort: local::EFFORT };
+        local.improve(self.rotor(budget_bytes), leaner)
     }
 }
 

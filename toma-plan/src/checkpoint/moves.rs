@@ -1,0 +1,117 @@
+//! Plans that differ from another in one place.
+//!
+//! All are sequences of runs first. [`laid`] says for each run whether it holds its input, and drops runs that
+//! serve nothing.
+
+use super::simulator::State;
+use super::{Action, Costs};
+
+/// What takes less time: each repeat left out, each stage saved in a way that costs less.
+pub(super) fn shortcuts<'a>(
+    costs: &'a Costs,
+    actions: &'a [Action],
+) -> impl Iterator<Item = Vec<Action>> + 'a {
+    (0..actions.len()).flat_map(move |index| {
+        without(costs, actions, index).into_iter().chain(saved_otherwise(costs, actions, index))
+    })
+}
+
+/// The actions without a repeat. What it would have saved, the run before it saves.
+fn without(costs: &Costs, actions: &[Action], index: usize) -> Option<Vec<Action>> {
+    let removed = actions[index];
+    if index < costs.stages().len() || matches!(removed, Action::Backward(_)) {
+        return None;
+    }
+    let mut left = actions.to_vec();
+    left.remove(index);
+    if matches!(removed, Action::Save { .. }) {
+        let before = actions[..index].iter().rposition(|action| action.stage() == removed.stage())?;
+        left[before] = removed;
+    }
+    Some(left)
+}
+
+fn saved_otherwise(costs: &Costs, actions: &[Action], index: usize) -> impl Iterator<Item = Vec<Action>> {
+    let Action::Save { stage, way: current, holds_input } = actions[index] else {
+        return Vec::new().into_iter();
+    };
+    let cost = &costs.stages()[stage];
+    let extra = |way: &usize| cost.way(*way).map(|saving| saving.extra_seconds);
+    let cheaper = (0..cost.ways()).filter(|way| extra(way) < extra(&current));
+    let changed = cheaper.map(|way| {
+        let mut changed = actions.to_vec();
+        changed[index] = Action::Save { stage, way, holds_input };
+        changed
+    });
+    changed.collect::<Vec<_>>().into_iter()
+}
+
+/// What takes more time and frees bytes for a while: an output that is held over a gap is made again behind
+/// it, and a stage that the first run saves is saved by a repeat.
+pub(super) fn detours(costs: &Costs, actions: &[Action]) -> Vec<Vec<Action>> {
+    let mut detours = Vec::new();
+    let mut state = State::new(costs);
+    for (index, &action) in actions.iter().enumerate() {
+        let stage = action.stage();
+        if index < costs.stages().len() {
+            detours.extend(saved_later(costs, actions, index));
+        } else if stage > 0 && state.holds(stage - 1) && actions[index - 1].stage() + 1 != stage {
+            detours.extend(remade(stage, &state).map(|made| inserted(actions, index, made)));
+        }
+        state.step(action).expect("only legal actions are changed");
+    }
+    detours
+}
+
+/// Runs that make the input of a stage again: from the stage before, and from each one before that, up to
+/// one whose input is there.
+fn remade<'a>(stage: usize, state: &'a State<'_>) -> impl Iterator<Item = std::ops::Range<usize>> + 'a {
+    let nearest = (0..stage).rev().find(|start| state.has_input(*start)).unwrap_or(0);
+    (nearest..stage).rev().map(move |start| start..stage)
+}
+
+fn inserted(actions: &[Action], index: usize, made: std::ops::Range<usize>) -> Vec<Action> {
+    let (before, behind) = actions.split_at(index);
+    before.iter().copied().chain(made.map(Action::Keep)).chain(behind.iter().copied()).collect()
+}
+
+fn saved_later(costs: &Costs, actions: &[Action], index: usize) -> Vec<Vec<Action>> {
+    let Action::Save { stage, .. } = actions[index] else { return Vec::new() };
+    if costs.stages()[stage].must_save {
+        return Vec::new();
+    }
+    let mut unsaved = actions.to_vec();
+    unsaved[index] = Action::Keep(stage);
+    let end = actions.iter().position(|action| *action == Action::Backward(stage));
+    let end = end.expect("every stage has a backward");
+    unsaved.insert(end, actions[index]);
+    // Where a stage cannot be repeated, its output is there.
+    let nearest = costs.stages()[..stage].iter().rposition(|stage| stage.must_save).map_or(0, |at| at + 1);
+    (nearest..=stage).rev().map(|start| inserted(&unsaved, end, start..stage)).collect()
+}
+
+/// The same runs, each with its input held until the last use, and without repeats that serve nothing.
+pub(super) fn laid(stages: usize, actions: &[Action]) -> Vec<Action> {
+    // Whether the output is used before it is made again, from here on.
+    let mut is_used = vec![false; stages];
+    let mut laid = Vec::with_capacity(actions.len());
+    for (index, &action) in actions.iter().enumerate().rev() {
+        let stage = action.stage();
+        let holds_input = stage > 0 && is_used[stage - 1];
+        laid.push(match action {
+            Action::Backward(_) => action,
+            Action::Save { way, .. } => Action::Save { stage, way, holds_input },
+            _ if index >= stages && !is_used[stage] => continue,
+            _ if holds_input => Action::Keep(stage),
+            _ => Action::Drop(stage),
+        });
+        if !matches!(action, Action::Backward(_)) {
+            is_used[stage] = false;
+        }
+        if stage > 0 {
+            is_used[stage - 1] = true;
+        }
+    }
+    laid.reverse();
+    laid
+}
