@@ -36,7 +36,8 @@ impl Local<'_> {
         let mut best = plan;
         loop {
             let shorter = moves::shortcuts(self.costs, &best.actions);
-            let fastest = shorter.filter_map(|actions| self.laid(&actions)).reduce(Candidate::or);
+            let judged = shorter.map_while(|actions| self.may_go_on().then(|| self.laid(&actions)));
+            let fastest = judged.flatten().reduce(Candidate::or);
             match fastest.filter(|fastest| fastest.simulated.seconds < best.simulated.seconds) {
                 Some(fastest) => best = fastest,
                 None => return best,
@@ -46,16 +47,21 @@ impl Local<'_> {
 
     /// A faster plan by way of a slower one.
     fn around(&mut self, plan: &Candidate) -> Option<Candidate> {
-        moves::detours(self.costs, &plan.actions).into_iter().find_map(|actions| {
-            let slower = self.laid(&actions)?;
+        moves::detours(self.costs, &plan.actions).into_iter().find_map(|detour| {
+            self.may_go_on().then_some(())?;
+            let slower = self.laid(&detour.taken(&plan.actions))?;
             let found = self.descend(slower);
             (found.simulated.seconds < plan.simulated.seconds).then_some(found)
         })
     }
 
+    fn may_go_on(&self) -> bool {
+        self.effort > 0
+    }
+
     /// The plan of these runs, if it is legal and fits.
     fn laid(&mut self, actions: &[super::Action]) -> Option<Candidate> {
-        self.effort = self.effort.checked_sub(actions.len())?;
+        self.effort = self.effort.saturating_sub(actions.len());
         let actions = moves::laid(self.costs.stages().len(), actions);
         let simulated = simulator::simulate_within(self.costs, &actions, self.budget_bytes)?;
         Some(Candidate { actions, simulated })

@@ -46,48 +46,59 @@ fn saved_otherwise(costs: &Costs, actions: &[Action], index: usize) -> impl Iter
     changed.collect::<Vec<_>>().into_iter()
 }
 
-/// What takes more time and frees bytes for a while: an output that is held over a gap is made again behind
-/// it, and a stage that the first run saves is saved by a repeat.
-pub(super) fn detours(costs: &Costs, actions: &[Action]) -> Vec<Vec<Action>> {
+/// What takes more time and frees bytes for a while.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Detour {
+    /// An output that is held until the action of this index is made again before it, from a stage on.
+    Remade { index: usize, start: usize },
+    /// A stage that its first run saves is saved by a repeat, for which stages from this one on run again.
+    SavedLater { stage: usize, start: usize },
+}
+
+impl Detour {
+    pub(super) fn taken(self, actions: &[Action]) -> Vec<Action> {
+        match self {
+            Self::Remade { index, start } => {
+                let (before, behind) = actions.split_at(index);
+                let made = (start..actions[index].stage()).map(Action::Keep);
+                before.iter().copied().chain(made).chain(behind.iter().copied()).collect()
+            }
+            Self::SavedLater { stage, start } => {
+                let unsaved = |action| if action == actions[stage] { Action::Keep(stage) } else { action };
+                let end = actions.iter().position(|action| *action == Action::Backward(stage));
+                let (before, behind) = actions.split_at(end.expect("every stage has a backward"));
+                let made = (start..stage).map(Action::Keep).chain([actions[stage]]);
+                before.iter().copied().map(unsaved).chain(made).chain(behind.iter().copied()).collect()
+            }
+        }
+    }
+}
+
+pub(super) fn detours(costs: &Costs, actions: &[Action]) -> Vec<Detour> {
     let mut detours = Vec::new();
     let mut state = State::new(costs);
     for (index, &action) in actions.iter().enumerate() {
         let stage = action.stage();
         if index < costs.stages().len() {
-            detours.extend(saved_later(costs, actions, index));
+            detours.extend(saved_later(costs, action));
         } else if stage > 0 && state.holds(stage - 1) && actions[index - 1].stage() + 1 != stage {
-            detours.extend(remade(stage, &state).map(|made| inserted(actions, index, made)));
+            // From the stage before on, and from each one before that, up to one whose input is there.
+            let nearest = (0..stage).rev().find(|start| state.has_input(*start)).unwrap_or(0);
+            detours.extend((nearest..stage).rev().map(|start| Detour::Remade { index, start }));
         }
         state.step(action).expect("only legal actions are changed");
     }
     detours
 }
 
-/// Runs that make the input of a stage again: from the stage before, and from each one before that, up to
-/// one whose input is there.
-fn remade<'a>(stage: usize, state: &'a State<'_>) -> impl Iterator<Item = std::ops::Range<usize>> + 'a {
-    let nearest = (0..stage).rev().find(|start| state.has_input(*start)).unwrap_or(0);
-    (nearest..stage).rev().map(move |start| start..stage)
-}
-
-fn inserted(actions: &[Action], index: usize, made: std::ops::Range<usize>) -> Vec<Action> {
-    let (before, behind) = actions.split_at(index);
-    before.iter().copied().chain(made.map(Action::Keep)).chain(behind.iter().copied()).collect()
-}
-
-fn saved_later(costs: &Costs, actions: &[Action], index: usize) -> Vec<Vec<Action>> {
-    let Action::Save { stage, .. } = actions[index] else { return Vec::new() };
-    if costs.stages()[stage].must_save {
-        return Vec::new();
-    }
-    let mut unsaved = actions.to_vec();
-    unsaved[index] = Action::Keep(stage);
-    let end = actions.iter().position(|action| *action == Action::Backward(stage));
-    let end = end.expect("every stage has a backward");
-    unsaved.insert(end, actions[index]);
+fn saved_later(costs: &Costs, first_run: Action) -> impl Iterator<Item = Detour> {
+    let stage = first_run.stage();
+    let stages = &costs.stages()[..=stage];
     // Where a stage cannot be repeated, its output is there.
-    let nearest = costs.stages()[..stage].iter().rposition(|stage| stage.must_save).map_or(0, |at| at + 1);
-    (nearest..=stage).rev().map(|start| inserted(&unsaved, end, start..stage)).collect()
+    let nearest = stages.iter().rposition(|stage| stage.must_save).map_or(0, |at| at + 1);
+    let is_saved = matches!(first_run, Action::Save { .. });
+    let starts = if is_saved { nearest..stage + 1 } else { 0..0 };
+    starts.rev().map(move |start| Detour::SavedLater { stage, start })
 }
 
 /// The same runs, each with its input held until the last use, and without repeats that serve nothing.

@@ -7,7 +7,7 @@ use super::rotor::Table;
 use super::{Action, Costs, Plan, Simulated, Solver, fixed, least, simulate};
 
 /// Smaller budgets whose plans the local search starts from, too.
-pub(super) const STARTS: u32 = 16;
+pub(super) const STARTS: u32 = 64;
 
 /// Actions of a solver, and what the simulator says of them.
 #[derive(Clone, Debug)]
