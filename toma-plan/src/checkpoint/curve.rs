@@ -3,7 +3,7 @@
 use super::bound::Bounds;
 use super::local::{self, Local};
 use super::search::{Candidate, STARTS, Search};
-use super::{Costs, fixed, least};
+use super::{Costs, fixed};
 
 /// Budgets that are tried: from one to the next 3 % more where the least is a seventh of what all needs.
 const BUDGETS: u32 = 64;
@@ -26,7 +26,7 @@ pub struct Point {
 pub(super) fn curve(costs: &Costs) -> Vec<Point> {
     let keep_all = Candidate::new(costs, fixed::keep_all(costs));
     let most = keep_all.simulated.peak_bytes;
-    let least = Candidate::new(costs, least::least(costs));
+    let least = Candidate::leanest(costs);
     let bounds = Bounds::new(costs, most);
     let search = Search::new(costs, most, least.clone());
     let budgets: Vec<_> = budgets(least.simulated.peak_bytes, most).collect();

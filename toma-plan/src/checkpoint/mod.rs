@@ -49,6 +49,7 @@
 //! - [`Backward`](Action::Backward) runs from the last stage to the first. It needs the stage saved and its
 //!   input, takes the gradient of the input and its peak, and gives back what was saved of the stage, its
 //!   output, its gradient and its input.
+//! - The last output has no run that would drop it, as the caller holds it: it stays until its backward.
 //! - A stage that [must be saved](Stage::must_save) is saved by its first run and never runs again.
 //!
 //! # Solvers

@@ -33,6 +33,15 @@ impl Candidate {
         if order.is_gt() { other } else { self }
     }
 
+    /// The plan that needs the least bytes.
+    ///
+    /// That is one of the recurrence, but where first runs need more than repeats: there, running all twice
+    /// may need less.
+    pub(super) fn leanest(costs: &Costs) -> Self {
+        let [least, sqrt_n] = [least::least(costs), fixed::sqrt_n(costs)].map(|it| Self::new(costs, it));
+        if sqrt_n.simulated.peak_bytes < least.simulated.peak_bytes { sqrt_n } else { least }
+    }
+
     fn too_small(&self, budget_bytes: u64, solver: Solver) -> TooSmall {
         let Simulated { peak_bytes, peak_stage, .. } = self.simulated;
         TooSmall { budget_bytes, least_bytes: peak_bytes, stage: peak_stage, solver }
@@ -49,7 +58,7 @@ pub(super) struct Search<'a> {
 }
 
 impl<'a> Search<'a> {
-    /// `least` is the plan that needs the least bytes.
+    /// `least` is the leanest plan.
     pub(super) fn new(costs: &'a Costs, largest_bytes: u64, least: Candidate) -> Self {
         let sqrt_n = Candidate::new(costs, fixed::sqrt_n(costs));
         Self { costs, table: Table::new(costs, largest_bytes), least, sqrt_n }
@@ -81,7 +90,7 @@ pub(super) fn plan(costs: &Costs, budget_bytes: u64, solver: Solver) -> Result<P
     let found = match solver {
         Solver::SqrtN => Candidate::new(costs, fixed::sqrt_n(costs)),
         Solver::Rotor | Solver::Auto if !keep_all.fits(budget_bytes) => {
-            let least = Candidate::new(costs, least::least(costs));
+            let least = Candidate::leanest(costs);
             if !least.fits(budget_bytes) {
                 return Err(least.too_small(budget_bytes, solver));
             }
