@@ -62,7 +62,8 @@ impl Costs {
     /// A plan whose peak is within a budget. From [`least_bytes`](Self::least_bytes) on, `Rotor` and `Auto`
     /// have one; where nothing needs to be repeated, they repeat nothing.
     ///
-    /// The time it takes rises with the cube of the number of stages: milliseconds for 50.
+    /// Finding it takes time with the cube of the number of stages: for 50 tens of milliseconds, for 400
+    /// seconds.
     ///
     /// # Errors
     ///

@@ -3,7 +3,7 @@
 //! All are sequences of runs first. [`laid`] says for each run whether it holds its input, and drops runs that
 //! serve nothing.
 
-use super::simulator::State;
+use super::simulator::Memory;
 use super::{Action, Costs};
 
 /// What takes less time: each repeat left out, each stage saved in a way that costs less.
@@ -76,17 +76,17 @@ impl Detour {
 
 pub(super) fn detours(costs: &Costs, actions: &[Action]) -> Vec<Detour> {
     let mut detours = Vec::new();
-    let mut state = State::new(costs);
+    let mut memory = Memory::new(costs);
     for (index, &action) in actions.iter().enumerate() {
         let stage = action.stage();
         if index < costs.stages().len() {
             detours.extend(saved_later(costs, action));
-        } else if stage > 0 && state.holds(stage - 1) && actions[index - 1].stage() + 1 != stage {
+        } else if stage > 0 && memory.holds(stage - 1) && actions[index - 1].stage() + 1 != stage {
             // From the stage before on, and from each one before that, up to one whose input is there.
-            let nearest = (0..stage).rev().find(|start| state.has_input(*start)).unwrap_or(0);
+            let nearest = (0..stage).rev().find(|start| memory.has_input(*start)).unwrap_or(0);
             detours.extend((nearest..stage).rev().map(|start| Detour::Remade { index, start }));
         }
-        state.step(action).expect("only legal actions are changed");
+        memory.step(action).expect("only legal actions are changed");
     }
     detours
 }

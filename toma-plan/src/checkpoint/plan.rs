@@ -92,10 +92,9 @@ impl Plan {
                 Action::Save { way, .. } => Held::Saved { way },
                 _ => Held::Kept,
             };
-            if let Some(input) = stage.checked_sub(1).filter(|_| action.drops_input()) {
-                if held[input] == Held::Kept {
-                    held[input] = Held::Dropped;
-                }
+            let dropped = stage.checked_sub(1).filter(|_| action.drops_input());
+            if let Some(input) = dropped.filter(|input| held[*input] == Held::Kept) {
+                held[input] = Held::Dropped;
             }
         }
         held

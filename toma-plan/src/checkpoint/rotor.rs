@@ -6,9 +6,10 @@ use super::{Action, Costs};
 /// Slots of the largest budget. A stage's bytes are rounded up to them, so of 50 stages that are held at
 /// once half a slot each is lost on average: 1.8 % of the budget, for a table of 16 MB.
 const SLOTS: u64 = 1400;
-/// Slots beyond the budget. Plans of that many are tried, too: what rounding up has lost fits in all the same.
+/// Slots beyond the budget, at most. Plans of that many are tried, too: what rounding up has lost fits in all
+/// the same.
 const MARGIN: u64 = SLOTS / 16;
-/// Numbers in a table, 64 MB: chains of more than about 100 stages get fewer slots.
+/// Numbers in a table, 64 MB beside the margin: chains of more than about 100 stages get fewer slots.
 const NUMBERS: u64 = 1 << 23;
 
 #[derive(Debug)]
@@ -29,7 +30,7 @@ impl<'a> Table<'a> {
         let slots = SLOTS.min(NUMBERS / (count * (count + 1) / 2)).max(1);
         let slot_bytes = largest_bytes.div_ceil(slots).max(1);
         // Nothing is lost in slots of one byte.
-        let margin = if slot_bytes == 1 { 0 } else { MARGIN };
+        let margin = if slot_bytes == 1 { 0 } else { MARGIN.min(slots / 2) };
         let [slots, margin] = [largest_bytes / slot_bytes, margin].map(to_usize);
         let seconds = Vec::with_capacity(recurrence.count());
         let mut table = Self { recurrence, slot_bytes, slots, margin, seconds };
@@ -75,7 +76,9 @@ impl<'a> Table<'a> {
         let best = &mut best[from..];
         match branch.choice {
             Choice::Save(_) if start == last => {
-                best.iter_mut().for_each(|best| *best = best.min(branch.seconds));
+                for best in best {
+                    *best = best.min(branch.seconds);
+                }
             }
             Choice::Save(_) => {
                 let after = &self.row(start + 1, last)[from - held..];
@@ -98,7 +101,7 @@ impl<'a> Table<'a> {
         self.row(0, self.recurrence.count() - 1)[slots].is_finite().then(|| {
             self.recurrence.actions(slots, |start, last, slots| {
                 let branches = self.recurrence.saves(start, last).chain(self.recurrence.splits(start, last));
-                let timed = branches.map(|branch| (self.seconds(branch, start, last, slots), branch));
+                let timed = branches.map(|branch| (self.seconds_of(branch, start, last, slots), branch));
                 let fastest = timed.min_by(|(a, _), (b, _)| a.total_cmp(b));
                 let (_, branch) = fastest.expect("a stage can be saved");
                 (branch.choice, slots - self.slots_of(branch.held_bytes))
@@ -106,7 +109,7 @@ impl<'a> Table<'a> {
         })
     }
 
-    fn seconds(&self, branch: Branch, start: usize, last: usize, slots: usize) -> f64 {
+    fn seconds_of(&self, branch: Branch, start: usize, last: usize, slots: usize) -> f64 {
         let held = self.slots_of(branch.held_bytes);
         if self.slots_of(branch.needs_bytes).max(held) > slots {
             return f64::INFINITY;

@@ -26,27 +26,27 @@ pub struct Simulated {
 ///
 /// [`Illegal`] names the first action that cannot run, or the stage whose backward is missing.
 pub fn simulate(costs: &Costs, actions: &[Action]) -> Result<Simulated, Illegal> {
-    let mut state = State::new(costs);
+    let mut memory = Memory::new(costs);
     for (index, &action) in actions.iter().enumerate() {
-        state.step(action).map_err(|reason| Illegal { index, action: Some(action), reason })?;
+        memory.step(action).map_err(|reason| Illegal { index, action: Some(action), reason })?;
     }
-    match state.left.checked_sub(1) {
+    match memory.left.checked_sub(1) {
         Some(stage) => Err(Illegal { index: actions.len(), action: None, reason: Reason::Unfinished(stage) }),
-        None => Ok(state.outcome()),
+        None => Ok(memory.outcome()),
     }
 }
 
 /// What legal actions take that need no more bytes than that.
 pub(super) fn simulate_within(costs: &Costs, actions: &[Action], most_bytes: u64) -> Option<Simulated> {
-    let mut state = State::new(costs);
+    let mut memory = Memory::new(costs);
     for &action in actions {
-        state.step(action).ok().filter(|()| state.peak_bytes <= most_bytes)?;
+        memory.step(action).ok().filter(|()| memory.peak_bytes <= most_bytes)?;
     }
-    (state.left == 0).then(|| state.outcome())
+    (memory.left == 0).then(|| memory.outcome())
 }
 
 /// What is held between two actions.
-pub(super) struct State<'a> {
+pub(super) struct Memory<'a> {
     costs: &'a Costs,
     /// Outputs that are held beside what is saved.
     held: Vec<bool>,
@@ -62,7 +62,7 @@ pub(super) struct State<'a> {
     extra_seconds: f64,
 }
 
-impl<'a> State<'a> {
+impl<'a> Memory<'a> {
     pub(super) fn new(costs: &'a Costs) -> Self {
         let count = costs.stages().len();
         let bytes = costs.gradient_bytes(count);

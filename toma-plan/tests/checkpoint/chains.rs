@@ -93,7 +93,9 @@ fn any_must_save() -> impl Strategy<Value = bool> {
 pub(crate) fn any_in_whole(lengths: impl Into<SizeRange>) -> impl Strategy<Value = Costs> {
     any(lengths).prop_map(|costs| {
         let mut stages = costs.stages().to_vec();
-        stages.iter_mut().for_each(|stage| stage.savings.clear());
+        for stage in &mut stages {
+            stage.savings.clear();
+        }
         Costs::new(stages).unwrap().with_input_gradient(costs.input_gradient_bytes()).unwrap()
     })
 }

@@ -7,7 +7,7 @@ use toma_plan::checkpoint::{Action, Costs, Stage};
 
 /// What is held at some moment, by bits of stages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub(crate) struct State {
+pub(crate) struct Moment {
     held: u16,
     saved: u16,
     /// Stages that have run.
@@ -16,7 +16,7 @@ pub(crate) struct State {
     left: u8,
 }
 
-impl State {
+impl Moment {
     fn start(costs: &Costs) -> Self {
         Self { held: 0, saved: 0, reached: 0, left: u8::try_from(costs.stages().len()).unwrap() }
     }
@@ -47,8 +47,11 @@ pub(crate) struct Exact<'a> {
     budget: u64,
 }
 
+/// The least seconds known to each moment, and how it is reached.
+type Known = HashMap<Moment, (u64, Option<(Moment, Action)>)>;
+
 /// A move: where it leads, what it takes, and what it is.
-type Move = (State, u64, Option<Action>);
+type Move = (Moment, u64, Option<Action>);
 
 impl<'a> Exact<'a> {
     pub(crate) fn new(costs: &'a Costs) -> Self {
@@ -71,132 +74,132 @@ impl<'a> Exact<'a> {
         if stage == 0 { self.costs.input_gradient_bytes() } else { self.stages()[stage - 1].gradient_bytes }
     }
 
-    fn bytes(&self, state: State) -> u64 {
-        let [held, saved] = [state.held, state.saved].map(usize::from);
-        self.gradient(state.left.into()) + self.outputs[held] + self.saved[saved]
+    fn bytes(&self, now: Moment) -> u64 {
+        let [held, saved] = [now.held, now.saved].map(usize::from);
+        self.gradient(now.left.into()) + self.outputs[held] + self.saved[saved]
     }
 
     /// A run that saves nothing, with the input held.
-    fn run(&self, state: State, index: usize) -> Option<(State, u64)> {
-        let stage = &self.stages()[index];
-        if stage.must_save {
+    fn run(&self, now: Moment, index: usize) -> Option<(Moment, u64)> {
+        let cost = &self.stages()[index];
+        if cost.must_save {
             return None;
         }
-        let is_first = index == usize::from(state.reached);
-        let beyond = if is_first { stage.forward_peak_bytes } else { stage.repeat_peak_bytes };
-        let next = State { held: state.held | 1 << index, ..state };
-        self.ran(state, index, next, stage.output_bytes + beyond)
+        let is_first = index == usize::from(now.reached);
+        let beyond = if is_first { cost.forward_peak_bytes } else { cost.repeat_peak_bytes };
+        let next = Moment { held: now.held | 1 << index, ..now };
+        self.ran(now, index, next, cost.output_bytes + beyond)
     }
 
     /// A run that saves, with the input held.
-    fn save(&self, state: State, index: usize) -> Option<(State, u64)> {
-        let stage = &self.stages()[index];
-        let is_first = index == usize::from(state.reached);
-        let beyond = if is_first { stage.saving_peak_bytes } else { stage.repeat_saving_peak_bytes };
-        let next = State { saved: state.saved | 1 << index, ..state };
-        self.ran(state, index, next, stage.saved_bytes + beyond)
+    fn save(&self, now: Moment, index: usize) -> Option<(Moment, u64)> {
+        let cost = &self.stages()[index];
+        let is_first = index == usize::from(now.reached);
+        let beyond = if is_first { cost.saving_peak_bytes } else { cost.repeat_saving_peak_bytes };
+        let next = Moment { saved: now.saved | 1 << index, ..now };
+        self.ran(now, index, next, cost.saved_bytes + beyond)
     }
 
-    fn ran(&self, state: State, index: usize, next: State, takes: u64) -> Option<(State, u64)> {
-        let stage = &self.stages()[index];
-        if !state.has_input(index) || self.bytes(state) + takes > self.budget {
+    fn ran(&self, now: Moment, index: usize, next: Moment, takes: u64) -> Option<(Moment, u64)> {
+        let cost = &self.stages()[index];
+        if !now.has_input(index) || self.bytes(now) + takes > self.budget {
             return None;
         }
-        let is_first = index == usize::from(state.reached);
-        let seconds = if is_first { stage.forward_seconds } else { stage.repeat_seconds };
-        Some((State { reached: state.reached + u8::from(is_first), ..next }, whole(seconds)))
+        let is_first = index == usize::from(now.reached);
+        let seconds = if is_first { cost.forward_seconds } else { cost.repeat_seconds };
+        Some((Moment { reached: now.reached + u8::from(is_first), ..next }, whole(seconds)))
     }
 
-    fn backward(&self, state: State) -> Option<(State, u64)> {
-        let index = usize::from(state.left) - 1;
-        let stage = &self.stages()[index];
-        let takes = self.gradient(index) + stage.backward_peak_bytes;
-        let may = state.saved & (1 << index) != 0 && state.has_input(index);
-        if !may || self.bytes(state) + takes > self.budget {
+    fn backward(&self, now: Moment) -> Option<(Moment, u64)> {
+        let index = usize::from(now.left) - 1;
+        let cost = &self.stages()[index];
+        let takes = self.gradient(index) + cost.backward_peak_bytes;
+        let may = now.saved & (1 << index) != 0 && now.has_input(index);
+        if !may || self.bytes(now) + takes > self.budget {
             return None;
         }
-        let next = State { saved: state.saved & !(1 << index), left: state.left - 1, ..state };
-        Some((next.without_output(index).without_input(index), whole(stage.backward_seconds)))
+        let next = Moment { saved: now.saved & !(1 << index), left: now.left - 1, ..now };
+        Some((next.without_output(index).without_input(index), whole(cost.backward_seconds)))
     }
 
     /// The stages that may run: the next one in the first sweep, then all that are left and can be repeated.
-    fn runnable(&self, state: State) -> impl Iterator<Item = usize> {
-        let reached = usize::from(state.reached);
+    fn runnable(&self, now: Moment) -> impl Iterator<Item = usize> {
+        let reached = usize::from(now.reached);
         let is_first_sweep = reached < self.stages().len();
-        let stages = if is_first_sweep { reached..reached + 1 } else { 0..state.left.into() };
+        let stages = if is_first_sweep { reached..reached + 1 } else { 0..now.left.into() };
         stages.filter(move |stage| is_first_sweep || !self.stages()[*stage].must_save)
     }
 
     /// The moves of plans, where no run repeats what is there.
-    fn moves(&self, state: State) -> Vec<Move> {
+    fn moves(&self, now: Moment) -> Vec<Move> {
         let mut moves = Vec::new();
-        for stage in self.runnable(state).filter(|stage| state.saved & (1 << stage) == 0) {
-            let run = self.run(state, stage).filter(|_| !state.has(stage));
+        for stage in self.runnable(now).filter(|stage| now.saved & (1 << stage) == 0) {
+            let run = self.run(now, stage).filter(|_| !now.has(stage));
             if let Some((next, seconds)) = run {
                 moves.push((next, seconds, Some(Action::Keep(stage))));
                 moves.push((next.without_input(stage), seconds, Some(Action::Drop(stage))));
             }
-            if let Some((next, seconds)) = self.save(state, stage) {
+            if let Some((next, seconds)) = self.save(now, stage) {
                 let save = |holds_input| Some(Action::Save { stage, way: 0, holds_input });
                 moves.push((next, seconds, save(true)));
                 moves.push((next.without_input(stage), seconds, save(false)));
             }
         }
-        let backward = Action::Backward(usize::from(state.left) - 1);
-        moves.extend(self.backward(state).map(|(next, seconds)| (next, seconds, Some(backward))));
+        let backward = Action::Backward(usize::from(now.left) - 1);
+        moves.extend(self.backward(now).map(|(next, seconds)| (next, seconds, Some(backward))));
         moves
     }
 
     /// Everything that is possible: any run whose input is there, and anything is dropped at any time, but for
     /// the last output, which others hold.
-    fn all_moves(&self, state: State) -> Vec<Move> {
+    fn all_moves(&self, now: Moment) -> Vec<Move> {
         let mut moves = Vec::new();
-        for stage in self.runnable(state) {
-            let runs = [self.run(state, stage), self.save(state, stage)];
+        for stage in self.runnable(now) {
+            let runs = [self.run(now, stage), self.save(now, stage)];
             moves.extend(runs.into_iter().flatten().map(|(next, seconds)| (next, seconds, None)));
         }
-        moves.extend(self.backward(state).map(|(next, seconds)| (next, seconds, None)));
+        moves.extend(self.backward(now).map(|(next, seconds)| (next, seconds, None)));
         for stage in 0..self.stages().len() {
             if stage + 1 < self.stages().len() {
-                moves.push((state.without_output(stage), 0, None));
+                moves.push((now.without_output(stage), 0, None));
             }
             if !self.stages()[stage].must_save {
-                moves.push((State { saved: state.saved & !(1 << stage), ..state }, 0, None));
+                moves.push((Moment { saved: now.saved & !(1 << stage), ..now }, 0, None));
             }
         }
-        moves.retain(|(next, ..)| *next != state);
+        moves.retain(|(next, ..)| *next != now);
         moves
     }
 
     /// What is left to do at the least: every backward, and a run of every stage that is not saved.
-    fn to_go(&self, state: State) -> u64 {
-        let left = self.stages()[..state.left.into()].iter().enumerate();
-        let of = |(index, stage): (usize, &Stage)| {
-            let is_saved = state.saved & (1 << index) != 0;
-            let is_first = index >= usize::from(state.reached);
-            let run = if is_first { stage.forward_seconds } else { stage.repeat_seconds };
-            whole(stage.backward_seconds) + if is_saved { 0 } else { whole(run) }
+    fn to_go(&self, now: Moment) -> u64 {
+        let left = self.stages()[..now.left.into()].iter().enumerate();
+        let of = |(index, cost): (usize, &Stage)| {
+            let is_saved = now.saved & (1 << index) != 0;
+            let is_first = index >= usize::from(now.reached);
+            let run = if is_first { cost.forward_seconds } else { cost.repeat_seconds };
+            whole(cost.backward_seconds) + if is_saved { 0 } else { whole(run) }
         };
         left.map(of).sum()
     }
 
     /// The least seconds, and the actions that take them.
     pub(crate) fn fastest(&self) -> Option<(u64, Vec<Action>)> {
-        let mut from: HashMap<State, (u64, Option<(State, Action)>)> = HashMap::new();
-        let start = State::start(self.costs);
+        let mut from = Known::new();
+        let start = Moment::start(self.costs);
         from.insert(start, (0, None));
         let mut open = BinaryHeap::from([Reverse((self.to_go(start), start, 0))]);
-        while let Some(Reverse((_, state, seconds))) = open.pop() {
-            if state.left == 0 {
-                return Some((seconds, path(&from, state)));
+        while let Some(Reverse((_, now, seconds))) = open.pop() {
+            if now.left == 0 {
+                return Some((seconds, path(&from, now)));
             }
-            if from[&state].0 < seconds {
+            if from[&now].0 < seconds {
                 continue;
             }
-            for (next, more, action) in self.moves(state) {
+            for (next, more, action) in self.moves(now) {
                 let seconds = seconds + more;
                 if from.get(&next).is_none_or(|known| seconds < known.0) {
-                    from.insert(next, (seconds, action.map(|action| (state, action))));
+                    from.insert(next, (seconds, action.map(|action| (now, action))));
                     open.push(Reverse((seconds + self.to_go(next), next, seconds)));
                 }
             }
@@ -206,17 +209,17 @@ impl<'a> Exact<'a> {
 
     /// The least seconds, by Dijkstra's algorithm over everything that is possible.
     pub(crate) fn exhaustive(&self) -> Option<u64> {
-        let start = State::start(self.costs);
+        let start = Moment::start(self.costs);
         let mut known = HashMap::from([(start, 0)]);
         let mut open = BinaryHeap::from([Reverse((0, start))]);
-        while let Some(Reverse((seconds, state))) = open.pop() {
-            if state.left == 0 {
+        while let Some(Reverse((seconds, now))) = open.pop() {
+            if now.left == 0 {
                 return Some(seconds);
             }
-            if known[&state] < seconds {
+            if known[&now] < seconds {
                 continue;
             }
-            for (next, more, _) in self.all_moves(state) {
+            for (next, more, _) in self.all_moves(now) {
                 let seconds = seconds + more;
                 if known.get(&next).is_none_or(|known| seconds < *known) {
                     known.insert(next, seconds);
@@ -237,12 +240,12 @@ fn sums(costs: &Costs, bytes: impl Fn(&Stage) -> u64) -> Vec<u64> {
     (0..1 << costs.stages().len()).map(sum).collect()
 }
 
-fn path(from: &HashMap<State, (u64, Option<(State, Action)>)>, end: State) -> Vec<Action> {
+fn path(from: &Known, end: Moment) -> Vec<Action> {
     let mut actions = Vec::new();
-    let mut state = end;
-    while let Some((before, action)) = from[&state].1 {
+    let mut now = end;
+    while let Some((before, action)) = from[&now].1 {
         actions.push(action);
-        state = before;
+        now = before;
     }
     actions.reverse();
     actions

@@ -1,6 +1,8 @@
 //! Plans of checkpoints: tables worked out elsewhere, an exact search, a slow twin of the simulator, and bad
 //! input.
 
+#![expect(clippy::float_cmp, reason = "times are small whole numbers, which floats hold exactly")]
+
 mod bad_input;
 mod chains;
 mod exact;

@@ -76,3 +76,19 @@ fn auto_is_near_the_fastest_plan_where_repeats_cost_otherwise_or_are_impossible(
     let [rotor, auto] = means(drawn(any_in_whole(6..=6), 500));
     assert!(auto <= 1.01 && auto < rotor, "{auto}, rotor {rotor}");
 }
+
+/// Rotor repeats segments as a whole, so its least bytes are not the least of all.
+#[test]
+fn the_least_bytes_are_nearly_those_of_any_plan() {
+    let mut equal = 0;
+    for costs in drawn(random(1..=8), 300).chain(drawn(any_in_whole(1..=6), 300)) {
+        let mut exact = Exact::new(&costs);
+        let least = (0..).find(|budget| exact.within(*budget).fastest().is_some()).unwrap();
+        assert!(
+            least <= costs.least_bytes() && costs.least_bytes() <= least + least / 4,
+            "{least} {costs:?}"
+        );
+        equal += usize::from(least == costs.least_bytes());
+    }
+    assert!(equal >= 590, "{equal}");
+}

@@ -79,7 +79,9 @@ pub(crate) fn resnet152(inside: Inside, grain: Grain) -> Costs {
     }
     blocks.push(head);
     if inside == Inside::Whole {
-        blocks.iter_mut().for_each(|block| block.ways.clear());
+        for block in &mut blocks {
+            block.ways.clear();
+        }
     }
     let stages = blocks.iter().map(|block| block.stage(grain)).collect();
     Costs::new(stages).unwrap().with_input_gradient(grain.bytes(9.2)).unwrap()

@@ -159,7 +159,7 @@ fn sqrt_n_is_the_partition_of_memonger() {
 /// Extra runs of Revolve for `l` stages and `c` checkpoints, in closed form.
 fn extra_runs(l: u128, c: u128) -> u128 {
     let choose = |n: u128, k: u128| (0..k).fold(1, |product, i| product * (n - i) / (i + 1));
-    let r = (0..).find(|r| choose(c + r, c) >= l).unwrap();
+    let r = (0..l).find(|r| choose(c + r, c) >= l).unwrap();
     if r == 0 { 0 } else { r * l - choose(c + r, r - 1) }
 }
 
