@@ -12,6 +12,14 @@ const MARGIN: u64 = SLOTS / 16;
 /// Numbers in a table, 64 MB beside the margin: chains of more than about 100 stages get fewer slots.
 const NUMBERS: u64 = 1 << 23;
 
+/// A plan, and its time by the table.
+pub(super) struct Timed {
+    pub(super) seconds: f64,
+    pub(super) actions: Vec<Action>,
+    /// Whether it takes more slots than the budget has.
+    pub(super) is_beyond: bool,
+}
+
 #[derive(Debug)]
 pub(super) struct Table<'a> {
     recurrence: Recurrence<'a>,
@@ -97,8 +105,9 @@ impl<'a> Table<'a> {
     }
 
     /// The fastest plan for so many slots, if there is one.
-    fn actions(&self, slots: usize) -> Option<Vec<Action>> {
-        self.row(0, self.recurrence.count() - 1)[slots].is_finite().then(|| {
+    fn plan(&self, slots: usize, is_beyond: bool) -> Option<Timed> {
+        let seconds = self.row(0, self.recurrence.count() - 1)[slots];
+        let actions = || {
             self.recurrence.actions(slots, |start, last, slots| {
                 let branches = self.recurrence.saves(start, last).chain(self.recurrence.splits(start, last));
                 let timed = branches.map(|branch| (self.seconds_of(branch, start, last, slots), branch));
@@ -106,7 +115,8 @@ impl<'a> Table<'a> {
                 let (_, branch) = fastest.expect("a stage can be saved");
                 (branch.choice, slots - self.slots_of(branch.held_bytes))
             })
-        })
+        };
+        seconds.is_finite().then(|| Timed { seconds, actions: actions(), is_beyond })
     }
 
     fn seconds_of(&self, branch: Branch, start: usize, last: usize, slots: usize) -> f64 {
@@ -124,13 +134,13 @@ impl<'a> Table<'a> {
     }
 
     /// Plans for a budget, the fastest first. All but the last may not fit.
-    pub(super) fn plans(&self, budget_bytes: u64) -> impl Iterator<Item = Vec<Action>> {
+    pub(super) fn plans(&self, budget_bytes: u64) -> impl Iterator<Item = Timed> {
         let slots = to_usize(budget_bytes / self.slot_bytes).min(self.slots);
         let row = self.row(0, self.recurrence.count() - 1);
         let beyond = (slots + 1..=slots + self.margin).rev();
         // As much time in as many slots less one is the same plan, more or less.
         let differs = beyond.filter(|&slots| row[slots] < row[slots - 1]);
-        differs.chain([slots]).filter_map(|slots| self.actions(slots))
+        differs.chain([slots]).filter_map(move |more| self.plan(more, more > slots))
     }
 }
 

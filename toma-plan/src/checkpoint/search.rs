@@ -38,7 +38,9 @@ impl Candidate {
     /// That is one of the recurrence, but where first runs need more than repeats: there, running all twice
     /// may need less.
     pub(super) fn leanest(costs: &Costs) -> Self {
-        let [least, sqrt_n] = [least::least(costs), fixed::sqrt_n(costs)].map(|it| Self::new(costs, it));
+        let (bytes, actions) = least::least(costs);
+        let [least, sqrt_n] = [actions, fixed::sqrt_n(costs)].map(|actions| Self::new(costs, actions));
+        debug_assert_eq!(bytes, least.simulated.peak_bytes, "what is not rounded is exact");
         if sqrt_n.simulated.peak_bytes < least.simulated.peak_bytes { sqrt_n } else { least }
     }
 
@@ -66,8 +68,13 @@ impl<'a> Search<'a> {
 
     /// The fastest plan of [`Solver::Rotor`] in a budget that the leanest plan fits.
     pub(super) fn rotor(&self, budget_bytes: u64) -> Candidate {
-        let plans = self.table.plans(budget_bytes).map(|actions| Candidate::new(self.costs, actions));
-        let mut found = plans.filter(|plan| plan.fits(budget_bytes)).take(1);
+        let plans = self.table.plans(budget_bytes).map(|timed| {
+            let plan = Candidate::new(self.costs, timed.actions);
+            debug_assert!((plan.simulated.seconds - timed.seconds).abs() <= 1e-9 * timed.seconds);
+            debug_assert!(plan.fits(budget_bytes) || timed.is_beyond, "what is rounded up fits");
+            plan
+        });
+        let mut found = plans.filter(|plan| plan.fits(budget_bytes));
         let others = [&self.sqrt_n].into_iter().filter(|plan| plan.fits(budget_bytes)).cloned();
         found.next().into_iter().chain(others).fold(self.least.clone(), |best, plan| plan.or(best))
     }
