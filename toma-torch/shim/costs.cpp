@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <unordered_map>
+#include <utility>
 
 #include "tape.h"
 
@@ -30,7 +31,7 @@ void Run::note() {
 
 uint64_t Run::elapsed_ns() const { return nanoseconds() - began; }
 
-Costs::Costs(Tape& tape) : first(false), tape(tape), backward(false), after(false) {}
+Costs::Costs(Tape& tape) : first(false), tape(tape), backward(false), after(false), backward_of(none) {}
 
 void Costs::stage_begins() {
   stages.push_back({});
@@ -188,7 +189,7 @@ void Costs::repeated(uint32_t number, bool saves, const Run& run) {
 
 // What is allocated besides what the region holds: the outputs, what follows on them, and their gradients.
 void Costs::backward_arrives() {
-  if (!learns() || stages.empty()) {
+  if (!is_learning || std::exchange(has_arrived, true)) {
     return;
   }
   Storages held;
@@ -206,11 +207,13 @@ void Costs::backward_arrives() {
   }
   after.note();
   const auto others = level().now - meter.start() - static_cast<int64_t>(held.bytes);
+  arrival_bytes = level().now - meter.start();
   fallen_bytes = after.start() + after.saving() - level().now;
   stages.back().gradient_bytes = static_cast<uint64_t>(std::max<int64_t>(others, 0));
 }
 
 void Costs::backward_begins(uint32_t number) {
+  backward_of = number;
   backward = Run(is_learning);
   Storages held;
   each_slot(number, [&](const Slot& slot) {
@@ -221,7 +224,11 @@ void Costs::backward_begins(uint32_t number) {
   held_bytes = held.bytes;
 }
 
-void Costs::backward_ends(uint32_t number) {
+void Costs::backward_ends() {
+  const auto number = std::exchange(backward_of, none);
+  if (number == none) {
+    return;
+  }
   backward.note();
   auto& stage = stages[number];
   stage.backward_ns = backward.elapsed_ns();
@@ -235,16 +242,13 @@ void Costs::backward_ends(uint32_t number) {
 }
 
 void Costs::is_over() {
-  if (tape.reached != none) {
-    backward_ends(tape.reached);
-  }
+  backward_ends();
   Meter::take();
   const std::lock_guard<std::mutex> held(tape.notes->lock);
   publish();
   const auto gradients = lacking_bytes - lacking();
   const auto left = level().now - meter.start() - static_cast<int64_t>(gradients);
-  const auto most = stages.empty() ? 0 : static_cast<int64_t>(stages.back().gradient_bytes);
-  tape.notes->figures.outside_bytes = static_cast<uint64_t>(std::clamp<int64_t>(left, 0, most));
+  tape.notes->figures.outside_bytes = static_cast<uint64_t>(std::clamp<int64_t>(left, 0, std::max<int64_t>(arrival_bytes, 0)));
   tape.notes->figures.is_over = true;
   // Stages behind it whose backward has not run are of branches that lead to no gradient.
   uint32_t needed = 0;

@@ -49,7 +49,7 @@ class Costs {
   void repeated(uint32_t stage, bool saves, const Run& run);
   void backward_arrives();
   void backward_begins(uint32_t stage);
-  void backward_ends(uint32_t stage);
+  void backward_ends();
   void is_over();
 
   // What is known of the structure needs no measuring.
@@ -72,6 +72,11 @@ class Costs {
   std::vector<toma_stage> stages;
   Meter meter;
   Run backward, after;
+  // The stage whose backward is measured.
+  uint32_t backward_of;
+  bool has_arrived = false;
+  // Allocated since the region began, when its backward arrives.
+  int64_t arrival_bytes = 0;
   // What slots hold when it begins.
   uint64_t held_bytes = 0;
   // What was needed beyond that only to make the gradient of the outputs.

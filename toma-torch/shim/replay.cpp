@@ -256,10 +256,9 @@ void Tape::reach(uint32_t stage) {
   if (reached == stage) {
     return;
   }
-  if (reached == none) {
+  if (has_ended) {
+    costs.backward_ends();
     costs.backward_arrives();
-  } else {
-    costs.backward_ends(reached);
   }
   reached = stage;
   for (auto boundary = current() + 1; boundary-- > stage;) {
@@ -325,7 +324,7 @@ at::Tensor Tape::unpack(uint32_t number) {
   if (!slots[number].tensor.defined()) {
     remake(stage);
   }
-  if (begins) {
+  if (begins && has_ended) {
     costs.backward_begins(stage);
   }
   auto& slot = slots[number];
