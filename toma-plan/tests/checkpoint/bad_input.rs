@@ -148,3 +148,20 @@ fn names_of_solvers_are_read_as_they_are_shown() {
     let error = "Rotor".parse::<Solver>().unwrap_err();
     assert_eq!(error.to_string(), "`Rotor` is no solver: expected keep-all, sqrt-n, rotor or auto");
 }
+
+/// Its first run takes 3 bytes more if it saves, and its repeat none.
+#[test]
+fn where_first_runs_need_more_than_repeats_all_run_twice() {
+    let stage = Stage {
+        output_bytes: 1,
+        saved_bytes: 1,
+        gradient_bytes: 4,
+        saving_peak_bytes: 3,
+        ..Stage::default()
+    };
+    let costs = Costs::new(vec![stage]).unwrap();
+    assert_eq!((costs.least_bytes(), costs.keep_all_bytes()), (6, 8));
+    for solver in [Solver::SqrtN, Solver::Rotor, Solver::Auto] {
+        assert_eq!(costs.plan(6, solver).unwrap().repeats().collect::<Vec<_>>(), [1]);
+    }
+}

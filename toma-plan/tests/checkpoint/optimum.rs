@@ -63,11 +63,12 @@ fn means(chains: impl Iterator<Item = Costs>) -> [f64; 2] {
     sums.map(|sum| sum / plans)
 }
 
+/// One percent is promised. Without detours it is 0.42, 0.58 and 0.89 percent.
 #[test]
 fn auto_is_within_one_percent_of_the_fastest_plan() {
-    for (length, chains) in [(4, 1000), (8, 200), (14, 12)] {
+    for (length, chains, at_most) in [(4, 1000, 1.0035), (8, 200, 1.0045), (14, 12, 1.007)] {
         let [rotor, auto] = means(drawn(random(length..=length), chains));
-        assert!(auto <= 1.01 && auto < rotor, "{length} stages: {auto}, rotor {rotor}");
+        assert!(auto <= at_most && auto < rotor, "{length} stages: {auto}, rotor {rotor}");
     }
 }
 
