@@ -192,7 +192,7 @@ void Tape::keep(uint32_t stage, const std::string& why) {
   }
   notes->kept += "stage " + std::to_string(stage) + ": " + why + "\n";
   if (is_missing(stage)) {
-    remake(stage);
+    run(stage, true, false);
   }
   for (auto slot = kept.first_slot; slot < end_slot(stage); ++slot) {
     slots[slot].is_saved = true;

@@ -10,6 +10,9 @@
 #include "guard.h"
 
 namespace toma {
+
+bool saves(uint32_t action) { return action == TOMA_SAVE || action == TOMA_SAVE_ALONE; }
+
 namespace {
 
 constexpr auto keys_of_modes = [] {
@@ -169,7 +172,8 @@ void Replay::pack(const at::Tensor& tensor) {
   if (tape.verify && hash_of(tensor) != packed.hash) {
     fail("stage ", stage, ": a tensor that ", tape.ops[packed.op].name(), " saves differs when it is repeated");
   }
-  if (!packed.tensor.defined()) {
+  const auto is_left = packed.value != none && tape.stages[stage].action == TOMA_SAVE_ALONE;
+  if (!packed.tensor.defined() && !is_left) {
     packed.tensor = alias_of(tensor);
     filled.push_back(number);
   }
@@ -229,6 +233,9 @@ bool Tape::is_missing(uint32_t stage) const {
 
 // Runs what lies between it and what is held before it as well.
 void Tape::run(uint32_t stage, bool saves, bool holds_output) {
+  if (!holds_output && !is_missing(stage)) {
+    return;
+  }
   if (stage > 0 && !stages[stage - 1].holds_output) {
     run(stage - 1, false, true);
   }
@@ -262,32 +269,23 @@ void Tape::reach(uint32_t stage) {
   }
   reached = stage;
   for (auto boundary = current() + 1; boundary-- > stage;) {
-    stages[boundary].is_saved = false;
+    stages[boundary].is_saved = boundary == stage && stages[boundary].is_saved;
     release(boundary);
   }
+  follow_plan(stage);
 }
 
-// Fills the slots of a stage: as the plan goes on, or else from the nearest boundary that is held. A backward inside
-// the region comes before all that is planned.
-void Tape::remake(uint32_t stage) {
-  if (!has_ended || !follow_plan(stage)) {
-    run(stage, true, false);
+// Does what the plan does before the backward of a stage. A backward inside the region comes before all that is
+// planned, and one that has come by already goes on from what is held.
+void Tape::follow_plan(uint32_t stage) {
+  const auto is_backward = [&](const toma_action& action) { return action.kind == TOMA_BACKWARD && action.stage == stage; };
+  const auto end = std::find_if(plan.begin() + static_cast<ptrdiff_t>(cursor), plan.end(), is_backward);
+  if (!has_ended || end == plan.end()) {
+    return;
   }
-}
-
-// Does what the plan does up to the run that saves the stage; false where it has no such run ahead.
-bool Tape::follow_plan(uint32_t stage) {
-  const auto saves = [&](const toma_action& action) { return action.kind == TOMA_SAVE && action.stage == stage; };
-  const auto end = std::find_if(plan.begin() + cursor, plan.end(), saves);
-  if (end == plan.end()) {
-    return false;
+  for (; plan[cursor].kind != TOMA_BACKWARD || plan[cursor].stage != stage; ++cursor) {
+    act(plan[cursor], plan[cursor + 1].kind != TOMA_BACKWARD);
   }
-  for (auto action = plan.begin() + cursor; action <= end; ++action) {
-    const auto next = action + 1;
-    act(*action, next == plan.end() || next->kind != TOMA_BACKWARD);
-  }
-  cursor = end + 1 - plan.begin();
-  return true;
 }
 
 void Tape::act(toma_action action, bool holds_output) {
@@ -299,9 +297,11 @@ void Tape::act(toma_action action, bool holds_output) {
   if (action.kind == TOMA_KEEP && stage > 0) {
     stages[stage - 1].holds_output = true;
   }
-  run(stage, action.kind == TOMA_SAVE, holds_output);
+  stages[stage].action = action.kind;
+  run(stage, saves(action.kind), holds_output);
+  const auto drops_input = action.kind == TOMA_DROP || action.kind == TOMA_SAVE_ALONE;
   // What a saved stage holds stays.
-  if (action.kind == TOMA_DROP && stage > 0 && !stages[stage - 1].is_saved) {
+  if (drops_input && stage > 0 && !stages[stage - 1].is_saved) {
     release(stage - 1);
   }
 }
@@ -315,21 +315,35 @@ void Tape::check_version(const Slot& slot) const {
   }
 }
 
+// Whether it is a value of an earlier stage that a boundary holds.
+bool Tape::is_input_held(const Slot& slot) const {
+  return slot.value != none && values[slot.value].held.defined() && version_of(values[slot.value].held) == values[slot.value].version;
+}
+
 at::Tensor Tape::unpack(uint32_t number) {
   const std::lock_guard<std::recursive_mutex> held(lock);
   const auto stage = stage_of(number);
   check_version(slots[number]);
   const auto begins = reached != stage;
   reach(stage);
-  if (!slots[number].tensor.defined()) {
-    remake(stage);
+  if (!slots[number].tensor.defined() && !is_input_held(slots[number])) {
+    run(stage, true, false);
   }
   if (begins && has_ended) {
     costs.backward_begins(stage);
   }
   auto& slot = slots[number];
+  if (!slot.tensor.defined() && is_input_held(slot)) {
+    return alias_of(values[slot.value].held);
+  }
   TORCH_INTERNAL_ASSERT(slot.tensor.defined(), "checkpoint: a repetition has not made what it should");
   return slot.is_saved ? slot.tensor : std::exchange(slot.tensor, at::Tensor());
+}
+
+// The value of an earlier stage that a tensor is; none for others.
+uint32_t Tape::input_of(const at::Tensor& tensor) const {
+  const auto known = value_of.find(tensor.unsafeGetTensorImpl());
+  return known != value_of.end() && values[known->second].stage < current() ? known->second : none;
 }
 
 uint32_t Tape::pack(const at::Tensor& tensor) {
@@ -340,8 +354,10 @@ uint32_t Tape::pack(const at::Tensor& tensor) {
   const auto is_known = storage != nullptr && made != storages.end();
   const auto is_kept = is_known && made->second.value != none && values[made->second.value].kept.defined() && !made->second.is_written;
   const auto is_outside = storage == nullptr || is_kept || (is_known && made->second.stage == none);
-  const auto is_saved = is_outside || stages.back().action == TOMA_SAVE;
+  const auto value = input_of(tensor);
+  const auto is_saved = is_outside || stages.back().action == TOMA_SAVE || (stages.back().action == TOMA_SAVE_ALONE && value == none);
   Slot slot{tensor.unsafeGetTensorImpl()->version_counter(), version_of(tensor), static_cast<uint32_t>(ops.size()) - 1, is_outside, is_saved};
+  slot.value = value;
   slot.tensor = is_saved ? alias_of(tensor) : at::Tensor();
   slot.sizes = tensor.sizes().vec();
   slot.kind = tensor.scalar_type();

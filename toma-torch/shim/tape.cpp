@@ -164,7 +164,7 @@ void Tape::begin_stage() {
   }
   const auto number = static_cast<uint32_t>(stages.size());
   const auto kind = plan.empty() ? uint32_t{TOMA_KEEP} : plan[number].kind;
-  stages.push_back({static_cast<uint32_t>(ops.size()), static_cast<uint32_t>(slots.size()), kind, kind == TOMA_SAVE, false, kind == TOMA_SAVE});
+  stages.push_back({static_cast<uint32_t>(ops.size()), static_cast<uint32_t>(slots.size()), kind, saves(kind), false, saves(kind)});
   if (kind == TOMA_KEEP && number > 0) {
     stages[number - 1].holds_output = true;
   }

@@ -141,6 +141,8 @@ struct Slot {
   bool is_outside;
   // Held from its first run on.
   bool is_saved;
+  // The value of an earlier stage that it is; none for others.
+  uint32_t value = none;
   // No node needs it any more.
   bool is_dead = false;
   at::Tensor tensor = {};
@@ -223,13 +225,14 @@ class Tape final {
 
   // Running again: replay.cpp.
   void reach(uint32_t stage);
-  void remake(uint32_t stage);
-  bool follow_plan(uint32_t stage);
+  void follow_plan(uint32_t stage);
   void act(toma_action action, bool holds_output);
   void run(uint32_t stage, bool saves, bool holds_output);
   void release(uint32_t boundary) noexcept;
   bool is_needed(const Value& value) const;
   bool is_missing(uint32_t stage) const;
+  bool is_input_held(const Slot& slot) const;
+  uint32_t input_of(const at::Tensor& tensor) const;
 
   void check_version(const Slot& slot) const;
   uint32_t stage_of(uint32_t slot) const;
@@ -263,6 +266,8 @@ class Tape final {
   Costs costs;
 };
 
+// Whether it is a run that fills slots.
+bool saves(uint32_t action);
 // Shares memory and version with a tensor, and seems to be computed by some graph where it wants a gradient.
 at::Tensor alias_with_history(const at::Tensor& tensor, bool wants_gradient);
 

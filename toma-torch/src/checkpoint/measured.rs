@@ -61,7 +61,8 @@ pub(super) fn actions_of(plan: &Plan) -> Vec<RawAction> {
     let kind = |action: &Action| match action {
         Action::Drop(_) => RawAction::DROP,
         Action::Keep(_) => RawAction::KEEP,
-        Action::Save { .. } => RawAction::SAVE,
+        Action::Save { holds_input: true, .. } => RawAction::SAVE,
+        Action::Save { .. } => RawAction::SAVE_ALONE,
         Action::Backward(_) => RawAction::BACKWARD,
     };
     let stage = |action: &Action| u32::try_from(action.stage()).expect("stages are few");

@@ -20,6 +20,7 @@ impl RawAction {
     pub(crate) const KEEP: u32 = 1;
     pub(crate) const SAVE: u32 = 2;
     pub(crate) const BACKWARD: u32 = 3;
+    pub(crate) const SAVE_ALONE: u32 = 4;
 }
 
 /// `toma_chosen` of the shim.
