@@ -36,6 +36,9 @@ impl fmt::Display for Place {
     }
 }
 
+/// What a plan is asked for.
+type BudgetFor = (u64, Solver);
+
 /// The operators of a region for some shapes, and what its stages take.
 #[derive(Debug)]
 pub(super) struct Structure {
@@ -43,7 +46,8 @@ pub(super) struct Structure {
     pub(super) cuts: Arc<[u32]>,
     pub(super) costs: Costs,
     region: Arc<Region>,
-    plans: Mutex<VecDeque<((u64, Solver), Arc<Plan>)>>,
+    /// By budget and solver.
+    plans: Mutex<VecDeque<(BudgetFor, Arc<Plan>)>>,
     /// By how much budgets have been too large.
     excess_bytes: AtomicU64,
     /// Plans since that was last halved.
@@ -56,7 +60,15 @@ impl Structure {
         let cuts = region.stages().iter().skip(1).map(|stage| stage.first_op).collect();
         let prints = region.prints().into();
         let (excess_bytes, planned) = (AtomicU64::new(0), AtomicU64::new(0));
-        Some(Self { prints, cuts, costs, region: region.clone(), plans: Mutex::default(), excess_bytes, planned })
+        Some(Self {
+            prints,
+            cuts,
+            costs,
+            region: region.clone(),
+            plans: Mutex::default(),
+            excess_bytes,
+            planned,
+        })
     }
 
     /// A budget was too large: from now on so much less is taken of budgets.

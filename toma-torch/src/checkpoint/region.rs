@@ -7,18 +7,18 @@ use tch::{Kind, Tensor};
 use toma_core::memory::MemorySource as _;
 use toma_core::predict::is_dry;
 use toma_core::{device, leaner};
-use toma_plan::checkpoint::{Costs, TooSmall};
+use toma_plan::checkpoint::{Costs, Plan, TooSmall};
 
-use super::knowledge::{self, Place};
+use super::With;
+use super::knowledge::{self, Place, Structure};
 use super::leaner::Leaner;
 use super::measured;
 use super::report::{self, Ran};
 use super::running::Running;
-use super::With;
+use crate::cpu;
 use crate::error::{Error, ErrorKind};
 use crate::ffi::{self, Chosen, DeviceId, RecordingRegion, Region, RegionOptions};
 use crate::memory::Device;
-use crate::cpu;
 
 /// Left of what is free, for what was not measured.
 const HEAD_ROOM_PERCENT: u64 = 2;
@@ -68,15 +68,7 @@ fn choose(
 ) -> Result<Chosen, Error> {
     let Some(known) = knowledge::structure(place, print) else { return Ok(Chosen::default()) };
     let device = Device::new(device.device());
-    let plan = match form.plan {
-        Some(plan) => Arc::new(plan.clone()),
-        None => {
-            let budget_bytes = form.budget_bytes.unwrap_or_else(|| free_bytes(&device));
-            let plan = known.plan(budget_bytes, form.solver).map_err(|small| too_small(place, &small))?;
-            leaner::offer(Arc::new(Leaner { known: known.clone(), plan: plan.clone(), budget_bytes }));
-            plan
-        }
-    };
+    let plan = plan_for(form, place, &known, &device)?;
     let stages = known.cuts.len() + 1;
     if plan.stages() != stages {
         let text = format!("checkpoint {place}: a plan of {} stages for a region of {stages}", plan.stages());
@@ -85,6 +77,22 @@ fn choose(
     let actions = measured::actions_of(&plan);
     running.begin(plan, &device);
     Ok(Chosen { prints: known.prints.clone(), cuts: known.cuts.clone(), actions })
+}
+
+/// The plan that was given, or the fastest that fits. Of those the engine may ask for a leaner one.
+fn plan_for(
+    form: &With<'_>,
+    place: &Place,
+    known: &Arc<Structure>,
+    device: &Device,
+) -> Result<Arc<Plan>, Error> {
+    if let Some(plan) = form.plan {
+        return Ok(Arc::new(plan.clone()));
+    }
+    let budget_bytes = form.budget_bytes.unwrap_or_else(|| free_bytes(device));
+    let plan = known.plan(budget_bytes, form.solver).map_err(|small| too_small(place, &small))?;
+    leaner::offer(Arc::new(Leaner { known: known.clone(), plan: plan.clone(), budget_bytes }));
+    Ok(plan)
 }
 
 /// What is free and not promised to other regions, less some for what was not measured.
@@ -115,7 +123,7 @@ impl Drop for StageOf {
 }
 
 /// Runs the closure and its backward as a new region, and puts back all that they change.
-pub(super) fn measure(form: &With<'_>, place: Place, body: impl FnOnce() -> Tensor) -> Result<Costs, Error> {
+pub(super) fn measure(form: &With<'_>, place: &Place, body: impl FnOnce() -> Tensor) -> Result<Costs, Error> {
     cpu::count();
     let options = RegionOptions { verify: form.verify, undoes: true, hears: Arc::new(Running::default()) };
     let recording = RecordingRegion::begin(|_, _| Ok(Chosen::default()), options)?;
@@ -127,8 +135,9 @@ pub(super) fn measure(form: &With<'_>, place: Place, body: impl FnOnce() -> Tens
     let costs = measured::costs_of(&region);
     let unreached = || "checkpoint: backward has not come to the first stage that it needs";
     let costs = costs.ok_or_else(|| Error::new(ErrorKind::Other, unreached().into()))?;
-    let costs = costs.map_err(|invalid| Error::new(ErrorKind::Other, format!("checkpoint {place}: {invalid}")))?;
-    knowledge::learn(&place, region);
+    let costs =
+        costs.map_err(|invalid| Error::new(ErrorKind::Other, format!("checkpoint {place}: {invalid}")))?;
+    knowledge::learn(place, region);
     Ok(costs)
 }
 

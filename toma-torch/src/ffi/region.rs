@@ -208,7 +208,8 @@ impl<'a> RecordingRegion<'a> {
         let guest = Box::into_raw(Box::new(hears));
         let options = RawOptions { verify, undoes, told, guest: guest.cast_const().cast() };
         // SAFETY: the context is that of the callback, and lives in a box until the region ends.
-        let began = checked(|error| unsafe { toma_region_begin(choose, context, options, &mut region, error) });
+        let began =
+            checked(|error| unsafe { toma_region_begin(choose, context, options, &mut region, error) });
         if began.is_err() {
             // SAFETY: there is no region that would tell it anything.
             drop(unsafe { Box::from_raw(guest) });
