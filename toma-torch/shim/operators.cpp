@@ -6,8 +6,9 @@
 #include <c10/util/flat_hash_map.h>
 
 #include <algorithm>
-#include <memory>
+#include <mutex>
 #include <string_view>
+#include <unordered_map>
 
 #include "guard.h"
 
@@ -43,15 +44,22 @@ Operator described(const c10::OperatorHandle& handle) {
   return operation;
 }
 
+// Never destroyed: regions that refer to it may live until the process ends.
+const Operator& shared_operator_of(const c10::OperatorHandle& handle) {
+  static auto* operators = new std::unordered_map<const c10::FunctionSchema*, Operator>;
+  static std::mutex lock;
+  const std::lock_guard<std::mutex> held(lock);
+  const auto known = operators->find(&handle.schema());
+  return known != operators->end() ? known->second : operators->emplace(&handle.schema(), described(handle)).first->second;
+}
+
 }  // namespace
 
 const Operator& operator_of(const c10::OperatorHandle& handle) {
-  // Schemas live as long as the library that registers them. Never destroyed: threads may end after it would be.
-  static thread_local auto* known = new ska::flat_hash_map<const c10::FunctionSchema*, std::unique_ptr<Operator>>;
-  auto& found = (*known)[&handle.schema()];
-  if (found == nullptr) {
-    found = std::make_unique<Operator>(described(handle));
-  }
+  // Schemas live as long as the library that registers them.
+  static thread_local ska::flat_hash_map<const c10::FunctionSchema*, const Operator*> known;
+  auto& found = known[&handle.schema()];
+  found = found == nullptr ? &shared_operator_of(handle) : found;
   return *found;
 }
 

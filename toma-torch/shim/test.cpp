@@ -2,14 +2,18 @@
 
 #include <ATen/core/Tensor.h>
 #include <ATen/ops/conv2d_ops.h>
+#include <ATen/ops/matmul_ops.h>
 #include <ATen/ops/ones_ops.h>
 #include <ATen/ops/select_ops.h>
+#include <ATen/ops/sum_ops.h>
+#include <ATen/ops/tanh_ops.h>
 #include <ATen/ops/to_mkldnn_ops.h>
 #include <c10/core/AutogradState.h>
 #include <c10/core/CPUAllocator.h>
 #include <c10/core/impl/LocalDispatchKeySet.h>
 #include <c10/core/impl/alloc_cpu.h>
 #include <c10/util/Exception.h>
+#include <torch/csrc/autograd/autograd.h>
 #include <torch/csrc/profiler/orchestration/observer.h>
 
 #include <sys/wait.h>
@@ -37,6 +41,7 @@ TORCH_API at::ScalarType get_autocast_dtype(at::DeviceType device);
 // a pointer of libtorch's, which it does not see.
 extern "C" const char* __tsan_default_suppressions() { return "race:installed_late_it_tells_its_own_blocks_from_others\n"; }
 
+#undef CHECK
 #define CHECK(condition)                                                      \
   do {                                                                        \
     if (!(condition)) {                                                       \
@@ -584,9 +589,62 @@ void blocks_of_gpus_are_told_of_observed_threads() {
   toma_cpu_watch(nullptr);
 }
 
+// Four layers, with their backward; returns the first element of the weight's gradient.
+float train(const at::Tensor& weight, bool cuts) {
+  auto value = ones({4, 4});
+  for (int layer = 0; layer < 4; ++layer) {
+    value = at::_ops::tanh::call(at::_ops::matmul::call(value, weight));
+    if (cuts) {
+      toma_region_cut(0);
+    }
+  }
+  const auto loss = at::_ops::sum::call(value, {});
+  toma_region_cut(0);
+  torch::autograd::backward({loss}, {});
+  const auto gradient = weight.grad().const_data_ptr<float>()[0];
+  weight.mutable_grad() = at::Tensor();
+  return gradient;
+}
+
+// On two threads at once, with a backward inside and one that is given up.
+void regions_repeat_what_they_dropped() {
+  toma_cpu_install();
+  const auto before = allocated();
+  const auto region = [](const at::Tensor& weight) {
+    toma_region* region = nullptr;
+    toma_error error;
+    const auto choose = [](void*, uint64_t, toma_device, toma_chosen*, toma_error*) { return int32_t{TOMA_OK}; };
+    const toma_region_options options{true, true, [](void*, toma_region_progress) {}, nullptr};
+    CHECK(toma_region_begin(choose, nullptr, options, &region, &error) == TOMA_OK);
+    CHECK(toma_region_records());
+    const auto inside = train(weight, true);
+    const auto value = at::_ops::tanh::call(at::_ops::matmul::call(ones({4, 4}), weight));
+    toma_region_end(region);
+    CHECK(!toma_region_records());
+    torch::autograd::backward({at::_ops::sum::call(value, {})}, {});
+    weight.mutable_grad() = at::Tensor();
+    std::vector<toma_stage> stages(toma_region_stages(region, nullptr, 0));
+    CHECK(stages.size() >= 4 && toma_region_figures_of(region).operators > 8);
+    toma_region_drop(region);
+    return inside;
+  };
+  const auto work = [&] {
+    const auto weight = ones({4, 4}).set_requires_grad(true);
+    const auto plain = train(weight, false);
+    for (int time = 0; time < 20; ++time) {
+      CHECK(region(weight) == plain);
+    }
+  };
+  std::thread other(work);
+  work();
+  other.join();
+  CHECK(allocated() == before);
+}
+
 }  // namespace
 
 int main() {
+  toma_region_install();
   // While there is one thread; libtorch makes more for its operators.
   CHECK(has_trace(raise_out_of_memory));
   toma_backtraces_install([] { return would_retry; });
@@ -607,6 +665,7 @@ int main() {
   the_first_dry_run_may_begin_while_others_work();
   dry_tensors_may_die_on_other_threads();
   recorders_leave_in_any_order();
+  regions_repeat_what_they_dropped();
   backtraces_are_left_out_only_of_what_means_out_of_memory();
   what_counts_is_the_thread_that_catches_and_the_error_that_it_handles();
   toma_backtraces_quiet(1);
