@@ -11,6 +11,7 @@
 //! a process unusable run in one of their own.
 
 mod always;
+mod checkpoint;
 mod child;
 mod driver;
 mod libtorch;
@@ -41,8 +42,15 @@ fn main() -> ExitCode {
         return limited();
     }
     let words: Vec<String> = env::args().skip(1).filter(|word| !word.starts_with('-')).collect();
-    let checks: Vec<Check> =
-        [always::CHECKS, libtorch::CHECKS, profile::CHECKS, driver::CHECKS, child::CHECKS].concat();
+    let checks: Vec<Check> = [
+        always::CHECKS,
+        libtorch::CHECKS,
+        profile::CHECKS,
+        checkpoint::CHECKS,
+        driver::CHECKS,
+        child::CHECKS,
+    ]
+    .concat();
     table::run(&checks, &words)
 }
 

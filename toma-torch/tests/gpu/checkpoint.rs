@@ -1,0 +1,80 @@
+//! Regions on a device: the bits of the plain step, and what they take by the allocator's own counters.
+
+use tch::nn::{self, ModuleT, VarStore};
+use tch::{Kind, Tensor};
+use toma_torch::Device;
+use toma_torch::checkpoint::{self, Solver};
+
+use crate::table::{Check, Needs};
+
+pub(crate) const CHECKS: &[Check] = &[
+    Check { name: "checkpoint: ResNet-152 has the plain step's bits", needs: Needs::Libtorch, run: resnet },
+    Check { name: "checkpoint: a stack of GPT blocks has them", needs: Needs::Libtorch, run: blocks },
+];
+
+const GPU: tch::Device = tch::Device::Cuda(0);
+const FLOATS: (Kind, tch::Device) = (Kind::Float, GPU);
+
+/// The gradients of a step, and its peak beyond what was there before.
+fn step(vs: &VarStore, forward: impl Fn() -> Tensor) -> (Vec<Tensor>, u64) {
+    let device = Device::new(GPU);
+    device.reset_peaks().unwrap();
+    let before = device.stats().unwrap().allocated_bytes;
+    tch::manual_seed(5);
+    tch::Cuda::manual_seed_all(5);
+    forward().square().mean(Kind::Float).backward();
+    let peak = device.stats().unwrap().peak_allocated_bytes - before;
+    let mut variables: Vec<_> = vs.variables().into_iter().collect();
+    variables.sort_by(|(a, _), (b, _)| a.cmp(b));
+    let gradients = variables.iter().map(|(_, variable)| variable.grad()).filter(Tensor::defined);
+    let copies = gradients.map(|mut gradient| {
+        let copy = gradient.copy();
+        let _ = gradient.zero_();
+        copy
+    });
+    (copies.collect(), peak)
+}
+
+/// Bits are compared where the plain step has the same ones twice.
+fn compared(vs: &VarStore, forward: impl Fn() -> Tensor) -> String {
+    let _ = step(vs, &forward);
+    let (plain, plain_peak) = step(vs, &forward);
+    let is_repeatable = step(vs, &forward).0 == plain;
+    let form = checkpoint::with().name("gpu");
+    let (first, first_peak) = step(vs, || form.region(&forward));
+    let costs = form.known().unwrap();
+    let plan = costs.plan(costs.least_bytes(), Solver::Auto).unwrap();
+    let (planned, planned_peak) = step(vs, || form.plan(&plan).region(&forward));
+    assert!(!is_repeatable || (first == plain && planned == plain), "other bits than the plain step");
+    let repeatable = if is_repeatable { "equal" } else { "not compared: the plain step differs from itself" };
+    format!("bits {repeatable}; peaks: plain {plain_peak}, first {first_peak}, least {planned_peak} bytes")
+}
+
+fn resnet() -> String {
+    let vs = VarStore::new(GPU);
+    let net = tch::vision::resnet::resnet152(&vs.root(), 10);
+    let images = Tensor::randn([2, 3, 64, 64], FLOATS);
+    compared(&vs, || net.forward_t(&images, true))
+}
+
+fn blocks() -> String {
+    let vs = VarStore::new(GPU);
+    let net = (0..6).fold(checkpoint::seq_t(), |net, at| {
+        let p = vs.root() / at;
+        let norm = nn::layer_norm(&p / "norm", vec![64], nn::LayerNormConfig::default());
+        let qkv = nn::linear(&p / "qkv", 64, 192, nn::LinearConfig::default());
+        let out = nn::linear(&p / "out", 64, 64, nn::LinearConfig::default());
+        net.add_fn_t(move |x, train| {
+            let heads =
+                x.apply(&norm).apply(&qkv).reshape([4, 32, 3, 4, 16]).permute([2, 0, 3, 1, 4]).unbind(0);
+            let [query, key, value] = &heads[..] else { unreachable!("three were stacked") };
+            let none = None::<Tensor>;
+            let attended =
+                Tensor::scaled_dot_product_attention(query, key, value, none, 0.0, true, None, false);
+            let mixed = attended.transpose(1, 2).reshape([4, 32, 64]).apply(&out);
+            x + mixed.dropout(0.1, train)
+        })
+    });
+    let input = Tensor::randn([4, 32, 64], FLOATS);
+    compared(&vs, || net.forward_t(&input, true))
+}
