@@ -1,0 +1,161 @@
+//! ResNet-152: plain, memonger's partition, and plans of ours.
+
+use std::error::Error;
+
+use tch::nn::VarStore;
+use tch::{Device, Kind, Tensor};
+use toma_torch::checkpoint::{self, Plan, SequentialT, Solver, With};
+use toma_torch::cpu;
+
+use crate::clock::{self, Spread};
+use crate::net::{self, Step};
+use crate::plans::{Named, plans};
+use crate::{Arguments, told};
+
+const CLASSES: i64 = 1000;
+const MIB: f64 = 1048576.0;
+
+/// What one plan took in all rounds.
+struct Taken {
+    name: &'static str,
+    plan: Option<Plan>,
+    peak_bytes: u64,
+    seconds: Vec<f64>,
+}
+
+pub(crate) fn measure(arguments: &Arguments) -> Result<(), Box<dyn Error>> {
+    let &Arguments { batch, image, rounds, .. } = arguments;
+    let images = Tensor::randn([batch, 3, image, image], (Kind::Float, Device::Cpu));
+    let classes = Tensor::randint(CLASSES, [batch], (Kind::Int64, Device::Cpu));
+    println!("ResNet-152, {batch} images of {image} x {image}, {rounds} rounds");
+    let variables = VarStore::new(Device::Cpu);
+    let net = net::resnet152(&variables.root(), CLASSES);
+    let open = Step { net, images: images.shallow_clone(), classes: classes.shallow_clone() };
+    // Gradients are there before and after each step, as in any but the first.
+    let loss = open.learn(open.forward());
+    let costs = form().measure(|| open.forward())?;
+    let mut taken = vec![Taken::new("plain", None)];
+    taken.extend(plans(&costs)?.map(|Named { name, plan }| Taken::new(name, Some(plan))));
+    for _ in 0..rounds {
+        for taken in &mut taken {
+            taken.round(&open, loss)?;
+        }
+    }
+    show(&taken);
+    judge(&taken, (batch, image) == (16, 224));
+    drop(open);
+    drop(variables);
+    let variables = VarStore::new(Device::Cpu);
+    let net = tch::vision::resnet::resnet152(&variables.root(), CLASSES);
+    closed(&Step { net, images, classes }, &taken[2], rounds)
+}
+
+/// What is measured in one line is known in another by the name.
+fn form() -> With<'static> {
+    checkpoint::with().name("resnet")
+}
+
+impl Taken {
+    fn new(name: &'static str, plan: Option<Plan>) -> Self {
+        Self { name, plan, peak_bytes: 0, seconds: Vec::new() }
+    }
+
+    fn round(&mut self, step: &Step<SequentialT>, plain_loss: f64) -> Result<(), String> {
+        let mut loss = f64::NAN;
+        let allocated_bytes = cpu::allocated_bytes();
+        cpu::reset_peak_allocated_bytes();
+        self.seconds.push(clock::seconds(|| {
+            loss = step.learn(match &self.plan {
+                Some(plan) => form().plan(plan).region(|| step.forward()),
+                None => step.forward(),
+            });
+        }));
+        self.peak_bytes = cpu::peak_allocated_bytes() - allocated_bytes;
+        if loss.to_bits() == plain_loss.to_bits() {
+            Ok(())
+        } else {
+            Err(format!("{}: a loss of {loss}, plain {plain_loss}", self.name))
+        }
+    }
+
+    /// By how many percent it takes longer than the plain step of the same round.
+    fn overhead(&self, plain: &Self) -> Spread {
+        let ratios =
+            self.seconds.iter().zip(&plain.seconds).map(|(took, plain)| (took / plain - 1.0) * 100.0);
+        Spread::of(ratios.collect())
+    }
+}
+
+#[expect(clippy::cast_precision_loss, reason = "bytes of a step are below 2^53")]
+fn mib(bytes: u64) -> f64 {
+    bytes as f64 / MIB
+}
+
+fn show(taken: &[Taken]) {
+    println!("| plan | MiB | planned | time | planned | spread | repeats |");
+    println!("|---|---|---|---|---|---|---|");
+    for row in taken {
+        let (overhead, peak) = (row.overhead(&taken[0]), mib(row.peak_bytes));
+        let Some(plan) = &row.plan else {
+            println!(
+                "| {} | {peak:.1} | | {:.2} s | | | |",
+                row.name,
+                Spread::of(row.seconds.clone()).median
+            );
+            continue;
+        };
+        let planned = (plan.seconds() / plan.keep_all_seconds() - 1.0) * 100.0;
+        println!(
+            "| {} | {peak:.1} | {:.1} | {:+.1} % | {planned:+.1} % | {:.1} to {:.1} | {} |",
+            row.name,
+            mib(plan.peak_bytes()),
+            overhead.median,
+            overhead.least,
+            overhead.most,
+            plan.repeats().sum::<usize>(),
+        );
+    }
+}
+
+fn judge(taken: &[Taken], is_full: bool) {
+    let [plain, memonger, in_bytes, in_time, least] = taken else { return };
+    let of_time = in_bytes.overhead(plain).median / memonger.overhead(plain).median;
+    println!("ours in its bytes: {of_time:.3} of its overhead (bar: 0.80): {}", told(of_time, 0.8));
+    let of_bytes = mib(in_time.peak_bytes) / mib(memonger.peak_bytes);
+    println!("ours in its time: {of_bytes:.3} of its bytes (bar: 0.72): {}", told(of_bytes, 0.72));
+    if is_full {
+        let least = mib(least.peak_bytes);
+        println!("least: {least:.1} MiB (bar: 385): {}", told(least, 385.0));
+    }
+    for row in &taken[1..] {
+        let planned = row.plan.as_ref().map_or(0, Plan::peak_bytes);
+        let off = (mib(planned) / mib(row.peak_bytes) - 1.0) * 100.0;
+        let is_within = if (0.0..=2.0).contains(&off) { "yes" } else { "no" };
+        println!("{}: planned bytes {off:+.2} % off (bar: 0 to 2): {is_within}", row.name);
+    }
+}
+
+/// tch's own net, which tells nothing of its layers, in as many bytes.
+fn closed<M: tch::nn::ModuleT>(step: &Step<M>, open: &Taken, rounds: usize) -> Result<(), Box<dyn Error>> {
+    let Some(bytes) = open.plan.as_ref().map(Plan::peak_bytes) else { return Ok(()) };
+    let form = checkpoint::with().name("closed");
+    step.learn(step.forward());
+    let costs = form.measure(|| step.forward())?;
+    let least = costs.least_bytes();
+    println!("closed net: {} stages, planned to need {:.1} MiB", costs.stages().len(), mib(least));
+    let plan = costs.plan(bytes.max(least), Solver::Auto)?;
+    let mut taken = Vec::new();
+    let allocated_bytes = cpu::allocated_bytes();
+    cpu::reset_peak_allocated_bytes();
+    for _ in 0..rounds {
+        taken.push(clock::seconds(|| {
+            step.learn(form.plan(&plan).region(|| step.forward()));
+        }));
+    }
+    let peak = cpu::peak_allocated_bytes() - allocated_bytes;
+    let of_bytes = mib(peak) / mib(open.peak_bytes);
+    println!("closed net: {of_bytes:.3} of the bytes with open layers (bar: 1.05): {}", told(of_bytes, 1.05));
+    let of_time = Spread::of(taken).median / Spread::of(open.seconds.clone()).median;
+    println!("closed net: {of_time:.3} of the time with open layers (bar: 1.05): {}", told(of_time, 1.05));
+    Ok(())
+}
