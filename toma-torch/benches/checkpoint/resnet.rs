@@ -119,20 +119,24 @@ fn show(taken: &[Taken]) {
 
 fn judge(taken: &[Taken], is_full: bool) {
     let [plain, memonger, in_bytes, in_time, least] = taken else { return };
-    let of_time = in_bytes.overhead(plain).median / memonger.overhead(plain).median;
-    println!("ours in its bytes: {of_time:.3} of its overhead (bar: 0.80): {}", told(of_time, 0.8));
-    let of_bytes = mib(in_time.peak_bytes) / mib(memonger.peak_bytes);
-    println!("ours in its time: {of_bytes:.3} of its bytes (bar: 0.72): {}", told(of_bytes, 0.72));
+    let [overhead, of_memonger] = [in_bytes, memonger].map(|row| row.overhead(plain).median);
+    let of_bytes = |row: &Taken| mib(row.peak_bytes) / mib(memonger.peak_bytes);
+    tell("ours in its bytes, of its overhead", overhead / of_memonger, 0.8);
+    tell("ours in its bytes, of its bytes", of_bytes(in_bytes), 1.0);
+    tell("ours in its time, of its bytes", of_bytes(in_time), 0.72);
     if is_full {
-        let least = mib(least.peak_bytes);
-        println!("least: {least:.1} MiB (bar: 385): {}", told(least, 385.0));
+        tell("least, MiB", mib(least.peak_bytes), 385.0);
     }
     for row in &taken[1..] {
         let planned = row.plan.as_ref().map_or(0, Plan::peak_bytes);
-        let off = (mib(planned) / mib(row.peak_bytes) - 1.0) * 100.0;
-        let is_within = if (0.0..=2.0).contains(&off) { "yes" } else { "no" };
-        println!("{}: planned bytes {off:+.2} % off (bar: 0 to 2): {is_within}", row.name);
+        let off = i128::from(planned) - i128::from(row.peak_bytes);
+        let is_within = if (0..=i128::from(row.peak_bytes / 50)).contains(&off) { "yes" } else { "no" };
+        println!("{}, planned bytes: {off:+} (bar: none to 2 % more): {is_within}", row.name);
     }
+}
+
+fn tell(what: &str, figure: f64, bar: f64) {
+    println!("{what}: {figure:.3} (bar: {bar}): {}", told(figure, bar));
 }
 
 /// tch's own net, which tells nothing of its layers, in as many bytes.
@@ -153,9 +157,8 @@ fn closed<M: tch::nn::ModuleT>(step: &Step<M>, open: &Taken, rounds: usize) -> R
         }));
     }
     let peak = cpu::peak_allocated_bytes() - allocated_bytes;
-    let of_bytes = mib(peak) / mib(open.peak_bytes);
-    println!("closed net: {of_bytes:.3} of the bytes with open layers (bar: 1.05): {}", told(of_bytes, 1.05));
-    let of_time = Spread::of(taken).median / Spread::of(open.seconds.clone()).median;
-    println!("closed net: {of_time:.3} of the time with open layers (bar: 1.05): {}", told(of_time, 1.05));
+    tell("closed net, of the bytes with open layers", mib(peak) / mib(open.peak_bytes), 1.05);
+    let [closed, open] = [taken, open.seconds.clone()].map(|seconds| Spread::of(seconds).median);
+    tell("closed net, of the time with open layers", closed / open, 1.05);
     Ok(())
 }
