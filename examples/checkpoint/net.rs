@@ -46,7 +46,8 @@ impl Net {
 
 fn block(path: &nn::Path<'_>) -> impl ModuleT + use<> {
     let convolutions = ["first", "second"].map(|name| convolution(path / name, CHANNELS));
-    let norms = ["norm", "last"].map(|name| nn::batch_norm2d(path / name, CHANNELS, Default::default()));
+    let config = nn::BatchNormConfig::default;
+    let norms = ["norm", "last"].map(|name| nn::batch_norm2d(path / name, CHANNELS, config()));
     nn::func_t(move |images, train| {
         let edges = images.apply(&convolutions[0]).apply_t(&norms[0], train).relu();
         (edges.apply(&convolutions[1]).apply_t(&norms[1], train) + images).relu()

@@ -45,7 +45,7 @@ pub(crate) fn run(arguments: &Arguments, to: &mut dyn Write) -> Result<()> {
     }
     writeln!(to, "The whole trade:\n")?;
     write_curve(&costs.curve(), costs.keep_all_seconds(), to)?;
-    if rows.iter().any(|row| row.loss != rows[0].loss) {
+    if rows.iter().any(|row| row.loss.to_bits() != rows[0].loss.to_bits()) {
         return Err("losses of plans are not that of the plain run".into());
     }
     Ok(())

@@ -3,7 +3,7 @@
 use std::error::Error;
 
 use tch::{Device, Kind, Tensor};
-use toma_torch::checkpoint::{self, Plan, Solver};
+use toma_torch::checkpoint::{self, Solver};
 use toma_torch::cpu;
 
 use crate::clock::{self, Spread};
@@ -75,8 +75,8 @@ fn bytes() -> Result<(), Box<dyn Error>> {
         })
     };
     let form = checkpoint::with().name("bytes");
-    let plan: Plan = form.measure(net)?.plan(u64::MAX, Solver::KeepAll)?;
-    let [kept, plain] = [form.plan(&plan), form.enabled(false)].map(|form| {
+    let all = form.measure(net)?.plan(u64::MAX, Solver::KeepAll)?;
+    let [kept, plain] = [form.plan(&all), form.enabled(false)].map(|form| {
         form.region(net).sum(Kind::Float).backward();
         let allocated_bytes = cpu::allocated_bytes();
         cpu::reset_peak_allocated_bytes();

@@ -4,7 +4,7 @@ use std::error::Error;
 
 use tch::nn::VarStore;
 use tch::{Device, Kind, Tensor};
-use toma_torch::checkpoint::{self, Plan, SequentialT, Solver, With};
+use toma_torch::checkpoint::{self, Costs, Plan, SequentialT, Solver, With};
 use toma_torch::cpu;
 
 use crate::clock::{self, Spread};
@@ -13,7 +13,7 @@ use crate::plans::{Named, plans};
 use crate::{Arguments, told};
 
 const CLASSES: i64 = 1000;
-const MIB: f64 = 1048576.0;
+const MIB: f64 = 1_048_576.0;
 
 /// What one plan took in all rounds.
 struct Taken {
@@ -42,6 +42,7 @@ pub(crate) fn measure(arguments: &Arguments) -> Result<(), Box<dyn Error>> {
         }
     }
     show(&taken);
+    curve(&costs);
     judge(&taken, (batch, image) == (16, 224));
     drop(open);
     drop(variables);
@@ -114,6 +115,15 @@ fn show(taken: &[Taken]) {
             overhead.most,
             plan.repeats().sum::<usize>(),
         );
+    }
+}
+
+/// Every eighth point of the whole trade.
+fn curve(costs: &Costs) {
+    println!("curve, planned, of {:.2} s:", costs.keep_all_seconds());
+    for point in costs.curve().iter().rev().step_by(8) {
+        let more = (point.seconds / costs.keep_all_seconds() - 1.0) * 100.0;
+        println!("  {:>7.1} MiB {more:+.1} %", mib(point.bytes));
     }
 }
 
