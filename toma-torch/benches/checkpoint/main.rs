@@ -1,7 +1,7 @@
 //! What checkpoints cost, against pytorch-memonger's partition on ResNet-152, and against plain runs.
 //!
 //! ```text
-//! checkpoint                                  16 images of 224 x 224, five rounds: some ten minutes, 4 GB
+//! checkpoint                                  16 images of 224 x 224, five rounds: some ten minutes, 7 GB
 //! checkpoint --batch 4 --image 64 --rounds 1  a quick look
 //! checkpoint resnet                           one part alone; the other is `overhead`
 //! checkpoint --test                           everything once, small

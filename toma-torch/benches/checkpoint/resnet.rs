@@ -9,7 +9,7 @@ use toma_torch::cpu;
 
 use crate::clock::{self, Spread};
 use crate::net::{self, Step};
-use crate::plans::{Named, plans};
+use crate::plans;
 use crate::{Arguments, told};
 
 const CLASSES: i64 = 1000;
@@ -34,8 +34,11 @@ pub(crate) fn measure(arguments: &Arguments) -> Result<(), Box<dyn Error>> {
     // Gradients are there before and after each step, as in any but the first.
     let loss = open.learn(open.forward());
     let costs = form().measure(|| open.forward())?;
-    let mut taken = vec![Taken::new("plain", None)];
-    taken.extend(plans(&costs)?.map(|Named { name, plan }| Taken::new(name, Some(plan))));
+    let memonger = Plan::new(&costs, plans::memonger())?;
+    let its_bytes = Taken::new("memonger", Some(memonger.clone())).round(&open, loss)?;
+    let ours = plans::ours(&costs, &memonger, its_bytes)?.map(|ours| Taken::new(ours.name, Some(ours.plan)));
+    let mut taken = vec![Taken::new("plain", None), Taken::new("memonger", Some(memonger))];
+    taken.extend(ours);
     for _ in 0..rounds {
         for taken in &mut taken {
             taken.round(&open, loss)?;
@@ -61,7 +64,8 @@ impl Taken {
         Self { name, plan, peak_bytes: 0, seconds: Vec::new() }
     }
 
-    fn round(&mut self, step: &Step<SequentialT>, plain_loss: f64) -> Result<(), String> {
+    /// One step; returns its peak.
+    fn round(&mut self, step: &Step<SequentialT>, plain_loss: f64) -> Result<u64, String> {
         let mut loss = f64::NAN;
         let allocated_bytes = cpu::allocated_bytes();
         cpu::reset_peak_allocated_bytes();
@@ -73,7 +77,7 @@ impl Taken {
         }));
         self.peak_bytes = cpu::peak_allocated_bytes() - allocated_bytes;
         if loss.to_bits() == plain_loss.to_bits() {
-            Ok(())
+            Ok(self.peak_bytes)
         } else {
             Err(format!("{}: a loss of {loss}, plain {plain_loss}", self.name))
         }
