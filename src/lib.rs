@@ -59,6 +59,7 @@
 //! | which values can be cut into chunks | [`chunk`] |
 //! | which failures are out of memory, and types and texts of your own | [`classify`] |
 //! | memory that is free, a limit for this process, and devices of your own | [`memory`] |
+//! | the same size in fewer bytes, at the price of time | [`leaner`] |
 //! | threads on one device, release hooks, fallback, reserved bytes, cancellation | [`device`] |
 //! | events, observers, the progress bar | [`observe`] |
 //! | what the last call went through | [`report::last`] |
@@ -162,7 +163,7 @@ pub use toma_core::policy::{Adaptive, Bisect, Decay, Halve, Policy, Throughput};
 #[cfg(feature = "testing")]
 pub use toma_core::testing;
 pub use toma_core::{
-    Outcome, Plain, cache, chunk, classify, device, execute, memory, observe, policy, predict, stack,
+    Outcome, Plain, cache, chunk, classify, device, execute, leaner, memory, observe, policy, predict, stack,
     thread_state,
 };
 #[cfg(feature = "cuda")]

@@ -215,6 +215,9 @@ fn check_notes(form: Form, seen: &[Note], story: &Story, stage: &Stage) {
             expected.push(Note::Undone(attempt.start, attempt.end));
         }
         expected.push(Note::Released);
+        if story.leaned.contains(&number) {
+            expected.push(Note::Leaned);
+        }
         if story.asked.contains(&number) {
             expected.push(Note::Asked);
         }

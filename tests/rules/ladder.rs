@@ -5,11 +5,13 @@
 
 use std::cell::RefCell;
 use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::{Arc, Mutex};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
 use proptest::prelude::{Strategy, any};
 use toma::device::{Ladder, Pressure, on_release};
+use toma::leaner::{self, Lean};
 use toma::memory::MemorySource;
 use toma::observe::{Answer, Event, EventKind, everywhere};
 use toma::{GlobalCache, NoCache, execute};
@@ -42,6 +44,14 @@ struct Crowded {
     others: u64,
     /// After which attempts hooks give memory back.
     given: u64,
+    plans: Plans,
+}
+
+/// Which attempts offer a leaner plan, and after which there is one.
+#[derive(Clone, Copy, Debug, Default)]
+struct Plans {
+    offered: u64,
+    leaner: u64,
 }
 
 fn crowded() -> impl Strategy<Value = Crowded> {
@@ -51,15 +61,20 @@ fn crowded() -> impl Strategy<Value = Crowded> {
         hooks,
         fallback,
     });
-    (case(shrinking_plan()), rungs, any::<[u64; 2]>(), any::<u64>())
-        .prop_map(|(case, rungs, [one, other], given)| Crowded { case, rungs, others: one & other, given })
+    let bits = any::<[u64; 5]>();
+    (case(shrinking_plan()), rungs, bits, any::<bool>()).prop_map(|(case, rungs, bits, offers)| {
+        let [one, other, given, offered, leaner] = bits;
+        let plans = Plans { offered: if offers { offered } else { 0 }, leaner };
+        Crowded { case, rungs, others: one & other, given, plans }
+    })
 }
 
 pub(crate) fn bit(bits: u64, number: usize) -> bool {
     bits >> (number % 64) & 1 == 1
 }
 
-struct CrowdedWorld<'a>(&'a Crowded);
+/// A call among others, and whether its call site has offered plans.
+struct CrowdedWorld<'a>(&'a Crowded, bool);
 
 impl World for CrowdedWorld<'_> {
     fn fate(&mut self, number: usize, start: usize, end: usize) -> Fate {
@@ -82,6 +97,18 @@ impl World for CrowdedWorld<'_> {
         bit(self.0.others, number)
     }
 
+    fn offers(&self, number: usize) -> bool {
+        bit(self.0.plans.offered, number)
+    }
+
+    fn leans(&self, number: usize) -> bool {
+        bit(self.0.plans.leaner, number)
+    }
+
+    fn has_offered(&self) -> bool {
+        self.1
+    }
+
     fn hooks_give(&self, number: usize) -> bool {
         bit(self.0.given, number)
     }
@@ -99,6 +126,7 @@ struct Around {
     others: u64,
     /// After which attempts hooks give memory back.
     given: u64,
+    plans: Plans,
     notes: Notes,
     device: String,
     /// The attempts so far.
@@ -175,6 +203,9 @@ pub(crate) fn meet_others() {
     AROUND.with_borrow_mut(|around| {
         let Some(around) = around else { return };
         around.attempts += 1;
+        if bit(around.plans.offered, around.attempts - 1) {
+            leaner::offer(Arc::new(Plan));
+        }
         if !bit(around.others, around.attempts - 1) {
             around.clear();
         } else if around.other.is_none() {
@@ -191,6 +222,19 @@ pub(crate) fn among_others<R>(others: u64, stage: &Stage, call: impl FnOnce() ->
     result
 }
 
+/// Is asked on the thread of the call, or of the task that works.
+struct Plan;
+
+impl Lean for Plan {
+    fn lean(&self) -> bool {
+        AROUND.with_borrow(|around| {
+            let around = around.as_ref().expect("it is asked in a call");
+            around.notes.write(Note::Leaned);
+            bit(around.plans.leaner, around.attempts - 1)
+        })
+    }
+}
+
 fn asked(pressure: &Pressure<'_>) -> bool {
     AROUND.with_borrow(|around| {
         let Some(around) = around else { return false };
@@ -204,7 +248,11 @@ fn play(form: Form, crowded: &Crowded) {
     let case = &fitted(form, &crowded.case);
     let crowded = Crowded { case: case.clone(), ..crowded.clone() };
     let Rungs { release, wait, hooks, fallback } = crowded.rungs;
-    let story = tell(case.total, &case.rules, case.plan, None, &mut CrowdedWorld(&crowded));
+    let has_offered = OFFERED.lock().unwrap().contains(&form);
+    let story = tell(case.total, &case.rules, case.plan, None, &mut CrowdedWorld(&crowded, has_offered));
+    if (0..story.attempts.len()).any(|number| bit(crowded.plans.offered, number)) {
+        OFFERED.lock().unwrap().push(form);
+    }
     let ladder = Ladder::default().release_and_retry(release).hooks(hooks).fallback(fallback);
     let ladder = if wait { ladder.wait(Duration::from_secs(600)) } else { ladder.without_waiting() };
     let notes = Notes::default();
@@ -213,13 +261,16 @@ fn play(form: Form, crowded: &Crowded) {
     among_others(crowded.others, &stage, || {
         AROUND.with_borrow_mut(|around| {
             let around = around.as_mut().expect("it is set");
-            (around.given, around.notes) = (crowded.given, notes.clone());
+            (around.given, around.plans, around.notes) = (crowded.given, crowded.plans, notes.clone());
         });
         perform_on(&stage, &notes, ladder, (form, case, &cache, &story));
     });
     assert_eq!(remembered(&cache.entries()), story.learned, "what the cache remembers");
     assert!(story.end != End::NotSmaller(0, 0), "these plans shrink");
 }
+
+/// Forms that have offered plans: each is one call site.
+static OFFERED: Mutex<Vec<Form>> = Mutex::new(Vec::new());
 
 #[test]
 fn every_rung_is_climbed_as_the_rules_say() {

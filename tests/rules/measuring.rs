@@ -137,7 +137,7 @@ fn retold(notes: &Notes, case: &Case, done: bool) -> Story {
     });
     let attempts: Vec<Attempt> = told.collect();
     let end = if done { End::Done } else { End::Passed(attempts.len().saturating_sub(1)) };
-    Story { attempts, end, learned: None, asked: Vec::new() }
+    Story { attempts, end, learned: None, asked: Vec::new(), leaned: Vec::new() }
 }
 
 /// No piece has more attempts than allowed, nor a call more than a few for each item. A call that failed did

@@ -28,6 +28,8 @@ pub(crate) enum Note {
     Undone(usize, usize),
     /// The device was told to release its cached memory.
     Released,
+    /// What an attempt has offered was asked for a leaner plan.
+    Leaned,
     /// A hook was asked to.
     Asked,
     /// The device's memory was read.

@@ -64,6 +64,21 @@ pub(crate) trait World {
         None
     }
 
+    /// Whether attempt `number` offers a leaner plan.
+    fn offers(&self, _number: usize) -> bool {
+        false
+    }
+
+    /// Whether there is one after attempt `number`.
+    fn leans(&self, _number: usize) -> bool {
+        false
+    }
+
+    /// Whether an attempt of the call site has offered any before.
+    fn has_offered(&self) -> bool {
+        false
+    }
+
     /// Whether hooks give memory back after attempt `number`.
     fn hooks_give(&self, _number: usize) -> bool {
         false
@@ -134,6 +149,8 @@ pub(crate) struct Story {
     pub(crate) learned: Option<Known>,
     /// Attempts after which hooks are asked.
     pub(crate) asked: Vec<usize>,
+    /// Attempts that are asked for a leaner plan.
+    pub(crate) leaned: Vec<usize>,
 }
 
 /// How many items a batch has: it is done after one success.
@@ -164,12 +181,17 @@ pub(crate) fn tell(
         turn: Turn::Shared,
         after_contention: false,
         backoff: (0, 0),
+        offers: false,
         asked: Vec::new(),
+        leaned: Vec::new(),
     };
     let (mut best, mut position, mut size) = (start, 0, start.min(total));
     while position < total {
         let left = total - position;
         teller.step = rules.fit(plan.advance(teller.bounds, [size, teller.step, left]));
+        if position == 0 {
+            teller.offers = world.has_offered() && teller.step.min(total) <= floor;
+        }
         size = match teller.piece(position, left, world) {
             Ok(size) => size,
             Err(end) => return teller.story(end),
@@ -224,7 +246,10 @@ struct Teller {
     after_contention: bool,
     /// Pieces for which the call still queues for an exclusive turn, and how many they were the last time.
     backoff: (usize, usize),
+    /// It is known that attempts of the call may offer a leaner plan.
+    offers: bool,
     asked: Vec<usize>,
+    leaned: Vec<usize>,
 }
 
 /// How an attempt shares its device.
@@ -245,6 +270,7 @@ struct Spent {
     released: bool,
     exclusive: bool,
     /// For the whole piece.
+    leaned: bool,
     asked: bool,
 }
 
@@ -270,6 +296,7 @@ impl Teller {
             let came = world.others(number) && !self.fallen;
             self.others = world.others_stay(number) && !self.fallen;
             self.have_met |= came;
+            self.offers |= world.offers(number);
             met.contended |= came;
             tries += 1;
             let is_memory = match fate {
@@ -312,7 +339,7 @@ impl Teller {
             }
             self.step = self.rules.fit(answer);
             self.shrunk = true;
-            spent = Spent { asked: spent.asked, ..Spent::default() };
+            spent = Spent { leaned: spent.leaned, asked: spent.asked, ..Spent::default() };
         }
     }
 
@@ -328,6 +355,7 @@ impl Teller {
         let promised = !at_floor
             || rungs.release && !spent.released
             || rungs.wait && !spent.exclusive && self.have_met
+            || self.offers && !self.fallen && !spent.leaned
             || rungs.hooks && !spent.asked
             || rungs.fallback;
         let attempts_left = tries + 1 < self.rules.max_attempts;
@@ -354,12 +382,21 @@ impl Teller {
             (spent.exclusive, self.turn, self.after_contention) = (true, Turn::Queued, true);
             return true;
         }
+        let leaned = !spent.leaned && world.offers(number);
+        if leaned {
+            spent.leaned = true;
+            self.leaned.push(number);
+            if world.leans(number) {
+                return true;
+            }
+        }
         if rungs.hooks && !spent.asked {
             spent.asked = true;
             self.asked.push(number);
             return world.hooks_give(number) || met.at_floor && !rungs.fallback;
         }
-        false
+        // The failure is gone once a plan was asked for.
+        leaned && met.at_floor && !rungs.fallback
     }
 
     fn fall_back(&mut self) {
@@ -382,8 +419,8 @@ impl Teller {
     fn story(self, end: End) -> Story {
         let bounds = self.bounds;
         let learned = self.settled.map(|settled| Known { settled, bounds });
-        let Self { attempts, asked, .. } = self;
-        Story { attempts, end, learned, asked }
+        let Self { attempts, asked, leaned, .. } = self;
+        Story { attempts, end, learned, asked, leaned }
     }
 }
 

@@ -11,6 +11,7 @@ mod contained;
 pub mod device;
 mod engine;
 pub mod execute;
+pub mod leaner;
 pub mod memory;
 mod nesting;
 pub mod observe;

@@ -33,62 +33,144 @@ impl Panic {
 
 /// Which failures of the coming attempt would be tried again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Retryable {
-    pub(crate) out_of_memory: bool,
-    pub(crate) transient: bool,
-}
+pub(crate) struct Retryable(u8);
 
 impl Retryable {
-    pub(crate) const NOTHING: Self = Self { out_of_memory: false, transient: false };
+    pub(crate) const NOTHING: Self = Self(0);
+    const OUT_OF_MEMORY: u8 = 1;
+    const TRANSIENT: u8 = 1 << 1;
+
+    #[inline]
+    pub(crate) fn new(out_of_memory: bool, transient: bool) -> Self {
+        Self((u8::from(out_of_memory) * Self::OUT_OF_MEMORY) | (u8::from(transient) * Self::TRANSIENT))
+    }
+
+    pub(crate) fn out_of_memory(self) -> bool {
+        self.0 & Self::OUT_OF_MEMORY != 0
+    }
 
     /// Whether a failure of this class would be tried again.
     pub(crate) fn covers(self, class: Class) -> bool {
         match class {
-            Class::OutOfMemory => self.out_of_memory,
-            Class::Transient => self.transient,
+            Class::OutOfMemory => self.out_of_memory(),
+            Class::Transient => self.0 & Self::TRANSIENT != 0,
             Class::Poisoned | Class::Other => false,
         }
     }
 }
 
+/// What a thread is inside of: no attempt, or one of this form.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Inside(u8);
+
+impl Inside {
+    /// No attempt, or none that anything can be left for.
+    pub(crate) const NOTHING: Self = Self(0);
+    pub(crate) const PIECE: Self = Self(1);
+    pub(crate) const BATCH: Self = Self(1 << 1);
+    const LEFT: u8 = 1 << 2;
+
+    /// Whether the body of the attempt has left something.
+    #[inline]
+    pub(crate) fn has_left(self) -> bool {
+        self.0 & Self::LEFT != 0
+    }
+
+    pub(crate) fn is_attempt(self) -> bool {
+        self.0 & (Self::PIECE.0 | Self::BATCH.0) != 0
+    }
+
+    pub(crate) fn is_piece(self) -> bool {
+        self.0 & Self::PIECE.0 != 0
+    }
+}
+
 thread_local! {
     // No destructor, so it works at thread exit too.
-    static SHIELD: Cell<Shield> = const { Cell::new(Shield { quiet: Retryable::NOTHING, silenced: false }) };
+    static SHIELD: Cell<Shield> = const { Cell::new(Shield(0)) };
     /// This thread makes a dry run, in which no panic is printed: none of them is the work's.
     static DRY: Cell<bool> = const { Cell::new(false) };
 }
 
-// One word, so that it is read, set and put back by one instruction each.
-#[repr(align(4))]
+/// The shield of one attempt. One word without a hole, so that it is read, set and put back by one instruction each:
+/// what this attempt or one around it would retry, whether the last panic inside this attempt was kept from printing,
+/// and what the thread is inside of.
 #[derive(Clone, Copy)]
-struct Shield {
-    /// What this attempt or one around it would retry.
-    quiet: Retryable,
-    /// The last panic inside this attempt was kept from printing.
-    silenced: bool,
+struct Shield(u32);
+
+impl Shield {
+    const QUIET: u32 = 0xff;
+    const SILENCED: u32 = 1 << 8;
+    const INSIDE: u32 = 16;
+
+    /// That of an attempt within this one.
+    #[inline]
+    fn within(self, retryable: Retryable, inside: Inside) -> Self {
+        Self(self.0 & Self::QUIET | u32::from(retryable.0) | u32::from(inside.0) << Self::INSIDE)
+    }
+
+    fn with_silenced(self, silenced: bool) -> Self {
+        Self(if silenced { self.0 | Self::SILENCED } else { self.0 & !Self::SILENCED })
+    }
+
+    fn quiet(self) -> Retryable {
+        let [quiet, ..] = self.0.to_le_bytes();
+        Retryable(quiet)
+    }
+
+    fn silenced(self) -> bool {
+        self.0 & Self::SILENCED != 0
+    }
+
+    #[inline]
+    fn inside(self) -> Inside {
+        let [_, _, inside, _] = self.0.to_le_bytes();
+        Inside(inside)
+    }
 }
 
-/// Runs `body` once under the shield; a panic comes back as a value.
+/// Runs `body` once under the shield, inside of this; a panic comes back as a value. `left` is told when the body has
+/// left something.
 #[inline]
-pub(crate) fn run<R>(retryable: Retryable, body: impl FnOnce() -> R) -> Result<R, Panic> {
-    let raised = Raised::new(retryable);
+pub(crate) fn run<R>(
+    retryable: Retryable,
+    inside: Inside,
+    body: impl FnOnce() -> R,
+    left: impl FnOnce(),
+) -> Result<R, Panic> {
+    let raised = Raised::new(retryable, inside);
     match catch_unwind(AssertUnwindSafe(body)) {
         Ok(result) => {
-            raised.lower();
+            if raised.lower().inside().has_left() {
+                left();
+            }
             Ok(result)
         }
         Err(payload) => {
-            let Shield { silenced, .. } = raised.lower();
-            Err(Panic { payload, silenced })
+            let shield = raised.lower();
+            if shield.inside().has_left() {
+                left();
+            }
+            Err(Panic { payload, silenced: shield.silenced() })
         }
     }
+}
+
+/// What the thread is inside of.
+pub(crate) fn inside() -> Inside {
+    SHIELD.get().inside()
+}
+
+/// The body of the attempt that runs has left something.
+pub(crate) fn has_left() {
+    SHIELD.set(Shield(SHIELD.get().0 | u32::from(Inside::LEFT) << Shield::INSIDE));
 }
 
 /// The same for a dry run, whose panics are all kept from printing.
 pub(crate) fn run_dry<R>(body: impl FnOnce() -> R) -> Result<R, Panic> {
     prepare();
     let before = DRY.replace(true);
-    let outcome = run(Retryable::NOTHING, body);
+    let outcome = run(Retryable::NOTHING, Inside::NOTHING, body, || {});
     DRY.set(before);
     outcome
 }
@@ -106,13 +188,13 @@ pub(crate) fn pass_on(Panic { payload, silenced }: Panic) -> ! {
         raise_anew(payload);
     }
     // A loop around this one answers for it now.
-    SHIELD.set(Shield { silenced, ..SHIELD.get() });
+    SHIELD.set(SHIELD.get().with_silenced(silenced));
     resume_unwind(payload)
 }
 
 /// What this attempt or one around it would retry.
 pub(crate) fn would_retry() -> Retryable {
-    SHIELD.get().quiet
+    SHIELD.get().quiet()
 }
 
 /// The shield of one attempt, to be lowered to what it was.
@@ -122,13 +204,9 @@ struct Raised {
 
 impl Raised {
     #[inline]
-    fn new(retryable: Retryable) -> Self {
+    fn new(retryable: Retryable, inside: Inside) -> Self {
         let before = SHIELD.get();
-        let quiet = Retryable {
-            out_of_memory: before.quiet.out_of_memory || retryable.out_of_memory,
-            transient: before.quiet.transient || retryable.transient,
-        };
-        SHIELD.set(Shield { quiet, silenced: false });
+        SHIELD.set(before.within(retryable, inside));
         Self { before }
     }
 
@@ -162,7 +240,7 @@ fn chain_hook() {
     panic::set_hook(Box::new(move |info| {
         let silenced = silence(info.payload());
         // Of a panic that is printed too: it takes the place of one that the body kept to itself.
-        SHIELD.set(Shield { silenced, ..SHIELD.get() });
+        SHIELD.set(SHIELD.get().with_silenced(silenced));
         if !silenced {
             previous(info);
         }

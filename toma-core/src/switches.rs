@@ -13,6 +13,7 @@ const OBSERVED: u8 = 1 << 3;
 const HOOKED: u8 = 1 << 4;
 const UNPREDICTED: u8 = 1 << 5;
 const WITNESSED: u8 = 1 << 6;
+const OFFERED: u8 = 1 << 7;
 
 /// The switches in force.
 #[derive(Clone, Copy, Debug)]
@@ -52,7 +53,18 @@ impl Switches {
     /// Any of those for which a call has extras.
     #[inline]
     pub(crate) fn anything(self) -> bool {
-        self.0 & (DISABLE | HOOKED | WITNESSED) != 0
+        self.0 & (DISABLE | HOOKED | WITNESSED | OFFERED) != 0
+    }
+
+    /// Those without what matters only where an attempt has [offered](Self::offered) before.
+    pub(crate) fn without_offered(self) -> Self {
+        Self(self.0 & !OFFERED)
+    }
+
+    /// An attempt of the process has offered a leaner plan.
+    #[inline]
+    pub(crate) fn offered(self) -> bool {
+        self.0 & OFFERED != 0
     }
 
     /// Any of those that change how a call goes.
@@ -84,6 +96,10 @@ pub(crate) fn set_hooked(hooked: bool) {
 
 pub(crate) fn set_witnessed(witnessed: bool) {
     set(WITNESSED, witnessed);
+}
+
+pub(crate) fn set_offered() {
+    set(OFFERED, true);
 }
 
 fn set(bit: u8, on: bool) {

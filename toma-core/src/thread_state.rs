@@ -114,7 +114,7 @@ pub fn register(state: &'static dyn ThreadState) -> Result<(), &'static dyn Thre
 /// execute::with::<NoCache>().batch(1, |_| assert!(!would_retry_out_of_memory()));
 /// ```
 pub fn would_retry_out_of_memory() -> bool {
-    shield::would_retry().out_of_memory
+    shield::would_retry().out_of_memory()
 }
 
 /// The modes from before an attempt or a poll; nothing when no library has registered.

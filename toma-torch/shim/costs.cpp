@@ -4,14 +4,16 @@
 
 #include <algorithm>
 #include <unordered_map>
+#include <utility>
 
 #include "tape.h"
 
 namespace toma {
 
-Run::Run() : began(nanoseconds()) {
-  Meter::take();
-  start = level().now;
+Run::Run(bool learns) : began(nanoseconds()) {
+  if (learns) {
+    meter.emplace();
+  }
 }
 
 void Run::holds(int64_t more_now, int64_t less_now) {
@@ -20,26 +22,30 @@ void Run::holds(int64_t more_now, int64_t less_now) {
 }
 
 void Run::note() {
-  const auto peak = Meter::take() - start;
-  most_dropping = std::max<int64_t>(most_dropping, peak - less);
-  most_saving = std::max<int64_t>(most_saving, peak + more);
+  if (meter) {
+    const auto peak = meter->peak_since();
+    most_dropping = std::max<int64_t>(most_dropping, peak - less);
+    most_saving = std::max<int64_t>(most_saving, peak + more);
+  }
 }
 
 uint64_t Run::elapsed_ns() const { return nanoseconds() - began; }
 
-bool Costs::learns() const { return !tape.is_known; }
+Costs::Costs(Tape& tape) : first(false), tape(tape), backward(false), after(false), backward_of(none) {}
 
 void Costs::stage_begins() {
   stages.push_back({});
   stages.back().first_op = static_cast<uint32_t>(tape.ops.size());
-  first = Run();
+  first = Run(is_learning);
 }
 
 // After each operator, and before the next, because the program frees tensors in between.
-void Costs::between(uint32_t stage, Run& run) const {
-  run.note();
-  run.holds(dropped_bytes(stage), held_bytes_of(stage));
-  run.note();
+void Costs::between(uint32_t stage, Run& run, bool is_first) const {
+  if (is_learning) {
+    run.note();
+    run.holds(is_first ? dropped_bytes(stage) : 0, held_bytes_of(stage));
+    run.note();
+  }
 }
 
 // What slots would hold beyond what lives.
@@ -78,7 +84,7 @@ void Costs::each_slot(uint32_t stage, const F& body) const {
 void Costs::stage_ends() {
   auto& stage = stages.back();
   if (learns()) {
-    between(tape.current(), first);
+    between(tape.current(), first, true);
     stage.peak_bytes = first.dropping();
     stage.saving_peak_bytes = first.saving();
   }
@@ -141,13 +147,25 @@ void Costs::leaves() {
   }
 }
 
+// Of the gradients that variables do not have.
+uint64_t Costs::lacking() const {
+  uint64_t bytes = 0;
+  for (const auto& leaf : tape.notes->leaves) {
+    const auto variable = leaf.variable.lock();
+    bytes += variable && !variable->grad().defined() ? leaf.bytes : 0;
+  }
+  return bytes;
+}
+
 void Costs::region_ends() {
   if (learns()) {
     sizes();
   }
   const std::lock_guard<std::mutex> held(tape.notes->lock);
   leaves();
+  lacking_bytes = lacking();
   publish();
+  after = Run(is_learning);
 }
 
 void Costs::publish() {
@@ -171,7 +189,7 @@ void Costs::repeated(uint32_t number, bool saves, const Run& run) {
 
 // What is allocated besides what the region holds: the outputs, what follows on them, and their gradients.
 void Costs::backward_arrives() {
-  if (!learns() || stages.empty()) {
+  if (!is_learning || std::exchange(has_arrived, true)) {
     return;
   }
   Storages held;
@@ -187,12 +205,16 @@ void Costs::backward_arrives() {
       held.add(slot.storage._unsafe_get_target(), slot.bytes);
     }
   }
+  after.note();
   const auto others = level().now - meter.start() - static_cast<int64_t>(held.bytes);
+  arrival_bytes = level().now - meter.start();
+  fallen_bytes = after.start() + after.saving() - level().now;
   stages.back().gradient_bytes = static_cast<uint64_t>(std::max<int64_t>(others, 0));
 }
 
 void Costs::backward_begins(uint32_t number) {
-  backward = Run();
+  backward_of = number;
+  backward = Run(is_learning);
   Storages held;
   each_slot(number, [&](const Slot& slot) {
     if (slot.tensor.defined()) {
@@ -202,25 +224,31 @@ void Costs::backward_begins(uint32_t number) {
   held_bytes = held.bytes;
 }
 
-void Costs::backward_ends(uint32_t number) {
+void Costs::backward_ends() {
+  const auto number = std::exchange(backward_of, none);
+  if (number == none) {
+    return;
+  }
   backward.note();
   auto& stage = stages[number];
   stage.backward_ns = backward.elapsed_ns();
   if (learns()) {
     // Beyond all that counts as saved, of which the graph may hold less.
     const auto unheld = stage.saved_bytes - std::min(stage.saved_bytes, held_bytes);
-    stage.backward_peak_bytes = backward.saving() - std::min(backward.saving(), unheld);
+    const auto before = number + 1 == stages.size() ? fallen_bytes : 0;
+    stage.backward_peak_bytes = std::max(before, backward.saving() - std::min(backward.saving(), unheld));
   }
   stage.is_measured = true;
 }
 
 void Costs::is_over() {
-  if (tape.reached != none) {
-    backward_ends(tape.reached);
-  }
+  backward_ends();
   Meter::take();
   const std::lock_guard<std::mutex> held(tape.notes->lock);
   publish();
+  const auto gradients = lacking_bytes - lacking();
+  const auto left = level().now - meter.start() - static_cast<int64_t>(gradients);
+  tape.notes->figures.outside_bytes = static_cast<uint64_t>(std::clamp<int64_t>(left, 0, std::max<int64_t>(arrival_bytes, 0)));
   tape.notes->figures.is_over = true;
   // Stages behind it whose backward has not run are of branches that lead to no gradient.
   uint32_t needed = 0;

@@ -8,38 +8,40 @@
 #include "shim.h"
 
 #include <cstdint>
+#include <optional>
 #include <vector>
 
 namespace toma {
 
 class Tape;
 
-// One run of a stage, in bytes beyond those at its start.
+// One run of a stage, in bytes beyond those at its start. One that does not learn takes the time alone.
 class Run {
  public:
-  Run();
-  // So much more a run would hold now that saves, and so much less one that does not.
+  explicit Run(bool learns);
+  // So much more a run would hold from now on that saves, and so much less one that does not.
   void holds(int64_t more, int64_t less);
   // Notes the peak since it was last noted.
   void note();
   uint64_t dropping() const { return most_dropping; }
   uint64_t saving() const { return most_saving; }
   uint64_t elapsed_ns() const;
+  int64_t start() const { return meter ? meter->start() : 0; }
 
  private:
   uint64_t began;
-  int64_t start;
+  std::optional<Meter> meter;
   int64_t more = 0, less = 0;
   uint64_t most_dropping = 0, most_saving = 0;
 };
 
 class Costs {
  public:
-  explicit Costs(Tape& tape) : tape(tape) {}
+  explicit Costs(Tape& tape);
 
   // Stages run for the first time, and of any run what is between its operators.
   void stage_begins();
-  void between(uint32_t stage, Run& run) const;
+  void between(uint32_t stage, Run& run, bool is_first) const;
   void stage_ends();
   void joins(uint32_t first);
   void region_ends();
@@ -47,11 +49,12 @@ class Costs {
   void repeated(uint32_t stage, bool saves, const Run& run);
   void backward_arrives();
   void backward_begins(uint32_t stage);
-  void backward_ends(uint32_t stage);
+  void backward_ends();
   void is_over();
 
   // What is known of the structure needs no measuring.
-  bool learns() const;
+  bool learns() const { return is_learning; }
+  void learn_nothing() { is_learning = false; }
   Run first;
 
  private:
@@ -61,14 +64,25 @@ class Costs {
   void each_slot(uint32_t stage, const F& body) const;
   void sizes();
   void leaves();
+  uint64_t lacking() const;
   void publish();
 
   Tape& tape;
+  bool is_learning = true;
   std::vector<toma_stage> stages;
   Meter meter;
-  Run backward;
+  Run backward, after;
+  // The stage whose backward is measured.
+  uint32_t backward_of;
+  bool has_arrived = false;
+  // Allocated since the region began, when its backward arrives.
+  int64_t arrival_bytes = 0;
   // What slots hold when it begins.
   uint64_t held_bytes = 0;
+  // What was needed beyond that only to make the gradient of the outputs.
+  uint64_t fallen_bytes = 0;
+  // The gradients that variables lacked when the region ended.
+  uint64_t lacking_bytes = 0;
 };
 
 }  // namespace toma

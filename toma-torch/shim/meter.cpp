@@ -27,7 +27,12 @@ Meter::Meter() : reading(std::make_shared<Reading>()) {
   open<Reading>().push_back(reading);
 }
 
-int64_t Meter::take() noexcept {
+int64_t Meter::peak_since() {
+  take();
+  return std::exchange(reading->peak, level().now) - reading->start;
+}
+
+void Meter::take() noexcept {
   auto& level = toma::level();
   const auto peak = std::exchange(level.peak, level.now);
   auto& meters = open<Reading>();
@@ -39,7 +44,6 @@ int64_t Meter::take() noexcept {
     return reading == nullptr;
   };
   meters.erase(std::remove_if(meters.begin(), meters.end(), is_over), meters.end());
-  return peak;
 }
 
 }  // namespace toma

@@ -28,9 +28,11 @@ class Meter {
   Meter();
   int64_t start() const { return reading->start; }
   int64_t peak() const { return reading->peak; }
+  // Beyond the start, since this was last asked.
+  int64_t peak_since();
 
-  // The peak of this thread since the last call, by whatever meter.
-  static int64_t take() noexcept;
+  // Lets all meters of this thread know the peak since the last call.
+  static void take() noexcept;
 
  private:
   struct Reading {

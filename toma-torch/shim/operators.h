@@ -74,7 +74,13 @@ inline at::Tensor alias_of(const at::Tensor& tensor) {
   return at::Tensor(impl->shallow_copy_and_detach(impl->version_counter(), true));
 }
 
-// Of its elements, in their order.
+// Of its elements, in their order; 0 for bytes, which are what kernels leave for their own backward, with gaps.
 uint64_t hash_of(const at::Tensor& tensor);
+
+// Raises an error of libtorch's without its backtrace, which takes milliseconds to write.
+template <class... Words>
+[[noreturn]] void fail(const Words&... words) {
+  throw c10::Error(c10::str("checkpoint: ", words...), nullptr);
+}
 
 }  // namespace toma

@@ -14,6 +14,12 @@ struct Root final : torch::autograd::Node {
   torch::autograd::variable_list apply(torch::autograd::variable_list&&) override { return {}; }
 };
 
+// All of its memory, in order.
+bool looks_like(const at::Tensor& tensor, const Value& value) {
+  return tensor.storage_offset() == 0 && tensor.is_contiguous() && bytes_of(tensor) == value.bytes &&
+      tensor.requires_grad() == value.wants_gradient;
+}
+
 bool is_true(const torch::jit::Stack& arguments, uint32_t at) {
   return at != none && arguments[at].isBool() && arguments[at].toBool();
 }
@@ -26,6 +32,29 @@ at::Tensor alias_with_history(const at::Tensor& tensor, bool wants_gradient) {
     torch::autograd::impl::set_gradient_edge(alias, {std::make_shared<Root>(), 0});
   }
   return alias;
+}
+
+// The value that a tensor is; none for others.
+uint32_t Tape::known_value(const at::Tensor& tensor) {
+  const auto known = value_of.find(tensor.unsafeGetTensorImpl());
+  if (known != value_of.end()) {
+    return is_as_made(values[known->second], tensor) ? known->second : none;
+  }
+  const auto made = storages.find(storage_of(tensor));
+  const auto number = made == storages.end() ? none : made->second.value;
+  if (number == none || values[number].tensor.use_count() > 0 || !looks_like(tensor, values[number])) {
+    return none;
+  }
+  // Functions of libtorch that make tensors wrap what their operator has made in another one.
+  auto& value = values[number];
+  // Its address may be given out again from now on.
+  value_of.erase(value.tensor._unsafe_get_target());
+  value.tensor = WeakTensor(tensor.getIntrusivePtr());
+  value_of[tensor.unsafeGetTensorImpl()] = number;
+  if (value.kept.defined() && !value.is_copied) {
+    keep_value(value, tensor);
+  }
+  return number;
 }
 
 // Whether it is what an operator made, or wrote: the program can let a tensor want a gradient by other ways.
@@ -43,8 +72,7 @@ bool Tape::is_as_made(Value& value, const at::Tensor& tensor) {
 void Tape::refer(Op& op) {
   const auto& operation = *op.operation;
   each_tensor_in(op.arguments, [&](const at::Tensor& tensor, uint32_t argument, uint32_t element) {
-    const auto known = value_of.find(tensor.unsafeGetTensorImpl());
-    Ref ref{argument, element, known != value_of.end() && is_as_made(values[known->second], tensor) ? known->second : none, none, 0};
+    Ref ref{argument, element, known_value(tensor), none, 0};
     if (ref.value != none) {
       use(values[ref.value], tensor);
     } else {
@@ -113,6 +141,11 @@ void Tape::hold(Value& value, const at::Tensor& tensor) {
   value.version = version_of(tensor);
 }
 
+void Tape::keep_value(Value& value, const at::Tensor& tensor) {
+  value.kept = alias_of(tensor);
+  value.kept_version = version_of(tensor);
+}
+
 void Tape::write(const Op& op, const at::Tensor& tensor) {
   const auto found = storages.find(storage_of(tensor));
   if (found == storages.end()) {
@@ -123,11 +156,9 @@ void Tape::write(const Op& op, const at::Tensor& tensor) {
     return write_outside(op, found->first);
   }
   made.is_written = true;
-  if (made.kept != none && !values[made.kept].is_copied) {
-    auto& kept = values[made.kept];
-    kept.held = alias_of(kept.held.clone());
-    kept.version = version_of(kept.held);
-    kept.is_copied = true;
+  if (auto& value = values[made.value]; value.kept.defined() && !value.is_copied) {
+    keep_value(value, value.kept.clone());
+    value.is_copied = true;
   }
   if (made.stage < current()) {
     join(made.stage);
@@ -161,7 +192,7 @@ void Tape::keep(uint32_t stage, const std::string& why) {
   }
   notes->kept += "stage " + std::to_string(stage) + ": " + why + "\n";
   if (is_missing(stage)) {
-    remake(stage);
+    run(stage, true, false);
   }
   for (auto slot = kept.first_slot; slot < end_slot(stage); ++slot) {
     slots[slot].is_saved = true;
@@ -187,7 +218,7 @@ void Tape::join(uint32_t first) {
   for (auto& value : values) {
     value.stage = std::min(value.stage, first);
     value.last_stage = std::min(value.last_stage, first);
-    if (!value.is_kept && !is_needed(value)) {
+    if (!is_needed(value)) {
       value.held.reset();
     }
   }

@@ -10,6 +10,9 @@
 #include "guard.h"
 
 namespace toma {
+
+bool saves(uint32_t action) { return action == TOMA_SAVE || action == TOMA_SAVE_ALONE; }
+
 namespace {
 
 constexpr auto keys_of_modes = [] {
@@ -18,7 +21,7 @@ constexpr auto keys_of_modes = [] {
 };
 
 [[noreturn]] void changed(const char* what, const Op& op) {
-  TORCH_CHECK(false, "checkpoint: ", what, " ", op.name(), ", has been modified by an inplace operation, so it cannot be repeated");
+  fail(what, " ", op.name(), ", has been modified by an inplace operation, so it cannot be repeated");
 }
 
 }  // namespace
@@ -29,7 +32,8 @@ Replay*& Replay::running() noexcept {
 }
 
 Replay::Replay(Tape& tape, uint32_t stage, bool saves)
-    : tape(tape), stage(stage), saves(saves), slot(tape.stages[stage].first_slot), outer(std::exchange(running(), this)) {
+    : tape(tape), stage(stage), saves(saves), slot(tape.stages[stage].first_slot), outer(std::exchange(running(), this)),
+      costs(tape.costs.learns()) {
   toma_modes_get(&before);
 }
 
@@ -53,7 +57,9 @@ void Replay::set_modes(const toma_modes& modes) {
   now.autocast_depth = before.autocast_depth + 1;
   now.autocast_dtypes = modes.autocast_dtypes;
   toma_error error;
-  TORCH_CHECK(toma_modes_set(&now, &error) == TOMA_OK, error.message);
+  if (toma_modes_set(&now, &error) != TOMA_OK) {
+    fail(error.message);
+  }
 }
 
 void Replay::set_random(const Random& state) {
@@ -131,10 +137,10 @@ void Replay::run(uint32_t number) {
 void Replay::take_kept(const Op& op) {
   for (const auto number : op.makes) {
     const auto& value = tape.values[number];
-    if (version_of(value.held) != value.version) {
+    if (version_of(value.kept) != value.kept_version) {
       changed("a tensor of the region, a result of", op);
     }
-    values[number] = value.is_copied ? value.held.clone() : value.held;
+    values[number] = value.is_copied ? value.kept.clone() : value.kept;
   }
 }
 
@@ -153,18 +159,21 @@ void Replay::take(uint32_t number, const torch::jit::Stack& results) {
 // What the operator in progress saves for backward.
 void Replay::pack(const at::Tensor& tensor) {
   const auto number = slot++;
-  TORCH_CHECK(number < tape.end_slot(stage), "checkpoint: stage ", stage, " saves more tensors when it is repeated");
+  if (number >= tape.end_slot(stage)) {
+    fail("stage ", stage, " saves more tensors when it is repeated");
+  }
   auto& packed = tape.slots[number];
-  TORCH_CHECK(
-      tensor.sizes() == packed.sizes && tensor.scalar_type() == packed.kind, "checkpoint: a tensor of stage ", stage, " was ",
-      packed.sizes, " of ", packed.kind, ", and is ", tensor.sizes(), " of ", tensor.scalar_type(), " when it is repeated");
+  if (tensor.sizes() != packed.sizes || tensor.scalar_type() != packed.kind) {
+    fail("a tensor of stage ", stage, " was ", packed.sizes, " of ", packed.kind, ", and is ", tensor.sizes(), " of ", tensor.scalar_type(), " when it is repeated");
+  }
   if (packed.is_outside || packed.is_dead || !saves) {
     return;
   }
-  TORCH_CHECK(
-      !tape.verify || hash_of(tensor) == packed.hash, "checkpoint: stage ", stage, ": a tensor that ", tape.ops[packed.op].name(),
-      " saves differs when it is repeated");
-  if (!packed.tensor.defined()) {
+  if (tape.verify && hash_of(tensor) != packed.hash) {
+    fail("stage ", stage, ": a tensor that ", tape.ops[packed.op].name(), " saves differs when it is repeated");
+  }
+  const auto is_left = packed.value != none && tape.stages[stage].action == TOMA_SAVE_ALONE;
+  if (!packed.tensor.defined() && !is_left) {
     packed.tensor = alias_of(tensor);
     filled.push_back(number);
   }
@@ -184,12 +193,13 @@ void Replay::all(bool is_whole) {
   try {
     for (auto op = first; op < end; ++op) {
       run(op);
-      if (saves && tape.costs.learns()) {
-        tape.costs.between(stage, costs);
+      if (saves) {
+        tape.costs.between(stage, costs, false);
       }
     }
-    TORCH_CHECK(
-        !is_whole || slot == tape.end_slot(stage), "checkpoint: stage ", stage, " saves fewer tensors when it is repeated");
+    if (is_whole && slot != tape.end_slot(stage)) {
+      fail("stage ", stage, " saves fewer tensors when it is repeated");
+    }
   } catch (...) {
     for (const auto number : filled) {
       tape.slots[number].tensor.reset();
@@ -221,11 +231,19 @@ bool Tape::is_missing(uint32_t stage) const {
   return std::any_of(slots.begin() + stages[stage].first_slot, slots.begin() + end_slot(stage), is_missing);
 }
 
+// Runs what lies between it and what is held before it as well.
 void Tape::run(uint32_t stage, bool saves, bool holds_output) {
+  if (!holds_output && !is_missing(stage)) {
+    return;
+  }
+  if (stage > 0 && !stages[stage - 1].holds_output) {
+    run(stage - 1, false, true);
+  }
   TORCH_INTERNAL_ASSERT(!stages[stage].is_kept || saves, "checkpoint: a stage that is kept is run again");
   stages[stage].holds_output |= holds_output;
   // What was planned is measured already.
   Replay(*this, stage, saves).all(holds_output || !saves || plan.empty());
+  stages[stage].is_saved |= saves;
 }
 
 // What no later run begins with.
@@ -234,7 +252,7 @@ void Tape::release(uint32_t boundary) noexcept {
     return;
   }
   for (auto& value : values) {
-    if (!value.is_kept && value.stage <= boundary && boundary < value.last_stage && !is_needed(value)) {
+    if (value.stage <= boundary && boundary < value.last_stage && !is_needed(value)) {
       value.held.reset();
     }
   }
@@ -245,79 +263,87 @@ void Tape::reach(uint32_t stage) {
   if (reached == stage) {
     return;
   }
-  if (reached == none) {
+  if (has_ended) {
+    costs.backward_ends();
     costs.backward_arrives();
-  } else {
-    costs.backward_ends(reached);
   }
   reached = stage;
   for (auto boundary = current() + 1; boundary-- > stage;) {
+    stages[boundary].is_saved = boundary == stage && stages[boundary].is_saved;
     release(boundary);
   }
+  follow_plan(stage);
 }
 
-// Fills the slots of a stage: as the plan goes on, or else from the nearest boundary that is held.
-void Tape::remake(uint32_t stage) {
-  if (follow_plan(stage)) {
+// Does what the plan does before the backward of a stage. A backward inside the region comes before all that is
+// planned, and one that has come by already goes on from what is held.
+void Tape::follow_plan(uint32_t stage) {
+  const auto is_backward = [&](const toma_action& action) { return action.kind == TOMA_BACKWARD && action.stage == stage; };
+  const auto end = std::find_if(plan.begin() + static_cast<ptrdiff_t>(cursor), plan.end(), is_backward);
+  if (!has_ended || end == plan.end()) {
     return;
   }
-  auto first = stage;
-  while (first > 0 && !stages[first - 1].holds_output) {
-    --first;
+  for (; plan[cursor].kind != TOMA_BACKWARD || plan[cursor].stage != stage; ++cursor) {
+    act(plan[cursor], plan[cursor + 1].kind != TOMA_BACKWARD);
   }
-  for (; first < stage; ++first) {
-    run(first, false, true);
-  }
-  run(stage, true, false);
-}
-
-// Does what the plan does up to the run that saves the stage; false where it has no such run ahead.
-bool Tape::follow_plan(uint32_t stage) {
-  const auto saves = [&](const toma_action& action) { return action.kind == TOMA_SAVE && action.stage == stage; };
-  const auto end = std::find_if(plan.begin() + cursor, plan.end(), saves);
-  if (end == plan.end()) {
-    return false;
-  }
-  for (auto action = plan.begin() + cursor; action <= end; ++action) {
-    const auto next = action + 1;
-    act(*action, next == plan.end() || next->kind != TOMA_BACKWARD);
-  }
-  cursor = end + 1 - plan.begin();
-  return true;
 }
 
 void Tape::act(toma_action action, bool holds_output) {
   const auto stage = action.stage;
   if (action.kind == TOMA_BACKWARD) {
+    stages[stage].is_saved = false;
     return release(stage);
   }
   if (action.kind == TOMA_KEEP && stage > 0) {
     stages[stage - 1].holds_output = true;
   }
-  run(stage, action.kind == TOMA_SAVE, holds_output);
-  if (action.kind == TOMA_DROP && stage > 0) {
+  stages[stage].action = action.kind;
+  run(stage, saves(action.kind), holds_output);
+  const auto drops_input = action.kind == TOMA_DROP || action.kind == TOMA_SAVE_ALONE;
+  // What a saved stage holds stays.
+  if (drops_input && stage > 0 && !stages[stage - 1].is_saved) {
     release(stage - 1);
   }
+}
+
+// As libtorch does where there are no hooks.
+void Tape::check_version(const Slot& slot) const {
+  if (slot.counter.current_version() != slot.version) {
+    fail(
+        "one of the variables needed for gradient computation has been modified by an inplace operation: ", ops[slot.op].name(),
+        " saved it at version ", slot.version, ", and it is at version ", slot.counter.current_version());
+  }
+}
+
+// Whether it is a value of an earlier stage that a boundary holds.
+bool Tape::is_input_held(const Slot& slot) const {
+  return slot.value != none && values[slot.value].held.defined() && version_of(values[slot.value].held) == values[slot.value].version;
 }
 
 at::Tensor Tape::unpack(uint32_t number) {
   const std::lock_guard<std::recursive_mutex> held(lock);
   const auto stage = stage_of(number);
-  TORCH_CHECK(
-      slots[number].counter.current_version() == slots[number].version, "one of the variables needed for gradient computation has "
-      "been modified by an inplace operation: ", c10::toString(ops[slots[number].op].handle.operator_name()), " saved it at version ",
-      slots[number].version, ", and it is at version ", slots[number].counter.current_version());
+  check_version(slots[number]);
   const auto begins = reached != stage;
   reach(stage);
-  if (!slots[number].tensor.defined()) {
-    remake(stage);
+  if (!slots[number].tensor.defined() && !is_input_held(slots[number])) {
+    run(stage, true, false);
   }
-  if (begins) {
+  if (begins && has_ended) {
     costs.backward_begins(stage);
   }
   auto& slot = slots[number];
+  if (!slot.tensor.defined() && is_input_held(slot)) {
+    return alias_of(values[slot.value].held);
+  }
   TORCH_INTERNAL_ASSERT(slot.tensor.defined(), "checkpoint: a repetition has not made what it should");
   return slot.is_saved ? slot.tensor : std::exchange(slot.tensor, at::Tensor());
+}
+
+// The value of an earlier stage that a tensor is; none for others.
+uint32_t Tape::input_of(const at::Tensor& tensor) const {
+  const auto known = value_of.find(tensor.unsafeGetTensorImpl());
+  return known != value_of.end() && values[known->second].stage < current() ? known->second : none;
 }
 
 uint32_t Tape::pack(const at::Tensor& tensor) {
@@ -326,9 +352,12 @@ uint32_t Tape::pack(const at::Tensor& tensor) {
   const auto* storage = storage_of(tensor);
   const auto made = storages.find(storage);
   const auto is_known = storage != nullptr && made != storages.end();
-  const auto is_outside = storage == nullptr || (is_known && (made->second.stage == none || (made->second.kept != none && !made->second.is_written)));
-  const auto is_saved = is_outside || stages.back().action == TOMA_SAVE;
-  Slot slot{tensor.unsafeGetTensorImpl()->version_counter(), version_of(tensor), static_cast<uint32_t>(ops.size()) - 1, is_outside, false, is_saved};
+  const auto is_kept = is_known && made->second.value != none && values[made->second.value].kept.defined() && !made->second.is_written;
+  const auto is_outside = storage == nullptr || is_kept || (is_known && made->second.stage == none);
+  const auto value = input_of(tensor);
+  const auto is_saved = is_outside || stages.back().action == TOMA_SAVE || (stages.back().action == TOMA_SAVE_ALONE && value == none);
+  Slot slot{tensor.unsafeGetTensorImpl()->version_counter(), version_of(tensor), static_cast<uint32_t>(ops.size()) - 1, is_outside, is_saved};
+  slot.value = value;
   slot.tensor = is_saved ? alias_of(tensor) : at::Tensor();
   slot.sizes = tensor.sizes().vec();
   slot.kind = tensor.scalar_type();
@@ -344,7 +373,7 @@ uint32_t Tape::pack(const at::Tensor& tensor) {
 void Tape::forget(uint32_t number) noexcept {
   const std::lock_guard<std::recursive_mutex> held(lock);
   if (number < slots.size()) {
-    slots[number].is_dead = true;
+      slots[number].is_dead = true;
     slots[number].tensor.reset();
   }
 }

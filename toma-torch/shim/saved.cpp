@@ -34,7 +34,7 @@ struct Caught final : SavedVariableHooks {
       replay->pack(tensor);
     }
   }
-  at::Tensor call_unpack_hook() override { TORCH_CHECK(false, "checkpoint: the graph of a repetition has no backward"); }
+  at::Tensor call_unpack_hook() override { fail("the graph of a repetition has no backward"); }
 };
 
 struct Engine final : torch::autograd::Engine {

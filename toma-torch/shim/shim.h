@@ -247,8 +247,8 @@ int32_t toma_dry_begin(bool by_shapes, toma_recorder** out, toma_error* error) n
 void toma_dry_end(toma_recorder* recorder, toma_dry_outcome* out) noexcept;
 
 // What a plan does next: runs a stage and drops its input, runs it and holds its input, runs it and holds all that its
-// backward needs, or lets its backward run.
-enum toma_action_kind : uint32_t { TOMA_DROP = 0, TOMA_KEEP = 1, TOMA_SAVE = 2, TOMA_BACKWARD = 3 };
+// backward needs, lets its backward run, or runs it and holds what its backward needs but its input.
+enum toma_action_kind : uint32_t { TOMA_DROP = 0, TOMA_KEEP = 1, TOMA_SAVE = 2, TOMA_BACKWARD = 3, TOMA_SAVE_ALONE = 4 };
 
 struct toma_action {
   uint32_t kind;
@@ -295,6 +295,8 @@ struct toma_region_figures {
   uint64_t repeat_ns;
   // The gradients of its inputs.
   uint64_t input_gradient_bytes;
+  // What is left beside gradients of variables when its graph is gone: outputs, and what was computed of them.
+  uint64_t outside_bytes;
   // Nothing will change any more.
   bool is_over;
   // And backward has come to the first stage that it needs something of.

@@ -68,9 +68,7 @@ void Tape::call(const c10::OperatorHandle& handle, torch::jit::Stack& stack) {
   }
   const std::lock_guard<std::recursive_mutex> held(lock);
   made(ops.back(), torch::jit::last(stack, handle.schema().returns().size()).vec());
-  if (costs.learns()) {
-    costs.between(current(), costs.first);
-  }
+  costs.between(current(), costs.first, true);
 }
 
 // Before the operator runs: afterwards its arguments may be others. Returns its first slot.
@@ -87,9 +85,7 @@ uint32_t Tape::record(const c10::OperatorHandle& handle, const Operator& operati
       notes->undo->random(*op.random);
     }
   }
-  if (costs.learns()) {
-    costs.between(current(), costs.first);
-  }
+  costs.between(current(), costs.first, true);
   ops.push_back(std::move(op));
   return static_cast<uint32_t>(slots.size());
 }
@@ -120,10 +116,7 @@ void Tape::follow_structure(const Op& op) {
     choose(print, op.device);
   }
   if (is_known && (number >= known.size() || known[number] != print)) {
-    is_known = false;
-    plan.clear();
-    must_cut = true;
-    notes->figures.differs = number;
+    differ();
   }
   notes->prints.push_back(print);
   const auto known_cut = next_cut < cuts.size() && cuts[next_cut] == number;
@@ -134,6 +127,14 @@ void Tape::follow_structure(const Op& op) {
   must_cut = false;
 }
 
+// What was known is not true of the next operator, or of there being one.
+void Tape::differ() {
+  is_known = false;
+  plan.clear();
+  must_cut = true;
+  notes->figures.differs = ops.size();
+}
+
 void Tape::choose(uint64_t print, c10::Device device) {
   toma_chosen chosen;
   toma_error error{};
@@ -142,11 +143,16 @@ void Tape::choose(uint64_t print, c10::Device device) {
   if (code == TOMA_OUT_OF_MEMORY) {
     throw c10::OutOfMemoryError(error.message, nullptr);
   }
-  TORCH_CHECK(code == TOMA_OK, error.message);
+  if (code != TOMA_OK) {
+    throw c10::Error(error.message, nullptr);
+  }
   known.assign(chosen.prints, chosen.prints + chosen.print_count);
   cuts.assign(chosen.cuts, chosen.cuts + chosen.cut_count);
   plan.assign(chosen.actions, chosen.actions + chosen.action_count);
   is_known = !known.empty();
+  if (is_known) {
+    costs.learn_nothing();
+  }
   // First runs come first, one of each stage.
   cursor = std::min(plan.size(), cuts.size() + 1);
 }
@@ -158,7 +164,7 @@ void Tape::begin_stage() {
   }
   const auto number = static_cast<uint32_t>(stages.size());
   const auto kind = plan.empty() ? uint32_t{TOMA_KEEP} : plan[number].kind;
-  stages.push_back({static_cast<uint32_t>(ops.size()), static_cast<uint32_t>(slots.size()), kind, kind == TOMA_SAVE});
+  stages.push_back({static_cast<uint32_t>(ops.size()), static_cast<uint32_t>(slots.size()), kind, saves(kind), false, saves(kind)});
   if (kind == TOMA_KEEP && number > 0) {
     stages[number - 1].holds_output = true;
   }
@@ -197,11 +203,10 @@ uint32_t Tape::value_for(const at::Tensor& tensor, const Op& op) {
       current(), at, tensor.requires_grad()});
   auto& value = values.back();
   if (op.is_kept()) {
-    hold(value, tensor);
-    value.is_kept = true;
+    keep_value(value, tensor);
   }
   if (storage != nullptr) {
-    storages.emplace(storage, Made{value.storage, current(), value.is_kept ? number : none});
+    storages.emplace(storage, Made{value.storage, current(), number});
   }
   value_of[tensor.unsafeGetTensorImpl()] = number;
   return number;
@@ -214,6 +219,10 @@ void Tape::cut(int32_t deeper) {
 
 void Tape::end() {
   const std::lock_guard<std::recursive_mutex> held(lock);
+  has_ended = true;
+  if (is_known && ops.size() < known.size()) {
+    differ();
+  }
   if (!stages.empty()) {
     costs.stage_ends();
     costs.region_ends();

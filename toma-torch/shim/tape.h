@@ -59,7 +59,7 @@ struct Notes {
   std::vector<toma_stage> stages;
   std::vector<Leaf> leaves;
   std::string kept;
-  toma_region_figures figures{0, UINT64_MAX, 0, 0, 0, false, false};
+  toma_region_figures figures{0, UINT64_MAX, 0, 0, 0, 0, false, false};
   // Null where nothing is undone.
   std::unique_ptr<Undo> undo;
 };
@@ -105,11 +105,13 @@ struct Value {
   uint64_t storage_bytes, bytes;
   uint32_t stage, last_stage, last_op;
   bool wants_gradient;
-  // While a boundary needs it, or for good where it is kept; at this version.
+  // While a boundary needs it; at this version.
   at::Tensor held = {};
   uint32_t version = 0;
-  // A repetition of what is copied begins with a copy of it, because it is written to.
-  bool is_kept = false, is_copied = false;
+  // What its operator made, where it is not made again; a repetition begins with a copy where it is written to.
+  at::Tensor kept = {};
+  uint32_t kept_version = 0;
+  bool is_copied = false;
 };
 
 // A tensor from before the region, or from somewhere that it does not see.
@@ -122,11 +124,11 @@ struct Outside {
   uint64_t bytes;
 };
 
-// The stage that made a storage, or none; the value that is kept of it, or none.
+// The stage that made a storage and the first value in it; none from elsewhere.
 struct Made {
   WeakStorage storage;
   uint32_t stage;
-  uint32_t kept;
+  uint32_t value;
   bool is_written = false;
 };
 
@@ -139,6 +141,8 @@ struct Slot {
   bool is_outside;
   // Held from its first run on.
   bool is_saved;
+  // The value of an earlier stage that it is; none for others.
+  uint32_t value = none;
   // No node needs it any more.
   bool is_dead = false;
   at::Tensor tensor = {};
@@ -157,6 +161,8 @@ struct Stage {
   bool holds_output;
   // It cannot be run again.
   bool is_kept = false;
+  // Its slots were filled by a run, and its backward has not begun.
+  bool is_saved = false;
 };
 
 // The bytes of tensors that share memory, each once.
@@ -197,17 +203,20 @@ class Tape final {
   uint64_t print_of(const Op& op) const;
   void follow_structure(const Op& op);
   void choose(uint64_t print, c10::Device device);
+  void differ();
   void begin_stage();
   bool is_thin() const;
   void made(Op& op, const torch::jit::Stack& results);
   uint32_t value_for(const at::Tensor& tensor, const Op& op);
 
   // What operators refer to: refer.cpp.
+  uint32_t known_value(const at::Tensor& tensor);
   bool is_as_made(Value& value, const at::Tensor& tensor);
   void refer(Op& op);
   uint32_t outside_for(const at::Tensor& tensor);
   void use(Value& value, const at::Tensor& tensor);
   void hold(Value& value, const at::Tensor& tensor);
+  void keep_value(Value& value, const at::Tensor& tensor);
   void write(const Op& op, const at::Tensor& tensor);
   void write_outside(const Op& op, const c10::StorageImpl* storage);
   bool reads(const Op& op, const c10::StorageImpl* storage) const;
@@ -216,14 +225,16 @@ class Tape final {
 
   // Running again: replay.cpp.
   void reach(uint32_t stage);
-  void remake(uint32_t stage);
-  bool follow_plan(uint32_t stage);
+  void follow_plan(uint32_t stage);
   void act(toma_action action, bool holds_output);
   void run(uint32_t stage, bool saves, bool holds_output);
   void release(uint32_t boundary) noexcept;
   bool is_needed(const Value& value) const;
   bool is_missing(uint32_t stage) const;
+  bool is_input_held(const Slot& slot) const;
+  uint32_t input_of(const at::Tensor& tensor) const;
 
+  void check_version(const Slot& slot) const;
   uint32_t stage_of(uint32_t slot) const;
   uint32_t end_op(uint32_t stage) const;
   uint32_t end_slot(uint32_t stage) const;
@@ -249,12 +260,14 @@ class Tape final {
   // The first action that is not done.
   size_t cursor = 0;
   int32_t layers = 0;
-  bool must_cut = false;
+  bool must_cut = false, has_ended = false;
   // The stage whose backward runs.
   uint32_t reached = none;
   Costs costs;
 };
 
+// Whether it is a run that fills slots.
+bool saves(uint32_t action);
 // Shares memory and version with a tensor, and seems to be computed by some graph where it wants a gradient.
 at::Tensor alias_with_history(const at::Tensor& tensor, bool wants_gradient);
 

@@ -125,6 +125,8 @@ pub enum Rung {
     Release,
     /// There was contention: the attempt will be exclusive.
     Exclusive,
+    /// The body has [offered](crate::leaner::offer) a leaner plan.
+    Leaner,
     /// The release hooks are asked.
     Hooks,
 }
@@ -136,6 +138,7 @@ impl Rung {
             Self::Transient => "transient",
             Self::Release => "release",
             Self::Exclusive => "exclusive",
+            Self::Leaner => "leaner",
             Self::Hooks => "hooks",
         }
     }

@@ -43,6 +43,8 @@ pub(super) struct Wish {
     /// Tells the entry from all others.
     pub(super) key: SleeperId,
     pub(super) bytes: u64,
+    /// What is promised beside them.
+    pub(super) promised: u64,
     pub(super) until: Option<Instant>,
 }
 
@@ -79,11 +81,12 @@ impl Ledger {
         free: Option<Reading>,
         now: Instant,
     ) -> (Result<u32, Refused>, Vec<SleeperId>) {
-        let Wish { key, bytes, until } = wish;
+        let Wish { key, bytes, promised, until } = wish;
         let mut woken = self.waiting.skip(now, Some(key));
         let ahead = self.waiting.place(key).unwrap_or_else(|| self.waiting.push(key, (), until));
-        let fits = ahead == 0 && self.has_room_for(bytes);
-        if let Some(free) = free.filter(|free| fits && bytes <= free.free_bytes) {
+        let all = bytes.saturating_add(promised);
+        let fits = ahead == 0 && self.has_room_for(all);
+        if let Some(free) = free.filter(|free| fits && all <= free.free_bytes) {
             self.grant(bytes, free.free_bytes);
             woken.extend(self.withdraw(key));
             return (Ok(self.process), woken);

@@ -9,6 +9,7 @@
 //! | which retries a call makes before it shrinks | [`Ladder`] |
 //! | giving memory back when a call runs out of it | [`on_release`] |
 //! | bytes that are known beforehand, kept until they are used | [`reserve`], [`try_reserve`], [`reserve_async`] |
+//! | bytes that work will allocate, and that others take for free until then | [`promise()`], [`promised_bytes`] |
 //! | ending the waits and retries of calls from outside | [`Cancel`] |
 //!
 //! # The ladder
@@ -19,15 +20,16 @@
 //!    libtorch's allocator has done that before it raises an error; for memory sources that do not.
 //! 2. **Exclusive.** There was contention: wait for an exclusive turn, and try the same size again. On, for
 //!    at most 10 seconds each time.
-//! 3. **Hooks.** Ask the [registered](on_release) hooks to give memory back. On, where there are any.
-//! 4. **Smaller.** What the policy says. A new size has new rungs, but for the hooks: they are asked once per
-//!    piece.
-//! 5. **Fallback.** When nothing smaller is left: the first size again, and the body uses what memory
+//! 3. **Leaner.** Ask what the attempt has [offered](crate::leaner) for a leaner plan. On, where there is an offer.
+//! 4. **Hooks.** Ask the [registered](on_release) hooks to give memory back. On, where there are any.
+//! 5. **Smaller.** What the policy says. A new size has new rungs, but for leaner plans and the hooks: they are
+//!    asked once per piece.
+//! 6. **Fallback.** When nothing smaller is left: the first size again, and the body uses what memory
 //!    it likes where [`falls_back`] says so. Off. A single item that fails, where sizes are
 //!    [costs](crate::execute::With::by_cost), goes there for itself, and the others go on where they were.
-//! 6. **Give up.** The body's own failure goes through.
+//! 7. **Give up.** The body's own failure goes through.
 //!
-//! `max_attempts` counts all of these attempts. What succeeds on one of the first three rungs settles
+//! `max_attempts` counts all of these attempts. What succeeds on one of the first four rungs settles
 //! nothing: the size was never too large.
 //!
 //! # Turns
@@ -141,6 +143,7 @@ mod hooks;
 mod ladder;
 mod ledger;
 mod process;
+mod promise;
 mod queue;
 mod registry;
 mod reservation;
@@ -155,6 +158,8 @@ pub use cancel::Cancel;
 pub use hooks::{Hooked, Pressure, on_release};
 pub(crate) use hooks::{ask, is_registered};
 pub use ladder::{Ladder, Rung, falls_back};
+pub(crate) use promise::unpromised;
+pub use promise::{Promise, promise, promised_bytes};
 pub(crate) use queue::{Seen, TurnKind};
 pub use reservation::{NotReserved, Reservation, reserve, reserve_async, try_reserve};
 pub(crate) use turn::{Device, Measurement, Turn};

@@ -3,6 +3,7 @@
 use std::fmt;
 use std::future::Future;
 use std::io;
+use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
 
 use super::ledger::{Refused, Reserved, Wish};
@@ -119,8 +120,10 @@ impl WaitFor for ForBytes<'_> {
         // Without the lock: a memory source is foreign code.
         let reading = source.read();
         let free = reading.as_ref().ok().copied();
+        let promised = device.queue.promised.get().load(Relaxed);
         let now = Instant::now();
-        let (answer, woken) = device.queue.ledger.lock_own().ask(Wish { key, bytes, until }, free, now);
+        let (answer, woken) =
+            device.queue.ledger.lock_own().ask(Wish { key, bytes, promised, until }, free, now);
         wake(woken);
         let refused = match answer {
             Ok(process) => return Ok(Ok(Reservation { device: device.clone(), bytes, process })),

@@ -2,7 +2,7 @@
 
 use std::fmt;
 use std::ops::Deref;
-use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
 use std::time::Instant;
 
@@ -19,6 +19,8 @@ pub(super) struct Queue {
     id: DeviceId,
     pub(super) state: PerProcess<Mutex<QueueState>>,
     pub(super) ledger: PerProcess<Mutex<Ledger>>,
+    /// Bytes that are promised and not allocated.
+    pub(super) promised: PerProcess<AtomicU64>,
     /// A turn is marked, or a wait was in vain. Looked at without the lock, at the beginning and the end of every
     /// attempt.
     is_unusual: AtomicBool,
@@ -138,7 +140,9 @@ impl Queue {
     pub(super) fn new(name: &str) -> Self {
         let state = PerProcess::new(|process| Mutex::new(QueueState::new(process)));
         let ledger = PerProcess::new(|process| Mutex::new(Ledger::new(process)));
-        Self { name: name.into(), id: DeviceId::new(), state, ledger, is_unusual: AtomicBool::new(false) }
+        let promised = PerProcess::new(|_| AtomicU64::new(0));
+        let is_unusual = AtomicBool::new(false);
+        Self { name: name.into(), id: DeviceId::new(), state, ledger, promised, is_unusual }
     }
 
     /// Writes down what is looked at without the lock.

@@ -11,15 +11,16 @@ use std::mem;
 use std::ops::Range;
 use std::task::{Poll, Waker};
 
-use super::attempt::{Attempt, guarded, poll_guarded};
+use super::attempt::{Attempt, Guard, Told, poll_guarded};
 use super::call::Call;
 use super::drive::{Cleanup, LeftOutItem, Settled, leave_out, settle, settle_panic};
+use crate::leaner;
 use crate::nesting::Inside;
 use crate::observe::Answer;
 use crate::observe::witness::Witnessed;
 use crate::outcome::Judge;
 use crate::policy::Policy;
-use crate::shield::{Retryable, pass_on};
+use crate::shield::pass_on;
 use crate::thread_state::Before;
 
 /// The attempts of one call.
@@ -61,7 +62,8 @@ impl<'a, P: Policy, K> Attempts<'a, P, K> {
     pub(crate) fn prepare<T>(&mut self, part: impl FnOnce() -> T) -> Option<T> {
         let _inside = self.inside();
         let entered = self.call.witnessed().and_then(Witnessed::enter);
-        let prepared = guarded(self.attempt.retryable, &Before::now(), part);
+        let guard = Guard { retryable: self.attempt.retryable, inside: self.call.inside() };
+        let prepared = guard.run(&Before::now(), part, || self.call.leaves(leaner::take()));
         drop(entered);
         let panic = match prepared {
             Ok(prepared) => return Some(prepared),
@@ -81,9 +83,13 @@ impl<'a, P: Policy, K> Attempts<'a, P, K> {
     where
         K: Judge<R, M>,
     {
-        let told = self.call.witnessed();
-        let (before, result) = self.attempt.run_async(told, body).await;
+        let (inside, mut left) = (self.call.inside(), None);
+        let told = Told { witnessed: self.call.witnessed(), left: Some(&mut left) };
+        let (before, result) = self.attempt.run_async(inside, told, body).await;
         let _inside = self.inside();
+        if let Some(left) = left {
+            self.call.leaves(left);
+        }
         let ended = (result, &before);
         let settled = settle(&mut self.call, &self.policy, &mut self.attempt, ended, &self.judge);
         match &settled {
@@ -98,7 +104,7 @@ impl<'a, P: Policy, K> Attempts<'a, P, K> {
     /// Undoes what the attempt has done, if it will be made again; its values are dropped by now.
     pub(crate) async fn undo(&mut self, undo: impl Future) {
         if self.failed.is_some() {
-            let (_, result) = poll_guarded(Retryable::NOTHING, self.attempt.nesting, None, undo).await;
+            let (_, result) = poll_guarded(Guard::NOTHING, self.attempt.nesting, Told::default(), undo).await;
             result.map_or_else(|panic| pass_on(panic), drop);
         }
     }

@@ -8,9 +8,10 @@ use std::time::Instant;
 
 use super::meter::Begun;
 use super::turns::Hold;
-use crate::nesting::{Inside, Nesting};
+use crate::leaner::{self, Left};
+use crate::nesting::{self, Nesting};
 use crate::observe::witness::{Entered, Witnessed};
-use crate::shield::{self, Panic, Retryable};
+use crate::shield::{self, Inside, Panic, Retryable};
 #[cfg(feature = "testing")]
 use crate::testing::inject;
 use crate::thread_state::{Before, Tasked};
@@ -59,62 +60,99 @@ impl Attempt {
 
     /// While the guard lives, the thread is inside the attempt.
     #[inline]
-    pub(crate) fn enter(&self) -> Inside {
-        Inside::of(self.nesting)
+    pub(crate) fn enter(&self) -> nesting::Inside {
+        nesting::Inside::of(self.nesting)
     }
 
-    /// Runs `body`; with the feature `testing`, a failure may be injected where a retry is possible.
+    /// Runs `body`, and tells `left` when it has left anything; with the feature `testing`, a failure may be injected
+    /// where a retry is possible.
     #[inline]
-    pub(super) fn run<R>(&mut self, before: &Before, body: impl FnOnce() -> R) -> Result<R, Panic> {
+    pub(super) fn run<R>(
+        &mut self,
+        inside: Inside,
+        before: &Before,
+        body: impl FnOnce() -> R,
+        left: impl FnOnce(),
+    ) -> Result<R, Panic> {
+        let guard = Guard { retryable: self.retryable, inside };
         #[cfg(feature = "testing")]
         if let Some(injected) = inject::ask(self.retryable, self.piece.len()) {
             self.injected = true;
-            return guarded(self.retryable, before, || injected.around(body));
+            return guard.run(before, || injected.around(body), left);
         }
-        guarded(self.retryable, before, body)
+        guard.run(before, body, left)
     }
 
     /// The same for a future.
     pub(super) async fn run_async<F: Future>(
         &mut self,
-        told: Option<&mut Witnessed>,
+        inside: Inside,
+        told: Told<'_>,
         body: F,
     ) -> (Before, Result<F::Output, Panic>) {
+        let guard = Guard { retryable: self.retryable, inside };
         #[cfg(feature = "testing")]
         if let Some(injected) = inject::ask(self.retryable, self.piece.len()) {
             self.injected = true;
-            return poll_guarded(self.retryable, self.nesting, told, injected.around_async(body)).await;
+            return poll_guarded(guard, self.nesting, told, injected.around_async(body)).await;
         }
-        poll_guarded(self.retryable, self.nesting, told, body).await
+        poll_guarded(guard, self.nesting, told, body).await
     }
 }
 
-/// Runs `body` once under the shield; a panic comes back as a value, with the modes of the thread as they were.
-#[inline]
-pub(super) fn guarded<R>(
-    retryable: Retryable,
-    before: &Before,
-    body: impl FnOnce() -> R,
-) -> Result<R, Panic> {
-    shield::run(retryable, body).inspect_err(|_| before.recover())
+/// What of a body's failures would be retried, and what the thread is inside of meanwhile.
+#[derive(Clone, Copy)]
+pub(super) struct Guard {
+    pub(super) retryable: Retryable,
+    pub(super) inside: Inside,
+}
+
+impl Guard {
+    /// Around what belongs to no attempt.
+    pub(super) const NOTHING: Self = Self { retryable: Retryable::NOTHING, inside: Inside::NOTHING };
+
+    /// Runs `body` once under the shield; a panic comes back as a value, with the modes of the thread as they were.
+    #[inline]
+    pub(super) fn run<R>(
+        self,
+        before: &Before,
+        body: impl FnOnce() -> R,
+        left: impl FnOnce(),
+    ) -> Result<R, Panic> {
+        shield::run(self.retryable, self.inside, body, left).inspect_err(|_| before.recover())
+    }
+}
+
+/// What hears of an asynchronous body: the witness of each poll, if it is told of the body, and what it has left.
+#[derive(Default)]
+pub(super) struct Told<'a> {
+    pub(super) witnessed: Option<&'a mut Witnessed>,
+    pub(super) left: Option<&'a mut Option<Left>>,
 }
 
 /// Polls `body` to its end. The shield is raised for each poll only, so that other tasks of the thread keep their
-/// messages; the modes are those from before the last poll. The witness is told of each, if it is told of the body.
+/// messages; the modes are those from before the last poll.
 pub(super) async fn poll_guarded<F: Future>(
-    retryable: Retryable,
+    guard: Guard,
     nesting: Option<Nesting>,
-    told: Option<&mut Witnessed>,
+    told: Told<'_>,
     body: F,
 ) -> (Before, Result<F::Output, Panic>) {
+    let Told { witnessed: told, mut left } = told;
     let mut body = pin!(Some(body));
     let mut running = Running { task: Some(Tasked::new(body.as_mut())), nesting, told };
     poll_fn(|context| {
-        let _inside = Inside::of(nesting);
+        let _inside = nesting::Inside::of(nesting);
         let _entered = running.enter();
         let before = Before::now();
         let task = running.task.as_mut().expect("it is dropped with the attempt");
-        let result = match guarded(retryable, &before, || task.poll(before, context)) {
+        let keep = || {
+            let later = leaner::take();
+            if let Some(left) = &mut left {
+                left.get_or_insert_default().add(later);
+            }
+        };
+        let result = match guard.run(&before, || task.poll(before, context), keep) {
             Ok(Poll::Pending) => return Poll::Pending,
             Ok(Poll::Ready(outcome)) => Ok(outcome),
             Err(panic) => Err(panic),
@@ -141,7 +179,7 @@ impl<F: Future> Running<'_, F> {
 
 impl<F: Future> Drop for Running<'_, F> {
     fn drop(&mut self) {
-        let _inside = Inside::of(self.nesting);
+        let _inside = nesting::Inside::of(self.nesting);
         let _entered = self.enter();
         self.task = None;
     }

@@ -2,6 +2,7 @@
 
 mod failing;
 mod foreseeing;
+mod leaning;
 mod remembering;
 
 use std::borrow::Cow;
@@ -135,6 +136,10 @@ impl<'a> Call<'a> {
         body: Option<&mut dyn DryBody>,
     ) {
         let switches = Switches::load();
+        let offered = switches.offered();
+        if offered && self.opens_plain_after_offers(policy, options, switches) {
+            return;
+        }
         // What happens in a dry run has not happened.
         let is_dry = shield::is_dry();
         let watch = if is_dry { None } else { Watch::new(self.report.name(), options.observer, switches) };
@@ -157,6 +162,9 @@ impl<'a> Call<'a> {
             shortfall = measured.and_then(|measured| self.machine.shortfall(&measured));
         }
         self.report.starts_at(self.machine.step);
+        if offered {
+            self.expect_offers();
+        }
         if self.extras.as_ref().is_some_and(|extras| extras.watch.is_some()) {
             self.is_watched(options, switches);
             self.tell_started();
@@ -291,7 +299,7 @@ impl<'a> Call<'a> {
         let Some(extras) = &mut self.extras else { return };
         let falls_back = self.machine.fallback;
         if !falls_back {
-            self.machine.expect(extras.turns.expected_rungs(&attempt.hold));
+            self.machine.expect(extras.expected_rungs(attempt));
         }
         if extras.times {
             self.report.begin_timing();
@@ -352,6 +360,9 @@ impl<'a> Call<'a> {
             let (start, end) = (attempt.piece.start, attempt.piece.end);
             let elapsed = took.elapsed.unwrap_or_default();
             extras.tell_succeeded(|| EventKind::Succeeded { start, end, elapsed });
+            if let Some(again) = &mut extras.again {
+                again.end_attempt();
+            }
             if is_foreseen {
                 self.shows(&mut took);
             }
@@ -359,13 +370,14 @@ impl<'a> Call<'a> {
         took
     }
 
+    #[inline]
     fn took(&mut self, attempt: &mut Attempt) -> Took {
         let elapsed = attempt.begun.take().map(|begun| clock::now().saturating_duration_since(begun));
         if let Some(elapsed) = elapsed {
             self.report.took(elapsed);
         }
         let extras = self.extras.as_ref().filter(|extras| extras.measures);
-        let measured = extras.map(|extras| extras.measure(attempt, elapsed));
+        let measured = extras.map(|extras| extras.measure(attempt, elapsed, self.machine.is_batch()));
         Took { elapsed, measured }
     }
 
@@ -383,10 +395,5 @@ impl<'a> Call<'a> {
         self.report.worked(ran);
         self.time_from_now_on();
         self.tell(|| EventKind::Probe { from, to });
-    }
-
-    /// A history is worth the clock.
-    fn time_from_now_on(&mut self) {
-        self.extras.get_or_insert_with(Extras::none).times = true;
     }
 }

@@ -6,16 +6,20 @@ use std::ops::Range;
 use super::attempt::Attempt;
 use super::call::Call;
 use crate::classify::{Class, Failure, classify_panic};
+use crate::leaner;
 use crate::observe::Answer;
 use crate::outcome::Judge;
 use crate::policy::Policy;
-use crate::shield::{self, Panic};
+use crate::shield::{self, Inside, Panic};
 use crate::thread_state::Before;
 
 /// A body, and what follows when an attempt of it failed.
 pub(crate) trait Work<R> {
     /// Whether single items may be left out; known at compile time, so that other work is spared the question.
     const LEAVES_OUT: bool;
+
+    /// What its attempts are inside of: a batch, or pieces of a whole.
+    const INSIDE: Inside = Inside::PIECE;
 
     fn run(&mut self, piece: Range<usize>) -> R;
     fn cleanup(&mut self) -> &mut impl Cleanup;
@@ -54,7 +58,8 @@ pub(crate) fn next_piece<R, M, W: Work<R>>(
         let inside = attempt.enter();
         let before = Before::now();
         let piece = attempt.piece.clone();
-        let result = attempt.run(&before, || work.run(piece));
+        let run = || work.run(piece);
+        let result = attempt.run(W::INSIDE, &before, run, || call.leaves(leaner::take()));
         match settle(call, policy, &mut attempt, (result, &before), judge) {
             Settled::Succeeded(value) => return Some(Ok(value)),
             Settled::Failed(error) => return Some(Err(error)),

@@ -40,6 +40,13 @@ fn spend(measurements: &mut Measurements, measured: &Measured) -> Duration {
     took
 }
 
+/// Which sizes have to repeat, as an attempt at this one shows.
+pub(super) fn repeats(measurements: &mut Measurements, size: usize, measured: &Measured) {
+    if !measured.told.keeps_size {
+        measurements.repeating.note(size, measured.repeats(), measured.available_bytes);
+    }
+}
+
 /// An attempt succeeded; `sample` is it where it says something about its size.
 pub(super) fn succeeded(measurements: &mut Measurements, sample: Option<Sample>, measured: &Measured) {
     spend(measurements, measured);
@@ -108,7 +115,10 @@ fn retried(measurements: &mut Measurements, measured: &Measured) {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use super::{Bounds, FailedAt, Measured, Measurements, failed};
+    use crate::engine::meter::Told;
 
     const LOW: Measured = Measured {
         elapsed: None,
@@ -116,6 +126,7 @@ mod tests {
         available_bytes: Some(100),
         counts_bytes: false,
         retried: false,
+        told: Told { repeated: Duration::ZERO, keeps_size: false, has_plans: false },
         foreseen: None,
     };
 

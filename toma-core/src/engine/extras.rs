@@ -2,11 +2,12 @@
 
 use std::time::Duration;
 
+use super::again::Again;
 use super::attempt::Attempt;
 use super::forecast::Forecast;
-use super::machine::Failed;
-use super::meter::{self, Measured};
+use super::meter::{self, Measured, Told};
 use super::options::Options;
+use super::rungs::Rungs;
 use super::turns::Turns;
 use crate::clock;
 use crate::device::{Device, Ladder};
@@ -28,8 +29,7 @@ pub(super) struct Extras<'a> {
     pub(super) measures: bool,
     /// What each attempt takes of this memory is measured.
     pub(super) meters: Option<&'a dyn MemorySource>,
-    /// A failure that the hooks are to be asked about.
-    pub(super) asks: Option<Box<Failed>>,
+    pub(super) again: Option<Box<Again>>,
     /// What set the first size, where a prediction did.
     pub(super) forecast: Option<Box<Forecast<'a>>>,
 }
@@ -57,7 +57,7 @@ impl<'a> Extras<'a> {
             watch,
             measures: needs.anything() && !disabled,
             meters: device.filter(|_| needs.memory),
-            asks: None,
+            again: None,
             forecast: None,
         }
     }
@@ -72,9 +72,23 @@ impl<'a> Extras<'a> {
             times: false,
             measures: false,
             meters: None,
-            asks: None,
+            again: None,
             forecast: None,
         }
+    }
+
+    /// The rungs there are before the attempt begins.
+    pub(super) fn expected_rungs(&self, attempt: &Attempt) -> Rungs {
+        self.turns
+            .expected_rungs(&attempt.hold)
+            .with(Rungs::LEANER, self.again.as_ref().is_some_and(|again| again.expects_offers))
+    }
+
+    /// The rungs there are once it has failed.
+    pub(super) fn rungs_after(&self, attempt: &Attempt) -> Rungs {
+        self.turns
+            .rungs_after(attempt)
+            .with(Rungs::LEANER, self.again.as_ref().is_some_and(|again| again.is_offered()))
     }
 
     /// From here on the call works in fallback.
@@ -118,10 +132,20 @@ impl<'a> Extras<'a> {
     }
 
     /// What the attempt took, for a policy that asks. Of attempts beside each other no peak is known.
-    pub(super) fn measure(&self, attempt: &mut Attempt, elapsed: Option<Duration>) -> Measured {
-        let Some(source) = self.meters else { return Measured { elapsed, ..Measured::default() } };
-        let of_memory = meter::end(source, attempt.metered.take());
+    #[inline(never)]
+    pub(super) fn measure(
+        &self,
+        attempt: &mut Attempt,
+        elapsed: Option<Duration>,
+        is_batch: bool,
+    ) -> Measured {
+        let of_memory = self.meters.map(|source| meter::end(source, attempt.metered.take()));
+        let of_memory = of_memory.unwrap_or_default();
         let peak_bytes = of_memory.peak_bytes.filter(|_| !attempt.hold.is_contended());
-        Measured { elapsed, peak_bytes, ..of_memory }
+        let mut told = Told { keeps_size: is_batch, ..Told::default() };
+        if let Some(left) = self.again.as_ref().and_then(|again| again.left()) {
+            told = Told { repeated: left.repeated, keeps_size: is_batch | left.keeps_size, has_plans: true };
+        }
+        Measured { elapsed, peak_bytes, told, ..of_memory }
     }
 }

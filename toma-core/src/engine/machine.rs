@@ -19,7 +19,7 @@ use crate::classify::Class;
 use crate::memory::Reading;
 use crate::policy::{Bounds, Evidence, Measurements, Policy};
 use crate::predict::Cuts;
-use crate::shield::Retryable;
+use crate::shield::{Inside, Retryable};
 
 /// Where one call stands. Positions count items from 0; forms add their own offset.
 #[derive(Debug)]
@@ -183,6 +183,16 @@ impl Machine {
         if self.extent.single { 0 } else { self.extent.size(self.cut.end..self.extent.end) }
     }
 
+    /// What attempts are inside of.
+    pub(crate) fn inside(&self) -> Inside {
+        if self.is_batch() { Inside::BATCH } else { Inside::PIECE }
+    }
+
+    /// Whether the work is one piece of whatever size succeeds.
+    pub(crate) fn is_batch(&self) -> bool {
+        self.extent.single
+    }
+
     /// The smallest size of the coming attempt.
     pub(crate) fn least(&self) -> usize {
         self.sizes.floor.min(self.left())
@@ -216,10 +226,11 @@ impl Machine {
         let attempts_left = self.failures + 1 < self.max_attempts;
         let can_be_left_out = self.is_single_item();
         let goes_on = !self.is_at_the_floor() || !self.expected.is_empty();
-        Retryable {
-            out_of_memory: attempts_left && goes_on || can_be_left_out,
-            transient: attempts_left && (goes_on || !self.spent.has(Rungs::TRANSIENT)) || can_be_left_out,
-        }
+        let transient = goes_on || !self.spent.has(Rungs::TRANSIENT);
+        Retryable::new(
+            attempts_left && goes_on || can_be_left_out,
+            attempts_left && transient || can_be_left_out,
+        )
     }
 
     /// Whether nothing smaller than the piece can be tried.
@@ -285,9 +296,10 @@ impl Machine {
             Evidence { step, elapsed, remaining, bounds, floor, cap, multiple_of, ..Evidence::new(size) };
         match (self.measurements, took.measured) {
             (Some(measurements), Some(measured)) => {
-                let Measured { available_bytes, counts_bytes, peak_bytes, .. } = measured;
                 let foreseen = measured.foreseen.map(NonZeroUsize::get);
-                Evidence { available_bytes, foreseen, counts_bytes, peak_bytes, measurements, ..evidence }
+                let Measured { available_bytes, counts_bytes, peak_bytes, told, .. } = measured;
+                let evidence = Evidence { available_bytes, counts_bytes, peak_bytes, ..evidence };
+                Evidence { foreseen, repeated: told.repeated, measurements, ..evidence }
             }
             _ => evidence,
         }

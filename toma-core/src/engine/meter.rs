@@ -8,7 +8,7 @@
 use std::num::NonZeroUsize;
 use std::time::Duration;
 
-use crate::device::{Device, Measurement};
+use crate::device::{self, Device, Measurement};
 use crate::memory::{self, MemorySource, Usage};
 use crate::policy::Sample;
 
@@ -20,13 +20,36 @@ pub(crate) struct Measured {
     pub(crate) available_bytes: Option<u64>,
     pub(crate) counts_bytes: bool,
     pub(crate) retried: bool,
+    pub(crate) told: Told,
     /// What a prediction says fits into them, in a call that one has begun.
     pub(crate) foreseen: Option<NonZeroUsize>,
 }
 
+/// What the body has told of its plans.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Told {
+    /// How long it has spent on repeating.
+    pub(crate) repeated: Duration,
+    /// The size is worth that.
+    pub(crate) keeps_size: bool,
+    /// There are plans, on which the bytes may depend.
+    pub(crate) has_plans: bool,
+}
+
 impl Measured {
+    /// The line of bytes is to say what needs no repeating. Where the size is worth repeating, the bytes of one plan say
+    /// nothing of what fits.
     pub(crate) fn sample(&self, size: usize) -> Sample {
-        Sample { time: self.elapsed, bytes: self.peak_bytes, ..Sample::new(size) }
+        let Told { repeated, keeps_size, has_plans } = self.told;
+        let says_nothing = self.repeats() || keeps_size && has_plans;
+        let repeated = if keeps_size { Duration::ZERO } else { repeated };
+        let bytes = self.peak_bytes.filter(|_| !says_nothing);
+        Sample { size, time: self.elapsed, repeated, bytes }
+    }
+
+    /// Whether a smaller size might have been the faster way per item.
+    pub(crate) fn repeats(&self) -> bool {
+        !self.told.repeated.is_zero() && !self.told.keeps_size
     }
 }
 
@@ -77,7 +100,7 @@ pub(crate) fn now(source: &dyn MemorySource) -> Measured {
 fn available(source: &dyn MemorySource, counts_bytes: bool) -> Measured {
     // What is counted moves with every attempt, and what is free with it.
     let reading = if counts_bytes { source.read().ok() } else { memory::recent(source) };
-    let available_bytes = reading.map(|now| now.free_bytes);
+    let available_bytes = reading.map(|now| device::unpromised(source, now).free_bytes);
     Measured { available_bytes, counts_bytes, ..Measured::default() }
 }
 

@@ -12,6 +12,7 @@
 //! the memory source and the observers; [`drive`] runs attempts until a piece is done, and [`asynchronous`] does the
 //! same for tasks.
 
+mod again;
 pub(crate) mod asynchronous;
 mod attempt;
 mod backoff;

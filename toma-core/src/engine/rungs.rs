@@ -15,10 +15,20 @@ impl Rungs {
     pub(crate) const FALLBACK: Self = Self(1 << 4);
     /// The failure goes through, because an enclosing attempt will be retried with the device to itself.
     pub(crate) const GIVE_WAY: Self = Self(1 << 5);
+    pub(crate) const LEANER: Self = Self(1 << 6);
+    /// They are spent for the piece, and not for the size: what has given all it had has nothing more at another size.
+    pub(crate) const ONCE_A_PIECE: Self = Self(Self::HOOKS.0 | Self::LEANER.0);
 
     /// Rungs that try the same size again, the cheapest first.
-    pub(crate) const SAME_SIZE: [(Self, Rung); 3] =
-        [(Self::RELEASE, Rung::Release), (Self::EXCLUSIVE, Rung::Exclusive), (Self::HOOKS, Rung::Hooks)];
+    ///
+    /// Released memory costs nothing, and a wait ends; a leaner plan costs time from then on, which other users of the
+    /// device are no reason for. But it costs this call alone, while hooks take from the whole process.
+    pub(crate) const SAME_SIZE: [(Self, Rung); 4] = [
+        (Self::RELEASE, Rung::Release),
+        (Self::EXCLUSIVE, Rung::Exclusive),
+        (Self::LEANER, Rung::Leaner),
+        (Self::HOOKS, Rung::Hooks),
+    ];
 
     #[inline]
     pub(crate) fn has(self, rung: Self) -> bool {

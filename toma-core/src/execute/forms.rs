@@ -11,7 +11,7 @@ use std::panic::Location;
 
 use super::dry::{Collect, DropAll, Dry, MoveOn};
 use super::size::{Size, length};
-use super::unit::{AfterFailure, Job, Unit};
+use super::unit::{AfterFailure, Job, Unit, Whole};
 use super::with::{Core, With};
 use crate::call_site::{Above, Origin};
 use crate::chunk::{Chunk, Chunked};
@@ -116,7 +116,7 @@ impl<P: Policy, K, B: Undo> With<'_, P, K, B> {
         self.core.open(&mut call, || {
             Dry::new(of_size(&mut body), &mut after.undo, &self.judge, DropAll).within(&self.core)
         });
-        let mut work = Job { run: of_size(&mut body), after };
+        let mut work = Whole(Job { run: of_size(&mut body), after });
         let done = next_piece(&mut call, &self.core.policy, &self.judge, &mut work, &mut None);
         outcome(done.expect("a batch is one piece"))
     }

@@ -5,6 +5,7 @@ use crate::classify::Failure;
 use crate::engine::costs::Costs;
 use crate::engine::drive::{Cleanup, Work};
 use crate::engine::pieces::Extent;
+use crate::shield::Inside;
 
 /// What sizes count: [items](Items), or [what they cost](super::ByCost).
 pub trait Unit {
@@ -86,6 +87,24 @@ impl<B: Undo, U: Unit> Cleanup for AfterFailure<B, U> {
     fn leave_out(&mut self, index: usize, cost: usize, failure: Failure) {
         let cost = u64::try_from(cost).unwrap_or(u64::MAX);
         self.unit.leave_out(self.start + index, cost, failure);
+    }
+}
+
+/// One piece of whatever size succeeds.
+pub(super) struct Whole<F, B>(pub(super) Job<F, B, Items>);
+
+impl<R, F: FnMut(Range<usize>) -> R, B: Undo> Work<R> for Whole<F, B> {
+    const LEAVES_OUT: bool = false;
+    const INSIDE: Inside = Inside::BATCH;
+
+    #[inline]
+    fn run(&mut self, piece: Range<usize>) -> R {
+        (self.0.run)(piece)
+    }
+
+    #[inline]
+    fn cleanup(&mut self) -> &mut impl Cleanup {
+        &mut self.0.after
     }
 }
 

@@ -32,6 +32,7 @@ impl fmt::Display for Answer {
             Self::Again(Rung::Transient) => f.write_str("tries it once more"),
             Self::Again(Rung::Release) => f.write_str("tries it once more, cached memory released"),
             Self::Again(Rung::Exclusive) => f.write_str("tries it once more, with the device to itself"),
+            Self::Again(Rung::Leaner) => f.write_str("tries it once more, if there is a leaner plan"),
             Self::Again(Rung::Hooks) => {
                 f.write_str("tries it once more, if the release hooks give anything back")
             }

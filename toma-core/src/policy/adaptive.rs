@@ -5,8 +5,12 @@ mod probe;
 
 use self::choose::{first, half_of_what_fits, is_cold, is_one, measures_first, second, small};
 use self::probe::high;
-pub(super) use self::{choose::needs_more, probe::has_risen};
+pub(super) use self::{
+    choose::needs_more,
+    probe::{has_risen, has_risen_since},
+};
 use super::figures::fraction;
+use super::repeating::held;
 use super::{Evidence, Needs, Policy};
 
 /// Finds the largest size that works, and keeps it right while memory changes: the recommended policy.
@@ -37,6 +41,7 @@ use super::{Evidence, Needs, Policy};
 /// | free memory of the `device` has risen by a tenth | tries the known failure again at once | |
 /// | allocated bytes are [counted](crate::memory::MemorySource::usage) | measures small sizes, fits `bytes = a + b * size`, and takes the size that fills the memory but for `headroom` | `b` is the median of the slopes between all pairs (Theil and Sen), which one outlier cannot turn |
 /// | the first size was [predicted](crate::execute::With::predict) and has not failed | takes the size that the prediction says fits, corrected by the bytes that pieces were measured to take beyond it | what is known before the first attempt need not be measured |
+/// | pieces have to [repeat](crate::leaner) at a size | does not grow into it, and looks below it where that would be faster; again after 256 attempts, or once free memory has risen | pieces give the same result at any size |
 /// | the allocator releases its cached memory in two attempts in a row | takes that size for one that fails | |
 ///
 /// # How far a measured size is trusted
@@ -155,11 +160,12 @@ impl Policy for Adaptive {
             // A ragged rest is no evidence for a full size.
             return evidence.step;
         }
-        match self.goal(evidence) {
+        let goal = match self.goal(evidence) {
             Goal::Predicted(size) => size,
             Goal::Probe(size) if self.may_try(size, evidence) => size,
             Goal::Probe(_) => evidence.step,
-        }
+        };
+        held(goal, evidence, self.tolerance)
     }
 
     fn needs(&self) -> Needs {

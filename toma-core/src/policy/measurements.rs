@@ -1,5 +1,6 @@
 use std::time::Duration;
 
+use super::repeating::Repeating;
 use super::samples::Samples;
 
 /// What was measured for a policy that [needs it](super::Needs).
@@ -33,6 +34,8 @@ pub struct Measurements {
     pub(crate) failures: u32,
     /// Attempts in a row in which the allocator had to release its cached memory and try again.
     pub(crate) retried: u32,
+    /// Which sizes have to repeat.
+    pub(crate) repeating: Repeating,
     /// What attempts of different sizes took and allocated.
     pub(crate) samples: Samples,
 }

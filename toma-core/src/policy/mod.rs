@@ -36,6 +36,7 @@ mod fit;
 mod halve;
 mod measurements;
 mod needs;
+mod repeating;
 mod samples;
 mod throughput;
 
@@ -124,6 +125,9 @@ pub struct Evidence {
     /// How long the attempt took, when the policy, an observer, a deadline or an earlier failure of
     /// the call made the engine read the clock.
     pub elapsed: Option<Duration>,
+    /// How long of it the attempt has spent on repeating, because it did not fit otherwise, as far as its body
+    /// [told](crate::leaner::repeated). For policies that measure anything.
+    pub repeated: Duration,
     /// What is still to do, a failed attempt included, in the unit of sizes; `usize::MAX` in a batch.
     pub remaining: usize,
     /// The sizes known to work and to fail.
@@ -153,6 +157,7 @@ impl Evidence {
             counts_bytes: false,
             peak_bytes: None,
             elapsed: None,
+            repeated: Duration::ZERO,
             remaining: usize::MAX,
             bounds: Bounds::default(),
             floor: 1,

@@ -8,6 +8,9 @@ use super::fit::Fit;
 /// Sizes that are kept. When all slots are full, a new size replaces the one farthest from it.
 const SLOTS: usize = 6;
 
+/// Sizes nearer to each other replace each other.
+const NEAR: f64 = 4.0 / 3.0;
+
 /// What one attempt of a size, in items or in [cost units](crate::execute::With::by_cost), took and
 /// allocated.
 #[non_exhaustive]
@@ -17,7 +20,10 @@ pub struct Sample {
     pub size: usize,
     /// How long it took, when that was measured.
     pub time: Option<Duration>,
-    /// Most bytes it had allocated at one time beyond those before it, when that was measured.
+    /// How long of that it spent on [repeating](crate::leaner).
+    pub repeated: Duration,
+    /// Most bytes it had allocated at one time beyond those before it, when that was measured; never of one that had to
+    /// repeat, because the bytes are to say what fits without.
     pub bytes: Option<u64>,
 }
 
@@ -33,7 +39,7 @@ pub struct Samples {
 impl Sample {
     /// An attempt of this size, with its figures unknown.
     pub const fn new(size: usize) -> Self {
-        Self { size, time: None, bytes: None }
+        Self { size, time: None, repeated: Duration::ZERO, bytes: None }
     }
 
     /// Items, or cost units, per second, when the time is known.
@@ -46,8 +52,21 @@ impl Sample {
         share(self.size.max(size), self.size.min(size))
     }
 
+    /// How long it would have taken without repeating.
+    fn time_without_repeating(&self) -> Option<Duration> {
+        Some(self.time?.saturating_sub(self.repeated))
+    }
+
+    fn repeats(&self) -> bool {
+        !self.repeated.is_zero()
+    }
+
     /// With the figures of a newer attempt of this size.
     fn merged(self, new: Self) -> Self {
+        if self.repeats() != new.repeats() {
+            // Another plan, another time.
+            return new;
+        }
         Self {
             time: blend(self.time, new.time, |old, new| new.min((old + new) / 2)),
             bytes: blend(self.bytes, new.bytes, |old, new| new.max(u64::midpoint(old, new))),
@@ -69,7 +88,12 @@ impl Samples {
             *slot = slot.merged(new);
             return;
         }
-        for slot in self.slots.iter_mut().filter(|slot| slot.distance(new.size) < 4.0 / 3.0) {
+        let is_near = |slot: &Sample| slot.size > 0 && slot.distance(new.size) < NEAR;
+        if new.repeats() && self.slots.iter().any(|slot| is_near(slot) && !slot.repeats()) {
+            // The size beside it is the faster way, and tells the bytes.
+            return;
+        }
+        for slot in self.slots.iter_mut().filter(|slot| slot.distance(new.size) < NEAR) {
             slot.size = 0;
         }
         let farthest =
@@ -100,6 +124,11 @@ impl Samples {
     /// Seconds as a function of the size, when there is a sample.
     pub fn seconds(&self) -> Option<Fit> {
         Fit::through(self.known(|sample| sample.time.map(|time| time.as_secs_f64())))
+    }
+
+    /// The same had nothing been repeated.
+    pub(super) fn seconds_without_repeating(&self) -> Option<Fit> {
+        Fit::through(self.known(|sample| sample.time_without_repeating().map(|time| time.as_secs_f64())))
     }
 
     fn known(&self, figure: impl Fn(&Sample) -> Option<f64>) -> impl Iterator<Item = (f64, f64)> {
@@ -160,6 +189,30 @@ mod tests {
     fn more_bytes_count_at_once() {
         let samples: Samples = [sample(8, 100), sample(8, 300), sample(8, 200)].into_iter().collect();
         assert_eq!(samples.iter().next().unwrap().bytes, Some(250));
+    }
+
+    #[test]
+    fn a_size_that_repeats_takes_no_place_of_one_that_does_not() {
+        let timed = |size, millis, repeated| Sample {
+            time: Some(Duration::from_millis(millis)),
+            repeated: Duration::from_millis(repeated),
+            ..Sample::new(size)
+        };
+        let kept = |samples: [Sample; 2]| {
+            let samples: Samples = samples.into_iter().collect();
+            samples.iter().map(|sample| (sample.size, sample.repeated.as_millis())).collect::<Vec<_>>()
+        };
+        assert_eq!(kept([timed(100, 100, 0), timed(120, 150, 30)]), [(100, 0)]);
+        assert_eq!(kept([timed(120, 150, 30), timed(100, 100, 0)]), [(100, 0)]);
+        assert_eq!(kept([timed(100, 100, 0), timed(200, 250, 50)]), [(100, 0), (200, 50)]);
+        assert_eq!(
+            kept([timed(100, 100, 0), timed(100, 150, 50)]),
+            [(100, 50)],
+            "the newer plan of one size"
+        );
+        let samples: Samples = [timed(100, 100, 0), timed(200, 260, 60)].into_iter().collect();
+        let line = samples.seconds_without_repeating().unwrap();
+        assert!((line.at(400.0) - 0.4).abs() < 1e-9, "{line:?}");
     }
 
     #[test]

@@ -1,4 +1,5 @@
 use super::adaptive::{has_risen, needs_more};
+use super::repeating::explore;
 use super::{Adaptive, Evidence, Needs, Policy, Sample};
 
 /// Uses the smallest size that does as many items per second as any, within a tolerance.
@@ -10,6 +11,9 @@ use super::{Adaptive, Evidence, Needs, Policy, Sample};
 /// In `range`, `chunked`, `map` and `fold` the size moves within one call; in `batch` from call to call. A
 /// batch is taken to do as many items as its size says. A size that failed is considered again when the
 /// `device` has clearly more free memory than at the failure.
+///
+/// A size whose pieces have to [repeat](crate::leaner) is as fast as it is. Where less than the smallest such size would
+/// be faster without repeating, the largest size that needs none is looked for.
 ///
 /// A size at which the allocator releases its cached memory and tries again in two attempts in a row is
 /// thrashing. It counts as too large even though it succeeds.
@@ -62,6 +66,9 @@ impl Throughput {
         let rate = |sample: &Sample| sample.rate().unwrap_or_default();
         let best = samples().map(|sample| rate(&sample)).max_by(f64::total_cmp)?;
         let fast = samples().find(|sample| rate(sample) >= best * (1.0 - self.tolerance))?.size;
+        if let Some(size) = explore(evidence, self.tolerance).filter(|&size| may_try(size, evidence)) {
+            return Some(size);
+        }
         let (smallest, largest) = (samples().next()?.size, samples().last()?.size);
         if fast == largest
             && let Some(larger) = self.larger(fast, smallest, evidence)

@@ -1,11 +1,15 @@
 //! The whole trade of bytes for time.
 
 use super::bound::Bounds;
-use super::search::{Candidate, Search};
-use super::{Costs, fixed, least};
+use super::local::{self, Local};
+use super::search::{Candidate, STARTS, Search};
+use super::{Costs, fixed};
 
 /// Budgets that are tried: from one to the next 3 % more where the least is a seventh of what all needs.
 const BUDGETS: u32 = 64;
+
+/// Actions that the local search simulates at most for each of them.
+const EFFORT: usize = local::EFFORT / 8;
 
 /// A place on the curve.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -22,13 +26,17 @@ pub struct Point {
 pub(super) fn curve(costs: &Costs) -> Vec<Point> {
     let keep_all = Candidate::new(costs, fixed::keep_all(costs));
     let most = keep_all.simulated.peak_bytes;
-    let least = Candidate::new(costs, least::least(costs));
+    let least = Candidate::leanest(costs);
     let bounds = Bounds::new(costs, most);
     let search = Search::new(costs, most, least.clone());
-    let mut best = least.clone();
+    let budgets: Vec<_> = budgets(least.simulated.peak_bytes, most).collect();
+    let rotor: Vec<_> = budgets.iter().map(|&budget_bytes| search.rotor(budget_bytes)).collect();
+    let mut best = least;
     let mut points = Vec::new();
-    for budget in budgets(least.simulated.peak_bytes, most) {
-        best = search.auto(budget).or(best);
+    for (index, &budget_bytes) in budgets.iter().enumerate() {
+        let leaner = rotor[..index].iter().rev().take(STARTS as usize).cloned().chain([best]);
+        let local = Local { costs, budget_bytes, effort: EFFORT };
+        best = local.improve(rotor[index].clone(), leaner);
         push(&mut points, &best, &bounds);
     }
     push(&mut points, &keep_all.or(best), &bounds);

@@ -11,8 +11,8 @@ struct Least {
     choice: Choice,
 }
 
-/// The actions that need the least bytes among those of the recurrence.
-pub(super) fn least(costs: &Costs) -> Vec<Action> {
+/// The least bytes among the plans of the recurrence, and the actions that need no more.
+pub(super) fn least(costs: &Costs) -> (u64, Vec<Action>) {
     let recurrence = Recurrence::new(costs);
     let count = recurrence.count();
     // By start, then by length.
@@ -25,7 +25,8 @@ pub(super) fn least(costs: &Costs) -> Vec<Action> {
             states[start].push(least.expect("a stage can be saved"));
         }
     }
-    recurrence.actions((), |start, last, ()| (states[start][last - start].choice, ()))
+    let actions = recurrence.actions((), |start, last, ()| (states[start][last - start].choice, ()));
+    (states[0][count - 1].bytes, actions)
 }
 
 fn join(states: &[Vec<Least>], branch: Branch, start: usize, last: usize) -> Least {

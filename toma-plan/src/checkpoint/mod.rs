@@ -31,6 +31,27 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
+//! # What there is
+//!
+//! ```
+//! # mod toma { pub use toma_plan::checkpoint; }
+//! use toma::checkpoint::*;
+//!
+//! # fn all(stages: Vec<Stage>, actions: Vec<Action>) -> Result<(), Box<dyn std::error::Error>> {
+//! let costs: Costs = Costs::new(stages)?.with_input_gradient(1 << 20)?;
+//! let (least, most): (u64, u64) = (costs.least_bytes(), costs.keep_all_bytes());
+//! let plan: Plan = costs.plan(least, "rotor".parse()?)?;
+//! let own: Plan = Plan::new(&costs, actions)?;
+//! let curve: Vec<Point> = costs.curve();
+//!
+//! let done: &[Action] = plan.actions();
+//! let (peak, seconds, bound): (u64, f64, f64) = (plan.peak_bytes(), plan.seconds(), plan.bound_seconds());
+//! let (held, repeats): (Vec<Held>, Vec<usize>) = (plan.held(), plan.repeats().collect());
+//! let Simulated { peak_bytes, peak_stage, seconds, runs, .. } = simulate(&costs, done)?;
+//! # Ok(())
+//! # }
+//! ```
+//!
 //! # Actions
 //!
 //! A plan is a list of [`Action`]s over stages counted from 0. [`simulate`] alone says whether a list is
@@ -49,6 +70,7 @@
 //! - [`Backward`](Action::Backward) runs from the last stage to the first. It needs the stage saved and its
 //!   input, takes the gradient of the input and its peak, and gives back what was saved of the stage, its
 //!   output, its gradient and its input.
+//! - The last output has no run that would drop it, as the caller holds it: it stays until its backward.
 //! - A stage that [must be saved](Stage::must_save) is saved by its first run and never runs again.
 //!
 //! # Solvers
@@ -66,6 +88,7 @@ mod error;
 mod fixed;
 mod least;
 mod local;
+mod moves;
 mod plan;
 mod recurrence;
 mod rotor;

@@ -92,10 +92,9 @@ impl Plan {
                 Action::Save { way, .. } => Held::Saved { way },
                 _ => Held::Kept,
             };
-            if let Some(input) = stage.checked_sub(1).filter(|_| action.drops_input()) {
-                if held[input] == Held::Kept {
-                    held[input] = Held::Dropped;
-                }
+            let dropped = stage.checked_sub(1).filter(|_| action.drops_input());
+            if let Some(input) = dropped.filter(|input| held[*input] == Held::Kept) {
+                held[input] = Held::Dropped;
             }
         }
         held
@@ -141,14 +140,14 @@ impl fmt::Display for Plan {
         let [peak, repeats] =
             [Size::of(self.peak_bytes()).to_string(), self.repeats().sum::<usize>().to_string()];
         writeln!(f, "{name}: {peak} at +{more:.1} % of time (bound +{bound:.1} %), {repeats} repeats")?;
-        writeln!(f, "{:>9}  {:<14}  repeats", "stages", "first run")?;
+        write!(f, "{:>9}  {:<14}  repeats", "stages", "first run")?;
         let rows: Vec<_> = self.held().into_iter().zip(self.repeats()).collect();
         let mut start = 0;
         for alike in rows.chunk_by(|a, b| a == b) {
             let end = start + alike.len() - 1;
             let stages = if start == end { start.to_string() } else { format!("{start}-{end}") };
             let (held, repeats) = alike[0];
-            writeln!(f, "{stages:>9}  {held:<14}  {repeats:>7}")?;
+            write!(f, "\n{stages:>9}  {held:<14}  {repeats:>7}")?;
             start = end + 1;
         }
         Ok(())

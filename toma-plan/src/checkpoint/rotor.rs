@@ -6,10 +6,19 @@ use super::{Action, Costs};
 /// Slots of the largest budget. A stage's bytes are rounded up to them, so of 50 stages that are held at
 /// once half a slot each is lost on average: 1.8 % of the budget, for a table of 16 MB.
 const SLOTS: u64 = 1400;
-/// Slots beyond the budget. Plans of that many are tried, too: what rounding up has lost fits in all the same.
+/// Slots beyond the budget, at most. Plans of that many are tried, too: what rounding up has lost fits in all
+/// the same.
 const MARGIN: u64 = SLOTS / 16;
-/// Numbers in a table, 64 MB: chains of more than about 100 stages get fewer slots.
+/// Numbers in a table, 64 MB beside the margin: chains of more than about 100 stages get fewer slots.
 const NUMBERS: u64 = 1 << 23;
+
+/// A plan, and its time by the table.
+pub(super) struct Timed {
+    pub(super) seconds: f64,
+    pub(super) actions: Vec<Action>,
+    /// Whether it takes more slots than the budget has.
+    pub(super) is_beyond: bool,
+}
 
 #[derive(Debug)]
 pub(super) struct Table<'a> {
@@ -29,7 +38,7 @@ impl<'a> Table<'a> {
         let slots = SLOTS.min(NUMBERS / (count * (count + 1) / 2)).max(1);
         let slot_bytes = largest_bytes.div_ceil(slots).max(1);
         // Nothing is lost in slots of one byte.
-        let margin = if slot_bytes == 1 { 0 } else { MARGIN };
+        let margin = if slot_bytes == 1 { 0 } else { MARGIN.min(slots / 2) };
         let [slots, margin] = [largest_bytes / slot_bytes, margin].map(to_usize);
         let seconds = Vec::with_capacity(recurrence.count());
         let mut table = Self { recurrence, slot_bytes, slots, margin, seconds };
@@ -75,7 +84,9 @@ impl<'a> Table<'a> {
         let best = &mut best[from..];
         match branch.choice {
             Choice::Save(_) if start == last => {
-                best.iter_mut().for_each(|best| *best = best.min(branch.seconds));
+                for best in best {
+                    *best = best.min(branch.seconds);
+                }
             }
             Choice::Save(_) => {
                 let after = &self.row(start + 1, last)[from - held..];
@@ -94,19 +105,21 @@ impl<'a> Table<'a> {
     }
 
     /// The fastest plan for so many slots, if there is one.
-    fn actions(&self, slots: usize) -> Option<Vec<Action>> {
-        self.row(0, self.recurrence.count() - 1)[slots].is_finite().then(|| {
+    fn plan(&self, slots: usize, is_beyond: bool) -> Option<Timed> {
+        let seconds = self.row(0, self.recurrence.count() - 1)[slots];
+        let actions = || {
             self.recurrence.actions(slots, |start, last, slots| {
                 let branches = self.recurrence.saves(start, last).chain(self.recurrence.splits(start, last));
-                let timed = branches.map(|branch| (self.seconds(branch, start, last, slots), branch));
+                let timed = branches.map(|branch| (self.seconds_of(branch, start, last, slots), branch));
                 let fastest = timed.min_by(|(a, _), (b, _)| a.total_cmp(b));
                 let (_, branch) = fastest.expect("a stage can be saved");
                 (branch.choice, slots - self.slots_of(branch.held_bytes))
             })
-        })
+        };
+        seconds.is_finite().then(|| Timed { seconds, actions: actions(), is_beyond })
     }
 
-    fn seconds(&self, branch: Branch, start: usize, last: usize, slots: usize) -> f64 {
+    fn seconds_of(&self, branch: Branch, start: usize, last: usize, slots: usize) -> f64 {
         let held = self.slots_of(branch.held_bytes);
         if self.slots_of(branch.needs_bytes).max(held) > slots {
             return f64::INFINITY;
@@ -120,15 +133,14 @@ impl<'a> Table<'a> {
         }
     }
 
-    /// Plans for a budget, the fastest first. Those with more slots than the budget has may not fit.
-    pub(super) fn plans(&self, budget_bytes: u64) -> impl Iterator<Item = Vec<Action>> {
+    /// Plans for a budget, the fastest first. All but the last may not fit.
+    pub(super) fn plans(&self, budget_bytes: u64) -> impl Iterator<Item = Timed> {
         let slots = to_usize(budget_bytes / self.slot_bytes).min(self.slots);
         let row = self.row(0, self.recurrence.count() - 1);
-        // Neighbors with the same time have the same plan, more or less.
-        let differs = |slots: &usize| *slots == 0 || row[*slots].total_cmp(&row[*slots - 1]).is_ne();
-        let within = (0..=slots).rev().find(differs);
-        let beyond = (slots + 1..=slots + self.margin).rev().filter(differs);
-        beyond.chain(within).collect::<Vec<_>>().into_iter().filter_map(|slots| self.actions(slots))
+        let beyond = (slots + 1..=slots + self.margin).rev();
+        // As much time in as many slots less one is the same plan, more or less.
+        let differs = beyond.filter(|&slots| row[slots] < row[slots - 1]);
+        differs.chain([slots]).filter_map(move |more| self.plan(more, more > slots))
     }
 }
 

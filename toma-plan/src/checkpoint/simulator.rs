@@ -26,22 +26,27 @@ pub struct Simulated {
 ///
 /// [`Illegal`] names the first action that cannot run, or the stage whose backward is missing.
 pub fn simulate(costs: &Costs, actions: &[Action]) -> Result<Simulated, Illegal> {
-    let mut state = State::new(costs);
+    let mut memory = Memory::new(costs);
     for (index, &action) in actions.iter().enumerate() {
-        let refuse = |reason| Illegal { index, action: Some(action), reason };
-        match action {
-            Action::Backward(stage) => state.backward(stage),
-            _ => state.run(action),
-        }
-        .map_err(refuse)?;
+        memory.step(action).map_err(|reason| Illegal { index, action: Some(action), reason })?;
     }
-    match state.left.checked_sub(1) {
+    match memory.left.checked_sub(1) {
         Some(stage) => Err(Illegal { index: actions.len(), action: None, reason: Reason::Unfinished(stage) }),
-        None => Ok(state.outcome()),
+        None => Ok(memory.outcome()),
     }
 }
 
-struct State<'a> {
+/// What legal actions take that need no more bytes than that.
+pub(super) fn simulate_within(costs: &Costs, actions: &[Action], most_bytes: u64) -> Option<Simulated> {
+    let mut memory = Memory::new(costs);
+    for &action in actions {
+        memory.step(action).ok().filter(|()| memory.peak_bytes <= most_bytes)?;
+    }
+    (memory.left == 0).then(|| memory.outcome())
+}
+
+/// What is held between two actions.
+pub(super) struct Memory<'a> {
     costs: &'a Costs,
     /// Outputs that are held beside what is saved.
     held: Vec<bool>,
@@ -57,8 +62,8 @@ struct State<'a> {
     extra_seconds: f64,
 }
 
-impl<'a> State<'a> {
-    fn new(costs: &'a Costs) -> Self {
+impl<'a> Memory<'a> {
+    pub(super) fn new(costs: &'a Costs) -> Self {
         let count = costs.stages().len();
         let bytes = costs.gradient_bytes(count);
         Self {
@@ -73,6 +78,18 @@ impl<'a> State<'a> {
             peak_stage: count - 1,
             extra_seconds: 0.0,
         }
+    }
+
+    pub(super) fn step(&mut self, action: Action) -> Result<(), Reason> {
+        match action {
+            Action::Backward(stage) => self.backward(stage),
+            _ => self.run(action),
+        }
+    }
+
+    /// Whether the output of a stage is held beside what is saved.
+    pub(super) fn holds(&self, stage: usize) -> bool {
+        self.held[stage]
     }
 
     fn run(&mut self, action: Action) -> Result<(), Reason> {
@@ -120,14 +137,16 @@ impl<'a> State<'a> {
         if self.saved[stage].is_some() {
             return Err(Reason::Saved);
         }
-        self.has_input(stage)
+        self.needs_input(stage)
     }
 
-    fn has_input(&self, stage: usize) -> Result<(), Reason> {
-        match stage.checked_sub(1) {
-            Some(input) if !self.held[input] && self.saved[input].is_none() => Err(Reason::InputMissing),
-            _ => Ok(()),
-        }
+    /// Whether the input of a stage is there.
+    pub(super) fn has_input(&self, stage: usize) -> bool {
+        stage.checked_sub(1).is_none_or(|input| self.held[input] || self.saved[input].is_some())
+    }
+
+    fn needs_input(&self, stage: usize) -> Result<(), Reason> {
+        if self.has_input(stage) { Ok(()) } else { Err(Reason::InputMissing) }
     }
 
     /// Adds what a run leaves, which it takes together with its peak.
@@ -162,7 +181,7 @@ impl<'a> State<'a> {
             return Err(Reason::OutOfOrder { next: self.left.checked_sub(1) });
         }
         let saving = self.saved[stage].ok_or(Reason::NotSaved)?;
-        self.has_input(stage)?;
+        self.needs_input(stage)?;
         self.hold(stage, self.costs.gradient_bytes(stage), saving.backward_peak_bytes);
         self.bytes -= self.costs.gradient_bytes(stage + 1) + saving.saved_bytes;
         self.saved[stage] = None;

@@ -3,7 +3,7 @@ use std::panic::Location;
 use tch::{TchError, Tensor};
 use toma_plan::checkpoint::{Costs, Plan, Solver};
 
-use super::knowledge::Place;
+use super::knowledge::{self, Place};
 use super::region;
 use crate::error::Error;
 
@@ -127,6 +127,12 @@ impl<'a> With<'a> {
     #[track_caller]
     pub fn measure(&self, body: impl FnOnce() -> Tensor) -> Result<Costs, Error> {
         region::measure(self, self.place(Location::caller()), body)
+    }
+
+    /// What is known of the newest structure of this region, if its backward has run; of one with a
+    /// [`name`](Self::name), because a place in the program is that of the call.
+    pub fn known(&self) -> Option<Costs> {
+        Some(knowledge::newest(&Place::Named(self.name?.into()))?.costs.clone())
     }
 
     pub(super) fn region_at<R>(&self, location: &'static Location<'static>, body: impl FnOnce() -> R) -> R {

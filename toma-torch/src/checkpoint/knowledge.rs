@@ -1,6 +1,6 @@
 //! What is known of regions: their operators, where stages begin, and what those take.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::{HashMap, HashSet, VecDeque};
 use std::fmt;
 use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError};
 
@@ -72,6 +72,8 @@ struct Known {
     structures: VecDeque<Arc<Structure>>,
     /// Regions whose backward has not run whole yet.
     learning: VecDeque<Arc<Region>>,
+    /// First operators of regions that were not what was known: the next one is measured.
+    differing: HashSet<u64>,
 }
 
 impl Known {
@@ -108,7 +110,31 @@ pub(super) fn structure(place: &Place, print: u64) -> Option<Arc<Structure>> {
     let mut places = places();
     let known = places.known.get_mut(place)?;
     known.learn();
+    if known.differing.remove(&print) {
+        return None;
+    }
     known.structures.iter().find(|structure| structure.prints.first() == Some(&print)).cloned()
+}
+
+/// A region was not what was known: of those that begin like it the one that it was comes first from now on, and where
+/// there is none the next one is measured.
+pub(super) fn differed(place: &Place, region: &Region) {
+    let prints = region.prints();
+    let mut places = places();
+    let Some(known) = places.known.get_mut(place) else { return };
+    let found = known.structures.iter().position(|structure| *structure.prints == *prints);
+    match found.and_then(|at| known.structures.remove(at)) {
+        Some(structure) => known.structures.push_front(structure),
+        None => known.differing.extend(prints.first()),
+    }
+}
+
+/// The newest structure of a place.
+pub(super) fn newest(place: &Place) -> Option<Arc<Structure>> {
+    let mut places = places();
+    let known = places.known.get_mut(place)?;
+    known.learn();
+    known.structures.front().cloned()
 }
 
 /// Measures what a region takes, once its backward has run.

@@ -1,26 +1,35 @@
 //! What a region has measured, as costs that plans are made of.
 
-use toma_plan::checkpoint::{Costs, InvalidCosts, Stage};
+use std::iter;
+use std::time::Duration;
 
-use crate::ffi::{RawAction, RawStage, Region};
-use toma_plan::checkpoint::{Action, Plan};
+use toma_plan::checkpoint::{Action, Costs, InvalidCosts, Plan, Stage};
+
+use crate::ffi::{Figures, RawAction, RawStage, Region};
 
 /// The costs of a region whose backward has run; `None` while it has not, or has not run whole.
 pub(super) fn costs_of(region: &Region) -> Option<Result<Costs, InvalidCosts>> {
     let (figures, stages) = (region.figures(), region.stages());
-    let is_whole = figures.is_over && !stages.is_empty() && stages.iter().all(|stage| stage.is_measured);
-    is_whole.then(|| costs(&stages, figures.input_gradient_bytes))
+    let is_whole = figures.is_over && figures.is_whole && !stages.is_empty();
+    is_whole.then(|| costs(&stages, &figures))
 }
 
-fn costs(raw: &[RawStage], input_gradient_bytes: u64) -> Result<Costs, InvalidCosts> {
+fn costs(raw: &[RawStage], figures: &Figures) -> Result<Costs, InvalidCosts> {
     let gradients = raw.iter().map(|stage| stage.gradient_bytes);
-    let inputs = std::iter::once(input_gradient_bytes).chain(gradients);
-    let stages = raw.iter().zip(inputs).map(|(stage, input_gradient_bytes)| of(stage, input_gradient_bytes));
-    Costs::new(stages.collect())?.with_input_gradient(input_gradient_bytes)
+    let inputs = iter::once(figures.input_gradient_bytes).chain(gradients);
+    let mut stages: Vec<_> = raw.iter().zip(inputs).map(|(stage, input)| of(stage, input)).collect();
+    // What follows on the outputs counts with their gradient until the last stage's backward has run. Some of it stays.
+    let earlier = stages.len().saturating_sub(1);
+    for stage in &mut stages[..earlier] {
+        let peaks =
+            [&mut stage.repeat_peak_bytes, &mut stage.repeat_saving_peak_bytes, &mut stage.backward_peak_bytes];
+        peaks.into_iter().for_each(|peak| *peak = peak.saturating_add(figures.outside_bytes));
+    }
+    Costs::new(stages)?.with_input_gradient(figures.input_gradient_bytes)
 }
 
 fn of(raw: &RawStage, input_gradient_bytes: u64) -> Stage {
-    let seconds = |nanoseconds: u64| std::time::Duration::from_nanos(nanoseconds).as_secs_f64();
+    let seconds = |nanoseconds: u64| Duration::from_nanos(nanoseconds).as_secs_f64();
     let saved_bytes = raw.saved_bytes.max(raw.output_bytes);
     // Of stages whose slots no repetition had to fill.
     let repeated = |measured: u64, first: u64| if raw.repeats == 0 { first } else { measured };
@@ -52,7 +61,8 @@ pub(super) fn actions_of(plan: &Plan) -> Vec<RawAction> {
     let kind = |action: &Action| match action {
         Action::Drop(_) => RawAction::DROP,
         Action::Keep(_) => RawAction::KEEP,
-        Action::Save { .. } => RawAction::SAVE,
+        Action::Save { holds_input: true, .. } => RawAction::SAVE,
+        Action::Save { .. } => RawAction::SAVE_ALONE,
         Action::Backward(_) => RawAction::BACKWARD,
     };
     let stage = |action: &Action| u32::try_from(action.stage()).expect("stages are few");

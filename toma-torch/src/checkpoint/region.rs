@@ -42,8 +42,10 @@ fn recorded<R>(form: &With<'_>, place: Place, body: impl FnOnce() -> R) -> Resul
     let region = recording.end().map(Arc::new);
     if let Some(region) = region {
         let plan = planned.take();
-        if plan.is_none() || region.figures().differs != u64::MAX {
+        if plan.is_none() {
             knowledge::learn(&place, region.clone());
+        } else if region.figures().differs != u64::MAX {
+            knowledge::differed(&place, &region);
         }
         report::set_last(Ran { place, region, plan });
     }

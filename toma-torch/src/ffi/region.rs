@@ -20,6 +20,7 @@ impl RawAction {
     pub(crate) const KEEP: u32 = 1;
     pub(crate) const SAVE: u32 = 2;
     pub(crate) const BACKWARD: u32 = 3;
+    pub(crate) const SAVE_ALONE: u32 = 4;
 }
 
 /// `toma_chosen` of the shim.
@@ -65,6 +66,7 @@ pub(crate) struct Figures {
     pub(crate) peak_bytes: u64,
     pub(crate) repeat_ns: u64,
     pub(crate) input_gradient_bytes: u64,
+    pub(crate) outside_bytes: u64,
     pub(crate) is_over: bool,
     pub(crate) is_whole: bool,
 }

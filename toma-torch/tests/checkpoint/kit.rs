@@ -1,23 +1,29 @@
 //! What a step leaves behind, to be compared bit for bit.
 
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
 use tch::nn::VarStore;
 use tch::{Device, Kind, Tensor};
+use toma_torch::cpu;
 
 /// A net and what it is trained on. Its stages end at `checkpoint::cut()` and at the layers of a `seq_t`.
-pub struct Net {
-    pub name: &'static str,
-    pub variables: VarStore,
+pub(crate) struct Net {
+    pub(crate) name: &'static str,
+    pub(crate) variables: VarStore,
     /// What it computes, as far as a region goes.
-    pub forward: Box<dyn Fn() -> Tensor>,
+    pub(crate) forward: Box<dyn Fn() -> Tensor>,
+    before: Vec<Tensor>,
 }
 
 impl Net {
-    pub fn new(name: &'static str, variables: VarStore, forward: impl Fn() -> Tensor + 'static) -> Self {
+    pub(crate) fn new(name: &'static str, variables: VarStore, forward: impl Fn() -> Tensor + 'static) -> Self {
         // A first gradient of zeros: a step that makes gradients takes memory that stays.
         for variable in variables.trainable_variables() {
             (&variable * 0.0).sum(Kind::Float).backward();
         }
-        Self { name, variables, forward: Box::new(forward) }
+        let mut net = Self { name, variables, forward: Box::new(forward), before: Vec::new() };
+        net.before = tch::no_grad(|| net.buffers().iter().map(Tensor::copy).collect());
+        net
     }
 
     fn buffers(&self) -> Vec<Tensor> {
@@ -27,34 +33,49 @@ impl Net {
     }
 
     /// All that a step leaves, from a state that is the same each time.
-    pub fn step(&self, region: impl FnOnce(&dyn Fn() -> Tensor) -> Tensor) -> Left {
-        let before: Vec<Tensor> = tch::no_grad(|| self.buffers().iter().map(|tensor| tensor.copy()).collect());
+    pub(crate) fn step(&self, region: impl FnOnce(&dyn Fn() -> Tensor) -> Tensor) -> Left {
         tch::manual_seed(7);
         let output = region(&*self.forward);
         output.square().mean(Kind::Float).backward();
         let left = Left::of(&output, &self.buffers());
-        drop(output);
-        tch::no_grad(|| {
-            for (mut tensor, before) in self.buffers().into_iter().zip(before) {
-                if tensor.grad().defined() {
-                    let _ = tensor.grad().zero_();
-                }
-                if tensor != before {
-                    tensor.copy_(&before);
-                }
-            }
-        });
+        self.put_back();
         left
     }
 
-    pub fn plain(&self) -> Left {
+    /// A step that leaves gradients and statistics changed.
+    pub(crate) fn train(&self, region: impl FnOnce(&dyn Fn() -> Tensor) -> Tensor) {
+        tch::manual_seed(7);
+        region(&*self.forward).square().mean(Kind::Float).backward();
+    }
+
+    /// Undoes what steps have changed.
+    pub(crate) fn put_back(&self) {
+        tch::no_grad(|| {
+            for (mut tensor, before) in self.buffers().into_iter().zip(&self.before) {
+                if tensor.grad().defined() {
+                    let _ = tensor.grad().zero_();
+                }
+                if tensor != *before {
+                    tensor.copy_(before);
+                }
+            }
+        });
+    }
+
+    /// What a backward that failed has left in the queue of this thread.
+    pub(crate) fn drop_stranded(&self) {
+        let one = Tensor::ones([1], (Kind::Float, Device::Cpu)).set_requires_grad(true);
+        (&one * 1.0).sum(Kind::Float).backward();
+    }
+
+    pub(crate) fn plain(&self) -> Left {
         self.step(|forward| forward())
     }
 }
 
 /// The output, gradients, buffers and random state after a step, as bytes.
 #[derive(PartialEq)]
-pub struct Left(Vec<Vec<u8>>);
+pub(crate) struct Left(Vec<Vec<u8>>);
 
 impl Left {
     fn of(output: &Tensor, buffers: &[Tensor]) -> Self {
@@ -71,7 +92,17 @@ impl std::fmt::Debug for Left {
     }
 }
 
-pub fn bytes(tensor: &Tensor) -> Vec<u8> {
+pub(crate) fn bytes(tensor: &Tensor) -> Vec<u8> {
     let flat = tensor.detach().contiguous().reshape([-1]).to_kind(Kind::Double);
     Vec::<f64>::try_from(flat).unwrap().into_iter().flat_map(f64::to_ne_bytes).collect()
+}
+
+/// Keeps the other tests waiting: bytes are counted for the whole process.
+pub(crate) fn alone() -> MutexGuard<'static, ()> {
+    static ALONE: Mutex<()> = Mutex::new(());
+    let alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
+    cpu::count();
+    // One order of sums, so that values can be compared exactly. Each thread has its own number.
+    tch::set_num_threads(1);
+    alone
 }

@@ -1,5 +1,11 @@
 //! Regions, whose backward repeats what their plans drop: bits, bytes, failures.
 
+mod bytes;
 mod exact;
+mod failures;
+mod graphs;
 mod kit;
+mod known;
 mod nets;
+mod random_plans;
+mod sequences;

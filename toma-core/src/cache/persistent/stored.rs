@@ -31,6 +31,8 @@ struct StoredSample {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     time_us: Option<u64>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    repeated_us: Option<u64>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     bytes: Option<u64>,
 }
 
@@ -69,13 +71,17 @@ impl From<&Measurements> for StoredMeasurements {
 
 impl StoredSample {
     fn of(sample: Sample) -> Self {
-        Self { size: sample.size as u64, time_us: sample.time.map(micros), bytes: sample.bytes }
+        let repeated_us = Some(micros(sample.repeated)).filter(|&time| time > 0);
+        let time_us = sample.time.map(micros);
+        Self { size: sample.size as u64, time_us, repeated_us, bytes: sample.bytes }
     }
 
     /// A size that this machine cannot have teaches it nothing.
     fn sample(&self) -> Option<Sample> {
         let size = usize::try_from(self.size).ok()?;
-        Some(Sample { time: self.time_us.map(Duration::from_micros), bytes: self.bytes, ..Sample::new(size) })
+        let time = self.time_us.map(Duration::from_micros);
+        let repeated = Duration::from_micros(self.repeated_us.unwrap_or_default());
+        Some(Sample { size, time, repeated, bytes: self.bytes })
     }
 }
 

@@ -117,9 +117,11 @@ fn reservations_of_the_parent_are_its_own() {
         }
     }
     let all = try_reserve(&Pool, 10).unwrap();
+    let promised = promise(&Pool, 10);
     assert!(succeeds_in_a_child(|| {
         let own = try_reserve(&Pool, 10).unwrap();
         drop(all);
+        drop(promised);
         assert!(try_reserve(&Pool, 1).is_err());
         drop(own);
         drop(try_reserve(&Pool, 10).unwrap());

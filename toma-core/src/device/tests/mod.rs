@@ -2,6 +2,7 @@
 
 mod every_order;
 mod fork;
+mod promises;
 mod random;
 mod reservations;
 mod threads;

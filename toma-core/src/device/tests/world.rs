@@ -293,7 +293,7 @@ impl World {
         };
         let wait = self.bound(of).filter(|_| self.enclosing(of).next().is_none());
         let until = until.unwrap_or_else(|| moment(self.now + u32::from(wait.unwrap_or(0))));
-        let wish = Wish { key: self.key(of), bytes: level.reserves.into(), until: Some(until) };
+        let wish = Wish { key: self.key(of), bytes: level.reserves.into(), promised: 0, until: Some(until) };
         let free = Reading::new(self.free(device).into(), BUDGET.into());
         let (answer, woken) = self.ledgers[device].ask(wish, Some(free), now);
         let allowed = self.twins[device].reserve(&wish, free, now);

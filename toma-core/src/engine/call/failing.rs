@@ -6,6 +6,7 @@ use crate::classify::{Class, Failure};
 use crate::device::{self, Pressure, Rung};
 use crate::engine::attempt::Attempt;
 use crate::engine::checked_policy::CheckedPolicy;
+use crate::engine::extras::Extras;
 use crate::engine::machine::Failed;
 use crate::engine::rungs::Rungs;
 use crate::observe::witness::{self, Witnessed};
@@ -66,13 +67,18 @@ impl Call<'_> {
         answer
     }
 
+    /// A history is worth the clock.
+    pub(super) fn time_from_now_on(&mut self) {
+        self.extras.get_or_insert_with(Extras::none).times = true;
+    }
+
     /// What was printed because nothing was promised must be passed on: a rung that came meanwhile is too late for
     /// it. A panic can give way where the enclosing attempt keeps it from being printed.
     fn rungs_after(&self, attempt: &Attempt, class: Class, panic: Option<&Panic>) -> Rungs {
         let Some(extras) = self.extras.as_ref().filter(|_| !self.machine.fallback) else {
             return Rungs::NONE;
         };
-        let rungs = extras.turns.rungs_after(attempt);
+        let rungs = extras.rungs_after(attempt);
         match panic {
             Some(panic) if panic.was_printed() && !attempt.retryable.covers(class) => Rungs::NONE,
             Some(_) if !shield::would_retry().covers(class) => rungs.without(Rungs::GIVE_WAY),
@@ -100,8 +106,15 @@ impl Call<'_> {
         match answer {
             Answer::GiveUp(Reason::GaveWay) => extras.turns.give_way(),
             Answer::LeaveOut { .. } => extras.turns.piece_done(&attempt.hold),
-            Answer::Again(Rung::Hooks) => extras.asks = Some(Box::new(failed)),
+            Answer::Again(Rung::Leaner | Rung::Hooks) => {
+                extras.again.get_or_insert_default().asks = Some(failed);
+            }
             _ => {}
+        }
+        if answer != Answer::Again(Rung::Leaner)
+            && let Some(again) = &mut extras.again
+        {
+            again.end_attempt();
         }
     }
 
@@ -115,9 +128,9 @@ impl Call<'_> {
         let (size, hold) = (self.machine.size(), attempt.hold);
         let Some(extras) = &mut self.extras else { return };
         extras.turns.after_failure(hold, answer);
-        if let Some(failed) = extras.asks.take() {
+        if let Some(failed) = extras.again.as_mut().and_then(|again| again.asks.take()) {
             let _aside = extras.turns.aside();
-            self.ask_hooks(policy, &failed, size);
+            self.ask(policy, &failed, (size, answer));
         }
         if self.machine.fallback
             && let Some(extras) = &mut self.extras
@@ -126,15 +139,26 @@ impl Call<'_> {
         }
     }
 
-    fn ask_hooks(&mut self, policy: &dyn Policy, failed: &Failed, size: usize) {
-        let free_bytes = failed.now.map(|now| now.free_bytes);
-        let device = self.memory.source().name();
-        let pressure = Pressure { device, requested_bytes: failed.requested_bytes, free_bytes, size };
-        let policy = CheckedPolicy { policy, call: self.report.name() };
-        if !device::ask(&pressure)
-            && let Some(answer) = self.machine.hooks_gave_nothing(&policy, failed)
-        {
-            self.tell_answer(size, answer);
+    /// Asks those whose rung was taken, and goes on below while they have nothing to give.
+    fn ask(&mut self, policy: &dyn Policy, failed: &Failed, (size, mut answer): (usize, Answer)) {
+        while !self.is_given(failed, size, answer) {
+            let policy = CheckedPolicy { policy, call: self.report.name() };
+            let Some(next) = self.machine.gave_nothing(&policy, failed) else { return };
+            self.tell_answer(size, next);
+            answer = next;
+        }
+    }
+
+    /// Whether the answer holds once its rung was asked.
+    fn is_given(&mut self, failed: &Failed, size: usize, answer: Answer) -> bool {
+        match answer {
+            Answer::Again(Rung::Leaner) => self.leans(),
+            Answer::Again(Rung::Hooks) => {
+                let free_bytes = failed.now.map(|now| now.free_bytes);
+                let device = self.memory.source().name();
+                device::ask(&Pressure { device, requested_bytes: failed.requested_bytes, free_bytes, size })
+            }
+            _ => true,
         }
     }
 

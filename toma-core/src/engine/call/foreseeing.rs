@@ -5,6 +5,7 @@ use std::num::NonZeroUsize;
 use super::Call;
 use super::remembering::Memory;
 use crate::classify::Class;
+use crate::device;
 use crate::engine::attempt::Attempt;
 use crate::engine::forecast::Forecast;
 use crate::engine::machine::{Failed, Took};
@@ -18,7 +19,7 @@ impl<'a> Call<'a> {
     pub(super) fn foresee(&mut self, asks: &mut Asks<'a, '_>) -> Option<usize> {
         let Memory { origin, user, .. } = &self.memory;
         let device = self.memory.device.filter(|_| !self.machine.is_done())?;
-        let free_bytes = device.read().ok()?.free_bytes;
+        let free_bytes = device::unpromised(device, device.read().ok()?).free_bytes;
         let items = self.report.length().map(|_| self.machine.whole());
         let mut rehearsal = Rehearsal {
             name: self.report.name(),
@@ -72,7 +73,9 @@ impl<'a> Call<'a> {
     pub(super) fn shows(&mut self, took: &mut Took) {
         let Some(extras) = &mut self.extras else { return };
         let Some(forecast) = &mut extras.forecast else { return };
-        let Measured { peak_bytes, available_bytes, .. } = took.measured.unwrap_or_default();
+        let Measured { peak_bytes, available_bytes, told, .. } = took.measured.unwrap_or_default();
+        // What is said is said of work that repeats nothing.
+        let peak_bytes = peak_bytes.filter(|_| told.repeated.is_zero());
         forecast.worked(self.machine.size());
         let explored = std::mem::take(&mut forecast.explores);
         if peak_bytes.is_none() && !explored {

@@ -66,14 +66,18 @@ impl Machine {
         Some(name)
     }
 
-    /// The hooks gave nothing back, so the same size would only fail again: goes on below them.
+    /// There is no leaner plan, or the hooks gave nothing back, so the same size would only fail again: goes on below
+    /// that rung.
     ///
     /// `None` where only one more attempt can say how the piece ends, because the failure is gone.
-    pub(in crate::engine) fn hooks_gave_nothing(
+    pub(in crate::engine) fn gave_nothing(
         &mut self,
         policy: &CheckedPolicy<'_>,
         failed: &Failed,
     ) -> Option<Answer> {
+        if let Some(rung) = self.same_size(failed.there) {
+            return Some(Answer::Again(rung));
+        }
         if !self.is_at_the_floor() {
             return Some(self.shrink(policy, failed));
         }
@@ -88,8 +92,8 @@ impl Machine {
     fn shrink(&mut self, policy: &CheckedPolicy<'_>, failed: &Failed) -> Answer {
         let &Failed { class, requested_bytes, now, took, .. } = failed;
         self.fails(failed);
-        // Another size is another question; but hooks that have given all they had have nothing more.
-        self.spent = self.spent.within(Rungs::HOOKS);
+        // Another size is another question.
+        self.spent = self.spent.within(Rungs::ONCE_A_PIECE);
         self.learning.moved = !self.fallback;
         if let Some(before) = self.doubted.take().filter(|&before| before < self.size()) {
             self.step = before;

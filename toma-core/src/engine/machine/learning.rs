@@ -208,6 +208,7 @@ impl Machine {
         let sample = self.sample(size, measured);
         let Some(measurements) = &mut self.measurements else { return true };
         evidence::succeeded(measurements, sample, measured);
+        evidence::repeats(measurements, size, measured);
         evidence::works(measurements, size, self.bounds);
         !measurements.is_thrashing()
     }
@@ -264,5 +265,6 @@ impl Machine {
 fn in_proportion(sample: Sample, size: usize) -> Sample {
     let factor = size as f64 / sample.size as f64;
     let time = sample.time.map(|time| time.mul_f64(factor));
-    Sample { time, bytes: sample.bytes.map(|bytes| (bytes as f64 * factor) as u64), ..Sample::new(size) }
+    let bytes = sample.bytes.map(|bytes| (bytes as f64 * factor) as u64);
+    Sample { size, time, repeated: sample.repeated.mul_f64(factor), bytes }
 }

@@ -247,6 +247,7 @@ fn again(size: &str, rung: Rung, wait: Option<Wait>) -> String {
         Rung::Exclusive => {
             format!("{size} again ({} in vain for the device)", waited.as_deref().unwrap_or("waited"))
         }
+        Rung::Leaner => format!("{size} again, with a leaner plan"),
         Rung::Hooks => format!("{size} again, after the release hooks"),
     }
 }

@@ -214,7 +214,11 @@ impl Adaptive {
 
 /// Whether free memory has risen by a tenth since the failure.
 pub(in crate::policy) fn has_risen(evidence: &Evidence) -> bool {
-    let then = evidence.measurements.failure_available_bytes;
+    has_risen_since(evidence.measurements.failure_available_bytes, evidence)
+}
+
+/// Whether free memory has risen by a tenth since so much of it was available.
+pub(in crate::policy) fn has_risen_since(then: Option<u64>, evidence: &Evidence) -> bool {
     then.zip(evidence.available_bytes)
         .is_some_and(|(then, now)| now > then && bytes(now - then) > bytes(then) / 10.0)
 }

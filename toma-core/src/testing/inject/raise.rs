@@ -16,7 +16,7 @@ use crate::shield::Retryable;
 /// out.
 #[inline]
 pub(crate) fn ask(retryable: Retryable, size: usize) -> Option<Injected> {
-    let possible = cfg!(panic = "unwind") && retryable.out_of_memory && size > 1 && active();
+    let possible = cfg!(panic = "unwind") && retryable.out_of_memory() && size > 1 && active();
     if possible { verdict(size) } else { None }
 }
 

@@ -1,0 +1,121 @@
+//! At the floor: a panic is tried again where a call site is known to offer plans, and printed once otherwise.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+use std::sync::atomic::Ordering::SeqCst;
+
+use toma::classify::OutOfMemory;
+use toma::leaner::{self, Lean};
+use toma::{NoCache, execute};
+
+use crate::kit::{OOM, Region, printed};
+
+/// What comes out of `run`, and how often anything was printed.
+fn outcome<R>(run: impl FnOnce() -> R) -> (Result<R, String>, usize) {
+    let (result, printed) = printed(|| catch_unwind(AssertUnwindSafe(run)));
+    (result.map_err(|payload| *payload.downcast::<String>().unwrap()), printed)
+}
+
+#[test]
+fn the_first_panic_of_a_call_site_goes_through_and_the_second_is_tried_again() {
+    let site =
+        |region: &Arc<Region>| outcome(|| execute::with::<NoCache>().batch(1, |size| region.must_run(size)));
+    let region = Region::new(&[10, 5], 5);
+    assert_eq!(site(&region), (Err(OOM.to_owned()), 1));
+    assert_eq!((region.attempts(), region.plan()), (vec![(1, 0)], 0), "it was printed, so it is passed on");
+    assert_eq!(site(&region), (Ok(1), 0));
+    assert_eq!(region.attempts(), [(1, 0), (1, 0), (1, 1)]);
+}
+
+#[test]
+fn the_same_for_an_attribute() {
+    #[toma::batch(initial = 4, min = 4, cache = NoCache)]
+    fn step(size: usize, region: &Arc<Region>) -> usize {
+        region.must_run(size)
+    }
+    let region = Region::new(&[10, 5], 20);
+    assert_eq!(outcome(|| step(&region)), (Err(OOM.to_owned()), 1));
+    assert_eq!(outcome(|| step(&region)), (Ok(4), 0));
+}
+
+#[test]
+fn errors_need_no_promise() {
+    let region = Region::new(&[10, 5], 5);
+    assert_eq!(execute::with::<NoCache>().batch(1, |size| region.run(size)), Ok(1));
+    assert_eq!(region.attempts(), [(1, 0), (1, 1)]);
+}
+
+#[test]
+fn an_attempt_of_the_same_call_is_enough() {
+    let region = Region::new(&[10, 5], 10);
+    let run = |start: usize, end: usize| {
+        if start == 1 {
+            region.room.store(5, SeqCst);
+        }
+        region.must_run(end - start);
+    };
+    assert_eq!(outcome(|| execute::with::<NoCache>().range(0..3, 1, run)), (Ok(()), 0));
+    assert_eq!(region.attempts(), [(1, 0), (1, 0), (1, 1), (1, 1)]);
+}
+
+#[test]
+fn a_promise_that_comes_to_nothing_is_printed_once_and_changes_nothing() {
+    let region = Region::new(&[10], 10);
+    let run = |start: usize, end: usize| {
+        if start == 1 {
+            region.room.store(5, SeqCst);
+        }
+        region.must_run(end - start);
+    };
+    let (result, printed) = outcome(|| execute::with::<NoCache>().range(0..3, 1, run));
+    assert_eq!((result, printed), (Err(OOM.to_owned()), 1));
+    // The failure is gone when the plan is asked, so one more attempt says how the piece ends.
+    assert_eq!(region.attempts(), [(1, 0), (1, 0), (1, 0)]);
+}
+
+#[test]
+fn a_promise_without_an_offer_is_printed_once_too() {
+    let region = Region::new(&[10, 5], 10);
+    let run = |start: usize, end: usize| match start {
+        0 => assert_eq!(region.must_run(end - start), 1),
+        _ => panic!("{OOM}"),
+    };
+    let (result, printed) = outcome(|| execute::with::<NoCache>().range(0..3, 1, run));
+    assert_eq!((result, printed, region.asked.load(SeqCst)), (Err(OOM.to_owned()), 1, 0));
+}
+
+#[test]
+fn an_error_of_the_last_plan_goes_through_unchanged() {
+    let region = Region::new(&[10, 9], 5);
+    let error = execute::with::<NoCache>().batch(1, |size| region.run(size)).unwrap_err();
+    assert_eq!((error, region.attempts()), (OutOfMemory::new(Some(9)), vec![(1, 0), (1, 1)]));
+}
+
+/// Panics when it is asked, and when it is dropped.
+struct Broken;
+
+impl Lean for Broken {
+    fn lean(&self) -> bool {
+        panic!("broken");
+    }
+}
+
+impl Drop for Broken {
+    fn drop(&mut self) {
+        panic!("broken for good");
+    }
+}
+
+#[test]
+fn a_handle_that_panics_has_no_plan_and_stops_nothing() {
+    let region = Region::new(&[10, 5], 50);
+    let (result, _) = outcome(|| {
+        execute::with::<NoCache>().batch(20, |size| {
+            let result = region.run(size);
+            leaner::offer(Arc::new(Broken));
+            result
+        })
+    });
+    assert_eq!(result, Ok(Ok(10)));
+    assert_eq!(region.attempts(), [(20, 0), (20, 1), (10, 1)], "the handle before it is asked");
+}

@@ -1,0 +1,57 @@
+//! What bodies leave on their thread for the attempts that run there.
+//!
+//! The shield says whether the innermost attempt has anything here. So an attempt whose body leaves nothing pays one
+//! look at a word that is in the cache, and the last entry belongs to the innermost attempt that has left something.
+
+use std::cell::RefCell;
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::Lean;
+use crate::shield;
+
+thread_local! {
+    /// One entry for each attempt around here that has left something, the innermost last.
+    static LEFT: RefCell<Vec<Left>> = const { RefCell::new(Vec::new()) };
+}
+
+/// What the body of one attempt has left.
+#[derive(Default)]
+pub(crate) struct Left {
+    pub(crate) offers: Vec<Arc<dyn Lean>>,
+    pub(crate) repeated: Duration,
+    pub(crate) keeps_size: bool,
+}
+
+impl Left {
+    /// Adds what the same attempt has left later.
+    pub(crate) fn add(&mut self, later: Self) {
+        self.offers.extend(later.offers);
+        self.repeated = self.repeated.saturating_add(later.repeated);
+        self.keeps_size |= later.keeps_size;
+    }
+}
+
+/// Changes what the attempt that runs has left; nothing outside of attempts, in dry runs, and while the thread ends.
+pub(super) fn with(change: impl FnOnce(&mut Left)) {
+    let inside = shield::inside();
+    if !inside.is_attempt() || shield::is_dry() {
+        return;
+    }
+    let changed = LEFT.try_with(|left| {
+        let mut left = left.borrow_mut();
+        if !inside.has_left() {
+            left.push(Left::default());
+        }
+        left.last_mut().map(change)
+    });
+    if changed.is_ok() {
+        shield::has_left();
+    }
+}
+
+/// What the attempt has left that has just ended, or been polled, and has left something.
+#[cold]
+pub(crate) fn take() -> Left {
+    LEFT.try_with(|left| left.borrow_mut().pop()).ok().flatten().unwrap_or_default()
+}

@@ -1,0 +1,48 @@
+//! How long plans of ResNet-152 take to be found: 52 stages, at 826 MiB of 2690.
+//!
+//! ```text
+//! plans           medians of 11 runs
+//! plans --test    each case once
+//! ```
+
+#[path = "../tests/checkpoint/resnet.rs"]
+mod resnet;
+
+use std::hint::black_box;
+use std::time::{Duration, Instant};
+
+use toma_plan::checkpoint::Solver;
+
+use resnet::{Grain, Inside, resnet152};
+
+const BUDGET_BYTES: u64 = 826 << 20;
+
+fn main() {
+    let is_test = std::env::args().any(|argument| argument == "--test");
+    let rounds = if is_test { 1 } else { 11 };
+    for (inside, name) in [(Inside::Whole, "whole stages"), (Inside::Parts, "with parts of stages")] {
+        let costs = resnet152(inside, Grain::Byte);
+        for solver in [Solver::Rotor, Solver::Auto] {
+            let taken = median(rounds, || drop(black_box(costs.plan(BUDGET_BYTES, solver))));
+            println!("{solver:>12} {name}: {taken:.1?}");
+        }
+        let taken = median(rounds, || drop(black_box(costs.curve())));
+        println!("{:>12} {name}: {taken:.1?}", "curve");
+        let taken = median(rounds, || {
+            black_box(costs.least_bytes());
+        });
+        println!("{:>12} {name}: {taken:.1?}", "least bytes");
+    }
+}
+
+fn median(rounds: usize, mut run: impl FnMut()) -> Duration {
+    let mut taken: Vec<_> = std::iter::repeat_with(|| {
+        let start = Instant::now();
+        run();
+        start.elapsed()
+    })
+    .take(rounds)
+    .collect();
+    taken.sort();
+    taken[rounds / 2]
+}

@@ -1,0 +1,130 @@
+//! The simulator once more, slow and plain: every buffer by its name, added up after each action.
+
+use std::collections::BTreeMap;
+
+use toma_plan::checkpoint::{Action, Costs};
+
+/// What takes bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Buffer {
+    Output(usize),
+    Saved {
+        stage: usize,
+    },
+    /// That of the output of a stage, counted from 1: 0 is the input of the first.
+    Gradient(usize),
+    /// What is there during an action only.
+    Passing,
+}
+
+#[derive(Debug, PartialEq)]
+pub(crate) struct Told {
+    pub(crate) peak_bytes: u64,
+    pub(crate) seconds: f64,
+    pub(crate) runs: Vec<usize>,
+}
+
+struct Twin<'a> {
+    costs: &'a Costs,
+    buffers: BTreeMap<Buffer, u64>,
+    ways: BTreeMap<usize, usize>,
+    told: Told,
+}
+
+/// What the actions take, or the index of the first that is illegal.
+pub(crate) fn simulate(costs: &Costs, actions: &[Action]) -> Result<Told, usize> {
+    let count = costs.stages().len();
+    let last = costs.stages()[count - 1].gradient_bytes;
+    let told = Told { peak_bytes: last, seconds: 0.0, runs: vec![0; count] };
+    let buffers = BTreeMap::from([(Buffer::Gradient(count), last)]);
+    let mut twin = Twin { costs, buffers, ways: BTreeMap::new(), told };
+    for (index, action) in actions.iter().enumerate() {
+        twin.act(*action).ok_or(index)?;
+    }
+    if twin.gradient() == 0 { Ok(twin.told) } else { Err(actions.len()) }
+}
+
+impl Twin<'_> {
+    /// The stage whose output's gradient is there, counted from 1.
+    fn gradient(&self) -> usize {
+        let is_gradient =
+            |buffer: &Buffer| if let Buffer::Gradient(stage) = buffer { Some(*stage) } else { None };
+        self.buffers.keys().find_map(is_gradient).unwrap()
+    }
+
+    fn has_output(&self, stage: usize) -> bool {
+        [Buffer::Output(stage), Buffer::Saved { stage }]
+            .iter()
+            .any(|buffer| self.buffers.contains_key(buffer))
+    }
+
+    fn act(&mut self, action: Action) -> Option<()> {
+        let stage = action.stage();
+        let has_input = stage == 0 || self.has_output(stage - 1);
+        if stage >= self.gradient() || !has_input {
+            return None;
+        }
+        match action {
+            Action::Drop(_) | Action::Keep(_) => self.run(stage, None)?,
+            Action::Save { way, .. } => self.run(stage, Some(way))?,
+            Action::Backward(_) => self.backward(stage)?,
+        }
+        let drops = !matches!(action, Action::Keep(_) | Action::Save { holds_input: true, .. });
+        if drops && stage > 0 {
+            self.buffers.remove(&Buffer::Output(stage - 1));
+        }
+        Some(())
+    }
+
+    fn run(&mut self, stage: usize, way: Option<usize>) -> Option<()> {
+        let cost = &self.costs.stages()[stage];
+        let is_first = self.told.runs[stage] == 0;
+        let all_ran = self.told.runs.iter().all(|runs| *runs > 0);
+        let before_ran = self.told.runs[..stage].iter().all(|runs| *runs > 0);
+        if !(all_ran || is_first && before_ran) || self.buffers.contains_key(&Buffer::Saved { stage }) {
+            return None;
+        }
+        let (buffer, bytes, peaks) = match way {
+            None if cost.must_save || self.buffers.contains_key(&Buffer::Output(stage)) => return None,
+            None => {
+                (Buffer::Output(stage), cost.output_bytes, [cost.forward_peak_bytes, cost.repeat_peak_bytes])
+            }
+            Some(way) => {
+                let saving = cost.way(way)?;
+                self.ways.insert(stage, way);
+                let peaks = [saving.saving_peak_bytes, saving.repeat_saving_peak_bytes];
+                (Buffer::Saved { stage }, saving.saved_bytes, peaks)
+            }
+        };
+        self.buffers.insert(buffer, bytes);
+        self.pass(peaks[usize::from(!is_first)]);
+        self.told.seconds += if is_first { cost.forward_seconds } else { cost.repeat_seconds };
+        self.told.runs[stage] += 1;
+        Some(())
+    }
+
+    fn backward(&mut self, stage: usize) -> Option<()> {
+        let cost = &self.costs.stages()[stage];
+        if stage + 1 != self.gradient() || !self.buffers.contains_key(&Buffer::Saved { stage }) {
+            return None;
+        }
+        let input = match stage {
+            0 => self.costs.input_gradient_bytes(),
+            _ => self.costs.stages()[stage - 1].gradient_bytes,
+        };
+        let saving = cost.way(self.ways[&stage])?;
+        self.buffers.insert(Buffer::Gradient(stage), input);
+        self.pass(saving.backward_peak_bytes);
+        self.told.seconds += cost.backward_seconds + saving.extra_seconds;
+        for buffer in [Buffer::Saved { stage }, Buffer::Output(stage), Buffer::Gradient(stage + 1)] {
+            self.buffers.remove(&buffer);
+        }
+        Some(())
+    }
+
+    fn pass(&mut self, bytes: u64) {
+        self.buffers.insert(Buffer::Passing, bytes);
+        self.told.peak_bytes = self.told.peak_bytes.max(self.buffers.values().sum());
+        self.buffers.remove(&Buffer::Passing);
+    }
+}

@@ -1,0 +1,75 @@
+//! A plan's peak is that of its run: never less, and hardly more.
+
+use toma_torch::checkpoint::{self, Solver};
+use toma_torch::cpu::{self, Budget};
+
+use crate::kit::{Net, alone};
+use crate::nets;
+
+/// The peak of a step within a region, beyond what is allocated before it.
+fn peak(net: &Net, step: impl FnOnce(&Net)) -> u64 {
+    cpu::reset_peak_allocated_bytes();
+    let before = cpu::allocated_bytes();
+    step(net);
+    cpu::stats().peak_allocated_bytes - before
+}
+
+#[test]
+fn the_predicted_peak_is_that_of_the_run_and_a_budget_of_it_is_enough() {
+    let _alone = alone();
+    for net in [nets::residual(), nets::unmarked(), nets::recurrent(), nets::transformer()] {
+        let name = format!("bytes {}", net.name);
+        let form = checkpoint::with().name(&name);
+        // The second run of kernels that cache: all learn from it.
+        net.train(|forward| forward());
+        net.train(|forward| form.region(forward));
+        let costs = form.known().unwrap();
+        let (least, most) = (costs.least_bytes(), costs.keep_all_bytes());
+        for solver in Solver::ALL {
+            for budget in [least, (least + most) / 2, most] {
+                let Ok(plan) = costs.plan(budget, solver) else { continue };
+                let form = form.plan(&plan);
+                let run = |net: &Net| net.train(|forward| form.region(forward));
+                let measured = peak(&net, run);
+                let predicted = plan.peak_bytes();
+                println!("{} {solver} {budget}: predicted {predicted}, measured {measured}", net.name);
+                assert!(measured <= predicted, "{}: {measured} of {predicted}: {plan}", net.name);
+                assert!(predicted * 100 <= measured * 101, "{}: {measured} of {predicted}: {plan}", net.name);
+                let enough = Budget::beyond_allocated(predicted);
+                run(&net);
+                drop(enough);
+            }
+        }
+    }
+}
+
+#[test]
+fn keeping_all_takes_no_more_than_the_plain_run() {
+    let _alone = alone();
+    let net = nets::residual();
+    net.train(|forward| forward());
+    let plain = peak(&net, |net| net.train(|forward| forward()));
+    let form = checkpoint::with().name("keeps all").solver(Solver::KeepAll);
+    net.train(|forward| form.region(forward));
+    let kept = peak(&net, |net| net.train(|forward| form.region(forward)));
+    assert_eq!(checkpoint::last().unwrap().repeats().iter().sum::<u32>(), 0);
+    assert!(kept <= plain, "{kept} of {plain}");
+}
+
+#[test]
+fn a_budget_below_the_least_is_out_of_memory_before_any_operator() {
+    let _alone = alone();
+    let net = nets::residual();
+    let form = checkpoint::with().name("too small");
+    net.train(|forward| form.region(forward));
+    let least = form.known().unwrap().least_bytes();
+    let form = form.budget(least - 1);
+    let before = cpu::stats().allocations;
+    let error = form.f_region(|| tch::Tensor::f_zeros([1 << 20], (tch::Kind::Float, tch::Device::Cpu))).map(drop);
+    assert!(error.is_ok(), "another structure is measured anew");
+    let failed = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| form.region(&*net.forward)));
+    let text = failed.unwrap_err().downcast::<String>().unwrap();
+    assert!(text.contains("CPU out of memory: checkpoint too small: a budget of"), "{text}");
+    assert!(text.contains(&format!("{least} bytes")), "{text}");
+    assert!(cpu::stats().allocations <= before + 1);
+}

@@ -1,0 +1,191 @@
+//! What is asked of a graph beside one backward.
+
+use tch::{Device, Kind, Tensor};
+use toma_torch::checkpoint::{self, Solver};
+use toma_torch::accumulate_gradients;
+
+use crate::kit::{alone, bytes};
+
+const FLOAT: (Kind, Device) = (Kind::Float, Device::Cpu);
+
+fn variable(seed: i64) -> Tensor {
+    tch::manual_seed(seed);
+    Tensor::randn([5, 5], FLOAT).set_requires_grad(true)
+}
+
+/// Of four stages.
+fn chain(x: &Tensor, w: &Tensor) -> Tensor {
+    (0..4).fold(x.shallow_clone(), |value, _| {
+        checkpoint::cut();
+        (value.matmul(w).tanh() * x).sigmoid()
+    })
+}
+
+/// The same with a region on its second run, with the leanest plan, and plainly.
+fn same(work: impl Fn(&dyn Fn(&Tensor, &Tensor) -> Tensor) -> Vec<Tensor>, name: &str) {
+    let plain = work(&chain);
+    let form = checkpoint::with().name(name).verify(true);
+    let (x, w) = (variable(1), variable(2));
+    let costs = form.measure(|| chain(&x, &w)).unwrap();
+    let plans = [costs.least_bytes(), costs.keep_all_bytes()].map(|budget| costs.plan(budget, Solver::Auto).unwrap());
+    let first = checkpoint::with().verify(true);
+    for form in [first, form.plan(&plans[0]), form.plan(&plans[1])] {
+        let made = work(&|x, w| form.region(|| chain(x, w)));
+        assert_eq!(made.len(), plain.len());
+        for (made, plain) in made.iter().zip(&plain) {
+            assert_eq!(bytes(made), bytes(plain), "{name}");
+        }
+    }
+}
+
+#[test]
+fn a_second_backward_gives_the_same_again() {
+    let _alone = alone();
+    same(
+        |net| {
+            let (x, w) = (variable(1), variable(2));
+            let loss = net(&x, &w).sum(Kind::Float);
+            Tensor::run_backward(&[&loss], &[&x], true, false);
+            let twice = Tensor::run_backward(&[&loss], &[&x, &w], true, false);
+            loss.backward();
+            vec![twice[0].shallow_clone(), twice[1].shallow_clone(), x.grad(), w.grad()]
+        },
+        "second backward",
+    );
+}
+
+#[test]
+fn gradients_of_gradients_are_the_same() {
+    let _alone = alone();
+    same(
+        |net| {
+            let (x, w) = (variable(1), variable(2));
+            let loss = net(&x, &w).square().sum(Kind::Float);
+            let slope = Tensor::run_backward(&[loss], &[&x], true, true);
+            slope[0].square().sum(Kind::Float).backward();
+            vec![slope[0].detach(), x.grad(), w.grad()]
+        },
+        "double backward",
+    );
+}
+
+#[test]
+fn a_part_of_the_graph_is_enough() {
+    let _alone = alone();
+    same(
+        |net| {
+            let (x, w) = (variable(1), variable(2));
+            let output = net(&x, &w);
+            let rows = output.split(2, 0);
+            let first = Tensor::run_backward(&[rows[0].sum(Kind::Float)], &[&w], true, false);
+            drop(rows);
+            output.narrow(1, 1, 2).sum(Kind::Float).backward();
+            vec![first[0].shallow_clone(), x.grad(), w.grad()]
+        },
+        "parts",
+    );
+}
+
+#[test]
+fn gradients_are_added_all_or_none() {
+    let _alone = alone();
+    same(
+        |net| {
+            let (x, w) = (variable(1), variable(2));
+            for _ in 0..2 {
+                accumulate_gradients(&net(&x, &w).sum(Kind::Float), &[&x, &w]).unwrap();
+            }
+            vec![x.grad(), w.grad()]
+        },
+        "accumulated",
+    );
+}
+
+#[test]
+fn the_output_outlives_its_graph_and_a_graph_that_is_dropped_repeats_nothing() {
+    let _alone = alone();
+    let (x, w) = (variable(1), variable(2));
+    let output = checkpoint::region(|| chain(&x, &w)).detach();
+    assert_eq!(bytes(&output), bytes(&chain(&x, &w)));
+    assert!(checkpoint::last().unwrap().is_over());
+    assert_eq!(checkpoint::last().unwrap().repeats(), [0; 4]);
+}
+
+#[test]
+fn what_is_changed_in_place_before_backward_is_an_error() {
+    let _alone = alone();
+    let error = |change: &dyn Fn(&Tensor, &Tensor, &Tensor)| {
+        let (x, w) = (variable(1), variable(2));
+        let output = checkpoint::region(|| chain(&x, &w));
+        tch::no_grad(|| change(&x, &w, &output));
+        output.sum(Kind::Float).f_backward().unwrap_err().to_string()
+    };
+    let of_weight = error(&|_, w, _| drop(w.shallow_clone().zero_()));
+    assert!(of_weight.contains("modified by an inplace operation"), "{of_weight}");
+    let of_input = error(&|x, _, _| drop(x.shallow_clone().zero_()));
+    assert!(of_input.contains("modified by an inplace operation"), "{of_input}");
+    let of_output = error(&|_, _, output| drop(output.shallow_clone().zero_()));
+    assert!(of_output.contains("modified by an inplace operation"), "{of_output}");
+    assert!(!of_weight.contains("frame #"), "without a backtrace: {of_weight}");
+}
+
+#[test]
+fn regions_of_two_threads_do_not_meet() {
+    let _alone = alone();
+    let results: Vec<_> = std::thread::scope(|scope| {
+        let step = |seed| {
+            let (x, w) = (variable(seed), variable(seed));
+            for _ in 0..20 {
+                checkpoint::region(|| chain(&x, &w)).sum(Kind::Float).backward();
+            }
+            bytes(&w.grad())
+        };
+        let threads: Vec<_> = (0..2).map(|_| scope.spawn(move || step(3))).collect();
+        threads.into_iter().map(|thread| thread.join().unwrap()).collect()
+    });
+    assert_eq!(results[0], results[1]);
+}
+
+#[test]
+fn without_gradients_a_region_is_a_plain_run() {
+    let _alone = alone();
+    let (x, w) = (variable(1), variable(2));
+    let form = checkpoint::with().name("plain");
+    let plain = tch::no_grad(|| form.region(|| chain(&x, &w)));
+    assert!(!plain.requires_grad());
+    form.enabled(false).region(|| chain(&x, &w)).sum(Kind::Float).backward();
+    assert!(form.known().is_none() && checkpoint::last().is_none());
+}
+
+#[test]
+fn a_panic_inside_ends_the_region() {
+    let _alone = alone();
+    let (x, w) = (variable(1), variable(2));
+    let panicked = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+        checkpoint::region(|| {
+            drop(chain(&x, &w));
+            panic!("half-way")
+        })
+    }));
+    assert!(panicked.is_err());
+    let before = bytes(&chain(&x, &w));
+    assert!(checkpoint::last().is_none(), "nothing records any more");
+    assert_eq!(bytes(&checkpoint::region(|| chain(&x, &w))), before);
+}
+
+#[test]
+fn a_panic_half_way_through_an_operator_error_is_caught_and_work_goes_on() {
+    let _alone = alone();
+    let (x, w) = (variable(1), variable(2));
+    let work = |x: &Tensor| {
+        let value = x.tanh();
+        assert!(value.f_matmul(&Tensor::ones([7, 7], FLOAT)).is_err());
+        checkpoint::cut();
+        value.matmul(&w).sigmoid()
+    };
+    work(&x).sum(Kind::Float).backward();
+    let plain = bytes(&w.grad());
+    let _ = w.grad().zero_();
+    checkpoint::region(|| work(&x)).sum(Kind::Float).backward();
+    assert_eq!(bytes(&w.grad()), plain);
+}

@@ -1,0 +1,83 @@
+//! What is remembered of regions, and noticed when it is not true any more.
+
+use tch::{Device, Kind, Tensor};
+use toma_torch::checkpoint::{self, Plan, Solver};
+
+use crate::kit::{alone, bytes};
+
+fn variable(rows: i64) -> Tensor {
+    Tensor::ones([rows, 64], (Kind::Float, Device::Cpu)).set_requires_grad(true)
+}
+
+fn chain(x: &Tensor, length: usize) -> Tensor {
+    (0..length).fold(x.shallow_clone(), |value, _| {
+        checkpoint::cut();
+        value.tanh()
+    })
+}
+
+#[test]
+fn the_second_run_is_planned_and_each_size_is_known_by_itself() {
+    let _alone = alone();
+    let form = checkpoint::with().name("sizes");
+    for rows in [8, 16] {
+        let x = variable(rows);
+        for planned in [false, true, true] {
+            form.region(|| chain(&x, 6)).sum(Kind::Float).backward();
+            assert_eq!(checkpoint::last().unwrap().plan().is_some(), planned, "{rows} rows");
+        }
+    }
+    let x = variable(8);
+    form.region(|| chain(&x, 6)).sum(Kind::Float).backward();
+    assert!(checkpoint::last().unwrap().plan().is_some());
+}
+
+#[test]
+fn another_structure_is_noticed_at_the_first_operator_that_differs() {
+    let _alone = alone();
+    let form = checkpoint::with().name("structures");
+    let x = variable(8);
+    form.region(|| chain(&x, 6)).sum(Kind::Float).backward();
+    let least = form.known().unwrap().least_bytes();
+    let gradient = |length| {
+        let _ = x.grad().zero_();
+        form.budget(least).region(|| chain(&x, length)).sum(Kind::Float).backward();
+        (bytes(&x.grad()), checkpoint::last().unwrap().differs())
+    };
+    let plain = |length| {
+        let _ = x.grad().zero_();
+        chain(&x, length).sum(Kind::Float).backward();
+        bytes(&x.grad())
+    };
+    assert_eq!(gradient(9), (plain(9), Some(6)), "it goes on where the other one ends");
+    assert_eq!(gradient(9), (plain(9), None), "it is measured");
+    assert_eq!(gradient(4), (plain(4), Some(4)), "it ends sooner");
+    assert_eq!(gradient(4), (plain(4), None), "it is measured");
+    assert_eq!(gradient(6), (plain(6), Some(4)));
+    assert_eq!(gradient(6), (plain(6), None), "it is known");
+}
+
+#[test]
+fn a_plan_of_another_structure_is_refused() {
+    let _alone = alone();
+    let x = variable(8);
+    let costs = checkpoint::with().name("three").measure(|| chain(&x, 3)).unwrap();
+    let plan: Plan = costs.plan(costs.least_bytes(), Solver::Auto).unwrap();
+    let form = checkpoint::with().name("six");
+    form.region(|| chain(&x, 6)).sum(Kind::Float).backward();
+    let form = form.plan(&plan);
+    let error = form.f_region(|| x.f_tanh()).map(drop).unwrap_err().to_string();
+    assert!(error.contains("checkpoint six: a plan of 3 stages for a region of 6"), "{error}");
+}
+
+#[test]
+fn measuring_a_closure_that_nothing_is_trained_by_says_so() {
+    let _alone = alone();
+    let x = Tensor::ones([4], (Kind::Float, Device::Cpu));
+    let error = checkpoint::with().measure(|| x.tanh()).unwrap_err();
+    assert!(error.to_string().contains("does not require grad"), "{error}");
+    let panicked = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+        let _ = checkpoint::with().measure(|| panic!("in the closure"));
+    }));
+    assert_eq!(*panicked.unwrap_err().downcast::<&str>().unwrap(), "in the closure");
+}
