@@ -2,7 +2,7 @@
 
 use std::error::Error;
 
-use tch::nn::VarStore;
+use tch::nn::{ModuleT, VarStore};
 use tch::{Device, Kind, Tensor};
 use toma_torch::checkpoint::{self, Costs, Plan, SequentialT, Solver, With};
 use toma_torch::cpu;
@@ -33,7 +33,8 @@ pub(crate) fn measure(arguments: &Arguments) -> Result<(), Box<dyn Error>> {
     let open = Step { net, images: images.shallow_clone(), classes: classes.shallow_clone() };
     // Gradients are there before and after each step, as in any but the first.
     let loss = open.learn(open.forward());
-    let costs = form().measure(|| open.forward())?;
+    let measured = form().measure(|| open.forward())?;
+    let costs = first_step(&open, &form())?;
     let memonger = Plan::new(&costs, plans::memonger())?;
     let its_bytes = Taken::new("memonger", Some(memonger.clone())).round(&open, loss)?;
     let ours = plans::ours(&costs, &memonger, its_bytes)?.map(|ours| Taken::new(ours.name, Some(ours.plan)));
@@ -46,6 +47,8 @@ pub(crate) fn measure(arguments: &Arguments) -> Result<(), Box<dyn Error>> {
     }
     show(&taken);
     curve(&costs);
+    let of_step = |bytes| mib(bytes) / mib(costs.keep_all_bytes());
+    tell("what `measure` says of a step that keeps all", of_step(measured.keep_all_bytes()), 1.02);
     judge(&taken, (batch, image) == (16, 224));
     drop(open);
     drop(variables);
@@ -57,6 +60,12 @@ pub(crate) fn measure(arguments: &Arguments) -> Result<(), Box<dyn Error>> {
 /// What is measured in one line is known in another by the name.
 fn form() -> With<'static> {
     checkpoint::with().name("resnet")
+}
+
+/// What the first step learns, with the loss.
+fn first_step<M: ModuleT>(step: &Step<M>, form: &With<'_>) -> Result<Costs, &'static str> {
+    step.learn(form.region(|| step.forward()));
+    form.known().ok_or("backward has not run whole")
 }
 
 impl Taken {
@@ -154,11 +163,11 @@ fn tell(what: &str, figure: f64, bar: f64) {
 }
 
 /// tch's own net, which tells nothing of its layers, in as many bytes.
-fn closed<M: tch::nn::ModuleT>(step: &Step<M>, open: &Taken, rounds: usize) -> Result<(), Box<dyn Error>> {
+fn closed<M: ModuleT>(step: &Step<M>, open: &Taken, rounds: usize) -> Result<(), Box<dyn Error>> {
     let Some(bytes) = open.plan.as_ref().map(Plan::peak_bytes) else { return Ok(()) };
     let form = checkpoint::with().name("closed");
     step.learn(step.forward());
-    let costs = form.measure(|| step.forward())?;
+    let costs = first_step(step, &form)?;
     let least = costs.least_bytes();
     println!("closed net: {} stages, planned to need {:.1} MiB", costs.stages().len(), mib(least));
     let plan = costs.plan(bytes.max(least), Solver::Auto)?;
