@@ -202,7 +202,8 @@ void Costs::backward_arrives() {
     const auto& slot = tape.slots[number];
     const auto is_held = slot.tensor.defined() || number >= tape.stages.back().first_slot;
     if (!slot.is_outside && is_held && slot.storage.use_count() > 0) {
-      held.add(slot.storage._unsafe_get_target(), slot.bytes);
+      const auto is_new = held.add(slot.storage._unsafe_get_target(), slot.bytes);
+      output_bytes += is_new && !slot.tensor.defined() ? slot.bytes : 0;
     }
   }
   after.note();
@@ -236,7 +237,8 @@ void Costs::backward_ends() {
     // Beyond all that counts as saved, of which the graph may hold less.
     const auto unheld = stage.saved_bytes - std::min(stage.saved_bytes, held_bytes);
     const auto before = number + 1 == stages.size() ? fallen_bytes : 0;
-    stage.backward_peak_bytes = std::max(before, backward.saving() - std::min(backward.saving(), unheld));
+    const auto beyond = number + 1 == stages.size() ? output_bytes : 0;
+    stage.backward_peak_bytes = std::max(before, beyond + backward.saving() - std::min(backward.saving(), unheld));
   }
   stage.is_measured = true;
 }

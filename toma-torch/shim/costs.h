@@ -81,6 +81,8 @@ class Costs {
   uint64_t held_bytes = 0;
   // What was needed beyond that only to make the gradient of the outputs.
   uint64_t fallen_bytes = 0;
+  // Outputs that the last stage saves: a repetition makes others, which its backward frees.
+  uint64_t output_bytes = 0;
   // The gradients that variables lacked when the region ended.
   uint64_t lacking_bytes = 0;
 };

@@ -284,7 +284,8 @@ void Tape::follow_plan(uint32_t stage) {
     return;
   }
   for (; plan[cursor].kind != TOMA_BACKWARD || plan[cursor].stage != stage; ++cursor) {
-    act(plan[cursor], plan[cursor + 1].kind != TOMA_BACKWARD);
+    const auto &action = plan[cursor], &next = plan[cursor + 1];
+    act(action, next.kind != TOMA_BACKWARD || next.stage != action.stage);
   }
 }
 

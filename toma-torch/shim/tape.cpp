@@ -37,8 +37,10 @@ bool is_alive(const Value& value) { return value.tensor.use_count() > 0; }
 
 }  // namespace
 
-void Storages::add(const c10::StorageImpl* storage, uint64_t more) {
-  bytes += seen.insert(storage).second ? more : 0;
+bool Storages::add(const c10::StorageImpl* storage, uint64_t more) {
+  const auto is_new = seen.insert(storage).second;
+  bytes += is_new ? more : 0;
+  return is_new;
 }
 
 Tape::Tape(toma_choose choose, void* context, toma_region_options options)

@@ -168,7 +168,8 @@ struct Stage {
 // The bytes of tensors that share memory, each once.
 class Storages {
  public:
-  void add(const c10::StorageImpl* storage, uint64_t more);
+  // Whether it was new.
+  bool add(const c10::StorageImpl* storage, uint64_t more);
   uint64_t bytes = 0;
 
  private:

@@ -33,7 +33,8 @@ fn of(raw: &RawStage, input_gradient_bytes: u64) -> Stage {
     let saved_bytes = raw.saved_bytes.max(raw.output_bytes);
     // Of stages whose slots no repetition had to fill.
     let repeated = |measured: u64, first: u64| if raw.repeats == 0 { first } else { measured };
-    let repeat_peak_bytes = repeated(raw.repeat_peak_bytes, raw.peak_bytes);
+    // The first run dropped for real, and the program's temporaries lived longer.
+    let repeat_peak_bytes = repeated(raw.repeat_peak_bytes, raw.peak_bytes).min(raw.peak_bytes);
     let repeat_saving_peak_bytes = repeated(raw.repeat_saving_peak_bytes, raw.saving_peak_bytes);
     // Inside one operator memory that it saves is not told from what it needs meanwhile: a repetition saves for real.
     let saving_peak_bytes = raw.saving_peak_bytes.max(
