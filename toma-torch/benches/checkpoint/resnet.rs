@@ -33,7 +33,7 @@ pub(crate) fn measure(arguments: &Arguments) -> Result<(), Box<dyn Error>> {
     let open = Step { net, images: images.shallow_clone(), classes: classes.shallow_clone() };
     // Gradients are there before and after each step, as in any but the first.
     let loss = open.learn(open.forward());
-    let measured = form().measure(|| open.forward())?;
+    let measured = checkpoint::with().name("measured").measure(|| open.forward())?;
     let costs = first_step(&open, &form())?;
     let memonger = Plan::new(&costs, plans::memonger())?;
     let its_bytes = Taken::new("memonger", Some(memonger.clone())).round(&open, loss)?;
@@ -57,7 +57,7 @@ pub(crate) fn measure(arguments: &Arguments) -> Result<(), Box<dyn Error>> {
     closed(&Step { net, images, classes }, &taken[2], rounds)
 }
 
-/// What is measured in one line is known in another by the name.
+/// What is learned in one line is known in another by the name.
 fn form() -> With<'static> {
     checkpoint::with().name("resnet")
 }
