@@ -169,6 +169,7 @@ pub use toma_core::{
 #[cfg(feature = "cuda")]
 pub use toma_cuda as cuda;
 pub use toma_plan as plan;
+pub use toma_plan::checkpoint;
 pub use toma_trace as trace;
 
 /// Runs a function with the largest batch size that memory allows.

@@ -33,7 +33,13 @@ uint64_t Run::elapsed_ns() const { return nanoseconds() - began; }
 
 Costs::Costs(Tape& tape) : first(false), tape(tape), backward(false), after(false), backward_of(none) {}
 
+void Costs::tell(uint64_t repeated_ns, bool is_over) const {
+  const auto allocated = std::max<int64_t>(level().now - meter.start(), 0);
+  tape.told(tape.guest, {static_cast<uint64_t>(allocated), repeated_ns, is_over});
+}
+
 void Costs::stage_begins() {
+  tell(0, false);
   stages.push_back({});
   stages.back().first_op = static_cast<uint32_t>(tape.ops.size());
   first = Run(is_learning);
@@ -185,6 +191,7 @@ void Costs::repeated(uint32_t number, bool saves, const Run& run) {
     stage.repeat_saving_peak_bytes = run.saving();
   }
   tape.notes->figures.repeat_ns += elapsed;
+  tell(elapsed, false);
 }
 
 // What is allocated besides what the region holds: the outputs, what follows on them, and their gradients.
@@ -207,15 +214,38 @@ void Costs::backward_arrives() {
     }
   }
   after.note();
-  const auto others = level().now - meter.start() - static_cast<int64_t>(held.bytes);
-  arrival_bytes = level().now - meter.start();
+  const auto besides = level().now - meter.start() - static_cast<int64_t>(held.bytes);
   fallen_bytes = after.start() + after.saving() - level().now;
-  stages.back().gradient_bytes = static_cast<uint64_t>(std::max<int64_t>(others, 0));
+  stages.back().gradient_bytes = static_cast<uint64_t>(std::max<int64_t>(besides, 0));
 }
+
+// What the tape holds of its own.
+int64_t Costs::held_by_tape() const {
+  Storages held;
+  for (const auto& value : tape.values) {
+    if (value.held.defined()) {
+      held.add(value.storage._unsafe_get_target(), value.storage_bytes);
+    }
+  }
+  for (const auto& slot : tape.slots) {
+    if (!slot.is_outside && slot.tensor.defined()) {
+      held.add(storage_of(slot.tensor), slot.bytes);
+    }
+  }
+  return static_cast<int64_t>(held.bytes);
+}
+
+// Allocated since the region began, and not for gradients of variables.
+int64_t Costs::left() const { return level().now - meter.start() - static_cast<int64_t>(lacking_bytes - lacking()); }
 
 void Costs::backward_begins(uint32_t number) {
   backward_of = number;
+  if (is_learning) {
+    // Of the last one to come what is left counts: it holds least else.
+    others = left() - held_by_tape() - static_cast<int64_t>(stages[number].gradient_bytes);
+  }
   backward = Run(is_learning);
+  tell(0, false);
   Storages held;
   each_slot(number, [&](const Slot& slot) {
     if (slot.tensor.defined()) {
@@ -248,10 +278,9 @@ void Costs::is_over() {
   Meter::take();
   const std::lock_guard<std::mutex> held(tape.notes->lock);
   publish();
-  const auto gradients = lacking_bytes - lacking();
-  const auto left = level().now - meter.start() - static_cast<int64_t>(gradients);
-  tape.notes->figures.outside_bytes = static_cast<uint64_t>(std::clamp<int64_t>(left, 0, std::max<int64_t>(arrival_bytes, 0)));
+  tape.notes->figures.outside_bytes = static_cast<uint64_t>(std::clamp<int64_t>(left(), 0, std::max<int64_t>(others, 0)));
   tape.notes->figures.is_over = true;
+  tell(0, true);
   // Stages behind it whose backward has not run are of branches that lead to no gradient.
   uint32_t needed = 0;
   while (needed < tape.stages.size() && tape.stages[needed].first_slot == tape.end_slot(needed)) {

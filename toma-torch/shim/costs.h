@@ -64,7 +64,10 @@ class Costs {
   void each_slot(uint32_t stage, const F& body) const;
   void sizes();
   void leaves();
+  void tell(uint64_t repeated_ns, bool is_over) const;
   uint64_t lacking() const;
+  int64_t held_by_tape() const;
+  int64_t left() const;
   void publish();
 
   Tape& tape;
@@ -75,8 +78,8 @@ class Costs {
   // The stage whose backward is measured.
   uint32_t backward_of;
   bool has_arrived = false;
-  // Allocated since the region began, when its backward arrives.
-  int64_t arrival_bytes = 0;
+  // What is left beside the tape and a gradient, when the last backward of a stage begins.
+  int64_t others = 0;
   // What slots hold when it begins.
   uint64_t held_bytes = 0;
   // What was needed beyond that only to make the gradient of the outputs.

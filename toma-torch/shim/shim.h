@@ -305,10 +305,23 @@ struct toma_region_figures {
 
 struct toma_region;
 
-// `verify`: repeated tensors must have the bits of the first. `undoes`: what is changed can be put back.
+// How far a region has come.
+struct toma_region_progress {
+  // Beyond what was allocated when it began, by the thread that tells.
+  uint64_t allocated_bytes;
+  // Of the repetition that has just ended; 0 where none has.
+  uint64_t repeated_ns;
+  // Its graph is gone, and no more is told.
+  bool is_over;
+};
+
+// `verify`: repeated tensors must have the bits of the first. `undoes`: what is changed can be put back. `told` hears of
+// the begin of each stage and of its backward, of each repetition, and of the end, on the thread that works.
 struct toma_region_options {
   bool verify;
   bool undoes;
+  void (*told)(void* guest, toma_region_progress progress);
+  void* guest;
 };
 
 // This thread records from here to the end. A region whose graph lives on repeats stages after that. Another engine in

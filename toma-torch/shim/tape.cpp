@@ -44,7 +44,7 @@ bool Storages::add(const c10::StorageImpl* storage, uint64_t more) {
 }
 
 Tape::Tape(toma_choose choose, void* context, toma_region_options options)
-    : choose_plan(choose), context(context), verify(options.verify), costs(*this) {
+    : choose_plan(choose), context(context), verify(options.verify), told(options.told), guest(options.guest), costs(*this) {
   notes->undo = options.undoes ? std::make_unique<Undo>() : nullptr;
 }
 

@@ -252,6 +252,8 @@ class Tape final {
   const toma_choose choose_plan;
   void* const context;
   const bool verify;
+  const decltype(toma_region_options::told) told;
+  void* const guest;
   // What was known when it began, as long as it is true.
   bool is_known = false;
   std::vector<uint64_t> known;

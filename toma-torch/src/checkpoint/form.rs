@@ -126,7 +126,7 @@ impl<'a> With<'a> {
     /// Those of the closure and of its backward.
     #[track_caller]
     pub fn measure(&self, body: impl FnOnce() -> Tensor) -> Result<Costs, Error> {
-        region::measure(self, self.place(Location::caller()), body)
+        region::measure(self, &self.place(Location::caller()), body)
     }
 
     /// What is known of the newest structure of this region, if its backward has run; of one with a

@@ -2,6 +2,7 @@
 
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::fmt;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError};
 
 use toma_plan::checkpoint::{Costs, Plan, Solver, TooSmall};
@@ -15,6 +16,8 @@ const MOST_PLACES: usize = 1024;
 const MOST_STRUCTURES: usize = 32;
 /// Plans of one structure.
 const MOST_PLANS: usize = 16;
+/// As many as successes after which the engine doubts a size.
+const PLANS_OF_AN_EXCESS: u64 = 64;
 
 /// A region in the program.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -33,6 +36,9 @@ impl fmt::Display for Place {
     }
 }
 
+/// What a plan is asked for.
+type BudgetFor = (u64, Solver);
+
 /// The operators of a region for some shapes, and what its stages take.
 #[derive(Debug)]
 pub(super) struct Structure {
@@ -40,7 +46,12 @@ pub(super) struct Structure {
     pub(super) cuts: Arc<[u32]>,
     pub(super) costs: Costs,
     region: Arc<Region>,
-    plans: Mutex<VecDeque<((u64, Solver), Arc<Plan>)>>,
+    /// By budget and solver.
+    plans: Mutex<VecDeque<(BudgetFor, Arc<Plan>)>>,
+    /// By how much budgets have been too large.
+    excess_bytes: AtomicU64,
+    /// Plans since that was last halved.
+    planned: AtomicU64,
 }
 
 impl Structure {
@@ -48,14 +59,39 @@ impl Structure {
         let costs = measured::costs_of(region)?.ok()?;
         let cuts = region.stages().iter().skip(1).map(|stage| stage.first_op).collect();
         let prints = region.prints().into();
-        Some(Self { prints, cuts, costs, region: region.clone(), plans: Mutex::default() })
+        let (excess_bytes, planned) = (AtomicU64::new(0), AtomicU64::new(0));
+        Some(Self {
+            prints,
+            cuts,
+            costs,
+            region: region.clone(),
+            plans: Mutex::default(),
+            excess_bytes,
+            planned,
+        })
+    }
+
+    /// A budget was too large: from now on so much less is taken of budgets.
+    pub(super) fn lean(&self, budget_bytes: u64, enough_bytes: u64) {
+        self.excess_bytes.store(budget_bytes.saturating_sub(enough_bytes), Relaxed);
+        self.planned.store(0, Relaxed);
+    }
+
+    /// What there is too little of may come back, so an excess is halved after some plans.
+    fn excess_bytes(&self) -> u64 {
+        let excess_bytes = self.excess_bytes.load(Relaxed);
+        if excess_bytes > 0 && self.planned.fetch_add(1, Relaxed) + 1 >= PLANS_OF_AN_EXCESS {
+            self.lean(excess_bytes / 2, 0);
+        }
+        excess_bytes
     }
 
     /// The fastest plan within a budget, which gradients that variables lack so far take from.
     pub(super) fn plan(&self, budget_bytes: u64, solver: Solver) -> Result<Arc<Plan>, TooSmall> {
         let lacking_bytes: u64 = self.region.lacking().iter().sum();
         // No more than keeping all, so that budgets that make no difference share a plan.
-        let budget_bytes = budget_bytes.saturating_sub(lacking_bytes).min(self.costs.keep_all_bytes());
+        let taken_bytes = lacking_bytes.saturating_add(self.excess_bytes());
+        let budget_bytes = budget_bytes.saturating_sub(taken_bytes).min(self.costs.keep_all_bytes());
         let mut plans = locked(&self.plans);
         if let Some((_, plan)) = plans.iter().find(|(key, _)| *key == (budget_bytes, solver)) {
             return Ok(plan.clone());

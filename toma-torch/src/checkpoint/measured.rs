@@ -20,10 +20,18 @@ fn costs(raw: &[RawStage], figures: &Figures) -> Result<Costs, InvalidCosts> {
     let mut stages: Vec<_> = raw.iter().zip(inputs).map(|(stage, input)| of(stage, input)).collect();
     // What follows on the outputs counts with their gradient until the last stage's backward has run. Some of it stays.
     let earlier = stages.len().saturating_sub(1);
+    // Plans count it from the start. First runs come before it.
+    let following = stages.last().map_or(0, |stage| stage.gradient_bytes);
+    for stage in &mut stages {
+        for peak in [&mut stage.forward_peak_bytes, &mut stage.saving_peak_bytes] {
+            *peak = peak.saturating_sub(following);
+        }
+    }
     for stage in &mut stages[..earlier] {
-        let peaks =
-            [&mut stage.repeat_peak_bytes, &mut stage.repeat_saving_peak_bytes, &mut stage.backward_peak_bytes];
-        peaks.into_iter().for_each(|peak| *peak = peak.saturating_add(figures.outside_bytes));
+        let Stage { repeat_peak_bytes, repeat_saving_peak_bytes, backward_peak_bytes, .. } = stage;
+        for peak in [repeat_peak_bytes, repeat_saving_peak_bytes, backward_peak_bytes] {
+            *peak = peak.saturating_add(figures.outside_bytes);
+        }
     }
     Costs::new(stages)?.with_input_gradient(figures.input_gradient_bytes)
 }
@@ -37,9 +45,9 @@ fn of(raw: &RawStage, input_gradient_bytes: u64) -> Stage {
     let repeat_peak_bytes = repeated(raw.repeat_peak_bytes, raw.peak_bytes).min(raw.peak_bytes);
     let repeat_saving_peak_bytes = repeated(raw.repeat_saving_peak_bytes, raw.saving_peak_bytes);
     // Inside one operator memory that it saves is not told from what it needs meanwhile: a repetition saves for real.
-    let saving_peak_bytes = raw.saving_peak_bytes.max(
-        repeat_saving_peak_bytes.saturating_add(raw.peak_bytes.saturating_sub(repeat_peak_bytes)),
-    );
+    let saving_peak_bytes = raw
+        .saving_peak_bytes
+        .max(repeat_saving_peak_bytes.saturating_add(raw.peak_bytes.saturating_sub(repeat_peak_bytes)));
     Stage {
         forward_seconds: seconds(raw.forward_ns),
         repeat_seconds: seconds(repeated(raw.repeat_ns, raw.forward_ns)),

@@ -48,9 +48,11 @@
 
 mod form;
 mod knowledge;
+mod leaner;
 mod measured;
 mod region;
 mod report;
+mod running;
 mod seq;
 
 use std::panic::Location;

@@ -1,25 +1,27 @@
 //! The life of a region: plain or recorded, planned where it is known, and learned from.
 
-use std::cell::RefCell;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::Arc;
 
 use tch::{Kind, Tensor};
 use toma_core::memory::MemorySource as _;
 use toma_core::predict::is_dry;
-use toma_plan::checkpoint::{Costs, Plan};
+use toma_core::{device, leaner};
+use toma_plan::checkpoint::{Costs, Plan, TooSmall};
 
-use super::knowledge::{self, Place};
+use super::With;
+use super::knowledge::{self, Place, Structure};
+use super::leaner::Leaner;
 use super::measured;
 use super::report::{self, Ran};
-use super::With;
+use super::running::Running;
+use crate::cpu;
 use crate::error::{Error, ErrorKind};
 use crate::ffi::{self, Chosen, DeviceId, RecordingRegion, Region, RegionOptions};
 use crate::memory::Device;
-use crate::cpu;
 
-/// Left free of what is free, for what was not measured.
-const HEAD_ROOM: f64 = 0.02;
+/// Left of what is free, for what was not measured.
+const HEAD_ROOM_PERCENT: u64 = 2;
 
 /// Runs a closure as a region, where there is something to repeat.
 pub(super) fn run<R>(form: &With<'_>, place: Place, body: impl FnOnce() -> R) -> Result<R, Error> {
@@ -35,13 +37,17 @@ pub(super) fn run<R>(form: &With<'_>, place: Place, body: impl FnOnce() -> R) ->
 
 fn recorded<R>(form: &With<'_>, place: Place, body: impl FnOnce() -> R) -> Result<R, Error> {
     cpu::count();
-    let planned = RefCell::new(None);
-    let choose = |print, device| choose(form, &place, print, device, &planned);
-    let recording = RecordingRegion::begin(choose, RegionOptions { verify: form.verify, undoes: false })?;
+    if form.keep_size {
+        leaner::keep_size();
+    }
+    let running = Arc::new(Running::default());
+    let choose = |print, device| choose(form, &place, print, device, &running);
+    let options = RegionOptions { verify: form.verify, undoes: false, hears: running.clone() };
+    let recording = RecordingRegion::begin(choose, options)?;
     let value = body();
     let region = recording.end().map(Arc::new);
     if let Some(region) = region {
-        let plan = planned.take();
+        let plan = running.plan();
         if plan.is_none() {
             knowledge::learn(&place, region.clone());
         } else if region.figures().differs != u64::MAX {
@@ -58,41 +64,45 @@ fn choose(
     place: &Place,
     print: u64,
     device: DeviceId,
-    planned: &RefCell<Option<Arc<Plan>>>,
+    running: &Running,
 ) -> Result<Chosen, Error> {
     let Some(known) = knowledge::structure(place, print) else { return Ok(Chosen::default()) };
-    let plan = match form.plan {
-        Some(plan) => Arc::new(plan.clone()),
-        None => known.plan(budget(form, device), form.solver).map_err(|small| too_small(place, &small))?,
-    };
+    let device = Device::new(device.device());
+    let plan = plan_for(form, place, &known, &device)?;
     let stages = known.cuts.len() + 1;
     if plan.stages() != stages {
         let text = format!("checkpoint {place}: a plan of {} stages for a region of {stages}", plan.stages());
         return Err(Error::new(ErrorKind::Other, text));
     }
     let actions = measured::actions_of(&plan);
-    *planned.borrow_mut() = Some(plan);
+    running.begin(plan, &device);
     Ok(Chosen { prints: known.prints.clone(), cuts: known.cuts.clone(), actions })
 }
 
-/// Beyond what is allocated now.
-fn budget(form: &With<'_>, device: DeviceId) -> u64 {
-    let free = || {
-        let free = Device::new(device.device()).read().map_or(u64::MAX, |reading| reading.free_bytes);
-        #[expect(
-            clippy::cast_precision_loss,
-            clippy::cast_possible_truncation,
-            clippy::cast_sign_loss,
-            reason = "a share of bytes"
-        )]
-        let usable = (free as f64 * (1.0 - HEAD_ROOM)) as u64;
-        usable
-    };
-    form.budget_bytes.unwrap_or_else(free)
+/// The plan that was given, or the fastest that fits. Of those the engine may ask for a leaner one.
+fn plan_for(
+    form: &With<'_>,
+    place: &Place,
+    known: &Arc<Structure>,
+    device: &Device,
+) -> Result<Arc<Plan>, Error> {
+    if let Some(plan) = form.plan {
+        return Ok(Arc::new(plan.clone()));
+    }
+    let budget_bytes = form.budget_bytes.unwrap_or_else(|| free_bytes(device));
+    let plan = known.plan(budget_bytes, form.solver).map_err(|small| too_small(place, &small))?;
+    leaner::offer(Arc::new(Leaner { known: known.clone(), plan: plan.clone(), budget_bytes }));
+    Ok(plan)
+}
+
+/// What is free and not promised to other regions, less some for what was not measured.
+fn free_bytes(device: &Device) -> u64 {
+    let free = device.read().map_or(u64::MAX, |reading| reading.free_bytes);
+    free.saturating_sub(device::promised_bytes(device)) / 100 * (100 - HEAD_ROOM_PERCENT)
 }
 
 /// In words that mean out of memory, whatever carries them.
-fn too_small(place: &Place, small: &toma_plan::checkpoint::TooSmall) -> Error {
+fn too_small(place: &Place, small: &TooSmall) -> Error {
     Error::new(ErrorKind::OutOfMemory, format!("CPU out of memory: checkpoint {place}: {small}"))
 }
 
@@ -113,9 +123,9 @@ impl Drop for StageOf {
 }
 
 /// Runs the closure and its backward as a new region, and puts back all that they change.
-pub(super) fn measure(form: &With<'_>, place: Place, body: impl FnOnce() -> Tensor) -> Result<Costs, Error> {
+pub(super) fn measure(form: &With<'_>, place: &Place, body: impl FnOnce() -> Tensor) -> Result<Costs, Error> {
     cpu::count();
-    let options = RegionOptions { verify: form.verify, undoes: true };
+    let options = RegionOptions { verify: form.verify, undoes: true, hears: Arc::new(Running::default()) };
     let recording = RecordingRegion::begin(|_, _| Ok(Chosen::default()), options)?;
     let output = catch_unwind(AssertUnwindSafe(body));
     let region = recording.end().expect("it has not ended").into();
@@ -125,8 +135,9 @@ pub(super) fn measure(form: &With<'_>, place: Place, body: impl FnOnce() -> Tens
     let costs = measured::costs_of(&region);
     let unreached = || "checkpoint: backward has not come to the first stage that it needs";
     let costs = costs.ok_or_else(|| Error::new(ErrorKind::Other, unreached().into()))?;
-    let costs = costs.map_err(|invalid| Error::new(ErrorKind::Other, format!("checkpoint {place}: {invalid}")))?;
-    knowledge::learn(&place, region);
+    let costs =
+        costs.map_err(|invalid| Error::new(ErrorKind::Other, format!("checkpoint {place}: {invalid}")))?;
+    knowledge::learn(place, region);
     Ok(costs)
 }
 

@@ -127,9 +127,14 @@ impl Report {
 impl fmt::Display for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { place, operators, seconds, .. } = self;
-        let [peak, repeats] = [Size::of(self.peak_bytes).to_string(), self.repeats.iter().sum::<u32>().to_string()];
+        let [peak, repeats] =
+            [Size::of(self.peak_bytes).to_string(), self.repeats.iter().sum::<u32>().to_string()];
         writeln!(f, "{place}: {operators} operators in {} stages, {repeats} repeats", self.stages())?;
-        writeln!(f, "measured: {peak}, {seconds:.3} s, of which {:.3} s of repeating", self.repeating.as_secs_f64())?;
+        writeln!(
+            f,
+            "measured: {peak}, {seconds:.3} s, of which {:.3} s of repeating",
+            self.repeating.as_secs_f64()
+        )?;
         if !self.is_over {
             writeln!(f, "its graph lives on")?;
         }

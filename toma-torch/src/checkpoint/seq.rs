@@ -25,7 +25,12 @@ impl Drop for Layers {
 }
 
 /// The outputs of the first `n` layers, one after the other; a layer at least, as with tch.
-fn outputs<L>(layers: &[L], n: usize, input: &Tensor, forward: impl Fn(&L, &Tensor) -> Tensor) -> Vec<Tensor> {
+fn outputs<L>(
+    layers: &[L],
+    n: usize,
+    input: &Tensor,
+    forward: impl Fn(&L, &Tensor) -> Tensor,
+) -> Vec<Tensor> {
     let _layers = Layers::enter();
     let mut outputs: Vec<Tensor> = Vec::new();
     for layer in layers.iter().take(n.max(1)) {

@@ -38,7 +38,8 @@ pub(crate) use observe::{Event, EventKind, Recording};
 use profile::{node, operator_of_stack};
 pub(crate) use profile::{position, tell_operators};
 pub(crate) use region::{
-    Chosen, Figures, RawAction, RawStage, RecordingRegion, Region, RegionOptions, cut_region, install_regions, records_region,
+    Chosen, Figures, Hears, Progress, RawAction, RawStage, RecordingRegion, Region, RegionOptions,
+    cut_region, install_regions, records_region,
 };
 pub(crate) use rng::{rng_state, set_rng_state};
 pub(crate) use storage::{Memory, addresses, gradient_addresses, storage_identity, tensor_memory};

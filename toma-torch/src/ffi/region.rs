@@ -3,6 +3,7 @@
 use std::ffi::{c_char, c_void};
 use std::fmt;
 use std::ptr::{self, NonNull};
+use std::sync::Arc;
 
 use super::{DeviceId, RawError, checked};
 use crate::error::{Error, ErrorKind};
@@ -71,14 +72,49 @@ pub(crate) struct Figures {
     pub(crate) is_whole: bool,
 }
 
+/// `toma_region_progress` of the shim.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Progress {
+    /// Beyond what was allocated when it began.
+    pub(crate) allocated_bytes: u64,
+    /// Of the repetition that has just ended; 0 where none has.
+    pub(crate) repeated_ns: u64,
+    /// Its graph is gone, and no more is told.
+    pub(crate) is_over: bool,
+}
+
 /// `toma_region_options` of the shim.
 #[repr(C)]
-#[derive(Clone, Copy, Debug, Default)]
+struct RawOptions {
+    verify: bool,
+    undoes: bool,
+    told: extern "C" fn(*mut c_void, Progress),
+    guest: *const c_void,
+}
+
+/// Hears how far a region has come, on the thread that works. It must not panic.
+pub(crate) trait Hears: Send + Sync {
+    fn hear(&self, progress: Progress);
+}
+
+/// What a region is begun with.
 pub(crate) struct RegionOptions {
     /// Repeated tensors must have the bits of the first.
     pub(crate) verify: bool,
     /// What is changed can be put back.
     pub(crate) undoes: bool,
+    pub(crate) hears: Arc<dyn Hears>,
+}
+
+extern "C" fn told(guest: *mut c_void, progress: Progress) {
+    let guest = guest.cast::<Arc<dyn Hears>>();
+    // SAFETY: `begin` gave it away, and it lives until the last progress is told.
+    unsafe { &*guest }.hear(progress);
+    if progress.is_over {
+        // SAFETY: nothing uses it any more, and it was made by a box.
+        drop(unsafe { Box::from_raw(guest) });
+    }
 }
 
 type Choose = extern "C" fn(*mut c_void, u64, DeviceId, &mut RawChosen, &mut RawError) -> i32;
@@ -91,7 +127,7 @@ unsafe extern "C" {
     fn toma_region_begin(
         choose: Choose,
         context: *mut c_void,
-        options: RegionOptions,
+        options: RawOptions,
         out: &mut *mut c_void,
         error: &mut RawError,
     ) -> i32;
@@ -112,9 +148,9 @@ unsafe extern "C" {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Chosen {
     /// One for each operator; empty where nothing is known.
-    pub(crate) prints: std::sync::Arc<[u64]>,
+    pub(crate) prints: Arc<[u64]>,
     /// The operators that begin stages, without the first.
-    pub(crate) cuts: std::sync::Arc<[u32]>,
+    pub(crate) cuts: Arc<[u32]>,
     pub(crate) actions: Vec<RawAction>,
 }
 
@@ -168,8 +204,17 @@ impl<'a> RecordingRegion<'a> {
         let mut choosing = Box::new(Choosing { choose: Box::new(choosing), chosen: Chosen::default() });
         let mut region = ptr::null_mut();
         let context = (&raw mut *choosing).cast();
+        let RegionOptions { verify, undoes, hears } = options;
+        let guest = Box::into_raw(Box::new(hears));
+        let options = RawOptions { verify, undoes, told, guest: guest.cast_const().cast() };
         // SAFETY: the context is that of the callback, and lives in a box until the region ends.
-        checked(|error| unsafe { toma_region_begin(choose, context, options, &mut region, error) })?;
+        let began =
+            checked(|error| unsafe { toma_region_begin(choose, context, options, &mut region, error) });
+        if began.is_err() {
+            // SAFETY: there is no region that would tell it anything.
+            drop(unsafe { Box::from_raw(guest) });
+        }
+        began?;
         let region = NonNull::new(region).map(Region);
         Ok(Self { region, choosing })
     }

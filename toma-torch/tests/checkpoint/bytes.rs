@@ -1,9 +1,11 @@
 //! A plan's peak is that of its run: never less, and hardly more.
 
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
 use toma_torch::checkpoint::{self, Solver};
 use toma_torch::cpu::{self, Budget};
 
-use crate::kit::{Net, alone};
+use crate::kit::{Net, alone, drop_stranded};
 use crate::nets;
 
 /// The peak of a step within a region, beyond what is allocated before it.
@@ -17,7 +19,11 @@ fn peak(net: &Net, step: impl FnOnce(&Net)) -> u64 {
 #[test]
 fn the_predicted_peak_is_that_of_the_run_and_a_budget_of_it_is_enough() {
     let _alone = alone();
-    for net in [nets::residual(), nets::unmarked(), nets::recurrent(), nets::transformer()] {
+    // A value that passes stages by counts at each boundary that is held.
+    let by_passing = [(nets::transformer(), 12)];
+    for (net, percent) in
+        [(nets::residual(), 1), (nets::unmarked(), 1), (nets::recurrent(), 1)].into_iter().chain(by_passing)
+    {
         let name = format!("bytes {}", net.name);
         let form = checkpoint::with().name(&name);
         // The second run of kernels that cache: all learn from it.
@@ -26,18 +32,23 @@ fn the_predicted_peak_is_that_of_the_run_and_a_budget_of_it_is_enough() {
         let costs = form.known().unwrap();
         let (least, most) = (costs.least_bytes(), costs.keep_all_bytes());
         for solver in Solver::ALL {
-            for budget in [least, (least + most) / 2, most] {
+            for budget in [least, u64::midpoint(least, most), most] {
                 let Ok(plan) = costs.plan(budget, solver) else { continue };
                 let form = form.plan(&plan);
                 let run = |net: &Net| net.train(|forward| form.region(forward));
                 let measured = peak(&net, run);
                 let predicted = plan.peak_bytes();
-                println!("{} {solver} {budget}: predicted {predicted}, measured {measured}", net.name);
                 assert!(measured <= predicted, "{}: {measured} of {predicted}: {plan}", net.name);
-                assert!(predicted * 100 <= measured * 101, "{}: {measured} of {predicted}: {plan}", net.name);
+                let most = measured * (100 + percent) / 100;
+                assert!(predicted <= most, "{}: {measured} of {predicted}: {plan}", net.name);
                 let enough = Budget::beyond_allocated(predicted);
                 run(&net);
                 drop(enough);
+                let lacking = Budget::beyond_allocated(measured - 1);
+                assert!(catch_unwind(AssertUnwindSafe(|| run(&net))).is_err(), "{}: {plan}", net.name);
+                drop(lacking);
+                drop_stranded();
+                net.put_back();
             }
         }
     }
@@ -65,7 +76,8 @@ fn a_budget_below_the_least_is_out_of_memory_before_any_operator() {
     let least = form.known().unwrap().least_bytes();
     let form = form.budget(least - 1);
     let before = cpu::stats().allocations;
-    let error = form.f_region(|| tch::Tensor::f_zeros([1 << 20], (tch::Kind::Float, tch::Device::Cpu))).map(drop);
+    let error =
+        form.f_region(|| tch::Tensor::f_zeros([1 << 20], (tch::Kind::Float, tch::Device::Cpu))).map(drop);
     assert!(error.is_ok(), "another structure is measured anew");
     let failed = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| form.region(&*net.forward)));
     let text = failed.unwrap_err().downcast::<String>().unwrap();

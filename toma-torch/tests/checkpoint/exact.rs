@@ -17,7 +17,7 @@ fn bits_are_those_of_the_plain_run_on_every_solvers_plans() {
         assert_eq!(net.plain(), plain, "{}: measuring leaves no trace", net.name);
         let (least, most) = (costs.least_bytes(), costs.keep_all_bytes());
         for solver in Solver::ALL {
-            for budget in [least, (least + most) / 2, most] {
+            for budget in [least, u64::midpoint(least, most), most] {
                 if let Ok(plan) = costs.plan(budget, solver) {
                     let form = form.plan(&plan);
                     assert_eq!(net.step(|forward| form.region(forward)), plain, "{}: {plan}", net.name);

@@ -2,11 +2,11 @@
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-use toma_torch::checkpoint::{self, Solver};
 use toma_torch::ModeGuard;
+use toma_torch::checkpoint::{self, Solver};
 use toma_torch::cpu::{self, FailingAllocation};
 
-use crate::kit::{Net, alone};
+use crate::kit::{Net, alone, drop_stranded};
 use crate::nets;
 
 /// Lets each allocation of a step fail once.
@@ -27,7 +27,7 @@ fn fails_everywhere(net: &Net, step: impl Fn(&Net)) -> u32 {
         }
         net.put_back();
         // Gradients of other branches wait in the thread's queue for its next backward.
-        net.drop_stranded();
+        drop_stranded();
         assert_eq!(cpu::allocated_bytes(), before, "{}: after failure {skip}", net.name);
         if skip % 8 == 0 {
             assert_eq!(net.plain(), plain, "{}: after failure {skip}", net.name);
@@ -44,7 +44,9 @@ fn a_failure_at_any_allocation_leaves_no_trace() {
         let form = checkpoint::with().name(&name);
         let costs = form.measure(&*net.forward).unwrap();
         let plan = costs.plan(costs.least_bytes(), Solver::Auto).unwrap();
-        let first = fails_everywhere(&net, |net| net.train(|forward| checkpoint::with().name("first").region(forward)));
+        let first = fails_everywhere(&net, |net| {
+            net.train(|forward| checkpoint::with().name("first").region(forward));
+        });
         let planned = fails_everywhere(&net, |net| net.train(|forward| form.plan(&plan).region(forward)));
         assert!(first > 20 && planned > 20, "{first} and {planned} allocations");
     }

@@ -1,8 +1,8 @@
 //! What is asked of a graph beside one backward.
 
 use tch::{Device, Kind, Tensor};
-use toma_torch::checkpoint::{self, Solver};
 use toma_torch::accumulate_gradients;
+use toma_torch::checkpoint::{self, Solver};
 
 use crate::kit::{alone, bytes};
 
@@ -27,7 +27,8 @@ fn same(work: impl Fn(&dyn Fn(&Tensor, &Tensor) -> Tensor) -> Vec<Tensor>, name:
     let form = checkpoint::with().name(name).verify(true);
     let (x, w) = (variable(1), variable(2));
     let costs = form.measure(|| chain(&x, &w)).unwrap();
-    let plans = [costs.least_bytes(), costs.keep_all_bytes()].map(|budget| costs.plan(budget, Solver::Auto).unwrap());
+    let plans =
+        [costs.least_bytes(), costs.keep_all_bytes()].map(|budget| costs.plan(budget, Solver::Auto).unwrap());
     let first = checkpoint::with().verify(true);
     for form in [first, form.plan(&plans[0]), form.plan(&plans[1])] {
         let made = work(&|x, w| form.region(|| chain(x, w)));

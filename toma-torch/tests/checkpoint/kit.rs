@@ -16,7 +16,11 @@ pub(crate) struct Net {
 }
 
 impl Net {
-    pub(crate) fn new(name: &'static str, variables: VarStore, forward: impl Fn() -> Tensor + 'static) -> Self {
+    pub(crate) fn new(
+        name: &'static str,
+        variables: VarStore,
+        forward: impl Fn() -> Tensor + 'static,
+    ) -> Self {
         // A first gradient of zeros: a step that makes gradients takes memory that stays.
         for variable in variables.trainable_variables() {
             (&variable * 0.0).sum(Kind::Float).backward();
@@ -62,12 +66,6 @@ impl Net {
         });
     }
 
-    /// What a backward that failed has left in the queue of this thread.
-    pub(crate) fn drop_stranded(&self) {
-        let one = Tensor::ones([1], (Kind::Float, Device::Cpu)).set_requires_grad(true);
-        (&one * 1.0).sum(Kind::Float).backward();
-    }
-
     pub(crate) fn plain(&self) -> Left {
         self.step(|forward| forward())
     }
@@ -81,7 +79,8 @@ impl Left {
     fn of(output: &Tensor, buffers: &[Tensor]) -> Self {
         let random = Tensor::rand([4], (Kind::Float, Device::Cpu));
         let gradients = buffers.iter().map(Tensor::grad).filter(Tensor::defined);
-        let all = [output.shallow_clone(), random].into_iter().chain(buffers.iter().map(Tensor::shallow_clone));
+        let all =
+            [output.shallow_clone(), random].into_iter().chain(buffers.iter().map(Tensor::shallow_clone));
         Self(all.chain(gradients).map(|tensor| bytes(&tensor)).collect())
     }
 }
@@ -105,4 +104,10 @@ pub(crate) fn alone() -> MutexGuard<'static, ()> {
     // One order of sums, so that values can be compared exactly. Each thread has its own number.
     tch::set_num_threads(1);
     alone
+}
+
+/// Frees what a backward that failed has left in the queue of this thread.
+pub(crate) fn drop_stranded() {
+    let one = Tensor::ones([1], (Kind::Float, Device::Cpu)).set_requires_grad(true);
+    (&one * 1.0).sum(Kind::Float).backward();
 }

@@ -8,4 +8,5 @@ mod kit;
 mod known;
 mod nets;
 mod random_plans;
+mod retry;
 mod sequences;

@@ -124,7 +124,7 @@ pub(crate) fn transformer() -> Net {
                 None,
                 false,
             );
-            x = x + attended.transpose(1, 2).reshape([2, 9, 16]).apply(out).dropout(0.1, true);
+            x += attended.transpose(1, 2).reshape([2, 9, 16]).apply(out).dropout(0.1, true);
         }
         checkpoint::cut();
         (x + embedded).matmul(&table.ws.transpose(0, 1))
@@ -228,7 +228,8 @@ pub(crate) fn nested() -> Net {
     let vs = store();
     let p = vs.root();
     let shared = linear(&p / "a", 8, 8);
-    let inner = checkpoint::seq().add(linear(&p / "b", 8, 8)).add_fn(Tensor::tanh).add(linear(&p / "c", 8, 8));
+    let inner =
+        checkpoint::seq().add(linear(&p / "b", 8, 8)).add_fn(Tensor::tanh).add(linear(&p / "c", 8, 8));
     let empty = checkpoint::seq_t();
     let input = randn(&[6, 8]);
     Net::new("nested", vs, move || {

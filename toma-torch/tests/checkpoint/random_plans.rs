@@ -59,7 +59,8 @@ impl Drawn<'_> {
 /// Some list of actions, most of them legal.
 fn draw(costs: &Costs, random: &mut fastrand::Rng) -> Vec<Action> {
     let count = costs.stages().len();
-    let mut drawn = Drawn { random, actions: Vec::new(), held: vec![false; count], saved: vec![false; count] };
+    let mut drawn =
+        Drawn { random, actions: Vec::new(), held: vec![false; count], saved: vec![false; count] };
     (0..count).for_each(|stage| drawn.run(stage, false));
     (0..count).rev().for_each(|stage| drawn.backward(stage));
     drawn.actions
@@ -69,7 +70,7 @@ fn draw(costs: &Costs, random: &mut fastrand::Rng) -> Vec<Action> {
 fn random_legal_plans_compute_the_bits_of_the_plain_run() {
     let _alone = alone();
     let net = nets::small();
-    let plain = net.plain();
+    let expected = net.plain();
     let form = checkpoint::with().name("random plans");
     let costs = form.measure(&*net.forward).unwrap();
     assert_eq!(costs.stages().len(), 6);
@@ -78,8 +79,9 @@ fn random_legal_plans_compute_the_bits_of_the_plain_run() {
     for _ in 0..20_000 {
         let actions = draw(&costs, &mut generator);
         let Ok(plan) = Plan::new(&costs, actions) else { continue };
-        assert_eq!(net.step(|forward| form.plan(&plan).region(forward)), plain, "{plan}");
-        let repeats: Vec<_> = checkpoint::last().unwrap().repeats().into_iter().map(|count| count as usize).collect();
+        assert_eq!(net.step(|forward| form.plan(&plan).region(forward)), expected, "{plan}");
+        let repeats: Vec<_> =
+            checkpoint::last().unwrap().repeats().into_iter().map(|count| count as usize).collect();
         assert_eq!(repeats, plan.repeats().collect::<Vec<_>>(), "{:?}", plan.actions());
         legal += 1;
         if legal == 10_000 {

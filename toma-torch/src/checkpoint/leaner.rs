@@ -1,0 +1,28 @@
+//! What the engine asks for after an attempt has run out of memory all the same.
+
+use std::sync::Arc;
+
+use toma_core::leaner::Lean;
+use toma_plan::checkpoint::Plan;
+
+use super::knowledge::Structure;
+
+/// The plan that was taken, and the budget that it was taken for.
+#[derive(Debug)]
+pub(super) struct Leaner {
+    pub(super) known: Arc<Structure>,
+    pub(super) plan: Arc<Plan>,
+    pub(super) budget_bytes: u64,
+}
+
+impl Lean for Leaner {
+    /// A fifth less than was planned, as long as some plan needs no more.
+    fn lean(&self) -> bool {
+        let (peak, least) = (self.plan.peak_bytes(), self.known.costs.least_bytes());
+        let is_leaner = peak > least;
+        if is_leaner {
+            self.known.lean(self.budget_bytes, least.max(peak - peak / 5));
+        }
+        is_leaner
+    }
+}
