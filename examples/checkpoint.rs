@@ -54,7 +54,7 @@ struct Arguments {
     #[arg(long, default_value_t)]
     solver: Solver,
     /// Steps by which the digits are learned
-    #[arg(long, value_name = "N", default_value = "44")]
+    #[arg(long, value_name = "N", default_value = "110")]
     steps: NonZeroUsize,
 }
 
@@ -87,9 +87,12 @@ fn main() -> ExitCode {
 fn run(arguments: &Arguments, to: &mut dyn Write) -> Result<()> {
     // From the first tensor on, so that the parameters are counted, too.
     cpu::count();
+    // Threads of libtorch that wait for a core make times that tell nothing.
+    tch::set_num_threads(1);
     let is_asked = |which| arguments.net.is_none_or(|net| net == which);
     if is_asked(Which::Digits) {
         learning::run(arguments, to)?;
+        writeln!(to)?;
     }
     if is_asked(Which::Resnet152) {
         resnet::run(arguments, to)?;

@@ -34,7 +34,9 @@ pub(crate) fn run(arguments: &Arguments, to: &mut dyn Write) -> Result<()> {
     )?;
     // Gradients are there before and after each step, as in any but the first.
     step.plain();
-    let costs = form().measure(|| step.net.forward_t(&step.images, true))?;
+    // The first step in a region measures what its stages take.
+    step.learn(form().region(|| step.net.forward_t(&step.images, true)));
+    let costs = form().known().ok_or("backward has not run whole")?;
     let plans = plans(arguments, &costs)?;
     let mut rows = vec![step.row("plain", None)];
     rows.extend(plans.iter().map(|(name, plan)| step.row(name, Some(plan))));
@@ -43,7 +45,7 @@ pub(crate) fn run(arguments: &Arguments, to: &mut dyn Write) -> Result<()> {
     if let Some((name, plan)) = plans.get(1) {
         writeln!(to, "The plan \"{name}\":\n{plan}")?;
     }
-    writeln!(to, "The whole trade:\n")?;
+    writeln!(to, "\nThe whole trade:\n")?;
     write_curve(&costs.curve(), costs.keep_all_seconds(), to)?;
     if rows.iter().any(|row| row.loss.to_bits() != rows[0].loss.to_bits()) {
         return Err("losses of plans are not that of the plain run".into());
@@ -71,7 +73,7 @@ fn plans(arguments: &Arguments, costs: &Costs) -> Result<Vec<(String, Plan)>> {
     Ok(plans)
 }
 
-/// By its name what is measured in one place is known in another.
+/// By its name what is learned in one place is known in another.
 fn form() -> With<'static> {
     checkpoint::with().name("resnet152")
 }
