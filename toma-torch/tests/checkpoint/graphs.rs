@@ -134,14 +134,14 @@ fn what_is_changed_in_place_before_backward_is_an_error() {
 fn regions_of_two_threads_do_not_meet() {
     let _alone = alone();
     let results: Vec<_> = std::thread::scope(|scope| {
-        let step = |seed| {
-            let (x, w) = (variable(seed), variable(seed));
+        let step = |(x, w): (Tensor, Tensor)| {
             for _ in 0..20 {
                 checkpoint::region(|| chain(&x, &w)).sum(Kind::Float).backward();
             }
             bytes(&w.grad())
         };
-        let threads: Vec<_> = (0..2).map(|_| scope.spawn(move || step(3))).collect();
+        let pairs = (0..2).map(|_| (variable(3), variable(4)));
+        let threads: Vec<_> = pairs.map(|pair| scope.spawn(move || step(pair))).collect();
         threads.into_iter().map(|thread| thread.join().unwrap()).collect()
     });
     assert_eq!(results[0], results[1]);

@@ -124,7 +124,7 @@ pub(crate) fn transformer() -> Net {
                 None,
                 false,
             );
-            x += attended.transpose(1, 2).reshape([2, 9, 16]).apply(out).dropout(0.1, true);
+            x = attended.transpose(1, 2).reshape([2, 9, 16]).apply(out).dropout(0.1, true) + x;
         }
         checkpoint::cut();
         (x + embedded).matmul(&table.ws.transpose(0, 1))
