@@ -1,0 +1,111 @@
+//! The same batch in less memory: `cargo xtask run checkpoint`.
+//!
+//! A residual net learns handwritten digits in a budget that its batch does not fit, by smaller pieces and by
+//! checkpoints, side by side. Then ResNet-152 takes one step by each of memonger's plan and ours.
+
+use std::error::Error;
+use std::fmt::Display;
+use std::io::{self, Write};
+use std::num::NonZeroUsize;
+use std::process::ExitCode;
+
+use bytesize::ByteSize;
+use clap::{Parser, ValueEnum};
+use toma::torch::QuietBacktraces;
+use toma::torch::checkpoint::Solver;
+use toma::torch::cpu;
+
+#[path = "train/data.rs"]
+#[allow(dead_code, reason = "sets are not counted")]
+mod data;
+#[path = "quickstart/digits.rs"]
+mod digits;
+#[path = "checkpoint/learning.rs"]
+mod learning;
+#[path = "checkpoint/net.rs"]
+mod net;
+#[path = "checkpoint/resnet.rs"]
+mod resnet;
+#[path = "checkpoint/show.rs"]
+mod show;
+#[cfg(test)]
+#[path = "checkpoint/tests.rs"]
+mod tests;
+
+type Result<T, E = Box<dyn Error>> = std::result::Result<T, E>;
+
+/// Trains the same batch in less memory: what backward needs is partly dropped, and made again.
+#[derive(Debug, Parser)]
+#[command(name = "checkpoint", max_term_width = 100)]
+struct Arguments {
+    /// What learns [default: one after the other]
+    #[arg(long)]
+    net: Option<Which>,
+    /// Images in a step [default: 600 digits, 4 for ResNet-152]
+    #[arg(long, value_name = "N")]
+    batch: Option<NonZeroUsize>,
+    /// The side of the images of ResNet-152
+    #[arg(long, value_name = "N", default_value = "64", value_parser = clap::value_parser!(u16).range(32..))]
+    image: u16,
+    /// Bytes beside the net and its data, such as 40MiB [default: 40 MiB for the digits]
+    #[arg(long, value_name = "BYTES")]
+    budget: Option<ByteSize>,
+    /// How plans are found: keep-all, sqrt-n, rotor or auto
+    #[arg(long, default_value_t)]
+    solver: Solver,
+    /// Steps by which the digits are learned
+    #[arg(long, value_name = "N", default_value = "110")]
+    steps: NonZeroUsize,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Which {
+    Digits,
+    Resnet152,
+}
+
+fn main() -> ExitCode {
+    let arguments = match Arguments::try_parse() {
+        Ok(arguments) => arguments,
+        Err(error) if !error.use_stderr() => error.exit(),
+        Err(error) => {
+            eprintln!("{}", first_line(&error));
+            return ExitCode::from(2);
+        }
+    };
+    // Each error would bring two pages of C++ frames.
+    let _quiet = QuietBacktraces::new();
+    match run(&arguments, &mut io::stdout().lock()) {
+        Err(error) if !is_closed(&*error) => {
+            eprintln!("error: {}", first_line(&error));
+            ExitCode::FAILURE
+        }
+        _ => ExitCode::SUCCESS,
+    }
+}
+
+fn run(arguments: &Arguments, to: &mut dyn Write) -> Result<()> {
+    // From the first tensor on, so that the parameters are counted, too.
+    cpu::count();
+    // Threads of libtorch that wait for a core make times that tell nothing.
+    tch::set_num_threads(1);
+    let is_asked = |which| arguments.net.is_none_or(|net| net == which);
+    if is_asked(Which::Digits) {
+        learning::run(arguments, to)?;
+        writeln!(to)?;
+    }
+    if is_asked(Which::Resnet152) {
+        resnet::run(arguments, to)?;
+    }
+    Ok(())
+}
+
+/// libtorch explains itself in many lines, of which the first says what is wrong.
+fn first_line(error: &dyn Display) -> String {
+    error.to_string().lines().next().unwrap_or_default().to_owned()
+}
+
+/// A reader that has left, as `head` does, is no error.
+fn is_closed(error: &(dyn Error + 'static)) -> bool {
+    error.downcast_ref::<io::Error>().is_some_and(|error| error.kind() == io::ErrorKind::BrokenPipe)
+}

@@ -1,0 +1,30 @@
+//! Processor time, and the middle of several figures.
+
+use std::time::Duration;
+
+use rustix::time::{ClockId, clock_gettime};
+
+/// The seconds of the processor that work takes, all threads together.
+pub(crate) fn seconds(work: impl FnOnce()) -> f64 {
+    let now = || -> Duration { clock_gettime(ClockId::ProcessCPUTime).try_into().expect("time goes on") };
+    let begun = now();
+    work();
+    now().saturating_sub(begun).as_secs_f64()
+}
+
+/// The least, the middle and the largest.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Spread {
+    pub(crate) least: f64,
+    pub(crate) median: f64,
+    pub(crate) most: f64,
+}
+
+impl Spread {
+    /// Of at least one figure.
+    pub(crate) fn of(mut figures: Vec<f64>) -> Self {
+        figures.sort_by(f64::total_cmp);
+        let (least, most) = (figures[0], figures[figures.len() - 1]);
+        Self { least, median: figures[figures.len() / 2], most }
+    }
+}
