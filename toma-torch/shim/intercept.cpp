@@ -51,12 +51,14 @@ int32_t toma_region_begin(
     auto notes = tape->notes;
     *out = new toma_region{tape, std::move(notes)};
     toma::recording() = std::move(tape);
+    toma::records() = true;
     c10::impl::tls_set_dispatch_key_included(toma::mode_key, true);
   });
 }
 
 void toma_region_end(toma_region* region) noexcept {
   c10::impl::tls_set_dispatch_key_included(toma::mode_key, false);
+  toma::records() = false;
   toma::recording().reset();
   if (const auto tape = std::move(region->tape)) {
     tape->end();
@@ -64,12 +66,12 @@ void toma_region_end(toma_region* region) noexcept {
 }
 
 void toma_region_cut(int32_t layers) noexcept {
-  if (const auto& tape = toma::recording()) {
-    tape->cut(layers);
+  if (toma::records()) {
+    toma::recording()->cut(layers);
   }
 }
 
-bool toma_region_records() noexcept { return toma::recording() != nullptr; }
+bool toma_region_records() noexcept { return toma::records(); }
 
 toma_region_figures toma_region_figures_of(const toma_region* region) noexcept {
   const std::lock_guard<std::mutex> held(region->notes->lock);
@@ -96,7 +98,8 @@ void toma_region_set_gradients_aside(toma_region* region) noexcept {
   for (const auto& leaf : region->notes->leaves) {
     if (const auto variable = leaf.variable.lock()) {
       region->notes->undo->gradients.push_back({at::Tensor(variable), variable->grad()});
-      variable->mutable_grad().reset();
+      // Backward adds to what is there, which costs other memory than to make it.
+      variable->mutable_grad() = variable->grad().defined() ? toma::copy_of(variable->grad()) : at::Tensor();
     }
   }
 }

@@ -77,6 +77,9 @@ inline at::Tensor alias_of(const at::Tensor& tensor) {
 // Of its elements, in their order; 0 for bytes, which are what kernels leave for their own backward, with gaps.
 uint64_t hash_of(const at::Tensor& tensor);
 
+// Where the operator that this thread repeats was recorded, as `toma_profile_position` says; 0 where it repeats none.
+uint64_t& repeated_position() noexcept;
+
 // Raises an error of libtorch's without its backtrace, which takes milliseconds to write.
 template <class... Words>
 [[noreturn]] void fail(const Words&... words) {

@@ -17,6 +17,7 @@
 #include <optional>
 #include <string>
 
+#include "operators.h"
 #include "shim.h"
 
 namespace {
@@ -191,6 +192,9 @@ uint64_t toma_profile_position() noexcept {
 }
 
 uint64_t toma_profile_node() noexcept {
+  if (const auto repeated = toma::repeated_position(); repeated != 0) {
+    return repeated;
+  }
   const auto node = torch::autograd::get_current_node();
   return node == nullptr ? 0 : node_of(node->thread_id(), static_cast<int64_t>(node->sequence_nr()));
 }

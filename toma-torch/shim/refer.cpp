@@ -196,6 +196,7 @@ void Tape::keep(uint32_t stage, const std::string& why) {
   }
   for (auto slot = kept.first_slot; slot < end_slot(stage); ++slot) {
     slots[slot].is_saved = true;
+    hold_input(slots[slot]);
   }
   kept.action = TOMA_SAVE;
   kept.holds_output = true;
@@ -205,6 +206,15 @@ void Tape::keep(uint32_t stage, const std::string& why) {
         hold(value, at::Tensor(alive));
       }
     }
+  }
+}
+
+// An input that was dropped, where it still lives.
+void Tape::hold_input(Slot& slot) const {
+  const auto alive = slot.value == none || slot.tensor.defined() ? c10::intrusive_ptr<c10::TensorImpl, c10::UndefinedTensorImpl>()
+                                                                 : values[slot.value].tensor.lock();
+  if (alive) {
+    slot.tensor = alias_of(at::Tensor(alive));
   }
 }
 

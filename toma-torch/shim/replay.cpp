@@ -26,6 +26,11 @@ constexpr auto keys_of_modes = [] {
 
 }  // namespace
 
+uint64_t& repeated_position() noexcept {
+  static thread_local uint64_t position = 0;
+  return position;
+}
+
 Replay*& Replay::running() noexcept {
   static thread_local Replay* replay = nullptr;
   return replay;
@@ -33,12 +38,14 @@ Replay*& Replay::running() noexcept {
 
 Replay::Replay(Tape& tape, uint32_t stage, bool saves)
     : tape(tape), stage(stage), saves(saves), slot(tape.stages[stage].first_slot), outer(std::exchange(running(), this)),
+      before_position(repeated_position()),
       costs(tape.costs.learns()) {
   toma_modes_get(&before);
 }
 
 Replay::~Replay() {
   running() = outer;
+  repeated_position() = before_position;
   for (const auto& state : random) {
     state.set();
   }
@@ -125,6 +132,7 @@ void Replay::run(uint32_t number) {
     set_random(*op.random);
   }
   auto stack = arguments_of(op);
+  repeated_position() = op.position;
   op.handle.callBoxed(&stack);
   take(number, stack);
   for (const auto& ref : op.refs) {
@@ -227,7 +235,11 @@ bool Tape::is_needed(const Value& value) const {
 
 // Whether a node of the stage waits for what it saved.
 bool Tape::is_missing(uint32_t stage) const {
-  const auto is_missing = [](const Slot& slot) { return !slot.is_dead && !slot.tensor.defined(); };
+  // An input that is dropped on purpose is remade by itself.
+  const auto is_left = stages[stage].action == TOMA_SAVE_ALONE;
+  const auto is_missing = [&](const Slot& slot) {
+    return !slot.is_dead && !slot.tensor.defined() && !(is_left && slot.value != none);
+  };
   return std::any_of(slots.begin() + stages[stage].first_slot, slots.begin() + end_slot(stage), is_missing);
 }
 

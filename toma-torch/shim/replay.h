@@ -37,6 +37,7 @@ class Replay {
   const bool saves;
   uint32_t slot;
   Replay* const outer;
+  const uint64_t before_position;
   toma_modes before;
   const toma_modes* last_modes = nullptr;
   std::vector<Random> random;

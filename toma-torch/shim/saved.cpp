@@ -43,7 +43,7 @@ struct Engine final : torch::autograd::Engine {
       return std::make_unique<Caught>();
     }
     // What a backward inside a region saves is its own.
-    if (recording() != nullptr && is_recorded()) {
+    if (records() && is_recorded()) {
       return std::make_unique<Hook>(recording());
     }
     return nullptr;

@@ -11,6 +11,9 @@
 namespace toma {
 namespace {
 
+// Operators after which a value is taken for a temporary that only waits for the end of its statement.
+constexpr uint32_t stale = 16;
+
 uint64_t mixed(uint64_t sum, uint64_t number) { return (sum ^ number) * 0x9e3779b97f4a7c15 ^ sum >> 29; }
 
 uint64_t shape_of(uint64_t sum, const at::Tensor& tensor) {
@@ -50,6 +53,11 @@ Tape::Tape(toma_choose choose, void* context, toma_region_options options)
 
 Tape::~Tape() { costs.is_over(); }
 
+bool& records() noexcept {
+  static thread_local bool records = false;
+  return records;
+}
+
 std::shared_ptr<Tape>& recording() noexcept {
   static thread_local std::shared_ptr<Tape> tape;
   return tape;
@@ -78,6 +86,7 @@ uint32_t Tape::record(const c10::OperatorHandle& handle, const Operator& operati
   const std::lock_guard<std::recursive_mutex> held(lock);
   Op op{handle, &operation, torch::jit::last(stack, handle.schema().arguments().size()).vec()};
   toma_modes_get(&op.modes);
+  op.position = toma_profile_position();
   op.device = device_of(op.arguments);
   follow_structure(op);
   refer(op);
@@ -166,18 +175,24 @@ void Tape::begin_stage() {
   }
   const auto number = static_cast<uint32_t>(stages.size());
   const auto kind = plan.empty() ? uint32_t{TOMA_KEEP} : plan[number].kind;
-  stages.push_back({static_cast<uint32_t>(ops.size()), static_cast<uint32_t>(slots.size()), kind, saves(kind), false, saves(kind)});
+  stages.push_back({static_cast<uint32_t>(ops.size()), static_cast<uint32_t>(slots.size()), kind, saves(kind) && is_repeated(number + 1), false, saves(kind)});
   if (kind == TOMA_KEEP && number > 0) {
     stages[number - 1].holds_output = true;
   }
   costs.stage_begins();
 }
 
+// Whether the plan runs a stage again, from what is held before it.
+bool Tape::is_repeated(uint32_t stage) const {
+  const auto runs = [&](const toma_action& action) { return action.stage == stage && action.kind != TOMA_BACKWARD; };
+  return std::count_if(plan.begin(), plan.end(), runs) > 1;
+}
+
 // Whether few bytes live beside those that the stage has dropped: a good place to begin the next.
 bool Tape::is_thin() const {
   Storages alive, dropped;
   for (const auto& value : values) {
-    if (is_alive(value)) {
+    if (is_alive(value) && value.last_op + stale >= ops.size()) {
       alive.add(value.storage._unsafe_get_target(), value.storage_bytes);
     }
   }

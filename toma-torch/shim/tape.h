@@ -87,6 +87,8 @@ struct Op {
   // Before it; null where it uses no random numbers.
   std::shared_ptr<const Random> random = nullptr;
   c10::Device device = c10::kCPU;
+  // For the profiler: what it takes when it is repeated is the line's that recorded it.
+  uint64_t position = 0;
   bool updates_statistics = false;
 
   // Its results are held for good: they are made of no tensor, and the program may have filled them by other ways.
@@ -206,6 +208,7 @@ class Tape final {
   void choose(uint64_t print, c10::Device device);
   void differ();
   void begin_stage();
+  bool is_repeated(uint32_t stage) const;
   bool is_thin() const;
   void made(Op& op, const torch::jit::Stack& results);
   uint32_t value_for(const at::Tensor& tensor, const Op& op);
@@ -223,6 +226,7 @@ class Tape final {
   bool reads(const Op& op, const c10::StorageImpl* storage) const;
   void join(uint32_t first);
   void keep(uint32_t stage, const std::string& why);
+  void hold_input(Slot& slot) const;
 
   // Running again: replay.cpp.
   void reach(uint32_t stage);
@@ -271,11 +275,15 @@ class Tape final {
 
 // Whether it is a run that fills slots.
 bool saves(uint32_t action);
+// Of a tensor of the program's, in memory that it has not asked for.
+at::Tensor copy_of(const at::Tensor& tensor);
 // Shares memory and version with a tensor, and seems to be computed by some graph where it wants a gradient.
 at::Tensor alias_with_history(const at::Tensor& tensor, bool wants_gradient);
 
-// The tape that this thread records on; null for none.
+// The tape that this thread records on; null for none. Asked only where `records` says so: what has a destructor costs
+// each thread memory.
 std::shared_ptr<Tape>& recording() noexcept;
+bool& records() noexcept;
 // Not what a backward does.
 bool is_recorded();
 // No other engine is in libtorch's place.

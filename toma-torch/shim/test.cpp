@@ -14,6 +14,7 @@
 #include <c10/core/impl/alloc_cpu.h>
 #include <c10/util/Exception.h>
 #include <torch/csrc/autograd/autograd.h>
+#include <torch/csrc/autograd/engine.h>
 #include <torch/csrc/profiler/orchestration/observer.h>
 
 #include <sys/wait.h>
@@ -606,6 +607,23 @@ float train(const at::Tensor& weight, bool cuts) {
   return gradient;
 }
 
+torch::autograd::Engine& another_engine() { return torch::autograd::Engine::get_base_engine(); }
+
+int32_t begin_region(toma_region** region, toma_error* error) {
+  const auto choose = [](void*, uint64_t, toma_device, toma_chosen*, toma_error*) { return int32_t{TOMA_OK}; };
+  const toma_region_options options{true, true, [](void*, toma_region_progress) {}, nullptr};
+  return toma_region_begin(choose, nullptr, options, region, error);
+}
+
+void no_region_begins_where_another_engine_is_in_place() {
+  toma_region* region = nullptr;
+  toma_error error;
+  torch::autograd::set_default_engine_stub(&another_engine);
+  CHECK(begin_region(&region, &error) == TOMA_UNSUPPORTED && region == nullptr);
+  CHECK(std::strstr(error.message, "another autograd engine") != nullptr);
+  toma_region_install();
+}
+
 // On two threads at once, with a backward inside and one that is given up.
 void regions_repeat_what_they_dropped() {
   toma_cpu_install();
@@ -613,9 +631,7 @@ void regions_repeat_what_they_dropped() {
   const auto region = [](const at::Tensor& weight) {
     toma_region* region = nullptr;
     toma_error error;
-    const auto choose = [](void*, uint64_t, toma_device, toma_chosen*, toma_error*) { return int32_t{TOMA_OK}; };
-    const toma_region_options options{true, true, [](void*, toma_region_progress) {}, nullptr};
-    CHECK(toma_region_begin(choose, nullptr, options, &region, &error) == TOMA_OK);
+    CHECK(begin_region(&region, &error) == TOMA_OK);
     CHECK(toma_region_records());
     const auto inside = train(weight, true);
     const auto value = at::_ops::tanh::call(at::_ops::matmul::call(ones({4, 4}), weight));
@@ -665,6 +681,7 @@ int main() {
   the_first_dry_run_may_begin_while_others_work();
   dry_tensors_may_die_on_other_threads();
   recorders_leave_in_any_order();
+  no_region_begins_where_another_engine_is_in_place();
   regions_repeat_what_they_dropped();
   backtraces_are_left_out_only_of_what_means_out_of_memory();
   what_counts_is_the_thread_that_catches_and_the_error_that_it_handles();

@@ -9,6 +9,12 @@
 
 namespace toma {
 
+at::Tensor copy_of(const at::Tensor& tensor) {
+  const Exempt exempt;
+  const at::AutoDispatchBelowADInplaceOrView below_autograd;
+  return tensor.clone();
+}
+
 // Before it is written for the first time.
 void Undo::write(const at::Tensor& tensor) {
   const auto* storage = storage_of(tensor);
@@ -16,13 +22,11 @@ void Undo::write(const at::Tensor& tensor) {
   if (std::any_of(written.begin(), written.end(), is_same)) {
     return;
   }
-  const Exempt exempt;
-  const at::AutoDispatchBelowADInplaceOrView below_autograd;
   // All of the memory, of which the tensor may be a part.
   auto whole = alias_of(tensor);
   whole.unsafeGetTensorImpl()->set_storage_offset(0);
   whole.unsafeGetTensorImpl()->set_sizes_contiguous(static_cast<int64_t>(storage->nbytes() / tensor.itemsize()));
-  written.push_back({whole, whole.clone(), version_of(tensor)});
+  written.push_back({whole, copy_of(whole), version_of(tensor)});
 }
 
 void Undo::random(const Random& state) {

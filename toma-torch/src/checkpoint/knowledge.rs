@@ -90,8 +90,11 @@ impl Structure {
     pub(super) fn plan(&self, budget_bytes: u64, solver: Solver) -> Result<Arc<Plan>, TooSmall> {
         let lacking_bytes: u64 = self.region.lacking().iter().sum();
         // No more than keeping all, so that budgets that make no difference share a plan.
-        let taken_bytes = lacking_bytes.saturating_add(self.excess_bytes());
-        let budget_bytes = budget_bytes.saturating_sub(taken_bytes).min(self.costs.keep_all_bytes());
+        let usable_bytes = budget_bytes.saturating_sub(lacking_bytes);
+        // What was too much once is no reason to give up what fits.
+        let least_bytes = self.costs.least_bytes().min(usable_bytes);
+        let leaner_bytes = usable_bytes.saturating_sub(self.excess_bytes()).max(least_bytes);
+        let budget_bytes = leaner_bytes.min(self.costs.keep_all_bytes());
         let mut plans = locked(&self.plans);
         if let Some((_, plan)) = plans.iter().find(|(key, _)| *key == (budget_bytes, solver)) {
             return Ok(plan.clone());

@@ -1,6 +1,7 @@
 //! Regions, whose backward repeats what their plans drop: bits, bytes, failures.
 
 mod bytes;
+mod disabled;
 mod exact;
 mod failures;
 mod graphs;

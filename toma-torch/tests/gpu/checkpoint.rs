@@ -43,8 +43,8 @@ fn compared(vs: &VarStore, forward: impl Fn() -> Tensor) -> String {
     let form = checkpoint::with().name("gpu");
     let (first, first_peak) = step(vs, || form.region(&forward));
     let costs = form.known().unwrap();
-    let plan = costs.plan(costs.least_bytes(), Solver::Auto).unwrap();
-    let (planned, planned_peak) = step(vs, || form.plan(&plan).region(&forward));
+    let leanest = costs.plan(costs.least_bytes(), Solver::Auto).unwrap();
+    let (planned, planned_peak) = step(vs, || form.plan(&leanest).region(&forward));
     assert!(!is_repeatable || (first == plain && planned == plain), "other bits than the plain step");
     let repeatable = if is_repeatable { "equal" } else { "not compared: the plain step differs from itself" };
     format!("bits {repeatable}; peaks: plain {plain_peak}, first {first_peak}, least {planned_peak} bytes")

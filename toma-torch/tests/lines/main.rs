@@ -7,6 +7,7 @@ mod engine;
 mod events;
 mod filled;
 mod nets;
+mod repeated;
 mod rows;
 mod switch;
 mod viz;
