@@ -155,6 +155,18 @@ pub(super) fn structure(place: &Place, print: u64) -> Option<Arc<Structure>> {
     known.structures.iter().find(|structure| structure.prints.first() == Some(&print)).cloned()
 }
 
+/// A structure that begins so and has so many stages, of whatever place: what a plan of costs measured elsewhere is for.
+pub(super) fn elsewhere(print: u64, stages: usize) -> Option<Arc<Structure>> {
+    let mut places = places();
+    let is_it = |structure: &&Arc<Structure>| {
+        structure.prints.first() == Some(&print) && structure.cuts.len() + 1 == stages
+    };
+    places.known.values_mut().find_map(|known| {
+        known.learn();
+        known.structures.iter().find(is_it).cloned()
+    })
+}
+
 /// A region was not what was known: of those that begin like it the one that it was comes first from now on, and where
 /// there is none the next one is measured.
 pub(super) fn differed(place: &Place, region: &Region) {

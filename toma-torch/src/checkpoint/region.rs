@@ -66,7 +66,10 @@ fn choose(
     device: DeviceId,
     running: &Running,
 ) -> Result<Chosen, Error> {
-    let Some(known) = knowledge::structure(place, print) else { return Ok(Chosen::default()) };
+    let elsewhere = || knowledge::elsewhere(print, form.plan?.stages());
+    let Some(known) = knowledge::structure(place, print).or_else(elsewhere) else {
+        return Ok(Chosen::default());
+    };
     let device = Device::new(device.device());
     let plan = plan_for(form, place, &known, &device)?;
     let stages = known.cuts.len() + 1;

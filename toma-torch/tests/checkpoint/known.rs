@@ -71,6 +71,17 @@ fn a_plan_of_another_structure_is_refused() {
 }
 
 #[test]
+fn a_plan_holds_at_another_place_than_that_of_its_costs() {
+    let _alone = alone();
+    let x = variable(8);
+    let costs = checkpoint::with().measure(|| chain(&x, 7)).unwrap();
+    let plan = costs.plan(costs.least_bytes(), Solver::Auto).unwrap();
+    checkpoint::with().plan(&plan).region(|| chain(&x, 7)).sum(Kind::Float).backward();
+    let last = checkpoint::last().unwrap();
+    assert_eq!((last.plan(), last.differs()), (Some(&plan), None));
+}
+
+#[test]
 fn measuring_a_closure_that_nothing_is_trained_by_says_so() {
     let _alone = alone();
     let x = Tensor::ones([4], (Kind::Float, Device::Cpu));
