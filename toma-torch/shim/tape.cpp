@@ -11,8 +11,10 @@
 namespace toma {
 namespace {
 
-// Operators after which a value is taken for a temporary that only waits for the end of its statement.
-constexpr uint32_t stale = 16;
+// Values of so many operators ago are taken for temporaries that only wait for the end of their statement.
+constexpr uint32_t recent = 16;
+// Of stages that end where few bytes live. A stage is at least such a part of what was dropped before it.
+constexpr uint32_t fewest_ops = 3, most_stages = 64;
 
 uint64_t mixed(uint64_t sum, uint64_t number) { return (sum ^ number) * 0x9e3779b97f4a7c15 ^ sum >> 29; }
 
@@ -48,6 +50,7 @@ bool Storages::add(const c10::StorageImpl* storage, uint64_t more) {
 
 Tape::Tape(toma_choose choose, void* context, toma_region_options options)
     : choose_plan(choose), context(context), verify(options.verify), told(options.told), guest(options.guest), costs(*this) {
+  lately_alive.fill(UINT64_MAX);
   notes->undo = options.undoes ? std::make_unique<Undo>() : nullptr;
 }
 
@@ -166,6 +169,10 @@ void Tape::choose(uint64_t print, c10::Device device) {
   }
   // First runs come first, one of each stage.
   cursor = std::min(plan.size(), cuts.size() + 1);
+  runs.assign(cuts.size() + 1, 0);
+  for (const auto& action : plan) {
+    runs[action.stage] += action.kind == TOMA_BACKWARD ? 0 : 1;
+  }
 }
 
 // Its first run is what the plan does with it first; unplanned, its input is held.
@@ -183,25 +190,28 @@ void Tape::begin_stage() {
 }
 
 // Whether the plan runs a stage again, from what is held before it.
-bool Tape::is_repeated(uint32_t stage) const {
-  const auto runs = [&](const toma_action& action) { return action.stage == stage && action.kind != TOMA_BACKWARD; };
-  return std::count_if(plan.begin(), plan.end(), runs) > 1;
-}
+bool Tape::is_repeated(uint32_t stage) const { return stage < runs.size() && runs[stage] > 1; }
 
-// Whether few bytes live beside those that the stage has dropped: a good place to begin the next.
-bool Tape::is_thin() const {
+// Whether few bytes live beside those that the stage has dropped, and no fewer did lately: a good place to begin the
+// next. Stages grow with the region, so that there are never many.
+bool Tape::is_thin() {
   Storages alive, dropped;
   for (const auto& value : values) {
-    if (is_alive(value) && value.last_op + stale >= ops.size()) {
+    if (value.last_op + recent >= ops.size() && is_alive(value)) {
       alive.add(value.storage._unsafe_get_target(), value.storage_bytes);
     }
   }
+  const auto least = *std::min_element(lately_alive.begin(), lately_alive.end());
+  lately_alive[ops.size() % lately_alive.size()] = alive.bytes;
   for (auto slot = stages.back().first_slot; slot < slots.size(); ++slot) {
     if (!slots[slot].is_outside && slots[slot].storage.use_count() == 0) {
       dropped.add(slots[slot].storage._unsafe_get_target(), slots[slot].bytes);
     }
   }
-  return dropped.bytes > 0 && 2 * alive.bytes <= dropped.bytes;
+  const auto is_large = most_stages * dropped.bytes >= dropped_before && ops.size() >= stages.back().first_op + fewest_ops;
+  const auto is_thin = is_large && dropped.bytes > 0 && 2 * alive.bytes <= dropped.bytes && alive.bytes <= least;
+  dropped_before += is_thin ? dropped.bytes : 0;
+  return is_thin;
 }
 
 void Tape::made(Op& op, const torch::jit::Stack& results) {

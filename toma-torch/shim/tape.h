@@ -6,6 +6,7 @@
 // while it is held.
 #pragma once
 
+#include <array>
 #include <chrono>
 #include <memory>
 #include <mutex>
@@ -209,7 +210,7 @@ class Tape final {
   void differ();
   void begin_stage();
   bool is_repeated(uint32_t stage) const;
-  bool is_thin() const;
+  bool is_thin();
   void made(Op& op, const torch::jit::Stack& results);
   uint32_t value_for(const at::Tensor& tensor, const Op& op);
 
@@ -264,9 +265,14 @@ class Tape final {
   std::vector<uint32_t> cuts;
   size_t next_cut = 0;
   std::vector<toma_action> plan;
+  // How often the plan runs each stage.
+  std::vector<uint32_t> runs;
   // The first action that is not done.
   size_t cursor = 0;
   int32_t layers = 0;
+  // Bytes that lived before each of the last operators; what earlier stages have dropped.
+  std::array<uint64_t, 12> lately_alive{};
+  uint64_t dropped_before = 0;
   bool must_cut = false, has_ended = false;
   // The stage whose backward runs.
   uint32_t reached = none;

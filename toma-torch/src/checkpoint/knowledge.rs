@@ -45,6 +45,8 @@ pub(super) struct Structure {
     pub(super) prints: Arc<[u64]>,
     pub(super) cuts: Arc<[u32]>,
     pub(super) costs: Costs,
+    pub(super) least_bytes: u64,
+    keep_all_bytes: u64,
     region: Arc<Region>,
     /// By budget and solver.
     plans: Mutex<VecDeque<(BudgetFor, Arc<Plan>)>>,
@@ -59,11 +61,15 @@ impl Structure {
         let costs = measured::costs_of(region)?.ok()?;
         let cuts = region.stages().iter().skip(1).map(|stage| stage.first_op).collect();
         let prints = region.prints().into();
+        // To find the least takes longer than a small region does.
+        let (least_bytes, keep_all_bytes) = (costs.least_bytes(), costs.keep_all_bytes());
         let (excess_bytes, planned) = (AtomicU64::new(0), AtomicU64::new(0));
         Some(Self {
             prints,
             cuts,
             costs,
+            least_bytes,
+            keep_all_bytes,
             region: region.clone(),
             plans: Mutex::default(),
             excess_bytes,
@@ -92,9 +98,9 @@ impl Structure {
         // No more than keeping all, so that budgets that make no difference share a plan.
         let usable_bytes = budget_bytes.saturating_sub(lacking_bytes);
         // What was too much once is no reason to give up what fits.
-        let least_bytes = self.costs.least_bytes().min(usable_bytes);
+        let least_bytes = self.least_bytes.min(usable_bytes);
         let leaner_bytes = usable_bytes.saturating_sub(self.excess_bytes()).max(least_bytes);
-        let budget_bytes = leaner_bytes.min(self.costs.keep_all_bytes());
+        let budget_bytes = leaner_bytes.min(self.keep_all_bytes);
         let mut plans = locked(&self.plans);
         if let Some((_, plan)) = plans.iter().find(|(key, _)| *key == (budget_bytes, solver)) {
             return Ok(plan.clone());

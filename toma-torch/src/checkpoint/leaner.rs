@@ -18,7 +18,7 @@ pub(super) struct Leaner {
 impl Lean for Leaner {
     /// A fifth less than was planned, as long as some plan needs no more.
     fn lean(&self) -> bool {
-        let (peak, least) = (self.plan.peak_bytes(), self.known.costs.least_bytes());
+        let (peak, least) = (self.plan.peak_bytes(), self.known.least_bytes);
         let is_leaner = peak > least;
         if is_leaner {
             self.known.lean(self.budget_bytes, least.max(peak - peak / 5));
