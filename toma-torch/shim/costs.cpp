@@ -40,6 +40,7 @@ void Costs::tell(uint64_t repeated_ns, bool is_over) const {
 
 void Costs::stage_begins() {
   tell(0, false);
+  starts.push_back(level().now - meter.start());
   stages.push_back({});
   stages.back().first_op = static_cast<uint32_t>(tape.ops.size());
   first = Run(is_learning);
@@ -109,6 +110,18 @@ void Costs::joins(uint32_t into) {
   }
   joined.saving_peak_bytes = saved;
   stages.resize(into + 1);
+  starts.resize(into + 1);
+}
+
+// What later stages use of those before one.
+int64_t Costs::held_before(uint32_t stage) const {
+  Storages held;
+  for (const auto& value : tape.values) {
+    if (value.stage < stage && value.stage < value.last_stage) {
+      held.add(value.storage._unsafe_get_target(), value.storage_bytes);
+    }
+  }
+  return static_cast<int64_t>(held.bytes);
 }
 
 // The sizes follow from what was recorded, whatever was held.
@@ -133,6 +146,10 @@ void Costs::sizes() {
         saved.add(storage, slot.bytes);
       }
     });
+    // What the program holds besides: it is there while the stage runs for the first time.
+    const auto others = static_cast<uint64_t>(std::max<int64_t>(starts[number] - held_before(number), 0));
+    stage.peak_bytes += others;
+    stage.saving_peak_bytes += others;
     stage.output_bytes = output.bytes;
     stage.saved_bytes = saved.bytes;
     stage.is_kept = tape.stages[number].is_kept;

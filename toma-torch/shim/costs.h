@@ -62,6 +62,7 @@ class Costs {
   int64_t held_bytes_of(uint32_t stage) const;
   template <class F>
   void each_slot(uint32_t stage, const F& body) const;
+  int64_t held_before(uint32_t stage) const;
   void sizes();
   void leaves();
   void tell(uint64_t repeated_ns, bool is_over) const;
@@ -73,6 +74,8 @@ class Costs {
   Tape& tape;
   bool is_learning = true;
   std::vector<toma_stage> stages;
+  // Allocated since the region began, when each of them did.
+  std::vector<int64_t> starts;
   Meter meter;
   Run backward, after;
   // The stage whose backward is measured.
