@@ -46,4 +46,20 @@ void Random::set() const {
   });
 }
 
+bool Random::operator==(const Random& other) const {
+  if (seed != other.seed || offset != other.offset || next_float != other.next_float || next_double != other.next_double) {
+    return false;
+  }
+  if (!engine) {
+    return true;
+  }
+  const auto ours = engine->data(), theirs = other.engine->data();
+  return ours.left_ == theirs.left_ && ours.next_ == theirs.next_ && ours.state_ == theirs.state_;
+}
+
+std::mutex& Random::lock() {
+  static std::mutex lock;
+  return lock;
+}
+
 }  // namespace toma

@@ -5,6 +5,7 @@
 #include <c10/core/Device.h>
 
 #include <memory>
+#include <mutex>
 #include <optional>
 
 namespace toma {
@@ -16,6 +17,9 @@ class Random {
   // Makes it that of now.
   void set() const;
   c10::Device device() const { return on; }
+  bool operator==(const Random& other) const;
+  // Held while an operator of a region draws, so that no other region's does meanwhile.
+  static std::mutex& lock();
 
  private:
   c10::Device on;

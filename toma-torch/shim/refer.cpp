@@ -20,6 +20,15 @@ bool looks_like(const at::Tensor& tensor, const Value& value) {
       tensor.requires_grad() == value.wants_gradient;
 }
 
+bool looks_like(const at::Tensor& tensor, const at::Tensor& alias) {
+  if (tensor.requires_grad() != alias.requires_grad() || storage_of(tensor) != storage_of(alias) || tensor.layout() != c10::kStrided) {
+    return tensor.requires_grad() == alias.requires_grad() && tensor.layout() == alias.layout() && tensor.layout() != c10::kStrided;
+  }
+  return tensor.sizes() == alias.sizes() && tensor.strides() == alias.strides() && tensor.storage_offset() == alias.storage_offset();
+}
+
+constexpr auto* outside_words = " writes to memory from before the region";
+
 bool is_true(const torch::jit::Stack& arguments, uint32_t at) {
   return at != none && arguments[at].isBool() && arguments[at].toBool();
 }
@@ -57,37 +66,29 @@ uint32_t Tape::known_value(const at::Tensor& tensor) {
   return number;
 }
 
-// Whether it is what an operator made, or wrote: the program can let a tensor want a gradient by other ways.
-bool Tape::is_as_made(Value& value, const at::Tensor& tensor) {
-  if (value.wants_gradient == tensor.requires_grad()) {
-    return true;
-  }
+// Whether it is as operators of the region left it. Programs can let a tensor want a gradient by other ways, and write to
+// it from other threads.
+bool Tape::is_as_made(const Value& value, const at::Tensor& tensor) const {
   const auto made = storages.find(storage_of(tensor));
-  const auto is_written = made != storages.end() && made->second.is_written;
-  value.wants_gradient = is_written ? tensor.requires_grad() : value.wants_gradient;
-  return is_written;
+  const auto is_ours = made != storages.end() && made->second.stage != none;
+  return value.wants_gradient == tensor.requires_grad() && (!is_ours || made->second.version == version_of(tensor));
 }
 
 // Replaces tensors by what they are to the region.
 void Tape::refer(Op& op) {
   const auto& operation = *op.operation;
   each_tensor_in(op.arguments, [&](const at::Tensor& tensor, uint32_t argument, uint32_t element) {
-    Ref ref{argument, element, known_value(tensor), none, 0};
+    Ref ref{argument, element, known_value(tensor), none, version_of(tensor)};
     if (ref.value != none) {
       use(values[ref.value], tensor);
     } else {
       ref.outside = outside_for(tensor);
-      ref.version = version_of(tensor);
     }
-    op.refs.push_back(ref);
     const auto is_statistic = argument == operation.mean || argument == operation.variance;
-    const auto is_updated = is_statistic && is_true(op.arguments, operation.trains);
-    op.updates_statistics |= is_updated;
-    if (notes->undo != nullptr && ref.outside != none && (is_updated || operation.is_written[argument])) {
-      notes->undo->write(tensor);
-    }
-    if (operation.is_written[argument] && !is_statistic) {
-      write(op, tensor);
+    ref.is_updated = is_statistic && (operation.trains == none || is_true(op.arguments, operation.trains));
+    op.refs.push_back(ref);
+    if (ref.is_updated || operation.is_written[argument]) {
+      write(op, ref, tensor);
     }
   });
   for (const auto& ref : op.refs) {
@@ -108,7 +109,7 @@ void Tape::refer(Op& op) {
 uint32_t Tape::outside_for(const at::Tensor& tensor) {
   const auto* impl = tensor.unsafeGetTensorImpl();
   const auto known = outside_of.find(impl);
-  if (known != outside_of.end() && outsides[known->second].wants_gradient == tensor.requires_grad()) {
+  if (known != outside_of.end() && looks_like(tensor, outsides[known->second].alias)) {
     outsides[known->second].last_stage = current();
     return known->second;
   }
@@ -121,7 +122,8 @@ uint32_t Tape::outside_for(const at::Tensor& tensor) {
   outsides.push_back({WeakTensor(tensor.getIntrusivePtr()), std::move(alias), tensor.requires_grad(), is_variable, current(), bytes_of(tensor)});
   outside_of[impl] = number;
   if (const auto* storage = storage_of(tensor)) {
-    storages.emplace(storage, Made{weak_storage_of(tensor), none, none});
+    auto& made = storages.emplace(storage, Made{weak_storage_of(tensor), none, none}).first->second;
+    made.is_outside = true;
   }
   return number;
 }
@@ -138,7 +140,6 @@ void Tape::use(Value& value, const at::Tensor& tensor) {
 
 void Tape::hold(Value& value, const at::Tensor& tensor) {
   value.held = alias_with_history(tensor, value.wants_gradient);
-  value.version = version_of(tensor);
 }
 
 void Tape::keep_value(Value& value, const at::Tensor& tensor) {
@@ -146,42 +147,80 @@ void Tape::keep_value(Value& value, const at::Tensor& tensor) {
   value.kept_version = version_of(tensor);
 }
 
-void Tape::write(const Op& op, const at::Tensor& tensor) {
+// Statistics are written by their first run alone; what reads them besides is as with other writes.
+void Tape::write(const Op& op, const Ref& ref, const at::Tensor& tensor) {
   const auto found = storages.find(storage_of(tensor));
   if (found == storages.end()) {
     return;
   }
-  auto& made = found->second;
-  if (made.stage == none) {
-    return write_outside(op, found->first);
+  const auto* storage = found->first;
+  if (notes->undo != nullptr && found->second.stage == none) {
+    notes->undo->write(tensor);
   }
-  made.is_written = true;
+  if (found->second.is_outside) {
+    keep_readers(op, storage);
+    if (!ref.is_updated) {
+      keep(current(), op.name() + outside_words);
+    }
+  }
+  const auto& made = found->second;
+  if (made.stage == none) {
+    return;
+  }
   if (auto& value = values[made.value]; value.kept.defined() && !value.is_copied) {
     keep_value(value, value.kept.clone());
     value.is_copied = true;
+    found->second.is_written = true;
   }
   if (made.stage < current()) {
     join(made.stage);
   }
 }
 
-// What has read the memory cannot be run again, nor can what writes it.
-void Tape::write_outside(const Op& op, const c10::StorageImpl* storage) {
-  const auto why = op.name() + " writes to memory from before the region";
-  for (uint32_t stage = 0; stage < current(); ++stage) {
-    for (auto at = stages[stage].first_op; at < end_op(stage); ++at) {
-      if (reads(ops[at], storage)) {
-        keep(stage, why);
-        break;
-      }
+// What has read the memory cannot be run again once it is written.
+void Tape::keep_readers(const Op& op, const c10::StorageImpl* storage) {
+  for (uint32_t stage = 0; stage <= current(); ++stage) {
+    const auto begin = ops.begin() + stages[stage].first_op, end = ops.begin() + end_op(stage);
+    if (std::any_of(begin, end, [&](const Op& other) { return reads(other, storage); })) {
+      keep(stage, op.name() + outside_words);
     }
   }
-  keep(current(), why);
 }
 
 bool Tape::reads(const Op& op, const c10::StorageImpl* storage) const {
-  const auto is_of = [&](const Ref& ref) { return ref.outside != none && storage_of(outsides[ref.outside].alias) == storage; };
+  const auto is_of = [&](const Ref& ref) {
+    const auto* read = ref.outside != none ? storage_of(outsides[ref.outside].alias) : values[ref.value].storage._unsafe_get_target();
+    return !ref.is_updated && read == storage;
+  };
   return std::any_of(op.refs.begin(), op.refs.end(), is_of);
+}
+
+// An operator may have let what it wrote to want a gradient, and all that shares its memory.
+void Tape::written(const Op& op) {
+  for (const auto& ref : op.refs) {
+    if (ref.value == none || !(ref.is_updated || op.operation->is_written[ref.argument])) {
+      continue;
+    }
+    const auto alive = values[ref.value].tensor.lock();
+    const auto made = storages.find(values[ref.value].storage._unsafe_get_target());
+    if (!alive || made == storages.end()) {
+      continue;
+    }
+    const at::Tensor tensor(alive);
+    made->second.version = version_of(tensor);
+    if (tensor.requires_grad() != values[ref.value].wants_gradient) {
+      share_gradient(made->first);
+    }
+  }
+}
+
+void Tape::share_gradient(const c10::StorageImpl* storage) {
+  for (auto& value : values) {
+    if (value.storage._unsafe_get_target() == storage) {
+      const auto alive = value.tensor.lock();
+      value.wants_gradient = alive ? at::Tensor(alive).requires_grad() : value.wants_gradient;
+    }
+  }
 }
 
 // Runs what is there of a stage again while that can be done, and holds what it saves from now on.
@@ -191,8 +230,8 @@ void Tape::keep(uint32_t stage, const std::string& why) {
     return;
   }
   notes->kept += "stage " + std::to_string(stage) + ": " + why + "\n";
-  if (is_missing(stage)) {
-    run(stage, true, false);
+  if (is_missing(stage) || lacks_output(stage)) {
+    run(stage, true, true);
   }
   for (auto slot = kept.first_slot; slot < end_slot(stage); ++slot) {
     slots[slot].is_saved = true;
@@ -209,6 +248,13 @@ void Tape::keep(uint32_t stage, const std::string& why) {
   }
 }
 
+// Whether later stages have used what neither lives nor is held.
+bool Tape::lacks_output(uint32_t stage) const {
+  return std::any_of(values.begin(), values.end(), [&](const Value& value) {
+    return value.stage <= stage && stage < value.last_stage && !value.held.defined() && value.tensor.use_count() == 0;
+  });
+}
+
 // An input that was dropped, where it still lives.
 void Tape::hold_input(Slot& slot) const {
   const auto alive = slot.value == none || slot.tensor.defined() ? c10::intrusive_ptr<c10::TensorImpl, c10::UndefinedTensorImpl>()
@@ -221,6 +267,10 @@ void Tape::hold_input(Slot& slot) const {
 // The stages from `first` on become one: a later one writes into what an earlier one has made.
 void Tape::join(uint32_t first) {
   const auto is_kept = std::any_of(stages.begin() + first, stages.end(), [](const Stage& stage) { return stage.is_kept; });
+  // They cannot be run again together, so what each has dropped is made while each can.
+  for (auto stage = first; is_kept && stage <= current(); ++stage) {
+    keep(stage, "a stage that writes to what it has made is kept");
+  }
   costs.joins(first);
   stages.resize(first + 1);
   stages[first].holds_output = false;
@@ -239,8 +289,8 @@ void Tape::join(uint32_t first) {
     outside.last_stage = std::min(outside.last_stage, first);
   }
   if (is_kept) {
-    stages[first].is_kept = false;
-    keep(first, "a part of it is");
+    stages[first].action = TOMA_SAVE;
+    stages[first].holds_output = stages[first].is_kept = true;
   }
 }
 

@@ -46,9 +46,6 @@ Replay::Replay(Tape& tape, uint32_t stage, bool saves)
 Replay::~Replay() {
   running() = outer;
   repeated_position() = before_position;
-  for (const auto& state : random) {
-    state.set();
-  }
   toma_error error;
   toma_modes_set(&before, &error);
 }
@@ -69,18 +66,24 @@ void Replay::set_modes(const toma_modes& modes) {
   }
 }
 
-void Replay::set_random(const Random& state) {
-  const auto is_of = [&](const Random& other) { return other.device() == state.device(); };
-  if (std::none_of(random.begin(), random.end(), is_of)) {
-    random.emplace_back(state.device());
+// The state of random numbers is the process's: it is as before as soon as the operator has drawn.
+void Replay::draw(const Op& op, torch::jit::Stack& stack) {
+  const std::lock_guard<std::mutex> alone(Random::lock());
+  struct Before {
+    Random random;
+    ~Before() { random.set(); }
+  } before{Random(op.device)};
+  op.random->set();
+  op.handle.callBoxed(&stack);
+  if (!(Random(op.device) == *op.random_after)) {
+    fail(op.name(), " drew random numbers while another thread drew from the same, so it cannot be repeated");
   }
-  state.set();
 }
 
 const at::Tensor& Replay::argument(const Op& op, const Ref& ref) const {
   if (ref.outside != none) {
     const auto& alias = tape.outsides[ref.outside].alias;
-    if (version_of(alias) != ref.version) {
+    if (version_of(alias) != ref.version && !ref.is_updated) {
       changed("a tensor from outside the region, an argument of", op);
     }
     return alias;
@@ -91,7 +94,7 @@ const at::Tensor& Replay::argument(const Op& op, const Ref& ref) const {
   }
   const auto& value = tape.values[ref.value];
   TORCH_INTERNAL_ASSERT(value.held.defined(), "checkpoint: an input of the stage is not held");
-  if (version_of(value.held) != value.version) {
+  if (version_of(value.held) != ref.version) {
     changed("a tensor of the region, an argument of", op);
   }
   return value.held;
@@ -108,7 +111,7 @@ torch::jit::Stack Replay::arguments_of(const Op& op) const {
     const auto& tensor = argument(op, ref);
     if (ref.element != none) {
       stack[ref.argument].toList().set(ref.element, tensor);
-    } else if (op.updates_statistics && (ref.argument == op.operation->mean || ref.argument == op.operation->variance)) {
+    } else if (ref.is_updated && ref.outside != none) {
       // Updated once, by the first run.
       const Exempt exempt;
       stack[ref.argument] = tensor.clone();
@@ -128,12 +131,9 @@ void Replay::run(uint32_t number) {
     set_modes(op.modes);
     last_modes = &op.modes;
   }
-  if (op.random != nullptr) {
-    set_random(*op.random);
-  }
   auto stack = arguments_of(op);
   repeated_position() = op.position;
-  op.handle.callBoxed(&stack);
+  op.random == nullptr ? op.handle.callBoxed(&stack) : draw(op, stack);
   take(number, stack);
   for (const auto& ref : op.refs) {
     if (ref.value != none && tape.values[ref.value].last_op == number && !tape.is_needed(tape.values[ref.value])) {
@@ -252,9 +252,14 @@ void Tape::run(uint32_t stage, bool saves, bool holds_output) {
     run(stage - 1, false, true);
   }
   TORCH_INTERNAL_ASSERT(!stages[stage].is_kept || saves, "checkpoint: a stage that is kept is run again");
-  stages[stage].holds_output |= holds_output;
-  // What was planned is measured already.
-  Replay(*this, stage, saves).all(holds_output || !saves || plan.empty());
+  const auto held_before = std::exchange(stages[stage].holds_output, stages[stage].holds_output || holds_output);
+  try {
+    // What was planned is measured already.
+    Replay(*this, stage, saves).all(holds_output || !saves || plan.empty());
+  } catch (...) {
+    stages[stage].holds_output = held_before;
+    throw;
+  }
   stages[stage].is_saved |= saves;
 }
 
@@ -307,8 +312,8 @@ void Tape::act(toma_action action, bool holds_output) {
     stages[stage].is_saved = false;
     return release(stage);
   }
-  if (action.kind == TOMA_KEEP && stage > 0) {
-    stages[stage - 1].holds_output = true;
+  if (action.kind == TOMA_KEEP && stage > 0 && !stages[stage - 1].holds_output) {
+    run(stage - 1, false, true);
   }
   stages[stage].action = action.kind;
   run(stage, saves(action.kind), holds_output);
@@ -330,7 +335,7 @@ void Tape::check_version(const Slot& slot) const {
 
 // Whether it is a value of an earlier stage that a boundary holds.
 bool Tape::is_input_held(const Slot& slot) const {
-  return slot.value != none && values[slot.value].held.defined() && version_of(values[slot.value].held) == values[slot.value].version;
+  return slot.value != none && values[slot.value].held.defined() && version_of(values[slot.value].held) == slot.version;
 }
 
 at::Tensor Tape::unpack(uint32_t number) {

@@ -23,7 +23,7 @@ class Replay {
 
  private:
   void set_modes(const toma_modes& modes);
-  void set_random(const Random& state);
+  void draw(const Op& op, torch::jit::Stack& stack);
   const at::Tensor& argument(const Op& op, const Ref& ref) const;
   torch::jit::Stack arguments_of(const Op& op) const;
   void run(uint32_t number);
@@ -40,7 +40,6 @@ class Replay {
   const uint64_t before_position;
   toma_modes before;
   const toma_modes* last_modes = nullptr;
-  std::vector<Random> random;
   ska::flat_hash_map<uint32_t, at::Tensor> values;
   // The slots that it has filled.
   std::vector<uint32_t> filled;

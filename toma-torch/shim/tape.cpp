@@ -51,7 +51,10 @@ bool Storages::add(const c10::StorageImpl* storage, uint64_t more) {
 Tape::Tape(toma_choose choose, void* context, toma_region_options options)
     : choose_plan(choose), context(context), verify(options.verify), told(options.told), guest(options.guest), costs(*this) {
   lately_alive.fill(UINT64_MAX);
-  notes->undo = options.undoes ? std::make_unique<Undo>() : nullptr;
+  if (options.undoes) {
+    notes->undo = std::make_unique<Undo>();
+    notes->undo->random(Random(c10::kCPU));
+  }
 }
 
 Tape::~Tape() { costs.is_over(); }
@@ -74,7 +77,7 @@ void Tape::call(const c10::OperatorHandle& handle, torch::jit::Stack& stack) {
   }
   const auto first_slot = record(handle, operation, stack);
   try {
-    handle.callBoxed(stack);
+    operation.is_random ? draw(stack) : handle.callBoxed(stack);
   } catch (...) {
     take_back(first_slot);
     throw;
@@ -82,6 +85,21 @@ void Tape::call(const c10::OperatorHandle& handle, torch::jit::Stack& stack) {
   const std::lock_guard<std::recursive_mutex> held(lock);
   made(ops.back(), torch::jit::last(stack, handle.schema().returns().size()).vec());
   costs.between(current(), costs.first, true);
+}
+
+// Other regions draw before or after it.
+void Tape::draw(torch::jit::Stack& stack) {
+  const std::lock_guard<std::recursive_mutex> held(lock);
+  const std::lock_guard<std::mutex> alone(Random::lock());
+  auto random = std::make_shared<const Random>(ops.back().device);
+  if (notes->undo != nullptr) {
+    notes->undo->random(*random);
+  }
+  // Of the one that runs: what it saves may not move it.
+  const auto number = ops.size() - 1;
+  ops[number].random = std::move(random);
+  ops[number].handle.callBoxed(&stack);
+  ops[number].random_after = std::make_shared<const Random>(ops[number].device);
 }
 
 // Before the operator runs: afterwards its arguments may be others. Returns its first slot.
@@ -93,12 +111,6 @@ uint32_t Tape::record(const c10::OperatorHandle& handle, const Operator& operati
   op.device = device_of(op.arguments);
   follow_structure(op);
   refer(op);
-  if (operation.is_random) {
-    op.random = std::make_shared<const Random>(op.device);
-    if (notes->undo != nullptr) {
-      notes->undo->random(*op.random);
-    }
-  }
   costs.between(current(), costs.first, true);
   ops.push_back(std::move(op));
   return static_cast<uint32_t>(slots.size());
@@ -108,6 +120,7 @@ uint32_t Tape::record(const c10::OperatorHandle& handle, const Operator& operati
 void Tape::take_back(uint32_t first_slot) {
   const std::lock_guard<std::recursive_mutex> held(lock);
   ops.pop_back();
+  notes->prints.pop_back();
   slots.resize(first_slot);
 }
 
@@ -126,7 +139,7 @@ uint64_t Tape::print_of(const Op& op) const {
 void Tape::follow_structure(const Op& op) {
   const auto print = print_of(op);
   const auto number = static_cast<uint32_t>(ops.size());
-  if (number == 0) {
+  if (stages.empty()) {
     choose(print, op.device);
   }
   if (is_known && (number >= known.size() || known[number] != print)) {
@@ -135,7 +148,7 @@ void Tape::follow_structure(const Op& op) {
   notes->prints.push_back(print);
   const auto known_cut = next_cut < cuts.size() && cuts[next_cut] == number;
   next_cut += known_cut ? 1 : 0;
-  if (number == 0 || (is_known ? known_cut : must_cut || (layers == 0 && is_thin()))) {
+  if (stages.empty() || (is_known ? known_cut : must_cut || (layers == 0 && is_thin()))) {
     begin_stage();
   }
   must_cut = false;
@@ -215,6 +228,7 @@ bool Tape::is_thin() {
 }
 
 void Tape::made(Op& op, const torch::jit::Stack& results) {
+  written(op);
   each_tensor_in(results, [&](const at::Tensor& tensor, uint32_t, uint32_t) {
     const auto* impl = tensor.unsafeGetTensorImpl();
     const auto is_argument = value_of.count(impl) > 0 || outside_of.count(impl) > 0;
@@ -233,7 +247,7 @@ uint32_t Tape::value_for(const at::Tensor& tensor, const Op& op) {
     keep_value(value, tensor);
   }
   if (storage != nullptr) {
-    storages.emplace(storage, Made{value.storage, current(), number});
+    storages.emplace(storage, Made{value.storage, current(), number}).first->second.version = version_of(tensor);
   }
   value_of[tensor.unsafeGetTensorImpl()] = number;
   return number;

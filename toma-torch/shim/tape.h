@@ -72,8 +72,9 @@ struct Ref {
   uint32_t element;
   uint32_t value;
   uint32_t outside;
-  // That of what is from outside.
   uint32_t version;
+  // A running statistic that the operator writes.
+  bool is_updated = false;
 };
 
 struct Op {
@@ -87,10 +88,11 @@ struct Op {
   toma_modes modes = {};
   // Before it; null where it uses no random numbers.
   std::shared_ptr<const Random> random = nullptr;
+  // After it: a repetition must come to the same.
+  std::shared_ptr<const Random> random_after = nullptr;
   c10::Device device = c10::kCPU;
   // For the profiler: what it takes when it is repeated is the line's that recorded it.
   uint64_t position = 0;
-  bool updates_statistics = false;
 
   // Its results are held for good: they are made of no tensor, and the program may have filled them by other ways.
   bool is_kept() const { return refs.empty() && !operation->is_random; }
@@ -108,9 +110,8 @@ struct Value {
   uint64_t storage_bytes, bytes;
   uint32_t stage, last_stage, last_op;
   bool wants_gradient;
-  // While a boundary needs it; at this version.
+  // While a boundary needs it.
   at::Tensor held = {};
-  uint32_t version = 0;
   // What its operator made, where it is not made again; a repetition begins with a copy where it is written to.
   at::Tensor kept = {};
   uint32_t kept_version = 0;
@@ -133,6 +134,10 @@ struct Made {
   uint32_t stage;
   uint32_t value;
   bool is_written = false;
+  // Tensors that the region does not see are in it.
+  bool is_outside = false;
+  // After the last operator of the region that wrote to it.
+  uint32_t version = 0;
 };
 
 // A tensor that backward needs.
@@ -204,6 +209,7 @@ class Tape final {
   // Recording: tape.cpp.
   uint32_t record(const c10::OperatorHandle& handle, const Operator& operation, const torch::jit::Stack& stack);
   void take_back(uint32_t first_slot);
+  void draw(torch::jit::Stack& stack);
   uint64_t print_of(const Op& op) const;
   void follow_structure(const Op& op);
   void choose(uint64_t print, c10::Device device);
@@ -216,14 +222,17 @@ class Tape final {
 
   // What operators refer to: refer.cpp.
   uint32_t known_value(const at::Tensor& tensor);
-  bool is_as_made(Value& value, const at::Tensor& tensor);
+  bool is_as_made(const Value& value, const at::Tensor& tensor) const;
   void refer(Op& op);
   uint32_t outside_for(const at::Tensor& tensor);
   void use(Value& value, const at::Tensor& tensor);
   void hold(Value& value, const at::Tensor& tensor);
   void keep_value(Value& value, const at::Tensor& tensor);
-  void write(const Op& op, const at::Tensor& tensor);
-  void write_outside(const Op& op, const c10::StorageImpl* storage);
+  void write(const Op& op, const Ref& ref, const at::Tensor& tensor);
+  void keep_readers(const Op& op, const c10::StorageImpl* storage);
+  void written(const Op& op);
+  void share_gradient(const c10::StorageImpl* storage);
+  bool lacks_output(uint32_t stage) const;
   bool reads(const Op& op, const c10::StorageImpl* storage) const;
   void join(uint32_t first);
   void keep(uint32_t stage, const std::string& why);

@@ -100,7 +100,9 @@ impl Structure {
         // What was too much once is no reason to give up what fits.
         let least_bytes = self.least_bytes.min(usable_bytes);
         let leaner_bytes = usable_bytes.saturating_sub(self.excess_bytes()).max(least_bytes);
-        let budget_bytes = leaner_bytes.min(self.keep_all_bytes);
+        // The partition of a fixed count may need more than to keep all.
+        let is_fixed = solver == Solver::SqrtN;
+        let budget_bytes = if is_fixed { leaner_bytes } else { leaner_bytes.min(self.keep_all_bytes) };
         let mut plans = locked(&self.plans);
         if let Some((_, plan)) = plans.iter().find(|(key, _)| *key == (budget_bytes, solver)) {
             return Ok(plan.clone());

@@ -127,6 +127,10 @@ impl Drop for StageOf {
 
 /// Runs the closure and its backward as a new region, and puts back all that they change.
 pub(super) fn measure(form: &With<'_>, place: &Place, body: impl FnOnce() -> Tensor) -> Result<Costs, Error> {
+    if ffi::records_region() {
+        let text = format!("checkpoint {place}: cannot be measured inside another region");
+        return Err(Error::new(ErrorKind::Unsupported, text));
+    }
     cpu::count();
     let options = RegionOptions { verify: form.verify, undoes: true, hears: Arc::new(Running::default()) };
     let recording = RecordingRegion::begin(|_, _| Ok(Chosen::default()), options)?;

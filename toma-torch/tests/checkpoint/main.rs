@@ -5,6 +5,7 @@ mod disabled;
 mod exact;
 mod failures;
 mod graphs;
+mod hard;
 mod kit;
 mod known;
 mod nets;
