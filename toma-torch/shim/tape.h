@@ -6,6 +6,7 @@
 // while it is held.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <chrono>
 #include <memory>
@@ -97,6 +98,9 @@ struct Op {
   // Its results are held for good: they are made of no tensor, and the program may have filled them by other ways.
   bool is_kept() const { return refs.empty() && !operation->is_random; }
   std::string name() const { return c10::toString(handle.operator_name()); }
+  bool updates_statistics() const {
+    return std::any_of(refs.begin(), refs.end(), [](const Ref& ref) { return ref.is_updated; });
+  }
 };
 
 using WeakTensor = c10::weak_intrusive_ptr<c10::TensorImpl, c10::UndefinedTensorImpl>;

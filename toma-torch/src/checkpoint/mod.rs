@@ -42,7 +42,17 @@
 //!   libtorch;
 //! - tensors made by other threads, or past libtorch's operators.
 //!
-//! A parameter or an input that is changed in place before backward is an error, as without a region.
+//! A parameter or an input that is changed in place before backward is an error, as without a region; here also where
+//! the plain backward would not have read it. So is a random operator beside which another thread drew from the same
+//! generator. A repetition sets the generator back for the moment in which it draws: a thread that draws in this moment
+//! outside of regions may draw numbers twice.
+//!
+//! # Limits
+//!
+//! - On GPUs the bytes of what stages hold are known, and not what kernels take besides: leave some of the budget.
+//! - The first run at a place, and the first of each size, holds every stage's input, whatever the budget is.
+//! - A value that passes stages by counts at each boundary that it passes. What the program itself holds, such as the
+//!   temporaries of a long statement, is never dropped.
 //!
 //! With gradients off, in a [dry run](crate::dry_run()) and with `TOMA_DISABLE=1` a region runs its closure plainly.
 
