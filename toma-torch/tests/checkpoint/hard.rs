@@ -156,7 +156,7 @@ fn writes_that_no_operator_of_the_region_makes() {
         let run = move || {
             let a = tch::no_grad(|| &x + 1.0);
             let mut b = a.shallow_clone();
-            thread::spawn(move || tch::no_grad(|| b.g_add_scalar_(1.0))).join().unwrap();
+            let _ = thread::spawn(move || tch::no_grad(|| b.g_add_scalar_(1.0))).join().unwrap();
             let d = (&a + &v).tanh();
             cut();
             d.matmul(&v).sigmoid()
