@@ -2,7 +2,7 @@
 //!
 //! A question to either costs microseconds to tens of them. What is remembered is chosen so that our
 //! own allocations do not make it stale: what is free together with what is ours changes only when
-//! another program takes answerry or gives it back.
+//! another program takes memory or gives it back.
 //!
 //! Each thread remembers for itself, so that no thread writes what another one reads.
 
