@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 /// Its subjects, each a file here and a module of `ffi`.
-const SHIM: [&str; 23] = [
+const SHIM: [&str; 24] = [
     "backtraces",
     "backward",
     "costs",
@@ -20,6 +20,7 @@ const SHIM: [&str; 23] = [
     "profile",
     "random",
     "refer",
+    "repeat",
     "replay",
     "rng",
     "saved",

@@ -242,7 +242,7 @@ class Tape final {
   void keep(uint32_t stage, const std::string& why);
   void hold_input(Slot& slot) const;
 
-  // Running again: replay.cpp.
+  // Running again: repeat.cpp.
   void reach(uint32_t stage);
   void follow_plan(uint32_t stage);
   void act(toma_action action, bool holds_output);

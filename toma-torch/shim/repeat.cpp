@@ -1,0 +1,182 @@
+// What backward asks for, and which stages are run again for it.
+
+#include <algorithm>
+
+#include "replay.h"
+
+namespace toma {
+
+bool saves(uint32_t action) { return action == TOMA_SAVE || action == TOMA_SAVE_ALONE; }
+
+// Whether a boundary that is held needs it.
+bool Tape::is_needed(const Value& value) const {
+  const auto begin = stages.begin() + value.stage, end = stages.begin() + std::min<size_t>(value.last_stage, stages.size());
+  return std::any_of(begin, std::max(begin, end), [](const Stage& stage) { return stage.holds_output; });
+}
+
+// Whether a node of the stage waits for what it saved.
+bool Tape::is_missing(uint32_t stage) const {
+  // An input that is dropped on purpose is remade by itself.
+  const auto is_left = stages[stage].action == TOMA_SAVE_ALONE;
+  const auto is_missing = [&](const Slot& slot) {
+    return !slot.is_dead && !slot.tensor.defined() && !(is_left && slot.value != none);
+  };
+  return std::any_of(slots.begin() + stages[stage].first_slot, slots.begin() + end_slot(stage), is_missing);
+}
+
+// Runs what lies between it and what is held before it as well.
+void Tape::run(uint32_t stage, bool saves, bool holds_output) {
+  if (!holds_output && !is_missing(stage)) {
+    return;
+  }
+  if (stage > 0 && !stages[stage - 1].holds_output) {
+    run(stage - 1, false, true);
+  }
+  TORCH_INTERNAL_ASSERT(!stages[stage].is_kept || saves, "checkpoint: a stage that is kept is run again");
+  const auto held_before = std::exchange(stages[stage].holds_output, stages[stage].holds_output || holds_output);
+  try {
+    // What was planned is measured already.
+    Replay(*this, stage, saves).all(holds_output || !saves || plan.empty());
+  } catch (...) {
+    stages[stage].holds_output = held_before;
+    throw;
+  }
+  stages[stage].is_saved |= saves;
+}
+
+// What no later run begins with.
+void Tape::release(uint32_t boundary) noexcept {
+  if (stages[boundary].is_kept || !std::exchange(stages[boundary].holds_output, false)) {
+    return;
+  }
+  for (auto& value : values) {
+    if (value.stage <= boundary && boundary < value.last_stage && !is_needed(value)) {
+      value.held.reset();
+    }
+  }
+}
+
+// The backward of a stage begins: what is held for later ones is not needed any more.
+void Tape::reach(uint32_t stage) {
+  if (reached == stage) {
+    return;
+  }
+  if (has_ended) {
+    costs.backward_ends();
+    costs.backward_arrives();
+  }
+  reached = stage;
+  for (auto boundary = current() + 1; boundary-- > stage;) {
+    stages[boundary].is_saved = boundary == stage && stages[boundary].is_saved;
+    release(boundary);
+  }
+  follow_plan(stage);
+}
+
+// Does what the plan does before the backward of a stage. A backward inside the region comes before all that is
+// planned, and one that has come by already goes on from what is held.
+void Tape::follow_plan(uint32_t stage) {
+  const auto is_backward = [&](const toma_action& action) { return action.kind == TOMA_BACKWARD && action.stage == stage; };
+  const auto end = std::find_if(plan.begin() + static_cast<ptrdiff_t>(cursor), plan.end(), is_backward);
+  if (!has_ended || end == plan.end()) {
+    return;
+  }
+  for (; plan[cursor].kind != TOMA_BACKWARD || plan[cursor].stage != stage; ++cursor) {
+    const auto &action = plan[cursor], &next = plan[cursor + 1];
+    act(action, next.kind != TOMA_BACKWARD || next.stage != action.stage);
+  }
+}
+
+void Tape::act(toma_action action, bool holds_output) {
+  const auto stage = action.stage;
+  if (action.kind == TOMA_BACKWARD) {
+    stages[stage].is_saved = false;
+    return release(stage);
+  }
+  if (action.kind == TOMA_KEEP && stage > 0 && !stages[stage - 1].holds_output) {
+    run(stage - 1, false, true);
+  }
+  stages[stage].action = action.kind;
+  run(stage, saves(action.kind), holds_output);
+  const auto drops_input = action.kind == TOMA_DROP || action.kind == TOMA_SAVE_ALONE;
+  // What a saved stage holds stays.
+  if (drops_input && stage > 0 && !stages[stage - 1].is_saved) {
+    release(stage - 1);
+  }
+}
+
+// As libtorch does where there are no hooks.
+void Tape::check_version(const Slot& slot) const {
+  if (slot.counter.current_version() != slot.version) {
+    fail(
+        "one of the variables needed for gradient computation has been modified by an inplace operation: ", ops[slot.op].name(),
+        " saved it at version ", slot.version, ", and it is at version ", slot.counter.current_version());
+  }
+}
+
+// Whether it is a value of an earlier stage that a boundary holds.
+bool Tape::is_input_held(const Slot& slot) const {
+  return slot.value != none && values[slot.value].held.defined() && version_of(values[slot.value].held) == slot.version;
+}
+
+at::Tensor Tape::unpack(uint32_t number) {
+  const std::lock_guard<std::recursive_mutex> held(lock);
+  const auto stage = stage_of(number);
+  check_version(slots[number]);
+  const auto begins = reached != stage;
+  reach(stage);
+  if (!slots[number].tensor.defined() && !is_input_held(slots[number])) {
+    run(stage, true, false);
+  }
+  if (begins && has_ended) {
+    costs.backward_begins(stage);
+  }
+  auto& slot = slots[number];
+  if (!slot.tensor.defined() && is_input_held(slot)) {
+    return alias_of(values[slot.value].held);
+  }
+  TORCH_INTERNAL_ASSERT(slot.tensor.defined(), "checkpoint: a repetition has not made what it should");
+  return slot.is_saved ? slot.tensor : std::exchange(slot.tensor, at::Tensor());
+}
+
+// The value of an earlier stage that a tensor is; none for others.
+uint32_t Tape::input_of(const at::Tensor& tensor) const {
+  const auto known = value_of.find(tensor.unsafeGetTensorImpl());
+  return known != value_of.end() && values[known->second].stage < current() ? known->second : none;
+}
+
+uint32_t Tape::pack(const at::Tensor& tensor) {
+  const std::lock_guard<std::recursive_mutex> held(lock);
+  const auto number = static_cast<uint32_t>(slots.size());
+  const auto* storage = storage_of(tensor);
+  const auto made = storages.find(storage);
+  const auto is_known = storage != nullptr && made != storages.end();
+  const auto is_kept = is_known && made->second.value != none && values[made->second.value].kept.defined() && !made->second.is_written;
+  const auto is_outside = storage == nullptr || is_kept || (is_known && made->second.stage == none);
+  const auto value = input_of(tensor);
+  const auto is_saved = is_outside || stages.back().action == TOMA_SAVE || (stages.back().action == TOMA_SAVE_ALONE && value == none);
+  Slot slot{tensor.unsafeGetTensorImpl()->version_counter(), version_of(tensor), static_cast<uint32_t>(ops.size()) - 1, is_outside, is_saved};
+  slot.value = value;
+  slot.tensor = is_saved ? alias_of(tensor) : at::Tensor();
+  slot.sizes = tensor.sizes().vec();
+  slot.kind = tensor.scalar_type();
+  // Running statistics have moved on when their operator is repeated, and its backward does not use them.
+  const auto is_statistic = tensor.dim() == 1 && ops.back().updates_statistics();
+  slot.hash = verify && !is_outside && !is_statistic ? hash_of(tensor) : 0;
+  if (storage != nullptr) {
+    slot.storage = tensor.storage().getWeakStorageImpl();
+    slot.bytes = storage->nbytes();
+  }
+  slots.push_back(std::move(slot));
+  return number;
+}
+
+void Tape::forget(uint32_t number) noexcept {
+  const std::lock_guard<std::recursive_mutex> held(lock);
+  if (number < slots.size()) {
+      slots[number].is_dead = true;
+    slots[number].tensor.reset();
+  }
+}
+
+}  // namespace toma
