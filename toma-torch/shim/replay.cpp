@@ -10,7 +10,6 @@
 #include "guard.h"
 
 namespace toma {
-
 namespace {
 
 constexpr auto keys_of_modes = [] {
