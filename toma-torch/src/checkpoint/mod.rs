@@ -21,7 +21,7 @@
 //!
 //! # Stages
 //!
-//! A stage is kept or repeated as a whole. Stages end at the layers of a [`seq`] or [`seq_t`], at [`cut`], and
+//! A stage is kept or repeated as a whole. Stages end at the layers of a [`seq()`] or [`seq_t`], at [`cut`], and
 //! elsewhere where few bytes live. A region inside a region is a stage of the outer one, whose plan holds for both.
 //!
 //! # What is known
