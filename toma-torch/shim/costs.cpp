@@ -162,18 +162,16 @@ void Costs::leaves() {
   auto& notes = *tape.notes;
   for (const auto& outside : tape.outsides) {
     if (outside.is_variable) {
-      stages[outside.last_stage].variable_bytes += outside.bytes;
-      notes.leaves.push_back({outside.tensor, outside.last_stage, outside.bytes});
+      notes.leaves.push_back({outside.tensor, outside.bytes});
     } else if (outside.wants_gradient) {
       notes.figures.input_gradient_bytes += outside.bytes;
     }
   }
 }
 
-// Of the gradients that variables do not have.
-uint64_t Costs::lacking() const {
+uint64_t Notes::lacking_bytes() const {
   uint64_t bytes = 0;
-  for (const auto& leaf : tape.notes->leaves) {
+  for (const auto& leaf : leaves) {
     const auto variable = leaf.variable.lock();
     bytes += variable && !variable->grad().defined() ? leaf.bytes : 0;
   }
@@ -186,7 +184,7 @@ void Costs::region_ends() {
   }
   const std::lock_guard<std::mutex> held(tape.notes->lock);
   leaves();
-  lacking_bytes = lacking();
+  lacking_bytes = tape.notes->lacking_bytes();
   publish();
   after = Run(is_learning);
 }
@@ -216,12 +214,7 @@ void Costs::backward_arrives() {
   if (!is_learning || std::exchange(has_arrived, true)) {
     return;
   }
-  Storages held;
-  for (const auto& value : tape.values) {
-    if (value.held.defined()) {
-      held.add(value.storage._unsafe_get_target(), value.storage_bytes);
-    }
-  }
+  auto held = held_values();
   for (uint32_t number = 0; number < tape.slots.size(); ++number) {
     const auto& slot = tape.slots[number];
     const auto is_held = slot.tensor.defined() || number >= tape.stages.back().first_slot;
@@ -236,14 +229,20 @@ void Costs::backward_arrives() {
   stages.back().gradient_bytes = static_cast<uint64_t>(std::max<int64_t>(besides, 0));
 }
 
-// What the tape holds of its own.
-int64_t Costs::held_by_tape() const {
+// What boundaries hold.
+Storages Costs::held_values() const {
   Storages held;
   for (const auto& value : tape.values) {
     if (value.held.defined()) {
       held.add(value.storage._unsafe_get_target(), value.storage_bytes);
     }
   }
+  return held;
+}
+
+// What the tape holds of its own.
+int64_t Costs::held_by_tape() const {
+  auto held = held_values();
   for (const auto& slot : tape.slots) {
     if (!slot.is_outside && slot.tensor.defined()) {
       held.add(storage_of(slot.tensor), slot.bytes);
@@ -253,7 +252,7 @@ int64_t Costs::held_by_tape() const {
 }
 
 // Allocated since the region began, and not for gradients of variables.
-int64_t Costs::left() const { return level().now - meter.start() - static_cast<int64_t>(lacking_bytes - lacking()); }
+int64_t Costs::left() const { return level().now - meter.start() - static_cast<int64_t>(lacking_bytes - tape.notes->lacking_bytes()); }
 
 void Costs::backward_begins(uint32_t number) {
   backward_of = number;

@@ -14,6 +14,7 @@
 namespace toma {
 
 class Tape;
+class Storages;
 
 // One run of a stage, in bytes beyond those at its start. One that does not learn takes the time alone.
 class Run {
@@ -66,7 +67,7 @@ class Costs {
   void sizes();
   void leaves();
   void tell(uint64_t repeated_ns, bool is_over) const;
-  uint64_t lacking() const;
+  Storages held_values() const;
   int64_t held_by_tape() const;
   int64_t left() const;
   void publish();

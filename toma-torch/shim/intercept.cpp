@@ -108,16 +108,9 @@ int32_t toma_region_undo(toma_region* region, toma_error* error) noexcept {
   return toma::guarded(error, [&] { region->notes->undo->all(); });
 }
 
-size_t toma_region_lacking(const toma_region* region, uint64_t* out, size_t room) noexcept {
+uint64_t toma_region_lacking(const toma_region* region) noexcept {
   const std::lock_guard<std::mutex> held(region->notes->lock);
-  std::fill_n(out, room, 0);
-  for (const auto& leaf : region->notes->leaves) {
-    const auto variable = leaf.variable.lock();
-    if (variable && leaf.stage < room && !variable->grad().defined()) {
-      out[leaf.stage] += leaf.bytes;
-    }
-  }
-  return region->notes->stages.size();
+  return region->notes->lacking_bytes();
 }
 
 void toma_region_drop(toma_region* region) noexcept { delete region; }

@@ -110,7 +110,6 @@ uint32_t Tape::outside_for(const at::Tensor& tensor) {
   const auto* impl = tensor.unsafeGetTensorImpl();
   const auto known = outside_of.find(impl);
   if (known != outside_of.end() && looks_like(tensor, outsides[known->second].alias)) {
-    outsides[known->second].last_stage = current();
     return known->second;
   }
   const auto number = static_cast<uint32_t>(outsides.size());
@@ -119,7 +118,7 @@ uint32_t Tape::outside_for(const at::Tensor& tensor) {
   if (is_variable) {
     alias.set_requires_grad(true);
   }
-  outsides.push_back({WeakTensor(tensor.getIntrusivePtr()), std::move(alias), tensor.requires_grad(), is_variable, current(), bytes_of(tensor)});
+  outsides.push_back({WeakTensor(tensor.getIntrusivePtr()), std::move(alias), tensor.requires_grad(), is_variable, bytes_of(tensor)});
   outside_of[impl] = number;
   if (const auto* storage = storage_of(tensor)) {
     auto& made = storages.emplace(storage, Made{weak_storage_of(tensor), none, none}).first->second;
@@ -170,7 +169,6 @@ void Tape::write(const Op& op, const Ref& ref, const at::Tensor& tensor) {
   if (auto& value = values[made.value]; value.kept.defined() && !value.is_copied) {
     keep_value(value, value.kept.clone());
     value.is_copied = true;
-    found->second.is_written = true;
   }
   if (made.stage < current()) {
     join(made.stage);
@@ -284,9 +282,6 @@ void Tape::join(uint32_t first) {
   }
   for (auto& [storage, made] : storages) {
     made.stage = made.stage == none ? none : std::min(made.stage, first);
-  }
-  for (auto& outside : outsides) {
-    outside.last_stage = std::min(outside.last_stage, first);
   }
   if (is_kept) {
     stages[first].action = TOMA_SAVE;

@@ -151,7 +151,8 @@ uint32_t Tape::pack(const at::Tensor& tensor) {
   const auto* storage = storage_of(tensor);
   const auto made = storages.find(storage);
   const auto is_known = storage != nullptr && made != storages.end();
-  const auto is_kept = is_known && made->second.value != none && values[made->second.value].kept.defined() && !made->second.is_written;
+  const auto* first = is_known && made->second.value != none ? &values[made->second.value] : nullptr;
+  const auto is_kept = first != nullptr && first->kept.defined() && !first->is_copied;
   const auto is_outside = storage == nullptr || is_kept || (is_known && made->second.stage == none);
   const auto value = input_of(tensor);
   const auto is_saved = is_outside || stages.back().action == TOMA_SAVE || (stages.back().action == TOMA_SAVE_ALONE && value == none);

@@ -276,8 +276,8 @@ struct toma_stage {
   uint32_t repeats;
   uint64_t forward_ns, repeat_ns, backward_ns;
   // What later stages need of it and of those before it; what its backward needs of its own; the gradients of the
-  // former; those of variables whose backward ends with it.
-  uint64_t output_bytes, saved_bytes, gradient_bytes, variable_bytes;
+  // former.
+  uint64_t output_bytes, saved_bytes, gradient_bytes;
   // Of its first run, without and with what it saves; of a later one; of its backward.
   uint64_t peak_bytes, saving_peak_bytes, repeat_peak_bytes, repeat_saving_peak_bytes, backward_peak_bytes;
   // It cannot be run again.
@@ -344,8 +344,8 @@ size_t toma_region_kept(const toma_region* region, char* out, size_t room) noexc
 // that undoes.
 void toma_region_set_gradients_aside(toma_region* region) noexcept;
 int32_t toma_region_undo(toma_region* region, toma_error* error) noexcept;
-// Bytes of the gradients that variables lack, of those whose backward ends with each stage.
-size_t toma_region_lacking(const toma_region* region, uint64_t* out, size_t room) noexcept;
+// Bytes of the gradients that its variables lack.
+uint64_t toma_region_lacking(const toma_region* region) noexcept;
 void toma_region_drop(toma_region* region) noexcept;
 // Puts the engine with our hooks in libtorch's place, before main.
 void toma_region_install() noexcept;

@@ -49,12 +49,14 @@ struct Undo {
 
 // Numbers of one region, which outlive its tensors.
 struct Notes {
-  // A variable of the region, and the last stage that uses it.
+  // A variable of the region, and the bytes of its gradient.
   struct Leaf {
     c10::weak_intrusive_ptr<c10::TensorImpl> variable;
-    uint32_t stage;
     uint64_t bytes;
   };
+
+  // Of the gradients that variables do not have now.
+  uint64_t lacking_bytes() const;
 
   std::mutex lock;
   std::vector<uint64_t> prints;
@@ -128,7 +130,6 @@ struct Outside {
   // Shares memory and version, and leads into no graph.
   at::Tensor alias;
   bool wants_gradient, is_variable;
-  uint32_t last_stage;
   uint64_t bytes;
 };
 
@@ -137,7 +138,6 @@ struct Made {
   WeakStorage storage;
   uint32_t stage;
   uint32_t value;
-  bool is_written = false;
   // Tensors that the region does not see are in it.
   bool is_outside = false;
   // After the last operator of the region that wrote to it.

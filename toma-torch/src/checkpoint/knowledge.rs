@@ -94,9 +94,8 @@ impl Structure {
 
     /// The fastest plan within a budget, which gradients that variables lack so far take from.
     pub(super) fn plan(&self, budget_bytes: u64, solver: Solver) -> Result<Arc<Plan>, TooSmall> {
-        let lacking_bytes: u64 = self.region.lacking().iter().sum();
         // No more than keeping all, so that budgets that make no difference share a plan.
-        let usable_bytes = budget_bytes.saturating_sub(lacking_bytes);
+        let usable_bytes = budget_bytes.saturating_sub(self.region.lacking_bytes());
         // What was too much once is no reason to give up what fits.
         let least_bytes = self.least_bytes.min(usable_bytes);
         let leaner_bytes = usable_bytes.saturating_sub(self.excess_bytes()).max(least_bytes);

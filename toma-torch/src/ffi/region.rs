@@ -47,7 +47,6 @@ pub(crate) struct RawStage {
     pub(crate) output_bytes: u64,
     pub(crate) saved_bytes: u64,
     pub(crate) gradient_bytes: u64,
-    pub(crate) variable_bytes: u64,
     pub(crate) peak_bytes: u64,
     pub(crate) saving_peak_bytes: u64,
     pub(crate) repeat_peak_bytes: u64,
@@ -136,12 +135,12 @@ unsafe extern "C" {
     fn toma_region_set_gradients_aside(region: *mut c_void);
     fn toma_region_undo(region: *mut c_void, error: &mut RawError) -> i32;
     fn toma_region_drop(region: *mut c_void);
+    fn toma_region_lacking(region: *const c_void) -> u64;
     fn toma_region_figures_of(region: *const c_void) -> Figures;
     // They write as many as there is room for, and return how many there are.
     fn toma_region_stages(region: *const c_void, out: *mut RawStage, room: usize) -> usize;
     fn toma_region_prints(region: *const c_void, out: *mut u64, room: usize) -> usize;
     fn toma_region_kept(region: *const c_void, out: *mut c_char, room: usize) -> usize;
-    fn toma_region_lacking(region: *const c_void, out: *mut u64, room: usize) -> usize;
 }
 
 /// What is known of a region when its first operator is.
@@ -262,10 +261,10 @@ impl Region {
         filled(|out, room| unsafe { toma_region_prints(self.0.as_ptr(), out, room) })
     }
 
-    /// Bytes of gradients that its variables lack now, by the last stage that uses them.
-    pub(crate) fn lacking(&self) -> Vec<u64> {
-        // SAFETY: the same.
-        filled(|out, room| unsafe { toma_region_lacking(self.0.as_ptr(), out, room) })
+    /// Bytes of gradients that its variables lack now.
+    pub(crate) fn lacking_bytes(&self) -> u64 {
+        // SAFETY: it lives until it is dropped.
+        unsafe { toma_region_lacking(self.0.as_ptr()) }
     }
 
     /// Takes their gradients from its variables. Of a region that undoes.
