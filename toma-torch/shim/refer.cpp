@@ -237,6 +237,11 @@ void Tape::keep(uint32_t stage, const std::string& why) {
   }
   kept.action = TOMA_SAVE;
   kept.holds_output = true;
+  hold_needed();
+}
+
+// What boundaries need by now, where it lives.
+void Tape::hold_needed() {
   for (auto& value : values) {
     if (is_needed(value) && !value.held.defined()) {
       if (const auto alive = value.tensor.lock()) {

@@ -255,8 +255,16 @@ struct toma_action {
   uint32_t stage;
 };
 
-// What is known of a region whose first operator has this print: what its operators are, which of them begin stages,
-// and what to do. All of it lives until the answer is read. Without actions the inputs of stages are held, and nothing
+// How a region begins: a print for each operator, of which the last has not run. That of the device runs it.
+struct toma_begun {
+  const uint64_t* prints;
+  size_t print_count;
+  // All of them have run, and there are no more.
+  bool is_whole;
+  toma_device device;
+};
+
+// What is known of a region that begins so: what its operators are, which of them begin stages, and what to do. All of it lives until the answer is read. Without actions the inputs of stages are held, and nothing
 // else.
 struct toma_chosen {
   const uint64_t* prints = nullptr;
@@ -267,8 +275,9 @@ struct toma_chosen {
   size_t action_count = 0;
 };
 
-// Asked before the first operator of a region, which runs on a device, once. An error is thrown by that operator.
-typedef int32_t (*toma_choose)(void* context, uint64_t print, toma_device device, toma_chosen* out, toma_error* error);
+// Asked before the first operator of a region, and where one is not what was known or is missing: then the answer has
+// the same stages up to there, with the same first actions, or no prints. An error is thrown by that operator.
+typedef int32_t (*toma_choose)(void* context, toma_begun begun, toma_chosen* out, toma_error* error);
 
 // One stage of a region, in bytes and nanoseconds. A peak is beyond what was allocated when that run began.
 struct toma_stage {

@@ -139,11 +139,10 @@ uint64_t Tape::print_of(const Op& op) const {
 void Tape::follow_structure(const Op& op) {
   const auto print = print_of(op);
   const auto number = static_cast<uint32_t>(ops.size());
-  if (stages.empty()) {
-    choose(print, op.device);
-  }
-  if (is_known && (number >= known.size() || known[number] != print)) {
-    differ();
+  if (stages.empty() || (is_known && (number >= known.size() || known[number] != print))) {
+    auto begun = notes->prints;
+    begun.push_back(print);
+    choose(begun, false, op.device);
   }
   notes->prints.push_back(print);
   const auto known_cut = next_cut < cuts.size() && cuts[next_cut] == number;
@@ -162,30 +161,51 @@ void Tape::differ() {
   notes->figures.differs = ops.size();
 }
 
-void Tape::choose(uint64_t print, c10::Device device) {
+// What is known of a region that begins so. Where that is another one than was thought, it goes on as that one.
+void Tape::choose(const std::vector<uint64_t>& begun, bool is_whole, c10::Device device) {
+  // Stages are not those of the plan any more.
+  if (is_known && plan.empty()) {
+    return differ();
+  }
   toma_chosen chosen;
   toma_error error{};
   const toma_device where{static_cast<int32_t>(device.type()), std::max<int32_t>(device.index(), 0)};
-  const auto code = choose_plan(context, print, where, &chosen, &error);
+  const auto code = choose_plan(context, {begun.data(), begun.size(), is_whole, where}, &chosen, &error);
   if (code == TOMA_OUT_OF_MEMORY) {
     throw c10::OutOfMemoryError(error.message, nullptr);
   }
   if (code != TOMA_OK) {
     throw c10::Error(error.message, nullptr);
   }
+  if (chosen.print_count > 0) {
+    go_on(chosen);
+  } else if (is_known) {
+    differ();
+  }
+}
+
+void Tape::go_on(const toma_chosen& chosen) {
   known.assign(chosen.prints, chosen.prints + chosen.print_count);
   cuts.assign(chosen.cuts, chosen.cuts + chosen.cut_count);
   plan.assign(chosen.actions, chosen.actions + chosen.action_count);
-  is_known = !known.empty();
-  if (is_known) {
-    costs.learn_nothing();
-  }
+  is_known = true;
+  costs.learn_nothing();
   // First runs come first, one of each stage.
   cursor = std::min(plan.size(), cuts.size() + 1);
   runs.assign(cuts.size() + 1, 0);
   for (const auto& action : plan) {
     runs[action.stage] += action.kind == TOMA_BACKWARD ? 0 : 1;
   }
+  hold_repeated();
+}
+
+// What a run that is planned now begins with, and was not before, where it still lives.
+void Tape::hold_repeated() {
+  for (uint32_t number = 0; number < stages.size(); ++number) {
+    auto& stage = stages[number];
+    stage.holds_output |= saves(stage.action) && is_repeated(number + 1) && !lacks_output(number);
+  }
+  hold_needed();
 }
 
 // Its first run is what the plan does with it first; unplanned, its input is held.
@@ -262,11 +282,23 @@ void Tape::end() {
   const std::lock_guard<std::recursive_mutex> held(lock);
   has_ended = true;
   if (is_known && ops.size() < known.size()) {
-    differ();
+    end_sooner();
   }
   if (!stages.empty()) {
     costs.stage_ends();
     costs.region_ends();
+  }
+}
+
+// It may be another region that is known, for which no other plan can be found any more.
+void Tape::end_sooner() {
+  if (ops.empty()) {
+    return differ();
+  }
+  try {
+    choose(notes->prints, true, ops.back().device);
+  } catch (const c10::Error&) {
+    differ();
   }
 }
 

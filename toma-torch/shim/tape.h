@@ -216,8 +216,11 @@ class Tape final {
   void draw(torch::jit::Stack& stack);
   uint64_t print_of(const Op& op) const;
   void follow_structure(const Op& op);
-  void choose(uint64_t print, c10::Device device);
+  void choose(const std::vector<uint64_t>& begun, bool is_whole, c10::Device device);
+  void go_on(const toma_chosen& chosen);
+  void hold_repeated();
   void differ();
+  void end_sooner();
   void begin_stage();
   bool is_repeated(uint32_t stage) const;
   bool is_thin();
@@ -231,6 +234,7 @@ class Tape final {
   uint32_t outside_for(const at::Tensor& tensor);
   void use(Value& value, const at::Tensor& tensor);
   void hold(Value& value, const at::Tensor& tensor);
+  void hold_needed();
   void keep_value(Value& value, const at::Tensor& tensor);
   void write(const Op& op, const Ref& ref, const at::Tensor& tensor);
   void keep_readers(const Op& op, const c10::StorageImpl* storage);

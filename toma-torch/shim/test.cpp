@@ -610,7 +610,7 @@ float train(const at::Tensor& weight, bool cuts) {
 torch::autograd::Engine& another_engine() { return torch::autograd::Engine::get_base_engine(); }
 
 int32_t begin_region(toma_region** region, toma_error* error) {
-  const auto choose = [](void*, uint64_t, toma_device, toma_chosen*, toma_error*) { return int32_t{TOMA_OK}; };
+  const auto choose = [](void*, toma_begun, toma_chosen*, toma_error*) { return int32_t{TOMA_OK}; };
   const toma_region_options options{true, true, [](void*, toma_region_progress) {}, nullptr};
   return toma_region_begin(choose, nullptr, options, region, error);
 }

@@ -86,6 +86,7 @@ mod costs;
 mod curve;
 mod error;
 mod fixed;
+mod grafted;
 mod least;
 mod local;
 mod moves;

@@ -7,7 +7,7 @@ use toma_trace::Size;
 use super::bound::Bounds;
 use super::error::Illegal;
 use super::search::Candidate;
-use super::{Action, Costs, Simulated, Solver, simulate};
+use super::{Action, Costs, Simulated, Solver, grafted, simulate};
 
 /// What is run, held and dropped in which order, and what that takes.
 ///
@@ -34,6 +34,30 @@ impl Plan {
         let bound_seconds = Bounds::new(costs, simulated.peak_bytes).seconds(simulated.peak_bytes);
         let keep_all_seconds = costs.keep_all_seconds();
         Ok(Self { actions, simulated, keep_all_seconds, bound_seconds, solver: None })
+    }
+
+    /// The same plan for stages the first of which have run otherwise, as their first actions say. Later runs that are
+    /// not needed any more are left out, and what is missing is made again before it is needed.
+    ///
+    /// For work that turns out to be another than was planned for, and has begun the same.
+    ///
+    /// ```
+    /// # mod toma { pub use toma_plan::checkpoint; }
+    /// use toma::checkpoint::{Action, Costs, Solver, Stage};
+    ///
+    /// let costs = Costs::new(vec![Stage { output_bytes: 1, saved_bytes: 2, ..Stage::default() }; 3])?;
+    /// let plan = costs.plan(costs.keep_all_bytes(), Solver::Auto)?;
+    /// let other = plan.after(&costs, &[Action::Drop(0), Action::Drop(1)])?;
+    /// assert_eq!(other.actions()[..2], [Action::Drop(0), Action::Drop(1)]);
+    /// assert_eq!(other.repeats().collect::<Vec<_>>(), [2, 1, 0]);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// [`Illegal`] says which of these actions cannot be carried out.
+    pub fn after(&self, costs: &Costs, first: &[Action]) -> Result<Self, Illegal> {
+        Self::new(costs, grafted::grafted(costs, first, &self.actions))
     }
 
     pub(super) fn found(costs: &Costs, found: Candidate, bound_seconds: f64, solver: Solver) -> Self {

@@ -79,6 +79,37 @@ fn plans_of_all_solvers_fit_and_are_what_they_say() {
     assert!(reached.get().into_iter().all(|times| times > 300), "{:?}", reached.get());
 }
 
+#[test]
+fn a_plan_goes_on_after_any_first_runs() {
+    let most = Cell::new(0);
+    let holds = |(costs, at, kinds): (Costs, Index, Vec<u8>)| {
+        let [least, all] = [costs.least_bytes(), costs.keep_all_bytes()];
+        let budget = least + at.index(usize::try_from(all - least + 1).unwrap()) as u64;
+        let plan = costs.plan(budget, Solver::Rotor).unwrap();
+        let first: Vec<_> = costs
+            .stages()
+            .iter()
+            .zip(kinds)
+            .enumerate()
+            .map(|(stage, (cost, kind))| match kind {
+                0 if !cost.must_save => Action::Drop(stage),
+                1 if !cost.must_save => Action::Keep(stage),
+                _ => Action::Save { stage, way: 0, holds_input: kind != 3 },
+            })
+            .collect();
+        let after = plan.after(&costs, &first).unwrap();
+        follows_twin(&costs, &after)?;
+        prop_assert!(after.actions().starts_with(&first));
+        // Nothing is needed where it has begun as planned.
+        let own = plan.after(&costs, &plan.actions()[..first.len()]).unwrap();
+        prop_assert_eq!(own.actions(), plan.actions());
+        most.set(most.get().max(after.repeats().sum::<usize>()));
+        Ok(())
+    };
+    runner(3_000).run(&(any(1..=8), anything::<Index>(), vec(0..=3_u8, 0..8)), holds).unwrap();
+    assert!(most.get() > 7, "{} repeats", most.get());
+}
+
 fn scaled(costs: &Costs, scale: u64) -> Costs {
     let mut stages = costs.stages().to_vec();
     for stage in &mut stages {

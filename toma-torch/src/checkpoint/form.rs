@@ -113,7 +113,8 @@ impl<'a> With<'a> {
     /// The same for a closure that returns errors of tch.
     ///
     /// # Errors
-    /// Those of the closure; and of its first operator, where no plan fits the budget.
+    /// Those of the closure; and of its first operator, or the first that is not what was known, where no plan fits the
+    /// budget.
     #[track_caller]
     pub fn f_region<R>(&self, body: impl FnOnce() -> Result<R, TchError>) -> Result<R, TchError> {
         self.f_region_at(Location::caller(), body)

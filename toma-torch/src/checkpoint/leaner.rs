@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use toma_core::leaner::Lean;
-use toma_plan::checkpoint::Plan;
+use toma_plan::checkpoint::{Plan, Solver};
 
 use super::knowledge::Structure;
 
@@ -19,7 +19,8 @@ impl Lean for Leaner {
     /// A fifth less than was planned, as long as some plan needs no more.
     fn lean(&self) -> bool {
         let (peak, least) = (self.plan.peak_bytes(), self.known.least_bytes);
-        let is_leaner = peak > least;
+        let has_others = !matches!(self.plan.solver(), Some(Solver::KeepAll | Solver::SqrtN));
+        let is_leaner = has_others && peak > least;
         if is_leaner {
             self.known.lean(self.budget_bytes, least.max(peak - peak / 5));
         }

@@ -29,7 +29,8 @@
 //! The first run of a region holds the input of each stage and nothing else, and measures what stages take:
 //! bytes from one operator to the next, and seconds. From then on the region takes the fastest [`Plan`] that fits
 //! what is free on the device, or a [`budget`](With::budget). That is remembered for each place in the program and
-//! all shapes; operators that differ from it are noticed at once, and are new from there on.
+//! all shapes. An operator that differs from it is noticed at once: the region goes on as another one that is known and
+//! has begun the same, or is new from there on.
 //!
 //! # Exact
 //!
@@ -56,6 +57,8 @@
 //!
 //! With gradients off, in a [dry run](crate::dry_run()) and with `TOMA_DISABLE=1` a region runs its closure plainly.
 
+mod budget;
+mod choosing;
 mod form;
 mod knowledge;
 mod leaner;
@@ -89,7 +92,8 @@ pub fn region<R>(body: impl FnOnce() -> R) -> R {
 /// The same for a closure that returns errors of tch.
 ///
 /// # Errors
-/// Those of the closure; and of its first operator, where no plan fits what is free.
+/// Those of the closure; and of its first operator, or the first that is not what was known, where no plan fits what is
+/// free.
 #[track_caller]
 pub fn f_region<R>(body: impl FnOnce() -> Result<R, TchError>) -> Result<R, TchError> {
     With::default().f_region_at(Location::caller(), body)

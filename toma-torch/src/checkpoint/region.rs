@@ -4,24 +4,19 @@ use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::Arc;
 
 use tch::{Kind, Tensor};
-use toma_core::memory::MemorySource as _;
+use toma_core::leaner;
 use toma_core::predict::is_dry;
-use toma_core::{device, leaner};
-use toma_plan::checkpoint::{Costs, Plan, TooSmall};
+use toma_plan::checkpoint::Costs;
 
 use super::With;
-use super::knowledge::{self, Place, Structure};
-use super::leaner::Leaner;
+use super::choosing::Choosing;
+use super::knowledge::{self, Place};
 use super::measured;
 use super::report::{self, Ran};
 use super::running::Running;
 use crate::cpu;
 use crate::error::{Error, ErrorKind};
-use crate::ffi::{self, Chosen, DeviceId, RecordingRegion, Region, RegionOptions};
-use crate::memory::Device;
-
-/// Left of what is free, for what was not measured.
-const HEAD_ROOM_PERCENT: u64 = 2;
+use crate::ffi::{self, Chosen, RecordingRegion, Region, RegionOptions};
 
 /// Runs a closure as a region, where there is something to repeat.
 pub(super) fn run<R>(form: &With<'_>, place: Place, body: impl FnOnce() -> R) -> Result<R, Error> {
@@ -41,9 +36,9 @@ fn recorded<R>(form: &With<'_>, place: Place, body: impl FnOnce() -> R) -> Resul
         leaner::keep_size();
     }
     let running = Arc::new(Running::default());
-    let choose = |print, device| choose(form, &place, print, device, &running);
+    let mut choosing = Choosing::new(form, &place, &running);
     let options = RegionOptions { verify: form.verify, undoes: false, hears: running.clone() };
-    let recording = RecordingRegion::begin(choose, options)?;
+    let recording = RecordingRegion::begin(|begun| choosing.choose(begun), options)?;
     let value = body();
     let region = recording.end().map(Arc::new);
     if let Some(region) = region {
@@ -56,57 +51,6 @@ fn recorded<R>(form: &With<'_>, place: Place, body: impl FnOnce() -> R) -> Resul
         report::set_last(Ran { place, region, plan });
     }
     Ok(value)
-}
-
-/// What is known when the first operator is: its structure, and the plan for it.
-fn choose(
-    form: &With<'_>,
-    place: &Place,
-    print: u64,
-    device: DeviceId,
-    running: &Running,
-) -> Result<Chosen, Error> {
-    let elsewhere = || knowledge::elsewhere(print, form.plan?.stages());
-    let Some(known) = knowledge::structure(place, print).or_else(elsewhere) else {
-        return Ok(Chosen::default());
-    };
-    let device = Device::new(device.device());
-    let plan = plan_for(form, place, &known, &device)?;
-    let stages = known.cuts.len() + 1;
-    if plan.stages() != stages {
-        let text = format!("checkpoint {place}: a plan of {} stages for a region of {stages}", plan.stages());
-        return Err(Error::new(ErrorKind::Other, text));
-    }
-    let actions = measured::actions_of(&plan);
-    running.begin(plan, &device);
-    Ok(Chosen { prints: known.prints.clone(), cuts: known.cuts.clone(), actions })
-}
-
-/// The plan that was given, or the fastest that fits. Of those the engine may ask for a leaner one.
-fn plan_for(
-    form: &With<'_>,
-    place: &Place,
-    known: &Arc<Structure>,
-    device: &Device,
-) -> Result<Arc<Plan>, Error> {
-    if let Some(plan) = form.plan {
-        return Ok(Arc::new(plan.clone()));
-    }
-    let budget_bytes = form.budget_bytes.unwrap_or_else(|| free_bytes(device));
-    let plan = known.plan(budget_bytes, form.solver).map_err(|small| too_small(place, &small))?;
-    leaner::offer(Arc::new(Leaner { known: known.clone(), plan: plan.clone(), budget_bytes }));
-    Ok(plan)
-}
-
-/// What is free and not promised to other regions, less some for what was not measured.
-fn free_bytes(device: &Device) -> u64 {
-    let free = device.read().map_or(u64::MAX, |reading| reading.free_bytes);
-    free.saturating_sub(device::promised_bytes(device)) / 100 * (100 - HEAD_ROOM_PERCENT)
-}
-
-/// In words that mean out of memory, whatever carries them.
-fn too_small(place: &Place, small: &TooSmall) -> Error {
-    Error::new(ErrorKind::OutOfMemory, format!("CPU out of memory: checkpoint {place}: {small}"))
 }
 
 /// A stage of the region around it.
@@ -133,7 +77,7 @@ pub(super) fn measure(form: &With<'_>, place: &Place, body: impl FnOnce() -> Ten
     }
     cpu::count();
     let options = RegionOptions { verify: form.verify, undoes: true, hears: Arc::new(Running::default()) };
-    let recording = RecordingRegion::begin(|_, _| Ok(Chosen::default()), options)?;
+    let recording = RecordingRegion::begin(|_| Ok(Chosen::default()), options)?;
     let output = catch_unwind(AssertUnwindSafe(body));
     let region = recording.end().expect("it has not ended").into();
     let result = output.map(|output| backward(&region, output));

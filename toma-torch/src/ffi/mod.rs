@@ -38,7 +38,7 @@ pub(crate) use observe::{Event, EventKind, Recording};
 use profile::{node, operator_of_stack};
 pub(crate) use profile::{position, tell_operators};
 pub(crate) use region::{
-    Chosen, Figures, Hears, Progress, RawAction, RawStage, RecordingRegion, Region, RegionOptions,
+    Begun, Chosen, Figures, Hears, Progress, RawAction, RawStage, RecordingRegion, Region, RegionOptions,
     cut_region, install_regions, records_region,
 };
 pub(crate) use rng::{rng_state, set_rng_state};

@@ -24,6 +24,15 @@ impl RawAction {
     pub(crate) const SAVE_ALONE: u32 = 4;
 }
 
+/// `toma_begun` of the shim.
+#[repr(C)]
+struct RawBegun {
+    prints: *const u64,
+    print_count: usize,
+    is_whole: bool,
+    device: DeviceId,
+}
+
 /// `toma_chosen` of the shim.
 #[repr(C)]
 struct RawChosen {
@@ -116,7 +125,7 @@ extern "C" fn told(guest: *mut c_void, progress: Progress) {
     }
 }
 
-type Choose = extern "C" fn(*mut c_void, u64, DeviceId, &mut RawChosen, &mut RawError) -> i32;
+type Choose = extern "C" fn(*mut c_void, RawBegun, &mut RawChosen, &mut RawError) -> i32;
 
 unsafe extern "C" {
     safe fn toma_region_install();
@@ -143,7 +152,24 @@ unsafe extern "C" {
     fn toma_region_kept(region: *const c_void, out: *mut c_char, room: usize) -> usize;
 }
 
-/// What is known of a region when its first operator is.
+/// How a region begins.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Begun<'a> {
+    /// One for each operator, of which the last has not run.
+    pub(crate) prints: &'a [u64],
+    /// All of them have run, and there are no more.
+    pub(crate) is_whole: bool,
+    pub(crate) device: DeviceId,
+}
+
+impl Begun<'_> {
+    /// How many operators have run.
+    pub(crate) fn operators(&self) -> usize {
+        self.prints.len() - usize::from(!self.is_whole)
+    }
+}
+
+/// What is known of a region.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Chosen {
     /// One for each operator; empty where nothing is known.
@@ -153,8 +179,8 @@ pub(crate) struct Chosen {
     pub(crate) actions: Vec<RawAction>,
 }
 
-/// Asked with the print of the first operator, and the device that it runs on.
-type Chooses<'a> = dyn FnMut(u64, DeviceId) -> Result<Chosen, Error> + 'a;
+/// Asked before the first operator, and where one is not what was known.
+type Chooses<'a> = dyn FnMut(Begun<'_>) -> Result<Chosen, Error> + 'a;
 
 struct Choosing<'a> {
     choose: Box<Chooses<'a>>,
@@ -163,14 +189,16 @@ struct Choosing<'a> {
 
 extern "C" fn choose(
     context: *mut c_void,
-    print: u64,
-    device: DeviceId,
+    begun: RawBegun,
     out: &mut RawChosen,
     error: &mut RawError,
 ) -> i32 {
     // SAFETY: it is what `begin` has given, which lives until the region ends, and is used by this thread alone.
     let choosing = unsafe { &mut *context.cast::<Choosing<'_>>() };
-    match (choosing.choose)(print, device) {
+    let RawBegun { prints, print_count, is_whole, device } = begun;
+    // SAFETY: so many live until this returns, and there is at least one.
+    let prints = unsafe { std::slice::from_raw_parts(prints, print_count) };
+    match (choosing.choose)(Begun { prints, is_whole, device }) {
         Ok(chosen) => choosing.chosen = chosen,
         Err(failed) => return error.fill(&failed),
     }
@@ -197,7 +225,7 @@ pub(crate) struct RecordingRegion<'a> {
 impl<'a> RecordingRegion<'a> {
     /// `choose` must not panic.
     pub(crate) fn begin(
-        choosing: impl FnMut(u64, DeviceId) -> Result<Chosen, Error> + 'a,
+        choosing: impl FnMut(Begun<'_>) -> Result<Chosen, Error> + 'a,
         options: RegionOptions,
     ) -> Result<Self, Error> {
         let mut choosing = Box::new(Choosing { choose: Box::new(choosing), chosen: Chosen::default() });

@@ -53,8 +53,79 @@ fn another_structure_is_noticed_at_the_first_operator_that_differs() {
     assert_eq!(gradient(9), (plain(9), None), "it is measured");
     assert_eq!(gradient(4), (plain(4), Some(4)), "it ends sooner");
     assert_eq!(gradient(4), (plain(4), None), "it is measured");
-    assert_eq!(gradient(6), (plain(6), Some(4)));
-    assert_eq!(gradient(6), (plain(6), None), "it is known");
+    assert_eq!(gradient(6), (plain(6), None), "it is known, and goes on as such");
+    assert_eq!(gradient(9), (plain(9), None), "the same of the longer one");
+    assert_eq!(gradient(4), (plain(4), None), "it ends sooner, as is known");
+}
+
+/// Begins like the others of the same shapes, and ends like them in most operators.
+fn variant(x: &Tensor, length: usize, differs_at: usize) -> Tensor {
+    (0..length).fold(x.tanh(), |value, at| {
+        checkpoint::cut();
+        let value = if at == differs_at { value.sigmoid() } else { value.tanh() };
+        (value * 1.5).dropout(0.3, true)
+    })
+}
+
+#[test]
+fn structures_that_begin_alike_are_planned_whole_in_any_order() {
+    let _alone = alone();
+    let form = checkpoint::with().name("alternating").verify(true);
+    let (x, kinds) = (variable(8), [(6, 6), (6, 3), (4, 6), (9, 0), (9, 5)]);
+    let gradient = |run: &dyn Fn() -> Tensor| {
+        let _ = x.grad().zero_();
+        tch::manual_seed(3);
+        run().sum(Kind::Float).backward();
+        bytes(&x.grad())
+    };
+    let least = |(length, at)| checkpoint::with().measure(|| variant(&x, length, at)).unwrap().least_bytes();
+    let budget = kinds.into_iter().map(least).max().unwrap() * 5 / 4;
+    x.sum(Kind::Float).backward();
+    let mut random = fastrand::Rng::with_seed(5);
+    for round in 0..90 {
+        // In turn, then in any order.
+        let (length, at) = kinds[if round < 60 { round % kinds.len() } else { random.usize(0..kinds.len()) }];
+        let form = if round % 7 == 0 { form.budget(4 * budget) } else { form.budget(budget) };
+        let plain = gradient(&|| variant(&x, length, at));
+        assert_eq!(gradient(&|| form.region(|| variant(&x, length, at))), plain, "round {round}");
+        let last = checkpoint::last().unwrap();
+        if round >= 40 {
+            assert_eq!((last.differs(), last.stages()), (None, length + 1), "round {round}: {last}");
+            let plan = last.plan().expect("all are known by now");
+            assert_eq!(plan.stages(), length + 1);
+            let repeats: Vec<_> = last.repeats().into_iter().map(|count| count as usize).collect();
+            assert_eq!(repeats, plan.repeats().collect::<Vec<_>>(), "round {round}: {last}");
+        }
+    }
+}
+
+#[test]
+fn two_structures_in_turn_are_known_after_the_second_time() {
+    let _alone = alone();
+    let form = checkpoint::with().name("in turn");
+    let x = variable(8);
+    let planned = (0..8).map(|round| {
+        form.region(|| variant(&x, 4, round % 2)).sum(Kind::Float).backward();
+        let last = checkpoint::last().unwrap();
+        last.plan().is_some() && last.differs().is_none()
+    });
+    assert_eq!(planned.collect::<Vec<_>>(), [false, false, false, false, true, true, true, true]);
+}
+
+#[test]
+fn a_plan_is_for_the_structure_of_its_stages() {
+    let _alone = alone();
+    let x = variable(8);
+    let form = checkpoint::with().name("both");
+    let plans = [3, 6].map(|length| {
+        let costs = form.measure(|| chain(&x, length)).unwrap();
+        (length, costs.plan(costs.least_bytes(), Solver::Auto).unwrap())
+    });
+    for (length, plan) in &plans {
+        form.plan(plan).region(|| chain(&x, *length)).sum(Kind::Float).backward();
+        let last = checkpoint::last().unwrap();
+        assert_eq!((last.plan(), last.differs()), (Some(plan), None));
+    }
 }
 
 #[test]

@@ -1,0 +1,48 @@
+//! Plans whose first runs have begun otherwise.
+
+use super::error::Reason;
+use super::simulator::Memory;
+use super::{Action, Costs};
+
+/// The actions of a plan after those that have run in place of its first. They are legal where those are.
+pub(super) fn grafted(costs: &Costs, first: &[Action], planned: &[Action]) -> Vec<Action> {
+    let mut graft = Graft { memory: Memory::new(costs), actions: Vec::new() };
+    for &action in first.iter().chain(planned.get(first.len()..).unwrap_or_default()) {
+        graft.take(action);
+    }
+    graft.actions
+}
+
+struct Graft<'a> {
+    memory: Memory<'a>,
+    actions: Vec<Action>,
+}
+
+impl Graft<'_> {
+    /// Leaves out a run that makes what is there, and makes what is missing.
+    fn take(&mut self, action: Action) {
+        let stage = action.stage();
+        match self.memory.step(action) {
+            Err(Reason::Saved | Reason::OutputHeld) => {}
+            Err(Reason::InputMissing) if self.make_input(stage) => self.take(action),
+            Err(Reason::NotSaved) if self.save(stage) => self.take(action),
+            Ok(()) | Err(_) => self.actions.push(action),
+        }
+    }
+
+    fn save(&mut self, stage: usize) -> bool {
+        (self.memory.has_input(stage) || self.make_input(stage)) && self.add(Action::save(stage))
+    }
+
+    /// From the nearest stage whose input is there. What lies between is dropped as soon as it is used.
+    fn make_input(&mut self, stage: usize) -> bool {
+        let Some(start) = (0..stage).rev().find(|&start| self.memory.has_input(start)) else { return false };
+        self.add(Action::Keep(start)) && (start + 1..stage).all(|stage| self.add(Action::Drop(stage)))
+    }
+
+    fn add(&mut self, action: Action) -> bool {
+        let is_legal = self.memory.step(action).is_ok();
+        self.actions.extend(is_legal.then_some(action));
+        is_legal
+    }
+}

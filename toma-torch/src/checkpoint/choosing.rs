@@ -1,0 +1,90 @@
+//! What is decided for a region: before its first operator, and where it is not what was known.
+
+use std::sync::Arc;
+
+use toma_core::leaner;
+use toma_plan::checkpoint::Plan;
+
+use super::With;
+use super::budget::Budget;
+use super::knowledge::{self, Place, Structure};
+use super::leaner::Leaner;
+use super::measured;
+use super::running::Running;
+use crate::error::{Error, ErrorKind};
+use crate::ffi::{Begun, Chosen};
+use crate::memory::Device;
+
+/// Decides for one region.
+#[derive(Debug)]
+pub(super) struct Choosing<'a> {
+    form: &'a With<'a>,
+    place: &'a Place,
+    running: &'a Running,
+    /// What it is taken for, and what it may take.
+    taken: Option<(Arc<Structure>, Budget)>,
+}
+
+impl<'a> Choosing<'a> {
+    pub(super) fn new(form: &'a With<'a>, place: &'a Place, running: &'a Running) -> Self {
+        Self { form, place, running, taken: None }
+    }
+
+    pub(super) fn choose(&mut self, begun: Begun<'_>) -> Result<Chosen, Error> {
+        match self.taken.take() {
+            None => self.first(begun),
+            Some((other, budget)) => self.further(&other, budget, begun),
+        }
+    }
+
+    fn first(&mut self, begun: Begun<'_>) -> Result<Chosen, Error> {
+        let print = begun.prints[0];
+        let stages = self.form.plan.map(Plan::stages);
+        let elsewhere = || knowledge::elsewhere(print, stages?);
+        let Some(known) = knowledge::structure(self.place, print, stages).or_else(elsewhere) else {
+            return Ok(Chosen::default());
+        };
+        let budget = Budget::of(self.form, Device::new(begun.device.device()));
+        let plan = match self.form.plan {
+            Some(plan) => self.given(plan, &known)?,
+            None => self.plan(&known, &budget)?,
+        };
+        Ok(self.take(known, budget, plan))
+    }
+
+    /// Of another structure that is known, where the plan was not given for this one.
+    fn further(&mut self, other: &Structure, budget: Budget, begun: Begun<'_>) -> Result<Chosen, Error> {
+        let (None, Some(now)) = (self.form.plan, self.running.plan()) else { return Ok(Chosen::default()) };
+        let Some(known) = knowledge::going_on(self.place, other, begun) else { return Ok(Chosen::default()) };
+        let done = &now.actions()[..=other.cuts_before(begun.operators()).len()];
+        let plan = self.plan(&known, &budget)?;
+        let Some(plan) = known.plan_after(done, plan, budget.bytes()) else { return Ok(Chosen::default()) };
+        Ok(self.take(known, budget, plan))
+    }
+
+    fn given(&self, plan: &Plan, known: &Structure) -> Result<Arc<Plan>, Error> {
+        let (place, stages) = (self.place, known.cuts.len() + 1);
+        if plan.stages() == stages {
+            return Ok(Arc::new(plan.clone()));
+        }
+        let text = format!("checkpoint {place}: a plan of {} stages for a region of {stages}", plan.stages());
+        Err(Error::new(ErrorKind::Other, text))
+    }
+
+    /// The fastest that fits. The engine may ask for a leaner one.
+    fn plan(&self, known: &Arc<Structure>, budget: &Budget) -> Result<Arc<Plan>, Error> {
+        let plan = known.plan(budget.bytes(), self.form.solver);
+        let plan = plan.map_err(|small| budget.too_small(self.place, &small, known.lacking_bytes()))?;
+        let budget_bytes = budget.bytes();
+        leaner::offer(Arc::new(Leaner { known: known.clone(), plan: plan.clone(), budget_bytes }));
+        Ok(plan)
+    }
+
+    fn take(&mut self, known: Arc<Structure>, budget: Budget, plan: Arc<Plan>) -> Chosen {
+        let actions = measured::actions_of(&plan);
+        self.running.begin(plan, budget.device());
+        let (prints, cuts) = (known.prints.clone(), known.cuts.clone());
+        self.taken = Some((known, budget));
+        Chosen { prints, cuts, actions }
+    }
+}
