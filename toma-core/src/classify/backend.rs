@@ -201,4 +201,5 @@ const RUST: &[Row] = &[
     // Our own type.
     (OUT_OF_MEMORY, &["outofmemory { requested_bytes:"]),
     (OUT_OF_MEMORY, &["out of memory: tried to allocate"]),
+    (OUT_OF_MEMORY, &["out of memory: checkpoint "]),
 ];

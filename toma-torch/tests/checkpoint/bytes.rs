@@ -2,7 +2,9 @@
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-use toma_torch::checkpoint::{self, Solver};
+use tch::{Device, Kind, Tensor};
+use toma_core::classify::{Class, Classify as _};
+use toma_torch::checkpoint::{self, Solver, With};
 use toma_torch::cpu::{self, Budget};
 
 use crate::kit::{Net, alone, drop_stranded};
@@ -81,7 +83,44 @@ fn a_budget_below_the_least_is_out_of_memory_before_any_operator() {
     assert!(error.is_ok(), "another structure is measured anew");
     let failed = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| form.region(&*net.forward)));
     let text = failed.unwrap_err().downcast::<String>().unwrap();
-    assert!(text.contains("CPU out of memory: checkpoint too small: a budget of"), "{text}");
-    assert!(text.contains(&format!("{least} bytes")), "{text}");
+    let asked = format!("cpu out of memory: checkpoint too small: a budget of {} bytes is", least - 1);
+    assert!(text.contains(&asked), "{text}");
+    assert!(text.contains(&format!("needs {least} bytes")), "{text}");
     assert!(cpu::stats().allocations <= before + 1);
+}
+
+#[test]
+fn too_few_bytes_are_told_as_asked_or_as_free_and_mean_out_of_memory() {
+    let _alone = alone();
+    let float = (Kind::Float, Device::Cpu);
+    let (x, w) = (Tensor::ones([64, 64], float), Tensor::ones([64, 64], float).set_requires_grad(true));
+    let form = checkpoint::with().name("few");
+    let net = || {
+        (0..4).fold(x.shallow_clone(), |x, _| {
+            checkpoint::cut();
+            x.matmul(&w).tanh()
+        })
+    };
+    let least = form.measure(net).unwrap().least_bytes();
+    let refused = |form: With<'_>| {
+        let error = form.f_region(|| x.f_matmul(&w)).map(drop).unwrap_err();
+        assert_eq!(error.classify().class, Class::OutOfMemory, "{error}");
+        error.to_string()
+    };
+    // The variable lacks its gradient.
+    let (asked, lacks) =
+        (least + 16383, format!("needs {least} bytes, and gradients that variables lack 16384"));
+    let text = refused(form.budget(asked));
+    assert!(
+        text.contains(&format!("checkpoint few: a budget of {asked} bytes is too small for auto: stage ")),
+        "{text}"
+    );
+    assert!(text.contains(&lacks), "{text}");
+    let _budget = Budget::beyond_allocated(20_000);
+    let text = refused(form);
+    assert!(
+        text.contains("checkpoint few: 19600 of 20000 free bytes are too small for auto: stage "),
+        "{text}"
+    );
+    assert!(text.contains(&lacks), "{text}");
 }

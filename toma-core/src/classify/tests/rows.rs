@@ -87,6 +87,7 @@ const OUT_OF_MEMORY: &[Case] = &[
     ("io::Error of a user", "Custom { kind: OutOfMemory, error: \"arena is full\" }", None),
     ("our own, Debug", "OutOfMemory { requested_bytes: Some(1048576) }", Some(MIB)),
     ("our own, Display", "out of memory: tried to allocate 1048576 bytes", Some(MIB)),
+    ("our own, of a region", "cuda:0 out of memory: checkpoint net: a budget of 999 bytes is too small for auto: stage 2 needs 1000 bytes", None),
 ];
 
 #[rustfmt::skip]
