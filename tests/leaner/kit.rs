@@ -1,12 +1,12 @@
-//! Work in a budget, by plans that need fewer bytes each, and what panics print.
+//! Work in a budget, by plans that need fewer bytes each.
 
-use std::cell::Cell;
-use std::panic;
 use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
-use std::sync::{Arc, Mutex, Once};
+use std::sync::{Arc, Mutex};
 
 use toma::classify::OutOfMemory;
 use toma::leaner::{self, Lean};
+
+pub(crate) use crate::printed::{prepare, printed};
 
 /// Work whose items need so many bytes at each plan, and which offers the next plan.
 #[derive(Debug)]
@@ -78,33 +78,3 @@ impl Lean for Handle {
 }
 
 pub(crate) const OOM: &str = "CUDA out of memory. Tried to allocate 2.00 GiB";
-
-thread_local! {
-    static COUNTING: Cell<bool> = const { Cell::new(false) };
-    static PRINTED: Cell<usize> = const { Cell::new(0) };
-}
-
-/// A hook that counts stands behind the library's. Every test begins here, because a hook set after the library's
-/// first call would stand before it.
-pub(crate) fn prepare() {
-    static PREPARED: Once = Once::new();
-    PREPARED.call_once(|| {
-        let previous = panic::take_hook();
-        panic::set_hook(Box::new(move |info| {
-            if COUNTING.get() {
-                PRINTED.set(PRINTED.get() + 1);
-            } else {
-                previous(info);
-            }
-        }));
-        toma::execute::with::<toma::NoCache>().batch(1, |_| ());
-    });
-}
-
-/// What `run` returns, and how many panics of this thread would have been printed meanwhile.
-pub(crate) fn printed<R>(run: impl FnOnce() -> R) -> (R, usize) {
-    let (counting, before) = (COUNTING.replace(true), PRINTED.get());
-    let result = run();
-    COUNTING.set(counting);
-    (result, PRINTED.get() - before)
-}

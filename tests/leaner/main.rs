@@ -8,5 +8,7 @@ mod floor;
 mod forms;
 mod kit;
 mod offers;
+#[path = "../common/printed.rs"]
+mod printed;
 mod rungs;
 mod tasks;

@@ -27,6 +27,8 @@ mod measuring;
 mod nested;
 mod noise;
 mod plan;
+#[path = "../common/printed.rs"]
+mod printed;
 mod printing;
 mod script;
 mod shorthands;
