@@ -4,14 +4,12 @@
 //! checkpoints, side by side. Then ResNet-152 takes one step by each of memonger's plan and ours.
 
 use std::error::Error;
-use std::fmt::Display;
 use std::io::{self, Write};
 use std::num::NonZeroUsize;
 use std::process::ExitCode;
 
 use bytesize::ByteSize;
 use clap::{Parser, ValueEnum};
-use toma::torch::QuietBacktraces;
 use toma::torch::checkpoint::Solver;
 use toma::torch::cpu;
 
@@ -24,6 +22,8 @@ mod digits;
 mod learning;
 #[path = "checkpoint/net.rs"]
 mod net;
+#[path = "common/program.rs"]
+mod program;
 #[path = "checkpoint/resnet.rs"]
 mod resnet;
 #[path = "checkpoint/show.rs"]
@@ -65,23 +65,7 @@ enum Which {
 }
 
 fn main() -> ExitCode {
-    let arguments = match Arguments::try_parse() {
-        Ok(arguments) => arguments,
-        Err(error) if !error.use_stderr() => error.exit(),
-        Err(error) => {
-            eprintln!("{}", first_line(&error));
-            return ExitCode::from(2);
-        }
-    };
-    // Each error would bring two pages of C++ frames.
-    let _quiet = QuietBacktraces::new();
-    match run(&arguments, &mut io::stdout().lock()) {
-        Err(error) if !is_closed(&*error) => {
-            eprintln!("error: {}", first_line(&error));
-            ExitCode::FAILURE
-        }
-        _ => ExitCode::SUCCESS,
-    }
+    program::ends(|arguments: &Arguments| run(arguments, &mut io::stdout().lock()))
 }
 
 fn run(arguments: &Arguments, to: &mut dyn Write) -> Result<()> {
@@ -98,14 +82,4 @@ fn run(arguments: &Arguments, to: &mut dyn Write) -> Result<()> {
         resnet::run(arguments, to)?;
     }
     Ok(())
-}
-
-/// libtorch explains itself in many lines, of which the first says what is wrong.
-fn first_line(error: &dyn Display) -> String {
-    error.to_string().lines().next().unwrap_or_default().to_owned()
-}
-
-/// A reader that has left, as `head` does, is no error.
-fn is_closed(error: &(dyn Error + 'static)) -> bool {
-    error.downcast_ref::<io::Error>().is_some_and(|error| error.kind() == io::ErrorKind::BrokenPipe)
 }

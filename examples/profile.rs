@@ -5,7 +5,6 @@
 //! size that worked, and what is alive afterwards.
 
 use std::error::Error;
-use std::fmt::Display;
 use std::io;
 use std::num::NonZeroUsize;
 use std::path::PathBuf;
@@ -13,11 +12,11 @@ use std::process::ExitCode;
 
 use bytesize::ByteSize;
 use clap::Parser;
-use toma::torch::QuietBacktraces;
 use toma::torch::cpu;
 
 use crate::embedding::Embedding;
 use crate::learning::Learning;
+use crate::program::first_line;
 use crate::show::{Work, show};
 
 #[path = "train/data.rs"]
@@ -32,6 +31,8 @@ mod learning;
 #[path = "embed/model.rs"]
 #[allow(dead_code, reason = "vectors are not kept")]
 mod model;
+#[path = "common/program.rs"]
+mod program;
 #[path = "profile/show.rs"]
 mod show;
 #[cfg(test)]
@@ -67,23 +68,7 @@ struct Arguments {
 }
 
 fn main() -> ExitCode {
-    let arguments = match Arguments::try_parse() {
-        Ok(arguments) => arguments,
-        Err(error) if !error.use_stderr() => error.exit(),
-        Err(error) => {
-            eprintln!("{}", first_line(&error));
-            return ExitCode::from(2);
-        }
-    };
-    // Each error would bring two pages of C++ frames.
-    let _quiet = QuietBacktraces::new();
-    match run(&arguments, &mut io::stdout().lock()) {
-        Err(error) if !is_closed(&*error) => {
-            eprintln!("error: {}", first_line(&error));
-            ExitCode::FAILURE
-        }
-        _ => ExitCode::SUCCESS,
-    }
+    program::ends(|arguments: &Arguments| run(arguments, &mut io::stdout().lock()))
 }
 
 fn run(arguments: &Arguments, to: &mut dyn io::Write) -> Result<()> {
@@ -101,14 +86,4 @@ fn run(arguments: &Arguments, to: &mut dyn io::Write) -> Result<()> {
         (Box::new(Embedding::new(model, batch(64))?), ByteSize::mib(16))
     };
     show(&mut *work, arguments.budget.unwrap_or(budget), arguments.output.as_deref(), to)
-}
-
-/// libtorch explains itself in many lines, of which the first says what is wrong.
-fn first_line(error: &dyn Display) -> String {
-    error.to_string().lines().next().unwrap_or_default().to_owned()
-}
-
-/// A reader that has left, as `head` does, is no error.
-fn is_closed(error: &(dyn Error + 'static)) -> bool {
-    error.downcast_ref::<io::Error>().is_some_and(|error| error.kind() == io::ErrorKind::BrokenPipe)
 }

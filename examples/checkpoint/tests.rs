@@ -5,7 +5,8 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use clap::{CommandFactory as _, Parser as _};
 use toma::torch::cpu;
 
-use crate::{Arguments, first_line, run};
+use crate::program::first_line;
+use crate::{Arguments, run};
 
 /// Keeps other tests that make tensors waiting: a budget is the whole process's.
 fn alone() -> MutexGuard<'static, ()> {

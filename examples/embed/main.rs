@@ -9,9 +9,7 @@ use std::fmt::Display;
 use std::io::{self, ErrorKind, Write as _};
 use std::process::ExitCode;
 
-use clap::Parser as _;
-
-use crate::arguments::Arguments;
+use crate::program::first_line;
 
 mod arguments;
 mod check;
@@ -21,6 +19,8 @@ mod job;
 mod memory;
 mod model;
 mod output;
+#[path = "../common/program.rs"]
+mod program;
 mod search;
 mod summary;
 #[cfg(test)]
@@ -32,21 +32,7 @@ mod weights;
 type Result<T> = std::result::Result<T, Box<dyn Error>>;
 
 fn main() -> ExitCode {
-    let arguments = Arguments::parse();
-    // Each error would bring two pages of C++ frames, which say nothing here.
-    let _quiet = toma::torch::QuietBacktraces::new();
-    match job::run(&arguments) {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            eprintln!("error: {}", first_line(&error));
-            ExitCode::FAILURE
-        }
-    }
-}
-
-/// libtorch explains itself in many lines, of which the first says what is wrong.
-fn first_line(error: &dyn Display) -> String {
-    error.to_string().lines().next().unwrap_or_default().to_owned()
+    program::ends(job::run)
 }
 
 /// Prints a result.
