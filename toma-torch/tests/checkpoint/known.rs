@@ -78,8 +78,8 @@ fn structures_that_begin_alike_are_planned_whole_in_any_order() {
         run().sum(Kind::Float).backward();
         bytes(&x.grad())
     };
-    let least = |(length, at)| checkpoint::with().measure(|| variant(&x, length, at)).unwrap().least_bytes();
-    let budget = kinds.into_iter().map(least).max().unwrap() * 5 / 4;
+    let needs = |(length, at)| checkpoint::with().measure(|| variant(&x, length, at)).unwrap().least_bytes();
+    let budget = kinds.into_iter().map(needs).max().unwrap() * 5 / 4;
     x.sum(Kind::Float).backward();
     let mut random = fastrand::Rng::with_seed(5);
     for round in 0..90 {
@@ -88,13 +88,13 @@ fn structures_that_begin_alike_are_planned_whole_in_any_order() {
         let form = if round % 7 == 0 { form.budget(4 * budget) } else { form.budget(budget) };
         let plain = gradient(&|| variant(&x, length, at));
         assert_eq!(gradient(&|| form.region(|| variant(&x, length, at))), plain, "round {round}");
-        let last = checkpoint::last().unwrap();
+        let report = checkpoint::last().unwrap();
         if round >= 40 {
-            assert_eq!((last.differs(), last.stages()), (None, length + 1), "round {round}: {last}");
-            let plan = last.plan().expect("all are known by now");
-            assert_eq!(plan.stages(), length + 1);
-            let repeats: Vec<_> = last.repeats().into_iter().map(|count| count as usize).collect();
-            assert_eq!(repeats, plan.repeats().collect::<Vec<_>>(), "round {round}: {last}");
+            assert_eq!((report.differs(), report.stages()), (None, length + 1), "round {round}: {report}");
+            let followed = report.plan().expect("all are known by now");
+            assert_eq!(followed.stages(), length + 1);
+            let repeats: Vec<_> = report.repeats().into_iter().map(|count| count as usize).collect();
+            assert_eq!(repeats, followed.repeats().collect::<Vec<_>>(), "round {round}: {report}");
         }
     }
 }
