@@ -32,7 +32,9 @@ void Tape::run(uint32_t stage, bool saves, bool holds_output) {
   if (stage > 0 && !stages[stage - 1].holds_output) {
     run(stage - 1, false, true);
   }
-  TORCH_INTERNAL_ASSERT(!stages[stage].is_kept || saves, "checkpoint: a stage that is kept is run again");
+  if (stages[stage].is_kept && !saves) {
+    fail("stage ", stage, " cannot be repeated, and its output is not held");
+  }
   const auto held_before = std::exchange(stages[stage].holds_output, stages[stage].holds_output || holds_output);
   try {
     // What was planned is measured already.
@@ -125,8 +127,13 @@ at::Tensor Tape::unpack(uint32_t number) {
   check_version(slots[number]);
   const auto begins = reached != stage;
   reach(stage);
-  if (!slots[number].tensor.defined() && !is_input_held(slots[number])) {
+  const auto is_there = [&] { return slots[number].tensor.defined() || is_input_held(slots[number]); };
+  if (!is_there()) {
     run(stage, true, false);
+  }
+  // An input that its stage has left, where no plan says when to make it again: in a backward inside the region.
+  if (!is_there() && slots[number].value != none) {
+    run(stage - 1, false, true);
   }
   if (begins && has_ended) {
     costs.backward_begins(stage);
@@ -135,7 +142,9 @@ at::Tensor Tape::unpack(uint32_t number) {
   if (!slot.tensor.defined() && is_input_held(slot)) {
     return alias_of(values[slot.value].held);
   }
-  TORCH_INTERNAL_ASSERT(slot.tensor.defined(), "checkpoint: a repetition has not made what it should");
+  if (!slot.tensor.defined()) {
+    fail("stage ", stage, " has not made what ", ops[slot.op].name(), " saves when it was repeated");
+  }
   return slot.is_saved ? slot.tensor : std::exchange(slot.tensor, at::Tensor());
 }
 

@@ -90,7 +90,9 @@ const at::Tensor& Replay::argument(const Op& op, const Ref& ref) const {
     return made->second;
   }
   const auto& value = tape.values[ref.value];
-  TORCH_INTERNAL_ASSERT(value.held.defined(), "checkpoint: an input of the stage is not held");
+  if (!value.held.defined()) {
+    fail("stage ", stage, ": an argument of ", op.name(), " is not held");
+  }
   if (version_of(value.held) != ref.version) {
     changed("a tensor of the region, an argument of", op);
   }

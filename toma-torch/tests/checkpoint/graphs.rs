@@ -71,6 +71,34 @@ fn gradients_of_gradients_are_the_same() {
 }
 
 #[test]
+fn a_backward_inside_takes_what_its_stages_have_left_in_every_plan() {
+    let _alone = alone();
+    let (x, w) = (variable(1), variable(2));
+    let net = || {
+        let hidden = chain(&x, &w);
+        checkpoint::cut();
+        let energy = hidden.matmul(&w).exp().sum(Kind::Float);
+        let force = Tensor::run_backward(&[&energy], &[&x, &hidden], true, true);
+        checkpoint::cut();
+        ((&force[0] + &force[1]) * &hidden).tanh().matmul(&w).sigmoid()
+    };
+    let gradients = |output: Tensor| {
+        let gradients = Tensor::run_backward(&[output.square().mean(Kind::Float)], &[&x, &w], false, false);
+        gradients.iter().map(bytes).collect::<Vec<_>>()
+    };
+    let plain = gradients(net());
+    let form = checkpoint::with().name("inside").verify(true);
+    let costs = form.measure(net).unwrap();
+    let (least, most) = (costs.least_bytes(), costs.keep_all_bytes());
+    for solver in Solver::ALL {
+        for budget in (0..=8).map(|part| least + (most - least) * part / 8) {
+            let Ok(plan) = costs.plan(budget, solver) else { continue };
+            assert_eq!(gradients(form.plan(&plan).region(net)), plain, "{plan}");
+        }
+    }
+}
+
+#[test]
 fn a_part_of_the_graph_is_enough() {
     let _alone = alone();
     same(
