@@ -41,6 +41,7 @@ void Costs::tell(uint64_t repeated_ns, bool is_over) const {
 void Costs::stage_begins() {
   tell(0, false);
   starts.push_back(level().now - meter.start());
+  elsewhere.push_back(is_learning ? held_elsewhere() : std::vector<uint32_t>());
   stages.push_back({});
   stages.back().first_op = static_cast<uint32_t>(tape.ops.size());
   first = Run(is_learning);
@@ -111,6 +112,7 @@ void Costs::joins(uint32_t into) {
   joined.saving_peak_bytes = saved;
   stages.resize(into + 1);
   starts.resize(into + 1);
+  elsewhere.resize(into + 1);
 }
 
 // What later stages use of those before one.
@@ -122,6 +124,47 @@ int64_t Costs::held_before(uint32_t stage) const {
     }
   }
   return static_cast<int64_t>(held.bytes);
+}
+
+// Values that boundaries hold, and something else, too.
+std::vector<uint32_t> Costs::held_elsewhere() const {
+  std::unordered_map<const c10::StorageImpl*, size_t> handles;
+  const auto count = [&](const at::Tensor& tensor) {
+    const auto* storage = tensor.defined() ? storage_of(tensor) : nullptr;
+    handles[storage] += storage == nullptr ? 0 : 1;
+  };
+  for (const auto& value : tape.values) {
+    count(value.held);
+    count(value.kept);
+  }
+  std::for_each(tape.slots.begin(), tape.slots.end(), [&](const Slot& slot) { count(slot.tensor); });
+  std::vector<uint32_t> elsewhere;
+  for (uint32_t number = 0; number < tape.values.size(); ++number) {
+    const auto& held = tape.values[number].held;
+    if (held.defined() && held.has_storage() && held.storage().use_count() > handles[storage_of(held)]) {
+      elsewhere.push_back(number);
+    }
+  }
+  return elsewhere;
+}
+
+// Of those values what a stage does not use, and is there all the same while it runs for the first time.
+int64_t Costs::staying(uint32_t stage) const {
+  Storages used;
+  for (const auto& value : tape.values) {
+    if (value.stage < stage && stage <= value.last_stage) {
+      used.add(value.storage._unsafe_get_target(), 0);
+    }
+  }
+  return bytes_of_values(elsewhere[stage], used);
+}
+
+// What they add to memory that is counted.
+int64_t Costs::bytes_of_values(const std::vector<uint32_t>& numbers, Storages counted) const {
+  for (const auto number : numbers) {
+    counted.add(tape.values[number].storage._unsafe_get_target(), tape.values[number].storage_bytes);
+  }
+  return static_cast<int64_t>(counted.bytes);
 }
 
 // The sizes follow from what was recorded, whatever was held.
@@ -147,7 +190,7 @@ void Costs::sizes() {
       }
     });
     // What the program holds besides: it is there while the stage runs for the first time.
-    const auto others = static_cast<uint64_t>(std::max<int64_t>(starts[number] - held_before(number), 0));
+    const auto others = static_cast<uint64_t>(std::max<int64_t>(starts[number] - held_before(number), 0) + staying(number));
     stage.peak_bytes += others;
     stage.saving_peak_bytes += others;
     stage.output_bytes = output.bytes;
@@ -224,7 +267,7 @@ void Costs::backward_arrives() {
     }
   }
   after.note();
-  const auto besides = level().now - meter.start() - static_cast<int64_t>(held.bytes);
+  const auto besides = level().now - meter.start() - static_cast<int64_t>(held.bytes) + bytes_of_values(held_elsewhere(), {});
   fallen_bytes = after.start() + after.saving() - level().now;
   stages.back().gradient_bytes = static_cast<uint64_t>(std::max<int64_t>(besides, 0));
 }
@@ -257,8 +300,10 @@ int64_t Costs::left() const { return level().now - meter.start() - static_cast<i
 void Costs::backward_begins(uint32_t number) {
   backward_of = number;
   if (is_learning) {
-    // Of the last one to come what is left counts: it holds least else.
-    others = left() - held_by_tape() - static_cast<int64_t>(stages[number].gradient_bytes);
+    // A plan may have dropped its input, and make another one.
+    const auto besides = left() - held_by_tape() + bytes_of_values(held_elsewhere(), {});
+    const auto others = besides - static_cast<int64_t>(stages[number].gradient_bytes);
+    stages[number].others_bytes = static_cast<uint64_t>(std::max<int64_t>(others, 0));
   }
   backward = Run(is_learning);
   tell(0, false);
@@ -294,7 +339,6 @@ void Costs::is_over() {
   Meter::take();
   const std::lock_guard<std::mutex> held(tape.notes->lock);
   publish();
-  tape.notes->figures.outside_bytes = static_cast<uint64_t>(std::clamp<int64_t>(left(), 0, std::max<int64_t>(others, 0)));
   tape.notes->figures.is_over = true;
   tell(0, true);
   // Stages behind it whose backward has not run are of branches that lead to no gradient.

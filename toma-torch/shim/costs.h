@@ -64,6 +64,9 @@ class Costs {
   template <class F>
   void each_slot(uint32_t stage, const F& body) const;
   int64_t held_before(uint32_t stage) const;
+  std::vector<uint32_t> held_elsewhere() const;
+  int64_t staying(uint32_t stage) const;
+  int64_t bytes_of_values(const std::vector<uint32_t>& numbers, Storages counted) const;
   void sizes();
   void leaves();
   void tell(uint64_t repeated_ns, bool is_over) const;
@@ -77,13 +80,13 @@ class Costs {
   std::vector<toma_stage> stages;
   // Allocated since the region began, when each of them did.
   std::vector<int64_t> starts;
+  // Values that the program held as well, when each of them did.
+  std::vector<std::vector<uint32_t>> elsewhere;
   Meter meter;
   Run backward, after;
   // The stage whose backward is measured.
   uint32_t backward_of;
   bool has_arrived = false;
-  // What is left beside the tape and a gradient, when the last backward of a stage begins.
-  int64_t others = 0;
   // What slots hold when it begins.
   uint64_t held_bytes = 0;
   // What was needed beyond that only to make the gradient of the outputs.

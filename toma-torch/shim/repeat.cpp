@@ -44,6 +44,9 @@ void Tape::run(uint32_t stage, bool saves, bool holds_output) {
     throw;
   }
   stages[stage].is_saved |= saves;
+  if (!has_ended && reached != none && stages[stage].holds_output && !held_before) {
+    held_inside.push_back(stage);
+  }
 }
 
 // What no later run begins with.
@@ -68,11 +71,32 @@ void Tape::reach(uint32_t stage) {
     costs.backward_arrives();
   }
   reached = stage;
+  if (!has_ended) {
+    return;
+  }
   for (auto boundary = current() + 1; boundary-- > stage;) {
     stages[boundary].is_saved = boundary == stage && stages[boundary].is_saved;
     release(boundary);
   }
   follow_plan(stage);
+}
+
+// A backward inside the region is over: what it has made beside the plan goes.
+void Tape::leave_inside() {
+  if (std::exchange(reached, none) == none) {
+    return;
+  }
+  for (const auto boundary : std::exchange(held_inside, {})) {
+    release(boundary);
+  }
+  for (auto& stage : stages) {
+    stage.is_saved = saves(stage.action);
+  }
+  for (auto& slot : slots) {
+    if (!slot.is_saved) {
+      slot.tensor.reset();
+    }
+  }
 }
 
 // Does what the plan does before the backward of a stage. A backward inside the region comes before all that is

@@ -289,6 +289,8 @@ struct toma_stage {
   uint64_t output_bytes, saved_bytes, gradient_bytes;
   // Of its first run, without and with what it saves; of a later one; of its backward.
   uint64_t peak_bytes, saving_peak_bytes, repeat_peak_bytes, repeat_saving_peak_bytes, backward_peak_bytes;
+  // What there is when its backward begins that none of these tell: what the program holds, gradients in the making.
+  uint64_t others_bytes;
   // It cannot be run again.
   bool is_kept;
   // Its backward has run.
@@ -304,8 +306,6 @@ struct toma_region_figures {
   uint64_t repeat_ns;
   // The gradients of its inputs.
   uint64_t input_gradient_bytes;
-  // What is left beside gradients of variables when its graph is gone: outputs, and what was computed of them.
-  uint64_t outside_bytes;
   // Nothing will change any more.
   bool is_over;
   // And backward has come to the first stage that it needs something of.

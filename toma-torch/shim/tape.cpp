@@ -109,6 +109,7 @@ uint32_t Tape::record(const c10::OperatorHandle& handle, const Operator& operati
   toma_modes_get(&op.modes);
   op.position = toma_profile_position();
   op.device = device_of(op.arguments);
+  leave_inside();
   follow_structure(op);
   refer(op);
   costs.between(current(), costs.first, true);
@@ -280,6 +281,7 @@ void Tape::cut(int32_t deeper) {
 
 void Tape::end() {
   const std::lock_guard<std::recursive_mutex> held(lock);
+  leave_inside();
   has_ended = true;
   if (is_known && ops.size() < known.size()) {
     end_sooner();

@@ -63,7 +63,7 @@ struct Notes {
   std::vector<toma_stage> stages;
   std::vector<Leaf> leaves;
   std::string kept;
-  toma_region_figures figures{0, UINT64_MAX, 0, 0, 0, 0, false, false};
+  toma_region_figures figures{0, UINT64_MAX, 0, 0, 0, false, false};
   // Null where nothing is undone.
   std::unique_ptr<Undo> undo;
 };
@@ -248,6 +248,7 @@ class Tape final {
 
   // Running again: repeat.cpp.
   void reach(uint32_t stage);
+  void leave_inside();
   void follow_plan(uint32_t stage);
   void act(toma_action action, bool holds_output);
   void run(uint32_t stage, bool saves, bool holds_output);
@@ -293,6 +294,8 @@ class Tape final {
   bool must_cut = false, has_ended = false;
   // The stage whose backward runs.
   uint32_t reached = none;
+  // Boundaries that a backward inside the region holds beside the plan.
+  std::vector<uint32_t> held_inside;
   Costs costs;
 };
 

@@ -18,7 +18,8 @@ fn costs(raw: &[RawStage], figures: &Figures) -> Result<Costs, InvalidCosts> {
     let gradients = raw.iter().map(|stage| stage.gradient_bytes);
     let inputs = iter::once(figures.input_gradient_bytes).chain(gradients);
     let mut stages: Vec<_> = raw.iter().zip(inputs).map(|(stage, input)| of(stage, input)).collect();
-    // What follows on the outputs counts with their gradient until the last stage's backward has run. Some of it stays.
+    // What follows on the outputs counts with their gradient until the last stage's backward has run. Some of it stays,
+    // and is there when earlier ones are repeated.
     let earlier = stages.len().saturating_sub(1);
     // Plans count it from the start. First runs come before it.
     let following = stages.last().map_or(0, |stage| stage.gradient_bytes);
@@ -27,11 +28,13 @@ fn costs(raw: &[RawStage], figures: &Figures) -> Result<Costs, InvalidCosts> {
             *peak = peak.saturating_sub(following);
         }
     }
-    for stage in &mut stages[..earlier] {
-        let Stage { repeat_peak_bytes, repeat_saving_peak_bytes, backward_peak_bytes, .. } = stage;
-        for peak in [repeat_peak_bytes, repeat_saving_peak_bytes, backward_peak_bytes] {
-            *peak = peak.saturating_add(figures.outside_bytes);
+    let mut most = 0;
+    for (stage, raw) in stages[..earlier].iter_mut().zip(raw).rev() {
+        most = raw.others_bytes.max(most);
+        for peak in [&mut stage.repeat_peak_bytes, &mut stage.repeat_saving_peak_bytes] {
+            *peak = peak.saturating_add(most);
         }
+        stage.backward_peak_bytes = stage.backward_peak_bytes.saturating_add(raw.others_bytes);
     }
     Costs::new(stages)?.with_input_gradient(figures.input_gradient_bytes)
 }

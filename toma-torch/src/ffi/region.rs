@@ -61,6 +61,7 @@ pub(crate) struct RawStage {
     pub(crate) repeat_peak_bytes: u64,
     pub(crate) repeat_saving_peak_bytes: u64,
     pub(crate) backward_peak_bytes: u64,
+    pub(crate) others_bytes: u64,
     pub(crate) is_kept: bool,
     pub(crate) is_measured: bool,
 }
@@ -75,7 +76,6 @@ pub(crate) struct Figures {
     pub(crate) peak_bytes: u64,
     pub(crate) repeat_ns: u64,
     pub(crate) input_gradient_bytes: u64,
-    pub(crate) outside_bytes: u64,
     pub(crate) is_over: bool,
     pub(crate) is_whole: bool,
 }

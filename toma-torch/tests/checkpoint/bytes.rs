@@ -56,6 +56,77 @@ fn the_predicted_peak_is_that_of_the_run_and_a_budget_of_it_is_enough() {
     }
 }
 
+/// Steps whose backward is made of what a region returns, by every solver in several budgets: none takes more than is
+/// planned, and the leanest hardly less.
+fn never_above_the_plan<R>(name: &str, net: impl Fn() -> R, backward: impl Fn(R)) {
+    let form = checkpoint::with().name(name);
+    (0..2).for_each(|_| backward(form.enabled(false).region(&net)));
+    backward(form.region(&net));
+    let costs = form.known().unwrap();
+    let (least, most) = (costs.least_bytes(), costs.keep_all_bytes());
+    for solver in Solver::ALL {
+        for budget in (0..=4).map(|part| least + (most - least) * part / 4) {
+            let Ok(plan) = costs.plan(budget, solver) else { continue };
+            cpu::reset_peak_allocated_bytes();
+            let before = cpu::allocated_bytes();
+            backward(form.plan(&plan).region(&net));
+            let measured = cpu::stats().peak_allocated_bytes - before;
+            assert!(measured <= plan.peak_bytes(), "{name}: {measured} bytes of {plan}");
+            let is_leanest = plan.peak_bytes() == least;
+            assert!(!is_leanest || measured + measured / 32 >= least, "{name}: {measured} bytes of {plan}");
+        }
+    }
+}
+
+fn weight() -> Tensor {
+    let weight = Tensor::ones([64, 64], (Kind::Float, Device::Cpu)).set_requires_grad(true);
+    (&weight * 0.0).sum(Kind::Float).backward();
+    weight
+}
+
+#[test]
+fn rows_that_live_on_as_views_and_a_weight_of_all_stages_are_planned() {
+    let _alone = alone();
+    let (w, x) = (weight(), Tensor::ones([32, 64], (Kind::Float, Device::Cpu)));
+    let net = || {
+        let rows = (0..6).scan(x.shallow_clone(), |h, at| {
+            checkpoint::cut();
+            *h = h.matmul(&w).tanh().sigmoid();
+            Some(h.narrow(0, at, 1))
+        });
+        rows.collect::<Vec<_>>()
+    };
+    let loss = |rows: &[Tensor]| Tensor::cat(rows, 0).square().mean(Kind::Float);
+    never_above_the_plan("rows", net, |rows| {
+        let loss = loss(&rows);
+        drop(rows);
+        loss.backward();
+    });
+    never_above_the_plan("rows that stay", net, |rows| loss(&rows).backward());
+}
+
+#[test]
+fn backwards_inside_leave_what_the_plan_holds() {
+    let _alone = alone();
+    let (w, x) = (weight(), Tensor::ones([32, 64], (Kind::Float, Device::Cpu)).set_requires_grad(true));
+    (&x * 0.0).sum(Kind::Float).backward();
+    for (name, is_deep) in [("inside", false), ("inside and deep", true)] {
+        let net = || {
+            let h = (0..5).fold(x.shallow_clone(), |h, _| {
+                checkpoint::cut();
+                h.matmul(&w).tanh().sigmoid()
+            });
+            checkpoint::cut();
+            let energy = h.matmul(&w).exp().sum(Kind::Float);
+            let of = if is_deep { &x } else { &h };
+            let slope = Tensor::run_backward(&[&energy], &[of], true, true);
+            checkpoint::cut();
+            (&slope[0] * &h).tanh().matmul(&w).sigmoid()
+        };
+        never_above_the_plan(name, net, |output| output.square().mean(Kind::Float).backward());
+    }
+}
+
 #[test]
 fn keeping_all_takes_no_more_than_the_plain_run() {
     let _alone = alone();
