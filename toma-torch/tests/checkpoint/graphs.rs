@@ -86,14 +86,14 @@ fn a_backward_inside_takes_what_its_stages_have_left_in_every_plan() {
         let gradients = Tensor::run_backward(&[output.square().mean(Kind::Float)], &[&x, &w], false, false);
         gradients.iter().map(bytes).collect::<Vec<_>>()
     };
-    let plain = gradients(net());
+    let expected = gradients(net());
     let form = checkpoint::with().name("inside").verify(true);
     let costs = form.measure(net).unwrap();
     let (least, most) = (costs.least_bytes(), costs.keep_all_bytes());
     for solver in Solver::ALL {
         for budget in (0..=8).map(|part| least + (most - least) * part / 8) {
             let Ok(plan) = costs.plan(budget, solver) else { continue };
-            assert_eq!(gradients(form.plan(&plan).region(net)), plain, "{plan}");
+            assert_eq!(gradients(form.plan(&plan).region(net)), expected, "{plan}");
         }
     }
 }
