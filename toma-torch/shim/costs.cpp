@@ -171,11 +171,12 @@ int64_t Costs::bytes_of_values(const std::vector<uint32_t>& numbers, Storages co
 void Costs::sizes() {
   for (uint32_t number = 0; number < stages.size(); ++number) {
     auto& stage = stages[number];
-    Storages output, saved;
+    Storages output, saved, united;
     for (const auto& value : tape.values) {
       const auto* storage = value.storage._unsafe_get_target();
       if (value.stage <= number && number < value.last_stage) {
         output.add(storage, value.storage_bytes);
+        united.add(storage, value.storage_bytes);
         stage.gradient_bytes += value.wants_gradient ? value.bytes : 0;
         if (value.stage == number) {
           saved.add(storage, value.storage_bytes);
@@ -187,6 +188,7 @@ void Costs::sizes() {
       const auto made = tape.storages.find(storage);
       if (made == tape.storages.end() || made->second.stage == number) {
         saved.add(storage, slot.bytes);
+        united.add(storage, slot.bytes);
       }
     });
     // What the program holds besides: it is there while the stage runs for the first time.
@@ -195,6 +197,7 @@ void Costs::sizes() {
     stage.saving_peak_bytes += others;
     stage.output_bytes = output.bytes;
     stage.saved_bytes = saved.bytes;
+    stage.united_bytes = united.bytes;
     stage.is_kept = tape.stages[number].is_kept;
     // Backward takes nothing from it.
     stage.is_measured = tape.stages[number].first_slot == tape.end_slot(number);

@@ -287,6 +287,8 @@ struct toma_stage {
   // What later stages need of it and of those before it; what its backward needs of its own; the gradients of the
   // former.
   uint64_t output_bytes, saved_bytes, gradient_bytes;
+  // What later stages need of it and of those before it, and what its backward needs of its own, together.
+  uint64_t united_bytes;
   // Of its first run, without and with what it saves; of a later one; of its backward.
   uint64_t peak_bytes, saving_peak_bytes, repeat_peak_bytes, repeat_saving_peak_bytes, backward_peak_bytes;
   // What there is when its backward begins that none of these tell: what the program holds, gradients in the making.

@@ -148,8 +148,13 @@ pub(super) fn ways(stage: &Stage) -> impl Iterator<Item = Saving> {
 }
 
 fn total_bytes(stage: &Stage) -> Option<u64> {
-    let of_runs =
-        [stage.output_bytes, stage.gradient_bytes, stage.forward_peak_bytes, stage.repeat_peak_bytes];
+    let of_runs = [
+        stage.output_bytes,
+        stage.passing_bytes,
+        stage.gradient_bytes,
+        stage.forward_peak_bytes,
+        stage.repeat_peak_bytes,
+    ];
     let of_ways = ways(stage).flat_map(|it| {
         [it.saved_bytes, it.saving_peak_bytes, it.repeat_saving_peak_bytes, it.backward_peak_bytes]
     });

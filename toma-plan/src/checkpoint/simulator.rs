@@ -51,6 +51,8 @@ pub(super) struct Memory<'a> {
     /// Outputs that are held beside what is saved.
     held: Vec<bool>,
     saved: Vec<Option<Saving>>,
+    /// What passes stages that are saved and have dropped their input.
+    passing: Vec<u64>,
     runs: Vec<usize>,
     /// Stages that have run at least once: all before this one.
     reached: usize,
@@ -70,6 +72,7 @@ impl<'a> Memory<'a> {
             costs,
             held: vec![false; count],
             saved: vec![None; count],
+            passing: vec![0; count],
             runs: vec![0; count],
             reached: 0,
             left: count,
@@ -112,8 +115,9 @@ impl<'a> Memory<'a> {
                 self.held[stage] = true;
             }
         }
-        if action.drops_input() {
-            self.drop_input(stage);
+        if action.drops_input() && self.drop_input(stage) && self.saved[stage].is_some() && !cost.must_save {
+            self.passing[stage] = cost.passing_bytes;
+            self.bytes += cost.passing_bytes;
         }
         self.runs[stage] += 1;
         self.reached += usize::from(is_first);
@@ -161,16 +165,15 @@ impl<'a> Memory<'a> {
         }
     }
 
-    fn drop_input(&mut self, stage: usize) {
-        if let Some(input) = stage.checked_sub(1) {
-            self.drop_output(input);
-        }
+    /// Whether there was something to drop.
+    fn drop_input(&mut self, stage: usize) -> bool {
+        stage.checked_sub(1).is_some_and(|input| self.drop_output(input))
     }
 
-    fn drop_output(&mut self, stage: usize) {
-        if std::mem::take(&mut self.held[stage]) {
-            self.bytes -= self.costs.stages()[stage].output_bytes;
-        }
+    fn drop_output(&mut self, stage: usize) -> bool {
+        let was_held = std::mem::take(&mut self.held[stage]);
+        self.bytes -= if was_held { self.costs.stages()[stage].output_bytes } else { 0 };
+        was_held
     }
 
     fn backward(&mut self, stage: usize) -> Result<(), Reason> {
@@ -183,7 +186,8 @@ impl<'a> Memory<'a> {
         let saving = self.saved[stage].ok_or(Reason::NotSaved)?;
         self.needs_input(stage)?;
         self.hold(stage, self.costs.gradient_bytes(stage), saving.backward_peak_bytes);
-        self.bytes -= self.costs.gradient_bytes(stage + 1) + saving.saved_bytes;
+        let passing_bytes = std::mem::take(&mut self.passing[stage]);
+        self.bytes -= self.costs.gradient_bytes(stage + 1) + saving.saved_bytes + passing_bytes;
         self.saved[stage] = None;
         self.drop_output(stage);
         self.drop_input(stage);

@@ -31,6 +31,9 @@ pub struct Stage {
     pub output_bytes: u64,
     /// All that backward needs, with the output and without the input.
     pub saved_bytes: u64,
+    /// Of the output what stages before have made and this one does not save, beyond `saved_bytes`: it is held all the
+    /// same where the stage is saved and drops its input. Stages that cannot be repeated have it in `saved_bytes`.
+    pub passing_bytes: u64,
     /// The gradient of the output.
     pub gradient_bytes: u64,
     /// Peak of the first run beyond the output, if it saves nothing.

@@ -49,11 +49,12 @@ pub(crate) fn any(lengths: impl Into<SizeRange>) -> impl Strategy<Value = Costs>
 }
 
 fn any_stage() -> impl Strategy<Value = Stage> {
-    let bytes = (0..=6_u64, 0..=9_u64, 0..=6_u64).prop_map(|(a, more, d)| [a, a + more, d]);
+    let bytes = (0..=6_u64, 0..=9_u64, 0..=6_u64, 0..=3_u64)
+        .prop_map(|(a, more, d, passing)| [a, a + more, d, passing]);
     let peaks = [0..=4_u64, 0..=4, 0..=4, 0..=4, 0..=4];
     let savings = vec((0..=9_u64, 0..=4_u8, [0..=4_u64, 0..=4, 0..=4]), 0..=2);
     (seconds(), bytes, peaks, any_must_save(), savings).prop_map(
-        |([f, again, b], [a, saved, d], x, must_save, ways)| {
+        |([f, again, b], [a, saved, d, passing], x, must_save, ways)| {
             let saving = |(less, extra, [first, later, backward]): (u64, u8, [u64; 3])| Saving {
                 saved_bytes: saved.saturating_sub(less).max(a),
                 extra_seconds: extra.into(),
@@ -67,6 +68,7 @@ fn any_stage() -> impl Strategy<Value = Stage> {
                 backward_seconds: b,
                 output_bytes: a,
                 saved_bytes: saved,
+                passing_bytes: passing,
                 gradient_bytes: d,
                 forward_peak_bytes: x[0],
                 saving_peak_bytes: x[1],
@@ -89,12 +91,13 @@ fn any_must_save() -> impl Strategy<Value = bool> {
     weighted(0.15)
 }
 
-/// The same without parts.
+/// The same without parts, and without what passes.
 pub(crate) fn any_in_whole(lengths: impl Into<SizeRange>) -> impl Strategy<Value = Costs> {
     any(lengths).prop_map(|costs| {
         let mut stages = costs.stages().to_vec();
         for stage in &mut stages {
             stage.savings.clear();
+            stage.passing_bytes = 0;
         }
         Costs::new(stages).unwrap().with_input_gradient(costs.input_gradient_bytes()).unwrap()
     })

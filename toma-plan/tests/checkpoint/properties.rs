@@ -124,6 +124,7 @@ fn scaled(costs: &Costs, scale: u64) -> Costs {
         let of_stage = [
             &mut stage.output_bytes,
             &mut stage.saved_bytes,
+            &mut stage.passing_bytes,
             &mut stage.gradient_bytes,
             &mut stage.forward_peak_bytes,
             &mut stage.saving_peak_bytes,

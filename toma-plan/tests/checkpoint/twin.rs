@@ -11,6 +11,10 @@ enum Buffer {
     Saved {
         stage: usize,
     },
+    /// What passes a stage that is saved without its input.
+    Left {
+        stage: usize,
+    },
     /// That of the output of a stage, counted from 1: 0 is the input of the first.
     Gradient(usize),
     /// What is there during an action only.
@@ -70,8 +74,10 @@ impl Twin<'_> {
             Action::Backward(_) => self.backward(stage)?,
         }
         let drops = !matches!(action, Action::Keep(_) | Action::Save { holds_input: true, .. });
-        if drops && stage > 0 {
-            self.buffers.remove(&Buffer::Output(stage - 1));
+        let dropped = drops && stage > 0 && self.buffers.remove(&Buffer::Output(stage - 1)).is_some();
+        let cost = &self.costs.stages()[stage];
+        if dropped && matches!(action, Action::Save { .. }) && !cost.must_save {
+            self.buffers.insert(Buffer::Left { stage }, cost.passing_bytes);
         }
         Some(())
     }
@@ -116,7 +122,8 @@ impl Twin<'_> {
         self.buffers.insert(Buffer::Gradient(stage), input);
         self.pass(saving.backward_peak_bytes);
         self.told.seconds += cost.backward_seconds + saving.extra_seconds;
-        for buffer in [Buffer::Saved { stage }, Buffer::Output(stage), Buffer::Gradient(stage + 1)] {
+        let own = [Buffer::Saved { stage }, Buffer::Left { stage }, Buffer::Output(stage)];
+        for buffer in own.into_iter().chain([Buffer::Gradient(stage + 1)]) {
             self.buffers.remove(&buffer);
         }
         Some(())

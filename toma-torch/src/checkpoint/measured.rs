@@ -41,7 +41,8 @@ fn costs(raw: &[RawStage], figures: &Figures) -> Result<Costs, InvalidCosts> {
 
 fn of(raw: &RawStage, input_gradient_bytes: u64) -> Stage {
     let seconds = |nanoseconds: u64| Duration::from_nanos(nanoseconds).as_secs_f64();
-    let saved_bytes = raw.saved_bytes.max(raw.output_bytes);
+    // Those that are kept are saved without their input everywhere.
+    let saved_bytes = if raw.is_kept { raw.united_bytes } else { raw.saved_bytes.max(raw.output_bytes) };
     // Of stages whose slots no repetition had to fill.
     let repeated = |measured: u64, first: u64| if raw.repeats == 0 { first } else { measured };
     // The first run dropped for real, and the program's temporaries lived longer.
@@ -57,6 +58,7 @@ fn of(raw: &RawStage, input_gradient_bytes: u64) -> Stage {
         backward_seconds: seconds(raw.backward_ns),
         output_bytes: raw.output_bytes,
         saved_bytes,
+        passing_bytes: raw.united_bytes - saved_bytes,
         gradient_bytes: raw.gradient_bytes,
         forward_peak_bytes: raw.peak_bytes.saturating_sub(raw.output_bytes),
         saving_peak_bytes: saving_peak_bytes.saturating_sub(saved_bytes),

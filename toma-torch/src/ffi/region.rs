@@ -56,6 +56,7 @@ pub(crate) struct RawStage {
     pub(crate) output_bytes: u64,
     pub(crate) saved_bytes: u64,
     pub(crate) gradient_bytes: u64,
+    pub(crate) united_bytes: u64,
     pub(crate) peak_bytes: u64,
     pub(crate) saving_peak_bytes: u64,
     pub(crate) repeat_peak_bytes: u64,

@@ -128,6 +128,31 @@ fn backwards_inside_leave_what_the_plan_holds() {
 }
 
 #[test]
+fn indices_that_pass_stages_saved_without_their_input_are_planned() {
+    let _alone = alone();
+    let float = (Kind::Float, Device::Cpu);
+    let (x, w) =
+        (Tensor::ones([4, 4, 32, 32], float), Tensor::ones([4, 4, 3, 3], float).set_requires_grad(true));
+    (&w * 0.0).sum(Kind::Float).backward();
+    let convolved = |x: &Tensor| x.conv2d(&w, None::<Tensor>, [1, 1], [1, 1], [1, 1], 1);
+    let net = || {
+        let (mut x, mut all) = (x.shallow_clone(), Vec::new());
+        for _ in 0..3 {
+            checkpoint::cut();
+            let (pooled, at) = convolved(&x).max_pool2d_with_indices([2, 2], [2, 2], [0, 0], [1, 1], false);
+            all.push((at, x.size()));
+            x = pooled;
+        }
+        while let Some((at, size)) = all.pop() {
+            checkpoint::cut();
+            x = convolved(&x.max_unpool2d(&at, &size[2..])).tanh();
+        }
+        x
+    };
+    never_above_the_plan("indices", net, |output| output.square().mean(Kind::Float).backward());
+}
+
+#[test]
 fn keeping_all_takes_no_more_than_the_plain_run() {
     let _alone = alone();
     let net = nets::residual();
