@@ -14,7 +14,7 @@ use nets::{NETS, Net};
 /// A step that has been repeated before, on one thread.
 fn recorded(net: &Net, min_bytes: u64) -> Step {
     tch::set_num_threads(1);
-    let mut optimizer = nn::Sgd::default().build(&net.variables, 1e-3).unwrap();
+    let mut optimizer = nn::sgd(0.9, 0.0, 0.0, false).build(&net.variables, 1e-3).unwrap();
     let mut train = || optimizer.backward_step(&net.loss());
     for _ in 0..5 {
         train();
