@@ -9,6 +9,7 @@
 //! | [`Genoa`] | everything, after each operator |
 //! | [`Lru`] | what was used longest ago |
 //! | [`NextEvent`] | what costs least for the time that it is away |
+//! | [`Flow`] | what a plan of the whole step says; without one as [`NextEvent`] |
 //!
 //! # What is simulated
 //!
@@ -30,6 +31,7 @@
 mod error;
 mod eviction;
 mod evictions;
+mod flow;
 mod links;
 mod outcome;
 mod plan;
@@ -41,6 +43,7 @@ mod timeline;
 pub use error::{InvalidStep, OutOfMemory};
 pub use eviction::{Candidate, Eviction, Next, Situation, Terms};
 pub use evictions::{Genoa, Lru, NextEvent};
+pub use flow::Flow;
 pub use outcome::{Move, MoveKind, Outcome, Round};
 pub use plan::{Absence, Back, Plan};
 pub use simulator::{simulate, simulate_plan};

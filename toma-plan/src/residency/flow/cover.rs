@@ -1,0 +1,184 @@
+//! A choice of gaps in which storages are away.
+
+use super::gaps::{Gap, Gaps};
+
+/// What a byte costs that is fetched, and one that is copied out.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Costs {
+    pub(super) fetched: f64,
+    pub(super) copied: f64,
+}
+
+/// The problem: gaps, a budget and costs.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Task<'a> {
+    pub(super) gaps: &'a Gaps,
+    pub(super) budget_bytes: u64,
+    pub(super) costs: Costs,
+}
+
+impl Task<'_> {
+    pub(super) fn fetch_cost(&self, gap: &Gap) -> f64 {
+        if gap.comes_back { as_float(gap.bytes) * self.costs.fetched } else { 0.0 }
+    }
+
+    pub(super) fn copy_cost(&self, version: usize) -> f64 {
+        as_float(self.gaps.versions[version]) * self.costs.copied
+    }
+}
+
+/// Which gaps are chosen, and what room they leave.
+#[derive(Clone, Debug)]
+pub(super) struct Cover<'a> {
+    pub(super) task: Task<'a>,
+    pub(super) chosen: Vec<bool>,
+    /// Bytes of the budget that are free beside each operator; below 0 they are lacking.
+    pub(super) free: Vec<i64>,
+    /// How many gaps of each version are chosen.
+    away: Vec<u32>,
+    pub(super) cost: f64,
+}
+
+impl<'a> Cover<'a> {
+    /// Nothing is away.
+    pub(super) fn new(task: Task<'a>) -> Self {
+        let free = |resident: &u64| task.budget_bytes.cast_signed() - resident.cast_signed();
+        Self {
+            task,
+            chosen: vec![false; task.gaps.gaps.len()],
+            free: task.gaps.resident.iter().map(free).collect(),
+            away: vec![0; task.gaps.versions.len()],
+            cost: 0.0,
+        }
+    }
+
+    /// These gaps are chosen.
+    pub(super) fn of(task: Task<'a>, chosen: &[bool]) -> Self {
+        let mut cover = Self::new(task);
+        for gap in (0..chosen.len()).filter(|gap| chosen[*gap]) {
+            cover.add(gap);
+        }
+        cover
+    }
+
+    pub(super) fn fits(&self) -> bool {
+        self.free.iter().all(|free| *free >= 0)
+    }
+
+    fn gap(&self, gap: usize) -> &'a Gap {
+        &self.task.gaps.gaps[gap]
+    }
+
+    /// What a gap costs beyond those that are chosen.
+    pub(super) fn price(&self, gap: usize) -> f64 {
+        let row = self.gap(gap);
+        let others = self.away[row.version] - u32::from(self.chosen[gap]);
+        self.task.fetch_cost(row) + if others == 0 { self.task.copy_cost(row.version) } else { 0.0 }
+    }
+
+    pub(super) fn add(&mut self, gap: usize) {
+        debug_assert!(!self.chosen[gap]);
+        self.cost += self.price(gap);
+        self.chosen[gap] = true;
+        let row = self.gap(gap);
+        self.away[row.version] += 1;
+        self.change(row, row.bytes.cast_signed());
+    }
+
+    pub(super) fn remove(&mut self, gap: usize) {
+        debug_assert!(self.chosen[gap]);
+        self.cost -= self.price(gap);
+        self.chosen[gap] = false;
+        let row = self.gap(gap);
+        self.away[row.version] -= 1;
+        self.change(row, -row.bytes.cast_signed());
+    }
+
+    fn change(&mut self, gap: &Gap, bytes: i64) {
+        for (from, to) in gap.spans(self.task.gaps.operators) {
+            self.free[from..to].iter_mut().for_each(|free| *free += bytes);
+        }
+    }
+
+    /// Whether there is room without this gap.
+    fn may_stay(&self, gap: &Gap) -> bool {
+        let bytes = gap.bytes.cast_signed();
+        let spans = gap.spans(self.task.gaps.operators);
+        spans.iter().all(|(from, to)| self.free[*from..*to].iter().all(|free| *free >= bytes))
+    }
+
+    /// Takes back what is not needed, the most expensive first.
+    pub(super) fn prune(&mut self) {
+        let mut order: Vec<_> = self.chosen_gaps().map(|gap| (self.price(gap), gap)).collect();
+        order.sort_unstable_by(|a, b| b.0.total_cmp(&a.0).then(a.1.cmp(&b.1)));
+        for (_, gap) in order {
+            // Prices change with what is taken back.
+            if self.price(gap) > 0.0 && self.may_stay(self.gap(gap)) {
+                self.remove(gap);
+            }
+        }
+    }
+
+    pub(super) fn chosen_gaps(&self) -> impl Iterator<Item = usize> {
+        (0..self.chosen.len()).filter(|gap| self.chosen[*gap])
+    }
+
+    /// Chooses gaps until all fits, without those that are barred. Says whether it does.
+    pub(super) fn repair(&mut self, barred: &[usize]) -> bool {
+        let operators = self.task.gaps.operators;
+        let mut lacks = vec![Lack::default(); operators + 1];
+        loop {
+            let mut worst = (0, 0);
+            for (operator, free) in self.free.iter().enumerate() {
+                let bytes = (-free).max(0);
+                worst = worst.max((bytes, operator));
+                let before = lacks[operator];
+                lacks[operator + 1] =
+                    Lack { bytes: before.bytes + bytes, operators: before.operators + i64::from(bytes > 0) };
+            }
+            let (bytes, operator) = worst;
+            if bytes == 0 {
+                return true;
+            }
+            let Some(gap) = self.best_at(operator, &lacks, barred) else { return false };
+            self.add(gap);
+        }
+    }
+
+    /// The gap over an operator that makes the most room where it lacks for what it costs.
+    fn best_at(&self, operator: usize, lacks: &[Lack], barred: &[usize]) -> Option<usize> {
+        let operators = self.task.gaps.operators;
+        let mut best: Option<(f64, usize)> = None;
+        for (gap, row) in self.task.gaps.gaps.iter().enumerate() {
+            let spans = row.spans(operators);
+            let covers = spans.iter().any(|(from, to)| (*from..*to).contains(&operator));
+            if !covers || self.chosen[gap] || barred.contains(&gap) {
+                continue;
+            }
+            let room = |(from, to): (usize, usize)| {
+                let [from, to] = [lacks[from], lacks[to]];
+                (to.bytes - from.bytes)
+                    .min(row.bytes.cast_signed().saturating_mul(to.operators - from.operators))
+            };
+            #[expect(clippy::cast_precision_loss, reason = "a ratio")]
+            let room = spans.into_iter().map(room).sum::<i64>() as f64;
+            let ratio = self.price(gap) / room;
+            if best.is_none_or(|(least, _)| ratio < least) {
+                best = Some((ratio, gap));
+            }
+        }
+        best.map(|(_, gap)| gap)
+    }
+}
+
+/// What lacks before an operator: bytes, and operators that lack any.
+#[derive(Clone, Copy, Debug, Default)]
+struct Lack {
+    bytes: i64,
+    operators: i64,
+}
+
+#[expect(clippy::cast_precision_loss, reason = "bytes of memory are below 2^52")]
+pub(super) fn as_float(bytes: u64) -> f64 {
+    bytes as f64
+}

@@ -1,0 +1,76 @@
+//! The eviction that plans.
+
+mod ahead;
+mod cover;
+mod gaps;
+mod prices;
+mod rules;
+mod search;
+
+use cover::{Costs, Task};
+use gaps::Gaps;
+use search::Effort;
+
+use super::{Absence, Eviction, NextEvent, Plan, Situation, Step, Terms};
+
+/// Plans a step that is known: which storages are away when, and when they are fetched.
+///
+/// On demand it acts as [`NextEvent`]. The plan is the fastest, or where moving takes no time that of the least bytes,
+/// of several: what [`NextEvent`] and [`Lru`](super::Lru) would do, and a choice by prices of room, each improved in
+/// the neighborhood, in the whole budget and in less, so that room is left to fetch ahead. Storages leave right after
+/// their last use. Equal steps and terms have equal plans.
+///
+/// There is none where an operator does not fit, and where [`NextEvent`] alone moves less.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Flow {}
+
+impl Eviction for Flow {
+    fn name(&self) -> &'static str {
+        "flow"
+    }
+
+    fn evict(&mut self, situation: &Situation<'_>) -> Vec<u64> {
+        NextEvent.evict(situation)
+    }
+
+    fn plan(&mut self, step: &Step, terms: &Terms) -> Option<Plan> {
+        plan(step, terms)
+    }
+}
+
+/// Parts of the budget in percent that are left free for storages that are fetched ahead.
+const RESERVES: [u64; 7] = [0, 5, 10, 15, 20, 25, 30];
+
+/// How much all searches of a plan look at together: a fifth of a second.
+const EFFORT: u64 = 100_000_000;
+
+fn plan(step: &Step, terms: &Terms) -> Option<Plan> {
+    step.check().unwrap_or_else(|error| panic!("{error}"));
+    let gaps = Gaps::new(step);
+    let is_free = terms.in_bytes_per_second.is_infinite() && terms.out_bytes_per_second.is_infinite();
+    let reserves = if is_free { &RESERVES[..1] } else { &RESERVES[..] };
+    let mut best: Option<Plan> = None;
+    for reserve in reserves {
+        let budget_bytes = terms.budget_bytes - terms.budget_bytes / 100 * reserve;
+        let task = Task { gaps: &gaps, budget_bytes, costs: Costs { fetched: 1.0, copied: 1.0 } };
+        let Some(cover) = search::search(task, &mut Effort(EFFORT / reserves.len() as u64)) else { continue };
+        let absences = if is_free { on_demand(&cover) } else { ahead::early(&cover, terms.budget_bytes) };
+        let plan = Plan::new(step, terms, "flow", absences);
+        best = best.into_iter().fold(Some(plan), |one, other| one.map(|one| better(other, one)));
+    }
+    best
+}
+
+fn on_demand(cover: &cover::Cover<'_>) -> Vec<Absence> {
+    ahead::early(cover, cover.task.budget_bytes)
+}
+
+/// The faster one; of nearly equals the one that moves less, then the first.
+fn better(one: Plan, other: Plan) -> Plan {
+    let slack = 1e-3 * one.seconds().max(other.seconds());
+    let bytes = |plan: &Plan| plan.bytes_in() + plan.bytes_out();
+    let is_faster = other.seconds() + slack < one.seconds();
+    let is_leaner = other.seconds() <= one.seconds() + slack && bytes(&other) < bytes(&one);
+    if is_faster || is_leaner { other } else { one }
+}
