@@ -3,6 +3,7 @@
 #![expect(clippy::float_cmp, reason = "times are small whole numbers, which floats hold exactly")]
 
 mod bad_input;
+mod exhaustive;
 mod optima;
 mod recorded;
 mod steps;

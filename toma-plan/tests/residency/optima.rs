@@ -77,3 +77,23 @@ fn times() {
         }
     }
 }
+
+#[test]
+fn large() {
+    let step = crate::steps::layers(334);
+    println!("{} operators {} storages peak {} least {} {:.1} s", step.operators.len(), step.storages.len(), step.peak_bytes() >> 20, step.least_budget().bytes >> 20, step.seconds());
+    for percent in [80, 40, 20] {
+        let terms = Terms::bytes_alone(step.peak_bytes() / 100 * percent);
+        let start = std::time::Instant::now();
+        let plan = Flow::default().plan(&step, &terms).unwrap();
+        println!("{percent} {:.1?} {plan}", start.elapsed());
+        let start = std::time::Instant::now();
+        let next = simulate(&step, &terms, &mut NextEvent, 2).last().unwrap().bytes();
+        println!("next {} {:.1?}", toma_trace::Size::of(next), start.elapsed());
+        let speed = next as f64 / 2.0 / step.seconds() / 0.5;
+        let terms = Terms { in_bytes_per_second: speed, out_bytes_per_second: speed, ..terms };
+        let start = std::time::Instant::now();
+        let plan = Flow::default().plan(&step, &terms).unwrap();
+        println!("{percent} {:.1?} {plan}", start.elapsed());
+    }
+}

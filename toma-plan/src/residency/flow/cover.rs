@@ -65,6 +65,17 @@ impl<'a> Cover<'a> {
         self.free.iter().all(|free| *free >= 0)
     }
 
+    /// Less than any two choices differ by that differ by bytes.
+    pub(super) fn least_gain(&self) -> f64 {
+        0.5 * self.task.costs.fetched.min(self.task.costs.copied)
+    }
+
+    /// The operator that lacks most.
+    pub(super) fn worst(&self) -> Option<usize> {
+        let (operator, free) = self.free.iter().enumerate().min_by_key(|(_, free)| **free)?;
+        (*free < 0).then_some(operator)
+    }
+
     fn gap(&self, gap: usize) -> &'a Gap {
         &self.task.gaps.gaps[gap]
     }
@@ -151,8 +162,7 @@ impl<'a> Cover<'a> {
         let mut best: Option<(f64, usize)> = None;
         for (gap, row) in self.task.gaps.gaps.iter().enumerate() {
             let spans = row.spans(operators);
-            let covers = spans.iter().any(|(from, to)| (*from..*to).contains(&operator));
-            if !covers || self.chosen[gap] || barred.contains(&gap) {
+            if !row.is_beside(operator, operators) || self.chosen[gap] || barred.contains(&gap) {
                 continue;
             }
             let room = |(from, to): (usize, usize)| {

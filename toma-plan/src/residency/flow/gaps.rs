@@ -142,6 +142,10 @@ impl Gap {
         [(from, to.min(operators)), (0, to.saturating_sub(operators))]
     }
 
+    pub(super) fn is_beside(&self, operator: usize, operators: usize) -> bool {
+        self.spans(operators).iter().any(|(from, to)| (*from..*to).contains(&operator))
+    }
+
     /// The operator that ends it.
     pub(super) fn until(&self, operators: usize) -> usize {
         (self.after + 1 + self.length) % operators

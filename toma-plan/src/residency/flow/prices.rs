@@ -2,16 +2,17 @@
 
 use super::cover::{Task, as_float};
 
-/// Gaps whose room is worth more than they cost, at the best prices found.
+/// Gaps whose room is worth more than they cost, at the best prices found and at some before.
 ///
 /// The prices are multipliers of the constraint that all fits, raised where room lacks and lowered where it is left,
 /// for so many rounds. Each round takes time linear in gaps and operators.
-pub(super) fn choose(task: Task<'_>, known_cost: f64, rounds: usize) -> Vec<bool> {
+pub(super) fn choose(task: Task<'_>, known_cost: f64, rounds: usize) -> Vec<Vec<bool>> {
     let mut prices = vec![0.0; task.gaps.operators];
     let mut best = Choice::at(task, &prices);
     let mut current = best.clone();
     let (mut pace, mut failures) = (1.0, 0);
-    for _ in 0..rounds {
+    let mut found = Vec::new();
+    for round in 0..rounds {
         let norm: f64 = current.lacks.iter().map(|lack| lack * lack).sum();
         let stride = pace * (known_cost - current.bound).max(known_cost * 1e-3) / norm;
         if !stride.is_finite() {
@@ -21,6 +22,9 @@ pub(super) fn choose(task: Task<'_>, known_cost: f64, rounds: usize) -> Vec<bool
             *price = (*price + stride * lack).max(0.0);
         }
         current = Choice::at(task, &prices);
+        if round % 20 == 19 {
+            found.push(current.chosen.clone());
+        }
         if current.bound > best.bound {
             best = current.clone();
             failures = 0;
@@ -31,7 +35,8 @@ pub(super) fn choose(task: Task<'_>, known_cost: f64, rounds: usize) -> Vec<bool
             }
         }
     }
-    best.chosen
+    found.push(best.chosen);
+    found
 }
 
 /// The cheapest choice at some prices.

@@ -27,14 +27,55 @@ pub(super) fn search<'a>(task: Task<'a>, effort: &mut Effort) -> Option<Cover<'a
         let replayed = rules::replay(task.gaps, task.budget_bytes, rule, ROUNDS)?;
         settled(Cover::of(task, &replayed.chosen))
     });
-    let mut best = starts.into_iter().flatten().reduce(cheaper)?;
+    let best = starts.into_iter().flatten().reduce(cheaper)?;
     // A fifth of the effort is enough for the prices to settle.
     let looks = effort.0 / 5 / (task.gaps.gaps.len() + task.gaps.operators) as u64;
     let rounds = usize::try_from(looks.min(200)).unwrap_or_default();
     let priced = prices::choose(task, best.cost, rounds);
-    best = settled(Cover::of(task, &priced)).into_iter().fold(best, cheaper);
-    improve(&mut best, effort);
+    let mut starts: Vec<_> = priced.iter().filter_map(|chosen| settled(Cover::of(task, chosen))).collect();
+    starts.push(best);
+    starts.sort_by(|one, other| one.cost.total_cmp(&other.cost));
+    starts.truncate(STARTS);
+    let share = effort.0 / 2 / STARTS as u64;
+    for start in &mut starts {
+        improve(start, &mut Effort(share));
+    }
+    let mut best = starts.into_iter().reduce(cheaper)?;
+    let mut rest = Effort(BRANCHES.min(effort.0));
+    branch(&mut best, &mut Cover::new(task), &mut vec![false; task.gaps.gaps.len()], &mut rest);
     Some(best)
+}
+
+/// What small steps are looked through with, choice by choice.
+const BRANCHES: u64 = 2_000_000;
+
+/// How many choices are improved.
+const STARTS: usize = 4;
+
+/// Looks at every choice that is cheaper than the best, from one whose gaps stay chosen, until the effort is spent.
+fn branch<'a>(best: &mut Cover<'a>, cover: &mut Cover<'a>, barred: &mut [bool], effort: &mut Effort) {
+    if cover.cost >= best.cost - best.least_gain() || !effort.look(cover.task) {
+        return;
+    }
+    let Some(operator) = cover.worst() else {
+        *best = cover.clone();
+        return;
+    };
+    let gaps = &cover.task.gaps.gaps;
+    let mut over: Vec<_> = (0..gaps.len())
+        .filter(|gap| !cover.chosen[*gap] && !barred[*gap] && gaps[*gap].is_beside(operator, cover.free.len()))
+        .map(|gap| (cover.price(gap) / gaps[gap].length as f64, gap))
+        .collect();
+    over.sort_unstable_by(|one, other| one.0.total_cmp(&other.0).then(one.1.cmp(&other.1)));
+    for &(_, gap) in &over {
+        cover.add(gap);
+        branch(best, cover, barred, effort);
+        cover.remove(gap);
+        barred[gap] = true;
+    }
+    for (_, gap) in over {
+        barred[gap] = false;
+    }
 }
 
 /// With what it lacks, and without what it does not need.
@@ -55,7 +96,6 @@ type Attempt = for<'a> fn(&Cover<'a>, usize, &mut Effort) -> Option<Cover<'a>>;
 
 /// Takes gaps back or adds them, each with what follows, as long as that makes the whole cheaper.
 fn improve(best: &mut Cover<'_>, effort: &mut Effort) {
-    let least_gain = 0.5 * best.task.costs.fetched.min(best.task.costs.copied);
     loop {
         let before = best.cost;
         for gap in 0..best.chosen.len() {
@@ -65,7 +105,7 @@ fn improve(best: &mut Cover<'_>, effort: &mut Effort) {
                     return;
                 }
                 let found = attempt(best, gap, effort);
-                if let Some(found) = found.filter(|found| found.cost < best.cost - least_gain) {
+                if let Some(found) = found.filter(|found| found.cost < best.cost - best.least_gain()) {
                     *best = found;
                     break;
                 }
