@@ -57,7 +57,7 @@ pub struct Situation<'a> {
     pub now: u64,
     /// The bytes that are missing; 0 for [`leave`](Eviction::leave).
     pub lacking_bytes: u64,
-    /// What is on the device, can move and is not in use.
+    /// What is on the device, can move and is not in use, in any order.
     pub candidates: &'a [Candidate],
 }
 

@@ -18,7 +18,9 @@ impl Eviction for Genoa {
     }
 
     fn leave(&mut self, situation: &Situation<'_>) -> Vec<u64> {
-        situation.candidates.iter().map(|candidate| candidate.storage).collect()
+        let mut leaving: Vec<_> = situation.candidates.iter().map(|candidate| candidate.storage).collect();
+        leaving.sort_unstable();
+        leaving
     }
 }
 

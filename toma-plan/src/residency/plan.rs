@@ -4,7 +4,7 @@ use std::fmt::{self, Write as _};
 
 use toma_trace::Size;
 
-use super::{Outcome, Round, Step, Terms, simulate_plan};
+use super::{Outcome, Round, Step, Terms, simulator};
 
 /// What leaves after each operator of a step, and what is fetched when it begins for later.
 ///
@@ -41,9 +41,6 @@ pub struct Back {
     pub used_by: usize,
 }
 
-/// Rounds after which a plan has forgotten that all lay on the device at first.
-const ROUNDS: usize = 3;
-
 impl Plan {
     /// A plan of these absences. Those that are fetched at the same operator are so in this order.
     ///
@@ -67,10 +64,22 @@ impl Plan {
                 plan.fetches[back.fetched_at].push(absence.storage);
             }
         }
-        let Outcome { rounds, peak_bytes, .. } = simulate_plan(step, terms, &plan, ROUNDS);
+        let Outcome { rounds, peak_bytes, .. } = simulator::settled(step, terms, &plan);
         plan.round = rounds.last().copied().unwrap_or_default();
         plan.peak_bytes = peak_bytes;
         plan
+    }
+
+    /// What is away when a step ends.
+    pub(super) fn away_at_the_end(&self, step: &Step) -> impl Iterator<Item = usize> {
+        let is_away = |absence: &&Absence| {
+            let storage = step.storages[absence.storage];
+            match absence.back {
+                Some(back) => back.fetched_at <= absence.leaves_after,
+                None => storage.lives_before() && storage.birth <= Some(absence.leaves_after),
+            }
+        };
+        self.absences.iter().filter(is_away).map(|absence| absence.storage)
     }
 
     /// What made it.

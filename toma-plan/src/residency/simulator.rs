@@ -30,6 +30,18 @@ pub fn simulate_plan(step: &Step, terms: &Terms, plan: &Plan, rounds: usize) -> 
     simulator.outcome
 }
 
+/// The second of two rounds of a plan that begin with what it has away at the end of a step.
+pub(super) fn settled(step: &Step, terms: &Terms, plan: &Plan) -> Outcome {
+    let mut simulator = Simulator::new(step, terms);
+    for storage in plan.away_at_the_end(step) {
+        simulator.states[storage].lies = Lies::Outside;
+        simulator.states[storage].has_copy = true;
+        simulator.resident -= step.storages[storage].bytes;
+    }
+    simulator.repeat(2, &mut NextEvent, Some(plan));
+    simulator.outcome
+}
+
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Lies {
     /// Not made, or gone.

@@ -8,7 +8,7 @@ use toma_plan::residency::{
     simulate_plan,
 };
 
-use crate::Draw;
+use crate::{Draw, float};
 
 /// Where each storage lies: away bits, then copy bits.
 type State = (u32, u32);
@@ -29,7 +29,8 @@ fn least_moved(step: &Step, budget: u64) -> Option<u64> {
             }
         }
         let used = operator.uses.iter().fold(0, |bits, used| bits | 1 << used.storage);
-        let written = operator.uses.iter().filter(|used| used.writes).fold(0, |bits, used| bits | 1 << used.storage);
+        let written =
+            operator.uses.iter().filter(|used| used.writes).fold(0, |bits, used| bits | 1 << used.storage);
         let stays = used | !living;
         let mut after: HashMap<State, u64> = HashMap::new();
         for ((away, copies), moved) in states {
@@ -93,7 +94,8 @@ fn whole(draw: &mut Draw) -> Step {
             }
             // Two uses by one operator.
             (Some(birth), Some(before))
-                if birth < before && step.operators[before].uses.iter().all(|used| used.storage != storage) =>
+                if birth < before
+                    && step.operators[before].uses.iter().all(|used| used.storage != storage) =>
             {
                 step.operators[before].uses.push(Use { storage, writes: draw.one_in(3) });
             }
@@ -134,20 +136,22 @@ fn flow_is_near_the_least_of_anything() {
             let exact = least_moved(&step, budget).unwrap();
             let found = flow(&step, budget);
             assert!(exact <= found, "{seed} {budget}: {found} of {exact}");
-            let on_demand = simulate(&step, &Terms::bytes_alone(budget), &mut NextEvent, 1).last().unwrap().bytes();
+            let on_demand =
+                simulate(&step, &Terms::bytes_alone(budget), &mut NextEvent, 1).last().unwrap().bytes();
             if exact > 0 {
-                let ratio = found as f64 / exact as f64;
+                let ratio = float(found) / float(exact);
                 (sum, count, most) = (sum + ratio, count + 1.0, most.max(ratio));
-                next += on_demand as f64 / exact as f64;
+                next += float(on_demand) / float(exact);
             }
         }
     }
-    println!("{} {} {} {}", sum / count, most, next / count, count);
-    assert!(sum / count <= 1.02 && most <= 1.25);
+    // Promised are 1.02 and 1.25.
+    assert!(sum / count <= 1.0001 && most <= 1.01, "{} {most}", sum / count);
+    assert!(next / count > 1.1, "{}", next / count);
 }
 
 /// What is used again last leaves first: the optimum where all are of one size and nothing is written.
-struct Belady;
+pub(crate) struct Belady;
 
 impl Eviction for Belady {
     fn name(&self) -> &'static str {
@@ -189,8 +193,8 @@ fn belady_is_the_optimum_of_unit_sizes() {
     for seed in 0..10_000 {
         let mut draw = Draw(seed);
         let count = 2 + draw.below(5);
-        let mut step = Step::default();
-        step.storages = vec![Storage { bytes: 1, birth: None, death: None, stays: false }; count];
+        let weight = Storage { bytes: 1, birth: None, death: None, stays: false };
+        let mut step = Step { storages: vec![weight; count], operators: Vec::new() };
         for _ in 0..2 + draw.below(12) {
             let mut uses = vec![Use { storage: draw.below(count), writes: false }];
             let other = draw.below(count);

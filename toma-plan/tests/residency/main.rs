@@ -3,29 +3,24 @@
 #![expect(clippy::float_cmp, reason = "times are small whole numbers, which floats hold exactly")]
 
 mod bad_input;
+mod draw;
 mod exhaustive;
+mod layers;
 mod optima;
+mod periods;
 mod recorded;
 mod steps;
 mod tables;
 mod twin;
 
-/// Numbers that are the same in every run (`splitmix64`).
-pub(crate) struct Draw(pub(crate) u64);
+pub(crate) use draw::Draw;
+
+#[expect(clippy::cast_precision_loss, reason = "a ratio")]
+pub(crate) fn float(bytes: u64) -> f64 {
+    bytes as f64
+}
 
 impl Draw {
-    fn number(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mixed = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        mixed ^ (mixed >> 31)
-    }
-
-    /// From 0 to less than `end`.
-    pub(crate) fn below(&mut self, end: usize) -> usize {
-        usize::try_from(self.number() % u64::try_from(end).unwrap()).unwrap()
-    }
-
     /// One in so many times.
     pub(crate) fn one_in(&mut self, times: usize) -> bool {
         self.below(times) == 0

@@ -3,16 +3,28 @@
 use super::super::{Absence, Back};
 use super::cover::Cover;
 
-/// The absences of a choice: each ends as early as there is room from then on.
-pub(super) fn early(cover: &Cover<'_>, budget_bytes: u64) -> Vec<Absence> {
+/// When storages are fetched.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Ahead {
+    /// By the operators that need them.
+    Never,
+    /// As soon as there is room in so many bytes from then on.
+    WhereRoom(u64),
+}
+
+/// The absences of a choice, in the order of the operators that end them.
+pub(super) fn absences(cover: &Cover<'_>, ahead: Ahead) -> Vec<Absence> {
     let gaps = cover.task.gaps;
-    let more = budget_bytes.cast_signed() - cover.task.budget_bytes.cast_signed();
-    let mut free: Vec<_> = cover.free.iter().map(|free| free + more).collect();
+    let more = match ahead {
+        Ahead::Never => i64::MIN,
+        Ahead::WhereRoom(budget_bytes) => budget_bytes.cast_signed() - cover.task.budget_bytes.cast_signed(),
+    };
+    let mut free: Vec<_> = cover.free.iter().map(|free| free.saturating_add(more)).collect();
     let mut order: Vec<_> = cover.chosen_gaps().collect();
     // By the operators that they end at: what is needed first is fetched first.
-    order.sort_by_key(|gap| (gaps.gaps[*gap].until(gaps.operators), gaps.gaps[*gap].storage));
+    order.sort_by_key(|gap| (gaps.rows[*gap].until(gaps.operators), gaps.rows[*gap].storage));
     let absence = |gap: usize| {
-        let gap = &gaps.gaps[gap];
+        let gap = &gaps.rows[gap];
         let used_by = gap.until(gaps.operators);
         let mut fetched_at = used_by;
         for back in 1..=gap.length {

@@ -18,6 +18,11 @@ pub(super) struct Task<'a> {
 }
 
 impl Task<'_> {
+    /// How long one look at everything takes.
+    pub(super) fn size(&self) -> u64 {
+        (self.gaps.rows.len() + self.gaps.operators) as u64
+    }
+
     pub(super) fn fetch_cost(&self, gap: &Gap) -> f64 {
         if gap.comes_back { as_float(gap.bytes) * self.costs.fetched } else { 0.0 }
     }
@@ -36,6 +41,8 @@ pub(super) struct Cover<'a> {
     pub(super) free: Vec<i64>,
     /// How many gaps of each version are chosen.
     away: Vec<u32>,
+    /// An operator of each gap, beside which there was no room without it.
+    tight: Vec<usize>,
     pub(super) cost: f64,
 }
 
@@ -45,9 +52,10 @@ impl<'a> Cover<'a> {
         let free = |resident: &u64| task.budget_bytes.cast_signed() - resident.cast_signed();
         Self {
             task,
-            chosen: vec![false; task.gaps.gaps.len()],
+            chosen: vec![false; task.gaps.rows.len()],
             free: task.gaps.resident.iter().map(free).collect(),
             away: vec![0; task.gaps.versions.len()],
+            tight: task.gaps.rows.iter().map(|gap| (gap.after + 1) % task.gaps.operators).collect(),
             cost: 0.0,
         }
     }
@@ -59,10 +67,6 @@ impl<'a> Cover<'a> {
             cover.add(gap);
         }
         cover
-    }
-
-    pub(super) fn fits(&self) -> bool {
-        self.free.iter().all(|free| *free >= 0)
     }
 
     /// Less than any two choices differ by that differ by bytes.
@@ -77,7 +81,7 @@ impl<'a> Cover<'a> {
     }
 
     fn gap(&self, gap: usize) -> &'a Gap {
-        &self.task.gaps.gaps[gap]
+        &self.task.gaps.rows[gap]
     }
 
     /// What a gap costs beyond those that are chosen.
@@ -111,20 +115,39 @@ impl<'a> Cover<'a> {
         }
     }
 
-    /// Whether there is room without this gap.
-    fn may_stay(&self, gap: &Gap) -> bool {
+    /// An operator beside which there is no room without this gap.
+    fn find_tight(&self, gap: &Gap) -> Option<usize> {
         let bytes = gap.bytes.cast_signed();
         let spans = gap.spans(self.task.gaps.operators);
-        spans.iter().all(|(from, to)| self.free[*from..*to].iter().all(|free| *free >= bytes))
+        spans
+            .into_iter()
+            .find_map(|(from, to)| Some(from + self.free[from..to].iter().position(|free| *free < bytes)?))
+    }
+
+    /// Whether there is room without a gap. It looks first where there was none the last time.
+    fn may_stay(&mut self, gap: usize) -> bool {
+        let row = self.gap(gap);
+        if self.free[self.tight[gap]] >= row.bytes.cast_signed() {
+            match self.find_tight(row) {
+                None => return true,
+                Some(tight) => self.tight[gap] = tight,
+            }
+        }
+        false
     }
 
     /// Takes back what is not needed, the most expensive first.
     pub(super) fn prune(&mut self) {
-        let mut order: Vec<_> = self.chosen_gaps().map(|gap| (self.price(gap), gap)).collect();
-        order.sort_unstable_by(|a, b| b.0.total_cmp(&a.0).then(a.1.cmp(&b.1)));
-        for (_, gap) in order {
-            // Prices change with what is taken back.
-            if self.price(gap) > 0.0 && self.may_stay(self.gap(gap)) {
+        let mut spare = Vec::new();
+        for gap in 0..self.chosen.len() {
+            if self.chosen[gap] && self.price(gap) > 0.0 && self.may_stay(gap) {
+                spare.push((self.price(gap), gap));
+            }
+        }
+        spare.sort_unstable_by(|a, b| b.0.total_cmp(&a.0).then(a.1.cmp(&b.1)));
+        for (_, gap) in spare {
+            // Prices change with what is taken back, and so does room.
+            if self.price(gap) > 0.0 && self.may_stay(gap) {
                 self.remove(gap);
             }
         }
@@ -134,11 +157,12 @@ impl<'a> Cover<'a> {
         (0..self.chosen.len()).filter(|gap| self.chosen[*gap])
     }
 
-    /// Chooses gaps until all fits, without those that are barred. Says whether it does.
-    pub(super) fn repair(&mut self, barred: &[usize]) -> bool {
+    /// Chooses gaps until all fits, without those that are barred. Returns how many, if all costs less than a limit.
+    pub(super) fn repair(&mut self, barred: &[usize], limit: f64) -> Option<u64> {
         let operators = self.task.gaps.operators;
         let mut lacks = vec![Lack::default(); operators + 1];
-        loop {
+        let mut added = 0;
+        while self.cost < limit {
             let mut worst = (0, 0);
             for (operator, free) in self.free.iter().enumerate() {
                 let bytes = (-free).max(0);
@@ -149,22 +173,24 @@ impl<'a> Cover<'a> {
             }
             let (bytes, operator) = worst;
             if bytes == 0 {
-                return true;
+                return Some(added);
             }
-            let Some(gap) = self.best_at(operator, &lacks, barred) else { return false };
+            let gap = self.best_at(operator, &lacks, barred)?;
             self.add(gap);
+            added += 1;
         }
+        None
     }
 
     /// The gap over an operator that makes the most room where it lacks for what it costs.
     fn best_at(&self, operator: usize, lacks: &[Lack], barred: &[usize]) -> Option<usize> {
         let operators = self.task.gaps.operators;
         let mut best: Option<(f64, usize)> = None;
-        for (gap, row) in self.task.gaps.gaps.iter().enumerate() {
-            let spans = row.spans(operators);
-            if !row.is_beside(operator, operators) || self.chosen[gap] || barred.contains(&gap) {
+        for (gap, row) in self.task.gaps.beside(operator) {
+            if self.chosen[gap] || barred.contains(&gap) {
                 continue;
             }
+            let spans = row.spans(operators);
             let room = |(from, to): (usize, usize)| {
                 let [from, to] = [lacks[from], lacks[to]];
                 (to.bytes - from.bytes)

@@ -6,14 +6,19 @@ use super::super::{Step, Storage};
 #[derive(Clone, Debug)]
 pub(super) struct Gaps {
     pub(super) operators: usize,
-    pub(super) gaps: Vec<Gap>,
+    pub(super) rows: Vec<Gap>,
     /// The bytes that a copy of each version takes; 0 where a copy lies outside anyway.
     pub(super) versions: Vec<u64>,
     /// The bytes that lie on the device beside each operator whatever is away.
     pub(super) needed: Vec<u64>,
     /// The same with nothing away.
     pub(super) resident: Vec<u64>,
+    /// The gaps beside each block of neighboring operators.
+    beside: Vec<Vec<usize>>,
 }
+
+/// Into how many blocks operators are parted, so that lists of gaps beside them stay short.
+const BLOCKS: usize = 128;
 
 /// The operators between two that touch a storage in succession, or after the last of its life.
 #[derive(Clone, Copy, Debug)]
@@ -43,7 +48,8 @@ impl Gaps {
     pub(super) fn new(step: &Step) -> Self {
         let operators = step.operators.len();
         let [resident, needed] = [step.resident_bytes(), step.needed_bytes()];
-        let mut gaps = Self { operators, gaps: Vec::new(), versions: Vec::new(), needed, resident };
+        let (rows, versions, beside) = Default::default();
+        let mut gaps = Self { operators, rows, versions, needed, resident, beside };
         let mut touches = vec![Vec::new(); step.storages.len()];
         for (operator, row) in step.operators.iter().enumerate() {
             for used in &row.uses {
@@ -55,7 +61,32 @@ impl Gaps {
                 gaps.add(index, storage, touches);
             }
         }
+        gaps.list();
         gaps
+    }
+
+    fn block(&self, operator: usize) -> usize {
+        operator * BLOCKS.min(self.operators) / self.operators
+    }
+
+    fn list(&mut self) {
+        let mut beside = vec![Vec::new(); BLOCKS.min(self.operators)];
+        for (index, gap) in self.rows.iter().enumerate() {
+            for (from, to) in gap.spans(self.operators).into_iter().filter(|(from, to)| from < to) {
+                for block in &mut beside[self.block(from)..=self.block(to - 1)] {
+                    if block.last() != Some(&index) {
+                        block.push(index);
+                    }
+                }
+            }
+        }
+        self.beside = beside;
+    }
+
+    /// The gaps beside an operator, in order.
+    pub(super) fn beside(&self, operator: usize) -> impl Iterator<Item = (usize, &Gap)> {
+        let gaps = self.beside[self.block(operator)].iter().map(|index| (*index, &self.rows[*index]));
+        gaps.filter(move |(_, gap)| gap.is_beside(operator, self.operators))
     }
 
     fn add(&mut self, index: usize, storage: &Storage, uses: Vec<Touch>) {
@@ -83,7 +114,7 @@ impl Gaps {
     fn push(&mut self, index: usize, storage: &Storage, [after, until]: [usize; 2], comes_back: bool) {
         let length = until - after - 1;
         if length > 0 && storage.bytes > 0 {
-            self.gaps.push(Gap {
+            self.rows.push(Gap {
                 storage: index,
                 bytes: storage.bytes,
                 after: after % self.operators,
@@ -142,7 +173,7 @@ impl Gap {
         [(from, to.min(operators)), (0, to.saturating_sub(operators))]
     }
 
-    pub(super) fn is_beside(&self, operator: usize, operators: usize) -> bool {
+    fn is_beside(&self, operator: usize, operators: usize) -> bool {
         self.spans(operators).iter().any(|(from, to)| (*from..*to).contains(&operator))
     }
 

@@ -7,11 +7,12 @@ mod prices;
 mod rules;
 mod search;
 
+use ahead::Ahead;
 use cover::{Costs, Task};
 use gaps::Gaps;
 use search::Effort;
 
-use super::{Absence, Eviction, NextEvent, Plan, Situation, Step, Terms};
+use super::{Eviction, NextEvent, Plan, Situation, Step, Terms};
 
 /// Plans a step that is known: which storages are away when, and when they are fetched.
 ///
@@ -42,34 +43,48 @@ impl Eviction for Flow {
 /// Parts of the budget in percent that are left free for storages that are fetched ahead.
 const RESERVES: [u64; 7] = [0, 5, 10, 15, 20, 25, 30];
 
+/// Those for large steps, so that plans are found in a second.
+const FEW_RESERVES: [u64; 3] = [0, 10, 20];
+
+/// How many operators a large step has.
+const MANY_OPERATORS: usize = 3000;
+
 /// How much all searches of a plan look at together: a fifth of a second.
-const EFFORT: u64 = 100_000_000;
+const EFFORT: u64 = 25_000_000;
+
+/// In how many rounds a plan is compared with acting on demand, which may take turns.
+const ROUNDS: usize = 4;
 
 fn plan(step: &Step, terms: &Terms) -> Option<Plan> {
     step.check().unwrap_or_else(|error| panic!("{error}"));
     let gaps = Gaps::new(step);
     let is_free = terms.in_bytes_per_second.is_infinite() && terms.out_bytes_per_second.is_infinite();
-    let reserves = if is_free { &RESERVES[..1] } else { &RESERVES[..] };
-    let mut best: Option<Plan> = None;
-    for reserve in reserves {
+    let reserves: &[u64] = match step.operators.len() {
+        _ if is_free => &[0],
+        0..MANY_OPERATORS => &RESERVES,
+        _ => &FEW_RESERVES,
+    };
+    let effort = Effort(EFFORT / reserves.len() as u64);
+    let plans = reserves.iter().filter_map(|reserve| {
         let budget_bytes = terms.budget_bytes - terms.budget_bytes / 100 * reserve;
         let task = Task { gaps: &gaps, budget_bytes, costs: Costs { fetched: 1.0, copied: 1.0 } };
-        let Some(cover) = search::search(task, &mut Effort(EFFORT / reserves.len() as u64)) else { continue };
-        let absences = if is_free { on_demand(&cover) } else { ahead::early(&cover, terms.budget_bytes) };
-        let plan = Plan::new(step, terms, "flow", absences);
-        best = best.into_iter().fold(Some(plan), |one, other| one.map(|one| better(other, one)));
-    }
-    best
+        let cover = search::search(task, effort)?;
+        let ahead = if is_free { Ahead::Never } else { Ahead::WhereRoom(terms.budget_bytes) };
+        Some(Plan::new(step, terms, "flow", ahead::absences(&cover, ahead)))
+    });
+    let best = plans.reduce(better)?;
+    let on_demand = || rules::bytes_on_demand(&gaps, terms.budget_bytes, ROUNDS);
+    let is_worse = is_free && on_demand() < bytes(&best) * ROUNDS as u64;
+    (!is_worse).then_some(best)
 }
 
-fn on_demand(cover: &cover::Cover<'_>) -> Vec<Absence> {
-    ahead::early(cover, cover.task.budget_bytes)
+fn bytes(plan: &Plan) -> u64 {
+    plan.bytes_in() + plan.bytes_out()
 }
 
 /// The faster one; of nearly equals the one that moves less, then the first.
 fn better(one: Plan, other: Plan) -> Plan {
     let slack = 1e-3 * one.seconds().max(other.seconds());
-    let bytes = |plan: &Plan| plan.bytes_in() + plan.bytes_out();
     let is_faster = other.seconds() + slack < one.seconds();
     let is_leaner = other.seconds() <= one.seconds() + slack && bytes(&other) < bytes(&one);
     if is_faster || is_leaner { other } else { one }

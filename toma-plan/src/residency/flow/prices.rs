@@ -56,7 +56,7 @@ impl Choice {
         for (operator, price) in prices.iter().enumerate() {
             sums[operator + 1] = sums[operator] + price;
         }
-        let gaps = &task.gaps.gaps;
+        let gaps = &task.gaps.rows;
         let gain = |gap: &super::gaps::Gap| {
             let room: f64 = gap.spans(operators).iter().map(|(from, to)| sums[*to] - sums[*from]).sum();
             as_float(gap.bytes) * room - task.fetch_cost(gap)

@@ -34,6 +34,16 @@ pub(super) fn replay(gaps: &Gaps, budget_bytes: u64, rule: Rule, rounds: usize) 
     Some(replay.replayed)
 }
 
+/// The bytes that [`NextEvent`](super::super::NextEvent) moves in some rounds, after as many in which it settles.
+pub(super) fn bytes_on_demand(gaps: &Gaps, budget_bytes: u64, rounds: usize) -> u64 {
+    let mut replay = Replay::new(gaps, budget_bytes, Rule::NextEvent);
+    let bytes = (0..2 * rounds).map(|round| {
+        replay.round(round);
+        if round < rounds { 0 } else { replay.replayed.bytes_in + replay.replayed.bytes_out }
+    });
+    bytes.sum()
+}
+
 /// A gap that has begun and in which the storage is still there: ordered by what leaves last.
 type Open = (u64, Reverse<usize>, usize);
 
@@ -55,9 +65,9 @@ struct Replay<'a> {
 
 impl<'a> Replay<'a> {
     fn new(gaps: &'a Gaps, budget_bytes: u64, rule: Rule) -> Self {
-        let count = gaps.gaps.len();
+        let count = gaps.rows.len();
         let (mut begins, mut ends) = (vec![Vec::new(); gaps.operators], vec![Vec::new(); gaps.operators]);
-        for (index, gap) in gaps.gaps.iter().enumerate() {
+        for (index, gap) in gaps.rows.iter().enumerate() {
             begins[(gap.after + 1) % gaps.operators].push(index);
             ends[gap.until(gaps.operators)].push(index);
         }
@@ -75,7 +85,7 @@ impl<'a> Replay<'a> {
             replayed: Replayed { chosen: vec![false; count], bytes_in: 0, bytes_out: 0 },
         };
         // What reaches over the end of a step is there at the start of the first.
-        for (index, gap) in gaps.gaps.iter().enumerate() {
+        for (index, gap) in gaps.rows.iter().enumerate() {
             let wrapped = (gap.after + 1 + gap.length).saturating_sub(gaps.operators);
             if wrapped > 0 && gap.after + 1 < gaps.operators {
                 replay.begin(index, wrapped as u64, 0);
@@ -93,7 +103,7 @@ impl<'a> Replay<'a> {
             }
             for at in 0..self.begins[operator].len() {
                 let index = self.begins[operator][at];
-                let gap = &self.gaps.gaps[index];
+                let gap = &self.gaps.rows[index];
                 self.begin(index, now + gap.length as u64, now);
             }
             let lacking = (self.gaps.needed[operator] + self.open_bytes).saturating_sub(self.budget_bytes);
@@ -102,9 +112,9 @@ impl<'a> Replay<'a> {
     }
 
     fn begin(&mut self, index: usize, until: u64, now: u64) {
-        let gap = &self.gaps.gaps[index];
+        let gap = &self.gaps.rows[index];
         let is_first =
-            index.checked_sub(1).is_none_or(|before| self.gaps.gaps[before].version != gap.version);
+            index.checked_sub(1).is_none_or(|before| self.gaps.rows[before].version != gap.version);
         if is_first && self.gaps.versions[gap.version] > 0 {
             self.has_copy[gap.version] = false;
         }
@@ -124,11 +134,11 @@ impl<'a> Replay<'a> {
     fn end(&mut self, index: usize) {
         if let Some((class, entry)) = self.entries[index].take() {
             self.open[class].remove(&entry);
-            self.open_bytes -= self.gaps.gaps[index].bytes;
+            self.open_bytes -= self.gaps.rows[index].bytes;
             self.replayed.chosen[index] = false;
         }
-        if std::mem::take(&mut self.is_away[index]) && self.gaps.gaps[index].comes_back {
-            self.replayed.bytes_in += self.gaps.gaps[index].bytes;
+        if std::mem::take(&mut self.is_away[index]) && self.gaps.rows[index].comes_back {
+            self.replayed.bytes_in += self.gaps.rows[index].bytes;
         }
     }
 
@@ -138,12 +148,12 @@ impl<'a> Replay<'a> {
         while freed < lacking_bytes {
             let Some((class, entry)) = self.first(now) else { break };
             self.open[class].remove(&entry);
-            freed += self.gaps.gaps[entry.2].bytes;
+            freed += self.gaps.rows[entry.2].bytes;
             leaving.push((class, entry));
         }
         let mut spare = freed.saturating_sub(lacking_bytes);
         for (class, entry) in leaving.into_iter().rev() {
-            let bytes = self.gaps.gaps[entry.2].bytes;
+            let bytes = self.gaps.rows[entry.2].bytes;
             if bytes <= spare {
                 spare -= bytes;
                 self.open[class].insert(entry);
@@ -163,13 +173,45 @@ impl<'a> Replay<'a> {
     }
 
     fn leave(&mut self, index: usize) {
-        let gap = &self.gaps.gaps[index];
+        let gap = &self.gaps.rows[index];
         self.entries[index] = None;
         self.open_bytes -= gap.bytes;
         self.is_away[index] = true;
         self.replayed.chosen[index] = true;
         if !std::mem::replace(&mut self.has_copy[gap.version], true) {
             self.replayed.bytes_out += gap.bytes;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::super::{Lru, NextEvent, Step, Terms, simulate};
+    use super::*;
+
+    const STEPS: [&str; 3] = [
+        include_str!("../../../tests/residency/recorded/perceptron.json"),
+        include_str!("../../../tests/residency/recorded/resnet20.json"),
+        include_str!("../../../tests/residency/recorded/transformer.json"),
+    ];
+
+    #[test]
+    fn what_is_replayed_is_what_is_simulated() {
+        for text in STEPS {
+            let step: Step = serde_json::from_str(text).unwrap();
+            let gaps = Gaps::new(&step);
+            let (least, peak) = (step.least_budget().bytes, step.peak_bytes());
+            for budget in (0..10).map(|part| least + (peak - least) * part / 10) {
+                let terms = Terms::bytes_alone(budget);
+                let lru = simulate(&step, &terms, &mut Lru, 3).last().unwrap();
+                let next_event = simulate(&step, &terms, &mut NextEvent, 3).last().unwrap();
+                for (round, rule) in [(lru, Rule::Lru), (next_event, Rule::NextEvent)] {
+                    let replayed = replay(&gaps, budget, rule, 3).unwrap();
+                    let moved = (replayed.bytes_in, replayed.bytes_out);
+                    assert_eq!(moved, (round.bytes_in, round.bytes_out), "{rule:?} {budget}");
+                }
+            }
+            assert!(replay(&gaps, least - 1, Rule::Lru, 3).is_none());
         }
     }
 }
