@@ -49,4 +49,5 @@ pub use outcome::{Move, MoveKind, Outcome, Round};
 pub use periods::Periods;
 pub use plan::{Absence, Back, Plan};
 pub use simulator::{simulate, simulate_plan};
-pub use step::{LeastBudget, Operator, Step, Storage, Use};
+pub use step::{Operator, Step, Storage, Use};
+pub use timeline::Timeline;

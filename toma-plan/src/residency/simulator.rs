@@ -71,7 +71,6 @@ struct Simulator<'a> {
 
 impl<'a> Simulator<'a> {
     fn new(step: &'a Step, terms: &'a Terms) -> Self {
-        step.check().unwrap_or_else(|error| panic!("{error}"));
         let mut simulator = Self {
             step,
             terms,
@@ -146,7 +145,7 @@ impl<'a> Simulator<'a> {
 
     /// What ends before an operator is gone.
     fn end(&mut self, operator: usize) {
-        for &storage in &self.timeline.gone[operator] {
+        for &storage in self.timeline.gone(operator) {
             let before = std::mem::replace(&mut self.states[storage].lies, Lies::Nowhere);
             if before == Lies::OnDevice {
                 self.resident -= self.step.storages[storage].bytes;
@@ -211,7 +210,7 @@ impl<'a> Simulator<'a> {
             storage: index as u64,
             bytes: storage.bytes,
             last_use: state.last_use,
-            next: self.timeline.next(self.step, index, now),
+            next: self.timeline.next(index, now),
             has_copy: state.has_copy,
         });
         candidates.collect()
@@ -273,8 +272,8 @@ impl<'a> Simulator<'a> {
             state.last_use = now;
             state.has_copy &= !used.writes;
         }
-        for index in 0..self.timeline.made[operator].len() {
-            self.make(self.timeline.made[operator][index], now);
+        for index in 0..self.timeline.made(operator).len() {
+            self.make(self.timeline.made(operator)[index], now);
         }
     }
 }

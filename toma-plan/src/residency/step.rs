@@ -26,7 +26,7 @@ use super::error::InvalidStep;
 /// };
 /// let step = Step { storages: vec![weight, weight, result], operators: vec![operator(&[0]), operator(&[1, 2])] };
 /// step.check()?;
-/// assert_eq!((step.peak_bytes(), step.least_budget().bytes), (280, 180));
+/// assert_eq!((step.peak_bytes(), step.least_budget()), (280, (1, 180)));
 /// # Ok::<(), toma::residency::InvalidStep>(())
 /// ```
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -80,16 +80,6 @@ pub struct Use {
     pub storage: usize,
     /// Whether the operator changes it, so that copies elsewhere are void.
     pub writes: bool,
-}
-
-/// The budget below which an operator cannot run.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct LeastBudget {
-    /// The operator that needs it.
-    pub operator: usize,
-    /// Bytes.
-    pub bytes: u64,
 }
 
 impl Storage {
@@ -177,12 +167,13 @@ impl Step {
         self.resident_bytes().into_iter().max().unwrap_or(0)
     }
 
-    /// The least budget in which every operator runs, and the first operator that needs it.
-    pub fn least_budget(&self) -> LeastBudget {
+    /// The first operator that needs the least budget in which all run, and that budget in bytes.
+    ///
+    /// It is the largest sum of what an operator uses, what it allocates, and what never leaves.
+    pub fn least_budget(&self) -> (usize, u64) {
         let needed = self.needed_bytes();
         let most = needed.iter().enumerate().rev().max_by_key(|(_, bytes)| **bytes);
-        let (operator, &bytes) = most.unwrap_or((0, &0));
-        LeastBudget { operator, bytes }
+        most.map_or((0, 0), |(operator, bytes)| (operator, *bytes))
     }
 
     /// The bytes that must lie on the device while each operator runs.

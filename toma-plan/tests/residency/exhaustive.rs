@@ -131,7 +131,7 @@ fn flow_is_near_the_least_of_anything() {
     let (mut sum, mut count, mut most, mut next) = (0.0, 0.0, 1.0_f64, 0.0);
     for seed in 0..1000 {
         let step = whole(&mut Draw(seed));
-        let (least, peak) = (step.least_budget().bytes, step.peak_bytes());
+        let (least, peak) = (step.least_budget().1, step.peak_bytes());
         for budget in least..peak {
             let exact = least_moved(&step, budget).unwrap();
             let found = flow(&step, budget);
@@ -203,7 +203,7 @@ fn belady_is_the_optimum_of_unit_sizes() {
             }
             step.operators.push(operator(uses));
         }
-        let least = step.least_budget().bytes;
+        let least = step.least_budget().1;
         for room in least..=count as u64 {
             let outcome = simulate(&step, &Terms::bytes_alone(room), &mut Belady, 1);
             let exact = least_fetches(&step, u32::try_from(room).unwrap());

@@ -131,7 +131,7 @@ fn cyclic_inference_moves_hardly_more_than_belady() {
 fn plans_fit_and_are_no_worse_than_acting_on_demand() {
     for seed in 0..2000 {
         let step = steps::any(&mut crate::Draw(seed), 30);
-        let (least, peak) = (step.least_budget().bytes, step.peak_bytes());
+        let (least, peak) = (step.least_budget().1, step.peak_bytes());
         let budget = least + (peak - least) * (seed % 4) / 4;
         let terms = Terms::bytes_alone(budget);
         let Some(plan) = Flow::default().plan(&step, &terms) else { continue };

@@ -28,7 +28,7 @@ fn least_budgets_are_those_of_single_operators() {
     for (net, least_bytes) in [(nets::perceptron(), 2_099_200), (nets::transformer(), 6_291_456)] {
         let step = recorded(&net, 1);
         step.check().unwrap();
-        assert_eq!(step.least_budget().bytes, least_bytes, "{}", net.name);
+        assert_eq!(step.least_budget().1, least_bytes, "{}", net.name);
         let outcome = simulate(&step, &Terms::bytes_alone(least_bytes), &mut Genoa, 2);
         assert_eq!((outcome.peak_bytes, outcome.out_of_memory), (least_bytes, None));
     }
@@ -51,7 +51,7 @@ fn write_recorded_steps() {
             step.storages.len(),
             text.len(),
             Size::of(step.peak_bytes()),
-            step.least_budget().bytes,
+            step.least_budget().1,
             step.seconds(),
         );
         fs::write(folder.join(format!("{}.json", net.name)), text + "\n").unwrap();

@@ -6,9 +6,10 @@ mod gaps;
 mod prices;
 mod rules;
 mod search;
+mod timed;
 
 use ahead::Ahead;
-use cover::{Costs, Task};
+use cover::{Costs, Cover, Task};
 use gaps::Gaps;
 use search::Effort;
 
@@ -69,13 +70,31 @@ fn plan(step: &Step, terms: &Terms) -> Option<Plan> {
         let budget_bytes = terms.budget_bytes - terms.budget_bytes / 100 * reserve;
         let task = Task { gaps: &gaps, budget_bytes, costs: Costs { fetched: 1.0, copied: 1.0 } };
         let cover = search::search(task, effort)?;
-        let ahead = if is_free { Ahead::Never } else { Ahead::WhereRoom(terms.budget_bytes) };
-        Some(Plan::new(step, terms, "flow", ahead::absences(&cover, ahead)))
+        Some(Planned::new(step, terms, cover))
     });
-    let best = plans.reduce(better)?;
+    let mut best = plans.reduce(better)?;
+    if !is_free {
+        timed::improve(step, terms, &mut best);
+    }
+    let best = best.plan;
     let on_demand = || rules::bytes_on_demand(&gaps, terms.budget_bytes, ROUNDS);
     let is_worse = is_free && on_demand() < bytes(&best) * ROUNDS as u64;
     (!is_worse).then_some(best)
+}
+
+/// A choice and its plan.
+struct Planned<'a> {
+    cover: Cover<'a>,
+    plan: Plan,
+}
+
+impl<'a> Planned<'a> {
+    fn new(step: &Step, terms: &Terms, cover: Cover<'a>) -> Self {
+        let is_free = terms.in_bytes_per_second.is_infinite();
+        let ahead = if is_free { Ahead::Never } else { Ahead::WhereRoom(terms.budget_bytes) };
+        let plan = Plan::new(step, terms, "flow", ahead::absences(&cover, ahead));
+        Self { cover, plan }
+    }
 }
 
 fn bytes(plan: &Plan) -> u64 {
@@ -83,9 +102,12 @@ fn bytes(plan: &Plan) -> u64 {
 }
 
 /// The faster one; of nearly equals the one that moves less, then the first.
-fn better(one: Plan, other: Plan) -> Plan {
-    let slack = 1e-3 * one.seconds().max(other.seconds());
-    let is_faster = other.seconds() + slack < one.seconds();
-    let is_leaner = other.seconds() <= one.seconds() + slack && bytes(&other) < bytes(&one);
-    if is_faster || is_leaner { other } else { one }
+fn better<'a>(one: Planned<'a>, other: Planned<'a>) -> Planned<'a> {
+    if is_better(&other.plan, &one.plan) { other } else { one }
+}
+
+fn is_better(plan: &Plan, than: &Plan) -> bool {
+    let slack = 1e-4 * than.seconds();
+    let (seconds, most) = (plan.seconds(), than.seconds());
+    seconds + slack < most || (seconds <= most + slack && bytes(plan) < bytes(than))
 }

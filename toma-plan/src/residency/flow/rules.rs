@@ -200,7 +200,7 @@ mod tests {
         for text in STEPS {
             let step: Step = serde_json::from_str(text).unwrap();
             let gaps = Gaps::new(&step);
-            let (least, peak) = (step.least_budget().bytes, step.peak_bytes());
+            let (least, peak) = (step.least_budget().1, step.peak_bytes());
             for budget in (0..10).map(|part| least + (peak - least) * part / 10) {
                 let terms = Terms::bytes_alone(budget);
                 let lru = simulate(&step, &terms, &mut Lru, 3).last().unwrap();

@@ -69,7 +69,7 @@ fn cheaper<'a>(one: Cover<'a>, other: Cover<'a>) -> Cover<'a> {
 }
 
 /// A choice near another one, by what is done with one gap, if it may be cheaper.
-type Attempt = for<'a> fn(&Cover<'a>, usize, &mut Effort) -> Option<Cover<'a>>;
+pub(super) type Attempt = for<'a> fn(&Cover<'a>, usize, &mut Effort) -> Option<Cover<'a>>;
 
 /// Takes gaps back or adds them, each with what follows, as long as that makes the whole cheaper.
 fn improve(best: &mut Cover<'_>, effort: &mut Effort) {
@@ -94,13 +94,13 @@ fn improve(best: &mut Cover<'_>, effort: &mut Effort) {
     }
 }
 
-fn without<'a>(cover: &Cover<'a>, gap: usize, effort: &mut Effort) -> Option<Cover<'a>> {
+pub(super) fn without<'a>(cover: &Cover<'a>, gap: usize, effort: &mut Effort) -> Option<Cover<'a>> {
     (cover.price(gap) > 0.0).then_some(())?;
     retaken(cover, &[gap], effort)
 }
 
 /// Without all gaps of a version, so that it is not copied out.
-fn without_version<'a>(cover: &Cover<'a>, gap: usize, effort: &mut Effort) -> Option<Cover<'a>> {
+pub(super) fn without_version<'a>(cover: &Cover<'a>, gap: usize, effort: &mut Effort) -> Option<Cover<'a>> {
     let gaps = &cover.task.gaps.rows;
     let is_alike = |other: &usize| gaps[*other].version == gaps[gap].version;
     if gap > 0 && is_alike(&(gap - 1)) {
@@ -123,7 +123,7 @@ fn retaken<'a>(cover: &Cover<'a>, barred: &[usize], effort: &mut Effort) -> Opti
 }
 
 #[expect(clippy::unnecessary_wraps, reason = "one of the attempts")]
-fn with<'a>(cover: &Cover<'a>, gap: usize, _: &mut Effort) -> Option<Cover<'a>> {
+pub(super) fn with<'a>(cover: &Cover<'a>, gap: usize, _: &mut Effort) -> Option<Cover<'a>> {
     let mut found = cover.clone();
     found.add(gap);
     found.prune();
