@@ -66,10 +66,10 @@ fn least_recent(a: &Candidate, b: &Candidate) -> Ordering {
 ///
 /// Prices are ordered by their ratio; of equals the larger distance is first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Price {
-    pub(super) moves: u64,
-    pub(super) distance: u64,
-    pub(super) storage: u64,
+struct Price {
+    moves: u64,
+    distance: u64,
+    storage: u64,
 }
 
 impl Price {

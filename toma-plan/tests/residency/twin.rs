@@ -3,11 +3,10 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use toma_plan::residency::{
-    Candidate, Eviction, Genoa, Lru, Move, MoveKind, Next, NextEvent, Situation, Step, Terms, simulate,
+    Candidate, Eviction, Genoa, Lru, Move, MoveKind, Next, NextEvent, Round, Situation, Step, Terms, simulate,
 };
 
-use crate::Draw;
-use crate::steps;
+use crate::{Draw, float, steps};
 
 #[derive(Debug, Default)]
 struct Twin {
@@ -231,5 +230,38 @@ fn genoa_peaks_at_the_least_budget() {
         let Some(less) = least.checked_sub(1) else { continue };
         let error = simulate(&step, &Terms::bytes_alone(less), &mut Genoa, 2).out_of_memory.unwrap();
         assert_eq!((error.operator, error.needed_bytes), (operator as u64, least), "{seed}");
+    }
+}
+
+/// The time of some rounds, of their operators, and the bytes that they fetched and copied out.
+fn timed(step: &Step, terms: &Terms, eviction: &mut dyn Eviction) -> ([f64; 2], [u64; 2]) {
+    let outcome = simulate(step, terms, eviction, 3);
+    let running = outcome.seconds() - outcome.stalled_seconds();
+    let bytes = |of: fn(&Round) -> u64| outcome.rounds.iter().map(of).sum::<u64>();
+    ([outcome.seconds(), running], [bytes(|round| round.bytes_in), bytes(|round| round.bytes_out)])
+}
+
+#[test]
+fn time_is_that_of_operators_and_of_what_they_wait_for() {
+    for seed in 0..2000 {
+        let step = steps::any(&mut Draw(seed), 12);
+        let (least, most) = (step.least_budget().1, step.peak_bytes());
+        let budget_bytes = least + (most - least) * (seed % 3) / 3;
+        let speed = |times: f64| [1.0, 0.5].map(|speed| speed * times * float(1 + seed % 7));
+        let terms = |[inward, outward]: [f64; 2]| Terms {
+            in_bytes_per_second: inward,
+            out_bytes_per_second: outward,
+            ..Terms::bytes_alone(budget_bytes)
+        };
+        for (mut one, mut other) in evictions(seed).into_iter().zip(evictions(seed)) {
+            let ([seconds, running], [bytes_in, _]) = timed(&step, &terms(speed(1.0)), &mut *one);
+            assert!((running - 3.0 * step.seconds()).abs() < 1e-6, "{seed} {}", one.name());
+            // What is fetched on demand is waited for.
+            assert!(seconds + 1e-6 >= float(bytes_in) / speed(1.0)[0], "{seed} {}", one.name());
+            let ([faster, _], bytes) = timed(&step, &terms(speed(2.0)), &mut *other);
+            assert!(faster <= seconds + 1e-6 && bytes[0] == bytes_in, "{seed} {}", one.name());
+        }
+        let free = timed(&step, &Terms::bytes_alone(budget_bytes), &mut Lru);
+        assert!((free.0[0] - free.0[1]).abs() < 1e-9, "{seed}");
     }
 }

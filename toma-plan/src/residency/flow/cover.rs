@@ -157,8 +157,8 @@ impl<'a> Cover<'a> {
         (0..self.chosen.len()).filter(|gap| self.chosen[*gap])
     }
 
-    /// Chooses gaps until all fits, without those that are barred. Returns how many, if all costs less than a limit.
-    pub(super) fn repair(&mut self, barred: &[usize], limit: f64) -> Option<u64> {
+    /// Chooses gaps until all fits, without one that is barred. Returns how many, if all costs less than a limit.
+    pub(super) fn repair(&mut self, barred: Option<usize>, limit: f64) -> Option<u64> {
         let operators = self.task.gaps.operators;
         let mut lacks = vec![Lack::default(); operators + 1];
         let mut added = 0;
@@ -183,11 +183,11 @@ impl<'a> Cover<'a> {
     }
 
     /// The gap over an operator that makes the most room where it lacks for what it costs.
-    fn best_at(&self, operator: usize, lacks: &[Lack], barred: &[usize]) -> Option<usize> {
+    fn best_at(&self, operator: usize, lacks: &[Lack], barred: Option<usize>) -> Option<usize> {
         let operators = self.task.gaps.operators;
         let mut best: Option<(f64, usize)> = None;
         for (gap, row) in self.task.gaps.beside(operator) {
-            if self.chosen[gap] || barred.contains(&gap) {
+            if self.chosen[gap] || barred == Some(gap) {
                 continue;
             }
             let spans = row.spans(operators);

@@ -9,16 +9,9 @@ pub(super) struct Gaps {
     pub(super) rows: Vec<Gap>,
     /// The bytes that a copy of each version takes; 0 where a copy lies outside anyway.
     pub(super) versions: Vec<u64>,
-    /// The bytes that lie on the device beside each operator whatever is away.
-    pub(super) needed: Vec<u64>,
-    /// The same with nothing away.
+    /// The bytes that lie on the device beside each operator with nothing away.
     pub(super) resident: Vec<u64>,
-    /// The gaps beside each block of neighboring operators.
-    beside: Vec<Vec<usize>>,
 }
-
-/// Into how many blocks operators are parted, so that lists of gaps beside them stay short.
-const BLOCKS: usize = 128;
 
 /// The operators between two that touch a storage in succession, or after the last of its life.
 #[derive(Clone, Copy, Debug)]
@@ -31,8 +24,6 @@ pub(super) struct Gap {
     pub(super) length: usize,
     /// Whether it comes back, rather than being gone at the end.
     pub(super) comes_back: bool,
-    /// Whether it is neither used again nor gone at a known operator.
-    pub(super) is_endless: bool,
     /// What is copied out if it leaves here, or in another gap since the last write.
     pub(super) version: usize,
 }
@@ -47,9 +38,8 @@ struct Touch {
 impl Gaps {
     pub(super) fn new(step: &Step) -> Self {
         let operators = step.operators.len();
-        let [resident, needed] = [step.resident_bytes(), step.needed_bytes()];
-        let (rows, versions, beside) = Default::default();
-        let mut gaps = Self { operators, rows, versions, needed, resident, beside };
+        let resident = step.resident_bytes();
+        let mut gaps = Self { operators, rows: Vec::new(), versions: Vec::new(), resident };
         let mut touches = vec![Vec::new(); step.storages.len()];
         for (operator, row) in step.operators.iter().enumerate() {
             for used in &row.uses {
@@ -61,32 +51,12 @@ impl Gaps {
                 gaps.add(index, storage, touches);
             }
         }
-        gaps.list();
         gaps
-    }
-
-    fn block(&self, operator: usize) -> usize {
-        operator * BLOCKS.min(self.operators) / self.operators
-    }
-
-    fn list(&mut self) {
-        let mut beside = vec![Vec::new(); BLOCKS.min(self.operators)];
-        for (index, gap) in self.rows.iter().enumerate() {
-            for (from, to) in gap.spans(self.operators).into_iter().filter(|(from, to)| from < to) {
-                for block in &mut beside[self.block(from)..=self.block(to - 1)] {
-                    if block.last() != Some(&index) {
-                        block.push(index);
-                    }
-                }
-            }
-        }
-        self.beside = beside;
     }
 
     /// The gaps beside an operator, in order.
     pub(super) fn beside(&self, operator: usize) -> impl Iterator<Item = (usize, &Gap)> {
-        let gaps = self.beside[self.block(operator)].iter().map(|index| (*index, &self.rows[*index]));
-        gaps.filter(move |(_, gap)| gap.is_beside(operator, self.operators))
+        self.rows.iter().enumerate().filter(move |(_, gap)| gap.is_beside(operator, self.operators))
     }
 
     fn add(&mut self, index: usize, storage: &Storage, uses: Vec<Touch>) {
@@ -120,7 +90,6 @@ impl Gaps {
                 after: after % self.operators,
                 length,
                 comes_back,
-                is_endless: !comes_back && storage.death.is_none(),
                 version: self.versions.len() - 1,
             });
         }

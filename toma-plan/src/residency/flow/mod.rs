@@ -4,7 +4,6 @@ mod ahead;
 mod cover;
 mod gaps;
 mod prices;
-mod rules;
 mod search;
 mod timed;
 
@@ -13,7 +12,7 @@ use cover::{Costs, Cover, Task};
 use gaps::Gaps;
 use search::Effort;
 
-use super::{Eviction, NextEvent, Plan, Situation, Step, Terms};
+use super::{Eviction, NextEvent, Plan, Round, Situation, Step, Terms, simulate};
 
 /// Plans a step that is known: which storages are away when, and when they are fetched.
 ///
@@ -53,6 +52,9 @@ const MANY_OPERATORS: usize = 3000;
 /// How much all searches of a plan look at together: a fifth of a second.
 const EFFORT: u64 = 25_000_000;
 
+/// The part of a time below which times count as equal.
+const SLACK: f64 = 1e-4;
+
 /// In how many rounds a plan is compared with acting on demand, which may take turns.
 const ROUNDS: usize = 4;
 
@@ -60,10 +62,11 @@ fn plan(step: &Step, terms: &Terms) -> Option<Plan> {
     step.check().unwrap_or_else(|error| panic!("{error}"));
     let gaps = Gaps::new(step);
     let is_free = terms.in_bytes_per_second.is_infinite() && terms.out_bytes_per_second.is_infinite();
-    let reserves: &[u64] = match step.operators.len() {
-        _ if is_free => &[0],
-        0..MANY_OPERATORS => &RESERVES,
-        _ => &FEW_RESERVES,
+    let is_large = step.operators.len() >= MANY_OPERATORS;
+    let reserves = match (is_free, is_large) {
+        (true, _) => &RESERVES[..1],
+        (_, true) => &FEW_RESERVES,
+        _ => &RESERVES[..],
     };
     let effort = Effort(EFFORT / reserves.len() as u64);
     let plans = reserves.iter().filter_map(|reserve| {
@@ -73,13 +76,19 @@ fn plan(step: &Step, terms: &Terms) -> Option<Plan> {
         Some(Planned::new(step, terms, cover))
     });
     let mut best = plans.reduce(better)?;
-    if !is_free {
+    if !is_free && !is_large {
         timed::improve(step, terms, &mut best);
     }
-    let best = best.plan;
-    let on_demand = || rules::bytes_on_demand(&gaps, terms.budget_bytes, ROUNDS);
-    let is_worse = is_free && on_demand() < bytes(&best) * ROUNDS as u64;
-    (!is_worse).then_some(best)
+    (is_large || is_worth_it(step, terms, &best.plan)).then_some(best.plan)
+}
+
+/// Whether a plan is no worse than acting on demand, which may take turns over several steps.
+fn is_worth_it(step: &Step, terms: &Terms, plan: &Plan) -> bool {
+    let on_demand = simulate(step, terms, &mut NextEvent, 2 * ROUNDS).rounds.split_off(ROUNDS);
+    let seconds: f64 = on_demand.iter().map(|round| round.seconds).sum();
+    let bytes_on_demand: u64 = on_demand.iter().map(Round::bytes).sum();
+    let seconds = seconds / cover::as_float(ROUNDS as u64);
+    plan.seconds() < seconds - SLACK * seconds || bytes(plan) * ROUNDS as u64 <= bytes_on_demand
 }
 
 /// A choice and its plan.
@@ -107,7 +116,6 @@ fn better<'a>(one: Planned<'a>, other: Planned<'a>) -> Planned<'a> {
 }
 
 fn is_better(plan: &Plan, than: &Plan) -> bool {
-    let slack = 1e-4 * than.seconds();
-    let (seconds, most) = (plan.seconds(), than.seconds());
-    seconds + slack < most || (seconds <= most + slack && bytes(plan) < bytes(than))
+    let difference = (plan.seconds() - than.seconds()) / than.seconds().max(f64::MIN_POSITIVE);
+    difference < -SLACK || (difference <= SLACK && bytes(plan) < bytes(than))
 }

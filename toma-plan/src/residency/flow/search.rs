@@ -2,7 +2,6 @@
 
 use super::cover::{Cover, Task, as_float};
 use super::prices;
-use super::rules::{self, Rule};
 
 /// How much a search may do, in gaps and operators looked at.
 #[derive(Clone, Copy, Debug)]
@@ -18,9 +17,6 @@ impl Effort {
     }
 }
 
-/// Rounds after which what a rule does has settled.
-const ROUNDS: usize = 3;
-
 /// Rounds in which prices settle.
 const PRICE_ROUNDS: u64 = 200;
 
@@ -32,11 +28,7 @@ const FEW_GAPS: usize = 40;
 
 /// The best choice for a task; `None` where an operator does not fit.
 pub(super) fn search(task: Task<'_>, mut effort: Effort) -> Option<Cover<'_>> {
-    let ruled = [Rule::NextEvent, Rule::Lru].map(|rule| {
-        let replayed = rules::replay(task.gaps, task.budget_bytes, rule, ROUNDS)?;
-        settled(Cover::of(task, &replayed.chosen))
-    });
-    let best = ruled.into_iter().flatten().reduce(cheaper)?;
+    let best = settled(Cover::new(task))?;
     let rounds = PRICE_ROUNDS.min(effort.0 / 4 / task.size());
     let priced = prices::choose(task, best.cost, usize::try_from(rounds).unwrap_or_default());
     let few = (effort.0 / 1000 / task.size()).clamp(1, priced.len() as u64);
@@ -59,7 +51,7 @@ pub(super) fn search(task: Task<'_>, mut effort: Effort) -> Option<Cover<'_>> {
 
 /// With what it lacks, and without what it does not need.
 fn settled(mut cover: Cover<'_>) -> Option<Cover<'_>> {
-    cover.repair(&[], f64::INFINITY)?;
+    cover.repair(None, f64::INFINITY)?;
     cover.prune();
     Some(cover)
 }
@@ -68,24 +60,17 @@ fn cheaper<'a>(one: Cover<'a>, other: Cover<'a>) -> Cover<'a> {
     if other.cost < one.cost { other } else { one }
 }
 
-/// A choice near another one, by what is done with one gap, if it may be cheaper.
-pub(super) type Attempt = for<'a> fn(&Cover<'a>, usize, &mut Effort) -> Option<Cover<'a>>;
-
 /// Takes gaps back or adds them, each with what follows, as long as that makes the whole cheaper.
 fn improve(best: &mut Cover<'_>, effort: &mut Effort) {
     loop {
         let before = best.cost;
         for gap in 0..best.chosen.len() {
-            let attempts: &[Attempt] = if best.chosen[gap] { &[without, without_version] } else { &[with] };
-            for attempt in attempts {
-                if !effort.looks(best.task, 1) {
-                    return;
-                }
-                let found = attempt(best, gap, effort);
-                if let Some(found) = found.filter(|found| found.cost < best.cost - best.least_gain()) {
-                    *best = found;
-                    break;
-                }
+            if !effort.looks(best.task, 1) {
+                return;
+            }
+            let found = if best.chosen[gap] { without(best, gap, effort) } else { Some(with(best, gap)) };
+            if let Some(found) = found.filter(|found| found.cost < best.cost - best.least_gain()) {
+                *best = found;
             }
         }
         if best.cost >= before {
@@ -94,40 +79,23 @@ fn improve(best: &mut Cover<'_>, effort: &mut Effort) {
     }
 }
 
+/// With other gaps instead of one, if they may be cheaper.
 pub(super) fn without<'a>(cover: &Cover<'a>, gap: usize, effort: &mut Effort) -> Option<Cover<'a>> {
-    (cover.price(gap) > 0.0).then_some(())?;
-    retaken(cover, &[gap], effort)
-}
-
-/// Without all gaps of a version, so that it is not copied out.
-pub(super) fn without_version<'a>(cover: &Cover<'a>, gap: usize, effort: &mut Effort) -> Option<Cover<'a>> {
-    let gaps = &cover.task.gaps.rows;
-    let is_alike = |other: &usize| gaps[*other].version == gaps[gap].version;
-    if gap > 0 && is_alike(&(gap - 1)) {
-        return None;
-    }
-    let alike: Vec<_> = (gap..gaps.len()).take_while(is_alike).filter(|gap| cover.chosen[*gap]).collect();
-    (alike.len() > 1).then_some(())?;
-    retaken(cover, &alike, effort)
-}
-
-fn retaken<'a>(cover: &Cover<'a>, barred: &[usize], effort: &mut Effort) -> Option<Cover<'a>> {
+    let price = cover.price(gap);
     let mut found = cover.clone();
-    for gap in barred {
-        found.remove(*gap);
-    }
-    let added = found.repair(barred, cover.cost);
+    found.remove(gap);
+    let added = if price > 0.0 { found.repair(Some(gap), cover.cost) } else { None };
     effort.looks(cover.task, added.unwrap_or(1));
     found.prune();
     added.map(|_| found)
 }
 
-#[expect(clippy::unnecessary_wraps, reason = "one of the attempts")]
-pub(super) fn with<'a>(cover: &Cover<'a>, gap: usize, _: &mut Effort) -> Option<Cover<'a>> {
+/// With one more gap, and without those that are then not needed.
+fn with<'a>(cover: &Cover<'a>, gap: usize) -> Cover<'a> {
     let mut found = cover.clone();
     found.add(gap);
     found.prune();
-    Some(found)
+    found
 }
 
 /// Looks at every choice that is cheaper than the best, from one whose gaps stay chosen.

@@ -1,52 +1,37 @@
 //! A search near a plan for a faster one.
 
 use super::super::{Step, Terms};
-use super::cover::Cover;
-use super::search::{self, Attempt, Effort};
+use super::search::{self, Effort};
 use super::{Planned, is_better};
 
 /// How many operators are simulated at most.
 const OPERATORS: usize = 400_000;
 
 /// Changes what is away as long as that makes the plan faster.
+///
+/// What is away without need makes room for what is fetched ahead.
 pub(super) fn improve(step: &Step, terms: &Terms, best: &mut Planned<'_>) {
     let mut left = OPERATORS / step.operators.len();
-    let mut effort = Effort(u64::MAX);
-    loop {
-        let mut is_done = true;
+    let mut is_done = false;
+    while !is_done {
+        is_done = true;
         for gap in 0..best.cover.chosen.len() {
-            let attempts: &[Attempt] = if best.cover.chosen[gap] {
-                &[stays, search::without, search::without_version]
+            let cover = if best.cover.chosen[gap] {
+                search::without(&best.cover, gap, &mut Effort(u64::MAX))
             } else {
-                &[leaves, search::with]
+                let mut cover = best.cover.clone();
+                cover.add(gap);
+                Some(cover)
             };
-            for attempt in attempts {
-                let Some(cover) = attempt(&best.cover, gap, &mut effort) else { continue };
-                if left == 0 {
-                    return;
-                }
-                left -= 1;
-                let found = Planned::new(step, terms, cover);
-                if is_better(&found.plan, &best.plan) {
-                    (*best, is_done) = (found, false);
-                    break;
-                }
+            let Some(cover) = cover else { continue };
+            if left == 0 {
+                return;
+            }
+            left -= 1;
+            let found = Planned::new(step, terms, cover);
+            if is_better(&found.plan, &best.plan) {
+                (*best, is_done) = (found, false);
             }
         }
-        if is_done {
-            return;
-        }
     }
-}
-
-fn stays<'a>(cover: &Cover<'a>, gap: usize, _: &mut Effort) -> Option<Cover<'a>> {
-    let mut found = cover.clone();
-    found.remove(gap);
-    found.worst().is_none().then_some(found)
-}
-
-fn leaves<'a>(cover: &Cover<'a>, gap: usize, _: &mut Effort) -> Option<Cover<'a>> {
-    let mut found = cover.clone();
-    found.add(gap);
-    Some(found)
 }
