@@ -4,12 +4,45 @@
 //! lacks bytes, or by a [`Plan`] that also fetches ahead. [`simulate`] says what that takes in bytes and time. Nothing
 //! here knows tensors: what runs a step moves the bytes.
 //!
+//! ```
+//! # mod toma { pub use toma_plan::residency; }
+//! use std::time::Duration;
+//! use toma::residency::{Eviction as _, Flow, Lru, Operator, Step, Storage, Terms, Use, simulate};
+//!
+//! const MIB: u64 = 1 << 20;
+//!
+//! // Inference: eight layers of 10 MiB and 10 ms each.
+//! let weight = Storage { bytes: 10 * MIB, birth: None, death: None, stays: false };
+//! let layer = |storage| Operator {
+//!     uses: vec![Use { storage, writes: false }],
+//!     inside_bytes: MIB,
+//!     duration: Duration::from_millis(10),
+//! };
+//! let step = Step { storages: vec![weight; 8], operators: (0..8).map(layer).collect() };
+//! step.check()?;
+//! assert_eq!((step.peak_bytes(), step.least_budget()), (81 * MIB, (0, 11 * MIB)));
+//!
+//! // In half of that, over a link that takes as long for a layer as the layer runs.
+//! let speed = 1000.0 * (1 << 20) as f64;
+//! let terms = Terms { budget_bytes: 41 * MIB, in_bytes_per_second: speed, out_bytes_per_second: speed };
+//! let on_demand = simulate(&step, &terms, &mut Lru, 3).last()?;
+//! assert_eq!((on_demand.bytes_in, on_demand.stalled_seconds > 0.079), (80 * MIB, true));
+//! let plan = Flow::default().plan(&step, &terms).ok_or("an operator does not fit")?;
+//! assert_eq!((plan.bytes_in(), plan.peak_bytes()), (60 * MIB, 41 * MIB));
+//! assert!(plan.seconds() < 0.081); // nothing waits
+//! println!("{plan}");
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
 //! | eviction | what leaves |
 //! |---|---|
 //! | [`Genoa`] | everything, after each operator |
 //! | [`Lru`] | what was used longest ago |
 //! | [`NextEvent`] | what costs least for the time that it is away |
 //! | [`Flow`] | what a plan of the whole step says; without one as [`NextEvent`] |
+//!
+//! A step comes from a [trace](Step::of), or from what runs it; [`Periods`] finds where it begins again. [`Timeline`]
+//! says what an eviction wants to know of a step.
 //!
 //! # What is simulated
 //!
@@ -24,9 +57,12 @@
 //! 4. It runs. What it writes loses its outside copy. What it makes lies on the device, without one.
 //! 5. What leaves after it does so: by the plan, or else by [`leave`](Eviction::leave).
 //!
-//! Moving out costs bytes only without a valid copy outside. A step is simulated in rounds, and each round begins as the
-//! one before ended. Time has one link each way. A copy to outside begins when it is decided and the link is free;
-//! its memory is free when it has ended. An operator begins when its arguments have arrived and its bytes are free.
+//! Moving out costs bytes only without a valid copy outside. What is fetched keeps that copy until it is written. A step
+//! is simulated in rounds, and each round begins as the one before ended.
+//!
+//! Time has one link each way, which carries one storage after the other. A copy to outside begins when it is decided
+//! and the link is free; its memory is free when it has ended. A fetch begins when its memory is free. An operator
+//! begins when its arguments have arrived and its own bytes are free; what it waits is a stall.
 
 mod error;
 mod eviction;

@@ -121,6 +121,10 @@ fn cyclic_inference_moves_hardly_more_than_belady() {
         let belady: u64 = belady.iter().map(Round::bytes).sum();
         let flow = bytes(&plan(&step, &terms)) * 2 * layers as u64;
         assert!(float(flow) <= 1.03 * float(belady), "{layers}: {flow} of {belady}");
+        // Over a link that takes as long for a layer as the layer runs, nothing waits.
+        let links = Terms { in_bytes_per_second: 1000.0 * 1_048_576.0, ..terms };
+        let plan = plan(&step, &links);
+        assert!(plan.seconds() < 1.0001 * step.seconds(), "{layers}: {plan}");
         // LRU fetches all.
         let lru = simulate(&step, &terms, &mut Lru, 3).last().unwrap();
         assert_eq!(lru.bytes(), layers as u64 * (1 << 20));

@@ -7,7 +7,6 @@ mod prices;
 mod search;
 mod timed;
 
-use ahead::Ahead;
 use cover::{Costs, Cover, Task};
 use gaps::Gaps;
 use search::Effort;
@@ -16,12 +15,14 @@ use super::{Eviction, NextEvent, Plan, Round, Situation, Step, Terms, simulate};
 
 /// Plans a step that is known: which storages are away when, and when they are fetched.
 ///
-/// On demand it acts as [`NextEvent`]. The plan is the fastest, or where moving takes no time that of the least bytes,
-/// of several: what [`NextEvent`] and [`Lru`](super::Lru) would do, and a choice by prices of room, each improved in
-/// the neighborhood, in the whole budget and in less, so that room is left to fetch ahead. Storages leave right after
-/// their last use. Equal steps and terms have equal plans.
+/// On demand it acts as [`NextEvent`]. A plan chooses among the gaps between the operators that touch a storage, by
+/// prices of the room beside each operator, and improves its choice one gap at a time. What is away leaves right after
+/// its last use, and is fetched as early as there is room, or as late as the link allows. That is done in the whole
+/// budget and in less, which leaves room to fetch ahead. The fastest plan is improved by its simulated time. Where
+/// moving takes no time, the one of the least bytes is taken.
 ///
-/// There is none where an operator does not fit, and where [`NextEvent`] alone moves less.
+/// There is none where an operator does not fit, or where [`NextEvent`] alone is better, which may take turns over
+/// several steps. Equal steps and terms have equal plans. One of 10,000 operators takes less than a second.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Flow {}
@@ -69,11 +70,12 @@ fn plan(step: &Step, terms: &Terms) -> Option<Plan> {
         _ => &RESERVES[..],
     };
     let effort = Effort(EFFORT / reserves.len() as u64);
+    let paces = if is_free { &ahead::PACES[..1] } else { &ahead::PACES[..] };
     let plans = reserves.iter().filter_map(|reserve| {
         let budget_bytes = terms.budget_bytes - terms.budget_bytes / 100 * reserve;
         let task = Task { gaps: &gaps, budget_bytes, costs: Costs { fetched: 1.0, copied: 1.0 } };
         let cover = search::search(task, effort)?;
-        Some(Planned::new(step, terms, cover))
+        paces.iter().map(|pace| Planned::new(step, terms, cover.clone(), *pace)).reduce(better)
     });
     let mut best = plans.reduce(better)?;
     if !is_free && !is_large {
@@ -94,15 +96,14 @@ fn is_worth_it(step: &Step, terms: &Terms, plan: &Plan) -> bool {
 /// A choice and its plan.
 struct Planned<'a> {
     cover: Cover<'a>,
+    pace: f64,
     plan: Plan,
 }
 
 impl<'a> Planned<'a> {
-    fn new(step: &Step, terms: &Terms, cover: Cover<'a>) -> Self {
-        let is_free = terms.in_bytes_per_second.is_infinite();
-        let ahead = if is_free { Ahead::Never } else { Ahead::WhereRoom(terms.budget_bytes) };
-        let plan = Plan::new(step, terms, "flow", ahead::absences(&cover, ahead));
-        Self { cover, plan }
+    fn new(step: &Step, terms: &Terms, cover: Cover<'a>, pace: f64) -> Self {
+        let plan = Plan::new(step, terms, "flow", ahead::absences(&cover, step, terms, pace));
+        Self { cover, pace, plan }
     }
 }
 

@@ -28,7 +28,7 @@ pub(super) fn improve(step: &Step, terms: &Terms, best: &mut Planned<'_>) {
                 return;
             }
             left -= 1;
-            let found = Planned::new(step, terms, cover);
+            let found = Planned::new(step, terms, cover, best.pace);
             if is_better(&found.plan, &best.plan) {
                 (*best, is_done) = (found, false);
             }

@@ -1,6 +1,6 @@
 """Least bytes that a recorded step moves each time it is repeated, as an integer program solved by HiGHS.
 
-    pip install highspy==1.12.0
+    pip install highspy==1.15.1
     python optima.py    # writes optima.json beside the steps
 
 A storage may be away between two operators that touch it in succession, or between the last one and its end. There
