@@ -8,9 +8,9 @@ use super::{Plan, Step};
 /// recently used first. So a poor eviction costs time, never a result.
 ///
 /// ```
-/// # mod toma { pub use toma_plan::residency; }
+/// # mod toma { pub use toma_plan as plan; }
 /// use std::cmp::Reverse;
-/// use toma::residency::{Eviction, Situation};
+/// use toma::plan::residency::{Eviction, Situation};
 ///
 /// /// The largest leaves first.
 /// struct Largest;

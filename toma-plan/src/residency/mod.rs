@@ -5,9 +5,9 @@
 //! here knows tensors: what runs a step moves the bytes.
 //!
 //! ```
-//! # mod toma { pub use toma_plan::residency; }
+//! # mod toma { pub use toma_plan as plan; }
 //! use std::time::Duration;
-//! use toma::residency::{Eviction as _, Flow, Lru, Operator, Step, Storage, Terms, Use, simulate};
+//! use toma::plan::residency::{Eviction as _, Flow, Lru, Operator, Step, Storage, Terms, Use, simulate};
 //!
 //! const MIB: u64 = 1 << 20;
 //!

@@ -8,8 +8,8 @@ use std::collections::{HashMap, VecDeque};
 /// last 2^20 are remembered, so no longer period than half of that is found.
 ///
 /// ```
-/// # mod toma { pub use toma_plan::residency; }
-/// use toma::residency::Periods;
+/// # mod toma { pub use toma_plan as plan; }
+/// use toma::plan::residency::Periods;
 ///
 /// let mut periods = Periods::new();
 /// let found: Vec<_> = [9, 1, 2, 2, 1, 2, 2, 1].into_iter().map(|print| periods.push(print)).collect();

@@ -12,9 +12,9 @@ use super::error::InvalidStep;
 /// life; a life may reach over the end of the step into the next one.
 ///
 /// ```
-/// # mod toma { pub use toma_plan::residency; }
+/// # mod toma { pub use toma_plan as plan; }
 /// use std::time::Duration;
-/// use toma::residency::{Operator, Step, Storage, Use};
+/// use toma::plan::residency::{Operator, Step, Storage, Use};
 ///
 /// // Two weights of 100 bytes, used in turn; each operator makes a result that the next one uses.
 /// let weight = Storage { bytes: 100, birth: None, death: None, stays: false };

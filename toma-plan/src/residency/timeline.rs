@@ -5,9 +5,9 @@ use super::{Next, Step, Storage};
 /// When each storage of a step is used and gone, for [`Candidate::next`](super::Candidate::next).
 ///
 /// ```
-/// # mod toma { pub use toma_plan::residency; }
+/// # mod toma { pub use toma_plan as plan; }
 /// use std::time::Duration;
-/// use toma::residency::{Next, Operator, Step, Storage, Timeline, Use};
+/// use toma::plan::residency::{Next, Operator, Step, Storage, Timeline, Use};
 ///
 /// let weight = Storage { bytes: 100, birth: None, death: None, stays: false };
 /// let operator = |uses| Operator { uses, inside_bytes: 0, duration: Duration::ZERO };
