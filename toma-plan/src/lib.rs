@@ -6,6 +6,7 @@
 //! | [`Rows`] | whether the rows of a batch are worked on by themselves, so that pieces add up to the whole |
 //! | [`caching`] | what they take from a CUDA device, and where it runs out of memory |
 //! | [`checkpoint`] | plans that hold less for backward and run stages again |
+//! | [`residency`] | plans that move storages off a device while nothing uses them |
 //!
 //! All of it is arithmetic over what was [recorded](toma_trace): no tensor framework, no clock, no device.
 
@@ -15,6 +16,7 @@ mod alike;
 pub mod caching;
 pub mod checkpoint;
 mod growth;
+pub mod residency;
 mod rows;
 
 pub use alike::Unlike;

@@ -5,6 +5,7 @@
 #include <ATen/core/dispatch/Dispatcher.h>
 
 #include <algorithm>
+#include <chrono>
 #include <cstring>
 
 namespace toma {
@@ -53,7 +54,10 @@ void write_uses(
 }
 
 // What has one when it ends is a leaf, or a Node of backward.
-struct Begun final : at::ObserverContext {};
+struct Begun final : at::ObserverContext {
+  // When all was written down.
+  std::chrono::steady_clock::time_point at = std::chrono::steady_clock::now();
+};
 
 std::unique_ptr<at::ObserverContext> started(const at::RecordFunction& function) {
   if (function.scope() == at::RecordScope::BACKWARD_FUNCTION) {
@@ -74,12 +78,14 @@ void ended(const at::RecordFunction& function, at::ObserverContext* begun) {
   if (begun == nullptr) {
     return;
   }
+  const auto taken = std::chrono::steady_clock::now() - static_cast<Begun*>(begun)->at;
+  const auto nanoseconds = std::chrono::duration_cast<std::chrono::nanoseconds>(taken).count();
   const auto* leaf = function.scope() == at::RecordScope::FUNCTION ? std::exchange(inside, nullptr) : nullptr;
   State::each([&](Recorder& recorder) {
     if (leaf != nullptr) {
       write_uses(recorder, leaf->returns(), function.outputs(), TOMA_MAKES, TOMA_VIEWS);
     }
-    recorder.write({TOMA_ENDS});
+    recorder.write({TOMA_ENDS, 0, 0, static_cast<uint64_t>(nanoseconds)});
   });
 }
 

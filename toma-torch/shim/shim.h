@@ -168,7 +168,7 @@ int32_t toma_tensor_is_sole(const void* tensor, bool* out, toma_error* error) no
 // What a recorder writes down.
 enum toma_event_kind : uint32_t {
   // Of the operators that do the work, of the Nodes of backward, and of what Rust marks: subject is where
-  // its name begins. What began last on a thread ends first.
+  // its name begins. What began last on a thread ends first; bytes are then the nanoseconds that it took.
   TOMA_OPERATOR_BEGINS = 0,
   TOMA_NODE_BEGINS = 1,
   TOMA_MARK_BEGINS = 2,

@@ -1,5 +1,7 @@
 //! A step as it was, written down as a trace.
 
+use std::time::Duration;
+
 use toma_trace::marks::Function;
 use toma_trace::{Access, Contradiction, Label, Operand, Place, ScopeKind, Scribe, ThreadId, Trace};
 
@@ -30,10 +32,32 @@ use crate::ffi::{Event, EventKind, Recording};
 /// # Panics
 /// When libtorch's own profiler runs on this thread, and when there is no memory to write all down.
 pub fn record<R>(step: impl FnOnce() -> R) -> Trace {
+    recorded(step, trace_of)
+}
+
+/// [`record`](record()), with how long each operator took.
+///
+/// On a device that works by itself that is the time of the call, not of the work.
+///
+/// ```
+/// use tch::{Device, Kind, Tensor};
+///
+/// let input = Tensor::ones([8, 4], (Kind::Float, Device::Cpu));
+/// let trace = toma_torch::record_timed(|| input.relu());
+/// assert!(trace.operators().all(|(_, operator)| operator.duration.is_some()));
+/// ```
+///
+/// # Panics
+/// As [`record`](record()) does.
+pub fn record_timed<R>(step: impl FnOnce() -> R) -> Trace {
+    recorded(step, |recording| written(recording, timed))
+}
+
+fn recorded<R>(step: impl FnOnce() -> R, read: impl FnOnce(&Recording) -> Result<Trace, Error>) -> Trace {
     cpu::count();
     let recorded = Recording::begin().and_then(|recording| {
         let value = step();
-        let trace = trace_of(&recording);
+        let trace = read(&recording);
         drop(value);
         trace
     });
@@ -42,12 +66,30 @@ pub fn record<R>(step: impl FnOnce() -> R) -> Trace {
 
 /// What is recorded so far.
 pub(crate) fn trace_of(recording: &Recording) -> Result<Trace, Error> {
+    written(recording, add)
+}
+
+/// What `write` makes of each event.
+fn written(
+    recording: &Recording,
+    write: impl Fn(&mut Scribe, &Event<'_>) -> Result<(), Contradiction>,
+) -> Result<Trace, Error> {
     let mut scribe = Scribe::new();
     recording.read(|event| {
         let contradicts = |refused: Contradiction| format!("recorded step: {refused}");
-        add(&mut scribe, event).map_err(|refused| Error::new(ErrorKind::Other, contradicts(refused)))
+        write(&mut scribe, event).map_err(|refused| Error::new(ErrorKind::Other, contradicts(refused)))
     })?;
     Ok(scribe.finish())
+}
+
+/// Adds an event, and to an operator that ends how long it took.
+fn timed(scribe: &mut Scribe, event: &Event<'_>) -> Result<(), Contradiction> {
+    if event.kind == EventKind::Ends
+        && let Some(operator) = scribe.innermost(ThreadId(event.thread.into()))
+    {
+        scribe.recorder().duration(operator, Duration::from_nanos(event.bytes))?;
+    }
+    add(scribe, event)
 }
 
 fn add(scribe: &mut Scribe, event: &Event<'_>) -> Result<(), Contradiction> {

@@ -1,0 +1,123 @@
+//! Evictions that follow one rule.
+
+use std::cmp::Ordering;
+
+use super::{Candidate, Eviction, Next, Situation};
+
+/// Everything leaves after each operator: the least memory in which a step can run, and the most traffic.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Genoa;
+
+impl Eviction for Genoa {
+    fn name(&self) -> &'static str {
+        "genoa"
+    }
+
+    fn evict(&mut self, situation: &Situation<'_>) -> Vec<u64> {
+        first(situation, least_recent)
+    }
+
+    fn leave(&mut self, situation: &Situation<'_>) -> Vec<u64> {
+        let mut leaving: Vec<_> = situation.candidates.iter().map(|candidate| candidate.storage).collect();
+        leaving.sort_unstable();
+        leaving
+    }
+}
+
+/// What was used longest ago leaves first. It needs no knowledge of the step.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Lru;
+
+impl Eviction for Lru {
+    fn name(&self) -> &'static str {
+        "lru"
+    }
+
+    fn evict(&mut self, situation: &Situation<'_>) -> Vec<u64> {
+        first(situation, least_recent)
+    }
+}
+
+/// What costs least for the time that it is away leaves first: smallest (w + r) / d.
+///
+/// w is 1 if it has to be copied out, r is 1 if it is used again, d is the distance to its next use, or to its death.
+/// Where no next use is known it goes by [`Lru`].
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct NextEvent;
+
+impl Eviction for NextEvent {
+    fn name(&self) -> &'static str {
+        "next-event"
+    }
+
+    fn evict(&mut self, situation: &Situation<'_>) -> Vec<u64> {
+        if situation.candidates.iter().all(|candidate| candidate.next == Next::Unknown) {
+            return Lru.evict(situation);
+        }
+        first(situation, |a, b| Price::of(a, situation.now).cmp(&Price::of(b, situation.now)))
+    }
+}
+
+fn least_recent(a: &Candidate, b: &Candidate) -> Ordering {
+    (a.last_use, a.storage).cmp(&(b.last_use, b.storage))
+}
+
+/// The bytes that a storage moves for each of its own, and the operators that it makes room for.
+///
+/// Prices are ordered by their ratio; of equals the larger distance is first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Price {
+    moves: u64,
+    distance: u64,
+    storage: u64,
+}
+
+impl Price {
+    fn of(candidate: &Candidate, now: u64) -> Self {
+        let (again, distance) = match candidate.next {
+            // As far ahead as it has been idle.
+            Next::Unknown => (1, now.saturating_sub(candidate.last_use)),
+            Next::Use(at) => (1, at.saturating_sub(now)),
+            Next::Death(at) => (0, at.saturating_sub(now)),
+            Next::Never => (0, u64::MAX),
+        };
+        let moves = again + u64::from(!candidate.has_copy);
+        Self { moves, distance: distance.max(1), storage: candidate.storage }
+    }
+}
+
+impl Ord for Price {
+    fn cmp(&self, other: &Self) -> Ordering {
+        let [a, b] = [self, other].map(|price| u128::from(price.moves));
+        let ratio = (a * u128::from(other.distance)).cmp(&(b * u128::from(self.distance)));
+        ratio.then(other.distance.cmp(&self.distance)).then(self.storage.cmp(&other.storage))
+    }
+}
+
+impl PartialOrd for Price {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+/// The first candidates of an order that suffice, without those that need not leave after all, the last of them first.
+fn first(situation: &Situation<'_>, order: impl FnMut(&Candidate, &Candidate) -> Ordering) -> Vec<u64> {
+    let mut candidates = situation.candidates.to_vec();
+    candidates.sort_unstable_by(order);
+    let mut freed = 0;
+    let mut chosen = Vec::new();
+    for candidate in candidates {
+        if freed >= situation.lacking_bytes {
+            break;
+        }
+        freed += candidate.bytes;
+        chosen.push(candidate);
+    }
+    let mut spare = freed.saturating_sub(situation.lacking_bytes);
+    for index in (0..chosen.len()).rev() {
+        if chosen[index].bytes <= spare {
+            spare -= chosen.remove(index).bytes;
+        }
+    }
+    chosen.iter().map(|candidate| candidate.storage).collect()
+}

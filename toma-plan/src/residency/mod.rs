@@ -1,0 +1,89 @@
+//! Plans that move storages off a device while nothing uses them, and back before an operator does.
+//!
+//! A [`Step`] is repeated in less memory than it takes. An [`Eviction`] says what leaves: on demand, when an operator
+//! lacks bytes, or by a [`Plan`] that also fetches ahead. [`simulate`] says what that takes in bytes and time. Nothing
+//! here knows tensors: what runs a step moves the bytes.
+//!
+//! ```
+//! # mod toma { pub use toma_plan as plan; }
+//! use std::time::Duration;
+//! use toma::plan::residency::{Eviction as _, Flow, Lru, Operator, Step, Storage, Terms, Use, simulate};
+//!
+//! const MIB: u64 = 1 << 20;
+//!
+//! // Inference: eight layers of 10 MiB and 10 ms each.
+//! let weight = Storage { bytes: 10 * MIB, birth: None, death: None, stays: false };
+//! let layer = |storage| Operator {
+//!     uses: vec![Use { storage, writes: false }],
+//!     inside_bytes: MIB,
+//!     duration: Duration::from_millis(10),
+//! };
+//! let step = Step { storages: vec![weight; 8], operators: (0..8).map(layer).collect() };
+//! step.check()?;
+//! assert_eq!((step.peak_bytes(), step.least_budget()), (81 * MIB, (0, 11 * MIB)));
+//!
+//! // In half of that, over a link that takes as long for a layer as the layer runs.
+//! let speed = 1000.0 * (1 << 20) as f64;
+//! let terms = Terms { budget_bytes: 41 * MIB, in_bytes_per_second: speed, out_bytes_per_second: speed };
+//! let on_demand = simulate(&step, &terms, &mut Lru, 3).last()?;
+//! assert_eq!((on_demand.bytes_in, on_demand.stalled_seconds > 0.079), (80 * MIB, true));
+//! let plan = Flow::default().plan(&step, &terms).ok_or("an operator does not fit")?;
+//! assert_eq!((plan.bytes_in(), plan.peak_bytes()), (60 * MIB, 41 * MIB));
+//! assert!(plan.seconds() < 0.081); // nothing waits
+//! println!("{plan}");
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
+//! | eviction | what leaves |
+//! |---|---|
+//! | [`Genoa`] | everything, after each operator |
+//! | [`Lru`] | what was used longest ago |
+//! | [`NextEvent`] | what costs least for the time that it is away |
+//! | [`Flow`] | what a plan of the whole step says; without one as [`NextEvent`] |
+//!
+//! A step comes from a [trace](Step::of), or from what runs it; [`Periods`] finds where it begins again. [`Timeline`]
+//! says what an eviction wants to know of a step.
+//!
+//! # What is simulated
+//!
+//! For operator k, with what a program does between operators counted to the one before:
+//!
+//! 1. Storages with death k are gone.
+//! 2. It lacks resident + missing arguments + [`inside_bytes`](Operator::inside_bytes) − budget. If that is
+//!    positive, [`evict`](Eviction::evict) is asked, once, with everything on the device that may move and is not
+//!    used by k. Its list is carried out in order up to where it suffices. Then the rest leaves, least recently used
+//!    first. If that does not suffice either, the step is [out of memory](OutOfMemory).
+//! 3. Missing arguments are fetched, in the order of its uses; then what the plan fetches at k, where there is room.
+//! 4. It runs. What it writes loses its outside copy. What it makes lies on the device, without one.
+//! 5. What leaves after it does so: by the plan, or else by [`leave`](Eviction::leave).
+//!
+//! Moving out costs bytes only without a valid copy outside. What is fetched keeps that copy until it is written. A step
+//! is simulated in rounds, and each round begins as the one before ended.
+//!
+//! Time has one link each way, which carries one storage after the other. A copy to outside begins when it is decided
+//! and the link is free; its memory is free when it has ended. A fetch begins when its memory is free. An operator
+//! begins when its arguments have arrived and its own bytes are free; what it waits is a stall.
+
+mod error;
+mod eviction;
+mod evictions;
+mod flow;
+mod links;
+mod outcome;
+mod periods;
+mod plan;
+mod recorded;
+mod simulator;
+mod step;
+mod timeline;
+
+pub use error::{InvalidStep, OutOfMemory};
+pub use eviction::{Candidate, Eviction, Next, Situation, Terms};
+pub use evictions::{Genoa, Lru, NextEvent};
+pub use flow::Flow;
+pub use outcome::{Move, MoveKind, Outcome, Round};
+pub use periods::Periods;
+pub use plan::{Absence, Back, Plan};
+pub use simulator::{simulate, simulate_plan};
+pub use step::{Operator, Step, Storage, Use};
+pub use timeline::Timeline;

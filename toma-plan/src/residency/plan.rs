@@ -1,0 +1,171 @@
+//! A plan, and how it is shown.
+
+use std::fmt::{self, Write as _};
+
+use toma_trace::Size;
+
+use super::{Outcome, Round, Step, Terms, simulator};
+
+/// What leaves after each operator of a step, and what is fetched when it begins for later.
+///
+/// It is for a step that is repeated: what left in one round may be fetched in the next. What an operator lacks
+/// although it is planned otherwise is fetched when it begins.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Plan {
+    name: &'static str,
+    absences: Vec<Absence>,
+    leaves: Vec<Vec<usize>>,
+    fetches: Vec<Vec<usize>>,
+    round: Round,
+    operator_seconds: f64,
+    peak_bytes: u64,
+}
+
+/// A storage that is away between two uses.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Absence {
+    /// The storage.
+    pub storage: usize,
+    /// It leaves when this operator has ended.
+    pub leaves_after: usize,
+    /// How it ends.
+    pub back: Option<Back>,
+}
+
+/// How a storage comes back. Operators up to that after which it left are those of the next round.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Back {
+    /// The operator at whose begin it is fetched.
+    pub fetched_at: usize,
+    /// The operator that uses it.
+    pub used_by: usize,
+}
+
+impl Plan {
+    /// A plan of these absences. Those that are fetched at the same operator are so in this order.
+    ///
+    /// # Panics
+    ///
+    /// Where the step is [invalid](Step::check), or an absence names what is not in it.
+    pub fn new(step: &Step, terms: &Terms, name: &'static str, absences: Vec<Absence>) -> Self {
+        let operators = step.operators.len();
+        let mut plan = Self {
+            name,
+            leaves: vec![Vec::new(); operators],
+            fetches: vec![Vec::new(); operators],
+            round: Round::default(),
+            operator_seconds: step.seconds(),
+            peak_bytes: 0,
+            absences,
+        };
+        for absence in &plan.absences {
+            plan.leaves[absence.leaves_after].push(absence.storage);
+            if let Some(back) = absence.back {
+                plan.fetches[back.fetched_at].push(absence.storage);
+            }
+        }
+        let Outcome { rounds, peak_bytes, .. } = simulator::settled(step, terms, &plan);
+        plan.round = rounds.last().copied().unwrap_or_default();
+        plan.peak_bytes = peak_bytes;
+        plan
+    }
+
+    /// What is away when a step ends.
+    pub(super) fn away_at_the_end(&self, step: &Step) -> impl Iterator<Item = usize> {
+        let is_away = |absence: &&Absence| {
+            let storage = step.storages[absence.storage];
+            match absence.back {
+                Some(back) => back.fetched_at <= absence.leaves_after,
+                None => storage.lives_before() && storage.birth <= Some(absence.leaves_after),
+            }
+        };
+        self.absences.iter().filter(is_away).map(|absence| absence.storage)
+    }
+
+    /// What made it.
+    pub fn name(&self) -> &'static str {
+        self.name
+    }
+
+    /// Every absence.
+    pub fn absences(&self) -> &[Absence] {
+        &self.absences
+    }
+
+    /// The storages that leave when an operator has ended, in order.
+    ///
+    /// # Panics
+    ///
+    /// Where the step has no such operator.
+    pub fn leaves_after(&self, operator: usize) -> &[usize] {
+        &self.leaves[operator]
+    }
+
+    /// The storages that are fetched when an operator begins, in order, after those that it lacks itself.
+    ///
+    /// # Panics
+    ///
+    /// Where the step has no such operator.
+    pub fn fetches_at(&self, operator: usize) -> &[usize] {
+        &self.fetches[operator]
+    }
+
+    /// The time of a step that has been repeated.
+    pub fn seconds(&self) -> f64 {
+        self.round.seconds
+    }
+
+    /// The time of the operators alone.
+    pub fn operator_seconds(&self) -> f64 {
+        self.operator_seconds
+    }
+
+    /// The bytes that are fetched in a step that has been repeated.
+    pub fn bytes_in(&self) -> u64 {
+        self.round.bytes_in
+    }
+
+    /// The bytes that are copied out in a step that has been repeated.
+    pub fn bytes_out(&self) -> u64 {
+        self.round.bytes_out
+    }
+
+    /// The most bytes that lie on the device.
+    pub fn peak_bytes(&self) -> u64 {
+        self.peak_bytes
+    }
+
+    /// What the plan does with a storage, a sentence for each absence.
+    pub fn explain(&self, storage: usize) -> String {
+        let mut text = String::new();
+        for absence in self.absences.iter().filter(|absence| absence.storage == storage) {
+            let separator = if text.is_empty() { "" } else { "; " };
+            let after = absence.leaves_after;
+            let written = match absence.back {
+                Some(Back { fetched_at, used_by }) if fetched_at == used_by => {
+                    write!(text, "{separator}leaves after operator {after}, is fetched by {used_by}")
+                }
+                Some(Back { fetched_at, used_by }) => {
+                    write!(
+                        text,
+                        "{separator}leaves after operator {after}, is fetched at {fetched_at} for {used_by}"
+                    )
+                }
+                None => write!(text, "{separator}leaves after operator {after} for good"),
+            };
+            debug_assert!(written.is_ok(), "a string takes all");
+        }
+        if text.is_empty() { "stays on the device".into() } else { text }
+    }
+}
+
+/// A line with the figures.
+impl fmt::Display for Plan {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let [peak, bytes_in, bytes_out] = [self.peak_bytes, self.bytes_in(), self.bytes_out()].map(Size::of);
+        let Self { name, absences, operator_seconds, .. } = self;
+        let stalls = self.seconds() - operator_seconds;
+        write!(f, "{name}: {} absences in {peak}, {bytes_in} in, {bytes_out} out, ", absences.len())?;
+        write!(f, "{operator_seconds:.3} s of operators and {stalls:.3} s of stalls")
+    }
+}

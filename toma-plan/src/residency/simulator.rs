@@ -1,0 +1,279 @@
+//! The one judge of evictions and plans.
+
+use super::links::Links;
+use super::outcome::{Move, MoveKind, Outcome, Round};
+use super::timeline::Timeline;
+use super::{Candidate, Eviction, NextEvent, OutOfMemory, Plan, Situation, Step, Storage, Terms, Use};
+
+/// Says what `rounds` repetitions of a step take under an eviction, without its plan.
+///
+/// # Panics
+///
+/// Where the step is [invalid](Step::check).
+pub fn simulate(step: &Step, terms: &Terms, eviction: &mut dyn Eviction, rounds: usize) -> Outcome {
+    let mut simulator = Simulator::new(step, terms);
+    simulator.repeat(rounds, eviction, None);
+    simulator.outcome
+}
+
+/// Says what `rounds` repetitions of a step take under a plan.
+///
+/// Where the plan leaves too little room, [`NextEvent`] decides: in the first rounds, as a plan is for a step that
+/// has been repeated, or in a smaller budget. A planned fetch that lacks room is left to the operator that needs it.
+///
+/// # Panics
+///
+/// Where the step is [invalid](Step::check), or the plan another one's.
+pub fn simulate_plan(step: &Step, terms: &Terms, plan: &Plan, rounds: usize) -> Outcome {
+    let mut simulator = Simulator::new(step, terms);
+    simulator.repeat(rounds, &mut NextEvent, Some(plan));
+    simulator.outcome
+}
+
+/// The second of two rounds of a plan that begin with what it has away at the end of a step.
+pub(super) fn settled(step: &Step, terms: &Terms, plan: &Plan) -> Outcome {
+    let mut simulator = Simulator::new(step, terms);
+    for storage in plan.away_at_the_end(step) {
+        simulator.states[storage].lies = Lies::Outside;
+        simulator.states[storage].has_copy = true;
+        simulator.resident -= step.storages[storage].bytes;
+    }
+    simulator.repeat(2, &mut NextEvent, Some(plan));
+    simulator.outcome
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Lies {
+    /// Not made, or gone.
+    Nowhere,
+    OnDevice,
+    Outside,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct State {
+    lies: Lies,
+    has_copy: bool,
+    last_use: u64,
+}
+
+struct Simulator<'a> {
+    step: &'a Step,
+    terms: &'a Terms,
+    timeline: Timeline,
+    states: Vec<State>,
+    /// Bytes on the device.
+    resident: u64,
+    links: Links,
+    round: Round,
+    outcome: Outcome,
+}
+
+impl<'a> Simulator<'a> {
+    fn new(step: &'a Step, terms: &'a Terms) -> Self {
+        let mut simulator = Self {
+            step,
+            terms,
+            timeline: Timeline::new(step),
+            states: vec![State { lies: Lies::Nowhere, has_copy: false, last_use: 0 }; step.storages.len()],
+            resident: 0,
+            links: Links::new(*terms, step.storages.len()),
+            round: Round::default(),
+            outcome: Outcome::default(),
+        };
+        simulator.bring(Storage::lives_before, 0);
+        simulator
+    }
+
+    fn repeat(&mut self, rounds: usize, eviction: &mut dyn Eviction, plan: Option<&Plan>) {
+        let operators = self.step.operators.len();
+        for round in 0..rounds {
+            let [start, stalled] = [self.links.now, self.links.stalled];
+            let first = (round * operators) as u64;
+            if round > 0 {
+                self.bring(Storage::comes_with_each_step, first);
+            }
+            for operator in 0..operators {
+                let now = first + operator as u64;
+                if let Err(error) = self.operator(operator, now, eviction, plan) {
+                    self.outcome.out_of_memory = Some(error);
+                    return;
+                }
+            }
+            self.end(operators);
+            self.round.seconds = self.links.now - start;
+            self.round.stalled_seconds = self.links.stalled - stalled;
+            self.outcome.rounds.push(std::mem::take(&mut self.round));
+        }
+    }
+
+    fn operator(
+        &mut self,
+        operator: usize,
+        now: u64,
+        eviction: &mut dyn Eviction,
+        plan: Option<&Plan>,
+    ) -> Result<(), OutOfMemory> {
+        self.end(operator);
+        self.make_room(operator, now, eviction)?;
+        self.run(operator, now, plan);
+        let leaving = match plan {
+            Some(plan) => plan.leaves_after(operator).iter().map(|&storage| storage as u64).collect(),
+            None => self.leaving(now, eviction),
+        };
+        for storage in leaving {
+            self.offload(storage, now, true);
+        }
+        Ok(())
+    }
+
+    /// What is there without an operator.
+    fn bring(&mut self, which: impl Fn(&Storage) -> bool, now: u64) {
+        for (index, storage) in self.step.storages.iter().enumerate() {
+            if which(storage) {
+                self.make(index, now);
+            }
+        }
+    }
+
+    fn make(&mut self, storage: usize, now: u64) {
+        debug_assert_eq!(self.states[storage].lies, Lies::Nowhere);
+        self.states[storage] = State { lies: Lies::OnDevice, has_copy: false, last_use: now };
+        self.resident += self.step.storages[storage].bytes;
+        self.links.made(storage);
+    }
+
+    /// What ends before an operator is gone.
+    fn end(&mut self, operator: usize) {
+        for &storage in self.timeline.gone(operator) {
+            let before = std::mem::replace(&mut self.states[storage].lies, Lies::Nowhere);
+            if before == Lies::OnDevice {
+                self.resident -= self.step.storages[storage].bytes;
+            }
+        }
+    }
+
+    fn missing(&self, operator: usize) -> Vec<usize> {
+        let uses = self.step.operators[operator].uses.iter().map(|used| used.storage);
+        uses.filter(|storage| self.states[*storage].lies == Lies::Outside).collect()
+    }
+
+    /// What an operator takes beyond what lies on the device.
+    fn wanted(&self, operator: usize) -> u64 {
+        let missing = self.missing(operator).into_iter().map(|storage| self.step.storages[storage].bytes);
+        missing.sum::<u64>() + self.step.operators[operator].inside_bytes
+    }
+
+    fn make_room(
+        &mut self,
+        operator: usize,
+        now: u64,
+        eviction: &mut dyn Eviction,
+    ) -> Result<(), OutOfMemory> {
+        let needed_bytes = self.resident + self.wanted(operator);
+        let budget_bytes = self.terms.budget_bytes;
+        let lacking_bytes = needed_bytes.saturating_sub(budget_bytes);
+        if lacking_bytes == 0 {
+            return Ok(());
+        }
+        let mut candidates = self.candidates(now, &self.step.operators[operator].uses);
+        let situation = Situation { now, lacking_bytes, candidates: &candidates };
+        let advice = eviction.evict(&situation);
+        candidates.sort_unstable_by_key(|candidate| candidate.storage);
+        let may =
+            |storage: &u64| candidates.binary_search_by_key(storage, |candidate| candidate.storage).is_ok();
+        let mut leaving: Vec<_> = advice.into_iter().filter(may).collect();
+        let mut rest = candidates.clone();
+        rest.sort_unstable_by_key(|candidate| (candidate.last_use, candidate.storage));
+        leaving.extend(rest.iter().map(|candidate| candidate.storage));
+        let mut left = needed_bytes;
+        for storage in leaving {
+            if left <= budget_bytes {
+                break;
+            }
+            left -= self.offload(storage, now, false);
+        }
+        if left <= budget_bytes {
+            Ok(())
+        } else {
+            Err(OutOfMemory { operator: now, needed_bytes: left, budget_bytes })
+        }
+    }
+
+    /// What may leave: all that lies on the device, but what is in use.
+    fn candidates(&self, now: u64, uses: &[Use]) -> Vec<Candidate> {
+        let rows = self.step.storages.iter().zip(&self.states).enumerate();
+        let may = rows.filter(|(index, (storage, state))| {
+            state.lies == Lies::OnDevice && !storage.stays && uses.iter().all(|used| used.storage != *index)
+        });
+        let candidates = may.map(|(index, (storage, state))| Candidate {
+            storage: index as u64,
+            bytes: storage.bytes,
+            last_use: state.last_use,
+            next: self.timeline.next(index, now),
+            has_copy: state.has_copy,
+        });
+        candidates.collect()
+    }
+
+    fn leaving(&self, now: u64, eviction: &mut dyn Eviction) -> Vec<u64> {
+        let candidates = self.candidates(now, &[]);
+        eviction.leave(&Situation { now, lacking_bytes: 0, candidates: &candidates })
+    }
+
+    /// Moves a storage out, if it can. Returns the bytes that are freed.
+    fn offload(&mut self, storage: u64, now: u64, is_after: bool) -> u64 {
+        let index = usize::try_from(storage).unwrap_or(usize::MAX);
+        let Some(row) = self.step.storages.get(index).filter(|row| !row.stays) else { return 0 };
+        let state = &mut self.states[index];
+        if state.lies != Lies::OnDevice {
+            return 0;
+        }
+        state.lies = Lies::Outside;
+        let kind = if std::mem::replace(&mut state.has_copy, true) {
+            MoveKind::Left
+        } else {
+            self.round.bytes_out += row.bytes;
+            self.links.copy_out(index, row.bytes);
+            MoveKind::CopiedOut
+        };
+        self.resident -= row.bytes;
+        self.outcome.log.push(Move { operator: now, is_after, storage, kind });
+        row.bytes
+    }
+
+    fn fetch(&mut self, storage: usize, now: u64) {
+        let bytes = self.step.storages[storage].bytes;
+        self.states[storage].lies = Lies::OnDevice;
+        self.resident += bytes;
+        self.round.bytes_in += bytes;
+        self.links.fetch(storage, bytes, self.resident);
+        let moved = Move { operator: now, is_after: false, storage: storage as u64, kind: MoveKind::Fetched };
+        self.outcome.log.push(moved);
+    }
+
+    /// Fetches what is missing, then what is planned for later, and runs.
+    fn run(&mut self, operator: usize, now: u64, plan: Option<&Plan>) {
+        let row = &self.step.operators[operator];
+        for storage in self.missing(operator) {
+            self.fetch(storage, now);
+        }
+        for &storage in plan.map_or(&[][..], |plan| plan.fetches_at(operator)) {
+            let taken = self.resident + row.inside_bytes + self.step.storages[storage].bytes;
+            if self.states[storage].lies == Lies::Outside && taken <= self.terms.budget_bytes {
+                self.fetch(storage, now);
+            }
+        }
+        let taken = self.resident + row.inside_bytes;
+        self.outcome.peak_bytes = self.outcome.peak_bytes.max(taken);
+        self.links.run(row.uses.iter().map(|used| used.storage), taken, row.duration.as_secs_f64());
+        for used in &row.uses {
+            let state = &mut self.states[used.storage];
+            state.last_use = now;
+            state.has_copy &= !used.writes;
+        }
+        for index in 0..self.timeline.made(operator).len() {
+            self.make(self.timeline.made(operator)[index], now);
+        }
+    }
+}

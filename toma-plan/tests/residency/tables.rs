@@ -1,0 +1,106 @@
+//! Steps worked out by hand.
+
+use std::time::Duration;
+
+use toma_plan::residency::{
+    Absence, Back, Genoa, Lru, Move, MoveKind, NextEvent, Operator, Plan, Step, Storage, Terms, Use,
+    simulate, simulate_plan,
+};
+
+/// Weights of 10 bytes, used in this order; each operator takes a second.
+fn weights(count: usize, order: &[usize]) -> Step {
+    let weight = Storage { bytes: 10, birth: None, death: None, stays: false };
+    let operator = |&storage: &usize| Operator {
+        uses: vec![Use { storage, writes: false }],
+        inside_bytes: 0,
+        duration: Duration::from_secs(1),
+    };
+    Step { storages: vec![weight; count], operators: order.iter().map(operator).collect() }
+}
+
+fn moves(log: &[Move]) -> Vec<(u64, u64, MoveKind)> {
+    log.iter().map(|moved| (moved.operator, moved.storage, moved.kind)).collect()
+}
+
+#[test]
+fn three_weights_in_the_room_of_two() {
+    use MoveKind::{CopiedOut, Fetched, Left};
+    let step = weights(3, &[0, 1, 2]);
+    let terms = Terms { budget_bytes: 20, in_bytes_per_second: 10.0, out_bytes_per_second: 5.0 };
+    let lru = simulate(&step, &terms, &mut Lru, 3);
+    // What was there at first was last used at operator 0, as what operator 0 uses is.
+    let first = [
+        (0, 1, CopiedOut),
+        (1, 0, CopiedOut),
+        (1, 1, Fetched),
+        (3, 1, Left),
+        (3, 0, Fetched),
+        (4, 2, CopiedOut),
+        (4, 1, Fetched),
+    ];
+    assert_eq!(moves(&lru.log)[..7], first);
+    assert_eq!((lru.peak_bytes, lru.rounds[2].bytes_in, lru.rounds[2].bytes_out), (20, 30, 0));
+    // Each operator waits a second for its weight.
+    assert_eq!((lru.rounds[2].seconds, lru.rounds[2].stalled_seconds), (6.0, 3.0));
+    let next = simulate(&step, &terms, &mut NextEvent, 4);
+    assert_eq!(next.rounds[3].bytes_in + next.rounds[2].bytes_in, 30);
+}
+
+#[test]
+fn what_leaves_frees_its_memory_when_it_is_out() {
+    let mut step = weights(2, &[0, 1]);
+    step.operators[0].uses[0].writes = true;
+    let terms = Terms { budget_bytes: 10, in_bytes_per_second: 10.0, out_bytes_per_second: 5.0 };
+    let outcome = simulate(&step, &terms, &mut Lru, 2);
+    // Weight 1 is out after 2 s. Operator 1 waits 2 s for weight 0 to be out and 1 s for weight 1 to come.
+    assert_eq!((outcome.rounds[0].seconds, outcome.rounds[0].stalled_seconds), (7.0, 5.0));
+    // Weight 1 was not written, and leaves at once.
+    assert_eq!((outcome.rounds[1].seconds, outcome.rounds[1].bytes_out), (6.0, 10));
+    assert_eq!((outcome.seconds(), outcome.stalled_seconds()), (13.0, 9.0));
+}
+
+#[test]
+fn what_dies_is_not_copied_out_first() {
+    let mut step = weights(2, &[0, 1, 0]);
+    step.storages[1] = Storage { bytes: 10, birth: None, death: Some(2), stays: false };
+    step.storages.push(Storage { bytes: 10, birth: Some(0), death: Some(3), stays: false });
+    step.operators[0].inside_bytes = 10;
+    let outcome = simulate(&step, &Terms::bytes_alone(20), &mut NextEvent, 3);
+    // The input leaves for the result to be made, then the result, which is not used again, for the input to come.
+    let round = outcome.last().unwrap();
+    assert_eq!((round.bytes_in, round.bytes_out), (10, 20));
+    assert_eq!(outcome.out_of_memory, None);
+}
+
+#[test]
+fn a_plan_fetches_ahead() {
+    let step = weights(4, &[0, 1, 2, 3]);
+    let terms = Terms { budget_bytes: 20, in_bytes_per_second: 10.0, out_bytes_per_second: f64::INFINITY };
+    let absence = |storage| Absence {
+        storage,
+        leaves_after: storage,
+        back: Some(Back { fetched_at: (storage + 3) % 4, used_by: storage }),
+    };
+    let plan = Plan::new(&step, &terms, "own", (0..4).map(absence).collect());
+    assert_eq!((plan.bytes_in(), plan.bytes_out(), plan.peak_bytes()), (40, 0, 20));
+    assert_eq!((plan.seconds(), plan.operator_seconds()), (4.0, 4.0));
+    assert_eq!(plan.explain(2), "leaves after operator 2, is fetched at 1 for 2");
+    assert_eq!(plan.explain(7), "stays on the device");
+    assert_eq!(
+        plan.to_string(),
+        "own: 4 absences in 20.00B, 40.00B in, 0.00B out, 4.000 s of operators and 0.000 s of stalls"
+    );
+    // In less room fetches wait for their operators.
+    let less = simulate_plan(&step, &Terms { budget_bytes: 10, ..terms }, &plan, 3);
+    assert_eq!((less.rounds[2].seconds, less.peak_bytes, less.out_of_memory), (8.0, 10, None));
+    assert_eq!(simulate(&step, &terms, &mut Genoa, 3).rounds[2].seconds, 8.0);
+}
+
+#[test]
+fn a_step_that_fits_moves_nothing() {
+    let step = weights(3, &[0, 1, 2, 0]);
+    let terms = Terms { budget_bytes: 30, in_bytes_per_second: 1.0, out_bytes_per_second: 1.0 };
+    for outcome in [simulate(&step, &terms, &mut Lru, 2), simulate(&step, &terms, &mut NextEvent, 2)] {
+        assert_eq!((outcome.log.len(), outcome.peak_bytes, outcome.rounds[1].seconds), (0, 30, 4.0));
+    }
+}
