@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 /// Its subjects, each a file here and a module of `ffi`.
-const SHIM: [&str; 24] = [
+const SHIM: [&str; 26] = [
     "backtraces",
     "backward",
     "costs",
@@ -16,6 +16,7 @@ const SHIM: [&str; 24] = [
     "meter",
     "modes",
     "observe",
+    "offload",
     "operators",
     "profile",
     "random",
@@ -26,6 +27,7 @@ const SHIM: [&str; 24] = [
     "saved",
     "state",
     "storage",
+    "swap",
     "tape",
     "undo",
 ];

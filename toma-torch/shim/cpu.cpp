@@ -73,17 +73,29 @@ void raise_peak(uint64_t now) {
   }
 }
 
-// Counts the bytes, unless the budget forbids it; in one step, so that two threads cannot both be
-// refused where one fits. Returns what was allocated before.
+// Counts the bytes, unless the budget forbids it and nothing leaves for them; in one step, so that two threads cannot
+// both be refused where one fits. Returns what was allocated before.
 uint64_t take(uint64_t bytes) {
-  const auto limit = budget.load(std::memory_order_relaxed);
   auto before = allocated.load(std::memory_order_relaxed);
-  do {
-    if (before > limit || limit - before < bytes) {
+  while (true) {
+    const auto limit = budget.load(std::memory_order_relaxed);
+    if (before <= limit && limit - before >= bytes) {
+      if (allocated.compare_exchange_weak(before, before + bytes, std::memory_order_relaxed)) {
+        return before;
+      }
+    } else if (toma::is_relieved(c10::kCPU, bytes > limit ? bytes : before + bytes - limit)) {
+      before = allocated.load(std::memory_order_relaxed);
+    } else {
       refuse(bytes, std::to_string(before) + " of " + std::to_string(limit) + " are allocated");
     }
-  } while (!allocated.compare_exchange_weak(before, before + bytes, std::memory_order_relaxed));
-  return before;
+  }
+}
+
+// What moves is the program's all the same.
+void change_level(int64_t bytes) {
+  if (!toma::moves_storages()) {
+    toma::level().change(bytes);
+  }
 }
 
 uint64_t counted(toma::Block block) { return block.is_exempt ? 0 : block.bytes; }
@@ -91,7 +103,7 @@ uint64_t counted(toma::Block block) { return block.is_exempt ? 0 : block.bytes; 
 void uncount(const void* data, toma::Block block) {
   if (block.bytes > 0) {
     allocated.fetch_sub(counted(block), std::memory_order_relaxed);
-    toma::level().change(-static_cast<int64_t>(counted(block)));
+    change_level(-static_cast<int64_t>(counted(block)));
     if (const auto* told = toma::watcher(); told != nullptr && !block.is_exempt) {
       told->freed(cpu, reinterpret_cast<uintptr_t>(data), block.bytes, block.owner);
     }
@@ -146,7 +158,7 @@ struct CountingAllocator final : c10::Allocator {
     auto data = made({bytes, is_exempt, 0});
     if (!is_exempt) {
       raise_peak(before + bytes);
-      toma::level().change(static_cast<int64_t>(bytes));
+      change_level(static_cast<int64_t>(bytes));
     }
     return data;
   }

@@ -73,4 +73,10 @@ struct Exempt {
   Exempt& operator=(const Exempt&) = delete;
 };
 
+// Whether this thread moves storages: its allocations are not those of operators, and lack nothing.
+bool& moves_storages() noexcept;
+
+// Whether an allocation that lacks bytes is worth another try.
+bool is_relieved(c10::Device device, uint64_t lacking_bytes);
+
 }  // namespace toma

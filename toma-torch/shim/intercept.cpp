@@ -1,4 +1,4 @@
-// The operators of a thread come here, above autograd and autocast, while it records a region.
+// The operators of a thread come here, above autograd and autocast, while it records a region or offloads.
 
 #include <ATen/core/dispatch/Dispatcher.h>
 #include <c10/core/impl/LocalDispatchKeySet.h>
@@ -6,6 +6,7 @@
 #include <cstring>
 
 #include "guard.h"
+#include "offload.h"
 #include "operators.h"
 #include "tape.h"
 
@@ -17,10 +18,14 @@ struct toma_region {
 namespace toma {
 namespace {
 
-void fallback(const c10::OperatorHandle& op, c10::DispatchKeySet, torch::jit::Stack* stack) {
-  const auto tape = recording();
-  if (tape != nullptr && is_recorded()) {
+// The tape takes a call whole, and what manages storages each operator that does the work.
+void fallback(const c10::OperatorHandle& op, c10::DispatchKeySet keys, torch::jit::Stack* stack) {
+  if (records() && BelowTape::depth() == 0 && is_recorded()) {
+    const auto tape = recording();
     return tape->call(op, *stack);
+  }
+  if (is_offloading()) {
+    return run_offloaded(op, keys, stack);
   }
   const c10::impl::ExcludeDispatchKeyGuard not_here(mode_key);
   op.callBoxed(stack);
@@ -36,6 +41,12 @@ size_t copied(const std::vector<T>& values, T* out, size_t room) {
 }
 
 }  // namespace
+
+void register_mode_key() {
+  [[gnu::used]] static const auto* registered = new c10::RegistrationHandleRAII(c10::Dispatcher::singleton().registerFallback(
+      mode_key, c10::KernelFunction::makeFromBoxedFunction<&fallback>(), "toma: regions and offloading"));
+}
+
 }  // namespace toma
 
 int32_t toma_region_begin(
@@ -44,9 +55,7 @@ int32_t toma_region_begin(
     if (!toma::engine_is_ours()) {
       throw c10::NotImplementedError("checkpoint: another autograd engine is in libtorch's place, as in a program with Python", nullptr);
     }
-    // For a key that no thread includes yet: the tables of operators are read without a lock.
-    [[gnu::used]] static const auto* registered = new c10::RegistrationHandleRAII(c10::Dispatcher::singleton().registerFallback(
-        toma::mode_key, c10::KernelFunction::makeFromBoxedFunction<&toma::fallback>(), "toma: regions"));
+    toma::register_mode_key();
     auto tape = std::make_shared<toma::Tape>(choose, context, options);
     auto notes = tape->notes;
     *out = new toma_region{tape, std::move(notes)};
@@ -57,7 +66,7 @@ int32_t toma_region_begin(
 }
 
 void toma_region_end(toma_region* region) noexcept {
-  c10::impl::tls_set_dispatch_key_included(toma::mode_key, false);
+  c10::impl::tls_set_dispatch_key_included(toma::mode_key, toma::entered() > 0);
   toma::records() = false;
   toma::recording().reset();
   if (const auto tape = std::move(region->tape)) {

@@ -20,6 +20,16 @@ bool makes_tensor(const c10::Argument& result) {
   return type.isSubtypeOf(*c10::TensorType::get()) || type.isSubtypeOf(*c10::ListType::ofTensors());
 }
 
+bool takes_tensor(const c10::Argument& argument) { return argument.type()->repr_str().find("Tensor") != std::string::npos; }
+
+bool is_pure_view(const c10::OperatorHandle& handle) {
+  const auto& arguments = handle.schema().arguments();
+  const auto is_alias = [](const c10::Argument& argument) { return argument.alias_info() != nullptr; };
+  const auto is_written = [](const c10::Argument& argument) { return argument.alias_info() != nullptr && argument.alias_info()->isWrite(); };
+  return std::any_of(arguments.begin(), arguments.end(), is_alias) && std::none_of(arguments.begin(), arguments.end(), is_written) &&
+      handle.hasKernelForDispatchKey(c10::DispatchKey::ADInplaceOrView);
+}
+
 uint32_t argument_named(const c10::FunctionSchema& schema, const char* name) {
   const auto at = schema.argumentIndexWithName(name);
   return at ? static_cast<uint32_t>(*at) : none;
@@ -32,7 +42,13 @@ Operator described(const c10::OperatorHandle& handle) {
   operation.is_random = handle.hasTag(at::Tag::nondeterministic_seeded);
   const auto& results = schema.returns();
   operation.makes_tensors = std::any_of(results.begin(), results.end(), makes_tensor);
+  // Those of others may read data.
+  const auto is_of_aten = schema.name().rfind("aten::", 0) == 0;
+  operation.is_composite = is_of_aten && handle.hasKernelForDispatchKey(c10::DispatchKey::CompositeImplicitAutograd);
+  operation.is_view = is_pure_view(handle);
+  operation.hands_back = schema.name() == "aten::to" || schema.name() == "aten::contiguous";
   for (const auto& argument : schema.arguments()) {
+    operation.takes_tensors |= takes_tensor(argument);
     operation.is_written.push_back(argument.alias_info() != nullptr && argument.alias_info()->isWrite());
     operation.writes |= operation.is_written.back();
   }

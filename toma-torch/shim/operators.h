@@ -19,13 +19,23 @@ struct Operator {
   uint64_t number = 0;
   bool is_random = false;
   bool makes_tensors = false;
+  bool takes_tensors = false;
   bool writes = false;
+  // Made of other operators, which come by themselves.
+  bool is_composite = false;
+  // Makes views alone, and looks at no memory.
+  bool is_view = false;
+  // May return its argument, whose memory the program then reads.
+  bool hands_back = false;
   // One for each argument.
   std::vector<bool> is_written;
   // The arguments that hold running statistics, which it writes without saying so, and the one that says whether it
   // does; none where it has none.
   uint32_t mean = none, variance = none, trains = none;
 };
+
+// Once, before a thread includes the key: the tables of operators are read without a lock.
+void register_mode_key();
 
 const Operator& operator_of(const c10::OperatorHandle& handle);
 

@@ -8,6 +8,7 @@
 #include <cstring>
 
 #include "guard.h"
+#include "offload.h"
 
 namespace toma {
 namespace {
@@ -53,7 +54,7 @@ void Replay::set_modes(const toma_modes& modes) {
   auto now = before;
   const auto ours = keys_of_modes().raw_repr();
   now.included = (before.included & ~ours) | (modes.included & ours);
-  now.excluded = (before.excluded & ~ours) | (modes.excluded & ours) | c10::DispatchKeySet(mode_key).raw_repr();
+  now.excluded = (before.excluded & ~ours) | (modes.excluded & ours) | (is_offloading() ? 0 : c10::DispatchKeySet(mode_key).raw_repr());
   now.autograd = modes.autograd;
   now.autocast_depth = before.autocast_depth + 1;
   now.autocast_dtypes = modes.autocast_dtypes;

@@ -361,6 +361,76 @@ void toma_region_drop(toma_region* region) noexcept;
 // Puts the engine with our hooks in libtorch's place, before main.
 void toma_region_install() noexcept;
 
+// A storage that an operator finds or makes.
+struct toma_use {
+  // Its identity.
+  const void* storage;
+  uint64_t bytes;
+  toma_device device;
+  bool writes;
+  // Its memory is its allocator's alone, or away by our doing.
+  bool may_move;
+  // Set by what is told of it: it stays until the end.
+  bool is_pinned;
+};
+
+// What becomes of the storages of an operator when it has ended.
+struct toma_ended {
+  toma_use* uses;
+  size_t use_count;
+  toma_use* made;
+  size_t made_count;
+  // The most that it allocated beyond what was there when it began.
+  uint64_t inside_bytes;
+  // The program may look at memory of what it was given, or of what it made, without another operator.
+  bool lends_uses, lends_made;
+  bool has_failed;
+};
+
+// Told of operators, on the thread that runs them; nothing of it throws.
+struct toma_offloading {
+  // An operator begins. What it uses comes back, and stays until it ends. After an error it does not run, and has ended.
+  int32_t (*begins)(const char* name, toma_use* uses, size_t count, toma_error* error);
+  void (*ends)(const toma_ended* ended);
+  // An operator of a thread that has not entered uses these, and does so no more.
+  void (*held)(toma_use* uses, size_t count, bool begins);
+  // An allocation on a device lacks so many bytes; answers whether it is worth another try.
+  bool (*lacks)(toma_device device, uint64_t bytes);
+  // A storage dies while its memory is away; answers its bytes.
+  uint64_t (*dropped)(void* away);
+};
+
+// Before the first of what follows. It lives for ever.
+void toma_offload_install(const toma_offloading* offloading) noexcept;
+// This thread's operators are told from the first to the last of these, and those of its backwards. Storages of fewer
+// bytes than `least_bytes` are left out.
+void toma_offload_enter(uint64_t least_bytes) noexcept;
+void toma_offload_leave() noexcept;
+// Within, this thread is told nothing, and what it allocates is not the program's. Returns what was said before.
+bool toma_offload_aside(bool aside) noexcept;
+
+// Remembers a storage that lives, without keeping it alive; `forget` ends that.
+void* toma_storage_remember(const void* storage) noexcept;
+void toma_storage_forget(void* remembered) noexcept;
+bool toma_storage_is_gone(const void* remembered) noexcept;
+// Keeps it alive until it is let go, which may end it; null where it is gone.
+void* toma_storage_keep(void* remembered) noexcept;
+void toma_storage_let_go(void* kept) noexcept;
+// Of a tensor, as one that an operator finds; of sparse ones its values, or with `second` its indices. False for none.
+bool toma_storage_use(const void* tensor, bool second, toma_use* out) noexcept;
+// Takes the memory of a storage away, which is then refused with these words; returns it.
+void* toma_storage_take(void* kept, void* away, const char* words) noexcept;
+// Gives it memory again; returns what stood for it while it was away.
+void* toma_storage_give(void* kept, void* memory) noexcept;
+// What stands for it; null where its memory is there.
+void* toma_storage_away(void* kept) noexcept;
+// Memory on a device, as `take` returns it.
+int32_t toma_memory_make(toma_device device, uint64_t bytes, void** out, toma_error* error) noexcept;
+void toma_memory_drop(void* memory) noexcept;
+// Copies between the host and memory or a storage that is there.
+int32_t toma_memory_fill(void* memory, const void* host, uint64_t bytes, toma_error* error) noexcept;
+int32_t toma_storage_copy(void* kept, void* host, uint64_t bytes, toma_error* error) noexcept;
+
 // The state of random numbers, handed out as an `at::Tensor*` that is the caller's, and taken as bytes.
 int32_t toma_rng_get(toma_device device, void** out, toma_error* error) noexcept;
 int32_t toma_rng_set(toma_device device, const uint8_t* state, size_t size, toma_error* error) noexcept;

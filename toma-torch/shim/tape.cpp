@@ -7,6 +7,7 @@
 #include <algorithm>
 
 #include "guard.h"
+#include "offload.h"
 
 namespace toma {
 namespace {
@@ -71,7 +72,7 @@ std::shared_ptr<Tape>& recording() noexcept {
 
 void Tape::call(const c10::OperatorHandle& handle, torch::jit::Stack& stack) {
   const auto& operation = operator_of(handle);
-  const c10::impl::ExcludeDispatchKeyGuard not_here(mode_key);
+  const BelowTape below_tape;
   if (!operation.makes_tensors && !operation.writes) {
     return handle.callBoxed(stack);
   }

@@ -13,6 +13,8 @@
 //! | [`profile`] | which line filled the memory, and what is alive |
 //! | [`assert_peak!`] | a step that takes no more than so many bytes |
 //! | [`checkpoint`] | the same batch in less memory: what backward needs is made again |
+//! | [`offload`] | models and steps larger than the device: what nothing uses leaves it |
+//! | [`offload`] | models and steps larger than the device: what nothing uses leaves it |
 //! | [`Rollback`] | random state, gradients and other tensors put back before a retry |
 //! | [`RngState`] | the same random numbers again |
 //! | [`ModeGuard`] | grad mode and autocast survive a `catch_unwind` of your own |
@@ -78,6 +80,7 @@ mod error;
 mod ffi;
 mod forms;
 mod memory;
+pub mod offload;
 mod predict;
 pub mod profile;
 mod record;

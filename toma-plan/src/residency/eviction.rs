@@ -37,6 +37,11 @@ pub trait Eviction: Send {
     /// The list is carried out up to where the bytes suffice.
     fn evict(&mut self, situation: &Situation<'_>) -> Vec<u64>;
 
+    /// Whether [`leave`](Self::leave) is to be asked, after each operator.
+    fn is_eager(&self) -> bool {
+        false
+    }
+
     /// What leaves after an operator although there is room. All of it is carried out.
     fn leave(&mut self, _situation: &Situation<'_>) -> Vec<u64> {
         Vec::new()
@@ -47,6 +52,28 @@ pub trait Eviction: Send {
     /// Without one, every storage is fetched by the operator that needs it.
     fn plan(&mut self, _step: &Step, _terms: &Terms) -> Option<Plan> {
         None
+    }
+}
+
+impl<E: Eviction + ?Sized> Eviction for Box<E> {
+    fn name(&self) -> &'static str {
+        (**self).name()
+    }
+
+    fn evict(&mut self, situation: &Situation<'_>) -> Vec<u64> {
+        (**self).evict(situation)
+    }
+
+    fn is_eager(&self) -> bool {
+        (**self).is_eager()
+    }
+
+    fn leave(&mut self, situation: &Situation<'_>) -> Vec<u64> {
+        (**self).leave(situation)
+    }
+
+    fn plan(&mut self, step: &Step, terms: &Terms) -> Option<Plan> {
+        (**self).plan(step, terms)
     }
 }
 

@@ -17,6 +17,10 @@ impl Eviction for Genoa {
         first(situation, least_recent)
     }
 
+    fn is_eager(&self) -> bool {
+        true
+    }
+
     fn leave(&mut self, situation: &Situation<'_>) -> Vec<u64> {
         let mut leaving: Vec<_> = situation.candidates.iter().map(|candidate| candidate.storage).collect();
         leaving.sort_unstable();

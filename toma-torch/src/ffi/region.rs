@@ -354,7 +354,7 @@ pub(crate) fn install_regions() {
 
 impl RawError {
     /// Takes over an error of ours; returns its code.
-    fn fill(&mut self, error: &Error) -> i32 {
+    pub(super) fn fill(&mut self, error: &Error) -> i32 {
         let message = error.to_string();
         let bytes = message.as_bytes();
         let length = bytes.len().min(self.message.len() - 1);

@@ -1,0 +1,287 @@
+// Operators of threads that have entered: their arguments are fetched, stay while they run, and are known as written.
+
+#include "offload.h"
+
+#include <ATen/record_function.h>
+#include <c10/core/impl/LocalDispatchKeySet.h>
+#include <c10/util/SmallVector.h>
+
+#include <atomic>
+#include <mutex>
+
+#include "guard.h"
+#include "meter.h"
+#include "swap.h"
+#include "tape.h"
+
+namespace toma {
+namespace {
+
+// Never taken back.
+std::atomic<const toma_offloading*> told{nullptr};
+std::atomic<uint64_t> least_bytes{0};
+std::atomic<int32_t> threads{0};
+
+struct Uses {
+  c10::SmallVector<toma_use, 8> all;
+
+  void add(const c10::Storage& storage, bool writes) {
+    auto* impl = storage.unsafeGetStorageImpl();
+    const auto known = std::find_if(all.begin(), all.end(), [&](const toma_use& use) { return use.storage == impl; });
+    if (known != all.end()) {
+      known->writes |= writes;
+    } else if (const auto use = use_of(*impl, writes); use.bytes > 0 && use.bytes >= least_bytes.load(std::memory_order_relaxed)) {
+      all.push_back(use);
+    }
+  }
+
+  void add(const at::Tensor& tensor, bool writes) {
+    if (tensor.has_storage()) {
+      add(tensor.storage(), writes);
+    } else {
+      each_part_of(tensor, [&](const at::Tensor& part) { add(part, writes); });
+    }
+  }
+
+  void add(const c10::IValue& value, bool writes) {
+    if (value.isTensor()) {
+      if (value.toTensor().defined()) {
+        add(value.toTensor(), writes);
+      }
+    } else if (value.isStorage()) {
+      add(value.toStorage(), writes);
+    } else if (value.isList()) {
+      for (const c10::IValue& element : value.toListRef()) {
+        add(element, writes);
+      }
+    }
+  }
+};
+
+// Two operators write what their schemas do not say.
+bool is_written(const Operator& operation, const c10::OperatorHandle& op, size_t argument) {
+  if (operation.is_written[argument] || argument == operation.mean || argument == operation.variance) {
+    return true;
+  }
+  // Its last one, a workspace.
+  return op.schema().name() == "aten::mkldnn_rnn_layer_backward" && argument + 1 == operation.is_written.size();
+}
+
+Uses uses_of(const c10::OperatorHandle& op, const Operator& operation, const torch::jit::Stack& stack) {
+  Uses uses;
+  const auto count = operation.is_written.size();
+  for (size_t at = 0; at < count; ++at) {
+    uses.add(torch::jit::peek(stack, at, count), is_written(operation, op, at));
+  }
+  return uses;
+}
+
+Uses made_by(const c10::OperatorHandle& op, const torch::jit::Stack& stack, const Uses& found) {
+  Uses made;
+  const auto count = op.schema().returns().size();
+  for (size_t at = 0; at < count; ++at) {
+    made.add(torch::jit::peek(stack, at, count), true);
+  }
+  const auto is_found = [&](const toma_use& use) {
+    return std::any_of(found.all.begin(), found.all.end(), [&](const toma_use& one) { return one.storage == use.storage; });
+  };
+  made.all.erase(std::remove_if(made.all.begin(), made.all.end(), is_found), made.all.end());
+  return made;
+}
+
+// As they are afterwards: an operator may resize.
+void refresh(Uses& uses) {
+  for (auto& use : uses.all) {
+    const auto is_pinned = use.is_pinned;
+    use = use_of(*static_cast<c10::StorageImpl*>(const_cast<void*>(use.storage)), use.writes);
+    use.is_pinned = is_pinned;
+  }
+}
+
+[[noreturn]] void raise(int32_t code, const toma_error& error) {
+  if (code == TOMA_OUT_OF_MEMORY) {
+    throw c10::OutOfMemoryError(error.message, nullptr);
+  }
+  throw c10::Error(error.message, nullptr);
+}
+
+// One operator, from where its arguments are there to where they may leave.
+class Running {
+ public:
+  Running(const c10::OperatorHandle& op, const Operator& operation, const torch::jit::Stack& stack)
+      : op(op), operation(operation), uses(uses_of(op, operation, stack)) {
+    // Until it ends, even where it drops its arguments.
+    for (const auto& use : uses.all) {
+      kept.push_back(c10::intrusive_ptr<c10::StorageImpl>::reclaim_copy(static_cast<c10::StorageImpl*>(const_cast<void*>(use.storage))));
+    }
+    toma_error error{};
+    const auto code = told.load()->begins(op.schema().name().c_str(), uses.all.data(), uses.all.size(), &error);
+    if (code != TOMA_OK) {
+      raise(code, error);
+    }
+    Meter::take();
+    start = level().now;
+  }
+
+  void ends(const torch::jit::Stack& stack) {
+    auto made = made_by(op, stack, uses);
+    const auto is_factory = !operation.takes_tensors && operation.makes_tensors;
+    end({nullptr, 0, made.all.data(), made.all.size(), 0, operation.hands_back, is_factory, false});
+  }
+
+  ~Running() {
+    if (!has_ended) {
+      end({nullptr, 0, nullptr, 0, 0, false, false, true});
+    }
+  }
+
+  [[noreturn]] void lacks(const c10::OutOfMemoryError& error) const {
+    uint64_t bytes = 0;
+    for (const auto& use : uses.all) {
+      bytes += use.bytes;
+    }
+    const auto why = c10::str(error.what_without_backtrace(), ", by ", op.schema().name(), " with arguments of ", bytes, " bytes");
+    throw c10::OutOfMemoryError(why, nullptr);
+  }
+
+ private:
+  void end(toma_ended ended) {
+    has_ended = true;
+    refresh(uses);
+    ended.uses = uses.all.data();
+    ended.use_count = uses.all.size();
+    ended.inside_bytes = static_cast<uint64_t>(std::max<int64_t>(level().peak - start, 0));
+    told.load()->ends(&ended);
+  }
+
+  const c10::OperatorHandle& op;
+  const Operator& operation;
+  Uses uses;
+  c10::SmallVector<c10::intrusive_ptr<c10::StorageImpl>, 8> kept;
+  int64_t start = 0;
+  bool has_ended = false;
+};
+
+// Operators of threads that have not entered.
+struct Held final : at::ObserverContext {
+  Uses uses;
+};
+
+std::unique_ptr<at::ObserverContext> others_begin(const at::RecordFunction& function) {
+  if (entered() > 0 || moves_storages() || is_offloading()) {
+    return nullptr;
+  }
+  auto held = std::make_unique<Held>();
+  for (const auto& input : function.inputs()) {
+    held->uses.add(input, false);
+  }
+  told.load()->held(held->uses.all.data(), held->uses.all.size(), true);
+  return held;
+}
+
+void others_end(const at::RecordFunction&, at::ObserverContext* context) {
+  if (auto* held = static_cast<Held*>(context)) {
+    told.load()->held(held->uses.all.data(), held->uses.all.size(), false);
+  }
+}
+
+void observe_others(bool observes) {
+  static std::mutex lock;
+  static at::CallbackHandle handle = at::INVALID_CALLBACK_HANDLE;
+  const std::lock_guard<std::mutex> held(lock);
+  threads += observes ? 1 : -1;
+  if (observes && threads == 1) {
+    auto callback = at::RecordFunctionCallback(&others_begin, &others_end).needsInputs(true).scopes({at::RecordScope::FUNCTION});
+    handle = at::addGlobalCallback(callback);
+  } else if (threads == 0) {
+    at::removeCallback(handle);
+  }
+}
+
+}  // namespace
+
+int32_t& entered() noexcept {
+  static thread_local int32_t entered = 0;
+  return entered;
+}
+
+bool& moves_storages() noexcept {
+  static thread_local bool moves = false;
+  return moves;
+}
+
+bool is_offloading() noexcept {
+  // A backward's thread has been handed the key, and nothing else.
+  return threads.load(std::memory_order_relaxed) > 0 && !moves_storages() &&
+      (entered() > 0 || (!records() && c10::impl::tls_is_dispatch_key_included(mode_key)));
+}
+
+bool is_relieved(c10::Device device, uint64_t lacking_bytes) {
+  const auto* offloading = told.load(std::memory_order_relaxed);
+  return offloading != nullptr && !moves_storages() &&
+      offloading->lacks({static_cast<int32_t>(device.type()), std::max<int32_t>(device.index(), 0)}, lacking_bytes);
+}
+
+uint64_t told_of_drop(void* away) noexcept { return told.load()->dropped(away); }
+
+void run_offloaded(const c10::OperatorHandle& op, c10::DispatchKeySet keys, torch::jit::Stack* stack) {
+  const auto& operation = operator_of(op);
+  const auto below = keys & c10::DispatchKeySet(c10::DispatchKeySet::FULL_AFTER, mode_key);
+  // A dry run looks at no memory.
+  if (keys.has(c10::DispatchKey::Fake) || (operation.is_composite && !operation.hands_back)) {
+    return op.redispatchBoxed(below, stack);
+  }
+  if (operation.is_view) {
+    const c10::impl::ExcludeDispatchKeyGuard not_here(mode_key);
+    return op.redispatchBoxed(below, stack);
+  }
+  Running running(op, operation, *stack);
+  try {
+    const c10::impl::ExcludeDispatchKeyGuard not_here(operation.is_composite ? c10::DispatchKeySet() : c10::DispatchKeySet(mode_key));
+    op.redispatchBoxed(below, stack);
+  } catch (const c10::OutOfMemoryError& error) {
+    running.lacks(error);
+  }
+  running.ends(*stack);
+}
+
+BelowTape::BelowTape() : excludes(!is_offloading() && !c10::impl::tls_is_dispatch_key_excluded(mode_key)) {
+  ++depth();
+  if (excludes) {
+    c10::impl::tls_set_dispatch_key_excluded(mode_key, true);
+  }
+}
+
+BelowTape::~BelowTape() {
+  --depth();
+  if (excludes) {
+    c10::impl::tls_set_dispatch_key_excluded(mode_key, false);
+  }
+}
+
+int32_t& BelowTape::depth() noexcept {
+  static thread_local int32_t depth = 0;
+  return depth;
+}
+
+}  // namespace toma
+
+void toma_offload_install(const toma_offloading* offloading) noexcept { toma::told.store(offloading); }
+
+void toma_offload_enter(uint64_t least_bytes) noexcept {
+  toma::register_mode_key();
+  toma::least_bytes.store(least_bytes);
+  if (toma::entered()++ == 0) {
+    toma::observe_others(true);
+    c10::impl::tls_set_dispatch_key_included(toma::mode_key, true);
+  }
+}
+
+void toma_offload_leave() noexcept {
+  if (--toma::entered() == 0) {
+    toma::observe_others(false);
+    c10::impl::tls_set_dispatch_key_included(toma::mode_key, toma::records());
+  }
+}
+
+bool toma_offload_aside(bool aside) noexcept { return std::exchange(toma::moves_storages(), aside); }

@@ -1,0 +1,125 @@
+//! Operators of threads that have entered a manager.
+
+use std::ffi::{CStr, c_char, c_void};
+use std::{ptr, slice};
+
+use super::swap::{self, Use};
+use super::{DeviceId, RawError};
+use crate::offload::operators;
+
+unsafe extern "C" {
+    safe fn toma_offload_install(offloading: &'static Offloading);
+    safe fn toma_offload_enter(least_bytes: u64);
+    safe fn toma_offload_leave();
+    safe fn toma_offload_aside(aside: bool) -> bool;
+}
+
+/// `toma_ended` of the shim.
+#[repr(C)]
+struct RawEnded {
+    uses: *mut Use<'static>,
+    use_count: usize,
+    made: *mut Use<'static>,
+    made_count: usize,
+    inside_bytes: u64,
+    lends_uses: bool,
+    lends_made: bool,
+    has_failed: bool,
+}
+
+/// What becomes of the storages of an operator when it has ended.
+#[derive(Debug)]
+pub(crate) struct Ended<'a> {
+    pub(crate) uses: &'a mut [Use<'a>],
+    pub(crate) made: &'a mut [Use<'a>],
+    /// The most that it allocated beyond what was there when it began.
+    pub(crate) inside_bytes: u64,
+    /// The program may look at their memory without another operator.
+    pub(crate) lends_uses: bool,
+    pub(crate) lends_made: bool,
+    pub(crate) has_failed: bool,
+}
+
+/// `toma_offloading` of the shim.
+#[repr(C)]
+struct Offloading {
+    begins: extern "C" fn(*const c_char, *mut Use<'static>, usize, &mut RawError) -> i32,
+    ends: extern "C" fn(&RawEnded),
+    held: extern "C" fn(*mut Use<'static>, usize, bool),
+    lacks: extern "C" fn(DeviceId, u64) -> bool,
+    dropped: extern "C" fn(*mut c_void) -> u64,
+}
+
+static OFFLOADING: Offloading = Offloading { begins, ends, held, lacks, dropped: swap::dropped };
+
+/// The storages live through the call.
+fn uses<'a>(uses: *mut Use<'static>, count: usize) -> &'a mut [Use<'a>] {
+    let uses = if count == 0 { ptr::NonNull::dangling().as_ptr() } else { uses.cast() };
+    // SAFETY: the shim has so many of them, which live through its call as their storages do, and lends them to it alone.
+    unsafe { slice::from_raw_parts_mut(uses, count) }
+}
+
+extern "C" fn begins(
+    name: *const c_char,
+    begun: *mut Use<'static>,
+    count: usize,
+    error: &mut RawError,
+) -> i32 {
+    // SAFETY: it is the name of an operator, which lives as long as the library that has it.
+    let name = unsafe { CStr::from_ptr(name) };
+    match operators::begin(&name.to_string_lossy(), uses(begun, count)) {
+        Ok(()) => 0,
+        Err(failed) => error.fill(&failed),
+    }
+}
+
+extern "C" fn ends(raw: &RawEnded) {
+    operators::end(&mut Ended {
+        uses: uses(raw.uses, raw.use_count),
+        made: uses(raw.made, raw.made_count),
+        inside_bytes: raw.inside_bytes,
+        lends_uses: raw.lends_uses,
+        lends_made: raw.lends_made,
+        has_failed: raw.has_failed,
+    });
+}
+
+extern "C" fn held(of: *mut Use<'static>, count: usize, begins: bool) {
+    operators::hold(uses(of, count), begins);
+}
+
+extern "C" fn lacks(device: DeviceId, bytes: u64) -> bool {
+    operators::make_room(device, bytes)
+}
+
+/// Before any storage is moved.
+pub(crate) fn install_offloading() {
+    toma_offload_install(&OFFLOADING);
+}
+
+/// This thread's operators are told from here to the end.
+pub(crate) fn enter_offloading(least_bytes: u64) {
+    toma_offload_enter(least_bytes);
+}
+
+pub(crate) fn leave_offloading() {
+    toma_offload_leave();
+}
+
+/// While it lives this thread is told nothing, and what it allocates is not the program's.
+#[derive(Debug)]
+pub(crate) struct Aside {
+    before: bool,
+}
+
+impl Aside {
+    pub(crate) fn begin() -> Self {
+        Self { before: toma_offload_aside(true) }
+    }
+}
+
+impl Drop for Aside {
+    fn drop(&mut self) {
+        toma_offload_aside(self.before);
+    }
+}

@@ -1,0 +1,201 @@
+//! Memory of storages that comes and goes.
+
+use std::ffi::{CStr, c_char, c_void};
+use std::marker::PhantomData;
+use std::ptr::{self, NonNull};
+
+use tch::Tensor;
+
+use super::{DeviceId, RawError, checked};
+use crate::error::Error;
+use crate::offload::Away;
+
+/// `toma_use` of the shim: a storage that lives for `'a`.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Use<'a> {
+    storage: *const c_void,
+    pub(crate) bytes: u64,
+    pub(crate) device: DeviceId,
+    pub(crate) writes: bool,
+    pub(crate) may_move: bool,
+    /// It stays until the operator ends.
+    pub(crate) is_pinned: bool,
+    lives: PhantomData<&'a ()>,
+}
+
+unsafe extern "C" {
+    // They take a storage that lives, or a tensor.
+    fn toma_storage_remember(storage: *const c_void) -> *mut c_void;
+    fn toma_storage_use(tensor: *const c_void, second: bool, out: *mut Use<'_>) -> bool;
+    // These take what `remember` has given.
+    fn toma_storage_forget(remembered: *mut c_void);
+    fn toma_storage_is_gone(remembered: *const c_void) -> bool;
+    fn toma_storage_keep(remembered: *mut c_void) -> *mut c_void;
+    // These take what `keep` has given.
+    fn toma_storage_let_go(kept: *mut c_void);
+    fn toma_storage_take(kept: *mut c_void, away: *mut c_void, words: *const c_char) -> *mut c_void;
+    fn toma_storage_give(kept: *mut c_void, memory: *mut c_void) -> *mut c_void;
+    fn toma_storage_away(kept: *mut c_void) -> *mut c_void;
+    fn toma_storage_copy(kept: *mut c_void, host: *mut u8, bytes: u64, error: &mut RawError) -> i32;
+    // And these what `make` or `take` has given.
+    fn toma_memory_make(device: DeviceId, bytes: u64, out: &mut *mut c_void, error: &mut RawError) -> i32;
+    fn toma_memory_drop(memory: *mut c_void);
+    fn toma_memory_fill(memory: *mut c_void, host: *const u8, bytes: u64, error: &mut RawError) -> i32;
+}
+
+impl<'a> Use<'a> {
+    /// What is in the memory of a tensor; of a sparse one of its values and indices.
+    pub(crate) fn of(tensor: &'a Tensor) -> impl Iterator<Item = Self> {
+        [false, true].into_iter().filter_map(|second| {
+            let mut found = Self {
+                storage: ptr::null(),
+                bytes: 0,
+                device: DeviceId::of(tch::Device::Cpu),
+                writes: false,
+                may_move: false,
+                is_pinned: false,
+                lives: PhantomData,
+            };
+            // SAFETY: it is a tensor of libtorch, which lives through the call as what is written to does.
+            unsafe { toma_storage_use(tensor.as_ptr().cast(), second, &raw mut found) }.then_some(found)
+        })
+    }
+
+    /// The storage's number while it lives.
+    pub(crate) fn id(&self) -> u64 {
+        self.storage.addr() as u64
+    }
+}
+
+/// A storage, which does not live longer for it. Its number is no other's meanwhile.
+#[derive(Debug)]
+pub(crate) struct Remembered(NonNull<c_void>);
+
+// SAFETY: what is behind it are counts that threads share.
+unsafe impl Send for Remembered {}
+// SAFETY: the same.
+unsafe impl Sync for Remembered {}
+
+impl Remembered {
+    pub(crate) fn new(storage: &Use<'_>) -> Self {
+        // SAFETY: it lives, as its lifetime says.
+        let remembered = unsafe { toma_storage_remember(storage.storage) };
+        Self(NonNull::new(remembered).expect("a storage has an address"))
+    }
+
+    pub(crate) fn is_gone(&self) -> bool {
+        // SAFETY: it is not forgotten yet.
+        unsafe { toma_storage_is_gone(self.0.as_ptr()) }
+    }
+
+    /// The storage, where it lives.
+    pub(crate) fn keep(&self) -> Option<Kept> {
+        // SAFETY: the same.
+        NonNull::new(unsafe { toma_storage_keep(self.0.as_ptr()) }).map(Kept)
+    }
+}
+
+impl Drop for Remembered {
+    fn drop(&mut self) {
+        // SAFETY: it is forgotten once.
+        unsafe { toma_storage_forget(self.0.as_ptr()) };
+    }
+}
+
+/// A storage that lives as long as this. Its end may be that of the storage.
+#[derive(Debug)]
+pub(crate) struct Kept(NonNull<c_void>);
+
+// SAFETY: libtorch lets storages end on any thread.
+unsafe impl Send for Kept {}
+
+impl Kept {
+    /// Takes its memory away. No operator may use it, nor another thread move it.
+    pub(crate) fn take(&self, away: Box<Away>, words: &CStr) -> Memory {
+        let away = Box::into_raw(away).cast();
+        // SAFETY: it lives; what stands for its memory is a box's, which comes back or is dropped once.
+        let memory = unsafe { toma_storage_take(self.0.as_ptr(), away, words.as_ptr()) };
+        Memory(NonNull::new(memory).expect("memory was there"))
+    }
+
+    /// Gives it memory, and takes back what stood for it. No other thread may move it.
+    pub(crate) fn give(&self, memory: Memory) -> Option<Box<Away>> {
+        let memory = std::mem::ManuallyDrop::new(memory);
+        // SAFETY: it lives, and takes the memory over.
+        let away = unsafe { toma_storage_give(self.0.as_ptr(), memory.0.as_ptr()) };
+        // SAFETY: it is what `take` made of a box, and nothing else has it any more.
+        (!away.is_null()).then(|| unsafe { Box::from_raw(away.cast()) })
+    }
+
+    /// What stands for its memory. No other thread may move it meanwhile.
+    pub(crate) fn away(&self) -> Option<&Away> {
+        // SAFETY: it lives.
+        let away = unsafe { toma_storage_away(self.0.as_ptr()) };
+        // SAFETY: it is what `take` made of a box, and stays until the storage is given memory.
+        unsafe { away.cast::<Away>().cast_const().as_ref() }
+    }
+
+    /// Copies its bytes, which are there, to as many of the host's.
+    pub(crate) fn read(&self, host: &mut [u8]) -> Result<(), Error> {
+        // SAFETY: it lives, and fails where it has another number of bytes.
+        checked(|error| unsafe {
+            toma_storage_copy(self.0.as_ptr(), host.as_mut_ptr(), host.len() as u64, error)
+        })
+    }
+
+    /// Copies its bytes to where there is room for them.
+    pub(crate) fn copy_to(&self, host: &mut Vec<u8>, bytes: u64) -> Result<(), Error> {
+        assert!(host.capacity() as u64 >= bytes, "the host's block is large enough");
+        let to = host.as_mut_ptr();
+        // SAFETY: it lives, and there is room for so many bytes.
+        checked(|error| unsafe { toma_storage_copy(self.0.as_ptr(), to, bytes, error) })?;
+        // SAFETY: these bytes have been written.
+        unsafe { host.set_len(usize::try_from(bytes).expect("it was copied")) };
+        Ok(())
+    }
+}
+
+impl Drop for Kept {
+    fn drop(&mut self) {
+        // SAFETY: it is let go once.
+        unsafe { toma_storage_let_go(self.0.as_ptr()) };
+    }
+}
+
+/// Memory of a device.
+#[derive(Debug)]
+pub(crate) struct Memory(NonNull<c_void>);
+
+// SAFETY: libtorch lets memory be freed on any thread.
+unsafe impl Send for Memory {}
+
+impl Memory {
+    pub(crate) fn make(device: DeviceId, bytes: u64) -> Result<Self, Error> {
+        let mut memory = ptr::null_mut();
+        // SAFETY: what is written to lives through the call.
+        checked(|error| unsafe { toma_memory_make(device, bytes, &mut memory, error) })?;
+        Ok(Self(NonNull::new(memory).expect("it was made")))
+    }
+
+    /// Copies bytes to its begin, for which it must be large enough.
+    pub(crate) fn fill(&mut self, host: &[u8]) -> Result<(), Error> {
+        let bytes = host.len() as u64;
+        // SAFETY: it lives and so do the bytes; its maker asked for as many.
+        checked(|error| unsafe { toma_memory_fill(self.0.as_ptr(), host.as_ptr(), bytes, error) })
+    }
+}
+
+impl Drop for Memory {
+    fn drop(&mut self) {
+        // SAFETY: it is dropped once.
+        unsafe { toma_memory_drop(self.0.as_ptr()) };
+    }
+}
+
+/// What stands for memory is dropped with its storage; answers its bytes.
+pub(super) extern "C" fn dropped(away: *mut c_void) -> u64 {
+    // SAFETY: it is what `take` made of a box, and its storage has nothing else to do with it.
+    let away = unsafe { Box::from_raw(away.cast::<Away>()) };
+    away.bytes
+}

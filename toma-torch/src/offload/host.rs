@@ -1,0 +1,160 @@
+//! Memory of the host for what is away.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use crate::error::{Error, ErrorKind};
+
+/// Blocks are multiples of this, so that those of a step fit those of the next.
+const GRAIN: u64 = 4 << 10;
+
+/// Blocks of the host's memory. What is given back waits for its next use, so that its pages are not made anew.
+#[derive(Debug)]
+pub(crate) struct Host {
+    pool: Mutex<Pool>,
+}
+
+#[derive(Debug)]
+struct Pool {
+    limit_bytes: u64,
+    used_bytes: u64,
+    free_bytes: u64,
+    /// By how many bytes they hold.
+    free: BTreeMap<u64, Vec<Vec<u8>>>,
+}
+
+impl Host {
+    pub(crate) fn new(limit_bytes: u64) -> Arc<Self> {
+        let pool = Pool { limit_bytes, used_bytes: 0, free_bytes: 0, free: BTreeMap::new() };
+        Arc::new(Self { pool: Mutex::new(pool) })
+    }
+
+    fn pool(&self) -> std::sync::MutexGuard<'_, Pool> {
+        self.pool.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(crate) fn set_limit(&self, bytes: u64) {
+        self.pool().limit_bytes = bytes;
+    }
+
+    pub(crate) fn limit_bytes(&self) -> u64 {
+        self.pool().limit_bytes
+    }
+
+    /// Bytes of blocks that are in use.
+    pub(crate) fn used_bytes(&self) -> u64 {
+        self.pool().used_bytes
+    }
+
+    /// A block with room for so many bytes.
+    pub(crate) fn block(self: &Arc<Self>, bytes: u64) -> Result<Block, Error> {
+        let size = bytes.next_multiple_of(GRAIN);
+        let (reused, _unlocked) = {
+            let mut pool = self.pool();
+            (pool.take(size)?, pool.trimmed())
+        };
+        let buffer = reused.map_or_else(|| new_buffer(size), Ok);
+        let buffer = buffer.inspect_err(|_| self.pool().used_bytes -= size)?;
+        Ok(Block { buffer, size, host: Arc::clone(self) })
+    }
+}
+
+fn new_buffer(size: u64) -> Result<Vec<u8>, Error> {
+    let mut buffer = Vec::new();
+    let reserved = usize::try_from(size).ok().and_then(|size| buffer.try_reserve_exact(size).ok());
+    reserved.map(|()| buffer).ok_or_else(|| lacking(size, "the system has no more"))
+}
+
+fn lacking(bytes: u64, why: &str) -> Error {
+    let message = format!("host out of memory: tried to hold {bytes} bytes outside of the device, {why}");
+    Error::new(ErrorKind::OutOfMemory, message)
+}
+
+impl Pool {
+    /// Counts a block of this size; one of those that wait, where it is at most twice as large.
+    fn take(&mut self, size: u64) -> Result<Option<Vec<u8>>, Error> {
+        if self.used_bytes.saturating_add(size) > self.limit_bytes {
+            let (used, limit) = (self.used_bytes, self.limit_bytes);
+            return Err(lacking(size, &format!("{used} of {limit} are in use")));
+        }
+        self.used_bytes += size;
+        let fitting = self.free.range(size..=size.saturating_mul(2)).next().map(|(found, _)| *found);
+        let Some(found) = fitting else { return Ok(None) };
+        let blocks = self.free.get_mut(&found).expect("it was found");
+        let buffer = blocks.pop();
+        if blocks.is_empty() {
+            self.free.remove(&found);
+        }
+        self.free_bytes -= found;
+        Ok(buffer)
+    }
+
+    /// What waits, where it leaves too little for what is in use.
+    fn trimmed(&mut self) -> BTreeMap<u64, Vec<Vec<u8>>> {
+        if self.used_bytes + self.free_bytes <= self.limit_bytes {
+            return BTreeMap::new();
+        }
+        self.free_bytes = 0;
+        std::mem::take(&mut self.free)
+    }
+
+    /// Returns what may not wait.
+    fn give_back(&mut self, buffer: Vec<u8>, size: u64) -> Option<Vec<u8>> {
+        let holds = buffer.capacity() as u64;
+        self.used_bytes -= size;
+        if self.used_bytes + self.free_bytes + holds > self.limit_bytes {
+            return Some(buffer);
+        }
+        self.free_bytes += holds;
+        self.free.entry(holds).or_default().push(buffer);
+        None
+    }
+}
+
+/// Bytes of the host's. They go back when it is dropped, on any thread.
+#[derive(Debug)]
+pub(crate) struct Block {
+    pub(crate) buffer: Vec<u8>,
+    size: u64,
+    host: Arc<Host>,
+}
+
+impl Drop for Block {
+    fn drop(&mut self) {
+        let mut buffer = std::mem::take(&mut self.buffer);
+        buffer.clear();
+        // What is not taken is freed without the lock.
+        let _unlocked = self.host.pool().give_back(buffer, self.size);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_given_back_is_used_again_and_the_limit_counts_what_is_used() {
+        let host = Host::new(64 << 10);
+        let first = host.block(10 << 10).unwrap();
+        let address = first.buffer.as_ptr();
+        assert_eq!(host.used_bytes(), 12 << 10);
+        let error = host.block(60 << 10).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::OutOfMemory);
+        assert!(error.to_string().ends_with("12288 of 65536 are in use"), "{error}");
+        drop(first);
+        assert_eq!(host.used_bytes(), 0);
+        assert_eq!(host.block(9 << 10).unwrap().buffer.as_ptr(), address);
+        assert_ne!(host.block(1 << 10).unwrap().buffer.as_ptr(), address, "more than twice as large");
+    }
+
+    #[test]
+    fn no_more_than_the_limit_waits() {
+        let host = Host::new(16 << 10);
+        let blocks: Vec<_> = (0..4).map(|_| host.block(4 << 10).unwrap()).collect();
+        drop(blocks);
+        let whole = host.block(16 << 10).unwrap();
+        drop(whole);
+        let pool = host.pool();
+        assert!(pool.free_bytes <= 16 << 10, "{pool:?}");
+    }
+}

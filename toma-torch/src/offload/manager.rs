@@ -1,0 +1,233 @@
+//! The handle that a program has.
+
+use std::marker::PhantomData;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use tch::{Tensor, nn::VarStore};
+use toma_core::memory::MemorySource as _;
+use toma_plan::residency::Eviction;
+
+use super::shared::Shared;
+use super::status::{Report, Status};
+use super::table::Place;
+use super::tensor_ref::TensorRef;
+use super::{operators, registry};
+use crate::error::{Error, ErrorKind};
+use crate::ffi;
+use crate::memory::{Device, cpu};
+
+/// Keeps what a device's tensors hold within a budget: storages leave while nothing uses them.
+///
+/// A handle: clones are of one manager. A device has one at a time, from its first use until the last handle is
+/// dropped.
+///
+/// ```
+/// use tch::{Kind, Tensor};
+/// use toma_torch::offload::Manager;
+/// use toma_torch::{Device, cpu};
+///
+/// cpu::count();
+/// let device = Device::new(tch::Device::Cpu);
+/// let manager = Manager::new(&device).budget(cpu::allocated_bytes() + (3 << 20));
+/// let _entered = manager.enter()?;
+/// // Four MiB in three.
+/// let parts: Vec<_> = (0..4).map(|part| Tensor::full([1 << 18], part, (Kind::Float, tch::Device::Cpu))).collect();
+/// assert!(manager.status().away_bytes >= 1 << 20);
+/// let sum = parts.iter().map(|part| part.sum(Kind::Double).double_value(&[])).sum::<f64>();
+/// assert_eq!(sum, f64::from((1 + 2 + 3) << 18));
+/// # Ok::<(), toma_torch::Error>(())
+/// ```
+#[derive(Clone, Debug)]
+pub struct Manager {
+    handle: Arc<Handle>,
+}
+
+#[derive(Debug)]
+struct Handle {
+    shared: Arc<Shared>,
+}
+
+impl Drop for Handle {
+    fn drop(&mut self) {
+        registry::remove(&self.shared);
+    }
+}
+
+impl Manager {
+    /// A manager of a device without a budget: nothing leaves before memory runs out.
+    pub fn new(device: &Device) -> Self {
+        ffi::install_offloading();
+        if device.device() == tch::Device::Cpu {
+            cpu::count();
+        }
+        Self { handle: Arc::new(Handle { shared: Shared::new(device) }) }
+    }
+
+    /// The most bytes of the device that tensors hold, all of them together.
+    ///
+    /// On the CPU the allocator refuses what exceeds it. On accelerators it holds between operators.
+    #[must_use]
+    pub fn budget(self, bytes: u64) -> Self {
+        self.shared().set_limit(bytes);
+        self
+    }
+
+    /// The most bytes of the host for what is away; half of what is free unless told.
+    #[must_use]
+    pub fn host(self, bytes: u64) -> Self {
+        self.shared().host.set_limit(bytes);
+        self
+    }
+
+    /// What decides which storages leave.
+    #[must_use]
+    pub fn eviction(self, eviction: impl Eviction + 'static) -> Self {
+        self.shared().set_eviction(Box::new(eviction));
+        self
+    }
+
+    /// Storages of fewer bytes stay; 64 KiB unless told.
+    #[must_use]
+    pub fn min_bytes(self, bytes: u64) -> Self {
+        self.shared().min_bytes.store(bytes, Ordering::Relaxed);
+        self
+    }
+
+    pub(crate) fn shared(&self) -> &Arc<Shared> {
+        &self.handle.shared
+    }
+
+    /// From here until the guard is dropped, operators of this thread and of its backwards find their arguments on the
+    /// device.
+    ///
+    /// Guards nest, and end in any order.
+    ///
+    /// # Errors
+    /// For a budget below what cannot leave, a device that is not there, or one that has another manager.
+    pub fn enter(&self) -> Result<Entered, Error> {
+        self.check()?;
+        registry::add(self.shared())?;
+        ffi::enter_offloading(self.shared().min_bytes.load(Ordering::Relaxed));
+        Ok(Entered { manager: self.clone(), of_thread: PhantomData })
+    }
+
+    fn check(&self) -> Result<(), Error> {
+        let shared = self.shared();
+        Device::existing(shared.device.device())?;
+        if shared.limit_bytes() == 0 {
+            let message = format!("offload: budget 0 of {}: must be at least 1 byte", shared.device.name());
+            return Err(Error::new(ErrorKind::Unsupported, message));
+        }
+        Ok(())
+    }
+
+    /// Another budget from now on; what exceeds it leaves at once.
+    ///
+    /// # Errors
+    /// Out of memory where what cannot leave exceeds it. The budget before holds on.
+    pub fn set_budget(&self, bytes: u64) -> Result<(), Error> {
+        let shared = self.shared();
+        let lacking = shared.allocated_bytes().saturating_sub(bytes);
+        if lacking > 0 {
+            shared.room_for(lacking);
+        }
+        let allocated = shared.allocated_bytes();
+        if allocated > bytes {
+            let name = shared.device.name();
+            let message = format!(
+                "{name} out of memory: budget {bytes}: {allocated} bytes are allocated that cannot leave"
+            );
+            return Err(Error::new(ErrorKind::OutOfMemory, message));
+        }
+        shared.set_limit(bytes);
+        Ok(())
+    }
+
+    /// Watches a tensor's memory, by its handle.
+    pub fn adopt(&self, tensor: &Tensor) -> TensorRef {
+        TensorRef::new(self, tensor, None)
+    }
+
+    /// Watches the variables of a store, with their names.
+    pub fn adopt_all(&self, variables: &VarStore) -> Vec<TensorRef> {
+        let mut named: Vec<_> = variables.variables().into_iter().collect();
+        named.sort_by(|(one, _), (other, _)| one.cmp(other));
+        named.iter().map(|(name, tensor)| TensorRef::new(self, tensor, Some(name))).collect()
+    }
+
+    /// These tensors stay on the device, where they are.
+    pub fn keep(&self, tensors: &[&Tensor]) {
+        for tensor in tensors {
+            let _kept = TensorRef::new(self, tensor, None).set_kept(true);
+        }
+    }
+
+    /// Brings everything back.
+    ///
+    /// # Errors
+    /// Names what does not fit. What fits is back.
+    pub fn fetch_all(&self) -> Result<(), Error> {
+        let shared = self.shared();
+        let away: Vec<_> = {
+            let table = shared.table();
+            let away = table.entries.iter().filter(|(_, entry)| entry.place == Place::Away);
+            away.map(|(id, entry)| (entry.serial, *id, entry.words())).collect()
+        };
+        let mut lacking = Vec::new();
+        for (_, id, words) in sorted(away) {
+            if shared.fetch(id, true).is_err() {
+                lacking.push(words);
+            }
+        }
+        if lacking.is_empty() {
+            return Ok(());
+        }
+        let message = format!(
+            "{} out of memory: {} of what is away do not fit: {}",
+            shared.device.name(),
+            lacking.len(),
+            lacking.join(", ")
+        );
+        Err(Error::new(ErrorKind::OutOfMemory, message))
+    }
+
+    /// How many storages are where now.
+    pub fn status(&self) -> Status {
+        Status::of(self.shared())
+    }
+
+    /// What has moved so far.
+    pub fn report(&self) -> Report {
+        Report::of(self.shared())
+    }
+}
+
+fn sorted<T: Ord>(mut all: Vec<T>) -> Vec<T> {
+    all.sort_unstable();
+    all
+}
+
+/// While it lives, operators of its thread find their arguments on the device.
+///
+/// What is away when it is dropped stays away. To use it then is an error that names it.
+#[must_use = "operators find their arguments until this guard is dropped"]
+#[derive(Debug)]
+pub struct Entered {
+    manager: Manager,
+    of_thread: PhantomData<*const ()>,
+}
+
+impl Entered {
+    /// What was entered.
+    pub fn manager(&self) -> &Manager {
+        &self.manager
+    }
+}
+
+impl Drop for Entered {
+    fn drop(&mut self) {
+        operators::take_back();
+        ffi::leave_offloading();
+    }
+}

@@ -1,0 +1,49 @@
+//! Tensors leave a device while nothing uses them, and are back before an operator does.
+//!
+//! A model or a step of training that is larger than the device runs in unmodified code. The storage moves: tensors,
+//! views, graph and optimizer never notice.
+//!
+//! ```
+//! use tch::nn::{self, Module, OptimizerConfig};
+//! use tch::{Kind, Tensor};
+//! use toma_torch::offload::Manager;
+//! use toma_torch::{Device, cpu};
+//!
+//! let device = Device::new(tch::Device::Cpu);
+//! let manager = Manager::new(&device).budget(cpu::allocated_bytes() + (4 << 20));
+//! let _offload = manager.enter()?; // the only new line: below is plain tch
+//! let vs = nn::VarStore::new(device.device());
+//! let net = nn::seq()
+//!     .add(nn::linear(&vs.root() / "in", 512, 1024, Default::default()))
+//!     .add_fn(Tensor::relu)
+//!     .add(nn::linear(&vs.root() / "out", 1024, 256, Default::default()));
+//! let mut opt = nn::Adam::default().build(&vs, 1e-3)?;
+//! let x = Tensor::randn([64, 512], (Kind::Float, device.device()));
+//! opt.backward_step(&net.forward(&x).square().mean(Kind::Float)); // wants 13 MiB, has 4
+//! assert!(manager.report().fetches > 0);
+//! # Ok::<(), tch::TchError>(())
+//! ```
+
+mod away;
+mod host;
+mod manager;
+pub(crate) mod operators;
+mod registry;
+mod shared;
+mod status;
+mod table;
+mod tensor_ref;
+
+pub(crate) use away::Away;
+pub use manager::{Entered, Manager};
+pub use status::{Report, Status};
+pub use tensor_ref::{Pin, Residency, TensorRef};
+pub use toma_plan::residency::{Candidate, Eviction, Flow, Genoa, Lru, Next, NextEvent, Situation};
+
+/// Storages of fewer bytes stay unless told.
+const MIN_BYTES: u64 = 64 << 10;
+
+/// Half of what the host has free.
+fn host_default() -> u64 {
+    toma_core::memory::host().map_or(u64::MAX, |reading| reading.free_bytes / 2)
+}

@@ -1,0 +1,407 @@
+//! What moves storages: out, back, and as many as it takes.
+
+use std::ffi::CString;
+use std::fmt;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, TryLockError};
+use std::time::Instant;
+
+use toma_plan::residency::{Candidate, Eviction, Lru, Situation};
+
+use super::away::{Away, Source};
+use super::host::Host;
+use super::table::{Entry, Place, Places, Table};
+use crate::error::{Error, ErrorKind};
+use crate::ffi::{Aside, DeviceId, DeviceMemory, Kept};
+use crate::memory::{Device, cpu};
+
+/// One for each device, whatever threads have entered.
+///
+/// Under the lock of the table nothing is allocated, copied or freed on a device or for what is away, and no foreign
+/// code runs: a thread that moves a storage marks it, lets the lock go, and others wait for the mark to end.
+pub(crate) struct Shared {
+    pub(crate) device: Device,
+    pub(crate) id: DeviceId,
+    table: Mutex<Table>,
+    changed: Condvar,
+    pub(crate) places: Arc<Places>,
+    pub(crate) host: Arc<Host>,
+    /// Its own lock, because it is foreign code.
+    eviction: Mutex<Box<dyn Eviction>>,
+    /// Asked after each operator what leaves.
+    is_eager: AtomicBool,
+    limit: Mutex<Option<Limit>>,
+    limit_bytes: AtomicU64,
+    pub(crate) min_bytes: AtomicU64,
+    pub(crate) counts: Counts,
+}
+
+/// Bytes of the device that may be in use.
+#[derive(Debug)]
+struct Limit {
+    /// The allocator's own, where it can refuse.
+    _budget: Option<cpu::Budget>,
+}
+
+impl fmt::Debug for Shared {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Shared")
+            .field("device", &self.device)
+            .field("counts", &self.counts)
+            .finish_non_exhaustive()
+    }
+}
+
+/// What has happened, in all.
+#[derive(Debug, Default)]
+pub(crate) struct Counts {
+    pub(crate) fetches: AtomicU64,
+    pub(crate) bytes_in: AtomicU64,
+    pub(crate) offloads: AtomicU64,
+    pub(crate) bytes_out: AtomicU64,
+    pub(crate) clean_bytes: AtomicU64,
+    pub(crate) stalls: AtomicU64,
+    pub(crate) stall_nanos: AtomicU64,
+    pub(crate) operators: AtomicU64,
+    pub(crate) poor_evictions: AtomicU64,
+}
+
+pub(crate) fn add(counter: &AtomicU64, more: u64) {
+    counter.fetch_add(more, Ordering::Relaxed);
+}
+
+impl Shared {
+    pub(crate) fn new(device: &Device) -> Arc<Self> {
+        Arc::new(Self {
+            device: device.clone(),
+            id: DeviceId::of(device.device()),
+            table: Mutex::default(),
+            changed: Condvar::new(),
+            places: Arc::default(),
+            host: Host::new(super::host_default()),
+            eviction: Mutex::new(Box::new(Lru)),
+            is_eager: AtomicBool::new(false),
+            limit: Mutex::default(),
+            limit_bytes: AtomicU64::new(u64::MAX),
+            min_bytes: AtomicU64::new(super::MIN_BYTES),
+            counts: Counts::default(),
+        })
+    }
+
+    pub(crate) fn set_eviction(&self, eviction: Box<dyn Eviction>) {
+        self.is_eager.store(eviction.is_eager(), Ordering::Relaxed);
+        *self.eviction.lock().unwrap_or_else(PoisonError::into_inner) = eviction;
+    }
+
+    pub(crate) fn is_eager(&self) -> bool {
+        self.is_eager.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn set_limit(&self, bytes: u64) {
+        let is_cpu = self.device.device() == tch::Device::Cpu;
+        let mut limit = self.limit.lock().unwrap_or_else(PoisonError::into_inner);
+        *limit = Some(Limit { _budget: is_cpu.then(|| cpu::Budget::new(bytes)) });
+        self.limit_bytes.store(bytes, Ordering::Relaxed);
+    }
+
+    pub(crate) fn table(&self) -> MutexGuard<'_, Table> {
+        self.table.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn wait<'a>(&self, table: MutexGuard<'a, Table>) -> MutexGuard<'a, Table> {
+        self.changed.wait(table).unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Sets where a storage is, for those that wait.
+    fn set_place(&self, id: u64, place: Place) -> MutexGuard<'_, Table> {
+        let mut table = self.table();
+        if let Some(entry) = table.entries.get_mut(&id) {
+            entry.place = place;
+        }
+        self.changed.notify_all();
+        table
+    }
+
+    /// Copies the bytes of a storage from where they are.
+    pub(crate) fn read(&self, id: u64, out: &mut [u8]) -> Result<(), Error> {
+        let (kept, place) = self.held_still(id).ok_or_else(|| unreadable(out.len(), 0))?;
+        let copied = match kept.away() {
+            Some(away) if away.source.bytes().len() == out.len() => {
+                out.copy_from_slice(away.source.bytes());
+                Ok(())
+            }
+            Some(away) => Err(unreadable(out.len(), away.bytes)),
+            None => kept.read(out),
+        };
+        drop(self.set_place(id, place));
+        copied
+    }
+
+    /// Marks a storage as if it were on its way, so that no other thread moves it; returns where it is.
+    fn held_still(&self, id: u64) -> Option<(Kept, Place)> {
+        let mut table = self.table();
+        loop {
+            let entry = table.entries.get_mut(&id)?;
+            if matches!(entry.place, Place::Resident | Place::Away | Place::Parked) {
+                let kept = entry.storage.keep()?;
+                return Some((kept, std::mem::replace(&mut entry.place, Place::Leaving)));
+            }
+            table = self.wait(table);
+        }
+    }
+
+    /// What is outside of these is not valid any more.
+    pub(crate) fn written(&self, ids: &[u64]) {
+        let mut table = self.table();
+        let copies: Vec<_> = ids.iter().filter_map(|id| table.entries.get_mut(id)?.copy.take()).collect();
+        drop(table);
+        drop(copies);
+    }
+
+    /// The limit in force, whoever has set it.
+    pub(crate) fn limit_bytes(&self) -> u64 {
+        let own = self.limit_bytes.load(Ordering::Relaxed);
+        let is_host = self.device.device() == tch::Device::Cpu;
+        own.min(is_host.then(cpu::Budget::in_force).flatten().unwrap_or(u64::MAX))
+    }
+
+    pub(crate) fn allocated_bytes(&self) -> u64 {
+        if self.device.device() == tch::Device::Cpu {
+            return cpu::allocated_bytes();
+        }
+        self.device.stats().map_or(0, |stats| stats.allocated_bytes)
+    }
+
+    /// Bytes that are allocated beyond the limit when so many more are.
+    pub(crate) fn lacking_bytes(&self, more: u64) -> u64 {
+        match self.limit_bytes() {
+            u64::MAX => 0,
+            limit => self.allocated_bytes().saturating_add(more).saturating_sub(limit),
+        }
+    }
+
+    /// Lets a storage leave. Returns its bytes, or 0 where it stays.
+    pub(crate) fn offload(&self, id: u64) -> Result<u64, Error> {
+        let _aside = Aside::begin();
+        let Some((kept, bytes, copy)) = self.begin_leaving(id) else { return Ok(0) };
+        let source = match copy {
+            Some(source) => Ok(source),
+            None => self.copied(&kept, bytes),
+        };
+        let source = match source {
+            Ok(source) => source,
+            Err(failed) => {
+                drop(self.set_place(id, Place::Resident));
+                return Err(failed);
+            }
+        };
+        let away = Box::new(Away::new(bytes, source, &self.places));
+        let mut table = self.table();
+        let entry = table.entries.get_mut(&id).expect("it is on its way out");
+        self.changed.notify_all();
+        let words = words_of(entry, &self.device);
+        entry.place = Place::Away;
+        let memory = kept.take(away, &words);
+        drop(table);
+        // Both may free what is the device's.
+        drop((memory, kept));
+        add(&self.counts.offloads, 1);
+        Ok(bytes)
+    }
+
+    fn begin_leaving(&self, id: u64) -> Option<(Kept, u64, Option<Source>)> {
+        let mut table = self.table();
+        let entry = table.entries.get_mut(&id).filter(|entry| entry.may_leave())?;
+        let kept = entry.storage.keep()?;
+        entry.place = Place::Leaving;
+        Some((kept, entry.bytes, entry.copy.take()))
+    }
+
+    fn copied(&self, kept: &Kept, bytes: u64) -> Result<Source, Error> {
+        let mut block = self.host.block(bytes)?;
+        kept.copy_to(&mut block.buffer, bytes)?;
+        add(&self.counts.bytes_out, bytes);
+        Ok(Source::Host(block))
+    }
+
+    /// Brings a storage back, if it is not there. `ahead`: without waiting for room.
+    pub(crate) fn fetch(&self, id: u64, ahead: bool) -> Result<(), Error> {
+        let Some((kept, bytes)) = self.begin_coming(id, ahead)? else { return Ok(()) };
+        let began = Instant::now();
+        let filled = self.filled(&kept, bytes, ahead);
+        let memory = match filled {
+            Ok(memory) => memory,
+            Err(failed) => {
+                drop(self.set_place(id, Place::Away));
+                return Err(failed);
+            }
+        };
+        let mut table = self.set_place(id, Place::Resident);
+        let away = kept.give(memory);
+        let mut source = away.map(|away| away.source);
+        if let Some(entry) = table.entries.get_mut(&id) {
+            entry.copy = source.take();
+        }
+        drop(table);
+        // Both may free what is the device's or the host's.
+        drop((kept, source));
+        add(&self.counts.fetches, 1);
+        add(&self.counts.bytes_in, bytes);
+        if !ahead {
+            self.stalled(began);
+        }
+        Ok(())
+    }
+
+    fn stalled(&self, began: Instant) {
+        add(&self.counts.stalls, 1);
+        add(&self.counts.stall_nanos, u64::try_from(began.elapsed().as_nanos()).unwrap_or(u64::MAX));
+    }
+
+    fn begin_coming(&self, id: u64, ahead: bool) -> Result<Option<(Kept, u64)>, Error> {
+        let mut table = self.table();
+        let mut waits_since = None;
+        loop {
+            let Some(entry) = table.entries.get_mut(&id) else { return Ok(None) };
+            match entry.place {
+                Place::Resident => break,
+                Place::Away => {
+                    let Some(kept) = entry.storage.keep() else { return Ok(None) };
+                    entry.place = Place::Coming { ahead };
+                    return Ok(Some((kept, entry.bytes)));
+                }
+                Place::Parked => {
+                    let message = format!("{} is parked: resume it first", entry.words());
+                    return Err(Error::new(ErrorKind::Other, message));
+                }
+                Place::Leaving | Place::Coming { .. } => {
+                    waits_since.get_or_insert_with(Instant::now);
+                    table = self.wait(table);
+                }
+            }
+        }
+        drop(table);
+        if let Some(began) = waits_since {
+            self.stalled(began);
+        }
+        Ok(None)
+    }
+
+    /// Memory of the device with the bytes of what is away.
+    fn filled(&self, kept: &Kept, bytes: u64, ahead: bool) -> Result<DeviceMemory, Error> {
+        let _aside = Aside::begin();
+        let mut memory = loop {
+            let lacking = self.lacking_bytes(bytes);
+            if lacking > 0 && ahead {
+                return Err(Error::new(ErrorKind::OutOfMemory, "no room ahead".to_owned()));
+            }
+            if lacking > 0 && self.room_for(lacking) {
+                continue;
+            }
+            match DeviceMemory::make(self.id, bytes) {
+                Err(failed) if failed.kind() == ErrorKind::OutOfMemory && !ahead => {
+                    if !self.room_for(bytes) {
+                        return Err(failed);
+                    }
+                }
+                made => break made?,
+            }
+        };
+        let away = kept.away().expect("it is on its way back");
+        memory.fill(away.source.bytes())?;
+        Ok(memory)
+    }
+
+    /// Whether room for as many bytes more is worth another try.
+    pub(crate) fn room_for(&self, lacking_bytes: u64) -> bool {
+        let _aside = Aside::begin();
+        self.make_room(lacking_bytes) > 0 || self.has_waited()
+    }
+
+    /// Waits for storages that other threads move, where those do not wait themselves.
+    fn has_waited(&self) -> bool {
+        let table = self.table();
+        let moves = |entry: &Entry| matches!(entry.place, Place::Leaving | Place::Coming { ahead: true });
+        let waits = table.entries.values().any(moves);
+        if waits {
+            drop(self.wait(table));
+        }
+        waits
+    }
+
+    /// Lets storages leave until so many bytes are free; returns how many are.
+    pub(crate) fn make_room(&self, lacking_bytes: u64) -> u64 {
+        let (now, candidates) = {
+            let table = self.table();
+            (table.now, table.candidates(|_| None))
+        };
+        let chosen = self.ask(now, lacking_bytes, &candidates);
+        let chosen = chosen.iter().filter_map(|storage| {
+            let found = candidates.binary_search_by_key(storage, |(_, candidate)| candidate.storage);
+            found.ok().map(|at| candidates[at].0)
+        });
+        let mut rest = candidates.clone();
+        rest.sort_by_key(|(_, candidate)| candidate.last_use);
+        let mut freed = 0;
+        for id in chosen.chain(rest.iter().map(|(id, _)| *id)) {
+            if freed >= lacking_bytes {
+                break;
+            }
+            // One that cannot leave leaves it to the next.
+            freed += self.offload(id).unwrap_or(0);
+        }
+        freed
+    }
+
+    /// What the eviction says; nothing where it panics, or is asked already.
+    fn ask(&self, now: u64, lacking_bytes: u64, candidates: &[(u64, Candidate)]) -> Vec<u64> {
+        let candidates: Vec<_> = candidates.iter().map(|(_, candidate)| *candidate).collect();
+        self.asked(|eviction| {
+            let situation = Situation { now, lacking_bytes, candidates: &candidates };
+            if lacking_bytes > 0 { eviction.evict(&situation) } else { eviction.leave(&situation) }
+        })
+        .unwrap_or_default()
+    }
+
+    fn asked<T>(&self, question: impl FnOnce(&mut dyn Eviction) -> T) -> Option<T> {
+        let mut eviction = match self.eviction.try_lock() {
+            Ok(eviction) => eviction,
+            Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
+            Err(TryLockError::WouldBlock) => return None,
+        };
+        let answer = catch_unwind(AssertUnwindSafe(|| question(&mut **eviction)));
+        if answer.is_err() {
+            add(&self.counts.poor_evictions, 1);
+        }
+        answer.ok()
+    }
+
+    /// Lets leave what the eviction does not want to stay after an operator.
+    pub(crate) fn leave_early(&self) {
+        let (now, candidates) = {
+            let table = self.table();
+            (table.now, table.candidates(|_| None))
+        };
+        for storage in self.ask(now, 0, &candidates) {
+            if let Ok(at) = candidates.binary_search_by_key(&storage, |(_, candidate)| candidate.storage) {
+                let _stays = self.offload(candidates[at].0);
+            }
+        }
+    }
+}
+
+fn unreadable(asked: usize, bytes: u64) -> Error {
+    let message = format!("offload: read of {asked} bytes: the memory has {bytes}");
+    Error::new(ErrorKind::Unsupported, message)
+}
+
+/// What access to it says while it is away.
+fn words_of(entry: &Entry, device: &Device) -> CString {
+    let words = format!(
+        "offload: {} is away from {}: enter its manager, or fetch it first",
+        entry.words(),
+        toma_core::memory::MemorySource::name(device)
+    );
+    CString::new(words.replace('\0', " ")).expect("it has no zeros")
+}

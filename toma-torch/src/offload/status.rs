@@ -1,0 +1,124 @@
+//! What is where, and what has moved.
+
+use std::fmt;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use toma_trace::Size;
+
+use super::shared::Shared;
+use super::table::Place;
+
+/// How many storages are where.
+#[non_exhaustive]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Status {
+    /// Storages on the device that may move.
+    pub resident: u64,
+    /// Their bytes.
+    pub resident_bytes: u64,
+    /// Storages in use: by an operator, or pinned.
+    pub pinned: u64,
+    /// Their bytes.
+    pub pinned_bytes: u64,
+    /// Storages outside of the device.
+    pub away: u64,
+    /// Their bytes.
+    pub away_bytes: u64,
+    /// Bytes of the host that are in use for them, copies of resident storages included.
+    pub host_bytes: u64,
+}
+
+impl Status {
+    pub(crate) fn of(shared: &Shared) -> Self {
+        let (mut status, swept) = {
+            let mut table = shared.table();
+            let swept = table.sweep();
+            let mut status = Self {
+                resident: 0,
+                resident_bytes: 0,
+                pinned: 0,
+                pinned_bytes: 0,
+                away: shared.places.away(),
+                away_bytes: shared.places.away_bytes(),
+                host_bytes: 0,
+            };
+            for entry in
+                table.entries.values().filter(|entry| !matches!(entry.place, Place::Away | Place::Parked))
+            {
+                status.resident += 1;
+                status.resident_bytes += entry.bytes;
+                status.pinned += u64::from(entry.pins > 0);
+                status.pinned_bytes += if entry.pins > 0 { entry.bytes } else { 0 };
+            }
+            (status, swept)
+        };
+        drop(swept);
+        status.host_bytes = shared.host.used_bytes();
+        status
+    }
+}
+
+impl fmt::Display for Status {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let [resident, pinned, away] =
+            [self.resident_bytes, self.pinned_bytes, self.away_bytes].map(Size::of);
+        write!(
+            f,
+            "{} storages of {resident} on the device, {} of {pinned} in use, ",
+            self.resident, self.pinned
+        )?;
+        write!(f, "{} of {away} outside", self.away)
+    }
+}
+
+/// What has moved since the manager was made.
+#[non_exhaustive]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Report {
+    /// Operators that were seen.
+    pub operators: u64,
+    /// Storages that came back.
+    pub fetches: u64,
+    /// Their bytes.
+    pub bytes_in: u64,
+    /// Storages that left.
+    pub offloads: u64,
+    /// Bytes that were copied for it: none for those whose copy was valid.
+    pub bytes_out: u64,
+    /// How often an operator waited for a storage.
+    pub stalls: u64,
+    /// How long, in all.
+    pub stalled: Duration,
+    /// How often an eviction panicked.
+    pub poor_evictions: u64,
+}
+
+impl Report {
+    pub(crate) fn of(shared: &Shared) -> Self {
+        let read = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+        let counts = &shared.counts;
+        Self {
+            operators: read(&counts.operators),
+            fetches: read(&counts.fetches),
+            bytes_in: read(&counts.bytes_in),
+            offloads: read(&counts.offloads),
+            bytes_out: read(&counts.bytes_out),
+            stalls: read(&counts.stalls),
+            stalled: Duration::from_nanos(read(&counts.stall_nanos)),
+            poor_evictions: read(&counts.poor_evictions),
+        }
+    }
+}
+
+impl fmt::Display for Report {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let [bytes_in, bytes_out] = [self.bytes_in, self.bytes_out].map(Size::of);
+        write!(f, "{} operators: {bytes_in} in by {} fetches, ", self.operators, self.fetches)?;
+        write!(
+            f,
+            "{bytes_out} out by {} offloads, {} stalls of {:?}",
+            self.offloads, self.stalls, self.stalled
+        )
+    }
+}

@@ -1,0 +1,184 @@
+//! The storages of a device, and where each of them is.
+
+use std::collections::HashMap;
+use std::hash::{BuildHasherDefault, Hasher};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use toma_plan::residency::{Candidate, Next};
+
+use super::away::Source;
+use crate::ffi::{Remembered, Use};
+
+/// Where a storage is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Place {
+    Resident,
+    /// On its way out: a thread copies it, and waits for no other.
+    Leaving,
+    /// On its way back. For an operator that may itself wait for room, or ahead of it.
+    Coming {
+        ahead: bool,
+    },
+    Away,
+    /// Away, and not to come back before it is resumed.
+    Parked,
+}
+
+/// What is known of a storage that may move.
+#[derive(Debug)]
+pub(crate) struct Entry {
+    pub(crate) storage: Remembered,
+    pub(crate) bytes: u64,
+    pub(crate) place: Place,
+    /// Operators and guards that need it where it is.
+    pub(crate) pins: u32,
+    /// Of an eviction's `keep`.
+    pub(crate) is_kept: bool,
+    /// The bytes as they are outside, where it is resident and has not been written since.
+    pub(crate) copy: Option<Source>,
+    /// In the order in which they came.
+    pub(crate) serial: u64,
+    pub(crate) last_use: u64,
+    pub(crate) uses: u64,
+    pub(crate) name: Option<Arc<str>>,
+}
+
+impl Entry {
+    fn new(storage: &Use<'_>, serial: u64, now: u64) -> Self {
+        Self {
+            storage: Remembered::new(storage),
+            bytes: storage.bytes,
+            place: Place::Resident,
+            pins: 0,
+            is_kept: false,
+            copy: None,
+            serial,
+            last_use: now,
+            uses: 0,
+            name: None,
+        }
+    }
+
+    pub(crate) fn may_leave(&self) -> bool {
+        self.place == Place::Resident
+            && self.pins == 0
+            && self.bytes > 0
+            && !self.is_kept
+            && !self.storage.is_gone()
+    }
+
+    /// For messages.
+    pub(crate) fn words(&self) -> String {
+        match &self.name {
+            Some(name) => format!("{name} ({} bytes)", self.bytes),
+            None => format!("a storage of {} bytes", self.bytes),
+        }
+    }
+}
+
+/// Numbers are addresses, which are spread by their upper bits.
+#[derive(Debug, Default)]
+pub(crate) struct Spread(u64);
+
+impl Hasher for Spread {
+    fn finish(&self) -> u64 {
+        self.0
+    }
+
+    fn write(&mut self, _bytes: &[u8]) {
+        unreachable!("storages are numbers");
+    }
+
+    fn write_u64(&mut self, number: u64) {
+        self.0 = (number ^ number >> 32).wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_right(26);
+    }
+}
+
+/// Numbers of storages that no known step has.
+const UNKNOWN: u64 = 1 << 40;
+
+/// Every storage that was used or adopted, by its number.
+#[derive(Debug, Default)]
+pub(crate) struct Table {
+    pub(crate) entries: HashMap<u64, Entry, BuildHasherDefault<Spread>>,
+    /// The number of the last operator.
+    pub(crate) now: u64,
+    serials: u64,
+    /// How many entries are there before those that are gone are looked for.
+    sweeps_at: usize,
+}
+
+impl Table {
+    /// The entry of a storage; none for one that never moves.
+    pub(crate) fn entry(&mut self, storage: &Use<'_>) -> Option<&mut Entry> {
+        if !storage.may_move {
+            // It was given other memory, such as a file's.
+            return None;
+        }
+        let (now, serials) = (self.now, &mut self.serials);
+        let entry = self.entries.entry(storage.id()).or_insert_with(|| {
+            *serials += 1;
+            Entry::new(storage, *serials, now)
+        });
+        entry.bytes = storage.bytes;
+        Some(entry)
+    }
+
+    /// The same of one that may have become another's memory, for what only ends.
+    pub(crate) fn known(&mut self, storage: &Use<'_>) -> Option<&mut Entry> {
+        self.entries.get_mut(&storage.id())
+    }
+
+    /// What may leave, each with its number in the table. `seen` tells what it is in a step that is known.
+    pub(crate) fn candidates(&self, seen: impl Fn(u64) -> Option<(u64, Next)>) -> Vec<(u64, Candidate)> {
+        let candidate = |(&id, entry): (&u64, &Entry)| {
+            let (storage, next) = seen(id).unwrap_or((UNKNOWN | entry.serial, Next::Unknown));
+            let has_copy = entry.copy.is_some();
+            (id, Candidate { storage, bytes: entry.bytes, last_use: entry.last_use, next, has_copy })
+        };
+        let mut candidates: Vec<_> =
+            self.entries.iter().filter(|(_, entry)| entry.may_leave()).map(candidate).collect();
+        candidates.sort_unstable_by_key(|(_, candidate)| candidate.storage);
+        candidates
+    }
+
+    /// Forgets what is gone, from time to time; what they held is dropped by the caller.
+    pub(crate) fn swept(&mut self) -> Vec<Entry> {
+        if self.now % 64 == 0 || self.entries.len() > self.sweeps_at { self.sweep() } else { Vec::new() }
+    }
+
+    pub(crate) fn sweep(&mut self) -> Vec<Entry> {
+        let is_gone = |_: &u64, entry: &mut Entry| entry.pins == 0 && entry.storage.is_gone();
+        let gone = self.entries.extract_if(is_gone).map(|(_, entry)| entry).collect();
+        self.sweeps_at = 2 * self.entries.len() + 64;
+        gone
+    }
+}
+
+/// What is outside, counted on whatever thread it ends.
+#[derive(Debug, Default)]
+pub(crate) struct Places {
+    away: AtomicU64,
+    away_bytes: AtomicU64,
+}
+
+impl Places {
+    pub(crate) fn is_away(&self, bytes: u64) {
+        self.away.fetch_add(1, Ordering::Relaxed);
+        self.away_bytes.fetch_add(bytes, Ordering::Relaxed);
+    }
+
+    pub(crate) fn is_back(&self, bytes: u64) {
+        self.away.fetch_sub(1, Ordering::Relaxed);
+        self.away_bytes.fetch_sub(bytes, Ordering::Relaxed);
+    }
+
+    pub(crate) fn away(&self) -> u64 {
+        self.away.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn away_bytes(&self) -> u64 {
+        self.away_bytes.load(Ordering::Relaxed)
+    }
+}

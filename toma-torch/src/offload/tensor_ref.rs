@@ -1,0 +1,196 @@
+//! A tensor whose memory is watched.
+
+use std::fmt;
+use std::ops::Deref;
+use std::sync::Arc;
+
+use tch::Tensor;
+use toma_core::memory::MemorySource as _;
+
+use super::manager::Manager;
+use super::shared::Shared;
+use super::table::{Entry, Place};
+use crate::error::{Error, ErrorKind};
+use crate::ffi::Use;
+
+/// Where the memory of a tensor is.
+#[non_exhaustive]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Residency {
+    /// On its device.
+    Resident,
+    /// Outside, or on its way.
+    Offloaded,
+    /// Outside until it is resumed.
+    Parked,
+    /// Not the manager's: it is on another device, or its memory is not the allocator's.
+    Foreign,
+}
+
+/// A tensor, and what its manager knows of its memory, which views of it share.
+///
+/// It is used as the tensor is. Of a sparse tensor it is about the values and the indices.
+pub struct TensorRef {
+    tensor: Tensor,
+    shared: Arc<Shared>,
+    ids: Vec<u64>,
+}
+
+impl TensorRef {
+    pub(crate) fn new(manager: &Manager, tensor: &Tensor, name: Option<&str>) -> Self {
+        let shared = Arc::clone(manager.shared());
+        let mut ids = Vec::new();
+        for storage in Use::of(tensor).filter(|storage| storage.device == shared.id) {
+            let mut table = shared.table();
+            let Some(entry) = table.entry(&storage) else { continue };
+            entry.name = name.map(Arc::from).or_else(|| entry.name.take());
+            ids.push(storage.id());
+        }
+        Self { tensor: tensor.shallow_clone(), shared, ids }
+    }
+
+    pub(crate) fn set_kept(self, is_kept: bool) -> Self {
+        self.each(|entry| entry.is_kept = is_kept);
+        self
+    }
+
+    fn each<T>(&self, mut seen: impl FnMut(&mut Entry) -> T) -> Vec<T> {
+        let mut table = self.shared.table();
+        let of = |id| table.entries.get_mut(id).map(&mut seen);
+        self.ids.iter().filter_map(of).collect()
+    }
+
+    /// Where its memory is.
+    pub fn residency(&self) -> Residency {
+        let places = self.each(|entry| entry.place);
+        let is = |wanted: fn(&Place) -> bool| places.iter().any(wanted);
+        match () {
+            () if places.is_empty() => Residency::Foreign,
+            () if is(|place| *place == Place::Parked) => Residency::Parked,
+            () if is(|place| *place != Place::Resident) => Residency::Offloaded,
+            () => Residency::Resident,
+        }
+    }
+
+    /// The bytes of its memory, wherever they are.
+    pub fn bytes(&self) -> u64 {
+        self.each(|entry| entry.bytes).iter().sum()
+    }
+
+    /// How many operators have used its memory.
+    pub fn uses(&self) -> u64 {
+        self.each(|entry| entry.uses).into_iter().max().unwrap_or(0)
+    }
+
+    /// How many operators have run since the last that used it.
+    pub fn age(&self) -> u64 {
+        let now = self.shared.table().now;
+        self.each(|entry| now - entry.last_use).into_iter().min().unwrap_or(0)
+    }
+
+    /// Brings its memory back to the device; what else is there leaves for it.
+    ///
+    /// # Errors
+    /// Out of memory where nothing leaves.
+    pub fn fetch(&self) -> Result<(), Error> {
+        self.ids.iter().try_for_each(|id| self.shared.fetch(*id, false))
+    }
+
+    /// Lets its memory leave. Does nothing for what is outside.
+    ///
+    /// # Errors
+    /// Where it cannot leave: it is in use or pinned, kept, not the manager's, or the host has no room.
+    pub fn offload(&self) -> Result<(), Error> {
+        if self.ids.is_empty() {
+            return Err(self.refused("is not this manager's"));
+        }
+        self.ids.iter().try_for_each(|id| {
+            self.shared.offload(*id)?;
+            let stays = self.each(|entry| entry.place == Place::Resident && entry.bytes > 0);
+            if stays.contains(&true) { Err(self.refused("is in use, pinned or kept")) } else { Ok(()) }
+        })
+    }
+
+    fn refused(&self, why: &str) -> Error {
+        let words = self.each(|entry| entry.words()).join(" and ");
+        let words = if words.is_empty() { "a tensor".to_owned() } else { words };
+        Error::new(ErrorKind::Unsupported, format!("offload: {words} {why} on {}", self.shared.device.name()))
+    }
+
+    /// Brings its memory back and holds it there until the guard is dropped.
+    ///
+    /// Needed by what reads or writes the memory by its address. It counts as written.
+    ///
+    /// # Errors
+    /// As [`fetch`](Self::fetch).
+    pub fn pin(&self) -> Result<Pin, Error> {
+        let pin = Pin { shared: Arc::clone(&self.shared), ids: self.ids.clone() };
+        for id in &self.ids {
+            self.shared.pin(*id);
+        }
+        self.fetch()?;
+        Ok(pin)
+    }
+
+    /// Copies the bytes of its memory to `out` from where they are, without bringing them to the device.
+    ///
+    /// Of a contiguous tensor that has its memory alone these are its elements.
+    ///
+    /// # Errors
+    /// Where `out` has another length, or the tensor has no memory of its own.
+    pub fn read(&self, out: &mut [u8]) -> Result<(), Error> {
+        let [id] = self.ids[..] else { return Err(self.refused("has no one memory to read")) };
+        self.shared.read(id, out)
+    }
+
+    /// Ends the watch: it has no name any more, and may leave again if it was kept.
+    pub fn forget(self) {
+        self.each(|entry| (entry.name, entry.is_kept) = (None, false));
+    }
+}
+
+impl Deref for TensorRef {
+    type Target = Tensor;
+
+    fn deref(&self) -> &Tensor {
+        &self.tensor
+    }
+}
+
+impl AsRef<Tensor> for TensorRef {
+    fn as_ref(&self) -> &Tensor {
+        &self.tensor
+    }
+}
+
+impl fmt::Debug for TensorRef {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Debug::fmt(&self.tensor, f)
+    }
+}
+
+impl fmt::Display for TensorRef {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(&self.tensor, f)
+    }
+}
+
+/// Holds memory on its device.
+#[must_use = "the memory is held until this guard is dropped"]
+pub struct Pin {
+    shared: Arc<Shared>,
+    ids: Vec<u64>,
+}
+
+impl fmt::Debug for Pin {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Pin").field("storages", &self.ids.len()).finish()
+    }
+}
+
+impl Drop for Pin {
+    fn drop(&mut self) {
+        self.shared.written(&self.ids);
+        self.shared.unpin(&self.ids);
+    }
+}

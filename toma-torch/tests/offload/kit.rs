@@ -1,0 +1,78 @@
+//! Steps of training, with and without a budget.
+
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use tch::nn::{self, OptimizerConfig as _};
+use tch::{Kind, Tensor};
+use toma_torch::offload::{Entered, Eviction, Manager};
+use toma_torch::{Device, cpu};
+
+use crate::nets::Net;
+
+/// Budgets and managers are the process's: one test at a time.
+pub(crate) fn alone() -> MutexGuard<'static, ()> {
+    static ONE: Mutex<()> = Mutex::new(());
+    let alone = ONE.lock().unwrap_or_else(PoisonError::into_inner);
+    cpu::count();
+    tch::set_num_threads(1);
+    alone
+}
+
+pub(crate) fn cpu_device() -> Device {
+    Device::new(tch::Device::Cpu)
+}
+
+/// One that moves even the smallest storages.
+pub(crate) fn manager(eviction: impl Eviction + 'static) -> Manager {
+    Manager::new(&cpu_device()).min_bytes(1).eviction(eviction)
+}
+
+/// A manager with so many bytes, entered.
+pub(crate) fn entered(bytes: u64, eviction: impl Eviction + 'static) -> (Manager, Entered) {
+    let manager = manager(eviction).budget(bytes);
+    let entered = manager.enter().unwrap();
+    (manager, entered)
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Rule {
+    Sgd,
+    Adam,
+}
+
+impl Rule {
+    pub(crate) fn build(self, variables: &nn::VarStore) -> nn::Optimizer {
+        match self {
+            Self::Sgd => nn::sgd(0.9, 0.0, 0.0, false).build(variables, 1e-2).unwrap(),
+            Self::Adam => nn::Adam::default().build(variables, 1e-3).unwrap(),
+        }
+    }
+}
+
+/// What must be equal bit for bit: the losses, and in the end all variables.
+#[derive(Debug, PartialEq)]
+pub(crate) struct Learned {
+    losses: Vec<u32>,
+    variables: Vec<(String, Vec<u32>)>,
+}
+
+pub(crate) fn bits(tensor: &Tensor) -> Vec<u32> {
+    let flat = tensor.detach().to_kind(Kind::Float).flatten(0, -1);
+    Vec::<f32>::try_from(flat).unwrap().into_iter().map(f32::to_bits).collect()
+}
+
+pub(crate) fn train(net: &Net, rule: Rule, steps: usize) -> Learned {
+    let mut optimizer = rule.build(&net.variables);
+    tch::manual_seed(11);
+    let losses = (0..steps)
+        .map(|_| {
+            let loss = net.loss();
+            optimizer.backward_step(&loss);
+            (loss.double_value(&[]) as f32).to_bits()
+        })
+        .collect();
+    let mut variables: Vec<_> =
+        net.variables.variables().iter().map(|(name, tensor)| (name.clone(), bits(tensor))).collect();
+    variables.sort();
+    Learned { losses, variables }
+}

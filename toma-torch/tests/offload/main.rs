@@ -1,0 +1,6 @@
+//! Storages that leave their device and come back, under real budgets.
+
+mod exact;
+mod kit;
+#[path = "../steps/nets.rs"]
+mod nets;
