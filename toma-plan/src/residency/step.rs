@@ -12,7 +12,7 @@ use super::error::InvalidStep;
 /// life; a life may reach over the end of the step into the next one.
 ///
 /// ```
-/// # mod toma { pub use toma_plan as plan; }
+/// # mod toma { pub mod plan { pub use toma_plan::residency; } }
 /// use std::time::Duration;
 /// use toma::plan::residency::{Operator, Step, Storage, Use};
 ///
