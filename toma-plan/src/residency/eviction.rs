@@ -8,7 +8,7 @@ use super::{Plan, Step};
 /// recently used first. So a poor eviction costs time, never a result.
 ///
 /// ```
-/// # mod toma { pub mod plan { pub use toma_plan::residency; } }
+/// # mod toma { pub use toma_plan as plan; }
 /// use std::cmp::Reverse;
 /// use toma::plan::residency::{Eviction, Situation};
 ///

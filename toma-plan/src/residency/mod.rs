@@ -5,7 +5,7 @@
 //! here knows tensors: what runs a step moves the bytes.
 //!
 //! ```
-//! # mod toma { pub mod plan { pub use toma_plan::residency; } }
+//! # mod toma { pub use toma_plan as plan; }
 //! use std::time::Duration;
 //! use toma::plan::residency::{Eviction as _, Flow, Lru, Operator, Step, Storage, Terms, Use, simulate};
 //!

@@ -8,7 +8,7 @@ use std::collections::{HashMap, VecDeque};
 /// last 2^20 are remembered, so no longer period than half of that is found.
 ///
 /// ```
-/// # mod toma { pub mod plan { pub use toma_plan::residency; } }
+/// # mod toma { pub use toma_plan as plan; }
 /// use toma::plan::residency::Periods;
 ///
 /// let mut periods = Periods::new();

@@ -5,7 +5,7 @@ use super::{Next, Step, Storage};
 /// When each storage of a step is used and gone, for [`Candidate::next`](super::Candidate::next).
 ///
 /// ```
-/// # mod toma { pub mod plan { pub use toma_plan::residency; } }
+/// # mod toma { pub use toma_plan as plan; }
 /// use std::time::Duration;
 /// use toma::plan::residency::{Next, Operator, Step, Storage, Timeline, Use};
 ///
