@@ -27,7 +27,7 @@ use super::error::InvalidStep;
 /// let step = Step { storages: vec![weight, weight, result], operators: vec![operator(&[0]), operator(&[1, 2])] };
 /// step.check()?;
 /// assert_eq!((step.peak_bytes(), step.least_budget()), (280, (1, 180)));
-/// # Ok::<(), toma::residency::InvalidStep>(())
+/// # Ok::<(), toma::plan::residency::InvalidStep>(())
 /// ```
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
