@@ -80,7 +80,7 @@ Uses made_by(const c10::OperatorHandle& op, const torch::jit::Stack& stack, cons
   Uses made;
   const auto count = op.schema().returns().size();
   for (size_t at = 0; at < count; ++at) {
-    made.add(torch::jit::peek(stack, at, count), true);
+    made.add(torch::jit::peek(stack, at, count), false);
   }
   const auto is_found = [&](const toma_use& use) {
     return std::any_of(found.all.begin(), found.all.end(), [&](const toma_use& one) { return one.storage == use.storage; });
@@ -108,8 +108,8 @@ void refresh(Uses& uses) {
 // One operator, from where its arguments are there to where they may leave.
 class Running {
  public:
-  Running(const c10::OperatorHandle& op, const Operator& operation, const torch::jit::Stack& stack)
-      : op(op), operation(operation), uses(uses_of(op, operation, stack)) {
+  Running(const c10::OperatorHandle& op, const Operator& operation, Uses found)
+      : op(op), operation(operation), uses(std::move(found)) {
     // Until it ends, even where it drops its arguments.
     for (const auto& use : uses.all) {
       kept.push_back(c10::intrusive_ptr<c10::StorageImpl>::reclaim_copy(static_cast<c10::StorageImpl*>(const_cast<void*>(use.storage))));
@@ -235,9 +235,14 @@ void run_offloaded(const c10::OperatorHandle& op, c10::DispatchKeySet keys, torc
     const c10::impl::ExcludeDispatchKeyGuard not_here(mode_key);
     return op.redispatchBoxed(below, stack);
   }
-  Running running(op, operation, *stack);
+  if (operation.is_composite) {
+    // The program may look at what it gives back.
+    op.redispatchBoxed(below, stack);
+    return Running(op, operation, made_by(op, *stack, {})).ends(*stack);
+  }
+  Running running(op, operation, uses_of(op, operation, *stack));
   try {
-    const c10::impl::ExcludeDispatchKeyGuard not_here(operation.is_composite ? c10::DispatchKeySet() : c10::DispatchKeySet(mode_key));
+    const c10::impl::ExcludeDispatchKeyGuard not_here(mode_key);
     op.redispatchBoxed(below, stack);
   } catch (const c10::OutOfMemoryError& error) {
     running.lacks(error);

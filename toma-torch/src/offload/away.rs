@@ -11,13 +11,13 @@ pub(crate) struct Away {
     pub(crate) bytes: u64,
     pub(crate) source: Source,
     /// Ends what the books say of it.
-    booked: Booked,
+    _booked: Booked,
 }
 
 impl Away {
     pub(crate) fn new(bytes: u64, source: Source, places: &Arc<Places>) -> Self {
         places.is_away(bytes);
-        Self { bytes, source, booked: Booked { bytes, places: Arc::clone(places) } }
+        Self { bytes, source, _booked: Booked { bytes, places: Arc::clone(places) } }
     }
 }
 

@@ -37,10 +37,6 @@ impl Host {
         self.pool().limit_bytes = bytes;
     }
 
-    pub(crate) fn limit_bytes(&self) -> u64 {
-        self.pool().limit_bytes
-    }
-
     /// Bytes of blocks that are in use.
     pub(crate) fn used_bytes(&self) -> u64 {
         self.pool().used_bytes

@@ -141,7 +141,16 @@ impl Manager {
             return Err(Error::new(ErrorKind::OutOfMemory, message));
         }
         shared.set_limit(bytes);
+        shared.replan();
         Ok(())
+    }
+
+    /// Runs one step of what the program repeats.
+    ///
+    /// Not needed: a step is noticed when the sequence of operators repeats itself. It says at once where steps begin.
+    pub fn step<T>(&self, step: impl FnOnce() -> T) -> T {
+        self.shared().step_begins();
+        step()
     }
 
     /// Watches a tensor's memory, by its handle.

@@ -26,11 +26,15 @@
 
 mod away;
 mod host;
+mod link;
 mod manager;
 pub(crate) mod operators;
+mod planned;
 mod registry;
 mod shared;
 mod status;
+mod steps;
+mod stopwatch;
 mod table;
 mod tensor_ref;
 

@@ -5,6 +5,8 @@ use std::sync::Arc;
 
 use super::registry;
 use super::shared::{Shared, add};
+use super::steps::{Ensuing, Found};
+use super::stopwatch::Stopwatch;
 use super::table::Place;
 use crate::error::{Error, ErrorKind};
 use crate::ffi::{DeviceId, Ended, Use};
@@ -87,39 +89,31 @@ impl Shared {
         uses.iter_mut().filter(move |storage| storage.device == id)
     }
 
-    fn begin(&self, name: &str, uses: &mut [Use<'_>]) -> Result<(), Error> {
+    fn begin(self: &Arc<Self>, name: &str, uses: &mut [Use<'_>]) -> Result<(), Error> {
         add(&self.counts.operators, 1);
-        let (missing, swept) = {
+        let (missing, inside_bytes, swept) = {
             let mut table = self.table();
             table.now += 1;
-            let now = table.now;
-            let mut missing = Vec::new();
-            for storage in self.own(uses) {
-                let Some(entry) = table.entry(storage) else { continue };
-                storage.is_pinned = true;
-                entry.pins += 1;
-                entry.uses += 1;
-                entry.last_use = now;
-                if entry.place != Place::Resident {
-                    missing.push((storage.id(), entry.bytes));
-                }
-            }
-            (missing, table.swept())
+            let found: Vec<_> = self.own(uses).filter_map(|storage| table.begins(storage)).collect();
+            let is_missing = |one: &&Found| table.entries[&one.id].place != Place::Resident;
+            let missing: Vec<_> = found.iter().filter(is_missing).copied().collect();
+            let inside_bytes = table.step_on(name, &found);
+            (missing, inside_bytes, table.swept())
         };
         drop(swept);
-        self.bring(name, &missing).inspect_err(|_| self.release(uses))
+        self.bring(name, &missing, inside_bytes).inspect_err(|_| self.release(uses))?;
+        self.fetch_ahead();
+        Stopwatch::start();
+        Ok(())
     }
 
-    fn bring(&self, name: &str, missing: &[(u64, u64)]) -> Result<(), Error> {
-        if missing.is_empty() {
+    fn bring(&self, name: &str, missing: &[Found], inside_bytes: u64) -> Result<(), Error> {
+        if missing.is_empty() && inside_bytes == 0 {
             return Ok(());
         }
-        let missing_bytes = missing.iter().map(|(_, bytes)| bytes).sum();
-        let lacking = self.lacking_bytes(missing_bytes);
-        if lacking > 0 {
-            self.room_for(lacking);
-        }
-        missing.iter().try_for_each(|(id, _)| self.fetch(*id, false)).map_err(|failed| {
+        let missing_bytes: u64 = missing.iter().map(|one| one.bytes).sum();
+        self.has_room(missing_bytes + inside_bytes);
+        missing.iter().try_for_each(|one| self.fetch(one.id, false)).map_err(|failed| {
             if failed.kind() != ErrorKind::OutOfMemory {
                 return failed;
             }
@@ -130,27 +124,19 @@ impl Shared {
 
     fn end(self: &Arc<Self>, ended: &mut Ended<'_>) {
         let mut dropped = Vec::new();
-        {
+        let ensuing = {
             let mut table = self.table();
-            let now = table.now;
             for storage in self.own(ended.uses) {
-                let Some(entry) = table.known(storage).filter(|_| storage.is_pinned) else { continue };
-                entry.pins -= 1;
-                entry.bytes = storage.bytes;
-                storage.is_pinned = false;
-                if storage.writes {
-                    dropped.extend(entry.copy.take());
-                }
-                if !storage.may_move && entry.pins == 0 {
-                    table.entries.remove(&storage.id());
-                }
+                dropped.extend(table.ends(storage));
             }
-            for storage in self.own(ended.made) {
-                if let Some(entry) = table.entry(storage) {
-                    entry.last_use = now;
-                }
+            let made: Vec<_> = self.own(ended.made).filter_map(|storage| table.is_made(storage)).collect();
+            if ended.has_failed {
+                table.steps.fails();
+                Ensuing::default()
+            } else {
+                table.steps.ends(&made, ended.inside_bytes, Stopwatch::read())
             }
-        }
+        };
         drop(dropped);
         let lent: &mut [Use<'_>] = match ended {
             Ended { lends_uses: true, uses, .. } => uses,
@@ -160,11 +146,18 @@ impl Shared {
         for storage in self.own(lent) {
             lend(self, storage.id());
         }
-        self.settle();
+        self.settle(ensuing);
     }
 
     /// After an operator: what is beyond the budget leaves, and what is not wanted.
-    fn settle(&self) {
+    fn settle(self: &Arc<Self>, ensuing: Ensuing) {
+        self.leave_by_plan(ensuing.leaves);
+        if let Some(known) = ensuing.known {
+            self.learn(*known);
+        }
+        if ensuing.is_round {
+            self.adapt();
+        }
         if self.is_eager() {
             self.leave_early();
         }

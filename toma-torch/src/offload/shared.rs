@@ -7,10 +7,12 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, TryLockError};
 use std::time::Instant;
 
-use toma_plan::residency::{Candidate, Eviction, Lru, Situation};
+use toma_plan::residency::{Candidate, Eviction, Flow, Situation};
 
 use super::away::{Away, Source};
 use super::host::Host;
+use super::link::Link;
+use super::stopwatch::Stopwatch;
 use super::table::{Entry, Place, Places, Table};
 use crate::error::{Error, ErrorKind};
 use crate::ffi::{Aside, DeviceId, DeviceMemory, Kept};
@@ -35,6 +37,8 @@ pub(crate) struct Shared {
     limit_bytes: AtomicU64,
     pub(crate) min_bytes: AtomicU64,
     pub(crate) counts: Counts,
+    pub(crate) inwards: Link,
+    pub(crate) outwards: Link,
 }
 
 /// Bytes of the device that may be in use.
@@ -60,11 +64,38 @@ pub(crate) struct Counts {
     pub(crate) bytes_in: AtomicU64,
     pub(crate) offloads: AtomicU64,
     pub(crate) bytes_out: AtomicU64,
-    pub(crate) clean_bytes: AtomicU64,
+    in_nanos: AtomicU64,
+    out_nanos: AtomicU64,
+    /// Operators that waited for a fetch ahead of them, since the last repetition of a step.
+    pub(crate) late: AtomicU64,
+    pub(crate) adaptions: AtomicU64,
     pub(crate) stalls: AtomicU64,
     pub(crate) stall_nanos: AtomicU64,
     pub(crate) operators: AtomicU64,
     pub(crate) poor_evictions: AtomicU64,
+}
+
+impl Counts {
+    /// Bytes per second of copies, where there were any.
+    pub(crate) fn in_speed(&self) -> Option<f64> {
+        speed(&self.bytes_in, &self.in_nanos)
+    }
+
+    pub(crate) fn out_speed(&self) -> Option<f64> {
+        speed(&self.bytes_out, &self.out_nanos)
+    }
+}
+
+fn speed(bytes: &AtomicU64, nanos: &AtomicU64) -> Option<f64> {
+    let [bytes, nanos] = [bytes, nanos].map(|counter| counter.load(Ordering::Relaxed) as f64);
+    (nanos > 0.0 && bytes > 0.0).then(|| bytes / nanos * 1e9)
+}
+
+fn timed<T>(nanos: &AtomicU64, copy: impl FnOnce() -> T) -> T {
+    let began = Instant::now();
+    let copied = copy();
+    add(nanos, u64::try_from(began.elapsed().as_nanos()).unwrap_or(u64::MAX));
+    copied
 }
 
 pub(crate) fn add(counter: &AtomicU64, more: u64) {
@@ -80,12 +111,14 @@ impl Shared {
             changed: Condvar::new(),
             places: Arc::default(),
             host: Host::new(super::host_default()),
-            eviction: Mutex::new(Box::new(Lru)),
+            eviction: Mutex::new(Box::new(Flow::default())),
             is_eager: AtomicBool::new(false),
             limit: Mutex::default(),
             limit_bytes: AtomicU64::new(u64::MAX),
             min_bytes: AtomicU64::new(super::MIN_BYTES),
             counts: Counts::default(),
+            inwards: Link::new("toma: fetch", |shared, id| drop(shared.fetch(id, true))),
+            outwards: Link::new("toma: offload", |shared, id| drop(shared.offload(id))),
         })
     }
 
@@ -220,7 +253,7 @@ impl Shared {
 
     fn copied(&self, kept: &Kept, bytes: u64) -> Result<Source, Error> {
         let mut block = self.host.block(bytes)?;
-        kept.copy_to(&mut block.buffer, bytes)?;
+        timed(&self.counts.out_nanos, || kept.copy_to(&mut block.buffer, bytes))?;
         add(&self.counts.bytes_out, bytes);
         Ok(Source::Host(block))
     }
@@ -276,6 +309,9 @@ impl Shared {
                     return Err(Error::new(ErrorKind::Other, message));
                 }
                 Place::Leaving | Place::Coming { .. } => {
+                    if entry.place == (Place::Coming { ahead: true }) && !ahead {
+                        add(&self.counts.late, 1);
+                    }
                     waits_since.get_or_insert_with(Instant::now);
                     table = self.wait(table);
                 }
@@ -309,14 +345,26 @@ impl Shared {
             }
         };
         let away = kept.away().expect("it is on its way back");
-        memory.fill(away.source.bytes())?;
+        timed(&self.counts.in_nanos, || memory.fill(away.source.bytes()))?;
         Ok(memory)
     }
 
-    /// Whether room for as many bytes more is worth another try.
+    /// Whether an allocation that lacks so many bytes is worth another try. What is on its way out comes first.
     pub(crate) fn room_for(&self, lacking_bytes: u64) -> bool {
-        let _aside = Aside::begin();
-        self.make_room(lacking_bytes) > 0 || self.has_waited()
+        Stopwatch::pauses(|| {
+            let _aside = Aside::begin();
+            self.outwards.has_waited() || self.make_room(lacking_bytes) > 0 || self.has_waited()
+        })
+    }
+
+    /// Makes room for as many bytes more, as far as that goes.
+    pub(crate) fn has_room(&self, more: u64) {
+        loop {
+            let lacking = self.lacking_bytes(more);
+            if lacking == 0 || !self.room_for(lacking) {
+                return;
+            }
+        }
     }
 
     /// Waits for storages that other threads move, where those do not wait themselves.
@@ -332,10 +380,7 @@ impl Shared {
 
     /// Lets storages leave until so many bytes are free; returns how many are.
     pub(crate) fn make_room(&self, lacking_bytes: u64) -> u64 {
-        let (now, candidates) = {
-            let table = self.table();
-            (table.now, table.candidates(|_| None))
-        };
+        let (now, candidates) = self.table().candidates();
         let chosen = self.ask(now, lacking_bytes, &candidates);
         let chosen = chosen.iter().filter_map(|storage| {
             let found = candidates.binary_search_by_key(storage, |(_, candidate)| candidate.storage);
@@ -364,7 +409,7 @@ impl Shared {
         .unwrap_or_default()
     }
 
-    fn asked<T>(&self, question: impl FnOnce(&mut dyn Eviction) -> T) -> Option<T> {
+    pub(crate) fn asked<T>(&self, question: impl FnOnce(&mut dyn Eviction) -> T) -> Option<T> {
         let mut eviction = match self.eviction.try_lock() {
             Ok(eviction) => eviction,
             Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
@@ -379,10 +424,7 @@ impl Shared {
 
     /// Lets leave what the eviction does not want to stay after an operator.
     pub(crate) fn leave_early(&self) {
-        let (now, candidates) = {
-            let table = self.table();
-            (table.now, table.candidates(|_| None))
-        };
+        let (now, candidates) = self.table().candidates();
         for storage in self.ask(now, 0, &candidates) {
             if let Ok(at) = candidates.binary_search_by_key(&storage, |(_, candidate)| candidate.storage) {
                 let _stays = self.offload(candidates[at].0);

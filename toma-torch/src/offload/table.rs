@@ -8,6 +8,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use toma_plan::residency::{Candidate, Next};
 
 use super::away::Source;
+use super::steps::{Following, Found, Steps, print_of};
 use crate::ffi::{Remembered, Use};
 
 /// Where a storage is.
@@ -102,6 +103,8 @@ const UNKNOWN: u64 = 1 << 40;
 #[derive(Debug, Default)]
 pub(crate) struct Table {
     pub(crate) entries: HashMap<u64, Entry, BuildHasherDefault<Spread>>,
+    /// What the program repeats.
+    pub(crate) steps: Steps,
     /// The number of the last operator.
     pub(crate) now: u64,
     serials: u64,
@@ -130,17 +133,59 @@ impl Table {
         self.entries.get_mut(&storage.id())
     }
 
-    /// What may leave, each with its number in the table. `seen` tells what it is in a step that is known.
-    pub(crate) fn candidates(&self, seen: impl Fn(u64) -> Option<(u64, Next)>) -> Vec<(u64, Candidate)> {
+    /// An operator begins to use a storage.
+    pub(crate) fn begins(&mut self, storage: &mut Use<'_>) -> Option<Found> {
+        let now = self.now;
+        let entry = self.entry(storage)?;
+        entry.pins += 1;
+        entry.uses += 1;
+        entry.last_use = now;
+        storage.is_pinned = true;
+        Some(Found { id: storage.id(), bytes: storage.bytes, writes: storage.writes })
+    }
+
+    /// It has ended. Returns the copy that is not valid any more.
+    pub(crate) fn ends(&mut self, storage: &mut Use<'_>) -> Option<Source> {
+        let entry = self.entries.get_mut(&storage.id()).filter(|_| storage.is_pinned)?;
+        storage.is_pinned = false;
+        entry.pins -= 1;
+        entry.bytes = storage.bytes;
+        let copy = if storage.writes { entry.copy.take() } else { None };
+        if !storage.may_move && entry.pins == 0 {
+            self.entries.remove(&storage.id());
+        }
+        copy
+    }
+
+    /// An operator has made a storage.
+    pub(crate) fn is_made(&mut self, storage: &Use<'_>) -> Option<Found> {
+        let now = self.now;
+        let entry = self.entry(storage)?;
+        entry.last_use = now;
+        Some(Found { id: storage.id(), bytes: storage.bytes, writes: true })
+    }
+
+    /// The next operator of what is repeated; returns what it allocates beyond its start, where that is known.
+    pub(crate) fn step_on(&mut self, name: &str, found: &[Found]) -> u64 {
+        let entries = &self.entries;
+        let is_gone = |id| entries.get(&id).is_none_or(|entry| entry.storage.is_gone());
+        self.steps.begins(print_of(name, found), found, is_gone)
+    }
+
+    /// What may leave, each with its number in the table; and the time, which is that of a step that is known.
+    pub(crate) fn candidates(&self) -> (u64, Vec<(u64, Candidate)>) {
+        let following = self.steps.following();
+        let now = following.map_or(self.now, Following::now);
         let candidate = |(&id, entry): (&u64, &Entry)| {
-            let (storage, next) = seen(id).unwrap_or((UNKNOWN | entry.serial, Next::Unknown));
-            let has_copy = entry.copy.is_some();
-            (id, Candidate { storage, bytes: entry.bytes, last_use: entry.last_use, next, has_copy })
+            let seen = following.and_then(|following| following.seen(id));
+            let (storage, next) = seen.unwrap_or((UNKNOWN | entry.serial, Next::Unknown));
+            let last_use = now.saturating_sub(self.now - entry.last_use);
+            (id, Candidate { storage, bytes: entry.bytes, last_use, next, has_copy: entry.copy.is_some() })
         };
         let mut candidates: Vec<_> =
             self.entries.iter().filter(|(_, entry)| entry.may_leave()).map(candidate).collect();
         candidates.sort_unstable_by_key(|(_, candidate)| candidate.storage);
-        candidates
+        (now, candidates)
     }
 
     /// Forgets what is gone, from time to time; what they held is dropped by the caller.

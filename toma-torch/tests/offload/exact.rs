@@ -1,12 +1,13 @@
 //! Bit for bit what the resident run computes, in less memory.
 
+use tch::TchError;
 use toma_torch::cpu;
-use toma_torch::offload::{Eviction, Genoa, Lru, NextEvent};
+use toma_torch::offload::{Eviction, Flow, Genoa, Lru, NextEvent};
 
-use crate::kit::{Learned, Rule, alone, entered, train};
+use crate::kit::{Learned, Rule, alone, entered, train, try_train};
 use crate::nets::{NETS, Net};
 
-const STEPS: usize = 3;
+const STEPS: usize = 4;
 
 /// What is learned without a manager, and the most bytes it takes.
 fn resident(net: fn() -> Net, rule: Rule) -> (Learned, u64) {
@@ -16,29 +17,56 @@ fn resident(net: fn() -> Net, rule: Rule) -> (Learned, u64) {
     (learned, cpu::peak_allocated_bytes() - before)
 }
 
-fn evictions() -> [Box<dyn Fn() -> Box<dyn Eviction>>; 3] {
-    [Box::new(|| Box::new(Genoa)), Box::new(|| Box::new(Lru)), Box::new(|| Box::new(NextEvent))]
+/// What is learned with so many bytes, and the most that were taken of them.
+fn within(
+    bytes: u64,
+    eviction: impl Eviction + 'static,
+    net: fn() -> Net,
+    rule: Rule,
+) -> (Result<Learned, TchError>, u64) {
+    let before = cpu::allocated_bytes();
+    let (manager, _entered) = entered(before.saturating_add(bytes), eviction);
+    cpu::reset_peak_allocated_bytes();
+    let net = net();
+    let learned = try_train(&net, rule, STEPS);
+    println!("{} {rule:?} {bytes} bytes: {}", net.name, manager.report());
+    (learned, cpu::peak_allocated_bytes() - before)
 }
 
-#[test]
-fn every_net_learns_the_same_in_less_memory() {
-    let _alone = alone();
-    for net in NETS {
-        for rule in [Rule::Sgd, Rule::Adam] {
-            let (expected, peak) = resident(net, rule);
-            for percent in [100, 60, 40] {
-                for eviction in evictions() {
-                    let before = cpu::allocated_bytes();
-                    let (manager, _entered) = entered(before + peak * percent / 100, eviction());
-                    let net = net();
-                    cpu::reset_peak_allocated_bytes();
-                    let learned = train(&net, rule, STEPS);
-                    let name = net.name;
-                    assert_eq!(learned, expected, "{name}, {rule:?}, {percent} %");
-                    assert!(cpu::peak_allocated_bytes() - before <= peak * percent / 100, "{name}");
-                    println!("{name} {rule:?} {percent} %: {}", manager.report());
-                }
-            }
+/// Genoa's peak is the least budget: with it every eviction runs, and with a byte less none.
+fn is_exact(net: fn() -> Net, rule: Rule) {
+    let (expected, peak) = resident(net, rule);
+    let (learned, least) = within(u64::MAX / 2, Genoa, net, rule);
+    assert_eq!(learned.unwrap(), expected);
+    for bytes in [peak, peak * 2 / 5, least].map(|bytes| bytes.max(least)) {
+        let evictions: [Box<dyn Eviction>; 4] =
+            [Box::new(Genoa), Box::new(Lru), Box::new(NextEvent), Box::new(Flow::default())];
+        for eviction in evictions {
+            let name = eviction.name();
+            let (learned, most) = within(bytes, eviction, net, rule);
+            assert_eq!(learned.unwrap(), expected, "{name}, {bytes} of {peak} bytes");
+            assert!(most <= bytes, "{name}, {most} of {bytes}");
         }
     }
+    let failed = within(least - 1, Lru, net, rule).0.unwrap_err().to_string();
+    assert!(failed.contains("out of memory") && failed.contains("aten::"), "{failed}");
+}
+
+macro_rules! exact {
+    ($($name:ident, $at:literal, $rule:expr;)*) => {
+        $(#[test]
+        fn $name() {
+            let _alone = alone();
+            is_exact(NETS[$at], $rule);
+        })*
+    };
+}
+
+exact! {
+    a_perceptron_with_adam, 0, Rule::Adam;
+    a_transformer_with_dropout, 1, Rule::Sgd;
+    a_residual_net, 2, Rule::Sgd;
+    convolutions_with_batch_norm, 3, Rule::Adam;
+    a_u_net, 4, Rule::Sgd;
+    a_recurrent_net, 5, Rule::Adam;
 }

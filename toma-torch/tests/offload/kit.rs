@@ -1,9 +1,10 @@
 //! Steps of training, with and without a budget.
 
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use tch::nn::{self, OptimizerConfig as _};
-use tch::{Kind, Tensor};
+use tch::{Kind, TchError, Tensor};
 use toma_torch::offload::{Entered, Eviction, Manager};
 use toma_torch::{Device, cpu};
 
@@ -52,7 +53,7 @@ impl Rule {
 /// What must be equal bit for bit: the losses, and in the end all variables.
 #[derive(Debug, PartialEq)]
 pub(crate) struct Learned {
-    losses: Vec<u32>,
+    losses: Vec<u64>,
     variables: Vec<(String, Vec<u32>)>,
 }
 
@@ -62,17 +63,32 @@ pub(crate) fn bits(tensor: &Tensor) -> Vec<u32> {
 }
 
 pub(crate) fn train(net: &Net, rule: Rule, steps: usize) -> Learned {
+    try_train(net, rule, steps).unwrap()
+}
+
+/// An out of memory of a step is its error.
+pub(crate) fn try_train(net: &Net, rule: Rule, steps: usize) -> Result<Learned, TchError> {
     let mut optimizer = rule.build(&net.variables);
     tch::manual_seed(11);
-    let losses = (0..steps)
-        .map(|_| {
+    let mut losses = Vec::new();
+    for _ in 0..steps {
+        let loss = caught(|| {
             let loss = net.loss();
             optimizer.backward_step(&loss);
-            (loss.double_value(&[]) as f32).to_bits()
-        })
-        .collect();
+            loss.double_value(&[])
+        })?;
+        losses.push(loss.to_bits());
+    }
     let mut variables: Vec<_> =
         net.variables.variables().iter().map(|(name, tensor)| (name.clone(), bits(tensor))).collect();
     variables.sort();
-    Learned { losses, variables }
+    Ok(Learned { losses, variables })
+}
+
+/// What tch's ordinary methods panic with.
+pub(crate) fn caught<T>(body: impl FnOnce() -> T) -> Result<T, TchError> {
+    catch_unwind(AssertUnwindSafe(body)).map_err(|panic| {
+        let text = panic.downcast_ref::<String>().cloned();
+        TchError::Torch(text.unwrap_or_else(|| "a panic without a text".to_owned()))
+    })
 }

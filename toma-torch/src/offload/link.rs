@@ -1,0 +1,66 @@
+//! One way to or from a device, on a thread of its own.
+
+use std::sync::mpsc::{Sender, channel};
+use std::sync::{Arc, Condvar, Mutex, PoisonError, Weak};
+use std::thread;
+
+use super::shared::Shared;
+
+/// Moves storages one after the other, while operators run.
+#[derive(Debug)]
+pub(crate) struct Link {
+    name: &'static str,
+    moves: fn(&Shared, u64),
+    queue: Mutex<Option<Sender<u64>>>,
+    waiting: Arc<(Mutex<usize>, Condvar)>,
+}
+
+impl Link {
+    pub(crate) fn new(name: &'static str, moves: fn(&Shared, u64)) -> Self {
+        Self { name, moves, queue: Mutex::default(), waiting: Arc::default() }
+    }
+
+    /// Moves it as soon as those before are done; at once where there is no thread to be had.
+    pub(crate) fn push(&self, shared: &Arc<Shared>, id: u64) {
+        let mut queue = self.queue.lock().unwrap_or_else(PoisonError::into_inner);
+        if queue.is_none() {
+            *queue = self.spawned(shared);
+        }
+        *self.waiting() += 1;
+        if queue.as_ref().is_none_or(|queue| queue.send(id).is_err()) {
+            *self.waiting() -= 1;
+            drop(queue);
+            (self.moves)(shared, id);
+        }
+    }
+
+    fn waiting(&self) -> std::sync::MutexGuard<'_, usize> {
+        self.waiting.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn spawned(&self, shared: &Arc<Shared>) -> Option<Sender<u64>> {
+        let (queue, ids) = channel();
+        let (shared, waiting, moves): (Weak<Shared>, _, _) =
+            (Arc::downgrade(shared), Arc::clone(&self.waiting), self.moves);
+        let work = move || {
+            for id in ids {
+                if let Some(shared) = shared.upgrade() {
+                    moves(&shared, id);
+                }
+                *waiting.0.lock().unwrap_or_else(PoisonError::into_inner) -= 1;
+                waiting.1.notify_all();
+            }
+        };
+        thread::Builder::new().name(self.name.to_owned()).spawn(work).ok().map(|_| queue)
+    }
+
+    /// Waits until one more is done; false where none is on its way.
+    pub(crate) fn has_waited(&self) -> bool {
+        let waiting = self.waiting();
+        if *waiting == 0 {
+            return false;
+        }
+        drop(self.waiting.1.wait(waiting).unwrap_or_else(PoisonError::into_inner));
+        true
+    }
+}
