@@ -8,6 +8,7 @@ use tch::{Tensor, nn::VarStore};
 use toma_core::memory::MemorySource as _;
 use toma_plan::residency::Eviction;
 
+use super::planned::Planned;
 use super::shared::Shared;
 use super::status::{Report, Status};
 use super::table::Place;
@@ -204,6 +205,11 @@ impl Manager {
     /// How many storages are where now.
     pub fn status(&self) -> Status {
         Status::of(self.shared())
+    }
+
+    /// What is known of the step that the program repeats.
+    pub fn plan(&self) -> Planned {
+        Planned::of(self.shared())
     }
 
     /// What has moved so far.

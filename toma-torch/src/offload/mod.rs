@@ -40,6 +40,7 @@ mod tensor_ref;
 
 pub(crate) use away::Away;
 pub use manager::{Entered, Manager};
+pub use planned::Planned;
 pub use status::{Report, Status};
 pub use tensor_ref::{Pin, Residency, TensorRef};
 pub use toma_plan::residency::{Candidate, Eviction, Flow, Genoa, Lru, Next, NextEvent, Situation};

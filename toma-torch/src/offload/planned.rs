@@ -1,9 +1,10 @@
 //! What is done with a step that is known.
 
+use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use toma_plan::residency::{Plan, Terms};
+use toma_plan::residency::{Plan, Step, Terms};
 
 use super::shared::{Shared, add};
 use super::steps::Known;
@@ -15,6 +16,59 @@ const SLOWER: f64 = 0.8;
 
 /// Of a link that nothing has gone over yet.
 const BYTES_PER_SECOND: f64 = 4e9;
+
+/// What is known of the step that the program repeats.
+#[derive(Clone, Debug)]
+pub struct Planned {
+    shared: Arc<Shared>,
+    known: Option<Arc<Known>>,
+}
+
+impl Planned {
+    pub(crate) fn of(shared: &Arc<Shared>) -> Self {
+        let known = shared.table().steps.known().cloned();
+        Self { shared: Arc::clone(shared), known }
+    }
+
+    /// The step, once it has been repeated often enough to be noticed and recorded.
+    pub fn step(&self) -> Option<&Step> {
+        self.known.as_deref().map(|known| &known.step)
+    }
+
+    /// Its plan, of evictions that plan.
+    pub fn plan(&self) -> Option<&Plan> {
+        self.known.as_deref()?.plan.as_ref()
+    }
+
+    /// Bytes that a plan or a simulation may use: the budget without what the manager does not move.
+    pub fn terms(&self) -> Terms {
+        self.shared.terms()
+    }
+
+    /// What is done with a tensor that was adopted under a name.
+    pub fn explain(&self, name: &str) -> String {
+        let number = {
+            let table = self.shared.table();
+            let named = table.entries.iter().find(|(_, entry)| entry.name.as_deref() == Some(name));
+            let Some((id, _)) = named else {
+                return format!("{name}: no tensor was adopted under this name");
+            };
+            table.steps.following().and_then(|following| following.number(*id))
+        };
+        let explained = number.zip(self.plan()).map(|(number, plan)| plan.explain(number));
+        format!("{name}: {}", explained.unwrap_or_else(|| "in no step that is planned".to_owned()))
+    }
+}
+
+impl fmt::Display for Planned {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match (self.step(), self.plan()) {
+            (_, Some(plan)) => plan.fmt(f),
+            (Some(step), None) => write!(f, "a step of {} operators, on demand", step.operators.len()),
+            (None, None) => f.write_str("no step is known"),
+        }
+    }
+}
 
 impl Shared {
     /// Lets operators find their arguments as the plan says.
@@ -55,10 +109,15 @@ impl Shared {
     }
 
     fn plan_of(&self, known: &Known) -> Option<Plan> {
-        let limit = self.limit_bytes();
-        if limit == u64::MAX {
+        if self.limit_bytes() == u64::MAX {
             return None;
         }
+        let terms = self.terms();
+        self.asked(|eviction| eviction.plan(&known.step, &terms)).flatten()
+    }
+
+    /// The budget and the links as they are.
+    fn terms(&self) -> Terms {
         let there = {
             let table = self.table();
             let entries =
@@ -69,12 +128,11 @@ impl Shared {
         let besides = self.allocated_bytes().saturating_sub(there);
         let counts = &self.counts;
         let slower = SLOWER.powi(i32::try_from(counts.adaptions.load(Ordering::Relaxed)).unwrap_or(0));
-        let terms = Terms {
-            budget_bytes: limit.saturating_sub(besides),
+        Terms {
+            budget_bytes: self.limit_bytes().saturating_sub(besides),
             in_bytes_per_second: slower * counts.in_speed().unwrap_or(BYTES_PER_SECOND),
             out_bytes_per_second: slower * counts.out_speed().unwrap_or(BYTES_PER_SECOND),
-        };
-        self.asked(|eviction| eviction.plan(&known.step, &terms)).flatten()
+        }
     }
 
     /// After a repetition: fetches that came too late start earlier in the next.

@@ -15,8 +15,13 @@ pub(crate) struct Steps {
     state: State,
     /// What was followed last, and may be again.
     known: Option<Arc<Known>>,
+    /// Steps of the program's in a row that were not the known one.
+    misses: u32,
     pub(crate) deviations: u64,
 }
+
+/// So many in a row are a new step.
+const MOST_MISSES: u32 = 3;
 
 #[derive(Debug, Default)]
 enum State {
@@ -109,7 +114,10 @@ impl Steps {
 
     /// The program says that a step begins. Returns one that is known from now on.
     pub(crate) fn step_begins(&mut self) -> Option<Box<Known>> {
-        self.is_told = true;
+        if !std::mem::replace(&mut self.is_told, true) {
+            // What was noticed was not what the program means.
+            (self.state, self.known) = (State::Watching, None);
+        }
         match &mut self.state {
             State::Recording(recording) if recording.half.is_none() && !recording.rows.is_empty() => {
                 recording.half = Some(recording.rows.len());
@@ -118,14 +126,20 @@ impl Steps {
             State::Recording(recording) if recording.is_whole() => {
                 self.recorded().or_else(|| self.record_anew())
             }
-            State::Following(following) if following.at == 0 => None,
-            _ => match self.known.clone() {
-                Some(known) => {
-                    self.state = State::Following(Following::of(known));
-                    None
+            State::Following(following) if following.at == 0 => {
+                self.misses = 0;
+                None
+            }
+            _ => {
+                self.misses += 1;
+                match self.known.clone().filter(|_| self.misses < MOST_MISSES) {
+                    Some(known) => {
+                        self.state = State::Following(Following::of(known));
+                        None
+                    }
+                    None => self.record_anew(),
                 }
-                None => self.record_anew(),
-            },
+            }
         }
     }
 

@@ -4,3 +4,4 @@ mod exact;
 mod kit;
 #[path = "../steps/nets.rs"]
 mod nets;
+mod plans;
