@@ -126,12 +126,12 @@ class Running {
   void ends(const torch::jit::Stack& stack) {
     auto made = made_by(op, stack, uses);
     const auto is_factory = !operation.takes_tensors && operation.makes_tensors;
-    end({nullptr, 0, made.all.data(), made.all.size(), 0, operation.hands_back, is_factory, false});
+    end({nullptr, nullptr, 0, made.all.data(), made.all.size(), 0, operation.hands_back, is_factory, false});
   }
 
   ~Running() {
     if (!has_ended) {
-      end({nullptr, 0, nullptr, 0, 0, false, false, true});
+      end({nullptr, nullptr, 0, nullptr, 0, 0, false, false, true});
     }
   }
 
@@ -148,6 +148,7 @@ class Running {
   void end(toma_ended ended) {
     has_ended = true;
     refresh(uses);
+    ended.name = op.schema().name().c_str();
     ended.uses = uses.all.data();
     ended.use_count = uses.all.size();
     ended.inside_bytes = static_cast<uint64_t>(std::max<int64_t>(level().peak - start, 0));
@@ -185,7 +186,8 @@ void others_end(const at::RecordFunction&, at::ObserverContext* context) {
   }
 }
 
-void observe_others(bool observes) {
+// Returns how many threads are inside.
+int32_t observe_others(bool observes) {
   static std::mutex lock;
   static at::CallbackHandle handle = at::INVALID_CALLBACK_HANDLE;
   const std::lock_guard<std::mutex> held(lock);
@@ -196,6 +198,7 @@ void observe_others(bool observes) {
   } else if (threads == 0) {
     at::removeCallback(handle);
   }
+  return threads;
 }
 
 }  // namespace
@@ -282,11 +285,12 @@ void toma_offload_enter(uint64_t least_bytes) noexcept {
   }
 }
 
-void toma_offload_leave() noexcept {
-  if (--toma::entered() == 0) {
-    toma::observe_others(false);
-    c10::impl::tls_set_dispatch_key_included(toma::mode_key, toma::records());
+bool toma_offload_leave() noexcept {
+  if (--toma::entered() > 0) {
+    return false;
   }
+  c10::impl::tls_set_dispatch_key_included(toma::mode_key, toma::records());
+  return toma::observe_others(false) == 0;
 }
 
 bool toma_offload_aside(bool aside) noexcept { return std::exchange(toma::moves_storages(), aside); }

@@ -376,6 +376,7 @@ struct toma_use {
 
 // What becomes of the storages of an operator when it has ended.
 struct toma_ended {
+  const char* name;
   toma_use* uses;
   size_t use_count;
   toma_use* made;
@@ -405,7 +406,8 @@ void toma_offload_install(const toma_offloading* offloading) noexcept;
 // This thread's operators are told from the first to the last of these, and those of its backwards. Storages of fewer
 // bytes than `least_bytes` are left out.
 void toma_offload_enter(uint64_t least_bytes) noexcept;
-void toma_offload_leave() noexcept;
+// Whether no thread is inside any more.
+bool toma_offload_leave() noexcept;
 // Within, this thread is told nothing, and what it allocates is not the program's. Returns what was said before.
 bool toma_offload_aside(bool aside) noexcept;
 

@@ -11,6 +11,9 @@ pub struct Error {
     message: String,
 }
 
+/// What access to a tensor says whose memory is away; the device follows.
+pub(crate) const AWAY: &str = "is away from ";
+
 /// What kind of failure an [`Error`] is.
 #[non_exhaustive]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -21,6 +24,8 @@ pub enum ErrorKind {
     NoDevice,
     /// The device is there, and cannot do it.
     Unsupported,
+    /// The memory of a tensor is away from its device, as its [manager](crate::offload) has left it.
+    Offloaded,
     /// Anything else.
     Other,
 }
@@ -50,7 +55,7 @@ impl From<Error> for io::Error {
             ErrorKind::OutOfMemory => io::ErrorKind::OutOfMemory,
             ErrorKind::NoDevice => io::ErrorKind::NotFound,
             ErrorKind::Unsupported => io::ErrorKind::Unsupported,
-            ErrorKind::Other => io::ErrorKind::Other,
+            ErrorKind::Offloaded | ErrorKind::Other => io::ErrorKind::Other,
         };
         Self::new(kind, error)
     }
@@ -76,7 +81,11 @@ impl From<TchError> for Error {
         if let Some(own) = within(&error) {
             return own.clone();
         }
-        Failure::new(error.classify().class, error.to_string()).into()
+        let text = error.to_string();
+        if text.contains(AWAY) {
+            return Self::new(ErrorKind::Offloaded, text);
+        }
+        Failure::new(error.classify().class, text).into()
     }
 }
 
@@ -90,7 +99,7 @@ fn within(error: &TchError) -> Option<&Error> {
 pub(crate) fn class_of(error: &Error) -> Option<Class> {
     match error.kind {
         ErrorKind::OutOfMemory => Some(Class::OutOfMemory),
-        ErrorKind::NoDevice | ErrorKind::Unsupported => Some(Class::Other),
+        ErrorKind::NoDevice | ErrorKind::Unsupported | ErrorKind::Offloaded => Some(Class::Other),
         ErrorKind::Other => None,
     }
 }

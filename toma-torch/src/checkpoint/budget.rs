@@ -8,6 +8,7 @@ use super::With;
 use super::knowledge::Place;
 use crate::error::{Error, ErrorKind};
 use crate::memory::Device;
+use crate::offload;
 
 /// Left of what is free, for what was not measured.
 const HEAD_ROOM_PERCENT: u64 = 2;
@@ -64,6 +65,6 @@ impl Budget {
 }
 
 fn free_bytes(device: &Device) -> u64 {
-    let free = device.read().map_or(u64::MAX, |reading| reading.free_bytes);
+    let free = offload::free_bytes(device).unwrap_or(u64::MAX);
     free.saturating_sub(device::promised_bytes(device))
 }

@@ -10,13 +10,14 @@ use crate::offload::operators;
 unsafe extern "C" {
     safe fn toma_offload_install(offloading: &'static Offloading);
     safe fn toma_offload_enter(least_bytes: u64);
-    safe fn toma_offload_leave();
+    safe fn toma_offload_leave() -> bool;
     safe fn toma_offload_aside(aside: bool) -> bool;
 }
 
 /// `toma_ended` of the shim.
 #[repr(C)]
 struct RawEnded {
+    name: *const c_char,
     uses: *mut Use<'static>,
     use_count: usize,
     made: *mut Use<'static>,
@@ -30,6 +31,7 @@ struct RawEnded {
 /// What becomes of the storages of an operator when it has ended.
 #[derive(Debug)]
 pub(crate) struct Ended<'a> {
+    pub(crate) name: &'a str,
     pub(crate) uses: &'a mut [Use<'a>],
     pub(crate) made: &'a mut [Use<'a>],
     /// The most that it allocated beyond what was there when it began.
@@ -65,16 +67,20 @@ extern "C" fn begins(
     count: usize,
     error: &mut RawError,
 ) -> i32 {
-    // SAFETY: it is the name of an operator, which lives as long as the library that has it.
-    let name = unsafe { CStr::from_ptr(name) };
-    match operators::begin(&name.to_string_lossy(), uses(begun, count)) {
+    match operators::begin(name_at(name), uses(begun, count)) {
         Ok(()) => 0,
         Err(failed) => error.fill(&failed),
     }
 }
 
+fn name_at(name: *const c_char) -> &'static str {
+    // SAFETY: it is the name of an operator, which lives as long as the library that has it.
+    unsafe { CStr::from_ptr(name) }.to_str().unwrap_or("an operator")
+}
+
 extern "C" fn ends(raw: &RawEnded) {
     operators::end(&mut Ended {
+        name: name_at(raw.name),
         uses: uses(raw.uses, raw.use_count),
         made: uses(raw.made, raw.made_count),
         inside_bytes: raw.inside_bytes,
@@ -102,8 +108,9 @@ pub(crate) fn enter_offloading(least_bytes: u64) {
     toma_offload_enter(least_bytes);
 }
 
-pub(crate) fn leave_offloading() {
-    toma_offload_leave();
+/// Whether no thread is inside any more.
+pub(crate) fn leave_offloading() -> bool {
+    toma_offload_leave()
 }
 
 /// While it lives this thread is told nothing, and what it allocates is not the program's.

@@ -363,7 +363,7 @@ impl RawError {
             ErrorKind::OutOfMemory => 1,
             ErrorKind::NoDevice => 2,
             ErrorKind::Unsupported => 3,
-            ErrorKind::Other => 4,
+            ErrorKind::Offloaded | ErrorKind::Other => 4,
         }
     }
 }

@@ -9,6 +9,7 @@ use toma_core::memory::MemorySource as _;
 use toma_plan::residency::Eviction;
 
 use super::planned::Planned;
+use super::seen::{AroundOperators, Event, Seen};
 use super::shared::Shared;
 use super::status::{Report, Status};
 use super::table::Place;
@@ -95,6 +96,29 @@ impl Manager {
         self
     }
 
+    /// Hears of every storage that moves, on the thread that moves it. Once, before the manager is entered.
+    #[must_use]
+    pub fn observer(self, observer: impl Fn(&Event) + Send + Sync + 'static) -> Self {
+        self.sees(|seen| seen.observer = Some(Box::new(observer)))
+    }
+
+    /// Is called before and after each operator. Once, before the manager is entered.
+    #[must_use]
+    pub fn around_operators(self, around: impl AroundOperators + 'static) -> Self {
+        self.sees(|seen| seen.around = Some(Box::new(around)))
+    }
+
+    /// # Panics
+    /// Where another handle to it lives: what it tells would change under way.
+    fn sees(mut self, sees: impl FnOnce(&mut Seen)) -> Self {
+        let handle = Arc::get_mut(&mut self.handle).and_then(|handle| Arc::get_mut(&mut handle.shared));
+        let seen = &mut handle.expect("a manager that is not shared yet").seen;
+        let mut told = seen.take().unwrap_or_default();
+        sees(&mut told);
+        let _was_empty = seen.set(told);
+        self
+    }
+
     pub(crate) fn shared(&self) -> &Arc<Shared> {
         &self.handle.shared
     }
@@ -109,8 +133,11 @@ impl Manager {
     pub fn enter(&self) -> Result<Entered, Error> {
         self.check()?;
         registry::add(self.shared())?;
-        ffi::enter_offloading(self.shared().min_bytes.load(Ordering::Relaxed));
-        Ok(Entered { manager: self.clone(), of_thread: PhantomData })
+        let is_active = !toma_core::private::is_disabled();
+        if is_active {
+            ffi::enter_offloading(self.shared().min_bytes.load(Ordering::Relaxed));
+        }
+        Ok(Entered { manager: self.clone(), is_active, of_thread: PhantomData })
     }
 
     fn check(&self) -> Result<(), Error> {
@@ -129,10 +156,8 @@ impl Manager {
     /// Out of memory where what cannot leave exceeds it. The budget before holds on.
     pub fn set_budget(&self, bytes: u64) -> Result<(), Error> {
         let shared = self.shared();
-        let lacking = shared.allocated_bytes().saturating_sub(bytes);
-        if lacking > 0 {
-            shared.room_for(lacking);
-        }
+        operators::take_back();
+        shared.room_below(bytes);
         let allocated = shared.allocated_bytes();
         if allocated > bytes {
             let name = shared.device.name();
@@ -218,6 +243,20 @@ impl Manager {
     }
 }
 
+impl Manager {
+    /// Once, when no thread is inside any more.
+    fn warn_of_away(&self) {
+        let shared = self.shared();
+        let away = shared.places.away();
+        if away > 0 && !shared.has_warned.swap(true, Ordering::Relaxed) {
+            let (name, bytes) = (shared.device.name(), shared.places.away_bytes());
+            eprintln!(
+                "toma: {away} storages of {bytes} bytes are away from {name}: fetch_all brings them back"
+            );
+        }
+    }
+}
+
 fn sorted<T: Ord>(mut all: Vec<T>) -> Vec<T> {
     all.sort_unstable();
     all
@@ -230,6 +269,8 @@ fn sorted<T: Ord>(mut all: Vec<T>) -> Vec<T> {
 #[derive(Debug)]
 pub struct Entered {
     manager: Manager,
+    /// Not with `TOMA_DISABLE=1`: then everything stays.
+    is_active: bool,
     of_thread: PhantomData<*const ()>,
 }
 
@@ -242,7 +283,12 @@ impl Entered {
 
 impl Drop for Entered {
     fn drop(&mut self) {
+        if !self.is_active {
+            return;
+        }
         operators::take_back();
-        ffi::leave_offloading();
+        if ffi::leave_offloading() {
+            self.manager.warn_of_away();
+        }
     }
 }

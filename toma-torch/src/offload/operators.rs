@@ -2,8 +2,10 @@
 
 use std::cell::RefCell;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use super::registry;
+use super::seen::OperatorCall;
 use super::shared::{Shared, add};
 use super::steps::{Ensuing, Found};
 use super::stopwatch::Stopwatch;
@@ -80,7 +82,8 @@ pub(crate) fn hold(uses: &mut [Use<'_>], begins: bool) {
 }
 
 pub(crate) fn make_room(device: DeviceId, bytes: u64) -> bool {
-    registry::of(device).is_some_and(|shared| shared.room_for(bytes))
+    registry::of(device)
+        .is_some_and(|shared| !shared.is_patient.load(Ordering::Relaxed) && shared.room_for(bytes))
 }
 
 impl Shared {
@@ -91,6 +94,7 @@ impl Shared {
 
     fn begin(self: &Arc<Self>, name: &str, uses: &mut [Use<'_>]) -> Result<(), Error> {
         add(&self.counts.operators, 1);
+        self.before(&self.call(name, uses))?;
         let (missing, inside_bytes, swept) = {
             let mut table = self.table();
             table.now += 1;
@@ -146,7 +150,15 @@ impl Shared {
         for storage in self.own(lent) {
             lend(self, storage.id());
         }
+        let call = self.call(ended.name, ended.uses);
+        self.counts.peak_used_bytes.fetch_max(call.bytes + ended.inside_bytes, Ordering::Relaxed);
+        self.after(&call);
         self.settle(ensuing);
+    }
+
+    fn call<'a>(&self, name: &'a str, uses: &mut [Use<'_>]) -> OperatorCall<'a> {
+        let bytes = self.own(uses).map(|storage| storage.bytes).sum();
+        OperatorCall { name, number: self.counts.operators.load(Ordering::Relaxed), bytes }
     }
 
     /// After an operator: what is beyond the budget leaves, and what is not wanted.

@@ -4,7 +4,7 @@ use std::ffi::CString;
 use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, TryLockError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError, TryLockError};
 use std::time::Instant;
 
 use toma_plan::residency::{Candidate, Eviction, Flow, Situation};
@@ -12,9 +12,10 @@ use toma_plan::residency::{Candidate, Eviction, Flow, Situation};
 use super::away::{Away, Source};
 use super::host::Host;
 use super::link::Link;
+use super::seen::{Event, Seen};
 use super::stopwatch::Stopwatch;
 use super::table::{Entry, Place, Places, Table};
-use crate::error::{Error, ErrorKind};
+use crate::error::{AWAY, Error, ErrorKind};
 use crate::ffi::{Aside, DeviceId, DeviceMemory, Kept};
 use crate::memory::{Device, cpu};
 
@@ -39,6 +40,11 @@ pub(crate) struct Shared {
     pub(crate) counts: Counts,
     pub(crate) inwards: Link,
     pub(crate) outwards: Link,
+    /// Set once, before anything is told.
+    pub(crate) seen: OnceLock<Seen>,
+    /// Nothing leaves before a loop has run out of memory.
+    pub(crate) is_patient: AtomicBool,
+    pub(crate) has_warned: AtomicBool,
 }
 
 /// Bytes of the device that may be in use.
@@ -69,6 +75,8 @@ pub(crate) struct Counts {
     /// Operators that waited for a fetch ahead of them, since the last repetition of a step.
     pub(crate) late: AtomicU64,
     pub(crate) adaptions: AtomicU64,
+    /// The most that could not have left: arguments of one operator, and what it allocates.
+    pub(crate) peak_used_bytes: AtomicU64,
     pub(crate) stalls: AtomicU64,
     pub(crate) stall_nanos: AtomicU64,
     pub(crate) operators: AtomicU64,
@@ -119,6 +127,9 @@ impl Shared {
             counts: Counts::default(),
             inwards: Link::new("toma: fetch", |shared, id| drop(shared.fetch(id, true))),
             outwards: Link::new("toma: offload", |shared, id| drop(shared.offload(id))),
+            seen: OnceLock::new(),
+            is_patient: AtomicBool::new(false),
+            has_warned: AtomicBool::new(false),
         })
     }
 
@@ -218,6 +229,7 @@ impl Shared {
     pub(crate) fn offload(&self, id: u64) -> Result<u64, Error> {
         let _aside = Aside::begin();
         let Some((kept, bytes, copy)) = self.begin_leaving(id) else { return Ok(0) };
+        let is_copied = copy.is_none();
         let source = match copy {
             Some(source) => Ok(source),
             None => self.copied(&kept, bytes),
@@ -233,13 +245,14 @@ impl Shared {
         let mut table = self.table();
         let entry = table.entries.get_mut(&id).expect("it is on its way out");
         self.changed.notify_all();
-        let words = words_of(entry, &self.device);
+        let (words, name) = (words_of(entry, &self.device), entry.name.clone());
         entry.place = Place::Away;
         let memory = kept.take(away, &words);
         drop(table);
         // Both may free what is the device's.
         drop((memory, kept));
         add(&self.counts.offloads, 1);
+        self.tell(|| Event::Offloaded { name: name.as_deref().map(str::to_owned), bytes, is_copied });
         Ok(bytes)
     }
 
@@ -273,9 +286,11 @@ impl Shared {
         let mut table = self.set_place(id, Place::Resident);
         let away = kept.give(memory);
         let mut source = away.map(|away| away.source);
-        if let Some(entry) = table.entries.get_mut(&id) {
+        let entry = table.entries.get_mut(&id);
+        let name = entry.and_then(|entry| {
             entry.copy = source.take();
-        }
+            entry.name.clone()
+        });
         drop(table);
         // Both may free what is the device's or the host's.
         drop((kept, source));
@@ -284,6 +299,7 @@ impl Shared {
         if !ahead {
             self.stalled(began);
         }
+        self.tell(|| Event::Fetched { name: name.as_deref().map(str::to_owned), bytes, is_ahead: ahead });
         Ok(())
     }
 
@@ -355,6 +371,16 @@ impl Shared {
             let _aside = Aside::begin();
             self.outwards.has_waited() || self.make_room(lacking_bytes) > 0 || self.has_waited()
         })
+    }
+
+    /// Lets storages leave until no more than this is allocated, as far as that goes.
+    pub(crate) fn room_below(&self, bytes: u64) {
+        loop {
+            let lacking = self.allocated_bytes().saturating_sub(bytes);
+            if lacking == 0 || !self.room_for(lacking) {
+                return;
+            }
+        }
     }
 
     /// Makes room for as many bytes more, as far as that goes.
@@ -441,7 +467,7 @@ fn unreadable(asked: usize, bytes: u64) -> Error {
 /// What access to it says while it is away.
 fn words_of(entry: &Entry, device: &Device) -> CString {
     let words = format!(
-        "offload: {} is away from {}: enter its manager, or fetch it first",
+        "offload: {} {AWAY}{}: enter its manager, or fetch it first",
         entry.words(),
         toma_core::memory::MemorySource::name(device)
     );

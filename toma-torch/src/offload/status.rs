@@ -7,7 +7,7 @@ use std::time::Duration;
 use toma_trace::Size;
 
 use super::shared::Shared;
-use super::table::Place;
+use super::table::{Entry, Place};
 
 /// How many storages are where.
 #[non_exhaustive]

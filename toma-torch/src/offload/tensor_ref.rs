@@ -8,6 +8,7 @@ use tch::Tensor;
 use toma_core::memory::MemorySource as _;
 
 use super::manager::Manager;
+use super::operators;
 use super::shared::Shared;
 use super::table::{Entry, Place};
 use crate::error::{Error, ErrorKind};
@@ -104,6 +105,7 @@ impl TensorRef {
         if self.ids.is_empty() {
             return Err(self.refused("is not this manager's"));
         }
+        operators::take_back();
         self.ids.iter().try_for_each(|id| {
             self.shared.offload(*id)?;
             let stays = self.each(|entry| entry.place == Place::Resident && entry.bytes > 0);

@@ -1,6 +1,8 @@
 //! Storages that leave their device and come back, under real budgets.
 
 mod exact;
+mod handles;
+mod hard;
 mod kit;
 #[path = "../steps/nets.rs"]
 mod nets;

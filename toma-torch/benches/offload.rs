@@ -1,0 +1,109 @@
+//! What a manager costs: per operator and per step where everything fits, and how fast storages come back.
+//!
+//! Times are of the processor, one thread, in the order a, b, b, a, and ratios are medians. With `--test` every case runs
+//! once.
+
+use std::env;
+use std::time::{Duration, Instant};
+
+use rustix::time::{ClockId, clock_gettime};
+use tch::nn::OptimizerConfig as _;
+use tch::{Kind, Tensor};
+use toma_torch::offload::Manager;
+use toma_torch::{Device, cpu};
+
+#[path = "../tests/steps/nets.rs"]
+mod nets;
+
+const FLOATS: (Kind, tch::Device) = (Kind::Float, tch::Device::Cpu);
+
+fn main() {
+    let is_test = env::args().any(|argument| argument == "--test");
+    tch::set_num_threads(1);
+    cpu::count();
+    let runs = if is_test { 1 } else { 15 };
+    operators(runs, if is_test { 10 } else { 20_000 });
+    step(runs, if is_test { 1 } else { 5 });
+    fetches(if is_test { 2 } else { 200 });
+}
+
+fn manager() -> Manager {
+    // All of it fits, and what is there is known to be limited.
+    Manager::new(&Device::new(tch::Device::Cpu)).budget(cpu::allocated_bytes() + (1 << 30))
+}
+
+fn operators(runs: usize, count: u32) {
+    let [one, other] = [0, 1].map(|_| Tensor::ones([1 << 15], FLOATS));
+    let mut work = || {
+        for _ in 0..count {
+            let _sum = one.shallow_clone().g_add_(&other);
+        }
+    };
+    let (plain, managed) = compared(runs, &mut work);
+    let added = (managed.as_nanos() as f64 - plain.as_nanos() as f64) / f64::from(count);
+    println!("an operator of two large tensors: {added:.0} ns more  (bar: 800 ns)");
+}
+
+fn step(runs: usize, steps: u32) {
+    let net = nets::resnet20();
+    let mut optimizer = tch::nn::sgd(0.9, 0.0, 0.0, false).build(&net.variables, 1e-3).expect("an optimizer");
+    let mut work = || (0..steps).for_each(|_| optimizer.backward_step(&net.loss()));
+    work();
+    let (plain, managed) = compared(runs, &mut work);
+    let ratio = managed.as_secs_f64() / plain.as_secs_f64();
+    println!("steps of ResNet-20 that fit: {ratio:.3}x  (bar: 1.03x)");
+}
+
+/// Medians without and with a manager.
+fn compared(runs: usize, work: &mut dyn FnMut()) -> (Duration, Duration) {
+    let (mut plain, mut managed) = (Vec::new(), Vec::new());
+    for _ in 0..runs {
+        plain.push(timed(work));
+        for _ in 0..2 {
+            let manager = manager();
+            let _entered = manager.enter().expect("one manager");
+            managed.push(timed(work));
+        }
+        plain.push(timed(work));
+    }
+    (median(plain), median(managed))
+}
+
+/// Against a copy into memory that is made for it.
+fn fetches(count: usize) {
+    let tensor = Tensor::ones([1 << 22], FLOATS);
+    let manager = manager();
+    let _entered = manager.enter().expect("one manager");
+    let handle = manager.adopt(&tensor);
+    let (mut fetched, mut copied) = (Vec::new(), Vec::new());
+    for _ in 0..count {
+        handle.offload().expect("it is idle");
+        let began = Instant::now();
+        handle.fetch().expect("it fits");
+        fetched.push(began.elapsed());
+        let other = tensor.copy();
+        drop(other);
+        let began = Instant::now();
+        let other = tensor.copy();
+        copied.push(began.elapsed());
+        drop(other);
+    }
+    let part = median(copied).as_secs_f64() / median(fetched).as_secs_f64();
+    println!("a fetch of 16 MiB: {:.0} % of the speed of a copy  (bar: 85 %)", 100.0 * part);
+}
+
+fn timed(work: &mut dyn FnMut()) -> Duration {
+    let began = processor_time();
+    work();
+    processor_time() - began
+}
+
+fn processor_time() -> Duration {
+    let time = clock_gettime(ClockId::ThreadCPUTime);
+    Duration::new(time.tv_sec.unsigned_abs(), u32::try_from(time.tv_nsec).unwrap_or_default())
+}
+
+fn median(mut all: Vec<Duration>) -> Duration {
+    all.sort_unstable();
+    all[all.len() / 2]
+}

@@ -1,0 +1,107 @@
+//! A manager as the memory that loops allocate from.
+
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use toma_core::device::{Hooked, on_release};
+use toma_core::memory::{MemorySource, Reading, Usage};
+
+use super::manager::{Entered, Manager};
+use super::shared::Shared;
+use super::{operators, registry};
+use crate::error::Error;
+use crate::ffi::DeviceId;
+use crate::memory::Device;
+
+/// What could leave counts as free, and what is in use at most as the peak.
+///
+/// So policies find the largest size that runs, rather than the largest that stays on the device.
+impl MemorySource for Manager {
+    fn name(&self) -> &str {
+        self.shared().device.name()
+    }
+
+    fn read(&self) -> io::Result<Reading> {
+        self.shared().read_memory()
+    }
+
+    fn release_cached_memory(&self) {
+        self.shared().device.release_cached_memory();
+    }
+
+    fn usage(&self) -> Option<Usage> {
+        let shared = self.shared();
+        let held = shared.allocated_bytes().saturating_sub(shared.idle_bytes());
+        let peak = shared.counts.peak_used_bytes.load(Ordering::Relaxed);
+        Some(Usage::new(held, held.max(peak)))
+    }
+
+    fn reset_peak(&self) {
+        self.shared().counts.peak_used_bytes.store(0, Ordering::Relaxed);
+    }
+
+    fn staleness(&self) -> Duration {
+        Duration::ZERO
+    }
+}
+
+/// Free bytes of a device; those that its manager could free count, where it has one.
+pub(crate) fn free_bytes(device: &Device) -> io::Result<u64> {
+    let manager = registry::of(DeviceId::of(device.device()));
+    let reading = manager.map_or_else(|| device.read(), |shared| shared.read_memory())?;
+    Ok(reading.free_bytes)
+}
+
+impl Shared {
+    fn read_memory(&self) -> io::Result<Reading> {
+        let (device, idle) = (self.device.read()?, self.idle_bytes());
+        let limit = self.limit_bytes().min(device.total_bytes);
+        let held = self.allocated_bytes().saturating_sub(idle);
+        let free = device.free_bytes.saturating_add(idle);
+        Ok(Reading::new(free.min(limit.saturating_sub(held)), limit))
+    }
+
+    /// Bytes on the device that could leave now.
+    fn idle_bytes(&self) -> u64 {
+        let table = self.table();
+        table.entries.values().filter(|entry| entry.may_leave()).map(|entry| entry.bytes).sum()
+    }
+}
+
+/// Lets storages leave only when a loop has run out of memory, until it is dropped.
+#[must_use = "nothing leaves any more when the guard is dropped"]
+#[derive(Debug)]
+pub struct OnPressure {
+    entered: Entered,
+    _hooked: Hooked,
+}
+
+impl Drop for OnPressure {
+    fn drop(&mut self) {
+        self.entered.manager().shared().is_patient.store(false, Ordering::Relaxed);
+    }
+}
+
+impl Manager {
+    /// Moves nothing until a loop of this process runs out of memory. Then everything idle leaves, and the same size is
+    /// tried again before any smaller one. From then on storages leave whenever room is needed.
+    ///
+    /// This thread enters, because what has left must come back for its operators.
+    ///
+    /// # Errors
+    /// As [`enter`](Self::enter).
+    pub fn on_pressure(&self) -> Result<OnPressure, Error> {
+        let entered = self.enter()?;
+        self.shared().is_patient.store(true, Ordering::Relaxed);
+        let shared = Arc::clone(self.shared());
+        let name = self.name().to_owned();
+        let hooked = on_release(move |pressure| {
+            let is_ours = pressure.device == name || (pressure.device == "host" && name == "cpu");
+            operators::take_back();
+            is_ours && shared.is_patient.swap(false, Ordering::Relaxed) && shared.make_room(u64::MAX) > 0
+        });
+        Ok(OnPressure { entered, _hooked: hooked })
+    }
+}

@@ -1,0 +1,201 @@
+//! Handles, pins, and what is away.
+
+use tch::{Kind, Tensor};
+use toma_torch::offload::{Eviction, Lru, Manager, Residency, Situation};
+use toma_torch::{Error, ErrorKind, cpu};
+
+use crate::kit::{alone, bits, cpu_device, entered, manager};
+
+const FLOATS: (Kind, tch::Device) = (Kind::Float, tch::Device::Cpu);
+
+#[test]
+fn a_tensor_leaves_with_its_views_and_is_back_for_an_operator_of_any_of_them() {
+    let _alone = alone();
+    let (manager, _entered) = entered(u64::MAX / 2, Lru);
+    let tensor = Tensor::arange(1000, FLOATS).set_requires_grad(true);
+    let view = tensor.detach().narrow(0, 10, 5);
+    let handle = manager.adopt(&tensor);
+    let before = cpu::allocated_bytes();
+    handle.offload().unwrap();
+    assert_eq!((handle.residency(), cpu::allocated_bytes()), (Residency::Offloaded, before - 4000));
+    assert_eq!((manager.status().away, manager.status().away_bytes), (1, 4000));
+    // Shapes, views and graphs need no memory.
+    let narrower = handle.narrow(0, 0, 3);
+    assert_eq!(handle.residency(), Residency::Offloaded);
+    assert_eq!(view.sum(Kind::Float).double_value(&[]), 60.0);
+    assert_eq!(handle.residency(), Residency::Resident);
+    assert_eq!(bits(&narrower), bits(&Tensor::arange(3, FLOATS)));
+    assert_eq!((handle.bytes(), handle.requires_grad()), (4000, true));
+    assert!(format!("{handle}").contains("999"), "printed as the tensor is");
+}
+
+#[test]
+fn uses_and_age_count_operators() {
+    let _alone = alone();
+    let (manager, _entered) = entered(u64::MAX / 2, Lru);
+    let [one, other] = [0, 1].map(|_| Tensor::ones([100], FLOATS));
+    let handle = manager.adopt(&one);
+    let _squares = [one.square(), one.square(), other.square()];
+    assert_eq!((handle.uses(), handle.age()), (2, 1));
+}
+
+#[test]
+fn what_is_not_written_is_not_copied_out_twice() {
+    let _alone = alone();
+    let (manager, _entered) = entered(u64::MAX / 2, Lru);
+    let mut tensor = Tensor::ones([1000], FLOATS);
+    let handle = manager.adopt(&tensor);
+    let out = |times: u64| assert_eq!(manager.report().bytes_out, times * 4000);
+    handle.offload().unwrap();
+    out(1);
+    let _sum = tensor.sum(Kind::Float);
+    handle.offload().unwrap();
+    out(1);
+    let _same = tensor.g_add_scalar_(1.0);
+    handle.offload().unwrap();
+    out(2);
+    // A pin counts as written.
+    drop(handle.pin().unwrap());
+    handle.offload().unwrap();
+    out(3);
+    assert_eq!(tensor.double_value(&[7]), 2.0);
+}
+
+#[test]
+fn the_last_handle_frees_what_is_away_on_any_thread() {
+    let _alone = alone();
+    let (manager, _entered) = entered(u64::MAX / 2, Lru);
+    for is_back in [false, true] {
+        let tensor = Tensor::ones([100_000], FLOATS);
+        manager.adopt(&tensor).offload().unwrap();
+        if is_back {
+            manager.adopt(&tensor).fetch().unwrap();
+        }
+        assert!(manager.status().host_bytes >= 400_000);
+        std::thread::spawn(move || drop(tensor)).join().unwrap();
+        assert_eq!((manager.status().away, manager.status().host_bytes), (0, 0), "back: {is_back}");
+    }
+}
+
+#[test]
+fn outside_of_the_manager_access_is_an_error_that_names_the_tensor() {
+    let _alone = alone();
+    let manager = manager(Lru);
+    let variables = tch::nn::VarStore::new(tch::Device::Cpu);
+    let weight = variables.root().ones("weight", &[100]);
+    let handles = manager.adopt_all(&variables);
+    handles[0].offload().unwrap();
+    let error = Error::from(weight.f_square().unwrap_err());
+    assert_eq!(error.kind(), ErrorKind::Offloaded, "{error}");
+    assert!(error.to_string().contains("weight (400 bytes) is away from cpu"), "{error}");
+    assert!(weight.f_copy_data(&mut [0_f32; 100], 100).is_err());
+    // From where it is.
+    let mut bytes = [1; 400];
+    handles[0].read(&mut bytes).unwrap();
+    assert_eq!(bytes[..4], 1_f32.to_ne_bytes());
+    assert!(handles[0].read(&mut [0; 3]).unwrap_err().to_string().contains("the memory has 400"));
+    manager.fetch_all().unwrap();
+    handles[0].read(&mut bytes).unwrap();
+    assert_eq!(
+        (weight.sum(Kind::Float).double_value(&[]), handles[0].residency()),
+        (100.0, Residency::Resident)
+    );
+}
+
+#[test]
+fn pinned_and_kept_tensors_stay() {
+    let _alone = alone();
+    let (manager, _entered) = entered(u64::MAX / 2, Lru);
+    let [pinned, kept, other] = [0, 1, 2].map(|_| Tensor::ones([1000], FLOATS));
+    let pin = manager.adopt(&pinned).pin().unwrap();
+    manager.keep(&[&kept]);
+    for tensor in [&pinned, &kept] {
+        let error = manager.adopt(tensor).offload().unwrap_err().to_string();
+        assert!(error.contains("in use, pinned or kept"), "{error}");
+    }
+    manager.set_budget(cpu::allocated_bytes() - 4000).unwrap();
+    assert_eq!(manager.adopt(&other).residency(), Residency::Offloaded);
+    let error = manager.set_budget(1).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::OutOfMemory, "{error}");
+    drop(pin);
+    manager.adopt(&pinned).offload().unwrap();
+    manager.adopt(&kept).forget();
+    manager.adopt(&kept).offload().unwrap();
+}
+
+#[test]
+fn foreign_memory_stays() {
+    let _alone = alone();
+    let (manager, _entered) = entered(u64::MAX / 2, Lru);
+    let file = std::env::temp_dir().join(format!("toma-offload-{}.bin", std::process::id()));
+    std::fs::write(&file, 1_f32.to_ne_bytes().repeat(100)).unwrap();
+    let foreign = Tensor::from_file(file.to_str().unwrap(), false, 100, FLOATS);
+    let handle = manager.adopt(&foreign);
+    assert_eq!((handle.residency(), handle.bytes()), (Residency::Foreign, 0));
+    assert!(handle.offload().unwrap_err().to_string().contains("is not this manager's"));
+    assert_eq!(foreign.sum(Kind::Float).double_value(&[]), 100.0);
+    std::fs::remove_file(&file).unwrap();
+}
+
+#[test]
+fn raw_reads_and_writes_of_tch_find_the_memory() {
+    let _alone = alone();
+    let (manager, _entered) = entered(u64::MAX / 2, toma_torch::offload::Genoa);
+    let tensor = Tensor::from_slice(&[1_f32, 2.0, 3.0]);
+    assert_eq!(Vec::<f32>::try_from(&tensor).unwrap(), [1.0, 2.0, 3.0]);
+    let file = std::env::temp_dir().join(format!("toma-offload-{}.safetensors", std::process::id()));
+    let mut variables = tch::nn::VarStore::new(tch::Device::Cpu);
+    let weight = variables.root().ones("weight", &[100]);
+    variables.save(&file).unwrap();
+    let _zeroed = tch::no_grad(|| weight.shallow_clone().zero_());
+    variables.load(&file).unwrap();
+    std::fs::remove_file(&file).unwrap();
+    assert_eq!(weight.sum(Kind::Float).double_value(&[]), 100.0);
+    assert!(manager.report().fetches > 0);
+}
+
+#[test]
+fn bad_input_is_one_clear_error_each() {
+    let _alone = alone();
+    let refused = |manager: &Manager| manager.enter().unwrap_err().to_string();
+    assert_eq!(refused(&manager(Lru).budget(0)), "offload: budget 0 of cpu: must be at least 1 byte");
+    let (_manager, _entered) = entered(u64::MAX / 2, Lru);
+    let second = Manager::new(&cpu_device());
+    assert_eq!(refused(&second), "offload: cpu has a manager already, and may have one");
+    let missing = Manager::new(&toma_torch::Device::new(tch::Device::Cuda(99)));
+    assert_eq!(missing.enter().unwrap_err().kind(), ErrorKind::NoDevice);
+}
+
+/// What advises badly.
+#[derive(Clone, Copy)]
+enum Poor {
+    Nothing,
+    Strangers,
+    Panics,
+}
+
+impl Eviction for Poor {
+    fn name(&self) -> &'static str {
+        "poor"
+    }
+
+    fn evict(&mut self, _situation: &Situation<'_>) -> Vec<u64> {
+        match self {
+            Self::Nothing => Vec::new(),
+            Self::Strangers => vec![u64::MAX, 0, 7, 7],
+            Self::Panics => panic!("a poor eviction"),
+        }
+    }
+}
+
+#[test]
+fn a_poor_eviction_costs_no_result() {
+    let _alone = alone();
+    for poor in [Poor::Nothing, Poor::Strangers, Poor::Panics] {
+        let (manager, _entered) = entered(cpu::allocated_bytes() + 9000, poor);
+        let tensors: Vec<_> = (0..5).map(|at| Tensor::full([1000], at, FLOATS)).collect();
+        let sums = tensors.iter().map(|tensor| tensor.sum(Kind::Float).double_value(&[]));
+        assert_eq!(sums.sum::<f64>(), 10_000.0);
+        assert_eq!(manager.report().poor_evictions > 0, matches!(poor, Poor::Panics));
+    }
+}

@@ -1,0 +1,233 @@
+//! Threads, failures, callbacks, and what else a program is inside of.
+
+use std::sync::Arc;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+use tch::nn::OptimizerConfig as _;
+use tch::{Kind, TchError, Tensor};
+use toma_core::cache::NoCache;
+use toma_core::execute;
+use toma_torch::cpu::{self, Budget, FailingAllocation};
+use toma_torch::offload::{AroundOperators, Event, Genoa, Lru, OperatorCall, Residency};
+use toma_torch::{Error, checkpoint, dry_run};
+
+use crate::kit::{alone, bits, caught, entered, manager};
+use crate::nets;
+
+const FLOATS: (Kind, tch::Device) = (Kind::Float, tch::Device::Cpu);
+
+#[test]
+fn a_failure_at_every_allocation_loses_nothing() {
+    let _alone = alone();
+    let weights: Vec<_> = (0..4).map(|at| Tensor::full([64, 64], at, FLOATS) * 0.01).collect();
+    let chain = || weights.iter().try_fold(Tensor::f_ones([64, 64], FLOATS)?, |x, weight| x.f_matmul(weight));
+    let expected = bits(&chain().unwrap());
+    let (manager, _entered) = entered(cpu::allocated_bytes() + (1 << 14), Genoa);
+    let handles: Vec<_> = weights.iter().map(|weight| manager.adopt(weight)).collect();
+    let mut failures = 0;
+    for skip in 0.. {
+        let failing = FailingAllocation::after(skip);
+        let outcome = chain();
+        let has_failed = failing.has_failed();
+        drop(failing);
+        assert_eq!(outcome.is_err(), has_failed, "after {skip}");
+        drop(outcome);
+        assert_eq!(bits(&chain().unwrap()), expected, "after {skip}");
+        assert!(handles.iter().all(|handle| handle.residency() != Residency::Foreign));
+        if !has_failed {
+            break;
+        }
+        failures += 1;
+    }
+    assert!(failures > 8, "{failures}");
+    let pinned = manager.status().pinned;
+    assert_eq!(pinned, 0, "{}", manager.status());
+}
+
+/// Two that enter, and two that never do.
+#[test]
+fn threads_compute_what_they_compute_alone() {
+    let _alone = alone();
+    let shared: Vec<_> = (0..8).map(|at| Tensor::full([128, 128], f64::from(at) * 0.01, FLOATS)).collect();
+    let shared = &Mutex::new(shared);
+    let own = || shared.lock().unwrap().iter().map(Tensor::shallow_clone).collect::<Vec<_>>();
+    let sum = |tensors: &[Tensor]| {
+        let product = tensors.iter().fold(Tensor::ones([128, 128], FLOATS), |x, y| x.matmul(y).tanh());
+        product.sum(Kind::Double).double_value(&[])
+    };
+    let expected = sum(&own());
+    let manager = manager(Lru).budget(cpu::allocated_bytes() + (10 << 16));
+    let stays: Vec<_> = own().iter().map(|tensor| manager.adopt(tensor)).collect();
+    let ends = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        let inside: Vec<_> = (0..2)
+            .map(|_| {
+                let (tensors, manager) = (own(), manager.clone());
+                scope.spawn(move || {
+                    let _entered = manager.enter().unwrap();
+                    (0..100).map(|_| sum(&tensors)).collect::<Vec<_>>()
+                })
+            })
+            .collect();
+        let outside: Vec<_> = (0..2)
+            .map(|_| {
+                let ends = &ends;
+                scope.spawn(move || {
+                    let mut right = 0;
+                    while !ends.load(Ordering::Relaxed) {
+                        let tensor = Tensor::full([64, 64], 2, FLOATS);
+                        right += u64::from((&tensor * 3).sum(Kind::Double).double_value(&[]) == 24_576.0);
+                    }
+                    right
+                })
+            })
+            .collect();
+        for thread in inside {
+            assert!(thread.join().unwrap().iter().all(|one| *one == expected));
+        }
+        ends.store(true, Ordering::Relaxed);
+        outside.into_iter().for_each(|thread| assert!(thread.join().unwrap() > 0));
+    });
+    assert_eq!(manager.status().pinned, 0);
+    drop(stays);
+}
+
+#[derive(Default)]
+struct Seen {
+    calls: AtomicU64,
+    refuses: AtomicBool,
+    panics: AtomicBool,
+}
+
+impl AroundOperators for Seen {
+    fn before(&self, call: &OperatorCall<'_>) -> Result<(), Error> {
+        self.calls.fetch_add(1, Ordering::Relaxed);
+        assert!(!self.panics.load(Ordering::Relaxed), "a callback's own panic");
+        if self.refuses.load(Ordering::Relaxed) && call.name == "aten::pow" {
+            return Err(std::io::Error::other("not now").into_error());
+        }
+        Ok(())
+    }
+}
+
+trait IntoError {
+    fn into_error(self) -> Error;
+}
+
+impl IntoError for std::io::Error {
+    fn into_error(self) -> Error {
+        Error::from(TchError::Io(self))
+    }
+}
+
+#[test]
+fn callbacks_see_refuse_and_may_panic() {
+    let _alone = alone();
+    let seen = Arc::new(Seen::default());
+    let events = Arc::new(Mutex::new(Vec::new()));
+    let heard = Arc::clone(&events);
+    let manager = manager(Lru)
+        .around_operators(Arc::clone(&seen))
+        .observer(move |event: &Event| heard.lock().unwrap().push(event.clone()));
+    let _entered = manager.enter().unwrap();
+    let tensor = Tensor::ones([100], FLOATS);
+    seen.refuses.store(true, Ordering::Relaxed);
+    assert!(tensor.f_square().unwrap_err().to_string().contains("not now"));
+    seen.refuses.store(false, Ordering::Relaxed);
+    seen.panics.store(true, Ordering::Relaxed);
+    let error = tensor.f_square().unwrap_err().to_string();
+    assert!(error.contains("panicked before aten::"), "{error}");
+    seen.panics.store(false, Ordering::Relaxed);
+    manager.adopt(&tensor).offload().unwrap();
+    assert_eq!(tensor.square().sum(Kind::Float).double_value(&[]), 100.0);
+    assert!(seen.calls.load(Ordering::Relaxed) >= 4);
+    assert!(matches!(
+        events.lock().unwrap()[..],
+        [
+            Event::Offloaded { bytes: 400, is_copied: true, .. },
+            Event::Fetched { bytes: 400, is_ahead: false, .. }
+        ]
+    ));
+}
+
+#[test]
+fn a_dry_run_fetches_nothing() {
+    let _alone = alone();
+    let (manager, _entered) = entered(u64::MAX / 2, Lru);
+    let weight = Tensor::ones([64, 64], FLOATS).set_requires_grad(true);
+    let handle = manager.adopt(&weight);
+    handle.offload().unwrap();
+    let fetches = manager.report().fetches;
+    let trace = dry_run(|| weight.matmul(&weight).sum(Kind::Float).backward()).unwrap();
+    assert!(trace.operators().len() > 2);
+    assert_eq!((handle.residency(), manager.report().fetches), (Residency::Offloaded, fetches));
+}
+
+/// What the tape keeps may leave, and is fetched for the operators that are repeated.
+#[test]
+fn regions_within_a_budget_compute_the_same() {
+    let _alone = alone();
+    let learned = |net: &nets::Net| {
+        let mut optimizer = tch::nn::sgd(0.9, 0.0, 0.0, false).build(&net.variables, 1e-2).unwrap();
+        tch::manual_seed(5);
+        (0..4)
+            .map(|_| {
+                let loss = checkpoint::region(|| net.loss());
+                optimizer.backward_step(&loss);
+                bits(&loss)
+            })
+            .collect::<Vec<_>>()
+    };
+    let (before, expected) = (cpu::allocated_bytes(), learned(&nets::transformer()));
+    cpu::reset_peak_allocated_bytes();
+    drop(learned(&nets::transformer()));
+    let peak = cpu::peak_allocated_bytes() - before;
+    let (manager, _entered) = entered(before + peak / 2, Lru);
+    assert_eq!(learned(&nets::transformer()), expected);
+    assert!(manager.report().fetches > 0, "{}", manager.report());
+}
+
+/// Nothing moves before memory runs out, and then the same size goes through.
+#[test]
+fn under_pressure_the_same_size_is_tried_again() {
+    let _alone = alone();
+    let weights = Tensor::ones([1 << 18], FLOATS);
+    let manager = manager(Lru);
+    let under = manager.on_pressure().unwrap();
+    let handle = manager.adopt(&weights);
+    let _budget = Budget::beyond_allocated(3 << 19);
+    let mut sizes = Vec::new();
+    execute::with::<NoCache>()
+        .device(&manager)
+        .batch(4, |size| -> Result<(), TchError> {
+            sizes.push((size, handle.residency()));
+            let _block = Tensor::f_zeros([size as i64, 1 << 17], FLOATS)?;
+            Ok(())
+        })
+        .unwrap();
+    assert_eq!(sizes, [(4, Residency::Resident), (4, Residency::Offloaded)]);
+    handle.fetch().unwrap();
+    drop(under);
+    assert_eq!(weights.sum(Kind::Float).double_value(&[]), f64::from(1 << 18));
+}
+
+#[test]
+fn a_failed_step_leaves_what_is_held_as_it_was() {
+    let _alone = alone();
+    let net = nets::perceptron();
+    let mut optimizer = tch::nn::Adam::default().build(&net.variables, 1e-3).unwrap();
+    optimizer.backward_step(&net.loss());
+    optimizer.zero_grad();
+    let (manager, _entered) = entered(cpu::allocated_bytes() + (1 << 20), Lru);
+    let logical = || cpu::allocated_bytes() + manager.status().away_bytes;
+    let before = logical();
+    let failed = caught(|| {
+        let failing = FailingAllocation::after(10);
+        let loss = net.loss();
+        drop(failing);
+        loss
+    });
+    assert!(failed.is_err());
+    assert_eq!(logical(), before);
+}
