@@ -7,7 +7,7 @@ mod prices;
 mod search;
 mod timed;
 
-use cover::{Costs, Cover, Task};
+use cover::{Cover, Task};
 use gaps::Gaps;
 use search::Effort;
 
@@ -45,7 +45,7 @@ impl Eviction for Flow {
 const RESERVES: [u64; 7] = [0, 5, 10, 15, 20, 25, 30];
 
 /// Those for large steps, so that plans are found in a second.
-const FEW_RESERVES: [u64; 3] = [0, 10, 20];
+const FEW_RESERVES: [u64; 2] = [0, 15];
 
 /// How many operators a large step has.
 const MANY_OPERATORS: usize = 3000;
@@ -73,7 +73,7 @@ fn plan(step: &Step, terms: &Terms) -> Option<Plan> {
     let paces = if is_free { &ahead::PACES[..1] } else { &ahead::PACES[..] };
     let plans = reserves.iter().filter_map(|reserve| {
         let budget_bytes = terms.budget_bytes - terms.budget_bytes / 100 * reserve;
-        let task = Task { gaps: &gaps, budget_bytes, costs: Costs { fetched: 1.0, copied: 1.0 } };
+        let task = Task { gaps: &gaps, budget_bytes };
         let cover = search::search(task, effort)?;
         paces.iter().map(|pace| Planned::new(step, terms, cover.clone(), *pace)).reduce(better)
     });
