@@ -48,7 +48,7 @@ const RESERVES: [u64; 7] = [0, 5, 10, 15, 20, 25, 30];
 const FEW_RESERVES: [u64; 2] = [0, 15];
 
 /// How many operators a large step has.
-const MANY_OPERATORS: usize = 3000;
+const MANY_OPERATORS: usize = 1500;
 
 /// How much all searches of a plan look at together: a fifth of a second.
 const EFFORT: u64 = 25_000_000;
@@ -57,7 +57,7 @@ const EFFORT: u64 = 25_000_000;
 const SLACK: f64 = 1e-4;
 
 /// In how many rounds a plan is compared with acting on demand, which may take turns.
-const ROUNDS: usize = 4;
+const ROUNDS: usize = 3;
 
 fn plan(step: &Step, terms: &Terms) -> Option<Plan> {
     step.check().unwrap_or_else(|error| panic!("{error}"));
