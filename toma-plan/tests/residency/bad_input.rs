@@ -2,7 +2,9 @@
 
 use std::time::Duration;
 
-use toma_plan::residency::{InvalidStep, Lru, Operator, Step, Storage, Terms, Use, simulate};
+use toma_plan::residency::{
+    Eviction as _, Flow, InvalidStep, Lru, Operator, Step, Storage, Terms, Use, simulate,
+};
 
 fn step(storage: Storage, uses: &[usize]) -> Step {
     let uses = uses.iter().map(|&storage| Use { storage, writes: false }).collect();
@@ -72,4 +74,23 @@ fn a_step_is_text_and_back() {
     let step = step(storage(None, Some(1)), &[0]);
     let text = serde_json::to_string(&step).unwrap();
     assert_eq!(serde_json::from_str::<Step>(&text).unwrap(), step);
+}
+
+#[test]
+fn over_a_link_that_stands_still_a_step_that_moves_takes_forever() {
+    let row = |storage| Operator {
+        uses: vec![Use { storage, writes: false }],
+        inside_bytes: 0,
+        duration: Duration::from_secs(1),
+    };
+    let step = Step { storages: vec![storage(None, None); 3], operators: (0..3).map(row).collect() };
+    for speed in [0.0, f64::NAN, -1.0] {
+        let links =
+            Terms { in_bytes_per_second: speed, out_bytes_per_second: speed, ..Terms::bytes_alone(2) };
+        // Whatever a plan is worth then, it fits.
+        let fits = Flow::default().plan(&step, &links).is_none_or(|plan| plan.peak_bytes() <= 2);
+        assert!(fits, "{speed}");
+    }
+    let still = Terms { in_bytes_per_second: 0.0, ..Terms::bytes_alone(2) };
+    assert_eq!(simulate(&step, &still, &mut Lru, 1).seconds(), f64::INFINITY);
 }
