@@ -255,11 +255,12 @@ impl<'a> Simulator<'a> {
         bytes
     }
 
-    fn fetch(&mut self, storage: usize, now: u64) {
+    /// A storage comes while so many bytes are taken beyond those on the device.
+    fn fetch(&mut self, storage: usize, now: u64, inside_bytes: u64) {
         let bytes = self.step.storages[storage].bytes;
         self.comes(storage);
         self.round.bytes_in += bytes;
-        self.links.fetch(storage, bytes, self.resident);
+        self.links.fetch(storage, bytes, self.resident + inside_bytes);
         let moved = Move { operator: now, is_after: false, storage: storage as u64, kind: MoveKind::Fetched };
         self.outcome.log.push(moved);
     }
@@ -267,13 +268,14 @@ impl<'a> Simulator<'a> {
     /// Fetches what is missing, then what is planned for later, and runs.
     fn run(&mut self, operator: usize, now: u64, plan: Option<&Plan>) {
         let row = &self.step.operators[operator];
+        // Its own bytes are taken when its arguments are there.
         for storage in self.missing(operator) {
-            self.fetch(storage, now);
+            self.fetch(storage, now, 0);
         }
         for &storage in plan.map_or(&[][..], |plan| plan.fetches_at(operator)) {
             let taken = self.resident + row.inside_bytes + self.step.storages[storage].bytes;
             if self.states[storage].lies == Lies::Outside && taken <= self.terms.budget_bytes {
-                self.fetch(storage, now);
+                self.fetch(storage, now, row.inside_bytes);
             }
         }
         let taken = self.resident + row.inside_bytes;
