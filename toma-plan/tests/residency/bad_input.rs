@@ -47,7 +47,11 @@ fn every_contradiction_is_named() {
             NotAlive { operator: 0, storage: 0 },
             "operator 0 uses storage 0, which is not there when it begins",
         ),
-        (step(huge, &[]), TooManyBytes, "the bytes of all storages together exceed 9223372036854775807"),
+        (
+            step(huge, &[]),
+            TooManyBytes,
+            "the bytes of all storages and the most inside an operator exceed 281474976710656 together",
+        ),
     ];
     for (step, error, text) in cases {
         assert_eq!((step.check(), error.to_string().as_str()), (Err(error), text));
@@ -93,4 +97,19 @@ fn over_a_link_that_stands_still_a_step_that_moves_takes_forever() {
     }
     let still = Terms { in_bytes_per_second: 0.0, ..Terms::bytes_alone(2) };
     assert_eq!(simulate(&step, &still, &mut Lru, 1).seconds(), f64::INFINITY);
+}
+
+#[test]
+fn the_largest_bytes_do_not_overflow() {
+    let half = Step::MOST_BYTES / 2 - 1;
+    let row = |storage| Operator {
+        uses: vec![Use { storage, writes: true }],
+        inside_bytes: 1,
+        duration: Duration::from_secs(1),
+    };
+    let large = Storage { bytes: half, ..storage(None, None) };
+    let step = Step { storages: vec![large; 2], operators: vec![row(0), row(1), row(0), row(1)] };
+    step.check().unwrap();
+    let plan = Flow::default().plan(&step, &Terms::bytes_alone(half + 1)).unwrap();
+    assert_eq!((plan.peak_bytes(), plan.absences().len()), (half + 1, 4));
 }

@@ -103,6 +103,10 @@ fn a_step_that_fits_moves_nothing() {
     for outcome in [simulate(&step, &terms, &mut Lru, 2), simulate(&step, &terms, &mut NextEvent, 2)] {
         assert_eq!((outcome.log.len(), outcome.peak_bytes, outcome.rounds[1].seconds), (0, 30, 4.0));
     }
+    for budget_bytes in [30, 31, u64::MAX] {
+        let plan = Flow::default().plan(&step, &Terms { budget_bytes, ..terms }).unwrap();
+        assert_eq!((plan.absences(), plan.seconds()), (&[][..], 4.0));
+    }
 }
 
 fn candidate(storage: u64, bytes: u64, last_use: u64, next: Next) -> Candidate {

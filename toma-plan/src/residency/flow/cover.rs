@@ -150,8 +150,10 @@ impl<'a> Cover<'a> {
                 let bytes = (-free).max(0);
                 worst = worst.max((bytes, operator));
                 let before = lacks[operator];
-                lacks[operator + 1] =
-                    Lack { bytes: before.bytes + bytes, operators: before.operators + i64::from(bytes > 0) };
+                lacks[operator + 1] = Lack {
+                    bytes: before.bytes.saturating_add(bytes),
+                    operators: before.operators + i64::from(bytes > 0),
+                };
             }
             let (bytes, operator) = worst;
             if bytes == 0 {
@@ -179,7 +181,7 @@ impl<'a> Cover<'a> {
                     .min(row.bytes.cast_signed().saturating_mul(to.operators - from.operators))
             };
             #[expect(clippy::cast_precision_loss, reason = "a ratio")]
-            let room = spans.into_iter().map(room).sum::<i64>() as f64;
+            let room = spans.into_iter().map(room).fold(0, i64::saturating_add) as f64;
             let ratio = as_float(self.price(gap)) / room;
             if best.is_none_or(|(least, _)| ratio < least) {
                 best = Some((ratio, gap));

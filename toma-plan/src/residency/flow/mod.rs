@@ -61,6 +61,8 @@ const ROUNDS: usize = 3;
 
 fn plan(step: &Step, terms: &Terms) -> Option<Plan> {
     step.check().unwrap_or_else(|error| panic!("{error}"));
+    // What is beyond the peak is never used.
+    let terms = &Terms { budget_bytes: terms.budget_bytes.min(step.peak_bytes()), ..*terms };
     let gaps = Gaps::new(step);
     let is_free = terms.in_bytes_per_second.is_infinite() && terms.out_bytes_per_second.is_infinite();
     let is_large = step.operators.len() >= MANY_OPERATORS;
