@@ -2,6 +2,8 @@
 
 use thiserror::Error;
 
+use super::Step;
+
 /// A step whose rows do not fit each other.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 #[expect(missing_docs, reason = "the messages say what the values are")]
@@ -22,8 +24,8 @@ pub enum InvalidStep {
     /// The storage is not born, made by the operator itself, or gone.
     #[error("operator {operator} uses storage {storage}, which is not there when it begins")]
     NotAlive { operator: usize, storage: usize },
-    /// Sums of bytes would overflow.
-    #[error("the bytes of all storages together exceed {}", i64::MAX)]
+    /// Sums of what moves could overflow.
+    #[error("the bytes of all storages and the most inside an operator exceed {} together", Step::MOST_BYTES)]
     TooManyBytes,
 }
 

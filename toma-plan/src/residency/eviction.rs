@@ -121,9 +121,9 @@ pub enum Next {
 pub struct Terms {
     /// The most bytes on the device.
     pub budget_bytes: u64,
-    /// The speed of the link to the device. It may be infinite.
+    /// The speed of the link to the device: positive, or infinite.
     pub in_bytes_per_second: f64,
-    /// The speed of the link from the device. It may be infinite.
+    /// The speed of the link from the device: positive, or infinite.
     pub out_bytes_per_second: f64,
 }
 

@@ -1,6 +1,7 @@
 //! Evictions that follow one rule.
 
-use std::cmp::Ordering;
+use std::cmp::{Ordering, Reverse};
+use std::collections::BinaryHeap;
 
 use super::{Candidate, Eviction, Next, Situation};
 
@@ -58,12 +59,12 @@ impl Eviction for NextEvent {
         if situation.candidates.iter().all(|candidate| candidate.next == Next::Unknown) {
             return Lru.evict(situation);
         }
-        first(situation, |a, b| Price::of(a, situation.now).cmp(&Price::of(b, situation.now)))
+        first(situation, |candidate| Price::of(candidate, situation.now))
     }
 }
 
-fn least_recent(a: &Candidate, b: &Candidate) -> Ordering {
-    (a.last_use, a.storage).cmp(&(b.last_use, b.storage))
+fn least_recent(candidate: &Candidate) -> (u64, u64) {
+    (candidate.last_use, candidate.storage)
 }
 
 /// The bytes that a storage moves for each of its own, and the operators that it makes room for.
@@ -104,18 +105,19 @@ impl PartialOrd for Price {
     }
 }
 
-/// The first candidates of an order that suffice, without those that need not leave after all, the last of them first.
-fn first(situation: &Situation<'_>, order: impl FnMut(&Candidate, &Candidate) -> Ordering) -> Vec<u64> {
-    let mut candidates = situation.candidates.to_vec();
-    candidates.sort_unstable_by(order);
+/// The candidates with the smallest keys that suffice, without those that need not leave after all, the last of them
+/// first.
+fn first<K: Ord>(situation: &Situation<'_>, key: impl Fn(&Candidate) -> K) -> Vec<u64> {
+    let keys =
+        situation.candidates.iter().enumerate().map(|(index, candidate)| Reverse((key(candidate), index)));
+    let mut order: BinaryHeap<_> = keys.collect();
     let mut freed = 0;
     let mut chosen = Vec::new();
-    for candidate in candidates {
-        if freed >= situation.lacking_bytes {
-            break;
-        }
-        freed += candidate.bytes;
-        chosen.push(candidate);
+    while freed < situation.lacking_bytes
+        && let Some(Reverse((_, index))) = order.pop()
+    {
+        freed += situation.candidates[index].bytes;
+        chosen.push(situation.candidates[index]);
     }
     let mut spare = freed.saturating_sub(situation.lacking_bytes);
     for index in (0..chosen.len()).rev() {

@@ -67,7 +67,7 @@ impl Periods {
         if self.prints.len() == MOST {
             self.prints.pop_front();
         }
-        if self.seen.len() > 2 * MOST {
+        if self.seen.len() > 4 * MOST {
             let first = self.count - MOST as u64;
             self.seen.retain(|_, at| *at >= first);
         }

@@ -1,5 +1,7 @@
 //! The one judge of evictions and plans.
 
+use std::collections::BTreeSet;
+
 use super::links::Links;
 use super::outcome::{Move, MoveKind, Outcome, Round};
 use super::timeline::Timeline;
@@ -34,9 +36,8 @@ pub fn simulate_plan(step: &Step, terms: &Terms, plan: &Plan, rounds: usize) -> 
 pub(super) fn settled(step: &Step, terms: &Terms, plan: &Plan) -> Outcome {
     let mut simulator = Simulator::new(step, terms);
     for storage in plan.away_at_the_end(step) {
-        simulator.states[storage].lies = Lies::Outside;
+        simulator.goes(storage, Lies::Outside);
         simulator.states[storage].has_copy = true;
-        simulator.resident -= step.storages[storage].bytes;
     }
     simulator.repeat(2, &mut NextEvent, Some(plan));
     simulator.outcome
@@ -62,6 +63,8 @@ struct Simulator<'a> {
     terms: &'a Terms,
     timeline: Timeline,
     states: Vec<State>,
+    /// What lies on the device and may leave.
+    movable: BTreeSet<usize>,
     /// Bytes on the device.
     resident: u64,
     links: Links,
@@ -76,6 +79,7 @@ impl<'a> Simulator<'a> {
             terms,
             timeline: Timeline::new(step),
             states: vec![State { lies: Lies::Nowhere, has_copy: false, last_use: 0 }; step.storages.len()],
+            movable: BTreeSet::new(),
             resident: 0,
             links: Links::new(*terms, step.storages.len()),
             round: Round::default(),
@@ -137,19 +141,33 @@ impl<'a> Simulator<'a> {
     }
 
     fn make(&mut self, storage: usize, now: u64) {
-        debug_assert_eq!(self.states[storage].lies, Lies::Nowhere);
-        self.states[storage] = State { lies: Lies::OnDevice, has_copy: false, last_use: now };
-        self.resident += self.step.storages[storage].bytes;
+        self.states[storage] = State { lies: Lies::Nowhere, has_copy: false, last_use: now };
+        self.comes(storage);
         self.links.made(storage);
     }
 
     /// What ends before an operator is gone.
     fn end(&mut self, operator: usize) {
-        for &storage in self.timeline.gone(operator) {
-            let before = std::mem::replace(&mut self.states[storage].lies, Lies::Nowhere);
-            if before == Lies::OnDevice {
-                self.resident -= self.step.storages[storage].bytes;
-            }
+        for index in 0..self.timeline.gone(operator).len() {
+            self.goes(self.timeline.gone(operator)[index], Lies::Nowhere);
+        }
+    }
+
+    fn comes(&mut self, storage: usize) {
+        let row = &self.step.storages[storage];
+        debug_assert_ne!(self.states[storage].lies, Lies::OnDevice);
+        self.states[storage].lies = Lies::OnDevice;
+        self.resident += row.bytes;
+        if !row.stays {
+            self.movable.insert(storage);
+        }
+    }
+
+    fn goes(&mut self, storage: usize, to: Lies) {
+        let before = std::mem::replace(&mut self.states[storage].lies, to);
+        self.movable.remove(&storage);
+        if before == Lies::OnDevice {
+            self.resident -= self.step.storages[storage].bytes;
         }
     }
 
@@ -176,16 +194,16 @@ impl<'a> Simulator<'a> {
         if lacking_bytes == 0 {
             return Ok(());
         }
-        let mut candidates = self.candidates(now, &self.step.operators[operator].uses);
+        let candidates = self.candidates(now, &self.step.operators[operator].uses);
         let situation = Situation { now, lacking_bytes, candidates: &candidates };
         let advice = eviction.evict(&situation);
-        candidates.sort_unstable_by_key(|candidate| candidate.storage);
         let may =
             |storage: &u64| candidates.binary_search_by_key(storage, |candidate| candidate.storage).is_ok();
         let mut leaving: Vec<_> = advice.into_iter().filter(may).collect();
-        let mut rest = candidates.clone();
-        rest.sort_unstable_by_key(|candidate| (candidate.last_use, candidate.storage));
-        leaving.extend(rest.iter().map(|candidate| candidate.storage));
+        let mut rest: Vec<_> =
+            candidates.iter().map(|candidate| (candidate.last_use, candidate.storage)).collect();
+        rest.sort_unstable();
+        leaving.extend(rest.into_iter().map(|(_, storage)| storage));
         let mut left = needed_bytes;
         for storage in leaving {
             if left <= budget_bytes {
@@ -200,18 +218,15 @@ impl<'a> Simulator<'a> {
         }
     }
 
-    /// What may leave: all that lies on the device, but what is in use.
+    /// What may leave, by its number: all that lies on the device, but what is in use.
     fn candidates(&self, now: u64, uses: &[Use]) -> Vec<Candidate> {
-        let rows = self.step.storages.iter().zip(&self.states).enumerate();
-        let may = rows.filter(|(index, (storage, state))| {
-            state.lies == Lies::OnDevice && !storage.stays && uses.iter().all(|used| used.storage != *index)
-        });
-        let candidates = may.map(|(index, (storage, state))| Candidate {
+        let may = self.movable.iter().filter(|index| uses.iter().all(|used| used.storage != **index));
+        let candidates = may.map(|&index| Candidate {
             storage: index as u64,
-            bytes: storage.bytes,
-            last_use: state.last_use,
+            bytes: self.step.storages[index].bytes,
+            last_use: self.states[index].last_use,
             next: self.timeline.next(index, now),
-            has_copy: state.has_copy,
+            has_copy: self.states[index].has_copy,
         });
         candidates.collect()
     }
@@ -224,30 +239,28 @@ impl<'a> Simulator<'a> {
     /// Moves a storage out, if it can. Returns the bytes that are freed.
     fn offload(&mut self, storage: u64, now: u64, is_after: bool) -> u64 {
         let index = usize::try_from(storage).unwrap_or(usize::MAX);
-        let Some(row) = self.step.storages.get(index).filter(|row| !row.stays) else { return 0 };
-        let state = &mut self.states[index];
-        if state.lies != Lies::OnDevice {
+        if !self.movable.contains(&index) {
             return 0;
         }
-        state.lies = Lies::Outside;
-        let kind = if std::mem::replace(&mut state.has_copy, true) {
+        let bytes = self.step.storages[index].bytes;
+        self.goes(index, Lies::Outside);
+        let kind = if std::mem::replace(&mut self.states[index].has_copy, true) {
             MoveKind::Left
         } else {
-            self.round.bytes_out += row.bytes;
-            self.links.copy_out(index, row.bytes);
+            self.round.bytes_out += bytes;
+            self.links.copy_out(index, bytes);
             MoveKind::CopiedOut
         };
-        self.resident -= row.bytes;
         self.outcome.log.push(Move { operator: now, is_after, storage, kind });
-        row.bytes
+        bytes
     }
 
-    fn fetch(&mut self, storage: usize, now: u64) {
+    /// A storage comes while so many bytes are taken beyond those on the device.
+    fn fetch(&mut self, storage: usize, now: u64, inside_bytes: u64) {
         let bytes = self.step.storages[storage].bytes;
-        self.states[storage].lies = Lies::OnDevice;
-        self.resident += bytes;
+        self.comes(storage);
         self.round.bytes_in += bytes;
-        self.links.fetch(storage, bytes, self.resident);
+        self.links.fetch(storage, bytes, self.resident + inside_bytes);
         let moved = Move { operator: now, is_after: false, storage: storage as u64, kind: MoveKind::Fetched };
         self.outcome.log.push(moved);
     }
@@ -255,13 +268,14 @@ impl<'a> Simulator<'a> {
     /// Fetches what is missing, then what is planned for later, and runs.
     fn run(&mut self, operator: usize, now: u64, plan: Option<&Plan>) {
         let row = &self.step.operators[operator];
+        // Its own bytes are taken when its arguments are there.
         for storage in self.missing(operator) {
-            self.fetch(storage, now);
+            self.fetch(storage, now, 0);
         }
         for &storage in plan.map_or(&[][..], |plan| plan.fetches_at(operator)) {
             let taken = self.resident + row.inside_bytes + self.step.storages[storage].bytes;
             if self.states[storage].lies == Lies::Outside && taken <= self.terms.budget_bytes {
-                self.fetch(storage, now);
+                self.fetch(storage, now, row.inside_bytes);
             }
         }
         let taken = self.resident + row.inside_bytes;

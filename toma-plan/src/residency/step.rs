@@ -110,6 +110,9 @@ impl Storage {
 }
 
 impl Step {
+    /// The most bytes that all storages and the inside of an operator may have together: 256 TiB.
+    pub const MOST_BYTES: u64 = 1 << 48;
+
     /// Whether the rows fit each other. All functions that take a step panic where they do not.
     ///
     /// # Errors
@@ -154,7 +157,7 @@ impl Step {
         let most = self.operators.iter().map(|operator| operator.inside_bytes).max();
         let all = self.storages.iter().map(|storage| storage.bytes).chain(most);
         let sum = all.into_iter().try_fold(0_u64, u64::checked_add);
-        sum.filter(|sum| i64::try_from(*sum).is_ok()).map(drop).ok_or(InvalidStep::TooManyBytes)
+        sum.filter(|sum| *sum <= Self::MOST_BYTES).map(drop).ok_or(InvalidStep::TooManyBytes)
     }
 
     /// The bytes that lie on the device while each operator runs, if nothing leaves, with all it allocates.

@@ -153,6 +153,21 @@ fn plans_fit_and_are_no_worse_than_acting_on_demand() {
 }
 
 #[test]
+fn plans_are_no_slower_than_acting_on_demand() {
+    for seed in 0..300 {
+        let step = steps::any(&mut crate::Draw(seed), 30);
+        let (least, peak) = (step.least_budget().1, step.peak_bytes());
+        let budget_bytes = least + (peak - least) * (seed % 4) / 4;
+        let links = Terms { budget_bytes, in_bytes_per_second: 2.0, out_bytes_per_second: 3.0 };
+        let Some(plan) = Flow::default().plan(&step, &links) else { continue };
+        let seconds = |rounds: &[Round]| rounds[3..].iter().map(|round| round.seconds).sum::<f64>();
+        let on_demand = seconds(&simulate(&step, &links, &mut NextEvent, 6).rounds);
+        let planned = seconds(&simulate_plan(&step, &links, &plan, 6).rounds);
+        assert!(planned <= 1.001 * on_demand, "{seed}: {planned} of {on_demand}");
+    }
+}
+
+#[test]
 fn plans_of_a_thousand_operators_fit_and_are_better_than_acting_on_demand() {
     let step = layers::layers(34);
     assert_eq!(step.operators.len(), 1020);

@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use toma_plan::residency::{
-    Absence, Back, Genoa, Lru, Move, MoveKind, NextEvent, Operator, Plan, Step, Storage, Terms, Use,
-    simulate, simulate_plan,
+    Absence, Back, Candidate, Eviction, Flow, Genoa, Lru, Move, MoveKind, Next, NextEvent, Operator, Plan,
+    Situation, Step, Storage, Terms, Use, simulate, simulate_plan,
 };
 
 /// Weights of 10 bytes, used in this order; each operator takes a second.
@@ -103,4 +103,62 @@ fn a_step_that_fits_moves_nothing() {
     for outcome in [simulate(&step, &terms, &mut Lru, 2), simulate(&step, &terms, &mut NextEvent, 2)] {
         assert_eq!((outcome.log.len(), outcome.peak_bytes, outcome.rounds[1].seconds), (0, 30, 4.0));
     }
+    for budget_bytes in [30, 31, u64::MAX] {
+        let plan = Flow::default().plan(&step, &Terms { budget_bytes, ..terms }).unwrap();
+        assert_eq!((plan.absences(), plan.seconds()), (&[][..], 4.0));
+    }
+}
+
+fn candidate(storage: u64, bytes: u64, last_use: u64, next: Next) -> Candidate {
+    Candidate { storage, bytes, last_use, next, has_copy: false }
+}
+
+fn evicted(eviction: &mut dyn Eviction, lacking_bytes: u64, candidates: &[Candidate]) -> Vec<u64> {
+    eviction.evict(&Situation { now: 10, lacking_bytes, candidates })
+}
+
+#[test]
+fn what_costs_least_for_its_time_away_leaves_first() {
+    let copied = |candidate: Candidate| Candidate { has_copy: true, ..candidate };
+    // Moved per byte over distance: 2/4, 1/3, 1/2, 0/2 and 0.
+    let candidates = [
+        candidate(1, 10, 9, Next::Use(14)),
+        copied(candidate(2, 10, 9, Next::Use(13))),
+        candidate(3, 10, 9, Next::Death(12)),
+        copied(candidate(4, 10, 9, Next::Death(12))),
+        candidate(5, 10, 9, Next::Never),
+    ];
+    for eviction in [&mut NextEvent as &mut dyn Eviction, &mut Flow::default()] {
+        assert_eq!(evicted(eviction, 50, &candidates), [4, 5, 2, 1, 3]);
+        assert_eq!(evicted(eviction, 15, &candidates), [4, 5]);
+    }
+}
+
+#[test]
+fn what_need_not_leave_after_all_is_taken_back() {
+    let candidates = [
+        candidate(1, 5, 1, Next::Unknown),
+        candidate(2, 3, 2, Next::Unknown),
+        candidate(3, 10, 3, Next::Unknown),
+    ];
+    // All three are chosen, and the third suffices with the first.
+    assert_eq!(evicted(&mut Lru, 12, &candidates), [1, 3]);
+    assert_eq!(evicted(&mut Lru, 16, &candidates), [1, 2, 3]);
+    // More than there is: all.
+    assert_eq!(evicted(&mut Lru, 100, &candidates), [1, 2, 3]);
+}
+
+#[test]
+fn without_a_known_step_the_least_recently_used_leaves_first() {
+    let unknown = [candidate(1, 10, 7, Next::Unknown), candidate(2, 10, 3, Next::Unknown)];
+    for eviction in [&mut Lru as &mut dyn Eviction, &mut NextEvent, &mut Flow::default(), &mut Genoa] {
+        assert_eq!(evicted(eviction, 10, &unknown), [2], "{}", eviction.name());
+    }
+    // Among others it counts as used as far ahead as it has been idle.
+    let mixed = [
+        candidate(1, 10, 7, Next::Unknown),
+        candidate(2, 10, 3, Next::Use(14)),
+        candidate(3, 10, 8, Next::Use(12)),
+    ];
+    assert_eq!(evicted(&mut NextEvent, 30, &mixed), [2, 1, 3]);
 }

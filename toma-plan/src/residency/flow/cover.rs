@@ -1,34 +1,20 @@
 //! A choice of gaps in which storages are away.
 
+use std::cmp::Reverse;
+
 use super::gaps::{Gap, Gaps};
 
-/// What a byte costs that is fetched, and one that is copied out.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Costs {
-    pub(super) fetched: f64,
-    pub(super) copied: f64,
-}
-
-/// The problem: gaps, a budget and costs.
+/// The problem: gaps and a budget.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Task<'a> {
     pub(super) gaps: &'a Gaps,
     pub(super) budget_bytes: u64,
-    pub(super) costs: Costs,
 }
 
 impl Task<'_> {
     /// How long one look at everything takes.
     pub(super) fn size(&self) -> u64 {
         (self.gaps.rows.len() + self.gaps.operators) as u64
-    }
-
-    pub(super) fn fetch_cost(&self, gap: &Gap) -> f64 {
-        if gap.comes_back { as_float(gap.bytes) * self.costs.fetched } else { 0.0 }
-    }
-
-    pub(super) fn copy_cost(&self, version: usize) -> f64 {
-        as_float(self.gaps.versions[version]) * self.costs.copied
     }
 }
 
@@ -43,7 +29,8 @@ pub(super) struct Cover<'a> {
     away: Vec<u32>,
     /// An operator of each gap, beside which there was no room without it.
     tight: Vec<usize>,
-    pub(super) cost: f64,
+    /// The bytes that move.
+    pub(super) cost: u64,
 }
 
 impl<'a> Cover<'a> {
@@ -56,7 +43,7 @@ impl<'a> Cover<'a> {
             free: task.gaps.resident.iter().map(free).collect(),
             away: vec![0; task.gaps.versions.len()],
             tight: task.gaps.rows.iter().map(|gap| (gap.after + 1) % task.gaps.operators).collect(),
-            cost: 0.0,
+            cost: 0,
         }
     }
 
@@ -69,11 +56,6 @@ impl<'a> Cover<'a> {
         cover
     }
 
-    /// Less than any two choices differ by that differ by bytes.
-    pub(super) fn least_gain(&self) -> f64 {
-        0.5 * self.task.costs.fetched.min(self.task.costs.copied)
-    }
-
     /// The operator that lacks most.
     pub(super) fn worst(&self) -> Option<usize> {
         let (operator, free) = self.free.iter().enumerate().min_by_key(|(_, free)| **free)?;
@@ -84,11 +66,11 @@ impl<'a> Cover<'a> {
         &self.task.gaps.rows[gap]
     }
 
-    /// What a gap costs beyond those that are chosen.
-    pub(super) fn price(&self, gap: usize) -> f64 {
+    /// The bytes that a gap moves beyond those of the others that are chosen.
+    pub(super) fn price(&self, gap: usize) -> u64 {
         let row = self.gap(gap);
         let others = self.away[row.version] - u32::from(self.chosen[gap]);
-        self.task.fetch_cost(row) + if others == 0 { self.task.copy_cost(row.version) } else { 0.0 }
+        row.fetched_bytes() + if others == 0 { self.task.gaps.versions[row.version] } else { 0 }
     }
 
     pub(super) fn add(&mut self, gap: usize) {
@@ -140,14 +122,14 @@ impl<'a> Cover<'a> {
     pub(super) fn prune(&mut self) {
         let mut spare = Vec::new();
         for gap in 0..self.chosen.len() {
-            if self.chosen[gap] && self.price(gap) > 0.0 && self.may_stay(gap) {
-                spare.push((self.price(gap), gap));
+            if self.chosen[gap] && self.price(gap) > 0 && self.may_stay(gap) {
+                spare.push((Reverse(self.price(gap)), gap));
             }
         }
-        spare.sort_unstable_by(|a, b| b.0.total_cmp(&a.0).then(a.1.cmp(&b.1)));
-        for (_, gap) in spare {
+        spare.sort_unstable();
+        for (Reverse(_), gap) in spare {
             // Prices change with what is taken back, and so does room.
-            if self.price(gap) > 0.0 && self.may_stay(gap) {
+            if self.price(gap) > 0 && self.may_stay(gap) {
                 self.remove(gap);
             }
         }
@@ -158,7 +140,7 @@ impl<'a> Cover<'a> {
     }
 
     /// Chooses gaps until all fits, without one that is barred. Returns how many, if all costs less than a limit.
-    pub(super) fn repair(&mut self, barred: Option<usize>, limit: f64) -> Option<u64> {
+    pub(super) fn repair(&mut self, barred: Option<usize>, limit: u64) -> Option<u64> {
         let operators = self.task.gaps.operators;
         let mut lacks = vec![Lack::default(); operators + 1];
         let mut added = 0;
@@ -168,8 +150,10 @@ impl<'a> Cover<'a> {
                 let bytes = (-free).max(0);
                 worst = worst.max((bytes, operator));
                 let before = lacks[operator];
-                lacks[operator + 1] =
-                    Lack { bytes: before.bytes + bytes, operators: before.operators + i64::from(bytes > 0) };
+                lacks[operator + 1] = Lack {
+                    bytes: before.bytes.saturating_add(bytes),
+                    operators: before.operators + i64::from(bytes > 0),
+                };
             }
             let (bytes, operator) = worst;
             if bytes == 0 {
@@ -197,8 +181,8 @@ impl<'a> Cover<'a> {
                     .min(row.bytes.cast_signed().saturating_mul(to.operators - from.operators))
             };
             #[expect(clippy::cast_precision_loss, reason = "a ratio")]
-            let room = spans.into_iter().map(room).sum::<i64>() as f64;
-            let ratio = self.price(gap) / room;
+            let room = spans.into_iter().map(room).fold(0, i64::saturating_add) as f64;
+            let ratio = as_float(self.price(gap)) / room;
             if best.is_none_or(|(least, _)| ratio < least) {
                 best = Some((ratio, gap));
             }

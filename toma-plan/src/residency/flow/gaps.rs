@@ -142,6 +142,10 @@ impl Gap {
         [(from, to.min(operators)), (0, to.saturating_sub(operators))]
     }
 
+    pub(super) fn fetched_bytes(&self) -> u64 {
+        if self.comes_back { self.bytes } else { 0 }
+    }
+
     fn is_beside(&self, operator: usize, operators: usize) -> bool {
         self.spans(operators).iter().any(|(from, to)| (*from..*to).contains(&operator))
     }

@@ -7,11 +7,11 @@ mod prices;
 mod search;
 mod timed;
 
-use cover::{Costs, Cover, Task};
+use cover::{Cover, Task};
 use gaps::Gaps;
 use search::Effort;
 
-use super::{Eviction, NextEvent, Plan, Round, Situation, Step, Terms, simulate};
+use super::{Eviction, NextEvent, Plan, Situation, Step, Terms, simulate};
 
 /// Plans a step that is known: which storages are away when, and when they are fetched.
 ///
@@ -45,10 +45,10 @@ impl Eviction for Flow {
 const RESERVES: [u64; 7] = [0, 5, 10, 15, 20, 25, 30];
 
 /// Those for large steps, so that plans are found in a second.
-const FEW_RESERVES: [u64; 3] = [0, 10, 20];
+const FEW_RESERVES: [u64; 2] = [0, 15];
 
 /// How many operators a large step has.
-const MANY_OPERATORS: usize = 3000;
+const MANY_OPERATORS: usize = 1500;
 
 /// How much all searches of a plan look at together: a fifth of a second.
 const EFFORT: u64 = 25_000_000;
@@ -57,10 +57,12 @@ const EFFORT: u64 = 25_000_000;
 const SLACK: f64 = 1e-4;
 
 /// In how many rounds a plan is compared with acting on demand, which may take turns.
-const ROUNDS: usize = 4;
+const ROUNDS: usize = 3;
 
 fn plan(step: &Step, terms: &Terms) -> Option<Plan> {
     step.check().unwrap_or_else(|error| panic!("{error}"));
+    // What is beyond the peak is never used.
+    let terms = &Terms { budget_bytes: terms.budget_bytes.min(step.peak_bytes()), ..*terms };
     let gaps = Gaps::new(step);
     let is_free = terms.in_bytes_per_second.is_infinite() && terms.out_bytes_per_second.is_infinite();
     let is_large = step.operators.len() >= MANY_OPERATORS;
@@ -73,7 +75,7 @@ fn plan(step: &Step, terms: &Terms) -> Option<Plan> {
     let paces = if is_free { &ahead::PACES[..1] } else { &ahead::PACES[..] };
     let plans = reserves.iter().filter_map(|reserve| {
         let budget_bytes = terms.budget_bytes - terms.budget_bytes / 100 * reserve;
-        let task = Task { gaps: &gaps, budget_bytes, costs: Costs { fetched: 1.0, copied: 1.0 } };
+        let task = Task { gaps: &gaps, budget_bytes };
         let cover = search::search(task, effort)?;
         paces.iter().map(|pace| Planned::new(step, terms, cover.clone(), *pace)).reduce(better)
     });
@@ -86,11 +88,32 @@ fn plan(step: &Step, terms: &Terms) -> Option<Plan> {
 
 /// Whether a plan is no worse than acting on demand, which may take turns over several steps.
 fn is_worth_it(step: &Step, terms: &Terms, plan: &Plan) -> bool {
-    let on_demand = simulate(step, terms, &mut NextEvent, 2 * ROUNDS).rounds.split_off(ROUNDS);
-    let seconds: f64 = on_demand.iter().map(|round| round.seconds).sum();
-    let bytes_on_demand: u64 = on_demand.iter().map(Round::bytes).sum();
-    let seconds = seconds / cover::as_float(ROUNDS as u64);
-    plan.seconds() < seconds - SLACK * seconds || bytes(plan) * ROUNDS as u64 <= bytes_on_demand
+    let rounds = simulate(step, terms, &mut NextEvent, 2 * ROUNDS).rounds.split_off(ROUNDS);
+    let mean = |sum: f64| sum / cover::as_float(ROUNDS as u64);
+    let on_demand = Worth {
+        seconds: mean(rounds.iter().map(|round| round.seconds).sum()),
+        bytes: mean(rounds.iter().map(|round| cover::as_float(round.bytes())).sum()),
+    };
+    !on_demand.beats(Worth::of(plan))
+}
+
+/// What plans are compared by.
+#[derive(Clone, Copy, Debug)]
+struct Worth {
+    seconds: f64,
+    bytes: f64,
+}
+
+impl Worth {
+    fn of(plan: &Plan) -> Self {
+        Self { seconds: plan.seconds(), bytes: cover::as_float(plan.bytes_in() + plan.bytes_out()) }
+    }
+
+    /// Whether it is faster, or nearly equal and moves less.
+    fn beats(self, other: Self) -> bool {
+        let difference = (self.seconds - other.seconds) / other.seconds.max(f64::MIN_POSITIVE);
+        difference < -SLACK || (difference <= SLACK && self.bytes < other.bytes)
+    }
 }
 
 /// A choice and its plan.
@@ -107,16 +130,7 @@ impl<'a> Planned<'a> {
     }
 }
 
-fn bytes(plan: &Plan) -> u64 {
-    plan.bytes_in() + plan.bytes_out()
-}
-
-/// The faster one; of nearly equals the one that moves less, then the first.
+/// The better one; of equals the first.
 fn better<'a>(one: Planned<'a>, other: Planned<'a>) -> Planned<'a> {
-    if is_better(&other.plan, &one.plan) { other } else { one }
-}
-
-fn is_better(plan: &Plan, than: &Plan) -> bool {
-    let difference = (plan.seconds() - than.seconds()) / than.seconds().max(f64::MIN_POSITIVE);
-    difference < -SLACK || (difference <= SLACK && bytes(plan) < bytes(than))
+    if Worth::of(&other.plan).beats(Worth::of(&one.plan)) { other } else { one }
 }

@@ -6,7 +6,8 @@ use super::cover::{Task, as_float};
 ///
 /// The prices are multipliers of the constraint that all fits, raised where room lacks and lowered where it is left,
 /// for so many rounds. Each round takes time linear in gaps and operators.
-pub(super) fn choose(task: Task<'_>, known_cost: f64, rounds: usize) -> Vec<Vec<bool>> {
+pub(super) fn choose(task: Task<'_>, known_cost: u64, rounds: usize) -> Vec<Vec<bool>> {
+    let known_cost = as_float(known_cost);
     let mut prices = vec![0.0; task.gaps.operators];
     let mut best = Choice::at(task, &prices);
     let mut current = best.clone();
@@ -59,11 +60,10 @@ impl Choice {
         let gaps = &task.gaps.rows;
         let gain = |gap: &super::gaps::Gap| {
             let room: f64 = gap.spans(operators).iter().map(|(from, to)| sums[*to] - sums[*from]).sum();
-            as_float(gap.bytes) * room - task.fetch_cost(gap)
+            as_float(gap.bytes) * room - as_float(gap.fetched_bytes())
         };
         let gains: Vec<f64> = gaps.iter().map(gain).collect();
-        let mut of_version: Vec<f64> =
-            (0..task.gaps.versions.len()).map(|version| -task.copy_cost(version)).collect();
+        let mut of_version: Vec<f64> = task.gaps.versions.iter().map(|bytes| -as_float(*bytes)).collect();
         for (gap, gain) in gaps.iter().zip(&gains) {
             of_version[gap.version] += gain.max(0.0);
         }

@@ -35,7 +35,7 @@ pub(super) fn search(task: Task<'_>, mut effort: Effort) -> Option<Cover<'_>> {
     let few = usize::try_from(few).unwrap_or(1);
     let settled = priced.iter().rev().take(few).filter_map(|chosen| settled(Cover::of(task, chosen)));
     let mut starts: Vec<_> = settled.chain([best]).collect();
-    starts.sort_by(|one, other| one.cost.total_cmp(&other.cost));
+    starts.sort_by_key(|start| start.cost);
     starts.truncate(STARTS);
     effort.0 /= 2;
     for start in &mut starts {
@@ -51,7 +51,7 @@ pub(super) fn search(task: Task<'_>, mut effort: Effort) -> Option<Cover<'_>> {
 
 /// With what it lacks, and without what it does not need.
 fn settled(mut cover: Cover<'_>) -> Option<Cover<'_>> {
-    cover.repair(None, f64::INFINITY)?;
+    cover.repair(None, u64::MAX)?;
     cover.prune();
     Some(cover)
 }
@@ -69,7 +69,7 @@ fn improve(best: &mut Cover<'_>, effort: &mut Effort) {
                 return;
             }
             let found = if best.chosen[gap] { without(best, gap, effort) } else { Some(with(best, gap)) };
-            if let Some(found) = found.filter(|found| found.cost < best.cost - best.least_gain()) {
+            if let Some(found) = found.filter(|found| found.cost < best.cost) {
                 *best = found;
             }
         }
@@ -84,7 +84,7 @@ pub(super) fn without<'a>(cover: &Cover<'a>, gap: usize, effort: &mut Effort) ->
     let price = cover.price(gap);
     let mut found = cover.clone();
     found.remove(gap);
-    let added = if price > 0.0 { found.repair(Some(gap), cover.cost) } else { None };
+    let added = if price > 0 { found.repair(Some(gap), cover.cost) } else { None };
     effort.looks(cover.task, added.unwrap_or(1));
     found.prune();
     added.map(|_| found)
@@ -100,7 +100,7 @@ fn with<'a>(cover: &Cover<'a>, gap: usize) -> Cover<'a> {
 
 /// Looks at every choice that is cheaper than the best, from one whose gaps stay chosen.
 fn branch<'a>(best: &mut Cover<'a>, cover: &mut Cover<'a>, barred: &mut [bool], effort: &mut Effort) {
-    if cover.cost >= best.cost - best.least_gain() || !effort.looks(cover.task, 1) {
+    if cover.cost >= best.cost || !effort.looks(cover.task, 1) {
         return;
     }
     let Some(operator) = cover.worst() else {
@@ -109,7 +109,7 @@ fn branch<'a>(best: &mut Cover<'a>, cover: &mut Cover<'a>, barred: &mut [bool], 
     };
     let beside = cover.task.gaps.beside(operator).filter(|(gap, _)| !cover.chosen[*gap] && !barred[*gap]);
     let mut over: Vec<_> =
-        beside.map(|(gap, row)| (cover.price(gap) / as_float(row.length as u64), gap)).collect();
+        beside.map(|(gap, row)| (as_float(cover.price(gap)) / as_float(row.length as u64), gap)).collect();
     over.sort_unstable_by(|one, other| one.0.total_cmp(&other.0).then(one.1.cmp(&other.1)));
     for &(_, gap) in &over {
         cover.add(gap);

@@ -2,7 +2,7 @@
 
 use super::super::{Step, Terms};
 use super::search::{self, Effort};
-use super::{Planned, is_better};
+use super::{Planned, Worth};
 
 /// How many operators are simulated at most.
 const OPERATORS: usize = 400_000;
@@ -29,7 +29,7 @@ pub(super) fn improve(step: &Step, terms: &Terms, best: &mut Planned<'_>) {
             }
             left -= 1;
             let found = Planned::new(step, terms, cover, best.pace);
-            if is_better(&found.plan, &best.plan) {
+            if Worth::of(&found.plan).beats(Worth::of(&best.plan)) {
                 (*best, is_done) = (found, false);
             }
         }
