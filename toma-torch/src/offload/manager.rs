@@ -110,11 +110,11 @@ impl Manager {
 
     /// # Panics
     /// Where another handle to it lives: what it tells would change under way.
-    fn sees(mut self, sees: impl FnOnce(&mut Seen)) -> Self {
+    fn sees(mut self, change: impl FnOnce(&mut Seen)) -> Self {
         let handle = Arc::get_mut(&mut self.handle).and_then(|handle| Arc::get_mut(&mut handle.shared));
         let seen = &mut handle.expect("a manager that is not shared yet").seen;
         let mut told = seen.take().unwrap_or_default();
-        sees(&mut told);
+        change(&mut told);
         let _was_empty = seen.set(told);
         self
     }

@@ -113,6 +113,9 @@ impl Shared {
             return None;
         }
         let terms = self.terms();
+        if known.step.peak_bytes() <= terms.budget_bytes {
+            return None;
+        }
         self.asked(|eviction| eviction.plan(&known.step, &terms)).flatten()
     }
 

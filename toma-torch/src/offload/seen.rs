@@ -37,7 +37,7 @@ pub trait AroundOperators: Send + Sync {
     fn after(&self, _call: &OperatorCall<'_>) {}
 }
 
-impl<A: AroundOperators + ?Sized> AroundOperators for Arc<A> {
+impl<T: AroundOperators + ?Sized> AroundOperators for Arc<T> {
     fn before(&self, call: &OperatorCall<'_>) -> Result<(), Error> {
         (**self).before(call)
     }

@@ -94,6 +94,7 @@ impl Counts {
     }
 }
 
+#[expect(clippy::cast_precision_loss, reason = "speeds need no more")]
 fn speed(bytes: &AtomicU64, nanos: &AtomicU64) -> Option<f64> {
     let [bytes, nanos] = [bytes, nanos].map(|counter| counter.load(Ordering::Relaxed) as f64);
     (nanos > 0.0 && bytes > 0.0).then(|| bytes / nanos * 1e9)
@@ -261,6 +262,8 @@ impl Shared {
         let entry = table.entries.get_mut(&id).filter(|entry| entry.may_leave())?;
         let kept = entry.storage.keep()?;
         entry.place = Place::Leaving;
+        table.steps.is_wanted = true;
+        let entry = table.entries.get_mut(&id)?;
         Some((kept, entry.bytes, entry.copy.take()))
     }
 

@@ -43,9 +43,10 @@ impl Status {
                 away_bytes: shared.places.away_bytes(),
                 host_bytes: 0,
             };
-            for entry in
-                table.entries.values().filter(|entry| !matches!(entry.place, Place::Away | Place::Parked))
-            {
+            let is_there = |entry: &&Entry| {
+                !matches!(entry.place, Place::Away | Place::Parked) && !entry.storage.is_gone()
+            };
+            for entry in table.entries.values().filter(is_there) {
                 status.resident += 1;
                 status.resident_bytes += entry.bytes;
                 status.pinned += u64::from(entry.pins > 0);

@@ -10,6 +10,8 @@ use toma_plan::residency::{Next, Operator, Periods, Plan, Step, Storage, Timelin
 #[derive(Debug, Default)]
 pub(crate) struct Steps {
     periods: Periods,
+    /// Something has left: before that there is nothing to plan.
+    pub(crate) is_wanted: bool,
     /// The program says where steps begin.
     is_told: bool,
     state: State,
@@ -64,7 +66,8 @@ pub(crate) struct Ensuing {
 impl Steps {
     /// An operator begins. Returns what it allocates beyond its start, where it is known.
     pub(crate) fn begins(&mut self, print: u64, found: &[Found], gone: impl Fn(u64) -> bool) -> u64 {
-        let period = if self.is_told { None } else { self.periods.push(print) };
+        let notices = self.is_wanted && !self.is_told;
+        let period = if notices { self.periods.push(print) } else { None };
         match &mut self.state {
             State::Watching => {
                 if let Some(period) = period.filter(|period| *period > 1) {
@@ -77,14 +80,14 @@ impl Steps {
                 recording.begins(print, found, gone);
                 0
             }
-            State::Following(following) => match following.begins(print, found) {
-                Some(inside_bytes) => inside_bytes,
-                None => {
+            State::Following(following) => {
+                let inside_bytes = following.begins(print, found);
+                if inside_bytes.is_none() {
                     self.deviations += 1;
                     self.state = State::Watching;
-                    0
                 }
-            },
+                inside_bytes.unwrap_or(0)
+            }
         }
     }
 

@@ -190,7 +190,11 @@ impl Table {
 
     /// Forgets what is gone, from time to time; what they held is dropped by the caller.
     pub(crate) fn swept(&mut self) -> Vec<Entry> {
-        if self.now % 64 == 0 || self.entries.len() > self.sweeps_at { self.sweep() } else { Vec::new() }
+        if self.now.is_multiple_of(64) || self.entries.len() > self.sweeps_at {
+            self.sweep()
+        } else {
+            Vec::new()
+        }
     }
 
     pub(crate) fn sweep(&mut self) -> Vec<Entry> {

@@ -186,7 +186,7 @@ pub struct Pin {
 
 impl fmt::Debug for Pin {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Pin").field("storages", &self.ids.len()).finish()
+        f.debug_struct("Pin").field("storages", &self.ids.len()).finish_non_exhaustive()
     }
 }
 
