@@ -25,12 +25,16 @@
 //! ```
 
 mod away;
+mod counts;
+mod following;
 mod host;
 mod link;
 mod manager;
 pub(crate) mod operators;
 mod planned;
+mod recording;
 mod registry;
+mod room;
 mod seen;
 mod shared;
 mod source;

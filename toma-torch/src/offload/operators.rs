@@ -4,9 +4,10 @@ use std::cell::RefCell;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
+use super::counts::add;
 use super::registry;
 use super::seen::OperatorCall;
-use super::shared::{Shared, add};
+use super::shared::Shared;
 use super::steps::{Ensuing, Found};
 use super::stopwatch::Stopwatch;
 use super::table::Place;

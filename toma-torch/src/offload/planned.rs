@@ -6,7 +6,8 @@ use std::sync::atomic::Ordering;
 
 use toma_plan::residency::{Plan, Step, Terms};
 
-use super::shared::{Shared, add};
+use super::counts::add;
+use super::shared::Shared;
 use super::steps::Known;
 use super::table::Place;
 

@@ -2,18 +2,17 @@
 
 use std::ffi::CString;
 use std::fmt;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError, TryLockError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Instant;
 
-use toma_plan::residency::{Candidate, Eviction, Flow, Situation};
+use toma_plan::residency::{Eviction, Flow};
 
 use super::away::{Away, Source};
+use super::counts::{Counts, add, timed};
 use super::host::Host;
 use super::link::Link;
 use super::seen::{Event, Seen};
-use super::stopwatch::Stopwatch;
 use super::table::{Entry, Place, Places, Table};
 use crate::error::{AWAY, Error, ErrorKind};
 use crate::ffi::{Aside, DeviceId, DeviceMemory, Kept};
@@ -31,7 +30,7 @@ pub(crate) struct Shared {
     pub(crate) places: Arc<Places>,
     pub(crate) host: Arc<Host>,
     /// Its own lock, because it is foreign code.
-    eviction: Mutex<Box<dyn Eviction>>,
+    pub(crate) eviction: Mutex<Box<dyn Eviction>>,
     /// Asked after each operator what leaves.
     is_eager: AtomicBool,
     limit: Mutex<Option<Limit>>,
@@ -61,54 +60,6 @@ impl fmt::Debug for Shared {
             .field("counts", &self.counts)
             .finish_non_exhaustive()
     }
-}
-
-/// What has happened, in all.
-#[derive(Debug, Default)]
-pub(crate) struct Counts {
-    pub(crate) fetches: AtomicU64,
-    pub(crate) bytes_in: AtomicU64,
-    pub(crate) offloads: AtomicU64,
-    pub(crate) bytes_out: AtomicU64,
-    in_nanos: AtomicU64,
-    out_nanos: AtomicU64,
-    /// Operators that waited for a fetch ahead of them, since the last repetition of a step.
-    pub(crate) late: AtomicU64,
-    pub(crate) adaptions: AtomicU64,
-    /// The most that could not have left: arguments of one operator, and what it allocates.
-    pub(crate) peak_used_bytes: AtomicU64,
-    pub(crate) stalls: AtomicU64,
-    pub(crate) stall_nanos: AtomicU64,
-    pub(crate) operators: AtomicU64,
-    pub(crate) poor_evictions: AtomicU64,
-}
-
-impl Counts {
-    /// Bytes per second of copies, where there were any.
-    pub(crate) fn in_speed(&self) -> Option<f64> {
-        speed(&self.bytes_in, &self.in_nanos)
-    }
-
-    pub(crate) fn out_speed(&self) -> Option<f64> {
-        speed(&self.bytes_out, &self.out_nanos)
-    }
-}
-
-#[expect(clippy::cast_precision_loss, reason = "speeds need no more")]
-fn speed(bytes: &AtomicU64, nanos: &AtomicU64) -> Option<f64> {
-    let [bytes, nanos] = [bytes, nanos].map(|counter| counter.load(Ordering::Relaxed) as f64);
-    (nanos > 0.0 && bytes > 0.0).then(|| bytes / nanos * 1e9)
-}
-
-fn timed<T>(nanos: &AtomicU64, copy: impl FnOnce() -> T) -> T {
-    let began = Instant::now();
-    let copied = copy();
-    add(nanos, u64::try_from(began.elapsed().as_nanos()).unwrap_or(u64::MAX));
-    copied
-}
-
-pub(crate) fn add(counter: &AtomicU64, more: u64) {
-    counter.fetch_add(more, Ordering::Relaxed);
 }
 
 impl Shared {
@@ -154,7 +105,7 @@ impl Shared {
         self.table.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn wait<'a>(&self, table: MutexGuard<'a, Table>) -> MutexGuard<'a, Table> {
+    pub(crate) fn wait<'a>(&self, table: MutexGuard<'a, Table>) -> MutexGuard<'a, Table> {
         self.changed.wait(table).unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -366,99 +317,6 @@ impl Shared {
         let away = kept.away().expect("it is on its way back");
         timed(&self.counts.in_nanos, || memory.fill(away.source.bytes()))?;
         Ok(memory)
-    }
-
-    /// Whether an allocation that lacks so many bytes is worth another try. What is on its way out comes first.
-    pub(crate) fn room_for(&self, lacking_bytes: u64) -> bool {
-        Stopwatch::pauses(|| {
-            let _aside = Aside::begin();
-            self.outwards.has_waited() || self.make_room(lacking_bytes) > 0 || self.has_waited()
-        })
-    }
-
-    /// Lets storages leave until no more than this is allocated, as far as that goes.
-    pub(crate) fn room_below(&self, bytes: u64) {
-        loop {
-            let lacking = self.allocated_bytes().saturating_sub(bytes);
-            if lacking == 0 || !self.room_for(lacking) {
-                return;
-            }
-        }
-    }
-
-    /// Makes room for as many bytes more, as far as that goes.
-    pub(crate) fn has_room(&self, more: u64) {
-        loop {
-            let lacking = self.lacking_bytes(more);
-            if lacking == 0 || !self.room_for(lacking) {
-                return;
-            }
-        }
-    }
-
-    /// Waits for storages that other threads move, where those do not wait themselves.
-    fn has_waited(&self) -> bool {
-        let table = self.table();
-        let moves = |entry: &Entry| matches!(entry.place, Place::Leaving | Place::Coming { ahead: true });
-        let waits = table.entries.values().any(moves);
-        if waits {
-            drop(self.wait(table));
-        }
-        waits
-    }
-
-    /// Lets storages leave until so many bytes are free; returns how many are.
-    pub(crate) fn make_room(&self, lacking_bytes: u64) -> u64 {
-        let (now, candidates) = self.table().candidates();
-        let chosen = self.ask(now, lacking_bytes, &candidates);
-        let chosen = chosen.iter().filter_map(|storage| {
-            let found = candidates.binary_search_by_key(storage, |(_, candidate)| candidate.storage);
-            found.ok().map(|at| candidates[at].0)
-        });
-        let mut rest = candidates.clone();
-        rest.sort_by_key(|(_, candidate)| candidate.last_use);
-        let mut freed = 0;
-        for id in chosen.chain(rest.iter().map(|(id, _)| *id)) {
-            if freed >= lacking_bytes {
-                break;
-            }
-            // One that cannot leave leaves it to the next.
-            freed += self.offload(id).unwrap_or(0);
-        }
-        freed
-    }
-
-    /// What the eviction says; nothing where it panics, or is asked already.
-    fn ask(&self, now: u64, lacking_bytes: u64, candidates: &[(u64, Candidate)]) -> Vec<u64> {
-        let candidates: Vec<_> = candidates.iter().map(|(_, candidate)| *candidate).collect();
-        self.asked(|eviction| {
-            let situation = Situation { now, lacking_bytes, candidates: &candidates };
-            if lacking_bytes > 0 { eviction.evict(&situation) } else { eviction.leave(&situation) }
-        })
-        .unwrap_or_default()
-    }
-
-    pub(crate) fn asked<T>(&self, question: impl FnOnce(&mut dyn Eviction) -> T) -> Option<T> {
-        let mut eviction = match self.eviction.try_lock() {
-            Ok(eviction) => eviction,
-            Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
-            Err(TryLockError::WouldBlock) => return None,
-        };
-        let answer = catch_unwind(AssertUnwindSafe(|| question(&mut **eviction)));
-        if answer.is_err() {
-            add(&self.counts.poor_evictions, 1);
-        }
-        answer.ok()
-    }
-
-    /// Lets leave what the eviction does not want to stay after an operator.
-    pub(crate) fn leave_early(&self) {
-        let (now, candidates) = self.table().candidates();
-        for storage in self.ask(now, 0, &candidates) {
-            if let Ok(at) = candidates.binary_search_by_key(&storage, |(_, candidate)| candidate.storage) {
-                let _stays = self.offload(candidates[at].0);
-            }
-        }
     }
 }
 

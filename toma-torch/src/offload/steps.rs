@@ -1,10 +1,12 @@
 //! The step that a program repeats: noticed, recorded twice, and followed.
 
-use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use toma_plan::residency::{Next, Operator, Periods, Plan, Step, Storage, Timeline, Use};
+use toma_plan::residency::{Periods, Plan, Step, Timeline};
+
+use super::following::Following;
+use super::recording::Recording;
 
 /// What is known of the step, under the lock of the table.
 #[derive(Debug, Default)]
@@ -38,9 +40,9 @@ enum State {
 pub(crate) struct Known {
     pub(crate) step: Step,
     pub(crate) timeline: Timeline,
-    prints: Vec<u64>,
+    pub(crate) prints: Vec<u64>,
     /// The storages that each operator makes, in order.
-    made: Vec<Vec<usize>>,
+    pub(crate) made: Vec<Vec<usize>>,
     pub(crate) plan: Option<Plan>,
 }
 
@@ -174,213 +176,6 @@ impl Steps {
             following.known = Arc::clone(&known);
         }
         self.known = Some(known);
-    }
-}
-
-/// Two repetitions, of which the second tells what lives from one into the next.
-#[derive(Debug)]
-struct Recording {
-    half: Option<usize>,
-    rows: Vec<Row>,
-    lives: Vec<Life>,
-    /// Of those that live.
-    numbers: HashMap<u64, usize>,
-}
-
-#[derive(Debug)]
-struct Row {
-    print: u64,
-    uses: Vec<Use>,
-    made: Vec<usize>,
-    inside_bytes: u64,
-    duration: Duration,
-}
-
-#[derive(Clone, Copy, Debug)]
-struct Life {
-    bytes: u64,
-    birth: Option<usize>,
-    death: Option<usize>,
-}
-
-impl Recording {
-    fn of(half: Option<usize>) -> Self {
-        Self { half, rows: Vec::new(), lives: Vec::new(), numbers: HashMap::new() }
-    }
-
-    fn is_whole(&self) -> bool {
-        self.half.is_some_and(|half| self.rows.len() == 2 * half)
-    }
-
-    fn begins(&mut self, print: u64, found: &[Found], gone: impl Fn(u64) -> bool) {
-        let at = self.rows.len();
-        let lives = &mut self.lives;
-        self.numbers.retain(|id, number| {
-            let is_gone = gone(*id);
-            lives[*number].death = is_gone.then_some(at);
-            !is_gone
-        });
-        let uses = found.iter().map(|one| Use { storage: self.number(one, None), writes: one.writes });
-        let uses = uses.collect();
-        self.rows.push(Row { print, uses, made: Vec::new(), inside_bytes: 0, duration: Duration::ZERO });
-    }
-
-    fn number(&mut self, of: &Found, birth: Option<usize>) -> usize {
-        let lives = &mut self.lives;
-        *self.numbers.entry(of.id).or_insert_with(|| {
-            lives.push(Life { bytes: of.bytes, birth, death: None });
-            lives.len() - 1
-        })
-    }
-
-    fn ends(&mut self, made: &[Found], inside_bytes: u64, duration: Duration) {
-        let Some(at) = self.rows.len().checked_sub(1) else { return };
-        let made = made.iter().map(|one| self.number(one, Some(at))).collect();
-        let row = &mut self.rows[at];
-        (row.made, row.inside_bytes, row.duration) = (made, inside_bytes, duration);
-    }
-
-    /// The second repetition as a step: what is made in the first and lives on is what the next one begins with.
-    fn folded(mut self) -> Option<Known> {
-        let half = self.half?;
-        let (first, second) = self.rows.split_at(half);
-        if !first
-            .iter()
-            .zip(second)
-            .all(|(one, other)| one.print == other.print && one.made.len() == other.made.len())
-        {
-            return None;
-        }
-        // The one of the second repetition is the one of the first.
-        let mut same: Vec<usize> = (0..self.lives.len()).collect();
-        for (one, other) in first.iter().zip(second) {
-            for (&one, &other) in one.made.iter().zip(&other.made) {
-                if self.lives[one].bytes != self.lives[other].bytes {
-                    return None;
-                }
-                same[other] = one;
-            }
-        }
-        let mut folded =
-            Folded { half, lives: &self.lives, same: &same, numbers: HashMap::new(), storages: Vec::new() };
-        let operators = second.iter().map(|row| folded.operator(row)).collect();
-        let made =
-            first.iter().map(|row| row.made.iter().map(|life| folded.number(*life)).collect()).collect();
-        let step = Step { operators, storages: folded.storages };
-        step.check().ok()?;
-        let prints = self.rows.drain(..half).map(|row| row.print).collect();
-        Some(Known { timeline: Timeline::new(&step), step, prints, made, plan: None })
-    }
-}
-
-struct Folded<'a> {
-    half: usize,
-    lives: &'a [Life],
-    same: &'a [usize],
-    numbers: HashMap<usize, usize>,
-    storages: Vec<Storage>,
-}
-
-impl Folded<'_> {
-    fn number(&mut self, life: usize) -> usize {
-        let life = self.same[life];
-        if let Some(number) = self.numbers.get(&life) {
-            return *number;
-        }
-        let Life { bytes, birth, death } = self.lives[life];
-        let death = match (birth, death) {
-            // Within its step, or in the next one before it is made anew.
-            (Some(_), Some(death)) if death <= self.half => Some(death),
-            (Some(birth), Some(death)) if death - self.half <= birth => Some(death - self.half),
-            _ => None,
-        };
-        self.storages.push(Storage { bytes, birth, death, stays: false });
-        self.numbers.insert(life, self.storages.len() - 1);
-        self.storages.len() - 1
-    }
-
-    fn operator(&mut self, row: &Row) -> Operator {
-        let uses =
-            row.uses.iter().map(|used| Use { storage: self.number(used.storage), writes: used.writes });
-        Operator { uses: uses.collect(), inside_bytes: row.inside_bytes, duration: row.duration }
-    }
-}
-
-/// Where a thread is in a step that is known.
-#[derive(Debug)]
-pub(crate) struct Following {
-    pub(crate) known: Arc<Known>,
-    /// The operator that comes next, or runs.
-    at: usize,
-    rounds: u64,
-    /// The storages of the step, and their numbers in it.
-    ids: Vec<Option<u64>>,
-    numbers: HashMap<u64, usize>,
-}
-
-impl Following {
-    fn of(known: Arc<Known>) -> Self {
-        let ids = vec![None; known.step.storages.len()];
-        Self { known, at: 0, rounds: 0, ids, numbers: HashMap::new() }
-    }
-
-    fn begins(&mut self, print: u64, found: &[Found]) -> Option<u64> {
-        let known = Arc::clone(&self.known);
-        let operator = &known.step.operators[self.at];
-        if known.prints[self.at] != print || operator.uses.len() != found.len() {
-            return None;
-        }
-        for (used, one) in operator.uses.iter().zip(found) {
-            self.bind(used.storage, one.id);
-        }
-        Some(operator.inside_bytes)
-    }
-
-    fn bind(&mut self, number: usize, id: u64) {
-        if self.ids[number] == Some(id) {
-            return;
-        }
-        if let Some(before) = self.ids[number].replace(id) {
-            self.numbers.remove(&before);
-        }
-        if let Some(before) = self.numbers.insert(id, number) {
-            self.ids[before] = None;
-        }
-    }
-
-    fn ends(&mut self, made: &[Found]) -> Ensuing {
-        let known = Arc::clone(&self.known);
-        for (number, one) in known.made[self.at].iter().zip(made) {
-            self.bind(*number, one.id);
-        }
-        let leaves = self.planned(Plan::leaves_after);
-        self.at += 1;
-        let is_round = self.at == known.step.operators.len();
-        if is_round {
-            (self.at, self.rounds) = (0, self.rounds + 1);
-        }
-        Ensuing { known: None, leaves, is_round }
-    }
-
-    /// The number of the operator that runs, over all rounds.
-    pub(crate) fn now(&self) -> u64 {
-        self.rounds * self.known.step.operators.len() as u64 + self.at as u64
-    }
-
-    /// What a storage is in the step, and what happens to it next.
-    pub(crate) fn seen(&self, id: u64) -> Option<(u64, Next)> {
-        let number = *self.numbers.get(&id)?;
-        Some((number as u64, self.known.timeline.next(number, self.now())))
-    }
-
-    /// What the plan lets leave after the operator that runs, or fetches when it begins.
-    pub(crate) fn planned(&self, which: impl for<'a> Fn(&'a Plan, usize) -> &'a [usize]) -> Vec<u64> {
-        let Some(plan) = &self.known.plan else { return Vec::new() };
-        which(plan, self.at).iter().filter_map(|number| self.ids[*number]).collect()
-    }
-
-    pub(crate) fn number(&self, id: u64) -> Option<usize> {
-        self.numbers.get(&id).copied()
     }
 }
 

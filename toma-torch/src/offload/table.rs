@@ -8,7 +8,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use toma_plan::residency::{Candidate, Next};
 
 use super::away::Source;
-use super::steps::{Following, Found, Steps, print_of};
+use super::following::Following;
+use super::steps::{Found, Steps, print_of};
 use crate::ffi::{Remembered, Use};
 
 /// Where a storage is.

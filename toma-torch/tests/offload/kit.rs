@@ -92,3 +92,19 @@ pub(crate) fn caught<T>(body: impl FnOnce() -> T) -> Result<T, TchError> {
         TchError::Torch(text.unwrap_or_else(|| "a panic without a text".to_owned()))
     })
 }
+
+/// Numbers that look random and are the same each time.
+pub(crate) struct Draws(u64);
+
+impl Draws {
+    pub(crate) fn new(seed: u64) -> Self {
+        Self(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) + 1)
+    }
+
+    pub(crate) fn below(&mut self, end: usize) -> usize {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        usize::try_from(self.0 >> 33).unwrap() % end
+    }
+}

@@ -7,3 +7,4 @@ mod kit;
 #[path = "../steps/nets.rs"]
 mod nets;
 mod plans;
+mod rare;

@@ -1,0 +1,52 @@
+//! What has happened, in figures.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Instant;
+
+/// What has happened, in all.
+#[derive(Debug, Default)]
+pub(crate) struct Counts {
+    pub(crate) fetches: AtomicU64,
+    pub(crate) bytes_in: AtomicU64,
+    pub(crate) offloads: AtomicU64,
+    pub(crate) bytes_out: AtomicU64,
+    pub(crate) in_nanos: AtomicU64,
+    pub(crate) out_nanos: AtomicU64,
+    /// Operators that waited for a fetch ahead of them, since the last repetition of a step.
+    pub(crate) late: AtomicU64,
+    pub(crate) adaptions: AtomicU64,
+    /// The most that could not have left: arguments of one operator, and what it allocates.
+    pub(crate) peak_used_bytes: AtomicU64,
+    pub(crate) stalls: AtomicU64,
+    pub(crate) stall_nanos: AtomicU64,
+    pub(crate) operators: AtomicU64,
+    pub(crate) poor_evictions: AtomicU64,
+}
+
+impl Counts {
+    /// Bytes per second of copies, where there were any.
+    pub(crate) fn in_speed(&self) -> Option<f64> {
+        speed(&self.bytes_in, &self.in_nanos)
+    }
+
+    pub(crate) fn out_speed(&self) -> Option<f64> {
+        speed(&self.bytes_out, &self.out_nanos)
+    }
+}
+
+#[expect(clippy::cast_precision_loss, reason = "speeds need no more")]
+fn speed(bytes: &AtomicU64, nanos: &AtomicU64) -> Option<f64> {
+    let [bytes, nanos] = [bytes, nanos].map(|counter| counter.load(Ordering::Relaxed) as f64);
+    (nanos > 0.0 && bytes > 0.0).then(|| bytes / nanos * 1e9)
+}
+
+pub(crate) fn timed<T>(nanos: &AtomicU64, copy: impl FnOnce() -> T) -> T {
+    let began = Instant::now();
+    let copied = copy();
+    add(nanos, u64::try_from(began.elapsed().as_nanos()).unwrap_or(u64::MAX));
+    copied
+}
+
+pub(crate) fn add(counter: &AtomicU64, more: u64) {
+    counter.fetch_add(more, Ordering::Relaxed);
+}

@@ -1,0 +1,86 @@
+//! A step that is known, while it is repeated.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use toma_plan::residency::{Next, Plan};
+
+use super::steps::{Ensuing, Found, Known};
+
+/// Where a thread is in a step that is known.
+#[derive(Debug)]
+pub(crate) struct Following {
+    pub(crate) known: Arc<Known>,
+    /// The operator that comes next, or runs.
+    pub(crate) at: usize,
+    rounds: u64,
+    /// The storages of the step, and their numbers in it.
+    ids: Vec<Option<u64>>,
+    numbers: HashMap<u64, usize>,
+}
+
+impl Following {
+    pub(crate) fn of(known: Arc<Known>) -> Self {
+        let ids = vec![None; known.step.storages.len()];
+        Self { known, at: 0, rounds: 0, ids, numbers: HashMap::new() }
+    }
+
+    pub(crate) fn begins(&mut self, print: u64, found: &[Found]) -> Option<u64> {
+        let known = Arc::clone(&self.known);
+        let operator = &known.step.operators[self.at];
+        if known.prints[self.at] != print || operator.uses.len() != found.len() {
+            return None;
+        }
+        for (used, one) in operator.uses.iter().zip(found) {
+            self.bind(used.storage, one.id);
+        }
+        Some(operator.inside_bytes)
+    }
+
+    fn bind(&mut self, number: usize, id: u64) {
+        if self.ids[number] == Some(id) {
+            return;
+        }
+        if let Some(before) = self.ids[number].replace(id) {
+            self.numbers.remove(&before);
+        }
+        if let Some(before) = self.numbers.insert(id, number) {
+            self.ids[before] = None;
+        }
+    }
+
+    pub(crate) fn ends(&mut self, made: &[Found]) -> Ensuing {
+        let known = Arc::clone(&self.known);
+        for (number, one) in known.made[self.at].iter().zip(made) {
+            self.bind(*number, one.id);
+        }
+        let leaves = self.planned(Plan::leaves_after);
+        self.at += 1;
+        let is_round = self.at == known.step.operators.len();
+        if is_round {
+            (self.at, self.rounds) = (0, self.rounds + 1);
+        }
+        Ensuing { known: None, leaves, is_round }
+    }
+
+    /// The number of the operator that runs, over all rounds.
+    pub(crate) fn now(&self) -> u64 {
+        self.rounds * self.known.step.operators.len() as u64 + self.at as u64
+    }
+
+    /// What a storage is in the step, and what happens to it next.
+    pub(crate) fn seen(&self, id: u64) -> Option<(u64, Next)> {
+        let number = *self.numbers.get(&id)?;
+        Some((number as u64, self.known.timeline.next(number, self.now())))
+    }
+
+    /// What the plan lets leave after the operator that runs, or fetches when it begins.
+    pub(crate) fn planned(&self, which: impl for<'a> Fn(&'a Plan, usize) -> &'a [usize]) -> Vec<u64> {
+        let Some(plan) = &self.known.plan else { return Vec::new() };
+        which(plan, self.at).iter().filter_map(|number| self.ids[*number]).collect()
+    }
+
+    pub(crate) fn number(&self, id: u64) -> Option<usize> {
+        self.numbers.get(&id).copied()
+    }
+}

@@ -1,0 +1,107 @@
+//! Which storages leave when bytes are lacking.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::TryLockError;
+
+use toma_plan::residency::{Candidate, Eviction, Situation};
+
+use super::counts::add;
+use super::shared::Shared;
+use super::stopwatch::Stopwatch;
+use super::table::{Entry, Place};
+use crate::ffi::Aside;
+
+impl Shared {
+    /// Whether an allocation that lacks so many bytes is worth another try. What is on its way out comes first.
+    pub(crate) fn room_for(&self, lacking_bytes: u64) -> bool {
+        Stopwatch::pauses(|| {
+            let _aside = Aside::begin();
+            self.outwards.has_waited() || self.make_room(lacking_bytes) > 0 || self.has_waited()
+        })
+    }
+
+    /// Lets storages leave until no more than this is allocated, as far as that goes.
+    pub(crate) fn room_below(&self, bytes: u64) {
+        loop {
+            let lacking = self.allocated_bytes().saturating_sub(bytes);
+            if lacking == 0 || !self.room_for(lacking) {
+                return;
+            }
+        }
+    }
+
+    /// Makes room for as many bytes more, as far as that goes.
+    pub(crate) fn has_room(&self, more: u64) {
+        loop {
+            let lacking = self.lacking_bytes(more);
+            if lacking == 0 || !self.room_for(lacking) {
+                return;
+            }
+        }
+    }
+
+    /// Waits for storages that other threads move, where those do not wait themselves.
+    fn has_waited(&self) -> bool {
+        let table = self.table();
+        let moves = |entry: &Entry| matches!(entry.place, Place::Leaving | Place::Coming { ahead: true });
+        let waits = table.entries.values().any(moves);
+        if waits {
+            drop(self.wait(table));
+        }
+        waits
+    }
+
+    /// Lets storages leave until so many bytes are free; returns how many are.
+    pub(crate) fn make_room(&self, lacking_bytes: u64) -> u64 {
+        let (now, candidates) = self.table().candidates();
+        let chosen = self.ask(now, lacking_bytes, &candidates);
+        let chosen = chosen.iter().filter_map(|storage| {
+            let found = candidates.binary_search_by_key(storage, |(_, candidate)| candidate.storage);
+            found.ok().map(|at| candidates[at].0)
+        });
+        let mut rest = candidates.clone();
+        rest.sort_by_key(|(_, candidate)| candidate.last_use);
+        let mut freed = 0;
+        for id in chosen.chain(rest.iter().map(|(id, _)| *id)) {
+            if freed >= lacking_bytes {
+                break;
+            }
+            // One that cannot leave leaves it to the next.
+            freed += self.offload(id).unwrap_or(0);
+        }
+        freed
+    }
+
+    /// What the eviction says; nothing where it panics, or is asked already.
+    fn ask(&self, now: u64, lacking_bytes: u64, candidates: &[(u64, Candidate)]) -> Vec<u64> {
+        let candidates: Vec<_> = candidates.iter().map(|(_, candidate)| *candidate).collect();
+        self.asked(|eviction| {
+            let situation = Situation { now, lacking_bytes, candidates: &candidates };
+            if lacking_bytes > 0 { eviction.evict(&situation) } else { eviction.leave(&situation) }
+        })
+        .unwrap_or_default()
+    }
+
+    pub(crate) fn asked<T>(&self, question: impl FnOnce(&mut dyn Eviction) -> T) -> Option<T> {
+        let mut eviction = match self.eviction.try_lock() {
+            Ok(eviction) => eviction,
+            Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
+            Err(TryLockError::WouldBlock) => return None,
+        };
+        let answer = catch_unwind(AssertUnwindSafe(|| question(&mut **eviction)));
+        if answer.is_err() {
+            add(&self.counts.poor_evictions, 1);
+        }
+        answer.ok()
+    }
+
+    /// Lets leave what the eviction does not want to stay after an operator.
+    pub(crate) fn leave_early(&self) {
+        let (now, candidates) = self.table().candidates();
+        for storage in self.ask(now, 0, &candidates) {
+            if let Ok(at) = candidates.binary_search_by_key(&storage, |(_, candidate)| candidate.storage) {
+                let _stays = self.offload(candidates[at].0);
+            }
+        }
+    }
+}
