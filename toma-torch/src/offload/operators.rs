@@ -96,18 +96,24 @@ impl Shared {
     fn begin(self: &Arc<Self>, name: &str, uses: &mut [Use<'_>]) -> Result<(), Error> {
         add(&self.counts.operators, 1);
         self.before(&self.call(name, uses))?;
-        let (missing, inside_bytes, swept) = {
+        let (missing, inside_bytes, follows, swept) = {
             let mut table = self.table();
             table.now += 1;
-            let found: Vec<_> = self.own(uses).filter_map(|storage| table.begins(storage)).collect();
-            let is_missing = |one: &&Found| table.entries[&one.id].place != Place::Resident;
-            let missing: Vec<_> = found.iter().filter(is_missing).copied().collect();
-            let inside_bytes = table.step_on(name, &found);
-            (missing, inside_bytes, table.swept())
+            let follows = table.steps.is_active();
+            let (mut found, mut missing) = (Vec::new(), Vec::new());
+            for storage in self.own(uses) {
+                let Some((one, place)) = table.begins(storage) else { continue };
+                missing.extend((place != Place::Resident).then_some(one));
+                found.extend(follows.then_some(one));
+            }
+            let inside_bytes = if follows { table.step_on(name, &found) } else { 0 };
+            (missing, inside_bytes, follows, table.swept())
         };
         drop(swept);
         self.bring(name, &missing, inside_bytes).inspect_err(|_| self.release(uses))?;
-        self.fetch_ahead();
+        if follows {
+            self.fetch_ahead();
+        }
         Stopwatch::start();
         Ok(())
     }
@@ -134,7 +140,11 @@ impl Shared {
             for storage in self.own(ended.uses) {
                 dropped.extend(table.ends(storage));
             }
-            let made: Vec<_> = self.own(ended.made).filter_map(|storage| table.is_made(storage)).collect();
+            let follows = table.steps.is_active();
+            let mut made = Vec::new();
+            for storage in self.own(ended.made) {
+                made.extend(table.is_made(storage).filter(|_| follows));
+            }
             if ended.has_failed {
                 table.steps.fails();
                 Ensuing::default()

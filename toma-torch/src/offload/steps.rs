@@ -66,10 +66,14 @@ pub(crate) struct Ensuing {
 }
 
 impl Steps {
+    /// Whether operators are to be told.
+    pub(crate) fn is_active(&self) -> bool {
+        self.is_wanted || self.is_told
+    }
+
     /// An operator begins. Returns what it allocates beyond its start, where it is known.
     pub(crate) fn begins(&mut self, print: u64, found: &[Found], gone: impl Fn(u64) -> bool) -> u64 {
-        let notices = self.is_wanted && !self.is_told;
-        let period = if notices { self.periods.push(print) } else { None };
+        let period = if self.is_told { None } else { self.periods.push(print) };
         match &mut self.state {
             State::Watching => {
                 if let Some(period) = period.filter(|period| *period > 1) {

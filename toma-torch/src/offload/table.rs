@@ -134,15 +134,16 @@ impl Table {
         self.entries.get_mut(&storage.id())
     }
 
-    /// An operator begins to use a storage.
-    pub(crate) fn begins(&mut self, storage: &mut Use<'_>) -> Option<Found> {
+    /// An operator begins to use a storage, which is there or not.
+    pub(crate) fn begins(&mut self, storage: &mut Use<'_>) -> Option<(Found, Place)> {
         let now = self.now;
         let entry = self.entry(storage)?;
         entry.pins += 1;
         entry.uses += 1;
         entry.last_use = now;
+        let place = entry.place;
         storage.is_pinned = true;
-        Some(Found { id: storage.id(), bytes: storage.bytes, writes: storage.writes })
+        Some((Found { id: storage.id(), bytes: storage.bytes, writes: storage.writes }, place))
     }
 
     /// It has ended. Returns the copy that is not valid any more.
