@@ -41,7 +41,10 @@ pub(crate) fn run(arguments: &Arguments, to: &mut dyn Write) -> Result<()> {
     let mut rows = vec![step.row("plain", None)];
     rows.extend(plans.iter().map(|(name, plan)| step.row(name, Some(plan))));
     write_rows(&rows, to)?;
-    writeln!(to, "\nBytes are those beyond parameters, gradients and images. memonger's plan is √n segments.\n")?;
+    writeln!(
+        to,
+        "\nBytes are those beyond parameters, gradients and images. memonger's plan is √n segments.\n"
+    )?;
     if let Some((name, plan)) = plans.get(1) {
         writeln!(to, "The plan \"{name}\":\n{plan}")?;
     }

@@ -244,10 +244,9 @@ void Tape::written(const Op& op) {
 
 // Nodes of libtorch refuse an argument that has lost its graph since.
 void Tape::detached(const Op& op) {
-  const auto& ref = op.refs.front();
-  const auto& tensor = ref.outside == none ? values[ref.value].tensor : outsides[ref.outside].tensor;
+  const auto value = op.refs.front().value;
   for (auto& slot : slots) {
-    slot.is_detached |= slot.argument == tensor._unsafe_get_target();
+    slot.is_detached |= value != none && slot.argument == value;
   }
 }
 

@@ -175,16 +175,10 @@ at::Tensor Tape::unpack(uint32_t number) {
   return slot.is_saved ? slot.tensor : std::exchange(slot.tensor, at::Tensor());
 }
 
-// The value of an earlier stage that a tensor is; none for others.
-uint32_t Tape::input_of(const at::Tensor& tensor) const {
+// The value that a tensor is; none for others.
+uint32_t Tape::value_of_saved(const at::Tensor& tensor) const {
   const auto known = value_of.find(tensor.unsafeGetTensorImpl());
-  return known != value_of.end() && values[known->second].stage < current() ? known->second : none;
-}
-
-// Of the operator in progress. What it writes to is its result as well.
-bool Tape::is_computed_argument(const at::Tensor& tensor) const {
-  const auto* impl = tensor.unsafeGetTensorImpl();
-  return !ops.back().operation->writes && !tensor.is_leaf() && (value_of.count(impl) > 0 || outside_of.count(impl) > 0);
+  return known == value_of.end() ? none : known->second;
 }
 
 uint32_t Tape::pack(const at::Tensor& tensor) {
@@ -196,11 +190,13 @@ uint32_t Tape::pack(const at::Tensor& tensor) {
   const auto* first = is_known && made->second.value != none ? &values[made->second.value] : nullptr;
   const auto is_kept = first != nullptr && first->kept.defined() && !first->is_copied;
   const auto is_outside = storage == nullptr || is_kept || (is_known && made->second.stage == none);
-  const auto value = input_of(tensor);
+  const auto known = value_of_saved(tensor);
+  const auto value = known != none && values[known].stage < current() ? known : none;
   const auto is_saved = is_outside || stages.back().action == TOMA_SAVE || (stages.back().action == TOMA_SAVE_ALONE && value == none);
   Slot slot{tensor.unsafeGetTensorImpl()->version_counter(), version_of(tensor), static_cast<uint32_t>(ops.size()) - 1, is_outside, is_saved};
   slot.value = value;
-  slot.argument = is_computed_argument(tensor) ? tensor.unsafeGetTensorImpl() : nullptr;
+  // What an operator writes to is its result as well.
+  slot.argument = ops.back().operation->writes ? none : known;
   slot.tensor = is_saved ? alias_of(tensor) : at::Tensor();
   slot.sizes = tensor.sizes().vec();
   slot.kind = tensor.scalar_type();

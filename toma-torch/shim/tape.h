@@ -157,8 +157,8 @@ struct Slot {
   uint32_t value = none;
   // No node needs it any more.
   bool is_dead = false;
-  // What the program gave to the operator, where that was computed; null for others.
-  const c10::TensorImpl* argument = nullptr;
+  // The value that it is and that its operator has not made; none for others.
+  uint32_t argument = none;
   bool is_detached = false;
   at::Tensor tensor = {};
   // What it must look like when it is made again.
@@ -261,8 +261,7 @@ class Tape final {
   bool is_needed(const Value& value) const;
   bool is_missing(uint32_t stage) const;
   bool is_input_held(const Slot& slot) const;
-  uint32_t input_of(const at::Tensor& tensor) const;
-  bool is_computed_argument(const at::Tensor& tensor) const;
+  uint32_t value_of_saved(const at::Tensor& tensor) const;
 
   void check_unchanged(const Slot& slot) const;
   uint32_t stage_of(uint32_t slot) const;
