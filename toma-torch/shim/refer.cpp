@@ -36,7 +36,7 @@ void move_to(at::Tensor& tensor, const WeakStorage& memory) {
   }
 }
 
-constexpr auto* outside_words = " writes to memory from before the region";
+constexpr auto* outside_words = " writes to memory that tensors from outside the region share";
 
 bool is_true(const torch::jit::Stack& arguments, uint32_t at) {
   return at != none && arguments[at].isBool() && arguments[at].toBool();
