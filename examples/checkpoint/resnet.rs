@@ -41,11 +41,14 @@ pub(crate) fn run(arguments: &Arguments, to: &mut dyn Write) -> Result<()> {
     let mut rows = vec![step.row("plain", None)];
     rows.extend(plans.iter().map(|(name, plan)| step.row(name, Some(plan))));
     write_rows(&rows, to)?;
-    writeln!(to, "\nBytes are those beyond parameters, gradients and images.\n")?;
+    writeln!(
+        to,
+        "\nBytes are those beyond parameters, gradients and images. memonger's plan is √n segments.\n"
+    )?;
     if let Some((name, plan)) = plans.get(1) {
         writeln!(to, "The plan \"{name}\":\n{plan}")?;
     }
-    writeln!(to, "\nThe whole trade:\n")?;
+    writeln!(to, "\nThe whole trade of bytes for time, which no plan does better than the bound:\n")?;
     write_curve(&costs.curve(), costs.keep_all_seconds(), to)?;
     if rows.iter().any(|row| row.loss.to_bits() != rows[0].loss.to_bits()) {
         return Err("losses of plans are not that of the plain run".into());

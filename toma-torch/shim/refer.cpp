@@ -27,7 +27,16 @@ bool looks_like(const at::Tensor& tensor, const at::Tensor& alias) {
   return tensor.sizes() == alias.sizes() && tensor.strides() == alias.strides() && tensor.storage_offset() == alias.storage_offset();
 }
 
-constexpr auto* outside_words = " writes to memory from before the region";
+// Lets a tensor be in some memory, where that still lives.
+void move_to(at::Tensor& tensor, const WeakStorage& memory) {
+  const auto alive = memory.lock();
+  if (alive && tensor.defined() && storage_of(tensor) != alive.get()) {
+    tensor = alias_of(tensor);
+    tensor.unsafeGetTensorImpl()->set_storage_keep_dtype(c10::Storage(alive));
+  }
+}
+
+constexpr auto* outside_words = " writes to memory that tensors from outside the region share";
 
 bool is_true(const torch::jit::Stack& arguments, uint32_t at) {
   return at != none && arguments[at].isBool() && arguments[at].toBool();
@@ -173,6 +182,24 @@ void Tape::write(const Op& op, const Ref& ref, const at::Tensor& tensor) {
   if (made.stage < current()) {
     join(made.stage);
   }
+  if (made.is_outside) {
+    hold_memory(storage);
+  }
+}
+
+// A write that the version of what was made does not count is seen by all that is saved of that memory. What a
+// repetition has made instead would not see it.
+void Tape::hold_memory(const c10::StorageImpl* storage) {
+  for (auto& slot : slots) {
+    if (slot.storage._unsafe_get_target() == storage) {
+      move_to(slot.tensor, slot.storage);
+    }
+  }
+  for (auto& value : values) {
+    if (value.storage._unsafe_get_target() == storage) {
+      move_to(value.held, value.storage);
+    }
+  }
 }
 
 // What has read the memory cannot be run again once it is written.
@@ -195,6 +222,9 @@ bool Tape::reads(const Op& op, const c10::StorageImpl* storage) const {
 
 // An operator may have let what it wrote to want a gradient, and all that shares its memory.
 void Tape::written(const Op& op) {
+  if (op.operation->writes && op.handle.operator_name().name == "aten::detach_") {
+    detached(op);
+  }
   for (const auto& ref : op.refs) {
     if (ref.value == none || !(ref.is_updated || op.operation->is_written[ref.argument])) {
       continue;
@@ -209,6 +239,14 @@ void Tape::written(const Op& op) {
     if (tensor.requires_grad() != values[ref.value].wants_gradient) {
       share_gradient(made->first);
     }
+  }
+}
+
+// Nodes of libtorch refuse an argument that has lost its graph since.
+void Tape::detached(const Op& op) {
+  const auto value = op.refs.front().value;
+  for (auto& slot : slots) {
+    slot.is_detached |= value != none && slot.argument == value;
   }
 }
 

@@ -132,7 +132,10 @@ void Tape::act(toma_action action, bool holds_output) {
 }
 
 // As libtorch does where there are no hooks.
-void Tape::check_version(const Slot& slot) const {
+void Tape::check_unchanged(const Slot& slot) const {
+  if (slot.is_detached) {
+    fail("a tensor that ", ops[slot.op].name(), " saved was detached in place");
+  }
   if (slot.counter.current_version() != slot.version) {
     fail(
         "one of the variables needed for gradient computation has been modified by an inplace operation: ", ops[slot.op].name(),
@@ -148,7 +151,7 @@ bool Tape::is_input_held(const Slot& slot) const {
 at::Tensor Tape::unpack(uint32_t number) {
   const std::lock_guard<std::recursive_mutex> held(lock);
   const auto stage = stage_of(number);
-  check_version(slots[number]);
+  check_unchanged(slots[number]);
   const auto begins = reached != stage;
   reach(stage);
   const auto is_there = [&] { return slots[number].tensor.defined() || is_input_held(slots[number]); };
@@ -172,10 +175,10 @@ at::Tensor Tape::unpack(uint32_t number) {
   return slot.is_saved ? slot.tensor : std::exchange(slot.tensor, at::Tensor());
 }
 
-// The value of an earlier stage that a tensor is; none for others.
-uint32_t Tape::input_of(const at::Tensor& tensor) const {
+// The value that a tensor is; none for others.
+uint32_t Tape::value_of_saved(const at::Tensor& tensor) const {
   const auto known = value_of.find(tensor.unsafeGetTensorImpl());
-  return known != value_of.end() && values[known->second].stage < current() ? known->second : none;
+  return known == value_of.end() ? none : known->second;
 }
 
 uint32_t Tape::pack(const at::Tensor& tensor) {
@@ -187,10 +190,13 @@ uint32_t Tape::pack(const at::Tensor& tensor) {
   const auto* first = is_known && made->second.value != none ? &values[made->second.value] : nullptr;
   const auto is_kept = first != nullptr && first->kept.defined() && !first->is_copied;
   const auto is_outside = storage == nullptr || is_kept || (is_known && made->second.stage == none);
-  const auto value = input_of(tensor);
+  const auto known = value_of_saved(tensor);
+  const auto value = known != none && values[known].stage < current() ? known : none;
   const auto is_saved = is_outside || stages.back().action == TOMA_SAVE || (stages.back().action == TOMA_SAVE_ALONE && value == none);
   Slot slot{tensor.unsafeGetTensorImpl()->version_counter(), version_of(tensor), static_cast<uint32_t>(ops.size()) - 1, is_outside, is_saved};
   slot.value = value;
+  // What an operator writes to is its result as well.
+  slot.argument = ops.back().operation->writes ? none : known;
   slot.tensor = is_saved ? alias_of(tensor) : at::Tensor();
   slot.sizes = tensor.sizes().vec();
   slot.kind = tensor.scalar_type();
@@ -208,7 +214,7 @@ uint32_t Tape::pack(const at::Tensor& tensor) {
 void Tape::forget(uint32_t number) noexcept {
   const std::lock_guard<std::recursive_mutex> held(lock);
   if (number < slots.size()) {
-      slots[number].is_dead = true;
+    slots[number].is_dead = true;
     slots[number].tensor.reset();
   }
 }

@@ -16,6 +16,8 @@ namespace {
 constexpr uint32_t recent = 16;
 // Of stages that end where few bytes live. A stage is at least such a part of what was dropped before it.
 constexpr uint32_t fewest_ops = 3, most_stages = 64;
+// Operators of a region that records without asking for memory again.
+constexpr size_t small = 8;
 
 uint64_t mixed(uint64_t sum, uint64_t number) { return (sum ^ number) * 0x9e3779b97f4a7c15 ^ sum >> 29; }
 
@@ -52,6 +54,9 @@ bool Storages::add(const c10::StorageImpl* storage, uint64_t more) {
 Tape::Tape(toma_choose choose, void* context, toma_region_options options)
     : choose_plan(choose), context(context), verify(options.verify), told(options.told), guest(options.guest), costs(*this) {
   lately_alive.fill(UINT64_MAX);
+  ops.reserve(small);
+  values.reserve(small);
+  slots.reserve(small);
   if (options.undoes) {
     notes->undo = std::make_unique<Undo>();
     notes->undo->random(Random(c10::kCPU));

@@ -157,6 +157,9 @@ struct Slot {
   uint32_t value = none;
   // No node needs it any more.
   bool is_dead = false;
+  // The value that it is and that its operator has not made; none for others.
+  uint32_t argument = none;
+  bool is_detached = false;
   at::Tensor tensor = {};
   // What it must look like when it is made again.
   std::vector<int64_t> sizes = {};
@@ -238,7 +241,9 @@ class Tape final {
   void keep_value(Value& value, const at::Tensor& tensor);
   void write(const Op& op, const Ref& ref, const at::Tensor& tensor);
   void keep_readers(const Op& op, const c10::StorageImpl* storage);
+  void hold_memory(const c10::StorageImpl* storage);
   void written(const Op& op);
+  void detached(const Op& op);
   void share_gradient(const c10::StorageImpl* storage);
   bool lacks_output(uint32_t stage) const;
   bool reads(const Op& op, const c10::StorageImpl* storage) const;
@@ -256,9 +261,9 @@ class Tape final {
   bool is_needed(const Value& value) const;
   bool is_missing(uint32_t stage) const;
   bool is_input_held(const Slot& slot) const;
-  uint32_t input_of(const at::Tensor& tensor) const;
+  uint32_t value_of_saved(const at::Tensor& tensor) const;
 
-  void check_version(const Slot& slot) const;
+  void check_unchanged(const Slot& slot) const;
   uint32_t stage_of(uint32_t slot) const;
   uint32_t end_op(uint32_t stage) const;
   uint32_t end_slot(uint32_t stage) const;

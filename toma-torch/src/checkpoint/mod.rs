@@ -37,8 +37,8 @@
 //! Loss, gradients, statistics of batch norm and random numbers are those of the plain run. What cannot be
 //! repeated exactly is kept, and [`last`] says so:
 //!
-//! - operators that write to memory from before the region, and those that have read it before; statistics of
-//!   batch norm are written once;
+//! - operators that write to memory that tensors from outside the region share, such as those from before it and
+//!   those of `Tensor::data`, and operators that have read it before; statistics of batch norm are written once;
 //! - tensors that are made of no tensor, such as `Tensor::zeros`, unless they are random: programs fill them past
 //!   libtorch;
 //! - tensors made by other threads, or past libtorch's operators.

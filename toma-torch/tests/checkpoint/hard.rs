@@ -180,6 +180,79 @@ fn writes_that_no_operator_of_the_region_makes() {
 }
 
 #[test]
+fn writes_past_the_graph_into_what_is_saved() {
+    let halved = |tensor: &Tensor| {
+        let mut data = tensor.data();
+        cut();
+        let _ = data.g_mul_scalar_(0.5);
+        cut();
+    };
+    same("data of a result", move || {
+        let (w, x) = (variable(), numbers(2));
+        let v = w.shallow_clone();
+        let run = move || {
+            let h = x.matmul(&v).tanh();
+            cut();
+            halved(&h);
+            h.matmul(&v)
+        };
+        Program { w, written: Vec::new(), run: Box::new(run) }
+    });
+    same("data of an argument", move || {
+        let (w, x) = (variable(), numbers(2));
+        let v = w.shallow_clone();
+        let run = move || {
+            let h = x.matmul(&v).sigmoid();
+            cut();
+            let y = h.matmul(&v).tanh();
+            cut();
+            halved(&h);
+            y.matmul(&v).sigmoid() + h.matmul(&y)
+        };
+        Program { w, written: Vec::new(), run: Box::new(run) }
+    });
+    same("data of a view", move || {
+        let (w, x) = (variable(), numbers(2));
+        let v = w.shallow_clone();
+        let run = move || {
+            let h = x.matmul(&v).exp();
+            let y = h.tr().matmul(&v).tanh();
+            halved(&h.narrow(0, 1, 2));
+            y + h
+        };
+        Program { w, written: Vec::new(), run: Box::new(run) }
+    });
+}
+
+/// What a backward says after the program has detached in place what `used` makes of `x` and `w`.
+fn detached(name: &str, used: impl Fn(&Tensor, &Tensor) -> Tensor) -> [Result<Vec<u8>, String>; 2] {
+    let _alone = alone();
+    let (w, x) = (variable(), numbers(2));
+    let run = || {
+        let mut h = x.matmul(&w).sigmoid();
+        cut();
+        let y = used(&h, &w);
+        cut();
+        let _ = h.detach_();
+        y.tanh()
+    };
+    let gradient = |output: Tensor| {
+        let gradients = Tensor::f_run_backward(&[output.sum(Kind::Float)], &[&w], false, false);
+        gradients.map(|gradients| bytes(&gradients[0])).map_err(|error| error.to_string())
+    };
+    [gradient(run()), gradient(checkpoint::with().name(name).region(run))]
+}
+
+#[test]
+fn what_is_saved_and_then_detached_in_place() {
+    let [plain, region] = detached("detached argument", Tensor::matmul);
+    assert!(plain.is_err());
+    assert!(region.unwrap_err().contains("a tensor that aten::matmul saved was detached in place"));
+    let [plain, region] = detached("detached result", |h, _| h + 1.0);
+    assert_eq!(region.unwrap(), plain.unwrap());
+}
+
+#[test]
 fn a_counter_before_an_operator_in_place() {
     same("counter", || {
         let (w, x, count) = (variable(), numbers(2), Tensor::zeros([1], FLOAT));
