@@ -31,6 +31,8 @@ mod host;
 mod link;
 mod manager;
 pub(crate) mod operators;
+mod park;
+mod parking;
 mod planned;
 mod recording;
 mod registry;
@@ -46,6 +48,7 @@ mod tensor_ref;
 
 pub(crate) use away::Away;
 pub use manager::{Entered, Manager};
+pub use park::{Parked, Stays, Unresumed, park};
 pub use planned::Planned;
 pub use seen::{AroundOperators, Event, OperatorCall};
 pub use source::OnPressure;

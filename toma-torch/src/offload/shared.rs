@@ -26,7 +26,7 @@ pub(crate) struct Shared {
     pub(crate) device: Device,
     pub(crate) id: DeviceId,
     table: Mutex<Table>,
-    changed: Condvar,
+    pub(crate) changed: Condvar,
     pub(crate) places: Arc<Places>,
     pub(crate) host: Arc<Host>,
     /// Its own lock, because it is foreign code.
@@ -197,7 +197,7 @@ impl Shared {
         let mut table = self.table();
         let entry = table.entries.get_mut(&id).expect("it is on its way out");
         self.changed.notify_all();
-        let (words, name) = (words_of(entry, &self.device), entry.name.clone());
+        let (words, name) = (words_of(&entry.words(), &self.device), entry.name.clone());
         entry.place = Place::Away;
         let memory = kept.take(away, &words);
         drop(table);
@@ -218,7 +218,7 @@ impl Shared {
         Some((kept, entry.bytes, entry.copy.take()))
     }
 
-    fn copied(&self, kept: &Kept, bytes: u64) -> Result<Source, Error> {
+    pub(crate) fn copied(&self, kept: &Kept, bytes: u64) -> Result<Source, Error> {
         let mut block = self.host.block(bytes)?;
         timed(&self.counts.out_nanos, || kept.copy_to(&mut block.buffer, bytes))?;
         add(&self.counts.bytes_out, bytes);
@@ -295,7 +295,7 @@ impl Shared {
     }
 
     /// Memory of the device with the bytes of what is away.
-    fn filled(&self, kept: &Kept, bytes: u64, ahead: bool) -> Result<DeviceMemory, Error> {
+    pub(crate) fn filled(&self, kept: &Kept, bytes: u64, ahead: bool) -> Result<DeviceMemory, Error> {
         let _aside = Aside::begin();
         let mut memory = loop {
             let lacking = self.lacking_bytes(bytes);
@@ -326,10 +326,9 @@ fn unreadable(asked: usize, bytes: u64) -> Error {
 }
 
 /// What access to it says while it is away.
-fn words_of(entry: &Entry, device: &Device) -> CString {
+pub(crate) fn words_of(words: &str, device: &Device) -> CString {
     let words = format!(
-        "offload: {} {AWAY}{}: enter its manager, or fetch it first",
-        entry.words(),
+        "offload: {words} {AWAY}{}: enter its manager, or fetch it first",
         toma_core::memory::MemorySource::name(device)
     );
     CString::new(words.replace('\0', " ")).expect("it has no zeros")

@@ -6,5 +6,6 @@ mod hard;
 mod kit;
 #[path = "../steps/nets.rs"]
 mod nets;
+mod park;
 mod plans;
 mod rare;
