@@ -27,6 +27,7 @@
 mod away;
 mod counts;
 mod following;
+mod file;
 mod host;
 mod link;
 mod manager;
@@ -37,6 +38,7 @@ mod planned;
 mod recording;
 mod registry;
 mod room;
+mod save;
 mod seen;
 mod shared;
 mod source;
@@ -45,6 +47,7 @@ mod steps;
 mod stopwatch;
 mod table;
 mod tensor_ref;
+mod weights_file;
 
 pub(crate) use away::Away;
 pub use manager::{Entered, Manager};

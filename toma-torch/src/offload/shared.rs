@@ -123,9 +123,8 @@ impl Shared {
     pub(crate) fn read(&self, id: u64, out: &mut [u8]) -> Result<(), Error> {
         let (kept, place) = self.held_still(id).ok_or_else(|| unreadable(out.len(), 0))?;
         let copied = match kept.away() {
-            Some(away) if away.source.bytes().len() == out.len() => {
-                out.copy_from_slice(away.source.bytes());
-                Ok(())
+            Some(away) if away.bytes == out.len() as u64 => {
+                away.source.bytes().map(|bytes| out.copy_from_slice(&bytes))
             }
             Some(away) => Err(unreadable(out.len(), away.bytes)),
             None => kept.read(out),
@@ -315,7 +314,7 @@ impl Shared {
             }
         };
         let away = kept.away().expect("it is on its way back");
-        timed(&self.counts.in_nanos, || memory.fill(away.source.bytes()))?;
+        timed(&self.counts.in_nanos, || memory.fill(&away.source.bytes()?))?;
         Ok(memory)
     }
 }

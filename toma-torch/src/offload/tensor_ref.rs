@@ -136,6 +136,11 @@ impl TensorRef {
         Ok(pin)
     }
 
+    /// Whether [`read`](Self::read) has something to read.
+    pub(crate) fn has_one_memory(&self) -> bool {
+        self.ids.len() == 1
+    }
+
     /// Copies the bytes of its memory to `out` from where they are, without bringing them to the device.
     ///
     /// Of a contiguous tensor that has its memory alone these are its elements.
