@@ -20,7 +20,7 @@ impl Manager {
     ///
     /// Each is read from the file when an operator uses it. One that has not been written since leaves the device
     /// without a copy, so that weights take neither the device's memory nor the host's. Those with fewer bytes than
-    /// the manager moves are read at once.
+    /// the manager moves are read at once, and with `TOMA_DISABLE=1` all are.
     ///
     /// `Tensor::set_data` gives the memory to the variable of a model.
     ///
@@ -63,7 +63,8 @@ impl Shared {
         let kind = Kind::try_from(described.dtype)?;
         let shape = described.shape.iter().map(|&size| i64::try_from(size)).collect::<Result<Vec<_>, _>>();
         let shape = shape.map_err(|_| described.refused("has more elements than libtorch counts"))?;
-        if described.part.bytes < self.least_bytes() {
+        let is_disabled = toma_core::private::is_disabled();
+        if is_disabled || described.part.bytes < self.least_bytes() {
             let tensor = Tensor::f_from_data_size(&described.part.bytes()?, &shape, kind)?;
             return Ok(tensor.f_to_device(self.device.device())?);
         }

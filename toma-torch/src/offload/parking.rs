@@ -1,6 +1,7 @@
 //! Storages that are parked and resumed, all of them or none.
 
 use std::ffi::{CStr, CString};
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use toma_core::memory::MemorySource as _;
@@ -8,10 +9,12 @@ use toma_core::memory::MemorySource as _;
 use super::away::{Away, Source};
 use super::operators;
 use super::park::{Known, Stays};
+use super::seen::Event;
 use super::shared::{Shared, add, words_of};
 use super::table::{Entry, Place};
-use crate::error::{Error, ErrorKind};
+use crate::error::{AWAY, Error, ErrorKind};
 use crate::ffi::{Aside, DeviceMemory, Kept};
+use crate::memory::Device;
 
 /// A storage that no other thread moves meanwhile.
 pub(crate) struct Marked {
@@ -20,8 +23,16 @@ pub(crate) struct Marked {
     pub(crate) bytes: u64,
     /// What is there already of its bytes outside.
     copy: Option<Source>,
+    has_copy: bool,
+    name: Option<Arc<str>>,
     /// What an access to it says afterwards.
     words: CString,
+}
+
+impl Marked {
+    fn name(&self) -> Option<String> {
+        self.name.as_deref().map(str::to_owned)
+    }
 }
 
 impl Shared {
@@ -53,8 +64,9 @@ impl Shared {
             let Some(kept) = entry.storage.keep() else { continue };
             let known = Known { id, serial: entry.serial, was_away: entry.place == Place::Away };
             entry.place = Place::Leaving;
-            let words = self.parked_words(entry);
-            marked.push(Marked { known, kept, bytes: entry.bytes, copy: entry.copy.take(), words });
+            let words = c_words(&parked_words(entry, &self.device));
+            let (bytes, copy, name) = (entry.bytes, entry.copy.take(), entry.name.clone());
+            marked.push(Marked { known, kept, bytes, has_copy: copy.is_some(), copy, name, words });
         }
         drop(table);
         marked.sort_by_key(|one| one.known.serial);
@@ -69,12 +81,6 @@ impl Shared {
             used.join(", ")
         );
         Error::new(ErrorKind::Unsupported, message)
-    }
-
-    fn parked_words(&self, entry: &Entry) -> CString {
-        let words =
-            format!("offload: {} is parked off {}: resume it first", entry.words(), self.device.name());
-        CString::new(words.replace('\0', " ")).expect("it has no zeros")
     }
 
     /// Copies what is marked, all of it before the first loses its memory, so that a failure has nothing to bring back.
@@ -122,9 +128,13 @@ impl Shared {
         }
         self.changed.notify_all();
         drop(table);
-        add(&self.counts.offloads, marked.iter().filter(|one| !one.known.was_away).count() as u64);
-        // Both may free what is the device's.
-        drop((freed, marked));
+        // It may free what is the device's.
+        drop(freed);
+        for one in marked.iter().filter(|one| !one.known.was_away) {
+            add(&self.counts.offloads, 1);
+            let (name, bytes, is_copied) = (one.name(), one.bytes, !one.has_copy);
+            self.tell(|| Event::Offloaded { name, bytes, is_copied });
+        }
     }
 
     fn stay_all(&self, marked: Vec<Marked>) {
@@ -164,7 +174,8 @@ impl Shared {
             let kept = entry.storage.keep()?;
             entry.place = Place::Coming { ahead: false };
             let words = words_of(&entry.words(), &self.device);
-            Some(Marked { known, kept, bytes: entry.bytes, copy: None, words })
+            let (bytes, name) = (entry.bytes, entry.name.clone());
+            Some(Marked { known, kept, bytes, copy: None, has_copy: true, name, words })
         });
         marked.collect()
     }
@@ -220,9 +231,12 @@ impl Shared {
         }
         self.changed.notify_all();
         drop(table);
-        add(&self.counts.fetches, coming.len() as u64);
-        add(&self.counts.bytes_in, coming.iter().map(|one| one.bytes).sum());
-        drop((before, coming));
+        drop(before);
+        for one in &coming {
+            add(&self.counts.fetches, 1);
+            add(&self.counts.bytes_in, one.bytes);
+            self.tell(|| Event::Fetched { name: one.name(), bytes: one.bytes, is_ahead: true });
+        }
     }
 
     fn park_again(&self, marked: Vec<Marked>) {
@@ -265,4 +279,13 @@ enum Outside {
 fn say(kept: &Kept, nothing: DeviceMemory, words: &CStr) -> DeviceMemory {
     let away = kept.give(nothing).expect("it is away");
     kept.take(away, words)
+}
+
+/// What an access to it says while it is parked.
+pub(crate) fn parked_words(entry: &Entry, device: &Device) -> String {
+    format!("offload: {} {AWAY}{}, where it was parked: resume it first", entry.words(), device.name())
+}
+
+fn c_words(words: &str) -> CString {
+    CString::new(words.replace('\0', " ")).expect("it has no zeros")
 }

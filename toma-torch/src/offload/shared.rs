@@ -12,6 +12,7 @@ use super::away::{Away, Source};
 use super::counts::{Counts, add, timed};
 use super::host::Host;
 use super::link::Link;
+use super::parking::parked_words;
 use super::seen::{Event, Seen};
 use super::table::{Entry, Place, Places, Table};
 use crate::error::{AWAY, Error, ErrorKind};
@@ -274,8 +275,7 @@ impl Shared {
                     return Ok(Some((kept, entry.bytes)));
                 }
                 Place::Parked => {
-                    let message = format!("{} is parked: resume it first", entry.words());
-                    return Err(Error::new(ErrorKind::Other, message));
+                    return Err(Error::new(ErrorKind::Offloaded, parked_words(entry, &self.device)));
                 }
                 Place::Leaving | Place::Coming { .. } => {
                     if entry.place == (Place::Coming { ahead: true }) && !ahead {

@@ -107,7 +107,7 @@ fn what_lacks_memory_stays_parked_and_is_resumed_later() {
     assert_eq!(cpu::allocated_bytes(), held, "nothing came");
     let parked: Parked = unresumed.into_parked();
     let error = tensors[0].f_sum(Kind::Double).unwrap_err().to_string();
-    assert!(error.contains("is parked: resume it first"), "{error}");
+    assert!(error.contains("where it was parked: resume it first"), "{error}");
     manager.set_budget(held + (16 << 20)).unwrap();
     parked.resume().unwrap();
     assert_eq!(tensors.iter().map(bits).collect::<Vec<_>>(), expected);
@@ -153,8 +153,10 @@ fn a_parked_tensor_is_one_error_wherever_it_is_used() {
         }
     }
     drop(entered);
-    let error = tensor.f_sum(Kind::Float).unwrap_err().to_string();
-    assert!(error.contains("is parked off cpu: resume it first"), "{error}");
+    let error = toma_torch::Error::from(tensor.f_sum(Kind::Float).unwrap_err());
+    assert_eq!(error.kind(), ErrorKind::Offloaded);
+    let error = error.to_string();
+    assert!(error.contains("is away from cpu, where it was parked: resume it first"), "{error}");
     parked.resume().unwrap();
     assert_eq!((named.residency(), was_away.residency()), (Residency::Resident, Residency::Offloaded));
     let error = away.f_sum(Kind::Float).unwrap_err().to_string();
