@@ -10,7 +10,6 @@ use bytesize::ByteSize;
 use clap::Parser as _;
 use tch::{Device, Tensor};
 use tempfile::TempDir;
-use toma::memory::MemorySource as _;
 
 use crate::arguments::{Arguments, PolicyName};
 use crate::check::fixed;

@@ -26,8 +26,8 @@
 
 mod away;
 mod counts;
-mod following;
 mod file;
+mod following;
 mod host;
 mod link;
 mod manager;

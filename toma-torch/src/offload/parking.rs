@@ -7,10 +7,11 @@ use std::sync::atomic::Ordering;
 use toma_core::memory::MemorySource as _;
 
 use super::away::{Away, Source};
+use super::counts::add;
 use super::operators;
 use super::park::{Known, Stays};
 use super::seen::Event;
-use super::shared::{Shared, add, words_of};
+use super::shared::{Shared, words_of};
 use super::table::{Entry, Place};
 use crate::error::{AWAY, Error, ErrorKind};
 use crate::ffi::{Aside, DeviceMemory, Kept};

@@ -14,7 +14,7 @@ use super::host::Host;
 use super::link::Link;
 use super::parking::parked_words;
 use super::seen::{Event, Seen};
-use super::table::{Entry, Place, Places, Table};
+use super::table::{Place, Places, Table};
 use crate::error::{AWAY, Error, ErrorKind};
 use crate::ffi::{Aside, DeviceId, DeviceMemory, Kept};
 use crate::memory::{Device, cpu};
