@@ -35,6 +35,14 @@ pub(crate) struct Arguments {
     #[arg(long, value_name = "BYTES")]
     pub(crate) budget: Option<ByteSize>,
 
+    /// As a budget, for the model too: its weights stay in their file until an operator uses them
+    #[arg(long, value_name = "BYTES", conflicts_with_all = ["budget", "check"])]
+    pub(crate) offload: Option<ByteSize>,
+
+    /// Before the work and after it, take everything off the device, as for another program, and bring it back
+    #[arg(long, requires = "offload", conflicts_with = "check")]
+    pub(crate) park: bool,
+
     /// How the next batch size is chosen
     #[arg(long, value_name = "POLICY", default_value = "halve")]
     pub(crate) policy: PolicyName,
@@ -180,6 +188,11 @@ mod tests {
             assert!(parse(line).is_ok(), "{line:?}: {:?}", parse(line).err());
         }
         assert!(parse("--check --batch 0").is_err());
+        for line in
+            ["--offload 64MB --check", "--input - --compare --offload 64MB --budget 64MB", "--check --park"]
+        {
+            assert!(parse(line).is_err(), "{line:?}");
+        }
     }
 
     #[test]

@@ -4,9 +4,11 @@ use std::fs::{self, File};
 use std::io::{self, BufRead, BufReader};
 use std::path::Path;
 
+use bytesize::ByteSize;
 use tch::Device;
 use toma::observe::report;
 use toma::torch::cpu;
+use toma::torch::offload::Manager;
 
 use crate::arguments::{Arguments, PolicyName};
 use crate::compare::Ways;
@@ -26,6 +28,8 @@ pub(crate) struct Parts {
     pub(crate) words: Words,
     pub(crate) model: Model,
     pub(crate) device: Device,
+    /// Of a model that is not all in memory.
+    manager: Option<Manager>,
 }
 
 /// Does what the command line says.
@@ -40,17 +44,44 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
         "model: no folder is given; `cargo xtask run embed -- ARGUMENTS` fetches the model and gives it, \
          or say --model DIR or set MINILM_DIR",
     )?;
-    let parts = Parts::load(model, arguments.device)?;
+    let device = toma::torch::Device::new(arguments.device);
+    let manager = arguments.offload.map(|bytes| Manager::new(&device).budget(bytes.as_u64()));
+    let _entered = manager.as_ref().map(Manager::enter).transpose()?;
+    let parts = Parts::load(model, arguments.device, manager)?;
     match lines {
+        Some(lines) if arguments.park => {
+            parts.park("before")?;
+            embed(arguments, &parts, lines)?;
+            parts.park("after")
+        }
         Some(lines) => embed(arguments, &parts, lines),
         None => check::run(&parts, arguments.budget, None),
     }
 }
 
 impl Parts {
-    pub(crate) fn load(folder: &Path, device: Device) -> Result<Self> {
+    pub(crate) fn load(folder: &Path, device: Device, manager: Option<Manager>) -> Result<Self> {
         let words = Words::read(&folder.join("tokenizer.json"))?;
-        Ok(Self { words, model: Model::load(folder, device)?, device })
+        let model = match &manager {
+            Some(manager) => Model::offloaded(folder, device, manager)?,
+            None => Model::load(folder, device)?,
+        };
+        Ok(Self { words, model, device, manager })
+    }
+
+    /// Leaves the device to another program, and comes back.
+    fn park(&self, when: &str) -> Result<()> {
+        let Some(manager) = &self.manager else { return Ok(()) };
+        let parked = manager.park()?;
+        eprintln!("  parked {when}: {}; {}", ByteSize(parked.bytes()), parked.stays());
+        Ok(parked.resume()?)
+    }
+
+    fn memory(&self, arguments: &Arguments) -> Result<Memory> {
+        match (&self.manager, arguments.offload) {
+            (Some(manager), Some(bytes)) => Memory::offloaded(self.device, bytes, manager),
+            _ => Memory::limit(self.device, arguments.budget),
+        }
     }
 }
 
@@ -74,7 +105,7 @@ fn embed(
     parts: &Parts,
     mut lines: impl Iterator<Item = Result<String>>,
 ) -> Result<()> {
-    let memory = Memory::limit(arguments.device, arguments.budget)?;
+    let memory = parts.memory(arguments)?;
     let mut nearest = nearest(arguments, parts, &memory)?;
     let mut ways = Ways::new(arguments, &parts.model, &memory);
     let (mut before, mut kept) = (0, Vec::new());
@@ -108,6 +139,9 @@ fn embed(
         fs::write(path, picture).map_err(|error| format!("svg {}: {error}", path.display()))?;
     }
     eprintln!("  peak: {} of tensors, model included; {memory}", memory.peak());
+    if let Some(manager) = &parts.manager {
+        eprintln!("  offload: {}", manager.report());
+    }
     // The rows' own tensor is not what the budget is for.
     drop(memory);
     arguments.output.as_ref().map_or(Ok(()), |path| output::write(path, &kept, parts.model.width()))

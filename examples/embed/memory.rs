@@ -5,13 +5,16 @@ use std::fmt;
 
 use bytesize::ByteSize;
 use tch::Device;
-use toma::memory::{self, MemorySource as _};
+use toma::memory::{self, MemorySource};
 use toma::torch::cpu::Budget;
+use toma::torch::offload::Manager;
 
 use crate::Result;
 
 pub(crate) struct Memory {
     device: toma::torch::Device,
+    /// Of what stays within the budget by leaving.
+    manager: Option<Manager>,
     /// Held while the program runs; `None` on a GPU, which has a limit by nature.
     _budget: Option<Budget>,
     /// Bytes that tensors may take, the model's included.
@@ -43,11 +46,19 @@ impl Memory {
         }
         device.reset_peaks()?;
         let (budget, peak_bytes) = (on_cpu.then(|| Budget::new(bytes.0)), Cell::new(model_bytes));
-        Ok(Self { device, _budget: budget, bytes, model_bytes, peak_bytes })
+        Ok(Self { device, manager: None, _budget: budget, bytes, model_bytes, peak_bytes })
     }
 
-    pub(crate) const fn device(&self) -> &toma::torch::Device {
-        &self.device
+    /// The manager's budget; no model is on the device all the time.
+    pub(crate) fn offloaded(device: Device, bytes: ByteSize, manager: &Manager) -> Result<Self> {
+        let device = toma::torch::Device::new(device);
+        device.reset_peaks()?;
+        let manager = Some(manager.clone());
+        Ok(Self { device, manager, _budget: None, bytes, model_bytes: 0, peak_bytes: Cell::default() })
+    }
+
+    pub(crate) fn device(&self) -> &dyn MemorySource {
+        self.manager.as_ref().map_or(&self.device, |manager| manager)
     }
 
     /// Keeps the peak of an attempt, before the next one begins with a peak of its own.

@@ -8,6 +8,7 @@ use std::path::Path;
 use tch::{Device, Kind, TchError, Tensor};
 
 use toma::predict::is_dry;
+use toma::torch::offload::Manager;
 
 use crate::Result;
 use crate::texts::Tokens;
@@ -35,8 +36,17 @@ pub(crate) struct Model {
 
 impl Model {
     pub(crate) fn load(folder: &Path, device: Device) -> Result<Self> {
+        Self::with(folder, device, Weights::read(&folder.join("model.safetensors"), device)?)
+    }
+
+    /// In less memory than its weights take, on a device whose manager this thread has entered.
+    #[allow(dead_code, reason = "the example `profile` has all of it in memory")]
+    pub(crate) fn offloaded(folder: &Path, device: Device, manager: &Manager) -> Result<Self> {
+        Self::with(folder, device, Weights::in_file(&folder.join("model.safetensors"), manager)?)
+    }
+
+    fn with(folder: &Path, device: Device, weights: Weights) -> Result<Self> {
         let config = Config::read(&folder.join("config.json"))?;
-        let weights = Weights::read(&folder.join("model.safetensors"), device)?;
         let model = Self { config, weights, device };
         // Names a weight that is missing, and pays for what libtorch does only once.
         model.embed(&[&vec![1]])?;

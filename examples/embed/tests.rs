@@ -10,7 +10,6 @@ use bytesize::ByteSize;
 use clap::Parser as _;
 use tch::{Device, Tensor};
 use tempfile::TempDir;
-use toma::memory::MemorySource as _;
 
 use crate::arguments::{Arguments, PolicyName};
 use crate::check::fixed;
@@ -51,7 +50,7 @@ fn set(variable: &str) -> Option<OsString> {
 }
 
 pub(crate) fn parts() -> Option<Parts> {
-    Some(Parts::load(&model_folder()?, Device::Cpu).unwrap())
+    Some(Parts::load(&model_folder()?, Device::Cpu, None).unwrap())
 }
 
 /// Runs the job on `text`, with an output file; the error's text when there is one.
@@ -149,6 +148,22 @@ fn too_small_a_budget_is_an_error_with_its_figures() {
     let error = run("word ".repeat(300).as_bytes(), &["--budget", &barely]).unwrap_err();
     let says = "not even one text of up to 256 tokens fits beside the model: ";
     assert!(error.contains(says) && error.lines().count() == 1, "{error}");
+}
+
+#[test]
+fn weights_that_stay_in_their_file_make_the_same_vectors() {
+    let _alone = alone();
+    if model_folder().is_none() {
+        return;
+    }
+    let text = "some words\nand others, of another length\nmore\n".repeat(5);
+    let right = run(text.as_bytes(), &["--batch", "4"]).unwrap();
+    let rows = run(text.as_bytes(), &["--batch", "4", "--offload", "64MB", "--park"]).unwrap();
+    let [rows, right] = [rows, right].map(|rows| Vec::<f32>::try_from(rows.flatten(0, -1)).unwrap());
+    assert_eq!(rows.len(), right.len());
+    compare("value", &rows, &right, VALUE).unwrap();
+    let error = run(b"text", &["--offload", "40MB"]).unwrap_err();
+    assert!(error.contains("out of memory"), "{error}");
 }
 
 #[test]

@@ -6,6 +6,7 @@ use std::path::Path;
 
 use serde::Deserialize;
 use tch::{Device, Kind, TchError, Tensor};
+use toma::torch::offload::{Manager, TensorRef};
 
 use crate::{Result, first_line};
 
@@ -60,6 +61,18 @@ impl Weights {
             Ok((name, tensor.f_to_device(device)?.f_to_kind(Kind::Float)?))
         };
         Ok(Self(tensors.into_iter().map(place).collect::<Result<_>>()?))
+    }
+
+    /// The same, which stay in the file until an operator uses them.
+    #[allow(dead_code, reason = "the example `profile` has all of them in memory")]
+    pub(crate) fn in_file(path: &Path, manager: &Manager) -> Result<Self> {
+        let tensors = manager.read_safetensors(path)?.into_iter();
+        let tensors = tensors.filter(|(name, _)| !name.starts_with("pooler."));
+        let place = |(name, tensor): (String, TensorRef)| match tensor.kind() {
+            Kind::Float => Ok((name, tensor.shallow_clone())),
+            _ => Ok((name, tensor.f_to_kind(Kind::Float)?)),
+        };
+        Ok(Self(tensors.map(place).collect::<Result<_>>()?))
     }
 
     pub(crate) fn all(&self) -> impl Iterator<Item = (&str, &Tensor)> {

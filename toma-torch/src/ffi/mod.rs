@@ -46,7 +46,7 @@ pub(crate) use region::{
 };
 pub(crate) use rng::{rng_state, set_rng_state};
 pub(crate) use storage::{Memory, addresses, gradient_addresses, storage_identity, tensor_memory};
-pub(crate) use swap::{Kept, Memory as DeviceMemory, Remembered, Use};
+pub(crate) use swap::{Kept, Memory as DeviceMemory, Remembered, Use, born_away};
 
 /// What the shim says of a failure.
 #[repr(C)]

@@ -4,7 +4,7 @@ use std::ffi::{CStr, c_char, c_void};
 use std::marker::PhantomData;
 use std::ptr::{self, NonNull};
 
-use tch::Tensor;
+use tch::{Kind, Tensor};
 
 use super::{DeviceId, RawError, checked};
 use crate::error::Error;
@@ -161,6 +161,26 @@ impl Drop for Kept {
         // SAFETY: it is let go once.
         unsafe { toma_storage_let_go(self.0.as_ptr()) };
     }
+}
+
+/// A tensor whose memory has never been on its device.
+pub(crate) fn born_away(
+    shape: &[i64],
+    kind: Kind,
+    device: tch::Device,
+    away: Box<Away>,
+    words: &CStr,
+) -> Result<Tensor, Error> {
+    // libtorch asks whose memory it is.
+    let somewhere = Tensor::f_empty([1], (Kind::Uint8, device))?;
+    let memory = somewhere.data_ptr().cast_const().cast();
+    // SAFETY: nothing reads this memory, which is too short, and is taken away before the tensor is handed out.
+    let tensor = unsafe { Tensor::f_from_blob(memory, shape, &[], kind, device) }?;
+    let storage = Use::of(&tensor).next().expect("a dense tensor has a storage");
+    let kept = Remembered::new(&storage).keep().expect("the tensor has it");
+    // It is no allocator's, and is not freed with this.
+    let _nothing = kept.take(away, words);
+    Ok(tensor)
 }
 
 /// Memory of a device.

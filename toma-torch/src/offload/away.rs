@@ -1,9 +1,12 @@
 //! What stands for memory while it is away.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
 use super::host::Block;
 use super::table::Places;
+use super::weights_file::Part;
+use crate::error::Error;
 
 /// Where the bytes of a storage are that is not on its device. It belongs to the storage, and ends with it.
 #[derive(Debug)]
@@ -37,12 +40,15 @@ impl Drop for Booked {
 #[derive(Debug)]
 pub(crate) enum Source {
     Host(Block),
+    /// They are read when they are asked for.
+    File(Part),
 }
 
 impl Source {
-    pub(crate) fn bytes(&self) -> &[u8] {
+    pub(crate) fn bytes(&self) -> Result<Cow<'_, [u8]>, Error> {
         match self {
-            Self::Host(block) => &block.buffer,
+            Self::Host(block) => Ok(Cow::Borrowed(&block.buffer)),
+            Self::File(part) => part.bytes().map(Cow::Owned),
         }
     }
 }

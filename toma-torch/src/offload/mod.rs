@@ -26,15 +26,19 @@
 
 mod away;
 mod counts;
+mod file;
 mod following;
 mod host;
 mod link;
 mod manager;
 pub(crate) mod operators;
+mod park;
+mod parking;
 mod planned;
 mod recording;
 mod registry;
 mod room;
+mod save;
 mod seen;
 mod shared;
 mod source;
@@ -43,9 +47,11 @@ mod steps;
 mod stopwatch;
 mod table;
 mod tensor_ref;
+mod weights_file;
 
 pub(crate) use away::Away;
 pub use manager::{Entered, Manager};
+pub use park::{Parked, Stays, Unresumed, park};
 pub use planned::Planned;
 pub use seen::{AroundOperators, Event, OperatorCall};
 pub use source::OnPressure;

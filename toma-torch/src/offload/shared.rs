@@ -12,8 +12,9 @@ use super::away::{Away, Source};
 use super::counts::{Counts, add, timed};
 use super::host::Host;
 use super::link::Link;
+use super::parking::parked_words;
 use super::seen::{Event, Seen};
-use super::table::{Entry, Place, Places, Table};
+use super::table::{Place, Places, Table};
 use crate::error::{AWAY, Error, ErrorKind};
 use crate::ffi::{Aside, DeviceId, DeviceMemory, Kept};
 use crate::memory::{Device, cpu};
@@ -26,7 +27,7 @@ pub(crate) struct Shared {
     pub(crate) device: Device,
     pub(crate) id: DeviceId,
     table: Mutex<Table>,
-    changed: Condvar,
+    pub(crate) changed: Condvar,
     pub(crate) places: Arc<Places>,
     pub(crate) host: Arc<Host>,
     /// Its own lock, because it is foreign code.
@@ -123,9 +124,8 @@ impl Shared {
     pub(crate) fn read(&self, id: u64, out: &mut [u8]) -> Result<(), Error> {
         let (kept, place) = self.held_still(id).ok_or_else(|| unreadable(out.len(), 0))?;
         let copied = match kept.away() {
-            Some(away) if away.source.bytes().len() == out.len() => {
-                out.copy_from_slice(away.source.bytes());
-                Ok(())
+            Some(away) if away.bytes == out.len() as u64 => {
+                away.source.bytes().map(|bytes| out.copy_from_slice(&bytes))
             }
             Some(away) => Err(unreadable(out.len(), away.bytes)),
             None => kept.read(out),
@@ -197,7 +197,7 @@ impl Shared {
         let mut table = self.table();
         let entry = table.entries.get_mut(&id).expect("it is on its way out");
         self.changed.notify_all();
-        let (words, name) = (words_of(entry, &self.device), entry.name.clone());
+        let (words, name) = (words_of(&entry.words(), &self.device), entry.name.clone());
         entry.place = Place::Away;
         let memory = kept.take(away, &words);
         drop(table);
@@ -218,7 +218,7 @@ impl Shared {
         Some((kept, entry.bytes, entry.copy.take()))
     }
 
-    fn copied(&self, kept: &Kept, bytes: u64) -> Result<Source, Error> {
+    pub(crate) fn copied(&self, kept: &Kept, bytes: u64) -> Result<Source, Error> {
         let mut block = self.host.block(bytes)?;
         timed(&self.counts.out_nanos, || kept.copy_to(&mut block.buffer, bytes))?;
         add(&self.counts.bytes_out, bytes);
@@ -275,8 +275,7 @@ impl Shared {
                     return Ok(Some((kept, entry.bytes)));
                 }
                 Place::Parked => {
-                    let message = format!("{} is parked: resume it first", entry.words());
-                    return Err(Error::new(ErrorKind::Other, message));
+                    return Err(Error::new(ErrorKind::Offloaded, parked_words(entry, &self.device)));
                 }
                 Place::Leaving | Place::Coming { .. } => {
                     if entry.place == (Place::Coming { ahead: true }) && !ahead {
@@ -295,7 +294,7 @@ impl Shared {
     }
 
     /// Memory of the device with the bytes of what is away.
-    fn filled(&self, kept: &Kept, bytes: u64, ahead: bool) -> Result<DeviceMemory, Error> {
+    pub(crate) fn filled(&self, kept: &Kept, bytes: u64, ahead: bool) -> Result<DeviceMemory, Error> {
         let _aside = Aside::begin();
         let mut memory = loop {
             let lacking = self.lacking_bytes(bytes);
@@ -315,7 +314,7 @@ impl Shared {
             }
         };
         let away = kept.away().expect("it is on its way back");
-        timed(&self.counts.in_nanos, || memory.fill(away.source.bytes()))?;
+        timed(&self.counts.in_nanos, || memory.fill(&away.source.bytes()?))?;
         Ok(memory)
     }
 }
@@ -326,10 +325,9 @@ fn unreadable(asked: usize, bytes: u64) -> Error {
 }
 
 /// What access to it says while it is away.
-fn words_of(entry: &Entry, device: &Device) -> CString {
+pub(crate) fn words_of(words: &str, device: &Device) -> CString {
     let words = format!(
-        "offload: {} {AWAY}{}: enter its manager, or fetch it first",
-        entry.words(),
+        "offload: {words} {AWAY}{}: enter its manager, or fetch it first",
         toma_core::memory::MemorySource::name(device)
     );
     CString::new(words.replace('\0', " ")).expect("it has no zeros")

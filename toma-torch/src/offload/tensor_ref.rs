@@ -3,6 +3,7 @@
 use std::fmt;
 use std::ops::Deref;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use tch::Tensor;
 use toma_core::memory::MemorySource as _;
@@ -45,6 +46,7 @@ impl TensorRef {
             let mut table = shared.table();
             let Some(entry) = table.entry(&storage) else { continue };
             entry.name = name.map(Arc::from).or_else(|| entry.name.take());
+            entry.is_kept |= entry.bytes < shared.min_bytes.load(Ordering::Relaxed);
             ids.push(storage.id());
         }
         Self { tensor: tensor.shallow_clone(), shared, ids }
@@ -134,6 +136,11 @@ impl TensorRef {
         Ok(pin)
     }
 
+    /// Whether [`read`](Self::read) has something to read.
+    pub(crate) fn has_one_memory(&self) -> bool {
+        self.ids.len() == 1
+    }
+
     /// Copies the bytes of its memory to `out` from where they are, without bringing them to the device.
     ///
     /// Of a contiguous tensor that has its memory alone these are its elements.
@@ -147,7 +154,8 @@ impl TensorRef {
 
     /// Ends the watch: it has no name any more, and may leave again if it was kept.
     pub fn forget(self) {
-        self.each(|entry| (entry.name, entry.is_kept) = (None, false));
+        let min_bytes = self.shared.min_bytes.load(Ordering::Relaxed);
+        self.each(|entry| (entry.name, entry.is_kept) = (None, entry.bytes < min_bytes));
     }
 }
 

@@ -68,12 +68,23 @@ pub(crate) fn train(net: &Net, rule: Rule, steps: usize) -> Learned {
 
 /// An out of memory of a step is its error.
 pub(crate) fn try_train(net: &Net, rule: Rule, steps: usize) -> Result<Learned, TchError> {
+    train_with(net, rule, steps, |_| {})
+}
+
+/// The same; between forward and backward of each step something else happens.
+pub(crate) fn train_with(
+    net: &Net,
+    rule: Rule,
+    steps: usize,
+    mut between: impl FnMut(usize),
+) -> Result<Learned, TchError> {
     let mut optimizer = rule.build(&net.variables);
     tch::manual_seed(11);
     let mut losses = Vec::new();
-    for _ in 0..steps {
+    for step in 0..steps {
         let loss = caught(|| {
             let loss = net.loss();
+            between(step);
             optimizer.backward_step(&loss);
             loss.double_value(&[])
         })?;

@@ -1,10 +1,12 @@
 //! Storages that leave their device and come back, under real budgets.
 
 mod exact;
+mod files;
 mod handles;
 mod hard;
 mod kit;
 #[path = "../steps/nets.rs"]
 mod nets;
+mod park;
 mod plans;
 mod rare;

@@ -1,0 +1,93 @@
+//! Tensors whose bytes stay in a file until an operator uses them.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use tch::{Kind, Tensor};
+
+use super::away::{Away, Source};
+use super::manager::Manager;
+use super::shared::{Shared, words_of};
+use super::table::Place;
+use super::tensor_ref::TensorRef;
+use super::weights_file::{Described, WeightsFile};
+use crate::error::Error;
+use crate::ffi::{self, Aside, Use};
+use crate::memory::Device;
+
+impl Manager {
+    /// The tensors of a safetensors file, by name and in its order, without reading them.
+    ///
+    /// Each is read from the file when an operator uses it. One that has not been written since leaves the device
+    /// without a copy, so that weights take neither the device's memory nor the host's. Those with fewer bytes than
+    /// the manager moves are read at once, and with `TOMA_DISABLE=1` all are.
+    ///
+    /// `Tensor::set_data` gives the memory to the variable of a model.
+    ///
+    /// ```
+    /// use tch::{Kind, Tensor};
+    /// use toma_torch::Device;
+    /// use toma_torch::offload::{Manager, Residency};
+    ///
+    /// let path = std::env::temp_dir().join(format!("weights-{}.safetensors", std::process::id()));
+    /// let ones = Tensor::ones([1 << 18], (Kind::Float, tch::Device::Cpu));
+    /// Tensor::write_safetensors(&[("ones", ones)], &path)?;
+    ///
+    /// let manager = Manager::new(&Device::new(tch::Device::Cpu));
+    /// let _entered = manager.enter()?;
+    /// let weights = manager.read_safetensors(&path)?;
+    /// let (name, ones) = &weights[0];
+    /// assert_eq!((name.as_str(), ones.residency()), ("ones", Residency::Offloaded));
+    /// assert_eq!(ones.sum(Kind::Double).double_value(&[]), f64::from(1 << 18));
+    /// # std::fs::remove_file(&path).unwrap();
+    /// # Ok::<(), tch::TchError>(())
+    /// ```
+    ///
+    /// # Errors
+    /// For what is no such file, a kind that libtorch does not have, and a device that is not there. Later, where an
+    /// operator uses a tensor: when the file has another length or was written to since. It is looked at by its length
+    /// and its time. A file that is put in its place changes nothing.
+    pub fn read_safetensors(&self, path: impl AsRef<Path>) -> Result<Vec<(String, TensorRef)>, Error> {
+        Device::existing(self.shared().device.device())?;
+        let described = WeightsFile::open(path.as_ref())?;
+        let named = |one: Described| {
+            let tensor = self.shared().tensor_of(&one)?;
+            Ok((one.name.clone(), TensorRef::new(self, &tensor, Some(&one.name))))
+        };
+        described.into_iter().map(named).collect()
+    }
+}
+
+impl Shared {
+    fn tensor_of(self: &Arc<Self>, described: &Described) -> Result<Tensor, Error> {
+        let kind = Kind::try_from(described.dtype)?;
+        let shape = described.shape.iter().map(|&size| i64::try_from(size)).collect::<Result<Vec<_>, _>>();
+        let shape = shape.map_err(|_| described.refused("has more elements than libtorch counts"))?;
+        let is_disabled = toma_core::private::is_disabled();
+        if is_disabled || described.part.bytes < self.least_bytes() {
+            let tensor = Tensor::f_from_data_size(&described.part.bytes()?, &shape, kind)?;
+            return Ok(tensor.f_to_device(self.device.device())?);
+        }
+        let _aside = Aside::begin();
+        let part = described.part.clone();
+        let words = format!("{} ({} bytes)", described.name, part.bytes);
+        let away = Box::new(Away::new(part.bytes, Source::File(part), &self.places));
+        let words = words_of(&words, &self.device);
+        let tensor = ffi::born_away(&shape, kind, self.device.device(), away, &words)?;
+        self.know_away(&tensor, &described.name);
+        Ok(tensor)
+    }
+
+    /// Bytes of a storage that operators find wherever it is.
+    fn least_bytes(&self) -> u64 {
+        self.min_bytes.load(std::sync::atomic::Ordering::Relaxed).max(1)
+    }
+
+    fn know_away(&self, tensor: &Tensor, name: &str) {
+        let storage = Use::of(tensor).next().expect("a dense tensor has a storage");
+        let mut table = self.table();
+        let entry = table.entry(&storage).expect("what is away may move");
+        entry.place = Place::Away;
+        entry.name = Some(Arc::from(name));
+    }
+}

@@ -1,0 +1,292 @@
+//! Storages that are parked and resumed, all of them or none.
+
+use std::ffi::{CStr, CString};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use toma_core::memory::MemorySource as _;
+
+use super::away::{Away, Source};
+use super::counts::add;
+use super::operators;
+use super::park::{Known, Stays};
+use super::seen::Event;
+use super::shared::{Shared, words_of};
+use super::table::{Entry, Place};
+use crate::error::{AWAY, Error, ErrorKind};
+use crate::ffi::{Aside, DeviceMemory, Kept};
+use crate::memory::Device;
+
+/// A storage that no other thread moves meanwhile.
+pub(crate) struct Marked {
+    pub(crate) known: Known,
+    kept: Kept,
+    pub(crate) bytes: u64,
+    /// What is there already of its bytes outside.
+    copy: Option<Source>,
+    has_copy: bool,
+    name: Option<Arc<str>>,
+    /// What an access to it says afterwards.
+    words: CString,
+}
+
+impl Marked {
+    fn name(&self) -> Option<String> {
+        self.name.as_deref().map(str::to_owned)
+    }
+}
+
+impl Shared {
+    /// Whether parking is about it.
+    fn is_large(&self, entry: &Entry) -> bool {
+        entry.bytes > 0 && entry.bytes >= self.min_bytes.load(Ordering::Relaxed) && !entry.storage.is_gone()
+    }
+
+    /// Marks all that may leave as on its way at once, so that no operator begins with a part of it.
+    pub(crate) fn mark_all(&self) -> Result<Vec<Marked>, Error> {
+        let moves = |entry: &Entry| matches!(entry.place, Place::Leaving | Place::Coming { .. });
+        let mut table = self.table();
+        loop {
+            let used = table.entries.values().filter(|entry| entry.pins > 0 && self.is_large(entry));
+            let used: Vec<_> = used.map(Entry::words).collect();
+            if !used.is_empty() {
+                return Err(self.in_use(&used));
+            }
+            if !table.entries.values().any(moves) {
+                break;
+            }
+            table = self.wait(table);
+        }
+        let mut marked = Vec::new();
+        for (&id, entry) in &mut table.entries {
+            if entry.place == Place::Parked || !self.is_large(entry) {
+                continue;
+            }
+            let Some(kept) = entry.storage.keep() else { continue };
+            let known = Known { id, serial: entry.serial, was_away: entry.place == Place::Away };
+            entry.place = Place::Leaving;
+            let words = c_words(&parked_words(entry, &self.device));
+            let (bytes, copy, name) = (entry.bytes, entry.copy.take(), entry.name.clone());
+            marked.push(Marked { known, kept, bytes, has_copy: copy.is_some(), copy, name, words });
+        }
+        drop(table);
+        marked.sort_by_key(|one| one.known.serial);
+        Ok(marked)
+    }
+
+    fn in_use(&self, used: &[String]) -> Error {
+        let message = format!(
+            "park: {} of {} are in use or pinned, and nothing was parked: {}",
+            used.len(),
+            self.device.name(),
+            used.join(", ")
+        );
+        Error::new(ErrorKind::Unsupported, message)
+    }
+
+    /// Copies what is marked, all of it before the first loses its memory, so that a failure has nothing to bring back.
+    pub(crate) fn leave_all(&self, mut marked: Vec<Marked>) -> Result<(), Error> {
+        match self.outsides(&mut marked) {
+            Ok(outsides) => {
+                self.take_all(marked, outsides);
+                Ok(())
+            }
+            Err(failed) => {
+                self.stay_all(marked);
+                Err(Error::new(failed.kind(), format!("{failed}; nothing was parked")))
+            }
+        }
+    }
+
+    /// What stands for the memory of each: nothing of those that are away already.
+    fn outsides(&self, marked: &mut [Marked]) -> Result<Vec<Outside>, Error> {
+        let mut copies = Vec::new();
+        for one in &*marked {
+            let copies_now = !one.known.was_away && one.copy.is_none();
+            copies.push(copies_now.then(|| self.copied(&one.kept, one.bytes)).transpose()?);
+        }
+        let nothing = marked.iter().filter(|one| one.known.was_away);
+        let mut nothing = nothing.map(|_| DeviceMemory::make(self.id, 0)).collect::<Result<Vec<_>, _>>()?;
+        let outside = |(one, copied): (&mut Marked, Option<Source>)| match copied.or_else(|| one.copy.take())
+        {
+            Some(source) => Outside::Copy(Box::new(Away::new(one.bytes, source, &self.places))),
+            None => Outside::Already(nothing.pop().expect("there is one for each that is away")),
+        };
+        Ok(marked.iter_mut().zip(copies).map(outside).collect())
+    }
+
+    fn take_all(&self, marked: Vec<Marked>, outsides: Vec<Outside>) {
+        let mut freed = Vec::new();
+        let mut table = self.table();
+        for (one, outside) in marked.iter().zip(outsides) {
+            if let Some(entry) = table.entries.get_mut(&one.known.id) {
+                entry.place = Place::Parked;
+            }
+            freed.push(match outside {
+                Outside::Copy(away) => one.kept.take(away, &one.words),
+                Outside::Already(nothing) => say(&one.kept, nothing, &one.words),
+            });
+        }
+        self.changed.notify_all();
+        drop(table);
+        // It may free what is the device's.
+        drop(freed);
+        for one in marked.iter().filter(|one| !one.known.was_away) {
+            add(&self.counts.offloads, 1);
+            let (name, bytes, is_copied) = (one.name(), one.bytes, !one.has_copy);
+            self.tell(|| Event::Offloaded { name, bytes, is_copied });
+        }
+    }
+
+    fn stay_all(&self, marked: Vec<Marked>) {
+        let mut kept = Vec::new();
+        let mut table = self.table();
+        for one in marked {
+            if let Some(entry) = table.entries.get_mut(&one.known.id) {
+                entry.place = if one.known.was_away { Place::Away } else { Place::Resident };
+                entry.copy = one.copy;
+            }
+            kept.push(one.kept);
+        }
+        self.changed.notify_all();
+        drop(table);
+        drop(kept);
+    }
+
+    pub(crate) fn stays(&self) -> Stays {
+        let (small, small_bytes) = {
+            let table = self.table();
+            let here = table.entries.values().filter(|entry| {
+                entry.place == Place::Resident && !entry.storage.is_gone() && !self.is_large(entry)
+            });
+            here.fold((0, 0), |(count, bytes), entry| (count + 1, bytes + entry.bytes))
+        };
+        Stays { small, small_bytes, other_bytes: self.allocated_bytes().saturating_sub(small_bytes) }
+    }
+
+    /// What lives of these, on its way for no other thread to move it.
+    pub(crate) fn mark_parked(&self, storages: &[Known]) -> Vec<Marked> {
+        let mut table = self.table();
+        let marked = storages.iter().filter_map(|&known| {
+            let entry = table.entries.get_mut(&known.id)?;
+            if entry.serial != known.serial || entry.place != Place::Parked {
+                return None;
+            }
+            let kept = entry.storage.keep()?;
+            entry.place = Place::Coming { ahead: false };
+            let words = words_of(&entry.words(), &self.device);
+            let (bytes, name) = (entry.bytes, entry.name.clone());
+            Some(Marked { known, kept, bytes, copy: None, has_copy: true, name, words })
+        });
+        marked.collect()
+    }
+
+    /// All or nothing.
+    pub(crate) fn return_all(&self, storages: &[Known]) -> Result<(), Error> {
+        operators::take_back();
+        let _aside = Aside::begin();
+        let (away, coming): (Vec<_>, Vec<_>) =
+            self.mark_parked(storages).into_iter().partition(|one| one.known.was_away);
+        match self.memories(&coming) {
+            Ok(memories) => {
+                self.give_all(coming, memories);
+                self.say_away(away);
+                Ok(())
+            }
+            Err(failed) => {
+                self.park_again(away.into_iter().chain(coming).collect());
+                Err(failed)
+            }
+        }
+    }
+
+    fn memories(&self, coming: &[Marked]) -> Result<Vec<DeviceMemory>, Error> {
+        let bytes = coming.iter().map(|one| one.bytes).sum();
+        let lacking = self.lacking_bytes(bytes);
+        if lacking > 0 {
+            self.make_room(lacking);
+        }
+        let lacking = self.lacking_bytes(bytes);
+        if lacking > 0 {
+            let (name, limit) = (self.device.name(), self.limit_bytes());
+            let message = format!(
+                "{name} out of memory: to resume {bytes} bytes takes {lacking} more than the budget of {limit}"
+            );
+            return Err(Error::new(ErrorKind::OutOfMemory, message));
+        }
+        coming.iter().map(|one| self.filled(&one.kept, one.bytes, false)).collect()
+    }
+
+    fn give_all(&self, coming: Vec<Marked>, memories: Vec<DeviceMemory>) {
+        let mut before = Vec::new();
+        let mut table = self.table();
+        for (one, memory) in coming.iter().zip(memories) {
+            let source = one.kept.give(memory).map(|away| away.source);
+            match table.entries.get_mut(&one.known.id) {
+                Some(entry) => {
+                    entry.place = Place::Resident;
+                    entry.copy = source;
+                }
+                None => before.push(source),
+            }
+        }
+        self.changed.notify_all();
+        drop(table);
+        drop(before);
+        for one in &coming {
+            add(&self.counts.fetches, 1);
+            add(&self.counts.bytes_in, one.bytes);
+            self.tell(|| Event::Fetched { name: one.name(), bytes: one.bytes, is_ahead: true });
+        }
+    }
+
+    fn park_again(&self, marked: Vec<Marked>) {
+        let mut table = self.table();
+        for one in &marked {
+            if let Some(entry) = table.entries.get_mut(&one.known.id) {
+                entry.place = Place::Parked;
+            }
+        }
+        self.changed.notify_all();
+        drop(table);
+        drop(marked);
+    }
+
+    /// These are away as any other.
+    pub(crate) fn say_away(&self, marked: Vec<Marked>) {
+        let mut nothing: Vec<_> = marked.iter().filter_map(|_| DeviceMemory::make(self.id, 0).ok()).collect();
+        let mut freed = Vec::new();
+        let mut table = self.table();
+        for one in &marked {
+            if let Some(entry) = table.entries.get_mut(&one.known.id) {
+                entry.place = Place::Away;
+            }
+            freed.extend(nothing.pop().map(|nothing| say(&one.kept, nothing, &one.words)));
+        }
+        self.changed.notify_all();
+        drop(table);
+        drop((freed, marked));
+    }
+}
+
+/// What stands for memory that leaves.
+enum Outside {
+    Copy(Box<Away>),
+    /// It is away. The memory of no bytes stands in while the words are changed.
+    Already(DeviceMemory),
+}
+
+/// Changes what an access says to a storage that is away and that no other thread moves.
+fn say(kept: &Kept, nothing: DeviceMemory, words: &CStr) -> DeviceMemory {
+    let away = kept.give(nothing).expect("it is away");
+    kept.take(away, words)
+}
+
+/// What an access to it says while it is parked.
+pub(crate) fn parked_words(entry: &Entry, device: &Device) -> String {
+    format!("offload: {} {AWAY}{}, where it was parked: resume it first", entry.words(), device.name())
+}
+
+fn c_words(words: &str) -> CString {
+    CString::new(words.replace('\0', " ")).expect("it has no zeros")
+}

@@ -1,0 +1,98 @@
+//! Variables are written to a file from wherever they are.
+
+use std::borrow::Cow;
+use std::cell::RefCell;
+use std::path::Path;
+
+use safetensors::View;
+use safetensors::tensor::Dtype;
+use tch::Tensor;
+use tch::nn::VarStore;
+
+use super::manager::Manager;
+use super::weights_file;
+use crate::error::Error;
+
+impl Manager {
+    /// Writes the variables to a safetensors file, one at a time, from wherever their bytes are: what is away is not
+    /// brought to the device.
+    ///
+    /// `VarStore::load` reads it, and [`read_safetensors`](Self::read_safetensors). The file is in its place when it
+    /// is whole, so that one that tensors of this manager are read from may be replaced.
+    ///
+    /// # Errors
+    /// Where the file cannot be written, a variable cannot be read, or its kind is not one of the format. What was
+    /// there before is as it was.
+    pub fn save(&self, variables: &VarStore, path: impl AsRef<Path>) -> Result<(), Error> {
+        let failed = RefCell::new(None);
+        let variables = variables.variables();
+        let view = |(name, tensor): (&String, &Tensor)| {
+            Variable::new(self, tensor, &failed).map(|view| (name.clone(), view))
+        };
+        let views = variables.iter().map(view).collect::<Result<_, Error>>()?;
+        weights_file::write_whole(path.as_ref(), |beside| {
+            let written = weights_file::write(beside, views);
+            failed.take().map_or(written, Err)
+        })
+    }
+
+    /// The elements of a tensor, one after the other.
+    fn elements(&self, tensor: &Tensor) -> Result<Vec<u8>, Error> {
+        let watched = self.adopt(tensor);
+        let bytes = tensor.numel() * tensor.kind().elt_size_in_bytes();
+        let mut elements = vec![0; bytes];
+        if tensor.is_contiguous() && watched.has_one_memory() && watched.bytes() == bytes as u64 {
+            watched.read(&mut elements)?;
+            return Ok(elements);
+        }
+        // A view, or one of another order.
+        let _here = watched.pin()?;
+        tensor.f_detach()?.f_copy_data_u8(&mut elements, tensor.numel())?;
+        Ok(elements)
+    }
+}
+
+/// A variable whose bytes are asked for when it is its turn to be written.
+struct Variable<'a> {
+    manager: &'a Manager,
+    tensor: Tensor,
+    dtype: Dtype,
+    shape: Vec<usize>,
+    /// The first failure: the trait has no place for it.
+    failed: &'a RefCell<Option<Error>>,
+}
+
+impl<'a> Variable<'a> {
+    fn new(manager: &'a Manager, tensor: &Tensor, failed: &'a RefCell<Option<Error>>) -> Result<Self, Error> {
+        let natural = |size: i64| usize::try_from(size).expect("sizes of tensors are natural numbers");
+        let shape = tensor.size().into_iter().map(natural).collect();
+        Ok(Self { manager, tensor: tensor.shallow_clone(), dtype: tensor.kind().try_into()?, shape, failed })
+    }
+}
+
+impl View for Variable<'_> {
+    fn dtype(&self) -> Dtype {
+        self.dtype
+    }
+
+    fn shape(&self) -> &[usize] {
+        &self.shape
+    }
+
+    fn data(&self) -> Cow<'_, [u8]> {
+        if self.failed.borrow().is_some() {
+            return Cow::Borrowed(&[]);
+        }
+        self.manager.elements(&self.tensor).map_or_else(
+            |error| {
+                *self.failed.borrow_mut() = Some(error);
+                Cow::Borrowed(&[][..])
+            },
+            Cow::Owned,
+        )
+    }
+
+    fn data_len(&self) -> usize {
+        self.tensor.numel() * self.tensor.kind().elt_size_in_bytes()
+    }
+}

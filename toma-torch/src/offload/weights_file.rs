@@ -1,0 +1,171 @@
+//! A file of weights, and the bytes of one tensor in it.
+
+use std::collections::HashMap;
+use std::fs::{self, File};
+use std::io::{self, Read as _, Seek as _, SeekFrom};
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::SystemTime;
+
+use safetensors::tensor::{Dtype, Metadata};
+
+use crate::error::{Error, ErrorKind};
+
+/// Longer headers are refused by the library that writes them, too.
+const LONGEST_HEADER: u64 = 100_000_000;
+
+/// An open file that must stay as it was when it was opened.
+#[derive(Debug)]
+pub(crate) struct WeightsFile {
+    path: PathBuf,
+    file: Mutex<File>,
+    bytes: u64,
+    modified: SystemTime,
+}
+
+/// What the header says of a tensor.
+#[derive(Debug)]
+pub(crate) struct Described {
+    pub(crate) name: String,
+    pub(crate) dtype: Dtype,
+    pub(crate) shape: Vec<usize>,
+    pub(crate) part: Part,
+}
+
+/// Bytes of a file.
+#[derive(Clone, Debug)]
+pub(crate) struct Part {
+    file: Arc<WeightsFile>,
+    offset: u64,
+    pub(crate) bytes: u64,
+}
+
+impl Described {
+    pub(crate) fn refused(&self, why: &str) -> Error {
+        failed(&self.part.file.path, format!("{} {why}", self.name))
+    }
+}
+
+impl Part {
+    pub(crate) fn bytes(&self) -> Result<Vec<u8>, Error> {
+        self.file.read(self.offset, self.bytes)
+    }
+}
+
+fn failed(path: &Path, why: impl std::fmt::Display) -> Error {
+    Error::new(ErrorKind::Other, format!("weights {}: {why}", path.display()))
+}
+
+impl WeightsFile {
+    /// What is in a file, in its order.
+    pub(crate) fn open(path: &Path) -> Result<Vec<Described>, Error> {
+        let opened = File::open(path).and_then(|file| Ok((file.metadata()?, file)));
+        let (about, file) = opened.map_err(|error| failed(path, error))?;
+        if !about.is_file() {
+            return Err(failed(path, "not a file"));
+        }
+        let modified = about.modified().map_err(|error| failed(path, error))?;
+        let opened = Self { path: path.to_owned(), file: Mutex::new(file), bytes: about.len(), modified };
+        Arc::new(opened).described()
+    }
+
+    fn described(self: Arc<Self>) -> Result<Vec<Described>, Error> {
+        let malformed = |why: &dyn std::fmt::Display| failed(&self.path, format!("not safetensors: {why}"));
+        if self.bytes < 8 {
+            return Err(malformed(&format!("{} bytes are no header", self.bytes)));
+        }
+        let length = self.read(0, 8)?;
+        let length = u64::from_le_bytes(length.try_into().expect("as many were read"));
+        if length > LONGEST_HEADER.min(self.bytes - 8) {
+            return Err(malformed(&format!("a header of {length} bytes in a file of {}", self.bytes)));
+        }
+        let header: Metadata =
+            serde_json::from_slice(&self.read(8, length)?).map_err(|error| malformed(&error))?;
+        let mut described = Vec::new();
+        for (name, info) in header.tensors() {
+            let (offset, bytes) =
+                self.place(8 + length, info.data_offsets, &info.shape, info.dtype).ok_or_else(|| {
+                    malformed(&format!(
+                        "{name} is {:?} of {:?} in {:?}",
+                        info.dtype, info.shape, info.data_offsets
+                    ))
+                })?;
+            let part = Part { file: Arc::clone(&self), offset, bytes };
+            described.push(Described { name, dtype: info.dtype, shape: info.shape.clone(), part });
+        }
+        described.sort_by(|one, other| (one.part.offset, &one.name).cmp(&(other.part.offset, &other.name)));
+        Ok(described)
+    }
+
+    /// Where the bytes of a tensor begin in the file, and how many they are: as its shape says, and all there.
+    fn place(
+        &self,
+        begin: u64,
+        (from, to): (usize, usize),
+        shape: &[usize],
+        dtype: Dtype,
+    ) -> Option<(u64, u64)> {
+        let elements = shape.iter().try_fold(1_usize, |product, size| product.checked_mul(*size))?;
+        let bytes = elements.checked_mul(dtype.size())?;
+        let offset = begin.checked_add(u64::try_from(from).ok()?)?;
+        let end = offset.checked_add(u64::try_from(bytes).ok()?)?;
+        (to.checked_sub(from) == Some(bytes) && end <= self.bytes).then_some((offset, bytes as u64))
+    }
+
+    fn read(&self, offset: u64, bytes: u64) -> Result<Vec<u8>, Error> {
+        self.check()?;
+        let size = usize::try_from(bytes).ok();
+        let mut read = Vec::new();
+        size.and_then(|size| read.try_reserve_exact(size).ok()).ok_or_else(|| {
+            let message =
+                format!("host out of memory: tried to read {bytes} bytes of {}", self.path.display());
+            Error::new(ErrorKind::OutOfMemory, message)
+        })?;
+        let got = self.read_to(offset, bytes, &mut read).map_err(|error| failed(&self.path, error))?;
+        // It may have changed meanwhile.
+        self.check()?;
+        if got < bytes {
+            return Err(failed(&self.path, format!("ends after {got} of {bytes} bytes at {offset}")));
+        }
+        Ok(read)
+    }
+
+    fn read_to(&self, offset: u64, bytes: u64, to: &mut Vec<u8>) -> io::Result<u64> {
+        let mut file = self.file.lock().unwrap_or_else(PoisonError::into_inner);
+        file.seek(SeekFrom::Start(offset))?;
+        file.by_ref().take(bytes).read_to_end(to).map(|read| read as u64)
+    }
+
+    /// The open file, which another one in its place does not change.
+    fn check(&self) -> Result<(), Error> {
+        let about = self.file.lock().unwrap_or_else(PoisonError::into_inner).metadata();
+        let about = about.and_then(|about| Ok((about.len(), about.modified()?)));
+        let (bytes, modified) = about.map_err(|error| failed(&self.path, error))?;
+        if bytes != self.bytes {
+            let why = format!("has {bytes} bytes, and had {} when it was opened", self.bytes);
+            return Err(failed(&self.path, why));
+        }
+        if modified != self.modified {
+            return Err(failed(&self.path, "was written to after it was opened"));
+        }
+        Ok(())
+    }
+}
+
+/// Writes a file beside, and puts it in its place when it is whole.
+pub(crate) fn write_whole(path: &Path, write: impl FnOnce(&Path) -> Result<(), Error>) -> Result<(), Error> {
+    let mut beside = path.as_os_str().to_owned();
+    beside.push(format!(".{}.partial", std::process::id()));
+    let beside = PathBuf::from(beside);
+    let written =
+        write(&beside).and_then(|()| fs::rename(&beside, path).map_err(|error| failed(path, error)));
+    if written.is_err() {
+        // It may not be there.
+        let _removed = fs::remove_file(&beside);
+    }
+    written
+}
+
+pub(crate) fn write(path: &Path, views: HashMap<String, impl safetensors::View>) -> Result<(), Error> {
+    safetensors::serialize_to_file(views, &None, path).map_err(|error| failed(path, error))
+}

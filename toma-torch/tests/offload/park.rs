@@ -1,0 +1,218 @@
+//! Everything leaves the device, and comes back.
+
+use std::error::Error as _;
+
+use tch::{Kind, Tensor};
+use toma_torch::offload::{self, Lru, Manager, Parked, Residency};
+use toma_torch::{ErrorKind, cpu};
+
+use crate::kit::{Rule, alone, bits, cpu_device, entered, manager, train, train_with};
+use crate::nets::{convolutions, perceptron};
+
+const MIB: i64 = 1 << 18;
+const FLOATS: (Kind, tch::Device) = (Kind::Float, tch::Device::Cpu);
+
+/// A tensor of so many MiB.
+fn mibs(count: i64) -> Tensor {
+    Tensor::arange(count * MIB, FLOATS)
+}
+
+/// Its bits.
+fn sum(tensor: &Tensor) -> u64 {
+    tensor.sum(Kind::Double).double_value(&[]).to_bits()
+}
+
+/// Nothing is parked by a failure.
+fn fails(manager: &Manager) -> toma_torch::Error {
+    let before = (manager.status(), cpu::allocated_bytes());
+    let error = manager.park().expect_err("it cannot leave");
+    assert_eq!((manager.status(), cpu::allocated_bytes()), before, "{error}");
+    error
+}
+
+#[test]
+fn a_step_that_is_parked_in_its_middle_learns_what_it_would_have() {
+    let _alone = alone();
+    for net in [perceptron, convolutions] {
+        let expected = train(&net(), Rule::Adam, 4);
+        let before = cpu::allocated_bytes();
+        let (manager, _entered) = entered(u64::MAX, Lru);
+        let net = net();
+        let mut stayed = Vec::new();
+        let learned = train_with(&net, Rule::Adam, 4, |_| {
+            let held = cpu::allocated_bytes() - before;
+            let parked = manager.park().unwrap();
+            assert!(parked.bytes() > 4 << 20, "{parked:?}");
+            assert_eq!(held - parked.bytes(), cpu::allocated_bytes() - before);
+            stayed.push(cpu::allocated_bytes() - before);
+            parked.resume().unwrap();
+            assert_eq!(cpu::allocated_bytes() - before, held);
+        });
+        assert_eq!(learned.unwrap(), expected, "{}", net.name);
+        assert!(stayed.iter().all(|bytes| *bytes < 64 << 10), "{stayed:?}");
+    }
+}
+
+#[test]
+fn a_clean_copy_is_not_copied_again() {
+    let _alone = alone();
+    let (manager, _entered) = entered(u64::MAX, Lru);
+    let tensor = mibs(1);
+    let _used = sum(&tensor);
+    manager.park().unwrap().resume().unwrap();
+    let out = manager.report().bytes_out;
+    let parked = manager.park().unwrap();
+    assert!(manager.report().bytes_out - out < 1 << 10, "{}", manager.report());
+    assert!(parked.bytes() >= 1 << 20);
+    parked.resume().unwrap();
+    assert_eq!(sum(&tensor), sum(&mibs(1)));
+}
+
+#[test]
+fn what_is_pinned_or_has_no_room_outside_leaves_all_as_it_was() {
+    let _alone = alone();
+    let (manager, _entered) = entered(u64::MAX, Lru);
+    let (first, second) = (mibs(1), mibs(2));
+    let total = [sum(&first), sum(&second)];
+    let named = manager.adopt(&second);
+    let pin = named.pin().unwrap();
+    let error = fails(&manager);
+    assert_eq!(error.kind(), ErrorKind::Unsupported);
+    let says = error.to_string();
+    assert!(says.contains("in use or pinned") && says.contains("2097152 bytes"), "{says}");
+    drop(pin);
+    let manager = manager.host(5 << 19);
+    let error = fails(&manager);
+    assert_eq!(error.kind(), ErrorKind::OutOfMemory);
+    assert!(error.to_string().contains("host out of memory"), "{error}");
+    assert_eq!([sum(&first), sum(&second)], total);
+    let manager = manager.host(4 << 20);
+    manager.park().unwrap().resume().unwrap();
+    assert_eq!([sum(&first), sum(&second)], total);
+}
+
+#[test]
+fn what_lacks_memory_stays_parked_and_is_resumed_later() {
+    let _alone = alone();
+    let before = cpu::allocated_bytes();
+    let (manager, _entered) = entered(before + (8 << 20), Lru);
+    let tensors = [mibs(2), mibs(3)];
+    let expected: Vec<_> = tensors.iter().map(bits).collect();
+    let parked = manager.park().unwrap();
+    manager.set_budget(cpu::allocated_bytes() + (4 << 20)).unwrap();
+    let held = cpu::allocated_bytes();
+    let unresumed = parked.resume().unwrap_err();
+    let source = unresumed.source().unwrap().to_string();
+    assert!(source.contains("cpu out of memory") && source.contains("budget"), "{source}");
+    assert_eq!(cpu::allocated_bytes(), held, "nothing came");
+    let parked: Parked = unresumed.into_parked();
+    let error = tensors[0].f_sum(Kind::Double).unwrap_err().to_string();
+    assert!(error.contains("where it was parked: resume it first"), "{error}");
+    manager.set_budget(held + (16 << 20)).unwrap();
+    parked.resume().unwrap();
+    assert_eq!(tensors.iter().map(bits).collect::<Vec<_>>(), expected);
+}
+
+#[test]
+fn others_leave_for_what_is_resumed() {
+    let _alone = alone();
+    let (manager, _entered) = entered(cpu::allocated_bytes() + (6 << 20), Lru);
+    let tensor = mibs(4);
+    let expected = bits(&tensor);
+    let parked = manager.park().unwrap();
+    let made_since = Tensor::full([4 * MIB], 7, FLOATS);
+    let made = manager.adopt(&made_since);
+    parked.resume().unwrap();
+    assert_eq!(made.residency(), Residency::Offloaded);
+    assert_eq!(bits(&tensor), expected);
+    assert!(bits(&made_since).iter().all(|bits| *bits == 7_f32.to_bits()));
+}
+
+#[test]
+fn a_parked_tensor_is_one_error_wherever_it_is_used() {
+    let _alone = alone();
+    let (manager, entered) = entered(u64::MAX, Lru);
+    let tensor = mibs(1);
+    let (named, away) = (manager.adopt(&tensor), mibs(1));
+    let was_away = manager.adopt(&away);
+    let _used = away.size();
+    let _next = sum(&tensor);
+    was_away.offload().unwrap();
+    let parked = manager.park().unwrap();
+    assert_eq!((named.residency(), was_away.residency()), (Residency::Parked, Residency::Parked));
+    let mut bytes = vec![0; 4 << 18];
+    named.read(&mut bytes).unwrap();
+    assert_eq!(bytes[4..8], 1_f32.to_ne_bytes(), "it may be read where it is");
+    for tensor in [&tensor, &away] {
+        for error in [
+            tensor.f_sum(Kind::Float).unwrap_err().to_string(),
+            tensor.f_copy_data(&mut [0_f32], 1).unwrap_err().to_string(),
+            manager.adopt(tensor).pin().unwrap_err().to_string(),
+        ] {
+            assert!(error.contains("parked") && error.contains("resume it first"), "{error}");
+        }
+    }
+    drop(entered);
+    let error = toma_torch::Error::from(tensor.f_sum(Kind::Float).unwrap_err());
+    assert_eq!(error.kind(), ErrorKind::Offloaded);
+    let error = error.to_string();
+    assert!(error.contains("is away from cpu, where it was parked: resume it first"), "{error}");
+    parked.resume().unwrap();
+    assert_eq!((named.residency(), was_away.residency()), (Residency::Resident, Residency::Offloaded));
+    let error = away.f_sum(Kind::Float).unwrap_err().to_string();
+    assert!(error.contains("enter its manager"), "{error}");
+    let _entered = manager.enter().unwrap();
+    assert_eq!(sum(&tensor), sum(&away));
+}
+
+#[test]
+fn what_is_dropped_instead_is_away_and_what_ends_meanwhile_is_freed() {
+    let _alone = alone();
+    let (manager, _entered) = entered(u64::MAX, Lru);
+    let (tensor, other) = (mibs(1), mibs(2));
+    let expected = sum(&tensor);
+    let parked = manager.park().unwrap();
+    drop(other);
+    drop(parked);
+    assert_eq!(manager.adopt(&tensor).residency(), Residency::Offloaded);
+    assert_eq!((manager.status().away, manager.status().away_bytes), (1, 1 << 20), "{}", manager.status());
+    assert_eq!(sum(&tensor), expected);
+    let held = manager.status().host_bytes;
+    let parked = manager.park().unwrap();
+    drop(tensor);
+    let numbers_may_be_used_again = mibs(1);
+    parked.resume().unwrap();
+    assert!(manager.status().host_bytes < held + (1 << 16));
+    assert_eq!(sum(&numbers_may_be_used_again), expected);
+}
+
+#[test]
+fn small_storages_stay_and_are_told() {
+    let _alone = alone();
+    let manager = Manager::new(&cpu_device());
+    let _entered = manager.enter().unwrap();
+    let (small, large) = (Tensor::ones([1 << 10], FLOATS), mibs(1));
+    let _watched = manager.adopt(&small);
+    let _used = sum(&large);
+    let parked = manager.park().unwrap();
+    assert_eq!((parked.stays().small, parked.stays().small_bytes), (1, 4 << 10));
+    assert!(parked.stays().to_string().starts_with("1 small storages of 4.00K stay"), "{}", parked.stays());
+    assert_eq!(sum(&small), 1024_f64.to_bits());
+    parked.resume().unwrap();
+    assert!(manager.adopt(&small).offload().is_err(), "operators would not look for it");
+}
+
+#[test]
+fn a_device_is_parked_without_a_handle_where_there_is_a_manager() {
+    let _alone = alone();
+    let error = offload::park(&cpu_device()).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Unsupported);
+    assert!(error.to_string().contains("cpu has no manager: make one"), "{error}");
+    let manager = manager(Lru);
+    let _entered = manager.enter().unwrap();
+    let tensor = mibs(1);
+    let parked = offload::park(&cpu_device()).unwrap();
+    assert_eq!((parked.bytes(), manager.adopt(&tensor).residency()), (1 << 20, Residency::Parked));
+    parked.resume().unwrap();
+    assert_eq!(manager.adopt(&tensor).residency(), Residency::Resident);
+}
