@@ -37,7 +37,7 @@ pub(crate) use gradient::{identity, is_sole, set_gradient};
 pub(crate) use modes::enter_autocast;
 pub(crate) use modes::{autocast_depth, is_grad_enabled, modes, set_modes, toma_casts_clear};
 pub(crate) use observe::{Event, EventKind, Recording};
-pub(crate) use offload::{Aside, Ended, enter_offloading, install_offloading, leave_offloading};
+pub(crate) use offload::{Aside, Ended, Manages, enter_offloading, install_offloading, leave_offloading};
 use profile::{node, operator_of_stack};
 pub(crate) use profile::{position, tell_operators};
 pub(crate) use region::{
@@ -46,7 +46,7 @@ pub(crate) use region::{
 };
 pub(crate) use rng::{rng_state, set_rng_state};
 pub(crate) use storage::{Memory, addresses, gradient_addresses, storage_identity, tensor_memory};
-pub(crate) use swap::{Kept, Memory as DeviceMemory, Remembered, Use, born_away};
+pub(crate) use swap::{Away, Kept, Memory as DeviceMemory, Remembered, Use, born_away};
 
 /// What the shim says of a failure.
 #[repr(C)]

@@ -1,11 +1,12 @@
 //! Operators of threads that have entered a manager.
 
 use std::ffi::{CStr, c_char, c_void};
+use std::sync::OnceLock;
 use std::{ptr, slice};
 
 use super::swap::{self, Use};
 use super::{DeviceId, RawError};
-use crate::offload::operators;
+use crate::error::Error;
 
 unsafe extern "C" {
     safe fn toma_offload_install(offloading: &'static Offloading);
@@ -67,7 +68,7 @@ extern "C" fn begins(
     count: usize,
     error: &mut RawError,
 ) -> i32 {
-    match operators::begin(name_at(name), uses(begun, count)) {
+    match manages().begin(name_at(name), uses(begun, count)) {
         Ok(()) => 0,
         Err(failed) => error.fill(&failed),
     }
@@ -79,7 +80,7 @@ fn name_at(name: *const c_char) -> &'static str {
 }
 
 extern "C" fn ends(raw: &RawEnded) {
-    operators::end(&mut Ended {
+    manages().end(&mut Ended {
         name: name_at(raw.name),
         uses: uses(raw.uses, raw.use_count),
         made: uses(raw.made, raw.made_count),
@@ -91,15 +92,33 @@ extern "C" fn ends(raw: &RawEnded) {
 }
 
 extern "C" fn held(of: *mut Use<'static>, count: usize, begins: bool) {
-    operators::hold(uses(of, count), begins);
+    manages().hold(uses(of, count), begins);
 }
 
 extern "C" fn lacks(device: DeviceId, bytes: u64) -> bool {
-    operators::make_room(device, bytes)
+    manages().make_room(device, bytes)
 }
 
-/// Before any storage is moved.
-pub(crate) fn install_offloading() {
+/// Told of operators, on the threads that run them. It must not panic.
+pub(crate) trait Manages: Sync {
+    /// What an operator uses comes back, and stays until it ends.
+    fn begin(&self, name: &str, uses: &mut [Use<'_>]) -> Result<(), Error>;
+    fn end(&self, ended: &mut Ended<'_>);
+    /// An operator of a thread that has not entered begins or ends.
+    fn hold(&self, uses: &mut [Use<'_>], begins: bool);
+    /// Whether an allocation that lacks so many bytes is worth another try.
+    fn make_room(&self, device: DeviceId, bytes: u64) -> bool;
+}
+
+static MANAGES: OnceLock<&'static dyn Manages> = OnceLock::new();
+
+fn manages() -> &'static dyn Manages {
+    *MANAGES.get().expect("it was installed before anything is told")
+}
+
+/// Before any storage is moved. The first one stays.
+pub(crate) fn install_offloading(manages: &'static dyn Manages) {
+    MANAGES.get_or_init(|| manages);
     toma_offload_install(&OFFLOADING);
 }
 

@@ -1,5 +1,6 @@
 //! Memory of storages that comes and goes.
 
+use std::any::Any;
 use std::ffi::{CStr, c_char, c_void};
 use std::marker::PhantomData;
 use std::ptr::{self, NonNull};
@@ -8,7 +9,6 @@ use tch::{Kind, Tensor};
 
 use super::{DeviceId, RawError, checked};
 use crate::error::Error;
-use crate::offload::Away;
 
 /// `toma_use` of the shim: a storage that lives for `'a`.
 #[repr(C)]
@@ -181,6 +181,14 @@ pub(crate) fn born_away(
     // It is no allocator's, and is not freed with this.
     let _nothing = kept.take(away, words);
     Ok(tensor)
+}
+
+/// What stands for the memory of a storage while it is away. It belongs to the storage, and ends with it.
+#[derive(Debug)]
+pub(crate) struct Away {
+    pub(crate) bytes: u64,
+    /// Where they are.
+    pub(crate) place: Box<dyn Any + Send + Sync>,
 }
 
 /// Memory of a device.

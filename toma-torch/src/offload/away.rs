@@ -7,21 +7,31 @@ use super::host::Block;
 use super::table::Places;
 use super::weights_file::Part;
 use crate::error::Error;
+use crate::ffi::Away;
 
-/// Where the bytes of a storage are that is not on its device. It belongs to the storage, and ends with it.
-#[derive(Debug)]
-pub(crate) struct Away {
-    pub(crate) bytes: u64,
-    pub(crate) source: Source,
-    /// Ends what the books say of it.
-    _booked: Booked,
+/// What stands for so many bytes that are at their source, until it ends or comes back.
+pub(crate) fn away(bytes: u64, source: Source, places: &Arc<Places>) -> Box<Away> {
+    places.is_away(bytes);
+    let booked = Booked { bytes, places: Arc::clone(places) };
+    Box::new(Away { bytes, place: Box::new(Outside { source, _booked: booked }) })
 }
 
-impl Away {
-    pub(crate) fn new(bytes: u64, source: Source, places: &Arc<Places>) -> Self {
-        places.is_away(bytes);
-        Self { bytes, source, _booked: Booked { bytes, places: Arc::clone(places) } }
-    }
+/// Where the bytes are.
+pub(crate) fn source_of(away: &Away) -> &Source {
+    let outside = away.place.downcast_ref::<Outside>().expect("storages are away by us alone");
+    &outside.source
+}
+
+/// The same of one that is back.
+pub(crate) fn into_source(away: Box<Away>) -> Source {
+    let outside = away.place.downcast::<Outside>().expect("storages are away by us alone");
+    outside.source
+}
+
+/// It is in the books until it is dropped.
+struct Outside {
+    source: Source,
+    _booked: Booked,
 }
 
 #[derive(Debug)]

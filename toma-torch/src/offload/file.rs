@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use tch::{Kind, Tensor};
 
-use super::away::{Away, Source};
+use super::away::{self, Source};
 use super::manager::Manager;
 use super::shared::{Shared, words_of};
 use super::table::Place;
@@ -71,7 +71,7 @@ impl Shared {
         let _aside = Aside::begin();
         let part = described.part.clone();
         let words = format!("{} ({} bytes)", described.name, part.bytes);
-        let away = Box::new(Away::new(part.bytes, Source::File(part), &self.places));
+        let away = away::away(part.bytes, Source::File(part), &self.places);
         let words = words_of(&words, &self.device);
         let tensor = ffi::born_away(&shape, kind, self.device.device(), away, &words)?;
         self.know_away(&tensor, &described.name);

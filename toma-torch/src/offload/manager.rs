@@ -59,7 +59,7 @@ impl Drop for Handle {
 impl Manager {
     /// A manager of a device without a budget: nothing leaves before memory runs out.
     pub fn new(device: &Device) -> Self {
-        ffi::install_offloading();
+        ffi::install_offloading(&operators::Operators);
         if device.device() == tch::Device::Cpu {
             cpu::count();
         }

@@ -49,7 +49,6 @@ mod table;
 mod tensor_ref;
 mod weights_file;
 
-pub(crate) use away::Away;
 pub use manager::{Entered, Manager};
 pub use park::{Parked, Stays, Unresumed, park};
 pub use planned::Planned;

@@ -12,7 +12,7 @@ use super::steps::{Ensuing, Found};
 use super::stopwatch::Stopwatch;
 use super::table::Place;
 use crate::error::{Error, ErrorKind};
-use crate::ffi::{DeviceId, Ended, Use};
+use crate::ffi::{DeviceId, Ended, Manages, Use};
 
 /// Storages whose memory the program may look at until the next operator of this thread.
 #[derive(Default)]
@@ -50,41 +50,44 @@ fn lend(shared: &Arc<Shared>, id: u64) {
     }
 }
 
-/// What an operator uses comes back, and stays until it ends.
-pub(crate) fn begin(name: &str, uses: &mut [Use<'_>]) -> Result<(), Error> {
-    take_back();
-    let managers = registry::all();
-    for (at, shared) in managers.iter().enumerate() {
-        if let Err(failed) = shared.begin(name, uses) {
-            for begun in &managers[..at] {
-                begun.release(uses);
+/// Those of all managers.
+pub(crate) struct Operators;
+
+impl Manages for Operators {
+    fn begin(&self, name: &str, uses: &mut [Use<'_>]) -> Result<(), Error> {
+        take_back();
+        let managers = registry::all();
+        for (at, shared) in managers.iter().enumerate() {
+            if let Err(failed) = shared.begin(name, uses) {
+                for begun in &managers[..at] {
+                    begun.release(uses);
+                }
+                return Err(failed);
             }
-            return Err(failed);
+        }
+        Ok(())
+    }
+
+    fn end(&self, ended: &mut Ended<'_>) {
+        for shared in registry::all().iter() {
+            shared.end(ended);
         }
     }
-    Ok(())
-}
 
-pub(crate) fn end(ended: &mut Ended<'_>) {
-    for shared in registry::all().iter() {
-        shared.end(ended);
-    }
-}
-
-/// An operator of a thread that has not entered begins or ends.
-pub(crate) fn hold(uses: &mut [Use<'_>], begins: bool) {
-    for shared in registry::all().iter() {
-        if begins {
-            shared.pin_found(uses);
-        } else {
-            shared.release(uses);
+    fn hold(&self, uses: &mut [Use<'_>], begins: bool) {
+        for shared in registry::all().iter() {
+            if begins {
+                shared.pin_found(uses);
+            } else {
+                shared.release(uses);
+            }
         }
     }
-}
 
-pub(crate) fn make_room(device: DeviceId, bytes: u64) -> bool {
-    registry::of(device)
-        .is_some_and(|shared| !shared.is_patient.load(Ordering::Relaxed) && shared.room_for(bytes))
+    fn make_room(&self, device: DeviceId, bytes: u64) -> bool {
+        registry::of(device)
+            .is_some_and(|shared| !shared.is_patient.load(Ordering::Relaxed) && shared.room_for(bytes))
+    }
 }
 
 impl Shared {

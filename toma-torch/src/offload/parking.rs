@@ -6,7 +6,7 @@ use std::sync::atomic::Ordering;
 
 use toma_core::memory::MemorySource as _;
 
-use super::away::{Away, Source};
+use super::away::{self, Source};
 use super::counts::add;
 use super::operators;
 use super::park::{Known, Stays};
@@ -14,7 +14,7 @@ use super::seen::Event;
 use super::shared::{Shared, words_of};
 use super::table::{Entry, Place};
 use crate::error::{AWAY, Error, ErrorKind};
-use crate::ffi::{Aside, DeviceMemory, Kept};
+use crate::ffi::{Aside, Away, DeviceMemory, Kept};
 use crate::memory::Device;
 
 /// A storage that no other thread moves meanwhile.
@@ -109,7 +109,7 @@ impl Shared {
         let mut nothing = nothing.map(|_| DeviceMemory::make(self.id, 0)).collect::<Result<Vec<_>, _>>()?;
         let outside = |(one, copied): (&mut Marked, Option<Source>)| match copied.or_else(|| one.copy.take())
         {
-            Some(source) => Outside::Copy(Box::new(Away::new(one.bytes, source, &self.places))),
+            Some(source) => Outside::Copy(away::away(one.bytes, source, &self.places)),
             None => Outside::Already(nothing.pop().expect("there is one for each that is away")),
         };
         Ok(marked.iter_mut().zip(copies).map(outside).collect())
@@ -221,7 +221,7 @@ impl Shared {
         let mut before = Vec::new();
         let mut table = self.table();
         for (one, memory) in coming.iter().zip(memories) {
-            let source = one.kept.give(memory).map(|away| away.source);
+            let source = one.kept.give(memory).map(away::into_source);
             match table.entries.get_mut(&one.known.id) {
                 Some(entry) => {
                     entry.place = Place::Resident;

@@ -8,7 +8,7 @@ use std::time::Instant;
 
 use toma_plan::residency::{Eviction, Flow};
 
-use super::away::{Away, Source};
+use super::away::{self, Source};
 use super::counts::{Counts, add, timed};
 use super::host::Host;
 use super::link::Link;
@@ -125,7 +125,7 @@ impl Shared {
         let (kept, place) = self.held_still(id).ok_or_else(|| unreadable(out.len(), 0))?;
         let copied = match kept.away() {
             Some(away) if away.bytes == out.len() as u64 => {
-                away.source.bytes().map(|bytes| out.copy_from_slice(&bytes))
+                away::source_of(away).bytes().map(|bytes| out.copy_from_slice(&bytes))
             }
             Some(away) => Err(unreadable(out.len(), away.bytes)),
             None => kept.read(out),
@@ -193,7 +193,7 @@ impl Shared {
                 return Err(failed);
             }
         };
-        let away = Box::new(Away::new(bytes, source, &self.places));
+        let away = away::away(bytes, source, &self.places);
         let mut table = self.table();
         let entry = table.entries.get_mut(&id).expect("it is on its way out");
         self.changed.notify_all();
@@ -239,7 +239,7 @@ impl Shared {
         };
         let mut table = self.set_place(id, Place::Resident);
         let away = kept.give(memory);
-        let mut source = away.map(|away| away.source);
+        let mut source = away.map(away::into_source);
         let entry = table.entries.get_mut(&id);
         let name = entry.and_then(|entry| {
             entry.copy = source.take();
@@ -314,7 +314,7 @@ impl Shared {
             }
         };
         let away = kept.away().expect("it is on its way back");
-        timed(&self.counts.in_nanos, || memory.fill(&away.source.bytes()?))?;
+        timed(&self.counts.in_nanos, || memory.fill(&away::source_of(away).bytes()?))?;
         Ok(memory)
     }
 }
