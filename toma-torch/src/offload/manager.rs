@@ -36,7 +36,7 @@ use crate::memory::{Device, cpu};
 /// // Four MiB in three.
 /// let parts: Vec<_> = (0..4).map(|part| Tensor::full([1 << 18], part, (Kind::Float, tch::Device::Cpu))).collect();
 /// assert!(manager.status().away_bytes >= 1 << 20);
-/// let sum = parts.iter().map(|part| part.sum(Kind::Double).double_value(&[])).sum::<f64>();
+/// let sum = parts.iter().map(|part| part.sum(Kind::Float).double_value(&[])).sum::<f64>();
 /// assert_eq!(sum, f64::from((1 + 2 + 3) << 18));
 /// # Ok::<(), toma_torch::Error>(())
 /// ```

@@ -10,7 +10,7 @@
 //! use toma_torch::{Device, cpu};
 //!
 //! let device = Device::new(tch::Device::Cpu);
-//! let manager = Manager::new(&device).budget(cpu::allocated_bytes() + (4 << 20));
+//! let manager = Manager::new(&device).budget(cpu::allocated_bytes() + (8 << 20));
 //! let _offload = manager.enter()?; // the only new line: below is plain tch
 //! let vs = nn::VarStore::new(device.device());
 //! let net = nn::seq()
@@ -19,7 +19,7 @@
 //!     .add(nn::linear(&vs.root() / "out", 1024, 256, Default::default()));
 //! let mut opt = nn::Adam::default().build(&vs, 1e-3)?;
 //! let x = Tensor::randn([64, 512], (Kind::Float, device.device()));
-//! opt.backward_step(&net.forward(&x).square().mean(Kind::Float)); // wants 13 MiB, has 4
+//! opt.backward_step(&net.forward(&x).square().mean(Kind::Float)); // wants 13 MiB, has 8
 //! assert!(manager.report().fetches > 0);
 //! # Ok::<(), tch::TchError>(())
 //! ```

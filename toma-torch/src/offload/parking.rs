@@ -88,7 +88,7 @@ impl Shared {
     pub(crate) fn leave_all(&self, mut marked: Vec<Marked>) -> Result<(), Error> {
         match self.outsides(&mut marked) {
             Ok(outsides) => {
-                self.take_all(marked, outsides);
+                self.take_all(&marked, outsides);
                 Ok(())
             }
             Err(failed) => {
@@ -115,7 +115,7 @@ impl Shared {
         Ok(marked.iter_mut().zip(copies).map(outside).collect())
     }
 
-    fn take_all(&self, marked: Vec<Marked>, outsides: Vec<Outside>) {
+    fn take_all(&self, marked: &[Marked], outsides: Vec<Outside>) {
         let mut freed = Vec::new();
         let mut table = self.table();
         for (one, outside) in marked.iter().zip(outsides) {
@@ -189,7 +189,7 @@ impl Shared {
             self.mark_parked(storages).into_iter().partition(|one| one.known.was_away);
         match self.memories(&coming) {
             Ok(memories) => {
-                self.give_all(coming, memories);
+                self.give_all(&coming, memories);
                 self.say_away(away);
                 Ok(())
             }
@@ -217,7 +217,7 @@ impl Shared {
         coming.iter().map(|one| self.filled(&one.kept, one.bytes, false)).collect()
     }
 
-    fn give_all(&self, coming: Vec<Marked>, memories: Vec<DeviceMemory>) {
+    fn give_all(&self, coming: &[Marked], memories: Vec<DeviceMemory>) {
         let mut before = Vec::new();
         let mut table = self.table();
         for (one, memory) in coming.iter().zip(memories) {
@@ -233,7 +233,7 @@ impl Shared {
         self.changed.notify_all();
         drop(table);
         drop(before);
-        for one in &coming {
+        for one in coming {
             add(&self.counts.fetches, 1);
             add(&self.counts.bytes_in, one.bytes);
             self.tell(|| Event::Fetched { name: one.name(), bytes: one.bytes, is_ahead: true });

@@ -1,9 +1,12 @@
 //! Everything leaves the device, and comes back.
 
 use std::error::Error as _;
+use std::sync::Barrier;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
 
 use tch::{Kind, Tensor};
-use toma_torch::offload::{self, Lru, Manager, Parked, Residency};
+use toma_torch::offload::{self, Flow, Lru, Manager, Parked, Residency};
 use toma_torch::{ErrorKind, cpu};
 
 use crate::kit::{Rule, alone, bits, cpu_device, entered, manager, train, train_with};
@@ -51,6 +54,83 @@ fn a_step_that_is_parked_in_its_middle_learns_what_it_would_have() {
         assert_eq!(learned.unwrap(), expected, "{}", net.name);
         assert!(stayed.iter().all(|bytes| *bytes < 64 << 10), "{stayed:?}");
     }
+}
+
+#[test]
+fn what_was_away_in_a_planned_step_stays_away() {
+    let _alone = alone();
+    let expected = train(&perceptron(), Rule::Sgd, 8);
+    let (manager, _entered) = entered(cpu::allocated_bytes() + (20 << 20), Flow::default());
+    let mut was_away = 0;
+    let learned = train_with(&perceptron(), Rule::Sgd, 8, |_| {
+        let before = manager.status();
+        manager.park().unwrap().resume().unwrap();
+        was_away += before.away;
+        // Fetches that had begun ahead may have come meanwhile.
+        assert!(manager.status().away <= before.away, "{before}, {}", manager.status());
+    });
+    assert_eq!(learned.unwrap(), expected);
+    assert!(was_away > 0, "{}", manager.report());
+}
+
+#[test]
+fn an_allocation_that_fails_leaves_everything_parked() {
+    let _alone = alone();
+    let (manager, _entered) = entered(u64::MAX, Lru);
+    let tensors = [mibs(1), mibs(2), mibs(1)];
+    let expected: Vec<_> = tensors.iter().map(bits).collect();
+    let mut parked = manager.park().unwrap();
+    let held = (cpu::allocated_bytes(), manager.status());
+    for skip in 0..3 {
+        let failure = cpu::FailingAllocation::after(skip);
+        parked = parked.resume().expect_err("an allocation fails").into_parked();
+        assert!(failure.has_failed(), "{skip}");
+        assert_eq!((cpu::allocated_bytes(), manager.status()), held, "{skip}");
+    }
+    parked.resume().unwrap();
+    assert_eq!(tensors.iter().map(bits).collect::<Vec<_>>(), expected);
+}
+
+#[test]
+fn operators_of_other_threads_see_all_of_it_parked_or_none() {
+    let _alone = alone();
+    let (manager, _entered) = entered(u64::MAX, Lru);
+    let (is_over, begun) = (AtomicBool::new(false), Barrier::new(3));
+    let sums = thread::scope(|scope| {
+        let works = || {
+            let _entered = manager.enter().unwrap();
+            let pair = [mibs(1), mibs(1)];
+            let expected = sum(&pair[0]);
+            let mut sums = 0;
+            begun.wait();
+            while !is_over.load(Ordering::Relaxed) {
+                match pair[0].f_dot(&pair[1]).and_then(|_| pair[0].f_sum(Kind::Double)) {
+                    Ok(total) => {
+                        assert_eq!(total.double_value(&[]).to_bits(), expected);
+                        sums += 1;
+                    }
+                    Err(error) => assert!(error.to_string().contains("parked"), "{error}"),
+                }
+            }
+            sums
+        };
+        let workers = [scope.spawn(works), scope.spawn(works)];
+        begun.wait();
+        let mut parks = 0;
+        while parks < 20 {
+            match manager.park() {
+                Ok(parked) => {
+                    parks += 1;
+                    parked.resume().unwrap();
+                }
+                Err(error) => assert!(error.to_string().contains("in use"), "{error}"),
+            }
+            thread::yield_now();
+        }
+        is_over.store(true, Ordering::Relaxed);
+        workers.map(|worker| worker.join().unwrap())
+    });
+    println!("{sums:?} sums between 20 parks");
 }
 
 #[test]
