@@ -98,7 +98,7 @@ fn fetches(count: usize) {
 fn timed(work: &mut dyn FnMut()) -> Duration {
     let began = processor_time();
     work();
-    processor_time() - began
+    processor_time().saturating_sub(began)
 }
 
 fn processor_time() -> Duration {

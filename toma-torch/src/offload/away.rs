@@ -10,10 +10,10 @@ use crate::error::Error;
 use crate::ffi::Away;
 
 /// What stands for so many bytes that are at their source, until it ends or comes back.
-pub(crate) fn away(bytes: u64, source: Source, places: &Arc<Places>) -> Box<Away> {
+pub(crate) fn away(bytes: u64, source: Source, places: &Arc<Places>) -> Away {
     places.is_away(bytes);
     let booked = Booked { bytes, places: Arc::clone(places) };
-    Box::new(Away { bytes, place: Box::new(Outside { source, _booked: booked }) })
+    Away { bytes, place: Box::new(Outside { source, _booked: booked }) }
 }
 
 /// Where the bytes are.
@@ -23,7 +23,7 @@ pub(crate) fn source_of(away: &Away) -> &Source {
 }
 
 /// The same of one that is back.
-pub(crate) fn into_source(away: Box<Away>) -> Source {
+pub(crate) fn into_source(away: Away) -> Source {
     let outside = away.place.downcast::<Outside>().expect("storages are away by us alone");
     outside.source
 }

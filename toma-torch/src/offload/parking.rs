@@ -109,7 +109,7 @@ impl Shared {
         let mut nothing = nothing.map(|_| DeviceMemory::make(self.id, 0)).collect::<Result<Vec<_>, _>>()?;
         let outside = |(one, copied): (&mut Marked, Option<Source>)| match copied.or_else(|| one.copy.take())
         {
-            Some(source) => Outside::Copy(away::away(one.bytes, source, &self.places)),
+            Some(source) => Outside::Copy(Box::new(away::away(one.bytes, source, &self.places))),
             None => Outside::Already(nothing.pop().expect("there is one for each that is away")),
         };
         Ok(marked.iter_mut().zip(copies).map(outside).collect())
@@ -221,7 +221,7 @@ impl Shared {
         let mut before = Vec::new();
         let mut table = self.table();
         for (one, memory) in coming.iter().zip(memories) {
-            let source = one.kept.give(memory).map(away::into_source);
+            let source = one.kept.give(memory).map(|away| away::into_source(*away));
             match table.entries.get_mut(&one.known.id) {
                 Some(entry) => {
                     entry.place = Place::Resident;

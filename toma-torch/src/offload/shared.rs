@@ -193,7 +193,7 @@ impl Shared {
                 return Err(failed);
             }
         };
-        let away = away::away(bytes, source, &self.places);
+        let away = Box::new(away::away(bytes, source, &self.places));
         let mut table = self.table();
         let entry = table.entries.get_mut(&id).expect("it is on its way out");
         self.changed.notify_all();
@@ -239,7 +239,7 @@ impl Shared {
         };
         let mut table = self.set_place(id, Place::Resident);
         let away = kept.give(memory);
-        let mut source = away.map(away::into_source);
+        let mut source = away.map(|away| away::into_source(*away));
         let entry = table.entries.get_mut(&id);
         let name = entry.and_then(|entry| {
             entry.copy = source.take();

@@ -1,5 +1,7 @@
 //! Handles, pins, and what is away.
 
+#![expect(clippy::float_cmp, reason = "the same bits are meant")]
+
 use tch::{Kind, Tensor};
 use toma_torch::offload::{Eviction, Lru, Manager, Residency, Situation};
 use toma_torch::{Error, ErrorKind, cpu};

@@ -1,5 +1,7 @@
 //! Threads, failures, callbacks, and what else a program is inside of.
 
+#![expect(clippy::float_cmp, reason = "the same bits are meant")]
+
 use std::sync::Arc;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -87,7 +89,9 @@ fn threads_compute_what_they_compute_alone() {
             assert!(thread.join().unwrap().iter().all(|one| *one == expected));
         }
         ends.store(true, Ordering::Relaxed);
-        outside.into_iter().for_each(|thread| assert!(thread.join().unwrap() > 0));
+        for thread in outside {
+            assert!(thread.join().unwrap() > 0);
+        }
     });
     assert_eq!(manager.status().pinned, 0);
     drop(stays);
@@ -202,7 +206,7 @@ fn under_pressure_the_same_size_is_tried_again() {
         .device(&manager)
         .batch(4, |size| -> Result<(), TchError> {
             sizes.push((size, handle.residency()));
-            let _block = Tensor::f_zeros([size as i64, 1 << 17], FLOATS)?;
+            let _block = Tensor::f_zeros([i64::try_from(size).unwrap(), 1 << 17], FLOATS)?;
             Ok(())
         })
         .unwrap();

@@ -68,19 +68,16 @@ fn a_step_is_noticed_and_its_plan_moves_less_than_the_least_recently_used_would(
     let _alone = alone();
     for told in [true, false] {
         let bytes = budget_of(nets::transformer, 40);
-        let (expected, _) = {
-            let net = nets::transformer();
-            let mut optimizer = Rule::Sgd.build(&net.variables);
-            tch::manual_seed(3);
-            let losses: Vec<_> = (0..10)
-                .map(|_| {
-                    let loss = net.loss();
-                    optimizer.backward_step(&loss);
-                    bits(&loss)
-                })
-                .collect();
-            (losses, ())
+        let net = nets::transformer();
+        let mut optimizer = Rule::Sgd.build(&net.variables);
+        tch::manual_seed(3);
+        let mut learn = || {
+            let loss = net.loss();
+            optimizer.backward_step(&loss);
+            bits(&loss)
         };
+        let expected: Vec<_> = std::iter::repeat_with(&mut learn).take(10).collect();
+        drop((net, optimizer));
         let (manager, _entered) = entered(cpu::allocated_bytes() + bytes, Flow::default());
         let net = nets::transformer();
         let (figures, losses) = moved(&manager, &net, 10, told);
