@@ -4,6 +4,7 @@ use std::error::Error as _;
 use std::sync::Barrier;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
+use std::time::Duration;
 
 use tch::{Kind, Tensor};
 use toma_torch::offload::{self, Flow, Lru, Manager, Parked, Residency};
@@ -104,13 +105,18 @@ fn operators_of_other_threads_see_all_of_it_parked_or_none() {
             let mut sums = 0;
             begun.wait();
             while !is_over.load(Ordering::Relaxed) {
-                match pair[0].f_dot(&pair[1]).and_then(|_| pair[0].f_sum(Kind::Double)) {
+                // Also what is made may be parked before it is read.
+                let total = pair[0].f_dot(&pair[1]).and_then(|_| pair[0].f_sum(Kind::Double));
+                match total.and_then(|total| total.f_double_value(&[])) {
                     Ok(total) => {
-                        assert_eq!(total.double_value(&[]).to_bits(), expected);
+                        assert_eq!(total.to_bits(), expected);
                         sums += 1;
                     }
                     Err(error) => assert!(error.to_string().contains("parked"), "{error}"),
                 }
+                // What an operator has made is in use until the thread's next one.
+                let _next = pair[0].f_neg();
+                thread::sleep(Duration::from_micros(200));
             }
             sums
         };
