@@ -85,6 +85,9 @@ uint64_t take(uint64_t bytes) {
       }
     } else if (toma::is_relieved(c10::kCPU, bytes > limit ? bytes : before + bytes - limit)) {
       before = allocated.load(std::memory_order_relaxed);
+    } else if (const auto now = allocated.load(std::memory_order_relaxed); now < before) {
+      // Freed meanwhile.
+      before = now;
     } else {
       refuse(bytes, std::to_string(before) + " of " + std::to_string(limit) + " are allocated");
     }

@@ -19,7 +19,8 @@ namespace {
 
 // Never taken back.
 std::atomic<const toma_offloading*> told{nullptr};
-std::atomic<uint64_t> least_bytes{0};
+// The least that any thread has entered with.
+std::atomic<uint64_t> least_bytes{UINT64_MAX};
 std::atomic<int32_t> threads{0};
 
 struct Uses {
@@ -173,8 +174,14 @@ std::unique_ptr<at::ObserverContext> others_begin(const at::RecordFunction& func
     return nullptr;
   }
   auto held = std::make_unique<Held>();
-  for (const auto& input : function.inputs()) {
-    held->uses.add(input, false);
+  // What is not known is taken for written.
+  const auto name = function.operator_name();
+  const auto op = name ? c10::Dispatcher::singleton().findSchema(*name) : std::nullopt;
+  const auto* operation = op ? &operator_of(*op) : nullptr;
+  const auto inputs = function.inputs();
+  for (size_t at = 0; at < inputs.size(); ++at) {
+    const auto is_known = operation != nullptr && at < operation->is_written.size();
+    held->uses.add(inputs[at], !is_known || is_written(*operation, *op, at));
   }
   told.load()->held(held->uses.all.data(), held->uses.all.size(), true);
   return held;
@@ -278,7 +285,9 @@ void toma_offload_install(const toma_offloading* offloading) noexcept { toma::to
 
 void toma_offload_enter(uint64_t least_bytes) noexcept {
   toma::register_mode_key();
-  toma::least_bytes.store(least_bytes);
+  auto before = toma::least_bytes.load();
+  while (least_bytes < before && !toma::least_bytes.compare_exchange_weak(before, least_bytes)) {
+  }
   if (toma::entered()++ == 0) {
     toma::observe_others(true);
     c10::impl::tls_set_dispatch_key_included(toma::mode_key, true);
@@ -292,5 +301,7 @@ bool toma_offload_leave() noexcept {
   c10::impl::tls_set_dispatch_key_included(toma::mode_key, toma::records());
   return toma::observe_others(false) == 0;
 }
+
+bool toma_offload_is_watched() noexcept { return toma::threads.load() > 0; }
 
 bool toma_offload_aside(bool aside) noexcept { return std::exchange(toma::moves_storages(), aside); }

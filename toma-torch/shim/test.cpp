@@ -657,6 +657,86 @@ void regions_repeat_what_they_dropped() {
   CHECK(allocated() == before);
 }
 
+// What stands for memory that is away, in these tests: its bytes, on the host.
+using Away = std::vector<char>;
+
+void leaves(const at::Tensor& tensor) {
+  toma_use use;
+  toma_error error;
+  CHECK(toma_storage_use(&tensor, false, &use) && use.may_move);
+  void* remembered = toma_storage_remember(use.storage);
+  void* kept = toma_storage_keep(remembered);
+  auto* away = new Away(use.bytes);
+  CHECK(toma_storage_copy(kept, away->data(), use.bytes, &error) == TOMA_OK);
+  toma_memory_drop(toma_storage_take(kept, away, "it is away"));
+  toma_storage_let_go(kept);
+  toma_storage_forget(remembered);
+}
+
+void comes(const toma_use& use) {
+  void* remembered = toma_storage_remember(use.storage);
+  void* kept = toma_storage_keep(remembered);
+  toma_error error;
+  if (auto* away = static_cast<Away*>(toma_storage_away(kept))) {
+    void* memory = nullptr;
+    CHECK(toma_memory_make(use.device, use.bytes, &memory, &error) == TOMA_OK);
+    CHECK(toma_memory_fill(memory, away->data(), use.bytes, &error) == TOMA_OK);
+    CHECK(toma_storage_give(kept, memory) == away);
+    delete away;
+  }
+  toma_storage_let_go(kept);
+  toma_storage_forget(remembered);
+}
+
+const toma_offloading bringing{
+    [](const char*, toma_use* uses, size_t count, toma_error*) {
+      std::for_each(uses, uses + count, comes);
+      return int32_t{TOMA_OK};
+    },
+    [](const toma_ended*) {},
+    [](toma_use*, size_t, bool) {},
+    [](toma_device, uint64_t) { return false; },
+    [](void* away) {
+      const std::unique_ptr<Away> dropped(static_cast<Away*>(away));
+      return uint64_t{dropped->size()};
+    },
+};
+
+// On two threads that have entered, and a third that looks on; some die while they are away.
+void memory_goes_and_comes_back_for_operators() {
+  toma_cpu_install();
+  toma_offload_install(&bringing);
+  const auto before = allocated();
+  const auto work = [] {
+    const auto weight = ones({4, 4}).set_requires_grad(true);
+    toma_offload_enter(1);
+    for (int time = 0; time < 20; ++time) {
+      leaves(weight);
+      const auto product = at::_ops::matmul::call(weight, weight);
+      leaves(weight);
+      torch::autograd::backward({at::_ops::sum::call(product, {})}, {});
+      CHECK(weight.grad().const_data_ptr<float>()[0] == 8);
+      weight.mutable_grad() = at::Tensor();
+      const auto dies = ones({4, 4});
+      leaves(dies);
+      bool is_refused = false;
+      try {
+        dies.const_data_ptr<float>();
+      } catch (const c10::Error& error) {
+        is_refused = std::strstr(error.what_without_backtrace(), "it is away") != nullptr;
+      }
+      CHECK(is_refused);
+    }
+    toma_offload_leave();
+  };
+  std::thread other(work);
+  std::thread outside([] { CHECK(at::_ops::sum::call(ones({64}), {}).const_data_ptr<float>()[0] == 64); });
+  work();
+  other.join();
+  outside.join();
+  CHECK(allocated() == before);
+}
+
 }  // namespace
 
 int main() {
@@ -683,6 +763,7 @@ int main() {
   recorders_leave_in_any_order();
   no_region_begins_where_another_engine_is_in_place();
   regions_repeat_what_they_dropped();
+  memory_goes_and_comes_back_for_operators();
   backtraces_are_left_out_only_of_what_means_out_of_memory();
   what_counts_is_the_thread_that_catches_and_the_error_that_it_handles();
   toma_backtraces_quiet(1);

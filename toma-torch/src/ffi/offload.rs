@@ -12,6 +12,7 @@ unsafe extern "C" {
     safe fn toma_offload_install(offloading: &'static Offloading);
     safe fn toma_offload_enter(least_bytes: u64);
     safe fn toma_offload_leave() -> bool;
+    safe fn toma_offload_is_watched() -> bool;
     safe fn toma_offload_aside(aside: bool) -> bool;
 }
 
@@ -130,6 +131,11 @@ pub(crate) fn enter_offloading(least_bytes: u64) {
 /// Whether no thread is inside any more.
 pub(crate) fn leave_offloading() -> bool {
     toma_offload_leave()
+}
+
+/// Whether any thread is inside, so that writes of all threads are told of.
+pub(crate) fn is_watched() -> bool {
+    toma_offload_is_watched()
 }
 
 /// While it lives this thread is told nothing, and what it allocates is not the program's.

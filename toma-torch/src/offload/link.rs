@@ -1,5 +1,6 @@
 //! One way to or from a device, on a thread of its own.
 
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::mpsc::{Sender, channel};
 use std::sync::{Arc, Condvar, Mutex, PoisonError, Weak};
 use std::thread;
@@ -45,7 +46,7 @@ impl Link {
         let work = move || {
             for id in ids {
                 if let Some(shared) = shared.upgrade() {
-                    moves(&shared, id);
+                    let _panicked = catch_unwind(AssertUnwindSafe(|| moves(&shared, id)));
                 }
                 *waiting.0.lock().unwrap_or_else(PoisonError::into_inner) -= 1;
                 waiting.1.notify_all();
@@ -56,6 +57,10 @@ impl Link {
 
     /// Waits until one more is done; false where none is on its way.
     pub(crate) fn has_waited(&self) -> bool {
+        if thread::current().name() == Some(self.name) {
+            // An observer asks for room on this very thread.
+            return false;
+        }
         let waiting = self.waiting();
         if *waiting == 0 {
             return false;

@@ -53,6 +53,7 @@ struct Handle {
 impl Drop for Handle {
     fn drop(&mut self) {
         registry::remove(&self.shared);
+        self.shared.end_limit();
     }
 }
 
@@ -204,6 +205,8 @@ impl Manager {
     /// Names what does not fit. What fits is back.
     pub fn fetch_all(&self) -> Result<(), Error> {
         let shared = self.shared();
+        operators::take_back();
+        while shared.outwards.has_waited() {}
         let away: Vec<_> = {
             let table = shared.table();
             let away = table.entries.iter().filter(|(_, entry)| entry.place == Place::Away);
@@ -288,6 +291,7 @@ impl Drop for Entered {
         }
         operators::take_back();
         if ffi::leave_offloading() {
+            self.manager.shared().forget_copies();
             self.manager.warn_of_away();
         }
     }

@@ -10,7 +10,7 @@ use super::seen::OperatorCall;
 use super::shared::Shared;
 use super::steps::{Ensuing, Found};
 use super::stopwatch::Stopwatch;
-use super::table::Place;
+use super::table::{Place, Table};
 use crate::error::{Error, ErrorKind};
 use crate::ffi::{DeviceId, Ended, Manages, Use};
 
@@ -41,12 +41,13 @@ pub(crate) fn take_back() {
     let _thread_ends = LENT.try_with(|lent| lent.borrow_mut().take_back());
 }
 
-fn lend(shared: &Arc<Shared>, id: u64) {
-    if shared.pin(id) {
-        let lent = LENT.try_with(|lent| lent.borrow_mut().0.push((Arc::clone(shared), id)));
-        if lent.is_err() {
-            shared.unpin(&[id]);
-        }
+/// Keeps what is pinned for the program until the next operator of this thread.
+fn lend(shared: &Arc<Shared>, ids: &[u64]) {
+    let lent = LENT.try_with(|lent| {
+        lent.borrow_mut().0.extend(ids.iter().map(|id| (Arc::clone(shared), *id)));
+    });
+    if lent.is_err() {
+        shared.unpin(ids);
     }
 }
 
@@ -138,6 +139,7 @@ impl Shared {
 
     fn end(self: &Arc<Self>, ended: &mut Ended<'_>) {
         let mut dropped = Vec::new();
+        let lent;
         let ensuing = {
             let mut table = self.table();
             for storage in self.own(ended.uses) {
@@ -148,6 +150,7 @@ impl Shared {
             for storage in self.own(ended.made) {
                 made.extend(table.is_made(storage).filter(|_| follows));
             }
+            lent = self.pinned_on(&mut table, ended);
             if ended.has_failed {
                 table.steps.fails();
                 Ensuing::default()
@@ -156,18 +159,22 @@ impl Shared {
             }
         };
         drop(dropped);
+        lend(self, &lent);
+        let call = self.call(ended.name, ended.uses);
+        self.counts.peak_used_bytes.fetch_max(call.bytes + ended.inside_bytes, Ordering::Relaxed);
+        self.after(&call);
+        self.settle(ensuing);
+    }
+
+    /// Pins what the program may look at without an operator, while no other thread can move it.
+    fn pinned_on(&self, table: &mut Table, ended: &mut Ended<'_>) -> Vec<u64> {
         let lent: &mut [Use<'_>] = match ended {
             Ended { lends_uses: true, uses, .. } => uses,
             Ended { lends_made: true, made, .. } => made,
             _ => &mut [],
         };
-        for storage in self.own(lent) {
-            lend(self, storage.id());
-        }
-        let call = self.call(ended.name, ended.uses);
-        self.counts.peak_used_bytes.fetch_max(call.bytes + ended.inside_bytes, Ordering::Relaxed);
-        self.after(&call);
-        self.settle(ensuing);
+        let pinned = |id: &u64| table.entries.get_mut(id).map(|entry| entry.pins += 1).is_some();
+        self.own(lent).map(|storage| storage.id()).filter(pinned).collect()
     }
 
     fn call<'a>(&self, name: &'a str, uses: &mut [Use<'_>]) -> OperatorCall<'a> {
@@ -196,13 +203,16 @@ impl Shared {
     }
 
     fn pin_found(&self, uses: &mut [Use<'_>]) {
+        let mut stale = Vec::new();
         let mut table = self.table();
         for storage in self.own(uses) {
-            if let Some(entry) = table.known(storage) {
-                storage.is_pinned = true;
-                entry.pins += 1;
+            stale.extend(table.visits(storage));
+            while storage.is_pinned && table.is_moving(storage.id()) {
+                table = self.wait(table);
             }
         }
+        drop(table);
+        drop(stale);
     }
 
     /// Ends the pins of these.

@@ -14,7 +14,7 @@ use super::seen::Event;
 use super::shared::{Shared, words_of};
 use super::table::{Entry, Place};
 use crate::error::{AWAY, Error, ErrorKind};
-use crate::ffi::{Aside, Away, DeviceMemory, Kept};
+use crate::ffi::{self, Aside, Away, DeviceMemory, Kept};
 use crate::memory::Device;
 
 /// A storage that no other thread moves meanwhile.
@@ -63,6 +63,10 @@ impl Shared {
                 continue;
             }
             let Some(kept) = entry.storage.keep() else { continue };
+            if entry.place == Place::Away && kept.away().is_none() {
+                // Another manager has brought it back.
+                entry.place = Place::Resident;
+            }
             let known = Known { id, serial: entry.serial, was_away: entry.place == Place::Away };
             entry.place = Place::Leaving;
             let words = c_words(&parked_words(entry, &self.device));
@@ -225,7 +229,10 @@ impl Shared {
             match table.entries.get_mut(&one.known.id) {
                 Some(entry) => {
                     entry.place = Place::Resident;
-                    entry.copy = source;
+                    // Where no thread is inside, writes are not told of.
+                    let (kept, unwatched) = if ffi::is_watched() { (source, None) } else { (None, source) };
+                    entry.copy = kept;
+                    before.push(unwatched);
                 }
                 None => before.push(source),
             }

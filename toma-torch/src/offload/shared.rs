@@ -16,7 +16,7 @@ use super::parking::parked_words;
 use super::seen::{Event, Seen};
 use super::table::{Place, Places, Table};
 use crate::error::{AWAY, Error, ErrorKind};
-use crate::ffi::{Aside, DeviceId, DeviceMemory, Kept};
+use crate::ffi::{self, Aside, DeviceId, DeviceMemory, Kept};
 use crate::memory::{Device, cpu};
 
 /// One for each device, whatever threads have entered.
@@ -196,13 +196,13 @@ impl Shared {
         let away = Box::new(away::away(bytes, source, &self.places));
         let mut table = self.table();
         let entry = table.entries.get_mut(&id).expect("it is on its way out");
-        self.changed.notify_all();
         let (words, name) = (words_of(&entry.words(), &self.device), entry.name.clone());
-        entry.place = Place::Away;
         let memory = kept.take(away, &words);
         drop(table);
-        // Both may free what is the device's.
-        drop((memory, kept));
+        // Freed before a thread that waits for room is told.
+        drop(memory);
+        drop(self.set_place(id, Place::Away));
+        drop(kept);
         add(&self.counts.offloads, 1);
         self.tell(|| Event::Offloaded { name: name.as_deref().map(str::to_owned), bytes, is_copied });
         Ok(bytes)
@@ -219,10 +219,29 @@ impl Shared {
     }
 
     pub(crate) fn copied(&self, kept: &Kept, bytes: u64) -> Result<Source, Error> {
-        let mut block = self.host.block(bytes)?;
+        let mut block = match self.host.block(bytes) {
+            // Copies of what is on the device are the first to go.
+            Err(failed) if failed.kind() == ErrorKind::OutOfMemory && self.forget_copies() => {
+                self.host.block(bytes)
+            }
+            made => made,
+        }?;
         timed(&self.counts.out_nanos, || kept.copy_to(&mut block.buffer, bytes))?;
         add(&self.counts.bytes_out, bytes);
         Ok(Source::Host(block))
+    }
+
+    /// Drops the copies of what is on the device; whether there were any.
+    pub(crate) fn forget_copies(&self) -> bool {
+        let mut table = self.table();
+        let copies: Vec<_> = table.entries.values_mut().filter_map(|entry| entry.copy.take()).collect();
+        drop(table);
+        !copies.is_empty()
+    }
+
+    /// The device is the program's again.
+    pub(crate) fn end_limit(&self) {
+        drop(self.limit.lock().unwrap_or_else(PoisonError::into_inner).take());
     }
 
     /// Brings a storage back, if it is not there. `ahead`: without waiting for room.
@@ -242,7 +261,8 @@ impl Shared {
         let mut source = away.map(|away| away::into_source(*away));
         let entry = table.entries.get_mut(&id);
         let name = entry.and_then(|entry| {
-            entry.copy = source.take();
+            // Where no thread is inside, writes are not told of.
+            entry.copy = if ffi::is_watched() { source.take() } else { None };
             entry.name.clone()
         });
         drop(table);
@@ -271,6 +291,12 @@ impl Shared {
                 Place::Resident => break,
                 Place::Away => {
                     let Some(kept) = entry.storage.keep() else { return Ok(None) };
+                    if kept.away().is_none() {
+                        // Another manager has brought it back.
+                        entry.place = Place::Resident;
+                        drop(table);
+                        return Ok(None);
+                    }
                     entry.place = Place::Coming { ahead };
                     return Ok(Some((kept, entry.bytes)));
                 }

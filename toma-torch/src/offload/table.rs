@@ -35,6 +35,8 @@ pub(crate) struct Entry {
     pub(crate) place: Place,
     /// Operators and guards that need it where it is.
     pub(crate) pins: u32,
+    /// Of a thread that has not entered, which could not bring it back.
+    pub(crate) is_guest: bool,
     /// Of an eviction's `keep`.
     pub(crate) is_kept: bool,
     /// The bytes as they are outside, where it is resident and has not been written since.
@@ -48,11 +50,15 @@ pub(crate) struct Entry {
 
 impl Entry {
     fn new(storage: &Use<'_>, serial: u64, now: u64) -> Self {
+        let remembered = Remembered::new(storage);
+        // An earlier manager may have left it outside.
+        let is_away = remembered.keep().is_some_and(|kept| kept.away().is_some());
         Self {
-            storage: Remembered::new(storage),
+            storage: remembered,
             bytes: storage.bytes,
-            place: Place::Resident,
+            place: if is_away { Place::Away } else { Place::Resident },
             pins: 0,
+            is_guest: false,
             is_kept: false,
             copy: None,
             serial,
@@ -67,6 +73,7 @@ impl Entry {
             && self.pins == 0
             && self.bytes > 0
             && !self.is_kept
+            && !self.is_guest
             && !self.storage.is_gone()
     }
 
@@ -116,7 +123,8 @@ pub(crate) struct Table {
 impl Table {
     /// The entry of a storage; none for one that never moves.
     pub(crate) fn entry(&mut self, storage: &Use<'_>) -> Option<&mut Entry> {
-        if !storage.may_move {
+        let moves = self.entries.get(&storage.id()).is_some_and(|entry| entry.place != Place::Resident);
+        if !storage.may_move && !moves {
             // It was given other memory, such as a file's.
             return None;
         }
@@ -141,6 +149,7 @@ impl Table {
         entry.pins += 1;
         entry.uses += 1;
         entry.last_use = now;
+        entry.is_guest = false;
         let place = entry.place;
         storage.is_pinned = true;
         Some((Found { id: storage.id(), bytes: storage.bytes, writes: storage.writes }, place))
@@ -164,7 +173,24 @@ impl Table {
         let now = self.now;
         let entry = self.entry(storage)?;
         entry.last_use = now;
+        entry.is_guest = false;
         Some(Found { id: storage.id(), bytes: storage.bytes, writes: true })
+    }
+
+    /// An operator of a thread that has not entered begins to use a storage. Returns the copy that is not valid any more.
+    pub(crate) fn visits(&mut self, storage: &mut Use<'_>) -> Option<Source> {
+        let is_new = !self.entries.contains_key(&storage.id());
+        let entry = self.entry(storage)?;
+        entry.is_guest |= is_new;
+        entry.pins += 1;
+        storage.is_pinned = true;
+        if storage.writes { entry.copy.take() } else { None }
+    }
+
+    /// Whether another thread moves it now.
+    pub(crate) fn is_moving(&self, id: u64) -> bool {
+        let entry = self.entries.get(&id);
+        entry.is_some_and(|entry| matches!(entry.place, Place::Leaving | Place::Coming { .. }))
     }
 
     /// The next operator of what is repeated; returns what it allocates beyond its start, where that is known.

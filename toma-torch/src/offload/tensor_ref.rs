@@ -35,21 +35,27 @@ pub enum Residency {
 pub struct TensorRef {
     tensor: Tensor,
     shared: Arc<Shared>,
-    ids: Vec<u64>,
 }
 
 impl TensorRef {
     pub(crate) fn new(manager: &Manager, tensor: &Tensor, name: Option<&str>) -> Self {
         let shared = Arc::clone(manager.shared());
-        let mut ids = Vec::new();
         for storage in Use::of(tensor).filter(|storage| storage.device == shared.id) {
             let mut table = shared.table();
             let Some(entry) = table.entry(&storage) else { continue };
             entry.name = name.map(Arc::from).or_else(|| entry.name.take());
             entry.is_kept |= entry.bytes < shared.min_bytes.load(Ordering::Relaxed);
-            ids.push(storage.id());
+            entry.is_guest = false;
         }
-        Self { tensor: tensor.shallow_clone(), shared, ids }
+        Self { tensor: tensor.shallow_clone(), shared }
+    }
+
+    /// Its storages as they are: `set_data` gives a tensor another one.
+    fn ids(&self) -> Vec<u64> {
+        let own = Use::of(&self.tensor).filter(|storage| storage.device == self.shared.id);
+        own.filter(|storage| self.shared.table().entry(storage).is_some())
+            .map(|storage| storage.id())
+            .collect()
     }
 
     pub(crate) fn set_kept(self, is_kept: bool) -> Self {
@@ -58,9 +64,10 @@ impl TensorRef {
     }
 
     fn each<T>(&self, mut seen: impl FnMut(&mut Entry) -> T) -> Vec<T> {
+        let ids = self.ids();
         let mut table = self.shared.table();
         let of = |id| table.entries.get_mut(id).map(&mut seen);
-        self.ids.iter().filter_map(of).collect()
+        ids.iter().filter_map(of).collect()
     }
 
     /// Where its memory is.
@@ -96,7 +103,7 @@ impl TensorRef {
     /// # Errors
     /// Out of memory where nothing leaves.
     pub fn fetch(&self) -> Result<(), Error> {
-        self.ids.iter().try_for_each(|id| self.shared.fetch(*id, false))
+        self.ids().iter().try_for_each(|id| self.shared.fetch(*id, false))
     }
 
     /// Lets its memory leave. Does nothing for what is outside.
@@ -104,11 +111,12 @@ impl TensorRef {
     /// # Errors
     /// Where it cannot leave: it is in use or pinned, kept, not the manager's, or the host has no room.
     pub fn offload(&self) -> Result<(), Error> {
-        if self.ids.is_empty() {
+        let ids = self.ids();
+        if ids.is_empty() {
             return Err(self.refused("is not this manager's"));
         }
         operators::take_back();
-        self.ids.iter().try_for_each(|id| {
+        ids.iter().try_for_each(|id| {
             self.shared.offload(*id)?;
             let stays = self.each(|entry| entry.place == Place::Resident && entry.bytes > 0);
             if stays.contains(&true) { Err(self.refused("is in use, pinned or kept")) } else { Ok(()) }
@@ -128,17 +136,15 @@ impl TensorRef {
     /// # Errors
     /// As [`fetch`](Self::fetch).
     pub fn pin(&self) -> Result<Pin, Error> {
-        let pin = Pin { shared: Arc::clone(&self.shared), ids: self.ids.clone() };
-        for id in &self.ids {
-            self.shared.pin(*id);
-        }
+        let ids = self.ids().into_iter().filter(|id| self.shared.pin(*id)).collect();
+        let pin = Pin { shared: Arc::clone(&self.shared), ids };
         self.fetch()?;
         Ok(pin)
     }
 
     /// Whether [`read`](Self::read) has something to read.
     pub(crate) fn has_one_memory(&self) -> bool {
-        self.ids.len() == 1
+        self.ids().len() == 1
     }
 
     /// Copies the bytes of its memory to `out` from where they are, without bringing them to the device.
@@ -148,7 +154,7 @@ impl TensorRef {
     /// # Errors
     /// Where `out` has another length, or the tensor has no memory of its own.
     pub fn read(&self, out: &mut [u8]) -> Result<(), Error> {
-        let [id] = self.ids[..] else { return Err(self.refused("has no one memory to read")) };
+        let [id] = self.ids()[..] else { return Err(self.refused("has no one memory to read")) };
         self.shared.read(id, out)
     }
 

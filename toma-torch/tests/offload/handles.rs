@@ -201,3 +201,83 @@ fn a_poor_eviction_costs_no_result() {
         assert_eq!(manager.report().poor_evictions > 0, matches!(poor, Poor::Panics));
     }
 }
+
+/// Where no thread is inside, nothing tells of writes: copies from before are not believed.
+#[test]
+fn what_is_written_outside_of_the_manager_is_what_comes_back() {
+    let _alone = alone();
+    for is_parked in [false, true] {
+        let manager = manager(Lru);
+        let mut tensor = Tensor::ones([1000], FLOATS);
+        let handle = manager.adopt(&tensor);
+        {
+            let _entered = manager.enter().unwrap();
+            handle.offload().unwrap();
+            handle.fetch().unwrap();
+        }
+        let _twos = tensor.fill_(2.0);
+        handle.offload().unwrap();
+        manager.fetch_all().unwrap();
+        let _threes = tensor.fill_(3.0);
+        if is_parked {
+            manager.park().unwrap().resume().unwrap();
+        } else {
+            handle.offload().unwrap();
+            manager.fetch_all().unwrap();
+        }
+        assert_eq!(tensor.double_value(&[999]), 3.0, "parked: {is_parked}");
+    }
+}
+
+/// A variable is given other memory, as `half` and `set_data` do.
+#[test]
+fn handles_follow_their_tensor_to_other_memory() {
+    let _alone = alone();
+    let (manager, _entered) = entered(u64::MAX / 2, Lru);
+    let mut variables = tch::nn::VarStore::new(tch::Device::Cpu);
+    let weight = variables.root().ones("weight", &[100]);
+    let handle = manager.adopt_all(&variables).remove(0);
+    variables.half();
+    assert_eq!((weight.kind(), handle.bytes()), (Kind::Half, 200));
+    handle.offload().unwrap();
+    assert_eq!(manager.status().away_bytes, 200);
+    assert_eq!(weight.to_kind(Kind::Float).sum(Kind::Float).double_value(&[]), 100.0);
+}
+
+/// What an earlier manager has left outside comes back for the next one, whose budget alone holds.
+#[test]
+fn the_next_manager_takes_over() {
+    let _alone = alone();
+    let tensor = Tensor::ones([1000], FLOATS);
+    let before = cpu::allocated_bytes();
+    let left = {
+        let (manager, _entered) = entered(before + 100, Lru);
+        let handle = manager.adopt(&tensor);
+        handle.offload().unwrap();
+        handle
+    };
+    assert!(tensor.f_square().is_err());
+    let (manager, _entered) = entered(u64::MAX / 2, Lru);
+    assert_eq!(tensor.square().sum(Kind::Float).double_value(&[]), 1000.0);
+    assert_eq!((manager.report().fetches, left.bytes()), (1, 4000));
+}
+
+/// A thread that has not entered cannot bring back what it uses, so it stays.
+#[test]
+fn what_only_other_threads_use_stays() {
+    let _alone = alone();
+    let theirs = Tensor::ones([1000], FLOATS);
+    let (manager, _entered) = entered(u64::MAX / 2, toma_torch::offload::Genoa);
+    let theirs = std::thread::spawn(move || {
+        let sums = (0..20).all(|_| theirs.sum(Kind::Float).double_value(&[]) == 1000.0);
+        (theirs, sums)
+    })
+    .join()
+    .unwrap();
+    assert!(theirs.1);
+    let own = Tensor::ones([10], FLOATS).square();
+    drop(own);
+    // Genoa lets all else leave.
+    assert_eq!(manager.status().resident_bytes, 4000, "{}", manager.status());
+    drop(theirs.0);
+}
