@@ -163,8 +163,8 @@ pub use toma_core::policy::{Adaptive, Bisect, Decay, Halve, Policy, Throughput};
 #[cfg(feature = "testing")]
 pub use toma_core::testing;
 pub use toma_core::{
-    Outcome, Plain, cache, chunk, classify, device, execute, leaner, memory, observe, policy, predict, stack,
-    thread_state,
+    Outcome, Plain, cache, chunk, classify, device, execute, leaner, memory, observe, policy, predict, ranks,
+    stack, thread_state,
 };
 #[cfg(feature = "cuda")]
 pub use toma_cuda as cuda;

@@ -52,7 +52,8 @@ mod sites;
 use std::sync::Arc;
 use std::time::Duration;
 
-pub(crate) use self::left::{Left, take};
+use self::left::is_kept;
+pub(crate) use self::left::{Action, Left, take};
 pub(crate) use self::sites::{has_offered, offers};
 use crate::shield;
 
@@ -111,4 +112,13 @@ pub fn repeated(time: Duration) {
 /// Treats the piece of the attempt that runs as a batch: policies grow into sizes that have to repeat, and stay there.
 pub fn keep_size() {
     left::with(|left| left.keeps_size = true);
+}
+
+/// Leaves an action for the end of the attempt that runs; runs it at once where there is none.
+pub(crate) fn when_agreed(action: Action) {
+    if is_kept() {
+        left::with(|left| left.when_agreed.push(action));
+    } else {
+        action();
+    }
 }

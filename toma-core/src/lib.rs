@@ -20,6 +20,7 @@ pub mod policy;
 pub mod predict;
 #[doc(hidden)]
 pub mod private;
+pub mod ranks;
 mod reserve;
 mod shield;
 pub mod stack;

@@ -54,6 +54,7 @@ pub(crate) struct Enclosing {
 
 /// What is special about the place.
 #[derive(Clone, Copy, Debug, Default)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a fact by itself")]
 pub(crate) struct Marks {
     /// In fallback.
     pub(crate) falls_back: bool,
@@ -62,11 +63,13 @@ pub(crate) struct Marks {
     /// In such a poll a loop blocks: not even a task may wait in there, because no other task is polled
     /// meanwhile.
     pub(crate) blocked: bool,
+    /// In an attempt of a call on whose outcome ranks agree.
+    pub(crate) agrees: bool,
 }
 
 impl Nesting {
     const NONE: Self = Self {
-        marks: Marks { falls_back: false, polled: false, blocked: false },
+        marks: Marks { falls_back: false, polled: false, blocked: false, agrees: false },
         enclosing: Enclosing { devices: [None; DEPTH], promised: None },
     };
 

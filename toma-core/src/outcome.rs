@@ -6,6 +6,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use crate::classify::{Class, Classify, Failure};
+use crate::ranks;
 
 /// What a body returns to an inline form: a `Result`, or a plain value.
 ///
@@ -134,6 +135,15 @@ impl<E> Completes for Result<(), E> {
 pub trait Judge<R, M> {
     /// The failure, or `None` for a success.
     fn failure(&self, outcome: &R) -> Option<Failure>;
+
+    /// What the call comes to that another [rank](crate::ranks) has ended.
+    ///
+    /// # Panics
+    /// Where the outcome has no place for that error.
+    #[cold]
+    fn elsewhere(&self, error: &ranks::Error) -> R {
+        ranks::raise(error)
+    }
 }
 
 /// Judges by type: errors are classified, plain values are successes.
@@ -152,6 +162,10 @@ impl<T, E: Classify<M>, M> Judge<Result<T, E>, ByError<M>> for Auto {
     #[inline]
     fn failure(&self, outcome: &Result<T, E>) -> Option<Failure> {
         outcome.as_ref().err().map(Classify::classify)
+    }
+
+    fn elsewhere(&self, error: &ranks::Error) -> Result<T, E> {
+        Err(E::of_ranks(error).unwrap_or_else(|| ranks::raise(error)))
     }
 }
 
@@ -179,12 +193,17 @@ pub struct Classified<F>(pub F);
 
 impl<T, E, F, C> Judge<Result<T, E>, C> for Classified<F>
 where
+    E: 'static,
     F: Fn(&E) -> C,
     C: Into<Failure>,
 {
     #[inline]
     fn failure(&self, outcome: &Result<T, E>) -> Option<Failure> {
         outcome.as_ref().err().map(|error| (self.0)(error).into())
+    }
+
+    fn elsewhere(&self, error: &ranks::Error) -> Result<T, E> {
+        Err(ranks::converted(error).unwrap_or_else(|| ranks::raise(error)))
     }
 }
 

@@ -19,6 +19,7 @@ use crate::execute::{Size, With};
 pub use crate::outcome::AnyValue;
 use crate::outcome::{Auto, Classified, Completes, Judge};
 use crate::policy::{Halve, Policy};
+use crate::ranks;
 pub use crate::task::Task;
 pub use crate::{done, judge, site, size};
 
@@ -111,12 +112,19 @@ impl<R> Via<R> {
 /// It names the type, so that a `_` in it is inferred, and asks nothing of it any more, so that an
 /// error type that is not classified is reported once.
 #[derive(Debug)]
-pub struct Of<R>(fn(&R) -> Option<Failure>);
+pub struct Of<R> {
+    failure: fn(&R) -> Option<Failure>,
+    elsewhere: fn(&ranks::Error) -> Option<R>,
+}
 
 impl<R> Judge<R, ()> for Of<R> {
     #[inline]
     fn failure(&self, outcome: &R) -> Option<Failure> {
-        (self.0)(outcome)
+        (self.failure)(outcome)
+    }
+
+    fn elsewhere(&self, error: &ranks::Error) -> R {
+        (self.elsewhere)(error).unwrap_or_else(|| ranks::raise(error))
     }
 }
 
@@ -142,7 +150,10 @@ impl<T, E> ViaResult for Via<Result<T, E>> {
     where
         E: Classify<M>,
     {
-        Of(|outcome| outcome.as_ref().err().map(Classify::classify))
+        Of {
+            failure: |outcome| outcome.as_ref().err().map(Classify::classify),
+            elsewhere: |error| E::of_ranks(error).map(Err),
+        }
     }
 }
 
@@ -166,7 +177,7 @@ impl<R> ViaValue for &Via<R> {
             !name.starts_with("core::result::Result<"),
             "return type `{name}`: an attribute cannot classify errors behind a type parameter: write `Result<T, E>`"
         );
-        Of(|_| None)
+        Of { failure: |_| None, elsewhere: |_| None }
     }
 }
 

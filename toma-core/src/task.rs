@@ -91,17 +91,33 @@ impl<P: Policy, K, R, F: Form> Task<'_, P, K, R, F> {
     where
         K: Judge<R, M>,
     {
-        match self.attempts.run(body).await {
-            Settled::Succeeded(_) if !F::SINGLE => None,
-            Settled::Succeeded(outcome) | Settled::Failed(outcome) => Some(outcome),
-            Settled::LeftOut(item) => Some(item.pass_on()),
-            Settled::Retry(_) => None,
-        }
+        let settled = self.attempts.run(body).await;
+        last(settled, F::SINGLE)
+    }
+
+    /// The same where ranks agree on what the attempt came to.
+    pub async fn agreed<A: Future<Output = R>, M>(&mut self, body: A) -> Option<R>
+    where
+        K: Judge<R, M>,
+    {
+        let settled = self.attempts.run(body).await;
+        let settled = self.attempts.agree(settled).await;
+        last(settled, F::SINGLE)
     }
 
     /// Runs `undo` if the attempt will be made again.
     pub async fn undo(&mut self, undo: impl Future) {
         self.attempts.undo(undo).await;
+    }
+}
+
+/// The outcome that ends the call.
+fn last<R>(settled: Settled<R>, single: bool) -> Option<R> {
+    match settled {
+        Settled::Succeeded(_) | Settled::Votes(_) if !single => None,
+        Settled::Succeeded(outcome) | Settled::Votes(outcome) | Settled::Failed(outcome) => Some(outcome),
+        Settled::LeftOut(item) => Some(item.pass_on()),
+        Settled::Retry(_) => None,
     }
 }
 
@@ -111,9 +127,15 @@ impl<P: Policy, K, R> Task<'_, P, K, R, OfBatch> {
         S::from_count(self.attempts.piece().len())
     }
 
-    /// A batch ends with its one piece, inside the loop.
-    pub fn finish(self) -> R {
-        unreachable!("a batch returns when its attempt is done")
+    /// A batch ends with its one piece, inside the loop, unless another rank ends it.
+    ///
+    /// # Panics
+    /// Where the outcome has no place for what that rank has done.
+    pub fn finish<M>(mut self) -> R
+    where
+        K: Judge<R, M>,
+    {
+        self.attempts.ended().expect("a batch returns when its attempt is done")
     }
 }
 
@@ -131,12 +153,13 @@ impl<P: Policy, K, R> Task<'_, P, K, R, OfPieces> {
         self.attempts.prepare(|| data.hold(dim, piece))
     }
 
-    /// All pieces succeeded.
-    pub fn finish(self) -> R
+    /// All pieces succeeded, or another rank has ended the call.
+    pub fn finish<M>(mut self) -> R
     where
         R: Completes,
+        K: Judge<R, M>,
     {
-        R::completed()
+        self.attempts.ended().unwrap_or_else(R::completed)
     }
 }
 

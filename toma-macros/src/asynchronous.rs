@@ -23,8 +23,11 @@ pub(crate) fn run(call: &Call<'_>) -> TokenStream {
     let finish = call.output.method("finish");
     // The kind of the data, which is inferred.
     let kind = (call.form == Form::Chunked).then(|| quote!(, _));
+    // A value that waits for votes is held across an await, so only where there are any.
+    let has_ranks = call.options.given().any(|(known, _)| known.name == "ranks");
+    let run = if has_ranks { quote!(agreed) } else { quote!(attempt) };
     let attempt = quote! {
-        let #done = #running.attempt(#future).await;
+        let #done = #running.#run(#future).await;
         #toma::done!(#done);
     };
     // In a block of its own, so that no outcome is there while undoing awaits: it may not be `Send`.

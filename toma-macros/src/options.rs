@@ -52,7 +52,7 @@ pub(crate) struct Options {
 }
 
 /// Every option, in the order in which its value is evaluated.
-pub(crate) static KNOWN: [Known; 18] = [
+pub(crate) static KNOWN: [Known; 19] = [
     Known::new("cache", Kind::Cache),
     Known::new("initial", Kind::Size),
     Known::new("min", Kind::Size),
@@ -63,6 +63,7 @@ pub(crate) static KNOWN: [Known; 18] = [
     Known::new("key", Kind::Reference),
     Known::new("name", Kind::Value),
     Known::new("device", Kind::Reference),
+    Known::new("ranks", Kind::Reference),
     Known::new("observer", Kind::Reference),
     Known::new("ladder", Kind::Value),
     Known::new("predict", Kind::Value),

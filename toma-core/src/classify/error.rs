@@ -3,6 +3,7 @@
 use std::error::Error;
 
 use super::{Failure, classify_error};
+use crate::ranks;
 
 /// An error that can be sorted into a [`Class`](super::Class): every standard and every boxed error.
 ///
@@ -43,6 +44,12 @@ use super::{Failure, classify_error};
 pub trait Classify<Marker> {
     /// What kind of failure this error is, judged by its whole chain of sources.
     fn classify(&self) -> Failure;
+
+    /// What ended a call on another rank, as an error of this type.
+    #[doc(hidden)]
+    fn of_ranks(error: &ranks::Error) -> Option<Self>
+    where
+        Self: Sized;
 }
 
 /// The types that tell the implementations of [`Classify`] apart; nothing to use by hand.
@@ -60,13 +67,21 @@ impl<E: Error + 'static> Classify<marker::Standard> for E {
     fn classify(&self) -> Failure {
         classify_error(self)
     }
+
+    fn of_ranks(error: &ranks::Error) -> Option<Self> {
+        ranks::converted(error)
+    }
 }
 
 // One blanket implementation and not one per box: with a second candidate for every type the
 // compiler reports the trait itself as missing, in the words above, instead of `Error`.
-impl<E: ErrorBox> Classify<marker::Boxed> for E {
+impl<E: ErrorBox + 'static> Classify<marker::Boxed> for E {
     fn classify(&self) -> Failure {
         classify_error(self.inside())
+    }
+
+    fn of_ranks(error: &ranks::Error) -> Option<Self> {
+        ranks::converted(error)
     }
 }
 

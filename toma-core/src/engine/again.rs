@@ -1,8 +1,10 @@
 //! What the same size may be tried again with: leaner plans that the body of an attempt has offered, and hooks.
 
+use std::mem;
+
 use super::machine::Failed;
 use crate::contained::contained;
-use crate::leaner::Left;
+use crate::leaner::{Action, Left};
 use crate::text;
 
 /// What a call has of that; most have nothing, so it is in a box.
@@ -31,6 +33,14 @@ impl Again {
     /// What the body has left so far.
     pub(super) fn left(&self) -> Option<&Left> {
         self.left.as_ref()
+    }
+
+    /// What the body has left ends with its attempt, which succeeded; returns what is to be run for that.
+    pub(super) fn succeeded(&mut self) -> Vec<Action> {
+        let mut left = self.left.take();
+        let actions = left.as_mut().map(|left| mem::take(&mut left.when_agreed));
+        discard(left);
+        actions.unwrap_or_default()
     }
 
     /// What the body has left ends with its attempt.

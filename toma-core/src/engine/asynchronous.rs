@@ -13,13 +13,14 @@ use std::task::{Poll, Waker};
 
 use super::attempt::{Attempt, Guard, Told, poll_guarded};
 use super::call::Call;
-use super::drive::{Cleanup, LeftOutItem, Settled, leave_out, settle, settle_panic};
+use super::drive::{Cleanup, LeftOutItem, Settled, agreed, leave_out, settle, settle_panic};
 use crate::leaner;
 use crate::nesting::Inside;
 use crate::observe::Answer;
 use crate::observe::witness::Witnessed;
 use crate::outcome::Judge;
 use crate::policy::Policy;
+use crate::ranks::heard;
 use crate::shield::pass_on;
 use crate::thread_state::Before;
 
@@ -51,6 +52,10 @@ impl<'a, P: Policy, K> Attempts<'a, P, K> {
         } else {
             drop(last);
         }
+        while let Some(cast) = self.call.owed() {
+            let heard = heard(cast).await;
+            self.call.hears(heard);
+        }
         if self.call.is_done() {
             return false;
         }
@@ -73,7 +78,7 @@ impl<'a, P: Policy, K> Attempts<'a, P, K> {
         match settle_panic::<Infallible>(&mut self.call, &self.policy, &mut self.attempt, panic) {
             Settled::Retry(answer) => self.failed = Some(answer),
             Settled::LeftOut(_) => {}
-            Settled::Succeeded(never) | Settled::Failed(never) => match never {},
+            Settled::Succeeded(never) | Settled::Failed(never) | Settled::Votes(never) => match never {},
         }
         None
     }
@@ -96,9 +101,34 @@ impl<'a, P: Policy, K> Attempts<'a, P, K> {
             Settled::Retry(answer) => self.failed = Some(*answer),
             // The memory of an attempt that succeeded is the caller's: nothing waits for it.
             Settled::Succeeded(_) | Settled::Failed(_) => self.attempt.end(),
-            Settled::LeftOut(_) => {}
+            Settled::LeftOut(_) | Settled::Votes(_) => {}
         }
         settled
+    }
+
+    /// What the attempt came to on all ranks, where the call has several.
+    ///
+    /// The value waits meanwhile: a future with this in it is `Send` only where the value is.
+    pub(crate) async fn agree<R, M>(&mut self, settled: Settled<R>) -> Settled<R>
+    where
+        K: Judge<R, M>,
+    {
+        let Settled::Votes(value) = settled else { return settled };
+        let heard = heard(self.call.votes(&self.policy, &mut self.attempt)).await;
+        let _inside = self.inside();
+        let settled = agreed(&mut self.call, &self.attempt, value, heard, &self.judge);
+        if let Settled::Retry(answer) = &settled {
+            self.failed = Some(*answer);
+        }
+        settled
+    }
+
+    /// Why another rank has ended the call, as what the call comes to.
+    pub(crate) fn ended<R, M>(&mut self) -> Option<R>
+    where
+        K: Judge<R, M>,
+    {
+        self.call.ended().map(|error| self.judge.elsewhere(&error))
     }
 
     /// Undoes what the attempt has done, if it will be made again; its values are dropped by now.

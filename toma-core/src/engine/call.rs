@@ -1,5 +1,6 @@
 //! One call: the machine, connected to the size cache, the memory source and the observers.
 
+pub(super) mod agreeing;
 mod failing;
 mod foreseeing;
 mod leaning;
@@ -23,6 +24,7 @@ use crate::cache::{Remembered, SizeCache};
 use crate::call_site::{Name, Origin};
 use crate::clock;
 use crate::device::{How, Turn, Waiting};
+use crate::leaner;
 use crate::nesting::{Inside, Nesting};
 use crate::observe::report::{self, ReportBuilder};
 use crate::observe::{EventKind, Reason, Shortfall, Watch};
@@ -162,6 +164,9 @@ impl<'a> Call<'a> {
             shortfall = measured.and_then(|measured| self.machine.shortfall(&measured));
         }
         self.report.starts_at(self.machine.step);
+        if !is_dry {
+            self.joins(options);
+        }
         if offered {
             self.expect_offers();
         }
@@ -225,6 +230,16 @@ impl<'a> Call<'a> {
     #[inline]
     pub(crate) fn is_done(&self) -> bool {
         self.machine.is_done()
+    }
+
+    /// Whether there is anything left to do, once all ranks agree on how to go on. Where nothing is, no other rank
+    /// waits for this one.
+    #[inline]
+    pub(crate) fn goes_on(&mut self) -> bool {
+        if self.extras.is_some() {
+            self.settle_votes();
+        }
+        !self.is_done()
     }
 
     /// At most so many pieces are to come.
@@ -349,6 +364,13 @@ impl<'a> Call<'a> {
 
     #[inline(never)]
     fn end_succeeded(&mut self, attempt: &mut Attempt) -> Took {
+        let took = self.measured(attempt);
+        self.tell_succeeded(attempt, took);
+        took
+    }
+
+    /// What an attempt took that has succeeded, as reports and predictions hear of it.
+    fn measured(&mut self, attempt: &mut Attempt) -> Took {
         let mut took = self.took(attempt);
         if let Some(measured) = &took.measured {
             let available_bytes = self.machine.available_bytes;
@@ -356,18 +378,25 @@ impl<'a> Call<'a> {
         }
         if let Some(extras) = &mut self.extras {
             extras.turns.piece_done(&attempt.hold);
-            let is_foreseen = extras.forecast.is_some();
-            let (start, end) = (attempt.piece.start, attempt.piece.end);
-            let elapsed = took.elapsed.unwrap_or_default();
-            extras.tell_succeeded(|| EventKind::Succeeded { start, end, elapsed });
-            if let Some(again) = &mut extras.again {
-                again.end_attempt();
-            }
-            if is_foreseen {
+            if extras.forecast.is_some() {
                 self.shows(&mut took);
             }
         }
         took
+    }
+
+    /// The attempt counts: tells of it, and runs what its body has left for that.
+    fn tell_succeeded(&mut self, attempt: &Attempt, took: Took) {
+        let Some(extras) = &mut self.extras else { return };
+        let (start, end) = (attempt.piece.start, attempt.piece.end);
+        let elapsed = took.elapsed.unwrap_or_default();
+        extras.tell_succeeded(|| EventKind::Succeeded { start, end, elapsed });
+        let agrees = extras.agreeing.is_some();
+        if let Some(again) = &mut extras.again {
+            for action in again.succeeded() {
+                if agrees { action() } else { leaner::when_agreed(action) }
+            }
+        }
     }
 
     #[inline]

@@ -5,11 +5,13 @@ use std::ops::Range;
 
 use super::attempt::Attempt;
 use super::call::Call;
+use super::call::agreeing::Together;
 use crate::classify::{Class, Failure, classify_panic};
 use crate::leaner;
 use crate::observe::Answer;
 use crate::outcome::Judge;
 use crate::policy::Policy;
+use crate::ranks::{Agreed, Error};
 use crate::shield::{self, Inside, Panic};
 use crate::thread_state::Before;
 
@@ -53,15 +55,16 @@ pub(crate) fn next_piece<R, M, W: Work<R>>(
     work: &mut W,
     left_out: &mut Option<LeftOutItem<R>>,
 ) -> Option<Result<R, R>> {
-    while !call.is_done() {
+    while call.goes_on() {
         let mut attempt = call.begin();
         let inside = attempt.enter();
         let before = Before::now();
         let piece = attempt.piece.clone();
         let run = || work.run(piece);
         let result = attempt.run(W::INSIDE, &before, run, || call.leaves(leaner::take()));
-        match settle(call, policy, &mut attempt, (result, &before), judge) {
-            Settled::Succeeded(value) => return Some(Ok(value)),
+        let settled = settle(call, policy, &mut attempt, (result, &before), judge);
+        match agreed_now(call, policy, &mut attempt, settled, judge) {
+            Settled::Succeeded(value) | Settled::Votes(value) => return Some(Ok(value)),
             Settled::Failed(error) => return Some(Err(error)),
             Settled::LeftOut(item) if W::LEAVES_OUT => {
                 drop(inside);
@@ -75,12 +78,58 @@ pub(crate) fn next_piece<R, M, W: Work<R>>(
             }
         }
     }
+    if let Some(error) = call.ended() {
+        return Some(Err(judge.elsewhere(&error)));
+    }
     left_out.take().map(|item| Err(pass_on_left_out(call, item)))
+}
+
+/// What an attempt came to on all ranks, where the call has several; blocks the thread until all have voted.
+#[inline]
+fn agreed_now<R, M>(
+    call: &mut Call<'_>,
+    policy: &dyn Policy,
+    attempt: &mut Attempt,
+    settled: Settled<R>,
+    judge: &impl Judge<R, M>,
+) -> Settled<R> {
+    match settled {
+        Settled::Votes(value) => {
+            let heard = call.votes(policy, attempt).and_then(|waiting| waiting());
+            agreed(call, attempt, value, heard, judge)
+        }
+        settled => settled,
+    }
+}
+
+/// What an attempt came to by the votes of all ranks.
+#[cold]
+pub(crate) fn agreed<R, M>(
+    call: &mut Call<'_>,
+    attempt: &Attempt,
+    value: R,
+    heard: Result<Agreed, Error>,
+    judge: &impl Judge<R, M>,
+) -> Settled<R> {
+    match call.hears_of_success(attempt, heard) {
+        Together::Counts => Settled::Succeeded(value),
+        Together::Again(answer) => {
+            call.drop_failed(value);
+            Settled::Retry(answer)
+        }
+        Together::Ended => {
+            drop(value);
+            let error = call.ended().expect("the call has just ended with it");
+            Settled::Failed(judge.elsewhere(&error))
+        }
+    }
 }
 
 /// What an attempt came to.
 pub(crate) enum Settled<R> {
     Succeeded(R),
+    /// It has succeeded here, and all ranks have to say what it came to.
+    Votes(R),
     Failed(R),
     LeftOut(LeftOutItem<R>),
     /// The failed values are dropped: undo, release, try again.
@@ -120,6 +169,7 @@ pub(crate) fn settle<R, M>(
     let failure = judge.failure(&outcome);
     let failure = if call.gave_way(attempt) { Some(or_gave_way(failure)) } else { failure };
     match failure {
+        None if call.agrees() => Settled::Votes(outcome),
         None => {
             call.succeeded(policy, attempt);
             Settled::Succeeded(outcome)
@@ -195,6 +245,10 @@ pub(crate) fn leave_out<R>(
     left_out: &mut Option<LeftOutItem<R>>,
 ) {
     let (index, cost, failure) = (item.index, item.cost, item.failure.clone());
+    if !cleanup.takes_left_out() {
+        // It goes through in the end.
+        call.leaves_ranks(&failure);
+    }
     let inside = attempt.enter();
     if cleanup.takes_left_out() || left_out.is_some() {
         call.drop_failed(item);

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use super::again::Again;
+use super::agreeing::Agreeing;
 use super::attempt::Attempt;
 use super::forecast::Forecast;
 use super::meter::{self, Measured, Told};
@@ -32,6 +33,8 @@ pub(super) struct Extras<'a> {
     pub(super) again: Option<Box<Again>>,
     /// What set the first size, where a prediction did.
     pub(super) forecast: Option<Box<Forecast<'a>>>,
+    /// What ranks agree on, where there are several.
+    pub(super) agreeing: Option<Box<Agreeing<'a>>>,
 }
 
 impl<'a> Extras<'a> {
@@ -59,6 +62,7 @@ impl<'a> Extras<'a> {
             meters: device.filter(|_| needs.memory),
             again: None,
             forecast: None,
+            agreeing: None,
         }
     }
 
@@ -74,6 +78,7 @@ impl<'a> Extras<'a> {
             meters: None,
             again: None,
             forecast: None,
+            agreeing: None,
         }
     }
 
@@ -89,6 +94,11 @@ impl<'a> Extras<'a> {
         self.turns
             .rungs_after(attempt)
             .with(Rungs::LEANER, self.again.as_ref().is_some_and(|again| again.is_offered()))
+    }
+
+    /// Whether no other rank waits for this one.
+    pub(super) fn is_agreed(&self) -> bool {
+        self.agreeing.as_ref().is_none_or(|agreeing| agreeing.is_over())
     }
 
     /// From here on the call works in fallback.
@@ -125,6 +135,7 @@ impl<'a> Extras<'a> {
     pub(super) fn begin(&mut self, attempt: &mut Attempt, retries: bool, falls_back: bool) {
         let nesting = attempt.nesting.insert(Nesting::now());
         nesting.marks = nesting.marks.of_loop(falls_back);
+        nesting.marks.agrees |= self.agreeing.is_some();
         self.turns.nest(&attempt.hold, retries, nesting);
         attempt.begun = self.times.then(clock::now);
         let device = self.turns.device.as_ref();

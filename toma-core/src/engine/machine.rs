@@ -3,6 +3,7 @@
 //! Nothing here runs user code except the pure policy, reads a clock, or touches shared state, so every rule of
 //! the loop is tested against a script of failures.
 
+mod agreeing;
 mod failing;
 mod learning;
 
@@ -22,7 +23,7 @@ use crate::predict::Cuts;
 use crate::shield::{Inside, Retryable};
 
 /// Where one call stands. Positions count items from 0; forms add their own offset.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Machine {
     pub(super) sizes: Sizes,
     extent: Extent,

@@ -13,6 +13,7 @@
 //! same for tasks.
 
 mod again;
+mod agreeing;
 pub(crate) mod asynchronous;
 mod attempt;
 mod backoff;

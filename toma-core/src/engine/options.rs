@@ -7,6 +7,7 @@ use crate::device::Ladder;
 use crate::memory::MemorySource;
 use crate::observe::Observer;
 use crate::predict::Predict;
+use crate::ranks::Ranks;
 
 /// See the setters of [`With`](crate::execute::With), which have the same names.
 #[derive(Clone, Debug, Default)]
@@ -19,13 +20,15 @@ pub(crate) struct Options<'a> {
     pub(crate) observer: Option<&'a dyn Observer>,
     pub(crate) ladder: Option<Ladder<'a>>,
     pub(crate) predict: Option<&'a dyn Predict>,
+    /// More than one.
+    pub(crate) ranks: Option<&'a dyn Ranks>,
 }
 
 impl Options<'_> {
     /// Whether a call needs extras for any of them, but for being watched.
     #[inline]
     pub(crate) fn need_extras(&self) -> bool {
-        let Self { deadline, device, ladder, predict, .. } = self;
-        deadline.is_some() | device.is_some() | ladder.is_some() | predict.is_some()
+        let Self { deadline, device, ladder, predict, ranks, .. } = self;
+        deadline.is_some() | device.is_some() | ladder.is_some() | predict.is_some() | ranks.is_some()
     }
 }

@@ -5,7 +5,7 @@ use std::ops::Range;
 use super::costs::Costs;
 
 /// How much work there is, and in which unit sizes count it.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Extent {
     /// One past the last item.
     pub(super) end: usize,

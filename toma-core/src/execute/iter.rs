@@ -85,7 +85,7 @@ impl<P: Policy, K, B: Undo, U: Unit> With<'_, P, K, B, U> {
         let run = move |piece: Range<usize>| body(start + piece.start, start + piece.end);
         let work = Job { run, after };
         // Without anything to do the call is over before it is asked.
-        let call = (!call.is_done()).then_some(call);
+        let call = (!call.is_over()).then_some(call);
         let policy = core.policy;
         Iter { call, policy, judge, work, left_out: None, takes_left_out, judges: PhantomData }
     }
@@ -112,7 +112,7 @@ impl<P: Policy, K: Judge<R, M>, R, W: Work<R>, M> Iterator for Iter<'_, P, K, R,
         let call = ends.0.as_mut()?;
         call.go_on();
         let done = next_piece(call, &self.policy, &self.judge, &mut self.work, &mut self.left_out)?;
-        if done.is_ok() && (!call.is_done() || self.left_out.is_some()) {
+        if done.is_ok() && (!call.is_over() || self.left_out.is_some()) {
             ends.not_yet();
         }
         Some(outcome(done))

@@ -175,6 +175,7 @@ impl<P: Policy, K, R, B: Undo, U: Unit> Producer<'_, P, K, R, B, U> {
             // The body is called inside the attempt: it may panic before there is a future.
             let attempt = async { body(start + piece.start, start + piece.end).await };
             let settled = self.attempts.run(attempt).await;
+            let settled = self.attempts.agree(settled).await;
             match self.after(settled) {
                 NextStep::Attempt => {}
                 NextStep::HandOver => {
@@ -186,7 +187,9 @@ impl<P: Policy, K, R, B: Undo, U: Unit> Producer<'_, P, K, R, B, U> {
                 NextStep::End => return,
             }
         }
-        if let Some(item) = self.left_out.take() {
+        if let Some(error) = self.attempts.ended() {
+            self.value.put(error);
+        } else if let Some(item) = self.left_out.take() {
             self.value.put(pass_on_left_out(&mut self.attempts.call, item));
         }
     }
@@ -194,9 +197,9 @@ impl<P: Policy, K, R, B: Undo, U: Unit> Producer<'_, P, K, R, B, U> {
     /// No outcome is held across an await: it is handed over, or dropped.
     fn after(&mut self, settled: Settled<R>) -> NextStep {
         match settled {
-            Settled::Succeeded(value) => {
+            Settled::Succeeded(value) | Settled::Votes(value) => {
                 self.value.put(value);
-                if self.attempts.call.is_done() && self.left_out.is_none() {
+                if self.attempts.call.is_over() && self.left_out.is_none() {
                     NextStep::End
                 } else {
                     NextStep::HandOver

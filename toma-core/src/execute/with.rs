@@ -16,6 +16,7 @@ use crate::observe::Observer;
 use crate::outcome::{Auto, Classified};
 use crate::policy::{Halve, Policy};
 use crate::predict::Predict;
+use crate::ranks::Ranks;
 use crate::shield;
 use crate::switches::Switches;
 
@@ -122,6 +123,19 @@ impl<'a, P, K, B, U> With<'a, P, K, B, U> {
     #[inline]
     pub fn deadline(mut self, deadline: Duration) -> Self {
         self.core.options.deadline = Some(deadline);
+        self
+    }
+
+    /// Makes the same attempts at the same sizes as all other [ranks](crate::ranks): out of memory on one is out of
+    /// memory on all. With one rank it changes nothing.
+    ///
+    /// A body must not wait for other ranks itself (NCCL, MPI), because one of them may have failed before. Compute in
+    /// the body, and reduce when the call has returned.
+    ///
+    /// The form panics inside of an attempt of another call with `ranks`.
+    #[inline]
+    pub fn ranks(mut self, ranks: &'a dyn Ranks) -> Self {
+        self.core.options.ranks = Some(ranks).filter(|ranks| ranks.size() > 1);
         self
     }
 

@@ -21,7 +21,12 @@ pub(crate) struct Left {
     pub(crate) offers: Vec<Arc<dyn Lean>>,
     pub(crate) repeated: Duration,
     pub(crate) keeps_size: bool,
+    /// What runs once all ranks have agreed that the attempt succeeded.
+    pub(crate) when_agreed: Vec<Action>,
 }
+
+/// Runs once.
+pub(crate) type Action = Box<dyn FnOnce() + Send>;
 
 impl Left {
     /// Adds what the same attempt has left later.
@@ -29,13 +34,19 @@ impl Left {
         self.offers.extend(later.offers);
         self.repeated = self.repeated.saturating_add(later.repeated);
         self.keeps_size |= later.keeps_size;
+        self.when_agreed.extend(later.when_agreed);
     }
 }
 
-/// Changes what the attempt that runs has left; nothing outside of attempts, in dry runs, and while the thread ends.
+/// Whether bodies that run now leave anything: not outside of attempts, and not in dry runs.
+pub(super) fn is_kept() -> bool {
+    shield::inside().is_attempt() && !shield::is_dry()
+}
+
+/// Changes what the attempt that runs has left; nothing where it is not kept, and while the thread ends.
 pub(super) fn with(change: impl FnOnce(&mut Left)) {
     let inside = shield::inside();
-    if !inside.is_attempt() || shield::is_dry() {
+    if !is_kept() {
         return;
     }
     let changed = LEFT.try_with(|left| {

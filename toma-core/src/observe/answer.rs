@@ -2,6 +2,7 @@ use std::fmt;
 
 use super::Reason;
 use crate::device::Rung;
+use crate::ranks::Elsewhere;
 
 /// What the engine does about a failure.
 #[non_exhaustive]
@@ -21,6 +22,13 @@ pub enum Answer {
         /// What it costs.
         cost: usize,
     },
+    /// The attempt has failed on another [rank](crate::ranks): it is made again at this size, as there.
+    Follow {
+        /// The size.
+        to: usize,
+        /// The failure.
+        elsewhere: Elsewhere,
+    },
     /// The failure goes through to the caller, for this reason.
     GiveUp(Reason),
 }
@@ -38,6 +46,7 @@ impl fmt::Display for Answer {
             }
             Self::Shrink(to) => write!(f, "shrinks to {to}"),
             Self::FallBack(to) => write!(f, "falls back, from {to}"),
+            Self::Follow { to, elsewhere } => write!(f, "goes on at {to} ({elsewhere})"),
             Self::LeaveOut { index, cost } => {
                 write!(f, "leaves out item {index}, which costs {cost}")
             }

@@ -53,6 +53,7 @@ fn line(kind: &EventKind<'_>) -> Option<String> {
 fn answered(size: usize, answer: Answer) -> String {
     match answer {
         Answer::Shrink(to) => format!("shrinks from {size} to {to}"),
+        Answer::Follow { to, elsewhere } => format!("{size} -> {to} ({elsewhere})"),
         Answer::GiveUp(reason) => format!("gives up at {size}: {reason}"),
         Answer::LeaveOut { .. } => answer.to_string(),
         _ => format!("at {size}: {answer}"),

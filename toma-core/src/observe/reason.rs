@@ -22,6 +22,8 @@ pub enum Reason {
     /// The device was contended, and an [enclosing attempt](crate::device#loops-inside-attempts) will be retried
     /// with the device to itself.
     GaveWay,
+    /// Another [rank](crate::ranks) has ended the call.
+    EndedElsewhere,
     /// Nothing works on this device any more.
     Poisoned,
     /// `TOMA_DISABLE` is set.
@@ -42,6 +44,7 @@ impl Reason {
             Self::GaveWay => {
                 "the device was contended, and the enclosing attempt will be retried with the device to itself"
             }
+            Self::EndedElsewhere => "another rank has ended the call",
             Self::Poisoned => "the device context is poisoned",
             Self::Disabled => "TOMA_DISABLE is set",
         }

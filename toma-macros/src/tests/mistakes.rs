@@ -99,7 +99,7 @@ fn reference_into_exclusive_self() {
 
 #[test]
 fn unknown_options() {
-    let has = "cache, initial, min, max, multiple_of, max_attempts, deadline, key, name, device, observer, ladder, predict, policy, before_retry, classify, crate";
+    let has = "cache, initial, min, max, multiple_of, max_attempts, deadline, key, name, device, ranks, observer, ladder, predict, policy, before_retry, classify, crate";
     for (name, known) in [("inital", "initial"), ("multiple", "multiple_of"), ("maxattempts", "max_attempts")]
     {
         let message = format!("unknown option `{name}`, did you mean `{known}`? `#[toma::batch]` has {has}");

@@ -60,6 +60,7 @@ impl Call<'_> {
         }
         self.take_rung(attempt, answer, failed);
         self.tell_answer(size, answer);
+        self.owes(failure, answer);
         let to = self.machine.step;
         if matches!(answer, Answer::LeaveOut { .. }) && to != step {
             self.tell(|| EventKind::Probe { from: step, to });
@@ -186,7 +187,7 @@ impl Call<'_> {
         });
     }
 
-    fn tell_answer(&mut self, size: usize, answer: Answer) {
+    pub(super) fn tell_answer(&mut self, size: usize, answer: Answer) {
         self.report.answered(answer);
         self.tell(|| EventKind::Answered { size, answer });
     }

@@ -32,7 +32,7 @@ impl Learning {
 /// A piece that fails may be too large, or hold a single item that does not fit by itself. Its items tell: from
 /// the first failure on the step only shrinks, until all of them are done, or one fails by itself. In the second
 /// case what was known before is known again.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct Packing {
     search: Option<Search>,
     /// The step at which the last size settled. Pieces are of any size up to the step, and the largest that ran
@@ -45,7 +45,7 @@ pub(super) struct Packing {
 }
 
 /// A failed piece whose items are not all done.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 struct Search {
     /// Where the piece ends.
     end: usize,

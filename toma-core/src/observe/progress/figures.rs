@@ -57,6 +57,10 @@ impl Progress {
     /// A transient failure and the like end well without a word.
     fn answered(&mut self, size: usize, answer: Answer) -> Option<String> {
         match answer {
+            Answer::Follow { to, .. } => {
+                self.step = to;
+                return Some(self.say(&format!("{size}, {answer}")));
+            }
             Answer::Again(_) => return None,
             Answer::GiveUp(_) if self.failure.is_empty() => return None,
             Answer::Shrink(to) | Answer::FallBack(to) => self.step = to,

@@ -167,6 +167,20 @@ impl ReportBuilder {
         report.time_lost_is_exact &= elapsed.is_some();
     }
 
+    /// An attempt has failed on another rank.
+    pub(crate) fn failed_elsewhere(&mut self, size: usize, class: Class, elapsed: Option<Duration>) {
+        self.figures.attempts += 1;
+        self.add(Tried { size, failed: Some(class), ..Tried::default() });
+        let report = &mut self.history().report;
+        report.time_lost += elapsed.unwrap_or_default();
+        report.time_lost_is_exact &= elapsed.is_some();
+    }
+
+    /// This rank is done, and votes once more because others are not.
+    pub(crate) fn joins(&mut self) {
+        self.history().report.joined += 1;
+    }
+
     /// An attempt ran out of memory, which was filled by this, if that is known.
     pub(crate) fn fills(&mut self, filled: Option<String>) {
         self.history().report.filled = filled;
@@ -189,7 +203,7 @@ impl ReportBuilder {
                     report.left_out.push(index);
                 }
             }
-            Answer::Again(_) | Answer::Shrink(_) => {}
+            Answer::Again(_) | Answer::Shrink(_) | Answer::Follow { .. } => {}
         }
         if let Some(last) = report.tried.last_mut() {
             last.answer = Some(answer);

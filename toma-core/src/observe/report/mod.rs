@@ -110,6 +110,8 @@ pub struct Report {
     pub left_out: Vec<usize>,
     /// Time spent waiting for others on the device.
     pub waited: Duration,
+    /// Votes of this [rank](crate::ranks) after it was done, because others were not.
+    pub joined: usize,
     /// Whether the rest of the call ran in [fallback](crate::device::falls_back), from some piece on.
     pub fell_back: bool,
     /// Whether a failure was injected, by the feature `testing`: then nothing is learned or remembered.

@@ -29,6 +29,7 @@ impl fmt::Display for Report {
             ("filled", self.filled.as_deref().map(under_each_other)),
             ("lost", self.lost()),
             ("waited", self.waited()),
+            ("joined", (self.joined > 0).then(|| self.joined())),
             ("fallback", self.fell_back.then(|| "when nothing smaller was left".to_owned())),
             ("left out", items(&self.left_out)),
             ("next", Some(self.outlook())),
@@ -115,10 +116,15 @@ impl Report {
             None | Some(Answer::Shrink(_) | Answer::GiveUp(_)) => size,
             Some(Answer::Again(rung)) => again(&size, rung, before.wait),
             Some(Answer::FallBack(_)) => format!("in fallback {size}"),
+            Some(Answer::Follow { elsewhere, .. }) => format!("{size} ({elsewhere})"),
             Some(Answer::LeaveOut { index, .. }) => format!("item {index} left out, {size}"),
         };
         // How it came to that stands behind it.
-        let has_words = matches!(before.answer, Some(Answer::Again(rung)) if rung != Rung::Transient);
+        let has_words = match before.answer {
+            Some(Answer::Again(rung)) => rung != Rung::Transient,
+            Some(Answer::Follow { .. }) => true,
+            _ => false,
+        };
         let comma = if has_words && tried.succeeded > 0 { "," } else { "" };
         let then = if tried.failed.is_some() { " -> " } else { ", " };
         format!("{size}{comma}{}{then}", outcome(tried))
@@ -194,6 +200,10 @@ impl Report {
         })
     }
 
+    fn joined(&self) -> String {
+        format!("{} of other ranks, after this one was done", count(self.joined, "attempt"))
+    }
+
     fn waited(&self) -> Option<String> {
         (!self.waited.is_zero()).then(|| format!("{:.1?} for the device", self.waited))
     }
@@ -259,7 +269,8 @@ fn outcome(tried: &Tried) -> String {
         1 => " worked once".to_owned(),
         succeeded => format!(" worked {succeeded} times"),
     };
-    match tried.failed {
+    let failed = tried.failed.filter(|_| !matches!(tried.answer, Some(Answer::Follow { .. })));
+    match failed {
         None | Some(Class::OutOfMemory) => worked,
         Some(class) => format!("{worked} ({class})"),
     }

@@ -1,0 +1,224 @@
+//! What ends a call on one rank ends it on all.
+
+use std::io;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Barrier;
+use std::time::{Duration, Instant};
+
+use toma::classify::OutOfMemory;
+use toma::ranks::{self, Error, Ranks, ThreadRank};
+use toma::{NoCache, execute, report};
+
+use crate::kit::{on_each, on_each_within};
+
+type Boxed = Box<dyn std::error::Error + Send + Sync>;
+
+fn panics<R>(run: impl FnOnce() -> R) -> String {
+    let payload = catch_unwind(AssertUnwindSafe(run)).err().expect("it panics");
+    match payload.downcast::<String>() {
+        Ok(text) => *text,
+        Err(other) => (*other.downcast::<&str>().expect("a panic with words")).to_owned(),
+    }
+}
+
+#[test]
+fn an_error_is_returned_where_it_happened_and_named_elsewhere() {
+    let errors = on_each(3, |rank| {
+        let mut attempts = 0;
+        let done = execute::with::<NoCache>().name("step").ranks(&rank).range(0..8, 4, |start, _| {
+            attempts += 1;
+            if rank.rank() == 2 && start == 4 { Err(Boxed::from("disk is full")) } else { Ok(()) }
+        });
+        assert_eq!(attempts, 2);
+        done.unwrap_err().to_string()
+    });
+    let elsewhere = "rank 2 of 3 ended pieces `step` after 2 attempts: disk is full";
+    assert_eq!(errors, [elsewhere, elsewhere, "disk is full"]);
+}
+
+#[test]
+fn the_next_call_runs_as_if_nothing_had_happened() {
+    let done = on_each(2, |rank| {
+        let once = execute::with::<NoCache>()
+            .name("one")
+            .ranks(&rank)
+            .batch(4, |size| if rank.rank() == 0 { Err(io::Error::other("no")) } else { Ok(size) });
+        let again = execute::with::<NoCache>().name("other").ranks(&rank).batch(4, |size| size);
+        (once.is_err(), again)
+    });
+    assert_eq!(done, [(true, 4), (true, 4)]);
+}
+
+#[test]
+fn a_panic_goes_on_where_it_happened() {
+    let said = on_each(2, |rank| {
+        panics(|| {
+            execute::with::<NoCache>().name("step").ranks(&rank).batch(4, |size| {
+                assert!(rank.rank() == 1, "rank 0 is tired");
+                size
+            })
+        })
+    });
+    assert_eq!(said, ["rank 0 is tired", "rank 0 of 2 ended batch `step` after 1 attempts: rank 0 is tired"]);
+}
+
+#[test]
+fn out_of_memory_at_the_smallest_size_ends_the_call() {
+    let said = on_each(2, |rank| {
+        let done = execute::with::<NoCache>().name("step").ranks(&rank).batch(4, |size| {
+            if rank.rank() == 0 { Err(Boxed::from(OutOfMemory::new(None))) } else { Ok(size) }
+        });
+        let report = report::last().unwrap();
+        (done.unwrap_err().to_string(), report.attempts, report.gave_up.is_some())
+    });
+    assert_eq!(said[0].1, said[1].1);
+    assert!(said[1].0.starts_with("rank 0 of 2 ended batch `step` after 3 attempts: "), "{}", said[1].0);
+    assert!(said[0].2 && said[1].2);
+}
+
+#[derive(Debug, PartialEq)]
+struct Own(String);
+
+#[test]
+fn errors_of_ones_own_are_made_by_what_was_added() {
+    ranks::add_error(|error| Own(format!("converted: {error}")));
+    let said = on_each(2, |rank| {
+        let with = execute::with::<NoCache>().name("step").ranks(&rank);
+        let with = with.classify(|_: &Own| toma::classify::Class::Other);
+        with.batch(4, |size| if rank.rank() == 0 { Err(Own("mine".to_owned())) } else { Ok(size) })
+    });
+    assert_eq!(said[0], Err(Own("mine".to_owned())));
+    let message = "an error that the call's own `classify` judged";
+    assert_eq!(
+        said[1],
+        Err(Own(format!("converted: rank 0 of 2 ended batch `step` after 1 attempts: {message}")))
+    );
+}
+
+#[test]
+fn a_rank_that_does_not_come_is_named_in_time() {
+    let begun = Instant::now();
+    let said = on_each_within(3, Duration::from_millis(200), |rank| {
+        (rank.rank() != 1).then(|| {
+            let with = execute::with::<NoCache>().name("step").ranks(&rank);
+            with.batch(4, Ok::<_, io::Error>).unwrap_err().to_string()
+        })
+    });
+    let missing = Some("batch `step`: no vote of rank 1 of 3 within 200ms".to_owned());
+    assert_eq!(said, [missing.clone(), None, missing]);
+    assert!(begun.elapsed() < Duration::from_secs(30));
+}
+
+#[test]
+fn a_rank_that_comes_too_late_hears_the_same() {
+    let late = Barrier::new(2);
+    let said = on_each_within(2, Duration::from_millis(100), |rank| {
+        if rank.rank() == 1 {
+            late.wait();
+        }
+        let done = execute::with::<NoCache>().name("step").ranks(&rank).batch(4, Ok::<_, io::Error>);
+        if rank.rank() == 0 {
+            late.wait();
+        }
+        done.unwrap_err().to_string()
+    });
+    assert_eq!(said, ["batch `step`: no vote of rank 1 of 2 within 100ms"; 2]);
+}
+
+#[test]
+fn different_calls_name_each_other() {
+    let said = on_each(3, |rank| {
+        let name = if rank.rank() == 2 { "evaluate" } else { "train" };
+        let with = execute::with::<NoCache>().name(name).ranks(&rank);
+        with.batch(4, Ok::<_, io::Error>).unwrap_err().to_string()
+    });
+    assert_eq!(said, ["ranks differ: rank 0 is at batch `train`, rank 2 at batch `evaluate`"; 3]);
+}
+
+#[test]
+fn a_call_and_a_barrier_differ() {
+    let said = on_each(2, |rank| {
+        let with = execute::with::<NoCache>().name("train").ranks(&rank);
+        if rank.rank() == 0 {
+            with.range(0..4, 4, |_, _| Ok::<_, Error>(())).unwrap_err()
+        } else {
+            rank.barrier().unwrap_err()
+        }
+    });
+    assert_eq!(said[0], said[1]);
+    assert_eq!(said[0].to_string(), "ranks differ: rank 0 is at pieces `train`, rank 1 at barrier");
+}
+
+#[test]
+fn a_call_inside_of_an_attempt_is_refused() {
+    let said = on_each(2, |rank| {
+        let evaluation = rank.named("evaluation", rank.store().clone());
+        let inner = |over: &ThreadRank| {
+            execute::with::<NoCache>().name("inner").ranks(over).batch(4, |size| size);
+        };
+        [&rank, &evaluation].map(|over| {
+            panics(|| execute::with::<NoCache>().name("outer").ranks(&rank).batch(4, |_| inner(over)))
+        })
+    });
+    let refused =
+        "inner: ranks inside of an attempt on which ranks agree: must be on the outermost call alone";
+    assert_eq!(said, [[refused; 2], [refused; 2]]);
+}
+
+#[test]
+fn a_second_thread_of_a_rank_needs_a_name_of_its_own() {
+    let said = on_each(2, |rank| {
+        let evaluation = rank.named("evaluation", rank.store().clone());
+        let other = |over: &ThreadRank| {
+            std::thread::scope(|scope| {
+                let run = || execute::with::<NoCache>().name("evaluate").ranks(over).batch(4, |size| size);
+                scope.spawn(move || catch_unwind(AssertUnwindSafe(run)).ok()).join().unwrap()
+            })
+        };
+        let mut pieces = execute::with::<NoCache>().name("train").ranks(&rank).iter(0..4, 2, |_, _| ());
+        pieces.next().unwrap();
+        let beside = (other(&rank), other(&evaluation));
+        (pieces.count(), beside)
+    });
+    assert_eq!(said, [(1, (None, Some(4))); 2]);
+}
+
+#[test]
+fn an_iterator_that_is_dropped_ends_the_call_elsewhere() {
+    let said = on_each(2, |rank| {
+        let with = execute::with::<NoCache>().name("rows").ranks(&rank);
+        let mut rows = with.iter(0..8, 2, |start, _| Ok::<_, io::Error>(start));
+        let first = rows.next().unwrap().unwrap();
+        if rank.rank() == 0 {
+            drop(rows);
+            return (first, None);
+        }
+        let error = rows.find_map(Result::err).map(|error| error.to_string());
+        (first, error)
+    });
+    let dropped = "rank 0 of 2 ended pieces `rows` after 2 attempts: was dropped before its end";
+    assert_eq!(said, [(0, None), (0, Some(dropped.to_owned()))]);
+}
+
+#[test]
+fn an_action_that_panics_ends_the_call_elsewhere() {
+    let said = on_each(2, |rank| {
+        let done = catch_unwind(AssertUnwindSafe(|| {
+            execute::with::<NoCache>().name("step").ranks(&rank).range(0..4, 2, |start, _| {
+                let fails = rank.rank() == 0 && start == 0;
+                ranks::when_agreed(move || assert!(!fails, "no"));
+                Ok::<_, io::Error>(())
+            })
+        }));
+        done.map_err(drop).map(|done| done.map_err(|error| error.to_string()))
+    });
+    let elsewhere = "rank 0 of 2 ended pieces `step` after 2 attempts: panicked";
+    assert_eq!(said, [Err(()), Ok(Err(elsewhere.to_owned()))]);
+}
+
+#[test]
+fn ranks_are_checked() {
+    let member = |rank, size| ranks::Member::new(ranks::MemoryStore::default(), rank, size).unwrap_err();
+    assert_eq!(member(3, 3).to_string(), "rank 3: must be below size 3");
+    assert_eq!(member(0, 0).to_string(), "size 0: must be at least 1");
+}

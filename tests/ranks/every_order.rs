@@ -1,0 +1,245 @@
+//! The exchange of votes in every order of three ranks, with timeouts and a death at any operation.
+//!
+//! Each rank is run anew on the answers that the store has given it so far, up to its next operation. So all orders of
+//! operations are tried, from every state once.
+
+use std::collections::{BTreeMap, HashSet, VecDeque};
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::sync::Mutex;
+use std::time::Duration;
+
+use toma::classify::Class;
+use toma::ranks::{Agreed, Error, Member, Ranks, Says, Store, StoreError, Subject, Vote};
+
+const RANKS: usize = 3;
+
+#[derive(Clone, Debug)]
+enum Operation {
+    Set(String, Vec<u8>),
+    Add(String, i64),
+    Get(String),
+    Wait(String),
+    SetFirst(String, Vec<u8>),
+    Delete(String),
+}
+
+#[derive(Clone, Debug, Hash)]
+enum Answer {
+    Nothing,
+    Sum(i64),
+    Bytes(Option<Vec<u8>>),
+}
+
+/// Gives the answers that are known, and keeps the operation that has none yet.
+#[derive(Debug)]
+struct Replay {
+    answers: Mutex<VecDeque<Answer>>,
+    next: Mutex<Option<Operation>>,
+}
+
+impl Replay {
+    fn ask(&self, operation: Operation) -> Result<Answer, StoreError> {
+        let answer = self.answers.lock().unwrap().pop_front();
+        answer.ok_or_else(|| {
+            self.next.lock().unwrap().get_or_insert(operation);
+            StoreError("no answer yet".to_owned())
+        })
+    }
+
+    fn bytes(&self, operation: Operation) -> Result<Option<Vec<u8>>, StoreError> {
+        match self.ask(operation)? {
+            Answer::Bytes(bytes) => Ok(bytes),
+            other => panic!("{other:?} for bytes"),
+        }
+    }
+}
+
+/// A handle, because a member owns its store.
+#[derive(Clone, Debug)]
+struct Handle(std::sync::Arc<Replay>);
+
+impl Store for Handle {
+    fn set(&self, key: &str, bytes: Vec<u8>) -> Result<(), StoreError> {
+        self.0.ask(Operation::Set(key.to_owned(), bytes)).map(drop)
+    }
+
+    fn add(&self, key: &str, amount: i64) -> Result<i64, StoreError> {
+        match self.0.ask(Operation::Add(key.to_owned(), amount))? {
+            Answer::Sum(sum) => Ok(sum),
+            other => panic!("{other:?} for a sum"),
+        }
+    }
+
+    fn get(&self, key: &str) -> Result<Option<Vec<u8>>, StoreError> {
+        self.0.bytes(Operation::Get(key.to_owned()))
+    }
+
+    fn wait(&self, key: &str, _: Duration) -> Result<Option<Vec<u8>>, StoreError> {
+        self.0.bytes(Operation::Wait(key.to_owned()))
+    }
+
+    fn set_first(&self, key: &str, bytes: Vec<u8>) -> Result<Vec<u8>, StoreError> {
+        let first = self.0.bytes(Operation::SetFirst(key.to_owned(), bytes))?;
+        Ok(first.expect("something is there"))
+    }
+
+    fn delete(&self, key: &str) -> Result<(), StoreError> {
+        self.0.ask(Operation::Delete(key.to_owned())).map(drop)
+    }
+}
+
+/// How far a rank is.
+enum Progress {
+    Next(Operation),
+    Heard(Result<Agreed, Error>),
+}
+
+/// All of one moment.
+#[derive(Clone, Default, Hash)]
+struct World {
+    store: BTreeMap<String, Vec<u8>>,
+    answers: [Vec<Answer>; RANKS],
+    dead: Option<usize>,
+    timed_out: bool,
+}
+
+impl World {
+    fn progress(&self, rank: usize, votes: &[Vote]) -> Progress {
+        let answers = Mutex::new(self.answers[rank].iter().cloned().collect());
+        let replay = std::sync::Arc::new(Replay { answers, next: Mutex::default() });
+        let member = Member::new(Handle(replay.clone()), rank, RANKS).unwrap();
+        let mut heard = None;
+        for vote in votes {
+            heard = Some(member.cast(vote.clone()).and_then(|waiting| waiting()));
+            if let Some(next) = replay.next.lock().unwrap().take() {
+                return Progress::Next(next);
+            }
+        }
+        Progress::Heard(heard.expect("there are votes"))
+    }
+
+    /// What comes of the operation; a wait for what is not there ends by its timeout.
+    fn carry_out(&mut self, rank: usize, operation: Operation) {
+        let answer = match operation {
+            Operation::Set(key, bytes) => {
+                self.store.insert(key, bytes);
+                Answer::Nothing
+            }
+            Operation::Add(key, amount) => {
+                let before = self.store.get(&key).map_or([0; 8], |bytes| bytes[..].try_into().unwrap());
+                let sum = i64::from_le_bytes(before) + amount;
+                self.store.insert(key, sum.to_le_bytes().to_vec());
+                Answer::Sum(sum)
+            }
+            Operation::Get(key) => Answer::Bytes(self.store.get(&key).cloned()),
+            Operation::Wait(key) => {
+                self.timed_out |= !self.store.contains_key(&key);
+                Answer::Bytes(self.store.get(&key).cloned())
+            }
+            Operation::SetFirst(key, bytes) => {
+                Answer::Bytes(Some(self.store.entry(key).or_insert(bytes).clone()))
+            }
+            Operation::Delete(key) => {
+                self.store.remove(&key);
+                Answer::Nothing
+            }
+        };
+        self.answers[rank].push(answer);
+    }
+
+    fn print(&self) -> u64 {
+        let mut hasher = DefaultHasher::new();
+        self.hash(&mut hasher);
+        hasher.finish()
+    }
+}
+
+fn vote(attempt: u64, says: Says, size: usize) -> Vote {
+    let subject = Subject { attempt, ..Subject::new("pieces", "work".to_owned()) };
+    Vote { subject, says, next: size, again: size }
+}
+
+/// What a rank may say of an attempt, all after the same beginning.
+fn choices(rank: usize) -> Vec<Vec<Vote>> {
+    let says = [
+        (Says::Ready, 8),
+        (Says::Done, usize::MAX),
+        (Says::Failed(Class::OutOfMemory), 4 - rank),
+        (Says::Ended("no".to_owned()), usize::MAX),
+    ];
+    says.map(|(says, size)| vec![vote(0, Says::Ready, 8), vote(1, says, size)]).to_vec()
+}
+
+/// What the votes come to, by a slower way.
+fn expected(votes: [&Vote; RANKS]) -> Result<(usize, Option<usize>, bool), usize> {
+    if let Some(rank) = votes.iter().position(|vote| matches!(vote.says, Says::Ended(_))) {
+        return Err(rank);
+    }
+    let failed = (0..RANKS).filter(|rank| matches!(votes[*rank].says, Says::Failed(_)));
+    let failed = failed.min_by_key(|rank| votes[*rank].again);
+    let size = votes.iter().map(|vote| vote.next).min().unwrap();
+    Ok((size, failed, votes.iter().all(|vote| vote.says == Says::Done)))
+}
+
+/// Tries all that can happen from there; returns how many states there are.
+fn explore(mut world: World, votes: [&Vec<Vote>; RANKS]) -> usize {
+    // The beginning is the same in each world, so one order of it suffices.
+    for _ in 0..2 {
+        for (rank, votes) in votes.iter().enumerate() {
+            while let Progress::Next(operation) = world.progress(rank, &votes[..1]) {
+                if matches!(&operation, Operation::Wait(key) if !world.store.contains_key(key)) {
+                    break;
+                }
+                world.carry_out(rank, operation);
+            }
+        }
+    }
+    let (mut seen, mut open) = (HashSet::new(), vec![world]);
+    while let Some(world) = open.pop() {
+        if !seen.insert(world.print()) {
+            continue;
+        }
+        let mut heard = Vec::new();
+        for rank in (0..RANKS).filter(|rank| world.dead != Some(*rank)) {
+            match world.progress(rank, votes[rank]) {
+                Progress::Heard(verdict) => heard.push(verdict),
+                Progress::Next(operation) => {
+                    let mut next = world.clone();
+                    next.carry_out(rank, operation);
+                    open.push(next);
+                    if world.dead.is_none() {
+                        open.push(World { dead: Some(rank), ..world.clone() });
+                    }
+                }
+            }
+        }
+        check(&world, &heard, votes.map(|votes| &votes[1]));
+    }
+    seen.len()
+}
+
+/// All that have heard anything have heard the same, and the truth.
+fn check(world: &World, heard: &[Result<Agreed, Error>], votes: [&Vote; RANKS]) {
+    let Some((first, rest)) = heard.split_first() else { return };
+    assert!(rest.iter().all(|verdict| verdict == first), "{heard:?}");
+    match (first, expected(votes)) {
+        (Ok(agreed), Ok((next, failed, done))) => {
+            assert_eq!(agreed.failed.map(|elsewhere| elsewhere.rank), failed);
+            assert_eq!((agreed.next, agreed.done), (next, done));
+        }
+        (Err(Error::Ended { rank, .. }), Err(ended)) => assert_eq!(*rank, ended),
+        (Err(Error::Missing { ranks, .. }), _) => {
+            assert!(world.timed_out && !ranks.is_empty() && ranks.len() < RANKS);
+        }
+        (heard, expected) => panic!("{heard:?} instead of {expected:?}"),
+    }
+}
+
+#[test]
+fn all_ranks_hear_the_same_in_every_order() {
+    let all = [0, 1, 2].map(choices);
+    let choices = |number: usize| [&all[0][number / 16], &all[1][number / 4 % 4], &all[2][number % 4]];
+    let states: usize = (0..64).map(|number| explore(World::default(), choices(number))).sum();
+    assert!(states > 10_000, "{states} states");
+    println!("{states} states");
+}

@@ -1,0 +1,25 @@
+//! Ranks on threads of this process.
+
+use std::thread;
+use std::time::Duration;
+
+use toma::ranks::{self, ThreadRank};
+
+/// Runs the same on so many ranks; their results in order.
+pub(crate) fn on_each<R: Send>(size: usize, run: impl Fn(ThreadRank) -> R + Sync) -> Vec<R> {
+    on_each_within(size, Duration::from_secs(60), run)
+}
+
+/// The same where votes are waited for so long.
+pub(crate) fn on_each_within<R: Send>(
+    size: usize,
+    timeout: Duration,
+    run: impl Fn(ThreadRank) -> R + Sync,
+) -> Vec<R> {
+    let run = &run;
+    thread::scope(|scope| {
+        let ranks = ranks::threads(size).into_iter().map(|rank| rank.timeout(timeout));
+        let running: Vec<_> = ranks.map(|rank| scope.spawn(move || run(rank))).collect();
+        running.into_iter().map(|rank| rank.join().expect("a rank does not panic")).collect()
+    })
+}

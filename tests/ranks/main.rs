@@ -1,0 +1,7 @@
+//! Ranks make the same attempts at the same sizes, whatever happens on each of them.
+
+mod ending;
+mod every_order;
+mod forms;
+mod kit;
+mod schedules;

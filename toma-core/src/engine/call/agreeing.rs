@@ -1,0 +1,211 @@
+//! What a call with ranks does besides: it votes at its beginning and after each attempt, and follows what all say.
+
+use super::Call;
+use crate::classify::Failure;
+use crate::engine::agreeing::{Agreeing, Ahead, Owes};
+use crate::engine::attempt::Attempt;
+use crate::engine::extras::Extras;
+use crate::engine::machine::Took;
+use crate::engine::options::Options;
+use crate::nesting::Nesting;
+use crate::observe::{Answer, EventKind, Reason};
+use crate::policy::Policy;
+use crate::ranks::{Agreed, Error, Says, Waiting};
+
+/// What an attempt that has succeeded here came to on all ranks.
+pub(crate) enum Together {
+    /// It counts.
+    Counts,
+    /// It failed elsewhere.
+    Again(Answer),
+    /// Another rank has ended the call.
+    Ended,
+}
+
+impl<'a> Call<'a> {
+    fn agreeing(&mut self) -> Option<&mut Agreeing<'a>> {
+        self.extras.as_mut()?.agreeing.as_deref_mut()
+    }
+
+    /// Begins to agree, where the call has ranks.
+    pub(super) fn joins(&mut self, options: &Options<'a>) {
+        let Some(ranks) = options.ranks else { return };
+        let name = self.report.name();
+        if Nesting::now().marks.agrees {
+            name.refuse(
+                "ranks inside of an attempt on which ranks agree: must be on the outermost call alone",
+            );
+        }
+        let agreeing = Agreeing::new(ranks, name, self.machine.is_batch());
+        if let Some(extras) = &mut self.extras {
+            extras.agreeing = Some(Box::new(agreeing));
+        }
+    }
+
+    /// Whether the outcome of an attempt is what all ranks say.
+    #[inline]
+    pub(crate) fn agrees(&self) -> bool {
+        self.extras.as_ref().is_some_and(|extras| !extras.is_agreed())
+    }
+
+    /// Nothing is left to do here, and no other rank waits for this one.
+    #[inline]
+    pub(crate) fn is_over(&self) -> bool {
+        self.is_done() && self.extras.as_ref().is_none_or(Extras::is_agreed)
+    }
+
+    /// Votes on all that has to be agreed before the next attempt; blocks the thread.
+    #[inline(never)]
+    pub(super) fn settle_votes(&mut self) {
+        while let Some(cast) = self.owed() {
+            self.hears(cast.and_then(|waiting| waiting()));
+        }
+    }
+
+    /// Casts the vote that is owed before the next attempt, if any.
+    #[inline(never)]
+    pub(crate) fn owed(&mut self) -> Option<Result<Waiting, Error>> {
+        let (proposal, step, done) = (self.machine.proposal(), self.machine.step, self.machine.is_done());
+        let agreeing = self.agreeing().filter(|agreeing| !agreeing.is_over())?;
+        let ready = if done { Says::Done } else { Says::Ready };
+        let (next, again) = if done { (usize::MAX, usize::MAX) } else { (proposal, step) };
+        Some(match agreeing.owes {
+            Some(Owes::Failure(class)) => agreeing.cast(Says::Failed(class), usize::MAX, step),
+            Some(Owes::Begin | Owes::LeftOut) => agreeing.cast(ready, next, again),
+            None if done => {
+                let cast = agreeing.cast(Says::Done, usize::MAX, usize::MAX);
+                self.report.joins();
+                cast
+            }
+            None => return None,
+        })
+    }
+
+    /// What all ranks say to that.
+    pub(crate) fn hears(&mut self, heard: Result<Agreed, Error>) {
+        let Some(agreeing) = self.agreeing() else { return };
+        let (owed, rank) = (agreeing.owes.take(), agreeing.rank());
+        let Some(agreed) = agreeing.hear(heard) else { return self.ends_elsewhere() };
+        let from = self.machine.step;
+        match (owed, agreed.failed) {
+            (Some(Owes::Begin), _) => {
+                self.machine.adopt(agreed.next);
+                self.report.starts_at(self.machine.step);
+            }
+            (None, _) => {}
+            (Some(_), None) => self.machine.adopt(agreed.next),
+            (Some(_), Some(elsewhere)) => {
+                self.machine.adopt(agreed.again);
+                let to = self.machine.step;
+                if elsewhere.rank != rank && to < from {
+                    self.tell_answer(from, Answer::Follow { to, elsewhere });
+                }
+            }
+        }
+    }
+
+    /// Votes for an attempt that has succeeded here.
+    pub(crate) fn votes(&mut self, policy: &dyn Policy, attempt: &mut Attempt) -> Result<Waiting, Error> {
+        let took = self.measured(attempt);
+        let mut machine = self.machine.clone();
+        if machine.succeeded(policy, took).is_none()
+            && machine.may_doubt()
+            && self.doubts.succeeded()
+            && machine.doubt().is_some()
+        {
+            self.doubts.begins();
+        }
+        let (done, next, again) = (machine.is_done(), machine.proposal(), self.machine.step);
+        // A thread that waits for others keeps none of them from the device.
+        attempt.end();
+        let Took { elapsed, measured } = took;
+        let ahead = Box::new(Ahead { machine, measured, elapsed });
+        let agreeing = self.agreeing().expect("only a call that agrees votes");
+        agreeing.ahead = Some(ahead);
+        let (says, next) = if done { (Says::Done, usize::MAX) } else { (Says::Ready, next) };
+        agreeing.cast(says, next, again)
+    }
+
+    /// What all ranks say of an attempt that has succeeded here.
+    pub(crate) fn hears_of_success(&mut self, attempt: &Attempt, heard: Result<Agreed, Error>) -> Together {
+        let agreeing = self.agreeing().expect("only a call that agrees has voted");
+        let ahead = agreeing.ahead.take().expect("it was kept with the vote");
+        let Some(agreed) = agreeing.hear(heard) else {
+            self.report.succeeded();
+            self.ends_elsewhere();
+            return Together::Ended;
+        };
+        let took = Took { elapsed: ahead.elapsed, measured: ahead.measured };
+        if agreed.failed.is_some() {
+            return Together::Again(self.follows(took, &agreed));
+        }
+        self.report.succeeded();
+        self.tell_succeeded(attempt, took);
+        let from = self.machine.step;
+        let doubted = ahead.machine.doubted;
+        self.machine = ahead.machine;
+        self.machine.adopt(agreed.next);
+        if doubted.is_some() && self.machine.doubted.is_none() {
+            self.doubts.fails();
+        }
+        let to = self.machine.step;
+        if to != from {
+            self.step_changes(from, to);
+        }
+        Together::Counts
+    }
+
+    /// Makes the attempt again that has failed elsewhere.
+    fn follows(&mut self, took: Took, agreed: &Agreed) -> Answer {
+        let elsewhere = agreed.failed.expect("the caller has looked");
+        self.time_from_now_on();
+        if let Some(told) = self.witnessed() {
+            told.leave();
+            told.failed(elsewhere.class);
+        }
+        if self.machine.doubted.is_some() {
+            self.doubts.fails();
+        }
+        let (step, size) = (self.machine.step, self.machine.size());
+        let ran = self.machine.take_ran(step);
+        self.report.worked(ran);
+        self.report.failed_elsewhere(size, elsewhere.class, took.elapsed);
+        let to = self.machine.follow(agreed.again);
+        if let Some(again) = self.extras.as_mut().and_then(|extras| extras.again.as_mut()) {
+            again.end_attempt();
+        }
+        let answer = Answer::Follow { to, elsewhere };
+        self.tell_answer(step, answer);
+        answer
+    }
+
+    /// This rank's failure goes through: it ends the call on all.
+    pub(crate) fn leaves_ranks(&mut self, failure: &Failure) {
+        if let Some(agreeing) = self.agreeing() {
+            agreeing.leave(&failure.message);
+        }
+    }
+
+    /// An attempt has failed that will be made again, or an item was left out.
+    pub(super) fn owes(&mut self, failure: &Failure, answer: Answer) {
+        let Some(agreeing) = self.agreeing() else { return };
+        agreeing.owes = match answer {
+            Answer::GiveUp(_) => return agreeing.leave(&failure.message),
+            Answer::LeaveOut { .. } => Some(Owes::LeftOut),
+            _ => Some(Owes::Failure(failure.class)),
+        };
+    }
+
+    fn ends_elsewhere(&mut self) {
+        let (size, answer) = (self.machine.step, Answer::GiveUp(Reason::EndedElsewhere));
+        self.machine.end();
+        self.report.gives_up(Reason::EndedElsewhere);
+        self.tell(|| EventKind::Answered { size, answer });
+    }
+
+    /// Why another rank has ended the call, said once.
+    #[inline]
+    pub(crate) fn ended(&mut self) -> Option<Error> {
+        self.extras.as_mut()?.agreeing.as_mut()?.ended.take()
+    }
+}

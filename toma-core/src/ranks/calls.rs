@@ -1,0 +1,69 @@
+//! One call at a time.
+
+use std::fmt;
+use std::mem;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use super::Error;
+
+/// What runs over ranks on one of them: nothing, or one call.
+#[derive(Debug, Default)]
+pub struct Calls(Mutex<State>);
+
+#[derive(Debug, Default)]
+enum State {
+    #[default]
+    Idle,
+    Runs(String),
+    /// A call was dropped between its vote and the answer, which is lost with it.
+    Lost(String),
+}
+
+impl Calls {
+    /// Begins a call, or says what runs already.
+    ///
+    /// # Errors
+    /// [`Error::Busy`], and [`Error::Store`] once a call was dropped while it waited for votes.
+    pub fn begin(&self, call: impl fmt::Display) -> Result<Running<'_>, Error> {
+        let call = call.to_string();
+        let mut state = self.lock();
+        match &*state {
+            State::Idle => {
+                *state = State::Runs(call);
+                Ok(Running(self))
+            }
+            State::Runs(running) => Err(Error::Busy { running: running.clone(), call }),
+            State::Lost(lost) => {
+                Err(Error::Store(format!("{lost} was dropped while it waited for the votes of other ranks")))
+            }
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// A call that runs, until it is dropped.
+#[derive(Debug)]
+#[must_use = "the call ends when it is dropped"]
+pub struct Running<'a>(&'a Calls);
+
+impl Running<'_> {
+    /// The call ends without the answer to its last vote: no other can follow it.
+    pub(crate) fn is_lost(&self) {
+        let mut state = self.0.lock();
+        if let State::Runs(call) = &mut *state {
+            *state = State::Lost(mem::take(call));
+        }
+    }
+}
+
+impl Drop for Running<'_> {
+    fn drop(&mut self) {
+        let mut state = self.0.lock();
+        if matches!(*state, State::Runs(_)) {
+            *state = State::Idle;
+        }
+    }
+}

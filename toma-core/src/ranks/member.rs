@@ -1,0 +1,266 @@
+//! A rank over a store: one exchange of votes.
+//!
+//! ```text
+//! set r<rank>/<round>   the vote             ┐
+//! add c<round>          one more vote        ┘ each rank
+//! set_first d<round>    what they come to    the last rank; after the timeout, any
+//! wait d<round>                              all others
+//! ```
+//!
+//! What was put there first holds for all: so either all ranks hear of all votes, or all hear that one was missing.
+
+use std::collections::VecDeque;
+use std::fmt;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use super::bytes::{Reader, Writer};
+use super::{Agreed, Calls, Error, Ranks, Says, Store, Vote, Waiting, verdict};
+
+/// How long ranks wait for each other unless told.
+pub const DEFAULT_TIMEOUT: Duration = Duration::from_secs(300);
+
+/// Added for a vote that is not the [expected](State::expected) one, besides 1.
+const OTHER: i64 = 1 << 32;
+
+/// One of several ranks that share a store.
+pub struct Member<S> {
+    inner: Arc<Inner<S>>,
+    calls: Calls,
+}
+
+struct Inner<S> {
+    store: S,
+    /// In front of every key.
+    prefix: String,
+    rank: usize,
+    size: usize,
+    timeout: Duration,
+    state: Mutex<State>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    /// The number of the next exchange.
+    round: u64,
+    /// All ranks have agreed on this size: where the next vote of each proposes it again, no vote needs to be read.
+    expected: Option<usize>,
+    /// Exchanges whose keys are there, and which all ranks have heard.
+    heard: VecDeque<u64>,
+}
+
+impl<S: Store> Member<S> {
+    /// A rank of so many that use this store, and nothing but them uses it.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] where `rank` is not below `size`.
+    pub fn new(store: S, rank: usize, size: usize) -> Result<Self, Error> {
+        if size == 0 {
+            return Err(Error::Invalid("size 0: must be at least 1".to_owned()));
+        }
+        if rank >= size {
+            return Err(Error::Invalid(format!("rank {rank}: must be below size {size}")));
+        }
+        Ok(Self::of(store, String::new(), (rank, size), DEFAULT_TIMEOUT))
+    }
+
+    fn of(store: S, prefix: String, (rank, size): (usize, usize), timeout: Duration) -> Self {
+        let inner = Inner { store, prefix, rank, size, timeout, state: Mutex::default() };
+        Self { inner: Arc::new(inner), calls: Calls::default() }
+    }
+
+    /// The same rank, which waits so long for votes.
+    #[must_use]
+    pub fn timeout(self, timeout: Duration) -> Self
+    where
+        S: Clone,
+    {
+        let Inner { store, prefix, rank, size, .. } = &*self.inner;
+        Self::of(store.clone(), prefix.clone(), (*rank, *size), timeout)
+    }
+
+    /// The same rank for other work: what runs over it runs beside what runs over this one.
+    ///
+    /// All ranks use the same names. A store whose waits hold up others should be another connection.
+    #[must_use]
+    pub fn named(&self, name: &str, store: S) -> Self {
+        let Inner { prefix, rank, size, timeout, .. } = &*self.inner;
+        Self::of(store, format!("{prefix}{name}/"), (*rank, *size), *timeout)
+    }
+
+    /// The store.
+    pub fn store(&self) -> &S {
+        &self.inner.store
+    }
+}
+
+impl<S: Store> Ranks for Member<S> {
+    fn rank(&self) -> usize {
+        self.inner.rank
+    }
+
+    fn size(&self) -> usize {
+        self.inner.size
+    }
+
+    fn calls(&self) -> &Calls {
+        &self.calls
+    }
+
+    fn cast(&self, vote: Vote) -> Result<Waiting, Error> {
+        let ballot = self.inner.ballot(&vote);
+        let decided = self.inner.count(&ballot)?;
+        let (inner, subject) = (Arc::clone(&self.inner), vote.subject);
+        Ok(Box::new(move || {
+            let verdict = match decided {
+                Some(verdict) => verdict,
+                None => inner.hear(&ballot, &subject.to_string())?,
+            };
+            inner.has_heard(ballot.round, &verdict);
+            verdict
+        }))
+    }
+}
+
+/// One vote on its way.
+struct Ballot {
+    round: u64,
+    bytes: Vec<u8>,
+    /// The size on which all agree if all votes are as expected.
+    expected: Option<usize>,
+    is_expected: bool,
+    /// Exchanges whose keys nothing needs any more.
+    past: Vec<u64>,
+}
+
+impl<S: Store> Inner<S> {
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The vote with its number.
+    fn ballot(&self, vote: &Vote) -> Ballot {
+        let mut state = self.state();
+        let round = state.round;
+        state.round += 1;
+        let expected = state.expected.take();
+        let stays = vote.says == Says::Ready && vote.subject.attempt > 0 && vote.next == vote.again;
+        let mut past = Vec::new();
+        while state.heard.front().is_some_and(|old| *old + 2 <= round) {
+            past.extend(state.heard.pop_front());
+        }
+        let mut writer = Writer::default();
+        writer.number(round);
+        vote.write(&mut writer);
+        Ballot { round, bytes: writer.0, expected, is_expected: stays && expected == Some(vote.next), past }
+    }
+
+    /// Adds the vote to the others; what they come to where it is the last.
+    fn count(&self, ballot: &Ballot) -> Result<Option<Result<Agreed, Error>>, Error> {
+        self.store.set(&self.key_of_vote(self.rank, ballot.round), ballot.bytes.clone())?;
+        let amount = if ballot.is_expected { 1 } else { 1 + OTHER };
+        let sum = self.store.add(&self.key('c', ballot.round), amount)?;
+        let votes = usize::try_from(sum % OTHER).unwrap_or(usize::MAX);
+        if votes == 1 {
+            // This rank waits anyway.
+            self.delete(&ballot.past)?;
+        }
+        if votes < self.size {
+            return Ok(None);
+        }
+        let verdict = match ballot.expected {
+            Some(size) if sum < OTHER => Ok(Agreed::ordinary(size)),
+            _ => self.tally(ballot.round, "votes")?,
+        };
+        self.decide(ballot.round, &verdict).map(Some)
+    }
+
+    /// What is decided, once it is.
+    fn hear(&self, ballot: &Ballot, subject: &str) -> Result<Result<Agreed, Error>, Error> {
+        if let Some(verdict) = self.store.wait(&self.key('d', ballot.round), self.timeout)? {
+            return decoded(&verdict);
+        }
+        // The last rank may have ended before it could decide.
+        self.decide(ballot.round, &self.tally(ballot.round, subject)?)
+    }
+
+    /// What the votes that are there come to.
+    fn tally(&self, round: u64, subject: &str) -> Result<Result<Agreed, Error>, Error> {
+        Ok(match self.votes(round)? {
+            Ok(votes) => Agreed::of(&votes),
+            Err(ranks) => {
+                let (of, call, timeout) = (self.size, subject.to_owned(), self.timeout);
+                Err(Error::Missing { ranks, of, call, timeout })
+            }
+        })
+    }
+
+    /// What was decided first holds.
+    fn decide(&self, round: u64, verdict: &Result<Agreed, Error>) -> Result<Result<Agreed, Error>, Error> {
+        decoded(&self.store.set_first(&self.key('d', round), verdict::write(verdict))?)
+    }
+
+    /// All votes, or the ranks whose votes are missing.
+    fn votes(&self, round: u64) -> Result<Result<Vec<Vote>, Vec<usize>>, Error> {
+        let (mut votes, mut missing) = (Vec::new(), Vec::new());
+        for rank in 0..self.size {
+            let bytes = self.store.get(&self.key_of_vote(rank, round))?;
+            match bytes.and_then(|bytes| vote_in(&bytes, round)) {
+                Some(vote) => votes.push(vote),
+                None => missing.push(rank),
+            }
+        }
+        Ok(if missing.is_empty() { Ok(votes) } else { Err(missing) })
+    }
+
+    fn has_heard(&self, round: u64, verdict: &Result<Agreed, Error>) {
+        let mut state = self.state();
+        if let Ok(agreed) = verdict {
+            state.heard.push_back(round);
+            if state.round == round + 1 {
+                state.expected = Some(agreed.next).filter(|_| agreed.failed.is_none());
+            }
+        }
+    }
+
+    fn delete(&self, rounds: &[u64]) -> Result<(), Error> {
+        for round in rounds {
+            self.store.delete(&self.key('c', *round))?;
+            self.store.delete(&self.key('d', *round))?;
+        }
+        Ok(())
+    }
+
+    fn key(&self, kind: char, round: u64) -> String {
+        format!("{}{kind}{round}", self.prefix)
+    }
+
+    /// A rank is at most one vote ahead of the others, so two keys suffice.
+    fn key_of_vote(&self, rank: usize, round: u64) -> String {
+        format!("{}r{rank}/{}", self.prefix, round % 2)
+    }
+}
+
+fn vote_in(bytes: &[u8], round: u64) -> Option<Vote> {
+    let mut reader = Reader(bytes);
+    let of = reader.number()?;
+    Vote::read(&mut reader).filter(|_| of == round)
+}
+
+fn decoded(bytes: &[u8]) -> Result<Result<Agreed, Error>, Error> {
+    verdict::read(bytes)
+        .ok_or_else(|| Error::Store(format!("what the ranks agreed on has {} strange bytes", bytes.len())))
+}
+
+impl<S: Store> fmt::Debug for Member<S> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Inner { store, prefix, rank, size, timeout, .. } = &*self.inner;
+        f.debug_struct("Member")
+            .field("rank", rank)
+            .field("size", size)
+            .field("prefix", prefix)
+            .field("timeout", timeout)
+            .field("store", store)
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,186 @@
+//! Processes that train together agree on sizes.
+//!
+//! In data-parallel work every process, a *rank*, runs the same loop. When one runs out of memory and retries alone, the
+//! others wait for it in a collective for ever. With the option [`ranks`](crate::execute::With::ranks) all ranks make the
+//! same attempts at the same sizes: out of memory on one rank is out of memory on all of them.
+//!
+//! ```
+//! # extern crate toma_core as toma;
+//! use std::thread;
+//! use toma::{cache::NoCache, classify::OutOfMemory, execute, ranks};
+//!
+//! // Two ranks, of which the second has half the memory.
+//! let ranks = ranks::threads(2);
+//! let sizes: Vec<_> = thread::scope(|scope| {
+//!     let run = |rank: ranks::ThreadRank| {
+//!         let room = 4 - 2 * ranks::Ranks::rank(&rank);
+//!         execute::with::<NoCache>().ranks(&rank).batch(8, |size| {
+//!             if size > room { Err(OutOfMemory::new(None)) } else { Ok(size) }
+//!         })
+//!     };
+//!     let running: Vec<_> = ranks.into_iter().map(|rank| scope.spawn(move || run(rank))).collect();
+//!     running.into_iter().map(|rank| rank.join().unwrap().unwrap()).collect()
+//! });
+//! assert_eq!(sizes, [2, 2]);
+//! ```
+//!
+//! # What is agreed
+//! Ranks vote once when a call begins, and once at the end of each attempt. The attempt has failed if it has failed on
+//! any rank. Ranks that succeeded then drop their value, undo, release cached memory and retry with the others. The next
+//! size is the smallest that any rank proposes; a rank whose size covers all that it has left proposes none. A rank that
+//! is done goes on voting until all are.
+//!
+//! Any other failure ends the call everywhere: with the original on its own rank, with an [`Error`] that names rank, call
+//! and message on the others. A rank that does not vote within the timeout ends it, too. The error is returned where the
+//! body returns a `Result` whose error can be [made of it](add_error), and panics elsewhere.
+//!
+//! # Collectives in bodies
+//! A body that waits for other ranks (NCCL, MPI) hangs when one of them has failed before. Compute in the body, and
+//! reduce once the call has returned: by then all ranks have agreed. What must happen once for an attempt that counts,
+//! such as adding gradients, is handed to [`when_agreed`]. [`agree`](Ranks::agree), [`smallest`](Ranks::smallest) and
+//! [`barrier`](Ranks::barrier) are for loops of one's own.
+//!
+//! # One call at a time
+//! Votes are matched by their number, and by form, name and attempt of the call. So one call at a time runs over a
+//! [`Ranks`]: a second one beside it or inside of it is refused. Work on another thread takes ranks of another
+//! [name](Member::named).
+
+mod bytes;
+mod calls;
+mod convert;
+mod error;
+mod heard;
+mod member;
+mod memory;
+mod store;
+mod verdict;
+mod vote;
+
+use std::fmt;
+
+pub use self::calls::{Calls, Running};
+pub use self::convert::add_error;
+pub(crate) use self::convert::{converted, raise};
+pub use self::error::Error;
+pub(crate) use self::heard::heard;
+pub use self::member::{DEFAULT_TIMEOUT, Member};
+pub use self::memory::{MemoryStore, ThreadRank, threads};
+pub use self::store::{Store, StoreError};
+pub use self::verdict::{Agreed, Elsewhere};
+pub use self::vote::{Says, Subject, Vote};
+use crate::leaner;
+use crate::nesting::Nesting;
+
+/// Waits for the votes of the others, within the timeout.
+pub type Waiting = Box<dyn FnOnce() -> Result<Agreed, Error> + Send>;
+
+/// The processes, or threads, that make the same calls.
+pub trait Ranks: fmt::Debug + Send + Sync {
+    /// The number of this one, from 0.
+    fn rank(&self) -> usize;
+
+    /// How many there are.
+    fn size(&self) -> usize;
+
+    /// What runs over them on this rank.
+    fn calls(&self) -> &Calls;
+
+    /// Casts this rank's vote. The others hear it even if what is returned is dropped.
+    ///
+    /// # Errors
+    /// [`Error::Store`] where it cannot be told to the others.
+    fn cast(&self, vote: Vote) -> Result<Waiting, Error>;
+
+    /// Whether all ranks say `ok`: for loops of one's own.
+    ///
+    /// # Errors
+    /// Where ranks are missing or do something else, or a call runs over these ranks.
+    fn agree(&self, ok: bool) -> Result<bool, Error> {
+        let says = if ok { Says::Ready } else { Says::Failed(crate::classify::Class::Other) };
+        let agreed = ask(self, "agree", says, usize::MAX)?;
+        Ok(agreed.map_or(ok, |agreed| agreed.failed.is_none()))
+    }
+
+    /// The smallest of the values of all ranks.
+    ///
+    /// # Errors
+    /// As [`agree`](Self::agree).
+    fn smallest(&self, value: usize) -> Result<usize, Error> {
+        Ok(ask(self, "smallest", Says::Ready, value)?.map_or(value, |agreed| agreed.next))
+    }
+
+    /// Waits for all ranks.
+    ///
+    /// # Errors
+    /// As [`agree`](Self::agree).
+    fn barrier(&self) -> Result<(), Error> {
+        ask(self, "barrier", Says::Ready, usize::MAX).map(drop)
+    }
+}
+
+/// One question to all ranks; none where there is only one.
+fn ask<R: Ranks + ?Sized>(
+    ranks: &R,
+    form: &'static str,
+    says: Says,
+    value: usize,
+) -> Result<Option<Agreed>, Error> {
+    if ranks.size() == 1 {
+        return Ok(None);
+    }
+    let _running = ranks.calls().begin(form)?;
+    let subject = Subject::new(form, String::new());
+    ranks.cast(Vote { subject, says, next: value, again: value })?().map(Some)
+}
+
+macro_rules! forward {
+    ($([$($generics:tt)*] $type:ty;)*) => {$(
+        impl<$($generics)*> Ranks for $type {
+            fn rank(&self) -> usize {
+                (**self).rank()
+            }
+
+            fn size(&self) -> usize {
+                (**self).size()
+            }
+
+            fn calls(&self) -> &Calls {
+                (**self).calls()
+            }
+
+            fn cast(&self, vote: Vote) -> Result<Waiting, Error> {
+                (**self).cast(vote)
+            }
+        }
+    )*};
+}
+
+forward! {
+    [R: Ranks + ?Sized] &R;
+    [R: Ranks + ?Sized] std::sync::Arc<R>;
+    [R: Ranks + ?Sized] Box<R>;
+}
+
+/// Runs `action` once the attempt counts: at once outside of calls with `ranks`, and otherwise when all ranks have
+/// agreed that it succeeded. It is dropped where the attempt is made again.
+///
+/// It runs on the thread that works, before the call goes on. What can fail belongs before it: a panic of `action` ends
+/// the call on all ranks.
+///
+/// ```
+/// # extern crate toma_core as toma;
+/// let mut told = std::sync::atomic::AtomicUsize::new(0);
+/// # let told = std::sync::Arc::new(told);
+/// # let count = told.clone();
+/// toma::ranks::when_agreed(move || {
+///     count.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+/// });
+/// assert_eq!(told.load(std::sync::atomic::Ordering::Relaxed), 1);
+/// ```
+pub fn when_agreed(action: impl FnOnce() + Send + 'static) {
+    if Nesting::now().marks.agrees {
+        leaner::when_agreed(Box::new(action));
+    } else {
+        action();
+    }
+}

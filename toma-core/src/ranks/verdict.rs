@@ -1,0 +1,125 @@
+//! What all ranks say together.
+
+use std::fmt;
+
+use super::bytes::{Reader, Writer};
+use super::vote::{class_at, place};
+use super::{Error, Says, Vote};
+use crate::classify::Class;
+
+/// What all ranks say together.
+#[non_exhaustive]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Agreed {
+    /// The smallest size proposed where all succeeded; `usize::MAX` where no rank binds the others.
+    pub next: usize,
+    /// The smallest size proposed where any failed.
+    pub again: usize,
+    /// Of the ranks on which the attempt failed, that with the smallest proposal.
+    pub failed: Option<Elsewhere>,
+    /// No rank has anything more to do.
+    pub done: bool,
+}
+
+/// A failure of some rank.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Elsewhere {
+    /// The rank.
+    pub rank: usize,
+    /// How many ranks there are.
+    pub of: usize,
+    /// What kind of failure.
+    pub class: Class,
+}
+
+/// `out of memory on rank 3 of 8`.
+impl fmt::Display for Elsewhere {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { rank, of, class } = self;
+        write!(f, "{class} on rank {rank} of {of}")
+    }
+}
+
+impl Agreed {
+    /// Where every rank goes on with the size that all had.
+    pub(super) fn ordinary(size: usize) -> Self {
+        Self { next: size, again: size, failed: None, done: false }
+    }
+
+    /// What the votes of all ranks, in their order, come to.
+    pub(super) fn of(votes: &[Vote]) -> Result<Self, Error> {
+        if let Some(error) = ended(votes).or_else(|| differ(votes)) {
+            return Err(error);
+        }
+        let smallest = |size: fn(&Vote) -> usize| votes.iter().map(size).min().unwrap_or(usize::MAX);
+        let failed = votes.iter().enumerate().filter_map(|(rank, vote)| match vote.says {
+            Says::Failed(class) => Some((vote.again, Elsewhere { rank, of: votes.len(), class })),
+            _ => None,
+        });
+        Ok(Self {
+            next: smallest(|vote| vote.next),
+            again: smallest(|vote| vote.again),
+            failed: failed.min_by_key(|(again, _)| *again).map(|(_, elsewhere)| elsewhere),
+            done: votes.iter().all(|vote| vote.says == Says::Done),
+        })
+    }
+}
+
+/// The first rank that has left.
+fn ended(votes: &[Vote]) -> Option<Error> {
+    votes.iter().enumerate().find_map(|(rank, vote)| match &vote.says {
+        Says::Ended(message) => {
+            let (call, message) = (vote.subject.to_string(), message.clone());
+            Some(Error::Ended { rank, of: votes.len(), call, message })
+        }
+        _ => None,
+    })
+}
+
+/// The first rank that is about something else than rank 0.
+fn differ(votes: &[Vote]) -> Option<Error> {
+    let (first, rest) = votes.split_first()?;
+    let other = rest.iter().position(|vote| vote.subject != first.subject)?;
+    Some(Error::Differ {
+        one: (0, first.subject.to_string()),
+        other: (other + 1, rest[other].subject.to_string()),
+    })
+}
+
+pub(super) fn write(verdict: &Result<Agreed, Error>) -> Vec<u8> {
+    let mut writer = Writer::default();
+    match verdict {
+        Err(error) => {
+            writer.number(1);
+            error.write(&mut writer);
+        }
+        Ok(Agreed { next, again, failed, done }) => {
+            writer.number(0);
+            writer.size(*next);
+            writer.size(*again);
+            writer.number(u64::from(*done));
+            writer.number(u64::from(failed.is_some()));
+            if let Some(Elsewhere { rank, of, class }) = failed {
+                writer.size(*rank);
+                writer.size(*of);
+                writer.number(place(*class));
+            }
+        }
+    }
+    writer.0
+}
+
+pub(super) fn read(bytes: &[u8]) -> Option<Result<Agreed, Error>> {
+    let mut reader = Reader(bytes);
+    if reader.number()? == 1 {
+        return Error::read(&mut reader).map(Err);
+    }
+    let (next, again, done) = (reader.size()?, reader.size()?, reader.number()? == 1);
+    let has_failed = reader.number()? == 1;
+    let failed = if has_failed { Some(failed(&mut reader)?) } else { None };
+    Some(Ok(Agreed { next, again, failed, done }))
+}
+
+fn failed(reader: &mut Reader<'_>) -> Option<Elsewhere> {
+    Some(Elsewhere { rank: reader.size()?, of: reader.size()?, class: class_at(reader.number()?)? })
+}

@@ -1,0 +1,106 @@
+//! What one rank says.
+
+use std::borrow::Cow;
+use std::fmt;
+
+use super::bytes::{Reader, Writer};
+use crate::classify::Class;
+
+/// What a vote is about. All ranks vote about the same, or the call ends.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Subject {
+    /// The form of the call: `batch`, `pieces`, `agree`.
+    pub form: Cow<'static, str>,
+    /// The name of the call.
+    pub call: String,
+    /// How many attempts of the call have ended.
+    pub attempt: u64,
+}
+
+impl Subject {
+    /// The beginning of a call.
+    pub fn new(form: &'static str, call: String) -> Self {
+        Self { form: Cow::Borrowed(form), call, attempt: 0 }
+    }
+}
+
+impl fmt::Display for Subject {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { form, call, attempt } = self;
+        f.write_str(form)?;
+        if !call.is_empty() {
+            write!(f, " `{call}`")?;
+        }
+        if *attempt > 0 { write!(f, " after {attempt} attempts") } else { Ok(()) }
+    }
+}
+
+/// How the attempt went on a rank.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Says {
+    /// It succeeded, or the call begins.
+    Ready,
+    /// It succeeded, and the rank has nothing more to do.
+    Done,
+    /// It failed, and the rank would try again.
+    Failed(Class),
+    /// The rank has left the call, for this reason.
+    Ended(String),
+}
+
+/// What one rank says of an attempt.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Vote {
+    /// What it is about.
+    pub subject: Subject,
+    /// How it went.
+    pub says: Says,
+    /// The size it proposes where all succeeded; `usize::MAX` binds no other rank.
+    pub next: usize,
+    /// The size it proposes where any failed.
+    pub again: usize,
+}
+
+const CLASSES: [Class; 4] = [Class::OutOfMemory, Class::Transient, Class::Poisoned, Class::Other];
+
+impl Vote {
+    pub(super) fn write(&self, writer: &mut Writer) {
+        let Self { subject: Subject { form, call, attempt }, says, next, again } = self;
+        writer.text(form);
+        writer.text(call);
+        writer.number(*attempt);
+        let (says, text) = match says {
+            Says::Ready => (0, ""),
+            Says::Done => (1, ""),
+            Says::Ended(message) => (2, message.as_str()),
+            Says::Failed(class) => (3 + place(*class), ""),
+        };
+        writer.number(says);
+        writer.text(text);
+        writer.size(*next);
+        writer.size(*again);
+    }
+
+    pub(super) fn read(reader: &mut Reader<'_>) -> Option<Self> {
+        let (form, call, attempt) = (reader.text()?, reader.text()?, reader.number()?);
+        let (says, message) = (reader.number()?, reader.text()?);
+        let says = match says {
+            0 => Says::Ready,
+            1 => Says::Done,
+            2 => Says::Ended(message),
+            failed => Says::Failed(class_at(failed - 3)?),
+        };
+        let subject = Subject { form: Cow::Owned(form), call, attempt };
+        Some(Self { subject, says, next: reader.size()?, again: reader.size()? })
+    }
+}
+
+/// A number for a class.
+pub(super) fn place(class: Class) -> u64 {
+    CLASSES.iter().position(|known| *known == class).map_or(3, |at| at as u64)
+}
+
+/// The class of a number.
+pub(super) fn class_at(place: u64) -> Option<Class> {
+    CLASSES.get(usize::try_from(place).ok()?).copied()
+}
