@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 /// Its subjects, each a file here and a module of `ffi`.
-const SHIM: [&str; 26] = [
+const SHIM: [&str; 27] = [
     "backtraces",
     "backward",
     "costs",
@@ -27,6 +27,7 @@ const SHIM: [&str; 26] = [
     "saved",
     "state",
     "storage",
+    "store",
     "swap",
     "tape",
     "undo",

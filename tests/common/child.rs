@@ -4,7 +4,7 @@
 #![allow(dead_code, reason = "no program of tests uses all of it")]
 
 use std::env;
-use std::process::{Command, ExitStatus, Stdio};
+use std::process::{Child, Command, ExitStatus, Stdio};
 
 const MARK: &str = "TOMA_TEST_CHILD";
 
@@ -61,4 +61,16 @@ fn command(test: &str, settings: &[(&str, &str)]) -> Option<Command> {
     }
     command.env("RUST_BACKTRACE", "0").envs(settings.iter().copied());
     Some(command)
+}
+
+/// Starts the test of this name in a process of its own, whose outputs are piped; `None` in that process.
+pub(crate) fn start(test: &str, settings: &[(&str, &str)]) -> Option<Child> {
+    let mut command = command(test, settings)?;
+    Some(
+        command
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .expect("this program can be started again"),
+    )
 }

@@ -52,8 +52,7 @@ mod sites;
 use std::sync::Arc;
 use std::time::Duration;
 
-use self::left::is_kept;
-pub(crate) use self::left::{Action, Left, take};
+pub(crate) use self::left::{Action, Left, is_kept, take};
 pub(crate) use self::sites::{has_offered, offers};
 use crate::shield;
 
@@ -114,11 +113,7 @@ pub fn keep_size() {
     left::with(|left| left.keeps_size = true);
 }
 
-/// Leaves an action for the end of the attempt that runs; runs it at once where there is none.
+/// Leaves an action for the end of the attempt that runs, and counts.
 pub(crate) fn when_agreed(action: Action) {
-    if is_kept() {
-        left::with(|left| left.when_agreed.push(action));
-    } else {
-        action();
-    }
+    left::with(|left| left.when_agreed.push(action));
 }

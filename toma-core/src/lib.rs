@@ -9,6 +9,7 @@ pub mod classify;
 mod clock;
 mod contained;
 pub mod device;
+mod ended;
 mod engine;
 pub mod execute;
 pub mod leaner;

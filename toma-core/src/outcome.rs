@@ -6,7 +6,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use crate::classify::{Class, Classify, Failure};
-use crate::ranks;
+use crate::ended;
 
 /// What a body returns to an inline form: a `Result`, or a plain value.
 ///
@@ -141,8 +141,8 @@ pub trait Judge<R, M> {
     /// # Panics
     /// Where the outcome has no place for that error.
     #[cold]
-    fn elsewhere(&self, error: &ranks::Error) -> R {
-        ranks::raise(error)
+    fn elsewhere(&self, error: &ended::Error) -> R {
+        ended::raise(error)
     }
 }
 
@@ -164,8 +164,8 @@ impl<T, E: Classify<M>, M> Judge<Result<T, E>, ByError<M>> for Auto {
         outcome.as_ref().err().map(Classify::classify)
     }
 
-    fn elsewhere(&self, error: &ranks::Error) -> Result<T, E> {
-        Err(E::of_ranks(error).unwrap_or_else(|| ranks::raise(error)))
+    fn elsewhere(&self, error: &ended::Error) -> Result<T, E> {
+        Err(E::of_ranks(error).unwrap_or_else(|| ended::raise(error)))
     }
 }
 
@@ -193,17 +193,12 @@ pub struct Classified<F>(pub F);
 
 impl<T, E, F, C> Judge<Result<T, E>, C> for Classified<F>
 where
-    E: 'static,
     F: Fn(&E) -> C,
     C: Into<Failure>,
 {
     #[inline]
     fn failure(&self, outcome: &Result<T, E>) -> Option<Failure> {
         outcome.as_ref().err().map(|error| (self.0)(error).into())
-    }
-
-    fn elsewhere(&self, error: &ranks::Error) -> Result<T, E> {
-        Err(ranks::converted(error).unwrap_or_else(|| ranks::raise(error)))
     }
 }
 

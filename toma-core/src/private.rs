@@ -15,11 +15,11 @@ pub use crate::call_site::Site;
 use crate::chunk::Chunk;
 pub use crate::chunk::Chunked;
 use crate::classify::{Classify, Failure};
+use crate::ended;
 use crate::execute::{Size, With};
 pub use crate::outcome::AnyValue;
 use crate::outcome::{Auto, Classified, Completes, Judge};
 use crate::policy::{Halve, Policy};
-use crate::ranks;
 pub use crate::task::Task;
 pub use crate::{done, judge, site, size};
 
@@ -114,7 +114,7 @@ impl<R> Via<R> {
 #[derive(Debug)]
 pub struct Of<R> {
     failure: fn(&R) -> Option<Failure>,
-    elsewhere: fn(&ranks::Error) -> Option<R>,
+    elsewhere: fn(&ended::Error) -> Option<R>,
 }
 
 impl<R> Judge<R, ()> for Of<R> {
@@ -123,8 +123,8 @@ impl<R> Judge<R, ()> for Of<R> {
         (self.failure)(outcome)
     }
 
-    fn elsewhere(&self, error: &ranks::Error) -> R {
-        (self.elsewhere)(error).unwrap_or_else(|| ranks::raise(error))
+    fn elsewhere(&self, error: &ended::Error) -> R {
+        (self.elsewhere)(error).unwrap_or_else(|| ended::raise(error))
     }
 }
 

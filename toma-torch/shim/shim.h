@@ -439,4 +439,27 @@ int32_t toma_storage_copy(void* kept, void* host, uint64_t bytes, toma_error* er
 int32_t toma_rng_get(toma_device device, void** out, toma_error* error) noexcept;
 int32_t toma_rng_set(toma_device device, const uint8_t* state, size_t size, toma_error* error) noexcept;
 
+// A store of bytes by key that processes share. What is read goes to `data`, if there is room for it; `size` says how
+// much there is.
+struct toma_bytes {
+  uint8_t* data;
+  size_t room;
+  size_t size;
+  bool is_there;
+};
+// Connects to the store at a host, or serves it there as well. `close` frees what is handed out.
+int32_t toma_store_open(
+    const char* host, uint16_t port, bool serves, uint64_t timeout_ms, void** out, toma_error* error) noexcept;
+// Another connection to the same.
+int32_t toma_store_clone(void* store, void** out, toma_error* error) noexcept;
+void toma_store_close(void* store) noexcept;
+int32_t toma_store_set(void* store, const char* key, const uint8_t* data, size_t size, toma_error* error) noexcept;
+// Puts bytes there unless some are; hands out those that are there then.
+int32_t toma_store_set_first(
+    void* store, const char* key, const uint8_t* data, size_t size, toma_bytes* out, toma_error* error) noexcept;
+int32_t toma_store_add(void* store, const char* key, int64_t amount, int64_t* sum, toma_error* error) noexcept;
+// Waits for the key; a wait holds up all other operations of the connection.
+int32_t toma_store_get(void* store, const char* key, uint64_t timeout_ms, toma_bytes* out, toma_error* error) noexcept;
+int32_t toma_store_delete(void* store, const char* key, toma_error* error) noexcept;
+
 }  // extern "C"

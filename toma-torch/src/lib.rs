@@ -14,7 +14,7 @@
 //! | [`assert_peak!`] | a step that takes no more than so many bytes |
 //! | [`checkpoint`] | the same batch in less memory: what backward needs is made again |
 //! | [`offload`] | models and steps larger than the device: what nothing uses leaves it |
-//! | [`offload`] | models and steps larger than the device: what nothing uses leaves it |
+//! | [`ranks`] | processes that train together agree on sizes |
 //! | [`Rollback`] | random state, gradients and other tensors put back before a retry |
 //! | [`RngState`] | the same random numbers again |
 //! | [`ModeGuard`] | grad mode and autocast survive a `catch_unwind` of your own |
@@ -83,6 +83,7 @@ mod memory;
 pub mod offload;
 mod predict;
 pub mod profile;
+pub mod ranks;
 mod record;
 mod registration;
 mod state;

@@ -1,8 +1,10 @@
 //! What the core learns of libtorch before `main`, so that attempts are guarded without a call of the user's, and
 //! what is printed after it.
 
-use toma_core::{classify, thread_state};
+use tch::TchError;
+use toma_core::{classify, ranks, thread_state};
 
+use crate::error::{Error, ErrorKind};
 use crate::state::TorchModes;
 use crate::{error, ffi, profile};
 
@@ -19,6 +21,8 @@ ctor::declarative::ctor! {
         let _ = ffi::install_backtraces();
         classify::add_error(error::class_of);
         classify::add_error(error::class_of_tch);
+        ranks::add_error(|error| TchError::Torch(error.to_string()));
+        ranks::add_error(|error| Error::new(ErrorKind::Other, error.to_string()));
         // Taken only by a program that registered modes of its own even earlier.
         let _ = thread_state::register(&TorchModes);
         ffi::install_regions();

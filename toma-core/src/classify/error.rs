@@ -3,7 +3,7 @@
 use std::error::Error;
 
 use super::{Failure, classify_error};
-use crate::ranks;
+use crate::ended;
 
 /// An error that can be sorted into a [`Class`](super::Class): every standard and every boxed error.
 ///
@@ -47,7 +47,7 @@ pub trait Classify<Marker> {
 
     /// What ended a call on another rank, as an error of this type.
     #[doc(hidden)]
-    fn of_ranks(error: &ranks::Error) -> Option<Self>
+    fn of_ranks(error: &ended::Error) -> Option<Self>
     where
         Self: Sized;
 }
@@ -68,8 +68,8 @@ impl<E: Error + 'static> Classify<marker::Standard> for E {
         classify_error(self)
     }
 
-    fn of_ranks(error: &ranks::Error) -> Option<Self> {
-        ranks::converted(error)
+    fn of_ranks(error: &ended::Error) -> Option<Self> {
+        ended::converted(error)
     }
 }
 
@@ -80,8 +80,8 @@ impl<E: ErrorBox + 'static> Classify<marker::Boxed> for E {
         classify_error(self.inside())
     }
 
-    fn of_ranks(error: &ranks::Error) -> Option<Self> {
-        ranks::converted(error)
+    fn of_ranks(error: &ended::Error) -> Option<Self> {
+        ended::converted(error)
     }
 }
 

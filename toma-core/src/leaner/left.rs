@@ -39,7 +39,7 @@ impl Left {
 }
 
 /// Whether bodies that run now leave anything: not outside of attempts, and not in dry runs.
-pub(super) fn is_kept() -> bool {
+pub(crate) fn is_kept() -> bool {
     shield::inside().is_attempt() && !shield::is_dry()
 }
 

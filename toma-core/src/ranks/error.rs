@@ -1,136 +1,60 @@
-//! Why ranks do not agree.
+//! Errors on their way to other ranks.
 
-use std::fmt;
 use std::time::Duration;
 
+use super::Error;
 use super::bytes::{Reader, Writer};
 
-/// Why a call with `ranks` ends on a rank that has not failed itself.
-#[non_exhaustive]
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Error {
-    /// A rank has left the call: by an error, a panic, or because it dropped the call.
-    Ended {
-        /// The rank that left.
-        rank: usize,
-        /// How many ranks there are.
-        of: usize,
-        /// What it left.
-        call: String,
-        /// Why.
-        message: String,
-    },
-    /// Ranks did not vote in time.
-    Missing {
-        /// These ranks.
-        ranks: Vec<usize>,
-        /// How many there are.
-        of: usize,
-        /// What they were to vote about.
-        call: String,
-        /// How long the others have waited.
-        timeout: Duration,
-    },
-    /// Two ranks run different calls.
-    Differ {
-        /// A rank, and what it runs.
-        one: (usize, String),
-        /// Another rank, and what that runs.
-        other: (usize, String),
-    },
-    /// Something runs over these ranks already.
-    Busy {
-        /// What runs.
-        running: String,
-        /// What was to run beside it or inside of it.
-        call: String,
-    },
-    /// The others cannot be reached.
-    Store(String),
-    /// What ranks were to be made of.
-    Invalid(String),
-}
-
-impl fmt::Display for Error {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Ended { rank, of, call, message } => {
-                write!(f, "rank {rank} of {of} ended {call}: {message}")
-            }
-            Self::Missing { ranks, of, call, timeout } => {
-                let names: Vec<_> = ranks.iter().map(usize::to_string).collect();
-                let noun = if ranks.len() == 1 { "rank" } else { "ranks" };
-                write!(f, "{call}: no vote of {noun} {} of {of} within {timeout:?}", names.join(", "))
-            }
-            Self::Differ { one, other } => {
-                write!(f, "ranks differ: rank {} is at {}, rank {} at {}", one.0, one.1, other.0, other.1)
-            }
-            Self::Busy { running, call } => {
-                write!(f, "{call}: {running} runs over the same ranks, which take one call at a time")
-            }
-            Self::Store(message) => write!(f, "ranks cannot be reached: {message}"),
-            Self::Invalid(message) => f.write_str(message),
-        }
-    }
-}
-
-impl std::error::Error for Error {}
-
 /// What is told to other ranks; the rest concerns one alone.
-impl Error {
-    pub(super) fn write(&self, writer: &mut Writer) {
-        match self {
-            Self::Ended { rank, of, call, message } => {
-                writer.number(0);
+pub(super) fn write(error: &Error, writer: &mut Writer) {
+    match error {
+        Error::Ended { rank, of, call, message } => {
+            writer.number(0);
+            writer.size(*rank);
+            writer.size(*of);
+            writer.text(call);
+            writer.text(message);
+        }
+        Error::Missing { ranks, of, call, timeout } => {
+            writer.number(1);
+            writer.size(ranks.len());
+            for rank in ranks {
                 writer.size(*rank);
-                writer.size(*of);
+            }
+            writer.size(*of);
+            writer.text(call);
+            writer.number(u64::try_from(timeout.as_millis()).unwrap_or(u64::MAX));
+        }
+        Error::Differ { one, other } => {
+            writer.number(2);
+            for (rank, call) in [one, other] {
+                writer.size(*rank);
                 writer.text(call);
-                writer.text(message);
-            }
-            Self::Missing { ranks, of, call, timeout } => {
-                writer.number(1);
-                writer.size(ranks.len());
-                for rank in ranks {
-                    writer.size(*rank);
-                }
-                writer.size(*of);
-                writer.text(call);
-                writer.number(u64::try_from(timeout.as_millis()).unwrap_or(u64::MAX));
-            }
-            Self::Differ { one, other } => {
-                writer.number(2);
-                for (rank, call) in [one, other] {
-                    writer.size(*rank);
-                    writer.text(call);
-                }
-            }
-            Self::Busy { .. } | Self::Store(_) | Self::Invalid(_) => {
-                writer.number(3);
-                writer.text(&self.to_string());
             }
         }
+        Error::Busy { .. } | Error::Store(_) | Error::Invalid(_) => {
+            writer.number(3);
+            writer.text(&error.to_string());
+        }
     }
+}
 
-    pub(super) fn read(reader: &mut Reader<'_>) -> Option<Self> {
-        Some(match reader.number()? {
-            0 => Self::Ended {
-                rank: reader.size()?,
-                of: reader.size()?,
-                call: reader.text()?,
-                message: reader.text()?,
-            },
-            1 => Self::Missing {
-                ranks: reader.list(Reader::size)?,
-                of: reader.size()?,
-                call: reader.text()?,
-                timeout: Duration::from_millis(reader.number()?),
-            },
-            2 => Self::Differ {
-                one: (reader.size()?, reader.text()?),
-                other: (reader.size()?, reader.text()?),
-            },
-            3 => Self::Store(reader.text()?),
-            _ => return None,
-        })
-    }
+pub(super) fn read(reader: &mut Reader<'_>) -> Option<Error> {
+    Some(match reader.number()? {
+        0 => Error::Ended {
+            rank: reader.size()?,
+            of: reader.size()?,
+            call: reader.text()?,
+            message: reader.text()?,
+        },
+        1 => Error::Missing {
+            ranks: reader.list(Reader::size)?,
+            of: reader.size()?,
+            call: reader.text()?,
+            timeout: Duration::from_millis(reader.number()?),
+        },
+        2 => Error::Differ { one: (reader.size()?, reader.text()?), other: (reader.size()?, reader.text()?) },
+        3 => Error::Store(reader.text()?),
+        _ => return None,
+    })
 }

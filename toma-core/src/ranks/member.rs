@@ -11,6 +11,7 @@
 
 use std::collections::VecDeque;
 use std::fmt;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -37,6 +38,8 @@ struct Inner<S> {
     size: usize,
     timeout: Duration,
     state: Mutex<State>,
+    /// How often bytes were shared.
+    shared: AtomicU64,
 }
 
 #[derive(Debug, Default)]
@@ -47,6 +50,7 @@ struct State {
     expected: Option<usize>,
     /// Exchanges whose keys are there, and which all ranks have heard.
     heard: VecDeque<u64>,
+    missing: usize,
 }
 
 impl<S: Store> Member<S> {
@@ -65,7 +69,8 @@ impl<S: Store> Member<S> {
     }
 
     fn of(store: S, prefix: String, (rank, size): (usize, usize), timeout: Duration) -> Self {
-        let inner = Inner { store, prefix, rank, size, timeout, state: Mutex::default() };
+        let inner =
+            Inner { store, prefix, rank, size, timeout, state: Mutex::default(), shared: AtomicU64::new(0) };
         Self { inner: Arc::new(inner), calls: Calls::default() }
     }
 
@@ -81,11 +86,34 @@ impl<S: Store> Member<S> {
 
     /// The same rank for other work: what runs over it runs beside what runs over this one.
     ///
-    /// All ranks use the same names. A store whose waits hold up others should be another connection.
+    /// All ranks use the same names. A store whose waits hold up each other should be another connection.
     #[must_use]
     pub fn named(&self, name: &str, store: S) -> Self {
         let Inner { prefix, rank, size, timeout, .. } = &*self.inner;
         Self::of(store, format!("{prefix}{name}/"), (*rank, *size), *timeout)
+    }
+
+    /// The bytes of all ranks, in their order. For small things: each rank reads those of all others.
+    ///
+    /// # Errors
+    /// As [`agree`](Ranks::agree).
+    pub fn share(&self, bytes: Vec<u8>) -> Result<Vec<Vec<u8>>, Error> {
+        let number = self.inner.shared.fetch_add(1, Ordering::Relaxed);
+        // A rank is at most one exchange ahead of the others, so two keys suffice.
+        let key = |rank| format!("{}s{rank}/{}", self.inner.prefix, number % 2);
+        self.inner.store.set(&key(self.rank()), bytes)?;
+        self.barrier()?;
+        let shared = (0..self.size()).map(|rank| self.inner.store.get(&key(rank)));
+        let shared: Vec<_> = shared.collect::<Result<_, _>>()?;
+        shared
+            .into_iter()
+            .map(|bytes| bytes.ok_or_else(|| Error::Store("bytes are gone".to_owned())))
+            .collect()
+    }
+
+    /// How many ranks did not vote in time when votes were missing last.
+    pub fn missing(&self) -> usize {
+        self.inner.state().missing
     }
 
     /// The store.
@@ -215,11 +243,15 @@ impl<S: Store> Inner<S> {
 
     fn has_heard(&self, round: u64, verdict: &Result<Agreed, Error>) {
         let mut state = self.state();
-        if let Ok(agreed) = verdict {
-            state.heard.push_back(round);
-            if state.round == round + 1 {
-                state.expected = Some(agreed.next).filter(|_| agreed.failed.is_none());
+        match verdict {
+            Ok(agreed) => {
+                state.heard.push_back(round);
+                if state.round == round + 1 {
+                    state.expected = Some(agreed.next).filter(|_| agreed.failed.is_none());
+                }
             }
+            Err(Error::Missing { ranks, .. }) => state.missing = ranks.len(),
+            Err(_) => {}
         }
     }
 

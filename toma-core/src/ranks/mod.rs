@@ -47,7 +47,6 @@
 
 mod bytes;
 mod calls;
-mod convert;
 mod error;
 mod heard;
 mod member;
@@ -59,15 +58,13 @@ mod vote;
 use std::fmt;
 
 pub use self::calls::{Calls, Running};
-pub use self::convert::add_error;
-pub(crate) use self::convert::{converted, raise};
-pub use self::error::Error;
 pub(crate) use self::heard::heard;
 pub use self::member::{DEFAULT_TIMEOUT, Member};
 pub use self::memory::{MemoryStore, ThreadRank, threads};
 pub use self::store::{Store, StoreError};
 pub use self::verdict::{Agreed, Elsewhere};
 pub use self::vote::{Says, Subject, Vote};
+pub use crate::ended::{Error, add_error};
 use crate::leaner;
 use crate::nesting::Nesting;
 
@@ -178,9 +175,14 @@ forward! {
 /// assert_eq!(told.load(std::sync::atomic::Ordering::Relaxed), 1);
 /// ```
 pub fn when_agreed(action: impl FnOnce() + Send + 'static) {
-    if Nesting::now().marks.agrees {
+    if agrees_later() {
         leaner::when_agreed(Box::new(action));
     } else {
         action();
     }
+}
+
+/// Whether [`when_agreed`] would wait: the attempt that runs counts only once all ranks have agreed that it succeeded.
+pub fn agrees_later() -> bool {
+    Nesting::now().marks.agrees && leaner::is_kept()
 }

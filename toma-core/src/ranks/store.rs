@@ -25,8 +25,7 @@ pub trait Store: fmt::Debug + Send + Sync + 'static {
     /// See [`set`](Self::set).
     fn get(&self, key: &str) -> Result<Option<Vec<u8>>, StoreError>;
 
-    /// What is there, once it is; none after the timeout. Other threads can use the store meanwhile, at the latest a
-    /// second later.
+    /// What is there, once it is; none after the timeout. Other threads can use the store meanwhile.
     ///
     /// # Errors
     /// See [`set`](Self::set).

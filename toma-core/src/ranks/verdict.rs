@@ -4,7 +4,7 @@ use std::fmt;
 
 use super::bytes::{Reader, Writer};
 use super::vote::{class_at, place};
-use super::{Error, Says, Vote};
+use super::{Error, Says, Vote, error};
 use crate::classify::Class;
 
 /// What all ranks say together.
@@ -91,7 +91,7 @@ pub(super) fn write(verdict: &Result<Agreed, Error>) -> Vec<u8> {
     match verdict {
         Err(error) => {
             writer.number(1);
-            error.write(&mut writer);
+            error::write(error, &mut writer);
         }
         Ok(Agreed { next, again, failed, done }) => {
             writer.number(0);
@@ -112,7 +112,7 @@ pub(super) fn write(verdict: &Result<Agreed, Error>) -> Vec<u8> {
 pub(super) fn read(bytes: &[u8]) -> Option<Result<Agreed, Error>> {
     let mut reader = Reader(bytes);
     if reader.number()? == 1 {
-        return Error::read(&mut reader).map(Err);
+        return error::read(&mut reader).map(Err);
     }
     let (next, again, done) = (reader.size()?, reader.size()?, reader.number()? == 1);
     let has_failed = reader.number()? == 1;

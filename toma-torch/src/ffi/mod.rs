@@ -20,6 +20,7 @@ mod profile;
 mod region;
 mod rng;
 mod storage;
+mod store;
 mod swap;
 
 use std::ffi::{CStr, c_char};
@@ -48,6 +49,7 @@ pub(crate) use region::{
 };
 pub(crate) use rng::{rng_state, set_rng_state};
 pub(crate) use storage::{Memory, addresses, gradient_addresses, storage_identity, tensor_memory};
+pub(crate) use store::Connection;
 pub(crate) use swap::{Away, Kept, Memory as DeviceMemory, Remembered, Use, born_away};
 
 /// What the shim says of a failure.

@@ -3,6 +3,8 @@ use std::collections::HashSet;
 
 use tch::{Kind, TchError, Tensor};
 
+use toma_core::ranks;
+
 use crate::ffi;
 
 /// Adds the gradients of a loss to those of the variables: all of them, or none.
@@ -36,6 +38,10 @@ use crate::ffi;
 /// Those of backward, most of all out of memory; also for a loss of more than one element or of a
 /// complex kind, for a variable that was computed from others, and for sparse gradients. No gradient
 /// has changed then, unless the device itself fails while they are added.
+///
+/// # Panics
+/// In an attempt on which [ranks](crate::ranks) agree, gradients are added once they have: then a device that fails while
+/// they are added panics.
 pub fn accumulate_gradients<T: Borrow<Tensor>>(loss: &Tensor, variables: &[T]) -> Result<(), TchError> {
     let variables: Vec<&Tensor> = variables.iter().map(Borrow::borrow).collect();
     check(loss, &variables).map_err(TchError::Torch)?;
@@ -48,10 +54,18 @@ pub fn accumulate_gradients<T: Borrow<Tensor>>(loss: &Tensor, variables: &[T]) -
     let _off = tch::no_grad_guard();
     let shares = variables.into_iter().zip(gradients).filter(|(_, gradient)| gradient.defined());
     let shares = shares.map(|(variable, gradient)| Addend::new(variable, gradient));
-    let (sums, firsts): (Vec<_>, Vec<_>) =
-        shares.collect::<Result<Vec<_>, _>>()?.into_iter().partition(|share| share.sum.defined());
+    let shares = shares.collect::<Result<Vec<_>, _>>()?;
     // Sums first: should the device fail at the very first of them, nothing has changed.
-    sums.into_iter().chain(firsts).try_for_each(Addend::add)
+    let (sums, firsts): (Vec<_>, Vec<_>) = shares.into_iter().partition(|share| !share.is_first);
+    let shares = sums.into_iter().chain(firsts);
+    if !ranks::agrees_later() {
+        return shares.into_iter().try_for_each(Addend::add);
+    }
+    ranks::when_agreed(move || {
+        let _off = tch::no_grad_guard();
+        shares.into_iter().try_for_each(Addend::add).unwrap_or_else(|error| panic!("{error}"));
+    });
+    Ok(())
 }
 
 /// What libtorch does not check on this way into it: it would crash, or add up a loss of many elements.
@@ -82,33 +96,37 @@ fn trained(variables: Vec<&Tensor>) -> Vec<&Tensor> {
 }
 
 /// What is to be added to the gradient of one variable.
-struct Addend<'a> {
-    variable: &'a Tensor,
-    /// The gradient so far; undefined before the first.
-    sum: Tensor,
+struct Addend {
+    variable: Tensor,
     gradient: Tensor,
+    /// The variable has no gradient yet.
+    is_first: bool,
 }
 
-impl<'a> Addend<'a> {
+impl Addend {
     /// All that can run out of memory.
-    fn new(variable: &'a Tensor, gradient: Tensor) -> Result<Self, TchError> {
+    fn new(variable: &Tensor, gradient: Tensor) -> Result<Self, TchError> {
         let sum = variable.grad();
         if gradient.is_sparse() || (sum.defined() && sum.is_sparse()) {
             return Err(TchError::Torch("sparse gradient: cannot be added without memory".to_owned()));
         }
+        let is_first = !sum.defined();
         // A first gradient becomes the variable's own. Backward hands out views, and one tensor to
         // several variables: added to in place later, they would change together.
+        let becomes_its_own = is_first || ranks::agrees_later();
         let gradient =
-            if sum.defined() || ffi::is_sole(&gradient)? { gradient } else { own_copy(&gradient)? };
-        Ok(Self { variable, sum, gradient })
+            if !becomes_its_own || ffi::is_sole(&gradient)? { gradient } else { own_copy(&gradient)? };
+        Ok(Self { variable: variable.shallow_clone(), gradient, is_first })
     }
 
     /// In place, so it needs no memory.
-    fn add(mut self) -> Result<(), TchError> {
-        if self.sum.defined() {
-            return self.sum.f_add_(&self.gradient).map(drop);
+    fn add(self) -> Result<(), TchError> {
+        // An earlier addend of the same attempt may have been the first.
+        let mut sum = self.variable.grad();
+        if sum.defined() {
+            return sum.f_add_(&self.gradient).map(drop);
         }
-        ffi::set_gradient(self.variable, Some(&self.gradient))
+        ffi::set_gradient(&self.variable, Some(&self.gradient))
     }
 }
 

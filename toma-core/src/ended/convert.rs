@@ -15,7 +15,8 @@ type Make<E> = fn(&Error) -> E;
 
 /// Lets bodies that fail with `E` return what ended a call on another rank.
 ///
-/// Boxed errors, `std::io::Error`, `anyhow::Error` and `TchError` are known. Of a type that is not, the call panics.
+/// Boxed errors, `std::io::Error`, `anyhow::Error` and `TchError` are known. Of a type that is not the call panics, and
+/// so do calls with the option `classify`, which may fail with anything.
 /// Adding a type again replaces its function.
 ///
 /// ```

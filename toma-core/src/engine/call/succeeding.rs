@@ -1,0 +1,88 @@
+//! What a call does about attempts that succeeded.
+
+use super::Call;
+use crate::clock;
+use crate::engine::attempt::Attempt;
+use crate::engine::machine::Took;
+use crate::observe::EventKind;
+use crate::policy::Policy;
+use crate::ranks;
+
+impl Call<'_> {
+    /// The attempt succeeded.
+    #[inline]
+    pub(crate) fn succeeded(&mut self, policy: &dyn Policy, attempt: &mut Attempt) {
+        self.report.succeeded();
+        let took = if self.extras.is_some() { self.end_succeeded(attempt) } else { Took::default() };
+        let step = self.machine.step;
+        if let Some(to) = self.machine.succeeded(policy, took) {
+            self.step_changes(step, to);
+        } else if self.machine.may_doubt() && self.doubts.succeeded() {
+            self.doubt(step);
+        }
+    }
+
+    #[inline(never)]
+    fn end_succeeded(&mut self, attempt: &mut Attempt) -> Took {
+        let took = self.measured(attempt);
+        self.tell_succeeded(attempt, took);
+        took
+    }
+
+    /// What an attempt took that has succeeded, as reports and predictions hear of it.
+    pub(super) fn measured(&mut self, attempt: &mut Attempt) -> Took {
+        let mut took = self.took(attempt);
+        if let Some(measured) = &took.measured {
+            let available_bytes = self.machine.available_bytes;
+            self.report.measured(self.machine.size(), measured.peak_bytes, available_bytes);
+        }
+        if let Some(extras) = &mut self.extras {
+            extras.turns.piece_done(&attempt.hold);
+            if extras.forecast.is_some() {
+                self.shows(&mut took);
+            }
+        }
+        took
+    }
+
+    /// The attempt counts: tells of it, and runs what its body has left for that.
+    pub(super) fn tell_succeeded(&mut self, attempt: &Attempt, took: Took) {
+        let Some(extras) = &mut self.extras else { return };
+        let (start, end) = (attempt.piece.start, attempt.piece.end);
+        let elapsed = took.elapsed.unwrap_or_default();
+        extras.tell_succeeded(|| EventKind::Succeeded { start, end, elapsed });
+        let agrees = extras.agreeing.is_some();
+        if let Some(again) = &mut extras.again {
+            for action in again.succeeded() {
+                if agrees { action() } else { ranks::when_agreed(action) }
+            }
+        }
+    }
+
+    #[inline]
+    pub(super) fn took(&mut self, attempt: &mut Attempt) -> Took {
+        let elapsed = attempt.begun.take().map(|begun| clock::now().saturating_duration_since(begun));
+        if let Some(elapsed) = elapsed {
+            self.report.took(elapsed);
+        }
+        let extras = self.extras.as_ref().filter(|extras| extras.measures);
+        let measured = extras.map(|extras| extras.measure(attempt, elapsed, self.machine.is_batch()));
+        Took { elapsed, measured }
+    }
+
+    #[cold]
+    fn doubt(&mut self, step: usize) {
+        if let Some(to) = self.machine.doubt() {
+            self.doubts.begins();
+            self.step_changes(step, to);
+        }
+    }
+
+    #[cold]
+    pub(super) fn step_changes(&mut self, from: usize, to: usize) {
+        let ran = self.machine.take_ran(from);
+        self.report.worked(ran);
+        self.time_from_now_on();
+        self.tell(|| EventKind::Probe { from, to });
+    }
+}

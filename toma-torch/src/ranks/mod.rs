@@ -1,0 +1,245 @@
+//! Processes that train together agree on sizes, over the store that PyTorch itself uses.
+//!
+//! What is started by `torchrun`, `mpirun` or a cluster's scheduler finds the others by the variables that these set.
+//! Each process is a *rank*. With the option `ranks` all of them make the same attempts at the same sizes; see
+//! [`toma_core::ranks`] for what is agreed, and for what bodies may do.
+//!
+//! ```
+//! use toma_core::{cache::NoCache, classify::OutOfMemory, execute};
+//! use toma_torch::ranks::Ranks;
+//!
+//! // Alone here; a program under `torchrun` takes `Ranks::from_env()`.
+//! let ranks = Ranks::connect("localhost:29500", 0, 1)?;
+//! let size = execute::with::<NoCache>().ranks(&ranks).batch(512, |size| {
+//!     if size > 100 { Err(OutOfMemory::new(None)) } else { Ok(size) }
+//! });
+//! assert_eq!(size, Ok(64));
+//! # Ok::<(), toma_core::ranks::Error>(())
+//! ```
+//!
+//! Gradients that [`accumulate_gradients`](crate::accumulate_gradients) and [`backward`](crate::backward()) add are added
+//! once all ranks have agreed. Reduce them (NCCL, MPI) when the call has returned.
+
+mod environment;
+mod store;
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use toma_core::ranks::{
+    self, Calls, DEFAULT_TIMEOUT, Error, Member, Ranks as Agrees, Vote, Waiting, threads,
+};
+
+use self::environment::Variables;
+use self::store::{Farewell, TcpStore};
+
+/// How ranks find each other.
+///
+/// ```no_run
+/// use std::time::Duration;
+/// use toma_torch::ranks::Rendezvous;
+///
+/// let ranks = Rendezvous::default().timeout(Duration::from_secs(60)).from_env()?;
+/// # Ok::<(), toma_core::ranks::Error>(())
+/// ```
+#[derive(Clone, Debug)]
+pub struct Rendezvous {
+    timeout: Duration,
+    prefix: String,
+}
+
+impl Default for Rendezvous {
+    fn default() -> Self {
+        Self { timeout: DEFAULT_TIMEOUT, prefix: "toma/".to_owned() }
+    }
+}
+
+impl Rendezvous {
+    /// How long ranks wait for each other, at first and at each vote: 5 minutes unless told.
+    ///
+    /// A rank votes when its attempt has ended, so it should be longer than the longest attempt.
+    #[must_use]
+    pub fn timeout(self, timeout: Duration) -> Self {
+        Self { timeout, ..self }
+    }
+
+    /// What stands in front of all keys, where programs share a store: `toma/` unless told.
+    #[must_use]
+    pub fn prefix(self, prefix: impl Into<String>) -> Self {
+        Self { prefix: prefix.into(), ..self }
+    }
+
+    /// See [`Ranks::from_env`].
+    ///
+    /// # Errors
+    /// See [`Ranks::from_env`].
+    pub fn from_env(self) -> Result<Ranks, Error> {
+        let Variables { address, rank, size, serves, restarts } = Variables::read(std::env::var)?;
+        let prefix = format!("{}{restarts}/", self.prefix);
+        Self { prefix, ..self }.join(&address, (rank, size), serves)
+    }
+
+    /// See [`Ranks::connect`].
+    ///
+    /// # Errors
+    /// See [`Ranks::connect`].
+    pub fn connect(self, address: &str, rank: usize, size: usize) -> Result<Ranks, Error> {
+        self.join(address, (rank, size), rank == 0)
+    }
+
+    fn join(self, address: &str, (rank, size): (usize, usize), serves: bool) -> Result<Ranks, Error> {
+        let (host, port) = environment::host_and_port(address)?;
+        environment::check(rank, size)?;
+        if size == 1 {
+            let alone = threads(1).pop().expect("one was made");
+            return Ok(Ranks(Arc::new(Joined { member: Kind::Alone(alone), farewell: None })));
+        }
+        let store = TcpStore::open(host, port, serves, self.timeout)?.with_prefix(&self.prefix);
+        store.claims(rank, size)?;
+        let farewell = Farewell::new(store.clone(), size, serves);
+        let member = Member::new(store, rank, size)?.timeout(self.timeout);
+        let ranks = Ranks(Arc::new(Joined { member: Kind::Several(member), farewell: Some(farewell) }));
+        ranks.barrier()?;
+        Ok(ranks)
+    }
+}
+
+/// All processes of a program that is run in several.
+///
+/// A handle: clones are the same rank.
+#[derive(Clone)]
+pub struct Ranks(Arc<Joined>);
+
+struct Joined {
+    member: Kind,
+    /// Dropped last: rank 0 serves the store to the others.
+    farewell: Option<Arc<Farewell>>,
+}
+
+impl Drop for Joined {
+    fn drop(&mut self) {
+        if let (Kind::Several(member), Some(farewell)) = (&self.member, &self.farewell) {
+            farewell.misses(member.missing());
+        }
+    }
+}
+
+enum Kind {
+    Alone(ranks::ThreadRank),
+    Several(Member<TcpStore>),
+}
+
+impl Ranks {
+    /// Finds the others by the variables `MASTER_ADDR`, `MASTER_PORT`, `RANK` and `WORLD_SIZE`, and waits for them.
+    ///
+    /// Rank 0 serves the store, unless `torchrun` does.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] for a variable that is missing or no number, a rank that is not below the size, or that another
+    /// process has; [`Error::Store`] for a port in use and a host that does not answer; [`Error::Missing`] for ranks that
+    /// do not come in time.
+    pub fn from_env() -> Result<Self, Error> {
+        Rendezvous::default().from_env()
+    }
+
+    /// Finds the others at `address`, such as `host:29500`, and waits for them. Rank 0 serves the store there.
+    ///
+    /// # Errors
+    /// See [`from_env`](Self::from_env).
+    pub fn connect(address: &str, rank: usize, size: usize) -> Result<Self, Error> {
+        Rendezvous::default().connect(address, rank, size)
+    }
+
+    /// The same rank for other work, such as an evaluation on another thread: what runs over it runs beside what runs over
+    /// this one. All ranks use the same names.
+    ///
+    /// # Errors
+    /// [`Error::Store`] where no other connection can be had.
+    pub fn named(&self, name: &str) -> Result<Self, Error> {
+        let Joined { member, farewell } = &*self.0;
+        let member = match member {
+            Kind::Alone(alone) => Kind::Alone(alone.named(name, alone.store().clone())),
+            Kind::Several(member) => Kind::Several(member.named(name, member.store().again()?)),
+        };
+        Ok(Self(Arc::new(Joined { member, farewell: farewell.clone() })))
+    }
+
+    /// The number of this rank, from 0.
+    pub fn rank(&self) -> usize {
+        self.inner().rank()
+    }
+
+    /// How many ranks there are.
+    pub fn size(&self) -> usize {
+        self.inner().size()
+    }
+
+    /// Whether all ranks say `ok`: for loops of one's own.
+    ///
+    /// # Errors
+    /// Where ranks are missing or do something else, or a call runs over these ranks.
+    pub fn agree(&self, ok: bool) -> Result<bool, Error> {
+        self.inner().agree(ok)
+    }
+
+    /// The smallest of the values of all ranks.
+    ///
+    /// # Errors
+    /// As [`agree`](Self::agree).
+    pub fn smallest(&self, value: usize) -> Result<usize, Error> {
+        self.inner().smallest(value)
+    }
+
+    /// Waits for all ranks.
+    ///
+    /// # Errors
+    /// As [`agree`](Self::agree).
+    pub fn barrier(&self) -> Result<(), Error> {
+        self.inner().barrier()
+    }
+
+    /// The bytes of all ranks, in their order.
+    ///
+    /// For small things: each rank reads those of all others from one store. Gradients are NCCL's or MPI's to sum.
+    ///
+    /// # Errors
+    /// As [`agree`](Self::agree).
+    pub fn share(&self, bytes: Vec<u8>) -> Result<Vec<Vec<u8>>, Error> {
+        match &self.0.member {
+            Kind::Alone(_) => Ok(vec![bytes]),
+            Kind::Several(member) => member.share(bytes),
+        }
+    }
+
+    fn inner(&self) -> &dyn Agrees {
+        match &self.0.member {
+            Kind::Alone(alone) => alone,
+            Kind::Several(member) => member,
+        }
+    }
+}
+
+impl Agrees for Ranks {
+    fn rank(&self) -> usize {
+        self.inner().rank()
+    }
+
+    fn size(&self) -> usize {
+        self.inner().size()
+    }
+
+    fn calls(&self) -> &Calls {
+        self.inner().calls()
+    }
+
+    fn cast(&self, vote: Vote) -> Result<Waiting, Error> {
+        self.inner().cast(vote)
+    }
+}
+
+impl fmt::Debug for Ranks {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Ranks").field(&self.inner()).finish()
+    }
+}

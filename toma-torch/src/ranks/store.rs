@@ -1,0 +1,138 @@
+//! c10d's `TCPStore` as the store of ranks.
+
+use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use toma_core::ranks::{Error, Store, StoreError};
+
+use crate::ffi::Connection;
+
+/// A connection, and what stands in front of its keys.
+#[derive(Clone)]
+pub(super) struct TcpStore {
+    connection: Arc<Connection>,
+    /// On which alone is waited, because a wait holds up all else.
+    waiting: Arc<Connection>,
+    /// For messages.
+    address: Arc<str>,
+    prefix: Arc<str>,
+}
+
+impl TcpStore {
+    pub(super) fn open(host: &str, port: u16, serves: bool, timeout: Duration) -> Result<Self, Error> {
+        let address: Arc<str> = format!("{host}:{port}").into();
+        let connection = Connection::open(host, port, serves, timeout);
+        let both = connection.and_then(|connection| Ok([connection.again()?, connection].map(Arc::new)));
+        let [waiting, connection] = both.map_err(|error| Error::Store(format!("{address}: {error}")))?;
+        Ok(Self { connection, waiting, address, prefix: "".into() })
+    }
+
+    pub(super) fn with_prefix(self, prefix: &str) -> Self {
+        Self { prefix: prefix.into(), ..self }
+    }
+
+    /// The same over other connections.
+    pub(super) fn again(&self) -> Result<Self, Error> {
+        let [connection, waiting] =
+            [self.told(self.connection.again())?, self.told(self.connection.again())?];
+        Ok(Self { connection: Arc::new(connection), waiting: Arc::new(waiting), ..self.clone() })
+    }
+
+    /// Takes the number of this rank, which no other process may have, and compares the size.
+    pub(super) fn claims(&self, rank: usize, size: usize) -> Result<(), Error> {
+        if self.add(&format!("taken/{rank}"), 1)? > 1 {
+            return Err(Error::Invalid(format!("rank {rank}: another process has it")));
+        }
+        let known = self.set_first("size", size.to_string().into_bytes())?;
+        let known = String::from_utf8_lossy(&known);
+        if known != size.to_string() {
+            return Err(Error::Invalid(format!("size {size}: other ranks have size {known}")));
+        }
+        Ok(())
+    }
+
+    fn key(&self, key: &str) -> String {
+        format!("{}{key}", self.prefix)
+    }
+
+    fn told<T>(&self, result: Result<T, crate::Error>) -> Result<T, StoreError> {
+        result.map_err(|error| StoreError(format!("{}: {error}", self.address)))
+    }
+}
+
+impl Store for TcpStore {
+    fn set(&self, key: &str, bytes: Vec<u8>) -> Result<(), StoreError> {
+        self.told(self.connection.set(&self.key(key), &bytes))
+    }
+
+    fn add(&self, key: &str, amount: i64) -> Result<i64, StoreError> {
+        self.told(self.connection.add(&self.key(key), amount))
+    }
+
+    fn get(&self, key: &str) -> Result<Option<Vec<u8>>, StoreError> {
+        self.told(self.connection.get(&self.key(key), Duration::ZERO))
+    }
+
+    fn wait(&self, key: &str, timeout: Duration) -> Result<Option<Vec<u8>>, StoreError> {
+        self.told(self.waiting.get(&self.key(key), timeout.max(Duration::from_millis(1))))
+    }
+
+    fn set_first(&self, key: &str, bytes: Vec<u8>) -> Result<Vec<u8>, StoreError> {
+        self.told(self.connection.set_first(&self.key(key), &bytes))
+    }
+
+    fn delete(&self, key: &str) -> Result<(), StoreError> {
+        self.told(self.connection.delete(&self.key(key)))
+    }
+}
+
+impl fmt::Debug for TcpStore {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "TcpStore({})", self.address)
+    }
+}
+
+/// Rank 0 serves the store until all have gone, or for so long.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// Says good-bye when it is dropped.
+#[derive(Debug)]
+pub(super) struct Farewell {
+    store: TcpStore,
+    size: usize,
+    serves: bool,
+    /// Ranks that will not say it.
+    missing: AtomicUsize,
+}
+
+impl Farewell {
+    pub(super) fn new(store: TcpStore, size: usize, serves: bool) -> Arc<Self> {
+        Arc::new(Self { store, size, serves, missing: AtomicUsize::new(0) })
+    }
+
+    /// So many ranks are not there any more.
+    pub(super) fn misses(&self, ranks: usize) {
+        self.missing.fetch_max(ranks, Ordering::Relaxed);
+    }
+
+    /// Whether all have gone after so many have said it; also where the store is gone.
+    fn is_last(&self, more: i64) -> bool {
+        let left = self.size - self.missing.load(Ordering::Relaxed).min(self.size);
+        let gone = self.store.add("gone", more).ok().and_then(|gone| usize::try_from(gone).ok());
+        gone.is_none_or(|gone| gone >= left)
+    }
+}
+
+impl Drop for Farewell {
+    fn drop(&mut self) {
+        let (mut is_last, begun) = (self.is_last(1), Instant::now());
+        // It looks now and then, because libtorch warns of a wait that ends without what it was for.
+        while self.serves && !is_last && begun.elapsed() < PATIENCE {
+            thread::sleep(Duration::from_millis(10));
+            is_last = self.is_last(0);
+        }
+    }
+}

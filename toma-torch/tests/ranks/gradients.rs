@@ -1,0 +1,76 @@
+//! Gradients count once all ranks have agreed.
+
+use std::thread;
+
+use tch::{Device, Kind, Tensor};
+use toma_core::cache::NoCache;
+use toma_core::classify::Class;
+use toma_core::execute;
+use toma_core::ranks::{Ranks as _, ThreadRank, threads};
+use toma_torch::{Backward as _, Error, Loss, accumulate_gradients};
+
+const FLOATS: (Kind, Device) = (Kind::Double, Device::Cpu);
+
+/// What each of two ranks comes to.
+fn on_both<R: Send>(run: impl Fn(ThreadRank) -> R + Sync) -> Vec<R> {
+    let run = &run;
+    thread::scope(|scope| {
+        let running: Vec<_> = threads(2).into_iter().map(|rank| scope.spawn(move || run(rank))).collect();
+        running.into_iter().map(|rank| rank.join().unwrap()).collect()
+    })
+}
+
+/// Rank 1 has room for two items, and finds out after its gradients.
+fn has_room(rank: &ThreadRank, items: i64) -> Result<(), Error> {
+    let lacks = rank.rank() == 1 && items > 2;
+    if lacks { Err(Error::from(toma_core::classify::Failure::from(Class::OutOfMemory))) } else { Ok(()) }
+}
+
+#[test]
+fn accumulated_gradients_are_added_once() {
+    let sums = on_both(|rank| {
+        let data = Tensor::arange(8, FLOATS);
+        let weight = Tensor::ones([], FLOATS).set_requires_grad(true);
+        execute::with::<NoCache>()
+            .ranks(&rank)
+            .chunked(&data, 8, |data, _, _| {
+                // Twice, of which the first may be the variable's first gradient.
+                for _ in 0..2 {
+                    accumulate_gradients(&(data * &weight).sum(Kind::Double), &[&weight])?;
+                }
+                has_room(&rank, data.size()[0])
+            })
+            .unwrap();
+        weight.grad().double_value(&[])
+    });
+    assert_eq!(sums, [56.0, 56.0]);
+}
+
+#[test]
+fn a_training_form_adds_nothing_before_all_have_agreed() {
+    let sums = on_both(|rank| {
+        let data = Tensor::arange(8, FLOATS);
+        let weight = Tensor::ones([], FLOATS).set_requires_grad(true);
+        let form = execute::with::<NoCache>().ranks(&rank);
+        let loss = form.backward(Loss::Sum, &weight, &data, |data| {
+            has_room(&rank, data.size()[0])?;
+            Ok::<_, Error>((data * &weight).sum(Kind::Double))
+        });
+        (loss.unwrap().double_value(&[]), weight.grad().double_value(&[]))
+    });
+    assert_eq!(sums, [(28.0, 28.0); 2]);
+}
+
+#[test]
+fn what_another_rank_ends_leaves_no_gradient() {
+    let defined = on_both(|rank| {
+        let weight = Tensor::ones([], FLOATS).set_requires_grad(true);
+        let done = execute::with::<NoCache>().ranks(&rank).batch(4, |_| {
+            accumulate_gradients(&(&weight * 2.0), &[&weight])?;
+            if rank.rank() == 1 { Err(tch::TchError::Torch("no".to_owned())) } else { Ok(()) }
+        });
+        (done.unwrap_err().to_string(), weight.grad().defined())
+    });
+    assert!(defined.iter().all(|(_, defined)| !defined), "{defined:?}");
+    assert!(defined[0].0.contains("rank 1 of 2 ended"), "{defined:?}");
+}

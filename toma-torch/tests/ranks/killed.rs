@@ -1,0 +1,97 @@
+//! Ranks that are killed, are slow, or do something else.
+
+use std::env;
+use std::io;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use toma_core::cache::NoCache;
+use toma_core::execute;
+
+use crate::kit::{Process, join, start_all};
+
+const LIMIT: Duration = Duration::from_secs(60);
+
+/// Works until another rank is gone; says why it ended.
+fn works_for_ever() {
+    let ranks = join().unwrap();
+    println!("begun");
+    let error = loop {
+        let done = execute::with::<NoCache>().name("work").ranks(&ranks).range(0..64, 4, |_, _| {
+            thread::sleep(Duration::from_micros(200));
+            Ok::<_, io::Error>(())
+        });
+        if let Err(error) = done {
+            break error;
+        }
+    };
+    eprintln!("{error}");
+}
+
+#[test]
+fn the_others_end_in_time_when_a_rank_is_killed() {
+    const TEST: &str = "killed::the_others_end_in_time_when_a_rank_is_killed";
+    // Each rank at some moments; `cargo xtask nightly ranks` asks for more.
+    let kills = env::var("TOMA_KILLS").ok().and_then(|kills| kills.parse().ok()).unwrap_or(1);
+    let Some(first) = start_all(TEST, 3) else { return works_for_ever() };
+    let mut groups = vec![first];
+    let seed = u64::from(std::process::id());
+    for kill in 0..3 * kills {
+        let group = groups.pop().unwrap_or_else(|| start_all(TEST, 3).expect("this is the parent"));
+        let moment =
+            Duration::from_micros(seed.wrapping_add(kill as u64 + 1).wrapping_mul(0x9e37_79b9) % 50_000);
+        kills_one(group, kill % 3, moment);
+    }
+}
+
+fn kills_one(mut group: Vec<Process>, rank: usize, moment: Duration) {
+    group.iter_mut().for_each(|process| process.says("begun"));
+    thread::sleep(moment);
+    group[rank].kill();
+    let begun = Instant::now();
+    for (other, process) in group.into_iter().enumerate().filter(|(other, _)| *other != rank) {
+        let said = process.ends_within(LIMIT);
+        let named = format!("no vote of rank {rank} of 3 within 1s\n");
+        // Rank 0 serves the store.
+        let is_told =
+            said.ends_with(&named) || rank == 0 && said.contains("ranks cannot be reached: 127.0.0.1:");
+        assert!(is_told, "rank {other}, {rank} killed after {moment:?}: {said}");
+    }
+    assert!(begun.elapsed() < LIMIT);
+}
+
+#[test]
+fn a_slow_rank_is_missed_and_hears_it() {
+    let Some(ranks) = start_all("killed::a_slow_rank_is_missed_and_hears_it", 2) else {
+        let ranks = join().unwrap();
+        let done = execute::with::<NoCache>().name("work").ranks(&ranks).batch(4, |size| {
+            if ranks.rank() == 1 {
+                thread::sleep(Duration::from_secs(3));
+            }
+            Ok::<_, io::Error>(size)
+        });
+        eprintln!("{}", done.unwrap_err());
+        return;
+    };
+    let said: Vec<_> = ranks.into_iter().map(|rank| rank.ends_within(LIMIT)).collect();
+    let missed = "batch `work` after 1 attempts: no vote of rank 1 of 2 within 1s\n";
+    assert!(said[0].ends_with(missed), "{said:?}");
+    // Rank 0 serves the store, and may have ended.
+    assert!(said[1].ends_with(missed) || said[1].contains("ranks cannot be reached: "), "{said:?}");
+}
+
+#[test]
+fn a_rank_that_runs_something_else_is_named() {
+    let Some(ranks) = start_all("killed::a_rank_that_runs_something_else_is_named", 2) else {
+        let ranks = join().unwrap();
+        let name = ["train", "evaluate"][ranks.rank()];
+        let done = execute::with::<NoCache>().name(name).ranks(&ranks).batch(4, Ok::<_, io::Error>);
+        eprintln!("{}", done.unwrap_err());
+        return;
+    };
+    for rank in ranks {
+        let said = rank.ends_within(LIMIT);
+        let differ = "ranks differ: rank 0 is at batch `train`, rank 1 at batch `evaluate`\n";
+        assert!(said.ends_with(differ), "{said}");
+    }
+}

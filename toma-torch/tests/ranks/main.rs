@@ -1,0 +1,8 @@
+//! Ranks that are processes, over the store of c10d.
+
+#[path = "../../../tests/common/child.rs"]
+mod child;
+mod gradients;
+mod joining;
+mod killed;
+mod kit;
