@@ -1,11 +1,12 @@
 //! What ends a call on one rank ends it on all.
 
+use std::fmt;
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Barrier;
 use std::time::{Duration, Instant};
 
-use toma::classify::OutOfMemory;
+use toma::classify::{Class, OutOfMemory};
 use toma::ranks::{self, Error, Ranks, ThreadRank};
 use toma::{NoCache, execute, report};
 
@@ -79,19 +80,39 @@ fn out_of_memory_at_the_smallest_size_ends_the_call() {
 #[derive(Debug, PartialEq)]
 struct Own(String);
 
+impl fmt::Display for Own {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl std::error::Error for Own {}
+
 #[test]
 fn errors_of_ones_own_are_made_by_what_was_added() {
     ranks::add_error(|error| Own(format!("converted: {error}")));
     let said = on_each(2, |rank| {
         let with = execute::with::<NoCache>().name("step").ranks(&rank);
-        let with = with.classify(|_: &Own| toma::classify::Class::Other);
         with.batch(4, |size| if rank.rank() == 0 { Err(Own("mine".to_owned())) } else { Ok(size) })
     });
     assert_eq!(said[0], Err(Own("mine".to_owned())));
-    let message = "an error that the call's own `classify` judged";
-    assert_eq!(
-        said[1],
-        Err(Own(format!("converted: rank 0 of 2 ended batch `step` after 1 attempts: {message}")))
+    let converted = "converted: rank 0 of 2 ended batch `step` after 1 attempts: mine";
+    assert_eq!(said[1], Err(Own(converted.to_owned())));
+}
+
+#[test]
+fn an_error_that_cannot_be_made_is_a_panic() {
+    let said = on_each(2, |rank| {
+        let with = execute::with::<NoCache>().name("step").ranks(&rank).classify(|_: &()| Class::Other);
+        catch_unwind(AssertUnwindSafe(|| {
+            with.batch(4, |size| if rank.rank() == 0 { Err(()) } else { Ok(size) })
+        }))
+        .map_err(|payload| *payload.downcast::<String>().expect("it has words"))
+    });
+    assert_eq!(said[0], Ok(Err(())));
+    assert!(
+        said[1].as_ref().is_err_and(|said| said.starts_with("rank 0 of 2 ended batch `step`")),
+        "{said:?}"
     );
 }
 

@@ -2,6 +2,8 @@
 
 use std::cell::RefCell;
 use std::collections::HashSet;
+use std::error::Error;
+use std::fmt;
 use std::ops::Range;
 use std::thread;
 
@@ -46,6 +48,14 @@ struct Ran {
 #[derive(Debug)]
 struct Failed(Class);
 
+impl fmt::Display for Failed {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}", self.0)
+    }
+}
+
+impl Error for Failed {}
+
 /// Each attempt of a rank, as its body sees it.
 fn body(part: &Part, number: usize, piece: &Range<usize>) -> Result<(), Failed> {
     match () {
@@ -59,10 +69,10 @@ fn body(part: &Part, number: usize, piece: &Range<usize>) -> Result<(), Failed> 
 fn run(rank: &ThreadRank, part: &Part, initial: usize) -> Ran {
     let (attempts, done) = (RefCell::new(Vec::new()), RefCell::new(Vec::new()));
     toma::ranks::add_error(|_| Failed(Class::Other));
+    toma::classify::add_error(|failed: &Failed| Some(failed.0));
     let ended = execute::with::<NoCache>()
         .name("work")
         .ranks(rank)
-        .classify(|failed: &Failed| failed.0)
         .before_retry(|failed| done.borrow_mut().truncate(failed.start))
         .range(0..part.items, initial, |start, end| {
             let number = attempts.borrow().len();

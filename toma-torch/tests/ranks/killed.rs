@@ -45,7 +45,9 @@ fn the_others_end_in_time_when_a_rank_is_killed() {
 }
 
 fn kills_one(mut group: Vec<Process>, rank: usize, moment: Duration) {
-    group.iter_mut().for_each(|process| process.says("begun"));
+    for process in &mut group {
+        process.says("begun");
+    }
     thread::sleep(moment);
     group[rank].kill();
     let begun = Instant::now();
