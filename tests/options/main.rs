@@ -27,6 +27,7 @@ mod name;
 mod observer;
 mod policy;
 mod predict;
+mod ranks;
 mod rehearsal;
 mod table;
 mod trial;

@@ -5,7 +5,7 @@ use std::env::current_exe;
 use std::process::Command;
 
 /// The options that have a meaning in every form; `dim` has one for chunked data only.
-const OPTIONS: [&str; 17] = [
+const OPTIONS: [&str; 18] = [
     "before_retry",
     "cache_instance",
     "cache_type",
@@ -23,6 +23,7 @@ const OPTIONS: [&str; 17] = [
     "observer",
     "policy",
     "predict",
+    "ranks",
 ];
 
 const INLINE: [&str; 8] = ["batch", "range", "chunked", "map", "fold", "iter", "stream", "range_by_cost"];

@@ -1,12 +1,15 @@
 //! What the body of every cell does, and what it saw.
 
-use std::cell::{Cell, RefCell};
+use std::cell::RefCell;
 use std::fmt::Debug;
 use std::ops::Range;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use toma::classify::OutOfMemory;
 use toma::device::falls_back;
 use toma::predict::is_dry;
+use toma::ranks::when_agreed;
 
 /// Items to do; all sizes of the table divide their number.
 pub(crate) const RANGE: Range<usize> = 1000..1240;
@@ -32,7 +35,7 @@ pub(crate) struct TrialWith<G> {
     /// The limit in fallback.
     other_limit: usize,
     attempts: RefCell<Vec<Range<usize>>>,
-    successes: Cell<usize>,
+    successes: Arc<AtomicUsize>,
     /// What the row's option takes from the function's arguments.
     pub(crate) given: G,
 }
@@ -47,7 +50,7 @@ impl Trial {
 impl<G> TrialWith<G> {
     /// The same, with a value for the option.
     pub(crate) fn giving(given: G, limit: usize) -> Self {
-        Self { limit, other_limit: limit, attempts: RefCell::default(), successes: Cell::new(0), given }
+        Self { limit, other_limit: limit, attempts: RefCell::default(), successes: Arc::default(), given }
     }
 
     /// The same with another limit in fallback.
@@ -62,7 +65,10 @@ impl<G> TrialWith<G> {
         if items.len() > if falls_back() { self.other_limit } else { self.limit } {
             return Err(E::refused());
         }
-        self.successes.set(self.successes.get() + usize::from(!is_dry()));
+        if !is_dry() {
+            let successes = Arc::clone(&self.successes);
+            when_agreed(move || drop(successes.fetch_add(1, Ordering::Relaxed)));
+        }
         Ok(())
     }
 
@@ -80,7 +86,7 @@ impl<G> TrialWith<G> {
 
     /// Attempts that did not run out of memory; dry runs are none.
     pub(crate) fn successes(&self) -> usize {
-        self.successes.get()
+        self.successes.load(Ordering::Relaxed)
     }
 }
 

@@ -100,10 +100,15 @@ fn errors_of_ones_own_are_made_by_what_was_added() {
     assert_eq!(said[1], Err(Own(converted.to_owned())));
 }
 
+/// What any error is.
+fn other<E>(_: &E) -> Class {
+    Class::Other
+}
+
 #[test]
 fn an_error_that_cannot_be_made_is_a_panic() {
     let said = on_each(2, |rank| {
-        let with = execute::with::<NoCache>().name("step").ranks(&rank).classify(|_: &()| Class::Other);
+        let with = execute::with::<NoCache>().name("step").ranks(&rank).classify(other);
         catch_unwind(AssertUnwindSafe(|| {
             with.batch(4, |size| if rank.rank() == 0 { Err(()) } else { Ok(size) })
         }))

@@ -1,7 +1,6 @@
 //! What items cost, where sizes are costs instead of counts.
 
 use std::ops::Range;
-use std::sync::Arc;
 
 /// The end of a piece is a function of position and step; here is what it takes besides: for each
 /// position, what the items before it cost together.
@@ -9,7 +8,7 @@ use std::sync::Arc;
 /// Sums of 128 bits cannot overflow, so that no cost is too large to be compared. They are taken once,
 /// before the first attempt: a cost that panics then costs no work.
 #[derive(Clone, Debug)]
-pub(crate) struct Costs(Arc<[u128]>);
+pub(crate) struct Costs(Box<[u128]>);
 
 impl Costs {
     /// Asks for the cost of each item, once. An item costs at least 1, so that a step can always tell items
@@ -27,7 +26,7 @@ impl Costs {
             sum += u128::from(cost(position).max(1));
             sum
         }));
-        Self(sums.into())
+        Self(sums.into_boxed_slice())
     }
 
     pub(crate) fn items(&self) -> usize {

@@ -107,7 +107,7 @@ impl<'a> Call<'a> {
     /// Votes for an attempt that has succeeded here.
     pub(crate) fn votes(&mut self, policy: &dyn Policy, attempt: &mut Attempt) -> Result<Waiting, Error> {
         let took = self.measured(attempt);
-        let mut machine = self.machine.clone();
+        let mut machine = self.machine.ahead();
         if machine.succeeded(policy, took).is_none()
             && machine.may_doubt()
             && self.doubts.succeeded()
@@ -137,6 +137,7 @@ impl<'a> Call<'a> {
         };
         let took = Took { elapsed: ahead.elapsed, measured: ahead.measured };
         if agreed.failed.is_some() {
+            self.machine.stays(ahead.machine);
             return Together::Again(self.follows(took, &agreed));
         }
         self.report.succeeded();

@@ -35,6 +35,19 @@ impl Machine {
         self.step
     }
 
+    /// The same machine, to go on with where all ranks agree. It takes along what items cost, which may be much.
+    pub(in crate::engine) fn ahead(&mut self) -> Self {
+        let costs = self.extent.costs.take();
+        let mut ahead = self.clone();
+        ahead.extent.costs = costs;
+        ahead
+    }
+
+    /// The machine from which `ahead` came goes on itself.
+    pub(in crate::engine) fn stays(&mut self, ahead: Self) {
+        self.extent.costs = ahead.extent.costs;
+    }
+
     /// Another rank has ended the call: nothing is left to do.
     pub(in crate::engine) fn end(&mut self) {
         self.extent.end = self.position;
