@@ -2,7 +2,8 @@
 //! has succeeded, and nothing else. [`crate::model`] and `tests/rules` hold it for calls that end well, give up or
 //! end otherwise, `tests/asynchronous` for dropped futures.
 
-use toma::StacktraceMemoryCache;
+use toma::classify::OutOfMemory;
+use toma::{GlobalCache, StacktraceMemoryCache, execute, report};
 
 use crate::kit::{AnyStack, GIB, Memory, batch};
 
@@ -11,7 +12,7 @@ use crate::kit::{AnyStack, GIB, Memory, batch};
 fn a_size_that_fails_too_late_is_not_remembered() {
     use std::time::Duration;
 
-    use toma::{NoCache, classify::OutOfMemory, execute};
+    use toma::NoCache;
 
     let (clock, sizes, memory) =
         (toma::testing::StoppedClock::new(), StacktraceMemoryCache::new(), Memory::new(GIB));
@@ -59,4 +60,26 @@ fn one_entry_is_used_without_reading_memory() {
     let before = memory.readings();
     memory.has_free(GIB);
     assert_eq!((batch(&cache, &memory, 100, 30), memory.readings()), (vec![25], before));
+}
+
+/// Even pieces need not fill a step.
+#[test]
+fn even_pieces_settle_at_the_largest_that_ran() {
+    let cache = GlobalCache::new();
+    let run = || {
+        let mut largest = 0;
+        let with = execute::with::<GlobalCache>().cache(&cache).name("even").evenly();
+        with.range(0..225, 225, |start, end| {
+            if end - start > 100 {
+                return Err(OutOfMemory::new(None));
+            }
+            largest = largest.max(end - start);
+            Ok(())
+        })
+        .unwrap();
+        let report = report::last().unwrap();
+        (report.start, report.out_of_memory, largest)
+    };
+    // Half of 225 is 112, which takes three pieces.
+    assert_eq!([run(), run()], [(225, 1, 75), (75, 0, 75)]);
 }

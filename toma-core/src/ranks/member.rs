@@ -16,7 +16,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use super::bytes::{Reader, Writer};
-use super::{Agreed, Calls, Error, Ranks, Says, Store, Vote, Waiting, verdict};
+use super::{Agreed, Calls, Error, Ranks, Says, Store, Subject, Vote, Waiting, verdict};
 
 /// How long ranks wait for each other unless told.
 pub const DEFAULT_TIMEOUT: Duration = Duration::from_secs(300);
@@ -25,18 +25,17 @@ pub const DEFAULT_TIMEOUT: Duration = Duration::from_secs(300);
 const OTHER: i64 = 1 << 32;
 
 /// One of several ranks that share a store.
-pub struct Member<S> {
+pub struct Member<S: Store> {
     inner: Arc<Inner<S>>,
     calls: Calls,
 }
 
-struct Inner<S> {
+struct Inner<S: Store> {
     store: S,
     /// In front of every key.
     prefix: String,
     rank: usize,
     size: usize,
-    timeout: Duration,
     state: Mutex<State>,
     /// How often bytes were shared.
     shared: AtomicU64,
@@ -44,6 +43,7 @@ struct Inner<S> {
 
 #[derive(Debug, Default)]
 struct State {
+    timeout: Duration,
     /// The number of the next exchange.
     round: u64,
     /// All ranks have agreed on this size: where the next vote of each proposes it again, no vote needs to be read.
@@ -69,19 +69,16 @@ impl<S: Store> Member<S> {
     }
 
     fn of(store: S, prefix: String, (rank, size): (usize, usize), timeout: Duration) -> Self {
-        let inner =
-            Inner { store, prefix, rank, size, timeout, state: Mutex::default(), shared: AtomicU64::new(0) };
+        let state = Mutex::new(State { timeout, ..State::default() });
+        let inner = Inner { store, prefix, rank, size, state, shared: AtomicU64::new(0) };
         Self { inner: Arc::new(inner), calls: Calls::default() }
     }
 
     /// The same rank, which waits so long for votes.
     #[must_use]
-    pub fn timeout(self, timeout: Duration) -> Self
-    where
-        S: Clone,
-    {
-        let Inner { store, prefix, rank, size, .. } = &*self.inner;
-        Self::of(store.clone(), prefix.clone(), (*rank, *size), timeout)
+    pub fn timeout(self, timeout: Duration) -> Self {
+        self.inner.state().timeout = timeout;
+        self
     }
 
     /// The same rank for other work: what runs over it runs beside what runs over this one.
@@ -89,8 +86,8 @@ impl<S: Store> Member<S> {
     /// All ranks use the same names. A store whose waits hold up each other should be another connection.
     #[must_use]
     pub fn named(&self, name: &str, store: S) -> Self {
-        let Inner { prefix, rank, size, timeout, .. } = &*self.inner;
-        Self::of(store, format!("{prefix}{name}/"), (*rank, *size), *timeout)
+        let Inner { prefix, rank, size, .. } = &*self.inner;
+        Self::of(store, format!("{prefix}{name}/"), (*rank, *size), self.inner.state().timeout)
     }
 
     /// The bytes of all ranks, in their order. For small things: each rank reads those of all others.
@@ -205,7 +202,7 @@ impl<S: Store> Inner<S> {
 
     /// What is decided, once it is.
     fn hear(&self, ballot: &Ballot, subject: &str) -> Result<Result<Agreed, Error>, Error> {
-        if let Some(verdict) = self.store.wait(&self.key('d', ballot.round), self.timeout)? {
+        if let Some(verdict) = self.store.wait(&self.key('d', ballot.round), self.state().timeout)? {
             return decoded(&verdict);
         }
         // The last rank may have ended before it could decide.
@@ -217,7 +214,7 @@ impl<S: Store> Inner<S> {
         Ok(match self.votes(round)? {
             Ok(votes) => Agreed::of(&votes),
             Err(ranks) => {
-                let (of, call, timeout) = (self.size, subject.to_owned(), self.timeout);
+                let (of, call, timeout) = (self.size, subject.to_owned(), self.state().timeout);
                 Err(Error::Missing { ranks, of, call, timeout })
             }
         })
@@ -284,14 +281,26 @@ fn decoded(bytes: &[u8]) -> Result<Result<Agreed, Error>, Error> {
         .ok_or_else(|| Error::Store(format!("what the ranks agreed on has {} strange bytes", bytes.len())))
 }
 
+/// A rank that ends by itself keeps the others from waiting for it.
+impl<S: Store> Drop for Inner<S> {
+    fn drop(&mut self) {
+        if self.size > 1 {
+            let (says, none) = (Says::Ended("its ranks were dropped".to_owned()), usize::MAX);
+            let subject = Subject::new("its work", String::new());
+            // Where the others cannot be told, they find that this rank is missing.
+            drop(self.count(&self.ballot(&Vote { subject, says, next: none, again: none })));
+        }
+    }
+}
+
 impl<S: Store> fmt::Debug for Member<S> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Inner { store, prefix, rank, size, timeout, .. } = &*self.inner;
+        let Inner { store, prefix, rank, size, .. } = &*self.inner;
         f.debug_struct("Member")
             .field("rank", rank)
             .field("size", size)
             .field("prefix", prefix)
-            .field("timeout", timeout)
+            .field("timeout", &self.inner.state().timeout)
             .field("store", store)
             .finish_non_exhaustive()
     }

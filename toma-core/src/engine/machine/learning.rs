@@ -80,9 +80,11 @@ impl Machine {
             return self.packed_works(size);
         }
         self.bounds.succeeded(size);
-        if size == self.step && (self.learning.moved || size > self.learning.best) {
-            self.learning.best = size;
-            self.learning.settled = Some(size);
+        if (size == self.step || self.extent.even) && (self.learning.moved || size > self.learning.best) {
+            // Even pieces need not fill a step, and the later ones may be one item smaller.
+            let settled = self.learning.settled.filter(|_| self.extent.even);
+            let most = settled.map_or(size, |settled| settled.max(size));
+            (self.learning.best, self.learning.settled) = (most, Some(most));
         }
     }
 
