@@ -125,14 +125,27 @@ fn an_error_that_cannot_be_made_is_a_panic() {
 fn a_rank_that_does_not_come_is_named_in_time() {
     let begun = Instant::now();
     let said = on_each_within(3, Duration::from_millis(200), |rank| {
+        let said = (rank.rank() != 1).then(|| {
+            let with = execute::with::<NoCache>().name("step").ranks(&rank);
+            with.batch(4, Ok::<_, io::Error>).unwrap_err().to_string()
+        });
+        (said, rank)
+    });
+    let missing = Some("batch `step`: no vote of rank 1 of 3 within 200ms".to_owned());
+    assert_eq!(said.into_iter().map(|(said, _)| said).collect::<Vec<_>>(), [missing.clone(), None, missing]);
+    assert!(begun.elapsed() < Duration::from_secs(30));
+}
+
+#[test]
+fn a_rank_that_leaves_is_named_at_once() {
+    let said = on_each(3, |rank| {
         (rank.rank() != 1).then(|| {
             let with = execute::with::<NoCache>().name("step").ranks(&rank);
             with.batch(4, Ok::<_, io::Error>).unwrap_err().to_string()
         })
     });
-    let missing = Some("batch `step`: no vote of rank 1 of 3 within 200ms".to_owned());
-    assert_eq!(said, [missing.clone(), None, missing]);
-    assert!(begun.elapsed() < Duration::from_secs(30));
+    let left = Some("rank 1 of 3 ended its work: its ranks were dropped".to_owned());
+    assert_eq!(said, [left.clone(), None, left]);
 }
 
 #[test]

@@ -5,13 +5,11 @@
 
 use std::collections::{BTreeMap, HashSet, VecDeque};
 use std::hash::{DefaultHasher, Hash, Hasher};
-use std::sync::Mutex;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use toma::classify::Class;
 use toma::ranks::{Agreed, Error, Member, Ranks, Says, Store, StoreError, Subject, Vote};
-
-const RANKS: usize = 3;
 
 #[derive(Clone, Debug)]
 enum Operation {
@@ -23,7 +21,7 @@ enum Operation {
     Delete(String),
 }
 
-#[derive(Clone, Debug, Hash)]
+#[derive(Clone, Debug, PartialEq, Hash)]
 enum Answer {
     Nothing,
     Sum(i64),
@@ -56,7 +54,7 @@ impl Replay {
 
 /// A handle, because a member owns its store.
 #[derive(Clone, Debug)]
-struct Handle(std::sync::Arc<Replay>);
+struct Handle(Arc<Replay>);
 
 impl Store for Handle {
     fn set(&self, key: &str, bytes: Vec<u8>) -> Result<(), StoreError> {
@@ -88,34 +86,40 @@ impl Store for Handle {
     }
 }
 
-/// How far a rank is.
-enum Progress {
-    Next(Operation),
-    Heard(Result<Agreed, Error>),
-}
+/// What a rank has heard of each vote so far.
+type Heard = Vec<Option<Result<Agreed, Error>>>;
 
 /// All of one moment.
-#[derive(Clone, Default, Hash)]
+#[derive(Clone, Hash)]
 struct World {
     store: BTreeMap<String, Vec<u8>>,
-    answers: [Vec<Answer>; RANKS],
+    answers: Vec<Vec<Answer>>,
     dead: Option<usize>,
     timed_out: bool,
 }
 
 impl World {
-    fn progress(&self, rank: usize, votes: &[Vote]) -> Progress {
+    fn new(ranks: usize) -> Self {
+        Self { store: BTreeMap::new(), answers: vec![Vec::new(); ranks], dead: None, timed_out: false }
+    }
+
+    /// How far a rank is with its votes, and its next operation.
+    fn progress(&self, rank: usize, votes: &[Vote]) -> (Heard, Option<Operation>) {
         let answers = Mutex::new(self.answers[rank].iter().cloned().collect());
-        let replay = std::sync::Arc::new(Replay { answers, next: Mutex::default() });
-        let member = Member::new(Handle(replay.clone()), rank, RANKS).unwrap();
-        let mut heard = None;
+        let replay = Arc::new(Replay { answers, next: Mutex::default() });
+        let member = Member::new(Handle(replay.clone()), rank, self.answers.len()).unwrap();
+        let mut heard = Heard::new();
         for vote in votes {
-            heard = Some(member.cast(vote.clone()).and_then(|waiting| waiting()));
+            let cast = member.cast(vote.clone());
+            // A rank that leaves a call waits for no answer.
+            let leaves = matches!(vote.says, Says::Ended(_));
+            let verdict = if leaves { None } else { Some(cast.and_then(|waiting| waiting())) };
             if let Some(next) = replay.next.lock().unwrap().take() {
-                return Progress::Next(next);
+                return (heard, Some(next));
             }
+            heard.push(verdict);
         }
-        Progress::Heard(heard.expect("there are votes"))
+        (heard, None)
     }
 
     /// What comes of the operation; a wait for what is not there ends by its timeout.
@@ -147,6 +151,11 @@ impl World {
         self.answers[rank].push(answer);
     }
 
+    /// Whether the operation would wait.
+    fn waits(&self, operation: &Operation) -> bool {
+        matches!(operation, Operation::Wait(key) if !self.store.contains_key(key))
+    }
+
     fn print(&self) -> u64 {
         let mut hasher = DefaultHasher::new();
         self.hash(&mut hasher);
@@ -159,37 +168,49 @@ fn vote(attempt: u64, says: Says, size: usize) -> Vote {
     Vote { subject, says, next: size, again: size }
 }
 
+fn left() -> Says {
+    Says::Ended("no".to_owned())
+}
+
 /// What a rank may say of an attempt, all after the same beginning.
 fn choices(rank: usize) -> Vec<Vec<Vote>> {
     let says = [
         (Says::Ready, 8),
         (Says::Done, usize::MAX),
         (Says::Failed(Class::OutOfMemory), 4 - rank),
-        (Says::Ended("no".to_owned()), usize::MAX),
+        (left(), usize::MAX),
     ];
     says.map(|(says, size)| vec![vote(0, Says::Ready, 8), vote(1, says, size)]).to_vec()
 }
 
 /// What the votes come to, by a slower way.
-fn expected(votes: [&Vote; RANKS]) -> Result<(usize, Option<usize>, bool), usize> {
+fn expected(votes: &[&Vote]) -> Result<(usize, Option<usize>, bool), usize> {
     if let Some(rank) = votes.iter().position(|vote| matches!(vote.says, Says::Ended(_))) {
         return Err(rank);
     }
-    let failed = (0..RANKS).filter(|rank| matches!(votes[*rank].says, Says::Failed(_)));
+    let failed = (0..votes.len()).filter(|rank| matches!(votes[*rank].says, Says::Failed(_)));
     let failed = failed.min_by_key(|rank| votes[*rank].again);
     let size = votes.iter().map(|vote| vote.next).min().unwrap();
     Ok((size, failed, votes.iter().all(|vote| vote.says == Says::Done)))
 }
 
-/// Tries all that can happen from there; returns how many states there are.
-fn explore(mut world: World, votes: [&Vec<Vote>; RANKS]) -> usize {
+/// What may happen besides operations.
+#[derive(Clone, Copy)]
+enum Mishaps {
+    /// A rank dies, and waits end by their timeouts.
+    Any,
+    None,
+}
+
+/// Tries all that can happen once all have voted for the first time; returns how many states there are.
+fn explore(votes: &[&Vec<Vote>], mishaps: Mishaps) -> usize {
+    let mut world = World::new(votes.len());
     // The beginning is the same in each world, so one order of it suffices.
     for _ in 0..2 {
         for (rank, votes) in votes.iter().enumerate() {
-            while let Progress::Next(operation) = world.progress(rank, &votes[..1]) {
-                if matches!(&operation, Operation::Wait(key) if !world.store.contains_key(key)) {
-                    break;
-                }
+            while let (_, Some(operation)) = world.progress(rank, &votes[..1])
+                && !world.waits(&operation)
+            {
                 world.carry_out(rank, operation);
             }
         }
@@ -199,39 +220,47 @@ fn explore(mut world: World, votes: [&Vec<Vote>; RANKS]) -> usize {
         if !seen.insert(world.print()) {
             continue;
         }
-        let mut heard = Vec::new();
-        for rank in (0..RANKS).filter(|rank| world.dead != Some(*rank)) {
-            match world.progress(rank, votes[rank]) {
-                Progress::Heard(verdict) => heard.push(verdict),
-                Progress::Next(operation) => {
-                    let mut next = world.clone();
-                    next.carry_out(rank, operation);
-                    open.push(next);
-                    if world.dead.is_none() {
-                        open.push(World { dead: Some(rank), ..world.clone() });
-                    }
-                }
+        let (mut heard, mut is_stuck) = (Vec::new(), false);
+        for rank in (0..votes.len()).filter(|rank| world.dead != Some(*rank)) {
+            let (so_far, next) = world.progress(rank, votes[rank]);
+            heard.push(so_far);
+            let Some(operation) = next else { continue };
+            if matches!(mishaps, Mishaps::None) && world.waits(&operation) {
+                is_stuck = true;
+                continue;
+            }
+            let mut next = world.clone();
+            next.carry_out(rank, operation);
+            open.push(next);
+            if matches!(mishaps, Mishaps::Any) && world.dead.is_none() {
+                open.push(World { dead: Some(rank), ..world.clone() });
             }
         }
-        check(&world, &heard, votes.map(|votes| &votes[1]));
+        let goes_on = open.last().is_some_and(|next| next.answers != world.answers);
+        assert!(!is_stuck || goes_on, "all wait: {heard:?}");
+        check(&world, &heard, votes);
     }
     seen.len()
 }
 
-/// All that have heard anything have heard the same, and the truth.
-fn check(world: &World, heard: &[Result<Agreed, Error>], votes: [&Vote; RANKS]) {
-    let Some((first, rest)) = heard.split_first() else { return };
-    assert!(rest.iter().all(|verdict| verdict == first), "{heard:?}");
-    match (first, expected(votes)) {
-        (Ok(agreed), Ok((next, failed, done))) => {
-            assert_eq!(agreed.failed.map(|elsewhere| elsewhere.rank), failed);
-            assert_eq!((agreed.next, agreed.done), (next, done));
+/// All that have heard anything of a vote have heard the same, and the truth.
+fn check(world: &World, heard: &[Heard], votes: &[&Vec<Vote>]) {
+    for round in 0..votes[0].len() {
+        let mut verdicts = heard.iter().filter_map(|heard| heard.get(round)?.as_ref());
+        let Some(first) = verdicts.next() else { continue };
+        assert!(verdicts.all(|verdict| verdict == first), "{round}: {heard:?}");
+        let cast: Vec<_> = votes.iter().map(|votes| &votes[round]).collect();
+        match (first, expected(&cast)) {
+            (Ok(agreed), Ok((next, failed, done))) => {
+                assert_eq!(agreed.failed.map(|elsewhere| elsewhere.rank), failed);
+                assert_eq!((agreed.next, agreed.done), (next, done));
+            }
+            (Err(Error::Ended { rank, .. }), Err(ended)) => assert_eq!(*rank, ended),
+            (Err(Error::Missing { ranks, .. }), _) => {
+                assert!(world.timed_out && !ranks.is_empty() && ranks.len() < votes.len());
+            }
+            (heard, expected) => panic!("{round}: {heard:?} instead of {expected:?}"),
         }
-        (Err(Error::Ended { rank, .. }), Err(ended)) => assert_eq!(*rank, ended),
-        (Err(Error::Missing { ranks, .. }), _) => {
-            assert!(world.timed_out && !ranks.is_empty() && ranks.len() < RANKS);
-        }
-        (heard, expected) => panic!("{heard:?} instead of {expected:?}"),
     }
 }
 
@@ -239,7 +268,25 @@ fn check(world: &World, heard: &[Result<Agreed, Error>], votes: [&Vote; RANKS]) 
 fn all_ranks_hear_the_same_in_every_order() {
     let all = [0, 1, 2].map(choices);
     let choices = |number: usize| [&all[0][number / 16], &all[1][number / 4 % 4], &all[2][number % 4]];
-    let states: usize = (0..64).map(|number| explore(World::default(), choices(number))).sum();
+    let states: usize = (0..64).map(|number| explore(&choices(number), Mishaps::Any)).sum();
     assert!(states > 10_000, "{states} states");
     println!("{states} states");
+}
+
+/// A rank that leaves a call, and its ranks with it, takes nothing from those that are behind.
+#[test]
+fn ranks_that_leave_at_once_hold_nothing_up() {
+    let begin = || vote(0, Says::Ready, 8);
+    let leaves = vec![begin(), begin(), vote(1, left(), 8), begin(), vote(1, left(), 8), vote(0, left(), 8)];
+    let fails = vec![
+        begin(),
+        begin(),
+        vote(1, Says::Ready, 8),
+        begin(),
+        vote(1, Says::Failed(Class::OutOfMemory), 4),
+        vote(0, left(), 8),
+    ];
+    for votes in [[&leaves, &leaves], [&leaves, &fails], [&fails, &leaves], [&fails, &fails]] {
+        explore(&votes, Mishaps::None);
+    }
 }

@@ -171,7 +171,8 @@ impl<S: Store> Inner<S> {
         let expected = state.expected.take();
         let stays = vote.says == Says::Ready && vote.subject.attempt > 0 && vote.next == vote.again;
         let mut past = Vec::new();
-        while state.heard.front().is_some_and(|old| *old + 2 <= round) {
+        // Before an exchange that was heard all ranks were done with those before it.
+        while state.heard.len() > 1 {
             past.extend(state.heard.pop_front());
         }
         let mut writer = Writer::default();
