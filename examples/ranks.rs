@@ -36,7 +36,7 @@ struct Arguments {
     #[arg(long, value_name = "N", default_value = "4")]
     ranks: NonZeroUsize,
     /// What tensors of each process may take beside the data; the last is for all others
-    #[arg(long, value_name = "BYTES", value_delimiter = ',', default_value = "32MiB,16MiB,8MiB")]
+    #[arg(long, value_name = "BYTES", value_delimiter = ',', default_value = "16MiB,8MiB,4MiB,2MiB")]
     budgets: Vec<ByteSize>,
     /// Images in a step of all together
     #[arg(long, value_name = "N", default_value = "900")]

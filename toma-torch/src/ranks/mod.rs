@@ -32,7 +32,9 @@ use toma_core::ranks::{
 };
 
 use self::environment::Variables;
-use self::store::{Farewell, TcpStore};
+use self::store::Farewell;
+#[doc(hidden)]
+pub use self::store::TcpStore;
 
 /// How ranks find each other.
 ///

@@ -12,7 +12,7 @@ use crate::ffi::Connection;
 
 /// A connection, and what stands in front of its keys.
 #[derive(Clone)]
-pub(super) struct TcpStore {
+pub struct TcpStore {
     connection: Arc<Connection>,
     /// On which alone is waited, because a wait holds up all else.
     waiting: Arc<Connection>,
@@ -22,7 +22,11 @@ pub(super) struct TcpStore {
 }
 
 impl TcpStore {
-    pub(super) fn open(host: &str, port: u16, serves: bool, timeout: Duration) -> Result<Self, Error> {
+    /// Connects to the store at this host, and serves it there if told so.
+    ///
+    /// # Errors
+    /// Where the port is in use, or the host does not answer in time.
+    pub fn open(host: &str, port: u16, serves: bool, timeout: Duration) -> Result<Self, Error> {
         let address: Arc<str> = format!("{host}:{port}").into();
         let connection = Connection::open(host, port, serves, timeout);
         let both = connection.and_then(|connection| Ok([connection.again()?, connection].map(Arc::new)));

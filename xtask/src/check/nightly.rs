@@ -29,6 +29,9 @@ impl Length {
 }
 
 /// Random budgets of which the checks draw a tenth.
+/// Moments at which each of three ranks is killed.
+const KILLS: &str = "50";
+
 const BUDGETS: &str = "10000";
 
 pub(super) fn stress(checks: &Checks<'_>) -> Result<String> {
@@ -50,6 +53,12 @@ pub(super) fn budgets(checks: &Checks<'_>) -> Result<String> {
     let environment = checks.provision.libtorch()?;
     let cargo = checks.project.cargo("test").args(["-p", "toma-torch", "--test", "torch", "budgets::"]);
     checks.pass([environment.give(checks.length.give_seed(cargo.env("TOMA_BUDGETS", BUDGETS)))])
+}
+
+pub(super) fn ranks(checks: &Checks<'_>) -> Result<String> {
+    let environment = checks.provision.libtorch()?;
+    let cargo = checks.project.cargo("test").args(["-p", "toma-torch", "--test", "ranks", "killed::"]);
+    checks.pass([environment.give(cargo.env("TOMA_KILLS", KILLS))])
 }
 
 pub(super) fn nets(checks: &Checks<'_>) -> Result<String> {
