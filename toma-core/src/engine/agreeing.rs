@@ -63,6 +63,7 @@ impl<'a> Agreeing<'a> {
     }
 
     /// Whether all is agreed on.
+    #[inline]
     pub(super) fn is_over(&self) -> bool {
         self.is_over
     }

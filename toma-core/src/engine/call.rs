@@ -236,7 +236,7 @@ impl<'a> Call<'a> {
     /// waits for this one.
     #[inline]
     pub(crate) fn goes_on(&mut self) -> bool {
-        if self.extras.is_some() {
+        if self.agrees() {
             self.settle_votes();
         }
         !self.is_done()

@@ -97,6 +97,7 @@ impl<'a> Extras<'a> {
     }
 
     /// Whether no other rank waits for this one.
+    #[inline]
     pub(super) fn is_agreed(&self) -> bool {
         self.agreeing.as_ref().is_none_or(|agreeing| agreeing.is_over())
     }

@@ -30,6 +30,7 @@ impl Call<'_> {
     }
 
     /// What an attempt took that has succeeded, as reports and predictions hear of it.
+    #[inline]
     pub(super) fn measured(&mut self, attempt: &mut Attempt) -> Took {
         let mut took = self.took(attempt);
         if let Some(measured) = &took.measured {
@@ -46,6 +47,7 @@ impl Call<'_> {
     }
 
     /// The attempt counts: tells of it, and runs what its body has left for that.
+    #[inline]
     pub(super) fn tell_succeeded(&mut self, attempt: &Attempt, took: Took) {
         let Some(extras) = &mut self.extras else { return };
         let (start, end) = (attempt.piece.start, attempt.piece.end);
