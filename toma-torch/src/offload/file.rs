@@ -71,7 +71,7 @@ impl Shared {
         let _aside = Aside::begin();
         let part = described.part.clone();
         let words = format!("{} ({} bytes)", described.name, part.bytes);
-        let away = Box::new(away::away(part.bytes, Source::File(part), &self.places));
+        let away = Box::new(away::away(part.bytes, Arc::new(Source::File(part)), &self.places));
         let words = words_of(&words, &self.device);
         let tensor = ffi::born_away(&shape, kind, self.device.device(), away, &words)?;
         self.know_away(&tensor, &described.name);

@@ -8,6 +8,7 @@ use tch::{Tensor, nn::VarStore};
 use toma_core::memory::MemorySource as _;
 use toma_plan::residency::Eviction;
 
+use super::governor::Governor;
 use super::planned::Planned;
 use super::seen::{AroundOperators, Event, Seen};
 use super::shared::Shared;
@@ -87,6 +88,13 @@ impl Manager {
     #[must_use]
     pub fn eviction(self, eviction: impl Eviction + 'static) -> Self {
         self.shared().set_eviction(Box::new(eviction));
+        self
+    }
+
+    /// Where rows of a table are taken while it is outside; [`Governor::Gathers`] unless told.
+    #[must_use]
+    pub fn governor(self, governor: Governor) -> Self {
+        self.shared().gathers_outside.store(governor == Governor::Gathers, Ordering::Relaxed);
         self
     }
 

@@ -51,6 +51,11 @@ fn lend(shared: &Arc<Shared>, ids: &[u64]) {
     }
 }
 
+/// What rows were taken of.
+fn let_go(uses: &mut [Use<'_>]) {
+    uses.iter_mut().for_each(|storage| drop(storage.let_go()));
+}
+
 /// Those of all managers.
 pub(crate) struct Operators;
 
@@ -63,6 +68,7 @@ impl Manages for Operators {
                 for begun in &managers[..at] {
                     begun.release(uses);
                 }
+                let_go(uses);
                 return Err(failed);
             }
         }
@@ -73,6 +79,7 @@ impl Manages for Operators {
         for shared in registry::all().iter() {
             shared.end(ended);
         }
+        let_go(ended.uses);
     }
 
     fn hold(&self, uses: &mut [Use<'_>], begins: bool) {
@@ -105,10 +112,17 @@ impl Shared {
             table.now += 1;
             let follows = table.steps.is_active();
             let (mut found, mut missing) = (Vec::new(), Vec::new());
+            let gathers_outside = self.gathers_outside.load(Ordering::Relaxed);
             for storage in self.own(uses) {
+                let may_stay = storage.is_gathered && gathers_outside;
+                if may_stay && table.stays(storage) {
+                    self.counts.gathered(storage.bytes);
+                    continue;
+                }
                 let Some((one, place)) = table.begins(storage) else { continue };
                 missing.extend((place != Place::Resident).then_some(one));
-                found.extend(follows.then_some(one));
+                // A step that finds it there today may find it outside tomorrow.
+                found.extend((follows && !may_stay).then_some(one));
             }
             let inside_bytes = if follows { table.step_on(name, &found) } else { 0 };
             (missing, inside_bytes, follows, table.swept())
@@ -178,7 +192,8 @@ impl Shared {
     }
 
     fn call<'a>(&self, name: &'a str, uses: &mut [Use<'_>]) -> OperatorCall<'a> {
-        let bytes = self.own(uses).map(|storage| storage.bytes).sum();
+        let used = self.own(uses).filter(|storage| !storage.has_stayed());
+        let bytes = used.map(|storage| storage.bytes).sum();
         OperatorCall { name, number: self.counts.operators.load(Ordering::Relaxed), bytes }
     }
 

@@ -2,6 +2,7 @@
 
 mod exact;
 mod files;
+mod governor;
 mod handles;
 mod hard;
 mod kit;
