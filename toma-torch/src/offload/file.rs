@@ -18,7 +18,8 @@ use crate::memory::Device;
 impl Manager {
     /// The tensors of a safetensors file, by name and in its order, without reading them.
     ///
-    /// Each is read from the file when an operator uses it. One that has not been written since leaves the device
+    /// Each is read from the file when an operator uses it, and by one that takes rows of it those rows alone
+    /// ([`Governor`](super::Governor)). One that has not been written since leaves the device
     /// without a copy, so that weights take neither the device's memory nor the host's. Those with fewer bytes than
     /// the manager moves are read at once, and with `TOMA_DISABLE=1` all are.
     ///
