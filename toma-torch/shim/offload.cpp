@@ -268,7 +268,7 @@ void run_offloaded(const c10::OperatorHandle& op, c10::DispatchKeySet keys, torc
   if ((keys.has(c10::DispatchKey::Fake) && !foresees()) || (operation.is_composite && !operation.hands_back)) {
     return op.redispatchBoxed(below, stack);
   }
-  if (operation.is_view) {
+  if (operation.is_view || operation.detaches) {
     const c10::impl::ExcludeDispatchKeyGuard not_here(mode_key);
     return op.redispatchBoxed(below, stack);
   }

@@ -27,6 +27,8 @@ struct Operator {
   bool is_view = false;
   // May return its argument, whose memory the program then reads.
   bool hands_back = false;
+  // Changes what a tensor leads to in a graph, and looks at no memory.
+  bool detaches = false;
   // Takes rows of its first argument, and nothing else of it.
   bool gathers = false;
   // One for each argument.

@@ -28,6 +28,7 @@ mod away;
 mod counts;
 mod file;
 mod following;
+mod foreseen;
 mod governor;
 mod host;
 mod link;

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use super::counts::add;
+use super::foreseen;
 use super::registry;
 use super::seen::OperatorCall;
 use super::shared::Shared;
@@ -53,7 +54,9 @@ fn lend(shared: &Arc<Shared>, ids: &[u64]) {
 
 /// What rows were taken of.
 fn let_go(uses: &mut [Use<'_>]) {
-    uses.iter_mut().for_each(|storage| drop(storage.let_go()));
+    for storage in uses {
+        drop(storage.let_go());
+    }
 }
 
 /// Those of all managers.
@@ -61,6 +64,9 @@ pub(crate) struct Operators;
 
 impl Manages for Operators {
     fn begin(&self, name: &str, uses: &mut [Use<'_>]) -> Result<(), Error> {
+        if foreseen::begins(name, uses) {
+            return Ok(());
+        }
         take_back();
         let managers = registry::all();
         for (at, shared) in managers.iter().enumerate() {
@@ -76,6 +82,9 @@ impl Manages for Operators {
     }
 
     fn end(&self, ended: &mut Ended<'_>) {
+        if foreseen::ends(ended) {
+            return;
+        }
         for shared in registry::all().iter() {
             shared.end(ended);
         }
@@ -192,8 +201,8 @@ impl Shared {
     }
 
     fn call<'a>(&self, name: &'a str, uses: &mut [Use<'_>]) -> OperatorCall<'a> {
-        let used = self.own(uses).filter(|storage| !storage.has_stayed());
-        let bytes = used.map(|storage| storage.bytes).sum();
+        let fetched = self.own(uses).filter(|storage| !storage.has_stayed());
+        let bytes = fetched.map(|storage| storage.bytes).sum();
         OperatorCall { name, number: self.counts.operators.load(Ordering::Relaxed), bytes }
     }
 

@@ -50,12 +50,15 @@ pub(crate) struct Entry {
 
 impl Entry {
     fn new(storage: &Use<'_>, serial: u64, now: u64) -> Self {
-        let remembered = Remembered::new(storage);
+        Self::of(Remembered::new(storage), storage.bytes, serial, now)
+    }
+
+    fn of(storage: Remembered, bytes: u64, serial: u64, now: u64) -> Self {
         // An earlier manager may have left it outside.
-        let is_away = remembered.keep().is_some_and(|kept| kept.away().is_some());
+        let is_away = storage.keep().is_some_and(|kept| kept.away().is_some());
         Self {
-            storage: remembered,
-            bytes: storage.bytes,
+            storage,
+            bytes,
             place: if is_away { Place::Away } else { Place::Resident },
             pins: 0,
             is_guest: false,
@@ -135,6 +138,15 @@ impl Table {
         });
         entry.bytes = storage.bytes;
         Some(entry)
+    }
+
+    /// A storage that a dry run has found.
+    pub(crate) fn found(&mut self, id: u64, storage: Remembered, bytes: u64) {
+        let (now, serials) = (self.now, &mut self.serials);
+        self.entries.entry(id).or_insert_with(|| {
+            *serials += 1;
+            Entry::of(storage, bytes, *serials, now)
+        });
     }
 
     /// The same of one that may have become another's memory, for what only ends.

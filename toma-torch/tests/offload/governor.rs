@@ -16,7 +16,8 @@ fn table() -> Tensor {
     (Tensor::arange(ROWS * 40, FLOATS) * 0.37).sin().view([ROWS, 40])
 }
 
-type Gather = (&'static str, fn(&Tensor) -> Result<Tensor, TchError>);
+type Takes = fn(&Tensor) -> Result<Tensor, TchError>;
+type Gather = (&'static str, Takes);
 
 fn numbers(of: &[i64]) -> Tensor {
     Tensor::from_slice(of)
@@ -144,7 +145,7 @@ fn a_row_that_is_not_there_is_refused_in_the_same_words() {
     let first_line = |outcome: Result<Tensor, TchError>| {
         outcome.unwrap_err().to_string().lines().next().unwrap().to_owned()
     };
-    let refused: [fn(&Tensor) -> Result<Tensor, TchError>; 5] = [
+    let refused: [Takes; 5] = [
         |table| table.f_index_select(0, &numbers(&[3, ROWS])),
         |table| table.f_index_select(0, &numbers(&[-1])),
         |table| table.f_embedding_of(&numbers(&[0, ROWS + 1])),
