@@ -1,6 +1,7 @@
 //! Storages that leave their device and come back, under real budgets.
 
 mod exact;
+mod failures;
 mod files;
 mod governor;
 mod handles;
