@@ -110,10 +110,12 @@ fn fails_everywhere(manager: &Manager, tensors: &mut [Tensor], loss: Loss, name:
     unreachable!("a step has an end");
 }
 
-/// The least budget of two steps, by what everything leaves.
-fn least(mut tensors: Vec<Tensor>, loss: Loss) -> u64 {
+/// The least budget of two steps, with tensors that `made` makes.
+fn least(made: impl Fn() -> Vec<Tensor>, loss: Loss) -> u64 {
     let before = cpu::allocated_bytes();
+    let (_manager, _entered) = entered(u64::MAX / 2, Genoa);
     cpu::reset_peak_allocated_bytes();
+    let mut tensors = made();
     let _learned = [0, 1].map(|_| learned(&mut tensors, loss));
     cpu::peak_allocated_bytes() - before
 }
@@ -130,10 +132,7 @@ fn in_all_nets(eviction: fn() -> Box<dyn Eviction>, bytes: fn(u64) -> u64) {
         };
         let expected = learned(&mut made(), loss);
         let before = cpu::allocated_bytes();
-        let needs = {
-            let (_manager, _entered) = entered(u64::MAX / 2, Genoa);
-            least(made(), loss)
-        };
+        let needs = least(made, loss);
         let (manager, _entered) = entered(before + bytes(needs), eviction());
         let mut tensors = made();
         let failures = fails_everywhere(&manager, &mut tensors, loss, name);

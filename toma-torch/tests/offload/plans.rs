@@ -1,13 +1,14 @@
 //! Steps that are noticed, planned and followed.
 
 use std::cell::RefCell;
+use std::sync::{Arc, Mutex};
 
 use tch::nn;
 use tch::nn::OptimizerConfig as _;
 use tch::{Kind, Tensor};
-use toma_plan::residency::{Terms, simulate};
+use toma_plan::residency::{MoveKind, Terms, simulate};
 use toma_torch::cpu;
-use toma_torch::offload::{Eviction, Flow, Lru, Manager, NextEvent, Report};
+use toma_torch::offload::{Event, Eviction, Flow, Genoa, Lru, Manager, NextEvent, Report};
 
 use crate::kit::{Rule, alone, bits, caught, entered, manager};
 use crate::nets::{self, NETS, Net};
@@ -170,4 +171,57 @@ fn what_comes_otherwise_than_it_was_foreseen_goes_on_by_demand() {
         }
         assert!(manager.report().operators > before.operators, "they are told again");
     }
+}
+
+/// A move: whether it was in, its bytes, whether they were copied.
+type Moved = (bool, u64, bool);
+
+/// Where nothing is lent, the run is its simulation: everything leaves after each operator, in the same order.
+#[test]
+fn what_genoa_moves_is_what_its_simulation_says_move_by_move() {
+    let _alone = alone();
+    let events: Arc<Mutex<Vec<Moved>>> = Arc::default();
+    let heard = Arc::clone(&events);
+    let manager = manager(Genoa).observer(move |event| {
+        heard.lock().unwrap().push(match event {
+            Event::Fetched { bytes, .. } => (true, *bytes, true),
+            Event::Offloaded { bytes, is_copied, .. } => (false, *bytes, *is_copied),
+            other => panic!("neither in nor out: {other:?}"),
+        });
+    });
+    // Each of its own size, by which it is told from the others.
+    let sizes = [16, 24, 40, 56, 72, 88];
+    let layers: Vec<_> = sizes
+        .windows(2)
+        .map(|two| [Tensor::ones([two[0], two[1]], FLOATS) * 0.01, Tensor::zeros([two[1]], FLOATS)])
+        .collect();
+    let input = Tensor::ones([8, 16], FLOATS);
+    let _entered = manager.enter().unwrap();
+    let rounds = 8;
+    for round in 0..rounds {
+        if round + 1 == rounds {
+            events.lock().unwrap().clear();
+        }
+        manager.step(|| {
+            let output = layers
+                .iter()
+                .fold(input.shallow_clone(), |x, [weight, bias]| Tensor::addmm(bias, &x, weight).tanh());
+            let [weight, _] = &layers[0];
+            // One is written, so that it is copied each time.
+            tch::no_grad(|| drop(weight.shallow_clone().g_mul_scalar_(0.5)));
+            drop(output.square());
+        });
+    }
+    let planned = manager.plan();
+    let step = planned.step().expect("it has been repeated");
+    let outcome = simulate(step, &Terms::bytes_alone(u64::MAX / 4), &mut Genoa, rounds);
+    let last = outcome.log.iter().filter(|one| one.operator >= ((rounds - 1) * step.operators.len()) as u64);
+    let expected: Vec<Moved> = last
+        .map(|one| {
+            let bytes = step.storages[usize::try_from(one.storage).unwrap()].bytes;
+            (one.kind == MoveKind::Fetched, bytes, one.kind != MoveKind::Left)
+        })
+        .collect();
+    assert!(expected.len() > 30, "{expected:?}");
+    assert_eq!(*events.lock().unwrap(), expected);
 }
