@@ -59,7 +59,11 @@ impl Drop for Handle {
 }
 
 impl Manager {
-    /// A manager of a device without a budget: nothing leaves before memory runs out.
+    /// A manager of a device, which is entered next.
+    ///
+    /// Without a [`budget`](Self::budget) that of an accelerator is what is allocated and free when it is entered first,
+    /// less 5 % of what is free. On the CPU it is that of the [`cpu::Budget`] in force; where there is none, nothing
+    /// leaves.
     pub fn new(device: &Device) -> Self {
         ffi::install_offloading(&operators::Operators);
         if device.device() == tch::Device::Cpu {
@@ -142,6 +146,7 @@ impl Manager {
     pub fn enter(&self) -> Result<Entered, Error> {
         self.check()?;
         registry::add(self.shared())?;
+        self.shared().limit_by_default();
         let is_active = !toma_core::private::is_disabled();
         if is_active {
             ffi::enter_offloading(self.shared().min_bytes.load(Ordering::Relaxed));

@@ -30,6 +30,8 @@ mod file;
 mod following;
 mod foreseen;
 mod governor;
+#[cfg(test)]
+mod hidden_writes;
 mod host;
 mod link;
 mod manager;

@@ -218,7 +218,7 @@ impl Shared {
         if self.is_eager() {
             self.leave_early();
         }
-        if self.device.device() != tch::Device::Cpu {
+        if self.device.device() != tch::Device::Cpu && !self.is_patient.load(Ordering::Relaxed) {
             let lacking = self.lacking_bytes(0);
             if lacking > 0 {
                 self.make_room(lacking);

@@ -105,6 +105,10 @@ impl Shared {
         self.limit_bytes.store(bytes, Ordering::Relaxed);
     }
 
+    pub(crate) fn has_limit(&self) -> bool {
+        self.limit.lock().unwrap_or_else(PoisonError::into_inner).is_some()
+    }
+
     pub(crate) fn table(&self) -> MutexGuard<'_, Table> {
         self.table.lock().unwrap_or_else(PoisonError::into_inner)
     }

@@ -12,3 +12,4 @@ mod nets;
 mod park;
 mod plans;
 mod rare;
+mod sizes;
