@@ -131,6 +131,7 @@ mod tests {
     use super::*;
 
     /// A device with so many bytes free; none where it cannot be read.
+    #[derive(Debug)]
     struct Free(Option<u64>);
 
     impl MemorySource for Free {
