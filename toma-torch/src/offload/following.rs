@@ -27,6 +27,11 @@ impl Following {
         Self { known, at: 0, rounds: 0, is_inside: false, ids, numbers: HashMap::new() }
     }
 
+    /// What comes next may be its first operator.
+    pub(crate) fn restart(&mut self) {
+        (self.at, self.is_inside) = (0, false);
+    }
+
     pub(crate) fn begins(&mut self, print: u64, found: &[Found]) -> Option<u64> {
         let known = Arc::clone(&self.known);
         let operator = &known.step.operators[self.at];

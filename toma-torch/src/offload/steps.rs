@@ -98,7 +98,7 @@ impl Steps {
             return 0;
         }
         // It begins where its first operator does.
-        following.at = 0;
+        following.restart();
         following.begins(print, found).unwrap_or(0)
     }
 
@@ -118,7 +118,11 @@ impl Steps {
     /// It has failed: what comes next is no repetition.
     pub(crate) fn fails(&mut self) {
         self.deviations += u64::from(self.following.is_some());
-        (self.recording, self.following) = (None, None);
+        self.recording = None;
+        match &mut self.following {
+            Some(following) if self.is_foreseen => following.restart(),
+            _ => self.following = None,
+        }
     }
 
     fn recorded(&mut self) -> Option<Box<Known>> {

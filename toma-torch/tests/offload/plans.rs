@@ -7,7 +7,7 @@ use tch::nn;
 use tch::nn::OptimizerConfig as _;
 use tch::{Kind, Tensor};
 use toma_plan::residency::{MoveKind, Terms, simulate};
-use toma_torch::cpu;
+use toma_torch::cpu::{self, FailingAllocation};
 use toma_torch::offload::{Event, Eviction, Flow, Genoa, Lru, Manager, NextEvent, Report};
 
 use crate::kit::{Rule, alone, bits, caught, entered, manager};
@@ -166,8 +166,13 @@ fn what_comes_otherwise_than_it_was_foreseen_goes_on_by_demand() {
         manager.foresee(|| chain(orders[0])).unwrap();
         assert!(manager.plan().plan().is_some(), "{}", manager.plan());
         let before = manager.report();
-        for _ in 0..3 {
+        for round in 0..3 {
             assert_eq!(&bits(&chain(order)), expected);
+            // A fetch that fails is tried again, an operator is not.
+            let failing = FailingAllocation::after(round);
+            let outcome = caught(|| chain(order));
+            drop(failing);
+            assert!(outcome.is_err() || &bits(&outcome.unwrap()) == expected);
         }
         assert!(manager.report().operators > before.operators, "they are told again");
     }
