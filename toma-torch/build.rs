@@ -3,13 +3,14 @@
 use std::path::{Path, PathBuf};
 
 /// Its subjects, each a file here and a module of `ffi`.
-const SHIM: [&str; 27] = [
+const SHIM: [&str; 28] = [
     "backtraces",
     "backward",
     "costs",
     "cpu",
     "device",
     "dry",
+    "gather",
     "gpu",
     "gradient",
     "intercept",

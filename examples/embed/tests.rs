@@ -158,11 +158,11 @@ fn weights_that_stay_in_their_file_make_the_same_vectors() {
     }
     let text = "some words\nand others, of another length\nmore\n".repeat(5);
     let right = run(text.as_bytes(), &["--batch", "4"]).unwrap();
-    let rows = run(text.as_bytes(), &["--batch", "4", "--offload", "64MB", "--park"]).unwrap();
+    let rows = run(text.as_bytes(), &["--batch", "4", "--offload", "24MB", "--park"]).unwrap();
     let [rows, right] = [rows, right].map(|rows| Vec::<f32>::try_from(rows.flatten(0, -1)).unwrap());
     assert_eq!(rows.len(), right.len());
     compare("value", &rows, &right, VALUE).unwrap();
-    let error = run(b"text", &["--offload", "40MB"]).unwrap_err();
+    let error = run(b"text", &["--offload", "2MB"]).unwrap_err();
     assert!(error.contains("out of memory"), "{error}");
 }
 

@@ -323,6 +323,12 @@ void fallback(const c10::OperatorHandle& op, c10::DispatchKeySet keys, Stack* st
 }
 
 }  // namespace
+
+Level& dry_level() noexcept {
+  static thread_local Level level;
+  return level;
+}
+
 }  // namespace toma
 
 int32_t toma_dry_begin(bool by_shapes, toma_recorder** out, toma_error* error) noexcept {

@@ -8,6 +8,7 @@
 #include <unordered_map>
 #include <unordered_set>
 
+#include "meter.h"
 #include "observe.h"
 
 namespace toma {
@@ -18,6 +19,9 @@ struct Held {
   at::Tensor gradient;
   uint32_t version;
 };
+
+// What this thread has allocated in dry runs.
+Level& dry_level() noexcept;
 
 struct Dry final : std::enable_shared_from_this<Dry> {
   // Of its tensors on a device; also for libtorch's own code that gives one of them other memory.
@@ -51,12 +55,14 @@ struct DryBlock {
       throw c10::OutOfMemoryError("CPU out of memory: no addresses for " + std::to_string(bytes) + " bytes of a dry run", nullptr);
     }
     tell(data, static_cast<int64_t>(bytes), device);
+    dry_level().change(static_cast<int64_t>(bytes));
     const std::lock_guard<std::mutex> locked(run->lock);
     run->living.insert(this);
   }
 
   ~DryBlock() {
     tell(data, -static_cast<int64_t>(bytes), device);
+    dry_level().change(-static_cast<int64_t>(bytes));
     if (data != nullptr) {
       ::munmap(data, bytes);
     }
@@ -90,10 +96,12 @@ inline c10::Allocator& Dry::allocator(c10::Device device) {
   return allocators.try_emplace(device, *this, device).first->second;
 }
 
+inline bool is_dry(const at::DataPtr& data) { return data.get_deleter() == &DryBlock::release; }
+
 // The block behind a dry tensor of any run; null for others.
 inline const DryBlock* block_of(const at::Tensor& tensor) {
   const auto& data = tensor.storage().unsafeGetStorageImpl()->_mutable_data_ptr_no_checks();
-  return data.get_deleter() == &DryBlock::release ? static_cast<const DryBlock*>(data.get_context()) : nullptr;
+  return is_dry(data) ? static_cast<const DryBlock*>(data.get_context()) : nullptr;
 }
 
 // A tensor that looks the same and shares nothing, in so many bytes.

@@ -9,6 +9,8 @@
 #include <atomic>
 #include <mutex>
 
+#include "dry.h"
+#include "gather.h"
 #include "guard.h"
 #include "meter.h"
 #include "swap.h"
@@ -41,6 +43,13 @@ struct Uses {
       add(tensor.storage(), writes);
     } else {
       each_part_of(tensor, [&](const at::Tensor& part) { add(part, writes); });
+    }
+  }
+
+  // Of this one rows are read alone.
+  void gather(const at::Tensor& table) {
+    for (auto& use : all) {
+      use.is_gathered |= use.storage == storage_of(table);
     }
   }
 
@@ -93,17 +102,18 @@ Uses made_by(const c10::OperatorHandle& op, const torch::jit::Stack& stack, cons
 // As they are afterwards: an operator may resize.
 void refresh(Uses& uses) {
   for (auto& use : uses.all) {
-    const auto is_pinned = use.is_pinned;
+    const auto before = use;
     use = use_of(*static_cast<c10::StorageImpl*>(const_cast<void*>(use.storage)), use.writes);
-    use.is_pinned = is_pinned;
+    use.is_pinned = before.is_pinned;
+    use.is_gathered = before.is_gathered;
+    use.outside = before.outside;
   }
 }
 
-[[noreturn]] void raise(int32_t code, const toma_error& error) {
-  if (code == TOMA_OUT_OF_MEMORY) {
-    throw c10::OutOfMemoryError(error.message, nullptr);
-  }
-  throw c10::Error(error.message, nullptr);
+// Whether this thread tells of operators of dry runs.
+bool& foresees() noexcept {
+  static thread_local bool foresees = false;
+  return foresees;
 }
 
 // One operator, from where its arguments are there to where they may leave.
@@ -121,7 +131,16 @@ class Running {
       raise(code, error);
     }
     Meter::take();
-    start = level().now;
+    start = counted.now;
+    if (foresees()) {
+      counted.peak = start;
+    }
+  }
+
+  // What is gathered, if it has stayed there.
+  const void* outside() const {
+    const auto found = std::find_if(uses.all.begin(), uses.all.end(), [](const toma_use& use) { return use.outside != nullptr; });
+    return found == uses.all.end() ? nullptr : found->outside;
   }
 
   void ends(const torch::jit::Stack& stack) {
@@ -139,7 +158,7 @@ class Running {
   [[noreturn]] void lacks(const c10::OutOfMemoryError& error) const {
     uint64_t bytes = 0;
     for (const auto& use : uses.all) {
-      bytes += use.bytes;
+      bytes += use.outside == nullptr ? use.bytes : 0;
     }
     const auto why = c10::str(error.what_without_backtrace(), ", by ", op.schema().name(), " with arguments of ", bytes, " bytes");
     throw c10::OutOfMemoryError(why, nullptr);
@@ -152,7 +171,7 @@ class Running {
     ended.name = op.schema().name().c_str();
     ended.uses = uses.all.data();
     ended.use_count = uses.all.size();
-    ended.inside_bytes = static_cast<uint64_t>(std::max<int64_t>(level().peak - start, 0));
+    ended.inside_bytes = static_cast<uint64_t>(std::max<int64_t>(counted.peak - start, 0));
     told.load()->ends(&ended);
   }
 
@@ -160,6 +179,7 @@ class Running {
   const Operator& operation;
   Uses uses;
   c10::SmallVector<c10::intrusive_ptr<c10::StorageImpl>, 8> kept;
+  Level& counted = foresees() ? dry_level() : level();
   int64_t start = 0;
   bool has_ended = false;
 };
@@ -215,6 +235,13 @@ int32_t& entered() noexcept {
   return entered;
 }
 
+[[noreturn]] void raise(int32_t code, const toma_error& error) {
+  if (code == TOMA_OUT_OF_MEMORY) {
+    throw c10::OutOfMemoryError(error.message, nullptr);
+  }
+  throw c10::Error(error.message, nullptr);
+}
+
 bool& moves_storages() noexcept {
   static thread_local bool moves = false;
   return moves;
@@ -238,10 +265,10 @@ void run_offloaded(const c10::OperatorHandle& op, c10::DispatchKeySet keys, torc
   const auto& operation = operator_of(op);
   const auto below = keys & c10::DispatchKeySet(c10::DispatchKeySet::FULL_AFTER, mode_key);
   // A dry run looks at no memory.
-  if (keys.has(c10::DispatchKey::Fake) || (operation.is_composite && !operation.hands_back)) {
+  if ((keys.has(c10::DispatchKey::Fake) && !foresees()) || (operation.is_composite && !operation.hands_back)) {
     return op.redispatchBoxed(below, stack);
   }
-  if (operation.is_view) {
+  if (operation.is_view || operation.detaches) {
     const c10::impl::ExcludeDispatchKeyGuard not_here(mode_key);
     return op.redispatchBoxed(below, stack);
   }
@@ -250,10 +277,19 @@ void run_offloaded(const c10::OperatorHandle& op, c10::DispatchKeySet keys, torc
     op.redispatchBoxed(below, stack);
     return Running(op, operation, made_by(op, *stack, {})).ends(*stack);
   }
-  Running running(op, operation, uses_of(op, operation, *stack));
+  auto uses = uses_of(op, operation, *stack);
+  const auto gather = Gather::of(operation, *stack);
+  if (gather) {
+    uses.gather(gather->table);
+  }
+  Running running(op, operation, std::move(uses));
   try {
     const c10::impl::ExcludeDispatchKeyGuard not_here(mode_key);
-    op.redispatchBoxed(below, stack);
+    if (const auto* outside = running.outside()) {
+      gather->run(op, *stack, *told.load(), outside);
+    } else {
+      op.redispatchBoxed(below, stack);
+    }
   } catch (const c10::OutOfMemoryError& error) {
     running.lacks(error);
   }
@@ -303,5 +339,7 @@ bool toma_offload_leave() noexcept {
 }
 
 bool toma_offload_is_watched() noexcept { return toma::threads.load() > 0; }
+
+void toma_offload_foresee(bool foresees) noexcept { toma::foresees() = foresees; }
 
 bool toma_offload_aside(bool aside) noexcept { return std::exchange(toma::moves_storages(), aside); }

@@ -27,6 +27,10 @@ struct Operator {
   bool is_view = false;
   // May return its argument, whose memory the program then reads.
   bool hands_back = false;
+  // Changes what a tensor leads to in a graph, and looks at no memory.
+  bool detaches = false;
+  // Takes rows of its first argument, and nothing else of it.
+  bool gathers = false;
   // One for each argument.
   std::vector<bool> is_written;
   // The arguments that hold running statistics, which it writes without saying so, and the one that says whether it

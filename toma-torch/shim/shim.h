@@ -372,6 +372,10 @@ struct toma_use {
   bool may_move;
   // Set by what is told of it: it stays until the end.
   bool is_pinned;
+  // Rows of it are read, and nothing else; to move it costs more.
+  bool is_gathered;
+  // Set by what is told of it, of one that is gathered and stays where it is: its bytes, until the end.
+  const void* outside;
 };
 
 // What becomes of the storages of an operator when it has ended.
@@ -399,6 +403,10 @@ struct toma_offloading {
   bool (*lacks)(toma_device device, uint64_t bytes);
   // A storage dies while its memory is away; answers its bytes.
   uint64_t (*dropped)(void* away);
+  // Where the bytes of one that is gathered are; null where they are in no memory that a kernel could read.
+  const void* (*memory)(const void* outside);
+  // Reads `bytes` from each of so many offsets to the same ones of `to`, where there is room for all that are outside.
+  int32_t (*read)(const void* outside, const uint64_t* offsets, size_t count, uint64_t bytes, uint8_t* to, uint64_t room, toma_error* error);
 };
 
 // Before the first of what follows. It lives for ever.
@@ -412,6 +420,8 @@ bool toma_offload_leave() noexcept;
 bool toma_offload_is_watched() noexcept;
 // Within, this thread is told nothing, and what it allocates is not the program's. Returns what was said before.
 bool toma_offload_aside(bool aside) noexcept;
+// Within, operators of dry runs of this thread are told, which otherwise are not.
+void toma_offload_foresee(bool foresees) noexcept;
 
 // Remembers a storage that lives, without keeping it alive; `forget` ends that.
 void* toma_storage_remember(const void* storage) noexcept;

@@ -9,6 +9,7 @@
 
 #include <cstring>
 
+#include "dry.h"
 #include "guard.h"
 #include "meter.h"
 #include "operators.h"
@@ -61,7 +62,7 @@ toma_use toma::use_of(c10::StorageImpl& storage, bool writes) {
   const auto& data = storage._mutable_data_ptr_no_checks();
   const auto device = data.device();
   const auto bytes = storage.sym_nbytes().is_heap_allocated() ? 0 : storage.nbytes();
-  return {&storage, bytes, {static_cast<int32_t>(device.type()), std::max<int32_t>(device.index(), 0)}, writes, is_away(data) || is_of_allocator(data), false};
+  return {&storage, bytes, {static_cast<int32_t>(device.type()), std::max<int32_t>(device.index(), 0)}, writes, is_away(data) || is_of_allocator(data) || is_dry(data), false, false, nullptr};
 }
 
 void* toma_storage_remember(const void* storage) noexcept {

@@ -2,12 +2,15 @@
 
 #include <ATen/core/Tensor.h>
 #include <ATen/ops/conv2d_ops.h>
+#include <ATen/ops/index_select_ops.h>
 #include <ATen/ops/matmul_ops.h>
 #include <ATen/ops/ones_ops.h>
 #include <ATen/ops/select_ops.h>
+#include <ATen/ops/slice_ops.h>
 #include <ATen/ops/sum_ops.h>
 #include <ATen/ops/tanh_ops.h>
 #include <ATen/ops/to_mkldnn_ops.h>
+#include <ATen/ops/to_ops.h>
 #include <c10/core/AutogradState.h>
 #include <c10/core/CPUAllocator.h>
 #include <c10/core/impl/LocalDispatchKeySet.h>
@@ -688,19 +691,86 @@ void comes(const toma_use& use) {
   toma_storage_forget(remembered);
 }
 
+Away* away_of(const void* storage) {
+  void* remembered = toma_storage_remember(storage);
+  void* kept = toma_storage_keep(remembered);
+  auto* away = static_cast<Away*>(toma_storage_away(kept));
+  toma_storage_let_go(kept);
+  toma_storage_forget(remembered);
+  return away;
+}
+
+// Whether kernels may read what is outside.
+std::atomic<bool> is_in_memory{true};
+std::atomic<uint64_t> gathers{0};
+
 const toma_offloading bringing{
     [](const char*, toma_use* uses, size_t count, toma_error*) {
-      std::for_each(uses, uses + count, comes);
+      std::for_each(uses, uses + count, [](toma_use& use) {
+        use.outside = use.is_gathered ? away_of(use.storage) : nullptr;
+        if (use.outside == nullptr) {
+          comes(use);
+        }
+      });
       return int32_t{TOMA_OK};
     },
-    [](const toma_ended*) {},
+    [](const toma_ended* ended) {
+      const auto is_gathered = [](const toma_use& use) { return use.outside != nullptr; };
+      gathers += std::count_if(ended->uses, ended->uses + ended->use_count, is_gathered);
+    },
     [](toma_use*, size_t, bool) {},
     [](toma_device, uint64_t) { return false; },
     [](void* away) {
       const std::unique_ptr<Away> dropped(static_cast<Away*>(away));
       return uint64_t{dropped->size()};
     },
+    [](const void* outside) -> const void* { return is_in_memory ? static_cast<const Away*>(outside)->data() : nullptr; },
+    [](const void* outside, const uint64_t* offsets, size_t count, uint64_t bytes, uint8_t* to, uint64_t room, toma_error*) {
+      const auto& away = *static_cast<const Away*>(outside);
+      CHECK(room == away.size());
+      std::for_each(offsets, offsets + count, [&](uint64_t offset) { std::copy_n(away.begin() + offset, bytes, to + offset); });
+      return int32_t{TOMA_OK};
+    },
 };
+
+// Row `at` of a table whose rows hold their numbers, while it is away.
+float first_of_row(const at::Tensor& table, int64_t at) {
+  const auto rows = at::_ops::to_dtype::call(ones({2}), c10::kLong, false, false, std::nullopt);
+  rows.mutable_data_ptr<int64_t>()[0] = at;
+  if (away_of(table.storage().unsafeGetStorageImpl()) == nullptr) {
+    leaves(table);
+  }
+  return at::_ops::index_select::call(table, 0, rows).const_data_ptr<float>()[0];
+}
+
+void rows_are_taken_outside() {
+  toma_cpu_install();
+  toma_offload_install(&bringing);
+  const auto before = allocated();
+  {
+    const auto table = ones({1000, 8});
+    for (int64_t at = 0; at < table.numel(); ++at) {
+      table.mutable_data_ptr<float>()[at] = static_cast<float>(at / 8);
+    }
+    const auto part = at::_ops::slice_Tensor::call(table, 0, 500, 1000, 1);
+    toma_offload_enter(1);
+    for (const bool in_memory : {true, false}) {
+      is_in_memory = in_memory;
+      const auto gathered = gathers.load();
+      CHECK(first_of_row(table, 999) == 999 && first_of_row(part, 7) == 507);
+      bool is_refused = false;
+      try {
+        first_of_row(part, 500);
+      } catch (const c10::Error&) {
+        is_refused = true;
+      }
+      CHECK(is_refused && gathers == gathered + 3);
+      CHECK(away_of(table.storage().unsafeGetStorageImpl()) != nullptr);
+    }
+    toma_offload_leave();
+  }
+  CHECK(allocated() == before);
+}
 
 // On two threads that have entered, and a third that looks on; some die while they are away.
 void memory_goes_and_comes_back_for_operators() {
@@ -764,6 +834,7 @@ int main() {
   no_region_begins_where_another_engine_is_in_place();
   regions_repeat_what_they_dropped();
   memory_goes_and_comes_back_for_operators();
+  rows_are_taken_outside();
   backtraces_are_left_out_only_of_what_means_out_of_memory();
   what_counts_is_the_thread_that_catches_and_the_error_that_it_handles();
   toma_backtraces_quiet(1);

@@ -1,8 +1,9 @@
 //! Operators of threads that have entered a manager.
 
 use std::ffi::{CStr, c_char, c_void};
-use std::sync::OnceLock;
-use std::{ptr, slice};
+use std::ptr::{self, NonNull};
+use std::slice;
+use std::sync::{Arc, OnceLock};
 
 use super::swap::{self, Use};
 use super::{DeviceId, RawError};
@@ -14,6 +15,7 @@ unsafe extern "C" {
     safe fn toma_offload_leave() -> bool;
     safe fn toma_offload_is_watched() -> bool;
     safe fn toma_offload_aside(aside: bool) -> bool;
+    safe fn toma_offload_foresee(foresees: bool);
 }
 
 /// `toma_ended` of the shim.
@@ -52,13 +54,16 @@ struct Offloading {
     held: extern "C" fn(*mut Use<'static>, usize, bool),
     lacks: extern "C" fn(DeviceId, u64) -> bool,
     dropped: extern "C" fn(*mut c_void) -> u64,
+    memory: extern "C" fn(*const c_void) -> *const u8,
+    read: extern "C" fn(*const c_void, *const u64, usize, u64, *mut u8, u64, &mut RawError) -> i32,
 }
 
-static OFFLOADING: Offloading = Offloading { begins, ends, held, lacks, dropped: swap::dropped };
+static OFFLOADING: Offloading =
+    Offloading { begins, ends, held, lacks, dropped: swap::dropped, memory, read };
 
 /// The storages live through the call.
 fn uses<'a>(uses: *mut Use<'static>, count: usize) -> &'a mut [Use<'a>] {
-    let uses = if count == 0 { ptr::NonNull::dangling().as_ptr() } else { uses.cast() };
+    let uses = if count == 0 { NonNull::dangling().as_ptr() } else { uses.cast() };
     // SAFETY: the shim has so many of them, which live through its call as their storages do, and lends them to it alone.
     unsafe { slice::from_raw_parts_mut(uses, count) }
 }
@@ -100,6 +105,64 @@ extern "C" fn lacks(device: DeviceId, bytes: u64) -> bool {
     manages().make_room(device, bytes)
 }
 
+/// The bytes of a table that operators take rows of where they are.
+pub(crate) trait Rows: Send + Sync {
+    /// None where a kernel could not read them.
+    fn memory(&self) -> Option<&[u8]>;
+    /// Reads so many bytes from each of these offsets to the same ones.
+    fn read(&self, offsets: &[u64], bytes: u64, to: &mut [u8]) -> Result<(), Error>;
+}
+
+impl Use<'_> {
+    /// Its operator takes rows of what is there, until it ends.
+    pub(crate) fn stay(&mut self, outside: Arc<dyn Rows>) {
+        self.outside = Box::into_raw(Box::new(outside)).cast_const().cast();
+    }
+
+    /// Whether it has stayed where it was.
+    pub(crate) fn has_stayed(&self) -> bool {
+        !self.outside.is_null()
+    }
+
+    /// What it was taken of.
+    pub(crate) fn let_go(&mut self) -> Option<Box<Arc<dyn Rows>>> {
+        let outside: *mut Arc<dyn Rows> = std::mem::replace(&mut self.outside, ptr::null()).cast_mut().cast();
+        // SAFETY: it is a box's, made by `stay`, which is taken back once.
+        (!outside.is_null()).then(|| unsafe { Box::from_raw(outside) })
+    }
+}
+
+fn outside_at<'a>(outside: *const c_void) -> &'a dyn Rows {
+    // SAFETY: it is what `stay` has made, and the operator that it is told of has not ended.
+    let outside = unsafe { &*outside.cast::<Arc<dyn Rows>>() };
+    &**outside
+}
+
+extern "C" fn memory(outside: *const c_void) -> *const u8 {
+    outside_at(outside).memory().map_or(ptr::null(), <[u8]>::as_ptr)
+}
+
+extern "C" fn read(
+    outside: *const c_void,
+    offsets: *const u64,
+    count: usize,
+    bytes: u64,
+    to: *mut u8,
+    room: u64,
+    error: &mut RawError,
+) -> i32 {
+    let offsets = if count == 0 { NonNull::dangling().as_ptr() } else { offsets.cast_mut() };
+    // SAFETY: the shim has so many of them, which live through its call.
+    let offsets = unsafe { slice::from_raw_parts(offsets, count) };
+    let room = usize::try_from(room).expect("it has addresses");
+    // SAFETY: the shim has so many bytes, and lends them to this call alone.
+    let to = unsafe { slice::from_raw_parts_mut(to, room) };
+    match outside_at(outside).read(offsets, bytes, to) {
+        Ok(()) => 0,
+        Err(failed) => error.fill(&failed),
+    }
+}
+
 /// Told of operators, on the threads that run them. It must not panic.
 pub(crate) trait Manages: Sync {
     /// What an operator uses comes back, and stays until it ends.
@@ -136,6 +199,23 @@ pub(crate) fn leave_offloading() -> bool {
 /// Whether any thread is inside, so that writes of all threads are told of.
 pub(crate) fn is_watched() -> bool {
     toma_offload_is_watched()
+}
+
+/// While it lives, operators of dry runs of this thread are told.
+#[derive(Debug)]
+pub(crate) struct Foresees(());
+
+impl Foresees {
+    pub(crate) fn begin() -> Self {
+        toma_offload_foresee(true);
+        Self(())
+    }
+}
+
+impl Drop for Foresees {
+    fn drop(&mut self) {
+        toma_offload_foresee(false);
+    }
 }
 
 /// While it lives this thread is told nothing, and what it allocates is not the program's.

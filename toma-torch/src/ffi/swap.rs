@@ -21,6 +21,10 @@ pub(crate) struct Use<'a> {
     pub(crate) may_move: bool,
     /// It stays until the operator ends.
     pub(crate) is_pinned: bool,
+    /// Rows of it are read, and nothing else; to move it costs more.
+    pub(crate) is_gathered: bool,
+    /// Of one that is gathered and stays where it is: its [`Rows`](super::offload::Rows), until the operator has ended.
+    pub(super) outside: *const c_void,
     lives: PhantomData<&'a ()>,
 }
 
@@ -55,6 +59,8 @@ impl<'a> Use<'a> {
                 writes: false,
                 may_move: false,
                 is_pinned: false,
+                is_gathered: false,
+                outside: ptr::null(),
                 lives: PhantomData,
             };
             // SAFETY: it is a tensor of libtorch, which lives through the call as what is written to does.

@@ -1,36 +1,37 @@
 //! What stands for memory while it is away.
 
 use std::borrow::Cow;
+use std::ops::Range;
 use std::sync::Arc;
 
 use super::host::Block;
 use super::table::Places;
 use super::weights_file::Part;
 use crate::error::Error;
-use crate::ffi::Away;
+use crate::ffi::{Away, Rows};
 
 /// What stands for so many bytes that are at their source, until it ends or comes back.
-pub(crate) fn away(bytes: u64, source: Source, places: &Arc<Places>) -> Away {
+pub(crate) fn away(bytes: u64, source: Arc<Source>, places: &Arc<Places>) -> Away {
     places.is_away(bytes);
     let booked = Booked { bytes, places: Arc::clone(places) };
     Away { bytes, place: Box::new(Outside { source, _booked: booked }) }
 }
 
 /// Where the bytes are.
-pub(crate) fn source_of(away: &Away) -> &Source {
+pub(crate) fn source_of(away: &Away) -> &Arc<Source> {
     let outside = away.place.downcast_ref::<Outside>().expect("storages are away by us alone");
     &outside.source
 }
 
 /// The same of one that is back.
-pub(crate) fn into_source(away: Away) -> Source {
+pub(crate) fn into_source(away: Away) -> Arc<Source> {
     let outside = away.place.downcast::<Outside>().expect("storages are away by us alone");
     outside.source
 }
 
 /// It is in the books until it is dropped.
 struct Outside {
-    source: Source,
+    source: Arc<Source>,
     _booked: Booked,
 }
 
@@ -46,7 +47,7 @@ impl Drop for Booked {
     }
 }
 
-/// Bytes outside of a device.
+/// Bytes outside of a device. Shared, so that operators take rows of them while another thread brings them back.
 #[derive(Debug)]
 pub(crate) enum Source {
     Host(Block),
@@ -54,11 +55,45 @@ pub(crate) enum Source {
     File(Part),
 }
 
+/// Of kinds that libtorch has.
+const LARGEST_ELEMENT: usize = 16;
+
 impl Source {
     pub(crate) fn bytes(&self) -> Result<Cow<'_, [u8]>, Error> {
         match self {
             Self::Host(block) => Ok(Cow::Borrowed(&block.buffer)),
             Self::File(part) => part.bytes().map(Cow::Owned),
+        }
+    }
+}
+
+/// Where so many bytes are in memory.
+pub(crate) fn part(offset: u64, bytes: u64) -> Range<usize> {
+    let [begin, end] = [offset, offset + bytes].map(|at| usize::try_from(at).expect("it is in memory"));
+    begin..end
+}
+
+impl Rows for Source {
+    fn memory(&self) -> Option<&[u8]> {
+        match self {
+            // Kernels read elements, which are where their size divides the address.
+            Self::Host(block) if block.buffer.as_ptr().addr().is_multiple_of(LARGEST_ELEMENT) => {
+                Some(&block.buffer)
+            }
+            Self::Host(_) | Self::File(_) => None,
+        }
+    }
+
+    fn read(&self, offsets: &[u64], bytes: u64, to: &mut [u8]) -> Result<(), Error> {
+        match self {
+            Self::Host(block) => {
+                for &offset in offsets {
+                    let at = part(offset, bytes);
+                    to[at.clone()].copy_from_slice(&block.buffer[at]);
+                }
+                Ok(())
+            }
+            Self::File(file) => file.read(offsets, bytes, to),
         }
     }
 }

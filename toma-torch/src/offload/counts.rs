@@ -21,9 +21,17 @@ pub(crate) struct Counts {
     pub(crate) stall_nanos: AtomicU64,
     pub(crate) operators: AtomicU64,
     pub(crate) poor_evictions: AtomicU64,
+    pub(crate) gathers: AtomicU64,
+    pub(crate) gathered_bytes: AtomicU64,
 }
 
 impl Counts {
+    /// Rows are taken of a table of so many bytes, which stays where it is.
+    pub(crate) fn gathered(&self, bytes: u64) {
+        add(&self.gathers, 1);
+        add(&self.gathered_bytes, bytes);
+    }
+
     /// Bytes per second of copies, where there were any.
     pub(crate) fn in_speed(&self) -> Option<f64> {
         speed(&self.bytes_in, &self.in_nanos)

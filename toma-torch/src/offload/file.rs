@@ -18,7 +18,8 @@ use crate::memory::Device;
 impl Manager {
     /// The tensors of a safetensors file, by name and in its order, without reading them.
     ///
-    /// Each is read from the file when an operator uses it. One that has not been written since leaves the device
+    /// Each is read from the file when an operator uses it, and by one that takes rows of it those rows alone
+    /// ([`Governor`](super::Governor)). One that has not been written since leaves the device
     /// without a copy, so that weights take neither the device's memory nor the host's. Those with fewer bytes than
     /// the manager moves are read at once, and with `TOMA_DISABLE=1` all are.
     ///
@@ -71,7 +72,7 @@ impl Shared {
         let _aside = Aside::begin();
         let part = described.part.clone();
         let words = format!("{} ({} bytes)", described.name, part.bytes);
-        let away = Box::new(away::away(part.bytes, Source::File(part), &self.places));
+        let away = Box::new(away::away(part.bytes, Arc::new(Source::File(part)), &self.places));
         let words = words_of(&words, &self.device);
         let tensor = ffi::born_away(&shape, kind, self.device.device(), away, &words)?;
         self.know_away(&tensor, &described.name);

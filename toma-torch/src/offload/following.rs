@@ -14,6 +14,8 @@ pub(crate) struct Following {
     /// The operator that comes next, or runs.
     pub(crate) at: usize,
     rounds: u64,
+    /// It runs.
+    is_inside: bool,
     /// The storages of the step, and their numbers in it.
     ids: Vec<Option<u64>>,
     numbers: HashMap<u64, usize>,
@@ -22,7 +24,12 @@ pub(crate) struct Following {
 impl Following {
     pub(crate) fn of(known: Arc<Known>) -> Self {
         let ids = vec![None; known.step.storages.len()];
-        Self { known, at: 0, rounds: 0, ids, numbers: HashMap::new() }
+        Self { known, at: 0, rounds: 0, is_inside: false, ids, numbers: HashMap::new() }
+    }
+
+    /// What comes next may be its first operator.
+    pub(crate) fn restart(&mut self) {
+        (self.at, self.is_inside) = (0, false);
     }
 
     pub(crate) fn begins(&mut self, print: u64, found: &[Found]) -> Option<u64> {
@@ -34,10 +41,11 @@ impl Following {
         for (used, one) in operator.uses.iter().zip(found) {
             self.bind(used.storage, one.id);
         }
+        self.is_inside = true;
         Some(operator.inside_bytes)
     }
 
-    fn bind(&mut self, number: usize, id: u64) {
+    pub(crate) fn bind(&mut self, number: usize, id: u64) {
         if self.ids[number] == Some(id) {
             return;
         }
@@ -50,6 +58,9 @@ impl Following {
     }
 
     pub(crate) fn ends(&mut self, made: &[Found]) -> Ensuing {
+        if !std::mem::take(&mut self.is_inside) {
+            return Ensuing::default();
+        }
         let known = Arc::clone(&self.known);
         for (number, one) in known.made[self.at].iter().zip(made) {
             self.bind(*number, one.id);

@@ -8,6 +8,7 @@ use tch::{Tensor, nn::VarStore};
 use toma_core::memory::MemorySource as _;
 use toma_plan::residency::Eviction;
 
+use super::governor::Governor;
 use super::planned::Planned;
 use super::seen::{AroundOperators, Event, Seen};
 use super::shared::Shared;
@@ -58,7 +59,11 @@ impl Drop for Handle {
 }
 
 impl Manager {
-    /// A manager of a device without a budget: nothing leaves before memory runs out.
+    /// A manager of a device, which is entered next.
+    ///
+    /// Without a [`budget`](Self::budget) that of an accelerator is what is allocated and free when it is entered first,
+    /// less 5 % of what is free. On the CPU it is that of the [`cpu::Budget`] in force; where there is none, nothing
+    /// leaves.
     pub fn new(device: &Device) -> Self {
         ffi::install_offloading(&operators::Operators);
         if device.device() == tch::Device::Cpu {
@@ -87,6 +92,13 @@ impl Manager {
     #[must_use]
     pub fn eviction(self, eviction: impl Eviction + 'static) -> Self {
         self.shared().set_eviction(Box::new(eviction));
+        self
+    }
+
+    /// Where rows of a table are taken while it is outside; [`Governor::Gathers`] unless told.
+    #[must_use]
+    pub fn governor(self, governor: Governor) -> Self {
+        self.shared().gathers_outside.store(governor == Governor::Gathers, Ordering::Relaxed);
         self
     }
 
@@ -134,6 +146,7 @@ impl Manager {
     pub fn enter(&self) -> Result<Entered, Error> {
         self.check()?;
         registry::add(self.shared())?;
+        self.shared().limit_by_default();
         let is_active = !toma_core::private::is_disabled();
         if is_active {
             ffi::enter_offloading(self.shared().min_bytes.load(Ordering::Relaxed));

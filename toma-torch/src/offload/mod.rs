@@ -28,6 +28,10 @@ mod away;
 mod counts;
 mod file;
 mod following;
+mod foreseen;
+mod governor;
+#[cfg(test)]
+mod hidden_writes;
 mod host;
 mod link;
 mod manager;
@@ -49,6 +53,7 @@ mod table;
 mod tensor_ref;
 mod weights_file;
 
+pub use governor::Governor;
 pub use manager::{Entered, Manager};
 pub use park::{Parked, Stays, Unresumed, park};
 pub use planned::Planned;

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use super::counts::add;
+use super::foreseen;
 use super::registry;
 use super::seen::OperatorCall;
 use super::shared::Shared;
@@ -51,11 +52,21 @@ fn lend(shared: &Arc<Shared>, ids: &[u64]) {
     }
 }
 
+/// What rows were taken of.
+fn let_go(uses: &mut [Use<'_>]) {
+    for storage in uses {
+        drop(storage.let_go());
+    }
+}
+
 /// Those of all managers.
 pub(crate) struct Operators;
 
 impl Manages for Operators {
     fn begin(&self, name: &str, uses: &mut [Use<'_>]) -> Result<(), Error> {
+        if foreseen::begins(name, uses) {
+            return Ok(());
+        }
         take_back();
         let managers = registry::all();
         for (at, shared) in managers.iter().enumerate() {
@@ -63,6 +74,7 @@ impl Manages for Operators {
                 for begun in &managers[..at] {
                     begun.release(uses);
                 }
+                let_go(uses);
                 return Err(failed);
             }
         }
@@ -70,9 +82,13 @@ impl Manages for Operators {
     }
 
     fn end(&self, ended: &mut Ended<'_>) {
+        if foreseen::ends(ended) {
+            return;
+        }
         for shared in registry::all().iter() {
             shared.end(ended);
         }
+        let_go(ended.uses);
     }
 
     fn hold(&self, uses: &mut [Use<'_>], begins: bool) {
@@ -105,10 +121,17 @@ impl Shared {
             table.now += 1;
             let follows = table.steps.is_active();
             let (mut found, mut missing) = (Vec::new(), Vec::new());
+            let gathers_outside = self.gathers_outside.load(Ordering::Relaxed);
             for storage in self.own(uses) {
+                let may_stay = storage.is_gathered && gathers_outside;
+                if may_stay && table.stays(storage) {
+                    self.counts.gathered(storage.bytes);
+                    continue;
+                }
                 let Some((one, place)) = table.begins(storage) else { continue };
                 missing.extend((place != Place::Resident).then_some(one));
-                found.extend(follows.then_some(one));
+                // A step that finds it there today may find it outside tomorrow.
+                found.extend((follows && !may_stay).then_some(one));
             }
             let inside_bytes = if follows { table.step_on(name, &found) } else { 0 };
             (missing, inside_bytes, follows, table.swept())
@@ -178,7 +201,8 @@ impl Shared {
     }
 
     fn call<'a>(&self, name: &'a str, uses: &mut [Use<'_>]) -> OperatorCall<'a> {
-        let bytes = self.own(uses).map(|storage| storage.bytes).sum();
+        let fetched = self.own(uses).filter(|storage| !storage.has_stayed());
+        let bytes = fetched.map(|storage| storage.bytes).sum();
         OperatorCall { name, number: self.counts.operators.load(Ordering::Relaxed), bytes }
     }
 
@@ -194,7 +218,7 @@ impl Shared {
         if self.is_eager() {
             self.leave_early();
         }
-        if self.device.device() != tch::Device::Cpu {
+        if self.device.device() != tch::Device::Cpu && !self.is_patient.load(Ordering::Relaxed) {
             let lacking = self.lacking_bytes(0);
             if lacking > 0 {
                 self.make_room(lacking);

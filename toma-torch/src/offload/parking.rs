@@ -23,7 +23,7 @@ pub(crate) struct Marked {
     kept: Kept,
     pub(crate) bytes: u64,
     /// What is there already of its bytes outside.
-    copy: Option<Source>,
+    copy: Option<Arc<Source>>,
     has_copy: bool,
     name: Option<Arc<str>>,
     /// What an access to it says afterwards.
@@ -111,11 +111,11 @@ impl Shared {
         }
         let nothing = marked.iter().filter(|one| one.known.was_away);
         let mut nothing = nothing.map(|_| DeviceMemory::make(self.id, 0)).collect::<Result<Vec<_>, _>>()?;
-        let outside = |(one, copied): (&mut Marked, Option<Source>)| match copied.or_else(|| one.copy.take())
-        {
-            Some(source) => Outside::Copy(Box::new(away::away(one.bytes, source, &self.places))),
-            None => Outside::Already(nothing.pop().expect("there is one for each that is away")),
-        };
+        let outside =
+            |(one, copied): (&mut Marked, Option<Arc<Source>>)| match copied.or_else(|| one.copy.take()) {
+                Some(source) => Outside::Copy(Box::new(away::away(one.bytes, source, &self.places))),
+                None => Outside::Already(nothing.pop().expect("there is one for each that is away")),
+            };
         Ok(marked.iter_mut().zip(copies).map(outside).collect())
     }
 

@@ -100,6 +100,12 @@ impl Shared {
         self.table().steps.follow(Arc::new(known));
     }
 
+    /// A step that was run dry: it is planned, and followed from its first operator on.
+    pub(crate) fn learn_foreseen(&self, mut known: Known, found: &[(usize, u64)]) {
+        known.plan = self.plan_of(&known);
+        self.table().steps.foresee(Arc::new(known), found);
+    }
+
     /// The plan for the budget and the links as they are.
     pub(crate) fn replan(&self) {
         let Some(known) = self.table().steps.known().cloned() else { return };

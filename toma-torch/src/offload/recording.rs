@@ -43,6 +43,14 @@ impl Recording {
     }
 
     pub(crate) fn begins(&mut self, print: u64, found: &[Found], gone: impl Fn(u64) -> bool) {
+        self.buries(gone);
+        let uses = found.iter().map(|one| Use { storage: self.number(one, None), writes: one.writes });
+        let uses = uses.collect();
+        self.rows.push(Row { print, uses, made: Vec::new(), inside_bytes: 0, duration: Duration::ZERO });
+    }
+
+    /// What is gone died before the next operator.
+    pub(crate) fn buries(&mut self, gone: impl Fn(u64) -> bool) {
         let at = self.rows.len();
         let lives = &mut self.lives;
         self.numbers.retain(|id, number| {
@@ -50,9 +58,6 @@ impl Recording {
             lives[*number].death = is_gone.then_some(at);
             !is_gone
         });
-        let uses = found.iter().map(|one| Use { storage: self.number(one, None), writes: one.writes });
-        let uses = uses.collect();
-        self.rows.push(Row { print, uses, made: Vec::new(), inside_bytes: 0, duration: Duration::ZERO });
     }
 
     fn number(&mut self, of: &Found, birth: Option<usize>) -> usize {
@@ -71,7 +76,7 @@ impl Recording {
     }
 
     /// The second repetition as a step: what is made in the first and lives on is what the next one begins with.
-    pub(crate) fn folded(mut self) -> Option<Known> {
+    pub(crate) fn folded(self) -> Option<Known> {
         let half = self.half?;
         let (first, second) = self.rows.split_at(half);
         if !first
@@ -91,15 +96,21 @@ impl Recording {
                 same[other] = one;
             }
         }
-        let mut folded =
-            Folded { half, lives: &self.lives, same: &same, numbers: HashMap::new(), storages: Vec::new() };
-        let operators = second.iter().map(|row| folded.operator(row)).collect();
-        let made =
-            first.iter().map(|row| row.made.iter().map(|life| folded.number(*life)).collect()).collect();
-        let step = Step { operators, storages: folded.storages };
-        step.check().ok()?;
-        let prints = self.rows.drain(..half).map(|row| row.print).collect();
-        Some(Known { timeline: Timeline::new(&step), step, prints, made, plan: None })
+        Folded::new(half, &self.lives, &same).known(first, second)
+    }
+
+    /// The only repetition as a step, and the storages that were there before it and still are, by their numbers in it.
+    /// What it leaves behind is gone at its end: nothing takes its place in the first one.
+    pub(crate) fn alone(mut self) -> Option<(Known, Vec<(usize, u64)>)> {
+        let end = self.rows.len();
+        for life in self.lives.iter_mut().filter(|life| life.birth.is_some()) {
+            life.death.get_or_insert(end);
+        }
+        let same: Vec<usize> = (0..self.lives.len()).collect();
+        let mut folded = Folded::new(self.rows.len(), &self.lives, &same);
+        let before = self.numbers.iter().filter(|(_, life)| self.lives[**life].birth.is_none());
+        let found = before.map(|(id, life)| (folded.number(*life), *id)).collect();
+        Some((folded.known(&self.rows, &self.rows)?, found))
     }
 }
 
@@ -111,7 +122,21 @@ struct Folded<'a> {
     storages: Vec<Storage>,
 }
 
-impl Folded<'_> {
+impl<'a> Folded<'a> {
+    fn new(half: usize, lives: &'a [Life], same: &'a [usize]) -> Self {
+        Self { half, lives, same, numbers: HashMap::new(), storages: Vec::new() }
+    }
+
+    /// With what the first repetition makes.
+    fn known(mut self, first: &[Row], second: &[Row]) -> Option<Known> {
+        let operators = second.iter().map(|row| self.operator(row)).collect();
+        let made = first.iter().map(|row| row.made.iter().map(|life| self.number(*life)).collect()).collect();
+        let step = Step { operators, storages: self.storages };
+        step.check().ok()?;
+        let prints = first.iter().map(|row| row.print).collect();
+        Some(Known { timeline: Timeline::new(&step), step, prints, made, plan: None })
+    }
+
     fn number(&mut self, life: usize) -> usize {
         let life = self.same[life];
         if let Some(number) = self.numbers.get(&life) {

@@ -34,6 +34,8 @@ pub(crate) struct Shared {
     pub(crate) eviction: Mutex<Box<dyn Eviction>>,
     /// Asked after each operator what leaves.
     is_eager: AtomicBool,
+    /// Rows are taken from where a table is.
+    pub(crate) gathers_outside: AtomicBool,
     limit: Mutex<Option<Limit>>,
     limit_bytes: AtomicU64,
     pub(crate) min_bytes: AtomicU64,
@@ -74,6 +76,7 @@ impl Shared {
             host: Host::new(super::host_default()),
             eviction: Mutex::new(Box::new(Flow::default())),
             is_eager: AtomicBool::new(false),
+            gathers_outside: AtomicBool::new(true),
             limit: Mutex::default(),
             limit_bytes: AtomicU64::new(u64::MAX),
             min_bytes: AtomicU64::new(super::MIN_BYTES),
@@ -100,6 +103,10 @@ impl Shared {
         let mut limit = self.limit.lock().unwrap_or_else(PoisonError::into_inner);
         *limit = Some(Limit { _budget: is_cpu.then(|| cpu::Budget::new(bytes)) });
         self.limit_bytes.store(bytes, Ordering::Relaxed);
+    }
+
+    pub(crate) fn has_limit(&self) -> bool {
+        self.limit.lock().unwrap_or_else(PoisonError::into_inner).is_some()
     }
 
     pub(crate) fn table(&self) -> MutexGuard<'_, Table> {
@@ -208,7 +215,7 @@ impl Shared {
         Ok(bytes)
     }
 
-    fn begin_leaving(&self, id: u64) -> Option<(Kept, u64, Option<Source>)> {
+    fn begin_leaving(&self, id: u64) -> Option<(Kept, u64, Option<Arc<Source>>)> {
         let mut table = self.table();
         let entry = table.entries.get_mut(&id).filter(|entry| entry.may_leave())?;
         let kept = entry.storage.keep()?;
@@ -218,7 +225,7 @@ impl Shared {
         Some((kept, entry.bytes, entry.copy.take()))
     }
 
-    pub(crate) fn copied(&self, kept: &Kept, bytes: u64) -> Result<Source, Error> {
+    pub(crate) fn copied(&self, kept: &Kept, bytes: u64) -> Result<Arc<Source>, Error> {
         let mut block = match self.host.block(bytes) {
             // Copies of what is on the device are the first to go.
             Err(failed) if failed.kind() == ErrorKind::OutOfMemory && self.forget_copies() => {
@@ -228,7 +235,7 @@ impl Shared {
         }?;
         timed(&self.counts.out_nanos, || kept.copy_to(&mut block.buffer, bytes))?;
         add(&self.counts.bytes_out, bytes);
-        Ok(Source::Host(block))
+        Ok(Arc::new(Source::Host(block)))
     }
 
     /// Drops the copies of what is on the device; whether there were any.

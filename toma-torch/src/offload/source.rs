@@ -15,6 +15,16 @@ use crate::error::Error;
 use crate::ffi::DeviceId;
 use crate::memory::Device;
 
+/// Where no budget is told, one part of so many of what is free is left to others, and to what libtorch takes beside
+/// tensors.
+const SPARED: u64 = 20;
+
+/// The budget where none is told: what is allocated and what is free, less 5 % of that. None where that is not known.
+fn default_budget(device: &dyn MemorySource, allocated_bytes: u64) -> Option<u64> {
+    let free_bytes = device.read().ok()?.free_bytes;
+    Some(allocated_bytes.saturating_add(free_bytes - free_bytes / SPARED))
+}
+
 /// What could leave counts as free, and what is in use at most as the peak.
 ///
 /// So policies find the largest size that runs, rather than the largest that stays on the device.
@@ -55,6 +65,16 @@ pub(crate) fn free_bytes(device: &Device) -> io::Result<u64> {
 }
 
 impl Shared {
+    /// On accelerators. On the CPU a [`cpu::Budget`](crate::cpu::Budget) is in force, or nothing leaves.
+    pub(crate) fn limit_by_default(&self) {
+        if self.device.device() == tch::Device::Cpu || self.has_limit() {
+            return;
+        }
+        if let Some(bytes) = default_budget(&self.device, self.allocated_bytes()) {
+            self.set_limit(bytes);
+        }
+    }
+
     fn read_memory(&self) -> io::Result<Reading> {
         let (device, idle) = (self.device.read()?, self.idle_bytes());
         let limit = self.limit_bytes().min(device.total_bytes);
@@ -103,5 +123,33 @@ impl Manager {
             is_ours && shared.is_patient.swap(false, Ordering::Relaxed) && shared.make_room(u64::MAX) > 0
         });
         Ok(OnPressure { entered, _hooked: hooked })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A device with so many bytes free; none where it cannot be read.
+    #[derive(Debug)]
+    struct Free(Option<u64>);
+
+    impl MemorySource for Free {
+        fn name(&self) -> &'static str {
+            "a device"
+        }
+
+        fn read(&self) -> io::Result<Reading> {
+            let free = self.0.ok_or_else(|| io::Error::other("it is gone"))?;
+            Ok(Reading::new(free, 2 * free))
+        }
+    }
+
+    #[test]
+    fn a_budget_that_is_not_told_spares_a_twentieth_of_what_is_free() {
+        assert_eq!(default_budget(&Free(Some(1000)), 50), Some(50 + 950));
+        assert_eq!(default_budget(&Free(Some(0)), 50), Some(50));
+        assert_eq!(default_budget(&Free(Some(u64::MAX / 2)), u64::MAX), Some(u64::MAX));
+        assert_eq!(default_budget(&Free(None), 50), None);
     }
 }

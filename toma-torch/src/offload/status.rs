@@ -93,6 +93,10 @@ pub struct Report {
     pub stalled: Duration,
     /// How often an eviction panicked.
     pub poor_evictions: u64,
+    /// How often rows were taken of a table that stayed outside.
+    pub gathers: u64,
+    /// The bytes of the tables, which would have come back each time.
+    pub gathered_bytes: u64,
 }
 
 impl Report {
@@ -108,6 +112,8 @@ impl Report {
             stalls: read(&counts.stalls),
             stalled: Duration::from_nanos(read(&counts.stall_nanos)),
             poor_evictions: read(&counts.poor_evictions),
+            gathers: read(&counts.gathers),
+            gathered_bytes: read(&counts.gathered_bytes),
         }
     }
 }
@@ -120,6 +126,10 @@ impl fmt::Display for Report {
             f,
             "{bytes_out} out by {} offloads, {} stalls of {:?}",
             self.offloads, self.stalls, self.stalled
-        )
+        )?;
+        if self.gathers > 0 {
+            write!(f, ", {} gathers from {} outside", self.gathers, Size::of(self.gathered_bytes))?;
+        }
+        Ok(())
     }
 }

@@ -12,11 +12,14 @@ use super::recording::Recording;
 #[derive(Debug, Default)]
 pub(crate) struct Steps {
     periods: Periods,
-    /// Something has left: before that there is nothing to plan.
+    /// Something has left, or will: before that there is nothing to plan.
     pub(crate) is_wanted: bool,
     /// The program says where steps begin.
     is_told: bool,
-    state: State,
+    recording: Option<Recording>,
+    following: Option<Following>,
+    /// What is followed was run dry. It is until the step has been recorded, and may be a part of it.
+    is_foreseen: bool,
     /// What was followed last, and may be again.
     known: Option<Arc<Known>>,
     /// Steps of the program's in a row that were not the known one.
@@ -26,14 +29,6 @@ pub(crate) struct Steps {
 
 /// So many in a row are a new step.
 const MOST_MISSES: u32 = 3;
-
-#[derive(Debug, Default)]
-enum State {
-    #[default]
-    Watching,
-    Recording(Recording),
-    Following(Following),
-}
 
 /// A step that has been recorded.
 #[derive(Clone, Debug)]
@@ -74,93 +69,118 @@ impl Steps {
     /// An operator begins. Returns what it allocates beyond its start, where it is known.
     pub(crate) fn begins(&mut self, print: u64, found: &[Found], gone: impl Fn(u64) -> bool) -> u64 {
         let period = if self.is_told { None } else { self.periods.push(print) };
-        match &mut self.state {
-            State::Watching => {
-                if let Some(period) = period.filter(|period| *period > 1) {
-                    // From the next operator on, which begins the third repetition.
-                    self.state = State::Recording(Recording::of(Some(period)));
-                }
-                0
-            }
-            State::Recording(recording) => {
-                recording.begins(print, found, gone);
-                0
-            }
-            State::Following(following) => {
-                let inside_bytes = following.begins(print, found);
-                if inside_bytes.is_none() {
-                    self.deviations += 1;
-                    self.state = State::Watching;
-                }
-                inside_bytes.unwrap_or(0)
-            }
+        if let Some(recording) = &mut self.recording {
+            recording.begins(print, found, gone);
+        } else if let Some(period) = period.filter(|period| self.is_news(*period)) {
+            // From the next operator on, which begins the third repetition.
+            self.recording = Some(Recording::of(Some(period)));
         }
+        self.follows(print, found)
+    }
+
+    /// Parts of what was foreseen may repeat themselves, too.
+    fn is_news(&self, period: usize) -> bool {
+        let foreseen = self.known.as_ref().filter(|_| self.is_foreseen);
+        match foreseen {
+            Some(known) => period >= known.prints.len(),
+            None => period > 1 && self.following.is_none(),
+        }
+    }
+
+    fn follows(&mut self, print: u64, found: &[Found]) -> u64 {
+        let Some(following) = &mut self.following else { return 0 };
+        if let Some(inside_bytes) = following.begins(print, found) {
+            return inside_bytes;
+        }
+        self.deviations += u64::from(following.at > 0 || !self.is_foreseen);
+        if !self.is_foreseen {
+            self.following = None;
+            return 0;
+        }
+        // It begins where its first operator does.
+        following.restart();
+        following.begins(print, found).unwrap_or(0)
     }
 
     /// It has ended.
     pub(crate) fn ends(&mut self, made: &[Found], inside_bytes: u64, duration: Duration) -> Ensuing {
-        match &mut self.state {
-            State::Watching => Ensuing::default(),
-            State::Following(following) => following.ends(made),
-            State::Recording(recording) => {
-                recording.ends(made, inside_bytes, duration);
-                let is_whole = !self.is_told && recording.is_whole();
-                Ensuing { known: if is_whole { self.recorded() } else { None }, ..Ensuing::default() }
+        let following = self.following.as_mut();
+        let mut ensuing = following.map(|following| following.ends(made)).unwrap_or_default();
+        if let Some(recording) = &mut self.recording {
+            recording.ends(made, inside_bytes, duration);
+            if !self.is_told && recording.is_whole() {
+                ensuing.known = self.recorded();
             }
         }
+        ensuing
     }
 
     /// It has failed: what comes next is no repetition.
     pub(crate) fn fails(&mut self) {
-        self.deviations += u64::from(matches!(self.state, State::Following(_)));
-        self.state = State::Watching;
+        self.deviations += u64::from(self.following.is_some());
+        self.recording = None;
+        match &mut self.following {
+            Some(following) if self.is_foreseen => following.restart(),
+            _ => self.following = None,
+        }
     }
 
     fn recorded(&mut self) -> Option<Box<Known>> {
-        let State::Recording(recording) = std::mem::take(&mut self.state) else { return None };
-        recording.folded().map(Box::new)
+        self.recording.take()?.folded().map(Box::new)
     }
 
     /// The program says that a step begins. Returns one that is known from now on.
     pub(crate) fn step_begins(&mut self) -> Option<Box<Known>> {
-        if !std::mem::replace(&mut self.is_told, true) {
+        if !std::mem::replace(&mut self.is_told, true) && !self.is_foreseen {
             // What was noticed was not what the program means.
-            (self.state, self.known) = (State::Watching, None);
+            (self.recording, self.following, self.known) = (None, None, None);
         }
-        match &mut self.state {
-            State::Recording(recording) if recording.half.is_none() && !recording.rows.is_empty() => {
+        let is_at_begin = self.following.as_ref().is_some_and(|following| following.at == 0);
+        match &mut self.recording {
+            Some(recording) if recording.half.is_none() && !recording.rows.is_empty() => {
                 recording.half = Some(recording.rows.len());
-                None
             }
-            State::Recording(recording) if recording.is_whole() => {
-                self.recorded().or_else(|| self.record_anew())
-            }
-            State::Following(following) if following.at == 0 => {
-                self.misses = 0;
-                None
-            }
-            _ => {
-                self.misses += 1;
-                match self.known.clone().filter(|_| self.misses < MOST_MISSES) {
-                    Some(known) => {
-                        self.state = State::Following(Following::of(known));
-                        None
-                    }
-                    None => self.record_anew(),
+            Some(recording) if recording.is_whole() => {
+                let known = self.recorded();
+                if known.is_some() {
+                    return known;
                 }
+                self.recording = Some(Recording::of(None));
             }
+            _ if self.is_foreseen => self.recording = Some(Recording::of(None)),
+            _ if is_at_begin => self.misses = 0,
+            _ => self.misses(),
         }
+        if self.is_foreseen && !is_at_begin {
+            self.following = self.known.clone().map(Following::of);
+        }
+        None
     }
 
-    fn record_anew(&mut self) -> Option<Box<Known>> {
-        self.state = State::Recording(Recording::of(None));
-        None
+    /// What is known is tried again, or the step is recorded anew.
+    fn misses(&mut self) {
+        self.misses += 1;
+        let known = self.known.clone().filter(|_| self.misses < MOST_MISSES);
+        self.recording = if known.is_some() { None } else { Some(Recording::of(None)) };
+        self.following = known.map(Following::of);
     }
 
     /// From the next operator on, which is the first of it.
     pub(crate) fn follow(&mut self, known: Arc<Known>) {
-        self.state = State::Following(Following::of(Arc::clone(&known)));
+        (self.recording, self.is_foreseen) = (None, false);
+        self.following = Some(Following::of(Arc::clone(&known)));
         self.known = Some(known);
+    }
+
+    /// From its first operator on, of which it is known what it finds.
+    pub(crate) fn foresee(&mut self, known: Arc<Known>, found: &[(usize, u64)]) {
+        self.follow(known);
+        (self.is_wanted, self.is_foreseen) = (true, true);
+        if let Some(following) = &mut self.following {
+            for (number, id) in found {
+                following.bind(*number, *id);
+            }
+        }
     }
 
     pub(crate) fn known(&self) -> Option<&Arc<Known>> {
@@ -168,15 +188,12 @@ impl Steps {
     }
 
     pub(crate) fn following(&self) -> Option<&Following> {
-        match &self.state {
-            State::Following(following) => Some(following),
-            _ => None,
-        }
+        self.following.as_ref()
     }
 
     /// Another plan for the step that is known, from its next repetition on.
     pub(crate) fn replan(&mut self, known: Arc<Known>) {
-        if let State::Following(following) = &mut self.state {
+        if let Some(following) = &mut self.following {
             following.known = Arc::clone(&known);
         }
         self.known = Some(known);

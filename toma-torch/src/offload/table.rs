@@ -7,10 +7,10 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use toma_plan::residency::{Candidate, Next};
 
-use super::away::Source;
+use super::away::{self, Source};
 use super::following::Following;
 use super::steps::{Found, Steps, print_of};
-use crate::ffi::{Remembered, Use};
+use crate::ffi::{Remembered, Rows, Use};
 
 /// Where a storage is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -40,7 +40,7 @@ pub(crate) struct Entry {
     /// Of an eviction's `keep`.
     pub(crate) is_kept: bool,
     /// The bytes as they are outside, where it is resident and has not been written since.
-    pub(crate) copy: Option<Source>,
+    pub(crate) copy: Option<Arc<Source>>,
     /// In the order in which they came.
     pub(crate) serial: u64,
     pub(crate) last_use: u64,
@@ -50,12 +50,15 @@ pub(crate) struct Entry {
 
 impl Entry {
     fn new(storage: &Use<'_>, serial: u64, now: u64) -> Self {
-        let remembered = Remembered::new(storage);
+        Self::of(Remembered::new(storage), storage.bytes, serial, now)
+    }
+
+    fn of(storage: Remembered, bytes: u64, serial: u64, now: u64) -> Self {
         // An earlier manager may have left it outside.
-        let is_away = remembered.keep().is_some_and(|kept| kept.away().is_some());
+        let is_away = storage.keep().is_some_and(|kept| kept.away().is_some());
         Self {
-            storage: remembered,
-            bytes: storage.bytes,
+            storage,
+            bytes,
             place: if is_away { Place::Away } else { Place::Resident },
             pins: 0,
             is_guest: false,
@@ -137,6 +140,15 @@ impl Table {
         Some(entry)
     }
 
+    /// A storage that a dry run has found.
+    pub(crate) fn found(&mut self, id: u64, storage: Remembered, bytes: u64) {
+        let (now, serials) = (self.now, &mut self.serials);
+        self.entries.entry(id).or_insert_with(|| {
+            *serials += 1;
+            Entry::of(storage, bytes, *serials, now)
+        });
+    }
+
     /// The same of one that may have become another's memory, for what only ends.
     pub(crate) fn known(&mut self, storage: &Use<'_>) -> Option<&mut Entry> {
         self.entries.get_mut(&storage.id())
@@ -155,8 +167,24 @@ impl Table {
         Some((Found { id: storage.id(), bytes: storage.bytes, writes: storage.writes }, place))
     }
 
+    /// An operator takes rows of a table, which may stay where it is; whether it does.
+    pub(crate) fn stays(&mut self, storage: &mut Use<'_>) -> bool {
+        let now = self.now;
+        let entry = self.entry(storage).filter(|entry| entry.place == Place::Away);
+        let Some((entry, kept)) = entry.and_then(|entry| entry.storage.keep().map(|kept| (entry, kept)))
+        else {
+            return false;
+        };
+        let Some(away) = kept.away() else { return false };
+        storage.stay(Arc::clone(away::source_of(away)) as Arc<dyn Rows>);
+        entry.uses += 1;
+        entry.last_use = now;
+        entry.is_guest = false;
+        true
+    }
+
     /// It has ended. Returns the copy that is not valid any more.
-    pub(crate) fn ends(&mut self, storage: &mut Use<'_>) -> Option<Source> {
+    pub(crate) fn ends(&mut self, storage: &mut Use<'_>) -> Option<Arc<Source>> {
         let entry = self.entries.get_mut(&storage.id()).filter(|_| storage.is_pinned)?;
         storage.is_pinned = false;
         entry.pins -= 1;
@@ -178,7 +206,7 @@ impl Table {
     }
 
     /// An operator of a thread that has not entered begins to use a storage. Returns the copy that is not valid any more.
-    pub(crate) fn visits(&mut self, storage: &mut Use<'_>) -> Option<Source> {
+    pub(crate) fn visits(&mut self, storage: &mut Use<'_>) -> Option<Arc<Source>> {
         let is_new = !self.entries.contains_key(&storage.id());
         let entry = self.entry(storage)?;
         entry.is_guest |= is_new;

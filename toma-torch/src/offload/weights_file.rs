@@ -9,6 +9,7 @@ use std::time::SystemTime;
 
 use safetensors::tensor::{Dtype, Metadata};
 
+use super::away::part;
 use crate::error::{Error, ErrorKind};
 
 /// Longer headers are refused by the library that writes them, too.
@@ -49,6 +50,16 @@ impl Described {
 impl Part {
     pub(crate) fn bytes(&self) -> Result<Vec<u8>, Error> {
         self.file.read(self.offset, self.bytes)
+    }
+
+    /// Reads so many bytes from each of these offsets to the same ones.
+    pub(crate) fn read(&self, offsets: &[u64], bytes: u64, to: &mut [u8]) -> Result<(), Error> {
+        self.file.check()?;
+        for &offset in offsets {
+            let read = self.file.read_into(self.offset + offset, &mut to[part(offset, bytes)]);
+            read.map_err(|error| failed(&self.file.path, error))?;
+        }
+        self.file.check()
     }
 }
 
@@ -134,6 +145,12 @@ impl WeightsFile {
         let mut file = self.file.lock().unwrap_or_else(PoisonError::into_inner);
         file.seek(SeekFrom::Start(offset))?;
         file.by_ref().take(bytes).read_to_end(to).map(|read| read as u64)
+    }
+
+    fn read_into(&self, offset: u64, to: &mut [u8]) -> io::Result<()> {
+        let mut file = self.file.lock().unwrap_or_else(PoisonError::into_inner);
+        file.seek(SeekFrom::Start(offset))?;
+        file.read_exact(to)
     }
 
     /// The open file, which another one in its place does not change.

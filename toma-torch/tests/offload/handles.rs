@@ -2,6 +2,7 @@
 
 #![expect(clippy::float_cmp, reason = "the same bits are meant")]
 
+use tch::nn::{self, OptimizerConfig as _};
 use tch::{Kind, Tensor};
 use toma_torch::offload::{Eviction, Lru, Manager, Residency, Situation};
 use toma_torch::{Error, ErrorKind, cpu};
@@ -280,4 +281,19 @@ fn what_only_other_threads_use_stays() {
     // Genoa lets all else leave.
     assert_eq!(manager.status().resident_bytes, 4000, "{}", manager.status());
     drop(theirs.0);
+}
+
+#[test]
+fn gradients_that_are_away_are_dropped_there() {
+    let _alone = alone();
+    let (manager, _entered) = entered(u64::MAX / 2, Lru);
+    let variables = nn::VarStore::new(tch::Device::Cpu);
+    let weight = variables.root().ones("weight", &[1000]);
+    let mut optimizer = nn::sgd(0.0, 0.0, 0.0, false).build(&variables, 1e-2).unwrap();
+    weight.square().sum(Kind::Float).backward();
+    manager.adopt(&weight.grad()).offload().unwrap();
+    let before = manager.report().fetches;
+    optimizer.zero_grad();
+    assert!(!weight.grad().defined());
+    assert_eq!((manager.report().fetches, manager.status().away), (before, 0));
 }

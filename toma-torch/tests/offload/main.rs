@@ -1,7 +1,9 @@
 //! Storages that leave their device and come back, under real budgets.
 
 mod exact;
+mod failures;
 mod files;
+mod governor;
 mod handles;
 mod hard;
 mod kit;
@@ -10,3 +12,4 @@ mod nets;
 mod park;
 mod plans;
 mod rare;
+mod sizes;

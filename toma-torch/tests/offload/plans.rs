@@ -1,11 +1,19 @@
 //! Steps that are noticed, planned and followed.
 
-use toma_plan::residency::{Terms, simulate};
-use toma_torch::cpu;
-use toma_torch::offload::{Eviction, Flow, Lru, Manager, NextEvent, Report};
+use std::cell::RefCell;
+use std::sync::{Arc, Mutex};
 
-use crate::kit::{Rule, alone, bits, entered};
+use tch::nn;
+use tch::nn::OptimizerConfig as _;
+use tch::{Kind, Tensor};
+use toma_plan::residency::{MoveKind, Terms, simulate};
+use toma_torch::cpu::{self, FailingAllocation};
+use toma_torch::offload::{Event, Eviction, Flow, Genoa, Lru, Manager, NextEvent, Report};
+
+use crate::kit::{Rule, alone, bits, caught, entered, manager};
 use crate::nets::{self, NETS, Net};
+
+const FLOATS: (Kind, tch::Device) = (Kind::Float, tch::Device::Cpu);
 
 /// What each of so many steps moves, and their losses.
 fn moved(manager: &Manager, net: &Net, steps: usize, told: bool) -> (Vec<[u64; 3]>, Vec<Vec<u32>>) {
@@ -92,4 +100,133 @@ fn a_step_is_noticed_and_its_plan_moves_less_than_the_least_recently_used_would(
             "{figures:?}, {plan}"
         );
     }
+}
+
+/// What each of a few steps moves in 50 % of the memory, where the first one is foreseen or not.
+fn moved_of(net: fn() -> Net, told: bool, foresees: bool) -> (Vec<u64>, Vec<Vec<u32>>) {
+    let bytes = budget_of(net, 50);
+    let (manager, _entered) = entered(cpu::allocated_bytes() + bytes, Flow::default());
+    let net = net();
+    // Without a state of its own, which a dry run could not make.
+    let optimizer = RefCell::new(nn::sgd(0.0, 0.0, 0.0, false).build(&net.variables, 1e-3).unwrap());
+    let learn = || {
+        let loss = net.loss();
+        loss.backward();
+        optimizer.borrow_mut().step();
+        loss
+    };
+    if foresees {
+        manager.foresee(learn).unwrap();
+        let planned = manager.plan();
+        assert!(planned.plan().is_some(), "{}: {planned}", net.name);
+    }
+    tch::manual_seed(3);
+    let step = |_| {
+        let before = manager.report();
+        let loss = if told { manager.step(learn) } else { learn() };
+        let after = manager.report();
+        optimizer.borrow_mut().zero_grad();
+        (after.bytes_in + after.bytes_out - before.bytes_in - before.bytes_out, bits(&loss))
+    };
+    let (moved, losses): (Vec<_>, Vec<_>) = (0..4).map(step).unzip();
+    println!("{} told: {told}, foreseen: {foresees}: {moved:?}", net.name);
+    (moved, losses)
+}
+
+/// The first step moves what the third one does otherwise, and what has never been outside, such as its input.
+#[test]
+fn a_step_that_is_foreseen_is_planned_before_it_has_run() {
+    let _alone = alone();
+    for at in [1, 2] {
+        let (unforeseen, expected) = moved_of(NETS[at], true, false);
+        for told in [true, false] {
+            let (foreseen, losses) = moved_of(NETS[at], told, true);
+            assert_eq!(losses, expected);
+            assert!(foreseen[0] < unforeseen[0], "{foreseen:?}, {unforeseen:?}");
+            assert!(foreseen[0] <= unforeseen[2] * 101 / 100, "{foreseen:?}, {unforeseen:?}");
+        }
+    }
+}
+
+#[test]
+fn what_comes_otherwise_than_it_was_foreseen_goes_on_by_demand() {
+    let _alone = alone();
+    let weights: Vec<_> = (0..6).map(|at| Tensor::full([64, 64], at, FLOATS) * 0.01).collect();
+    let chain = |order: &[usize]| {
+        order.iter().fold(Tensor::ones([64, 64], FLOATS), |x, at| x.matmul(&weights[*at]).tanh())
+    };
+    let orders: [&[usize]; 3] = [&[0, 1, 2, 3, 4, 5], &[5, 4, 3], &[0, 1, 2, 5, 5, 1, 0]];
+    let expected = orders.map(|order| bits(&chain(order)));
+    let manager = manager(Flow::default()).budget(cpu::allocated_bytes() - (2 << 14));
+    let error = manager.foresee(|| chain(orders[0])).unwrap_err().to_string();
+    assert!(error.starts_with("offload: nothing to foresee"), "{error}");
+    let _entered = manager.enter().unwrap();
+    assert!(caught(|| manager.foresee(|| -> Tensor { panic!("a step's own panic") })).is_err());
+    for (order, expected) in orders.iter().zip(&expected) {
+        manager.foresee(|| chain(orders[0])).unwrap();
+        assert!(manager.plan().plan().is_some(), "{}", manager.plan());
+        let before = manager.report();
+        for round in 0..3 {
+            assert_eq!(&bits(&chain(order)), expected);
+            // A fetch that fails is tried again, an operator is not.
+            let failing = FailingAllocation::after(round);
+            let outcome = caught(|| chain(order));
+            drop(failing);
+            assert!(outcome.is_err() || &bits(&outcome.unwrap()) == expected);
+        }
+        assert!(manager.report().operators > before.operators, "they are told again");
+    }
+}
+
+/// A move: whether it was in, its bytes, whether they were copied.
+type Moved = (bool, u64, bool);
+
+/// Where nothing is lent, the run is its simulation: everything leaves after each operator, in the same order.
+#[test]
+fn what_genoa_moves_is_what_its_simulation_says_move_by_move() {
+    let _alone = alone();
+    let events: Arc<Mutex<Vec<Moved>>> = Arc::default();
+    let heard = Arc::clone(&events);
+    let manager = manager(Genoa).observer(move |event| {
+        heard.lock().unwrap().push(match event {
+            Event::Fetched { bytes, .. } => (true, *bytes, true),
+            Event::Offloaded { bytes, is_copied, .. } => (false, *bytes, *is_copied),
+            other => panic!("neither in nor out: {other:?}"),
+        });
+    });
+    // Each of its own size, by which it is told from the others.
+    let sizes = [16, 24, 40, 56, 72, 88];
+    let layers: Vec<_> = sizes
+        .windows(2)
+        .map(|two| [Tensor::ones([two[0], two[1]], FLOATS) * 0.01, Tensor::zeros([two[1]], FLOATS)])
+        .collect();
+    let input = Tensor::ones([8, 16], FLOATS);
+    let _entered = manager.enter().unwrap();
+    let rounds = 8;
+    for round in 0..rounds {
+        if round + 1 == rounds {
+            events.lock().unwrap().clear();
+        }
+        manager.step(|| {
+            let output = layers
+                .iter()
+                .fold(input.shallow_clone(), |x, [weight, bias]| Tensor::addmm(bias, &x, weight).tanh());
+            let [weight, _] = &layers[0];
+            // One is written, so that it is copied each time.
+            tch::no_grad(|| drop(weight.shallow_clone().g_mul_scalar_(0.5)));
+            drop(output.square());
+        });
+    }
+    let planned = manager.plan();
+    let step = planned.step().expect("it has been repeated");
+    let outcome = simulate(step, &Terms::bytes_alone(u64::MAX / 4), &mut Genoa, rounds);
+    let last = outcome.log.iter().filter(|one| one.operator >= ((rounds - 1) * step.operators.len()) as u64);
+    let expected: Vec<Moved> = last
+        .map(|one| {
+            let bytes = step.storages[usize::try_from(one.storage).unwrap()].bytes;
+            (one.kind == MoveKind::Fetched, bytes, one.kind != MoveKind::Left)
+        })
+        .collect();
+    assert!(expected.len() > 30, "{expected:?}");
+    assert_eq!(*events.lock().unwrap(), expected);
 }

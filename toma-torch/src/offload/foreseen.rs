@@ -1,0 +1,159 @@
+//! A step that is known before it has run.
+
+use std::cell::RefCell;
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use toma_core::predict::is_dry;
+
+use super::manager::Manager;
+use super::recording::Recording;
+use super::shared::Shared;
+use super::steps::{Found, print_of};
+use crate::error::{Error, ErrorKind};
+use crate::ffi::{Ended, Foresees, Remembered, Use};
+use crate::predict::dry_run;
+
+/// How fast operators are taken to go over their bytes, before any has run.
+const BYTES_PER_SECOND: f64 = 1e10;
+
+thread_local! {
+    static FORESEEN: RefCell<Option<Foreseen>> = const { RefCell::new(None) };
+}
+
+/// What a dry run has done so far.
+struct Foreseen {
+    shared: Arc<Shared>,
+    recording: Recording,
+    /// Those that live, and their bytes. Meanwhile their numbers are no other's.
+    living: HashMap<u64, (Remembered, u64)>,
+    /// Of the arguments of the operator that runs.
+    bytes: u64,
+}
+
+impl Foreseen {
+    fn own(&mut self, uses: &[Use<'_>]) -> Vec<Found> {
+        let (id, gathers) = (self.shared.id, self.shared.gathers_outside.load(Ordering::Relaxed));
+        let own = uses.iter().filter(|one| one.device == id && one.may_move && !(one.is_gathered && gathers));
+        let found = |one: &Use<'_>| {
+            self.living.entry(one.id()).or_insert_with(|| (Remembered::new(one), one.bytes));
+            Found { id: one.id(), bytes: one.bytes, writes: one.writes }
+        };
+        own.map(found).collect()
+    }
+
+    fn begins(&mut self, name: &str, uses: &[Use<'_>]) {
+        let living = &self.living;
+        self.recording.buries(|id| living.get(&id).is_none_or(|(storage, _)| storage.is_gone()));
+        self.living.retain(|_, (storage, _)| !storage.is_gone());
+        let found = self.own(uses);
+        self.bytes = found.iter().map(|one| one.bytes).sum();
+        self.recording.begins(print_of(name, &found), &found, |_| false);
+    }
+
+    fn ends(&mut self, ended: &Ended<'_>) {
+        let made: Vec<_> =
+            self.own(ended.made).into_iter().map(|one| Found { writes: true, ..one }).collect();
+        #[expect(clippy::cast_precision_loss, reason = "it is a guess")]
+        let seconds = (self.bytes + ended.inside_bytes) as f64 / BYTES_PER_SECOND;
+        self.recording.ends(&made, ended.inside_bytes, Duration::from_secs_f64(seconds));
+    }
+
+    fn learn(mut self) -> Result<(), Error> {
+        self.living.retain(|_, (storage, _)| !storage.is_gone());
+        let Some((known, mut found)) = self.recording.alone() else {
+            let message = "offload: nothing to foresee: no operator of the step was told to the manager, which this \
+                           thread must have entered";
+            return Err(Error::new(ErrorKind::Unsupported, message.to_owned()));
+        };
+        found.retain(|(_, id)| self.living.contains_key(id));
+        let mut table = self.shared.table();
+        for (id, (storage, bytes)) in self.living.drain() {
+            table.found(id, storage, bytes);
+        }
+        drop(table);
+        self.shared.learn_foreseen(known, &found);
+        Ok(())
+    }
+}
+
+/// An operator of a dry run that is to be foreseen begins on this thread; false for any other.
+pub(crate) fn begins(name: &str, uses: &[Use<'_>]) -> bool {
+    with(|foreseen| foreseen.begins(name, uses))
+}
+
+pub(crate) fn ends(ended: &Ended<'_>) -> bool {
+    with(|foreseen| foreseen.ends(ended))
+}
+
+fn with(told: impl FnOnce(&mut Foreseen)) -> bool {
+    let told = |foreseen: &RefCell<Option<Foreseen>>| foreseen.borrow_mut().as_mut().map(told).is_some();
+    FORESEEN.try_with(told).unwrap_or(false)
+}
+
+/// Operators of this thread are foreseen until it ends, also where a step panics.
+struct Foreseeing<'a> {
+    foreseen: &'a mut Option<Foreseen>,
+    _told: Foresees,
+}
+
+impl<'a> Foreseeing<'a> {
+    fn begin(foreseen: &'a mut Option<Foreseen>) -> Self {
+        FORESEEN.set(foreseen.take());
+        Self { foreseen, _told: Foresees::begin() }
+    }
+}
+
+impl Drop for Foreseeing<'_> {
+    fn drop(&mut self) {
+        *self.foreseen = FORESEEN.take();
+    }
+}
+
+impl Manager {
+    /// Runs a step [dry](crate::dry_run()), so that it is planned before the program runs it.
+    ///
+    /// The step that comes next then moves what the plan says, where it would otherwise move on demand until the step
+    /// has been recorded. What is foreseen may be a part of the step, such as its forward and backward without the
+    /// optimizer, and is followed wherever its first operator comes. A step that does otherwise goes on by demand.
+    ///
+    /// ```
+    /// use tch::{Kind, Tensor};
+    /// use toma_torch::offload::Manager;
+    /// use toma_torch::{Device, cpu};
+    ///
+    /// cpu::count();
+    /// let weights = [0, 1, 2, 3].map(|_| Tensor::ones([512, 512], (Kind::Float, tch::Device::Cpu)));
+    /// let manager = Manager::new(&Device::new(tch::Device::Cpu)).budget(cpu::allocated_bytes() + (1 << 20));
+    /// let _entered = manager.enter()?;
+    /// let step = || weights.iter().fold(Tensor::ones([512, 512], (Kind::Float, tch::Device::Cpu)), |x, weight| x.mm(weight));
+    /// manager.foresee(step)?;
+    /// assert!(manager.plan().plan().is_some());
+    /// let product = step();
+    /// # assert_eq!(product.size(), [512, 512]);
+    /// # Ok::<(), toma_torch::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// As of [`dry_run`](crate::dry_run()), and on a thread that has not entered.
+    ///
+    /// # Panics
+    /// As [`dry_run`](crate::dry_run()) does.
+    pub fn foresee<T>(&self, step: impl FnOnce() -> T) -> Result<(), Error> {
+        if toma_core::private::is_disabled() {
+            return Ok(());
+        }
+        if is_dry() {
+            return dry_run(step).map(drop);
+        }
+        let (shared, recording) = (Arc::clone(self.shared()), Recording::of(None));
+        let mut foreseen = Some(Foreseen { shared, recording, living: HashMap::new(), bytes: 0 });
+        dry_run(|| {
+            let _foreseeing = Foreseeing::begin(&mut foreseen);
+            drop(step());
+        })?;
+        foreseen.map_or(Ok(()), Foreseen::learn)
+    }
+}
