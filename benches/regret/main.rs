@@ -30,7 +30,7 @@ use world::{World, grid};
 
 fn main() -> ExitCode {
     let Arguments { policies, is_test } = Arguments::read(POLICIES.iter().chain(DOUBTS));
-    let every = if is_test { 21 } else { 1 };
+    let every = if is_test { 43 } else { 1 };
     let mut missed = whole_runs(&policies, every);
     missed.extend(moving::report(&policies, every));
     for bar in &missed {

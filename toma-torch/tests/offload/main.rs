@@ -10,3 +10,5 @@ mod nets;
 mod park;
 mod plans;
 mod rare;
+#[path = "../../../tests/common/rounds.rs"]
+mod rounds;

@@ -35,6 +35,9 @@ fn budget_of(net: fn() -> Net, percent: u64) -> u64 {
     (cpu::peak_allocated_bytes() - before) * percent / 100
 }
 
+/// Until each moves what the one before did.
+const ROUNDS: usize = 7;
+
 /// On demand, each repetition of a known step moves what the simulator says.
 #[test]
 fn the_simulator_and_the_run_agree_to_the_byte() {
@@ -45,20 +48,20 @@ fn the_simulator_and_the_run_agree_to_the_byte() {
         for eviction in evictions {
             let (manager, _entered) = entered(cpu::allocated_bytes() + bytes, eviction());
             let net = NETS[at]();
-            let (figures, _) = moved(&manager, &net, 12, true);
+            let (figures, _) = moved(&manager, &net, ROUNDS, true);
             let planned = manager.plan();
             let step = planned.step().expect("it has been repeated");
             let terms = Terms::bytes_alone(planned.terms().budget_bytes);
-            let outcome = simulate(step, &terms, &mut *eviction(), 12);
+            let outcome = simulate(step, &terms, &mut *eviction(), ROUNDS);
             let last = outcome.rounds.last().unwrap();
             assert_eq!(
-                figures[11][1..],
+                figures[ROUNDS - 1][1..],
                 [last.bytes_in, last.bytes_out],
                 "{} {}",
                 net.name,
                 eviction().name()
             );
-            println!("{} {}: {:?}", net.name, eviction().name(), figures[11]);
+            println!("{} {}: {:?}", net.name, eviction().name(), figures[ROUNDS - 1]);
         }
     }
 }

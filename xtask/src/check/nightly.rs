@@ -4,7 +4,7 @@ use anyhow::Result;
 use clap::Args;
 use xshell::Cmd;
 
-use super::{Checks, torch};
+use super::{Checks, suites, torch};
 use crate::project::Features;
 
 /// What the stress tests go by; they say themselves what is wrong with a number.
@@ -28,7 +28,7 @@ impl Length {
     }
 }
 
-/// Random budgets of which the checks draw a tenth.
+/// Random budgets of which the checks draw a few hundred.
 const BUDGETS: &str = "10000";
 
 pub(super) fn stress(checks: &Checks<'_>) -> Result<String> {
@@ -50,6 +50,20 @@ pub(super) fn budgets(checks: &Checks<'_>) -> Result<String> {
     let environment = checks.provision.libtorch()?;
     let cargo = checks.project.cargo("test").args(["-p", "toma-torch", "--test", "torch", "budgets::"]);
     checks.pass([environment.give(checks.length.give_seed(cargo.env("TOMA_BUDGETS", BUDGETS)))])
+}
+
+/// Each test that says by `tests/common/rounds.rs` how often it repeats one property; it prints the number.
+pub(super) fn rounds(checks: &Checks<'_>) -> Result<String> {
+    let environment = checks.provision.libtorch()?;
+    let of_torch = [("checkpoint", "random_plans::"), ("offload", "rare::"), ("torch", "dry_failures::")];
+    let of_torch = of_torch.map(|(test, filter)| {
+        let cargo = checks.project.cargo("test").args(["-p", "toma-torch", "--test", test, filter]);
+        environment.give(cargo)
+    });
+    let of_plan = checks.project.cargo_all("test", Features::All).args(suites::OPTIMIZED);
+    let of_plan = of_plan.args(["--test", "checkpoint", "optimum::", "properties::"]);
+    let all = of_torch.into_iter().chain([of_plan]);
+    checks.pass(all.map(|cargo| cargo.args(["--", "--nocapture"]).env("TOMA_ROUNDS", "night")))
 }
 
 pub(super) fn nets(checks: &Checks<'_>) -> Result<String> {
