@@ -32,6 +32,7 @@ mod host;
 mod link;
 mod manager;
 pub(crate) mod operators;
+mod outside;
 mod park;
 mod parking;
 mod planned;
@@ -50,6 +51,7 @@ mod tensor_ref;
 mod weights_file;
 
 pub use manager::{Entered, Manager};
+pub(crate) use outside::{outside_bytes, unmoved};
 pub use park::{Parked, Stays, Unresumed, park};
 pub use planned::Planned;
 pub use seen::{AroundOperators, Event, OperatorCall};

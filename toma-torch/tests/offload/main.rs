@@ -5,6 +5,7 @@ mod files;
 mod handles;
 mod hard;
 mod kit;
+mod listed;
 #[path = "../steps/nets.rs"]
 mod nets;
 mod park;

@@ -61,6 +61,9 @@ pub fn inventory() -> Stocktaking {
 /// `from_blob`. If nothing is counted, only what has a name is listed. On other devices all that has no name is one row.
 /// What other threads allocate and free meanwhile is in the rows or not.
 ///
+/// What an offload manager has moved off its device has 0 bytes there, and its bytes in a column of their own,
+/// [`outside`](toma_trace::holdings::Item::outside_bytes), which is in no sum. It is not fetched for this.
+///
 /// A storage without memory, as of a dry run, has 0 bytes. Of a quantized tensor what is listed is its elements.
 #[derive(Debug, Default)]
 #[must_use = "nothing is looked at until it is taken"]
