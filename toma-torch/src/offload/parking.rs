@@ -16,6 +16,7 @@ use super::table::{Entry, Place};
 use crate::error::{AWAY, Error, ErrorKind};
 use crate::ffi::{self, Aside, Away, DeviceMemory, Kept};
 use crate::memory::Device;
+use crate::profile::Story;
 
 /// A storage that no other thread moves meanwhile.
 pub(crate) struct Marked {
@@ -26,6 +27,7 @@ pub(crate) struct Marked {
     copy: Option<Source>,
     has_copy: bool,
     name: Option<Arc<str>>,
+    story: Story,
     /// What an access to it says afterwards.
     words: CString,
 }
@@ -71,7 +73,8 @@ impl Shared {
             entry.place = Place::Leaving;
             let words = c_words(&parked_words(entry, &self.device));
             let (bytes, copy, name) = (entry.bytes, entry.copy.take(), entry.name.clone());
-            marked.push(Marked { known, kept, bytes, has_copy: copy.is_some(), copy, name, words });
+            let story = entry.story.clone();
+            marked.push(Marked { known, kept, bytes, has_copy: copy.is_some(), copy, name, story, words });
         }
         drop(table);
         marked.sort_by_key(|one| one.known.serial);
@@ -133,12 +136,24 @@ impl Shared {
         }
         self.changed.notify_all();
         drop(table);
-        // It may free what is the device's.
-        drop(freed);
+        self.tell_stories(marked, freed);
         for one in marked.iter().filter(|one| !one.known.was_away) {
             add(&self.counts.offloads, 1);
             let (name, bytes, is_copied) = (one.name(), one.bytes, !one.has_copy);
             self.tell(|| Event::Offloaded { name, bytes, is_copied });
+        }
+    }
+
+    /// Frees what was the device's.
+    fn tell_stories(&self, marked: &[Marked], freed: Vec<DeviceMemory>) {
+        let left = marked.iter().zip(freed).filter(|(one, _)| !one.known.was_away);
+        let stories: Vec<_> =
+            left.map(|(one, memory)| (one.known.id, Story::leaves(|| drop(memory)))).collect();
+        let mut table = self.table();
+        for (id, story) in stories {
+            if let Some(entry) = table.entries.get_mut(&id) {
+                entry.story = story;
+            }
         }
     }
 
@@ -180,7 +195,8 @@ impl Shared {
             entry.place = Place::Coming { ahead: false };
             let words = words_of(&entry.words(), &self.device);
             let (bytes, name) = (entry.bytes, entry.name.clone());
-            Some(Marked { known, kept, bytes, copy: None, has_copy: true, name, words })
+            let story = entry.story.clone();
+            Some(Marked { known, kept, bytes, copy: None, has_copy: true, name, story, words })
         });
         marked.collect()
     }
@@ -218,7 +234,7 @@ impl Shared {
             );
             return Err(Error::new(ErrorKind::OutOfMemory, message));
         }
-        coming.iter().map(|one| self.filled(&one.kept, one.bytes, false)).collect()
+        coming.iter().map(|one| self.filled(&one.kept, one.bytes, &one.story, false)).collect()
     }
 
     fn give_all(&self, coming: &[Marked], memories: Vec<DeviceMemory>) {

@@ -18,6 +18,7 @@ use super::table::{Place, Places, Table};
 use crate::error::{AWAY, Error, ErrorKind};
 use crate::ffi::{self, Aside, DeviceId, DeviceMemory, Kept};
 use crate::memory::{Device, cpu};
+use crate::profile::Story;
 
 /// One for each device, whatever threads have entered.
 ///
@@ -200,8 +201,12 @@ impl Shared {
         let memory = kept.take(away, &words);
         drop(table);
         // Freed before a thread that waits for room is told.
-        drop(memory);
-        drop(self.set_place(id, Place::Away));
+        let story = Story::leaves(|| drop(memory));
+        let mut table = self.set_place(id, Place::Away);
+        if let Some(entry) = table.entries.get_mut(&id) {
+            entry.story = story;
+        }
+        drop(table);
         drop(kept);
         add(&self.counts.offloads, 1);
         self.tell(|| Event::Offloaded { name: name.as_deref().map(str::to_owned), bytes, is_copied });
@@ -246,9 +251,9 @@ impl Shared {
 
     /// Brings a storage back, if it is not there. `ahead`: without waiting for room.
     pub(crate) fn fetch(&self, id: u64, ahead: bool) -> Result<(), Error> {
-        let Some((kept, bytes)) = self.begin_coming(id, ahead)? else { return Ok(()) };
+        let Some((kept, bytes, story)) = self.begin_coming(id, ahead)? else { return Ok(()) };
         let began = Instant::now();
-        let filled = self.filled(&kept, bytes, ahead);
+        let filled = self.filled(&kept, bytes, &story, ahead);
         let memory = match filled {
             Ok(memory) => memory,
             Err(failed) => {
@@ -282,7 +287,7 @@ impl Shared {
         add(&self.counts.stall_nanos, u64::try_from(began.elapsed().as_nanos()).unwrap_or(u64::MAX));
     }
 
-    fn begin_coming(&self, id: u64, ahead: bool) -> Result<Option<(Kept, u64)>, Error> {
+    fn begin_coming(&self, id: u64, ahead: bool) -> Result<Option<(Kept, u64, Story)>, Error> {
         let mut table = self.table();
         let mut waits_since = None;
         loop {
@@ -298,7 +303,7 @@ impl Shared {
                         return Ok(None);
                     }
                     entry.place = Place::Coming { ahead };
-                    return Ok(Some((kept, entry.bytes)));
+                    return Ok(Some((kept, entry.bytes, entry.story.clone())));
                 }
                 Place::Parked => {
                     return Err(Error::new(ErrorKind::Offloaded, parked_words(entry, &self.device)));
@@ -320,7 +325,13 @@ impl Shared {
     }
 
     /// Memory of the device with the bytes of what is away.
-    pub(crate) fn filled(&self, kept: &Kept, bytes: u64, ahead: bool) -> Result<DeviceMemory, Error> {
+    pub(crate) fn filled(
+        &self,
+        kept: &Kept,
+        bytes: u64,
+        story: &Story,
+        ahead: bool,
+    ) -> Result<DeviceMemory, Error> {
         let _aside = Aside::begin();
         let mut memory = loop {
             let lacking = self.lacking_bytes(bytes);
@@ -330,7 +341,7 @@ impl Shared {
             if lacking > 0 && self.room_for(lacking) {
                 continue;
             }
-            match DeviceMemory::make(self.id, bytes) {
+            match story.returns(|| DeviceMemory::make(self.id, bytes)) {
                 Err(failed) if failed.kind() == ErrorKind::OutOfMemory && !ahead => {
                     if !self.room_for(bytes) {
                         return Err(failed);

@@ -60,6 +60,16 @@ pub(super) fn noted_at(address: u64, owner: Owner) -> Option<(Category, String)>
     noted().get(&(address, owner)).cloned()
 }
 
+/// What was noted of a block that is no more, for the next block of its storage.
+pub(super) fn taken(address: u64, owner: Owner) -> Option<(Category, String)> {
+    noted().remove(&(address, owner))
+}
+
+/// The next block of a storage.
+pub(super) fn noted_again(address: u64, owner: Owner, is: (Category, String)) {
+    noted().insert((address, owner), is);
+}
+
 /// What was noted of a block.
 pub(super) struct Noted {
     pub(super) address: u64,

@@ -10,6 +10,7 @@ mod listed;
 mod nets;
 mod park;
 mod plans;
+mod profiled;
 mod rare;
 #[path = "../../../tests/common/rounds.rs"]
 mod rounds;
