@@ -14,7 +14,7 @@ use super::seen::Event;
 use super::shared::{Shared, words_of};
 use super::table::{Entry, Place};
 use crate::error::{AWAY, Error, ErrorKind};
-use crate::ffi::{self, Aside, Away, DeviceMemory, Kept};
+use crate::ffi::{Aside, Away, DeviceMemory, Kept};
 use crate::memory::Device;
 use crate::profile::Story;
 
@@ -192,6 +192,11 @@ impl Shared {
                 return None;
             }
             let kept = entry.storage.keep()?;
+            if !kept.is_away() {
+                // Another manager has brought it back.
+                entry.place = Place::Resident;
+                return None;
+            }
             entry.place = Place::Coming { ahead: false };
             let words = words_of(&entry.words(), &self.device);
             let (bytes, name) = (entry.bytes, entry.name.clone());
@@ -238,17 +243,16 @@ impl Shared {
     }
 
     fn give_all(&self, coming: &[Marked], memories: Vec<DeviceMemory>) {
-        let mut before = Vec::new();
+        let (mut before, is_told) = (Vec::new(), self.is_told());
         let mut table = self.table();
         for (one, memory) in coming.iter().zip(memories) {
             let source = one.kept.give(memory).map(|away| away::into_source(*away));
             match table.entries.get_mut(&one.known.id) {
                 Some(entry) => {
                     entry.place = Place::Resident;
-                    // Where no thread is inside, writes are not told of.
-                    let (kept, unwatched) = if ffi::is_watched() { (source, None) } else { (None, source) };
-                    entry.copy = kept;
-                    before.push(unwatched);
+                    let (valid, stale) = if is_told { (source, None) } else { (None, source) };
+                    entry.copy = valid;
+                    before.push(stale);
                 }
                 None => before.push(source),
             }

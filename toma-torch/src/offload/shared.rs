@@ -13,6 +13,7 @@ use super::counts::{Counts, add, timed};
 use super::host::Host;
 use super::link::Link;
 use super::parking::parked_words;
+use super::registry;
 use super::seen::{Event, Seen};
 use super::table::{Place, Places, Table};
 use crate::error::{AWAY, Error, ErrorKind};
@@ -261,13 +262,13 @@ impl Shared {
                 return Err(failed);
             }
         };
+        let is_told = self.is_told();
         let mut table = self.set_place(id, Place::Resident);
         let away = kept.give(memory);
         let mut source = away.map(|away| away::into_source(*away));
         let entry = table.entries.get_mut(&id);
         let name = entry.and_then(|entry| {
-            // Where no thread is inside, writes are not told of.
-            entry.copy = if ffi::is_watched() { source.take() } else { None };
+            entry.copy = if is_told { source.take() } else { None };
             entry.name.clone()
         });
         drop(table);
@@ -280,6 +281,11 @@ impl Shared {
         }
         self.tell(|| Event::Fetched { name: name.as_deref().map(str::to_owned), bytes, is_ahead: ahead });
         Ok(())
+    }
+
+    /// Whether it hears of writes: not where no thread is inside, nor of those to what another manager's threads use.
+    pub(crate) fn is_told(&self) -> bool {
+        ffi::is_watched() && registry::of(self.id).is_some_and(|told| std::ptr::eq(&raw const *told, self))
     }
 
     fn stalled(&self, began: Instant) {

@@ -303,3 +303,26 @@ fn a_device_is_parked_without_a_handle_where_there_is_a_manager() {
     parked.resume().unwrap();
     assert_eq!(manager.adopt(&tensor).residency(), Residency::Resident);
 }
+
+/// Its own manager may be gone, and another one knows nothing of it.
+#[test]
+fn what_another_manager_has_fetched_meanwhile_is_neither_resumed_nor_lost() {
+    let _alone = alone();
+    for resumes in [true, false] {
+        let weights = Tensor::full([1 << 14], 3, FLOATS);
+        let (manager, entered) = entered(u64::MAX / 2, Lru);
+        drop(manager.adopt(&weights));
+        let parked = manager.park().unwrap();
+        drop((entered, manager));
+        let (_other, _entered) = self::entered(u64::MAX / 2, Lru);
+        let sum = || weights.sum(Kind::Double).double_value(&[]);
+        assert_eq!(sum(), f64::from(3 << 14));
+        if resumes {
+            parked.resume().unwrap();
+        } else {
+            drop(parked);
+        }
+        assert_eq!(sum(), f64::from(3 << 14));
+        assert_eq!((&weights + 1.0).sum(Kind::Double).double_value(&[]), f64::from(4 << 14));
+    }
+}
