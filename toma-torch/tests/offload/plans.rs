@@ -68,27 +68,29 @@ fn the_simulator_and_the_run_agree_to_the_byte() {
 
 #[test]
 fn a_step_is_noticed_and_its_plan_moves_less_than_the_least_recently_used_would() {
+    const STEPS: usize = 8;
     let _alone = alone();
-    for told in [true, false] {
-        let bytes = budget_of(nets::transformer, 40);
+    let bytes = budget_of(nets::transformer, 40);
+    let expected: Vec<_> = {
         let net = nets::transformer();
         let mut optimizer = Rule::Sgd.build(&net.variables);
         tch::manual_seed(3);
-        let mut learn = || {
+        let learn = || {
             let loss = net.loss();
             optimizer.backward_step(&loss);
             bits(&loss)
         };
-        let expected: Vec<_> = std::iter::repeat_with(&mut learn).take(10).collect();
-        drop((net, optimizer));
+        std::iter::repeat_with(learn).take(STEPS).collect()
+    };
+    for told in [true, false] {
         let (manager, _entered) = entered(cpu::allocated_bytes() + bytes, Flow::default());
         let net = nets::transformer();
-        let (figures, losses) = moved(&manager, &net, 10, told);
+        let (figures, losses) = moved(&manager, &net, STEPS, told);
         assert_eq!(losses, expected, "told: {told}");
         let planned = manager.plan();
         println!("{told}: {figures:?}\n{planned}\n{}", manager.report());
         let plan = planned.plan().expect("the step is known");
-        let [_, bytes_in, bytes_out] = figures[9];
+        let [_, bytes_in, bytes_out] = figures[STEPS - 1];
         assert!(bytes_in + bytes_out < (figures[1][1] + figures[1][2]), "{figures:?}");
         assert!(
             bytes_in + bytes_out <= (plan.bytes_in() + plan.bytes_out()) * 11 / 10,
