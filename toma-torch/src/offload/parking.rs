@@ -16,7 +16,7 @@ use super::table::{Entry, Place};
 use crate::error::{AWAY, Error, ErrorKind};
 use crate::ffi::{Aside, Away, DeviceMemory, Kept};
 use crate::memory::Device;
-use crate::profile::Story;
+use crate::notes::Story;
 
 /// A storage that no other thread moves meanwhile.
 pub(crate) struct Marked {

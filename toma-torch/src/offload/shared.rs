@@ -19,7 +19,7 @@ use super::table::{Place, Places, Table};
 use crate::error::{AWAY, Error, ErrorKind};
 use crate::ffi::{self, Aside, DeviceId, DeviceMemory, Kept};
 use crate::memory::{Device, cpu};
-use crate::profile::Story;
+use crate::notes::Story;
 
 /// One for each device, whatever threads have entered.
 ///

@@ -11,7 +11,7 @@ use super::away::Source;
 use super::following::Following;
 use super::steps::{Found, Steps, print_of};
 use crate::ffi::{Remembered, Use};
-use crate::profile::Story;
+use crate::notes::Story;
 
 /// Where a storage is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -146,7 +146,6 @@
 mod attempts;
 mod filled;
 mod inventory;
-mod moved;
 mod named;
 pub(crate) mod peak;
 mod profiler;
@@ -165,7 +164,6 @@ pub use toma_trace::holdings::{Holdings, Inventory};
 pub use toma_trace::lines::{Column, Diff, Lines, NoEvents};
 
 pub(crate) use attempts::register;
-pub(crate) use moved::Story;
 pub(crate) use switch::{install, print};
 
 /// Forgets what the recording of `TOMA_PROFILE` has so far, as [`Profiling::clear`] does for others.

@@ -81,9 +81,9 @@ fn living_bytes_are_the_allocators_while_storages_move() {
         assert_eq!((line.fetched, line.peak), (manager.report().bytes_in, peak), "{depth:?}");
         assert_eq!(recording.peak().bytes, peak, "{depth:?}");
         let Some(trace) = recording.trace() else { continue };
-        let live = trace.live(&Place::HOST);
-        let told: Vec<_> = note_ticks(trace).into_iter().map(|tick| live.at(tick)).collect();
-        assert_eq!((told, live.after()), (notes.clone(), after));
+        let living = trace.live(&Place::HOST);
+        let told: Vec<_> = note_ticks(trace).into_iter().map(|tick| living.at(tick)).collect();
+        assert_eq!((told, living.after()), (notes.clone(), after));
         let catalog = Catalog::of(trace, &Names::new());
         for (tick, noted) in note_ticks(trace).into_iter().zip(notes) {
             let held = Holdings::at(trace, &catalog, &Place::HOST, tick);

@@ -11,9 +11,9 @@ use tch::nn::VarStore;
 use toma_trace::counting::{self, Living};
 use toma_trace::holdings::Inventory;
 
-use super::named;
 use crate::error::{Error, ErrorKind};
 use crate::ffi::{self, DeviceId};
+use crate::notes;
 use crate::record::place;
 use look::{Look, Rank, of_inventory};
 
@@ -127,7 +127,7 @@ fn known_blocks() -> Vec<(u64, String)> {
     let mut living = Vec::new();
     ffi::each_cpu_block(|block| living.push(block));
     let name = |block: &Living| {
-        let noted = named::noted_at(block.address, block.owner).map(|(_, name)| name);
+        let noted = notes::noted_at(block.address, block.owner).map(|(_, name)| name);
         noted.or_else(|| counting::origin(block.owner))
     };
     living.iter().filter_map(|block| Some((block.address, name(block)?))).collect()
