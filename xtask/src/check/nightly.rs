@@ -57,13 +57,13 @@ pub(super) fn rounds(checks: &Checks<'_>) -> Result<String> {
     let environment = checks.provision.libtorch()?;
     let of_torch = [("checkpoint", "random_plans::"), ("offload", "rare::"), ("torch", "dry_failures::")];
     let of_torch = of_torch.map(|(test, filter)| {
-        let cargo = checks.project.cargo("test").args(["-p", "toma-torch", "--test", test, filter]);
-        environment.give(cargo)
+        let cargo = checks.project.cargo("test").args(["-p", "toma-torch", "--test", test]);
+        environment.give(cargo).args(["--", "--nocapture", filter])
     });
     let of_plan = checks.project.cargo_all("test", Features::All).args(suites::OPTIMIZED);
-    let of_plan = of_plan.args(["--test", "checkpoint", "optimum::", "properties::"]);
+    let of_plan = of_plan.args(["--test", "checkpoint", "--", "--nocapture", "optimum::", "properties::"]);
     let all = of_torch.into_iter().chain([of_plan]);
-    checks.pass(all.map(|cargo| cargo.args(["--", "--nocapture"]).env("TOMA_ROUNDS", "night")))
+    checks.pass(all.map(|cargo| cargo.env("TOMA_ROUNDS", "night")))
 }
 
 pub(super) fn nets(checks: &Checks<'_>) -> Result<String> {
