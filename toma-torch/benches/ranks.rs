@@ -116,7 +116,7 @@ fn simulate(operation: Duration) {
         let groups = size.div_ceil(32);
         let grouped = agreement(size.min(32), operation)
             + if groups > 1 { agreement(groups, operation) } else { Duration::ZERO };
-        println!("{size:>16}  {:>9.1?}  {grouped:>9.1?}", flat);
+        println!("{size:>16}  {flat:>9.1?}  {grouped:>9.1?}");
         if flat <= Duration::from_millis(10) {
             suffices = size;
         }

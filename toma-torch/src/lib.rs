@@ -80,6 +80,7 @@ mod error;
 mod ffi;
 mod forms;
 mod memory;
+mod notes;
 pub mod offload;
 mod predict;
 pub mod profile;

@@ -164,6 +164,26 @@ impl Scribe {
         Ok(storage)
     }
 
+    /// A storage whose block has died gets another, as one that was moved off its device and back.
+    ///
+    /// # Errors
+    ///
+    /// What the recorder refuses.
+    pub fn returned(
+        &mut self,
+        thread: ThreadId,
+        storage: StorageId,
+        (address, place): (u64, &Place),
+        bytes: u64,
+    ) -> Refusable<()> {
+        if let Some(before) = self.living.remove(&address) {
+            self.recorder.death(thread, before)?;
+        }
+        self.recorder.rebirth(thread, storage, place, bytes)?;
+        self.living.insert(address, storage);
+        Ok(())
+    }
+
     /// A block dies. Answers its storage.
     ///
     /// # Errors

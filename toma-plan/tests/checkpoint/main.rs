@@ -10,6 +10,8 @@ mod illegal;
 mod optimum;
 mod properties;
 mod resnet;
+#[path = "../../../tests/common/rounds.rs"]
+mod rounds;
 mod shown;
 mod tables;
 mod twin;

@@ -2,7 +2,7 @@
 
 use std::ffi::c_void;
 
-use toma_trace::counting::{self, Living, Owner};
+use toma_trace::counting::{self, Living, Node, Owner};
 
 use super::{node, operator_of_stack};
 
@@ -30,7 +30,15 @@ struct Watcher {
 const CPU: u32 = 0;
 
 extern "C" fn allocated(device: u32, address: u64, bytes: u64) -> u64 {
-    if counting::runs() { counting::allocated(number(device), address, bytes, node()).0 } else { 0 }
+    if counting::runs() {
+        return counting::allocated(number(device), address, bytes, node()).0;
+    }
+    // A storage that moves between recordings is the same in the next.
+    if counting::moving().is_some() {
+        counting::allocated(number(device), address, bytes, Node(0)).0
+    } else {
+        0
+    }
 }
 
 extern "C" fn freed(device: u32, address: u64, bytes: u64, owner: u64) {

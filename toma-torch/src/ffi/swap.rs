@@ -142,6 +142,12 @@ impl Kept {
         unsafe { away.cast::<Away>().cast_const().as_ref() }
     }
 
+    /// Whether something stands for its memory now.
+    pub(crate) fn is_away(&self) -> bool {
+        // SAFETY: it lives, and what is given is not looked at.
+        !unsafe { toma_storage_away(self.0.as_ptr()) }.is_null()
+    }
+
     /// Copies its bytes, which are there, to as many of the host's.
     pub(crate) fn read(&self, host: &mut [u8]) -> Result<(), Error> {
         // SAFETY: it lives, and fails where it has another number of bytes.

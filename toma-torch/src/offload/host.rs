@@ -49,10 +49,16 @@ impl Host {
             let mut pool = self.pool();
             (pool.take(size)?, pool.trimmed())
         };
-        let buffer = reused.map_or_else(|| new_buffer(size), Ok);
+        let buffer = reused.map_or_else(|| new_buffer(size), |larger| Ok(fitted(larger, size)));
         let buffer = buffer.inspect_err(|_| self.pool().used_bytes -= size)?;
         Ok(Block { buffer, size, host: Arc::clone(self) })
     }
+}
+
+/// What it holds beyond that would be counted nowhere.
+fn fitted(mut buffer: Vec<u8>, size: u64) -> Vec<u8> {
+    buffer.shrink_to(usize::try_from(size).unwrap_or(usize::MAX));
+    buffer
 }
 
 fn new_buffer(size: u64) -> Result<Vec<u8>, Error> {
@@ -152,5 +158,15 @@ mod tests {
         drop(whole);
         let pool = host.pool();
         assert!(pool.free_bytes <= 16 << 10, "{pool:?}");
+    }
+
+    #[test]
+    fn blocks_hold_no_more_than_the_limit_whatever_was_there_before() {
+        let host = Host::new(64 << 10);
+        let large: Vec<_> = (0..2).map(|_| host.block(32 << 10).unwrap()).collect();
+        drop(large);
+        let small: Vec<_> = (0..4).map(|_| host.block(16 << 10).unwrap()).collect();
+        let held: usize = small.iter().map(|block| block.buffer.capacity()).sum();
+        assert!(held <= 64 << 10, "{held}");
     }
 }

@@ -36,6 +36,7 @@ mod host;
 mod link;
 mod manager;
 pub(crate) mod operators;
+mod outside;
 mod park;
 mod parking;
 mod planned;
@@ -55,6 +56,7 @@ mod weights_file;
 
 pub use governor::Governor;
 pub use manager::{Entered, Manager};
+pub(crate) use outside::{outside_bytes, unmoved};
 pub use park::{Parked, Stays, Unresumed, park};
 pub use planned::Planned;
 pub use seen::{AroundOperators, Event, OperatorCall};

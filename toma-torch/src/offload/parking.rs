@@ -14,8 +14,9 @@ use super::seen::Event;
 use super::shared::{Shared, words_of};
 use super::table::{Entry, Place};
 use crate::error::{AWAY, Error, ErrorKind};
-use crate::ffi::{self, Aside, Away, DeviceMemory, Kept};
+use crate::ffi::{Aside, Away, DeviceMemory, Kept};
 use crate::memory::Device;
+use crate::notes::Story;
 
 /// A storage that no other thread moves meanwhile.
 pub(crate) struct Marked {
@@ -26,6 +27,7 @@ pub(crate) struct Marked {
     copy: Option<Arc<Source>>,
     has_copy: bool,
     name: Option<Arc<str>>,
+    story: Story,
     /// What an access to it says afterwards.
     words: CString,
 }
@@ -71,7 +73,8 @@ impl Shared {
             entry.place = Place::Leaving;
             let words = c_words(&parked_words(entry, &self.device));
             let (bytes, copy, name) = (entry.bytes, entry.copy.take(), entry.name.clone());
-            marked.push(Marked { known, kept, bytes, has_copy: copy.is_some(), copy, name, words });
+            let story = entry.story.clone();
+            marked.push(Marked { known, kept, bytes, has_copy: copy.is_some(), copy, name, story, words });
         }
         drop(table);
         marked.sort_by_key(|one| one.known.serial);
@@ -133,12 +136,24 @@ impl Shared {
         }
         self.changed.notify_all();
         drop(table);
-        // It may free what is the device's.
-        drop(freed);
+        self.tell_stories(marked, freed);
         for one in marked.iter().filter(|one| !one.known.was_away) {
             add(&self.counts.offloads, 1);
             let (name, bytes, is_copied) = (one.name(), one.bytes, !one.has_copy);
             self.tell(|| Event::Offloaded { name, bytes, is_copied });
+        }
+    }
+
+    /// Frees what was the device's.
+    fn tell_stories(&self, marked: &[Marked], freed: Vec<DeviceMemory>) {
+        let left = marked.iter().zip(freed).filter(|(one, _)| !one.known.was_away);
+        let stories: Vec<_> =
+            left.map(|(one, memory)| (one.known.id, Story::leaves(|| drop(memory)))).collect();
+        let mut table = self.table();
+        for (id, story) in stories {
+            if let Some(entry) = table.entries.get_mut(&id) {
+                entry.story = story;
+            }
         }
     }
 
@@ -177,10 +192,16 @@ impl Shared {
                 return None;
             }
             let kept = entry.storage.keep()?;
+            if !kept.is_away() {
+                // Another manager has brought it back.
+                entry.place = Place::Resident;
+                return None;
+            }
             entry.place = Place::Coming { ahead: false };
             let words = words_of(&entry.words(), &self.device);
             let (bytes, name) = (entry.bytes, entry.name.clone());
-            Some(Marked { known, kept, bytes, copy: None, has_copy: true, name, words })
+            let story = entry.story.clone();
+            Some(Marked { known, kept, bytes, copy: None, has_copy: true, name, story, words })
         });
         marked.collect()
     }
@@ -218,21 +239,20 @@ impl Shared {
             );
             return Err(Error::new(ErrorKind::OutOfMemory, message));
         }
-        coming.iter().map(|one| self.filled(&one.kept, one.bytes, false)).collect()
+        coming.iter().map(|one| self.filled(&one.kept, one.bytes, &one.story, false)).collect()
     }
 
     fn give_all(&self, coming: &[Marked], memories: Vec<DeviceMemory>) {
-        let mut before = Vec::new();
+        let (mut before, is_told) = (Vec::new(), self.is_told());
         let mut table = self.table();
         for (one, memory) in coming.iter().zip(memories) {
             let source = one.kept.give(memory).map(|away| away::into_source(*away));
             match table.entries.get_mut(&one.known.id) {
                 Some(entry) => {
                     entry.place = Place::Resident;
-                    // Where no thread is inside, writes are not told of.
-                    let (kept, unwatched) = if ffi::is_watched() { (source, None) } else { (None, source) };
-                    entry.copy = kept;
-                    before.push(unwatched);
+                    let (valid, stale) = if is_told { (source, None) } else { (None, source) };
+                    entry.copy = valid;
+                    before.push(stale);
                 }
                 None => before.push(source),
             }

@@ -13,11 +13,13 @@ use super::counts::{Counts, add, timed};
 use super::host::Host;
 use super::link::Link;
 use super::parking::parked_words;
+use super::registry;
 use super::seen::{Event, Seen};
 use super::table::{Place, Places, Table};
 use crate::error::{AWAY, Error, ErrorKind};
 use crate::ffi::{self, Aside, DeviceId, DeviceMemory, Kept};
 use crate::memory::{Device, cpu};
+use crate::notes::Story;
 
 /// One for each device, whatever threads have entered.
 ///
@@ -207,8 +209,12 @@ impl Shared {
         let memory = kept.take(away, &words);
         drop(table);
         // Freed before a thread that waits for room is told.
-        drop(memory);
-        drop(self.set_place(id, Place::Away));
+        let story = Story::leaves(|| drop(memory));
+        let mut table = self.set_place(id, Place::Away);
+        if let Some(entry) = table.entries.get_mut(&id) {
+            entry.story = story;
+        }
+        drop(table);
         drop(kept);
         add(&self.counts.offloads, 1);
         self.tell(|| Event::Offloaded { name: name.as_deref().map(str::to_owned), bytes, is_copied });
@@ -253,9 +259,9 @@ impl Shared {
 
     /// Brings a storage back, if it is not there. `ahead`: without waiting for room.
     pub(crate) fn fetch(&self, id: u64, ahead: bool) -> Result<(), Error> {
-        let Some((kept, bytes)) = self.begin_coming(id, ahead)? else { return Ok(()) };
+        let Some((kept, bytes, story)) = self.begin_coming(id, ahead)? else { return Ok(()) };
         let began = Instant::now();
-        let filled = self.filled(&kept, bytes, ahead);
+        let filled = self.filled(&kept, bytes, &story, ahead);
         let memory = match filled {
             Ok(memory) => memory,
             Err(failed) => {
@@ -263,13 +269,13 @@ impl Shared {
                 return Err(failed);
             }
         };
+        let is_told = self.is_told();
         let mut table = self.set_place(id, Place::Resident);
         let away = kept.give(memory);
         let mut source = away.map(|away| away::into_source(*away));
         let entry = table.entries.get_mut(&id);
         let name = entry.and_then(|entry| {
-            // Where no thread is inside, writes are not told of.
-            entry.copy = if ffi::is_watched() { source.take() } else { None };
+            entry.copy = if is_told { source.take() } else { None };
             entry.name.clone()
         });
         drop(table);
@@ -284,12 +290,17 @@ impl Shared {
         Ok(())
     }
 
+    /// Whether it hears of writes: not where no thread is inside, nor of those to what another manager's threads use.
+    pub(crate) fn is_told(&self) -> bool {
+        ffi::is_watched() && registry::of(self.id).is_some_and(|told| std::ptr::eq(&raw const *told, self))
+    }
+
     fn stalled(&self, began: Instant) {
         add(&self.counts.stalls, 1);
         add(&self.counts.stall_nanos, u64::try_from(began.elapsed().as_nanos()).unwrap_or(u64::MAX));
     }
 
-    fn begin_coming(&self, id: u64, ahead: bool) -> Result<Option<(Kept, u64)>, Error> {
+    fn begin_coming(&self, id: u64, ahead: bool) -> Result<Option<(Kept, u64, Story)>, Error> {
         let mut table = self.table();
         let mut waits_since = None;
         loop {
@@ -305,7 +316,7 @@ impl Shared {
                         return Ok(None);
                     }
                     entry.place = Place::Coming { ahead };
-                    return Ok(Some((kept, entry.bytes)));
+                    return Ok(Some((kept, entry.bytes, entry.story.clone())));
                 }
                 Place::Parked => {
                     return Err(Error::new(ErrorKind::Offloaded, parked_words(entry, &self.device)));
@@ -327,7 +338,13 @@ impl Shared {
     }
 
     /// Memory of the device with the bytes of what is away.
-    pub(crate) fn filled(&self, kept: &Kept, bytes: u64, ahead: bool) -> Result<DeviceMemory, Error> {
+    pub(crate) fn filled(
+        &self,
+        kept: &Kept,
+        bytes: u64,
+        story: &Story,
+        ahead: bool,
+    ) -> Result<DeviceMemory, Error> {
         let _aside = Aside::begin();
         let mut memory = loop {
             let lacking = self.lacking_bytes(bytes);
@@ -337,7 +354,7 @@ impl Shared {
             if lacking > 0 && self.room_for(lacking) {
                 continue;
             }
-            match DeviceMemory::make(self.id, bytes) {
+            match story.returns(|| DeviceMemory::make(self.id, bytes)) {
                 Err(failed) if failed.kind() == ErrorKind::OutOfMemory && !ahead => {
                     if !self.room_for(bytes) {
                         return Err(failed);

@@ -11,6 +11,7 @@ use super::away::{self, Source};
 use super::following::Following;
 use super::steps::{Found, Steps, print_of};
 use crate::ffi::{Remembered, Rows, Use};
+use crate::notes::Story;
 
 /// Where a storage is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -46,6 +47,8 @@ pub(crate) struct Entry {
     pub(crate) last_use: u64,
     pub(crate) uses: u64,
     pub(crate) name: Option<Arc<str>>,
+    /// As it was when it left last.
+    pub(crate) story: Story,
 }
 
 impl Entry {
@@ -68,6 +71,7 @@ impl Entry {
             last_use: now,
             uses: 0,
             name: None,
+            story: Story::default(),
         }
     }
 

@@ -116,11 +116,11 @@ impl TensorRef {
             return Err(self.refused("is not this manager's"));
         }
         operators::take_back();
-        ids.iter().try_for_each(|id| {
-            self.shared.offload(*id)?;
-            let stays = self.each(|entry| entry.place == Place::Resident && entry.bytes > 0);
-            if stays.contains(&true) { Err(self.refused("is in use, pinned or kept")) } else { Ok(()) }
-        })
+        for id in ids {
+            self.shared.offload(id)?;
+        }
+        let stays = self.each(|entry| entry.place == Place::Resident && entry.bytes > 0);
+        if stays.contains(&true) { Err(self.refused("is in use, pinned or kept")) } else { Ok(()) }
     }
 
     fn refused(&self, why: &str) -> Error {

@@ -4,6 +4,7 @@ use std::collections::HashMap;
 use std::fs::{self, File};
 use std::io::{self, Read as _, Seek as _, SeekFrom};
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::SystemTime;
 
@@ -171,8 +172,11 @@ impl WeightsFile {
 
 /// Writes a file beside, and puts it in its place when it is whole.
 pub(crate) fn write_whole(path: &Path, write: impl FnOnce(&Path) -> Result<(), Error>) -> Result<(), Error> {
+    // Threads that write to one path at once write to files of their own, and the last one stays.
+    static WRITTEN: AtomicU64 = AtomicU64::new(0);
+    let number = WRITTEN.fetch_add(1, Ordering::Relaxed);
     let mut beside = path.as_os_str().to_owned();
-    beside.push(format!(".{}.partial", std::process::id()));
+    beside.push(format!(".{}-{number}.partial", std::process::id()));
     let beside = PathBuf::from(beside);
     let written =
         write(&beside).and_then(|()| fs::rename(&beside, path).map_err(|error| failed(path, error)));

@@ -42,7 +42,7 @@
 //! # Tables of lines
 //!
 //! [`Recording::lines`] has one table for each function, in the order of the source. Its
-//! [columns](Lines::columns) are, unless told, `peak`, and `reserved` where a device reserves.
+//! [columns](Lines::columns) are, unless told, `peak`, `reserved` where a device reserves, and `fetched` where storages came back.
 //!
 //! | column | bytes, or what else is said |
 //! |---|---|
@@ -51,13 +51,17 @@
 //! | `rise` | the most by which it rose above what there was when it began |
 //! | `current` | the most that were allocated when it ended |
 //! | `allocated`, `freed`, `net` | all it allocated, freed, and the difference |
-//! | `kept` | born in this line and alive now |
+//! | `kept` | born in this line and alive now, on the device |
+//! | `fetched`, `offloaded` | of storages that [managers](crate::offload) moved to the device, and off it |
 //! | `backward` | allocated for the gradients of its operators |
 //! | `hits`, `ooms`, `time` | how often it began, allocations that failed, how long it took |
 //!
 //! The line of the `fn` is the state at entry; a line that never ran is blank. What is freed at the end of a block
 //! belongs to its `}`, what a `return` or a `?` drops to that line. [`Lines::operators`] shows the operators beneath
 //! their lines, [`Lines::as_cuda`] what CUDA's caching allocator would have reserved; both need [`Depth::Events`].
+//! A line that fetches has not allocated: what came back is in its `fetched` alone, and is kept by the line that made
+//! it. Readings of the device, `peak`, `rise` and `current`, have it in them, so `fetched` is shown beside `peak` where
+//! anything was. In a trace a fetch is another block of the same storage, born in the operator that asked.
 //! What was in no marked function is one line at the end. [`Recording::diff`] tells which lines keep more than in an
 //! earlier recording.
 //!
@@ -73,7 +77,7 @@
 //! | temporary | all else | its birth |
 //!
 //! Where no operators are recorded, a birth is `src/net.rs:42`. States have names if the first step of their
-//! optimizer is recorded.
+//! optimizer is recorded, and no manager moves them within it. Names stay with storages that move.
 //!
 //! # Out of memory
 //!
@@ -128,7 +132,7 @@
 //! | `report(verbose=True)` | the same, with `{:#}` |
 //! | `report(device=..)` | [`Stocktaking::device`] |
 //! | `add_optimizer` | [`optimizer`] around the first step |
-//! | `Courtesy` | nothing yet |
+//! | `Courtesy` | [`offload::park`](crate::offload::park()) |
 //!
 //! Columns have their names there as well: `"active_bytes.all.peak".parse()` is [`Column::Peak`].
 //!

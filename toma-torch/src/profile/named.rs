@@ -1,7 +1,7 @@
 //! What a program says of its tensors: variables, gradients, states of optimizers, labels.
 
 use std::collections::{HashMap, HashSet};
-use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError, TryLockError, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError, Weak};
 
 use tch::Tensor;
 use tch::nn::{VarStore, Variables};
@@ -10,6 +10,7 @@ use toma_trace::holdings::Category;
 
 use super::states::State;
 use crate::ffi::{self, EventKind};
+use crate::notes::{is_alive, note, noted_at};
 
 /// Names of storages, by where they begin.
 ///
@@ -21,72 +22,8 @@ pub(super) struct Named {
     optimizers: Mutex<HashSet<String>>,
 }
 
-/// What a block is, by its address and by what the recording in which it was born has answered for it: a later block
-/// at the same address is another. States of optimizers outlive the recording that saw them begin.
-static NOTED: LazyLock<Mutex<Notes>> = LazyLock::new(Mutex::default);
-
 /// Names of what begins at an address.
 pub(super) type ByAddress = HashMap<u64, (Category, String)>;
-
-type Notes = HashMap<(u64, Owner), (Category, String)>;
-
-/// When there are so many, those of blocks that are gone are dropped: they are of steps that are long over.
-const MANY: usize = 1 << 16;
-
-fn noted() -> MutexGuard<'static, Notes> {
-    NOTED.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-fn is_alive(address: u64, owner: Owner) -> bool {
-    ffi::owner_at(address) == owner
-}
-
-/// Forgets what was noted of blocks that are gone, or that no recording has told apart from later ones.
-pub(super) fn forget() {
-    noted().retain(|(address, owner), _| *owner != Owner(0) && is_alive(*address, *owner));
-}
-
-/// Forgets what was noted of blocks that are gone.
-pub(super) fn forget_gone() {
-    keep_living(&mut noted());
-}
-
-fn keep_living(notes: &mut Notes) {
-    notes.retain(|(address, owner), _| is_alive(*address, *owner));
-}
-
-/// What was noted of the block that lives at an address.
-pub(super) fn noted_at(address: u64, owner: Owner) -> Option<(Category, String)> {
-    noted().get(&(address, owner)).cloned()
-}
-
-/// What was noted of a block.
-pub(super) struct Noted {
-    pub(super) address: u64,
-    pub(super) owner: Owner,
-    pub(super) category: Category,
-    pub(super) name: String,
-}
-
-/// What was noted of all blocks.
-pub(super) fn all_noted() -> Vec<Noted> {
-    let noted = noted();
-    let of = |(&(address, owner), (category, name)): (&(u64, Owner), &(Category, String))| Noted {
-        address,
-        owner,
-        category: *category,
-        name: name.clone(),
-    };
-    noted.iter().map(of).collect()
-}
-
-fn note(address: u64, category: Category, name: impl FnOnce() -> String) {
-    let mut noted = noted();
-    if noted.len() >= MANY {
-        keep_living(&mut noted);
-    }
-    noted.entry((address, ffi::owner_at(address))).or_insert_with(|| (category, name()));
-}
 
 impl Named {
     /// Variables that a store has now or later, as long as it lives. While the program has locked it they are not found.

@@ -13,6 +13,7 @@ use super::running;
 use crate::cpu;
 use crate::error::{Error, ErrorKind};
 use crate::ffi::{self, DeviceId};
+use crate::notes;
 use crate::record::place;
 
 /// What is recorded, and how.
@@ -97,7 +98,7 @@ impl Profiler {
         };
         let counting = setup.after_backward(running::note_variables).start().map_err(busy)?;
         counting.correct(HOST, cpu::allocated_bytes());
-        named::forget();
+        notes::forget();
         named.note_variables();
         for (name, tensor) in &labels {
             named::label(name, tensor);
@@ -137,7 +138,7 @@ impl Profiling {
     pub fn clear(&mut self) {
         self.counting.clear();
         self.counting.correct(HOST, cpu::allocated_bytes());
-        named::forget_gone();
+        notes::forget_gone();
     }
 
     /// Ends it.

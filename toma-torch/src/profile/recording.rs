@@ -11,9 +11,10 @@ use toma_trace::lines::{Diff, Lines};
 use toma_trace::write;
 use toma_trace::{Place, Size, Trace};
 
-use super::named::{self, Named, Noted};
+use super::named::Named;
 use crate::error::{Error, ErrorKind};
 use crate::ffi;
+use crate::notes::{self, Noted};
 
 /// What was recorded.
 #[derive(Clone)]
@@ -42,7 +43,7 @@ impl Found {
             category,
             name,
         });
-        Self { living, names: variables.chain(named::all_noted()).collect() }
+        Self { living, names: variables.chain(notes::all_noted()).collect() }
     }
 }
 

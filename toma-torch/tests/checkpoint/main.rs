@@ -11,4 +11,6 @@ mod known;
 mod nets;
 mod random_plans;
 mod retry;
+#[path = "../../../tests/common/rounds.rs"]
+mod rounds;
 mod sequences;

@@ -4,6 +4,7 @@ use toma_torch::checkpoint::{self, Action, Costs, Plan};
 
 use crate::kit::alone;
 use crate::nets;
+use crate::rounds::rounds;
 
 /// What a list of actions holds so far.
 struct Drawn<'a> {
@@ -75,8 +76,8 @@ fn random_legal_plans_compute_the_bits_of_the_plain_run() {
     let costs = form.measure(&*net.forward).unwrap();
     assert_eq!(costs.stages().len(), 6);
     let mut generator = fastrand::Rng::with_seed(12);
-    let mut legal = 0;
-    for _ in 0..20_000 {
+    let (mut legal, enough) = (0, rounds(1_500, 10_000));
+    for _ in 0..2 * enough {
         let actions = draw(&costs, &mut generator);
         let Ok(plan) = Plan::new(&costs, actions) else { continue };
         assert_eq!(net.step(|forward| form.plan(&plan).region(forward)), expected, "{plan}");
@@ -84,7 +85,7 @@ fn random_legal_plans_compute_the_bits_of_the_plain_run() {
             checkpoint::last().unwrap().repeats().into_iter().map(|count| count as usize).collect();
         assert_eq!(repeats, plan.repeats().collect::<Vec<_>>(), "{:?}", plan.actions());
         legal += 1;
-        if legal == 10_000 {
+        if legal == enough {
             return;
         }
     }

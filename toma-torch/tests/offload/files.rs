@@ -237,3 +237,32 @@ fn sorted(variables: &nn::VarStore) -> Vec<(String, Vec<u32>)> {
     all.sort();
     all
 }
+
+#[test]
+fn a_file_that_several_threads_save_to_is_one_of_theirs_in_whole() {
+    let _alone = alone();
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("weights.safetensors");
+    let manager = manager(Lru);
+    let store = |number: i32| {
+        let store = nn::VarStore::new(tch::Device::Cpu);
+        let _ = store.root().var("w", &[1 << (14 + number)], nn::Init::Const(f64::from(number)));
+        store
+    };
+    let failed: Vec<_> = std::thread::scope(|scope| {
+        let saves = (0..4).map(|number| {
+            let (store, manager, path) = (store(number), manager.clone(), &path);
+            scope.spawn(move || (0..20).filter_map(|_| manager.save(&store, path).err()).collect::<Vec<_>>())
+        });
+        let saves: Vec<_> = saves.collect();
+        saves.into_iter().flat_map(|thread| thread.join().unwrap()).collect()
+    });
+    assert!(failed.is_empty(), "{failed:?}");
+    let read = Tensor::read_safetensors(&path).unwrap();
+    let (_, read) = &read[0];
+    let number = read.int64_value(&[0]);
+    assert!((0..4).contains(&number), "{number}: one of theirs");
+    assert_eq!(read.size(), [1 << (14 + number)]);
+    assert!(read.equal(&read.full_like(number)), "all of it is");
+    assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 1, "nothing is left beside it");
+}

@@ -297,3 +297,24 @@ fn gradients_that_are_away_are_dropped_there() {
     assert!(!weight.grad().defined());
     assert_eq!((manager.report().fetches, manager.status().away), (before, 0));
 }
+
+/// A copy is valid as long as its manager is told of writes.
+#[test]
+fn a_handle_of_a_manager_that_is_not_told_of_writes_keeps_them() {
+    let _alone = alone();
+    for is_gone in [true, false] {
+        let mut weights = Tensor::full([1 << 14], 3, FLOATS);
+        let first = manager(Lru);
+        let handle = first.adopt(&weights);
+        let first = Some(first).filter(|_| !is_gone);
+        handle.offload().unwrap();
+        let (_other, _entered) = entered(u64::MAX / 2, Lru);
+        handle.fetch().unwrap();
+        let _ = weights.g_add_scalar_(1.0);
+        handle.offload().unwrap();
+        handle.fetch().unwrap();
+        let sum = weights.sum(Kind::Double).double_value(&[]);
+        assert_eq!(sum, f64::from(4 << 14), "is gone: {is_gone}");
+        drop(first);
+    }
+}

@@ -7,9 +7,13 @@ mod governor;
 mod handles;
 mod hard;
 mod kit;
+mod listed;
 #[path = "../steps/nets.rs"]
 mod nets;
 mod park;
 mod plans;
+mod profiled;
 mod rare;
+#[path = "../../../tests/common/rounds.rs"]
+mod rounds;
 mod sizes;

@@ -303,3 +303,26 @@ fn a_device_is_parked_without_a_handle_where_there_is_a_manager() {
     parked.resume().unwrap();
     assert_eq!(manager.adopt(&tensor).residency(), Residency::Resident);
 }
+
+/// Its own manager may be gone, and another one knows nothing of it.
+#[test]
+fn what_another_manager_has_fetched_meanwhile_is_neither_resumed_nor_lost() {
+    let _alone = alone();
+    for resumes in [true, false] {
+        let weights = Tensor::full([1 << 14], 3, FLOATS);
+        let (manager, entered) = entered(u64::MAX / 2, Lru);
+        drop(manager.adopt(&weights));
+        let parked = manager.park().unwrap();
+        drop((entered, manager));
+        let (_other, _entered) = self::entered(u64::MAX / 2, Lru);
+        let expected = f64::from(3 << 14).to_bits();
+        assert_eq!(sum(&weights), expected);
+        if resumes {
+            parked.resume().unwrap();
+        } else {
+            drop(parked);
+        }
+        assert_eq!(sum(&weights), expected);
+        assert_eq!(sum(&(&weights * 2)), f64::from(6 << 14).to_bits());
+    }
+}

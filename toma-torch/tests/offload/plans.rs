@@ -43,6 +43,9 @@ fn budget_of(net: fn() -> Net, percent: u64) -> u64 {
     (cpu::peak_allocated_bytes() - before) * percent / 100
 }
 
+/// Until each moves what the one before did.
+const ROUNDS: usize = 7;
+
 /// On demand, each repetition of a known step moves what the simulator says.
 #[test]
 fn the_simulator_and_the_run_agree_to_the_byte() {
@@ -53,47 +56,49 @@ fn the_simulator_and_the_run_agree_to_the_byte() {
         for eviction in evictions {
             let (manager, _entered) = entered(cpu::allocated_bytes() + bytes, eviction());
             let net = NETS[at]();
-            let (figures, _) = moved(&manager, &net, 12, true);
+            let (figures, _) = moved(&manager, &net, ROUNDS, true);
             let planned = manager.plan();
             let step = planned.step().expect("it has been repeated");
             let terms = Terms::bytes_alone(planned.terms().budget_bytes);
-            let outcome = simulate(step, &terms, &mut *eviction(), 12);
+            let outcome = simulate(step, &terms, &mut *eviction(), ROUNDS);
             let last = outcome.rounds.last().unwrap();
             assert_eq!(
-                figures[11][1..],
+                figures[ROUNDS - 1][1..],
                 [last.bytes_in, last.bytes_out],
                 "{} {}",
                 net.name,
                 eviction().name()
             );
-            println!("{} {}: {:?}", net.name, eviction().name(), figures[11]);
+            println!("{} {}: {:?}", net.name, eviction().name(), figures[ROUNDS - 1]);
         }
     }
 }
 
 #[test]
 fn a_step_is_noticed_and_its_plan_moves_less_than_the_least_recently_used_would() {
+    const STEPS: usize = 8;
     let _alone = alone();
-    for told in [true, false] {
-        let bytes = budget_of(nets::transformer, 40);
+    let bytes = budget_of(nets::transformer, 40);
+    let expected: Vec<_> = {
         let net = nets::transformer();
         let mut optimizer = Rule::Sgd.build(&net.variables);
         tch::manual_seed(3);
-        let mut learn = || {
+        let learn = || {
             let loss = net.loss();
             optimizer.backward_step(&loss);
             bits(&loss)
         };
-        let expected: Vec<_> = std::iter::repeat_with(&mut learn).take(10).collect();
-        drop((net, optimizer));
+        std::iter::repeat_with(learn).take(STEPS).collect()
+    };
+    for told in [true, false] {
         let (manager, _entered) = entered(cpu::allocated_bytes() + bytes, Flow::default());
         let net = nets::transformer();
-        let (figures, losses) = moved(&manager, &net, 10, told);
+        let (figures, losses) = moved(&manager, &net, STEPS, told);
         assert_eq!(losses, expected, "told: {told}");
         let planned = manager.plan();
         println!("{told}: {figures:?}\n{planned}\n{}", manager.report());
         let plan = planned.plan().expect("the step is known");
-        let [_, bytes_in, bytes_out] = figures[9];
+        let [_, bytes_in, bytes_out] = figures[STEPS - 1];
         assert!(bytes_in + bytes_out < (figures[1][1] + figures[1][2]), "{figures:?}");
         assert!(
             bytes_in + bytes_out <= (plan.bytes_in() + plan.bytes_out()) * 11 / 10,

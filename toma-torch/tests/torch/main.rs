@@ -27,6 +27,8 @@ mod predict;
 mod readme;
 mod rehearsed;
 mod rollback;
+#[path = "../../../tests/common/rounds.rs"]
+mod rounds;
 mod stage;
 mod strange;
 mod stress;

@@ -5,6 +5,7 @@ mod failure;
 mod filled;
 mod known;
 mod makers;
+mod moves;
 mod names;
 mod owner;
 mod replay;
@@ -21,6 +22,7 @@ use std::time::Instant;
 
 pub use failure::Living;
 pub use filled::{filled, untold};
+pub use moves::{Moved, moves, moving};
 pub use names::{NameId, name};
 pub use owner::Owner;
 pub use replay::Replayed;

@@ -7,7 +7,7 @@ use crate::lines::{Born, LineId};
 /// moment of its birth in the lowest 32.
 ///
 /// The word 0 is a block of no recording.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Owner(pub u64);
 
 const RECORDING: u32 = 51;

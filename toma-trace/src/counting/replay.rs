@@ -64,11 +64,20 @@ struct Replay<'a> {
     scribe: Scribe,
     born: HashMap<u32, StorageId>,
     older: HashMap<u64, StorageId>,
+    /// When the storages were born that threads bring back.
+    returning: HashMap<ThreadId, u32>,
 }
 
 impl<'a> Replay<'a> {
     fn new(sources: &'a Sources, places: Vec<Place>) -> Self {
-        Self { sources, places, scribe: Scribe::new(), born: HashMap::new(), older: HashMap::new() }
+        Self {
+            sources,
+            places,
+            scribe: Scribe::new(),
+            born: HashMap::new(),
+            older: HashMap::new(),
+            returning: HashMap::new(),
+        }
     }
 
     /// Answers `None` for what belongs to a function, a line or a device that there is not.
@@ -87,7 +96,8 @@ impl<'a> Replay<'a> {
             Told::Attempt(name) => self.scribe.scope(thread, Label::new(ScopeKind::Attempt, text(name))),
             Told::Ends => self.scribe.ends(thread).ok()?,
             Told::Born(memory) => self.born(place, thread, memory)?,
-            Told::Died(memory) => self.died(thread, memory)?,
+            Told::Died(memory) => self.died(place, thread, memory)?,
+            Told::Returns(moment) => drop(self.returning.insert(thread, moment)),
         }
         Some(())
     }
@@ -112,17 +122,26 @@ impl<'a> Replay<'a> {
 
     fn born(&mut self, place: u64, thread: ThreadId, memory: Memory) -> Option<()> {
         let Memory { device, address, bytes, .. } = memory;
-        let storage = self.scribe.born(thread, address, self.places.get(usize::from(device))?, bytes).ok()?;
-        self.born.insert(lower(place), storage);
+        let on = self.places.get(usize::from(device))?;
+        let moment = self.returning.remove(&thread);
+        let returns = moment.and_then(|moment| self.born.get(&moment).copied());
+        if returns.is_some_and(|storage| self.scribe.returned(thread, storage, (address, on), bytes).is_ok())
+        {
+            return Some(());
+        }
+        let storage = self.scribe.born(thread, address, on, bytes).ok()?;
+        self.born.insert(moment.unwrap_or(lower(place)), storage);
         Some(())
     }
 
-    fn died(&mut self, thread: ThreadId, memory: Memory) -> Option<()> {
+    fn died(&mut self, place: u64, thread: ThreadId, memory: Memory) -> Option<()> {
         let Memory { device, address, bytes, .. } = memory;
         let is_known = self.scribe.knows(address);
         let storage = self.scribe.died(thread, address, self.places.get(usize::from(device))?, bytes).ok()?;
         if !is_known {
             self.older.insert(address, storage);
+            // It may come back.
+            self.born.insert(lower(place), storage);
         }
         Some(())
     }

@@ -8,6 +8,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use super::failure::{Living, Moments};
 use super::known::Group;
 use super::makers::Makers;
+use super::moves;
 use super::names::{NameId, name};
 use super::owner::{EXEMPT, Owner};
 use super::told::{Memory, Node, Told, lower};
@@ -24,10 +25,10 @@ thread_local! {
 pub(super) struct Here {
     pub(super) shared: Arc<Shared>,
     number: u32,
-    stack: Stack,
+    pub(super) stack: Stack,
     frames: Vec<Called>,
     /// The operators that run, innermost last.
-    operators: Vec<NameId>,
+    pub(super) operators: Vec<NameId>,
     /// The attempts that run, innermost last.
     pub(super) groups: Vec<Group>,
     makers: Arc<Makers>,
@@ -130,13 +131,21 @@ pub fn allocated(device: u8, address: u64, bytes: u64, node: Node) -> Owner {
     if PAUSES.get() > 0 && super::runs() {
         return EXEMPT;
     }
+    if let Some(owner) = moves::moving() {
+        let told = here(|here| here.has(device).then(|| here.returned(device, address, bytes, owner)));
+        return moves::is_moved(address, owner, told.flatten().unwrap_or(owner));
+    }
     let told = here(|here| here.has(device).then(|| here.allocated(device, address, bytes, node)));
     told.flatten().unwrap_or(Owner(0))
 }
 
 /// A block was given back, with what [`allocated`] has answered for it; 0 where it was never asked.
 pub fn freed(device: u8, address: u64, bytes: u64, owner: Owner) {
-    if owner != EXEMPT {
+    if moves::moving().is_some() {
+        let left = |here: &mut Here| here.has(device).then(|| here.left(device, address, bytes, owner));
+        let told = if owner == EXEMPT { None } else { here(left).flatten() };
+        moves::is_moved(address, owner, told.unwrap_or(owner));
+    } else if owner != EXEMPT {
         here(|here| here.has(device).then(|| here.freed(device, address, bytes, owner)));
     }
 }
@@ -243,9 +252,13 @@ impl Here {
         let born = self.stack.allocated(DeviceId(device.into()), bytes);
         let operator = self.operators.last().copied().unwrap_or(NameId::NONE);
         let place = self.tell(Told::Born(Memory { device, address, bytes, operator }));
+        Owner::new(self.shared.number, born, self.moment_of(place), self.optimizers > 0)
+    }
+
+    /// Of a birth, which may have been told as an event at this place.
+    pub(super) fn moment_of(&self, place: u64) -> u32 {
         let is_kept = self.shared.ring.is_some();
-        let moment = if is_kept { lower(place) } else { self.shared.births.fetch_add(1, Relaxed) };
-        Owner::new(self.shared.number, born, moment, self.optimizers > 0)
+        if is_kept { lower(place) } else { self.shared.births.fetch_add(1, Relaxed) }
     }
 
     fn freed(&mut self, device: u8, address: u64, bytes: u64, owner: Owner) {

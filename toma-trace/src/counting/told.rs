@@ -20,6 +20,8 @@ pub(super) enum Told {
     Attempt(NameId),
     /// What began last and is no frame ends.
     Ends,
+    /// The block that this thread tells of next is of the storage that was born at this moment.
+    Returns(u32),
     Born(Memory),
     Died(Memory),
 }
@@ -60,6 +62,7 @@ impl Told {
             Self::Ends => (8, 0, [0, 0]),
             Self::Born(memory) => (9, memory.half(), [memory.address, memory.bytes]),
             Self::Died(memory) => (10, memory.half(), [memory.address, memory.bytes]),
+            Self::Returns(moment) => (11, moment, [0, 0]),
         };
         [kind | u64::from(thread) << KIND & u64::from(u32::MAX) | u64::from(half) << THREAD, second, third]
     }
@@ -80,7 +83,8 @@ impl Told {
             7 => Self::Attempt(name),
             8 => Self::Ends,
             9 => Self::Born(memory()),
-            _ => Self::Died(memory()),
+            10 => Self::Died(memory()),
+            _ => Self::Returns(half),
         };
         (low >> KIND, told)
     }
@@ -121,6 +125,7 @@ mod tests {
             Told::Phase(NameId(1)),
             Told::Attempt(NameId(2)),
             Told::Ends,
+            Told::Returns(u32::MAX),
             Told::Born(memory(NameId(11))),
             Told::Died(memory(NameId::NONE)),
         ] {

@@ -12,7 +12,7 @@ use crate::tables::{Access, StorageId, Tick, Trace};
 /// The storages that are alive, with the tensors that share each.
 ///
 /// The largest come first; a gradient follows its variable. With `{:#}` other names of a storage follow it, by their
-/// place within.
+/// place within. Where storages have been moved off their device, a column says how many bytes of each; no sum has them.
 ///
 /// ```
 /// # mod toma { pub use toma_trace as trace; }
@@ -121,6 +121,12 @@ impl Inventory {
         self.listed_bytes(place) + self.older_bytes(place)
     }
 
+    /// The bytes of storages of a device that have been moved off it.
+    #[must_use]
+    pub fn outside_bytes(&self, place: &Place) -> u64 {
+        self.on(place).map(|item| item.outside_bytes).sum()
+    }
+
     pub(super) fn on(&self, place: &Place) -> impl Iterator<Item = &Item> {
         self.items.iter().filter(move |item| item.place == *place)
     }
@@ -152,7 +158,8 @@ pub(super) fn shapes(trace: &Trace) -> HashMap<StorageId, &[u64]> {
 fn in_order(items: Vec<Item>) -> Vec<Item> {
     let (mut gradients, mut others): (Vec<_>, Vec<_>) =
         items.into_iter().partition(|item| item.gradient_of.is_some());
-    others.sort_by(|a, b| (&a.place, Reverse(a.bytes)).cmp(&(&b.place, Reverse(b.bytes))));
+    let all = |item: &Item| Reverse(item.bytes + item.outside_bytes);
+    others.sort_by(|a, b| (&a.place, all(a)).cmp(&(&b.place, all(b))));
     let mut ordered = Vec::new();
     for item in others {
         let is_its = |gradient: &mut Item| gradient.gradient_of.as_ref().is_some_and(|of| item.is_called(of));

@@ -12,8 +12,10 @@ pub struct Item {
     pub name: String,
     /// The sizes of the tensor, if they are known.
     pub shape: Option<Vec<u64>>,
-    /// The bytes that were asked for.
+    /// The bytes that were asked for, on its device.
     pub bytes: u64,
+    /// The bytes that have been moved off its device; those are in no sum of it.
+    pub outside_bytes: u64,
     /// The variable whose gradient it is.
     pub gradient_of: Option<String>,
     /// Other tensors in the storage.
@@ -49,6 +51,7 @@ impl Item {
             name: name.to_owned(),
             shape: None,
             bytes,
+            outside_bytes: 0,
             gradient_of: None,
             aliases: Vec::new(),
             is_counted: true,
@@ -73,6 +76,23 @@ impl Item {
     #[must_use]
     pub fn uncounted(self) -> Self {
         Self { is_counted: false, ..self }
+    }
+
+    /// The same, with so many bytes that have been moved off its device.
+    ///
+    /// ```
+    /// # mod toma { pub use toma_trace as trace; }
+    /// use toma::trace::Place;
+    /// use toma::trace::holdings::{Inventory, Item};
+    ///
+    /// let gpu = Place::device("cuda", 0);
+    /// let weight = Item::new(&gpu, "weight", &[512, 1024], 0).outside(2 << 20);
+    /// let inventory = Inventory::new([weight]);
+    /// assert_eq!((inventory.used_bytes(&gpu), inventory.outside_bytes(&gpu)), (0, 2 << 20));
+    /// ```
+    #[must_use]
+    pub fn outside(self, bytes: u64) -> Self {
+        Self { outside_bytes: bytes, ..self }
     }
 
     /// The bytes that its device has given for it. Only the allocator of CUDA rounds, to multiples of 512.

@@ -8,8 +8,10 @@ use crate::sizes::Size;
 
 impl fmt::Display for Inventory {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let rule = "-".repeat(79);
-        writeln!(f, "{:<40}{:>20}{:>10}\n{rule}", "Element type", "Size", "Used MEM")?;
+        let has_outside = self.items().iter().any(|item| item.outside_bytes > 0);
+        let rule = "-".repeat(if has_outside { 89 } else { 79 });
+        let column = if has_outside { "   Outside" } else { "" };
+        writeln!(f, "{:<40}{:>20}{:>10}{column}\n{rule}", "Element type", "Size", "Used MEM")?;
         let mut places: Vec<_> =
             self.items().iter().map(|item| &item.place).chain(self.allocated.keys()).collect();
         places.sort();
@@ -19,10 +21,14 @@ impl fmt::Display for Inventory {
             self.on(place).try_for_each(|item| item.write(f))?;
             let older = self.older_bytes(place);
             if older > 0 {
-                row(f, "older than the recording", "", older)?;
+                row(f, "older than the recording", "", [older, 0])?;
             }
             let used = Size::of(self.used_bytes(place));
             writeln!(f, "{rule}\nTotal Tensors: {} \tUsed Memory: {used}", self.elements(place))?;
+            let outside = self.outside_bytes(place);
+            if outside > 0 {
+                writeln!(f, "Outside of {place}: {}", Size::of(outside))?;
+            }
             if let Some(bytes) = self.allocated.get(place) {
                 writeln!(f, "The allocated memory on {place}: {}", Size::of(*bytes))?;
             }
@@ -34,18 +40,21 @@ impl fmt::Display for Inventory {
 
 impl Item {
     fn write(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        row(f, &self.name, &self.shape.as_deref().map_or_else(String::new, tuple), self.used_bytes())?;
+        let shape = self.shape.as_deref().map_or_else(String::new, tuple);
+        row(f, &self.name, &shape, [self.used_bytes(), self.outside_bytes])?;
         if f.alternate() {
             for alias in &self.aliases {
-                row(f, &format!("{}(->{})", alias.name, self.name), &tuple(&alias.shape), 0)?;
+                row(f, &format!("{}(->{})", alias.name, self.name), &tuple(&alias.shape), [0, 0])?;
             }
         }
         Ok(())
     }
 }
 
-fn row(f: &mut fmt::Formatter<'_>, name: &str, shape: &str, bytes: u64) -> fmt::Result {
-    writeln!(f, "{name:<40}{shape:>20}{:>10}", Size::of(bytes))
+/// Bytes on the device, and outside.
+fn row(f: &mut fmt::Formatter<'_>, name: &str, shape: &str, [used, outside]: [u64; 2]) -> fmt::Result {
+    write!(f, "{name:<40}{shape:>20}{:>10}", Size::of(used))?;
+    if outside > 0 { writeln!(f, "{:>10}", Size::of(outside)) } else { writeln!(f) }
 }
 
 /// A shape as Python writes it; a scalar as one element.

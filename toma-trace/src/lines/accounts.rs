@@ -116,6 +116,8 @@ pub(super) struct Shared {
 pub(super) struct Helpers {
     pub(super) allocated: AtomicU64,
     pub(super) freed: AtomicU64,
+    pub(super) fetched: AtomicU64,
+    pub(super) offloaded: AtomicU64,
     pub(super) ooms: AtomicU64,
 }
 
@@ -138,6 +140,8 @@ pub(super) struct DeviceCounters {
     pub(super) allocated: Counter,
     pub(super) freed: Counter,
     pub(super) kept: Counter,
+    pub(super) fetched: Counter,
+    pub(super) offloaded: Counter,
     pub(super) backward: Counter,
     pub(super) ooms: Counter,
 }

@@ -39,6 +39,10 @@ pub enum Column {
     Net,
     /// Bytes that were born in the line and are alive.
     Kept,
+    /// Bytes of storages that came back to the device, which are not among those allocated.
+    Fetched,
+    /// Bytes of storages that left the device, which are not among those freed.
+    Offloaded,
     /// Bytes that were allocated to compute the gradients of the line's operators.
     Backward,
     /// How often the line's mark was passed.
@@ -51,7 +55,7 @@ pub enum Column {
 
 impl Column {
     /// Every column.
-    pub const ALL: [Self; 12] = [
+    pub const ALL: [Self; 14] = [
         Self::Peak,
         Self::Reserved,
         Self::Rise,
@@ -60,6 +64,8 @@ impl Column {
         Self::Freed,
         Self::Net,
         Self::Kept,
+        Self::Fetched,
+        Self::Offloaded,
         Self::Backward,
         Self::Hits,
         Self::Ooms,
@@ -78,6 +84,8 @@ impl Column {
             Self::Freed => "freed",
             Self::Net => "net",
             Self::Kept => "kept",
+            Self::Fetched => "fetched",
+            Self::Offloaded => "offloaded",
             Self::Backward => "backward",
             Self::Hits => "hits",
             Self::Ooms => "ooms",
@@ -102,6 +110,8 @@ impl Column {
             Self::Freed => size(figures.freed),
             Self::Net => Size(figures.net()).to_string(),
             Self::Kept => size(figures.kept),
+            Self::Fetched => size(figures.fetched),
+            Self::Offloaded => size(figures.offloaded),
             Self::Backward => size(figures.backward),
             Self::Hits => row.hits.to_string(),
             Self::Ooms => figures.ooms.to_string(),

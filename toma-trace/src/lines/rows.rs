@@ -58,7 +58,8 @@ pub struct Row {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Figures {
-    /// The most bytes that were allocated on the device during a stay, by whichever thread.
+    /// The most bytes that were allocated on the device during a stay, by whichever thread. This and what follows of
+    /// the device's bytes have those that came back in them.
     pub peak: u64,
     /// The most bytes that the device's allocator had reserved during a stay.
     pub reserved: u64,
@@ -72,6 +73,10 @@ pub struct Figures {
     pub freed: u64,
     /// Bytes of the blocks that were born while this was the innermost line, and are alive.
     pub kept: u64,
+    /// Bytes of storages that [came back](super::Stack::returned) to the device in its stays.
+    pub fetched: u64,
+    /// Bytes of storages that [left](super::Stack::left) the device in its stays.
+    pub offloaded: u64,
     /// Bytes that were allocated to compute the gradients of its operators.
     pub backward: u64,
     /// Allocations that failed in its stays.
@@ -91,7 +96,7 @@ impl DeviceId {
 }
 
 impl Figures {
-    /// What was allocated less what was freed, in bytes.
+    /// What was allocated less what was freed, in bytes. What has only moved is in neither.
     #[must_use]
     pub fn net(&self) -> i128 {
         i128::from(self.allocated) - i128::from(self.freed)
@@ -253,6 +258,8 @@ impl Figures {
         self.current = self.current.max(other.current);
         self.allocated += other.allocated;
         self.freed += other.freed;
+        self.fetched += other.fetched;
+        self.offloaded += other.offloaded;
         self.backward += other.backward;
         self.ooms += other.ooms;
         // One part is below zero where it freed what another allocated.
@@ -270,6 +277,8 @@ impl DeviceCounters {
             allocated: self.allocated.get(),
             freed: self.freed.get(),
             kept: self.kept.get(),
+            fetched: self.fetched.get(),
+            offloaded: self.offloaded.get(),
             backward: self.backward.get(),
             ooms: self.ooms.get(),
         }

@@ -141,6 +141,52 @@ impl Stack {
         self.attribute(device, Sums { freed: bytes, ..Sums::default() });
     }
 
+    /// The memory of a storage leaves the device, and the storage lives on. It was born so, or before the recording.
+    ///
+    /// ```
+    /// # mod toma { pub use toma_trace as trace; }
+    /// use std::sync::Arc;
+    /// use toma::trace::Place;
+    /// use toma::trace::lines::{Rows, Source, Sources, Stack};
+    ///
+    /// let mut sources = Sources::new();
+    /// let first = sources.add(Source::new("step", "src/net.rs").line(9, "let w = f();").line(10, "g(&w)"));
+    /// let rows = Arc::new(Rows::new(&[(Place::HOST, 0)]));
+    /// let host = rows.device(&Place::HOST).expect("a device of these rows");
+    ///
+    /// let mut stack = Stack::new(&rows);
+    /// stack.enter(first);
+    /// let born = stack.allocated(host, 24);
+    /// stack.left(host, 24, Some(born));
+    /// stack.mark(first.nth(1));
+    /// stack.returned(host, 24, Some(born));
+    /// stack.leave();
+    ///
+    /// let rows = rows.by_line();
+    /// let [made, used] = [0, 1].map(|line| rows[&first.nth(line)].devices[&host]);
+    /// assert_eq!((made.allocated, made.offloaded, made.kept), (24, 24, 24));
+    /// assert_eq!((used.allocated, used.fetched, used.kept), (0, 24, 0));
+    /// ```
+    pub fn left(&mut self, device: DeviceId, bytes: u64, born: Option<Born>) {
+        self.stays.rows.gauge(device).free(bytes);
+        self.attribute(device, Sums { offloaded: bytes, ..Sums::default() });
+        if let Some(born) = born {
+            self.counters(born.0, device).kept.subtract(bytes);
+        }
+    }
+
+    /// The memory of a storage is back on the device. The line that needs it is not the one that keeps it.
+    pub fn returned(&mut self, device: DeviceId, bytes: u64, born: Option<Born>) {
+        self.stays.resume();
+        let now = Levels { allocated: self.stays.rows.gauge(device).allocate(bytes), reserved: 0 };
+        self.raise(device, now);
+        let by = self.attribute(device, Sums { fetched: bytes, ..Sums::default() });
+        self.stays.rows.reaches(device, now.allocated, by.0);
+        if let Some(born) = born {
+            self.counters(born.0, device).kept.add(bytes);
+        }
+    }
+
     /// The allocator of a device had no memory for a block.
     pub fn out_of_memory(&mut self, device: DeviceId) {
         self.stays.resume();
@@ -170,12 +216,16 @@ impl Stack {
             let outside = self.counters(None, device);
             outside.allocated.add(done.allocated);
             outside.freed.add(done.freed);
+            outside.fetched.add(done.fetched);
+            outside.offloaded.add(done.offloaded);
             outside.ooms.add(done.ooms);
             return Born(None);
         };
         let helpers = &helped.shared[device.index()].helpers;
         helpers.allocated.fetch_add(done.allocated, Relaxed);
         helpers.freed.fetch_add(done.freed, Relaxed);
+        helpers.fetched.fetch_add(done.fetched, Relaxed);
+        helpers.offloaded.fetch_add(done.offloaded, Relaxed);
         helpers.ooms.fetch_add(done.ooms, Relaxed);
         Born(Some(LineId(helped.line.load(Relaxed))))
     }

@@ -53,6 +53,8 @@ struct Stay {
 pub(super) struct Sums {
     pub(super) allocated: u64,
     pub(super) freed: u64,
+    pub(super) fetched: u64,
+    pub(super) offloaded: u64,
     pub(super) ooms: u64,
 }
 
@@ -193,6 +195,8 @@ impl Stays {
                 let sums = self.sums[device].helped(&shared.helpers);
                 counters.allocated.add(sums.allocated - stay.sums.allocated);
                 counters.freed.add(sums.freed - stay.sums.freed);
+                counters.fetched.add(sums.fetched - stay.sums.fetched);
+                counters.offloaded.add(sums.offloaded - stay.sums.offloaded);
                 counters.ooms.add(sums.ooms - stay.sums.ooms);
             }
         }
@@ -221,6 +225,8 @@ impl Sums {
     pub(super) fn add(&mut self, more: Self) {
         self.allocated += more.allocated;
         self.freed += more.freed;
+        self.fetched += more.fetched;
+        self.offloaded += more.offloaded;
         self.ooms += more.ooms;
     }
 
@@ -229,6 +235,8 @@ impl Sums {
         Self {
             allocated: self.allocated + helpers.allocated.load(Relaxed),
             freed: self.freed + helpers.freed.load(Relaxed),
+            fetched: self.fetched + helpers.fetched.load(Relaxed),
+            offloaded: self.offloaded + helpers.offloaded.load(Relaxed),
             ooms: self.ooms + helpers.ooms.load(Relaxed),
         }
     }

@@ -262,10 +262,15 @@ impl Lines {
     }
 
     pub(super) fn shown_columns(&self) -> Vec<Column> {
-        let reserves = || self.rows().any(|row| row.devices.values().any(|figures| figures.reserved > 0));
+        let any =
+            |of: fn(&Figures) -> u64| self.rows().any(|row| row.devices.values().any(|one| of(one) > 0));
+        let reserves = || any(|figures| figures.reserved);
+        let fetches = || any(|figures| figures.fetched);
         self.columns.clone().unwrap_or_else(|| {
             let mut columns = vec![Column::Peak];
             columns.extend(reserves().then_some(Column::Reserved));
+            // Peaks have it in them.
+            columns.extend(fetches().then_some(Column::Fetched));
             columns
         })
     }

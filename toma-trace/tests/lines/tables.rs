@@ -71,8 +71,8 @@ fn every_column_of_one_device() {
         "\
 ## net::loss (src/net.rs)
 
-    peak  reserved     rise  current  allocated  freed      net     kept  backward  hits  ooms    time  line  code
- 512.00B     2.00M  512.00B  512.00B    512.00B  0.00B  512.00B  512.00B     0.00B     0     1  0.00ns    20  fn loss() {
+    peak  reserved     rise  current  allocated  freed      net     kept  fetched  offloaded  backward  hits  ooms    time  line  code
+ 512.00B     2.00M  512.00B  512.00B    512.00B  0.00B  512.00B  512.00B    0.00B      0.00B     0.00B     0     1  0.00ns    20  fn loss() {
 "
     );
 }
@@ -123,8 +123,8 @@ fn columns_are_read_by_both_names() {
     }
     assert_eq!(
         "paek".parse::<Column>().unwrap_err().to_string(),
-        "unknown column \"paek\": there are peak, reserved, rise, current, allocated, freed, net, kept, backward, \
-         hits, ooms, time"
+        "unknown column \"paek\": there are peak, reserved, rise, current, allocated, freed, net, kept, fetched, \
+         offloaded, backward, hits, ooms, time"
     );
 }
 

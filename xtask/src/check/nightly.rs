@@ -4,7 +4,7 @@ use anyhow::Result;
 use clap::Args;
 use xshell::Cmd;
 
-use super::{Checks, torch};
+use super::{Checks, suites, torch};
 use crate::project::Features;
 
 /// What the stress tests go by; they say themselves what is wrong with a number.
@@ -28,10 +28,10 @@ impl Length {
     }
 }
 
-/// Random budgets of which the checks draw a tenth.
 /// Moments at which each of three ranks is killed.
 const KILLS: &str = "50";
 
+/// Random budgets of which the checks draw a few hundred.
 const BUDGETS: &str = "10000";
 
 pub(super) fn stress(checks: &Checks<'_>) -> Result<String> {
@@ -59,6 +59,20 @@ pub(super) fn ranks(checks: &Checks<'_>) -> Result<String> {
     let environment = checks.provision.libtorch()?;
     let cargo = checks.project.cargo("test").args(["-p", "toma-torch", "--test", "ranks", "killed::"]);
     checks.pass([environment.give(cargo.env("TOMA_KILLS", KILLS))])
+}
+
+/// Each test that says by `tests/common/rounds.rs` how often it repeats one property; it prints the number.
+pub(super) fn rounds(checks: &Checks<'_>) -> Result<String> {
+    let environment = checks.provision.libtorch()?;
+    let of_torch = [("checkpoint", "random_plans::"), ("offload", "rare::"), ("torch", "dry_failures::")];
+    let of_torch = of_torch.map(|(test, filter)| {
+        let cargo = checks.project.cargo("test").args(["-p", "toma-torch", "--test", test]);
+        environment.give(cargo).args(["--", "--nocapture", filter])
+    });
+    let of_plan = checks.project.cargo_all("test", Features::All).args(suites::OPTIMIZED);
+    let of_plan = of_plan.args(["--test", "checkpoint", "--", "--nocapture", "optimum::", "properties::"]);
+    let all = of_torch.into_iter().chain([of_plan]);
+    checks.pass(all.map(|cargo| cargo.env("TOMA_ROUNDS", "night")))
 }
 
 pub(super) fn nets(checks: &Checks<'_>) -> Result<String> {

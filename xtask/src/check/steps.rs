@@ -56,6 +56,7 @@ pub(super) const STEPS: &[Step] = &[
     step("torch-stress", Nightly, "the same with real tensors", nightly::torch_stress),
     step("budgets", Nightly, "10,000 random budgets for nets that are predicted", nightly::budgets),
     step("ranks", Nightly, "ranks are killed at 150 random moments", nightly::ranks),
+    step("rounds", Nightly, "what shows one property over and over, in full length", nightly::rounds),
     step("nets", Nightly, "what is said of large nets, against counted bytes", nightly::nets),
     step("test-bare-slow", Nightly, "the slow tests with no feature", suites::bare_slow),
     step("regret", Nightly, "the bars of the benchmark `regret`, over its whole grid", nightly::regret),

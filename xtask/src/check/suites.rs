@@ -4,26 +4,35 @@ use anyhow::Result;
 use xshell::Cmd;
 
 use super::Checks;
+use crate::metadata::Package;
 use crate::project::Features;
 
 /// With `--fast` without the tests that the facade lists as `slow-tests`, by parts of their names.
 pub(super) fn all(checks: &Checks<'_>) -> Result<String> {
-    let later = checks.project.workspace.listed(|settings| &settings.only_optimized_tests);
-    let names = checks.project.workspace.packages.iter().flat_map(|package| package.targets_of("test"));
-    let names = names.filter(|test| !later.contains(&test.name)).flat_map(|test| ["--test", &test.name]);
-    let targets: Vec<_> = ["--lib", "--bins"].into_iter().chain(names).collect();
     let filter = if checks.fast { skipping_slow(checks) } else { Vec::new() };
-    tests(checks, Features::All, &targets, &filter)
+    tests(checks, Features::All, &targets(checks, |_| true), &filter)
 }
 
-/// Without the slow tests: with all features the same engine runs with more around it.
+/// Without the slow tests: with all features the same engine runs with more around it. What runs optimized with all
+/// features is the same program here where its package has none.
 pub(super) fn bare(checks: &Checks<'_>) -> Result<String> {
-    tests(checks, Features::None, EVERY, &skipping_slow(checks))
+    let targets = targets(checks, |package| package.features().next().is_none());
+    tests(checks, Features::None, &targets, &skipping_slow(checks))
 }
 
 /// Those that [`bare`] leaves out.
 pub(super) fn bare_slow(checks: &Checks<'_>) -> Result<String> {
     tests(checks, Features::None, EVERY, &slow(checks))
+}
+
+/// Every test but those that run optimized alone, in packages of which this is said.
+fn targets<'a>(checks: &Checks<'a>, leaves_out: fn(&Package) -> bool) -> Vec<&'a str> {
+    let names = checks.project.workspace.packages.iter().flat_map(|package| {
+        let later = &package.settings().only_optimized_tests;
+        let is_left_out = leaves_out(package);
+        package.targets_of("test").filter(move |test| !(is_left_out && later.contains(&test.name)))
+    });
+    ["--lib", "--bins"].into_iter().chain(names.flat_map(|test| ["--test", &*test.name])).collect()
 }
 
 /// This leaves out examples, benchmarks and documentation, which are steps of their own.

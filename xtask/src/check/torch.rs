@@ -1,8 +1,9 @@
 //! What is checked with libtorch; everything else is checked without.
 
-use std::path::Path;
+use std::path::PathBuf;
+use std::process::{Child, Command};
 
-use anyhow::{Context as _, Result};
+use anyhow::{Context as _, Result, ensure};
 use xshell::Cmd;
 
 use super::{Checks, programs, suites};
@@ -65,39 +66,82 @@ pub(super) fn examples(checks: &Checks<'_>) -> Result<String> {
 /// sees is the shim.
 pub(super) fn shim(checks: &Checks<'_>) -> Result<String> {
     let (project, environment) = (checks.project, checks.provision.libtorch()?);
-    for (name, sanitizers) in [("shim-test", "address,undefined"), ("shim-test-threads", "thread")] {
-        let program = project.workspace.target_dir.join("xtask").join(name);
-        compile(project, environment, &program, sanitizers)
-            .with_context(|| format!("the shim did not compile with the sanitizers {sanitizers}"))?;
+    let programs = [("shim-test", "address,undefined"), ("shim-test-threads", "thread")];
+    let programs = programs.map(|(name, sanitizers)| Program {
+        path: project.workspace.target_dir.join("xtask").join(name),
+        sanitizers,
+    });
+    // At once, because a compiler works on one file after the other.
+    let compiling = programs.each_ref().map(|program| program.compile(project, environment));
+    let compiled = compiling.map(|compiling| compiling?.finish(project));
+    compiled.into_iter().collect::<Result<()>>()?;
+    for Program { path, sanitizers } in programs {
         // The system says no to sizes beyond it, and the sanitizers are to say the same.
         let options = "allocator_may_return_null=1";
-        let test = project.command(&program).env("ASAN_OPTIONS", options).env("TSAN_OPTIONS", options);
+        let test = project.command(&path).env("ASAN_OPTIONS", options).env("TSAN_OPTIONS", options);
         environment.give(test).run().with_context(|| format!("the shim's own test under {sanitizers}"))?;
     }
     Ok(String::new())
 }
 
-/// Compiles the shim with its test, unless that has been done with the same sources.
-fn compile(project: &Project, environment: &Environment, program: &Path, sanitizers: &str) -> Result<()> {
-    let files = project.shell.read_dir(SHIM)?;
-    let sources = files.iter().filter(|path| path.extension().is_some_and(|extension| extension == "cpp"));
-    // Lines are all that sanitizers tell. libtorch has no type information for the undefined behavior
-    // sanitizer's `vptr`.
-    let compile =
-        project.command(torch::compiler()).args(["-std=c++17", "-g1", "-O1", "-Wall", "-Wextra", "-DNDEBUG"]);
-    let compile = compile.arg(format!("-fsanitize={sanitizers}"));
-    // The allocator's fence is unknown to the sanitizer of threads, and g++ says so.
-    let compile = compile.args(["-fno-sanitize=vptr", "-fno-sanitize-recover", "-Wno-tsan"]);
-    let compile = compile.arg("-isystem").arg(environment.folder().join("../include"));
-    let compile = compile.args(sources).arg("-o").arg(program).arg("-L").arg(environment.folder());
-    // Of libraries that only libtorch's own libraries refer to.
-    let compile = compile.args(["-Wl,--allow-shlib-undefined", "-ltorch_cpu", "-lc10"]);
-    let texts = files.iter().map(|file| project.shell.read_file(file)).collect::<Result<Vec<_>, _>>()?;
-    let (stamp, stamped) = (program.with_extension("stamp"), format!("{compile}\n{}", texts.concat()));
-    if program.exists() && project.shell.read_file(&stamp).is_ok_and(|old| old == stamped) {
-        return Ok(());
+/// The shim with its test, under some sanitizers.
+struct Program {
+    path: PathBuf,
+    sanitizers: &'static str,
+}
+
+impl Program {
+    /// Begins, unless that has been done with the same sources.
+    fn compile(&self, project: &Project, environment: &Environment) -> Result<Compiling> {
+        let files = project.shell.read_dir(SHIM)?;
+        let compile = self.compiler(project, environment, &files);
+        let texts = files.iter().map(|file| project.shell.read_file(file)).collect::<Result<Vec<_>, _>>()?;
+        let (stamp, stamped) = (self.path.with_extension("stamp"), format!("{compile}\n{}", texts.concat()));
+        let is_done = self.path.exists() && project.shell.read_file(&stamp).is_ok_and(|old| old == stamped);
+        let compiler = if is_done {
+            None
+        } else {
+            project.shell.remove_path(&stamp)?;
+            eprintln!("$ {compile}");
+            Some(Command::from(compile).spawn().context("the compiler did not start")?)
+        };
+        Ok(Compiling { compiler, stamp, stamped, sanitizers: self.sanitizers })
     }
-    project.shell.remove_path(&stamp)?;
-    compile.run()?;
-    Ok(project.shell.write_file(stamp, stamped)?)
+
+    fn compiler<'a>(&self, project: &'a Project, environment: &Environment, files: &[PathBuf]) -> Cmd<'a> {
+        let sources =
+            files.iter().filter(|path| path.extension().is_some_and(|extension| extension == "cpp"));
+        // Lines are all that sanitizers tell. libtorch has no type information for the undefined behavior
+        // sanitizer's `vptr`.
+        let settled = ["-std=c++17", "-g1", "-O1", "-Wall", "-Wextra", "-DNDEBUG"];
+        let compile = project.command(torch::compiler()).args(settled);
+        let compile = compile.arg(format!("-fsanitize={}", self.sanitizers));
+        // The allocator's fence is unknown to the sanitizer of threads, and g++ says so.
+        let compile = compile.args(["-fno-sanitize=vptr", "-fno-sanitize-recover", "-Wno-tsan"]);
+        let compile = compile.arg("-isystem").arg(environment.folder().join("../include"));
+        let compile = compile.args(sources).arg("-o").arg(&self.path).arg("-L").arg(environment.folder());
+        // Of libraries that only libtorch's own libraries refer to.
+        compile.args(["-Wl,--allow-shlib-undefined", "-ltorch_cpu", "-lc10"])
+    }
+}
+
+/// A compiler at work, or none where there is nothing to do.
+struct Compiling {
+    compiler: Option<Child>,
+    stamp: PathBuf,
+    stamped: String,
+    sanitizers: &'static str,
+}
+
+impl Compiling {
+    fn finish(self, project: &Project) -> Result<()> {
+        let Some(mut compiler) = self.compiler else { return Ok(()) };
+        let status = compiler.wait()?;
+        ensure!(
+            status.success(),
+            "the shim did not compile with the sanitizers {}: {status}",
+            self.sanitizers
+        );
+        Ok(project.shell.write_file(self.stamp, self.stamped)?)
+    }
 }

@@ -7,6 +7,7 @@ use toma_trace::Place;
 
 use crate::error::{Error, ErrorKind};
 use crate::ffi::{self, Memory};
+use crate::offload;
 use crate::record::place;
 
 /// Which name a storage has: the first counts.
@@ -26,11 +27,21 @@ pub(super) struct Seen {
     pub(super) shape: Vec<u64>,
     pub(super) place: Place,
     pub(super) memory: Memory,
+    /// Of its storage, those that a manager has moved off the device.
+    pub(super) outside_bytes: u64,
+    /// Holds the storage, which may move.
+    pub(super) tensor: Tensor,
 }
 
 impl Seen {
     pub(super) fn elements(&self) -> u64 {
         self.shape.iter().product()
+    }
+
+    /// Where its storage is now.
+    pub(super) fn look_again(&mut self) {
+        self.memory = ffi::tensor_memory(&self.tensor).unwrap_or(self.memory);
+        self.outside_bytes = offload::outside_bytes(&self.tensor);
     }
 }
 
@@ -134,6 +145,8 @@ impl Named<'_> {
             shape,
             place: place(memory.device.numbers()),
             memory,
+            outside_bytes: 0,
+            tensor: tensor.shallow_clone(),
         };
         Some(seen).filter(|seen| seen.elements() > 0)
     }

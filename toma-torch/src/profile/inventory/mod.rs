@@ -11,9 +11,9 @@ use tch::nn::VarStore;
 use toma_trace::counting::{self, Living};
 use toma_trace::holdings::Inventory;
 
-use super::named;
 use crate::error::{Error, ErrorKind};
 use crate::ffi::{self, DeviceId};
+use crate::notes;
 use crate::record::place;
 use look::{Look, Rank, of_inventory};
 
@@ -60,6 +60,9 @@ pub fn inventory() -> Stocktaking {
 /// not counted: tensors from before [`cpu::count`](crate::cpu::count), and memory that the program has lent, as by
 /// `from_blob`. If nothing is counted, only what has a name is listed. On other devices all that has no name is one row.
 /// What other threads allocate and free meanwhile is in the rows or not.
+///
+/// What an offload manager has moved off its device has 0 bytes there, and its bytes in a column of their own,
+/// [`outside`](toma_trace::holdings::Item::outside_bytes), which is in no sum. It is not fetched for this.
 ///
 /// A storage without memory, as of a dry run, has 0 bytes. Of a quantized tensor what is listed is its elements.
 #[derive(Debug, Default)]
@@ -124,7 +127,7 @@ fn known_blocks() -> Vec<(u64, String)> {
     let mut living = Vec::new();
     ffi::each_cpu_block(|block| living.push(block));
     let name = |block: &Living| {
-        let noted = named::noted_at(block.address, block.owner).map(|(_, name)| name);
+        let noted = notes::noted_at(block.address, block.owner).map(|(_, name)| name);
         noted.or_else(|| counting::origin(block.owner))
     };
     living.iter().filter_map(|block| Some((block.address, name(block)?))).collect()

@@ -9,6 +9,7 @@ use toma_trace::holdings::{Inventory, Item};
 use super::look::Seen;
 use crate::ffi::{self, DeviceId};
 use crate::memory::cpu;
+use crate::offload;
 use crate::record::place;
 
 /// What tensors share.
@@ -27,7 +28,7 @@ type Blocks = BTreeMap<u64, u64>;
 
 /// The rows of a device, or of all on which tensors were seen and the host.
 pub(super) fn inventory(
-    seen: Vec<Seen>,
+    mut seen: Vec<Seen>,
     device: Option<DeviceId>,
     said: &BTreeMap<u64, String>,
 ) -> Inventory {
@@ -38,7 +39,10 @@ pub(super) fn inventory(
     }
     devices.sort_by_key(|device| device.numbers());
     devices.dedup();
-    let mut blocks = if devices.contains(&host) { blocks() } else { Blocks::new() };
+    let mut blocks = offload::unmoved(|| {
+        seen.iter_mut().for_each(Seen::look_again);
+        if devices.contains(&host) { blocks() } else { Blocks::new() }
+    });
     let allocated = blocks.values().sum();
     let mut items = named(seen, &mut blocks);
     items.extend(by_address(said, &mut blocks));
@@ -126,9 +130,11 @@ fn item(shared: Shared, mut seen: Vec<Seen>, blocks: &mut Blocks) -> Item {
     let lent = seen.iter().map(|seen| seen.memory.bytes).max().unwrap_or(0);
     let bytes = if let Shared::Counted(address) = shared { blocks.remove(&address) } else { None };
     let owner = &seen[0];
-    let item = Item::new(&owner.place, &owner.name, &owner.shape, bytes.unwrap_or(lent));
+    let outside = seen.iter().map(|seen| seen.outside_bytes).max().unwrap_or(0);
+    let item = Item::new(&owner.place, &owner.name, &owner.shape, bytes.unwrap_or(lent)).outside(outside);
     // What was lent to another device looks as if its allocator had given it.
-    let item = if bytes.is_none() && owner.place == Place::HOST { item.uncounted() } else { item };
+    let is_lent = bytes.is_none() && outside == 0;
+    let item = if is_lent && owner.place == Place::HOST { item.uncounted() } else { item };
     let item = match &owner.gradient_of {
         Some(variable) => item.gradient_of(variable),
         None => item,
@@ -152,6 +158,8 @@ mod tests {
             shape: vec![2],
             place: Place::HOST,
             memory: Memory { device, layout: 0, storage: data, data, bytes: 40, element_bytes: 4, offset },
+            outside_bytes: 0,
+            tensor: tch::Tensor::new(),
         }
     }
 

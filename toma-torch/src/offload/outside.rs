@@ -1,0 +1,23 @@
+//! What others may know of storages that have left.
+
+use tch::Tensor;
+
+use super::registry;
+use crate::ffi::{Remembered, Use};
+
+/// Looks while the managers of all devices move nothing, so that what is seen of one storage holds until the last.
+///
+/// It may ask no operator and allocate nothing on a device.
+pub(crate) fn unmoved<T>(look: impl FnOnce() -> T) -> T {
+    let managers = registry::all();
+    let tables: Vec<_> = managers.iter().map(|shared| shared.table()).collect();
+    let seen = look();
+    drop(tables);
+    seen
+}
+
+/// The bytes of a tensor's memory that are not on its device.
+pub(crate) fn outside_bytes(tensor: &Tensor) -> u64 {
+    let is_away = |storage: &Use<'_>| Remembered::new(storage).keep().is_some_and(|kept| kept.is_away());
+    Use::of(tensor).filter(is_away).map(|storage| storage.bytes).sum()
+}

@@ -1,0 +1,101 @@
+//! Storages that leave a device and come back: their blocks change, they do not.
+
+use std::cell::Cell;
+
+use super::names::NameId;
+use super::owner::{EXEMPT, Owner};
+use super::thread::Here;
+use super::told::{Memory, Told};
+use crate::lines::{Born, DeviceId};
+
+thread_local! {
+    static MOVES: Cell<Option<Moved>> = const { Cell::new(None) };
+}
+
+/// A block that was freed or made for a storage to move.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Moved {
+    /// Where it is or was; 0 where none was told of.
+    pub address: u64,
+    /// What stood for it before.
+    pub before: Owner,
+    /// What stands for it from now on.
+    pub owner: Owner,
+}
+
+/// Runs what frees or makes the block of a storage that is moved, on this thread: no line has allocated or freed it.
+///
+/// `owner` is what stands for the storage while it is away; what it is while it is there does not matter.
+///
+/// ```
+/// # mod toma { pub use toma_trace as trace; }
+/// use toma::trace::Place;
+/// use toma::trace::counting::{self, Counting, Node};
+///
+/// let counting = Counting::of(&[(Place::HOST, 0)]).start()?;
+/// let born = counting::allocated(0, 0x1000, 384, Node::default());
+/// let ((), left) = counting::moves(born, || counting::freed(0, 0x1000, 384, born));
+/// let (now, returned) = counting::moves(left.owner, || counting::allocated(0, 0x2000, 384, Node::default()));
+/// assert_eq!((left.address, returned.address), (0x1000, 0x2000));
+/// assert_eq!((now, returned.owner), (born, born));
+/// # drop(counting);
+/// # Ok::<(), toma::trace::marks::Busy>(())
+/// ```
+pub fn moves<R>(owner: Owner, act: impl FnOnce() -> R) -> (R, Moved) {
+    let _outer = Outer(MOVES.replace(Some(Moved { owner, ..Moved::default() })));
+    let done = act();
+    (done, MOVES.get().unwrap_or_default())
+}
+
+/// What was under way before.
+struct Outer(Option<Moved>);
+
+impl Drop for Outer {
+    fn drop(&mut self) {
+        MOVES.set(self.0);
+    }
+}
+
+/// What stands for the storage that this thread moves, if it moves one.
+pub fn moving() -> Option<Owner> {
+    MOVES.get().map(|moved| moved.owner)
+}
+
+/// Notes which block it is.
+pub(super) fn is_moved(address: u64, before: Owner, owner: Owner) -> Owner {
+    MOVES.set(Some(Moved { address, before, owner }));
+    owner
+}
+
+impl Here {
+    /// Answers what stands for it from now on: one that is older than the recording has had nothing.
+    pub(super) fn left(&mut self, device: u8, address: u64, bytes: u64, owner: Owner) -> Owner {
+        let born = owner.born(self.shared.number);
+        self.stack.left(DeviceId(device.into()), bytes, born);
+        let place = self.tell(Told::Died(Memory { device, address, bytes, operator: NameId::NONE }));
+        if born.is_some() { owner } else { self.taken_over(place, owner) }
+    }
+
+    /// The same of one that is back.
+    pub(super) fn returned(&mut self, device: u8, address: u64, bytes: u64, owner: Owner) -> Owner {
+        if owner == EXEMPT {
+            return owner;
+        }
+        self.goes_on();
+        let born = owner.born(self.shared.number);
+        self.stack.returned(DeviceId(device.into()), bytes, born);
+        if born.is_some() {
+            self.tell(Told::Returns(owner.moment()));
+        }
+        let operator = self.operators.last().copied().unwrap_or(NameId::NONE);
+        let place = self.tell(Told::Born(Memory { device, address, bytes, operator }));
+        if born.is_some() { owner } else { self.taken_over(place, owner) }
+    }
+
+    /// It is of this recording from now on, and was born in none of its lines.
+    fn taken_over(&self, place: u64, owner: Owner) -> Owner {
+        let moment = self.moment_of(place);
+        let is_in_optimizer = owner != Owner(0) && owner.is_of_optimizer();
+        Owner::new(self.shared.number, Born(None), moment, is_in_optimizer)
+    }
+}
