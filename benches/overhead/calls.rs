@@ -7,6 +7,7 @@ use std::task::{Context, Poll, Waker};
 
 use toma::classify::OutOfMemory;
 use toma::memory::Host;
+use toma::ranks::threads;
 use toma::{GlobalCache, NoCache, StacktraceMemoryCache, execute};
 
 use super::measure::pairs;
@@ -29,6 +30,7 @@ pub(crate) const CASES: &[Case] = &[
     Case { name: "batch/no-cache", run: batch_calls },
     Case { name: "batch/global-cache-settled", run: settled_calls },
     Case { name: "call/device-no-cache", run: device_calls },
+    Case { name: "call/one-rank", run: one_rank_calls },
     Case { name: "1000-chunks/hand", run: hand_chunks },
     Case { name: "1000-chunks/no-cache", run: no_cache_chunks },
     Case { name: "1000-chunks/global-cache", run: global_chunks },
@@ -99,6 +101,14 @@ fn settled_calls(times: u32) {
             if size > 4 { Err(OutOfMemory::new(None)) } else { Ok(()) }
         });
         black_box(done.is_ok());
+    }
+}
+
+/// Nothing is agreed on with one rank: as without the option, once that is seen.
+fn one_rank_calls(times: u32) {
+    let rank = threads(1).pop().expect("there is one");
+    for _ in 0..times {
+        execute::with::<NoCache>().ranks(black_box(&rank)).range(0..black_box(8), black_box(8), body);
     }
 }
 

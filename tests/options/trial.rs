@@ -67,7 +67,9 @@ impl<G> TrialWith<G> {
         }
         if !is_dry() {
             let successes = Arc::clone(&self.successes);
-            when_agreed(move || drop(successes.fetch_add(1, Ordering::Relaxed)));
+            when_agreed(move || {
+                successes.fetch_add(1, Ordering::Relaxed);
+            });
         }
         Ok(())
     }
