@@ -16,6 +16,7 @@ mod child;
 mod driver;
 mod libtorch;
 mod measure;
+mod offload;
 mod profile;
 mod table;
 
@@ -47,6 +48,7 @@ fn main() -> ExitCode {
         libtorch::CHECKS,
         profile::CHECKS,
         checkpoint::CHECKS,
+        offload::CHECKS,
         driver::CHECKS,
         child::CHECKS,
     ]

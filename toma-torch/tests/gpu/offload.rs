@@ -1,0 +1,114 @@
+//! Storages that leave a device: the bits of the plain run, the budget, and how fast they come back.
+
+use std::time::Instant;
+
+use tch::nn::{self, ModuleT as _, OptimizerConfig as _, VarStore};
+use tch::{Kind, Tensor};
+use toma_torch::Device;
+use toma_torch::offload::{Eviction, Flow, Genoa, Lru, Manager};
+
+use crate::measure::mib;
+use crate::table::{Check, Needs};
+
+pub(crate) const CHECKS: &[Check] = &[
+    Check {
+        name: "offload: steps in 60 % of their peak have the plain bits",
+        needs: Needs::Libtorch,
+        run: steps,
+    },
+    Check { name: "offload: a fetch beside a plain copy", needs: Needs::Libtorch, run: fetches },
+    Check { name: "offload: everything is parked, and comes back", needs: Needs::Libtorch, run: parks },
+];
+
+const GPU: tch::Device = tch::Device::Cuda(0);
+const FLOATS: (Kind, tch::Device) = (Kind::Float, GPU);
+const STEPS: usize = 6;
+
+/// The losses of some steps of ResNet-18, and its weights; and their peak beyond what was there before.
+fn learned() -> (Vec<f64>, Vec<Tensor>, u64) {
+    let device = Device::new(GPU);
+    tch::manual_seed(5);
+    tch::Cuda::manual_seed_all(5);
+    let vs = VarStore::new(GPU);
+    let net = tch::vision::resnet::resnet18(&vs.root(), 10);
+    let mut optimizer = nn::Adam::default().build(&vs, 1e-3).unwrap();
+    let images = Tensor::randn([16, 3, 64, 64], FLOATS);
+    let classes = Tensor::randint(10, [16], (Kind::Int64, GPU));
+    device.reset_peaks().unwrap();
+    let losses = (0..STEPS).map(|_| {
+        let loss = net.forward_t(&images, true).cross_entropy_for_logits(&classes);
+        optimizer.backward_step(&loss);
+        loss.double_value(&[])
+    });
+    let losses = losses.collect();
+    let peak = device.stats().unwrap().peak_allocated_bytes;
+    let mut variables: Vec<_> = vs.variables().into_iter().collect();
+    variables.sort_by(|(a, _), (b, _)| a.cmp(b));
+    let weights = variables.into_iter().map(|(_, weight)| weight.detach().to_device(tch::Device::Cpu));
+    (losses, weights.collect(), peak)
+}
+
+/// Bits are compared where the plain run has the same ones twice.
+fn steps() -> String {
+    let before = Device::new(GPU).stats().unwrap().allocated_bytes;
+    let (plain, again) = (learned(), learned());
+    let is_repeatable = (&plain.0, &plain.1) == (&again.0, &again.1);
+    let budget = before + (plain.2 - before) * 6 / 10;
+    let evictions: [(&str, Box<dyn Eviction>); 3] =
+        [("lru", Box::new(Lru)), ("genoa", Box::new(Genoa)), ("flow", Box::<Flow>::default())];
+    let mut figures = Vec::new();
+    for (name, eviction) in evictions {
+        let manager = Manager::new(&Device::new(GPU)).budget(budget).eviction(eviction);
+        let entered = manager.enter().unwrap();
+        let begun = Instant::now();
+        let (losses, weights, peak) = learned();
+        figures.push(format!("{name} {} in {:.1?}", mib(peak), begun.elapsed()));
+        manager.fetch_all().unwrap();
+        drop(entered);
+        assert!(!is_repeatable || (&losses, &weights) == (&plain.0, &plain.1), "{name}: other bits");
+    }
+    let repeatable = if is_repeatable { "equal" } else { "not compared: the plain run differs from itself" };
+    format!("bits {repeatable}; budget {}, plain {}: {}", mib(budget), mib(plain.2), figures.join(", "))
+}
+
+/// 256 MiB, there and back.
+fn fetches() -> String {
+    let tensor = Tensor::ones([1 << 26], FLOATS);
+    let manager = Manager::new(&Device::new(GPU)).budget(u64::MAX / 2);
+    let _entered = manager.enter().unwrap();
+    let handle = manager.adopt(&tensor);
+    let host = Tensor::ones([1 << 26], (Kind::Float, tch::Device::Cpu)).pin_memory(GPU);
+    let timed = |work: &mut dyn FnMut()| {
+        tch::Cuda::synchronize(0);
+        let begun = Instant::now();
+        work();
+        tch::Cuda::synchronize(0);
+        begun.elapsed()
+    };
+    let mut plain = Vec::new();
+    let mut fetched = Vec::new();
+    for _ in 0..9 {
+        plain.push(timed(&mut || drop(host.to_device(GPU))));
+        handle.offload().unwrap();
+        fetched.push(timed(&mut || handle.fetch().unwrap()));
+    }
+    plain.sort();
+    fetched.sort();
+    let share = plain[4].as_secs_f64() / fetched[4].as_secs_f64() * 100.0;
+    format!("{:.1?}, a pinned copy {:.1?}: {share:.0} % of its speed (bar 85 %)", fetched[4], plain[4])
+}
+
+fn parks() -> String {
+    let device = Device::new(GPU);
+    let before = device.stats().unwrap().allocated_bytes;
+    let manager = Manager::new(&device).budget(u64::MAX / 2).min_bytes(1);
+    let _entered = manager.enter().unwrap();
+    let tensors: Vec<_> = (1..5).map(|mibs| Tensor::arange(mibs << 18, FLOATS)).collect();
+    let sums: Vec<_> = tensors.iter().map(|tensor| tensor.sum(Kind::Double).double_value(&[])).collect();
+    let parked = manager.park().unwrap();
+    let (moved, left) = (parked.bytes(), device.stats().unwrap().allocated_bytes - before);
+    parked.resume().unwrap();
+    let again: Vec<_> = tensors.iter().map(|tensor| tensor.sum(Kind::Double).double_value(&[])).collect();
+    assert_eq!(again, sums);
+    format!("{} left the device, {left} bytes stayed", mib(moved))
+}
