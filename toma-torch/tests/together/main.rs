@@ -1,0 +1,131 @@
+//! Everything at once: dry runs, a profiler, checkpointed regions, storages that are offloaded, ranks and retries in one
+//! step of training, with a failure at every allocation of it.
+
+use std::thread;
+
+use tch::nn::{self, VarStore};
+use tch::{Kind, TchError, Tensor};
+use toma_core::cache::NoCache;
+use toma_core::execute;
+use toma_core::ranks::{ThreadRank, threads};
+use toma_torch::checkpoint;
+use toma_torch::cpu::{self, FailingAllocation};
+use toma_torch::offload::{Lru, Manager};
+use toma_torch::profile::Profiler;
+use toma_torch::{Backward as _, Device, DryRun, Loss};
+
+const DOUBLES: (Kind, tch::Device) = (Kind::Double, tch::Device::Cpu);
+
+/// What one rank learns from.
+struct Part {
+    variables: VarStore,
+    layers: Vec<nn::Linear>,
+    rows: Tensor,
+}
+
+impl Part {
+    /// Ranks have different numbers of rows.
+    fn new(rank: usize) -> Self {
+        tch::manual_seed(7);
+        let mut variables = VarStore::new(tch::Device::Cpu);
+        let root = variables.root();
+        let layers = (0..4).map(|at| nn::linear(&root / at, 32, 32, nn::LinearConfig::default())).collect();
+        variables.set_kind(Kind::Double);
+        let rows = Tensor::arange([24, 17][rank] * 32, DOUBLES).reshape([-1, 32]).sin();
+        Self { variables, layers, rows }
+    }
+
+    fn forward(&self, rows: &Tensor) -> Result<Tensor, TchError> {
+        self.layers.iter().try_fold(rows.shallow_clone(), |rows, layer| {
+            rows.f_linear(&layer.ws, layer.bs.as_ref())?.f_tanh()
+        })
+    }
+
+    fn zero_gradients(&self) {
+        for mut variable in self.variables.trainable_variables() {
+            variable.zero_grad();
+        }
+    }
+
+    /// Of each variable, without a handle to it.
+    fn gradients(&self) -> Vec<Vec<f64>> {
+        let variables = self.variables.variables();
+        let mut named: Vec<_> = variables.into_iter().collect();
+        named.sort_by(|(one, _), (other, _)| one.cmp(other));
+        let values = |variable: &Tensor| Vec::<f64>::try_from(variable.grad().flatten(0, -1)).unwrap();
+        named.iter().map(|(_, variable)| values(variable)).collect()
+    }
+
+    /// The gradients of all rows at once, by plain tch.
+    fn plainly(&self) -> Vec<Vec<f64>> {
+        self.zero_gradients();
+        self.forward(&self.rows).unwrap().square().sum(Kind::Double).backward();
+        self.gradients()
+    }
+
+    /// The same by everything there is.
+    fn by_everything(&self, manager: &Manager, rank: &ThreadRank) -> Result<(), TchError> {
+        let variables = self.variables.trainable_variables();
+        let form = execute::with::<NoCache>().name("step").device(manager).ranks(rank).predict(&DryRun);
+        let loss = form.backward(Loss::Sum, &variables, &self.rows, |rows| {
+            let output = checkpoint::with().name("layers").f_region(|| self.forward(rows))?;
+            output.f_square()?.f_sum(Kind::Double)
+        });
+        loss.map(drop)
+    }
+}
+
+fn largest_difference(one: &[Vec<f64>], other: &[Vec<f64>]) -> f64 {
+    let pairs = one.iter().flatten().zip(other.iter().flatten());
+    pairs.map(|(one, other)| (one - other).abs()).fold(0.0, f64::max)
+}
+
+/// Runs it on both ranks, and lets an allocation of one of them fail; whether it came to that.
+fn step(parts: &mut [Part; 2], ranks: &[ThreadRank], manager: &Manager, fails: (usize, u32)) -> bool {
+    thread::scope(|scope| {
+        let run = |(number, (part, rank)): (usize, (&mut Part, &ThreadRank))| {
+            let _entered = manager.enter().unwrap();
+            let failing = (number == fails.0).then(|| FailingAllocation::after(fails.1));
+            part.by_everything(manager, rank).unwrap_or_else(|error| panic!("{fails:?}: {error}"));
+            failing.is_some_and(|failing| failing.has_failed())
+        };
+        let parts = parts.iter_mut().zip(ranks).enumerate();
+        let running: Vec<_> = parts.map(|part| scope.spawn(move || run(part))).collect();
+        running.into_iter().fold(false, |any, rank| any | rank.join().unwrap())
+    })
+}
+
+#[test]
+fn a_failure_at_any_allocation_of_everything_is_made_good() {
+    cpu::count();
+    tch::set_num_threads(1);
+    let mut parts = [Part::new(0), Part::new(1)];
+    let expected = [parts[0].plainly(), parts[1].plainly()];
+    let ranks = threads(2);
+    let profiling = Profiler::new().start().unwrap();
+    let manager = Manager::new(&Device::new(tch::Device::Cpu)).min_bytes(1).eviction(Lru);
+    let manager = manager.budget(cpu::allocated_bytes() + (160 << 10));
+    let mut held = None;
+    for rank in 0..2 {
+        let (mut allocation, mut has_failed) = (0, true);
+        while has_failed {
+            for part in &parts {
+                part.zero_gradients();
+            }
+            has_failed = step(&mut parts, &ranks, &manager, (rank, allocation));
+            manager.fetch_all().unwrap();
+            for (part, expected) in parts.iter().zip(&expected) {
+                let off = largest_difference(&part.gradients(), expected);
+                assert!(off < 1e-12, "rank {rank}, {allocation}: {off}");
+            }
+            let now = (cpu::allocated_bytes(), manager.status().away);
+            assert_eq!(*held.get_or_insert(now), now, "rank {rank}, {allocation}");
+            assert!(ranks[0].store().keys() < 16, "rank {rank}, {allocation}");
+            allocation += 1;
+        }
+        assert!(allocation > 20, "{allocation} allocations");
+    }
+    assert!(manager.report().fetches > 0, "{}", manager.report());
+    let lines = profiling.lines().to_string();
+    assert!(lines.contains("together/main.rs"), "{lines}");
+}
