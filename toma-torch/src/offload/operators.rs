@@ -209,8 +209,8 @@ impl Shared {
     /// After an operator: what is beyond the budget leaves, and what is not wanted.
     fn settle(self: &Arc<Self>, ensuing: Ensuing) {
         self.leave_by_plan(ensuing.leaves);
-        if let Some(known) = ensuing.known {
-            self.learn(*known);
+        if let Some(learned) = ensuing.known {
+            self.learn(*learned);
         }
         if ensuing.is_round {
             self.adapt();

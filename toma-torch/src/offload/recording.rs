@@ -7,9 +7,15 @@ use toma_plan::residency::{Operator, Step, Storage, Timeline, Use};
 
 use super::steps::{Found, Known};
 
+/// Storages by their numbers in a step.
+pub(crate) type Bound = Vec<(usize, u64)>;
+
 /// Two repetitions, of which the second tells what lives from one into the next.
-#[derive(Debug)]
+///
+/// Of a program that does not say where steps begin it is all operators, until the last ones turn out to be two repetitions.
+#[derive(Debug, Default)]
 pub(crate) struct Recording {
+    /// Where the program says that the second one begins.
     pub(crate) half: Option<usize>,
     pub(crate) rows: Vec<Row>,
     lives: Vec<Life>,
@@ -34,12 +40,9 @@ struct Life {
 }
 
 impl Recording {
-    pub(crate) fn of(half: Option<usize>) -> Self {
-        Self { half, rows: Vec::new(), lives: Vec::new(), numbers: HashMap::new() }
-    }
-
-    pub(crate) fn is_whole(&self) -> bool {
-        self.half.is_some_and(|half| self.rows.len() == 2 * half)
+    /// Both repetitions, if they have ended here.
+    pub(crate) fn told(&self) -> Option<(Known, Bound)> {
+        self.folded(self.half.filter(|half| self.rows.len() == 2 * half)?)
     }
 
     pub(crate) fn begins(&mut self, print: u64, found: &[Found], gone: impl Fn(u64) -> bool) {
@@ -75,10 +78,11 @@ impl Recording {
         (row.made, row.inside_bytes, row.duration) = (made, inside_bytes, duration);
     }
 
-    /// The second repetition as a step: what is made in the first and lives on is what the next one begins with.
-    pub(crate) fn folded(self) -> Option<Known> {
-        let half = self.half?;
-        let (first, second) = self.rows.split_at(half);
+    /// The last of two repetitions of so many operators as a step: what is made in the first and lives on is what the
+    /// next one begins with. And the storages that live, by their numbers in it.
+    pub(crate) fn folded(&self, half: usize) -> Option<(Known, Bound)> {
+        let base = self.rows.len().checked_sub(2 * half)?;
+        let (first, second) = self.rows[base..].split_at(half);
         if !first
             .iter()
             .zip(second)
@@ -96,12 +100,20 @@ impl Recording {
                 same[other] = one;
             }
         }
-        Folded::new(half, &self.lives, &same).known(first, second)
+        let since = |at: Option<usize>| at.and_then(|at| at.checked_sub(base));
+        let lives = self.lives.iter().map(|life| Life { birth: since(life.birth), death: since(life.death), ..*life });
+        let lives: Vec<_> = lives.collect();
+        let (known, numbers) = Folded::new(half, &lives, &same).known(first, second)?;
+        // Of two that take turns the later one holds the number.
+        let mut living: Vec<_> = self.numbers.iter().map(|(id, life)| (*life, *id)).collect();
+        living.sort_unstable();
+        let bound = living.into_iter().filter_map(|(life, id)| Some((*numbers.get(&same[life])?, id)));
+        Some((known, bound.collect()))
     }
 
     /// The only repetition as a step, and the storages that were there before it and still are, by their numbers in it.
     /// What it leaves behind is gone at its end: nothing takes its place in the first one.
-    pub(crate) fn alone(mut self) -> Option<(Known, Vec<(usize, u64)>)> {
+    pub(crate) fn alone(mut self) -> Option<(Known, Bound)> {
         let end = self.rows.len();
         for life in self.lives.iter_mut().filter(|life| life.birth.is_some()) {
             life.death.get_or_insert(end);
@@ -110,7 +122,7 @@ impl Recording {
         let mut folded = Folded::new(self.rows.len(), &self.lives, &same);
         let before = self.numbers.iter().filter(|(_, life)| self.lives[**life].birth.is_none());
         let found = before.map(|(id, life)| (folded.number(*life), *id)).collect();
-        Some((folded.known(&self.rows, &self.rows)?, found))
+        Some((folded.known(&self.rows, &self.rows)?.0, found))
     }
 }
 
@@ -128,13 +140,13 @@ impl<'a> Folded<'a> {
     }
 
     /// With what the first repetition makes.
-    fn known(mut self, first: &[Row], second: &[Row]) -> Option<Known> {
+    fn known(mut self, first: &[Row], second: &[Row]) -> Option<(Known, HashMap<usize, usize>)> {
         let operators = second.iter().map(|row| self.operator(row)).collect();
         let made = first.iter().map(|row| row.made.iter().map(|life| self.number(*life)).collect()).collect();
         let step = Step { operators, storages: self.storages };
         step.check().ok()?;
         let prints = first.iter().map(|row| row.print).collect();
-        Some(Known { timeline: Timeline::new(&step), step, prints, made, plan: None })
+        Some((Known { timeline: Timeline::new(&step), step, prints, made, plan: None }, self.numbers))
     }
 
     fn number(&mut self, life: usize) -> usize {

@@ -10,6 +10,7 @@ mod kit;
 mod listed;
 #[path = "../steps/nets.rs"]
 mod nets;
+mod noticed;
 mod park;
 mod plans;
 mod profiled;
