@@ -98,7 +98,11 @@ fn what_is_believed_is_what_a_slow_twin_believes() {
             let (step, times) = (parts(&mut draw, 5), 1 + draw.below(4));
             for print in step.repeat(times) {
                 let expected = twin.push(print);
-                assert_eq!((periods.push(print), periods.unexplained()), (expected, twin.unexplained), "{seed}");
+                assert_eq!(
+                    (periods.push(print), periods.unexplained()),
+                    (expected, twin.unexplained),
+                    "{seed}"
+                );
                 found += u64::from(expected.is_some());
             }
         }

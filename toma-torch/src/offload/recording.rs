@@ -21,11 +21,14 @@ pub(crate) struct Recording {
     lives: Vec<Life>,
     /// Of those that live.
     numbers: HashMap<u64, usize>,
+    living_bytes: u64,
 }
 
 #[derive(Debug)]
 pub(crate) struct Row {
     print: u64,
+    /// Of all that live when it begins.
+    living_bytes: u64,
     uses: Vec<Use>,
     made: Vec<usize>,
     inside_bytes: u64,
@@ -49,23 +52,27 @@ impl Recording {
         self.buries(gone);
         let uses = found.iter().map(|one| Use { storage: self.number(one, None), writes: one.writes });
         let uses = uses.collect();
-        self.rows.push(Row { print, uses, made: Vec::new(), inside_bytes: 0, duration: Duration::ZERO });
+        let living_bytes = self.living_bytes;
+        let (inside_bytes, duration) = (0, Duration::ZERO);
+        self.rows.push(Row { print, living_bytes, uses, made: Vec::new(), inside_bytes, duration });
     }
 
     /// What is gone died before the next operator.
     pub(crate) fn buries(&mut self, gone: impl Fn(u64) -> bool) {
         let at = self.rows.len();
-        let lives = &mut self.lives;
+        let (lives, living_bytes) = (&mut self.lives, &mut self.living_bytes);
         self.numbers.retain(|id, number| {
             let is_gone = gone(*id);
+            *living_bytes -= if is_gone { lives[*number].bytes } else { 0 };
             lives[*number].death = is_gone.then_some(at);
             !is_gone
         });
     }
 
     fn number(&mut self, of: &Found, birth: Option<usize>) -> usize {
-        let lives = &mut self.lives;
+        let (lives, living_bytes) = (&mut self.lives, &mut self.living_bytes);
         *self.numbers.entry(of.id).or_insert_with(|| {
+            *living_bytes += of.bytes;
             lives.push(Life { bytes: of.bytes, birth, death: None });
             lives.len() - 1
         })
@@ -76,6 +83,12 @@ impl Recording {
         let made = made.iter().map(|one| self.number(one, Some(at))).collect();
         let row = &mut self.rows[at];
         (row.made, row.inside_bytes, row.duration) = (made, inside_bytes, duration);
+    }
+
+    /// Whether the next of so many operators begins with the least. Where a step is cut there, little crosses its ends.
+    pub(crate) fn is_at_ebb(&self, half: usize) -> bool {
+        let last = self.rows.len().checked_sub(half).map(|begin| &self.rows[begin..]);
+        last.is_some_and(|last| last.iter().all(|row| last[0].living_bytes <= row.living_bytes))
     }
 
     /// The last of two repetitions of so many operators as a step: what is made in the first and lives on is what the
@@ -101,7 +114,11 @@ impl Recording {
             }
         }
         let since = |at: Option<usize>| at.and_then(|at| at.checked_sub(base));
-        let lives = self.lives.iter().map(|life| Life { birth: since(life.birth), death: since(life.death), ..*life });
+        let lives = self.lives.iter().map(|life| Life {
+            birth: since(life.birth),
+            death: since(life.death),
+            ..*life
+        });
         let lives: Vec<_> = lives.collect();
         let (known, numbers) = Folded::new(half, &lives, &same).known(first, second)?;
         // Of two that take turns the later one holds the number.

@@ -128,7 +128,8 @@ impl Steps {
         let mut ensuing = following.map(|following| following.ends(made)).unwrap_or_default();
         if let Some(recording) = &mut self.recording {
             recording.ends(made, inside_bytes, duration);
-            let noticed = self.noticed.take().and_then(|period| recording.folded(period));
+            let noticed = self.noticed.take().filter(|period| recording.is_at_ebb(*period));
+            let noticed = noticed.and_then(|period| recording.folded(period));
             ensuing.known = noticed.map(Box::new);
         }
         ensuing
