@@ -89,6 +89,9 @@ impl Shared {
     }
 
     pub(crate) fn leave_by_plan(self: &Arc<Self>, ids: Vec<u64>) {
+        if self.is_patient.load(Ordering::Relaxed) {
+            return;
+        }
         for id in ids {
             self.outwards.push(self, id);
         }

@@ -3,6 +3,7 @@
 mod exact;
 mod failures;
 mod files;
+mod foreseen;
 mod governor;
 mod handles;
 mod hard;
