@@ -146,6 +146,7 @@ impl Shared {
     }
 
     fn bring(&self, name: &str, missing: &[Found], inside_bytes: u64) -> Result<(), Error> {
+        let inside_bytes = if self.is_patient.load(Ordering::Relaxed) { 0 } else { inside_bytes };
         if missing.is_empty() && inside_bytes == 0 {
             return Ok(());
         }
