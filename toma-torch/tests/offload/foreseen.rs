@@ -113,6 +113,7 @@ fn a_plan_moves_nothing_before_there_is_pressure() {
     let chain = || weights.iter().fold(Tensor::ones([64, 64], FLOATS), |x, weight| x.matmul(weight));
     let manager = manager(Flow::default()).budget(cpu::allocated_bytes() + (1 << 14));
     let _under = manager.on_pressure().unwrap();
+    drop(manager.on_pressure().unwrap());
     manager.foresee(chain).unwrap();
     assert!(manager.plan().plan().is_some(), "{}", manager.plan());
     let _lacks = caught(chain);
