@@ -48,16 +48,17 @@ fn bytes_of(report: Report) -> u64 {
 
 /// The optimizer's operators repeat themselves within each step, and so do those of blocks.
 #[test]
-fn a_step_that_is_noticed_moves_little_more_than_one_that_is_told() {
+fn a_step_that_is_noticed_is_planned_as_early_as_one_that_is_told() {
     let _alone = alone();
     for at in [0, 1, 2] {
-        for (rule, most_unplanned) in [(Rule::Plain, 3), (Rule::Sgd, 4)] {
+        for (rule, most_unplanned) in [(Rule::Plain, 2), (Rule::Sgd, 3)] {
             let [told, noticed] = [true, false].map(|told| moved(NETS[at], rule, told));
             assert_eq!(noticed.losses, told.losses);
             assert_eq!(noticed.operators, told.operators);
             assert!(noticed.unplanned <= most_unplanned, "{}", noticed.unplanned);
-            let [last, expected] = [&noticed, &told].map(|of| of.bytes[STEPS - 4..].iter().sum::<u64>());
-            assert!(3 * last <= 4 * expected, "{last} bytes instead of {expected}");
+            // How much less depends on how fast links and operators are.
+            let last: u64 = noticed.bytes[STEPS - 4..].iter().sum();
+            assert!(last <= 4 * noticed.bytes[1], "{:?}", noticed.bytes);
         }
     }
 }
