@@ -1,5 +1,6 @@
 //! Steps of programs that do not say where they begin.
 
+use toma_plan::residency::Storage;
 use toma_torch::cpu;
 use toma_torch::offload::{Flow, Report};
 
@@ -15,6 +16,8 @@ struct Moved {
     /// Steps before there was a plan.
     unplanned: usize,
     operators: usize,
+    /// What lives from one step into the next.
+    crossing_bytes: u64,
 }
 
 /// Training in half of the memory.
@@ -29,14 +32,21 @@ fn moved(net: fn() -> Net, rule: Rule, told: bool) -> Moved {
         optimizer.backward_step(&loss);
         bits(&loss)
     };
-    let mut moved = Moved { bytes: Vec::new(), losses: Vec::new(), unplanned: 0, operators: 0 };
+    let mut moved =
+        Moved { bytes: Vec::new(), losses: Vec::new(), unplanned: 0, operators: 0, crossing_bytes: 0 };
     for _ in 0..STEPS {
         let before = bytes_of(manager.report());
         moved.losses.push(if told { manager.step(&mut train) } else { train() });
         moved.bytes.push(bytes_of(manager.report()) - before);
         moved.unplanned += usize::from(manager.plan().plan().is_none());
     }
-    moved.operators = manager.plan().step().expect("it has been repeated").operators.len();
+    let planned = manager.plan();
+    let step = planned.step().expect("it has been repeated");
+    moved.operators = step.operators.len();
+    let crosses = |storage: &&Storage| {
+        storage.birth.is_none_or(|birth| storage.death.is_none_or(|death| death <= birth))
+    };
+    moved.crossing_bytes = step.storages.iter().filter(crosses).map(|storage| storage.bytes).sum();
     let mebibytes = moved.bytes.iter().map(|bytes| bytes >> 20).collect::<Vec<_>>();
     println!("{} {rule:?} told: {told}, {} operators: {mebibytes:?}", net.name, moved.operators);
     moved
@@ -55,6 +65,7 @@ fn a_step_that_is_noticed_is_planned_as_early_as_one_that_is_told() {
             let [told, noticed] = [true, false].map(|told| moved(NETS[at], rule, told));
             assert_eq!(noticed.losses, told.losses);
             assert_eq!(noticed.operators, told.operators);
+            assert!(noticed.crossing_bytes <= told.crossing_bytes);
             assert!(noticed.unplanned <= most_unplanned, "{}", noticed.unplanned);
             // How much less depends on how fast links and operators are.
             let last: u64 = noticed.bytes[STEPS - 4..].iter().sum();
