@@ -7,14 +7,19 @@ use std::collections::{HashMap, VecDeque};
 /// A print stands for what is done, such as the hash of an operator's name and sizes. Each takes constant time in the mean. The
 /// last 2^20 are remembered, so no longer period than half of that is found.
 ///
+/// A period is believed once it explains half of all prints that no earlier one has explained, and 64 more. So a loop
+/// within a step is taken for a step only where nothing longer has come. An explained print makes up for one that was not.
+///
 /// ```
 /// # mod toma { pub use toma_plan as plan; }
 /// use toma::plan::residency::Periods;
 ///
 /// let mut periods = Periods::new();
-/// let found: Vec<_> = [9, 1, 2, 2, 1, 2, 2, 1].into_iter().map(|print| periods.push(print)).collect();
-/// // Both twos, then 1 2 2 twice.
-/// assert_eq!(found, [None, None, None, Some(1), None, None, Some(3), Some(3)]);
+/// // In each step of 100 prints, ten are repeated four times.
+/// let step = (0..100).map(|at| if at < 40 { at % 10 } else { at });
+/// let found: Vec<_> = step.cycle().take(300).map(|print| periods.push(print)).collect();
+/// let (unknown, known) = found.split_at(199);
+/// assert_eq!((unknown, known), (vec![None; 199].as_slice(), vec![Some(100); 101].as_slice()));
 /// ```
 #[derive(Clone, Debug, Default)]
 pub struct Periods {
@@ -26,6 +31,8 @@ pub struct Periods {
     /// The distance at which the last prints repeat earlier ones, and how many do.
     period: usize,
     matched: usize,
+    is_believed: bool,
+    unexplained: usize,
 }
 
 /// How many prints are remembered.
@@ -34,6 +41,9 @@ const MOST: usize = 1 << 20;
 /// How many prints together are looked for, so that a common one does not mislead.
 const FEW: usize = 16;
 
+/// As if so many prints had come before the first, which none explains.
+const BEFORE: usize = 64;
+
 impl Periods {
     /// Nothing has come in.
     #[must_use]
@@ -41,26 +51,48 @@ impl Periods {
         Self::default()
     }
 
-    /// Adds a print. Returns the period, if the last prints of that number are equal to those before them.
-    ///
-    /// Of several it is the one that has held longest, which is that of a step rather than of a loop in it.
+    /// Adds a print. Returns the period, if the last prints of that number are equal to those before them and it is
+    /// believed.
     pub fn push(&mut self, print: u64) -> Option<usize> {
         self.remember(print);
+        self.goes_on();
+        let is_unsure = self.matched < self.period;
+        if let Some(period) = self.last_seen()
+            && (self.period == 0 || (is_unsure && period < self.period))
+        {
+            self.period = period;
+            self.matched = (0..self.prints.len()).take_while(|back| self.repeats(*back, period)).count();
+        }
+        self.believes();
+        self.is_believed.then_some(self.period)
+    }
+
+    /// How many prints no period has explained, less those that one has since.
+    #[must_use]
+    pub fn unexplained(&self) -> usize {
+        self.unexplained
+    }
+
+    fn goes_on(&mut self) {
         if self.period > 0 && self.repeats(0, self.period) {
             self.matched += 1;
         } else {
-            (self.period, self.matched) = (0, 0);
+            (self.period, self.matched, self.is_believed) = (0, 0, false);
         }
-        let [one, few] = [1, FEW].map(|few| self.last_seen(few));
-        let is_unsure = self.matched < self.period;
-        match few.or(one) {
-            Some(period) if self.period == 0 || (is_unsure && few.is_some_and(|few| few < self.period)) => {
-                self.period = period;
-                self.matched = (0..2 * period).take_while(|back| self.repeats(*back, period)).count();
-            }
-            _ => {}
+        self.unexplained =
+            if self.is_believed { self.unexplained.saturating_sub(1) } else { self.unexplained + 1 };
+    }
+
+    fn believes(&mut self) {
+        let explained = self.period + self.matched;
+        if !self.is_believed
+            && self.period > 0
+            && self.matched >= self.period
+            && 2 * explained >= self.unexplained + BEFORE
+        {
+            self.is_believed = true;
+            self.unexplained = self.unexplained.saturating_sub(explained);
         }
-        (self.period > 0 && self.matched >= self.period).then_some(self.period)
     }
 
     fn remember(&mut self, print: u64) {
@@ -76,11 +108,10 @@ impl Periods {
     }
 
     /// The distance to where the last few prints came together before, and notes that they do now.
-    fn last_seen(&mut self, few: usize) -> Option<usize> {
-        let last = self.prints.iter().rev().take(few);
-        let hash = last.fold(few as u64, |hash, print| {
-            (hash.rotate_left(5) ^ print).wrapping_mul(0x9e37_79b9_7f4a_7c15)
-        });
+    fn last_seen(&mut self) -> Option<usize> {
+        let last = self.prints.iter().rev().take(FEW);
+        let hash =
+            last.fold(0_u64, |hash, print| (hash.rotate_left(5) ^ print).wrapping_mul(0x9e37_79b9_7f4a_7c15));
         let before = self.seen.insert(hash, self.count)?;
         usize::try_from(self.count - before).ok()
     }

@@ -148,7 +148,7 @@ impl Manager {
         if is_dry() {
             return dry_run(step).map(drop);
         }
-        let (shared, recording) = (Arc::clone(self.shared()), Recording::of(None));
+        let (shared, recording) = (Arc::clone(self.shared()), Recording::default());
         let mut foreseen = Some(Foreseen { shared, recording, living: HashMap::new(), bytes: 0 });
         dry_run(|| {
             let _foreseeing = Foreseeing::begin(&mut foreseen);

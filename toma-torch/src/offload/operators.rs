@@ -146,6 +146,7 @@ impl Shared {
     }
 
     fn bring(&self, name: &str, missing: &[Found], inside_bytes: u64) -> Result<(), Error> {
+        let inside_bytes = if self.is_patient.load(Ordering::Relaxed) { 0 } else { inside_bytes };
         if missing.is_empty() && inside_bytes == 0 {
             return Ok(());
         }
@@ -209,8 +210,8 @@ impl Shared {
     /// After an operator: what is beyond the budget leaves, and what is not wanted.
     fn settle(self: &Arc<Self>, ensuing: Ensuing) {
         self.leave_by_plan(ensuing.leaves);
-        if let Some(known) = ensuing.known {
-            self.learn(*known);
+        if let Some(learned) = ensuing.known {
+            self.learn(*learned);
         }
         if ensuing.is_round {
             self.adapt();

@@ -8,7 +8,7 @@ use toma_plan::residency::{Plan, Step, Terms};
 
 use super::counts::add;
 use super::shared::Shared;
-use super::steps::Known;
+use super::steps::{Known, Learned};
 use super::table::Place;
 
 /// How often late fetches let a step be planned anew, each time for a link that is so much slower.
@@ -89,15 +89,18 @@ impl Shared {
     }
 
     pub(crate) fn leave_by_plan(self: &Arc<Self>, ids: Vec<u64>) {
+        if self.is_patient.load(Ordering::Relaxed) {
+            return;
+        }
         for id in ids {
             self.outwards.push(self, id);
         }
     }
 
     /// A step is known: it is planned, and followed from the next operator on.
-    pub(crate) fn learn(&self, mut known: Known) {
+    pub(crate) fn learn(&self, (mut known, bound): Learned) {
         known.plan = self.plan_of(&known);
-        self.table().steps.follow(Arc::new(known));
+        self.table().steps.follow(Arc::new(known), &bound);
     }
 
     /// A step that was run dry: it is planned, and followed from its first operator on.
@@ -156,9 +159,9 @@ impl Shared {
 
     /// The program says that a step begins.
     pub(crate) fn step_begins(&self) {
-        let known = self.table().steps.step_begins();
-        if let Some(known) = known {
-            self.learn(*known);
+        let learned = self.table().steps.step_begins();
+        if let Some(learned) = learned {
+            self.learn(learned);
         }
     }
 }

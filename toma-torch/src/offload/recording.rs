@@ -7,19 +7,28 @@ use toma_plan::residency::{Operator, Step, Storage, Timeline, Use};
 
 use super::steps::{Found, Known};
 
+/// Storages by their numbers in a step.
+pub(crate) type Bound = Vec<(usize, u64)>;
+
 /// Two repetitions, of which the second tells what lives from one into the next.
-#[derive(Debug)]
+///
+/// Of a program that does not say where steps begin it is all operators, until the last ones turn out to be two repetitions.
+#[derive(Debug, Default)]
 pub(crate) struct Recording {
+    /// Where the program says that the second one begins.
     pub(crate) half: Option<usize>,
     pub(crate) rows: Vec<Row>,
     lives: Vec<Life>,
     /// Of those that live.
     numbers: HashMap<u64, usize>,
+    living_bytes: u64,
 }
 
 #[derive(Debug)]
 pub(crate) struct Row {
     print: u64,
+    /// Of all that live when it begins.
+    living_bytes: u64,
     uses: Vec<Use>,
     made: Vec<usize>,
     inside_bytes: u64,
@@ -34,35 +43,36 @@ struct Life {
 }
 
 impl Recording {
-    pub(crate) fn of(half: Option<usize>) -> Self {
-        Self { half, rows: Vec::new(), lives: Vec::new(), numbers: HashMap::new() }
-    }
-
-    pub(crate) fn is_whole(&self) -> bool {
-        self.half.is_some_and(|half| self.rows.len() == 2 * half)
+    /// Both repetitions, if they have ended here.
+    pub(crate) fn told(&self) -> Option<(Known, Bound)> {
+        self.folded(self.half.filter(|half| self.rows.len() == 2 * half)?)
     }
 
     pub(crate) fn begins(&mut self, print: u64, found: &[Found], gone: impl Fn(u64) -> bool) {
         self.buries(gone);
         let uses = found.iter().map(|one| Use { storage: self.number(one, None), writes: one.writes });
         let uses = uses.collect();
-        self.rows.push(Row { print, uses, made: Vec::new(), inside_bytes: 0, duration: Duration::ZERO });
+        let living_bytes = self.living_bytes;
+        let (inside_bytes, duration) = (0, Duration::ZERO);
+        self.rows.push(Row { print, living_bytes, uses, made: Vec::new(), inside_bytes, duration });
     }
 
     /// What is gone died before the next operator.
     pub(crate) fn buries(&mut self, gone: impl Fn(u64) -> bool) {
         let at = self.rows.len();
-        let lives = &mut self.lives;
+        let (lives, living_bytes) = (&mut self.lives, &mut self.living_bytes);
         self.numbers.retain(|id, number| {
             let is_gone = gone(*id);
+            *living_bytes -= if is_gone { lives[*number].bytes } else { 0 };
             lives[*number].death = is_gone.then_some(at);
             !is_gone
         });
     }
 
     fn number(&mut self, of: &Found, birth: Option<usize>) -> usize {
-        let lives = &mut self.lives;
+        let (lives, living_bytes) = (&mut self.lives, &mut self.living_bytes);
         *self.numbers.entry(of.id).or_insert_with(|| {
+            *living_bytes += of.bytes;
             lives.push(Life { bytes: of.bytes, birth, death: None });
             lives.len() - 1
         })
@@ -75,10 +85,17 @@ impl Recording {
         (row.made, row.inside_bytes, row.duration) = (made, inside_bytes, duration);
     }
 
-    /// The second repetition as a step: what is made in the first and lives on is what the next one begins with.
-    pub(crate) fn folded(self) -> Option<Known> {
-        let half = self.half?;
-        let (first, second) = self.rows.split_at(half);
+    /// Whether the next of so many operators begins with the least. Where a step is cut there, little crosses its ends.
+    pub(crate) fn is_at_ebb(&self, half: usize) -> bool {
+        let last = self.rows.len().checked_sub(half).map(|begin| &self.rows[begin..]);
+        last.is_some_and(|last| last.iter().all(|row| last[0].living_bytes <= row.living_bytes))
+    }
+
+    /// The last of two repetitions of so many operators as a step: what is made in the first and lives on is what the
+    /// next one begins with. And the storages that live, by their numbers in it.
+    pub(crate) fn folded(&self, half: usize) -> Option<(Known, Bound)> {
+        let base = self.rows.len().checked_sub(2 * half)?;
+        let (first, second) = self.rows[base..].split_at(half);
         if !first
             .iter()
             .zip(second)
@@ -96,12 +113,24 @@ impl Recording {
                 same[other] = one;
             }
         }
-        Folded::new(half, &self.lives, &same).known(first, second)
+        let since = |at: Option<usize>| at.and_then(|at| at.checked_sub(base));
+        let lives = self.lives.iter().map(|life| Life {
+            birth: since(life.birth),
+            death: since(life.death),
+            ..*life
+        });
+        let lives: Vec<_> = lives.collect();
+        let (known, numbers) = Folded::new(half, &lives, &same).known(first, second)?;
+        // Of two that take turns the later one holds the number.
+        let mut living: Vec<_> = self.numbers.iter().map(|(id, life)| (*life, *id)).collect();
+        living.sort_unstable();
+        let bound = living.into_iter().filter_map(|(life, id)| Some((*numbers.get(&same[life])?, id)));
+        Some((known, bound.collect()))
     }
 
     /// The only repetition as a step, and the storages that were there before it and still are, by their numbers in it.
     /// What it leaves behind is gone at its end: nothing takes its place in the first one.
-    pub(crate) fn alone(mut self) -> Option<(Known, Vec<(usize, u64)>)> {
+    pub(crate) fn alone(mut self) -> Option<(Known, Bound)> {
         let end = self.rows.len();
         for life in self.lives.iter_mut().filter(|life| life.birth.is_some()) {
             life.death.get_or_insert(end);
@@ -110,7 +139,7 @@ impl Recording {
         let mut folded = Folded::new(self.rows.len(), &self.lives, &same);
         let before = self.numbers.iter().filter(|(_, life)| self.lives[**life].birth.is_none());
         let found = before.map(|(id, life)| (folded.number(*life), *id)).collect();
-        Some((folded.known(&self.rows, &self.rows)?, found))
+        Some((folded.known(&self.rows, &self.rows)?.0, found))
     }
 }
 
@@ -128,13 +157,13 @@ impl<'a> Folded<'a> {
     }
 
     /// With what the first repetition makes.
-    fn known(mut self, first: &[Row], second: &[Row]) -> Option<Known> {
+    fn known(mut self, first: &[Row], second: &[Row]) -> Option<(Known, HashMap<usize, usize>)> {
         let operators = second.iter().map(|row| self.operator(row)).collect();
         let made = first.iter().map(|row| row.made.iter().map(|life| self.number(*life)).collect()).collect();
         let step = Step { operators, storages: self.storages };
         step.check().ok()?;
         let prints = first.iter().map(|row| row.print).collect();
-        Some(Known { timeline: Timeline::new(&step), step, prints, made, plan: None })
+        Some((Known { timeline: Timeline::new(&step), step, prints, made, plan: None }, self.numbers))
     }
 
     fn number(&mut self, life: usize) -> usize {

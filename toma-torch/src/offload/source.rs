@@ -95,12 +95,16 @@ impl Shared {
 #[derive(Debug)]
 pub struct OnPressure {
     entered: Entered,
+    /// Another one lives, which goes on.
+    is_inner: bool,
     _hooked: Hooked,
 }
 
 impl Drop for OnPressure {
     fn drop(&mut self) {
-        self.entered.manager().shared().is_patient.store(false, Ordering::Relaxed);
+        if !self.is_inner {
+            self.entered.manager().shared().is_patient.store(false, Ordering::Relaxed);
+        }
     }
 }
 
@@ -114,7 +118,7 @@ impl Manager {
     /// As [`enter`](Self::enter).
     pub fn on_pressure(&self) -> Result<OnPressure, Error> {
         let entered = self.enter()?;
-        self.shared().is_patient.store(true, Ordering::Relaxed);
+        let is_inner = self.shared().is_patient.swap(true, Ordering::Relaxed);
         let shared = Arc::clone(self.shared());
         let name = self.name().to_owned();
         let hooked = on_release(move |pressure| {
@@ -122,7 +126,7 @@ impl Manager {
             operators::take_back();
             is_ours && shared.is_patient.swap(false, Ordering::Relaxed) && shared.make_room(u64::MAX) > 0
         });
-        Ok(OnPressure { entered, _hooked: hooked })
+        Ok(OnPressure { entered, is_inner, _hooked: hooked })
     }
 }
 

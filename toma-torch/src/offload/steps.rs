@@ -1,4 +1,4 @@
-//! The step that a program repeats: noticed, recorded twice, and followed.
+//! The step that a program repeats: recorded, noticed or told, and followed.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -6,7 +6,7 @@ use std::time::Duration;
 use toma_plan::residency::{Periods, Plan, Step, Timeline};
 
 use super::following::Following;
-use super::recording::Recording;
+use super::recording::{Bound, Recording};
 
 /// What is known of the step, under the lock of the table.
 #[derive(Debug, Default)]
@@ -17,6 +17,8 @@ pub(crate) struct Steps {
     /// The program says where steps begin.
     is_told: bool,
     recording: Option<Recording>,
+    /// So many of the last operators repeat those before, and are to be known when the one that runs has ended.
+    noticed: Option<usize>,
     following: Option<Following>,
     /// What is followed was run dry. It is until the step has been recorded, and may be a part of it.
     is_foreseen: bool,
@@ -30,6 +32,9 @@ pub(crate) struct Steps {
 /// So many in a row are a new step.
 const MOST_MISSES: u32 = 3;
 
+/// After so many operators that no period explains they are not recorded any more, until one does.
+const MOST_UNEXPLAINED: usize = 1 << 14;
+
 /// A step that has been recorded.
 #[derive(Clone, Debug)]
 pub(crate) struct Known {
@@ -40,6 +45,9 @@ pub(crate) struct Known {
     pub(crate) made: Vec<Vec<usize>>,
     pub(crate) plan: Option<Plan>,
 }
+
+/// A step, and the storages that live when it begins, by their numbers in it.
+pub(crate) type Learned = (Known, Bound);
 
 /// What an operator finds or makes.
 #[derive(Clone, Copy, Debug)]
@@ -53,7 +61,7 @@ pub(crate) struct Found {
 #[derive(Debug, Default)]
 pub(crate) struct Ensuing {
     /// A step that is known from now on, without a plan.
-    pub(crate) known: Option<Box<Known>>,
+    pub(crate) known: Option<Box<Learned>>,
     /// What leaves, by the plan.
     pub(crate) leaves: Vec<u64>,
     /// A repetition of the step has ended.
@@ -68,14 +76,26 @@ impl Steps {
 
     /// An operator begins. Returns what it allocates beyond its start, where it is known.
     pub(crate) fn begins(&mut self, print: u64, found: &[Found], gone: impl Fn(u64) -> bool) -> u64 {
-        let period = if self.is_told { None } else { self.periods.push(print) };
+        if !self.is_told {
+            self.notices(print);
+        }
         if let Some(recording) = &mut self.recording {
             recording.begins(print, found, gone);
-        } else if let Some(period) = period.filter(|period| self.is_news(*period)) {
-            // From the next operator on, which begins the third repetition.
-            self.recording = Some(Recording::of(Some(period)));
         }
         self.follows(print, found)
+    }
+
+    /// An operator of a program that has not said where steps begin.
+    fn notices(&mut self, print: u64) {
+        let period = self.periods.push(print);
+        self.noticed = period.filter(|period| self.is_news(*period));
+        let is_known = self.following.is_some() && !self.is_foreseen;
+        let is_hopeless = period.is_none() && self.periods.unexplained() > MOST_UNEXPLAINED;
+        if is_known || is_hopeless {
+            self.recording = None;
+        } else {
+            self.recording.get_or_insert_default();
+        }
     }
 
     /// Parts of what was foreseen may repeat themselves, too.
@@ -108,9 +128,9 @@ impl Steps {
         let mut ensuing = following.map(|following| following.ends(made)).unwrap_or_default();
         if let Some(recording) = &mut self.recording {
             recording.ends(made, inside_bytes, duration);
-            if !self.is_told && recording.is_whole() {
-                ensuing.known = self.recorded();
-            }
+            let noticed = self.noticed.take().filter(|period| recording.is_at_ebb(*period));
+            let noticed = noticed.and_then(|period| recording.folded(period));
+            ensuing.known = noticed.map(Box::new);
         }
         ensuing
     }
@@ -125,29 +145,28 @@ impl Steps {
         }
     }
 
-    fn recorded(&mut self) -> Option<Box<Known>> {
-        self.recording.take()?.folded().map(Box::new)
-    }
-
     /// The program says that a step begins. Returns one that is known from now on.
-    pub(crate) fn step_begins(&mut self) -> Option<Box<Known>> {
-        if !std::mem::replace(&mut self.is_told, true) && !self.is_foreseen {
+    pub(crate) fn step_begins(&mut self) -> Option<Learned> {
+        if !std::mem::replace(&mut self.is_told, true) {
             // What was noticed was not what the program means.
-            (self.recording, self.following, self.known) = (None, None, None);
+            self.recording = None;
+            if !self.is_foreseen {
+                (self.following, self.known) = (None, None);
+            }
         }
         let is_at_begin = self.following.as_ref().is_some_and(|following| following.at == 0);
         match &mut self.recording {
             Some(recording) if recording.half.is_none() && !recording.rows.is_empty() => {
                 recording.half = Some(recording.rows.len());
             }
-            Some(recording) if recording.is_whole() => {
-                let known = self.recorded();
-                if known.is_some() {
-                    return known;
+            Some(recording) if recording.half.is_some() => {
+                let learned = recording.told();
+                self.recording = Some(Recording::default());
+                if learned.is_some() {
+                    return learned;
                 }
-                self.recording = Some(Recording::of(None));
             }
-            _ if self.is_foreseen => self.recording = Some(Recording::of(None)),
+            _ if self.is_foreseen => self.recording = Some(Recording::default()),
             _ if is_at_begin => self.misses = 0,
             _ => self.misses(),
         }
@@ -161,26 +180,24 @@ impl Steps {
     fn misses(&mut self) {
         self.misses += 1;
         let known = self.known.clone().filter(|_| self.misses < MOST_MISSES);
-        self.recording = if known.is_some() { None } else { Some(Recording::of(None)) };
+        self.recording = if known.is_some() { None } else { Some(Recording::default()) };
         self.following = known.map(Following::of);
     }
 
     /// From the next operator on, which is the first of it.
-    pub(crate) fn follow(&mut self, known: Arc<Known>) {
+    pub(crate) fn follow(&mut self, known: Arc<Known>, bound: &[(usize, u64)]) {
         (self.recording, self.is_foreseen) = (None, false);
-        self.following = Some(Following::of(Arc::clone(&known)));
-        self.known = Some(known);
+        let mut following = Following::of(Arc::clone(&known));
+        for (number, id) in bound {
+            following.bind(*number, *id);
+        }
+        (self.following, self.known) = (Some(following), Some(known));
     }
 
-    /// From its first operator on, of which it is known what it finds.
-    pub(crate) fn foresee(&mut self, known: Arc<Known>, found: &[(usize, u64)]) {
-        self.follow(known);
+    /// From its first operator on, wherever that comes.
+    pub(crate) fn foresee(&mut self, known: Arc<Known>, bound: &[(usize, u64)]) {
+        self.follow(known, bound);
         (self.is_wanted, self.is_foreseen) = (true, true);
-        if let Some(following) = &mut self.following {
-            for (number, id) in found {
-                following.bind(*number, *id);
-            }
-        }
     }
 
     pub(crate) fn known(&self) -> Option<&Arc<Known>> {

@@ -56,12 +56,25 @@ impl Part {
     /// Reads so many bytes from each of these offsets to the same ones.
     pub(crate) fn read(&self, offsets: &[u64], bytes: u64, to: &mut [u8]) -> Result<(), Error> {
         self.file.check()?;
-        for &offset in offsets {
-            let read = self.file.read_into(self.offset + offset, &mut to[part(offset, bytes)]);
+        for (begin, end) in joined(offsets, bytes) {
+            let read = self.file.read_into(self.offset + begin, &mut to[part(begin, end - begin)]);
             read.map_err(|error| failed(&self.file.path, error))?;
         }
         self.file.check()
     }
+}
+
+/// So many bytes from each of these offsets, in order; what overlaps or touches as one. Rows of a transposed table are
+/// almost all of it, each.
+fn joined(offsets: &[u64], bytes: u64) -> Vec<(u64, u64)> {
+    let mut all: Vec<(u64, u64)> = Vec::new();
+    for &begin in offsets {
+        match all.last_mut() {
+            Some((first, end)) if (*first..=*end).contains(&begin) => *end = (*end).max(begin + bytes),
+            _ => all.push((begin, begin + bytes)),
+        }
+    }
+    all
 }
 
 fn failed(path: &Path, why: impl std::fmt::Display) -> Error {
@@ -189,4 +202,17 @@ pub(crate) fn write_whole(path: &Path, write: impl FnOnce(&Path) -> Result<(), E
 
 pub(crate) fn write(path: &Path, views: HashMap<String, impl safetensors::View>) -> Result<(), Error> {
     safetensors::serialize_to_file(views, &None, path).map_err(|error| failed(path, error))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_overlaps_or_touches_is_read_once() {
+        assert_eq!(joined(&[], 4), []);
+        assert_eq!(joined(&[0, 8, 12, 20], 4), [(0, 4), (8, 16), (20, 24)]);
+        assert_eq!(joined(&[0, 4, 8], 100), [(0, 108)]);
+        assert_eq!(joined(&[8, 0], 4), [(8, 12), (0, 4)]);
+    }
 }

@@ -39,6 +39,17 @@ const GATHERS: &[Gather] = &[
     }),
     ("columns", |table| table.transpose(0, 1).f_index_select(0, &numbers(&[39, 0]))),
     ("other kinds", |table| table.view_dtype(Kind::Int).f_index_select(0, &numbers(&[39, 0]))),
+    ("halves", |table| {
+        let halves = table.view_dtype(Kind::Half);
+        halves.f_index_select(0, &numbers(&[5, 4])).map(|rows| rows.view_dtype(Kind::Int))
+    }),
+    ("embedding, with all options", |table| Tensor::f_embedding(table, &numbers(&[2, 3]), -298, true, true)),
+    ("the same row many times", |table| {
+        table.narrow(0, 9, 1).f_expand([100, 40], false)?.f_index_select(0, &numbers(&[99, 0]))
+    }),
+    ("of three dims, by negative ones", |table| {
+        table.view([30, 10, 40]).f_index(&[Some(numbers(&[-30, -1]))])
+    }),
     ("one row", |table| table.f_index_select(0, &Tensor::from(17_i64))),
     ("no row", |table| table.f_index_select(0, &Tensor::zeros([0], (Kind::Int64, tch::Device::Cpu)))),
 ];
@@ -88,7 +99,7 @@ fn rows_are_taken_outside_and_are_the_same() {
             );
         }
     }
-    assert!(manager.report().to_string().ends_with("gathers from 937.50K outside"), "{}", manager.report());
+    assert!(manager.report().to_string().ends_with("gathers from 1.28M outside"), "{}", manager.report());
 }
 
 #[test]
@@ -126,6 +137,59 @@ fn other_operators_find_the_table_on_the_device() {
     let before = manager.report().gathers;
     let row = tch::no_grad(|| learns.index_select(0, &numbers(&[7])));
     assert_eq!((bits(&row), manager.report().gathers), (expected, before + 1));
+}
+
+/// What surrounds an operator does not change what it takes.
+#[test]
+fn rows_are_the_same_within_regions_dry_runs_and_under_pressure() {
+    let _alone = alone();
+    let weight = Tensor::ones([40, 8], FLOATS).set_requires_grad(true);
+    let hidden = |table: &Tensor| table.index_select(0, &numbers(&[7, 200])).matmul(&weight).tanh();
+    let learns = |output: Tensor| {
+        output.sum(Kind::Float).backward();
+        let gradient = weight.grad();
+        let learned = (bits(&output), bits(&gradient));
+        drop(gradient.shallow_clone().zero_());
+        learned
+    };
+    let expected = learns(hidden(&table()));
+    let (manager, _entered) = entered(u64::MAX / 2, Lru);
+    for (tier, table) in outside(&manager) {
+        let before = manager.report().gathers;
+        let regional = learns(toma_torch::checkpoint::region(|| hidden(&table)));
+        assert_eq!(regional, expected, "{tier}");
+        assert!(manager.report().gathers > before, "{tier}");
+        assert_eq!(table.residency(), Residency::Offloaded, "{tier}");
+        let before = manager.report();
+        toma_torch::dry_run(|| hidden(&table)).unwrap();
+        manager.foresee(|| hidden(&table)).unwrap();
+        let after = manager.report();
+        assert_eq!((after.gathers, after.bytes_in), (before.gathers, before.bytes_in), "{tier}");
+        assert_eq!((learns(hidden(&table)), table.residency()), (expected.clone(), Residency::Offloaded));
+        let under = manager.on_pressure().unwrap();
+        assert_eq!((learns(hidden(&table)), table.residency()), (expected.clone(), Residency::Offloaded));
+        drop(under);
+    }
+}
+
+/// One copy is outside of both tables, and comes back for one of them.
+#[test]
+fn tables_that_share_memory_are_one() {
+    let _alone = alone();
+    let (manager, _entered) = entered(u64::MAX / 2, Lru);
+    let both = table();
+    let (first, second) = (both.narrow(0, 0, 100), both.narrow(0, 100, 200));
+    let expected = bits(&second.index_select(0, &numbers(&[100])));
+    let handle = manager.adopt(&first);
+    handle.offload().unwrap();
+    assert_eq!(bits(&second.index_select(0, &numbers(&[100]))), expected);
+    assert_eq!((handle.residency(), manager.report().gathers), (Residency::Offloaded, 1));
+    let _written = first.shallow_clone().zero_();
+    assert_eq!(handle.residency(), Residency::Resident);
+    assert_eq!(bits(&second.index_select(0, &numbers(&[100]))), expected);
+    handle.offload().unwrap();
+    assert_eq!(bits(&first.index_select(0, &numbers(&[7]))), vec![0; 40]);
+    assert_eq!(bits(&second.index_select(0, &numbers(&[100]))), expected);
 }
 
 /// The numbers are in the table itself.

@@ -37,6 +37,8 @@ pub(crate) fn entered(bytes: u64, eviction: impl Eviction + 'static) -> (Manager
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Rule {
+    /// Without a state of its own.
+    Plain,
     Sgd,
     Adam,
 }
@@ -44,10 +46,21 @@ pub(crate) enum Rule {
 impl Rule {
     pub(crate) fn build(self, variables: &nn::VarStore) -> nn::Optimizer {
         match self {
+            Self::Plain => nn::sgd(0.0, 0.0, 0.0, false).build(variables, 1e-2).unwrap(),
             Self::Sgd => nn::sgd(0.9, 0.0, 0.0, false).build(variables, 1e-2).unwrap(),
             Self::Adam => nn::Adam::default().build(variables, 1e-3).unwrap(),
         }
     }
+}
+
+/// So much of what two steps take at most.
+pub(crate) fn budget_of(net: fn() -> Net, percent: u64) -> u64 {
+    let before = cpu::allocated_bytes();
+    cpu::reset_peak_allocated_bytes();
+    let net = net();
+    Rule::Sgd.build(&net.variables).backward_step(&net.loss());
+    Rule::Sgd.build(&net.variables).backward_step(&net.loss());
+    (cpu::peak_allocated_bytes() - before) * percent / 100
 }
 
 /// What must be equal bit for bit: the losses, and in the end all variables.

@@ -3,6 +3,7 @@
 mod exact;
 mod failures;
 mod files;
+mod foreseen;
 mod governor;
 mod handles;
 mod hard;
@@ -10,6 +11,7 @@ mod kit;
 mod listed;
 #[path = "../steps/nets.rs"]
 mod nets;
+mod noticed;
 mod park;
 mod plans;
 mod profiled;

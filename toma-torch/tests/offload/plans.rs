@@ -10,7 +10,7 @@ use toma_plan::residency::{MoveKind, Terms, simulate};
 use toma_torch::cpu::{self, FailingAllocation};
 use toma_torch::offload::{Event, Eviction, Flow, Genoa, Lru, Manager, NextEvent, Report};
 
-use crate::kit::{Rule, alone, bits, caught, entered, manager};
+use crate::kit::{Rule, alone, bits, budget_of, caught, entered, manager};
 use crate::nets::{self, NETS, Net};
 
 const FLOATS: (Kind, tch::Device) = (Kind::Float, tch::Device::Cpu);
@@ -32,15 +32,6 @@ fn moved(manager: &Manager, net: &Net, steps: usize, told: bool) -> (Vec<[u64; 3
         ([0, 1, 2].map(|at| after[at] - before[at]), loss)
     };
     (0..steps).map(step).unzip()
-}
-
-fn budget_of(net: fn() -> Net, percent: u64) -> u64 {
-    let before = cpu::allocated_bytes();
-    cpu::reset_peak_allocated_bytes();
-    let net = net();
-    Rule::Sgd.build(&net.variables).backward_step(&net.loss());
-    Rule::Sgd.build(&net.variables).backward_step(&net.loss());
-    (cpu::peak_allocated_bytes() - before) * percent / 100
 }
 
 /// Until each moves what the one before did.

@@ -1,0 +1,75 @@
+//! Steps of programs that do not say where they begin.
+
+use toma_plan::residency::Storage;
+use toma_torch::cpu;
+use toma_torch::offload::{Flow, Report};
+
+use crate::kit::{Rule, alone, bits, budget_of, entered};
+use crate::nets::{NETS, Net};
+
+const STEPS: usize = 8;
+
+struct Moved {
+    /// By each step.
+    bytes: Vec<u64>,
+    losses: Vec<Vec<u32>>,
+    /// Steps before there was a plan.
+    unplanned: usize,
+    operators: usize,
+    /// What lives from one step into the next.
+    crossing_bytes: u64,
+}
+
+/// Training in half of the memory.
+fn moved(net: fn() -> Net, rule: Rule, told: bool) -> Moved {
+    let bytes = budget_of(net, 50);
+    let (manager, _entered) = entered(cpu::allocated_bytes() + bytes, Flow::default());
+    let net = net();
+    let mut optimizer = rule.build(&net.variables);
+    tch::manual_seed(3);
+    let mut train = || {
+        let loss = net.loss();
+        optimizer.backward_step(&loss);
+        bits(&loss)
+    };
+    let mut moved =
+        Moved { bytes: Vec::new(), losses: Vec::new(), unplanned: 0, operators: 0, crossing_bytes: 0 };
+    for _ in 0..STEPS {
+        let before = bytes_of(manager.report());
+        moved.losses.push(if told { manager.step(&mut train) } else { train() });
+        moved.bytes.push(bytes_of(manager.report()) - before);
+        moved.unplanned += usize::from(manager.plan().plan().is_none());
+    }
+    let planned = manager.plan();
+    let step = planned.step().expect("it has been repeated");
+    moved.operators = step.operators.len();
+    let crosses = |storage: &&Storage| {
+        storage.birth.is_none_or(|birth| storage.death.is_none_or(|death| death <= birth))
+    };
+    moved.crossing_bytes = step.storages.iter().filter(crosses).map(|storage| storage.bytes).sum();
+    let mebibytes = moved.bytes.iter().map(|bytes| bytes >> 20).collect::<Vec<_>>();
+    println!("{} {rule:?} told: {told}, {} operators: {mebibytes:?}", net.name, moved.operators);
+    moved
+}
+
+fn bytes_of(report: Report) -> u64 {
+    report.bytes_in + report.bytes_out
+}
+
+/// The optimizer's operators repeat themselves within each step, and so do those of blocks.
+#[test]
+fn a_step_that_is_noticed_is_planned_as_early_as_one_that_is_told() {
+    let _alone = alone();
+    for at in [0, 1, 2] {
+        for (rule, most_unplanned) in [(Rule::Plain, 2), (Rule::Sgd, 3)] {
+            let [told, noticed] = [true, false].map(|told| moved(NETS[at], rule, told));
+            assert_eq!(noticed.losses, told.losses);
+            assert_eq!(noticed.operators, told.operators);
+            assert!(noticed.crossing_bytes <= told.crossing_bytes);
+            assert!(noticed.unplanned <= most_unplanned, "{}", noticed.unplanned);
+            // How much less depends on how fast links and operators are.
+            let last: u64 = noticed.bytes[STEPS - 4..].iter().sum();
+            assert!(last <= 4 * noticed.bytes[1], "{:?}", noticed.bytes);
+        }
+    }
+}
