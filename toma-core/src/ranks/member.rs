@@ -9,7 +9,7 @@
 //!
 //! What was put there first holds for all: so either all ranks hear of all votes, or all hear that one was missing.
 
-use std::collections::VecDeque;
+use std::collections::{HashMap, VecDeque};
 use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -51,6 +51,8 @@ struct State {
     /// Exchanges whose keys are there, and which all ranks have heard.
     heard: VecDeque<u64>,
     missing: usize,
+    /// How often each name was given out.
+    names: HashMap<String, u64>,
 }
 
 impl<S: Store> Member<S> {
@@ -83,11 +85,16 @@ impl<S: Store> Member<S> {
 
     /// The same rank for other work: what runs over it runs beside what runs over this one.
     ///
-    /// All ranks use the same names. A store whose waits hold up each other should be another connection.
+    /// All ranks use the same names, each as often: the second of a name on one rank meets the second on the others.
+    /// A store whose waits hold up each other should be another connection.
     #[must_use]
     pub fn named(&self, name: &str, store: S) -> Self {
         let Inner { prefix, rank, size, .. } = &*self.inner;
-        Self::of(store, format!("{prefix}{name}/"), (*rank, *size), self.inner.state().timeout)
+        let mut state = self.inner.state();
+        let number = state.names.entry(name.to_owned()).or_default();
+        // What an earlier one has left in the store is none of its votes.
+        *number += 1;
+        Self::of(store, format!("{prefix}{name}/{number}/"), (*rank, *size), state.timeout)
     }
 
     /// The bytes of all ranks, in their order. For small things: each rank reads those of all others.
