@@ -9,8 +9,9 @@
 //!
 //! What was put there first holds for all: so either all ranks hear of all votes, or all hear that one was missing.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::HashMap;
 use std::fmt;
+use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -48,8 +49,10 @@ struct State {
     round: u64,
     /// All ranks have agreed on this size: where the next vote of each proposes it again, no vote needs to be read.
     expected: Option<usize>,
-    /// Exchanges whose keys are there, and which all ranks have heard.
-    heard: VecDeque<u64>,
+    /// The first exchange whose keys may be there.
+    first: u64,
+    /// The last one that was heard to have all votes: nothing needs those before it.
+    last: u64,
     missing: usize,
     /// How often each name was given out.
     names: HashMap<String, u64>,
@@ -162,7 +165,7 @@ struct Ballot {
     expected: Option<usize>,
     is_expected: bool,
     /// Exchanges whose keys nothing needs any more.
-    past: Vec<u64>,
+    past: Range<u64>,
 }
 
 impl<S: Store> Inner<S> {
@@ -177,11 +180,8 @@ impl<S: Store> Inner<S> {
         state.round += 1;
         let expected = state.expected.take();
         let stays = vote.says == Says::Ready && vote.subject.attempt > 0 && vote.next == vote.again;
-        let mut past = Vec::new();
-        // Before an exchange that was heard all ranks were done with those before it.
-        while state.heard.len() > 1 {
-            past.extend(state.heard.pop_front());
-        }
+        let past = state.first..state.last;
+        state.first = state.last;
         let mut writer = Writer::default();
         writer.number(round);
         vote.write(&mut writer);
@@ -196,7 +196,7 @@ impl<S: Store> Inner<S> {
         let votes = usize::try_from(sum % OTHER).unwrap_or(usize::MAX);
         if votes == 1 {
             // This rank waits anyway.
-            self.delete(&ballot.past)?;
+            self.delete(ballot.past.clone())?;
         }
         if votes < self.size {
             return Ok(None);
@@ -250,7 +250,7 @@ impl<S: Store> Inner<S> {
         let mut state = self.state();
         match verdict {
             Ok(agreed) => {
-                state.heard.push_back(round);
+                state.last = state.last.max(round);
                 if state.round == round + 1 {
                     state.expected = Some(agreed.next).filter(|_| agreed.failed.is_none());
                 }
@@ -260,10 +260,10 @@ impl<S: Store> Inner<S> {
         }
     }
 
-    fn delete(&self, rounds: &[u64]) -> Result<(), Error> {
+    fn delete(&self, rounds: Range<u64>) -> Result<(), Error> {
         for round in rounds {
-            self.store.delete(&self.key('c', *round))?;
-            self.store.delete(&self.key('d', *round))?;
+            self.store.delete(&self.key('c', round))?;
+            self.store.delete(&self.key('d', round))?;
         }
         Ok(())
     }
