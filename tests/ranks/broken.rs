@@ -1,6 +1,7 @@
 //! What once came between ranks.
 
 use std::io;
+use std::sync::Barrier;
 
 use toma::ranks::Ranks;
 use toma::{NoCache, execute};
@@ -39,4 +40,27 @@ fn keys_do_not_pile_up_where_calls_end_in_errors() {
         }
         assert!(most <= 24, "{most}");
     });
+}
+
+#[test]
+fn a_call_that_was_never_begun_is_told_to_all() {
+    let dropped = Barrier::new(2);
+    let said = on_each(2, |rank| {
+        let rows = || {
+            execute::with::<NoCache>().name("rows").ranks(&rank).iter(0..4, 2, |_, _| Ok::<_, io::Error>(()))
+        };
+        if rank.rank() == 0 {
+            (0..4).for_each(|_| drop(rows()));
+            dropped.wait();
+            return (Vec::new(), rank.smallest(3));
+        }
+        dropped.wait();
+        let said = (0..4).map(|_| rows().find_map(Result::err).unwrap().to_string()).collect();
+        (said, rank.smallest(3))
+    });
+    assert_eq!(said[0], (Vec::new(), Ok(3)));
+    for said in &said[1].0 {
+        assert!(said.starts_with("rank 0 of 2 ended "), "{said}");
+    }
+    assert_eq!((said[1].0.len(), &said[1].1), (4, &Ok(3)));
 }

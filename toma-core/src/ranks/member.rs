@@ -143,13 +143,13 @@ impl<S: Store> Ranks for Member<S> {
     }
 
     fn cast(&self, vote: Vote) -> Result<Waiting, Error> {
-        let ballot = self.inner.ballot(&vote);
+        let ballot = self.inner.ballot(vote);
         let decided = self.inner.count(&ballot)?;
-        let (inner, subject) = (Arc::clone(&self.inner), vote.subject);
+        let inner = Arc::clone(&self.inner);
         Ok(Box::new(move || {
             let verdict = match decided {
                 Some(verdict) => verdict,
-                None => inner.hear(&ballot, &subject.to_string())?,
+                None => inner.hear(&ballot)?,
             };
             inner.has_heard(ballot.round, &verdict);
             verdict
@@ -160,6 +160,7 @@ impl<S: Store> Ranks for Member<S> {
 /// One vote on its way.
 struct Ballot {
     round: u64,
+    subject: Subject,
     bytes: Vec<u8>,
     /// The size on which all agree if all votes are as expected.
     expected: Option<usize>,
@@ -174,7 +175,7 @@ impl<S: Store> Inner<S> {
     }
 
     /// The vote with its number.
-    fn ballot(&self, vote: &Vote) -> Ballot {
+    fn ballot(&self, vote: Vote) -> Ballot {
         let mut state = self.state();
         let round = state.round;
         state.round += 1;
@@ -185,7 +186,8 @@ impl<S: Store> Inner<S> {
         let mut writer = Writer::default();
         writer.number(round);
         vote.write(&mut writer);
-        Ballot { round, bytes: writer.0, expected, is_expected: stays && expected == Some(vote.next), past }
+        let is_expected = stays && expected == Some(vote.next);
+        Ballot { round, subject: vote.subject, bytes: writer.0, expected, is_expected, past }
     }
 
     /// Adds the vote to the others; what they come to where it is the last.
@@ -203,26 +205,26 @@ impl<S: Store> Inner<S> {
         }
         let verdict = match ballot.expected {
             Some(size) if sum < OTHER => Ok(Agreed::ordinary(size)),
-            _ => self.tally(ballot.round, "votes")?,
+            _ => self.tally(ballot)?,
         };
         self.decide(ballot.round, &verdict).map(Some)
     }
 
     /// What is decided, once it is.
-    fn hear(&self, ballot: &Ballot, subject: &str) -> Result<Result<Agreed, Error>, Error> {
+    fn hear(&self, ballot: &Ballot) -> Result<Result<Agreed, Error>, Error> {
         if let Some(verdict) = self.store.wait(&self.key('d', ballot.round), self.state().timeout)? {
             return decoded(&verdict);
         }
         // The last rank may have ended before it could decide.
-        self.decide(ballot.round, &self.tally(ballot.round, subject)?)
+        self.decide(ballot.round, &self.tally(ballot)?)
     }
 
     /// What the votes that are there come to.
-    fn tally(&self, round: u64, subject: &str) -> Result<Result<Agreed, Error>, Error> {
-        Ok(match self.votes(round)? {
+    fn tally(&self, ballot: &Ballot) -> Result<Result<Agreed, Error>, Error> {
+        Ok(match self.votes(ballot)? {
             Ok(votes) => Agreed::of(&votes),
             Err(ranks) => {
-                let (of, call, timeout) = (self.size, subject.to_owned(), self.state().timeout);
+                let (of, call, timeout) = (self.size, ballot.subject.to_string(), self.state().timeout);
                 Err(Error::Missing { ranks, of, call, timeout })
             }
         })
@@ -234,11 +236,11 @@ impl<S: Store> Inner<S> {
     }
 
     /// All votes, or the ranks whose votes are missing.
-    fn votes(&self, round: u64) -> Result<Result<Vec<Vote>, Vec<usize>>, Error> {
+    fn votes(&self, ballot: &Ballot) -> Result<Result<Vec<Vote>, Vec<usize>>, Error> {
         let (mut votes, mut missing) = (Vec::new(), Vec::new());
         for rank in 0..self.size {
-            let bytes = self.store.get(&self.key_of_vote(rank, round))?;
-            match bytes.and_then(|bytes| vote_in(&bytes, round)) {
+            let bytes = self.store.get(&self.key_of_vote(rank, ballot.round))?;
+            match bytes.and_then(|bytes| vote_in(&bytes, ballot)) {
                 Some(vote) => votes.push(vote),
                 None => missing.push(rank),
             }
@@ -272,16 +274,22 @@ impl<S: Store> Inner<S> {
         format!("{}{kind}{round}", self.prefix)
     }
 
-    /// A rank is at most one vote ahead of the others, so two keys suffice.
+    /// A rank that waits for each answer is at most one vote ahead of the others, so two keys suffice.
     fn key_of_vote(&self, rank: usize, round: u64) -> String {
         format!("{}r{rank}/{}", self.prefix, round % 2)
     }
 }
 
-fn vote_in(bytes: &[u8], round: u64) -> Option<Vote> {
+/// The vote in these bytes. A rank that is farther ahead has waited for no answer, because it has left.
+fn vote_in(bytes: &[u8], ballot: &Ballot) -> Option<Vote> {
     let mut reader = Reader(bytes);
-    let of = reader.number()?;
-    Vote::read(&mut reader).filter(|_| of == round)
+    let round = reader.number()?;
+    let vote = Vote::read(&mut reader).filter(|_| round >= ballot.round)?;
+    if round == ballot.round {
+        return Some(vote);
+    }
+    let says = Says::Ended(format!("it is at {} by now", vote.subject));
+    Some(Vote { subject: ballot.subject.clone(), says, ..vote })
 }
 
 fn decoded(bytes: &[u8]) -> Result<Result<Agreed, Error>, Error> {
@@ -296,7 +304,7 @@ impl<S: Store> Drop for Inner<S> {
             let (says, none) = (Says::Ended("its ranks were dropped".to_owned()), usize::MAX);
             let subject = Subject::new("its work", String::new());
             // Where the others cannot be told, they find that this rank is missing.
-            drop(self.count(&self.ballot(&Vote { subject, says, next: none, again: none })));
+            drop(self.count(&self.ballot(Vote { subject, says, next: none, again: none })));
         }
     }
 }
