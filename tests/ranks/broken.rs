@@ -64,3 +64,20 @@ fn a_call_that_was_never_begun_is_told_to_all() {
     }
     assert_eq!((said[1].0.len(), &said[1].1), (4, &Ok(3)));
 }
+
+#[test]
+fn bytes_are_shared_in_step_after_a_share_that_was_refused() {
+    let shared = on_each(2, |rank| {
+        let mine = |byte: u8| vec![byte, u8::try_from(rank.rank()).unwrap()];
+        rank.share(mine(1)).unwrap();
+        let mut rows = execute::with::<NoCache>().name("rows").ranks(&rank).iter(0..4, 2, |_, _| ());
+        rows.next().unwrap();
+        if rank.rank() == 0 {
+            rank.share(mine(2)).unwrap_err();
+        }
+        assert_eq!(rows.count(), 1);
+        [3, 4].map(|byte| rank.share(mine(byte)).unwrap())
+    });
+    let expected = [3, 4].map(|byte| vec![vec![byte, 0], vec![byte, 1]]);
+    assert_eq!(shared, [expected.clone(), expected]);
+}

@@ -38,7 +38,7 @@ struct Inner<S: Store> {
     rank: usize,
     size: usize,
     state: Mutex<State>,
-    /// How often bytes were shared.
+    /// How often all have shared bytes.
     shared: AtomicU64,
 }
 
@@ -105,11 +105,13 @@ impl<S: Store> Member<S> {
     /// # Errors
     /// As [`agree`](Ranks::agree).
     pub fn share(&self, bytes: Vec<u8>) -> Result<Vec<Vec<u8>>, Error> {
-        let number = self.inner.shared.fetch_add(1, Ordering::Relaxed);
+        let number = self.inner.shared.load(Ordering::Relaxed);
         // A rank is at most one exchange ahead of the others, so two keys suffice.
         let key = |rank| format!("{}s{rank}/{}", self.inner.prefix, number % 2);
         self.inner.store.set(&key(self.rank()), bytes)?;
         self.barrier()?;
+        // Only what all have come through counts, or ranks would look for each other's bytes in different places.
+        self.inner.shared.store(number + 1, Ordering::Relaxed);
         let shared = (0..self.size()).map(|rank| self.inner.store.get(&key(rank)));
         let shared: Vec<_> = shared.collect::<Result<_, _>>()?;
         shared
