@@ -1,9 +1,12 @@
 //! What once came between ranks.
 
 use std::io;
-use std::sync::Barrier;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::sync::{Arc, Barrier};
 
-use toma::ranks::Ranks;
+use toma::memory::Host;
+use toma::predict::{Foreseen, Predict, Rehearsal, run_dry};
+use toma::ranks::{self, Ranks};
 use toma::{NoCache, execute};
 
 use crate::kit::on_each;
@@ -80,4 +83,36 @@ fn bytes_are_shared_in_step_after_a_share_that_was_refused() {
     });
     let expected = [3, 4].map(|byte| vec![vec![byte, 0], vec![byte, 1]]);
     assert_eq!(shared, [expected.clone(), expected]);
+}
+
+/// Runs the body dry once.
+#[derive(Debug)]
+struct Rehearses;
+
+impl Predict for Rehearses {
+    fn foresee(&self, _: Option<usize>, _: u64) -> Option<Foreseen> {
+        panic!("the body is lent")
+    }
+
+    fn foresee_dry(&self, call: &mut Rehearsal<'_>) -> Option<Foreseen> {
+        assert!(run_dry(|| call.run(2).is_ok()).unwrap());
+        Some(Foreseen { size: 4, needs_bytes: 1 })
+    }
+}
+
+#[test]
+fn actions_of_dry_runs_do_not_run() {
+    let counts = on_each(2, |rank| {
+        let (bodies, actions) = (AtomicUsize::new(0), Arc::new(AtomicUsize::new(0)));
+        let with = execute::with::<NoCache>().device(Host::shared()).predict(&Rehearses).ranks(&rank);
+        with.range(0..4, 4, |_, _| {
+            bodies.fetch_add(1, Relaxed);
+            let actions = actions.clone();
+            ranks::when_agreed(move || {
+                actions.fetch_add(1, Relaxed);
+            });
+        });
+        (bodies.into_inner(), actions.load(Relaxed))
+    });
+    assert_eq!(counts, [(2, 1); 2]);
 }

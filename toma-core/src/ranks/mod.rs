@@ -67,6 +67,7 @@ pub use self::vote::{Says, Subject, Vote};
 pub use crate::ended::{Error, add_error};
 use crate::leaner;
 use crate::nesting::Nesting;
+use crate::shield;
 
 /// Waits for the votes of the others, within the timeout.
 pub type Waiting = Box<dyn FnOnce() -> Result<Agreed, Error> + Send>;
@@ -159,10 +160,11 @@ forward! {
 }
 
 /// Runs `action` once the attempt counts: at once outside of calls with `ranks`, and otherwise when all ranks have
-/// agreed that it succeeded. It is dropped where the attempt is made again.
+/// agreed that it succeeded. It is dropped where the attempt is made again, and in dry runs.
 ///
 /// It runs on the thread that works, before the call goes on. What can fail belongs before it: a panic of `action` ends
-/// the call on all ranks.
+/// the call here, and on the others where they have anything left to do. A thread that a body starts is outside of the
+/// call.
 ///
 /// ```
 /// # extern crate toma_core as toma;
@@ -177,7 +179,7 @@ forward! {
 pub fn when_agreed(action: impl FnOnce() + Send + 'static) {
     if agrees_later() {
         leaner::when_agreed(Box::new(action));
-    } else {
+    } else if !shield::is_dry() {
         action();
     }
 }
