@@ -1,15 +1,17 @@
 //! What once came between ranks.
 
 use std::io;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Barrier};
+use std::time::Duration;
 
 use toma::memory::Host;
 use toma::predict::{Foreseen, Predict, Rehearsal, run_dry};
 use toma::ranks::{self, Ranks};
 use toma::{NoCache, execute};
 
-use crate::kit::on_each;
+use crate::kit::{on_each, on_each_within};
 
 #[test]
 fn a_name_may_be_used_again() {
@@ -115,4 +117,28 @@ fn actions_of_dry_runs_do_not_run() {
         (bodies.into_inner(), actions.load(Relaxed))
     });
     assert_eq!(counts, [(2, 1); 2]);
+}
+
+/// Panics where it is asked.
+#[derive(Debug)]
+struct Panics;
+
+impl Predict for Panics {
+    fn foresee(&self, _: Option<usize>, _: u64) -> Option<Foreseen> {
+        panic!("no idea")
+    }
+}
+
+#[test]
+fn a_panic_before_the_first_attempt_ends_the_call_elsewhere() {
+    let said = on_each_within(2, Duration::from_secs(5), |rank| {
+        let with = execute::with::<NoCache>().name("step").device(Host::shared()).ranks(&rank);
+        let with = if rank.rank() == 0 { with.predict(&Panics) } else { with };
+        let run = || with.batch(4, Ok::<_, io::Error>);
+        let done = catch_unwind(AssertUnwindSafe(run)).map_err(drop);
+        // The handle is still there.
+        (done.map(|done| done.map_err(|error| error.to_string())), rank)
+    });
+    let said: Vec<_> = said.into_iter().map(|(said, _)| said).collect();
+    assert_eq!(said, [Err(()), Ok(Err("rank 0 of 2 ended batch `step`: panicked".to_owned()))]);
 }
