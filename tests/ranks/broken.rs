@@ -6,12 +6,16 @@ use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Barrier};
 use std::time::Duration;
 
+use toma::device::Ladder;
 use toma::memory::Host;
 use toma::predict::{Foreseen, Predict, Rehearsal, run_dry};
 use toma::ranks::{self, Ranks};
+use toma::testing::FakeDevice;
 use toma::{NoCache, execute};
 
 use crate::kit::{on_each, on_each_within};
+
+type Boxed = Box<dyn std::error::Error + Send + Sync>;
 
 #[test]
 fn a_name_may_be_used_again() {
@@ -85,6 +89,26 @@ fn bytes_are_shared_in_step_after_a_share_that_was_refused() {
     });
     let expected = [3, 4].map(|byte| vec![vec![byte, 0], vec![byte, 1]]);
     assert_eq!(shared, [expected.clone(), expected]);
+}
+
+#[test]
+fn a_rank_that_waits_for_votes_keeps_no_other_from_a_device_that_they_share() {
+    let (device, meet) = (FakeDevice::new(100), Barrier::new(2));
+    let sizes = on_each_within(2, Duration::from_secs(5), |rank| {
+        let per_item = if rank.rank() == 0 { 15 } else { 5 };
+        let ladder = Ladder::default().wait(Duration::from_secs(60));
+        let mut first = true;
+        execute::with::<NoCache>().name("step").ranks(&rank).device(&device).ladder(ladder).batch(8, |size| {
+            if std::mem::take(&mut first) {
+                meet.wait();
+            }
+            let held = device.alloc(per_item * size as u64).map_err(Boxed::from)?;
+            drop(held);
+            Ok::<_, Boxed>(size)
+        })
+    });
+    let sizes: Vec<_> = sizes.into_iter().map(|size| size.map_err(|error| error.to_string())).collect();
+    assert_eq!(sizes, [Ok(4), Ok(4)]);
 }
 
 /// Runs the body dry once.
