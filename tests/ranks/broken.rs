@@ -6,11 +6,12 @@ use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Barrier};
 use std::time::Duration;
 
+use toma::classify::OutOfMemory;
 use toma::device::Ladder;
 use toma::memory::Host;
 use toma::predict::{Foreseen, Predict, Rehearsal, run_dry};
 use toma::ranks::{self, Ranks};
-use toma::testing::FakeDevice;
+use toma::testing::{FakeDevice, StoppedClock};
 use toma::{NoCache, execute};
 
 use crate::kit::{on_each, on_each_within};
@@ -165,4 +166,32 @@ fn a_panic_before_the_first_attempt_ends_the_call_elsewhere() {
     });
     let said: Vec<_> = said.into_iter().map(|(said, _)| said).collect();
     assert_eq!(said, [Err(()), Ok(Err("rank 0 of 2 ended batch `step`: panicked".to_owned()))]);
+}
+
+#[test]
+fn doubts_of_all_ranks_come_together() {
+    let largest = on_each(2, |rank| {
+        let clock = StoppedClock::new();
+        let (mut attempts, mut largest) = (0, 0);
+        execute::with::<NoCache>()
+            .name("step")
+            .ranks(&rank)
+            .range(0..16 * 400, 64, |start, end| {
+                attempts += 1;
+                let is_late = start > 16 * 100;
+                if attempts == 100 {
+                    clock.advance(Duration::from_secs(3600));
+                }
+                if is_late {
+                    largest = largest.max(end - start);
+                }
+                if rank.rank() == 1 && !is_late && end - start > 16 {
+                    return Err(OutOfMemory::new(None));
+                }
+                Ok(())
+            })
+            .unwrap();
+        largest
+    });
+    assert_eq!(largest, [32, 32]);
 }

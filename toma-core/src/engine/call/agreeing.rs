@@ -107,19 +107,19 @@ impl<'a> Call<'a> {
     /// Votes for an attempt that has succeeded here.
     pub(crate) fn votes(&mut self, policy: &dyn Policy, attempt: &mut Attempt) -> Result<Waiting, Error> {
         let took = self.measured(attempt);
-        let mut machine = self.machine.ahead();
+        let (mut machine, mut doubts) = (self.machine.ahead(), self.doubts);
         if machine.succeeded(policy, took).is_none()
             && machine.may_doubt()
-            && self.doubts.succeeded()
+            && doubts.succeeded()
             && machine.doubt().is_some()
         {
-            self.doubts.begins();
+            doubts.begins();
         }
         let (done, next, again) = (machine.is_done(), machine.proposal(), self.machine.step);
         // A thread that waits for others keeps none of them from the device.
         attempt.end();
         let Took { elapsed, measured } = took;
-        let ahead = Box::new(Ahead { machine, measured, elapsed });
+        let ahead = Box::new(Ahead { machine, doubts, measured, elapsed });
         let agreeing = self.agreeing().expect("only a call that agrees votes");
         agreeing.ahead = Some(ahead);
         let (says, next) = if done { (Says::Done, usize::MAX) } else { (Says::Ready, next) };
@@ -146,8 +146,9 @@ impl<'a> Call<'a> {
         let doubted = ahead.machine.doubted;
         self.machine = ahead.machine;
         self.machine.adopt(agreed.next);
-        if doubted.is_some() && self.machine.doubted.is_none() {
-            self.doubts.fails();
+        // A doubt that not all share stays due.
+        if doubted.is_none() || self.machine.doubted.is_some() {
+            self.doubts = ahead.doubts;
         }
         let to = self.machine.step;
         if to != from {
