@@ -6,13 +6,14 @@ use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Barrier};
 use std::time::Duration;
 
+use toma::cache::GlobalCache;
 use toma::classify::OutOfMemory;
 use toma::device::Ladder;
 use toma::memory::Host;
 use toma::predict::{Foreseen, Predict, Rehearsal, run_dry};
-use toma::ranks::{self, Ranks};
+use toma::ranks::{self, Ranks, ThreadRank};
 use toma::testing::{FakeDevice, StoppedClock};
-use toma::{NoCache, execute};
+use toma::{NoCache, execute, report};
 
 use crate::kit::{on_each, on_each_within};
 
@@ -194,4 +195,23 @@ fn doubts_of_all_ranks_come_together() {
         largest
     });
     assert_eq!(largest, [32, 32]);
+}
+
+#[test]
+fn even_pieces_that_are_all_there_is_settle_nothing() {
+    let caches = [GlobalCache::new(), GlobalCache::new()];
+    let call = |rank: &ThreadRank, items, room: usize| {
+        let with = execute::with::<NoCache>().cache(&caches[rank.rank()]).name("step").ranks(rank);
+        let body = |start: usize, end: usize| {
+            if end - start > room { Err(OutOfMemory::new(None)) } else { Ok(()) }
+        };
+        with.evenly().range(0..items, 64, body).unwrap();
+        report::last().unwrap().start
+    };
+    let starts = on_each(2, |rank| {
+        // Rank 1 learns it, and rank 0 has too few items to say anything of it.
+        call(&rank, [4, 128][rank.rank()], [64, 16][rank.rank()]);
+        call(&rank, 128, 64)
+    });
+    assert_eq!(starts, [16, 16]);
 }
