@@ -3,7 +3,7 @@
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
-use std::sync::{Arc, Barrier};
+use std::sync::{Arc, Barrier, Mutex};
 use std::time::Duration;
 
 use toma::cache::GlobalCache;
@@ -214,4 +214,20 @@ fn even_pieces_that_are_all_there_is_settle_nothing() {
         call(&rank, 128, 64)
     });
     assert_eq!(starts, [16, 16]);
+}
+
+#[test]
+fn an_item_that_ends_the_call_elsewhere_ends_it_here() {
+    let seen = on_each(2, |rank| {
+        let seen = Mutex::new(Vec::new());
+        let with = execute::with::<NoCache>().name("step").ranks(&rank).by_cost(|item| [1, 9, 1, 1][item]);
+        let done = with.range(0..4, 2, |start, end| {
+            seen.lock().unwrap().extend(start..end);
+            let fails = rank.rank() == 1 && start == 1;
+            if fails { Err(Boxed::from(OutOfMemory::new(None))) } else { Ok(()) }
+        });
+        (done.is_err(), seen.into_inner().unwrap())
+    });
+    assert_eq!(seen[1], (true, vec![0, 1]));
+    assert!(seen[0].0);
 }

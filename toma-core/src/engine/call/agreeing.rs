@@ -181,10 +181,11 @@ impl<'a> Call<'a> {
         answer
     }
 
-    /// This rank's failure goes through: it ends the call on all.
+    /// This rank's failure goes through: it ends the call on all, so that none waits for what is left here.
     pub(crate) fn leaves_ranks(&mut self, failure: &Failure) {
         if let Some(agreeing) = self.agreeing() {
             agreeing.leave(&failure.message);
+            self.machine.end();
         }
     }
 

@@ -49,7 +49,7 @@ impl Machine {
         self.extent.costs = ahead.extent.costs;
     }
 
-    /// Another rank has ended the call: nothing is left to do.
+    /// A rank has ended the call: nothing is left to do.
     pub(in crate::engine) fn end(&mut self) {
         self.extent.end = self.position;
     }
