@@ -12,7 +12,7 @@ use toma::device::Ladder;
 use toma::memory::Host;
 use toma::predict::{Foreseen, Predict, Rehearsal, run_dry};
 use toma::ranks::{self, Ranks, ThreadRank};
-use toma::testing::{FakeDevice, StoppedClock};
+use toma::testing::{FakeDevice, StoppedClock, inject};
 use toma::{NoCache, execute, report};
 
 use crate::kit::{on_each, on_each_within};
@@ -214,6 +214,18 @@ fn even_pieces_that_are_all_there_is_settle_nothing() {
         call(&rank, 128, 64)
     });
     assert_eq!(starts, [16, 16]);
+}
+
+#[test]
+fn an_injected_failure_is_remembered_on_no_rank() {
+    let caches = [GlobalCache::new(), GlobalCache::new()];
+    let sizes = on_each(2, |rank| {
+        let _injection = (rank.rank() == 0).then(|| inject::script([inject::Verdict::OUT_OF_MEMORY]));
+        let with = execute::with::<NoCache>().cache(&caches[rank.rank()]).name("step").ranks(&rank);
+        with.batch(64, |size| size)
+    });
+    assert_eq!(sizes, [32, 32]);
+    assert!(caches.iter().all(|cache| cache.entries().is_empty()), "{caches:?}");
 }
 
 #[test]

@@ -32,7 +32,7 @@ pub(super) enum Owes {
     /// The call begins.
     Begin,
     /// An attempt has failed.
-    Failure(Class),
+    Failure { class: Class, injected: bool },
     /// An item was left out.
     LeftOut,
 }

@@ -70,7 +70,12 @@ impl<'a> Call<'a> {
         let ready = if done { Says::Done } else { Says::Ready };
         let (next, again) = if done { (usize::MAX, usize::MAX) } else { (proposal, step) };
         Some(match agreeing.owes {
-            Some(Owes::Failure(class)) => agreeing.cast(Says::Failed(class), usize::MAX, step),
+            Some(Owes::Failure { class, injected: false }) => {
+                agreeing.cast(Says::Failed(class), usize::MAX, step)
+            }
+            Some(Owes::Failure { class, injected: true }) => {
+                agreeing.cast(Says::Injected(class), usize::MAX, step)
+            }
             Some(Owes::Begin | Owes::LeftOut) => agreeing.cast(ready, next, again),
             None if done => {
                 let cast = agreeing.cast(Says::Done, usize::MAX, usize::MAX);
@@ -86,6 +91,7 @@ impl<'a> Call<'a> {
         let Some(agreeing) = self.agreeing() else { return };
         let (owed, rank) = (agreeing.owes.take(), agreeing.rank());
         let Some(agreed) = agreeing.hear(heard) else { return self.ends_elsewhere() };
+        self.injected |= agreed.injected;
         let from = self.machine.step;
         match (owed, agreed.failed) {
             (Some(Owes::Begin), _) => {
@@ -136,6 +142,7 @@ impl<'a> Call<'a> {
             return Together::Ended;
         };
         let took = Took { elapsed: ahead.elapsed, measured: ahead.measured };
+        self.injected |= agreed.injected;
         if agreed.failed.is_some() {
             self.machine.stays(ahead.machine);
             return Together::Again(self.follows(took, &agreed));
@@ -191,11 +198,12 @@ impl<'a> Call<'a> {
 
     /// An attempt has failed that will be made again, or an item was left out.
     pub(super) fn owes(&mut self, failure: &Failure, answer: Answer) {
+        let injected = self.injected;
         let Some(agreeing) = self.agreeing() else { return };
         agreeing.owes = match answer {
             Answer::GiveUp(_) => return agreeing.leave(&failure.message),
             Answer::LeaveOut { .. } => Some(Owes::LeftOut),
-            _ => Some(Owes::Failure(failure.class)),
+            _ => Some(Owes::Failure { class: failure.class, injected }),
         };
     }
 
