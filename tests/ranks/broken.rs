@@ -229,6 +229,22 @@ fn an_injected_failure_is_remembered_on_no_rank() {
 }
 
 #[test]
+fn a_body_that_would_wait_for_other_ranks_is_refused() {
+    let said = on_each_within(2, Duration::from_secs(5), |rank| {
+        let other = rank.named("other", rank.store().clone());
+        let done = execute::with::<NoCache>().name("step").ranks(&rank).batch(4, |size| {
+            if rank.rank() == 1 && size > 2 {
+                return Err(Boxed::from(OutOfMemory::new(None)));
+            }
+            Ok(other.barrier().map(|()| size)?)
+        });
+        done.unwrap_err().to_string()
+    });
+    let refused = "barrier in an attempt on which ranks agree: must be outside of it";
+    assert!(said[0] == refused && said[1].contains(refused), "{said:?}");
+}
+
+#[test]
 fn an_item_that_ends_the_call_elsewhere_ends_it_here() {
     let seen = on_each(2, |rank| {
         let seen = Mutex::new(Vec::new());
