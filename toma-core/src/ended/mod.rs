@@ -50,7 +50,7 @@ pub enum Error {
     },
     /// The others cannot be reached.
     Store(String),
-    /// What ranks were to be made of.
+    /// What ranks were to be made of, or where they were asked.
     Invalid(String),
 }
 

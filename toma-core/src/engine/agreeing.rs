@@ -2,6 +2,7 @@
 
 use std::thread;
 
+use super::doubts::Doubts;
 use super::machine::Machine;
 use super::meter::Measured;
 use crate::call_site::Name;
@@ -31,7 +32,7 @@ pub(super) enum Owes {
     /// The call begins.
     Begin,
     /// An attempt has failed.
-    Failure(Class),
+    Failure { class: Class, injected: bool },
     /// An item was left out.
     LeftOut,
 }
@@ -40,6 +41,7 @@ pub(super) enum Owes {
 #[derive(Debug)]
 pub(super) struct Ahead {
     pub(super) machine: Machine,
+    pub(super) doubts: Doubts,
     pub(super) measured: Option<Measured>,
     pub(super) elapsed: Option<std::time::Duration>,
 }

@@ -150,6 +150,10 @@ impl<'a> Call<'a> {
         }
         let disabled = switches.disable() | is_dry;
         self.extras = Some(Extras::new(options, watch, self.needs, disabled));
+        if !is_dry {
+            // Before anything foreign runs: the others hear of a panic there.
+            self.joins(options);
+        }
         let mut shortfall = None;
         if disabled {
             self.machine.fixed = true;
@@ -164,9 +168,6 @@ impl<'a> Call<'a> {
             shortfall = measured.and_then(|measured| self.machine.shortfall(&measured));
         }
         self.report.starts_at(self.machine.step);
-        if !is_dry {
-            self.joins(options);
-        }
         if offered {
             self.expect_offers();
         }

@@ -246,7 +246,7 @@ pub(crate) fn leave_out<R>(
 ) {
     let (index, cost, failure) = (item.index, item.cost, item.failure.clone());
     if !cleanup.takes_left_out() {
-        // It goes through in the end.
+        // It goes through in the end, which is here where there are ranks.
         call.leaves_ranks(&failure);
     }
     let inside = attempt.enter();

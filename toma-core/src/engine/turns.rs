@@ -47,6 +47,8 @@ enum Next<'a> {
     Keep(Turn),
     /// The last attempt failed under contention. In a box: most attempts wait for nothing.
     Queued(Box<Waiting<'a>>),
+    /// An exclusive turn is asked for when the attempt begins.
+    Alone,
 }
 
 impl<'a> Turns<'a> {
@@ -94,14 +96,16 @@ impl<'a> Turns<'a> {
         let outer = Nesting::now().enclosing;
         self.promised = outer.promised_on(device.id());
         self.willing = !polled && !outer.holds_any() && self.has_patience();
-        if !matches!(self.next, Next::Nothing) {
+        let is_alone = matches!(self.next, Next::Alone);
+        if !is_alone && !matches!(self.next, Next::Nothing) {
             return self.go_on(hold);
         }
+        self.next = Next::Nothing;
         if outer.holds(device.id()) {
             *hold = Hold::Enclosed(device.clone(), device.seen());
             return None;
         }
-        let exclusive = self.willing && self.backoff.lasts();
+        let exclusive = self.willing && (is_alone || self.backoff.lasts());
         let shared = if exclusive || outer.holds_any() { None } else { device.try_shared() };
         *hold = match shared {
             Some(turn) => Hold::Turn(turn),
@@ -118,7 +122,7 @@ impl<'a> Turns<'a> {
     fn go_on(&mut self, hold: &mut Hold) -> Option<Box<Waiting<'a>>> {
         match mem::replace(&mut self.next, Next::Nothing) {
             Next::Queued(waiting) => return Some(waiting),
-            Next::Nothing => {}
+            Next::Nothing | Next::Alone => {}
             Next::Keep(mut turn) => {
                 turn.renew();
                 *hold = Hold::Turn(turn);
@@ -202,11 +206,19 @@ impl<'a> Turns<'a> {
         };
     }
 
+    /// The same where ranks vote before the next attempt: while they do, nothing is held that one of them may wait for.
+    pub(super) fn before_vote(&mut self, hold: &Hold, answer: Answer) {
+        let contended = answer == Answer::Again(Rung::Exclusive) && self.has_patience();
+        let keeps = matches!(answer, Answer::Again(_) | Answer::Shrink(_)) && hold.is_exclusive();
+        self.after_contention |= contended;
+        self.next = if contended || keeps { Next::Alone } else { Next::Nothing };
+    }
+
     /// While the guard lives, loops on this thread do not wait for what the call keeps for its next attempt.
     #[inline]
     pub(super) fn aside(&self) -> Inside {
         Inside::of(match &self.next {
-            Next::Nothing => None,
+            Next::Nothing | Next::Alone => None,
             Next::Keep(turn) => Some(turn.around()),
             Next::Queued(_) => Some(Nesting::now().of_queued()),
         })

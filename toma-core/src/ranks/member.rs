@@ -9,8 +9,9 @@
 //!
 //! What was put there first holds for all: so either all ranks hear of all votes, or all hear that one was missing.
 
-use std::collections::VecDeque;
+use std::collections::HashMap;
 use std::fmt;
+use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -37,7 +38,7 @@ struct Inner<S: Store> {
     rank: usize,
     size: usize,
     state: Mutex<State>,
-    /// How often bytes were shared.
+    /// How often all have shared bytes.
     shared: AtomicU64,
 }
 
@@ -48,9 +49,13 @@ struct State {
     round: u64,
     /// All ranks have agreed on this size: where the next vote of each proposes it again, no vote needs to be read.
     expected: Option<usize>,
-    /// Exchanges whose keys are there, and which all ranks have heard.
-    heard: VecDeque<u64>,
+    /// The first exchange whose keys may be there.
+    first: u64,
+    /// The last one that was heard to have all votes: nothing needs those before it.
+    last: u64,
     missing: usize,
+    /// How often each name was given out.
+    names: HashMap<String, u64>,
 }
 
 impl<S: Store> Member<S> {
@@ -83,11 +88,16 @@ impl<S: Store> Member<S> {
 
     /// The same rank for other work: what runs over it runs beside what runs over this one.
     ///
-    /// All ranks use the same names. A store whose waits hold up each other should be another connection.
+    /// All ranks use the same names, each as often: the second of a name on one rank meets the second on the others.
+    /// A store whose waits hold up each other should be another connection.
     #[must_use]
     pub fn named(&self, name: &str, store: S) -> Self {
         let Inner { prefix, rank, size, .. } = &*self.inner;
-        Self::of(store, format!("{prefix}{name}/"), (*rank, *size), self.inner.state().timeout)
+        let mut state = self.inner.state();
+        let number = state.names.entry(name.to_owned()).or_default();
+        // What an earlier one has left in the store is none of its votes.
+        *number += 1;
+        Self::of(store, format!("{prefix}{name}/{number}/"), (*rank, *size), state.timeout)
     }
 
     /// The bytes of all ranks, in their order. For small things: each rank reads those of all others.
@@ -95,11 +105,13 @@ impl<S: Store> Member<S> {
     /// # Errors
     /// As [`agree`](Ranks::agree).
     pub fn share(&self, bytes: Vec<u8>) -> Result<Vec<Vec<u8>>, Error> {
-        let number = self.inner.shared.fetch_add(1, Ordering::Relaxed);
+        let number = self.inner.shared.load(Ordering::Relaxed);
         // A rank is at most one exchange ahead of the others, so two keys suffice.
         let key = |rank| format!("{}s{rank}/{}", self.inner.prefix, number % 2);
         self.inner.store.set(&key(self.rank()), bytes)?;
         self.barrier()?;
+        // Only what all have come through counts, or ranks would look for each other's bytes in different places.
+        self.inner.shared.store(number + 1, Ordering::Relaxed);
         let shared = (0..self.size()).map(|rank| self.inner.store.get(&key(rank)));
         let shared: Vec<_> = shared.collect::<Result<_, _>>()?;
         shared
@@ -133,13 +145,13 @@ impl<S: Store> Ranks for Member<S> {
     }
 
     fn cast(&self, vote: Vote) -> Result<Waiting, Error> {
-        let ballot = self.inner.ballot(&vote);
+        let ballot = self.inner.ballot(vote);
         let decided = self.inner.count(&ballot)?;
-        let (inner, subject) = (Arc::clone(&self.inner), vote.subject);
+        let inner = Arc::clone(&self.inner);
         Ok(Box::new(move || {
             let verdict = match decided {
                 Some(verdict) => verdict,
-                None => inner.hear(&ballot, &subject.to_string())?,
+                None => inner.hear(&ballot)?,
             };
             inner.has_heard(ballot.round, &verdict);
             verdict
@@ -150,12 +162,13 @@ impl<S: Store> Ranks for Member<S> {
 /// One vote on its way.
 struct Ballot {
     round: u64,
+    subject: Subject,
     bytes: Vec<u8>,
     /// The size on which all agree if all votes are as expected.
     expected: Option<usize>,
     is_expected: bool,
     /// Exchanges whose keys nothing needs any more.
-    past: Vec<u64>,
+    past: Range<u64>,
 }
 
 impl<S: Store> Inner<S> {
@@ -164,21 +177,19 @@ impl<S: Store> Inner<S> {
     }
 
     /// The vote with its number.
-    fn ballot(&self, vote: &Vote) -> Ballot {
+    fn ballot(&self, vote: Vote) -> Ballot {
         let mut state = self.state();
         let round = state.round;
         state.round += 1;
         let expected = state.expected.take();
         let stays = vote.says == Says::Ready && vote.subject.attempt > 0 && vote.next == vote.again;
-        let mut past = Vec::new();
-        // Before an exchange that was heard all ranks were done with those before it.
-        while state.heard.len() > 1 {
-            past.extend(state.heard.pop_front());
-        }
+        let past = state.first..state.last;
+        state.first = state.last;
         let mut writer = Writer::default();
         writer.number(round);
         vote.write(&mut writer);
-        Ballot { round, bytes: writer.0, expected, is_expected: stays && expected == Some(vote.next), past }
+        let is_expected = stays && expected == Some(vote.next);
+        Ballot { round, subject: vote.subject, bytes: writer.0, expected, is_expected, past }
     }
 
     /// Adds the vote to the others; what they come to where it is the last.
@@ -189,33 +200,33 @@ impl<S: Store> Inner<S> {
         let votes = usize::try_from(sum % OTHER).unwrap_or(usize::MAX);
         if votes == 1 {
             // This rank waits anyway.
-            self.delete(&ballot.past)?;
+            self.delete(ballot.past.clone())?;
         }
         if votes < self.size {
             return Ok(None);
         }
         let verdict = match ballot.expected {
             Some(size) if sum < OTHER => Ok(Agreed::ordinary(size)),
-            _ => self.tally(ballot.round, "votes")?,
+            _ => self.tally(ballot)?,
         };
         self.decide(ballot.round, &verdict).map(Some)
     }
 
     /// What is decided, once it is.
-    fn hear(&self, ballot: &Ballot, subject: &str) -> Result<Result<Agreed, Error>, Error> {
+    fn hear(&self, ballot: &Ballot) -> Result<Result<Agreed, Error>, Error> {
         if let Some(verdict) = self.store.wait(&self.key('d', ballot.round), self.state().timeout)? {
             return decoded(&verdict);
         }
         // The last rank may have ended before it could decide.
-        self.decide(ballot.round, &self.tally(ballot.round, subject)?)
+        self.decide(ballot.round, &self.tally(ballot)?)
     }
 
     /// What the votes that are there come to.
-    fn tally(&self, round: u64, subject: &str) -> Result<Result<Agreed, Error>, Error> {
-        Ok(match self.votes(round)? {
+    fn tally(&self, ballot: &Ballot) -> Result<Result<Agreed, Error>, Error> {
+        Ok(match self.votes(ballot)? {
             Ok(votes) => Agreed::of(&votes),
             Err(ranks) => {
-                let (of, call, timeout) = (self.size, subject.to_owned(), self.state().timeout);
+                let (of, call, timeout) = (self.size, ballot.subject.to_string(), self.state().timeout);
                 Err(Error::Missing { ranks, of, call, timeout })
             }
         })
@@ -227,11 +238,11 @@ impl<S: Store> Inner<S> {
     }
 
     /// All votes, or the ranks whose votes are missing.
-    fn votes(&self, round: u64) -> Result<Result<Vec<Vote>, Vec<usize>>, Error> {
+    fn votes(&self, ballot: &Ballot) -> Result<Result<Vec<Vote>, Vec<usize>>, Error> {
         let (mut votes, mut missing) = (Vec::new(), Vec::new());
         for rank in 0..self.size {
-            let bytes = self.store.get(&self.key_of_vote(rank, round))?;
-            match bytes.and_then(|bytes| vote_in(&bytes, round)) {
+            let bytes = self.store.get(&self.key_of_vote(rank, ballot.round))?;
+            match bytes.and_then(|bytes| vote_in(&bytes, ballot)) {
                 Some(vote) => votes.push(vote),
                 None => missing.push(rank),
             }
@@ -243,7 +254,7 @@ impl<S: Store> Inner<S> {
         let mut state = self.state();
         match verdict {
             Ok(agreed) => {
-                state.heard.push_back(round);
+                state.last = state.last.max(round);
                 if state.round == round + 1 {
                     state.expected = Some(agreed.next).filter(|_| agreed.failed.is_none());
                 }
@@ -253,10 +264,10 @@ impl<S: Store> Inner<S> {
         }
     }
 
-    fn delete(&self, rounds: &[u64]) -> Result<(), Error> {
+    fn delete(&self, rounds: Range<u64>) -> Result<(), Error> {
         for round in rounds {
-            self.store.delete(&self.key('c', *round))?;
-            self.store.delete(&self.key('d', *round))?;
+            self.store.delete(&self.key('c', round))?;
+            self.store.delete(&self.key('d', round))?;
         }
         Ok(())
     }
@@ -265,16 +276,22 @@ impl<S: Store> Inner<S> {
         format!("{}{kind}{round}", self.prefix)
     }
 
-    /// A rank is at most one vote ahead of the others, so two keys suffice.
+    /// A rank that waits for each answer is at most one vote ahead of the others, so two keys suffice.
     fn key_of_vote(&self, rank: usize, round: u64) -> String {
         format!("{}r{rank}/{}", self.prefix, round % 2)
     }
 }
 
-fn vote_in(bytes: &[u8], round: u64) -> Option<Vote> {
+/// The vote in these bytes. A rank that is farther ahead has waited for no answer, because it has left.
+fn vote_in(bytes: &[u8], ballot: &Ballot) -> Option<Vote> {
     let mut reader = Reader(bytes);
-    let of = reader.number()?;
-    Vote::read(&mut reader).filter(|_| of == round)
+    let round = reader.number()?;
+    let vote = Vote::read(&mut reader).filter(|_| round >= ballot.round)?;
+    if round == ballot.round {
+        return Some(vote);
+    }
+    let says = Says::Ended(format!("it is at {} by now", vote.subject));
+    Some(Vote { subject: ballot.subject.clone(), says, ..vote })
 }
 
 fn decoded(bytes: &[u8]) -> Result<Result<Agreed, Error>, Error> {
@@ -289,7 +306,7 @@ impl<S: Store> Drop for Inner<S> {
             let (says, none) = (Says::Ended("its ranks were dropped".to_owned()), usize::MAX);
             let subject = Subject::new("its work", String::new());
             // Where the others cannot be told, they find that this rank is missing.
-            drop(self.count(&self.ballot(&Vote { subject, says, next: none, again: none })));
+            drop(self.count(&self.ballot(Vote { subject, says, next: none, again: none })));
         }
     }
 }

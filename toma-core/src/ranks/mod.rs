@@ -43,7 +43,7 @@
 //! # One call at a time
 //! Votes are matched by their number, and by form, name and attempt of the call. So one call at a time runs over a
 //! [`Ranks`]: a second one beside it or inside of it is refused. Work on another thread takes ranks of another
-//! [name](Member::named).
+//! [name](Member::named). Inside of an attempt on which ranks agree, those of another name are refused, too.
 
 mod bytes;
 mod calls;
@@ -67,6 +67,7 @@ pub use self::vote::{Says, Subject, Vote};
 pub use crate::ended::{Error, add_error};
 use crate::leaner;
 use crate::nesting::Nesting;
+use crate::shield;
 
 /// Waits for the votes of the others, within the timeout.
 pub type Waiting = Box<dyn FnOnce() -> Result<Agreed, Error> + Send>;
@@ -91,7 +92,7 @@ pub trait Ranks: fmt::Debug + Send + Sync {
     /// Whether all ranks say `ok`: for loops of one's own.
     ///
     /// # Errors
-    /// Where ranks are missing or do something else, or a call runs over these ranks.
+    /// Where ranks are missing or do something else, a call runs over these ranks, or ranks agree on the attempt around.
     fn agree(&self, ok: bool) -> Result<bool, Error> {
         let says = if ok { Says::Ready } else { Says::Failed(crate::classify::Class::Other) };
         let agreed = ask(self, "agree", says, usize::MAX)?;
@@ -126,6 +127,11 @@ fn ask<R: Ranks + ?Sized>(
         return Ok(None);
     }
     let _running = ranks.calls().begin(form)?;
+    if Nesting::now().marks.agrees {
+        // Another rank may have failed before, and would not come.
+        let refused = format!("{form} in an attempt on which ranks agree: must be outside of it");
+        return Err(Error::Invalid(refused));
+    }
     let subject = Subject::new(form, String::new());
     ranks.cast(Vote { subject, says, next: value, again: value })?().map(Some)
 }
@@ -159,10 +165,11 @@ forward! {
 }
 
 /// Runs `action` once the attempt counts: at once outside of calls with `ranks`, and otherwise when all ranks have
-/// agreed that it succeeded. It is dropped where the attempt is made again.
+/// agreed that it succeeded. It is dropped where the attempt is made again, and in dry runs.
 ///
 /// It runs on the thread that works, before the call goes on. What can fail belongs before it: a panic of `action` ends
-/// the call on all ranks.
+/// the call here, and on the others where they have anything left to do. A thread that a body starts is outside of the
+/// call.
 ///
 /// ```
 /// # extern crate toma_core as toma;
@@ -177,7 +184,7 @@ forward! {
 pub fn when_agreed(action: impl FnOnce() + Send + 'static) {
     if agrees_later() {
         leaner::when_agreed(Box::new(action));
-    } else {
+    } else if !shield::is_dry() {
         action();
     }
 }

@@ -17,6 +17,8 @@ pub struct Agreed {
     pub again: usize,
     /// Of the ranks on which the attempt failed, that with the smallest proposal.
     pub failed: Option<Elsewhere>,
+    /// A failure was injected: what follows from it is remembered on no rank.
+    pub injected: bool,
     /// No rank has anything more to do.
     pub done: bool,
 }
@@ -43,7 +45,7 @@ impl fmt::Display for Elsewhere {
 impl Agreed {
     /// Where every rank goes on with the size that all had.
     pub(super) fn ordinary(size: usize) -> Self {
-        Self { next: size, again: size, failed: None, done: false }
+        Self { next: size, again: size, failed: None, injected: false, done: false }
     }
 
     /// What the votes of all ranks, in their order, come to.
@@ -53,13 +55,16 @@ impl Agreed {
         }
         let smallest = |size: fn(&Vote) -> usize| votes.iter().map(size).min().unwrap_or(usize::MAX);
         let failed = votes.iter().enumerate().filter_map(|(rank, vote)| match vote.says {
-            Says::Failed(class) => Some((vote.again, Elsewhere { rank, of: votes.len(), class })),
+            Says::Failed(class) | Says::Injected(class) => {
+                Some((vote.again, Elsewhere { rank, of: votes.len(), class }))
+            }
             _ => None,
         });
         Ok(Self {
             next: smallest(|vote| vote.next),
             again: smallest(|vote| vote.again),
             failed: failed.min_by_key(|(again, _)| *again).map(|(_, elsewhere)| elsewhere),
+            injected: votes.iter().any(|vote| matches!(vote.says, Says::Injected(_))),
             done: votes.iter().all(|vote| vote.says == Says::Done),
         })
     }
@@ -93,11 +98,12 @@ pub(super) fn write(verdict: &Result<Agreed, Error>) -> Vec<u8> {
             writer.number(1);
             error::write(error, &mut writer);
         }
-        Ok(Agreed { next, again, failed, done }) => {
+        Ok(Agreed { next, again, failed, injected, done }) => {
             writer.number(0);
             writer.size(*next);
             writer.size(*again);
             writer.number(u64::from(*done));
+            writer.number(u64::from(*injected));
             writer.number(u64::from(failed.is_some()));
             if let Some(Elsewhere { rank, of, class }) = failed {
                 writer.size(*rank);
@@ -115,9 +121,9 @@ pub(super) fn read(bytes: &[u8]) -> Option<Result<Agreed, Error>> {
         return error::read(&mut reader).map(Err);
     }
     let (next, again, done) = (reader.size()?, reader.size()?, reader.number()? == 1);
-    let has_failed = reader.number()? == 1;
+    let (injected, has_failed) = (reader.number()? == 1, reader.number()? == 1);
     let failed = if has_failed { Some(failed(&mut reader)?) } else { None };
-    Some(Ok(Agreed { next, again, failed, done }))
+    Some(Ok(Agreed { next, again, failed, injected, done }))
 }
 
 fn failed(reader: &mut Reader<'_>) -> Option<Elsewhere> {

@@ -44,6 +44,8 @@ pub enum Says {
     Done,
     /// It failed, and the rank would try again.
     Failed(Class),
+    /// The same for a failure that was injected: it says nothing of sizes.
+    Injected(Class),
     /// The rank has left the call, for this reason.
     Ended(String),
 }
@@ -73,7 +75,8 @@ impl Vote {
             Says::Ready => (0, ""),
             Says::Done => (1, ""),
             Says::Ended(message) => (2, message.as_str()),
-            Says::Failed(class) => (3 + place(*class), ""),
+            Says::Failed(class) => (3 + 2 * place(*class), ""),
+            Says::Injected(class) => (4 + 2 * place(*class), ""),
         };
         writer.number(says);
         writer.text(text);
@@ -88,7 +91,8 @@ impl Vote {
             0 => Says::Ready,
             1 => Says::Done,
             2 => Says::Ended(message),
-            failed => Says::Failed(class_at(failed - 3)?),
+            failed if failed % 2 == 1 => Says::Failed(class_at((failed - 3) / 2)?),
+            injected => Says::Injected(class_at((injected - 4) / 2)?),
         };
         let subject = Subject { form: Cow::Owned(form), call, attempt };
         Some(Self { subject, says, next: reader.size()?, again: reader.size()? })

@@ -6,6 +6,7 @@ use toma_core::chunk::{Chunk, Chunked};
 use toma_core::execute::{Undo, With};
 use toma_core::policy::Policy;
 use toma_core::predict::is_dry;
+use toma_core::ranks::agrees_later;
 use toma_core::{Judge, Outcome};
 
 use super::first_steps::FirstSteps;
@@ -70,7 +71,11 @@ pub trait Backward<K> {
     /// Those of `body`. No step is taken then.
     ///
     /// # Panics
-    /// As [`backward`](Self::backward).
+    /// As [`backward`](Self::backward), and in an attempt on which [ranks](crate::ranks) agree: the gradients are there only
+    /// once they have, which is after the step.
+    ///
+    /// With the option `ranks` each rank takes the step with its own gradients. To sum them before it, call
+    /// [`backward`](Self::backward).
     #[track_caller]
     fn backward_step<D, C, R, S, M>(
         self,
@@ -139,6 +144,10 @@ impl<P: Policy, K, B: Undo> Backward<K> for With<'_, P, K, B> {
     {
         // Within another dry run: what an optimizer drops or makes could not be taken back.
         let is_real = !is_dry();
+        assert!(
+            !agrees_later(),
+            "backward_step in an attempt on which ranks agree: must be backward, and a step later"
+        );
         if is_real {
             optimizer.zero_grad();
         }

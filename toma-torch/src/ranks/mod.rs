@@ -154,7 +154,7 @@ impl Ranks {
     }
 
     /// The same rank for other work, such as an evaluation on another thread: what runs over it runs beside what runs over
-    /// this one. All ranks use the same names.
+    /// this one. All ranks use the same names, each as often.
     ///
     /// # Errors
     /// [`Error::Store`] where no other connection can be had.

@@ -1,8 +1,10 @@
 //! Gradients count once all ranks have agreed.
 
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::thread;
 
-use tch::{Device, Kind, Tensor};
+use tch::nn::OptimizerConfig as _;
+use tch::{Device, Kind, Tensor, nn};
 use toma_core::cache::NoCache;
 use toma_core::classify::Class;
 use toma_core::execute;
@@ -73,4 +75,26 @@ fn what_another_rank_ends_leaves_no_gradient() {
     });
     assert!(defined.iter().all(|(_, defined)| !defined), "{defined:?}");
     assert!(defined[0].0.contains("rank 1 of 2 ended"), "{defined:?}");
+}
+
+#[test]
+fn no_step_is_taken_before_its_gradients_are_there() {
+    let said = on_both(|rank| {
+        let store = nn::VarStore::new(Device::Cpu);
+        let weight = store.root().ones("weight", &[1]);
+        let mut optimizer = nn::Sgd::default().build(&store, 1.0).unwrap();
+        let data = Tensor::ones([4], (Kind::Float, Device::Cpu));
+        let run = || {
+            execute::with::<NoCache>().ranks(&rank).batch(4, |_| {
+                toma_torch::backward_step(&mut optimizer, &data, |data| (data * &weight).sum(Kind::Float))
+            })
+        };
+        let payload = catch_unwind(AssertUnwindSafe(run)).unwrap_err();
+        let said = payload.downcast_ref::<&str>().copied().unwrap_or_default().to_owned();
+        (said, weight.double_value(&[0]))
+    });
+    let said: Vec<_> = said.iter().map(|(said, weight)| (said.as_str(), *weight)).collect();
+    let refused = "backward_step in an attempt on which ranks agree: must be backward, and a step later";
+    assert!(said.iter().any(|said| *said == (refused, 1.0)), "{said:?}");
+    assert!(said.iter().all(|(_, weight)| *weight == 1.0), "{said:?}");
 }

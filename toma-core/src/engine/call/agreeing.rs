@@ -70,7 +70,12 @@ impl<'a> Call<'a> {
         let ready = if done { Says::Done } else { Says::Ready };
         let (next, again) = if done { (usize::MAX, usize::MAX) } else { (proposal, step) };
         Some(match agreeing.owes {
-            Some(Owes::Failure(class)) => agreeing.cast(Says::Failed(class), usize::MAX, step),
+            Some(Owes::Failure { class, injected: false }) => {
+                agreeing.cast(Says::Failed(class), usize::MAX, step)
+            }
+            Some(Owes::Failure { class, injected: true }) => {
+                agreeing.cast(Says::Injected(class), usize::MAX, step)
+            }
             Some(Owes::Begin | Owes::LeftOut) => agreeing.cast(ready, next, again),
             None if done => {
                 let cast = agreeing.cast(Says::Done, usize::MAX, usize::MAX);
@@ -86,6 +91,7 @@ impl<'a> Call<'a> {
         let Some(agreeing) = self.agreeing() else { return };
         let (owed, rank) = (agreeing.owes.take(), agreeing.rank());
         let Some(agreed) = agreeing.hear(heard) else { return self.ends_elsewhere() };
+        self.injected |= agreed.injected;
         let from = self.machine.step;
         match (owed, agreed.failed) {
             (Some(Owes::Begin), _) => {
@@ -107,19 +113,19 @@ impl<'a> Call<'a> {
     /// Votes for an attempt that has succeeded here.
     pub(crate) fn votes(&mut self, policy: &dyn Policy, attempt: &mut Attempt) -> Result<Waiting, Error> {
         let took = self.measured(attempt);
-        let mut machine = self.machine.ahead();
+        let (mut machine, mut doubts) = (self.machine.ahead(), self.doubts);
         if machine.succeeded(policy, took).is_none()
             && machine.may_doubt()
-            && self.doubts.succeeded()
+            && doubts.succeeded()
             && machine.doubt().is_some()
         {
-            self.doubts.begins();
+            doubts.begins();
         }
         let (done, next, again) = (machine.is_done(), machine.proposal(), self.machine.step);
         // A thread that waits for others keeps none of them from the device.
         attempt.end();
         let Took { elapsed, measured } = took;
-        let ahead = Box::new(Ahead { machine, measured, elapsed });
+        let ahead = Box::new(Ahead { machine, doubts, measured, elapsed });
         let agreeing = self.agreeing().expect("only a call that agrees votes");
         agreeing.ahead = Some(ahead);
         let (says, next) = if done { (Says::Done, usize::MAX) } else { (Says::Ready, next) };
@@ -136,6 +142,7 @@ impl<'a> Call<'a> {
             return Together::Ended;
         };
         let took = Took { elapsed: ahead.elapsed, measured: ahead.measured };
+        self.injected |= agreed.injected;
         if agreed.failed.is_some() {
             self.machine.stays(ahead.machine);
             return Together::Again(self.follows(took, &agreed));
@@ -146,8 +153,9 @@ impl<'a> Call<'a> {
         let doubted = ahead.machine.doubted;
         self.machine = ahead.machine;
         self.machine.adopt(agreed.next);
-        if doubted.is_some() && self.machine.doubted.is_none() {
-            self.doubts.fails();
+        // A doubt that not all share stays due.
+        if doubted.is_none() || self.machine.doubted.is_some() {
+            self.doubts = ahead.doubts;
         }
         let to = self.machine.step;
         if to != from {
@@ -180,20 +188,22 @@ impl<'a> Call<'a> {
         answer
     }
 
-    /// This rank's failure goes through: it ends the call on all.
+    /// This rank's failure goes through: it ends the call on all, so that none waits for what is left here.
     pub(crate) fn leaves_ranks(&mut self, failure: &Failure) {
         if let Some(agreeing) = self.agreeing() {
             agreeing.leave(&failure.message);
+            self.machine.end();
         }
     }
 
     /// An attempt has failed that will be made again, or an item was left out.
     pub(super) fn owes(&mut self, failure: &Failure, answer: Answer) {
+        let injected = self.injected;
         let Some(agreeing) = self.agreeing() else { return };
         agreeing.owes = match answer {
             Answer::GiveUp(_) => return agreeing.leave(&failure.message),
             Answer::LeaveOut { .. } => Some(Owes::LeftOut),
-            _ => Some(Owes::Failure(failure.class)),
+            _ => Some(Owes::Failure { class: failure.class, injected }),
         };
     }
 

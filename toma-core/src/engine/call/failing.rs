@@ -128,7 +128,12 @@ impl Call<'_> {
         reserve::hold();
         let (size, hold) = (self.machine.size(), attempt.hold);
         let Some(extras) = &mut self.extras else { return };
-        extras.turns.after_failure(hold, answer);
+        if extras.is_agreed() {
+            extras.turns.after_failure(hold, answer);
+        } else {
+            extras.turns.before_vote(&hold, answer);
+            drop(hold);
+        }
         if let Some(failed) = extras.again.as_mut().and_then(|again| again.asks.take()) {
             let _aside = extras.turns.aside();
             self.ask(policy, &failed, (size, answer));

@@ -17,9 +17,9 @@ impl Machine {
             self.step = to;
             // Another size is another question.
             self.spent = self.spent.within(Rungs::ONCE_A_PIECE);
-            self.learning.moved = !self.fallback;
-            // A doubt that not all share is none.
-            self.doubted = None;
+            // A doubt that not all share is none, and says nothing of the size before it.
+            let is_as_before = self.doubted.take() == Some(to);
+            self.learning.moved |= !self.fallback && !is_as_before;
         }
     }
 
@@ -30,6 +30,7 @@ impl Machine {
         if to < self.step {
             self.bounds.failed(self.step);
             self.forget();
+            self.doubted = None;
             self.adopt(to);
         }
         self.step
@@ -48,7 +49,7 @@ impl Machine {
         self.extent.costs = ahead.extent.costs;
     }
 
-    /// Another rank has ended the call: nothing is left to do.
+    /// A rank has ended the call: nothing is left to do.
     pub(in crate::engine) fn end(&mut self) {
         self.extent.end = self.position;
     }

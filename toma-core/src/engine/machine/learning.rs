@@ -80,7 +80,8 @@ impl Machine {
             return self.packed_works(size);
         }
         self.bounds.succeeded(size);
-        if (size == self.step || self.extent.even) && (self.learning.moved || size > self.learning.best) {
+        let is_new = size > self.learning.best || (self.learning.moved && self.fills(size));
+        if is_new && (size == self.step || self.extent.even) {
             // Even pieces need not fill a step, and the later ones may be one item smaller.
             let settled = self.learning.settled.filter(|_| self.extent.even);
             let most = settled.map_or(size, |settled| settled.max(size));
@@ -106,10 +107,11 @@ impl Machine {
         }
     }
 
-    /// Whether a packed piece of this size says something about the step.
+    /// Whether a piece of this size says something about the step, where it need not fill one.
     ///
-    /// Such pieces seldom fill a step; two that follow each other fill more than one. So one that fills less than
-    /// half says little, such as a short tail, and one beyond the step was a single item.
+    /// Even pieces fill more than half of it, unless one is all there is. Packed ones seldom fill a step; two that follow
+    /// each other fill more than one. So one that fills less than half says little, such as a short tail, and one beyond
+    /// the step was a single item.
     fn fills(&self, size: usize) -> bool {
         size <= self.step && size > self.step / 2
     }
