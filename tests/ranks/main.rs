@@ -1,5 +1,6 @@
 //! Ranks make the same attempts at the same sizes, whatever happens on each of them.
 
+#[cfg(feature = "testing")]
 mod broken;
 mod ending;
 mod every_order;
