@@ -3,7 +3,7 @@
     peers.py PEER FOLDER
 
 PEER is `loop` (no library at all), `toma` or `accelerate`; FOLDER holds the packages with PyTorch. The
-first line printed says who this is and which cases there are; then each line read is the number of a
+first line printed says which library this is and which cases there are; then each line read is the number of a
 case to measure, and each line printed is what that came to. One process per peer: what a library
 leaves in memory makes the garbage collections of another slower.
 """
@@ -81,7 +81,7 @@ class Variant:
 
 
 def loops():
-    """What is written without a library by somebody who knows the limit."""
+    """What is written without a library where the limit is known."""
 
     def batch(work):
         return lambda: work.whole(work.fixed(1))
@@ -271,7 +271,7 @@ class Ledger:
     def done(self, start, end):
         self.succeeded.append(end - start)
         if self.halves and end * 2 >= self.rows:
-            # Once and for all: whoever begins again finds no more memory than that.
+            # Once and for all: what begins again finds no more memory than that.
             self.limit, self.halves = self.limit // 2, False
 
     def kept_percent(self):

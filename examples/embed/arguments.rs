@@ -12,7 +12,7 @@ use toma::policy::{Adaptive, Bisect, Decay, Halve, Policy, Throughput};
 const EXAMPLES: &str = "\
 Examples:
   cargo xtask run embed -- --input notes.txt --output notes.npy
-  cargo xtask run embed -- --input notes.txt --budget 300MB --query \"who owes me money?\"
+  cargo xtask run embed -- --input notes.txt --budget 300MB --query \"invoices that are not paid\"
   cat *.md | cargo xtask run embed -- --input - --output all.safetensors --policy bisect
   cargo xtask run embed -- --input notes.txt --budget 96MB --compare-policies --svg sizes.svg";
 

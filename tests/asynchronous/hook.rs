@@ -1,6 +1,6 @@
 //! The panic hook is silent while an attempt is polled, and only for what is tried again.
 //!
-//! The hook belongs to the process, and it matters who sets it first: each of these tests runs in a
+//! The hook belongs to the process, and it matters which part of the program sets it first: each of these tests runs in a
 //! process of its own.
 
 use std::any::Any;

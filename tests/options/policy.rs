@@ -1,4 +1,4 @@
-//! `policy`: who decides the next size.
+//! `policy`: what decides the next size.
 
 use toma::Decay;
 

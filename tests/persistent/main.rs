@@ -1,4 +1,4 @@
-//! Sizes that are remembered across runs: what a file holds, who may share it, and what may go wrong
+//! Sizes that are remembered across runs: what a file holds, what may share it, and what may go wrong
 //! with it.
 #![cfg(feature = "persistent")]
 

@@ -32,13 +32,13 @@ fn two_caches_on_one_file_in_one_process_merge() {
     let folder = Folder::in_memory();
     let start = Barrier::new(2);
     thread::scope(|scope| {
-        for who in ["left", "right"] {
+        for name in ["left", "right"] {
             let (folder, start) = (&folder, &start);
             scope.spawn(move || {
                 start.wait();
                 for i in 0..40 {
                     let each = folder.cache();
-                    batch(&each, &format!("{who} {i}"), 64, 20);
+                    batch(&each, &format!("{name} {i}"), 64, 20);
                 }
             });
         }

@@ -1,4 +1,4 @@
-//! Who called: a fingerprint of the calling thread's stack.
+//! Which functions called: a fingerprint of the calling thread's stack.
 //!
 //! The default size cache keeps one entry per way of reaching a call site: the same line may be
 //! reached with small images from one function and with large ones from another. So a call walks its

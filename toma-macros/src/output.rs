@@ -1,4 +1,4 @@
-//! The return type: how the inside of the function writes it, and who judges what comes back.
+//! The return type: how the inside of the function writes it, and what judges the value that comes back.
 
 use proc_macro2::{Ident, Span, TokenStream};
 use quote::{quote, quote_spanned};

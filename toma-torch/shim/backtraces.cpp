@@ -1,4 +1,4 @@
-// Backtraces of errors: written down only where somebody will read them.
+// Backtraces of errors: written down only where they will be read.
 
 #include <c10/util/Backtrace.h>
 #include <c10/util/Exception.h>
@@ -40,7 +40,7 @@ bool handles_out_of_memory() {
   }
 }
 
-// A backtrace that is written down only when somebody will read it.
+// A backtrace that is written down only when it will be read.
 //
 // Where an error is raised its type is not known yet: this is made by the constructor of its base.
 // It is known where the text is asked for, which is where the error was caught; there the thread

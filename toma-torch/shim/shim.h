@@ -162,7 +162,7 @@ struct toma_tensor {
 
 // Where a tensor is. Unsupported where that is nowhere, in words that follow its name.
 int32_t toma_tensor_memory(const void* tensor, toma_tensor* out, toma_error* error) noexcept;
-// Whether nobody else holds the tensor or its memory, in which each element has a place of its own.
+// Whether nothing else holds the tensor or its memory, in which each element has a place of its own.
 int32_t toma_tensor_is_sole(const void* tensor, bool* out, toma_error* error) noexcept;
 
 // What a recorder writes down.

@@ -407,7 +407,7 @@ thread_local bool would_retry = false;
 
 const c10::SourceLocation here{"test", __FILE__, __LINE__};
 
-// Whether the text of what `raise` throws has a backtrace, as the one who catches it sees.
+// Whether the text of what `raise` throws has a backtrace, as a handler sees it.
 template <class F>
 bool has_trace(F raise) {
   try {

@@ -67,7 +67,7 @@ impl Place<'_> {
 /// The key of an entry: the same for calls that share what was learned.
 ///
 /// Compared by value: the same line seen from two crates is one line, whatever the address of its
-/// location. Its `Display` is for people who look into a cache: the function, the line that called,
+/// location. Its `Display` is for people, when they look into a cache: the function, the line that called,
 /// and a number for each thing else that tells calls apart.
 #[derive(Clone, Copy)]
 pub struct Key {

@@ -150,7 +150,7 @@ impl Remembered {
         Self { probes: true, ..self.clone() }
     }
 
-    /// The same for one thread alone: a warm call counts who shares the record, and threads that
+    /// The same for one thread alone: a warm call counts the owners of the record, and threads that
     /// counted in one place would slow each other down.
     fn unshared(&self) -> Self {
         Self {

@@ -164,7 +164,7 @@ impl Shared {
         drop(copies);
     }
 
-    /// The limit in force, whoever has set it.
+    /// The limit in force, also one that was set elsewhere.
     pub(crate) fn limit_bytes(&self) -> u64 {
         let own = self.limit_bytes.load(Ordering::Relaxed);
         let is_host = self.device.device() == tch::Device::Cpu;

@@ -17,7 +17,7 @@ use fs4::{FileExt, TryLockError};
 use super::history::Book;
 use super::text::{self, MAX_BYTES, Unfit};
 
-/// How long to wait for the lock of others, who hold it for milliseconds.
+/// How long to wait for the lock of other processes, which hold it for milliseconds.
 const PATIENCE: Duration = Duration::from_secs(2);
 
 /// As many as Linux follows.

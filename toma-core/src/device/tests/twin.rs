@@ -30,34 +30,34 @@ impl Twin {
         self.waiting.len()
     }
 
-    pub(super) fn runs(&self, who: usize) -> bool {
-        self.turns.iter().any(|turn| turn.0 == who)
+    pub(super) fn runs(&self, party: usize) -> bool {
+        self.turns.iter().any(|turn| turn.0 == party)
     }
 
     /// The turns of others.
-    pub(super) fn others(&self, who: usize) -> usize {
-        self.turns.iter().filter(|turn| turn.0 != who).count()
+    pub(super) fn others(&self, party: usize) -> usize {
+        self.turns.iter().filter(|turn| turn.0 != party).count()
     }
 
     pub(super) fn admits_newcomer(&self) -> bool {
         self.waiting.is_empty() && self.turns.iter().all(|turn| turn.1 == Shared)
     }
 
-    pub(super) fn begin(&mut self, who: usize, kind: TurnKind) {
-        assert!(!self.runs(who), "{who} has a turn");
-        self.turns.push((who, kind));
+    pub(super) fn begin(&mut self, party: usize, kind: TurnKind) {
+        assert!(!self.runs(party), "{party} has a turn");
+        self.turns.push((party, kind));
     }
 
-    pub(super) fn end(&mut self, who: usize) {
-        self.turns.retain(|turn| turn.0 != who);
+    pub(super) fn end(&mut self, party: usize) {
+        self.turns.retain(|turn| turn.0 != party);
         if let Some((blockers, _)) = &mut self.vain {
-            blockers.retain(|blocker| *blocker != who);
+            blockers.retain(|blocker| *blocker != party);
         }
         self.vain = self.vain.take().filter(|(blockers, _)| !blockers.is_empty());
     }
 
-    pub(super) fn queue(&mut self, who: usize, kind: TurnKind, until: Instant) {
-        self.waiting.push((who, kind, until));
+    pub(super) fn queue(&mut self, party: usize, kind: TurnKind, until: Instant) {
+        self.waiting.push((party, kind, until));
     }
 
     /// Where any wait, the turns end that were not claimed within their bound. Returns whose.
@@ -66,43 +66,43 @@ impl Twin {
             return Vec::new();
         }
         let late: Vec<_> = self.granted.iter().filter(|grant| now >= grant.1).map(|grant| grant.0).collect();
-        for &who in &late {
-            self.withdraw(who);
+        for &party in &late {
+            self.withdraw(party);
         }
         late
     }
 
-    /// Returns to whom turns are granted.
+    /// Returns the parties that turns are granted to.
     pub(super) fn look(&mut self, now: Instant) -> Vec<usize> {
         self.waiting.retain(|entry| now < entry.2);
         let mut granted = Vec::new();
-        while let Some(&(who, kind, until)) = self.waiting.first() {
+        while let Some(&(party, kind, until)) = self.waiting.first() {
             let blocks = |turn: &(usize, TurnKind)| kind == Exclusive || turn.1 == Exclusive;
             if self.turns.iter().any(blocks) {
                 break;
             }
             self.waiting.remove(0);
-            self.begin(who, kind);
-            self.granted.push((who, until));
-            granted.push(who);
+            self.begin(party, kind);
+            self.granted.push((party, until));
+            granted.push(party);
         }
         granted
     }
 
-    pub(super) fn is_granted(&self, who: usize) -> bool {
-        self.granted.iter().any(|grant| grant.0 == who)
+    pub(super) fn is_granted(&self, party: usize) -> bool {
+        self.granted.iter().any(|grant| grant.0 == party)
     }
 
-    pub(super) fn claim(&mut self, who: usize) -> bool {
-        let was_granted = self.is_granted(who);
-        self.granted.retain(|grant| grant.0 != who);
+    pub(super) fn claim(&mut self, party: usize) -> bool {
+        let was_granted = self.is_granted(party);
+        self.granted.retain(|grant| grant.0 != party);
         was_granted
     }
 
-    pub(super) fn withdraw(&mut self, who: usize) {
-        self.waiting.retain(|entry| entry.0 != who);
-        if self.claim(who) {
-            self.end(who);
+    pub(super) fn withdraw(&mut self, party: usize) {
+        self.waiting.retain(|entry| entry.0 != party);
+        if self.claim(party) {
+            self.end(party);
         }
     }
 

@@ -21,10 +21,10 @@ pub(crate) struct Witnessed {
     call: u64,
     name: String,
     /// The one that has begun and not ended, if it is told of.
-    attempt: Option<Attempt>,
+    attempt: Option<Unfinished>,
 }
 
-struct Attempt {
+struct Unfinished {
     number: usize,
     piece: Range<usize>,
     size: usize,
@@ -49,7 +49,7 @@ impl Witnessed {
     pub(crate) fn begins(&mut self, number: usize, piece: Range<usize>, size: usize, at_once: bool) {
         self.end();
         let (resumes, entered, ended) = (false, None, Ended::Abandoned);
-        self.attempt = listens().then_some(Attempt { number, piece, size, resumes, entered, ended });
+        self.attempt = listens().then_some(Unfinished { number, piece, size, resumes, entered, ended });
         let entered = if at_once { self.enter() } else { None };
         if let Some(attempt) = &mut self.attempt {
             attempt.entered = entered;
@@ -96,7 +96,7 @@ impl Witnessed {
 
     fn attempted(&self) -> Option<Attempted<'_>> {
         let Self { call, name, attempt } = self;
-        let Attempt { number, piece: Range { start, end }, size, resumes, .. } = *attempt.as_ref()?;
+        let Unfinished { number, piece: Range { start, end }, size, resumes, .. } = *attempt.as_ref()?;
         Some(Attempted { call: *call, name, number, start, end, size, resumes })
     }
 }

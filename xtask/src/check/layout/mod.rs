@@ -2,8 +2,10 @@
 
 mod circles;
 mod files;
+mod glossary;
 mod links;
 mod text;
+mod words;
 
 use std::path::Path;
 
@@ -38,13 +40,15 @@ pub(super) fn step(checks: &Checks<'_>) -> Result<String> {
     let files = text_files(&root)?;
     let exists = |path: &Path| root.join(path).canonicalize().is_ok_and(|path| path.starts_with(&root));
     let circles = WITHOUT_CIRCLES.iter().filter_map(|folder| circles::circle(folder, &files));
-    let problems: Vec<_> = files.iter().flat_map(|file| problems(file, &exists)).chain(circles).collect();
+    let problems = files.iter().flat_map(|file| problems(file, &exists)).chain(circles);
+    let problems: Vec<_> = problems.chain(glossary::differences(&files)).collect();
     all_clear(&problems)?;
     Ok(format!("{} files", files.len()))
 }
 
 fn problems(file: &TextFile, exists: &dyn Fn(&Path) -> bool) -> Vec<String> {
     let mut found = text::developer_paths(&file.text);
+    found.extend(words::pronouns(file));
     match file.path.rsplit_once('.') {
         Some((_, "rs")) => {
             found.extend(text::too_long(file));

@@ -15,7 +15,7 @@ const HEIGHT: u32 = 480;
 const LINE: i32 = 22;
 const TOP: i32 = 28;
 
-/// Told apart by those who see no red or no green, too, and in gray: the colors of Okabe and Ito.
+/// Told apart without red or without green, too, and in gray: the colors of Okabe and Ito.
 const COLORS: [RGBColor; 6] = [
     RGBColor(0, 114, 178),
     RGBColor(230, 159, 0),
