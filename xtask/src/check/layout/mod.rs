@@ -3,6 +3,7 @@
 mod circles;
 mod files;
 mod links;
+mod paths;
 mod text;
 
 use std::path::Path;
@@ -38,7 +39,8 @@ pub(super) fn step(checks: &Checks<'_>) -> Result<String> {
     let files = text_files(&root)?;
     let exists = |path: &Path| root.join(path).canonicalize().is_ok_and(|path| path.starts_with(&root));
     let circles = WITHOUT_CIRCLES.iter().filter_map(|folder| circles::circle(folder, &files));
-    let problems: Vec<_> = files.iter().flat_map(|file| problems(file, &exists)).chain(circles).collect();
+    let problems = files.iter().flat_map(|file| problems(file, &exists)).chain(circles);
+    let problems: Vec<_> = problems.chain(paths::unknown(&files)).collect();
     all_clear(&problems)?;
     Ok(format!("{} files", files.len()))
 }
