@@ -1,4 +1,4 @@
-// Backtraces of errors: written down only where somebody will read them.
+// Backtraces of errors: written down only where they will be read.
 //
 // # Why
 //

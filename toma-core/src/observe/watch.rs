@@ -1,4 +1,4 @@
-//! Who is watching one call, and telling them.
+//! The observers of one call, and telling them.
 //!
 //! # Why
 //!
