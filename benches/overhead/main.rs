@@ -8,6 +8,11 @@
 //! ```
 //!
 //! Times are medians of alternating pairs, so that a busy machine disturbs both sides alike.
+//!
+//! # Why
+//!
+//! A plain program measures ratios to a hand-written loop in the same run, in alternation. The usual
+//! harnesses do not.
 
 mod calls;
 mod marks;

@@ -1,4 +1,9 @@
 //! Devices of the driver as memory sources.
+//!
+//! # Why
+//!
+//! A retry would get the error that cudarc has met while dropping, so it is taken from the context before.
+//! A poisoned context keeps its error.
 
 use std::error::Error;
 use std::fmt;

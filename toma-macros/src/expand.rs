@@ -2,6 +2,12 @@
 //!
 //! Every name of ours is hygienic. A parameter that callers keep passing keeps its own name when
 //! it has one, so that options can use it and documentation shows it.
+//!
+//! # Why
+//!
+//! `before_retry` is an expression over the function's own parameters, which are then those of the failed
+//! piece. Body and undo are one closure, told apart by a flag. Two closures could not both borrow a `&mut`
+//! argument.
 
 use proc_macro2::{Span, TokenStream};
 use quote::{ToTokens, quote, quote_spanned};

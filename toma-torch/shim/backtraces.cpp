@@ -1,4 +1,10 @@
 // Backtraces of errors: written down only where they will be read.
+//
+// # Why
+//
+// Writing a backtrace takes libtorch 6 to 11 ms. It is decided on where its text is read. Where an error is
+// raised its type is not known yet. Backward raises on a device's thread. Out of memory that will be
+// retried loses its backtrace, all else keeps it.
 
 #include <c10/util/Backtrace.h>
 #include <c10/util/Exception.h>

@@ -1,4 +1,9 @@
 // What a backward that failed leaves behind.
+//
+// # Why
+//
+// A tiny backward of ours would also clear the queue. It would cost microseconds, and start libtorch's
+// threads for GPUs in programs that never train.
 
 #include <torch/csrc/autograd/engine.h>
 #include <torch/csrc/autograd/graph_task.h>

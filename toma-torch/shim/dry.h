@@ -1,4 +1,9 @@
 // Tensors without memory, and what one dry run knows.
+//
+// # Why
+//
+// A dry tensor has addresses, so that host code may read and write it and storages stay apart. Each is a
+// mapping of its own.
 #pragma once
 
 #include <ATen/EmptyTensor.h>

@@ -1,4 +1,10 @@
 // Rows of a table that is outside of its device are taken where it is.
+//
+// # Why
+//
+// The operator itself runs, with a table in its argument whose memory is what is outside. Of a file these
+// are addresses into which only the rows are read that are asked for. So results and refusals are the
+// kernel's own.
 
 #include "gather.h"
 

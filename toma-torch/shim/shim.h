@@ -1,8 +1,12 @@
-// What toma-torch needs of libtorch and tch does not offer. Only c10 and two ATen headers:
-// they know every kind of device, compile in seconds, and need no CUDA headers.
+// What toma-torch needs of libtorch and tch does not offer.
 //
 // Every function returns a toma_code and throws nothing; `error` is filled where the code is not
 // TOMA_OK.
+//
+// # Why
+//
+// Each file includes c10, and of ATen and autograd the few headers that it needs. c10 knows every kind of device and
+// needs no CUDA headers.
 #pragma once
 
 #include <cstddef>

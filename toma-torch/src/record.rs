@@ -1,4 +1,9 @@
 //! A step as it was, written down as a trace.
+//!
+//! # Why
+//!
+//! The shim writes plain events, and Rust makes a trace of them. Which storage an address is, and what
+//! contradicts, is decided where it is tested without libtorch.
 
 use std::time::Duration;
 

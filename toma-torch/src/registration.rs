@@ -1,5 +1,10 @@
 //! What the core learns of libtorch before `main`, so that attempts are guarded without a call of the user's, and
 //! what is printed after it.
+//!
+//! # Why
+//!
+//! A program that is linked with this package need call nothing. libtorch takes a backtrace fetcher without
+//! a lock, so it is set before threads run. In a library that is loaded later, backtraces stay libtorch's.
 
 use tch::TchError;
 use toma_core::{classify, ranks, thread_state};

@@ -1,4 +1,9 @@
 //! Tensors in toma's traits: as data that is worked on in chunks, and as values that bodies return.
+//!
+//! # Why
+//!
+//! What stands between a loop and libtorch is inlined. Each function there took a chunk 7 to 15 ns, many
+//! times its instructions.
 
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::ops::{ControlFlow, Range};

@@ -1,4 +1,9 @@
 //! Counting what calls make of a remembered size, until one of them should probe beyond it.
+//!
+//! # Why
+//!
+//! Each thread counts for itself, and the table counts for threads that are too short. A shared counter
+//! would be memory that every warm call writes.
 
 use std::cell::Cell;
 use std::time::SystemTime;

@@ -1,4 +1,9 @@
 //! The few entries of one key, one per level of free memory.
+//!
+//! # Why
+//!
+//! Free memory is read only where a key has several levels: with one there is nothing to choose. So a warm
+//! call of the default cache is a stack walk and a look into the memo.
 
 use super::Remembered;
 use crate::policy::Measurements;

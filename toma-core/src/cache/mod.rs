@@ -7,7 +7,7 @@
 //! |---|---|---|
 //! | [`StacktraceMemoryCache`] (the default) | calling line, chain of functions above it, free memory | one stack walk |
 //! | [`GlobalCache`] | function, or line of an inline form | a few nanoseconds |
-//! | [`PersistentCache`] (feature `persistent`) | the same, and crate version, device and total memory; in a file | a few nanoseconds |
+//! | `PersistentCache` (feature `persistent`) | the same, and crate version, device and total memory; in a file | a few nanoseconds |
 //! | [`NoCache`] | nothing is remembered | nothing |
 //!
 //! A warm call writes no shared memory, not even a lock: each thread keeps a memo of what it looked

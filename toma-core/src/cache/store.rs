@@ -1,4 +1,13 @@
 //! What a cache has learned: a memo of each thread on the warm path, and a table behind them.
+//!
+//! # Why
+//!
+//! What a warm call measures stays in its thread's memo until a thread learns something. So batches earn
+//! the time that pays for their probes without shared memory. Learning drops the notes of other threads,
+//! which makes policies more careful, never less.
+//!
+//! Another source than the table, such as a file, is asked behind the memo alone. So a warm call of a
+//! persistent cache costs what one of `GlobalCache` costs.
 
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};

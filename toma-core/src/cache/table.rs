@@ -1,6 +1,12 @@
 //! The table behind the caches: the cold path.
 //!
 //! Maps in shards, so that short threads, which look for every key anew, do not wait for each other.
+//!
+//! # Why
+//!
+//! Entries are numbered as they are learned. Beyond the bound, one thread drops those with the lowest
+//! sixteenth of the numbers, and the others go on. A stamp of the last use would be written by every warm
+//! call.
 
 use std::cmp::Reverse;
 use std::hash::BuildHasherDefault;

@@ -3,6 +3,15 @@
 //! A [`Chunked`] value has an extent, the number of items along an axis, and gives views of ranges
 //! of it. A view is *held* for one attempt and *lent* to the body, so that a body can take a
 //! parameter of the value's own type, such as `&Tensor`, where the view is a value of its own.
+//!
+//! # Why
+//!
+//! A view is made within the attempt, because it may take memory of its own. An attempt that failed to make
+//! one never came to the body, so there is nothing to undo.
+//!
+//! `Chunked` has a kind, a type parameter that is inferred. The orphan rule forbids a trait of one crate
+//! for types of another. A kind of the implementing crate's own makes it legal, as for tch's `Tensor`.
+//! [`Outcome`](crate::Outcome) has one for the same reason.
 
 #[cfg(feature = "ndarray")]
 mod ndarray;

@@ -1,4 +1,9 @@
 //! The trait behind "every error is classified without opt-in".
+//!
+//! # Why
+//!
+//! Errors must be `'static`, because classification downcasts them. Other error types take the option
+//! `classify`.
 
 use std::error::Error;
 

@@ -1,4 +1,9 @@
 //! Which rungs a call takes, and what they are called.
+//!
+//! # Why
+//!
+//! A body asks [`falls_back`] instead of taking a parameter. So bodies keep their parameters, and what they
+//! call can ask, too.
 
 use std::fmt;
 use std::time::Duration;

@@ -1,5 +1,9 @@
 //! The bytes of one device that are reserved, and the entries that wait for some, as plain functions like
 //! those of the [queue](super::queue).
+//!
+//! # Why
+//!
+//! The first entry looks every 10 ms, because no event tells that memory was freed.
 
 use std::time::{Duration, Instant};
 

@@ -25,8 +25,8 @@
 //! 5. **Smaller.** What the policy says. A new size has new rungs, but for leaner plans and the hooks: they are
 //!    asked once per piece.
 //! 6. **Fallback.** When nothing smaller is left: the first size again, and the body uses what memory
-//!    it likes where [`falls_back`] says so. Off. A single item that fails, where sizes are
-//!    [costs](crate::execute::With::by_cost), goes there for itself, and the others go on where they were.
+//!    it likes where [`falls_back`] says so. Off. The rest of the call goes there, also after a single item
+//!    that fails where sizes are [costs](crate::execute::With::by_cost).
 //! 7. **Give up.** The body's own failure goes through.
 //!
 //! `max_attempts` counts all of these attempts. What succeeds on one of the first four rungs settles

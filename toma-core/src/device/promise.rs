@@ -1,4 +1,9 @@
 //! Bytes of a device that work has promised to stay within and not yet allocated.
+//!
+//! # Why
+//!
+//! A promise is no reservation. It is made inside attempts, which hold turns, so it never waits and is
+//! never refused. It is lowered as bytes are allocated, of which a reservation knows nothing.
 
 use std::process;
 use std::sync::atomic::Ordering::Relaxed;

@@ -1,4 +1,13 @@
 //! Waiting, by a thread or by a task: the same steps, only what happens between them differs.
+//!
+//! # Why
+//!
+//! Turns and bytes are waited for by one mechanism. The pure queues know a wait by its key, and one table
+//! keeps the wakers. So bounds, cancellation and order are written once, and foreign code runs in one file,
+//! without a lock.
+//!
+//! Bounds pass in real time, although a test may stop the engine's clock. Work that is waited for takes
+//! real time.
 
 use std::future::Future;
 use std::pin::Pin;

@@ -1,4 +1,9 @@
 //! What the same size may be tried again with: leaner plans that the body of an attempt has offered, and hooks.
+//!
+//! # Why
+//!
+//! Hooks that give nothing back cost no attempt: the call goes on below their rung. At the floor without
+//! fallback one attempt follows, because the failure that would go through is gone.
 
 use std::mem;
 

@@ -4,6 +4,11 @@
 //! each attempt be a plain async block that borrows the function's arguments, and to a stream. No outcome is held
 //! across an await, so that the future is `Send` when the body's is, even where its output is not. Dropped at any await,
 //! it drops the attempt and then the call, which remembers what it had settled.
+//!
+//! # Why
+//!
+//! A retry yields to the executor once, because another task may be the one that frees the memory. So the
+//! driver is a type whose steps are awaited, and no function that takes the body.
 
 use std::convert::Infallible;
 use std::future::{Future, poll_fn};

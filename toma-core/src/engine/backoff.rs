@@ -1,4 +1,9 @@
 //! For how many pieces a call queues for exclusive turns, once it needed one.
+//!
+//! # Why
+//!
+//! Each piece would fail under contention otherwise. Only an attempt beside the others shows whether they
+//! have ended.
 
 /// The most pieces in a row.
 const MOST: u32 = 64;

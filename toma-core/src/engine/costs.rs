@@ -1,4 +1,12 @@
 //! What items cost, where sizes are costs instead of counts.
+//!
+//! # Why
+//!
+//! The sums take 16 bytes for each item. With them the end of a piece is found by bisection, and a retry
+//! does not ask for costs again.
+//!
+//! Calls that count items pay one look for costs. What is learned of packed pieces is in a box. At compile
+//! time `Work::LEAVES_OUT` says whether items may be left out.
 
 use std::ops::Range;
 

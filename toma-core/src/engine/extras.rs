@@ -1,4 +1,13 @@
 //! What most calls lack: a deadline, observers, a policy that measures, a device.
+//!
+//! # Why
+//!
+//! A watched call asks no hooks that the same call would not ask unwatched. So observers and the witness
+//! change nothing.
+//!
+//! A call that opens while a task on a device is polled has extras, even without a device. Loops inside
+//! must know that a wait would hold up the executor. Other calls read one byte of the nesting, as they do
+//! for the fallback.
 
 use std::time::Duration;
 

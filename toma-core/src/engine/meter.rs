@@ -4,6 +4,13 @@
 //! only the first attempt resets it: an attempt inside another one leaves the outer one's peak as it is, and
 //! knows its own only when it goes higher. Of attempts beside each other no peak is known. A size that comes out
 //! wrong is corrected by what it causes.
+//!
+//! # Why
+//!
+//! Without the option `device` no memory is measured. The host's memory does not move when a GPU's does,
+//! and a policy would take every failure for lasting.
+//!
+//! The queue's state decides which attempt may reset a peak, because it knows the attempts of all threads.
 
 use std::num::NonZeroUsize;
 use std::time::Duration;

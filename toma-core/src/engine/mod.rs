@@ -11,6 +11,12 @@
 //! [`Machine`](machine::Machine) decides and never runs anything; [`Call`](call::Call) connects it to the size cache,
 //! the memory source and the observers; [`drive`] runs attempts until a piece is done, and [`asynchronous`] does the
 //! same for tasks.
+//!
+//! # Why
+//!
+//! The policy is erased once and lent. The driver passes it as `&dyn Policy` where a call opens, succeeds
+//! or fails. So the engine is compiled once, and an iterator owns its policy without an allocation. A
+//! policy with a fixed step is not asked after a success.
 
 mod again;
 mod agreeing;

@@ -1,4 +1,10 @@
 //! The rungs of the ladder that a call has: which there are is asked outside, the order is the machine's.
+//!
+//! # Why
+//!
+//! The order is pure, and the rungs are asked for outside: once before an attempt, and once after a
+//! failure. The first answer is the promise to the panic hook, the second the verdict. So the whole ladder
+//! runs against a twin in the tests.
 
 use crate::device::Rung;
 

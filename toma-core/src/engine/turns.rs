@@ -1,4 +1,16 @@
 //! How a call comes to its turns on the device, and what contention means to it.
+//!
+//! # Why
+//!
+//! At the floor the exclusive rung is promised only once two turns have overlapped on the device. A
+//! promised failure loses its place and its backtrace, also in a program of one thread. The price: a panic
+//! in the first contention goes through.
+//!
+//! Between its attempts a call is inside the turn it keeps. Hooks and observers that run a loop on the
+//! device would otherwise wait for their own call.
+//!
+//! One attempt follows a wait that was cut off, with no retry promised. The failure before is gone: it was
+//! dropped so that others get its memory. An async task may not hold it across an await either.
 
 use std::mem;
 use std::time::Instant;

@@ -3,6 +3,11 @@
 //! The stack walk counts frames from the caller of the function that [`Core::begin`] is inlined
 //! into. So these functions are never inlined, and the covers over them always: how many frames of
 //! ours there are must not depend on the optimizer.
+//!
+//! # Why
+//!
+//! `fold` lends the value so far to the body. So a failed attempt cannot have changed it, and nothing is
+//! cloned.
 #![expect(clippy::inline_always, reason = "the number of our own frames must not depend on the optimizer")]
 
 use std::cell::RefCell;

@@ -1,3 +1,12 @@
+//! Values one by one, from an asynchronous body.
+//!
+//! # Why
+//!
+//! Stable Rust has no generators, so a stream is one future and a slot. The future runs the whole loop, and
+//! hands each value over through the slot.
+//!
+//! A stream is known by its line alone. The stack above it is its executor's.
+
 use std::fmt;
 use std::future::{Future, poll_fn};
 use std::ops::Range;

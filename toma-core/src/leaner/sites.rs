@@ -1,4 +1,9 @@
 //! Call sites whose attempts have offered a leaner plan.
+//!
+//! # Why
+//!
+//! A plan can be asked for only after an attempt that was promised a retry. At the floor that promise may
+//! be vain. The panic that was kept back is then printed where it is passed on.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 

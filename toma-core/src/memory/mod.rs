@@ -1,5 +1,10 @@
 //! How much memory there is: free and total bytes of the host and of devices, and a limit on what this
 //! process may use.
+//!
+//! # Why
+//!
+//! Free is what this program could allocate, for every [`MemorySource`]. Cached memory belongs to it; which
+//! part is cached is the allocator's business.
 
 mod cgroup;
 mod host;

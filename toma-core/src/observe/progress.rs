@@ -1,4 +1,8 @@
 //! A progress bar for long calls, drawn by indicatif.
+//!
+//! # Why
+//!
+//! The bar is silent beside `TOMA_LOG=1`. Both write to standard error about the same events.
 
 mod figures;
 mod screen;

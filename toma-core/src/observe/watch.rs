@@ -1,4 +1,8 @@
 //! The observers of one call, and telling them.
+//!
+//! # Why
+//!
+//! An observer that panics is told no more, and the work goes on: seeing must not stop a night's work.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 

@@ -1,3 +1,11 @@
+//! Bisection between the largest success and the smallest failure.
+//!
+//! # Why
+//!
+//! It measures nothing, so it cannot know what another failure would cost. Therefore free memory is not
+//! read, and what failed is tried again in a doubt alone. [`Adaptive`](super::Adaptive) forgets failures by
+//! what they are worth.
+
 use super::figures::{fraction, share};
 use super::{Evidence, Policy};
 

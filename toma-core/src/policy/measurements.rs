@@ -1,3 +1,10 @@
+//! What attempts have shown, for policies that measure.
+//!
+//! # Why
+//!
+//! They are behind an `Arc` in the size cache. They are larger than the rest of an entry, which every warm
+//! call copies. Each thread's memo has an `Arc` of its own, so that no count of references is shared.
+
 use std::time::Duration;
 
 use super::repeating::Repeating;

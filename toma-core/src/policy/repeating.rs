@@ -2,6 +2,12 @@
 //!
 //! Time is that of the line through the measured times less what was repeated. A size below the smallest that has to
 //! repeat is said to be as fast as that line.
+//!
+//! # Why
+//!
+//! Samples of pieces that repeat have no bytes. The line through bytes says what fits without repeating,
+//! which is where policies are to stop. Bounds of such sizes are not those of failures: a size that repeats
+//! works.
 
 use super::adaptive::has_risen_since;
 use super::figures::share;

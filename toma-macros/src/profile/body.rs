@@ -1,4 +1,13 @@
 //! What becomes of a body: a static, and a frame around the marked statements.
+//!
+//! # Why
+//!
+//! The body of an `async fn` becomes a task within it, whose polls are frames. Rewriting each `.await`
+//! would miss those in macros. The task owns the arguments, bound anew in their order, so that they are
+//! dropped as without it. Beneath an attribute of ours, which runs the body several times, it borrows them.
+//!
+//! Braces around a body keep the user's span. A block has the edition of its braces, which decides when
+//! temporaries of its value are dropped.
 
 use proc_macro2::{Group, Span, TokenStream, TokenTree};
 use quote::{ToTokens as _, quote};

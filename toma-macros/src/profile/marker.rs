@@ -1,4 +1,10 @@
 //! Puts marks into code that is parsed.
+//!
+//! # Why
+//!
+//! A mark stands before its statement, and names nothing of it: a static and a number. So no type, borrow,
+//! temporary or drop changes, and closures stay `'static` and `Send`. A guard first in a block is dropped
+//! last, on every way out.
 
 use std::mem;
 

@@ -1,4 +1,9 @@
 //! Steps in a sequence of operators.
+//!
+//! # Why
+//!
+//! Blocks and optimizers repeat operators within a step. So a period counts only if it explains half of
+//! what no other has.
 
 use std::collections::{HashMap, VecDeque};
 

@@ -5,6 +5,11 @@
 //! another program takes memory or gives it back.
 //!
 //! Each thread remembers for itself, so that no thread writes what another one reads.
+//!
+//! # Why
+//!
+//! What the allocator caches does not change the sum of free and reserved bytes. So only what other
+//! programs take goes stale, by 100 ms at most.
 
 use std::cell::RefCell;
 use std::io;

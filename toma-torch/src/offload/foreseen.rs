@@ -1,4 +1,9 @@
 //! A step that is known before it has run.
+//!
+//! # Why
+//!
+//! The code that tells of live operators tells of dry ones, too; no trace is read. So its operators match
+//! by construction, small storages and views included.
 
 use std::cell::RefCell;
 use std::collections::HashMap;

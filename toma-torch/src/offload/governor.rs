@@ -1,4 +1,12 @@
 //! What runs where its bytes are, rather than where its tensors are.
+//!
+//! # Why
+//!
+//! A table whose rows are taken is in no step, also where it is on the device. A step that finds it there
+//! today may find it outside tomorrow. So the step repeats itself, and such a table is the first to leave.
+//!
+//! What rows are taken of is shared, not locked. Another thread may bring the table back meanwhile, and
+//! nothing waits.
 
 /// What is computed outside of a device, where that moves fewer bytes.
 ///

@@ -1,4 +1,12 @@
 //! A step that is recorded over two repetitions.
+//!
+//! # Why
+//!
+//! A noticed step is cut where the least lives. Plans are of one repetition, and what crosses its ends
+//! costs them moves.
+//!
+//! Operators are recorded before a period is believed, because the two repetitions that a step takes have
+//! come by then.
 
 use std::collections::HashMap;
 use std::time::Duration;

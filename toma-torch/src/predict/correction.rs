@@ -1,4 +1,9 @@
 //! What attempts have shown of a prediction.
+//!
+//! # Why
+//!
+//! What a prediction missed is a number of bytes, kept with it, and no sample of the policy. Samples hold
+//! what was measured. So it serves calls about which the size cache knows nothing, under any policy.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 

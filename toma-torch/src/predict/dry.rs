@@ -1,3 +1,16 @@
+//! Runs of a step on tensors without memory.
+//!
+//! # Why
+//!
+//! What a dry run takes for itself is not counted: states of random numbers, and zeros for kernels. A
+//! thread that predicts beside it would find less free for a moment, and begin smaller.
+//!
+//! Versions and gradients' handles are put back. Autograd changes both above the kernels. It would refuse a
+//! graph of the user's for a parameter that was never written.
+//!
+//! Panics in a dry run are silent, and printed where they are passed on. Most are refusals, which come back
+//! as an error.
+
 use std::fmt::Display;
 use std::panic::{self, AssertUnwindSafe};
 

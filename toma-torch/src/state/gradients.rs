@@ -1,3 +1,10 @@
+//! Gradients that are added all at once, or not at all.
+//!
+//! # Why
+//!
+//! Gradients are computed first, and then added in place. A first gradient becomes the variable's own only
+//! where nothing else holds it. Backward hands out views and shared tensors, too.
+
 use std::borrow::Borrow;
 use std::collections::HashSet;
 

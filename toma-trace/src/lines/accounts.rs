@@ -2,6 +2,12 @@
 //!
 //! A thread writes its own counters, and raises the watermarks of all. So nothing waits for a lock, and what
 //! is counted may be read at any time.
+//!
+//! # Why
+//!
+//! Watermarks are restarted at each mark, and never reset on the device. Each profiling thread has one for
+//! each device, raised by all allocations. So threads disturb neither each other nor the device's own
+//! counters.
 
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::SeqCst};
 use std::sync::{Arc, OnceLock};

@@ -1,4 +1,9 @@
 //! Numbers that one thread counts and any thread may read, without a lock.
+//!
+//! # Why
+//!
+//! A counter has one writer. A block that another thread frees is subtracted by that thread, in its own
+//! account. So the hook of an allocator waits for nothing; parts may be below zero, the sum is not.
 
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};

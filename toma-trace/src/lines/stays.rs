@@ -1,4 +1,12 @@
 //! Stays of lines: when they begin and end, and what of them goes into a row.
+//!
+//! # Why
+//!
+//! Sums of a line are differences of its thread's sums. So an allocation adds to one number, however deep
+//! the calls are. A stay inside another stay of its line adds nothing.
+//!
+//! A block that was left takes effect at the next allocation. What `return`, `?` and `break` drop belongs
+//! to the line that leaves. What a `for` allocates for its next value belongs to the `for`.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering::{Relaxed, SeqCst};

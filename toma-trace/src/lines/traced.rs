@@ -1,4 +1,8 @@
 //! Rows of a trace: its events, told again to the stacks of its threads.
+//!
+//! # Why
+//!
+//! Events of a trace are told to the stacks that count a running program. So both count alike.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

@@ -1,4 +1,8 @@
 //! A snapshot as `torch.cuda.memory._dump_snapshot` writes it.
+//!
+//! # Why
+//!
+//! Every block has a segment of its own. A trace knows no addresses, and the page plays segments backwards.
 
 use std::collections::BTreeMap;
 use std::io::{self, Write};

@@ -1,4 +1,10 @@
 //! What is checked with libtorch; everything else is checked without.
+//!
+//! # Why
+//!
+//! tch is compiled twice, and no more. Lints and documentation see it through `doc-only`, which needs no
+//! libtorch and no C++. Tests, benchmarks and examples share one optimized build; a debug build would be a
+//! third.
 
 use std::path::PathBuf;
 use std::process::{Child, Command};

@@ -1,4 +1,15 @@
 //! What a cache knows: its file as last read, what it has learned since, and the table it was given.
+//!
+//! # Why
+//!
+//! What is learned is written and synced before the call returns. A process may be killed right after, and
+//! Rust has no reliable hook at exit. Changes below the head-room wait for the next write.
+//!
+//! A process adds only what it has learned itself. So what another process has cleared stays cleared.
+//!
+//! The time of warm calls is not written until something is learned. Writing it would put a lock, a file
+//! and a sync into warm calls. A new process therefore looks for a rise as late as one that has just
+//! learned.
 
 use std::io;
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};

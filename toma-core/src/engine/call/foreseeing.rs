@@ -1,4 +1,13 @@
 //! What a prediction says of a call, and what the call shows of the prediction.
+//!
+//! # Why
+//!
+//! A prediction learns when the call ends, of the smallest size that failed and the largest that worked
+//! after it. Sizes that fail one after the other are one mistake.
+//!
+//! A prediction is wrong only if it would say the same again of the bytes that the call could have. Those
+//! are the free bytes after the failure and what earlier pieces left. Memory that others took meanwhile
+//! corrects nothing.
 
 use std::num::NonZeroUsize;
 

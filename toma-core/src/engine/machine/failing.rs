@@ -1,5 +1,10 @@
 //! What a machine does about failures: the same size again while something may have changed, a smaller size, and
 //! in the end fallback, leaving a single item out, or giving up.
+//!
+//! # Why
+//!
+//! With a fallback the rest of the call falls back at a single item that does not fit. So no item is lost.
+//! A fallback for one item alone took a state of its own through the whole engine.
 
 use super::{Failed, Learning, Machine};
 use crate::classify::Class;

@@ -1,5 +1,14 @@
 //! What a machine learns of sizes: which step settles, what enters the measurements, and which failures a single
 //! item is to blame for.
+//!
+//! # Why
+//!
+//! A packed piece is evidence for the step only if it fills more than half of it. Two neighbors fill more
+//! than one step together, so the others are tails or stand beside heavy items.
+//!
+//! What is measured of a packed piece counts for the step in proportion. Otherwise a policy that measures
+//! would follow the pieces downward. The largest cost that ran settles, because no piece may have filled
+//! the step.
 
 use super::{Cut, Failed, Machine, Took};
 use crate::classify::Class;

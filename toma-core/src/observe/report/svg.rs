@@ -2,6 +2,10 @@
 //!
 //! Reports become [`Curve`]s, the curves a [`Plane`] that says what the axes mean, and plotters draws
 //! both. Everything is placed so that nothing overlaps: what explains the curves stands beside them.
+//!
+//! # Why
+//!
+//! Plotters draws, with neither fonts nor bitmaps: it escapes texts and lays out axes.
 
 mod curve;
 mod draw;

@@ -1,4 +1,13 @@
 //! Telling the witness, from the side of the engine.
+//!
+//! # Why
+//!
+//! An attempt is left before its failure is looked at, and entered again for its values to be dropped. What
+//! the witness answers is no part of the attempt; what the drop frees is. How the attempt ended is told
+//! last.
+//!
+//! A witness that panics listens no more, in any call. It belongs to a library, and would panic again in
+//! the next attempt.
 
 use std::cell::Cell;
 use std::ops::Range;

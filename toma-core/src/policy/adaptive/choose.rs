@@ -7,6 +7,14 @@
 //! | first, where 8 pieces follow | `cap / 64` |
 //! | second, where less than twice the first fits | a quarter of the first; else 4 times, or 2 times a single item |
 //! | half of what fits, in a batch | `size * available / needed / 2` |
+//!
+//! # Why
+//!
+//! Where peaks are counted, the first attempts are small. Two of them say what every attempt needs and what
+//! an item adds, so the first large one is right.
+//!
+//! A single item predicts little, because a convolution of one image runs another kernel than one of two.
+//! Leaving size 1 out of the line begins too late where every attempt needs much besides its items.
 
 use super::probe::{has_risen, is_batch, is_far};
 use super::{Adaptive, Evidence, Goal};

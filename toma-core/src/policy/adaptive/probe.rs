@@ -12,6 +12,17 @@
 //! | allowed by waste | `waste * (time + seconds left) - wasted` |
 //! | allowed where `high` is far | `odds * gain / 2` |
 //! | allowed in a batch | `chance * gain`, times `waste / 0.02` where that is less than 1 |
+//!
+//! # Why
+//!
+//! Waste is bounded by time and not by number: a failure costs as much as it takes. Only time in attempts
+//! counts, so a night without work pays for nothing.
+//!
+//! A failure is doubted in proportion to its age. So a rise that nothing shows is found within a twentieth
+//! of the time it took to come. The number of failures grows with the logarithm of the work.
+//!
+//! A batch does not say how much is to come, so as much as there has been is the guess. The first calls,
+//! which may be all there are, risk nothing.
 
 use std::time::Duration;
 

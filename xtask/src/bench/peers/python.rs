@@ -1,4 +1,9 @@
 //! A Python with the peers, on the PyTorch that libtorch is taken from.
+//!
+//! # Why
+//!
+//! The CUDA libraries that PyTorch is linked with are empty stand-ins. They are bound when they are called,
+//! and never are. So the peers cost 20 MB to download instead of gigabytes.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};

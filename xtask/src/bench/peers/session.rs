@@ -1,4 +1,12 @@
 //! Processes that measure what they are asked for, one at a time.
+//!
+//! # Why
+//!
+//! Each question goes to a process of its own, one at a time. What one library leaves in memory makes the
+//! garbage collections of another slower. A machine that grows busier slows all of them alike.
+//!
+//! Memory is limited by a count of rows, which means the same in both languages. The error is libtorch's
+//! own in both.
 
 use std::collections::BTreeMap;
 use std::io::{BufRead as _, BufReader, Write as _};

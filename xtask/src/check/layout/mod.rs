@@ -4,6 +4,7 @@ mod circles;
 mod files;
 mod glossary;
 mod links;
+mod paths;
 mod text;
 mod words;
 
@@ -41,7 +42,8 @@ pub(super) fn step(checks: &Checks<'_>) -> Result<String> {
     let exists = |path: &Path| root.join(path).canonicalize().is_ok_and(|path| path.starts_with(&root));
     let circles = WITHOUT_CIRCLES.iter().filter_map(|folder| circles::circle(folder, &files));
     let problems = files.iter().flat_map(|file| problems(file, &exists)).chain(circles);
-    let problems: Vec<_> = problems.chain(glossary::differences(&files)).collect();
+    let problems = problems.chain(glossary::differences(&files));
+    let problems: Vec<_> = problems.chain(paths::unknown(&files)).collect();
     all_clear(&problems)?;
     Ok(format!("{} files", files.len()))
 }

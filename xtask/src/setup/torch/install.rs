@@ -1,4 +1,9 @@
 //! Takes libtorch out of the PyTorch package, into `libtorch` in the target folder.
+//!
+//! # Why
+//!
+//! The PyTorch package is a CUDA build, and holds libtorch. For the CPU, a folder of links shows torch-sys
+//! the CPU's part alone. So gigabytes of CUDA libraries are neither downloaded nor linked.
 
 use std::fs;
 #[cfg(unix)]
