@@ -171,7 +171,7 @@ mod tests {
 
     #[test]
     fn code_is_run_or_says_that_it_is_none() {
-        let of = |path, text| unknown_languages(&file(path, text));
+        let of = |path: &str, text: &str| unknown_languages(&file(path, text));
         assert_eq!(of("docs/a.md", "```rust\n```\n```text\n```\n~~~ sh\n~~~\n```toml\n```\n"), [""; 0]);
         for language in ["", "rust,ignore", "rust,no_run", "rs"] {
             assert_eq!(
@@ -186,7 +186,7 @@ mod tests {
 
     #[test]
     fn a_page_begins_with_a_program() {
-        let of = |path, text| without_program(&file(path, text));
+        let of = |path: &str, text: &str| without_program(&file(path, text));
         assert_eq!(of("docs/a.md", "# A\n```rust\nfn main() {}\n```\n"), None);
         for text in ["# A\n", "```rust\nf();\n```\n```rust\nfn main() {}\n```\n", "```sh\nfn main()\n```\n"] {
             assert!(of("docs/a.md", text).is_some(), "{text}");
