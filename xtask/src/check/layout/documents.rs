@@ -22,8 +22,14 @@ const LANGUAGES: &[&str] = &["rust", "sh", "text", "toml"];
 const UNITS: &[&str] =
     &[" %", "%", " ns", " µs", " us", " ms", " s", " kB", " MB", " GB", " KiB", " MiB", " GiB", "x"];
 
-/// What names the command that makes figures, or leads to where each is named.
-const SOURCES: &[&str] = &["cargo xtask", "RESULTS.md"];
+/// What names the command that makes figures.
+const COMMAND: &str = "cargo xtask";
+
+/// Where each figure stands with its command.
+const RECORD: &str = "RESULTS.md";
+
+/// Documents with figures whose commands are not named yet.
+const WITHOUT_COMMANDS: &[&str] = &["ARCHITECTURE.md"];
 
 /// A document that is longer than it may be.
 pub(super) fn too_long(file: &TextFile) -> Option<String> {
@@ -38,15 +44,20 @@ pub(super) fn too_long(file: &TextFile) -> Option<String> {
     }
 }
 
-/// Sections that state a figure, and neither name the command that makes it nor lead to where it is named. Code states
-/// none: it has constants, and what programs print.
+/// Sections that state a figure, and neither name the command that makes it nor lead to the record. A document that leads
+/// there in front of its second heading does so for all. Code states no figure: it has constants, and what is printed.
 pub(super) fn figures_without_source(file: &TextFile) -> Vec<String> {
     let sections = sections(&file.text);
+    let mut preface = sections.iter().take(2).flatten();
+    if WITHOUT_COMMANDS.contains(&&*file.path) || preface.any(|line| line.text.contains(RECORD)) {
+        return Vec::new();
+    }
     sections.iter().filter_map(|section| figure_without_source(section)).collect()
 }
 
 fn figure_without_source(section: &[Line<'_>]) -> Option<String> {
-    let has_source = section.iter().any(|line| SOURCES.iter().any(|source| line.text.contains(source)));
+    let has_source =
+        section.iter().any(|line| [COMMAND, RECORD].iter().any(|source| line.text.contains(source)));
     let line = section.iter().find(|line| line.is_prose() && states_a_figure(line.text))?;
     (!has_source).then(|| {
         format!(
@@ -153,6 +164,8 @@ mod tests {
         let lines: Vec<_> = figures(text).iter().map(|problem| problem[..3].to_owned()).collect();
         assert_eq!(lines, [":3:", ":8:"]);
         assert_eq!(figures("5 %, [all](benches/RESULTS.md#x)"), [""; 0]);
+        assert_eq!(figures("# A\n[All](benches/RESULTS.md)\n## B\n5 %\n## C\n5 %\n"), [""; 0]);
+        assert_eq!(figures("# A\n## B\n[All](benches/RESULTS.md)\n## C\n5 %\n").len(), 1);
         assert_eq!(figures("5 %\n```sh\ncargo xtask bench x\n```\n"), [""; 0]);
     }
 
