@@ -48,8 +48,9 @@ fn the_loop_by_hand_and_the_attribute_make_the_same() {
     before::run(&images, &out, &model);
     assert!(out.allclose(&whole, 1e-4, 1e-6, false));
     let _ = out.shallow_clone().zero_();
-    let _budget = Budget::beyond_allocated(15 << 10);
+    let budget = Budget::beyond_allocated(15 << 10);
     after::run(&images, &out, &model);
+    drop(budget);
     assert!(out.allclose(&whole, 1e-4, 1e-6, false));
     assert_eq!(toma::report::last().unwrap().out_of_memory, 1);
 }

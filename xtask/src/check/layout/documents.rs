@@ -130,7 +130,7 @@ const INDEX: &str = "docs/README.md";
 const INCLUDES: &[&str] = &["src/guide.rs", "toma-torch/src/lib.rs"];
 
 fn is_page(path: &str) -> bool {
-    path.starts_with("docs/") && path.ends_with(".md")
+    path.strip_prefix("docs/").is_some_and(|name| name.rsplit_once('.').is_some_and(|(_, kind)| kind == "md"))
 }
 
 #[cfg(test)]

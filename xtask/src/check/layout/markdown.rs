@@ -90,8 +90,8 @@ mod tests {
 
     #[test]
     fn code_is_told_from_prose() {
-        let parts: Vec<_> = lines(TEXT).iter().map(|line| line.part).collect();
         use Part::{Closing, Code, Opening, Prose};
+        let parts: Vec<_> = lines(TEXT).iter().map(|line| line.part).collect();
         let block = [Opening("rust"), Code, Code, Closing];
         let other = [Opening("sh"), Code, Closing];
         assert_eq!(parts[..3], [Prose; 3]);
