@@ -54,8 +54,8 @@ const TIMES: &[Column] = &[
 pub(super) fn short(rows: &[&Row], worlds: &[World], machine: &str) -> String {
     let (table, worlds) = (table(rows.iter().copied(), SHORT), worlds.len());
     format!(
-        "{table}\nA call costs microseconds beyond a hand-written loop in the same language. Whole runs are of {worlds} worlds, whose \
-         figures\nstand in their order. Times are over those of the best fixed size; a warm run follows a cold one. {machine}\n\n\
+        "{table}\nA call costs microseconds beyond a hand-written loop in the same language. Whole runs are of {worlds} worlds, and \
+         figures stand\nin their order. Times are over those of the best fixed size; a warm run follows a cold one.\n{machine}\n\n\
          The worlds, all forms and caches, and what the peers do otherwise: [benches/RESULTS.md](benches/RESULTS.md#peers).\n"
     )
 }
