@@ -48,6 +48,7 @@
 //!
 //! | for | see |
 //! |---|---|
+//! | one page for each system, each with a program that runs | [`guide`] |
 //! | a function whose body works on a part of a range | [`#[toma::range]`](range) |
 //! | a function whose body works on a part of a slice or a tuple of them | [`#[toma::chunked]`](chunked) |
 //! | a function whose body takes a batch size | [`#[toma::batch]`](batch) |
@@ -150,6 +151,8 @@
     not(all(feature = "progress", feature = "testing")),
     allow(rustdoc::broken_intra_doc_links, reason = "the manual names what only features bring")
 )]
+
+pub mod guide;
 
 #[cfg(feature = "persistent")]
 pub use toma_core::cache::PersistentCache;
@@ -348,7 +351,3 @@ pub use toma_torch::assert_peak;
 
 #[doc(hidden)]
 pub use toma_core::private as __private;
-
-#[cfg(all(doctest, feature = "testing"))]
-#[doc = include_str!("../README.md")]
-mod readme {}

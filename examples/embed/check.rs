@@ -10,11 +10,8 @@ use crate::embedder::{Embedder, VALUE, compare};
 use crate::job::Parts;
 use crate::memory::Memory;
 use crate::search::dot;
-use crate::texts::Tokens;
+use crate::texts::{LINES, Tokens};
 use crate::{Result, say};
-
-/// Real lines for a check without an input.
-const LINES: &str = include_str!("../../README.md");
 
 /// Made by reference.py with the published implementation.
 const REFERENCE: &str = include_str!("reference.json");

@@ -11,6 +11,15 @@ use crate::Result;
 /// The tokens of one text: at least the two marks around it, at most [`MOST`].
 pub(crate) type Tokens = Vec<i64>;
 
+/// Real lines of text: pages of this project's guide.
+pub(crate) const LINES: &str = concat!(
+    include_str!("../../docs/checkpoint.md"),
+    include_str!("../../docs/devices.md"),
+    include_str!("../../docs/offload.md"),
+    include_str!("../../docs/options.md"),
+    include_str!("../../docs/retry.md"),
+);
+
 /// Tokens of a text that the model was trained for; what comes after them is not seen.
 const MOST: usize = 256;
 

@@ -11,10 +11,7 @@ use toma::{GlobalCache, execute};
 use crate::Result;
 use crate::model::Model;
 use crate::show::Work;
-use crate::texts::{Tokens, Words};
-
-/// Real lines of text.
-const LINES: &str = include_str!("../../README.md");
+use crate::texts::{LINES, Tokens, Words};
 
 pub(crate) struct Embedding {
     model: Model,
@@ -39,7 +36,7 @@ impl Embedding {
 
 impl Work for Embedding {
     fn about(&self) -> String {
-        format!("MiniLM embeds the {} longest lines of README.md", self.texts.len())
+        format!("MiniLM embeds the {} longest lines of the guide", self.texts.len())
     }
 
     fn items(&self) -> &'static str {

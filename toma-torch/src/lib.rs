@@ -109,7 +109,23 @@ pub mod __private {
     pub use crate::profile::peak::Measured;
 }
 
-/// Lets the examples of the README be tested.
+/// Lets the programs of the guide that need libtorch be tested, and those of the READMEs.
 #[cfg(doctest)]
-#[doc = include_str!("../README.md")]
-mod readme {}
+mod guide {
+    #[doc = include_str!("../README.md")]
+    mod manual {}
+    #[doc = include_str!("../../README.md")]
+    mod readme {}
+    #[doc = include_str!("../../docs/checkpoint.md")]
+    mod checkpoint {}
+    #[doc = include_str!("../../docs/offload.md")]
+    mod offload {}
+    #[doc = include_str!("../../docs/predict.md")]
+    mod predict {}
+    #[doc = include_str!("../../docs/profile.md")]
+    mod profile {}
+    #[doc = include_str!("../../docs/ranks.md")]
+    mod ranks {}
+    #[doc = include_str!("../../docs/tensors.md")]
+    mod tensors {}
+}

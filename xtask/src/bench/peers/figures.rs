@@ -63,6 +63,18 @@ impl Row {
             ["batch", "chunked"].contains(&&**form) || ["NoCache", "NoBatchsizeCache"].contains(&&**cache);
         self.is_loop() || !is_passed_over
     }
+
+    /// Those that the README shows: each library as it is used without options, and what is recommended of ours.
+    pub(super) fn is_summary(&self) -> bool {
+        let Variant { cache, policy, .. } = &self.variant;
+        let is_typical = match &**cache {
+            "" | "StacktraceMemoryBatchsizeCache" => true,
+            "StacktraceMemoryCache" => policy == "Halve",
+            "GlobalCache" => policy == "Adaptive",
+            _ => false,
+        };
+        self.is_chosen() && !self.is_loop() && is_typical
+    }
 }
 
 /// A row per way to run a loop, in the order in which they were told; of hand-written loops one per

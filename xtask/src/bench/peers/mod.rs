@@ -82,7 +82,8 @@ fn write(project: &Project, rows: &[Row], worlds: &[World], machine: &str) -> Re
     let shell = &project.shell;
     let chosen: Vec<_> = rows.iter().filter(|row| row.is_chosen()).collect();
     shell.write_file(PLOT, plot::svg(&chosen, worlds))?;
-    let short = text::short(&chosen, worlds, machine);
+    let summary: Vec<_> = rows.iter().filter(|row| row.is_summary()).collect();
+    let short = text::short(&summary, worlds, machine);
     for (path, text) in [("README.md", short), ("benches/RESULTS.md", text::whole(rows, worlds, machine))] {
         let new = with_part(&shell.read_file(path)?, &text).with_context(|| path.to_owned())?;
         shell.write_file(path, new)?;

@@ -149,8 +149,43 @@ fn chosen_are_ranges_that_remember_and_those_without_a_cache() {
 }
 
 #[test]
+fn the_readme_shows_each_library_as_it_is_used_without_options_and_what_is_recommended() {
+    let mut rows = rows(&answers(), &worlds()).unwrap();
+    let mut is_summary = |form: &str, cache: &str, policy: &str| {
+        rows[1].variant = variant(form, cache, policy);
+        rows[1].is_summary()
+    };
+    assert!(is_summary("find", "", "0.9 of it"));
+    assert!(is_summary("range", "StacktraceMemoryBatchsizeCache", "half of it"));
+    assert!(is_summary("range", "StacktraceMemoryCache", "Halve"));
+    assert!(is_summary("range", "GlobalCache", "Adaptive"));
+    assert!(!is_summary("batch", "GlobalCache", "Adaptive"));
+    assert!(!is_summary("range", "GlobalCache", "Halve"));
+    assert!(!is_summary("range", "NoCache", "Adaptive"));
+    assert!(!rows[0].is_summary(), "a loop by hand");
+}
+
+#[test]
+fn the_readme_has_five_rows_of_the_record() {
+    let [readme, record] = DOCUMENTS.map(|text| text.split_once(BEGIN).unwrap().1.split_once(END).unwrap().0);
+    let names: Vec<_> = readme.lines().filter(|line| line.starts_with("| ")).skip(1).map(names).collect();
+    assert_eq!(names.len(), 5, "{names:?}");
+    for name in names {
+        assert!(record.lines().any(|line| line.starts_with(&name)), "not in the record: {name}");
+    }
+}
+
+/// The first four columns, and the one that both tables have next.
+fn names(line: &str) -> String {
+    line.split_inclusive('|').take(6).collect()
+}
+
+const DOCUMENTS: [&str; 2] =
+    [include_str!("../../../../README.md"), include_str!("../../../../benches/RESULTS.md")];
+
+#[test]
 fn the_documents_have_a_place_for_the_figures() {
-    for text in [include_str!("../../../../README.md"), include_str!("../../../../benches/RESULTS.md")] {
+    for text in DOCUMENTS {
         with_part(text, "figures").unwrap();
     }
     assert_eq!(serde_json::from_str::<Vec<World>>(WORLDS).unwrap().len(), 3);

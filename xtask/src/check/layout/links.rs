@@ -1,31 +1,27 @@
 //! Links from one file of the repository to another.
 
+use std::fs;
 use std::path::{Path, PathBuf};
 
 use crate::check::layout::files::TextFile;
+use crate::check::layout::markdown::{Line, anchors, lines};
+
+/// Whether there is a file or a folder in the repository, and in it the heading, where one is named.
+pub(super) type Leads<'a> = dyn Fn(&Path, Option<&str>) -> bool + 'a;
 
 /// Links in a Markdown file to what is not there, or not in the repository: it is nowhere else.
-pub(super) fn broken(file: &TextFile, exists: &dyn Fn(&Path) -> bool) -> Vec<String> {
+pub(super) fn broken(file: &TextFile, leads: &Leads<'_>) -> Vec<String> {
     let broken = targets(&file.text).into_iter().filter_map(|(line, target)| {
-        let path = resolve(&file.path, target)?;
-        (!exists(&path)).then(|| format!(":{line}: link to `{target}`, which is not there"))
+        let (path, heading) = resolve(&file.path, target)?;
+        (!leads(&path, heading)).then(|| format!(":{line}: link to `{target}`, which is not there"))
     });
     broken.collect()
 }
 
 /// What a Markdown text links to, with the line of each link; code is passed over.
 fn targets(text: &str) -> Vec<(usize, &str)> {
-    let (mut found, mut fence) = (Vec::new(), None);
-    for (line, number) in text.lines().zip(1..) {
-        let mark = ["```", "~~~"].into_iter().find(|mark| line.trim_start().starts_with(mark));
-        match (fence, mark) {
-            (None, Some(_)) => fence = mark,
-            (Some(open), Some(close)) if open == close => fence = None,
-            (Some(_), _) => {}
-            (None, None) => found.extend(targets_of_line(line).map(|target| (number, target))),
-        }
-    }
-    found
+    let prose = lines(text).into_iter().filter(Line::is_prose);
+    prose.flat_map(|line| targets_of_line(line.text).map(move |target| (line.number, target))).collect()
 }
 
 fn targets_of_line(line: &str) -> impl Iterator<Item = &str> {
@@ -41,15 +37,29 @@ fn is_prose(before: &str) -> bool {
     before.matches('`').count().is_multiple_of(2)
 }
 
-/// The path, from the root of the repository, that a link in the file `from` means; nothing for
-/// links to the web, to a heading of the same file, or to an item of Rust.
-fn resolve(from: &str, target: &str) -> Option<PathBuf> {
-    let path = target.trim_matches(['<', '>']).split('#').next().filter(|path| !path.is_empty())?;
+/// The path, from the root of the repository, and the heading that a link in the file `from` means; nothing for links to
+/// the web, or to an item of Rust.
+fn resolve<'a>(from: &str, target: &'a str) -> Option<(PathBuf, Option<&'a str>)> {
+    let target = target.trim_matches(['<', '>']);
+    let (path, heading) =
+        target.split_once('#').map_or((target, None), |(path, heading)| (path, Some(heading)));
+    if path.is_empty() {
+        return heading.map(|_| (PathBuf::from(from), heading));
+    }
     if path.contains("::") || path.split('/').next()?.contains(':') {
         return None;
     }
     let folder = Path::new(from).parent()?;
-    Some(path.strip_prefix('/').map_or_else(|| folder.join(path), PathBuf::from))
+    Some((path.strip_prefix('/').map_or_else(|| folder.join(path), PathBuf::from), heading))
+}
+
+/// Whether a path leads into the repository at `root`, and to a heading there, where one is named.
+pub(super) fn leads(root: &Path, path: &Path, heading: Option<&str>) -> bool {
+    let Ok(path) = root.join(path).canonicalize() else { return false };
+    let has = |heading| {
+        fs::read_to_string(&path).is_ok_and(|text| anchors(&text).iter().any(|anchor| anchor == heading))
+    };
+    path.starts_with(root) && heading.is_none_or(has)
 }
 
 #[cfg(test)]
@@ -60,19 +70,18 @@ mod tests {
     fn broken_in(path: &str, text: &str) -> Vec<String> {
         let scratch = Scratch::new("links");
         for path in ["README.md", "docs/a.md", "src/lib.rs"] {
-            scratch.file(path, "");
+            scratch.file(path, "# A heading\n```\n# code\n```\n");
         }
         let root = scratch.root().canonicalize().unwrap();
-        let exists = |path: &Path| root.join(path).canonicalize().is_ok_and(|path| path.starts_with(&root));
-        broken(&TextFile { path: path.into(), text: text.into() }, &exists)
+        let leads = |path: &Path, heading: Option<&str>| leads(&root, path, heading);
+        broken(&TextFile { path: path.into(), text: text.into() }, &leads)
     }
 
     #[test]
     fn links_to_files_must_lead_somewhere() {
-        let good =
-            "[a](docs/a.md#x) ![`b`](./README.md \"title\") [c](src/) [d](/README.md)\n[e]: docs/a.md\n";
+        let good = "[a](docs/a.md#a-heading) ![`b`](./README.md \"title\") [c](src/) [d](/README.md)\n[e]: docs/a.md\n";
         assert_eq!(broken_in("README.md", good), [""; 0]);
-        let bad = "[a](doc/a.md) and [b](docs/b.md#x)\n\n[c]: <nowhere.md>\n[d](../README.md)\n";
+        let bad = "[a](doc/a.md) and [b](docs/b.md#a-heading)\n\n[c]: <nowhere.md>\n[d](../README.md)\n";
         let lines: Vec<_> =
             broken_in("README.md", bad).iter().map(|problem| problem[..3].to_owned()).collect();
         assert_eq!(lines, [":1:", ":1:", ":3:", ":4:"]);
@@ -85,8 +94,16 @@ mod tests {
     }
 
     #[test]
-    fn the_web_headings_items_and_code_are_passed_over() {
-        let text = "[a](https://x.org/y.md) [b](#z) [c](mailto:x@y) [d](crate::Item) `[e](f.md)`\n\
+    fn links_to_headings_must_lead_somewhere() {
+        assert_eq!(broken_in("docs/a.md", "[a](#a-heading) [b](../README.md#a-heading)"), [""; 0]);
+        for target in ["#code", "#", "../README.md#a", "../README.md#A-heading", "../src/lib.rs#code"] {
+            assert_eq!(broken_in("docs/a.md", &format!("[a]({target})")).len(), 1, "{target}");
+        }
+    }
+
+    #[test]
+    fn the_web_items_and_code_are_passed_over() {
+        let text = "[a](https://x.org/y.md#z) [c](mailto:x@y) [d](crate::Item) `[e](f.md)`\n\
                     ```\n[g](h.md)\n~~~\n```\n~~~ text\n[i](j.md)\n~~~\n";
         assert_eq!(broken_in("README.md", text), [""; 0]);
         assert_eq!(broken_in("README.md", &format!("{text}[k](l.md)")).len(), 1);

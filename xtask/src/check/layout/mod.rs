@@ -1,9 +1,11 @@
 //! Rules of the house that no other tool checks, over every file of the repository.
 
 mod circles;
+mod documents;
 mod files;
 mod glossary;
 mod links;
+mod markdown;
 mod paths;
 mod text;
 mod words;
@@ -39,16 +41,16 @@ const WITHOUT_CIRCLES: &[&str] = &[
 pub(super) fn step(checks: &Checks<'_>) -> Result<String> {
     let root = checks.project.workspace.root.canonicalize()?;
     let files = text_files(&root)?;
-    let exists = |path: &Path| root.join(path).canonicalize().is_ok_and(|path| path.starts_with(&root));
+    let leads = |path: &Path, heading: Option<&str>| links::leads(&root, path, heading);
     let circles = WITHOUT_CIRCLES.iter().filter_map(|folder| circles::circle(folder, &files));
-    let problems = files.iter().flat_map(|file| problems(file, &exists)).chain(circles);
-    let problems = problems.chain(glossary::differences(&files));
-    let problems: Vec<_> = problems.chain(paths::unknown(&files)).collect();
+    let whole = circles.chain(documents::untested_pages(&files));
+    let whole = whole.chain(glossary::differences(&files)).chain(paths::unknown(&files));
+    let problems: Vec<_> = files.iter().flat_map(|file| problems(file, &leads)).chain(whole).collect();
     all_clear(&problems)?;
     Ok(format!("{} files", files.len()))
 }
 
-fn problems(file: &TextFile, exists: &dyn Fn(&Path) -> bool) -> Vec<String> {
+fn problems(file: &TextFile, leads: &links::Leads<'_>) -> Vec<String> {
     let mut found = text::developer_paths(&file.text);
     found.extend(words::pronouns(file));
     match file.path.rsplit_once('.') {
@@ -56,7 +58,13 @@ fn problems(file: &TextFile, exists: &dyn Fn(&Path) -> bool) -> Vec<String> {
             found.extend(text::too_long(file));
             found.extend((!is_allowed_unsafe(file)).then(|| text::lifts_unsafe(&file.text)).flatten());
         }
-        Some((_, "md")) => found.extend(links::broken(file, exists)),
+        Some((_, "md")) => {
+            found.extend(links::broken(file, leads));
+            found.extend(documents::too_long(file));
+            found.extend(documents::figures_without_source(file));
+            found.extend(documents::unknown_languages(file));
+            found.extend(documents::without_program(file));
+        }
         _ => {}
     }
     found.iter().map(|problem| format!("{}{problem}", file.path)).collect()
@@ -74,7 +82,7 @@ mod tests {
     use super::*;
 
     fn of(path: &str, text: &str) -> Vec<String> {
-        problems(&TextFile { path: path.into(), text: text.into() }, &|path| {
+        problems(&TextFile { path: path.into(), text: text.into() }, &|path, _| {
             path == Path::new("docs/../README.md")
         })
     }
@@ -97,7 +105,10 @@ mod tests {
 
     #[test]
     fn each_kind_of_file_has_its_rules() {
-        assert_eq!(of("docs/a.md", "[x](../README.md) [y](README.md)").len(), 1);
+        assert_eq!(of("benches/a.md", "[x](nowhere.md) 5 %").len(), 2);
+        assert_eq!(of("docs/a.md", "```rust\nfn main() {}\n```\n[x](../README.md) [y](README.md)").len(), 1);
+        assert_eq!(of("docs/a.md", "```rs\n```\n").len(), 2);
+        assert_eq!(of("README.md", &"x\n".repeat(151)).len(), 1);
         assert_eq!(of("a.toml", "[x](nowhere.md) unsafe"), [""; 0]);
         let path = concat!("/ho", "me/me/x");
         assert_eq!(of("a.toml", path).len(), 1);
