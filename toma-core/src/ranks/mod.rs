@@ -7,7 +7,7 @@
 //! ```
 //! # extern crate toma_core as toma;
 //! use std::thread;
-//! use toma::{cache::NoCache, classify::OutOfMemory, execute, ranks};
+//! use toma::{NoCache, classify::OutOfMemory, execute, ranks};
 //!
 //! // Two ranks, of which the second has half the memory.
 //! let ranks = ranks::threads(2);
