@@ -4,7 +4,7 @@ use std::sync::Mutex;
 use std::time::Duration;
 
 use super::{Foreseen, Piece, Predict, Shown};
-use crate::cache::NoCache;
+use crate::NoCache;
 use crate::execute;
 use crate::policy::Policy;
 use crate::report::{self, Report};
