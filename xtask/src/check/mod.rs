@@ -6,6 +6,7 @@ mod lints;
 mod marks;
 mod msrv;
 mod nightly;
+mod package;
 mod programs;
 mod spent;
 mod steps;

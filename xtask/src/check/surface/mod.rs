@@ -64,9 +64,7 @@ pub(super) fn step(checks: &Checks<'_>) -> Result<String> {
 
 /// Lets rustdoc write what is public, as JSON beside the documentation.
 fn document(project: &Project) -> Result<()> {
-    let published = project.workspace.published();
-    let cargo = project.cargo("doc").args(["--no-deps", "--all-features"]);
-    let cargo = published.fold(cargo, |cargo, package| cargo.arg("-p").arg(&package.name));
+    let cargo = project.cargo_everything("doc").arg("--no-deps");
     let rustdoc = env::var_os("RUSTDOC").unwrap_or_else(|| "rustdoc".into());
     let cargo = cargo.env(RUSTDOC, rustdoc).env("RUSTDOC", env::current_exe()?);
     Ok(cargo.env("RUSTDOCFLAGS", "-Z unstable-options --output-format json").run()?)
