@@ -190,6 +190,7 @@ pub fn when_agreed(action: impl FnOnce() + Send + 'static) {
 }
 
 /// Whether [`when_agreed`] would wait: the attempt that runs counts only once all ranks have agreed that it succeeded.
+#[doc(hidden)]
 pub fn agrees_later() -> bool {
     Nesting::now().marks.agrees && leaner::is_kept()
 }
