@@ -6,7 +6,8 @@ use std::process::ExitCode;
 use std::time::Instant;
 
 use toma::memory::{set_cpu_memory_limit, used_bytes};
-use toma::observe::{ProgressBar, Report, everywhere};
+use toma::observe::{ProgressBar, everywhere};
+use toma::report::Report;
 
 use crate::digits::{COPIES, Digits, Image};
 

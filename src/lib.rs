@@ -155,23 +155,22 @@
 pub mod guide;
 
 #[cfg(feature = "persistent")]
-pub use toma_core::cache::PersistentCache;
-pub use toma_core::cache::{DefaultCache, GlobalCache, NoCache, SizeCache, StacktraceMemoryCache};
-pub use toma_core::chunk::Chunked;
+pub use toma_core::PersistentCache;
 /// For programs that write `toma::cpu_memory::set_cpu_memory_limit`.
 #[doc(hidden)]
 pub use toma_core::memory as cpu_memory;
-pub use toma_core::observe::report;
-pub use toma_core::policy::{Adaptive, Bisect, Decay, Halve, Policy, Throughput};
 #[cfg(feature = "testing")]
 pub use toma_core::testing;
 pub use toma_core::{
-    Outcome, Plain, cache, chunk, classify, device, execute, leaner, memory, observe, policy, predict, ranks,
-    stack, thread_state,
+    Adaptive, Bisect, Decay, DefaultCache, GlobalCache, Halve, NoCache, Outcome, Plain,
+    StacktraceMemoryCache, Throughput, cache, chunk, classify, device, execute, leaner, memory, observe,
+    policy, predict, ranks, report,
 };
 #[cfg(feature = "cuda")]
 pub use toma_cuda as cuda;
 pub use toma_plan as plan;
+/// For programs that write `toma::checkpoint`; its place is [`plan::checkpoint`].
+#[doc(hidden)]
 pub use toma_plan::checkpoint;
 pub use toma_trace as trace;
 
@@ -346,7 +345,9 @@ pub use toma_macros::profile;
 
 #[cfg(feature = "tch")]
 pub use toma_torch as torch;
+/// For programs that write `toma::assert_peak!`; a macro of toma-torch stands at its root, too.
 #[cfg(feature = "tch")]
+#[doc(hidden)]
 pub use toma_torch::assert_peak;
 
 #[doc(hidden)]

@@ -8,10 +8,11 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use allocation_counter::measure;
+use toma::cache::SizeCache;
 use toma::classify::OutOfMemory;
 use toma::device::Ladder;
 use toma::memory::Host;
-use toma::{Bisect, GlobalCache, NoCache, SizeCache, StacktraceMemoryCache, execute};
+use toma::{Bisect, GlobalCache, NoCache, StacktraceMemoryCache, execute};
 
 use crate::executor::block_on;
 

@@ -11,8 +11,8 @@ use std::task::Poll;
 use std::thread;
 
 use toma::classify::OutOfMemory;
-use toma::thread_state::{Saved, ThreadState, register, would_retry_out_of_memory};
 use toma::{NoCache, execute};
+use toma_core::thread_state::{Saved, ThreadState, register, would_retry_out_of_memory};
 
 use crate::executor::{pause, poll};
 

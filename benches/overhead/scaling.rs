@@ -5,7 +5,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use toma::{GlobalCache, NoCache, SizeCache, StacktraceMemoryCache, execute};
+use toma::cache::SizeCache;
+use toma::{GlobalCache, NoCache, StacktraceMemoryCache, execute};
 
 use super::measure::median;
 

@@ -3,10 +3,11 @@
 use std::ffi::{c_int, c_void};
 use std::hint::black_box;
 
-use toma::cache::{SizeCache, StacktraceMemoryCache};
+use toma::StacktraceMemoryCache;
+use toma::cache::SizeCache;
 use toma::classify::OutOfMemory;
 use toma::execute;
-use toma::stack::FRAME_LIMIT;
+use toma_core::stack::FRAME_LIMIT;
 
 use super::measure::pairs;
 

@@ -2,7 +2,8 @@
 
 use std::env;
 
-use toma::policy::{Adaptive, Bisect, Decay, Halve, Policy, Throughput};
+use toma::policy::Policy;
+use toma::{Adaptive, Bisect, Decay, Halve, Throughput};
 
 pub(crate) struct Entry {
     pub(crate) name: &'static str,

@@ -7,7 +7,8 @@ use std::path::PathBuf;
 use bytesize::ByteSize;
 use clap::{ArgGroup, Parser, ValueEnum};
 use tch::Device;
-use toma::policy::{Adaptive, Bisect, Decay, Halve, Policy, Throughput};
+use toma::policy::Policy;
+use toma::{Adaptive, Bisect, Decay, Halve, Throughput};
 
 const EXAMPLES: &str = "\
 Examples:

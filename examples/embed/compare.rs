@@ -8,7 +8,7 @@
 //! longest text. It is smaller than short texts would allow, but any larger one fails where long texts meet.
 //! Looking for it is not counted as its time.
 
-use toma::observe::Report;
+use toma::report::Report;
 use toma::{NoCache, execute};
 
 use crate::arguments::{Arguments, PolicyName};

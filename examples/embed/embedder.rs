@@ -3,9 +3,11 @@
 use std::ops::Range;
 
 use tch::TchError;
-use toma::observe::{Event, Observer, ProgressBar, report};
+use toma::observe::{Event, Observer, ProgressBar};
+use toma::policy::Policy;
+use toma::report;
 use toma::torch::DryRun;
-use toma::{GlobalCache, Policy, execute};
+use toma::{GlobalCache, execute};
 
 use crate::memory::Memory;
 use crate::model::Model;

@@ -6,7 +6,7 @@ use std::path::Path;
 
 use bytesize::ByteSize;
 use tch::Device;
-use toma::observe::report;
+use toma::report;
 use toma::torch::cpu;
 use toma::torch::offload::Manager;
 

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::time::Duration;
 
-use toma::observe::Report;
+use toma::report::Report;
 
 /// The reports of a run, by the most tokens of their texts, longest first; with its `Display` a few lines.
 #[derive(Debug, Default)]

@@ -75,7 +75,7 @@ fn what_is_learned_at_the_end_of_a_thread_is_not_lost() {
         every_form(Fails::Never);
     };
     thread::spawn(work).join().unwrap();
-    let entries = <toma::GlobalCache as toma::SizeCache>::shared().entries();
+    let entries = <toma::GlobalCache as toma::cache::SizeCache>::shared().entries();
     let entry = entries.iter().find(|entry| entry.name == name).unwrap();
     assert_eq!(entry.remembered.settled, 2);
 }

@@ -34,7 +34,7 @@ fn the_largest_range_is_one_piece_or_two() {
 
 #[test]
 fn every_policy_stands_the_largest_sizes() {
-    fn last(policy: impl toma::Policy) -> usize {
+    fn last(policy: impl toma::policy::Policy) -> usize {
         let with = execute::with::<NoCache>().policy(policy);
         with.batch(ALL, |size| if size > 1000 { Err(OutOfMemory::new(None)) } else { Ok(size) }).unwrap()
     }

@@ -2,9 +2,10 @@
 
 use std::thread;
 
+use toma::cache::SizeCache;
 use toma::classify::OutOfMemory;
 use toma::observe::{Event, everywhere};
-use toma::{GlobalCache, NoCache, SizeCache, execute, report};
+use toma::{GlobalCache, NoCache, execute, report};
 
 use crate::child;
 use crate::kit::{Fails, every_form};

@@ -8,8 +8,9 @@ use std::time::Duration;
 use toma::cache::SizeCache;
 use toma::classify::OutOfMemory;
 use toma::observe::{Event, EventKind};
-use toma::policy::{Bisect, Decay, Evidence, Halve, Needs, Policy};
+use toma::policy::{Evidence, Needs, Policy};
 use toma::testing::StoppedClock;
+use toma::{Bisect, Decay, Halve};
 use toma::{GlobalCache, NoCache, execute};
 
 use crate::kit::{AnyStack, GIB, Memory, apart, batch, fits};

@@ -120,7 +120,7 @@ mod global {
             }))
         }
         assert_eq!([call(), call()], [3, 2]);
-        let entries = <GlobalCache as toma::SizeCache>::shared().entries();
+        let entries = <GlobalCache as toma::cache::SizeCache>::shared().entries();
         assert!(
             entries.iter().any(|entry| entry.name.contains("identity.rs") && entry.remembered.settled == 16)
         );
@@ -177,7 +177,7 @@ mod stacktrace {
     #[test]
     fn recursion_depths_differ_up_to_the_limit() {
         let sizes = StacktraceMemoryCache::new();
-        let limit = toma::stack::FRAME_LIMIT;
+        let limit = toma_core::stack::FRAME_LIMIT;
         let depths = || (0..limit + 8).map(|depth| recurse(&sizes, depth)).collect::<Vec<_>>();
         let first = depths();
         assert_eq!(first[..limit], vec![MISS; limit]);
@@ -235,7 +235,12 @@ mod stacktrace {
 }
 
 /// One line that calls with what is given.
-fn one_line(cache: &dyn toma::SizeCache, memory: &Memory, key: Cow<'_, str>, name: &'static str) -> usize {
+fn one_line(
+    cache: &dyn toma::cache::SizeCache,
+    memory: &Memory,
+    key: Cow<'_, str>,
+    name: &'static str,
+) -> usize {
     let with = execute::with::<NoCache>().cache(cache).device(memory).ladder(apart()).key(key).name(name);
     attempts(with.batch(32, |size| fits(size, 8)))
 }
@@ -243,7 +248,7 @@ fn one_line(cache: &dyn toma::SizeCache, memory: &Memory, key: Cow<'_, str>, nam
 #[test]
 fn keys_separate() {
     let (global, stacktrace) = (GlobalCache::new(), StacktraceMemoryCache::new());
-    for cache in [&global as &dyn toma::SizeCache, &stacktrace] {
+    for cache in [&global as &dyn toma::cache::SizeCache, &stacktrace] {
         assert_eq!(one_line(cache, &MEMORY, "224".into(), "a"), MISS);
         assert_eq!(one_line(cache, &MEMORY, "112".into(), "a"), MISS);
         assert_eq!(one_line(cache, &MEMORY, "".into(), "a"), MISS);
@@ -261,7 +266,7 @@ fn keys_separate() {
 fn devices_separate_by_name() {
     let (global, stacktrace) = (GlobalCache::new(), StacktraceMemoryCache::new());
     let [zero, one, also_zero] = ["cuda:0", "cuda:1", "cuda:0"].map(|name| Memory::named(name, GIB));
-    for cache in [&global as &dyn toma::SizeCache, &stacktrace] {
+    for cache in [&global as &dyn toma::cache::SizeCache, &stacktrace] {
         assert_eq!(one_line(cache, &zero, "".into(), "a"), MISS);
         assert_eq!(one_line(cache, &one, "".into(), "a"), MISS);
         assert_eq!(one_line(cache, &also_zero, "".into(), "a"), HIT);

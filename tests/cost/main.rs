@@ -15,7 +15,8 @@ mod seen;
 mod twin;
 
 use proptest::prelude::ProptestConfig;
-use toma::policy::{Adaptive, Bisect, Decay, Halve, Policy, Throughput};
+use toma::policy::Policy;
+use toma::{Adaptive, Bisect, Decay, Halve, Throughput};
 
 /// As many random cases as the other forms have.
 fn many() -> ProptestConfig {

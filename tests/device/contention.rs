@@ -11,9 +11,10 @@ use std::thread;
 use toma::classify::OutOfMemory;
 use toma::device::{Ladder, Rung};
 use toma::observe::{Event, EventKind};
+use toma::policy::Policy;
 use toma::policy::{Evidence, Needs};
 use toma::testing::{FakeDevice, FakeOutOfMemory};
-use toma::{GlobalCache, NoCache, Policy, execute, report};
+use toma::{GlobalCache, NoCache, execute, report};
 
 use crate::kit::{
     Other, Watching, alloc, exclusive_again, exclusive_turn, is_free, must_end, must_wait, patient,

@@ -5,10 +5,11 @@ use std::cell::{Cell, RefCell};
 use std::pin::pin;
 use std::task::Poll;
 
+use toma::cache::SizeCache;
 use toma::classify::OutOfMemory;
 use toma::device::{Ladder, falls_back};
 use toma::testing::FakeDevice;
-use toma::{Adaptive, Bisect, GlobalCache, NoCache, SizeCache, execute, report};
+use toma::{Adaptive, Bisect, GlobalCache, NoCache, execute, report};
 
 use crate::executor::{block_on, pause, poll};
 use crate::kit::{Watching, is_free};
@@ -151,7 +152,7 @@ fn a_single_item_that_does_not_fit_takes_the_rest_along() {
 /// What the device has taught stays as it was, whatever fits elsewhere.
 #[test]
 fn what_was_remembered_of_the_device_stays() {
-    fn call(cache: &dyn SizeCache, policy: &dyn toma::Policy, limit: &Cell<u64>) -> Vec<usize> {
+    fn call(cache: &dyn SizeCache, policy: &dyn toma::policy::Policy, limit: &Cell<u64>) -> Vec<usize> {
         let (device, mut sizes) = (FakeDevice::new(1000), Vec::new());
         let with = execute::with::<NoCache>().cache(cache).policy(policy).ladder(ladder()).key("same");
         with.range(0..64, 32, |start, end| {
@@ -165,7 +166,7 @@ fn what_was_remembered_of_the_device_stays() {
         .unwrap();
         sizes
     }
-    for policy in [&toma::Halve as &dyn toma::Policy, &Bisect::default(), &Adaptive::default()] {
+    for policy in [&toma::Halve as &dyn toma::policy::Policy, &Bisect::default(), &Adaptive::default()] {
         let (cache, limit) = (GlobalCache::new(), Cell::new(16));
         call(&cache, policy, &limit);
         let known = cache.entries()[0].remembered.clone();

@@ -13,9 +13,10 @@ use toma::classify::Class;
 use toma::device::{Cancel, Ladder};
 use toma::observe::{Event, EventKind, Observer, Reason};
 use toma::policy::Evidence;
+use toma::policy::Policy;
 use toma::testing::{FakeDevice, FakeOutOfMemory, StoppedClock};
-use toma::thread_state::would_retry_out_of_memory;
-use toma::{NoCache, Policy, execute, report};
+use toma::{NoCache, execute, report};
+use toma_core::thread_state::would_retry_out_of_memory;
 
 use crate::child;
 use crate::executor::poll;

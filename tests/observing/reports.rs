@@ -3,7 +3,8 @@
 use std::time::Duration;
 
 use toma::classify::{Class, OutOfMemory};
-use toma::observe::{Reason, Report, Tried};
+use toma::observe::Reason;
+use toma::report::{Report, Tried};
 use toma::{GlobalCache, NoCache, execute, report};
 
 use crate::unobserved;

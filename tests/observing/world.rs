@@ -8,7 +8,8 @@ use std::time::Duration;
 use toma::classify::{Class, Failure};
 use toma::memory::{MemorySource, Reading};
 use toma::policy::Evidence;
-use toma::{GlobalCache, Halve, NoCache, Policy, execute};
+use toma::policy::Policy;
+use toma::{GlobalCache, Halve, NoCache, execute};
 
 use crate::executor::{block_on, pause};
 use crate::record::Record;

@@ -2,8 +2,9 @@
 
 use std::cell::RefCell;
 
+use toma::cache::SizeCache;
 use toma::cache::{Place, Remembered};
-use toma::{SizeCache, execute};
+use toma::execute;
 
 use crate::trial::{Error, Trial};
 

@@ -3,7 +3,7 @@
 use std::cell::Cell;
 use std::time::Duration;
 
-use toma::cache::GlobalCache;
+use toma::GlobalCache;
 use toma::classify::Class;
 use toma::device::Ladder;
 use toma::memory::Host;

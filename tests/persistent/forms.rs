@@ -2,8 +2,9 @@
 
 use std::cell::RefCell;
 
+use toma::cache::SizeCache;
 use toma::classify::OutOfMemory;
-use toma::{PersistentCache, SizeCache, execute};
+use toma::{PersistentCache, execute};
 
 use crate::child;
 use crate::executor::block_on;

@@ -2,8 +2,9 @@
 
 use std::fs;
 
+use toma::cache::SizeCache;
 use toma::testing::inject;
-use toma::{Bisect, GlobalCache, NoCache, PersistentCache, SizeCache, execute};
+use toma::{Bisect, GlobalCache, NoCache, PersistentCache, execute};
 
 use crate::child;
 use crate::executor::block_on;

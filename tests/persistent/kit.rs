@@ -7,11 +7,12 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use tempfile::TempDir;
-use toma::cache::PersistentCache;
+use toma::PersistentCache;
+use toma::cache::SizeCache;
 use toma::classify::OutOfMemory;
 use toma::device::Ladder;
 use toma::memory::{MemorySource, Reading};
-use toma::{NoCache, SizeCache, execute};
+use toma::{NoCache, execute};
 
 pub(crate) const GIB: u64 = 1 << 30;
 

@@ -5,9 +5,10 @@ use std::path::Path;
 use std::time::{Duration, SystemTime};
 
 use expect_test::expect;
+use toma::cache::SizeCache;
 use toma::cache::{Place, Remembered};
 use toma::device::Ladder;
-use toma::{Bisect, NoCache, PersistentCache, SizeCache, execute};
+use toma::{Bisect, NoCache, PersistentCache, execute};
 
 #[cfg(feature = "testing")]
 use toma::{Adaptive, testing::FakeDevice};

@@ -3,7 +3,8 @@
 use std::fs;
 use std::path::Path;
 
-use toma::{PersistentCache, SizeCache};
+use toma::PersistentCache;
+use toma::cache::SizeCache;
 
 use crate::child;
 use crate::kit::{Folder, batch};

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Barrier, Mutex};
 use std::time::Duration;
 
-use toma::cache::GlobalCache;
+use toma::GlobalCache;
 use toma::classify::OutOfMemory;
 use toma::device::Ladder;
 use toma::memory::Host;

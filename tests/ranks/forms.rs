@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll, Wake, Waker};
 use std::thread::{self, Thread};
 
-use toma::cache::GlobalCache;
+use toma::GlobalCache;
 use toma::classify::OutOfMemory;
 use toma::ranks::{Ranks, ThreadRank, when_agreed};
 use toma::{NoCache, execute, report};

@@ -5,9 +5,10 @@ use std::cell::RefCell;
 use std::time::Duration;
 
 use toma::cache::Entry;
+use toma::cache::SizeCache;
 use toma::device::Ladder;
 use toma::policy::Policy;
-use toma::{GlobalCache, NoCache, SizeCache, StacktraceMemoryCache};
+use toma::{GlobalCache, NoCache, StacktraceMemoryCache};
 
 use crate::cases::{Case, Sequence, check, huge_sequence, sequence};
 use crate::forms::{Ending, Form, NAME, Scene};

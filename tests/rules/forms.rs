@@ -8,7 +8,7 @@ use std::ops::Range;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::Duration;
 
-use toma::SizeCache;
+use toma::cache::SizeCache;
 use toma::device::Ladder;
 use toma::policy::Policy;
 

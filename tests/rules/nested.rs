@@ -6,9 +6,10 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::Duration;
 
 use proptest::prelude::{Just, Strategy, any, prop_oneof};
+use toma::cache::SizeCache;
 use toma::device::Ladder;
 use toma::policy::{Evidence, Policy};
-use toma::{GlobalCache, NoCache, SizeCache, execute};
+use toma::{GlobalCache, NoCache, execute};
 
 use crate::against_twin::{attempts, check_ending, remembered};
 use crate::cases::{check, rules, script, shrinking_plan};

@@ -5,7 +5,8 @@ use std::time::Duration;
 
 use fastrand::Rng;
 use toma::device::Ladder;
-use toma::policy::{Adaptive, Bisect, Decay, Halve, Policy, Throughput};
+use toma::policy::Policy;
+use toma::{Adaptive, Bisect, Decay, Halve, Throughput};
 
 /// No budget is larger.
 pub(crate) const MOST_BYTES: u64 = 1 << 18;

@@ -5,10 +5,11 @@ use std::sync::Mutex;
 use std::sync::atomic::Ordering::Relaxed;
 
 use tokio::task::yield_now;
+use toma::cache::SizeCache;
+use toma::classify::Class;
 use toma::device::{Ladder, falls_back};
 use toma::memory::MemorySource;
 use toma::observe::{Answer, Event, EventKind, Observer, Reason};
-use toma::{SizeCache, classify::Class};
 
 use crate::actor::{Actor, Doom};
 use crate::asynchronous;

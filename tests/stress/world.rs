@@ -13,13 +13,14 @@ use tokio::runtime::{Builder, Runtime};
 use tokio::task;
 #[cfg(feature = "persistent")]
 use toma::PersistentCache;
+use toma::cache::SizeCache;
 use toma::classify::Class;
 use toma::device::Cancel;
 use toma::device::{Hooked, Ladder, on_release};
 use toma::memory::MemorySource as _;
 use toma::observe::{Answer, Event, EventKind, Reason};
 use toma::testing::{FakeDevice, inject};
-use toma::{GlobalCache, NoCache, SizeCache, StacktraceMemoryCache};
+use toma::{GlobalCache, NoCache, StacktraceMemoryCache};
 
 use crate::device::Device;
 use crate::plan;

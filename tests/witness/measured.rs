@@ -1,6 +1,6 @@
 //! What is measured of attempts is the same with a witness that takes memory of their device.
 
-use toma::policy::Adaptive;
+use toma::Adaptive;
 use toma::testing::FakeDevice;
 use toma::{GlobalCache, execute, report};
 

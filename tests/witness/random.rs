@@ -17,7 +17,8 @@ use toma::device::{Ladder, falls_back};
 use toma::memory::{MemorySource, Reading};
 use toma::observe::witness::listen;
 use toma::observe::{Event, EventKind, Observer};
-use toma::{Bisect, GlobalCache, Halve, NoCache, Policy, execute, report};
+use toma::policy::Policy;
+use toma::{Bisect, GlobalCache, Halve, NoCache, execute, report};
 
 use crate::executor::{pause, poll};
 use crate::scripted::{Session, asked, depth, mistake, thread_ends};

@@ -13,7 +13,7 @@
 //! use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 //!
 //! use toma::leaner::{self, Lean};
-//! use toma::{cache::NoCache, classify::OutOfMemory, execute};
+//! use toma::{NoCache, classify::OutOfMemory, execute};
 //!
 //! /// Needs 10, 6 or 3 bytes an item.
 //! #[derive(Default)]
@@ -38,8 +38,8 @@
 //! # Which plan, and which size
 //! What the body's values mean decides it, and [`wanted`] says so. A batch is one value of one size: any plan is better
 //! than a smaller batch. Pieces give the same result at any size, so there the faster way per item counts. For that the
-//! body tells how long it has [`repeated`]. [`Adaptive`](crate::policy::Adaptive) and
-//! [`Throughput`](crate::policy::Throughput) then do not grow into sizes that have to repeat, and leave them where smaller
+//! body tells how long it has [`repeated`]. [`Adaptive`](crate::Adaptive) and
+//! [`Throughput`](crate::Throughput) then do not grow into sizes that have to repeat, and leave them where smaller
 //! ones are faster. A body whose pieces are worth as much as batches says [`keep_size`].
 //!
 //! # Whose it is
@@ -80,7 +80,7 @@ pub enum Wanted {
 /// ```
 /// # extern crate toma_core as toma;
 /// use toma::leaner::{Wanted, wanted};
-/// use toma::{cache::NoCache, execute};
+/// use toma::{NoCache, execute};
 ///
 /// assert_eq!(wanted(), Wanted::KeepsSize);
 /// execute::with::<NoCache>().range(0..8, 4, |_, _| assert_eq!(wanted(), Wanted::MayShrink));

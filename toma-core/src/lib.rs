@@ -22,6 +22,7 @@ pub mod predict;
 #[doc(hidden)]
 pub mod private;
 pub mod ranks;
+pub mod report;
 mod reserve;
 mod shield;
 pub mod stack;
@@ -32,7 +33,12 @@ pub mod testing;
 mod text;
 pub mod thread_state;
 
-pub use observe::report;
+#[cfg(feature = "persistent")]
+pub use cache::persistent::PersistentCache;
+pub use cache::{
+    default::DefaultCache, global::GlobalCache, none::NoCache, stacktrace::StacktraceMemoryCache,
+};
 pub use outcome::{
     AnyValue, Auto, ByError, ByValue, Classified, Completes, Fallible, Judge, Outcome, Plain, Ready,
 };
+pub use policy::{adaptive::Adaptive, bisect::Bisect, decay::Decay, halve::Halve, throughput::Throughput};

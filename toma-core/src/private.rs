@@ -10,7 +10,7 @@ use std::ops::Range;
 use std::panic::Location;
 
 use crate::cache::SizeCache;
-pub use crate::cache::{DefaultCache, NoCache};
+pub use crate::cache::{default::DefaultCache, none::NoCache};
 pub use crate::call_site::Site;
 use crate::chunk::Chunk;
 pub use crate::chunk::Chunked;

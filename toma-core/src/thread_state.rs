@@ -20,7 +20,7 @@
 //! # extern crate toma_core as toma;
 //! use std::cell::Cell;
 //! use toma::thread_state::{Saved, ThreadState, register};
-//! use toma::{cache::NoCache, classify::OutOfMemory, execute};
+//! use toma::{NoCache, classify::OutOfMemory, execute};
 //!
 //! thread_local! {
 //!     static FAST_MATH: Cell<bool> = const { Cell::new(false) };
@@ -106,7 +106,7 @@ pub fn register(state: &'static dyn ThreadState) -> Result<(), &'static dyn Thre
 /// ```
 /// # extern crate toma_core as toma;
 /// use toma::thread_state::would_retry_out_of_memory;
-/// use toma::{cache::NoCache, execute};
+/// use toma::{NoCache, execute};
 ///
 /// assert!(!would_retry_out_of_memory());
 /// execute::with::<NoCache>().batch(2, |_| assert!(would_retry_out_of_memory()));

@@ -34,7 +34,7 @@ use crate::{class_of, driver};
 /// ```
 /// # mod toma { pub use {toma_core::*, toma_cuda as cuda}; }
 /// use std::io;
-/// use toma::{cache::NoCache, cuda::Device, execute};
+/// use toma::{NoCache, cuda::Device, execute};
 ///
 /// match Device::new(0) {
 ///     Ok(device) => {

@@ -15,7 +15,7 @@
 //! ```
 //! # mod toma { pub use {toma_core::*, toma_cuda as cuda}; }
 //! use cudarc::driver::{CudaSlice, DriverError};
-//! use toma::{cache::GlobalCache, cuda::Device, execute};
+//! use toma::{GlobalCache, cuda::Device, execute};
 //!
 //! /// Brings the values to the host, as many at a time as there is memory for their squares.
 //! fn squares(device: &Device, data: &CudaSlice<f32>) -> Result<Vec<f32>, DriverError> {

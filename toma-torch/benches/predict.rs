@@ -10,7 +10,7 @@ use std::{env, iter};
 use rustix::time::{ClockId, clock_gettime};
 use tch::nn::{self, Module as _, ModuleT, Path};
 use tch::{Device, Kind, Tensor};
-use toma_core::cache::GlobalCache;
+use toma_core::GlobalCache;
 use toma_core::execute;
 use toma_core::predict::Predict as _;
 use toma_plan::Growth;

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use tch::nn::{self, Module as _};
 use tch::{Device, Kind, TchError, Tensor};
-use toma_core::cache::NoCache;
+use toma_core::NoCache;
 use toma_core::execute;
 use toma_core::memory::MemorySource as _;
 use toma_torch::cpu::{self, Budget};

@@ -143,7 +143,7 @@ mod tests {
     #[test]
     fn a_panic_with_an_error_is_classified_by_its_kind() {
         let mut attempts = 0;
-        toma_core::execute::with::<toma_core::cache::NoCache>().batch(4, |batch_size| {
+        toma_core::execute::with::<toma_core::NoCache>().batch(4, |batch_size| {
             attempts += 1;
             if batch_size > 1 {
                 std::panic::panic_any(Error::new(ErrorKind::OutOfMemory, "no room".to_owned()));

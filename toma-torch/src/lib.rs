@@ -57,7 +57,7 @@
 //!
 //! ```
 //! use tch::{Device, Kind, Tensor};
-//! use toma_core::cache::NoCache;
+//! use toma_core::NoCache;
 //! use toma_core::execute;
 //! use toma_torch::cpu::{self, Budget};
 //!

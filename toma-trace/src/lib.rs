@@ -34,6 +34,8 @@
 
 #![forbid(unsafe_code)]
 
+// What an allocator and the attribute's marks call while a step runs; programs start a profiler instead.
+#[doc(hidden)]
 pub mod counting;
 mod happenings;
 pub mod holdings;

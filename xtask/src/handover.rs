@@ -25,8 +25,8 @@ fn first_failure<'a>(commands: impl IntoIterator<Item = Result<Cmd<'a>>>) -> Res
     Ok(0)
 }
 
-/// As shells tell it: a program that a signal ended has 128 more than the signal's number.
-fn code(status: ExitStatus) -> u8 {
+/// Of a failure, as shells tell it: a program that a signal ended has 128 more than the signal's number.
+pub(crate) fn code(status: ExitStatus) -> u8 {
     let code = status.code();
     #[cfg(unix)]
     let code = code.or_else(|| Some(128 + std::os::unix::process::ExitStatusExt::signal(&status)?));

@@ -29,7 +29,7 @@ thread_local! {
 ///
 /// ```
 /// # extern crate toma_core as toma;
-/// use toma::cache::{GlobalCache, StacktraceMemoryCache, set_default};
+/// use toma::{GlobalCache, StacktraceMemoryCache, cache::set_default};
 ///
 /// set_default::<GlobalCache>();
 /// # set_default::<StacktraceMemoryCache>();

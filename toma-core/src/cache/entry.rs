@@ -9,7 +9,7 @@ use crate::text::bytes;
 ///
 /// ```
 /// # extern crate toma_core as toma;
-/// use toma::{cache::GlobalCache, classify::OutOfMemory, execute};
+/// use toma::{GlobalCache, classify::OutOfMemory, execute};
 ///
 /// let sizes = GlobalCache::new();
 /// execute::with::<GlobalCache>().cache(&sizes).name("resize").range(0..256, 256, |start, end| {

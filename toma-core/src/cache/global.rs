@@ -10,7 +10,7 @@ use crate::policy::Measurements;
 ///
 /// ```
 /// # extern crate toma_core as toma;
-/// use toma::{cache::GlobalCache, execute};
+/// use toma::{GlobalCache, execute};
 ///
 /// let sizes = GlobalCache::new();     // an instance of one's own; the shared one is chosen by type
 /// sizes.seed("resize", 64);

@@ -6,9 +6,9 @@
 //! | cache | one entry per | a warm call costs |
 //! |---|---|---|
 //! | [`StacktraceMemoryCache`] (the default) | calling line, chain of functions above it, free memory | one stack walk |
-//! | [`GlobalCache`] | function, or line of an inline form | a few nanoseconds |
+//! | [`GlobalCache`](crate::GlobalCache) | function, or line of an inline form | a few nanoseconds |
 //! | `PersistentCache` (feature `persistent`) | the same, and crate version, device and total memory; in a file | a few nanoseconds |
-//! | [`NoCache`] | nothing is remembered | nothing |
+//! | [`NoCache`](crate::NoCache) | nothing is remembered | nothing |
 //!
 //! A warm call writes no shared memory, not even a lock: each thread keeps a memo of what it looked
 //! up, which is valid while the cache's generation (one load) has not moved. Only learning something
@@ -20,18 +20,18 @@
 //! other, and a minute, one call [probes](Remembered::probes) at twice the size. Policies that
 //! [measure](crate::policy::Needs) find their way back by themselves and do not probe so.
 
-mod default;
+pub(crate) mod default;
 mod doubts;
 mod entry;
-mod global;
+pub(crate) mod global;
 mod key;
 mod levels;
 mod memo;
-mod none;
+pub(crate) mod none;
 mod over_store;
 #[cfg(feature = "persistent")]
-mod persistent;
-mod stacktrace;
+pub(crate) mod persistent;
+pub(crate) mod stacktrace;
 mod store;
 mod table;
 
@@ -39,14 +39,13 @@ use std::fmt::Debug;
 use std::sync::Arc;
 use std::time::SystemTime;
 
-pub use default::{DefaultCache, set_default};
+pub(crate) use default::DefaultCache;
+pub use default::set_default;
 pub use entry::Entry;
-pub use global::GlobalCache;
 pub use key::{Key, Place};
-pub use none::NoCache;
 #[cfg(feature = "persistent")]
-pub use persistent::{PersistentCache, PersistentEntry};
-pub use stacktrace::StacktraceMemoryCache;
+pub use persistent::PersistentEntry;
+pub(crate) use stacktrace::StacktraceMemoryCache;
 
 pub use crate::stack::Callers;
 

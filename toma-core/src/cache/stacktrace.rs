@@ -13,7 +13,7 @@ use crate::policy::Measurements;
 /// when there are several.
 ///
 /// In work-stealing pools and async executors the frames above a task are the pool's own: use
-/// [`GlobalCache`](super::GlobalCache) or the `key` option there.
+/// [`GlobalCache`](crate::GlobalCache) or the `key` option there.
 #[derive(Debug)]
 pub struct StacktraceMemoryCache {
     store: Store,

@@ -97,6 +97,7 @@ pub struct Own;
 ///
 /// # Panics
 /// When there is no such axis.
+#[doc(hidden)]
 pub fn axis(dim: isize, axes: usize) -> usize {
     let index = if dim < 0 { axes.checked_add_signed(dim) } else { usize::try_from(dim).ok() };
     match index {

@@ -21,12 +21,16 @@ use std::borrow::Cow;
 use std::fmt;
 
 pub use chain::classify_error;
-pub use error::{Classify, marker};
+pub use error::Classify;
+#[doc(hidden)]
+pub use error::marker;
 pub use out_of_memory::OutOfMemory;
+#[doc(hidden)]
 pub use panic::classify_panic;
 #[doc(hidden)]
 pub use register::add_failure;
 pub use register::{add_error, add_text};
+#[doc(hidden)]
 pub use text::classify_text;
 
 /// What kind of failure ended an attempt, and so what the engine does next.

@@ -35,10 +35,11 @@ type FailureIn = dyn Fn(&Link) -> Option<Failure> + Send + Sync;
 ///
 /// ```
 /// # extern crate toma_core as toma;
-/// use toma::classify::{Class, add_text, classify_text};
+/// use std::io::Error;
+/// use toma::classify::{Class, add_text, classify_error};
 ///
 /// add_text("arena exhausted", Class::OutOfMemory);
-/// assert_eq!(classify_text("step 3: Arena exhausted").class, Class::OutOfMemory);
+/// assert_eq!(classify_error(&Error::other("step 3: Arena exhausted")).class, Class::OutOfMemory);
 /// ```
 ///
 /// # Panics

@@ -23,7 +23,7 @@ static BEGIN: LazyLock<(Instant, SystemTime)> = LazyLock::new(|| (Instant::now()
 /// use toma::{classify::OutOfMemory, execute, testing::StoppedClock};
 ///
 /// let clock = StoppedClock::new();
-/// let work = execute::with::<toma::cache::NoCache>().deadline(Duration::from_secs(60));
+/// let work = execute::with::<toma::NoCache>().deadline(Duration::from_secs(60));
 /// let result = work.range(0..100, 100, |_start, _end| {
 ///     clock.advance(Duration::from_secs(40));
 ///     Err(OutOfMemory::new(None))

@@ -50,7 +50,7 @@ pub struct Pressure<'a> {
 /// ```
 /// # extern crate toma_core as toma;
 /// use std::sync::Mutex;
-/// use toma::{cache::NoCache, classify::OutOfMemory, device, execute};
+/// use toma::{NoCache, classify::OutOfMemory, device, execute};
 ///
 /// static THUMBNAILS: Mutex<Vec<u8>> = Mutex::new(Vec::new());
 /// THUMBNAILS.lock().unwrap().resize(1000, 0);

@@ -105,7 +105,7 @@ impl<'a> Ladder<'a> {
 /// ```
 /// # extern crate toma_core as toma;
 /// use toma::device::{Ladder, falls_back};
-/// use toma::{cache::GlobalCache, classify::OutOfMemory, execute};
+/// use toma::{GlobalCache, classify::OutOfMemory, execute};
 ///
 /// let form = execute::with::<GlobalCache>().ladder(Ladder::default().fallback(true));
 /// let sizes = form.map(0..8, 4, |start, end| {

@@ -15,7 +15,7 @@ impl<'a, P, K, B> With<'a, P, K, B> {
     ///
     /// ```
     /// # extern crate toma_core as toma;
-    /// use toma::{cache::GlobalCache, execute};
+    /// use toma::{GlobalCache, execute};
     ///
     /// let tokens = [120, 70, 30, 300, 90];
     /// let form = execute::with::<GlobalCache>().by_cost(|i| tokens[i]);
@@ -26,7 +26,7 @@ impl<'a, P, K, B> With<'a, P, K, B> {
     /// An item that costs more than the step is a piece by itself. A *single item* that runs out of memory by itself
     /// is left out, and all others are done. Then the first such failure goes through, an error or a panic as it was.
     /// [`left_out`](Self::left_out) takes such items instead, and
-    /// [`Report::left_out`](crate::observe::Report::left_out) lists them. What fails at the floor goes through at once,
+    /// [`Report::left_out`](crate::report::Report::left_out) lists them. What fails at the floor goes through at once,
     /// because where the smallest size does not fit no other will. One exception: something as heavy has worked since
     /// an item was left out there. What fails after a [`deadline`](Self::deadline) goes through at once, too.
     ///
@@ -71,7 +71,7 @@ impl<'a, P, K, B, F> With<'a, P, K, B, ByCost<F>> {
     ///
     /// ```
     /// # extern crate toma_core as toma;
-    /// use toma::{cache::GlobalCache, classify::OutOfMemory, execute};
+    /// use toma::{GlobalCache, classify::OutOfMemory, execute};
     ///
     /// let tokens = [120, 70, 9000, 300, 90];
     /// let mut too_long = Vec::new();

@@ -28,7 +28,7 @@ impl<P: Policy, K, B: Undo, U: Unit> With<'_, P, K, B, U> {
     ///
     /// ```
     /// # extern crate toma_core as toma;
-    /// use toma::{cache::GlobalCache, classify::OutOfMemory, execute};
+    /// use toma::{GlobalCache, classify::OutOfMemory, execute};
     ///
     /// let rows = execute::with::<GlobalCache>().iter(0..10, 4, |start, end| {
     ///     if end - start > 2 { Err(OutOfMemory::new(None)) } else { Ok(start..end) }

@@ -38,9 +38,12 @@ use std::ops::Range;
 use std::panic::Location;
 
 pub use by_cost::{ByCost, Cost, LeftOut};
+#[doc(hidden)]
 pub use forms::Undo;
+#[doc(hidden)]
 pub use size::Size;
 pub use stream::Stream;
+#[doc(hidden)]
 pub use unit::{EvenItems, Items, Unit};
 pub use with::With;
 
@@ -53,7 +56,7 @@ use crate::policy::Halve;
 ///
 /// ```
 /// # extern crate toma_core as toma;
-/// use toma::{cache::GlobalCache, execute, policy::Bisect};
+/// use toma::{Bisect, GlobalCache, execute};
 ///
 /// let mut done = 0;
 /// execute::with::<GlobalCache>().policy(Bisect::default()).multiple_of(8).range(0..100, 32, |start, end| {

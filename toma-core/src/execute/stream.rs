@@ -38,7 +38,7 @@ impl<P: Policy, K, B: Undo, U: Unit> With<'_, P, K, B, U> {
     /// # extern crate toma_core as toma;
     /// # use std::pin::pin;
     /// # use std::task::{Context, Poll, Waker};
-    /// use toma::{cache::GlobalCache, classify::OutOfMemory, execute};
+    /// use toma::{GlobalCache, classify::OutOfMemory, execute};
     ///
     /// # async fn embed(texts: &[&str]) -> Result<usize, OutOfMemory> {
     /// #     if texts.len() > 2 { Err(OutOfMemory::new(None)) } else { Ok(texts.len()) }

@@ -162,7 +162,7 @@ impl<'a, P, K, B, U> With<'a, P, K, B, U> {
     ///
     /// ```
     /// # extern crate toma_core as toma;
-    /// use toma::{cache::GlobalCache, memory::Host, policy::Adaptive};
+    /// use toma::{Adaptive, GlobalCache, memory::Host};
     ///
     /// let with = toma::execute::with::<GlobalCache>().policy(Adaptive::default()).device(Host::shared());
     /// assert_eq!(with.map(0..8, 4, |start, end| end - start), [4, 4]);
@@ -177,7 +177,7 @@ impl<'a, P, K, B, U> With<'a, P, K, B, U> {
     ///
     /// ```
     /// # extern crate toma_core as toma;
-    /// use toma::{cache::GlobalCache, device::Ladder, execute};
+    /// use toma::{GlobalCache, device::Ladder, execute};
     ///
     /// let patient = Ladder::default().wait(std::time::Duration::from_secs(60));
     /// let pieces = execute::with::<GlobalCache>().ladder(patient).map(0..8, 4, |start, end| end - start);
@@ -279,7 +279,7 @@ impl<'a, P, K, B, U> With<'a, P, K, B, U> {
     /// ```
     /// # extern crate toma_core as toma;
     /// use std::cell::RefCell;
-    /// use toma::{cache::NoCache, classify::OutOfMemory, execute};
+    /// use toma::{NoCache, classify::OutOfMemory, execute};
     ///
     /// let rows = RefCell::new(Vec::new());
     /// execute::with::<NoCache>().before_retry(|failed| rows.borrow_mut().truncate(failed.start)).range(
@@ -331,7 +331,7 @@ impl<'a, P, K, B> With<'a, P, K, B> {
     ///
     /// ```
     /// # extern crate toma_core as toma;
-    /// use toma::{cache::NoCache, execute};
+    /// use toma::{NoCache, execute};
     ///
     /// let sizes = execute::with::<NoCache>().max(4).evenly().map(0..10, 10, |start, end| end - start);
     /// assert_eq!(sizes, [4, 3, 3]);

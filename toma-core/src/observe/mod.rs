@@ -11,7 +11,7 @@ mod log;
 #[cfg(feature = "progress")]
 mod progress;
 mod reason;
-pub mod report;
+pub(crate) mod report;
 mod telling;
 #[cfg(feature = "tracing")]
 mod tracing;
@@ -24,7 +24,7 @@ pub use global::{Everywhere, everywhere};
 #[cfg(feature = "progress")]
 pub use progress::ProgressBar;
 pub use reason::Reason;
-pub use report::{Fullest, Report, Shortfall, Tried};
+pub(crate) use report::Shortfall;
 pub(crate) use watch::Watch;
 
 use std::fmt;

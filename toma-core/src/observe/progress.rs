@@ -36,7 +36,7 @@ use crate::switches::Switches;
 ///
 /// ```
 /// # extern crate toma_core as toma;
-/// use toma::{cache::NoCache, execute, observe::ProgressBar};
+/// use toma::{NoCache, execute, observe::ProgressBar};
 ///
 /// let bar = ProgressBar::new();
 /// let mut squares = vec![0; 1000];

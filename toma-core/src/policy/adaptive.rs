@@ -27,7 +27,7 @@ use super::{Evidence, Needs, Policy};
 ///
 /// ```
 /// # extern crate toma_core as toma;
-/// use toma::policy::Adaptive;
+/// use toma::Adaptive;
 ///
 /// let default = Adaptive::default();
 /// let careful = Adaptive::default().waste(0.005).headroom(0.1);

@@ -12,16 +12,16 @@ use super::{Evidence, Policy};
 /// Halves down to the first success, then bisects between the largest success and the smallest
 /// failure.
 ///
-/// Ends within the tolerance of the best size, where [`Halve`](super::Halve) may end at half of it.
+/// Ends within the tolerance of the best size, where [`Halve`](crate::Halve) may end at half of it.
 /// Each probe is a real piece of the work, so a probe that succeeds costs nothing. In `range`,
 /// `chunked`, `map` and `fold` it probes within one call; in `batch` from call to call.
 ///
 /// A size that failed is tried again only when the settled size is doubted, after 64 successes and a minute.
-/// [`Adaptive`](super::Adaptive) grows back sooner after a passing shortage of memory.
+/// [`Adaptive`](crate::Adaptive) grows back sooner after a passing shortage of memory.
 ///
 /// ```
 /// # extern crate toma_core as toma;
-/// use toma::policy::Bisect;
+/// use toma::Bisect;
 ///
 /// let default = Bisect::default();               // stop within 1/16 of the largest success
 /// let closer = Bisect::within(1.0 / 64.0);

@@ -3,7 +3,7 @@ use super::{Evidence, Policy};
 
 /// Multiplies the size by a factor after each failure.
 ///
-/// A factor near 1 ends closer to the best size than [`Halve`](super::Halve) and meets more
+/// A factor near 1 ends closer to the best size than [`Halve`](crate::Halve) and meets more
 /// failures on the way: 0.9 ends within 10 % of it after up to seven times as many.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Decay {

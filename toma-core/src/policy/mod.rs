@@ -21,39 +21,36 @@
 //! | policy | settles | needs |
 //! |---|---|---|
 //! | [`Adaptive`] (recommended) | near the largest size that works, and follows it | time, memory |
-//! | [`Throughput`] | the smallest size that is as fast as any | time, memory |
-//! | [`Bisect`] | within a tolerance of the largest size that works | nothing |
+//! | [`Throughput`](crate::Throughput) | the smallest size that is as fast as any | time, memory |
+//! | [`Bisect`](crate::Bisect) | within a tolerance of the largest size that works | nothing |
 //! | [`Halve`] (the default) | between half of it and all of it | nothing |
-//! | [`Decay`] | within a factor of it | nothing |
+//! | [`Decay`](crate::Decay) | within a factor of it | nothing |
 
-mod adaptive;
-mod bisect;
+pub(crate) mod adaptive;
+pub(crate) mod bisect;
 mod bounds;
-mod decay;
+pub(crate) mod decay;
 mod doubt;
 mod figures;
 mod fit;
-mod halve;
+pub(crate) mod halve;
 mod measurements;
 mod needs;
 mod repeating;
 mod samples;
-mod throughput;
+pub(crate) mod throughput;
 
 use std::fmt::Debug;
 use std::time::Duration;
 
-pub use adaptive::Adaptive;
-pub use bisect::Bisect;
+pub(crate) use adaptive::Adaptive;
 pub use bounds::Bounds;
-pub use decay::Decay;
 pub(crate) use doubt::Doubt;
 pub use fit::Fit;
-pub use halve::Halve;
+pub(crate) use halve::Halve;
 pub use measurements::Measurements;
 pub use needs::Needs;
 pub use samples::{Sample, Samples};
-pub use throughput::Throughput;
 
 use crate::classify::Class;
 

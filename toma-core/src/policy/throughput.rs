@@ -27,7 +27,7 @@ use super::{Adaptive, Evidence, Needs, Policy, Sample};
 ///
 /// ```
 /// # extern crate toma_core as toma;
-/// use toma::policy::{Adaptive, Throughput};
+/// use toma::{Adaptive, Throughput};
 ///
 /// let default = Throughput::default();           // within 5 % of the best items per second
 /// assert_ne!(default, Throughput::within(0.01));

@@ -4,11 +4,12 @@ use std::sync::Mutex;
 use std::time::Duration;
 
 use super::{Foreseen, Piece, Predict, Shown};
-use crate::cache::NoCache;
+use crate::NoCache;
 use crate::execute;
-use crate::policy::{Adaptive, Bisect, Halve, Policy};
+use crate::policy::Policy;
 use crate::report::{self, Report};
 use crate::testing::{FakeDevice, FakeOutOfMemory, StoppedClock, inject};
+use crate::{Adaptive, Bisect, Halve};
 
 /// Says that a piece takes so many bytes for each item, and keeps what it learns.
 #[derive(Debug, Default)]

@@ -27,7 +27,7 @@ pub use crate::text::{bytes as bytes_for_people, print as say};
 /// ```
 /// # extern crate toma_core as toma;
 /// use toma::predict::{Foreseen, Predict};
-/// use toma::{cache::NoCache, execute, memory::Host, report};
+/// use toma::{NoCache, execute, memory::Host, report};
 ///
 /// /// Items of a megabyte each.
 /// #[derive(Debug)]
@@ -184,7 +184,7 @@ impl fmt::Debug for DryPanic {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::cache::GlobalCache;
+    use crate::GlobalCache;
     use crate::classify::OutOfMemory;
     use crate::execute;
     use crate::memory::Host;

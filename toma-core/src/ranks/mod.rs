@@ -7,7 +7,7 @@
 //! ```
 //! # extern crate toma_core as toma;
 //! use std::thread;
-//! use toma::{cache::NoCache, classify::OutOfMemory, execute, ranks};
+//! use toma::{NoCache, classify::OutOfMemory, execute, ranks};
 //!
 //! // Two ranks, of which the second has half the memory.
 //! let ranks = ranks::threads(2);
@@ -190,6 +190,7 @@ pub fn when_agreed(action: impl FnOnce() + Send + 'static) {
 }
 
 /// Whether [`when_agreed`] would wait: the attempt that runs counts only once all ranks have agreed that it succeeded.
+#[doc(hidden)]
 pub fn agrees_later() -> bool {
     Nesting::now().marks.agrees && leaner::is_kept()
 }

@@ -15,7 +15,7 @@ use crate::text::count;
 ///
 /// ```
 /// # extern crate toma_core as toma;
-/// use toma::{cache::StacktraceMemoryCache, classify::OutOfMemory, execute};
+/// use toma::{StacktraceMemoryCache, classify::OutOfMemory, execute};
 ///
 /// fn embed(sizes: &StacktraceMemoryCache) -> Result<(), OutOfMemory> {
 ///     let with = execute::with::<StacktraceMemoryCache>().cache(sizes);

@@ -4,7 +4,7 @@ use std::cell::RefCell;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use cudarc::driver::{CudaSlice, CudaView, CudaViewMut, DriverError};
-use toma_core::cache::NoCache;
+use toma_core::NoCache;
 use toma_core::chunk::Chunked;
 use toma_core::execute;
 

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use cudarc::driver::sys::CUresult;
 use cudarc::driver::{CudaStream, DriverError};
-use toma_core::cache::NoCache;
+use toma_core::NoCache;
 use toma_core::memory::MemorySource as _;
 use toma_core::{execute, report};
 

@@ -5,8 +5,10 @@ use std::collections::BTreeMap;
 use clap::ValueEnum;
 use serde_json::{Value, json};
 use tch::TchError;
-use toma::policy::{Adaptive, Bisect, Halve, Policy, Throughput};
-use toma::{GlobalCache, NoCache, SizeCache, StacktraceMemoryCache};
+use toma::cache::SizeCache;
+use toma::policy::Policy;
+use toma::{Adaptive, Bisect, Halve, Throughput};
+use toma::{GlobalCache, NoCache, StacktraceMemoryCache};
 use toma_torch::cpu;
 
 use crate::Result;

@@ -4,8 +4,9 @@ use std::cmp::min;
 
 use serde::Serialize;
 use tch::{TchError, Tensor};
+use toma::cache::SizeCache;
 use toma::memory::MemorySource;
-use toma::{Policy, SizeCache};
+use toma::policy::Policy;
 
 /// Rows to work off.
 pub(crate) trait Rows {

@@ -75,6 +75,8 @@ use tch::TchError;
 pub use form::{With, with};
 pub use report::{Report, last};
 pub use seq::{Checkpointed, Sequential, SequentialT, module, seq, seq_t};
+// One list of imports suffices a program; the names are documented where they are made.
+#[doc(hidden)]
 pub use toma_plan::checkpoint::{Action, Costs, Plan, Point, Saving, Solver, Stage, TooSmall};
 
 use crate::ffi;

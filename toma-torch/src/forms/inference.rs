@@ -17,7 +17,7 @@ pub trait Forward<K> {
     ///
     /// ```
     /// use tch::{Device, Kind, Tensor};
-    /// use toma_core::{cache::GlobalCache, execute};
+    /// use toma_core::{GlobalCache, execute};
     /// use toma_torch::Forward as _;
     ///
     /// let data = Tensor::arange(10, (Kind::Float, Device::Cpu));

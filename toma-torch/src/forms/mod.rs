@@ -9,10 +9,10 @@ mod variables;
 
 use tch::Tensor;
 use tch::nn::Optimizer;
-use toma_core::cache::DefaultCache;
+use toma_core::Bisect;
+use toma_core::DefaultCache;
 use toma_core::chunk::{Chunk, Chunked};
 use toma_core::execute::{self, With};
-use toma_core::policy::Bisect;
 use toma_core::{Auto, Judge, Outcome};
 
 pub use self::inference::Forward;

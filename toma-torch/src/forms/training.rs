@@ -26,7 +26,7 @@ pub trait Backward<K> {
     ///
     /// ```
     /// use tch::{Device, Kind, Tensor};
-    /// use toma_core::{cache::GlobalCache, execute};
+    /// use toma_core::{GlobalCache, execute};
     /// use toma_torch::{Backward as _, Loss};
     ///
     /// let data = Tensor::arange(5, (Kind::Float, Device::Cpu));

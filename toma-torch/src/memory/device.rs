@@ -28,7 +28,7 @@ use crate::stats::Stats;
 /// so before the loop, and [`read`](MemorySource::read) at any time.
 ///
 /// ```
-/// use toma_core::{cache::NoCache, execute};
+/// use toma_core::{NoCache, execute};
 /// use toma_torch::Device;
 ///
 /// let device = Device::new(tch::Device::cuda_if_available());

@@ -64,6 +64,8 @@ pub use source::OnPressure;
 pub(crate) use source::free_bytes;
 pub use status::{Report, Status};
 pub use tensor_ref::{Pin, Residency, TensorRef};
+// One list of imports suffices a program; the names are documented where they are made.
+#[doc(hidden)]
 pub use toma_plan::residency::{Candidate, Eviction, Flow, Genoa, Lru, Next, NextEvent, Situation};
 
 /// Storages of fewer bytes stay unless told.

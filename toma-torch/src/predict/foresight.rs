@@ -48,7 +48,7 @@ use crate::error::{Error, ErrorKind};
 ///
 /// ```
 /// use tch::{Device, Kind, Tensor};
-/// use toma_core::{cache::NoCache, execute, report};
+/// use toma_core::{NoCache, execute, report};
 /// use toma_torch::{DryRun, Forward as _, cpu::Budget};
 ///
 /// let rows = Tensor::ones([64, 1024], (Kind::Float, Device::Cpu));

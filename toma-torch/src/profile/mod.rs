@@ -160,7 +160,10 @@ pub use profiler::{Depth, Profiler, Profiling};
 pub use recording::{Peak, Recording};
 pub use run::{Run, run};
 pub use running::{label, optimizer};
+// One list of imports suffices a program; the names are documented where they are made.
+#[doc(hidden)]
 pub use toma_trace::holdings::{Holdings, Inventory};
+#[doc(hidden)]
 pub use toma_trace::lines::{Column, Diff, Lines, NoEvents};
 
 pub(crate) use attempts::register;

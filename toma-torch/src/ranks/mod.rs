@@ -5,7 +5,7 @@
 //! [`toma_core::ranks`] for what is agreed, and for what bodies may do.
 //!
 //! ```
-//! use toma_core::{cache::NoCache, classify::OutOfMemory, execute};
+//! use toma_core::{NoCache, classify::OutOfMemory, execute};
 //! use toma_torch::ranks::Ranks;
 //!
 //! // Alone here; a program under `torchrun` takes `Ranks::from_env()`.

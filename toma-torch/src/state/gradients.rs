@@ -27,7 +27,7 @@ use crate::ffi;
 ///
 /// ```
 /// use tch::{Device, Kind, Tensor};
-/// use toma_core::cache::NoCache;
+/// use toma_core::NoCache;
 /// use toma_core::execute;
 /// use toma_torch::accumulate_gradients;
 ///

@@ -88,7 +88,7 @@ mod tests {
     use std::task::{Context, Poll, Waker};
 
     use tch::{Device, Kind, Tensor};
-    use toma_core::cache::NoCache;
+    use toma_core::NoCache;
     use toma_core::execute;
 
     use crate::cpu;

@@ -22,7 +22,7 @@ use crate::{RngState, ffi};
 ///
 /// ```
 /// use tch::{Device, Kind, TchError, Tensor, nn, nn::ModuleT as _};
-/// use toma_core::cache::NoCache;
+/// use toma_core::NoCache;
 /// use toma_core::execute;
 /// use toma_torch::Rollback;
 ///

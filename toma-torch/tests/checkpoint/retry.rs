@@ -5,7 +5,7 @@ use std::cell::Cell;
 use tch::nn::{self, Module as _, VarStore};
 use tch::{Device, Kind, TchError, Tensor};
 use toma::{device::Rung, observe::Answer, report};
-use toma_core::cache::NoCache;
+use toma_core::NoCache;
 use toma_core::execute;
 use toma_torch::checkpoint::{self, With};
 use toma_torch::cpu::{self, Budget, FailingAllocation};

@@ -9,7 +9,7 @@ use std::process::Command;
 use cudarc::driver::result;
 use cudarc::driver::sys::CUdeviceptr;
 use tch::{Kind, TchError, Tensor};
-use toma::cache::NoCache;
+use toma::NoCache;
 use toma::classify::{Class, Classify as _};
 use toma::cuda;
 use toma::execute;

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use cudarc::driver::result::{self, mem_pool};
 use cudarc::driver::sys::{CUmemPool_attribute, CUresult};
 use cudarc::driver::{CudaSlice, CudaStream, CudaView, DriverError};
-use toma::cache::NoCache;
+use toma::NoCache;
 use toma::classify::{Class, Classify as _};
 use toma::cuda::Device;
 use toma::execute;

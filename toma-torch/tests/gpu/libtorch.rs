@@ -4,7 +4,7 @@ use std::cell::{Cell, RefCell};
 use std::fs;
 
 use tch::{Cuda, Kind, TchError, Tensor};
-use toma::cache::NoCache;
+use toma::NoCache;
 use toma::classify::{Class, Classify as _};
 use toma::cuda;
 use toma::execute;

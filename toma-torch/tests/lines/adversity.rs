@@ -7,7 +7,7 @@ use std::{panic, thread};
 
 use tch::nn::{self, Module as _, OptimizerConfig as _};
 use tch::{Device, Kind, Tensor};
-use toma::cache::NoCache;
+use toma::NoCache;
 use toma::report;
 use toma_torch::cpu::{self, Budget, FailingAllocation};
 use toma_torch::profile::{self, Column, Depth, Profiler};

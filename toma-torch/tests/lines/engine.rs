@@ -8,11 +8,12 @@ use std::{panic, thread};
 
 use fastrand::Rng;
 use tch::{TchError, Tensor};
-use toma::cache::NoCache;
+use toma::NoCache;
 use toma::device::{Ladder, falls_back};
 use toma::execute;
-use toma::policy::{Adaptive, Bisect, Halve, Policy, Throughput};
+use toma::policy::Policy;
 use toma::report;
+use toma::{Adaptive, Bisect, Halve, Throughput};
 use toma_torch::Device;
 use toma_torch::cpu::{self, Budget};
 use toma_torch::profile::{Column, Depth, Profiler, Recording};

@@ -4,7 +4,7 @@ use std::sync::{Arc, Barrier, Mutex};
 use std::thread;
 
 use tch::{Device, Kind, Tensor};
-use toma::cache::NoCache;
+use toma::NoCache;
 use toma::memory::{set_cpu_memory_limit, used_bytes};
 use toma::observe::{Event, EventKind, everywhere};
 use toma::report;

@@ -4,7 +4,7 @@ use std::cell::RefCell;
 
 use tch::nn::{self, Module as _, ModuleT as _, Optimizer, OptimizerConfig as _, Path, RNN as _};
 use tch::{Device, Kind, Reduction, Tensor};
-use toma::cache::NoCache;
+use toma::NoCache;
 use toma::report;
 use toma_torch::cpu::{self, FailingAllocation};
 use toma_torch::profile::{self, Depth, Profiler, Recording};

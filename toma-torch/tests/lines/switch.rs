@@ -4,7 +4,7 @@ use std::path::Path;
 use std::{fs, process};
 
 use tch::Tensor;
-use toma::cache::NoCache;
+use toma::NoCache;
 use toma_torch::cpu::Budget;
 use toma_torch::profile::{self, Profiler};
 

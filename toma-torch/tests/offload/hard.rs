@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use tch::nn::OptimizerConfig as _;
 use tch::{Kind, TchError, Tensor};
-use toma_core::cache::NoCache;
+use toma_core::NoCache;
 use toma_core::execute;
 use toma_torch::cpu::{self, Budget, FailingAllocation};
 use toma_torch::offload::{AroundOperators, Event, Genoa, Lru, OperatorCall, Residency};

@@ -3,10 +3,11 @@
 use std::time::Duration;
 
 use tch::{Kind, TchError, Tensor};
-use toma_core::cache::NoCache;
+use toma_core::NoCache;
 use toma_core::execute;
-use toma_core::policy::{Adaptive, Policy, Throughput};
+use toma_core::policy::Policy;
 use toma_core::testing::StoppedClock;
+use toma_core::{Adaptive, Throughput};
 use toma_torch::cpu::{self, Budget};
 use toma_torch::offload::{Lru, Manager};
 

@@ -5,7 +5,7 @@ use std::thread;
 
 use tch::nn::OptimizerConfig as _;
 use tch::{Device, Kind, Tensor, nn};
-use toma_core::cache::NoCache;
+use toma_core::NoCache;
 use toma_core::classify::Class;
 use toma_core::execute;
 use toma_core::ranks::{Ranks as _, ThreadRank, threads};

@@ -4,7 +4,7 @@ use std::io;
 use std::net::TcpListener;
 use std::time::{Duration, Instant};
 
-use toma_core::cache::NoCache;
+use toma_core::NoCache;
 use toma_core::classify::OutOfMemory;
 use toma_core::{execute, report};
 use toma_torch::ranks::{Ranks, Rendezvous};

@@ -5,7 +5,7 @@ use std::io;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use toma_core::cache::NoCache;
+use toma_core::NoCache;
 use toma_core::execute;
 
 use crate::kit::{Process, join, start_all};

@@ -5,7 +5,7 @@ use std::thread;
 
 use tch::nn::{self, VarStore};
 use tch::{Kind, TchError, Tensor};
-use toma_core::cache::NoCache;
+use toma_core::NoCache;
 use toma_core::execute;
 use toma_core::ranks::{ThreadRank, threads};
 use toma_torch::checkpoint;

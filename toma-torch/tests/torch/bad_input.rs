@@ -4,7 +4,7 @@ use std::cell::Cell;
 use std::io;
 
 use tch::{Device, Kind, Tensor};
-use toma::cache::NoCache;
+use toma::NoCache;
 use toma::execute;
 use toma::memory::MemorySource as _;
 use toma_torch::cpu::{self, Budget};

@@ -7,9 +7,9 @@ use std::env;
 
 use fastrand::Rng;
 use tch::{Kind, Reduction};
-use toma_core::cache::NoCache;
+use toma_core::Bisect;
+use toma_core::NoCache;
 use toma_core::execute;
-use toma_core::policy::Bisect;
 use toma_core::report::{self, Report};
 use toma_torch::cpu::{self, Budget};
 use toma_torch::{Backward as _, Device, DryRun, Forward as _, Loss};

@@ -1,7 +1,7 @@
 //! Tensors in chunks: views along any dim, whatever the tensor is like.
 
 use tch::{Kind, TchError, Tensor};
-use toma::cache::NoCache;
+use toma::NoCache;
 use toma::execute;
 use toma_torch::Concatenate as _;
 use toma_torch::cpu::Budget;

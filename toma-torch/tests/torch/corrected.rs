@@ -5,9 +5,9 @@ use std::time::Duration;
 
 use tch::nn::{self, OptimizerConfig as _};
 use tch::{Kind, Tensor};
-use toma_core::cache::NoCache;
+use toma_core::Adaptive;
+use toma_core::NoCache;
 use toma_core::execute;
-use toma_core::policy::Adaptive;
 use toma_core::predict::is_dry;
 use toma_core::report::{self, Report};
 use toma_torch::cpu::Budget;

@@ -1,6 +1,6 @@
 //! Devices as memory sources, there or not.
 
-use toma_core::cache::GlobalCache;
+use toma_core::GlobalCache;
 use toma_core::execute;
 use toma_core::memory::{self, MemorySource, Usage, set_cpu_memory_limit, used_bytes};
 use toma_torch::Device;

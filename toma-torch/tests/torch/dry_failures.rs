@@ -4,7 +4,7 @@
 use std::thread;
 
 use tch::Tensor;
-use toma_core::cache::NoCache;
+use toma_core::NoCache;
 use toma_core::execute;
 use toma_core::report;
 use toma_torch::cpu::{self, FailingAllocation};

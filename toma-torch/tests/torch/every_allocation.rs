@@ -7,7 +7,7 @@ use std::thread;
 
 use tch::nn::{self, Optimizer, OptimizerConfig as _, VarStore};
 use tch::{TchError, Tensor};
-use toma_core::cache::NoCache;
+use toma_core::NoCache;
 use toma_core::execute;
 use toma_torch::Rollback;
 use toma_torch::cpu::{self, FailingAllocation};

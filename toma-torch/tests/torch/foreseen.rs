@@ -2,7 +2,7 @@
 
 use tch::nn::{self, OptimizerConfig as _};
 use tch::{Kind, TchError, Tensor};
-use toma_core::cache::NoCache;
+use toma_core::NoCache;
 use toma_core::execute;
 use toma_core::report::{self, Report};
 use toma_torch::cpu::{self, Budget};
@@ -74,7 +74,7 @@ fn nets_within_any_budget_never_run_out_of_memory() {
 #[test]
 fn evidence_beats_a_prediction() {
     let _alone = alone();
-    let cache = toma_core::cache::GlobalCache::new();
+    let cache = toma_core::GlobalCache::new();
     let rows = Tensor::ones([size(ROWS), 1024], FLOATS);
     let device = Device::new(tch::Device::Cpu);
     let run = |limit: i64| {

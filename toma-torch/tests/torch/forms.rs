@@ -2,7 +2,7 @@
 
 use tch::nn::{self, Module as _, OptimizerConfig as _};
 use tch::{Device, Kind, Reduction, TchError, Tensor};
-use toma_core::cache::NoCache;
+use toma_core::NoCache;
 use toma_core::execute;
 use toma_torch::cpu::{Budget, FailingAllocation};
 use toma_torch::{Backward as _, Forward as _, Loss, backward, backward_step, forward};

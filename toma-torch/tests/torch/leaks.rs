@@ -10,7 +10,7 @@ use std::task::{Context, Poll, Waker};
 use tch::{Kind, TchError, Tensor};
 use toma::memory::{set_cpu_memory_limit, used_bytes};
 use toma::report;
-use toma_core::cache::NoCache;
+use toma_core::NoCache;
 use toma_core::execute;
 use toma_torch::cpu::{self, Budget};
 

@@ -5,7 +5,7 @@ use std::panic::catch_unwind;
 
 use tch::Tensor;
 use toma::execute;
-use toma_core::cache::NoCache;
+use toma_core::NoCache;
 use toma_torch::ModeGuard;
 use toma_torch::cpu::Budget;
 

@@ -1,7 +1,7 @@
 //! What the Python original tests of its operators, dry, real, whole and in pieces.
 
 use tch::{Device, Kind, Tensor};
-use toma_core::cache::NoCache;
+use toma_core::NoCache;
 use toma_core::execute;
 use toma_torch::{Backward as _, Forward as _, Loss, Prediction, dry_run, predict, record};
 

@@ -4,7 +4,7 @@ use std::cell::Cell;
 use std::thread;
 
 use tch::{Kind, TchError, Tensor};
-use toma::cache::NoCache;
+use toma::NoCache;
 use toma::classify::{Class, classify_panic, classify_text};
 use toma::{assert_peak, execute};
 use toma_torch::cpu::{self, Budget};

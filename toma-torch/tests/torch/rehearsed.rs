@@ -8,12 +8,12 @@ use std::{env, io, thread};
 
 use tch::{TchError, Tensor};
 use toma_core::Auto;
-use toma_core::cache::{GlobalCache, NoCache};
+use toma_core::Halve;
 use toma_core::execute;
 use toma_core::memory::{MemorySource, Reading};
-use toma_core::policy::Halve;
 use toma_core::predict::is_dry;
 use toma_core::report::{self, Report};
+use toma_core::{GlobalCache, NoCache};
 use toma_torch::cpu::{self, Budget};
 use toma_torch::{Device, DryRun};
 

@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use tch::nn;
 use tch::{Device, Kind, Tensor};
-use toma_core::cache::NoCache;
+use toma_core::NoCache;
 use toma_core::execute;
 use toma_torch::cpu::{self, Budget, FailingAllocation};
 use toma_torch::{ErrorKind, RngState, Rollback};

@@ -3,7 +3,7 @@
 use std::thread;
 
 use tch::{Kind, TchError, Tensor};
-use toma_core::cache::NoCache;
+use toma_core::NoCache;
 use toma_core::execute;
 use toma_core::report;
 use toma_torch::cpu::{self, Budget};

@@ -6,7 +6,7 @@ use std::collections::{BTreeSet, HashMap};
 use std::ops::Range;
 
 use tch::{TchError, Tensor};
-use toma_core::cache::GlobalCache;
+use toma_core::GlobalCache;
 use toma_core::execute;
 use toma_torch::cpu::{self, Budget};
 use toma_torch::{Concatenate as _, Rollback};

@@ -3,9 +3,9 @@
 use tch::nn::{ModuleT, OptimizerConfig as _, Path, Sgd, VarStore};
 use tch::vision::{efficientnet, mobilenet, resnet};
 use tch::{Kind, Tensor};
-use toma_core::cache::NoCache;
+use toma_core::Bisect;
+use toma_core::NoCache;
 use toma_core::execute;
-use toma_core::policy::Bisect;
 use toma_core::report::{self, Report};
 use toma_torch::cpu::{self, Budget};
 use toma_torch::{Backward as _, Device, DryRun, Loss};

@@ -6,11 +6,13 @@ mod lints;
 mod marks;
 mod msrv;
 mod nightly;
+mod package;
 mod programs;
 mod spent;
 mod steps;
 mod suites;
 mod summary;
+pub(crate) mod surface;
 mod torch;
 
 use std::fs;
@@ -37,6 +39,9 @@ pub(crate) struct Test {
     /// libtorch where files of toma-torch are changed and not committed
     #[arg(long)]
     fast: bool,
+    /// Let the step `surface` write what users can name instead of comparing it
+    #[arg(long)]
+    bless: bool,
 }
 
 #[derive(Args, Debug)]
@@ -68,6 +73,8 @@ struct Checks<'a> {
     how: How,
     /// Without slow tests.
     fast: bool,
+    /// Snapshots are written instead of compared.
+    bless: bool,
     length: Length,
     /// The temporary folder of whatever is run.
     temporary: PathBuf,
@@ -83,7 +90,7 @@ impl Test {
             When::Full => !fast,
             When::Nightly => false,
         };
-        let checks = Checks { fast, ..Checks::new(&project, build, self.how) };
+        let checks = Checks { fast, bless: self.bless, ..Checks::new(&project, build, self.how) };
         checks.run(&choose(is_run, &checks.how.steps)?)
     }
 }
@@ -111,7 +118,7 @@ impl<'a> Checks<'a> {
     fn new(project: &'a Project, build: Option<Build>, how: How) -> Self {
         let temporary = project.workspace.target_dir.join("xtask/tmp");
         let provision = Provision::new(project, build);
-        Self { project, provision, how, fast: false, length: Length::default(), temporary }
+        Self { project, provision, how, fast: false, bless: false, length: Length::default(), temporary }
     }
 
     fn run(&self, steps: &[&Step]) -> Result<ExitCode> {

@@ -2,7 +2,9 @@
 
 use anyhow::Result;
 
-use super::{Checks, fixtures, layout, lints, marks, msrv, nightly, programs, suites, torch};
+use super::{
+    Checks, fixtures, layout, lints, marks, msrv, nightly, package, programs, suites, surface, torch,
+};
 
 /// One check with a name.
 #[derive(Debug)]
@@ -41,6 +43,8 @@ pub(super) const STEPS: &[Step] = &[
     step("features", Full, "lints with no feature, and of the libraries with each alone", lints::features),
     step("msrv", Full, "no dependency needs a newer Rust than we state", msrv::step),
     step("doc", Full, "documentation builds without warnings, private items too", lints::doc),
+    step("surface", Full, "what users can name is in its snapshot, each name with one path", surface::step),
+    step("package", Full, "packages are built from what is in them, and say what they are", package::step),
     step("test", Fast, "unit and integration tests, with all features", suites::all),
     step("test-bare", Full, "unit and integration tests, with no feature", suites::bare),
     step("doc-tests", Full, "examples in the documentation, with all features", suites::doc),

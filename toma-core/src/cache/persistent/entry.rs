@@ -7,7 +7,7 @@ use super::key::CallKey;
 use crate::cache::Remembered;
 use crate::text::bytes;
 
-/// One entry of a [`PersistentCache`](super::PersistentCache), for inspection.
+/// One entry of a [`PersistentCache`](crate::PersistentCache), for inspection.
 ///
 /// It shows the evidence as it is; a call that starts from it keeps some head-room.
 #[non_exhaustive]

@@ -96,7 +96,7 @@ use crate::policy::Measurements;
 /// Remembers across runs, in a file: the second run of a program starts where the first one ended.
 ///
 /// One entry per annotated function, or per line of an inline form, as in
-/// [`GlobalCache`](super::GlobalCache); besides, the crate's version, the device, its total memory and
+/// [`GlobalCache`](crate::GlobalCache); besides, the crate's version, the device, its total memory and
 /// the `key` option tell entries apart. (The name tells entries of the file apart, too; within a process
 /// it does not, so calls of several names at one line want a `key`.) The file is read when it is first
 /// needed and written when a call has learned something new; a warm call touches no file, and costs what
@@ -105,7 +105,7 @@ use crate::policy::Measurements;
 ///
 /// ```
 /// # extern crate toma_core as toma;
-/// use toma::{cache::PersistentCache, classify::OutOfMemory, execute};
+/// use toma::{PersistentCache, classify::OutOfMemory, execute};
 ///
 /// # let folder = tempfile::tempdir()?;
 /// # let path = folder.path().join("sizes.json");
@@ -176,7 +176,7 @@ impl PersistentCache {
     ///
     /// ```
     /// # extern crate toma_core as toma;
-    /// use toma::cache::PersistentCache;
+    /// use toma::PersistentCache;
     ///
     /// # let folder = tempfile::tempdir()?;
     /// # let path = folder.path().join("sizes.json");

@@ -371,7 +371,7 @@ fn without_a_folder_for_caches_sizes_are_remembered_in_memory() {
     let cache = PersistentCache::on(None);
     let tried = || {
         let mut tried = Vec::new();
-        let with = crate::execute::with::<crate::cache::NoCache>().cache(&cache).name("a");
+        let with = crate::execute::with::<crate::NoCache>().cache(&cache).name("a");
         let fits = |size| if size > 30 { Err(crate::classify::OutOfMemory::new(None)) } else { Ok(()) };
         let done = with.batch(100, |size| {
             tried.push(size);

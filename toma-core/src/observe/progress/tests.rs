@@ -8,7 +8,7 @@ use indicatif::{InMemoryTerm, ProgressDrawTarget};
 
 use super::screen::Screen;
 use super::{Pace, ProgressBar};
-use crate::cache::NoCache;
+use crate::NoCache;
 use crate::classify::{Class, OutOfMemory};
 use crate::execute;
 use crate::observe::{Answer, Event, EventKind, Observer, everywhere};

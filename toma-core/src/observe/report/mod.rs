@@ -27,7 +27,7 @@ pub use svg::svg;
 ///
 /// ```
 /// # extern crate toma_core as toma;
-/// use toma::{cache::GlobalCache, classify::OutOfMemory, execute, report};
+/// use toma::{GlobalCache, classify::OutOfMemory, execute, report};
 ///
 /// let cache = GlobalCache::new();
 /// let body = |start, end| if end - start > 128 { Err(OutOfMemory::new(None)) } else { Ok(()) };

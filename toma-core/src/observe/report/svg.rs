@@ -29,7 +29,7 @@ use crate::text::count;
 ///
 /// ```
 /// # extern crate toma_core as toma;
-/// use toma::{cache::NoCache, classify::OutOfMemory, execute, report};
+/// use toma::{NoCache, classify::OutOfMemory, execute, report};
 ///
 /// let body = |start, end| if end - start > 128 { Err(OutOfMemory::new(None)) } else { Ok(()) };
 /// execute::with::<NoCache>().name("work").range(0..5000, 512, body)?;

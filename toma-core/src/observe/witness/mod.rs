@@ -3,7 +3,7 @@
 //! Once a failure is looked at, its body has unwound, and what filled the memory is free again. Only a library that
 //! counts what is allocated can have seen it, in the moment of the failure. Such a library registers a [`Witness`],
 //! once for the process, and [switches](listen) it on while it counts. What the witness answers is in
-//! [events](super::EventKind::Failed), in the [report](super::Report::filled) and under the line that `TOMA_LOG=1`
+//! [events](super::EventKind::Failed), in the [report](crate::report::Report::filled) and under the line that `TOMA_LOG=1`
 //! prints.
 //!
 //! It changes no size and no retry. Without one, and while none listens, nothing is paid for it.
@@ -12,7 +12,7 @@
 //! # extern crate toma_core as toma;
 //! use std::cell::Cell;
 //! use toma::observe::witness::{self, Attempted, Ended, Witness};
-//! use toma::{cache::NoCache, classify::OutOfMemory, execute, report};
+//! use toma::{NoCache, classify::OutOfMemory, execute, report};
 //!
 //! thread_local! {
 //!     /// Of the attempts that run on this thread, the innermost.

@@ -9,7 +9,7 @@ use std::thread;
 use super::environment::Settings;
 use super::generator::Generator;
 use super::*;
-use crate::cache::NoCache;
+use crate::NoCache;
 use crate::classify::{Class, classify_panic};
 use crate::{execute, report};
 

@@ -4,7 +4,7 @@ use std::cell::Cell;
 
 use tch::nn::{self, Module as _, OptimizerConfig as _, RNN as _};
 use tch::{Device, Kind, Reduction, Tensor};
-use toma_core::cache::NoCache;
+use toma_core::NoCache;
 use toma_core::execute;
 use toma_core::predict::is_dry;
 use toma_core::report::{self, Report};

@@ -7,10 +7,12 @@ use std::time::Duration;
 
 use fastrand::Rng;
 use tch::{Kind, TchError, Tensor};
+use toma::cache::SizeCache;
 use toma::classify::Class;
 use toma::device::Ladder;
-use toma::policy::{Adaptive, Bisect, Decay, Halve, Policy, Throughput};
-use toma::{NoCache, SizeCache, execute};
+use toma::policy::Policy;
+use toma::{Adaptive, Bisect, Decay, Halve, Throughput};
+use toma::{NoCache, execute};
 use toma_torch::cpu::FailingAllocation;
 
 use super::World;

@@ -3,11 +3,11 @@ use roxmltree::{Document, Node};
 use super::curve::{Curve, name};
 use super::plane::Plane;
 use super::svg;
-use crate::cache::{GlobalCache, NoCache};
 use crate::classify::OutOfMemory;
 use crate::execute;
 use crate::observe::report::{Report, last};
 use crate::policy::{Evidence, Policy};
+use crate::{GlobalCache, NoCache};
 
 /// The report of a call that runs out of memory above `limit` items.
 fn call(name: &str, items: usize, initial: usize, limit: usize) -> Report {

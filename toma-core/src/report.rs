@@ -1,0 +1,5 @@
+//! What one call went through, for people.
+
+#[cfg(feature = "svg")]
+pub use crate::observe::report::svg;
+pub use crate::observe::report::{Foreseen, Fullest, Report, Shortfall, Tried, Wait, last};
