@@ -20,8 +20,9 @@ use tensors::{Tensor, tensors};
 /// or mean. Work without gradients counts where its results reach work with gradients.
 ///
 /// Only the forward is looked at: operators before the first scope of kind [`Node`](ScopeKind::Node). They
-/// are told apart by shapes, names and the attributes `dim` or `dims`, `training` and `reduction`. Rows that are cut
-/// along the batch and then meet are not found.
+/// are told apart by shapes, names and the attributes `dim` or `dims`, `training` and `reduction`. Not found are rows
+/// that are cut along the batch and then meet, and numbers of the rows that the program reads, as by `item`, and
+/// multiplies a loss by.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Rows {
