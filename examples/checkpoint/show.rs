@@ -44,12 +44,16 @@ fn seconds(duration: Duration) -> String {
     format!("{:.3} s", duration.as_secs_f64())
 }
 
+/// Some of them, evenly apart, with the first and the last.
+fn some<T>(points: &[T]) -> impl Iterator<Item = &T> {
+    let shown = points.len().min(POINTS);
+    (0..shown).map(move |at| &points[at * (points.len() - 1) / (shown - 1).max(1)])
+}
+
 /// Some of the points, each with a bar as long as its bytes.
 pub(crate) fn write_curve(points: &[Point], plain_seconds: f64, to: &mut dyn Write) -> Result<()> {
     let most = points.last().map_or(1, |point| point.bytes);
-    let step = points.len().div_ceil(POINTS).max(1);
-    let chosen = points.iter().rev().step_by(step).collect::<Vec<_>>();
-    for point in chosen.into_iter().rev() {
+    for point in some(points) {
         let [more, bound] = [point.seconds, point.bound_seconds].map(|it| (it / plain_seconds - 1.0) * 100.0);
         let (bytes, bar) = (ByteSize(point.bytes).to_string(), bar(point.bytes, most));
         writeln!(to, "{bytes:>11}  +{more:>4.1} % (bound {bound:>4.1} %)  {bar}")?;
@@ -65,4 +69,20 @@ pub(crate) fn write_curve(points: &[Point], plain_seconds: f64, to: &mut dyn Wri
 )]
 fn bar(bytes: u64, most: u64) -> String {
     "#".repeat((bytes as f64 / most as f64 * WIDTH).round() as usize)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::some;
+
+    #[test]
+    fn a_curve_keeps_its_first_and_its_last_point() {
+        for length in 0..100 {
+            let points: Vec<usize> = (0..length).collect();
+            let shown: Vec<usize> = some(&points).copied().collect();
+            assert_eq!((shown.first(), shown.last()), (points.first(), points.last()));
+            assert_eq!(shown.len(), length.min(super::POINTS));
+            assert!(shown.is_sorted_by(|a, b| a < b), "{shown:?}");
+        }
+    }
 }

@@ -94,7 +94,7 @@ impl<'a> Ways<'a> {
         )];
         lines.extend(self.all.iter().map(Way::line));
         if let [first, .., last] = &*self.all
-            && last.fixed_for.is_some()
+            && last.fixed_for.is_some_and(|tokens| tokens > 0)
         {
             let faster = last.embedder.summary.seconds() / first.embedder.summary.seconds().max(1e-9);
             lines.push(format!("adaptive batches are {faster:.2} times as fast as a fixed size"));
@@ -168,6 +168,9 @@ mod tests {
             Ways::new(&Arguments::parse_from(line.split_whitespace()), &model, &memory)
         };
         let one = ways("--query x").embed(&texts).unwrap();
+        let mut idle = ways("--compare");
+        assert!(idle.embed(&[]).unwrap().is_empty());
+        assert!(!idle.table().concat().contains("times as fast"), "nothing was compared");
         for (more, name) in [("--compare", "fixed 4"), ("--compare-policies=halve,bisect", "bisect")] {
             let mut both = ways(more);
             assert_eq!(both.embed(&texts).unwrap(), one);

@@ -1,15 +1,17 @@
 //! Loops on the device in hooks and observers, while their call keeps a turn or waits for one.
 
+use std::pin::pin;
 use std::sync::{Arc, Mutex};
+use std::task::Poll;
 
-use toma::device::on_release;
-use toma::observe::{Event, Observer};
+use toma::device::{on_release, reserve_async};
+use toma::observe::{Event, EventKind, Observer};
 use toma::testing::{FakeDevice, FakeOutOfMemory};
 use toma::{NoCache, execute};
 
 use crate::child;
 use crate::executor::poll;
-use crate::kit::{Other, Watching, alloc, is_free, must_end, patient};
+use crate::kit::{Other, PATIENT, Watching, alloc, is_free, must_end, patient};
 use crate::tasks::block_on;
 
 /// Runs a loop on the device; whether it waits.
@@ -110,6 +112,25 @@ fn a_loop_in_an_observer_of_a_dropped_task_does_not_wait_for_it() {
         loops.check(&["Failed", "Answered", "Finished"]);
         assert!(is_free(&device));
     }
+}
+
+/// A wait for bytes would hold up the call's own entry.
+#[test]
+fn an_observer_of_a_wait_reserves_at_once_or_not_at_all() {
+    let _must_end = must_end();
+    let device = FakeDevice::new(100);
+    let (ends_other, polled) = (Watching::for_other(Other::on(&device, 60)), Mutex::new(Vec::new()));
+    let observer = |event: &Event<'_>| {
+        if matches!(event.kind, EventKind::Waits { .. }) {
+            let reserves = pin!(reserve_async(&device, 100, PATIENT));
+            polled.lock().unwrap().push(poll(reserves).map(|reserved| reserved.is_ok()));
+        }
+        ends_other.observe(event);
+    };
+    let with = execute::with::<NoCache>().device(&device).ladder(patient()).observer(&observer);
+    with.range(0..16, 16, |start, end| alloc(&device, 10 * (end - start))).unwrap();
+    assert_eq!(polled.lock().unwrap()[0], Poll::Ready(false), "60 of the bytes are not free");
+    assert!(is_free(&device));
 }
 
 /// In a process of its own, because hooks are there for the whole process.

@@ -12,6 +12,7 @@ use toma::{NoCache, execute, report};
 
 use crate::child;
 use crate::noise::{prepare, printed};
+use crate::printed::texts;
 
 const OOM: &str = "CUDA out of memory. Tried to allocate 2.00 GiB";
 
@@ -89,6 +90,25 @@ fn a_silenced_panic_in_an_inner_loop_is_printed_by_the_outer_one() {
         })
     });
     assert_eq!((done, printed, outer_attempts.get()), (false, 1, 2));
+}
+
+/// Neither message has the name of a call, so the place says which one it is.
+#[test]
+fn data_that_cannot_be_cut_are_placed_where_the_form_is_called() {
+    #[toma::chunked(initial = 2, cache = NoCache)]
+    fn annotated((_a, _b): (&[u8], &[u8]), _start: usize, _end: usize) {}
+
+    prepare();
+    let refused: [(u32, fn()); 3] = [
+        (line!(), || execute::with::<NoCache>().dim(1).chunked(&[0; 3][..], 2, |_, _, _| ())),
+        (line!(), || execute::chunked((&[0; 3][..], &[0; 4][..]), 2, |_, _, _| ())),
+        (line!(), || annotated((&[0; 3], &[0; 4]))),
+    ];
+    for (line, call) in refused {
+        let (done, texts) = texts(|| quietly(call));
+        let place = format!("{}:{line}:", file!());
+        assert!(!done && texts.len() == 1 && texts[0].contains(&place), "{place} {texts:?}");
+    }
 }
 
 fn spend(time: Duration) {

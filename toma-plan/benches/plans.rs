@@ -5,14 +5,16 @@
 //! plans --test    each case once
 //! ```
 
+#[path = "common/median.rs"]
+mod median;
 #[path = "../tests/checkpoint/resnet.rs"]
 mod resnet;
 
 use std::hint::black_box;
-use std::time::{Duration, Instant};
 
 use toma_plan::checkpoint::Solver;
 
+use median::median;
 use resnet::{Grain, Inside, resnet152};
 
 const BUDGET_BYTES: u64 = 826 << 20;
@@ -33,16 +35,4 @@ fn main() {
         });
         println!("{:>12} {name}: {taken:.1?}", "least bytes");
     }
-}
-
-fn median(rounds: usize, mut run: impl FnMut()) -> Duration {
-    let mut taken: Vec<_> = std::iter::repeat_with(|| {
-        let start = Instant::now();
-        run();
-        start.elapsed()
-    })
-    .take(rounds)
-    .collect();
-    taken.sort();
-    taken[rounds / 2]
 }

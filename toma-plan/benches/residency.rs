@@ -9,11 +9,14 @@
 mod draw;
 #[path = "../tests/residency/layers.rs"]
 mod layers;
+#[path = "common/median.rs"]
+mod median;
 
 use std::hint::black_box;
-use std::time::{Duration, Instant};
 
 use toma_plan::residency::{Eviction as _, Flow, NextEvent, Terms, simulate};
+
+use median::median;
 
 fn main() {
     let is_test = std::env::args().any(|argument| argument == "--test");
@@ -32,16 +35,4 @@ fn main() {
         let taken = median(rounds, || drop(black_box(simulate(&step, &free, &mut NextEvent, 1))));
         println!("{:>6} operators in {percent} %, a round on demand: {taken:.1?}", step.operators.len());
     }
-}
-
-fn median(rounds: usize, mut run: impl FnMut()) -> Duration {
-    let mut taken: Vec<_> = std::iter::repeat_with(|| {
-        let start = Instant::now();
-        run();
-        start.elapsed()
-    })
-    .take(rounds)
-    .collect();
-    taken.sort();
-    taken[rounds / 2]
 }

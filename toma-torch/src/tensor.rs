@@ -64,6 +64,7 @@ macro_rules! chunked {
 
 chunked!(&Tensor, &mut Tensor, Tensor);
 
+#[track_caller]
 fn extent(tensor: &Tensor, dim: isize) -> usize {
     assert!(tensor.defined(), "chunked tensor: must be defined");
     assert!(

@@ -62,7 +62,9 @@ pub trait Chunked<K = Own>: for<'a> ChunkOf<'a, K> {
     /// The number of items along axis `dim`; a negative `dim` counts from the last axis.
     ///
     /// # Panics
-    /// When there is no such axis, or the parts of a tuple differ, with the values.
+    /// When there is no such axis, or the parts of a tuple differ, with the values. The place of the panic is the
+    /// caller's, which for a form is the line that calls it.
+    #[track_caller]
     fn extent(&self, dim: isize) -> usize;
 
     /// A view of the items in `range` along `dim`, kept for one attempt.
@@ -98,6 +100,7 @@ pub struct Own;
 /// # Panics
 /// When there is no such axis.
 #[doc(hidden)]
+#[track_caller]
 pub fn axis(dim: isize, axes: usize) -> usize {
     let index = if dim < 0 { axes.checked_add_signed(dim) } else { usize::try_from(dim).ok() };
     match index {

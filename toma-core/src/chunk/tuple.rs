@@ -4,6 +4,7 @@ use super::{Chunk, ChunkOf, Chunked, Held};
 use crate::call_site::hash_of;
 
 /// The one extent of all parts of a tuple.
+#[track_caller]
 fn equal_extents(extents: &[usize]) -> usize {
     let first = extents[0];
     assert!(

@@ -52,8 +52,8 @@
 //!   asks for exclusive turns for its next 1, 2, 4 .. 64 pieces, each at the tail of the queue.
 //! - Attempts that never wait may begin beside an exclusive one. It has contention then, and repeats its
 //!   size once.
-//! - Loops in hooks and observers hold the turn that their call keeps meanwhile. They do not wait while an
-//!   observer is told that the call [waits](crate::observe::EventKind::Waits).
+//! - Loops in hooks and observers hold the turn that their call keeps meanwhile. Neither they nor [`reserve`] wait
+//!   while an observer is told that the call [waits](crate::observe::EventKind::Waits).
 //! - Nothing that holds a turn waits, neither for a turn nor for bytes: [`reserve`] answers as
 //!   [`try_reserve`] there. So no two calls wait for each other, on whatever devices. A loop that blocks
 //!   inside an asynchronous attempt does not wait either: the executor may need its thread. A wait that began

@@ -106,9 +106,10 @@ impl<'a> Waits<ForBytes<'a>> {
 }
 
 impl ForBytes<'_> {
-    /// What holds a turn never waits.
+    /// What holds a turn never waits, and neither does what holds up a task or an entry of this thread.
     fn is_late(&self) -> bool {
-        Nesting::now().enclosing.holds_any() || self.until.is_some_and(|until| Instant::now() >= until)
+        let Nesting { marks, enclosing } = Nesting::now();
+        marks.blocked || enclosing.holds_any() || self.until.is_some_and(|until| Instant::now() >= until)
     }
 }
 

@@ -156,6 +156,7 @@ impl<P: Policy, K, B: Undo, U: Unit> With<'_, P, K, B, U> {
         R::completed()
     }
 
+    #[track_caller]
     #[inline(always)]
     pub(crate) fn chunked_at<D, C, S, R, M>(
         self,

@@ -20,8 +20,9 @@ use tensors::{Tensor, tensors};
 /// or mean. Work without gradients counts where its results reach work with gradients.
 ///
 /// Only the forward is looked at: operators before the first scope of kind [`Node`](ScopeKind::Node). They
-/// are told apart by shapes, names and the attributes `dim` or `dims`, `training` and `reduction`. Rows that are cut
-/// along the batch and then meet are not found.
+/// are told apart by shapes, names and the attributes `dim` or `dims`, `training` and `reduction`. Not found are rows
+/// that are cut along the batch and then meet, and numbers of the rows that the program reads, as by `item`, and
+/// multiplies a loss by.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Rows {
@@ -148,7 +149,7 @@ struct Walk {
 impl Walk {
     /// A view shows no tensor that it is made of: that is what its storage holds. A storage is what was made
     /// in it, so a constant or an aggregate that is spread over the batch stays one.
-    fn inputs(&self, tensors: &[Tensor<'_>]) -> Vec<Input> {
+    fn inputs<'a>(&self, tensors: &[Tensor<'a>]) -> Vec<Input<'a>> {
         let is_new = |index: usize, tensor: &Tensor<'_>| match tensor.operand.access {
             Access::Reads | Access::Views => true,
             // What is written is an argument, and may be a result, too.
@@ -159,7 +160,7 @@ impl Walk {
         inputs.map(|(_, tensor)| self.input(tensor)).collect()
     }
 
-    fn input(&self, tensor: &Tensor<'_>) -> Input {
+    fn input<'a>(&self, tensor: &Tensor<'a>) -> Input<'a> {
         let is_view = tensor.operand.access == Access::Views;
         let kind = match self.kinds.get(&tensor.operand.storage) {
             // One row, or some that are picked.
@@ -168,7 +169,7 @@ impl Walk {
             None if tensor.batch.is_empty() => Kind::Constant,
             None => Kind::Rows,
         };
-        Input { kind, batch: tensor.batch.first().copied(), rank: tensor.operand.shape.len() }
+        Input { kind, batch: tensor.batch.first().copied(), shape: &tensor.operand.shape }
     }
 
     fn step(&mut self, id: OperatorId, call: &Call<'_>, tensors: &[Tensor<'_>]) {

@@ -114,22 +114,44 @@ const BATCH_NORMS: &[&str] = &[
     "miopen_batch_norm",
 ];
 
+/// Their statistics belong to rows, unless they are taken along the batch.
+const NORMS: &[&str] = &["native_layer_norm", "native_group_norm", "_fused_rms_norm"];
+
+const CONVOLUTIONS: &[&str] = &[
+    "convolution",
+    "convolution_overrideable",
+    "_convolution",
+    "mkldnn_convolution",
+    "cudnn_convolution",
+    "miopen_convolution",
+    "_slow_conv2d_forward",
+    "slow_conv3d_forward",
+    "thnn_conv2d",
+    "_conv_depthwise2d",
+    "conv_depthwise3d",
+];
+
+/// What looks at neighbors along its last dimensions, whose number stands in the name: `avg_pool2d`.
+const WINDOWS: &[&str] = &["pool", "upsample", "reflection_pad", "replication_pad"];
+
 /// A call of an operator.
 #[derive(Debug)]
 pub(super) struct Call<'a> {
     operator: &'a Operator,
-    inputs: Vec<Input>,
+    inputs: Vec<Input<'a>>,
     /// The kinds of those results that count: those with gradients, if there are any.
     results: Vec<Result>,
+    /// Whether a result is no rows, also of those without gradients.
+    makes_others: bool,
 }
 
 /// A tensor that an operator takes.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Input {
+pub(super) struct Input<'a> {
     pub(super) kind: Kind,
     /// The dimension of the batch, if it is rows.
     pub(super) batch: Option<usize>,
-    pub(super) rank: usize,
+    pub(super) shape: &'a [u64],
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -140,9 +162,10 @@ struct Result {
 }
 
 impl<'a> Call<'a> {
-    pub(super) fn new(operator: &'a Operator, inputs: Vec<Input>, tensors: &[Tensor<'_>]) -> Self {
-        let mut call = Self { operator, inputs, results: Vec::new() };
+    pub(super) fn new(operator: &'a Operator, inputs: Vec<Input<'a>>, tensors: &[Tensor<'_>]) -> Self {
         let results = || tensors.iter().filter(|tensor| tensor.is_result());
+        let makes_others = results().any(|tensor| tensor.batch.is_empty());
+        let mut call = Self { operator, inputs, results: Vec::new(), makes_others };
         let wanted = results().any(|tensor| tensor.operand.wants_gradient);
         let counted = results().filter(|tensor| tensor.operand.wants_gradient == wanted);
         call.results = counted.map(|tensor| call.result(tensor)).collect();
@@ -199,6 +222,8 @@ impl<'a> Call<'a> {
             Kind::Rows if self.is_one_of(BATCH_NORMS) => None,
             Kind::Rows if self.count(Kind::Aggregate) > 0 => Some(Coupling::RowsWithAggregate),
             Kind::Rows if self.is_one_of(ALONG) && self.runs_along_batch() => Some(Coupling::AlongBatch),
+            Kind::Rows if self.is_one_of(NORMS) && self.makes_others => Some(Coupling::AlongBatch),
+            Kind::Rows if self.looks_along_batch() => Some(Coupling::AlongBatch),
             Kind::Rows if self.is_one_of(PICKS) && self.picks_rows() => Some(Coupling::PicksRows),
             Kind::Rows if aggregates && self.divides_by_weights() => Some(Coupling::MaskedMean),
             Kind::Rows if !aggregates || self.is_one_of(SUMS) || self.is_one_of(LOSSES) => None,
@@ -236,8 +261,21 @@ impl<'a> Call<'a> {
             self.operator.attributes.iter().filter(|given| given.name == "dim" || given.name == "dims");
         let Some(dims) = given.next().filter(|given| !given.values.is_empty()) else { return true };
         let from_start =
-            |dim: &i64| if *dim < 0 { dim.checked_add_unsigned(rows.rank as u64) } else { Some(*dim) };
+            |dim: &i64| if *dim < 0 { dim.checked_add_unsigned(rows.shape.len() as u64) } else { Some(*dim) };
         dims.values.iter().filter_map(from_start).any(|dim| usize::try_from(dim).ok() == rows.batch)
+    }
+
+    /// Whether results see neighbors along the batch.
+    fn looks_along_batch(&self) -> bool {
+        let Some(Input { batch: Some(batch), shape, .. }) = self.inputs.first() else { return false };
+        if self.is_one_of(CONVOLUTIONS) {
+            let kernel = self.inputs.get(1).and_then(|weight| weight.shape.get(*batch));
+            return *batch > 1 && kernel.is_some_and(|width| *width > 1);
+        }
+        let name = self.base_name();
+        let is_window = WINDOWS.iter().any(|window| name.contains(window));
+        let last = (1..=3).rfind(|dims| is_window && name.contains(&format!("{dims}d")));
+        last.is_some_and(|dims| batch + dims >= shape.len())
     }
 
     /// A constant may be asked for its rows by rows: an embedding is no coupling.

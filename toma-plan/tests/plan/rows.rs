@@ -83,6 +83,21 @@ const COUPLED: &[(&str, Coupling, Step)] = &[
         let x = layer(tape, b);
         tape.along("aten::sort.values", &[1, 0], &[&x], &[b, 3]);
     }),
+    ("aten::native_layer_norm", Coupling::AlongBatch, |tape, b| {
+        let x = layer(tape, b);
+        let turned = tape.view("aten::t", &x, &[3, b]);
+        tape.layer_norm(&turned, &[3, 1]);
+    }),
+    ("aten::convolution", Coupling::AlongBatch, |tape, b| {
+        let (x, kernel) = (layer(tape, b), tape.weight(&[2, 3, 3]));
+        let turned = tape.view("aten::transpose", &x, &[1, 3, b]);
+        tape.call("aten::convolution", &[&turned, &kernel], &[1, 2, b]);
+    }),
+    ("aten::avg_pool2d", Coupling::AlongBatch, |tape, b| {
+        let x = layer(tape, b);
+        let turned = tape.view("aten::view", &x, &[3, b, 1]);
+        tape.call("aten::avg_pool2d", &[&turned], &[3, b, 1]);
+    }),
     ("aten::index_select", Coupling::PicksRows, |tape, b| {
         let (x, order) = (layer(tape, b), tape.data(&[b]));
         tape.along("aten::index_select", &[0], &[&x, &order], &[b, 3]);
@@ -232,6 +247,18 @@ const APART: &[Step] = &[
         tape.backward();
         tape.call(if b == 4 { "aten::detach" } else { "aten::add_" }, &[&x], &[5, 3]);
     },
+    // Normalized rows, convolutions and pools beside the batch, and a kernel of one along it.
+    |tape, b| {
+        let (images, wide, one) =
+            (tape.data(&[b, 3, 9, 9]), tape.weight(&[2, 3, 3, 3]), tape.weight(&[2, 2, 1]));
+        let x = tape.call("aten::convolution", &[&images, &wide], &[b, 2, 7, 7]);
+        let x = tape.call("aten::max_pool2d_with_indices", &[&x], &[b, 2, 1, 1]);
+        let x = tape.view("aten::view", &x, &[b, 2]);
+        let x = tape.layer_norm(&x, &[b, 1]);
+        let turned = tape.view("aten::transpose", &x, &[1, 2, b]);
+        let y = tape.call("aten::convolution", &[&turned, &one], &[1, 2, b]);
+        mean_of_squares(tape, &y);
+    },
     // Batch norm that has seen rows before.
     |tape, b| {
         let (x, running) = (layer(tape, b), tape.data(&[3]));
@@ -249,7 +276,7 @@ fn rows_that_stay_apart_raise_no_alarm() {
         let found = rows(*step).unwrap();
         assert_eq!(found.coupled, None, "step {index}");
         assert_eq!(found.adds_constant, None, "step {index}");
-        assert_eq!(found.batch_statistics.len(), usize::from(index == 7), "step {index}");
+        assert_eq!(found.batch_statistics.len(), usize::from(index == 8), "step {index}");
     }
 }
 

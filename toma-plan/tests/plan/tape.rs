@@ -52,6 +52,17 @@ impl Tape {
         self.end(operator, &[input], Operand::new(result, Access::Makes, shape))
     }
 
+    /// A layer norm over the last dimension, with the statistics that no gradient sees.
+    pub(crate) fn layer_norm(&mut self, input: &Value, statistics: &[u64]) -> Value {
+        let operator = self.begin("aten::native_layer_norm", &[input]);
+        for _ in ["mean", "rstd"] {
+            let storage = self.recorder.birth(MAIN, &Place::HOST, 0).unwrap();
+            self.recorder.uses(operator, Operand::new(storage, Access::Makes, statistics)).unwrap();
+        }
+        let result = self.recorder.birth(MAIN, &Place::HOST, 0).unwrap();
+        self.end(operator, &[input], Operand::new(result, Access::Makes, input.shape()))
+    }
+
     /// A view of a value.
     pub(crate) fn view(&mut self, name: &str, input: &Value, shape: &[u64]) -> Value {
         let operator = self.begin(name, &[]);

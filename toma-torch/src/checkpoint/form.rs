@@ -121,7 +121,8 @@ impl<'a> With<'a> {
     }
 
     /// What the stages of a closure take: it runs once with its backward, and leaves no trace. Gradients, random
-    /// numbers and what it writes to are put back.
+    /// numbers and what it writes to are put back. A `backward` within the closure leaves its gradients, and shapes that
+    /// are changed in place stay changed.
     ///
     /// # Errors
     /// Those of the closure and of its backward.

@@ -7,7 +7,7 @@ use std::sync::{Arc, OnceLock};
 use toma_plan::caching::{self, Settings};
 use toma_trace::counting::{Counted, Living, Replayed};
 use toma_trace::holdings::{Catalog, Holdings, Names};
-use toma_trace::lines::{Diff, Lines};
+use toma_trace::lines::{Diff, Lines, NoEvents};
 use toma_trace::write;
 use toma_trace::{Place, Size, Trace};
 
@@ -142,13 +142,8 @@ impl Recording {
         to_file(path.as_ref(), |file| write::perfetto(&events.trace, file))
     }
 
-    fn events(&self, of: &str) -> Result<&Events, Error> {
-        let missing = || {
-            Error::new(
-                ErrorKind::Unsupported,
-                format!("{of}: no events were kept, which `Depth::Events` does"),
-            )
-        };
+    fn events(&self, asked: &'static str) -> Result<&Events, Error> {
+        let missing = || Error::new(ErrorKind::Unsupported, NoEvents::of(asked).to_string());
         self.events.as_deref().ok_or_else(missing)
     }
 }

@@ -21,7 +21,8 @@ pub(super) fn named() -> Option<Arc<Named>> {
 /// Runs a step of an optimizer: what it makes and keeps is its state, such as `Adam.weight.exp_avg`.
 ///
 /// Without a recording that runs, it only runs the step. Names of states need the
-/// [`variables`](super::Profiler::variables), and that the optimizer's first step is recorded.
+/// [`variables`](super::Profiler::variables), and that the optimizer's first step is recorded. The name tells optimizers
+/// apart: of two with one name, states of the second have no names.
 ///
 /// ```
 /// use tch::nn::{self, Module as _, OptimizerConfig as _};

@@ -1,10 +1,9 @@
 //! What a step leaves behind, to be compared bit for bit.
 
-use std::sync::{Mutex, MutexGuard, PoisonError};
-
 use tch::nn::VarStore;
 use tch::{Device, Kind, Tensor};
-use toma_torch::cpu;
+
+pub(crate) use crate::alone::alone;
 
 /// A net and what it is trained on. Its stages end at `checkpoint::cut()` and at the layers of a `seq_t`.
 pub(crate) struct Net {
@@ -94,16 +93,6 @@ impl std::fmt::Debug for Left {
 pub(crate) fn bytes(tensor: &Tensor) -> Vec<u8> {
     let flat = tensor.detach().contiguous().reshape([-1]).to_kind(Kind::Double);
     Vec::<f64>::try_from(flat).unwrap().into_iter().flat_map(f64::to_ne_bytes).collect()
-}
-
-/// Keeps the other tests waiting: bytes are counted for the whole process.
-pub(crate) fn alone() -> MutexGuard<'static, ()> {
-    static ALONE: Mutex<()> = Mutex::new(());
-    let alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
-    cpu::count();
-    // One order of sums, so that values can be compared exactly. Each thread has its own number.
-    tch::set_num_threads(1);
-    alone
 }
 
 /// Frees what a backward that failed has left in the queue of this thread.

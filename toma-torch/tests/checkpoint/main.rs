@@ -1,5 +1,7 @@
 //! Regions, whose backward repeats what their plans drop: bits, bytes, failures.
 
+#[path = "../common/alone.rs"]
+mod alone;
 mod bytes;
 mod disabled;
 mod exact;

@@ -1,23 +1,14 @@
 //! Steps of training, with and without a budget.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use tch::nn::{self, OptimizerConfig as _};
 use tch::{Kind, TchError, Tensor};
 use toma_torch::offload::{Entered, Eviction, Manager};
 use toma_torch::{Device, cpu};
 
+pub(crate) use crate::alone::alone;
 use crate::nets::Net;
-
-/// Budgets and managers are the process's: one test at a time.
-pub(crate) fn alone() -> MutexGuard<'static, ()> {
-    static ONE: Mutex<()> = Mutex::new(());
-    let alone = ONE.lock().unwrap_or_else(PoisonError::into_inner);
-    cpu::count();
-    tch::set_num_threads(1);
-    alone
-}
 
 pub(crate) fn cpu_device() -> Device {
     Device::new(tch::Device::Cpu)

@@ -1,5 +1,7 @@
 //! Storages that leave their device and come back, under real budgets.
 
+#[path = "../common/alone.rs"]
+mod alone;
 mod exact;
 mod failures;
 mod files;

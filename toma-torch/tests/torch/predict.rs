@@ -143,11 +143,19 @@ fn rows_that_see_each_other_are_found_and_no_others() {
     });
     let input = Tensor::ones([64, 8], FLOATS);
     let weight = Tensor::ones([8, 8], FLOATS).set_requires_grad(true);
-    let losses: [(&str, Loss); 4] = [
+    let losses: [(&str, Loss); 6] = [
         ("aten::sub.Tensor", |x| (x - x.mean_dim(0, true, Kind::Float)).square().sum(Kind::Float)),
         ("aten::_softmax", |x| x.softmax(0, Kind::Float).sum(Kind::Float)),
         ("aten::mm", |x| x.matmul(&x.transpose(0, 1)).sum(Kind::Float)),
         ("aten::sqrt", |x| x.square().mean(Kind::Float).sqrt()),
+        ("aten::native_layer_norm", |x| {
+            let (turned, none) = (x.transpose(0, 1), None::<&Tensor>);
+            turned.layer_norm([turned.size()[1]], none, none, 1e-5, false).sum(Kind::Float)
+        }),
+        ("aten::convolution", |x| {
+            let (turned, kernel) = (x.transpose(0, 1).unsqueeze(0), Tensor::ones([2, 8, 3], FLOATS));
+            turned.conv1d(&kernel, None::<&Tensor>, 1, 1, 1, 1).sum(Kind::Float)
+        }),
     ];
     for (operator, loss) in losses {
         let step = |rows: usize| loss(&input.narrow(0, 0, size(rows)).matmul(&weight)).backward();

@@ -1,9 +1,9 @@
 //! A recording that runs: the marks and blocks of all threads, told to their stacks.
 
-mod ears;
 mod failure;
 mod filled;
 mod known;
+mod listening;
 mod makers;
 mod moves;
 mod names;
@@ -32,10 +32,10 @@ pub use thread::{
 };
 pub use told::Node;
 
-use self::ears::Hearing;
-pub use self::ears::{Listening, Mark, listen};
 use self::failure::Failures;
 use self::known::{Group, Known};
+use self::listening::SessionUse;
+pub use self::listening::{Listening, Mark, listen};
 use self::makers::AllMakers;
 use self::ring::Ring;
 
@@ -78,7 +78,7 @@ use crate::place::Place;
 #[must_use = "nothing is counted once it is dropped"]
 #[derive(Debug)]
 pub struct Counting {
-    _hearing: Hearing,
+    _session: SessionUse,
     setup: Setup,
     shared: Arc<Shared>,
 }
@@ -154,7 +154,7 @@ impl Setup {
     ///
     /// When another recording runs.
     pub fn start(self) -> Result<Counting, Busy> {
-        let hearing = ears::hear()?;
+        let session = SessionUse::begin()?;
         // Before the lock, because it takes a while, and threads that begin to tell wait for the lock.
         let shared = self.shared();
         let mut running = RUNNING.write().unwrap_or_else(PoisonError::into_inner);
@@ -163,7 +163,7 @@ impl Setup {
         }
         shared.run(&mut running);
         drop(running);
-        Ok(Counting { _hearing: hearing, setup: self, shared })
+        Ok(Counting { _session: session, setup: self, shared })
     }
 
     fn shared(&self) -> Arc<Shared> {

@@ -6,6 +6,7 @@ use std::fmt;
 
 use super::category::Category;
 use super::inventory::shapes;
+use super::item::of_several;
 use super::listed::tuple;
 use super::names::Catalog;
 use crate::place::Place;
@@ -192,8 +193,8 @@ impl fmt::Display for Holdings {
         let size = shown.iter().map(|held| Size::of(held.bytes).to_string().len()).max().unwrap_or(0);
         let category = shown.iter().map(|held| held.category.name().len()).max().unwrap_or(0);
         for Held { name, category: it, bytes, storages } in shown {
-            let several = if *storages > 1 { format!(" ({storages} storages)") } else { String::new() };
-            writeln!(f, "  {:>size$}  {it:<category$}  {name}{several}", Size::of(*bytes))?;
+            let name = of_several(name, *storages);
+            writeln!(f, "  {:>size$}  {it:<category$}  {name}", Size::of(*bytes))?;
         }
         if !others.is_empty() {
             let bytes = others.iter().map(|held| held.bytes).sum();

@@ -56,7 +56,7 @@ impl Inventory {
         let alive = trace.blocks().filter(|(_, block)| block.is_alive(tick));
         let shapes = shapes(trace);
         Self::new(alive.map(|(storage, block)| {
-            let item = Item::block(&block.place, catalog.name(storage), block.bytes);
+            let item = Item::block(&block.place, catalog.name(storage), block.bytes, 1);
             Item { shape: shapes.get(&storage).map(|shape| shape.to_vec()), ..item }
         }))
     }
@@ -83,7 +83,7 @@ impl Inventory {
                 1 => "unnamed".to_owned(),
                 _ => format!("unnamed ({storages} storages of {})", Size::of(bytes)),
             };
-            Item::block(place, &name, bytes * storages)
+            Item::block(place, &name, bytes * storages, 1)
         }));
         Self { items: in_order(self.items), ..self }
     }

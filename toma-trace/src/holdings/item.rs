@@ -40,15 +40,15 @@ impl Item {
     /// A storage that one tensor has.
     #[must_use]
     pub fn new(place: &Place, name: &str, shape: &[u64], bytes: u64) -> Self {
-        Self { shape: Some(shape.to_owned()), ..Self::block(place, name, bytes) }
+        Self { shape: Some(shape.to_owned()), ..Self::block(place, name, bytes, 1) }
     }
 
-    /// A block of memory, of which no tensor is known.
+    /// So many blocks of memory of one name, of which no tensor is known.
     #[must_use]
-    pub fn block(place: &Place, name: &str, bytes: u64) -> Self {
+    pub fn block(place: &Place, name: &str, bytes: u64, storages: usize) -> Self {
         Self {
             place: place.clone(),
-            name: name.to_owned(),
+            name: of_several(name, storages),
             shape: None,
             bytes,
             outside_bytes: 0,
@@ -117,6 +117,11 @@ impl Item {
     pub(super) fn is_empty(&self) -> bool {
         self.shape.as_deref().is_some_and(|shape| elements(shape) == 0)
     }
+}
+
+/// The name of storages, with their number where there are several.
+pub(super) fn of_several(name: &str, storages: usize) -> String {
+    if storages > 1 { format!("{name} ({storages} storages)") } else { name.to_owned() }
 }
 
 fn elements(shape: &[u64]) -> u64 {

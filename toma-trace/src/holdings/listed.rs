@@ -4,6 +4,7 @@ use std::fmt;
 
 use super::inventory::Inventory;
 use super::item::Item;
+use crate::place::Place;
 use crate::sizes::Size;
 
 impl fmt::Display for Inventory {
@@ -24,7 +25,7 @@ impl fmt::Display for Inventory {
                 row(f, "older than the recording", "", [older, 0])?;
             }
             let used = Size::of(self.used_bytes(place));
-            writeln!(f, "{rule}\nTotal Tensors: {} \tUsed Memory: {used}", self.elements(place))?;
+            writeln!(f, "{rule}\nTotal Tensors: {} \tUsed Memory: {used}", self.total(place))?;
             let outside = self.outside_bytes(place);
             if outside > 0 {
                 writeln!(f, "Outside of {place}: {}", Size::of(outside))?;
@@ -35,6 +36,17 @@ impl fmt::Display for Inventory {
             writeln!(f, "{rule}")?;
         }
         Ok(())
+    }
+}
+
+impl Inventory {
+    /// Blocks whose names alone are known say nothing of elements.
+    fn total(&self, place: &Place) -> String {
+        let lacks_shapes = self.on(place).all(|item| item.shape.is_none());
+        if lacks_shapes && self.used_bytes(place) > 0 {
+            return "unknown".to_owned();
+        }
+        self.elements(place).to_string()
     }
 }
 

@@ -134,7 +134,7 @@ impl Lines {
     ///
     /// When no events were kept.
     pub fn as_cuda(&self) -> Result<Self, NoEvents> {
-        let Traced { trace, as_cuda } = self.traced.as_ref().ok_or(NoEvents)?;
+        let Traced { trace, as_cuda } = self.traced.as_ref().ok_or(NoEvents::of("as_cuda"))?;
         let lines = as_cuda(trace);
         let names: Vec<_> =
             self.functions.iter().map(|function| (&function.source.name, &function.source.file)).collect();
@@ -290,10 +290,20 @@ fn together(apart: &[Function]) -> Vec<Function> {
     functions
 }
 
-/// A table needs the events of what it is of, and they were not kept.
+/// What was asked for needs the events of a recording, and they were not kept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
-#[error("as_cuda: no events were kept, which `Depth::Events` does")]
-pub struct NoEvents;
+#[error("{asked}: no events were kept, which `Depth::Events` does")]
+pub struct NoEvents {
+    asked: &'static str,
+}
+
+impl NoEvents {
+    #[doc(hidden)]
+    #[must_use]
+    pub const fn of(asked: &'static str) -> Self {
+        Self { asked }
+    }
+}
 
 impl Function {
     fn is_same(&self, other: &Self) -> bool {

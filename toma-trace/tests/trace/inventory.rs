@@ -93,6 +93,19 @@ The allocated memory on cuda:0: 10.01M
     );
 }
 
+/// A total of 0 would deny what the rows show.
+#[test]
+fn blocks_without_shapes_have_an_unknown_total() {
+    let place = Place::HOST;
+    let labels = Inventory::new([Item::block(&place, "rows", 4096, 1)]);
+    assert!(labels.to_string().contains("Total Tensors: unknown \tUsed Memory: 4.00K\n"), "{labels}");
+    let nothing = Inventory::default().allocated(&place, 0);
+    assert!(nothing.to_string().contains("Total Tensors: 0 \tUsed Memory: 0.00B\n"), "{nothing}");
+    let one_has_a_shape = Inventory::new([Item::block(&place, "rows", 4096, 1), floats(&place, "x", &[3])]);
+    let text = one_has_a_shape.to_string();
+    assert!(text.contains("Total Tensors: 3 \tUsed Memory: 4.01K\n"), "{text}");
+}
+
 /// Flattened weights are one storage: bytes count once, elements each time.
 #[test]
 fn totals_and_aliases_of_an_lstm() {

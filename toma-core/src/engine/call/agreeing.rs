@@ -176,8 +176,7 @@ impl<'a> Call<'a> {
             self.doubts.fails();
         }
         let (step, size) = (self.machine.step, self.machine.size());
-        let ran = self.machine.take_ran(step);
-        self.report.worked(ran);
+        self.report_worked(step);
         self.report.failed_elsewhere(size, elsewhere.class, took.elapsed);
         let to = self.machine.follow(agreed.again);
         if let Some(again) = self.extras.as_mut().and_then(|extras| extras.again.as_mut()) {

@@ -36,8 +36,7 @@ impl Call<'_> {
             told.leave();
         }
         let (step, size) = (self.machine.step, self.machine.size());
-        let ran = self.machine.take_ran(step);
-        self.report.worked(ran);
+        self.report_worked(step);
         self.report.failed(size, failure.class, took.elapsed);
         let now = self.memory.read_after(failure.class).filter(|_| self.why_over() != Some(Reason::Disabled));
         let &Failure { class, requested_bytes, .. } = failure;

@@ -82,9 +82,14 @@ impl Call<'_> {
 
     #[cold]
     pub(super) fn step_changes(&mut self, from: usize, to: usize) {
-        let ran = self.machine.take_ran(from);
-        self.report.worked(ran);
+        self.report_worked(from);
         self.time_from_now_on();
         self.tell(|| EventKind::Probe { from, to });
+    }
+
+    /// The attempts since the last change of the step, in the report.
+    pub(super) fn report_worked(&mut self, step: usize) {
+        let ran = self.machine.take_ran(step);
+        self.report.worked(ran);
     }
 }

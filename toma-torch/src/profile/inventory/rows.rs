@@ -78,10 +78,7 @@ fn by_address(said: &BTreeMap<u64, String>, blocks: &mut Blocks) -> impl Iterato
             *row = (row.0 + bytes, row.1 + 1);
         }
     }
-    rows.into_iter().map(|(name, (bytes, storages))| {
-        let several = if storages > 1 { format!(" ({storages} storages)") } else { String::new() };
-        Item::block(&Place::HOST, &format!("{name}{several}"), bytes)
-    })
+    rows.into_iter().map(|(name, (bytes, storages))| Item::block(&Place::HOST, name, bytes, storages))
 }
 
 /// An allocator that keeps no books says nothing of what has no name.

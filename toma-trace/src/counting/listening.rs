@@ -8,30 +8,33 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use super::thread::{Here, unless_paused};
 use crate::marks::{self, Busy, Function, Marks, Session};
 
+/// Tells marks to the recording, and to the recorders of the thread.
 #[derive(Debug)]
-struct Ears;
+struct ToRecordings;
 
-/// The session, and what it is for.
+/// How many uses the session has, and the session while it has any.
 static SESSION: Mutex<(usize, Option<Session>)> = Mutex::new((0, None));
 
 fn session() -> MutexGuard<'static, (usize, Option<Session>)> {
     SESSION.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Marks are heard until it is dropped.
+/// The session lasts until the last use is dropped.
 #[derive(Debug)]
-pub(super) struct Hearing(());
+pub(super) struct SessionUse(());
 
-pub(super) fn hear() -> Result<Hearing, Busy> {
-    let mut session = session();
-    if session.1.is_none() {
-        session.1 = Some(marks::start(&Ears)?);
+impl SessionUse {
+    pub(super) fn begin() -> Result<Self, Busy> {
+        let mut session = session();
+        if session.1.is_none() {
+            session.1 = Some(marks::start(&ToRecordings)?);
+        }
+        session.0 += 1;
+        Ok(Self(()))
     }
-    session.0 += 1;
-    Ok(Hearing(()))
 }
 
-impl Drop for Hearing {
+impl Drop for SessionUse {
     fn drop(&mut self) {
         let mut session = session();
         session.0 -= 1;
@@ -43,7 +46,7 @@ impl Drop for Hearing {
 
 thread_local! {
     /// The recorders of this thread, the innermost last.
-    static LISTENERS: RefCell<Vec<Listener>> = const { RefCell::new(Vec::new()) };
+    static RECORDERS: RefCell<Vec<ThreadRecorder>> = const { RefCell::new(Vec::new()) };
 }
 
 /// A mark of a thread.
@@ -60,9 +63,9 @@ pub enum Mark {
 }
 
 #[derive(Clone)]
-struct Listener {
+struct ThreadRecorder {
     tell: Rc<dyn Fn(Mark)>,
-    /// What is around it hears nothing meanwhile.
+    /// Recorders that began before it hear nothing meanwhile.
     is_alone: bool,
 }
 
@@ -70,7 +73,7 @@ struct Listener {
 #[must_use = "nothing is heard once it is dropped"]
 pub struct Listening {
     tell: Rc<dyn Fn(Mark)>,
-    _hearing: Hearing,
+    _session: SessionUse,
 }
 
 /// Lets `tell` hear the marks of this thread, also while [paused](super::pause). If it is alone, recorders of this
@@ -80,15 +83,16 @@ pub struct Listening {
 ///
 /// When something else hears all marks.
 pub fn listen(tell: Rc<dyn Fn(Mark)>, is_alone: bool) -> Result<Listening, Busy> {
-    let hearing = hear()?;
-    LISTENERS.with_borrow_mut(|listeners| listeners.push(Listener { tell: Rc::clone(&tell), is_alone }));
-    Ok(Listening { tell, _hearing: hearing })
+    let session = SessionUse::begin()?;
+    RECORDERS
+        .with_borrow_mut(|recorders| recorders.push(ThreadRecorder { tell: Rc::clone(&tell), is_alone }));
+    Ok(Listening { tell, _session: session })
 }
 
 impl Drop for Listening {
     fn drop(&mut self) {
-        let _ = LISTENERS.try_with(|listeners| {
-            listeners.borrow_mut().retain(|listener| !Rc::ptr_eq(&listener.tell, &self.tell));
+        let _ = RECORDERS.try_with(|recorders| {
+            recorders.borrow_mut().retain(|recorder| !Rc::ptr_eq(&recorder.tell, &self.tell));
         });
     }
 }
@@ -100,17 +104,17 @@ impl std::fmt::Debug for Listening {
 }
 
 fn tell(mark: Mark) {
-    let heard = |listeners: &RefCell<Vec<Listener>>| {
-        listeners.try_borrow().map_or_else(|_| Vec::new(), |listeners| innermost(&listeners))
+    let heard = |recorders: &RefCell<Vec<ThreadRecorder>>| {
+        recorders.try_borrow().map_or_else(|_| Vec::new(), |recorders| innermost(&recorders))
     };
-    let told = LISTENERS.try_with(heard);
+    let told = RECORDERS.try_with(heard);
     told.unwrap_or_default().iter().for_each(|tell| tell(mark));
 }
 
 /// Those that hear.
-fn innermost(listeners: &[Listener]) -> Vec<Rc<dyn Fn(Mark)>> {
-    let first = listeners.iter().rposition(|listener| listener.is_alone).unwrap_or(0);
-    listeners[first..].iter().map(|listener| Rc::clone(&listener.tell)).collect()
+fn innermost(recorders: &[ThreadRecorder]) -> Vec<Rc<dyn Fn(Mark)>> {
+    let first = recorders.iter().rposition(|recorder| recorder.is_alone).unwrap_or(0);
+    recorders[first..].iter().map(|recorder| Rc::clone(&recorder.tell)).collect()
 }
 
 /// Calls what is due after a backward. Nothing is borrowed meanwhile, because it may look at tensors.
@@ -120,7 +124,7 @@ fn after_backward(after: Option<fn()>) {
     }
 }
 
-impl Marks for Ears {
+impl Marks for ToRecordings {
     fn enter(&self, function: &'static Function, line: u32) {
         unless_paused(|here| here.enter(function, line, line == 0));
         tell(Mark::Enters(function, line));
