@@ -10,12 +10,10 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::Parser;
-use tch::Kind;
 use toma::torch::cpu;
 
-use crate::data::{Data, Set};
-use crate::learning::learn;
-
+#[path = "tour/curve.rs"]
+mod curve;
 #[path = "train/data.rs"]
 #[allow(dead_code, reason = "nothing is tested")]
 mod data;
@@ -25,8 +23,17 @@ mod digits;
 mod learning;
 #[path = "tour/net.rs"]
 mod net;
+#[path = "tour/page.rs"]
+mod page;
 #[path = "common/program.rs"]
 mod program;
+#[path = "tour/show.rs"]
+mod show;
+#[path = "tour/table.rs"]
+mod table;
+#[cfg(test)]
+#[path = "tour/tests.rs"]
+mod tests;
 #[path = "tour/way.rs"]
 mod way;
 
@@ -64,33 +71,5 @@ fn run(arguments: &Arguments, to: &mut dyn Write) -> Result<()> {
     cpu::count();
     // Threads of libtorch that wait for a core make times that tell nothing.
     tch::set_num_threads(1);
-    let batches = batches(arguments)?;
-    let plain = learn(way::STOPS[0].way, None, &batches)?;
-    for stop in &way::STOPS {
-        let bytes = match stop.room {
-            way::Room::Unlimited => None,
-            way::Room::Budget => Some(plain.peak_bytes * arguments.budget / 100),
-            way::Room::Tight => Some(plain.peak_bytes * arguments.tight / 100),
-        };
-        let l = learn(stop.way, bytes, &batches)?;
-        let d = l.losses.iter().zip(&plain.losses).map(|(a,b)| (a-b).abs()).fold(0.0, f64::max);
-        writeln!(to, "{:<22} {:?} {} {:?} oom {} size {} {:?} {d:e} {:?}", stop.name, bytes, l.peak_bytes, l.took, l.out_of_memory, l.size, l.ended, l.losses.last())?;
-        if let Some(r) = &l.region { writeln!(to, "{r}")?; }
-        if let Some(r) = &l.moved { writeln!(to, "{r}")?; }
-        if let Some(r) = &l.recording { writeln!(to, "{r}\n{}", r.lines())?; }
-    }
-    if let Some(c) = toma::torch::checkpoint::with().name("tour").known() { writeln!(to, "{} {}", c.least_bytes(), c.keep_all_bytes())?; }
-    Ok(())
-}
-
-/// The same for all ways.
-fn batches(arguments: &Arguments) -> Result<Vec<Set>> {
-    let data = Data::load(Kind::Float)?;
-    tch::manual_seed(7);
-    let size = arguments.batch.get();
-    if data.training.len() < size {
-        return Err(format!("--batch {size}: there are {} images", data.training.len()).into());
-    }
-    let batches = std::iter::repeat_with(|| data.training.batches(size)).flatten();
-    Ok(batches.filter(|batch| batch.len() == size).take(arguments.steps.get()).collect())
+    show::show(arguments, to)
 }

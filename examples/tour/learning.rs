@@ -21,7 +21,7 @@ use crate::program::first_line;
 use crate::way::Way;
 
 /// The name of the region, by which later ways know what earlier ones have measured.
-const REGION: &str = "tour";
+pub(crate) const REGION: &str = "tour";
 
 /// What it came to.
 #[derive(Default)]
