@@ -47,13 +47,13 @@ struct Arguments {
     #[arg(long, value_name = "N", default_value = "600")]
     batch: NonZeroUsize,
     /// Steps in each way
-    #[arg(long, value_name = "N", default_value = "12")]
+    #[arg(long, value_name = "N", default_value = "20")]
     steps: NonZeroUsize,
     /// The budget, in percent of what a plain step takes
-    #[arg(long, value_name = "PERCENT", default_value = "60", value_parser = clap::value_parser!(u64).range(1..100))]
+    #[arg(long, value_name = "PERCENT", default_value = "50", value_parser = clap::value_parser!(u64).range(1..100))]
     budget: u64,
     /// The budget that checkpoints exceed, too
-    #[arg(long, value_name = "PERCENT", default_value = "35", value_parser = clap::value_parser!(u64).range(1..100))]
+    #[arg(long, value_name = "PERCENT", default_value = "20", value_parser = clap::value_parser!(u64).range(1..100))]
     tight: u64,
     /// File for the page with the drawings [default: tour.html beside the program]
     #[arg(long, value_name = "FILE")]

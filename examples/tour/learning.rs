@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 use tch::nn::{self, OptimizerConfig as _};
 use tch::{Device, Tensor};
 use toma::classify::{Class, classify_error};
+use toma::predict::is_dry;
 use toma::report::{self, Report};
 use toma::torch::checkpoint::{self, Plan, Solver};
 use toma::torch::cpu::{self, Budget};
@@ -69,7 +70,7 @@ struct Limit {
 pub(crate) fn learn(way: Way, bytes: Option<u64>, batches: &[Set]) -> Result<Learned> {
     let held = cpu::allocated_bytes();
     cpu::reset_peak_allocated_bytes();
-    let limit = Limit::of(way, bytes)?;
+    let limit = Limit::of(way, bytes, batches)?;
     let mut learned = Learned::default();
     let begun = Instant::now();
     if let Err(error) = caught(|| steps(way, batches, &mut learned)) {
@@ -82,24 +83,36 @@ pub(crate) fn learn(way: Way, bytes: Option<u64>, batches: &[Set]) -> Result<Lea
 }
 
 impl Limit {
-    fn of(way: Way, bytes: Option<u64>) -> Result<Self> {
-        let Some(bytes) = bytes else { return Ok(Self { manager: None, _budget: None }) };
-        if way != Way::Offload {
-            return Ok(Self { manager: None, _budget: Some(Budget::beyond_allocated(bytes)) });
-        }
-        let manager = Manager::new(&toma::torch::Device::new(Device::Cpu));
-        let manager = manager.budget(cpu::allocated_bytes() + bytes);
-        let entered = manager.enter()?;
-        Ok(Self { manager: Some((manager, entered)), _budget: None })
+    fn of(way: Way, bytes: Option<u64>, batches: &[Set]) -> Result<Self> {
+        let budget = bytes.filter(|_| way != Way::Offload).map(Budget::beyond_allocated);
+        let manager =
+            bytes.filter(|_| way == Way::Offload).map(|bytes| managed(bytes, batches)).transpose()?;
+        Ok(Self { manager, _budget: budget })
     }
+}
+
+/// The data stay, so that the budget is of all else.
+fn managed(bytes: u64, batches: &[Set]) -> Result<(Manager, Entered)> {
+    let manager = Manager::new(&toma::torch::Device::new(Device::Cpu));
+    let manager = manager.budget(cpu::allocated_bytes() + bytes);
+    let entered = manager.enter()?;
+    let data: Vec<_> = batches.iter().flat_map(|batch| [&batch.images, &batch.classes]).collect();
+    manager.keep(&data);
+    Ok((manager, entered))
 }
 
 /// tch panics where memory runs out; what it says becomes an error.
 fn caught(body: impl FnOnce() -> Result<()>) -> Result<()> {
     catch_unwind(AssertUnwindSafe(body)).unwrap_or_else(|panic| {
         let text = panic.downcast::<String>().map_or_else(|_| "a panic".to_owned(), |text| *text);
-        Err(text.into())
+        Err(unquoted(&text).into())
     })
+}
+
+/// What libtorch said, which tch puts into quotes.
+fn unquoted(text: &str) -> &str {
+    let quoted = text.split_once("Torch(\"").and_then(|(_, rest)| rest.strip_suffix("\")"));
+    quoted.unwrap_or(text)
 }
 
 fn steps(way: Way, batches: &[Set], learned: &mut Learned) -> Result<()> {
@@ -136,22 +149,21 @@ impl Learning {
 
     fn step(&mut self, batch: &Set, learned: &mut Learned) -> Result<Tensor> {
         if self.way == Way::Plain {
+            learned.size = batch.len();
             let loss = self.net.loss(&batch.images, &batch.classes);
             self.optimizer.backward_step(&loss);
-            learned.size = batch.len();
             return Ok(loss.detach());
         }
-        let loss = self.adaptive_step(batch);
-        if let Some(report) = report::last() {
-            learned.size = report.tried.last().map_or(report.start, |tried| tried.size);
-            learned.out_of_memory += report.out_of_memory;
-            learned.reports.push(report);
-        }
-        loss
+        learned.size = 0;
+        let loss = self.adaptive_step(batch, &mut learned.size)?;
+        let report = report::last().ok_or("a loop leaves a report")?;
+        learned.out_of_memory += report.out_of_memory;
+        learned.reports.push(report);
+        Ok(loss)
     }
 
     /// The same call in each way; only its options differ, and what its body runs in.
-    fn adaptive_step(&mut self, batch: &Set) -> Result<Tensor> {
+    fn adaptive_step(&mut self, batch: &Set, size: &mut usize) -> Result<Tensor> {
         let Self { way, net, optimizer, device, sizes, plan } = self;
         let form = execute::with::<GlobalCache>().cache(sizes).device(device).name(way.name());
         let form = if way.cuts() { form } else { form.min(batch.len()) };
@@ -160,10 +172,18 @@ impl Learning {
         let region = plan.as_ref().map_or(region, |plan| region.plan(plan));
         let data = (&batch.images, &batch.classes);
         let loss = form.backward_step(Loss::Mean, optimizer, data, |(images, classes)| {
+            // A dry run learns nothing.
+            if !is_dry() {
+                *size = (*size).max(length(images));
+            }
             region.f_region(|| Ok(net.loss(images, classes)))
         })?;
         Ok(loss)
     }
+}
+
+fn length(images: &Tensor) -> usize {
+    usize::try_from(images.size()[0]).expect("sizes of tensors are natural numbers")
 }
 
 impl Learned {

@@ -14,13 +14,15 @@ pub(crate) struct Net {
     pub(crate) variables: nn::VarStore,
     stem: nn::Conv2D,
     blocks: Vec<Block>,
+    norm: nn::GroupNorm,
     wide: nn::Linear,
     head: nn::Linear,
 }
 
 /// Two convolutions whose output is added to what went in.
 ///
-/// Norms are of groups of channels: those of a batch see other images, and so would differ in pieces.
+/// Norms are of groups of channels: those of a batch see other images, and so would differ in pieces. GELU has no kink,
+/// at which a difference in the last digit would grow.
 struct Block {
     norms: [nn::GroupNorm; 2],
     convolutions: [nn::Conv2D; 2],
@@ -33,7 +35,8 @@ impl Net {
         let linear = |name, from, to| nn::linear(&root / name, from, to, nn::LinearConfig::default());
         let (wide, head) = (linear("wide", CHANNELS * PIXELS, WIDTH), linear("head", WIDTH, 10));
         let blocks = (0..BLOCKS).map(|at| Block::new(&(&root / at))).collect();
-        Self { stem: convolution(&root / "stem", 1), blocks, wide, head, variables }
+        let stem = convolution(&root / "stem", 1);
+        Self { stem, blocks, norm: norm(&root / "norm"), wide, head, variables }
     }
 
     /// The mean over these images.
@@ -45,23 +48,23 @@ impl Net {
             features = block.forward(&features);
         }
         checkpoint::cut();
-        let hidden = self.wide.forward(&features.flatten(1, -1)).relu();
+        let features = self.norm.forward(&features).gelu("none");
+        let hidden = self.wide.forward(&features.flatten(1, -1)).gelu("none");
         self.head.forward(&hidden).cross_entropy_for_logits(classes)
     }
 }
 
 impl Block {
     fn new(path: &nn::Path<'_>) -> Self {
-        let config = nn::GroupNormConfig::default;
-        let norms = ["norm", "last"].map(|name| nn::group_norm(path / name, GROUPS, CHANNELS, config()));
+        let norms = ["norm", "last"].map(|name| norm(path / name));
         Self { norms, convolutions: ["first", "second"].map(|name| convolution(path / name, CHANNELS)) }
     }
 
     #[toma::profile]
     fn forward(&self, input: &Tensor) -> Tensor {
-        let edges = self.norms[0].forward(input).relu();
+        let edges = self.norms[0].forward(input).gelu("none");
         let edges = self.convolutions[0].forward(&edges);
-        let shapes = self.norms[1].forward(&edges).relu();
+        let shapes = self.norms[1].forward(&edges).gelu("none");
         self.convolutions[1].forward(&shapes) + input
     }
 }
@@ -69,4 +72,8 @@ impl Block {
 fn convolution(path: nn::Path<'_>, channels: i64) -> nn::Conv2D {
     let padded = nn::ConvConfig { padding: 1, bias: false, ..nn::ConvConfig::default() };
     nn::conv2d(path, channels, CHANNELS, 3, padded)
+}
+
+fn norm(path: nn::Path<'_>) -> nn::GroupNorm {
+    nn::group_norm(path, GROUPS, CHANNELS, nn::GroupNormConfig::default())
 }

@@ -1,5 +1,6 @@
 //! The whole tour: the table, what its rows say besides, and the page.
 
+use std::collections::BTreeMap;
 use std::io::Write;
 use std::path::PathBuf;
 
@@ -74,7 +75,7 @@ fn explain(row: &Row, to: &mut dyn Write) -> Result<()> {
         writeln!(to, "\n{} in {budget} ended with:\n  {ended}", row.stop.name)?;
     }
     if let Some(recording) = &learned.recording {
-        writeln!(to, "\nThe line that holds the peak:\n{}", peak_line(recording))?;
+        writeln!(to, "\nThe line that holds the peak:\n{}", peak_line(recording)?.trim_end())?;
     }
     if let Some(region) = learned.region.as_ref().filter(|_| row.stop.way == Way::Checkpoint) {
         writeln!(to, "\nThe last step by checkpoints:\n{region}")?;
@@ -85,14 +86,29 @@ fn explain(row: &Row, to: &mut dyn Write) -> Result<()> {
     Ok(())
 }
 
-/// Its row in the table of the profile, under the head.
-fn peak_line(recording: &Recording) -> String {
-    let columns = [Column::Peak, Column::Rise, Column::Hits];
-    let lines = recording.lines().columns(columns).to_string();
-    let line = recording.peak().line.unwrap_or_default();
-    let number = line.rsplit(':').next().unwrap_or_default();
-    let is_it = |row: &&str| row.split_whitespace().nth(columns.len()) == Some(number);
-    let head = lines.lines().find(|row| row.trim_start().starts_with("peak")).unwrap_or_default();
-    let row = lines.lines().find(is_it).unwrap_or_default();
-    format!("  {line}\n  {head}\n  {row}")
+/// The line whose tensors are most of the peak, with its row of the table under the head.
+fn peak_line(recording: &Recording) -> Result<String> {
+    let peak = recording.peak();
+    let holdings = peak.holdings.ok_or("events are missing")?;
+    let mut lines = BTreeMap::<&str, u64>::new();
+    for held in holdings.held() {
+        if let Some((_, line)) = held.name.split_once(" @ ") {
+            *lines.entry(line).or_default() += held.bytes;
+        }
+    }
+    let (line, bytes) = lines.into_iter().max_by_key(|(_, bytes)| *bytes).ok_or("no line holds a byte")?;
+    let rows = rows_of(recording, line);
+    Ok(format!("  {line} holds {} of {}\n{rows}", ByteSize(bytes), ByteSize(peak.bytes)))
+}
+
+/// Head and row; all lines are of one file, so the number tells which.
+fn rows_of(recording: &Recording, line: &str) -> String {
+    let columns = [Column::Peak, Column::Rise, Column::Backward];
+    let number = line.rsplit(':').next();
+    let table = recording.lines().function("forward").columns(columns).to_string();
+    let is_shown = |row: &&str| {
+        let mut words = row.split_whitespace().skip(columns.len());
+        words.next().is_some_and(|word| word == "line" || Some(word) == number)
+    };
+    table.lines().filter(is_shown).map(|row| format!("  {row}\n")).collect()
 }

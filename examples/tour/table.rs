@@ -9,7 +9,7 @@ use crate::learning::Learned;
 use crate::way::{Expected, Stop};
 
 /// Pieces are summed in another order than a batch, and in f32: each loss may differ by so much.
-pub(crate) const TOLERANCE: f64 = 1e-4;
+pub(crate) const TOLERANCE: f64 = 1e-5;
 
 pub(crate) const COLUMNS: [&str; 7] =
     ["", "budget", "peak", "out of memory", "images a piece", "seconds", "loss differs"];
@@ -75,8 +75,12 @@ impl Row {
 impl fmt::Display for Expected {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::SameBits => f.write_str("must have the losses of the first row, and never run out of memory"),
-            Self::Pieces => write!(f, "losses must differ by at most {TOLERANCE:e}, and memory must never run out"),
+            Self::SameBits => {
+                f.write_str("must have the losses of the first row, and never run out of memory")
+            }
+            Self::Pieces => {
+                write!(f, "losses must differ by at most {TOLERANCE:e}, and memory must never run out")
+            }
             Self::PiecesAfterFailures => {
                 write!(f, "losses must differ by at most {TOLERANCE:e}, after memory has run out")
             }
