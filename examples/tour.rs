@@ -21,10 +21,14 @@ mod data;
 mod digits;
 #[path = "tour/learning.rs"]
 mod learning;
+#[path = "tour/limit.rs"]
+mod limit;
 #[path = "tour/net.rs"]
 mod net;
 #[path = "tour/page.rs"]
 mod page;
+#[path = "tour/peak.rs"]
+mod peak;
 #[path = "common/program.rs"]
 mod program;
 #[path = "tour/show.rs"]

@@ -9,14 +9,15 @@ use toma::classify::{Class, classify_error};
 use toma::predict::is_dry;
 use toma::report::{self, Report};
 use toma::torch::checkpoint::{self, Plan, Solver};
-use toma::torch::cpu::{self, Budget};
-use toma::torch::offload::{self, Entered, Manager};
+use toma::torch::cpu;
+use toma::torch::offload;
 use toma::torch::profile::{Depth, Profiler, Profiling, Recording};
 use toma::torch::{Backward as _, DryRun, Loss};
 use toma::{GlobalCache, execute};
 
 use crate::Result;
 use crate::data::Set;
+use crate::limit::Limit;
 use crate::net::Net;
 use crate::program::first_line;
 use crate::way::Way;
@@ -57,12 +58,6 @@ struct Learning {
     plan: Option<Plan>,
 }
 
-/// What holds a way to its memory, as long as it lives.
-struct Limit {
-    manager: Option<(Manager, Entered)>,
-    _budget: Option<Budget>,
-}
-
 /// Learns in one way, in so many bytes beside what is allocated.
 ///
 /// # Errors
@@ -78,27 +73,8 @@ pub(crate) fn learn(way: Way, bytes: Option<u64>, batches: &[Set]) -> Result<Lea
     }
     learned.took = begun.elapsed();
     learned.peak_bytes = cpu::peak_allocated_bytes() - held;
-    learned.moved = limit.manager.as_ref().map(|(manager, _)| manager.report());
+    learned.moved = limit.moved();
     Ok(learned)
-}
-
-impl Limit {
-    fn of(way: Way, bytes: Option<u64>, batches: &[Set]) -> Result<Self> {
-        let budget = bytes.filter(|_| way != Way::Offload).map(Budget::beyond_allocated);
-        let manager =
-            bytes.filter(|_| way == Way::Offload).map(|bytes| managed(bytes, batches)).transpose()?;
-        Ok(Self { manager, _budget: budget })
-    }
-}
-
-/// The data stay, so that the budget is of all else.
-fn managed(bytes: u64, batches: &[Set]) -> Result<(Manager, Entered)> {
-    let manager = Manager::new(&toma::torch::Device::new(Device::Cpu));
-    let manager = manager.budget(cpu::allocated_bytes() + bytes);
-    let entered = manager.enter()?;
-    let data: Vec<_> = batches.iter().flat_map(|batch| [&batch.images, &batch.classes]).collect();
-    manager.keep(&data);
-    Ok((manager, entered))
 }
 
 /// tch panics where memory runs out; what it says becomes an error.

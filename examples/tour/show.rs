@@ -1,16 +1,15 @@
 //! The whole tour: the table, what its rows say besides, and the page.
 
-use std::collections::BTreeMap;
 use std::io::Write;
 use std::path::PathBuf;
 
 use bytesize::ByteSize;
 use tch::Kind;
 use toma::torch::checkpoint;
-use toma::torch::profile::{Column, Recording};
 
 use crate::data::{Data, Set};
 use crate::learning::{REGION, learn};
+use crate::peak::write_line;
 use crate::table::{COLUMNS, Row, TOLERANCE, line};
 use crate::way::{Room, STOPS, Stop, Way};
 use crate::{Arguments, Result, page};
@@ -22,10 +21,9 @@ pub(crate) fn show(arguments: &Arguments, to: &mut dyn Write) -> Result<()> {
     writeln!(to, "{title}. Bytes are those beside the data.\n\n{}", line(&COLUMNS))?;
     let mut rows: Vec<Row> = Vec::new();
     for stop in &STOPS {
-        let budget = arguments.budget_of(stop, rows.first());
-        let learned = learn(stop.way, budget, &batches)?;
-        let first = rows.first().map_or_else(|| learned.losses.clone(), |row| row.learned.losses.clone());
-        let row = Row::new(stop, budget, learned, &first);
+        let first = rows.first().map(|row| &row.learned);
+        let budget = first.and_then(|first| arguments.budget(stop.room, first.peak_bytes));
+        let row = Row::new(stop, budget, learn(stop.way, budget, &batches)?, first);
         writeln!(to, "{}", line(&row.cells()))?;
         row.check()?;
         rows.push(row);
@@ -41,13 +39,12 @@ pub(crate) fn show(arguments: &Arguments, to: &mut dyn Write) -> Result<()> {
 
 impl Arguments {
     /// A share of what the first row took.
-    fn budget_of(&self, stop: &Stop, first: Option<&Row>) -> Option<u64> {
-        let percent = match stop.room {
-            Room::Unlimited => return None,
-            Room::Budget => self.budget,
-            Room::Tight => self.tight,
-        };
-        Some(first?.learned.peak_bytes / 100 * percent)
+    fn budget(&self, room: Room, whole: u64) -> Option<u64> {
+        match room {
+            Room::Unlimited => None,
+            Room::Budget => Some(whole * self.budget / 100),
+            Room::Tight => Some(whole * self.tight / 100),
+        }
     }
 }
 
@@ -75,7 +72,8 @@ fn explain(row: &Row, to: &mut dyn Write) -> Result<()> {
         writeln!(to, "\n{} in {budget} ended with:\n  {ended}", row.stop.name)?;
     }
     if let Some(recording) = &learned.recording {
-        writeln!(to, "\nThe line that holds the peak:\n{}", peak_line(recording)?.trim_end())?;
+        writeln!(to, "\nThe line that holds the peak:")?;
+        write_line(recording, to)?;
     }
     if let Some(region) = learned.region.as_ref().filter(|_| row.stop.way == Way::Checkpoint) {
         writeln!(to, "\nThe last step by checkpoints:\n{region}")?;
@@ -84,31 +82,4 @@ fn explain(row: &Row, to: &mut dyn Write) -> Result<()> {
         writeln!(to, "\nWhat left by the leanest plan, and came back:\n  {moved}")?;
     }
     Ok(())
-}
-
-/// The line whose tensors are most of the peak, with its row of the table under the head.
-fn peak_line(recording: &Recording) -> Result<String> {
-    let peak = recording.peak();
-    let holdings = peak.holdings.ok_or("events are missing")?;
-    let mut lines = BTreeMap::<&str, u64>::new();
-    for held in holdings.held() {
-        if let Some((_, line)) = held.name.split_once(" @ ") {
-            *lines.entry(line).or_default() += held.bytes;
-        }
-    }
-    let (line, bytes) = lines.into_iter().max_by_key(|(_, bytes)| *bytes).ok_or("no line holds a byte")?;
-    let rows = rows_of(recording, line);
-    Ok(format!("  {line} holds {} of {}\n{rows}", ByteSize(bytes), ByteSize(peak.bytes)))
-}
-
-/// Head and row; all lines are of one file, so the number tells which.
-fn rows_of(recording: &Recording, line: &str) -> String {
-    let columns = [Column::Peak, Column::Rise, Column::Backward];
-    let number = line.rsplit(':').next();
-    let table = recording.lines().function("forward").columns(columns).to_string();
-    let is_shown = |row: &&str| {
-        let mut words = row.split_whitespace().skip(columns.len());
-        words.next().is_some_and(|word| word == "line" || Some(word) == number)
-    };
-    table.lines().filter(is_shown).map(|row| format!("  {row}\n")).collect()
 }

@@ -24,9 +24,15 @@ pub(crate) struct Row {
 }
 
 impl Row {
-    /// Compared with the losses of the first stop.
-    pub(crate) fn new(stop: &'static Stop, budget: Option<u64>, learned: Learned, first: &[f64]) -> Self {
-        let differences = learned.losses.iter().zip(first).map(|(loss, first)| (loss - first).abs());
+    /// Compared with the first row, unless it is that.
+    pub(crate) fn new(
+        stop: &'static Stop,
+        budget: Option<u64>,
+        learned: Learned,
+        first: Option<&Learned>,
+    ) -> Self {
+        let expected = &first.unwrap_or(&learned).losses;
+        let differences = learned.losses.iter().zip(expected).map(|(loss, first)| (loss - first).abs());
         // NaN is more than every number, so that it is never passed over.
         let largest = differences.max_by(f64::total_cmp).unwrap_or(f64::NAN);
         let difference = learned.ended.is_none().then_some(largest);

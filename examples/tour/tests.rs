@@ -29,7 +29,7 @@ fn the_description_is_consistent() {
 fn each_way_has_its_row_and_the_page_its_drawings() {
     let folder = TempDir::with_prefix("toma-tour-").unwrap();
     let path = folder.path().join("page.html");
-    let text = printed(&format!("--batch 100 --steps 3 --html {}", path.display())).unwrap();
+    let text = printed(&format!("--batch 300 --steps 3 --budget 60 --html {}", path.display())).unwrap();
     for stop in &STOPS {
         let rows = text.lines().filter(|line| line.split("  ").next() == Some(stop.name)).count();
         assert_eq!(rows, STOPS.iter().filter(|other| other.name == stop.name).count(), "{text}");
@@ -42,7 +42,8 @@ fn each_way_has_its_row_and_the_page_its_drawings() {
     assert_eq!(page.matches("<svg").count(), 2, "the profile's are within its frame");
     assert!(page.contains("&#60;svg class=&#34;flame&#34;"), "{page}");
     for (tight, part) in [(90, "memory must run out"), (1, "must have the losses of the first row")] {
-        let line = format!("--batch 50 --steps 2 --tight {tight} --html {}", folder.path().display());
+        let line =
+            format!("--batch 300 --steps 2 --budget 60 --tight {tight} --html {}", folder.path().display());
         let error = printed(&line).unwrap_err();
         assert!(error.contains(part), "{error}");
     }
@@ -50,7 +51,8 @@ fn each_way_has_its_row_and_the_page_its_drawings() {
 
 fn row(expected: Expected, learned: Learned) -> Result<(), String> {
     let stop = STOPS.iter().find(|stop| stop.expected == expected).unwrap();
-    Row::new(stop, Some(100), learned, &[2.0, 1.0]).check().map_err(|error| error.to_string())
+    let first = Learned { losses: vec![2.0, 1.0], ..Learned::default() };
+    Row::new(stop, Some(100), learned, Some(&first)).check().map_err(|error| error.to_string())
 }
 
 #[test]
