@@ -11,7 +11,7 @@ use crate::data::{Data, Set};
 use crate::learning::{REGION, learn};
 use crate::peak::write_line;
 use crate::table::{COLUMNS, Row, TOLERANCE, line};
-use crate::way::{Room, STOPS, Stop, Way};
+use crate::way::{Room, STOPS, Way};
 use crate::{Arguments, Result, page};
 
 pub(crate) fn show(arguments: &Arguments, to: &mut dyn Write) -> Result<()> {
@@ -28,7 +28,12 @@ pub(crate) fn show(arguments: &Arguments, to: &mut dyn Write) -> Result<()> {
         row.check()?;
         rows.push(row);
     }
-    writeln!(to, "\nLosses are equal bit for bit, in pieces within {TOLERANCE:e}.")?;
+    let losses = &rows[0].learned.losses;
+    let [first, last] = [losses.first(), losses.last()].map(|loss| loss.copied().unwrap_or(f64::NAN));
+    writeln!(
+        to,
+        "\nLosses fall from {first:.3} to {last:.3}: equal bit for bit, and in pieces within {TOLERANCE:e}."
+    )?;
     rows.iter().try_for_each(|row| explain(row, to))?;
     let costs = checkpoint::with().name(REGION).known().ok_or("no region has run whole")?;
     let path = arguments.html.clone().map_or_else(beside_the_program, Ok)?;
