@@ -92,6 +92,14 @@ mod tests {
     }
 
     #[test]
+    fn the_demonstration_ends_with_the_tour() {
+        let project = Project::find().unwrap();
+        let shown = choose(&project, &[]).unwrap();
+        assert_eq!(shown.last().unwrap().target.name, "tour");
+        assert!(shown.len() > 2);
+    }
+
+    #[test]
     fn lines_are_collected_only_where_an_argument_asks_for_them() {
         let args = fill_in(strings(&["--input={lines}", "-n", "{lines}"]), || Ok("/t/lines.txt".into()));
         assert_eq!(args.unwrap(), ["--input=/t/lines.txt", "-n", "/t/lines.txt"]);

@@ -1,0 +1,86 @@
+//! One page with the table and the drawings, which needs no other file.
+
+use std::fs;
+use std::path::Path;
+
+use askama::Template;
+use toma::report;
+use toma::torch::checkpoint::Costs;
+use toma::torch::profile::Recording;
+
+use crate::Result;
+use crate::curve::curve;
+use crate::table::{COLUMNS, Row};
+use crate::way::Way;
+
+#[derive(Template)]
+#[template(
+    ext = "html",
+    source = r#"<!DOCTYPE html>
+<html lang="en">
+<head>
+<meta charset="utf-8"/>
+<title>{{ title }}</title>
+<style>
+body { font-family: sans-serif; margin: 2em; max-width: 80em }
+th, td { padding: 0.2em 1em; text-align: right }
+th:first-child, td:first-child { text-align: left }
+iframe { width: 100%; height: 60em; border: 1px solid #ccc }
+</style>
+</head>
+<body>
+<h1>{{ title }}</h1>
+<table>
+<tr>{% for column in columns %}<th>{{ column }}</th>{% endfor %}</tr>
+{% for row in rows %}<tr>{% for cell in row %}<td>{{ cell }}</td>{% endfor %}</tr>
+{% endfor %}</table>
+<h2>Sizes over attempts</h2>
+{{ sizes|safe }}
+<h2>The last step, line by line</h2>
+<iframe title="profile" srcdoc="{{ profile }}"></iframe>
+<h2>Checkpoints: bytes for time</h2>
+<p>Each point is a plan; no plan is below the gray line.</p>
+{{ curve|safe }}
+</body>
+</html>
+"#
+)]
+struct Page<'a> {
+    title: &'a str,
+    columns: &'a [&'a str],
+    rows: Vec<[String; 7]>,
+    sizes: String,
+    profile: String,
+    curve: String,
+}
+
+/// Writes the page.
+///
+/// # Errors
+/// When the file cannot be written, which it names, and where a row has nothing to draw.
+pub(crate) fn write(title: &str, rows: &[Row], costs: &Costs, path: &Path) -> Result<()> {
+    let recording = rows.iter().find_map(|row| row.learned.recording.as_ref());
+    let page = Page {
+        title,
+        columns: &COLUMNS,
+        rows: rows.iter().map(Row::cells).collect(),
+        sizes: sizes(rows),
+        profile: profile(recording.ok_or("no step was profiled")?)?,
+        curve: curve(costs)?,
+    };
+    fs::write(path, page.render()?).map_err(|error| format!("--html {}: {error}", path.display()).into())
+}
+
+/// Of the ways that reached their end; the profiled one is as the predicted one.
+fn sizes(rows: &[Row]) -> String {
+    let drawn = rows.iter().filter(|row| row.learned.ended.is_none() && row.stop.way != Way::Profile);
+    report::svg(drawn.flat_map(|row| &row.learned.reports))
+}
+
+/// A page of its own, which is put into ours.
+fn profile(recording: &Recording) -> Result<String> {
+    let folder = tempfile::tempdir()?;
+    let path = folder.path().join("profile.html");
+    recording.write_html(&path)?;
+    Ok(fs::read_to_string(path)?)
+}

@@ -1,0 +1,90 @@
+//! The whole tour: the table, what its rows say besides, and the page.
+
+use std::io::Write;
+use std::path::PathBuf;
+
+use bytesize::ByteSize;
+use tch::Kind;
+use toma::torch::checkpoint;
+
+use crate::data::{Data, Set};
+use crate::learning::{REGION, learn};
+use crate::peak::write_line;
+use crate::table::{COLUMNS, Row, TOLERANCE, line};
+use crate::way::{Room, STOPS, Way};
+use crate::{Arguments, Result, page};
+
+pub(crate) fn show(arguments: &Arguments, to: &mut dyn Write) -> Result<()> {
+    let batches = batches(arguments)?;
+    let Arguments { batch, steps, .. } = arguments;
+    let title = format!("Digits are learned in {steps} steps of {batch} images, in each way");
+    writeln!(to, "{title}. Bytes are those beside the data.\n\n{}", line(&COLUMNS))?;
+    let mut rows: Vec<Row> = Vec::new();
+    for stop in &STOPS {
+        let first = rows.first().map(|row| &row.learned);
+        let budget = first.and_then(|first| arguments.budget(stop.room, first.peak_bytes));
+        let row = Row::new(stop, budget, learn(stop.way, budget, &batches)?, first);
+        writeln!(to, "{}", line(&row.cells()))?;
+        row.check()?;
+        rows.push(row);
+    }
+    let losses = &rows[0].learned.losses;
+    let [first, last] = [losses.first(), losses.last()].map(|loss| loss.copied().unwrap_or(f64::NAN));
+    writeln!(
+        to,
+        "\nLosses fall from {first:.3} to {last:.3}: equal bit for bit, and in pieces within {TOLERANCE:e}."
+    )?;
+    rows.iter().try_for_each(|row| explain(row, to))?;
+    let costs = checkpoint::with().name(REGION).known().ok_or("no region has run whole")?;
+    let path = arguments.html.clone().map_or_else(beside_the_program, Ok)?;
+    page::write(&title, &rows, &costs, &path)?;
+    writeln!(to, "\nThe drawings are in {}", path.display())?;
+    Ok(())
+}
+
+impl Arguments {
+    /// A share of what the first row took.
+    fn budget(&self, room: Room, whole: u64) -> Option<u64> {
+        match room {
+            Room::Unlimited => None,
+            Room::Budget => Some(whole * self.budget / 100),
+            Room::Tight => Some(whole * self.tight / 100),
+        }
+    }
+}
+
+/// The same for all ways.
+fn batches(arguments: &Arguments) -> Result<Vec<Set>> {
+    let data = Data::load(Kind::Float)?;
+    tch::manual_seed(7);
+    let size = arguments.batch.get();
+    if data.training.len() < size {
+        return Err(format!("--batch {size}: there are {} images", data.training.len()).into());
+    }
+    let batches = std::iter::repeat_with(|| data.training.batches(size)).flatten();
+    Ok(batches.filter(|batch| batch.len() == size).take(arguments.steps.get()).collect())
+}
+
+fn beside_the_program() -> Result<PathBuf> {
+    Ok(std::env::current_exe()?.with_file_name("tour.html"))
+}
+
+/// What a row has to say besides its figures.
+fn explain(row: &Row, to: &mut dyn Write) -> Result<()> {
+    let learned = &row.learned;
+    if let Some(ended) = &learned.ended {
+        let budget = ByteSize(row.budget.unwrap_or_default());
+        writeln!(to, "\n{} in {budget} ended with:\n  {ended}", row.stop.name)?;
+    }
+    if let Some(recording) = &learned.recording {
+        writeln!(to, "\nThe line that holds the peak:")?;
+        write_line(recording, to)?;
+    }
+    if let Some(region) = learned.region.as_ref().filter(|_| row.stop.way == Way::Checkpoint) {
+        writeln!(to, "\nThe last step by checkpoints:\n{region}")?;
+    }
+    if let Some(moved) = &learned.moved {
+        writeln!(to, "\nWhat left by the leanest plan, and came back:\n  {moved}")?;
+    }
+    Ok(())
+}
