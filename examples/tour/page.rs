@@ -34,7 +34,8 @@ iframe { width: 100%; height: 60em; border: 1px solid #ccc }
 <tr>{% for column in columns %}<th>{{ column }}</th>{% endfor %}</tr>
 {% for row in rows %}<tr>{% for cell in row %}<td>{{ cell }}</td>{% endfor %}</tr>
 {% endfor %}</table>
-<h2>Sizes over attempts</h2>
+<pre>{{ notes }}</pre>
+<h2>Images in a piece, over attempts</h2>
 {{ sizes|safe }}
 <h2>The last step, line by line</h2>
 <iframe title="profile" srcdoc="{{ profile }}"></iframe>
@@ -45,30 +46,43 @@ iframe { width: 100%; height: 60em; border: 1px solid #ccc }
 </html>
 "#
 )]
-struct Page<'a> {
+struct Html<'a> {
     title: &'a str,
     columns: &'a [&'a str],
     rows: Vec<[String; 7]>,
+    notes: &'a str,
     sizes: String,
     profile: String,
     curve: String,
 }
 
-/// Writes the page.
-///
-/// # Errors
-/// When the file cannot be written, which it names, and where a row has nothing to draw.
-pub(crate) fn write(title: &str, rows: &[Row], costs: &Costs, path: &Path) -> Result<()> {
-    let recording = rows.iter().find_map(|row| row.learned.recording.as_ref());
-    let page = Page {
-        title,
-        columns: &COLUMNS,
-        rows: rows.iter().map(Row::cells).collect(),
-        sizes: sizes(rows),
-        profile: profile(recording.ok_or("no step was profiled")?)?,
-        curve: curve(costs)?,
-    };
-    fs::write(path, page.render()?).map_err(|error| format!("--html {}: {error}", path.display()).into())
+/// What stands on the page.
+pub(crate) struct Page<'a> {
+    pub(crate) title: &'a str,
+    pub(crate) rows: &'a [Row],
+    /// What the rows have to say besides their figures.
+    pub(crate) notes: &'a str,
+    pub(crate) costs: &'a Costs,
+}
+
+impl Page<'_> {
+    /// Writes it.
+    ///
+    /// # Errors
+    /// When the file cannot be written, which it names, and where there is nothing to draw.
+    pub(crate) fn write(&self, path: &Path) -> Result<()> {
+        let recording = self.rows.iter().find_map(|row| row.learned.recording.as_ref());
+        let html = Html {
+            title: self.title,
+            columns: &COLUMNS,
+            rows: self.rows.iter().map(Row::cells).collect(),
+            notes: self.notes.trim(),
+            sizes: sizes(self.rows),
+            profile: profile(recording.ok_or("no step was profiled")?)?,
+            curve: curve(self.costs)?,
+        };
+        fs::write(path, html.render()?).map_err(|error| format!("--html {}: {error}", path.display()).into())
+    }
 }
 
 /// Of the ways that reached their end; the profiled one is as the predicted one.

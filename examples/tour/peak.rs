@@ -13,7 +13,7 @@ pub(crate) fn write_line(recording: &Recording, to: &mut dyn Write) -> Result<()
     let peak = recording.peak();
     let lines = by_line(peak.holdings.as_ref().ok_or("events are missing")?);
     let (line, bytes) = lines.into_iter().max_by_key(|(_, bytes)| *bytes).ok_or("no line holds a byte")?;
-    writeln!(to, "  {line} holds {} of {}", ByteSize(bytes), ByteSize(peak.bytes))?;
+    writeln!(to, "  {line} holds {} of {}, data included", ByteSize(bytes), ByteSize(peak.bytes))?;
     let [head, row] = row(recording, line).ok_or_else(|| format!("{line} has no row"))?;
     writeln!(to, "  {head}\n  {row}")?;
     Ok(())

@@ -9,10 +9,11 @@ use toma::torch::checkpoint;
 
 use crate::data::{Data, Set};
 use crate::learning::{REGION, learn};
+use crate::page::Page;
 use crate::peak::write_line;
 use crate::table::{COLUMNS, Row, TOLERANCE, line};
 use crate::way::{Room, STOPS, Way};
-use crate::{Arguments, Result, page};
+use crate::{Arguments, Result};
 
 pub(crate) fn show(arguments: &Arguments, to: &mut dyn Write) -> Result<()> {
     let batches = batches(arguments)?;
@@ -34,10 +35,13 @@ pub(crate) fn show(arguments: &Arguments, to: &mut dyn Write) -> Result<()> {
         to,
         "\nLosses fall from {first:.3} to {last:.3}: equal bit for bit, and in pieces within {TOLERANCE:e}."
     )?;
-    rows.iter().try_for_each(|row| explain(row, to))?;
+    let mut notes = Vec::new();
+    rows.iter().try_for_each(|row| explain(row, &mut notes))?;
+    to.write_all(&notes)?;
     let costs = checkpoint::with().name(REGION).known().ok_or("no region has run whole")?;
     let path = arguments.html.clone().map_or_else(beside_the_program, Ok)?;
-    page::write(&title, &rows, &costs, &path)?;
+    let page = Page { title: &title, rows: &rows, notes: &String::from_utf8(notes)?, costs: &costs };
+    page.write(&path)?;
     writeln!(to, "\nThe drawings are in {}", path.display())?;
     Ok(())
 }

@@ -50,7 +50,11 @@ impl Row {
             learned.out_of_memory.to_string(),
             learned.size.to_string(),
             format!("{:.1}", learned.took.as_secs_f64()),
-            difference.map_or_else(|| "ended".to_owned(), |difference| format!("{difference:.1e}")),
+            match difference {
+                None => "ended".to_owned(),
+                Some(0.0) => "equal".to_owned(),
+                Some(difference) => format!("{difference:.1e}"),
+            },
         ]
     }
 
