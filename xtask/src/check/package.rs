@@ -37,9 +37,31 @@ struct Manifest {
     metadata: Value,
 }
 
-/// Packs, unpacks where none of our other files are, and checks that the packages compile there with each other.
+/// Checks that the packages compile with each other where none of our other files are.
 pub(super) fn step(checks: &Checks<'_>) -> Result<String> {
     let project = checks.project;
+    let folder = prepare(project)?;
+    let metadata = in_folder(project, "metadata", &folder).args(["--no-deps", "--format-version=1"]);
+    let unpacked: Unpacked = serde_json::from_str(&metadata.quiet().read()?)?;
+    let problems: Vec<_> = unpacked.packages.iter().filter_map(Manifest::lacks).collect();
+    all_clear(&problems)?;
+    in_folder(project, "check", &folder).args(["--workspace", "--lib", "--all-features"]).run()?;
+    Ok(unpacked.note())
+}
+
+/// The same with libtorch, where the shim is compiled, too: each of its files must have been packed.
+pub(super) fn nightly(checks: &Checks<'_>) -> Result<String> {
+    let (project, environment) = (checks.project, checks.provision.libtorch()?);
+    let folder = prepare(project)?;
+    let builds = project.workspace.with_libtorch.iter().map(|package| {
+        let cargo = in_folder(project, "build", &folder).args(["-p", &package.name]);
+        environment.give(cargo)
+    });
+    checks.pass(builds)
+}
+
+/// Packs, and unpacks into a workspace of its own.
+fn prepare(project: &Project) -> Result<PathBuf> {
     let published: Vec<_> = project.workspace.published().collect();
     let folder = project.workspace.target_dir.join("xtask/package");
     // Downloads what is missing, so that packing need not ask the registry what is new.
@@ -49,12 +71,7 @@ pub(super) fn step(checks: &Checks<'_>) -> Result<String> {
     let shell = &project.shell;
     shell.write_file(folder.join("Cargo.toml"), manifest(&published, &shell.read_file("Cargo.toml")?))?;
     shell.copy_file("Cargo.lock", &folder)?;
-    let metadata = in_folder(project, "metadata", &folder).args(["--no-deps", "--format-version=1"]);
-    let unpacked: Unpacked = serde_json::from_str(&metadata.quiet().read()?)?;
-    let problems: Vec<_> = unpacked.packages.iter().filter_map(Manifest::lacks).collect();
-    all_clear(&problems)?;
-    in_folder(project, "check", &folder).args(["--workspace", "--lib", "--all-features"]).run()?;
-    Ok(unpacked.note())
+    Ok(folder)
 }
 
 impl Unpacked {

@@ -65,6 +65,12 @@ pub(super) const STEPS: &[Step] = &[
     step("test-bare-slow", Nightly, "the slow tests with no feature", suites::bare_slow),
     step("regret", Nightly, "the bars of the benchmark `regret`, over its whole grid", nightly::regret),
     step("all-profiles", Nightly, "fixture programs in the profiles left to the night", fixtures::nightly),
+    step(
+        "package-torch",
+        Nightly,
+        "toma-torch is built with libtorch from what is in its package",
+        package::nightly,
+    ),
     step("mark-all", Nightly, "every function of the core and the examples can be marked", marks::step),
 ];
 

@@ -45,9 +45,8 @@ pub(super) fn step(checks: &Checks<'_>) -> Result<String> {
     document(project)?;
     let published: Vec<_> = project.workspace.published().collect();
     let facade = published[0];
-    let written = format_of(&json_of(project, facade))?;
-    if written != FORMAT_VERSION {
-        return Ok(format!("not compared: rustdoc writes format {written}, read is {FORMAT_VERSION}"));
+    if let Some(why) = unreadable(&json_of(project, facade))? {
+        return Ok(why);
     }
     let names = Crates::read(published.iter().map(|package| json_of(project, package)))?;
     let names = names.reached_from(&crate_name(facade))?;
@@ -78,15 +77,17 @@ fn crate_name(package: &Package) -> String {
     package.name.replace('-', "_")
 }
 
-/// The number that rustdoc gives to the format of what it has written.
-fn format_of(json: &Path) -> Result<u32> {
+/// Why nothing is compared, where rustdoc writes another format than is read.
+fn unreadable(json: &Path) -> Result<Option<String>> {
     #[derive(Deserialize)]
     struct Format {
         format_version: u32,
     }
     let text = std::fs::read_to_string(json).with_context(|| json.display().to_string())?;
     let format: Format = serde_json::from_str(&text).with_context(|| json.display().to_string())?;
-    Ok(format.format_version)
+    let written = format.format_version;
+    let why = || format!("not compared: rustdoc writes format {written}, read is {FORMAT_VERSION}");
+    Ok((written != FORMAT_VERSION).then(why))
 }
 
 /// Every public item of a crate with its signature. Derived implementations follow from none of our names.
@@ -99,4 +100,23 @@ fn items(json: &Path) -> Result<Vec<String>> {
 
 fn snapshot(package: &Package, lines: Vec<String>) -> Snapshot {
     Snapshot::new(Path::new(SNAPSHOTS).join(&package.name).with_extension("txt"), lines)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::tests::Scratch;
+
+    #[test]
+    fn another_format_is_named_beside_ours_and_ours_is_read() {
+        let scratch = Scratch::new("surface");
+        let told = |text: &str| {
+            scratch.file("a.json", text);
+            unreadable(&scratch.path("a.json"))
+        };
+        assert_eq!(told(&format!("{{\"format_version\":{FORMAT_VERSION}}}")).unwrap(), None);
+        let why = format!("not compared: rustdoc writes format 9999, read is {FORMAT_VERSION}");
+        assert_eq!(told("{\"root\":0,\"format_version\":9999}").unwrap(), Some(why));
+        assert!(format!("{:#}", told("{}").unwrap_err()).contains("missing field `format_version`"));
+    }
 }
