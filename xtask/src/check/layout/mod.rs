@@ -5,6 +5,7 @@ mod documents;
 mod files;
 mod links;
 mod markdown;
+mod pages;
 mod text;
 
 use std::path::Path;
@@ -40,7 +41,7 @@ pub(super) fn step(checks: &Checks<'_>) -> Result<String> {
     let files = text_files(&root)?;
     let leads = |path: &Path, heading: Option<&str>| links::leads(&root, path, heading);
     let circles = WITHOUT_CIRCLES.iter().filter_map(|folder| circles::circle(folder, &files));
-    let whole = circles.chain(documents::untested_pages(&files));
+    let whole = circles.chain(pages::untested(&files)).chain(pages::links_without_module(&files));
     let problems: Vec<_> = files.iter().flat_map(|file| problems(file, &leads)).chain(whole).collect();
     all_clear(&problems)?;
     Ok(format!("{} files", files.len()))
@@ -58,7 +59,7 @@ fn problems(file: &TextFile, leads: &links::Leads<'_>) -> Vec<String> {
             found.extend(documents::too_long(file));
             found.extend(documents::figures_without_source(file));
             found.extend(documents::unknown_languages(file));
-            found.extend(documents::without_program(file));
+            found.extend(pages::without_program(file));
         }
         _ => {}
     }
