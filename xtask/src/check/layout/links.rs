@@ -27,9 +27,20 @@ fn targets(text: &str) -> Vec<(usize, &str)> {
 fn targets_of_line(line: &str) -> impl Iterator<Item = &str> {
     let inline = line.match_indices("](").filter(|(at, _)| is_prose(&line[..*at]));
     let inline = inline.filter_map(|(at, mark)| line[at + mark.len()..].split(')').next());
-    let definition = line.strip_prefix('[').and_then(|rest| rest.split_once("]:")).map(|(_, target)| target);
+    let definition = definition(line).map(|(_, target)| target);
     // A title may follow the target.
     inline.chain(definition).filter_map(|target| target.split_whitespace().next())
+}
+
+/// The label and the target of a definition.
+fn definition(line: &str) -> Option<(&str, &str)> {
+    line.strip_prefix('[').and_then(|rest| rest.split_once("]:"))
+}
+
+/// The labels that a Markdown text defines, with the line of each.
+pub(super) fn definitions(text: &str) -> Vec<(usize, &str)> {
+    let prose = lines(text).into_iter().filter(Line::is_prose);
+    prose.filter_map(|line| definition(line.text).map(|(label, _)| (line.number, label))).collect()
 }
 
 /// Whether what follows `before` is outside of backticks.

@@ -6,6 +6,7 @@ mod files;
 mod glossary;
 mod links;
 mod markdown;
+mod pages;
 mod paths;
 mod text;
 mod words;
@@ -43,8 +44,8 @@ pub(super) fn step(checks: &Checks<'_>) -> Result<String> {
     let files = text_files(&root)?;
     let leads = |path: &Path, heading: Option<&str>| links::leads(&root, path, heading);
     let circles = WITHOUT_CIRCLES.iter().filter_map(|folder| circles::circle(folder, &files));
-    let whole = circles.chain(documents::untested_pages(&files));
-    let whole = whole.chain(glossary::differences(&files)).chain(paths::unknown(&files));
+    let pages = pages::untested(&files).into_iter().chain(pages::links_without_module(&files));
+    let whole = circles.chain(pages).chain(glossary::differences(&files)).chain(paths::unknown(&files));
     let problems: Vec<_> = files.iter().flat_map(|file| problems(file, &leads)).chain(whole).collect();
     all_clear(&problems)?;
     Ok(format!("{} files", files.len()))
@@ -63,7 +64,7 @@ fn problems(file: &TextFile, leads: &links::Leads<'_>) -> Vec<String> {
             found.extend(documents::too_long(file));
             found.extend(documents::figures_without_source(file));
             found.extend(documents::unknown_languages(file));
-            found.extend(documents::without_program(file));
+            found.extend(pages::without_program(file));
         }
         _ => {}
     }
