@@ -66,17 +66,6 @@ fn follow_a_limit_that_moves_within_twenty_calls() {
     }
 }
 
-#[test]
-fn a_failure_that_took_long_is_no_sign_that_the_limit_is_far() {
-    // Each call works off everything, and fails where the memory is lost: the third time almost at the end.
-    let (world, slow) = (World::new(300, Shows::Nothing), Duration::from_secs(10));
-    let body = |size: usize| {
-        let time = if size <= 512 { slow } else { Duration::from_millis(10) };
-        world.attempt_of(size, bytes(size), time)
-    };
-    assert_eq!(world.batch_with(4096, Adaptive::default(), body), 256);
-}
-
 /// Time spent in attempts, which in this world all take 10 ms and 1 ms per item.
 fn spent(world: &World) -> Duration {
     let attempts = world.attempts.borrow();
