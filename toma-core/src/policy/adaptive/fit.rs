@@ -9,6 +9,12 @@ use crate::policy::figures::{bytes, number, share, whole};
 /// The first size to measure is this part of the cap, or of a size that failed.
 const SMALL: usize = 64;
 
+/// The part of what fits in proportion that is tried: bytes that do not depend on the size do not shrink with it.
+const IN_PROPORTION: f64 = 0.75;
+
+/// An attempt that needs more than this many times the available bytes tells nothing of the size.
+const MOST_TOO_LARGE: f64 = 128.0;
+
 impl Adaptive {
     /// The size that the measurements decide on, which may be the step in force.
     pub(super) fn fit(&self, evidence: &Evidence) -> Option<usize> {
@@ -85,16 +91,18 @@ pub(super) fn small(evidence: &Evidence) -> usize {
     (evidence.size / SMALL).min(whole(most(evidence) / 4.0)).max(1)
 }
 
-/// At most half of what fits in proportion, after a failure: part of the bytes does not depend on the size.
+/// The largest halving of a size that failed which fits in proportion, or the size itself where that is unknown.
 ///
 /// Only while nothing has ever worked, because later failures tell more about other users of the memory. And
-/// only in a batch, because among pieces one item may need all these bytes. An attempt that needs more than
-/// 128 times the available bytes tells nothing of the size.
-pub(super) fn half_of_what_fits(evidence: &Evidence) -> usize {
+/// only in a batch, because among pieces one item may need all these bytes.
+pub(super) fn halving_that_fits(evidence: &Evidence) -> usize {
     let is_first = evidence.measurements.samples.iter().next().is_none();
-    let half = whole(most(evidence) / 2.0);
-    let is_plausible = half >= evidence.size / 256;
-    if is_first && is_batch(evidence) && is_plausible { half.max(1) } else { usize::MAX }
+    let most = most(evidence);
+    if !is_first || !is_batch(evidence) || most < number(evidence.size) / MOST_TOO_LARGE {
+        return evidence.size;
+    }
+    let halvings = std::iter::successors(Some(evidence.size), |&size| Some(size / 2));
+    halvings.take_while(|&size| size > 0).find(|&size| number(size) <= most * IN_PROPORTION).unwrap_or(1)
 }
 
 /// What may fit after a failure, if all bytes of the attempt are in proportion to its size.

@@ -7,7 +7,7 @@
 //! |---|---|
 //! | cost of a failure | that of the last one; `s(goal)` before any |
 //! | seconds left in steps of `n` | `remaining * s(n) / n`; in a batch `time * (s(n) / n) / (s(low) / low)` |
-//! | gain | seconds left in steps of `low` less those in steps of `goal` |
+//! | gain | seconds left in steps of `low` less those in steps of `goal`; of `2 * low` near `high` and from there on |
 //! | budget | `waste * (time + seconds left) - wasted`; in a batch nothing is known to be left |
 //! | odds, far from `high` | `(1 - p) / p / 2` with `p = log(goal / low) / log(high / low)`, at least a half |
 //! | odds, near `high` in a batch | a half; from `high` on the share of the time for which nothing has failed, or a half where memory has risen |
@@ -40,7 +40,11 @@ impl Adaptive {
 
     /// Whether what a larger size saves is worth its risk, whatever probes have wasted.
     pub(super) fn pays(&self, goal: usize, evidence: &Evidence, line: &Fit) -> bool {
-        self.odds(goal, evidence, line) * gain(goal, evidence, line) > cost(goal, evidence, line)
+        let odds = self.odds(goal, evidence, line);
+        // Where a failure has passed, a step of twice the size is soon reached.
+        let is_again = !is_far(evidence) && failure(evidence).is_some_and(|high| high <= goal);
+        let reached = if is_again { evidence.step.saturating_mul(2) } else { goal };
+        odds * gain(reached, evidence, line) > cost(goal, evidence, line)
     }
 
     /// How much likelier than not a size works, times the share of a gain that may be put at risk.
