@@ -5,6 +5,7 @@ use std::error::Error;
 use toma::execute;
 use toma::memory::MemorySource;
 use toma::policy::Policy;
+use toma::predict::Predict;
 
 use crate::cache::OnePlace;
 
@@ -22,6 +23,8 @@ pub(crate) struct Setting<'a> {
     pub(crate) policy: &'a dyn Policy,
     /// The memory, where the calls are told of it.
     pub(crate) device: Option<&'a dyn MemorySource>,
+    /// What says before the first attempt what fits, if anything does.
+    pub(crate) predict: Option<&'a dyn Predict>,
     /// The size that is tried when nothing is known.
     pub(crate) initial: usize,
 }
@@ -43,10 +46,11 @@ impl Form {
         setting: &Setting<'_>,
         mut attempt: impl FnMut(usize) -> Result<(), Box<dyn Error>>,
     ) -> Result<usize, Box<dyn Error>> {
-        let &Setting { cache, policy, device, initial } = setting;
+        let &Setting { cache, policy, device, predict, initial } = setting;
         let with = || {
             let with = execute::with::<OnePlace>().cache(cache).policy(policy);
-            if let Some(device) = device { with.device(device) } else { with }
+            let with = if let Some(device) = device { with.device(device) } else { with };
+            if let Some(predict) = predict { with.predict(predict) } else { with }
         };
         if self == Self::Range {
             return with().range(0..items, initial, |start, end| attempt(end - start)).map(|()| items);

@@ -18,6 +18,7 @@ mod run;
 mod source;
 mod subject;
 mod table;
+mod trouble;
 mod world;
 
 use std::process::ExitCode;
@@ -34,6 +35,7 @@ fn main() -> ExitCode {
     let [whole, moving] = if is_test { [43, 21] } else { [1, 1] };
     let mut missed = whole_runs(&policies, whole);
     missed.extend(moving::report(&policies, moving));
+    trouble::report(&policies, if is_test { 9 } else { 1 });
     for bar in &missed {
         println!("bar missed: {bar}");
     }
@@ -46,7 +48,9 @@ fn whole_runs(policies: &[&Entry], every: usize) -> Vec<String> {
     println!("{} worlds, each run twice: cold, and warm with what the first run has taught\n", worlds.len());
     println!("{}", table::HEADER);
     let mut missed = Vec::new();
-    for (policy, form, source) in subjects(policies, &[Source::Unknown, Source::Counts]) {
+    for (policy, form, source) in
+        subjects(policies, &[Source::Unknown, Source::Reads, Source::Counts, Source::Predicted])
+    {
         let runs: Vec<Runs> = worlds.iter().map(|world| run::runs(world, policy, source, form)).collect();
         let row = Row::of((policy.name, form), source, &runs);
         println!("{row}");

@@ -36,7 +36,7 @@ pub(crate) fn report(policies: &[&Entry], every: usize) -> Vec<String> {
         "| policy | form | memory source | moves after | doubles: median | p95 | halves: median | p95 |\n|---|---|---|---|---|---|---|---|"
     );
     let mut fails = Vec::new();
-    for subject in subjects(policies, &[Source::Unknown, Source::Reads, Source::Counts]) {
+    for subject in subjects(policies, &[Source::Unknown, Source::Reads, Source::Counts, Source::Predicted]) {
         for moments in &MOMENTS {
             fails.extend(line(subject, &worlds, moments));
         }
@@ -115,7 +115,13 @@ fn run(world: &World, (policy, form, source): Subject<'_>, shift: Shift) -> f64 
     let (count, attempts) = (Cell::new(0), RefCell::new(Vec::new()));
     let policy = (policy.make)();
     let shown = Shown(&device, source);
-    let setting = Setting { cache: &cache, policy: &*policy, device: shown.device(), initial: world.initial };
+    let setting = Setting {
+        cache: &cache,
+        policy: &*policy,
+        device: shown.device(),
+        predict: source.predict(),
+        initial: world.initial,
+    };
     let ended = form.run(world.items, &setting, |size| {
         count.set(count.get() + 1);
         let has_moved = count.get() > shift.before;

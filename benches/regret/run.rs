@@ -2,6 +2,7 @@
 
 use std::cell::Cell;
 
+use toma::predict::Predict;
 use toma::testing::StoppedClock;
 
 use crate::cache::OnePlace;
@@ -9,7 +10,7 @@ use crate::form::{Form, Setting};
 use crate::policies::Entry;
 use crate::source::{Shown, Source};
 use crate::table::Runs;
-use crate::world::World;
+use crate::world::{Prediction, World};
 
 #[expect(clippy::cast_precision_loss, reason = "sizes are small")]
 pub(crate) fn runs(world: &World, policy: &Entry, source: Source, form: Form) -> Runs {
@@ -17,8 +18,13 @@ pub(crate) fn runs(world: &World, policy: &Entry, source: Source, form: Form) ->
     let shown = Shown(&device, source);
     let run = || {
         let (clock, failures) = (StoppedClock::new(), Cell::new(0));
-        let setting =
-            Setting { cache: &cache, policy: &*policy, device: shown.device(), initial: world.initial };
+        let setting = Setting {
+            cache: &cache,
+            policy: &*policy,
+            device: shown.device(),
+            predict: source.predict(),
+            initial: world.initial,
+        };
         let done = form.run(world.items, &setting, |size| {
             let result = world.attempt(&device, &clock, size);
             failures.set(failures.get() + usize::from(result.is_err()));
@@ -31,4 +37,11 @@ pub(crate) fn runs(world: &World, policy: &Entry, source: Source, form: Form) ->
     let kept = cache.settled().unwrap_or(world.initial);
     let (warm, _) = run();
     Runs { cold, warm, out_of_memory, kept: kept as f64 / world.limit as f64 }
+}
+
+impl Source {
+    /// What the option `predict` is given, if it is.
+    pub(crate) fn predict(self) -> Option<&'static dyn Predict> {
+        (self == Self::Predicted).then_some(&Prediction)
+    }
 }

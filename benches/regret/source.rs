@@ -15,7 +15,6 @@ pub(crate) enum Source {
     /// What is allocated is counted.
     Counts,
     /// Free bytes can be read, and a dry run says what fits.
-    #[allow(dead_code, reason = "the simulation has nothing to run dry")]
     Predicted,
 }
 

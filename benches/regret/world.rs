@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use toma::predict::{Foreseen, Predict};
 use toma::testing::{FakeDevice, FakeOutOfMemory, StoppedClock};
 
 /// One world. Times are in milliseconds.
@@ -102,4 +103,16 @@ impl World {
 /// A budget for `limit` items.
 pub(crate) fn bytes(limit: usize) -> u64 {
     BASE_BYTES + ITEM_BYTES * limit as u64 + ITEM_BYTES / 2
+}
+
+/// What a dry run would say of any of the worlds.
+#[derive(Debug)]
+pub(crate) struct Prediction;
+
+impl Predict for Prediction {
+    fn foresee(&self, items: Option<usize>, free_bytes: u64) -> Option<Foreseen> {
+        let fits = usize::try_from(free_bytes.checked_sub(BASE_BYTES)? / ITEM_BYTES).ok()?;
+        let size = items.map_or(fits, |items| items.min(fits));
+        Some(Foreseen { size, needs_bytes: BASE_BYTES + ITEM_BYTES * size as u64 })
+    }
 }

@@ -75,18 +75,11 @@ pub(super) fn works(measurements: &mut Measurements, size: usize, bounds: Bounds
     }
 }
 
-/// An attempt failed, before which so many bytes were available.
-pub(super) fn failed(
-    measurements: &mut Measurements,
-    failure: FailedAt,
-    measured: &Measured,
-    before: Option<u64>,
-) {
+/// An attempt failed.
+pub(super) fn failed(measurements: &mut Measurements, failure: FailedAt, measured: &Measured) {
     let cost = spend(measurements, measured);
     retried(measurements, measured);
-    // One that took much longer than the one before got farther, so what works is no longer far.
-    let got_farther = cost > measurements.failure_cost * 2;
-    measurements.failures = if got_farther { 1 } else { measurements.failures.saturating_add(1) };
+    measurements.failures = measurements.failures.saturating_add(1);
     measurements.confirmed = match failure {
         FailedAt::Known => measurements.confirmed.saturating_add(1),
         FailedAt::Beyond => measurements.confirmed,
@@ -100,11 +93,7 @@ pub(super) fn failed(
     }
     (measurements.failure_age, measurements.failure_cost, measurements.clean_runs) =
         (Duration::ZERO, cost, 0);
-    measurements.failure_available_bytes = match failure {
-        // It was tried because that much was available, which then was not enough.
-        FailedAt::Known => measured.available_bytes.max(before),
-        FailedAt::Beyond | FailedAt::Unexpected => measured.available_bytes,
-    };
+    measurements.failure_available_bytes = measured.available_bytes;
 }
 
 fn retried(measurements: &mut Measurements, measured: &Measured) {
@@ -115,20 +104,7 @@ fn retried(measurements: &mut Measurements, measured: &Measured) {
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
-    use super::{Bounds, FailedAt, Measured, Measurements, failed};
-    use crate::engine::meter::Told;
-
-    const LOW: Measured = Measured {
-        elapsed: None,
-        peak_bytes: None,
-        available_bytes: Some(100),
-        counts_bytes: false,
-        retried: false,
-        told: Told { repeated: Duration::ZERO, keeps_size: false, has_plans: false },
-        foreseen: None,
-    };
+    use super::{Bounds, FailedAt};
 
     #[test]
     fn a_failure_is_told_by_what_was_known() {
@@ -138,16 +114,5 @@ mod tests {
         assert_eq!(FailedAt::of(8, bounds(None, Some(8))), FailedAt::Unexpected);
         assert_eq!(FailedAt::of(8, bounds(Some(4), Some(9))), FailedAt::Beyond);
         assert_eq!(FailedAt::of(8, bounds(Some(4), Some(8))), FailedAt::Known);
-    }
-
-    #[test]
-    fn a_rise_that_was_not_enough_is_none_the_next_time() {
-        let available = |failure| {
-            let mut measurements = Measurements::default();
-            failed(&mut measurements, failure, &LOW, Some(500));
-            measurements.failure_available_bytes
-        };
-        assert_eq!(available(FailedAt::Known), Some(500));
-        assert_eq!(available(FailedAt::Unexpected), Some(100), "memory that has gone may come back");
     }
 }

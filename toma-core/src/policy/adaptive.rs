@@ -5,15 +5,13 @@
 //! Sizes are not rounded to what processors like. That costs more pace than it saves shapes, and
 //! `multiple_of` says it better.
 
-mod choose;
-mod probe;
+mod bisect;
+mod expire;
+mod fit;
+mod worth;
 
-use self::choose::{first, half_of_what_fits, is_cold, is_one, measures_first, second, small};
-use self::probe::high;
-pub(super) use self::{
-    choose::needs_more,
-    probe::{has_risen, has_risen_since},
-};
+pub(super) use self::expire::{has_risen, has_risen_since};
+pub(super) use self::fit::needs_more;
 use super::figures::fraction;
 use super::repeating::held;
 use super::{Evidence, Needs, Policy};
@@ -38,8 +36,8 @@ use super::{Evidence, Needs, Policy};
 ///
 /// | situation | what it does | the idea |
 /// |---|---|---|
-/// | nothing works yet | divides the size by 2, then 4, then 8; by 2 again after a failure that took more than twice as long as the one before | multiplicative decrease, as in TCP, but accelerated: each failure says that the limit is farther away |
-/// | nothing has ever worked in a batch, and the failure tells the bytes it asked for | takes at most half of the size that fits in proportion; not where 128 times the free bytes were asked for | part of the bytes does not depend on the size |
+/// | nothing works yet | divides the size by 2, then 4, then 8 | multiplicative decrease, as in TCP, but accelerated: each failure says that the limit is farther away |
+/// | nothing has ever worked in a batch, and the failure tells the bytes it asked for | divides the size by 2 until three quarters of what fits in proportion hold it; not where 128 times the free bytes were asked for | part of the bytes does not depend on the size |
 /// | no known failure, or one beyond 1.5 times what works | doubles | TCP's slow start |
 /// | a nearer failure | takes the middle between the largest success and the smallest failure, until they are within `tolerance` | bisection, as in the congestion control BIC |
 /// | the known failure is old | tries it again, and doubles from there when it succeeds | evidence expires in proportion to its age: exponential backoff with a small base |
@@ -53,8 +51,8 @@ use super::{Evidence, Needs, Policy};
 ///
 /// The line holds where each further item adds as many bytes as the one before. A single item often runs
 /// other kernels, as convolutions do: a line through sizes 1 and 2 is not the line of more images. So size 1
-/// predicts up to size 2, sizes 1 and 2 up to size 3, and three sizes up to 64 times the largest. One size
-/// above 1 predicts up to 16 times itself. Where memory bends beyond the measured sizes, a prediction may run
+/// predicts up to size 2, sizes 1 and 2 up to size 3, and three sizes any larger one. One size above 1
+/// predicts up to 16 times itself. Where memory bends beyond the measured sizes, a prediction may run
 /// out of memory. With bends at sizes 1 to 3 a call of a few items may meet two failures instead of one.
 ///
 /// # Parameters
@@ -141,36 +139,26 @@ impl Default for Adaptive {
 impl Policy for Adaptive {
     fn shrink(&self, evidence: &Evidence) -> usize {
         let size = evidence.size;
-        for known in [evidence.bounds.largest_success, self.fits(evidence)] {
-            if let Some(smaller) = known.filter(|&known| known < size) {
-                return smaller;
-            }
+        if let Some(works) = evidence.bounds.largest_success.filter(|&works| works < size) {
+            return works;
         }
-        if measures_first(evidence) {
-            return small(evidence).min(size - 1);
+        if fit::measures_first(evidence) {
+            return fit::small(evidence).min(size - 1);
         }
         // Each failure says that what works is farther away: look far down, and grow back.
         let smaller = size >> evidence.measurements.failures.clamp(1, FASTEST);
-        smaller.min(half_of_what_fits(evidence))
+        smaller.min(fit::halving_that_fits(evidence))
     }
 
     fn advance(&self, evidence: &Evidence) -> usize {
-        if is_cold(evidence) {
-            return first(evidence);
+        if fit::is_cold(evidence) {
+            return fit::first(evidence);
         }
         if evidence.measurements.is_thrashing() {
             return evidence.bounds.below(evidence.step);
         }
-        if evidence.size <= evidence.step / 2 && evidence.elapsed.is_some() {
-            // A ragged rest is no evidence for a full size.
-            return evidence.step;
-        }
-        let goal = match self.goal(evidence) {
-            Goal::Predicted(size) => size,
-            Goal::Probe(size) if self.may_try(size, evidence) => size,
-            Goal::Probe(_) => evidence.step,
-        };
-        held(goal, evidence, self.tolerance)
+        let goal = self.fit(evidence).or_else(|| self.bisect(evidence)).or_else(|| self.expire(evidence));
+        held(goal.unwrap_or(evidence.step), evidence, self.tolerance)
     }
 
     fn needs(&self) -> Needs {
@@ -180,35 +168,3 @@ impl Policy for Adaptive {
 
 /// The fastest shrink while nothing is known to work, as a power of two.
 const FASTEST: u32 = 3;
-
-/// A size to try.
-#[derive(Clone, Copy, Debug)]
-enum Goal {
-    /// The measurements say that it fits.
-    Predicted(usize),
-    /// It may fit.
-    Probe(usize),
-}
-
-impl Adaptive {
-    /// The size to use next, if the risk allows.
-    fn goal(&self, evidence: &Evidence) -> Goal {
-        let low = evidence.step;
-        let high = high(evidence).filter(|&high| high > low);
-        if let Some(fits) = self.fits(evidence) {
-            if let Some(second) = second(fits, evidence) {
-                return Goal::Predicted(second);
-            }
-            if fits <= low && needs_more(low, evidence) {
-                return Goal::Predicted(fits);
-            }
-            if fits <= low && !is_one(evidence) {
-                return Goal::Predicted(low);
-            }
-            if fits > low && high.is_none_or(|high| fits < high || has_risen(evidence)) {
-                return self.predicted(fits, evidence);
-            }
-        }
-        Goal::Probe(self.probe(low, high, evidence))
-    }
-}

@@ -36,8 +36,7 @@ pub struct Measurements {
     pub(crate) ceiling: Option<usize>,
     /// How often in a row what was known to fail has failed again.
     pub(crate) confirmed: u32,
-    /// Failures since the last success, or since one took more than twice as long as the one before it:
-    /// that one got farther.
+    /// Failures since the last success.
     pub(crate) failures: u32,
     /// Attempts in a row in which the allocator had to release its cached memory and try again.
     pub(crate) retried: u32,

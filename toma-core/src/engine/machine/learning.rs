@@ -132,7 +132,7 @@ impl Machine {
         if let (Some(measurements), Some(measured)) = (&mut self.measurements, &failed.took.measured) {
             evidence::keep_ceiling(measurements, size, self.bounds);
             let at = FailedAt::of(size, self.bounds);
-            evidence::failed(measurements, at, measured, self.available_bytes);
+            evidence::failed(measurements, at, measured);
         }
         self.bounds.failed(size);
         self.forget();

@@ -1,0 +1,176 @@
+//! Runs in which something is in the way: noise, failures without a reason, limits that move, little to do.
+
+use std::cell::Cell;
+use std::time::Duration;
+
+use fastrand::Rng;
+use toma::testing::{FakeDevice, FakeOutOfMemory, StoppedClock};
+
+use crate::cache::OnePlace;
+use crate::form::Setting;
+use crate::policies::Entry;
+use crate::source::{Shown, Source};
+use crate::subject::{Subject, subjects};
+use crate::table::Figures;
+use crate::world::{World, bytes, grid};
+
+/// What is in the way.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Trouble {
+    /// Bytes and times differ by 4 % from attempt to attempt, and now and then by 20 %.
+    Noise,
+    /// Each hundredth attempt fails, whatever its size.
+    Chance,
+    /// After a third of the items a sixteenth of the limit is left for 20 attempts.
+    Shortage,
+    /// After a third of the items twice as many fit.
+    Rise,
+    /// After a third of the items half as many fit.
+    Fall,
+    /// Each call has two steps and a half to do.
+    Short,
+    /// A few dozen items in all, of which a single one takes the bytes of four more.
+    Few,
+}
+
+const ALL: [(&str, Trouble); 7] = [
+    ("noise", Trouble::Noise),
+    ("failures by chance", Trouble::Chance),
+    ("shortage", Trouble::Shortage),
+    ("rise", Trouble::Rise),
+    ("fall", Trouble::Fall),
+    ("short calls", Trouble::Short),
+    ("few items", Trouble::Few),
+];
+
+/// Prints the table of every so many worlds.
+pub(crate) fn report(policies: &[&Entry], every: usize) {
+    println!("something is in the way: time over that of an oracle that knows the limit of each moment\n");
+    println!(
+        "| policy | form | memory source | trouble | worlds | cold: median | p95 | warm: median | p95 |\n|---|---|---|---|---|---|---|---|---|"
+    );
+    let sources = [Source::Unknown, Source::Reads, Source::Counts, Source::Predicted];
+    for subject in subjects(policies, &sources) {
+        for (name, trouble) in ALL {
+            line(subject, name, trouble, every);
+        }
+    }
+    println!();
+}
+
+fn line(subject: Subject<'_>, name: &str, trouble: Trouble, every: usize) {
+    let (policy, form, source) = subject;
+    let worlds: Vec<World> = trouble.worlds().into_iter().step_by(every).collect();
+    let runs: Vec<[f64; 2]> = worlds.iter().map(|world| run(world, subject, trouble)).collect();
+    let [cold, warm] = [0, 1].map(|i| Figures::of(runs.iter().map(|run| run[i]).collect()));
+    println!(
+        "| `{}` | {} | {} | {name} | {} | {:.4} | {:.3} | {:.4} | {:.3} |",
+        policy.name,
+        form.word(),
+        source.word(),
+        worlds.len(),
+        cold.at(50),
+        cold.at(95),
+        warm.at(50),
+        warm.at(95)
+    );
+}
+
+impl Trouble {
+    fn worlds(self) -> Vec<World> {
+        if self != Self::Few {
+            let is_long = |world: &World| world.items >= 100 * world.limit && world.items < 1_000_000;
+            return grid().into_iter().filter(is_long).step_by(7).collect();
+        }
+        let limits = [2, 3, 5, 8, 13, 20];
+        let of = |limit: usize| {
+            let times = [(1.0, 0.5), (10.0, 0.1), (10.0, 1.0), (100.0, 0.5)];
+            times.map(move |(fixed, failure)| {
+                [24, 64].map(|initial| World {
+                    items: 2 * initial,
+                    initial,
+                    limit,
+                    fixed,
+                    saturation: 1,
+                    failure,
+                })
+            })
+        };
+        limits.into_iter().flat_map(of).flatten().collect()
+    }
+}
+
+/// What has happened so far.
+#[derive(Debug, Default)]
+struct So {
+    attempts: Cell<usize>,
+    /// Attempts since a third of the items was done.
+    later: Cell<usize>,
+    done: Cell<usize>,
+    /// Milliseconds that the oracle has taken for what is done.
+    oracle: Cell<f64>,
+}
+
+/// Time over the oracle's, cold and warm.
+fn run(world: &World, (policy, form, source): Subject<'_>, trouble: Trouble) -> [f64; 2] {
+    let (device, cache, policy) = (world.device(), OnePlace::new(), (policy.make)());
+    let shown = Shown(&device, source);
+    let mut rng = Rng::with_seed(7);
+    [(), ()].map(|()| {
+        let (clock, so) = (StoppedClock::new(), So::default());
+        let setting = Setting {
+            cache: &cache,
+            policy: &*policy,
+            device: shown.device(),
+            predict: source.predict(),
+            initial: world.initial,
+        };
+        let items = if trouble == Trouble::Short { 5 * world.limit / 2 } else { world.items };
+        while so.done.get() < world.items {
+            let done = form.run(items, &setting, |size| {
+                Ok(attempt(world, trouble, &so, (&device, &clock), &mut rng, size)?)
+            });
+            done.expect("a size of 1 fits");
+        }
+        clock.elapsed().as_secs_f64() * 1000.0 / so.oracle.get()
+    })
+}
+
+fn attempt(
+    world: &World,
+    trouble: Trouble,
+    so: &So,
+    (device, clock): (&FakeDevice, &StoppedClock),
+    rng: &mut Rng,
+    size: usize,
+) -> Result<(), FakeOutOfMemory> {
+    so.attempts.set(so.attempts.get() + 1);
+    let is_later = so.done.get() * 3 >= world.items;
+    so.later.set(so.later.get() + usize::from(is_later));
+    let limit = match trouble {
+        Trouble::Rise if is_later => 2 * world.limit,
+        Trouble::Fall if is_later => world.limit / 2,
+        Trouble::Shortage if (1..=20).contains(&so.later.get()) => (world.limit / 16).max(1),
+        _ => world.limit,
+    };
+    device.set_budget(bytes(limit));
+    let now = World { limit, ..*world };
+    let noise = |rng: &mut Rng| 0.98 + 0.04 * rng.f64() + if rng.u8(..) < 2 { 0.2 } else { 0.0 };
+    let [more_bytes, more_time] =
+        if trouble == Trouble::Noise { [noise(rng), noise(rng)] } else { [1.0, 1.0] };
+    let needs = match trouble {
+        // The floor that fails ends a call.
+        Trouble::Chance if size > 1 && rng.u8(..100) == 0 => u64::MAX / 2,
+        Trouble::Few if size == 1 => bytes(2).min(bytes(limit)) - (1 << 19),
+        _ => ((bytes(size) - (1 << 19)) as f64 * more_bytes) as u64,
+    };
+    let memory = device.alloc(needs);
+    let time = if memory.is_ok() { now.time(size) } else { now.failure * now.time(size.min(2 * limit)) };
+    clock.advance(Duration::from_secs_f64(time * more_time / 1000.0));
+    if memory.is_ok() {
+        so.done.set(so.done.get() + size);
+        let best = limit.min(world.initial);
+        so.oracle.set(so.oracle.get() + size as f64 * now.time(best) / best as f64);
+    }
+    memory.map(drop)
+}

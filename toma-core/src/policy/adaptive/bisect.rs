@@ -1,0 +1,40 @@
+//! Sizes between what works and what fails; twice the size where no failure is known.
+
+use super::expire::has_risen;
+use super::{Adaptive, Evidence};
+use crate::policy::figures::share;
+
+impl Adaptive {
+    /// A larger size that is not known to fail, where it is worth its risk.
+    pub(super) fn bisect(&self, evidence: &Evidence) -> Option<usize> {
+        let low = evidence.step;
+        let goal = match failure_beyond(low, evidence) {
+            None => low.saturating_mul(2),
+            Some(high) if self.is_wide(low, high, evidence) => low + ((high - low) / 2).min(low),
+            Some(_) => return None,
+        };
+        self.may_try(goal, evidence).then_some(goal)
+    }
+
+    /// Whether sizes between the two are worth a look; not where memory has risen, since more may fit.
+    fn is_wide(&self, low: usize, high: usize, evidence: &Evidence) -> bool {
+        let gap = high - low;
+        gap > evidence.multiple_of && share(gap, low) > self.tolerance && !has_risen(evidence)
+    }
+}
+
+/// The size known to fail: the last one, or the one before a smaller size failed that works again.
+pub(super) fn failure(evidence: &Evidence) -> Option<usize> {
+    evidence.bounds.smallest_failure.or(evidence.measurements.ceiling)
+}
+
+/// The same where it is larger than what works.
+pub(super) fn failure_beyond(low: usize, evidence: &Evidence) -> Option<usize> {
+    failure(evidence).filter(|&high| high > low)
+}
+
+/// Whether the known failure is so much larger than what works that a larger step is a return from having
+/// shrunk too far, and no probe of the limit.
+pub(super) fn is_far(evidence: &Evidence) -> bool {
+    failure(evidence).is_none_or(|high| high > evidence.step.saturating_add(evidence.step / 2))
+}

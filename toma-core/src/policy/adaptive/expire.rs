@@ -1,0 +1,74 @@
+//! When a known failure is tried again.
+
+use std::time::Duration;
+
+use super::bisect::{failure, failure_beyond, is_far};
+use super::worth::{is_batch, items_so_far};
+use super::{Adaptive, Evidence};
+use crate::policy::figures::bytes;
+
+/// Successes, and time, before which no failure is doubted.
+const CLEAN_RUNS: f64 = 16.0;
+const AGE: Duration = Duration::from_secs(600);
+/// This many times as many successes, and as long, where free memory can be read and has not risen; and at
+/// least this share of the successes since the failure was found.
+const VISIBLE: u32 = 64;
+const VISIBLE_DOUBT: f64 = 0.75;
+
+/// Attempts that must be left, or half of those that have been, for a doubt by count: one failure is little
+/// beside them, and most of the gain is still to come.
+const WORTH_A_DOUBT: usize = 500;
+
+impl Adaptive {
+    /// The known failure, where it should be tried again.
+    pub(super) fn expire(&self, evidence: &Evidence) -> Option<usize> {
+        let high = failure_beyond(evidence.step, evidence)?;
+        let goal = if has_risen(evidence) {
+            high
+        } else if !self.has_expired(evidence) {
+            return None;
+        } else if evidence.measurements.confirmed.is_multiple_of(2) {
+            high
+        } else {
+            // Memory need not grow with the size, so a failure that is confirmed is passed over next time.
+            high.saturating_add(high / 2)
+        };
+        self.may_try(goal, evidence).then_some(goal)
+    }
+
+    fn has_expired(&self, evidence: &Evidence) -> bool {
+        let measurements = &evidence.measurements;
+        // Visible memory does not tell what disturbed a size that had worked.
+        let is_visible = evidence.available_bytes.is_some() && measurements.ceiling.is_none();
+        let (times, share) =
+            if is_visible { (VISIBLE, self.doubt.max(VISIBLE_DOUBT)) } else { (1, self.doubt) };
+        let enough = (CLEAN_RUNS * f64::from(times)).max(share * f64::from(measurements.known_runs));
+        f64::from(measurements.clean_runs) >= enough && self.is_worth_a_doubt(evidence)
+            || measurements.failure_age >= AGE.saturating_mul(times)
+    }
+
+    /// Whether one more failure is little beside the possible gain.
+    fn is_worth_a_doubt(&self, evidence: &Evidence) -> bool {
+        if is_far(evidence) {
+            // The sizes below the failure come first.
+            return false;
+        }
+        let Some(line) = evidence.measurements.samples.seconds() else { return false };
+        if is_batch(evidence) {
+            return self.pays(failure(evidence).unwrap_or(evidence.step), evidence, &line);
+        }
+        let items = evidence.remaining.max(items_so_far(evidence, &line) / 2);
+        items / WORTH_A_DOUBT >= evidence.step
+    }
+}
+
+/// Whether free memory has risen by a tenth since the failure.
+pub(in crate::policy) fn has_risen(evidence: &Evidence) -> bool {
+    has_risen_since(evidence.measurements.failure_available_bytes, evidence)
+}
+
+/// Whether free memory has risen by a tenth since so much of it was available.
+pub(in crate::policy) fn has_risen_since(then: Option<u64>, evidence: &Evidence) -> bool {
+    then.zip(evidence.available_bytes)
+        .is_some_and(|(then, now)| now > then && bytes(now - then) > bytes(then) / 10.0)
+}

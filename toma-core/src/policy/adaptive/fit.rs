@@ -1,0 +1,122 @@
+//! Sizes from measured bytes: where the line through them leads, and how far it is trusted.
+
+use super::bisect::failure_beyond;
+use super::worth::is_batch;
+use super::{Adaptive, Evidence};
+use crate::policy::Fit;
+use crate::policy::figures::{bytes, number, share, whole};
+
+/// The first size to measure is this part of the cap, or of a size that failed.
+const SMALL: usize = 64;
+
+/// The part of what fits in proportion that is tried: bytes that do not depend on the size do not shrink with it.
+const IN_PROPORTION: f64 = 0.75;
+
+/// An attempt that needs more than this many times the available bytes tells nothing of the size.
+const MOST_TOO_LARGE: f64 = 128.0;
+
+impl Adaptive {
+    /// The size that the measurements decide on, which may be the step in force.
+    pub(super) fn fit(&self, evidence: &Evidence) -> Option<usize> {
+        let (fits, low) = (self.fits(evidence)?, evidence.step);
+        if fits <= low && needs_more(low, evidence) {
+            return Some(fits);
+        }
+        if fits <= low {
+            return (!is_one(evidence)).then_some(low);
+        }
+        if failure_beyond(low, evidence).is_some_and(|high| high <= fits) {
+            return None;
+        }
+        let is_noise = share(fits - low, low) <= self.tolerance / 2.0;
+        Some(if is_noise { low } else { fits })
+    }
+
+    /// The size that a prediction says fits, or the measurements, if there are any.
+    fn fits(&self, evidence: &Evidence) -> Option<usize> {
+        if evidence.foreseen.is_some() {
+            return evidence.foreseen;
+        }
+        let line = line(evidence)?;
+        let usable = bytes(evidence.available_bytes?) * (1.0 - self.headroom);
+        Some(whole(line.size_at(usable).min(line.largest * reach(&line, evidence))))
+    }
+}
+
+/// The line through the measured bytes.
+fn line(evidence: &Evidence) -> Option<Fit> {
+    evidence.measurements.samples.bytes()
+}
+
+/// Whether only one size was measured, and nothing else tells of others. One sample does not tell the bytes of
+/// every attempt from those of an item, so more may fit.
+fn is_one(evidence: &Evidence) -> bool {
+    evidence.foreseen.is_none() && line(evidence).is_some_and(|line| line.points == 1)
+}
+
+/// A line is trusted up to this many times the largest size it goes through. A single item often runs other
+/// kernels than several, so its sample counts for little until there are two larger ones.
+fn reach(line: &Fit, evidence: &Evidence) -> f64 {
+    let samples = evidence.measurements.samples.iter();
+    let larger = samples.filter(|sample| sample.size > 1 && sample.bytes.is_some()).count();
+    match (line.points, larger) {
+        (1, 0) => 2.0,
+        (2, 1) => 1.5,
+        (1, _) => 16.0,
+        _ => f64::INFINITY,
+    }
+}
+
+/// Whether nothing is known, neither from a cache nor from attempts of this call.
+pub(super) fn is_cold(evidence: &Evidence) -> bool {
+    evidence.step == evidence.cap
+        && evidence.bounds.largest_success.is_none()
+        && evidence.elapsed.is_none()
+        && evidence.bounds.smallest_failure.is_none()
+}
+
+/// The size of a cold call's first attempt.
+pub(super) fn first(evidence: &Evidence) -> usize {
+    let plenty = evidence.remaining / 8 >= evidence.cap;
+    if plenty && measures_first(evidence) { (evidence.cap / SMALL).max(1) } else { evidence.step }
+}
+
+/// Whether small attempts can tell what a large one needs. A batch is one attempt, and must not be small.
+pub(super) fn measures_first(evidence: &Evidence) -> bool {
+    evidence.counts_bytes && !is_batch(evidence) && line(evidence).is_none()
+}
+
+/// A size to measure after a failure: smaller still where far more was asked for than there is.
+pub(super) fn small(evidence: &Evidence) -> usize {
+    (evidence.size / SMALL).min(whole(most(evidence) / 4.0)).max(1)
+}
+
+/// The largest halving of a size that failed which fits in proportion, or the size itself where that is unknown.
+///
+/// Only while nothing has ever worked, because later failures tell more about other users of the memory. And
+/// only in a batch, because among pieces one item may need all these bytes.
+pub(super) fn halving_that_fits(evidence: &Evidence) -> usize {
+    let is_first = evidence.measurements.samples.iter().next().is_none();
+    let most = most(evidence);
+    if !is_first || !is_batch(evidence) || most < number(evidence.size) / MOST_TOO_LARGE {
+        return evidence.size;
+    }
+    let halvings = std::iter::successors(Some(evidence.size), |&size| Some(size / 2));
+    halvings.take_while(|&size| size > 0).find(|&size| number(size) <= most * IN_PROPORTION).unwrap_or(1)
+}
+
+/// What may fit after a failure, if all bytes of the attempt are in proportion to its size.
+fn most(evidence: &Evidence) -> f64 {
+    let Some((asked, available)) = evidence.requested_bytes.zip(evidence.available_bytes) else {
+        return f64::INFINITY;
+    };
+    let needed = asked.saturating_add(evidence.peak_bytes.unwrap_or_default());
+    bytes(available) / bytes(needed) * number(evidence.size)
+}
+
+/// Whether this size needs more than there is, by what was measured.
+pub(in crate::policy) fn needs_more(size: usize, evidence: &Evidence) -> bool {
+    let line = line(evidence);
+    line.zip(evidence.available_bytes)
+        .is_some_and(|(line, available)| line.at(number(size)) > bytes(available))
+}
