@@ -32,7 +32,7 @@ use super::{Evidence, Needs, Policy};
 /// | situation | what it does | the idea |
 /// |---|---|---|
 /// | nothing works yet | divides the size by 2, then 4, then 8 | multiplicative decrease, as in TCP, but accelerated: each failure says that the limit is farther away |
-/// | nothing has ever worked in a batch, and the failure tells the bytes it asked for | divides the size by 2 until three quarters of what fits in proportion hold it; not where 128 times the free bytes were asked for | part of the bytes does not depend on the size |
+/// | nothing works yet in a batch, and the failure tells the bytes it asked for | divides the size by 2 until three quarters of what fits in proportion hold it; not where 128 times the free bytes were asked for | part of the bytes does not depend on the size |
 /// | no known failure, or one beyond 1.5 times what works | doubles | TCP's slow start |
 /// | a nearer failure | takes the middle between the largest success and the smallest failure, until they are within `tolerance` | bisection, as in the congestion control BIC |
 /// | the known failure is old | tries it again, and doubles from there when it succeeds | evidence expires in proportion to its age: exponential backoff with a small base |
