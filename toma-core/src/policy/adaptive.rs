@@ -1,4 +1,10 @@
-//! The recommended policy: its parameters and its decisions.
+//! The recommended policy: its parameters and its decisions, `fit`, then `bisect`, then `expire`.
+//!
+//! # Why these rules
+//!
+//! A rule is here because without it the regret that `cargo xtask bench regret` prints gets worse: a median by
+//! 0.3 % or a 95th percentile by 1 %, in some setting. *Without* says beside each rule by how much, in one of
+//! its worst settings. Some rules save failures rather than time; those name the test that shows it.
 
 mod bisect;
 mod expire;
@@ -150,6 +156,7 @@ impl Policy for Adaptive {
             return fit::first(evidence);
         }
         if evidence.measurements.is_thrashing() {
+            // No figure: see the test `thrashing_in_two_attempts_in_a_row_is_too_large`.
             return evidence.bounds.below(evidence.step);
         }
         let goal = self.fit(evidence).or_else(|| self.bisect(evidence)).or_else(|| self.expire(evidence));
@@ -162,4 +169,6 @@ impl Policy for Adaptive {
 }
 
 /// The fastest shrink while nothing is known to work, as a power of two.
+///
+/// With 1: p95 +40 % (batch, none, rise), and a limit that doubles is never found.
 const FASTEST: u32 = 3;

@@ -19,6 +19,8 @@ const SECOND: usize = 4;
 const IN_PROPORTION: f64 = 0.75;
 
 /// An attempt that needs more than this many times the available bytes tells nothing of the size.
+///
+/// Without: median +1.0 %, p95 +1.1 % cold (batch, dry run, failures by chance).
 const MOST_TOO_LARGE: f64 = 128.0;
 
 impl Adaptive {
@@ -80,6 +82,8 @@ fn is_one(evidence: &Evidence) -> bool {
 
 /// A line is trusted up to this many times the largest size it goes through. A single item often runs other
 /// kernels than several, so its sample counts for little until there are two larger ones.
+///
+/// Always without bound: median +3.0 % cold (range, counts, few items).
 fn reach(line: &Fit, evidence: &Evidence) -> f64 {
     let samples = evidence.measurements.samples.iter();
     let larger = samples.filter(|sample| sample.size > 1 && sample.bytes.is_some()).count();
@@ -110,13 +114,15 @@ pub(super) fn measures_first(evidence: &Evidence) -> bool {
     evidence.counts_bytes && !is_batch(evidence) && line(evidence).is_none()
 }
 
-/// A size to measure after a failure: smaller still where far more was asked for than there is.
+/// A size to measure after a failure: smaller still where far more was asked for than there is. Without the
+/// latter: p95 +3.0 % warm (range, counts, noise).
 pub(super) fn small(evidence: &Evidence) -> usize {
     (evidence.size / SMALL).min(whole(most(evidence) / 4.0)).max(1)
 }
 
 /// The largest halving of a size that failed which fits in proportion, or the size itself where that is unknown.
 ///
+/// Without: median +1.2 % warm (batch, counts, short calls), p95 +19 % cold (batch, reads, few items).
 /// Only in a batch, because among pieces one item may need all these bytes.
 pub(super) fn halving_that_fits(evidence: &Evidence) -> usize {
     let most = most(evidence);
