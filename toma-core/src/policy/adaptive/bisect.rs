@@ -28,7 +28,7 @@ impl Adaptive {
 
 /// The size known to fail: the last one, or the one before a smaller size failed that works again.
 ///
-/// Without the second: 34 times as long at p95 (batch, counts, failures by chance).
+/// Without the second: 35 times as long at p95 (batch, counts, failures by chance).
 pub(super) fn failure(evidence: &Evidence) -> Option<usize> {
     evidence.bounds.smallest_failure.or(evidence.measurements.ceiling)
 }

@@ -49,7 +49,7 @@ impl Adaptive {
 
     fn has_expired(&self, evidence: &Evidence) -> bool {
         let measurements = &evidence.measurements;
-        // Visible memory does not tell what disturbed a size that had worked. Without: 34 times as long at p95
+        // Visible memory does not tell what disturbed a size that had worked. Without: 35 times as long at p95
         // (batch, counts, failures by chance).
         let is_visible = evidence.available_bytes.is_some() && measurements.ceiling.is_none();
         let (times, share) =

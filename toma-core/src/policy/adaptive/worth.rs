@@ -21,8 +21,8 @@ use crate::policy::figures::{number, share, whole};
 
 /// The share of a gain that may be put at risk.
 ///
-/// Where the budget alone decides: p95 +45 % cold (range, none, few items), and a batch takes 12 times as long
-/// (none, shortage).
+/// Where the budget alone decides: p95 +45 % cold (range, none, few items), and a batch takes 13 times as long
+/// at p95 (none, shortage).
 const GAIN: f64 = 0.5;
 /// A smaller allowed waste lowers the risk of a batch in proportion.
 const WASTE: f64 = 0.02;
