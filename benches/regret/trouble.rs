@@ -146,7 +146,8 @@ impl<'a> Run<'a> {
         let limit = self.limit();
         self.device.set_budget(bytes(limit));
         let now = World { limit, ..*self.world };
-        let memory = self.device.alloc(self.needs(size, limit));
+        let needs = self.needs(size, limit);
+        let memory = self.device.alloc(needs);
         let time = if memory.is_ok() { now.time(size) } else { now.failure * now.time(size.min(2 * limit)) };
         self.clock.advance(Duration::from_secs_f64(time * self.noise() / 1000.0));
         if memory.is_ok() {
