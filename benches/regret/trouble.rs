@@ -149,7 +149,8 @@ impl<'a> Run<'a> {
         let needs = self.needs(size, limit);
         let memory = self.device.alloc(needs);
         let time = if memory.is_ok() { now.time(size) } else { now.failure * now.time(size.min(2 * limit)) };
-        self.clock.advance(Duration::from_secs_f64(time * self.noise() / 1000.0));
+        let time = time * self.noise() / 1000.0;
+        self.clock.advance(Duration::from_secs_f64(time));
         if memory.is_ok() {
             let best = limit.min(self.world.initial);
             self.done += size;
