@@ -4,7 +4,7 @@
 //!
 //! A rule is here because without it the regret that `cargo xtask bench regret` prints gets worse: a median by
 //! 0.3 % or a 95th percentile by 1 %, in some setting. *Without* says beside each rule by how much, in one of
-//! its worst settings. Some rules save failures rather than time; those name the test that shows it.
+//! its worst settings, on a part of the worlds: runs of at most 1,200 attempts. Some rules save failures rather than time; those name the test that shows it.
 
 mod bisect;
 mod expire;
