@@ -1,4 +1,12 @@
 //! Sizes from measured bytes: where the line through them leads, and how far it is trusted.
+//!
+//! | size | formula |
+//! |---|---|
+//! | fits | the largest `n` with `a + b * n <= available * (1 - headroom)`, at most `reach * largest sample` |
+//! | first, where 8 pieces follow | `cap / 64` |
+//! | second, where less than twice the first fits | a quarter of the first |
+//! | small, after a failure | `min(size / 64, size * available / needed / 4)` |
+//! | halving that fits, in a batch | the largest `size / 2^k` that is at most `size * available / needed * 3 / 4` |
 
 use super::bisect::failure_beyond;
 use super::worth::is_batch;
