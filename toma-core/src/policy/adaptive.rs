@@ -156,7 +156,7 @@ impl Policy for Adaptive {
             return fit::first(evidence);
         }
         if evidence.measurements.is_thrashing() {
-            // No figure: see the test `thrashing_in_two_attempts_in_a_row_is_too_large`.
+            // No figure: no world of the benchmark has an allocator that tries again.
             return evidence.bounds.below(evidence.step);
         }
         let goal = self.fit(evidence).or_else(|| self.bisect(evidence)).or_else(|| self.expire(evidence));
