@@ -1,6 +1,5 @@
 //! Runs in which something is in the way: noise, failures without a reason, limits that move, little to do.
 
-use std::cell::Cell;
 use std::time::Duration;
 
 use fastrand::Rng;
@@ -12,7 +11,7 @@ use crate::policies::Entry;
 use crate::source::{Shown, Source};
 use crate::subject::{Subject, subjects};
 use crate::table::Figures;
-use crate::world::{World, bytes, grid};
+use crate::world::{World, bytes, grid, needed};
 
 /// What is in the way.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -29,7 +28,7 @@ enum Trouble {
     Fall,
     /// Each call has two steps and a half to do.
     Short,
-    /// A few dozen items in all, of which a single one takes the bytes of four more.
+    /// A few dozen items in all, and a single one takes the bytes of two.
     Few,
 }
 
@@ -100,77 +99,97 @@ impl Trouble {
     }
 }
 
-/// What has happened so far.
-#[derive(Debug, Default)]
-struct So {
-    attempts: Cell<usize>,
+/// One run, and what has happened so far.
+#[derive(Debug)]
+struct Run<'a> {
+    world: &'a World,
+    trouble: Trouble,
+    device: &'a FakeDevice,
+    clock: StoppedClock,
+    rng: &'a mut Rng,
     /// Attempts since a third of the items was done.
-    later: Cell<usize>,
-    done: Cell<usize>,
+    later: usize,
+    done: usize,
     /// Milliseconds that the oracle has taken for what is done.
-    oracle: Cell<f64>,
+    oracle: f64,
 }
 
 /// Time over the oracle's, cold and warm.
 fn run(world: &World, (policy, form, source): Subject<'_>, trouble: Trouble) -> [f64; 2] {
     let (device, cache, policy) = (world.device(), OnePlace::new(), (policy.make)());
-    let shown = Shown(&device, source);
-    let mut rng = Rng::with_seed(7);
+    let (shown, mut rng) = (Shown(&device, source), Rng::with_seed(7));
+    let setting = Setting {
+        cache: &cache,
+        policy: &*policy,
+        device: shown.device(),
+        predict: source.predict(),
+        initial: world.initial,
+    };
+    let items = if trouble == Trouble::Short { 5 * world.limit / 2 } else { world.items };
     [(), ()].map(|()| {
-        let (clock, so) = (StoppedClock::new(), So::default());
-        let setting = Setting {
-            cache: &cache,
-            policy: &*policy,
-            device: shown.device(),
-            predict: source.predict(),
-            initial: world.initial,
-        };
-        let items = if trouble == Trouble::Short { 5 * world.limit / 2 } else { world.items };
-        while so.done.get() < world.items {
-            let done = form.run(items, &setting, |size| {
-                Ok(attempt(world, trouble, &so, (&device, &clock), &mut rng, size)?)
-            });
+        let mut run = Run::new(world, trouble, &device, &mut rng);
+        while run.done < world.items {
+            let done = form.run(items, &setting, |size| Ok(run.attempt(size)?));
             done.expect("a size of 1 fits");
         }
-        clock.elapsed().as_secs_f64() * 1000.0 / so.oracle.get()
+        run.clock.elapsed().as_secs_f64() * 1000.0 / run.oracle
     })
 }
 
-fn attempt(
-    world: &World,
-    trouble: Trouble,
-    so: &So,
-    (device, clock): (&FakeDevice, &StoppedClock),
-    rng: &mut Rng,
-    size: usize,
-) -> Result<(), FakeOutOfMemory> {
-    so.attempts.set(so.attempts.get() + 1);
-    let is_later = so.done.get() * 3 >= world.items;
-    so.later.set(so.later.get() + usize::from(is_later));
-    let limit = match trouble {
-        Trouble::Rise if is_later => 2 * world.limit,
-        Trouble::Fall if is_later => world.limit / 2,
-        Trouble::Shortage if (1..=20).contains(&so.later.get()) => (world.limit / 16).max(1),
-        _ => world.limit,
-    };
-    device.set_budget(bytes(limit));
-    let now = World { limit, ..*world };
-    let noise = |rng: &mut Rng| 0.98 + 0.04 * rng.f64() + if rng.u8(..) < 2 { 0.2 } else { 0.0 };
-    let [more_bytes, more_time] =
-        if trouble == Trouble::Noise { [noise(rng), noise(rng)] } else { [1.0, 1.0] };
-    let needs = match trouble {
-        // The floor that fails ends a call.
-        Trouble::Chance if size > 1 && rng.u8(..100) == 0 => u64::MAX / 2,
-        Trouble::Few if size == 1 => bytes(2).min(bytes(limit)) - (1 << 19),
-        _ => ((bytes(size) - (1 << 19)) as f64 * more_bytes) as u64,
-    };
-    let memory = device.alloc(needs);
-    let time = if memory.is_ok() { now.time(size) } else { now.failure * now.time(size.min(2 * limit)) };
-    clock.advance(Duration::from_secs_f64(time * more_time / 1000.0));
-    if memory.is_ok() {
-        so.done.set(so.done.get() + size);
-        let best = limit.min(world.initial);
-        so.oracle.set(so.oracle.get() + size as f64 * now.time(best) / best as f64);
+impl<'a> Run<'a> {
+    fn new(world: &'a World, trouble: Trouble, device: &'a FakeDevice, rng: &'a mut Rng) -> Self {
+        Self { world, trouble, device, clock: StoppedClock::new(), rng, later: 0, done: 0, oracle: 0.0 }
     }
-    memory.map(drop)
+
+    #[expect(clippy::cast_precision_loss, reason = "sizes are small")]
+    fn attempt(&mut self, size: usize) -> Result<(), FakeOutOfMemory> {
+        let limit = self.limit();
+        self.device.set_budget(bytes(limit));
+        let now = World { limit, ..*self.world };
+        let needs = self.needs(size, limit);
+        let memory = self.device.alloc(needs);
+        let time = if memory.is_ok() { now.time(size) } else { now.failure * now.time(size.min(2 * limit)) };
+        let time = time * self.noise() / 1000.0;
+        self.clock.advance(Duration::from_secs_f64(time));
+        if memory.is_ok() {
+            let best = limit.min(self.world.initial);
+            self.done += size;
+            self.oracle += size as f64 * now.time(best) / best as f64;
+        }
+        memory.map(drop)
+    }
+
+    /// The largest size that fits the next attempt.
+    fn limit(&mut self) -> usize {
+        let (is_later, limit) = (self.done * 3 >= self.world.items, self.world.limit);
+        self.later += usize::from(is_later);
+        match self.trouble {
+            Trouble::Rise if is_later => 2 * limit,
+            Trouble::Fall if is_later => limit / 2,
+            Trouble::Shortage if (1..=20).contains(&self.later) => (limit / 16).max(1),
+            _ => limit,
+        }
+    }
+
+    #[expect(
+        clippy::cast_precision_loss,
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        reason = "bytes are few here"
+    )]
+    fn needs(&mut self, size: usize, limit: usize) -> u64 {
+        match self.trouble {
+            // The floor that fails ends a call.
+            Trouble::Chance if size > 1 && self.rng.u8(..100) == 0 => u64::MAX / 2,
+            Trouble::Few if size == 1 => needed(2).min(needed(limit)),
+            _ => (needed(size) as f64 * self.noise()) as u64,
+        }
+    }
+
+    fn noise(&mut self) -> f64 {
+        if self.trouble != Trouble::Noise {
+            return 1.0;
+        }
+        0.98 + 0.04 * self.rng.f64() + if self.rng.u8(..) < 2 { 0.2 } else { 0.0 }
+    }
 }

@@ -92,7 +92,7 @@ impl World {
         clock: &StoppedClock,
         size: usize,
     ) -> Result<(), FakeOutOfMemory> {
-        let memory = device.alloc(BASE_BYTES + ITEM_BYTES * size as u64);
+        let memory = device.alloc(needed(size));
         let time =
             if memory.is_ok() { self.time(size) } else { self.failure * self.time(size.min(2 * self.limit)) };
         clock.advance(Duration::from_secs_f64(time / 1000.0));
@@ -102,7 +102,12 @@ impl World {
 
 /// A budget for `limit` items.
 pub(crate) fn bytes(limit: usize) -> u64 {
-    BASE_BYTES + ITEM_BYTES * limit as u64 + ITEM_BYTES / 2
+    needed(limit) + ITEM_BYTES / 2
+}
+
+/// What an attempt of this size needs.
+pub(crate) fn needed(size: usize) -> u64 {
+    BASE_BYTES + ITEM_BYTES * size as u64
 }
 
 /// What a dry run would say of any of the worlds.
@@ -113,6 +118,6 @@ impl Predict for Prediction {
     fn foresee(&self, items: Option<usize>, free_bytes: u64) -> Option<Foreseen> {
         let fits = usize::try_from(free_bytes.checked_sub(BASE_BYTES)? / ITEM_BYTES).ok()?;
         let size = items.map_or(fits, |items| items.min(fits));
-        Some(Foreseen { size, needs_bytes: BASE_BYTES + ITEM_BYTES * size as u64 })
+        Some(Foreseen { size, needs_bytes: needed(size) })
     }
 }

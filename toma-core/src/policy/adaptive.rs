@@ -1,6 +1,11 @@
-//! The recommended policy: its parameters and its decisions.
+//! The recommended policy: its parameters and its decisions, `fit`, then `bisect`, then `expire`.
 //!
-//! # Why
+//! # Why these rules
+//!
+//! A rule is here because without it the regret that `cargo xtask bench regret` prints gets worse: a median by
+//! 0.3 % or a 95th percentile by 1 %, in some setting. *Without* says beside each rule by how much, in one of
+//! its worst settings, on a part of the worlds: runs of at most 1,200 attempts. Some rules save failures rather
+//! than time; those name the test that shows it.
 //!
 //! Sizes are not rounded to what processors like. That costs more pace than it saves shapes, and
 //! `multiple_of` says it better.
@@ -37,7 +42,7 @@ use super::{Evidence, Needs, Policy};
 /// | situation | what it does | the idea |
 /// |---|---|---|
 /// | nothing works yet | divides the size by 2, then 4, then 8 | multiplicative decrease, as in TCP, but accelerated: each failure says that the limit is farther away |
-/// | nothing has ever worked in a batch, and the failure tells the bytes it asked for | divides the size by 2 until three quarters of what fits in proportion hold it; not where 128 times the free bytes were asked for | part of the bytes does not depend on the size |
+/// | nothing works yet in a batch, and the failure tells the bytes it asked for | divides the size by 2 until three quarters of what fits in proportion hold it; not where 128 times the free bytes were asked for | part of the bytes does not depend on the size |
 /// | no known failure, or one beyond 1.5 times what works | doubles | TCP's slow start |
 /// | a nearer failure | takes the middle between the largest success and the smallest failure, until they are within `tolerance` | bisection, as in the congestion control BIC |
 /// | the known failure is old | tries it again, and doubles from there when it succeeds | evidence expires in proportion to its age: exponential backoff with a small base |
@@ -155,6 +160,7 @@ impl Policy for Adaptive {
             return fit::first(evidence);
         }
         if evidence.measurements.is_thrashing() {
+            // No figure: no world of the benchmark has an allocator that tries again.
             return evidence.bounds.below(evidence.step);
         }
         let goal = self.fit(evidence).or_else(|| self.bisect(evidence)).or_else(|| self.expire(evidence));
@@ -167,4 +173,6 @@ impl Policy for Adaptive {
 }
 
 /// The fastest shrink while nothing is known to work, as a power of two.
+///
+/// With 1: p95 +40 % (batch, none, rise), and a limit that doubles is never found.
 const FASTEST: u32 = 3;

@@ -23,6 +23,7 @@ mod run;
 #[allow(dead_code, reason = "not everything that a source may show is compared here")]
 mod source;
 #[path = "../../../benches/regret/table.rs"]
+#[allow(dead_code, reason = "bars are narrower in simulated time")]
 mod table;
 mod world;
 
@@ -32,7 +33,7 @@ use form::Form;
 use policies::{Arguments, Entry, POLICIES};
 use run::Bench;
 use source::Source;
-use table::{Row, Runs};
+use table::{Bars, Row, Runs};
 use toma_torch::cpu;
 use world::{World, grid, small};
 
@@ -60,7 +61,7 @@ fn main() -> ExitCode {
         let runs: Vec<Runs> = benches.iter().map(|bench| bench.runs[number]).collect();
         let row = Row::of((policy.name, Form::Range), source, &runs);
         println!("{row}");
-        missed.extend(row.misses(policy));
+        missed.extend(row.misses(policy, Bars::WIDE));
     }
     // One small world, run once, says nothing about time.
     if is_test || missed.is_empty() {

@@ -1,4 +1,12 @@
 //! Sizes from measured bytes: where the line through them leads, and how far it is trusted.
+//!
+//! | size | formula |
+//! |---|---|
+//! | fits | the largest `n` with `a + b * n <= available * (1 - headroom)`, at most `reach * largest sample` |
+//! | first, where 8 pieces follow | `cap / 64` |
+//! | second, where less than twice the first fits | a quarter of the first |
+//! | small, after a failure | `min(size / 64, size * available / needed / 4)` |
+//! | halving that fits, in a batch | the largest `size / 2^k` that is at most `size * available / needed * 3 / 4` |
 
 use super::bisect::failure_beyond;
 use super::worth::is_batch;
@@ -7,27 +15,44 @@ use crate::policy::Fit;
 use crate::policy::figures::{bytes, number, share, whole};
 
 /// The first size to measure is this part of the cap, or of a size that failed.
+///
+/// Without a small first size: median +0.5 % cold (range, counts). Without one after a failure: +8.7 % cold
+/// (range, counts, few items).
 const SMALL: usize = 64;
 
-/// The part of what fits in proportion that is tried: bytes that do not depend on the size do not shrink with it.
+/// The second size to measure is the first, divided by this.
+const SECOND: usize = 4;
+
+/// The part of what fits in proportion that is tried in a batch: bytes that do not depend on the size do not shrink with it.
 const IN_PROPORTION: f64 = 0.75;
 
 /// An attempt that needs more than this many times the available bytes tells nothing of the size.
+///
+/// Without: median +1.0 %, p95 +1.1 % cold (batch, dry run, failures by chance).
 const MOST_TOO_LARGE: f64 = 128.0;
 
 impl Adaptive {
     /// The size that the measurements decide on, which may be the step in force.
     pub(super) fn fit(&self, evidence: &Evidence) -> Option<usize> {
         let (fits, low) = (self.fits(evidence)?, evidence.step);
+        if wants_second(fits, evidence) {
+            // Without: p95 +2.0 % cold, +2.9 % warm (range, counts, failures by chance).
+            return Some(low / SECOND);
+        }
         if fits <= low && needs_more(low, evidence) {
+            // No figure: it saves a failure, see the test `less_memory_is_seen_before_it_fails`.
             return Some(fits);
         }
         if fits <= low {
+            // Without: median +0.5 % to +3.7 % (counts: noise, rise, few items). Where one sample decides as
+            // well: p95 +158 % cold (batch, counts, few items).
             return (!is_one(evidence)).then_some(low);
         }
         if failure_beyond(low, evidence).is_some_and(|high| high <= fits) {
+            // Without: median +3.0 % cold, +5.7 % warm (batch, counts, noise).
             return None;
         }
+        // Without: median +1.5 % cold, +2.6 % warm (batch, counts, noise).
         let is_noise = share(fits - low, low) <= self.tolerance / 2.0;
         Some(if is_noise { low } else { fits })
     }
@@ -38,9 +63,18 @@ impl Adaptive {
             return evidence.foreseen;
         }
         let line = line(evidence)?;
+        // Without headroom: median +0.7 % cold (range), +2.4 % warm (batch; counts, noise).
         let usable = bytes(evidence.available_bytes?) * (1.0 - self.headroom);
         Some(whole(line.size_at(usable).min(line.largest * reach(&line, evidence))))
     }
+}
+
+/// Whether a smaller size should tell the bytes of every attempt from those of an item, because no far larger one
+/// is said to fit. A batch must not be small.
+fn wants_second(fits: usize, evidence: &Evidence) -> bool {
+    let step = evidence.step;
+    let is_small = step < evidence.cap && step / SECOND >= evidence.floor;
+    is_one(evidence) && is_small && !is_batch(evidence) && fits < step.saturating_mul(2)
 }
 
 /// The line through the measured bytes.
@@ -56,6 +90,8 @@ fn is_one(evidence: &Evidence) -> bool {
 
 /// A line is trusted up to this many times the largest size it goes through. A single item often runs other
 /// kernels than several, so its sample counts for little until there are two larger ones.
+///
+/// Always without bound: median +3.0 % cold (range, counts, few items).
 fn reach(line: &Fit, evidence: &Evidence) -> f64 {
     let samples = evidence.measurements.samples.iter();
     let larger = samples.filter(|sample| sample.size > 1 && sample.bytes.is_some()).count();
@@ -86,19 +122,19 @@ pub(super) fn measures_first(evidence: &Evidence) -> bool {
     evidence.counts_bytes && !is_batch(evidence) && line(evidence).is_none()
 }
 
-/// A size to measure after a failure: smaller still where far more was asked for than there is.
+/// A size to measure after a failure: smaller still where far more was asked for than there is. Without the
+/// latter: p95 +3.0 % warm (range, counts, noise).
 pub(super) fn small(evidence: &Evidence) -> usize {
     (evidence.size / SMALL).min(whole(most(evidence) / 4.0)).max(1)
 }
 
 /// The largest halving of a size that failed which fits in proportion, or the size itself where that is unknown.
 ///
-/// Only while nothing has ever worked, because later failures tell more about other users of the memory. And
-/// only in a batch, because among pieces one item may need all these bytes.
+/// Without: median +1.2 % warm (batch, counts, short calls), p95 +19 % cold (batch, reads, few items).
+/// Only in a batch, because among pieces one item may need all these bytes.
 pub(super) fn halving_that_fits(evidence: &Evidence) -> usize {
-    let is_first = evidence.measurements.samples.iter().next().is_none();
     let most = most(evidence);
-    if !is_first || !is_batch(evidence) || most < number(evidence.size) / MOST_TOO_LARGE {
+    if !is_batch(evidence) || most < number(evidence.size) / MOST_TOO_LARGE {
         return evidence.size;
     }
     let halvings = std::iter::successors(Some(evidence.size), |&size| Some(size / 2));

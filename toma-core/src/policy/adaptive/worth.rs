@@ -20,6 +20,9 @@ use crate::policy::Fit;
 use crate::policy::figures::{number, share, whole};
 
 /// The share of a gain that may be put at risk.
+///
+/// Where the budget alone decides: p95 +45 % cold (range, none, few items), and a batch takes 13 times as long
+/// at p95 (none, shortage).
 const GAIN: f64 = 0.5;
 /// A smaller allowed waste lowers the risk of a batch in proportion.
 const WASTE: f64 = 0.02;
@@ -41,7 +44,8 @@ impl Adaptive {
     /// Whether what a larger size saves is worth its risk, whatever probes have wasted.
     pub(super) fn pays(&self, goal: usize, evidence: &Evidence, line: &Fit) -> bool {
         let odds = self.odds(goal, evidence, line);
-        // Where a failure has passed, a step of twice the size is soon reached.
+        // Where a failure has passed, a step of twice the size is soon reached. Without: a limit that doubles
+        // after 400 calls is found after 28 more at p95 (batch, none), not 18.
         let is_again = !is_far(evidence) && failure(evidence).is_some_and(|high| high <= goal);
         let reached = if is_again { evidence.step.saturating_mul(2) } else { goal };
         odds * gain(reached, evidence, line) > cost(goal, evidence, line)
@@ -63,6 +67,8 @@ impl Adaptive {
 }
 
 /// Where the failure is far the limit is as likely at any power of what works.
+///
+/// Without: p95 +7.1 % warm (range, none, few items).
 fn odds_far(goal: usize, evidence: &Evidence) -> f64 {
     let times = |size: usize| share(size, evidence.step).log2();
     let fails = failure(evidence).map_or(1.0, |high| times(goal) / times(high));
@@ -72,18 +78,22 @@ fn odds_far(goal: usize, evidence: &Evidence) -> f64 {
 /// Within a share of the time that memory has stayed the same, it changes with about that chance.
 fn odds_again(evidence: &Evidence, line: &Fit) -> f64 {
     if has_risen(evidence) {
+        // Without: p95 +2.0 % cold (batch, dry run, shortage).
         return GAIN;
     }
     if line.points == 1 {
-        // The gain is a guess, and would be made again and again.
+        // The gain is a guess, and would be made again and again. Without: median +1.5 % cold (batch, none).
         return 0.0;
     }
     let measurements = &evidence.measurements;
+    // Always a half: median +1.5 % cold (batch, none).
     f64::from(measurements.clean_runs) / f64::from(measurements.known_runs.max(1))
 }
 
 /// Whether this size worked before something failed that had worked. Otherwise failures without a reason
 /// would use up the allowed waste, and then lower the size more and more.
+///
+/// Without: p95 +10 % cold (range, dry run, failures by chance).
 fn has_worked(goal: usize, evidence: &Evidence) -> bool {
     evidence.measurements.ceiling.is_some()
         && evidence.bounds.smallest_failure.is_some_and(|failed| goal < failed)
@@ -94,7 +104,8 @@ pub(super) fn is_batch(evidence: &Evidence) -> bool {
     evidence.remaining == usize::MAX
 }
 
-/// Seconds that a failure at this size takes.
+/// Seconds that a failure at this size takes. Without that of the last one: median +15 % cold (range, none, short
+/// calls).
 fn cost(size: usize, evidence: &Evidence, line: &Fit) -> f64 {
     let known = evidence.measurements.failure_cost;
     if known.is_zero() { line.at(number(size)) } else { known.as_secs_f64() }
@@ -119,7 +130,7 @@ pub(super) fn items_so_far(evidence: &Evidence, line: &Fit) -> usize {
 }
 
 /// Seconds that a larger step saves on the rest. While only one size has been timed, half of its time counts
-/// as the fixed part of every attempt.
+/// as the fixed part of every attempt. Without: median +26 % cold (batch, none, few items).
 fn gain(goal: usize, evidence: &Evidence, line: &Fit) -> f64 {
     let now = seconds_left(evidence.step, evidence, line);
     if line.points == 1 {
