@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use toma::memory::{MemorySource, Reading, Usage};
 use toma::testing::StoppedClock;
-use toma::{Adaptive, GlobalCache, Throughput, execute};
+use toma::{Adaptive, GlobalCache, Policy, Throughput, execute};
 
 use crate::world::{BASE, ITEM, NAME, Shows, World, bytes};
 
@@ -153,7 +153,7 @@ impl MemorySource for Thrashing {
 
 /// The sizes of a run whose attempts above `most` items, all or every second one, thrash; of 20 batches, or
 /// of a range.
-fn sizes(is_batch: bool, most: usize, every: usize) -> Vec<usize> {
+fn sizes(policy: impl Policy + Copy, is_batch: bool, most: usize, every: usize) -> Vec<usize> {
     let (memory, clock, cache) = (Thrashing::default(), StoppedClock::new(), GlobalCache::new());
     let sizes = RefCell::new(Vec::new());
     let body = |size: usize| {
@@ -165,7 +165,7 @@ fn sizes(is_batch: bool, most: usize, every: usize) -> Vec<usize> {
     };
     let with = || {
         let with = execute::with::<GlobalCache>().cache(&cache).name(NAME);
-        with.policy(Throughput::within(0.0)).device(&memory)
+        with.policy(policy).device(&memory)
     };
     if is_batch {
         (0..20).for_each(|_| with().batch(512, body));
@@ -177,6 +177,7 @@ fn sizes(is_batch: bool, most: usize, every: usize) -> Vec<usize> {
 
 #[test]
 fn thrashing_in_two_attempts_in_a_row_is_too_large() {
+    let sizes = |is_batch, most, every| sizes(Throughput::within(0.0), is_batch, most, every);
     assert!(sizes(false, 512, 1)[5..20].iter().all(|&size| size == 512));
     let below = sizes(false, 200, 1);
     assert!(below[5..].iter().filter(|&&size| size > 200).count() <= 12, "{below:?}");
@@ -184,4 +185,12 @@ fn thrashing_in_two_attempts_in_a_row_is_too_large() {
     assert!(sizes(false, 200, 2)[5..20].iter().all(|&size| size == 512), "once in a while is nothing");
     let batches = sizes(true, 200, 1);
     assert!(batches[10..].iter().all(|&size| size <= 200), "{batches:?}");
+}
+
+#[test]
+fn adaptive_leaves_a_size_that_thrashes() {
+    for is_batch in [false, true] {
+        let sizes = sizes(Adaptive::default(), is_batch, 200, 1);
+        assert!(sizes[10..].iter().all(|&size| size <= 200), "{sizes:?}");
+    }
 }

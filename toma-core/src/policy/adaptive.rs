@@ -160,7 +160,8 @@ impl Policy for Adaptive {
             return fit::first(evidence);
         }
         if evidence.measurements.is_thrashing() {
-            // No figure: no world of the benchmark has an allocator that tries again.
+            // No figure, since no world of the benchmark has an allocator that tries again: see the test
+            // `adaptive_leaves_a_size_that_thrashes`.
             return evidence.bounds.below(evidence.step);
         }
         let goal = self.fit(evidence).or_else(|| self.bisect(evidence)).or_else(|| self.expire(evidence));
