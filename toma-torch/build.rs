@@ -2,38 +2,6 @@
 
 use std::path::{Path, PathBuf};
 
-/// Its subjects, each a file here and a module of `ffi`.
-const SHIM: [&str; 28] = [
-    "backtraces",
-    "backward",
-    "costs",
-    "cpu",
-    "device",
-    "dry",
-    "gather",
-    "gpu",
-    "gradient",
-    "intercept",
-    "meter",
-    "modes",
-    "observe",
-    "offload",
-    "operators",
-    "profile",
-    "random",
-    "refer",
-    "repeat",
-    "replay",
-    "rng",
-    "saved",
-    "state",
-    "storage",
-    "store",
-    "swap",
-    "tape",
-    "undo",
-];
-
 fn main() {
     println!("cargo:rustc-check-cfg=cfg(libtorch_has_cuda)");
     if std::env::var_os("CARGO_FEATURE_DOC_ONLY").is_some() {
@@ -48,7 +16,7 @@ fn main() {
     cc::Build::new()
         .cpp(true)
         .std("c++17")
-        .files(SHIM.map(|subject| format!("shim/{subject}.cpp")))
+        .file("shim/shim.cpp")
         // Not ours to mend: warnings in libtorch's headers.
         .flag("-isystem")
         .flag(&include)

@@ -19,7 +19,7 @@ namespace toma {
 namespace {
 
 // The tape takes a call whole, and what manages storages each operator that does the work.
-void fallback(const c10::OperatorHandle& op, c10::DispatchKeySet keys, torch::jit::Stack* stack) {
+void intercept_call(const c10::OperatorHandle& op, c10::DispatchKeySet keys, torch::jit::Stack* stack) {
   if (records() && BelowTape::depth() == 0 && is_recorded()) {
     const auto tape = recording();
     return tape->call(op, *stack);
@@ -44,7 +44,7 @@ size_t copied(const std::vector<T>& values, T* out, size_t room) {
 
 void register_mode_key() {
   [[gnu::used]] static const auto* registered = new c10::RegistrationHandleRAII(c10::Dispatcher::singleton().registerFallback(
-      mode_key, c10::KernelFunction::makeFromBoxedFunction<&fallback>(), "toma: regions and offloading"));
+      mode_key, c10::KernelFunction::makeFromBoxedFunction<&intercept_call>(), "toma: regions and offloading"));
 }
 
 }  // namespace toma

@@ -10,10 +10,10 @@ namespace toma {
 
 // Left to libtorch's tests, so that no other part of libtorch takes it; and where libtorch looks for what wants
 // to know of memory.
-constexpr auto slot = c10::DebugInfoKind::TEST_INFO_2, profiler = c10::DebugInfoKind::PROFILER_STATE;
+constexpr auto state_slot = c10::DebugInfoKind::TEST_INFO_2, profiler = c10::DebugInfoKind::PROFILER_STATE;
 
 // That of the calling thread; null where nothing has entered it.
-static State* current() noexcept { return static_cast<State*>(c10::ThreadLocalDebugInfo::get(slot)); }
+static State* current() noexcept { return static_cast<State*>(c10::ThreadLocalDebugInfo::get(state_slot)); }
 
 void State::enter(Recorder& entry) {
   // The state that this thread has pushed. A guard of other code that ends takes it off the thread
@@ -27,7 +27,7 @@ void State::enter(Recorder& entry) {
       throw c10::NotImplementedError("memory of this thread is being profiled by libtorch", nullptr);
     }
     pushed = state = state == nullptr ? std::make_shared<State>() : state;
-    c10::ThreadLocalDebugInfo::_push(slot, state);
+    c10::ThreadLocalDebugInfo::_push(state_slot, state);
     c10::ThreadLocalDebugInfo::_push(profiler, state);
   }
   const std::lock_guard<std::mutex> held(state->lock);
@@ -48,7 +48,7 @@ void State::leave(Recorder& entry) noexcept {
   try {
     if (current() == state.get()) {
       c10::ThreadLocalDebugInfo::_pop(profiler);
-      c10::ThreadLocalDebugInfo::_pop(slot);
+      c10::ThreadLocalDebugInfo::_pop(state_slot);
     }
   } catch (const std::exception&) {
     // Other code has pushed above it: an empty state stays below, which the next entry finds.

@@ -6,7 +6,7 @@
 //! libtorch and no C++. Tests, benchmarks and examples share one optimized build; a debug build would be a
 //! third.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command};
 
 use anyhow::{Context as _, Result, ensure};
@@ -18,8 +18,10 @@ use crate::metadata::Package;
 use crate::project::Project;
 use crate::setup::torch::{self, Environment};
 
-/// Sources of the shim, and its own test.
+/// Where the shim is, and its own test.
 const SHIM: &str = "toma-torch/shim";
+/// What the compiler is given of it: the shim is one unit.
+const UNITS: [&str; 2] = ["shim.cpp", "test.cpp"];
 
 /// Whether git knows of changes in a package that needs libtorch that are not committed.
 pub(super) fn is_changed(project: &Project) -> Result<bool> {
@@ -100,7 +102,7 @@ impl Program {
     /// Begins, unless that has been done with the same sources.
     fn compile(&self, project: &Project, environment: &Environment) -> Result<Compiling> {
         let files = project.shell.read_dir(SHIM)?;
-        let compile = self.compiler(project, environment, &files);
+        let compile = self.compiler(project, environment);
         let texts = files.iter().map(|file| project.shell.read_file(file)).collect::<Result<Vec<_>, _>>()?;
         let (stamp, stamped) = (self.path.with_extension("stamp"), format!("{compile}\n{}", texts.concat()));
         let is_done = self.path.exists() && project.shell.read_file(&stamp).is_ok_and(|old| old == stamped);
@@ -114,9 +116,8 @@ impl Program {
         Ok(Compiling { compiler, stamp, stamped, sanitizers: self.sanitizers })
     }
 
-    fn compiler<'a>(&self, project: &'a Project, environment: &Environment, files: &[PathBuf]) -> Cmd<'a> {
-        let sources =
-            files.iter().filter(|path| path.extension().is_some_and(|extension| extension == "cpp"));
+    fn compiler<'a>(&self, project: &'a Project, environment: &Environment) -> Cmd<'a> {
+        let sources = UNITS.map(|unit| Path::new(SHIM).join(unit));
         // Lines are all that sanitizers tell. libtorch has no type information for the undefined behavior
         // sanitizer's `vptr`.
         let settled = ["-std=c++17", "-g1", "-O1", "-Wall", "-Wextra", "-DNDEBUG"];
