@@ -115,11 +115,32 @@ void Costs::joins(uint32_t into) {
   elsewhere.resize(into + 1);
 }
 
-// What later stages use of those before one.
+// The next stage is one with the stage before it. What they save together is known from a repetition.
+void Costs::unites(uint32_t second) {
+  auto& joined = stages[second - 1];
+  const auto& next = stages[second];
+  // The first run may have dropped the input in between, and later ones hold it.
+  Storages made;
+  for (const auto& value : tape.values) {
+    if (value.stage == second - 1 && second <= value.last_stage) {
+      made.add(value.storage._unsafe_get_target(), value.storage_bytes);
+    }
+  }
+  const auto grown = std::max(starts[second] - starts[second - 1], static_cast<int64_t>(made.bytes));
+  const auto later = [&](uint64_t peak) { return static_cast<uint64_t>(std::max<int64_t>(grown + static_cast<int64_t>(peak), 0)); };
+  joined.forward_ns += next.forward_ns;
+  joined.peak_bytes = std::max(joined.peak_bytes, later(next.peak_bytes));
+  joined.saving_peak_bytes = std::max(joined.saving_peak_bytes, later(next.saving_peak_bytes));
+  stages.erase(stages.begin() + second);
+  starts.erase(starts.begin() + second);
+  elsewhere.erase(elsewhere.begin() + second);
+}
+
+// What it and later stages use of those before it, and what boundaries hold.
 int64_t Costs::held_before(uint32_t stage) const {
   Storages held;
   for (const auto& value : tape.values) {
-    if (value.stage < stage && value.stage < value.last_stage) {
+    if (value.stage < stage && (value.last_stage >= stage || tape.is_needed(value))) {
       held.add(value.storage._unsafe_get_target(), value.storage_bytes);
     }
   }

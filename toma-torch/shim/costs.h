@@ -45,6 +45,7 @@ class Costs {
   void between(uint32_t stage, Run& run, bool is_first) const;
   void stage_ends();
   void joins(uint32_t first);
+  void unites(uint32_t second);
   void region_ends();
 
   void repeated(uint32_t stage, bool saves, const Run& run);

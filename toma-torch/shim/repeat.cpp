@@ -24,13 +24,15 @@ bool Tape::is_missing(uint32_t stage) const {
   return std::any_of(slots.begin() + stages[stage].first_slot, slots.begin() + end_slot(stage), is_missing);
 }
 
-// Runs what lies between it and what is held before it as well.
+// Runs what lies between it and what is held before it as well. Where that learns, they are small stages which are
+// saved together.
 void Tape::run(uint32_t stage, bool saves, bool holds_output) {
   if (!holds_output && !is_missing(stage)) {
     return;
   }
-  if (stage > 0 && !stages[stage - 1].holds_output) {
-    run(stage - 1, false, true);
+  const auto lacks_input = stage > 0 && !stages[stage - 1].holds_output;
+  if (lacks_input) {
+    run(stage - 1, costs.learns(), true);
   }
   if (stages[stage].is_kept && !saves) {
     fail("stage ", stage, " cannot be repeated, and its output is not held");
@@ -44,6 +46,9 @@ void Tape::run(uint32_t stage, bool saves, bool holds_output) {
     throw;
   }
   stages[stage].is_saved |= saves;
+  if (lacks_input && costs.learns()) {
+    release(stage - 1);
+  }
   if (!has_ended && reached != none && stages[stage].holds_output && !held_before) {
     held_inside.push_back(stage);
   }

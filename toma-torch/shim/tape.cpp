@@ -12,10 +12,6 @@
 namespace toma {
 namespace {
 
-// Values of so many operators ago are taken for temporaries that only wait for the end of their statement.
-constexpr uint32_t recent = 16;
-// Of stages that end where few bytes live. A stage is at least such a part of what was dropped before it.
-constexpr uint32_t fewest_ops = 3, most_stages = 64;
 // Operators of a region that records without asking for memory again.
 constexpr size_t small = 8;
 
@@ -40,8 +36,6 @@ c10::Device device_of(const torch::jit::Stack& arguments) {
   each_tensor_in(arguments, [&](const at::Tensor& tensor, uint32_t, uint32_t) { device = tensor.is_cpu() ? device : tensor.device(); });
   return device;
 }
-
-bool is_alive(const Value& value) { return value.tensor.use_count() > 0; }
 
 }  // namespace
 
@@ -219,6 +213,7 @@ void Tape::hold_repeated() {
 void Tape::begin_stage() {
   if (!stages.empty()) {
     costs.stage_ends();
+    drop_input();
   }
   const auto number = static_cast<uint32_t>(stages.size());
   const auto kind = plan.empty() ? uint32_t{TOMA_KEEP} : plan[number].kind;
@@ -231,28 +226,6 @@ void Tape::begin_stage() {
 
 // Whether the plan runs a stage again, from what is held before it.
 bool Tape::is_repeated(uint32_t stage) const { return stage < runs.size() && runs[stage] > 1; }
-
-// Whether few bytes live beside those that the stage has dropped, and no fewer did lately: a good place to begin the
-// next. Stages grow with the region, so that there are never many.
-bool Tape::is_thin() {
-  Storages alive, dropped;
-  for (const auto& value : values) {
-    if (value.last_op + recent >= ops.size() && is_alive(value)) {
-      alive.add(value.storage._unsafe_get_target(), value.storage_bytes);
-    }
-  }
-  const auto least = *std::min_element(lately_alive.begin(), lately_alive.end());
-  lately_alive[ops.size() % lately_alive.size()] = alive.bytes;
-  for (auto slot = stages.back().first_slot; slot < slots.size(); ++slot) {
-    if (!slots[slot].is_outside && slots[slot].storage.use_count() == 0) {
-      dropped.add(slots[slot].storage._unsafe_get_target(), slots[slot].bytes);
-    }
-  }
-  const auto is_large = most_stages * dropped.bytes >= dropped_before && ops.size() >= stages.back().first_op + fewest_ops;
-  const auto is_thin = is_large && dropped.bytes > 0 && 2 * alive.bytes <= dropped.bytes && alive.bytes <= least;
-  dropped_before += is_thin ? dropped.bytes : 0;
-  return is_thin;
-}
 
 void Tape::made(Op& op, const torch::jit::Stack& results) {
   written(op);
@@ -294,6 +267,7 @@ void Tape::end() {
   }
   if (!stages.empty()) {
     costs.stage_ends();
+    unite();
     costs.region_ends();
   }
 }

@@ -226,9 +226,20 @@ class Tape final {
   void end_sooner();
   void begin_stage();
   bool is_repeated(uint32_t stage) const;
-  bool is_thin();
   void made(Op& op, const torch::jit::Stack& results);
   uint32_t value_for(const at::Tensor& tensor, const Op& op);
+
+  // Stages without a plan: stages.cpp.
+  uint64_t alive_bytes(Storages but) const;
+  uint64_t dropped_bytes(uint32_t first, uint32_t end) const;
+  bool is_thin();
+  void drop_input();
+  void unite();
+  void unite(uint32_t second);
+  bool is_idle(uint32_t boundary, const Storages& saved) const;
+  uint64_t passing_bytes(uint32_t boundary, Storages but) const;
+  uint64_t inner_bytes(uint32_t stage) const;
+  Storages saved_storages() const;
 
   // What operators refer to: refer.cpp.
   uint32_t known_value(const at::Tensor& tensor);
@@ -296,6 +307,8 @@ class Tape final {
   // Bytes that lived before each of the last operators; what earlier stages have dropped.
   std::array<uint64_t, 12> lately_alive{};
   uint64_t dropped_before = 0;
+  // Places at which few bytes live, and backward does not need them, since the stage began.
+  uint32_t passed = 0;
   bool must_cut = false, has_ended = false;
   // The stage whose backward runs.
   uint32_t reached = none;

@@ -22,12 +22,15 @@
 //! # Stages
 //!
 //! A stage is kept or repeated as a whole. Stages end at the layers of a [`seq()`] or [`seq_t`], at [`cut`], and
-//! elsewhere where few bytes live. A region inside a region is a stage of the outer one, whose plan holds for both.
+//! elsewhere where few bytes live. Two of them are one stage where backward needs less than half of what lives between
+//! them and little else of one: a plan would count as held what is not. A region inside a region is a stage of the outer one, whose plan holds
+//! for both.
 //!
 //! # What is known
 //!
-//! The first run of a region holds the input of each stage and nothing else, and measures what stages take:
-//! bytes from one operator to the next, and seconds. From then on the region takes the fastest [`Plan`] that fits
+//! The first run of a region measures what stages take: bytes from one operator to the next, and seconds. It holds
+//! the inputs of stages, each once twice its bytes were dropped since the last one. All inputs of many small stages would
+//! be more than backward needs. From then on the region takes the fastest [`Plan`] that fits
 //! what is free on the device, or a [`budget`](With::budget). That is remembered for each place in the program and
 //! all shapes. An operator that differs from it is noticed at once: the region goes on as another one that is known and
 //! has begun the same, or is new from there on.
@@ -51,7 +54,7 @@
 //! # Limits
 //!
 //! - On GPUs the bytes of what stages hold are known, and not what kernels take besides: leave some of the budget.
-//! - The first run at a place, and the first of each size, holds every stage's input, whatever the budget is.
+//! - The first run at a place, and the first of each size, knows no budget.
 //! - A value that passes stages by counts at each boundary that it passes. What the program itself holds, such as the
 //!   temporaries of a long statement, is never dropped.
 //!

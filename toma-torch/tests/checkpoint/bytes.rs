@@ -2,6 +2,7 @@
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
+use tch::nn::{self, ModuleT as _, VarStore};
 use tch::{Device, Kind, Tensor};
 use toma_core::classify::{Class, Classify as _};
 use toma_torch::checkpoint::{self, Solver, With};
@@ -82,6 +83,44 @@ fn weight() -> Tensor {
     let weight = Tensor::ones([64, 64], (Kind::Float, Device::Cpu)).set_requires_grad(true);
     (&weight * 0.0).sum(Kind::Float).backward();
     weight
+}
+
+/// Twelve layers whose product backward does not need, before what it needs.
+fn small_stages() -> (VarStore, checkpoint::SequentialT) {
+    let variables = VarStore::new(Device::Cpu);
+    let layer = |at: i64| nn::linear(variables.root() / at, 64, 64, nn::LinearConfig::default());
+    let net = (0..12).fold(checkpoint::seq_t(), |net, at| net.add(layer(at)).add_fn(|x| x.tanh()));
+    for variable in variables.trainable_variables() {
+        (&variable * 0.0).sum(Kind::Float).backward();
+    }
+    (variables, net)
+}
+
+#[test]
+fn many_small_stages_take_no_more_than_plain_in_their_first_run_and_as_planned() {
+    let _alone = alone();
+    let (variables, net) = small_stages();
+    let x = Tensor::ones([1024, 64], (Kind::Float, Device::Cpu));
+    let step = |with: With<'_>| {
+        cpu::reset_peak_allocated_bytes();
+        let before = cpu::allocated_bytes();
+        with.region(|| net.forward_t(&x, true)).square().mean(Kind::Float).backward();
+        cpu::stats().peak_allocated_bytes - before
+    };
+    let plain = (0..2).map(|_| step(checkpoint::with().enabled(false))).last().unwrap();
+    let form = checkpoint::with().name("small stages");
+    let first = step(form);
+    assert!(first * 10 <= plain * 9, "{first} of {plain} bytes");
+    let costs = form.known().unwrap();
+    assert_eq!(costs.stages().len(), 12);
+    let most = costs.keep_all_bytes();
+    assert!((plain..=plain * 21 / 20).contains(&most), "{most}, {plain} bytes of a plain step");
+    never_above_the_plan(
+        "small stages, planned",
+        || net.forward_t(&x, true),
+        |y| y.square().mean(Kind::Float).backward(),
+    );
+    drop(variables);
 }
 
 #[test]

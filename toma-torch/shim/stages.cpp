@@ -1,0 +1,159 @@
+// Where stages begin and end that no plan gives, and what of them a first run holds.
+
+#include <algorithm>
+
+#include "tape.h"
+
+namespace toma {
+namespace {
+
+// Values of so many operators ago are taken for temporaries that only wait for the end of their statement.
+constexpr uint32_t recent = 16;
+// Of stages that end where few bytes live. A stage is at least such a part of what was dropped before it.
+constexpr uint32_t fewest_ops = 3, most_stages = 64;
+// After so many places a stage ends where backward does not need what lives.
+constexpr uint32_t patience = 4;
+
+bool is_alive(const Value& value) { return value.tensor.use_count() > 0; }
+
+}  // namespace
+
+// What lives of the values of the last operators, and is held where a stage begins now, but for some storages.
+uint64_t Tape::alive_bytes(Storages but) const {
+  const auto before = but.bytes;
+  for (const auto& value : values) {
+    if (value.last_op + recent >= ops.size() && is_alive(value)) {
+      but.add(value.storage._unsafe_get_target(), value.storage_bytes);
+    }
+  }
+  return but.bytes - before;
+}
+
+// What the slots of the stages from one on would hold beyond what lives.
+uint64_t Tape::dropped_bytes(uint32_t first, uint32_t end) const {
+  Storages dropped;
+  for (auto slot = stages[first].first_slot; slot < end; ++slot) {
+    if (!slots[slot].is_outside && slots[slot].storage.use_count() == 0) {
+      dropped.add(slots[slot].storage._unsafe_get_target(), slots[slot].bytes);
+    }
+  }
+  return dropped.bytes;
+}
+
+// Whether few bytes live beside those that the stage has dropped, and no fewer did lately: a good place to begin the
+// next. Stages grow with the region, so that there are never many.
+bool Tape::is_thin() {
+  const auto alive = alive_bytes({}), dropped = dropped_bytes(current(), end_slot(current()));
+  const auto least = *std::min_element(lately_alive.begin(), lately_alive.end());
+  lately_alive[ops.size() % lately_alive.size()] = alive;
+  const auto is_large = most_stages * dropped >= dropped_before && ops.size() >= stages.back().first_op + fewest_ops;
+  const auto is_thin = is_large && dropped > 0 && 2 * alive <= dropped && alive <= least;
+  if (!is_thin || (2 * alive_bytes(saved_storages()) > alive && ++passed <= patience)) {
+    return false;
+  }
+  passed = 0;
+  dropped_before += dropped;
+  return true;
+}
+
+// The input of the stage that ends now is held on where the stages before it have dropped twice as much. All inputs
+// of many small stages are more than backward needs.
+void Tape::drop_input() {
+  if (!costs.learns() || current() == 0) {
+    return;
+  }
+  const auto boundary = current() - 1;
+  auto first = boundary;
+  while (first > 0 && !stages[first - 1].holds_output) {
+    --first;
+  }
+  if (2 * passing_bytes(boundary, {}) > dropped_bytes(first, end_slot(boundary)) || is_idle(boundary, saved_storages())) {
+    release(boundary);
+  }
+}
+
+// A plan counts what it holds between stages as saved, so small ones become one where backward does not need it.
+void Tape::unite() {
+  if (!costs.learns() || !notes->kept.empty()) {
+    return;
+  }
+  const auto saved = saved_storages();
+  for (auto second = current(); second > 0; --second) {
+    if (is_idle(second - 1, saved)) {
+      unite(second);
+    }
+  }
+}
+
+// Whether backward needs less than half of what lives between two stages, and little else of one of them: to hold the
+// input of that one, or the output, is as good.
+bool Tape::is_idle(uint32_t boundary, const Storages& saved) const {
+  const auto passing = passing_bytes(boundary, {});
+  const auto is_small = [&](uint32_t stage) { return 2 * inner_bytes(stage) <= passing; };
+  return 2 * passing_bytes(boundary, saved) > passing && (is_small(boundary) || is_small(boundary + 1));
+}
+
+// What later stages use of those up to one, but for some storages.
+uint64_t Tape::passing_bytes(uint32_t boundary, Storages but) const {
+  const auto before = but.bytes;
+  for (const auto& value : values) {
+    if (value.stage <= boundary && boundary < value.last_stage) {
+      but.add(value.storage._unsafe_get_target(), value.storage_bytes);
+    }
+  }
+  return but.bytes - before;
+}
+
+// What backward needs of a stage, but for its output.
+uint64_t Tape::inner_bytes(uint32_t stage) const {
+  Storages counted;
+  for (const auto& value : values) {
+    const auto may_follow = stage == current() && is_alive(value);
+    if (value.stage <= stage && (stage < value.last_stage || may_follow)) {
+      counted.add(value.storage._unsafe_get_target(), 0);
+    }
+  }
+  for (auto number = stages[stage].first_slot; number < end_slot(stage); ++number) {
+    const auto& slot = slots[number];
+    const auto made = storages.find(slot.storage._unsafe_get_target());
+    if (!slot.is_outside && !slot.is_dead && (made == storages.end() || made->second.stage == stage)) {
+      counted.add(slot.storage._unsafe_get_target(), slot.bytes);
+    }
+  }
+  return counted.bytes;
+}
+
+// What backward needs of all stages.
+Storages Tape::saved_storages() const {
+  Storages saved;
+  for (const auto& slot : slots) {
+    if (!slot.is_dead) {
+      saved.add(slot.storage._unsafe_get_target(), 0);
+    }
+  }
+  return saved;
+}
+
+// A stage and the one before it become one.
+void Tape::unite(uint32_t second) {
+  costs.unites(second);
+  stages[second - 1].holds_output = stages[second].holds_output;
+  stages.erase(stages.begin() + second);
+  const auto renumber = [&](uint32_t& stage) { stage -= stage != none && stage >= second ? 1 : 0; };
+  for (auto& value : values) {
+    renumber(value.stage);
+    renumber(value.last_stage);
+    if (!is_needed(value)) {
+      value.held.reset();
+    }
+  }
+  for (auto& [storage, made] : storages) {
+    renumber(made.stage);
+  }
+  for (auto slot = stages[second - 1].first_slot; slot < end_slot(second - 1); ++slot) {
+    auto& value = slots[slot].value;
+    value = value != none && values[value].stage == second - 1 ? none : value;
+  }
+}
+
+}  // namespace toma
