@@ -48,7 +48,7 @@ pub(super) const STEPS: &[Step] = &[
     step("test", Fast, "unit and integration tests, with all features", suites::all),
     step("test-bare", Full, "unit and integration tests, with no feature", suites::bare),
     step("doc-tests", Full, "examples in the documentation, with all features", suites::doc),
-    step("optimized", Full, "chosen tests, optimized, with all features", suites::optimized),
+    step("optimized", Full, "tests that draw many cases, optimized, with all features", suites::optimized),
     step("benches", Full, "each benchmark runs once, optimized", programs::benches),
     step("examples", Full, "examples run and end well, optimized", programs::examples),
     step("profiles", Full, "fixture programs end well in each profile they list", fixtures::step),
@@ -63,6 +63,8 @@ pub(super) const STEPS: &[Step] = &[
     step("rounds", Nightly, "what shows one property over and over, in full length", nightly::rounds),
     step("nets", Nightly, "what is said of large nets, against counted bytes", nightly::nets),
     step("test-bare-slow", Nightly, "the slow tests with no feature", suites::bare_slow),
+    step("test-optimized", Nightly, "other tests that the optimizer may change", suites::optimized_too),
+    step("cases", Nightly, "unit and integration tests, each property with 1,024 cases", suites::cases),
     step("regret", Nightly, "the bars of the benchmark `regret`, over its whole grid", nightly::regret),
     step("all-profiles", Nightly, "fixture programs in the profiles left to the night", fixtures::nightly),
     step(
