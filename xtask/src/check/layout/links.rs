@@ -33,7 +33,7 @@ fn targets_of_line(line: &str) -> impl Iterator<Item = &str> {
 }
 
 /// The label and the target of a definition.
-fn definition(line: &str) -> Option<(&str, &str)> {
+pub(super) fn definition(line: &str) -> Option<(&str, &str)> {
     line.strip_prefix('[').and_then(|rest| rest.split_once("]:"))
 }
 

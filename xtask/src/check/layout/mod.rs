@@ -8,6 +8,7 @@ mod links;
 mod markdown;
 mod pages;
 mod paths;
+mod sentences;
 mod text;
 mod words;
 
@@ -63,6 +64,7 @@ fn problems(file: &TextFile, leads: &links::Leads<'_>) -> Vec<String> {
             found.extend(documents::too_long(file));
             found.extend(documents::figures_without_source(file));
             found.extend(documents::unknown_languages(file));
+            found.extend(sentences::too_long(file));
             found.extend(pages::without_program(file));
         }
         _ => {}
@@ -108,7 +110,7 @@ mod tests {
         assert_eq!(of("benches/a.md", "[x](nowhere.md) 5 %").len(), 2);
         assert_eq!(of("docs/a.md", "```rust\nfn main() {}\n```\n[x](../README.md) [y](README.md)").len(), 1);
         assert_eq!(of("docs/a.md", "```rs\n```\n").len(), 2);
-        assert_eq!(of("README.md", &"x\n".repeat(151)).len(), 1);
+        assert_eq!(of("README.md", &"x.\n".repeat(151)).len(), 1);
         assert_eq!(of("a.toml", "[x](nowhere.md) unsafe"), [""; 0]);
         let path = concat!("/ho", "me/me/x");
         assert_eq!(of("a.toml", path).len(), 1);
