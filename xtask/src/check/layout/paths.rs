@@ -3,7 +3,7 @@
 use super::files::TextFile;
 
 /// Documents that lead a reader to sources, by paths that may begin at any folder.
-const MAPS: &[&str] = &["ARCHITECTURE.md", "DESIGN.md"];
+const MAPS: &[&str] = &["ARCHITECTURE.md", "CONTRIBUTING.md", "DESIGN.md", "README.md", "examples/README.md"];
 
 const SOURCES: &[&str] = &[".rs", ".cpp", ".h"];
 
@@ -45,7 +45,7 @@ mod tests {
         unknown(&[
             file("ARCHITECTURE.md", text),
             file("core/src/engine/drive.rs", ""),
-            file("README.md", "no.rs"),
+            file("CHANGELOG.md", "no.rs"),
         ])
     }
 
