@@ -8,7 +8,8 @@ pub(super) type Known<'a> = dyn Fn(&'static str, &str) -> bool + 'a;
 /// Commands in documents with the name of a benchmark, an example, a test or a step that is not there. The changelog
 /// tells what was.
 pub(super) fn unknown(files: &[TextFile], known: &Known<'_>) -> Vec<String> {
-    let documents = files.iter().filter(|file| file.path.ends_with(".md") && file.path != "CHANGELOG.md");
+    let is_document = |path: &str| path.rsplit_once('.').is_some_and(|(_, kind)| kind == "md");
+    let documents = files.iter().filter(|file| is_document(&file.path) && file.path != "CHANGELOG.md");
     let lines =
         documents.flat_map(|file| file.text.lines().zip(1..).map(|(line, at)| (&file.path, line, at)));
     let named =
