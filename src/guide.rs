@@ -16,20 +16,20 @@
 )]
 
 /// Makes modules of files of the guide. Their links lead to files; the definitions in front of a page win over its own,
-/// and lead to modules.
+/// and lead to modules. A test has none of them: with one text alone its name is the page's path and line.
 macro_rules! pages {
     ($($(#[cfg($shown:meta)])? $page:ident: $reference:literal,)*) => {$(
         $(#[cfg($shown)])?
-        #[doc = "[devices]: crate::guide::devices"]
-        #[doc = "[options]: crate::guide::options"]
-        #[doc = "[policy]: crate::guide::options#policies"]
-        #[doc = "[predict]: crate::guide::predict"]
-        #[doc = "[profile]: crate::guide::profile"]
-        #[doc = "[ranks]: crate::guide::ranks"]
-        #[doc = "[tensors]: crate::guide::tensors"]
-        #[doc = "[undo]: crate::guide::retry#a-body-that-can-run-twice"]
+        #[cfg_attr(not(doctest), doc = "[devices]: crate::guide::devices")]
+        #[cfg_attr(not(doctest), doc = "[options]: crate::guide::options")]
+        #[cfg_attr(not(doctest), doc = "[policy]: crate::guide::options#policies")]
+        #[cfg_attr(not(doctest), doc = "[predict]: crate::guide::predict")]
+        #[cfg_attr(not(doctest), doc = "[profile]: crate::guide::profile")]
+        #[cfg_attr(not(doctest), doc = "[ranks]: crate::guide::ranks")]
+        #[cfg_attr(not(doctest), doc = "[tensors]: crate::guide::tensors")]
+        #[cfg_attr(not(doctest), doc = "[undo]: crate::guide::retry#a-body-that-can-run-twice")]
         #[doc = include_str!(concat!("../docs/", stringify!($page), ".md"))]
-        #[doc = concat!("# Reference\n\n", $reference)]
+        #[cfg_attr(not(doctest), doc = concat!("# Reference\n\n", $reference))]
         pub mod $page {}
     )*};
 }

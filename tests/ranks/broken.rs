@@ -11,7 +11,7 @@ use toma::classify::OutOfMemory;
 use toma::device::Ladder;
 use toma::memory::Host;
 use toma::predict::{Foreseen, Predict, Rehearsal, run_dry};
-use toma::ranks::{self, Ranks, ThreadRank};
+use toma::ranks::{self, Group, ThreadRank};
 use toma::testing::{FakeDevice, StoppedClock, inject};
 use toma::{NoCache, execute, report};
 

@@ -7,7 +7,7 @@ use std::sync::Barrier;
 use std::time::{Duration, Instant};
 
 use toma::classify::{Class, OutOfMemory};
-use toma::ranks::{self, Error, Ranks, ThreadRank};
+use toma::ranks::{self, Error, Group, ThreadRank};
 use toma::{NoCache, execute, report};
 
 use crate::kit::{on_each, on_each_within};

@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use toma::classify::Class;
-use toma::ranks::{Agreed, Error, Member, Ranks, Says, Store, StoreError, Subject, Vote};
+use toma::ranks::{Agreed, Error, Group, Member, Says, Store, StoreError, Subject, Vote};
 
 #[derive(Clone, Debug)]
 enum Operation {

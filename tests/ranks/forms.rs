@@ -9,7 +9,7 @@ use std::thread::{self, Thread};
 
 use toma::GlobalCache;
 use toma::classify::OutOfMemory;
-use toma::ranks::{Ranks, ThreadRank, when_agreed};
+use toma::ranks::{Group, ThreadRank, when_agreed};
 use toma::{NoCache, execute, report};
 
 use crate::kit::on_each;

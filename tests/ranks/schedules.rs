@@ -9,7 +9,7 @@ use std::thread;
 
 use proptest::prelude::*;
 use toma::classify::Class;
-use toma::ranks::{Ranks, ThreadRank};
+use toma::ranks::{Group, ThreadRank};
 use toma::{NoCache, execute};
 
 use crate::kit::on_each;

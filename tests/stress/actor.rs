@@ -9,7 +9,7 @@ use std::time::Duration;
 use fastrand::Rng;
 use toma::classify::Class;
 use toma::device::Cancel;
-use toma::testing::inject::{self, Scope, Verdict};
+use toma::testing::inject::{self, Injection, Verdict};
 
 use crate::check::is_injected;
 use crate::ending::{Ending, text_of};
@@ -142,7 +142,7 @@ impl Actor {
     }
 
     /// Lets attempts of this thread fail from outside of their bodies, perhaps.
-    pub(crate) fn inject(&self) -> Option<Scope> {
+    pub(crate) fn inject(&self) -> Option<Injection> {
         let state = Arc::clone(&self.state);
         self.chance(400).then(|| inject::script(from_fn(move || Some(lock(&state).verdict()))))
     }

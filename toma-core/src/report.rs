@@ -2,4 +2,4 @@
 
 #[cfg(feature = "svg")]
 pub use crate::observe::report::svg;
-pub use crate::observe::report::{Foreseen, Fullest, Report, Shortfall, Tried, Wait, last};
+pub use crate::observe::report::{Fullest, Predicted, Report, Shortfall, Tried, Wait, last};

@@ -13,8 +13,8 @@
 //! let mut allocator = CachingAllocator::new(Settings::new(24 * MIB));
 //! let image = allocator.allocate(5 * MIB)?; // cut from a segment of 20 MiB
 //! allocator.allocate(100)?; // 512 bytes of a segment of 2 MiB
-//! assert_eq!(allocator.figures().allocated.current, 5 * MIB + 512);
-//! assert_eq!(allocator.figures().reserved.current, 22 * MIB);
+//! assert_eq!(allocator.stats().allocated.current, 5 * MIB + 512);
+//! assert_eq!(allocator.stats().reserved.current, 22 * MIB);
 //!
 //! allocator.free(image)?;
 //! let error = allocator.allocate(24 * MIB).unwrap_err(); // the segment of 2 MiB is still in use
@@ -56,16 +56,16 @@
 mod as_cuda;
 mod block;
 mod error;
-mod figures;
 mod settings;
+mod stats;
 
 use std::collections::{BTreeMap, BTreeSet};
 
 pub use as_cuda::as_cuda;
 pub use block::{Block, Pool, Segment};
 pub use error::{InvalidFree, InvalidSplitSize, OutOfMemory};
-pub use figures::{Bytes, Figures};
 pub use settings::Settings;
+pub use stats::{Bytes, DeviceStats};
 
 use settings::{REFUSED, rounded, segment_bytes};
 
@@ -85,7 +85,7 @@ pub struct CachingAllocator {
     /// The addresses of allocations that are not freed: none for 0 bytes.
     held: BTreeMap<BlockId, Option<u64>>,
     handed_out: u64,
-    figures: Figures,
+    stats: DeviceStats,
 }
 
 /// Tells the allocations of one [`CachingAllocator`] apart; no two of them have the same.
@@ -102,7 +102,7 @@ impl CachingAllocator {
             free: BTreeSet::new(),
             held: BTreeMap::new(),
             handed_out: 0,
-            figures: Figures::default(),
+            stats: DeviceStats::default(),
         }
     }
 
@@ -147,8 +147,8 @@ impl CachingAllocator {
     }
 
     /// The bytes in each state, their peaks, and the number of retries.
-    pub fn figures(&self) -> Figures {
-        self.figures
+    pub fn stats(&self) -> DeviceStats {
+        self.stats
     }
 
     /// The segments by address, each with its blocks.
@@ -188,7 +188,7 @@ impl CachingAllocator {
             .or_else(|| if self.release_oversize(size) { self.add_segment(size) } else { None })
             .or_else(|| {
                 self.release_cached_memory();
-                self.figures.retries += 1;
+                self.stats.retries += 1;
                 self.add_segment(size)
             })
     }
@@ -196,14 +196,14 @@ impl CachingAllocator {
     /// What the driver does: a segment, if there is room for it.
     fn add_segment(&mut self, size: u64) -> Option<Block> {
         let bytes = segment_bytes(size);
-        if bytes > self.settings.capacity_bytes - self.figures.reserved.current {
+        if bytes > self.settings.capacity_bytes - self.stats.reserved.current {
             return None;
         }
         let address = self.segments.last_key_value().map_or(0, |(address, bytes)| address + bytes);
         // Where addresses end, so does the memory.
         address.checked_add(bytes)?;
         self.segments.insert(address, bytes);
-        self.figures.reserved.add(bytes);
+        self.stats.reserved.add(bytes);
         let whole = Block { pool: Pool::of(size), bytes, address, requested: None };
         self.add_free(whole);
         Some(whole)
@@ -228,7 +228,7 @@ impl CachingAllocator {
     fn release(&mut self, whole: Block) {
         self.remove_free(whole);
         self.segments.remove(&whole.address);
-        self.figures.reserved.subtract(whole.bytes);
+        self.stats.reserved.subtract(whole.bytes);
     }
 
     fn occupy(&mut self, free: Block, size: u64, requested: u64) {
@@ -239,7 +239,7 @@ impl CachingAllocator {
         if rest > 0 {
             self.add_free(Block { bytes: rest, address: free.address + bytes, ..free });
         }
-        self.figures.occupy(bytes, requested);
+        self.stats.occupy(bytes, requested);
     }
 
     fn give_back(&mut self, address: u64) {
@@ -251,7 +251,7 @@ impl CachingAllocator {
             merged.bytes += neighbor.bytes;
         }
         self.add_free(merged);
-        self.figures.give_back(used.bytes, used.requested.unwrap_or(0));
+        self.stats.give_back(used.bytes, used.requested.unwrap_or(0));
     }
 
     /// The blocks before and behind an address, as far as they are of the same segment.
@@ -275,8 +275,8 @@ impl CachingAllocator {
     fn out_of_memory(&self, requested_bytes: u64) -> OutOfMemory {
         OutOfMemory {
             requested_bytes,
-            allocated_bytes: self.figures.allocated.current,
-            reserved_bytes: self.figures.reserved.current,
+            allocated_bytes: self.stats.allocated.current,
+            reserved_bytes: self.stats.reserved.current,
             capacity_bytes: self.settings.capacity_bytes,
         }
     }

@@ -20,5 +20,5 @@ pub mod residency;
 mod rows;
 
 pub use alike::Unlike;
-pub use growth::{Growth, HeadRoom, Held, Highest, Line};
+pub use growth::{Growth, HeadRoom, Highest, Line, LiveBlock};
 pub use rows::{Coupled, Coupling, Rows, Summed};

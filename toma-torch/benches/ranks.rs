@@ -11,7 +11,7 @@ use std::sync::Barrier;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use toma_core::ranks::{Ranks as _, Says, Store as _, Subject, Vote};
+use toma_core::ranks::{Group as _, Says, Store as _, Subject, Vote};
 use toma_torch::ranks::{Rendezvous, TcpStore};
 
 const HOST: &str = "127.0.0.1";

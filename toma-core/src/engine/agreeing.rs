@@ -7,11 +7,11 @@ use super::machine::Machine;
 use super::meter::Measured;
 use crate::call_site::Name;
 use crate::classify::Class;
-use crate::ranks::{Agreed, Error, Ranks, Running, Says, Subject, Vote, Waiting};
+use crate::ranks::{Agreed, Error, Group, Running, Says, Subject, Vote, Waiting};
 
 /// A call that runs over several ranks.
 pub(super) struct Agreeing<'a> {
-    ranks: &'a dyn Ranks,
+    ranks: &'a dyn Group,
     running: Running<'a>,
     subject: Subject,
     /// What is to be voted on before the next attempt.
@@ -48,7 +48,7 @@ pub(super) struct Ahead {
 
 impl<'a> Agreeing<'a> {
     /// A call of this name; panics where another runs over these ranks.
-    pub(super) fn new(ranks: &'a dyn Ranks, name: &Name, is_batch: bool) -> Self {
+    pub(super) fn new(ranks: &'a dyn Group, name: &Name, is_batch: bool) -> Self {
         let form = if is_batch { "batch" } else { "pieces" };
         let subject = Subject::new(form, name.to_string());
         let running = ranks.calls().begin(&subject).unwrap_or_else(|error| name.refuse(error));

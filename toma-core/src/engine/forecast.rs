@@ -17,7 +17,7 @@ const EXPLORES: usize = 4;
 pub(super) struct Forecast<'a> {
     predict: Followed<'a>,
     device: &'a dyn MemorySource,
-    said: report::Foreseen,
+    said: report::Predicted,
     items: Option<usize>,
     /// What the program had allocated then, where that is counted.
     allocated_bytes: Option<u64>,
@@ -36,7 +36,7 @@ impl<'a> Forecast<'a> {
     pub(super) fn new(
         predict: Followed<'a>,
         device: &'a dyn MemorySource,
-        said: report::Foreseen,
+        said: report::Predicted,
         items: Option<usize>,
     ) -> Self {
         let allocated_bytes = device.usage().map(|usage| usage.allocated_bytes);

@@ -7,7 +7,7 @@ use crate::device::Ladder;
 use crate::memory::MemorySource;
 use crate::observe::Observer;
 use crate::predict::Predict;
-use crate::ranks::Ranks;
+use crate::ranks::Group;
 
 /// See the setters of [`With`](crate::execute::With), which have the same names.
 #[derive(Clone, Debug, Default)]
@@ -21,7 +21,7 @@ pub(crate) struct Options<'a> {
     pub(crate) ladder: Option<Ladder<'a>>,
     pub(crate) predict: Option<&'a dyn Predict>,
     /// More than one.
-    pub(crate) ranks: Option<&'a dyn Ranks>,
+    pub(crate) ranks: Option<&'a dyn Group>,
 }
 
 impl Options<'_> {

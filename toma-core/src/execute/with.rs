@@ -16,7 +16,7 @@ use crate::observe::Observer;
 use crate::outcome::{Auto, Classified};
 use crate::policy::{Halve, Policy};
 use crate::predict::Predict;
-use crate::ranks::Ranks;
+use crate::ranks::Group;
 use crate::shield;
 use crate::switches::Switches;
 
@@ -134,7 +134,7 @@ impl<'a, P, K, B, U> With<'a, P, K, B, U> {
     ///
     /// The form panics inside of an attempt of another call with `ranks`.
     #[inline]
-    pub fn ranks(mut self, ranks: &'a dyn Ranks) -> Self {
+    pub fn ranks(mut self, ranks: &'a dyn Group) -> Self {
         self.core.options.ranks = Some(ranks).filter(|ranks| ranks.size() > 1);
         self
     }

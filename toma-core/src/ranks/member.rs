@@ -17,7 +17,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use super::bytes::{Reader, Writer};
-use super::{Agreed, Calls, Error, Ranks, Says, Store, Subject, Vote, Waiting, verdict};
+use super::{Agreed, Calls, Error, Group, Says, Store, Subject, Vote, Waiting, verdict};
 
 /// How long ranks wait for each other unless told.
 pub const DEFAULT_TIMEOUT: Duration = Duration::from_secs(300);
@@ -103,7 +103,7 @@ impl<S: Store> Member<S> {
     /// The bytes of all ranks, in their order. For small things: each rank reads those of all others.
     ///
     /// # Errors
-    /// As [`agree`](Ranks::agree).
+    /// As [`agree`](Group::agree).
     pub fn share(&self, bytes: Vec<u8>) -> Result<Vec<Vec<u8>>, Error> {
         let number = self.inner.shared.load(Ordering::Relaxed);
         // A rank is at most one exchange ahead of the others, so two keys suffice.
@@ -131,7 +131,7 @@ impl<S: Store> Member<S> {
     }
 }
 
-impl<S: Store> Ranks for Member<S> {
+impl<S: Store> Group for Member<S> {
     fn rank(&self) -> usize {
         self.inner.rank
     }

@@ -24,7 +24,7 @@ pub type ThreadRank = Member<MemoryStore>;
 /// ```
 /// # extern crate toma_core as toma;
 /// use std::thread;
-/// use toma::ranks::{self, Ranks as _};
+/// use toma::ranks::{self, Group as _};
 ///
 /// let values: Vec<_> = thread::scope(|scope| {
 ///     let ask = |rank: ranks::ThreadRank| rank.smallest(10 + rank.rank());

@@ -13,7 +13,7 @@
 //! let ranks = ranks::threads(2);
 //! let sizes: Vec<_> = thread::scope(|scope| {
 //!     let run = |rank: ranks::ThreadRank| {
-//!         let room = 4 - 2 * ranks::Ranks::rank(&rank);
+//!         let room = 4 - 2 * ranks::Group::rank(&rank);
 //!         execute::with::<NoCache>().ranks(&rank).batch(8, |size| {
 //!             if size > room { Err(OutOfMemory::new(None)) } else { Ok(size) }
 //!         })
@@ -37,12 +37,12 @@
 //! # Collectives in bodies
 //! A body that waits for other ranks (NCCL, MPI) hangs when one of them has failed before. Compute in the body, and
 //! reduce once the call has returned: by then all ranks have agreed. What must happen once for an attempt that counts,
-//! such as adding gradients, is handed to [`when_agreed`]. [`agree`](Ranks::agree), [`smallest`](Ranks::smallest) and
-//! [`barrier`](Ranks::barrier) are for loops of one's own.
+//! such as adding gradients, is handed to [`when_agreed`]. [`agree`](Group::agree), [`smallest`](Group::smallest) and
+//! [`barrier`](Group::barrier) are for loops of one's own.
 //!
 //! # One call at a time
 //! Votes are matched by their number, and by form, name and attempt of the call. So one call at a time runs over a
-//! [`Ranks`]: a second one beside it or inside of it is refused. Work on another thread takes ranks of another
+//! [`Group`]: a second one beside it or inside of it is refused. Work on another thread takes ranks of another
 //! [name](Member::named). Inside of an attempt on which ranks agree, those of another name are refused, too.
 
 mod bytes;
@@ -73,7 +73,7 @@ use crate::shield;
 pub type Waiting = Box<dyn FnOnce() -> Result<Agreed, Error> + Send>;
 
 /// The processes, or threads, that make the same calls.
-pub trait Ranks: fmt::Debug + Send + Sync {
+pub trait Group: fmt::Debug + Send + Sync {
     /// The number of this one, from 0.
     fn rank(&self) -> usize;
 
@@ -117,7 +117,7 @@ pub trait Ranks: fmt::Debug + Send + Sync {
 }
 
 /// One question to all ranks; none where there is only one.
-fn ask<R: Ranks + ?Sized>(
+fn ask<R: Group + ?Sized>(
     ranks: &R,
     form: &'static str,
     says: Says,
@@ -138,7 +138,7 @@ fn ask<R: Ranks + ?Sized>(
 
 macro_rules! forward {
     ($([$($generics:tt)*] $type:ty;)*) => {$(
-        impl<$($generics)*> Ranks for $type {
+        impl<$($generics)*> Group for $type {
             fn rank(&self) -> usize {
                 (**self).rank()
             }
@@ -159,9 +159,9 @@ macro_rules! forward {
 }
 
 forward! {
-    [R: Ranks + ?Sized] &R;
-    [R: Ranks + ?Sized] std::sync::Arc<R>;
-    [R: Ranks + ?Sized] Box<R>;
+    [R: Group + ?Sized] &R;
+    [R: Group + ?Sized] std::sync::Arc<R>;
+    [R: Group + ?Sized] Box<R>;
 }
 
 /// Runs `action` once the attempt counts: at once outside of calls with `ranks`, and otherwise when all ranks have

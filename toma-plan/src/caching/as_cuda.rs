@@ -49,10 +49,10 @@ impl Allocator for Replayed {
     }
 
     fn allocated_bytes(&self) -> u64 {
-        self.allocator.figures().allocated.current
+        self.allocator.stats().allocated.current
     }
 
     fn reserved_bytes(&self) -> u64 {
-        self.allocator.figures().reserved.current
+        self.allocator.stats().reserved.current
     }
 }

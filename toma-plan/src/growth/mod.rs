@@ -91,7 +91,7 @@ pub struct Highest {
 /// A block that lives at some moment, at some size.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub struct Held {
+pub struct LiveBlock {
     /// Its storage in [`Growth::trace`].
     pub storage: StorageId,
     /// The operator that made it.
@@ -226,7 +226,7 @@ impl Growth {
 
     /// What the step holds of a place once the event of a tick has happened, at a size, the largest first.
     #[must_use]
-    pub fn holders(&self, place: &Place, size: u64, tick: Tick) -> Vec<Held> {
+    pub fn holders(&self, place: &Place, size: u64, tick: Tick) -> Vec<LiveBlock> {
         let alive = self.blocks.iter().filter(|block| block.place == *place && block.is_alive(tick));
         let mut holders: Vec<_> = alive.map(|block| self.held(block, size)).collect();
         holders.sort_by_key(|held| Reverse(held.bytes));
@@ -240,9 +240,9 @@ impl Growth {
         squares.map(|block| (block.storage, block.operator))
     }
 
-    fn held(&self, block: &Grows, size: u64) -> Held {
+    fn held(&self, block: &Grows, size: u64) -> LiveBlock {
         let line = self.pick(&block.fit, size);
-        Held { storage: block.storage, operator: block.operator, bytes: line.bytes_at(size), line }
+        LiveBlock { storage: block.storage, operator: block.operator, bytes: line.bytes_at(size), line }
     }
 
     fn pick(&self, fit: &Fit, size: u64) -> Line {

@@ -4,7 +4,7 @@ use std::fmt::{self, Write as _};
 
 use toma_trace::Size;
 
-use super::{Outcome, Round, Step, Terms, simulator};
+use super::{Round, Simulation, Step, Terms, simulator};
 
 /// What leaves after each operator of a step, and what is fetched when it begins for later.
 ///
@@ -64,7 +64,7 @@ impl Plan {
                 plan.fetches[back.fetched_at].push(absence.storage);
             }
         }
-        let Outcome { rounds, peak_bytes, .. } = simulator::settled(step, terms, &plan);
+        let Simulation { rounds, peak_bytes, .. } = simulator::settled(step, terms, &plan);
         plan.round = rounds.last().copied().unwrap_or_default();
         plan.peak_bytes = peak_bytes;
         plan

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use super::links::Links;
-use super::outcome::{Move, MoveKind, Outcome, Round};
+use super::simulation::{Move, MoveKind, Round, Simulation};
 use super::timeline::Timeline;
 use super::{Candidate, Eviction, NextEvent, OutOfMemory, Plan, Situation, Step, Storage, Terms, Use};
 
@@ -12,7 +12,7 @@ use super::{Candidate, Eviction, NextEvent, OutOfMemory, Plan, Situation, Step, 
 /// # Panics
 ///
 /// Where the step is [invalid](Step::check).
-pub fn simulate(step: &Step, terms: &Terms, eviction: &mut dyn Eviction, rounds: usize) -> Outcome {
+pub fn simulate(step: &Step, terms: &Terms, eviction: &mut dyn Eviction, rounds: usize) -> Simulation {
     let mut simulator = Simulator::new(step, terms);
     simulator.repeat(rounds, eviction, None);
     simulator.outcome
@@ -26,14 +26,14 @@ pub fn simulate(step: &Step, terms: &Terms, eviction: &mut dyn Eviction, rounds:
 /// # Panics
 ///
 /// Where the step is [invalid](Step::check), or the plan another one's.
-pub fn simulate_plan(step: &Step, terms: &Terms, plan: &Plan, rounds: usize) -> Outcome {
+pub fn simulate_plan(step: &Step, terms: &Terms, plan: &Plan, rounds: usize) -> Simulation {
     let mut simulator = Simulator::new(step, terms);
     simulator.repeat(rounds, &mut NextEvent, Some(plan));
     simulator.outcome
 }
 
 /// The second of two rounds of a plan that begin with what it has away at the end of a step.
-pub(super) fn settled(step: &Step, terms: &Terms, plan: &Plan) -> Outcome {
+pub(super) fn settled(step: &Step, terms: &Terms, plan: &Plan) -> Simulation {
     let mut simulator = Simulator::new(step, terms);
     for storage in plan.away_at_the_end(step) {
         simulator.goes(storage, Lies::Outside);
@@ -69,7 +69,7 @@ struct Simulator<'a> {
     resident: u64,
     links: Links,
     round: Round,
-    outcome: Outcome,
+    outcome: Simulation,
 }
 
 impl<'a> Simulator<'a> {
@@ -83,7 +83,7 @@ impl<'a> Simulator<'a> {
             resident: 0,
             links: Links::new(*terms, step.storages.len()),
             round: Round::default(),
-            outcome: Outcome::default(),
+            outcome: Simulation::default(),
         };
         simulator.bring(Storage::lives_before, 0);
         simulator

@@ -114,7 +114,7 @@ impl Pair {
         let allocated = cells().filter(|cell| cell.2.is_some()).map(|cell| cell.0).sum();
         let now = [requested, allocated, self.twin.reserved()];
         self.peaks.iter_mut().zip(now).for_each(|(peak, bytes)| *peak = bytes.max(*peak));
-        let told = self.replay.figures();
+        let told = self.replay.stats();
         prop_assert_eq!([told.requested, told.allocated, told.reserved].map(|bytes| bytes.current), now);
         prop_assert_eq!([told.requested, told.allocated, told.reserved].map(|bytes| bytes.peak), self.peaks);
         prop_assert_eq!((told.active, told.retries), (told.allocated, self.twin.retries));

@@ -9,7 +9,7 @@ fn zero_bytes_take_nothing_and_are_freed_once() {
     let mut allocator = CachingAllocator::new(Settings::new(0));
     let nothing = allocator.allocate(0).unwrap();
     assert_ne!(allocator.allocate(0).unwrap(), nothing);
-    assert_eq!(allocator.figures(), CachingAllocator::new(Settings::new(0)).figures());
+    assert_eq!(allocator.stats(), CachingAllocator::new(Settings::new(0)).stats());
     assert!(parts(&allocator).is_empty());
     assert_eq!(allocator.free(nothing), Ok(()));
     assert_eq!(allocator.free(nothing), Err(InvalidFree::FreedTwice(nothing)));
@@ -27,11 +27,11 @@ fn a_block_is_freed_once() {
     let block = allocator.allocate(512).unwrap();
     allocator.free(block).unwrap();
     let again = allocator.allocate(512).unwrap(); // at the same address
-    let before = (allocator.figures(), parts(&allocator));
+    let before = (allocator.stats(), parts(&allocator));
     let error = allocator.free(block).unwrap_err();
     assert_eq!(error, InvalidFree::FreedTwice(block));
     assert_eq!(error.to_string(), "allocation 0 was freed before");
-    assert_eq!((allocator.figures(), parts(&allocator)), before);
+    assert_eq!((allocator.stats(), parts(&allocator)), before);
     assert_eq!(allocator.free(again), Ok(()));
 }
 
@@ -54,7 +54,7 @@ fn an_exbibyte_is_refused_before_anything_is_released() {
     for bytes in [1 << 60, u64::MAX] {
         assert_eq!(allocator.allocate(bytes).unwrap_err().requested_bytes, bytes);
     }
-    assert_eq!((parts(&allocator).len(), allocator.figures().retries), (1, 0));
+    assert_eq!((parts(&allocator).len(), allocator.stats().retries), (1, 0));
     assert!(allocator.allocate((1 << 60) - 1).is_ok());
 }
 

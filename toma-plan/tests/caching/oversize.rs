@@ -37,7 +37,7 @@ fn a_request_to_a_free_block() {
         allocator.free(first).unwrap();
         allocator.allocate(requested).unwrap();
         let serves = allocator.segments().count() == 1;
-        let allocated = allocator.figures().allocated.current;
+        let allocated = allocator.stats().allocated.current;
         assert_eq!(serves.then_some(allocated), taken, "of {requested} where {cached} are free");
     }
 }
@@ -73,7 +73,7 @@ fn the_smallest_oversize_block_that_is_enough_is_released_first() {
             vec![Used(2 * MIB), Free(18 * MIB)]
         ]
     );
-    assert_eq!(allocator.figures().retries, 0);
+    assert_eq!(allocator.stats().retries, 0);
 }
 
 #[test]
@@ -85,7 +85,7 @@ fn otherwise_the_largest_ones_until_they_are_enough() {
     }
     allocator.allocate(76 * MIB).unwrap();
     assert_eq!(parts(&allocator), [[Free(32 * MIB)], [Free(2 * MIB)], [Used(76 * MIB)]]);
-    assert_eq!(allocator.figures().retries, 0);
+    assert_eq!(allocator.stats().retries, 0);
 }
 
 #[test]
@@ -97,7 +97,7 @@ fn where_they_are_not_enough_everything_is_released() {
     }
     allocator.allocate(62 * MIB).unwrap();
     assert_eq!(parts(&allocator), [[Used(62 * MIB)]]);
-    assert_eq!(allocator.figures().retries, 1);
+    assert_eq!(allocator.stats().retries, 1);
 }
 
 #[test]
@@ -107,5 +107,5 @@ fn the_small_pool_releases_none_of_the_large_one_alone() {
     allocator.free(oversize).unwrap();
     allocator.allocate(1).unwrap();
     assert_eq!(parts(&allocator), [[Used(512), Free(2 * MIB - 512)]]);
-    assert_eq!(allocator.figures().retries, 1);
+    assert_eq!(allocator.stats().retries, 1);
 }

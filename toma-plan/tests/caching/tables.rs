@@ -34,7 +34,7 @@ fn a_first_request() {
     for &(requested, allocated, reserved) in FIRST_REQUESTS {
         let mut allocator = large();
         allocator.allocate(requested).unwrap();
-        let figures = allocator.figures();
+        let figures = allocator.stats();
         assert_eq!(figures.requested.current, requested);
         assert_eq!(figures.allocated.current, allocated, "of {requested}");
         assert_eq!(figures.reserved.current, reserved, "of {requested}");
@@ -72,7 +72,7 @@ fn a_request_to_a_free_block() {
         assert_eq!(parts(&allocator), [[Free(cached)]]);
         allocator.allocate(requested).unwrap();
         let serves = allocator.segments().count() == 1;
-        let allocated = allocator.figures().allocated.current;
+        let allocated = allocator.stats().allocated.current;
         assert_eq!(serves.then_some(allocated), taken, "of {requested} where {cached} are free");
     }
 }
@@ -183,13 +183,13 @@ fn free_segments_alone_are_released() {
     for id in [freed, whole, large_part] {
         allocator.free(id).unwrap();
     }
-    assert_eq!(allocator.figures().reserved.current, 52 * MIB);
+    assert_eq!(allocator.stats().reserved.current, 52 * MIB);
     allocator.release_cached_memory();
     let cut = vec![Free(5 * MIB), Used(5 * MIB), Free(10 * MIB)];
     assert_eq!(parts(&allocator), [vec![Used(MIB), Free(MIB)], cut]);
     allocator.free(other).unwrap();
     allocator.release_cached_memory();
-    let figures = allocator.figures();
+    let figures = allocator.stats();
     assert_eq!((figures.reserved.current, figures.reserved.peak), (2 * MIB, 52 * MIB));
     assert_eq!(figures.retries, 0);
 }
@@ -204,7 +204,7 @@ fn a_full_device_releases_both_pools_and_tries_again() {
     }
     allocator.allocate(23 * MIB).unwrap();
     assert_eq!(parts(&allocator), [[Used(24 * MIB)]]);
-    assert_eq!(allocator.figures().retries, 1);
+    assert_eq!(allocator.stats().retries, 1);
 }
 
 #[test]
@@ -226,7 +226,7 @@ fn out_of_memory_is_a_retry_and_leaves_no_cached_segment() {
     let error = allocator.allocate(24 * MIB).unwrap_err();
     assert_eq!((error.requested_bytes, error.capacity_bytes), (24 * MIB, 44 * MIB));
     assert_eq!((error.reserved_bytes, error.allocated_bytes), (22 * MIB, 2 * MIB + 512));
-    assert_eq!(allocator.figures().retries, 1);
+    assert_eq!(allocator.stats().retries, 1);
     assert_eq!(
         error.to_string(),
         "no segment for 25165824 bytes: 23068672 of 46137344 bytes are reserved, 2097664 allocated"
@@ -234,7 +234,7 @@ fn out_of_memory_is_a_retry_and_leaves_no_cached_segment() {
     // What is free inside of a segment in use serves as before.
     allocator.allocate(18 * MIB).unwrap();
     allocator.free(kept).unwrap();
-    assert_eq!(allocator.figures().retries, 1);
+    assert_eq!(allocator.stats().retries, 1);
 }
 
 #[test]
@@ -245,7 +245,7 @@ fn figures_and_their_peaks() {
     allocator.free(second).unwrap();
     allocator.free(first).unwrap();
     allocator.allocate(100).unwrap();
-    let figures = allocator.figures();
+    let figures = allocator.stats();
     let all = [figures.requested, figures.allocated, figures.active, figures.reserved];
     assert_eq!(all.map(|bytes| bytes.current), [100, 512, 512, 14 * MIB]);
     assert_eq!(all.map(|bytes| bytes.peak), [11 * MIB + 1000, 12 * MIB + 1024, 12 * MIB + 1024, 14 * MIB]);

@@ -27,9 +27,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use toma_core::ranks::{
-    self, Calls, DEFAULT_TIMEOUT, Error, Member, Ranks as Agrees, Vote, Waiting, threads,
-};
+use toma_core::ranks::{self, Calls, DEFAULT_TIMEOUT, Error, Group, Member, Vote, Waiting, threads};
 
 use self::environment::Variables;
 use self::store::Farewell;
@@ -214,7 +212,7 @@ impl Ranks {
         }
     }
 
-    fn inner(&self) -> &dyn Agrees {
+    fn inner(&self) -> &dyn Group {
         match &self.0.member {
             Kind::Alone(alone) => alone,
             Kind::Several(member) => member,
@@ -222,7 +220,7 @@ impl Ranks {
     }
 }
 
-impl Agrees for Ranks {
+impl Group for Ranks {
     fn rank(&self) -> usize {
         self.inner().rank()
     }

@@ -8,7 +8,7 @@ use tch::{Device, Kind, Tensor, nn};
 use toma_core::NoCache;
 use toma_core::classify::Class;
 use toma_core::execute;
-use toma_core::ranks::{Ranks as _, ThreadRank, threads};
+use toma_core::ranks::{Group as _, ThreadRank, threads};
 use toma_torch::{Backward as _, Error, Loss, accumulate_gradients};
 
 const FLOATS: (Kind, Device) = (Kind::Double, Device::Cpu);

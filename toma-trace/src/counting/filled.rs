@@ -7,7 +7,7 @@ use super::names::NameId;
 use super::owner::Owner;
 use super::told::Told;
 use super::{Shared, running, thread};
-use crate::holdings::{Category, Held, Holdings};
+use crate::holdings::{Category, Holding, Holdings};
 use crate::lines::LineId;
 
 /// What filled a device when the last allocation of this thread failed, or else one of another thread since the last
@@ -42,7 +42,7 @@ fn holdings(
     let mut born = HashMap::<(Category, Option<Birth>), (u64, usize)>::new();
     for block in &failure.blocks {
         if let Some((category, name)) = named(block) {
-            held.push(Held::new(&name, category, block.bytes));
+            held.push(Holding::new(&name, category, block.bytes));
             continue;
         }
         let birth = Birth::of(shared, block.owner);
@@ -51,10 +51,10 @@ fn holdings(
     }
     held.extend(born.into_iter().map(|((category, birth), (bytes, storages))| {
         let name = birth.map_or_else(|| "older than the recording".to_owned(), |birth| birth.name(shared));
-        Held { storages, ..Held::new(&name, category, bytes) }
+        Holding { storages, ..Holding::new(&name, category, bytes) }
     }));
     if failure.others > 0 {
-        held.push(Held::new("blocks beyond those that are listed", Category::Temporary, failure.others));
+        held.push(Holding::new("blocks beyond those that are listed", Category::Temporary, failure.others));
     }
     let place = shared.rows.devices().nth(failure.device as usize).map(|(_, place)| place.clone());
     let asking = Birth { operator: failure.operator, line: failure.line };

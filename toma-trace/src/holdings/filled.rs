@@ -21,10 +21,10 @@ use crate::tables::{Tick, Trace};
 /// ```
 /// # mod toma { pub use toma_trace as trace; }
 /// use toma::trace::Place;
-/// use toma::trace::holdings::{Category, Held, Holdings};
+/// use toma::trace::holdings::{Category, Holding, Holdings};
 ///
-/// let weight = Held::new("weight", Category::Parameter, 4 << 20);
-/// let product = Held::new("mm @ src/net.rs:42", Category::Activation, 1 << 20);
+/// let weight = Holding::new("weight", Category::Parameter, 4 << 20);
+/// let product = Holding::new("mm @ src/net.rs:42", Category::Activation, 1 << 20);
 /// let holdings = Holdings::new(Place::device("cuda", 0), [weight, product.clone(), product]);
 ///
 /// assert_eq!(holdings.by_category()[&Category::Activation], 2 << 20);
@@ -41,7 +41,7 @@ use crate::tables::{Tick, Trace};
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Holdings {
     place: Place,
-    held: Vec<Held>,
+    held: Vec<Holding>,
     heading: Option<Heading>,
 }
 
@@ -55,7 +55,7 @@ enum Heading {
 /// Storages of one name.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub struct Held {
+pub struct Holding {
     /// What they are called.
     pub name: String,
     /// What they are for.
@@ -66,7 +66,7 @@ pub struct Held {
     pub storages: usize,
 }
 
-impl Held {
+impl Holding {
     /// One storage.
     #[must_use]
     pub fn new(name: &str, category: Category, bytes: u64) -> Self {
@@ -77,7 +77,7 @@ impl Held {
 impl Holdings {
     /// What was found alive in a place.
     #[must_use]
-    pub fn new(place: Place, held: impl IntoIterator<Item = Held>) -> Self {
+    pub fn new(place: Place, held: impl IntoIterator<Item = Holding>) -> Self {
         let mut rows = BTreeMap::<(Category, String), (u64, usize)>::new();
         for held in held {
             let row = rows.entry((held.category, held.name)).or_default();
@@ -86,7 +86,7 @@ impl Holdings {
         }
         let held = rows.into_iter();
         let mut held: Vec<_> = held
-            .map(|((category, name), (bytes, storages))| Held { name, category, bytes, storages })
+            .map(|((category, name), (bytes, storages))| Holding { name, category, bytes, storages })
             .collect();
         held.sort_by_key(|held| Reverse(held.bytes));
         Self { place, held, heading: None }
@@ -97,7 +97,7 @@ impl Holdings {
     pub fn at(trace: &Trace, catalog: &Catalog, place: &Place, tick: Tick) -> Self {
         let holders = trace.holders(place, tick).into_iter();
         let held = holders.map(|holder| {
-            Held::new(catalog.name(holder.storage), catalog.category(holder.storage), holder.bytes)
+            Holding::new(catalog.name(holder.storage), catalog.category(holder.storage), holder.bytes)
         });
         Self::new(place.clone(), held)
     }
@@ -127,7 +127,7 @@ impl Holdings {
         let held = alive.map(|(storage, block)| {
             let shape = shapes.get(&storage).map(|shape| format!(" {}", tuple(shape))).unwrap_or_default();
             let name = format!("{}{shape}", catalog.name(storage));
-            Held::new(&name, catalog.category(storage), block.bytes)
+            Holding::new(&name, catalog.category(storage), block.bytes)
         });
         Self::new(place.clone(), held)
     }
@@ -140,7 +140,7 @@ impl Holdings {
 
     /// Every row, the largest first.
     #[must_use]
-    pub fn held(&self) -> &[Held] {
+    pub fn held(&self) -> &[Holding] {
         &self.held
     }
 
@@ -192,7 +192,7 @@ impl fmt::Display for Holdings {
         let (shown, others) = self.held.split_at(shown);
         let size = shown.iter().map(|held| Size::of(held.bytes).to_string().len()).max().unwrap_or(0);
         let category = shown.iter().map(|held| held.category.name().len()).max().unwrap_or(0);
-        for Held { name, category: it, bytes, storages } in shown {
+        for Holding { name, category: it, bytes, storages } in shown {
             let name = of_several(name, *storages);
             writeln!(f, "  {:>size$}  {it:<category$}  {name}", Size::of(*bytes))?;
         }

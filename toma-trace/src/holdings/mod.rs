@@ -12,7 +12,7 @@ mod names;
 mod phases;
 
 pub use category::Category;
-pub use filled::{Held, Holdings};
+pub use filled::{Holding, Holdings};
 pub use inventory::Inventory;
 pub use item::{Alias, Item};
 pub use names::{Catalog, Names};

@@ -1,7 +1,7 @@
 //! What storages are for, what they are called, and what filled a device.
 
 use proptest::prelude::*;
-use toma_trace::holdings::{Catalog, Category, Held, Holdings, Names};
+use toma_trace::holdings::{Catalog, Category, Holding, Holdings, Names};
 use toma_trace::{Access, Label, Operand, Place, Recorder, ScopeKind, StorageId, ThreadId, Tick};
 
 use crate::lines::step;
@@ -169,7 +169,7 @@ fn what_has_no_operator_or_line_is_called_by_what_there_is() {
 
 #[test]
 fn small_holders_are_one_row_unless_all_are_asked_for() {
-    let held = (0..12).map(|number| Held::new(&format!("x{number}"), Category::Buffer, 100 + number));
+    let held = (0..12).map(|number| Holding::new(&format!("x{number}"), Category::Buffer, 100 + number));
     let holdings = Holdings::new(Place::HOST, held);
     let text = holdings.to_string();
     assert!(text.ends_with("  102.00B  buffer  x2\n  201.00B  in 2 others\n"), "{text}");

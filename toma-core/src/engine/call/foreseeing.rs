@@ -51,7 +51,7 @@ impl<'a> Call<'a> {
         }
         let nothing = Foreseen { size: 0, needs_bytes: 0 };
         let Foreseen { size, needs_bytes } = said.map_or(nothing, |said| self.within(&*predict, said));
-        let foreseen = report::Foreseen { size, needs_bytes, free_bytes };
+        let foreseen = report::Predicted { size, needs_bytes, free_bytes };
         if said.is_some() {
             self.report.foresees(foreseen);
         }

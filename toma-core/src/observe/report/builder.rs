@@ -18,7 +18,7 @@ use std::time::Duration;
 
 use crate::call_site::Name;
 use crate::classify::Class;
-use crate::observe::report::{Foreseen, Fullest, Report, Shortfall, Tried, Wait};
+use crate::observe::report::{Fullest, Predicted, Report, Shortfall, Tried, Wait};
 use crate::observe::{Answer, Reason};
 use crate::policy::Bounds;
 use crate::stack::Callers;
@@ -97,7 +97,7 @@ impl ReportBuilder {
         self.figures.start = step;
     }
 
-    pub(crate) fn foresees(&mut self, foreseen: Foreseen) {
+    pub(crate) fn foresees(&mut self, foreseen: Predicted) {
         self.history().report.foreseen = Some(foreseen);
     }
 

@@ -70,7 +70,7 @@ pub struct Report {
     /// The settled size the size cache knew, if any.
     pub remembered: Option<usize>,
     /// What was [predicted](crate::execute::With::predict), where that chose the first size.
-    pub foreseen: Option<Foreseen>,
+    pub foreseen: Option<Predicted>,
     /// Attempts made, failed ones included.
     pub attempts: usize,
     /// Attempts that ran out of memory.
@@ -123,7 +123,7 @@ pub struct Report {
 /// A size that was said to fit before it was tried.
 #[non_exhaustive]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Foreseen {
+pub struct Predicted {
     /// In items.
     pub size: usize,
     /// Bytes that it was said to need.

@@ -5,7 +5,7 @@ use std::fmt::{self, Formatter};
 use std::iter;
 use std::time::Duration;
 
-use super::{Answer, Foreseen, Fullest, Report, Shortfall, Tried, Wait};
+use super::{Answer, Fullest, Predicted, Report, Shortfall, Tried, Wait};
 use crate::classify::Class;
 use crate::device::Rung;
 use crate::observe::Reason;
@@ -73,8 +73,8 @@ impl Report {
         }
     }
 
-    fn foresaw(&self, foreseen: &Foreseen) -> String {
-        let Foreseen { size, needs_bytes, free_bytes } = *foreseen;
+    fn foresaw(&self, foreseen: &Predicted) -> String {
+        let Predicted { size, needs_bytes, free_bytes } = *foreseen;
         let of = self.length.map(|length| format!(" of {length}")).unwrap_or_default();
         let took = self.fullest.map(|full| format!("; took {}", bytes(full.peak_bytes))).unwrap_or_default();
         format!("{size}{of} need {}, {} free{took}", bytes(needs_bytes), bytes(free_bytes))

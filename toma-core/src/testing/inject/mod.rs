@@ -2,7 +2,7 @@
 //!
 //! A body that meets a failure once in a month is tested once in a month. Here a test makes attempts
 //! fail at will: by a [script], [by size](above), or at [random]. Each of these
-//! returns a [`Scope`]; while it lives, the attempts of this thread meet it. Of several scopes on a
+//! returns an [`Injection`]; while it lives, the attempts of this thread meet it. Of several on a
 //! thread, only the newest is asked. An attempt fails only where the loop could try again, so that
 //! injection never turns into a failure of the whole call that the program could not have had. A call with
 //! an injected failure remembers nothing: no size cache learns from it, nor does the user's file of sizes.
@@ -20,7 +20,7 @@
 //! # All of a test suite
 //!
 //! `TOMA_INJECT=0.2 cargo test` lets each attempt of the program run out of memory with probability
-//! 0.2, in all threads, where no scope lives; half of the failures come after the body has run. The
+//! 0.2, in all threads, where no injection lives; half of the failures come after the body has run. The
 //! first attempt prints to stderr with which seed to get the same failures again:
 //! `toma: injecting out of memory: TOMA_INJECT=0.2,42`. Each thread has its own random numbers, made
 //! from the seed, the name of the thread (that of the test, under `cargo test`), and a count of the
@@ -54,8 +54,8 @@ pub use verdict::Verdict;
 /// let injection = toma::testing::inject::above(64);
 /// std::thread::spawn(move || drop(injection));
 /// ```
-#[must_use = "nothing fails any more when the scope is dropped"]
-pub struct Scope {
+#[must_use = "nothing fails any more when the injection is dropped"]
+pub struct Injection {
     rules: Rc<Rules>,
 }
 
@@ -66,35 +66,35 @@ struct Rules {
     failures: Cell<usize>,
 }
 
-/// Living scopes of all threads, and one more as long as the environment may ask for injection.
+/// Living injections of all threads, and one more as long as the environment may ask for injection.
 static REASONS: AtomicUsize = AtomicUsize::new(1);
 
 thread_local! {
-    static SCOPES: RefCell<Vec<Rc<Rules>>> = const { RefCell::new(Vec::new()) };
+    static INJECTIONS: RefCell<Vec<Rc<Rules>>> = const { RefCell::new(Vec::new()) };
 }
 
 /// The attempts meet these verdicts, one each, and after the last they pass.
 ///
 /// An empty script lets everything pass, whatever `TOMA_INJECT` says.
-pub fn script<V>(verdicts: V) -> Scope
+pub fn script<V>(verdicts: V) -> Injection
 where
     V: IntoIterator<Item = Verdict>,
     V::IntoIter: 'static,
 {
     let mut verdicts = verdicts.into_iter().fuse();
-    Scope::new(move |_| verdicts.next().unwrap_or(Verdict::PASS))
+    Injection::new(move |_| verdicts.next().unwrap_or(Verdict::PASS))
 }
 
 /// Attempts with more than `size` items run out of memory.
-pub fn above(size: usize) -> Scope {
+pub fn above(size: usize) -> Injection {
     at_sizes(move |attempted| attempted > size)
 }
 
 /// Attempts whose size `fails` run out of memory.
 ///
 /// Attempts that `fails` itself makes pass.
-pub fn at_sizes(mut fails: impl FnMut(usize) -> bool + 'static) -> Scope {
-    Scope::new(move |size| if fails(size) { Verdict::OUT_OF_MEMORY } else { Verdict::PASS })
+pub fn at_sizes(mut fails: impl FnMut(usize) -> bool + 'static) -> Injection {
+    Injection::new(move |size| if fails(size) { Verdict::OUT_OF_MEMORY } else { Verdict::PASS })
 }
 
 /// Attempts run out of memory with `probability`, half of them after the body has run.
@@ -103,10 +103,10 @@ pub fn at_sizes(mut fails: impl FnMut(usize) -> bool + 'static) -> Scope {
 ///
 /// # Panics
 /// When `probability` is not between 0 and 1.
-pub fn random(seed: u64, probability: f64) -> Scope {
+pub fn random(seed: u64, probability: f64) -> Injection {
     assert!((0.0..=1.0).contains(&probability), "probability {probability}: must be from 0 to 1");
     let mut generator = Generator::new(seed);
-    Scope::new(move |_| generator.verdict(probability))
+    Injection::new(move |_| generator.verdict(probability))
 }
 
 /// Whether an attempt may fail artificially; otherwise no attempt need ask for a verdict.
@@ -118,15 +118,15 @@ pub(crate) fn active() -> bool {
 /// be tried again.
 pub(crate) fn verdict(size: usize) -> Option<Injected> {
     let everywhere = environment::settings();
-    // No scope can be found any more while a thread ends.
-    match SCOPES.try_with(|scopes| scopes.borrow().last().cloned()).ok().flatten() {
+    // No injection can be found any more while a thread ends.
+    match INJECTIONS.try_with(|injections| injections.borrow().last().cloned()).ok().flatten() {
         Some(rules) => rules.verdict(size),
         None => everywhere?.verdict(),
     }
     .0
 }
 
-impl Scope {
+impl Injection {
     fn new(judge: impl FnMut(usize) -> Verdict + 'static) -> Self {
         let rules = Rc::new(Rules {
             judge: RefCell::new(Box::new(judge)),
@@ -134,7 +134,7 @@ impl Scope {
             attempts: Cell::new(0),
             failures: Cell::new(0),
         });
-        SCOPES.with(|scopes| scopes.borrow_mut().push(Rc::clone(&rules)));
+        INJECTIONS.with(|injections| injections.borrow_mut().push(Rc::clone(&rules)));
         REASONS.fetch_add(1, Ordering::Relaxed);
         Self { rules }
     }
@@ -145,7 +145,7 @@ impl Scope {
         self
     }
 
-    /// How many attempts met this scope so far; those that could not have been tried again do not
+    /// How many attempts met this injection so far; those that could not have been tried again do not
     /// count.
     pub fn attempts(&self) -> usize {
         self.rules.attempts.get()
@@ -157,20 +157,20 @@ impl Scope {
     }
 }
 
-impl Drop for Scope {
+impl Drop for Injection {
     fn drop(&mut self) {
-        // Scopes may end in any order; while a thread ends the list may be gone before them.
-        let _ = SCOPES.try_with(|scopes| {
-            scopes.borrow_mut().retain(|rules| !Rc::ptr_eq(rules, &self.rules));
+        // Injections may end in any order; while a thread ends the list may be gone before them.
+        let _ = INJECTIONS.try_with(|injections| {
+            injections.borrow_mut().retain(|rules| !Rc::ptr_eq(rules, &self.rules));
         });
         REASONS.fetch_sub(1, Ordering::Relaxed);
     }
 }
 
-impl fmt::Debug for Scope {
+impl fmt::Debug for Injection {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (attempts, failures) = (self.attempts(), self.failures());
-        f.debug_struct("Scope").field("attempts", &attempts).field("failures", &failures).finish()
+        f.debug_struct("Injection").field("attempts", &attempts).field("failures", &failures).finish()
     }
 }
 

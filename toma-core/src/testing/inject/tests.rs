@@ -33,7 +33,7 @@ fn script_is_consumed_one_verdict_an_attempt_and_then_passes() {
     assert_eq!(verdicts([1; 5]), all);
     assert_eq!(verdicts([1; 3]), [Verdict::PASS; 3]);
     assert_eq!((scope.attempts(), scope.failures()), (8, 4));
-    assert_eq!(format!("{scope:?}"), "Scope { attempts: 8, failures: 4 }");
+    assert_eq!(format!("{scope:?}"), "Injection { attempts: 8, failures: 4 }");
 }
 
 #[test]
@@ -145,7 +145,7 @@ fn rule_that_panics_can_be_asked_again() {
 
 #[test]
 fn verdict_and_scope_at_the_end_of_a_thread() {
-    struct AtExit(Cell<Option<(mpsc::Sender<usize>, Scope)>>);
+    struct AtExit(Cell<Option<(mpsc::Sender<usize>, Injection)>>);
     impl Drop for AtExit {
         fn drop(&mut self) {
             let (sender, scope) = self.0.take().unwrap();

@@ -33,7 +33,7 @@ fn targets_of_line(line: &str) -> impl Iterator<Item = &str> {
 }
 
 /// The label and the target of a definition.
-fn definition(line: &str) -> Option<(&str, &str)> {
+pub(super) fn definition(line: &str) -> Option<(&str, &str)> {
     line.strip_prefix('[').and_then(|rest| rest.split_once("]:"))
 }
 
@@ -41,6 +41,26 @@ fn definition(line: &str) -> Option<(&str, &str)> {
 pub(super) fn definitions(text: &str) -> Vec<(usize, &str)> {
     let prose = lines(text).into_iter().filter(Line::is_prose);
     prose.filter_map(|line| definition(line.text).map(|(label, _)| (line.number, label))).collect()
+}
+
+/// References of a Markdown file to labels that it does not define. A label of an item of Rust needs no definition.
+pub(super) fn undefined(file: &TextFile) -> Vec<String> {
+    let defined: Vec<_> = definitions(&file.text).iter().map(|(_, label)| label.to_lowercase()).collect();
+    let prose = lines(&file.text).into_iter().filter(Line::is_prose);
+    let references = prose.flat_map(|line| references(line.text).map(move |label| (line.number, label)));
+    let undefined = references.filter(|(_, label)| !defined.contains(&label.to_lowercase()));
+    let undefined = undefined.filter(|(_, label)| !label.contains("::"));
+    undefined.map(|(line, label)| format!(":{line}: no definition of `[{label}]`")).collect()
+}
+
+/// The labels of a line, as in `[text][label]` and `[label][]`.
+fn references(line: &str) -> impl Iterator<Item = &str> {
+    let marks = line.match_indices("][").filter(|(at, _)| is_prose(&line[..*at]));
+    marks.filter_map(|(at, mark)| {
+        let label = line[at + mark.len()..].split(']').next()?;
+        let text = line[..at].rsplit('[').next()?;
+        Some(if label.is_empty() { text } else { label })
+    })
 }
 
 /// Whether what follows `before` is outside of backticks.
@@ -110,6 +130,18 @@ mod tests {
         for target in ["#code", "#", "../README.md#a", "../README.md#A-heading", "../src/lib.rs#code"] {
             assert_eq!(broken_in("docs/a.md", &format!("[a]({target})")).len(), 1, "{target}");
         }
+    }
+
+    #[test]
+    fn references_need_a_definition() {
+        let of = |text: &str| undefined(&TextFile { path: "README.md".into(), text: text.into() });
+        let good =
+            "[a b][C] and [c][], [d][crate::d], `[e][f]` [g]\n```rust\nx[0][1]\n```\n\n[c]: docs/a.md\n";
+        assert_eq!(of(good), [""; 0]);
+        assert_eq!(
+            of("See\n[a][b] and [c][].\n\n[a]: x.md\n"),
+            [":2: no definition of `[b]`", ":2: no definition of `[c]`"]
+        );
     }
 
     #[test]

@@ -98,6 +98,14 @@ mod tests {
     }
 
     #[test]
+    fn a_test_of_the_guide_has_the_path_of_its_page() {
+        // rustdoc names a test after the file of its text only where nothing stands beside that text.
+        let guide = include_str!("../../../../src/guide.rs");
+        let texts: Vec<_> = guide.lines().map(str::trim).filter(|line| line.starts_with("#[doc")).collect();
+        assert_eq!(texts, ["#[doc = include_str!(concat!(\"../docs/\", stringify!($page), \".md\"))]"]);
+    }
+
+    #[test]
     fn a_page_begins_with_a_program() {
         let of = |path: &str, text: &str| without_program(&file(path, text));
         assert_eq!(of("docs/a.md", "# A\n```rust\nfn main() {}\n```\n"), None);

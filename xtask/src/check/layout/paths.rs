@@ -3,7 +3,7 @@
 use super::files::TextFile;
 
 /// Documents that lead a reader to sources, by paths that may begin at any folder.
-const MAPS: &[&str] = &["ARCHITECTURE.md", "DESIGN.md"];
+const MAPS: &[&str] = &["ARCHITECTURE.md", "CONTRIBUTING.md", "DESIGN.md", "README.md", "examples/README.md"];
 
 const SOURCES: &[&str] = &[".rs", ".cpp", ".h"];
 
@@ -45,7 +45,7 @@ mod tests {
         unknown(&[
             file("ARCHITECTURE.md", text),
             file("core/src/engine/drive.rs", ""),
-            file("README.md", "no.rs"),
+            file("CHANGELOG.md", "no.rs"),
         ])
     }
 
@@ -61,6 +61,8 @@ mod tests {
         let lines: Vec<_> = unknown_of(text).iter().map(|problem| problem[16..18].to_owned()).collect();
         assert_eq!(lines, ["2:", "2:", "4:", "4:"]);
         assert_eq!(unknown_of("`rive.rs`"), ["ARCHITECTURE.md:1: `rive.rs` is no file or folder"]);
+        let of = |path: &str| unknown(&[TextFile { path: path.into(), text: "tests/no.rs".into() }]);
+        assert_eq!(of("CONTRIBUTING.md"), ["CONTRIBUTING.md:1: `tests/no.rs` is no file or folder"]);
     }
 
     #[test]

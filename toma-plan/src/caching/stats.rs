@@ -12,7 +12,7 @@ pub struct Bytes {
 /// What libtorch's `DeviceStats` say of the same requests.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
-pub struct Figures {
+pub struct DeviceStats {
     /// Bytes of blocks in use, with all that they were rounded up by.
     pub allocated: Bytes,
     /// Bytes of blocks that are in use or wait for another stream: with one stream, the allocated ones.
@@ -36,7 +36,7 @@ impl Bytes {
     }
 }
 
-impl Figures {
+impl DeviceStats {
     pub(super) fn occupy(&mut self, taken: u64, requested: u64) {
         self.allocated.add(taken);
         self.active.add(taken);

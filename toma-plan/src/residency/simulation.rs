@@ -5,7 +5,7 @@ use super::OutOfMemory;
 /// What a step takes under an eviction or a plan.
 #[derive(Clone, Debug, Default, PartialEq)]
 #[non_exhaustive]
-pub struct Outcome {
+pub struct Simulation {
     /// What moved, in order.
     pub log: Vec<Move>,
     /// Each repetition that came to its end. The first one starts with everything on the device.
@@ -63,7 +63,7 @@ pub enum MoveKind {
     Left,
 }
 
-impl Outcome {
+impl Simulation {
     /// The last round, which is that of a steady state after enough of them.
     ///
     /// # Errors
