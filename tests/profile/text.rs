@@ -99,7 +99,8 @@ where T: Copy {
 fn attributes_in_either_order_show_the_source() {
     let (mut out, rows) = ([0; 2], [1; 2]);
     let first = texts(entered(|| above((&mut out, &rows), 'a')));
-    let signature = "pub(crate) fn rows<T>((out, rows): Rows<'_>, start: usize, end: usize, seen: T) where T: Copy {";
+    let signature =
+        "pub(crate) fn rows<T>((out, rows): Rows<'_>, start: usize, end: usize, seen: T) where T: Copy {";
     assert_eq!(first[0], (0, &*signature.replace("rows<T>", "above<T>")));
     let mut second = texts(entered(|| below((&mut out, &rows), 'a')));
     assert_eq!(second[0], (0, &*signature.replace("rows<T>", "below<T>")));
