@@ -160,6 +160,7 @@ fn a_program_without_marks_has_a_row_for_each_size() {
     let table = recording.lines().columns([Column::Rise, Column::Hits, Column::Ooms]).to_string();
     let rows: Vec<Vec<_>> = table.lines().map(|line| line.split_whitespace().collect()).collect();
     assert_eq!(rows[0], ["##", "attempts"]);
+    assert_eq!(rows[2], ["rise", "hits", "ooms", "no.", "attempt"], "{table}");
     assert_eq!(rows[3], ["0.00B", "1", "1", "1", "size", "8", "of", "ones"], "{table}");
     assert_eq!(rows[4], ["16.00K", "1", "0", "2", "size", "4", "of", "ones"], "{table}");
     assert!(!rows.iter().any(|row| *row == ["0"]), "a row of nothing: {table}");
