@@ -5,6 +5,7 @@ mod filled;
 mod known;
 mod listening;
 mod makers;
+mod moments;
 mod moves;
 mod names;
 mod owner;
