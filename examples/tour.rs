@@ -29,6 +29,8 @@ mod net;
 mod page;
 #[path = "tour/peak.rs"]
 mod peak;
+#[path = "common/place.rs"]
+mod place;
 #[path = "common/program.rs"]
 mod program;
 #[path = "tour/show.rs"]

@@ -18,7 +18,7 @@ use crate::model::Model;
 use crate::output;
 use crate::search::Nearest;
 use crate::texts::Words;
-use crate::{Result, check, say};
+use crate::{Result, check, place, say};
 
 /// Lines that are sorted by length together. More would make batches hardly more uniform.
 pub(crate) const WINDOW: usize = 65_536;
@@ -39,7 +39,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
     toma::torch::Device::existing(arguments.device)?;
     let lines = arguments.input.as_deref().map(open).transpose()?;
     arguments.output.as_deref().map(output::check).transpose()?;
-    arguments.svg.as_deref().map(|path| output::check_place("svg", path)).transpose()?;
+    arguments.svg.as_deref().map(|path| place::check("svg", path)).transpose()?;
     let model = arguments.model.as_ref().ok_or(
         "model: no folder is given; `cargo xtask run embed -- ARGUMENTS` fetches the model and gives it, \
          or say --model DIR or set MINILM_DIR",

@@ -19,6 +19,8 @@ mod job;
 mod memory;
 mod model;
 mod output;
+#[path = "../common/place.rs"]
+mod place;
 #[path = "../common/program.rs"]
 mod program;
 mod search;

@@ -5,11 +5,11 @@ use std::path::Path;
 
 use tch::Tensor;
 
-use crate::Result;
+use crate::{Result, place};
 
 /// Says early what would fail in the end.
 pub(crate) fn check(path: &Path) -> Result<()> {
-    check_place("output", path)?;
+    place::check("output", path)?;
     match suffix(path) {
         Some("npy" | "safetensors") => Ok(()),
         _ => Err(format!("output {}: must end in .npy or .safetensors", path.display()).into()),
@@ -36,17 +36,6 @@ pub(crate) fn write(path: &Path, rows: &[f32], width: usize) -> Result<()> {
 
 fn suffix(path: &Path) -> Option<&str> {
     path.extension()?.to_str()
-}
-
-/// Fails where there is no folder for the file, or a folder has its name.
-pub(crate) fn check_place(option: &str, path: &Path) -> Result<()> {
-    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty() && !folder.is_dir());
-    let wrong = match folder {
-        Some(folder) => format!("there is no folder {}", folder.display()),
-        None if path.is_dir() => "is a folder".to_owned(),
-        None => return Ok(()),
-    };
-    Err(format!("{option} {}: {wrong}", path.display()).into())
 }
 
 #[cfg(test)]

@@ -13,9 +13,11 @@ use crate::page::Page;
 use crate::peak::write_line;
 use crate::table::{COLUMNS, Row, TOLERANCE, line};
 use crate::way::{Room, STOPS, Way};
-use crate::{Arguments, Result};
+use crate::{Arguments, Result, place};
 
 pub(crate) fn show(arguments: &Arguments, to: &mut dyn Write) -> Result<()> {
+    let path = arguments.html.clone().map_or_else(beside_the_program, Ok)?;
+    place::check("--html", &path)?;
     let batches = batches(arguments)?;
     let Arguments { batch, steps, .. } = arguments;
     let title = format!("Digits are learned in {steps} steps of {batch} images, in each way");
@@ -39,7 +41,6 @@ pub(crate) fn show(arguments: &Arguments, to: &mut dyn Write) -> Result<()> {
     rows.iter().try_for_each(|row| explain(row, &mut notes))?;
     to.write_all(&notes)?;
     let costs = checkpoint::with().name(REGION).known().ok_or("no region has run whole")?;
-    let path = arguments.html.clone().map_or_else(beside_the_program, Ok)?;
     let page = Page { title: &title, rows: &rows, notes: &String::from_utf8(notes)?, costs: &costs };
     page.write(&path)?;
     writeln!(to, "\nThe drawings are in {}", path.display())?;

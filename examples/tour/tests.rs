@@ -41,11 +41,28 @@ fn each_way_has_its_row_and_the_page_its_drawings() {
     assert_eq!(page.matches("<tr>").count(), 1 + STOPS.len());
     assert_eq!(page.matches("<svg").count(), 2, "the profile's are within its frame");
     assert!(page.contains("&#60;svg class=&#34;flame&#34;"), "{page}");
+    let unused = folder.path().join("unused.html");
     for (tight, part) in [(90, "memory must run out"), (1, "must have the losses of the first row")] {
-        let line =
-            format!("--batch 300 --steps 2 --budget 60 --tight {tight} --html {}", folder.path().display());
+        let line = format!("--batch 300 --steps 2 --budget 60 --tight {tight} --html {}", unused.display());
         let error = printed(&line).unwrap_err();
         assert!(error.contains(part), "{error}");
+    }
+}
+
+#[test]
+fn a_page_that_has_no_place_is_refused_before_the_first_step() {
+    let folder = TempDir::with_prefix("toma-tour-").unwrap();
+    let missing = folder.path().join("missing");
+    let page = missing.join("page.html");
+    for (path, wrong) in [
+        (page.as_path(), format!("there is no folder {}", missing.display())),
+        (folder.path(), "is a folder".to_owned()),
+    ] {
+        let arguments = Arguments::try_parse_from(["tour", "--html", path.to_str().unwrap()]).unwrap();
+        let mut to = Vec::new();
+        let error = run(&arguments, &mut to).unwrap_err().to_string();
+        assert_eq!(error, format!("--html {}: {wrong}", path.display()));
+        assert_eq!(to, b"", "nothing has begun");
     }
 }
 

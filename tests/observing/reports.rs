@@ -32,6 +32,24 @@ fn of_a_success() {
     }
 }
 
+/// Even pieces need not fill a step, and the later ones may be one item smaller.
+#[test]
+fn of_even_pieces() {
+    let run = |items, limit| {
+        let body = |start, end| if end - start > limit { Err(OutOfMemory::new(None)) } else { Ok(()) };
+        execute::with::<NoCache>().evenly().range(0..items, 220, body).unwrap();
+        last()
+    };
+    let report = run(600, 200);
+    assert_eq!((report.start, report.attempts, tried(&report)), (200, 3, vec![]));
+    assert!(report.to_string().contains("started  at 200, "), "{report}");
+    let report = run(601, 80);
+    let oom = Some(Class::OutOfMemory);
+    // Half of 201 is 100, which takes seven pieces; half of 86 is 43, which takes fourteen.
+    assert_eq!((report.start, tried(&report)), (201, vec![(201, 0, oom), (86, 0, oom), (43, 14, None)]));
+    assert!(report.to_string().contains("learned  43 works, 86 does not"), "{report}");
+}
+
 #[test]
 fn of_shrinks() {
     let script = [FINE, OUT_OF_MEMORY, FINE, TRANSIENT_LARGE, TRANSIENT_LARGE];

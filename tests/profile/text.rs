@@ -73,6 +73,41 @@ fn every_column_has_a_name() {
     assert_eq!((columns[0], columns[11]), (Column::Peak, Column::Time));
 }
 
+type Rows<'a> = (&'a mut [u8], &'a [u8]);
+
+#[rustfmt::skip]
+#[toma::profile(name = "rows")]
+#[toma::chunked(initial = 2, cache = toma::NoCache)]
+pub(crate) fn above<T>((out, rows): Rows<'_>, start: usize, end: usize,
+    seen: T)
+where T: Copy {
+    let _ = (start, end, seen);
+    out.copy_from_slice(rows);
+}
+
+#[rustfmt::skip]
+#[toma::chunked(initial = 2, cache = toma::NoCache)]
+#[toma::profile(name = "rows")]
+pub(crate) fn below<T>((out, rows): Rows<'_>, start: usize, end: usize,
+    seen: T)
+where T: Copy {
+    let _ = (start, end, seen);
+    out.copy_from_slice(rows);
+}
+
+#[test]
+fn attributes_in_either_order_show_the_source() {
+    let (mut out, rows) = ([0; 2], [1; 2]);
+    let first = texts(entered(|| above((&mut out, &rows), 'a')));
+    let signature =
+        "pub(crate) fn rows<T>((out, rows): Rows<'_>, start: usize, end: usize, seen: T) where T: Copy {";
+    assert_eq!(first[0], (0, &*signature.replace("rows<T>", "above<T>")));
+    let mut second = texts(entered(|| below((&mut out, &rows), 'a')));
+    assert_eq!(second[0], (0, &*signature.replace("rows<T>", "below<T>")));
+    second[0] = first[0];
+    assert_eq!(second, first);
+}
+
 macro_rules! function {
     ($name:ident, $value:expr) => {
         #[toma::profile]

@@ -95,7 +95,7 @@ impl<'a> Call<'a> {
             return false;
         }
         self.choose_first(policy, false, None);
-        self.report.starts_at(self.machine.step);
+        self.report.starts_at(self.machine.first_size());
         true
     }
 
@@ -167,7 +167,7 @@ impl<'a> Call<'a> {
             let measured = self.choose_first(policy, self.needs.anything(), None);
             shortfall = measured.and_then(|measured| self.machine.shortfall(&measured));
         }
-        self.report.starts_at(self.machine.step);
+        self.report.starts_at(self.machine.first_size());
         if offered {
             self.expect_offers();
         }

@@ -49,6 +49,8 @@ pub(crate) struct Machine {
     pub(super) available_bytes: Option<u64>,
     /// The step before the doubt that runs.
     pub(super) doubted: Option<usize>,
+    /// Of even pieces, the largest that has succeeded since it was asked for.
+    ran: usize,
     packing: Option<Box<Packing>>,
 }
 
@@ -92,6 +94,7 @@ impl Machine {
             measurements: None,
             available_bytes: None,
             doubted: None,
+            ran: 0,
             packing,
         }
     }
@@ -166,6 +169,12 @@ impl Machine {
     #[inline]
     pub(crate) fn size(&self) -> usize {
         self.cut.size
+    }
+
+    /// The size that reports begin with: that of the first attempt, or where sizes are costs the step.
+    #[inline]
+    pub(crate) fn first_size(&self) -> usize {
+        if self.extent.even { self.coming_size() } else { self.step }
     }
 
     /// The size of the attempt that comes, before it is cut.
@@ -244,6 +253,9 @@ impl Machine {
     #[inline]
     pub(crate) fn succeeded(&mut self, policy: &dyn Policy, took: Took) -> Option<usize> {
         let Cut { end, size } = self.cut;
+        if self.extent.even {
+            self.ran = self.ran.max(size);
+        }
         let works = took.measured.is_none_or(|measured| self.note(size, &measured));
         if works {
             self.works(size);

@@ -50,7 +50,7 @@ pub(super) fn expand(profile: &Profile<'_>) -> (Signature, Group) {
 fn within_emitted(profile: &Profile<'_>, stmts: &[Stmt]) -> TokenStream {
     let mark = |Block { brace_token, stmts }| {
         let span = brace_token.span.join();
-        let mut marker = Marker::new(Lines::of(profile, span));
+        let mut marker = Marker::new(Lines::of_emitted(profile, span));
         let inside = calls::braced(span, marked(&mut marker, profile, stmts, span));
         let stmts = verbatim(framed(profile, marker.lines, &inside, false).stream());
         Block { brace_token, stmts }

@@ -2,6 +2,7 @@
 
 use proc_macro2::{Delimiter, Group, LineColumn, Literal, Span, TokenStream, TokenTree};
 use quote::{ToTokens, quote};
+use syn::Signature;
 
 use super::Profile;
 use super::calls;
@@ -22,8 +23,21 @@ impl Lines {
     /// There is none for what other macros make: the lines are then those of the statements.
     pub(super) fn of(profile: &Profile<'_>, body: Span) -> Self {
         let Function { vis, sig, .. } = profile.function;
-        let mut lines =
-            vec![Line { number: sig.fn_token.span.start().line, text: readable(quote!(#vis #sig)) + " {" }];
+        Self::with_signature(readable(quote!(#vis #sig)), profile, body)
+    }
+
+    /// The same, where another attribute of ours has given the function other parameters.
+    ///
+    /// Their parentheses are still the user's, and so is the source between them.
+    pub(super) fn of_emitted(profile: &Profile<'_>, body: Span) -> Self {
+        let Function { vis, sig, .. } = profile.function;
+        let signature = as_written(vis, sig).unwrap_or_else(|| readable(quote!(#vis #sig)));
+        Self::with_signature(signature, profile, body)
+    }
+
+    fn with_signature(signature: String, profile: &Profile<'_>, body: Span) -> Self {
+        let number = profile.function.sig.fn_token.span.start().line;
+        let mut lines = vec![Line { number, text: signature + " {" }];
         if let Some(text) = body.source_text().as_deref().and_then(|text| text.strip_prefix('{')) {
             lines.extend(source(text, body.start().line));
         }
@@ -93,6 +107,19 @@ fn first_line(code: &str) -> String {
     }
 }
 
+/// A signature with the parameters that its source has, if there is one.
+fn as_written(vis: &impl ToTokens, sig: &Signature) -> Option<String> {
+    let Signature { constness, asyncness, safety, abi, fn_token, ident, generics, output, .. } = sig;
+    let (span, bounds) = (sig.paren_token.span.join(), &generics.where_clause);
+    let source = span.source_text().filter(|text| text.starts_with('(') && text.ends_with(')'))?;
+    let inputs: Vec<_> = source.split_whitespace().collect();
+    let mut line = Readable::default();
+    line.write(quote!(#vis #constness #asyncness #safety #abi #fn_token #ident #generics));
+    line.token(&inputs.join(" "), span.start(), span.end());
+    line.write(quote!(#output #bounds));
+    Some(line.text)
+}
+
 /// Code in one line, with a space wherever the source has any.
 fn readable(code: TokenStream) -> String {
     let mut line = Readable::default();
@@ -103,7 +130,7 @@ fn readable(code: TokenStream) -> String {
 #[derive(Default)]
 struct Readable {
     text: String,
-    /// Where the last token ends.
+    /// Where the last token ends, if a space may follow it.
     end: Option<LineColumn>,
 }
 
@@ -132,9 +159,10 @@ impl Readable {
     }
 
     fn token(&mut self, text: &str, start: LineColumn, end: LineColumn) {
-        let is_apart = !self.text.is_empty() && self.end != Some(start);
+        let is_apart = self.end.is_some_and(|end| end != start);
         self.text.extend(is_apart.then_some(' '));
         self.text.push_str(text);
-        self.end = Some(end);
+        // Both tokens of a lifetime may have the span of the whole.
+        self.end = (text != "'").then_some(end);
     }
 }

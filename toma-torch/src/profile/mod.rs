@@ -72,12 +72,15 @@
 //! | parameter, buffer | a variable of a `VarStore` that is trained, or not | [`Profiler::variables`]: `conv.weight` |
 //! | gradient | the gradient of a variable | the same: `conv.weight.grad` |
 //! | optimizer state | what [`optimizer`] made and kept | the variable: `Adam.conv.weight.exp_avg` |
-//! | input | labeled, or older than the recording | [`label`], [`Profiler::label`] |
+//! | input | labeled, or older than the recording or the attempt that failed | [`label`], [`Profiler::label`] |
 //! | activation | waits for a backward, or without one for a later operator | its birth: `relu @ src/net.rs:42` |
 //! | temporary | all else | its birth |
+//! | unknown | an activation or a temporary | its birth |
 //!
-//! Where no operators are recorded, a birth is `src/net.rs:42`. States have names if the first step of their
-//! optimizer is recorded, and no manager moves them within it. Names stay with storages that move.
+//! Where no operators are recorded, a birth is `src/net.rs:42`. Of operators those with a gradient are known there, too:
+//! what is older than the last of them is an activation. What a line has made since is unknown. States have names if
+//! the first step of their optimizer is recorded, and no manager moves them within it. Names stay with storages that
+//! move.
 //!
 //! # Out of memory
 //!

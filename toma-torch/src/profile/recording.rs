@@ -208,7 +208,8 @@ pub struct Peak {
     pub place: Place,
     /// The bytes.
     pub bytes: u64,
-    /// File and number of the line that reached it, if it was in one.
+    /// File and number of the line that reached it. In a backward it is the line of the operator whose gradient was
+    /// computed, if that is recorded. In no line it is the attempt or phase, such as `size 8 of work`, if there was one.
     pub line: Option<String>,
     /// What it was of, if that is known.
     pub holdings: Option<Holdings>,

@@ -160,9 +160,55 @@ fn a_program_without_marks_has_a_row_for_each_size() {
     let table = recording.lines().columns([Column::Rise, Column::Hits, Column::Ooms]).to_string();
     let rows: Vec<Vec<_>> = table.lines().map(|line| line.split_whitespace().collect()).collect();
     assert_eq!(rows[0], ["##", "attempts"]);
+    assert_eq!(rows[2], ["rise", "hits", "ooms", "no.", "attempt"], "{table}");
     assert_eq!(rows[3], ["0.00B", "1", "1", "1", "size", "8", "of", "ones"], "{table}");
     assert_eq!(rows[4], ["16.00K", "1", "0", "2", "size", "4", "of", "ones"], "{table}");
     assert!(!rows.iter().any(|row| *row == ["0"]), "a row of nothing: {table}");
+}
+
+/// What a form asked for when its first attempt failed, whose body has no marks.
+fn filled_by(depth: Depth, body: fn(&Tensor) -> Tensor) -> String {
+    let profiling = Profiler::new().depth(depth).start().unwrap();
+    let weight = Tensor::ones([17, 1 << 10], FLOAT).set_requires_grad(true);
+    let _budget = Budget::beyond_allocated(40 << 12);
+    let form = toma::execute::with::<NoCache>().name("waves");
+    let rows = form.batch(16, |rows| body(&weight.narrow(0, 0, i64::try_from(rows).unwrap())).size()[0]);
+    drop(profiling);
+    assert_eq!(rows, 8);
+    report::last().unwrap().filled.expect("the memory was filled")
+}
+
+/// Neither marks nor a backward tell of it.
+#[test]
+fn what_a_graph_has_saved_is_an_activation_before_any_backward() {
+    let _alone = alone();
+    for depth in [Depth::Lines, Depth::Events] {
+        let filled = filled_by(depth, |rows| rows.sin().exp().cos());
+        assert!(filled.starts_with("cos @ size 16 of waves asked for 64.00K\n"), "{filled}");
+        assert!(filled.contains(" 128.00K activation"), "{filled}");
+        assert!(filled.contains("68.00K  input "), "what was there before the attempt: {filled}");
+        assert!(!filled.contains("temporary") && !filled.contains("unknown"), "{filled}");
+    }
+}
+
+#[test]
+fn what_is_made_without_gradients_is_unknown_where_no_operators_are_recorded() {
+    let _alone = alone();
+    for (depth, expected) in [(Depth::Lines, " 128.00K unknown"), (Depth::Events, " 128.00K activation")] {
+        let filled = filled_by(depth, |rows| tch::no_grad(|| rows.sin().exp().cos()));
+        assert!(filled.contains(expected) && !filled.contains("temporary"), "{filled}");
+    }
+}
+
+/// Its first of two blocks waits for nothing.
+#[test]
+fn what_the_operator_that_failed_has_made_is_temporary_if_operators_are_recorded() {
+    let _alone = alone();
+    for (depth, expected) in [(Depth::Lines, " 64.00K unknown"), (Depth::Events, " 64.00K temporary")] {
+        let filled = filled_by(depth, |rows| rows.sin().sort(1, false).0);
+        assert!(filled.contains(expected), "{filled}");
+        assert!(filled.contains(" 64.00K activation"), "{filled}");
+    }
 }
 
 #[toma::profile]

@@ -4,10 +4,11 @@ use std::thread;
 
 use tch::nn::{self, Module as _, OptimizerConfig as _};
 use tch::{Device, Kind, Tensor};
+use toma::NoCache;
 use toma_torch::cpu::{self, Budget};
-use toma_torch::profile::{Column, Profiler};
+use toma_torch::profile::{Column, Depth, Profiler};
 
-use crate::{FLOAT, alone, figures, record};
+use crate::{FLOAT, alone, figures, record, record_at};
 
 fn linear() -> (Tensor, Tensor) {
     (Tensor::zeros([100, 100], FLOAT), Tensor::zeros([100], FLOAT))
@@ -93,6 +94,34 @@ fn a_line_that_ran_out_of_memory_is_counted_and_loops_give_the_same_rows() {
     });
     let of = |text| figures(&recording, "retried", text);
     assert_eq!((of("let ones = Tensor::ones([rows, 1 << 10], FLOAT);").ooms, of("ones + 1").ooms), (2, 1));
+}
+
+#[toma::profile]
+fn waves(weight: &Tensor) -> Tensor {
+    let sines = weight.sin();
+    sines.exp().sum(Kind::Float)
+}
+
+fn unmarked(weight: &Tensor) -> Tensor {
+    weight.sin().exp().sum(Kind::Float)
+}
+
+/// The gradient of a sine takes more than its forward, which is over.
+#[test]
+fn a_peak_in_backward_is_of_the_line_whose_gradient_is_computed() {
+    let _alone = alone();
+    for depth in [Depth::Lines, Depth::Events] {
+        let peak = |forward: fn(&Tensor) -> Tensor| {
+            let weight = Tensor::ones([1 << 14], FLOAT).set_requires_grad(true);
+            let run =
+                || toma::execute::with::<NoCache>().name("waves").batch(4, |_| forward(&weight).backward());
+            record_at(depth, run).peak().line
+        };
+        let number =
+            1 + include_str!("rows.rs").lines().position(|line| line.contains("weight.sin();")).unwrap();
+        assert_eq!(peak(waves), Some(format!("toma-torch/tests/lines/rows.rs:{number}")));
+        assert_eq!(peak(unmarked).as_deref(), Some("size 4 of waves"));
+    }
 }
 
 #[toma::profile]

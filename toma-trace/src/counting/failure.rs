@@ -2,6 +2,7 @@
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
+use super::moments::Moments;
 use super::names::NameId;
 use super::owner::Owner;
 use crate::lines::LineId;
@@ -33,15 +34,6 @@ pub(super) struct Failure {
     /// Bytes of the others.
     pub(super) others: u64,
     is_told: bool,
-}
-
-/// The moments that tell what a block waits for.
-#[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Moments {
-    /// When the line in force began.
-    pub(super) line: u32,
-    /// When the backward that runs began, or the last.
-    pub(super) backward: Option<u32>,
 }
 
 /// Room for failures, made before there is none.

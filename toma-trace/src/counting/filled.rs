@@ -2,7 +2,8 @@
 
 use std::collections::HashMap;
 
-use super::failure::{Failure, Living, Moments};
+use super::failure::{Failure, Living};
+use super::moments::Moments;
 use super::names::NameId;
 use super::owner::Owner;
 use super::told::Told;
@@ -15,7 +16,8 @@ use crate::lines::LineId;
 /// attempt may fail of the same.
 ///
 /// `named` says what is known of a block by its address. The others are called by the operator and the line of their
-/// birth. What was born before the line that failed, or before the backward that runs, is an activation.
+/// birth. What was born before the attempt is an input. What was born in it before the line that failed, its last
+/// operator, or the backward that runs, is an activation.
 pub fn filled(named: impl Fn(&Living) -> Option<(Category, String)>) -> Option<Holdings> {
     let shared = running()?;
     let read = |failure: &Failure| (holdings(&shared, failure, &named), failure.line);
@@ -54,7 +56,7 @@ fn holdings(
         Holding { storages, ..Holding::new(&name, category, bytes) }
     }));
     if failure.others > 0 {
-        held.push(Holding::new("blocks beyond those that are listed", Category::Temporary, failure.others));
+        held.push(Holding::new("blocks beyond those that are listed", Category::Unknown, failure.others));
     }
     let place = shared.rows.devices().nth(failure.device as usize).map(|(_, place)| place.clone());
     let asking = Birth { operator: failure.operator, line: failure.line };
@@ -69,8 +71,15 @@ fn category(shared: &Shared, owner: Owner, now: Moments) -> Category {
         return Category::OptimizerState;
     }
     let is_before = |moment: u32| owner.moment() < moment;
-    let waits = is_before(now.line) || now.backward.is_some_and(is_before);
-    if waits { Category::Activation } else { Category::Temporary }
+    if now.attempt.is_some_and(is_before) {
+        return Category::Input;
+    }
+    let mut begins = [Some(now.line), now.operator, now.numbered, now.backward].into_iter().flatten();
+    match now.operator {
+        _ if begins.any(is_before) => Category::Activation,
+        Some(_) => Category::Temporary,
+        None => Category::Unknown,
+    }
 }
 
 /// Where a block was born.

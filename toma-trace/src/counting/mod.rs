@@ -5,6 +5,7 @@ mod filled;
 mod known;
 mod listening;
 mod makers;
+mod moments;
 mod moves;
 mod names;
 mod owner;
@@ -258,7 +259,8 @@ impl Counted {
     }
 
     /// The most bytes there were on the device of a place among those of [`of`](Counting::of), and the line that
-    /// reached them: its file and number.
+    /// reached them: its file and number. In a backward it is the line of the operator whose gradient is computed. What
+    /// is in no line has the name of its attempt or phase.
     ///
     /// # Panics
     ///

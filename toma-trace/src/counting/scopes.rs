@@ -53,9 +53,11 @@ impl Attempt {
     pub fn enter(call: &str, size: usize, resumes: bool) -> Self {
         let row = unless_paused(|here| {
             let group = here.shared.known().group(call, size);
+            here.attempts(!resumes);
             here.groups.push(group);
             if !resumes {
                 here.goes_on();
+                here.begins_anew();
                 here.attempt_began = here.moment();
             }
             let text = title(call, size);
@@ -87,6 +89,7 @@ impl Drop for Attempt {
         let Some(is_row) = self.row else { return };
         here(|here| {
             here.groups.pop();
+            here.attempts(false);
             here.leave_row(is_row);
             here.tell(Told::Ends);
         });

@@ -5,9 +5,10 @@ use std::marker::PhantomData;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
-use super::failure::{Living, Moments};
+use super::failure::Living;
 use super::known::Group;
 use super::makers::Makers;
+use super::moments::Moments;
 use super::moves;
 use super::names::{NameId, name};
 use super::owner::{EXEMPT, Owner};
@@ -32,9 +33,9 @@ pub(super) struct Here {
     /// The attempts that run, innermost last.
     pub(super) groups: Vec<Group>,
     makers: Arc<Makers>,
-    /// Of this thread, at some time.
-    position: Node,
-    now: Moments,
+    /// The number of the thread's next operator, when it was seen last: each with a gradient takes one.
+    pub(super) position: Node,
+    pub(super) now: Moments,
     is_in_backward: bool,
     /// When the last attempt began.
     pub(super) attempt_began: u32,
@@ -172,6 +173,9 @@ pub fn out_of_memory(
 /// An operator begins, with the number that it has in common with the node of its gradient.
 pub fn operator_begins(name: NameId, node: Node) {
     unless_paused(|here| {
+        if here.operators.is_empty() {
+            here.now.operator = Some(here.moment());
+        }
         here.operators.push(name);
         here.tell(Told::Operator(name, node));
     });
@@ -249,6 +253,7 @@ impl Here {
     fn allocated(&mut self, device: u8, address: u64, bytes: u64, node: Node) -> Owner {
         self.goes_on();
         self.gradient_of(node);
+        self.looks_for_numbered();
         let born = self.stack.allocated(DeviceId(device.into()), bytes);
         let operator = self.operators.last().copied().unwrap_or(NameId::NONE);
         let place = self.tell(Told::Born(Memory { device, address, bytes, operator }));
@@ -272,7 +277,7 @@ impl Here {
     fn gradient_of(&mut self, node: Node) {
         let is_backward = node != Node::default();
         if is_backward && !self.is_in_backward {
-            self.now.backward = Some(self.moment());
+            (self.now.backward, self.now.operator) = (Some(self.moment()), Some(self.moment()));
         }
         if is_backward || self.is_in_backward {
             let own = is_backward && node.is_of_thread(self.position);
@@ -292,6 +297,7 @@ impl Here {
         self.stack.out_of_memory(DeviceId(device.into()));
         let line = self.stack.line().or_else(|| self.shared.rows.only_line());
         self.failed = Some(Failed(line));
+        self.looks_for_numbered();
         let at = self.moment();
         self.shared.failures.keep(self.number, |failure| {
             (failure.device, failure.asked, failure.operator) = (device.into(), asked, operator);
@@ -356,8 +362,8 @@ impl Here {
     }
 
     fn in_force(&mut self, line: LineId) {
-        self.now.line = self.moment();
-        self.makers.in_force(line, (self.shared.position)());
+        self.begins_anew();
+        self.makers.in_force(line, self.position);
     }
 
     /// A row of something without lines, unless the thread is in one. Answers whether it is.

@@ -14,12 +14,14 @@ pub enum Category {
     Gradient,
     /// What an optimizer keeps between its steps.
     OptimizerState,
-    /// What the program has labeled, or had before the recording.
+    /// What the program has labeled, or had before the recording or the attempt that failed.
     Input,
     /// What waits for a backward; in a program without one, for a later operator.
     Activation,
     /// All else.
     Temporary,
+    /// An activation or a temporary: no operators were recorded.
+    Unknown,
 }
 
 impl Category {
@@ -34,6 +36,7 @@ impl Category {
             Self::Input => "input",
             Self::Activation => "activation",
             Self::Temporary => "temporary",
+            Self::Unknown => "unknown",
         }
     }
 }

@@ -170,7 +170,8 @@ impl Rows {
         row
     }
 
-    /// The most bytes that were allocated on a device at one moment, and the line that allocated the last of them.
+    /// The most bytes that were allocated on a device at one moment, and the line that allocated the last of them, or
+    /// whose operator's gradient they were for.
     ///
     /// # Panics
     ///
@@ -192,7 +193,7 @@ impl Rows {
         self.highest[device.index()].bytes.store(bytes, Relaxed);
     }
 
-    /// So many bytes are allocated, the last of them in a line.
+    /// So many bytes are allocated, the last of them for a line.
     pub(super) fn reaches(&self, device: DeviceId, now: u64, line: Option<LineId>) {
         let Highest { bytes, line: of } = &self.highest[device.index()];
         if bytes.load(Relaxed) < now && bytes.fetch_max(now, Relaxed) < now {

@@ -47,11 +47,18 @@ impl Shown {
     }
 }
 
+impl Source {
+    /// What stands above its numbers and texts. Attempts and phases are in no file.
+    fn headings(&self) -> [&str; 2] {
+        if self.file.is_empty() { ["no.", self.name.trim_end_matches('s')] } else { ["line", "code"] }
+    }
+}
+
 impl Function {
     fn table(&self, shown: &[Shown]) -> Table {
         let mut table = Table::new();
         table.load_style(presets::NOTHING);
-        table.set_header(shown.iter().map(|shown| shown.title.as_str()).chain(["line", "code"]));
+        table.set_header(shown.iter().map(|shown| shown.title.as_str()).chain(self.source.headings()));
         for (index, (line, row)) in self.lines().enumerate() {
             table.add_row(cells(shown, row, &line.number.to_string(), &line.text));
             for (name, row) in self.operators.get(&index).into_iter().flatten() {

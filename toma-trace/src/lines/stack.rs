@@ -123,7 +123,7 @@ impl Stack {
             self.counters(Some(line), device).backward.add(bytes);
         }
         let born = self.attribute(device, Sums { allocated: bytes, ..Sums::default() });
-        self.stays.rows.reaches(device, now.allocated, born.0);
+        self.stays.rows.reaches(device, now.allocated, self.gradient_of.or(born.0));
         self.counters(born.0, device).kept.add(bytes);
         born
     }

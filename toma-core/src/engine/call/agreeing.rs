@@ -96,7 +96,7 @@ impl<'a> Call<'a> {
         match (owed, agreed.failed) {
             (Some(Owes::Begin), _) => {
                 self.machine.adopt(agreed.next);
-                self.report.starts_at(self.machine.step);
+                self.report.starts_at(self.machine.first_size());
             }
             (None, _) => {}
             (Some(_), None) => self.machine.adopt(agreed.next),

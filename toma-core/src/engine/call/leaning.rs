@@ -40,7 +40,7 @@ impl Call<'_> {
         let is_plain = !(options.need_extras() | around | Watch::is_needed(options.observer, switches));
         if is_plain {
             self.choose_first(policy, false, None);
-            self.report.starts_at(self.machine.step);
+            self.report.starts_at(self.machine.first_size());
             self.expect_offers();
         }
         is_plain

@@ -10,6 +10,8 @@
 //! would follow the pieces downward. The largest cost that ran settles, because no piece may have filled
 //! the step.
 
+use std::mem;
+
 use super::{Cut, Failed, Machine, Took};
 use crate::classify::Class;
 use crate::engine::evidence::{self, FailedAt};
@@ -208,10 +210,14 @@ impl Machine {
         });
     }
 
-    /// The size of the pieces that have succeeded since it was asked last: the largest of them, where sizes are
-    /// costs, because no piece need fill a step, and otherwise that step.
+    /// The size of the pieces that have succeeded since it was asked last: the largest of them, where no piece need
+    /// fill a step, because they are even or sizes are costs, and otherwise that step.
     pub(crate) fn take_ran(&mut self, step: usize) -> usize {
-        self.packing.as_mut().map_or(step, |packing| std::mem::take(&mut packing.ran))
+        match &mut self.packing {
+            Some(packing) => mem::take(&mut packing.ran),
+            None if self.extent.even => mem::take(&mut self.ran),
+            None => step,
+        }
     }
 
     /// An attempt that succeeded enters the measurements; a rest says nothing about its size. Returns whether the

@@ -93,8 +93,8 @@ impl ReportBuilder {
     }
 
     #[inline]
-    pub(crate) fn starts_at(&mut self, step: usize) {
-        self.figures.start = step;
+    pub(crate) fn starts_at(&mut self, size: usize) {
+        self.figures.start = size;
     }
 
     pub(crate) fn foresees(&mut self, foreseen: Predicted) {

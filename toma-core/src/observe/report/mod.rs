@@ -65,7 +65,7 @@ pub struct Report {
     pub done: usize,
     /// Whether sizes are [costs](crate::execute::With::by_cost) instead of counts of items.
     pub sizes_are_costs: bool,
-    /// The size the first attempt started with.
+    /// The size of the first attempt; where sizes are costs, the step it was cut by.
     pub start: usize,
     /// The settled size the size cache knew, if any.
     pub remembered: Option<usize>,
@@ -170,8 +170,9 @@ impl Fullest {
 #[non_exhaustive]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Tried {
-    /// Of attempts that succeeded the step in items, or where sizes are [costs](crate::execute::With::by_cost),
-    /// the largest cost that ran: no piece need fill a step there. Of one that failed its own size.
+    /// Of attempts that succeeded the step in items. Where no piece need fill a step, it is the largest that ran:
+    /// sizes are [costs](crate::execute::With::by_cost), or pieces are [even](crate::execute::With::evenly).
+    /// Of one that failed its own size.
     pub size: usize,
     /// Attempts one after another that succeeded; 0 for one that failed.
     pub succeeded: usize,

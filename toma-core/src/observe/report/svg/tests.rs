@@ -142,6 +142,14 @@ fn a_call_without_a_failure_is_one_step_small_sizes_are_linear_and_costs_are_cal
 }
 
 #[test]
+fn even_pieces_are_drawn_at_the_size_that_ran() {
+    execute::with::<NoCache>().evenly().range(0..601, 220, |_, _| ());
+    let report = last().unwrap();
+    let curve = Curve::of(&[&report], String::new(), &plane_of(&report));
+    assert_eq!(curve.points, [(0.0, 201.0), (3.0, 201.0)]);
+}
+
+#[test]
 fn a_history_that_was_cut_is_said_to_be() {
     let report = restless();
     assert_eq!(report.tried.len(), 256);
