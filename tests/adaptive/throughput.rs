@@ -6,8 +6,9 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
 use toma::memory::{MemorySource, Reading, Usage};
+use toma::policy::Policy;
 use toma::testing::StoppedClock;
-use toma::{Adaptive, GlobalCache, Policy, Throughput, execute};
+use toma::{Adaptive, GlobalCache, Throughput, execute};
 
 use crate::world::{BASE, ITEM, NAME, Shows, World, bytes};
 
