@@ -161,7 +161,7 @@ impl Policy for Adaptive {
         }
         if evidence.measurements.is_thrashing() {
             // No figure, since no world of the benchmark has an allocator that tries again: see the test
-            // `adaptive_leaves_a_size_that_thrashes`.
+            // `adaptive_leaves_sizes_that_thrash`.
             return evidence.bounds.below(evidence.step);
         }
         let goal = self.fit(evidence).or_else(|| self.bisect(evidence)).or_else(|| self.expire(evidence));

@@ -232,12 +232,13 @@ impl Machine {
         !measurements.is_thrashing()
     }
 
-    /// A batch is one attempt. Where the next one would have another size because of it, it settles its own, so
-    /// that the next one knows.
+    /// A batch is one attempt. It settles its size where the next one knows something by that: it would have another
+    /// size, or be the second in a row whose allocator tries again.
     #[inline(never)]
     pub(super) fn look_ahead(&mut self, policy: &dyn Policy, size: usize, took: Took) {
         let next = self.sizes.fit(policy.advance(&self.evidence(size, took)));
-        if next != self.step && !self.fallback {
+        let has_retried = self.measurements.as_ref().is_some_and(|measurements| measurements.retried > 0);
+        if (next != self.step || has_retried) && !self.fallback {
             self.learning.settled = Some(self.step);
         }
     }
