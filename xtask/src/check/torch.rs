@@ -3,7 +3,7 @@
 //! # Why
 //!
 //! tch is compiled twice, and no more. Lints and documentation see it through `doc-only`, which needs no
-//! libtorch and no C++. Tests, benchmarks and examples share one optimized build; a debug build would be a
+//! libtorch and no C++. Tests, benchmarks that run once and examples share one debug build: an optimized one would be a
 //! third.
 
 use std::path::{Path, PathBuf};
@@ -49,7 +49,7 @@ pub(super) fn test(checks: &Checks<'_>) -> Result<String> {
     checks.pass(runs.map(|cargo| environment.give(cargo)))
 }
 
-/// With debug assertions, like all tests; `tch` and the examples' own packages are optimized in that profile, too.
+/// With debug assertions, like all tests.
 pub(super) fn cargo_test<'a>(project: &'a Project, package: &Package) -> Cmd<'a> {
     project.cargo("test").args(["-p", &package.name])
 }
