@@ -41,14 +41,18 @@ uint64_t Tape::dropped_bytes(uint32_t first, uint32_t end) const {
 }
 
 // Whether few bytes live beside those that the stage has dropped, and no fewer did lately: a good place to begin the
-// next. Stages grow with the region, so that there are never many.
+// next, most of all if backward needs what lives. Stages grow with the region, so that there are never many.
 bool Tape::is_thin() {
   const auto alive = alive_bytes({}), dropped = dropped_bytes(current(), end_slot(current()));
   const auto least = *std::min_element(lately_alive.begin(), lately_alive.end());
   lately_alive[ops.size() % lately_alive.size()] = alive;
   const auto is_large = most_stages * dropped >= dropped_before && ops.size() >= stages.back().first_op + fewest_ops;
-  const auto is_thin = is_large && dropped > 0 && 2 * alive <= dropped && alive <= least;
-  if (!is_thin || (2 * alive_bytes(saved_storages()) > alive && ++passed <= patience)) {
+  if (!is_large || dropped == 0 || alive > dropped || alive > least) {
+    return false;
+  }
+  // What backward needs anyway may be more.
+  const auto is_needed = 2 * alive_bytes(saved_storages()) <= alive;
+  if (!is_needed && (2 * alive > dropped || ++passed <= patience)) {
     return false;
   }
   passed = 0;
