@@ -83,7 +83,8 @@ impl Here {
         }
         self.goes_on();
         let born = owner.born(self.shared.number);
-        self.stack.returned(DeviceId(device.into()), bytes, born);
+        // One that is older is kept from now on: it counts as freed later.
+        self.stack.returned(DeviceId(device.into()), bytes, Some(born.unwrap_or(Born(None))));
         if born.is_some() {
             self.tell(Told::Returns(owner.moment()));
         }
@@ -97,5 +98,25 @@ impl Here {
         let moment = self.moment_of(place);
         let is_in_optimizer = owner != Owner(0) && owner.is_of_optimizer();
         Owner::new(self.shared.number, Born(None), moment, is_in_optimizer)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::{Counting, Node, allocated, freed};
+    use super::moves;
+    use crate::Place;
+
+    #[test]
+    fn what_left_before_the_recording_is_kept_from_its_return_to_its_end() {
+        let first = Counting::of(&[(Place::HOST, 0)]).start().unwrap();
+        let born = allocated(0, 0x1000, 384, Node::default());
+        let ((), left) = moves(born, || freed(0, 0x1000, 384, born));
+        drop(first);
+        let second = Counting::of(&[(Place::HOST, 0)]).start().unwrap();
+        let kept = || second.shared.lines().to_string();
+        let (_, returned) = moves(left.owner, || allocated(0, 0x2000, 384, Node::default()));
+        freed(0, 0x2000, 384, returned.owner);
+        assert!(kept().contains("384.00B freed, 0.00B kept"), "{}", kept());
     }
 }
