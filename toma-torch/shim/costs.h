@@ -53,6 +53,7 @@ class Costs {
   void backward_begins(uint32_t stage);
   void backward_ends();
   void is_over();
+  Storages held_values() const;
 
   // What is known of the structure needs no measuring.
   bool learns() const { return is_learning; }
@@ -71,7 +72,6 @@ class Costs {
   void sizes();
   void leaves();
   void tell(uint64_t repeated_ns, bool is_over) const;
-  Storages held_values() const;
   int64_t held_by_tape() const;
   int64_t left() const;
   void publish();

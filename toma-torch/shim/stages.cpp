@@ -60,8 +60,9 @@ bool Tape::is_thin() {
   return true;
 }
 
-// The input of the stage that ends now is held on where the stages before it have dropped twice as much. All inputs
-// of many small stages are more than backward needs.
+// The input of the stage that ends now is held on where the stages before it, back to the last one that is held, have
+// dropped twice as much, and as much as all that is held: of n like stages some sqrt(2 n) are then held, and as many are
+// saved together.
 void Tape::drop_input() {
   if (!costs.learns() || current() == 0) {
     return;
@@ -71,7 +72,8 @@ void Tape::drop_input() {
   while (first > 0 && !stages[first - 1].holds_output) {
     --first;
   }
-  if (2 * passing_bytes(boundary, {}) > dropped_bytes(first, end_slot(boundary)) || is_idle(boundary, saved_storages())) {
+  const auto dropped = dropped_bytes(first, end_slot(boundary));
+  if (2 * passing_bytes(boundary, {}) > dropped || costs.held_values().bytes > dropped || is_idle(boundary, saved_storages())) {
     release(boundary);
   }
 }

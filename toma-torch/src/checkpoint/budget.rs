@@ -45,6 +45,12 @@ impl Budget {
         }
     }
 
+    /// The same without anything left of it, for a plan that fits in no less.
+    pub(super) fn all_bytes(&self) -> u64 {
+        let (Bytes::Asked(bytes) | Bytes::Free(bytes)) = self.bytes;
+        bytes
+    }
+
     /// In words that mean out of memory, whatever carries them.
     pub(super) fn too_small(&self, place: &Place, small: &TooSmall, lacking_bytes: u64) -> Error {
         let Self { device, bytes } = self;

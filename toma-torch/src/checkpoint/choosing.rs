@@ -74,6 +74,7 @@ impl<'a> Choosing<'a> {
     /// The fastest that fits. The engine may ask for a leaner one.
     fn plan(&self, known: &Arc<Structure>, budget: &Budget) -> Result<Arc<Plan>, Error> {
         let plan = known.plan(budget.bytes(), self.form.solver);
+        let plan = plan.or_else(|_| known.plan(budget.all_bytes(), self.form.solver));
         let plan = plan.map_err(|small| budget.too_small(self.place, &small, known.lacking_bytes()))?;
         let budget_bytes = budget.bytes();
         leaner::offer(Arc::new(Leaner { known: known.clone(), plan: plan.clone(), budget_bytes }));

@@ -29,8 +29,8 @@
 //! # What is known
 //!
 //! The first run of a region measures what stages take: bytes from one operator to the next, and seconds. It holds
-//! the inputs of stages, each once twice its bytes were dropped since the last one. All inputs of many small stages would
-//! be more than backward needs. From then on the region takes the fastest [`Plan`] that fits
+//! the inputs of some stages: each once as much was dropped since the last one as is held by then. Of `n` like stages
+//! that are about `sqrt(2 n)`, and as many are repeated together. From then on the region takes the fastest [`Plan`] that fits
 //! what is free on the device, or a [`budget`](With::budget). That is remembered for each place in the program and
 //! all shapes. An operator that differs from it is noticed at once: the region goes on as another one that is known and
 //! has begun the same, or is new from there on.

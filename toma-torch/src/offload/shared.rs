@@ -377,7 +377,7 @@ fn unreadable(asked: usize, bytes: u64) -> Error {
 /// What access to it says while it is away.
 pub(crate) fn words_of(words: &str, device: &Device) -> CString {
     let words = format!(
-        "offload: {words} {AWAY}{}: enter its manager, or fetch it first",
+        "offload: {words} {AWAY}{}: enter its manager, and pin what is read by its address, or fetch it first",
         toma_core::memory::MemorySource::name(device)
     );
     CString::new(words.replace('\0', " ")).expect("it has no zeros")
