@@ -15,13 +15,15 @@ pub(super) fn all(checks: &Checks<'_>) -> Result<String> {
 
 /// The same with more cases.
 pub(super) fn cases(checks: &Checks<'_>) -> Result<String> {
-    tests(checks, Features::All, &targets(checks, |_| true), &[], "1024")
+    tests(checks, Features::All, &targets(checks, |_| true), &[], MOST_CASES)
 }
 
 /// How many cases a property is tried with where the test does not say.
 const CASES: &str = "64";
-/// And optimized, as many as proptest's own default.
+/// Optimized, and of slow tests at night: proptest's own default.
 const MANY_CASES: &str = "256";
+/// In the step `cases`.
+const MOST_CASES: &str = "1024";
 
 /// Without the slow tests: with all features the same engine runs with more around it. What runs optimized with all
 /// features is the same program here where its package has none.
@@ -32,7 +34,7 @@ pub(super) fn bare(checks: &Checks<'_>) -> Result<String> {
 
 /// Those that [`bare`] leaves out.
 pub(super) fn bare_slow(checks: &Checks<'_>) -> Result<String> {
-    tests(checks, Features::None, EVERY, &slow(checks), CASES)
+    tests(checks, Features::None, EVERY, &slow(checks), MANY_CASES)
 }
 
 /// Every test but those that run optimized alone, in packages of which this is said.
