@@ -120,13 +120,8 @@ void Costs::unites(uint32_t second) {
   auto& joined = stages[second - 1];
   const auto& next = stages[second];
   // The first run may have dropped the input in between, and later ones hold it.
-  Storages made;
-  for (const auto& value : tape.values) {
-    if (value.stage == second - 1 && second <= value.last_stage) {
-      made.add(value.storage._unsafe_get_target(), value.storage_bytes);
-    }
-  }
-  const auto grown = std::max(starts[second] - starts[second - 1], static_cast<int64_t>(made.bytes));
+  const auto made = tape.bytes_where({}, [&](const Value& value) { return value.stage == second - 1 && second <= value.last_stage; });
+  const auto grown = std::max(starts[second] - starts[second - 1], static_cast<int64_t>(made));
   const auto later = [&](uint64_t peak) { return static_cast<uint64_t>(std::max<int64_t>(grown + static_cast<int64_t>(peak), 0)); };
   joined.forward_ns += next.forward_ns;
   joined.peak_bytes = std::max(joined.peak_bytes, later(next.peak_bytes));
@@ -138,13 +133,8 @@ void Costs::unites(uint32_t second) {
 
 // What it and later stages use of those before it, and what boundaries hold.
 int64_t Costs::held_before(uint32_t stage) const {
-  Storages held;
-  for (const auto& value : tape.values) {
-    if (value.stage < stage && (value.last_stage >= stage || tape.is_needed(value))) {
-      held.add(value.storage._unsafe_get_target(), value.storage_bytes);
-    }
-  }
-  return static_cast<int64_t>(held.bytes);
+  const auto is_held = [&](const Value& value) { return value.stage < stage && (value.last_stage >= stage || tape.is_needed(value)); };
+  return static_cast<int64_t>(tape.bytes_where({}, is_held));
 }
 
 // Values that boundaries hold, and something else, too.

@@ -1,6 +1,7 @@
 // Where stages begin and end that no plan gives, and what of them a first run holds.
 
 #include <algorithm>
+#include <utility>
 
 #include "tape.h"
 
@@ -20,13 +21,7 @@ bool is_alive(const Value& value) { return value.tensor.use_count() > 0; }
 
 // What lives of the values of the last operators, and is held where a stage begins now, but for some storages.
 uint64_t Tape::alive_bytes(Storages but) const {
-  const auto before = but.bytes;
-  for (const auto& value : values) {
-    if (value.last_op + recent >= ops.size() && is_alive(value)) {
-      but.add(value.storage._unsafe_get_target(), value.storage_bytes);
-    }
-  }
-  return but.bytes - before;
+  return bytes_where(std::move(but), [&](const Value& value) { return value.last_op + recent >= ops.size() && is_alive(value); });
 }
 
 // What the slots of the stages from one on would hold beyond what lives.
@@ -51,8 +46,8 @@ bool Tape::is_thin() {
     return false;
   }
   // What backward needs anyway may be more.
-  const auto is_needed = 2 * alive_bytes(saved_storages()) <= alive;
-  if (!is_needed && (2 * alive > dropped || ++passed <= patience)) {
+  const auto is_saved = 2 * alive_bytes(saved_storages()) <= alive;
+  if (!is_saved && (2 * alive > dropped || ++passed <= patience)) {
     return false;
   }
   passed = 0;
@@ -101,13 +96,7 @@ bool Tape::is_idle(uint32_t boundary, const Storages& saved) const {
 
 // What later stages use of those up to one, but for some storages.
 uint64_t Tape::passing_bytes(uint32_t boundary, Storages but) const {
-  const auto before = but.bytes;
-  for (const auto& value : values) {
-    if (value.stage <= boundary && boundary < value.last_stage) {
-      but.add(value.storage._unsafe_get_target(), value.storage_bytes);
-    }
-  }
-  return but.bytes - before;
+  return bytes_where(std::move(but), [&](const Value& value) { return value.stage <= boundary && boundary < value.last_stage; });
 }
 
 // What backward needs of a stage, but for its output.

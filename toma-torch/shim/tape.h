@@ -229,6 +229,18 @@ class Tape final {
   void made(Op& op, const torch::jit::Stack& results);
   uint32_t value_for(const at::Tensor& tensor, const Op& op);
 
+  // Of the values that count, in storages that were not counted before.
+  template <class F>
+  uint64_t bytes_where(Storages counted, const F& counts) const {
+    const auto before = counted.bytes;
+    for (const auto& value : values) {
+      if (counts(value)) {
+        counted.add(value.storage._unsafe_get_target(), value.storage_bytes);
+      }
+    }
+    return counted.bytes - before;
+  }
+
   // Stages without a plan: stages.cpp.
   uint64_t alive_bytes(Storages but) const;
   uint64_t dropped_bytes(uint32_t first, uint32_t end) const;
