@@ -21,4 +21,4 @@ mod rows;
 
 pub use alike::Unlike;
 pub use growth::{Growth, HeadRoom, Highest, Line, LiveBlock};
-pub use rows::{Coupled, Coupling, Rows, Summed};
+pub use rows::{Combined, Coupled, Coupling, DATA, Judged, RESULT, Rows};

@@ -329,6 +329,12 @@ void fallback(const c10::OperatorHandle& op, c10::DispatchKeySet keys, Stack* st
 
 }  // namespace
 
+// No operator writes to a dry tensor, so a page that is there was touched by the program.
+bool is_written_by_host(const at::DataPtr& data) noexcept {
+  unsigned char page = 0;
+  return is_dry(data) && data.get() != nullptr && ::mincore(data.get(), 1, &page) == 0 && (page & 1) != 0;
+}
+
 Level& dry_level() noexcept {
   static thread_local Level level;
   return level;

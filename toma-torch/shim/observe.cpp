@@ -38,11 +38,30 @@ std::optional<c10::OperatorHandle> leaf_of(const at::RecordFunction& function) {
 
 void write_use(Recorder& recorder, toma_event_kind kind, const at::Tensor& tensor) {
   if (tensor.layout() == c10::kStrided && tensor.has_storage()) {
-    std::vector<int64_t> values{tensor.requires_grad()};
-    values.insert(values.end(), tensor.sizes().begin(), tensor.sizes().end());
     auto& storage = *tensor.storage().unsafeGetStorageImpl();
     const auto& data = storage._mutable_data_ptr_no_checks();
+    const auto is_of_host = recorder.dry != nullptr && kind == TOMA_READS && is_written_by_host(data);
+    std::vector<int64_t> values{int64_t{tensor.requires_grad()} | int64_t{is_of_host} << 1};
+    values.insert(values.end(), tensor.sizes().begin(), tensor.sizes().end());
     recorder.write(of_memory(kind, data.get(), storage.nbytes(), tensor.device()), nullptr, values);
+  }
+}
+
+// Sizes and flags are attributes. A number scales or shifts values, so judging a loss needs it exactly.
+void write_number(Recorder& recorder, const c10::Argument& described, const c10::IValue& value) {
+  const auto is_number = value.isDouble() || (value.isInt() && described.type()->kind() == c10::TypeKind::NumberType);
+  if (is_number) {
+    const auto number = value.toScalar().toDouble();
+    uint64_t bits = 0;
+    std::memcpy(&bits, &number, sizeof(bits));
+    recorder.write({TOMA_NUMBER, 0, 0, bits}, described.name().c_str());
+  }
+}
+
+// The schema says of most operators that each element of a result depends on one element of each argument.
+void write_tags(Recorder& recorder, const c10::OperatorHandle& op) {
+  if (recorder.dry != nullptr && op.hasTag(at::Tag::pointwise)) {
+    recorder.write({TOMA_ATTRIBUTE}, "pointwise", int64_t{1});
   }
 }
 
@@ -53,6 +72,7 @@ void write_uses(
     const auto* alias = described[at].alias_info();
     const auto kind = alias == nullptr ? plain : alias->isWrite() ? TOMA_WRITES : aliasing;
     each_tensor(values[at], [&](const at::Tensor& tensor) { write_use(recorder, kind, tensor); });
+    write_number(recorder, described[at], values[at]);
     if (values[at].isInt() || values[at].isBool()) {
       recorder.write({TOMA_ATTRIBUTE}, described[at].name().c_str(), values[at].toScalar().toLong());
     } else if (values[at].isIntList()) {
@@ -74,6 +94,7 @@ std::unique_ptr<at::ObserverContext> started(const at::RecordFunction& function)
     inside = &op->schema();
     State::each([&](Recorder& recorder) {
       recorder.write({TOMA_OPERATOR_BEGINS}, c10::toString(op->operator_name()).c_str());
+      write_tags(recorder, *op);
       write_uses(recorder, inside->arguments(), function.inputs(), TOMA_READS, TOMA_READS);
     });
   } else {

@@ -52,6 +52,9 @@ void tell_of_lack(int64_t bytes, c10::Device device) noexcept;
 // Whether it is what a recording has put into a thread's slot.
 bool is_of_profile(const c10::DebugInfoBase* info) noexcept;
 
+// Whether the program itself has written to the memory of a dry tensor, by its address.
+bool is_written_by_host(const at::DataPtr& data) noexcept;
+
 // The leaf that this thread is in; empty outside of any, and where nothing records. It lives as long as the
 // operator.
 const char* leaf_name() noexcept;

@@ -192,6 +192,8 @@ enum toma_event_kind : uint32_t {
   TOMA_LINE = 12,
   TOMA_LEFT_TO = 13,
   TOMA_LEAVES = 14,
+  // An argument that is a number, as the bits of a double, with its name.
+  TOMA_NUMBER = 15,
 };
 
 struct toma_event {

@@ -110,6 +110,11 @@ fn add(scribe: &mut Scribe, event: &Event<'_>) -> Result<(), Contradiction> {
                 scribe.recorder().attribute(operator, event.name, event.numbers)?;
             }
         }
+        EventKind::Number => {
+            if let Some(operator) = scribe.innermost(thread) {
+                scribe.recorder().number(operator, event.name, f64::from_bits(event.bytes))?;
+            }
+        }
         EventKind::Leaves => scribe.leaves(thread)?,
         EventKind::Enters => event.line.into_iter().for_each(|(function, line)| {
             let label = Label::new(ScopeKind::Function, &function.path());
@@ -145,13 +150,16 @@ fn at(label: Label, function: &Function, line: u32) -> Label {
 
 fn used(scribe: &mut Scribe, event: &Event<'_>, access: Access) -> Result<(), Contradiction> {
     let operator = scribe.innermost(ThreadId(event.thread.into()));
-    let (Some(operator), [wants_gradient, sizes @ ..]) = (operator, event.numbers) else {
+    let (Some(operator), [flags, sizes @ ..]) = (operator, event.numbers) else {
         return Ok(());
     };
     let shape: Vec<u64> = sizes.iter().map(|size| size.unsigned_abs()).collect();
     let storage = scribe.living(event.address, &place(event.device), event.bytes)?;
     let operand = Operand::new(storage, access, &shape);
-    scribe.recorder().uses(operator, Operand { wants_gradient: *wants_gradient != 0, ..operand })
+    scribe.recorder().uses(
+        operator,
+        Operand { wants_gradient: flags & 1 != 0, is_written_by_host: flags & 2 != 0, ..operand },
+    )
 }
 
 /// By the numbers of `c10::DeviceType`.

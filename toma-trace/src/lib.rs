@@ -58,6 +58,6 @@ pub use record::{Contradiction, Open, Recorder};
 pub use scribe::Scribe;
 pub use sizes::Size;
 pub use tables::{
-    Access, Attribute, Block, Interval, Label, Moment, Operand, Operator, OperatorId, Scope, ScopeId,
+    Access, Attribute, Block, Interval, Label, Moment, Number, Operand, Operator, OperatorId, Scope, ScopeId,
     ScopeKind, Storage, StorageId, ThreadId, Tick, Trace, Use,
 };

@@ -8,8 +8,8 @@ use thiserror::Error;
 
 use crate::place::Place;
 use crate::tables::{
-    Attribute, Block, Interval, Label, Moment, Operand, Operator, OperatorId, Scope, ScopeId, Storage,
-    StorageId, Tables, ThreadId, Tick, Trace, Use,
+    Attribute, Block, Interval, Label, Moment, Number, Operand, Operator, OperatorId, Scope, ScopeId,
+    Storage, StorageId, Tables, ThreadId, Tick, Trace, Use,
 };
 
 /// Makes a [`Trace`] of events in the order in which they happen.
@@ -95,6 +95,7 @@ impl Recorder {
             scope,
             duration: None,
             attributes: Vec::new(),
+            numbers: Vec::new(),
         });
         id
     }
@@ -107,6 +108,17 @@ impl Recorder {
     pub fn attribute(&mut self, operator: OperatorId, name: &str, values: &[i64]) -> Refusable<()> {
         let attribute = Attribute { name: name.to_owned(), values: values.to_owned() };
         self.operator(operator)?.attributes.push(attribute);
+        Ok(())
+    }
+
+    /// An argument of an operator that is a number, such as the factor of a product.
+    ///
+    /// # Errors
+    ///
+    /// When the operator is unknown.
+    pub fn number(&mut self, operator: OperatorId, name: &str, value: f64) -> Refusable<()> {
+        let number = Number { name: name.to_owned(), bits: value.to_bits() };
+        self.operator(operator)?.numbers.push(number);
         Ok(())
     }
 

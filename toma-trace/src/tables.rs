@@ -220,6 +220,9 @@ pub struct Operator {
     pub duration: Option<Duration>,
     /// Arguments that are integers.
     pub attributes: Vec<Attribute>,
+    /// Arguments that are numbers, integers among them where a float would do.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub numbers: Vec<Number>,
 }
 
 impl Operator {
@@ -248,6 +251,25 @@ pub struct Attribute {
     pub values: Vec<i64>,
 }
 
+/// An argument of an operator that is a number, such as the factor of a product.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+#[non_exhaustive]
+pub struct Number {
+    /// The library's name of the argument, such as `other`.
+    pub name: String,
+    /// The bits of the `f64`, which compare and survive a file exactly.
+    pub bits: u64,
+}
+
+impl Number {
+    /// The value.
+    #[must_use]
+    pub fn value(&self) -> f64 {
+        f64::from_bits(self.bits)
+    }
+}
+
 /// A storage that an operator touched, as it saw it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -273,13 +295,16 @@ pub struct Operand {
     pub shape: Vec<u64>,
     /// Whether a gradient flows through the tensor.
     pub wants_gradient: bool,
+    /// Whether the program has written to the memory itself, by its address. Known of dry runs alone.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub is_written_by_host: bool,
 }
 
 impl Operand {
     /// A tensor that wants no gradient.
     #[must_use]
     pub fn new(storage: StorageId, access: Access, shape: &[u64]) -> Self {
-        Self { storage, access, shape: shape.to_owned(), wants_gradient: false }
+        Self { storage, access, shape: shape.to_owned(), wants_gradient: false, is_written_by_host: false }
     }
 
     /// The same, with a gradient.

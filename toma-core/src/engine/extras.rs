@@ -9,6 +9,7 @@
 //! must know that a wait would hold up the executor. Other calls read one byte of the nesting, as they do
 //! for the fallback.
 
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::Duration;
 
 use super::again::Again;
@@ -42,6 +43,8 @@ pub(super) struct Extras<'a> {
     pub(super) again: Option<Box<Again>>,
     /// What set the first size, where a prediction did.
     pub(super) forecast: Option<Box<Forecast<'a>>>,
+    /// Set once an attempt works on all items.
+    pub(super) is_whole: Option<&'a AtomicBool>,
     /// What ranks agree on, where there are several.
     pub(super) agreeing: Option<Box<Agreeing<'a>>>,
 }
@@ -71,6 +74,7 @@ impl<'a> Extras<'a> {
             meters: device.filter(|_| needs.memory),
             again: None,
             forecast: None,
+            is_whole: options.is_whole,
             agreeing: None,
         }
     }
@@ -87,6 +91,7 @@ impl<'a> Extras<'a> {
             meters: None,
             again: None,
             forecast: None,
+            is_whole: None,
             agreeing: None,
         }
     }
@@ -109,6 +114,11 @@ impl<'a> Extras<'a> {
     #[inline]
     pub(super) fn is_agreed(&self) -> bool {
         self.agreeing.as_ref().is_none_or(|agreeing| agreeing.is_over())
+    }
+
+    /// Whether a smaller size cannot help, because the attempt works on all items.
+    pub(super) fn is_whole(&self) -> bool {
+        self.is_whole.is_some_and(|is_whole| is_whole.load(Relaxed))
     }
 
     /// From here on the call works in fallback.

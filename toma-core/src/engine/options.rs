@@ -1,5 +1,6 @@
 //! The options of a call that need no type of their own.
 
+use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use super::sizes::SizeOptions;
@@ -20,6 +21,8 @@ pub(crate) struct Options<'a> {
     pub(crate) observer: Option<&'a dyn Observer>,
     pub(crate) ladder: Option<Ladder<'a>>,
     pub(crate) predict: Option<&'a dyn Predict>,
+    /// Set once an attempt works on all items: a smaller size would not help.
+    pub(crate) is_whole: Option<&'a AtomicBool>,
     /// More than one.
     pub(crate) ranks: Option<&'a dyn Group>,
 }
@@ -28,7 +31,12 @@ impl Options<'_> {
     /// Whether a call needs extras for any of them, but for being watched.
     #[inline]
     pub(crate) fn need_extras(&self) -> bool {
-        let Self { deadline, device, ladder, predict, ranks, .. } = self;
-        deadline.is_some() | device.is_some() | ladder.is_some() | predict.is_some() | ranks.is_some()
+        let Self { deadline, device, ladder, predict, is_whole, ranks, .. } = self;
+        deadline.is_some()
+            | device.is_some()
+            | ladder.is_some()
+            | predict.is_some()
+            | is_whole.is_some()
+            | ranks.is_some()
     }
 }

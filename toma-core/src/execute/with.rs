@@ -1,11 +1,10 @@
 use std::borrow::Cow;
 use std::fmt;
 use std::hash::Hash;
-use std::ops::Range;
 use std::panic::Location;
+use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
-use super::forms::Undo;
 use super::unit::{EvenItems, Items};
 use crate::cache::SizeCache;
 use crate::call_site::{Above, Name, Origin, Site, hash_of};
@@ -226,6 +225,25 @@ impl<'a, P, K, B, U> With<'a, P, K, B, U> {
         self
     }
 
+    /// Gives up instead of shrinking once the flag is set: the attempt works on all items.
+    #[doc(hidden)]
+    pub fn shrinks_unless(mut self, is_whole: &'a AtomicBool) -> Self {
+        self.core.options.is_whole = Some(is_whole);
+        self
+    }
+
+    /// The largest size that the options allow.
+    #[doc(hidden)]
+    pub fn largest(&self) -> Option<usize> {
+        self.core.options.sizes.max
+    }
+
+    /// The form without what takes back a failed piece, and that.
+    #[doc(hidden)]
+    pub fn lend_undo(self) -> (With<'a, P, K, (), U>, B) {
+        (With { core: self.core, judge: self.judge, undo: (), unit: self.unit }, self.undo)
+    }
+
     /// Predicts nothing where only a dry run could, for a body that cannot be run dry.
     #[doc(hidden)]
     pub fn without_dry_runs(mut self) -> Self {
@@ -233,20 +251,16 @@ impl<'a, P, K, B, U> With<'a, P, K, B, U> {
         self
     }
 
-    /// Whether the body is to be run dry to find the first size.
+    /// Whether the body is to be run dry to find the first size, where it can.
     #[doc(hidden)]
-    pub fn runs_dry(&self) -> bool {
-        let asks = self.core.options.predict.is_some_and(Predict::runs_dry);
-        asks && !shield::is_dry() && !Switches::load().unpredicted()
+    pub fn asks_dry(&self) -> bool {
+        self.core.options.predict.is_some_and(Predict::runs_dry)
     }
 
-    /// Takes back what a piece of a dry run did besides.
+    /// Whether a body may be run dry here: not within another dry run, and not with `TOMA_PREDICT=0`.
     #[doc(hidden)]
-    pub fn take_back(&mut self, piece: Range<usize>)
-    where
-        B: Undo,
-    {
-        self.undo.undo(piece);
+    pub fn can_run_dry(&self) -> bool {
+        !shield::is_dry() && !Switches::load().unpredicted()
     }
 
     /// Sees every event of the call.
@@ -294,7 +308,7 @@ impl<'a, P, K, B, U> With<'a, P, K, B, U> {
     /// # Ok::<(), OutOfMemory>(())
     /// ```
     #[inline]
-    pub fn before_retry<V: FnMut(Range<usize>)>(self, undo: V) -> With<'a, P, K, V, U> {
+    pub fn before_retry<V: FnMut(std::ops::Range<usize>)>(self, undo: V) -> With<'a, P, K, V, U> {
         With { core: self.core, judge: self.judge, undo, unit: self.unit }
     }
 

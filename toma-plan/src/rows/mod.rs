@@ -1,50 +1,64 @@
-//! Whether the rows of a batch are worked on by themselves, so that pieces add up to the whole.
+//! Whether the rows of a batch are worked on by themselves, so that results of pieces make up that of the whole.
+//!
+//! # Why
+//!
+//! A wrong answer is a wrong gradient that nobody sees. So an operator counts as one that keeps rows apart only
+//! where a rule says how, and everything that no rule covers is refused by name.
 
+mod judged;
+mod keeps;
 mod rules;
+mod table;
 mod tensors;
+mod values;
 
-use std::collections::BTreeMap;
 use std::fmt;
 
-use toma_trace::{Access, OperatorId, ScopeKind, StorageId, Tick, Trace};
+use toma_trace::{OperatorId, ScopeKind, Tick, Trace};
 
 use crate::alike::{Recorded, Unlike, same_operators};
-use rules::{Call, Input};
-use tensors::{Tensor, tensors};
+pub use judged::Judged;
+use rules::Walk;
+use tensors::twins;
+
+/// The scope in which the data of a piece are cut from those of the whole.
+pub const DATA: &str = "data";
+
+/// The scope whose first operator takes the result of a piece.
+pub const RESULT: &str = "result";
 
 /// What a step does with the rows of its batch, by traces of it at two sizes.
 ///
-/// The dimensions that differ are those of the batch. A tensor with one is *rows*; without one, but made of
-/// rows, it is an *aggregate*, and so is what is made of aggregates; all else is *constant*. Gradients of
-/// pieces add up to those of the whole where rows meet no aggregate and no other rows, and the loss is a sum
-/// or mean. Work without gradients counts where its results reach work with gradients.
+/// The dimension that differs is that of the batch. A tensor with it is *rows*; one without it, but made of
+/// rows, is an *aggregate*, and so is what is made of aggregates; all else is *constant*. Each operator has a rule
+/// that says which rows of its results depend on which rows of its arguments.
 ///
-/// Only the forward is looked at: operators before the first scope of kind [`Node`](ScopeKind::Node). They
-/// are told apart by shapes, names and the attributes `dim` or `dims`, `training` and `reduction`. Not found are rows
-/// that are cut along the batch and then meet, and numbers of the rows that the program reads, as by `item`, and
-/// multiplies a loss by.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+/// Looked at is the forward: the operators before the result is taken, or before the first scope of kind
+/// [`Node`](ScopeKind::Node). Not found is what the program computes without operators from numbers that it
+/// writes into tensors of a fixed shape.
+#[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Rows {
-    /// The first operator that couples rows: pieces do not add up to the whole.
-    pub coupled: Option<Coupled>,
-    /// The first operator that adds a constant to an aggregate: pieces of a mean add up, those of a sum do
-    /// not.
-    pub adds_constant: Option<OperatorId>,
-    /// The last sum of rows: pieces of a sum add up, those of a mean do not.
-    pub summed: Option<Summed>,
+    /// How results of pieces make up that of the whole, or the first operator that keeps them from it.
+    pub combined: Result<Combined, Coupled>,
     /// Operators that normalize by statistics of the batch, as batch norm does in training.
     pub batch_statistics: Vec<OperatorId>,
 }
 
-/// An operator that sums rows.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// How the results of pieces make up the result of the whole.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
-pub struct Summed {
-    /// The operator, in both traces.
-    pub operator: OperatorId,
-    /// How many operators scale an aggregate after it: a sum that is divided by the count is a mean.
-    pub scalings: usize,
+pub enum Combined {
+    /// One after the other: each row of the result depends on the same row of the data.
+    Rows,
+    /// As a mean in which each piece weighs by its rows. A result that depends on no rows is the same in all.
+    Mean,
+    /// As a sum.
+    Sum,
+    /// As a mean in which each piece weighs by what it counts, such as the tokens under a mask.
+    Counted,
+    /// As a mean by rows, or by counts where rows are passed over: a loss that ignores a class which no data may have.
+    MeanOrCounted,
 }
 
 /// An operator that couples rows.
@@ -59,11 +73,11 @@ pub struct Coupled {
     pub coupling: Coupling,
 }
 
-/// How rows of a batch depend on each other.
+/// How rows of a batch depend on each other, or why that cannot be told.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Coupling {
-    /// A result has the batch in two dimensions.
+    /// A result has the batch in two dimensions, or in one that does not grow with the rows.
     TwoBatchDims,
     /// Rows meet an aggregate of rows.
     RowsWithAggregate,
@@ -71,12 +85,26 @@ pub enum Coupling {
     AlongBatch,
     /// It picks rows by their place in the batch.
     PicksRows,
+    /// Rows meet rows in another order.
+    OtherOrder,
     /// Its aggregate is no sum, mean or loss.
     OtherAggregate,
     /// It changes an aggregate by more than sums and constant factors.
     ThroughAggregate,
-    /// It divides an aggregate by another, as a mean over a mask does.
-    MaskedMean,
+    /// It adds a sum over the rows to a mean over the rows.
+    SumWithMean,
+    /// It adds a constant to a sum over the rows.
+    ConstantInSum,
+    /// It takes a number that changes with the rows.
+    Number,
+    /// It takes a number after the program has read one of the rows.
+    ReadNumber,
+    /// It takes values that the program has written itself.
+    Written,
+    /// No rule says how it treats rows.
+    Unknown,
+    /// A backward runs before the result is there.
+    InnerBackward,
 }
 
 impl fmt::Display for Coupled {
@@ -86,11 +114,18 @@ impl fmt::Display for Coupled {
             Coupling::RowsWithAggregate => "combines rows with an aggregate of rows",
             Coupling::AlongBatch => "runs along the batch",
             Coupling::PicksRows => "picks rows by their place in the batch",
+            Coupling::OtherOrder => "combines rows with rows in another order",
             Coupling::OtherAggregate => "makes an aggregate of rows that is no sum, mean or loss",
             Coupling::ThroughAggregate => {
                 "changes an aggregate of rows by more than sums and constant factors"
             }
-            Coupling::MaskedMean => "divides an aggregate of rows by another, as a mean over a mask does",
+            Coupling::SumWithMean => "adds a sum over the rows to a mean over the rows",
+            Coupling::ConstantInSum => "adds a constant to a sum over the rows",
+            Coupling::Number => "takes a number that changes with the rows",
+            Coupling::ReadNumber => "takes a number after the program has read one of the rows",
+            Coupling::Written => "takes numbers that the program wrote itself",
+            Coupling::Unknown => "is not known to keep rows apart",
+            Coupling::InnerBackward => "follows a backward inside of the body",
         };
         write!(f, "`{}` ({}) {what}", self.name, self.operator)
     }
@@ -104,100 +139,41 @@ impl Rows {
     /// When a size is 0 or both are the same, or the forwards called other operators or touched other
     /// tensors.
     pub fn of(traces: [(u32, &Trace); 2]) -> Result<Self, Unlike> {
-        let [(size, _), (other, _)] = traces;
+        let [(size, first), (other, second)] = traces;
         if size == other || size == 0 || other == 0 {
             return Err(Unlike::Size { size: size.min(other) });
         }
-        let recorded = traces.map(|(size, trace)| Recorded { size, trace, until: forward_end(trace) });
+        let recorded = forwards(traces);
         same_operators(recorded[0], recorded[1])?;
-        let touched = tensors(recorded)?;
-        let mut walk = Walk::default();
-        for ((id, operator), tensors) in recorded[1].operators().zip(&touched) {
-            walk.step(id, &Call::new(operator, walk.inputs(tensors), tensors), tensors);
-            if walk.found.coupled.is_some() {
-                break;
-            }
+        let is_cut = scopes(first, DATA).next().is_some();
+        let mut walk = Walk::new(is_cut, second);
+        let mut calls = twins(recorded)?;
+        let result = scopes(second, RESULT).next().and_then(|_| calls.pop());
+        for call in &calls {
+            walk.step(call, second, [size, other]);
         }
-        Ok(walk.found)
+        Ok(walk.finish(result.as_ref().or(calls.last()), result.is_some()))
     }
 }
 
-/// The first node of gradients begins backward. From there on gradients meet, and optimizers run.
+/// The operators of both forwards, with the one that takes the result.
+fn forwards(traces: [(u32, &Trace); 2]) -> [Recorded<'_>; 2] {
+    traces.map(|(size, trace)| Recorded { size, trace, until: forward_end(trace) })
+}
+
+fn scopes<'a>(trace: &'a Trace, name: &'a str) -> impl Iterator<Item = &'a toma_trace::Scope> {
+    trace
+        .scopes()
+        .map(|(_, scope)| scope)
+        .filter(move |scope| scope.label.kind == ScopeKind::Attempt && scope.label.name == name)
+}
+
+/// Where the result has been taken. Without such a scope the first node of gradients begins backward: from there on
+/// gradients meet, and optimizers run.
 fn forward_end(trace: &Trace) -> Tick {
+    if let Some(result) = scopes(trace, RESULT).next() {
+        return result.interval.end;
+    }
     let mut nodes = trace.scopes().filter(|(_, scope)| scope.label.kind == ScopeKind::Node);
     nodes.next().map_or(trace.end(), |(_, node)| node.interval.begin)
-}
-
-/// What a tensor is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum Kind {
-    Constant,
-    Aggregate,
-    Rows,
-}
-
-/// What is known of the storages when an operator begins.
-#[derive(Debug, Default)]
-struct Walk {
-    /// What was made, or written into what was there.
-    kinds: BTreeMap<StorageId, Kind>,
-    /// Couplings that no gradient has seen.
-    unseen: BTreeMap<StorageId, Coupled>,
-    found: Rows,
-}
-
-impl Walk {
-    /// A view shows no tensor that it is made of: that is what its storage holds. A storage is what was made
-    /// in it, so a constant or an aggregate that is spread over the batch stays one.
-    fn inputs<'a>(&self, tensors: &[Tensor<'a>]) -> Vec<Input<'a>> {
-        let is_new = |index: usize, tensor: &Tensor<'_>| match tensor.operand.access {
-            Access::Reads | Access::Views => true,
-            // What is written is an argument, and may be a result, too.
-            Access::Writes => tensors[..index].iter().all(|earlier| !earlier.is_written_as(tensor)),
-            Access::Makes => false,
-        };
-        let inputs = tensors.iter().enumerate().filter(|(index, tensor)| is_new(*index, tensor));
-        inputs.map(|(_, tensor)| self.input(tensor)).collect()
-    }
-
-    fn input<'a>(&self, tensor: &Tensor<'a>) -> Input<'a> {
-        let is_view = tensor.operand.access == Access::Views;
-        let kind = match self.kinds.get(&tensor.operand.storage) {
-            // One row, or some that are picked.
-            Some(held) if !is_view && tensor.batch.is_empty() => (*held).min(Kind::Aggregate),
-            Some(held) => *held,
-            None if tensor.batch.is_empty() => Kind::Constant,
-            None => Kind::Rows,
-        };
-        Input { kind, batch: tensor.batch.first().copied(), shape: &tensor.operand.shape }
-    }
-
-    fn step(&mut self, id: OperatorId, call: &Call<'_>, tensors: &[Tensor<'_>]) {
-        let wanted = tensors.iter().any(|tensor| tensor.is_result() && tensor.operand.wants_gradient);
-        let coupled =
-            call.coupling().map(|coupling| Coupled { operator: id, name: call.name().into(), coupling });
-        let coupled = coupled
-            .or_else(|| tensors.iter().find_map(|tensor| self.unseen.get(&tensor.operand.storage).cloned()));
-        if wanted {
-            self.found.batch_statistics.extend(call.takes_batch_statistics().then_some(id));
-            self.found.adds_constant = self.found.adds_constant.or(call.adds_constant().then_some(id));
-            if let Some(summed) = &mut self.found.summed {
-                summed.scalings += usize::from(call.scales());
-            }
-            let summed = call.sums().then_some(Summed { operator: id, scalings: 0 });
-            self.found.summed = summed.or(self.found.summed);
-            self.found.coupled = coupled;
-        } else if let Some(coupled) = coupled {
-            // A view tells nothing of what else its storage holds.
-            let results = tensors.iter().filter(|tensor| tensor.changes_storage());
-            self.unseen.extend(results.map(|tensor| (tensor.operand.storage, coupled.clone())));
-        }
-        for tensor in
-            tensors.iter().filter(|tensor| tensor.is_result() && tensor.operand.access != Access::Views)
-        {
-            let kind = call.kind_of(tensor);
-            let held = self.kinds.entry(tensor.operand.storage).or_insert(kind);
-            *held = kind.max(*held);
-        }
-    }
 }

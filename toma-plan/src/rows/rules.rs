@@ -1,309 +1,361 @@
-//! Which operators couple rows, by their names and dimensions.
+//! The rules by which operators treat rows.
 
-use toma_trace::{Access, Operator};
+use toma_trace::{Access, Operator, OperatorId, ScopeKind, Tick, Trace};
 
-use super::tensors::Tensor;
-use super::{Coupling, Kind};
+use super::table::{RowRule, rule_of};
+use super::tensors::{Batch, Tensor, Twin};
+use super::values::{Layout, Value, Values};
+use super::{Combined, Coupled, Coupling, DATA, Rows};
 
-/// Aggregates that pieces add up to. A loss of all rows is a sum or a mean of theirs.
-const SUMS: &[&str] = &["sum", "nansum", "mean", "nanmean"];
-/// They divide by the sum of the rows' weights, if there are any.
-const WEIGHTED: &[&str] = &["nll_loss", "nll_loss_forward", "nll_loss2d_forward"];
-const LOSSES: &[&str] = &[
-    "binary_cross_entropy",
-    "binary_cross_entropy_with_logits",
-    "cross_entropy_loss",
-    "huber_loss",
-    "l1_loss",
-    "mse_loss",
-    "multi_margin_loss",
-    "multilabel_margin_loss_forward",
-    "nll_loss",
-    "nll_loss2d_forward",
-    "nll_loss_forward",
-    "smooth_l1_loss",
-    "soft_margin_loss",
-];
-
-/// What may become of an aggregate, whatever else it meets.
-const LINEAR: &[&str] = &[
-    "add",
-    "sub",
-    "rsub",
-    "neg",
-    "sum",
-    "mean",
-    "cat",
-    "stack",
-    "to",
-    "_to_copy",
-    "copy",
-    "clone",
-    "contiguous",
-    "alias",
-    "detach",
-    "lift_fresh",
-    "view",
-    "_unsafe_view",
-    "reshape",
-    "_reshape_alias",
-    "expand",
-    "expand_as",
-    "broadcast_to",
-    "repeat",
-    "squeeze",
-    "unsqueeze",
-    "permute",
-    "t",
-    "transpose",
-    "select",
-    "slice",
-];
-
-/// What adds its arguments, an integer or float included.
-const SUMMING: &[&str] = &["add", "sub", "rsub"];
-
-/// What lets rows see each other where it runs along the batch.
-const ALONG: &[&str] = &[
-    "softmax",
-    "_softmax",
-    "log_softmax",
-    "_log_softmax",
-    "_safe_softmax",
-    "cumsum",
-    "cumprod",
-    "cummax",
-    "cummin",
-    "logcumsumexp",
-    "sort",
-    "argsort",
-    "topk",
-    "kthvalue",
-    "flip",
-    "roll",
-    "renorm",
-    "diff",
-    "_cummax_helper",
-    "_cummin_helper",
-];
-
-/// What picks rows by numbers where it runs along the batch.
-const PICKS: &[&str] = &[
-    "index",
-    "index_select",
-    "gather",
-    "take",
-    "take_along_dim",
-    "masked_select",
-    "index_put",
-    "_index_put_impl",
-    "index_add",
-    "index_copy",
-    "index_fill",
-    "scatter",
-    "scatter_add",
-    "scatter_reduce",
-];
-
-const BATCH_NORMS: &[&str] = &[
-    "batch_norm",
-    "native_batch_norm",
-    "_native_batch_norm_legit",
-    "_batch_norm_with_update",
-    "cudnn_batch_norm",
-    "miopen_batch_norm",
-];
-
-/// Their statistics belong to rows, unless they are taken along the batch.
-const NORMS: &[&str] = &["native_layer_norm", "native_group_norm", "_fused_rms_norm"];
-
-const CONVOLUTIONS: &[&str] = &[
-    "convolution",
-    "convolution_overrideable",
-    "_convolution",
-    "mkldnn_convolution",
-    "cudnn_convolution",
-    "miopen_convolution",
-    "_slow_conv2d_forward",
-    "slow_conv3d_forward",
-    "thnn_conv2d",
-    "_conv_depthwise2d",
-    "conv_depthwise3d",
-];
-
-/// What looks at neighbors along its last dimensions, whose number stands in the name: `avg_pool2d`.
-const WINDOWS: &[&str] = &["pool", "upsample", "reflection_pad", "replication_pad"];
-
-/// A call of an operator.
+/// Follows the rows from operator to operator.
 #[derive(Debug)]
+pub(super) struct Walk {
+    values: Values,
+    batch_statistics: Vec<OperatorId>,
+    /// Data are cut in scopes of their own: what is cut elsewhere is no data.
+    is_cut: bool,
+    /// The program has read a number of the rows.
+    has_read: bool,
+    /// When a backward has begun.
+    backward: Option<Tick>,
+}
+
+/// A call and what it takes.
 pub(super) struct Call<'a> {
-    operator: &'a Operator,
-    inputs: Vec<Input<'a>>,
-    /// The kinds of those results that count: those with gradients, if there are any.
-    results: Vec<Result>,
-    /// Whether a result is no rows, also of those without gradients.
-    makes_others: bool,
+    pub(super) name: &'a str,
+    operators: [&'a Operator; 2],
+    pub(super) inputs: Vec<Input<'a>>,
+    pub(super) results: Vec<&'a Tensor<'a>>,
+    pub(super) numbers: Numbers,
+    /// Constants may become rows here: data are cut.
+    cuts_data: bool,
+    pub(super) has_read: bool,
 }
 
-/// A tensor that an operator takes.
-#[derive(Clone, Copy, Debug)]
 pub(super) struct Input<'a> {
-    pub(super) kind: Kind,
-    /// The dimension of the batch, if it is rows.
-    pub(super) batch: Option<usize>,
-    pub(super) shape: &'a [u64],
+    pub(super) tensor: &'a Tensor<'a>,
+    pub(super) value: Value,
 }
 
-#[derive(Clone, Copy, Debug)]
-struct Result {
-    kind: Kind,
-    batch_dims: usize,
-    is_view: bool,
+/// How the numbers of a call change with the rows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Numbers {
+    None,
+    Same,
+    /// The one number grows with the rows.
+    Grows,
+    /// The one number is divided by the rows.
+    Shrinks,
+    Other,
 }
 
-impl<'a> Call<'a> {
-    pub(super) fn new(operator: &'a Operator, inputs: Vec<Input<'a>>, tensors: &[Tensor<'_>]) -> Self {
-        let results = || tensors.iter().filter(|tensor| tensor.is_result());
-        let makes_others = results().any(|tensor| tensor.batch.is_empty());
-        let mut call = Self { operator, inputs, results: Vec::new(), makes_others };
-        let wanted = results().any(|tensor| tensor.operand.wants_gradient);
-        let counted = results().filter(|tensor| tensor.operand.wants_gradient == wanted);
-        call.results = counted.map(|tensor| call.result(tensor)).collect();
-        call
+impl Walk {
+    pub(super) fn new(is_cut: bool, trace: &Trace) -> Self {
+        let mut nodes = trace.scopes().filter(|(_, scope)| scope.label.kind == ScopeKind::Node);
+        let backward = nodes.next().map(|(_, node)| node.interval.begin);
+        Self { values: Values::default(), batch_statistics: Vec::new(), is_cut, has_read: false, backward }
     }
 
-    fn result(&self, tensor: &Tensor<'_>) -> Result {
-        let is_view = tensor.operand.access == Access::Views;
-        Result { kind: self.kind_of(tensor), batch_dims: tensor.batch.len(), is_view }
+    pub(super) fn step(&mut self, twin: &Twin<'_>, trace: &Trace, sizes: [u32; 2]) {
+        let operator = twin.operators[1];
+        let name = base_name(&operator.name);
+        let coupled = |coupling| Coupled { operator: twin.id, name: operator.name.clone(), coupling };
+        let is_data = operator.scope.is_some_and(|scope| trace[scope].label.name == DATA);
+        let inputs: Result<Vec<_>, _> = inputs(&twin.tensors).map(|tensor| self.input(tensor)).collect();
+        let results: Vec<_> = twin.tensors.iter().filter(|tensor| tensor.is_result()).collect();
+        let inputs = match inputs {
+            _ if self.backward.is_some_and(|begin| begin < operator.interval.begin) => {
+                Err(Value::Coupled(coupled(Coupling::InnerBackward)))
+            }
+            Err(coupling) => Err(Value::Coupled(coupled(coupling))),
+            Ok(mut inputs) => {
+                // In training running statistics are written and not used.
+                if rule_of(name) == Some(RowRule::BatchNorm) && attribute(operator, "training") != Some(&[0])
+                {
+                    inputs.truncate(1);
+                }
+                match inputs.iter().find(|input| matches!(input.value, Value::Coupled(_))) {
+                    Some(input) => Err(input.value.clone()),
+                    None => Ok(inputs),
+                }
+            }
+        };
+        let inputs = match inputs {
+            Ok(inputs) => inputs,
+            Err(value) => return results.iter().for_each(|result| self.values.note(result, &value)),
+        };
+        let call = Call {
+            name,
+            operators: twin.operators,
+            inputs,
+            numbers: Numbers::of(twin.operators, sizes),
+            cuts_data: is_data || !self.is_cut,
+            has_read: self.has_read,
+            results,
+        };
+        let values: Vec<_> = call.results.iter().map(|result| call.value(result)).collect();
+        let takes_statistics = call.takes_batch_statistics(rule_of(name));
+        let reads = rule_of(name) == Some(RowRule::ReadsNumber)
+            && call.inputs.iter().any(|input| input.value != Value::Constant);
+        for (result, value) in twin.tensors.iter().filter(|tensor| tensor.is_result()).zip(values) {
+            self.values.note(result, &value.unwrap_or_else(|coupling| Value::Coupled(coupled(coupling))));
+        }
+        self.has_read |= reads;
+        self.batch_statistics.extend(takes_statistics.then_some(twin.id));
     }
 
-    /// What a result is.
-    pub(super) fn kind_of(&self, result: &Tensor<'_>) -> Kind {
-        match self.highest() {
-            Kind::Aggregate => Kind::Aggregate,
-            _ if !result.batch.is_empty() => Kind::Rows,
-            highest => highest.min(Kind::Aggregate),
+    fn input<'a>(&mut self, tensor: &'a Tensor<'a>) -> Result<Input<'a>, Coupling> {
+        Ok(Input { tensor, value: self.values.taken(tensor)? })
+    }
+
+    /// What the walk has found of the result: the argument of `last` where that only takes it, else what `last` makes.
+    pub(super) fn finish(self, last: Option<&Twin<'_>>, takes: bool) -> Rows {
+        let result = last.and_then(|last| {
+            let mut tensors = last.tensors.iter().filter(|tensor| takes != tensor.is_result());
+            let wanted = tensors.clone().find(|tensor| tensor.operand.wants_gradient);
+            Some((last, wanted.or_else(|| tensors.next())?))
+        });
+        let combined = match result {
+            None => Ok(Combined::Mean),
+            Some((last, tensor)) => self.combined(tensor).map_err(|coupling| match coupling {
+                Ok(coupled) => coupled,
+                Err(coupling) => {
+                    let name = last.operators[1].name.clone();
+                    Coupled { operator: last.id, name, coupling }
+                }
+            }),
+        };
+        Rows { combined, batch_statistics: self.batch_statistics }
+    }
+
+    fn combined(&self, tensor: &Tensor<'_>) -> Result<Combined, Result<Coupled, Coupling>> {
+        match self.values.of(tensor).map_err(Err)? {
+            Value::Constant => Ok(Combined::Mean),
+            Value::Written => Err(Err(Coupling::Written)),
+            Value::Aggregate(combined) => Ok(combined),
+            Value::Coupled(coupled) => Err(Ok(coupled)),
+            Value::Rows(Layout { mask: None, .. }) if is_plain(tensor) => Ok(Combined::Rows),
+            Value::Rows(_) => Err(Err(Coupling::OtherOrder)),
+        }
+    }
+}
+
+/// Whether the first dimension has one element for each row.
+fn is_plain(tensor: &Tensor<'_>) -> bool {
+    tensor.batch == Batch::Dim { dim: 0, factor: 1 }
+}
+
+/// The tensors that a call takes. What it writes is an argument, and may be a result, too.
+fn inputs<'a>(tensors: &'a [Tensor<'a>]) -> impl Iterator<Item = &'a Tensor<'a>> {
+    let is_new = |index: usize, tensor: &Tensor<'_>| match tensor.operand.access {
+        Access::Reads => true,
+        Access::Writes => !tensors[..index].iter().any(|earlier| {
+            earlier.operand.access == Access::Writes && earlier.operand.storage == tensor.operand.storage
+        }),
+        Access::Makes | Access::Views => false,
+    };
+    tensors.iter().enumerate().filter(move |(index, tensor)| is_new(*index, tensor)).map(|(_, tensor)| tensor)
+}
+
+impl Numbers {
+    fn of(operators: [&Operator; 2], sizes: [u32; 2]) -> Self {
+        let [first, second] = operators.map(|operator| &operator.numbers);
+        let change = |(one, other): (&toma_trace::Number, &toma_trace::Number)| {
+            let (one, other) = (one.value(), other.value());
+            let [small, large] = sizes.map(f64::from);
+            if one.to_bits() == other.to_bits() {
+                Self::Same
+            } else if is_near(one * large, other * small) {
+                Self::Grows
+            } else if is_near(one * small, other * large) {
+                Self::Shrinks
+            } else {
+                Self::Other
+            }
+        };
+        let mut changes = first.iter().zip(second).map(change);
+        let found = changes.clone().find(|change| *change != Self::Same);
+        match (found, changes.next()) {
+            _ if first.len() != second.len() => Self::Other,
+            (None, None) => Self::None,
+            (None, Some(_)) => Self::Same,
+            (Some(change), _) if first.len() == 1 => change,
+            (Some(_), _) => Self::Other,
+        }
+    }
+}
+
+/// Whether two numbers are equal but for rounding.
+pub(super) fn is_near(one: f64, other: f64) -> bool {
+    (one - other).abs() <= 1e-6 * one.abs().max(other.abs())
+}
+
+/// The name without namespace, overload and the mark of a call in place.
+fn base_name(name: &str) -> &str {
+    let name = name.rsplit("::").next().unwrap_or_default();
+    let name = name.split('.').next().unwrap_or_default();
+    name.strip_suffix('_').unwrap_or(name)
+}
+
+fn attribute<'a>(operator: &'a Operator, name: &str) -> Option<&'a [i64]> {
+    operator.attributes.iter().find(|given| given.name == name).map(|given| &*given.values)
+}
+
+impl Call<'_> {
+    /// What a result is made of.
+    fn value(&self, result: &Tensor<'_>) -> Result<Value, Coupling> {
+        let has = |is: fn(&Value) -> bool| self.inputs.iter().any(|input| is(&input.value));
+        let rule = rule_of(self.name).or_else(|| {
+            let is_pointwise = self.attribute("pointwise").is_some();
+            is_pointwise.then_some(RowRule::Elementwise)
+        });
+        if rule == Some(RowRule::Fills) && !has(|value| matches!(value, Value::Aggregate(_))) {
+            return self.filled(result);
+        }
+        if has(|value| matches!(value, Value::Rows(_))) {
+            self.of_rows(rule.ok_or_else(|| self.unknown(result))?, result)
+        } else if has(|value| matches!(value, Value::Aggregate(_))) {
+            self.of_aggregates(rule.ok_or(Coupling::ThroughAggregate)?).map(Value::Aggregate)
+        } else {
+            self.of_constants(rule, result)
         }
     }
 
-    fn highest(&self) -> Kind {
-        self.inputs.iter().map(|input| input.kind).max().unwrap_or(Kind::Constant)
-    }
-
-    pub(super) fn name(&self) -> &str {
-        &self.operator.name
-    }
-
-    /// The name without namespace, overload and the mark of a call in place.
-    fn base_name(&self) -> &str {
-        let name = self.name().rsplit("::").next().unwrap_or_default();
-        let name = name.split('.').next().unwrap_or_default();
-        name.strip_suffix('_').unwrap_or(name)
-    }
-
-    fn is_one_of(&self, names: &[&str]) -> bool {
-        names.contains(&self.base_name())
-    }
-
-    fn count(&self, kind: Kind) -> usize {
-        self.inputs.iter().filter(|input| input.kind == kind).count()
-    }
-
-    /// How the call couples rows, if it does.
-    pub(super) fn coupling(&self) -> Option<Coupling> {
-        let aggregates = self.results.iter().any(|result| result.kind == Kind::Aggregate);
-        if self.results.iter().any(|result| result.batch_dims > 1) {
-            return Some(Coupling::TwoBatchDims);
-        }
-        match self.highest() {
-            Kind::Constant => None,
-            Kind::Aggregate => self.of_aggregates(),
-            // What it keeps of earlier batches is an aggregate, too.
-            Kind::Rows if self.is_one_of(BATCH_NORMS) => None,
-            Kind::Rows if self.count(Kind::Aggregate) > 0 => Some(Coupling::RowsWithAggregate),
-            Kind::Rows if self.is_one_of(ALONG) && self.runs_along_batch() => Some(Coupling::AlongBatch),
-            Kind::Rows if self.is_one_of(NORMS) && self.makes_others => Some(Coupling::AlongBatch),
-            Kind::Rows if self.looks_along_batch() => Some(Coupling::AlongBatch),
-            Kind::Rows if self.is_one_of(PICKS) && self.picks_rows() => Some(Coupling::PicksRows),
-            Kind::Rows if aggregates && self.divides_by_weights() => Some(Coupling::MaskedMean),
-            Kind::Rows if !aggregates || self.is_one_of(SUMS) || self.is_one_of(LOSSES) => None,
-            Kind::Rows if self.results.iter().any(|result| result.is_view) => Some(Coupling::PicksRows),
-            Kind::Rows => Some(Coupling::OtherAggregate),
+    /// What is certain of a call without a rule.
+    fn unknown(&self, result: &Tensor<'_>) -> Coupling {
+        let meets = self.inputs.iter().any(|input| matches!(input.value, Value::Aggregate(_)));
+        match result.batch {
+            _ if meets => Coupling::RowsWithAggregate,
+            Batch::None => Coupling::OtherAggregate,
+            Batch::Irregular => Coupling::TwoBatchDims,
+            Batch::Dim { .. } => Coupling::Unknown,
         }
     }
 
-    /// Of scores, labels and weights; a sum does not divide.
-    fn divides_by_weights(&self) -> bool {
-        self.is_one_of(WEIGHTED) && self.inputs.len() > 2 && !self.has_attribute("reduction", &[2])
+    pub(super) fn attribute(&self, name: &str) -> Option<&[i64]> {
+        attribute(self.operators[1], name)
     }
 
-    fn has_attribute(&self, name: &str, values: &[i64]) -> bool {
-        self.operator.attributes.iter().any(|given| given.name == name && given.values == values)
-    }
-
-    /// Aggregates and constants alone. What an aggregate is divided by must be a constant.
-    fn of_aggregates(&self) -> Option<Coupling> {
-        let divisor = self.inputs.get(1).map_or(Kind::Constant, |input| input.kind);
-        let dividend = self.inputs.first().map_or(Kind::Constant, |input| input.kind);
-        match self.base_name() {
-            "div" if divisor == Kind::Constant => None,
-            "div" if dividend == Kind::Aggregate => Some(Coupling::MaskedMean),
-            "mul" if self.count(Kind::Aggregate) == 1 => None,
-            _ if self.is_one_of(LINEAR) => None,
-            _ => Some(Coupling::ThroughAggregate),
+    fn filled(&self, result: &Tensor<'_>) -> Result<Value, Coupling> {
+        match result.batch {
+            _ if matches!(self.numbers, Numbers::Grows | Numbers::Shrinks | Numbers::Other) => {
+                Err(Coupling::Number)
+            }
+            Batch::None => Ok(Value::Constant),
+            Batch::Dim { .. } => Ok(Value::Rows(Layout::ANY)),
+            Batch::Irregular => Err(Coupling::TwoBatchDims),
         }
     }
 
-    /// Whether a `dim` is that of the batch. Without one, or with an empty list, a call takes all.
-    fn runs_along_batch(&self) -> bool {
-        let Some(rows) = self.inputs.iter().find(|input| input.batch.is_some()) else { return false };
-        let mut given =
-            self.operator.attributes.iter().filter(|given| given.name == "dim" || given.name == "dims");
-        let Some(dims) = given.next().filter(|given| !given.values.is_empty()) else { return true };
-        let from_start =
-            |dim: &i64| if *dim < 0 { dim.checked_add_unsigned(rows.shape.len() as u64) } else { Some(*dim) };
-        dims.values.iter().filter_map(from_start).any(|dim| usize::try_from(dim).ok() == rows.batch)
-    }
-
-    /// Whether results see neighbors along the batch.
-    fn looks_along_batch(&self) -> bool {
-        let Some(Input { batch: Some(batch), shape, .. }) = self.inputs.first() else { return false };
-        if self.is_one_of(CONVOLUTIONS) {
-            let kernel = self.inputs.get(1).and_then(|weight| weight.shape.get(*batch));
-            return *batch > 1 && kernel.is_some_and(|width| *width > 1);
+    fn of_constants(&self, rule: Option<RowRule>, result: &Tensor<'_>) -> Result<Value, Coupling> {
+        let is_written = self.inputs.iter().any(|input| input.value == Value::Written);
+        match result.batch {
+            Batch::None | Batch::Dim { .. } if !matches!(self.numbers, Numbers::None | Numbers::Same) => {
+                Err(Coupling::Number)
+            }
+            Batch::None if is_written => Ok(Value::Written),
+            Batch::None => Ok(Value::Constant),
+            Batch::Dim { .. } if is_written => Err(Coupling::Written),
+            Batch::Dim { factor: 1, .. } if rule == Some(RowRule::Spreads) => Ok(Value::Rows(Layout::PLAIN)),
+            Batch::Dim { .. } if rule == Some(RowRule::Spreads) && self.name == "repeat" => {
+                Ok(Value::Rows(Layout::PLAIN))
+            }
+            Batch::Dim { factor: 1, dim: 0 } if self.cuts_data && rule == Some(RowRule::Moves) => {
+                Ok(Value::Rows(Layout::PLAIN))
+            }
+            Batch::Dim { .. } => Err(Coupling::PicksRows),
+            Batch::Irregular => Err(Coupling::TwoBatchDims),
         }
-        let name = self.base_name();
-        let is_window = WINDOWS.iter().any(|window| name.contains(window));
-        let last = (1..=3).rfind(|dims| is_window && name.contains(&format!("{dims}d")));
-        last.is_some_and(|dims| batch + dims >= shape.len())
     }
 
-    /// A constant may be asked for its rows by rows: an embedding is no coupling.
-    fn picks_rows(&self) -> bool {
-        self.inputs.first().is_some_and(|input| input.kind == Kind::Rows) && self.runs_along_batch()
+    /// Sums and means of aggregates, and their products with constants.
+    fn of_aggregates(&self, rule: RowRule) -> Result<Combined, Coupling> {
+        let aggregates = || {
+            self.inputs.iter().filter_map(|input| match input.value {
+                Value::Aggregate(combined) => Some(combined),
+                _ => None,
+            })
+        };
+        let first = aggregates().next().ok_or(Coupling::ThroughAggregate)?;
+        if self.inputs.iter().any(|input| input.value == Value::Written) {
+            return Err(Coupling::Written);
+        }
+        match (rule, self.name) {
+            (RowRule::Elementwise, "mul" | "div") => self.scaled(first),
+            (RowRule::Elementwise, "add" | "sub" | "rsub") => {
+                let is_alone = aggregates().count() < 2;
+                self.fixed_numbers()?;
+                let sum = aggregates().try_fold(first, added).ok_or(Coupling::SumWithMean)?;
+                if is_alone && sum == Combined::Sum { Err(Coupling::ConstantInSum) } else { Ok(sum) }
+            }
+            (
+                RowRule::Elementwise,
+                "neg" | "to" | "_to_copy" | "copy" | "clone" | "contiguous" | "alias" | "detach"
+                | "lift_fresh",
+            )
+            | (RowRule::Reshapes | RowRule::Moves | RowRule::Sums | RowRule::Averages | RowRule::Fills, _) => {
+                Ok(first)
+            }
+            (RowRule::Joins, _) => {
+                let same = aggregates().all(|combined| combined == first);
+                let is_alone = aggregates().count() < self.inputs.len();
+                if !same {
+                    Err(Coupling::SumWithMean)
+                } else if is_alone && first == Combined::Sum {
+                    Err(Coupling::ConstantInSum)
+                } else {
+                    Ok(first)
+                }
+            }
+            (RowRule::Spreads, _) if self.results.iter().all(|result| result.batch == Batch::None) => {
+                Ok(first)
+            }
+            (RowRule::Spreads, _) => Err(Coupling::RowsWithAggregate),
+            _ => Err(Coupling::ThroughAggregate),
+        }
     }
 
-    /// Whether a constant, or a number that is no tensor, is added to an aggregate.
-    pub(super) fn adds_constant(&self) -> bool {
-        self.is_one_of(SUMMING) && self.highest() == Kind::Aggregate && self.count(Kind::Aggregate) < 2
+    fn fixed_numbers(&self) -> Result<(), Coupling> {
+        match self.numbers {
+            Numbers::None => Ok(()),
+            Numbers::Same if self.has_read => Err(Coupling::ReadNumber),
+            Numbers::Same => Ok(()),
+            Numbers::Grows | Numbers::Shrinks | Numbers::Other => Err(Coupling::Number),
+        }
     }
 
-    /// Whether it makes a sum of rows.
-    pub(super) fn sums(&self) -> bool {
-        let is_sum = matches!(self.base_name(), "sum" | "nansum");
-        let is_summed_loss = self.is_one_of(LOSSES) && self.has_attribute("reduction", &[2]);
-        let of_rows = self.highest() == Kind::Rows;
-        of_rows
-            && (is_sum || is_summed_loss)
-            && self.results.iter().any(|result| result.kind == Kind::Aggregate)
+    /// A product or quotient: a sum that is divided by the number of rows is a mean.
+    fn scaled(&self, first: Combined) -> Result<Combined, Coupling> {
+        let is_quotient = self.name == "div";
+        let of = |at: usize| self.inputs.get(at).map(|input: &Input<'_>| &input.value);
+        match (of(0), of(1)) {
+            (Some(Value::Aggregate(one)), Some(Value::Aggregate(other))) if is_quotient && one == other => {
+                return if matches!(one, Combined::Sum | Combined::Mean) {
+                    Ok(Combined::Counted)
+                } else {
+                    Err(Coupling::ThroughAggregate)
+                };
+            }
+            (_, Some(Value::Aggregate(_))) if is_quotient => return Err(Coupling::ThroughAggregate),
+            (Some(Value::Aggregate(_)), Some(Value::Aggregate(_))) => return Err(Coupling::ThroughAggregate),
+            _ => {}
+        }
+        match (self.numbers, is_quotient, first) {
+            (Numbers::None | Numbers::Same, ..) => self.fixed_numbers().map(|()| first),
+            (Numbers::Shrinks, false, Combined::Sum) | (Numbers::Grows, true, Combined::Sum) => {
+                Ok(Combined::Mean)
+            }
+            (Numbers::Grows, false, Combined::Mean | Combined::MeanOrCounted) => Ok(Combined::Sum),
+            _ => Err(Coupling::Number),
+        }
     }
+}
 
-    /// Whether it scales an aggregate.
-    pub(super) fn scales(&self) -> bool {
-        self.highest() == Kind::Aggregate && matches!(self.base_name(), "div" | "mul" | "mean")
-    }
-
-    pub(super) fn takes_batch_statistics(&self) -> bool {
-        self.is_one_of(BATCH_NORMS) && !self.has_attribute("training", &[0])
+/// What the sum of two aggregates is.
+fn added(one: Combined, other: Combined) -> Option<Combined> {
+    use Combined::{Counted, Mean, MeanOrCounted};
+    match (one, other) {
+        (MeanOrCounted, met @ (Mean | Counted)) | (met @ (Mean | Counted), MeanOrCounted) => Some(met),
+        _ => (one == other).then_some(one),
     }
 }

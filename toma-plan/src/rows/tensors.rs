@@ -1,16 +1,40 @@
 //! The tensors of each operator, at both sizes.
 
-use toma_trace::{Access, Operand};
+use toma_trace::{Access, Operand, Operator, OperatorId};
 
 use crate::alike::{Recorded, Unlike};
 
-/// A tensor that an operator touches.
+/// A tensor that an operator touches, seen at two sizes.
 #[derive(Clone, Debug)]
 pub(super) struct Tensor<'a> {
     /// As it is at the second size.
     pub(super) operand: &'a Operand,
-    /// The dimensions that differ between the sizes.
-    pub(super) batch: Vec<usize>,
+    pub(super) batch: Batch,
+}
+
+/// Where the batch lies in a tensor's shape.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Batch {
+    /// In no dimension: the shape is the same at both sizes.
+    None,
+    /// In one, of `factor` elements for each row.
+    Dim { dim: usize, factor: u64 },
+    /// In several, or in one that does not grow with the rows alone.
+    Irregular,
+}
+
+impl Batch {
+    fn of(shapes: [&[u64]; 2], sizes: [u32; 2]) -> Self {
+        let mut differ = (0..shapes[0].len()).filter(|&dim| shapes[0][dim] != shapes[1][dim]);
+        let Some(dim) = differ.next() else { return Self::None };
+        let [first, second] = [0, 1].map(|at| (shapes[at][dim], u64::from(sizes[at])));
+        let grows = first.0 * second.1 == second.0 * first.1 && first.0 % first.1 == 0;
+        if grows && differ.next().is_none() {
+            Self::Dim { dim, factor: first.0 / first.1 }
+        } else {
+            Self::Irregular
+        }
+    }
 }
 
 impl Tensor<'_> {
@@ -18,33 +42,39 @@ impl Tensor<'_> {
     pub(super) fn is_result(&self) -> bool {
         self.operand.access != Access::Reads
     }
-
-    /// Whether it and the other are one storage that is written.
-    pub(super) fn is_written_as(&self, other: &Self) -> bool {
-        self.operand.access == Access::Writes && self.operand.storage == other.operand.storage
-    }
-
-    /// Whether values in its storage are new.
-    pub(super) fn changes_storage(&self) -> bool {
-        matches!(self.operand.access, Access::Makes | Access::Writes)
-    }
 }
 
-/// The tensors of each operator, in the order in which they were noted.
-pub(super) fn tensors(recorded: [Recorded<'_>; 2]) -> Result<Vec<Vec<Tensor<'_>>>, Unlike> {
-    let [first, second] = recorded.map(operands);
-    let mut touched = Vec::new();
-    for (((id, operator), first), second) in recorded[1].operators().zip(first).zip(second) {
-        let pairs = first.iter().zip(&second).map(|(first, second)| tensor(first, second));
+/// A call of an operator at both sizes.
+#[derive(Debug)]
+pub(super) struct Twin<'a> {
+    pub(super) id: OperatorId,
+    /// At each size.
+    pub(super) operators: [&'a Operator; 2],
+    /// In the order in which they were noted.
+    pub(super) tensors: Vec<Tensor<'a>>,
+}
+
+/// The calls of two traces that called the same operators.
+///
+/// # Errors
+/// When an operator touched other tensors, with the first.
+pub(super) fn twins(recorded: [Recorded<'_>; 2]) -> Result<Vec<Twin<'_>>, Unlike> {
+    let sizes = recorded.map(|recorded| recorded.size);
+    let operands = recorded.map(operands);
+    let mut twins = Vec::new();
+    for ((first, one), (id, other)) in recorded[0].operators().zip(recorded[1].operators()) {
+        let [first, second] = [&operands[0][first.index()], &operands[1][id.index()]];
+        let pairs = first.iter().zip(second).map(|(first, second)| tensor(first, second, sizes));
         let tensors: Option<Vec<_>> = pairs.collect();
-        let sizes = recorded.map(|recorded| recorded.size);
-        let unlike = || Unlike::Uses { operator: id, name: operator.name.clone(), sizes };
-        touched.push(tensors.filter(|_| first.len() == second.len()).ok_or_else(unlike)?);
+        let unlike = || Unlike::Uses { operator: id, name: other.name.clone(), sizes };
+        let tensors = tensors.filter(|_| first.len() == second.len()).ok_or_else(unlike)?;
+        twins.push(Twin { id, operators: [one, other], tensors });
     }
-    Ok(touched)
+    Ok(twins)
 }
 
-fn operands(recorded: Recorded<'_>) -> Vec<Vec<&Operand>> {
+/// The operands of each operator.
+pub(super) fn operands(recorded: Recorded<'_>) -> Vec<Vec<&Operand>> {
     let mut operands = vec![Vec::new(); recorded.trace.operators().len()];
     for used in recorded.trace.uses() {
         operands[used.operator.index()].push(&used.operand);
@@ -52,9 +82,7 @@ fn operands(recorded: Recorded<'_>) -> Vec<Vec<&Operand>> {
     operands
 }
 
-fn tensor<'a>(first: &Operand, second: &'a Operand) -> Option<Tensor<'a>> {
+fn tensor<'a>(first: &Operand, second: &'a Operand, sizes: [u32; 2]) -> Option<Tensor<'a>> {
     let same = first.shape.len() == second.shape.len() && first.access == second.access;
-    let sizes = || first.shape.iter().zip(&second.shape).enumerate();
-    let batch = || sizes().filter(|(_, (first, second))| first != second).map(|(dim, _)| dim).collect();
-    same.then(|| Tensor { operand: second, batch: batch() })
+    same.then(|| Tensor { operand: second, batch: Batch::of([&first.shape, &second.shape], sizes) })
 }

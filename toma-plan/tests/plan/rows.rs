@@ -1,6 +1,6 @@
 //! Which steps couple the rows of a batch.
 
-use toma_plan::{Coupling, Rows, Unlike};
+use toma_plan::{Combined, Coupled, Coupling, Judged, Rows, Unlike};
 
 use crate::tape::{Tape, Value};
 
@@ -38,7 +38,7 @@ const COUPLED: &[(&str, Coupling, Step)] = &[
         tape.call("aten::sub", &[&x, &mean], &[b, 3]);
     }),
     // Spread over the batch it is the same for all rows.
-    ("aten::sub", Coupling::RowsWithAggregate, |tape, b| {
+    ("aten::expand", Coupling::RowsWithAggregate, |tape, b| {
         let x = layer(tape, b);
         let mean = tape.along("aten::mean", &[0], &[&x], &[3]);
         let spread = tape.view("aten::expand", &mean, &[b, 3]);
@@ -95,7 +95,8 @@ const COUPLED: &[(&str, Coupling, Step)] = &[
     }),
     ("aten::avg_pool2d", Coupling::AlongBatch, |tape, b| {
         let x = layer(tape, b);
-        let turned = tape.view("aten::view", &x, &[3, b, 1]);
+        let turned = tape.view("aten::transpose", &x, &[3, b]);
+        let turned = tape.view("aten::view", &turned, &[3, b, 1]);
         tape.call("aten::avg_pool2d", &[&turned], &[3, b, 1]);
     }),
     ("aten::index_select", Coupling::PicksRows, |tape, b| {
@@ -110,7 +111,7 @@ const COUPLED: &[(&str, Coupling, Step)] = &[
         let x = layer(tape, b);
         tape.view("aten::select", &x, &[3]);
     }),
-    ("aten::sub", Coupling::RowsWithAggregate, |tape, b| {
+    ("aten::select", Coupling::PicksRows, |tape, b| {
         let x = layer(tape, b);
         tape.no_gradients = true;
         let row = tape.view("aten::select", &x, &[3]);
@@ -125,7 +126,7 @@ const COUPLED: &[(&str, Coupling, Step)] = &[
         let x = layer(tape, b);
         tape.along("aten::logsumexp", &[0], &[&x], &[3]);
     }),
-    ("aten::topk", Coupling::AlongBatch, |tape, b| {
+    ("aten::topk", Coupling::OtherAggregate, |tape, b| {
         let x = layer(tape, b);
         tape.along("aten::topk", &[0], &[&x], &[2, 3]);
     }),
@@ -150,32 +151,29 @@ const COUPLED: &[(&str, Coupling, Step)] = &[
         let loss = mean_of_squares(tape, &x);
         tape.call("aten::div", &[&one, &loss], &[]);
     }),
-    ("aten::nll_loss_forward", Coupling::MaskedMean, |tape, b| {
-        let (x, labels, weights) = (layer(tape, b), tape.data(&[b]), tape.data(&[3]));
-        tape.call("aten::nll_loss_forward", &[&x, &labels, &weights], &[]);
-    }),
-    ("aten::div", Coupling::MaskedMean, |tape, b| {
-        let (x, mask) = (layer(tape, b), tape.data(&[b, 3]));
-        let masked = tape.call("aten::mul", &[&x, &mask], &[b, 3]);
-        let sum = tape.call("aten::sum", &[&masked], &[]);
-        let count = tape.call("aten::sum", &[&mask], &[]);
-        tape.call("aten::div", &[&sum, &count], &[]);
-    }),
 ];
 
 #[test]
 fn couplings_are_named() {
-    for (name, coupling, step) in COUPLED {
-        let coupled = rows(*step).unwrap().coupled.unwrap_or_else(|| panic!("{name}: {coupling:?}"));
-        assert_eq!((&*coupled.name, coupled.coupling), (*name, *coupling));
-        assert!(coupled.to_string().starts_with(&format!("`{name}` (operator ")), "{coupled}");
+    for (at, (name, coupling, step)) in COUPLED.iter().enumerate() {
+        let Coupled { name: found, coupling: how, .. } =
+            coupled(*step).unwrap_or_else(|| panic!("{at} {name}"));
+        assert_eq!((&*found, how), (*name, *coupling), "{at}");
     }
+    let text = coupled(COUPLED[0].2).unwrap().to_string();
+    assert_eq!(text, "`aten::mm` (operator 2) gives a result with the batch in two dimensions");
+}
+
+/// What couples the rows of a step whose last result is its result.
+fn coupled(step: Step) -> Option<Coupled> {
+    rows(step).unwrap().combined.err()
 }
 
 const APART: &[Step] = &[
     // Cross entropy over classes, of rows that are merged with time.
     |tape, b| {
-        let (x, labels) = (layer(tape, b), tape.data(&[b]));
+        let (x, labels) = (layer(tape, b), tape.data(&[b, 3]));
+        let labels = tape.view("aten::view", &labels, &[b * 3]);
         let wide = tape.view("aten::view", &x, &[b * 3, 1]);
         let scores = tape.along("aten::_log_softmax", &[1], &[&wide], &[b * 3, 1]);
         tape.call("aten::nll_loss_forward", &[&scores, &labels], &[]);
@@ -184,15 +182,15 @@ const APART: &[Step] = &[
     |tape, b| {
         let (table, words) = (tape.weight(&[100, 6]), tape.data(&[b, 7]));
         let x = tape.call("aten::embedding", &[&table, &words], &[b, 7, 6]);
-        let picked = tape.along("aten::index_select", &[0], &[&table, &words], &[b * 7, 6]);
+        let all = tape.view("aten::view", &words, &[b * 7]);
+        let picked = tape.along("aten::index_select", &[0], &[&table, &all], &[b * 7, 6]);
         let turned = tape.view("aten::transpose", &x, &[b, 6, 7]);
         let scores = tape.call("aten::bmm", &[&x, &turned], &[b, 7, 7]);
         let scores = tape.attend(&scores, &[b, 7, 7]);
         let weights = tape.along("aten::_softmax", &[-1], &[&scores], &[b, 7, 7]);
         let y = tape.call("aten::bmm", &[&weights, &x], &[b, 7, 6]);
-        let sum = tape.call("aten::sum", &[&picked], &[]);
-        let mean = mean_of_squares(tape, &y);
-        tape.call("aten::add", &[&sum, &mean], &[]);
+        let (one, other) = (mean_of_squares(tape, &picked), mean_of_squares(tape, &y));
+        tape.call("aten::add", &[&one, &other], &[]);
     },
     // A weight that is spread over the batch, and used as it is.
     |tape, b| {
@@ -247,17 +245,14 @@ const APART: &[Step] = &[
         tape.backward();
         tape.call(if b == 4 { "aten::detach" } else { "aten::add_" }, &[&x], &[5, 3]);
     },
-    // Normalized rows, convolutions and pools beside the batch, and a kernel of one along it.
+    // Normalized rows, convolutions and pools beside the batch.
     |tape, b| {
-        let (images, wide, one) =
-            (tape.data(&[b, 3, 9, 9]), tape.weight(&[2, 3, 3, 3]), tape.weight(&[2, 2, 1]));
+        let (images, wide) = (tape.data(&[b, 3, 9, 9]), tape.weight(&[2, 3, 3, 3]));
         let x = tape.call("aten::convolution", &[&images, &wide], &[b, 2, 7, 7]);
         let x = tape.call("aten::max_pool2d_with_indices", &[&x], &[b, 2, 1, 1]);
         let x = tape.view("aten::view", &x, &[b, 2]);
         let x = tape.layer_norm(&x, &[b, 1]);
-        let turned = tape.view("aten::transpose", &x, &[1, 2, b]);
-        let y = tape.call("aten::convolution", &[&turned, &one], &[1, 2, b]);
-        mean_of_squares(tape, &y);
+        mean_of_squares(tape, &x);
     },
     // Batch norm that has seen rows before.
     |tape, b| {
@@ -274,65 +269,161 @@ const APART: &[Step] = &[
 fn rows_that_stay_apart_raise_no_alarm() {
     for (index, step) in APART.iter().enumerate() {
         let found = rows(*step).unwrap();
-        assert_eq!(found.coupled, None, "step {index}");
-        assert_eq!(found.adds_constant, None, "step {index}");
+        assert_eq!(found.combined.err(), None, "step {index}");
         assert_eq!(found.batch_statistics.len(), usize::from(index == 8), "step {index}");
     }
 }
 
-#[test]
-fn a_constant_beside_a_loss_is_found() {
-    let penalty: Step = |tape, b| {
-        let (x, weight) = (layer(tape, b), tape.weight(&[5, 3]));
-        let (loss, penalty) = (mean_of_squares(tape, &x), mean_of_squares(tape, &weight));
-        tape.call("aten::add.Tensor", &[&loss, &penalty], &[]);
-    };
-    let number: Step = |tape, b| {
+/// Steps and how results of their pieces make up that of the whole.
+const COMBINED: &[(Combined, Step)] = &[
+    (Combined::Rows, |tape, b| drop(layer(tape, b))),
+    (Combined::Mean, |tape, b| {
         let x = layer(tape, b);
-        let loss = mean_of_squares(tape, &x);
-        tape.call("aten::add.Scalar", &[&loss], &[]);
-    };
-    let in_place: Step = |tape, b| {
-        let (x, constant) = (layer(tape, b), tape.data(&[]));
-        let loss = mean_of_squares(tape, &x);
-        tape.write("aten::add_.Tensor", &[&loss, &constant]);
-    };
-    for (step, operator) in [(penalty, "operator 5"), (number, "operator 3"), (in_place, "operator 3")] {
-        let found = rows(step).unwrap();
-        assert_eq!(found.coupled, None);
-        assert_eq!(found.adds_constant.unwrap().to_string(), operator);
-    }
-}
-
-#[test]
-fn a_sum_of_rows_is_found_and_what_scales_it() {
-    let sum: Step = |tape, b| {
+        mean_of_squares(tape, &x);
+    }),
+    (Combined::Sum, |tape, b| {
         let x = layer(tape, b);
         tape.call("aten::sum", &[&x], &[]);
-    };
-    let divided: Step = |tape, b| {
+    }),
+    // tch's own loss of a variational autoencoder: a sum, and another that is scaled by a constant.
+    (Combined::Sum, |tape, b| {
+        let x = layer(tape, b);
+        let (sum, other) = (tape.call("aten::sum", &[&x], &[]), tape.call("aten::sum", &[&x], &[]));
+        let scaled = tape.scaled("aten::mul.Scalar", &other, -0.5);
+        tape.call("aten::add.Tensor", &[&sum, &scaled], &[]);
+    }),
+    (Combined::Sum, |tape, b| {
         let x = layer(tape, b);
         let sum = tape.call("aten::sum", &[&x], &[]);
-        tape.call("aten::div.Scalar", &[&sum], &[]);
-    };
-    let of_weights: Step = |tape, b| {
-        let (x, weight) = (layer(tape, b), tape.weight(&[5, 3]));
-        let (loss, penalty) = (mean_of_squares(tape, &x), tape.call("aten::sum", &[&weight], &[]));
-        tape.call("aten::add.Tensor", &[&loss, &penalty], &[]);
-    };
-    let of_each_row: Step = |tape, b| {
+        tape.scaled("aten::div.Scalar", &sum, 512.0);
+    }),
+    (Combined::Mean, |tape, b| {
+        let x = layer(tape, b);
+        let sum = tape.call("aten::sum", &[&x], &[]);
+        tape.scaled("aten::div.Scalar", &sum, b as f64);
+    }),
+    (Combined::Sum, |tape, b| {
+        let x = layer(tape, b);
+        let mean = mean_of_squares(tape, &x);
+        tape.scaled("aten::mul.Scalar", &mean, 3.0 * b as f64);
+    }),
+    (Combined::Mean, |tape, b| {
         let x = layer(tape, b);
         let sums = tape.along("aten::sum", &[1], &[&x], &[b]);
         tape.call("aten::mean", &[&sums], &[]);
-    };
-    let scalings = |step: Step| rows(step).unwrap().summed.map(|summed| summed.scalings);
-    assert_eq!([sum, divided, of_weights, of_each_row].map(scalings), [Some(0), Some(1), None, None]);
+    }),
+    // A penalty on weights beside a mean.
+    (Combined::Mean, |tape, b| {
+        let (x, weight) = (layer(tape, b), tape.weight(&[5, 3]));
+        let (loss, penalty) = (mean_of_squares(tape, &x), mean_of_squares(tape, &weight));
+        tape.call("aten::add.Tensor", &[&loss, &penalty], &[]);
+    }),
+    (Combined::Counted, |tape, b| {
+        let (x, mask) = (layer(tape, b), tape.data(&[b, 3]));
+        let masked = tape.call("aten::mul", &[&x, &mask], &[b, 3]);
+        let sum = tape.call("aten::sum", &[&masked], &[]);
+        let count = tape.call("aten::sum", &[&mask], &[]);
+        tape.call("aten::div", &[&sum, &count], &[]);
+    }),
+    (Combined::Counted, |tape, b| {
+        let (x, mask) = (layer(tape, b), tape.data(&[b, 3]));
+        let selected = tape.call("aten::masked_select", &[&x, &mask], &[b * 3]);
+        tape.call("aten::mean", &[&selected], &[]);
+    }),
+    (Combined::MeanOrCounted, |tape, b| {
+        let (x, labels) = (layer(tape, b), tape.data(&[b]));
+        tape.call("aten::nll_loss_forward", &[&x, &labels], &[]);
+    }),
+    (Combined::Counted, |tape, b| {
+        let (x, labels, weights) = (layer(tape, b), tape.data(&[b]), tape.data(&[3]));
+        tape.call("aten::nll_loss_forward", &[&x, &labels, &weights], &[]);
+    }),
+];
+
+#[test]
+fn the_whole_is_a_mean_a_sum_or_counted() {
+    for (index, (combined, step)) in COMBINED.iter().enumerate() {
+        assert_eq!(rows(*step).unwrap().combined, Ok(*combined), "step {index}");
+    }
     let loss: Step = |tape, b| {
         let (x, target) = (layer(tape, b), tape.data(&[b, 3]));
         tape.call("aten::mse_loss", &[&x, &target], &[]);
     };
-    let reduced = [1, 2].map(|reduction| rows_with("reduction", reduction, loss).summed.is_some());
-    assert_eq!(reduced, [false, true]);
+    let reduced = [1, 2].map(|reduction| rows_with("reduction", reduction, loss).combined);
+    assert_eq!(reduced, [Ok(Combined::Mean), Ok(Combined::Sum)]);
+    let ignoring = rows_with("ignore_index", 0, COMBINED[11].1).combined;
+    assert_eq!(ignoring, Ok(Combined::Counted), "a class that data have is ignored");
+}
+
+#[test]
+fn a_sum_with_a_constant_or_a_mean_is_neither() {
+    let penalty: Step = |tape, b| {
+        let (x, weight) = (layer(tape, b), tape.weight(&[5, 3]));
+        let (loss, penalty) = (tape.call("aten::sum", &[&x], &[]), mean_of_squares(tape, &weight));
+        tape.call("aten::add.Tensor", &[&loss, &penalty], &[]);
+    };
+    let number: Step = |tape, b| {
+        let x = layer(tape, b);
+        let loss = tape.call("aten::sum", &[&x], &[]);
+        tape.scaled("aten::add.Scalar", &loss, 1.0);
+    };
+    let in_place: Step = |tape, b| {
+        let (x, constant) = (layer(tape, b), tape.data(&[]));
+        let loss = tape.call("aten::sum", &[&x], &[]);
+        tape.write("aten::add_.Tensor", &[&loss, &constant]);
+    };
+    let mean: Step = |tape, b| {
+        let x = layer(tape, b);
+        let (loss, mean) = (tape.call("aten::sum", &[&x], &[]), mean_of_squares(tape, &x));
+        tape.call("aten::add.Tensor", &[&loss, &mean], &[]);
+    };
+    let how = |step| coupled(step).unwrap().coupling;
+    assert_eq!([penalty, number, in_place].map(how), [Coupling::ConstantInSum; 3]);
+    assert_eq!(how(mean), Coupling::SumWithMean);
+}
+
+fn judged(step: Step) -> Judged {
+    let traces = [4, 8].map(|size| {
+        let mut tape = Tape::default();
+        step(&mut tape, size);
+        tape.finish()
+    });
+    Judged::of([(4, &traces[0]), (8, &traces[1])]).unwrap()
+}
+
+/// A run of a step for real is of the program that was judged, at any size and by any loss weight.
+#[test]
+fn only_the_program_that_was_judged_is_recognized() {
+    fn weighted(tape: &mut Tape, b: u64, weight: f64) {
+        let x = layer(tape, b);
+        let sum = tape.call("aten::sum", &[&x], &[]);
+        tape.scaled("aten::mul.Scalar", &sum, weight);
+    }
+    let run = |b, step: &dyn Fn(&mut Tape, u64)| {
+        let mut tape = Tape::default();
+        step(&mut tape, b);
+        tape.finish()
+    };
+    let is_of = |judged: &Judged, b: u64, step: &dyn Fn(&mut Tape, u64)| {
+        judged.is_of(u32::try_from(b).unwrap(), &run(b, step))
+    };
+    let annealed = judged(|tape, b| weighted(tape, b, 0.3));
+    let shared = judged(|tape, b| weighted(tape, b, 1.0 / b as f64));
+    for b in [1, 4, 7, 100] {
+        assert!(is_of(&annealed, b, &|tape, b| weighted(tape, b, 0.29)), "{b}: a weight may have changed");
+        assert!(is_of(&shared, b, &|tape, b| weighted(tape, b, 1.0 / b as f64)), "{b}");
+        assert!(
+            !is_of(&annealed, b, &|tape, b| weighted(tape, b, 1.0 / b as f64)),
+            "{b}: it counts rows now"
+        );
+        assert!(!is_of(&shared, b, &|tape, b| weighted(tape, b, 1.0 / 512.0)), "{b}: it counts rows no more");
+    }
+    for (index, (_, step)) in COMBINED.iter().enumerate() {
+        for (other, (_, run)) in COMBINED.iter().enumerate() {
+            let same = is_of(&judged(*step), 7, &|tape, b| run(tape, b));
+            assert_eq!(same, index == other, "step {index}, and {other} is run");
+        }
+    }
 }
 
 /// What is found of a step whose last operator has an attribute.
@@ -352,13 +443,15 @@ fn attributes_tell_how_a_call_was_meant() {
         tape.call("aten::native_batch_norm", &[&x], &[b, 3]);
     };
     assert_eq!(rows_with("training", 1, normalize).batch_statistics.len(), 1);
-    assert_eq!(rows_with("training", 0, normalize), Rows::default());
-    let weighted: Step = |tape, b| {
-        let (x, labels, weights) = (layer(tape, b), tape.data(&[b]), tape.data(&[3]));
-        tape.call("aten::nll_loss_forward", &[&x, &labels, &weights], &[]);
+    let evaluated = rows_with("training", 0, normalize);
+    assert_eq!((evaluated.combined, evaluated.batch_statistics.len()), (Ok(Combined::Rows), 0));
+    let counts: Step = |tape, b| {
+        let (table, words) = (tape.weight(&[100, 6]), tape.data(&[b, 7]));
+        tape.call("aten::embedding", &[&table, &words], &[b, 7, 6]);
     };
-    assert!(rows_with("reduction", 1, weighted).coupled.is_some());
-    assert_eq!(rows_with("reduction", 2, weighted).coupled, None);
+    assert_eq!(rows_with("scale_grad_by_freq", 0, counts).combined, Ok(Combined::Rows));
+    let counted = rows_with("scale_grad_by_freq", 1, counts).combined.unwrap_err();
+    assert_eq!(counted.coupling, Coupling::RowsWithAggregate);
 }
 
 #[test]

@@ -63,9 +63,17 @@ impl Tape {
         self.end(operator, &[input], Operand::new(result, Access::Makes, input.shape()))
     }
 
+    /// A call with a number.
+    pub(crate) fn scaled(&mut self, name: &str, input: &Value, number: f64) -> Value {
+        let storage = self.recorder.birth(MAIN, &Place::HOST, 0).unwrap();
+        let operator = self.begin(name, &[input]);
+        self.recorder.number(operator, "other", number).unwrap();
+        self.end(operator, &[input], Operand::new(storage, Access::Makes, &input.shape))
+    }
+
     /// A view of a value.
     pub(crate) fn view(&mut self, name: &str, input: &Value, shape: &[u64]) -> Value {
-        let operator = self.begin(name, &[]);
+        let operator = self.begin(name, &[input]);
         self.end(operator, &[input], Operand::new(input.storage, Access::Views, shape))
     }
 

@@ -55,10 +55,11 @@ pub(crate) enum EventKind {
     Line,
     LeftTo,
     Leaves,
+    Number,
 }
 
 /// By the numbers of `toma_event_kind`.
-const KINDS: [EventKind; 15] = [
+const KINDS: [EventKind; 16] = [
     EventKind::OperatorBegins,
     EventKind::NodeBegins,
     EventKind::MarkBegins,
@@ -74,6 +75,7 @@ const KINDS: [EventKind; 15] = [
     EventKind::Line,
     EventKind::LeftTo,
     EventKind::Leaves,
+    EventKind::Number,
 ];
 
 /// One event: what it has not is empty or 0.
@@ -219,7 +221,11 @@ impl RawEvent {
         let is_mark = matches!(kind, EventKind::Enters | EventKind::Line | EventKind::LeftTo);
         let has_name = matches!(
             kind,
-            EventKind::OperatorBegins | EventKind::NodeBegins | EventKind::MarkBegins | EventKind::Attribute
+            EventKind::OperatorBegins
+                | EventKind::NodeBegins
+                | EventKind::MarkBegins
+                | EventKind::Attribute
+                | EventKind::Number
         );
         let name = if has_name { CStr::from_bytes_until_nul(&names[at(self.subject)..]).ok() } else { None };
         Event {

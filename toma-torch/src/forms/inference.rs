@@ -1,3 +1,4 @@
+use std::cell::RefCell;
 use std::ops::{ControlFlow, Range};
 use std::panic::Location;
 
@@ -7,8 +8,10 @@ use toma_core::execute::{Undo, With};
 use toma_core::policy::Policy;
 use toma_core::{Judge, Outcome};
 
+use super::pieces::{case_of, cut, decide, result, site_of, splitting_of};
 use crate::error::{Error, ErrorKind};
-use crate::predict::{Foresight, Key, Purpose, Work};
+use crate::ffi::Recording;
+use crate::predict::{Key, Program, Purpose, StepPrediction, Work};
 use crate::tensor::TensorData;
 
 /// [`forward`](super::forward) with options of your choice.
@@ -42,27 +45,48 @@ impl<P: Policy, K, B: Undo> Forward<K> for With<'_, P, K, B> {
     #[track_caller]
     #[inline(always)]
     #[expect(clippy::inline_always, reason = "the number of our own frames must not depend on the optimizer")]
-    fn forward<D, C, R, S, M>(mut self, mut data: D, mut body: impl FnMut(Chunk<'_, D, C>) -> R) -> R
+    fn forward<D, C, R, S, M>(self, mut data: D, mut body: impl FnMut(Chunk<'_, D, C>) -> R) -> R
     where
         D: Chunked<C> + TensorData,
         R: Outcome<S, Value = Tensor, Of<Tensor> = R>,
         K: Judge<R, M>,
     {
-        let (items, caller) = (data.extent(0), Location::caller());
-        let key = self.runs_dry().then(|| Key::new(caller, self.user_key(), &data, Purpose::Output));
-        let mut rows = |piece: Range<usize>| {
+        let items = data.extent(0);
+        let site = site_of(&self, Location::caller(), data.device(), Purpose::Output, &body);
+        let predicts = self.asks_dry() && self.can_run_dry() && items > 1;
+        let key = predicts.then(|| Key::new(site.clone(), &data));
+        let case = case_of(&self, items, Purpose::Output);
+        let (form, undo) = self.lend_undo();
+        let undo = RefCell::new(undo);
+        let take_back = |piece: Range<usize>| undo.borrow_mut().undo(piece);
+        let mut run = |recording: Option<&Recording>, piece: Range<usize>| {
             let _off = tch::no_grad_guard();
-            body(D::lend(&mut data.hold(0, piece)))
+            let mut held = cut(recording, || data.hold(0, piece));
+            let rows = body(D::lend(&mut held));
+            then(rows, |rows| result(recording, rows))
         };
         if items == 0 {
-            return rows(0..0);
+            return run(None, 0..0);
         }
-        let work = Work { items, room_bytes: 0 };
-        let (step, undo) = (|items| tensor_of(rows(0..items)), |items| self.take_back(0..items));
-        let foresight = key.and_then(|key| Foresight::of(key, work, step, undo));
-        let form = Foresight::lead(foresight.as_ref(), self);
+        let prediction = key.map(|key| {
+            let step = |recording: &Recording, items| tensor_of(run(Some(recording), 0..items));
+            let work = Work { items, room_bytes: 0 };
+            StepPrediction::of(key, work, step, |items| take_back(0..items))
+        });
+        let alone = Program::default();
+        let splitting = splitting_of(prediction.as_ref(), &alone, site, case);
+        decide(&splitting, prediction.as_ref(), &mut run, &take_back);
+        let form = StepPrediction::lead(prediction.as_ref(), splitting.lead(form)).before_retry(take_back);
         form.evenly().fold(0..items, items, Tensor::new(), |output, start, end| {
-            then(rows(start..end), |rows| filled(output, &rows, start..end, items))
+            if splitting.is_done() {
+                return R::of(output.shallow_clone());
+            }
+            let (rows, piece) = splitting.attempt(start..end, &mut run, &take_back);
+            then(rows, |rows| {
+                let output = filled(output, &rows, piece.clone(), items);
+                splitting.ran(&piece);
+                output
+            })
         })
     }
 }

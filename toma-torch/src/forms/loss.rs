@@ -1,6 +1,7 @@
 use std::ops::Range;
 
 use tch::{Kind, Tensor};
+use toma_plan::Combined;
 
 use crate::predict::Purpose;
 
@@ -8,11 +9,15 @@ use crate::predict::Purpose;
 #[derive(Clone, Copy, Debug, Default)]
 #[non_exhaustive]
 pub enum Loss<'a> {
+    /// A mean or a sum over the items, as the operators of the body say in a dry run.
+    ///
+    /// Split is only what a dry run shows to be one of the two; everything else runs whole, and a line on standard
+    /// error says why where memory runs out.
+    #[default]
+    Found,
     /// A mean over the items: a piece of n of N items counts n / N.
     ///
-    /// A sum is no mean. Where the body runs dry first, its operators tell one from the other, and a sum is never
-    /// split.
-    #[default]
+    /// A kind that is given is taken at its word, unless a dry run contradicts it: then the call is not split.
     Mean,
     /// A sum over the items: each piece counts whole.
     Sum,
@@ -26,6 +31,7 @@ pub enum Loss<'a> {
 impl Loss<'_> {
     pub(super) fn purpose(self) -> Purpose {
         match self {
+            Self::Found => Purpose::Found,
             Self::Mean => Purpose::Mean,
             Self::Sum => Purpose::Sum,
             Self::Counted(_) => Purpose::Counted,
@@ -54,13 +60,13 @@ impl Shares {
     /// When there is not one count for each item.
     pub(super) fn new(loss: Loss<'_>, items: usize) -> Self {
         match loss {
-            Loss::Mean => Self::OfItems(items),
+            Loss::Found | Loss::Mean => Self::OfItems(items),
             Loss::Sum => Self::Whole,
             Loss::Counted(counts) => Self::OfCounts(sums(counts, items)),
         }
     }
 
-    /// That of some piece, where it does not matter which.
+    /// The share of some piece, where it does not matter which.
     pub(super) fn some(&self) -> Share {
         match self {
             Self::Whole => Share::Whole,
@@ -69,8 +75,9 @@ impl Shares {
     }
 
     #[expect(clippy::cast_precision_loss, reason = "2^53 items are exact")]
-    pub(super) fn of(&self, piece: &Range<usize>) -> Share {
+    pub(super) fn of(&self, piece: &Range<usize>, combined: Option<Combined>) -> Share {
         match self {
+            Self::OfItems(_) if combined == Some(Combined::Sum) => Share::Part(1.0),
             Self::Whole => Share::Whole,
             Self::OfItems(items) => Share::of(piece.len() as f64, *items as f64),
             Self::OfCounts(sums) => Share::of(sums[piece.end] - sums[piece.start], sums[sums.len() - 1]),

@@ -4,6 +4,7 @@ mod first_steps;
 mod inference;
 mod loss;
 mod optimizer;
+mod pieces;
 mod training;
 mod variables;
 
@@ -99,7 +100,7 @@ where
     Auto: Judge<R, M>,
 {
     let device = Device::new(data.device());
-    fitting(&device).backward(Loss::Mean, variables, data, body)
+    fitting(&device).backward(Loss::Found, variables, data, body)
 }
 
 /// One step of `optimizer` on the mean loss of `body`, in pieces that fit.
@@ -144,7 +145,7 @@ where
     Auto: Judge<R, M>,
 {
     let device = Device::new(data.device());
-    fitting(&device).backward_step(Loss::Mean, optimizer, data, body)
+    fitting(&device).backward_step(Loss::Found, optimizer, data, body)
 }
 
 /// The same as [`backward_step`], with each gradient's elements kept between `-max` and `max`.
@@ -163,7 +164,7 @@ where
     Auto: Judge<R, M>,
 {
     let device = Device::new(data.device());
-    fitting(&device).backward_step(Loss::Mean, Clipped::by_value(optimizer, max), data, body)
+    fitting(&device).backward_step(Loss::Found, Clipped::by_value(optimizer, max), data, body)
 }
 
 /// The same as [`backward_step`], with the gradients scaled so that their norm is at most `max`.
@@ -182,7 +183,7 @@ where
     Auto: Judge<R, M>,
 {
     let device = Device::new(data.device());
-    fitting(&device).backward_step(Loss::Mean, Clipped::by_norm(optimizer, max), data, body)
+    fitting(&device).backward_step(Loss::Found, Clipped::by_norm(optimizer, max), data, body)
 }
 
 /// What fits is not split, and the first attempt is at the largest size that fits, as far as a dry run knows.

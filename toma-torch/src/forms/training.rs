@@ -1,3 +1,4 @@
+use std::cell::RefCell;
 use std::ops::Range;
 use std::panic::Location;
 
@@ -13,9 +14,11 @@ use super::first_steps::FirstSteps;
 use super::inference::{tensor_of, then};
 use super::loss::{Loss, Share, Shares};
 use super::optimizer::Steps;
+use super::pieces::{case_of, cut, decide, result, site_of, splitting_of};
 use super::variables::Variables;
 use crate::accumulate_gradients;
-use crate::predict::{Foresight, Key, Work};
+use crate::ffi::Recording;
+use crate::predict::{Key, Program, StepPrediction, Work};
 use crate::tensor::TensorData;
 
 /// [`backward`](super::backward) and [`backward_step`](super::backward_step) with options of your choice.
@@ -95,7 +98,7 @@ impl<P: Policy, K, B: Undo> Backward<K> for With<'_, P, K, B> {
     #[inline(always)]
     #[expect(clippy::inline_always, reason = "the number of our own frames must not depend on the optimizer")]
     fn backward<D, C, R, S, M>(
-        mut self,
+        self,
         loss: Loss<'_>,
         variables: &(impl Variables + ?Sized),
         mut data: D,
@@ -106,23 +109,42 @@ impl<P: Policy, K, B: Undo> Backward<K> for With<'_, P, K, B> {
         R: Outcome<S, Value = Tensor, Of<Tensor> = R>,
         K: Judge<R, M>,
     {
-        let (items, device, caller) = (data.extent(0), data.device(), Location::caller());
-        let key = self.runs_dry().then(|| Key::new(caller, self.user_key(), &data, loss.purpose()));
-        let shares = Shares::new(loss, items);
-        let trained = variables.trainable_variables();
-        let key = key.map(|key| key.with_gradients_of(&trained));
-        let room_bytes = key.as_ref().map_or(0, |_| variables.room_bytes(&trained));
-        let (variables, work) = (trained, Work { items, room_bytes });
-        let mut loss = |piece: Range<usize>| body(D::lend(&mut data.hold(0, piece)));
-        let step = |items| {
-            let loss = tensor_of(loss(0..items))?;
-            Ok(added(&Tensor::new(), loss, shares.some(), &variables))
+        let (items, device) = (data.extent(0), data.device());
+        let site = site_of(&self, Location::caller(), device, loss.purpose(), &body);
+        let (shares, trained) = (Shares::new(loss, items), variables.trainable_variables());
+        let predicts = self.asks_dry() && self.can_run_dry() && items > 1;
+        let key = predicts.then(|| Key::new(site.clone(), &data).with_gradients_of(&trained));
+        let room_bytes = if predicts { variables.room_bytes(&trained) } else { 0 };
+        let case = case_of(&self, items, loss.purpose());
+        let (form, undo) = self.lend_undo();
+        let undo = RefCell::new(undo);
+        let take_back = |piece: Range<usize>| undo.borrow_mut().undo(piece);
+        let mut run = |recording: Option<&Recording>, piece: Range<usize>| {
+            let mut held = cut(recording, || data.hold(0, piece));
+            let loss = body(D::lend(&mut held));
+            then(loss, |loss| result(recording, loss))
         };
-        let undo = |items| self.take_back(0..items);
-        let foresight = key.and_then(|key| Foresight::of(key, work, step, undo));
-        let form = Foresight::lead(foresight.as_ref(), self);
+        let prediction = key.map(|key| {
+            let step = |recording: &Recording, items| {
+                let loss = tensor_of(run(Some(recording), 0..items))?;
+                Ok(added(&Tensor::new(), loss, shares.some(), &trained))
+            };
+            StepPrediction::of(key, Work { items, room_bytes }, step, |items| take_back(0..items))
+        });
+        let alone = Program::default();
+        let splitting = splitting_of(prediction.as_ref(), &alone, site, case);
+        decide(&splitting, prediction.as_ref(), &mut run, &take_back);
+        let form = StepPrediction::lead(prediction.as_ref(), splitting.lead(form)).before_retry(take_back);
         let losses = form.evenly().fold(0..items, items.max(1), Tensor::new(), |sum, start, end| {
-            then(loss(start..end), |loss| added(sum, loss, shares.of(&(start..end)), &variables))
+            if splitting.is_done() {
+                return R::of(sum.shallow_clone());
+            }
+            let (loss, piece) = splitting.attempt(start..end, &mut run, &take_back);
+            then(loss, |loss| {
+                let sum = added(sum, loss, shares.of(&piece, splitting.combined()), &trained);
+                splitting.ran(&piece);
+                sum
+            })
         });
         then(losses, |sum| if sum.defined() { sum } else { Tensor::zeros([], (Kind::Float, device)) })
     }

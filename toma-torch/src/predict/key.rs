@@ -3,6 +3,7 @@
 use std::panic::Location;
 
 use tch::Tensor;
+use toma_plan::Combined;
 
 use super::making::SIZES;
 use crate::tensor::TensorData;
@@ -12,19 +13,44 @@ use crate::tensor::TensorData;
 pub(crate) enum Purpose {
     /// Fills one output, which is held from the first piece on.
     Output,
-    /// Adds gradients of a mean, of a sum, or of a mean over what is counted.
+    /// Adds gradients of a loss that is a mean or a sum, as the dry run finds.
+    Found,
+    /// Adds gradients of a mean, of a sum, or of a mean over what is counted, as the caller says.
     Mean,
     Sum,
     Counted,
 }
 
+impl Purpose {
+    /// The kind of loss that the caller gives.
+    pub(super) fn is_given(self) -> Option<Combined> {
+        match self {
+            Self::Output | Self::Found => None,
+            Self::Mean => Some(Combined::Mean),
+            Self::Sum => Some(Combined::Sum),
+            Self::Counted => Some(Combined::Counted),
+        }
+    }
+
+    /// What the caller may say where nothing can be told.
+    pub(super) fn advice(self) -> &'static str {
+        match self {
+            Self::Found => "; if pieces add up, say how: `Loss::Mean`, `Loss::Sum` or `Loss::Counted`",
+            Self::Output => "; if rows are independent, `execute::with` without `predict` splits them",
+            Self::Mean | Self::Sum | Self::Counted => "",
+        }
+    }
+}
+
 /// The calling line, what it does, the device and the user's key.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Site {
+pub(crate) struct Site {
     pub(super) caller: &'static Location<'static>,
     pub(super) device: tch::Device,
     pub(super) purpose: Purpose,
     user: u64,
+    /// The type of the body: a helper may be called with several.
+    body: &'static str,
 }
 
 /// What a prediction is of: where it is made, and the data without the batch's extent.
@@ -38,16 +64,22 @@ pub(crate) struct Key {
     has_gradients: bool,
 }
 
-impl Key {
+impl Site {
     pub(crate) fn new(
         caller: &'static Location<'static>,
-        user: u64,
-        data: &impl TensorData,
+        device: tch::Device,
         purpose: Purpose,
+        user: u64,
+        body: &'static str,
     ) -> Self {
+        Self { caller, device, purpose, user, body }
+    }
+}
+
+impl Key {
+    pub(crate) fn new(site: Site, data: &impl TensorData) -> Self {
         let mut shapes = Vec::new();
         data.describe(&mut |kind, sizes| shapes.push((kind, sizes.iter().skip(1).copied().collect())));
-        let site = Site { caller, device: data.device(), purpose, user };
         Self { site, shapes, sizes: SIZES, has_gradients: false }
     }
 
@@ -80,14 +112,15 @@ impl Key {
 
 #[cfg(test)]
 mod tests {
-    use super::{Key, Location, Purpose};
+    use super::{Key, Location, Purpose, Site};
     use tch::{Device, Kind, Tensor};
 
     #[test]
     fn a_larger_shape_of_the_same_kinds_and_ranks_is_a_bound() {
         let caller = Location::caller();
         let key = |sizes: &[i64], kind, user| {
-            Key::new(caller, user, &&Tensor::empty(sizes, (kind, Device::Cpu)), Purpose::Output)
+            let site = Site::new(caller, Device::Cpu, Purpose::Output, user, "");
+            Key::new(site, &&Tensor::empty(sizes, (kind, Device::Cpu)))
         };
         let known = key(&[9, 8, 5], Kind::Float, 0);
         for (sizes, kind, user, is_within) in [

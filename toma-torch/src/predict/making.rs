@@ -47,14 +47,14 @@ pub fn predict<R, M>(device: &Device, mut step: impl FnMut(usize) -> R) -> Resul
 where
     Auto: Judge<R, M>,
 {
-    predict_from(device, SIZES, &mut step, &mut |_| ())
+    predict_from(device, SIZES, &mut |_, size| step(size), &mut |_| ())
 }
 
 /// The same from other sizes. `undo` takes back what a piece of a size did besides.
 pub(crate) fn predict_from<R, M>(
     device: &Device,
     sizes: [u32; 2],
-    step: &mut impl FnMut(usize) -> R,
+    step: &mut impl FnMut(&Recording, usize) -> R,
     undo: &mut impl FnMut(usize),
 ) -> Result<Prediction, Error>
 where
@@ -85,7 +85,7 @@ pub(super) fn from_runs(
 fn two_pieces<R, M>(
     by_shapes: bool,
     size: u32,
-    step: &mut impl FnMut(usize) -> R,
+    step: &mut impl FnMut(&Recording, usize) -> R,
     undo: &mut impl FnMut(usize),
 ) -> Ran
 where
@@ -96,7 +96,7 @@ where
     let pieces = |recording: &Recording| {
         let mut piece = || {
             begun.update(|begun| begun + 1);
-            step(items)
+            step(recording, items)
         };
         let mut pieces = Vec::new();
         while pieces.len() < 2 && failure.is_none() {
@@ -126,14 +126,14 @@ impl Prediction {
     where
         Auto: Judge<R, M>,
     {
-        self.confirmed(size, &mut step, &mut |_| ())
+        self.confirmed(size, &mut |_, size| step(size), &mut |_| ())
     }
 
     /// The same where `undo` takes back what a piece of a size did besides.
     pub(crate) fn confirmed<R, M>(
         self,
         size: usize,
-        step: &mut impl FnMut(usize) -> R,
+        step: &mut impl FnMut(&Recording, usize) -> R,
         undo: &mut impl FnMut(usize),
     ) -> Result<Self, Error>
     where

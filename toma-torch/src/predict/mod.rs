@@ -3,19 +3,22 @@
 mod correction;
 mod dry;
 mod explain;
-mod foresight;
+mod judging;
+mod kept;
 mod key;
+mod lent;
 mod making;
 mod pace;
 mod prediction;
 mod recent;
-mod rehearsal;
-mod split;
+mod step;
+mod verdict;
 
 pub use dry::{dry_run, dry_run_by_shapes};
 pub use explain::Explanation;
-pub use foresight::DryRun;
-pub(crate) use foresight::{Foresight, Work};
-pub(crate) use key::{Key, Purpose};
+pub(crate) use judging::{Case, Program, Run, Splitting};
+pub(crate) use key::{Key, Purpose, Site};
 pub use making::predict;
 pub use prediction::Prediction;
+pub use step::DryRun;
+pub(crate) use step::{StepPrediction, Work};

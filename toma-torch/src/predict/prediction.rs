@@ -1,7 +1,7 @@
 use std::sync::Arc;
 
 use toma_core::predict::{Foreseen, Piece, Predict, Shown, say};
-use toma_plan::{Growth, HeadRoom, Rows, Unlike};
+use toma_plan::{Growth, HeadRoom, Judged, Rows, Unlike};
 use toma_trace::{Place, Trace};
 
 use super::correction::Correction;
@@ -120,10 +120,15 @@ impl Prediction {
     /// # Errors
     /// When the forwards of the sizes touched other tensors, with the first of them.
     pub fn rows(&self) -> Result<Rows, Error> {
+        self.judged().map(|judged| judged.rows().clone())
+    }
+
+    /// The same with the program that it is about.
+    pub(super) fn judged(&self) -> Result<Judged, Error> {
         let [(size, first), (other, second), ..] = &self.traces[..] else {
             unreachable!("two sizes at least")
         };
-        Rows::of([(*size, first), (*other, second)]).map_err(|unlike| refused(&unlike))
+        Judged::of([(*size, first), (*other, second)]).map_err(|unlike| refused(&unlike))
     }
 
     /// What a piece takes and what one item adds, what holds most at the peak, and bytes at several sizes: for

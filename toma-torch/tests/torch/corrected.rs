@@ -176,7 +176,7 @@ fn dry_runs_of_new_shapes_are_few_and_a_larger_one_serves() {
     assert!(rising[16..].iter().all(|(foreseen, ran_dry)| foreseen.is_none() && !*ran_dry), "{rising:?}");
 }
 
-/// Where sizes are measured because dry runs would take too long, pieces that do not add up are not made either.
+/// Where dry runs would take too long for a prediction, the first piece is judged by one all the same.
 #[test]
 fn what_must_not_be_split_is_not_split_without_a_dry_run_of_its_own() {
     let _alone = alone();
@@ -193,7 +193,8 @@ fn what_must_not_be_split_is_not_split_without_a_dry_run_of_its_own() {
                 (rows * &weight).softmax(0, Kind::Float).square().mean(None)
             })
         });
-        assert_eq!((report().start, report().attempts), (8, 1), "{shape}: {}", report());
+        let bounds = report().bounds;
+        assert!(bounds.largest_success.is_none_or(|size| size == 8), "{shape}: {}", report());
     }
 }
 

@@ -161,10 +161,10 @@ fn assert_pieces_as_whole(row: &Row) {
 fn assert_told_whether_rows_are_coupled(row: &Row) {
     let rows = Task::new().prediction(row).rows().unwrap();
     match row.1 {
-        Answer::Coupled => assert!(rows.coupled.is_some(), "{}: not found", row.0),
+        Answer::Coupled => assert!(rows.combined.is_err(), "{}: not found", row.0),
         // What has no gradients is in no loss.
         Answer::CoupledFlags => {}
-        _ => assert_eq!(rows.coupled, None, "{}", row.0),
+        _ => assert_eq!(rows.combined.err(), None, "{}", row.0),
     }
 }
 

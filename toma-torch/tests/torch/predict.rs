@@ -138,7 +138,7 @@ fn rows_that_see_each_other_are_found_and_no_others() {
     let _alone = alone();
     nine::each(|net| {
         let rows = of(net).rows().unwrap();
-        assert_eq!(rows.coupled, None, "{}", net.name);
+        assert_eq!(rows.combined.err(), None, "{}", net.name);
         assert_eq!(rows.batch_statistics.is_empty(), !net.name.contains("norm"), "{}", net.name);
     });
     let input = Tensor::ones([64, 8], FLOATS);
@@ -160,7 +160,7 @@ fn rows_that_see_each_other_are_found_and_no_others() {
     for (operator, loss) in losses {
         let step = |rows: usize| loss(&input.narrow(0, 0, size(rows)).matmul(&weight)).backward();
         let rows = predict(&toma_torch::Device::new(Device::Cpu), step).unwrap().rows().unwrap();
-        assert_eq!(rows.coupled.map(|coupled| coupled.name).as_deref(), Some(operator));
+        assert_eq!(rows.combined.err().map(|coupled| coupled.name).as_deref(), Some(operator));
     }
 }
 

@@ -90,7 +90,9 @@ impl Call<'_> {
         // What the machine would retry and the attempt was not promised began too late.
         let promised_nothing = attempt.retryable == Retryable::NOTHING;
         let began_late = promised_nothing && self.machine.retryable() != Retryable::NOTHING;
+        let is_whole = self.extras.as_ref().is_some_and(Extras::is_whole);
         let why_over = self.why_over().or(began_late.then_some(Reason::Deadline));
+        let why_over = why_over.or(is_whole.then_some(Reason::NothingSmaller));
         if is_about_memory(failed.class)
             && let Some(reason) = why_over
         {

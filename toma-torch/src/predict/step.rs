@@ -1,4 +1,4 @@
-//! The body of a form, run dry where nothing is known of its sizes yet.
+//! The prediction of a whole step: of `forward`, `backward` and `backward_step`.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -9,15 +9,16 @@ use toma_core::memory::MemorySource as _;
 use toma_core::predict::{Foreseen, Piece, Predict, Rehearsal, Shown, bytes_for_people, now};
 
 use super::dry;
+use super::judging::{Case, Splitting};
+use super::kept::{Found, Kept, Store};
 use super::key::{Key, Purpose, Site};
+use super::lent;
 use super::making::{SIZES, predict_from};
-use super::pace::Pace;
 use super::prediction::Prediction;
 use super::recent::Recent;
-use super::rehearsal;
-use super::split::Split;
 use crate::Device;
 use crate::error::{Error, ErrorKind};
+use crate::ffi::Recording;
 
 /// Runs the body dry before the first attempt, and starts with the largest size that fits: the option
 /// `predict` of every form and attribute.
@@ -74,28 +75,14 @@ impl Predict for DryRun {
     }
 
     fn foresee_dry(&self, call: &mut Rehearsal<'_>) -> Option<Foreseen> {
-        rehearsal::foresee(call)
+        lent::foresee(call)
     }
 }
 
-static PREDICTIONS: Recent<Key, Made> = Recent::new();
-
-static PACES: Recent<Site, Arc<Pace>> = Recent::new();
+static PREDICTIONS: Store<Key, Site> = Store::new();
 
 /// What was said of a site.
 static SAID: Recent<(Site, &str), ()> = Recent::new();
-
-/// `None`: the body cannot run dry.
-type Made = Option<Arc<Kept>>;
-
-#[derive(Debug)]
-struct Kept {
-    prediction: Prediction,
-    split: Split,
-    /// No size could be confirmed: it only tells whether pieces add up.
-    measures: bool,
-    pace: Arc<Pace>,
-}
 
 /// How much a call is to work off.
 #[derive(Clone, Copy, Debug)]
@@ -105,60 +92,74 @@ pub(crate) struct Work {
     pub(crate) room_bytes: u64,
 }
 
-/// What is predicted of one call of a form.
+/// The prediction of one call of a form.
 #[derive(Debug)]
-pub(crate) struct Foresight {
+pub(crate) struct StepPrediction {
     site: Site,
     kept: Arc<Kept>,
     work: Work,
-    /// Sizes are measured: what is kept is of other data, and only tells whether pieces add up.
+    /// Sizes are measured: what is kept is of other data.
     measures: bool,
+    /// The dry runs of this call have made it.
+    is_new: bool,
     begun: Instant,
 }
 
-impl Foresight {
-    /// Takes the prediction that is kept for calls like this one, or makes one; `None` where the body cannot run
-    /// dry. A single item is as small as it gets.
+impl StepPrediction {
+    /// Takes the prediction that is kept for calls like this one, or makes one.
     ///
     /// `step` does with so many items what an attempt does; what it returns is held as what pieces leave is. `undo`
     /// takes back what it did besides.
     pub(crate) fn of(
         key: Key,
         work: Work,
-        step: impl FnMut(usize) -> Result<Tensor, Error>,
+        step: impl FnMut(&Recording, usize) -> Result<Tensor, Error>,
         undo: impl FnMut(usize),
-    ) -> Option<Self> {
-        if work.items < 2 {
-            return None;
-        }
+    ) -> Self {
         let key = key.of_sizes(sizes_of(work.items));
-        let known = PREDICTIONS.of(&key);
-        let is_renewed = matches!(&known, Some(Some(kept)) if kept.prediction.corrected().renews());
-        let (kept, measures) = match known {
-            Some(made) if !is_renewed => (made?, false),
-            None if !Pace::of(&PACES, &key.site).allows() => stand_in(&key)?,
-            before => (made(&key, before.flatten().as_deref(), work.items, step, undo)?, false),
+        let mut is_new = false;
+        let find = || {
+            is_new = true;
+            predicted(&key, work.items, step, undo)
         };
-        let measures = measures || kept.measures;
-        Some(Self { site: key.site, kept, work, measures, begun: now() })
+        let say_why = |error: &Error| say_once(&key.site, "why", &format!("not predicted: {error}"));
+        let rank = |known: &Key, kept: &Kept| {
+            let serves = known.site == key.site && kept.prediction.is_some();
+            serves.then(|| (!key.is_within(known), known.extent()))
+        };
+        let (rank, kept) = PREDICTIONS.of((&key, &key.site), rank, find, say_why);
+        let measures = kept.measures || rank.is_some_and(|(is_no_bound, _)| is_no_bound);
+        Self { site: key.site, kept, work, measures, is_new, begun: now() }
     }
 
-    /// The form, which starts with what is foreseen, and leaves whole what must not be split.
+    /// The judgement on splitting this call.
+    pub(crate) fn splitting(&self, case: Case) -> Splitting<'_> {
+        Splitting::new(self.site.clone(), case, &self.kept.program, self.is_new)
+    }
+
+    /// The form, which starts with the size that is predicted.
     pub(crate) fn lead<'a, P, K, B>(this: Option<&'a Self>, form: With<'a, P, K, B>) -> With<'a, P, K, B> {
-        let Some(this) = this else { return form.without_dry_runs() };
-        let form = form.predict(this);
-        if matches!(this.kept.split, Split::Never(_)) { form.unsplit(this.work.items) } else { form }
+        match this.filter(|this| this.kept.prediction.is_some()) {
+            Some(this) => form.predict(this),
+            None => form.without_dry_runs(),
+        }
+    }
+
+    /// Whether all items are said to fit.
+    pub(crate) fn says_whole_fits(&self) -> bool {
+        let free = Device::new(self.site.device).read().map(|read| read.free_bytes);
+        free.is_ok_and(|free| self.fits(free).is_some_and(|said| said.size >= self.work.items))
     }
 
     /// What fits, and the room beside it where that is possible.
     fn fits(&self, free_bytes: u64) -> Option<Foreseen> {
-        let usable = self.kept.prediction.corrected().usable(free_bytes)?;
+        let usable = self.prediction()?.corrected().usable(free_bytes)?;
         let beside_room = self.within(usable.saturating_sub(self.work.room_bytes));
         beside_room.or_else(|| self.within(usable))
     }
 
     fn within(&self, usable_bytes: u64) -> Option<Foreseen> {
-        let (prediction, items) = (&self.kept.prediction, self.work.items);
+        let (prediction, items) = (self.prediction()?, self.work.items);
         let foreseen = prediction.within(Some(items), usable_bytes)?;
         if self.site.purpose != Purpose::Output || foreseen.size == items {
             return Some(foreseen);
@@ -176,41 +177,33 @@ impl Foresight {
     }
 
     fn rows(&self, size: usize) -> u64 {
-        let held = |pieces| self.kept.prediction.needs_bytes_in_pieces(size, pieces);
+        let Some(prediction) = self.prediction() else { return 0 };
+        let held = |pieces| prediction.needs_bytes_in_pieces(size, pieces);
         held(3).saturating_sub(held(2))
     }
 
     /// What a first piece was said to need: it makes the whole output.
     fn said_of_first(&self, size: usize) -> u64 {
-        let piece = self.kept.prediction.needs_bytes(size);
+        let piece = self.prediction().map_or(0, |prediction| prediction.needs_bytes(size));
         let rows = self.rows_beside(size);
         if rows == 0 { piece } else { piece.max(rows.saturating_add(self.rows(self.work.items))) }
-    }
-
-    /// Whether the first piece will be a part of what fits, to learn from it.
-    fn explores(&self, said: Foreseen, free_bytes: u64) -> bool {
-        self.is_unproven() && said.needs_bytes > free_bytes / 2
     }
 
     /// What all pieces of this size were said to need.
     fn said_of_all(&self, size: usize) -> u64 {
         let pieces = self.work.items.div_ceil(size);
-        let all = self.kept.prediction.needs_bytes_in_pieces(size, pieces);
+        let all = self.prediction().map_or(0, |prediction| prediction.needs_bytes_in_pieces(size, pieces));
         all.saturating_add(self.rows_beside(size))
     }
 
-    fn say_split(&self) {
-        let text = match &self.kept.split {
-            Split::Exact => return,
-            Split::Statistics => "batch norm takes the statistics of each piece".to_owned(),
-            Split::Never(why) => format!("not split, because {why}"),
-        };
-        say_once(&self.site, "split", &text);
+    fn prediction(&self) -> Option<&Prediction> {
+        self.kept.prediction.as_ref()
     }
 
     /// Says it where a single item needs more than there is.
     fn say_least(&self, free_bytes: u64) {
-        let Piece { needs_bytes, per_item_bytes } = self.kept.prediction.first_piece(1);
+        let Some(prediction) = self.prediction() else { return };
+        let Piece { needs_bytes, per_item_bytes } = prediction.first_piece(1);
         if needs_bytes <= free_bytes {
             return;
         }
@@ -223,13 +216,9 @@ impl Foresight {
     }
 }
 
-impl Predict for Foresight {
+impl Predict for StepPrediction {
     fn foresee(&self, _: Option<usize>, free_bytes: u64) -> Option<Foreseen> {
         let foreseen = if self.measures { None } else { self.fits(free_bytes) };
-        let is_whole = |said: Foreseen| said.size == self.work.items && !self.explores(said, free_bytes);
-        if !foreseen.is_some_and(is_whole) {
-            self.say_split();
-        }
         if foreseen.is_none() && !self.measures {
             self.say_least(free_bytes);
         }
@@ -241,21 +230,23 @@ impl Predict for Foresight {
         if self.measures {
             return None;
         }
-        let usable = self.kept.prediction.corrected().usable(free_bytes)?;
-        let Foreseen { size, needs_bytes } = self.kept.prediction.within(None, usable)?;
+        let prediction = self.prediction()?;
+        let usable = prediction.corrected().usable(free_bytes)?;
+        let Foreseen { size, needs_bytes } = prediction.within(None, usable)?;
         Some(Foreseen { size: size.min(left), needs_bytes })
     }
 
     fn piece(&self, size: usize) -> Option<Piece> {
-        (!self.measures).then(|| self.kept.prediction.first_piece(size))
+        self.prediction().filter(|_| !self.measures).map(|prediction| prediction.first_piece(size))
     }
 
     fn is_unproven(&self) -> bool {
-        self.kept.prediction.hides()
+        self.prediction().is_some_and(Prediction::hides)
     }
 
     fn learn(&self, shown: Shown) {
-        let corrected = self.kept.prediction.corrected();
+        let Some(prediction) = self.prediction() else { return };
+        let corrected = prediction.corrected();
         match shown {
             _ if self.measures => {}
             Shown::Took { size, is_first: true, peak_bytes } => {
@@ -273,14 +264,14 @@ impl Predict for Foresight {
     }
 }
 
-impl Drop for Foresight {
+impl Drop for StepPrediction {
     fn drop(&mut self) {
         self.kept.pace.called(now().saturating_duration_since(self.begun));
     }
 }
 
 /// However many predictions the site has.
-fn say_once(site: &Site, about: &'static str, text: &str) {
+pub(super) fn say_once(site: &Site, about: &'static str, text: &str) {
     let said = (site.clone(), about);
     if SAID.of(&said).is_none() {
         SAID.keep(said, ());
@@ -292,45 +283,8 @@ fn say(site: &Site, text: &str) {
     toma_core::predict::say(&format!("toma: {}: {text}", site.caller));
 }
 
-/// Serves where one more dry run would take too long: what is kept of larger data, as a bound; else what is kept of
-/// other data of the site, for what it tells of pieces, and sizes are measured.
-fn stand_in(key: &Key) -> Option<(Arc<Kept>, bool)> {
-    let rank = |known: &Key, made: &Made| {
-        let serves = known.site == key.site && made.is_some();
-        serves.then(|| (!key.is_within(known), known.extent()))
-    };
-    let ((measures, _), made) = PREDICTIONS.nearest(rank)?;
-    Some((made?, measures))
-}
-
-/// Makes a prediction and keeps it, also that there is none; instead of the one before, if that was wrong.
-fn made(
-    key: &Key,
-    before: Option<&Kept>,
-    items: usize,
-    step: impl FnMut(usize) -> Result<Tensor, Error>,
-    undo: impl FnMut(usize),
-) -> Made {
-    let pace = Pace::of(&PACES, &key.site);
-    let prediction = pace.runs_dry(|| predicted(key, items, step, undo));
-    let say_why = |error: &Error| say_once(&key.site, "why", &format!("not predicted: {error}"));
-    let prediction = prediction.inspect_err(say_why);
-    if prediction.as_ref().is_err_and(|error| error.kind() == ErrorKind::OutOfMemory) {
-        // The next call may have more.
-        return None;
-    }
-    let made = prediction.ok().map(|(prediction, unconfirmed)| {
-        let measures = unconfirmed.as_ref().inspect(|error| say_why(error)).is_some();
-        let split = Split::of(&prediction, key.site.purpose);
-        let prediction = prediction.renews(before.map(|before| &before.prediction));
-        Arc::new(Kept { prediction, split, measures, pace })
-    });
-    PREDICTIONS.renew(key.clone(), made.clone());
-    made
-}
-
 /// The sizes to run dry: no single item where there are three, because libtorch chooses other operators for one.
-fn sizes_of(items: usize) -> [u32; 2] {
+pub(super) fn sizes_of(items: usize) -> [u32; 2] {
     match u32::try_from(items).unwrap_or(u32::MAX) {
         most if SIZES[1] <= most => SIZES,
         3 => [2, 3],
@@ -342,10 +296,12 @@ fn sizes_of(items: usize) -> [u32; 2] {
 fn predicted(
     key: &Key,
     items: usize,
-    mut step: impl FnMut(usize) -> Result<Tensor, Error>,
+    mut step: impl FnMut(&Recording, usize) -> Result<Tensor, Error>,
     mut undo: impl FnMut(usize),
-) -> Result<(Prediction, Option<Error>), Error> {
-    let mut step = |items: usize| dry::caught(|| step(items)).unwrap_or_else(|failure| Err(failure.into()));
+) -> Result<Found, Error> {
+    let mut step = |recording: &Recording, items: usize| {
+        dry::caught(|| step(recording, items)).unwrap_or_else(|failure| Err(failure.into()))
+    };
     let device = Device::new(key.site.device);
     let prediction = predict_from(&device, key.sizes, &mut step, &mut undo)?;
     let fits = device.read().ok().and_then(|now| prediction.within(Some(items), now.free_bytes));
@@ -359,6 +315,6 @@ fn predicted(
     }
 }
 
-fn wide(size: u32) -> usize {
+pub(super) fn wide(size: u32) -> usize {
     usize::try_from(size).unwrap_or(usize::MAX)
 }

@@ -6,27 +6,15 @@ use toma_core::classify::Failure;
 use toma_core::predict::{Foreseen, Piece, Predict, Rehearsal, Shown, say};
 
 use super::dry;
+use super::kept::{Kept, Store};
 use super::making::{Ran, SIZES, from_runs};
-use super::pace::Pace;
 use super::prediction::Prediction;
-use super::recent::Recent;
 use crate::Device;
 use crate::error::{Error, ErrorKind};
 use crate::ffi::Recording;
 
-/// By the line that calls, the key, the memory, and the shape of the data.
-static PREDICTIONS: Recent<u64, Arc<Kept>> = Recent::new();
-
-/// By the same but the shape.
-static PACES: Recent<u64, Arc<Pace>> = Recent::new();
-
-/// What is known of calls alike.
-#[derive(Debug)]
-struct Kept {
-    /// `None`: the body cannot run dry, or must not for the time it takes.
-    prediction: Option<Prediction>,
-    pace: Arc<Pace>,
-}
+/// By the line that calls, the key, the memory, and the shape of the data; paces by the same but the shape.
+static PREDICTIONS: Store<u64, u64> = Store::new();
 
 impl Predict for Kept {
     fn foresee(&self, items: Option<usize>, free_bytes: u64) -> Option<Foreseen> {
@@ -54,35 +42,12 @@ impl Predict for Kept {
 /// choose, where the body cannot run dry, which is said once, and where dry runs would take too long.
 pub(super) fn foresee(call: &mut Rehearsal<'_>) -> Option<Foreseen> {
     let sizes = call.sizes(wide(SIZES[1]))?;
-    let known = PREDICTIONS.of(&call.key());
-    let before = known.as_ref().and_then(|kept| kept.prediction.as_ref());
-    let is_renewed = before.is_some_and(|before| before.corrected().renews());
-    let kept = match &known {
-        Some(kept) if !is_renewed => Arc::clone(kept),
-        _ => made(call, sizes, before),
-    };
+    let (key, site, name) = (call.key(), call.site(), call.name());
+    let say_why = |error: &Error| say(&format!("toma: {name}: not predicted: {error}"));
+    let found = || predicted(call, sizes).map(|prediction| (prediction, None));
+    let (_, kept) = PREDICTIONS.of((&key, &site), |_, _| None::<()>, found, say_why);
     call.follow(Arc::<Kept>::clone(&kept));
     kept.foresee(call.items(), call.free_bytes())
-}
-
-/// Makes a prediction and keeps it, also that there is none; instead of the one before, if that was wrong.
-fn made(call: &mut Rehearsal<'_>, sizes: [usize; 2], before: Option<&Prediction>) -> Arc<Kept> {
-    let pace = Pace::of(&PACES, &call.site());
-    if before.is_none() && !pace.allows() {
-        return Arc::new(Kept { prediction: None, pace });
-    }
-    let prediction = pace.runs_dry(|| predicted(call, sizes));
-    let say_why = |error: &Error| say(&format!("toma: {}: not predicted: {error}", call.name()));
-    let prediction = prediction.inspect_err(say_why);
-    let lacks_memory = prediction.as_ref().is_err_and(|error| error.kind() == ErrorKind::OutOfMemory);
-    let prediction = prediction.ok().map(|prediction| prediction.renews(before));
-    let kept = Arc::new(Kept { prediction, pace });
-    if lacks_memory {
-        // The next call may have more.
-        return kept;
-    }
-    PREDICTIONS.renew(call.key(), Arc::clone(&kept));
-    kept
 }
 
 /// From two sizes, and confirmed at the one that it says fits.

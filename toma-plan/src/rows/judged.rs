@@ -1,0 +1,212 @@
+//! The program of a step that was judged, to be compared with what a call runs.
+
+use std::collections::{HashMap, HashSet};
+
+use toma_trace::{Access, Operand, Operator, StorageId, Trace};
+
+use super::rules::is_near;
+use super::tensors::operands;
+use super::{Combined, Coupled, DATA, Rows, forwards};
+use crate::alike::{Recorded, Unlike};
+
+/// A verdict with the operators that it is about.
+///
+/// A verdict holds for one program. So it is compared with the operators of a real run before anything follows
+/// from it: their names, tensors, shapes and arguments. Numbers that were the same at both sizes may have changed
+/// since, as a weight that is annealed.
+#[derive(Clone, Debug)]
+pub struct Judged {
+    rows: Rows,
+    sizes: [u32; 2],
+    calls: Vec<[Call; 2]>,
+}
+
+/// One call of an operator.
+#[derive(Clone, Debug, PartialEq)]
+struct Call {
+    name: String,
+    tensors: Vec<Shaped>,
+    integers: Vec<Vec<i64>>,
+    numbers: Vec<f64>,
+}
+
+/// A tensor of a call: storages are numbered as they come up.
+#[derive(Clone, Debug, PartialEq)]
+struct Shaped {
+    storage: usize,
+    access: Access,
+    shape: Vec<i64>,
+}
+
+impl Judged {
+    /// The verdict of two traces, as [`Rows::of`].
+    ///
+    /// # Errors
+    ///
+    /// Those of [`Rows::of`].
+    pub fn of(traces: [(u32, &Trace); 2]) -> Result<Self, Unlike> {
+        let rows = Rows::of(traces)?;
+        let [first, second] = forwards(traces).map(calls);
+        let calls = first.into_iter().zip(second).map(|(one, other)| [one, other]).collect();
+        Ok(Self { rows, sizes: traces.map(|(size, _)| size), calls })
+    }
+
+    /// The verdict.
+    #[must_use]
+    pub fn rows(&self) -> &Rows {
+        &self.rows
+    }
+
+    /// Whether a trace of the forward of so many items is of the program that was judged.
+    #[must_use]
+    pub fn is_of(&self, size: u32, trace: &Trace) -> bool {
+        let whole = Recorded { size, trace, until: trace.end() };
+        let calls = calls(whole);
+        calls.len() == self.calls.len()
+            && calls.iter().zip(&self.calls).all(|(call, judged)| call.is_at(size, judged, self.sizes))
+    }
+
+    /// How results of pieces make up that of the whole, or what keeps them from it.
+    ///
+    /// # Errors
+    ///
+    /// The operator that couples rows.
+    pub fn combined(&self) -> Result<Combined, &Coupled> {
+        self.rows.combined.as_ref().copied()
+    }
+}
+
+impl Call {
+    fn is_at(&self, size: u32, judged: &[Self; 2], sizes: [u32; 2]) -> bool {
+        let at = |one: i64, other: i64| {
+            let [small, large, size] = [sizes[0], sizes[1], size].map(i64::from);
+            one + (other - one) * (size - small) / (large - small)
+        };
+        let lists = |own: &[i64], one: &[i64], other: &[i64]| {
+            own.len() == one.len()
+                && own.len() == other.len()
+                && own.iter().zip(one).zip(other).all(|((own, one), other)| *own == at(*one, *other))
+        };
+        let [one, other] = judged;
+        let tensors = || {
+            let judged = one.tensors.iter().zip(&other.tensors);
+            self.tensors.iter().zip(judged).all(|(own, (one, other))| {
+                own.storage == one.storage
+                    && own.access == one.access
+                    && lists(&own.shape, &one.shape, &other.shape)
+            })
+        };
+        let integers = || {
+            let judged = one.integers.iter().zip(&other.integers);
+            self.integers.iter().zip(judged).all(|(own, (one, other))| lists(own, one, other))
+        };
+        let numbers = || {
+            let judged = one.numbers.iter().zip(&other.numbers);
+            self.numbers
+                .iter()
+                .zip(judged)
+                .all(|(own, (one, other))| is_number_at(*own, *one, *other, size, sizes))
+        };
+        self.name == one.name
+            && self.tensors.len() == one.tensors.len()
+            && self.integers.len() == one.integers.len()
+            && self.numbers.len() == one.numbers.len()
+            && tensors()
+            && integers()
+            && numbers()
+    }
+}
+
+/// Whether a number may be one that was judged. One that was the same at both sizes may be another by now, but none
+/// that looks like a number of rows: that may be the same only by chance.
+fn is_number_at(own: f64, one: f64, other: f64, size: u32, sizes: [u32; 2]) -> bool {
+    let [small, large, size] = [sizes[0], sizes[1], size].map(f64::from);
+    let is_simple = |number: f64| (1..=16).any(|times| is_near(number.abs(), f64::from(times)));
+    if own.to_bits() == one.to_bits() && own.to_bits() == other.to_bits() {
+        true
+    } else if one.to_bits() == other.to_bits() {
+        !is_simple(own * size) && !is_simple(own / size)
+    } else if is_near(one * large, other * small) {
+        is_near(own * small, one * size)
+    } else {
+        is_near(one * small, other * large) && is_near(own * size, one * small)
+    }
+}
+
+/// The calls that the result is made of, in their order: what else a body does, such as counting hits, is left out.
+fn calls(recorded: Recorded<'_>) -> Vec<Call> {
+    let operands = operands(recorded);
+    let mut needs = Needs::default();
+    let is_data = |operator: &Operator| {
+        operator.scope.is_some_and(|scope| recorded.trace[scope].label.name == DATA)
+    };
+    // The whole has other sizes from call to call.
+    let mut calls: Vec<_> = recorded.operators().filter(|(_, operator)| !is_data(operator)).collect();
+    let last = calls.last().map(|(id, _)| *id);
+    calls.reverse();
+    calls.retain(|(id, _)| needs.take(&operands[id.index()], Some(*id) == last));
+    let mut storages = HashMap::new();
+    let calls = calls.into_iter().rev().map(|(id, operator)| {
+        // Workspaces that nothing reads have sizes of their own.
+        let is_used = |operand: &&&Operand| {
+            operand.access != Access::Makes || needs.storages.contains(&operand.storage) || Some(id) == last
+        };
+        let tensors = operands[id.index()].iter().filter(is_used).map(|operand| Shaped {
+            storage: number(&mut storages, operand.storage),
+            access: operand.access,
+            shape: operand.shape.iter().map(|&size| size.cast_signed()).collect(),
+        });
+        let tensors = tensors.collect();
+        Call {
+            name: operator.name.clone(),
+            tensors,
+            integers: integers(operator),
+            numbers: numbers(operator),
+        }
+    });
+    calls.collect()
+}
+
+/// What later calls take.
+#[derive(Default)]
+struct Needs<'a> {
+    storages: HashSet<StorageId>,
+    views: HashSet<(StorageId, &'a [u64])>,
+}
+
+impl<'a> Needs<'a> {
+    /// Whether a call makes any of it; then what it takes itself is needed, too.
+    fn take(&mut self, operands: &[&'a Operand], is_last: bool) -> bool {
+        let makes = operands.iter().any(|operand| match operand.access {
+            Access::Reads => false,
+            Access::Views => self.views.contains(&(operand.storage, &*operand.shape)),
+            Access::Makes | Access::Writes => self.storages.contains(&operand.storage),
+        });
+        if makes || is_last {
+            let reads =
+                operands.iter().filter(|operand| matches!(operand.access, Access::Reads | Access::Writes));
+            for operand in reads {
+                self.storages.insert(operand.storage);
+                self.views.insert((operand.storage, &operand.shape));
+            }
+        }
+        makes || is_last
+    }
+}
+
+fn number(storages: &mut HashMap<StorageId, usize>, storage: StorageId) -> usize {
+    let next = storages.len();
+    *storages.entry(storage).or_insert(next)
+}
+
+/// What the schema says of an operator is no argument, and that a number is an integer is told with the numbers.
+fn integers(operator: &Operator) -> Vec<Vec<i64>> {
+    let is_number = |name: &str| operator.numbers.iter().any(|number| number.name == name);
+    let given =
+        operator.attributes.iter().filter(|given| given.name != "pointwise" && !is_number(&given.name));
+    given.map(|given| given.values.clone()).collect()
+}
+
+fn numbers(operator: &Operator) -> Vec<f64> {
+    operator.numbers.iter().map(toma_trace::Number::value).collect()
+}

@@ -1,0 +1,80 @@
+//! What `forward` and `backward` have in common: pieces of data that are cut, judged and run.
+
+use std::any::type_name;
+use std::ffi::CStr;
+use std::ops::Range;
+use std::panic::Location;
+
+use tch::Tensor;
+use toma_core::Outcome;
+use toma_core::execute::With;
+use toma_core::predict::is_dry;
+
+use crate::ffi::Recording;
+use crate::predict::{Case, Program, Purpose, Run, Site, Splitting, StepPrediction};
+
+/// The scope in which the data of a piece are cut: [`toma_plan::DATA`].
+const DATA: &CStr = c"data";
+
+/// The scope in which the result of a piece is taken: [`toma_plan::RESULT`].
+const RESULT: &CStr = c"result";
+
+pub(super) fn site_of<P, K, B, F>(
+    form: &With<'_, P, K, B>,
+    caller: &'static Location<'static>,
+    device: tch::Device,
+    purpose: Purpose,
+    _: &F,
+) -> Site {
+    Site::new(caller, device, purpose, form.user_key(), type_name::<F>())
+}
+
+/// Without dry runs, splitting a form whose loss is given is the caller's word.
+pub(super) fn case_of<P, K, B>(form: &With<'_, P, K, B>, items: usize, purpose: Purpose) -> Case {
+    let needs_judgement = !is_dry() && (purpose == Purpose::Found || form.asks_dry());
+    Case { items, largest: form.largest(), can_run_dry: form.can_run_dry(), needs_judgement }
+}
+
+pub(super) fn splitting_of<'a>(
+    prediction: Option<&'a StepPrediction>,
+    alone: &'a Program,
+    site: Site,
+    case: Case,
+) -> Splitting<'a> {
+    match prediction {
+        Some(prediction) => prediction.splitting(case),
+        None => Splitting::new(site, case, alone, false),
+    }
+}
+
+/// Decides on splitting before the first attempt. A verdict of another call denies nothing: where it would, and
+/// the whole is not said to fit, the body is judged anew.
+pub(super) fn decide<R, S>(
+    splitting: &Splitting<'_>,
+    prediction: Option<&StepPrediction>,
+    run: &mut impl Run<R>,
+    undo: &impl Fn(Range<usize>),
+) where
+    R: Outcome<S, Value = Tensor, Of<Tensor> = R>,
+{
+    if prediction.is_some_and(|said| splitting.is_in_doubt() && !said.says_whole_fits()) {
+        splitting.judge(run, undo);
+    }
+    splitting.decide();
+}
+
+/// Cuts the data of a piece, in a scope of its own where that is recorded.
+pub(super) fn cut<T>(recording: Option<&Recording>, cut: impl FnOnce() -> T) -> T {
+    match recording {
+        Some(recording) => recording.marked(DATA, cut),
+        None => cut(),
+    }
+}
+
+/// The result of a piece; where that is recorded, a scope shows which tensor it is.
+pub(super) fn result(recording: Option<&Recording>, tensor: Tensor) -> Tensor {
+    match recording.filter(|_| tensor.defined()) {
+        Some(recording) => recording.marked(RESULT, || tensor.alias()),
+        None => tensor,
+    }
+}

@@ -1,0 +1,308 @@
+//! The judgement on splitting, which each call that splits makes for its own body.
+//!
+//! # Why
+//!
+//! One line may run several bodies, so a verdict is no property of a line. The first piece of a call that splits is
+//! recorded, and its operators are compared with those that were judged, before its backward adds anything. On a
+//! difference the piece is thrown away and the body is judged by dry runs. Calls that do not split pay nothing.
+
+use std::cell::{Cell, RefCell};
+use std::ops::{ControlFlow, Range};
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use tch::Tensor;
+use toma_core::execute::With;
+use toma_core::{Outcome, report};
+use toma_plan::{Combined, Judged};
+
+use super::key::Site;
+use super::prediction::Prediction;
+use super::verdict::Verdict;
+use super::{dry, step};
+use crate::cpu;
+use crate::error::Error;
+use crate::ffi::Recording;
+use crate::record::trace_of;
+
+/// The program that was judged last at a line.
+#[derive(Debug, Default)]
+pub(crate) struct Program(Mutex<Option<Arc<Judged>>>);
+
+impl Program {
+    /// `None` where the dry runs did not compare.
+    pub(super) fn of(prediction: &Prediction) -> Self {
+        Self(Mutex::new(prediction.judged().ok().map(Arc::new)))
+    }
+
+    fn get(&self) -> Option<Arc<Judged>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    fn set(&self, judged: Option<Arc<Judged>>) {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = judged;
+    }
+}
+
+/// Runs a piece of the data; with a recording it marks there where the data are cut and the result is taken.
+pub(crate) trait Run<R>: FnMut(Option<&Recording>, Range<usize>) -> R {}
+
+impl<R, F: FnMut(Option<&Recording>, Range<usize>) -> R> Run<R> for F {}
+
+/// Whether one call may be split.
+#[derive(Debug)]
+pub(crate) struct Splitting<'p> {
+    site: Site,
+    items: usize,
+    /// The bound on sizes that the caller has set.
+    largest: Option<usize>,
+    program: &'p Program,
+    /// The body of this call was judged.
+    is_judged: Cell<bool>,
+    /// Pieces need no check, or no more.
+    is_checked: Cell<bool>,
+    can_run_dry: bool,
+    combined: Cell<Option<Combined>>,
+    /// Why the call is not split.
+    why: RefCell<Option<String>>,
+    /// An attempt at a piece has become one at all items.
+    is_whole: AtomicBool,
+    is_done: Cell<bool>,
+}
+
+/// What a call brings to the judgement.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Case {
+    pub(crate) items: usize,
+    pub(crate) largest: Option<usize>,
+    /// Dry runs are possible here.
+    pub(crate) can_run_dry: bool,
+    /// Nothing is split without a judgement.
+    pub(crate) needs_judgement: bool,
+}
+
+impl<'p> Splitting<'p> {
+    /// `is_judged`: the program is that of dry runs that this call has made.
+    pub(crate) fn new(site: Site, case: Case, program: &'p Program, is_judged: bool) -> Self {
+        let Case { items, largest, can_run_dry, needs_judgement } = case;
+        Self {
+            site,
+            items,
+            largest,
+            program,
+            is_judged: Cell::new(is_judged),
+            is_checked: Cell::new(!needs_judgement),
+            can_run_dry,
+            combined: Cell::new(None),
+            why: RefCell::new(None),
+            is_whole: AtomicBool::new(false),
+            is_done: Cell::new(false),
+        }
+    }
+
+    /// The form that gives up where a piece has become all items, and starts with these where that is known.
+    pub(crate) fn lead<'a, P, K, B>(&'a self, form: With<'a, P, K, B>) -> With<'a, P, K, B> {
+        let form = form.shrinks_unless(&self.is_whole);
+        if self.is_split() { form } else { form.unsplit(self.items) }
+    }
+
+    fn is_split(&self) -> bool {
+        self.why.borrow().is_none()
+    }
+
+    /// Nothing is left to do: all items were one piece.
+    pub(crate) fn is_done(&self) -> bool {
+        self.is_done.get()
+    }
+
+    /// How results of pieces make up that of the whole.
+    pub(crate) fn combined(&self) -> Option<Combined> {
+        self.combined.get()
+    }
+
+    /// A piece has succeeded.
+    pub(crate) fn ran(&self, piece: &Range<usize>) {
+        self.is_done.set(piece.len() == self.items);
+    }
+
+    /// Decides before the first attempt, where the body was judged in this call or cannot be.
+    ///
+    /// # Panics
+    /// When the call must not be split, and the caller has set a bound below the number of items.
+    pub(crate) fn decide(&self) {
+        if self.is_checked.get() || self.can_run_dry && !self.is_judged.get() {
+            return;
+        }
+        match self.verdict() {
+            Verdict::Never(why) => self.refuse(why),
+            _ => self.is_checked.set(!self.can_run_dry),
+        }
+    }
+
+    /// Whether the program that was judged last must not be split.
+    pub(crate) fn is_in_doubt(&self) -> bool {
+        !self.is_checked.get() && !self.is_judged.get() && matches!(self.verdict(), Verdict::Never(_))
+    }
+
+    /// Runs a piece, or all items where they must not be split; says which.
+    pub(crate) fn attempt<R, S>(
+        &self,
+        piece: Range<usize>,
+        run: &mut impl Run<R>,
+        undo: &impl Fn(Range<usize>),
+    ) -> (R, Range<usize>)
+    where
+        R: Outcome<S, Value = Tensor, Of<Tensor> = R>,
+    {
+        let whole = 0..self.items;
+        if !self.is_split() {
+            return (run(None, whole.clone()), whole);
+        }
+        if self.is_checked.get() || piece.len() == self.items {
+            return (run(None, piece.clone()), piece);
+        }
+        match self.checked(&piece, run, undo) {
+            Some(outcome) => (outcome, piece),
+            None => (run(None, whole.clone()), whole),
+        }
+    }
+
+    /// The outcome of the first piece, or `None` where the call must not be split.
+    fn checked<R, S>(
+        &self,
+        piece: &Range<usize>,
+        run: &mut impl Run<R>,
+        undo: &impl Fn(Range<usize>),
+    ) -> Option<R>
+    where
+        R: Outcome<S, Value = Tensor, Of<Tensor> = R>,
+    {
+        if self.program.get().is_none() {
+            self.judge(run, undo);
+        }
+        let (outcome, is_known) = recorded(self.program, piece, run);
+        if is_known.is_none() || is_known == Some(true) && self.splits() {
+            return Some(outcome);
+        }
+        drop(outcome);
+        undo(piece.clone());
+        if is_known == Some(true) {
+            return None;
+        }
+        self.judge(run, undo);
+        if !self.splits() {
+            return None;
+        }
+        let (outcome, is_known) = recorded(self.program, piece, run);
+        // Of less items than were judged libraries may run other operators.
+        let is_small = piece.len() < step::wide(step::sizes_of(self.items)[0]);
+        if is_known != Some(false) || is_small {
+            return Some(outcome);
+        }
+        drop(outcome);
+        undo(piece.clone());
+        let advice = self.site.purpose.advice();
+        self.stays_whole(format!("the body does other things for real than in a dry run{advice}"));
+        None
+    }
+
+    /// Acts on the verdict: whether pieces may go on.
+    fn splits(&self) -> bool {
+        match self.verdict() {
+            Verdict::Never(why) => {
+                self.stays_whole(why);
+                return false;
+            }
+            Verdict::Splits(combined) => self.combined.set(Some(combined)),
+            Verdict::Statistics(combined) => {
+                step::say_once(&self.site, "split", "batch norm takes the statistics of each piece");
+                self.combined.set(Some(combined));
+            }
+        }
+        self.is_checked.set(true);
+        true
+    }
+
+    fn verdict(&self) -> Verdict {
+        let judged = self.program.get();
+        let why = if self.can_run_dry {
+            "it could not be judged by dry runs"
+        } else {
+            "dry runs are off, so it was not judged"
+        };
+        Verdict::of(judged.as_deref().ok_or(why), self.site.purpose)
+    }
+
+    /// Judges the body by dry runs of its forward.
+    pub(crate) fn judge<R, S>(&self, run: &mut impl Run<R>, undo: &impl Fn(Range<usize>))
+    where
+        R: Outcome<S, Value = Tensor, Of<Tensor> = R>,
+    {
+        let judged = if self.can_run_dry { judged(step::sizes_of(self.items), run, undo) } else { None };
+        self.program.set(judged.map(Arc::new));
+        self.is_judged.set(true);
+    }
+
+    /// From here on each attempt is at all items: a smaller one would not help.
+    fn stays_whole(&self, why: String) {
+        self.refuse(why);
+        self.is_whole.store(true, Relaxed);
+    }
+
+    fn refuse(&self, why: String) {
+        let Site { caller, .. } = self.site;
+        if let Some(largest) = self.largest.filter(|&largest| largest < self.items) {
+            panic!("{caller}: max {largest} for {} items that must not be split, because {why}", self.items);
+        }
+        self.why.replace(Some(why));
+    }
+}
+
+impl Drop for Splitting<'_> {
+    /// Out of memory goes through, and would be taken for what no size helps against.
+    fn drop(&mut self) {
+        let ran_out = || report::last().is_some_and(|report| report.out_of_memory > 0);
+        if let Some(why) = self.why.borrow().as_deref().filter(|_| !self.is_done.get() && ran_out()) {
+            step::say_once(&self.site, "split", &format!("not split, because {why}"));
+        }
+    }
+}
+
+/// Runs a piece and compares its forward with the program; `None` where the piece has failed.
+fn recorded<R, S>(program: &Program, piece: &Range<usize>, run: &mut impl Run<R>) -> (R, Option<bool>)
+where
+    R: Outcome<S, Value = Tensor, Of<Tensor> = R>,
+{
+    cpu::count();
+    let Ok(recording) = Recording::begin() else { return (run(None, piece.clone()), Some(false)) };
+    let outcome = run(Some(&recording), piece.clone());
+    match outcome.branch::<Tensor>() {
+        ControlFlow::Break(failed) => (failed, None),
+        ControlFlow::Continue(result) => {
+            let trace = trace_of(&recording).ok();
+            let size = u32::try_from(piece.len()).ok();
+            let is_known = trace.zip(size).zip(program.get());
+            (R::of(result), Some(is_known.is_some_and(|((trace, size), judged)| judged.is_of(size, &trace))))
+        }
+    }
+}
+
+fn judged<R, S>(sizes: [u32; 2], run: &mut impl Run<R>, undo: &impl Fn(Range<usize>)) -> Option<Judged>
+where
+    R: Outcome<S, Value = Tensor, Of<Tensor> = R>,
+{
+    let mut traces = Vec::new();
+    for size in sizes {
+        let items = 0..step::wide(size);
+        let mut ran = Ok(());
+        let forward = |recording: &Recording| {
+            let outcome = dry::caught(|| run(Some(recording), items.clone()));
+            ran = outcome.as_ref().map(|_| ()).map_err(|failure| Error::from(failure.clone()));
+            outcome.ok()
+        };
+        let (trace, _) = dry::run(true, forward, || undo(items.clone())).ok()?;
+        ran.ok()?;
+        traces.push((size, trace));
+    }
+    Judged::of([(traces[0].0, &traces[0].1), (traces[1].0, &traces[1].1)]).ok()
+}
