@@ -4,6 +4,7 @@
 
 mod backtraces;
 mod bad_input;
+mod bodies;
 mod budgets;
 mod chunks;
 mod corrected;

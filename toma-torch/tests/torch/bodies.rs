@@ -1,0 +1,338 @@
+//! Random bodies, called one after the other on one line: in pieces they come to what they come to as a whole, or they
+//! are not split.
+
+use fastrand::Rng;
+use tch::{Device, Kind, Reduction, TchError, Tensor};
+use toma_core::predict::is_dry;
+use toma_core::{NoCache, execute};
+use toma_torch::{Backward as _, DryRun, Forward as _, Loss};
+
+use crate::stage::{alone, panic_of};
+
+const DOUBLES: (Kind, Device) = (Kind::Double, Device::Cpu);
+const NONE: Option<&Tensor> = None;
+
+/// What bodies see: of each item a row of six, four targets, a label, and how much it counts.
+struct Rows<'a> {
+    x: &'a Tensor,
+    targets: &'a Tensor,
+    labels: &'a Tensor,
+    counts: &'a Tensor,
+    world: &'a World,
+    number: f64,
+}
+
+/// What bodies capture.
+struct World {
+    weight: Tensor,
+    table: Tensor,
+}
+
+impl Rows<'_> {
+    fn hidden(&self) -> Tensor {
+        self.x.matmul(&self.world.weight).tanh()
+    }
+
+    fn errors(&self) -> Tensor {
+        (self.hidden() - self.targets).square()
+    }
+
+    fn error_of_each(&self) -> Tensor {
+        self.errors().mean_dim(1, false, None)
+    }
+
+    fn count(&self) -> i64 {
+        self.x.size()[0]
+    }
+
+    fn class_loss(&self, weight: Option<&Tensor>, ignored: i64, smoothing: f64) -> Tensor {
+        self.hidden().cross_entropy_loss(self.labels, weight, Reduction::Mean, ignored, smoothing)
+    }
+}
+
+/// Whether pieces make up the whole, and what the call must do about it.
+#[derive(Clone, Copy, PartialEq)]
+enum Split {
+    /// They do, and a refusal would be a fault.
+    Always,
+    /// They do, and few may be refused.
+    Exact,
+    /// They do not.
+    Never,
+}
+use Split::{Always, Exact, Never};
+
+type Body = fn(&Rows<'_>) -> Tensor;
+
+/// Losses of the default kind.
+const LOSSES: [(&str, Split, Body); 41] = [
+    ("mean", Always, |r| r.errors().mean(None)),
+    ("sum", Always, |r| r.errors().sum(None)),
+    ("dropout", Always, |r| r.hidden().dropout(0.0, true).square().mean(None)),
+    ("cross entropy", Always, |r| r.class_loss(None, -100, 0.0)),
+    ("scaled sum", Exact, |r| r.errors().sum(None) * r.number),
+    ("sum by a constant", Exact, |r| r.errors().sum(None) / 512.0),
+    ("half of a sum", Exact, |r| 0.5 * r.errors().sum(None)),
+    ("sum by its rows", Exact, |r| r.errors().sum(None) / r.count() as f64),
+    ("sum times a share", Exact, |r| r.errors().sum(None) * (1.0 / r.count() as f64)),
+    ("autoencoder", Exact, |r| r.errors().sum(None) + (-0.5 * r.hidden().exp().sum(None))),
+    ("two weighted sums", Exact, |r| r.errors().sum(None) + r.number * r.hidden().exp().sum(None)),
+    ("annealed mean", Exact, |r| r.errors().mean(None) * r.number),
+    ("two means", Exact, |r| r.errors().mean(None) + r.number * r.hidden().square().mean(None)),
+    ("weighted rows", Exact, |r| (r.error_of_each() * r.counts).mean(None)),
+    ("mean with a penalty", Exact, |r| r.errors().mean(None) + r.world.weight.square().sum(None)),
+    ("columns", Exact, |r| r.hidden().narrow(1, 1, 2).square().mean(None)),
+    ("layer norm", Exact, |r| r.hidden().layer_norm([4], NONE, NONE, 1e-5, false).square().mean(None)),
+    ("softmax of rows", Exact, |r| r.hidden().softmax(-1, None).square().mean(None)),
+    ("largest of rows", Exact, |r| r.hidden().amax(-1, false).mean(None)),
+    ("side by side", Exact, |r| Tensor::cat(&[&r.hidden(), r.targets], 1).square().mean(None)),
+    ("embedding", Exact, |r| {
+        let rows = Tensor::embedding(&r.world.weight, r.labels, -1, false, false);
+        (rows * r.hidden()).mean(None)
+    }),
+    ("recurrent", Exact, |r| {
+        let steps = r.x.view([-1, 3, 2]).matmul(&r.world.weight.narrow(0, 0, 2)).unbind(1);
+        steps.iter().fold(r.targets.zeros_like(), |state, step| (state + step).tanh()).mean(None)
+    }),
+    ("sum and mean", Never, |r| r.errors().sum(None) + r.errors().mean(None)),
+    ("sum with a penalty", Never, |r| r.errors().sum(None) + r.world.weight.square().sum(None)),
+    ("masked", Never, |r| (r.error_of_each() * r.counts).sum(None) / r.counts.sum(None)),
+    ("class weights", Never, |r| r.class_loss(Some(&r.world.table.narrow(0, 0, 4)), -100, 0.0)),
+    ("ignored class", Never, |r| r.class_loss(None, 0, 0.0)),
+    ("label smoothing", Exact, |r| r.class_loss(None, -100, 0.1)),
+    ("contrastive", Never, |r| {
+        let (rows, number) = (r.hidden(), r.count());
+        let scores = rows.matmul(&rows.tr());
+        scores.cross_entropy_for_logits(&Tensor::arange(number, (Kind::Int64, Device::Cpu)))
+    }),
+    ("half of the rows", Never, |r| r.errors().narrow(0, 0, (r.count() + 1) / 2).mean(None)),
+    ("first row", Never, |r| (r.errors() - r.errors().get(0)).square().mean(None)),
+    ("batch statistics", Never, |r| (r.hidden() - r.hidden().mean_dim(0, true, None)).square().mean(None)),
+    ("batch norm", Never, |r| {
+        let normal = r.hidden().batch_norm(NONE, NONE, NONE, NONE, true, 0.1, 1e-5, false);
+        (normal * r.targets).square().mean(None)
+    }),
+    ("time along the batch", Never, |r| {
+        let steps = r.hidden().unbind(0);
+        steps.iter().fold(steps[0].zeros_like(), |state, step| (state + step).tanh()).mean(None)
+    }),
+    ("softmax over rows", Never, |r| r.hidden().softmax(0, None).square().mean(None)),
+    ("root of a mean", Never, |r| r.errors().mean(None).sqrt()),
+    ("frequencies", Never, |r| {
+        let rows = Tensor::embedding(&r.world.weight, r.labels, -1, true, false);
+        (rows * r.targets).mean(None)
+    }),
+    ("gradient penalty", Exact, |r| {
+        let x = r.x.detach().set_requires_grad(true);
+        let sum = x.matmul(&r.world.weight).tanh().sum(None);
+        let slopes = Tensor::run_backward(&[&sum], &[&x], true, true);
+        slopes[0].square().mean(None)
+    }),
+    ("by a number of the rows", Never, |r| {
+        let errors = r.errors();
+        errors.sum(None) / errors.detach().sum(None).double_value(&[])
+    }),
+    ("by a place in the batch", Never, |r| {
+        let places = Tensor::arange(r.count(), DOUBLES);
+        (r.error_of_each() * places).mean(None)
+    }),
+    ("by the first of a table", Never, |r| (r.error_of_each() * r.world.table.narrow(0, 0, r.count())).mean(None)),
+];
+
+/// Losses whose kind is given: a mean over counts.
+const COUNTED: [(&str, Split, Body); 4] = [
+    ("masked, counted", Always, |r| (r.error_of_each() * r.counts).sum(None) / r.counts.sum(None)),
+    ("selected, counted", Exact, |r| {
+        let counted = r.counts.gt(0.0);
+        r.error_of_each().masked_select(&counted).mean(None)
+    }),
+    ("mean, counted", Never, |r| r.errors().mean(None)),
+    ("softmax over rows, counted", Never, |r| r.hidden().softmax(0, None).square().mean(None)),
+];
+
+const OUTPUTS: [(&str, Split, Body); 16] = [
+    ("rows", Always, |r| r.hidden()),
+    ("dropped", Always, |r| r.hidden().dropout(0.0, true)),
+    ("softmax", Always, |r| r.hidden().softmax(-1, None)),
+    ("sum of each", Always, |r| r.hidden().sum_dim_intlist(1, false, None)),
+    ("normal by constants", Exact, |r| {
+        let mean = r.world.table.narrow(0, 0, 4);
+        r.hidden().batch_norm(NONE, NONE, Some(&mean), Some(&mean.exp()), false, 0.1, 1e-5, false)
+    }),
+    ("best class", Exact, |r| r.hidden().argmax(-1, false)),
+    ("turned twice", Exact, |r| r.hidden().tr().exp().tr() * r.number),
+    ("in a wider shape", Exact, |r| r.hidden().view([-1, 2, 2]).permute([0, 2, 1]).reshape([-1, 4])),
+    ("softmax over rows", Never, |r| r.hidden().softmax(0, None)),
+    ("batch norm", Never, |r| r.hidden().batch_norm(NONE, NONE, NONE, NONE, true, 0.1, 1e-5, false)),
+    ("less their mean", Never, |r| r.hidden() - r.hidden().mean_dim(0, true, None)),
+    ("running sum", Never, |r| r.hidden().cumsum(0, None)),
+    ("backwards", Never, |r| r.hidden().flip([0])),
+    ("mixed by a view", Never, |r| {
+        let turned = r.hidden().reshape([4, -1]);
+        (&turned + turned.exp()).tr().contiguous()
+    }),
+    ("by place", Never, |r| r.error_of_each() + Tensor::arange(r.count(), DOUBLES)),
+    ("largest first", Never, |r| r.hidden().sort(0, true).0),
+];
+
+/// A body in the world with random data.
+struct Case {
+    world: World,
+    data: [Tensor; 4],
+    number: f64,
+    /// More items than these run out of memory.
+    limit: i64,
+}
+
+fn between(sizes: &[i64]) -> Tensor {
+    Tensor::rand(sizes, DOUBLES) * 1.6 - 0.8
+}
+
+impl Case {
+    fn new(random: &mut Rng) -> Self {
+        let items = random.i64(8..40);
+        let counts = Tensor::randint(2, [items], DOUBLES);
+        // Something counts in all.
+        let _ = counts.get(0).fill_(1.0);
+        let labels = Tensor::randint(4, [items], (Kind::Int64, Device::Cpu));
+        Self {
+            world: World { weight: between(&[6, 4]).set_requires_grad(true), table: between(&[64]).exp() },
+            data: [between(&[items, 6]), between(&[items, 4]), labels, counts],
+            number: random.f64() + 0.1,
+            limit: random.i64(1..items),
+        }
+    }
+
+    fn run(&self, body: Body, (x, targets, labels, counts): (&Tensor, &Tensor, &Tensor, &Tensor)) -> Tensor {
+        body(&Rows { x, targets, labels, counts, world: &self.world, number: self.number })
+    }
+
+    /// The same, unless there are too many items for the memory there is.
+    fn attempt(&self, body: Body, rows: (&Tensor, &Tensor, &Tensor, &Tensor)) -> Result<Tensor, TchError> {
+        if !is_dry() && rows.0.size()[0] > self.limit {
+            return Err(TchError::Torch("CUDA out of memory. of the case".to_owned()));
+        }
+        Ok(self.run(body, rows))
+    }
+
+    fn all(&self) -> (&Tensor, &Tensor, &Tensor, &Tensor) {
+        let [x, targets, labels, counts] = &self.data;
+        (x, targets, labels, counts)
+    }
+
+    /// The loss and its gradient.
+    fn whole(&self, body: Body) -> [Tensor; 2] {
+        let loss = self.run(body, self.all());
+        loss.backward();
+        let gradient = self.world.weight.grad().copy();
+        self.world.weight.grad().zero_();
+        [loss.detach(), gradient]
+    }
+
+    /// The same in pieces; `None` where the call is refused.
+    fn pieces(&self, body: Body, is_counted: bool) -> Option<[Tensor; 2]> {
+        let (device, weight) = (toma_torch::Device::new(Device::Cpu), &self.world.weight);
+        let form = execute::with::<NoCache>().device(&device).predict(&DryRun);
+        let kind = if is_counted { Loss::Counted(&self.data[3]) } else { Loss::default() };
+        let loss = form.backward(kind, weight, self.all(), |rows| self.attempt(body, rows));
+        let gradient = weight.grad().copy();
+        weight.grad().zero_();
+        Some([loss.ok()?, gradient])
+    }
+
+    fn output(&self, body: Body) -> Option<[Tensor; 1]> {
+        let device = toma_torch::Device::new(Device::Cpu);
+        let form = execute::with::<NoCache>().device(&device).predict(&DryRun);
+        form.forward(self.all(), |rows| self.attempt(body, rows)).ok().map(|rows| [rows])
+    }
+}
+
+fn differs<const N: usize>(one: &[Tensor; N], other: &[Tensor; N]) -> bool {
+    let off = |(one, other): (&Tensor, &Tensor)| {
+        let (one, other) = (one.to_kind(Kind::Double), other.to_kind(Kind::Double));
+        one.size() != other.size() || !one.allclose(&other, 1e-6, 1e-9, false)
+    };
+    one.iter().zip(other).any(off)
+}
+
+#[test]
+fn bodies_on_one_line_are_split_exactly_or_not_at_all() {
+    let _alone = alone();
+    let seed = fastrand::u64(..);
+    let mut random = Rng::with_seed(seed);
+    tch::manual_seed(random.i64(..));
+    let (mut exact, mut refused) = (0, Vec::new());
+    for _ in 0..300 {
+        let case = Case::new(&mut random);
+        let kind = random.usize(0..3);
+        let (name, split, pieces, is_wrong) = match kind {
+            0 => {
+                let (name, split, body) = OUTPUTS[random.usize(0..OUTPUTS.len())];
+                let whole = [case.run(body, case.all()).detach()];
+                let pieces = case.output(body);
+                (name, split, pieces.is_some(), pieces.is_some_and(|pieces| differs(&pieces, &whole)))
+            }
+            _ => {
+                let is_counted = random.usize(0..6) == 0;
+                let (name, split, body) = if is_counted {
+                    COUNTED[random.usize(0..COUNTED.len())]
+                } else {
+                    LOSSES[random.usize(0..LOSSES.len())]
+                };
+                let whole = case.whole(body);
+                let pieces = case.pieces(body, is_counted);
+                (name, split, pieces.is_some(), pieces.is_some_and(|pieces| differs(&pieces, &whole)))
+            }
+        };
+        assert!(!is_wrong, "seed {seed}: {name}: pieces are not the whole");
+        assert!(pieces || split != Always, "seed {seed}: {name}: refused");
+        exact += usize::from(split != Never);
+        refused.extend((split == Exact && !pieces).then_some(name));
+    }
+    assert!(refused.len() * 100 <= exact * 15, "seed {seed}: of {exact} are refused: {refused:?}");
+}
+
+/// One body after the other, where only the newest may be split.
+#[test]
+fn a_verdict_is_of_one_body_alone() {
+    let _alone = alone();
+    let mut random = Rng::with_seed(7);
+    let case = Case { limit: 5, ..Case::new(&mut random) };
+    let mean: Body = |r| r.errors().mean(None);
+    let contrastive: Body = |r| {
+        let rows = r.hidden();
+        (rows.matmul(&rows.tr()).log_softmax(-1, None) * 0.1).mean(None)
+    };
+    for (body, is_split) in [(mean, true), (contrastive, false), (mean, true), (contrastive, false)] {
+        assert_eq!(case.pieces(body, false).is_some(), is_split);
+    }
+}
+
+/// The loss of a padded batch, whose first piece counts nothing.
+#[test]
+fn a_piece_in_which_nothing_counts_adds_nothing() {
+    let _alone = alone();
+    let counts = Tensor::from_slice(&[0.0, 0.0, 0.0, 2.0, 1.0, 3.0]);
+    let x = Tensor::arange(6, DOUBLES) + 1.0;
+    let weight = Tensor::ones([1], DOUBLES).set_requires_grad(true);
+    let device = toma_torch::Device::new(Device::Cpu);
+    let form = execute::with::<NoCache>().device(&device).predict(&DryRun).max(3);
+    let loss = form.backward(Loss::Counted(&counts), &weight, (&x, &counts), |(x, counts)| {
+        ((x * &weight).square() * counts).sum(None) / counts.sum(None)
+    });
+    assert_eq!((loss.double_value(&[]), weight.grad().double_value(&[0])), (27.5, 55.0));
+}
+
+/// A bound on sizes splits no loss that must not be split.
+#[test]
+fn a_bound_is_refused_by_name() {
+    let _alone = alone();
+    let (x, weight) = (between(&[7, 3]), between(&[3]).set_requires_grad(true));
+    let device = toma_torch::Device::new(Device::Cpu);
+    let text = panic_of(|| {
+        let form = execute::with::<NoCache>().device(&device).predict(&DryRun).max(4);
+        drop(form.backward(Loss::Mean, &weight, &x, |x| (x * &weight).square().mean(None).sqrt()));
+    });
+    assert!(text.contains("max 4 for 7 items that must not be split, because `aten::sqrt`"), "{text}");
+    assert!(!weight.grad().defined());
+}
