@@ -6,7 +6,7 @@ use toma_trace::{Access, Operand, Operator, StorageId, Trace};
 
 use super::rules::is_near;
 use super::tensors::operands;
-use super::{Combined, Coupled, DATA, Rows, forwards};
+use super::{DATA, Rows, forwards};
 use crate::alike::{Recorded, Unlike};
 
 /// A verdict with the operators that it is about.
@@ -28,6 +28,8 @@ struct Call {
     tensors: Vec<Shaped>,
     integers: Vec<Vec<i64>>,
     numbers: Vec<f64>,
+    /// The program has read a number before, from which these may be computed.
+    follows_read: bool,
 }
 
 /// A tensor of a call: storages are numbered as they come up.
@@ -35,6 +37,7 @@ struct Call {
 struct Shaped {
     storage: usize,
     access: Access,
+    /// Empty where only data know it: a mask has selected the elements.
     shape: Vec<i64>,
 }
 
@@ -66,13 +69,11 @@ impl Judged {
             && calls.iter().zip(&self.calls).all(|(call, judged)| call.is_at(size, judged, self.sizes))
     }
 
-    /// How results of pieces make up that of the whole, or what keeps them from it.
-    ///
-    /// # Errors
-    ///
-    /// The operator that couples rows.
-    pub fn combined(&self) -> Result<Combined, &Coupled> {
-        self.rows.combined.as_ref().copied()
+    /// Whether a number of the program changes with the rows. At one size it may be another by chance, so a run is not
+    /// known by it.
+    #[must_use]
+    pub fn counts_rows(&self) -> bool {
+        self.calls.iter().any(|[one, other]| one.numbers != other.numbers)
     }
 }
 
@@ -105,7 +106,7 @@ impl Call {
             self.numbers
                 .iter()
                 .zip(judged)
-                .all(|(own, (one, other))| is_number_at(*own, *one, *other, size, sizes))
+                .all(|(own, (one, other))| is_number_at(*own, [*one, *other], size, sizes, self.follows_read))
         };
         self.name == one.name
             && self.tensors.len() == one.tensors.len()
@@ -119,13 +120,13 @@ impl Call {
 
 /// Whether a number may be one that was judged. One that was the same at both sizes may be another by now, but none
 /// that looks like a number of rows: that may be the same only by chance.
-fn is_number_at(own: f64, one: f64, other: f64, size: u32, sizes: [u32; 2]) -> bool {
+fn is_number_at(own: f64, [one, other]: [f64; 2], size: u32, sizes: [u32; 2], follows_read: bool) -> bool {
     let [small, large, size] = [sizes[0], sizes[1], size].map(f64::from);
     let is_simple = |number: f64| (1..=16).any(|times| is_near(number.abs(), f64::from(times)));
     if own.to_bits() == one.to_bits() && own.to_bits() == other.to_bits() {
         true
     } else if one.to_bits() == other.to_bits() {
-        !is_simple(own * size) && !is_simple(own / size)
+        !follows_read && !is_simple(own * size) && !is_simple(own / size)
     } else if is_near(one * large, other * small) {
         is_near(own * small, one * size)
     } else {
@@ -137,34 +138,57 @@ fn is_number_at(own: f64, one: f64, other: f64, size: u32, sizes: [u32; 2]) -> b
 fn calls(recorded: Recorded<'_>) -> Vec<Call> {
     let operands = operands(recorded);
     let mut needs = Needs::default();
-    let is_data = |operator: &Operator| {
-        operator.scope.is_some_and(|scope| recorded.trace[scope].label.name == DATA)
-    };
+    let is_data =
+        |operator: &Operator| operator.scope.is_some_and(|scope| recorded.trace[scope].label.name == DATA);
     // The whole has other sizes from call to call.
     let mut calls: Vec<_> = recorded.operators().filter(|(_, operator)| !is_data(operator)).collect();
     let last = calls.last().map(|(id, _)| *id);
     calls.reverse();
     calls.retain(|(id, _)| needs.take(&operands[id.index()], Some(*id) == last));
-    let mut storages = HashMap::new();
+    let read = recorded.operators().find(|(_, operator)| operator.name.ends_with("_local_scalar_dense"));
+    let mut numbering = Numbering::default();
     let calls = calls.into_iter().rev().map(|(id, operator)| {
+        let operands = &operands[id.index()];
+        numbering.select(operator, operands);
         // Workspaces that nothing reads have sizes of their own.
         let is_used = |operand: &&&Operand| {
             operand.access != Access::Makes || needs.storages.contains(&operand.storage) || Some(id) == last
         };
-        let tensors = operands[id.index()].iter().filter(is_used).map(|operand| Shaped {
-            storage: number(&mut storages, operand.storage),
-            access: operand.access,
-            shape: operand.shape.iter().map(|&size| size.cast_signed()).collect(),
-        });
-        let tensors = tensors.collect();
         Call {
             name: operator.name.clone(),
-            tensors,
+            tensors: operands.iter().filter(is_used).map(|operand| numbering.shaped(operand)).collect(),
             integers: integers(operator),
             numbers: numbers(operator),
+            follows_read: read.is_some_and(|(read, _)| read < id),
         }
     });
     calls.collect()
+}
+
+/// Names storages alike in all runs.
+#[derive(Default)]
+struct Numbering {
+    storages: HashMap<StorageId, usize>,
+    /// Made of elements that a mask has selected.
+    selected: HashSet<StorageId>,
+}
+
+impl Numbering {
+    fn select(&mut self, operator: &Operator, operands: &[&Operand]) {
+        let mut reads = operands.iter().filter(|operand| operand.access == Access::Reads);
+        let is_selected = operator.name.ends_with("::masked_select")
+            || reads.any(|operand| self.selected.contains(&operand.storage));
+        let results = operands.iter().filter(|operand| is_selected && operand.access != Access::Reads);
+        self.selected.extend(results.map(|operand| operand.storage));
+    }
+
+    fn shaped(&mut self, operand: &Operand) -> Shaped {
+        let next = self.storages.len();
+        let storage = *self.storages.entry(operand.storage).or_insert(next);
+        let is_known = !self.selected.contains(&operand.storage);
+        let shape = operand.shape.iter().filter(|_| is_known).map(|&size| size.cast_signed()).collect();
+        Shaped { storage, access: operand.access, shape }
+    }
 }
 
 /// What later calls take.
@@ -192,11 +216,6 @@ impl<'a> Needs<'a> {
         }
         makes || is_last
     }
-}
-
-fn number(storages: &mut HashMap<StorageId, usize>, storage: StorageId) -> usize {
-    let next = storages.len();
-    *storages.entry(storage).or_insert(next)
 }
 
 /// What the schema says of an operator is no argument, and that a number is an integer is told with the numbers.

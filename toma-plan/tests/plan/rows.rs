@@ -418,6 +418,7 @@ fn only_the_program_that_was_judged_is_recognized() {
         );
         assert!(!is_of(&shared, b, &|tape, b| weighted(tape, b, 1.0 / 512.0)), "{b}: it counts rows no more");
     }
+    assert!(shared.counts_rows() && !annealed.counts_rows());
     for (index, (_, step)) in COMBINED.iter().enumerate() {
         for (other, (_, run)) in COMBINED.iter().enumerate() {
             let same = is_of(&judged(*step), 7, &|tape, b| run(tape, b));

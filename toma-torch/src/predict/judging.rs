@@ -177,7 +177,8 @@ impl<'p> Splitting<'p> {
     where
         R: Outcome<S, Value = Tensor, Of<Tensor> = R>,
     {
-        if self.program.get().is_none() {
+        let is_known = self.program.get().is_some_and(|judged| !judged.counts_rows());
+        if !is_known && !self.is_judged.get() {
             self.judge(run, undo);
         }
         let (outcome, is_known) = recorded(self.program, piece, run);

@@ -136,7 +136,9 @@ const LOSSES: [(&str, Split, Body); 41] = [
         let places = Tensor::arange(r.count(), DOUBLES);
         (r.error_of_each() * places).mean(None)
     }),
-    ("by the first of a table", Never, |r| (r.error_of_each() * r.world.table.narrow(0, 0, r.count())).mean(None)),
+    ("by the first of a table", Never, |r| {
+        (r.error_of_each() * r.world.table.narrow(0, 0, r.count())).mean(None)
+    }),
 ];
 
 /// Losses whose kind is given: a mean over counts.
